@@ -1,0 +1,31 @@
+# libtegula.so: every layer but LLVM, exported as tegula::tegula.
+add_library(tegula SHARED)
+add_library(tegula::tegula ALIAS tegula)
+foreach(layer IN LISTS TEGULA_LAYERS)
+  target_sources(tegula PRIVATE "$<TARGET_OBJECTS:${layer}>")  # the whole layer, used or not
+endforeach()
+set_target_properties(tegula PROPERTIES LINKER_LANGUAGE CXX)
+target_link_libraries(tegula PRIVATE tegula_flags ${TEGULA_LAYER_DEPS})
+target_compile_features(tegula PUBLIC cxx_std_20)
+target_link_options(tegula PRIVATE "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/tegula.map" -Wl,-z,defs)
+if(NOT TEGULA_SANITIZE)
+  target_link_options(tegula PRIVATE -static-libstdc++ -static-libgcc)
+endif()
+set_target_properties(tegula PROPERTIES
+  LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/tegula.map"
+  VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+
+file(GLOB public_includes CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/*/include")
+foreach(dir IN LISTS public_includes)
+  target_include_directories(tegula PUBLIC "$<BUILD_INTERFACE:${dir}>")
+  install(DIRECTORY "${dir}/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+endforeach()
+target_include_directories(tegula INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+
+install(TARGETS tegula EXPORT tegula LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tegula)
+install(EXPORT tegula FILE tegula-config.cmake NAMESPACE tegula:: DESTINATION ${package_dir})
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/tegula-config-version.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/tegula-config-version.cmake" DESTINATION ${package_dir})
