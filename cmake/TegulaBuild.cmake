@@ -5,16 +5,18 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 include(GNUInstallDirs)
 
+# libtegula_llvm.so is opened by plain name, so the RUNPATH of whoever asks finds it: libtegula.so has it beside itself,
+# programs in ../lib. Being relative, a copied build tree runs too (`make gpu-pack`).
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+set(CMAKE_BUILD_RPATH "$ORIGIN:$ORIGIN/../lib")
+set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+set(CMAKE_LINK_DEPENDS_NO_SHARED ON)  # a new libtegula.so does not relink every test
+
 if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
   endif()
-  # The loader finds libtegula_llvm.so by plain name through the RUNPATH of whoever asks: programs of the build
-  # tree look in lib/, installed ones beside themselves and in ../lib.
-  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib")
-  set(CMAKE_BUILD_RPATH "${CMAKE_BINARY_DIR}/lib")
-  set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-
   find_program(TEGULA_CCACHE ccache)
   if(TEGULA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER "${TEGULA_CCACHE}")

@@ -29,3 +29,11 @@ include(CMakePackageConfigHelpers)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tegula-config-version.cmake"
   COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tegula-config-version.cmake" DESTINATION ${package_dir})
+
+# What our own programs and tests use: the shared library as shipped, private headers, and the header-only parts.
+add_library(tegula_internal INTERFACE)
+target_include_directories(tegula_internal INTERFACE "${PROJECT_SOURCE_DIR}")
+target_link_libraries(tegula_internal INTERFACE tegula tegula_flags dep::fmt dep::json dep::xxhash)
+if(NOT TEGULA_SANITIZE)
+  target_link_options(tegula_internal INTERFACE -static-libstdc++ -static-libgcc)
+endif()

@@ -1,0 +1,29 @@
+#pragma once
+// The third verb: a kernel in simt form becomes PTX (through LLVM) or CUDA C++ (for NVRTC).
+#include <string>
+
+#include "ir/kernel.h"
+
+namespace tegula::codegen {
+
+struct EmitOptions {
+  /// Emit line tables, so that profilers show the DSL's C++ lines.
+  bool lineinfo = false;
+  /// Also return the LLVM IR text (costs time).
+  bool keep_source = false;
+};
+
+struct Emitted {
+  std::string source;  ///< LLVM IR (if kept) or CUDA C++
+  std::string ptx;     ///< empty for CUDA C++
+  double build_ms = 0, optimize_ms = 0, codegen_ms = 0;
+};
+
+/// Emits PTX by LLVM. Opens libtegula_llvm.so on the first call. Throws DeviceError where that library is missing and
+/// InternalError where the emitter fails.
+Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options = {});
+
+/// Emits CUDA C++ without any include, for NVRTC with -fmad=false.
+Emitted emit_cuda(const ir::Kernel& kernel, const EmitOptions& options = {});
+
+}  // namespace tegula::codegen

@@ -1,0 +1,192 @@
+#pragma once
+// The kernel container: structured SSA in dense arrays. Ops, values and regions are addressed by typed index handles that
+// stay valid until the entity is erased; all lists live in the kernel's arena.
+#include <cstdint>
+#include <memory>
+#include <memory_resource>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/op.h"
+#include "support/entity.h"
+#include "tegula/location.h"
+
+namespace tegula::ir {
+
+using OpId = EntityId<struct OpTag>;
+using Value = EntityId<struct ValueTag>;
+using RegionId = EntityId<struct RegionTag>;
+
+using Ints = std::vector<std::int64_t>;
+/// Strings are interned (`tegula::intern`), so copying an attribute never allocates for them.
+using AttrValue = std::variant<std::int64_t, double, const char*, Ints>;
+
+/// The attributes of one op, ordered by name so that equal sets print and hash alike.
+class AttrList {
+ public:
+  void set(AttrName name, AttrValue value);
+  void set(AttrName name, std::string_view text) { set(name, AttrValue(intern(text))); }
+  void erase(AttrName name);
+  const AttrValue* find(AttrName name) const;
+  bool has(AttrName name) const { return find(name) != nullptr; }
+  std::int64_t i(AttrName name, std::int64_t otherwise = 0) const;
+  double f(AttrName name, double otherwise = 0) const;
+  std::string_view s(AttrName name, std::string_view otherwise = "") const;
+  std::span<const std::int64_t> ints(AttrName name) const;
+  std::span<const std::pair<AttrName, AttrValue>> all() const { return items_; }
+  bool empty() const { return items_.empty(); }
+  friend bool operator==(const AttrList&, const AttrList&);
+
+ private:
+  std::vector<std::pair<AttrName, AttrValue>> items_;
+};
+
+struct OpData {
+  explicit OpData(std::pmr::memory_resource* arena) : operands(arena), results(arena), regions(arena) {}
+  Opcode opcode{};
+  Loc loc;
+  std::pmr::vector<Value> operands;
+  std::pmr::vector<Value> results;
+  std::pmr::vector<RegionId> regions;
+  AttrList attrs;
+  RegionId parent;
+  OpId prev, next;  ///< neighbours in the parent region
+  bool erased = false;
+};
+
+struct ValueData {
+  Type type;
+  OpId def;          ///< the op it is a result of; none for a region argument or a parameter
+  RegionId region;   ///< the region it is an argument of
+  std::uint32_t position = 0;  ///< index among the results or arguments
+};
+
+struct RegionData {
+  explicit RegionData(std::pmr::memory_resource* arena) : args(arena) {}
+  OpId owner;  ///< none for the body and the launch region
+  std::pmr::vector<Value> args;
+  OpId first, last;
+};
+
+/// A kernel parameter. In tile form one per host argument; in simt form the flattened parts (attrs arg, part, axis).
+struct Param {
+  Value value;
+  std::string name;
+  AttrList attrs;
+};
+
+/// Launch facts that are not part of any op.
+struct KernelInfo {
+  std::string name;
+  Form form = Form::Tile;
+  std::string target = "sm_90a";
+  int threads = 0;           ///< per CTA; 0 until a plan chose it
+  std::int64_t smem_bytes = 0;  ///< dynamic shared memory
+  int cluster = 1;
+  int min_ctas = 1;          ///< per SM, passed to the assembler
+};
+
+class Kernel {
+ public:
+  explicit Kernel(std::string name, Form form = Form::Tile);
+  Kernel(Kernel&&) noexcept;
+  Kernel& operator=(Kernel&&) noexcept;
+  ~Kernel();
+
+  KernelInfo info;
+
+  RegionId body() const { return body_; }
+  /// Scalar ops on the parameters' extents that yield the three grid extents; evaluated on the host at launch.
+  RegionId launch() const { return launch_; }
+  std::vector<Param>& params() { return params_; }
+  const std::vector<Param>& params() const { return params_; }
+  Value add_param(std::string name, Type type, AttrList attrs = {});
+
+  OpData& operator[](OpId id) { return ops_[id]; }
+  const OpData& operator[](OpId id) const { return ops_[id]; }
+  ValueData& operator[](Value v) { return values_[v]; }
+  const ValueData& operator[](Value v) const { return values_[v]; }
+  RegionData& operator[](RegionId r) { return regions_[r]; }
+  const RegionData& operator[](RegionId r) const { return regions_[r]; }
+  Type type(Value v) const { return values_[v].type; }
+  void set_type(Value v, Type t) { values_[v].type = t; }
+  std::size_t value_count() const { return values_.size(); }
+  std::size_t op_count() const { return ops_.size(); }
+  std::size_t region_count() const { return regions_.size(); }
+
+  /// Makes an op that is in no region yet.
+  OpId make_op(Opcode opcode, std::span<const Value> operands, std::span<const Type> result_types, Loc loc);
+  RegionId add_region(OpId owner);
+  Value add_arg(RegionId region, Type type);
+  Value add_result(OpId op, Type type);
+  void append(RegionId region, OpId op);
+  void insert_before(OpId where, OpId op);
+  void insert_after(OpId where, OpId op);
+  /// Takes an op out of its region; it stays usable.
+  void unlink(OpId op);
+  /// Unlinks and retires an op with everything inside it. Its results must be unused.
+  void erase(OpId op);
+  void replace_all_uses(Value from, Value to);
+  /// The op that ends a region, or none.
+  OpId terminator(RegionId region) const;
+  /// The region an op is executed in contains the definition of `v`, directly or through its owners.
+  bool is_visible_from(Value v, OpId at) const;
+
+  /// Forward range over the ops of a region; the current op may be erased or replaced while iterating.
+  class OpRange;
+  OpRange ops(RegionId region) const;
+
+  std::pmr::memory_resource* arena() { return arena_.get(); }
+
+ private:
+  std::unique_ptr<std::pmr::monotonic_buffer_resource> arena_;
+  EntityMap<OpId, OpData> ops_;
+  EntityMap<Value, ValueData> values_;
+  EntityMap<RegionId, RegionData> regions_;
+  std::vector<Param> params_;
+  RegionId body_, launch_;
+};
+
+class Kernel::OpRange {
+ public:
+  OpRange(const Kernel& k, OpId first) : kernel_(k), first_(first) {}
+  class Iterator {
+   public:
+    Iterator(const Kernel* k, OpId at) : kernel_(k), at_(at), next_(at ? (*k)[at].next : OpId()) {}
+    OpId operator*() const { return at_; }
+    Iterator& operator++() {
+      at_ = next_;
+      next_ = at_ ? (*kernel_)[at_].next : OpId();
+      return *this;
+    }
+    bool operator!=(const Iterator& o) const { return at_ != o.at_; }
+
+   private:
+    const Kernel* kernel_;
+    OpId at_, next_;
+  };
+  Iterator begin() const { return {&kernel_, first_}; }
+  Iterator end() const { return {&kernel_, OpId()}; }
+
+ private:
+  const Kernel& kernel_;
+  OpId first_;
+};
+
+/// Calls `visit(op)` for every op of the region and of the regions inside it, owners before their contents.
+template <class Visit>
+void walk(const Kernel& k, RegionId region, const Visit& visit) {
+  for (OpId op : k.ops(region)) {
+    visit(op);
+    if (k[op].erased) continue;
+    for (RegionId r : k[op].regions) walk(k, r, visit);
+  }
+}
+
+/// A deep copy; ids are renumbered densely.
+Kernel clone(const Kernel& k);
+
+}  // namespace tegula::ir

@@ -1,0 +1,146 @@
+#include "runtime/context.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+constexpr int kMaxDevices = 64;
+
+struct Gpu {
+  std::once_flag read, retained;
+  DeviceProperties properties;
+  cu::Context context = nullptr;
+};
+
+/// What is known of each GPU belongs to one driver table, so that tests may bring their own.
+struct Gpus {
+  const Driver* owner = nullptr;
+  std::array<Gpu, kMaxDevices> gpu;
+};
+
+std::mutex g_gpus_mutex;
+
+Gpus& gpus_of(const Driver& table) {
+  // Leaked: a GPU may still be in use when static destructors run. Tests make one or two tables each.
+  static auto* known = new std::vector<Gpus*>();
+  const std::lock_guard lock(g_gpus_mutex);
+  for (Gpus* gpus : *known)
+    if (gpus->owner == &table) return *gpus;
+  known->push_back(new Gpus());
+  known->back()->owner = &table;
+  return *known->back();
+}
+
+Gpu& gpu_at(int ordinal) {
+  const Driver& table = driver();
+  int count = 0;
+  check(table.device_count(&count), "cuDeviceGetCount");
+  if (ordinal < 0 || ordinal >= count || ordinal >= kMaxDevices)
+    throw DeviceError(fmt::format("there is no device cuda:{}: the driver lists {} GPU{}", ordinal, count,
+                                  count == 1 ? "" : "s"),
+                      cu::kErrorInvalidDevice, "CUDA_ERROR_INVALID_DEVICE");
+  return gpus_of(table).gpu[static_cast<std::size_t>(ordinal)];
+}
+
+int attribute(const Driver& table, cu::DeviceAttribute which, cu::Device device) {
+  int value = 0;
+  check(table.device_attribute(&value, which, device), "cuDeviceGetAttribute");
+  return value;
+}
+
+std::string uuid_text(const Driver& table, cu::Device device) {
+  if (!table.has("cuDeviceGetUuid")) return {};
+  cu::Uuid uuid{};
+  check(table.device_uuid(&uuid, device), "cuDeviceGetUuid");
+  std::string text;
+  for (char byte : uuid.bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+DeviceProperties read_properties(int ordinal) {
+  const Driver& table = driver();
+  cu::Device device = 0;
+  check(table.device_get(&device, ordinal), "cuDeviceGet");
+  const auto get = [&](cu::DeviceAttribute which) { return attribute(table, which, device); };
+  DeviceProperties p;
+  p.ordinal = ordinal;
+  std::array<char, 256> name{};
+  check(table.device_name(name.data(), static_cast<int>(name.size()), device), "cuDeviceGetName");
+  p.name = name.data();
+  p.uuid = uuid_text(table, device);
+  p.compute_major = get(cu::kAttrComputeMajor);
+  p.compute_minor = get(cu::kAttrComputeMinor);
+  p.sm_count = get(cu::kAttrSmCount);
+  p.max_threads_per_block = get(cu::kAttrMaxThreadsPerBlock);
+  p.registers_per_sm = get(cu::kAttrRegistersPerSm);
+  p.shared_bytes_per_sm = static_cast<std::size_t>(get(cu::kAttrSharedPerSm));
+  p.shared_bytes_per_block = static_cast<std::size_t>(get(cu::kAttrSharedPerBlockOptin));
+  p.l2_bytes = static_cast<std::size_t>(get(cu::kAttrL2Bytes));
+  p.memory_bus_bits = get(cu::kAttrMemoryBusBits);
+  p.clock_khz = get(cu::kAttrClockRateKhz);
+  p.memory_clock_khz = get(cu::kAttrMemoryClockKhz);
+  p.has_clusters = p.compute_major >= 9 && get(cu::kAttrClusterLaunch) != 0;
+  check(table.device_total_memory(&p.memory_bytes, device), "cuDeviceTotalMem");
+  return p;
+}
+
+}  // namespace
+
+int cuda_device_count() noexcept {
+  const Driver* table = nullptr;
+  try {
+    table = try_driver();
+    int count = 0;
+    if (table == nullptr || table->device_count(&count) != cu::kSuccess) return 0;
+    return count;
+  } catch (const Error&) {
+    return 0;
+  }
+}
+
+const DeviceProperties& device_properties(int ordinal) {
+  Gpu& gpu = gpu_at(ordinal);
+  std::call_once(gpu.read, [&] { gpu.properties = read_properties(ordinal); });
+  return gpu.properties;
+}
+
+cu::Context primary_context(int ordinal) {
+  Gpu& gpu = gpu_at(ordinal);
+  std::call_once(gpu.retained, [&] {
+    cu::Device device = 0;
+    check(driver().device_get(&device, ordinal), "cuDeviceGet");
+    check(driver().primary_retain(&gpu.context, device), "cuDevicePrimaryCtxRetain");
+  });
+  return gpu.context;
+}
+
+ContextScope::ContextScope(int ordinal) {
+  const cu::Context wanted = primary_context(ordinal);
+  cu::Context current = nullptr;
+  check(driver().context_current(&current), "cuCtxGetCurrent");
+  if (current == wanted) return;
+  check(driver().context_push(wanted), "cuCtxPushCurrent");
+  pushed_ = true;
+}
+
+ContextScope::~ContextScope() {
+  if (!pushed_) return;
+  cu::Context popped = nullptr;
+  driver().context_pop(&popped);
+}
+
+bool is_capturing(cu::Stream stream) {
+  cu::CaptureStatus status = cu::kCaptureNone;
+  check(driver().stream_capturing(stream, &status), "cuStreamIsCapturing");
+  return status != cu::kCaptureNone;
+}
+
+}  // namespace tegula::runtime

@@ -1,0 +1,59 @@
+#pragma once
+// GPUs as the driver lists them: their properties and their primary contexts.
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "runtime/driver_api.h"
+
+namespace tegula::runtime {
+
+/// Facts of one GPU, read once.
+struct DeviceProperties {
+  int ordinal = 0;
+  std::string name;
+  std::string uuid;  ///< 32 hex digits, or empty where the driver does not tell
+  int compute_major = 0;
+  int compute_minor = 0;
+  int sm_count = 0;
+  int max_threads_per_block = 0;
+  int registers_per_sm = 0;
+  std::size_t shared_bytes_per_sm = 0;
+  std::size_t shared_bytes_per_block = 0;  ///< the most one block may ask for
+  std::size_t l2_bytes = 0;
+  std::size_t memory_bytes = 0;
+  int memory_bus_bits = 0;
+  int clock_khz = 0;
+  int memory_clock_khz = 0;
+  bool has_clusters = false;
+
+  /// 90 for compute capability 9.0.
+  int compute() const { return compute_major * 10 + compute_minor; }
+};
+
+/// How many GPUs there are; 0 without a driver. Does not throw.
+int cuda_device_count() noexcept;
+
+/// Properties of GPU `ordinal`. Throws DeviceError if there is no such GPU.
+const DeviceProperties& device_properties(int ordinal);
+
+/// The primary context of GPU `ordinal`, retained once for the life of the process.
+cu::Context primary_context(int ordinal);
+
+/// Makes the primary context of a GPU current on this thread and restores the previous one at the end.
+/// Costs one driver call where that context is current already.
+class ContextScope {
+ public:
+  explicit ContextScope(int ordinal);
+  ~ContextScope();
+  ContextScope(const ContextScope&) = delete;
+  ContextScope& operator=(const ContextScope&) = delete;
+
+ private:
+  bool pushed_ = false;
+};
+
+/// True while `stream` records a graph. An invalidated capture counts.
+bool is_capturing(cu::Stream stream);
+
+}  // namespace tegula::runtime
