@@ -1,0 +1,49 @@
+#include "tegula/stream.h"
+
+#include "runtime/context.h"
+#include "tegula/error.h"
+
+namespace tegula {
+
+using runtime::check;
+using runtime::driver;
+namespace cu = runtime::cu;
+
+Stream::Stream() : Stream(Device::best()) {}
+Stream::Stream(Device device) : device_(device) {}
+
+Stream Stream::wrap(void* cu_stream, Device device) {
+  if (device.on_host() && cu_stream != nullptr)
+    throw DeviceError("a CUDA stream cannot be a queue of device '" + device.str() + "'");
+  Stream stream(device);
+  stream.handle_ = cu_stream;
+  return stream;
+}
+
+Stream Stream::create(Device device) {
+  Stream stream(device);
+  if (device.on_host()) return stream;
+  const runtime::ContextScope scope(device.index);
+  cu::Stream made = nullptr;
+  check(driver().stream_create(&made, cu::kStreamNonBlocking), "cuStreamCreate");
+  stream.handle_ = made;
+  stream.owned_ = std::shared_ptr<void>(made, [](void* handle) {
+    // The driver may be gone already when the last copy dies at exit; there is nothing left to free then.
+    if (const runtime::Driver* table = runtime::try_driver()) table->stream_destroy(static_cast<cu::Stream>(handle));
+  });
+  return stream;
+}
+
+void Stream::synchronize() const {
+  if (device_.on_host()) return;
+  const runtime::ContextScope scope(device_.index);
+  check(driver().stream_synchronize(static_cast<cu::Stream>(handle_)), "cuStreamSynchronize");
+}
+
+bool Stream::capturing() const {
+  if (device_.on_host()) return false;
+  const runtime::ContextScope scope(device_.index);
+  return runtime::is_capturing(static_cast<cu::Stream>(handle_));
+}
+
+}  // namespace tegula
