@@ -1,0 +1,135 @@
+// Reads and documents the rows of env.def.
+#include "support/env.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <utility>
+
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula {
+namespace {
+
+struct Row {
+  const char* kind;
+  const char* name;
+  const char* values;
+  const char* fallback;
+  const char* doc;
+};
+
+constexpr Row kRows[] = {
+#define TEGULA_ENV(Kind, field, fallback, name, values, doc) {#Kind, name, values, #fallback, doc},
+#include "support/env.def"
+#undef TEGULA_ENV
+};
+
+[[noreturn]] void refuse(const char* name, std::string_view value, std::string_view allowed) {
+  throw DeviceError(fmt::format("{}={}: expected {}", name, value, allowed));
+}
+
+std::string parse_Text(const char*, const std::string& value, const char*) { return value; }
+
+std::filesystem::path parse_Path(const char*, const std::string& value, const char*) { return value; }
+
+bool parse_Flag(const char* name, const std::string& value, const char*) {
+  if (value != "0" && value != "1") refuse(name, value, "0 or 1");
+  return value == "1";
+}
+
+std::vector<std::string> parse_List(const char*, const std::string& value, const char*) {
+  std::vector<std::string> items;
+  for (std::string_view item : split(value, ',')) {
+    if (!trim(item).empty()) items.emplace_back(trim(item));
+  }
+  return items;
+}
+
+std::string parse_Choice(const char* name, const std::string& value, const char* values) {
+  const std::vector<std::string_view> allowed = split(values, '|');
+  if (std::ranges::find(allowed, value) == allowed.end()) {
+    refuse(name, value, fmt::format("one of {}", fmt::join(allowed, ", ")));
+  }
+  return value;
+}
+
+std::optional<std::string> from_process(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? std::optional<std::string>(value) : std::nullopt;
+}
+
+std::atomic<const Env*>& override_slot() {
+  static std::atomic<const Env*> slot = nullptr;
+  return slot;
+}
+
+}  // namespace
+
+Env Env::read(const Lookup& lookup) {
+  Env result;
+#define TEGULA_ENV(Kind, field, fallback, name, values, doc)  \
+  if (const auto value = lookup(name); value && !value->empty()) \
+    result.field = parse_##Kind(name, *value, values);
+#include "support/env.def"
+#undef TEGULA_ENV
+  return result;
+}
+
+const Env& env() {
+  if (const Env* replaced = override_slot().load(std::memory_order_acquire)) return *replaced;
+  static const Env process = Env::read(from_process);
+  return process;
+}
+
+EnvOverride::EnvOverride(Env replacement)
+    : mine_(std::move(replacement)), before_(override_slot().exchange(&mine_)) {}
+
+EnvOverride::~EnvOverride() { override_slot().store(before_); }
+
+std::vector<std::string> unknown_variables(const std::vector<std::string>& entries) {
+  std::vector<std::string> unknown;
+  for (const std::string& entry : entries) {
+    const std::string name = entry.substr(0, entry.find('='));
+    const bool ours = name.starts_with("TEGULA_");
+    const bool known = std::ranges::any_of(kRows, [&](const Row& row) { return name == row.name; });
+    if (ours && !known) unknown.push_back(name);
+  }
+  std::ranges::sort(unknown);
+  return unknown;
+}
+
+std::vector<std::string> environment_entries() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; entry && *entry; ++entry) entries.emplace_back(*entry);
+  return entries;
+}
+
+std::string env_markdown() {
+  std::string text =
+      "# Environment variables\n\n"
+      "Generated from `support/env.def`; do not edit. Every variable Tegula reads is here. An unset or empty variable\n"
+      "means the default; a value that is not allowed is a `DeviceError`; `tegula doctor` names `TEGULA_*` variables\n"
+      "that are not in this table.\n\n"
+      "| variable | values | meaning |\n|---|---|---|\n";
+  for (const Row& row : kRows) {
+    std::string values = row.values;
+    if (std::string_view(row.kind) == "Choice") {
+      values = fmt::format("{}", fmt::join(split(row.values, '|'), ", "));
+    }
+    const std::string_view fallback = row.fallback;
+    const bool shows_default = fallback != "\"\"" && fallback != "{}";
+    std::string shown(fallback);
+    std::erase(shown, '"');
+    if (shown == "false") shown = "0";
+    text += fmt::format("| `{}` | {} | {}{} |\n", row.name, values, row.doc,
+                        shows_default ? fmt::format(" Default: {}.", shown) : "");
+  }
+  return text;
+}
+
+}  // namespace tegula
