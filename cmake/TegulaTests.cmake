@@ -2,6 +2,10 @@
 # more than the cases themselves).
 find_package(GTest REQUIRED CONFIG)
 
+# Aggregates to build one kind alone: unit_tests, gpu_tests.
+add_custom_target(unit_tests)
+add_custom_target(gpu_tests)
+
 function(tegula_test source name label)
   add_executable(${name} ${source})
   target_link_libraries(${name} PRIVATE tegula_flags ${ARGN} GTest::gmock GTest::gtest_main)
@@ -9,6 +13,9 @@ function(tegula_test source name label)
   target_compile_definitions(${name} PRIVATE TEGULA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77)
+  if(TARGET ${label}_tests)
+    add_dependencies(${label}_tests ${name})
+  endif()
   if(TARGET tegula_llvm AND (NOT label STREQUAL unit OR name MATCHES "llvm"))
     add_dependencies(${name} tegula_llvm)
   endif()

@@ -9,8 +9,8 @@
 
 namespace tegula {
 
-/// A typed index into a dense array: cheap to copy, stable when the array grows, and not to be mixed up
-/// with the index of another kind of entity.
+/// A typed index into a dense array: cheap to copy, stable when the array grows, and not to be
+/// mixed up with the index of another kind of entity.
 template <class Tag>
 struct EntityId {
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();

@@ -35,7 +35,9 @@ constexpr Row kRows[] = {
 
 std::string parse_Text(const char*, const std::string& value, const char*) { return value; }
 
-std::filesystem::path parse_Path(const char*, const std::string& value, const char*) { return value; }
+std::filesystem::path parse_Path(const char*, const std::string& value, const char*) {
+  return value;
+}
 
 bool parse_Flag(const char* name, const std::string& value, const char*) {
   if (value != "0" && value != "1") refuse(name, value, "0 or 1");
@@ -72,7 +74,7 @@ std::atomic<const Env*>& override_slot() {
 
 Env Env::read(const Lookup& lookup) {
   Env result;
-#define TEGULA_ENV(Kind, field, fallback, name, values, doc)  \
+#define TEGULA_ENV(Kind, field, fallback, name, values, doc)     \
   if (const auto value = lookup(name); value && !value->empty()) \
     result.field = parse_##Kind(name, *value, values);
 #include "support/env.def"
@@ -112,8 +114,10 @@ std::vector<std::string> environment_entries() {
 std::string env_markdown() {
   std::string text =
       "# Environment variables\n\n"
-      "Generated from `support/env.def`; do not edit. Every variable Tegula reads is here. An unset or empty variable\n"
-      "means the default; a value that is not allowed is a `DeviceError`; `tegula doctor` names `TEGULA_*` variables\n"
+      "Generated from `support/env.def`; do not edit. Every variable Tegula reads is here. An "
+      "unset or empty variable\n"
+      "means the default; a value that is not allowed is a `DeviceError`; `tegula doctor` names "
+      "`TEGULA_*` variables\n"
       "that are not in this table.\n\n"
       "| variable | values | meaning |\n|---|---|---|\n";
   for (const Row& row : kRows) {

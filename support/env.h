@@ -21,7 +21,8 @@ struct Env {
 #undef TEGULA_ENV
 
   using Lookup = std::function<std::optional<std::string>(const char* name)>;
-  /// Reads every row; an unset or empty variable gives the fallback. A value its row does not allow is a DeviceError.
+  /// Reads every row; an unset or empty variable gives the fallback. A value its row does not allow
+  /// is a DeviceError.
   static Env read(const Lookup& lookup);
 };
 

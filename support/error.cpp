@@ -36,9 +36,11 @@ std::string internal_text(const std::string& message, const std::string& reprodu
 }  // namespace
 
 std::string Diagnostic::str() const {
-  std::string text = fmt::format("{}error{}: {}", place(loc), code.empty() ? "" : " " + code, message);
+  std::string text =
+      fmt::format("{}error{}: {}", place(loc), code.empty() ? "" : " " + code, message);
   for (const Note& note : notes) {
-    const std::string at = note.loc.known() ? fmt::format("{}:{}: ", note.loc.file, note.loc.line) : "";
+    const std::string at =
+        note.loc.known() ? fmt::format("{}:{}: ", note.loc.file, note.loc.line) : "";
     text += fmt::format("\n  note: {}{}", at, note.text);
   }
   if (!hint.empty()) text += "\n  hint: " + hint;

@@ -30,7 +30,8 @@ class Hasher {
   Hasher& bytes(std::string_view data);
   /// A text as a field: its length first, so that neighbouring fields cannot trade characters.
   Hasher& add(std::string_view field);
-  /// A number as a field of eight bytes, little-endian whatever its type, so that int and long agree.
+  /// A number as a field of eight bytes, little-endian whatever its type, so that int and long
+  /// agree.
   template <std::integral T>
   Hasher& add(T value) {
     return add_number(static_cast<std::uint64_t>(value));

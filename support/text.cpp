@@ -17,8 +17,8 @@ namespace tegula {
 namespace {
 
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
-  throw DeviceError(fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error)), error,
-                    strerrorname_np(error));
+  throw DeviceError(fmt::format("cannot {} {}: {}", what, path.string(), std::strerror(error)),
+                    error, strerrorname_np(error));
 }
 
 class File {

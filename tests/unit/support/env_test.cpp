@@ -52,11 +52,13 @@ TEST(Env, ReadsEveryKind) {
 
 TEST(Env, RefusesValuesOutsideTheTable) {
   EXPECT_EQ(refusal_of({{"TEGULA_EAGER", "yes"}}), "TEGULA_EAGER=yes: expected 0 or 1");
-  EXPECT_EQ(refusal_of({{"TEGULA_CACHE", "of"}}), "TEGULA_CACHE=of: expected one of on, off, readonly");
+  EXPECT_EQ(refusal_of({{"TEGULA_CACHE", "of"}}),
+            "TEGULA_CACHE=of: expected one of on, off, readonly");
 }
 
 TEST(Env, NamesUnknownVariables) {
-  EXPECT_THAT(unknown_variables({"TEGULA_DEVCE=sim", "TEGULA_DEVICE=sim", "HOME=/root", "TEGULA_=x", "TEGULA_ZZ"}),
+  EXPECT_THAT(unknown_variables({"TEGULA_DEVCE=sim", "TEGULA_DEVICE=sim", "HOME=/root", "TEGULA_=x",
+                                 "TEGULA_ZZ"}),
               ElementsAre("TEGULA_", "TEGULA_DEVCE", "TEGULA_ZZ"));
 }
 

@@ -10,11 +10,12 @@ namespace tegula {
 namespace {
 
 TEST(Diagnostic, PrintsPlaceCodeNotesAndHint) {
-  const Diagnostic d{.code = "T0207",
-                     .message = "dot: inner sizes differ: a is 64x32, b is 64x64",
-                     .loc = {"attention.cpp", 88, 15},
-                     .notes = {{{"attention.cpp", 80, 3}, "b was made here by load"}, {{}, "in kernel flash"}},
-                     .hint = "transpose b"};
+  const Diagnostic d{
+      .code = "T0207",
+      .message = "dot: inner sizes differ: a is 64x32, b is 64x64",
+      .loc = {"attention.cpp", 88, 15},
+      .notes = {{{"attention.cpp", 80, 3}, "b was made here by load"}, {{}, "in kernel flash"}},
+      .hint = "transpose b"};
   EXPECT_EQ(d.str(),
             "attention.cpp:88:15: error T0207: dot: inner sizes differ: a is 64x32, b is 64x64\n"
             "  note: attention.cpp:80: b was made here by load\n"
@@ -23,14 +24,17 @@ TEST(Diagnostic, PrintsPlaceCodeNotesAndHint) {
 }
 
 TEST(Diagnostic, LeavesOutWhatIsUnknown) {
-  EXPECT_EQ((Diagnostic{.code = "", .message = "m", .loc = {}, .notes = {}, .hint = ""}).str(), "error: m");
-  EXPECT_EQ((Diagnostic{.code = "", .message = "m", .loc = {"f.cpp", 3}, .notes = {}, .hint = ""}).str(),
-            "f.cpp:3: error: m");
+  EXPECT_EQ((Diagnostic{.code = "", .message = "m", .loc = {}, .notes = {}, .hint = ""}).str(),
+            "error: m");
+  EXPECT_EQ(
+      (Diagnostic{.code = "", .message = "m", .loc = {"f.cpp", 3}, .notes = {}, .hint = ""}).str(),
+      "f.cpp:3: error: m");
 }
 
 TEST(CompileError, CarriesEveryDiagnostic) {
-  const CompileError e(std::vector<Diagnostic>{{.code = "A", .message = "one", .loc = {}, .notes = {}, .hint = ""},
-                                               {.code = "B", .message = "two", .loc = {}, .notes = {}, .hint = ""}});
+  const CompileError e(
+      std::vector<Diagnostic>{{.code = "A", .message = "one", .loc = {}, .notes = {}, .hint = ""},
+                              {.code = "B", .message = "two", .loc = {}, .notes = {}, .hint = ""}});
   EXPECT_STREQ(e.what(), "error A: one\nerror B: two");
   EXPECT_EQ(e.diagnostics().size(), 2u);
   EXPECT_EQ(e.diagnostic().code, "A");
@@ -49,7 +53,8 @@ TEST(DeviceError, NamesTheDriversCode) {
 
 TEST(InternalError, GivesTheReproducer) {
   const InternalError e("verifier failed after cse", "tegula opt repro.tir");
-  EXPECT_STREQ(e.what(), "internal error: verifier failed after cse\n  reproduce: tegula opt repro.tir");
+  EXPECT_STREQ(e.what(),
+               "internal error: verifier failed after cse\n  reproduce: tegula opt repro.tir");
   EXPECT_EQ(e.reproducer(), "tegula opt repro.tir");
 }
 

@@ -18,7 +18,8 @@ TEST(Hash, StreamsLongInputInAnyPieces) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += static_cast<char>('a' + i % 26);
   Hasher pieces;
-  for (std::size_t i = 0; i < text.size(); i += 37) pieces.bytes(std::string_view(text).substr(i, 37));
+  for (std::size_t i = 0; i < text.size(); i += 37)
+    pieces.bytes(std::string_view(text).substr(i, 37));
   EXPECT_EQ(pieces.digest(), hash128(text));
 }
 
@@ -45,7 +46,9 @@ TEST(Hash, DigestDoesNotEndTheStream) {
   EXPECT_EQ(moved.digest(), hash128("ab"));
 }
 
-TEST(Hash, HexKeepsLeadingZeros) { EXPECT_EQ((Hash128{.high = 1, .low = 0xab}).hex(), "000000000000000100000000000000ab"); }
+TEST(Hash, HexKeepsLeadingZeros) {
+  EXPECT_EQ((Hash128{.high = 1, .low = 0xab}).hex(), "000000000000000100000000000000ab");
+}
 
 }  // namespace
 }  // namespace tegula

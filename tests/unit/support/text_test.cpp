@@ -19,7 +19,8 @@ class TextFiles : public testing::Test {
  protected:
   void SetUp() override { fs::create_directories(dir_); }
   void TearDown() override { fs::remove_all(dir_); }
-  const fs::path dir_ = fs::temp_directory_path() / ("tegula_text_test." + std::to_string(::getpid()));
+  const fs::path dir_ =
+      fs::temp_directory_path() / ("tegula_text_test." + std::to_string(::getpid()));
 };
 
 TEST(Text, SplitKeepsEmptyPieces) {
@@ -58,7 +59,8 @@ TEST_F(TextFiles, NamesTheFileAndTheReason) {
     read_file(dir_ / "absent");
     FAIL() << "read a file that is not there";
   } catch (const DeviceError& e) {
-    EXPECT_EQ(e.what(), "cannot read " + (dir_ / "absent").string() + ": No such file or directory (ENOENT, 2)");
+    EXPECT_EQ(e.what(), "cannot read " + (dir_ / "absent").string() +
+                            ": No such file or directory (ENOENT, 2)");
     EXPECT_EQ(e.code(), ENOENT);
   }
 }

@@ -1,0 +1,36 @@
+# The commands a person types. The build itself is CMake's: see CMakePresets.json.
+.DEFAULT_GOAL := help
+.PHONY: help deps demo test gpu-pack assemble-all format format-check tidy check
+
+help:            ## this list
+	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p;s/^\([a-z-]*\):  *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
+
+deps:            ## install what the build needs (Debian 12, Ubuntu 24.04; others: lists the packages)
+	@tools/dev/deps.sh
+
+demo: deps       ## build the release and show a kernel from lambda to result
+	@tools/dev/build.sh release tegula_program
+	@build/release/tools/tegula demo
+
+test: deps       ## build everything with assertions and run all tests but the GPU's
+	@tools/dev/build.sh ci
+	@tools/dev/test.sh ci -LE gpu
+
+gpu-pack: deps   ## .gpu/: what a GPU machine needs to run the GPU tests and the program
+	@tools/dev/gpu_pack.sh
+
+assemble-all: deps ## assemble every configuration of the kernel library (needs ptxas)
+	@tools/dev/build.sh ci
+	@TEGULA_ASSEMBLE=all tools/dev/test.sh ci -L assemble --verbose
+
+format:          ## format every C++ file
+	@tools/dev/format.sh
+
+format-check:
+	@tools/dev/format.sh --check
+
+tidy: deps       ## run clang-tidy's short list over the tree
+	@tools/dev/tidy.sh
+
+check:           ## the checks of .ci/run that need no build
+	@tools/dev/check.sh

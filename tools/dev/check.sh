@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The checks that need no build: format, direction of includes, lengths, headers that stand alone.
+set -uo pipefail
+cd "$(dirname "$0")/../.."
+failed=0
+for check in "format.sh --check" check_includes.py check_lengths.py check_headers.py; do
+  if output=$(tools/dev/$check 2>&1); then
+    echo "ok    $check"
+  else
+    echo "FAIL  $check"
+    echo "$output" | head -60 | sed 's/^/  /'
+    failed=1
+  fi
+done
+exit $failed

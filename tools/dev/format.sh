@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# format.sh [--check] [FILE...]: clang-format 19 (versions differ in what they print, so one is named) over our C++.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+mode=(-i)
+if [ "${1:-}" = --check ]; then
+  mode=(--dry-run -Werror)
+  shift
+fi
+command -v clang-format-19 >/dev/null || tools/dev/deps.sh --format
+if [ $# -eq 0 ]; then
+  mapfile -t files < <(git ls-files '*.h' '*.cpp')
+  set -- "${files[@]}"
+fi
+printf '%s\0' "$@" | xargs -0 -r -n 16 -P "$(nproc)" clang-format-19 --style=file "${mode[@]}"
