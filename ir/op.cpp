@@ -13,8 +13,10 @@ constexpr InferFn infer_explicit = nullptr;
 #define ENTRY(family, Name, mnemonic, operands, results, regions, infer, traits, doc) \
   OpInfo{#Name, mnemonic, Family::family, operands, results, regions, infer, traits, doc},
 #define STRUCTURE(...) ENTRY(Structure, __VA_ARGS__)
-#define ELEMENTWISE(...) ENTRY(Elementwise, __VA_ARGS__)
-#define MATH(...) ENTRY(Math, __VA_ARGS__)
+#define ELEMENTWISE(Name, mnemonic, operands, infer, traits, doc) \
+  ENTRY(Elementwise, Name, mnemonic, operands, 1, 0, infer, traits, doc)
+#define MATH(Name, mnemonic, operands, infer, traits, doc) \
+  ENTRY(Math, Name, mnemonic, operands, 1, 0, infer, traits, doc)
 #define TILE_OP(...) ENTRY(Tile, __VA_ARGS__)
 #define MACHINE_OP(...) ENTRY(Machine, __VA_ARGS__)
 #define SIMT_OP(...) ENTRY(Simt, __VA_ARGS__)

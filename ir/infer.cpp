@@ -1,0 +1,194 @@
+// Result types of structure, elementwise and tile ops. Ops that change the shape infer no layout: in machine form the pass
+// that assigns layouts gives it, and the verifier compares without it.
+#include "ir/infer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+namespace {
+
+Inferred one(Type t) { return {{t}, ""}; }
+
+/// The type that scalar operands broadcast to: the first operand that is not a scalar, or the first operand.
+Type shape_leader(std::span<const Type> operands) {
+  for (Type t : operands)
+    if (!t.is_scalar()) return t;
+  return operands.front();
+}
+
+std::string shapes_disagree(std::span<const Type> operands) {
+  const Type leader = shape_leader(operands);
+  for (Type t : operands) {
+    if (t.is_scalar()) continue;
+    if (t.kind() != leader.kind() || !std::ranges::equal(t.shape(), leader.shape()))
+      return fmt::format("shapes differ: {} and {}", leader.str(), t.str());
+    if (t.is_tile() && t.layout() != leader.layout())
+      return fmt::format("layouts differ: {} and {}", leader.str(), t.str());
+  }
+  return "";
+}
+
+std::string elements_disagree(std::span<const Type> operands) {
+  for (Type t : operands)
+    if (t.elem() != operands.front().elem())
+      return fmt::format("element types differ: {} and {}", operands.front().str(), t.str());
+  return "";
+}
+
+bool is_data(Type t) { return t.is_scalar() || t.is_tile() || t.is_vec(); }
+
+std::string not_data(std::span<const Type> operands) {
+  for (Type t : operands)
+    if (!is_data(t)) return fmt::format("a {} is not a number, tile or vector", t.str());
+  return "";
+}
+
+}  // namespace
+
+Inferred infer_none(const InferArgs&) { return {}; }
+
+Inferred infer_same(const InferArgs& a) {
+  for (const auto& check : {not_data(a.operands), elements_disagree(a.operands), shapes_disagree(a.operands)})
+    if (!check.empty()) return Inferred::fail(check);
+  return one(shape_leader(a.operands));
+}
+
+Inferred infer_tied(const InferArgs& a) { return {{a.operands.begin(), a.operands.end()}, ""}; }
+
+Inferred infer_float(const InferArgs& a) {
+  if (!is_data(a.operands[0]) || a.operands[0].is_pointer() || !is_float(a.operands[0].dtype()))
+    return Inferred::fail("the operand must be floating point");
+  return one(a.operands[0]);
+}
+
+Inferred infer_cmp(const InferArgs& a) {
+  Inferred same = infer_same(a);
+  if (!same.error.empty()) return same;
+  return one(same.types[0].with_elem({DType::i1, false}));
+}
+
+Inferred infer_select(const InferArgs& a) {
+  if (a.operands[0].elem() != Elem{DType::i1, false}) return Inferred::fail("the condition must be i1");
+  if (const std::string e = elements_disagree(a.operands.subspan(1)); !e.empty()) return Inferred::fail(e);
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  return one(shape_leader(a.operands).with_elem(a.operands[1].elem()));
+}
+
+Inferred infer_addptr(const InferArgs& a) {
+  if (!a.operands[0].is_pointer()) return Inferred::fail("the first operand must be a pointer");
+  if (a.operands[1].is_pointer() || !is_integer(a.operands[1].dtype()))
+    return Inferred::fail("the offset must be an integer");
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  return one(shape_leader(a.operands).with_elem(a.operands[0].elem()));
+}
+
+Inferred infer_i1(const InferArgs&) { return one(Type::scalar(DType::i1)); }
+Inferred infer_i32(const InferArgs&) { return one(Type::scalar(DType::i32)); }
+Inferred infer_i64(const InferArgs&) { return one(Type::scalar(DType::i64)); }
+
+Inferred infer_for(const InferArgs& a) {
+  for (int i = 0; i < 3; ++i)
+    if (a.operands[i] != a.operands[0] || !a.operands[0].is_scalar() || !is_integer(a.operands[0].dtype()))
+      return Inferred::fail("bounds and step must be integers of one type");
+  return {{a.operands.begin() + 3, a.operands.end()}, ""};
+}
+
+Inferred infer_while(const InferArgs& a) { return infer_tied(a); }
+
+Inferred infer_view_ptr(const InferArgs& a) {
+  if (!a.operands[0].is_view()) return Inferred::fail("the operand must be a view");
+  return one(Type::pointer(a.operands[0].dtype()));
+}
+
+Inferred infer_expand_dims(const InferArgs& a) {
+  const Type t = a.operands[0];
+  const std::int64_t axis = a.attrs.i(AttrName::axis);
+  if (!t.is_tile() || axis < 0 || axis > t.rank()) return Inferred::fail("axis is out of range");
+  Ints shape(t.shape().begin(), t.shape().end());
+  shape.insert(shape.begin() + axis, 1);
+  return one(Type::tile(t.elem(), shape));
+}
+
+Inferred infer_permute(const InferArgs& a) {
+  const Type t = a.operands[0];
+  const auto order = a.attrs.ints(AttrName::order);
+  Ints sorted(order.begin(), order.end());
+  std::ranges::sort(sorted);
+  Ints shape;
+  for (std::size_t i = 0; i < sorted.size(); ++i)
+    if (sorted[i] != static_cast<std::int64_t>(i)) return Inferred::fail("order is not a permutation");
+  if (!t.is_tile() || static_cast<std::int64_t>(order.size()) != t.rank())
+    return Inferred::fail("order must name every dimension of the tile once");
+  for (std::int64_t d : order) shape.push_back(t.shape()[static_cast<std::size_t>(d)]);
+  return one(Type::tile(t.elem(), shape));
+}
+
+Inferred infer_load(const InferArgs& a) {
+  const Type p = a.operands[0];
+  if (!p.is_pointer()) return Inferred::fail("the first operand must be pointers");
+  const Type result = p.with_elem({p.dtype(), false});
+  if (a.operands.size() > 1 && a.operands[1].elem() != Elem{DType::i1, false}) return Inferred::fail("the mask must be i1");
+  if (a.operands.size() > 2 && a.operands[2].elem() != result.elem())
+    return Inferred::fail("the fill value must have the pointee's type");
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  return one(result);
+}
+
+Inferred infer_atomic(const InferArgs& a) {
+  if (!a.operands[0].is_pointer() || a.operands[1].elem() != Elem{a.operands[0].dtype(), false})
+    return Inferred::fail("needs pointers and values of the pointee's type");
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  return one(shape_leader(a.operands.first(2)).with_elem(a.operands[1].elem()));
+}
+
+namespace {
+std::optional<Type> without_axis(Type t, std::int64_t axis) {
+  if (!t.is_tile() || axis < 0 || axis >= t.rank()) return std::nullopt;
+  Ints shape(t.shape().begin(), t.shape().end());
+  shape.erase(shape.begin() + axis);
+  if (shape.empty()) return Type::of(t.elem());
+  return Type::tile(t.elem(), shape);
+}
+}  // namespace
+
+Inferred infer_reduce(const InferArgs& a) {
+  const auto t = without_axis(a.operands[0], a.attrs.i(AttrName::axis));
+  if (!t) return Inferred::fail("axis is out of range");
+  return one(*t);
+}
+
+Inferred infer_arg_reduce(const InferArgs& a) {
+  const auto t = without_axis(a.operands[0], a.attrs.i(AttrName::axis));
+  if (!t) return Inferred::fail("axis is out of range");
+  return {{*t, t->with_dtype(DType::i32)}, ""};
+}
+
+Inferred infer_reduce_with(const InferArgs& a) {
+  Inferred r;
+  if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
+  for (Type operand : a.operands) {
+    const auto t = without_axis(operand, a.attrs.i(AttrName::axis));
+    if (!t) return Inferred::fail("axis is out of range");
+    r.types.push_back(*t);
+  }
+  return r;
+}
+
+Inferred infer_dot(const InferArgs& in) {
+  const Type a = in.operands[0], b = in.operands[1], c = in.operands[2];
+  for (Type t : {a, b, c})
+    if (!t.is_tile() || t.rank() != 2) return Inferred::fail("operands must be two-dimensional tiles");
+  if (a.dtype() != b.dtype()) return Inferred::fail(fmt::format("a is {}, b is {}", name(a.dtype()), name(b.dtype())));
+  if (a.shape()[1] != b.shape()[0])
+    return Inferred::fail(fmt::format("contraction sizes differ ({} vs {})", a.shape()[1], b.shape()[0]));
+  if (c.shape()[0] != a.shape()[0] || c.shape()[1] != b.shape()[1])
+    return Inferred::fail(fmt::format("the accumulator is {}x{}, the product is {}x{}", c.shape()[0], c.shape()[1],
+                                      a.shape()[0], b.shape()[1]));
+  return one(c);
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,180 @@
+// Invariants of the three forms. Every violation is reported; nothing is repaired.
+#include "ir/verify.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/text.h"
+
+namespace tegula::ir {
+namespace {
+
+bool legal_in(Type t, Form form) {
+  switch (t.kind()) {
+    case TypeKind::Scalar: return true;
+    case TypeKind::Tile: return form != Form::Simt;
+    case TypeKind::View: return form != Form::Simt;
+    case TypeKind::Shared: return form == Form::Machine;
+    default: return true;  // registers, pending values, tensor maps: expert ops stand in every form
+  }
+}
+
+/// Layouts are assigned, not inferred: compare types without them.
+bool same_without_layout(Type a, Type b) {
+  if (a.is_tile() && b.is_tile()) return a.with_layout(nullptr) == b.with_layout(nullptr);
+  return a == b;
+}
+
+class Verifier {
+ public:
+  explicit Verifier(const Kernel& k) : k_(k) {}
+
+  std::vector<Diagnostic> run() {
+    for (const Param& p : k_.params()) visible_.insert(p.value);
+    if (k_[k_.launch()].first) region(k_.launch(), kNoOp);
+    region(k_.body(), kNoOp);
+    pending_is_linear();
+    return std::move(found_);
+  }
+
+ private:
+  static constexpr OpId kNoOp{};
+
+  void report(OpId op, std::string message) {
+    found_.push_back({"", fmt::format("{}: {}", print_op(k_, op), message), k_[op].loc, {}, ""});
+  }
+
+  void region(RegionId r, OpId owner) {
+    std::vector<Value> defined(k_[r].args.begin(), k_[r].args.end());
+    visible_.insert(defined.begin(), defined.end());
+    for (OpId op : k_.ops(r)) {
+      check(op, r, owner);
+      for (Value v : k_[op].results) {
+        visible_.insert(v);
+        defined.push_back(v);
+      }
+    }
+    for (Value v : defined) visible_.erase(v);
+  }
+
+  void check(OpId op, RegionId r, OpId owner) {
+    const OpData& d = k_[op];
+    const OpInfo& row = info(d.opcode);
+    const int operands = static_cast<int>(d.operands.size());
+    if (operands < row.operands.min || (row.operands.max >= 0 && operands > row.operands.max))
+      return report(op, fmt::format("has {} operands, takes {}..{}", operands, row.operands.min, row.operands.max));
+    if (row.results != kVariadic && static_cast<int>(d.results.size()) != row.results)
+      return report(op, fmt::format("has {} results, gives {}", d.results.size(), row.results));
+    if (row.regions != kVariadic && static_cast<int>(d.regions.size()) != row.regions)
+      return report(op, fmt::format("has {} regions, takes {}", d.regions.size(), row.regions));
+    if (!row.allowed_in(k_.info.form)) report(op, fmt::format("is not legal in {} form", name(k_.info.form)));
+    for (Value v : d.operands)
+      if (!visible_.contains(v)) report(op, "uses a value that is not visible here");
+    types(op, row);
+    if (row.has(kTerminator)) {
+      if (k_[r].last != op) report(op, "is not the last op of its region");
+      yields(op, owner);
+    }
+    for (RegionId inner : d.regions) region(inner, op);
+    regions_end(op);
+  }
+
+  void types(OpId op, const OpInfo& row) {
+    const OpData& d = k_[op];
+    std::vector<Type> operand_types;
+    for (Value v : d.operands) operand_types.push_back(k_.type(v));
+    for (Value v : d.results)
+      if (!legal_in(k_.type(v), k_.info.form))
+        report(op, fmt::format("result type {} is not legal in {} form", k_.type(v).str(), name(k_.info.form)));
+    if (!row.infer) return;
+    const Inferred inferred = row.infer({operand_types, d.attrs});
+    if (!inferred.error.empty()) return report(op, inferred.error);
+    if (inferred.types.size() != d.results.size())
+      return report(op, fmt::format("has {} results, its operands give {}", d.results.size(), inferred.types.size()));
+    for (std::size_t i = 0; i < d.results.size(); ++i)
+      if (!same_without_layout(k_.type(d.results[i]), inferred.types[i]))
+        report(op, fmt::format("result type {} should be {}", k_.type(d.results[i]).str(), inferred.types[i].str()));
+  }
+
+  /// The types a region of `owner` must yield.
+  std::vector<Type> yielded(OpId owner, RegionId r) const {
+    const OpData& d = k_[owner];
+    std::vector<Type> types;
+    if (d.opcode == Opcode::While && d.regions.front() == r) return {Type::scalar(DType::i1)};
+    if (d.opcode == Opcode::ReduceWith) {
+      for (Value v : d.operands) types.push_back(Type::of(k_.type(v).elem()));
+      return types;
+    }
+    for (Value v : d.results) types.push_back(k_.type(v));
+    return types;
+  }
+
+  void yields(OpId op, OpId owner) {
+    if (!owner) return;  // the launch region yields the grid, checked by its evaluator
+    const auto wanted = yielded(owner, k_[op].parent);
+    const OpData& d = k_[op];
+    if (wanted.size() != d.operands.size())
+      return report(op, fmt::format("yields {} values, its owner takes {}", d.operands.size(), wanted.size()));
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      if (k_.type(d.operands[i]) != wanted[i])
+        report(op, fmt::format("yields {} where its owner takes {}", k_.type(d.operands[i]).str(), wanted[i].str()));
+  }
+
+  void regions_end(OpId op) {
+    const OpData& d = k_[op];
+    const bool needs_yield = !d.results.empty() || d.opcode == Opcode::While;
+    for (RegionId r : d.regions)
+      if (needs_yield && !k_.terminator(r)) report(op, "has a region that does not end in yield");
+    if (d.opcode == Opcode::For || d.opcode == Opcode::While) loop_args(op);
+  }
+
+  void loop_args(OpId op) {
+    const OpData& d = k_[op];
+    const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
+    for (RegionId r : d.regions) {
+      std::vector<Type> wanted;
+      if (d.opcode == Opcode::For) wanted.push_back(k_.type(d.operands[0]));
+      for (std::size_t i = first; i < d.operands.size(); ++i) wanted.push_back(k_.type(d.operands[i]));
+      std::vector<Type> args;
+      for (Value v : k_[r].args) args.push_back(k_.type(v));
+      if (args != wanted) report(op, "region arguments do not match the loop's carries");
+    }
+  }
+
+  /// A pending value may be used once, by what DESIGN 4 (Asynchrony) lists. Different regions of one `if` count once each.
+  void pending_is_linear() {
+    std::unordered_map<Value, std::vector<OpId>> uses;
+    walk(k_, k_.body(), [&](OpId op) {
+      for (Value v : k_[op].operands)
+        if (k_.type(v).is(TypeKind::Pending)) uses[v].push_back(op);
+    });
+    for (const auto& [v, users] : uses) {
+      for (OpId user : users) {
+        const Opcode o = k_[user].opcode;
+        if (o != Opcode::Wgmma && o != Opcode::WgmmaWait && o != Opcode::For && o != Opcode::Yield && o != Opcode::WgmmaFence)
+          report(user, "uses a pending value; only a chained wgmma, a loop carry or wgmma_wait may");
+      }
+      if (users.size() > 1) report(users[1], "uses a pending value a second time");
+    }
+  }
+
+  const Kernel& k_;
+  std::unordered_set<Value> visible_;
+  std::vector<Diagnostic> found_;
+};
+
+}  // namespace
+
+std::vector<Diagnostic> verify(const Kernel& kernel) { return Verifier(kernel).run(); }
+
+void verify_or_throw(const Kernel& kernel, std::string_view after) {
+  const auto found = verify(kernel);
+  if (found.empty()) return;
+  std::string text = fmt::format("kernel {} is malformed{}{}:\n", kernel.info.name, after.empty() ? "" : " after ", after);
+  for (const Diagnostic& d : found) text += "  " + d.str() + "\n";
+  throw InternalError(text + print(kernel));
+}
+
+}  // namespace tegula::ir
