@@ -18,17 +18,18 @@ set_target_properties(tegula PROPERTIES
 file(GLOB public_includes CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/*/include")
 foreach(dir IN LISTS public_includes)
   target_include_directories(tegula PUBLIC "$<BUILD_INTERFACE:${dir}>")
-  install(DIRECTORY "${dir}/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+  install(DIRECTORY "${dir}/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT library FILES_MATCHING PATTERN "*.h")
 endforeach()
 target_include_directories(tegula INTERFACE "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 
-install(TARGETS tegula EXPORT tegula LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS tegula EXPORT tegula
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT library)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/tegula)
-install(EXPORT tegula FILE tegula-config.cmake NAMESPACE tegula:: DESTINATION ${package_dir})
+install(EXPORT tegula FILE tegula-config.cmake NAMESPACE tegula:: DESTINATION ${package_dir} COMPONENT library)
 include(CMakePackageConfigHelpers)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/tegula-config-version.cmake"
   COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/tegula-config-version.cmake" DESTINATION ${package_dir})
+install(FILES "${PROJECT_BINARY_DIR}/tegula-config-version.cmake" DESTINATION ${package_dir} COMPONENT library)
 
 # What our own programs and tests use: the shared library as shipped, private headers, and the header-only parts.
 add_library(tegula_internal INTERFACE)

@@ -1,0 +1,24 @@
+# Builds and runs the consumer. WAY=installed: find_package against an installation of the components built here.
+# WAY=subdirectory: configures our tree inside the consumer's and compiles its files, but does not build ours again.
+set(build "${WORK}/${WAY}")
+file(REMOVE_RECURSE "${build}" "${WORK}/prefix-${WAY}")
+
+function(step)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${ARGN}\n${output}")
+  endif()
+endfunction()
+
+set(configure ${CMAKE_COMMAND} -S "${CONSUMER}" -B "${build}" -G "${GENERATOR}"
+  -DCMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_CXX_FLAGS=${FLAGS}")
+if(WAY STREQUAL "installed")
+  set(prefix "${WORK}/prefix-${WAY}")
+  step(${CMAKE_COMMAND} --install "${TEGULA_BUILD}" --prefix "${prefix}" --component library)
+  step(${configure} "-DCMAKE_PREFIX_PATH=${prefix}")
+  step(${CMAKE_COMMAND} --build "${build}")
+  step("${build}/consumer")
+else()
+  step(${configure} -DTEGULA_TREE=${TEGULA_SOURCE})
+  step(${CMAKE_COMMAND} --build "${build}" --target consumer_files)
+endif()
