@@ -1,9 +1,9 @@
 #include "tegula/device.h"
 
 #include <charconv>
-#include <cstdlib>
 
 #include "runtime/context.h"
+#include "support/env.h"
 #include "tegula/error.h"
 
 namespace tegula {
@@ -27,7 +27,7 @@ int Device::cuda_count() noexcept { return runtime::cuda_device_count(); }
 
 Device Device::best() {
   static const Device chosen = [] {
-    if (const char* wish = std::getenv("TEGULA_DEVICE"); wish != nullptr && *wish != 0) return parse(wish);
+    if (!env().device.empty()) return parse(env().device);
     return cuda_count() > 0 ? cuda(0) : cpu();
   }();
   return chosen;

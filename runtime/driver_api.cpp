@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -124,9 +123,7 @@ std::atomic<bool> g_forked{false};
 const Loaded& process_driver() {
   // Never destroyed: static destructors elsewhere may still hold device memory.
   static const Loaded* loaded = [] {
-    std::vector<std::string> candidates{"libcuda.so.1", "libcuda.so"};
-    if (const char* own = std::getenv("TEGULA_LIBCUDA"); own != nullptr && *own != 0) candidates = {own};
-    auto* fresh = new Loaded(load_driver(candidates));
+    auto* fresh = new Loaded(load_driver({"libcuda.so.1", "libcuda.so"}));
     if (fresh->table) ::pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); });
     return fresh;
   }();

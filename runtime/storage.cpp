@@ -1,0 +1,115 @@
+#include "runtime/storage.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "runtime/context.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::uintptr_t, HostAllocation> by_begin;
+};
+
+Registry& registry() {
+  static auto* all = new Registry();  // leaked: tensors may outlive static destructors
+  return *all;
+}
+
+std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+
+/// The second red zone starts right after the last usable byte, so that one element too many is seen.
+std::size_t tail_bytes(std::size_t bytes) {
+  return round_up(bytes, kHostAlignment) - bytes + kRedZoneBytes;
+}
+
+std::shared_ptr<void> allocate_host(std::size_t bytes) {
+  if (bytes > SIZE_MAX - 4 * kRedZoneBytes) throw DeviceError(fmt::format("cannot allocate {} bytes of host memory", bytes));
+  const std::size_t total = kRedZoneBytes + bytes + tail_bytes(bytes);
+  auto* block = static_cast<unsigned char*>(std::aligned_alloc(kHostAlignment, total));
+  if (block == nullptr) throw DeviceError(fmt::format("cannot allocate {} bytes of host memory", bytes));
+  unsigned char* first = block + kRedZoneBytes;
+  std::memset(block, kRedZoneByte, kRedZoneBytes);
+  std::memset(first, kUninitialisedByte, bytes);
+  std::memset(first + bytes, kRedZoneByte, tail_bytes(bytes));
+  const auto begin = reinterpret_cast<std::uintptr_t>(first);
+  {
+    const std::lock_guard lock(registry().mutex);
+    registry().by_begin[begin] = {begin, bytes};
+  }
+  return std::shared_ptr<void>(first, [begin](void* usable) {
+    {
+      const std::lock_guard lock(registry().mutex);
+      registry().by_begin.erase(begin);
+    }
+    std::free(static_cast<unsigned char*>(usable) - kRedZoneBytes);
+  });
+}
+
+std::shared_ptr<void> allocate_device(std::size_t bytes, int ordinal) {
+  const ContextScope scope(ordinal);
+  // Not stream-ordered: cuMemFree waits for all work, so memory is safe to drop while any stream still uses it.
+  cu::DevicePtr address = 0;
+  const cu::Result result = driver().mem_alloc(&address, bytes);
+  if (result == cu::kErrorOutOfMemory) {
+    std::size_t free = 0;
+    std::size_t total = 0;
+    driver().mem_info(&free, &total);
+    throw DeviceError(fmt::format("cuda:{} cannot allocate {} bytes: {} of {} bytes are free", ordinal, bytes, free, total),
+                      result, "CUDA_ERROR_OUT_OF_MEMORY");
+  }
+  if (result == cu::kErrorStreamCaptureUnsupported || result == cu::kErrorStreamCaptureInvalidated)
+    throw DeviceError("device memory cannot be allocated while a stream records a CUDA graph; make the tensor before "
+                      "the capture begins", result, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
+  check(result, "cuMemAlloc");
+  return std::shared_ptr<void>(reinterpret_cast<void*>(address), [ordinal](void* memory) {
+    // At exit the driver may be gone, and then so is the memory.
+    try {
+      if (try_driver() == nullptr) return;
+      const ContextScope free_scope(ordinal);
+      driver().mem_free(reinterpret_cast<cu::DevicePtr>(memory));
+    } catch (const Error&) {
+    }
+  });
+}
+
+}  // namespace
+
+std::shared_ptr<void> allocate(std::size_t bytes, Device device) {
+  if (bytes == 0) return nullptr;
+  return device.on_host() ? allocate_host(bytes) : allocate_device(bytes, device.index);
+}
+
+std::optional<HostAllocation> find_host_allocation(std::uintptr_t address) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  auto after = all.by_begin.upper_bound(address + kRedZoneBytes);
+  while (after != all.by_begin.begin()) {
+    const HostAllocation& candidate = std::prev(after)->second;
+    const std::uintptr_t end = candidate.begin + candidate.bytes + tail_bytes(candidate.bytes);
+    if (address >= candidate.begin - kRedZoneBytes && address < end) return candidate;
+    // The red zone before one allocation may follow directly on another's: look one further.
+    if (candidate.begin <= address) break;
+    --after;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> red_zone_damage(const HostAllocation& allocation) {
+  const auto* first = reinterpret_cast<const unsigned char*>(allocation.begin);
+  for (std::int64_t i = -static_cast<std::int64_t>(kRedZoneBytes); i < 0; ++i)
+    if (first[i] != kRedZoneByte) return i;
+  const std::size_t end = allocation.bytes + tail_bytes(allocation.bytes);
+  for (std::size_t i = allocation.bytes; i < end; ++i)
+    if (first[i] != kRedZoneByte) return static_cast<std::int64_t>(i);
+  return std::nullopt;
+}
+
+}  // namespace tegula::runtime

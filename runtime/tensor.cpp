@@ -1,0 +1,229 @@
+// Shapes, views and ownership of tensors. Copies are in tensor_copy.cpp, values in tensor_fill.cpp.
+#include "tegula/tensor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "runtime/storage.h"
+#include "runtime/strided.h"
+#include "tegula/error.h"
+
+namespace tegula {
+namespace {
+
+[[noreturn]] void refuse(std::string message, std::string hint = {}) {
+  Diagnostic d;
+  d.message = std::move(message);
+  d.hint = std::move(hint);
+  throw CompileError(std::move(d));
+}
+
+/// Number of elements; refuses negative extents and products beyond what an address can count.
+std::int64_t count_elements(const Dims& shape, DType dtype) {
+  std::int64_t count = 1;
+  bool overflow = false;
+  for (std::int64_t extent : shape) {
+    if (extent < 0) refuse(fmt::format("the shape {} has a negative extent", shape.str()));
+    if (extent == 0) return 0;
+    overflow |= __builtin_mul_overflow(count, extent, &count);
+  }
+  std::int64_t bytes = 0;
+  if (overflow || __builtin_mul_overflow(count, std::int64_t{size_bytes(dtype)}, &bytes))
+    refuse(fmt::format("the shape {} of {} needs more bytes than an address can count", shape.str(), name(dtype)));
+  return count;
+}
+
+}  // namespace
+
+void Dims::too_many(std::size_t count) {
+  refuse(fmt::format("{} dimensions: tensors have at most {}", count, kMaxRank));
+}
+
+std::string Dims::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
+
+Tensor Tensor::empty(const Dims& shape, DType dtype, Device device) {
+  const std::int64_t count = count_elements(shape, dtype);
+  std::shared_ptr<void> memory = runtime::allocate(static_cast<std::size_t>(count) * size_bytes(dtype), device);
+  void* data = memory.get();
+  return borrow(data, shape, dtype, device, {}, std::move(memory));
+}
+
+Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device, const Dims& strides,
+                      std::shared_ptr<void> owner) {
+  Tensor t;
+  t.numel_ = count_elements(shape, dtype);
+  if (!strides.empty() && strides.size() != shape.size())
+    refuse(fmt::format("strides {} do not fit the shape {}", strides.str(), shape.str()),
+           "give one stride a dimension, in elements, or none");
+  if (data == nullptr && t.numel_ != 0)
+    refuse(fmt::format("a tensor of shape {} needs memory, and its pointer is null", shape.str()));
+  t.defined_ = true;
+  t.dtype_ = dtype;
+  t.device_ = device;
+  t.shape_ = shape;
+  t.strides_ = strides.empty() ? runtime::row_major(shape) : strides;
+  t.data_ = data;
+  t.owner_ = std::move(owner);
+  return t;
+}
+
+Tensor Tensor::with_layout(void* data, const Dims& shape, const Dims& strides) const {
+  Tensor t = *this;
+  t.shape_ = shape;
+  t.strides_ = strides;
+  t.numel_ = count_elements(shape, dtype_);
+  t.data_ = data;
+  return t;
+}
+
+std::size_t Tensor::checked_dim(int dim) const {
+  if (dim < -rank() || dim >= rank())
+    refuse(fmt::format("dimension {} of a tensor of rank {} does not exist", dim, rank()));
+  return static_cast<std::size_t>(dim < 0 ? dim + rank() : dim);
+}
+
+std::int64_t Tensor::size(int dim) const { return shape_[checked_dim(dim)]; }
+std::int64_t Tensor::stride(int dim) const { return strides_[checked_dim(dim)]; }
+
+bool Tensor::is_contiguous() const {
+  if (numel_ == 0) return true;
+  std::int64_t expected = 1;
+  for (std::size_t i = shape_.size(); i-- > 0;) {
+    if (shape_[i] == 1) continue;
+    if (strides_[i] != expected) return false;
+    expected *= shape_[i];
+  }
+  return true;
+}
+
+ByteRange Tensor::byte_range() const {
+  const auto first = reinterpret_cast<std::uintptr_t>(data_);
+  if (numel_ == 0) return {first, first};
+  std::int64_t low = 0, high = 0;
+  for (std::size_t i = 0; i < shape_.size(); ++i) {
+    const std::int64_t reach = (shape_[i] - 1) * strides_[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const std::int64_t bytes = size_bytes(dtype_);
+  return {first + static_cast<std::uintptr_t>(low * bytes), first + static_cast<std::uintptr_t>((high + 1) * bytes)};
+}
+
+std::string Tensor::str() const {
+  if (!defined_) return "undefined tensor";
+  const std::string strides = is_contiguous() ? "" : " strides " + strides_.str();
+  return fmt::format("{}{}{} on {}", name(dtype_), shape_.str(), strides, device_.str());
+}
+
+void Tensor::require_type(DType wanted) const {
+  if (dtype_ != wanted || !defined_)
+    refuse(fmt::format("the elements of {} are not {}", str(), name(wanted)),
+           fmt::format("use cast(DType::{}) first", name(wanted)));
+}
+
+void Tensor::require_host_type(DType wanted) const {
+  require_type(wanted);
+  if (!device_.on_host()) refuse(fmt::format("the elements of {} cannot be reached from the host", str()), "use to(Device::cpu()) first");
+}
+
+namespace {
+char* advance(void* data, std::int64_t elements, DType dtype) {
+  return static_cast<char*>(data) + elements * size_bytes(dtype);
+}
+}  // namespace
+
+Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step) const {
+  const std::size_t d = checked_dim(dim);
+  const std::int64_t extent = shape_[d];
+  if (step == 0) refuse("a slice with step 0 has no end");
+  std::int64_t taken = 0;
+  if (step > 0 && end > begin) taken = (end - begin - 1) / step + 1;
+  if (step < 0 && end < begin) taken = (begin - end - 1) / -step + 1;
+  const bool inside = begin >= 0 && begin <= extent && end >= -1 && end <= extent && (taken == 0 || begin < extent);
+  if (!inside) refuse(fmt::format("the slice {}:{}:{} leaves dimension {} of {}", begin, end, step, d, str()));
+  Dims shape = shape_;
+  Dims strides = strides_;
+  shape[d] = taken;
+  strides[d] *= step;
+  return with_layout(taken == 0 ? data_ : advance(data_, begin * strides_[d], dtype_), shape, strides);
+}
+
+Tensor Tensor::select(int dim, std::int64_t index) const {
+  const std::size_t d = checked_dim(dim);
+  if (index < 0 || index >= shape_[d])
+    refuse(fmt::format("index {} leaves dimension {} of {}", index, d, str()));
+  Dims shape;
+  Dims strides;
+  for (std::size_t i = 0; i < shape_.size(); ++i) {
+    if (i == d) continue;
+    shape.push_back(shape_[i]);
+    strides.push_back(strides_[i]);
+  }
+  return with_layout(advance(data_, index * strides_[d], dtype_), shape, strides);
+}
+
+Tensor Tensor::permute(const Dims& order) const {
+  unsigned seen = 0;
+  Dims shape;
+  Dims strides;
+  for (std::int64_t dim : order) {
+    const std::size_t d = checked_dim(static_cast<int>(dim));
+    seen |= 1u << d;
+    shape.push_back(shape_[d]);
+    strides.push_back(strides_[d]);
+  }
+  if (order.size() != shape_.size() || seen != (1u << shape_.size()) - 1)
+    refuse(fmt::format("{} is not an order of the {} dimensions of {}", order.str(), rank(), str()));
+  return with_layout(data_, shape, strides);
+}
+
+Tensor Tensor::transpose(int a, int b) const {
+  Dims order;
+  for (int i = 0; i < rank(); ++i) order.push_back(i);
+  std::swap(order[checked_dim(a)], order[checked_dim(b)]);
+  return permute(order);
+}
+
+Tensor Tensor::flip(int dim) const {
+  const std::size_t d = checked_dim(dim);
+  return shape_[d] == 0 ? *this : slice(dim, shape_[d] - 1, -1, -1);
+}
+
+Tensor Tensor::reshape(const Dims& shape) const {
+  Dims full = shape;
+  int open = -1;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != -1) continue;
+    if (open >= 0) refuse(fmt::format("the shape {} leaves two extents open", shape.str()));
+    open = static_cast<int>(i);
+    full[i] = 1;
+  }
+  const std::int64_t known = count_elements(full, dtype_);
+  if (open >= 0 && known != 0) full[static_cast<std::size_t>(open)] = numel_ / known;
+  if (count_elements(full, dtype_) != numel_)
+    refuse(fmt::format("{} cannot take the shape {}: the number of elements differs", str(), shape.str()));
+  if (!is_contiguous())
+    refuse(fmt::format("{} cannot be reshaped: it is not row-major", str()), "use contiguous() first");
+  return with_layout(data_, full, runtime::row_major(full));
+}
+
+Tensor Tensor::broadcast_to(const Dims& shape) const {
+  const std::size_t added = shape.size() - std::min(shape.size(), shape_.size());
+  Dims strides = Dims::filled(shape.size(), 0);
+  bool fits = shape.size() >= shape_.size();
+  for (std::size_t i = 0; fits && i < shape_.size(); ++i) {
+    if (shape_[i] == shape[i + added])
+      strides[i + added] = strides_[i];
+    else
+      fits = shape_[i] == 1;
+  }
+  if (!fits) refuse(fmt::format("{} cannot be broadcast to {}", str(), shape.str()));
+  return with_layout(data_, shape, strides);
+}
+
+std::optional<std::int64_t> Tensor::red_zone_damage() const {
+  if (!device_.on_host() || numel_ == 0) return std::nullopt;
+  const auto found = runtime::find_host_allocation(byte_range().begin);
+  return found ? runtime::red_zone_damage(*found) : std::nullopt;
+}
+
+}  // namespace tegula

@@ -1,0 +1,143 @@
+// Values of tensors: constants, random numbers, conversions.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "runtime/context.h"
+#include "runtime/strided.h"
+#include "tegula/error.h"
+#include "tegula/tensor.h"
+
+namespace tegula {
+namespace {
+
+template <Element To, Element From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, bool>)
+    return static_cast<double>(value) != 0;
+  else if constexpr (std::is_integral_v<To> && !std::is_integral_v<From>)
+    // Through 64 bits, so that negative values wrap for unsigned types instead of being undefined.
+    return static_cast<To>(static_cast<std::int64_t>(static_cast<double>(value)));
+  else if constexpr (std::is_arithmetic_v<From>)
+    return static_cast<To>(value);
+  else
+    return static_cast<To>(static_cast<float>(value));
+}
+
+/// A row-major host tensor whose element i is make(i).
+template <class Make>
+Tensor generate(const Dims& shape, DType dtype, Make make) {
+  Tensor t = Tensor::empty(shape, dtype, Device::cpu());
+  visit_dtype(dtype, [&](auto type) {
+    using T = typename decltype(type)::type;
+    auto* out = static_cast<T*>(t.data());
+    runtime::parallel_ranges(t.numel(), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] = convert<T>(make(static_cast<std::uint64_t>(i)));
+    });
+  });
+  return t;
+}
+
+/// 64 random bits of position `i` of stream `seed`: two rounds of the splitmix64 finaliser.
+std::uint64_t random_bits(std::uint64_t seed, std::uint64_t i) {
+  const auto mix = [](std::uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  };
+  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15u;
+  return mix(mix((seed + 1) * kGolden) + (i + 1) * kGolden);
+}
+
+/// In [0, 1), from the upper 53 bits.
+double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
+
+[[noreturn]] void refuse(std::string message) {
+  Diagnostic d;
+  d.message = std::move(message);
+  throw CompileError(std::move(d));
+}
+
+}  // namespace
+
+Tensor Tensor::zeros(const Dims& shape, DType dtype, Device device) {
+  Tensor t = empty(shape, dtype, device);
+  const std::size_t bytes = static_cast<std::size_t>(t.numel()) * size_bytes(dtype);
+  if (bytes == 0) return t;
+  if (device.on_host()) {
+    std::memset(t.data(), 0, bytes);
+    return t;
+  }
+  const runtime::ContextScope scope(device.index);
+  const auto address = reinterpret_cast<runtime::cu::DevicePtr>(t.data());
+  runtime::check(runtime::driver().set_bytes(address, 0, bytes, nullptr), "cuMemsetD8Async");
+  runtime::check(runtime::driver().stream_synchronize(nullptr), "cuStreamSynchronize");
+  return t;
+}
+
+Tensor Tensor::full(const Dims& shape, double value, DType dtype, Device device) {
+  return generate(shape, dtype, [value](std::uint64_t) { return value; }).to(device);
+}
+
+Tensor Tensor::iota(const Dims& shape, DType dtype, Device device) {
+  return generate(shape, dtype, [](std::uint64_t i) { return static_cast<std::int64_t>(i); }).to(device);
+}
+
+Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed, Device device) {
+  return generate(shape, dtype, [=](std::uint64_t i) { return low + (high - low) * unit(random_bits(seed, i)); })
+      .to(device);
+}
+
+Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviation, std::uint64_t seed,
+                      Device device) {
+  return generate(shape, dtype, [=](std::uint64_t i) {
+           // Box and Muller; 1 - u lies in (0, 1], where the logarithm is finite.
+           const double radius = std::sqrt(-2 * std::log(1 - unit(random_bits(seed, 2 * i))));
+           return mean + deviation * radius * std::cos(2 * std::numbers::pi * unit(random_bits(seed, 2 * i + 1)));
+         })
+      .to(device);
+}
+
+Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high, std::uint64_t seed,
+                        Device device) {
+  if (high <= low) refuse(fmt::format("there is no integer in [{}, {})", low, high));
+  const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
+  return generate(shape, dtype, [=](std::uint64_t i) {
+           const auto scaled = static_cast<unsigned __int128>(random_bits(seed, i)) * span >> 64;
+           return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + static_cast<std::uint64_t>(scaled));
+         })
+      .to(device);
+}
+
+Tensor Tensor::from_host(const void* values, std::size_t count, const Dims& shape, DType dtype, Device device) {
+  static char nothing[1];  // an empty vector may have no address
+  void* first = count == 0 ? nothing : const_cast<void*>(values);
+  const Tensor view = borrow(first, shape, dtype, Device::cpu());
+  if (static_cast<std::size_t>(view.numel()) != count)
+    refuse(fmt::format("{} values do not fill a tensor of shape {}", count, shape.str()));
+  Tensor t = empty(shape, dtype, device);
+  t.copy_from(view);
+  return t;
+}
+
+void Tensor::fill(double value) const {
+  if (numel_ == 0) return;
+  copy_from(full(Dims::filled(shape_.size(), 1), value, dtype_, Device::cpu()).broadcast_to(shape_));
+}
+
+Tensor Tensor::cast(DType dtype) const {
+  if (dtype == dtype_) return *this;
+  const Tensor source = to(Device::cpu()).contiguous();
+  const Tensor result = visit_dtype(dtype_, [&](auto type) {
+    using T = typename decltype(type)::type;
+    const auto* in = static_cast<const T*>(source.data());
+    return generate(shape_, dtype, [in](std::uint64_t i) { return in[i]; });
+  });
+  return device_.on_host() ? borrow(result.data_, shape_, dtype, device_, {}, result.owner_) : result.to(device_);
+}
+
+std::vector<double> Tensor::to_doubles() const { return cast(DType::f64).to_vector<double>(); }
+
+}  // namespace tegula
