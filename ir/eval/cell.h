@@ -25,6 +25,7 @@ struct ElementwiseCall {
   std::span<const std::size_t> strides;    ///< 1, or 0 for a scalar operand that is broadcast
   Cell* result;
   std::size_t count;
+  std::uint8_t* poison = nullptr;          ///< where given, set to 1 for an element that came out as poison (x / 0)
 };
 using ElementwiseFn = void (*)(const ElementwiseCall&);
 
