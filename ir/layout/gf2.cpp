@@ -100,7 +100,8 @@ BitBasis intersection(std::span<const BitVector> a, std::span<const BitVector> b
   const BitVector mask_a = independent_a.size() == 64 ? ~BitVector{0} : unit(from_a.inputs()) - 1;
   BitBasis out;
   // Sums of both that vanish: their part from `a` lies in `b` too.
-  for (BitVector relation : Echelon(joined(independent_a, independent_b)).relations())
+  const BitBasis relations = Echelon(joined(independent_a, independent_b)).relations();
+  for (BitVector relation : relations)
     out.push_back(from_a(relation & mask_a));
   return out;
 }

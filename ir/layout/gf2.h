@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tegula::ir {
@@ -32,7 +33,8 @@ class Echelon {
   /// Mask of the added vectors that were independent of their predecessors.
   BitVector pivots() const { return pivots_; }
   /// One mask of added vectors with sum zero for each dependent vector added.
-  const BitBasis& relations() const { return relations_; }
+  const BitBasis& relations() const& { return relations_; }
+  BitBasis relations() && { return std::move(relations_); }
 
  private:
   struct Reduced {

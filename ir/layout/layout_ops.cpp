@@ -1,0 +1,212 @@
+// Shape operations on layouts: see layout_ops.h.
+#include "ir/layout/layout_ops.h"
+
+#include <algorithm>
+#include <bit>
+#include <string>
+
+namespace tegula::ir {
+namespace {
+
+/// Applies `edit` to each basis of the spec.
+template <class Edit>
+void for_each_basis(LayoutSpec& spec, Edit edit) {
+  for (In in : kIns)
+    for (Dims& basis : spec.of(in)) edit(basis);
+}
+
+}  // namespace
+
+RegisterView drop_register_copies(const LinearLayout& layout) {
+  LayoutSpec spec = layout.spec();
+  Echelon seen;
+  std::vector<int> kept_bits;
+  const auto bases = layout.packed_bases(In::Register);
+  for (int b = 0; b < layout.in_bits(In::Register); ++b)
+    if (seen.add(bases[static_cast<std::size_t>(b)])) kept_bits.push_back(b);
+  auto& registers = spec.of(In::Register);
+  registers.clear();
+  for (int b : kept_bits) registers.push_back(layout.basis(In::Register, b));
+  std::erase_if(spec.repeats, [](const Repeat& r) { return r.in == In::Register && r.dim == Repeat::kNoDim; });
+
+  std::vector<int> from{0};
+  const auto add_digit = [&from](int count, int weight) {
+    const auto n = from.size();
+    for (int digit = 1; digit < count; ++digit)
+      for (std::size_t i = 0; i < n; ++i) from.push_back(from[i] + digit * weight);
+  };
+  for (int b : kept_bits) add_digit(2, 1 << b);
+  int weight = 1 << layout.in_bits(In::Register);
+  for (const Repeat& r : layout.repeats()) {
+    if (r.in != In::Register) continue;
+    if (r.dim != Repeat::kNoDim) add_digit(r.count, weight);
+    weight *= r.count;
+  }
+  return {LinearLayout(spec), from};
+}
+
+LinearLayout slice(const LinearLayout& layout, int dim) {
+  LayoutSpec spec = layout.spec();
+  spec.shape.erase(dim);
+  spec.bits.erase(dim);
+  for_each_basis(spec, [dim](Dims& basis) { basis.erase(dim); });
+  for (Repeat& r : spec.repeats) r.dim = r.dim == dim ? Repeat::kNoDim : r.dim - (r.dim > dim);
+  return drop_register_copies(LinearLayout(spec)).layout;
+}
+
+LinearLayout expand_dim(const LinearLayout& layout, int at) {
+  LayoutSpec spec = layout.spec();
+  spec.shape.insert(at, 1);
+  spec.bits.insert(at, 0);
+  for_each_basis(spec, [at](Dims& basis) { basis.insert(at, 0); });
+  for (Repeat& r : spec.repeats) r.dim += r.dim >= at;
+  return LinearLayout(spec);
+}
+
+LinearLayout permute(const LinearLayout& layout, const Dims& order) {
+  LayoutSpec spec = layout.spec();
+  const auto reorder = [&order](Dims& d) {
+    Dims out;
+    for (int from : order) out.push_back(d[from]);
+    d = out;
+  };
+  reorder(spec.shape);
+  reorder(spec.bits);
+  for_each_basis(spec, reorder);
+  for (Repeat& r : spec.repeats)
+    if (r.dim != Repeat::kNoDim)
+      r.dim = static_cast<int>(std::find(order.begin(), order.end(), r.dim) - order.begin());
+  return LinearLayout(spec);
+}
+
+namespace {
+
+/// One reshape in progress. Row-major order lists the bits of all dimensions in the order of a packed index, so the
+/// packed bases stay; only where dimensions begin and which one a digit belongs to must be found.
+class Reshaping {
+ public:
+  Reshaping(const LinearLayout& layout, const Dims& shape) : layout_(layout), shape_(shape) {
+    bits_ = Dims::filled(shape.size(), 0);
+    repeats_.assign(layout.repeats().begin(), layout.repeats().end());
+  }
+
+  /// Reason for refusal, empty when done.
+  std::string run() {
+    int from = layout_.rank() - 1, to = shape_.size() - 1;
+    while (from >= 0 || to >= 0) {
+      while (from >= 0 && layout_.cover()[from] == 1) --from;
+      const bool pads_one = from >= 0 && layout_.shape()[from] == 1;
+      while (to >= 0 && shape_[to] == 1 && !pads_one) --to;
+      const int from_end = from, to_end = to;
+      std::int64_t a = from >= 0 ? layout_.shape()[from--] : 1, b = to >= 0 ? shape_[to--] : 1;
+      while (a != b) {
+        if (a < b ? from < 0 : to < 0) return "the numbers of elements differ";
+        if (a < b) a *= layout_.shape()[from--];
+        else b *= shape_[to--];
+      }
+      const std::string reason = group(from + 1, from_end, to + 1, to_end);
+      if (!reason.empty()) return reason;
+    }
+    return check_digit_order();
+  }
+
+  LinearLayout result() const {
+    LayoutSpec spec;
+    spec.shape = shape_;
+    spec.bits = bits_;
+    spec.repeats = repeats_;
+    for (In in : kIns)
+      for (BitVector packed : layout_.packed_bases(in)) {
+        Dims basis = Dims::filled(shape_.size(), 0);
+        for (int d = shape_.size() - 1; d >= 0; --d) {
+          basis[d] = static_cast<int>(packed & ((BitVector{1} << bits_[d]) - 1));
+          packed >>= bits_[d];
+        }
+        spec.of(in).push_back(basis);
+      }
+    return LinearLayout(spec);
+  }
+
+ private:
+  struct Digit {
+    int repeat;  // -1: `count` matrix bits, else a repeat
+    int count;
+  };
+
+  std::string group(int from, int from_end, int to, int to_end) {
+    if (from == from_end && to == to_end) {
+      bits_[to] = layout_.bits(from);
+      move_repeats(from, to);
+      return {};
+    }
+    std::vector<Digit> digits;  // least significant first
+    for (int d = from_end; d >= from; --d) {
+      if (layout_.cover()[d] != layout_.shape()[d]) return "a padded dimension would be cut or merged";
+      if (layout_.bits(d) > 0) digits.push_back({-1, layout_.bits(d)});
+      for (std::size_t i = 0; i < repeats_.size(); ++i)
+        if (layout_.repeats()[i].dim == d)
+          digits.push_back({static_cast<int>(i), layout_.repeats()[i].count});
+    }
+    auto next = digits.begin();
+    for (int d = to_end; d >= to; --d)
+      for (int left = shape_[d]; left > 1;) {
+        if (next->repeat < 0 ? !take_bits(*next, d, left) : !take_repeat(*next, d, left))
+          return "repeat digits of different dimensions would mix with bits";
+        if (next->repeat >= 0 || next->count == 0) ++next;
+      }
+    return {};
+  }
+
+  bool take_bits(Digit& digit, int dim, int& left) {
+    const int n = std::min(digit.count, std::countr_zero(static_cast<unsigned>(left)));
+    const bool above_digit = left < shape_[dim] >> bits_[dim];
+    if (n == 0 || above_digit) return false;
+    bits_[dim] += n;
+    left >>= n;
+    digit.count -= n;
+    return true;
+  }
+
+  bool take_repeat(const Digit& digit, int dim, int& left) {
+    if (left % digit.count != 0) return false;
+    left /= digit.count;
+    repeats_[static_cast<std::size_t>(digit.repeat)].dim = dim;
+    placed_.push_back(digit.repeat);
+    return true;
+  }
+
+  void move_repeats(int from, int to) {
+    for (std::size_t i = 0; i < repeats_.size(); ++i)
+      if (layout_.repeats()[i].dim == from) {
+        repeats_[i].dim = to;
+        placed_.push_back(static_cast<int>(i));
+      }
+  }
+
+  /// Along one dimension the list order is the order of significance.
+  std::string check_digit_order() const {
+    for (std::size_t i = 0; i < placed_.size(); ++i)
+      for (std::size_t j = i + 1; j < placed_.size(); ++j) {
+        const auto a = static_cast<std::size_t>(placed_[i]), b = static_cast<std::size_t>(placed_[j]);
+        if (repeats_[a].dim == repeats_[b].dim && a > b)
+          return "repeat digits would merge in the wrong order";
+      }
+    return {};
+  }
+
+  const LinearLayout& layout_;
+  Dims shape_, bits_;
+  std::vector<Repeat> repeats_;
+  std::vector<int> placed_;  // repeats in order of significance
+};
+
+}  // namespace
+
+Result<LinearLayout> reshape(const LinearLayout& layout, const Dims& shape) {
+  Reshaping reshaping(layout, shape);
+  const std::string reason = reshaping.run();
+  if (!reason.empty()) return Result<LinearLayout>::refused(reason);
+  return reshaping.result();
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,147 @@
+#pragma once
+// The map from (register, lane, warp, block) to the element of a tile that is held there.
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/layout/dims.h"
+#include "ir/layout/gf2.h"
+
+namespace tegula::ir {
+
+/// The coordinates of a place, in the order in which duplicates are resolved.
+enum class In : std::uint8_t { Register, Lane, Warp, Block };
+inline constexpr std::array kIns{In::Register, In::Lane, In::Warp, In::Block};
+/// "reg", "lane", "warp", "block".
+const char* name(In in);
+
+/// A thread's register: `reg` counts elements held by the thread (not 32-bit registers), `lane` is within the
+/// warp, `warp` within the role, `block` within the cluster.
+struct Place {
+  int reg = 0;
+  int lane = 0;
+  int warp = 0;
+  int block = 0;
+  int operator[](In in) const;
+  int& operator[](In in);
+  friend bool operator==(const Place&, const Place&) = default;
+};
+
+/// An exact digit outside the bit matrix. The digit is the most significant part of coordinate `in` not yet taken
+/// by an earlier repeat, and likewise of the index along `dim` (kNoDim: the copies hold the same elements).
+struct Repeat {
+  static constexpr int kNoDim = -1;
+  int dim = kNoDim;
+  int count = 1;
+  In in = In::Register;
+  friend bool operator==(const Repeat&, const Repeat&) = default;
+};
+
+/// All that defines a layout, in a form that is easy to edit; LinearLayout checks and packs it.
+struct LayoutSpec {
+  Dims shape;  ///< extents of the tile
+  Dims bits;   ///< index bits per dimension that the matrix covers
+  std::array<std::vector<Dims>, 4> basis;  ///< per coordinate, per bit: the index that the bit selects
+  std::vector<Repeat> repeats;
+
+  std::vector<Dims>& of(In in) { return basis.at(static_cast<std::size_t>(in)); }
+  const std::vector<Dims>& of(In in) const { return basis.at(static_cast<std::size_t>(in)); }
+};
+
+/// Index of a place = XOR of the bases of its set bits, plus (along each dimension, above the bits) its repeat
+/// digits. A value: comparable, hashable, printed inside IR types.
+///
+///     lin<16x8; reg=[(0,1),(8,0)]; lane=[(0,2),(0,4),(1,0),(2,0),(4,0)]>
+///
+/// is the accumulator of mma.m16n8k16. `100/112x64` means that 112 rows are covered and those from 100 on are
+/// absent; `rep=[1*3,warp:0*3]` are repeat digits (register unless named); `0` is the zero index of any rank.
+class LinearLayout {
+ public:
+  /// A rank-0 tile held in one register of one thread.
+  LinearLayout() = default;
+  /// Throws InternalError if the parts do not fit together.
+  explicit LinearLayout(const LayoutSpec& spec);
+  LayoutSpec spec() const;
+
+  int rank() const { return shape_.size(); }
+  const Dims& shape() const { return shape_; }
+  /// Extents with padding: cover(d) = 2^bits(d) times the repeat counts along d.
+  Dims cover() const;
+  int bits(int dim) const { return bits_[dim]; }
+  /// Bits of all dimensions; in a packed index the last dimension is lowest.
+  int index_bits() const;
+  std::span<const Repeat> repeats() const { return {repeats_.data(), repeat_count_}; }
+  /// Product of the counts of the repeats along `dim`.
+  int repeat_factor(int dim) const;
+
+  /// Matrix bits of a coordinate, and its whole size (2^bits times its repeats).
+  int in_bits(In in) const { return in_bits_[static_cast<std::size_t>(in)]; }
+  int size(In in) const;
+  int registers() const { return size(In::Register); }
+  Dims basis(In in, int bit) const { return unpack(packed_basis(in, bit)); }
+  BitVector packed_basis(In in, int bit) const;
+  std::span<const BitVector> packed_bases(In in) const;
+  /// All bases as one matrix; inputs are register, lane, warp, block bits in that order.
+  BitMatrix matrix() const;
+  /// Position of bit 0 of a coordinate among the matrix's inputs.
+  int first_input(In in) const;
+
+  Dims apply(const Place& place) const;
+  /// True for indices that exist only as padding.
+  bool is_absent(const Dims& index) const;
+  /// The canonical place of an element (free bits and copies zero); nothing if no place holds it.
+  std::optional<Place> locate(const Dims& index) const;
+
+  bool is_surjective() const;
+  /// Every covered element is held exactly once.
+  bool is_bijective() const;
+  /// Bits of a coordinate whose toggling revisits elements reachable with earlier bits (registers first): places
+  /// where all of them are zero hold every element once, up to repeats with no dimension.
+  std::uint32_t free_bits(In in) const;
+  /// No padding: every covered element is an element of the tile.
+  bool is_exact() const { return cover() == shape_; }
+
+  BitVector pack(const Dims& index) const;
+  Dims unpack(BitVector packed) const;
+
+  std::string str() const;
+  static Result<LinearLayout> parse(std::string_view text);
+  std::size_t hash() const;
+  friend bool operator==(const LinearLayout&, const LinearLayout&) = default;
+
+ private:
+  static constexpr std::size_t kMaxInputs = 32;
+  static constexpr std::size_t kMaxRepeats = 8;
+
+  Dims shape_;
+  Dims bits_;
+  std::array<std::uint8_t, 4> in_bits_{};
+  std::array<Repeat, kMaxRepeats> repeats_{};
+  std::size_t repeat_count_ = 0;
+  std::array<BitVector, kMaxInputs> basis_{};
+};
+
+/// What a place map does: coordinates of a place of one layout to those of a place of another that holds the same
+/// element. Digits map by `digit_of`: repeat i of the first takes the place of repeat digit_of[i] of the second.
+struct PlaceMap {
+  BitMatrix matrix{0, 0};
+  std::vector<int> digit_of;  ///< -1 for a repeat without dimension
+};
+
+/// Where the elements of `to`'s places are found in `from`: right inverse of `from` after `to`. Among duplicates in
+/// `from` the one in the same lane, warp and block is preferred. Refused when the two cover the tile differently.
+Result<PlaceMap> place_map(const LinearLayout& from, const LinearLayout& to);
+
+}  // namespace tegula::ir
+
+template <>
+struct std::hash<tegula::ir::LinearLayout> {
+  std::size_t operator()(const tegula::ir::LinearLayout& layout) const { return layout.hash(); }
+};
