@@ -8,9 +8,11 @@ include(GNUInstallDirs)
 # libtegula_llvm.so is opened by plain name, so the RUNPATH of whoever asks finds it: libtegula.so has it beside itself,
 # programs in ../lib. Being relative, a copied build tree runs too (`make gpu-pack`).
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
-set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
-set(CMAKE_BUILD_RPATH "$ORIGIN:$ORIGIN/../lib")
-set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+set(CMAKE_INSTALL_RPATH "$ORIGIN:$ORIGIN/../lib")
+if(NOT CMAKE_INSTALL_LIBDIR STREQUAL "lib")
+  list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+endif()
+set(CMAKE_BUILD_WITH_INSTALL_RPATH ON)
 set(CMAKE_LINK_DEPENDS_NO_SHARED ON)  # a new libtegula.so does not relink every test
 
 if(PROJECT_IS_TOP_LEVEL)

@@ -9,7 +9,7 @@ cases=$(mktemp -d)
 trap 'rm -rf "$log" "$cases"' EXIT
 
 # GoogleTest programs also leave their cases here (a folder: one file a program).
-GTEST_OUTPUT="json:$cases/" ctest --preset "$preset" --parallel "$(nproc)" "$@" | tee "$log"
+GTEST_OUTPUT="json:$cases/" ctest --preset "$preset" --parallel "$(nproc)" "$@" 2>&1 | tee "$log"
 status=${PIPESTATUS[0]}
 python3 tools/dev/count_tests.py "$log" "$cases"
 exit "$status"
