@@ -26,7 +26,8 @@ struct Operand {
   Role role;
 };
 
-/// `text` names operand i as `#i` in the order of `operands`; it is statements ending in ";", without outer braces.
+/// `text` names operand i as `#i` in the order of `operands`. It is one statement, or a block in braces (whose labels and
+/// registers are its own) where results may be written before every input has been read.
 struct Asm {
   std::string text;
   std::vector<Operand> operands;

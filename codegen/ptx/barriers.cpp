@@ -1,0 +1,105 @@
+// Lanes, named barriers, mbarriers, fences, and the small change of the TMA.
+#include <fmt/format.h>
+
+#include "codegen/ptx/instructions.h"
+
+namespace tegula::codegen::ptx {
+namespace {
+
+Asm effect(std::string text, std::initializer_list<Reg> inputs = {}) {
+  Asm a;
+  a.memory = true;
+  a.text = std::move(text);
+  for (Reg r : inputs) a.add(r, Role::In);
+  return a;
+}
+
+Asm named_barrier(std::string_view op, std::optional<std::int64_t> id, std::int64_t count) {
+  Asm a = effect("");
+  a.convergent = true;
+  if (!id) a.add(Reg::b32, Role::In);
+  a.text = fmt::format("{} {}{};", op, id ? std::to_string(*id) : "#0", count == 0 ? "" : fmt::format(", {}", count));
+  return a;
+}
+
+Asm guarded(const std::string& text, bool predicated) {
+  return predicated ? effect("@#1 " + text, {Reg::b32, Reg::pred}) : effect(text, {Reg::b32});
+}
+
+}  // namespace
+
+Asm shfl(std::string_view mode) {
+  Asm a;
+  a.convergent = true;
+  a.add(Reg::b32, Role::Out);
+  a.add(Reg::b32, Role::In, 2);
+  // The clamp of `up` is 0, of the other modes 31: whole warps.
+  const bool up = mode == "up";
+  const std::string_view name = mode == "xor" ? "bfly" : mode;
+  a.text = fmt::format("shfl.sync.{}.b32 #0, #1, #2, {}, -1;", name, up ? 0 : 31);
+  return a;
+}
+
+Asm vote(std::string_view kind) {
+  Asm a;
+  a.convergent = true;
+  const bool ballot = kind == "ballot";
+  a.add(ballot ? Reg::b32 : Reg::pred, Role::Out);
+  a.add(Reg::pred, Role::In);
+  a.text = fmt::format("vote.sync.{}.{} #0, #1, -1;", kind, ballot ? "b32" : "pred");
+  return a;
+}
+
+Asm elect() {
+  Asm a;
+  a.convergent = true;
+  a.add(Reg::pred, Role::Out);
+  a.text = "elect.sync _|#0, -1;";
+  return a;
+}
+
+Asm bar_sync(std::optional<std::int64_t> id, std::int64_t count) { return named_barrier("bar.sync", id, count); }
+Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count) { return named_barrier("bar.arrive", id, count); }
+
+Asm fence(std::string_view scope) {
+  return effect(fmt::format("fence.acq_rel.{};", scope.empty() ? "gpu" : scope));
+}
+
+Asm trap() { return effect("trap;"); }
+
+Asm pin() {
+  Asm a = effect("{\nPIN:\n@#0 bra PIN;\n}", {Reg::pred});
+  a.convergent = true;
+  return a;
+}
+
+Asm mbar_init(std::int64_t count) {
+  return effect(fmt::format("mbarrier.init.shared::cta.b64 [#0], {};", count), {Reg::b32});
+}
+
+Asm mbar_arrive(bool predicated) { return guarded("mbarrier.arrive.shared::cta.b64 _, [#0];", predicated); }
+
+Asm mbar_expect_tx(std::int64_t bytes, bool predicated) {
+  return guarded(fmt::format("mbarrier.arrive.expect_tx.shared::cta.b64 _, [#0], {};", bytes), predicated);
+}
+
+Asm mbar_wait() {
+  return effect(
+      "{\n.reg .pred done;\nWAIT:\nmbarrier.try_wait.parity.shared::cta.b64 done, [#0], #1;\n"
+      "@done bra DONE;\nbra WAIT;\nDONE:\n}",
+      {Reg::b32, Reg::b32});
+}
+
+Asm fence_mbar_init() { return effect("fence.mbarrier_init.release.cluster;"); }
+// Without ::cta this would also emit a GPU-scope MEMBAR.
+Asm fence_proxy_async() { return effect("fence.proxy.async.shared::cta;"); }
+
+Asm tma_commit() { return effect("cp.async.bulk.commit_group;"); }
+
+Asm tma_wait(std::int64_t count, bool read) {
+  return effect(fmt::format("cp.async.bulk.wait_group{} {};", read ? ".read" : "", count));
+}
+
+Asm prefetch_tensormap() { return effect("prefetch.tensormap [#0];", {Reg::b64}); }
+
+}  // namespace tegula::codegen::ptx

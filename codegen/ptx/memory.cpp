@@ -1,0 +1,211 @@
+// Loads, stores, atomics, asynchronous copies and matrix loads.
+#include <fmt/format.h>
+
+#include "codegen/ptx/instructions.h"
+
+namespace tegula::codegen::ptx {
+namespace {
+
+using ir::AttrName;
+
+/// Descriptors of L2 eviction priorities, as `createpolicy.fractional` with fraction 1 makes them; empty for none.
+std::string_view l2_policy(std::string_view evict) {
+  if (evict == "first") return "0x12F0000000000000";
+  if (evict == "last") return "0x14F0000000000000";
+  if (evict == "normal") return "0x1000000000000000";
+  return "";
+}
+
+std::string vector_suffix(const Access& a) {
+  const std::string lanes = a.units() == 1 ? "" : fmt::format(".v{}", a.units());
+  return fmt::format("{}.b{}", lanes, 8 * a.unit_bytes());
+}
+
+std::string registers(const Access& a, int first) {
+  return a.units() == 1 ? fmt::format("#{}", first) : braces(first, a.units());
+}
+
+/// The instruction with its L2 policy, if any, in a register of its own.
+std::string with_policy(std::string_view policy, const std::string& instruction) {
+  if (policy.empty()) return instruction + ";";
+  return fmt::format("{{\n.reg .b64 policy;\nmov.b64 policy, {};\n{}, policy;\n}}", policy, instruction);
+}
+
+/// ".cs.L1::no_allocate.L2::cache_hint" as far as the attributes ask for it.
+std::string modifiers(const Access& a) {
+  if (a.space == Space::Shared) return ".shared";
+  const bool read_only = a.cache == "nc";
+  std::string s = ".global";
+  if (read_only) s += ".nc";
+  else if (!a.cache.empty()) s += fmt::format(".{}", a.cache);
+  if (a.evict == "no_allocate") s += ".L1::no_allocate";
+  if (!l2_policy(a.evict).empty()) s += ".L2::cache_hint";
+  return s;
+}
+
+std::string guard(bool predicated, int operand) { return predicated ? fmt::format("@#{} ", operand) : ""; }
+
+Reg address_reg(Space s) { return s == Space::Shared ? Reg::b32 : Reg::b64; }
+
+std::string order(std::string_view sem, std::string_view scope) {
+  return fmt::format(".{}.{}", sem.empty() ? "relaxed" : sem, scope.empty() ? "gpu" : scope);
+}
+
+/// Operation and type of an atomic instruction, "" where there is none.
+std::string atomic_operation(std::string_view kind, DType d) {
+  const int bits = size_bits(d);
+  if (is_float(d)) {
+    if (kind == "xchg" && bits >= 32) return fmt::format("exch.b{}", bits);
+    if (kind != "add" || bits < 16) return "";
+    return fmt::format("add{}.{}", bits == 16 ? ".noftz" : "", type_suffix(d));
+  }
+  if (bits < 32) return "";
+  if (kind == "xchg") return fmt::format("exch.b{}", bits);
+  if (kind == "and" || kind == "or" || kind == "xor") return fmt::format("{}.b{}", kind, bits);
+  if (kind == "add") return fmt::format("add.u{}", bits);  // wraps, so the sign does not matter
+  if (kind == "min" || kind == "max") return fmt::format("{}.{}", kind, type_suffix(d));
+  return "";
+}
+
+/// Extremes of f32 by integer atomics: floats with a clear sign bit order like signed integers, the others like
+/// unsigned ones in reverse.
+std::string float_extreme(std::string_view kind, std::string_view name, int result, int address, int value,
+                          const std::string& predicate) {
+  const std::string old = result < 0 ? "" : fmt::format("#{}, ", result);
+  const std::string_view other = kind == "max" ? "min" : "max";
+  const std::string restrict = predicate.empty() ? "" : fmt::format("and.pred pos, pos, {0};\nand.pred neg, neg, {0};\n", predicate);
+  return fmt::format(
+      "{{\n.reg .pred pos, neg; .reg .b32 v;\nmov.b32 v, #{4};\nsetp.ge.s32 pos|neg, v, 0;\n{6}"
+      "@pos {0}.{1}.s32 {3}[#{5}], v;\n@neg {0}.{2}.u32 {3}[#{5}], v;\n}}",
+      name, kind, other, old, value, address, restrict);
+}
+
+}  // namespace
+
+int Access::unit_bytes() const {
+  if (size_bits(dtype) == 64) return 8;
+  return bytes() < 4 ? bytes() : 4;
+}
+
+Reg Access::unit() const { return unit_bytes() == 8 ? Reg::b64 : unit_bytes() == 4 ? Reg::b32 : Reg::b16; }
+
+Asm load(const Access& a) {
+  Asm out;
+  out.memory = true;
+  const int value = out.add(a.unit(), a.predicated ? Role::InOut : Role::Out, a.units());
+  const int address = out.add(address_reg(a.space), Role::In);
+  const int predicate = a.predicated ? out.add(Reg::pred, Role::In) : 0;
+  out.text = with_policy(l2_policy(a.evict),
+                         fmt::format("{}ld{}{} {}, [#{}]", guard(a.predicated, predicate), modifiers(a),
+                                     vector_suffix(a), registers(a, value), address));
+  return out;
+}
+
+Asm store(const Access& a) {
+  Asm out;
+  out.memory = true;
+  const int address = out.add(address_reg(a.space), Role::In);
+  const int value = out.add(a.unit(), Role::In, a.units());
+  const int predicate = a.predicated ? out.add(Reg::pred, Role::In) : 0;
+  out.text = with_policy(l2_policy(a.evict),
+                         fmt::format("{}st{}{} [#{}], {}", guard(a.predicated, predicate), modifiers(a),
+                                     vector_suffix(a), address, registers(a, value)));
+  return out;
+}
+
+Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used) {
+  const std::string_view kind = attrs.s(AttrName::kind), sem = attrs.s(AttrName::sem);
+  const Reg reg = reg_of({d, false});
+  // `red` knows no acquire and no exchange.
+  const bool need_result = result_used || kind == "xchg" || sem == "acquire" || sem == "acq_rel";
+  Asm out;
+  out.memory = true;
+  const int result = need_result ? out.add(reg, Role::Out) : -1;
+  const int address = out.add(Reg::b64, Role::In), value = out.add(reg, Role::In);
+  const int predicate = predicated ? out.add(Reg::pred, Role::In) : -1;
+  const std::string name = fmt::format("{}{}.global", need_result ? "atom" : "red", order(sem, attrs.s(AttrName::scope)));
+  if (d == DType::f32 && (kind == "max" || kind == "min")) {
+    out.text = float_extreme(kind, name, result, address, value, predicated ? fmt::format("#{}", predicate) : "");
+    return out;
+  }
+  const std::string operation = atomic_operation(kind, d);
+  if (operation.empty()) return out;
+  out.text = fmt::format("{}{}.{} {}[#{}], #{};", guard(predicated, predicate), name, operation,
+                         need_result ? fmt::format("#{}, ", result) : "", address, value);
+  return out;
+}
+
+Asm cp_async(int bytes, std::string_view cache, bool sized) {
+  Asm out;
+  out.memory = true;
+  out.add(Reg::b32, Role::In);
+  out.add(Reg::b64, Role::In);
+  if (sized) out.add(Reg::b32, Role::In);
+  // .cg exists for 16 bytes only.
+  const std::string_view operation = bytes == 16 && cache != "ca" ? "cg" : "ca";
+  out.text = fmt::format("cp.async.{}.shared.global [#0], [#1], {}{};", operation, bytes, sized ? ", #2" : "");
+  return out;
+}
+
+Asm cp_async_commit() {
+  Asm out;
+  out.memory = true;
+  out.text = "cp.async.commit_group;";
+  return out;
+}
+
+Asm cp_async_wait(std::int64_t count) {
+  Asm out;
+  out.memory = true;
+  out.text = fmt::format("cp.async.wait_group {};", count);
+  return out;
+}
+
+Asm ldmatrix(int num, bool trans) {
+  Asm out;
+  out.memory = out.convergent = true;
+  out.add(Reg::b32, Role::Out, num);
+  const int address = out.add(Reg::b32, Role::In);
+  out.text = fmt::format("ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16 {}, [#{}];", num, trans ? ".trans" : "",
+                         braces(0, num), address);
+  return out;
+}
+
+Asm stmatrix(int num, bool trans) {
+  Asm out;
+  out.memory = out.convergent = true;
+  out.add(Reg::b32, Role::In);
+  out.add(Reg::b32, Role::In, num);
+  out.text = fmt::format("stmatrix.sync.aligned.m8n8.x{}{}.shared.b16 [#0], {};", num, trans ? ".trans" : "",
+                         braces(1, num));
+  return out;
+}
+
+// TMA lives here because it shares the L2 policies.
+
+Asm tma_load(int rank, std::string_view evict) {
+  Asm out;
+  out.memory = true;
+  out.add(Reg::b32, Role::In);
+  out.add(Reg::b64, Role::In);
+  const int at = out.add(Reg::b32, Role::In, rank), bar = out.add(Reg::b32, Role::In);
+  const std::string_view policy = l2_policy(evict);
+  out.text = with_policy(
+      policy, fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes{} "
+                          "[#0], [#1, {}], [#{}]",
+                          rank, policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), bar));
+  return out;
+}
+
+Asm tma_store(int rank, std::string_view evict) {
+  Asm out;
+  out.memory = true;
+  out.add(Reg::b64, Role::In);
+  const int at = out.add(Reg::b32, Role::In, rank), source = out.add(Reg::b32, Role::In);
+  const std::string_view policy = l2_policy(evict);
+  out.text = with_policy(policy, fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group{} [#0, {}], [#{}]",
+                                             rank, policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), source));
+  return out;
+}
+
+}  // namespace tegula::codegen::ptx
