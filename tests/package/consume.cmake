@@ -10,8 +10,12 @@ function(step)
   endif()
 endfunction()
 
+set(flags "")
+if(SANITIZE)  # an executable must carry the run-time library its shared library was built for
+  set(flags "-fsanitize=${SANITIZE}")
+endif()
 set(configure ${CMAKE_COMMAND} -S "${CONSUMER}" -B "${build}" -G "${GENERATOR}"
-  -DCMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_CXX_FLAGS=${FLAGS}")
+  -DCMAKE_CXX_COMPILER=${COMPILER} "-DCMAKE_CXX_FLAGS=${flags}")
 if(WAY STREQUAL "installed")
   set(prefix "${WORK}/prefix-${WAY}")
   step(${CMAKE_COMMAND} --install "${TEGULA_BUILD}" --prefix "${prefix}" --component library)
