@@ -39,9 +39,10 @@ constexpr std::array kUnary{
     Unary{"trunc", "cvt.rzi.f32.f32", "cvt.rzi.f32.f32", "cvt.rzi.f64.f64"},
 };
 
-// ---- conversions: x (#1) -> w, an f32 that rounds like x does -> result (#0) -----------------------------------------
-// A wide value that goes to a narrow float through f32 must not be rounded twice: it is rounded to odd first (towards
-// zero, last bit set where that was inexact), after which any further rounding gives what one rounding would have.
+// ---- conversions: x (#1) -> w, an f32 that rounds like x does -> result (#0)
+// ----------------------------------------- A wide value that goes to a narrow float through f32
+// must not be rounded twice: it is rounded to odd first (towards zero, last bit set where that was
+// inexact), after which any further rounding gives what one rounding would have.
 
 std::string source_name(DType d) {
   // 8-bit integers come extended to 16 bits.
@@ -56,7 +57,8 @@ std::string odd_to_f32(DType from) {
   return fmt::format(
       ".reg .{1} back; .reg .pred exact; .reg .b32 odd;\n"
       "cvt.rz.f32.{0} w, #1;\ncvt.{2}{0}.f32 back, w;\n"
-      "setp.{3}.{0} exact, back, #1;\nmov.b32 odd, w;\n@!exact or.b32 odd, odd, 1;\nmov.b32 w, odd;\n",
+      "setp.{3}.{0} exact, back, #1;\nmov.b32 odd, w;\n@!exact or.b32 odd, odd, 1;\nmov.b32 w, "
+      "odd;\n",
       t, reg, from == DType::f64 ? "" : "rzi.", from == DType::f64 ? "equ" : "eq");
 }
 
@@ -66,8 +68,10 @@ std::string to_f32(DType from) {
   if (from == DType::bf16) return ".reg .b16 zero;\nmov.b16 zero, 0;\nmov.b32 w, {zero, #1};\n";
   if (from == DType::f16) return "cvt.f32.f16 w, #1;\n";
   if (is_f8(from))
-    return fmt::format(".reg .b32 h2; .reg .b16 lo, hi;\ncvt.rn.f16x2.{}x2 h2, #1;\nmov.b32 {{lo, hi}}, h2;\n"
-                       "cvt.f32.f16 w, lo;\n", type_suffix(from));
+    return fmt::format(
+        ".reg .b32 h2; .reg .b16 lo, hi;\ncvt.rn.f16x2.{}x2 h2, #1;\nmov.b32 {{lo, hi}}, h2;\n"
+        "cvt.f32.f16 w, lo;\n",
+        type_suffix(from));
   if (is_small_int(from)) return fmt::format("cvt.rn.f32.{} w, #1;\n", source_name(from));
   return odd_to_f32(from);
 }
@@ -79,12 +83,14 @@ std::string via_f32(DType from, std::string_view rest) {
 std::string_view direction(bool to_zero) { return to_zero ? "rz" : "rn"; }
 
 std::string to_f8(DType from, DType to) {
-  return via_f32(from, fmt::format("cvt.rn.satfinite.{}x2.f32 #0, 0f00000000, w;", type_suffix(to)));
+  return via_f32(from,
+                 fmt::format("cvt.rn.satfinite.{}x2.f32 #0, 0f00000000, w;", type_suffix(to)));
 }
 
 std::string narrow_float(DType from, DType to, int arch, bool to_zero) {
   const std::string_view r = direction(to_zero);
-  const bool direct = from == DType::f32 || (!is_float(from) && !is_small_int(from)) || from == DType::f64;
+  const bool direct =
+      from == DType::f32 || (!is_float(from) && !is_small_int(from)) || from == DType::f64;
   if (direct && (from == DType::f32 || to == DType::f16 || arch >= 90))
     return fmt::format("cvt.{}.{}.{} #0, #1;", r, type_suffix(to), source_name(from));
   return via_f32(from, fmt::format("cvt.{}.{}.f32 #0, w;", r, type_suffix(to)));
@@ -92,7 +98,8 @@ std::string narrow_float(DType from, DType to, int arch, bool to_zero) {
 
 std::string wide_float(DType from, DType to, bool to_zero) {
   if (from == DType::f64 || is_integer(from))
-    return fmt::format("cvt.{}.{}.{} #0, #1;", direction(to_zero), type_suffix(to), source_name(from));
+    return fmt::format("cvt.{}.{}.{} #0, #1;", direction(to_zero), type_suffix(to),
+                       source_name(from));
   if (to == DType::f32) return via_f32(from, "mov.f32 #0, w;");
   if (from == DType::f32) return "cvt.f64.f32 #0, #1;";
   return via_f32(from, "cvt.f64.f32 #0, w;");
@@ -108,13 +115,26 @@ std::string to_int(DType from, DType to) {
   if (x == "w") s += to_f32(from);
   s += fmt::format("cvt.rzi.{}.{} n, {};\n", type, source, x);
   if (wide || from == DType::f64)
-    s += fmt::format("setp.nan.{} nan, {}, {};\nselp.b{} n, 0, n, nan;\n", source, x, x, wide ? 64 : 32);
+    s += fmt::format("setp.nan.{} nan, {}, {};\nselp.b{} n, 0, n, nan;\n", source, x, x,
+                     wide ? 64 : 32);
   if (!is_narrow(to)) return s + fmt::format("mov.b{} #0, n;\n}}", wide ? 64 : 32);
   const int bits = size_bits(to);
   const std::int64_t high = (std::int64_t{1} << (is_signed(to) ? bits - 1 : bits)) - 1;
   s += fmt::format("min.{} n, n, {};\n", type, high);
   if (is_signed(to)) s += fmt::format("max.s32 n, n, {};\n", -high - 1);
   return s + "cvt.u16.u32 #0, n;\n}";
+}
+
+/// Lets a conversion end in the largest finite value instead of infinity: its bits are one less.
+std::string finite(std::string_view conversion, DType to) {
+  const int bits = size_bits(to);
+  const std::uint64_t infinity = to == DType::f16    ? 0x7c00
+                                 : to == DType::bf16 ? 0x7f80
+                                                     : 0x7f800000;
+  return fmt::format(
+      "{{\n.reg .pred inf; .reg .b{0} r, m;\n{1}\nmov.b{0} r, #0;\nand.b{0} m, r, {2};\n"
+      "setp.eq.u{0} inf, m, {3};\n@inf sub.u{0} r, r, 1;\nmov.b{0} #0, r;\n}}",
+      bits, conversion, (std::uint64_t{1} << (bits - 1)) - 1, infinity);
 }
 
 }  // namespace
@@ -129,7 +149,8 @@ Reg reg_of(ir::Elem e) {
 
 std::string_view type_suffix(DType d) {
   static constexpr std::array<std::string_view, kDTypeCount> kSuffix{
-      "pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "e4m3", "e5m2", "f16", "bf16", "f32", "f64"};
+      "pred", "s8",   "s16",  "s32", "s64",  "u8",  "u16", "u32",
+      "u64",  "e4m3", "e5m2", "f16", "bf16", "f32", "f64"};
   return kSuffix[static_cast<std::size_t>(d)];
 }
 
@@ -142,7 +163,11 @@ std::string_view matrix_suffix(std::string_view attr) {
 Asm shift(bool left, bool is_signed, int bits) {
   const Reg r = bits == 64 ? Reg::b64 : Reg::b32;
   Asm a = pure(r, {r, Reg::b32});
-  a.text = fmt::format("{}.{}{} #0, #1, #2;", left ? "shl" : "shr", left ? 'b' : is_signed ? 's' : 'u', bits);
+  a.text = fmt::format("{}.{}{} #0, #1, #2;", left ? "shl" : "shr",
+                       left        ? 'b'
+                       : is_signed ? 's'
+                                   : 'u',
+                       bits);
   return a;
 }
 
@@ -156,7 +181,8 @@ Asm int_div(DType d, bool remainder) {
 Asm float_div(DType d, bool approx) {
   const Reg r = reg_of({d, false});
   Asm a = pure(r, {r, r});
-  a.text = fmt::format("div.{}.{} #0, #1, #2;", approx && d == DType::f32 ? "full" : "rn", type_suffix(d));
+  a.text = fmt::format("div.{}.{} #0, #1, #2;", approx && d == DType::f32 ? "full" : "rn",
+                       type_suffix(d));
   return a;
 }
 
@@ -168,7 +194,8 @@ Asm float_minmax(DType d, bool max, bool propagate_nan) {
   if (propagate_nan && d == DType::f64)
     a.text = fmt::format(
         "{{\n.reg .f64 m, s; .reg .pred nan;\n{}.f64 m, #1, #2;\nadd.rn.f64 s, #1, #2;\n"
-        "setp.nan.f64 nan, #1, #2;\nselp.f64 #0, s, m, nan;\n}}", op);
+        "setp.nan.f64 nan, #1, #2;\nselp.f64 #0, s, m, nan;\n}}",
+        op);
   return a;
 }
 
@@ -177,28 +204,41 @@ Asm unary(std::string_view mnemonic, DType d, bool approx) {
   Asm a = pure(r, {r});
   for (const Unary& u : kUnary) {
     if (u.mnemonic != mnemonic) continue;
-    const std::string_view op = d == DType::f64 ? u.f64 : d != DType::f32 ? "" : approx ? u.f32_approx : u.f32;
+    const std::string_view op = d == DType::f64   ? u.f64
+                                : d != DType::f32 ? ""
+                                : approx          ? u.f32_approx
+                                                  : u.f32;
     if (!op.empty()) a.text = fmt::format("{} #0, #1;", op);
   }
   return a;
 }
 
-Asm cast(DType from, DType to, int arch, bool round_to_zero) {
+Asm cast(DType from, DType to, int arch, CastMode mode) {
   Asm a = pure(reg_of({to, false}), {reg_of({from, false})});
-  if (is_bool(from) || is_bool(to) || (!is_float(from) && !is_float(to))) return a;
+  if (is_bool(from) || is_bool(to)) return a;
   if ((is_f8(from) || is_f8(to)) && arch < 90) return a;
-  if (!is_float(to)) a.text = to_int(from, to);
-  else if (is_f8(to)) a.text = round_to_zero ? "" : to_f8(from, to);
-  else if (is_narrow(to)) a.text = narrow_float(from, to, arch, round_to_zero);
-  else a.text = wide_float(from, to, round_to_zero);
+  if (!is_float(from) && !is_float(to)) {
+    if (mode.saturate)
+      a.text = fmt::format("cvt.sat.{}.{} #0, #1;", type_suffix(to), source_name(from));
+    return a;
+  }
+  if (!is_float(to))
+    a.text = to_int(from, to);
+  else if (is_f8(to))
+    a.text = mode.to_zero ? "" : to_f8(from, to);
+  else if (is_narrow(to))
+    a.text = narrow_float(from, to, arch, mode.to_zero);
+  else
+    a.text = wide_float(from, to, mode.to_zero);
+  if (mode.saturate && is_float(to) && !is_f8(to) && to != DType::f64) a.text = finite(a.text, to);
   return a;
 }
 
 Asm cast_pair(DType from, DType to) {
   const Reg r = reg_of({from, false});
   Asm a = pure(is_f8(to) ? Reg::b16 : Reg::b32, {r, r});
-  a.text = fmt::format("cvt.rn.{}{}x2.{} #0, #1, #2;", is_f8(to) ? "satfinite." : "", type_suffix(to),
-                       type_suffix(from));
+  a.text = fmt::format("cvt.rn.{}{}x2.{} #0, #1, #2;", is_f8(to) ? "satfinite." : "",
+                       type_suffix(to), type_suffix(from));
   return a;
 }
 

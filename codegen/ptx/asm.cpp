@@ -18,7 +18,8 @@ std::string substitute(std::string_view text, const Name& name, const Literal& l
       continue;
     }
     int n = 0;
-    for (++i; i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])); ++i) n = n * 10 + (text[i] - '0');
+    for (++i; i < text.size() && std::isdigit(static_cast<unsigned char>(text[i])); ++i)
+      n = n * 10 + (text[i] - '0');
     out += name(n);
   }
   return out;
@@ -27,7 +28,8 @@ std::string substitute(std::string_view text, const Name& name, const Literal& l
 bool is_output(const Operand& o) { return o.role != Role::In; }
 bool is_input(const Operand& o) { return o.role != Role::Out; }
 
-/// A result that is written before every input has been read must not share its register with an input.
+/// A result that is written before every input has been read must not share its register with an
+/// input.
 bool early_results(const Asm& a) { return a.convergent || a.text.find('{') == 0; }
 
 void append(std::string& list, std::string_view item) {
@@ -84,24 +86,33 @@ std::string render_cuda(const Asm& a, const std::vector<std::string>& names) {
         const std::string integer = spelling[i];
         spelling[i] = fmt::format("q{}", i);
         before += fmt::format(".reg .pred {};\\n\\t", spelling[i]);
-        if (is_input(o)) before += fmt::format("setp.ne.b32 {}, {}, 0;\\n\\t", spelling[i], integer);
+        if (is_input(o))
+          before += fmt::format("setp.ne.b32 {}, {}, 0;\\n\\t", spelling[i], integer);
         if (output) after += fmt::format("\\n\\tselp.b32 {}, 1, 0, {};", integer, spelling[i]);
       }
-      const std::string_view tie = o.role == Role::InOut ? "+" : !output ? "" : early_results(a) ? "=&" : "=";
-      append(output ? outputs : inputs,
-             fmt::format(" \"{}{}\"({})", tie, predicate ? 'r' : static_cast<char>(o.reg), names[i]));
+      const std::string_view tie = o.role == Role::InOut ? "+"
+                                   : !output             ? ""
+                                   : early_results(a)    ? "=&"
+                                                         : "=";
+      append(
+          output ? outputs : inputs,
+          fmt::format(" \"{}{}\"({})", tie, predicate ? 'r' : static_cast<char>(o.reg), names[i]));
     }
   }
-  std::string body = substitute(a.text, [&](int n) { return spelling[static_cast<std::size_t>(n)]; },
-                                [](std::string& to, char c) {
-                                  if (c == '\n') to += "\\n\\t";
-                                  else if (c == '%') to += "%%";
-                                  else if (c != '\t') to += c;
-                                });
+  std::string body = substitute(
+      a.text, [&](int n) { return spelling[static_cast<std::size_t>(n)]; },
+      [](std::string& to, char c) {
+        if (c == '\n')
+          to += "\\n\\t";
+        else if (c == '%')
+          to += "%%";
+        else if (c != '\t')
+          to += c;
+      });
   body = before + body + after;
   if (!before.empty()) body = "{\\n\\t" + body + "\\n\\t}";
-  return fmt::format("asm{}(\"{}\" :{} :{}{});", a.effects ? " volatile" : "", body, outputs, inputs,
-                     a.memory ? " : \"memory\"" : "");
+  return fmt::format("asm{}(\"{}\" :{} :{}{});", a.effects ? " volatile" : "", body, outputs,
+                     inputs, a.memory ? " : \"memory\"" : "");
 }
 
 std::string braces(int first, int count) {

@@ -1,7 +1,7 @@
 #pragma once
-// One piece of inline PTX, independent of the language it is embedded in. Both emitters take their instruction spellings
-// from the functions in instructions.h and render them for LLVM ($n, "b" predicates) or for CUDA C++ (%n, predicates as
-// integers).
+// One piece of inline PTX, independent of the language it is embedded in. Both emitters take their
+// instruction spellings from the functions in instructions.h and render them for LLVM ($n, "b"
+// predicates) or for CUDA C++ (%n, predicates as integers).
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +10,7 @@ namespace tegula::codegen::ptx {
 
 /// Register class of an operand: the letter of its inline-asm constraint.
 enum class Reg : char {
-  b16 = 'h',   ///< 8- and 16-bit values of any type
+  b16 = 'h',  ///< 8- and 16-bit values of any type
   b32 = 'r',
   b64 = 'l',
   f32 = 'f',
@@ -18,7 +18,8 @@ enum class Reg : char {
   pred = 'b',  ///< i1; CUDA C++ passes an int and the rendering converts
 };
 
-/// How an operand is used. An InOut operand is one register: it has the input's value before the text and the result after.
+/// How an operand is used. An InOut operand is one register: it has the input's value before the
+/// text and the result after.
 enum class Role : char { Out, In, InOut };
 
 struct Operand {
@@ -26,8 +27,9 @@ struct Operand {
   Role role;
 };
 
-/// `text` names operand i as `#i` in the order of `operands`. It is one statement, or a block in braces (whose labels and
-/// registers are its own) where results may be written before every input has been read.
+/// `text` names operand i as `#i` in the order of `operands`. It is one statement, or a block in
+/// braces (whose labels and registers are its own) where results may be written before every input
+/// has been read.
 struct Asm {
   std::string text;
   std::vector<Operand> operands;
@@ -39,16 +41,16 @@ struct Asm {
   int add(Reg reg, Role role, int count = 1);
 };
 
-/// What stands between the quotes of an LLVM inline asm call. `outputs` and `inputs` list operand indices in the order
-/// of the results and of the arguments (an InOut operand is in both).
+/// What stands between the quotes of an LLVM inline asm call. `outputs` and `inputs` list operand
+/// indices in the order of the results and of the arguments (an InOut operand is in both).
 struct LlvmAsm {
   std::string text, constraints;
   std::vector<int> outputs, inputs;
 };
 LlvmAsm render_llvm(const Asm& a);
 
-/// `asm volatile("..." : outputs : inputs : "memory");` with `names[i]` the C++ lvalue (or, for an input, expression) of
-/// operand i. Out and InOut predicates must be int lvalues.
+/// `asm volatile("..." : outputs : inputs : "memory");` with `names[i]` the C++ lvalue (or, for an
+/// input, expression) of operand i. Out and InOut predicates must be int lvalues.
 std::string render_cuda(const Asm& a, const std::vector<std::string>& names);
 
 /// "{#3, #4, #5}": operands `first` .. `first + count - 1` as a PTX vector.

@@ -18,7 +18,8 @@ Asm named_barrier(std::string_view op, std::optional<std::int64_t> id, std::int6
   Asm a = effect("");
   a.convergent = true;
   if (!id) a.add(Reg::b32, Role::In);
-  a.text = fmt::format("{} {}{};", op, id ? std::to_string(*id) : "#0", count == 0 ? "" : fmt::format(", {}", count));
+  a.text = fmt::format("{} {}{};", op, id ? std::to_string(*id) : "#0",
+                       count == 0 ? "" : fmt::format(", {}", count));
   return a;
 }
 
@@ -58,8 +59,12 @@ Asm elect() {
   return a;
 }
 
-Asm bar_sync(std::optional<std::int64_t> id, std::int64_t count) { return named_barrier("bar.sync", id, count); }
-Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count) { return named_barrier("bar.arrive", id, count); }
+Asm bar_sync(std::optional<std::int64_t> id, std::int64_t count) {
+  return named_barrier("bar.sync", id, count);
+}
+Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count) {
+  return named_barrier("bar.arrive", id, count);
+}
 
 Asm fence(std::string_view scope) {
   return effect(fmt::format("fence.acq_rel.{};", scope.empty() ? "gpu" : scope));
@@ -77,10 +82,13 @@ Asm mbar_init(std::int64_t count) {
   return effect(fmt::format("mbarrier.init.shared::cta.b64 [#0], {};", count), {Reg::b32});
 }
 
-Asm mbar_arrive(bool predicated) { return guarded("mbarrier.arrive.shared::cta.b64 _, [#0];", predicated); }
+Asm mbar_arrive(bool predicated) {
+  return guarded("mbarrier.arrive.shared::cta.b64 _, [#0];", predicated);
+}
 
 Asm mbar_expect_tx(std::int64_t bytes, bool predicated) {
-  return guarded(fmt::format("mbarrier.arrive.expect_tx.shared::cta.b64 _, [#0], {};", bytes), predicated);
+  return guarded(fmt::format("mbarrier.arrive.expect_tx.shared::cta.b64 _, [#0], {};", bytes),
+                 predicated);
 }
 
 Asm mbar_wait() {

@@ -1,7 +1,7 @@
 #pragma once
-// Spellings of every PTX instruction that both emitters use, in one place so that they cannot differ. Each function
-// lists its operands in the order results, then inputs; `#i` in the text is operand i (see asm.h). Attribute lists are
-// those of the op of the same name in ops.def.
+// Spellings of every PTX instruction that both emitters use, in one place so that they cannot
+// differ. Each function lists its operands in the order results, then inputs; `#i` in the text is
+// operand i (see asm.h). Attribute lists are those of the op of the same name in ops.def.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,39 +12,52 @@
 
 namespace tegula::codegen::ptx {
 
-// ---- types ----------------------------------------------------------------------------------------------------------
+// ---- types
+// ----------------------------------------------------------------------------------------------------------
 
-/// Register class that holds one element: 8- and 16-bit types (floats as their bits) in b16, pointers and 64-bit integers
-/// in b64, i1 in pred.
+/// Register class that holds one element: 8- and 16-bit types (floats as their bits) in b16,
+/// pointers and 64-bit integers in b64, i1 in pred.
 Reg reg_of(ir::Elem e);
 /// Name in an instruction suffix: "s32", "bf16", "e4m3", ...
 std::string_view type_suffix(DType d);
 /// The same for the attrs a_type and b_type, which also know "tf32".
 std::string_view matrix_suffix(std::string_view attr);
 
-// ---- arithmetic (pure; one element) ---------------------------------------------------------------------------------
+// ---- arithmetic (pure; one element)
+// ---------------------------------------------------------------------------------
 
-/// Operands: result, a, b. Amounts of `width` or more give 0 (the sign for a signed right shift). The value is b32 or
-/// b64; the amount is always b32.
+/// Operands: result, a, b. Amounts of `width` or more give 0 (the sign for a signed right shift).
+/// The value is b32 or b64; the amount is always b32.
 Asm shift(bool left, bool is_signed, int bits);
-/// Operands: result, a, b; 32 or 64 bits. Division by zero gives an unspecified value instead of undefined behaviour.
+/// Operands: result, a, b; 32 or 64 bits. Division by zero gives an unspecified value instead of
+/// undefined behaviour.
 Asm int_div(DType d, bool remainder);
 /// Float division, f32 or f64. Operands: result, a, b.
 Asm float_div(DType d, bool approx);
-/// min/max of f32 or f64 (f64 has no NaN-propagating form: one is composed). Operands: result, a, b.
+/// min/max of f32 or f64 (f64 has no NaN-propagating form: one is composed). Operands: result, a,
+/// b.
 Asm float_minmax(DType d, bool max, bool propagate_nan);
 /// f32 and f64 where the hardware has them; empty text where it does not. Operands: result, x.
-/// Names are the mnemonics of ops.def: exp2 log2 sqrt rsqrt rcp tanh_approx sin_approx cos_approx floor ceil round trunc.
+/// Names are the mnemonics of ops.def: exp2 log2 sqrt rsqrt rcp tanh_approx sin_approx cos_approx
+/// floor ceil round trunc.
 Asm unary(std::string_view mnemonic, DType d, bool approx);
-/// Float division, rcp and sqrt round to nearest even and keep denormals; conversions follow ops.def's `cast`.
-/// Operands: result (reg_of(to)), x (reg_of(from)). `arch` is 80 or 90. Empty text where there is no conversion.
-Asm cast(DType from, DType to, int arch, bool round_to_zero = false);
-/// Two floats packed into one register, `low` in the low half: bf16, f16 (b32) or fp8 (b16). Operands: result, high, low.
+/// Conversions as ops.def's `cast` has them, where a float is involved, and saturating ones between
+/// integers; empty text for the rest (and for fp8 below sm_90). Operands: result (reg_of(to); above
+/// 8 bits unspecified), x (reg_of(from); 8-bit integers extended to 16 bits by their sign). `arch`
+/// is 80 or 90.
+struct CastMode {
+  bool to_zero = false;   ///< attr round = rz
+  bool saturate = false;  ///< attr sat
+};
+Asm cast(DType from, DType to, int arch, CastMode mode = {});
+/// Two floats packed into one register, `low` in the low half: bf16, f16 (b32) or fp8 (b16).
+/// Operands: result, high, low.
 Asm cast_pair(DType from, DType to);
 /// Two packed fp8 into two packed f16 (b32). Operands: result, x (b16).
 Asm unpack_f8_pair(DType from);
 
-// ---- registers of other lanes ---------------------------------------------------------------------------------------
+// ---- registers of other lanes
+// ---------------------------------------------------------------------------------------
 
 /// mode: idx xor up down. Operands: result, value (b32), lane (b32).
 Asm shfl(std::string_view mode);
@@ -53,7 +66,8 @@ Asm vote(std::string_view kind);
 /// Operands: result (pred).
 Asm elect();
 
-// ---- memory ---------------------------------------------------------------------------------------------------------
+// ---- memory
+// ---------------------------------------------------------------------------------------------------------
 
 enum class Space : char { Global, Shared };
 
@@ -66,21 +80,24 @@ struct Access {
   std::string_view cache, evict;  ///< attrs of the op
 
   int bytes() const { return width * size_bytes(dtype); }
-  /// Bytes of one register: 8 for 64-bit elements, else 4 where that many are accessed, else all of them.
+  /// Bytes of one register: 8 for 64-bit elements, else 4 where that many are accessed, else all of
+  /// them.
   int unit_bytes() const;
   int units() const { return bytes() / unit_bytes(); }
   Reg unit() const;
 };
-/// Operands: units() results (InOut when predicated: the fill), address (b64; b32 in shared memory) [, predicate].
+/// Operands: units() results (InOut when predicated: the fill), address (b64; b32 in shared memory)
+/// [, predicate].
 Asm load(const Access& a);
 /// Operands: address, units() values [, predicate].
 Asm store(const Access& a);
 
-/// Operands: [old value (Out),] address (b64), value [, predicate]. Without `result_used` a `red`, unless the order
-/// needs an `atom`. Empty text where the hardware has no such instruction.
+/// Operands: [old value (Out),] address (b64), value [, predicate]. Without `result_used` a `red`,
+/// unless the order needs an `atom`. Empty text where the hardware has no such instruction.
 Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used);
 
-/// Operands: shared address (b32), global address (b64) [, bytes to read (b32): the rest is filled with 0].
+/// Operands: shared address (b32), global address (b64) [, bytes to read (b32): the rest is filled
+/// with 0].
 Asm cp_async(int bytes, std::string_view cache, bool sized);
 Asm cp_async_commit();
 Asm cp_async_wait(std::int64_t count);
@@ -90,19 +107,24 @@ Asm ldmatrix(int num, bool trans);
 /// Operands: row address (b32), num values (b32).
 Asm stmatrix(int num, bool trans);
 
-// ---- barriers -------------------------------------------------------------------------------------------------------
+// ---- barriers
+// -------------------------------------------------------------------------------------------------------
 
-/// `id` as text when constant (a register makes ptxas reserve all 16); else operand 0 (b32). count 0: all threads.
+/// `id` as text when constant (a register makes ptxas reserve all 16); else operand 0 (b32). count
+/// 0: all threads.
 Asm bar_sync(std::optional<std::int64_t> id, std::int64_t count);
 Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count);
 Asm fence(std::string_view scope);
 Asm trap();
-/// A basic-block boundary that ptxas does not move anything across. Operand: `never` (pred), false at run time.
+/// A basic-block boundary that ptxas does not move anything across. Operand: `never` (pred), false
+/// at run time.
 Asm pin();
 
-// ---- matrix units ---------------------------------------------------------------------------------------------------
+// ---- matrix units
+// ---------------------------------------------------------------------------------------------------
 
-/// One mma.sync. Operands: results (Out), A registers, B registers, C registers (see `mma_registers`).
+/// One mma.sync. Operands: results (Out), A registers, B registers, C registers (see
+/// `mma_registers`).
 struct MmaRegisters {
   int a, b, c;
 };
@@ -111,29 +133,33 @@ Asm mma(const ir::AttrList& attrs, DType accumulator);
 
 /// What depends on the operands of a wgmma rather than on its attributes.
 struct WgmmaForm {
-  int accumulators = 0;              ///< registers
-  DType accumulator = DType::f32;    ///< f32, i32, or f16 (two packed in each b32 register)
+  int accumulators = 0;            ///< registers
+  DType accumulator = DType::f32;  ///< f32, i32, or f16 (two packed in each b32 register)
   bool a_in_registers = false;
   int steps = 1;
-  bool fresh = false;                ///< the accumulator is poison: results only, first scale-d false
-  std::optional<bool> scale_d;       ///< constant, or operand
+  bool fresh = false;           ///< the accumulator is poison: results only, first scale-d false
+  std::optional<bool> scale_d;  ///< constant, or operand
 };
-/// All k steps of one wgmma op. Operands: accumulators (InOut; Out when fresh), A (descriptors b64 one a step, or 4
-/// registers b32 a step), B descriptors (b64, one a step) [, scale_d (pred) unless it is constant or fresh].
+/// All k steps of one wgmma op. Operands: accumulators (InOut; Out when fresh), A (descriptors b64
+/// one a step, or 4 registers b32 a step), B descriptors (b64, one a step) [, scale_d (pred) unless
+/// it is constant or fresh].
 Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form);
-/// The bits of a matrix descriptor that do not depend on the address; add ((address & 0x3ffff) >> 4).
+/// The bits of a matrix descriptor that do not depend on the address; add ((address & 0x3ffff) >>
+/// 4).
 std::uint64_t smem_desc_bits(const ir::AttrList& attrs);
 /// What a step of `bytes` adds to a descriptor.
 inline std::int64_t smem_desc_step(std::int64_t bytes) { return bytes / 16; }
 
-/// Orders registers before the next wgmma. Operands: the registers passed through (InOut, classes given).
+/// Orders registers before the next wgmma. Operands: the registers passed through (InOut, classes
+/// given).
 Asm wgmma_fence(const std::vector<Reg>& through);
 Asm wgmma_commit();
 /// Operands: the accumulators (InOut), then registers kept alive (In).
 Asm wgmma_wait(std::int64_t count, const std::vector<Reg>& through, const std::vector<Reg>& kept);
 Asm setmaxnreg(std::string_view mode, std::int64_t regs);
 
-// ---- mbarriers and TMA ----------------------------------------------------------------------------------------------
+// ---- mbarriers and TMA
+// ----------------------------------------------------------------------------------------------
 
 /// Operands: barrier address (b32) [, predicate] in all of these; mbar_wait: address, parity (b32).
 Asm mbar_init(std::int64_t count);

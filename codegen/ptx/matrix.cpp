@@ -23,19 +23,23 @@ std::string_view scale_of(int step, const WgmmaForm& form) {
   return form.scale_d ? "1" : "scale";
 }
 
-/// Immediates behind scale-d: signs of A and B, then transposition where the element type has it. Integers have none.
+/// Immediates behind scale-d: signs of A and B, then transposition where the element type has it.
+/// Integers have none.
 std::string immediates(const ir::AttrList& attrs, const WgmmaForm& form) {
   if (form.accumulator == DType::i32) return "";
   if (element_bits(attrs.s(AttrName::a_type)) != 16) return ", 1, 1";
   const std::int64_t ta = attrs.i(AttrName::trans_a), tb = attrs.i(AttrName::trans_b);
-  return form.a_in_registers ? fmt::format(", 1, 1, {}", tb) : fmt::format(", 1, 1, {}, {}", ta, tb);
+  return form.a_in_registers ? fmt::format(", 1, 1, {}", tb)
+                             : fmt::format(", 1, 1, {}, {}", ta, tb);
 }
 
 }  // namespace
 
 MmaRegisters mma_registers(const ir::AttrList& attrs) {
   const auto shape = attrs.ints(AttrName::shape);
-  const auto registers = [](std::int64_t elements, int bits) { return static_cast<int>(elements * bits / 1024); };
+  const auto registers = [](std::int64_t elements, int bits) {
+    return static_cast<int>(elements * bits / 1024);
+  };
   return {registers(shape[0] * shape[2], element_bits(attrs.s(AttrName::a_type))),
           registers(shape[1] * shape[2], element_bits(attrs.s(AttrName::b_type))),
           static_cast<int>(shape[0] * shape[1] / 32)};
@@ -49,11 +53,12 @@ Asm mma(const ir::AttrList& attrs, DType accumulator) {
   out.effects = false;
   out.convergent = true;
   const Reg reg = accumulator_reg(accumulator);
-  const int d = out.add(reg, Role::Out, n.c), a = out.add(Reg::b32, Role::In, n.a), b = out.add(Reg::b32, Role::In, n.b),
-            c = out.add(reg, Role::In, n.c);
-  out.text = fmt::format("mma.sync.aligned.m{}n{}k{}.row.col.{}.{}.{}.{} {}, {}, {}, {};", shape[0], shape[1], shape[2],
-                         c_type, matrix_suffix(attrs.s(AttrName::a_type)), matrix_suffix(attrs.s(AttrName::b_type)),
-                         c_type, braces(d, n.c), braces(a, n.a), braces(b, n.b), braces(c, n.c));
+  const int d = out.add(reg, Role::Out, n.c), a = out.add(Reg::b32, Role::In, n.a),
+            b = out.add(Reg::b32, Role::In, n.b), c = out.add(reg, Role::In, n.c);
+  out.text = fmt::format("mma.sync.aligned.m{}n{}k{}.row.col.{}.{}.{}.{} {}, {}, {}, {};", shape[0],
+                         shape[1], shape[2], c_type, matrix_suffix(attrs.s(AttrName::a_type)),
+                         matrix_suffix(attrs.s(AttrName::b_type)), c_type, braces(d, n.c),
+                         braces(a, n.a), braces(b, n.b), braces(c, n.c));
   return out;
 }
 
@@ -61,8 +66,10 @@ Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form) {
   const auto shape = attrs.ints(AttrName::shape);
   Asm out;
   out.memory = out.convergent = true;
-  const int acc = out.add(accumulator_reg(form.accumulator), form.fresh ? Role::Out : Role::InOut, form.accumulators);
-  const int a = form.a_in_registers ? out.add(Reg::b32, Role::In, 4 * form.steps) : out.add(Reg::b64, Role::In, form.steps);
+  const int acc = out.add(accumulator_reg(form.accumulator), form.fresh ? Role::Out : Role::InOut,
+                          form.accumulators);
+  const int a = form.a_in_registers ? out.add(Reg::b32, Role::In, 4 * form.steps)
+                                    : out.add(Reg::b64, Role::In, form.steps);
   const int b = out.add(Reg::b64, Role::In, form.steps);
   const bool constant = form.fresh || form.scale_d;
   if (!constant) out.add(Reg::pred, Role::In);
@@ -71,15 +78,16 @@ Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form) {
   const std::string head = fmt::format(
       "wgmma.mma_async.sync.aligned.m{}n{}k{}.{}.{}.{} {}, ", shape[0], shape[1], shape[2],
       type_suffix(form.accumulator == DType::i32 ? DType::i32 : form.accumulator),
-      matrix_suffix(attrs.s(AttrName::a_type)), matrix_suffix(attrs.s(AttrName::b_type)), braces(acc, form.accumulators));
+      matrix_suffix(attrs.s(AttrName::a_type)), matrix_suffix(attrs.s(AttrName::b_type)),
+      braces(acc, form.accumulators));
   const std::string tail = immediates(attrs, form);
   out.text = "{\n";
   if (scale_of(0, form) == "none") out.text += ".reg .pred none;\nsetp.ne.b32 none, 0, 0;\n";
   for (int s = 0; s < form.steps; ++s) {
     const std::string_view chosen = scale_of(s, form);
     out.text += fmt::format("{}{}, #{}, {}{};\n", head,
-                            form.a_in_registers ? braces(a + 4 * s, 4) : fmt::format("#{}", a + s), b + s,
-                            chosen == "scale" ? scale : std::string(chosen), tail);
+                            form.a_in_registers ? braces(a + 4 * s, 4) : fmt::format("#{}", a + s),
+                            b + s, chosen == "scale" ? scale : std::string(chosen), tail);
   }
   out.text += "}";
   return out;

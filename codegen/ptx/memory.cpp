@@ -8,7 +8,8 @@ namespace {
 
 using ir::AttrName;
 
-/// Descriptors of L2 eviction priorities, as `createpolicy.fractional` with fraction 1 makes them; empty for none.
+/// Descriptors of L2 eviction priorities, as `createpolicy.fractional` with fraction 1 makes them;
+/// empty for none.
 std::string_view l2_policy(std::string_view evict) {
   if (evict == "first") return "0x12F0000000000000";
   if (evict == "last") return "0x14F0000000000000";
@@ -28,7 +29,8 @@ std::string registers(const Access& a, int first) {
 /// The instruction with its L2 policy, if any, in a register of its own.
 std::string with_policy(std::string_view policy, const std::string& instruction) {
   if (policy.empty()) return instruction + ";";
-  return fmt::format("{{\n.reg .b64 policy;\nmov.b64 policy, {};\n{}, policy;\n}}", policy, instruction);
+  return fmt::format("{{\n.reg .b64 policy;\nmov.b64 policy, {};\n{}, policy;\n}}", policy,
+                     instruction);
 }
 
 /// ".cs.L1::no_allocate.L2::cache_hint" as far as the attributes ask for it.
@@ -36,14 +38,18 @@ std::string modifiers(const Access& a) {
   if (a.space == Space::Shared) return ".shared";
   const bool read_only = a.cache == "nc";
   std::string s = ".global";
-  if (read_only) s += ".nc";
-  else if (!a.cache.empty()) s += fmt::format(".{}", a.cache);
+  if (read_only)
+    s += ".nc";
+  else if (!a.cache.empty())
+    s += fmt::format(".{}", a.cache);
   if (a.evict == "no_allocate") s += ".L1::no_allocate";
   if (!l2_policy(a.evict).empty()) s += ".L2::cache_hint";
   return s;
 }
 
-std::string guard(bool predicated, int operand) { return predicated ? fmt::format("@#{} ", operand) : ""; }
+std::string guard(bool predicated, int operand) {
+  return predicated ? fmt::format("@#{} ", operand) : "";
+}
 
 Reg address_reg(Space s) { return s == Space::Shared ? Reg::b32 : Reg::b64; }
 
@@ -67,13 +73,16 @@ std::string atomic_operation(std::string_view kind, DType d) {
   return "";
 }
 
-/// Extremes of f32 by integer atomics: floats with a clear sign bit order like signed integers, the others like
-/// unsigned ones in reverse.
-std::string float_extreme(std::string_view kind, std::string_view name, int result, int address, int value,
-                          const std::string& predicate) {
+/// Extremes of f32 by integer atomics: floats with a clear sign bit order like signed integers, the
+/// others like unsigned ones in reverse.
+std::string float_extreme(std::string_view kind, std::string_view name, int result, int address,
+                          int value, const std::string& predicate) {
   const std::string old = result < 0 ? "" : fmt::format("#{}, ", result);
   const std::string_view other = kind == "max" ? "min" : "max";
-  const std::string restrict = predicate.empty() ? "" : fmt::format("and.pred pos, pos, {0};\nand.pred neg, neg, {0};\n", predicate);
+  const std::string restrict =
+      predicate.empty()
+          ? ""
+          : fmt::format("and.pred pos, pos, {0};\nand.pred neg, neg, {0};\n", predicate);
   return fmt::format(
       "{{\n.reg .pred pos, neg; .reg .b32 v;\nmov.b32 v, #{4};\nsetp.ge.s32 pos|neg, v, 0;\n{6}"
       "@pos {0}.{1}.s32 {3}[#{5}], v;\n@neg {0}.{2}.u32 {3}[#{5}], v;\n}}",
@@ -87,7 +96,9 @@ int Access::unit_bytes() const {
   return bytes() < 4 ? bytes() : 4;
 }
 
-Reg Access::unit() const { return unit_bytes() == 8 ? Reg::b64 : unit_bytes() == 4 ? Reg::b32 : Reg::b16; }
+Reg Access::unit() const {
+  return unit_bytes() == 8 ? Reg::b64 : unit_bytes() == 4 ? Reg::b32 : Reg::b16;
+}
 
 Asm load(const Access& a) {
   Asm out;
@@ -96,8 +107,8 @@ Asm load(const Access& a) {
   const int address = out.add(address_reg(a.space), Role::In);
   const int predicate = a.predicated ? out.add(Reg::pred, Role::In) : 0;
   out.text = with_policy(l2_policy(a.evict),
-                         fmt::format("{}ld{}{} {}, [#{}]", guard(a.predicated, predicate), modifiers(a),
-                                     vector_suffix(a), registers(a, value), address));
+                         fmt::format("{}ld{}{} {}, [#{}]", guard(a.predicated, predicate),
+                                     modifiers(a), vector_suffix(a), registers(a, value), address));
   return out;
 }
 
@@ -108,8 +119,8 @@ Asm store(const Access& a) {
   const int value = out.add(a.unit(), Role::In, a.units());
   const int predicate = a.predicated ? out.add(Reg::pred, Role::In) : 0;
   out.text = with_policy(l2_policy(a.evict),
-                         fmt::format("{}st{}{} [#{}], {}", guard(a.predicated, predicate), modifiers(a),
-                                     vector_suffix(a), address, registers(a, value)));
+                         fmt::format("{}st{}{} [#{}], {}", guard(a.predicated, predicate),
+                                     modifiers(a), vector_suffix(a), address, registers(a, value)));
   return out;
 }
 
@@ -123,9 +134,11 @@ Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used
   const int result = need_result ? out.add(reg, Role::Out) : -1;
   const int address = out.add(Reg::b64, Role::In), value = out.add(reg, Role::In);
   const int predicate = predicated ? out.add(Reg::pred, Role::In) : -1;
-  const std::string name = fmt::format("{}{}.global", need_result ? "atom" : "red", order(sem, attrs.s(AttrName::scope)));
+  const std::string name = fmt::format("{}{}.global", need_result ? "atom" : "red",
+                                       order(sem, attrs.s(AttrName::scope)));
   if (d == DType::f32 && (kind == "max" || kind == "min")) {
-    out.text = float_extreme(kind, name, result, address, value, predicated ? fmt::format("#{}", predicate) : "");
+    out.text = float_extreme(kind, name, result, address, value,
+                             predicated ? fmt::format("#{}", predicate) : "");
     return out;
   }
   const std::string operation = atomic_operation(kind, d);
@@ -143,7 +156,8 @@ Asm cp_async(int bytes, std::string_view cache, bool sized) {
   if (sized) out.add(Reg::b32, Role::In);
   // .cg exists for 16 bytes only.
   const std::string_view operation = bytes == 16 && cache != "ca" ? "cg" : "ca";
-  out.text = fmt::format("cp.async.{}.shared.global [#0], [#1], {}{};", operation, bytes, sized ? ", #2" : "");
+  out.text = fmt::format("cp.async.{}.shared.global [#0], [#1], {}{};", operation, bytes,
+                         sized ? ", #2" : "");
   return out;
 }
 
@@ -166,8 +180,8 @@ Asm ldmatrix(int num, bool trans) {
   out.memory = out.convergent = true;
   out.add(Reg::b32, Role::Out, num);
   const int address = out.add(Reg::b32, Role::In);
-  out.text = fmt::format("ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16 {}, [#{}];", num, trans ? ".trans" : "",
-                         braces(0, num), address);
+  out.text = fmt::format("ldmatrix.sync.aligned.m8n8.x{}{}.shared.b16 {}, [#{}];", num,
+                         trans ? ".trans" : "", braces(0, num), address);
   return out;
 }
 
@@ -176,8 +190,8 @@ Asm stmatrix(int num, bool trans) {
   out.memory = out.convergent = true;
   out.add(Reg::b32, Role::In);
   out.add(Reg::b32, Role::In, num);
-  out.text = fmt::format("stmatrix.sync.aligned.m8n8.x{}{}.shared.b16 [#0], {};", num, trans ? ".trans" : "",
-                         braces(1, num));
+  out.text = fmt::format("stmatrix.sync.aligned.m8n8.x{}{}.shared.b16 [#0], {};", num,
+                         trans ? ".trans" : "", braces(1, num));
   return out;
 }
 
@@ -191,9 +205,10 @@ Asm tma_load(int rank, std::string_view evict) {
   const int at = out.add(Reg::b32, Role::In, rank), bar = out.add(Reg::b32, Role::In);
   const std::string_view policy = l2_policy(evict);
   out.text = with_policy(
-      policy, fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes{} "
-                          "[#0], [#1, {}], [#{}]",
-                          rank, policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), bar));
+      policy,
+      fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes{} "
+                  "[#0], [#1, {}], [#{}]",
+                  rank, policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), bar));
   return out;
 }
 
@@ -203,8 +218,10 @@ Asm tma_store(int rank, std::string_view evict) {
   out.add(Reg::b64, Role::In);
   const int at = out.add(Reg::b32, Role::In, rank), source = out.add(Reg::b32, Role::In);
   const std::string_view policy = l2_policy(evict);
-  out.text = with_policy(policy, fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group{} [#0, {}], [#{}]",
-                                             rank, policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), source));
+  out.text = with_policy(
+      policy,
+      fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group{} [#0, {}], [#{}]", rank,
+                  policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), source));
   return out;
 }
 
