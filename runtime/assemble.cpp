@@ -1,0 +1,123 @@
+#include "runtime/assemble.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+#include "runtime/process.h"
+#include "runtime/shared_library.h"
+#include "support/env.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+bool is_program(const std::filesystem::path& file) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0;
+}
+
+std::vector<std::string> program_folders() {
+  std::vector<std::string> folders;
+  if (const char* path = std::getenv("PATH"); path != nullptr)
+    for (std::string_view folder : split(path, ':'))
+      if (!folder.empty()) folders.emplace_back(folder);
+  for (std::string& folder : toolkit_folders("bin")) folders.push_back(std::move(folder));
+  return folders;
+}
+
+/// The first line of the log that names an error.
+std::string first_error(std::string_view log) {
+  for (std::string_view line : split(log, '\n'))
+    if (line.find("error") != std::string_view::npos || line.find("fatal") != std::string_view::npos)
+      return std::string(trim(line));
+  return std::string(trim(log));
+}
+
+/// Keeps refused PTX, so that the failure can be replayed. Empty if it cannot be written.
+std::string keep_reproducer(const std::filesystem::path& ptxas, const AssembleJob& job) {
+  std::string name = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.ptx").string();
+  const int descriptor = ::mkostemps(name.data(), 4, O_CLOEXEC);
+  if (descriptor < 0) return {};
+  const bool whole = ::write(descriptor, job.ptx.data(), job.ptx.size()) == static_cast<ssize_t>(job.ptx.size());
+  ::close(descriptor);
+  return whole ? fmt::format("{} -arch={} -o /dev/null {}", ptxas.string(), job.target, name) : std::string();
+}
+
+/// A tool that exits with 0 and wrote nothing did not work.
+bool is_elf(const std::vector<char>& file) { return file.size() > 64 && std::memcmp(file.data(), "\177ELF", 4) == 0; }
+
+}  // namespace
+
+std::optional<std::filesystem::path> find_ptxas() {
+  if (!env().ptxas.empty()) {
+    if (is_program(env().ptxas)) return env().ptxas;
+    throw DeviceError(fmt::format("TEGULA_PTXAS names {}, which is not a program", env().ptxas.string()));
+  }
+  for (const std::string& folder : program_folders())
+    if (std::filesystem::path file = folder + "/ptxas"; is_program(file)) return file;
+  return std::nullopt;
+}
+
+std::string missing_ptxas_text() {
+  return "ptxas, the assembler of the CUDA toolkit, was not found: TEGULA_PTXAS is not set, and it is neither on PATH "
+         "nor in /usr/local/cuda*/bin. It comes with NVIDIA's package cuda-nvcc-13-0 (or any toolkit from 12.5 on; "
+         "Debian's nvidia-cuda-toolkit 11.8 is too old for wgmma). Without it kernels are compiled to PTX, the NVRTC "
+         "back end still makes cubins, and on a GPU the driver assembles the PTX at each start.";
+}
+
+Assembled assemble(const AssembleJob& job) {
+  const std::optional<std::filesystem::path> ptxas = find_ptxas();
+  if (!ptxas) throw DeviceError(missing_ptxas_text());
+  const auto start = std::chrono::steady_clock::now();
+  const MemoryFile source("tegula.ptx", job.ptx);
+  const MemoryFile target("tegula.cubin", {});
+  std::vector<std::string> argv{ptxas->string(), "-arch=" + job.target, "-v", "--warn-on-spills",
+                                "--warn-on-local-memory-usage"};
+  argv.insert(argv.end(), job.options.begin(), job.options.end());
+  argv.insert(argv.end(), {"-o", target.path(), source.path()});
+  const MemoryFile* const files[] = {&source, &target};
+  const ProcessResult run = run_process(argv, files, job.limit);
+
+  if (run.timed_out || run.signal != 0)
+    throw DeviceError(fmt::format("{} failed: {}\n{}", argv[0], run.how_it_ended(), run.output), run.signal, {});
+  if (!run.ok())
+    throw InternalError(fmt::format("ptxas refused the PTX for {}: {}", job.target, first_error(run.output)),
+                        keep_reproducer(*ptxas, job));
+  Assembled result;
+  result.cubin = target.read_all();
+  if (!is_elf(result.cubin))
+    throw DeviceError(fmt::format("{} reported success and wrote no cubin\n{}", argv[0], run.output));
+  result.report = parse_assembler_log(run.output);
+  result.log = run.output;
+  result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+std::vector<AssembleOutcome> assemble_all(std::span<const AssembleJob> jobs, int threads) {
+  std::vector<AssembleOutcome> outcomes(jobs.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < jobs.size(); i = next++) {
+      try {
+        outcomes[i].value = assemble(jobs[i]);
+      } catch (...) {
+        outcomes[i].error = std::current_exception();
+      }
+    }
+  };
+  const int wanted = threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int count = std::min<int>(wanted, static_cast<int>(jobs.size()));
+  std::vector<std::jthread> others;
+  for (int i = 1; i < count; ++i) others.emplace_back(work);
+  work();
+  return outcomes;
+}
+
+}  // namespace tegula::runtime

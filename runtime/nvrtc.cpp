@@ -1,0 +1,222 @@
+#include "runtime/nvrtc.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "runtime/shared_library.h"
+#include "support/env.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+using Program = struct ProgramOpaque*;
+constexpr int kSuccess = 0;
+
+/// NVRTC's entry points; every one exists since CUDA 11.3.
+struct Api {
+  const char* (*error_text)(int);
+  int (*version)(int*, int*);
+  int (*target_count)(int*);
+  int (*targets)(int*);
+  int (*create)(Program*, const char*, const char*, int, const char* const*, const char* const*);
+  int (*destroy)(Program*);
+  int (*compile)(Program, int, const char* const*);
+  int (*cubin_size)(Program, std::size_t*);
+  int (*cubin)(Program, char*);
+  int (*ptx_size)(Program, std::size_t*);
+  int (*ptx)(Program, char*);
+  int (*log_size)(Program, std::size_t*);
+  int (*log)(Program, char*);
+};
+
+struct Loaded {
+  std::optional<Api> api;
+  NvrtcInfo info;
+  std::string why_not;
+};
+
+std::vector<std::string> python_folders() {
+  std::vector<std::string> roots{"/usr/local/lib", "/usr/lib"};
+  if (const char* venv = std::getenv("VIRTUAL_ENV"); venv != nullptr && *venv != 0)
+    roots.insert(roots.begin(), std::string(venv) + "/lib");
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home != 0)
+    roots.push_back(std::string(home) + "/.local/lib");
+  return roots;
+}
+
+std::vector<std::string> candidates() {
+  if (!env().nvrtc.empty()) return {env().nvrtc.string()};
+  std::vector<std::string> files{"libnvrtc.so.13", "libnvrtc.so.12"};
+  for (const std::string& folder : toolkit_folders("lib64")) {
+    files.push_back(folder + "/libnvrtc.so.13");
+    files.push_back(folder + "/libnvrtc.so.12");
+  }
+  for (const std::string& root : python_folders())
+    for (const char* package : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"})
+      for (const std::string& file : glob_files(fmt::format("{}/python3*/*-packages/{}/libnvrtc.so.1[23]", root, package)))
+        files.push_back(file);
+  return files;
+}
+
+template <class Entry>
+bool bind(const SharedLibrary& library, const char* name, Entry& entry, std::string& missing) {
+  entry = reinterpret_cast<Entry>(library.symbol(name));
+  if (entry == nullptr) missing = name;
+  return entry != nullptr;
+}
+
+bool bind_all(const SharedLibrary& lib, Api& api, std::string& missing) {
+  return bind(lib, "nvrtcGetErrorString", api.error_text, missing) && bind(lib, "nvrtcVersion", api.version, missing) &&
+         bind(lib, "nvrtcGetNumSupportedArchs", api.target_count, missing) &&
+         bind(lib, "nvrtcGetSupportedArchs", api.targets, missing) &&
+         bind(lib, "nvrtcCreateProgram", api.create, missing) && bind(lib, "nvrtcDestroyProgram", api.destroy, missing) &&
+         bind(lib, "nvrtcCompileProgram", api.compile, missing) && bind(lib, "nvrtcGetCUBINSize", api.cubin_size, missing) &&
+         bind(lib, "nvrtcGetCUBIN", api.cubin, missing) && bind(lib, "nvrtcGetPTXSize", api.ptx_size, missing) &&
+         bind(lib, "nvrtcGetPTX", api.ptx, missing) && bind(lib, "nvrtcGetProgramLogSize", api.log_size, missing) &&
+         bind(lib, "nvrtcGetProgramLog", api.log, missing);
+}
+
+Loaded load() {
+  Loaded loaded;
+  const SharedLibrary library = SharedLibrary::open(candidates());
+  if (!library) {
+    loaded.why_not = "NVRTC (libnvrtc.so.13 or .12) could not be loaded:\n" + library.failures() +
+                     "It comes with NVIDIA's package cuda-nvrtc-13-0 or with pip's nvidia-cuda-nvrtc; TEGULA_NVRTC names a "
+                     "file elsewhere. Without it the back end 'nvrtc' is off; 'llvm' and the simulator still work.";
+    return loaded;
+  }
+  Api api{};
+  std::string missing;
+  if (!bind_all(library, api, missing)) {
+    loaded.why_not = fmt::format("NVRTC at {} has no {}: CUDA 12 or later is needed", library.path(), missing);
+    return loaded;
+  }
+  loaded.info.path = library.path();
+  api.version(&loaded.info.version.major, &loaded.info.version.minor);
+  int count = 0;
+  api.target_count(&count);
+  std::vector<int> targets(static_cast<std::size_t>(count));
+  api.targets(targets.data());
+  for (int target : targets) loaded.info.targets.push_back(fmt::format("sm_{}", target));
+  loaded.api = api;
+  return loaded;
+}
+
+/// One library for each value of TEGULA_NVRTC, of which a process has one and tests have several.
+const Loaded& loaded_nvrtc() {
+  static std::mutex mutex;
+  static auto* known = new std::map<std::string, Loaded>();
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = known->try_emplace(env().nvrtc.string());
+  if (is_new) at->second = load();
+  return at->second;
+}
+
+const Api& nvrtc() {
+  const Loaded& loaded = loaded_nvrtc();
+  if (!loaded.api) throw DeviceError(loaded.why_not);
+  return *loaded.api;
+}
+
+class OwnedProgram {
+ public:
+  OwnedProgram(const Api& api, const NvrtcJob& job) : api_(api) {
+    check(api.create(&program_, job.source.c_str(), job.name.c_str(), 0, nullptr, nullptr), "nvrtcCreateProgram");
+  }
+  ~OwnedProgram() { api_.destroy(&program_); }
+  OwnedProgram(const OwnedProgram&) = delete;
+  OwnedProgram& operator=(const OwnedProgram&) = delete;
+
+  void check(int result, const char* call) const {
+    if (result != kSuccess) throw DeviceError(fmt::format("{} failed: {}", call, api_.error_text(result)), result, {});
+  }
+  bool compile(const std::vector<std::string>& options) {
+    std::vector<const char*> texts;
+    for (const std::string& o : options) texts.push_back(o.c_str());
+    constexpr int kRefused = 6;  // NVRTC_ERROR_COMPILATION
+    const int result = api_.compile(program_, static_cast<int>(texts.size()), texts.data());
+    if (result == kRefused) return false;
+    if (result != kSuccess)
+      throw DeviceError(fmt::format("nvrtcCompileProgram failed: {}\n{}", api_.error_text(result), log()), result, {});
+    return true;
+  }
+  std::string log() const { return text(api_.log_size, api_.log); }
+  std::string ptx() const { return text(api_.ptx_size, api_.ptx); }
+  std::vector<char> cubin() const {
+    std::size_t bytes = 0;
+    check(api_.cubin_size(program_, &bytes), "nvrtcGetCUBINSize");
+    std::vector<char> out(bytes);
+    check(api_.cubin(program_, out.data()), "nvrtcGetCUBIN");
+    return out;
+  }
+
+ private:
+  /// NVRTC counts the final zero, which is not part of the text.
+  std::string text(int (*size)(Program, std::size_t*), int (*read)(Program, char*)) const {
+    std::size_t bytes = 0;
+    check(size(program_, &bytes), "size of an NVRTC text");
+    std::string out(bytes, 0);
+    check(read(program_, out.data()), "reading an NVRTC text");
+    if (!out.empty() && out.back() == 0) out.pop_back();
+    return out;
+  }
+
+  const Api& api_;
+  Program program_ = nullptr;
+};
+
+std::vector<std::string> options_for(const NvrtcJob& job, const std::string& architecture) {
+  std::vector<std::string> options = nvrtc_standard_options(architecture);
+  // NVRTC's own disk cache (12.9 and later) would hide what a compile costs and what a tool change does.
+  const NvrtcVersion version = loaded_nvrtc().info.version;
+  if (version.major > 12 || (version.major == 12 && version.minor >= 9)) options.emplace_back("--no-cache");
+  options.insert(options.end(), job.options.begin(), job.options.end());
+  return options;
+}
+
+[[noreturn]] void refused(const NvrtcJob& job, const std::string& log) {
+  throw InternalError(fmt::format("NVRTC refused {} for {}:\n{}", job.name, job.target, log));
+}
+
+}  // namespace
+
+std::vector<std::string> nvrtc_standard_options(const std::string& target) {
+  // Contraction is a pass of ours and both back ends must round alike.
+  return {"--gpu-architecture=" + target, "--std=c++20", "-fmad=false", "--device-as-default-execution-space",
+          "--ptxas-options=-v",
+          "--ptxas-options=--warn-on-spills", "--ptxas-options=--warn-on-local-memory-usage"};
+}
+
+std::optional<NvrtcInfo> find_nvrtc(std::string* why) {
+  const Loaded& loaded = loaded_nvrtc();
+  if (why != nullptr) *why = loaded.why_not;
+  if (!loaded.api) return std::nullopt;
+  return loaded.info;
+}
+
+NvrtcResult compile_cuda(const NvrtcJob& job) {
+  const Api& api = nvrtc();
+  const auto start = std::chrono::steady_clock::now();
+  NvrtcResult result;
+  OwnedProgram program(api, job);
+  const bool accepted = program.compile(options_for(job, job.target));
+  result.log = program.log();
+  if (!accepted) refused(job, result.log);
+  result.cubin = program.cubin();
+  result.report = parse_assembler_log(result.log);
+  if (job.wants_ptx) {
+    // Asking for a real architecture gives no PTX, so the virtual one of the same name is compiled too.
+    OwnedProgram again(api, job);
+    if (!again.compile(options_for(job, "compute" + job.target.substr(2)))) refused(job, again.log());
+    result.ptx = again.ptx();
+  }
+  result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+}  // namespace tegula::runtime
