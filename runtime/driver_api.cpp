@@ -108,8 +108,7 @@ Loaded load_driver(const std::vector<std::string>& candidates) {
     loaded.code = result;
     loaded.name = name;
     loaded.why_not = fmt::format(
-        "the CUDA driver at {} did not start: cuInit returned {} ({}); the devices 'cpu' and 'sim' still work",
-        library.path(), name, static_cast<int>(result));
+        "the CUDA driver at {} did not start: cuInit failed; the devices 'cpu' and 'sim' still work", library.path());
     return loaded;
   }
   table->driver_version(&table->version);
@@ -166,17 +165,15 @@ const Driver& driver() {
   throw DeviceError(loaded.why_not, loaded.code, loaded.name);
 }
 
-void throw_driver_error(cu::Result result, const char* call) {
+void throw_driver_error(cu::Result result, const char* call, const std::string& context) {
   const char* name = nullptr;
   const char* text = nullptr;
   if (const Driver* table = try_driver()) {
     if (table->has("cuGetErrorName")) table->error_name(result, &name);
     if (table->has("cuGetErrorString")) table->error_text(result, &text);
   }
-  const std::string known = name != nullptr ? name : fmt::format("CUDA error {}", static_cast<int>(result));
-  throw DeviceError(fmt::format("{} failed: {} ({}): {}", call, known, static_cast<int>(result),
-                                text != nullptr ? text : "no text"),
-                    result, known);
+  throw DeviceError(fmt::format("{} failed: {}{}", call, text != nullptr ? text : "the driver gives no text", context),
+                    result, name != nullptr ? name : "unknown CUDA error");
 }
 
 ScopedDriver::ScopedDriver(const Driver& replacement) : previous_(g_replacement.exchange(&replacement)) {}

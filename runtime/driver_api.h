@@ -39,7 +39,8 @@ const Driver* try_driver(std::string* why = nullptr);
 
 /// Throws a DeviceError naming `call`, the driver's code, its name and text, unless `result` is success.
 inline void check(cu::Result result, const char* call);
-[[noreturn]] void throw_driver_error(cu::Result result, const char* call);
+/// The same for a result known to be a failure; `context` is appended to the message.
+[[noreturn]] void throw_driver_error(cu::Result result, const char* call, const std::string& context = {});
 
 /// While alive, `driver()` is `replacement` for every thread (tests only).
 class ScopedDriver {

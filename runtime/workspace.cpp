@@ -1,0 +1,108 @@
+#include "runtime/workspace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "runtime/context.h"
+#include "runtime/storage.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+/// The driver table is part of the key so that the memory of a test's driver is never taken for the real one's.
+using Key = std::tuple<const Driver*, DeviceKind, int, unsigned long long>;
+
+struct Slot {
+  std::atomic<const Workspace*> current{nullptr};
+  std::mutex growing;
+  std::vector<std::unique_ptr<const Workspace>> all;  // old ones stay: other threads may still read them
+  std::vector<std::shared_ptr<void>> memory;
+};
+
+Slot& slot_of(const Key& key) {
+  static std::mutex mutex;
+  static auto* slots = new std::map<Key, std::unique_ptr<Slot>>();  // leaked: no driver calls in static destructors
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<Slot>& slot = (*slots)[key];
+  if (!slot) slot = std::make_unique<Slot>();
+  return *slot;
+}
+
+/// Handles are reused after a stream is destroyed while its work may still run, identifiers never are.
+Key key_of(const Stream& stream) {
+  const Device device = stream.device();
+  if (device.on_host()) return {nullptr, device.kind, device.index, 0};
+  unsigned long long id = 0;
+  if (stream.handle() != nullptr) check(driver().stream_id(static_cast<cu::Stream>(stream.handle()), &id), "cuStreamGetId");
+  return {&driver(), device.kind, device.index, id};
+}
+
+bool is_enough(const Workspace* w, std::size_t scratch_bytes, std::size_t counters) {
+  return w != nullptr && w->scratch_bytes >= scratch_bytes && w->counter_count >= counters;
+}
+
+void clear(void* memory, std::size_t bytes, const Stream& stream) {
+  if (stream.device().on_host()) {
+    std::memset(memory, 0, bytes);
+    return;
+  }
+  const ContextScope scope(stream.device().index);
+  check(driver().set_bytes(reinterpret_cast<cu::DevicePtr>(memory), 0, bytes, static_cast<cu::Stream>(stream.handle())),
+        "cuMemsetD8Async");
+}
+
+const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
+  const std::lock_guard lock(slot.growing);
+  const Workspace* old = slot.current.load(std::memory_order_acquire);
+  if (is_enough(old, scratch_bytes, counters)) return *old;
+  if (stream.capturing())
+    throw DeviceError(fmt::format("this kernel needs a workspace of {} bytes and {} counters, which cannot be allocated while "
+                                  "the stream records a CUDA graph; call prepare() for the kernel and its shapes, or run it "
+                                  "once, on this stream before the capture begins",
+                                  scratch_bytes, counters),
+                      cu::kErrorStreamCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
+  constexpr std::size_t kLeastBytes = 64 << 10, kLeastCounters = 1024;
+  auto fresh = std::make_unique<Workspace>(old != nullptr ? *old : Workspace{});
+  if (scratch_bytes > fresh->scratch_bytes) {
+    fresh->scratch_bytes = std::max({scratch_bytes, 2 * fresh->scratch_bytes, kLeastBytes});
+    slot.memory.push_back(allocate(fresh->scratch_bytes, stream.device()));
+    fresh->scratch = static_cast<std::byte*>(slot.memory.back().get());
+  }
+  if (counters > fresh->counter_count) {
+    fresh->counter_count = std::max({counters, 2 * fresh->counter_count, kLeastCounters});
+    const std::size_t bytes = fresh->counter_count * sizeof(std::uint32_t);
+    slot.memory.push_back(allocate(bytes, stream.device()));
+    fresh->counters = static_cast<std::uint32_t*>(slot.memory.back().get());
+    clear(fresh->counters, bytes, stream);
+  }
+  slot.all.push_back(std::move(fresh));
+  slot.current.store(slot.all.back().get(), std::memory_order_release);
+  return *slot.all.back();
+}
+
+}  // namespace
+
+Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
+  thread_local Key last_key{nullptr, DeviceKind::cpu, -1, 0};
+  thread_local Slot* last_slot = nullptr;
+  const Key key = key_of(stream);
+  if (key != last_key || last_slot == nullptr) {
+    last_slot = &slot_of(key);
+    last_key = key;
+  }
+  const Workspace* current = last_slot->current.load(std::memory_order_acquire);
+  if (is_enough(current, scratch_bytes, counters)) [[likely]]
+    return *current;
+  return grow(*last_slot, stream, scratch_bytes, counters);
+}
+
+}  // namespace tegula::runtime

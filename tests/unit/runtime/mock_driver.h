@@ -1,0 +1,224 @@
+#pragma once
+// A driver that keeps books instead of driving: host memory as device memory, and a record of every launch.
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/driver_api.h"
+
+namespace tegula::runtime::testing {
+
+struct RecordedLaunch {
+  cu::LaunchConfig config;
+  std::vector<cu::LaunchAttribute> attributes;
+  std::vector<void*> pointers;
+  cu::Function function;
+};
+
+struct MockState {
+  int devices = 1;
+  int compute_major = 9;
+  int shared_optin = 232448;
+  int max_threads = 1024;
+  bool capturing = false;
+  cu::Result next_launch = cu::kSuccess;
+  cu::Result next_load = cu::kSuccess;
+  cu::Result next_alloc = cu::kSuccess;
+  std::string jit_log;
+  cu::Context current = nullptr;
+  std::size_t argument_count = 0;
+  bool record_launches = true;
+  std::vector<RecordedLaunch> launches;
+  std::vector<std::pair<cu::FunctionAttribute, int>> kernel_attributes;
+  std::set<std::uintptr_t> live_memory;
+  int unloads = 0, encodes = 0, kernel_lookups = 0, stream_id = 7, context_pushes = 0;
+};
+
+inline MockState& mock() {
+  static MockState state;
+  return state;
+}
+
+inline int mock_attribute(cu::DeviceAttribute which) {
+  static const std::map<int, int> values{{cu::kAttrMaxThreadsPerBlock, 1024}, {cu::kAttrSmCount, 132},
+                                         {cu::kAttrRegistersPerSm, 65536},    {cu::kAttrSharedPerSm, 233472},
+                                         {cu::kAttrL2Bytes, 52428800},        {cu::kAttrMemoryBusBits, 6144},
+                                         {cu::kAttrClusterLaunch, 1}};
+  if (which == cu::kAttrComputeMajor) return mock().compute_major;
+  if (which == cu::kAttrSharedPerBlockOptin) return mock().shared_optin;
+  const auto found = values.find(which);
+  return found == values.end() ? 0 : found->second;
+}
+
+inline void mock_devices(Driver& d) {
+  d.init = [](unsigned) { return cu::kSuccess; };
+  d.error_name = [](cu::Result r, const char** out) {
+    *out = r == cu::kErrorOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_MOCK";
+    return cu::kSuccess;
+  };
+  d.error_text = [](cu::Result, const char** out) {
+    *out = "mock text";
+    return cu::kSuccess;
+  };
+  d.device_count = [](int* n) {
+    *n = mock().devices;
+    return cu::kSuccess;
+  };
+  d.device_get = [](cu::Device* device, int ordinal) {
+    *device = ordinal;
+    return cu::kSuccess;
+  };
+  d.device_name = [](char* out, int size, cu::Device) {
+    std::strncpy(out, "Mock GPU", static_cast<std::size_t>(size));
+    return cu::kSuccess;
+  };
+  d.device_attribute = [](int* out, cu::DeviceAttribute which, cu::Device) {
+    *out = mock_attribute(which);
+    return cu::kSuccess;
+  };
+  d.device_total_memory = [](std::size_t* bytes, cu::Device) {
+    *bytes = std::size_t{1} << 37;
+    return cu::kSuccess;
+  };
+  d.primary_retain = [](cu::Context* context, cu::Device device) {
+    *context = reinterpret_cast<cu::Context>(static_cast<std::uintptr_t>(0x100 + device));
+    return cu::kSuccess;
+  };
+  d.context_current = [](cu::Context* context) {
+    *context = mock().current;
+    return cu::kSuccess;
+  };
+  d.context_push = [](cu::Context context) {
+    mock().current = context;
+    ++mock().context_pushes;
+    return cu::kSuccess;
+  };
+  d.context_pop = [](cu::Context*) {
+    mock().current = nullptr;
+    return cu::kSuccess;
+  };
+}
+
+inline void mock_memory(Driver& d) {
+  d.mem_alloc = [](cu::DevicePtr* out, std::size_t bytes) {
+    if (mock().next_alloc != cu::kSuccess) return mock().next_alloc;
+    *out = reinterpret_cast<cu::DevicePtr>(std::malloc(bytes));
+    mock().live_memory.insert(*out);
+    return cu::kSuccess;
+  };
+  d.mem_free = [](cu::DevicePtr p) {
+    mock().live_memory.erase(p);
+    std::free(reinterpret_cast<void*>(p));
+    return cu::kSuccess;
+  };
+  d.mem_info = [](std::size_t* free, std::size_t* total) {
+    *free = 5;
+    *total = 10;
+    return cu::kSuccess;
+  };
+  d.copy_to_device = [](cu::DevicePtr to, const void* from, std::size_t n, cu::Stream) {
+    std::memcpy(reinterpret_cast<void*>(to), from, n);
+    return cu::kSuccess;
+  };
+  d.copy_to_host = [](void* to, cu::DevicePtr from, std::size_t n, cu::Stream) {
+    std::memcpy(to, reinterpret_cast<void*>(from), n);
+    return cu::kSuccess;
+  };
+  d.copy_on_device = [](cu::DevicePtr to, cu::DevicePtr from, std::size_t n, cu::Stream) {
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), n);
+    return cu::kSuccess;
+  };
+  d.set_bytes = [](cu::DevicePtr p, unsigned char byte, std::size_t n, cu::Stream) {
+    std::memset(reinterpret_cast<void*>(p), byte, n);
+    return cu::kSuccess;
+  };
+  d.stream_synchronize = [](cu::Stream) { return cu::kSuccess; };
+  d.stream_id = [](cu::Stream, unsigned long long* id) {
+    *id = static_cast<unsigned long long>(mock().stream_id);
+    return cu::kSuccess;
+  };
+  d.stream_capturing = [](cu::Stream, cu::CaptureStatus* status) {
+    *status = mock().capturing ? cu::kCaptureActive : cu::kCaptureNone;
+    return cu::kSuccess;
+  };
+}
+
+inline void mock_kernels(Driver& d) {
+  d.library_load = [](cu::Library* library, const void*, cu::JitOption* options, void** values, unsigned count,
+                      cu::LibraryOption*, void**, unsigned) {
+    for (unsigned i = 0; i < count; ++i)
+      if (options[i] == cu::kJitInfoLog) std::strcpy(static_cast<char*>(values[i]), mock().jit_log.c_str());
+    *library = reinterpret_cast<cu::Library>(0x1000);
+    return mock().next_load;
+  };
+  d.library_unload = [](cu::Library) {
+    ++mock().unloads;
+    return cu::kSuccess;
+  };
+  d.library_kernel = [](cu::Kernel* kernel, cu::Library, const char* name) {
+    ++mock().kernel_lookups;
+    if (std::string(name) == "absent") return cu::kErrorNotFound;
+    *kernel = reinterpret_cast<cu::Kernel>(0x2000);
+    return cu::kSuccess;
+  };
+  d.kernel_set_attribute = [](cu::FunctionAttribute which, int value, cu::Kernel, cu::Device) {
+    mock().kernel_attributes.emplace_back(which, value);
+    return cu::kSuccess;
+  };
+  d.kernel_function = [](cu::Function* function, cu::Kernel) {
+    *function = reinterpret_cast<cu::Function>(0x3000);
+    return cu::kSuccess;
+  };
+  d.function_load = [](cu::Function) { return cu::kSuccess; };
+  d.function_attribute = [](int* value, cu::FunctionAttribute which, cu::Function) {
+    *value = which == cu::kFuncMaxThreadsPerBlock ? mock().max_threads : which == cu::kFuncRegisters ? 168 : 0;
+    return cu::kSuccess;
+  };
+  d.launch_kernel = [](const cu::LaunchConfig* config, cu::Function function, void** pointers, void**) {
+    MockState& m = mock();
+    const cu::Result result = m.next_launch;
+    if (!m.record_launches) return result;
+    m.next_launch = cu::kSuccess;
+    if (result != cu::kSuccess) return result;
+    m.launches.push_back({*config,
+                          {config->attributes, config->attributes + config->attribute_count},
+                          std::vector<void*>(pointers, pointers + m.argument_count),
+                          function});
+    return result;
+  };
+  d.tensor_map_encode = [](cu::TensorMap* map, cu::TensorMapType type, std::uint32_t, void* address, const std::uint64_t*,
+                           const std::uint64_t* strides, const std::uint32_t*, const std::uint32_t*, cu::TensorMapInterleave,
+                           cu::TensorMapSwizzle, cu::TensorMapL2, cu::TensorMapFill) {
+    ++mock().encodes;
+    if (strides[0] % 16 != 0) return cu::kErrorInvalidValue;
+    map->opaque[0] = reinterpret_cast<std::uint64_t>(address);
+    map->opaque[1] = static_cast<std::uint64_t>(type);
+    return cu::kSuccess;
+  };
+}
+
+/// Installs the mock for one test and resets its books.
+class MockDriver {
+ public:
+  MockDriver() {
+    mock() = MockState();
+    mock_devices(table);
+    mock_memory(table);
+    mock_kernels(table);
+    table.version = 13000;
+    table.missing = {{"cuDeviceGetUuid", "device identities", 11040}};
+    installed_ = std::make_unique<ScopedDriver>(table);
+  }
+  // Device facts are remembered by the table's address, so a table is never used twice.
+  Driver& table = *new Driver(Driver::unavailable());
+
+ private:
+  std::unique_ptr<ScopedDriver> installed_;
+};
+
+}  // namespace tegula::runtime::testing
