@@ -163,9 +163,9 @@ namespace {
 
 /// Cuts one dimension of the spec to `extent` elements from a multiple of its power-of-two part; empty when done.
 std::string cut(LayoutSpec& spec, int dim, int offset, int extent) {
-  const int bits = std::min(spec.bits[dim], std::countr_zero(static_cast<unsigned>(extent)));
+  if (offset + extent > spec.shape[dim]) return "the box leaves the tile";
+  const int bits = std::min(spec.bits[dim], std::countr_zero(static_cast<unsigned>(offset | extent)));
   const int block = 1 << bits;
-  if (offset % block != 0 || offset + extent > spec.shape[dim]) return "the box is not aligned to registers";
   for (In in : kThreadIns)
     for (const Dims& basis : spec.of(in))
       if (basis[dim] >= block) return "the box would leave out threads";

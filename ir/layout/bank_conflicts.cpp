@@ -1,0 +1,113 @@
+// Counting wavefronts: see bank_conflicts.h.
+#include "ir/layout/bank_conflicts.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kBanks = 32;
+constexpr int kBankBytes = 4;
+constexpr int kLanes = 32;
+
+/// Wavefronts of lanes served together.
+int phase_wavefronts(std::span<const std::int64_t> addresses, int bytes_per_lane) {
+  std::array<std::vector<std::int64_t>, kBanks> words;
+  for (std::int64_t address : addresses)
+    for (std::int64_t word = address / kBankBytes; word * kBankBytes < address + bytes_per_lane; ++word) {
+      auto& bank = words[static_cast<std::size_t>(word % kBanks)];
+      if (std::find(bank.begin(), bank.end(), word) == bank.end()) bank.push_back(word);
+    }
+  std::size_t fullest = 0;
+  for (const auto& bank : words) fullest = std::max(fullest, bank.size());
+  return static_cast<int>(fullest);
+}
+
+/// Constants of registers and warps move all lanes by the same XOR and sum. If these keep the banks of different lanes
+/// different, every instruction on a slab conflicts alike, and counting one is enough.
+bool is_uniform(const SharedLayout& shared) {
+  return std::all_of(shared.slabs().begin(), shared.slabs().end(), [&](const Slab& slab) {
+    return slab.block_bytes(shared.element_bytes()) % (kBanks * kBankBytes) == 0;
+  });
+}
+
+/// Sums over instructions; `address(warp, lane)` of each, `slab` tells which may be counted alike.
+class Counter {
+ public:
+  Counter(const LinearLayout& dist, bool uniform) : dist_(dist), uniform_(uniform) {}
+
+  template <class Address>
+  void count(int slab, int lanes, int bytes_per_lane, const Address& address) {
+    const int warps = dist_.size(In::Warp);
+    if (uniform_ && slab == last_slab_) {
+      total_ += last_;
+      return;
+    }
+    last_slab_ = slab;
+    last_ = {};
+    for (int warp = 0; warp < (uniform_ ? 1 : warps); ++warp) {
+      std::vector<std::int64_t> addresses;
+      for (int lane = 0; lane < lanes; ++lane) addresses.push_back(address({0, lane, warp, 0}));
+      last_ += bank_use(addresses, bytes_per_lane);
+    }
+    if (uniform_) last_ = {last_.instructions * warps, last_.wavefronts * warps, last_.phases * warps};
+    total_ += last_;
+  }
+  BankUse total() const { return total_; }
+
+ private:
+  const LinearLayout& dist_;
+  bool uniform_;
+  int last_slab_ = -1;
+  BankUse last_, total_;
+};
+
+}  // namespace
+
+BankUse& BankUse::operator+=(const BankUse& other) {
+  instructions += other.instructions;
+  wavefronts += other.wavefronts;
+  phases += other.phases;
+  return *this;
+}
+
+BankUse bank_use(std::span<const std::int64_t> lane_addresses, int bytes_per_lane) {
+  const auto per_phase = static_cast<std::size_t>(kLanes / std::max(1, bytes_per_lane / kBankBytes));
+  BankUse use{1, 0, 0};
+  for (std::size_t first = 0; first < lane_addresses.size(); first += per_phase) {
+    const auto lanes = lane_addresses.subspan(first, std::min(per_phase, lane_addresses.size() - first));
+    use.wavefronts += phase_wavefronts(lanes, bytes_per_lane);
+    ++use.phases;
+  }
+  return use;
+}
+
+Result<BankUse> bank_use(const SharedLayout& shared, const LinearLayout& dist, int max_bytes) {
+  const auto fn = shared_fn(shared, dist);
+  if (!fn) return Result<BankUse>::refused(fn.reason());
+  const auto vectors = shared_vectors(*fn, shared, max_bytes);
+  if (!vectors) return Result<BankUse>::refused(vectors.reason());
+  Counter counter(dist, is_uniform(shared));
+  for (const Vector& v : *vectors) {
+    const auto address = [&](Place p) {
+      p.reg = v.registers[0];
+      return (*fn)(p);
+    };
+    counter.count(fn->registers[static_cast<std::size_t>(v.registers[0])].slab, dist.size(In::Lane),
+                  static_cast<int>(v.registers.size()) * shared.element_bytes(), address);
+  }
+  return counter.total();
+}
+
+BankUse bank_use(const MatrixPlan& plan, const LinearLayout& dist) {
+  // Rows lie at multiples of 16 bytes in a linear block; whether that block spans all banks is not known here.
+  Counter counter(dist, false);
+  for (const auto& access : plan.accesses)
+    counter.count(access.slab, 8 * plan.matrices, 16,
+                  [&](const Place& p) { return plan.row_address(access, p); });
+  return counter.total();
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,120 @@
+#pragma once
+// Indices and addresses as lowering emits them: a function of the thread, combined with a constant per register.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/layout/linear_layout.h"
+#include "ir/layout/shared_layout.h"
+
+namespace tegula::ir {
+
+/// What one bit of a thread coordinate contributes.
+struct ThreadBit {
+  In in = In::Lane;
+  int bit = 0;
+  std::uint32_t flip = 0;  ///< XORed
+  std::int64_t add = 0;    ///< added; above all flips
+  friend bool operator==(const ThreadBit&, const ThreadBit&) = default;
+};
+
+/// What a repeat digit of a thread coordinate contributes: coordinate / divisor % count * stride.
+struct ThreadDigit {
+  In in = In::Warp;
+  int divisor = 1;
+  int count = 1;
+  std::int64_t stride = 0;
+  friend bool operator==(const ThreadDigit&, const ThreadDigit&) = default;
+};
+
+/// value(thread) = XOR of the flips of its set bits + their adds + its digits.
+class ThreadFn {
+ public:
+  std::vector<ThreadBit> bits;
+  std::vector<ThreadDigit> digits;
+
+  std::int64_t operator()(const Place& thread) const;
+  /// Result bits that some flip can toggle.
+  std::uint32_t flipped() const;
+  /// Every result bit is toggled by one input bit at most, so that XOR may be emitted as OR or ADD.
+  bool is_disjoint() const;
+
+  /// The flips as few machine operations: XOR over terms of (coordinate & mask) << shift (shift < 0: right).
+  struct Shift {
+    In in;
+    std::uint32_t mask;
+    int shift;
+    friend bool operator==(const Shift&, const Shift&) = default;
+  };
+  std::vector<Shift> shifts() const;
+  /// The adds: sum over terms of ((coordinate & mask) >> first bit of mask) * factor.
+  struct Multiple {
+    In in;
+    std::uint32_t mask;
+    std::int64_t factor;
+    friend bool operator==(const Multiple&, const Multiple&) = default;
+  };
+  std::vector<Multiple> multiples() const;
+
+  friend bool operator==(const ThreadFn&, const ThreadFn&) = default;
+};
+
+/// The register's part: value = (thread's flips ^ flip) + thread's adds + add.
+struct RegisterPart {
+  std::uint32_t flip = 0;
+  std::int64_t add = 0;
+  friend bool operator==(const RegisterPart&, const RegisterPart&) = default;
+};
+
+/// Index along one dimension of every (register, thread): the "logical column" of masks and epilogues.
+struct IndexFn {
+  ThreadFn thread;
+  std::vector<RegisterPart> registers;
+  /// No register's flip meets a thread's: index = thread + constant().
+  bool is_additive = true;
+
+  std::int64_t operator()(const Place& place) const;
+  /// Of an additive function.
+  std::int64_t constant(int reg) const {
+    const auto& r = registers[static_cast<std::size_t>(reg)];
+    return r.flip + r.add;
+  }
+};
+IndexFn index_fn(const LinearLayout& layout, int dim);
+
+/// Byte offset in shared memory of every (register, thread).
+struct SharedFn {
+  /// One function per slab; a register uses that of its slab for all threads.
+  std::vector<ThreadFn> slabs;
+  struct Register {
+    int slab = 0;
+    RegisterPart part;
+  };
+  std::vector<Register> registers;
+
+  std::int64_t operator()(const Place& place) const;
+  /// A register's flip cut in two: the part that must be XORed to the thread's function, and the part that may go
+  /// into the constant offset of the instruction.
+  struct Cut {
+    std::uint32_t flip;
+    std::int64_t constant;
+  };
+  Cut cut(int reg) const;
+};
+/// Refused where the offset is not of that form: a thread's bits straddle slabs, or meet a register's above the
+/// linear block. The caller then computes indices (index_fn) and strides.
+Result<SharedFn> shared_fn(const SharedLayout& shared, const LinearLayout& dist);
+
+/// Registers accessed by one instruction, in address order.
+struct Vector {
+  std::vector<int> registers;
+};
+/// Widest vectors of at most `max_bytes` (1..16) such that each thread's are contiguous and aligned. Every register is
+/// in one vector; all have the same width. Refused as shared_fn is.
+Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayout& shared, int max_bytes = 16);
+/// The same for global memory with unit stride along `dim`, where accesses may be up to `max_elements` wide: a power
+/// of two that divides base address, other strides, and the bound of `dim` (or the extents, if bounds are masked).
+std::vector<Vector> global_vectors(const LinearLayout& dist, int dim, int max_elements);
+
+}  // namespace tegula::ir
