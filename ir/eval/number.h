@@ -1,6 +1,7 @@
 #pragma once
-// Exact conversions between cells, the host number an op computes with, and the bits in memory. Small floats compute in
-// f32; a NaN that an op makes is the canonical one (as the GPU writes it), a NaN that is only moved keeps its bits.
+// Exact conversions between cells, the host number an op computes with, and the bits in memory.
+// Small floats compute in f32; a NaN that an op makes is the canonical one (as the GPU writes it),
+// a NaN that is only moved keeps its bits.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -83,7 +84,8 @@ bits_t<T> nan_bits(double nan) {
   const std::uint64_t sign = raw >> 63 << (t.bits - 1);
   const std::uint64_t exponent = ((std::uint64_t{1} << t.exponent_bits) - 1) << t.mantissa_bits;
   std::uint64_t fraction = (raw & ((std::uint64_t{1} << 52) - 1)) >> (52 - t.mantissa_bits);
-  if (fraction == 0 || dtype_of<T> == DType::f8e4m3) fraction = (std::uint64_t{1} << t.mantissa_bits) - 1;
+  if (fraction == 0 || dtype_of<T> == DType::f8e4m3)
+    fraction = (std::uint64_t{1} << t.mantissa_bits) - 1;
   return static_cast<bits_t<T>>(sign | exponent | fraction);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Loops shared by the scalar_*.cpp files: one call, all its elements, the element type chosen outside the loop.
+// Loops shared by the scalar_*.cpp files: one call, all its elements, the element type chosen
+// outside the loop.
 #include "ir/eval/number.h"
 #include "tegula/error.h"
 
@@ -50,7 +51,8 @@ void for_float(std::string_view op, Elem elem, Loop loop) {
   });
 }
 
-/// f on the result's type: floats in their compute type, rounded once; integers as 64 bits, wrapped.
+/// f on the result's type: floats in their compute type, rounded once; integers as 64 bits,
+/// wrapped.
 template <int N, class F>
 void map_numbers(const ElementwiseCall& c, F f) {
   visit_dtype(held_as(c.out), [&](auto tag) {

@@ -54,8 +54,7 @@ void map_bits(std::string_view op, const ElementwiseCall& c, F f) {
   for_integer(op, c.out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     map_cells<2>(c, [&](Cell a, Cell b) {
-      return give<T>(
-          wrap<T>(f(static_cast<std::uint64_t>(a.i), static_cast<std::uint64_t>(b.i))));
+      return give<T>(wrap<T>(f(static_cast<std::uint64_t>(a.i), static_cast<std::uint64_t>(b.i))));
     });
   });
 }
@@ -189,10 +188,9 @@ void scalar_Shr(const ElementwiseCall& c) {
       if constexpr (std::is_signed_v<T>)
         return int_cell(a.i >> (amount < 63 ? amount : 63));
       else
-        return int_cell(
-            amount >= kWidth<T>
-                ? 0
-                : static_cast<std::int64_t>(static_cast<std::uint64_t>(a.i) >> amount));
+        return int_cell(amount >= kWidth<T>
+                            ? 0
+                            : static_cast<std::int64_t>(static_cast<std::uint64_t>(a.i) >> amount));
     });
   });
 }
@@ -207,7 +205,8 @@ void scalar_Clz(const ElementwiseCall& c) {
   for_integer("clz", c.out, [&](auto tag) {
     using T = typename decltype(tag)::type;
     map_cells<1>(c, [](Cell a) {
-      return give<T>(wrap<T>(static_cast<std::uint64_t>(kWidth<T> - std::bit_width(bits_of<T>(a)))));
+      return give<T>(
+          wrap<T>(static_cast<std::uint64_t>(kWidth<T> - std::bit_width(bits_of<T>(a)))));
     });
   });
 }

@@ -12,8 +12,8 @@ struct CastMode {
   bool truncates, saturates;
 };
 
-/// The integer as a double that no later rounding to at most 24 bits can tell from it: digits beyond the 53rd are
-/// folded into the last one kept.
+/// The integer as a double that no later rounding to at most 24 bits can tell from it: digits
+/// beyond the 53rd are folded into the last one kept.
 double sticky_double(Wide v) {
   const bool negative = v < 0;
   auto magnitude = static_cast<std::uint64_t>(negative ? -v : v);
@@ -66,8 +66,8 @@ template <Element T>
 Cell int_from_int(Wide v, CastMode mode) {
   if constexpr (std::is_same_v<T, bool>) return int_cell(v != 0);
   if (!mode.saturates) return give<T>(wrap<T>(static_cast<std::uint64_t>(v)));
-  return give<T>(static_cast<T>(std::clamp<Wide>(v, std::numeric_limits<T>::min(),
-                                                 std::numeric_limits<T>::max())));
+  return give<T>(static_cast<T>(
+      std::clamp<Wide>(v, std::numeric_limits<T>::min(), std::numeric_limits<T>::max())));
 }
 
 /// Rounding a 64-bit integer to f64 is the one conversion that sticky_double would spoil.
@@ -75,7 +75,8 @@ template <Element T>
 Cell float_from_int(Wide v, CastMode mode) {
   if constexpr (std::is_same_v<T, f64>) {
     double r = static_cast<double>(v);
-    if (mode.truncates && static_cast<Wide>(std::fabs(r)) > (v < 0 ? -v : v)) r = std::nextafter(r, 0.0);
+    if (mode.truncates && static_cast<Wide>(std::fabs(r)) > (v < 0 ? -v : v))
+      r = std::nextafter(r, 0.0);
     return float_cell(r);
   } else {
     return float_from_double<T>(sticky_double(v), mode);

@@ -1,6 +1,7 @@
-// The scalar meaning of the functions of one float. f32 and smaller are evaluated in double and rounded to f32, which is
-// the correctly rounded value of the exact function but for a few arguments in 2^28; an approximate instruction of the
-// GPU may differ from it by the error its row states.
+// The scalar meaning of the functions of one float. f32 and smaller are evaluated in double and
+// rounded to f32, which is the correctly rounded value of the exact function but for a few
+// arguments in 2^28; an approximate instruction of the GPU may differ from it by the error its row
+// states.
 #include <cfloat>
 
 #include "ir/eval/scalar.h"

@@ -1,0 +1,149 @@
+// Control flow, roles, and the checks a program states about itself.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/eval/program.h"
+#include "tegula/error.h"
+
+namespace tegula::ir::interp {
+namespace {
+
+/// The values a region ended with become `to`, all at once: a carry may be yielded into another
+/// carry's place.
+void hand_over(Program& p, OpId yield, std::span<const Value> to) {
+  auto& yielded = p.carry_scratch;
+  yielded.resize(std::max(yielded.size(), to.size()));
+  for (std::size_t i = 0; i < to.size(); ++i) yielded[i] = p.operand(yield, i);
+  for (std::size_t i = 0; i < to.size(); ++i) std::swap(p.value(to[i]), yielded[i]);
+}
+
+void copy_values(Program& p, std::span<const Value> from, std::span<const Value> to) {
+  for (std::size_t i = 0; i < to.size(); ++i) p.value(to[i]) = p.value(from[i]);
+}
+
+class LoopGuard {
+ public:
+  LoopGuard(Program& p, OpId id) : p_(p), id_(id), left_(p.evaluation().options.loop_limit) {}
+  void count() {
+    if (left_-- > 0) return;
+    throw CompileError(Diagnostic{
+        "",
+        fmt::format("loop does not end within {} iterations; programs run one after another, so "
+                    "none can wait for a later one",
+                    p_.evaluation().options.loop_limit),
+        p_.op(id_).loc,
+        {},
+        ""});
+  }
+
+ private:
+  Program& p_;
+  OpId id_;
+  std::int64_t left_;
+};
+
+}  // namespace
+
+void eval_For(Program& p, OpId id) {
+  const OpData& d = p.op(id);
+  const std::span<const Value> inits(d.operands.begin() + 3, d.operands.end());
+  const std::span<const Value> results(d.results.begin(), d.results.end());
+  const auto low = p.integer(id, 0, "a loop bound"), high = p.integer(id, 1, "a loop bound"),
+             step = p.integer(id, 2, "a loop step");
+  const RegionId body = d.regions[0];
+  const std::span<const Value> args(p.kernel()[body].args.begin(), p.kernel()[body].args.end());
+  const std::span<const Value> carries = args.subspan(1);
+  copy_values(p, inits, carries);
+  if (low && high && step && *low < *high) {
+    if (*step <= 0)
+      throw CompileError(Diagnostic{
+          "", fmt::format("the step of a loop must be positive, it is {}", *step), d.loc, {}, ""});
+    LoopGuard guard(p, id);
+    for (std::int64_t i = *low; i < *high; i += *step) {
+      guard.count();
+      p.value(args[0]).set_scalar(Cell{.i = i});
+      const OpId yield = p.run_region(body);
+      hand_over(p, yield, carries);
+      if (*high - i <= *step) break;  // i + step could overflow
+    }
+  }
+  copy_values(p, carries, results);
+}
+
+void eval_While(Program& p, OpId id) {
+  const OpData& d = p.op(id);
+  const Kernel& k = p.kernel();
+  const auto args_of = [&](std::size_t r) {
+    const auto& args = k[d.regions[r]].args;
+    return std::span<const Value>(args.begin(), args.end());
+  };
+  copy_values(p, {d.operands.begin(), d.operands.end()}, args_of(0));
+  LoopGuard guard(p, id);
+  for (;;) {
+    guard.count();
+    const OpId condition = p.run_region(d.regions[0]);
+    const auto goes_on = p.integer(condition, 0, "a loop condition");
+    if (!goes_on || *goes_on == 0) break;
+    copy_values(p, args_of(0), args_of(1));
+    const OpId yield = p.run_region(d.regions[1]);
+    hand_over(p, yield, args_of(0));
+  }
+  copy_values(p, args_of(0), {d.results.begin(), d.results.end()});
+}
+
+void eval_If(Program& p, OpId id) {
+  const OpData& d = p.op(id);
+  const auto condition = p.integer(id, 0, "a branch condition");
+  const OpId yield = p.run_region(d.regions[condition.value_or(0) != 0 ? 0 : 1]);
+  for (std::size_t i = 0; i < d.results.size(); ++i) p.value(d.results[i]) = p.operand(yield, i);
+}
+
+// Roles cannot wait for one another in this form, so any order of them is one that may happen. What
+// they share is checked by the tags they leave in shared memory.
+void eval_Roles(Program& p, OpId id) {
+  const std::uint32_t outer_tag = p.role_tag;
+  ++p.role_runs;
+  std::uint32_t role = 0;
+  for (const RegionId region : p.op(id).regions) {
+    p.role_tag = p.role_runs * 64 + ++role;
+    AsyncCopies outer;
+    std::swap(outer, p.asyncs);  // groups of copies belong to the threads that made them
+    p.run_region(region);
+    std::swap(outer, p.asyncs);
+  }
+  p.role_tag = outer_tag;
+}
+
+void eval_Yield(Program&, OpId) {}
+void eval_Pin(Program&, OpId) {}
+void eval_CtaBarrier(Program&, OpId) {}
+
+void eval_Assume(Program& p, OpId id) {
+  const Value v = p.op(id).operands[0];
+  const Cell* cells = p.dense(v);
+  const std::uint8_t* states = p.states(v);
+  const auto shape = p.kernel().type(v).shape();
+  const auto count = static_cast<std::size_t>(p.kernel().type(v).count());
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint8_t state = states == nullptr ? 0 : states[i];
+    if ((state & kAbsent) != 0) continue;
+    if ((state & kPoison) != 0) {
+      p.report_poison(id, "uses", "as a condition", p.value(v).origin);
+    } else if (cells[i].i == 0) {
+      p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
+        const std::string_view message = p.attrs(id).s(AttrName::message);
+        return fmt::format("assumption does not hold{}{}{}", shape.empty() ? "" : " at ",
+                           shape.empty() ? "" : index_str(shape, static_cast<std::int64_t>(i)),
+                           message.empty() ? "" : fmt::format(": {}", message));
+      });
+    }
+  }
+}
+
+void eval_AsmElementwise(Program& p, OpId id) {
+  throw CompileError(Diagnostic{
+      "", "inline PTX cannot be executed on the devices 'cpu' and 'sim'", p.op(id).loc, {}, ""});
+}
+
+}  // namespace tegula::ir::interp

@@ -1,0 +1,238 @@
+// Ops that make tiles, and ops that only rearrange them.
+#include <algorithm>
+
+#include "ir/eval/program.h"
+
+namespace tegula::ir::interp {
+namespace {
+
+std::span<const std::uint8_t> edge_of(const TileValue& v, std::span<const std::int64_t> shape,
+                                      std::size_t dim) {
+  if (v.edges.empty()) return {};
+  std::size_t first = 0;
+  for (std::size_t d = 0; d < dim; ++d) first += static_cast<std::size_t>(shape[d]);
+  return std::span(v.edges).subspan(first, static_cast<std::size_t>(shape[dim]));
+}
+
+void append_edge(std::vector<std::uint8_t>& edges, std::span<const std::uint8_t> edge,
+                 std::int64_t extent) {
+  if (edge.size() == static_cast<std::size_t>(extent))
+    edges.insert(edges.end(), edge.begin(), edge.end());
+  else
+    edges.insert(edges.end(), static_cast<std::size_t>(extent), edge.empty() ? 0 : edge[0]);
+}
+
+Ints row_major_strides(std::span<const std::int64_t> shape) {
+  Ints strides(shape.size());
+  std::int64_t step = 1;
+  for (std::size_t d = shape.size(); d-- > 0; step *= shape[d]) strides[d] = step;
+  return strides;
+}
+
+/// out[i] = in[sum of index * stride], over `shape` in row-major order.
+template <class T>
+void gather(const T* in, std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
+            T* out) {
+  const std::size_t rank = shape.size();
+  const std::int64_t inner = rank == 0 ? 1 : shape[rank - 1];
+  const std::int64_t step = rank == 0 ? 0 : strides[rank - 1];
+  Ints index(rank, 0);
+  std::int64_t from = 0;
+  for (;;) {
+    for (std::int64_t i = 0; i < inner; ++i) *out++ = in[from + i * step];
+    std::size_t d = rank < 2 ? 0 : rank - 1;
+    while (d > 0) {
+      --d;
+      from += strides[d];
+      if (++index[d] < shape[d]) break;
+      from -= index[d] * strides[d];
+      index[d] = 0;
+      if (d == 0) return;
+    }
+    if (rank < 2) return;
+  }
+}
+
+/// The result is the operand read with these strides; edges are the caller's.
+void rearrange(Program& p, OpId id, std::span<const std::int64_t> strides) {
+  TileValue &in = p.operand(id, 0), &out = p.result(id);
+  if (in.cells.size() == 1) {
+    out.reset(1);
+    out.cells = in.cells;
+    out.states = in.states;
+  } else {
+    const Type type = p.result_type(id);
+    out.reset(static_cast<std::size_t>(type.count()));
+    gather(in.cells.data(), type.shape(), strides, out.cells.data());
+    if (!in.states.empty()) {
+      out.states.resize(out.cells.size());
+      gather(in.states.data(), type.shape(), strides, out.states.data());
+    }
+  }
+  out.origin = in.origin;
+}
+
+/// Dimensions [from, from_end) of the operand hold the same elements as [to, to_end) of the result.
+struct DimGroup {
+  std::size_t from, from_end, to, to_end;
+};
+
+std::vector<DimGroup> matching_groups(std::span<const std::int64_t> a,
+                                      std::span<const std::int64_t> b) {
+  std::vector<DimGroup> groups;
+  std::size_t i = 0, j = 0;
+  while (i < a.size() || j < b.size()) {
+    DimGroup g{i, i, j, j};
+    std::int64_t have = 1, want = 1;
+    do {
+      if (g.from_end < a.size() && (have <= want || g.to_end == b.size()))
+        have *= a[g.from_end++];
+      else
+        want *= b[g.to_end++];
+    } while (have != want);
+    groups.push_back(g);
+    i = g.from_end;
+    j = g.to_end;
+  }
+  return groups;
+}
+
+/// Whether each of the group's elements lies outside in one of the group's dimensions of the
+/// operand.
+std::vector<std::uint8_t> flattened_edge(const TileValue& v, std::span<const std::int64_t> shape,
+                                         const DimGroup& g) {
+  std::vector<std::uint8_t> flat(1, 0);
+  for (std::size_t d = g.from; d < g.from_end; ++d) {
+    const auto edge = edge_of(v, shape, d);
+    std::vector<std::uint8_t> next;
+    next.reserve(flat.size() * edge.size());
+    for (const std::uint8_t before : flat)
+      for (const std::uint8_t here : edge) next.push_back(before | here);
+    flat = std::move(next);
+  }
+  return flat;
+}
+
+/// Edges stay apart where a group becomes one dimension; where it is split they become states of
+/// the elements.
+void reshape_edges(const TileValue& in, std::span<const std::int64_t> from,
+                   std::span<const std::int64_t> to, TileValue& out) {
+  std::size_t inner = 1;
+  for (const std::int64_t extent : to) inner *= static_cast<std::size_t>(extent);
+  const std::size_t count = inner;
+  for (const DimGroup& g : matching_groups(from, to)) {
+    const auto flat = flattened_edge(in, from, g);
+    inner /= flat.size();
+    const auto is_whole = [&](std::size_t d) {
+      return to[d] == static_cast<std::int64_t>(flat.size());
+    };
+    std::size_t whole = g.to;
+    while (whole < g.to_end && !is_whole(whole)) ++whole;
+    for (std::size_t d = g.to; d < g.to_end; ++d)
+      append_edge(
+          out.edges,
+          d == whole ? std::span<const std::uint8_t>(flat) : std::span<const std::uint8_t>(),
+          to[d]);
+    if (whole < g.to_end || std::ranges::find(flat, 1) == flat.end()) continue;
+    if (out.cells.size() != count) out.cells.resize(count, Cell(out.cells[0]));
+    if (out.states.size() != count)
+      out.states.resize(count, out.states.empty() ? std::uint8_t{0} : std::uint8_t(out.states[0]));
+    for (std::size_t i = 0; i < count; ++i)
+      if (flat[i / inner % flat.size()] != 0) out.states[i] |= kAbsent;
+  }
+}
+
+}  // namespace
+
+void eval_Const(Program& p, OpId id) {
+  const Elem elem = p.result_type(id).elem();
+  const AttrValue* value = p.attrs(id).find(AttrName::value);
+  const bool wants_float = !elem.pointer && is_float(elem.dtype);
+  Cell c{.i = 0};
+  if (const auto* f = std::get_if<double>(value))
+    c = wants_float ? Cell{.f = *f} : Cell{.i = static_cast<std::int64_t>(*f)};
+  else if (const auto* i = std::get_if<std::int64_t>(value))
+    c = wants_float ? Cell{.f = static_cast<double>(*i)} : Cell{.i = *i};
+  p.result(id).set_scalar(elem.pointer ? c : canonical(c, elem.dtype));
+}
+
+void eval_Poison(Program& p, OpId id) {
+  TileValue& out = p.result(id);
+  out.set_scalar(Cell{.i = 0});
+  out.add_state(0, kPoison);
+  out.origin = id;
+}
+
+void eval_Arange(Program& p, OpId id) {
+  const Type type = p.result_type(id);
+  const std::int64_t start = p.attrs(id).i(AttrName::start);
+  TileValue& out = p.result(id);
+  out.reset(static_cast<std::size_t>(type.count()));
+  const bool counts_in_float = is_float(type.dtype());
+  for (std::size_t i = 0; i < out.cells.size(); ++i) {
+    const std::int64_t n = start + static_cast<std::int64_t>(i);
+    out.cells[i] =
+        canonical(counts_in_float ? Cell{.f = static_cast<double>(n)} : Cell{.i = n}, type.dtype());
+  }
+}
+
+void eval_Splat(Program& p, OpId id) {
+  const TileValue& in = p.operand(id, 0);
+  TileValue& out = p.result(id);
+  out.set_scalar(in.cells[0]);
+  out.states = in.states;
+  out.origin = in.origin;
+}
+
+void eval_Broadcast(Program& p, OpId id) {
+  const auto from = p.operand_type(id, 0).shape(), to = p.result_type(id).shape();
+  Ints strides = row_major_strides(from);
+  for (std::size_t d = 0; d < from.size(); ++d)
+    if (from[d] == 1) strides[d] = 0;
+  rearrange(p, id, strides);
+  const TileValue& in = p.operand(id, 0);
+  if (in.edges.empty()) return;
+  for (std::size_t d = 0; d < to.size(); ++d)
+    append_edge(p.result(id).edges, edge_of(in, from, d), to[d]);
+}
+
+void eval_ExpandDims(Program& p, OpId id) {
+  const TileValue& in = p.operand(id, 0);
+  TileValue& out = p.result(id);
+  out = in;
+  if (in.edges.empty()) return;
+  const auto from = p.operand_type(id, 0).shape();
+  const auto axis = static_cast<std::size_t>(p.attrs(id).i(AttrName::axis));
+  std::size_t before = 0;
+  for (std::size_t d = 0; d < axis; ++d) before += static_cast<std::size_t>(from[d]);
+  out.edges.insert(out.edges.begin() + static_cast<std::ptrdiff_t>(before), 0);
+}
+
+void eval_Reshape(Program& p, OpId id) {
+  const TileValue& in = p.operand(id, 0);
+  TileValue& out = p.result(id);
+  out.cells = in.cells;
+  out.states = in.states;
+  out.origin = in.origin;
+  out.edges.clear();
+  if (!in.edges.empty())
+    reshape_edges(in, p.operand_type(id, 0).shape(), p.result_type(id).shape(), out);
+}
+
+void eval_Permute(Program& p, OpId id) {
+  const auto order = p.attrs(id).ints(AttrName::order);
+  const auto from = p.operand_type(id, 0).shape();
+  const Ints in_strides = row_major_strides(from);
+  Ints strides;
+  for (const std::int64_t d : order) strides.push_back(in_strides[static_cast<std::size_t>(d)]);
+  rearrange(p, id, strides);
+  const TileValue& in = p.operand(id, 0);
+  if (in.edges.empty()) return;
+  for (const std::int64_t d : order)
+    append_edge(p.result(id).edges, edge_of(in, from, static_cast<std::size_t>(d)),
+                from[static_cast<std::size_t>(d)]);
+}
+
+void eval_ConvertLayout(Program& p, OpId id) { p.result(id) = p.operand(id, 0); }
+
+}  // namespace tegula::ir::interp

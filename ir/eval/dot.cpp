@@ -1,0 +1,139 @@
+// dot: products and sums in double (integers: modulo 2^64), rounded or wrapped once to the
+// accumulator's type.
+#include <algorithm>
+
+#include "ir/eval/number.h"
+#include "ir/eval/program.h"
+#include "tegula/error.h"
+
+namespace tegula::ir::interp {
+namespace {
+
+/// A row-major operand with its absent elements replaced by 0.
+struct Matrix {
+  std::size_t rows, columns;
+  std::vector<Cell> copy;
+  const Cell* cells = nullptr;
+};
+
+double to_tf32(double v) {
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(v));
+  if (v != v || std::isinf(v)) return v;
+  return std::bit_cast<float>((bits + 0xfffu + ((bits >> 13) & 1u)) & 0xffffe000u);
+}
+
+Matrix matrix(Program& p, OpId id, std::size_t operand, bool as_tf32) {
+  const Value v = p.op(id).operands[operand];
+  const auto shape = p.kernel().type(v).shape();
+  Matrix m{static_cast<std::size_t>(shape[0]), static_cast<std::size_t>(shape[1]), {}, p.dense(v)};
+  const std::uint8_t* states = p.states(v);
+  if (states == nullptr && !as_tf32) return m;
+  m.copy.assign(m.cells, m.cells + m.rows * m.columns);
+  for (std::size_t i = 0; i < m.copy.size(); ++i) {
+    if (states != nullptr && (states[i] & kAbsent) != 0) m.copy[i] = Cell{.i = 0};
+    if (as_tf32) m.copy[i].f = to_tf32(m.copy[i].f);
+  }
+  m.cells = m.copy.data();
+  return m;
+}
+
+/// sums[j] += row of a times column j of b. Four rows of b at a time, so that a sum is loaded and
+/// stored once for four.
+void add_products(const Cell* a, const Matrix& b, double* sums) {
+  const std::size_t n = b.columns;
+  std::size_t k = 0;
+  for (; k + 4 <= b.rows; k += 4) {
+    const double a0 = a[k].f, a1 = a[k + 1].f, a2 = a[k + 2].f, a3 = a[k + 3].f;
+    const Cell *b0 = b.cells + k * n, *b1 = b0 + n, *b2 = b1 + n, *b3 = b2 + n;
+    for (std::size_t j = 0; j < n; ++j)
+      sums[j] += (a0 * b0[j].f + a1 * b1[j].f) + (a2 * b2[j].f + a3 * b3[j].f);
+  }
+  for (; k < b.rows; ++k)
+    for (std::size_t j = 0; j < n; ++j) sums[j] += a[k].f * b.cells[k * n + j].f;
+}
+
+void dot_floats(const Matrix& a, const Matrix& b, const Cell* acc, DType dtype, Cell* out) {
+  std::vector<double> sums(b.columns);
+  visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (std::size_t i = 0; i < a.rows; ++i) {
+      for (std::size_t j = 0; j < b.columns; ++j) sums[j] = acc[i * b.columns + j].f;
+      add_products(a.cells + i * a.columns, b, sums.data());
+      if constexpr (kIsFloat<T>)
+        for (std::size_t j = 0; j < b.columns; ++j) out[i * b.columns + j].f = rounded<T>(sums[j]);
+    }
+  });
+}
+
+void dot_integers(const Matrix& a, const Matrix& b, const Cell* acc, DType dtype, Cell* out) {
+  std::vector<std::uint64_t> sums(b.columns);
+  for (std::size_t i = 0; i < a.rows; ++i) {
+    for (std::size_t j = 0; j < b.columns; ++j)
+      sums[j] = static_cast<std::uint64_t>(acc[i * b.columns + j].i);
+    for (std::size_t k = 0; k < a.columns; ++k) {
+      const auto left = static_cast<std::uint64_t>(a.cells[i * a.columns + k].i);
+      for (std::size_t j = 0; j < b.columns; ++j)
+        sums[j] += left * static_cast<std::uint64_t>(b.cells[k * b.columns + j].i);
+    }
+    for (std::size_t j = 0; j < b.columns; ++j)
+      out[i * b.columns + j] = canonical(Cell{.i = static_cast<std::int64_t>(sums[j])}, dtype);
+  }
+}
+
+/// What row or column `along` of an operand does to the result: it is absent where all its elements
+/// are, poison where any is.
+std::uint8_t line_state(const TileValue& v, std::size_t first, std::size_t step,
+                        std::size_t count) {
+  if (v.states.empty()) return 0;
+  std::uint8_t any = 0, all = 0xff;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint8_t s = v.state(first + i * step);
+    all &= s;
+    if ((s & kAbsent) == 0) any |= s;
+  }
+  return static_cast<std::uint8_t>((all & kAbsent) | (any & kPoison));
+}
+
+void spread_states(Program& p, OpId id, const Matrix& a, const Matrix& b, TileValue& out) {
+  const TileValue &va = p.operand(id, 0), &vb = p.operand(id, 1), &vacc = p.operand(id, 2);
+  for (const TileValue* v : {&va, &vb, &vacc})
+    if (!out.origin) out.origin = v->origin;
+  if (!va.edges.empty() || !vb.edges.empty() || !vacc.edges.empty()) {
+    out.edges.assign(a.rows + b.columns, 0);
+    for (std::size_t i = 0; i < a.rows && !va.edges.empty(); ++i) out.edges[i] = va.edges[i];
+    for (std::size_t j = 0; j < b.columns && !vb.edges.empty(); ++j)
+      out.edges[a.rows + j] = vb.edges[b.rows + j];
+    for (std::size_t i = 0; i < vacc.edges.size(); ++i) out.edges[i] |= vacc.edges[i];
+  }
+  if (va.states.empty() && vb.states.empty() && vacc.states.empty()) return;
+  std::vector<std::uint8_t> columns(b.columns);
+  for (std::size_t j = 0; j < b.columns; ++j) columns[j] = line_state(vb, j, b.columns, b.rows);
+  out.states.resize(out.cells.size());
+  for (std::size_t i = 0; i < a.rows; ++i) {
+    const std::uint8_t row = line_state(va, i * a.columns, 1, a.columns);
+    for (std::size_t j = 0; j < b.columns; ++j)
+      out.states[i * b.columns + j] = row | columns[j] | vacc.state(i * b.columns + j);
+  }
+}
+
+}  // namespace
+
+void eval_Dot(Program& p, OpId id) {
+  const DType in = p.operand_type(id, 0).dtype(), dtype = p.result_type(id).dtype();
+  if (is_float(in) != is_float(dtype))
+    throw CompileError(Diagnostic{
+        "",
+        "dot of " + std::string(name(in)) + " cannot accumulate in " + std::string(name(dtype)),
+        p.op(id).loc,
+        {},
+        ""});
+  const bool as_tf32 = in == DType::f32 && p.attrs(id).s(AttrName::precision) == "tf32";
+  const Matrix a = matrix(p, id, 0, as_tf32), b = matrix(p, id, 1, as_tf32);
+  const Cell* acc = p.dense(p.op(id).operands[2]);
+  TileValue& out = p.result(id);
+  out.reset(a.rows * b.columns);
+  (is_float(dtype) ? dot_floats : dot_integers)(a, b, acc, dtype, out.cells.data());
+  spread_states(p, id, a, b, out);
+}
+
+}  // namespace tegula::ir::interp

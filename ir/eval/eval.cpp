@@ -1,0 +1,196 @@
+// Checks the arguments, orders the programs, runs them, and collects what they did wrong.
+#include "ir/eval/eval.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <numeric>
+#include <thread>
+
+#include "ir/eval/program.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+namespace {
+
+using interp::Evaluation;
+using interp::Program;
+
+[[noreturn]] void refuse_argument(const Param& param, std::string_view why) {
+  throw CompileError(
+      Diagnostic{"", fmt::format("argument '{}': {}", param.name, why), Loc(), {}, ""});
+}
+
+void check_view_facts(const Param& param, const TensorArg& t, Type type) {
+  const ViewFacts& facts = type.view_facts();
+  const auto at = [](const std::vector<std::int64_t>& list, std::size_t d, std::int64_t otherwise) {
+    return d < list.size() ? list[d] : otherwise;
+  };
+  for (std::size_t d = 0; d < t.dims.size(); ++d) {
+    const std::int64_t extent = type.shape()[d], stride = at(facts.strides, d, kDynamic);
+    if (t.dims[d] < 0) refuse_argument(param, fmt::format("extent {} is {}", d, t.dims[d]));
+    if (extent != kDynamic && extent != t.dims[d])
+      refuse_argument(
+          param, fmt::format("extent {} is {}, the kernel was made for {}", d, t.dims[d], extent));
+    if (stride != kDynamic && stride != t.strides[d])
+      refuse_argument(param, fmt::format("stride {} is {}, the kernel was made for {}", d,
+                                         t.strides[d], stride));
+    if (t.dims[d] % std::max<std::int64_t>(1, at(facts.dim_div, d, 1)) != 0)
+      refuse_argument(param, fmt::format("extent {} is {}, not a multiple of {}", d, t.dims[d],
+                                         facts.dim_div[d]));
+    if (t.strides[d] % std::max<std::int64_t>(1, at(facts.stride_div, d, 1)) != 0)
+      refuse_argument(param, fmt::format("stride {} is {}, not a multiple of {}", d, t.strides[d],
+                                         facts.stride_div[d]));
+  }
+}
+
+void check_argument(const Param& param, Type type, const EvalArg& arg) {
+  if (param.attrs.has(AttrName::part))
+    return;  // a flattened part takes what it needs from any argument
+  if (type.is_view()) {
+    const auto* t = std::get_if<TensorArg>(&arg);
+    if (t == nullptr) refuse_argument(param, "a tensor is expected");
+    if (t->dtype != type.dtype())
+      refuse_argument(param, fmt::format("elements are {}, {} is expected", name(t->dtype),
+                                         name(type.dtype())));
+    if (t->dims.size() != type.shape().size() || t->strides.size() != t->dims.size())
+      refuse_argument(
+          param, fmt::format("rank is {}, {} is expected", t->dims.size(), type.shape().size()));
+    check_view_facts(param, *t, type);
+  } else if (type.is_pointer() == std::holds_alternative<Cell>(arg)) {
+    refuse_argument(param, type.is_pointer() ? "a pointer is expected" : "a scalar is expected");
+  }
+}
+
+void check_arguments(const Kernel& kernel, std::span<const EvalArg> args) {
+  const auto& params = kernel.params();
+  for (std::size_t i = 0; i < params.size(); ++i) {
+    if (interp::arg_index(params[i], i) >= args.size())
+      throw CompileError(Diagnostic{"",
+                                    fmt::format("kernel '{}' takes {} arguments, {} are given",
+                                                kernel.info.name, params.size(), args.size()),
+                                    Loc(),
+                                    {},
+                                    ""});
+    check_argument(params[i], kernel.type(params[i].value), args[interp::arg_index(params[i], i)]);
+  }
+}
+
+std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
+  const Kernel& k = evaluation.kernel;
+  std::array<std::int64_t, 3> grid{1, 1, 1};
+  Program host(evaluation);
+  const OpId yield = host.run_region(k.launch());
+  if (!yield) return grid;
+  const std::size_t extents = std::min<std::size_t>(3, k[yield].operands.size());
+  for (std::size_t i = 0; i < extents; ++i) {
+    const interp::TileValue& v = host.operand(yield, i);
+    if (v.state(0) != 0 || v.cells[0].i < 0)
+      throw CompileError(Diagnostic{
+          "",
+          fmt::format("extent {} of the launch grid of '{}' is not a number", i, k.info.name),
+          k[yield].loc,
+          {},
+          ""});
+    grid[i] = v.cells[0].i;
+  }
+  return grid;
+}
+
+bool has_atomics(const Kernel& kernel) {
+  bool found = false;
+  walk(kernel, kernel.body(), [&](OpId op) { found |= kernel[op].opcode == Opcode::AtomicRmw; });
+  return found;
+}
+
+/// Program numbers in the order they are run in.
+std::vector<std::int64_t> program_order(std::int64_t count, std::optional<std::uint64_t> seed) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  if (!seed) return order;
+  std::uint64_t state = *seed;
+  const auto next = [&] {  // splitmix64: the same order wherever the library is built
+    std::uint64_t z = state += 0x9e3779b97f4a7c15ULL;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+    return z ^ (z >> 31);
+  };
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[next() % i]);
+  return order;
+}
+
+void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, int threads) {
+  std::atomic<std::size_t> next{0};
+  std::exception_ptr failure;
+  const auto worker = [&] {
+    try {
+      Program program(evaluation);
+      for (std::size_t i; (i = next.fetch_add(1)) < order.size();) program.run(order[i]);
+    } catch (...) {
+      next = order.size();
+      const std::lock_guard lock(evaluation.mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(worker);
+  worker();
+  for (std::thread& t : others) t.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Small launches stay on one thread, where their findings come in one order.
+constexpr std::int64_t kProgramsWorthAThread = 8;
+
+}  // namespace
+
+std::string_view name(FindingKind kind) {
+  static constexpr std::array<std::string_view, 8> kNames{"out of bounds",
+                                                          "poison use",
+                                                          "division by zero",
+                                                          "race",
+                                                          "race between roles",
+                                                          "assumption violated",
+                                                          "uninitialized shared memory",
+                                                          "pending copy"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::string Finding::str() const {
+  return fmt::format("{}: {}: {} (program {}, {}, {}{})", interp::str(loc), name(kind), text,
+                     program[0], program[1], program[2],
+                     count > 1 ? fmt::format("; {} times", count) : "");
+}
+
+std::string EvalReport::str() const {
+  std::string text;
+  for (const Finding& f : findings) text += f.str() + "\n";
+  return text;
+}
+
+std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<const EvalArg> args) {
+  check_arguments(kernel, args);
+  const EvalOptions options;
+  Evaluation evaluation(kernel, args, options, /*track_races=*/false);
+  return launch_grid(evaluation);
+}
+
+EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
+                    const EvalOptions& options) {
+  check_arguments(kernel, args);
+  Evaluation evaluation(kernel, args, options, options.check);
+  evaluation.grid = launch_grid(evaluation);
+  const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
+  int threads = options.threads > 0 ? options.threads : count >= kProgramsWorthAThread ? 2 : 1;
+  if (has_atomics(kernel)) threads = 1;
+  run_programs(evaluation, program_order(count, options.shuffle_seed), threads);
+  std::ranges::sort(evaluation.found, {},
+                    [](const auto& f) { return std::pair(f.op, f.finding.kind); });
+  EvalReport report;
+  for (auto& f : evaluation.found) report.findings.push_back(std::move(f.finding));
+  return report;
+}
+
+}  // namespace tegula::ir

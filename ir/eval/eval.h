@@ -1,0 +1,95 @@
+#pragma once
+// The interpreter of the tile and machine forms: the meaning of every op, and the oracle of every
+// test. A kernel is run for each program of its launch grid on host memory, and what no program may
+// do is reported.
+//
+// Numerics: integers are exact. Elementwise ops are those of ir/eval/cell.h. sum, prod, scan and
+// dot are computed in double and rounded once to the result's type, so a device that adds n terms
+// in f32 differs by at most n * 2^-24 * sum |terms|; dot with precision tf32 first rounds its
+// operands to 10 fraction bits, to nearest even. Raw addresses are virtual: arguments lie so far
+// apart that no stray offset of one falls into another. Programs run to completion one after
+// another (or on two threads where they share no atomics), so a kernel that waits for a later
+// program never ends: `loop_limit` turns that into an error.
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/eval/cell.h"
+
+namespace tegula::ir {
+
+/// A view argument on host memory.
+struct TensorArg {
+  void* base = nullptr;  ///< address of the element with all indices 0
+  Ints dims;
+  Ints strides;  ///< elements; may be negative or zero
+  DType dtype = DType::f32;
+};
+
+/// A pointer argument and the bytes [begin, end) that may be reached through it.
+struct PointerArg {
+  void* base = nullptr;
+  void* begin = nullptr;
+  void* end = nullptr;
+};
+
+/// One a kernel parameter in tile and machine form. Where parameters have the attribute `arg` (simt
+/// form's flattened ones) it is the index here.
+using EvalArg = std::variant<Cell, TensorArg, PointerArg>;
+
+enum class FindingKind : std::uint8_t {
+  OutOfBounds,     ///< a raw pointer reached outside its argument
+  PoisonUse,       ///< poison reached memory, a branch, an address, an offset or a mask
+  DivisionByZero,  ///< the same, where the poison came from an integer division by zero
+  Race,            ///< two programs touch one element, one of them writing, unordered by atomics
+  RoleRace,        ///< two roles touch one element of shared memory, one of them writing
+  AssumeViolated,
+  UninitializedShared,  ///< shared memory read before it was written
+  PendingCopy,          ///< shared memory touched while an asynchronous copy into it is in flight
+};
+std::string_view name(FindingKind kind);
+
+/// One fault of the program that ran, reported once per op and kind.
+struct Finding {
+  FindingKind kind{};
+  std::string text;
+  Loc loc;
+  std::array<std::int64_t, 3> program{};  ///< the first program it was seen in
+  std::int64_t count = 1;                 ///< elements, over all programs
+
+  /// "k.cpp:12:3: race: ... (program 1, 0, 0)"
+  std::string str() const;
+};
+
+struct EvalReport {
+  std::vector<Finding> findings;
+  bool clean() const { return findings.empty(); }
+  std::string str() const;
+};
+
+struct EvalOptions {
+  /// Track races and report faults. Without it a fault has no defined result, but never touches
+  /// memory of others.
+  bool check = true;
+  /// Run the programs in an order drawn from this seed instead of ascending.
+  std::optional<std::uint64_t> shuffle_seed;
+  /// 0 chooses. Kernels with atomics always run on one thread, so that every run gives the same
+  /// bits.
+  int threads = 0;
+  /// Iterations of one loop after which it is taken to be endless.
+  std::int64_t loop_limit = std::int64_t{1} << 32;
+};
+
+/// Extents of the launch grid. Throws CompileError where an extent is not a number.
+std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<const EvalArg> args);
+
+/// Runs every program of the grid. Throws CompileError where an argument does not fit its
+/// parameter, an op cannot be executed on the host, or a loop does not end.
+EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
+                    const EvalOptions& options = {});
+
+}  // namespace tegula::ir

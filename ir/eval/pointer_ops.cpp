@@ -1,0 +1,228 @@
+// Loads, stores and atomics through raw pointers: every address is checked against the argument it
+// came from.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "ir/eval/number.h"
+#include "ir/eval/program.h"
+#include "tegula/error.h"
+
+namespace tegula::ir::interp {
+namespace {
+
+/// A scalar or tile operand, element by element.
+struct Lane {
+  const Cell* cells = nullptr;
+  const std::uint8_t* states = nullptr;
+  std::size_t stride = 0;
+  OpId origin;
+  Cell cell(std::size_t i) const { return cells[i * stride]; }
+  std::uint8_t state(std::size_t i) const { return states == nullptr ? 0 : states[i * stride]; }
+};
+
+/// An op on pointers: its operands, and which elements it touches.
+class PointerOp {
+ public:
+  PointerOp(Program& p, OpId id, std::size_t mask_operand) : p_(p), id_(id) {
+    const OpData& d = p.op(id);
+    for (std::size_t i = 0; i < d.operands.size(); ++i) {
+      lanes_[i] = lane(d.operands[i], i);
+      count_ = std::max(count_, static_cast<std::size_t>(p.kernel().type(d.operands[i]).count()));
+    }
+    has_mask_ = d.operands.size() > mask_operand;
+    mask_ = mask_operand;
+    pointee_ = p.operand_type(id, 0).dtype();
+  }
+
+  std::size_t count() const { return count_; }
+  DType pointee() const { return pointee_; }
+  const Lane& lane(std::size_t operand) const { return lanes_[operand]; }
+
+  bool is_absent(std::size_t i) const {
+    return ((lanes_[0].state(i) | (has_mask_ ? lanes_[mask_].state(i) : 0)) & kAbsent) != 0;
+  }
+  bool is_masked_off(std::size_t i) {
+    if (!has_mask_) return false;
+    const Lane& mask = lanes_[mask_];
+    if ((mask.state(i) & kPoison) != 0) {
+      p_.report_poison(id_, "uses", "as a mask", mask.origin);
+      return true;
+    }
+    return mask.cell(i).i == 0;
+  }
+  /// Where element `i` lies, and in whose memory; null (and reported) where it must not be touched.
+  std::byte* address(std::size_t i, std::string_view verb, const MemoryRegion*& region) {
+    const Lane& pointer = lanes_[0];
+    if ((pointer.state(i) & kPoison) != 0) {
+      p_.report_poison(id_, "uses", "as an address", pointer.origin);
+      return nullptr;
+    }
+    const auto size = static_cast<std::size_t>(size_bytes(pointee_));
+    const Memory& memory = p_.evaluation().memory;
+    std::byte* at = memory.resolve(pointer.cell(i).i, size, region);
+    if (at == nullptr) report_outside(pointer.cell(i).i, verb);
+    return at;
+  }
+  /// The value operand's element, checked before it goes to memory.
+  Cell stored(std::size_t i, const MemoryRegion& region, const std::byte* at) {
+    const Lane& value = lanes_[1];
+    if ((value.state(i) & kPoison) != 0) {
+      const Memory& m = p_.evaluation().memory;
+      p_.report_poison(id_, "writes", "to " + m.describe(region, m.address_of(region, at)),
+                       value.origin);
+    }
+    return value.cell(i);
+  }
+
+ private:
+  Lane lane(Value v, std::size_t slot) {
+    const TileValue& t = p_.value(v);
+    const bool is_whole = t.is_plain() || t.edges.empty();
+    if (is_whole)
+      return {t.cells.data(), t.states.empty() ? nullptr : t.states.data(), t.stride(), t.origin};
+    const Cell* cells = p_.dense(v);
+    return {cells, p_.states(v, slot), 1, t.origin};
+  }
+
+  void report_outside(std::int64_t address, std::string_view verb) {
+    p_.report(FindingKind::OutOfBounds, id_, p_.op(id_).loc, [&]() -> std::string {
+      const std::string_view mnemonic = info(p_.op(id_).opcode).mnemonic;
+      const Memory& memory = p_.evaluation().memory;
+      const MemoryRegion* region = memory.owner(address);
+      if (region == nullptr)
+        return fmt::format("{} {} {:#x}, which no argument owns", mnemonic, verb, address);
+      return fmt::format("{} {} {}, outside of {} ({} bytes)", mnemonic, verb,
+                         memory.describe(*region, address), region->name,
+                         region->end - region->begin);
+    });
+  }
+
+  Program& p_;
+  OpId id_;
+  std::array<Lane, 3> lanes_;
+  std::size_t count_ = 1, mask_ = 0;
+  bool has_mask_ = false;
+  DType pointee_{};
+};
+
+using Combine = Cell (*)(Cell old, Cell value, DType dtype);
+
+template <class F>
+Cell combine(Cell old, Cell value, DType dtype, F f) {
+  return visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (kIsFloat<T>)
+      return give<T>(f(take<T>(old), take<T>(value)));
+    else
+      return give<T>(static_cast<T>(f(take<T>(old), take<T>(value))));
+  });
+}
+Cell combine_add(Cell old, Cell value, DType dtype) {
+  if (is_float(dtype))
+    return combine(old, value, dtype,
+                   [](auto a, auto b) { return static_cast<decltype(a)>(a + b); });
+  return canonical(Cell{.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(old.i) +
+                                                       static_cast<std::uint64_t>(value.i))},
+                   dtype);
+}
+Cell combine_max(Cell old, Cell value, DType dtype) {
+  return combine(old, value, dtype, [](auto a, auto b) { return larger(a, b, false); });
+}
+Cell combine_min(Cell old, Cell value, DType dtype) {
+  return combine(old, value, dtype, [](auto a, auto b) { return smaller(a, b, false); });
+}
+Cell combine_and(Cell old, Cell value, DType) { return Cell{.i = old.i & value.i}; }
+Cell combine_or(Cell old, Cell value, DType) { return Cell{.i = old.i | value.i}; }
+Cell combine_xor(Cell old, Cell value, DType) { return Cell{.i = old.i ^ value.i}; }
+Cell combine_xchg(Cell, Cell value, DType) { return value; }
+
+Combine combine_of(std::string_view kind) {
+  struct Row {
+    std::string_view kind;
+    Combine combine;
+  };
+  static constexpr std::array kRows{Row{"add", combine_add},  Row{"max", combine_max},
+                                    Row{"min", combine_min},  Row{"and", combine_and},
+                                    Row{"or", combine_or},    Row{"xor", combine_xor},
+                                    Row{"xchg", combine_xchg}};
+  for (const Row& row : kRows)
+    if (row.kind == kind) return row.combine;
+  throw InternalError(fmt::format("atomic_rmw: unknown kind '{}'", kind));
+}
+
+}  // namespace
+
+void eval_Load(Program& p, OpId id) {
+  PointerOp op(p, id, 1);
+  const bool has_fill = p.op(id).operands.size() > 2;
+  TileValue& out = p.result(id);
+  out.reset(static_cast<std::size_t>(p.result_type(id).count()));
+  const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
+  for (std::size_t i = 0; i < out.cells.size(); ++i) {
+    out.cells[i] = Cell{.i = 0};
+    if (op.is_absent(i)) {
+      out.add_state(i, kAbsent);
+    } else if (op.is_masked_off(i)) {
+      if (has_fill) {
+        out.cells[i] = op.lane(2).cell(i);
+        if (op.lane(2).state(i) != 0) out.add_state(i, op.lane(2).state(i));
+      } else {
+        out.add_state(i, kPoison);
+        out.origin = id;
+      }
+    } else if (const MemoryRegion* region = nullptr;
+               const std::byte* at = op.address(i, "reads", region)) {
+      std::uint64_t bits = 0;
+      std::memcpy(&bits, at, size);
+      out.cells[i] = from_bits(bits, op.pointee());
+      p.touch_read(*region, at, size, id);
+    }
+  }
+}
+
+void eval_Store(Program& p, OpId id) {
+  PointerOp op(p, id, 2);
+  const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
+  for (std::size_t i = 0; i < op.count(); ++i) {
+    if (op.is_absent(i) || (op.lane(1).state(i) & kAbsent) != 0 || op.is_masked_off(i)) continue;
+    const MemoryRegion* region = nullptr;
+    std::byte* at = op.address(i, "writes", region);
+    if (at == nullptr) continue;
+    p.touch_write(*region, at, size, id);
+    const std::uint64_t bits = to_bits(op.stored(i, *region, at), op.pointee());
+    std::memcpy(at, &bits, size);
+  }
+}
+
+void eval_AtomicRmw(Program& p, OpId id) {
+  PointerOp op(p, id, 2);
+  const Combine combine_kind = combine_of(p.attrs(id).s(AttrName::kind));
+  const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
+  TileValue& out = p.result(id);
+  out.reset(static_cast<std::size_t>(p.result_type(id).count()));
+  for (std::size_t i = 0; i < out.cells.size(); ++i) {
+    out.cells[i] = Cell{.i = 0};
+    if (op.is_absent(i) || (op.lane(1).state(i) & kAbsent) != 0) {
+      out.add_state(i, kAbsent);
+      continue;
+    }
+    if (op.is_masked_off(i)) {
+      out.add_state(i, kPoison);
+      out.origin = id;
+      continue;
+    }
+    const MemoryRegion* region = nullptr;
+    std::byte* at = op.address(i, "updates", region);
+    if (at == nullptr) continue;
+    p.touch_atomic(*region, at, size, id);
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, at, size);
+    out.cells[i] = from_bits(bits, op.pointee());
+    bits =
+        to_bits(combine_kind(out.cells[i], op.stored(i, *region, at), op.pointee()), op.pointee());
+    std::memcpy(at, &bits, size);
+  }
+}
+
+}  // namespace tegula::ir::interp

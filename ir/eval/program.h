@@ -1,0 +1,171 @@
+#pragma once
+// One running program of the interpreter: its values, its shared memory, and how ops reach memory
+// and report faults.
+#include <deque>
+#include <mutex>
+
+#include "ir/eval/memory.h"
+
+namespace tegula::ir::interp {
+
+/// What an element of a tile can be instead of a plain number. The last two only occur in shared
+/// memory.
+enum ElementState : std::uint8_t { kAbsent = 1, kPoison = 2, kUnwritten = 4, kInFlight = 8 };
+
+/// An allocation of shared memory.
+struct SharedTile {
+  DType dtype{};
+  Ints shape;
+  std::vector<Cell> cells;
+  std::vector<std::uint8_t> states;
+  std::vector<std::uint32_t> writers,
+      readers;  ///< role tags, sized when a role first touches the tile
+};
+
+/// The value of one SSA name. Tiles hold one cell an element in row-major order, or a single one
+/// where all are equal.
+struct TileValue {
+  std::vector<Cell> cells;
+  /// Empty, or the ElementState of each cell.
+  std::vector<std::uint8_t> states;
+  /// Which indices of each dimension lie outside the tensor that the tile was loaded from, one
+  /// dimension after the other; empty where none does. Kept apart from `states` because reductions
+  /// and dot need to know the dimension.
+  std::vector<std::uint8_t> edges;
+  OpId origin;                           ///< what made the first poisoned element
+  const MemoryRegion* region = nullptr;  ///< of a view
+  std::shared_ptr<SharedTile> shared;
+
+  /// Becomes `count` plain cells of unspecified value.
+  void reset(std::size_t count) {
+    cells.resize(count);
+    states.clear();
+    edges.clear();
+    origin = OpId();
+  }
+  void set_scalar(Cell c) {
+    reset(1);
+    cells[0] = c;
+  }
+  bool is_plain() const { return states.empty() && edges.empty(); }
+  std::size_t stride() const { return cells.size() == 1 ? 0 : 1; }
+  std::uint8_t state(std::size_t i) const { return states.empty() ? 0 : states[i * stride()]; }
+  void add_state(std::size_t i, std::uint8_t bits) {
+    if (states.empty()) states.assign(cells.size(), 0);
+    states[i] |= bits;
+  }
+};
+
+/// Copies on their way to shared memory.
+struct AsyncCopy {
+  std::shared_ptr<SharedTile> to;
+  std::size_t first = 0;
+  std::vector<Cell> cells;
+};
+struct AsyncCopies {
+  std::vector<AsyncCopy> open;
+  std::deque<std::vector<AsyncCopy>> groups;
+};
+
+/// What all programs of one launch share.
+struct Evaluation {
+  Evaluation(const Kernel& k, std::span<const EvalArg> a, const EvalOptions& o, bool track_races)
+      : kernel(k), args(a), options(o), memory(k, a, track_races) {}
+
+  const Kernel& kernel;
+  std::span<const EvalArg> args;
+  const EvalOptions& options;
+  std::array<std::int64_t, 3> grid{1, 1, 1};
+  Memory memory;
+  std::mutex mutex;  ///< of the members below
+  struct Found {
+    OpId op;
+    Finding finding;
+  };
+  std::vector<Found> found;
+
+  std::array<std::int64_t, 3> coordinates(std::int64_t program) const {
+    return {program % grid[0], program / grid[0] % grid[1], program / grid[0] / grid[1]};
+  }
+};
+
+class Program {
+ public:
+  explicit Program(Evaluation& evaluation);
+  /// Runs the kernel's body as program number `index`.
+  void run(std::int64_t index);
+  /// Executes a region and returns its terminator (none if it has no ops after the last effect).
+  OpId run_region(RegionId region);
+
+  Evaluation& evaluation() { return evaluation_; }
+  const Kernel& kernel() const { return evaluation_.kernel; }
+  const OpData& op(OpId id) const { return kernel()[id]; }
+  const AttrList& attrs(OpId id) const { return op(id).attrs; }
+  std::array<std::int64_t, 3> coordinates() const { return evaluation_.coordinates(index_); }
+
+  TileValue& value(Value v) { return values_[v.index]; }
+  TileValue& operand(OpId id, std::size_t i) { return value(op(id).operands[i]); }
+  TileValue& result(OpId id, std::size_t i = 0) { return value(op(id).results[i]); }
+  Type operand_type(OpId id, std::size_t i) const { return kernel().type(op(id).operands[i]); }
+  Type result_type(OpId id, std::size_t i = 0) const { return kernel().type(op(id).results[i]); }
+
+  /// The cells of `v`, one for each of its `count` elements.
+  const Cell* dense(Value v);
+  /// The state of each element, edges included; null where all are plain. Valid until the next call
+  /// with this slot.
+  const std::uint8_t* states(Value v, std::size_t slot = 0);
+  /// The scalar operand as an integer. Poison and absence are reported as a use ("a loop bound")
+  /// and give nothing.
+  std::optional<std::int64_t> integer(OpId id, std::size_t i, std::string_view used_as);
+
+  template <class Text>
+  void report(FindingKind kind, OpId op, Loc loc, const Text& text);
+  /// `<op> <before> poison <after>`.
+  void report_poison(OpId op, std::string_view before, std::string_view after, OpId origin);
+
+  /// Tells the race detector; `size` bytes of `region` at `at`.
+  void touch_read(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
+  void touch_write(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
+  void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
+
+  AsyncCopies asyncs;
+  std::vector<TileValue>
+      carry_scratch;           ///< keeps its buffers from one iteration of a loop to the next
+  std::uint32_t role_tag = 0;  ///< 0 outside of roles; else (execution of `roles`) * 64 + role + 1
+  std::uint32_t role_runs = 0;
+
+ private:
+  void bind_params();
+  bool count_repeat(FindingKind kind, OpId op);
+  void add_finding(FindingKind kind, OpId op, Loc loc, std::string text);
+  void report_race(const MemoryRegion& region, const std::byte* at, OpId op, Touch other);
+
+  Evaluation& evaluation_;
+  std::int64_t index_ = 0;
+  std::vector<TileValue> values_;
+  std::array<std::vector<std::uint8_t>, 3> state_scratch_;
+  ProgramClock clock_;
+};
+
+template <class Text>
+void Program::report(FindingKind kind, OpId op, Loc loc, const Text& text) {
+  if (!evaluation_.options.check) return;
+  if (!count_repeat(kind, op)) add_finding(kind, op, loc, text());
+}
+
+/// Executes one op.
+using EvalFn = void (*)(Program&, OpId);
+EvalFn eval_fn(Opcode op);
+
+/// "k.cpp:3:7"
+std::string str(Loc loc);
+/// "the op at k.cpp:3:7" without a location: "load".
+std::string op_at(const Kernel& k, OpId op);
+/// Row-major index of element `i`, "[3, 17]".
+std::string index_str(std::span<const std::int64_t> shape, std::int64_t i);
+
+#define ROW(Name, ...) void eval_##Name(Program&, OpId);
+#define SIMT_OP(...)
+#include "ir/op_rows.h"
+
+}  // namespace tegula::ir::interp

@@ -1,0 +1,117 @@
+// Shadow words of global memory and the order between programs.
+#include "ir/eval/race.h"
+
+#include <algorithm>
+#include <new>
+
+namespace tegula::ir::interp {
+namespace {
+
+std::uint64_t load(std::uint64_t& word) {
+  return std::atomic_ref(word).load(std::memory_order_seq_cst);
+}
+void store(std::uint64_t& word, Touch a) {
+  std::atomic_ref(word).store(a.word(), std::memory_order_seq_cst);
+}
+
+/// The access in `word` if it is another program's and nothing orders it before now.
+std::optional<Touch> conflict(std::uint64_t& word, const ProgramClock& clock) {
+  const Touch past(load(word));
+  if (!past || clock.is_ordered_before_now(past)) return std::nullopt;
+  return past;
+}
+
+void remember_reader(Shadow& s, Touch me, const ProgramClock& clock) {
+  const Touch first(load(s.reader));
+  if (!first || clock.is_ordered_before_now(first)) {
+    std::uint64_t expected = first.word();
+    if (std::atomic_ref(s.reader).compare_exchange_strong(expected, me.word())) return;
+    if (Touch(expected).program() == me.program()) return;
+  }
+  store(s.other_reader, me);
+}
+
+template <class Visit>
+std::optional<Touch> for_each_shadow(ShadowBlock& block, const std::byte* at, std::size_t size,
+                                     const Visit& visit) {
+  const std::size_t first = (reinterpret_cast<std::uintptr_t>(at) - block.begin) / block.granule;
+  const std::size_t count = std::max<std::size_t>(1, size / block.granule);
+  std::optional<Touch> found;
+  for (std::size_t i = first; i < first + count; ++i)
+    if (auto c = visit(block.shadows[i]); c && !found) found = c;
+  return found;
+}
+
+template <class... Words>
+std::optional<Touch> first_conflict(const ProgramClock& clock, Words&... words) {
+  std::optional<Touch> found;
+  ((found = conflict(words, clock)) || ...);
+  return found;
+}
+
+}  // namespace
+
+void ShadowBlock::allocate() {
+  const std::size_t count = (end - begin + granule - 1) / granule;
+  shadows.reset(static_cast<Shadow*>(std::calloc(std::max<std::size_t>(1, count), sizeof(Shadow))));
+  if (!shadows) throw std::bad_alloc();
+}
+
+void ProgramClock::start(std::uint32_t program) {
+  program_ = program;
+  epoch_ = 0;
+  known_.clear();
+}
+
+bool ProgramClock::is_ordered_before_now(Touch past) const {
+  if (past.program() == program_) return true;
+  if (known_.empty()) return false;
+  const auto it = known_.find(past.program());
+  return it != known_.end() && past.epoch() <= it->second;
+}
+
+std::optional<Touch> RaceDetector::read(ShadowBlock& block, const std::byte* at, std::size_t size,
+                                        const ProgramClock& clock, std::uint32_t op) {
+  return for_each_shadow(block, at, size, [&](Shadow& s) {
+    remember_reader(s, clock.access(op), clock);
+    return first_conflict(clock, s.writer, s.atomic);
+  });
+}
+
+std::optional<Touch> RaceDetector::write(ShadowBlock& block, const std::byte* at, std::size_t size,
+                                         const ProgramClock& clock, std::uint32_t op) {
+  return for_each_shadow(block, at, size, [&](Shadow& s) {
+    const Touch past(std::atomic_ref(s.writer).exchange(clock.access(op).word()));
+    if (past && !clock.is_ordered_before_now(past)) return std::optional(past);
+    return first_conflict(clock, s.reader, s.other_reader, s.atomic);
+  });
+}
+
+std::optional<Touch> RaceDetector::atomic(ShadowBlock& block, const std::byte* at, std::size_t size,
+                                          const ProgramClock& clock, std::uint32_t op) {
+  return for_each_shadow(block, at, size, [&](Shadow& s) {
+    store(s.atomic, clock.access(op));
+    return first_conflict(clock, s.writer, s.reader, s.other_reader);
+  });
+}
+
+void RaceDetector::acquire(const std::byte* at, ProgramClock& clock) {
+  const auto it = released_.find(at);
+  if (it == released_.end()) return;
+  for (const auto& [program, epoch] : it->second) {
+    auto& known = clock.known_[program];
+    known = std::max(known, epoch);
+  }
+}
+
+void RaceDetector::release(const std::byte* at, ProgramClock& clock) {
+  auto& released = released_[at];
+  for (const auto& [program, epoch] : clock.known_) {
+    auto& r = released[program];
+    r = std::max(r, epoch);
+  }
+  released[clock.program_] = clock.epoch_;
+  ++clock.epoch_;
+}
+
+}  // namespace tegula::ir::interp

@@ -1,0 +1,86 @@
+#pragma once
+// Who touched which element last: finds two programs that touch one element, one of them writing,
+// without an order between them. Order comes from release and acquire atomics on one address
+// (vector clocks); programs run to completion, so of two accesses the one seen first lies wholly in
+// the past.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+namespace tegula::ir::interp {
+
+/// Program, epoch between two releases of it, and op, packed so that one atomic word holds them. 0:
+/// nobody.
+class Touch {
+ public:
+  Touch() = default;
+  Touch(std::uint32_t program, std::uint32_t epoch, std::uint32_t op)
+      : word_(std::uint64_t{program + 1} << 40 | std::uint64_t{epoch & 0xffff} << 24 |
+              (op & 0xffffff)) {}
+  explicit Touch(std::uint64_t word) : word_(word) {}
+  explicit operator bool() const { return word_ != 0; }
+  std::uint32_t program() const { return static_cast<std::uint32_t>(word_ >> 40) - 1; }
+  std::uint32_t epoch() const { return static_cast<std::uint32_t>(word_ >> 24) & 0xffff; }
+  std::uint32_t op() const { return static_cast<std::uint32_t>(word_) & 0xffffff; }
+  std::uint64_t word() const { return word_; }
+
+ private:
+  std::uint64_t word_ = 0;
+};
+
+/// The last accesses of one element. Two readers, so that whoever writes later differs from one of
+/// them.
+struct Shadow {
+  std::uint64_t writer, reader, other_reader, atomic;
+};
+
+/// Shadows of one stretch of host memory; several arguments share it where they overlap.
+struct ShadowBlock {
+  struct Free {
+    void operator()(Shadow* p) const { std::free(p); }
+  };
+  std::uintptr_t begin = 0, end = 0;
+  std::size_t granule = 1;
+  std::unique_ptr<Shadow[], Free> shadows;  ///< from calloc: untouched pages cost nothing
+
+  void allocate();
+};
+
+/// The clock of one program while it runs.
+class ProgramClock {
+ public:
+  void start(std::uint32_t program);
+  Touch access(std::uint32_t op) const { return {program_, epoch_, op}; }
+  bool is_ordered_before_now(Touch past) const;
+
+ private:
+  friend class RaceDetector;
+  std::uint32_t program_ = 0, epoch_ = 0;
+  std::unordered_map<std::uint32_t, std::uint32_t>
+      known_;  ///< program -> last epoch that is over for us
+};
+
+class RaceDetector {
+ public:
+  /// The earlier access that conflicts, if any. `size` bytes at `at`, all inside `block`.
+  std::optional<Touch> read(ShadowBlock& block, const std::byte* at, std::size_t size,
+                            const ProgramClock& clock, std::uint32_t op);
+  std::optional<Touch> write(ShadowBlock& block, const std::byte* at, std::size_t size,
+                             const ProgramClock& clock, std::uint32_t op);
+  std::optional<Touch> atomic(ShadowBlock& block, const std::byte* at, std::size_t size,
+                              const ProgramClock& clock, std::uint32_t op);
+  /// Effects of an atomic's memory order, before and after it. Only from one thread.
+  void acquire(const std::byte* at, ProgramClock& clock);
+  void release(const std::byte* at, ProgramClock& clock);
+
+ private:
+  std::unordered_map<const std::byte*, std::unordered_map<std::uint32_t, std::uint32_t>> released_;
+};
+
+}  // namespace tegula::ir::interp

@@ -1,0 +1,134 @@
+// reduce_with: a fold by a region. Where the region is elementwise it is run once per step along
+// the axis for all the other elements at once, each scalar of it holding one cell a lane.
+#include <algorithm>
+
+#include "ir/eval/fold.h"
+#include "ir/eval/program.h"
+
+namespace tegula::ir::interp {
+namespace {
+
+bool is_elementwise(const Kernel& k, RegionId region) {
+  const auto ops = k.ops(region);
+  for (OpId op : ops) {
+    const Family family = info(k[op].opcode).family;
+    const bool is_lane_by_lane = family == Family::Elementwise || family == Family::Math ||
+                                 k[op].opcode == Opcode::Const || k[op].opcode == Opcode::Poison ||
+                                 k[op].opcode == Opcode::Yield;
+    if (!is_lane_by_lane) return false;
+  }
+  return true;
+}
+
+class RegionFold {
+ public:
+  RegionFold(Program& p, OpId id)
+      : p_(p),
+        id_(id),
+        region_(p.op(id).regions[0]),
+        count_(p.op(id).operands.size()),
+        shape_(p.operand_type(id, 0).shape(), p.attrs(id).i(AttrName::axis)) {
+    for (std::size_t i = 0; i < count_; ++i) p.dense(p.op(id).operands[i]);
+    for (std::size_t i = 0; i < count_; ++i) join_states(i);
+    left_.resize(count_);
+  }
+
+  void run() {
+    const std::size_t lanes = shape_.outer * shape_.inner;
+    const std::size_t batch = is_elementwise(p_.kernel(), region_) ? lanes : 1;
+    for (std::size_t i = 0; i < count_; ++i) {
+      TileValue& out = p_.result(id_, i);
+      out.reset(lanes);
+      out.edges = edges_without(p_.operand(id_, i).edges, p_.operand_type(id_, i).shape(),
+                                p_.attrs(id_).i(AttrName::axis));
+    }
+    for (std::size_t first = 0; first < lanes; first += batch) fold_lanes(first, batch);
+  }
+
+ private:
+  /// An element takes part only where it is present in every operand.
+  void join_states(std::size_t operand) {
+    const std::uint8_t* states = p_.states(p_.op(id_).operands[operand]);
+    if (states == nullptr) return;
+    const auto count = static_cast<std::size_t>(p_.operand_type(id_, operand).count());
+    absent_.resize(count, 0);
+    for (std::size_t i = 0; i < count; ++i) absent_[i] |= states[i] & kAbsent;
+  }
+
+  std::size_t element(std::size_t lane, std::size_t k) const {
+    return (lane / shape_.inner * shape_.extent + k) * shape_.inner + lane % shape_.inner;
+  }
+  bool is_absent(std::size_t lane, std::size_t k) const {
+    return !absent_.empty() && absent_[element(lane, k)] != 0;
+  }
+
+  void take(std::size_t operand, std::size_t k, std::size_t first, std::size_t batch,
+            TileValue& out) {
+    const TileValue& in = p_.operand(id_, operand);
+    out.reset(batch);
+    out.origin = in.origin;
+    for (std::size_t lane = 0; lane < batch; ++lane) {
+      const std::size_t from = element(first + lane, k);
+      out.cells[lane] = in.cells[from];
+      if ((in.state(from) & kPoison) != 0) out.add_state(lane, kPoison);
+    }
+  }
+
+  void fold_lanes(std::size_t first, std::size_t batch) {
+    is_empty_.assign(batch, 0);
+    for (std::size_t i = 0; i < count_; ++i) take(i, 0, first, batch, left_[i]);
+    for (std::size_t lane = 0; lane < batch; ++lane) is_empty_[lane] = is_absent(first + lane, 0);
+    for (std::size_t k = 1; k < shape_.extent; ++k) step(k, first, batch);
+    for (std::size_t i = 0; i < count_; ++i) {
+      TileValue& out = p_.result(id_, i);
+      if (!out.origin) out.origin = left_[i].origin;
+      for (std::size_t lane = 0; lane < batch; ++lane) {
+        out.cells[first + lane] = left_[i].cells[lane];
+        const std::uint8_t state =
+            is_empty_[lane] != 0 ? std::uint8_t{kAbsent} : left_[i].state(lane);
+        if (state != 0) out.add_state(first + lane, state);
+      }
+    }
+  }
+
+  void step(std::size_t k, std::size_t first, std::size_t batch) {
+    const auto& args = p_.kernel()[region_].args;
+    for (std::size_t i = 0; i < count_; ++i) {
+      p_.value(args[i]) = left_[i];
+      take(i, k, first, batch, p_.value(args[count_ + i]));
+    }
+    const OpId yield = p_.run_region(region_);
+    for (std::size_t i = 0; i < count_; ++i) {
+      const TileValue& combined = p_.operand(yield, i);
+      const TileValue& right = p_.value(args[count_ + i]);
+      if (!left_[i].origin) left_[i].origin = combined.origin;
+      for (std::size_t lane = 0; lane < batch; ++lane) {
+        if (is_absent(first + lane, k)) continue;
+        const TileValue& from = is_empty_[lane] != 0 ? right : combined;
+        const std::uint8_t state = from.state(lane);
+        left_[i].cells[lane] = from.cells[lane * from.stride()];
+        if (state != 0 || !left_[i].states.empty()) {
+          left_[i].add_state(lane, 0);
+          left_[i].states[lane] = state;
+        }
+      }
+    }
+    for (std::size_t lane = 0; lane < batch; ++lane)
+      if (!is_absent(first + lane, k)) is_empty_[lane] = 0;
+  }
+
+  Program& p_;
+  OpId id_;
+  RegionId region_;
+  std::size_t count_;
+  AxisShape shape_;
+  std::vector<std::uint8_t> absent_;
+  std::vector<TileValue> left_;
+  std::vector<std::uint8_t> is_empty_;  ///< lanes that have met no present element yet
+};
+
+}  // namespace
+
+void eval_ReduceWith(Program& p, OpId id) { RegionFold(p, id).run(); }
+
+}  // namespace tegula::ir::interp

@@ -1,0 +1,162 @@
+// Shared memory of the machine form, and asynchronous copies into it. A copy reads its source when
+// it is issued and lands when its group is waited for; in between nothing else may touch its
+// destination.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/eval/box.h"
+
+namespace tegula::ir::interp {
+namespace {
+
+/// The elements of one slot of a shared tile.
+struct Slot {
+  SharedTile* tile = nullptr;
+  std::size_t first = 0, count = 0;
+  std::span<const std::int64_t> shape;  ///< of the slot
+};
+
+/// Slot `slot_operand` (if the op has it) of shared operand 0. Nothing, and reported, where there
+/// is no such slot.
+std::optional<Slot> slot_of(Program& p, OpId id, std::size_t slot_operand, std::size_t tile_rank) {
+  SharedTile* tile = p.operand(id, 0).shared.get();
+  const std::span<const std::int64_t> shape(tile->shape);
+  if (shape.size() == tile_rank) return Slot{tile, 0, tile->cells.size(), shape};
+  std::int64_t slot = 0;
+  if (p.op(id).operands.size() > slot_operand) {
+    const auto given = p.integer(id, slot_operand, "a slot");
+    if (!given) return std::nullopt;
+    slot = *given;
+  }
+  if (slot < 0 || slot >= shape[0]) {
+    p.report(FindingKind::OutOfBounds, id, p.op(id).loc, [&] {
+      return fmt::format("{} uses slot {} of {}", info(p.op(id).opcode).mnemonic, slot, shape[0]);
+    });
+    return std::nullopt;
+  }
+  const std::size_t count = tile->cells.size() / static_cast<std::size_t>(shape[0]);
+  return Slot{tile, static_cast<std::size_t>(slot) * count, count, shape.subspan(1)};
+}
+
+bool is_other_role(std::uint32_t tag, std::uint32_t mine) {
+  return tag != 0 && tag != mine && tag / 64 == mine / 64;
+}
+
+/// Elements of one slot that the running role touches: another role of the same execution must not,
+/// unless both read.
+void touch_shared(Program& p, OpId id, const Slot& slot, bool writes) {
+  if (p.role_tag == 0) return;
+  SharedTile& t = *slot.tile;
+  t.writers.resize(t.cells.size());
+  t.readers.resize(t.cells.size());
+  for (std::size_t i = slot.first; i < slot.first + slot.count; ++i) {
+    if (is_other_role(t.writers[i], p.role_tag) ||
+        (writes && is_other_role(t.readers[i], p.role_tag)))
+      p.report(FindingKind::RoleRace, id, p.op(id).loc, [&] {
+        return fmt::format(
+            "{} touches element {} of shared memory that another role touches, with no channel "
+            "between them",
+            info(p.op(id).opcode).mnemonic,
+            index_str(slot.shape, static_cast<std::int64_t>(i - slot.first)));
+      });
+    if (writes)
+      t.writers[i] = p.role_tag;
+    else if (!is_other_role(t.readers[i], p.role_tag))
+      t.readers[i] = p.role_tag;
+  }
+}
+
+void report_in_flight(Program& p, OpId id, const Slot& slot, std::size_t i) {
+  p.report(FindingKind::PendingCopy, id, p.op(id).loc, [&] {
+    return fmt::format(
+        "{} touches element {} of shared memory while a copy_async into it has not been waited for",
+        info(p.op(id).opcode).mnemonic, index_str(slot.shape, static_cast<std::int64_t>(i)));
+  });
+}
+
+void land(std::vector<AsyncCopy>& group) {
+  for (AsyncCopy& copy : group) {
+    std::ranges::copy(copy.cells, copy.to->cells.begin() + static_cast<std::ptrdiff_t>(copy.first));
+    std::fill_n(copy.to->states.begin() + static_cast<std::ptrdiff_t>(copy.first),
+                copy.cells.size(), 0);
+  }
+}
+
+}  // namespace
+
+void eval_SmemAlloc(Program& p, OpId id) {
+  const Type type = p.result_type(id);
+  auto tile = std::make_shared<SharedTile>();
+  tile->dtype = type.dtype();
+  tile->shape.assign(type.shape().begin(), type.shape().end());
+  tile->cells.resize(static_cast<std::size_t>(type.count()), Cell{.i = 0});
+  tile->states.assign(tile->cells.size(), kUnwritten);
+  p.result(id).shared = std::move(tile);
+}
+
+void eval_SmemStore(Program& p, OpId id) {
+  const Value v = p.op(id).operands[1];
+  const auto slot = slot_of(p, id, 2, p.kernel().type(v).shape().size());
+  if (!slot) return;
+  const Cell* cells = p.dense(v);
+  const std::uint8_t* states = p.states(v);
+  SharedTile& t = *slot->tile;
+  for (std::size_t i = 0; i < slot->count; ++i) {
+    if ((t.states[slot->first + i] & kInFlight) != 0) report_in_flight(p, id, *slot, i);
+    t.cells[slot->first + i] = cells[i];
+    t.states[slot->first + i] = states == nullptr ? 0 : states[i];
+  }
+  touch_shared(p, id, *slot, /*writes=*/true);
+}
+
+void eval_SmemLoad(Program& p, OpId id) {
+  const Type type = p.result_type(id);
+  TileValue& out = p.result(id);
+  out.reset(static_cast<std::size_t>(type.count()));
+  std::ranges::fill(out.cells, Cell{.i = 0});
+  const auto slot = slot_of(p, id, 1, type.shape().size());
+  if (!slot) return;
+  const SharedTile& t = *slot->tile;
+  for (std::size_t i = 0; i < slot->count; ++i) {
+    const std::uint8_t state = t.states[slot->first + i];
+    out.cells[i] = t.cells[slot->first + i];
+    if (state == 0) continue;
+    if ((state & kInFlight) != 0) report_in_flight(p, id, *slot, i);
+    if ((state & kUnwritten) != 0 && (state & kInFlight) == 0)
+      p.report(FindingKind::UninitializedShared, id, p.op(id).loc, [&] {
+        return fmt::format("smem_load reads element {} of shared memory that nothing has written",
+                           index_str(slot->shape, static_cast<std::int64_t>(i)));
+      });
+    if ((state & (kAbsent | kPoison)) != 0) out.add_state(i, state & (kAbsent | kPoison));
+  }
+  touch_shared(p, id, *slot, /*writes=*/false);
+}
+
+void eval_CopyAsync(Program& p, OpId id) {
+  const auto slot = slot_of(p, id, 1, p.attrs(id).ints(AttrName::axes).size());
+  if (!slot) return;
+  const Box box = make_box(p, id, 2, 3, slot->shape);
+  AsyncCopy copy{p.operand(id, 0).shared, slot->first, std::vector<Cell>(slot->count)};
+  read_box(p, id, box, copy.cells.data());
+  for (std::size_t i = 0; i < slot->count; ++i) {
+    std::uint8_t& state = slot->tile->states[slot->first + i];
+    if ((state & kInFlight) != 0) report_in_flight(p, id, *slot, i);
+    state |= kInFlight;
+  }
+  touch_shared(p, id, *slot, /*writes=*/true);
+  p.asyncs.open.push_back(std::move(copy));
+}
+
+void eval_AsyncCommit(Program& p, OpId) {
+  p.asyncs.groups.push_back(std::move(p.asyncs.open));
+  p.asyncs.open.clear();
+}
+
+void eval_AsyncWait(Program& p, OpId id) {
+  const auto left = static_cast<std::size_t>(p.attrs(id).i(AttrName::count));
+  auto& groups = p.asyncs.groups;
+  for (; groups.size() > left; groups.pop_front()) land(groups.front());
+}
+
+}  // namespace tegula::ir::interp
