@@ -1,0 +1,58 @@
+#pragma once
+// One cache entry as bytes: header, section table, sections, checksum. Little-endian, every size bounded before it is
+// believed.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "support/hash.h"
+
+namespace tegula::runtime {
+
+/// The facts a compiled kernel depends on, in the order they were added. Never paths, users, times or GPU names.
+class CacheKey {
+ public:
+  void add(std::string_view field, std::string_view value);
+  /// All fields, length-prefixed: equal exactly if the keys are.
+  const std::string& canonical() const { return canonical_; }
+  Hash128 hash() const { return hash128(canonical_); }
+  /// "field: value" a line, for people.
+  std::string str() const;
+
+ private:
+  std::string canonical_;
+};
+
+enum class Section : std::uint32_t { key = 1, meta = 2, cubin = 3, ptx = 4, ir = 5, log = 6 };
+
+/// What is kept for a key. `meta` is the launch recipe as its owner encodes it.
+struct CacheEntry {
+  std::string meta;
+  std::string cubin;
+  std::string ptx;
+  std::string ir;
+  std::string log;
+  friend bool operator==(const CacheEntry&, const CacheEntry&) = default;
+};
+
+inline constexpr std::size_t kMaxEntryBytes = 64u << 20;  ///< of the file, and of its sections unpacked
+
+std::string encode_entry(const CacheKey& key, const CacheEntry& entry);
+
+enum class Reading { ok, damaged, other_key };
+struct ReadResult {
+  Reading state = Reading::damaged;
+  CacheEntry entry;
+  std::string why;  ///< empty if ok
+};
+
+/// Never throws for any bytes.
+ReadResult decode_entry(std::string_view file, const CacheKey& wanted);
+
+/// The canonical key inside an entry, for listings; nothing if it is damaged.
+std::optional<std::string> entry_key(std::string_view file);
+
+}  // namespace tegula::runtime

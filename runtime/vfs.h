@@ -1,0 +1,34 @@
+#pragma once
+// The file calls of the cache, in one place, so that tests can make any of them fail.
+#include <cstddef>
+#include <string>
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+namespace tegula::runtime {
+
+/// POSIX calls with their return values and errno. Paths are absolute.
+class Vfs {
+ public:
+  virtual ~Vfs() = default;
+  virtual int open(const std::string& path, int flags, mode_t mode);
+  virtual int close(int file);
+  virtual int stat_file(int file, struct stat* out);
+  virtual int stat_path(const std::string& path, struct stat* out);  ///< of the link itself
+  virtual ssize_t read(int file, char* to, std::size_t bytes);
+  virtual ssize_t write(int file, const char* from, std::size_t bytes);
+  virtual int make_folder(const std::string& path, mode_t mode);
+  /// Gives an unnamed file (O_TMPFILE) a name; fails with EEXIST instead of replacing.
+  virtual int link_open_file(int file, const std::string& path);
+  virtual int link(const std::string& from, const std::string& to);
+  virtual int rename(const std::string& from, const std::string& to);
+  virtual int rename_new(const std::string& from, const std::string& to);  ///< fails with EEXIST instead of replacing
+  virtual int unlink(const std::string& path);
+  virtual int touch(int file);  ///< sets the modification time to now
+  virtual uid_t user();
+
+  static Vfs& posix();
+};
+
+}  // namespace tegula::runtime
