@@ -170,12 +170,14 @@ std::optional<std::vector<int>> plan_registers(const WarpMap& m, const std::vect
   return out;
 }
 
-/// Issue slots of one warp: a shuffle moves 32 words like a shared-memory wavefront, selects and packing run beside.
-int cost_of(const ShufflePlan& plan, const LinearLayout& from, const LinearLayout& to) {
-  const auto swaps = static_cast<int>(plan.before.size()) * from.registers() +
-                     static_cast<int>(plan.after.size()) * to.registers();
-  const auto packing = static_cast<int>(plan.shuffles.size());
-  return 2 * plan.crossings() + swaps / 2 + packing;
+/// Cycles of one warp: a shuffle moves 32 words like a wavefront of shared memory; selects and packing work on words
+/// too, two instructions a cycle.
+int cost_of(const ShufflePlan& plan, const LinearLayout& from, const LinearLayout& to, int element_bytes) {
+  const int per_word = std::max(1, kWordBytes / element_bytes);
+  const auto swaps = static_cast<int>(plan.before.size()) * from.registers() / per_word +
+                     static_cast<int>(plan.after.size()) * to.registers() / per_word;
+  const auto packing = per_word == 1 ? 0 : 2 * static_cast<int>(plan.shuffles.size());
+  return plan.crossings() + (swaps + packing) / 2;
 }
 
 }  // namespace
@@ -221,7 +223,7 @@ Result<Conversion> plan_conversion(const LinearLayout& from, const LinearLayout&
   if (!shuffles && !shared) return Refused::refused("elements change threads, and no allowed way moves them");
   const int warps = to.size(In::Warp);
   const bool prefer_shuffles =
-      shuffles && (!shared || cost_of(*shuffles, from, to) * warps <= shared->cost() + options.shared_overhead);
+      shuffles && (!shared || cost_of(*shuffles, from, to, element_bytes) * warps <= shared->cost() + options.shared_overhead);
   out.kind = prefer_shuffles ? ConversionKind::Shuffles : ConversionKind::Shared;
   if (prefer_shuffles) out.shuffle = std::move(*shuffles);
   else out.shared = std::move(shared);

@@ -100,6 +100,19 @@ LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims
   return builder.build(order);
 }
 
+namespace {
+
+/// Of the powers of two up to `most`, but not below 4 where there is that much to do, the largest that pads least.
+int lanes_along(int vectors, int most) {
+  int best = std::min({most, 4, 1 << log2_ceil(vectors)});
+  const auto padded = [vectors](int lanes) { return (vectors + lanes - 1) / lanes * lanes; };
+  for (int lanes = best; lanes <= most && lanes < 2 * vectors; lanes *= 2)
+    if (padded(lanes) <= padded(best)) best = lanes;
+  return best;
+}
+
+}  // namespace
+
 LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& order) {
   const int rank = shape.size();
   Dims elems = Dims::filled(rank, 1), lanes = elems, warps_per_dim = elems;
@@ -110,7 +123,7 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
   };
   elems[order[0]] = std::min(vector, 1 << log2_ceil(shape[order[0]]));
   for (int d : order) {
-    lanes[d] = std::min(lanes_left, threads_for(d));
+    lanes[d] = lanes_along((shape[d] + elems[d] - 1) / elems[d], lanes_left);
     lanes_left /= lanes[d];
   }
   lanes[order[rank - 1]] *= lanes_left;

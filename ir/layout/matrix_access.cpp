@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 
 namespace tegula::ir {
@@ -11,6 +12,8 @@ namespace {
 
 constexpr int kRowBytes = 16;
 constexpr int kWordBytes = 4;
+constexpr const char* kNotAligned = "rows are not aligned to 16 bytes";
+constexpr const char* kNotARow = "the lanes do not cover rows of 16 bytes";
 
 bool is_row_aligned(std::uint32_t flip, std::int64_t add) { return flip % kRowBytes == 0 && add % kRowBytes == 0; }
 
@@ -80,9 +83,9 @@ class MatrixPlanner {
     const bool ok = transposed_ ? transposed_words() : straight_words();
     if (!ok) return Refused::refused("a register does not hold consecutive bytes of a row");
     for (const Word& w : words_)
-      if (!is_row_aligned(w.part.flip, w.part.add)) return Refused::refused("rows are not aligned to 16 bytes");
+      if (!is_row_aligned(w.part.flip, w.part.add)) return Refused::refused(kNotAligned);
     for (std::size_t s = 0; s < fn_.slabs.size(); ++s)
-      if (!add_slab(fn_.slabs[s])) return Refused::refused("the lanes do not cover rows of 16 bytes");
+      if (const std::string reason = add_slab(fn_.slabs[s]); !reason.empty()) return Refused::refused(reason);
     for (int matrix_bit = 0; matrix_bit < 2; ++matrix_bit)
       if (const auto step = pairing_step(words_)) {
         for (ThreadFn& rows : plan_.rows) rows.bits.push_back({In::Lane, 3 + matrix_bit, step->flip, step->add});
@@ -118,7 +121,7 @@ class MatrixPlanner {
   }
 
   /// Lane bits that lie within a row become bytes; the others, renumbered, are the row's number.
-  bool add_slab(const ThreadFn& slab) {
+  std::string add_slab(const ThreadFn& slab) {
     ThreadFn rows;
     const int first_in_row = transposed_ ? 2 : 0, in_row = transposed_ ? 3 : 2;
     std::uint32_t next_byte = transposed_ ? 2 : kWordBytes;
@@ -127,21 +130,21 @@ class MatrixPlanner {
     for (const ThreadBit& b : slab.bits) {
       const bool is_in_row = b.in == In::Lane && b.bit >= first_in_row && b.bit < first_in_row + in_row;
       if (is_in_row) {
-        if (b.flip != next_byte || b.add != 0) return false;
+        if (b.flip != next_byte || b.add != 0) return kNotARow;
         next_byte *= 2;
         ++found;
         continue;
       }
-      if (!is_row_aligned(b.flip, b.add)) return false;
+      if (!is_row_aligned(b.flip, b.add)) return kNotAligned;
       ThreadBit row = b;
       if (b.in == In::Lane) row.bit += transposed_ ? 1 : -2;
       rows.bits.push_back(row);
     }
     for (const ThreadDigit& d : slab.digits)
-      if (d.stride % kRowBytes != 0) return false;
+      if (d.stride % kRowBytes != 0) return kNotAligned;
     rows.digits = slab.digits;
     plan_.rows.push_back(std::move(rows));
-    return found == in_row;
+    return found == in_row ? "" : kNotARow;
   }
 
   const SharedLayout& shared_;

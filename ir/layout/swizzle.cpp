@@ -25,7 +25,13 @@ std::span<const BitVector> prefix(std::span<const BitVector> list, int n) {
   return list.first(std::min(list.size(), static_cast<std::size_t>(n)));
 }
 
-/// The index space both layouts share: per dimension the bits that both count in binary, and a digit above.
+bool has_thread_digit(const LinearLayout& l, int dim) {
+  return std::any_of(l.repeats().begin(), l.repeats().end(),
+                     [dim](const Repeat& r) { return r.dim == dim && r.in != In::Register; });
+}
+
+/// The index space both layouts share: per dimension the bits counted in binary, and a digit above. Register digits of
+/// a layout may lie among these bits, being constants; thread digits may not.
 struct Cover {
   Dims shape, bits;
   std::vector<Repeat> digits;
@@ -33,7 +39,8 @@ struct Cover {
   Cover(const LinearLayout& a, const LinearLayout& b) {
     for (int d = 0; d < a.rank(); ++d) {
       const int extent = std::max(a.cover()[d], b.cover()[d]);
-      bits.push_back(std::min(a.bits(d), b.bits(d)));
+      const LinearLayout& coarser = a.bits(d) < b.bits(d) ? a : b;
+      bits.push_back(has_thread_digit(coarser, d) ? coarser.bits(d) : std::max(a.bits(d), b.bits(d)));
       shape.push_back(extent);
       const int count = (extent + (1 << bits[d]) - 1) >> bits[d];
       if (count > 1) digits.push_back({d, count, In::Register});
