@@ -174,6 +174,22 @@ TEST(Conversion, RandomMatricesByEveryWay) {
   EXPECT_GT(shuffled, 200);
 }
 
+TEST(Conversion, OddNumbersOfWarpsArriveWhole) {
+  RandomLayouts random(12);
+  for (int i = 0; i < 200; ++i) {
+    const Dims shape{48 << random.pick(4), 8 * (1 + random.pick(16))};
+    const std::array<LinearLayout, 5> all{wgmma_acc(shape[0], shape[1], 3), coalesced(shape, 8, 12, {1, 0}),
+                                          coalesced(shape, 4, 12, {0, 1}), mma_m16n8k16_acc(shape, 3, 4),
+                                          mma_m16n8k16_acc(shape, 12, 1)};
+    const auto& from = all[static_cast<std::size_t>(random.pick(5))];
+    const auto& to = all[static_cast<std::size_t>(random.pick(5))];
+    const auto plan = plan_conversion(from, to, 1 << random.pick(3));
+    ASSERT_TRUE(plan) << plan.reason() << from.str() << to.str();
+    expect_converts(from, to, *plan);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(Conversion, AccumulatorToOperandIsFreeFor16Bit) {
   for (int n : {16, 48, 64, 128, 256}) {
     EXPECT_EQ(plan_conversion(wgmma_acc(64, n), wgmma_a_reg(64, n, 16), 2)->kind, ConversionKind::Identity);

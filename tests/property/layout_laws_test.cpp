@@ -1,0 +1,127 @@
+// Laws of the algebra over random layouts: inverses, maps between places, text, contraction permutations.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "ir/layout/contraction.h"
+#include "ir/layout/conversion.h"
+#include "tests/property/layout_random.h"
+
+namespace tegula::ir {
+namespace {
+
+using testing::RandomLayouts;
+
+TEST(LayoutLaws, InverseComposesToIdentity) {
+  RandomLayouts random(7);
+  int bijective = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const LinearLayout l = i % 2 ? random.layout(random.shape()) : random.scrambled({16, 64});
+    const BitMatrix m = l.matrix();
+    const auto inverse = m.right_inverse();
+    ASSERT_TRUE(inverse) << l.str();
+    ASSERT_EQ(m * *inverse, BitMatrix::identity(m.outputs()));
+    if (l.is_bijective()) { ASSERT_EQ(*inverse * m, BitMatrix::identity(m.inputs())); }
+    bijective += l.is_bijective();
+    ASSERT_EQ(m.rank() + static_cast<int>(m.kernel().size()), m.inputs());
+    for (BitVector v : m.kernel()) ASSERT_EQ(m(v), 0u);
+    ASSERT_EQ(static_cast<int>(m.image().size()), m.rank());
+    int free = 0;
+    for (In in : kIns) free += std::popcount(l.free_bits(in));
+    ASSERT_EQ(free, m.inputs() - m.rank());
+  }
+  EXPECT_GT(bijective, 300);
+}
+
+TEST(LayoutLaws, PlaceMapsComposeToTheTarget) {
+  RandomLayouts random(8);
+  int mapped = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const Dims shape = random.shape();
+    const LinearLayout a = random.layout(shape), b = random.layout(shape);
+    const auto map = place_map(a, b);
+    if (!map) continue;
+    ++mapped;
+    ASSERT_EQ(a.matrix() * map->matrix, b.matrix()) << a.str() << b.str();
+    const auto self = place_map(a, a);
+    ASSERT_TRUE(self);
+    if (a.is_bijective()) { ASSERT_EQ(self->matrix, BitMatrix::identity(a.matrix().inputs())); }
+    ASSERT_EQ(plan_conversion(a, a, 4)->kind, ConversionKind::Identity);
+  }
+  EXPECT_GT(mapped, 300);
+}
+
+TEST(LayoutLaws, TextIsExact) {
+  RandomLayouts random(9);
+  std::set<std::string> texts;
+  std::set<std::size_t> hashes;
+  for (int i = 0; i < 3000; ++i) {
+    const LinearLayout l = i % 3 ? random.layout(random.shape()) : random.scrambled({8, 8, 8, 4});
+    const auto parsed = LinearLayout::parse(l.str());
+    ASSERT_TRUE(parsed) << parsed.reason() << l.str();
+    ASSERT_EQ(*parsed, l);
+    ASSERT_EQ(parsed->str(), l.str());
+    texts.insert(l.str());
+    hashes.insert(l.hash());
+  }
+  EXPECT_EQ(texts.size(), hashes.size());
+}
+
+TEST(LayoutLaws, SubspacesMeetOnlyWhereTheyMust) {
+  std::mt19937_64 rng(10);
+  for (int i = 0; i < 3000; ++i) {
+    const int n = 3 + static_cast<int>(rng() % 14);
+    BitBasis a, b;
+    for (auto* list : {&a, &b})
+      for (unsigned k = rng() % static_cast<unsigned>(n); k > 0; --k) list->push_back(rng() & ((BitVector{1} << n) - 1));
+    const int rank_a = Echelon(a).rank(), rank_b = Echelon(b).rank();
+    const BitBasis c = common_complement(a, b, n), meet = intersection(a, b);
+    ASSERT_EQ(static_cast<int>(c.size()), n - std::max(rank_a, rank_b));
+    ASSERT_EQ(Echelon(c).rank(), static_cast<int>(c.size()));
+    ASSERT_TRUE(intersection(a, c).empty() && intersection(b, c).empty());
+    BitBasis sum = a;
+    sum.insert(sum.end(), b.begin(), b.end());
+    ASSERT_EQ(static_cast<int>(meet.size()), rank_a + rank_b - Echelon(sum).rank());
+    for (BitVector v : meet) ASSERT_TRUE(Echelon(a).contains(v) && Echelon(b).contains(v));
+  }
+}
+
+TEST(Contraction, Fp8ProbabilitiesFeedTheSecondDotAsTheyAre) {
+  // gemm.md d2, method C: inside each 16 columns, slot 4t + 2b + e holds logical index 8b + 2t + e.
+  for (int k : {32, 64, 96, 128, 160}) {
+    const auto match = match_contraction(wgmma_acc(64, k), wgmma_a_reg(64, k, 8), 1);
+    ASSERT_TRUE(match) << match.reason();
+    EXPECT_FALSE(match->is_identity());
+    for (int s = 0; s < k; ++s) {
+      const int t = s >> 2 & 3, b = s >> 1 & 1, e = s & 1;
+      ASSERT_EQ(match->logical(s), s / 16 * 16 + 8 * b + 2 * t + e);
+    }
+  }
+  // tf32: position t is column 2t, position t + 4 column 2t + 1.
+  const auto tf32 = match_contraction(wgmma_acc(64, 32), wgmma_a_reg(64, 32, 32), 1);
+  ASSERT_TRUE(tf32) << tf32.reason();
+  for (int s = 0; s < 32; ++s) EXPECT_EQ(tf32->logical(s), s / 8 * 8 + 2 * (s & 3) + (s >> 2 & 1));
+  EXPECT_TRUE(match_contraction(wgmma_acc(64, 64), wgmma_a_reg(64, 64, 16), 1)->is_identity());
+}
+
+TEST(Contraction, RegistersHoldTheSlots) {
+  RandomLayouts random(11);
+  for (int bits : {8, 16, 32})
+    for (int k : {32, 96, 128}) {
+      const LinearLayout have = wgmma_acc(128, k, 2), want = wgmma_a_reg(128, k, bits, 2);
+      const auto match = match_contraction(have, want, 1);
+      ASSERT_TRUE(match);
+      for (int w = 0; w < 8; ++w)
+        for (int t = 0; t < 32; ++t)
+          for (int r = 0; r < want.registers(); ++r) {
+            const Dims slot = want.apply({r, t, w, 0});
+            const Dims held = have.apply({match->registers[static_cast<std::size_t>(r)], t, w, 0});
+            ASSERT_EQ(held, (Dims{slot[0], match->logical(slot[1])}));
+          }
+    }
+  EXPECT_EQ(match_contraction(coalesced({64, 64}, 8, 4, {1, 0}), wgmma_a_reg(64, 64, 8), 1).reason(),
+            "a thread holds other rows");
+}
+
+}  // namespace
+}  // namespace tegula::ir
