@@ -1,0 +1,158 @@
+#pragma once
+// One CTA: its warps, shared memory, barriers and whatever is in flight, run in a seeded random order until every warp has
+// exited. Ops reach all of it through their warp.
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "codegen/sim/findings.h"
+#include "codegen/sim/memory.h"
+#include "codegen/sim/warp.h"
+#include "codegen/sim/wgmma.h"
+
+namespace tegula::sim {
+
+struct Mbarrier {
+  int number = 0;              ///< of its agent
+  std::uint32_t address = 0;
+  std::int64_t count = 1;      ///< arrivals a phase needs
+  std::int64_t pending = 1;    ///< arrivals still missing
+  std::int64_t tx = 0;         ///< bytes still missing; may be negative while a copy is ahead of its expect_tx
+  std::int64_t expected = 0, delivered = 0;  ///< bytes of this phase
+  int copies = 0;              ///< TMA loads of this phase that have not landed
+  std::uint32_t phase = 0;     ///< completed phases
+  std::uint32_t copy_phase = 0, waited_phase = 0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
+  Knowledge arriving, done;    ///< of the arrivals of this phase; of all completed phases
+  Knowledge initialised;       ///< what the initialising warp knew; orders the first use
+  bool async_visible = false;  ///< the initialisation passed fence_mbar_init or fence_proxy_async
+  int init_warp = 0;
+  Tick init_tick = 0;
+  ir::OpId init_op, expect_op, copy_op;
+};
+
+/// A warp's latest wait on an mbarrier.
+struct LastWait {
+  std::uint32_t phase = 0;  ///< completed phases when it passed
+  bool stale = false;       ///< it passed on a phase it had already waited for, or on a barrier no phase of which was over
+};
+
+struct NamedBarrier {
+  std::int64_t threads = 0;  ///< of the count attribute of the first arrival
+  std::int64_t arrived = 0;
+  std::uint32_t generation = 0;
+  std::uint64_t waiters = 0;  ///< warps inside bar_sync
+  Knowledge arriving, done;
+  ir::OpId first_op;
+};
+
+/// Work of an asynchronous engine that completes at a time.
+struct Event {
+  std::uint64_t due = 0;
+  std::uint64_t order = 0;
+  std::function<void()> run;
+};
+
+/// Counters and coordinates shared by the CTAs that one host thread runs.
+struct Launch {
+  const Program& program;
+  const SimOptions& options;
+  Grid grid;
+  std::span<const SimArg> args;
+  GlobalMemory& global;
+  Counters counters;
+  std::vector<AccessCounter> accesses;  ///< by instruction index
+};
+
+/// Counts the passes over the banks that one access of a warp takes.
+void count_wavefronts(Warp& w, const Instr& i, std::span<const std::uint32_t> addresses, int bytes);
+/// Writes bytes of one lane to shared memory, with all checks but bounds.
+void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes, std::uint32_t count, bool valid, int lane);
+
+class Cta {
+ public:
+  Cta(Launch& launch, std::array<int, 3> id);
+  Cta(const Cta&) = delete;
+
+  std::vector<Finding> run();
+  bool trapped = false;
+
+  // ---- for ops --------------------------------------------------------------------------------------------------------
+  Launch& launch;
+  const std::array<int, 3> id;
+  const Agents agents;
+  SharedMemory shared;
+  Findings findings;
+  std::uint64_t now = 0;  ///< instructions executed by all warps
+  std::map<std::uint32_t, Mbarrier> mbarriers;  ///< by address
+  std::array<NamedBarrier, 16> named;
+  std::vector<Warpgroup> warpgroups;
+  std::int64_t free_registers = 0;
+  std::vector<std::int64_t> warp_registers;     ///< per thread, by warp
+
+  const ir::Kernel& kernel() const { return launch.program.kernel(); }
+  bool wants(Detector d) const { return findings.wants(d); }
+  GlobalMemory& global() { return launch.global; }
+  std::int64_t cta_number() const;
+  std::uint64_t random(std::uint64_t below) { return rng_() % below; }
+
+  /// Runs `f` after a random time.
+  void later(std::function<void()> f);
+  void report(Warp& w, const Instr& i, Detector d, std::string text, int lane = -1, std::uint64_t address = 0, ir::OpId other = {});
+
+  /// Reports poison in the active lanes of an operand that decides something.
+  void must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what);
+  /// The one value an operand has in all active lanes; reports where they differ.
+  std::int64_t uniform(Warp& w, const Instr& i, Slot s);
+
+  /// Checks bounds and alignment of a shared access; false: leave it out.
+  bool shared_access(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane, std::uint32_t align = 0);
+  bool global_access(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes, int lane, std::uint32_t align = 0);
+  /// Reports a write into a live mbarrier.
+  void overwrites_barrier(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane);
+  /// The mbarrier at an address, usable by this warp; null (and reported) where there is none.
+  Mbarrier* mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane);
+  void note_global_write(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes, int lane);
+
+  /// Race checks. `tick` is the agent's; generic accesses use the warp's own.
+  void generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane);
+  void generic_write(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane, bool same_value);
+  void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy, std::uint32_t address, std::uint32_t bytes, bool writes);
+
+  /// Ends the period of a warp's accesses that later releases do not cover.
+  void tick(Warp& w);
+  /// The warp's record of an mbarrier, and whether it is new.
+  std::pair<LastWait*, bool> first_wait(int warp, int mbarrier) {
+    const auto [it, is_new] = last_waits_.try_emplace({warp, mbarrier});
+    return {&it->second, is_new};
+  }
+  /// Called when arrivals or bytes of an mbarrier changed.
+  void settle(Mbarrier& b);
+
+ private:
+  bool run_warp(Warp& w);
+  bool fire_due_events();
+  bool advance_to_next_event();
+  void report_deadlock();
+  void report_exit_state();
+  std::string describe_wait(const Warp& w) const;
+  void conflict(const Conflict& c);
+  Detector classify(const Conflict& c) const;
+  std::string side(const AccessRecord& r, bool writes) const;
+  void bind_arguments();
+
+  std::mt19937_64 rng_;
+  Shadow shadow_;
+  std::deque<Warp> warps_;
+  std::vector<Event> events_;  // heap, earliest first
+  std::uint64_t event_order_ = 0;
+  std::map<std::pair<int, int>, LastWait> last_waits_;
+  // The access being checked, for conflict().
+  Warp* accessing_ = nullptr;
+  bool same_value_ = false;
+};
+
+}  // namespace tegula::sim

@@ -1,0 +1,66 @@
+#pragma once
+// Shared memory of a CTA (bytes, which of them hold a value, who touched them) and global memory (host memory, checked).
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/sim/shadow.h"
+#include "codegen/sim/simulator.h"
+
+namespace tegula::sim {
+
+class SharedMemory {
+ public:
+  /// Where dynamic shared memory begins in the shared window; the hardware keeps the first 1024 bytes for itself.
+  static constexpr std::uint32_t kBase = 1024;
+
+  explicit SharedMemory(std::size_t bytes) : bytes_(bytes), valid_(bytes, 0) {}
+
+  bool contains(std::uint32_t address, std::uint32_t bytes) const {
+    return address >= kBase && std::uint64_t{address} - kBase + bytes <= bytes_.size();
+  }
+  std::size_t size() const { return bytes_.size(); }
+  std::uint8_t* at(std::uint32_t address) { return bytes_.data() + (address - kBase); }
+  /// 1 for each byte that holds a value.
+  std::uint8_t* valid(std::uint32_t address) { return valid_.data() + (address - kBase); }
+  bool all_valid(std::uint32_t address, std::uint32_t bytes) const {
+    const std::uint8_t* v = valid_.data() + (address - kBase);
+    for (std::uint32_t i = 0; i < bytes; ++i)
+      if (!v[i]) return false;
+    return true;
+  }
+
+ private:
+  std::vector<std::uint8_t> bytes_, valid_;
+};
+
+/// Common to all CTAs of a launch, and to the host threads that run them.
+class GlobalMemory {
+ public:
+  explicit GlobalMemory(const SimOptions& options);
+
+  bool contains(std::uint64_t address, std::uint64_t bytes) const;
+  /// Notes a plain write. Returns the CTA that wrote one of the bytes before, and its op, if it was another one.
+  struct Writer {
+    std::int64_t cta = -1;
+    std::uint32_t op = 0;
+  };
+  Writer note_write(std::uint64_t address, std::uint64_t bytes, Writer writer);
+  std::mutex& atomics() { return atomics_; }
+
+ private:
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;
+  bool tracks_writers_;
+  std::unordered_map<std::uint64_t, Writer> writers_;  // by four bytes; sub-word neighbours are not told apart
+  std::mutex writers_lock_, atomics_;
+};
+
+/// Passes over the 32 banks that a shared access of a warp takes; 8- and 16-byte accesses are made by half and quarter warps.
+struct Wavefronts {
+  int taken = 0, ideal = 0;
+};
+Wavefronts wavefronts(std::span<const std::uint32_t> addresses, int bytes);
+
+}  // namespace tegula::sim

@@ -1,0 +1,207 @@
+// Control flow under an active-lane mask, and elementwise ops.
+#include <vector>
+
+#include "codegen/sim/cta.h"
+#include "tegula/error.h"
+
+namespace tegula::sim {
+
+using ir::Cell;
+using ir::Opcode;
+
+namespace {
+
+/// Copies as if all at once: a source may be the destination of an earlier pair.
+void parallel_copy(Warp& w, std::span<const Slot> from, std::span<const Slot> to) {
+  bool overlaps = false;
+  for (std::size_t n = 1; n < from.size(); ++n)
+    for (std::size_t m = 0; m < n; ++m) overlaps |= from[n] == to[m];
+  if (!overlaps) {
+    for (std::size_t n = 0; n < from.size(); ++n) w.copy(to[n], from[n], w.mask);
+    return;
+  }
+  w.copy_together(from, to);
+}
+
+bool is_less(Cell a, Cell b, DType d) {
+  return is_signed(d) ? a.i < b.i : static_cast<std::uint64_t>(a.i) < static_cast<std::uint64_t>(b.i);
+}
+
+}  // namespace
+
+Step control_if(Warp& w, const Instr& i) {
+  w.cta.must_be_defined(w, i, i.in[0], "the condition");
+  const LaneMask taken = w.mask & w.bits(i.in[0]);
+  w.frames.push_back({w.mask, w.mask & ~taken});
+  if (taken != 0) {
+    w.mask = taken;
+    return Step::Next;
+  }
+  w.frames.back().other = 0;
+  w.pc = i.target;
+  return Step::Jumped;
+}
+
+Step control_else(Warp& w, const Instr& i) {
+  Frame& f = w.frames.back();
+  if (f.other != 0) {
+    w.mask = f.other;
+    f.other = 0;
+    return Step::Next;
+  }
+  w.pc = i.target;
+  return Step::Jumped;
+}
+
+Step control_leave(Warp& w, const Instr&) {
+  w.mask = w.frames.back().saved;
+  w.frames.pop_back();
+  return Step::Next;
+}
+
+Step control_copy(Warp& w, const Instr& i) {
+  parallel_copy(w, i.in, i.out);
+  return Step::Next;
+}
+
+Step control_enter_loop(Warp& w, const Instr& i) {
+  parallel_copy(w, i.in, i.out);
+  w.frames.push_back({w.mask, 0});
+  return Step::Next;
+}
+
+Step control_for_test(Warp& w, const Instr& i) {
+  w.cta.must_be_defined(w, i, i.out[0], "the induction variable");
+  w.cta.must_be_defined(w, i, i.in[1], "the upper bound");
+  const Cell *iv = w.cells(i.out[0]), *hi = w.cells(i.in[1]);
+  const DType d = w.info(i.out[0]).elem.dtype;
+  LaneMask inside = 0;
+  for_lanes(w.mask, [&](int lane) { inside |= static_cast<LaneMask>(is_less(iv[lane], hi[lane], d)) << lane; });
+  if (inside != 0) {
+    w.mask = inside;
+    return Step::Next;
+  }
+  w.pc = i.target;
+  return Step::Jumped;
+}
+
+Step control_for_next(Warp& w, const Instr& i) {
+  const Slot iv = i.out[0];
+  parallel_copy(w, i.in.subspan(1), i.out.subspan(1));
+  const DType d = w.info(iv).elem.dtype;
+  for_lanes(w.mask, [&](int lane) {
+    Cell& c = w.cells(iv)[lane];
+    c.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(c.i) + static_cast<std::uint64_t>(w.cells(i.in[0])[lane].i));
+    c = ir::canonical(c, d);
+  });
+  w.pc = i.target;
+  return Step::Jumped;
+}
+
+Step control_while_test(Warp& w, const Instr& i) {
+  w.cta.must_be_defined(w, i, i.in[0], "the condition");
+  const LaneMask inside = w.mask & w.bits(i.in[0]);
+  if (inside != 0) {
+    w.mask = inside;
+    return Step::Next;
+  }
+  w.pc = i.target;
+  return Step::Jumped;
+}
+
+Step control_jump(Warp& w, const Instr& i) {
+  w.pc = i.target;
+  return Step::Jumped;
+}
+
+/// Enters region `role` if this warp was dealt to it, else goes on to the next role.
+Step control_role(Warp& w, const Instr& i) {
+  std::int64_t first = 0;
+  const auto warps = i.op->attrs.ints(ir::AttrName::warps);
+  for (std::uint32_t r = 0; r < i.role; ++r) first += warps[r];
+  if (w.index >= first && w.index < first + warps[i.role]) return Step::Next;
+  w.pc = i.target;
+  return Step::Jumped;
+}
+
+Step control_exit(Warp& w, const Instr&) {
+  w.done = true;
+  return Step::Jumped;
+}
+
+// ---- elementwise --------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Registers of a result are poison where one of an operand is; select looks only at the operand it takes.
+void propagate_poison(Warp& w, const Instr& i) {
+  const Slot out = i.out[0];
+  ir::OpId origin;
+  const std::uint32_t regs = w.info(out).regs;
+  const auto of = [&](std::size_t operand, std::uint32_t reg) {
+    const Slot s = i.in[operand];
+    return w.has_poison(s) ? w.poison(s)[w.info(s).regs == 1 ? 0 : reg] : 0;
+  };
+  for (const Slot s : i.in)
+    if (w.has_poison(s)) origin = w.poison_origin(s);
+  for (std::uint32_t r = 0; r < regs; ++r) {
+    LaneMask m = 0;
+    if (i.op->opcode == Opcode::Select) {
+      const LaneMask taken = w.bits(i.in[0], w.info(i.in[0]).regs == 1 ? 0 : r);
+      m = of(0, r) | (of(1, r) & taken) | (of(2, r) & ~taken);
+    } else {
+      for (std::size_t n = 0; n < i.in.size(); ++n) m |= of(n, r);
+    }
+    w.poison(out)[r] = m;
+  }
+  w.wrote_poison(out, origin);
+}
+
+/// Integer division by zero gives poison.
+void poison_zero_divisors(Warp& w, const Instr& i) {
+  const Slot out = i.out[0], divisor = i.in[1];
+  bool any = false;
+  for (std::uint32_t r = 0; r < w.info(out).regs; ++r)
+    for_lanes(w.mask, [&](int lane) {
+      if (w.cell(divisor, w.info(divisor).regs == 1 ? 0 : r, lane).i != 0) return;
+      w.poison(out)[r] |= LaneMask{1} << lane;
+      any = true;
+    });
+  if (any) w.wrote_poison(out, i.id);
+}
+
+}  // namespace
+
+Step control_elementwise(Warp& w, const Instr& i) {
+  const Slot out = i.out[0];
+  const std::uint32_t regs = w.info(out).regs;
+  const std::size_t arity = i.in.size();
+  const Cell* operands[8];
+  static constexpr std::size_t kEach[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+  bool mixed = false, poison = false;
+  for (std::size_t n = 0; n < arity; ++n) {
+    operands[n] = w.cells(i.in[n]);
+    mixed |= w.info(i.in[n]).regs != regs;
+    poison |= w.has_poison(i.in[n]);
+  }
+  const auto call = [&](Cell* result, std::size_t count) {
+    i.elementwise({i.op->attrs, i.in_elems, w.info(out).elem, std::span(operands, arity), std::span(kEach, arity), result, count});
+  };
+  if (!mixed) {
+    call(w.cells(out), regs * kLanes);
+  } else {  // a scalar operand goes to every register
+    for (std::uint32_t r = 0; r < regs; ++r) {
+      for (std::size_t n = 0; n < arity; ++n)
+        operands[n] = w.cells(i.in[n]) + (w.info(i.in[n]).regs == regs ? r * kLanes : 0);
+      call(w.cells(out) + r * kLanes, kLanes);
+    }
+  }
+  if (poison) propagate_poison(w, i);
+  else w.wrote_clean(out);
+  const ir::Elem e = w.info(out).elem;
+  const bool divides = i.op->opcode == Opcode::Div || i.op->opcode == Opcode::Rem;
+  if (divides && !e.pointer && is_integer(e.dtype)) poison_zero_divisors(w, i);
+  return Step::Next;
+}
+
+}  // namespace tegula::sim

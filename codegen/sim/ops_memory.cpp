@@ -1,0 +1,311 @@
+// Loads, stores, atomics and cp.async of the threads.
+#include <bit>
+#include <cstring>
+#include <fmt/format.h>
+
+#include "codegen/sim/cta.h"
+#include "tegula/error.h"
+
+namespace tegula::sim {
+
+using ir::AttrName;
+using ir::Cell;
+
+namespace {
+
+int element_bytes(ir::Elem e) { return e.pointer ? 8 : size_bytes(e.dtype); }
+
+Cell load_cell(const std::uint8_t* p, ir::Elem e) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, p, static_cast<std::size_t>(element_bytes(e)));
+  if (e.pointer) return Cell{static_cast<std::int64_t>(bits)};
+  return ir::from_bits(bits, e.dtype);
+}
+
+void store_cell(std::uint8_t* p, Cell c, ir::Elem e) {
+  const std::uint64_t bits = e.pointer ? static_cast<std::uint64_t>(c.i) : ir::to_bits(c, e.dtype);
+  std::memcpy(p, &bits, static_cast<std::size_t>(element_bytes(e)));
+}
+
+/// Active lanes for which the predicate of address `a` holds.
+LaneMask predicated(Warp& w, const Instr& i, std::size_t operand, std::uint32_t a) {
+  if (i.in.size() <= operand) return w.mask;
+  const Slot p = i.in[operand];
+  return w.mask & w.bits(p, w.info(p).regs == 1 ? 0 : a);
+}
+
+void check_operands(Warp& w, const Instr& i, std::size_t predicate) {
+  w.cta.must_be_defined(w, i, i.in[0], "the address");
+  if (i.in.size() > predicate) w.cta.must_be_defined(w, i, i.in[predicate], "the predicate");
+}
+
+AccessCounter& counter(Warp& w, const Instr& i) { return w.cta.launch.accesses[i.index]; }
+
+/// 32-byte sectors that one global access of the warp touches, and the fewest that could hold its bytes.
+void count_sectors(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, std::uint64_t bytes) {
+  if (lanes == 0) return;
+  std::array<std::uint64_t, 2 * kLanes> sectors;
+  std::size_t n = 0;
+  for_lanes(lanes, [&](int lane) {
+    const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+    sectors[n++] = address / 32;
+    if ((address + bytes - 1) / 32 != address / 32) sectors[n++] = (address + bytes - 1) / 32;
+  });
+  std::sort(sectors.begin(), sectors.begin() + n);
+  AccessCounter& c = counter(w, i);
+  ++c.requests;
+  c.sectors += std::unique(sectors.begin(), sectors.begin() + n) - sectors.begin();
+  // Lanes may share bytes (broadcast): what could be packed is the distinct addresses.
+  std::array<std::uint64_t, kLanes> addresses;
+  std::size_t m = 0;
+  for_lanes(lanes, [&](int lane) { addresses[m++] = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i); });
+  std::sort(addresses.begin(), addresses.begin() + m);
+  const auto distinct = static_cast<std::uint64_t>(std::unique(addresses.begin(), addresses.begin() + m) - addresses.begin());
+  c.ideal_sectors += static_cast<std::int64_t>((distinct * bytes + 31) / 32);
+}
+
+}  // namespace
+
+void count_wavefronts(Warp& w, const Instr& i, std::span<const std::uint32_t> addresses, int bytes) {
+  if (addresses.empty()) return;
+  const Wavefronts f = wavefronts(addresses, bytes);
+  AccessCounter& c = counter(w, i);
+  ++c.requests;
+  c.wavefronts += f.taken;
+  c.ideal_wavefronts += f.ideal;
+}
+
+namespace {
+
+void count_shared(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, int bytes) {
+  std::array<std::uint32_t, kLanes> addresses;
+  std::size_t n = 0;
+  for_lanes(lanes, [&](int lane) { addresses[n++] = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i); });
+  count_wavefronts(w, i, std::span(addresses.data(), n), bytes);
+}
+
+}  // namespace
+
+// ---- global -------------------------------------------------------------------------------------------------------------------
+
+Step sim_LdGlobal(Warp& w, const Instr& i) {
+  check_operands(w, i, 1);
+  const Slot out = i.out[0];
+  const ir::Elem e = w.info(out).elem;
+  const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
+  const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  const bool has_fill = i.in.size() > 2;
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask lanes = predicated(w, i, 1, a);
+    count_sectors(w, i, a, lanes, width * size);
+    LaneMask missing = has_fill ? 0 : w.mask & ~lanes;
+    for_lanes(lanes, [&](int lane) {
+      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+      if (!w.cta.global_access(w, i, address, width * size, lane)) {
+        missing |= LaneMask{1} << lane;
+        return;
+      }
+      const auto* p = reinterpret_cast<const std::uint8_t*>(address);
+      for (std::uint32_t n = 0; n < width; ++n) w.cell(out, a * width + n, lane) = load_cell(p + n * size, e);
+    });
+    for (std::uint32_t n = 0; n < width; ++n) {
+      const std::uint32_t reg = a * width + n;
+      w.poison(out)[reg] = missing;
+      if (!has_fill) continue;
+      const std::uint32_t fill_reg = w.info(i.in[2]).regs == 1 ? 0 : reg;
+      for_lanes(w.mask & ~lanes, [&](int lane) { w.cell(out, reg, lane) = w.cell(i.in[2], fill_reg, lane); });
+      w.poison(out)[reg] |= w.poison(i.in[2])[fill_reg] & ~lanes;
+    }
+  }
+  w.wrote_poison(out, i.id);
+  return Step::Next;
+}
+
+Step sim_StGlobal(Warp& w, const Instr& i) {
+  check_operands(w, i, 2);
+  const Slot value = i.in[1];
+  const ir::Elem e = w.info(value).elem;
+  const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
+  const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask lanes = predicated(w, i, 2, a);
+    count_sectors(w, i, a, lanes, width * size);
+    for_lanes(lanes, [&](int lane) {
+      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+      if (!w.cta.global_access(w, i, address, width * size, lane)) return;
+      w.cta.note_global_write(w, i, address, width * size, lane);
+      auto* p = reinterpret_cast<std::uint8_t*>(address);
+      for (std::uint32_t n = 0; n < width; ++n) {
+        const std::uint32_t reg = a * width + n;
+        if (((w.poison(value)[reg] >> lane) & 1) && w.has_poison(value))
+          w.cta.report(w, i, Detector::Poison, fmt::format("an uninitialised value (from {}) is stored to global memory", op_name(w.cta.kernel(), w.poison_origin(value))),
+                       lane, address, w.poison_origin(value));
+        store_cell(p + n * size, w.cell(value, reg, lane), e);
+      }
+    });
+  }
+  return Step::Next;
+}
+
+namespace {
+
+ir::Opcode atomic_opcode(std::string_view kind) {
+  using ir::Opcode;
+  static constexpr std::pair<std::string_view, Opcode> kOps[] = {
+      {"add", Opcode::Add}, {"max", Opcode::Max}, {"min", Opcode::Min}, {"and", Opcode::And}, {"or", Opcode::Or}, {"xor", Opcode::Xor}};
+  for (const auto& [name, opcode] : kOps)
+    if (name == kind) return opcode;
+  throw CompileError(Diagnostic{"", fmt::format("sim: unknown atomic kind '{}'", kind), {}, {}, ""});
+}
+
+Cell combine(std::string_view kind, Cell old, Cell value, ir::Elem e) {
+  if (kind == "xchg") return value;
+  static const ir::AttrList kNoAttrs;
+  const ir::Elem in[2] = {e, e};
+  const Cell* operands[2] = {&old, &value};
+  const std::size_t strides[2] = {1, 1};
+  Cell result{};
+  ir::elementwise_fn(atomic_opcode(kind))({kNoAttrs, in, e, operands, strides, &result, 1});
+  return result;
+}
+
+}  // namespace
+
+Step sim_AtomGlobal(Warp& w, const Instr& i) {
+  check_operands(w, i, 2);
+  const Slot value = i.in[1], out = i.out[0];
+  const ir::Elem e = w.info(value).elem;
+  const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  const std::string_view kind = i.op->attrs.s(AttrName::kind, "add");
+  w.cta.must_be_defined(w, i, value, "the value");
+  const std::lock_guard lock(w.cta.global().atomics());
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask lanes = predicated(w, i, 2, a);
+    count_sectors(w, i, a, lanes, size);
+    w.poison(out)[a] = w.mask & ~lanes;
+    for_lanes(lanes, [&](int lane) {
+      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+      if (!w.cta.global_access(w, i, address, size, lane)) return;
+      auto* p = reinterpret_cast<std::uint8_t*>(address);
+      const Cell old = load_cell(p, e);
+      store_cell(p, combine(kind, old, w.cell(value, a, lane), e), e);
+      w.cell(out, a, lane) = old;
+    });
+  }
+  w.wrote_poison(out, i.id);
+  return Step::Next;
+}
+
+Step sim_Fence(Warp&, const Instr&) { return Step::Next; }
+
+// ---- shared -------------------------------------------------------------------------------------------------------------------
+
+Step sim_LdShared(Warp& w, const Instr& i) {
+  check_operands(w, i, 1);
+  const Slot out = i.out[0];
+  const ir::Elem e = w.info(out).elem;
+  const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
+  const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  SharedMemory& shared = w.cta.shared;
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask lanes = predicated(w, i, 1, a);
+    count_shared(w, i, a, lanes, static_cast<int>(width * size));
+    for (std::uint32_t n = 0; n < width; ++n) w.poison(out)[a * width + n] = w.mask & ~lanes;
+    for_lanes(lanes, [&](int lane) {
+      const auto address = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i);
+      const LaneMask bit = LaneMask{1} << lane;
+      const bool ok = w.cta.shared_access(w, i, address, width * size, lane);
+      if (ok) w.cta.generic_read(w, i, address, width * size, lane);
+      for (std::uint32_t n = 0; n < width; ++n) {
+        const std::uint32_t at = address + n * size, reg = a * width + n;
+        if (!ok || !shared.all_valid(at, size)) w.poison(out)[reg] |= bit;
+        if (ok) w.cell(out, reg, lane) = load_cell(shared.at(at), e);
+      }
+    });
+  }
+  w.wrote_poison(out, i.id);
+  return Step::Next;
+}
+
+void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes, std::uint32_t count, bool valid, int lane) {
+  SharedMemory& shared = w.cta.shared;
+  const bool same = std::memcmp(shared.at(address), bytes, count) == 0 && valid && shared.all_valid(address, count);
+  w.cta.generic_write(w, i, address, count, lane, same);
+  w.cta.overwrites_barrier(w, i, address, count, lane);
+  std::memcpy(shared.at(address), bytes, count);
+  std::memset(shared.valid(address), valid ? 1 : 0, count);
+}
+
+Step sim_StShared(Warp& w, const Instr& i) {
+  check_operands(w, i, 2);
+  const Slot value = i.in[1];
+  const ir::Elem e = w.info(value).elem;
+  const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
+  const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask lanes = predicated(w, i, 2, a);
+    count_shared(w, i, a, lanes, static_cast<int>(width * size));
+    for_lanes(lanes, [&](int lane) {
+      const auto address = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i);
+      if (!w.cta.shared_access(w, i, address, width * size, lane)) return;
+      for (std::uint32_t n = 0; n < width; ++n) {
+        std::uint8_t bytes[8];
+        store_cell(bytes, w.cell(value, a * width + n, lane), e);
+        const bool valid = !w.has_poison(value) || !((w.poison(value)[a * width + n] >> lane) & 1);
+        store_shared(w, i, address + n * size, bytes, size, valid, lane);
+      }
+    });
+  }
+  return Step::Next;
+}
+
+// ---- cp.async -----------------------------------------------------------------------------------------------------------------
+
+Step sim_CpAsync(Warp& w, const Instr& i) {
+  check_operands(w, i, 2);
+  w.cta.must_be_defined(w, i, i.in[1], "the global address");
+  const auto bytes = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::bytes, 16));
+  const Agent agent = w.cta.agents.cp_async(w.index);
+  const Tick group = w.cp_async.open;
+  Cta& cta = w.cta;
+  for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
+    const LaneMask reads = predicated(w, i, 2, a);
+    count_shared(w, i, a, w.mask, static_cast<int>(bytes));
+    for_lanes(w.mask, [&](int lane) {
+      const auto to = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i);
+      const auto from = static_cast<std::uint64_t>(w.cell(i.in[1], a, lane).i);
+      if (!cta.shared_access(w, i, to, bytes, lane)) return;
+      std::array<std::uint8_t, 16> data{};
+      if ((reads >> lane) & 1) {
+        if (!cta.global_access(w, i, from, bytes, lane)) return;
+        std::memcpy(data.data(), reinterpret_cast<const void*>(from), bytes);
+      }
+      cta.engine_access(w, i, agent, group, false, to, bytes, true);
+      cta.overwrites_barrier(w, i, to, bytes, lane);
+      w.cp_async.issue(i.id);
+      cta.later([&w, &cta, to, bytes, data, group] {
+        std::memcpy(cta.shared.at(to), data.data(), bytes);
+        std::memset(cta.shared.valid(to), 1, bytes);
+        --w.cp_async.in_flight[group];
+      });
+    });
+  }
+  return Step::Next;
+}
+
+Step sim_CpAsyncCommit(Warp& w, const Instr&) {
+  w.cp_async.commit();
+  return Step::Next;
+}
+
+Step sim_CpAsyncWait(Warp& w, const Instr& i) {
+  const Tick retired = w.cp_async.retired(i.op->attrs.i(AttrName::count));
+  if (!w.cp_async.landed(retired)) {
+    w.waiting = {"its cp.async groups", i.id, 0};
+    return Step::Blocked;
+  }
+  w.known.seen.raise(w.cta.agents.cp_async(w.index), retired);
+  return Step::Next;
+}
+
+}  // namespace tegula::sim

@@ -1,0 +1,179 @@
+// Identity of the thread, moves between registers and between lanes.
+#include <bit>
+#include <fmt/format.h>
+
+#include "codegen/sim/cta.h"
+#include "tegula/error.h"
+
+namespace tegula::sim {
+
+using ir::AttrName;
+using ir::Cell;
+
+namespace {
+
+Step fill(Warp& w, const Instr& i, std::int64_t value) {
+  std::fill_n(w.cells(i.out[0]), kLanes, Cell{value});
+  w.wrote_clean(i.out[0]);
+  return Step::Next;
+}
+
+}  // namespace
+
+Step sim_Tid(Warp& w, const Instr& i) {
+  for (int lane = 0; lane < kLanes; ++lane) w.cells(i.out[0])[lane].i = w.index * kLanes + lane;
+  w.wrote_clean(i.out[0]);
+  return Step::Next;
+}
+
+Step sim_LaneId(Warp& w, const Instr& i) {
+  for (int lane = 0; lane < kLanes; ++lane) w.cells(i.out[0])[lane].i = lane;
+  w.wrote_clean(i.out[0]);
+  return Step::Next;
+}
+
+Step sim_WarpId(Warp& w, const Instr& i) { return fill(w, i, w.index); }
+
+Step sim_CtaId(Warp& w, const Instr& i) { return fill(w, i, w.cta.id.at(static_cast<std::size_t>(i.op->attrs.i(AttrName::axis)))); }
+
+Step sim_NumCtas(Warp& w, const Instr& i) { return fill(w, i, w.cta.launch.grid.at(static_cast<std::size_t>(i.op->attrs.i(AttrName::axis)))); }
+
+Step sim_SmemBase(Warp& w, const Instr& i) { return fill(w, i, SharedMemory::kBase); }
+
+// ---- renaming: no instruction on the machine, so order against wgmma_fence is inherited ---------------------------------------
+
+namespace {
+
+/// Where register `n` of the operands' concatenation lives.
+std::pair<Slot, std::uint32_t> nth_register(const Warp& w, std::span<const Slot> operands, std::uint32_t n) {
+  for (const Slot s : operands) {
+    if (n < w.info(s).regs) return {s, n};
+    n -= w.info(s).regs;
+  }
+  throw InternalError("sim: register index out of range");
+}
+
+void move_register(Warp& w, Slot to, std::uint32_t to_reg, Slot from, std::uint32_t from_reg) {
+  std::copy_n(w.cells(from) + from_reg * kLanes, kLanes, w.cells(to) + to_reg * kLanes);
+  w.poison(to)[to_reg] = w.poison(from)[from_reg];
+}
+
+void inherit(Warp& w, const Instr& i) {
+  std::uint64_t written = 0;
+  ir::OpId origin = i.id;
+  std::uint32_t fragment = 0;
+  for (const Slot s : i.in) {
+    written = std::max(written, w.written(s));
+    fragment = std::max(fragment, w.a_fragment_of(s));
+    if (w.has_poison(s)) origin = w.poison_origin(s);
+  }
+  w.wrote_poison(i.out[0], origin);
+  w.set_written(i.out[0], written);
+  w.set_a_fragment(i.out[0], fragment);
+}
+
+}  // namespace
+
+Step sim_Concat(Warp& w, const Instr& i) {
+  std::uint32_t at = 0;
+  for (const Slot s : i.in)
+    for (std::uint32_t r = 0; r < w.info(s).regs; ++r) move_register(w, i.out[0], at++, s, r);
+  inherit(w, i);
+  return Step::Next;
+}
+
+Step sim_Regs(Warp& w, const Instr& i) {
+  const auto indices = i.op->attrs.ints(AttrName::indices);
+  for (std::uint32_t n = 0; n < indices.size(); ++n) {
+    const auto [slot, reg] = nth_register(w, i.in, static_cast<std::uint32_t>(indices[n]));
+    move_register(w, i.out[0], n, slot, reg);
+  }
+  inherit(w, i);
+  return Step::Next;
+}
+
+Step sim_Repack(Warp& w, const Instr& i) {
+  const Slot in = i.in[0], out = i.out[0];
+  const auto width = [&](Slot s) { return w.info(s).elem.pointer ? 64u : static_cast<unsigned>(size_bits(w.info(s).elem.dtype)); };
+  const DType from = w.info(in).elem.dtype, to = w.info(out).elem.dtype;
+  const unsigned wide = std::max(width(in), width(out));
+  const std::uint32_t per_in = wide / width(in), per_out = wide / width(out);
+  const std::uint64_t out_mask = width(out) == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width(out)) - 1;
+  for (std::uint32_t group = 0; group * per_in < w.info(in).regs; ++group) {
+    LaneMask poison = 0;
+    for (std::uint32_t n = 0; n < per_in; ++n) poison |= w.poison(in)[group * per_in + n];
+    for (std::uint32_t n = 0; n < per_out; ++n) w.poison(out)[group * per_out + n] = poison;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      std::uint64_t bits = 0;
+      for (std::uint32_t n = 0; n < per_in; ++n) bits |= ir::to_bits(w.cell(in, group * per_in + n, lane), from) << (n * width(in));
+      for (std::uint32_t n = 0; n < per_out; ++n)
+        w.cell(out, group * per_out + n, lane) = ir::from_bits((bits >> (n * width(out))) & out_mask, to);
+    }
+  }
+  inherit(w, i);
+  return Step::Next;
+}
+
+// ---- between lanes ------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+/// Lane that a shuffle reads; up and down past the warp's end give the lane itself.
+int shuffle_source(std::string_view mode, int lane, std::int64_t amount) {
+  if (mode == "idx") return static_cast<int>(amount & 31);
+  if (mode == "xor") return static_cast<int>((lane ^ amount) & 31);
+  const std::int64_t from = mode == "up" ? lane - amount : lane + amount;
+  return from < 0 || from >= kLanes ? lane : static_cast<int>(from);
+}
+
+}  // namespace
+
+Step sim_Shfl(Warp& w, const Instr& i) {
+  const Slot value = i.in[0], out = i.out[0];
+  const std::string_view mode = i.op->attrs.s(AttrName::mode, "idx");
+  w.cta.must_be_defined(w, i, i.in[1], "the lane");
+  std::array<int, kLanes> source{};
+  for_lanes(w.mask, [&](int lane) {
+    const int from = shuffle_source(mode, lane, w.cells(i.in[1])[lane].i);
+    source[static_cast<std::size_t>(lane)] = from;
+    if (!((w.mask >> from) & 1))
+      w.cta.report(w, i, Detector::Divergence, fmt::format("shfl reads lane {}, which is not active", from), lane);
+  });
+  for (std::uint32_t r = 0; r < w.info(out).regs; ++r) {
+    LaneMask poison = 0;
+    for_lanes(w.mask, [&](int lane) {
+      const int from = source[static_cast<std::size_t>(lane)];
+      w.cell(out, r, lane) = w.cell(value, r, from);
+      poison |= ((w.poison(value)[r] >> from) & 1) << lane;
+    });
+    w.poison(out)[r] = poison;
+  }
+  w.wrote_poison(out, w.poison_origin(value));
+  return Step::Next;
+}
+
+Step sim_Vote(Warp& w, const Instr& i) {
+  w.cta.must_be_defined(w, i, i.in[0], "the predicate");
+  const LaneMask set = w.bits(i.in[0]) & w.mask;
+  const std::string_view kind = i.op->attrs.s(AttrName::kind, "any");
+  if (kind == "ballot") return fill(w, i, set);
+  return fill(w, i, kind == "all" ? set == w.mask : set != 0);
+}
+
+Step sim_Elect(Warp& w, const Instr& i) {
+  fill(w, i, 0);
+  w.cells(i.out[0])[std::countr_zero(w.mask)].i = 1;
+  return Step::Next;
+}
+
+Step sim_Asm(Warp&, const Instr& i) {
+  throw CompileError(Diagnostic{"", "inline PTX cannot be executed on the simulator", i.op->loc, {}, "run this kernel on a GPU"});
+}
+
+Step sim_Trap(Warp& w, const Instr& i) {
+  w.cta.report(w, i, Detector::Trapped, std::string(i.op->attrs.s(AttrName::message, "the kernel executed a trap")), std::countr_zero(w.mask));
+  w.done = w.cta.trapped = true;
+  return Step::Jumped;
+}
+
+}  // namespace tegula::sim

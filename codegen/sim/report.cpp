@@ -1,0 +1,85 @@
+// Names of the detectors, collection and text of findings.
+#include <fmt/format.h>
+
+#include "codegen/sim/findings.h"
+
+namespace tegula::sim {
+namespace {
+
+struct DetectorRow {
+  std::string_view name, doc;
+};
+constexpr DetectorRow kRows[] = {
+#define DETECTOR(Name, text, doc) {text, doc},
+#include "codegen/sim/detectors.def"
+#undef DETECTOR
+};
+
+std::string place(const Loc& loc) {
+  return loc.known() ? fmt::format("{}:{}:{}", loc.file, loc.line, loc.column) : std::string("?");
+}
+
+}  // namespace
+
+std::string_view name(Detector d) { return kRows[static_cast<std::size_t>(d)].name; }
+std::string_view doc(Detector d) { return kRows[static_cast<std::size_t>(d)].doc; }
+
+std::string_view op_name(const ir::Kernel& kernel, ir::OpId op) {
+  return op ? ir::info(kernel[op].opcode).mnemonic : std::string_view("kernel start");
+}
+
+std::string Finding::str() const {
+  std::string s = fmt::format("{}: {}: {} (cta {},{},{}", place(loc), name(kind), text, cta[0], cta[1], cta[2]);
+  if (warp >= 0) s += fmt::format(" warp {}", warp);
+  if (lane >= 0) s += fmt::format(" lane {}", lane);
+  s += ")";
+  if (count > 1) s += fmt::format(" x{}", count);
+  return s;
+}
+
+std::int64_t Counters::bank_conflicts() const {
+  std::int64_t n = 0;
+  for (const AccessCounter& a : accesses) n += a.bank_conflicts();
+  return n;
+}
+
+std::int64_t Counters::excess_sectors() const {
+  std::int64_t n = 0;
+  for (const AccessCounter& a : accesses) n += a.excess_sectors();
+  return n;
+}
+
+const Finding* Report::find(Detector d) const {
+  for (const Finding& f : findings)
+    if (f.kind == d) return &f;
+  return nullptr;
+}
+
+std::string Report::str() const {
+  std::string s;
+  for (const Finding& f : findings) s += f.str() + "\n";
+  return s;
+}
+
+void Findings::add(const Fault& fault, std::string text) {
+  if (!wants(fault.kind)) return;
+  const auto [it, is_new] = known_.try_emplace({fault.kind, fault.op.index, fault.other.index}, list_.size());
+  if (!is_new) {
+    if (it->second < list_.size()) ++list_[it->second].count;
+    return;
+  }
+  if (list_.size() >= static_cast<std::size_t>(options_.max_findings)) return;
+  const ir::Kernel& k = program_.kernel();
+  Finding f;
+  f.kind = fault.kind;
+  f.text = std::move(text);
+  if (fault.op) f.loc = k[fault.op].loc;
+  if (fault.other) f.other = k[fault.other].loc;
+  f.cta = cta_;
+  f.warp = fault.warp;
+  f.lane = fault.lane;
+  f.address = fault.address;
+  list_.push_back(std::move(f));
+}
+
+}  // namespace tegula::sim

@@ -1,0 +1,123 @@
+#pragma once
+// Device `sim`: executes a kernel in simt form on the host, exactly and instrumented. Global memory is host memory;
+// shared memory, barriers, TMA and wgmma are modelled with their asynchrony, so that races, deadlocks and missing fences
+// are found without a GPU. `docs/simulator.md` says what the model assumes.
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "codegen/tensor_map.h"
+#include "ir/kernel.h"
+
+namespace tegula::sim {
+
+enum class Detector : std::uint8_t {
+#define DETECTOR(Name, text, doc) Name,
+#include "codegen/sim/detectors.def"
+#undef DETECTOR
+};
+#define DETECTOR(Name, text, doc) +1
+inline constexpr int kDetectorCount = 0
+#include "codegen/sim/detectors.def"
+    ;
+#undef DETECTOR
+
+std::string_view name(Detector d);
+std::string_view doc(Detector d);
+
+class DetectorSet {
+ public:
+  static DetectorSet all() { return DetectorSet(); }
+  static DetectorSet none() { return DetectorSet().clear(); }
+  DetectorSet without(Detector d) const { auto s = *this; s.bits_.reset(index(d)); return s; }
+  DetectorSet with(Detector d) const { auto s = *this; s.bits_.set(index(d)); return s; }
+  bool has(Detector d) const { return bits_.test(index(d)); }
+
+ private:
+  static std::size_t index(Detector d) { return static_cast<std::size_t>(d); }
+  DetectorSet clear() const { auto s = *this; s.bits_.reset(); return s; }
+  std::bitset<kDetectorCount> bits_ = std::bitset<kDetectorCount>().set();
+};
+
+/// One fault, at the first place it was seen; repetitions are only counted.
+struct Finding {
+  Detector kind{};
+  std::string text;
+  Loc loc;                        ///< the op that met the fault
+  Loc other;                      ///< the other access, the waited-for op or the origin of a poison value
+  std::array<int, 3> cta{};       ///< grid coordinates
+  int warp = -1;
+  int lane = -1;                  ///< -1: the whole warp
+  std::uint64_t address = 0;      ///< shared window address or global address
+  std::int64_t count = 1;
+
+  /// `file:line:column: kind: text (cta x,y,z warp w lane l)`
+  std::string str() const;
+};
+
+/// How well the accesses of one op used the memory system; only for ops that touched shared or global memory.
+struct AccessCounter {
+  Loc loc;
+  std::string_view op;
+  std::int64_t requests = 0;           ///< warp-wide accesses
+  std::int64_t wavefronts = 0;         ///< shared: passes over the banks
+  std::int64_t ideal_wavefronts = 0;   ///< shared: passes without bank conflicts
+  std::int64_t sectors = 0;            ///< global: 32-byte sectors
+  std::int64_t ideal_sectors = 0;      ///< global: sectors if the bytes lay together
+
+  std::int64_t bank_conflicts() const { return wavefronts - ideal_wavefronts; }
+  std::int64_t excess_sectors() const { return sectors - ideal_sectors; }
+};
+
+struct Counters {
+  std::int64_t instructions = 0;  ///< executed by warps; a fragment op counts once
+  std::int64_t ctas = 0;
+  std::int64_t wgmma_steps = 0;   ///< wgmma k steps of one warp
+  std::int64_t tma_bytes = 0;
+  std::vector<AccessCounter> accesses;  ///< in program order
+
+  std::int64_t bank_conflicts() const;
+  std::int64_t excess_sectors() const;
+};
+
+struct Report {
+  std::vector<Finding> findings;
+  Counters counters;
+
+  bool clean() const { return findings.empty(); }
+  const Finding* find(Detector d) const;
+  /// One line a finding.
+  std::string str() const;
+};
+
+/// The value of one parameter of a simt kernel: integers and addresses, floats, or a tensor map (kept alive by the caller).
+using SimArg = std::variant<std::int64_t, double, const codegen::TensorMap*>;
+inline SimArg arg_pointer(const void* p) { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(p)); }
+
+/// Addresses [begin, end) a kernel may touch.
+struct GlobalRange {
+  const void* begin = nullptr;
+  const void* end = nullptr;
+};
+
+struct SimOptions {
+  std::uint64_t seed = 1;             ///< of warp scheduling and of asynchronous completion
+  DetectorSet detectors = DetectorSet::all();
+  std::int64_t max_steps = 200'000'000;  ///< instructions of one CTA before the watchdog stops it
+  int max_delay = 400;                ///< an asynchronous copy lands within so many instructions of its issue
+  int threads = 1;                    ///< host threads that share the CTAs of the grid
+  int max_findings = 64;              ///< distinct findings kept
+  std::vector<GlobalRange> ranges;    ///< empty: global addresses are not checked
+};
+
+using Grid = std::array<int, 3>;
+
+/// Runs every CTA of the grid. Throws CompileError for what the simulator cannot execute (inline PTX, clusters).
+Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args, const SimOptions& options = {});
+
+}  // namespace tegula::sim

@@ -1,0 +1,143 @@
+#pragma once
+// A warp: register file, active lanes, position, and what it has in flight. It runs until it must wait and is then resumed
+// at the same instruction.
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/sim/clock.h"
+#include "codegen/sim/program.h"
+#include "codegen/sim/wgmma.h"
+
+namespace tegula::sim {
+
+class Cta;
+
+inline constexpr int kLanes = 32;
+using LaneMask = std::uint32_t;
+
+/// Calls `f(lane)` for every set bit.
+template <class F>
+void for_lanes(LaneMask mask, const F& f) {
+  for (; mask != 0; mask &= mask - 1) f(std::countr_zero(mask));
+}
+
+/// One level of divergence: the lanes to return to, and those of an `if` that still have to run its second region.
+struct Frame {
+  LaneMask saved = 0;
+  LaneMask other = 0;
+};
+
+/// What a blocked warp waits for; empty text while it runs.
+struct Waiting {
+  std::string for_what;
+  ir::OpId op;
+  std::uint32_t address = 0;
+};
+
+/// Groups of copies that a thread commits and waits for in order.
+struct CopyGroups {
+  Tick open = 1;                      ///< number of the group being filled
+  std::vector<int> in_flight = {0, 0};  ///< copies not landed yet, by group number
+  Tick newest = 0, waited = 0;        ///< newest group with a copy in it; newest group waited for
+  ir::OpId last;                      ///< latest copy, for messages
+
+  void issue(ir::OpId op) {
+    ++in_flight[open];
+    newest = open;
+    last = op;
+  }
+  void commit() {
+    ++open;
+    in_flight.push_back(0);
+  }
+  /// The newest group that `wait_group count` retires.
+  Tick retired(std::int64_t count) const {
+    const std::int64_t g = std::int64_t{open} - 1 - count;
+    return g > 0 ? static_cast<Tick>(g) : 0;
+  }
+  bool landed(Tick group) {
+    while (landed_ < group && in_flight[landed_ + 1] == 0) ++landed_;
+    return landed_ >= group;
+  }
+
+ private:
+  Tick landed_ = 0;  ///< every group up to here is complete
+};
+
+class Warp {
+ public:
+  Warp(Cta& cta, const Program& program, int index, LaneMask alive);
+
+  // ---- registers ------------------------------------------------------------------------------------------------------
+  const SlotInfo& info(Slot s) const { return program_.slot(s); }
+  /// The first register; a register is 32 cells, registers follow one another.
+  ir::Cell* cells(Slot s) { return cells_.get() + std::size_t{info(s).first} * kLanes; }
+  ir::Cell& cell(Slot s, std::uint32_t reg, int lane) { return cells(s)[reg * kLanes + static_cast<std::uint32_t>(lane)]; }
+  /// Lane mask of every register: lanes that hold no value.
+  LaneMask* poison(Slot s) { return poison_.data() + info(s).first; }
+  bool has_poison(Slot s) const { return state_[s].has_poison; }
+  /// Poisoned lanes of any register of the value.
+  LaneMask poisoned_lanes(Slot s) const;
+  ir::OpId poison_origin(Slot s) const { return state_[s].origin; }
+  /// To be called after a result was written: forgets or keeps its poison.
+  void wrote_clean(Slot s);
+  void wrote_poison(Slot s, ir::OpId origin);
+  void copy(Slot to, Slot from, LaneMask lanes);
+  /// Copies in the active lanes where a source may also be a destination.
+  void copy_together(std::span<const Slot> from, std::span<const Slot> to);
+
+  // ---- wgmma order ------------------------------------------------------------------------------------------------------
+  /// When an ordinary instruction last wrote the value; compared with the last wgmma_fence.
+  std::uint64_t written(Slot s) const { return state_[s].written; }
+  void set_written(Slot s, std::uint64_t when) { state_[s].written = when; }
+  /// Wgmma sequence number that reads the registers of this value as A; 0: none.
+  std::uint32_t a_fragment_of(Slot s) const { return state_[s].a_fragment; }
+  void set_a_fragment(Slot s, std::uint32_t sequence) { state_[s].a_fragment = sequence; }
+
+  LaneMask bits(Slot s, std::uint32_t reg = 0);  ///< lanes whose i1 is set
+  const Program& program() const { return program_; }
+
+  Cta& cta;
+  const int index;
+  const LaneMask alive;  ///< lanes that exist
+  LaneMask mask;         ///< active lanes
+  std::uint32_t pc = 0;
+  std::vector<Frame> frames;
+  bool done = false;
+  Waiting waiting;
+  std::uint64_t steps = 0;        ///< instructions executed
+  std::uint32_t convergence = 1;  ///< convergent ops executed, +1
+
+  std::int64_t barrier_generation = -1;  ///< of the named barrier it waits in; -1: none
+
+  Knowledge known;
+  CopyGroups cp_async, bulk, bulk_writes;  ///< bulk: sources still to be read; bulk_writes: destinations
+  WgmmaQueue wgmma;
+
+ private:
+  struct SlotState {
+    bool has_poison = false;
+    ir::OpId origin;
+    std::uint64_t written = 0;
+    std::uint32_t a_fragment = 0;
+  };
+
+  void load_constants();
+  void copy_state(SlotState& to, LaneMask* to_poison, const SlotState& from, const LaneMask* from_poison, std::uint32_t regs, LaneMask lanes);
+
+  const Program& program_;
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  std::unique_ptr<ir::Cell[], Free> cells_;  // from calloc: pages of roles this warp never plays stay unmapped
+  std::vector<LaneMask> poison_;
+  std::vector<SlotState> state_;
+};
+
+}  // namespace tegula::sim
