@@ -15,11 +15,28 @@ namespace {
 using EmitFn = int (*)(const ir::Kernel*, const EmitOptions*, Emitted*, std::string*);
 constexpr const char* kLibrary = "libtegula_llvm.so";
 
-/// Where to look, in order: beside the library this code is in, TEGULA_LLVM, the loader's own rules.
-std::vector<std::string> candidates() {
+EmitFn open_emitter() {
+  std::string tried;
+  for (const std::string& path : llvm_module_places()) {
+    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+      if (auto* fn = reinterpret_cast<EmitFn>(dlsym(library, "tegula_llvm_emit"))) return fn;
+      tried += fmt::format("\n  {}: has no tegula_llvm_emit", path);
+      continue;
+    }
+    tried += fmt::format("\n  {}", dlerror());
+  }
+  throw DeviceError(
+      fmt::format("the LLVM back end {} could not be opened (set TEGULA_LLVM to its path):{}",
+                  kLibrary, tried));
+}
+
+}  // namespace
+
+std::vector<std::string> llvm_module_places() {
   std::vector<std::string> out;
   Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&candidates), &self) != 0 && self.dli_fname != nullptr) {
+  if (dladdr(reinterpret_cast<const void*>(&llvm_module_places), &self) != 0 &&
+      self.dli_fname != nullptr) {
     const auto folder = std::filesystem::absolute(self.dli_fname).parent_path();
     out.push_back((folder / kLibrary).string());
     out.push_back((folder / ".." / "lib" / kLibrary).lexically_normal().string());
@@ -28,21 +45,6 @@ std::vector<std::string> candidates() {
   out.emplace_back(kLibrary);
   return out;
 }
-
-EmitFn open_emitter() {
-  std::string tried;
-  for (const std::string& path : candidates()) {
-    if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-      if (auto* fn = reinterpret_cast<EmitFn>(dlsym(library, "tegula_llvm_emit"))) return fn;
-      tried += fmt::format("\n  {}: has no tegula_llvm_emit", path);
-      continue;
-    }
-    tried += fmt::format("\n  {}", dlerror());
-  }
-  throw DeviceError(fmt::format("the LLVM back end {} could not be opened (set TEGULA_LLVM to its path):{}", kLibrary, tried));
-}
-
-}  // namespace
 
 Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options) {
   static const EmitFn emit = open_emitter();  // thrown again by the next call where it failed

@@ -1,5 +1,5 @@
-// The elementwise ops, one element each. No float op may be contracted: without fast-math flags NVPTX writes add.rn and
-// mul.rn, which ptxas does not fuse.
+// The elementwise ops, one element each. No float op may be contracted: without fast-math flags
+// NVPTX writes add.rn and mul.rn, which ptxas does not fuse.
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include "codegen/llvm/emitter.h"
@@ -9,14 +9,15 @@ namespace tegula::codegen::llvm_backend {
 namespace {
 
 using ir::AttrName;
-using llvm::Intrinsic::ID;
 using llvm::Value;
+using llvm::Intrinsic::ID;
 namespace Intrinsic = llvm::Intrinsic;
 
 unsigned width(Value* v) { return v->getType()->getIntegerBitWidth(); }
 
 Value* extended(Emitter& e, Value* v, bool is_signed, unsigned bits) {
-  return is_signed ? e.b.CreateSExt(v, e.b.getIntNTy(bits)) : e.b.CreateZExt(v, e.b.getIntNTy(bits));
+  return is_signed ? e.b.CreateSExt(v, e.b.getIntNTy(bits))
+                   : e.b.CreateZExt(v, e.b.getIntNTy(bits));
 }
 
 /// Integer ops the hardware has for 32 and 64 bits only.
@@ -29,7 +30,8 @@ Value* in_wide_integer(Emitter& e, const ElementArgs& a, const F& f) {
   return e.b.CreateTrunc(r, type);
 }
 
-/// By a variable divisor through PTX: LLVM's own division is undefined, not poison, where the divisor is 0.
+/// By a variable divisor through PTX: LLVM's own division is undefined, not poison, where the
+/// divisor is 0.
 Value* divide(Emitter& e, const ElementArgs& a, bool remainder) {
   return in_wide_integer(e, a, [&](Value* n, Value* d, DType type) -> Value* {
     const auto* constant = llvm::dyn_cast<llvm::ConstantInt>(d);
@@ -52,17 +54,20 @@ Value* shift(Emitter& e, const ElementArgs& a, bool left) {
     return left ? e.b.CreateShl(v, by) : arithmetic ? e.b.CreateAShr(v, by) : e.b.CreateLShr(v, by);
   }
   if (bits == 64) {
-    amount = e.b.CreateTrunc(e.b.CreateBinaryIntrinsic(Intrinsic::umin, amount, e.i64(64)), e.b.getInt32Ty());
+    amount = e.b.CreateTrunc(e.b.CreateBinaryIntrinsic(Intrinsic::umin, amount, e.i64(64)),
+                             e.b.getInt32Ty());
     return e.inline_ptx_value(ptx::shift(left, arithmetic, 64), {v, amount});
   }
-  Value* r = e.inline_ptx_value(ptx::shift(left, arithmetic, 32),
-                                {extended(e, v, a.is_signed(), 32), extended(e, amount, false, 32)});
+  Value* r =
+      e.inline_ptx_value(ptx::shift(left, arithmetic, 32),
+                         {extended(e, v, a.is_signed(), 32), extended(e, amount, false, 32)});
   return e.b.CreateTrunc(r, v->getType());
 }
 
 Value* extreme(Emitter& e, const ElementArgs& a, bool max) {
   if (!a.is_float()) {
-    const ID id = a.is_signed() ? (max ? Intrinsic::smax : Intrinsic::smin) : (max ? Intrinsic::umax : Intrinsic::umin);
+    const ID id = a.is_signed() ? (max ? Intrinsic::smax : Intrinsic::smin)
+                                : (max ? Intrinsic::umax : Intrinsic::umin);
     return e.b.CreateBinaryIntrinsic(id, a.x[0], a.x[1]);
   }
   const bool propagate = a.attrs.s(AttrName::nan, "ignore") == "propagate";
@@ -88,7 +93,8 @@ llvm::CmpInst::Predicate predicate(const ElementArgs& a) {
       {"gt", P::FCMP_OGT, P::ICMP_SGT, P::ICMP_UGT}, {"ge", P::FCMP_OGE, P::ICMP_SGE, P::ICMP_UGE},
   };
   for (const Row& r : kRows)
-    if (r.name == a.attrs.s(AttrName::pred)) return a.is_float() ? r.floating : a.is_signed() ? r.signed_int : r.unsigned_int;
+    if (r.name == a.attrs.s(AttrName::pred))
+      return a.is_float() ? r.floating : a.is_signed() ? r.signed_int : r.unsigned_int;
   return P::BAD_ICMP_PREDICATE;
 }
 
@@ -103,11 +109,13 @@ Value* cast_integer(Emitter& e, const ElementArgs& a) {
 Value* cast_natively(Emitter& e, const ElementArgs& a) {
   const DType from = a.in[0].dtype, to = a.out.dtype;
   llvm::Type* type = e.element_type(a.out);
-  if (is_float(from) && is_bool(to)) return e.b.CreateFCmpUNE(a.x[0], llvm::ConstantFP::get(a.x[0]->getType(), 0));
+  if (is_float(from) && is_bool(to))
+    return e.b.CreateFCmpUNE(a.x[0], llvm::ConstantFP::get(a.x[0]->getType(), 0));
   if (is_bool(from) && is_float(to)) return e.b.CreateUIToFP(a.x[0], type);
   if (!is_float(from) && !is_float(to)) return cast_integer(e, a);
   const bool wide = to == DType::f32 || to == DType::f64;
-  if (!is_float(from) && wide) return a.is_signed() ? e.b.CreateSIToFP(a.x[0], type) : e.b.CreateUIToFP(a.x[0], type);
+  if (!is_float(from) && wide)
+    return a.is_signed() ? e.b.CreateSIToFP(a.x[0], type) : e.b.CreateUIToFP(a.x[0], type);
   if (from == DType::f32 && to == DType::f64) return e.b.CreateFPExt(a.x[0], type);
   if (from == DType::f64 && to == DType::f32) return e.b.CreateFPTrunc(a.x[0], type);
   return nullptr;
@@ -126,13 +134,15 @@ Value* llvm_Mul(Emitter& e, const ElementArgs& a) {
 }
 Value* llvm_Div(Emitter& e, const ElementArgs& a) {
   if (!a.is_float()) return divide(e, a, false);
-  return e.inline_ptx_value(ptx::float_div(a.in[0].dtype, a.attrs.i(AttrName::approx) != 0), {a.x[0], a.x[1]});
+  return e.inline_ptx_value(ptx::float_div(a.in[0].dtype, a.attrs.i(AttrName::approx) != 0),
+                            {a.x[0], a.x[1]});
 }
 Value* llvm_Rem(Emitter& e, const ElementArgs& a) { return divide(e, a, true); }
 
 Value* llvm_MulHi(Emitter& e, const ElementArgs& a) {
   const unsigned bits = width(a.x[0]);
-  Value* product = e.b.CreateMul(extended(e, a.x[0], a.is_signed(), 2 * bits), extended(e, a.x[1], a.is_signed(), 2 * bits));
+  Value* product = e.b.CreateMul(extended(e, a.x[0], a.is_signed(), 2 * bits),
+                                 extended(e, a.x[1], a.is_signed(), 2 * bits));
   return e.b.CreateTrunc(e.b.CreateLShr(product, bits), a.x[0]->getType());
 }
 
@@ -147,14 +157,18 @@ Value* llvm_Max(Emitter& e, const ElementArgs& a) { return extreme(e, a, true); 
 Value* llvm_Neg(Emitter& e, const ElementArgs& a) {
   if (!a.is_float()) return e.b.CreateNeg(a.x[0]);
   if (!a.x[0]->getType()->isIntegerTy()) return e.b.CreateFNeg(a.x[0]);
-  return e.b.CreateXor(a.x[0], llvm::ConstantInt::get(a.x[0]->getType(), std::uint64_t{1} << (width(a.x[0]) - 1)));
+  return e.b.CreateXor(
+      a.x[0], llvm::ConstantInt::get(a.x[0]->getType(), std::uint64_t{1} << (width(a.x[0]) - 1)));
 }
 
 Value* llvm_Abs(Emitter& e, const ElementArgs& a) {
   if (!a.is_float())
-    return a.is_signed() ? e.b.CreateBinaryIntrinsic(Intrinsic::abs, a.x[0], e.b.getFalse()) : a.x[0];
+    return a.is_signed() ? e.b.CreateBinaryIntrinsic(Intrinsic::abs, a.x[0], e.b.getFalse())
+                         : a.x[0];
   if (!a.x[0]->getType()->isIntegerTy()) return e.b.CreateUnaryIntrinsic(Intrinsic::fabs, a.x[0]);
-  return e.b.CreateAnd(a.x[0], llvm::ConstantInt::get(a.x[0]->getType(), (std::uint64_t{1} << (width(a.x[0]) - 1)) - 1));
+  return e.b.CreateAnd(
+      a.x[0],
+      llvm::ConstantInt::get(a.x[0]->getType(), (std::uint64_t{1} << (width(a.x[0]) - 1)) - 1));
 }
 
 Value* llvm_And(Emitter& e, const ElementArgs& a) { return e.b.CreateAnd(a.x[0], a.x[1]); }
@@ -163,12 +177,18 @@ Value* llvm_Xor(Emitter& e, const ElementArgs& a) { return e.b.CreateXor(a.x[0],
 Value* llvm_Not(Emitter& e, const ElementArgs& a) { return e.b.CreateNot(a.x[0]); }
 Value* llvm_Shl(Emitter& e, const ElementArgs& a) { return shift(e, a, true); }
 Value* llvm_Shr(Emitter& e, const ElementArgs& a) { return shift(e, a, false); }
-Value* llvm_Popc(Emitter& e, const ElementArgs& a) { return e.b.CreateUnaryIntrinsic(Intrinsic::ctpop, a.x[0]); }
+Value* llvm_Popc(Emitter& e, const ElementArgs& a) {
+  return e.b.CreateUnaryIntrinsic(Intrinsic::ctpop, a.x[0]);
+}
 Value* llvm_Clz(Emitter& e, const ElementArgs& a) {
   return e.b.CreateBinaryIntrinsic(Intrinsic::ctlz, a.x[0], e.b.getFalse());
 }
-Value* llvm_Cmp(Emitter& e, const ElementArgs& a) { return e.b.CreateCmp(predicate(a), a.x[0], a.x[1]); }
-Value* llvm_Select(Emitter& e, const ElementArgs& a) { return e.b.CreateSelect(a.x[0], a.x[1], a.x[2]); }
+Value* llvm_Cmp(Emitter& e, const ElementArgs& a) {
+  return e.b.CreateCmp(predicate(a), a.x[0], a.x[1]);
+}
+Value* llvm_Select(Emitter& e, const ElementArgs& a) {
+  return e.b.CreateSelect(a.x[0], a.x[1], a.x[2]);
+}
 
 Value* llvm_Cast(Emitter& e, const ElementArgs& a) {
   const DType from = a.in[0].dtype, to = a.out.dtype;
@@ -176,15 +196,21 @@ Value* llvm_Cast(Emitter& e, const ElementArgs& a) {
   const ptx::CastMode mode{a.attrs.s(AttrName::round, "rn") == "rz", a.attrs.i(AttrName::sat) != 0};
   const bool ends_in_bool = is_bool(from) || is_bool(to);
   if (ends_in_bool || (!mode.to_zero && !mode.saturate))
-    if (Value* v = ends_in_bool && is_float(to) && size_bits(to) < 32 ? nullptr : cast_natively(e, a)) return v;
+    if (Value* v =
+            ends_in_bool && is_float(to) && size_bits(to) < 32 ? nullptr : cast_natively(e, a))
+      return v;
   // i1 goes to narrow floats as the integer it is; 8-bit integers are extended for the instruction.
-  Value* x = is_bool(from) || (!is_float(from) && size_bits(from) == 8) ? extended(e, a.x[0], a.is_signed() && !is_bool(from), 16) : a.x[0];
+  Value* x = is_bool(from) || (!is_float(from) && size_bits(from) == 8)
+                 ? extended(e, a.x[0], a.is_signed() && !is_bool(from), 16)
+                 : a.x[0];
   const ptx::Asm text = ptx::cast(is_bool(from) ? DType::u16 : from, to, e.arch, mode);
   if (text.text.empty()) e.refuse(a.id, "the target has no such conversion");
   return e.bits_as(e.inline_ptx_value(text, {x}), e.element_type(a.out));
 }
 
-Value* llvm_Bitcast(Emitter& e, const ElementArgs& a) { return e.bits_as(a.x[0], e.element_type(a.out)); }
+Value* llvm_Bitcast(Emitter& e, const ElementArgs& a) {
+  return e.bits_as(a.x[0], e.element_type(a.out));
+}
 
 Value* llvm_AddPtr(Emitter& e, const ElementArgs& a) {
   Value* index = tegula::is_signed(a.in[1].dtype) ? e.b.CreateSExtOrTrunc(a.x[1], e.b.getInt64Ty())
@@ -194,7 +220,8 @@ Value* llvm_AddPtr(Emitter& e, const ElementArgs& a) {
 
 Value* llvm_Exp2(Emitter& e, const ElementArgs& a) {
   // As an intrinsic, being the instruction attention has most of.
-  if (a.in[0].dtype == DType::f32) return e.b.CreateIntrinsic(Intrinsic::nvvm_ex2_approx_ftz_f, {}, {a.x[0]});
+  if (a.in[0].dtype == DType::f32)
+    return e.b.CreateIntrinsic(Intrinsic::nvvm_ex2_approx_ftz_f, {}, {a.x[0]});
   return unary(e, a);
 }
 Value* llvm_Log2(Emitter& e, const ElementArgs& a) { return unary(e, a); }

@@ -41,19 +41,22 @@ void llvm_MbarArrive(Emitter& e, OpId id) {
   e.inline_ptx(ptx::mbar_arrive(e.operand_count(id) > 1), operand_words(e, id));
 }
 void llvm_MbarExpectTx(Emitter& e, OpId id) {
-  e.inline_ptx(ptx::mbar_expect_tx(e.attrs(id).i(AttrName::bytes), e.operand_count(id) > 1), operand_words(e, id));
+  e.inline_ptx(ptx::mbar_expect_tx(e.attrs(id).i(AttrName::bytes), e.operand_count(id) > 1),
+               operand_words(e, id));
 }
 void llvm_MbarWait(Emitter& e, OpId id) { e.inline_ptx(ptx::mbar_wait(), operand_words(e, id)); }
 void llvm_FenceMbarInit(Emitter& e, OpId) { e.inline_ptx(ptx::fence_mbar_init()); }
 void llvm_FenceProxyAsync(Emitter& e, OpId) { e.inline_ptx(ptx::fence_proxy_async()); }
 
 void llvm_TmaLoad(Emitter& e, OpId id) {
-  // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates, barrier.
+  // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates,
+  // barrier.
   const Words coordinates = operand_words(e, id, 3);
   Words args{e.scalar(e.operand(id, 1)), e.scalar(e.operand(id, 0))};
   args.append(coordinates);
   args.push_back(e.scalar(e.operand(id, 2)));
-  e.inline_ptx(ptx::tma_load(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict)), args);
+  e.inline_ptx(ptx::tma_load(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict)),
+               args);
 }
 
 void llvm_TmaStore(Emitter& e, OpId id) {
@@ -61,14 +64,17 @@ void llvm_TmaStore(Emitter& e, OpId id) {
   Words args{e.scalar(e.operand(id, 0))};
   args.append(coordinates);
   args.push_back(e.scalar(e.operand(id, 1)));
-  e.inline_ptx(ptx::tma_store(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict)), args);
+  e.inline_ptx(ptx::tma_store(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict)),
+               args);
 }
 
 void llvm_TmaCommit(Emitter& e, OpId) { e.inline_ptx(ptx::tma_commit()); }
 void llvm_TmaWait(Emitter& e, OpId id) {
   e.inline_ptx(ptx::tma_wait(e.attrs(id).i(AttrName::count), e.attrs(id).i(AttrName::read) != 0));
 }
-void llvm_PrefetchTensorMap(Emitter& e, OpId id) { e.inline_ptx(ptx::prefetch_tensormap(), operand_words(e, id)); }
+void llvm_PrefetchTensorMap(Emitter& e, OpId id) {
+  e.inline_ptx(ptx::prefetch_tensormap(), operand_words(e, id));
+}
 
 void llvm_Asm(Emitter& e, OpId id) {
   const Words args = operand_words(e, id);
@@ -87,13 +93,15 @@ void llvm_Asm(Emitter& e, OpId id) {
   auto* function = llvm::FunctionType::get(type, arg_types, false);
   if (llvm::Error error = llvm::InlineAsm::verify(function, constraints))
     e.refuse(id, llvm::toString(std::move(error)));
-  llvm::CallInst* call = e.b.CreateCall(llvm::InlineAsm::get(function, e.attrs(id).s(AttrName::text), constraints, effects), args);
+  llvm::CallInst* call = e.b.CreateCall(
+      llvm::InlineAsm::get(function, e.attrs(id).s(AttrName::text), constraints, effects), args);
   call->setDoesNotThrow();
   call->setConvergent();
   if (!effects) call->setDoesNotAccessMemory();
   Words out;
   if (result_types.size() == 1) out.push_back(call);
-  for (unsigned i = 0; result_types.size() > 1 && i < result_types.size(); ++i) out.push_back(e.b.CreateExtractValue(call, i));
+  for (unsigned i = 0; result_types.size() > 1 && i < result_types.size(); ++i)
+    out.push_back(e.b.CreateExtractValue(call, i));
   const auto& results = e.op(id).results;
   e.distribute(llvm::ArrayRef<ir::Value>(results.data(), results.size()), out);
 }

@@ -16,10 +16,14 @@ using llvm::Value;
 /// A constant element in its holding type; small floats as their bits.
 llvm::Constant* constant_element(Emitter& e, ir::Elem elem, const ir::AttrList& attrs) {
   llvm::Type* type = e.element_type(elem);
-  if (elem.pointer) return llvm::ConstantExpr::getIntToPtr(llvm::cast<llvm::Constant>(e.i64(attrs.i(AttrName::value))), type);
+  if (elem.pointer)
+    return llvm::ConstantExpr::getIntToPtr(
+        llvm::cast<llvm::Constant>(e.i64(attrs.i(AttrName::value))), type);
   if (!is_float(elem.dtype)) {
     const auto bits = static_cast<unsigned>(size_bits(elem.dtype));
-    return llvm::ConstantInt::get(e.context, llvm::APInt(64, static_cast<std::uint64_t>(attrs.i(AttrName::value))).trunc(bits));
+    return llvm::ConstantInt::get(
+        e.context,
+        llvm::APInt(64, static_cast<std::uint64_t>(attrs.i(AttrName::value))).trunc(bits));
   }
   const double value = attrs.f(AttrName::value);
   return visit_dtype(elem.dtype, [&](auto tag) -> llvm::Constant* {
@@ -47,7 +51,8 @@ Words make_phis(Emitter& e, llvm::ArrayRef<Value*> words, BasicBlock* from) {
 }
 
 void add_edge(llvm::ArrayRef<Value*> phis, llvm::ArrayRef<Value*> words, BasicBlock* from) {
-  for (std::size_t i = 0; i < phis.size(); ++i) llvm::cast<llvm::PHINode>(phis[i])->addIncoming(words[i], from);
+  for (std::size_t i = 0; i < phis.size(); ++i)
+    llvm::cast<llvm::PHINode>(phis[i])->addIncoming(words[i], from);
 }
 
 llvm::ArrayRef<ir::Value> span_of(const std::pmr::vector<ir::Value>& v, std::size_t from = 0) {
@@ -60,13 +65,15 @@ Value* is_less(Emitter& e, Value* a, Value* c, ir::Type type) {
 
 /// A loop whose three bounds are constants, written out.
 bool emit_unrolled(Emitter& e, OpId id) {
-  const auto lo = e.constant(e.operand(id, 0)), hi = e.constant(e.operand(id, 1)), step = e.constant(e.operand(id, 2));
+  const auto lo = e.constant(e.operand(id, 0)), hi = e.constant(e.operand(id, 1)),
+             step = e.constant(e.operand(id, 2));
   if (!lo || !hi || !step || *step <= 0) return false;
   const RegionId body = e.op(id).regions[0];
   const auto& args = e.kernel[body].args;
   Words carried = e.words_of(span_of(e.op(id).operands, 3));
   for (std::int64_t i = *lo; i < *hi; i += *step) {
-    e.set_words(args[0], {llvm::ConstantInt::get(e.element_type(e.kernel.type(args[0]).elem()), static_cast<std::uint64_t>(i))});
+    e.set_words(args[0], {llvm::ConstantInt::get(e.element_type(e.kernel.type(args[0]).elem()),
+                                                 static_cast<std::uint64_t>(i))});
     e.distribute(span_of(args, 1), carried);
     e.emit_region(body);
     carried = e.yielded(body);
@@ -80,21 +87,25 @@ bool emit_unrolled(Emitter& e, OpId id) {
 void llvm_Const(Emitter& e, OpId id) {
   const ir::Value v = e.result(id);
   const ir::Type type = e.kernel.type(v);
-  const Words all(static_cast<std::size_t>(type.count()), constant_element(e, type.elem(), e.attrs(id)));
+  const Words all(static_cast<std::size_t>(type.count()),
+                  constant_element(e, type.elem(), e.attrs(id)));
   e.set_elements(v, all);
 }
 
 void llvm_Poison(Emitter& e, OpId id) {
   const Holding h = e.holding(e.kernel.type(e.result(id)));
-  e.set_words(e.result(id), Words(static_cast<std::size_t>(h.words), llvm::PoisonValue::get(h.word)));
+  e.set_words(e.result(id),
+              Words(static_cast<std::size_t>(h.words), llvm::PoisonValue::get(h.word)));
 }
 
-/// The test stands at the end: one block per iteration, and a guard in front unless the first iteration is certain.
+/// The test stands at the end: one block per iteration, and a guard in front unless the first
+/// iteration is certain.
 void llvm_For(Emitter& e, OpId id) {
   if (e.attrs(id).i(AttrName::unroll) != 0 && emit_unrolled(e, id)) return;
   const RegionId region = e.op(id).regions[0];
   const auto& args = e.kernel[region].args;
-  Value *lo = e.scalar(e.operand(id, 0)), *hi = e.scalar(e.operand(id, 1)), *step = e.scalar(e.operand(id, 2));
+  Value *lo = e.scalar(e.operand(id, 0)), *hi = e.scalar(e.operand(id, 1)),
+        *step = e.scalar(e.operand(id, 2));
   const ir::Type type = e.kernel.type(args[0]);
   const Words init = e.words_of(span_of(e.op(id).operands, 3));
   BasicBlock *before = e.b.GetInsertBlock(), *body = e.block("for"), *exit = e.block("endfor");
@@ -124,7 +135,8 @@ void llvm_For(Emitter& e, OpId id) {
 void llvm_While(Emitter& e, OpId id) {
   const RegionId test = e.op(id).regions[0], region = e.op(id).regions[1];
   const Words init = e.words_of(span_of(e.op(id).operands));
-  BasicBlock *before = e.b.GetInsertBlock(), *head = e.block("while"), *body = e.block("do"), *exit = e.block("endwhile");
+  BasicBlock *before = e.b.GetInsertBlock(), *head = e.block("while"), *body = e.block("do"),
+             *exit = e.block("endwhile");
   e.b.CreateBr(head);
   e.b.SetInsertPoint(head);
   const Words phis = make_phis(e, init, before);

@@ -1,5 +1,6 @@
-// Elementwise ops over registers: broadcasting, and the passage of bf16, f16 and fp8 through f32 (their arithmetic computes
-// in f32 and rounds once), pairwise where one instruction converts two elements.
+// Elementwise ops over registers: broadcasting, and the passage of bf16, f16 and fp8 through f32
+// (their arithmetic computes in f32 and rounds once), pairwise where one instruction converts two
+// elements.
 #include <llvm/IR/IntrinsicsNVPTX.h>
 
 #include <algorithm>
@@ -13,7 +14,9 @@ using ir::AttrName;
 using ir::Opcode;
 using llvm::Value;
 
-bool is_narrow_float(ir::Elem e) { return !e.pointer && is_float(e.dtype) && size_bits(e.dtype) < 32; }
+bool is_narrow_float(ir::Elem e) {
+  return !e.pointer && is_float(e.dtype) && size_bits(e.dtype) < 32;
+}
 constexpr ir::Elem kF32{DType::f32, false};
 
 /// Ops that look at the bits of narrow floats and have no use for their value in f32.
@@ -22,7 +25,8 @@ bool works_on_bits(Opcode op) {
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
-/// The result is computed in f32 and rounded to nearest even, so that two may share one instruction.
+/// The result is computed in f32 and rounded to nearest even, so that two may share one
+/// instruction.
 bool rounds_from_f32(const ir::OpData& op, ir::Elem out, llvm::ArrayRef<ir::Elem> in) {
   if (works_on_bits(op.opcode) || !is_narrow_float(out)) return false;
   if (op.attrs.s(AttrName::round, "rn") != "rn" || op.attrs.i(AttrName::sat) != 0) return false;
@@ -36,14 +40,18 @@ Value* bf16_to_f32(Emitter& e, ElementRef r) {
   return e.b.CreateBitCast(bits, e.b.getFloatTy());
 }
 
-Value* f16_to_f32(Emitter& e, Value* half) { return e.b.CreateFPExt(e.b.CreateBitCast(half, e.b.getHalfTy()), e.b.getFloatTy()); }
+Value* f16_to_f32(Emitter& e, Value* half) {
+  return e.b.CreateFPExt(e.b.CreateBitCast(half, e.b.getHalfTy()), e.b.getFloatTy());
+}
 
 Words f8_to_f32(Emitter& e, const std::vector<ElementRef>& refs, DType from) {
   Words out;
   for (std::size_t i = 0; i < refs.size(); ++i) {
     // Two neighbours in one 32-bit word are unpacked together.
     const bool pair = refs[i].word->getType()->isIntegerTy(32);
-    Value* two = pair ? e.b.CreateTrunc(e.b.CreateLShr(refs[i].word, 8u * static_cast<unsigned>(refs[i].part)), e.b.getInt16Ty())
+    Value* two = pair ? e.b.CreateTrunc(
+                            e.b.CreateLShr(refs[i].word, 8u * static_cast<unsigned>(refs[i].part)),
+                            e.b.getInt16Ty())
                       : e.b.CreateZExt(refs[i].word, e.b.getInt16Ty());
     Value* halves = e.inline_ptx_value(ptx::unpack_f8_pair(from), {two});
     auto* parts = llvm::FixedVectorType::get(e.b.getInt16Ty(), 2);
@@ -77,7 +85,8 @@ Words widen(Emitter& e, ir::Value v) {
   if (size_bits(elem.dtype) == 8) return f8_to_f32(e, refs, elem.dtype);
   Words out;
   for (ElementRef r : refs)
-    out.push_back(elem.dtype == DType::bf16 ? bf16_to_f32(e, r) : f16_to_f32(e, e.element(r, elem)));
+    out.push_back(elem.dtype == DType::bf16 ? bf16_to_f32(e, r)
+                                            : f16_to_f32(e, e.element(r, elem)));
   return out;
 }
 
@@ -87,7 +96,8 @@ void set_narrowed(Emitter& e, ir::Value v, llvm::ArrayRef<Value*> floats) {
   Words out;
   for (std::size_t i = 0; i < floats.size(); i += static_cast<std::size_t>(h.per_word)) {
     if (h.per_word == 1)
-      out.push_back(e.bits_as(e.inline_ptx_value(ptx::cast(DType::f32, to, e.arch), {floats[i]}), h.word));
+      out.push_back(
+          e.bits_as(e.inline_ptx_value(ptx::cast(DType::f32, to, e.arch), {floats[i]}), h.word));
     else if (h.per_word == 2)
       out.push_back(pack_pair(e, floats[i], floats[i + 1], to));
     else
@@ -119,8 +129,10 @@ void emit_elementwise(Emitter& e, ir::OpId id) {
   Words results;
   for (std::int64_t i = 0; i < e.kernel.type(result).count(); ++i) {
     llvm::SmallVector<Value*, 3> x;
-    for (const Words& w : operands) x.push_back(w.size() == 1 ? w[0] : w[static_cast<std::size_t>(i)]);
-    results.push_back(kTable[static_cast<std::size_t>(op.opcode)](e, {id, op.attrs, in, rounds ? kF32 : out, x}));
+    for (const Words& w : operands)
+      x.push_back(w.size() == 1 ? w[0] : w[static_cast<std::size_t>(i)]);
+    results.push_back(
+        kTable[static_cast<std::size_t>(op.opcode)](e, {id, op.attrs, in, rounds ? kF32 : out, x}));
   }
   if (rounds)
     set_narrowed(e, result, results);

@@ -14,14 +14,22 @@ namespace {
 using llvm::ArrayRef;
 using llvm::Value;
 
-unsigned bit_width(llvm::Type* t) { return static_cast<unsigned>(t->getPrimitiveSizeInBits().getFixedValue()); }
+unsigned bit_width(llvm::Type* t) {
+  return static_cast<unsigned>(t->getPrimitiveSizeInBits().getFixedValue());
+}
 
 ir::Type registers_of(ir::Type t) { return t.is(ir::TypeKind::Pending) ? t.inner() : t; }
 
 }  // namespace
 
 Emitter::Emitter(const ir::Kernel& k, llvm::Module& m, llvm::Function& f)
-    : kernel(k), module(m), context(m.getContext()), function(f), b(context), words_(k.value_count()), used_(k.value_count()) {
+    : kernel(k),
+      module(m),
+      context(m.getContext()),
+      function(f),
+      b(context),
+      words_(k.value_count()),
+      used_(k.value_count()) {
   entry_ = block("entry");
   llvm::BasicBlock* body = block("body");
   b.SetInsertPoint(entry_);
@@ -44,7 +52,8 @@ std::optional<std::int64_t> Emitter::constant(ir::Value v) const {
   return i == nullptr ? std::nullopt : std::optional(*i);
 }
 
-// ---- registers ------------------------------------------------------------------------------------------------------
+// ---- registers
+// ------------------------------------------------------------------------------------------------------
 
 llvm::Type* Emitter::element_type(ir::Elem e) {
   if (e.pointer) return b.getPtrTy(1);
@@ -68,7 +77,8 @@ const Words& Emitter::words(ir::Value v) const { return words_[v.index]; }
 
 void Emitter::set_words(ir::Value v, Words words) {
   if (static_cast<int>(words.size()) != holding(kernel.type(v)).words)
-    throw InternalError(fmt::format("{} registers for a value of type {}", words.size(), kernel.type(v).str()));
+    throw InternalError(
+        fmt::format("{} registers for a value of type {}", words.size(), kernel.type(v).str()));
   words_[v.index] = std::move(words);
 }
 
@@ -86,7 +96,8 @@ Value* Emitter::element(ElementRef ref, ir::Elem e) {
   if (ref.word->getType()->isPointerTy() || wide <= narrow) return bits_as(ref.word, type);
   // As an element of a small vector, which NVPTX takes apart by `mov.b32 {lo, hi}`.
   auto* parts = llvm::FixedVectorType::get(b.getIntNTy(narrow), wide / narrow);
-  Value* part = b.CreateExtractElement(b.CreateBitCast(ref.word, parts), static_cast<std::uint64_t>(ref.part));
+  Value* part = b.CreateExtractElement(b.CreateBitCast(ref.word, parts),
+                                       static_cast<std::uint64_t>(ref.part));
   return bits_as(part, type);
 }
 
@@ -149,9 +160,12 @@ void Emitter::distribute(ArrayRef<ir::Value> values, ArrayRef<Value*> all) {
   }
 }
 
-// ---- LLVM -----------------------------------------------------------------------------------------------------------
+// ---- LLVM
+// -----------------------------------------------------------------------------------------------------------
 
-llvm::BasicBlock* Emitter::block(const char* name) { return llvm::BasicBlock::Create(context, name, &function); }
+llvm::BasicBlock* Emitter::block(const char* name) {
+  return llvm::BasicBlock::Create(context, name, &function);
+}
 
 Value* Emitter::bits_as(Value* v, llvm::Type* type) {
   llvm::Type* from = v->getType();
@@ -166,12 +180,18 @@ Value* Emitter::bits_as(Value* v, llvm::Type* type) {
 
 llvm::Type* Emitter::class_type(ptx::Reg reg) {
   switch (reg) {
-    case ptx::Reg::b16: return b.getInt16Ty();
-    case ptx::Reg::b32: return b.getInt32Ty();
-    case ptx::Reg::b64: return b.getInt64Ty();
-    case ptx::Reg::f32: return b.getFloatTy();
-    case ptx::Reg::f64: return b.getDoubleTy();
-    case ptx::Reg::pred: return b.getInt1Ty();
+    case ptx::Reg::b16:
+      return b.getInt16Ty();
+    case ptx::Reg::b32:
+      return b.getInt32Ty();
+    case ptx::Reg::b64:
+      return b.getInt64Ty();
+    case ptx::Reg::f32:
+      return b.getFloatTy();
+    case ptx::Reg::f64:
+      return b.getDoubleTy();
+    case ptx::Reg::pred:
+      return b.getInt1Ty();
   }
   return nullptr;
 }
@@ -179,37 +199,48 @@ llvm::Type* Emitter::class_type(ptx::Reg reg) {
 Words Emitter::inline_ptx(const ptx::Asm& a, ArrayRef<Value*> args) {
   const ptx::LlvmAsm r = ptx::render_llvm(a);
   if (r.inputs.size() != args.size())
-    throw InternalError(fmt::format("{} arguments for PTX with {} inputs: {}", args.size(), r.inputs.size(), a.text));
+    throw InternalError(fmt::format("{} arguments for PTX with {} inputs: {}", args.size(),
+                                    r.inputs.size(), a.text));
   llvm::SmallVector<Value*, 8> call_args;
   llvm::SmallVector<llvm::Type*, 8> arg_types, result_types;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const ptx::Operand& o = a.operands[static_cast<std::size_t>(r.inputs[i])];
-    // Generic pointers (tensor maps) go in as they are, so that LLVM sees the parameter's address and nothing else.
-    Value* arg = args[i]->getType()->isPointerTy() && o.reg == ptx::Reg::b64 ? args[i] : bits_as(args[i], class_type(o.reg));
+    // Generic pointers (tensor maps) go in as they are, so that LLVM sees the parameter's address
+    // and nothing else.
+    Value* arg = args[i]->getType()->isPointerTy() && o.reg == ptx::Reg::b64
+                     ? args[i]
+                     : bits_as(args[i], class_type(o.reg));
     call_args.push_back(arg);
     arg_types.push_back(arg->getType());
   }
-  for (int i : r.outputs) result_types.push_back(class_type(a.operands[static_cast<std::size_t>(i)].reg));
+  for (int i : r.outputs)
+    result_types.push_back(class_type(a.operands[static_cast<std::size_t>(i)].reg));
   llvm::Type* type = result_types.empty()       ? b.getVoidTy()
                      : result_types.size() == 1 ? result_types[0]
                                                 : llvm::StructType::get(context, result_types);
-  auto* callee = llvm::InlineAsm::get(llvm::FunctionType::get(type, arg_types, false), r.text, r.constraints, a.effects);
+  auto* callee = llvm::InlineAsm::get(llvm::FunctionType::get(type, arg_types, false), r.text,
+                                      r.constraints, a.effects);
   llvm::CallInst* call = b.CreateCall(callee, call_args);
   call->setDoesNotThrow();
   if (!a.effects) call->setDoesNotAccessMemory();
   if (a.effects || a.convergent) call->setConvergent();
   Words out;
   if (result_types.size() == 1) out.push_back(call);
-  for (unsigned i = 0; result_types.size() > 1 && i < result_types.size(); ++i) out.push_back(b.CreateExtractValue(call, i));
+  for (unsigned i = 0; result_types.size() > 1 && i < result_types.size(); ++i)
+    out.push_back(b.CreateExtractValue(call, i));
   return out;
 }
 
-Value* Emitter::inline_ptx_value(const ptx::Asm& a, ArrayRef<Value*> args) { return inline_ptx(a, args).front(); }
+Value* Emitter::inline_ptx_value(const ptx::Asm& a, ArrayRef<Value*> args) {
+  return inline_ptx(a, args).front();
+}
 
 Value* Emitter::thread_index() {
   return at_entry(thread_index_, [&] {
-    llvm::CallInst* tid = b.CreateIntrinsic(b.getInt32Ty(), llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {});
-    tid->addRangeRetAttr(llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, static_cast<std::uint64_t>(kernel.info.threads))));
+    llvm::CallInst* tid =
+        b.CreateIntrinsic(b.getInt32Ty(), llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {});
+    tid->addRangeRetAttr(llvm::ConstantRange(
+        llvm::APInt(32, 0), llvm::APInt(32, static_cast<std::uint64_t>(kernel.info.threads))));
     return tid;
   });
 }
@@ -233,15 +264,16 @@ Value* Emitter::grid_register(bool extent, std::int64_t axis) {
       {llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x, llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_y,
        llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_z}};
   const auto at = static_cast<std::size_t>(axis);
-  return at_entry(grid_[extent][at],
-                  [&]() -> Value* { return b.CreateIntrinsic(b.getInt32Ty(), kRegisters[extent][at], {}); });
+  return at_entry(grid_[extent][at], [&]() -> Value* {
+    return b.CreateIntrinsic(b.getInt32Ty(), kRegisters[extent][at], {});
+  });
 }
 
 llvm::GlobalVariable* Emitter::shared_memory() {
   if (shared_memory_ == nullptr) {
     shared_memory_ = new llvm::GlobalVariable(module, llvm::ArrayType::get(b.getInt8Ty(), 0), false,
-                                              llvm::GlobalValue::ExternalLinkage, nullptr, "smem", nullptr,
-                                              llvm::GlobalValue::NotThreadLocal, 3);
+                                              llvm::GlobalValue::ExternalLinkage, nullptr, "smem",
+                                              nullptr, llvm::GlobalValue::NotThreadLocal, 3);
     shared_memory_->setAlignment(llvm::Align(1024));
   }
   return shared_memory_;

@@ -1,10 +1,12 @@
 #pragma once
-// The emitter's state and the few things every op function needs: what registers an IR value is held in, and inline PTX.
+// The emitter's state and the few things every op function needs: what registers an IR value is
+// held in, and inline PTX.
 //
-// Registers. A `v<NxT>` is N scalar LLVM values, never an LLVM vector or an array in memory. Elements of 8 and 16 bits that
-// fill whole 32-bit words are held as those words (lowest element first), which is how loads, stores, matrix instructions
-// and `cvt.rn.bf16x2.f32` see them: `repack` and most casts then cost nothing. Floats of up to 16 bits are held as the
-// integer of their bits, f32 and f64 as themselves, pointers as `ptr addrspace(1)`, shared addresses as i32.
+// Registers. A `v<NxT>` is N scalar LLVM values, never an LLVM vector or an array in memory.
+// Elements of 8 and 16 bits that fill whole 32-bit words are held as those words (lowest element
+// first), which is how loads, stores, matrix instructions and `cvt.rn.bf16x2.f32` see them:
+// `repack` and most casts then cost nothing. Floats of up to 16 bits are held as the integer of
+// their bits, f32 and f64 as themselves, pointers as `ptr addrspace(1)`, shared addresses as i32.
 #include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
@@ -44,7 +46,8 @@ class Emitter {
   llvm::IRBuilder<> b;
   int arch = 90;  ///< 80 or 90
 
-  // ---- ops ------------------------------------------------------------------------------------------------
+  // ---- ops
+  // ------------------------------------------------------------------------------------------------
   const ir::OpData& op(ir::OpId id) const { return kernel[id]; }
   const ir::AttrList& attrs(ir::OpId id) const { return kernel[id].attrs; }
   ir::Value operand(ir::OpId id, std::size_t i) const { return kernel[id].operands[i]; }
@@ -57,7 +60,8 @@ class Emitter {
   /// The operands of the terminator of a region, word by word.
   Words yielded(ir::RegionId region);
 
-  // ---- registers ------------------------------------------------------------------------------------------
+  // ---- registers
+  // ------------------------------------------------------------------------------------------
   /// The LLVM type of one element.
   llvm::Type* element_type(ir::Elem e);
   Holding holding(ir::Type type);
@@ -76,14 +80,16 @@ class Emitter {
   /// Splits `all` among `values` in order.
   void distribute(llvm::ArrayRef<ir::Value> values, llvm::ArrayRef<llvm::Value*> all);
 
-  // ---- LLVM -----------------------------------------------------------------------------------------------
+  // ---- LLVM
+  // -----------------------------------------------------------------------------------------------
   llvm::Value* i32(std::int64_t v) { return b.getInt32(static_cast<std::uint32_t>(v)); }
   llvm::Value* i64(std::int64_t v) { return b.getInt64(static_cast<std::uint64_t>(v)); }
   llvm::BasicBlock* block(const char* name);
   /// Same bits as another type of the same width (integers, floats, pointers).
   llvm::Value* bits_as(llvm::Value* v, llvm::Type* type);
-  /// Calls inline PTX with the values of its In and InOut operands in order; gives its results in order. Arguments of
-  /// another type than the operand's class are converted bit for bit, narrow ones zero-extended.
+  /// Calls inline PTX with the values of its In and InOut operands in order; gives its results in
+  /// order. Arguments of another type than the operand's class are converted bit for bit, narrow
+  /// ones zero-extended.
   Words inline_ptx(const ptx::Asm& a, llvm::ArrayRef<llvm::Value*> args = {});
   /// The same for PTX with a single result.
   llvm::Value* inline_ptx_value(const ptx::Asm& a, llvm::ArrayRef<llvm::Value*> args = {});
@@ -124,9 +130,11 @@ class Emitter {
   std::shared_ptr<LineInfo> lines_;
 };
 
-// ---- duties, one a row of ops.def -------------------------------------------------------------------------
+// ---- duties, one a row of ops.def
+// -------------------------------------------------------------------------
 
-/// One element of an elementwise op. Floats below 32 bits have been widened to f32 (see elementwise.cpp).
+/// One element of an elementwise op. Floats below 32 bits have been widened to f32 (see
+/// elementwise.cpp).
 struct ElementArgs {
   ir::OpId id;
   const ir::AttrList& attrs;

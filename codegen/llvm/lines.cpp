@@ -1,4 +1,5 @@
-// Line tables of the user's source: directives only (`nvcc -lineinfo`), which cost no optimisation and no registers.
+// Line tables of the user's source: directives only (`nvcc -lineinfo`), which cost no optimisation
+// and no registers.
 #include <llvm/IR/DIBuilder.h>
 #include <llvm/Support/Path.h>
 
@@ -26,17 +27,20 @@ void Emitter::enable_line_info() {
   llvm::DIFile* file = lines_->file("tegula");
   d.createCompileUnit(llvm::dwarf::DW_LANG_C_plus_plus, file, "tegula", true, "", 0, "",
                       llvm::DICompileUnit::DebugDirectivesOnly);
-  lines_->program = d.createFunction(file, kernel.info.name, kernel.info.name, file, 1,
-                                     d.createSubroutineType(d.getOrCreateTypeArray({})), 1, llvm::DINode::FlagZero,
-                                     llvm::DISubprogram::SPFlagDefinition | llvm::DISubprogram::SPFlagOptimized);
+  lines_->program = d.createFunction(
+      file, kernel.info.name, kernel.info.name, file, 1,
+      d.createSubroutineType(d.getOrCreateTypeArray({})), 1, llvm::DINode::FlagZero,
+      llvm::DISubprogram::SPFlagDefinition | llvm::DISubprogram::SPFlagOptimized);
   function.setSubprogram(lines_->program);
 }
 
 void Emitter::set_location(const Loc& loc) {
   if (!lines_) return;
-  if (!loc.known()) return b.SetCurrentDebugLocation(llvm::DILocation::get(context, 0, 0, lines_->program));
+  if (!loc.known())
+    return b.SetCurrentDebugLocation(llvm::DILocation::get(context, 0, 0, lines_->program));
   llvm::DIScope*& scope = lines_->scopes[loc.file];
-  if (scope == nullptr) scope = lines_->builder.createLexicalBlockFile(lines_->program, lines_->file(loc.file), 0);
+  if (scope == nullptr)
+    scope = lines_->builder.createLexicalBlockFile(lines_->program, lines_->file(loc.file), 0);
   b.SetCurrentDebugLocation(llvm::DILocation::get(context, loc.line, loc.column, scope));
 }
 

@@ -1,5 +1,6 @@
-// mma.sync and wgmma. A wgmma op is one piece of PTX with all its k steps; its accumulators are tied from input to output,
-// so that LLVM and ptxas see one register chain per accumulator and move nothing.
+// mma.sync and wgmma. A wgmma op is one piece of PTX with all its k steps; its accumulators are
+// tied from input to output, so that LLVM and ptxas see one register chain per accumulator and move
+// nothing.
 #include "codegen/llvm/emitter.h"
 
 namespace tegula::codegen::llvm_backend {
@@ -10,7 +11,8 @@ using ir::OpId;
 using llvm::Value;
 
 bool is_poison(const Words& words) {
-  return std::all_of(words.begin(), words.end(), [](Value* w) { return llvm::isa<llvm::PoisonValue>(w); });
+  return std::all_of(words.begin(), words.end(),
+                     [](Value* w) { return llvm::isa<llvm::PoisonValue>(w); });
 }
 
 ptx::Reg class_of(Value* v) {
@@ -28,7 +30,8 @@ std::vector<ptx::Reg> classes_of(const Words& words) {
   return out;
 }
 
-/// A descriptor as its two 32-bit halves: a step changes the low one only, and 32-bit arithmetic is half the work.
+/// A descriptor as its two 32-bit halves: a step changes the low one only, and 32-bit arithmetic is
+/// half the work.
 Value* descriptor_halves(Emitter& e, Value* low, Value* high) {
   Value* both = llvm::PoisonValue::get(llvm::FixedVectorType::get(e.b.getInt32Ty(), 2));
   both = e.b.CreateInsertElement(both, low, std::uint64_t{0});
@@ -38,7 +41,8 @@ Value* descriptor_halves(Emitter& e, Value* low, Value* high) {
 Value* advanced(Emitter& e, Value* descriptor, std::int64_t bytes) {
   if (bytes == 0) return descriptor;
   Value* halves = e.b.CreateBitCast(descriptor, llvm::FixedVectorType::get(e.b.getInt32Ty(), 2));
-  Value* low = e.b.CreateAdd(e.b.CreateExtractElement(halves, std::uint64_t{0}), e.i32(ptx::smem_desc_step(bytes)));
+  Value* low = e.b.CreateAdd(e.b.CreateExtractElement(halves, std::uint64_t{0}),
+                             e.i32(ptx::smem_desc_step(bytes)));
   return descriptor_halves(e, low, e.b.CreateExtractElement(halves, std::uint64_t{1}));
 }
 
@@ -55,7 +59,8 @@ ptx::WgmmaForm form_of(Emitter& e, OpId id) {
   form.a_in_registers = e.kernel.type(e.operand(id, 1)).is_vec();
   form.steps = static_cast<int>(e.attrs(id).ints(AttrName::step_b).size());
   form.fresh = is_poison(acc);
-  if (const auto* c = llvm::dyn_cast<llvm::ConstantInt>(e.scalar(e.operand(id, 3)))) form.scale_d = c->isOne();
+  if (const auto* c = llvm::dyn_cast<llvm::ConstantInt>(e.scalar(e.operand(id, 3))))
+    form.scale_d = c->isOne();
   return form;
 }
 
@@ -71,7 +76,8 @@ void llvm_Mma(Emitter& e, OpId id) {
   for (std::int64_t k = 0; k < tiles[2]; ++k)
     for (std::int64_t m = 0; m < tiles[0]; ++m)
       for (std::int64_t col = 0; col < tiles[1]; ++col) {
-        const std::size_t a0 = at((m * tiles[2] + k) * n.a), b0 = at((col * tiles[2] + k) * n.b), c0 = at((m * tiles[1] + col) * n.c);
+        const std::size_t a0 = at((m * tiles[2] + k) * n.a), b0 = at((col * tiles[2] + k) * n.b),
+                          c0 = at((m * tiles[1] + col) * n.c);
         llvm::SmallVector<Value*, 12> args(a.begin() + a0, a.begin() + a0 + at(n.a));
         args.append(b.begin() + b0, b.begin() + b0 + at(n.b));
         args.append(c.begin() + c0, c.begin() + c0 + at(n.c));
@@ -84,8 +90,10 @@ void llvm_Mma(Emitter& e, OpId id) {
 void llvm_SmemDesc(Emitter& e, OpId id) {
   const std::uint64_t bits = ptx::smem_desc_bits(e.attrs(id));
   // Shared addresses have 18 bits, so the address field needs no mask.
-  Value* low = e.b.CreateOr(e.b.CreateLShr(e.scalar(e.operand(id, 0)), 4), e.i32(static_cast<std::int32_t>(bits)));
-  e.set_words(e.result(id), {descriptor_halves(e, low, e.i32(static_cast<std::int32_t>(bits >> 32)))});
+  Value* low = e.b.CreateOr(e.b.CreateLShr(e.scalar(e.operand(id, 0)), 4),
+                            e.i32(static_cast<std::int32_t>(bits)));
+  e.set_words(e.result(id),
+              {descriptor_halves(e, low, e.i32(static_cast<std::int32_t>(bits >> 32)))});
 }
 
 void llvm_WgmmaFence(Emitter& e, OpId id) {
@@ -107,13 +115,15 @@ void llvm_WgmmaFence(Emitter& e, OpId id) {
 
 void llvm_Wgmma(Emitter& e, OpId id) {
   const ptx::WgmmaForm form = form_of(e, id);
-  const auto steps_a = e.attrs(id).ints(AttrName::step_a), steps_b = e.attrs(id).ints(AttrName::step_b);
+  const auto steps_a = e.attrs(id).ints(AttrName::step_a),
+             steps_b = e.attrs(id).ints(AttrName::step_b);
   Words args;
   if (!form.fresh) args = e.words(e.operand(id, 0));
   if (form.a_in_registers)
     args.append(e.words(e.operand(id, 1)));
   else
-    for (std::int64_t bytes : steps_a) args.push_back(advanced(e, e.scalar(e.operand(id, 1)), bytes));
+    for (std::int64_t bytes : steps_a)
+      args.push_back(advanced(e, e.scalar(e.operand(id, 1)), bytes));
   for (std::int64_t bytes : steps_b) args.push_back(advanced(e, e.scalar(e.operand(id, 2)), bytes));
   if (!form.fresh && !form.scale_d) args.push_back(e.scalar(e.operand(id, 3)));
   e.set_words(e.result(id), e.inline_ptx(ptx::wgmma(e.attrs(id), form), args));
@@ -128,7 +138,8 @@ void llvm_WgmmaWait(Emitter& e, OpId id) {
   const Words kept = e.words_of(operands.drop_front(op.results.size()));
   Words args = through;
   args.append(kept);
-  const Words out = e.inline_ptx(ptx::wgmma_wait(e.attrs(id).i(AttrName::count), classes_of(through), classes_of(kept)), args);
+  const Words out = e.inline_ptx(
+      ptx::wgmma_wait(e.attrs(id).i(AttrName::count), classes_of(through), classes_of(kept)), args);
   e.distribute(llvm::ArrayRef<ir::Value>(op.results.data(), op.results.size()), out);
 }
 

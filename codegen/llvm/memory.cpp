@@ -1,5 +1,5 @@
-// Loads, stores, atomics and copies. Unconditional accesses without cache attributes are LLVM's own loads and stores; all
-// others are inline PTX, predicated rather than branched around.
+// Loads, stores, atomics and copies. Unconditional accesses without cache attributes are LLVM's own
+// loads and stores; all others are inline PTX, predicated rather than branched around.
 #include "codegen/llvm/emitter.h"
 
 namespace tegula::codegen::llvm_backend {
@@ -12,11 +12,17 @@ using ptx::Access;
 using ptx::Space;
 
 /// The elements an access moves, as memory has them: i1 is a byte, a pointer a 64-bit number.
-DType stored_as(ir::Elem e) { return e.pointer ? DType::u64 : is_bool(e.dtype) ? DType::u8 : e.dtype; }
+DType stored_as(ir::Elem e) {
+  return e.pointer ? DType::u64 : is_bool(e.dtype) ? DType::u8 : e.dtype;
+}
 
 Access access_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
-  return {space, stored_as(elem), static_cast<int>(e.attrs(id).i(AttrName::width, 1)), predicated,
-          e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict)};
+  return {space,
+          stored_as(elem),
+          static_cast<int>(e.attrs(id).i(AttrName::width, 1)),
+          predicated,
+          e.attrs(id).s(AttrName::cache),
+          e.attrs(id).s(AttrName::evict)};
 }
 
 bool is_plain(const Access& a) { return !a.predicated && a.cache.empty() && a.evict.empty(); }
@@ -50,11 +56,13 @@ Words load_units(Emitter& e, const Access& a, Value* address, Value* predicate, 
                                    llvm::Align(static_cast<std::uint64_t>(a.bytes())));
   if (a.units() == 1) return {v};
   Words out;
-  for (int i = 0; i < a.units(); ++i) out.push_back(e.b.CreateExtractElement(v, static_cast<std::uint64_t>(i)));
+  for (int i = 0; i < a.units(); ++i)
+    out.push_back(e.b.CreateExtractElement(v, static_cast<std::uint64_t>(i)));
   return out;
 }
 
-void store_units(Emitter& e, const Access& a, Value* address, const Words& units, Value* predicate) {
+void store_units(Emitter& e, const Access& a, Value* address, const Words& units,
+                 Value* predicate) {
   if (!is_plain(a)) {
     llvm::SmallVector<Value*, 8> args{address};
     args.append(units.begin(), units.end());
@@ -66,31 +74,37 @@ void store_units(Emitter& e, const Access& a, Value* address, const Words& units
   if (a.units() > 1) {
     v = llvm::PoisonValue::get(access_type(e, a));
     for (std::size_t i = 0; i < units.size(); ++i)
-      v = e.b.CreateInsertElement(v, e.bits_as(units[i], unit_type(e, a)), static_cast<std::uint64_t>(i));
+      v = e.b.CreateInsertElement(v, e.bits_as(units[i], unit_type(e, a)),
+                                  static_cast<std::uint64_t>(i));
   }
-  e.b.CreateAlignedStore(v, memory_pointer(e, a, address), llvm::Align(static_cast<std::uint64_t>(a.bytes())));
+  e.b.CreateAlignedStore(v, memory_pointer(e, a, address),
+                         llvm::Align(static_cast<std::uint64_t>(a.bytes())));
 }
 
 /// The registers of access number `n` among `refs`, each filled with as many elements as it holds.
-Words units_of(Emitter& e, const Access& a, ir::Elem elem, const std::vector<ElementRef>& refs, std::size_t n) {
+Words units_of(Emitter& e, const Access& a, ir::Elem elem, const std::vector<ElementRef>& refs,
+               std::size_t n) {
   const auto per_unit = static_cast<std::size_t>(a.unit_bytes() / size_bytes(a.dtype));
   Words out;
   for (std::size_t u = 0; u < static_cast<std::size_t>(a.units()); ++u) {
-    const std::size_t first = refs.size() == 1 ? 0 : n * static_cast<std::size_t>(a.width) + u * per_unit;
+    const std::size_t first =
+        refs.size() == 1 ? 0 : n * static_cast<std::size_t>(a.width) + u * per_unit;
     if (per_unit == 1) {
       Value* v = e.element(refs[first], elem);
       out.push_back(is_bool(elem.dtype) && !elem.pointer ? e.b.CreateZExt(v, e.b.getInt8Ty()) : v);
       continue;
     }
     const unsigned bits = 8u * static_cast<unsigned>(size_bytes(a.dtype));
-    const bool whole = refs.size() > 1 && refs[first].part == 0 &&
-                       refs[first].word->getType()->isIntegerTy(bits * static_cast<unsigned>(per_unit)) &&
-                       refs[first + per_unit - 1].word == refs[first].word;
+    const bool whole =
+        refs.size() > 1 && refs[first].part == 0 &&
+        refs[first].word->getType()->isIntegerTy(bits * static_cast<unsigned>(per_unit)) &&
+        refs[first + per_unit - 1].word == refs[first].word;
     if (whole) {
       out.push_back(refs[first].word);
       continue;
     }
-    Value* unit = llvm::PoisonValue::get(llvm::FixedVectorType::get(e.b.getIntNTy(bits), static_cast<unsigned>(per_unit)));
+    Value* unit = llvm::PoisonValue::get(
+        llvm::FixedVectorType::get(e.b.getIntNTy(bits), static_cast<unsigned>(per_unit)));
     for (std::size_t i = 0; i < per_unit; ++i) {
       Value* v = e.element(refs[refs.size() == 1 ? 0 : first + i], elem);
       if (bits == 8 && v->getType()->isIntegerTy(1)) v = e.b.CreateZExt(v, e.b.getInt8Ty());
@@ -110,15 +124,18 @@ void emit_load(Emitter& e, OpId id, Space space) {
   const Words predicates = predicated ? e.words(e.operand(id, 1)) : Words();
   const bool filled = e.operand_count(id) > 2;
   const auto fills = filled ? e.refs(e.operand(id, 2)) : std::vector<ElementRef>();
-  const Words no_fill(static_cast<std::size_t>(predicated ? a.units() : 0), llvm::PoisonValue::get(unit_type(e, a)));
+  const Words no_fill(static_cast<std::size_t>(predicated ? a.units() : 0),
+                      llvm::PoisonValue::get(unit_type(e, a)));
   const int per_unit = a.unit_bytes() / size_bytes(a.dtype);
   std::vector<ElementRef> refs;
   for (std::size_t n = 0; n < addresses.size(); ++n) {
     const Words fill = filled ? units_of(e, a, elem, fills, n) : no_fill;
-    for (Value* unit : load_units(e, a, addresses[n], predicated ? nth(predicates, n) : nullptr, fill)) {
+    for (Value* unit :
+         load_units(e, a, addresses[n], predicated ? nth(predicates, n) : nullptr, fill)) {
       for (int part = 0; part < per_unit; ++part) {
         ElementRef ref{unit, part};
-        if (is_bool(elem.dtype) && !elem.pointer) ref = {e.b.CreateIsNotNull(e.element(ref, {DType::u8, false})), 0};
+        if (is_bool(elem.dtype) && !elem.pointer)
+          ref = {e.b.CreateIsNotNull(e.element(ref, {DType::u8, false})), 0};
         refs.push_back(ref);
       }
     }
@@ -169,16 +186,20 @@ void llvm_CpAsync(Emitter& e, OpId id) {
   const Words &to = e.words(e.operand(id, 0)), &from = e.words(e.operand(id, 1));
   for (std::size_t n = 0; n < std::max(to.size(), from.size()); ++n) {
     llvm::SmallVector<Value*, 3> args{nth(to, n), nth(from, n)};
-    if (predicated) args.push_back(e.b.CreateSelect(nth(e.words(e.operand(id, 2)), n), e.i32(bytes), e.i32(0)));
+    if (predicated)
+      args.push_back(e.b.CreateSelect(nth(e.words(e.operand(id, 2)), n), e.i32(bytes), e.i32(0)));
     e.inline_ptx(a, args);
   }
 }
 
 void llvm_CpAsyncCommit(Emitter& e, OpId) { e.inline_ptx(ptx::cp_async_commit()); }
-void llvm_CpAsyncWait(Emitter& e, OpId id) { e.inline_ptx(ptx::cp_async_wait(e.attrs(id).i(AttrName::count))); }
+void llvm_CpAsyncWait(Emitter& e, OpId id) {
+  e.inline_ptx(ptx::cp_async_wait(e.attrs(id).i(AttrName::count)));
+}
 
 void llvm_LdMatrix(Emitter& e, OpId id) {
-  const ptx::Asm a = ptx::ldmatrix(static_cast<int>(e.attrs(id).i(AttrName::num, 4)), e.attrs(id).i(AttrName::trans) != 0);
+  const ptx::Asm a = ptx::ldmatrix(static_cast<int>(e.attrs(id).i(AttrName::num, 4)),
+                                   e.attrs(id).i(AttrName::trans) != 0);
   Words out;
   for (Value* address : e.words(e.operand(id, 0))) out.append(e.inline_ptx(a, {address}));
   e.set_words(e.result(id), std::move(out));

@@ -1,4 +1,5 @@
-// A kernel as an LLVM module: one function with its launch annotations, and the table of op functions.
+// A kernel as an LLVM module: one function with its launch annotations, and the table of op
+// functions.
 #include "codegen/llvm/module.h"
 
 #include <fmt/format.h>
@@ -19,20 +20,24 @@ llvm::Type* parameter_type(llvm::LLVMContext& context, ir::Type type) {
   if (type.is_pointer()) return llvm::PointerType::get(context, 1);
   if (type.dtype() == DType::f32) return llvm::Type::getFloatTy(context);
   if (type.dtype() == DType::f64) return llvm::Type::getDoubleTy(context);
-  return llvm::Type::getIntNTy(context, std::max(8u, static_cast<unsigned>(size_bits(type.dtype()))));
+  return llvm::Type::getIntNTy(context,
+                               std::max(8u, static_cast<unsigned>(size_bits(type.dtype()))));
 }
 
 /// `!nvvm.annotations`; LLVM 19 ignores the same facts as string attributes.
 class Annotations {
  public:
-  explicit Annotations(llvm::Function& f) : function_(f), node_(f.getParent()->getOrInsertNamedMetadata("nvvm.annotations")) {}
+  explicit Annotations(llvm::Function& f)
+      : function_(f), node_(f.getParent()->getOrInsertNamedMetadata("nvvm.annotations")) {}
   void add(llvm::StringRef key, unsigned value) { add(key, number(value)); }
   void add(llvm::StringRef key, llvm::Metadata* value) {
     llvm::LLVMContext& c = function_.getContext();
-    node_->addOperand(llvm::MDNode::get(c, {llvm::ValueAsMetadata::get(&function_), llvm::MDString::get(c, key), value}));
+    node_->addOperand(llvm::MDNode::get(
+        c, {llvm::ValueAsMetadata::get(&function_), llvm::MDString::get(c, key), value}));
   }
   llvm::Metadata* number(unsigned value) {
-    return llvm::ConstantAsMetadata::get(llvm::ConstantInt::get(llvm::Type::getInt32Ty(function_.getContext()), value));
+    return llvm::ConstantAsMetadata::get(
+        llvm::ConstantInt::get(llvm::Type::getInt32Ty(function_.getContext()), value));
   }
 
  private:
@@ -43,9 +48,11 @@ class Annotations {
 llvm::Function* declare(const ir::Kernel& kernel, llvm::Module& module) {
   llvm::LLVMContext& context = module.getContext();
   llvm::SmallVector<llvm::Type*, 8> types;
-  for (const ir::Param& p : kernel.params()) types.push_back(parameter_type(context, kernel.type(p.value)));
-  auto* f = llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(context), types, false),
-                                   llvm::GlobalValue::ExternalLinkage, kernel.info.name, module);
+  for (const ir::Param& p : kernel.params())
+    types.push_back(parameter_type(context, kernel.type(p.value)));
+  auto* f =
+      llvm::Function::Create(llvm::FunctionType::get(llvm::Type::getVoidTy(context), types, false),
+                             llvm::GlobalValue::ExternalLinkage, kernel.info.name, module);
   f->addFnAttr(llvm::Attribute::NoUnwind);
   f->addFnAttr(llvm::Attribute::Convergent);
   Annotations annotations(*f);
@@ -59,8 +66,9 @@ llvm::Function* declare(const ir::Kernel& kernel, llvm::Module& module) {
   llvm::SmallVector<llvm::Metadata*, 4> maps;
   for (unsigned i = 0; i < kernel.params().size(); ++i) {
     if (!kernel.type(kernel.params()[i].value).is(ir::TypeKind::TensorMap)) continue;
-    f->addParamAttr(i, llvm::Attribute::getWithByValType(
-                           context, llvm::ArrayType::get(llvm::Type::getInt8Ty(context), kTensorMapBytes)));
+    f->addParamAttr(
+        i, llvm::Attribute::getWithByValType(
+               context, llvm::ArrayType::get(llvm::Type::getInt8Ty(context), kTensorMapBytes)));
     f->addParamAttr(i, llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
     f->addParamAttr(i, llvm::Attribute::NoCapture);
     f->addParamAttr(i, llvm::Attribute::ReadOnly);
@@ -84,9 +92,11 @@ void bind_parameters(Emitter& e) {
 
 void check_target(const ir::Kernel& kernel) {
   if (kernel.info.form != ir::Form::Simt)
-    throw InternalError(fmt::format("LLVM emitter: kernel {} is not in simt form", kernel.info.name));
+    throw InternalError(
+        fmt::format("LLVM emitter: kernel {} is not in simt form", kernel.info.name));
   if (kernel.info.threads <= 0 || kernel.info.threads > 1024)
-    throw InternalError(fmt::format("LLVM emitter: kernel {} has {} threads", kernel.info.name, kernel.info.threads));
+    throw InternalError(fmt::format("LLVM emitter: kernel {} has {} threads", kernel.info.name,
+                                    kernel.info.threads));
 }
 
 }  // namespace
@@ -115,7 +125,8 @@ Words Emitter::yielded(ir::RegionId region) {
   return words_of(llvm::ArrayRef<ir::Value>(operands.data(), operands.size()));
 }
 
-std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMContext& context, bool lineinfo) {
+std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMContext& context,
+                                           bool lineinfo) {
   check_target(kernel);
   auto module = std::make_unique<llvm::Module>(kernel.info.name, context);
   module->setTargetTriple("nvptx64-nvidia-cuda");
@@ -128,7 +139,8 @@ std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMC
   e.finish_line_info();
   std::string faults;
   llvm::raw_string_ostream os(faults);
-  if (llvm::verifyModule(*module, &os)) throw InternalError("LLVM emitter: broken module\n" + faults);
+  if (llvm::verifyModule(*module, &os))
+    throw InternalError("LLVM emitter: broken module\n" + faults);
   return module;
 }
 

@@ -11,8 +11,10 @@
 namespace tegula::codegen::llvm_backend {
 
 /// LLVM IR of a kernel in simt form. Throws InternalError for an op that cannot be emitted.
-std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMContext& context, bool lineinfo);
+std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMContext& context,
+                                           bool lineinfo);
 /// Optimizes a module in place and writes PTX; adds its times (and the IR, if kept) to `out`.
-void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options, Emitted& out);
+void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options,
+               Emitted& out);
 
 }  // namespace tegula::codegen::llvm_backend

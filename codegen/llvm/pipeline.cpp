@@ -1,8 +1,9 @@
 // LLVM IR to PTX: a minimal pass pipeline and NVPTX's code generator.
 //
-// More passes gain nothing that ptxas would not do (measured: equal SASS from O3 at 1.5 times the time), and unrolling or
-// duplicating convergent code would break wgmma groups apart. Code generation must not be at level None: it would leave
-// register moves between wgmma instructions, which serialises them.
+// More passes gain nothing that ptxas would not do (measured: equal SASS from O3 at 1.5 times the
+// time), and unrolling or duplicating convergent code would break wgmma groups apart. Code
+// generation must not be at level None: it would leave register moves between wgmma instructions,
+// which serialises them.
 #include <fmt/format.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
@@ -44,7 +45,8 @@ bool initialize_once() {
   LLVMInitializeNVPTXTargetInfo();
   LLVMInitializeNVPTXTargetMC();
   LLVMInitializeNVPTXAsmPrinter();
-  // Shared addresses are 32 bits. This LLVM is ours alone, hidden in this library, so its options are too.
+  // Shared addresses are 32 bits. This LLVM is ours alone, hidden in this library, so its options
+  // are too.
   const char* options[] = {"tegula", "-nvptx-short-ptr"};
   return llvm::cl::ParseCommandLineOptions(2, options);
 }
@@ -58,8 +60,9 @@ std::unique_ptr<llvm::TargetMachine> target_machine(const std::string& target) {
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   // 8.5 is the newest PTX that LLVM 19 writes; every ptxas since CUDA 12.5 reads it.
-  return std::unique_ptr<llvm::TargetMachine>(t->createTargetMachine(
-      kTriple, target, "+ptx85", options, llvm::Reloc::PIC_, std::nullopt, llvm::CodeGenOptLevel::Default));
+  return std::unique_ptr<llvm::TargetMachine>(
+      t->createTargetMachine(kTriple, target, "+ptx85", options, llvm::Reloc::PIC_, std::nullopt,
+                             llvm::CodeGenOptLevel::Default));
 }
 
 void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
@@ -86,7 +89,8 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
 
 }  // namespace
 
-void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options, Emitted& out) {
+void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options,
+               Emitted& out) {
   auto start = Clock::now();
   const auto machine = target_machine(target);
   module.setDataLayout(machine->createDataLayout());

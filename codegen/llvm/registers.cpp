@@ -26,17 +26,20 @@ Words regrouped(Emitter& e, const Words& words, unsigned bits) {
   const unsigned have = words[0]->getType()->getPrimitiveSizeInBits();
   if (have == bits) return words;
   auto* wide = e.b.getIntNTy(std::max(have, bits));
-  auto* parts = llvm::FixedVectorType::get(e.b.getIntNTy(std::min(have, bits)), std::max(have, bits) / std::min(have, bits));
+  auto* parts = llvm::FixedVectorType::get(e.b.getIntNTy(std::min(have, bits)),
+                                           std::max(have, bits) / std::min(have, bits));
   if (have > bits) {
     for (Value* w : words)
       for (unsigned i = 0; i < have / bits; ++i)
-        out.push_back(e.b.CreateExtractElement(e.b.CreateBitCast(e.bits_as(w, wide), parts), std::uint64_t{i}));
+        out.push_back(e.b.CreateExtractElement(e.b.CreateBitCast(e.bits_as(w, wide), parts),
+                                               std::uint64_t{i}));
     return out;
   }
   for (std::size_t at = 0; at < words.size(); at += bits / have) {
     Value* joined = llvm::PoisonValue::get(parts);
     for (unsigned i = 0; i < bits / have; ++i)
-      joined = e.b.CreateInsertElement(joined, e.bits_as(words[at + i], parts->getElementType()), std::uint64_t{i});
+      joined = e.b.CreateInsertElement(joined, e.bits_as(words[at + i], parts->getElementType()),
+                                       std::uint64_t{i});
     out.push_back(e.b.CreateBitCast(joined, wide));
   }
   return out;
@@ -45,7 +48,9 @@ Words regrouped(Emitter& e, const Words& words, unsigned bits) {
 }  // namespace
 
 void llvm_Tid(Emitter& e, OpId id) { e.set_words(e.result(id), {e.thread_index()}); }
-void llvm_LaneId(Emitter& e, OpId id) { e.set_words(e.result(id), {e.b.CreateAnd(e.thread_index(), 31)}); }
+void llvm_LaneId(Emitter& e, OpId id) {
+  e.set_words(e.result(id), {e.b.CreateAnd(e.thread_index(), 31)});
+}
 void llvm_WarpId(Emitter& e, OpId id) { e.set_words(e.result(id), {e.warp_index()}); }
 void llvm_CtaId(Emitter& e, OpId id) {
   e.set_words(e.result(id), {e.grid_register(false, e.attrs(id).i(AttrName::axis))});
@@ -62,7 +67,8 @@ void llvm_Concat(Emitter& e, OpId id) { e.set_refs(e.result(id), concatenated(e,
 void llvm_Regs(Emitter& e, OpId id) {
   const std::vector<ElementRef> all = concatenated(e, id);
   std::vector<ElementRef> chosen;
-  for (std::int64_t i : e.attrs(id).ints(AttrName::indices)) chosen.push_back(all[static_cast<std::size_t>(i)]);
+  for (std::int64_t i : e.attrs(id).ints(AttrName::indices))
+    chosen.push_back(all[static_cast<std::size_t>(i)]);
   e.set_refs(e.result(id), chosen);
 }
 
@@ -89,18 +95,21 @@ void llvm_Shfl(Emitter& e, OpId id) {
     if (m.name != e.attrs(id).s(AttrName::mode)) continue;
     Words out;
     for (Value* w : e.words(e.operand(id, 0)))
-      out.push_back(e.b.CreateIntrinsic(w->getType()->isFloatTy() ? m.floating : m.integer, {},
-                                        {e.i32(-1), w, e.scalar(e.operand(id, 1)), e.i32(m.clamp)}));
+      out.push_back(
+          e.b.CreateIntrinsic(w->getType()->isFloatTy() ? m.floating : m.integer, {},
+                              {e.i32(-1), w, e.scalar(e.operand(id, 1)), e.i32(m.clamp)}));
     return e.set_words(e.result(id), std::move(out));
   }
   e.refuse(id, "unknown mode");
 }
 
 void llvm_Vote(Emitter& e, OpId id) {
-  e.set_words(e.result(id),
-              {e.inline_ptx_value(ptx::vote(e.attrs(id).s(AttrName::kind)), {e.scalar(e.operand(id, 0))})});
+  e.set_words(e.result(id), {e.inline_ptx_value(ptx::vote(e.attrs(id).s(AttrName::kind)),
+                                                {e.scalar(e.operand(id, 0))})});
 }
 
-void llvm_Elect(Emitter& e, OpId id) { e.set_words(e.result(id), {e.inline_ptx_value(ptx::elect())}); }
+void llvm_Elect(Emitter& e, OpId id) {
+  e.set_words(e.result(id), {e.inline_ptx_value(ptx::elect())});
+}
 
 }  // namespace tegula::codegen::llvm_backend

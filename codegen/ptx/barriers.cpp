@@ -73,7 +73,10 @@ Asm fence(std::string_view scope) {
 Asm trap() { return effect("trap;"); }
 
 Asm pin() {
-  Asm a = effect("{\nPIN:\n@#0 bra PIN;\n}", {Reg::pred});
+  // A profiler trigger that never fires: one predicated-off instruction, across which ptxas 13
+  // schedules nothing. A branch that is never taken works too but costs four; an empty loop is
+  // deleted; trap serialises wgmma.
+  Asm a = effect("@#0 pmevent 1;", {Reg::pred});
   a.convergent = true;
   return a;
 }

@@ -116,8 +116,8 @@ Asm bar_sync(std::optional<std::int64_t> id, std::int64_t count);
 Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count);
 Asm fence(std::string_view scope);
 Asm trap();
-/// A basic-block boundary that ptxas does not move anything across. Operand: `never` (pred), false
-/// at run time.
+/// A boundary that ptxas does not move anything across. Operand: `never` (pred), false at run time
+/// without any compiler knowing it (a grid extent of 0).
 Asm pin();
 
 // ---- matrix units
