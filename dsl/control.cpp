@@ -1,0 +1,272 @@
+// Loops, branches, the grid and tunables, as the public headers see them.
+#include "tegula/control.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/elementwise.h"
+#include "dsl/host_scalars.h"
+
+namespace tegula {
+
+using dsl::AttrName;
+using dsl::fail;
+using dsl::Mistake;
+using dsl::Opcode;
+using dsl::ScopeKind;
+using dsl::Tracer;
+
+namespace {
+
+/// "arg0.1": the view and the dimension an extent is read from; "" for other extents.
+const char* dimension_of(const Tracer& t, ir::Value extent) {
+  const ir::OpId def = t.kernel[extent].def;
+  if (!def || t.kernel[def].opcode != Opcode::ViewDim) return "";
+  for (const ir::Param& p : t.kernel.params())
+    if (p.value == t.kernel[def].operands[0])
+      return intern(fmt::format("{}.{}", p.name, t.kernel[def].attrs.i(AttrName::axis)));
+  return "";
+}
+
+Tile bound(Tracer& t, std::string_view what, const Arg& a) {
+  const DType d = dsl::meet(t, what, std::span(&a, 1));
+  dsl::require_integers(what, d, a.loc());
+  return t.tile(dsl::operand(t, a, t.index_type()));
+}
+
+}  // namespace
+
+// ---- steps ----------------------------------------------------------------------------------------------------------
+namespace detail {
+
+StepRange::StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
+    : block_(block), dimension_(""), loc_(at) {
+  Tracer& t = Tracer::at(at, "steps");
+  if (block <= 0) fail(Mistake::bad_block, at, {}, block);
+  lo_ = bound(t, "steps", lo);
+  hi_ = bound(t, "steps", hi);
+  dimension_ = dimension_of(t, t.value(hi_));
+}
+StepRange::StepRange(const StepRange& o)
+    : lo_(o.lo_), hi_(o.hi_), block_(o.block_), dimension_(o.dimension_), loc_(o.loc_), stages_(o.stages_), unroll_(o.unroll_) {}
+StepRange::~StepRange() {
+  if (Tracer* t = open_ ? Tracer::current() : nullptr) t->abandon(open_);
+}
+
+StepRange StepRange::stages(int n) const {
+  StepRange r(*this);
+  r.stages_ = n;
+  return r;
+}
+StepRange StepRange::unroll() const {
+  StepRange r(*this);
+  r.unroll_ = true;
+  return r;
+}
+
+StepRange::Iterator StepRange::begin() {
+  Tracer& t = Tracer::at(loc_, "steps");
+  ir::AttrList attrs;
+  attrs.set(AttrName::loop, "steps");
+  if (stages_ > 0) attrs.set(AttrName::stages, std::int64_t{stages_});
+  if (unroll_) attrs.set(AttrName::unroll, std::int64_t{1});
+  const ir::Value step = t.build.constant(ir::Type::scalar(t.index_type()), block_);
+  open_ = t.open_loop(t.value(lo_), t.value(hi_), step, std::move(attrs));
+  return Iterator(this);
+}
+
+void StepRange::Iterator::operator++() {
+  Tracer& t = Tracer::at({}, "steps");
+  more_ = t.close_loop(range_->open_);
+  if (!more_) range_->open_ = 0;
+}
+
+Index StepRange::Iterator::operator*() const {
+  Tracer& t = Tracer::at({}, "steps");
+  return Index(t.tile(t.induction(range_->open_)), range_->block_, range_->dimension_);
+}
+
+}  // namespace detail
+
+detail::StepRange steps(const Arg& extent, std::int64_t block) {
+  return detail::StepRange(Arg(0).at(extent.loc()), extent, block, extent.loc());
+}
+detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block) {
+  return detail::StepRange(lo, hi, block, lo.loc());
+}
+
+// ---- the grid -------------------------------------------------------------------------------------------------------
+Space::Space(const View& view, std::source_location at) : loc_(at) {
+  for (int i = 0; i < view.rank(); ++i) extents_.push_back(view.dim(i, at));
+}
+Space::Space(std::initializer_list<Arg> extents, std::source_location at) : loc_(at) {
+  Tracer& t = Tracer::at(at, "grid");
+  for (const Arg& e : extents) extents_.push_back(bound(t, "grid", e));
+}
+Space::Space(const Tile& extent, std::source_location at) : loc_(at) {
+  extents_.push_back(bound(Tracer::at(at, "grid"), "grid", Arg(extent, at)));
+}
+Space rows(const View& view, std::source_location at) { return Space({Arg(view.dim(0, at), at)}, at); }
+Space cols(const View& view, std::source_location at) { return Space({Arg(view.dim(1, at), at)}, at); }
+
+namespace detail {
+namespace {
+
+/// From a program's number to the tile it works on, along each dimension.
+class TileOrder {
+ public:
+  TileOrder(Tracer& t, const GridOptions& options, std::vector<ir::Value> counts)
+      : b_(t.build), options_(options), counts_(std::move(counts)), tiles_(counts_.size()) {}
+
+  std::vector<ir::Value> decode(ir::Value program) {
+    const std::size_t n = counts_.size();
+    if (options_.l2_group > 1 && n >= 2) {
+      if (n > 2) {
+        const ir::Value plane = b_.mul(counts_[n - 2], counts_[n - 1]);
+        row_major(b_.div(program, plane), n - 2);
+        program = b_.rem(program, plane);
+      }
+      grouped(program);
+    } else if (options_.heavy_first && n >= 2) {
+      ir::Value others = counts_[0];
+      for (std::size_t i = 1; i + 1 < n; ++i) others = b_.mul(others, counts_[i]);
+      tiles_[n - 1] = b_.div(program, others);
+      row_major(b_.rem(program, others), n - 1);
+    } else {
+      row_major(program, n);
+    }
+    if (options_.heavy_first) tiles_[n - 1] = b_.sub(b_.sub(counts_[n - 1], b_.i32(1)), tiles_[n - 1]);
+    return tiles_;
+  }
+
+ private:
+  /// The first `n` dimensions, the last of them fastest.
+  void row_major(ir::Value number, std::size_t n) {
+    for (std::size_t i = n; i-- > 1;) {
+      tiles_[i] = b_.rem(number, counts_[i]);
+      number = b_.div(number, counts_[i]);
+    }
+    tiles_[0] = number;
+  }
+
+  /// The last two dimensions: down the rows of a group, then to the next column.
+  void grouped(ir::Value number) {
+    const std::size_t m = counts_.size() - 2, n = m + 1;
+    const ir::Value height = b_.i32(options_.l2_group);
+    const ir::Value group_size = b_.mul(height, counts_[n]);
+    const ir::Value first_row = b_.mul(b_.div(number, group_size), height);
+    const ir::Value rows = b_.op(Opcode::Min, {b_.sub(counts_[m], first_row), height});
+    const ir::Value inside = b_.rem(number, group_size);
+    tiles_[m] = b_.add(first_row, b_.rem(inside, rows));
+    tiles_[n] = b_.div(inside, rows);
+  }
+
+  ir::Builder& b_;
+  const GridOptions& options_;
+  std::vector<ir::Value> counts_, tiles_;
+};
+
+/// Blocks that cover an extent, as i32: a launch has fewer than 2^31 programs.
+ir::Value block_count(ir::Builder& b, ir::Value extent, std::int64_t block) {
+  const ir::Type type = b.kernel().type(extent);
+  if (block > 1)
+    extent = b.div(b.add(extent, b.constant(type, block - 1)), b.constant(type, block));
+  return b.cast(extent, DType::i32);
+}
+
+void record_launch(Tracer& t, const std::vector<ir::Value>& extents, const std::vector<std::int64_t>& blocks) {
+  ir::Builder b(t.kernel, t.kernel.launch());
+  b.loc = t.build.loc;
+  dsl::HostScalars host(t.kernel, b);
+  ir::Value programs;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    const ir::Value extent = host.copy(extents[i]);
+    if (!extent) fail(Mistake::grid_extent, t.build.loc, {t.origin(extents[i], "the extent")});
+    const ir::Value count = block_count(b, extent, blocks[i]);
+    programs = i == 0 ? count : b.mul(programs, count);
+  }
+  const ir::Value one = b.i32(1);
+  b.yield(std::vector{programs, one, one});
+}
+
+}  // namespace
+
+GridLoop::GridLoop(const Space& space, GridOptions options)
+    : extents_(space.extents()), options_(std::move(options)), loc_(space.loc()) {}
+GridLoop::~GridLoop() {
+  if (Tracer* t = open_ ? Tracer::current() : nullptr) t->abandon(open_);
+}
+
+void GridLoop::open() {
+  Tracer& t = Tracer::at(loc_, "grid");
+  if (t.in_scope(ScopeKind::Grid)) fail(Mistake::nested_grid, loc_, {{t.grid_loc, "it begins here"}}, "a grid loop");
+  if (t.recording_region()) fail(Mistake::nested_grid, loc_, {}, "a loop or branch");
+  if (t.grid_seen) fail(Mistake::second_grid, loc_, {{t.grid_loc, "the first one"}});
+  if (options_.blocks.size() > extents_.size())
+    fail(Mistake::grid_rank, loc_, {}, options_.blocks.size(), extents_.size());
+  for (std::int64_t block : options_.blocks)
+    if (block <= 0) fail(Mistake::bad_block, loc_, {}, block);
+  t.grid_seen = true;
+  t.grid_loc = loc_;
+  std::vector<ir::Value> extents, counts;
+  for (std::size_t i = 0; i < options_.blocks.size(); ++i) extents.push_back(t.value(extents_[i]));
+  record_launch(t, extents, options_.blocks);
+  for (std::size_t i = 0; i < extents.size(); ++i) counts.push_back(block_count(t.build, extents[i], options_.blocks[i]));
+  ir::AttrList attrs = ir::attr_list({{AttrName::axis, 0}});
+  if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
+  const ir::Type i32 = ir::Type::scalar(DType::i32);
+  const ir::OpId program = t.build.create(Opcode::ProgramId, {}, std::span(&i32, 1), std::move(attrs));
+  const auto tiles = TileOrder(t, options_, std::move(counts)).decode(t.kernel[program].results[0]);
+  for (std::size_t i = 0; i < tiles.size(); ++i) {
+    const ir::Value tile = t.build.cast(tiles[i], t.index_type());
+    const std::int64_t block = options_.blocks[i];
+    const ir::Type type = t.kernel.type(tile);
+    starts_.push_back(t.tile(block == 1 ? tile : t.build.mul(tile, t.build.constant(type, block))));
+  }
+  open_ = t.open_grid();
+}
+
+bool GridLoop::close() {
+  Tracer& t = Tracer::at({}, "grid");
+  if (t.close_grid(open_)) return true;
+  open_ = 0;
+  t.grid_done = true;
+  return false;
+}
+
+Index GridLoop::index(std::size_t dimension) const {
+  Tracer& t = Tracer::at({}, "grid");
+  return Index(starts_[dimension], options_.blocks[dimension], dimension_of(t, t.value(extents_[dimension])));
+}
+
+// ---- branches -------------------------------------------------------------------------------------------------------
+Branch::Branch(const Arg& condition) : condition_(condition) {}
+Branch::~Branch() {
+  if (Tracer* t = open_ ? Tracer::current() : nullptr) t->abandon(open_);
+}
+void Branch::begin_then() {
+  Tracer& t = Tracer::at(condition_.loc(), "if_");
+  const ir::Value c = dsl::truth(t, condition_);
+  if (t.kernel.type(c).is_tile())
+    fail(Mistake::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_", t.kernel.type(c).str());
+  open_ = t.open_branch(c);
+}
+void Branch::begin_otherwise() { Tracer::at({}, "if_").else_branch(open_); }
+void Branch::close() {
+  Tracer::at({}, "if_").close_branch(open_);
+  open_ = 0;
+}
+
+void record_while(const std::function<Tile()>& condition, const std::function<void()>& body, Loc at) {
+  Tracer::at(at, "while_").record_while(condition, body);
+}
+
+}  // namespace detail
+
+int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise, std::source_location at) {
+  const int fallback = otherwise ? *otherwise : set.size() > 0 ? *set.begin() : 0;
+  return Tracer::at(at, "tune").tune(name, set, fallback, at);
+}
+
+}  // namespace tegula

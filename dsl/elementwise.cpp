@@ -1,0 +1,150 @@
+#include "dsl/elementwise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace tegula::dsl {
+namespace {
+
+int kind_order(DType d) { return is_bool(d) ? 0 : is_float(d) ? 2 : 1; }
+
+bool fits(std::int64_t v, DType d) {
+  if (!is_integer(d)) return true;
+  const int bits = size_bits(d);
+  if (!is_signed(d)) return v >= 0 && (bits == 64 || v < (std::int64_t{1} << bits));
+  return bits == 64 || (v >= -(std::int64_t{1} << (bits - 1)) && v < (std::int64_t{1} << (bits - 1)));
+}
+
+DType alone(const Arg& a) {
+  if (a.kind() == Arg::Kind::Bool) return DType::i1;
+  if (a.kind() == Arg::Kind::Float) return DType::f32;
+  return fits(a.as_int(), DType::i32) ? DType::i32 : DType::i64;
+}
+
+ir::Value constant(Tracer& t, const Arg& a, DType d) {
+  const ir::Type type = ir::Type::scalar(d);
+  if (is_float(d)) return t.build.constant(type, a.as_float());
+  if (is_bool(d)) return t.build.constant(type, std::int64_t{a.as_int() != 0});
+  // The conversion of a float literal is the cast of the language.
+  if (a.kind() == Arg::Kind::Float) return t.build.cast(t.build.f32(a.as_float()), d);
+  if (!fits(a.as_int(), d)) fail(Mistake::literal_range, a.loc(), {}, a.as_int(), name(d));
+  return t.build.constant(type, a.as_int());
+}
+
+}  // namespace
+
+DType common_dtype(DType a, DType b) {
+  if (a == b) return a;
+  if (kind_order(a) != kind_order(b)) return kind_order(a) > kind_order(b) ? a : b;
+  if (size_bits(a) != size_bits(b)) return size_bits(a) > size_bits(b) ? a : b;
+  if (is_float(a)) return a == DType::bf16 ? b : a;  // f16 before bf16; fp8 is refused before this
+  return is_signed(a) ? b : a;
+}
+
+DType meet(Tracer& t, std::string_view what, std::span<const Arg> args) {
+  std::optional<DType> tiles, literals;
+  const auto add = [](std::optional<DType>& sum, DType d) { sum = sum ? common_dtype(*sum, d) : d; };
+  for (const Arg& a : args) {
+    if (a.is_literal()) {
+      add(literals, alone(a));
+      continue;
+    }
+    const ir::Type type = t.type(a);
+    if (type.is_pointer()) fail(Mistake::pointer_operand, a.loc(), {t.origin(t.value(a), "the operand")}, what);
+    add(tiles, type.dtype());
+  }
+  if (!tiles) return *literals;
+  // A literal never widens a tile; it lends its kind only where the tile's is lower.
+  if (!literals || kind_order(*literals) <= kind_order(*tiles)) return *tiles;
+  return *literals;
+}
+
+ir::Value convert(Tracer& t, ir::Value v, DType to) {
+  const ir::Type type = t.kernel.type(v);
+  if (type.dtype() == to) return v;
+  if (!is_bool(to)) return t.build.cast(v, to);
+  const DType d = type.dtype();
+  const ir::Type scalar = ir::Type::scalar(d);
+  return t.build.cmp("ne", v, is_float(d) ? t.build.constant(scalar, 0.0) : t.build.constant(scalar, std::int64_t{0}));
+}
+
+ir::Value operand(Tracer& t, const Arg& a, DType dtype) {
+  return a.is_literal() ? constant(t, a, dtype) : convert(t, t.value(a), dtype);
+}
+ir::Value operand(Tracer& t, const Arg& a) { return a.is_literal() ? constant(t, a, alone(a)) : t.value(a); }
+
+ir::Value truth(Tracer& t, const Arg& a) { return operand(t, a, DType::i1); }
+
+// ---- shapes ---------------------------------------------------------------------------------------------------------
+bool can_broadcast(std::span<const std::int64_t> from, std::span<const std::int64_t> to) {
+  if (from.size() > to.size()) return false;
+  const std::size_t lead = to.size() - from.size();
+  for (std::size_t i = 0; i < from.size(); ++i)
+    if (from[i] != 1 && from[i] != to[lead + i]) return false;
+  return true;
+}
+
+ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape) {
+  const ir::Type type = t.kernel.type(v);
+  if (shape.empty()) return v;
+  const ir::Type wanted = ir::Type::tile(type.elem(), shape);
+  if (type.is_scalar()) return t.build.op(Opcode::Splat, {v}, wanted);
+  for (auto rank = static_cast<std::size_t>(type.rank()); rank < shape.size(); ++rank)
+    v = t.build.op(Opcode::ExpandDims, {v}, {{AttrName::axis, 0}});
+  return t.kernel.type(v) == wanted ? v : t.build.op(Opcode::Broadcast, {v}, wanted);
+}
+
+void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc) {
+  ir::Ints shape;
+  for (ir::Value v : values) {
+    const auto s = t.kernel.type(v).shape();
+    const ir::Ints before = shape;
+    if (s.size() > shape.size()) shape.insert(shape.begin(), s.size() - shape.size(), 1);
+    const std::size_t lead = shape.size() - s.size();
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      std::int64_t& extent = shape[lead + i];
+      if (extent != s[i] && extent != 1 && s[i] != 1) {
+        std::vector<Note> notes;
+        for (std::size_t n = 0; n < values.size(); ++n)
+          notes.push_back(t.origin(values[n], fmt::format("operand {}", n)));
+        fail(Mistake::shapes_differ, loc, std::move(notes), what, extents_text(before), extents_text(s));
+      }
+      extent = std::max(extent, s[i]);
+    }
+  }
+  for (ir::Value& v : values)
+    if (!t.kernel.type(v).is_scalar()) v = broadcast_to(t, v, shape);
+}
+
+Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args, ir::AttrInits attrs) {
+  const std::span<const Arg> list(args.begin(), args.size());
+  Tracer& t = Tracer::at(list.front().loc(), what);
+  const DType d = meet(t, what, list);
+  std::array<ir::Value, 3> values;
+  for (std::size_t i = 0; i < list.size(); ++i) values[i] = operand(t, list[i], d);
+  const std::span<ir::Value> used(values.data(), list.size());
+  meet_shapes(t, what, used, list.front().loc());
+  return t.tile(t.build.op(op, std::span<const ir::Value>(used), attrs));
+}
+
+int checked_axis(std::string_view what, ir::Type type, int axis, Loc loc) {
+  const int rank = static_cast<int>(type.rank());
+  if (!type.is_tile()) fail(Mistake::not_a_tile, loc, {}, what);
+  if (axis < -rank || axis >= rank) fail(Mistake::bad_axis, loc, {}, what, axis, rank);
+  return axis < 0 ? axis + rank : axis;
+}
+
+void require_integers(std::string_view what, DType d, Loc loc) {
+  if (!is_integer(d)) fail(Mistake::integers_only, loc, {}, what, name(d));
+}
+void require_floats(std::string_view what, DType d, Loc loc) {
+  if (!is_float(d)) fail(Mistake::floats_only, loc, {}, what, name(d));
+  require_arithmetic(what, d, loc);
+}
+void require_arithmetic(std::string_view what, DType d, Loc loc) {
+  if (is_float(d) && size_bits(d) == 8) fail(Mistake::storage_only, loc, {}, what, name(d));
+}
+
+}  // namespace tegula::dsl

@@ -1,0 +1,39 @@
+#pragma once
+// What the operands of an elementwise operation become before it is recorded: one element type, one shape.
+#include <initializer_list>
+#include <span>
+#include <string_view>
+
+#include "dsl/tracer.h"
+
+namespace tegula::dsl {
+
+/// Element type two operands are computed in.
+DType common_dtype(DType a, DType b);
+/// The type that a literal takes next to `tiles` (none: on its own).
+DType meet(Tracer& t, std::string_view what, std::span<const Arg> args);
+
+/// The operand as an IR value of `dtype`: literals become constants, others are cast.
+ir::Value operand(Tracer& t, const Arg& a, DType dtype);
+/// The operand in its own type; literals as they stand alone.
+ir::Value operand(Tracer& t, const Arg& a);
+/// Scalar or tile, an i1: numbers are compared with 0.
+ir::Value truth(Tracer& t, const Arg& a);
+ir::Value convert(Tracer& t, ir::Value v, DType to);
+
+/// Repeats dimensions of extent 1 until all tiles have one shape; scalars stay scalars.
+void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc);
+ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape);
+bool can_broadcast(std::span<const std::int64_t> from, std::span<const std::int64_t> to);
+
+/// Records an op on operands that met.
+Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args, ir::AttrInits attrs = {});
+
+/// Axis counted from 0.
+int checked_axis(std::string_view what, ir::Type type, int axis, Loc loc);
+
+void require_integers(std::string_view what, DType d, Loc loc);
+void require_floats(std::string_view what, DType d, Loc loc);
+void require_arithmetic(std::string_view what, DType d, Loc loc);
+
+}  // namespace tegula::dsl

@@ -1,0 +1,218 @@
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <source_location>
+#include <vector>
+
+#include "tegula/value.h"
+#include "tegula/view.h"
+
+/// Loops, branches, the launch grid and tunable numbers.
+namespace tegula {
+
+namespace detail {
+
+struct LoopEnd {};
+
+/// Range of a recorded loop. The body of `for (auto k : steps(...))` runs while it is being recorded; variables
+/// rebound in it are carried from one iteration to the next.
+class StepRange {
+ public:
+  StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at);
+  StepRange(const StepRange& other);
+  ~StepRange();
+  StepRange& operator=(const StepRange&) = delete;
+
+  class Iterator {
+   public:
+    bool operator!=(LoopEnd) const { return more_; }
+    void operator++();
+    Index operator*() const;
+
+   private:
+    friend class StepRange;
+    explicit Iterator(StepRange* range) : range_(range) {}
+    StepRange* range_;
+    bool more_ = true;
+  };
+  Iterator begin();
+  LoopEnd end() const { return {}; }
+
+  /// Depth of the software pipeline; without it the compiler chooses.
+  StepRange stages(int n) const;
+  /// Unrolls the loop.
+  StepRange unroll() const;
+
+ private:
+  Tile lo_, hi_;
+  std::int64_t block_;
+  const char* dimension_;
+  Loc loc_;
+  int stages_ = 0;
+  bool unroll_ = false;
+  std::uint64_t open_ = 0;  ///< the open loop's identity while its body is being recorded
+};
+
+}  // namespace detail
+
+/// Steps over 0 .. extent, `block` elements at a time; the last step may reach past the end.
+detail::StepRange steps(const Arg& extent, std::int64_t block);
+/// Steps over lo .. hi.
+detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
+
+/// The index space a grid covers: all dimensions of a view, some of them, or given extents.
+class Space {
+ public:
+  Space(const View& view, std::source_location at = std::source_location::current());
+  Space(std::initializer_list<Arg> extents, std::source_location at = std::source_location::current());
+  Space(const Tile& extent, std::source_location at = std::source_location::current());
+  template <Element T>
+  Space(const Scalar<T>& extent, std::source_location at = std::source_location::current())
+      : Space(extent.value(at), at) {}
+  const std::vector<Tile>& extents() const { return extents_; }
+  const Loc& loc() const { return loc_; }
+
+ private:
+  friend Space rows(const View&, std::source_location);
+  friend Space cols(const View&, std::source_location);
+  std::vector<Tile> extents_;
+  Loc loc_;
+};
+/// The first dimension of a view, and the second.
+Space rows(const View& view, std::source_location at = std::source_location::current());
+Space cols(const View& view, std::source_location at = std::source_location::current());
+
+/// Order of the tiles: groups of `rows` tile rows are finished together, so that they share the second-level cache.
+struct l2_group {
+  explicit l2_group(int n) : rows(n) {}
+  int rows;
+};
+/// Order of the tiles: last block of the last dimension first. For triangular work.
+struct HeavyFirst {};
+inline constexpr HeavyFirst heavy_first{};
+
+namespace detail {
+
+struct GridOptions {
+  std::vector<std::int64_t> blocks;
+  int l2_group = 0;
+  bool heavy_first = false;
+  void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
+  void add(struct l2_group g) { l2_group = g.rows; }
+  void add(HeavyFirst) { heavy_first = true; }
+};
+
+/// The grid loop: its body is the program that each block runs.
+class GridLoop {
+ public:
+  GridLoop(const Space& space, GridOptions options);
+  GridLoop(const GridLoop&) = delete;
+  GridLoop& operator=(const GridLoop&) = delete;
+  ~GridLoop();
+  void open();
+  bool close();  ///< true: record the body once more
+  Index index(std::size_t dimension) const;
+
+ private:
+  std::vector<Tile> extents_, starts_;
+  GridOptions options_;
+  Loc loc_;
+  std::uint64_t open_ = 0;
+};
+
+template <std::size_t N>
+class GridRange {
+ public:
+  GridRange(const Space& space, GridOptions options) : loop_(space, std::move(options)) {}
+  class Iterator {
+   public:
+    explicit Iterator(GridLoop* loop) : loop_(loop) {}
+    bool operator!=(LoopEnd) const { return more_; }
+    void operator++() { more_ = loop_->close(); }
+    auto operator*() const {
+      if constexpr (N == 1)
+        return loop_->index(0);
+      else
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return std::array<Index, N>{loop_->index(I)...};
+        }(std::make_index_sequence<N>{});
+    }
+
+   private:
+    GridLoop* loop_;
+    bool more_ = true;
+  };
+  Iterator begin() {
+    loop_.open();
+    return Iterator(&loop_);
+  }
+  LoopEnd end() const { return {}; }
+
+ private:
+  GridLoop loop_;
+};
+
+class Branch {
+ public:
+  explicit Branch(const Arg& condition);
+  ~Branch();
+  void begin_then();
+  void begin_otherwise();
+  void close();
+
+ private:
+  std::uint64_t open_ = 0;
+  Arg condition_;
+};
+
+void record_while(const std::function<Tile()>& condition, const std::function<void()>& body, Loc at);
+
+}  // namespace detail
+
+/// The launch grid: one program per block of the space. `for (auto [m, n] : grid(C, 128, 64))`; with one block the
+/// variable is the index itself. Once per kernel.
+template <class... Options>
+auto grid(const Space& space, Options... blocks_and_options) {
+  constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
+  static_assert(n > 0, "tegula: grid(space, block...) needs the extents of a block");
+  detail::GridOptions options;
+  (options.add(blocks_and_options), ...);
+  return detail::GridRange<n>(space, std::move(options));
+}
+
+/// Records both branches; variables rebound in either are merged.
+template <std::invocable Then>
+void if_(const Arg& condition, Then&& then) {
+  detail::Branch branch(condition);
+  branch.begin_then();
+  then();
+  branch.begin_otherwise();
+  branch.close();
+}
+template <std::invocable Then, std::invocable Otherwise>
+void if_(const Arg& condition, Then&& then, Otherwise&& otherwise) {
+  detail::Branch branch(condition);
+  branch.begin_then();
+  then();
+  branch.begin_otherwise();
+  otherwise();
+  branch.close();
+}
+
+/// Repeats the body while the condition, a function of the current variables, holds.
+template <std::invocable Condition, std::invocable Body>
+void while_(Condition&& condition, Body&& body, std::source_location at = std::source_location::current()) {
+  detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
+}
+
+/// A number the autotuner may choose from `set`; `otherwise` (the first of the set if left out) until it has.
+/// The same name means the same number.
+int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise = {},
+         std::source_location at = std::source_location::current());
+
+}  // namespace tegula

@@ -1,0 +1,275 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "tegula/error.h"
+#include "tegula/stream.h"
+#include "tegula/tensor.h"
+#include "tegula/view.h"
+
+/// From a C++ lambda to something that can be called with tensors.
+namespace tegula {
+
+namespace ir {
+class Kernel;
+}
+namespace dsl {
+class KernelInstance;
+struct TraceResult;
+}  // namespace dsl
+
+/// Values of tune() names.
+using Tuning = std::map<std::string, int>;
+
+/// What tracing a kernel for some arguments gave.
+class Trace {
+ public:
+  explicit Trace(std::shared_ptr<const dsl::TraceResult> result) : result_(std::move(result)) {}
+  /// The tile form as text.
+  std::string text(bool locations = false) const;
+  const ir::Kernel& kernel() const;
+  const std::vector<Diagnostic>& warnings() const;
+  const dsl::TraceResult& result() const { return *result_; }
+
+ private:
+  std::shared_ptr<const dsl::TraceResult> result_;
+};
+
+namespace detail {
+
+enum class ParamKind : std::uint8_t { View, Scalar, Pointer, Constant };
+enum class ViewAccess : std::uint8_t { In, Out, InOut };
+
+/// What a parameter's C++ type says.
+struct ParamInfo {
+  ParamKind kind = ParamKind::View;
+  DType dtype = DType::f32;
+  int rank = 0;
+  ViewAccess access = ViewAccess::In;
+};
+
+/// One argument of a call.
+struct HostArg {
+  ParamKind kind = ParamKind::View;
+  DType dtype = DType::f32;
+  const Tensor* tensor = nullptr;  ///< of a View; for a Pointer made from a tensor, that tensor
+  std::uint64_t bits = 0;          ///< of a Scalar or Constant: its bytes; of a Pointer: the address
+};
+
+/// Argument for a Ptr parameter: an address on the device, or the first element of a tensor.
+template <class T>
+class HostPointer {
+ public:
+  HostPointer(const T* address) : address_(address) {}
+  HostPointer(const Tensor& t) : address_(t.data()), tensor_(&t) {}
+  const void* address() const { return address_; }
+  const Tensor* tensor() const { return tensor_; }
+
+ private:
+  const void* address_;
+  const Tensor* tensor_ = nullptr;
+};
+
+template <class T>
+std::uint64_t bits_of(const T& value) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t) && std::is_trivially_copyable_v<T>);
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof(T));
+  return bits;
+}
+
+/// What a parameter type means. C++ numbers, bools and enums are constants: the kernel is traced for each value.
+template <class P>
+struct ParamTraits {
+  static_assert(std::is_arithmetic_v<P> || std::is_enum_v<P>,
+                "tegula: kernel parameters are In, Out, InOut, Scalar, Ptr, or C++ numbers, bools and enums "
+                "(taken by value)");
+  using Host = P;
+  static constexpr ParamInfo kInfo{ParamKind::Constant, DType::i64, 0, ViewAccess::In};
+  static HostArg pack(const Host& value) { return {ParamKind::Constant, DType::i64, nullptr, bits_of(value)}; }
+  static P make(std::uint32_t, const HostArg& a) {
+    P value;
+    std::memcpy(&value, &a.bits, sizeof(P));
+    return value;
+  }
+};
+template <class V, Element T, int Rank, ViewAccess A>
+struct ViewTraits {
+  using Host = Tensor;
+  static constexpr ParamInfo kInfo{ParamKind::View, dtype_of<T>, Rank, A};
+  static HostArg pack(const Tensor& t) { return {ParamKind::View, dtype_of<T>, &t, 0}; }
+  static V make(std::uint32_t position, const HostArg&) { return V(position); }
+};
+template <Element T, int R>
+struct ParamTraits<In<T, R>> : ViewTraits<In<T, R>, T, R, ViewAccess::In> {};
+template <Element T, int R>
+struct ParamTraits<Out<T, R>> : ViewTraits<Out<T, R>, T, R, ViewAccess::Out> {};
+template <Element T, int R>
+struct ParamTraits<InOut<T, R>> : ViewTraits<InOut<T, R>, T, R, ViewAccess::InOut> {};
+template <Element T>
+struct ParamTraits<Scalar<T>> {
+  using Host = T;
+  static constexpr ParamInfo kInfo{ParamKind::Scalar, dtype_of<T>, 0, ViewAccess::In};
+  static HostArg pack(const T& value) { return {ParamKind::Scalar, dtype_of<T>, nullptr, bits_of(value)}; }
+  static Scalar<T> make(std::uint32_t position, const HostArg&) { return Scalar<T>::parameter(position); }
+};
+template <Element T>
+struct ParamTraits<Ptr<T>> {
+  using Host = HostPointer<T>;
+  static constexpr ParamInfo kInfo{ParamKind::Pointer, dtype_of<T>, 0, ViewAccess::InOut};
+  static HostArg pack(const Host& p) {
+    return {ParamKind::Pointer, dtype_of<T>, p.tensor(), bits_of(p.address())};
+  }
+  static Ptr<T> make(std::uint32_t position, const HostArg&) { return Ptr<T>(position); }
+};
+
+/// A lambda with its type forgotten.
+struct Closure {
+  std::string name;
+  Loc loc;
+  const std::type_info* type = nullptr;
+  std::shared_ptr<const void> object;
+  std::size_t size_bytes = 0;
+  bool is_plain = false;  ///< trivially copyable: its bytes say all about it, addresses in it excepted
+  std::vector<ParamInfo> params;
+  std::function<void(std::span<const HostArg>)> call;
+};
+
+std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure);
+std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance, const Tuning& tuning);
+void launch(dsl::KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
+Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args);
+std::string dump(dsl::KernelInstance& instance, std::string_view verb);
+std::string explain(dsl::KernelInstance& instance);
+
+/// Position of each parameter among those that exist at run time.
+template <class... P>
+constexpr auto run_time_positions() {
+  std::array<std::uint32_t, sizeof...(P) + 1> positions{};
+  const std::array<bool, sizeof...(P) + 1> exists{ParamTraits<P>::kInfo.kind != ParamKind::Constant..., false};
+  std::uint32_t next = 0;
+  for (std::size_t i = 0; i < sizeof...(P); ++i) {
+    positions[i] = next;
+    next += exists[i];
+  }
+  return positions;
+}
+
+}  // namespace detail
+
+/// A kernel, callable with tensors for views, numbers for scalars and addresses for pointers. The first call for a
+/// new class of arguments (element types, ranks, alignment, divisibility) compiles; later ones only launch.
+/// Copies share everything that was compiled.
+template <class... P>
+class Kernel {
+ public:
+  explicit Kernel(std::shared_ptr<dsl::KernelInstance> instance) : instance_(std::move(instance)) {}
+
+  void operator()(const Stream& stream, const typename detail::ParamTraits<P>::Host&... args) const {
+    detail::launch(*instance_, &stream, pack(args...));
+  }
+  /// On the default stream of the tensors' device.
+  void operator()(const typename detail::ParamTraits<P>::Host&... args) const {
+    detail::launch(*instance_, nullptr, pack(args...));
+  }
+  /// Traces for these arguments without compiling.
+  Trace trace(const typename detail::ParamTraits<P>::Host&... args) const {
+    return detail::trace(*instance_, pack(args...));
+  }
+  /// The same kernel with these values of tune().
+  Kernel with(const Tuning& tuning) const { return Kernel(detail::with_tuning(*instance_, tuning)); }
+
+  /// Text of a stage of the latest compilation: key, trace, optimize, emit, assemble or launch.
+  std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }
+  std::string ptx() const { return detail::dump(*instance_, "ptx"); }
+  /// Why it was compiled as it was, and how often.
+  std::string explain() const { return detail::explain(*instance_); }
+
+  dsl::KernelInstance& instance() const { return *instance_; }
+
+ private:
+  static std::array<detail::HostArg, sizeof...(P)> pack(const typename detail::ParamTraits<P>::Host&... args) {
+    return {detail::ParamTraits<P>::pack(args)...};
+  }
+  std::shared_ptr<dsl::KernelInstance> instance_;
+};
+
+namespace detail {
+
+template <class Fn>
+struct Callee {
+  static_assert(kNever<Fn>,
+                "tegula: kernel(name, lambda) needs a lambda whose parameter types are written out: In<f32, 2> x, "
+                "not auto x");
+};
+template <class C, class R, class... P>
+struct Callee<R (C::*)(P...) const> {
+  using KernelType = Kernel<std::remove_cvref_t<P>...>;
+
+  template <class Fn>
+  static KernelType make(const char* name, Fn&& fn, Loc at) {
+    using Object = std::decay_t<Fn>;
+    const auto object = std::make_shared<const Object>(std::forward<Fn>(fn));
+    Closure closure{name,
+                    at,
+                    &typeid(Object),
+                    object,
+                    std::is_empty_v<Object> ? 0 : sizeof(Object),
+                    std::is_trivially_copyable_v<Object>,
+                    {ParamTraits<std::remove_cvref_t<P>>::kInfo...},
+                    [object](std::span<const HostArg> args) {
+                      call(*object, args, std::index_sequence_for<P...>{});
+                    }};
+    return KernelType(make_instance(std::move(closure)));
+  }
+
+ private:
+  template <class Object, std::size_t... I>
+  static void call(const Object& object, [[maybe_unused]] std::span<const HostArg> args,
+                   std::index_sequence<I...>) {
+    [[maybe_unused]] constexpr auto kPositions = run_time_positions<std::remove_cvref_t<P>...>();
+    object(ParamTraits<std::remove_cvref_t<P>>::make(kPositions[I], args[I])...);
+  }
+};
+template <class C, class R, class... P>
+struct Callee<R (C::*)(P...) const noexcept> : Callee<R (C::*)(P...) const> {};
+struct PlainFunction {};
+template <class R, class... P>
+struct Callee<R (*)(P...)> : Callee<R (PlainFunction::*)(P...) const> {};
+
+template <class Fn>
+concept HasOneCall = requires { &Fn::operator(); };
+template <class Fn>
+concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::remove_pointer_t<Fn>>;
+
+}  // namespace detail
+
+/// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, Scalar, Ptr or C++ constants. What it
+/// captures is frozen here, except captured Tensors and Scalars, which are arguments read at every launch.
+template <class Fn>
+auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_location::current()) {
+  using Object = std::decay_t<Fn>;
+  if constexpr (detail::IsFunctionPointer<Object>) {
+    return detail::Callee<Object>::make(name, static_cast<Object>(fn), at);
+  } else if constexpr (detail::HasOneCall<Object>) {
+    return detail::Callee<decltype(&Object::operator())>::make(name, std::forward<Fn>(fn), at);
+  } else {
+    static_assert(detail::kNever<Fn>,
+                  "tegula: kernel(name, lambda) needs a lambda whose parameter types are written out: In<f32, 2> x, "
+                  "not auto x");
+  }
+}
+
+}  // namespace tegula

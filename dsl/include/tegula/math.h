@@ -1,0 +1,75 @@
+#pragma once
+#include "tegula/value.h"
+
+/// Elementwise functions. Small floats (f16, bf16) are computed in f32 and rounded once a call.
+namespace tegula {
+
+/// The value converted to T: floats to integers truncate and saturate, floats to narrower floats round to nearest
+/// even, integers wrap.
+template <Element T>
+Tile cast(const Arg& x);
+Tile cast(const Arg& x, DType to);
+/// The same bits as another type of the same width.
+template <Element T>
+Tile bitcast(const Arg& x);
+Tile bitcast(const Arg& x, DType to);
+
+/// `a` where the condition holds, else `b`.
+Tile where(const Arg& condition, const Arg& a, const Arg& b);
+/// The smaller and the larger one; a NaN loses.
+Tile min(const Arg& a, const Arg& b);
+Tile max(const Arg& a, const Arg& b);
+Tile clamp(const Arg& x, const Arg& low, const Arg& high);
+Tile abs(const Arg& x);
+/// a * b + c, rounded once.
+Tile fma(const Arg& a, const Arg& b, const Arg& c);
+/// Quotient rounded up, of integers.
+Tile cdiv(const Arg& a, const Arg& b);
+/// Upper half of the double-width product.
+Tile mulhi(const Arg& a, const Arg& b);
+Tile popc(const Arg& x);
+Tile clz(const Arg& x);
+
+Tile exp(const Arg& x);
+Tile exp2(const Arg& x);
+Tile log(const Arg& x);
+Tile log2(const Arg& x);
+Tile sqrt(const Arg& x);
+Tile rsqrt(const Arg& x);
+Tile rcp(const Arg& x);
+Tile sin(const Arg& x);
+Tile cos(const Arg& x);
+Tile tanh(const Arg& x);
+Tile erf(const Arg& x);
+Tile floor(const Arg& x);
+Tile ceil(const Arg& x);
+/// To the nearest integer, ties to even.
+Tile round(const Arg& x);
+Tile trunc(const Arg& x);
+/// The hardware's fast versions: tanh within 2^-11 relative, the others within 2^-20.9 in [-pi, pi].
+Tile tanh_approx(const Arg& x);
+Tile sin_approx(const Arg& x);
+Tile cos_approx(const Arg& x);
+
+/// x^y as exp2(y log2 |x|), negated for negative x and odd integer y; NaN for negative x and other y.
+Tile pow(const Arg& x, const Arg& y);
+Tile sigmoid(const Arg& x);
+/// x sigmoid(x)
+Tile silu(const Arg& x);
+/// x (1 + erf(x / sqrt 2)) / 2
+Tile gelu(const Arg& x);
+/// log(1 + e^x), without overflow.
+Tile softplus(const Arg& x);
+Tile isnan(const Arg& x);
+Tile isinf(const Arg& x);
+
+template <Element T>
+Tile cast(const Arg& x) {
+  return cast(x, dtype_of<T>);
+}
+template <Element T>
+Tile bitcast(const Arg& x) {
+  return bitcast(x, dtype_of<T>);
+}
+
+}  // namespace tegula

@@ -1,0 +1,55 @@
+#pragma once
+#include <cstdint>
+#include <source_location>
+#include <string_view>
+
+#include "tegula/value.h"
+#include "tegula/view.h"
+
+/// Memory by address: pointer tiles with masks, atomics, and inline PTX.
+namespace tegula {
+
+/// Cache operator: where the line stays. `cv` and `volatile` reads are never cached.
+enum class Cache : std::uint8_t { normal, ca, cg, cs, cv, wb, wt };
+/// What the second-level cache gives up first.
+enum class Evict : std::uint8_t { normal, first, last, no_allocate };
+struct Hints {
+  Cache cache = Cache::normal;
+  Evict evict = Evict::normal;
+};
+
+/// Reads each address. Where the mask is false nothing is read and the element is `fill`; without a fill using it
+/// is an error that the interpreter reports.
+Tile load(const Arg& pointers, const Arg& mask = {}, const Arg& fill = {}, Hints hints = {});
+/// Writes each value (rounded to the pointee) where the mask is true.
+void store(const Arg& pointers, const Arg& values, const Arg& mask = {}, Hints hints = {});
+
+enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel };
+enum class Scope : std::uint8_t { cta, cluster, gpu, sys };
+
+/// Adds to each address as one step; gives the old values.
+Tile atomic_add(const Arg& pointers, const Arg& values, const Arg& mask = {}, Order order = Order::relaxed,
+                Scope scope = Scope::gpu);
+Tile atomic_max(const Arg& pointers, const Arg& values, const Arg& mask = {}, Order order = Order::relaxed,
+                Scope scope = Scope::gpu);
+Tile atomic_min(const Arg& pointers, const Arg& values, const Arg& mask = {}, Order order = Order::relaxed,
+                Scope scope = Scope::gpu);
+Tile atomic_xchg(const Arg& pointers, const Arg& values, const Arg& mask = {}, Order order = Order::relaxed,
+                 Scope scope = Scope::gpu);
+/// Adds to a part of a view: `atomic_add(count(expert), 1)`. Elements outside the tensor are dropped.
+Tile atomic_add(const ViewTile& target, const Arg& values,
+                std::source_location at = std::source_location::current());
+
+/// Inline PTX on each element: $0 is the result, $1 ... the operands; `constraints` as LLVM spells them ("=f,f,f").
+/// Runs on GPUs only.
+Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a, const Arg& b = {},
+         const Arg& c = {});
+template <Element T>
+Tile ptx(std::string_view text, std::string_view constraints, const Arg& a, const Arg& b = {}, const Arg& c = {}) {
+  return ptx(text, constraints, dtype_of<T>, a, b, c);
+}
+
+/// States a fact the compiler may use; the interpreter and the simulator check it.
+void assume(const Arg& fact);
+
+}  // namespace tegula

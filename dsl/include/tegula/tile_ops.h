@@ -1,0 +1,151 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <source_location>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "tegula/value.h"
+
+/// Operations on whole tiles: creation, shape, reductions, scans and the matrix product.
+namespace tegula {
+
+/// Extents of a tile, as the C++ numbers they are; any positive extent is legal.
+class Extent {
+ public:
+  template <class T>
+    requires std::is_integral_v<T>
+  Extent(T n, std::source_location at = std::source_location::current())
+      : value_(static_cast<std::int64_t>(n)), loc_(at) {}
+  std::int64_t value() const { return value_; }
+  const Loc& loc() const { return loc_; }
+
+ private:
+  std::int64_t value_;
+  Loc loc_;
+};
+
+namespace detail {
+Tile filled(const Arg& value, DType dtype, std::span<const Extent> shape);
+/// Up to six extents, each converted where the user wrote it.
+struct Shape {
+  std::array<Extent, 6> extents;
+  int rank;
+  std::span<const Extent> span() const { return {extents.data(), static_cast<std::size_t>(rank)}; }
+};
+}  // namespace detail
+
+template <Element T>
+Tile zeros(Extent a) {
+  return detail::filled(Arg(0).at(a.loc()), dtype_of<T>, std::array{a});
+}
+template <Element T>
+Tile zeros(Extent a, Extent b) {
+  return detail::filled(Arg(0).at(a.loc()), dtype_of<T>, std::array{a, b});
+}
+template <Element T>
+Tile zeros(Extent a, Extent b, Extent c) {
+  return detail::filled(Arg(0).at(a.loc()), dtype_of<T>, std::array{a, b, c});
+}
+/// A tile every element of which is `value`; without extents, a scalar.
+template <Element T>
+Tile full(const Arg& value) {
+  return detail::filled(value, dtype_of<T>, {});
+}
+template <Element T>
+Tile full(const Arg& value, Extent a) {
+  return detail::filled(value, dtype_of<T>, std::array{a});
+}
+template <Element T>
+Tile full(const Arg& value, Extent a, Extent b) {
+  return detail::filled(value, dtype_of<T>, std::array{a, b});
+}
+template <Element T>
+Tile full(const Arg& value, Extent a, Extent b, Extent c) {
+  return detail::filled(value, dtype_of<T>, std::array{a, b, c});
+}
+/// start, start + 1, ... of i32, `count` elements.
+Tile arange(Extent count, std::int64_t start = 0);
+
+/// A new dimension of extent 1; a negative axis counts from the end of the result.
+Tile expand(const Arg& t, int axis);
+/// Dimensions of extent 1 repeated, leading ones added.
+Tile broadcast(const Arg& t, std::initializer_list<std::int64_t> shape);
+/// The same elements in row-major order.
+Tile reshape(const Arg& t, std::initializer_list<std::int64_t> shape);
+/// Dimension i of the result is dimension order[i] of the tile.
+Tile permute(const Arg& t, std::initializer_list<int> order);
+/// The last two dimensions exchanged.
+Tile trans(const Arg& t);
+
+/// Folds of one dimension, which disappears, or of all. f16 and bf16 are summed in f32 and rounded at the end,
+/// integers narrower than 32 bits and i1 in i32. Absent elements do not count.
+Tile sum(const Arg& t);
+Tile sum(const Arg& t, int axis);
+Tile prod(const Arg& t);
+Tile prod(const Arg& t, int axis);
+Tile max(const Arg& t);
+Tile max(const Arg& t, int axis);
+Tile min(const Arg& t);
+Tile min(const Arg& t, int axis);
+/// Of i1.
+Tile any(const Arg& t);
+Tile any(const Arg& t, int axis);
+/// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins.
+Tile argmax(const Arg& t, int axis);
+Tile argmin(const Arg& t, int axis);
+/// The extreme value together with its index.
+std::pair<Tile, Tile> max_and_argmax(const Arg& t, int axis);
+std::pair<Tile, Tile> min_and_argmin(const Arg& t, int axis);
+/// Sum over the number of present elements is not known while tracing: divide by the extent that is meant.
+
+namespace detail {
+using CombineFn = std::function<void(std::span<Tile> left, std::span<const Tile> right)>;
+std::vector<Tile> reduce_with(std::span<const Tile> tiles, int axis, const CombineFn& combine, Loc at);
+}  // namespace detail
+
+/// Folds by an associative, commutative function of two scalars.
+template <class Fn>
+Tile reduce(const Tile& t, int axis, Fn combine, std::source_location at = std::source_location::current()) {
+  return detail::reduce_with(
+             std::array{t}, axis,
+             [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); }, at)
+      .front();
+}
+/// Folds several tiles of one shape together; `combine` takes and returns arrays of scalars.
+template <std::size_t N, class Fn>
+std::array<Tile, N> reduce(const std::array<Tile, N>& tiles, int axis, Fn combine,
+                           std::source_location at = std::source_location::current()) {
+  const auto fold = [&](std::span<Tile> l, std::span<const Tile> r) {
+    std::array<Tile, N> left, right;
+    for (std::size_t i = 0; i < N; ++i) {
+      left[i] = l[i];
+      right[i] = r[i];
+    }
+    const std::array<Tile, N> folded = combine(left, right);
+    for (std::size_t i = 0; i < N; ++i) l[i] = folded[i];
+  };
+  const auto results = detail::reduce_with(tiles, axis, fold, at);
+  std::array<Tile, N> out;
+  for (std::size_t i = 0; i < N; ++i) out[i] = results[i];
+  return out;
+}
+
+/// How a scan runs.
+struct ScanOptions {
+  bool reverse = false;    ///< from the last element to the first
+  bool exclusive = false;  ///< an element does not count itself
+};
+Tile cumsum(const Arg& t, int axis, ScanOptions options = {});
+Tile cumprod(const Arg& t, int axis, ScanOptions options = {});
+Tile cummax(const Arg& t, int axis, ScanOptions options = {});
+
+enum class Precision : std::uint8_t { ieee, tf32 };
+/// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit integers in i32.
+/// Elements absent along k count as 0. Without `acc` it starts from 0.
+Tile dot(const Arg& a, const Arg& b, const Arg& acc = {}, Precision precision = Precision::ieee);
+
+}  // namespace tegula

@@ -1,0 +1,242 @@
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <source_location>
+#include <type_traits>
+#include <vector>
+
+#include "tegula/dtype.h"
+#include "tegula/location.h"
+
+/// Traced values: what a kernel lambda computes with. No arithmetic happens here; every operation is
+/// recorded, with the place in the user's source it came from.
+namespace tegula {
+
+class Index;
+class Tile;
+template <Element T>
+class Scalar;
+template <Element T>
+class Ptr;
+
+namespace dsl {
+class Tracer;
+}  // namespace dsl
+
+inline constexpr float inf = std::numeric_limits<float>::infinity();
+inline constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+namespace detail {
+
+template <class>
+inline constexpr bool kNever = false;
+
+/// Knot of a list that an object leaves by itself.
+struct Link {
+  Link* previous = nullptr;
+  Link* next = nullptr;
+};
+
+/// A scalar the host may change between launches; see Scalar.
+struct ScalarCell {
+  std::uint64_t bits = 0;
+  DType dtype = DType::i32;
+};
+
+}  // namespace detail
+
+/// A traced value: a scalar (rank 0) or a tile of any positive extents, of numbers or pointers. A Tile is a
+/// variable, not a value: assignment rebinds it, and loops carry what was rebound in them.
+class Tile : private detail::Link {
+ public:
+  /// Names no value until it is assigned.
+  Tile();
+  Tile(const Tile& other);
+  Tile(Tile&& other);
+  /// A scalar constant of T's own type.
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Tile(T literal, std::source_location at = std::source_location::current())
+      : Tile(constant(static_cast<double>(literal), static_cast<std::int64_t>(literal), dtype_of<T>, at)) {}
+  ~Tile();
+
+  Tile& operator=(const Tile& other) &;
+  Tile& operator=(Tile&& other) &;
+  template <class T>
+  void operator=(T&&) && {
+    static_assert(detail::kNever<T>,
+                  "tegula: this assigns to a temporary and would be lost. Only Out and InOut views can be "
+                  "stored to: declare the parameter Out<T, rank> or InOut<T, rank>.");
+  }
+
+  /// Not available: a traced value has no truth value while the kernel is being traced.
+  template <std::same_as<bool> B>
+  explicit operator B() const {
+    static_assert(detail::kNever<B>,
+                  "tegula: a traced value has no bool while the kernel is traced, so it cannot steer a C++ if, "
+                  "while, ?: or assert. Use if_(condition, [&] {...}), while_(...) or where(condition, a, b).");
+    return false;
+  }
+
+  bool defined() const { return trace_ != 0; }
+  DType dtype() const;
+  bool is_pointer() const;
+  /// Extents; empty for a scalar.
+  std::vector<std::int64_t> shape() const;
+  int rank() const;
+  /// Extent of a dimension; a negative one counts from the last.
+  std::int64_t dim(int axis) const;
+  /// The last two dimensions exchanged.
+  Tile T(std::source_location at = std::source_location::current()) const;
+  /// A new dimension of extent 1 at `axis`.
+  Tile expand(int axis, std::source_location at = std::source_location::current()) const;
+  Tile reshape(std::initializer_list<std::int64_t> shape,
+               std::source_location at = std::source_location::current()) const;
+
+ private:
+  friend class dsl::Tracer;
+  friend class Arg;
+  static Tile constant(double f, std::int64_t i, DType dtype, Loc at);
+  void enlist();
+
+  std::uint64_t trace_ = 0;  ///< which trace the value belongs to; 0: none
+  std::uint32_t value_ = 0;
+  std::uint32_t scope_ = 0;  ///< the loop or branch body the variable was made in; 0: none
+};
+
+/// An operand as the operators take it: a traced value or a C++ number, with the place it was written at.
+/// Numbers are weak: they take the type of the tile they meet.
+class Arg {
+ public:
+  enum class Kind : std::uint8_t { None, Value, Int, Float, Bool };
+
+  /// Absent, for optional operands.
+  Arg() = default;
+  Arg(const Tile& t, std::source_location at = std::source_location::current())
+      : loc_(at), trace_(t.trace_), value_(t.value_), kind_(Kind::Value) {}
+  Arg(const Index& i, std::source_location at = std::source_location::current());
+  template <Element T>
+  Arg(const Scalar<T>& s, std::source_location at = std::source_location::current());
+  template <Element T>
+  Arg(const Ptr<T>& p, std::source_location at = std::source_location::current());
+  template <class T>
+    requires std::is_arithmetic_v<T>
+  Arg(T literal, std::source_location at = std::source_location::current())
+      : loc_(at),
+        int_(static_cast<std::int64_t>(literal)),
+        float_(static_cast<double>(literal)),
+        kind_(std::is_same_v<T, bool> ? Kind::Bool
+              : std::is_integral_v<T> ? Kind::Int
+                                      : Kind::Float) {}
+
+  Kind kind() const { return kind_; }
+  bool present() const { return kind_ != Kind::None; }
+  bool is_literal() const { return kind_ >= Kind::Int; }
+  std::int64_t as_int() const { return int_; }
+  double as_float() const { return kind_ == Kind::Float ? float_ : static_cast<double>(int_); }
+  const Loc& loc() const { return loc_; }
+  Arg at(Loc loc) const {
+    Arg a = *this;
+    a.loc_ = loc;
+    return a;
+  }
+
+ private:
+  friend class dsl::Tracer;
+  Loc loc_;
+  std::uint64_t trace_ = 0;
+  std::int64_t int_ = 0;
+  double float_ = 0;
+  std::uint32_t value_ = 0;
+  Kind kind_ = Kind::None;
+};
+
+/// Arithmetic. Element types meet by kind (bool < int < float), then width, f16 before bf16, unsigned before
+/// signed; shapes meet by their trailing dimensions. `/` and `%` of integers truncate as in C.
+Tile operator+(const Arg& a, const Arg& b);
+Tile operator-(const Arg& a, const Arg& b);
+Tile operator*(const Arg& a, const Arg& b);
+Tile operator/(const Arg& a, const Arg& b);
+Tile operator%(const Arg& a, const Arg& b);
+Tile operator&(const Arg& a, const Arg& b);
+Tile operator|(const Arg& a, const Arg& b);
+Tile operator^(const Arg& a, const Arg& b);
+Tile operator<<(const Arg& a, const Arg& b);
+Tile operator>>(const Arg& a, const Arg& b);
+Tile operator-(const Arg& a);
+Tile operator~(const Arg& a);
+
+/// Comparisons give i1.
+Tile operator==(const Arg& a, const Arg& b);
+Tile operator!=(const Arg& a, const Arg& b);
+Tile operator<(const Arg& a, const Arg& b);
+Tile operator<=(const Arg& a, const Arg& b);
+Tile operator>(const Arg& a, const Arg& b);
+Tile operator>=(const Arg& a, const Arg& b);
+
+/// Logic of i1; numbers count as true unless zero. Both sides are always evaluated.
+Tile operator&&(const Arg& a, const Arg& b);
+Tile operator||(const Arg& a, const Arg& b);
+Tile operator!(const Arg& a);
+// The built-in operators would be as good a match for a Tile (it "has" a bool, in order to refuse it) as those above.
+Tile operator&&(const Tile& a, const Tile& b);
+Tile operator||(const Tile& a, const Tile& b);
+inline Tile operator&&(const Tile& a, bool b) { return Arg(a) && Arg(b); }
+inline Tile operator||(const Tile& a, bool b) { return Arg(a) || Arg(b); }
+inline Tile operator&&(bool a, const Tile& b) { return Arg(a) && Arg(b); }
+inline Tile operator||(bool a, const Tile& b) { return Arg(a) || Arg(b); }
+Tile operator!(const Tile& a);
+
+/// Rebinds the variable to the result.
+Tile& operator+=(Tile& a, const Arg& b);
+Tile& operator-=(Tile& a, const Arg& b);
+Tile& operator*=(Tile& a, const Arg& b);
+Tile& operator/=(Tile& a, const Arg& b);
+Tile& operator%=(Tile& a, const Arg& b);
+Tile& operator&=(Tile& a, const Arg& b);
+Tile& operator|=(Tile& a, const Arg& b);
+Tile& operator^=(Tile& a, const Arg& b);
+Tile& operator<<=(Tile& a, const Arg& b);
+Tile& operator>>=(Tile& a, const Arg& b);
+
+/// Where an indexed dimension comes from: carries its extent to shapes and its name to messages. Made by grid(),
+/// steps() and slice().
+class Index {
+ public:
+  /// `block` elements from `first`.
+  Index(Tile first, std::int64_t block, const char* dimension = "");
+
+  /// The first element's index.
+  const Tile& first() const { return first_; }
+  /// Elements at once. An index with block 1 is a scalar and drops its dimension.
+  std::int64_t block() const { return block_; }
+  /// Name of the dimension, "" where it has none.
+  const char* dimension() const { return dimension_; }
+  /// Indices of all elements: a scalar for block 1, else a tile of one dimension.
+  Tile idx(std::source_location at = std::source_location::current()) const;
+  /// The same number of elements, `by` further on.
+  Index shifted(const Arg& by) const;
+  /// `block` elements from the `offset`th of this one.
+  Index slice(const Arg& offset, std::int64_t block) const;
+
+  operator Tile() const { return idx(); }
+
+ private:
+  Tile first_;
+  std::int64_t block_;
+  const char* dimension_;
+};
+
+/// A whole dimension of a view; as a function, "true everywhere?" of an i1 tile.
+struct All {
+  Tile operator()(const Arg& t) const;
+  Tile operator()(const Arg& t, int axis) const;
+};
+inline constexpr All all{};
+
+/// `block` elements of a dimension from `first`.
+Index slice(const Arg& first, std::int64_t block);
+
+}  // namespace tegula

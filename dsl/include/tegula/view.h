@@ -1,0 +1,219 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include "tegula/tensor.h"
+#include "tegula/value.h"
+
+/// Kernel parameters: views of tensors, run-time scalars and raw pointers.
+namespace tegula {
+
+/// What selects elements along one dimension of a view: an Index, a scalar (the dimension disappears), a whole
+/// dimension (`all`), or an integer tile (each element by itself, for all dimensions at once).
+class Subscript {
+ public:
+  Subscript(const Index& i, std::source_location at = std::source_location::current());
+  Subscript(const All&, std::source_location at = std::source_location::current());
+  Subscript(const Tile& t, std::source_location at = std::source_location::current());
+  template <Element T>
+  Subscript(const Scalar<T>& s, std::source_location at = std::source_location::current());
+  template <class T>
+    requires std::is_integral_v<T>
+  Subscript(T i, std::source_location at = std::source_location::current()) : first_(i, at), loc_(at) {}
+
+  const Arg& first() const { return first_; }
+  std::int64_t block() const { return block_; }
+  bool whole() const { return whole_; }
+  const char* dimension() const { return dimension_; }
+  const Loc& loc() const { return loc_; }
+
+ private:
+  Arg first_;
+  std::int64_t block_ = 1;
+  bool whole_ = false;
+  const char* dimension_ = "";
+  Loc loc_;
+};
+
+/// A part of an Out or InOut view: a tile to compute with, and the target of `view(i, j) = tile`.
+class ViewTile : public Tile {
+ public:
+  ViewTile(Tile loaded, std::uint32_t access) : Tile(std::move(loaded)), access_(access) {}
+  ViewTile(const ViewTile&) = default;
+  ViewTile(ViewTile&&) = default;
+
+  /// Stores. The value is rounded to the view's element type; elements outside the tensor are dropped.
+  void operator=(const Arg& value) &&;
+  void operator=(const ViewTile& value) && { std::move(*this) = Arg(static_cast<const Tile&>(value)); }
+  void operator+=(const Arg& value) &&;
+  void operator-=(const Arg& value) &&;
+  void operator*=(const Arg& value) &&;
+  /// Rebinds a named variable; nothing is stored.
+  ViewTile& operator=(const Arg& value) &;
+  ViewTile& operator=(const ViewTile& value) &;
+
+ private:
+  friend class dsl::Tracer;
+  friend Tile atomic_add(const ViewTile&, const Arg&, std::source_location);
+  std::uint32_t access_;
+};
+
+/// What all views have in common. A view is a parameter, not a variable.
+class View {
+ public:
+  int rank() const { return rank_; }
+  DType dtype() const { return dtype_; }
+  /// Extent of a dimension, known at launch; a negative axis counts from the last.
+  Tile dim(int axis, std::source_location at = std::source_location::current()) const;
+  Tile rows(std::source_location at = std::source_location::current()) const { return dim(0, at); }
+  Tile cols(std::source_location at = std::source_location::current()) const { return dim(1, at); }
+  /// Distance of neighbours along a dimension, in elements.
+  Tile stride(int axis, std::source_location at = std::source_location::current()) const;
+  /// The extent as a C++ number: the kernel is compiled for this extent, and for each new one again.
+  int fixed(int axis, std::source_location at = std::source_location::current()) const;
+
+ protected:
+  friend class dsl::Tracer;
+  View(std::uint32_t param, DType dtype, int rank) : param_(param), dtype_(dtype), rank_(rank) {}
+  Tile read(std::span<const Subscript> subscripts) const;
+  ViewTile access(std::span<const Subscript> subscripts) const;
+
+ private:
+  std::uint32_t param_;
+  DType dtype_;
+  int rank_;
+};
+
+namespace detail {
+
+template <std::size_t>
+using SubscriptAt = const Subscript&;
+
+// Subscripts are not template parameters, so that each is converted where the user wrote it and knows that place.
+template <class Ranks>
+struct Readable;
+template <std::size_t... I>
+struct Readable<std::index_sequence<I...>> : View {
+  using View::View;
+  Tile operator()(SubscriptAt<I>... s) const { return read(std::array<Subscript, sizeof...(I)>{s...}); }
+};
+template <class Ranks>
+struct Writable;
+template <std::size_t... I>
+struct Writable<std::index_sequence<I...>> : View {
+  using View::View;
+  ViewTile operator()(SubscriptAt<I>... s) const {
+    return access(std::array<Subscript, sizeof...(I)>{s...});
+  }
+};
+
+}  // namespace detail
+
+/// A tensor the kernel reads: `x(i, j)` is a tile. Elements outside the tensor are absent: elementwise operations
+/// keep them so, reductions, scans and dot products skip them, stores drop them.
+template <Element T, int Rank>
+class In : public detail::Readable<std::make_index_sequence<Rank>> {
+ public:
+  explicit In(std::uint32_t param)
+      : detail::Readable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
+};
+
+/// A tensor the kernel writes: `z(i, j) = tile`.
+template <Element T, int Rank>
+class Out : public detail::Writable<std::make_index_sequence<Rank>> {
+ public:
+  explicit Out(std::uint32_t param)
+      : detail::Writable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
+};
+
+/// A tensor the kernel reads and writes.
+template <Element T, int Rank>
+class InOut : public detail::Writable<std::make_index_sequence<Rank>> {
+ public:
+  explicit InOut(std::uint32_t param)
+      : detail::Writable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
+};
+
+/// A number known at launch. As a kernel parameter it is one argument. Made on the host and captured by the
+/// lambda it is an argument too, read again at every launch: change it with `set` and nothing is compiled anew.
+/// Copies mean the same number.
+template <Element T>
+class Scalar {
+ public:
+  Scalar(T value = T{}) : cell_(std::make_shared<detail::ScalarCell>()) { set(value); }
+  Scalar& operator=(T value) {
+    set(value);
+    return *this;
+  }
+  void set(T value) {
+    cell_->dtype = dtype_of<T>;
+    cell_->bits = 0;
+    static_assert(sizeof(T) <= sizeof(cell_->bits));
+    std::copy_n(reinterpret_cast<const unsigned char*>(&value), sizeof(T),
+                reinterpret_cast<unsigned char*>(&cell_->bits));
+  }
+  operator Tile() const { return value(); }
+  /// The traced value, inside a kernel.
+  Tile value(std::source_location at = std::source_location::current()) const;
+  /// The kernel's parameter of that position; made by kernel().
+  static Scalar parameter(std::uint32_t position) { return Scalar(Parameter{position}); }
+
+ private:
+  struct Parameter {
+    std::uint32_t position;
+  };
+  explicit Scalar(Parameter p) : param_(p.position) {}
+  std::shared_ptr<detail::ScalarCell> cell_;
+  std::uint32_t param_ = 0;
+};
+
+/// An address in device memory: `load(p + offsets, mask, fill)`.
+template <Element T>
+class Ptr {
+ public:
+  explicit Ptr(std::uint32_t param) : param_(param) {}
+  operator Tile() const { return value(); }
+  Tile value(std::source_location at = std::source_location::current()) const;
+
+ private:
+  std::uint32_t param_;
+};
+
+/// A tensor of the host that the lambda captured, as a view. It is a launch argument: its contents are read at
+/// every launch and are not part of what the kernel was compiled for.
+template <Element T, int Rank>
+In<T, Rank> view(const Tensor& captured, std::source_location at = std::source_location::current());
+
+namespace detail {
+Tile parameter_value(std::uint32_t param, Loc at);
+Tile captured_scalar(const std::shared_ptr<ScalarCell>& cell, Loc at);
+std::uint32_t captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at);
+}  // namespace detail
+
+template <Element T>
+Tile Scalar<T>::value(std::source_location at) const {
+  return cell_ ? detail::captured_scalar(cell_, at) : detail::parameter_value(param_, at);
+}
+template <Element T>
+Tile Ptr<T>::value(std::source_location at) const {
+  return detail::parameter_value(param_, at);
+}
+template <Element T>
+Arg::Arg(const Scalar<T>& s, std::source_location at) : Arg(s.value(at), at) {}
+template <Element T>
+Arg::Arg(const Ptr<T>& p, std::source_location at) : Arg(p.value(at), at) {}
+template <Element T>
+Subscript::Subscript(const Scalar<T>& s, std::source_location at) : first_(s, at), loc_(at) {}
+template <Element T, int Rank>
+In<T, Rank> view(const Tensor& captured, std::source_location at) {
+  return In<T, Rank>(detail::captured_tensor(captured, dtype_of<T>, Rank, at));
+}
+
+}  // namespace tegula

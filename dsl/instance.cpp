@@ -1,0 +1,167 @@
+// Traces kernel lambdas, and remembers what traces find out: captured arguments and extents that matter.
+#include "dsl/instance.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "dsl/liveness.h"
+#include "ir/verify.h"
+
+namespace tegula::dsl {
+namespace {
+
+/// Bytes that can hold no address say all about a closure. Anything else may point to state that changes.
+bool may_hold_address(const void* bytes, std::size_t size) {
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= size; at += sizeof(std::uint64_t)) {
+    std::uint64_t word;
+    std::memcpy(&word, static_cast<const char*>(bytes) + at, sizeof word);
+    if (word >= 0x10000 && word < (std::uint64_t{1} << 48)) return true;
+  }
+  return false;
+}
+
+Hash128 identity_of(const detail::Closure& c, const Tuning& tuning) {
+  static std::atomic<std::uint64_t> next_unique{1};
+  Hasher h;
+  h.add(reinterpret_cast<std::uintptr_t>(c.type)).add(c.name);
+  if (c.is_plain && !may_hold_address(c.object.get(), c.size_bytes))
+    h.add(std::string_view(static_cast<const char*>(c.object.get()), c.size_bytes));
+  else
+    h.add(next_unique++);
+  for (const auto& [name, value] : tuning) h.add(name).add(value);
+  return h.digest();
+}
+
+/// Stable names for a Plan to refer to.
+void label_dots(ir::Kernel& k) {
+  int next = 0;
+  ir::walk(k, k.body(), [&](ir::OpId op) {
+    if (k[op].opcode == Opcode::Dot) k[op].attrs.set(AttrName::label, "dot#" + std::to_string(next++));
+  });
+}
+
+void finish_launch(ir::Kernel& k) {
+  if (k[k.launch()].first) return;
+  ir::Builder b(k, k.launch());
+  const ir::Value one = b.i32(1);
+  b.yield(std::vector{one, one, one});
+}
+
+void check_out_views(Tracer& t) {
+  const auto access = [&](ir::Value v) {
+    const ir::Type type = t.kernel.type(v);
+    return type.is_view() ? type.view_facts().access : ir::Access::In;
+  };
+  const auto text = [&](ir::Value view) {
+    for (std::size_t i = 0; i < t.kernel.params().size(); ++i)
+      if (t.kernel.params()[i].value == view) return t.param_text(static_cast<std::uint32_t>(i));
+    return std::string();
+  };
+  std::vector<ir::Value> stored;
+  ir::walk(t.kernel, t.kernel.body(), [&](ir::OpId op) {
+    const ir::OpData& d = t.kernel[op];
+    if (d.opcode == Opcode::LoadView && access(d.operands[0]) == ir::Access::Out)
+      fail(Mistake::out_is_read, d.loc, {}, text(d.operands[0]));
+    if (d.opcode == Opcode::StoreView || d.opcode == Opcode::ViewPtr) stored.push_back(d.operands[0]);
+  });
+  for (const NamedPart& p : t.parts)
+    if (p.rebound && std::ranges::find(stored, t.param(p.param)) == stored.end())
+      t.warnings.push_back(diagnostic(Mistake::never_stored, p.loc, {}, t.param_text(p.param)));
+}
+
+}  // namespace
+
+KernelInstance::KernelInstance(detail::Closure closure, Tuning tuning)
+    : KernelInstance(std::make_shared<const detail::Closure>(std::move(closure)), std::move(tuning)) {}
+
+KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning)
+    : closure_(std::move(closure)), tuning_(std::move(tuning)), identity_(identity_of(*closure_, tuning_)) {
+  for (const ParamInfo& p : closure_->params) run_time_params_ += p.kind != ParamKind::Constant;
+}
+
+std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning) const {
+  Tuning both = tuning;
+  both.insert(tuning_.begin(), tuning_.end());
+  return std::shared_ptr<KernelInstance>(new KernelInstance(closure_, std::move(both)));
+}
+
+Signature KernelInstance::signature(std::span<const HostArg> args) const {
+  const std::lock_guard lock(known_);
+  return signature_of(name(), args, closure_->params, captures_, requests_);
+}
+
+std::vector<HostArg> KernelInstance::run_time_args(std::span<const HostArg> args) const {
+  std::vector<HostArg> out;
+  for (const HostArg& a : args)
+    if (a.kind != ParamKind::Constant) out.push_back(a);
+  const std::lock_guard lock(known_);
+  for (const Capture& c : captures_) out.push_back(c.read());
+  return out;
+}
+
+std::vector<HostArg> KernelInstance::constants(const Signature& key) const {
+  std::vector<HostArg> args(closure_->params.size());
+  auto next = key.constants.begin();
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (closure_->params[i].kind == ParamKind::Constant) args[i].bits = *next++;
+  return args;
+}
+
+/// Adds the captures that were found since the key was made.
+Signature KernelInstance::completed(Signature key) const {
+  const std::lock_guard lock(known_);
+  for (std::size_t i = key.args.size() - run_time_params_; i < captures_.size(); ++i) {
+    const HostArg now = captures_[i].read();
+    key.args.push_back(classify(now, captures_[i].info));
+    if (index_type_of(std::span(&now, 1)) == DType::i64) key.index_type = DType::i64;
+  }
+  for (const Request& r : requests_)
+    if (r.arg < key.args.size()) fulfil(r, key.args[r.arg]);
+  return key;
+}
+
+TraceResult KernelInstance::trace(const Signature& key) {
+  const std::lock_guard lock(tracing_);
+  Signature full = completed(key);
+  try {
+    return run(std::move(full), !checked_);
+  } catch (const IndexTypeChanged&) {
+    full = completed(key);
+    full.index_type = DType::i64;
+    return run(std::move(full), !checked_);
+  }
+}
+
+TraceResult KernelInstance::run(Signature key, bool check_loops) {
+  const std::vector<HostArg> args = constants(key);
+  Tracer t(name(), std::move(key), tuning_, check_loops);
+  {
+    const std::lock_guard lock(known_);
+    t.captures = captures_;
+  }
+  t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
+  t.build.loc = loc();
+  try {
+    closure_->call(args);
+    t.throw_pending();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& e) {
+    fail(Mistake::thrown_out, t.build.loc, t.left_by_exception(), e.what());
+  }
+  finish_launch(t.kernel);
+  remove_dead(t.kernel);
+  check_out_views(t);
+  label_dots(t.kernel);
+  TraceResult result{ir::clone(t.kernel), t.signature, std::move(t.warnings), std::move(t.tunables)};
+  ir::verify_or_throw(result.kernel, "trace");
+  const std::lock_guard lock(known_);
+  captures_ = t.captures;
+  for (const Request& r : t.requests)
+    if (std::ranges::find(requests_, r) == requests_.end()) requests_.push_back(r);
+  checked_ = true;
+  return result;
+}
+
+}  // namespace tegula::dsl

@@ -1,0 +1,69 @@
+#pragma once
+// A kernel lambda as the compiler sees it: the key of a call, and the tile form for a key.
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dsl/signature.h"
+#include "dsl/tracer.h"
+#include "ir/kernel.h"
+#include "support/hash.h"
+#include "tegula/kernel.h"
+
+namespace tegula::dsl {
+
+struct TraceResult {
+  ir::Kernel kernel;        ///< tile form, one parameter per run-time argument
+  Signature signature;      ///< the key it is valid for: what the trace asked for is filled in
+  std::vector<Diagnostic> warnings;
+  std::vector<Tunable> tunables;  ///< in the order of their first use
+};
+
+class KernelInstance {
+ public:
+  KernelInstance(detail::Closure closure, Tuning tuning);
+
+  const std::string& name() const { return closure_->name; }
+  const Loc& loc() const { return closure_->loc; }
+  const Tuning& tuning() const { return tuning_; }
+
+  /// Equal for kernels whose lambdas are surely the same: type, captures and tuning. A lambda whose captures may hold
+  /// an address is only equal to itself; its compiled kernels are still shared, by the hash of their IR.
+  const Hash128& identity() const { return identity_; }
+
+  /// The key of a call; with identity() it decides which compiled kernel is launched.
+  Signature signature(std::span<const HostArg> args) const;
+  /// The arguments the kernel has at run time, in the order of its parameters: constants left out, captured Scalars
+  /// and Tensors appended, read now.
+  std::vector<HostArg> run_time_args(std::span<const HostArg> args) const;
+
+  /// Traces the lambda for a key. Thread-safe; one trace at a time.
+  TraceResult trace(const Signature& key);
+
+  /// The same lambda with other tuning.
+  std::shared_ptr<KernelInstance> with(const Tuning& tuning) const;
+  /// What was compiled last; written by the launcher, shown by dump().
+  std::map<std::string, std::string, std::less<>> stages;
+  std::string explanation;
+
+ private:
+  KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning);
+  TraceResult run(Signature key, bool check_loops);
+  std::vector<HostArg> constants(const Signature& key) const;
+  Signature completed(Signature key) const;
+
+  std::shared_ptr<const detail::Closure> closure_;
+  Tuning tuning_;
+  Hash128 identity_;
+  std::size_t run_time_params_ = 0;
+  bool checked_ = false;
+  std::mutex tracing_;
+  mutable std::mutex known_;  ///< guards what earlier traces found
+  std::vector<Capture> captures_;
+  std::vector<Request> requests_;
+};
+
+}  // namespace tegula::dsl

@@ -1,0 +1,26 @@
+// The public face of kernel instances.
+#include "tegula/kernel.h"
+
+#include "dsl/instance.h"
+#include "ir/text.h"
+
+namespace tegula {
+
+std::string Trace::text(bool locations) const { return ir::print(result_->kernel, {.locations = locations}); }
+const ir::Kernel& Trace::kernel() const { return result_->kernel; }
+const std::vector<Diagnostic>& Trace::warnings() const { return result_->warnings; }
+
+namespace detail {
+
+std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure) {
+  return std::make_shared<dsl::KernelInstance>(std::move(closure), Tuning{});
+}
+std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance, const Tuning& tuning) {
+  return instance.with(tuning);
+}
+Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args) {
+  return Trace(std::make_shared<const dsl::TraceResult>(instance.trace(instance.signature(args))));
+}
+
+}  // namespace detail
+}  // namespace tegula

@@ -1,0 +1,165 @@
+// Elementwise functions: those that are ops, and those composed of ops. Compositions of small floats are computed in
+// f32 and rounded once.
+#include "tegula/math.h"
+
+#include <numbers>
+
+#include "dsl/elementwise.h"
+
+namespace tegula {
+
+using dsl::AttrName;
+using dsl::Opcode;
+using dsl::Tracer;
+
+namespace {
+
+Tile unary_float(std::string_view what, Opcode op, const Arg& x) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  dsl::require_floats(what, d, x.loc());
+  return t.tile(t.build.op(op, {dsl::operand(t, x, d)}));
+}
+
+Tile unary_integer(std::string_view what, Opcode op, const Arg& x) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  dsl::require_integers(what, d, x.loc());
+  return t.tile(t.build.op(op, {dsl::operand(t, x, d)}));
+}
+
+Tile binary_number(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  const Arg args[] = {a, b};
+  dsl::require_arithmetic(what, dsl::meet(t, what, args), a.loc());
+  return dsl::record(what, op, {a, b});
+}
+
+/// A composed function: `f` sees f32 (or f64) and is recorded where the user called it.
+template <class F>
+Tile composed(std::string_view what, const Arg& x, const F& f) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  dsl::require_floats(what, d, x.loc());
+  const Tracer::Pin pin(t, x.loc());
+  const Tile result = f(t.tile(dsl::operand(t, x, d == DType::f64 ? d : DType::f32)));
+  return result.dtype() == DType::i1 ? result : cast(result, d);
+}
+
+}  // namespace
+
+Tile cast(const Arg& x, DType to) {
+  Tracer& t = Tracer::at(x.loc(), "cast");
+  if (!x.is_literal() && t.type(x).is_pointer())
+    dsl::fail(dsl::Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
+  return t.tile(dsl::operand(t, x, to));
+}
+
+Tile bitcast(const Arg& x, DType to) {
+  Tracer& t = Tracer::at(x.loc(), "bitcast");
+  const ir::Value v = dsl::operand(t, x);
+  const ir::Type type = t.kernel.type(v);
+  if (size_bits(type.dtype()) != size_bits(to))
+    dsl::fail(dsl::Mistake::bitcast_width, x.loc(), {t.origin(v, "the operand")}, name(type.dtype()),
+              size_bits(type.dtype()), name(to), size_bits(to));
+  return t.tile(type.dtype() == to ? v : t.build.op(Opcode::Bitcast, {v}, type.with_dtype(to)));
+}
+
+Tile where(const Arg& condition, const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(condition.loc(), "where");
+  const Arg choices[] = {a, b};
+  const DType d = dsl::meet(t, "where", choices);
+  if (!condition.is_literal() && t.type(condition).dtype() != DType::i1)
+    dsl::fail(dsl::Mistake::condition_type, condition.loc(), {t.origin(t.value(condition), "the condition")}, "where",
+              name(t.type(condition).dtype()));
+  ir::Value values[] = {dsl::truth(t, condition), dsl::operand(t, a, d), dsl::operand(t, b, d)};
+  dsl::meet_shapes(t, "where", values, condition.loc());
+  return t.tile(t.build.op(Opcode::Select, std::span<const ir::Value>(values)));
+}
+
+Tile min(const Arg& a, const Arg& b) { return binary_number("min", Opcode::Min, a, b); }
+Tile max(const Arg& a, const Arg& b) { return binary_number("max", Opcode::Max, a, b); }
+Tile clamp(const Arg& x, const Arg& low, const Arg& high) {
+  const Tracer::Pin pin(Tracer::at(x.loc(), "clamp"), x.loc());
+  return min(max(x, low), high);
+}
+Tile abs(const Arg& x) {
+  Tracer& t = Tracer::at(x.loc(), "abs");
+  dsl::require_arithmetic("abs", dsl::meet(t, "abs", std::span(&x, 1)), x.loc());
+  return dsl::record("abs", Opcode::Abs, {x});
+}
+Tile fma(const Arg& a, const Arg& b, const Arg& c) {
+  Tracer& t = Tracer::at(a.loc(), "fma");
+  const Arg args[] = {a, b, c};
+  dsl::require_floats("fma", dsl::meet(t, "fma", args), a.loc());
+  return dsl::record("fma", Opcode::Fma, {a, b, c});
+}
+Tile cdiv(const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), "cdiv");
+  const Arg args[] = {a, b};
+  dsl::require_integers("cdiv", dsl::meet(t, "cdiv", args), a.loc());
+  const Tracer::Pin pin(t, a.loc());
+  return (a + b - 1) / b;
+}
+Tile mulhi(const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), "mulhi");
+  const Arg args[] = {a, b};
+  dsl::require_integers("mulhi", dsl::meet(t, "mulhi", args), a.loc());
+  return dsl::record("mulhi", Opcode::MulHi, {a, b});
+}
+Tile popc(const Arg& x) { return unary_integer("popc", Opcode::Popc, x); }
+Tile clz(const Arg& x) { return unary_integer("clz", Opcode::Clz, x); }
+
+Tile exp(const Arg& x) { return unary_float("exp", Opcode::Exp, x); }
+Tile exp2(const Arg& x) { return unary_float("exp2", Opcode::Exp2, x); }
+Tile log(const Arg& x) { return unary_float("log", Opcode::Log, x); }
+Tile log2(const Arg& x) { return unary_float("log2", Opcode::Log2, x); }
+Tile sqrt(const Arg& x) { return unary_float("sqrt", Opcode::Sqrt, x); }
+Tile rsqrt(const Arg& x) { return unary_float("rsqrt", Opcode::Rsqrt, x); }
+Tile rcp(const Arg& x) { return unary_float("rcp", Opcode::Rcp, x); }
+Tile sin(const Arg& x) { return unary_float("sin", Opcode::Sin, x); }
+Tile cos(const Arg& x) { return unary_float("cos", Opcode::Cos, x); }
+Tile tanh(const Arg& x) { return unary_float("tanh", Opcode::Tanh, x); }
+Tile erf(const Arg& x) { return unary_float("erf", Opcode::Erf, x); }
+Tile floor(const Arg& x) { return unary_float("floor", Opcode::Floor, x); }
+Tile ceil(const Arg& x) { return unary_float("ceil", Opcode::Ceil, x); }
+Tile round(const Arg& x) { return unary_float("round", Opcode::Round, x); }
+Tile trunc(const Arg& x) { return unary_float("trunc", Opcode::Trunc, x); }
+Tile tanh_approx(const Arg& x) { return unary_float("tanh_approx", Opcode::TanhApprox, x); }
+Tile sin_approx(const Arg& x) { return unary_float("sin_approx", Opcode::SinApprox, x); }
+Tile cos_approx(const Arg& x) { return unary_float("cos_approx", Opcode::CosApprox, x); }
+
+Tile sigmoid(const Arg& x) {
+  return composed("sigmoid", x, [](const Tile& v) { return 1.0f / (1.0f + exp(-v)); });
+}
+Tile silu(const Arg& x) {
+  return composed("silu", x, [](const Tile& v) { return v * sigmoid(v); });
+}
+Tile gelu(const Arg& x) {
+  return composed("gelu", x, [](const Tile& v) { return 0.5f * v * (1.0f + erf(v * (std::numbers::sqrt2 / 2))); });
+}
+Tile softplus(const Arg& x) {
+  return composed("softplus", x, [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });
+}
+Tile isnan(const Arg& x) {
+  return composed("isnan", x, [](const Tile& v) { return v != v; });
+}
+Tile isinf(const Arg& x) {
+  return composed("isinf", x, [](const Tile& v) { return abs(v) == inf; });
+}
+
+Tile pow(const Arg& x, const Arg& y) {
+  Tracer& t = Tracer::at(x.loc(), "pow");
+  const Arg args[] = {x, y};
+  const DType d = dsl::meet(t, "pow", args);
+  dsl::require_floats("pow", d, x.loc());
+  const Tracer::Pin pin(t, x.loc());
+  const DType wide = d == DType::f64 ? d : DType::f32;
+  const Tile base = cast(x, wide), power = cast(y, wide);
+  const Tile size = exp2(power * log2(abs(base)));
+  const Tile is_odd = floor(power * 0.5f) != power * 0.5f;
+  const Tile of_negative = where(floor(power) == power, where(is_odd, -size, size), nan);
+  return cast(where(power == 0.0f, 1.0f, where(base < 0.0f, of_negative, size)), d);
+}
+
+}  // namespace tegula

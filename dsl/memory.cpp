@@ -1,0 +1,120 @@
+// Memory by address.
+#include "tegula/memory.h"
+
+#include "dsl/elementwise.h"
+#include "dsl/parts.h"
+
+namespace tegula {
+
+using dsl::AttrName;
+using dsl::fail;
+using dsl::Mistake;
+using dsl::Opcode;
+using dsl::Tracer;
+
+namespace {
+
+constexpr std::string_view kCache[] = {"", "ca", "cg", "cs", "cv", "wb", "wt"};
+constexpr std::string_view kEvict[] = {"", "first", "last", "no_allocate"};
+constexpr std::string_view kOrder[] = {"relaxed", "acquire", "release", "acq_rel"};
+constexpr std::string_view kScope[] = {"cta", "cluster", "gpu", "sys"};
+
+ir::AttrList attrs_of(Hints h) {
+  ir::AttrList attrs;
+  if (h.cache != Cache::normal) attrs.set(AttrName::cache, kCache[static_cast<int>(h.cache)]);
+  if (h.evict != Evict::normal) attrs.set(AttrName::evict, kEvict[static_cast<int>(h.evict)]);
+  return attrs;
+}
+
+ir::Value pointers_of(Tracer& t, std::string_view what, const Arg& a) {
+  if (a.is_literal() || !t.type(a).is_pointer()) {
+    const ir::Value v = dsl::operand(t, a);
+    fail(Mistake::pointer_wanted, a.loc(), {t.origin(v, "the operand")}, what, t.kernel.type(v).str());
+  }
+  return t.value(a);
+}
+
+/// Operands of one shape: if any is a tile, the pointers become one too.
+void meet_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& operands, Loc loc) {
+  dsl::meet_shapes(t, what, operands, loc);
+  for (ir::Value v : operands) {
+    const auto shape = t.kernel.type(v).shape();
+    if (!shape.empty()) operands[0] = dsl::broadcast_to(t, operands[0], {shape.begin(), shape.end()});
+  }
+}
+
+Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const Arg& values, const Arg& mask,
+            Order order, Scope scope) {
+  Tracer& t = Tracer::at(pointers.loc(), what);
+  const ir::Value p = pointers_of(t, what, pointers);
+  const ir::Type pointee = ir::Type::scalar(t.kernel.type(p).dtype());
+  std::vector<ir::Value> operands{p, dsl::operand(t, values, pointee.dtype())};
+  if (t.grid_done) fail(Mistake::after_grid, pointers.loc(), {{t.grid_loc, "the grid loop"}});
+  if (mask.present()) operands.push_back(dsl::truth(t, mask));
+  meet_pointers(t, what, operands, pointers.loc());
+  return t.tile(t.build.op(Opcode::AtomicRmw, operands,
+                           {{AttrName::kind, kind},
+                            {AttrName::sem, kOrder[static_cast<int>(order)]},
+                            {AttrName::scope, kScope[static_cast<int>(scope)]}}));
+}
+
+}  // namespace
+
+Tile load(const Arg& pointers, const Arg& mask, const Arg& fill, Hints hints) {
+  Tracer& t = Tracer::at(pointers.loc(), "load");
+  std::vector<ir::Value> operands{pointers_of(t, "load", pointers)};
+  const DType pointee = t.kernel.type(operands[0]).dtype();
+  if (mask.present() || fill.present())
+    operands.push_back(dsl::truth(t, mask.present() ? mask : Arg(true).at(pointers.loc())));
+  if (fill.present()) operands.push_back(dsl::operand(t, fill, pointee));
+  meet_pointers(t, "load", operands, pointers.loc());
+  const ir::OpId op = t.build.create(Opcode::Load, operands, attrs_of(hints));
+  return t.tile(t.kernel[op].results[0]);
+}
+
+void store(const Arg& pointers, const Arg& values, const Arg& mask, Hints hints) {
+  Tracer& t = Tracer::at(pointers.loc(), "store");
+  const ir::Value p = pointers_of(t, "store", pointers);
+  ir::Type target = ir::Type::scalar(t.kernel.type(p).dtype());
+  for (const Arg* a : {&pointers, &values}) {
+    if (a->is_literal() || t.type(*a).shape().size() < target.shape().size()) continue;
+    if (!t.type(*a).shape().empty()) target = ir::Type::tile(target.elem(), t.type(*a).shape());
+  }
+  std::vector<ir::Value> operands{p, dsl::stored_value(t, values, target, pointers.loc())};
+  if (mask.present()) operands.push_back(dsl::truth(t, mask));
+  meet_pointers(t, "store", operands, pointers.loc());
+  t.build.create(Opcode::Store, operands, std::span<const ir::Type>(), attrs_of(hints));
+}
+
+Tile atomic_add(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+  return atomic("atomic_add", "add", p, v, mask, order, scope);
+}
+Tile atomic_max(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+  return atomic("atomic_max", "max", p, v, mask, order, scope);
+}
+Tile atomic_min(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+  return atomic("atomic_min", "min", p, v, mask, order, scope);
+}
+Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+  return atomic("atomic_xchg", "xchg", p, v, mask, order, scope);
+}
+
+Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a, const Arg& b, const Arg& c) {
+  Tracer& t = Tracer::at(a.loc(), "ptx");
+  std::vector<ir::Value> operands;
+  for (const Arg* x : {&a, &b, &c})
+    if (x->present()) operands.push_back(dsl::operand(t, *x));
+  dsl::meet_shapes(t, "ptx", operands, a.loc());
+  ir::Type type = ir::Type::scalar(result);
+  for (ir::Value v : operands)
+    if (t.kernel.type(v).is_tile()) type = t.kernel.type(v).with_elem({result, false});
+  return t.tile(t.build.op(Opcode::AsmElementwise, operands, type,
+                           {{AttrName::text, text}, {AttrName::constraints, constraints}}));
+}
+
+void assume(const Arg& fact) {
+  Tracer& t = Tracer::at(fact.loc(), "assume");
+  t.build.effect(Opcode::Assume, {dsl::truth(t, fact)});
+}
+
+}  // namespace tegula

@@ -1,0 +1,156 @@
+// The C++ operators: which types they take, and the op each records.
+#include "dsl/elementwise.h"
+#include "tegula/math.h"
+
+namespace tegula {
+
+using dsl::Opcode;
+using dsl::Tracer;
+
+namespace {
+
+/// The operands' common type, i32 where that is i1: what arithmetic is done in.
+DType arithmetic_type(Tracer& t, std::string_view what, std::span<const Arg> args) {
+  const DType d = dsl::meet(t, what, args);
+  dsl::require_arithmetic(what, d, args.front().loc());
+  return is_bool(d) ? DType::i32 : d;
+}
+
+Tile binary(std::string_view what, Opcode op, const Arg& a, const Arg& b, DType d, ir::AttrInits attrs = {}) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  ir::Value values[] = {dsl::operand(t, a, d), dsl::operand(t, b, d)};
+  dsl::meet_shapes(t, what, values, a.loc());
+  return t.tile(t.build.op(op, std::span<const ir::Value>(values), attrs));
+}
+
+Tile arithmetic(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  const Arg args[] = {a, b};
+  return binary(what, op, a, b, arithmetic_type(t, what, args));
+}
+
+Tile of_integers(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  const Arg args[] = {a, b};
+  const DType d = arithmetic_type(t, what, args);
+  dsl::require_integers(what, d, a.loc());
+  return binary(what, op, a, b, d);
+}
+
+Tile bitwise(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  const Arg args[] = {a, b};
+  const DType d = dsl::meet(t, what, args);
+  if (!is_bool(d)) dsl::require_integers(what, d, a.loc());
+  return binary(what, op, a, b, d);
+}
+
+/// The amount takes the type of what is shifted.
+Tile shift(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  const Arg leading[] = {a.is_literal() ? b : a};
+  const Arg amount[] = {b};
+  const DType d = arithmetic_type(t, what, leading);
+  dsl::require_integers(what, d, a.loc());
+  dsl::require_integers(what, arithmetic_type(t, what, amount), b.loc());
+  return binary(what, op, a, b, d);
+}
+
+Tile compare(std::string_view what, std::string_view predicate, const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  const Arg args[] = {a, b};
+  return binary(what, Opcode::Cmp, a, b, arithmetic_type(t, what, args), {{dsl::AttrName::pred, predicate}});
+}
+
+Tile logical(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
+  Tracer& t = Tracer::at(a.loc(), what);
+  ir::Value values[] = {dsl::truth(t, a), dsl::truth(t, b)};
+  dsl::meet_shapes(t, what, values, a.loc());
+  return t.tile(t.build.op(op, std::span<const ir::Value>(values)));
+}
+
+bool is_pointer(const Arg& a) {
+  if (a.is_literal() || !a.present()) return false;
+  Tracer& t = Tracer::at(a.loc(), "an operation");
+  return t.type(a).is_pointer();
+}
+
+Tile advance(const Arg& pointer, const Arg& offset, bool backwards) {
+  Tracer& t = Tracer::at(pointer.loc(), "+");
+  const Arg args[] = {offset};
+  const DType d = arithmetic_type(t, "+", args);
+  dsl::require_integers("pointer offset", d, offset.loc());
+  ir::Value values[] = {t.value(pointer), dsl::operand(t, offset, d)};
+  if (backwards) values[1] = t.build.op(Opcode::Neg, {values[1]});
+  dsl::meet_shapes(t, "+", values, pointer.loc());
+  return t.tile(t.build.op(Opcode::AddPtr, std::span<const ir::Value>(values)));
+}
+
+/// Where the value of a tile was made: the best place known where the operator could not take the user's.
+Arg placed(const Tile& x) {
+  Tracer& t = Tracer::at({}, "an operation");
+  const ir::Value v = t.value(x);
+  const ir::OpId def = t.kernel[v].def;
+  return Tracer::arg(v, def ? t.kernel[def].loc : t.build.loc);
+}
+
+}  // namespace
+
+Tile operator+(const Arg& a, const Arg& b) {
+  if (is_pointer(a)) return advance(a, b, false);
+  if (is_pointer(b)) return advance(b, a, false);
+  return arithmetic("+", Opcode::Add, a, b);
+}
+Tile operator-(const Arg& a, const Arg& b) {
+  return is_pointer(a) ? advance(a, b, true) : arithmetic("-", Opcode::Sub, a, b);
+}
+Tile operator*(const Arg& a, const Arg& b) { return arithmetic("*", Opcode::Mul, a, b); }
+Tile operator/(const Arg& a, const Arg& b) { return arithmetic("/", Opcode::Div, a, b); }
+Tile operator%(const Arg& a, const Arg& b) { return of_integers("%", Opcode::Rem, a, b); }
+Tile operator&(const Arg& a, const Arg& b) { return bitwise("&", Opcode::And, a, b); }
+Tile operator|(const Arg& a, const Arg& b) { return bitwise("|", Opcode::Or, a, b); }
+Tile operator^(const Arg& a, const Arg& b) { return bitwise("^", Opcode::Xor, a, b); }
+Tile operator<<(const Arg& a, const Arg& b) { return shift("<<", Opcode::Shl, a, b); }
+Tile operator>>(const Arg& a, const Arg& b) { return shift(">>", Opcode::Shr, a, b); }
+
+Tile operator-(const Arg& a) {
+  Tracer& t = Tracer::at(a.loc(), "-");
+  const DType d = arithmetic_type(t, "-", std::span(&a, 1));
+  return t.tile(t.build.op(Opcode::Neg, {dsl::operand(t, a, d)}));
+}
+Tile operator~(const Arg& a) {
+  Tracer& t = Tracer::at(a.loc(), "~");
+  const DType d = dsl::meet(t, "~", std::span(&a, 1));
+  if (!is_bool(d)) dsl::require_integers("~", d, a.loc());
+  return t.tile(t.build.op(Opcode::Not, {dsl::operand(t, a, d)}));
+}
+
+Tile operator==(const Arg& a, const Arg& b) { return compare("==", "eq", a, b); }
+Tile operator!=(const Arg& a, const Arg& b) { return compare("!=", "ne", a, b); }
+Tile operator<(const Arg& a, const Arg& b) { return compare("<", "lt", a, b); }
+Tile operator<=(const Arg& a, const Arg& b) { return compare("<=", "le", a, b); }
+Tile operator>(const Arg& a, const Arg& b) { return compare(">", "gt", a, b); }
+Tile operator>=(const Arg& a, const Arg& b) { return compare(">=", "ge", a, b); }
+
+Tile operator&&(const Arg& a, const Arg& b) { return logical("&&", Opcode::And, a, b); }
+Tile operator||(const Arg& a, const Arg& b) { return logical("||", Opcode::Or, a, b); }
+Tile operator!(const Arg& a) {
+  Tracer& t = Tracer::at(a.loc(), "!");
+  return t.tile(t.build.op(Opcode::Not, {dsl::truth(t, a)}));
+}
+Tile operator&&(const Tile& a, const Tile& b) { return placed(a) && placed(b); }
+Tile operator||(const Tile& a, const Tile& b) { return placed(a) || placed(b); }
+Tile operator!(const Tile& a) { return !placed(a); }
+
+Tile& operator+=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) + b; }
+Tile& operator-=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) - b; }
+Tile& operator*=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) * b; }
+Tile& operator/=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) / b; }
+Tile& operator%=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) % b; }
+Tile& operator&=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) & b; }
+Tile& operator|=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) | b; }
+Tile& operator^=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) ^ b; }
+Tile& operator<<=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) << b; }
+Tile& operator>>=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) >> b; }
+
+}  // namespace tegula

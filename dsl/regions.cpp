@@ -1,0 +1,395 @@
+// Regions of the recording: every variable alive at the start of a loop stands for a loop-carried value inside; what
+// turns out not to change is taken out again at the end. Bodies are recorded twice to find hidden C++ state.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <unordered_map>
+
+#include "dsl/same_ops.h"
+#include "dsl/tracer.h"
+
+namespace tegula::dsl {
+
+std::string_view name(ScopeKind kind) {
+  static constexpr std::string_view kNames[] = {"grid loop", "loop", "while_", "if_", "fold"};
+  return kNames[static_cast<int>(kind)];
+}
+
+// ---- scopes ---------------------------------------------------------------------------------------------------------
+template <class Visit>
+void Tracer::each_variable(const Visit& visit) {
+  for (detail::Link* at = variables_.next; at != &variables_; at = at->next) visit(static_cast<Tile&>(*at));
+}
+
+OpenScope& Tracer::push(ScopeKind kind) {
+  OpenScope s;
+  s.kind = kind;
+  s.id = ++next_scope_;
+  s.birth = ++births_;
+  s.loc = build.loc;
+  s.outer = build.region();
+  each_variable([&](Tile& t) { s.carries.push_back({&t, get(t), {}, {}}); });
+  scopes_.push_back(std::move(s));
+  return scopes_.back();
+}
+
+OpenScope Tracer::pop() {
+  OpenScope s = std::move(scopes_.back());
+  scopes_.pop_back();
+  build.at_end(s.outer);
+  build.loc = s.loc;
+  return s;
+}
+
+OpenScope& Tracer::top(std::uint64_t id) {
+  throw_pending();
+  if (scopes_.empty() || scopes_.back().id != id) throw InternalError("regions of a trace are not nested");
+  return scopes_.back();
+}
+
+bool Tracer::in_scope(ScopeKind kind) const {
+  return std::ranges::any_of(scopes_, [&](const OpenScope& s) { return s.kind == kind; });
+}
+
+void Tracer::abandon(std::uint64_t id) {
+  const auto at = std::ranges::find(scopes_, id, &OpenScope::id);
+  if (at == scopes_.end()) return;
+  Note begins{at->loc, fmt::format("the {} begins here", name(at->kind))};
+  // An exception on its way out tells more than that it left the loop.
+  if (std::uncaught_exceptions() > 0) left_by_exception_.push_back(std::move(begins));
+  else if (!pending_) pending_ = diagnostic(Mistake::left_loop, build.loc, {std::move(begins)});
+  const ir::RegionId outer = at->outer;
+  restore(at->carries);
+  scopes_.erase(at, scopes_.end());
+  build.at_end(outer);
+}
+
+bool Tracer::wants_check() const {
+  return check_loops_ && std::ranges::none_of(scopes_, &OpenScope::second);
+}
+
+/// Inside, variables stand for arguments of the region.
+void Tracer::start_body(OpenScope& scope, ir::RegionId region) {
+  build.at_end(region);
+  for (Carry& c : scope.carries) {
+    if (c.variable && c.before) {
+      c.arg = kernel.add_arg(region, kernel.type(c.before));
+      set(*c.variable, c.arg);
+    }
+  }
+}
+
+void Tracer::restore(const std::vector<Carry>& carries) {
+  for (const Carry& c : carries)
+    if (c.variable) set(*c.variable, c.before);
+}
+
+void Tracer::read_after(OpenScope& scope) {
+  for (Carry& c : scope.carries) {
+    if (!c.variable) fail(Mistake::destroyed_in_loop, scope.loc, {});
+    c.after = get(*c.variable);
+  }
+}
+
+void Tracer::check_births(const OpenScope& scope) {
+  each_variable([&](Tile& t) {
+    if (t.scope_ < scope.birth) return;
+    std::vector<Note> notes;
+    if (const ir::Value v = get(t)) notes.push_back(origin(v, "its value"));
+    fail(Mistake::born_in_loop, scope.loc, std::move(notes), name(scope.kind));
+  });
+}
+
+void Tracer::lose(Tile& t, const OpenScope& scope) {
+  lost_.emplace_back(scope.kind, scope.loc);
+  t.trace_ = 0;
+  t.value_ = static_cast<std::uint32_t>(lost_.size());
+}
+
+/// After the first recording of a body: starts the second, if there is to be one.
+bool Tracer::again(OpenScope& scope, ir::RegionId region) {
+  if (scope.second || !wants_check()) return false;
+  scope.first = scope.carries;
+  scope.second = true;
+  restore(scope.carries);
+  for (Carry& c : scope.carries) c.arg = c.after = ir::Value();
+  if (scope.kind == ScopeKind::Grid) build.at_end(region);
+  else start_body(scope, region);
+  return true;
+}
+
+/// Ends the check: both recordings must be the same.
+void Tracer::compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::OpId second) {
+  const auto report = [&](std::vector<Note> notes) {
+    fail(Mistake::hidden_state, scope.loc, std::move(notes));
+  };
+  if (const auto difference = same.run(first, second)) {
+    const auto note = [&](ir::OpId op, std::string_view when) {
+      if (!op) return Note{{}, fmt::format("recorded {}: nothing more", when)};
+      return Note{kernel[op].loc, fmt::format("recorded {}: {}", when, ir::info(kernel[op].opcode).mnemonic)};
+    };
+    report({note(difference->first, "first"), note(difference->second, "again")});
+  }
+  for (std::size_t i = 0; i < scope.carries.size(); ++i) {
+    const ir::Value a = scope.first[i].after, b = scope.carries[i].after;
+    if (bool(a) != bool(b) || (a && !same.equal(a, b))) {
+      std::vector<Note> notes;
+      if (a) notes.push_back(origin(a, "a variable's value recorded first"));
+      if (b) notes.push_back(origin(b, "a variable's value recorded again"));
+      report(std::move(notes));
+    }
+  }
+}
+
+// ---- counted loops --------------------------------------------------------------------------------------------------
+std::uint64_t Tracer::open_loop(ir::Value lo, ir::Value hi, ir::Value step, ir::AttrList attrs) {
+  const ir::Value bounds[] = {lo, hi, step};
+  const ir::OpId op = build.create(Opcode::For, bounds, std::move(attrs));
+  OpenScope& s = push(ScopeKind::Loop);
+  s.op = op;
+  const ir::RegionId body = kernel.add_region(op);
+  kernel.add_arg(body, kernel.type(lo));
+  start_body(s, body);
+  return s.id;
+}
+
+ir::Value Tracer::induction(std::uint64_t id) const {
+  const auto at = std::ranges::find(scopes_, id, &OpenScope::id);
+  return kernel[kernel[at->op].regions.back()].args[0];
+}
+
+bool Tracer::close_loop(std::uint64_t id) {
+  OpenScope& s = top(id);
+  read_after(s);
+  check_births(s);
+  const ir::RegionId body = kernel[s.op].regions.front();
+  if (!s.second && wants_check()) {
+    const ir::RegionId twin = kernel.add_region(s.op);
+    kernel.add_arg(twin, kernel.type(kernel[body].args[0]));
+    return again(s, twin);
+  }
+  if (s.second) {
+    const ir::RegionId twin = kernel[s.op].regions.back();
+    compare_regions(s, body, twin);
+    kernel[s.op].regions.pop_back();
+    s.carries = s.first;
+  }
+  finish_loop(s, std::span(&body, 1), 1);
+  return false;
+}
+
+void Tracer::compare_regions(const OpenScope& scope, ir::RegionId first, ir::RegionId second) {
+  const auto &a = kernel[first], &b = kernel[second];
+  SameOps same(kernel);
+  for (std::size_t i = 0; i < a.args.size(); ++i) same.equate(a.args[i], b.args[i]);
+  compare(scope, same, a.first, b.first);
+}
+
+/// Which carries change from one iteration to the next. A carry that yields itself, or what it began with, does not;
+/// taking it out may show others to be the same.
+std::vector<bool> Tracer::essential(const std::vector<Carry>& carries) const {
+  std::vector<bool> keep(carries.size(), true);
+  std::unordered_map<ir::Value, ir::Value> settled;
+  for (std::size_t i = 0; i < carries.size(); ++i) keep[i] = bool(carries[i].arg);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t i = 0; i < carries.size(); ++i) {
+      const Carry& c = carries[i];
+      if (!keep[i]) continue;
+      const auto known = settled.find(c.after);
+      const ir::Value after = known == settled.end() ? c.after : known->second;
+      if (after != c.arg && after != c.before) continue;
+      keep[i] = false;
+      settled[c.arg] = c.before;
+      changed = true;
+    }
+  }
+  return keep;
+}
+
+void Tracer::check_types(const OpenScope& scope) {
+  for (const Carry& c : scope.carries) {
+    if (!c.arg || !c.after || kernel.type(c.arg) == kernel.type(c.after)) continue;
+    fail(Mistake::carried_type, scope.loc, {origin(c.before, "before"), origin(c.after, "after an iteration")},
+         kernel.type(c.arg).str(), kernel.type(c.after).str());
+  }
+}
+
+void Tracer::replace_in(ir::RegionId region, const std::vector<std::pair<ir::Value, ir::Value>>& map) {
+  if (map.empty()) return;
+  const std::unordered_map<ir::Value, ir::Value> to(map.begin(), map.end());
+  ir::walk(kernel, region, [&](ir::OpId op) {
+    for (ir::Value& v : kernel[op].operands)
+      if (const auto at = to.find(v); at != to.end()) v = at->second;
+  });
+}
+
+void Tracer::yield(ir::RegionId region, const std::vector<ir::Value>& values) {
+  build.at_end(region);
+  build.yield(values);
+}
+
+/// Gives the op its initial values, results and yields. `regions` take the carries as arguments after `fixed_args`
+/// own ones; the last of them yields the next values.
+void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions, std::size_t fixed_args) {
+  check_types(s);
+  const std::vector<bool> keep = essential(s.carries);
+  std::vector<std::pair<ir::Value, ir::Value>> settled;
+  std::vector<ir::Value> inits, nexts;
+  std::size_t position = 0;  // among the arguments of carries
+  for (std::size_t i = 0; i < s.carries.size(); ++i) {
+    const Carry& c = s.carries[i];
+    if (!c.arg) continue;
+    for (ir::RegionId r : regions)
+      if (!keep[i]) settled.emplace_back(kernel[r].args[fixed_args + position], c.before);
+    ++position;
+    if (!keep[i]) continue;
+    inits.push_back(c.before);
+    nexts.push_back(c.after);
+  }
+  // A settled value may stand for another settled one only through `before`, which is outside the loop.
+  const std::unordered_map<ir::Value, ir::Value> outside(settled.begin(), settled.end());
+  for (ir::Value& v : nexts)
+    if (const auto at = outside.find(v); at != outside.end()) v = at->second;
+  for (ir::RegionId r : regions) {
+    replace_in(r, settled);
+    auto& args = kernel[r].args;
+    std::erase_if(args, [&](ir::Value v) { return outside.contains(v); });
+    for (std::size_t i = 0; i < args.size(); ++i) kernel[args[i]].position = static_cast<std::uint32_t>(i);
+  }
+  build.loc = s.loc;
+  yield(regions.back(), nexts);
+  const ir::OpId op = s.op;
+  kernel[op].operands.insert(kernel[op].operands.end(), inits.begin(), inits.end());
+  for (std::size_t i = 0; i < s.carries.size(); ++i) {
+    const Carry& c = s.carries[i];
+    if (keep[i]) set(*c.variable, kernel.add_result(op, kernel.type(c.before)));
+    else if (c.before) set(*c.variable, c.before);
+    else if (c.after) lose(*c.variable, s);
+  }
+  pop();
+}
+
+// ---- while ----------------------------------------------------------------------------------------------------------
+void Tracer::record_while(const std::function<Tile()>& condition, const std::function<void()>& body) {
+  const ir::OpId op = build.create(Opcode::While, {});
+  const std::uint64_t id = push(ScopeKind::While).id;
+  top(id).op = op;
+  const ir::RegionId test = kernel.add_region(op), loop = kernel.add_region(op);
+  start_body(top(id), test);
+  {
+    const Tile c = condition();
+    OpenScope& s = top(id);
+    for (const Carry& carry : s.carries)
+      if (carry.variable && get(*carry.variable) != carry.arg) fail(Mistake::condition_rebinds, s.loc, {});
+    const ir::Type type = kernel.type(value(c));
+    if (type != ir::Type::scalar(DType::i1)) fail(Mistake::condition_type, s.loc, {}, "while_", type.str());
+    build.yield(std::vector{value(c)});
+  }
+  check_births(top(id));
+  start_body(top(id), loop);
+  body();
+  read_after(top(id));
+  check_births(top(id));
+  if (!top(id).second && wants_check()) {
+    const ir::RegionId twin = kernel.add_region(op);
+    again(top(id), twin);
+    body();
+    read_after(top(id));
+    check_births(top(id));
+    compare_regions(top(id), loop, twin);
+    kernel[op].regions.pop_back();
+    top(id).carries = top(id).first;
+  }
+  const ir::RegionId regions[] = {test, loop};
+  finish_loop(top(id), regions, 0);
+}
+
+// ---- branches -------------------------------------------------------------------------------------------------------
+std::uint64_t Tracer::open_branch(ir::Value condition) {
+  const ir::OpId op = build.make_if(condition, {});
+  OpenScope& s = push(ScopeKind::Branch);
+  s.op = op;
+  build.at_end(kernel[op].regions[0]);
+  return s.id;
+}
+
+void Tracer::else_branch(std::uint64_t id) {
+  OpenScope& s = top(id);
+  read_after(s);
+  check_births(s);
+  s.first = s.carries;
+  restore(s.carries);
+  build.at_end(kernel[s.op].regions[1]);
+}
+
+void Tracer::close_branch(std::uint64_t id) {
+  OpenScope& s = top(id);
+  read_after(s);
+  check_births(s);
+  build.loc = s.loc;
+  std::vector<ir::Value> yields[2];
+  const ir::OpId op = s.op;
+  for (std::size_t i = 0; i < s.carries.size(); ++i) {
+    const Carry& c = s.carries[i];
+    const ir::Value then = s.first[i].after, otherwise = c.after;
+    if (then == otherwise) continue;  // neither branch changed it
+    if (!then || !otherwise) {
+      lose(*c.variable, s);
+      continue;
+    }
+    if (kernel.type(then) != kernel.type(otherwise))
+      fail(Mistake::branch_type, s.loc, {origin(then, "if true, it"), origin(otherwise, "if false, it")},
+           kernel.type(then).str(), kernel.type(otherwise).str());
+    yields[0].push_back(then);
+    yields[1].push_back(otherwise);
+    set(*c.variable, kernel.add_result(op, kernel.type(then)));
+  }
+  for (int branch : {0, 1}) yield(kernel[op].regions[static_cast<std::size_t>(branch)], yields[branch]);
+  pop();
+}
+
+// ---- folds ----------------------------------------------------------------------------------------------------------
+std::uint64_t Tracer::open_fold(ir::OpId op) {
+  OpenScope& s = push(ScopeKind::Fold);
+  s.op = op;
+  build.at_end(kernel[op].regions[0]);
+  return s.id;
+}
+
+void Tracer::close_fold(std::uint64_t id) {
+  OpenScope& s = top(id);
+  read_after(s);
+  for (const Carry& c : s.carries)
+    if (c.after != c.before) fail(Mistake::reduce_rebinds, s.loc, {});
+  pop();
+}
+
+// ---- the grid -------------------------------------------------------------------------------------------------------
+std::uint64_t Tracer::open_grid() {
+  OpenScope& s = push(ScopeKind::Grid);
+  s.op = kernel[kernel.body()].last;
+  return s.id;
+}
+
+bool Tracer::close_grid(std::uint64_t id) {
+  OpenScope& s = top(id);
+  read_after(s);
+  check_births(s);
+  if (!s.second && wants_check()) {
+    // An op in no region owns the second recording, which is never looked at again.
+    return again(s, kernel.add_region(kernel.make_op(Opcode::If, {}, {}, s.loc)));
+  }
+  if (s.second) {
+    const ir::OpId first = s.op ? kernel[s.op].next : kernel[kernel.body()].first;
+    SameOps same(kernel);
+    compare(s, same, first, kernel[build.region()].first);
+    s.carries = s.first;
+    for (const Carry& c : s.carries) set(*c.variable, c.after);
+  }
+  pop();
+  return false;
+}
+
+}  // namespace tegula::dsl

@@ -1,0 +1,173 @@
+// Arguments -> classes -> key. A class says what the compiler may rely on and nothing else, so that lengths may
+// vary without compiling.
+#include "dsl/signature.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "dsl/errors.h"
+
+namespace tegula::dsl {
+namespace {
+
+constexpr std::int64_t kMaxDivisor = 16;
+/// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below 2^31 too.
+constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
+
+std::uint8_t divisor_class(std::int64_t n) {
+  if (n == 0) return kMaxDivisor;
+  const auto lowest = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(n));
+  return static_cast<std::uint8_t>(std::min(lowest, kMaxDivisor));
+}
+
+std::uint8_t align_class(const void* address) {
+  return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
+}
+
+void check(std::string_view kernel, std::size_t position, const HostArg& arg, const ParamInfo& info) {
+  if (info.kind != ParamKind::View) return;
+  const Tensor& t = *arg.tensor;
+  if (!t.defined()) fail(Mistake::argument_undefined, {}, {}, position, kernel);
+  if (t.rank() != info.rank) fail(Mistake::argument_rank, {}, {}, position, kernel, t.rank(), info.rank);
+  if (t.dtype() != info.dtype)
+    fail(Mistake::argument_type, {}, {}, position, kernel, name(t.dtype()), name(info.dtype));
+}
+
+/// Distance in elements between the first and the last element, or the largest extent if that is more.
+std::int64_t span_of(const Tensor& t) {
+  std::int64_t span = 0, largest = 0;
+  for (std::size_t i = 0; i < t.shape().size(); ++i) {
+    span += std::max<std::int64_t>(t.shape()[i] - 1, 0) * std::abs(t.strides()[i]);
+    largest = std::max(largest, t.shape()[i]);
+  }
+  return std::max(span, largest);
+}
+
+}  // namespace
+
+std::int64_t bucket_of(std::int64_t extent) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(extent, 1))));
+}
+
+ArgClass classify(const HostArg& arg, const ParamInfo& info) {
+  ArgClass c;
+  c.info = info;
+  if (info.kind == ParamKind::Pointer) c.align = align_class(reinterpret_cast<const void*>(arg.bits));
+  if (info.kind != ParamKind::View) return c;
+  const Tensor& t = *arg.tensor;
+  c.align = align_class(t.data());
+  c.empty = t.numel() == 0;
+  c.sample = t.shape();
+  for (std::size_t i = 0; i < t.shape().size(); ++i) {
+    DimClass& d = c.dims[i];
+    d.div = divisor_class(t.shape()[i]);
+    d.stride_div = divisor_class(t.strides()[i]);
+    d.unit_stride = t.strides()[i] == 1;
+  }
+  return c;
+}
+
+DType index_type_of(std::span<const HostArg> args) {
+  for (const HostArg& a : args)
+    if (a.tensor && span_of(*a.tensor) >= kSmallSpan) return DType::i64;
+  return DType::i32;
+}
+
+void fulfil(const Request& request, ArgClass& arg) {
+  const auto axis = static_cast<std::size_t>(request.axis);
+  if (axis >= arg.sample.size()) return;
+  DimClass& d = arg.dims[axis];
+  if (request.exact) d.fixed = arg.sample[axis];
+  else d.bucket = bucket_of(arg.sample[axis]);
+}
+
+Signature signature_of(std::string_view kernel, std::span<const HostArg> args, std::span<const ParamInfo> params,
+                       std::span<const Capture> captures, std::span<const Request> requests) {
+  Signature s;
+  std::vector<HostArg> run_time;
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    check(kernel, i, args[i], params[i]);
+    if (params[i].kind == ParamKind::Constant) {
+      s.constants.push_back(args[i].bits);
+    } else {
+      s.args.push_back(classify(args[i], params[i]));
+      run_time.push_back(args[i]);
+    }
+  }
+  for (const Capture& c : captures) {
+    run_time.push_back(c.read());
+    check(kernel, run_time.size() - 1, run_time.back(), c.info);
+    s.args.push_back(classify(run_time.back(), c.info));
+  }
+  for (const Request& r : requests)
+    if (r.arg < s.args.size()) fulfil(r, s.args[r.arg]);
+  s.index_type = index_type_of(run_time);
+  return s;
+}
+
+HostArg Capture::read() const {
+  if (cell) return {ParamKind::Scalar, cell->dtype, nullptr, cell->bits};
+  return {ParamKind::View, info.dtype, tensor ? tensor : &copy, 0};
+}
+
+Hash128 Signature::hash() const {
+  Hasher h;
+  h.add(index_type).add(constants.size());
+  for (std::uint64_t c : constants) h.add(c);
+  for (const ArgClass& a : args) {
+    h.add(a.info.kind).add(a.info.dtype).add(a.info.rank).add(a.info.access).add(a.align).add(a.empty);
+    for (int i = 0; i < a.info.rank; ++i) {
+      const DimClass& d = a.dims[static_cast<std::size_t>(i)];
+      h.add(d.div).add(d.stride_div).add(d.unit_stride).add(d.fixed).add(d.bucket);
+    }
+  }
+  return h.digest();
+}
+
+std::string Signature::text() const {
+  static constexpr std::string_view kAccess[] = {"in", "out", "inout"};
+  std::string out = fmt::format("index {}\n", name(index_type));
+  for (std::uint64_t c : constants) out += fmt::format("constant {:#x}\n", c);
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const ArgClass& a = args[i];
+    if (a.info.kind == ParamKind::Scalar) {
+      out += fmt::format("arg{} scalar {}\n", i, name(a.info.dtype));
+    } else if (a.info.kind == ParamKind::Pointer) {
+      out += fmt::format("arg{} pointer {} align {}\n", i, name(a.info.dtype), a.align);
+    } else {
+      out += fmt::format("arg{} {} {} align {}{}", i, kAccess[static_cast<int>(a.info.access)], name(a.info.dtype),
+                         a.align, a.empty ? " empty" : "");
+      for (int d = 0; d < a.info.rank; ++d) {
+        const DimClass& c = a.dims[static_cast<std::size_t>(d)];
+        const std::string stride = c.unit_stride ? "1" : fmt::format("{}n", c.stride_div);
+        const std::string extent = c.fixed >= 0    ? fmt::format("{}", c.fixed)
+                                   : c.bucket >= 0 ? fmt::format("{}n <= {}", c.div, c.bucket)
+                                                   : fmt::format("{}n", c.div);
+        out += fmt::format(" [{} by {}]", extent, stride);
+      }
+      out += '\n';
+    }
+  }
+  return out;
+}
+
+ir::Type type_of(const ArgClass& arg) {
+  if (arg.info.kind == ParamKind::Scalar) return ir::Type::scalar(arg.info.dtype);
+  if (arg.info.kind == ParamKind::Pointer) return ir::Type::pointer(arg.info.dtype);
+  std::vector<std::int64_t> shape;
+  ir::ViewFacts facts;
+  for (int i = 0; i < arg.info.rank; ++i) {
+    const DimClass& d = arg.dims[static_cast<std::size_t>(i)];
+    shape.push_back(d.fixed >= 0 ? d.fixed : ir::kDynamic);
+    facts.strides.push_back(d.unit_stride ? 1 : ir::kDynamic);
+    facts.dim_div.push_back(d.div);
+    facts.stride_div.push_back(d.stride_div);
+  }
+  facts.align = arg.align;
+  facts.access = static_cast<ir::Access>(arg.info.access);
+  return ir::Type::view(arg.info.dtype, shape, std::move(facts));
+}
+
+}  // namespace tegula::dsl

@@ -1,0 +1,83 @@
+#pragma once
+// The key of a call: what about its arguments the compiled kernel depends on.
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ir/type.h"
+#include "support/hash.h"
+#include "tegula/kernel.h"
+
+namespace tegula::dsl {
+
+using detail::HostArg;
+using detail::ParamInfo;
+using detail::ParamKind;
+
+/// What the key says about one dimension of a tensor.
+struct DimClass {
+  std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
+  std::uint8_t stride_div = 1;  ///< and so is the stride, in elements
+  bool unit_stride = false;
+  std::int64_t fixed = -1;      ///< the extent itself, where the kernel asked for it
+  std::int64_t bucket = -1;     ///< the extent rounded up to a power of two, where the kernel uses `all`
+  friend bool operator==(const DimClass&, const DimClass&) = default;
+};
+
+/// What the key says about one argument.
+struct ArgClass {
+  ParamInfo info;
+  std::uint8_t align = 1;  ///< bytes the address is a multiple of: 1 .. 16
+  bool empty = false;      ///< a tensor without elements
+  std::array<DimClass, Dims::kMaxRank> dims{};
+  std::uint64_t constant = 0;  ///< bytes of a C++ constant
+
+  /// Extents of the tensor at hand. Not part of the key: only for `fixed` and `all`. Empty where unknown.
+  Dims sample;
+};
+
+/// A dimension whose extent the kernel asked for while it was traced.
+struct Request {
+  std::uint32_t arg;  ///< position among the run-time arguments
+  int axis;
+  bool exact;  ///< fixed() wants the extent, `all` its bucket
+  friend bool operator==(const Request&, const Request&) = default;
+};
+
+/// A Scalar or Tensor that the lambda captured: one more run-time argument.
+struct Capture {
+  ParamInfo info;
+  std::shared_ptr<detail::ScalarCell> cell;  ///< of a Scalar
+  const Tensor* tensor = nullptr;            ///< of a Tensor that outlives the calls, else null
+  Tensor copy;                               ///< else the tensor itself
+  HostArg read() const;
+};
+
+/// The classes of all run-time arguments, captured ones last, and the constants.
+struct Signature {
+  std::vector<ArgClass> args;
+  std::vector<std::uint64_t> constants;
+  DType index_type = DType::i32;
+
+  /// Equal for equal keys; samples do not count.
+  Hash128 hash() const;
+  /// One line per argument, for dumps and explanations.
+  std::string text() const;
+};
+
+/// Throws CompileError where an argument does not fit its parameter.
+Signature signature_of(std::string_view kernel, std::span<const HostArg> args, std::span<const ParamInfo> params,
+                       std::span<const Capture> captures, std::span<const Request> requests);
+/// The class of one argument.
+ArgClass classify(const HostArg& arg, const ParamInfo& info);
+/// i64 if an index into the tensor may not fit an i32.
+DType index_type_of(std::span<const HostArg> args);
+void fulfil(const Request& request, ArgClass& arg);
+
+/// The IR type of a parameter.
+ir::Type type_of(const ArgClass& arg);
+std::int64_t bucket_of(std::int64_t extent);
+
+}  // namespace tegula::dsl

@@ -1,0 +1,300 @@
+// Creation, shape, folds, scans and the matrix product of tiles.
+#include "tegula/tile_ops.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/elementwise.h"
+#include "tegula/math.h"
+
+namespace tegula {
+
+using dsl::AttrName;
+using dsl::fail;
+using dsl::Mistake;
+using dsl::Opcode;
+using dsl::Tracer;
+
+namespace {
+
+ir::Ints checked_shape(std::span<const Extent> extents) {
+  ir::Ints shape;
+  for (const Extent& e : extents) {
+    if (e.value() <= 0) fail(Mistake::bad_extent, e.loc(), {}, e.value());
+    shape.push_back(e.value());
+  }
+  return shape;
+}
+
+std::int64_t count(std::span<const std::int64_t> shape) {
+  std::int64_t n = 1;
+  for (std::int64_t e : shape) n *= e;
+  return n;
+}
+
+}  // namespace
+
+// ---- creation -------------------------------------------------------------------------------------------------------
+Tile detail::filled(const Arg& value, DType dtype, std::span<const Extent> extents) {
+  Tracer& t = Tracer::at(value.loc(), "full");
+  const ir::Ints shape = checked_shape(extents);
+  if (!value.is_literal() || shape.empty())
+    return t.tile(dsl::broadcast_to(t, dsl::operand(t, value, dtype), shape));
+  const ir::Type type = ir::Type::tile({dtype, false}, shape);
+  if (is_float(dtype)) return t.tile(t.build.constant(type, value.as_float()));
+  const std::int64_t n = value.kind() == Arg::Kind::Float ? static_cast<std::int64_t>(value.as_float()) : value.as_int();
+  return t.tile(t.build.constant(type, is_bool(dtype) ? std::int64_t{n != 0} : n));
+}
+
+Tile arange(Extent n, std::int64_t start) {
+  Tracer& t = Tracer::at(n.loc(), "arange");
+  const ir::Type type = ir::Type::tile({DType::i32, false}, checked_shape(std::span(&n, 1)));
+  return t.tile(t.build.op(Opcode::Arange, {}, type, {{AttrName::start, start}}));
+}
+
+// ---- shape ----------------------------------------------------------------------------------------------------------
+Tile expand(const Arg& x, int axis) {
+  Tracer& t = Tracer::at(x.loc(), "expand");
+  const ir::Value v = dsl::operand(t, x);
+  const ir::Type type = t.kernel.type(v);
+  const int rank = static_cast<int>(type.rank()) + 1;
+  if (axis < -rank || axis >= rank) fail(Mistake::bad_axis, x.loc(), {t.origin(v, "the tile")}, "expand", axis, rank);
+  if (type.is_scalar()) return t.tile(dsl::broadcast_to(t, v, {1}));
+  return t.tile(t.build.op(Opcode::ExpandDims, {v}, {{AttrName::axis, axis < 0 ? axis + rank : axis}}));
+}
+
+Tile broadcast(const Arg& x, std::initializer_list<std::int64_t> extents) {
+  Tracer& t = Tracer::at(x.loc(), "broadcast");
+  const ir::Value v = dsl::operand(t, x);
+  const ir::Ints shape(extents);
+  const auto from = t.kernel.type(v).shape();
+  if (!dsl::can_broadcast(from, shape))
+    fail(Mistake::bad_broadcast, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(from), dsl::extents_text(shape));
+  return t.tile(dsl::broadcast_to(t, v, shape));
+}
+
+Tile reshape(const Arg& x, std::initializer_list<std::int64_t> extents) {
+  Tracer& t = Tracer::at(x.loc(), "reshape");
+  const ir::Value v = dsl::operand(t, x);
+  const ir::Type type = t.kernel.type(v);
+  const ir::Ints shape(extents);
+  if (type.is_scalar()) return broadcast(x, extents);
+  if (count(shape) != type.count())
+    fail(Mistake::bad_reshape, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(type.shape()), type.count(),
+         dsl::extents_text(shape), count(shape));
+  return t.tile(t.build.op(Opcode::Reshape, {v}, ir::Type::tile(type.elem(), shape)));
+}
+
+Tile permute(const Arg& x, std::initializer_list<int> dims) {
+  Tracer& t = Tracer::at(x.loc(), "permute");
+  const ir::Value v = dsl::operand(t, x);
+  const ir::Ints order(dims.begin(), dims.end());
+  ir::Ints sorted = order;
+  std::ranges::sort(sorted);
+  bool ok = static_cast<std::int64_t>(order.size()) == t.kernel.type(v).rank();
+  for (std::size_t i = 0; i < sorted.size(); ++i) ok &= sorted[i] == static_cast<std::int64_t>(i);
+  if (!ok)
+    fail(Mistake::bad_permutation, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(order), t.kernel.type(v).rank());
+  return t.tile(t.build.op(Opcode::Permute, {v}, {{AttrName::order, order}}));
+}
+
+Tile trans(const Arg& x) {
+  Tracer& t = Tracer::at(x.loc(), "trans");
+  const ir::Value v = dsl::operand(t, x);
+  const std::int64_t rank = t.kernel.type(v).rank();
+  if (rank < 2) fail(Mistake::bad_axis, x.loc(), {t.origin(v, "the tile")}, "trans", -2, rank);
+  ir::Ints order;
+  for (std::int64_t i = 0; i < rank; ++i) order.push_back(i);
+  std::swap(order[static_cast<std::size_t>(rank - 1)], order[static_cast<std::size_t>(rank - 2)]);
+  return t.tile(t.build.op(Opcode::Permute, {v}, {{AttrName::order, order}}));
+}
+
+std::int64_t Tile::dim(int axis) const {
+  Tracer& t = Tracer::at({}, "the shape of a tile");
+  const ir::Type type = t.kernel.type(t.value(*this));
+  return type.shape()[static_cast<std::size_t>(dsl::checked_axis("dim", type, axis, t.build.loc))];
+}
+Tile Tile::T(std::source_location at) const { return trans(Arg(*this, at)); }
+Tile Tile::expand(int axis, std::source_location at) const { return tegula::expand(Arg(*this, at), axis); }
+Tile Tile::reshape(std::initializer_list<std::int64_t> shape, std::source_location at) const {
+  return tegula::reshape(Arg(*this, at), shape);
+}
+
+// ---- folds ----------------------------------------------------------------------------------------------------------
+namespace {
+
+constexpr int kAllAxes = std::numeric_limits<int>::min();
+
+/// Folds one dimension, or all from the last to the first, so that the result does not depend on how they are named.
+Tile fold(std::string_view what, const char* kind, const Arg& x, int axis, DType in) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  ir::Value v = dsl::operand(t, x, in);
+  if (axis != kAllAxes) {
+    const int a = dsl::checked_axis(what, t.kernel.type(v), axis, x.loc());
+    return t.tile(t.build.op(Opcode::Reduce, {v}, {{AttrName::axis, a}, {AttrName::kind, kind}}));
+  }
+  while (t.kernel.type(v).is_tile())
+    v = t.build.op(Opcode::Reduce, {v}, {{AttrName::axis, t.kernel.type(v).rank() - 1}, {AttrName::kind, kind}});
+  return t.tile(v);
+}
+
+/// Sums and products are formed in a type that can hold them.
+Tile accumulate(std::string_view what, const char* kind, const Arg& x, int axis) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  dsl::require_arithmetic(what, d, x.loc());
+  if (is_float(d)) {
+    const Tracer::Pin pin(t, x.loc());
+    return cast(fold(what, kind, x, axis, d == DType::f64 ? d : DType::f32), d);
+  }
+  return fold(what, kind, x, axis, size_bits(d) < 32 ? DType::i32 : d);
+}
+
+Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  dsl::require_arithmetic(what, d, x.loc());
+  return fold(what, kind, x, axis, is_bool(d) ? DType::i32 : d);
+}
+
+Tile logical(std::string_view what, const char* kind, const Arg& x, int axis) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  if (!is_bool(d)) fail(Mistake::condition_type, x.loc(), {}, what, name(d));
+  return fold(what, kind, x, axis, d);
+}
+
+std::pair<Tile, Tile> arg_reduce(std::string_view what, const char* kind, const Arg& x, int axis) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const ir::Value v = dsl::operand(t, x);
+  dsl::require_arithmetic(what, t.kernel.type(v).dtype(), x.loc());
+  const int a = dsl::checked_axis(what, t.kernel.type(v), axis, x.loc());
+  ir::AttrList attrs = ir::attr_list({{AttrName::axis, a}, {AttrName::kind, kind}});
+  const ir::OpId op = t.build.create(Opcode::ArgReduce, std::span(&v, 1), std::move(attrs));
+  return {t.tile(t.kernel[op].results[0]), t.tile(t.kernel[op].results[1])};
+}
+
+Tile scan(std::string_view what, const char* kind, const Arg& x, int axis, ScanOptions options) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  const ir::Value v = dsl::operand(t, x);
+  const DType d = t.kernel.type(v).dtype();
+  dsl::require_arithmetic(what, d, x.loc());
+  const int a = dsl::checked_axis(what, t.kernel.type(v), axis, x.loc());
+  const DType wide = is_float(d) && d != DType::f64 ? DType::f32 : !is_float(d) && size_bits(d) < 32 ? DType::i32 : d;
+  ir::AttrList attrs = ir::attr_list({{AttrName::axis, a}, {AttrName::kind, kind}});
+  if (options.reverse) attrs.set(AttrName::reverse, std::int64_t{1});
+  if (options.exclusive) attrs.set(AttrName::exclusive, std::int64_t{1});
+  const ir::Value in = dsl::convert(t, v, wide);
+  const ir::OpId op = t.build.create(Opcode::Scan, std::span(&in, 1), std::move(attrs));
+  const ir::Value out = t.kernel[op].results[0];
+  return t.tile(is_float(d) ? dsl::convert(t, out, d) : out);
+}
+
+}  // namespace
+
+Tile sum(const Arg& x) { return accumulate("sum", "sum", x, kAllAxes); }
+Tile sum(const Arg& x, int axis) { return accumulate("sum", "sum", x, axis); }
+Tile prod(const Arg& x) { return accumulate("prod", "prod", x, kAllAxes); }
+Tile prod(const Arg& x, int axis) { return accumulate("prod", "prod", x, axis); }
+Tile max(const Arg& x) { return extreme("max", "max", x, kAllAxes); }
+Tile max(const Arg& x, int axis) { return extreme("max", "max", x, axis); }
+Tile min(const Arg& x) { return extreme("min", "min", x, kAllAxes); }
+Tile min(const Arg& x, int axis) { return extreme("min", "min", x, axis); }
+Tile any(const Arg& x) { return logical("any", "or", x, kAllAxes); }
+Tile any(const Arg& x, int axis) { return logical("any", "or", x, axis); }
+Tile All::operator()(const Arg& x) const { return logical("all", "and", x, kAllAxes); }
+Tile All::operator()(const Arg& x, int axis) const { return logical("all", "and", x, axis); }
+std::pair<Tile, Tile> max_and_argmax(const Arg& x, int axis) { return arg_reduce("argmax", "max", x, axis); }
+std::pair<Tile, Tile> min_and_argmin(const Arg& x, int axis) { return arg_reduce("argmin", "min", x, axis); }
+Tile argmax(const Arg& x, int axis) { return max_and_argmax(x, axis).second; }
+Tile argmin(const Arg& x, int axis) { return min_and_argmin(x, axis).second; }
+Tile cumsum(const Arg& x, int axis, ScanOptions o) { return scan("cumsum", "sum", x, axis, o); }
+Tile cumprod(const Arg& x, int axis, ScanOptions o) { return scan("cumprod", "prod", x, axis, o); }
+Tile cummax(const Arg& x, int axis, ScanOptions o) { return scan("cummax", "max", x, axis, o); }
+
+std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, int axis, const CombineFn& combine, Loc at) {
+  Tracer& t = Tracer::at(at, "reduce");
+  std::vector<ir::Value> operands;
+  for (const Tile& tile : tiles) operands.push_back(t.value(tile));
+  const ir::Type leader = t.kernel.type(operands[0]);
+  const int a = dsl::checked_axis("reduce", leader, axis, at);
+  for (ir::Value v : operands)
+    if (!std::ranges::equal(t.kernel.type(v).shape(), leader.shape()))
+      fail(Mistake::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},
+           dsl::extents_text(leader.shape()), dsl::extents_text(t.kernel.type(v).shape()));
+  const ir::OpId op = t.build.create(Opcode::ReduceWith, operands, ir::attr_list({{AttrName::axis, a}}));
+  const ir::RegionId region = t.kernel.add_region(op);
+  const std::uint64_t scope = t.open_fold(op);
+  {
+    std::vector<Tile> left, right;
+    for (auto* side : {&left, &right})
+      for (ir::Value v : operands) side->push_back(t.tile(t.kernel.add_arg(region, ir::Type::of(t.kernel.type(v).elem()))));
+    combine(left, right);
+    std::vector<ir::Value> folded;
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      const ir::Value v = t.value(left[i]);
+      const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()), got = t.kernel.type(v);
+      if (got.is_tile()) fail(Mistake::carried_type, at, {}, wanted.str(), got.str());
+      folded.push_back(dsl::convert(t, v, wanted.dtype()));
+    }
+    t.build.yield(folded);
+  }
+  t.close_fold(scope);
+  std::vector<Tile> results;
+  for (ir::Value v : t.kernel[op].results) results.push_back(t.tile(v));
+  return results;
+}
+
+// ---- the matrix product ---------------------------------------------------------------------------------------------
+namespace {
+
+DType accumulator_type(DType d, Loc loc) {
+  if (d == DType::f64) return d;
+  if (is_float(d)) return DType::f32;
+  if (is_integer(d) && size_bits(d) == 8) return DType::i32;
+  fail(Mistake::dot_type, loc, {}, name(d));
+}
+
+/// The likely cause: both operands end in the contracted dimension.
+std::string contraction_hint(ir::Type a, ir::Type b) {
+  if (a.shape()[1] == b.shape()[1]) return "both operands end in the contracted dimension; write .T() after the second";
+  if (a.shape()[0] == b.shape()[0]) return "both operands begin with the contracted dimension; write .T() after the first";
+  return "the last dimension of the first operand meets the first of the second";
+}
+
+}  // namespace
+
+Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
+  Tracer& t = Tracer::at(a.loc(), "dot");
+  const Loc at = a.loc();
+  const ir::Value va = dsl::operand(t, a), vb = dsl::operand(t, b);
+  const ir::Type ta = t.kernel.type(va), tb = t.kernel.type(vb);
+  const std::vector<Note> notes{t.origin(va, "operand 0"), t.origin(vb, "operand 1")};
+  for (ir::Type type : {ta, tb})
+    if (type.rank() != 2 || !type.is_tile()) fail(Mistake::dot_rank, at, notes, type.str(), type.rank());
+  if (ta.dtype() != tb.dtype()) fail(Mistake::dot_types, at, notes, name(ta.dtype()), name(tb.dtype()));
+  if (ta.shape()[1] != tb.shape()[0])
+    fail(Mistake::dot_contraction, at, notes, ta.shape()[1], tb.shape()[0], contraction_hint(ta, tb));
+  const DType sum = accumulator_type(ta.dtype(), at);
+  const ir::Ints shape{ta.shape()[0], tb.shape()[1]};
+  const ir::Type wanted = ir::Type::tile({sum, false}, shape);
+  ir::Value vc;
+  if (!acc.present() || acc.is_literal()) {
+    const double start = acc.present() ? acc.as_float() : 0;
+    vc = is_float(sum) ? t.build.constant(wanted, start) : t.build.constant(wanted, static_cast<std::int64_t>(start));
+  } else {
+    vc = t.value(acc);
+    const ir::Type tc = t.kernel.type(vc);
+    const std::vector<Note> of_acc{t.origin(vc, "the accumulator")};
+    if (tc.dtype() != sum)
+      fail(Mistake::dot_acc_type, at, of_acc, name(ta.dtype()), name(sum), name(tc.dtype()), name(sum));
+    if (!std::ranges::equal(tc.shape(), shape))
+      fail(Mistake::dot_acc_shape, at, of_acc, dsl::extents_text(tc.shape()), dsl::extents_text(shape), shape[0], shape[1]);
+  }
+  if (precision == Precision::tf32)
+    return t.tile(t.build.op(Opcode::Dot, {va, vb, vc}, {{AttrName::precision, "tf32"}}));
+  return t.tile(t.build.op(Opcode::Dot, {va, vb, vc}));
+}
+
+}  // namespace tegula

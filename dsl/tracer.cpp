@@ -1,0 +1,267 @@
+// The recorder's variables, operands and parameters. Regions are in regions.cpp.
+#include "dsl/tracer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "ir/text.h"
+
+namespace tegula::dsl {
+namespace {
+
+thread_local Tracer* t_current = nullptr;
+std::atomic<std::uint64_t> g_next_trace{1};
+
+}  // namespace
+
+Tracer::Tracer(std::string name, Signature key, Tuning tuning, bool check_loops)
+    : kernel(std::move(name)),
+      build(kernel),
+      signature(std::move(key)),
+      id_(g_next_trace++),
+      outer_(t_current),
+      tuning_(std::move(tuning)),
+      check_loops_(check_loops) {
+  variables_.previous = variables_.next = &variables_;
+  t_current = this;
+  for (std::size_t i = 0; i < signature.args.size(); ++i) {
+    const ArgClass& a = signature.args[i];
+    ir::AttrList attrs;
+    attrs.set(AttrName::arg, static_cast<std::int64_t>(i));
+    if (a.info.kind == ParamKind::Pointer) attrs.set(AttrName::div, std::int64_t{a.align});
+    kernel.add_param(fmt::format("arg{}", i), type_of(a), std::move(attrs));
+  }
+}
+
+Tracer::~Tracer() {
+  for (detail::Link* at = variables_.next; at != &variables_;) {
+    detail::Link* next = at->next;
+    at->previous = at->next = nullptr;
+    at = next;
+  }
+  t_current = outer_;
+}
+
+Tracer* Tracer::current() { return t_current; }
+
+Tracer& Tracer::at(const Loc& loc, std::string_view what) {
+  if (!t_current) fail(Mistake::no_trace, loc, {}, what);
+  t_current->throw_pending();
+  if (loc.known() && !t_current->pinned_) t_current->build.loc = loc;
+  return *t_current;
+}
+
+void Tracer::throw_pending() {
+  if (!pending_) return;
+  Diagnostic d = std::move(*pending_);
+  pending_.reset();
+  throw CompileError(std::move(d));
+}
+
+// ---- values ---------------------------------------------------------------------------------------------------------
+ir::Value Tracer::value(const Arg& a) {
+  const Loc loc = a.loc_.known() ? a.loc_ : build.loc;
+  if (a.trace_ == id_) return ir::Value(a.value_);
+  if (a.trace_ != 0) fail(Mistake::foreign_value, loc, {});
+  if (a.value_ == 0) fail(Mistake::undefined_value, loc, {});
+  const auto& [kind, where] = lost_[a.value_ - 1];
+  fail(Mistake::undefined_after, loc, {{where, "it was recorded here"}}, name(kind));
+}
+
+Arg Tracer::arg(ir::Value v, Loc loc) {
+  Arg a;
+  a.loc_ = loc;
+  a.trace_ = t_current->id_;
+  a.value_ = v.index;
+  a.kind_ = Arg::Kind::Value;
+  return a;
+}
+
+Tile Tracer::tile(ir::Value v) {
+  Tile t;
+  set(t, v);
+  return t;
+}
+
+ir::Value Tracer::get(const Tile& t) const { return t.trace_ == id_ ? ir::Value(t.value_) : ir::Value(); }
+
+void Tracer::set(Tile& t, ir::Value v) {
+  t.trace_ = v ? id_ : 0;
+  t.value_ = v ? v.index : 0;
+}
+
+Note Tracer::origin(ir::Value v, std::string_view role) const {
+  const ir::ValueData& d = kernel[v];
+  if (d.def) {
+    const ir::OpData& op = kernel[d.def];
+    std::string from(ir::info(op.opcode).mnemonic);
+    if (op.opcode == Opcode::LoadView)
+      for (std::size_t i = 0; i < kernel.params().size(); ++i)
+        if (kernel.params()[i].value == op.operands[0]) from = param_text(static_cast<std::uint32_t>(i));
+    return {op.loc, fmt::format("{} is {}, made here by {}", role, d.type.str(), from)};
+  }
+  return {{}, fmt::format("{} is {}", role, d.type.str())};
+}
+
+// ---- variables ------------------------------------------------------------------------------------------------------
+void Tracer::enlist(Tile& t) {
+  detail::Link& l = t;
+  l.previous = variables_.previous;
+  l.next = &variables_;
+  l.previous->next = &l;
+  variables_.previous = &l;
+  t.scope_ = births_;
+}
+
+void Tracer::forget(Tile& t) {
+  for (OpenScope& s : scopes_) {
+    if (t.scope_ >= s.birth) continue;
+    for (auto* list : {&s.carries, &s.first})
+      for (Carry& c : *list)
+        if (c.variable == &t) c.variable = nullptr;
+  }
+  if (outer_) outer_->forget(t);
+}
+
+// ---- parameters -----------------------------------------------------------------------------------------------------
+std::string Tracer::param_text(std::uint32_t position) const {
+  static constexpr std::string_view kAccess[] = {"In", "Out", "InOut"};
+  const ParamInfo& info = arg_class(position).info;
+  return fmt::format("{} ({}<{}, {}>)", kernel.params()[position].name, kAccess[static_cast<int>(info.access)],
+                     tegula::name(info.dtype), info.rank);
+}
+
+std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact, Loc loc) {
+  ArgClass& a = signature.args[position];
+  DimClass& d = a.dims[static_cast<std::size_t>(axis)];
+  if (d.fixed >= 0) return d.fixed;
+  if (!exact && d.bucket >= 0) return d.bucket;
+  if (a.sample.empty()) fail(Mistake::no_sample, loc, {}, axis, param_text(position));
+  const Request request{position, axis, exact};
+  requests.push_back(request);
+  fulfil(request, a);
+  kernel.set_type(param(position), type_of(a));
+  return exact ? d.fixed : d.bucket;
+}
+
+std::uint32_t Tracer::param_of_capture(const std::shared_ptr<detail::ScalarCell>& cell) {
+  for (std::size_t i = 0; i < captures.size(); ++i)
+    if (captures[i].cell == cell) return static_cast<std::uint32_t>(signature.args.size() - captures.size() + i);
+  Capture c;
+  c.info = {ParamKind::Scalar, cell->dtype, 0, detail::ViewAccess::In};
+  c.cell = cell;
+  add_capture(std::move(c));
+  return static_cast<std::uint32_t>(signature.args.size() - 1);
+}
+
+std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc) {
+  if (t.dtype() != dtype) fail(Mistake::argument_dtype, loc, {}, tegula::name(dtype), rank, tegula::name(t.dtype()));
+  if (t.rank() != rank) fail(Mistake::captured_rank, loc, {}, tegula::name(dtype), rank, t.rank());
+  // A variable of the host is read through its address at every launch. What the lambda copied to the stack while it
+  // is traced would be gone by then, so its handle is kept instead.
+  const char* at = reinterpret_cast<const char*>(&t);
+  const bool is_local = at >= static_cast<const char*>(__builtin_frame_address(0)) && at < stack_begin;
+  const auto is_same = [&](const Capture& c) {
+    if (c.cell || c.info.dtype != dtype || c.info.rank != rank) return false;
+    if (!is_local) return c.tensor == &t;
+    return !c.tensor && c.copy.data() == t.data() && c.copy.shape() == t.shape() && c.copy.strides() == t.strides();
+  };
+  for (std::size_t i = 0; i < captures.size(); ++i)
+    if (is_same(captures[i])) return static_cast<std::uint32_t>(signature.args.size() - captures.size() + i);
+  Capture c;
+  c.info = {ParamKind::View, dtype, rank, detail::ViewAccess::In};
+  if (is_local) c.copy = t;
+  else c.tensor = &t;
+  add_capture(std::move(c));
+  return static_cast<std::uint32_t>(signature.args.size() - 1);
+}
+
+void Tracer::add_capture(Capture c) {
+  captures.push_back(std::move(c));
+  const HostArg now = captures.back().read();
+  ArgClass a = classify(now, captures.back().info);
+  if (index_type_of(std::span(&now, 1)) == DType::i64 && signature.index_type != DType::i64)
+    throw IndexTypeChanged{};
+  const auto position = static_cast<std::int64_t>(signature.args.size());
+  ir::AttrList attrs;
+  attrs.set(AttrName::arg, position);
+  kernel.add_param(fmt::format("arg{}", position), type_of(a), std::move(attrs));
+  signature.args.push_back(std::move(a));
+}
+
+int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc loc) {
+  if (set.empty()) fail(Mistake::tune_empty, loc, {}, tunable);
+  for (const Tunable& t : tunables) {
+    if (t.name != tunable) continue;
+    if (t.set != set)
+      fail(Mistake::tune_sets, loc, {{t.loc, "first used here"}}, tunable, fmt::format("{{{}}}", fmt::join(t.set, ", ")),
+           fmt::format("{{{}}}", fmt::join(set, ", ")));
+    return t.value;
+  }
+  const auto given = tuning_.find(tunable);
+  const int value = given == tuning_.end() ? otherwise : given->second;
+  if (std::ranges::find(set, value) == set.end())
+    fail(Mistake::tune_value, loc, {}, value, fmt::format("{{{}}}", fmt::join(set, ", ")), tunable);
+  tunables.push_back({tunable, std::move(set), value, loc});
+  return value;
+}
+
+}  // namespace tegula::dsl
+
+// ---- Tile: the handle itself ----------------------------------------------------------------------------------------
+namespace tegula {
+
+using dsl::Tracer;
+
+void Tile::enlist() {
+  if (Tracer* t = Tracer::current()) t->enlist(*this);
+}
+
+Tile::Tile() { enlist(); }
+Tile::Tile(const Tile& other) : detail::Link(), trace_(other.trace_), value_(other.value_) { enlist(); }
+Tile::Tile(Tile&& other) : Tile(static_cast<const Tile&>(other)) {}
+
+Tile::~Tile() {
+  if (!next) return;
+  if (Tracer* t = Tracer::current()) t->forget(*this);
+  previous->next = next;
+  next->previous = previous;
+}
+
+Tile& Tile::operator=(const Tile& other) & {
+  trace_ = other.trace_;
+  value_ = other.value_;
+  // A variable from before the trace is met for the first time.
+  if (!next) {
+    enlist();
+    scope_ = 0;
+  }
+  return *this;
+}
+Tile& Tile::operator=(Tile&& other) & { return *this = static_cast<const Tile&>(other); }
+
+Tile Tile::constant(double f, std::int64_t i, DType dtype, Loc at) {
+  Tracer& t = Tracer::at(at, "a traced constant");
+  const ir::Type type = ir::Type::scalar(dtype);
+  return t.tile(is_float(dtype) ? t.build.constant(type, f) : t.build.constant(type, i));
+}
+
+namespace {
+ir::Type type_of(const Tile& tile) {
+  Tracer& t = Tracer::at({}, "the type of a tile");
+  return t.kernel.type(t.value(tile));
+}
+}  // namespace
+
+DType Tile::dtype() const { return type_of(*this).dtype(); }
+bool Tile::is_pointer() const { return type_of(*this).is_pointer(); }
+std::vector<std::int64_t> Tile::shape() const {
+  const auto s = type_of(*this).shape();
+  return {s.begin(), s.end()};
+}
+int Tile::rank() const { return static_cast<int>(type_of(*this).rank()); }
+
+}  // namespace tegula

@@ -1,0 +1,197 @@
+#pragma once
+// The recording of one kernel lambda: the kernel being built, the variables (Tiles) alive, and the regions open.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dsl/errors.h"
+#include "dsl/signature.h"
+#include "ir/builder.h"
+#include "ir/kernel.h"
+#include "tegula/kernel.h"
+#include "tegula/value.h"
+
+namespace tegula::dsl {
+
+class SameOps;
+using ir::AttrName;
+using ir::Opcode;
+
+/// A variable that was alive when a region was opened, and what became of it inside.
+struct Carry {
+  Tile* variable;    ///< null once it is destroyed
+  ir::Value before;  ///< none: it had no value yet
+  ir::Value arg;     ///< what it stands for inside a loop
+  ir::Value after;
+};
+
+enum class ScopeKind : std::uint8_t { Grid, Loop, While, Branch, Fold };
+std::string_view name(ScopeKind kind);
+
+/// A region being recorded.
+struct OpenScope {
+  ScopeKind kind;
+  std::uint64_t id = 0;
+  std::uint32_t birth = 0;  ///< variables made inside have this number or a greater one
+  Loc loc;
+  ir::OpId op;              ///< the op that owns the region; of a grid, the last op before it
+  ir::RegionId outer;       ///< where recording goes on afterwards
+  std::vector<Carry> carries;
+  std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
+  bool second = false;
+};
+
+/// One tune() call.
+struct Tunable {
+  std::string name;
+  std::vector<int> set;
+  int value = 0;
+  Loc loc;
+};
+
+/// A part of a view that was named: what a store through it needs.
+struct NamedPart {
+  std::uint32_t param;
+  std::vector<ir::Value> offsets;  ///< one per dimension, or the index tiles of a gather
+  ir::Ints axes;
+  ir::Type type;                   ///< tile or scalar
+  bool gather = false;
+  Loc loc;
+  bool rebound = false;            ///< a variable holding it was assigned
+};
+
+/// Thrown when a captured tensor is too large for the index type the trace began with: it starts over.
+struct IndexTypeChanged {};
+
+class Tracer {
+ public:
+  Tracer(std::string name, Signature signature, Tuning tuning, bool check_loops);
+  ~Tracer();
+  Tracer(const Tracer&) = delete;
+  Tracer& operator=(const Tracer&) = delete;
+
+  /// The tracer of this thread, ready to record at `loc`. `what` is named if there is none.
+  static Tracer& at(const Loc& loc, std::string_view what);
+  static Tracer* current();
+
+  /// While it lives, everything is recorded at one place: for functions composed of others.
+  class Pin {
+   public:
+    Pin(Tracer& t, Loc loc) : tracer_(t), was_pinned_(t.pinned_) {
+      if (!was_pinned_) t.build.loc = loc;
+      t.pinned_ = true;
+    }
+    ~Pin() { tracer_.pinned_ = was_pinned_; }
+    Pin(const Pin&) = delete;
+    Pin& operator=(const Pin&) = delete;
+
+   private:
+    Tracer& tracer_;
+    bool was_pinned_;
+  };
+
+  // ---- values ----
+  /// The IR value of an operand that is no literal.
+  ir::Value value(const Arg& a);
+  ir::Value value(const Tile& t) { return value(Arg(t, std::source_location{})); }
+  ir::Type type(const Arg& a) { return kernel.type(value(a)); }
+  static Arg arg(ir::Value v, Loc loc);
+  Tile tile(ir::Value v);
+  /// Where a value comes from, for notes.
+  Note origin(ir::Value v, std::string_view role) const;
+
+  // ---- variables ----
+  void enlist(Tile& t);
+  void forget(Tile& t);
+
+  // ---- regions (regions.cpp) ----
+  std::uint64_t open_loop(ir::Value lo, ir::Value hi, ir::Value step, ir::AttrList attrs);
+  /// True: the body is to be recorded a second time.
+  bool close_loop(std::uint64_t id);
+  /// The element index at which the current iteration of an open loop starts.
+  ir::Value induction(std::uint64_t id) const;
+  std::uint64_t open_grid();
+  bool close_grid(std::uint64_t id);
+  std::uint64_t open_branch(ir::Value condition);
+  void else_branch(std::uint64_t id);
+  void close_branch(std::uint64_t id);
+  void record_while(const std::function<Tile()>& condition, const std::function<void()>& body);
+  std::uint64_t open_fold(ir::OpId op);
+  void close_fold(std::uint64_t id);
+  /// The region's owner went away with the region open: break, return or an exception.
+  void abandon(std::uint64_t id);
+  /// Notes on the outermost loop that an exception passed through.
+  const std::vector<Note>& left_by_exception() const { return left_by_exception_; }
+  bool in_scope(ScopeKind kind) const;
+  bool recording_region() const { return !scopes_.empty(); }
+  bool grid_seen = false;
+  Loc grid_loc;
+  bool grid_done = false;
+  /// Throws what was found where throwing was not possible.
+  void throw_pending();
+
+  // ---- parameters ----
+  std::uint32_t param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc);
+  std::uint32_t param_of_capture(const std::shared_ptr<detail::ScalarCell>& cell);
+  ir::Value param(std::uint32_t position) const { return kernel.params()[position].value; }
+  const ArgClass& arg_class(std::uint32_t position) const { return signature.args[position]; }
+  std::string param_text(std::uint32_t position) const;
+  /// The extent of a dimension, which becomes part of what the kernel is compiled for.
+  std::int64_t specialise(std::uint32_t position, int axis, bool exact, Loc loc);
+  DType index_type() const { return signature.index_type; }
+
+  int tune(const char* name, std::vector<int> set, int otherwise, Loc loc);
+
+  ir::Kernel kernel;
+  ir::Builder build;
+  Signature signature;  ///< of the run-time arguments, captured ones included
+  std::vector<Request> requests;
+  std::vector<Capture> captures;
+  std::vector<Tunable> tunables;
+  std::vector<NamedPart> parts;
+  std::vector<Diagnostic> warnings;
+  const char* stack_begin = nullptr;  ///< where the stack of the trace begins; it grows down from there
+
+ private:
+  void add_capture(Capture c);
+  template <class Visit>
+  void each_variable(const Visit& visit);
+  ir::Value get(const Tile& t) const;
+  void set(Tile& t, ir::Value v);
+  void lose(Tile& t, const OpenScope& scope);
+  OpenScope& push(ScopeKind kind);
+  OpenScope pop();
+  OpenScope& top(std::uint64_t id);
+  bool wants_check() const;
+  void start_body(OpenScope& scope, ir::RegionId region);
+  void read_after(OpenScope& scope);
+  void check_births(const OpenScope& scope);
+  void check_types(const OpenScope& scope);
+  bool again(OpenScope& scope, ir::RegionId region);
+  void compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::OpId second);
+  void compare_regions(const OpenScope& scope, ir::RegionId first, ir::RegionId second);
+  void restore(const std::vector<Carry>& carries);
+  std::vector<bool> essential(const std::vector<Carry>& carries) const;
+  void replace_in(ir::RegionId region, const std::vector<std::pair<ir::Value, ir::Value>>& map);
+  void finish_loop(OpenScope& scope, std::span<const ir::RegionId> regions, std::size_t fixed_args);
+  void yield(ir::RegionId region, const std::vector<ir::Value>& values);
+
+  std::uint64_t id_;
+  Tracer* outer_;
+  detail::Link variables_;
+  std::vector<OpenScope> scopes_;
+  std::vector<std::pair<ScopeKind, Loc>> lost_;
+  std::uint64_t next_scope_ = 0;
+  std::uint32_t births_ = 1;
+  Tuning tuning_;
+  bool check_loops_;
+  bool pinned_ = false;
+  std::optional<Diagnostic> pending_;
+  std::vector<Note> left_by_exception_;
+};
+
+}  // namespace tegula::dsl

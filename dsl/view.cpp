@@ -1,0 +1,290 @@
+// Views: subscripts become the offsets of a box, or, where tiles select, the addresses of a gather.
+#include "tegula/view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "dsl/elementwise.h"
+#include "dsl/parts.h"
+#include "tegula/math.h"
+#include "tegula/tile_ops.h"
+
+namespace tegula {
+
+using dsl::AttrName;
+using dsl::fail;
+using dsl::Mistake;
+using dsl::NamedPart;
+using dsl::Opcode;
+using dsl::Tracer;
+
+namespace {
+
+/// More elements of one dimension than this are not held on chip at once.
+constexpr std::int64_t kMaxWholeDimension = 32768;
+
+/// A new tile variable as an operand placed where the user wrote.
+Arg here(const Tile& t, const Loc& at) { return Arg(t).at(at); }
+
+}  // namespace
+
+// ---- Index ----------------------------------------------------------------------------------------------------------
+Index::Index(Tile first, std::int64_t block, const char* dimension)
+    : first_(std::move(first)), block_(block), dimension_(dimension) {}
+
+Tile Index::idx(std::source_location at) const {
+  if (block_ == 1) return first_;
+  Tracer& t = Tracer::at(at, "an index");
+  const Tracer::Pin pin(t, at);
+  const ir::Value first = t.value(Arg(first_, at));
+  const ir::Type lanes = ir::Type::tile({t.kernel.type(first).dtype(), false}, ir::Ints{block_});
+  const ir::Value offsets = t.build.op(Opcode::Arange, {}, lanes, {{AttrName::start, 0}});
+  return t.tile(t.build.add(offsets, first));
+}
+
+Index Index::shifted(const Arg& by) const { return Index(here(first_, by.loc()) + by, block_, dimension_); }
+Index Index::slice(const Arg& offset, std::int64_t block) const {
+  if (block <= 0) fail(Mistake::bad_block, offset.loc(), {}, block);
+  return Index(here(first_, offset.loc()) + offset, block, dimension_);
+}
+Index slice(const Arg& first, std::int64_t block) {
+  if (block <= 0) fail(Mistake::bad_block, first.loc(), {}, block);
+  Tracer& t = Tracer::at(first.loc(), "slice");
+  return Index(t.tile(dsl::operand(t, first, t.index_type())), block);
+}
+
+Arg::Arg(const Index& i, std::source_location at) : Arg(i.idx(at), at) {}
+
+// ---- Subscript ------------------------------------------------------------------------------------------------------
+Subscript::Subscript(const Index& i, std::source_location at)
+    : first_(i.first(), at), block_(i.block()), dimension_(i.dimension()), loc_(at) {}
+Subscript::Subscript(const All&, std::source_location at) : first_(0, at), whole_(true), loc_(at) {}
+Subscript::Subscript(const Tile& t, std::source_location at) : first_(t, at), loc_(at) {}
+
+// ---- naming a part of a view ----------------------------------------------------------------------------------------
+namespace {
+
+/// `all`: the extent itself where the kernel is compiled for it, else the bucket it falls into.
+std::int64_t whole_extent(Tracer& t, std::uint32_t param, int axis, Loc loc) {
+  const std::int64_t extent = t.specialise(param, axis, false, loc);
+  if (extent > kMaxWholeDimension)
+    fail(Mistake::all_too_large, loc, {}, extent, axis, kMaxWholeDimension, axis);
+  return extent;
+}
+
+bool selects_by_tile(Tracer& t, const Subscript& s) {
+  return !s.whole() && s.block() == 1 && !s.first().is_literal() && t.type(s.first()).is_tile();
+}
+
+ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
+  if (!s.first().is_literal() && !is_integer(t.type(s.first()).dtype()))
+    fail(Mistake::tile_subscript, s.loc(), {t.origin(t.value(s.first()), "the subscript")},
+         name(t.type(s.first()).dtype()), t.param_text(param));
+  return dsl::operand(t, s.first(), t.index_type());
+}
+
+NamedPart name_box(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
+  NamedPart part{param, {}, {}, {}, false, subscripts.front().loc(), false};
+  ir::Ints shape;
+  for (std::size_t i = 0; i < subscripts.size(); ++i) {
+    const Subscript& s = subscripts[i];
+    part.offsets.push_back(offset_of(t, param, s));
+    if (!s.whole() && s.block() == 1) continue;
+    shape.push_back(s.whole() ? whole_extent(t, param, static_cast<int>(i), s.loc()) : s.block());
+    part.axes.push_back(static_cast<std::int64_t>(i));
+  }
+  const ir::Elem elem{t.arg_class(param).info.dtype, false};
+  part.type = shape.empty() ? ir::Type::of(elem) : ir::Type::tile(elem, shape);
+  return part;
+}
+
+NamedPart name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
+  NamedPart part{param, {}, {}, {}, true, subscripts.front().loc(), false};
+  for (const Subscript& s : subscripts) {
+    if (s.whole() || s.block() != 1) fail(Mistake::mixed_subscripts, s.loc(), {}, t.param_text(param));
+    part.offsets.push_back(offset_of(t, param, s));
+  }
+  dsl::meet_shapes(t, "subscripts", part.offsets, part.loc);
+  part.type = ir::Type::scalar(t.arg_class(param).info.dtype);
+  for (ir::Value v : part.offsets)
+    if (t.kernel.type(v).is_tile()) part.type = t.kernel.type(v).with_dtype(part.type.dtype());
+  return part;
+}
+
+std::uint32_t name_part(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
+  const bool gather = std::ranges::any_of(subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); });
+  t.parts.push_back(gather ? name_gather(t, param, subscripts) : name_box(t, param, subscripts));
+  return static_cast<std::uint32_t>(t.parts.size() - 1);
+}
+
+ir::Value read_part(Tracer& t, const NamedPart& part) {
+  if (part.gather) {
+    const dsl::Addresses a = dsl::addresses(t, part);
+    const ir::Type scalar = ir::Type::scalar(part.type.dtype());
+    const ir::Value zero = is_float(scalar.dtype()) ? t.build.constant(scalar, 0.0) : t.build.constant(scalar, std::int64_t{0});
+    return t.build.op(Opcode::Load, {a.pointers, a.inside, zero});
+  }
+  std::vector<ir::Value> operands{t.param(part.param)};
+  operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
+  return t.build.op(Opcode::LoadView, operands, part.type, {{AttrName::axes, part.axes}});
+}
+
+void write_part(Tracer& t, const NamedPart& part, const Arg& value) {
+  const ir::Value v = dsl::stored_value(t, value, part.type, part.loc);
+  if (part.gather) {
+    const dsl::Addresses a = dsl::addresses(t, part);
+    t.build.effect(Opcode::Store, {a.pointers, v, a.inside});
+    return;
+  }
+  std::vector<ir::Value> operands{t.param(part.param), v};
+  operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
+  t.build.effect(Opcode::StoreView, operands, {{AttrName::axes, part.axes}});
+}
+
+}  // namespace
+
+dsl::Addresses dsl::addresses(Tracer& t, const NamedPart& part) {
+  const ir::Value view = t.param(part.param);
+  const ir::Type scalar = ir::Type::scalar(t.index_type());
+  const ir::Value zero = t.build.constant(scalar, std::int64_t{0});
+  ir::Value offset, inside;
+  for (std::size_t i = 0; i < part.offsets.size(); ++i) {
+    const ir::Value at = part.offsets[i];
+    const auto axis = static_cast<std::int64_t>(i);
+    const ir::Value stride = t.build.op(Opcode::ViewStride, {view}, scalar, {{AttrName::axis, axis}});
+    const ir::Value extent = t.build.op(Opcode::ViewDim, {view}, scalar, {{AttrName::axis, axis}});
+    const ir::Value step = t.build.mul(at, stride);
+    const ir::Value within =
+        t.build.op(Opcode::And, {t.build.cmp("ge", at, zero), t.build.cmp("lt", at, extent)});
+    offset = i == 0 ? step : t.build.add(offset, step);
+    inside = i == 0 ? within : t.build.op(Opcode::And, {inside, within});
+  }
+  const ir::Value base = t.build.op(Opcode::ViewPtr, {view});
+  return {t.build.op(Opcode::AddPtr, {base, offset}), inside};
+}
+
+ir::Value dsl::stored_value(Tracer& t, const Arg& value, ir::Type target, Loc loc) {
+  if (t.grid_done) fail(Mistake::after_grid, loc, {{t.grid_loc, "the grid loop"}});
+  const DType to = target.dtype();
+  if (!value.is_literal()) {
+    const ir::Type from = t.type(value);
+    if (from.is_pointer()) fail(Mistake::pointer_operand, loc, {t.origin(t.value(value), "the value")}, "store");
+    if (is_float(from.dtype()) && !is_float(to))
+      fail(Mistake::store_type, loc, {t.origin(t.value(value), "the value")}, name(from.dtype()), name(to));
+    if (!can_broadcast(from.shape(), target.shape()))
+      fail(Mistake::store_shape, loc, {t.origin(t.value(value), "the value")}, extents_text(from.shape()),
+           extents_text(target.shape()));
+  }
+  const ir::Value v = operand(t, value.at(loc), to);
+  return broadcast_to(t, v, {target.shape().begin(), target.shape().end()});
+}
+
+Tile View::read(std::span<const Subscript> subscripts) const {
+  Tracer& t = Tracer::at(subscripts.front().loc(), "a view");
+  const std::uint32_t part = name_part(t, param_, subscripts);
+  return t.tile(read_part(t, t.parts[part]));
+}
+
+ViewTile View::access(std::span<const Subscript> subscripts) const {
+  Tracer& t = Tracer::at(subscripts.front().loc(), "a view");
+  const std::uint32_t part = name_part(t, param_, subscripts);
+  return ViewTile(t.tile(read_part(t, t.parts[part])), part);
+}
+
+Tile View::dim(int axis, std::source_location at) const {
+  Tracer& t = Tracer::at(at, "a view");
+  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  const int a = axis < 0 ? axis + rank_ : axis;
+  const ir::Type type = ir::Type::scalar(t.index_type());
+  const std::int64_t fixed = t.arg_class(param_).dims[static_cast<std::size_t>(a)].fixed;
+  if (fixed >= 0) return t.tile(t.build.constant(type, fixed));
+  return t.tile(t.build.op(Opcode::ViewDim, {t.param(param_)}, type, {{AttrName::axis, a}}));
+}
+
+Tile View::stride(int axis, std::source_location at) const {
+  Tracer& t = Tracer::at(at, "a view");
+  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  const int a = axis < 0 ? axis + rank_ : axis;
+  return t.tile(
+      t.build.op(Opcode::ViewStride, {t.param(param_)}, ir::Type::scalar(t.index_type()), {{AttrName::axis, a}}));
+}
+
+int View::fixed(int axis, std::source_location at) const {
+  Tracer& t = Tracer::at(at, "a view");
+  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  return static_cast<int>(t.specialise(param_, axis < 0 ? axis + rank_ : axis, true, at));
+}
+
+// ---- ViewTile -------------------------------------------------------------------------------------------------------
+void ViewTile::operator=(const Arg& value) && {
+  // Its own place: that of the value may be inside a header.
+  const std::uint32_t part = access_;
+  Tracer& t = Tracer::at(value.loc(), "a store");
+  t.build.loc = t.parts[part].loc;
+  write_part(t, t.parts[part], value);
+}
+
+namespace {
+Tile combined(const Tile& old, const Arg& value, Tile (*op)(const Arg&, const Arg&)) {
+  return op(Arg(old).at(value.loc()), value);
+}
+}  // namespace
+void ViewTile::operator+=(const Arg& value) && {
+  std::move(*this) = Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a + b; })).at(value.loc());
+}
+void ViewTile::operator-=(const Arg& value) && {
+  std::move(*this) = Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a - b; })).at(value.loc());
+}
+void ViewTile::operator*=(const Arg& value) && {
+  std::move(*this) = Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a * b; })).at(value.loc());
+}
+
+ViewTile& ViewTile::operator=(const Arg& value) & {
+  Tracer& t = Tracer::at(value.loc(), "an assignment");
+  t.parts[access_].rebound = true;
+  static_cast<Tile&>(*this) = t.tile(dsl::operand(t, value));
+  return *this;
+}
+ViewTile& ViewTile::operator=(const ViewTile& value) & {
+  if (Tracer* t = Tracer::current(); t && access_ < t->parts.size()) t->parts[access_].rebound = true;
+  static_cast<Tile&>(*this) = static_cast<const Tile&>(value);
+  return *this;
+}
+
+Tile atomic_add(const ViewTile& target, const Arg& values, std::source_location at) {
+  Tracer& t = Tracer::at(at, "atomic_add");
+  const NamedPart& part = t.parts[target.access_];
+  const ir::Value v = dsl::stored_value(t, values, part.type, at);
+  const dsl::Addresses a = dsl::addresses(t, part.gather ? part : dsl::as_gather(t, part));
+  return t.tile(t.build.op(Opcode::AtomicRmw, {a.pointers, v, a.inside}, {{AttrName::kind, "add"}}));
+}
+
+NamedPart dsl::as_gather(Tracer& t, NamedPart part) {
+  const auto shape = part.type.shape();
+  for (std::size_t axis = 0; axis < part.axes.size(); ++axis) {
+    ir::Value& offset = part.offsets[static_cast<std::size_t>(part.axes[axis])];
+    const ir::Type lanes = ir::Type::tile({t.kernel.type(offset).dtype(), false}, ir::Ints{shape[axis]});
+    offset = t.build.add(t.build.op(Opcode::Arange, {}, lanes, {{AttrName::start, 0}}), offset);
+    for (std::size_t later = axis + 1; later < shape.size(); ++later)
+      offset = t.build.op(Opcode::ExpandDims, {offset}, {{AttrName::axis, t.kernel.type(offset).rank()}});
+  }
+  meet_shapes(t, "subscripts", part.offsets, part.loc);
+  part.gather = true;
+  return part;
+}
+
+// ---- parameters -----------------------------------------------------------------------------------------------------
+Tile detail::parameter_value(std::uint32_t param, Loc at) {
+  Tracer& t = Tracer::at(at, "a parameter");
+  return t.tile(t.param(param));
+}
+Tile detail::captured_scalar(const std::shared_ptr<ScalarCell>& cell, Loc at) {
+  Tracer& t = Tracer::at(at, "a Scalar");
+  return t.tile(t.param(t.param_of_capture(cell)));
+}
+std::uint32_t detail::captured_tensor(const Tensor& tensor, DType dtype, int rank, Loc at) {
+  return Tracer::at(at, "view").param_of_capture(tensor, dtype, rank, at);
+}
+
+}  // namespace tegula
