@@ -1,0 +1,142 @@
+// Elementwise ops with a variable of their own, and conversions.
+#include <fmt/format.h>
+
+#include "codegen/cuda/emitter.h"
+
+namespace tegula::codegen::cuda {
+namespace {
+
+using ir::AttrName;
+using ir::OpId;
+using ir::Opcode;
+using ir::Value;
+
+bool is_small_float(DType d) { return is_float(d) && size_bits(d) < 32; }
+bool is_f8(DType d) { return is_float(d) && size_bits(d) == 8; }
+
+/// A cast that the hardware does for two neighbours at once.
+bool is_pair_cast(const Emitter& e, OpId id) {
+  const ir::OpData& d = e.op(id);
+  if (d.opcode != Opcode::Cast) return false;
+  const DType from = e.type(d.operands[0]).dtype(), to = e.type(d.results[0]).dtype();
+  return from == DType::f32 && is_small_float(to) && (!is_f8(to) || e.arch >= 90) &&
+         e.count(d.results[0]) % 2 == 0 && d.attrs.s(AttrName::round, "rn") == "rn" &&
+         (is_f8(to) || d.attrs.i(AttrName::sat) == 0);
+}
+
+std::string pair_function(Emitter& e, DType to) {
+  const std::string type = is_f8(to) ? "u16" : "u32";
+  return e.ptx_value(fmt::format("pack_{}", name(to)), e.use_type(type), {"float high", "float low"},
+                     ptx::cast_pair(DType::f32, to));
+}
+
+std::string plus(std::string_view index, int n) {
+  if (index.find_first_not_of("0123456789") == std::string_view::npos) return std::to_string(std::stoi(std::string(index)) + n);
+  return n == 0 ? std::string(index) : fmt::format("{} + {}", index, n);
+}
+
+void emit_pair_cast(Emitter& e, OpId id) {
+  const Value v = e.result(id), x = e.operand(id, 0);
+  const DType to = e.type(v).dtype();
+  const std::string out = e.declare_array(v), type = e.c_type(e.type(v));
+  const std::string word = fmt::format("{}({}, {})", pair_function(e, to), e.argument(x, "r + 1"), e.argument(x, "r"));
+  e.line("#pragma unroll");
+  e.open(fmt::format("for (int r = 0; r < {}; r += 2) {{", e.count(v)));
+  e.line(fmt::format("const {} pair = {};", e.use_type(is_f8(to) ? "u16" : "u32"), word));
+  e.line(fmt::format("{0}[r] = {1}(pair);", out, type));
+  e.line(fmt::format("{0}[r + 1] = {1}(pair >> {2});", out, type, size_bits(to)));
+  e.close();
+}
+
+/// The array of an operand that ends here and whose registers the expression reads one by one, as a place for the result.
+const Variable* dying_operand(Emitter& e, OpId id) {
+  const Value v = e.result(id);
+  Emitter::Reads all;
+  for (Value x : e.op(id).operands) {
+    const Emitter::Reads r = e.reads(x);
+    all.other_index.insert(r.other_index.begin(), r.other_index.end());
+  }
+  for (Value x : e.op(id).operands) {
+    if (e.uses.is_inlined(x) || !e.has_variable(x)) continue;
+    const Variable& place = e.variable(x);
+    if (place.count != e.count(v) || place.type != e.c_type(e.type(v)) || !e.is_array(v)) continue;
+    if (all.other_index.contains(e.variable_index(x)) || !e.is_free_at(x, id)) continue;
+    e.share(v, x);
+    return &e.variable(v);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void emit_elementwise(Emitter& e, OpId id) {
+  const Value v = e.result(id);
+  const ElementFn fn = element_fn(e.op(id).opcode);
+  if (!e.is_array(v)) {
+    e.declare(v, fn({e, id, "0"}));
+    return;
+  }
+  if (is_pair_cast(e, id)) return emit_pair_cast(e, id);
+  const Text element = fn({e, id, "r"});
+  const Variable* place = dying_operand(e, id);
+  const std::string name = place != nullptr ? place->name : e.declare_array(v);
+  e.for_registers(e.count(v), fmt::format("{}[r] = {};", name, element.s));
+}
+
+Text Element::wide(std::size_t i) const {
+  const Value v = e.operand(id, i);
+  const DType d = e.type(v).dtype();
+  if (!is_small_float(d)) return x(i);
+  if (const ir::OpData* constant = e.constant_op(v)) {
+    // The literal as the small type rounds it, which f32 holds exactly.
+    const double value = visit_dtype(d, [&](auto tag) -> double {
+      using T = typename decltype(tag)::type;
+      if constexpr (requires(T t) { t.bits; })
+        return static_cast<float>(T(constant->attrs.f(AttrName::value)));
+      else
+        return 0;
+    });
+    return e.float_literal(value, DType::f32);
+  }
+  return convert(e, x(i), d, DType::f32);
+}
+
+Text convert(Emitter& e, const Text& x, DType from, DType to, ptx::CastMode mode) {
+  if (from == to) return x;
+  const std::string type = e.c_type({to, false});
+  const ptx::Asm a = ptx::cast(from, to, e.arch, mode);
+  // What C++ converts in the same way reads better: integers wrap, and to f32 and f64 it rounds to nearest even.
+  const bool plain = !mode.to_zero && !mode.saturate && size_bits(to) >= 32 && is_float(to) &&
+                     (!is_float(from) || size_bits(from) >= 32);
+  if (is_bool(to)) {
+    if (!is_small_float(from)) return infix(x, "!=", std::string("0"), Prec::Equality);
+    return infix(convert(e, x, from, DType::f32), "!=", std::string("0.0f"), Prec::Equality);
+  }
+  if (is_bool(from) && is_small_float(to)) return convert(e, fmt::format("float({})", x.s), DType::f32, to);
+  if (plain || a.text.empty() || is_bool(from)) return fmt::format("{}({})", type, x.s);
+  const std::string suffix = fmt::format("{}{}", mode.to_zero ? "_rz" : "", mode.saturate ? "_sat" : "");
+  const std::string call = e.ptx_value(fmt::format("{}_to_{}{}", name(from), name(to), suffix), type,
+                                       {e.c_type({from, false}) + " x"}, a);
+  return fmt::format("{}({})", call, x.s);
+}
+
+std::string packed_cast(Emitter& e, OpId id, std::string_view index) {
+  const Value x = e.operand(id, 0);
+  const DType from = e.type(x).dtype(), to = e.type(e.result(id)).dtype();
+  const int per_word = 32 / size_bits(to);
+  const auto element = [&](int n) { return plus(index, n); };
+  if (is_pair_cast(e, id)) {
+    const std::string pack = pair_function(e, to);
+    const auto pair = [&](int n) { return fmt::format("{}({}, {})", pack, e.argument(x, element(n + 1)), e.argument(x, element(n))); };
+    return per_word == 2 ? pair(0) : fmt::format("{} | u32({}) << 16", pair(0), pair(2));
+  }
+  const ptx::CastMode mode{e.attrs(id).s(AttrName::round, "rn") == "rz", e.attrs(id).i(AttrName::sat) != 0};
+  std::string word;
+  for (int n = 0; n < per_word; ++n) {
+    const std::string part = convert(e, e.exact(x, element(n)), from, to, mode).s;
+    word += n == 0 ? part : fmt::format(" | {}({}) << {}", e.use_type("u32"), part, n * size_bits(to));
+  }
+  return word;
+}
+
+}  // namespace tegula::codegen::cuda

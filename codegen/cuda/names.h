@@ -1,0 +1,24 @@
+#pragma once
+// C++ names that are free: neither keywords, nor CUDA's own, nor given before.
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "ir/kernel.h"
+
+namespace tegula::codegen::cuda {
+
+class Names {
+ public:
+  Names();
+  /// `wanted` made an identifier, with a number behind it if it is taken.
+  std::string fresh(std::string_view wanted);
+
+ private:
+  std::unordered_map<std::string, int> taken_;
+};
+
+/// What a person would call the value: from the op's label, from what made it, or from its type.
+std::string name_hint(const ir::Kernel& kernel, ir::Value v);
+
+}  // namespace tegula::codegen::cuda
