@@ -65,9 +65,19 @@ Subscript::Subscript(const Tile& t, std::source_location at) : first_(t, at), lo
 // ---- naming a part of a view ----------------------------------------------------------------------------------------
 namespace {
 
+/// Whether the kernel asked for this very extent somewhere: `all` of K then meets `all` of Q whose extent is fixed.
+bool is_fixed_elsewhere(const Tracer& t, std::int64_t extent) {
+  for (const dsl::ArgClass& a : t.signature.args)
+    for (int i = 0; i < a.info.rank; ++i)
+      if (a.dims[static_cast<std::size_t>(i)].fixed == extent) return true;
+  return false;
+}
+
 /// `all`: the extent itself where the kernel is compiled for it, else the bucket it falls into.
 std::int64_t whole_extent(Tracer& t, std::uint32_t param, int axis, Loc loc) {
-  const std::int64_t extent = t.specialise(param, axis, false, loc);
+  const Dims& sample = t.arg_class(param).sample;
+  const bool exact = !sample.empty() && is_fixed_elsewhere(t, sample[static_cast<std::size_t>(axis)]);
+  const std::int64_t extent = t.specialise(param, axis, exact, loc);
   if (extent > kMaxWholeDimension)
     fail(Mistake::all_too_large, loc, {}, extent, axis, kMaxWholeDimension, axis);
   return extent;
