@@ -29,6 +29,7 @@ class AttrList {
  public:
   void set(AttrName name, AttrValue value);
   void set(AttrName name, std::string_view text) { set(name, AttrValue(intern(text))); }
+  void set(AttrName name, const char* text) { set(name, AttrValue(intern(text))); }
   void erase(AttrName name);
   const AttrValue* find(AttrName name) const;
   bool has(AttrName name) const { return find(name) != nullptr; }

@@ -1,0 +1,110 @@
+// Addresses: base + sum over dimensions of (offset + thread + constant) * stride. Constants along unit strides come last, so
+// that they end up as immediates of the memory instruction.
+#include "codegen/lower/box.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/analysis/access_width.h"
+#include "ir/layout/linear_layout.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
+    : l_(l), op_(op), view_(machine_view), view_type_(l.from.type(machine_view)) {
+  const OpData& d = l.from[op];
+  const auto axes = d.attrs.ints(AttrName::axes);
+  axes_.assign(axes.begin(), axes.end());
+  const auto rank = static_cast<std::size_t>(view_type_.rank());
+  for (std::size_t v = 0; v < rank; ++v) offsets_.push_back(l.get(d.operands[first_offset + v]));
+  index_ = l.type(offsets_.front()).dtype();
+  inside_.assign(rank, false);
+  for (std::int64_t proved : d.attrs.ints(AttrName::inside)) inside_[static_cast<std::size_t>(proved)] = true;
+  for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(d, first_offset + rank + v, v));
+  base = l.view_pointer(view_);
+  for (std::size_t v = 0; v < rank; ++v) {
+    const Value stride = l.view_stride(view_, static_cast<int>(v), index_);
+    const Value term = l.b.mul(offsets_[v], stride);
+    offset = v == 0 ? term : l.b.add(offset, term);
+    const bool tiled = std::ranges::find(axes_, static_cast<std::int64_t>(v)) != axes_.end();
+    if (tiled || inside_[v]) continue;
+    const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
+    const Value at = l.b.op(Opcode::Bitcast, {offsets_[v]}, Type::scalar(u));
+    const Value limit = l.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
+    scalar_predicate = l.both(scalar_predicate, l.b.cmp("lt", at, limit));
+  }
+}
+
+/// Exclusive bound of a guarded view dimension: an operand where absence narrowed it, else the extent.
+Value Box::limit(const OpData& d, std::size_t operand, std::size_t v) {
+  if (d.opcode == Opcode::StoreView && operand < d.operands.size()) return l_.get(d.operands[operand]);
+  return inside_[v] ? Value() : l_.view_dim(view_, static_cast<int>(v), index_);
+}
+
+std::vector<Vector> Box::vectors(const LinearLayout& layout, int max_bytes) const {
+  const int t = contiguous_dim(l_.from, l_.from[op_]);
+  if (t < 0) return global_vectors(layout, 0, 1);
+  const int elements = access_elements(l_.from, l_.from[op_]);
+  return global_vectors(layout, t, std::max(1, std::min(elements, max_bytes / size_bytes(view_type_.dtype()))));
+}
+
+Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layout, int t, const IndexParts& parts) {
+  const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
+  const std::int64_t extent = layout.shape()[t];
+  const bool padded = layout.cover()[t] != extent;
+  if (inside_[v] && !padded) return {};
+  // One comparison per distinct constant, then spread to the registers that share it.
+  std::vector<std::int64_t> distinct;
+  std::vector<std::int64_t> which;
+  for (int r : leaders) {
+    const std::int64_t c = parts.constant[static_cast<std::size_t>(r)];
+    auto at = std::ranges::find(distinct, c);
+    which.push_back(at - distinct.begin());
+    if (at == distinct.end()) distinct.push_back(c);
+  }
+  Value index = l_.constants(index_, distinct);
+  if (parts.thread) index = l_.b.add(index, l_.b.cast(parts.thread, index_));
+  Value ok;
+  if (padded) ok = l_.b.cmp("lt", index, l_.b.constant(Type::scalar(index_), extent));
+  if (!inside_[v]) {
+    // Unsigned comparison: an offset below zero is outside too.
+    const DType u = index_ == DType::i32 ? DType::u32 : DType::u64;
+    const Value at = l_.b.add(index, offsets_[v]);
+    const Value unsigned_at = l_.b.op(Opcode::Bitcast, {at}, l_.type(at).with_dtype(u));
+    const Value limit = l_.b.op(Opcode::Bitcast, {limits_[v]}, Type::scalar(u));
+    ok = l_.both(ok, l_.b.cmp("lt", unsigned_at, limit));
+  }
+  return l_.regs(ok, which);
+}
+
+Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& layout) {
+  std::vector<int> leaders;
+  for (const Vector& v : vectors) leaders.push_back(v.registers.front());
+  Value thread_offset = offset, dynamic, fixed, predicate;
+  std::vector<std::int64_t> fixed_offsets(leaders.size(), 0);
+  for (int t = 0; t < static_cast<int>(axes_.size()); ++t) {
+    const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
+    const IndexParts parts = l_.index_parts(layout, t);
+    const std::int64_t known = view_type_.view_facts().strides[v];
+    const Value stride = l_.view_stride(view_, static_cast<int>(v), index_);
+    if (parts.thread) thread_offset = l_.b.add(thread_offset, l_.b.mul(l_.b.cast(parts.thread, index_), stride));
+    std::vector<std::int64_t> constants;
+    for (int r : leaders) constants.push_back(parts.constant[static_cast<std::size_t>(r)]);
+    if (known != kDynamic) {
+      for (std::size_t i = 0; i < leaders.size(); ++i) fixed_offsets[i] += constants[i] * known;
+    } else if (std::ranges::any_of(constants, [](std::int64_t c) { return c != 0; })) {
+      const Value term = l_.b.mul(l_.constants(index_, constants), stride);
+      dynamic = dynamic ? l_.b.add(dynamic, term) : term;
+    }
+    predicate = l_.both(predicate, rows_inside(leaders, layout, t, parts));
+  }
+  Value address = l_.b.op(Opcode::AddPtr, {base, thread_offset});
+  if (dynamic) address = l_.b.op(Opcode::AddPtr, {address, dynamic});
+  address = l_.b.op(Opcode::AddPtr, {address, l_.constants(index_, fixed_offsets)});
+  if (scalar_predicate) predicate = predicate ? l_.both(predicate, scalar_predicate) : l_.splat(scalar_predicate, static_cast<std::int64_t>(leaders.size()));
+  return {address, predicate};
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,365 @@
+// Driver of the lowering to simt form: parameters, structure, elementwise ops and the services of lowering.h.
+#include "codegen/lower/lowering.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "codegen/lower/lower_simt.h"
+#include "ir/layout/linear_layout.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+namespace {
+
+using namespace ir;
+
+/// One entry per op: null where the driver handles the whole family.
+constexpr std::array kLower{
+#define ROW(Name, ...) LowerFn{nullptr},
+#define TILE_OP(Name, ...) LowerFn{&lower_##Name},
+#define MACHINE_OP(Name, ...) LowerFn{&lower_##Name},
+#include "ir/op_rows.h"
+};
+
+}  // namespace
+
+const LinearLayout& layout_of(Type tile) {
+  if (!tile.is_tile() || !tile.layout()) throw InternalError(fmt::format("{} has no layout", tile.str()));
+  return *tile.layout();
+}
+
+Lowering::Lowering(const Kernel& machine, PassContext& ctx)
+    : from(machine), context(ctx), to(machine.info.name, Form::Simt), b(to) {
+  to.info = machine.info;
+  to.info.form = Form::Simt;
+  scratch_offset_ = (machine.info.smem_bytes + 127) / 128 * 128;
+  scratch_end_ = machine.info.smem_bytes;
+}
+
+Kernel Lowering::run() {
+  add_params();
+  lower_region(from.body());
+  to.info.smem_bytes = scratch_end_;
+  return std::move(to);
+}
+
+// ---- parameters -----------------------------------------------------------------------------------------------------
+void Lowering::add_params() {
+  int arg = 0;
+  for (const Param& p : from.params()) {
+    params_[p.value] = &p;
+    const Type t = from.type(p.value);
+    if (t.is_view()) {
+      views_[p.value] = {Value(), std::vector<Value>(t.shape().size()), std::vector<Value>(t.shape().size())};
+    } else {
+      AttrList attrs = p.attrs;
+      attrs.set(AttrName::arg, std::int64_t{arg});
+      attrs.set(AttrName::part, t.is(TypeKind::TensorMap) ? "map" : t.is_pointer() ? "ptr" : "value");
+      set(p.value, to.add_param(p.name, t, attrs));
+    }
+    ++arg;
+  }
+}
+
+Value Lowering::view_part(Value machine_view, const char* part, int axis, Type type, const std::string& suffix) {
+  const Param& p = *params_.at(machine_view);
+  AttrList attrs;
+  attrs.set(AttrName::arg, static_cast<std::int64_t>(&p - from.params().data()));
+  attrs.set(AttrName::part, part);
+  if (axis >= 0) attrs.set(AttrName::axis, std::int64_t{axis});
+  if (axis < 0) attrs.set(AttrName::div, from.type(machine_view).view_facts().align);
+  return to.add_param(p.name + suffix, type, attrs);
+}
+
+Value Lowering::view_pointer(Value machine_view) {
+  Value& v = view(machine_view).pointer;
+  if (!v) v = view_part(machine_view, "ptr", -1, Type::pointer(from.type(machine_view).dtype()), "");
+  return v;
+}
+
+Value Lowering::view_dim(Value machine_view, int axis, DType dtype) {
+  const std::int64_t known = from.type(machine_view).shape()[static_cast<std::size_t>(axis)];
+  if (known != kDynamic) return b.constant(Type::scalar(dtype), known);
+  Value& v = view(machine_view).dims[static_cast<std::size_t>(axis)];
+  if (!v) v = view_part(machine_view, "dim", axis, Type::scalar(dtype), fmt::format("_d{}", axis));
+  return v;
+}
+
+Value Lowering::view_stride(Value machine_view, int axis, DType dtype) {
+  const std::int64_t known = from.type(machine_view).view_facts().strides[static_cast<std::size_t>(axis)];
+  if (known != kDynamic) return b.constant(Type::scalar(dtype), known);
+  Value& v = view(machine_view).strides[static_cast<std::size_t>(axis)];
+  if (!v) v = view_part(machine_view, "stride", axis, Type::scalar(dtype), fmt::format("_s{}", axis));
+  return v;
+}
+
+// ---- values ---------------------------------------------------------------------------------------------------------
+Type Lowering::lowered_type(Type t) {
+  return t.is_tile() ? Type::vec(t.elem(), layout_of(t).registers()) : t;
+}
+
+Value Lowering::regs(Value v, std::vector<std::int64_t> indices) {
+  const std::int64_t count = type(v).count();
+  bool identity = type(v).is_vec() && count == static_cast<std::int64_t>(indices.size());
+  for (std::size_t i = 0; identity && i < indices.size(); ++i) identity = indices[i] == static_cast<std::int64_t>(i);
+  if (identity) return v;
+  const Value picked = b.op(Opcode::Regs, {v}, {{AttrName::indices, std::move(indices)}});
+  return as_vec(picked);
+}
+
+Value Lowering::regs(Value v, std::span<const int> indices) {
+  return regs(v, std::vector<std::int64_t>(indices.begin(), indices.end()));
+}
+
+Value Lowering::as_vec(Value v) { return type(v).is_vec() ? v : b.op(Opcode::Concat, {v}); }
+
+Value Lowering::concat(std::span<const Value> parts) {
+  if (parts.size() == 1) return as_vec(parts.front());
+  return b.op(Opcode::Concat, parts);
+}
+
+Value Lowering::constants(DType dtype, std::span<const std::int64_t> values) {
+  if (std::ranges::all_of(values, [&](std::int64_t v) { return v == values.front(); }))
+    return b.constant(Type::vec({dtype, false}, static_cast<std::int64_t>(values.size())), values.front());
+  std::map<std::int64_t, Value> made;
+  std::vector<Value> parts;
+  for (std::int64_t v : values) {
+    Value& c = made[v];
+    if (!c) c = b.constant(Type::scalar(dtype), v);
+    parts.push_back(c);
+  }
+  return b.op(Opcode::Concat, parts);
+}
+
+Value Lowering::splat(Value scalar, std::int64_t count) {
+  return b.op(Opcode::Regs, {scalar}, {{AttrName::indices, Ints(static_cast<std::size_t>(count), 0)}});
+}
+
+Value Lowering::both(Value a, Value other) {
+  if (!a) return other;
+  if (!other) return a;
+  return b.op(Opcode::And, {a, other});
+}
+
+// ---- structure ------------------------------------------------------------------------------------------------------
+void Lowering::lower_region(RegionId machine_region) {
+  for (OpId op : from.ops(machine_region)) lower_op(op);
+}
+
+void Lowering::lower_op(OpId op) {
+  b.loc = from[op].loc;
+  const Opcode opcode = from[op].opcode;
+  if (const LowerFn fn = kLower[static_cast<std::size_t>(opcode)]) return fn(*this, op);
+  const OpInfo& row = ir::info(opcode);
+  if (row.family == Family::Math)
+    throw InternalError(fmt::format("{} should have been expanded before lowering", row.mnemonic));
+  if (row.family == Family::Elementwise) return lower_elementwise(op);
+  if (opcode == Opcode::For) return lower_for(op);
+  if (opcode == Opcode::While) return lower_while(op);
+  if (opcode == Opcode::If) return lower_if(op);
+  lower_other_structure(op);
+}
+
+void Lowering::lower_elementwise(OpId op) {
+  const OpData& d = from[op];
+  std::vector<Value> operands;
+  for (Value v : d.operands) operands.push_back(get(v));
+  const Type result = lowered_type(from.type(d.results[0]));
+  const OpId made = b.create(d.opcode, operands, std::span(&result, 1), d.attrs);
+  set(d.results[0], to[made].results[0]);
+}
+
+/// Constants, yields, pins, roles and expert ops: the same op on lowered values.
+void Lowering::lower_other_structure(OpId op) {
+  const OpData& d = from[op];
+  std::vector<Value> operands;
+  for (Value v : d.operands) operands.push_back(get(v));
+  std::vector<Type> types;
+  for (Value v : d.results) types.push_back(lowered_type(from.type(v)));
+  const OpId made = b.create(d.opcode, operands, types, d.attrs);
+  for (std::size_t i = 0; i < d.results.size(); ++i) set(d.results[i], to[made].results[i]);
+  const RegionId outer = b.region();
+  for (RegionId r : d.regions) {
+    b.at_end(to.add_region(made));
+    lower_region(r);
+  }
+  b.at_end(outer);
+}
+
+void Lowering::lower_for(OpId op) {
+  const OpData& d = from[op];
+  std::vector<Value> inits;
+  for (std::size_t i = 3; i < d.operands.size(); ++i) inits.push_back(get(d.operands[i]));
+  const OpId loop = b.make_for(get(d.operands[0]), get(d.operands[1]), get(d.operands[2]), inits);
+  to[loop].attrs = d.attrs;
+  const RegionId body = to[loop].regions[0], machine_body = d.regions[0];
+  for (std::size_t i = 0; i < from[machine_body].args.size(); ++i) set(from[machine_body].args[i], to[body].args[i]);
+  const RegionId outer = b.region();
+  b.at_end(body);
+  lower_region(machine_body);
+  if (!to.terminator(body)) b.yield({});
+  b.at_end(outer);
+  for (std::size_t i = 0; i < d.results.size(); ++i) set(d.results[i], to[loop].results[i]);
+}
+
+void Lowering::lower_while(OpId op) {
+  const OpData& d = from[op];
+  std::vector<Value> inits;
+  std::vector<Type> types;
+  for (Value v : d.operands) inits.push_back(get(v));
+  for (Value v : inits) types.push_back(type(v));
+  const OpId loop = b.create(Opcode::While, inits, types, d.attrs);
+  const RegionId outer = b.region();
+  for (RegionId machine_region : d.regions) {
+    const RegionId region = to.add_region(loop);
+    for (Value arg : from[machine_region].args) set(arg, to.add_arg(region, lowered_type(from.type(arg))));
+    b.at_end(region);
+    lower_region(machine_region);
+  }
+  b.at_end(outer);
+  for (std::size_t i = 0; i < d.results.size(); ++i) set(d.results[i], to[loop].results[i]);
+}
+
+void Lowering::lower_if(OpId op) {
+  const OpData& d = from[op];
+  std::vector<Type> types;
+  for (Value v : d.results) types.push_back(lowered_type(from.type(v)));
+  const OpId branch = b.make_if(get(d.operands[0]), types);
+  const RegionId outer = b.region();
+  for (std::size_t i = 0; i < d.regions.size(); ++i) {
+    b.at_end(to[branch].regions[i]);
+    lower_region(d.regions[i]);
+  }
+  b.at_end(outer);
+  for (std::size_t i = 0; i < d.results.size(); ++i) set(d.results[i], to[branch].results[i]);
+}
+
+std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<const Value> args) {
+  for (std::size_t i = 0; i < args.size(); ++i) set(from[region].args[i], args[i]);
+  std::vector<Value> yielded;
+  for (OpId op : from.ops(region)) {
+    const OpData& d = from[op];
+    if (d.opcode == Opcode::Yield) {
+      for (Value v : d.operands) yielded.push_back(get(v));
+      break;
+    }
+    // Scalars of the region become vectors of registers, so types are inferred anew from the operands.
+    std::vector<Value> operands;
+    std::int64_t count = 0;
+    for (Value v : d.operands) {
+      operands.push_back(get(v));
+      if (type(operands.back()).is_vec()) count = type(operands.back()).count();
+    }
+    const Elem elem = from.type(d.results[0]).elem();
+    const Type result = count == 0 ? Type::of(elem) : Type::vec(elem, count);
+    const OpId made = b.create(d.opcode, operands, std::span(&result, 1), d.attrs);
+    set(d.results[0], to[made].results[0]);
+  }
+  return yielded;
+}
+
+// ---- the thread -----------------------------------------------------------------------------------------------------
+Value Lowering::coordinate(In in) {
+  Value& v = coordinates_[in];
+  if (v) return v;
+  // Made at the head of the body, so that every region sees it.
+  Builder head(to);
+  if (const OpId first = to[to.body()].first) head.before(first);
+  v = head.op(in == In::Lane ? Opcode::LaneId : Opcode::WarpId, std::initializer_list<Value>{});
+  return v;
+}
+
+Value Lowering::thread_value(const ThreadFn& fn) {
+  Value sum;
+  const auto accumulate = [&](Value term, bool exclusive) {
+    sum = !sum ? term : b.op(exclusive ? Opcode::Xor : Opcode::Add, {sum, term});
+  };
+  const bool exclusive = !fn.is_disjoint();
+  for (const ThreadFn::Shift& s : fn.shifts()) {
+    Value v = b.op(Opcode::And, {coordinate(s.in), b.i32(s.mask)});
+    if (s.shift > 0) v = b.op(Opcode::Shl, {v, b.i32(s.shift)});
+    if (s.shift < 0) v = b.op(Opcode::Shr, {v, b.i32(-s.shift)});
+    accumulate(v, exclusive);
+  }
+  for (const ThreadFn::Multiple& m : fn.multiples()) {
+    Value v = b.op(Opcode::And, {coordinate(m.in), b.i32(m.mask)});
+    v = b.op(Opcode::Shr, {v, b.i32(std::countr_zero(m.mask))});
+    accumulate(b.mul(v, b.i32(m.factor)), false);
+  }
+  for (const ThreadDigit& d : fn.digits) {
+    Value v = b.rem(b.div(coordinate(d.in), b.i32(d.divisor)), b.i32(d.count));
+    accumulate(b.mul(v, b.i32(d.stride)), false);
+  }
+  return sum;
+}
+
+IndexParts Lowering::index_parts(const LinearLayout& layout, int dim) {
+  const IndexFn fn = index_fn(layout, dim);
+  if (!fn.is_additive) throw InternalError("layout " + layout.str() + ": index is not thread + constant");
+  IndexParts parts{thread_value(fn.thread), {}};
+  for (int r = 0; r < layout.registers(); ++r) parts.constant.push_back(fn.constant(r));
+  return parts;
+}
+
+Value Lowering::index_of(const IndexParts& parts, std::span<const int> registers, DType dtype) {
+  std::vector<std::int64_t> values;
+  for (int r : registers) values.push_back(parts.constant[static_cast<std::size_t>(r)]);
+  const Value c = constants(dtype, values);
+  return parts.thread ? b.add(c, b.cast(parts.thread, dtype)) : c;
+}
+
+Value Lowering::is_first_copy(const LinearLayout& layout) {
+  Value all;
+  for (In in : {In::Lane, In::Warp}) {
+    std::uint32_t bits = layout.free_bits(in);
+    const int present = layout.in_bits(in);
+    const int machine_bits = in == In::Lane ? 5 : std::bit_width(static_cast<unsigned>(std::max(1, warps() - 1)));
+    for (int i = present; i < machine_bits && layout.repeats().empty(); ++i) bits |= 1u << i;
+    if (bits == 0) continue;
+    const Value v = b.op(Opcode::And, {coordinate(in), b.i32(bits)});
+    all = both(all, b.cmp("eq", v, b.i32(0)));
+  }
+  return all;
+}
+
+bool Lowering::is_read_by_slices(Value machine_value) {
+  if (sliced_only_.empty()) {
+    // Filled at once for all shared loads of the kernel.
+    walk(from, from.body(), [&](OpId op) {
+      if (from[op].opcode == Opcode::SmemLoad) sliced_only_[from[op].results[0]] = true;
+    });
+    walk(from, from.body(), [&](OpId op) {
+      for (Value v : from[op].operands)
+        if (const auto it = sliced_only_.find(v); it != sliced_only_.end() && from[op].opcode != Opcode::TileSlice) it->second = false;
+    });
+  }
+  const auto it = sliced_only_.find(machine_value);
+  return it != sliced_only_.end() && it->second;
+}
+
+// ---- shared memory --------------------------------------------------------------------------------------------------
+Value Lowering::shared_address(std::int64_t offset) {
+  if (!smem_base_) {
+    Builder head(to);
+    if (const OpId first = to[to.body()].first) head.before(first);
+    smem_base_ = head.op(Opcode::SmemBase, std::initializer_list<Value>{});
+  }
+  return offset == 0 ? smem_base_ : b.add(smem_base_, b.i32(offset));
+}
+
+Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
+  const std::int64_t at = (scratch_offset_ + alignment - 1) / alignment * alignment;
+  scratch_end_ = std::max(scratch_end_, at + bytes);
+  return shared_address(at);
+}
+
+void Lowering::barrier() { b.effect(Opcode::BarSync, {b.i32(0)}, {{AttrName::count, from.info.threads}}); }
+
+bool lower_simt(Kernel& kernel, PassContext& context) {
+  kernel = Lowering(kernel, context).run();
+  return true;
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,112 @@
+#pragma once
+// Machine form to simt form: every tile becomes the registers that one thread holds of it, in the order of its layout.
+// One function per op (`lower_X`), grouped by family; the services they share are here.
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/layout/thread_fn.h"
+#include "ir/pipeline.h"
+
+namespace tegula::codegen {
+
+/// The host values a view brought along, as simt parameters made on first use.
+struct ViewParts {
+  ir::Value pointer;
+  std::vector<ir::Value> dims, strides;
+};
+
+/// Where the elements of a tile lie along one of its dimensions: index = thread + constant(register).
+struct IndexParts {
+  ir::Value thread;                    ///< i32; none where it is always 0
+  std::vector<std::int64_t> constant;  ///< per register
+};
+
+class Lowering {
+ public:
+  Lowering(const ir::Kernel& machine, ir::PassContext& context);
+  ir::Kernel run();
+
+  const ir::Kernel& from;
+  ir::PassContext& context;
+  ir::Kernel to;
+  ir::Builder b;
+
+  // ---- values
+  ir::Value get(ir::Value machine_value) const { return map_.at(machine_value); }
+  void set(ir::Value machine_value, ir::Value simt_value) { map_[machine_value] = simt_value; }
+  ir::Type type(ir::Value simt_value) const { return to.type(simt_value); }
+  /// Registers a thread holds of a tile; scalars stay scalars.
+  static ir::Type lowered_type(ir::Type t);
+  void lower_region(ir::RegionId machine_region);
+  /// Inlines a region of scalar ops with its arguments bound to registers; gives what it yields.
+  std::vector<ir::Value> inline_scalar_region(ir::RegionId region, std::span<const ir::Value> args);
+
+  // ---- registers
+  ir::Value regs(ir::Value v, std::span<const int> indices);
+  ir::Value regs(ir::Value v, std::vector<std::int64_t> indices);
+  ir::Value concat(std::span<const ir::Value> parts);
+  /// A vector (even of one register) whose registers are these constants.
+  ir::Value constants(DType dtype, std::span<const std::int64_t> values);
+  /// The same scalar in `count` registers.
+  ir::Value splat(ir::Value scalar, std::int64_t count);
+  ir::Value as_vec(ir::Value v);
+  /// Elementwise and of two predicates, either of which may be none (always true).
+  ir::Value both(ir::Value a, ir::Value b);
+
+  // ---- the thread
+  ir::Value coordinate(ir::In in);
+  ir::Value thread_value(const ir::ThreadFn& fn);
+  IndexParts index_parts(const ir::LinearLayout& layout, int dim);
+  /// Index along `dim` of each of the chosen registers, as `dtype`.
+  ir::Value index_of(const IndexParts& parts, std::span<const int> registers, DType dtype);
+  /// True where this thread's copy of a replicated tile is the one that writes; none where nothing is replicated.
+  ir::Value is_first_copy(const ir::LinearLayout& layout);
+  /// A smem_load every user of which is a tile_slice is emitted slice by slice.
+  bool is_read_by_slices(ir::Value machine_value);
+  int warps() const { return from.info.threads / 32; }
+
+  // ---- views
+  ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
+  /// Extent or stride as the index type `dtype`: a constant where the signature fixed it.
+  ir::Value view_dim(ir::Value machine_view, int axis, DType dtype);
+  ir::Value view_stride(ir::Value machine_view, int axis, DType dtype);
+  ir::Value view_pointer(ir::Value machine_view);
+
+  // ---- shared memory
+  /// Byte address of an allocation made by the pass allocate_shared.
+  ir::Value shared_address(std::int64_t offset);
+  /// Scratch memory of one op, reused by the next: guarded by barriers on both sides.
+  ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
+  void barrier();
+
+ private:
+  void add_params();
+  ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type, const std::string& suffix);
+  void lower_op(ir::OpId op);
+  void lower_elementwise(ir::OpId op);
+  void lower_for(ir::OpId op);
+  void lower_while(ir::OpId op);
+  void lower_if(ir::OpId op);
+  void lower_other_structure(ir::OpId op);
+
+  std::unordered_map<ir::Value, ir::Value> map_;
+  std::unordered_map<ir::Value, bool> sliced_only_;
+  std::unordered_map<ir::Value, ViewParts> views_;
+  std::unordered_map<ir::Value, const ir::Param*> params_;
+  std::map<ir::In, ir::Value> coordinates_;
+  ir::Value smem_base_;
+  std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
+};
+
+using LowerFn = void (*)(Lowering&, ir::OpId);
+#define TILE_OP(Name, ...) void lower_##Name(Lowering&, ir::OpId);
+#define MACHINE_OP(Name, ...) void lower_##Name(Lowering&, ir::OpId);
+#include "ir/op_rows.h"
+
+/// Tile type's layout as a reference; throws InternalError for a tile without one.
+const ir::LinearLayout& layout_of(ir::Type tile);
+
+}  // namespace tegula::codegen

@@ -1,0 +1,175 @@
+// Lowering of global memory: boxes of views, pointer tiles, atomics.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "codegen/lower/box.h"
+#include "codegen/lower/lowering.h"
+#include "ir/layout/linear_layout.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+AttrList access_attrs(const AttrList& from, std::int64_t width) {
+  AttrList attrs;
+  attrs.set(AttrName::width, width);
+  for (AttrName name : {AttrName::cache, AttrName::evict})
+    if (const AttrValue* v = from.find(name)) attrs.set(name, *v);
+  return attrs;
+}
+
+/// What absent elements read as; the pass materialize_absence has seen to those that must not count.
+Value zero(Lowering& l, Type type) {
+  return is_float(type.dtype()) ? l.b.constant(type, 0.0) : l.b.constant(type, std::int64_t{0});
+}
+
+/// Order of registers in which the vectors hold them, and back.
+std::vector<int> flattened(const std::vector<Vector>& vectors) {
+  std::vector<int> order;
+  for (const Vector& v : vectors) order.insert(order.end(), v.registers.begin(), v.registers.end());
+  return order;
+}
+std::vector<int> inverse(const std::vector<int>& order, int registers) {
+  std::vector<int> at(static_cast<std::size_t>(registers), 0);
+  for (std::size_t i = 0; i < order.size(); ++i) at[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+  return at;
+}
+
+/// Registers that hold an element no earlier register of the thread holds.
+std::vector<Vector> without_copies(std::vector<Vector> vectors, const LinearLayout& layout) {
+  const std::uint32_t copies = layout.free_bits(In::Register);
+  std::erase_if(vectors, [&](const Vector& v) { return (static_cast<std::uint32_t>(v.registers.front()) & copies) != 0; });
+  return vectors;
+}
+
+}  // namespace
+
+void lower_LoadView(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type type = l.from.type(d.results[0]);
+  Box box = Box::of_load(l, op);
+  if (!type.is_tile()) {
+    const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
+    std::vector<Value> operands{at};
+    if (box.scalar_predicate) operands.insert(operands.end(), {box.scalar_predicate, zero(l, type)});
+    const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&type, 1), access_attrs(d.attrs, 1));
+    return l.set(d.results[0], l.to[load].results[0]);
+  }
+  const LinearLayout& layout = layout_of(type);
+  const auto vectors = box.vectors(layout);
+  const auto access = box.access(vectors, layout);
+  const auto order = flattened(vectors);
+  const Type loaded = Type::vec(type.elem(), static_cast<std::int64_t>(order.size()));
+  std::vector<Value> operands{access.addresses};
+  if (access.predicate) operands.insert(operands.end(), {access.predicate, zero(l, loaded)});
+  const auto width = static_cast<std::int64_t>(vectors.front().registers.size());
+  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&loaded, 1), access_attrs(d.attrs, width));
+  l.set(d.results[0], l.regs(l.to[load].results[0], inverse(order, layout.registers())));
+}
+
+void lower_StoreView(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type type = l.from.type(d.operands[1]);
+  Box box = Box::of_store(l, op);
+  const Value value = l.get(d.operands[1]);
+  if (!type.is_tile()) {
+    const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
+    const Value first = l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
+    l.b.create(Opcode::StGlobal, std::vector<Value>{at, value, l.both(first, box.scalar_predicate)}, std::span<const Type>(),
+               access_attrs(d.attrs, 1));
+    return;
+  }
+  const LinearLayout& layout = layout_of(type);
+  const auto vectors = without_copies(box.vectors(layout), layout);
+  auto access = box.access(vectors, layout);
+  if (const Value first = l.is_first_copy(layout)) access.predicate = l.both(access.predicate, first);
+  std::vector<Value> operands{access.addresses, l.regs(value, flattened(vectors))};
+  const auto count = static_cast<std::int64_t>(vectors.size());
+  if (access.predicate)
+    operands.push_back(l.type(access.predicate).is_vec() ? access.predicate : l.splat(access.predicate, count));
+  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
+             access_attrs(d.attrs, static_cast<std::int64_t>(vectors.front().registers.size())));
+}
+
+// ---- pointer tiles --------------------------------------------------------------------------------------------------
+namespace {
+
+/// Broadcasts a scalar operand of a pointer access to as many registers as the pointers have.
+Value like(Lowering& l, Value v, Value pointers) {
+  const Type p = l.type(pointers);
+  return p.is_vec() && !l.type(v).is_vec() ? l.splat(v, p.count()) : v;
+}
+
+/// One thread, or one copy of a replicated tile, has the effect.
+Value effect_predicate(Lowering& l, Type tile, Value mask) {
+  Value first;
+  if (tile.is_tile()) first = l.is_first_copy(layout_of(tile));
+  else first = l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
+  return l.both(mask, first);
+}
+
+}  // namespace
+
+void lower_Load(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Value pointers = l.get(d.operands[0]);
+  std::vector<Value> operands{pointers};
+  for (std::size_t i = 1; i < d.operands.size(); ++i) operands.push_back(like(l, l.get(d.operands[i]), pointers));
+  const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
+  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1), access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
+  l.set(d.results[0], l.to[load].results[0]);
+}
+
+void lower_Store(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Value pointers = l.get(d.operands[0]);
+  const Value mask = d.operands.size() > 2 ? like(l, l.get(d.operands[2]), pointers) : Value();
+  std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
+  if (const Value p = effect_predicate(l, l.from.type(d.operands[0]), mask)) operands.push_back(like(l, p, pointers));
+  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(), access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
+}
+
+void lower_AtomicRmw(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Value pointers = l.get(d.operands[0]);
+  const Value mask = d.operands.size() > 2 ? like(l, l.get(d.operands[2]), pointers) : Value();
+  std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
+  if (const Value p = effect_predicate(l, l.from.type(d.operands[0]), mask)) operands.push_back(like(l, p, pointers));
+  const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
+  const OpId atom = l.b.create(Opcode::AtomGlobal, operands, std::span(&result, 1), d.attrs);
+  l.set(d.results[0], l.to[atom].results[0]);
+}
+
+// ---- facts about the launch -----------------------------------------------------------------------------------------
+namespace {
+void lower_special(Lowering& l, OpId op, Opcode simt) {
+  const OpData& d = l.from[op];
+  const Value v = l.b.op(simt, std::initializer_list<Value>{}, Type::scalar(DType::i32), {{AttrName::axis, d.attrs.i(AttrName::axis)}});
+  l.set(d.results[0], l.b.cast(v, l.from.type(d.results[0]).dtype()));
+}
+}  // namespace
+
+void lower_ProgramId(Lowering& l, OpId op) { lower_special(l, op, Opcode::CtaId); }
+void lower_NumPrograms(Lowering& l, OpId op) { lower_special(l, op, Opcode::NumCtas); }
+
+void lower_ViewDim(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  l.set(d.results[0], l.view_dim(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)), l.from.type(d.results[0]).dtype()));
+}
+void lower_ViewStride(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  l.set(d.results[0], l.view_stride(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)), l.from.type(d.results[0]).dtype()));
+}
+void lower_ViewPtr(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  l.set(d.results[0], l.view_pointer(d.operands[0]));
+}
+// A fact for the analyses; nothing is emitted for it.
+void lower_Assume(Lowering&, OpId) {}
+
+}  // namespace tegula::codegen

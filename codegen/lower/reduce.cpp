@@ -1,0 +1,252 @@
+// Lowering of reductions: a tree over a thread's registers, xor-shuffles over the lanes that share a result, then shared
+// memory over the warps that do. All kinds go through one path over tuples of register vectors.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <numeric>
+
+#include "codegen/lower/lowering.h"
+#include "codegen/lower/shuffle.h"
+#include "ir/layout/reduction.h"
+#include "ir/reduce_kind.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+using Tuple = std::vector<Value>;
+/// Combines two tuples of register vectors of equal length.
+using Combine = std::function<Tuple(const Tuple&, const Tuple&)>;
+
+class Reduction {
+ public:
+  Reduction(Lowering& l, OpId op, Combine combine)
+      : l_(l), combine_(std::move(combine)), axis_(static_cast<int>(l.from[op].attrs.i(AttrName::axis))),
+        layout_(layout_of(l.from.type(l.from[op].operands[0]))), plan_(make_plan(layout_, axis_)) {}
+
+  /// Registers of each result, in the order of the result's layout.
+  Tuple run(Tuple tuple) {
+    tuple = over_registers(tuple);
+    for (int mask : plan_.lane_masks) {
+      Tuple other;
+      for (Value v : tuple) other.push_back(shuffle(l_, v, l_.b.i32(mask), "xor"));
+      tuple = combine_(tuple, other);
+    }
+    return plan_.needs_shared() ? over_warps(tuple) : tuple;
+  }
+
+  /// Replaces elements that are only padding by the identity.
+  Value without_padding(Value v, Value identity) {
+    if (layout_.cover()[axis_] == layout_.shape()[axis_]) return v;
+    const Value real = l_.b.cmp("lt", index_along_axis(), l_.b.i32(layout_.shape()[axis_]));
+    return l_.b.select(real, v, identity);
+  }
+
+  Value index_along_axis() {
+    const IndexParts parts = l_.index_parts(layout_, axis_);
+    const Value c = l_.constants(DType::i32, parts.constant);
+    return parts.thread ? l_.b.add(c, parts.thread) : c;
+  }
+
+ private:
+  static ReductionPlan make_plan(const LinearLayout& layout, int axis) {
+    auto plan = plan_reduction(layout, axis);
+    if (!plan) throw InternalError(fmt::format("reduce over {}: {}", layout.str(), plan.reason()));
+    if (plan->needs_cluster()) throw InternalError("reduce across the blocks of a cluster");
+    return *plan;
+  }
+
+  /// Rows [begin, end) of the matrix whose row j holds the j-th register folded into each result register.
+  Tuple rows(const Tuple& tuple, std::size_t begin, std::size_t end) {
+    std::vector<std::int64_t> indices;
+    for (std::size_t j = begin; j < end; ++j)
+      for (const auto& column : plan_.registers) indices.push_back(column[j]);
+    return pick(tuple, indices);
+  }
+  Tuple pick(const Tuple& tuple, const std::vector<std::int64_t>& indices) {
+    Tuple picked;
+    for (Value v : tuple) picked.push_back(l_.regs(v, indices));
+    return picked;
+  }
+  Tuple slice_of(const Tuple& tuple, std::size_t begin, std::size_t end) {
+    std::vector<std::int64_t> indices(end - begin);
+    std::iota(indices.begin(), indices.end(), static_cast<std::int64_t>(begin));
+    return pick(tuple, indices);
+  }
+
+  /// Halves while even, so that one op combines many registers; an odd rest goes one by one.
+  Tuple over_registers(const Tuple& tuple) {
+    std::size_t count = plan_.registers.front().size();
+    const std::size_t width = plan_.registers.size();
+    Tuple all = rows(tuple, 0, count);
+    for (; count % 2 == 0; count /= 2)
+      all = combine_(slice_of(all, 0, count / 2 * width), slice_of(all, count / 2 * width, count * width));
+    Tuple sum = slice_of(all, 0, width);
+    for (std::size_t j = 1; j < count; ++j) sum = combine_(sum, slice_of(all, j * width, (j + 1) * width));
+    return sum;
+  }
+
+  // ---- across warps -------------------------------------------------------------------------------------------------
+  /// The coordinates that number a warp's part of a result.
+  std::vector<ThreadDigit> warp_digits() const {
+    std::vector<ThreadDigit> digits;
+    for (int mask : plan_.warp_masks) {
+      if (!std::has_single_bit(static_cast<unsigned>(mask))) throw InternalError("reduce: parts lie along sums of warp bits");
+      digits.push_back({In::Warp, mask, 2, 0});
+    }
+    digits.insert(digits.end(), plan_.warp_digits.begin(), plan_.warp_digits.end());
+    return digits;
+  }
+
+  Tuple over_warps(const Tuple& tuple) {
+    const auto partials = static_cast<std::size_t>(plan_.warps());
+    std::vector<Tuple> gathered(partials);
+    for (Value v : tuple) {
+      const auto parts = exchange(v);
+      for (std::size_t i = 0; i < partials; ++i) gathered[i].push_back(parts[i]);
+    }
+    Tuple sum = gathered[0];
+    for (std::size_t i = 1; i < partials; ++i) sum = combine_(sum, gathered[i]);
+    return sum;
+  }
+
+  /// Number of a result element, for each register.
+  Value element_number(std::int64_t registers) {
+    const LinearLayout& result = plan_.result;
+    Value element = l_.constants(DType::i32, std::vector<std::int64_t>(static_cast<std::size_t>(registers), 0));
+    std::int64_t stride = 1;
+    for (int d = result.rank() - 1; d >= 0; --d) {
+      const IndexParts parts = l_.index_parts(result, d);
+      Value index = l_.constants(DType::i32, parts.constant);
+      if (parts.thread) index = l_.b.add(index, parts.thread);
+      element = l_.b.add(element, l_.b.mul(index, l_.b.i32(stride)));
+      stride *= result.cover()[d];
+    }
+    return element;
+  }
+
+  /// Every warp's value of the same results, through scratch memory laid out [part][result element].
+  std::vector<Value> exchange(Value v) {
+    const Type type = l_.type(v);
+    const Value wide = type.dtype() == DType::i1 ? l_.b.cast(v, DType::i32) : v;
+    const std::int64_t bytes = size_bytes(l_.type(wide).dtype());
+    const std::int64_t row = plan_.result.cover().product() * bytes;
+    const Value base = l_.scratch(row * plan_.warps(), 16);
+    const Value at = l_.b.add(l_.b.mul(element_number(type.count()), l_.b.i32(bytes)), base);
+    Value mine = l_.b.i32(0);
+    std::int64_t weight = row;
+    for (const ThreadDigit& d : warp_digits()) {
+      const Value digit = l_.b.rem(l_.b.div(l_.coordinate(In::Warp), l_.b.i32(d.divisor)), l_.b.i32(d.count));
+      mine = l_.b.add(mine, l_.b.mul(digit, l_.b.i32(weight)));
+      weight *= d.count;
+    }
+    l_.barrier();
+    std::vector<Value> operands{l_.b.add(at, mine), wide};
+    if (const Value first = first_lane_of_copies()) operands.push_back(l_.splat(first, type.count()));
+    l_.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
+    l_.barrier();
+    std::vector<Value> parts;
+    for (int i = 0; i < plan_.warps(); ++i) {
+      const Value loaded = l_.b.op(Opcode::LdShared, {l_.b.add(at, l_.b.i32(i * row))}, l_.type(wide), {{AttrName::width, 1}});
+      parts.push_back(type.dtype() == DType::i1 ? l_.b.cmp("ne", loaded, l_.b.i32(0)) : loaded);
+    }
+    return parts;
+  }
+
+  /// One lane of those that hold copies writes, and one warp of those that hold copies of the operand.
+  Value first_lane_of_copies() {
+    std::uint32_t lanes = plan_.result.free_bits(In::Lane);
+    for (int bit = plan_.result.in_bits(In::Lane); bit < 5; ++bit) lanes |= 1u << bit;
+    Value first;
+    if (lanes != 0) first = l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Lane), l_.b.i32(lanes)}), l_.b.i32(0));
+    if (const std::uint32_t warps = layout_.free_bits(In::Warp))
+      first = l_.both(first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Warp), l_.b.i32(warps)}), l_.b.i32(0)));
+    return first;
+  }
+
+  Lowering& l_;
+  Combine combine_;
+  int axis_;
+  const LinearLayout& layout_;
+  ReductionPlan plan_;
+};
+
+/// A tile's result is registers, a scalar's is one register.
+void set_results(Lowering& l, OpId op, const Tuple& tuple) {
+  const OpData& d = l.from[op];
+  for (std::size_t i = 0; i < d.results.size(); ++i) {
+    const bool tile = l.from.type(d.results[i]).is_tile();
+    l.set(d.results[i], tile ? tuple[i] : l.b.op(Opcode::Regs, {tuple[i]}, {{AttrName::indices, Ints{0}}}));
+  }
+}
+
+/// bf16 and f16 are folded in f32 and rounded once, at the end.
+bool folded_in_f32(DType t) { return is_float(t) && size_bits(t) < 32; }
+
+}  // namespace
+
+void lower_Reduce(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const DType dtype = l.from.type(d.operands[0]).dtype();
+  const ReduceKind& kind = reduce_kind(d.attrs.s(AttrName::kind));
+  const DType wide = folded_in_f32(dtype) ? DType::f32 : dtype;
+  const auto combine = [&](const Tuple& a, const Tuple& b) { return Tuple{l.b.op(kind.op, {a[0], b[0]})}; };
+  Reduction reduction(l, op, combine);
+  const Value value = l.b.cast(l.get(d.operands[0]), wide);
+  const Value identity = kind.identity(l.b, wide);
+  Tuple result = reduction.run({reduction.without_padding(value, identity)});
+  result[0] = l.b.cast(result[0], dtype);
+  set_results(l, op, result);
+}
+
+void lower_ArgReduce(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type type = l.from.type(d.operands[0]);
+  const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  const bool largest = d.attrs.s(AttrName::kind) == "max";
+  const auto combine = [&](const Tuple& a, const Tuple& b) {
+    // b wins if it is better, or equal with a smaller index, or a is NaN.
+    const Value better = l.b.cmp(largest ? "gt" : "lt", b[0], a[0]);
+    const Value equal = l.b.cmp("eq", b[0], a[0]);
+    const Value earlier = l.b.cmp("lt", b[1], a[1]);
+    Value wins = l.b.op(Opcode::Or, {better, l.b.op(Opcode::And, {equal, earlier})});
+    return Tuple{l.b.select(wins, b[0], a[0]), l.b.select(wins, b[1], a[1])};
+  };
+  Reduction reduction(l, op, combine);
+  Value index = reduction.index_along_axis();
+  const ReduceKind& kind = reduce_kind(largest ? "max" : "min");
+  const Value identity = kind.identity(l.b, type.dtype());
+  Value value = l.get(d.operands[0]);
+  // NaN never wins: it becomes the identity with the last index.
+  const Value last = l.b.i32(layout_of(type).cover()[axis]);
+  if (is_float(type.dtype())) {
+    const Value number = l.b.cmp("eq", value, value);
+    value = l.b.select(number, value, identity);
+    index = l.b.select(number, index, l.b.add(index, last));
+  }
+  set_results(l, op, reduction.run({reduction.without_padding(value, identity), reduction.without_padding(index, l.b.add(index, last))}));
+}
+
+void lower_ReduceWith(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const RegionId region = d.regions[0];
+  const LinearLayout& layout = layout_of(l.from.type(d.operands[0]));
+  const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
+  if (layout.cover()[axis] != layout.shape()[axis])
+    throw CompileError(Diagnostic{"", fmt::format("reduce with a lambda needs a power-of-two extent along its axis, got {}", layout.shape()[axis]), d.loc, {}, "pad the tile with the neutral element of your combination"});
+  const auto combine = [&](const Tuple& a, const Tuple& b) {
+    std::vector<Value> args = a;
+    args.insert(args.end(), b.begin(), b.end());
+    return l.inline_scalar_region(region, args);
+  };
+  Tuple values;
+  for (Value v : d.operands) values.push_back(l.get(v));
+  set_results(l, op, Reduction(l, op, combine).run(values));
+}
+
+}  // namespace tegula::codegen

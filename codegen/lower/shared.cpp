@@ -1,0 +1,153 @@
+// Loads and stores of distributed tiles in shared memory: by matrices (ldmatrix, stmatrix) where legal, else by vectors.
+#include "codegen/lower/shared.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadFn>& slabs,
+                       const std::vector<std::pair<int, RegisterPart>>& parts) {
+  std::map<int, Value> flips_of, adds_of;
+  std::vector<Value> addresses;
+  // Parts of one slab become one vector op; slabs are few (almost always one).
+  std::map<int, std::vector<std::size_t>> by_slab;
+  for (std::size_t i = 0; i < parts.size(); ++i) by_slab[parts[i].first].push_back(i);
+  std::vector<std::int64_t> order;
+  for (const auto& [slab, members] : by_slab) {
+    ThreadFn flips = slabs[static_cast<std::size_t>(slab)], adds = flips;
+    for (ThreadBit& bit : flips.bits) bit.add = 0;
+    flips.digits.clear();
+    for (ThreadBit& bit : adds.bits) bit.flip = 0;
+    std::vector<std::int64_t> flip, add;
+    for (std::size_t i : members) {
+      flip.push_back(parts[i].second.flip);
+      add.push_back(parts[i].second.add);
+      order.push_back(static_cast<std::int64_t>(i));
+    }
+    Value at = l.constants(DType::i32, flip);
+    if (const Value t = l.thread_value(flips)) {
+      const bool none = std::ranges::all_of(flip, [](std::int64_t f) { return f == 0; });
+      at = none ? l.splat(t, static_cast<std::int64_t>(members.size())) : l.b.op(Opcode::Xor, {at, t});
+    }
+    Value origin = base;
+    if (const Value t = l.thread_value(adds)) origin = l.b.add(origin, t);
+    at = l.b.add(at, origin);
+    addresses.push_back(l.b.add(at, l.constants(DType::i32, add)));
+  }
+  const Value all = l.concat(addresses);
+  std::vector<std::int64_t> back(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  return l.regs(all, back);
+}
+
+namespace {
+
+/// How the registers travel: by 8x8 matrices or by vectors; in both cases a list of accesses.
+struct Route {
+  bool by_matrix = false;
+  bool transposed = false;
+  std::int64_t num = 1;     ///< matrices, or elements of a vector
+  std::vector<ThreadFn> slabs;
+  std::vector<std::pair<int, RegisterPart>> parts;
+  std::vector<std::vector<int>> registers;  ///< element registers of each access, in order
+};
+
+std::optional<Route> matrix_route(const SharedLayout& shared, const LinearLayout& dist) {
+  const auto plan = ldmatrix_plan(shared, dist);
+  if (!plan) return std::nullopt;
+  Route r{true, plan->transposed, plan->matrices, plan->rows, {}, {}};
+  for (const MatrixPlan::Access& a : plan->accesses) {
+    r.parts.emplace_back(a.slab, a.base);
+    r.registers.push_back(a.registers);
+  }
+  return r;
+}
+
+Route vector_route(const SharedLayout& shared, const LinearLayout& dist) {
+  const auto fn = shared_fn(shared, dist);
+  if (!fn) throw InternalError(fmt::format("{} in {}: {}", dist.str(), shared.str(), fn.reason()));
+  const auto vectors = shared_vectors(*fn, shared);
+  if (!vectors) throw InternalError(fmt::format("{} in {}: {}", dist.str(), shared.str(), vectors.reason()));
+  Route r{false, false, static_cast<std::int64_t>(vectors->front().registers.size()), fn->slabs, {}, {}};
+  for (const Vector& v : *vectors) {
+    const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
+    r.parts.emplace_back(first.slab, first.part);
+    r.registers.push_back(v.registers);
+  }
+  return r;
+}
+
+Route choose_route(const SharedLayout& shared, const LinearLayout& dist, bool matrices) {
+  if (matrices)
+    if (auto route = matrix_route(shared, dist)) return *route;
+  return vector_route(shared, dist);
+}
+
+/// Keeps the accesses that touch a wanted register.
+void keep(Route& r, const std::vector<int>& wanted) {
+  if (wanted.empty()) return;
+  Route kept = r;
+  kept.parts.clear();
+  kept.registers.clear();
+  for (std::size_t i = 0; i < r.parts.size(); ++i) {
+    const bool needed = std::ranges::any_of(r.registers[i], [&](int reg) { return std::ranges::find(wanted, reg) != wanted.end(); });
+    if (!needed) continue;
+    kept.parts.push_back(r.parts[i]);
+    kept.registers.push_back(r.registers[i]);
+  }
+  r = std::move(kept);
+}
+
+}  // namespace
+
+Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist, Elem elem, bool matrices,
+                  std::vector<int> wanted) {
+  Route r = choose_route(shared, dist, matrices && size_bits(elem.dtype) == 16);
+  keep(r, wanted);
+  const Value addresses = shared_addresses(l, base, r.slabs, r.parts);
+  std::vector<int> order;
+  for (const auto& regs : r.registers) order.insert(order.end(), regs.begin(), regs.end());
+  const Type flat = Type::vec(elem, static_cast<std::int64_t>(order.size()));
+  Value loaded;
+  if (r.by_matrix) {
+    AttrInits attrs{{AttrName::num, r.num}, {AttrName::trans, r.transposed ? 1 : 0}};
+    loaded = l.b.op(Opcode::Repack, {l.b.op(Opcode::LdMatrix, {addresses}, attrs)}, flat);
+  } else {
+    loaded = l.b.op(Opcode::LdShared, {addresses}, flat, {{AttrName::width, r.num}});
+  }
+  if (wanted.empty())
+    for (int i = 0; i < dist.registers(); ++i) wanted.push_back(i);
+  std::vector<std::int64_t> picked;
+  for (int reg : wanted) {
+    const auto at = std::ranges::find(order, reg);
+    if (at == order.end()) throw InternalError("a register of the layout is not loaded");
+    picked.push_back(at - order.begin());
+  }
+  return l.regs(loaded, picked);
+}
+
+void store_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist, Value registers, bool matrices) {
+  const Elem elem = l.type(registers).elem();
+  const bool sm90 = std::string_view(l.from.info.target).starts_with("sm_9");
+  const Route r = choose_route(shared, dist, matrices && sm90 && size_bits(elem.dtype) == 16);
+  std::vector<std::int64_t> order;
+  for (const auto& regs : r.registers) order.insert(order.end(), regs.begin(), regs.end());
+  const Value addresses = shared_addresses(l, base, r.slabs, r.parts);
+  const Value flat = l.regs(registers, order);
+  if (r.by_matrix) {
+    const Value packed = l.b.op(Opcode::Repack, {flat}, Type::vec({DType::i32, false}, static_cast<std::int64_t>(order.size()) / 2));
+    l.b.effect(Opcode::StMatrix, {addresses, packed}, {{AttrName::num, r.num}, {AttrName::trans, r.transposed ? 1 : 0}});
+    return;
+  }
+  std::vector<Value> operands{addresses, flat};
+  if (const Value first = l.is_first_copy(dist)) operands.push_back(l.splat(first, l.type(addresses).count()));
+  l.b.effect(Opcode::StShared, operands, {{AttrName::width, r.num}});
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,20 @@
+#pragma once
+// Addresses of registers in shared memory, and loads and stores of whole distributed tiles there.
+#include "codegen/lower/lowering.h"
+#include "ir/layout/matrix_access.h"
+#include "ir/layout/shared_layout.h"
+
+namespace tegula::codegen {
+
+/// base + ((thread flips ^ flip) + adds): one address per part, as registers.
+ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::ThreadFn>& slabs,
+                           const std::vector<std::pair<int, ir::RegisterPart>>& parts);
+
+/// Registers of `dist` from a tile at `base`; only `wanted` of them (all if empty), in that order.
+ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared, const ir::LinearLayout& dist, ir::Elem elem,
+                      bool matrices, std::vector<int> wanted = {});
+
+void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared, const ir::LinearLayout& dist, ir::Value registers,
+                  bool matrices);
+
+}  // namespace tegula::codegen

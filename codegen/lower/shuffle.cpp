@@ -1,0 +1,28 @@
+// Warp shuffles of registers of any width.
+#include "codegen/lower/shuffle.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+Value shuffle(Lowering& l, Value v, Value lane, const char* mode) {
+  const Type type = l.type(v);
+  const auto exchange = [&](Value x) { return l.b.op(Opcode::Shfl, {x, lane}, {{AttrName::mode, mode}}); };
+  const int bits = size_bits(type.dtype());
+  if (type.is_pointer() || bits == 64) {
+    const Value vec = l.as_vec(v);
+    const Value moved = exchange(l.b.op(Opcode::Repack, {vec}, Type::vec({DType::i32, false}, 2 * type.count())));
+    const Value back = l.b.op(Opcode::Repack, {moved}, l.type(vec));
+    return type.is_vec() ? back : l.b.op(Opcode::Regs, {back}, {{AttrName::indices, Ints{0}}});
+  }
+  if (bits == 32) return exchange(v);
+  // Narrow floats are exact in f32; narrow integers in i32.
+  if (is_float(type.dtype())) return l.b.cast(exchange(l.b.cast(v, DType::f32)), type.dtype());
+  if (type.dtype() == DType::i1) {
+    const Value moved = exchange(l.b.cast(v, DType::i32));
+    return l.b.cmp("ne", moved, l.b.i32(0));
+  }
+  return l.b.cast(exchange(l.b.cast(v, DType::i32)), type.dtype());
+}
+
+}  // namespace tegula::codegen

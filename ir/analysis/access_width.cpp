@@ -1,0 +1,48 @@
+// How wide one memory access of a box may be.
+#include "ir/analysis/access_width.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/analysis/bounds.h"
+
+namespace tegula::ir {
+namespace {
+
+Value view_of(const OpData& box) { return box.operands[box.opcode == Opcode::CopyAsync ? 2 : 0]; }
+
+/// store_view: limits follow the offsets where absence narrowed the box.
+std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_dim, std::size_t rank) {
+  if (box.opcode != Opcode::StoreView || box.operands.size() <= 2 + rank) return 0;
+  return divisor_of(k, box.operands[2 + rank + view_dim]);
+}
+
+}  // namespace
+
+int contiguous_dim(const Kernel& k, const OpData& box) {
+  const auto axes = box.attrs.ints(AttrName::axes);
+  const ViewFacts& facts = k.type(view_of(box)).view_facts();
+  for (std::size_t t = 0; t < axes.size(); ++t)
+    if (facts.strides[static_cast<std::size_t>(axes[t])] == 1) return static_cast<int>(t);
+  return -1;
+}
+
+int access_elements(const Kernel& k, const OpData& box) {
+  const Type view = k.type(view_of(box));
+  const ViewFacts& facts = view.view_facts();
+  const auto inside = box.attrs.ints(AttrName::inside);
+  std::int64_t elements = std::max<std::int64_t>(1, facts.align / size_bytes(view.dtype()));
+  const auto rank = static_cast<std::size_t>(view.rank());
+  for (std::size_t v = 0; v < rank; ++v) {
+    const bool proved = std::ranges::find(inside, static_cast<std::int64_t>(v)) != inside.end();
+    if (facts.strides[v] != 1) {
+      elements = std::gcd(elements, facts.strides[v] == kDynamic ? facts.stride_div[v] : facts.strides[v]);
+    } else if (!proved) {
+      elements = std::gcd(elements, view.shape()[v] != kDynamic ? view.shape()[v] : facts.dim_div[v]);
+      elements = std::gcd(elements, limit_divisor(k, box, v, rank));
+    }
+  }
+  return static_cast<int>(std::max<std::int64_t>(1, std::gcd(elements, box.attrs.i(AttrName::offset_div, 1))));
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,34 @@
+#pragma once
+// What is known about index values: divisors, and boxes that lie inside their view. Reads only.
+#include <unordered_map>
+#include <vector>
+
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// The integer value as a constant, if it is one.
+std::optional<std::int64_t> as_constant(const Kernel& k, Value v);
+
+/// The largest known power-of-two-or-other factor of an integer value; 0 for the constant 0, which everything divides.
+std::int64_t divisor_of(const Kernel& k, Value v);
+
+class Bounds {
+ public:
+  /// Collects the facts that `assume` ops state.
+  explicit Bounds(const Kernel& k);
+
+  /// True if offset >= 0 and offset + extent <= the view's dimension for every execution.
+  bool is_inside(Value offset, std::int64_t extent, Value view, int axis) const;
+
+ private:
+  bool is_dim(Value v, Value view, int axis) const;
+  bool is_tile_count(Value count, std::int64_t block, Value view, int axis) const;
+  bool loop_inside(Value iv, std::int64_t extent, Value view, int axis) const;
+  bool is_grid_index(Value index, std::int64_t block, Value view, int axis) const;
+
+  const Kernel& k_;
+  std::unordered_map<Value, std::vector<Value>> less_than_;
+};
+
+}  // namespace tegula::ir

@@ -1,0 +1,48 @@
+#pragma once
+// Which elements of each tile may be absent, as bounds per dimension. Reads only; needs prove_bounds' attributes.
+#include <map>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// Element i along `dim` is present only if 0 <= offset + i < limit; dim -1: the whole tile only if 0 <= offset < limit.
+struct Bound {
+  int dim = -1;
+  Value offset, limit;
+  friend bool operator==(const Bound&, const Bound&) = default;
+};
+
+class Absence {
+ public:
+  /// Adds the view_dim ops of the limits at the head of the body.
+  explicit Absence(Kernel& k);
+
+  std::span<const Bound> of(Value v) const;
+  /// Absent elements of the value read as 0 already: it comes straight from a view.
+  bool reads_zero(Value v) const;
+  template <class From, class To>
+  void rename(const From& from, const To& to) {
+    for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];
+  }
+
+ private:
+  using List = std::vector<Bound>;
+  void region(RegionId r);
+  void op(OpId op);
+  void load(OpId op);
+  void loop(OpId op);
+  List union_of_operands(OpId op) const;
+  void remap(OpId op, const std::vector<int>& new_dim);
+  bool set(Value v, List bounds);
+  Value limit(Value view, std::int64_t axis, Type type);
+
+  Kernel& k_;
+  std::unordered_map<Value, List> bounds_;
+  std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
+};
+
+}  // namespace tegula::ir

@@ -1,0 +1,38 @@
+// Places shared-memory tiles. Before and after: machine form; every smem_alloc has attr offset, kernel.info.smem_bytes covers
+// them. What ops of the lowering need as scratch comes behind.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/layout/shared_layout.h"
+#include "ir/pipeline.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+namespace {
+
+/// sm_80 and sm_90: what one CTA may use (CUDA C programming guide, compute capabilities).
+std::int64_t shared_limit(std::string_view target) { return target.starts_with("sm_9") ? 232448 : 166912; }
+
+}  // namespace
+
+bool allocate_shared(Kernel& kernel, PassContext& context) {
+  std::int64_t end = kernel.info.smem_bytes;
+  walk(kernel, kernel.body(), [&](OpId op) {
+    OpData& d = kernel[op];
+    if (d.opcode != Opcode::SmemAlloc) return;
+    const SharedLayout* layout = kernel.type(d.results[0]).shared_layout();
+    const std::int64_t alignment = std::max(16, layout->alignment());
+    end = (end + alignment - 1) / alignment * alignment;
+    d.attrs.set(AttrName::offset, end);
+    end += layout->bytes();
+  });
+  const std::int64_t limit = shared_limit(kernel.info.target);
+  if (end > limit)
+    throw CompileError(Diagnostic{"", fmt::format("kernel {} needs {} bytes of shared memory, {} allows {} bytes per CTA", kernel.info.name, end, kernel.info.target, limit), {}, {}, "use smaller tiles or fewer pipeline stages"});
+  kernel.info.smem_bytes = end;
+  context.remark(Remark::Kind::Analysis, {}, "shared memory", {{"bytes", fmt::format("{}", end)}});
+  return end != 0;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,247 @@
+// Gives every tile a layout. Before: tile form. After: machine form; every tile type has a layout, operands of one op agree,
+// and convert_layout stands wherever a value is wanted in another layout than it was computed in. Free ops (constants, ranges,
+// broadcasts) are made again in each layout that is wanted.
+#include <fmt/format.h>
+
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/layout/distributed.h"
+#include "ir/layout/layout_ops.h"
+#include "ir/passes/layout_choice.h"
+#include "ir/pipeline.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+namespace {
+
+using Layout = const LinearLayout*;
+
+Dims inverse_order(std::span<const std::int64_t> order) {
+  Dims inverse = Dims::filled(static_cast<int>(order.size()), 0);
+  for (std::size_t i = 0; i < order.size(); ++i) inverse[static_cast<int>(order[i])] = static_cast<int>(i);
+  return inverse;
+}
+
+class Assigner {
+ public:
+  Assigner(const Kernel& from, PassContext& context)
+      : from_(from), context_(context), choice_(from, *context.plan), to_(from.info.name, Form::Machine), b_(to_) {
+    to_.info = from.info;
+  }
+
+  Kernel run() {
+    for (const Param& p : from_.params()) map_[p.value] = to_.add_param(p.name, from_.type(p.value), p.attrs);
+    for (RegionId launch = from_.launch(); from_[launch].first;) {
+      b_.at_end(to_.launch());
+      region(launch);
+      break;
+    }
+    b_.at_end(to_.body());
+    region(from_.body());
+    return std::move(to_);
+  }
+
+ private:
+  // ---- wanted values ------------------------------------------------------------------------------------------------
+  Layout own_layout(Value v) const { return choice_.of(v); }
+
+  /// The value in the layout, or the scalar.
+  Value get(Value v, Layout wanted) {
+    if (!from_.type(v).is_tile()) return map_.at(v);
+    const Layout own = own_layout(v);
+    if (own == wanted && own) return map_.at(v);
+    for (auto scope = made_.rbegin(); scope != made_.rend(); ++scope)
+      if (const auto it = scope->find({v, wanted}); it != scope->end()) return it->second;
+    const Value made = own ? converted(v, wanted) : remade(v, wanted);
+    made_.back()[{v, wanted}] = made;
+    return made;
+  }
+
+  Value converted(Value v, Layout wanted) {
+    const Type type = from_.type(v).with_layout(wanted);
+    return b_.op(Opcode::ConvertLayout, {map_.at(v)}, type);
+  }
+
+  /// A free value's op again, with its operands in the layouts that `wanted` asks of them.
+  Value remade(Value v, Layout wanted) {
+    const OpId def = from_[v].def;
+    if (!def) throw InternalError("a region argument without layout");
+    const OpData& d = from_[def];
+    std::vector<Value> operands;
+    for (Value operand : d.operands) operands.push_back(get(operand, operand_layout(d, operand, wanted)));
+    std::vector<Type> types;
+    for (Value r : d.results) types.push_back(from_.type(r).is_tile() ? from_.type(r).with_layout(wanted) : from_.type(r));
+    const Loc saved = std::exchange(b_.loc, d.loc);
+    const OpId made = b_.create(d.opcode, operands, types, d.attrs);
+    b_.loc = saved;
+    return to_[made].results[from_[v].position];
+  }
+
+  Layout operand_layout(const OpData& d, Value operand, Layout wanted) {
+    if (!from_.type(operand).is_tile()) return nullptr;
+    using enum Opcode;
+    if (d.opcode == ExpandDims) return intern_layout(slice(*wanted, static_cast<int>(d.attrs.i(AttrName::axis))));
+    if (d.opcode == Permute) return intern_layout(permute(*wanted, inverse_order(d.attrs.ints(AttrName::order))));
+    if (d.opcode == Broadcast) {
+      LinearLayout layout = *wanted;
+      const auto narrow = from_.type(operand).shape(), wide = from_.type(d.results[0]).shape();
+      for (int dim = 0; dim < static_cast<int>(narrow.size()); ++dim)
+        if (narrow[static_cast<std::size_t>(dim)] != wide[static_cast<std::size_t>(dim)]) layout = expand_dim(slice(layout, dim), dim);
+      return intern_layout(layout);
+    }
+    if (d.opcode == Reshape) return reshaped_back(*wanted, from_.type(operand));
+    return wanted;
+  }
+
+  Layout reshaped_back(const LinearLayout& wanted, Type operand) {
+    Dims shape;
+    for (std::int64_t extent : operand.shape()) shape.push_back(static_cast<int>(extent));
+    const auto layout = reshape(wanted, shape);
+    if (!layout) throw InternalError("reshape: " + layout.reason());
+    return intern_layout(*layout);
+  }
+
+  // ---- ops ----------------------------------------------------------------------------------------------------------
+  void region(RegionId r) {
+    made_.emplace_back();
+    for (OpId op : from_.ops(r)) place(op);
+    made_.pop_back();
+  }
+
+  void place(OpId op) {
+    const OpData& d = from_[op];
+    b_.loc = d.loc;
+    if (!d.regions.empty() && d.opcode != Opcode::ReduceWith) return structured(op);
+    const bool tile_result = !d.results.empty() && from_.type(d.results[0]).is_tile();
+    if (tile_result && !own_layout(d.results[0])) return;  // free: made when wanted
+    if (d.opcode == Opcode::Yield) return yield(op);
+    std::vector<Value> operands;
+    for (std::size_t i = 0; i < d.operands.size(); ++i) operands.push_back(get(d.operands[i], wanted_by(d, i)));
+    std::vector<Type> types;
+    for (Value v : d.results) types.push_back(result_type(v));
+    const OpId made = b_.create(d.opcode, operands, types, d.attrs);
+    for (std::size_t i = 0; i < d.results.size(); ++i) map_[d.results[i]] = to_[made].results[i];
+    if (d.opcode == Opcode::ReduceWith) copy_scalar_region(d.regions[0], to_.add_region(made));
+    if (d.opcode == Opcode::Dot) remark_dot(d);
+  }
+
+  Type result_type(Value v) const {
+    const Type t = from_.type(v);
+    return t.is_tile() ? t.with_layout(own_layout(v)) : t;
+  }
+
+  /// Layout in which operand i should arrive.
+  Layout wanted_by(const OpData& d, std::size_t i) {
+    const Value operand = d.operands[i];
+    if (!from_.type(operand).is_tile()) return nullptr;
+    using enum Opcode;
+    if (d.opcode == Dot) {
+      const DotLayouts layouts = choice_.dot(d);
+      return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
+    }
+    if (d.opcode == StoreView) return choice_.store(d);
+    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith || d.opcode == Store) return common(d);
+    if (d.opcode == ExpandDims || d.opcode == Permute || d.opcode == Reshape) {
+      if (const Layout own = own_layout(operand); own && d.opcode != Reshape) return own;
+      return operand_layout(d, operand, own_layout(d.results[0]));
+    }
+    return own_layout(d.results[0]);
+  }
+
+  /// Layout of ops whose result does not say: that of the first operand that has one.
+  Layout common(const OpData& d) const {
+    for (Value v : d.operands)
+      if (from_.type(v).is_tile())
+        if (const Layout l = own_layout(v)) return l;
+    for (Value v : d.operands)
+      if (from_.type(v).is_tile()) return choice_.standard(from_.type(v));
+    return nullptr;
+  }
+
+  void yield(OpId op) {
+    const OpData& d = from_[op];
+    const OpId owner = from_[d.parent].owner;
+    std::vector<Value> operands;
+    for (std::size_t i = 0; i < d.operands.size(); ++i) {
+      Layout wanted = nullptr;
+      if (owner && i < from_[owner].results.size() && from_.type(d.operands[i]).is_tile()) wanted = result_layout(owner, i);
+      operands.push_back(get(d.operands[i], wanted));
+    }
+    b_.yield(operands);
+  }
+
+  /// Of a loop carry or branch result; one that nothing decided gets the standard layout.
+  Layout result_layout(OpId owner, std::size_t i) const {
+    const Value v = from_[owner].results[i];
+    const Layout l = own_layout(v);
+    return l ? l : choice_.standard(from_.type(v));
+  }
+
+  void structured(OpId op) {
+    const OpData& d = from_[op];
+    std::vector<Type> types;
+    for (std::size_t i = 0; i < d.results.size(); ++i)
+      types.push_back(from_.type(d.results[i]).is_tile() ? from_.type(d.results[i]).with_layout(result_layout(op, i)) : from_.type(d.results[i]));
+    const bool is_loop = d.opcode == Opcode::For || d.opcode == Opcode::While;
+    const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
+    std::vector<Value> operands;
+    for (std::size_t i = 0; i < d.operands.size(); ++i)
+      operands.push_back(get(d.operands[i], is_loop && i >= first ? types[i - first].is_tile() ? types[i - first].layout() : nullptr : nullptr));
+    const OpId made = b_.create(d.opcode, operands, types, d.attrs);
+    const RegionId outer = b_.region();
+    for (RegionId r : d.regions) {
+      const RegionId inner = to_.add_region(made);
+      for (std::size_t i = 0; i < from_[r].args.size(); ++i) {
+        const std::size_t skip = d.opcode == Opcode::For ? 1 : 0;
+        const Type t = i < skip ? from_.type(from_[r].args[i]) : types[i - skip];
+        map_[from_[r].args[i]] = to_.add_arg(inner, t);
+      }
+      b_.at_end(inner);
+      region(r);
+    }
+    b_.at_end(outer);
+    for (std::size_t i = 0; i < d.results.size(); ++i) map_[d.results[i]] = to_[made].results[i];
+  }
+
+  void copy_scalar_region(RegionId from, RegionId to) {
+    const RegionId outer = b_.region();
+    for (Value arg : from_[from].args) map_[arg] = to_.add_arg(to, from_.type(arg));
+    b_.at_end(to);
+    for (OpId op : from_.ops(from)) {
+      std::vector<Value> operands;
+      for (Value v : from_[op].operands) operands.push_back(map_.at(v));
+      std::vector<Type> types;
+      for (Value v : from_[op].results) types.push_back(from_.type(v));
+      const OpId made = b_.create(from_[op].opcode, operands, types, from_[op].attrs);
+      for (std::size_t i = 0; i < types.size(); ++i) map_[from_[op].results[i]] = to_[made].results[i];
+    }
+    b_.at_end(outer);
+  }
+
+  void remark_dot(const OpData& d) {
+    const bool fast = choice_.dot(d).tensor_core;
+    context_.remark(fast ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc, fast ? "dot by mma.sync" : "dot by FMA",
+                    {{"a", from_.type(d.operands[0]).str()}, {"b", from_.type(d.operands[1]).str()}});
+  }
+
+  const Kernel& from_;
+  PassContext& context_;
+  LayoutChoice choice_;
+  Kernel to_;
+  Builder b_;
+  std::unordered_map<Value, Value> map_;
+  std::vector<std::map<std::pair<Value, Layout>, Value>> made_;
+};
+
+}  // namespace
+
+bool assign_layouts(Kernel& kernel, PassContext& context) {
+  if (!context.plan) context.plan = Plan{.warps = std::max(1, kernel.info.threads / 32)};
+  kernel = Assigner(kernel, context).run();
+  return true;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,260 @@
+// Folds constants and identities, merges equal pure ops, hoists loop-invariant pure ops, drops dead ops. Before and after: any
+// form. Ops whose execution by a whole warp matters are left where they are.
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/eval/cell.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+bool is_movable(const OpData& d) {
+  const OpInfo& row = info(d.opcode);
+  return row.has(kPure) && !row.has(kConvergent) && d.regions.empty();
+}
+
+std::optional<Cell> constant_of(const Kernel& k, Value v) {
+  const OpId def = k[v].def;
+  if (!def || k[def].opcode != Opcode::Const) return std::nullopt;
+  const DType t = k.type(v).dtype();
+  Cell c;
+  if (is_float(t)) c.f = k[def].attrs.f(AttrName::value);
+  else if (const auto* i = std::get_if<std::int64_t>(k[def].attrs.find(AttrName::value))) c.i = *i;
+  else return std::nullopt;
+  return canonical(c, t);
+}
+
+bool is_int_constant(const Kernel& k, Value v, std::int64_t wanted) {
+  const Type t = k.type(v);
+  if (t.is_pointer() || is_float(t.dtype())) return false;
+  const auto c = constant_of(k, v);
+  return c && c->i == wanted;
+}
+
+class Canonicalizer {
+ public:
+  explicit Canonicalizer(Kernel& k) : k_(k) {}
+
+  bool run() {
+    for (RegionId root : {k_.launch(), k_.body()}) {
+      simplify(root);
+      hoist(root);
+      merged_.clear();
+      merge(root);
+    }
+    remove_dead();
+    return changed_;
+  }
+
+ private:
+  // ---- folding ------------------------------------------------------------------------------------------------------
+  Value resolved(Value v) {
+    for (auto it = replaced_.find(v); it != replaced_.end(); it = replaced_.find(v)) v = it->second;
+    return v;
+  }
+  void replace(Value from, Value to) {
+    replaced_[from] = to;
+    changed_ = true;
+  }
+
+  void simplify(RegionId region) {
+    for (OpId op : k_.ops(region)) {
+      for (Value& v : k_[op].operands) v = resolved(v);
+      for (RegionId r : k_[op].regions) simplify(r);
+      if (const auto folded = fold(op)) replace(k_[op].results[0], *folded);
+      else if (const auto same = identity(op)) replace(k_[op].results[0], *same);
+    }
+  }
+
+  /// The constant an op on constants gives.
+  std::optional<Value> fold(OpId op) {
+    const OpData& d = k_[op];
+    const ElementwiseFn fn = elementwise_fn(d.opcode);
+    if (!fn || d.results.size() != 1 || !k_.type(d.results[0]).is_scalar()) return std::nullopt;
+    std::vector<Cell> cells;
+    std::vector<Elem> in;
+    for (Value v : d.operands) {
+      const auto c = constant_of(k_, v);
+      if (!c) return std::nullopt;
+      cells.push_back(*c);
+      in.push_back(k_.type(v).elem());
+    }
+    const Type type = k_.type(d.results[0]);
+    if (type.is_pointer()) return std::nullopt;
+    if ((d.opcode == Opcode::Div || d.opcode == Opcode::Rem) && !is_float(type.dtype()) && cells[1].i == 0) return std::nullopt;
+    std::vector<const Cell*> operands;
+    for (const Cell& c : cells) operands.push_back(&c);
+    const std::vector<std::size_t> strides(cells.size(), 0);
+    Cell result;
+    fn({d.attrs, in, type.elem(), operands, strides, &result, 1});
+    Builder b(k_);
+    b.before(op);
+    b.loc = d.loc;
+    return is_float(type.dtype()) ? b.constant(type, result.f) : b.constant(type, result.i);
+  }
+
+  /// An operand the result equals. Float identities are left alone: -0 and NaN.
+  std::optional<Value> identity(OpId op) {
+    const OpData& d = k_[op];
+    if (d.results.size() != 1) return std::nullopt;
+    const Type type = k_.type(d.results[0]);
+    const auto keep = [&](std::size_t i) -> std::optional<Value> {
+      return k_.type(d.operands[i]) == type ? std::optional(d.operands[i]) : std::nullopt;
+    };
+    const auto right = [&](std::int64_t v) { return is_int_constant(k_, d.operands[1], v); };
+    const auto left = [&](std::int64_t v) { return is_int_constant(k_, d.operands[0], v); };
+    using enum Opcode;
+    const bool sum = d.opcode == Add || d.opcode == Or || d.opcode == Xor;
+    if ((sum || d.opcode == Sub || d.opcode == Shl || d.opcode == Shr || d.opcode == AddPtr) && right(0)) return keep(0);
+    if (sum && left(0)) return keep(1);
+    if ((d.opcode == Mul || d.opcode == Div) && right(1)) return keep(0);
+    if (d.opcode == Mul && left(1)) return keep(1);
+    if (d.opcode == Mul && right(0)) return keep(1);
+    if (d.opcode == Mul && left(0)) return keep(0);
+    if (type.dtype() == DType::i1 && d.opcode == And && right(1)) return keep(0);
+    if (type.dtype() == DType::i1 && d.opcode == And && left(1)) return keep(1);
+    if (d.opcode == Cast && k_.type(d.operands[0]) == type) return keep(0);
+    if (d.opcode == Bitcast && k_.type(d.operands[0]) == type) return keep(0);
+    if (d.opcode == Select && is_int_constant(k_, d.operands[0], 1)) return keep(1);
+    if (d.opcode == Select && is_int_constant(k_, d.operands[0], 0)) return keep(2);
+    return std::nullopt;
+  }
+
+  // ---- hoisting -----------------------------------------------------------------------------------------------------
+  void hoist(RegionId region) {
+    for (OpId op : k_.ops(region)) {
+      for (RegionId r : k_[op].regions) hoist(r);
+      if (k_[op].opcode == Opcode::For) hoist_from_loop(op);
+    }
+  }
+
+  /// Scalars always; tiles and vectors would stay alive in registers all through the loop, so only what is free to hold.
+  void hoist_from_loop(OpId loop) {
+    const RegionId body = k_[loop].regions[0];
+    std::unordered_set<Value> inside(k_[body].args.begin(), k_[body].args.end());
+    for (OpId op : k_.ops(body)) {
+      const OpData& d = k_[op];
+      const bool invariant = is_movable(d) && !may_trap(d) && std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
+      const bool scalar = std::ranges::all_of(d.results, [&](Value v) { return k_.type(v).is_scalar() || k_.info.form == Form::Tile; });
+      if (invariant && scalar) {
+        k_.unlink(op);
+        k_.insert_before(loop, op);
+        changed_ = true;
+      } else {
+        inside.insert(d.results.begin(), d.results.end());
+      }
+    }
+  }
+  static bool may_trap(const OpData& d) { return d.opcode == Opcode::Div || d.opcode == Opcode::Rem; }
+
+  // ---- merging ------------------------------------------------------------------------------------------------------
+  std::size_t hash(const OpData& d) const {
+    std::size_t h = static_cast<std::size_t>(d.opcode);
+    for (Value v : d.operands) h = h * 1000003 + v.index;
+    for (Value v : d.results) h = h * 31 + std::hash<std::string_view>()(k_.type(v).is_scalar() ? "s" : "t");
+    return h * 31 + d.attrs.all().size();
+  }
+  bool equal(const OpData& a, const OpData& b) const {
+    if (a.opcode != b.opcode || a.results.size() != b.results.size() || !(a.attrs == b.attrs)) return false;
+    for (std::size_t i = 0; i < a.results.size(); ++i)
+      if (k_.type(a.results[i]) != k_.type(b.results[i])) return false;
+    return std::ranges::equal(a.operands, b.operands);
+  }
+
+  void merge(RegionId region) {
+    std::vector<std::size_t> added;
+    for (OpId op : k_.ops(region)) {
+      for (Value& v : k_[op].operands) v = resolved(v);
+      const OpData& d = k_[op];
+      if (is_movable(d) && !d.results.empty() && !merge_one(op)) {
+        const std::size_t h = hash(d);
+        merged_[h].push_back(op);
+        added.push_back(h);
+      }
+      for (RegionId r : k_[op].regions) merge(r);
+    }
+    for (std::size_t h : added) merged_[h].pop_back();
+  }
+
+  bool merge_one(OpId op) {
+    const OpData& d = k_[op];
+    const auto it = merged_.find(hash(d));
+    if (it == merged_.end()) return false;
+    for (OpId earlier : it->second) {
+      if (!equal(k_[earlier], d)) continue;
+      for (std::size_t i = 0; i < d.results.size(); ++i) replace(d.results[i], k_[earlier].results[i]);
+      return true;
+    }
+    return false;
+  }
+
+  // ---- dead ops -----------------------------------------------------------------------------------------------------
+  static bool is_removable(const OpInfo& row) {
+    return (row.has(kPure) || row.has(kAllocates) || row.has(kReads)) && !row.has(kWrites) && !row.has(kEffects);
+  }
+
+  void remove_dead() {
+    std::unordered_map<Value, int> uses;
+    const auto count = [&](OpId op) {
+      for (Value& v : k_[op].operands) ++uses[v = resolved(v)];
+    };
+    walk(k_, k_.launch(), count);
+    walk(k_, k_.body(), count);
+    for (RegionId root : {k_.launch(), k_.body()}) remove_dead(root, uses);
+  }
+
+  void remove_dead(RegionId region, std::unordered_map<Value, int>& uses) {
+    for (OpId op = k_[region].last; op;) {
+      const OpId before = k_[op].prev;
+      for (RegionId r : k_[op].regions) remove_dead(r, uses);
+      const OpData& d = k_[op];
+      const bool unused = std::ranges::all_of(d.results, [&](Value v) { return uses[v] == 0; });
+      if (unused && removable_op(d)) {
+        release(op, uses);
+        k_.erase(op);
+        changed_ = true;
+      }
+      op = before;
+    }
+  }
+
+  /// A loop or branch without results goes when nothing in it has an effect.
+  bool removable_op(const OpData& d) const {
+    if (d.regions.empty()) return is_removable(info(d.opcode));
+    if (d.opcode == Opcode::While || d.opcode == Opcode::Roles) return false;
+    if (d.opcode == Opcode::ReduceWith) return true;
+    bool removable = true;
+    for (RegionId r : d.regions)
+      walk(k_, r, [&](OpId inner) {
+        const OpInfo& row = info(k_[inner].opcode);
+        const bool structure = k_[inner].opcode == Opcode::Yield || k_[inner].opcode == Opcode::If || k_[inner].opcode == Opcode::For;
+        removable = removable && (structure || is_removable(row));
+      });
+    return removable;
+  }
+
+  void release(OpId op, std::unordered_map<Value, int>& uses) {
+    for (Value v : k_[op].operands) --uses[v];
+    for (RegionId r : k_[op].regions)
+      walk(k_, r, [&](OpId inner) {
+        for (Value v : k_[inner].operands) --uses[v];
+      });
+  }
+
+  Kernel& k_;
+  bool changed_ = false;
+  std::unordered_map<Value, Value> replaced_;
+  std::unordered_map<std::size_t, std::vector<OpId>> merged_;
+};
+
+}  // namespace
+
+bool canonicalize(Kernel& kernel, PassContext&) { return Canonicalizer(kernel).run(); }
+
+}  // namespace tegula::ir

@@ -1,0 +1,211 @@
+// Anchors are matrix products and memory accesses; everything else follows its operands. Constants, ranges and broadcasts are
+// free: they cost nothing to make in the layout of whoever uses them.
+#include "ir/passes/layout_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <numeric>
+
+#include "ir/analysis/access_width.h"
+#include "ir/layout/distributed.h"
+#include "ir/layout/layout_ops.h"
+#include "ir/layout/thread_fn.h"
+
+namespace tegula::ir {
+namespace {
+
+Dims dims_of(std::span<const std::int64_t> shape) {
+  Dims d;
+  for (std::int64_t extent : shape) d.push_back(static_cast<int>(extent));
+  return d;
+}
+
+/// Fastest dimension first: `fast`, then the others from last to first.
+Dims order_with(int rank, int fast) {
+  Dims order;
+  order.push_back(fast);
+  for (int d = rank - 1; d >= 0; --d)
+    if (d != fast) order.push_back(d);
+  return order;
+}
+
+}  // namespace
+
+LayoutChoice::LayoutChoice(const Kernel& k, const Plan& plan) : k_(k), plan_(plan) {
+  // Loop carries may be decided by what the body yields, so go round until nothing changes.
+  settle();
+  // Results of control flow that nothing decided cannot be made again like free ops: they get the standard layout.
+  walk(k, k.body(), [&](OpId op) {
+    const OpData& d = k[op];
+    if (d.opcode != Opcode::For && d.opcode != Opcode::While && d.opcode != Opcode::If) return;
+    for (Value v : d.results)
+      if (k.type(v).is_tile() && !of(v)) set(v, standard(k.type(v)));
+  });
+  settle();
+}
+
+void LayoutChoice::settle() {
+  do {
+    changed_ = false;
+    region(k_.body());
+  } while (changed_);
+}
+
+bool LayoutChoice::is_free_op(Opcode op) {
+  using enum Opcode;
+  constexpr std::array kFree{Const, Poison, Splat, Arange, Broadcast, ExpandDims, Permute};
+  return std::ranges::find(kFree, op) != kFree.end();
+}
+
+const LinearLayout* LayoutChoice::of(Value v) const {
+  const auto it = chosen_.find(v);
+  return it == chosen_.end() ? nullptr : it->second;
+}
+
+void LayoutChoice::set(Value v, const LinearLayout* layout) {
+  if (!layout || !k_.type(v).is_tile()) return;
+  const auto [it, fresh] = chosen_.try_emplace(v, layout);
+  changed_ = changed_ || fresh;
+}
+
+const LinearLayout* LayoutChoice::first_known(const OpData& d) const {
+  for (Value v : d.operands)
+    if (k_.type(v).is_tile())
+      if (const LinearLayout* l = of(v)) return l;
+  return nullptr;
+}
+
+const LinearLayout* LayoutChoice::standard(Type tile) const {
+  const Dims shape = dims_of(tile.shape());
+  const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.warps));
+  const int vector = static_cast<int>(std::min<std::int64_t>(4, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(per_thread)))));
+  return intern_layout(coalesced(shape, vector, plan_.warps, order_with(shape.size(), shape.size() - 1)));
+}
+
+const LinearLayout* LayoutChoice::access(const OpData& box, Type tile) const {
+  const int fast = contiguous_dim(k_, box);
+  if (fast < 0) return standard(tile);
+  const Dims shape = dims_of(tile.shape());
+  const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.warps));
+  std::int64_t vector = std::min<std::int64_t>(access_elements(k_, box), 16 / size_bytes(tile.dtype()));
+  vector = std::min<std::int64_t>(vector, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(per_thread))));
+  vector = std::min<std::int64_t>(vector, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shape[fast]))));
+  return intern_layout(coalesced(shape, static_cast<int>(vector), plan_.warps, order_with(shape.size(), fast)));
+}
+
+const LinearLayout* LayoutChoice::store(const OpData& d) const {
+  const Type tile = k_.type(d.operands[1]);
+  const LinearLayout* coalesced_layout = access(d, tile);
+  const LinearLayout* own = of(d.operands[1]);
+  if (!own) return coalesced_layout;
+  const int fast = contiguous_dim(k_, d);
+  if (!plan_.stage_stores || fast < 0) return own;
+  const int widest = std::min(access_elements(k_, d), 16 / size_bytes(tile.dtype()));
+  const auto width = [&](const LinearLayout& l) { return global_vectors(l, fast, widest).front().registers.size(); };
+  return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
+}
+
+/// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps take other lines.
+const LinearLayout* LayoutChoice::scan(Type tile, int axis) const {
+  const Dims shape = dims_of(tile.shape());
+  Dims run = Dims::filled(shape.size(), 1), lanes = run, warps = run;
+  run[axis] = static_cast<int>(std::max<std::uint64_t>(1, std::bit_ceil(static_cast<std::uint64_t>(shape[axis])) / 32));
+  lanes[axis] = 32;
+  if (shape.size() > 1) warps[axis == 0 ? 1 : 0] = plan_.warps;
+  else return intern_layout(LayoutBuilder(shape).take(In::Register, 0, std::countr_zero(static_cast<unsigned>(run[0]))).fix(In::Lane, 0, 5).copy(In::Warp, std::countr_zero(static_cast<unsigned>(plan_.warps))).build({0}));
+  return intern_layout(blocked(shape, run, lanes, warps, order_with(shape.size(), axis)));
+}
+
+DotLayouts LayoutChoice::dot(const OpData& d) const {
+  const Type a = k_.type(d.operands[0]), c = k_.type(d.results[0]);
+  const Dims acc = dims_of(c.shape());
+  const int m = acc[0], n = acc[1], k = static_cast<int>(a.shape()[1]);
+  const bool half = a.dtype() == DType::bf16 || a.dtype() == DType::f16;
+  const bool tf32 = a.dtype() == DType::f32 && d.attrs.s(AttrName::precision) == "tf32";
+  const int step = half ? 16 : 8;
+  int wm = plan_.warps_m > 0 ? plan_.warps_m : plan_.warps, wn = plan_.warps / wm;
+  // Fewer rows than the plan's warps cover: the warps move over to the columns.
+  while (wm > 1 && wm * 16 > m && n >= 8 * wn * 2) wm /= 2, wn *= 2;
+  DotLayouts out;
+  if ((half || tf32) && c.dtype() == DType::f32 && m % 16 == 0 && n % 8 == 0 && k % step == 0 && m >= 16 * wm && n >= 8 * wn) {
+    const int bits = half ? 16 : 32;
+    out.tensor_core = true;
+    out.acc = intern_layout(mma_m16n8k16_acc(acc, wm, wn));
+    out.a = intern_layout(mma_operand(Operand::A, {m, k}, bits, wm, wn));
+    out.b = intern_layout(mma_operand(Operand::B, {k, n}, bits, wm, wn));
+    return out;
+  }
+  const int rows = std::min(4, std::max(1, m / 8)), cols = std::min(4, std::max(1, n / 8));
+  const Dims warps = m >= n ? Dims{plan_.warps, 1} : Dims{1, plan_.warps};
+  const LinearLayout fma = blocked(acc, {rows, cols}, {4, 8}, warps, {1, 0});
+  out.acc = intern_layout(fma);
+  const auto operand = [&](Operand o) {
+    const auto layout = fma_operand(o, fma, k);
+    return layout ? intern_layout(*layout) : nullptr;
+  };
+  out.a = operand(Operand::A);
+  out.b = operand(Operand::B);
+  return out;
+}
+
+void LayoutChoice::region(RegionId r) {
+  for (OpId o : k_.ops(r)) op(o);
+}
+
+void LayoutChoice::loop(OpId id) {
+  const OpData& d = k_[id];
+  const std::size_t first = d.opcode == Opcode::For ? 3 : 0, arg0 = d.opcode == Opcode::For ? 1 : 0;
+  for (RegionId r : d.regions) region(r);
+  const OpId yield = k_.terminator(d.regions.back());
+  for (std::size_t i = 0; i < d.results.size(); ++i) {
+    const Value carried = d.results[i];
+    if (!k_.type(carried).is_tile()) continue;
+    const LinearLayout* layout = of(k_[yield].operands[i]);
+    if (!layout) layout = of(d.operands[first + i]);
+    set(carried, layout);
+    for (RegionId r : d.regions) set(k_[r].args[arg0 + i], of(carried));
+  }
+}
+
+void LayoutChoice::op(OpId id) {
+  const OpData& d = k_[id];
+  using enum Opcode;
+  if (d.opcode == For || d.opcode == While) return loop(id);
+  if (d.opcode == If) {
+    for (RegionId r : d.regions) region(r);
+    for (std::size_t i = 0; i < d.results.size(); ++i)
+      for (RegionId r : d.regions) set(d.results[i], of(k_[k_.terminator(r)].operands[i]));
+    return;
+  }
+  if (d.results.empty() || !k_.type(d.results[0]).is_tile() || of(d.results[0])) {
+    return;
+  }
+  const Type type = k_.type(d.results[0]);
+  if (d.opcode == LoadView) return set(d.results[0], access(d, type));
+  if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
+  if (d.opcode == Load || d.opcode == AtomicRmw) {
+    const LinearLayout* known = first_known(d);
+    return set(d.results[0], known ? known : standard(type));
+  }
+  const LinearLayout* known = first_known(d);
+  if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
+    if (!known) known = standard(k_.type(d.operands[0]));
+    const LinearLayout* result = intern_layout(slice(*known, static_cast<int>(d.attrs.i(AttrName::axis))));
+    for (Value v : d.results) set(v, result);
+    return;
+  }
+  if (d.opcode == Scan) return set(d.results[0], scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
+  if (d.opcode == Reshape) {
+    if (!known) return;
+    const auto moved = reshape(*known, dims_of(type.shape()));
+    return set(d.results[0], moved ? intern_layout(*moved) : standard(type));
+  }
+  if (d.opcode == Permute && known) {
+    return set(d.results[0], intern_layout(permute(*known, dims_of(d.attrs.ints(AttrName::order)))));
+  }
+  if (is_free_op(d.opcode)) return;
+  set(d.results[0], known);
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,199 @@
+// Turns absent elements into plain values. Before: elements of a box outside its view are absent. After: they read as 0, and
+// wherever absence matters something says so: reductions and scans get the identity by a select, dot gets zeros along k, and
+// store_view gets limits (one per view dimension after its offsets) where its value is absent inside the view.
+// Absence is followed as bounds per tile dimension (element i is present if 0 <= offset + i < limit), which cost a comparison
+// per row or column, not per element.
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/passes/absence.h"
+#include "ir/pipeline.h"
+#include "ir/reduce_kind.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+namespace {
+
+class Materializer {
+ public:
+  explicit Materializer(Kernel& k) : k_(k), absence_(k) {}
+
+  bool run() {
+    region(k_.body());
+    return changed_;
+  }
+
+ private:
+  void region(RegionId r) {
+    for (OpId op : k_.ops(r)) {
+      for (RegionId inner : k_[op].regions)
+        if (k_[op].opcode != Opcode::ReduceWith) region(inner);
+      using enum Opcode;
+      const Opcode o = k_[op].opcode;
+      if (o == Reduce || o == Scan || o == ArgReduce) fold_operand(op);
+      else if (o == ReduceWith) fold_with_validity(op);
+      else if (o == Dot) dot_operands(op);
+      else if (o == StoreView) store_limits(op);
+    }
+  }
+
+  // ---- masks --------------------------------------------------------------------------------------------------------
+  /// i1 tile of `shape` that is true where the bound holds.
+  Value mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
+    const DType index = k_.type(bound.offset).dtype();
+    const DType u = index == DType::i32 ? DType::u32 : DType::u64;
+    const auto unsigned_of = [&](Value v) { return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u)); };
+    if (bound.dim < 0) {
+      const Value inside = b.cmp("lt", unsigned_of(bound.offset), unsigned_of(bound.limit));
+      return b.op(Opcode::Splat, {inside}, Type::tile({DType::i1, false}, shape));
+    }
+    const std::int64_t extent = shape[static_cast<std::size_t>(bound.dim)];
+    Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)), {{AttrName::start, 0}});
+    at = b.add(at, bound.offset);
+    Value inside = b.cmp("lt", unsigned_of(at), unsigned_of(bound.limit));
+    for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+      if (d != bound.dim) inside = b.op(Opcode::ExpandDims, {inside}, {{AttrName::axis, d}});
+    return shape.size() == 1 ? inside : b.op(Opcode::Broadcast, {inside}, Type::tile({DType::i1, false}, shape));
+  }
+
+  /// All bounds of the value that matter for a fold along `axis`.
+  Value mask_along(Builder& b, Value v, std::int64_t axis) {
+    Value all;
+    for (const Bound& bound : absence_.of(v)) {
+      if (bound.dim >= 0 && bound.dim != axis) continue;
+      const Value m = mask(b, bound, k_.type(v).shape());
+      all = all ? b.op(Opcode::And, {all, m}) : m;
+    }
+    return all;
+  }
+
+  Builder before(OpId op) {
+    Builder b(k_);
+    b.before(op);
+    b.loc = k_[op].loc;
+    return b;
+  }
+
+  // ---- users --------------------------------------------------------------------------------------------------------
+  void fold_operand(OpId op) {
+    Builder b = before(op);
+    const Value v = k_[op].operands[0];
+    const Value present = mask_along(b, v, k_[op].attrs.i(AttrName::axis));
+    if (!present) return;
+    std::string_view kind = k_[op].attrs.s(AttrName::kind);
+    const Value identity = reduce_kind(kind).identity(b, k_.type(v).dtype());
+    k_[op].operands[0] = b.select(present, v, identity);
+    changed_ = true;
+  }
+
+  /// A user's combination has no known identity: a validity flag travels along and picks the side that exists.
+  void fold_with_validity(OpId op) {
+    Builder b = before(op);
+    Value present;
+    for (Value v : k_[op].operands)
+      if (const Value m = mask_along(b, v, k_[op].attrs.i(AttrName::axis))) present = present ? b.op(Opcode::And, {present, m}) : m;
+    if (!present) return;
+    std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    operands.push_back(present);
+    const OpId wider = b.create(Opcode::ReduceWith, operands, k_[op].attrs);
+    guard_region(op, wider);
+    for (std::size_t i = 0; i < k_[op].results.size(); ++i) k_.replace_all_uses(k_[op].results[i], k_[wider].results[i]);
+    absence_.rename(k_[op].results, k_[wider].results);
+    k_.erase(op);
+    changed_ = true;
+  }
+
+  /// Moves the region of `from` into `to`, whose operands have one more: the flag.
+  void guard_region(OpId from, OpId to) {
+    const RegionId old = k_[from].regions[0];
+    const RegionId made = k_.add_region(to);
+    const std::size_t n = k_[from].operands.size();
+    std::vector<Value> left, right;
+    for (std::size_t i = 0; i < n; ++i) left.push_back(k_.add_arg(made, k_.type(k_[old].args[i])));
+    const Value left_valid = k_.add_arg(made, Type::scalar(DType::i1));
+    for (std::size_t i = 0; i < n; ++i) right.push_back(k_.add_arg(made, k_.type(k_[old].args[n + i])));
+    const Value right_valid = k_.add_arg(made, Type::scalar(DType::i1));
+    for (std::size_t i = 0; i < n; ++i) {
+      k_.replace_all_uses(k_[old].args[i], left[i]);
+      k_.replace_all_uses(k_[old].args[n + i], right[i]);
+    }
+    for (OpId op : k_.ops(old)) {
+      k_.unlink(op);
+      k_.append(made, op);
+    }
+    const OpId yield = k_.terminator(made);
+    Builder b = before(yield);
+    const Value both = b.op(Opcode::And, {left_valid, right_valid});
+    for (std::size_t i = 0; i < n; ++i)
+      k_[yield].operands[i] = b.select(both, k_[yield].operands[i], b.select(left_valid, left[i], right[i]));
+    k_[yield].operands.push_back(b.op(Opcode::Or, {left_valid, right_valid}));
+  }
+
+  void dot_operands(OpId op) {
+    Builder b = before(op);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Value v = k_[op].operands[i];
+      if (absence_.reads_zero(v)) continue;
+      const Value present = mask_along(b, v, i == 0 ? 1 : 0);
+      if (!present) continue;
+      k_[op].operands[i] = b.select(present, v, b.constant(Type::scalar(k_.type(v).dtype()), 0.0));
+      changed_ = true;
+    }
+  }
+
+  void store_limits(OpId op) {
+    const Value view = k_[op].operands[0], value = k_[op].operands[1];
+    const auto rank = static_cast<std::size_t>(k_.type(view).rank());
+    const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(), k_[op].attrs.ints(AttrName::axes).end());
+    Builder b = before(op);
+    std::vector<Value> limits;
+    for (std::size_t v = 0; v < rank; ++v)
+      limits.push_back(b.op(Opcode::ViewDim, {view}, k_.type(k_[op].operands[2 + v]), {{AttrName::axis, static_cast<int>(v)}}));
+    bool narrowed = false;
+    for (const Bound& bound : absence_.of(value)) {
+      // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes nothing.
+      const auto v = static_cast<std::size_t>(bound.dim < 0 ? (axes.empty() ? 0 : axes[0]) : axes[static_cast<std::size_t>(bound.dim)]);
+      const Value offset = k_[op].operands[2 + v];
+      if (bound.dim >= 0 && bound.offset == offset && is_dim_of(bound.limit, view, static_cast<int>(v))) continue;
+      limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset)});
+      forget_inside(op, static_cast<std::int64_t>(v));
+      narrowed = true;
+    }
+    if (!narrowed) return;
+    k_[op].operands.insert(k_[op].operands.end(), limits.begin(), limits.end());
+    changed_ = true;
+  }
+
+  bool is_dim_of(Value limit, Value view, int axis) const {
+    const OpId def = k_[limit].def;
+    return def && k_[def].opcode == Opcode::ViewDim && k_[def].operands[0] == view && k_[def].attrs.i(AttrName::axis) == axis;
+  }
+
+  Value limit_in_view(Builder& b, const Bound& bound, Value offset) {
+    if (bound.dim < 0) {
+      const Value inside = b.op(Opcode::And, {b.cmp("ge", bound.offset, b.constant(k_.type(bound.offset), std::int64_t{0})), b.cmp("lt", bound.offset, bound.limit)});
+      return b.select(inside, b.constant(k_.type(offset), std::int64_t{INT32_MAX}), b.constant(k_.type(offset), std::int64_t{0}));
+    }
+    if (bound.offset == offset) return bound.limit;
+    return b.add(b.sub(bound.limit, bound.offset), offset);
+  }
+
+  void forget_inside(OpId op, std::int64_t view_dim) {
+    Ints inside;
+    for (std::int64_t v : k_[op].attrs.ints(AttrName::inside))
+      if (v != view_dim) inside.push_back(v);
+    k_[op].attrs.set(AttrName::inside, inside);
+  }
+
+  Kernel& k_;
+  Absence absence_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool materialize_absence(Kernel& kernel, PassContext&) { return Materializer(kernel).run(); }
+
+}  // namespace tegula::ir

@@ -1,0 +1,347 @@
+// Operand loads of matrix products in a loop become a ring of asynchronous copies.
+//
+// Before:  for k { t = load_view V[.., k]; a = convert_layout t; .. dot a .. }
+// After:   ring of `stages` slots; the first stages-1 steps are copied ahead; then
+//          for k, slot { async_wait stages-2; cta_barrier; a = smem_load ring[slot]; .. dot a ..; copy step k + stages-1 into
+//          the slot that the barrier proved free; async_commit }
+// Steps past the end copy nothing but still commit, so that the wait's count stays right. A dot whose operands all come from
+// rings is cut along k, so that few fragments are alive at once: a smem_load whose users are slices is read slice by slice.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/analysis/access_width.h"
+#include "ir/builder.h"
+#include "ir/layout/layout_ops.h"
+#include "ir/layout/shared_layout.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+/// load_view -> [permute] -> convert_layout inside a loop body.
+struct Candidate {
+  OpId load, permute, convert;
+  Type tile;       ///< as the dot wants it, without layout
+  Ints axes;       ///< view dimension of each tile dimension
+  Value ring;      ///< smem_alloc
+  std::unordered_set<OpId> slice;  ///< pure ops of the body that the offsets need
+};
+
+class LoopPipeliner {
+ public:
+  LoopPipeliner(Kernel& k, OpId loop, const Plan& plan, PassContext& context)
+      : k_(k), loop_(loop), stages_(std::max(2, plan.stages)), context_(context), body_(k[loop].regions[0]) {}
+
+  bool run() {
+    count_uses();
+    for (OpId op : k_.ops(body_))
+      if (auto c = candidate(op)) candidates_.push_back(std::move(*c));
+    if (candidates_.empty()) return false;
+    if (has_conflicting_effects()) return false;
+    allocate();
+    prologue();
+    rewrite_body();
+    return true;
+  }
+
+ private:
+  // ---- finding ------------------------------------------------------------------------------------------------------
+  void count_uses() {
+    walk(k_, k_.body(), [&](OpId op) {
+      for (Value v : k_[op].operands) users_[v].push_back(op);
+    });
+  }
+
+  OpId only_user(Value v) const {
+    const auto it = users_.find(v);
+    return it != users_.end() && it->second.size() == 1 ? it->second.front() : OpId();
+  }
+
+  std::optional<Candidate> candidate(OpId op) {
+    if (k_[op].opcode != Opcode::LoadView) return std::nullopt;
+    Candidate c;
+    c.load = op;
+    OpId user = only_user(k_[op].results[0]);
+    if (user && k_[user].opcode == Opcode::Permute) {
+      c.permute = user;
+      user = only_user(k_[user].results[0]);
+    }
+    if (!user || k_[user].opcode != Opcode::ConvertLayout || k_[user].parent != body_ || !feeds_dot(user)) return std::nullopt;
+    c.convert = user;
+    c.tile = k_.type(k_[user].results[0]).with_layout(nullptr);
+    const auto axes = k_[op].attrs.ints(AttrName::axes);
+    c.axes.assign(axes.begin(), axes.end());
+    if (c.permute) {
+      const auto order = k_[c.permute].attrs.ints(AttrName::order);
+      for (std::size_t i = 0; i < order.size(); ++i) c.axes[i] = axes[static_cast<std::size_t>(order[i])];
+    }
+    const std::int64_t bytes = std::min<std::int64_t>(16, access_elements(k_, k_[op]) * size_bytes(c.tile.dtype()));
+    if (contiguous_dim(k_, k_[op]) < 0 || bytes < 4) {
+      context_.remark(Remark::Kind::Missed, k_[op].loc, "not pipelined: rows are not aligned for cp.async", {{"bytes", fmt::format("{}", bytes)}});
+      return std::nullopt;
+    }
+    if (!offsets_are_pure(c)) return std::nullopt;
+    return c;
+  }
+
+  bool feeds_dot(OpId convert) const {
+    const OpId user = only_user(k_[convert].results[0]);
+    return user && k_[user].opcode == Opcode::Dot && k_[user].parent == body_;
+  }
+
+  /// The offsets must be computable for another step: pure ops of the body on its induction variable and values from outside.
+  bool offsets_are_pure(Candidate& c) {
+    const auto& operands = k_[c.load].operands;
+    for (std::size_t i = 1; i < operands.size(); ++i)
+      if (!collect(operands[i], c.slice)) {
+        context_.remark(Remark::Kind::Missed, k_[c.load].loc, "not pipelined: the offset depends on a value the loop carries");
+        return false;
+      }
+    return true;
+  }
+  bool collect(Value v, std::unordered_set<OpId>& slice) {
+    const ValueData& d = k_[v];
+    if (!d.def) return d.region != body_ || d.position == 0;
+    if (!is_inside_body(d.def)) return true;
+    const OpData& op = k_[d.def];
+    if (!info(op.opcode).has(kPure) || !op.regions.empty() || op.parent != body_) return false;
+    slice.insert(d.def);
+    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
+  }
+  bool is_inside_body(OpId op) const {
+    for (RegionId r = k_[op].parent; r; r = k_[k_[r].owner].parent) {
+      if (r == body_) return true;
+      if (!k_[r].owner) return false;
+    }
+    return false;
+  }
+
+  /// A body that writes memory might write what the copies read ahead.
+  bool has_conflicting_effects() {
+    bool found = false;
+    walk(k_, body_, [&](OpId op) { found = found || info(k_[op].opcode).has(kWrites); });
+    if (found) context_.remark(Remark::Kind::Missed, k_[loop_].loc, "not pipelined: the loop writes memory");
+    return found;
+  }
+
+  // ---- rewriting ----------------------------------------------------------------------------------------------------
+  Builder before(OpId op) {
+    Builder b(k_);
+    b.before(op);
+    b.loc = k_[loop_].loc;
+    return b;
+  }
+
+  void allocate() {
+    Builder b = before(loop_);
+    for (Candidate& c : candidates_) {
+      const auto tile_shape = c.tile.shape();
+      Ints shape{stages_};
+      shape.insert(shape.end(), tile_shape.begin(), tile_shape.end());
+      const Type type = Type::shared(c.tile.dtype(), shape, ring_layout(c, shape));
+      c.ring = b.op(Opcode::SmemAlloc, {}, type);
+      context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async", {{"stages", fmt::format("{}", stages_)}, {"ring", type.str()}});
+    }
+  }
+
+  /// Rows along the contiguous dimension under the widest swizzle that fits; slots outermost.
+  const SharedLayout* ring_layout(const Candidate& c, const Ints& shape) const {
+    const ViewFacts& facts = k_.type(k_[c.load].operands[0]).view_facts();
+    int fast = 0;
+    for (std::size_t t = 0; t < c.axes.size(); ++t)
+      if (facts.strides[static_cast<std::size_t>(c.axes[t])] == 1) fast = static_cast<int>(t) + 1;
+    Dims dims, order{fast};
+    for (std::int64_t extent : shape) dims.push_back(static_cast<int>(extent));
+    for (int d = dims.size() - 1; d >= 1; --d)
+      if (d != fast) order.push_back(d);
+    order.push_back(0);
+    const int bytes = size_bytes(c.tile.dtype());
+    const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, PieceRule::Divide, 1);
+    return intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order));
+  }
+
+  /// Copies of step `step` (the value of the induction variable) of every ring into `slot`.
+  void copy_step(Builder& b, Value iv, Value slot) {
+    std::unordered_map<Value, Value> map{{k_[body_].args[0], iv}};
+    for (const Candidate& c : candidates_) {
+      for (OpId op : k_.ops(body_))
+        if (c.slice.contains(op) && !map.contains(k_[op].results[0])) clone_pure(b, op, map);
+      const OpData& load = k_[c.load];
+      std::vector<Value> operands{c.ring, slot, load.operands[0]};
+      for (std::size_t i = 1; i < load.operands.size(); ++i) operands.push_back(mapped(map, load.operands[i]));
+      AttrList attrs;
+      attrs.set(AttrName::axes, c.axes);
+      for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})
+        if (const AttrValue* v = load.attrs.find(name)) attrs.set(name, *v);
+      const Loc saved = std::exchange(b.loc, load.loc);
+      b.create(Opcode::CopyAsync, operands, std::span<const Type>(), attrs);
+      b.loc = saved;
+    }
+  }
+  static Value mapped(const std::unordered_map<Value, Value>& map, Value v) {
+    const auto it = map.find(v);
+    return it == map.end() ? v : it->second;
+  }
+  void clone_pure(Builder& b, OpId op, std::unordered_map<Value, Value>& map) {
+    std::vector<Value> operands;
+    for (Value v : k_[op].operands) operands.push_back(mapped(map, v));
+    std::vector<Type> types;
+    for (Value v : k_[op].results) types.push_back(k_.type(v));
+    const AttrList attrs = k_[op].attrs;
+    const OpId made = b.create(k_[op].opcode, operands, types, attrs);
+    for (std::size_t i = 0; i < types.size(); ++i) map[k_[op].results[i]] = k_[made].results[i];
+  }
+
+  /// Under a guard: `iv` may lie past the end.
+  void guarded_copy(Builder& b, Value iv, Value slot) {
+    const OpId branch = b.make_if(b.cmp("lt", iv, k_[loop_].operands[1]), {});
+    Builder inner(k_, k_[branch].regions[0]);
+    inner.loc = b.loc;
+    copy_step(inner, iv, slot);
+    b.effect(Opcode::AsyncCommit, {});
+  }
+
+  void prologue() {
+    Builder b = before(loop_);
+    Value iv = k_[loop_].operands[0];
+    for (int s = 0; s + 1 < stages_; ++s) {
+      guarded_copy(b, iv, b.i32(s));
+      iv = b.add(iv, k_[loop_].operands[2]);
+    }
+  }
+
+  void rewrite_body() {
+    // The slot to read is carried: never derived from the induction variable.
+    Builder outside = before(loop_);
+    const Value zero = outside.i32(0);
+    k_[loop_].operands.push_back(zero);
+    const Value slot = k_.add_arg(body_, Type::scalar(DType::i32));
+    k_.add_result(loop_, Type::scalar(DType::i32));
+    Builder head = before(k_[body_].first);
+    head.effect(Opcode::AsyncWait, {}, {{AttrName::count, stages_ - 2}});
+    head.effect(Opcode::CtaBarrier, {});
+    copy_ahead(head, slot);
+    for (const Candidate& c : candidates_) read_slot(c, slot);
+    cut_dots();
+    const OpId yield = k_.terminator(body_);
+    Builder tail = before(yield);
+    k_[yield].operands.push_back(advance(tail, slot));
+    drain();
+  }
+
+  Value advance(Builder& b, Value slot) {
+    const Value next = b.add(slot, b.i32(1));
+    return b.select(b.cmp("eq", next, b.i32(stages_)), b.i32(0), next);
+  }
+
+  /// Into the slot before the current one, which the barrier has just proved free.
+  void copy_ahead(Builder& b, Value slot) {
+    const Value step = k_[loop_].operands[2];
+    Value ahead = k_[body_].args[0];
+    for (int s = 0; s + 1 < stages_; ++s) ahead = b.add(ahead, step);
+    const Value before_slot = b.select(b.cmp("eq", slot, b.i32(0)), b.i32(stages_ - 1), b.sub(slot, b.i32(1)));
+    guarded_copy(b, ahead, before_slot);
+  }
+
+  void read_slot(const Candidate& c, Value slot) {
+    Builder b = before(c.convert);
+    b.loc = k_[c.load].loc;
+    const Value loaded = b.op(Opcode::SmemLoad, {c.ring, slot}, k_.type(k_[c.convert].results[0]));
+    k_.replace_all_uses(k_[c.convert].results[0], loaded);
+    k_.erase(c.convert);
+    if (c.permute) k_.erase(c.permute);
+    k_.erase(c.load);
+  }
+
+  /// The slots are used again by the next loop (or the next run of this one): nobody may still read them.
+  void drain() {
+    Builder b(k_);
+    if (const OpId after = k_[loop_].next) b.before(after);
+    else b.at_end(k_[loop_].parent);
+    b.loc = k_[loop_].loc;
+    b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});
+    b.effect(Opcode::CtaBarrier, {});
+  }
+
+  // ---- cutting along k ----------------------------------------------------------------------------------------------
+  void cut_dots() {
+    std::vector<OpId> dots;
+    for (OpId op : k_.ops(body_))
+      if (k_[op].opcode == Opcode::Dot) dots.push_back(op);
+    for (OpId dot : dots) cut(dot);
+  }
+
+  bool is_ring_read(Value v) const {
+    const OpId def = k_[v].def;
+    return def && k_[def].opcode == Opcode::SmemLoad;
+  }
+
+  void cut(OpId dot) {
+    const Type a = k_.type(k_[dot].operands[0]), bt = k_.type(k_[dot].operands[1]);
+    const std::int64_t k_extent = a.shape()[1], step = size_bits(a.dtype()) == 16 ? 16 : 8;
+    const bool from_ring = is_ring_read(k_[dot].operands[0]) || is_ring_read(k_[dot].operands[1]);
+    if (!from_ring || k_extent <= step || k_extent % step != 0 || !sliceable(a, 1, step) || !sliceable(bt, 0, step)) return;
+    Builder b = before(dot);
+    b.loc = k_[dot].loc;
+    Value acc = k_[dot].operands[2];
+    const Value whole_a = k_[dot].operands[0], whole_b = k_[dot].operands[1];
+    for (std::int64_t at = 0; at < k_extent; at += step) {
+      const Value as = part(b, whole_a, 1, at, step), bs = part(b, whole_b, 0, at, step);
+      acc = k_[b.create(Opcode::Dot, std::vector<Value>{as, bs, acc}, std::vector<Type>{k_.type(acc)}, k_[dot].attrs)].results[0];
+    }
+    k_.replace_all_uses(k_[dot].results[0], acc);
+    k_.erase(dot);
+  }
+
+  static Ints box_of(Type t, int dim, std::int64_t extent) {
+    Ints shape(t.shape().begin(), t.shape().end());
+    shape[static_cast<std::size_t>(dim)] = extent;
+    return shape;
+  }
+  static std::optional<LinearLayout> sliced_layout(Type t, int dim, std::int64_t extent, std::int64_t at) {
+    Dims offset = Dims::filled(static_cast<int>(t.rank()), 0), extents;
+    for (std::int64_t e : t.shape()) extents.push_back(static_cast<int>(e));
+    offset[dim] = static_cast<int>(at);
+    extents[dim] = static_cast<int>(extent);
+    const auto view = subtile(*t.layout(), offset, extents);
+    return view ? std::optional(view->layout) : std::nullopt;
+  }
+  static bool sliceable(Type t, int dim, std::int64_t extent) { return sliced_layout(t, dim, extent, 0).has_value(); }
+
+  Value part(Builder& b, Value v, int dim, std::int64_t at, std::int64_t extent) {
+    const Type t = k_.type(v);
+    const Type small = Type::tile(t.elem(), box_of(t, dim, extent), intern_layout(*sliced_layout(t, dim, extent, at)));
+    Ints start(t.shape().size(), 0);
+    start[static_cast<std::size_t>(dim)] = at;
+    return b.op(Opcode::TileSlice, {v}, small, {{AttrName::start_at, start}});
+  }
+
+  Kernel& k_;
+  OpId loop_;
+  int stages_;
+  PassContext& context_;
+  RegionId body_;
+  std::unordered_map<Value, std::vector<OpId>> users_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace
+
+bool pipeline_copies(Kernel& kernel, PassContext& context) {
+  const Plan plan = context.plan.value_or(Plan{});
+  if (plan.stages < 2) return false;
+  std::vector<OpId> loops;
+  walk(kernel, kernel.body(), [&](OpId op) {
+    if (kernel[op].opcode == Opcode::For) loops.push_back(op);
+  });
+  bool changed = false;
+  for (OpId loop : loops) changed |= LoopPipeliner(kernel, loop, plan, context).run();
+  return changed;
+}
+
+}  // namespace tegula::ir

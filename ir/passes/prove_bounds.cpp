@@ -1,0 +1,53 @@
+// Finds boxes that lie inside their view and how offsets divide. Before: tile form. After: load_view and store_view carry
+// attrs `inside` (view dimensions that need no guard) and `offset_div`; nothing else changed.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "ir/analysis/bounds.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Extent of the box along a view dimension; 1 where no tile dimension runs along it.
+std::int64_t box_extent(const Kernel& k, const OpData& d, std::size_t view_dim) {
+  const auto axes = d.attrs.ints(AttrName::axes);
+  const Type tile = d.opcode == Opcode::LoadView ? k.type(d.results[0]) : k.type(d.operands[1]);
+  for (std::size_t t = 0; t < axes.size(); ++t)
+    if (axes[t] == static_cast<std::int64_t>(view_dim)) return tile.shape()[t];
+  return 1;
+}
+
+bool annotate(Kernel& k, OpId op, const Bounds& bounds, PassContext& context) {
+  OpData& d = k[op];
+  const Value view = d.operands[0];
+  const Type type = k.type(view);
+  const std::size_t first = d.opcode == Opcode::LoadView ? 1 : 2;
+  Ints inside;
+  std::int64_t offset_div = 16;  // no access is wider than 16 elements
+  for (std::size_t v = 0; v < type.shape().size(); ++v) {
+    const Value offset = d.operands[first + v];
+    const std::int64_t extent = box_extent(k, d, v);
+    if (bounds.is_inside(offset, extent, view, static_cast<int>(v))) inside.push_back(static_cast<std::int64_t>(v));
+    else context.remark(Remark::Kind::Missed, d.loc, "guard kept", {{"dimension", fmt::format("{}", v)}, {"extent", fmt::format("{}", extent)}});
+    if (type.view_facts().strides[v] == 1) offset_div = std::gcd(offset_div, divisor_of(k, offset));
+  }
+  if (!inside.empty()) d.attrs.set(AttrName::inside, inside);
+  d.attrs.set(AttrName::offset_div, offset_div);
+  return true;
+}
+
+}  // namespace
+
+bool prove_bounds(Kernel& kernel, PassContext& context) {
+  const Bounds bounds(kernel);
+  bool changed = false;
+  walk(kernel, kernel.body(), [&](OpId op) {
+    const Opcode o = kernel[op].opcode;
+    if (o == Opcode::LoadView || o == Opcode::StoreView) changed |= annotate(kernel, op, bounds, context);
+  });
+  return changed;
+}
+
+}  // namespace tegula::ir

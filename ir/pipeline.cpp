@@ -1,0 +1,80 @@
+// The pass runner.
+#include "ir/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+
+#define PASS(name, takes, leaves, doc) bool name(Kernel&, PassContext&);
+#include "ir/passes/passes.def"
+#undef PASS
+
+std::span<const Pass> ir_passes() {
+  static constexpr std::array kPasses{
+#define PASS(name, takes, leaves, doc) Pass{#name, Form::takes, Form::leaves, &name, doc},
+#include "ir/passes/passes.def"
+#undef PASS
+  };
+  return kPasses;
+}
+
+const Pass* find_pass(std::span<const Pass> passes, std::string_view name) {
+  for (const Pass& p : passes)
+    if (p.name == name) return &p;
+  return nullptr;
+}
+
+std::string Plan::str() const {
+  return fmt::format("plan {{ warps={} stages={} warps_m={} warps_n={} stage_stores={} }}", warps, stages, warps_m, warps_n,
+                     stage_stores ? 1 : 0);
+}
+
+namespace {
+
+/// The IR before the failing pass, headed by the command that replays it.
+std::string reproducer(std::string_view pass, const std::string& before) {
+  return fmt::format("; tegula opt --passes={} THIS_FILE\n{}", pass, before);
+}
+
+void run_one(Kernel& kernel, const Pass& pass, PassContext& context, const PipelineOptions& options, PassTiming& timing) {
+  if (kernel.info.form != pass.takes)
+    throw InternalError(fmt::format("pass {} takes {} form, the kernel is in {} form", pass.name, name(pass.takes), name(kernel.info.form)));
+  const auto start = std::chrono::steady_clock::now();
+  timing.changed = pass.run(kernel, context);
+  kernel.info.form = pass.leaves;
+  timing.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  if (options.verify) verify_or_throw(kernel, pass.name);
+}
+
+}  // namespace
+
+std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passes, PassContext& context,
+                                     const PipelineOptions& options) {
+  std::vector<PassTiming> timings;
+  for (std::size_t i = 0; i < passes.size(); ++i) {
+    const Pass& pass = passes[i];
+    context.pass = pass.name;
+    // Only kept where something may go wrong: a copy is a fraction of what verifying costs.
+    std::optional<Kernel> before;
+    if (options.verify) before = clone(kernel);
+    PassTiming& timing = timings.emplace_back(PassTiming{pass.name});
+    try {
+      run_one(kernel, pass, context, options, timing);
+    } catch (const CompileError&) {
+      throw;
+    } catch (const std::exception& e) {
+      throw InternalError(fmt::format("pass {}: {}", pass.name, e.what()), before ? reproducer(pass.name, print(*before)) : "");
+    }
+    if (options.after_pass) options.after_pass(static_cast<int>(i), pass, kernel, timing.changed);
+  }
+  return timings;
+}
+
+}  // namespace tegula::ir
