@@ -14,19 +14,25 @@ constexpr int kLanes = 32;
 
 /// Wavefronts of lanes served together.
 int phase_wavefronts(std::span<const std::int64_t> addresses, int bytes_per_lane) {
-  std::array<std::vector<std::int64_t>, kBanks> words;
+  // At most 32 words: a phase moves 128 bytes.
+  std::array<std::int64_t, kLanes> words;
+  std::size_t n = 0;
   for (std::int64_t address : addresses)
-    for (std::int64_t word = address / kBankBytes; word * kBankBytes < address + bytes_per_lane; ++word) {
-      auto& bank = words[static_cast<std::size_t>(word % kBanks)];
-      if (std::find(bank.begin(), bank.end(), word) == bank.end()) bank.push_back(word);
-    }
-  std::size_t fullest = 0;
-  for (const auto& bank : words) fullest = std::max(fullest, bank.size());
-  return static_cast<int>(fullest);
+    for (std::int64_t word = address / kBankBytes; word * kBankBytes < address + bytes_per_lane;
+         ++word)
+      words.at(n++) = word;
+  std::sort(words.begin(), words.begin() + n);
+  std::array<int, kBanks> in_bank{};
+  int fullest = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    if (i == 0 || words[i] != words[i - 1])
+      fullest = std::max(fullest, ++in_bank[static_cast<std::size_t>(words[i] % kBanks)]);
+  return fullest;
 }
 
-/// Constants of registers and warps move all lanes by the same XOR and sum. If these keep the banks of different lanes
-/// different, every instruction on a slab conflicts alike, and counting one is enough.
+/// Constants of registers and warps move all lanes by the same XOR and sum. If these keep the banks
+/// of different lanes different, every instruction on a slab conflicts alike, and counting one is
+/// enough.
 bool is_uniform(const SharedLayout& shared) {
   return std::all_of(shared.slabs().begin(), shared.slabs().end(), [&](const Slab& slab) {
     return slab.block_bytes(shared.element_bytes()) % (kBanks * kBankBytes) == 0;
@@ -48,11 +54,12 @@ class Counter {
     last_slab_ = slab;
     last_ = {};
     for (int warp = 0; warp < (uniform_ ? 1 : warps); ++warp) {
-      std::vector<std::int64_t> addresses;
-      for (int lane = 0; lane < lanes; ++lane) addresses.push_back(address({0, lane, warp, 0}));
-      last_ += bank_use(addresses, bytes_per_lane);
+      addresses_.clear();
+      for (int lane = 0; lane < lanes; ++lane) addresses_.push_back(address({0, lane, warp, 0}));
+      last_ += bank_use(addresses_, bytes_per_lane);
     }
-    if (uniform_) last_ = {last_.instructions * warps, last_.wavefronts * warps, last_.phases * warps};
+    if (uniform_)
+      last_ = {last_.instructions * warps, last_.wavefronts * warps, last_.phases * warps};
     total_ += last_;
   }
   BankUse total() const { return total_; }
@@ -62,6 +69,7 @@ class Counter {
   bool uniform_;
   int last_slab_ = -1;
   BankUse last_, total_;
+  std::vector<std::int64_t> addresses_;
 };
 
 }  // namespace
@@ -74,10 +82,12 @@ BankUse& BankUse::operator+=(const BankUse& other) {
 }
 
 BankUse bank_use(std::span<const std::int64_t> lane_addresses, int bytes_per_lane) {
-  const auto per_phase = static_cast<std::size_t>(kLanes / std::max(1, bytes_per_lane / kBankBytes));
+  const auto per_phase =
+      static_cast<std::size_t>(kLanes / std::max(1, bytes_per_lane / kBankBytes));
   BankUse use{1, 0, 0};
   for (std::size_t first = 0; first < lane_addresses.size(); first += per_phase) {
-    const auto lanes = lane_addresses.subspan(first, std::min(per_phase, lane_addresses.size() - first));
+    const auto lanes =
+        lane_addresses.subspan(first, std::min(per_phase, lane_addresses.size() - first));
     use.wavefronts += phase_wavefronts(lanes, bytes_per_lane);
     ++use.phases;
   }
@@ -101,9 +111,8 @@ Result<BankUse> bank_use(const SharedLayout& shared, const LinearLayout& dist, i
   return counter.total();
 }
 
-BankUse bank_use(const MatrixPlan& plan, const LinearLayout& dist) {
-  // Rows lie at multiples of 16 bytes in a linear block; whether that block spans all banks is not known here.
-  Counter counter(dist, false);
+BankUse bank_use(const SharedLayout& shared, const LinearLayout& dist, const MatrixPlan& plan) {
+  Counter counter(dist, is_uniform(shared));
   for (const auto& access : plan.accesses)
     counter.count(access.slab, 8 * plan.matrices, 16,
                   [&](const Place& p) { return plan.row_address(access, p); });

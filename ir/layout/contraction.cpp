@@ -31,7 +31,7 @@ class PermutationBuilder {
   BitVector image(BitVector combination) const {
     return BitMatrix::from_columns(logical_, 64)(combination);
   }
-  Echelon slots_;     // independent ones only, so that positions agree with logical_
+  Echelon slots_;  // independent ones only, so that positions agree with logical_
   BitBasis logical_;
 };
 
@@ -44,8 +44,10 @@ bool is_zero(const Dims& index) {
   return std::all_of(index.begin(), index.end(), [](int v) { return v == 0; });
 }
 
-/// For each register bit of `want` the first unused one of `have` that moves the other dimensions alike.
-std::optional<std::vector<int>> match_register_bits(const LinearLayout& have, const LinearLayout& want, int k_dim) {
+/// For each register bit of `want` the first unused one of `have` that moves the other dimensions
+/// alike.
+std::optional<std::vector<int>> match_register_bits(const LinearLayout& have,
+                                                    const LinearLayout& want, int k_dim) {
   std::vector<int> out;
   for (int w = 0; w < want.in_bits(In::Register); ++w) {
     const Dims basis = want.basis(In::Register, w);
@@ -76,29 +78,37 @@ std::vector<int> registers_of_bits(const LinearLayout& have, const std::vector<i
 
 int ContractionMatch::logical(int slot) const {
   const int bits = permutation.inputs();
-  return (slot >> bits << bits) | static_cast<int>(permutation(static_cast<BitVector>(slot & ((1 << bits) - 1))));
+  return (slot >> bits << bits) |
+         static_cast<int>(permutation(static_cast<BitVector>(slot & ((1 << bits) - 1))));
 }
 
-Result<ContractionMatch> match_contraction(const LinearLayout& have, const LinearLayout& want, int k_dim) {
+Result<ContractionMatch> match_contraction(const LinearLayout& have, const LinearLayout& want,
+                                           int k_dim) {
   using Refused = Result<ContractionMatch>;
-  if (have.shape() != want.shape() || have.cover() != want.cover()) return Refused::refused("the tiles differ");
-  if (!std::equal(have.repeats().begin(), have.repeats().end(), want.repeats().begin(), want.repeats().end()))
+  if (have.shape() != want.shape() || have.cover() != want.cover())
+    return Refused::refused("the tiles differ");
+  if (!std::equal(have.repeats().begin(), have.repeats().end(), want.repeats().begin(),
+                  want.repeats().end()))
     return Refused::refused("the repeats differ");
   for (In in : kIns)
-    if (have.in_bits(in) != want.in_bits(in)) return Refused::refused("the numbers of threads or registers differ");
+    if (have.in_bits(in) != want.in_bits(in))
+      return Refused::refused("the numbers of threads or registers differ");
   const auto bits = match_register_bits(have, want, k_dim);
   if (!bits) return Refused::refused("a thread holds other rows");
   PermutationBuilder builder;
   for (In in : kIns)
     for (int b = 0; b < want.in_bits(in); ++b) {
       const Dims slot = want.basis(in, b);
-      const Dims logical = have.basis(in, in == In::Register ? (*bits)[static_cast<std::size_t>(b)] : b);
-      if (without(slot, k_dim) != without(logical, k_dim)) return Refused::refused("a thread holds other rows");
+      const Dims logical =
+          have.basis(in, in == In::Register ? (*bits)[static_cast<std::size_t>(b)] : b);
+      if (without(slot, k_dim) != without(logical, k_dim))
+        return Refused::refused("a thread holds other rows");
       if (is_zero(slot) != is_zero(logical) || !builder.add(slot[k_dim], logical[k_dim]))
         return Refused::refused("no permutation of the contraction index maps one to the other");
     }
   const auto permutation = builder.build(want.bits(k_dim));
-  if (!permutation) return Refused::refused("no permutation of the contraction index maps one to the other");
+  if (!permutation)
+    return Refused::refused("no permutation of the contraction index maps one to the other");
   return ContractionMatch{*permutation, registers_of_bits(have, *bits)};
 }
 

@@ -7,9 +7,10 @@
 
 namespace tegula::ir {
 
-/// A dot may sum over its contraction index in any order, as long as both operands agree. So registers laid out as
-/// `have` can be passed where the instruction expects `want`: slot k of the instruction then holds logical index
-/// logical(k), and the other operand must be permuted likewise (fp8 P.V needs no shuffle this way).
+/// A dot may sum over its contraction index in any order, as long as both operands agree. So
+/// registers laid out as `have` can be passed where the instruction expects `want`: slot k of the
+/// instruction then holds logical index logical(k), and the other operand must be permuted likewise
+/// (fp8 P.V needs no shuffle this way).
 struct ContractionMatch {
   BitMatrix permutation{0, 0};  ///< slot bits -> logical bits; digits keep their place
   std::vector<int> registers;   ///< register of `have` for each register of `want`
@@ -18,7 +19,9 @@ struct ContractionMatch {
   bool is_identity() const { return permutation == BitMatrix::identity(permutation.inputs()); }
 };
 
-/// Refused if a thread of `have` does not hold the other dimensions' elements that `want` asks of it.
-Result<ContractionMatch> match_contraction(const LinearLayout& have, const LinearLayout& want, int k_dim);
+/// Refused if a thread of `have` does not hold the other dimensions' elements that `want` asks of
+/// it.
+Result<ContractionMatch> match_contraction(const LinearLayout& have, const LinearLayout& want,
+                                           int k_dim);
 
 }  // namespace tegula::ir

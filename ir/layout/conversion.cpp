@@ -13,7 +13,8 @@ constexpr int kWordBytes = 4;
 
 BitVector unit(int i) { return BitVector{1} << i; }
 
-/// A place map within each warp, cut into its blocks: registers and lanes of the source from those of the target.
+/// A place map within each warp, cut into its blocks: registers and lanes of the source from those
+/// of the target.
 struct WarpMap {
   BitMatrix reg_from_reg{0, 0}, lane_from_reg{0, 0}, reg_from_lane{0, 0}, lane_from_lane{0, 0};
 };
@@ -28,7 +29,8 @@ bool same_thread_digits(const LinearLayout& a, const LinearLayout& b) {
 }
 
 /// Do warps and blocks stay where they are, and registers and lanes within them?
-std::optional<WarpMap> within_warps(const LinearLayout& from, const LinearLayout& to, const PlaceMap& map) {
+std::optional<WarpMap> within_warps(const LinearLayout& from, const LinearLayout& to,
+                                    const PlaceMap& map) {
   for (In in : {In::Lane, In::Warp, In::Block})
     if (from.in_bits(in) != to.in_bits(in)) return std::nullopt;
   if (!same_thread_digits(from, to) || from.in_bits(In::Lane) != kLaneBits) return std::nullopt;
@@ -52,7 +54,8 @@ std::optional<WarpMap> within_warps(const LinearLayout& from, const LinearLayout
 }
 
 /// Register number of the source for the repeat digits of each target register, low bits zero.
-std::vector<int> digit_registers(const LinearLayout& from, const LinearLayout& to, const PlaceMap& map) {
+std::vector<int> digit_registers(const LinearLayout& from, const LinearLayout& to,
+                                 const PlaceMap& map) {
   std::vector<int> weight(from.repeats().size(), 0);
   int next = 1 << from.in_bits(In::Register);
   for (std::size_t i = 0; i < from.repeats().size(); ++i)
@@ -80,15 +83,17 @@ std::vector<LaneSwap> swaps_of(const BitMatrix& flip_of_lane) {
     if (!(echelon.pivots() >> i & 1)) continue;
     LaneSwap swap{0, static_cast<int>(flip_of_lane.column(i))};
     for (int lane = 0; lane < flip_of_lane.inputs(); ++lane)
-      if (*echelon.solve(flip_of_lane.column(lane)) >> i & 1) swap.lanes |= std::uint32_t{1} << lane;
+      if (*echelon.solve(flip_of_lane.column(lane)) >> i & 1)
+        swap.lanes |= std::uint32_t{1} << lane;
     out.push_back(swap);
   }
   return out;
 }
 
 /// In round j (a target register), lane l fills register j ^ stagger(l) and reads from lane
-/// lanes(l) ^ lane_from_reg(j). The stagger makes readers of one lane want one register: it is zero where the map from
-/// lanes to lanes is injective already, and elsewhere trades a register bit for the lost lane bit.
+/// lanes(l) ^ lane_from_reg(j). The stagger makes readers of one lane want one register: it is zero
+/// where the map from lanes to lanes is injective already, and elsewhere trades a register bit for
+/// the lost lane bit.
 struct Rounds {
   BitMatrix stagger{0, 0};  // lane -> target register
   BitMatrix lanes{0, 0};    // lane -> source lane
@@ -99,7 +104,8 @@ std::optional<Rounds> stagger(const WarpMap& m) {
   Echelon reached(m.lane_from_lane.columns());
   const BitBasis lost = reached.relations();
   for (BitVector lanes : lost) {
-    if (m.reg_from_lane(lanes) == 0) continue;  // copies of each other: they may read the same register
+    if (m.reg_from_lane(lanes) == 0)
+      continue;  // copies of each other: they may read the same register
     int chosen = -1;
     for (int r = 0; r < m.lane_from_reg.inputs() && chosen < 0; ++r)
       if (reached.add(m.lane_from_reg.column(r))) chosen = r;
@@ -122,11 +128,13 @@ std::optional<BitMatrix> flips_of_sources(const WarpMap& m, const Rounds& rounds
     if (wished(same_source) != 0) return std::nullopt;
   for (BitVector v : complement(rounds.lanes.image(), kLaneBits)) echelon.add(v);
   BitMatrix flips(kLaneBits, wished.outputs());
-  for (int s = 0; s < kLaneBits; ++s) flips.set_column(s, wished(*echelon.solve(unit(s)) & (unit(kLaneBits) - 1)));
+  for (int s = 0; s < kLaneBits; ++s)
+    flips.set_column(s, wished(*echelon.solve(unit(s)) & (unit(kLaneBits) - 1)));
   return flips;
 }
 
-std::optional<ShufflePlan> plan_shuffles(const WarpMap& m, const std::vector<int>& digits, int element_bytes) {
+std::optional<ShufflePlan> plan_shuffles(const WarpMap& m, const std::vector<int>& digits,
+                                         int element_bytes) {
   const auto rounds = stagger(m);
   if (!rounds) return std::nullopt;
   const auto flips = flips_of_sources(m, *rounds);
@@ -170,9 +178,10 @@ std::optional<std::vector<int>> plan_registers(const WarpMap& m, const std::vect
   return out;
 }
 
-/// Cycles of one warp: a shuffle moves 32 words like a wavefront of shared memory; selects and packing work on words
-/// too, two instructions a cycle.
-int cost_of(const ShufflePlan& plan, const LinearLayout& from, const LinearLayout& to, int element_bytes) {
+/// Cycles of one warp: a shuffle moves 32 words like a wavefront of shared memory; selects and
+/// packing work on words too, two instructions a cycle.
+int cost_of(const ShufflePlan& plan, const LinearLayout& from, const LinearLayout& to,
+            int element_bytes) {
   const int per_word = std::max(1, kWordBytes / element_bytes);
   const auto swaps = static_cast<int>(plan.before.size()) * from.registers() / per_word +
                      static_cast<int>(plan.after.size()) * to.registers() / per_word;
@@ -189,9 +198,7 @@ int ShufflePlan::source(int lane) const {
   return out;
 }
 
-bool ShufflePlan::is_butterfly() const {
-  return source_of_bit == std::array{1, 2, 4, 8, 16};
-}
+bool ShufflePlan::is_butterfly() const { return source_of_bit == std::array{1, 2, 4, 8, 16}; }
 
 int ShufflePlan::crossings() const {
   return static_cast<int>(std::count_if(shuffles.begin(), shuffles.end(), [&](const Shuffle& s) {
@@ -199,8 +206,8 @@ int ShufflePlan::crossings() const {
   }));
 }
 
-Result<Conversion> plan_conversion(const LinearLayout& from, const LinearLayout& to, int element_bytes,
-                                   const ConversionOptions& options) {
+Result<Conversion> plan_conversion(const LinearLayout& from, const LinearLayout& to,
+                                   int element_bytes, const ConversionOptions& options) {
   using Refused = Result<Conversion>;
   if (from.shape() != to.shape()) return Refused::refused("the shapes differ");
   Conversion out;
@@ -219,14 +226,19 @@ Result<Conversion> plan_conversion(const LinearLayout& from, const LinearLayout&
   }
   std::optional<SharedExchange> shared;
   if (options.allow_shared)
-    if (const auto exchange = synthesize_exchange(from, to, element_bytes, options.exchange)) shared = *exchange;
-  if (!shuffles && !shared) return Refused::refused("elements change threads, and no allowed way moves them");
+    if (const auto exchange = synthesize_exchange(from, to, element_bytes, options.exchange))
+      shared = *exchange;
+  if (!shuffles && !shared)
+    return Refused::refused("elements change threads, and no allowed way moves them");
   const int warps = to.size(In::Warp);
   const bool prefer_shuffles =
-      shuffles && (!shared || cost_of(*shuffles, from, to, element_bytes) * warps <= shared->cost() + options.shared_overhead);
+      shuffles && (!shared || cost_of(*shuffles, from, to, element_bytes) * warps <=
+                                  shared->cost() + options.shared_overhead);
   out.kind = prefer_shuffles ? ConversionKind::Shuffles : ConversionKind::Shared;
-  if (prefer_shuffles) out.shuffle = std::move(*shuffles);
-  else out.shared = std::move(shared);
+  if (prefer_shuffles)
+    out.shuffle = std::move(*shuffles);
+  else
+    out.shared = std::move(shared);
   return out;
 }
 

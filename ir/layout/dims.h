@@ -1,6 +1,6 @@
 #pragma once
-// Small fixed-capacity integer vector for shapes, indices and dimension orders, and the result of an
-// operation that may be refused.
+// Small fixed-capacity integer vector for shapes, indices and dimension orders, and the result of
+// an operation that may be refused.
 
 #include <array>
 #include <cstdint>

@@ -91,8 +91,8 @@ LinearLayout LayoutBuilder::build(const Dims& fill_order) const {
   return LinearLayout(spec);
 }
 
-LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims& lanes, const Dims& warps,
-                     const Dims& order) {
+LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims& lanes,
+                     const Dims& warps, const Dims& order) {
   LayoutBuilder builder(shape);
   for (int d : order) builder.take(In::Register, d, log2_exact(elems_per_thread[d]));
   for (int d : order) builder.take(In::Lane, d, log2_exact(lanes[d]));
@@ -102,7 +102,8 @@ LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims
 
 namespace {
 
-/// Of the powers of two up to `most`, but not below 4 where there is that much to do, the largest that pads least.
+/// Of the powers of two up to `most`, but not below 4 where there is that much to do, the largest
+/// that pads least.
 int lanes_along(int vectors, int most) {
   int best = std::min({most, 4, 1 << log2_ceil(vectors)});
   const auto padded = [vectors](int lanes) { return (vectors + lanes - 1) / lanes * lanes; };
@@ -116,7 +117,8 @@ int lanes_along(int vectors, int most) {
 LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& order) {
   const int rank = shape.size();
   Dims elems = Dims::filled(rank, 1), lanes = elems, warps_per_dim = elems;
-  if (rank == 0) return LayoutBuilder(shape).copy(In::Lane, 5).spread(In::Warp, Repeat::kNoDim, warps).build({});
+  if (rank == 0)
+    return LayoutBuilder(shape).copy(In::Lane, 5).spread(In::Warp, Repeat::kNoDim, warps).build({});
   int lanes_left = 32, warps_left = warps;
   const auto threads_for = [&](int d) {
     return 1 << log2_ceil(std::max(1, (shape[d] + elems[d] - 1) / elems[d]));
@@ -151,13 +153,19 @@ namespace {
 
 constexpr int kM = 0, kN = 1;
 
-/// The 16x8 tile that every accumulator of mma.m16n8 and wgmma is made of: g = lane>>2 rows, 2t columns, then 8 rows.
+/// The 16x8 tile that every accumulator of mma.m16n8 and wgmma is made of: g = lane>>2 rows, 2t
+/// columns, then 8 rows.
 LayoutBuilder& accumulator_fragment(LayoutBuilder& builder) {
-  return builder.fix(In::Register, kN, 1).fix(In::Lane, kN, 2).fix(In::Lane, kM, 3).fix(In::Register, kM, 1);
+  return builder.fix(In::Register, kN, 1)
+      .fix(In::Lane, kN, 2)
+      .fix(In::Lane, kM, 3)
+      .fix(In::Register, kM, 1);
 }
 
-/// The operand tile: a 32-bit register holds consecutive k; `rows` is M of A (two register halves) or N of B (one).
-LayoutBuilder& operand_fragment(LayoutBuilder& builder, int k_dim, int row_dim, int element_bits, bool two_halves) {
+/// The operand tile: a 32-bit register holds consecutive k; `rows` is M of A (two register halves)
+/// or N of B (one).
+LayoutBuilder& operand_fragment(LayoutBuilder& builder, int k_dim, int row_dim, int element_bits,
+                                bool two_halves) {
   builder.fix(In::Register, k_dim, log2_exact(32 / element_bits)).fix(In::Lane, k_dim, 2);
   builder.fix(In::Lane, row_dim, 3);
   if (two_halves) builder.fix(In::Register, row_dim, 1);
@@ -172,7 +180,8 @@ LinearLayout mma_m16n8k16_acc(const Dims& shape, int warps_m, int warps_n) {
   return builder.build({kN, kM});
 }
 
-LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, int warps_m, int warps_n) {
+LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, int warps_m,
+                         int warps_n) {
   LayoutBuilder builder(shape);
   if (operand == Operand::A) {
     operand_fragment(builder, 1, 0, element_bits, true);
@@ -193,14 +202,19 @@ LinearLayout wgmma_acc(int m, int n, int warpgroups, int warpgroups_n) {
 
 LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups) {
   LayoutBuilder builder({m, k});
-  operand_fragment(builder, 1, 0, element_bits, true).fix(In::Warp, 0, 2).spread(In::Warp, 0, warpgroups);
+  operand_fragment(builder, 1, 0, element_bits, true)
+      .fix(In::Warp, 0, 2)
+      .spread(In::Warp, 0, warpgroups);
   return builder.build({1, 0});
 }
 
 LinearLayout ldmatrix_fragment(const Dims& shape, bool transposed, int warps) {
   const int row = transposed ? 1 : 0, col = 1 - row;
   LayoutBuilder builder(shape);
-  builder.fix(In::Register, col, 1).fix(In::Lane, col, 2).fix(In::Lane, row, 3).spread(In::Warp, 0, warps);
+  builder.fix(In::Register, col, 1)
+      .fix(In::Lane, col, 2)
+      .fix(In::Lane, row, 3)
+      .spread(In::Warp, 0, warps);
   return builder.build({1, 0});
 }
 

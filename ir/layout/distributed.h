@@ -5,23 +5,25 @@
 
 namespace tegula::ir {
 
-/// Builds a layout bottom up: each call hands the next index bits of one dimension to one coordinate. Extents need
-/// not be powers of two: a dimension larger than what the calls cover is rounded up to a multiple of it, and the
-/// multiple (odd x 2^k) becomes register bits and a repeat digit; a smaller one is padded to the next power of two,
-/// and threads left over hold copies.
+/// Builds a layout bottom up: each call hands the next index bits of one dimension to one
+/// coordinate. Extents need not be powers of two: a dimension larger than what the calls cover is
+/// rounded up to a multiple of it, and the multiple (odd x 2^k) becomes register bits and a repeat
+/// digit; a smaller one is padded to the next power of two, and threads left over hold copies.
 class LayoutBuilder {
  public:
   explicit LayoutBuilder(Dims shape);
 
   /// The next `bits` index bits of `dim` go to `in`.
   LayoutBuilder& take(In in, int dim, int bits);
-  /// Like `take`, but the tile is padded up to them rather than clipped: the shape of an instruction.
+  /// Like `take`, but the tile is padded up to them rather than clipped: the shape of an
+  /// instruction.
   LayoutBuilder& fix(In in, int dim, int bits);
   /// `count` (odd x 2^k) warps or blocks side by side along `dim`.
   LayoutBuilder& spread(In in, int dim, int count);
   /// `bits` bits of a coordinate that hold copies.
   LayoutBuilder& copy(In in, int bits);
-  /// Covers what is left with registers, dimensions of `fill_order` first to last (low to high register bits).
+  /// Covers what is left with registers, dimensions of `fill_order` first to last (low to high
+  /// register bits).
   LinearLayout build(const Dims& fill_order) const;
 
  private:
@@ -29,21 +31,22 @@ class LayoutBuilder {
     In in;
     int dim;
     int bits;
-    int digit;   // odd repeat count above the bits
+    int digit;  // odd repeat count above the bits
     bool fixed;
   };
   Dims shape_;
   std::vector<Step> steps_;
 };
 
-/// Threads in blocks: each thread holds `elems_per_thread`, a warp `lanes` of these, the tile `warps` warps (products
-/// of the latter two: 32, number of warps), repeated in registers where the tile is larger, copied where it is
-/// smaller. `order` names the dimensions from fastest to slowest, for registers, lanes and warps alike.
-LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims& lanes, const Dims& warps,
-                     const Dims& order);
+/// Threads in blocks: each thread holds `elems_per_thread`, a warp `lanes` of these, the tile
+/// `warps` warps (products of the latter two: 32, number of warps), repeated in registers where the
+/// tile is larger, copied where it is smaller. `order` names the dimensions from fastest to
+/// slowest, for registers, lanes and warps alike.
+LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims& lanes,
+                     const Dims& warps, const Dims& order);
 
-/// A blocked layout for accesses of `vector` consecutive elements along order[0], lanes first along it, warps along
-/// the slowest dimensions.
+/// A blocked layout for accesses of `vector` consecutive elements along order[0], lanes first along
+/// it, warps along the slowest dimensions.
 LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& order);
 
 /// Every thread holds the whole tile.
@@ -52,24 +55,27 @@ LinearLayout replicated(const Dims& shape, int warps);
 /// Which input of a matrix product.
 enum class Operand : std::uint8_t { A, B };
 
-/// mma.m16n8*: f32, s32 and f64-free accumulator [M, N]; a warp's tile is 16x8, warps along M first.
+/// mma.m16n8*: f32, s32 and f64-free accumulator [M, N]; a warp's tile is 16x8, warps along M
+/// first.
 LinearLayout mma_m16n8k16_acc(const Dims& shape, int warps_m, int warps_n);
-/// A [M, K] or B [K, N] of mma.m16n8, K = 256 / element bits: k16 for 16-bit, k32 for 8-bit, k8 for tf32. Warps as in
-/// the accumulator; those that need the same elements hold copies.
-LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, int warps_m, int warps_n);
+/// A [M, K] or B [K, N] of mma.m16n8, K = 256 / element bits: k16 for 16-bit, k32 for 8-bit, k8 for
+/// tf32. Warps as in the accumulator; those that need the same elements hold copies.
+LinearLayout mma_operand(Operand operand, const Dims& shape, int element_bits, int warps_m,
+                         int warps_n);
 
-/// wgmma accumulator [m, n] of `warpgroups` warpgroups (128 threads each) along m and `warpgroups_n` along n; m is a
-/// multiple of 64, n of 8 (else padded). Register r of a 64-row tile: row 16w + g + 8 (r>>1 & 1), column
-/// 8 (r>>2) + 2t + (r&1), with g = lane>>2, t = lane&3.
+/// wgmma accumulator [m, n] of `warpgroups` warpgroups (128 threads each) along m and
+/// `warpgroups_n` along n; m is a multiple of 64, n of 8 (else padded). Register r of a 64-row
+/// tile: row 16w + g + 8 (r>>1 & 1), column 8 (r>>2) + 2t + (r&1), with g = lane>>2, t = lane&3.
 LinearLayout wgmma_acc(int m, int n, int warpgroups = 1, int warpgroups_n = 1);
 /// A of wgmma from registers [m, k]; a k step is 256 / element bits.
 LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups = 1);
 
-/// What ldmatrix (and stmatrix) of 8x8 matrices of 16-bit elements leaves in registers; warps along the rows.
+/// What ldmatrix (and stmatrix) of 8x8 matrices of 16-bit elements leaves in registers; warps along
+/// the rows.
 LinearLayout ldmatrix_fragment(const Dims& shape, bool transposed, int warps = 1);
 
-/// A [M, K] or B [K, N] of a dot done by FMA with accumulator `acc` [M, N]: each thread holds all of K for its rows
-/// (columns).
+/// A [M, K] or B [K, N] of a dot done by FMA with accumulator `acc` [M, N]: each thread holds all
+/// of K for its rows (columns).
 Result<LinearLayout> fma_operand(Operand operand, const LinearLayout& acc, int k);
 
 }  // namespace tegula::ir

@@ -101,8 +101,7 @@ BitBasis intersection(std::span<const BitVector> a, std::span<const BitVector> b
   BitBasis out;
   // Sums of both that vanish: their part from `a` lies in `b` too.
   const BitBasis relations = Echelon(joined(independent_a, independent_b)).relations();
-  for (BitVector relation : relations)
-    out.push_back(from_a(relation & mask_a));
+  for (BitVector relation : relations) out.push_back(from_a(relation & mask_a));
   return out;
 }
 

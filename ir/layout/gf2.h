@@ -1,7 +1,7 @@
 #pragma once
-// Linear algebra over GF(2) on machine words: a vector is a 64-bit word, addition is XOR. Everything the
-// layouts ask for (rank, solving, kernels, common complements) is answered from one incremental echelon
-// form, so the answers agree with each other.
+// Linear algebra over GF(2) on machine words: a vector is a 64-bit word, addition is XOR.
+// Everything the layouts ask for (rank, solving, kernels, common complements) is answered from one
+// incremental echelon form, so the answers agree with each other.
 
 #include <array>
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace tegula::ir {
 using BitVector = std::uint64_t;
 using BitBasis = std::vector<BitVector>;
 
-/// Row-echelon form built one vector at a time. Each kept vector remembers which of the added vectors it is
-/// the sum of; only vectors that were independent when added ("pivots") ever appear in such a sum, which is
-/// what makes solutions canonical.
+/// Row-echelon form built one vector at a time. Each kept vector remembers which of the added
+/// vectors it is the sum of; only vectors that were independent when added ("pivots") ever appear
+/// in such a sum, which is what makes solutions canonical.
 class Echelon {
  public:
   Echelon() = default;
@@ -94,8 +94,9 @@ BitBasis complement(std::span<const BitVector> a, int dimension);
 /// Vectors of `from` (in order) that are independent of `a` and of each other.
 BitBasis extension(std::span<const BitVector> a, std::span<const BitVector> from);
 /// A largest subspace that meets neither span(a) nor span(b) except in zero. It has the dimension
-/// dimension - max(dim a, dim b): wherever one of them leaves room, so does the other after adding a vector of
-/// each to form a diagonal.
-BitBasis common_complement(std::span<const BitVector> a, std::span<const BitVector> b, int dimension);
+/// dimension - max(dim a, dim b): wherever one of them leaves room, so does the other after adding
+/// a vector of each to form a diagonal.
+BitBasis common_complement(std::span<const BitVector> a, std::span<const BitVector> b,
+                           int dimension);
 
 }  // namespace tegula::ir

@@ -27,7 +27,8 @@ RegisterView drop_register_copies(const LinearLayout& layout) {
   auto& registers = spec.of(In::Register);
   registers.clear();
   for (int b : kept_bits) registers.push_back(layout.basis(In::Register, b));
-  std::erase_if(spec.repeats, [](const Repeat& r) { return r.in == In::Register && r.dim == Repeat::kNoDim; });
+  std::erase_if(spec.repeats,
+                [](const Repeat& r) { return r.in == In::Register && r.dim == Repeat::kNoDim; });
 
   std::vector<int> from{0};
   const auto add_digit = [&from](int count, int weight) {
@@ -81,8 +82,9 @@ LinearLayout permute(const LinearLayout& layout, const Dims& order) {
 
 namespace {
 
-/// One reshape in progress. Row-major order lists the bits of all dimensions in the order of a packed index, so the
-/// packed bases stay; only where dimensions begin and which one a digit belongs to must be found.
+/// One reshape in progress. Row-major order lists the bits of all dimensions in the order of a
+/// packed index, so the packed bases stay; only where dimensions begin and which one a digit
+/// belongs to must be found.
 class Reshaping {
  public:
   Reshaping(const LinearLayout& layout, const Dims& shape) : layout_(layout), shape_(shape) {
@@ -101,8 +103,10 @@ class Reshaping {
       std::int64_t a = from >= 0 ? layout_.shape()[from--] : 1, b = to >= 0 ? shape_[to--] : 1;
       while (a != b) {
         if (a < b ? from < 0 : to < 0) return "the numbers of elements differ";
-        if (a < b) a *= layout_.shape()[from--];
-        else b *= shape_[to--];
+        if (a < b)
+          a *= layout_.shape()[from--];
+        else
+          b *= shape_[to--];
       }
       const std::string reason = group(from + 1, from_end, to + 1, to_end);
       if (!reason.empty()) return reason;
@@ -141,7 +145,8 @@ class Reshaping {
     }
     std::vector<Digit> digits;  // least significant first
     for (int d = from_end; d >= from; --d) {
-      if (layout_.cover()[d] != layout_.shape()[d]) return "a padded dimension would be cut or merged";
+      if (layout_.cover()[d] != layout_.shape()[d])
+        return "a padded dimension would be cut or merged";
       if (layout_.bits(d) > 0) digits.push_back({-1, layout_.bits(d)});
       for (std::size_t i = 0; i < repeats_.size(); ++i)
         if (layout_.repeats()[i].dim == d)
@@ -187,7 +192,8 @@ class Reshaping {
   std::string check_digit_order() const {
     for (std::size_t i = 0; i < placed_.size(); ++i)
       for (std::size_t j = i + 1; j < placed_.size(); ++j) {
-        const auto a = static_cast<std::size_t>(placed_[i]), b = static_cast<std::size_t>(placed_[j]);
+        const auto a = static_cast<std::size_t>(placed_[i]),
+                   b = static_cast<std::size_t>(placed_[j]);
         if (repeats_[a].dim == repeats_[b].dim && a > b)
           return "repeat digits would merge in the wrong order";
       }

@@ -1,8 +1,9 @@
 #pragma once
-// Layouts from layouts: what the shape operations of the tile language do to the layout of their operand.
+// Layouts from layouts: what the shape operations of the tile language do to the layout of their
+// operand.
 //
-// None moves data between threads. Unless a list of registers is returned, the result's register r is the operand's
-// register r (modulo the operand's number of registers where the result has more).
+// None moves data between threads. Unless a list of registers is returned, the result's register r
+// is the operand's register r (modulo the operand's number of registers where the result has more).
 
 #include <span>
 #include <vector>
@@ -17,45 +18,51 @@ struct RegisterView {
   std::vector<int> registers;
 };
 
-/// Without dimension `dim`: the layout of a reduction's result. Registers that became copies are dropped; lanes, warps
-/// and blocks along `dim` hold copies.
+/// Without dimension `dim`: the layout of a reduction's result. Registers that became copies are
+/// dropped; lanes, warps and blocks along `dim` hold copies.
 LinearLayout slice(const LinearLayout& layout, int dim);
 
 /// A new dimension of extent 1 before dimension `at`.
 LinearLayout expand_dim(const LinearLayout& layout, int at);
 /// Dimension i of the result is dimension order[i] of the operand.
 LinearLayout permute(const LinearLayout& layout, const Dims& order);
-/// Elements keep their row-major number. Refused when a repeat digit would end up among bits of another dimension, or
-/// a padded dimension would be cut or merged.
+/// Elements keep their row-major number. Refused when a repeat digit would end up among bits of
+/// another dimension, or a padded dimension would be cut or merged.
 Result<LinearLayout> reshape(const LinearLayout& layout, const Dims& shape);
-/// Extent 1 of `dim` becomes `extent`, every thread holding all of it; broadcast_registers says which register is which.
+/// Extent 1 of `dim` becomes `extent`, every thread holding all of it; broadcast_registers says
+/// which register is which.
 Result<LinearLayout> broadcast(const LinearLayout& layout, int dim, int extent);
-/// Per register of `to`, the register of `from` in the same thread that holds its element; dimensions of extent 1 in
-/// `from` read index 0. Refused if some element lives in another thread: then a conversion is needed first.
+/// Per register of `to`, the register of `from` in the same thread that holds its element;
+/// dimensions of extent 1 in `from` read index 0. Refused if some element lives in another thread:
+/// then a conversion is needed first.
 Result<std::vector<int>> broadcast_registers(const LinearLayout& from, const LinearLayout& to);
 
-/// `copies` tiles side by side along `dim`. Of n = layout.registers(), register i of the result is register
-/// registers[i] % n of operand registers[i] / n.
+/// `copies` tiles side by side along `dim`. Of n = layout.registers(), register i of the result is
+/// register registers[i] % n of operand registers[i] / n.
 Result<RegisterView> concat(const LinearLayout& layout, int dim, int copies);
-/// A new innermost dimension of extent 2, in register bit 0: registers interleave those of the two operands.
+/// A new innermost dimension of extent 2, in register bit 0: registers interleave those of the two
+/// operands.
 LinearLayout join(const LinearLayout& layout);
-/// Inverse of join for any layout whose last dimension has extent 2 and lies in registers: the result's layout and
-/// the registers of its first half; those of the second are in `second`.
+/// Inverse of join for any layout whose last dimension has extent 2 and lies in registers: the
+/// result's layout and the registers of its first half; those of the second are in `second`.
 struct Split {
   LinearLayout layout;
   std::vector<int> first;
   std::vector<int> second;
 };
 Result<Split> split(const LinearLayout& layout);
-/// The box of `extents` at `offset`, if registers alone select it (so it is the same registers in each thread).
+/// The box of `extents` at `offset`, if registers alone select it (so it is the same registers in
+/// each thread).
 Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, const Dims& extents);
 
-/// `outer` copies of `inner`: index = inner's + inner's cover * outer's, coordinates likewise concatenated. Needs an
-/// exact `inner`, and no repeats in it.
+/// `outer` copies of `inner`: index = inner's + inner's cover * outer's, coordinates likewise
+/// concatenated. Needs an exact `inner`, and no repeats in it.
 Result<LinearLayout> product(const LinearLayout& inner, const LinearLayout& outer);
-/// The layout q with product(inner, q) == layout: does `layout` consist of instruction tiles `inner`?
+/// The layout q with product(inner, q) == layout: does `layout` consist of instruction tiles
+/// `inner`?
 Result<LinearLayout> divide(const LinearLayout& layout, const LinearLayout& inner);
-/// Same tile and threads, register bit i of the result being bit bit_order[i] of the operand; repeats stay.
+/// Same tile and threads, register bit i of the result being bit bit_order[i] of the operand;
+/// repeats stay.
 LinearLayout renumber_registers(const LinearLayout& layout, std::span<const int> bit_order);
 /// Registers whose elements repeat those of an earlier register are dropped.
 RegisterView drop_register_copies(const LinearLayout& layout);

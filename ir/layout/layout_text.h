@@ -1,5 +1,6 @@
 #pragma once
-// Reading layouts: the pieces of text that LinearLayout and SharedLayout share, and pictures for humans.
+// Reading layouts: the pieces of text that LinearLayout and SharedLayout share, and pictures for
+// humans.
 
 #include <charconv>
 #include <string>
@@ -9,7 +10,8 @@
 
 namespace tegula::ir {
 
-/// Cursor over the text of a layout; every `accept` skips blanks first and consumes only on success.
+/// Cursor over the text of a layout; every `accept` skips blanks first and consumes only on
+/// success.
 class LayoutText {
  public:
   explicit LayoutText(std::string_view text) : rest_(text) {}
@@ -27,8 +29,9 @@ std::string basis_str(const Dims& basis);
 /// Reads what basis_str wrote.
 bool accept_basis(LayoutText& text, int rank, Dims& basis);
 
-/// Table of a tile of rank <= 2 (of higher rank: its first slice): each cell says `w0 l5 r3`, duplicates on more
-/// places end in `+`, absent elements are `.`. At most `max_cells` rows and columns are shown.
+/// Table of a tile of rank <= 2 (of higher rank: its first slice): each cell says `w0 l5 r3`,
+/// duplicates on more places end in `+`, absent elements are `.`. At most `max_cells` rows and
+/// columns are shown.
 std::string picture(const LinearLayout& layout, int max_cells = 32);
 
 }  // namespace tegula::ir

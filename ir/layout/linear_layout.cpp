@@ -27,9 +27,7 @@ const char* name(In in) {
 }
 
 int Place::operator[](In in) const { return std::array{reg, lane, warp, block}[at(in)]; }
-int& Place::operator[](In in) {
-  return *std::array<int*, 4>{&reg, &lane, &warp, &block}[at(in)];
-}
+int& Place::operator[](In in) { return *std::array<int*, 4>{&reg, &lane, &warp, &block}[at(in)]; }
 
 LinearLayout::LinearLayout(const LayoutSpec& spec) : shape_(spec.shape), bits_(spec.bits) {
   require(shape_.size() == bits_.size(), "shape and bits differ in rank");
@@ -205,7 +203,8 @@ std::size_t LinearLayout::hash() const {
 
 namespace {
 
-/// Chooses, for one basis of `to`, a sum of `from`'s bases that stays as close as possible to the same thread.
+/// Chooses, for one basis of `to`, a sum of `from`'s bases that stays as close as possible to the
+/// same thread.
 class SourceFinder {
  public:
   explicit SourceFinder(const LinearLayout& from) : from_(from) {}
@@ -216,7 +215,8 @@ class SourceFinder {
       const BitVector own = keep_own ? BitVector{1} << (from_.first_input(in) + bit) : 0;
       const BitVector rest = keep_own ? target ^ from_.packed_basis(in, bit) : target;
       if (rest == 0) return own;
-      // Moving within the thread is cheapest, then within the warp; a lane rather than a register selected by lane.
+      // Moving within the thread is cheapest, then within the warp; a lane rather than a register
+      // selected by lane.
       using enum In;
       const std::vector<std::vector<In>> reach =
           in == Lane && !keep_own

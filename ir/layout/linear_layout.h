@@ -22,8 +22,8 @@ inline constexpr std::array kIns{In::Register, In::Lane, In::Warp, In::Block};
 /// "reg", "lane", "warp", "block".
 const char* name(In in);
 
-/// A thread's register: `reg` counts elements held by the thread (not 32-bit registers), `lane` is within the
-/// warp, `warp` within the role, `block` within the cluster.
+/// A thread's register: `reg` counts elements held by the thread (not 32-bit registers), `lane` is
+/// within the warp, `warp` within the role, `block` within the cluster.
 struct Place {
   int reg = 0;
   int lane = 0;
@@ -34,8 +34,9 @@ struct Place {
   friend bool operator==(const Place&, const Place&) = default;
 };
 
-/// An exact digit outside the bit matrix. The digit is the most significant part of coordinate `in` not yet taken
-/// by an earlier repeat, and likewise of the index along `dim` (kNoDim: the copies hold the same elements).
+/// An exact digit outside the bit matrix. The digit is the most significant part of coordinate `in`
+/// not yet taken by an earlier repeat, and likewise of the index along `dim` (kNoDim: the copies
+/// hold the same elements).
 struct Repeat {
   static constexpr int kNoDim = -1;
   int dim = kNoDim;
@@ -48,20 +49,22 @@ struct Repeat {
 struct LayoutSpec {
   Dims shape;  ///< extents of the tile
   Dims bits;   ///< index bits per dimension that the matrix covers
-  std::array<std::vector<Dims>, 4> basis;  ///< per coordinate, per bit: the index that the bit selects
+  std::array<std::vector<Dims>, 4>
+      basis;  ///< per coordinate, per bit: the index that the bit selects
   std::vector<Repeat> repeats;
 
   std::vector<Dims>& of(In in) { return basis.at(static_cast<std::size_t>(in)); }
   const std::vector<Dims>& of(In in) const { return basis.at(static_cast<std::size_t>(in)); }
 };
 
-/// Index of a place = XOR of the bases of its set bits, plus (along each dimension, above the bits) its repeat
-/// digits. A value: comparable, hashable, printed inside IR types.
+/// Index of a place = XOR of the bases of its set bits, plus (along each dimension, above the bits)
+/// its repeat digits. A value: comparable, hashable, printed inside IR types.
 ///
 ///     lin<16x8; reg=[(0,1),(8,0)]; lane=[(0,2),(0,4),(1,0),(2,0),(4,0)]>
 ///
-/// is the accumulator of mma.m16n8k16. `100/112x64` means that 112 rows are covered and those from 100 on are
-/// absent; `rep=[1*3,warp:0*3]` are repeat digits (register unless named); `0` is the zero index of any rank.
+/// is the accumulator of mma.m16n8k16. `100/112x64` means that 112 rows are covered and those from
+/// 100 on are absent; `rep=[1*3,warp:0*3]` are repeat digits (register unless named); `0` is the
+/// zero index of any rank.
 class LinearLayout {
  public:
   /// A rank-0 tile held in one register of one thread.
@@ -102,8 +105,9 @@ class LinearLayout {
   bool is_surjective() const;
   /// Every covered element is held exactly once.
   bool is_bijective() const;
-  /// Bits of a coordinate whose toggling revisits elements reachable with earlier bits (registers first): places
-  /// where all of them are zero hold every element once, up to repeats with no dimension.
+  /// Bits of a coordinate whose toggling revisits elements reachable with earlier bits (registers
+  /// first): places where all of them are zero hold every element once, up to repeats with no
+  /// dimension.
   std::uint32_t free_bits(In in) const;
   /// No padding: every covered element is an element of the tile.
   bool is_exact() const { return cover() == shape_; }
@@ -128,15 +132,17 @@ class LinearLayout {
   std::array<BitVector, kMaxInputs> basis_{};
 };
 
-/// What a place map does: coordinates of a place of one layout to those of a place of another that holds the same
-/// element. Digits map by `digit_of`: repeat i of the first takes the place of repeat digit_of[i] of the second.
+/// What a place map does: coordinates of a place of one layout to those of a place of another that
+/// holds the same element. Digits map by `digit_of`: repeat i of the first takes the place of
+/// repeat digit_of[i] of the second.
 struct PlaceMap {
   BitMatrix matrix{0, 0};
   std::vector<int> digit_of;  ///< -1 for a repeat without dimension
 };
 
-/// Where the elements of `to`'s places are found in `from`: right inverse of `from` after `to`. Among duplicates in
-/// `from` the one in the same lane, warp and block is preferred. Refused when the two cover the tile differently.
+/// Where the elements of `to`'s places are found in `from`: right inverse of `from` after `to`.
+/// Among duplicates in `from` the one in the same lane, warp and block is preferred. Refused when
+/// the two cover the tile differently.
 Result<PlaceMap> place_map(const LinearLayout& from, const LinearLayout& to);
 
 }  // namespace tegula::ir

@@ -15,7 +15,9 @@ constexpr int kWordBytes = 4;
 constexpr const char* kNotAligned = "rows are not aligned to 16 bytes";
 constexpr const char* kNotARow = "the lanes do not cover rows of 16 bytes";
 
-bool is_row_aligned(std::uint32_t flip, std::int64_t add) { return flip % kRowBytes == 0 && add % kRowBytes == 0; }
+bool is_row_aligned(std::uint32_t flip, std::int64_t add) {
+  return flip % kRowBytes == 0 && add % kRowBytes == 0;
+}
 
 /// One 32-bit register: the part of its matrix, and its element registers.
 struct Word {
@@ -24,8 +26,12 @@ struct Word {
   std::vector<int> registers;
 };
 
-RegisterPart operator+(const RegisterPart& a, const RegisterPart& b) { return {a.flip ^ b.flip, a.add + b.add}; }
-RegisterPart difference(const RegisterPart& a, const RegisterPart& b) { return {a.flip ^ b.flip, a.add - b.add}; }
+RegisterPart operator+(const RegisterPart& a, const RegisterPart& b) {
+  return {a.flip ^ b.flip, a.add + b.add};
+}
+RegisterPart difference(const RegisterPart& a, const RegisterPart& b) {
+  return {a.flip ^ b.flip, a.add - b.add};
+}
 
 /// Words found by slab and part.
 class WordIndex {
@@ -55,7 +61,8 @@ std::optional<std::vector<Word>> paired(const std::vector<Word>& words, const Re
     if (!j || used[*j] || *j == i) return std::nullopt;
     used[i] = used[*j] = true;
     out.push_back(words[i]);
-    out.back().registers.insert(out.back().registers.end(), words[*j].registers.begin(), words[*j].registers.end());
+    out.back().registers.insert(out.back().registers.end(), words[*j].registers.begin(),
+                                words[*j].registers.end());
   }
   return out;
 }
@@ -85,10 +92,12 @@ class MatrixPlanner {
     for (const Word& w : words_)
       if (!is_row_aligned(w.part.flip, w.part.add)) return Refused::refused(kNotAligned);
     for (std::size_t s = 0; s < fn_.slabs.size(); ++s)
-      if (const std::string reason = add_slab(fn_.slabs[s]); !reason.empty()) return Refused::refused(reason);
+      if (const std::string reason = add_slab(fn_.slabs[s]); !reason.empty())
+        return Refused::refused(reason);
     for (int matrix_bit = 0; matrix_bit < 2; ++matrix_bit)
       if (const auto step = pairing_step(words_)) {
-        for (ThreadFn& rows : plan_.rows) rows.bits.push_back({In::Lane, 3 + matrix_bit, step->flip, step->add});
+        for (ThreadFn& rows : plan_.rows)
+          rows.bits.push_back({In::Lane, 3 + matrix_bit, step->flip, step->add});
         plan_.matrices *= 2;
       } else {
         break;
@@ -103,7 +112,8 @@ class MatrixPlanner {
     const auto vectors = shared_vectors(fn_, shared_, kWordBytes);
     if (!vectors) return false;
     for (const Vector& v : *vectors) {
-      if (static_cast<int>(v.registers.size()) * shared_.element_bytes() != kWordBytes) return false;
+      if (static_cast<int>(v.registers.size()) * shared_.element_bytes() != kWordBytes)
+        return false;
       const auto& first = fn_.registers[static_cast<std::size_t>(v.registers[0])];
       words_.push_back({first.slab, first.part, v.registers});
     }
@@ -128,7 +138,8 @@ class MatrixPlanner {
     int found = 0;
     if (transposed_) rows.bits.push_back({In::Lane, 0, row_step_.flip, row_step_.add});
     for (const ThreadBit& b : slab.bits) {
-      const bool is_in_row = b.in == In::Lane && b.bit >= first_in_row && b.bit < first_in_row + in_row;
+      const bool is_in_row =
+          b.in == In::Lane && b.bit >= first_in_row && b.bit < first_in_row + in_row;
       if (is_in_row) {
         if (b.flip != next_byte || b.add != 0) return kNotARow;
         next_byte *= 2;
@@ -158,11 +169,11 @@ class MatrixPlanner {
 }  // namespace
 
 std::int64_t MatrixPlan::row_address(const Access& access, const Place& thread) const {
-  const SharedFn fn{rows, {{access.slab, access.base}}};
-  return fn({.reg = 0, .lane = thread.lane, .warp = thread.warp, .block = thread.block});
+  return rows[static_cast<std::size_t>(access.slab)](thread, access.base);
 }
 
-Result<MatrixPlan> matrix_plan(const SharedLayout& shared, const LinearLayout& dist, bool transposed) {
+Result<MatrixPlan> matrix_plan(const SharedLayout& shared, const LinearLayout& dist,
+                               bool transposed) {
   const auto fn = shared_fn(shared, dist);
   if (!fn) return Result<MatrixPlan>::refused(fn.reason());
   return MatrixPlanner(shared, *fn, transposed).run();

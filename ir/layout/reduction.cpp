@@ -1,5 +1,6 @@
-// Planning reductions: see reduction.h. Places with equal indices but for the reduced dimension differ by the kernel
-// of the sliced map; the plan reads off which part of that kernel lies in registers, lanes, warps and blocks.
+// Planning reductions: see reduction.h. Places with equal indices but for the reduced dimension
+// differ by the kernel of the sliced map; the plan reads off which part of that kernel lies in
+// registers, lanes, warps and blocks.
 #include "ir/layout/reduction.h"
 
 #include <map>
@@ -28,7 +29,8 @@ std::vector<int> masks(const LinearLayout& layout, In in, int dim) {
   const auto own = layout.packed_bases(in);
   const BitBasis copies = kernel_of(BitBasis(own.begin(), own.end()));
   std::vector<int> out;
-  for (BitVector v : extension(copies, kernel_of(sliced_bases(layout, in, dim)))) out.push_back(static_cast<int>(v));
+  for (BitVector v : extension(copies, kernel_of(sliced_bases(layout, in, dim))))
+    out.push_back(static_cast<int>(v));
   return out;
 }
 
@@ -54,7 +56,8 @@ std::vector<ThreadDigit> digits(const LinearLayout& layout, In in, int dim) {
   return out;
 }
 
-std::vector<std::vector<int>> combined_registers(const LinearLayout& layout, const LinearLayout& result, int dim) {
+std::vector<std::vector<int>> combined_registers(const LinearLayout& layout,
+                                                 const LinearLayout& result, int dim) {
   const auto key = [](const Dims& d) { return std::vector<int>(d.begin(), d.end()); };
   std::map<std::vector<int>, std::vector<int>> parts;
   std::set<std::vector<int>> seen;
@@ -65,7 +68,8 @@ std::vector<std::vector<int>> combined_registers(const LinearLayout& layout, con
     parts[key(index)].push_back(r);
   }
   std::vector<std::vector<int>> out;
-  for (int r = 0; r < result.registers(); ++r) out.push_back(parts.at(key(result.apply({.reg = r}))));
+  for (int r = 0; r < result.registers(); ++r)
+    out.push_back(parts.at(key(result.apply({.reg = r}))));
   return out;
 }
 
@@ -85,7 +89,8 @@ Result<ReductionPlan> plan_reduction(const LinearLayout& layout, int dim) {
     sliced[static_cast<std::size_t>(in)] = sliced_bases(layout, in, dim);
   }
   if (!is_separable(own) || !is_separable(sliced))
-    return Result<ReductionPlan>::refused("parts of one result lie along sums of register, lane and warp bits");
+    return Result<ReductionPlan>::refused(
+        "parts of one result lie along sums of register, lane and warp bits");
   ReductionPlan plan;
   plan.result = slice(layout, dim);
   plan.registers = combined_registers(layout, plan.result, dim);

@@ -7,8 +7,8 @@
 
 namespace tegula::ir {
 
-/// Three steps: within the thread, within the warp by butterflies, across warps through shared memory. Copies are not
-/// counted twice.
+/// Three steps: within the thread, within the warp by butterflies, across warps through shared
+/// memory. Copies are not counted twice.
 struct ReductionPlan {
   /// Layout of the result (the dimension removed); every thread that held a part holds the result.
   LinearLayout result;
@@ -16,7 +16,8 @@ struct ReductionPlan {
   std::vector<std::vector<int>> registers;
   /// Then combine with lane ^ mask, for each mask.
   std::vector<int> lane_masks;
-  /// Then with warp ^ mask, for each mask, and with all values of each digit (stride unused): needs shared memory.
+  /// Then with warp ^ mask, for each mask, and with all values of each digit (stride unused): needs
+  /// shared memory.
   std::vector<int> warp_masks;
   std::vector<ThreadDigit> warp_digits;
   /// And with other blocks of the cluster.
@@ -29,7 +30,8 @@ struct ReductionPlan {
   bool needs_cluster() const { return !block_masks.empty() || !block_digits.empty(); }
 };
 
-/// Refused if parts lie along sums of register, lane and warp bits; converting to a blocked layout first helps.
+/// Refused if parts lie along sums of register, lane and warp bits; converting to a blocked layout
+/// first helps.
 Result<ReductionPlan> plan_reduction(const LinearLayout& layout, int dim);
 
 }  // namespace tegula::ir

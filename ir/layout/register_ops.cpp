@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::array kThreadIns{In::Lane, In::Warp, In::Block};
 
-/// First register of thread 0 for each index held there. Where two layouts agree about threads, equal elements in
-/// thread 0 are equal elements in every thread.
+/// First register of thread 0 for each index held there. Where two layouts agree about threads,
+/// equal elements in thread 0 are equal elements in every thread.
 class ThreadZero {
  public:
   explicit ThreadZero(const LinearLayout& layout) {
@@ -96,10 +96,12 @@ Result<std::vector<int>> broadcast_registers(const LinearLayout& from, const Lin
 
 Result<RegisterView> concat(const LinearLayout& layout, int dim, int copies) {
   using Refused = Result<RegisterView>;
-  if (layout.cover()[dim] != layout.shape()[dim]) return Refused::refused("the dimension is padded");
+  if (layout.cover()[dim] != layout.shape()[dim])
+    return Refused::refused("the dimension is padded");
   LayoutSpec spec = layout.spec();
   // Bits cannot lie above a digit: there the copies are counted by a digit of their own.
-  const int bits = layout.repeat_factor(dim) > 1 ? 0 : std::countr_zero(static_cast<unsigned>(copies));
+  const int bits =
+      layout.repeat_factor(dim) > 1 ? 0 : std::countr_zero(static_cast<unsigned>(copies));
   spec.shape[dim] *= copies;
   spec.bits[dim] += bits;
   for (int b = 0; b < bits; ++b)
@@ -161,17 +163,20 @@ Result<Split> split(const LinearLayout& layout) {
 
 namespace {
 
-/// Cuts one dimension of the spec to `extent` elements from a multiple of its power-of-two part; empty when done.
+/// Cuts one dimension of the spec to `extent` elements from a multiple of its power-of-two part;
+/// empty when done.
 std::string cut(LayoutSpec& spec, int dim, int offset, int extent) {
   if (offset + extent > spec.shape[dim]) return "the box leaves the tile";
-  const int bits = std::min(spec.bits[dim], std::countr_zero(static_cast<unsigned>(offset | extent)));
+  const int bits =
+      std::min(spec.bits[dim], std::countr_zero(static_cast<unsigned>(offset | extent)));
   const int block = 1 << bits;
   for (In in : kThreadIns)
     for (const Dims& basis : spec.of(in))
       if (basis[dim] >= block) return "the box would leave out threads";
   auto& registers = spec.of(In::Register);
   for (const Dims& basis : registers)
-    if (basis[dim] >= block && basis != unit(basis.size(), dim, std::bit_floor(static_cast<unsigned>(basis[dim]))))
+    if (basis[dim] >= block &&
+        basis != unit(basis.size(), dim, std::bit_floor(static_cast<unsigned>(basis[dim]))))
       return "a register bit mixes the box with another dimension";
   std::erase_if(registers, [&](const Dims& basis) { return basis[dim] >= block; });
   for (const Repeat& r : spec.repeats)
@@ -237,13 +242,16 @@ Result<LinearLayout> divide(const LinearLayout& layout, const LinearLayout& inne
   }
   for (In in : kIns) {
     auto& bases = spec.of(in);
-    if (layout.in_bits(in) < inner.in_bits(in)) return Refused::refused("the inner tile has more bits");
+    if (layout.in_bits(in) < inner.in_bits(in))
+      return Refused::refused("the inner tile has more bits");
     for (int b = 0; b < inner.in_bits(in); ++b)
-      if (layout.basis(in, b) != inner.basis(in, b)) return Refused::refused("the low bits differ from the inner tile");
+      if (layout.basis(in, b) != inner.basis(in, b))
+        return Refused::refused("the low bits differ from the inner tile");
     bases.erase(bases.begin(), bases.begin() + inner.in_bits(in));
     for (Dims& basis : bases)
       for (int d = 0; d < basis.size(); ++d) {
-        if (basis[d] % inner.shape()[d] != 0) return Refused::refused("a high bit moves within the inner tile");
+        if (basis[d] % inner.shape()[d] != 0)
+          return Refused::refused("a high bit moves within the inner tile");
         basis[d] >>= inner.bits(d);
       }
   }

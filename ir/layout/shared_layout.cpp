@@ -18,7 +18,8 @@ constexpr int kSwizzleRows = 8;   // rows of the swizzle's width after which the
 int trailing_zeros(std::int64_t v) { return std::countr_zero(static_cast<std::uint64_t>(v)); }
 std::int64_t round_up(std::int64_t v, std::int64_t to) { return (v + to - 1) / to * to; }
 
-/// 128 B: address bits 4..6 ^= bits 7..9; 64 B: 4..5 ^= 7..8; 32 B: 4 ^= 7 (PTX ISA, "Swizzling Modes").
+/// 128 B: address bits 4..6 ^= bits 7..9; 64 B: 4..5 ^= 7..8; 32 B: 4 ^= 7 (PTX ISA, "Swizzling
+/// Modes").
 std::uint32_t swizzle_address(std::uint32_t address, int swizzle) {
   const auto chunks = static_cast<std::uint32_t>(swizzle / kSwizzleUnit);
   return chunks == 0 ? address : address ^ ((address >> 7 & (chunks - 1)) << 4);
@@ -44,7 +45,8 @@ class SlabBuilder {
     slab.end = begin + width * piece.count;
     std::int64_t bytes = element_bytes_;
     contiguous_ = true;
-    for (int i = 0; i < inner_; ++i) bytes = nest(slab, order_[i], i == 0 ? width : shape_[order_[i]], bytes);
+    for (int i = 0; i < inner_; ++i)
+      bytes = nest(slab, order_[i], i == 0 ? width : shape_[order_[i]], bytes);
     piece_bytes = bytes;
     stride_bytes = round_up(bytes, std::max(1, swizzle_span(piece.swizzle)));
     if (piece.count > 1) slab.stride[static_cast<std::size_t>(order_[0])] = stride_bytes;
@@ -138,12 +140,14 @@ Result<SharedLayout> SharedLayout::pieces(const Dims& shape, int element_bytes, 
   int begin = 0;
   std::int64_t bytes = 0;
   for (const Piece& piece : pieces) {
-    if (piece.swizzle != 0 && piece.swizzle != piece.width) return Refused::refused("a swizzled piece has its swizzle's width");
+    if (piece.swizzle != 0 && piece.swizzle != piece.width)
+      return Refused::refused("a swizzled piece has its swizzle's width");
     if (piece.width % element_bytes != 0) return Refused::refused("a piece cuts an element");
     if (piece.count > 1 && !std::has_single_bit(static_cast<unsigned>(piece.width)))
       return Refused::refused("pieces side by side have a power-of-two width");
     Slab slab = builder.build(begin, piece);
-    if (slab.block_bytes(element_bytes) < std::min<std::int64_t>(swizzle_span(piece.swizzle), builder.piece_bytes))
+    if (slab.block_bytes(element_bytes) <
+        std::min<std::int64_t>(swizzle_span(piece.swizzle), builder.piece_bytes))
       return Refused::refused("the swizzle would depend on rows that are not counted in binary");
     bytes = round_up(bytes, std::max(1, swizzle_span(piece.swizzle)));
     slab.base = bytes;
@@ -161,7 +165,8 @@ Result<SharedLayout> SharedLayout::pieces(const Dims& shape, int element_bytes, 
   return out;
 }
 
-Result<SharedLayout> SharedLayout::linear(const Dims& shape, int element_bytes, std::span<const Dims> offset_basis,
+Result<SharedLayout> SharedLayout::linear(const Dims& shape, int element_bytes,
+                                          std::span<const Dims> offset_basis,
                                           std::span<const Repeat> digits) {
   using Refused = Result<SharedLayout>;
   SharedLayout out;
@@ -173,12 +178,14 @@ Result<SharedLayout> SharedLayout::linear(const Dims& shape, int element_bytes, 
   for (const Dims& basis : offset_basis) {
     if (basis.size() != shape.size()) return Refused::refused("a basis has the wrong rank");
     for (int d = 0; d < shape.size(); ++d)
-      slab.bits[d] = std::max(slab.bits[d], static_cast<int>(std::bit_width(static_cast<unsigned>(basis[d]))));
+      slab.bits[d] =
+          std::max(slab.bits[d], static_cast<int>(std::bit_width(static_cast<unsigned>(basis[d]))));
   }
   BitBasis columns;
   for (const Dims& basis : offset_basis) {
     BitVector packed = 0;
-    for (int d = 0; d < shape.size(); ++d) packed = packed << slab.bits[d] | static_cast<BitVector>(basis[d]);
+    for (int d = 0; d < shape.size(); ++d)
+      packed = packed << slab.bits[d] | static_cast<BitVector>(basis[d]);
     columns.push_back(packed);
   }
   int total = 0;
@@ -193,7 +200,8 @@ Result<SharedLayout> SharedLayout::linear(const Dims& shape, int element_bytes, 
   Dims covered;
   for (int b : slab.bits) covered.push_back(1 << b);
   for (const Repeat& digit : digits) {
-    if (digit.dim < 0 || digit.dim >= shape.size() || covered[digit.dim] >> slab.bits[digit.dim] != 1 || digit.count < 2)
+    if (digit.dim < 0 || digit.dim >= shape.size() ||
+        covered[digit.dim] >> slab.bits[digit.dim] != 1 || digit.count < 2)
       return Refused::refused("one digit a dimension");
     out.digits_.push_back({digit.dim, digit.count, In::Register});
     slab.stride[static_cast<std::size_t>(digit.dim)] = bytes;
@@ -243,15 +251,17 @@ std::string SharedLayout::str() const {
   for (const Piece& p : pieces_)
     list.push_back((p.swizzle == 0 ? fmt::format("plain:{}", p.width) : std::to_string(p.swizzle)) +
                    (p.count == 1 ? "" : fmt::format("*{}", p.count)));
-  const std::string shape =
-      fmt::format("{}:{}", shape_.empty() ? "()" : fmt::format("{}", fmt::join(shape_.begin(), shape_.end(), "x")),
-                  element_bytes_);
+  const std::string shape = fmt::format(
+      "{}:{}",
+      shape_.empty() ? "()" : fmt::format("{}", fmt::join(shape_.begin(), shape_.end(), "x")),
+      element_bytes_);
   if (pieces_.empty()) {
     return fmt::format("mem<{}; off=[{}]{}>", shape, fmt::join(list, ","),
                        repeats.empty() ? "" : fmt::format("; rep=[{}]", fmt::join(repeats, ",")));
   }
-  return fmt::format("swz<{}; order=[{}]; rows=[{}]{}>", shape, fmt::join(order_.begin(), order_.end(), ","),
-                     fmt::join(list, ","), batch_ == 0 ? "" : fmt::format("; batch={}", batch_));
+  return fmt::format("swz<{}; order=[{}]; rows=[{}]{}>", shape,
+                     fmt::join(order_.begin(), order_.end(), ","), fmt::join(list, ","),
+                     batch_ == 0 ? "" : fmt::format("; batch={}", batch_));
 }
 
 }  // namespace tegula::ir

@@ -12,8 +12,8 @@
 
 namespace tegula::ir {
 
-/// Rows of `width` bytes under a hardware swizzle of `swizzle` bytes (128, 64, 32; 0: none), `count` of them side by
-/// side. In swizzled pieces the width is the swizzle's.
+/// Rows of `width` bytes under a hardware swizzle of `swizzle` bytes (128, 64, 32; 0: none),
+/// `count` of them side by side. In swizzled pieces the width is the swizzle's.
 struct Piece {
   int swizzle = 0;
   int width = 0;
@@ -21,16 +21,19 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-/// A part of the tile in which one formula holds. With i' = i less `begin` along the split dimension:
-/// byte offset = base + sum over d of (i'[d] >> bits[d]) * stride[d] + XOR of the bases of the low bits of i'.
+/// A part of the tile in which one formula holds. With i' = i less `begin` along the split
+/// dimension: byte offset = base + sum over d of (i'[d] >> bits[d]) * stride[d] + XOR of the bases
+/// of the low bits of i'.
 struct Slab {
   int begin = 0;  ///< along the split dimension
   int end = 0;
-  int swizzle = 0;     ///< hardware mode in bytes; 0 also for synthesised ones
+  int swizzle = 0;  ///< hardware mode in bytes; 0 also for synthesised ones
   std::int64_t base = 0;
-  Dims bits;                          ///< low bits per dimension
-  std::array<std::int64_t, kMaxRank> stride{};  ///< bytes per unit of the high part, a multiple of the low block
-  std::array<std::uint32_t, 24> basis{};        ///< byte offset of each low bit; the last dimension's bits come first
+  Dims bits;  ///< low bits per dimension
+  std::array<std::int64_t, kMaxRank>
+      stride{};  ///< bytes per unit of the high part, a multiple of the low block
+  std::array<std::uint32_t, 24>
+      basis{};  ///< byte offset of each low bit; the last dimension's bits come first
   friend bool operator==(const Slab&, const Slab&) = default;
 
   /// Position in `basis` of bit 0 of `dim`.
@@ -47,8 +50,9 @@ enum class PieceRule : std::uint8_t {
 
 /// A value like LinearLayout. Two spellings:
 ///
-///     swz<128x160:2; order=[1,0]; rows=[128*2,64]>      hardware swizzles; 2-byte elements, dimension 1 fastest
-///     mem<64x64:2; off=[(0,1),(0,2),(1,8),...]; rep=[0*3]>   element index of each offset bit (in elements)
+///     swz<128x160:2; order=[1,0]; rows=[128*2,64]>      hardware swizzles; 2-byte elements,
+///     dimension 1 fastest mem<64x64:2; off=[(0,1),(0,2),(1,8),...]; rep=[0*3]>   element index of
+///     each offset bit (in elements)
 ///
 /// A swizzle XORs address bits, so a tile must start at a multiple of alignment().
 class SharedLayout {
@@ -57,17 +61,20 @@ class SharedLayout {
 
   /// Plain strides, no swizzle, no padding. `order` names dimensions fastest first.
   static SharedLayout plain(const Dims& shape, int element_bytes, const Dims& order);
-  /// The fastest dimension cut into `pieces`; within each, the dimensions of `order` but the last `batch` (outermost)
-  /// ones are nested, these lie outside all pieces (pipeline stages). Refused where the swizzle of a row would not be
-  /// a function of index bits (number of rows neither a multiple of 8 nor a power of two).
+  /// The fastest dimension cut into `pieces`; within each, the dimensions of `order` but the last
+  /// `batch` (outermost) ones are nested, these lie outside all pieces (pipeline stages). Refused
+  /// where the swizzle of a row would not be a function of index bits (number of rows neither a
+  /// multiple of 8 nor a power of two).
   static Result<SharedLayout> pieces(const Dims& shape, int element_bytes, const Dims& order,
                                      std::span<const Piece> pieces, int batch = 0);
   /// Chooses the pieces: swizzles of at most `max_swizzle` bytes.
   static Result<SharedLayout> swizzled(const Dims& shape, int element_bytes, const Dims& order,
-                                       int max_swizzle = 128, PieceRule rule = PieceRule::Divide, int batch = 0);
-  /// Offset bit b (in elements) selects index offset_basis[b]; the bases must be a basis of all `bits` of the index.
-  /// `digits` are the parts of the dimensions above their bits, fastest first.
-  static Result<SharedLayout> linear(const Dims& shape, int element_bytes, std::span<const Dims> offset_basis,
+                                       int max_swizzle = 128, PieceRule rule = PieceRule::Divide,
+                                       int batch = 0);
+  /// Offset bit b (in elements) selects index offset_basis[b]; the bases must be a basis of all
+  /// `bits` of the index. `digits` are the parts of the dimensions above their bits, fastest first.
+  static Result<SharedLayout> linear(const Dims& shape, int element_bytes,
+                                     std::span<const Dims> offset_basis,
                                      std::span<const Repeat> digits = {});
 
   int rank() const { return shape_.size(); }
@@ -105,7 +112,8 @@ class SharedLayout {
   std::int64_t bytes_ = 1;
 };
 
-/// Text table of a tile of rank 2: each cell is the byte offset, or with `banks` the bank (offset / 4 % 32).
+/// Text table of a tile of rank 2: each cell is the byte offset, or with `banks` the bank (offset /
+/// 4 % 32).
 std::string picture(const SharedLayout& layout, bool banks, int max_cells = 32);
 
 }  // namespace tegula::ir

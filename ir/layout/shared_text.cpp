@@ -18,7 +18,8 @@ bool accept_shape(LayoutText& text, Dims& shape, int& element_bytes) {
     } while (text.accept("x"));
   }
   return text.accept(":") && text.accept(element_bytes) &&
-         (element_bytes == 1 || element_bytes == 2 || element_bytes == 4 || element_bytes == 8 || element_bytes == 16);
+         (element_bytes == 1 || element_bytes == 2 || element_bytes == 4 || element_bytes == 8 ||
+          element_bytes == 16);
 }
 
 /// `name=[item,item]`, possibly empty.
@@ -36,7 +37,9 @@ bool accept_piece(LayoutText& text, Piece& piece) {
   if (text.accept("plain:")) {
     if (!text.accept(piece.width)) return false;
   } else {
-    if (!text.accept(piece.swizzle) || (piece.swizzle != 32 && piece.swizzle != 64 && piece.swizzle != 128)) return false;
+    if (!text.accept(piece.swizzle) ||
+        (piece.swizzle != 32 && piece.swizzle != 64 && piece.swizzle != 128))
+      return false;
     piece.width = piece.swizzle;
   }
   return (!text.accept("*") || text.accept(piece.count)) && piece.width > 0 && piece.count > 0;
@@ -65,10 +68,12 @@ Parsed parse_pieces(LayoutText& text) {
     return true;
   };
   const auto piece = [&] { return accept_piece(text, pieces.emplace_back()); };
-  if (!accept_shape(text, shape, element_bytes) || !text.accept(";") || !accept_list(text, "order", dim) ||
-      !is_order(order, shape.size()) || !text.accept(";") || !accept_list(text, "rows", piece) || pieces.empty())
+  if (!accept_shape(text, shape, element_bytes) || !text.accept(";") ||
+      !accept_list(text, "order", dim) || !is_order(order, shape.size()) || !text.accept(";") ||
+      !accept_list(text, "rows", piece) || pieces.empty())
     return not_a_layout(text);
-  if (text.accept(";") && (!text.accept("batch=") || !text.accept(batch) || batch < 0 || batch >= shape.size()))
+  if (text.accept(";") &&
+      (!text.accept("batch=") || !text.accept(batch) || batch < 0 || batch >= shape.size()))
     return not_a_layout(text);
   if (!text.accept(">") || !text.at_end()) return not_a_layout(text);
   return SharedLayout::pieces(shape, element_bytes, order, pieces, batch);
@@ -84,7 +89,8 @@ Parsed parse_matrix(LayoutText& text) {
     Repeat& r = digits.emplace_back();
     return text.accept(r.dim) && text.accept("*") && text.accept(r.count);
   };
-  if (!accept_shape(text, shape, element_bytes) || !text.accept(";") || !accept_list(text, "off", vector))
+  if (!accept_shape(text, shape, element_bytes) || !text.accept(";") ||
+      !accept_list(text, "off", vector))
     return not_a_layout(text);
   if (text.accept(";") && !accept_list(text, "rep", digit)) return not_a_layout(text);
   if (!text.accept(">") || !text.at_end()) return not_a_layout(text);
@@ -105,7 +111,8 @@ Result<SharedLayout> SharedLayout::parse(std::string_view source) {
 std::string picture(const SharedLayout& layout, bool banks, int max_cells) {
   std::string out = layout.str() + "\n";
   if (layout.rank() != 2) return out;
-  const int rows = std::min(layout.shape()[0], max_cells), cols = std::min(layout.shape()[1], max_cells);
+  const int rows = std::min(layout.shape()[0], max_cells),
+            cols = std::min(layout.shape()[1], max_cells);
   for (int i = 0; i < rows; ++i) {
     out += fmt::format("{:>4}:", i);
     for (int j = 0; j < cols; ++j) {

@@ -30,8 +30,8 @@ bool has_thread_digit(const LinearLayout& l, int dim) {
                      [dim](const Repeat& r) { return r.dim == dim && r.in != In::Register; });
 }
 
-/// The index space both layouts share: per dimension the bits counted in binary, and a digit above. Register digits of
-/// a layout may lie among these bits, being constants; thread digits may not.
+/// The index space both layouts share: per dimension the bits counted in binary, and a digit above.
+/// Register digits of a layout may lie among these bits, being constants; thread digits may not.
 struct Cover {
   Dims shape, bits;
   std::vector<Repeat> digits;
@@ -40,7 +40,8 @@ struct Cover {
     for (int d = 0; d < a.rank(); ++d) {
       const int extent = std::max(a.cover()[d], b.cover()[d]);
       const LinearLayout& coarser = a.bits(d) < b.bits(d) ? a : b;
-      bits.push_back(has_thread_digit(coarser, d) ? coarser.bits(d) : std::max(a.bits(d), b.bits(d)));
+      bits.push_back(has_thread_digit(coarser, d) ? coarser.bits(d)
+                                                  : std::max(a.bits(d), b.bits(d)));
       shape.push_back(extent);
       const int count = (extent + (1 << bits[d]) - 1) >> bits[d];
       if (count > 1) digits.push_back({d, count, In::Register});
@@ -71,7 +72,8 @@ struct Side {
   BitBasis registers, lanes;
 
   Side(const LinearLayout& l, const Cover& cover) : layout(l) {
-    for (int b = 0; b < l.in_bits(In::Register); ++b) registers.push_back(cover.pack(l.basis(In::Register, b)));
+    for (int b = 0; b < l.in_bits(In::Register); ++b)
+      registers.push_back(cover.pack(l.basis(In::Register, b)));
     for (int b = 0; b < l.in_bits(In::Lane); ++b) lanes.push_back(cover.pack(l.basis(In::Lane, b)));
   }
 
@@ -80,15 +82,17 @@ struct Side {
     if (form == AccessForm::Vector) return registers;
     const auto in_word = static_cast<std::size_t>(log2_of(kWordBytes / element_bytes));
     if (lanes.size() != 5 || registers.size() < in_word) return std::nullopt;
-    const BitBasis own = form == AccessForm::Matrix
-                             ? concat({std::span(registers).first(in_word), std::span(lanes).first(2)})
-                             : BitBasis(lanes.begin() + 2, lanes.end());
+    const BitBasis own =
+        form == AccessForm::Matrix
+            ? concat({std::span(registers).first(in_word), std::span(lanes).first(2)})
+            : BitBasis(lanes.begin() + 2, lanes.end());
     if (Echelon(own).rank() != static_cast<int>(own.size())) return std::nullopt;
     return own;
   }
 
   /// What is accessed in one phase when 2^width elements are contiguous.
-  BitBasis phase(AccessForm form, std::span<const BitVector> contiguous, int width, int element_bytes) const {
+  BitBasis phase(AccessForm form, std::span<const BitVector> contiguous, int width,
+                 int element_bytes) const {
     if (form == AccessForm::Matrix) return concat({std::span(lanes).subspan(2), contiguous});
     if (form == AccessForm::MatrixTransposed)
       return concat({std::span(registers).first(1), std::span(lanes).first(2), contiguous});
@@ -97,11 +101,14 @@ struct Side {
     return concat({prefix(lanes, lane_bits), prefix(contiguous, width)});
   }
 
-  /// How many of `contiguous` this side covers with one access; nothing if the form needs other ones.
-  std::optional<int> width(AccessForm form, std::span<const BitVector> contiguous, int element_bytes) const {
+  /// How many of `contiguous` this side covers with one access; nothing if the form needs other
+  /// ones.
+  std::optional<int> width(AccessForm form, std::span<const BitVector> contiguous,
+                           int element_bytes) const {
     if (form != AccessForm::Vector) {
       const auto own = vector(form, element_bytes);
-      if (!own || !std::equal(own->begin(), own->end(), contiguous.begin(), contiguous.end())) return std::nullopt;
+      if (!own || !std::equal(own->begin(), own->end(), contiguous.begin(), contiguous.end()))
+        return std::nullopt;
       return static_cast<int>(contiguous.size());
     }
     const Echelon held(registers);
@@ -117,13 +124,14 @@ struct Side {
     if (form == AccessForm::Vector) return bank_use(shared, layout, max_bytes);
     const auto plan = matrix_plan(shared, layout, form == AccessForm::MatrixTransposed);
     if (!plan) return Result<BankUse>::refused(plan.reason());
-    return bank_use(*plan, layout);
+    return bank_use(shared, layout, *plan);
   }
 };
 
 class Synthesis {
  public:
-  Synthesis(const LinearLayout& writer, const LinearLayout& reader, int element_bytes, const ExchangeOptions& options)
+  Synthesis(const LinearLayout& writer, const LinearLayout& reader, int element_bytes,
+            const ExchangeOptions& options)
       : cover_(writer, reader),
         sides_{Side(writer, cover_), Side(reader, cover_)},
         element_bytes_(element_bytes),
@@ -152,7 +160,8 @@ class Synthesis {
   /// Every access of full width and without conflicts: no other form can be cheaper.
   bool is_perfect(const SharedExchange& e) const {
     const auto full = [&](const BankUse& use, const LinearLayout& l) {
-      const std::int64_t bytes = static_cast<std::int64_t>(l.registers()) * l.size(In::Lane) * l.size(In::Warp) * element_bytes_;
+      const std::int64_t bytes = static_cast<std::int64_t>(l.registers()) * l.size(In::Lane) *
+                                 l.size(In::Warp) * element_bytes_;
       return use.extra() == 0 && use.instructions * 32LL * options_.max_vector_bytes <= bytes;
     };
     return full(e.write_use, sides_[0].layout) && full(e.read_use, sides_[1].layout);
@@ -167,7 +176,8 @@ class Synthesis {
     BitBasis first, rest;
     for (BitVector v : *own) (in_common.contains(v) ? first : rest).push_back(v);
     const BitBasis ordered = extension({}, concat({first, common, rest}));
-    const auto most = prefix(ordered, log2_of(std::max(1, options_.max_vector_bytes / element_bytes_)));
+    const auto most =
+        prefix(ordered, log2_of(std::max(1, options_.max_vector_bytes / element_bytes_)));
     return BitBasis(most.begin(), most.end());
   }
 
@@ -180,7 +190,8 @@ class Synthesis {
       if (!width) return;
       // Elements of one word never collide, so the rest of the word counts as accessed.
       const int in_word = log2_of(std::max(1, kWordBytes / element_bytes_));
-      phases[s] = concat({sides_[s].phase(forms[s], *contiguous, *width, element_bytes_), prefix(*contiguous, in_word)});
+      phases[s] = concat({sides_[s].phase(forms[s], *contiguous, *width, element_bytes_),
+                          prefix(*contiguous, in_word)});
     }
     const auto layout = place(*contiguous, phases);
     if (!layout) return;
@@ -192,18 +203,23 @@ class Synthesis {
   }
 
   /// Vector bits lowest, then banks, then segments that neither side meets within a phase.
-  std::optional<SharedLayout> place(const BitBasis& contiguous, const std::array<BitBasis, 2>& phases) const {
+  std::optional<SharedLayout> place(const BitBasis& contiguous,
+                                    const std::array<BitBasis, 2>& phases) const {
     const int total = cover_.total_bits();
     const int segments = std::max(0, total - log2_of(kBankRowBytes / element_bytes_));
-    // Plain bits that no phase touches make the simplest addresses, so they come before the diagonals.
+    // Plain bits that no phase touches make the simplest addresses, so they come before the
+    // diagonals.
     BitBasis free = common_complement(phases[0], phases[1], total);
-    std::stable_sort(free.begin(), free.end(),
-                     [](BitVector a, BitVector b) { return std::has_single_bit(a) > std::has_single_bit(b); });
+    std::stable_sort(free.begin(), free.end(), [](BitVector a, BitVector b) {
+      return std::has_single_bit(a) > std::has_single_bit(b);
+    });
     const BitBasis high = extension(contiguous, prefix(free, segments));
-    const BitBasis banks = extension(concat({contiguous, high}), concat({phases[1], phases[0], complement({}, total)}));
+    const BitBasis banks = extension(concat({contiguous, high}),
+                                     concat({phases[1], phases[0], complement({}, total)}));
     std::vector<Dims> offset_basis;
     for (BitVector v : concat({contiguous, banks, high})) offset_basis.push_back(cover_.unpack(v));
-    const auto layout = SharedLayout::linear(cover_.shape, element_bytes_, offset_basis, cover_.digits);
+    const auto layout =
+        SharedLayout::linear(cover_.shape, element_bytes_, offset_basis, cover_.digits);
     return layout ? std::optional(*layout) : std::nullopt;
   }
 
@@ -216,12 +232,13 @@ class Synthesis {
 
 }  // namespace
 
-Result<SharedExchange> synthesize_exchange(const LinearLayout& writer, const LinearLayout& reader, int element_bytes,
-                                           const ExchangeOptions& options) {
+Result<SharedExchange> synthesize_exchange(const LinearLayout& writer, const LinearLayout& reader,
+                                           int element_bytes, const ExchangeOptions& options) {
   using Refused = Result<SharedExchange>;
   if (writer.rank() != reader.rank()) return Refused::refused("the ranks differ");
   const auto best = Synthesis(writer, reader, element_bytes, options).run();
-  if (!best) return Refused::refused("no layout gives both sides addresses of thread and register parts");
+  if (!best)
+    return Refused::refused("no layout gives both sides addresses of thread and register parts");
   return *best;
 }
 

@@ -26,14 +26,18 @@ struct SharedExchange {
   AccessForm read = AccessForm::Vector;
   BankUse write_use;
   BankUse read_use;
-  int cost() const { return write_use.wavefronts + read_use.wavefronts + write_use.instructions + read_use.instructions; }
+  int cost() const {
+    return write_use.wavefronts + read_use.wavefronts + write_use.instructions +
+           read_use.instructions;
+  }
 };
 
-/// The cheapest exchange found. Offset bits are divided into vector bits (what one lane, or one row of a matrix,
-/// covers), bank bits and segment bits. Two places collide when they differ by segments only, so the segments are
-/// taken from a common complement of what writer and reader access in one phase; such a complement exists, so the only
-/// conflicts left are those of vectors that the other side scatters.
-Result<SharedExchange> synthesize_exchange(const LinearLayout& writer, const LinearLayout& reader, int element_bytes,
-                                           const ExchangeOptions& options = {});
+/// The cheapest exchange found. Offset bits are divided into vector bits (what one lane, or one row
+/// of a matrix, covers), bank bits and segment bits. Two places collide when they differ by
+/// segments only, so the segments are taken from a common complement of what writer and reader
+/// access in one phase; such a complement exists, so the only conflicts left are those of vectors
+/// that the other side scatters.
+Result<SharedExchange> synthesize_exchange(const LinearLayout& writer, const LinearLayout& reader,
+                                           int element_bytes, const ExchangeOptions& options = {});
 
 }  // namespace tegula::ir

@@ -37,9 +37,9 @@ std::vector<Digit> digits_of(const LinearLayout& layout) {
 
 }  // namespace
 
-std::int64_t ThreadFn::operator()(const Place& thread) const {
-  std::uint32_t flips = 0;
-  std::int64_t sum = 0;
+std::int64_t ThreadFn::operator()(const Place& thread, const RegisterPart& part) const {
+  std::uint32_t flips = part.flip;
+  std::int64_t sum = part.add;
   for (const ThreadBit& b : bits)
     if (thread[b.in] >> b.bit & 1) {
       flips ^= b.flip;
@@ -71,8 +71,10 @@ std::vector<ThreadFn::Shift> ThreadFn::shifts() const {
       const int shift = std::countr_zero(left) - b.bit;
       const auto same = [&](const Shift& s) { return s.in == b.in && s.shift == shift; };
       const auto it = std::find_if(out.begin(), out.end(), same);
-      if (it == out.end()) out.push_back({b.in, bit_at(b.bit), shift});
-      else it->mask |= bit_at(b.bit);
+      if (it == out.end())
+        out.push_back({b.in, bit_at(b.bit), shift});
+      else
+        it->mask |= bit_at(b.bit);
     }
   return out;
 }
@@ -83,22 +85,19 @@ std::vector<ThreadFn::Multiple> ThreadFn::multiples() const {
     if (b.add == 0) continue;
     const auto continues = [&](const Multiple& m) {
       const int next = static_cast<int>(std::bit_width(m.mask));
-      return m.in == b.in && next == b.bit && m.factor << (next - std::countr_zero(m.mask)) == b.add;
+      return m.in == b.in && next == b.bit &&
+             m.factor << (next - std::countr_zero(m.mask)) == b.add;
     };
-    if (!out.empty() && continues(out.back())) out.back().mask |= bit_at(b.bit);
-    else out.push_back({b.in, bit_at(b.bit), b.add});
+    if (!out.empty() && continues(out.back()))
+      out.back().mask |= bit_at(b.bit);
+    else
+      out.push_back({b.in, bit_at(b.bit), b.add});
   }
   return out;
 }
 
 std::int64_t IndexFn::operator()(const Place& place) const {
-  const RegisterPart& r = registers[static_cast<std::size_t>(place.reg)];
-  std::uint32_t flips = 0;
-  for (const ThreadBit& b : thread.bits)
-    if (place[b.in] >> b.bit & 1) flips ^= b.flip;
-  std::int64_t sum = r.add;
-  for (const ThreadDigit& d : thread.digits) sum += place[d.in] / d.divisor % d.count * d.stride;
-  return (flips ^ r.flip) + sum;
+  return thread(place, registers[static_cast<std::size_t>(place.reg)]);
 }
 
 IndexFn index_fn(const LinearLayout& layout, int dim) {
@@ -122,16 +121,7 @@ IndexFn index_fn(const LinearLayout& layout, int dim) {
 
 std::int64_t SharedFn::operator()(const Place& place) const {
   const Register& r = registers[static_cast<std::size_t>(place.reg)];
-  const ThreadFn& fn = slabs[static_cast<std::size_t>(r.slab)];
-  std::uint32_t flips = r.part.flip;
-  std::int64_t sum = r.part.add;
-  for (const ThreadBit& b : fn.bits)
-    if (place[b.in] >> b.bit & 1) {
-      flips ^= b.flip;
-      sum += b.add;
-    }
-  for (const ThreadDigit& d : fn.digits) sum += place[d.in] / d.divisor % d.count * d.stride;
-  return flips + sum;
+  return slabs[static_cast<std::size_t>(r.slab)](place, r.part);
 }
 
 SharedFn::Cut SharedFn::cut(int reg) const {
@@ -142,7 +132,8 @@ SharedFn::Cut SharedFn::cut(int reg) const {
 
 namespace {
 
-/// Derives the parts of one slab. Throughout, an index is split at the slab's bits: low parts flip, high parts add.
+/// Derives the parts of one slab. Throughout, an index is split at the slab's bits: low parts flip,
+/// high parts add.
 class SlabFn {
  public:
   SlabFn(const SharedLayout& shared, const Slab& slab, const LinearLayout& dist)
@@ -165,9 +156,11 @@ class SlabFn {
     for (const Digit& d : digits_of(dist_)) {
       if (d.repeat.in == In::Register || d.repeat.dim == Repeat::kNoDim) continue;
       const int dim = d.repeat.dim;
-      if (d.weight % (1 << slab_.bits[dim]) != 0) return "a thread's digit reaches into the linear block";
-      fn.digits.push_back({d.repeat.in, d.divisor, d.repeat.count,
-                           (d.weight >> slab_.bits[dim]) * slab_.stride[static_cast<std::size_t>(dim)]});
+      if (d.weight % (1 << slab_.bits[dim]) != 0)
+        return "a thread's digit reaches into the linear block";
+      fn.digits.push_back(
+          {d.repeat.in, d.divisor, d.repeat.count,
+           (d.weight >> slab_.bits[dim]) * slab_.stride[static_cast<std::size_t>(dim)]});
     }
     return {};
   }
@@ -178,13 +171,15 @@ class SlabFn {
     if (dist_.rank() > 0) {
       const int reach = reach_along(split);
       const int first = index[split] & ~(reach - 1);
-      const bool last = &slab_ == &shared_.slabs().back();  // beyond its end there are only absent elements
+      const bool last =
+          &slab_ == &shared_.slabs().back();  // beyond its end there are only absent elements
       if (first < slab_.begin || (!last && first + reach > slab_.end) || slab_.begin % reach != 0)
         return "a thread's elements straddle pieces";
       index[split] -= slab_.begin;
     }
     for (int d = 0; d < dist_.rank(); ++d)
-      if (index[d] >> slab_.bits[d] & high_by_thread_[d] & ((1 << dist_.bits(d)) - 1) >> slab_.bits[d])
+      if (index[d] >> slab_.bits[d] & high_by_thread_[d] &
+          ((1 << dist_.bits(d)) - 1) >> slab_.bits[d])
         return "a register's bits meet a thread's above the linear block";
     part = contribution(index);
     part.add += slab_.base;
@@ -207,7 +202,8 @@ class SlabFn {
   int reach_along(int dim) const {
     unsigned all = 0;
     for (In in : kThreadIns)
-      for (int b = 0; b < dist_.in_bits(in); ++b) all |= static_cast<unsigned>(dist_.basis(in, b)[dim]);
+      for (int b = 0; b < dist_.in_bits(in); ++b)
+        all |= static_cast<unsigned>(dist_.basis(in, b)[dim]);
     return 1 << std::bit_width(all);
   }
 
@@ -261,7 +257,8 @@ bool keeps_alignment(const SharedFn& fn, int bytes) {
   return true;
 }
 
-/// Registers by aligned block of `width` units, if each block is full; `offset(reg)` in units within `block(reg)`.
+/// Registers by aligned block of `width` units, if each block is full; `offset(reg)` in units
+/// within `block(reg)`.
 template <class Key>
 bool group(int registers, int width, const Key& key, std::vector<Vector>& out) {
   out.clear();
@@ -281,7 +278,8 @@ bool group(int registers, int width, const Key& key, std::vector<Vector>& out) {
 
 }  // namespace
 
-Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayout& shared, int max_bytes) {
+Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayout& shared,
+                                           int max_bytes) {
   const int element_bytes = shared.element_bytes();
   const int registers = static_cast<int>(fn.registers.size());
   std::vector<Vector> out;
@@ -289,14 +287,16 @@ Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayou
     if (!keeps_alignment(fn, bytes)) continue;
     const auto key = [&](int r) {
       const auto& reg = fn.registers[static_cast<std::size_t>(r)];
-      const std::int64_t constant = reg.part.flip % static_cast<unsigned>(bytes) + reg.part.add % bytes;
-      const std::array<std::int64_t, 3> block{reg.slab, reg.part.flip / static_cast<unsigned>(bytes),
-                                              reg.part.add / bytes};
+      const std::int64_t constant =
+          reg.part.flip % static_cast<unsigned>(bytes) + reg.part.add % bytes;
+      const std::array<std::int64_t, 3> block{
+          reg.slab, reg.part.flip / static_cast<unsigned>(bytes), reg.part.add / bytes};
       return std::pair(block, static_cast<int>(constant / element_bytes));
     };
-    const bool fits = std::all_of(fn.registers.begin(), fn.registers.end(), [&](const SharedFn::Register& r) {
-      return r.part.flip % static_cast<unsigned>(bytes) + r.part.add % bytes < bytes;
-    });
+    const bool fits =
+        std::all_of(fn.registers.begin(), fn.registers.end(), [&](const SharedFn::Register& r) {
+          return r.part.flip % static_cast<unsigned>(bytes) + r.part.add % bytes < bytes;
+        });
     if (fits && group(registers, bytes / element_bytes, key, out)) return out;
   }
   out.clear();

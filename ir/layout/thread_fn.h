@@ -1,5 +1,6 @@
 #pragma once
-// Indices and addresses as lowering emits them: a function of the thread, combined with a constant per register.
+// Indices and addresses as lowering emits them: a function of the thread, combined with a constant
+// per register.
 
 #include <cstdint>
 #include <span>
@@ -28,19 +29,27 @@ struct ThreadDigit {
   friend bool operator==(const ThreadDigit&, const ThreadDigit&) = default;
 };
 
+/// The register's part: value = (thread's flips ^ flip) + thread's adds + add.
+struct RegisterPart {
+  std::uint32_t flip = 0;
+  std::int64_t add = 0;
+  friend bool operator==(const RegisterPart&, const RegisterPart&) = default;
+};
+
 /// value(thread) = XOR of the flips of its set bits + their adds + its digits.
 class ThreadFn {
  public:
   std::vector<ThreadBit> bits;
   std::vector<ThreadDigit> digits;
 
-  std::int64_t operator()(const Place& thread) const;
+  std::int64_t operator()(const Place& thread, const RegisterPart& part = {}) const;
   /// Result bits that some flip can toggle.
   std::uint32_t flipped() const;
   /// Every result bit is toggled by one input bit at most, so that XOR may be emitted as OR or ADD.
   bool is_disjoint() const;
 
-  /// The flips as few machine operations: XOR over terms of (coordinate & mask) << shift (shift < 0: right).
+  /// The flips as few machine operations: XOR over terms of (coordinate & mask) << shift (shift <
+  /// 0: right).
   struct Shift {
     In in;
     std::uint32_t mask;
@@ -60,14 +69,8 @@ class ThreadFn {
   friend bool operator==(const ThreadFn&, const ThreadFn&) = default;
 };
 
-/// The register's part: value = (thread's flips ^ flip) + thread's adds + add.
-struct RegisterPart {
-  std::uint32_t flip = 0;
-  std::int64_t add = 0;
-  friend bool operator==(const RegisterPart&, const RegisterPart&) = default;
-};
-
-/// Index along one dimension of every (register, thread): the "logical column" of masks and epilogues.
+/// Index along one dimension of every (register, thread): the "logical column" of masks and
+/// epilogues.
 struct IndexFn {
   ThreadFn thread;
   std::vector<RegisterPart> registers;
@@ -94,27 +97,29 @@ struct SharedFn {
   std::vector<Register> registers;
 
   std::int64_t operator()(const Place& place) const;
-  /// A register's flip cut in two: the part that must be XORed to the thread's function, and the part that may go
-  /// into the constant offset of the instruction.
+  /// A register's flip cut in two: the part that must be XORed to the thread's function, and the
+  /// part that may go into the constant offset of the instruction.
   struct Cut {
     std::uint32_t flip;
     std::int64_t constant;
   };
   Cut cut(int reg) const;
 };
-/// Refused where the offset is not of that form: a thread's bits straddle slabs, or meet a register's above the
-/// linear block. The caller then computes indices (index_fn) and strides.
+/// Refused where the offset is not of that form: a thread's bits straddle slabs, or meet a
+/// register's above the linear block. The caller then computes indices (index_fn) and strides.
 Result<SharedFn> shared_fn(const SharedLayout& shared, const LinearLayout& dist);
 
 /// Registers accessed by one instruction, in address order.
 struct Vector {
   std::vector<int> registers;
 };
-/// Widest vectors of at most `max_bytes` (1..16) such that each thread's are contiguous and aligned. Every register is
-/// in one vector; all have the same width. Refused as shared_fn is.
-Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayout& shared, int max_bytes = 16);
-/// The same for global memory with unit stride along `dim`, where accesses may be up to `max_elements` wide: a power
-/// of two that divides base address, other strides, and the bound of `dim` (or the extents, if bounds are masked).
+/// Widest vectors of at most `max_bytes` (1..16) such that each thread's are contiguous and
+/// aligned. Every register is in one vector; all have the same width. Refused as shared_fn is.
+Result<std::vector<Vector>> shared_vectors(const SharedFn& fn, const SharedLayout& shared,
+                                           int max_bytes = 16);
+/// The same for global memory with unit stride along `dim`, where accesses may be up to
+/// `max_elements` wide: a power of two that divides base address, other strides, and the bound of
+/// `dim` (or the extents, if bounds are masked).
 std::vector<Vector> global_vectors(const LinearLayout& dist, int dim, int max_elements);
 
 }  // namespace tegula::ir

@@ -28,7 +28,8 @@ SharedLayout random_shared(RandomLayouts& random, const Dims& shape, int bytes) 
 }
 
 /// The machine's count, straight from its description: no linearity used.
-BankUse brute_force(const SharedLayout& shared, const LinearLayout& dist, const std::vector<Vector>& vectors) {
+BankUse brute_force(const SharedLayout& shared, const LinearLayout& dist,
+                    const std::vector<Vector>& vectors) {
   BankUse use;
   for (int w = 0; w < dist.size(In::Warp); ++w)
     for (const Vector& v : vectors) {
@@ -57,14 +58,18 @@ TEST(Address, IndexFunctionsAreTheLayout) {
   int additive = 0, not_additive = 0;
   for (int i = 0; i < 400; ++i) {
     const Dims shape = random.shape();
-    const LinearLayout l = i % 4 == 0 ? random.scrambled({32, 64}) : i % 4 == 1 ? wgmma_acc(192, shape[1], 3) : random.layout(shape);
+    const LinearLayout l = i % 4 == 0   ? random.scrambled({32, 64})
+                           : i % 4 == 1 ? wgmma_acc(192, shape[1], 3)
+                                        : random.layout(shape);
     for (int dim : {0, 1}) {
       const IndexFn fn = index_fn(l, dim);
       (fn.is_additive ? additive : not_additive)++;
       for_each_place(l, [&](const Place& p) {
         const int want = l.apply(p)[dim];
         ASSERT_EQ(fn(p), want);
-        if (fn.is_additive) { ASSERT_EQ(fn.thread(p) + fn.constant(p.reg), want); }
+        if (fn.is_additive) {
+          ASSERT_EQ(fn.thread(p) + fn.constant(p.reg), want);
+        }
       });
     }
   }
@@ -91,10 +96,13 @@ TEST(Address, ShiftsAndMultiplesSpellTheSameFunction) {
             ors |= value;
           }
           for (const auto& m : slab.multiples())
-            sum += ((static_cast<std::uint32_t>(p[m.in]) & m.mask) >> std::countr_zero(m.mask)) * m.factor;
+            sum += ((static_cast<std::uint32_t>(p[m.in]) & m.mask) >> std::countr_zero(m.mask)) *
+                   m.factor;
           for (const auto& d : slab.digits) sum += p[d.in] / d.divisor % d.count * d.stride;
           ASSERT_EQ(flips + sum, slab(p));
-          if (slab.is_disjoint()) { ASSERT_EQ(flips, ors); }
+          if (slab.is_disjoint()) {
+            ASSERT_EQ(flips, ors);
+          }
         }
   }
 }
@@ -141,7 +149,8 @@ TEST(Address, SharedFunctionsVectorsAndBanks) {
           for (int w = 0; w < l.size(In::Warp); ++w) {
             const auto first = (*fn)({v.registers[0], t, w, 0});
             ASSERT_EQ(first % width, 0);
-            ASSERT_EQ((*fn)({v.registers[e], t, w, 0}), first + static_cast<std::int64_t>(e) * bytes);
+            ASSERT_EQ((*fn)({v.registers[e], t, w, 0}),
+                      first + static_cast<std::int64_t>(e) * bytes);
           }
       }
     }

@@ -1,4 +1,5 @@
-// Conversion plans, executed on the host exactly as a warp would, deliver every element; for thousands of random pairs.
+// Conversion plans, executed on the host exactly as a warp would, deliver every element; for
+// thousands of random pairs.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -13,12 +14,14 @@ using testing::RandomLayouts;
 
 constexpr int kLanes = 32, kGarbage = -1;
 
-/// Registers of one CTA, by warp, lane, register; an element is known by its row-major number in a padded tile.
+/// Registers of one CTA, by warp, lane, register; an element is known by its row-major number in a
+/// padded tile.
 using Registers = std::vector<std::vector<std::vector<int>>>;
 
 Registers filled(const LinearLayout& l, bool garbage) {
   Registers out(static_cast<std::size_t>(l.size(In::Warp)),
-                std::vector<std::vector<int>>(kLanes, std::vector<int>(static_cast<std::size_t>(l.registers()), kGarbage)));
+                std::vector<std::vector<int>>(
+                    kLanes, std::vector<int>(static_cast<std::size_t>(l.registers()), kGarbage)));
   if (garbage) return out;
   for (int w = 0; w < l.size(In::Warp); ++w)
     for (int t = 0; t < kLanes; ++t)
@@ -27,7 +30,8 @@ Registers filled(const LinearLayout& l, bool garbage) {
         if (l.is_absent(i)) continue;
         int n = 0;
         for (int v : i) n = n * 1024 + v;
-        out[static_cast<std::size_t>(w)][static_cast<std::size_t>(t)][static_cast<std::size_t>(r)] = n;
+        out[static_cast<std::size_t>(w)][static_cast<std::size_t>(t)][static_cast<std::size_t>(r)] =
+            n;
       }
   return out;
 }
@@ -38,21 +42,25 @@ void swap_in(std::vector<std::vector<int>>& warp, const std::vector<LaneSwap>& s
       if (__builtin_popcount(t & s.lanes) % 2 == 0) continue;
       auto& regs = warp[t];
       for (std::size_t r = 0; r < regs.size(); ++r)
-        if (const auto other = r ^ static_cast<std::size_t>(s.flip); r < other) std::swap(regs[r], regs[other]);
+        if (const auto other = r ^ static_cast<std::size_t>(s.flip); r < other)
+          std::swap(regs[r], regs[other]);
     }
 }
 
-void run_shuffles(const ShufflePlan& plan, std::vector<std::vector<int>> from, std::vector<std::vector<int>>& to) {
+void run_shuffles(const ShufflePlan& plan, std::vector<std::vector<int>> from,
+                  std::vector<std::vector<int>>& to) {
   swap_in(from, plan.before);
   for (const Shuffle& s : plan.shuffles)
     for (int t = 0; t < kLanes; ++t)
       for (std::size_t e = 0; e < s.from.size(); ++e)
         to[static_cast<std::size_t>(t)][static_cast<std::size_t>(s.to[e])] =
-            from[static_cast<std::size_t>(plan.source(t) ^ s.lane_flip)].at(static_cast<std::size_t>(s.from[e]));
+            from[static_cast<std::size_t>(plan.source(t) ^ s.lane_flip)].at(
+                static_cast<std::size_t>(s.from[e]));
   swap_in(to, plan.after);
 }
 
-/// Every access of one side, element by element: vectors by address, matrices by the hardware's definition.
+/// Every access of one side, element by element: vectors by address, matrices by the hardware's
+/// definition.
 template <class F>
 void for_each_access(const SharedExchange& e, AccessForm form, const LinearLayout& l, F f) {
   const auto fn = shared_fn(e.layout, l);
@@ -79,17 +87,21 @@ void for_each_access(const SharedExchange& e, AccessForm form, const LinearLayou
           }
 }
 
-void run_shared(const SharedExchange& e, const LinearLayout& from, const LinearLayout& to, const Registers& source,
-                Registers& target) {
+void run_shared(const SharedExchange& e, const LinearLayout& from, const LinearLayout& to,
+                const Registers& source, Registers& target) {
   std::map<std::int64_t, int> memory;
   std::size_t written = 0, read = 0;
   for_each_access(e, e.write, from, [&](int w, int t, int r, std::int64_t address) {
     ASSERT_GE(address, 0);
     ASSERT_LE(address + e.layout.element_bytes(), e.layout.bytes());
-    const int value = source[static_cast<std::size_t>(w)][static_cast<std::size_t>(t)][static_cast<std::size_t>(r)];
+    const int value = source[static_cast<std::size_t>(w)][static_cast<std::size_t>(t)]
+                            [static_cast<std::size_t>(r)];
     const auto [it, fresh] = memory.try_emplace(address, value);
-    ASSERT_TRUE(fresh || it->second == value || value == kGarbage || it->second == kGarbage) << "two elements in one place";
-    if (value != kGarbage) { ASSERT_TRUE(fresh || it->second == value); }
+    ASSERT_TRUE(fresh || it->second == value || value == kGarbage || it->second == kGarbage)
+        << "two elements in one place";
+    if (value != kGarbage) {
+      ASSERT_TRUE(fresh || it->second == value);
+    }
     ++written;
   });
   for_each_access(e, e.read, to, [&](int w, int t, int r, std::int64_t address) {
@@ -118,7 +130,9 @@ void expect_converts(const LinearLayout& from, const LinearLayout& to, const Con
   for (std::size_t w = 0; w < got.size(); ++w)
     for (std::size_t t = 0; t < kLanes; ++t)
       for (std::size_t r = 0; r < got[w][t].size(); ++r)
-        if (want[w][t][r] != kGarbage) { ASSERT_EQ(got[w][t][r], want[w][t][r]) << w << ' ' << t << ' ' << r; }
+        if (want[w][t][r] != kGarbage) {
+          ASSERT_EQ(got[w][t][r], want[w][t][r]) << w << ' ' << t << ' ' << r;
+        }
 }
 
 ConversionOptions shared_only() {
@@ -139,7 +153,8 @@ TEST(Conversion, RandomPairsArriveWhole) {
     const Dims shape = random.shape();
     const LinearLayout from = random.layout(shape);
     const int kinship = random.pick(6);
-    const LinearLayout to = kinship > 1 ? random.layout(shape) : random.shuffled_within(from, kinship == 0);
+    const LinearLayout to =
+        kinship > 1 ? random.layout(shape) : random.shuffled_within(from, kinship == 0);
     const int bytes = 1 << random.pick(4);
     const auto plan = plan_conversion(from, to, bytes);
     if (!plan) FAIL() << plan.reason() << from.str() << to.str();
@@ -178,9 +193,10 @@ TEST(Conversion, OddNumbersOfWarpsArriveWhole) {
   RandomLayouts random(12);
   for (int i = 0; i < 200; ++i) {
     const Dims shape{48 << random.pick(4), 8 * (1 + random.pick(16))};
-    const std::array<LinearLayout, 5> all{wgmma_acc(shape[0], shape[1], 3), coalesced(shape, 8, 12, {1, 0}),
-                                          coalesced(shape, 4, 12, {0, 1}), mma_m16n8k16_acc(shape, 3, 4),
-                                          mma_m16n8k16_acc(shape, 12, 1)};
+    const std::array<LinearLayout, 5> all{
+        wgmma_acc(shape[0], shape[1], 3), coalesced(shape, 8, 12, {1, 0}),
+        coalesced(shape, 4, 12, {0, 1}), mma_m16n8k16_acc(shape, 3, 4),
+        mma_m16n8k16_acc(shape, 12, 1)};
     const auto& from = all[static_cast<std::size_t>(random.pick(5))];
     const auto& to = all[static_cast<std::size_t>(random.pick(5))];
     const auto plan = plan_conversion(from, to, 1 << random.pick(3));
@@ -192,14 +208,18 @@ TEST(Conversion, OddNumbersOfWarpsArriveWhole) {
 
 TEST(Conversion, AccumulatorToOperandIsFreeFor16Bit) {
   for (int n : {16, 48, 64, 128, 256}) {
-    EXPECT_EQ(plan_conversion(wgmma_acc(64, n), wgmma_a_reg(64, n, 16), 2)->kind, ConversionKind::Identity);
-    EXPECT_EQ(plan_conversion(mma_m16n8k16_acc({16, n}, 1, 1), mma_operand(Operand::A, {16, n}, 16, 1, 1), 2)->kind,
+    EXPECT_EQ(plan_conversion(wgmma_acc(64, n), wgmma_a_reg(64, n, 16), 2)->kind,
+              ConversionKind::Identity);
+    EXPECT_EQ(plan_conversion(mma_m16n8k16_acc({16, n}, 1, 1),
+                              mma_operand(Operand::A, {16, n}, 16, 1, 1), 2)
+                  ->kind,
               ConversionKind::Identity);
   }
 }
 
 TEST(Conversion, Fp8OperandNeedsOneShuffleARegister) {
-  // gemm.md d2, method B: the lanes of a quad exchange bytes, one shuffle for each 32-bit register of A.
+  // gemm.md d2, method B: the lanes of a quad exchange bytes, one shuffle for each 32-bit register
+  // of A.
   const LinearLayout from = wgmma_acc(64, 128), to = wgmma_a_reg(64, 128, 8);
   const auto plan = plan_conversion(from, to, 1, shuffles_only());
   ASSERT_TRUE(plan) << plan.reason();
@@ -215,10 +235,12 @@ TEST(Conversion, AccumulatorsReachRowsAtFullWidthWithoutConflicts) {
     const auto plan = plan_conversion(from, to, 2, shared_only());
     ASSERT_TRUE(plan);
     ASSERT_EQ(plan->kind, ConversionKind::Shared) << n;
-    // 512 bytes an instruction each way, one of them by matrices: lanes of the two sides hold different pairs.
+    // 512 bytes an instruction each way, one of them by matrices: lanes of the two sides hold
+    // different pairs.
     EXPECT_EQ(plan->shared->write_use.instructions, from.registers() * 4 * 64 / 512) << n;
     EXPECT_EQ(plan->shared->read_use.instructions, to.registers() * 4 * 64 / 512) << n;
-    EXPECT_NE(plan->shared->write == AccessForm::Vector, plan->shared->read == AccessForm::Vector) << n;
+    EXPECT_NE(plan->shared->write == AccessForm::Vector, plan->shared->read == AccessForm::Vector)
+        << n;
     EXPECT_EQ(plan->shared->write_use.extra(), 0) << n << plan->shared->layout.str();
     EXPECT_EQ(plan->shared->read_use.extra(), 0) << n << plan->shared->layout.str();
     expect_converts(from, to, *plan);
@@ -226,10 +248,12 @@ TEST(Conversion, AccumulatorsReachRowsAtFullWidthWithoutConflicts) {
 }
 
 TEST(Conversion, TransposesWithoutConflicts) {
-  // Row-wise vectors in, column-wise vectors out: no vector is common to both, yet no access need conflict.
+  // Row-wise vectors in, column-wise vectors out: no vector is common to both, yet no access need
+  // conflict.
   for (int bytes : {1, 2, 4})
     for (const Dims& shape : {Dims{64, 64}, Dims{128, 32}, Dims{32, 256}}) {
-      const LinearLayout from = coalesced(shape, 16 / bytes, 4, {1, 0}), to = coalesced(shape, 16 / bytes, 4, {0, 1});
+      const LinearLayout from = coalesced(shape, 16 / bytes, 4, {1, 0}),
+                         to = coalesced(shape, 16 / bytes, 4, {0, 1});
       ConversionOptions plain = shared_only();
       plain.exchange.ldmatrix = plain.exchange.stmatrix = false;
       const auto plan = plan_conversion(from, to, bytes, plain);
@@ -243,7 +267,8 @@ TEST(Conversion, TransposesWithoutConflicts) {
 TEST(Conversion, SaysWhyNot) {
   const LinearLayout a = coalesced({64, 64}, 8, 4, {1, 0}), b = coalesced({64, 64}, 8, 4, {0, 1});
   EXPECT_EQ(plan_conversion(a, coalesced({64, 32}, 8, 4, {1, 0}), 2).reason(), "the shapes differ");
-  EXPECT_EQ(plan_conversion(a, b, 2, shuffles_only()).reason(), "elements change threads, and no allowed way moves them");
+  EXPECT_EQ(plan_conversion(a, b, 2, shuffles_only()).reason(),
+            "elements change threads, and no allowed way moves them");
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Laws of the algebra over random layouts: inverses, maps between places, text, contraction permutations.
+// Laws of the algebra over random layouts: inverses, maps between places, text, contraction
+// permutations.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -21,7 +22,9 @@ TEST(LayoutLaws, InverseComposesToIdentity) {
     const auto inverse = m.right_inverse();
     ASSERT_TRUE(inverse) << l.str();
     ASSERT_EQ(m * *inverse, BitMatrix::identity(m.outputs()));
-    if (l.is_bijective()) { ASSERT_EQ(*inverse * m, BitMatrix::identity(m.inputs())); }
+    if (l.is_bijective()) {
+      ASSERT_EQ(*inverse * m, BitMatrix::identity(m.inputs()));
+    }
     bijective += l.is_bijective();
     ASSERT_EQ(m.rank() + static_cast<int>(m.kernel().size()), m.inputs());
     for (BitVector v : m.kernel()) ASSERT_EQ(m(v), 0u);
@@ -45,7 +48,9 @@ TEST(LayoutLaws, PlaceMapsComposeToTheTarget) {
     ASSERT_EQ(a.matrix() * map->matrix, b.matrix()) << a.str() << b.str();
     const auto self = place_map(a, a);
     ASSERT_TRUE(self);
-    if (a.is_bijective()) { ASSERT_EQ(self->matrix, BitMatrix::identity(a.matrix().inputs())); }
+    if (a.is_bijective()) {
+      ASSERT_EQ(self->matrix, BitMatrix::identity(a.matrix().inputs()));
+    }
     ASSERT_EQ(plan_conversion(a, a, 4)->kind, ConversionKind::Identity);
   }
   EXPECT_GT(mapped, 300);
@@ -73,7 +78,8 @@ TEST(LayoutLaws, SubspacesMeetOnlyWhereTheyMust) {
     const int n = 3 + static_cast<int>(rng() % 14);
     BitBasis a, b;
     for (auto* list : {&a, &b})
-      for (unsigned k = rng() % static_cast<unsigned>(n); k > 0; --k) list->push_back(rng() & ((BitVector{1} << n) - 1));
+      for (unsigned k = rng() % static_cast<unsigned>(n); k > 0; --k)
+        list->push_back(rng() & ((BitVector{1} << n) - 1));
     const int rank_a = Echelon(a).rank(), rank_b = Echelon(b).rank();
     const BitBasis c = common_complement(a, b, n), meet = intersection(a, b);
     ASSERT_EQ(static_cast<int>(c.size()), n - std::max(rank_a, rank_b));
@@ -119,8 +125,9 @@ TEST(Contraction, RegistersHoldTheSlots) {
             ASSERT_EQ(held, (Dims{slot[0], match->logical(slot[1])}));
           }
     }
-  EXPECT_EQ(match_contraction(coalesced({64, 64}, 8, 4, {1, 0}), wgmma_a_reg(64, 64, 8), 1).reason(),
-            "a thread holds other rows");
+  EXPECT_EQ(
+      match_contraction(coalesced({64, 64}, 8, 4, {1, 0}), wgmma_a_reg(64, 64, 8), 1).reason(),
+      "a thread holds other rows");
 }
 
 }  // namespace

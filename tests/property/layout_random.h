@@ -1,5 +1,6 @@
 #pragma once
-// Random distributed layouts of a given shape, of every kind that lowering produces and some that it never would.
+// Random distributed layouts of a given shape, of every kind that lowering produces and some that
+// it never would.
 
 #include <algorithm>
 #include <bit>
@@ -17,9 +18,11 @@ class RandomLayouts {
   int pick(int n) { return static_cast<int>(rng_() % static_cast<unsigned>(n)); }
 
   Dims shape() {
-    constexpr std::array kExtents{1, 2, 8, 16, 24, 32, 40, 48, 64, 72, 80, 96, 100, 112, 128, 160, 7, 33};
+    constexpr std::array kExtents{1,  2,  8,  16,  24,  32,  40,  48, 64,
+                                  72, 80, 96, 100, 112, 128, 160, 7,  33};
     for (;;) {
-      Dims s{kExtents[static_cast<std::size_t>(pick(kExtents.size()))], kExtents[static_cast<std::size_t>(pick(kExtents.size()))]};
+      Dims s{kExtents[static_cast<std::size_t>(pick(kExtents.size()))],
+             kExtents[static_cast<std::size_t>(pick(kExtents.size()))]};
       if (s.product() <= 8192) return s;
     }
   }
@@ -27,17 +30,23 @@ class RandomLayouts {
   /// 4 warps always, so that any two may be converted into each other.
   LinearLayout layout(const Dims& shape) {
     switch (pick(8)) {
-      case 0: return mma(shape);
-      case 1: return mma_operand(Operand::A, shape, 8 << pick(3), 2, 2);
-      case 2: return mma_operand(Operand::B, shape, 8 << pick(3), 4, 1);
-      case 3: return wgmma_acc(shape[0], shape[1]);
-      case 4: return shuffled(any(shape));
-      default: return any(shape);
+      case 0:
+        return mma(shape);
+      case 1:
+        return mma_operand(Operand::A, shape, 8 << pick(3), 2, 2);
+      case 2:
+        return mma_operand(Operand::B, shape, 8 << pick(3), 4, 1);
+      case 3:
+        return wgmma_acc(shape[0], shape[1]);
+      case 4:
+        return shuffled(any(shape));
+      default:
+        return any(shape);
     }
   }
 
-  /// A random bijection: columns of a random invertible matrix dealt to registers, 32 lanes and 4 warps. The shape
-  /// has powers of two only.
+  /// A random bijection: columns of a random invertible matrix dealt to registers, 32 lanes and 4
+  /// warps. The shape has powers of two only.
   LinearLayout scrambled(const Dims& shape) {
     LayoutSpec spec;
     spec.shape = shape;
@@ -57,7 +66,8 @@ class RandomLayouts {
       int shift = total;
       for (int d = 0; d < shape.size(); ++d) {
         shift -= spec.bits[d];
-        basis.push_back(static_cast<int>(columns[static_cast<std::size_t>(i)] >> shift & ((BitVector{1} << spec.bits[d]) - 1)));
+        basis.push_back(static_cast<int>(columns[static_cast<std::size_t>(i)] >> shift &
+                                         ((BitVector{1} << spec.bits[d]) - 1)));
       }
       spec.of(i < 5 ? In::Lane : i < 7 ? In::Warp : In::Register).push_back(basis);
     }
@@ -71,7 +81,8 @@ class RandomLayouts {
     for (Dims& b : spec.of(In::Register)) bases.push_back(&b);
     if (lanes)
       for (Dims& b : spec.of(In::Lane)) bases.push_back(&b);
-    for (std::size_t i = 1; i < bases.size(); ++i) std::swap(*bases[i], *bases[static_cast<std::size_t>(pick(static_cast<int>(i) + 1))]);
+    for (std::size_t i = 1; i < bases.size(); ++i)
+      std::swap(*bases[i], *bases[static_cast<std::size_t>(pick(static_cast<int>(i) + 1))]);
     return LinearLayout(spec);
   }
 

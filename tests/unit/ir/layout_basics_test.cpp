@@ -1,4 +1,5 @@
-// Linear layouts: evaluation, inversion, text, and the constructors against the formulas of the instructions.
+// Linear layouts: evaluation, inversion, text, and the constructors against the formulas of the
+// instructions.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -31,7 +32,9 @@ void expect_laws(const LinearLayout& l) {
     ASSERT_TRUE(back);
     ASSERT_EQ(l.apply(*back), i);
     for (In in : kIns) ASSERT_EQ((*back)[in] & static_cast<int>(l.free_bits(in)), 0);
-    if (l.is_bijective()) { ASSERT_EQ(*back, p); }
+    if (l.is_bijective()) {
+      ASSERT_EQ(*back, p);
+    }
     ++places;
   });
   EXPECT_EQ(static_cast<std::int64_t>(seen.size()), l.cover().product());
@@ -55,9 +58,10 @@ TEST(LinearLayout, SpellsTheAccumulatorOfMma) {
 }
 
 TEST(LinearLayout, ReadsOnlyWhatItWrites) {
-  for (const char* bad : {"", "lin<", "lin<8", "lin<8>x", "lin<8; reg=[9]>", "lin<8; reg=[(1,2)]>", "lin<24>",
-                          "lin<24; rep=[0*5]>", "lin<8; rep=[1*3]>", "lin<8/4>", "lin<0>", "lin<8; rag=[1]>",
-                          "lin<24; rep=[0*1]>", "lin<8; reg=[-1]>", "lin<1x1x1x1x1x1>"}) {
+  for (const char* bad :
+       {"", "lin<", "lin<8", "lin<8>x", "lin<8; reg=[9]>", "lin<8; reg=[(1,2)]>", "lin<24>",
+        "lin<24; rep=[0*5]>", "lin<8; rep=[1*3]>", "lin<8/4>", "lin<0>", "lin<8; rag=[1]>",
+        "lin<24; rep=[0*1]>", "lin<8; reg=[-1]>", "lin<1x1x1x1x1x1>"}) {
     EXPECT_FALSE(LinearLayout::parse(bad)) << bad;
   }
   const auto spaced = LinearLayout::parse("lin< 24 x 8 ; lane=[ (0,1), 0 ]; rep=[ 0*3 ] >");
@@ -93,7 +97,9 @@ TEST(LinearLayout, OperandsFollowTheFormulas) {
       const Dims want_a{g + 8 * (j & 1), pack * t + h + 4 * pack * (j >> 1)};
       const Dims want_wa{16 * p.warp + want_a[0], want_a[1]};
       ASSERT_EQ(wa.apply(p), want_wa);
-      if (p.warp == 0) { ASSERT_EQ(a.apply(p), want_a); }
+      if (p.warp == 0) {
+        ASSERT_EQ(a.apply(p), want_a);
+      }
       if (p.warp == 0 && j < 2) {
         const Dims want_b{pack * t + h + 4 * pack * j, g};
         ASSERT_EQ(b.apply(p), want_b);
@@ -110,7 +116,8 @@ TEST(LinearLayout, AccumulatorIsTheNextOperandWithoutMoving) {
 TEST(LinearLayout, MmaTilesRepeatTheInstruction) {
   const LinearLayout l = mma_m16n8k16_acc({64, 48}, 2, 2);
   EXPECT_EQ(l.str(),
-            "lin<64x48; reg=[(0,1),(8,0),(32,0)]; lane=[(0,2),(0,4),(1,0),(2,0),(4,0)]; warp=[(16,0),(0,8)]; "
+            "lin<64x48; reg=[(0,1),(8,0),(32,0)]; lane=[(0,2),(0,4),(1,0),(2,0),(4,0)]; "
+            "warp=[(16,0),(0,8)]; "
             "rep=[1*3]>");
   const auto tiles = divide(l, mma_m16n8k16_acc({16, 8}, 1, 1));
   ASSERT_TRUE(tiles) << tiles.reason();
@@ -125,17 +132,21 @@ TEST(LinearLayout, MmaTilesRepeatTheInstruction) {
 }
 
 TEST(LinearLayout, BlockedHandlesEveryExtent) {
-  EXPECT_EQ(blocked({64, 64}, {1, 4}, {2, 16}, {4, 1}, {1, 0}).str(),
-            "lin<64x64; reg=[(0,1),(0,2),(8,0),(16,0),(32,0)]; lane=[(0,4),(0,8),(0,16),(0,32),(1,0)]; "
-            "warp=[(2,0),(4,0)]>");
+  EXPECT_EQ(
+      blocked({64, 64}, {1, 4}, {2, 16}, {4, 1}, {1, 0}).str(),
+      "lin<64x64; reg=[(0,1),(0,2),(8,0),(16,0),(32,0)]; lane=[(0,4),(0,8),(0,16),(0,32),(1,0)]; "
+      "warp=[(2,0),(4,0)]>");
   for (int rows : {1, 2, 3, 5, 7, 8, 24, 33, 64, 80, 96, 100, 160, 176, 192, 224})
     for (int cols : {1, 3, 8, 24, 40, 64, 72, 100, 112}) {
       const LinearLayout l = blocked({rows, cols}, {1, 4}, {4, 8}, {2, 2}, {1, 0});
       expect_laws(l);
-      if (rows % 8 == 0 && cols % 64 == 0) { EXPECT_TRUE(l.is_exact()); }
+      if (rows % 8 == 0 && cols % 64 == 0) {
+        EXPECT_TRUE(l.is_exact());
+      }
     }
   expect_laws(blocked({7}, {1}, {32}, {4}, {0}));
-  expect_laws(blocked({2, 3, 4, 5, 6}, {1, 1, 1, 1, 2}, {1, 2, 2, 2, 4}, {2, 1, 1, 2, 1}, {4, 3, 2, 1, 0}));
+  expect_laws(
+      blocked({2, 3, 4, 5, 6}, {1, 1, 1, 1, 2}, {1, 2, 2, 2, 4}, {2, 1, 1, 2, 1}, {4, 3, 2, 1, 0}));
 }
 
 TEST(LinearLayout, CoveredExtentsAreTheNextMultipleOfTheThreads) {
@@ -166,7 +177,8 @@ TEST(LinearLayout, OddNumbersOfWarps) {
 
 TEST(LinearLayout, CoalescedSpreadsWarpsOverRows) {
   EXPECT_EQ(coalesced({128, 64}, 8, 4, {1, 0}).str(),
-            "lin<128x64; reg=[(0,1),(0,2),(0,4),(16,0),(32,0),(64,0)]; lane=[(0,8),(0,16),(0,32),(1,0),(2,0)]; "
+            "lin<128x64; reg=[(0,1),(0,2),(0,4),(16,0),(32,0),(64,0)]; "
+            "lane=[(0,8),(0,16),(0,32),(1,0),(2,0)]; "
             "warp=[(4,0),(8,0)]>");
   for (int n : {1, 2, 5, 64, 1000, 1024, 4096}) expect_laws(coalesced({n}, 4, 4, {0}));
   expect_laws(coalesced({}, 4, 4, {}));

@@ -1,4 +1,5 @@
-// Shape operations move no data: each result place holds the element that the operation's meaning says.
+// Shape operations move no data: each result place holds the element that the operation's meaning
+// says.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -12,12 +13,16 @@ namespace tegula::ir {
 namespace {
 
 const std::vector<LinearLayout>& samples() {
-  static const std::vector<LinearLayout> all{
-      blocked({64, 64}, {1, 4}, {2, 16}, {4, 1}, {1, 0}), blocked({24, 40}, {1, 2}, {8, 4}, {1, 2}, {1, 0}),
-      blocked({33, 100}, {2, 2}, {4, 8}, {2, 2}, {0, 1}), mma_m16n8k16_acc({48, 80}, 1, 2), wgmma_acc(128, 96, 2),
-      wgmma_acc(192, 24, 3),                              mma_operand(Operand::A, {32, 64}, 16, 2, 2),
-      mma_operand(Operand::B, {64, 48}, 8, 2, 2),         blocked({4, 4}, {1, 1}, {4, 8}, {2, 2}, {1, 0}),
-      replicated({6, 8}, 4)};
+  static const std::vector<LinearLayout> all{blocked({64, 64}, {1, 4}, {2, 16}, {4, 1}, {1, 0}),
+                                             blocked({24, 40}, {1, 2}, {8, 4}, {1, 2}, {1, 0}),
+                                             blocked({33, 100}, {2, 2}, {4, 8}, {2, 2}, {0, 1}),
+                                             mma_m16n8k16_acc({48, 80}, 1, 2),
+                                             wgmma_acc(128, 96, 2),
+                                             wgmma_acc(192, 24, 3),
+                                             mma_operand(Operand::A, {32, 64}, 16, 2, 2),
+                                             mma_operand(Operand::B, {64, 48}, 8, 2, 2),
+                                             blocked({4, 4}, {1, 1}, {4, 8}, {2, 2}, {1, 0}),
+                                             replicated({6, 8}, 4)};
   return all;
 }
 
@@ -74,8 +79,9 @@ TEST(LayoutOps, ReshapeKeepsRowMajorNumbers) {
   int done = 0;
   for (const LinearLayout& l : samples()) {
     const int a = l.shape()[0], b = l.shape()[1];
-    for (const Dims& shape : {Dims{a * b}, Dims{a, b / 2, 2}, Dims{a, 2, b / 2}, Dims{2, a / 2, b}, Dims{a / 2, b * 2},
-                              Dims{a * 2, b / 2}, Dims{a, 1, b}, Dims{a / 2, 2, b / 4, 4}, Dims{1, a, b, 1}}) {
+    for (const Dims& shape :
+         {Dims{a * b}, Dims{a, b / 2, 2}, Dims{a, 2, b / 2}, Dims{2, a / 2, b}, Dims{a / 2, b * 2},
+          Dims{a * 2, b / 2}, Dims{a, 1, b}, Dims{a / 2, 2, b / 4, 4}, Dims{1, a, b, 1}}) {
       if (shape.product() != a * b) continue;
       const auto r = reshape(l, shape);
       if (!r) {
@@ -85,7 +91,8 @@ TEST(LayoutOps, ReshapeKeepsRowMajorNumbers) {
       ++done;
       for_each_place(l, [&](const Place& p) {
         if (l.is_absent(l.apply(p))) return;
-        ASSERT_EQ(row_major(r->apply(p), shape), row_major(l.apply(p), l.shape())) << l.str() << r->str();
+        ASSERT_EQ(row_major(r->apply(p), shape), row_major(l.apply(p), l.shape()))
+            << l.str() << r->str();
       });
       const auto back = reshape(*r, l.shape());
       ASSERT_TRUE(back) << back.reason();
@@ -97,13 +104,16 @@ TEST(LayoutOps, ReshapeKeepsRowMajorNumbers) {
 
 TEST(LayoutOps, ReshapeSaysWhyNot) {
   const LinearLayout l = wgmma_acc(64, 96);  // columns: 3 x 32
-  EXPECT_EQ(reshape(l, {6144}).reason(), "repeat digits of different dimensions would mix with bits");
-  EXPECT_EQ(reshape(l, {64, 32, 3}).reason(), "repeat digits of different dimensions would mix with bits");
+  EXPECT_EQ(reshape(l, {6144}).reason(),
+            "repeat digits of different dimensions would mix with bits");
+  EXPECT_EQ(reshape(l, {64, 32, 3}).reason(),
+            "repeat digits of different dimensions would mix with bits");
   EXPECT_EQ(reshape(l, {64, 90}).reason(), "the numbers of elements differ");
   ASSERT_TRUE(reshape(l, {64, 3, 32}));
   ASSERT_TRUE(reshape(l, {64, 6, 16}));
   EXPECT_EQ(reshape(l, {64, 6, 16})->str(),
-            "lin<64x6x16; reg=[(0,0,1),(8,0,0),(0,0,8),(0,1,0)]; lane=[(0,0,2),(0,0,4),(1,0,0),(2,0,0),(4,0,0)]; "
+            "lin<64x6x16; reg=[(0,0,1),(8,0,0),(0,0,8),(0,1,0)]; "
+            "lane=[(0,0,2),(0,0,4),(1,0,0),(2,0,0),(4,0,0)]; "
             "warp=[(16,0,0),(32,0,0)]; rep=[1*3]>");
   const LinearLayout padded = blocked({100, 8}, {1, 1}, {32, 1}, {1, 1}, {0, 1});
   EXPECT_EQ(reshape(padded, {50, 16}).reason(), "a padded dimension would be cut or merged");
@@ -113,7 +123,8 @@ TEST(LayoutOps, BroadcastReadsTheSameThread) {
   for (const LinearLayout& l : samples())
     for (int dim : {0, 1}) {
       const LinearLayout column = expand_dim(slice(l, dim), dim);
-      const auto back = broadcast_registers(column, l);  // result of a reduction back to the tile: free
+      const auto back =
+          broadcast_registers(column, l);  // result of a reduction back to the tile: free
       ASSERT_TRUE(back) << back.reason() << l.str();
       const auto wide = broadcast(column, dim, 40);
       ASSERT_TRUE(wide);
@@ -190,7 +201,8 @@ TEST(LayoutOps, SubtilesAreRegisters) {
 
 TEST(LayoutOps, ProductAndDivideAreInverse) {
   const LinearLayout tile = mma_m16n8k16_acc({16, 8}, 1, 1);
-  for (const LinearLayout& l : {wgmma_acc(128, 96, 2), mma_m16n8k16_acc({48, 80}, 1, 2), wgmma_acc(192, 24, 3)}) {
+  for (const LinearLayout& l :
+       {wgmma_acc(128, 96, 2), mma_m16n8k16_acc({48, 80}, 1, 2), wgmma_acc(192, 24, 3)}) {
     const auto q = divide(l, tile);
     ASSERT_TRUE(q) << q.reason();
     EXPECT_EQ(*product(tile, *q), l);
@@ -205,12 +217,14 @@ TEST(LayoutOps, ReductionsCombineEachElementOnce) {
       SCOPED_TRACE(l.str());
       const auto plan = plan_reduction(l, dim);
       ASSERT_TRUE(plan) << plan.reason();
-      // Walk what each thread's result register collects; every element of the fiber must come exactly once.
+      // Walk what each thread's result register collects; every element of the fiber must come
+      // exactly once.
       for_each_thread(l, [&](const Place& thread) {
         if (thread.lane % 5 != 0) return;
         for (int r = 0; r < plan->result.registers(); ++r) {
           std::vector<Place> sources;
-          for (int reg : plan->registers[static_cast<std::size_t>(r)]) sources.push_back({reg, thread.lane, thread.warp, 0});
+          for (int reg : plan->registers[static_cast<std::size_t>(r)])
+            sources.push_back({reg, thread.lane, thread.warp, 0});
           const auto doubled = [&](In in, int mask) {
             const auto n = sources.size();
             for (std::size_t i = 0; i < n; ++i) {

@@ -1,4 +1,5 @@
-// Shared-memory layouts against the hardware's swizzles, and ldmatrix/stmatrix over every tile we may choose.
+// Shared-memory layouts against the hardware's swizzles, and ldmatrix/stmatrix over every tile we
+// may choose.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -16,7 +17,8 @@ void for_each_index(const Dims& shape, F f) {
   for (std::int64_t n = 0; n < shape.product(); ++n) {
     Dims i = Dims::filled(shape.size(), 0);
     std::int64_t left = n;
-    for (int d = shape.size() - 1; d >= 0; left /= shape[d], --d) i[d] = static_cast<int>(left % shape[d]);
+    for (int d = shape.size() - 1; d >= 0; left /= shape[d], --d)
+      i[d] = static_cast<int>(left % shape[d]);
     f(i);
   }
 }
@@ -66,7 +68,7 @@ TEST(SharedLayout, WideRowsAreCutIntoPieces) {
   EXPECT_EQ(text(72, PieceRule::Sum), "swz<64x72:2; order=[1,0]; rows=[128,plain:16]>");
   EXPECT_EQ(text(8, PieceRule::Divide), "swz<64x8:2; order=[1,0]; rows=[plain:16]>");
   const auto l = *SharedLayout::swizzled({64, 160}, 2, {1, 0}, 128, PieceRule::Sum);
-  EXPECT_EQ(l.offset({0, 64}), 64 * 128);        // second slab
+  EXPECT_EQ(l.offset({0, 64}), 64 * 128);            // second slab
   EXPECT_EQ(l.offset({1, 128}), 2 * 64 * 128 + 64);  // third, rows of 64 B
   EXPECT_EQ(l.offset({1, 8}), 128 + (16 ^ 16));      // row 1 exchanges neighbouring chunks
 }
@@ -77,12 +79,17 @@ TEST(SharedLayout, EveryTileIsABijection) {
       for (int columns : {8, 16, 24, 64, 80, 96, 100, 160, 176, 192})
         for (int max_swizzle : {0, 32, 64, 128})
           for (PieceRule rule : {PieceRule::Divide, PieceRule::Sum}) {
-            const auto l = SharedLayout::swizzled({rows, columns}, bytes, {1, 0}, max_swizzle, rule);
-            if (l) expect_laws(*l);
-            else EXPECT_TRUE(rows % 8 != 0 && (rows & (rows - 1)) != 0) << l.reason();
-            if (max_swizzle == 0) { EXPECT_TRUE(l); }
+            const auto l =
+                SharedLayout::swizzled({rows, columns}, bytes, {1, 0}, max_swizzle, rule);
+            if (l)
+              expect_laws(*l);
+            else
+              EXPECT_TRUE(rows % 8 != 0 && (rows & (rows - 1)) != 0) << l.reason();
+            if (max_swizzle == 0) {
+              EXPECT_TRUE(l);
+            }
           }
-  expect_laws(*SharedLayout::swizzled({64, 48}, 2, {0, 1}));           // column-major
+  expect_laws(*SharedLayout::swizzled({64, 48}, 2, {0, 1}));  // column-major
   expect_laws(*SharedLayout::swizzled({4, 64, 96}, 2, {2, 1, 0}, 128, PieceRule::Sum, 1));
   expect_laws(*SharedLayout::swizzled({3, 16, 64}, 2, {2, 1, 0}, 128, PieceRule::Sum, 0));
   expect_laws(SharedLayout::plain({3, 5, 7}, 4, {2, 0, 1}));
@@ -99,17 +106,20 @@ TEST(SharedLayout, StagesLieOutsideThePieces) {
 
 TEST(SharedLayout, TextRefusesWhatIsNotALayout) {
   for (const char* bad :
-       {"", "swz<64x64:2>", "swz<64x64:3; order=[1,0]; rows=[128]>", "swz<64x64:2; order=[1,1]; rows=[128]>",
-        "swz<64x64:2; order=[1,0]; rows=[64]>", "swz<64x64:2; order=[1,0]; rows=[128]; batch=2>",
+       {"", "swz<64x64:2>", "swz<64x64:3; order=[1,0]; rows=[128]>",
+        "swz<64x64:2; order=[1,1]; rows=[128]>", "swz<64x64:2; order=[1,0]; rows=[64]>",
+        "swz<64x64:2; order=[1,0]; rows=[128]; batch=2>",
         "swz<64x64:2; order=[1,0]; rows=[48*2,16*2]>", "mem<4x2:2; off=[(1,0),(2,0)]>",
-        "mem<4x2:2; off=[(1,0),(2,0),(3,0)]>", "mem<12:2; off=[1,2]; rep=[0*2]>", "mem<4:2; off=[1,2]>x"}) {
+        "mem<4x2:2; off=[(1,0),(2,0),(3,0)]>", "mem<12:2; off=[1,2]; rep=[0*2]>",
+        "mem<4:2; off=[1,2]>x"}) {
     EXPECT_FALSE(SharedLayout::parse(bad)) << bad;
   }
   EXPECT_TRUE(SharedLayout::parse("mem<12x2:2; off=[(1,0),(2,1),(2,0)]; rep=[0*3]>"));
 }
 
 /// What hardware does with a plan: element register -> byte address, for each lane.
-void expect_addresses(const MatrixPlan& plan, const SharedLayout& shared, const LinearLayout& dist) {
+void expect_addresses(const MatrixPlan& plan, const SharedLayout& shared,
+                      const LinearLayout& dist) {
   const int bytes = shared.element_bytes(), per_word = 4 / bytes;
   std::size_t covered = 0;
   for (const auto& access : plan.accesses) {
@@ -136,13 +146,14 @@ TEST(MatrixAccess, LoadsEveryOperandTileWithoutConflicts) {
           const bool is_a = operand == Operand::A;
           const Dims shape = is_a ? Dims{m, k} : Dims{k, m};
           const LinearLayout dist = mma_operand(operand, shape, bits, 1, 1);
-          const auto shared = SharedLayout::swizzled(shape, bits / 8, is_a ? Dims{1, 0} : Dims{0, 1});
+          const auto shared =
+              SharedLayout::swizzled(shape, bits / 8, is_a ? Dims{1, 0} : Dims{0, 1});
           ASSERT_TRUE(shared) << shared.reason();
           const auto plan = matrix_plan(*shared, dist, false);
           ASSERT_TRUE(plan) << plan.reason() << dist.str() << shared->str();
           EXPECT_EQ(plan->matrices, dist.registers() * bits / 32 % 4 == 0 ? 4 : 2) << dist.str();
           expect_addresses(*plan, *shared, dist);
-          EXPECT_EQ(bank_use(*plan, dist).extra(), 0) << dist.str() << shared->str();
+          EXPECT_EQ(bank_use(*shared, dist, *plan).extra(), 0) << dist.str() << shared->str();
         }
       }
 }
@@ -162,12 +173,13 @@ TEST(MatrixAccess, TransposesMnMajorTiles) {
         EXPECT_TRUE(plan->transposed);
         EXPECT_EQ(plan->matrices, 4);
         expect_addresses(*plan, *shared, dist);
-        EXPECT_EQ(bank_use(*plan, dist).extra(), 0) << dist.str() << shared->str();
+        EXPECT_EQ(bank_use(*shared, dist, *plan).extra(), 0) << dist.str() << shared->str();
       }
 }
 
 TEST(MatrixAccess, StoresWgmmaAccumulators) {
-  // gemm.md d2: lane address row = 16w + (l & 15), column = 16q + 8 (l >> 4), chunk (2q + (l >> 4)) ^ (row & 7).
+  // gemm.md d2: lane address row = 16w + (l & 15), column = 16q + 8 (l >> 4), chunk (2q + (l >> 4))
+  // ^ (row & 7).
   const LinearLayout acc = wgmma_acc(64, 64);
   const auto shared = *SharedLayout::swizzled({64, 64}, 2, {1, 0});
   const auto plan = matrix_plan(shared, acc, false);
@@ -191,7 +203,7 @@ TEST(MatrixAccess, StoresWgmmaAccumulators) {
         const auto stored = matrix_plan(tile, dist, false);
         ASSERT_TRUE(stored) << stored.reason() << tile.str();
         expect_addresses(*stored, tile, dist);
-        EXPECT_EQ(bank_use(*stored, dist).extra(), 0) << tile.str();
+        EXPECT_EQ(bank_use(tile, dist, *stored).extra(), 0) << tile.str();
       }
 }
 
@@ -199,22 +211,27 @@ TEST(MatrixAccess, RefusesWithReasons) {
   const LinearLayout acc = wgmma_acc(64, 64);
   EXPECT_EQ(matrix_plan(SharedLayout::plain({64, 64}, 8, {1, 0}), acc, false).reason(),
             "a register does not hold consecutive bytes of a row");
-  EXPECT_EQ(matrix_plan(SharedLayout::plain({64, 68}, 2, {1, 0}), wgmma_acc(64, 68), false).reason(),
-            "the lanes do not cover rows of 16 bytes");
-  EXPECT_EQ(matrix_plan(SharedLayout::plain({64, 64}, 2, {1, 0}), blocked({64, 64}, {1, 2}, {32, 1}, {4, 1}, {1, 0}),
-                        false)
+  EXPECT_EQ(
+      matrix_plan(SharedLayout::plain({64, 68}, 2, {1, 0}), wgmma_acc(64, 68), false).reason(),
+      "the lanes do not cover rows of 16 bytes");
+  EXPECT_EQ(matrix_plan(SharedLayout::plain({64, 64}, 2, {1, 0}),
+                        blocked({64, 64}, {1, 2}, {32, 1}, {4, 1}, {1, 0}), false)
                 .reason(),
             "rows are not aligned to 16 bytes");
 }
 
 TEST(BankUse, KnownCases) {
-  const auto f32 = [](const SharedLayout& l, const LinearLayout& d) { return bank_use(l, d, 4)->extra(); };
+  const auto f32 = [](const SharedLayout& l, const LinearLayout& d) {
+    return bank_use(l, d, 4)->extra();
+  };
   const LinearLayout row = blocked({32, 32}, {1, 1}, {1, 32}, {1, 1}, {1, 0});
   const LinearLayout column = blocked({32, 32}, {1, 1}, {32, 1}, {1, 1}, {1, 0});
   const SharedLayout plain = SharedLayout::plain({32, 32}, 4, {1, 0});
   EXPECT_EQ(f32(plain, row), 0);
   EXPECT_EQ(f32(plain, column), 32 * 31);
-  EXPECT_EQ(f32(SharedLayout::plain({32, 33}, 4, {1, 0}), blocked({32, 33}, {1, 1}, {32, 1}, {1, 1}, {1, 0})), 0);
+  EXPECT_EQ(f32(SharedLayout::plain({32, 33}, 4, {1, 0}),
+                blocked({32, 33}, {1, 1}, {32, 1}, {1, 1}, {1, 0})),
+            0);
   EXPECT_EQ(bank_use(plain, replicated({32, 32}, 1), 4)->extra(), 0);  // broadcast
 }
 
