@@ -1,6 +1,7 @@
 #pragma once
 // The third verb: a kernel in simt form becomes PTX (through LLVM) or CUDA C++ (for NVRTC).
 #include <string>
+#include <vector>
 
 #include "ir/kernel.h"
 
@@ -22,6 +23,9 @@ struct Emitted {
 /// Emits PTX by LLVM. Opens libtegula_llvm.so on the first call. Throws DeviceError where that library is missing and
 /// InternalError where the emitter fails.
 Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options = {});
+
+/// Where libtegula_llvm.so is looked for, in order; the last is a plain name that the loader searches.
+std::vector<std::string> llvm_module_places();
 
 /// Emits CUDA C++ without any include, for NVRTC with -fmad=false.
 Emitted emit_cuda(const ir::Kernel& kernel, const EmitOptions& options = {});

@@ -35,7 +35,8 @@ std::vector<std::string> program_folders() {
 /// The first line of the log that names an error.
 std::string first_error(std::string_view log) {
   for (std::string_view line : split(log, '\n'))
-    if (line.find("error") != std::string_view::npos || line.find("fatal") != std::string_view::npos)
+    if (line.find("error") != std::string_view::npos ||
+        line.find("fatal") != std::string_view::npos)
       return std::string(trim(line));
   return std::string(trim(log));
 }
@@ -45,20 +46,25 @@ std::string keep_reproducer(const std::filesystem::path& ptxas, const AssembleJo
   std::string name = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.ptx").string();
   const int descriptor = ::mkostemps(name.data(), 4, O_CLOEXEC);
   if (descriptor < 0) return {};
-  const bool whole = ::write(descriptor, job.ptx.data(), job.ptx.size()) == static_cast<ssize_t>(job.ptx.size());
+  const bool whole =
+      ::write(descriptor, job.ptx.data(), job.ptx.size()) == static_cast<ssize_t>(job.ptx.size());
   ::close(descriptor);
-  return whole ? fmt::format("{} -arch={} -o /dev/null {}", ptxas.string(), job.target, name) : std::string();
+  return whole ? fmt::format("{} -arch={} -o /dev/null {}", ptxas.string(), job.target, name)
+               : std::string();
 }
 
 /// A tool that exits with 0 and wrote nothing did not work.
-bool is_elf(const std::vector<char>& file) { return file.size() > 64 && std::memcmp(file.data(), "\177ELF", 4) == 0; }
+bool is_elf(const std::vector<char>& file) {
+  return file.size() > 64 && std::memcmp(file.data(), "\177ELF", 4) == 0;
+}
 
 }  // namespace
 
 std::optional<std::filesystem::path> find_ptxas() {
   if (!env().ptxas.empty()) {
     if (is_program(env().ptxas)) return env().ptxas;
-    throw DeviceError(fmt::format("TEGULA_PTXAS names {}, which is not a program", env().ptxas.string()));
+    throw DeviceError(
+        fmt::format("TEGULA_PTXAS names {}, which is not a program", env().ptxas.string()));
   }
   for (const std::string& folder : program_folders())
     if (std::filesystem::path file = folder + "/ptxas"; is_program(file)) return file;
@@ -66,9 +72,12 @@ std::optional<std::filesystem::path> find_ptxas() {
 }
 
 std::string missing_ptxas_text() {
-  return "ptxas, the assembler of the CUDA toolkit, was not found: TEGULA_PTXAS is not set, and it is neither on PATH "
-         "nor in /usr/local/cuda*/bin. It comes with NVIDIA's package cuda-nvcc-13-0 (or any toolkit from 12.5 on; "
-         "Debian's nvidia-cuda-toolkit 11.8 is too old for wgmma). Without it kernels are compiled to PTX, the NVRTC "
+  return "ptxas, the assembler of the CUDA toolkit, was not found: TEGULA_PTXAS is not set, and it "
+         "is neither on PATH "
+         "nor in /usr/local/cuda*/bin. It comes with NVIDIA's package cuda-nvcc-13-0 (or any "
+         "toolkit from 12.5 on; "
+         "Debian's nvidia-cuda-toolkit 11.8 is too old for wgmma). Without it kernels are compiled "
+         "to PTX, the NVRTC "
          "back end still makes cubins, and on a GPU the driver assembles the PTX at each start.";
 }
 
@@ -86,17 +95,21 @@ Assembled assemble(const AssembleJob& job) {
   const ProcessResult run = run_process(argv, files, job.limit);
 
   if (run.timed_out || run.signal != 0)
-    throw DeviceError(fmt::format("{} failed: {}\n{}", argv[0], run.how_it_ended(), run.output), run.signal, {});
+    throw DeviceError(fmt::format("{} failed: {}\n{}", argv[0], run.how_it_ended(), run.output),
+                      run.signal, {});
   if (!run.ok())
-    throw InternalError(fmt::format("ptxas refused the PTX for {}: {}", job.target, first_error(run.output)),
-                        keep_reproducer(*ptxas, job));
+    throw InternalError(
+        fmt::format("ptxas refused the PTX for {}: {}", job.target, first_error(run.output)),
+        keep_reproducer(*ptxas, job));
   Assembled result;
   result.cubin = target.read_all();
   if (!is_elf(result.cubin))
-    throw DeviceError(fmt::format("{} reported success and wrote no cubin\n{}", argv[0], run.output));
+    throw DeviceError(
+        fmt::format("{} reported success and wrote no cubin\n{}", argv[0], run.output));
   result.report = parse_assembler_log(run.output);
   result.log = run.output;
-  result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  result.ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 
@@ -112,7 +125,8 @@ std::vector<AssembleOutcome> assemble_all(std::span<const AssembleJob> jobs, int
       }
     }
   };
-  const int wanted = threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int wanted =
+      threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int count = std::min<int>(wanted, static_cast<int>(jobs.size()));
   std::vector<std::jthread> others;
   for (int i = 1; i < count; ++i) others.emplace_back(work);

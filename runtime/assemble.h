@@ -11,8 +11,8 @@
 
 namespace tegula::runtime {
 
-/// What an assembler says about the code it made. Sizes are in bytes; over several kernels in one file, the largest
-/// registers, stack, shared memory and barriers, and the sum of the spills.
+/// What an assembler says about the code it made. Sizes are in bytes; over several kernels in one
+/// file, the largest registers, stack, shared memory and barriers, and the sum of the spills.
 struct AssembleReport {
   int registers = 0;
   int spill_loads = 0;
@@ -23,8 +23,8 @@ struct AssembleReport {
   double tool_ms = 0;                 ///< as the tool tells
   std::vector<std::string> warnings;  ///< lines of the log that are neither statistics nor progress
   std::vector<std::string> codes;     ///< "C7510", ... in the order of the log
-  bool serialised = false;            ///< C7510..C7519: wgmma waits or arrivals that the compiler put in
-  bool setmaxnreg_ignored = false;    ///< C7504..C7508
+  bool serialised = false;  ///< C7510..C7519: wgmma waits or arrivals that the compiler put in
+  bool setmaxnreg_ignored = false;  ///< C7504..C7508
 
   /// No spill, no stack, no C75xx: what every configuration of the library must be.
   bool sound() const;
@@ -55,15 +55,16 @@ struct AssembleOutcome {
   std::exception_ptr error;
 };
 
-/// The assembler: TEGULA_PTXAS, then PATH, then the CUDA toolkits of this machine. Nothing if there is none; a
-/// TEGULA_PTXAS that is not an executable file is a DeviceError.
+/// The assembler: TEGULA_PTXAS, then PATH, then the CUDA toolkits of this machine. Nothing if there
+/// is none; a TEGULA_PTXAS that is not an executable file is a DeviceError.
 std::optional<std::filesystem::path> find_ptxas();
 
 /// The text of the error for a machine without ptxas.
 std::string missing_ptxas_text();
 
-/// PTX to cubin. Throws DeviceError where ptxas is missing, crashes or exceeds its time limit, and InternalError where
-/// it refuses the PTX (we emitted it): the message holds its first complaint, the reproducer a command to replay.
+/// PTX to cubin. Throws DeviceError where ptxas is missing, crashes or exceeds its time limit, and
+/// InternalError where it refuses the PTX (we emitted it): the message holds its first complaint,
+/// the reproducer a command to replay.
 Assembled assemble(const AssembleJob& job);
 
 /// All jobs, up to `threads` at a time (0: one a core). One failing job does not stop the others.

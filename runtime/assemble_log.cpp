@@ -10,7 +10,8 @@
 namespace tegula::runtime {
 namespace {
 
-/// The number that stands right before `unit` in a line, e.g. 168 for "Used 168 registers, ..." and " registers".
+/// The number that stands right before `unit` in a line, e.g. 168 for "Used 168 registers, ..." and
+/// " registers".
 std::optional<int> number_before(std::string_view line, std::string_view unit) {
   const std::size_t at = line.find(unit);
   if (at == std::string_view::npos) return std::nullopt;
@@ -24,7 +25,7 @@ std::optional<int> number_before(std::string_view line, std::string_view unit) {
 
 struct Statistic {
   std::string_view unit;
-  int AssembleReport::* field;
+  int AssembleReport::*field;
   bool adds;
 };
 
@@ -43,13 +44,17 @@ std::string code_of(std::string_view line) {
   if (open == std::string_view::npos) return {};
   const std::size_t close = line.find(')', open);
   const std::string_view code = line.substr(open + 1, close - open - 1);
-  const bool all_digits = code.size() == 5 && std::all_of(code.begin() + 1, code.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool all_digits = code.size() == 5 && std::all_of(code.begin() + 1, code.end(), [](char c) {
+                            return c >= '0' && c <= '9';
+                          });
   return all_digits ? std::string(code) : std::string();
 }
 
 bool is_complaint(std::string_view line) {
-  return line.find("warning") != std::string_view::npos || line.find("Potential Performance Loss") != std::string_view::npos ||
-         line.find("error") != std::string_view::npos || line.find("fatal") != std::string_view::npos;
+  return line.find("warning") != std::string_view::npos ||
+         line.find("Potential Performance Loss") != std::string_view::npos ||
+         line.find("error") != std::string_view::npos ||
+         line.find("fatal") != std::string_view::npos;
 }
 
 void read_line(AssembleReport& report, std::string_view line) {
@@ -86,7 +91,8 @@ bool AssembleReport::sound() const { return complaint().empty(); }
 
 std::string AssembleReport::complaint() const {
   std::vector<std::string> faults;
-  if (spill_loads + spill_stores > 0) faults.push_back(fmt::format("spills {} bytes", std::max(spill_loads, spill_stores)));
+  if (spill_loads + spill_stores > 0)
+    faults.push_back(fmt::format("spills {} bytes", std::max(spill_loads, spill_stores)));
   if (stack > 0) faults.push_back(fmt::format("uses {} bytes of stack", stack));
   for (const std::string& code : codes)
     if (code.substr(0, 3) == "C75") faults.push_back(code);

@@ -86,7 +86,9 @@ void KernelCache::log(const std::string& line) {
   if (options_.log) options_.log(line);
 }
 
-std::string KernelCache::sub(std::string_view name) const { return root_ + "/" + std::string(name); }
+std::string KernelCache::sub(std::string_view name) const {
+  return root_ + "/" + std::string(name);
+}
 
 std::filesystem::path KernelCache::path_of(const CacheKey& key) const {
   const std::string hex = key.hash().hex();
@@ -96,8 +98,11 @@ std::filesystem::path KernelCache::path_of(const CacheKey& key) const {
 bool KernelCache::folder_is_ours(const std::string& path) {
   struct stat s {};
   if (vfs_.stat_path(path, &s) != 0) return false;
-  const bool ours = S_ISDIR(s.st_mode) && s.st_uid == vfs_.user() && (s.st_mode & kOthersMayWrite) == 0;
-  if (!ours) log(fmt::format("the cache is off: {} must be a folder of this user that others cannot write", path));
+  const bool ours =
+      S_ISDIR(s.st_mode) && s.st_uid == vfs_.user() && (s.st_mode & kOthersMayWrite) == 0;
+  if (!ours)
+    log(fmt::format("the cache is off: {} must be a folder of this user that others cannot write",
+                    path));
   return ours;
 }
 
@@ -121,7 +126,8 @@ std::optional<std::string> KernelCache::read_trusted(const std::string& path) {
     return std::nullopt;
   }
   // One byte more than allowed is enough to know that it is too long.
-  std::string bytes(std::min<std::size_t>(static_cast<std::size_t>(s.st_size), kMaxEntryBytes + 1), 0);
+  std::string bytes(std::min<std::size_t>(static_cast<std::size_t>(s.st_size), kMaxEntryBytes + 1),
+                    0);
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = vfs_.read(file.get(), bytes.data() + done, bytes.size() - done);
@@ -135,7 +141,8 @@ std::optional<std::string> KernelCache::read_trusted(const std::string& path) {
   }
   bytes.resize(done);
   constexpr auto kDay = 24 * 60 * 60;
-  if (!read_only_ && std::time(nullptr) - s.st_mtim.tv_sec > kDay) vfs_.touch(file.get());  // for the sweep
+  if (!read_only_ && std::time(nullptr) - s.st_mtim.tv_sec > kDay)
+    vfs_.touch(file.get());  // for the sweep
   return bytes;
 }
 
@@ -173,7 +180,8 @@ void KernelCache::quarantine(const std::string& path, const std::string& why) {
   }
   std::error_code ignored;
   std::vector<std::filesystem::directory_entry> all;
-  for (const auto& entry : std::filesystem::directory_iterator(sub("quarantine"), ignored)) all.push_back(entry);
+  for (const auto& entry : std::filesystem::directory_iterator(sub("quarantine"), ignored))
+    all.push_back(entry);
   while (all.size() > kKept) {
     const auto oldest = std::min_element(all.begin(), all.end(), [&](const auto& a, const auto& b) {
       return a.last_write_time(ignored) < b.last_write_time(ignored);
@@ -192,7 +200,8 @@ void KernelCache::stop_writing(const std::string& what) {
 bool KernelCache::make_folders(const std::string& shard) {
   const std::string full = options_.folder.string();
   // Missing folders above ours become private too, as the XDG specification asks.
-  for (std::size_t slash = full.find('/', 1); slash != std::string::npos; slash = full.find('/', slash + 1))
+  for (std::size_t slash = full.find('/', 1); slash != std::string::npos;
+       slash = full.find('/', slash + 1))
     vfs_.make_folder(full.substr(0, slash), kFolderMode);
   for (const std::string& folder : {full, root_, sub("k"), shard}) {
     const bool is_new = vfs_.make_folder(folder, kFolderMode) == 0;
@@ -207,7 +216,8 @@ bool KernelCache::make_folders(const std::string& shard) {
 
 /// Tells backup programs to leave the folder out (bford.info/cachedir).
 void KernelCache::tag_folder() {
-  const File tag(vfs_, vfs_.open(options_.folder.string() + "/CACHEDIR.TAG", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
+  const File tag(vfs_, vfs_.open(options_.folder.string() + "/CACHEDIR.TAG",
+                                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, kFileMode));
   if (tag) write_all(tag.get(), "Signature: 8a477f597d28d172789f06886806bc55\n");
 }
 
@@ -236,7 +246,9 @@ bool KernelCache::publish_by_name(const std::string& path, const std::string& by
     }
   }
   bool done = vfs_.link(temporary, path) == 0 || errno == EEXIST;
-  if (!done) done = vfs_.rename_new(temporary, path) == 0 || errno == EEXIST;  // file systems without hard links
+  if (!done)
+    done = vfs_.rename_new(temporary, path) == 0 ||
+           errno == EEXIST;  // file systems without hard links
   const int cause = errno;
   vfs_.unlink(temporary);
   errno = cause;
@@ -272,14 +284,16 @@ void KernelCache::store(const CacheKey& key, const CacheEntry& entry) {
   sweep_if_due();
 }
 
-std::unique_ptr<BuildLock> KernelCache::lock_for_build(const CacheKey& key, std::chrono::milliseconds patience) {
+std::unique_ptr<BuildLock> KernelCache::lock_for_build(const CacheKey& key,
+                                                       std::chrono::milliseconds patience) {
   if (read_only_ || !usable_) return nullptr;
   if (!make_folders(sub("lock"))) return nullptr;
   const std::string path = sub("lock/" + key.hash().hex().substr(0, 2));
   const int file = vfs_.open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kFileMode);
   if (file < 0) return nullptr;
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  for (auto pause = std::chrono::microseconds(200);; pause = std::min(pause * 2, std::chrono::microseconds(20000))) {
+  for (auto pause = std::chrono::microseconds(200);;
+       pause = std::min(pause * 2, std::chrono::microseconds(20000))) {
     struct flock whole {};
     whole.l_type = F_WRLCK;
     if (::fcntl(file, F_OFD_SETLK, &whole) == 0) return std::make_unique<BuildLock>(vfs_, file);

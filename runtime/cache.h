@@ -1,6 +1,7 @@
 #pragma once
-// Compiled kernels on disk: one checksummed file a key, published at once or not at all. Nothing here throws for the
-// state of the disk: what cannot be read is a miss, what cannot be written is not kept.
+// Compiled kernels on disk: one checksummed file a key, published at once or not at all. Nothing
+// here throws for the state of the disk: what cannot be read is a miss, what cannot be written is
+// not kept.
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -15,14 +16,16 @@
 
 namespace tegula::runtime {
 
-/// TEGULA_CACHE_DIR, else $XDG_CACHE_HOME/tegula, else ~/.cache/tegula; empty where there is none of them.
+/// TEGULA_CACHE_DIR, else $XDG_CACHE_HOME/tegula, else ~/.cache/tegula; empty where there is none
+/// of them.
 std::filesystem::path default_cache_folder();
 
 struct CacheOptions {
   std::filesystem::path folder;  ///< empty: no disk cache
   bool read_only = false;
   std::size_t max_bytes = std::size_t{2} << 30;
-  std::function<void(const std::string&)> log;  ///< gets one line for each thing out of the ordinary
+  std::function<void(const std::string&)>
+      log;  ///< gets one line for each thing out of the ordinary
   Vfs* vfs = &Vfs::posix();
 };
 
@@ -32,7 +35,8 @@ struct CacheCounts {
   int refused = 0;  ///< links, foreign owners, writable by others
 };
 
-/// Held by the one process that builds a key; released by the destructor, or by the kernel if the process dies.
+/// Held by the one process that builds a key; released by the destructor, or by the kernel if the
+/// process dies.
 class BuildLock {
  public:
   BuildLock(Vfs& vfs, int file) : vfs_(vfs), file_(file) {}
@@ -52,16 +56,19 @@ class KernelCache {
   /// The entry of a key. A damaged file is moved away, so that a good one can take its place.
   std::optional<CacheEntry> find(const CacheKey& key);
 
-  /// Publishes an entry unless the key has one. Use the bytes in hand afterwards: neither a failure to store nor another
-  /// process that was faster is told. The first failure to write turns writing off.
+  /// Publishes an entry unless the key has one. Use the bytes in hand afterwards: neither a failure
+  /// to store nor another process that was faster is told. The first failure to write turns writing
+  /// off.
   void store(const CacheKey& key, const CacheEntry& entry);
 
-  /// Waits until no other process builds a key of the same shard, for `patience` at most; null if that passes or if locks
-  /// do not work here. An optimisation only: without it a kernel may be built twice, nothing worse.
-  std::unique_ptr<BuildLock> lock_for_build(const CacheKey& key, std::chrono::milliseconds patience);
+  /// Waits until no other process builds a key of the same shard, for `patience` at most; null if
+  /// that passes or if locks do not work here. An optimisation only: without it a kernel may be
+  /// built twice, nothing worse.
+  std::unique_ptr<BuildLock> lock_for_build(const CacheKey& key,
+                                            std::chrono::milliseconds patience);
 
-  /// Removes the entries longest unused until `max_bytes` * 0.8 are left, if there are more than `max_bytes`; never ones
-  /// younger than ten minutes. Returns the number of entries removed.
+  /// Removes the entries longest unused until `max_bytes` * 0.8 are left, if there are more than
+  /// `max_bytes`; never ones younger than ten minutes. Returns the number of entries removed.
   int sweep();
 
   /// Where an entry of this key lies or would lie.

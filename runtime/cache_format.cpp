@@ -9,7 +9,8 @@
 namespace tegula::runtime {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the file format is written as the host's memory");
+static_assert(std::endian::native == std::endian::little,
+              "the file format is written as the host's memory");
 
 constexpr std::array<char, 8> kMagic{'T', 'E', 'G', 'U', 'L', 'A', 'K', '1'};
 constexpr std::array<char, 8> kEnd{'1', 'K', 'A', 'L', 'U', 'G', 'E', 'T'};
@@ -61,7 +62,7 @@ std::string packed(const std::string& plain) {
 
 struct Field {
   Section section;
-  std::string CacheEntry::* text;
+  std::string CacheEntry::*text;
 };
 constexpr Field kFields[] = {{Section::meta, &CacheEntry::meta},
                              {Section::cubin, &CacheEntry::cubin},
@@ -83,7 +84,8 @@ std::string header_fault(std::string_view file) {
   if (header.file_bytes != file.size()) return "truncated or extended";
   if (header.section_count > kMaxSections) return "too many sections";
   const std::size_t trailer_at = file.size() - sizeof(Trailer);
-  if (sizeof(Header) + header.section_count * sizeof(TableRow) > trailer_at) return "section table beyond the end";
+  if (sizeof(Header) + header.section_count * sizeof(TableRow) > trailer_at)
+    return "section table beyond the end";
   const auto trailer = get<Trailer>(file, trailer_at);
   if (trailer.end != kEnd) return "no end mark";
   const Hash128 hash = hash128(file.substr(0, trailer_at));
@@ -91,7 +93,8 @@ std::string header_fault(std::string_view file) {
   return {};
 }
 
-/// Also guards against entries whose checksum is right and whose content is not: written by a bug or by hand.
+/// Also guards against entries whose checksum is right and whose content is not: written by a bug
+/// or by hand.
 Sections read_sections(std::string_view file) {
   Sections result;
   result.why = header_fault(file);
@@ -101,14 +104,16 @@ Sections read_sections(std::string_view file) {
   std::size_t plain_total = 0;
   for (std::uint32_t i = 0; i < header.section_count; ++i) {
     const auto row = get<TableRow>(file, sizeof(Header) + i * sizeof(TableRow));
-    if (row.offset > end || row.stored_bytes > end - row.offset) return {{}, "section beyond the end"};
+    if (row.offset > end || row.stored_bytes > end - row.offset)
+      return {{}, "section beyond the end"};
     if (row.plain_bytes > kMaxEntryBytes || (plain_total += row.plain_bytes) > kMaxEntryBytes)
       return {{}, "sections too large"};
     const std::string_view stored = file.substr(row.offset, row.stored_bytes);
     std::string plain;
     if ((row.flags & kPacked) != 0) {
       plain.resize(row.plain_bytes);
-      const std::size_t n = ZSTD_decompress(plain.data(), plain.size(), stored.data(), stored.size());
+      const std::size_t n =
+          ZSTD_decompress(plain.data(), plain.size(), stored.data(), stored.size());
       if (ZSTD_isError(n) || n != row.plain_bytes) return {{}, "section cannot be unpacked"};
     } else {
       if (row.plain_bytes != row.stored_bytes) return {{}, "section sizes differ"};
@@ -124,7 +129,8 @@ Sections read_sections(std::string_view file) {
 /// A cubin is an ELF file for machine 190.
 bool is_cubin(const std::string& bytes) {
   constexpr std::uint16_t kCudaMachine = 190;
-  return bytes.size() >= 64 && bytes.compare(0, 4, "\177ELF", 4) == 0 && get<std::uint16_t>(bytes, 18) == kCudaMachine;
+  return bytes.size() >= 64 && bytes.compare(0, 4, "\177ELF", 4) == 0 &&
+         get<std::uint16_t>(bytes, 18) == kCudaMachine;
 }
 
 }  // namespace
@@ -164,7 +170,8 @@ std::string encode_entry(const CacheKey& key, const CacheEntry& entry) {
   for (const auto& [section, text] : sections) {
     const std::string stored = text->size() < kSmall ? *text : packed(*text);
     const std::uint32_t flags = stored.size() < text->size() ? kPacked : 0;
-    put(table, TableRow{static_cast<std::uint32_t>(section), flags, body_at + body.size(), stored.size(), text->size()});
+    put(table, TableRow{static_cast<std::uint32_t>(section), flags, body_at + body.size(),
+                        stored.size(), text->size()});
     body += stored;
   }
   const std::size_t total = body_at + body.size() + sizeof(Trailer);

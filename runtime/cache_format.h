@@ -1,6 +1,6 @@
 #pragma once
-// One cache entry as bytes: header, section table, sections, checksum. Little-endian, every size bounded before it is
-// believed.
+// One cache entry as bytes: header, section table, sections, checksum. Little-endian, every size
+// bounded before it is believed.
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,7 +12,8 @@
 
 namespace tegula::runtime {
 
-/// The facts a compiled kernel depends on, in the order they were added. Never paths, users, times or GPU names.
+/// The facts a compiled kernel depends on, in the order they were added. Never paths, users, times
+/// or GPU names.
 class CacheKey {
  public:
   void add(std::string_view field, std::string_view value);
@@ -38,7 +39,8 @@ struct CacheEntry {
   friend bool operator==(const CacheEntry&, const CacheEntry&) = default;
 };
 
-inline constexpr std::size_t kMaxEntryBytes = 64u << 20;  ///< of the file, and of its sections unpacked
+inline constexpr std::size_t kMaxEntryBytes = 64u
+                                              << 20;  ///< of the file, and of its sections unpacked
 
 std::string encode_entry(const CacheKey& key, const CacheEntry& entry);
 

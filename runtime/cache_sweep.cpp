@@ -10,9 +10,10 @@
 namespace tegula::runtime {
 namespace {
 
-constexpr std::time_t kYoung = 10 * 60;       // may be in use by whoever just wrote it
-constexpr std::time_t kStale = 60 * 60;       // temporary files of dead processes, and the time between sweeps
-constexpr std::size_t kBlock = 512;           // unit of st_blocks
+constexpr std::time_t kYoung = 10 * 60;  // may be in use by whoever just wrote it
+constexpr std::time_t kStale =
+    60 * 60;  // temporary files of dead processes, and the time between sweeps
+constexpr std::size_t kBlock = 512;  // unit of st_blocks
 
 struct Candidate {
   std::string path;
@@ -23,7 +24,8 @@ struct Candidate {
 std::vector<Candidate> files_below(Vfs& vfs, const std::string& folder) {
   std::vector<Candidate> files;
   std::error_code stop;
-  for (std::filesystem::recursive_directory_iterator at(folder, stop), end; !stop && at != end; at.increment(stop)) {
+  for (std::filesystem::recursive_directory_iterator at(folder, stop), end; !stop && at != end;
+       at.increment(stop)) {
     struct stat s {};
     const std::string path = at->path().string();
     if (vfs.stat_path(path, &s) == 0 && S_ISREG(s.st_mode))
@@ -43,7 +45,8 @@ int KernelCache::sweep() {
   std::size_t total = 0;
   for (const Candidate& e : entries) total += e.bytes;
   if (total <= options_.max_bytes) return 0;
-  std::sort(entries.begin(), entries.end(), [](const Candidate& a, const Candidate& b) { return a.used < b.used; });
+  std::sort(entries.begin(), entries.end(),
+            [](const Candidate& a, const Candidate& b) { return a.used < b.used; });
   const std::size_t target = options_.max_bytes / 5 * 4;
   int removed = 0;
   for (const Candidate& e : entries) {
@@ -51,14 +54,16 @@ int KernelCache::sweep() {
     if (vfs_.unlink(e.path) == 0) ++removed;
     total -= e.bytes;
   }
-  log(fmt::format("removed {} entries to keep the cache within {} bytes", removed, options_.max_bytes));
+  log(fmt::format("removed {} entries to keep the cache within {} bytes", removed,
+                  options_.max_bytes));
   return removed;
 }
 
 void KernelCache::sweep_if_due() {
   struct stat s {};
   const std::string stamp = sub("sweep.stamp");
-  const bool is_due = vfs_.stat_path(stamp, &s) != 0 || std::time(nullptr) - s.st_mtim.tv_sec > kStale;
+  const bool is_due =
+      vfs_.stat_path(stamp, &s) != 0 || std::time(nullptr) - s.st_mtim.tv_sec > kStale;
   if (!is_due) return;
   const int file = vfs_.open(stamp, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (file < 0) return;

@@ -29,7 +29,8 @@ struct Gpus {
 std::mutex g_gpus_mutex;
 
 Gpus& gpus_of(const Driver& table) {
-  // Leaked: a GPU may still be in use when static destructors run. Tests make one or two tables each.
+  // Leaked: a GPU may still be in use when static destructors run. Tests make one or two tables
+  // each.
   static auto* known = new std::vector<Gpus*>();
   const std::lock_guard lock(g_gpus_mutex);
   for (Gpus* gpus : *known)
@@ -44,8 +45,8 @@ Gpu& gpu_at(int ordinal) {
   int count = 0;
   check(table.device_count(&count), "cuDeviceGetCount");
   if (ordinal < 0 || ordinal >= count || ordinal >= kMaxDevices)
-    throw DeviceError(fmt::format("there is no device cuda:{}: the driver lists {} GPU{}", ordinal, count,
-                                  count == 1 ? "" : "s"),
+    throw DeviceError(fmt::format("there is no device cuda:{}: the driver lists {} GPU{}", ordinal,
+                                  count, count == 1 ? "" : "s"),
                       cu::kErrorInvalidDevice, "CUDA_ERROR_INVALID_DEVICE");
   return gpus_of(table).gpu[static_cast<std::size_t>(ordinal)];
 }

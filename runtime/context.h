@@ -40,8 +40,8 @@ const DeviceProperties& device_properties(int ordinal);
 /// The primary context of GPU `ordinal`, retained once for the life of the process.
 cu::Context primary_context(int ordinal);
 
-/// Makes the primary context of a GPU current on this thread and restores the previous one at the end.
-/// Costs one driver call where that context is current already.
+/// Makes the primary context of a GPU current on this thread and restores the previous one at the
+/// end. Costs one driver call where that context is current already.
 class ContextScope {
  public:
   explicit ContextScope(int ordinal);

@@ -20,7 +20,8 @@ Device Device::parse(std::string_view text) {
     const auto [end, fault] = std::from_chars(first, last, index);
     if (fault == std::errc() && end == last && index >= 0) return cuda(index);
   }
-  throw DeviceError("there is no device called '" + std::string(text) + "'; devices are cpu, sim, cuda and cuda:N");
+  throw DeviceError("there is no device called '" + std::string(text) +
+                    "'; devices are cpu, sim, cuda and cuda:N");
 }
 
 int Device::cuda_count() noexcept { return runtime::cuda_device_count(); }
@@ -35,9 +36,12 @@ Device Device::best() {
 
 std::string Device::str() const {
   switch (kind) {
-    case DeviceKind::cpu: return "cpu";
-    case DeviceKind::sim: return "sim";
-    case DeviceKind::cuda: break;
+    case DeviceKind::cpu:
+      return "cpu";
+    case DeviceKind::sim:
+      return "sim";
+    case DeviceKind::cuda:
+      break;
   }
   return "cuda:" + std::to_string(index);
 }

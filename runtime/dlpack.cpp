@@ -20,13 +20,13 @@ struct TypeRow {
 };
 
 constexpr TypeRow kTypes[] = {
-    {DType::i1, TypeCode::boolean, 8},        {DType::i8, TypeCode::signed_int, 8},
-    {DType::i16, TypeCode::signed_int, 16},   {DType::i32, TypeCode::signed_int, 32},
-    {DType::i64, TypeCode::signed_int, 64},   {DType::u8, TypeCode::unsigned_int, 8},
-    {DType::u16, TypeCode::unsigned_int, 16}, {DType::u32, TypeCode::unsigned_int, 32},
-    {DType::u64, TypeCode::unsigned_int, 64}, {DType::f8e4m3, TypeCode::float8_e4m3fn, 8},
+    {DType::i1, TypeCode::boolean, 8},         {DType::i8, TypeCode::signed_int, 8},
+    {DType::i16, TypeCode::signed_int, 16},    {DType::i32, TypeCode::signed_int, 32},
+    {DType::i64, TypeCode::signed_int, 64},    {DType::u8, TypeCode::unsigned_int, 8},
+    {DType::u16, TypeCode::unsigned_int, 16},  {DType::u32, TypeCode::unsigned_int, 32},
+    {DType::u64, TypeCode::unsigned_int, 64},  {DType::f8e4m3, TypeCode::float8_e4m3fn, 8},
     {DType::f8e5m2, TypeCode::float8_e5m2, 8}, {DType::f16, TypeCode::floating, 16},
-    {DType::bf16, TypeCode::bfloat, 16},      {DType::f32, TypeCode::floating, 32},
+    {DType::bf16, TypeCode::bfloat, 16},       {DType::f32, TypeCode::floating, 32},
     {DType::f64, TypeCode::floating, 64},
 };
 static_assert(std::size(kTypes) == kDTypeCount);
@@ -39,9 +39,11 @@ static_assert(std::size(kTypes) == kDTypeCount);
 
 DType type_from(const dlpack::DataType& type) {
   for (const TypeRow& row : kTypes)
-    if (static_cast<std::uint8_t>(row.code) == type.code && row.bits == type.bits && type.lanes == 1) return row.dtype;
-  refuse(fmt::format("DLPack type (code {}, {} bits, {} lanes) has no counterpart here", int{type.code}, int{type.bits},
-                     type.lanes));
+    if (static_cast<std::uint8_t>(row.code) == type.code && row.bits == type.bits &&
+        type.lanes == 1)
+      return row.dtype;
+  refuse(fmt::format("DLPack type (code {}, {} bits, {} lanes) has no counterpart here",
+                     int{type.code}, int{type.bits}, type.lanes));
 }
 
 dlpack::DataType type_to(DType dtype) {
@@ -52,20 +54,25 @@ dlpack::DataType type_to(DType dtype) {
 Device device_from(const dlpack::Device& device) {
   switch (device.type) {
     case dlpack::DeviceType::cpu:
-    case dlpack::DeviceType::cuda_host: return Device::cpu();
+    case dlpack::DeviceType::cuda_host:
+      return Device::cpu();
     case dlpack::DeviceType::cuda:
-    case dlpack::DeviceType::cuda_managed: return Device::cuda(device.id);
+    case dlpack::DeviceType::cuda_managed:
+      return Device::cuda(device.id);
   }
-  refuse(fmt::format("DLPack device type {} has no counterpart here", static_cast<int>(device.type)));
+  refuse(
+      fmt::format("DLPack device type {} has no counterpart here", static_cast<int>(device.type)));
 }
 
 /// Everything that can be refused is looked at before the tensor is taken over.
 Tensor describe(const dlpack::Tensor& t) {
   if (t.ndim < 0 || t.ndim > Dims::kMaxRank)
-    refuse(fmt::format("a DLPack tensor of {} dimensions: tensors have at most {}", t.ndim, Dims::kMaxRank));
+    refuse(fmt::format("a DLPack tensor of {} dimensions: tensors have at most {}", t.ndim,
+                       Dims::kMaxRank));
   const auto rank = static_cast<std::size_t>(t.ndim);
   const Dims shape(std::span<const std::int64_t>(t.shape, rank));
-  const Dims strides = t.strides == nullptr ? Dims{} : Dims(std::span<const std::int64_t>(t.strides, rank));
+  const Dims strides =
+      t.strides == nullptr ? Dims{} : Dims(std::span<const std::int64_t>(t.strides, rank));
   void* data = t.data == nullptr ? nullptr : static_cast<char*>(t.data) + t.byte_offset;
   return Tensor::borrow(data, shape, type_from(t.dtype), device_from(t.device), strides);
 }
@@ -78,7 +85,8 @@ Tensor import(Managed* managed) {
     auto* m = static_cast<Managed*>(taken);
     if (m->deleter != nullptr) m->deleter(m);
   });
-  return Tensor::borrow(view.data(), view.shape(), view.dtype(), view.device(), view.strides(), std::move(owner));
+  return Tensor::borrow(view.data(), view.shape(), view.dtype(), view.device(), view.strides(),
+                        std::move(owner));
 }
 
 /// What a handed-out DLPack tensor points into.
@@ -102,7 +110,9 @@ Managed* hand_out(const Tensor& tensor) {
   t.shape = tensor.rank() == 0 ? nullptr : &out->shape[0];
   t.strides = tensor.rank() == 0 ? nullptr : &out->strides[0];
   out->managed.manager_context = out;
-  out->managed.deleter = [](Managed* self) { delete static_cast<Export<Managed>*>(self->manager_context); };
+  out->managed.deleter = [](Managed* self) {
+    delete static_cast<Export<Managed>*>(self->manager_context);
+  };
   return &out->managed;
 }
 
@@ -110,7 +120,8 @@ Managed* hand_out(const Tensor& tensor) {
 
 Tensor Tensor::from_dlpack(dlpack::ManagedTensorVersioned* managed) {
   if (managed != nullptr && managed->version.major != 1)
-    refuse(fmt::format("DLPack version {}.{} is not understood: 1.x is", managed->version.major, managed->version.minor));
+    refuse(fmt::format("DLPack version {}.{} is not understood: 1.x is", managed->version.major,
+                       managed->version.minor));
   return import(managed);
 }
 
@@ -122,6 +133,8 @@ dlpack::ManagedTensorVersioned* Tensor::to_dlpack() const {
   return managed;
 }
 
-dlpack::ManagedTensor* Tensor::to_dlpack_unversioned() const { return hand_out<dlpack::ManagedTensor>(*this); }
+dlpack::ManagedTensor* Tensor::to_dlpack_unversioned() const {
+  return hand_out<dlpack::ManagedTensor>(*this);
+}
 
 }  // namespace tegula

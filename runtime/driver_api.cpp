@@ -41,17 +41,20 @@ template <Row R, class... Args>
 struct Missing<R, cu::Result(Args...)> {
   static cu::Result call(Args...) {
     const MissingEntry& row = kRows[static_cast<int>(R)];
-    throw DeviceError(fmt::format("the CUDA driver has no {}, which is needed for {}; it came with CUDA {}: "
-                                  "update the NVIDIA driver",
-                                  row.symbol, row.feature, version_text(row.since)),
-                      cu::kErrorNotFound, "CUDA_ERROR_NOT_FOUND");
+    throw DeviceError(
+        fmt::format("the CUDA driver has no {}, which is needed for {}; it came with CUDA {}: "
+                    "update the NVIDIA driver",
+                    row.symbol, row.feature, version_text(row.since)),
+        cu::kErrorNotFound, "CUDA_ERROR_NOT_FOUND");
   }
 };
 
 std::string no_library_text(const SharedLibrary& library) {
   return "the CUDA driver (libcuda.so.1) could not be loaded:\n" + library.failures() +
-         "It comes with the NVIDIA driver (Debian: libcuda1; elsewhere the driver package of the distribution or "
-         "NVIDIA's installer). Without it the devices 'cpu' and 'sim' still work, and kernels can be compiled "
+         "It comes with the NVIDIA driver (Debian: libcuda1; elsewhere the driver package of the "
+         "distribution or "
+         "NVIDIA's installer). Without it the devices 'cpu' and 'sim' still work, and kernels can "
+         "be compiled "
          "to PTX and cubin.";
 }
 
@@ -68,8 +71,8 @@ void fill_table(Driver& table, GetProcAddress lookup) {
     table.missing.push_back(row);
     return nullptr;
   };
-#define TEGULA_DRIVER(member, symbol, since, feature, params)             \
-  if (void* address = find(kRows[static_cast<int>(Row::member)]))         \
+#define TEGULA_DRIVER(member, symbol, since, feature, params)     \
+  if (void* address = find(kRows[static_cast<int>(Row::member)])) \
     table.member = reinterpret_cast<cu::Result(*) params>(address);
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
@@ -92,7 +95,8 @@ Loaded load_driver(const std::vector<std::string>& candidates) {
   const GetProcAddress lookup = find_lookup(library);
   if (lookup == nullptr) {
     loaded.why_not = fmt::format(
-        "the CUDA driver at {} has no cuGetProcAddress_v2: it is older than CUDA {}, which Tegula needs; update the "
+        "the CUDA driver at {} has no cuGetProcAddress_v2: it is older than CUDA {}, which Tegula "
+        "needs; update the "
         "NVIDIA driver (525 or later). The devices 'cpu' and 'sim' still work.",
         library.path(), version_text(kOldestDriver));
     return loaded;
@@ -108,7 +112,9 @@ Loaded load_driver(const std::vector<std::string>& candidates) {
     loaded.code = result;
     loaded.name = name;
     loaded.why_not = fmt::format(
-        "the CUDA driver at {} did not start: cuInit failed; the devices 'cpu' and 'sim' still work", library.path());
+        "the CUDA driver at {} did not start: cuInit failed; the devices 'cpu' and 'sim' still "
+        "work",
+        library.path());
     return loaded;
   }
   table->driver_version(&table->version);
@@ -130,7 +136,8 @@ const Loaded& process_driver() {
 }
 
 constexpr const char* kForkText =
-    "this process was forked after the CUDA driver had started, and the driver does not survive fork; "
+    "this process was forked after the CUDA driver had started, and the driver does not survive "
+    "fork; "
     "use the GPU in the parent, or start the child with exec or before the first use of a GPU";
 
 }  // namespace
@@ -160,7 +167,8 @@ const Driver* try_driver(std::string* why) {
 
 const Driver& driver() {
   if (const Driver* table = try_driver()) return *table;
-  if (g_forked) throw DeviceError(kForkText, cu::kErrorNotInitialized, "CUDA_ERROR_NOT_INITIALIZED");
+  if (g_forked)
+    throw DeviceError(kForkText, cu::kErrorNotInitialized, "CUDA_ERROR_NOT_INITIALIZED");
   const Loaded& loaded = process_driver();
   throw DeviceError(loaded.why_not, loaded.code, loaded.name);
 }
@@ -172,11 +180,13 @@ void throw_driver_error(cu::Result result, const char* call, const std::string& 
     if (table->has("cuGetErrorName")) table->error_name(result, &name);
     if (table->has("cuGetErrorString")) table->error_text(result, &text);
   }
-  throw DeviceError(fmt::format("{} failed: {}{}", call, text != nullptr ? text : "the driver gives no text", context),
+  throw DeviceError(fmt::format("{} failed: {}{}", call,
+                                text != nullptr ? text : "the driver gives no text", context),
                     result, name != nullptr ? name : "unknown CUDA error");
 }
 
-ScopedDriver::ScopedDriver(const Driver& replacement) : previous_(g_replacement.exchange(&replacement)) {}
+ScopedDriver::ScopedDriver(const Driver& replacement)
+    : previous_(g_replacement.exchange(&replacement)) {}
 ScopedDriver::~ScopedDriver() { g_replacement.store(previous_); }
 
 std::string probe_driver(const std::string& library) { return load_driver({library}).why_not; }

@@ -31,16 +31,19 @@ struct Driver {
 };
 
 /// The driver of this process, loaded and initialised on first use.
-/// Throws DeviceError where there is none, where cuInit fails, and in a child forked after that first use.
+/// Throws DeviceError where there is none, where cuInit fails, and in a child forked after that
+/// first use.
 const Driver& driver();
 
 /// The driver, or null with the reason in `why`. Does not throw; the answer is computed once.
 const Driver* try_driver(std::string* why = nullptr);
 
-/// Throws a DeviceError naming `call`, the driver's code, its name and text, unless `result` is success.
+/// Throws a DeviceError naming `call`, the driver's code, its name and text, unless `result` is
+/// success.
 inline void check(cu::Result result, const char* call);
 /// The same for a result known to be a failure; `context` is appended to the message.
-[[noreturn]] void throw_driver_error(cu::Result result, const char* call, const std::string& context = {});
+[[noreturn]] void throw_driver_error(cu::Result result, const char* call,
+                                     const std::string& context = {});
 
 /// While alive, `driver()` is `replacement` for every thread (tests only).
 class ScopedDriver {
@@ -54,7 +57,8 @@ class ScopedDriver {
   const Driver* previous_;
 };
 
-/// As if libcuda were not to be found at `library` (tests only): the text of the error it gives, or "".
+/// As if libcuda were not to be found at `library` (tests only): the text of the error it gives, or
+/// "".
 std::string probe_driver(const std::string& library);
 
 inline void check(cu::Result result, const char* call) {

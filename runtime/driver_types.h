@@ -1,6 +1,7 @@
 #pragma once
-// The part of the CUDA driver's binary interface that Tegula uses, declared here so that nothing of CUDA
-// is needed to build. Values and layouts are checked against cuda.h in tests/unit/runtime/driver_abi_test.cpp.
+// The part of the CUDA driver's binary interface that Tegula uses, declared here so that nothing of
+// CUDA is needed to build. Values and layouts are checked against cuda.h in
+// tests/unit/runtime/driver_abi_test.cpp.
 #include <cstddef>
 #include <cstdint>
 
@@ -124,7 +125,18 @@ struct alignas(128) TensorMap {
 };
 
 enum TensorMapType : int {
-  kMapU8 = 0, kMapU16, kMapU32, kMapI32, kMapU64, kMapI64, kMapF16, kMapF32, kMapF64, kMapBf16, kMapF32Ftz, kMapTf32
+  kMapU8 = 0,
+  kMapU16,
+  kMapU32,
+  kMapI32,
+  kMapU64,
+  kMapI64,
+  kMapF16,
+  kMapF32,
+  kMapF64,
+  kMapBf16,
+  kMapF32Ftz,
+  kMapTf32
 };
 enum TensorMapInterleave : int { kInterleaveNone = 0, kInterleave16, kInterleave32 };
 enum TensorMapSwizzle : int { kSwizzleNone = 0, kSwizzle32, kSwizzle64, kSwizzle128 };

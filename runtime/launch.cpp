@@ -23,18 +23,23 @@ std::uint32_t ArgumentLayout::add(std::uint32_t bytes, std::uint32_t alignment) 
   return offset;
 }
 
-std::string launch_fault(const LaunchShape& shape, const KernelResources& resources, const DeviceProperties& gpu) {
+std::string launch_fault(const LaunchShape& shape, const KernelResources& resources,
+                         const DeviceProperties& gpu) {
   const std::uint64_t threads = volume(shape.block);
   if (threads == 0) return "a block without threads";
   if (threads > static_cast<std::uint64_t>(resources.max_threads))
-    return fmt::format("{} threads a block, where {} registers a thread allow {}", threads, resources.registers,
-                       resources.max_threads);
-  const std::uint64_t shared = std::uint64_t{shape.shared_bytes} + static_cast<unsigned>(resources.static_shared_bytes);
+    return fmt::format("{} threads a block, where {} registers a thread allow {}", threads,
+                       resources.registers, resources.max_threads);
+  const std::uint64_t shared =
+      std::uint64_t{shape.shared_bytes} + static_cast<unsigned>(resources.static_shared_bytes);
   if (shared > gpu.shared_bytes_per_block)
-    return fmt::format("{} bytes of shared memory a block, where the GPU has {}", shared, gpu.shared_bytes_per_block);
+    return fmt::format("{} bytes of shared memory a block, where the GPU has {}", shared,
+                       gpu.shared_bytes_per_block);
   const std::uint64_t cluster = volume(shape.cluster);
   if (cluster == 0) return "a cluster without blocks";
-  if (cluster > 1 && !gpu.has_clusters) return fmt::format("clusters, which compute capability {}.{} lacks", gpu.compute_major, gpu.compute_minor);
+  if (cluster > 1 && !gpu.has_clusters)
+    return fmt::format("clusters, which compute capability {}.{} lacks", gpu.compute_major,
+                       gpu.compute_minor);
   if (cluster > 16) return fmt::format("{} blocks a cluster, where 16 is the most", cluster);
   return {};
 }
@@ -42,20 +47,28 @@ std::string launch_fault(const LaunchShape& shape, const KernelResources& resour
 std::string grid_fault(const Extent3& grid, const Extent3& cluster) {
   constexpr Extent3 kMost{0x7fffffff, 65535, 65535};
   for (std::size_t i = 0; i < 3; ++i) {
-    if (grid[i] > kMost[i]) return fmt::format("{} blocks along {}, where {} is the most", grid[i], "xyz"[i], kMost[i]);
+    if (grid[i] > kMost[i])
+      return fmt::format("{} blocks along {}, where {} is the most", grid[i], "xyz"[i], kMost[i]);
     if (grid[i] % cluster[i] != 0)
-      return fmt::format("{} blocks along {} do not divide into clusters of {}", grid[i], "xyz"[i], cluster[i]);
+      return fmt::format("{} blocks along {} do not divide into clusters of {}", grid[i], "xyz"[i],
+                         cluster[i]);
   }
   return {};
 }
 
-LaunchPlan::LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const ArgumentSlot> slots)
-    : entry_(driver().launch_kernel), kernel_(kernel), shape_(shape), argument_count_(slots.size()) {
+LaunchPlan::LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
+                       std::span<const ArgumentSlot> slots)
+    : entry_(driver().launch_kernel),
+      kernel_(kernel),
+      shape_(shape),
+      argument_count_(slots.size()) {
   if (slots.size() > kMaxArguments)
-    throw InternalError(fmt::format("kernel {} has {} arguments, a launch takes {}", kernel.name, slots.size(), kMaxArguments));
+    throw InternalError(fmt::format("kernel {} has {} arguments, a launch takes {}", kernel.name,
+                                    slots.size(), kMaxArguments));
   const DeviceProperties& gpu = device_properties(kernel.ordinal);
   if (const std::string fault = launch_fault(shape, kernel.resources, gpu); !fault.empty())
-    throw DeviceError(fmt::format("kernel {} cannot run on cuda:{} ({}): {}", kernel.name, kernel.ordinal, gpu.name, fault),
+    throw DeviceError(fmt::format("kernel {} cannot run on cuda:{} ({}): {}", kernel.name,
+                                  kernel.ordinal, gpu.name, fault),
                       cu::kErrorLaunchOutOfResources, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES");
   for (std::size_t i = 0; i < slots.size(); ++i) offsets_[i] = slots[i].offset;
   config_.block_x = shape.block[0];
@@ -67,13 +80,17 @@ LaunchPlan::LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape, std
     attribute.id = id;
     return attribute.value;
   };
-  if (volume(shape.cluster) > 1) add(cu::kLaunchClusterDimension).cluster = {shape.cluster[0], shape.cluster[1], shape.cluster[2]};
-  if (shape.starts_early) add(cu::kLaunchProgrammaticStreamSerialization).programmatic_stream_serialization = 1;
+  if (volume(shape.cluster) > 1)
+    add(cu::kLaunchClusterDimension).cluster = {shape.cluster[0], shape.cluster[1],
+                                                shape.cluster[2]};
+  if (shape.starts_early)
+    add(cu::kLaunchProgrammaticStreamSerialization).programmatic_stream_serialization = 1;
   if (shape.cooperative) add(cu::kLaunchCooperative).cooperative = 1;
   if (shape.priority != 0) add(cu::kLaunchPriority).priority = shape.priority;
 }
 
-void LaunchPlan::retry_or_throw(cu::Result result, const cu::LaunchConfig& config, void** pointers) const {
+void LaunchPlan::retry_or_throw(cu::Result result, const cu::LaunchConfig& config,
+                                void** pointers) const {
   if (result == kErrorInvalidContext || result == kErrorInvalidHandle) {
     // This thread has no context, or another GPU's: the launch path does not pay for looking.
     const ContextScope scope(kernel_.ordinal);
@@ -83,9 +100,10 @@ void LaunchPlan::retry_or_throw(cu::Result result, const cu::LaunchConfig& confi
   const Extent3 grid{config.grid_x, config.grid_y, config.grid_z};
   const std::string fault = grid_fault(grid, shape_.cluster);
   throw_driver_error(result, "cuLaunchKernelEx",
-                     fmt::format("; kernel {} on cuda:{}, grid {}, block {}, cluster {}, {} bytes of dynamic shared memory{}{}",
-                                 kernel_.name, kernel_.ordinal, grid, shape_.block, shape_.cluster, shape_.shared_bytes,
-                                 fault.empty() ? "" : ": ", fault));
+                     fmt::format("; kernel {} on cuda:{}, grid {}, block {}, cluster {}, {} bytes "
+                                 "of dynamic shared memory{}{}",
+                                 kernel_.name, kernel_.ordinal, grid, shape_.block, shape_.cluster,
+                                 shape_.shared_bytes, fault.empty() ? "" : ": ", fault));
 }
 
 }  // namespace tegula::runtime

@@ -20,9 +20,10 @@ struct LaunchShape {
   Extent3 grid{1, 1, 1};  ///< blocks; may be replaced at each launch
   Extent3 block{1, 1, 1};
   Extent3 cluster{1, 1, 1};
-  unsigned shared_bytes = 0;         ///< dynamic
-  bool starts_early = false;         ///< may overlap the end of the kernel before; only if it executes griddepcontrol.wait
-  bool cooperative = false;          ///< all blocks must be resident at once
+  unsigned shared_bytes = 0;  ///< dynamic
+  bool starts_early =
+      false;  ///< may overlap the end of the kernel before; only if it executes griddepcontrol.wait
+  bool cooperative = false;  ///< all blocks must be resident at once
   int priority = 0;
 };
 
@@ -32,7 +33,8 @@ struct ArgumentSlot {
   std::uint32_t bytes = 0;
 };
 
-/// Lays out arguments one after another, each aligned to its own need, as the kernel's parameters are.
+/// Lays out arguments one after another, each aligned to its own need, as the kernel's parameters
+/// are.
 class ArgumentLayout {
  public:
   /// Adds an argument and returns its offset. Tensor maps: 128 bytes, aligned to 64.
@@ -49,22 +51,24 @@ class ArgumentLayout {
   std::uint32_t total_ = 0;
 };
 
-/// A kernel with its launch configuration and argument layout. `launch` takes no lock and no memory and may be called
-/// from many threads.
+/// A kernel with its launch configuration and argument layout. `launch` takes no lock and no memory
+/// and may be called from many threads.
 class LaunchPlan {
  public:
   static constexpr std::size_t kMaxArguments = 128;
 
-  /// Throws DeviceError naming the limiting resource if no launch of this shape can work on the kernel's GPU, and
-  /// InternalError for more than kMaxArguments arguments.
-  LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const ArgumentSlot> slots);
+  /// Throws DeviceError naming the limiting resource if no launch of this shape can work on the
+  /// kernel's GPU, and InternalError for more than kMaxArguments arguments.
+  LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
+             std::span<const ArgumentSlot> slots);
 
   /// Queues the kernel. `arguments` is the block laid out by the slots; it may be reused at once.
   /// A grid with an extent of 0 is no launch at all.
   void launch(cu::Stream stream, const std::byte* arguments, const Extent3& grid) const {
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
     std::array<void*, kMaxArguments> pointers;
-    for (std::size_t i = 0; i < argument_count_; ++i) pointers[i] = const_cast<std::byte*>(arguments) + offsets_[i];
+    for (std::size_t i = 0; i < argument_count_; ++i)
+      pointers[i] = const_cast<std::byte*>(arguments) + offsets_[i];
     cu::LaunchConfig config = config_;
     config.grid_x = grid[0];
     config.grid_y = grid[1];
@@ -75,7 +79,9 @@ class LaunchPlan {
     if (result != cu::kSuccess) [[unlikely]]
       retry_or_throw(result, config, pointers.data());
   }
-  void launch(cu::Stream stream, const std::byte* arguments) const { launch(stream, arguments, shape_.grid); }
+  void launch(cu::Stream stream, const std::byte* arguments) const {
+    launch(stream, arguments, shape_.grid);
+  }
 
   const LaunchShape& shape() const { return shape_; }
   const LoadedKernel& kernel() const { return kernel_; }
@@ -93,7 +99,8 @@ class LaunchPlan {
 };
 
 /// Why a launch of this shape cannot work on that GPU, or "". The grid is not looked at.
-std::string launch_fault(const LaunchShape& shape, const KernelResources& resources, const DeviceProperties& gpu);
+std::string launch_fault(const LaunchShape& shape, const KernelResources& resources,
+                         const DeviceProperties& gpu);
 /// Why this grid cannot be launched, or "".
 std::string grid_fault(const Extent3& grid, const Extent3& cluster);
 

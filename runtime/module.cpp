@@ -28,14 +28,19 @@ DeadModules& dead_modules() {
 void* as_value(std::size_t number) { return reinterpret_cast<void*>(number); }
 
 std::string text_of(const std::vector<char>& buffer) {
-  return buffer.empty() ? std::string() : std::string(buffer.data(), ::strnlen(buffer.data(), buffer.size()));
+  return buffer.empty() ? std::string()
+                        : std::string(buffer.data(), ::strnlen(buffer.data(), buffer.size()));
 }
 
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
-[[noreturn]] void throw_compile_fault(cu::Result result, const std::string& ptx, const std::string& log) {
+[[noreturn]] void throw_compile_fault(cu::Result result, const std::string& ptx,
+                                      const std::string& log) {
   if (result == cu::kErrorUnsupportedPtxVersion)
-    throw DeviceError(fmt::format("this NVIDIA driver (CUDA {}) does not understand PTX {}: update the driver, or install "
+    throw DeviceError(fmt::format("this NVIDIA driver (CUDA {}) does not understand PTX {}: update "
+                                  "the driver, or install "
                                   "ptxas, whose cubins it may still take\n{}",
                                   version_text(driver().version), ptx_version(ptx), log),
                       result, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION");
@@ -49,7 +54,8 @@ KernelResources read_resources(cu::Function function) {
     check(driver().function_attribute(&value, which, function), "cuFuncGetAttribute");
     return value;
   };
-  return {get(cu::kFuncRegisters), get(cu::kFuncLocalBytes), get(cu::kFuncSharedBytes), get(cu::kFuncMaxThreadsPerBlock)};
+  return {get(cu::kFuncRegisters), get(cu::kFuncLocalBytes), get(cu::kFuncSharedBytes),
+          get(cu::kFuncMaxThreadsPerBlock)};
 }
 
 }  // namespace
@@ -67,9 +73,10 @@ std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
   module->image_.assign(cubin.begin(), cubin.end());
   cu::LibraryOption option = cu::kLibraryBinaryIsPreserved;
   void* yes = as_value(1);
-  const cu::Result result =
-      driver().library_load(&module->library_, module->image_.data(), nullptr, nullptr, 0, &option, &yes, 1);
-  if (result == cu::kErrorInvalidImage) throw InternalError("the driver does not recognise a cubin as one");
+  const cu::Result result = driver().library_load(&module->library_, module->image_.data(), nullptr,
+                                                  nullptr, 0, &option, &yes, 1);
+  if (result == cu::kErrorInvalidImage)
+    throw InternalError("the driver does not recognise a cubin as one");
   check(result, "cuLibraryLoadData");
   return module;
 }
@@ -81,13 +88,14 @@ std::shared_ptr<Module> Module::load_ptx(std::string ptx, int context_ordinal) {
   module->image_.push_back(0);
   module->info_log_.resize(64 << 10);
   module->error_log_.resize(64 << 10);
-  module->jit_options_ = {cu::kJitInfoLog, cu::kJitInfoLogBytes, cu::kJitErrorLog, cu::kJitErrorLogBytes,
-                          cu::kJitLogVerbose};
-  module->jit_values_ = {module->info_log_.data(), as_value(module->info_log_.size()), module->error_log_.data(),
-                         as_value(module->error_log_.size()), as_value(1)};
-  const cu::Result result =
-      driver().library_load(&module->library_, module->image_.data(), module->jit_options_.data(),
-                            module->jit_values_.data(), module->jit_options_.size(), nullptr, nullptr, 0);
+  module->jit_options_ = {cu::kJitInfoLog, cu::kJitInfoLogBytes, cu::kJitErrorLog,
+                          cu::kJitErrorLogBytes, cu::kJitLogVerbose};
+  module->jit_values_ = {module->info_log_.data(), as_value(module->info_log_.size()),
+                         module->error_log_.data(), as_value(module->error_log_.size()),
+                         as_value(1)};
+  const cu::Result result = driver().library_load(
+      &module->library_, module->image_.data(), module->jit_options_.data(),
+      module->jit_values_.data(), module->jit_options_.size(), nullptr, nullptr, 0);
   if (result != cu::kSuccess) throw_compile_fault(result, ptx, module->compiler_log());
   return module;
 }
@@ -121,19 +129,25 @@ LoadedKernel Module::kernel(const std::string& name, int ordinal, const KernelNe
     const Driver& d = driver();
     cu::Kernel kernel = nullptr;
     const cu::Result found = d.library_kernel(&kernel, library_, name.c_str());
-    if (found == cu::kErrorNotFound) throw InternalError(fmt::format("the machine code has no kernel called '{}'", name));
+    if (found == cu::kErrorNotFound)
+      throw InternalError(fmt::format("the machine code has no kernel called '{}'", name));
     if (found == cu::kErrorNoBinaryForGpu)
-      throw DeviceError(fmt::format("the cubin of '{}' is not for cuda:{} ({}, compute capability {}.{})", name, ordinal,
-                                    device_properties(ordinal).name, device_properties(ordinal).compute_major,
-                                    device_properties(ordinal).compute_minor),
-                        found, "CUDA_ERROR_NO_BINARY_FOR_GPU");
+      throw DeviceError(
+          fmt::format("the cubin of '{}' is not for cuda:{} ({}, compute capability {}.{})", name,
+                      ordinal, device_properties(ordinal).name,
+                      device_properties(ordinal).compute_major,
+                      device_properties(ordinal).compute_minor),
+          found, "CUDA_ERROR_NO_BINARY_FOR_GPU");
     check(found, "cuLibraryGetKernel");
     cu::Device device = 0;
     check(d.device_get(&device, ordinal), "cuDeviceGet");
-    entry.needs.dynamic_shared_bytes = std::max(entry.needs.dynamic_shared_bytes, needs.dynamic_shared_bytes);
+    entry.needs.dynamic_shared_bytes =
+        std::max(entry.needs.dynamic_shared_bytes, needs.dynamic_shared_bytes);
     entry.needs.large_cluster |= needs.large_cluster;
     if (entry.needs.dynamic_shared_bytes > kDefaultSharedBytes)
-      check(d.kernel_set_attribute(cu::kFuncMaxDynamicShared, static_cast<int>(entry.needs.dynamic_shared_bytes), kernel, device),
+      check(d.kernel_set_attribute(cu::kFuncMaxDynamicShared,
+                                   static_cast<int>(entry.needs.dynamic_shared_bytes), kernel,
+                                   device),
             "cuKernelSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES)");
     if (entry.needs.large_cluster)
       check(d.kernel_set_attribute(cu::kFuncNonPortableCluster, 1, kernel, device),

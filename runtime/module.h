@@ -17,9 +17,9 @@ namespace tegula::runtime {
 /// What the driver says about a kernel on one GPU.
 struct KernelResources {
   int registers = 0;
-  int local_bytes = 0;          ///< stack and spills of a thread
+  int local_bytes = 0;  ///< stack and spills of a thread
   int static_shared_bytes = 0;
-  int max_threads = 0;          ///< of a block, given its registers
+  int max_threads = 0;  ///< of a block, given its registers
 };
 
 /// What a kernel asks for beyond the defaults; set once, when it is first taken.
@@ -44,15 +44,16 @@ class Module : public std::enable_shared_from_this<Module> {
  public:
   /// The bytes are copied. Throws DeviceError where no GPU of this machine takes the cubin.
   static std::shared_ptr<Module> load_cubin(std::span<const char> cubin);
-  /// Has the driver compile PTX: the way without ptxas. `context_ordinal` is the GPU to compile for. Throws DeviceError
-  /// where the driver is older than the PTX, InternalError where it refuses the PTX.
+  /// Has the driver compile PTX: the way without ptxas. `context_ordinal` is the GPU to compile
+  /// for. Throws DeviceError where the driver is older than the PTX, InternalError where it refuses
+  /// the PTX.
   static std::shared_ptr<Module> load_ptx(std::string ptx, int context_ordinal);
   ~Module();
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// The kernel called `name` on GPU `ordinal`, loaded to the end: a first launch does no more work than a later one.
-  /// Calls with larger needs raise those of earlier ones.
+  /// The kernel called `name` on GPU `ordinal`, loaded to the end: a first launch does no more work
+  /// than a later one. Calls with larger needs raise those of earlier ones.
   LoadedKernel kernel(const std::string& name, int ordinal, const KernelNeeds& needs) const;
 
   /// What the driver's compiler said; empty for a cubin. Complete once a kernel was taken.
@@ -68,7 +69,8 @@ class Module : public std::enable_shared_from_this<Module> {
 
   cu::Library library_ = nullptr;
   std::vector<char> image_;
-  // The driver may compile as late as the first use of a kernel, so what it writes to lives as long as the library.
+  // The driver may compile as late as the first use of a kernel, so what it writes to lives as long
+  // as the library.
   std::vector<char> info_log_, error_log_;
   std::array<cu::JitOption, 5> jit_options_{};
   std::array<void*, 5> jit_values_{};
@@ -76,9 +78,9 @@ class Module : public std::enable_shared_from_this<Module> {
   mutable std::map<std::pair<std::string, int>, Entry> kernels_;
 };
 
-/// Modules that died are not unloaded at once: a CUDA graph may still hold their kernels, and unloading breaks a
-/// capture in progress. This unloads them; call it when no graph with kernels of dead modules is left.
-/// Returns how many were unloaded.
+/// Modules that died are not unloaded at once: a CUDA graph may still hold their kernels, and
+/// unloading breaks a capture in progress. This unloads them; call it when no graph with kernels of
+/// dead modules is left. Returns how many were unloaded.
 int unload_dead_modules();
 
 /// The version a PTX text asks for, as in ".version 8.5", or "".

@@ -58,7 +58,8 @@ std::vector<std::string> candidates() {
   }
   for (const std::string& root : python_folders())
     for (const char* package : {"nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"})
-      for (const std::string& file : glob_files(fmt::format("{}/python3*/*-packages/{}/libnvrtc.so.1[23]", root, package)))
+      for (const std::string& file :
+           glob_files(fmt::format("{}/python3*/*-packages/{}/libnvrtc.so.1[23]", root, package)))
         files.push_back(file);
   return files;
 }
@@ -71,13 +72,18 @@ bool bind(const SharedLibrary& library, const char* name, Entry& entry, std::str
 }
 
 bool bind_all(const SharedLibrary& lib, Api& api, std::string& missing) {
-  return bind(lib, "nvrtcGetErrorString", api.error_text, missing) && bind(lib, "nvrtcVersion", api.version, missing) &&
+  return bind(lib, "nvrtcGetErrorString", api.error_text, missing) &&
+         bind(lib, "nvrtcVersion", api.version, missing) &&
          bind(lib, "nvrtcGetNumSupportedArchs", api.target_count, missing) &&
          bind(lib, "nvrtcGetSupportedArchs", api.targets, missing) &&
-         bind(lib, "nvrtcCreateProgram", api.create, missing) && bind(lib, "nvrtcDestroyProgram", api.destroy, missing) &&
-         bind(lib, "nvrtcCompileProgram", api.compile, missing) && bind(lib, "nvrtcGetCUBINSize", api.cubin_size, missing) &&
-         bind(lib, "nvrtcGetCUBIN", api.cubin, missing) && bind(lib, "nvrtcGetPTXSize", api.ptx_size, missing) &&
-         bind(lib, "nvrtcGetPTX", api.ptx, missing) && bind(lib, "nvrtcGetProgramLogSize", api.log_size, missing) &&
+         bind(lib, "nvrtcCreateProgram", api.create, missing) &&
+         bind(lib, "nvrtcDestroyProgram", api.destroy, missing) &&
+         bind(lib, "nvrtcCompileProgram", api.compile, missing) &&
+         bind(lib, "nvrtcGetCUBINSize", api.cubin_size, missing) &&
+         bind(lib, "nvrtcGetCUBIN", api.cubin, missing) &&
+         bind(lib, "nvrtcGetPTXSize", api.ptx_size, missing) &&
+         bind(lib, "nvrtcGetPTX", api.ptx, missing) &&
+         bind(lib, "nvrtcGetProgramLogSize", api.log_size, missing) &&
          bind(lib, "nvrtcGetProgramLog", api.log, missing);
 }
 
@@ -86,14 +92,17 @@ Loaded load() {
   const SharedLibrary library = SharedLibrary::open(candidates());
   if (!library) {
     loaded.why_not = "NVRTC (libnvrtc.so.13 or .12) could not be loaded:\n" + library.failures() +
-                     "It comes with NVIDIA's package cuda-nvrtc-13-0 or with pip's nvidia-cuda-nvrtc; TEGULA_NVRTC names a "
-                     "file elsewhere. Without it the back end 'nvrtc' is off; 'llvm' and the simulator still work.";
+                     "It comes with NVIDIA's package cuda-nvrtc-13-0 or with pip's "
+                     "nvidia-cuda-nvrtc; TEGULA_NVRTC names a "
+                     "file elsewhere. Without it the back end 'nvrtc' is off; 'llvm' and the "
+                     "simulator still work.";
     return loaded;
   }
   Api api{};
   std::string missing;
   if (!bind_all(library, api, missing)) {
-    loaded.why_not = fmt::format("NVRTC at {} has no {}: CUDA 12 or later is needed", library.path(), missing);
+    loaded.why_not =
+        fmt::format("NVRTC at {} has no {}: CUDA 12 or later is needed", library.path(), missing);
     return loaded;
   }
   loaded.info.path = library.path();
@@ -126,14 +135,16 @@ const Api& nvrtc() {
 class OwnedProgram {
  public:
   OwnedProgram(const Api& api, const NvrtcJob& job) : api_(api) {
-    check(api.create(&program_, job.source.c_str(), job.name.c_str(), 0, nullptr, nullptr), "nvrtcCreateProgram");
+    check(api.create(&program_, job.source.c_str(), job.name.c_str(), 0, nullptr, nullptr),
+          "nvrtcCreateProgram");
   }
   ~OwnedProgram() { api_.destroy(&program_); }
   OwnedProgram(const OwnedProgram&) = delete;
   OwnedProgram& operator=(const OwnedProgram&) = delete;
 
   void check(int result, const char* call) const {
-    if (result != kSuccess) throw DeviceError(fmt::format("{} failed: {}", call, api_.error_text(result)), result, {});
+    if (result != kSuccess)
+      throw DeviceError(fmt::format("{} failed: {}", call, api_.error_text(result)), result, {});
   }
   bool compile(const std::vector<std::string>& options) {
     std::vector<const char*> texts;
@@ -142,7 +153,9 @@ class OwnedProgram {
     const int result = api_.compile(program_, static_cast<int>(texts.size()), texts.data());
     if (result == kRefused) return false;
     if (result != kSuccess)
-      throw DeviceError(fmt::format("nvrtcCompileProgram failed: {}\n{}", api_.error_text(result), log()), result, {});
+      throw DeviceError(
+          fmt::format("nvrtcCompileProgram failed: {}\n{}", api_.error_text(result), log()), result,
+          {});
     return true;
   }
   std::string log() const { return text(api_.log_size, api_.log); }
@@ -172,9 +185,11 @@ class OwnedProgram {
 
 std::vector<std::string> options_for(const NvrtcJob& job, const std::string& architecture) {
   std::vector<std::string> options = nvrtc_standard_options(architecture);
-  // NVRTC's own disk cache (12.9 and later) would hide what a compile costs and what a tool change does.
+  // NVRTC's own disk cache (12.9 and later) would hide what a compile costs and what a tool change
+  // does.
   const NvrtcVersion version = loaded_nvrtc().info.version;
-  if (version.major > 12 || (version.major == 12 && version.minor >= 9)) options.emplace_back("--no-cache");
+  if (version.major > 12 || (version.major == 12 && version.minor >= 9))
+    options.emplace_back("--no-cache");
   options.insert(options.end(), job.options.begin(), job.options.end());
   return options;
 }
@@ -187,9 +202,13 @@ std::vector<std::string> options_for(const NvrtcJob& job, const std::string& arc
 
 std::vector<std::string> nvrtc_standard_options(const std::string& target) {
   // Contraction is a pass of ours and both back ends must round alike.
-  return {"--gpu-architecture=" + target, "--std=c++20", "-fmad=false", "--device-as-default-execution-space",
+  return {"--gpu-architecture=" + target,
+          "--std=c++20",
+          "-fmad=false",
+          "--device-as-default-execution-space",
           "--ptxas-options=-v",
-          "--ptxas-options=--warn-on-spills", "--ptxas-options=--warn-on-local-memory-usage"};
+          "--ptxas-options=--warn-on-spills",
+          "--ptxas-options=--warn-on-local-memory-usage"};
 }
 
 std::optional<NvrtcInfo> find_nvrtc(std::string* why) {
@@ -210,12 +229,15 @@ NvrtcResult compile_cuda(const NvrtcJob& job) {
   result.cubin = program.cubin();
   result.report = parse_assembler_log(result.log);
   if (job.wants_ptx) {
-    // Asking for a real architecture gives no PTX, so the virtual one of the same name is compiled too.
+    // Asking for a real architecture gives no PTX, so the virtual one of the same name is compiled
+    // too.
     OwnedProgram again(api, job);
-    if (!again.compile(options_for(job, "compute" + job.target.substr(2)))) refused(job, again.log());
+    if (!again.compile(options_for(job, "compute" + job.target.substr(2))))
+      refused(job, again.log());
     result.ptx = again.ptx();
   }
-  result.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  result.ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return result;
 }
 

@@ -18,7 +18,8 @@ struct NvrtcVersion {
 struct NvrtcInfo {
   std::filesystem::path path;
   NvrtcVersion version;
-  std::vector<std::string> targets;  ///< "sm_80", "sm_90", ... as it tells; sm_90a is not listed but works with sm_90
+  std::vector<std::string>
+      targets;  ///< "sm_80", "sm_90", ... as it tells; sm_90a is not listed but works with sm_90
 };
 
 /// What there is, or nothing with the reason in `why`.
@@ -43,8 +44,8 @@ struct NvrtcResult {
 /// Options that every compile gets for `target`; part of cache keys.
 std::vector<std::string> nvrtc_standard_options(const std::string& target);
 
-/// Throws DeviceError where NVRTC is missing or too old, and InternalError where it refuses the source (we emitted it):
-/// the message holds its log.
+/// Throws DeviceError where NVRTC is missing or too old, and InternalError where it refuses the
+/// source (we emitted it): the message holds its log.
 NvrtcResult compile_cuda(const NvrtcJob& job);
 
 }  // namespace tegula::runtime

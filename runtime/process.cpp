@@ -15,7 +15,8 @@
 
 #include "tegula/error.h"
 
-extern char** environ;  // NOLINT(readability-redundant-declaration): POSIX wants the program to declare it
+extern char**
+    environ;  // NOLINT(readability-redundant-declaration): POSIX wants the program to declare it
 
 namespace tegula::runtime {
 namespace {
@@ -58,10 +59,12 @@ struct FileActions {
 bool drain(int descriptor, std::chrono::steady_clock::time_point deadline, std::string& output) {
   std::array<char, 16384> chunk{};
   for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        deadline - std::chrono::steady_clock::now());
     if (left.count() <= 0) return false;
     pollfd ready{descriptor, POLLIN, 0};
-    const int n = ::poll(&ready, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
+    const int n =
+        ::poll(&ready, 1, static_cast<int>(std::min<std::int64_t>(left.count(), 1 << 30)));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return false;
     const ssize_t got = ::read(descriptor, chunk.data(), chunk.size());
@@ -86,7 +89,8 @@ std::vector<char> MemoryFile::read_all() const {
   std::vector<char> content(static_cast<std::size_t>(std::max<off_t>(size, 0)));
   std::size_t done = 0;
   while (done < content.size()) {
-    const ssize_t n = ::pread(descriptor_, content.data() + done, content.size() - done, static_cast<off_t>(done));
+    const ssize_t n = ::pread(descriptor_, content.data() + done, content.size() - done,
+                              static_cast<off_t>(done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail("pread");
     done += static_cast<std::size_t>(n);
@@ -100,7 +104,8 @@ std::string ProcessResult::how_it_ended() const {
   return fmt::format("exit code {}", exit_code);
 }
 
-ProcessResult run_process(const std::vector<std::string>& argv, std::span<const MemoryFile* const> inherited,
+ProcessResult run_process(const std::vector<std::string>& argv,
+                          std::span<const MemoryFile* const> inherited,
                           std::chrono::milliseconds limit) {
   Pipe pipe;
   FileActions spawn;
@@ -115,9 +120,11 @@ ProcessResult run_process(const std::vector<std::string>& argv, std::span<const 
   for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
   arguments.push_back(nullptr);
   pid_t child = 0;
-  const int fault = ::posix_spawn(&child, argv[0].c_str(), &spawn.actions, nullptr, arguments.data(), environ);
+  const int fault =
+      ::posix_spawn(&child, argv[0].c_str(), &spawn.actions, nullptr, arguments.data(), environ);
   if (fault != 0)
-    throw DeviceError(fmt::format("{} could not be started: {}", argv[0], std::strerror(fault)), fault, {});
+    throw DeviceError(fmt::format("{} could not be started: {}", argv[0], std::strerror(fault)),
+                      fault, {});
   pipe.close_end(1);
 
   ProcessResult result;

@@ -35,8 +35,10 @@ struct ProcessResult {
   std::string how_it_ended() const;
 };
 
-/// Runs argv[0] with the given inherited files and waits. Throws DeviceError if it cannot be started.
-ProcessResult run_process(const std::vector<std::string>& argv, std::span<const MemoryFile* const> inherited,
+/// Runs argv[0] with the given inherited files and waits. Throws DeviceError if it cannot be
+/// started.
+ProcessResult run_process(const std::vector<std::string>& argv,
+                          std::span<const MemoryFile* const> inherited,
                           std::chrono::milliseconds limit);
 
 }  // namespace tegula::runtime

@@ -23,18 +23,23 @@ Registry& registry() {
   return *all;
 }
 
-std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
-/// The second red zone starts right after the last usable byte, so that one element too many is seen.
+/// The second red zone starts right after the last usable byte, so that one element too many is
+/// seen.
 std::size_t tail_bytes(std::size_t bytes) {
   return round_up(bytes, kHostAlignment) - bytes + kRedZoneBytes;
 }
 
 std::shared_ptr<void> allocate_host(std::size_t bytes) {
-  if (bytes > SIZE_MAX - 4 * kRedZoneBytes) throw DeviceError(fmt::format("cannot allocate {} bytes of host memory", bytes));
+  if (bytes > SIZE_MAX - 4 * kRedZoneBytes)
+    throw DeviceError(fmt::format("cannot allocate {} bytes of host memory", bytes));
   const std::size_t total = kRedZoneBytes + bytes + tail_bytes(bytes);
   auto* block = static_cast<unsigned char*>(std::aligned_alloc(kHostAlignment, total));
-  if (block == nullptr) throw DeviceError(fmt::format("cannot allocate {} bytes of host memory", bytes));
+  if (block == nullptr)
+    throw DeviceError(fmt::format("cannot allocate {} bytes of host memory", bytes));
   unsigned char* first = block + kRedZoneBytes;
   std::memset(block, kRedZoneByte, kRedZoneBytes);
   std::memset(first, kUninitialisedByte, bytes);
@@ -55,19 +60,24 @@ std::shared_ptr<void> allocate_host(std::size_t bytes) {
 
 std::shared_ptr<void> allocate_device(std::size_t bytes, int ordinal) {
   const ContextScope scope(ordinal);
-  // Not stream-ordered: cuMemFree waits for all work, so memory is safe to drop while any stream still uses it.
+  // Not stream-ordered: cuMemFree waits for all work, so memory is safe to drop while any stream
+  // still uses it.
   cu::DevicePtr address = 0;
   const cu::Result result = driver().mem_alloc(&address, bytes);
   if (result == cu::kErrorOutOfMemory) {
     std::size_t free = 0;
     std::size_t total = 0;
     driver().mem_info(&free, &total);
-    throw DeviceError(fmt::format("cuda:{} cannot allocate {} bytes: {} of {} bytes are free", ordinal, bytes, free, total),
+    throw DeviceError(fmt::format("cuda:{} cannot allocate {} bytes: {} of {} bytes are free",
+                                  ordinal, bytes, free, total),
                       result, "CUDA_ERROR_OUT_OF_MEMORY");
   }
   if (result == cu::kErrorStreamCaptureUnsupported || result == cu::kErrorStreamCaptureInvalidated)
-    throw DeviceError("device memory cannot be allocated while a stream records a CUDA graph; make the tensor before "
-                      "the capture begins", result, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
+    throw DeviceError(
+        "device memory cannot be allocated while a stream records a CUDA graph; make the tensor "
+        "before "
+        "the capture begins",
+        result, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
   check(result, "cuMemAlloc");
   return std::shared_ptr<void>(reinterpret_cast<void*>(address), [ordinal](void* memory) {
     // At exit the driver may be gone, and then so is the memory.

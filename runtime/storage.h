@@ -1,6 +1,7 @@
 #pragma once
-// Memory of tensors: host memory between red zones, device memory of the primary context, and the list of all live
-// host allocations, by which the simulator and the interpreter name what an address belongs to.
+// Memory of tensors: host memory between red zones, device memory of the primary context, and the
+// list of all live host allocations, by which the simulator and the interpreter name what an
+// address belongs to.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,8 +16,9 @@ inline constexpr std::size_t kHostAlignment = 4096;
 inline constexpr unsigned char kRedZoneByte = 0xb5;
 inline constexpr unsigned char kUninitialisedByte = 0xff;
 
-/// New memory of `bytes` bytes; the pointer is the first usable byte and the deleter frees it. Host memory is filled
-/// with kUninitialisedByte. Null for 0 bytes. Throws DeviceError when memory runs out.
+/// New memory of `bytes` bytes; the pointer is the first usable byte and the deleter frees it. Host
+/// memory is filled with kUninitialisedByte. Null for 0 bytes. Throws DeviceError when memory runs
+/// out.
 std::shared_ptr<void> allocate(std::size_t bytes, Device device);
 
 /// One live host allocation of `allocate`.
@@ -28,7 +30,8 @@ struct HostAllocation {
 /// The allocation whose usable bytes or red zones contain `address`, or nothing.
 std::optional<HostAllocation> find_host_allocation(std::uintptr_t address);
 
-/// Offset from `begin` of the first damaged red-zone byte (negative: before the memory), or nothing.
+/// Offset from `begin` of the first damaged red-zone byte (negative: before the memory), or
+/// nothing.
 std::optional<std::int64_t> red_zone_damage(const HostAllocation& allocation);
 
 }  // namespace tegula::runtime

@@ -28,8 +28,10 @@ Stream Stream::create(Device device) {
   check(driver().stream_create(&made, cu::kStreamNonBlocking), "cuStreamCreate");
   stream.handle_ = made;
   stream.owned_ = std::shared_ptr<void>(made, [](void* handle) {
-    // The driver may be gone already when the last copy dies at exit; there is nothing left to free then.
-    if (const runtime::Driver* table = runtime::try_driver()) table->stream_destroy(static_cast<cu::Stream>(handle));
+    // The driver may be gone already when the last copy dies at exit; there is nothing left to free
+    // then.
+    if (const runtime::Driver* table = runtime::try_driver())
+      table->stream_destroy(static_cast<cu::Stream>(handle));
   });
   return stream;
 }

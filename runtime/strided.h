@@ -9,12 +9,13 @@ namespace tegula::runtime {
 /// Row-major strides of a shape, in elements.
 inline Dims row_major(const Dims& shape) {
   Dims strides = Dims::filled(shape.size(), 1);
-  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * (shape[i] > 0 ? shape[i] : 1);
+  for (std::size_t i = shape.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * (shape[i] > 0 ? shape[i] : 1);
   return strides;
 }
 
-/// Calls f(linear, offset of `a`, offset of `b`) for every row along the last dimension, in row-major order;
-/// offsets count elements. A shape of rank 0 has one row of one element.
+/// Calls f(linear, offset of `a`, offset of `b`) for every row along the last dimension, in
+/// row-major order; offsets count elements. A shape of rank 0 has one row of one element.
 template <class F>
 void for_each_row(const Dims& shape, const Dims& a, const Dims& b, F&& f) {
   for (std::int64_t extent : shape)
@@ -40,10 +41,11 @@ void for_each_row(const Dims& shape, const Dims& a, const Dims& b, F&& f) {
 }
 
 /// Copies elements of `bytes` bytes between two host arrays of one shape.
-void copy_strided(void* to, const Dims& to_strides, const void* from, const Dims& from_strides, const Dims& shape,
-                  int bytes);
+void copy_strided(void* to, const Dims& to_strides, const void* from, const Dims& from_strides,
+                  const Dims& shape, int bytes);
 
-/// Splits [0, count) over the host's cores and calls f(begin, end) for each part; small counts stay on this thread.
+/// Splits [0, count) over the host's cores and calls f(begin, end) for each part; small counts stay
+/// on this thread.
 template <class F>
 void parallel_ranges(std::int64_t count, F&& f);
 
@@ -60,6 +62,8 @@ void tegula::runtime::parallel_ranges(std::int64_t count, F&& f) {
   const std::int64_t parts = std::clamp<std::int64_t>(count / kGrain, 1, cores);
   std::vector<std::jthread> workers;
   for (std::int64_t p = 1; p < parts; ++p)
-    workers.emplace_back([&f, count, parts, p] { f(count / parts * p, p + 1 == parts ? count : count / parts * (p + 1)); });
+    workers.emplace_back([&f, count, parts, p] {
+      f(count / parts * p, p + 1 == parts ? count : count / parts * (p + 1));
+    });
   f(std::int64_t{0}, parts == 1 ? count : count / parts);
 }

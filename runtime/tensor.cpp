@@ -29,7 +29,8 @@ std::int64_t count_elements(const Dims& shape, DType dtype) {
   }
   std::int64_t bytes = 0;
   if (overflow || __builtin_mul_overflow(count, std::int64_t{size_bytes(dtype)}, &bytes))
-    refuse(fmt::format("the shape {} of {} needs more bytes than an address can count", shape.str(), name(dtype)));
+    refuse(fmt::format("the shape {} of {} needs more bytes than an address can count", shape.str(),
+                       name(dtype)));
   return count;
 }
 
@@ -43,13 +44,14 @@ std::string Dims::str() const { return fmt::format("[{}]", fmt::join(begin(), en
 
 Tensor Tensor::empty(const Dims& shape, DType dtype, Device device) {
   const std::int64_t count = count_elements(shape, dtype);
-  std::shared_ptr<void> memory = runtime::allocate(static_cast<std::size_t>(count) * size_bytes(dtype), device);
+  std::shared_ptr<void> memory =
+      runtime::allocate(static_cast<std::size_t>(count) * size_bytes(dtype), device);
   void* data = memory.get();
   return borrow(data, shape, dtype, device, {}, std::move(memory));
 }
 
-Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device, const Dims& strides,
-                      std::shared_ptr<void> owner) {
+Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device,
+                      const Dims& strides, std::shared_ptr<void> owner) {
   Tensor t;
   t.numel_ = count_elements(shape, dtype);
   if (!strides.empty() && strides.size() != shape.size())
@@ -105,7 +107,8 @@ ByteRange Tensor::byte_range() const {
     (reach < 0 ? low : high) += reach;
   }
   const std::int64_t bytes = size_bytes(dtype_);
-  return {first + static_cast<std::uintptr_t>(low * bytes), first + static_cast<std::uintptr_t>((high + 1) * bytes)};
+  return {first + static_cast<std::uintptr_t>(low * bytes),
+          first + static_cast<std::uintptr_t>((high + 1) * bytes)};
 }
 
 std::string Tensor::str() const {
@@ -122,7 +125,9 @@ void Tensor::require_type(DType wanted) const {
 
 void Tensor::require_host_type(DType wanted) const {
   require_type(wanted);
-  if (!device_.on_host()) refuse(fmt::format("the elements of {} cannot be reached from the host", str()), "use to(Device::cpu()) first");
+  if (!device_.on_host())
+    refuse(fmt::format("the elements of {} cannot be reached from the host", str()),
+           "use to(Device::cpu()) first");
 }
 
 namespace {
@@ -138,13 +143,16 @@ Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t
   std::int64_t taken = 0;
   if (step > 0 && end > begin) taken = (end - begin - 1) / step + 1;
   if (step < 0 && end < begin) taken = (begin - end - 1) / -step + 1;
-  const bool inside = begin >= 0 && begin <= extent && end >= -1 && end <= extent && (taken == 0 || begin < extent);
-  if (!inside) refuse(fmt::format("the slice {}:{}:{} leaves dimension {} of {}", begin, end, step, d, str()));
+  const bool inside =
+      begin >= 0 && begin <= extent && end >= -1 && end <= extent && (taken == 0 || begin < extent);
+  if (!inside)
+    refuse(fmt::format("the slice {}:{}:{} leaves dimension {} of {}", begin, end, step, d, str()));
   Dims shape = shape_;
   Dims strides = strides_;
   shape[d] = taken;
   strides[d] *= step;
-  return with_layout(taken == 0 ? data_ : advance(data_, begin * strides_[d], dtype_), shape, strides);
+  return with_layout(taken == 0 ? data_ : advance(data_, begin * strides_[d], dtype_), shape,
+                     strides);
 }
 
 Tensor Tensor::select(int dim, std::int64_t index) const {
@@ -172,7 +180,8 @@ Tensor Tensor::permute(const Dims& order) const {
     strides.push_back(strides_[d]);
   }
   if (order.size() != shape_.size() || seen != (1u << shape_.size()) - 1)
-    refuse(fmt::format("{} is not an order of the {} dimensions of {}", order.str(), rank(), str()));
+    refuse(
+        fmt::format("{} is not an order of the {} dimensions of {}", order.str(), rank(), str()));
   return with_layout(data_, shape, strides);
 }
 
@@ -200,9 +209,11 @@ Tensor Tensor::reshape(const Dims& shape) const {
   const std::int64_t known = count_elements(full, dtype_);
   if (open >= 0 && known != 0) full[static_cast<std::size_t>(open)] = numel_ / known;
   if (count_elements(full, dtype_) != numel_)
-    refuse(fmt::format("{} cannot take the shape {}: the number of elements differs", str(), shape.str()));
+    refuse(fmt::format("{} cannot take the shape {}: the number of elements differs", str(),
+                       shape.str()));
   if (!is_contiguous())
-    refuse(fmt::format("{} cannot be reshaped: it is not row-major", str()), "use contiguous() first");
+    refuse(fmt::format("{} cannot be reshaped: it is not row-major", str()),
+           "use contiguous() first");
   return with_layout(data_, full, runtime::row_major(full));
 }
 

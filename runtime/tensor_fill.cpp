@@ -34,7 +34,8 @@ Tensor generate(const Dims& shape, DType dtype, Make make) {
     using T = typename decltype(type)::type;
     auto* out = static_cast<T*>(t.data());
     runtime::parallel_ranges(t.numel(), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = convert<T>(make(static_cast<std::uint64_t>(i)));
+      for (std::int64_t i = begin; i < end; ++i)
+        out[i] = convert<T>(make(static_cast<std::uint64_t>(i)));
     });
   });
   return t;
@@ -82,36 +83,47 @@ Tensor Tensor::full(const Dims& shape, double value, DType dtype, Device device)
 }
 
 Tensor Tensor::iota(const Dims& shape, DType dtype, Device device) {
-  return generate(shape, dtype, [](std::uint64_t i) { return static_cast<std::int64_t>(i); }).to(device);
-}
-
-Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed, Device device) {
-  return generate(shape, dtype, [=](std::uint64_t i) { return low + (high - low) * unit(random_bits(seed, i)); })
+  return generate(shape, dtype, [](std::uint64_t i) { return static_cast<std::int64_t>(i); })
       .to(device);
 }
 
-Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviation, std::uint64_t seed,
-                      Device device) {
-  return generate(shape, dtype, [=](std::uint64_t i) {
-           // Box and Muller; 1 - u lies in (0, 1], where the logarithm is finite.
-           const double radius = std::sqrt(-2 * std::log(1 - unit(random_bits(seed, 2 * i))));
-           return mean + deviation * radius * std::cos(2 * std::numbers::pi * unit(random_bits(seed, 2 * i + 1)));
-         })
+Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed,
+                       Device device) {
+  return generate(shape, dtype,
+                  [=](std::uint64_t i) { return low + (high - low) * unit(random_bits(seed, i)); })
       .to(device);
 }
 
-Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high, std::uint64_t seed,
-                        Device device) {
+Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviation,
+                      std::uint64_t seed, Device device) {
+  return generate(shape, dtype,
+                  [=](std::uint64_t i) {
+                    // Box and Muller; 1 - u lies in (0, 1], where the logarithm is finite.
+                    const double radius =
+                        std::sqrt(-2 * std::log(1 - unit(random_bits(seed, 2 * i))));
+                    return mean +
+                           deviation * radius *
+                               std::cos(2 * std::numbers::pi * unit(random_bits(seed, 2 * i + 1)));
+                  })
+      .to(device);
+}
+
+Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high,
+                        std::uint64_t seed, Device device) {
   if (high <= low) refuse(fmt::format("there is no integer in [{}, {})", low, high));
   const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-  return generate(shape, dtype, [=](std::uint64_t i) {
-           const auto scaled = static_cast<unsigned __int128>(random_bits(seed, i)) * span >> 64;
-           return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + static_cast<std::uint64_t>(scaled));
-         })
+  return generate(shape, dtype,
+                  [=](std::uint64_t i) {
+                    const auto scaled =
+                        static_cast<unsigned __int128>(random_bits(seed, i)) * span >> 64;
+                    return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) +
+                                                     static_cast<std::uint64_t>(scaled));
+                  })
       .to(device);
 }
 
-Tensor Tensor::from_host(const void* values, std::size_t count, const Dims& shape, DType dtype, Device device) {
+Tensor Tensor::from_host(const void* values, std::size_t count, const Dims& shape, DType dtype,
+                         Device device) {
   static char nothing[1];  // an empty vector may have no address
   void* first = count == 0 ? nothing : const_cast<void*>(values);
   const Tensor view = borrow(first, shape, dtype, Device::cpu());
@@ -124,7 +136,8 @@ Tensor Tensor::from_host(const void* values, std::size_t count, const Dims& shap
 
 void Tensor::fill(double value) const {
   if (numel_ == 0) return;
-  copy_from(full(Dims::filled(shape_.size(), 1), value, dtype_, Device::cpu()).broadcast_to(shape_));
+  copy_from(
+      full(Dims::filled(shape_.size(), 1), value, dtype_, Device::cpu()).broadcast_to(shape_));
 }
 
 Tensor Tensor::cast(DType dtype) const {
@@ -135,7 +148,8 @@ Tensor Tensor::cast(DType dtype) const {
     const auto* in = static_cast<const T*>(source.data());
     return generate(shape_, dtype, [in](std::uint64_t i) { return in[i]; });
   });
-  return device_.on_host() ? borrow(result.data_, shape_, dtype, device_, {}, result.owner_) : result.to(device_);
+  return device_.on_host() ? borrow(result.data_, shape_, dtype, device_, {}, result.owner_)
+                           : result.to(device_);
 }
 
 std::vector<double> Tensor::to_doubles() const { return cast(DType::f64).to_vector<double>(); }

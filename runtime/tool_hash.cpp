@@ -20,17 +20,20 @@ namespace {
 
 struct OpenFile {
   int descriptor;
-  explicit OpenFile(const std::filesystem::path& file) : descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  explicit OpenFile(const std::filesystem::path& file)
+      : descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {}
   ~OpenFile() {
     if (descriptor >= 0) ::close(descriptor);
   }
 };
 
 [[noreturn]] void fail(const std::filesystem::path& file) {
-  throw DeviceError(fmt::format("{} cannot be read: {}", file.string(), std::strerror(errno)), errno, {});
+  throw DeviceError(fmt::format("{} cannot be read: {}", file.string(), std::strerror(errno)),
+                    errno, {});
 }
 
-/// ctime is part of it because nobody sets it back: a file replaced with its old mtime still differs.
+/// ctime is part of it because nobody sets it back: a file replaced with its old mtime still
+/// differs.
 Hash128 identity(const struct stat& s) {
   Hasher h;
   h.add(s.st_dev).add(s.st_ino).add(s.st_size);
@@ -53,7 +56,8 @@ std::optional<Hash128> read_memo(const std::filesystem::path& memo) {
   try {
     const std::string text = read_file(memo);
     Hash128 hash;
-    if (text.size() != 33 || std::sscanf(text.c_str(), "%16lx%16lx", &hash.high, &hash.low) != 2) return std::nullopt;
+    if (text.size() != 33 || std::sscanf(text.c_str(), "%16lx%16lx", &hash.high, &hash.low) != 2)
+      return std::nullopt;
     return hash;
   } catch (const DeviceError&) {
     return std::nullopt;  // only a shortcut
@@ -79,7 +83,8 @@ Hash128 tool_hash(const std::filesystem::path& file, const std::filesystem::path
   static std::map<Hash128, Hash128> known;
   const std::lock_guard lock(mutex);
   if (const auto found = known.find(id); found != known.end()) return found->second;
-  const std::filesystem::path memo = memo_folder.empty() ? memo_folder : memo_folder / (id.hex() + ".tool");
+  const std::filesystem::path memo =
+      memo_folder.empty() ? memo_folder : memo_folder / (id.hex() + ".tool");
   std::optional<Hash128> hash = memo.empty() ? std::nullopt : read_memo(memo);
   if (!hash) {
     hash = content_hash(file, open.descriptor, static_cast<std::size_t>(s.st_size));

@@ -7,12 +7,16 @@
 
 namespace tegula::runtime {
 
-int Vfs::open(const std::string& path, int flags, mode_t mode) { return ::open(path.c_str(), flags, mode); }
+int Vfs::open(const std::string& path, int flags, mode_t mode) {
+  return ::open(path.c_str(), flags, mode);
+}
 int Vfs::close(int file) { return ::close(file); }
 int Vfs::stat_file(int file, struct stat* out) { return ::fstat(file, out); }
 int Vfs::stat_path(const std::string& path, struct stat* out) { return ::lstat(path.c_str(), out); }
 ssize_t Vfs::read(int file, char* to, std::size_t bytes) { return ::read(file, to, bytes); }
-ssize_t Vfs::write(int file, const char* from, std::size_t bytes) { return ::write(file, from, bytes); }
+ssize_t Vfs::write(int file, const char* from, std::size_t bytes) {
+  return ::write(file, from, bytes);
+}
 int Vfs::make_folder(const std::string& path, mode_t mode) { return ::mkdir(path.c_str(), mode); }
 
 int Vfs::link_open_file(int file, const std::string& path) {
@@ -20,8 +24,12 @@ int Vfs::link_open_file(int file, const std::string& path) {
   return ::linkat(AT_FDCWD, source.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW);
 }
 
-int Vfs::link(const std::string& from, const std::string& to) { return ::link(from.c_str(), to.c_str()); }
-int Vfs::rename(const std::string& from, const std::string& to) { return ::rename(from.c_str(), to.c_str()); }
+int Vfs::link(const std::string& from, const std::string& to) {
+  return ::link(from.c_str(), to.c_str());
+}
+int Vfs::rename(const std::string& from, const std::string& to) {
+  return ::rename(from.c_str(), to.c_str());
+}
 
 int Vfs::rename_new(const std::string& from, const std::string& to) {
   return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);

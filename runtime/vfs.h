@@ -23,7 +23,8 @@ class Vfs {
   virtual int link_open_file(int file, const std::string& path);
   virtual int link(const std::string& from, const std::string& to);
   virtual int rename(const std::string& from, const std::string& to);
-  virtual int rename_new(const std::string& from, const std::string& to);  ///< fails with EEXIST instead of replacing
+  virtual int rename_new(const std::string& from,
+                         const std::string& to);  ///< fails with EEXIST instead of replacing
   virtual int unlink(const std::string& path);
   virtual int touch(int file);  ///< sets the modification time to now
   virtual uid_t user();

@@ -18,31 +18,36 @@
 namespace tegula::runtime {
 namespace {
 
-/// The driver table is part of the key so that the memory of a test's driver is never taken for the real one's.
+/// The driver table is part of the key so that the memory of a test's driver is never taken for the
+/// real one's.
 using Key = std::tuple<const Driver*, DeviceKind, int, unsigned long long>;
 
 struct Slot {
   std::atomic<const Workspace*> current{nullptr};
   std::mutex growing;
-  std::vector<std::unique_ptr<const Workspace>> all;  // old ones stay: other threads may still read them
+  std::vector<std::unique_ptr<const Workspace>>
+      all;  // old ones stay: other threads may still read them
   std::vector<std::shared_ptr<void>> memory;
 };
 
 Slot& slot_of(const Key& key) {
   static std::mutex mutex;
-  static auto* slots = new std::map<Key, std::unique_ptr<Slot>>();  // leaked: no driver calls in static destructors
+  static auto* slots =
+      new std::map<Key, std::unique_ptr<Slot>>();  // leaked: no driver calls in static destructors
   const std::lock_guard lock(mutex);
   std::unique_ptr<Slot>& slot = (*slots)[key];
   if (!slot) slot = std::make_unique<Slot>();
   return *slot;
 }
 
-/// Handles are reused after a stream is destroyed while its work may still run, identifiers never are.
+/// Handles are reused after a stream is destroyed while its work may still run, identifiers never
+/// are.
 Key key_of(const Stream& stream) {
   const Device device = stream.device();
   if (device.on_host()) return {nullptr, device.kind, device.index, 0};
   unsigned long long id = 0;
-  if (stream.handle() != nullptr) check(driver().stream_id(static_cast<cu::Stream>(stream.handle()), &id), "cuStreamGetId");
+  if (stream.handle() != nullptr)
+    check(driver().stream_id(static_cast<cu::Stream>(stream.handle()), &id), "cuStreamGetId");
   return {&driver(), device.kind, device.index, id};
 }
 
@@ -56,17 +61,21 @@ void clear(void* memory, std::size_t bytes, const Stream& stream) {
     return;
   }
   const ContextScope scope(stream.device().index);
-  check(driver().set_bytes(reinterpret_cast<cu::DevicePtr>(memory), 0, bytes, static_cast<cu::Stream>(stream.handle())),
+  check(driver().set_bytes(reinterpret_cast<cu::DevicePtr>(memory), 0, bytes,
+                           static_cast<cu::Stream>(stream.handle())),
         "cuMemsetD8Async");
 }
 
-const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
+const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_bytes,
+                      std::size_t counters) {
   const std::lock_guard lock(slot.growing);
   const Workspace* old = slot.current.load(std::memory_order_acquire);
   if (is_enough(old, scratch_bytes, counters)) return *old;
   if (stream.capturing())
-    throw DeviceError(fmt::format("this kernel needs a workspace of {} bytes and {} counters, which cannot be allocated while "
-                                  "the stream records a CUDA graph; call prepare() for the kernel and its shapes, or run it "
+    throw DeviceError(fmt::format("this kernel needs a workspace of {} bytes and {} counters, "
+                                  "which cannot be allocated while "
+                                  "the stream records a CUDA graph; call prepare() for the kernel "
+                                  "and its shapes, or run it "
                                   "once, on this stream before the capture begins",
                                   scratch_bytes, counters),
                       cu::kErrorStreamCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");

@@ -1,6 +1,6 @@
 #pragma once
-// Scratch memory of kernels: split-K partials, tile counters, semaphores. One per device and stream, so that kernels
-// sharing it run one after another.
+// Scratch memory of kernels: split-K partials, tile counters, semaphores. One per device and
+// stream, so that kernels sharing it run one after another.
 #include <cstddef>
 #include <cstdint>
 
@@ -15,8 +15,9 @@ struct Workspace {
   std::size_t counter_count = 0;
 };
 
-/// The workspace of a stream, at least this large. Without growth it takes no lock; growth allocates, and memory
-/// outgrown is kept, because a captured graph may use it. While the stream records a graph growth is a DeviceError.
+/// The workspace of a stream, at least this large. Without growth it takes no lock; growth
+/// allocates, and memory outgrown is kept, because a captured graph may use it. While the stream
+/// records a graph growth is a DeviceError.
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters);
 
 }  // namespace tegula::runtime

@@ -16,14 +16,15 @@ struct Device {
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;  ///< which GPU; 0 for cpu and sim
 
-  /// Reads "cpu", "sim", "cuda" (the same as "cuda:0") or "cuda:N". Throws DeviceError on other texts.
-  /// Does not ask whether the device is present.
+  /// Reads "cpu", "sim", "cuda" (the same as "cuda:0") or "cuda:N". Throws DeviceError on other
+  /// texts. Does not ask whether the device is present.
   static Device parse(std::string_view text);
   static constexpr Device cpu() { return {DeviceKind::cpu, 0}; }
   static constexpr Device sim() { return {DeviceKind::sim, 0}; }
   static constexpr Device cuda(int index = 0) { return {DeviceKind::cuda, index}; }
 
-  /// The device named by TEGULA_DEVICE, else cuda:0 where there is a GPU, else cpu. Decided once a process.
+  /// The device named by TEGULA_DEVICE, else cuda:0 where there is a GPU, else cpu. Decided once a
+  /// process.
   static Device best();
   /// How many GPUs the driver lists; 0 where there is no driver.
   static int cuda_count() noexcept;

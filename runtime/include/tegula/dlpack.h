@@ -1,8 +1,9 @@
 #pragma once
 #include <cstdint>
 
-/// The binary interface of DLPack 1.x, by which tensors pass between libraries without a copy. Layouts are those of
-/// dlpack.h: cast a `DLManagedTensorVersioned*` to `tegula::dlpack::ManagedTensorVersioned*` and back.
+/// The binary interface of DLPack 1.x, by which tensors pass between libraries without a copy.
+/// Layouts are those of dlpack.h: cast a `DLManagedTensorVersioned*` to
+/// `tegula::dlpack::ManagedTensorVersioned*` and back.
 namespace tegula::dlpack {
 
 enum class DeviceType : std::int32_t { cpu = 1, cuda = 2, cuda_host = 3, cuda_managed = 13 };

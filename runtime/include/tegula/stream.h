@@ -5,8 +5,8 @@
 
 namespace tegula {
 
-/// An ordered queue of work on one device. On `cpu` and `sim` all work is done before a call returns, so a
-/// stream there is only a name. Copies of a Stream mean the same queue.
+/// An ordered queue of work on one device. On `cpu` and `sim` all work is done before a call
+/// returns, so a stream there is only a name. Copies of a Stream mean the same queue.
 class Stream {
  public:
   /// The default queue of `Device::best()`.
@@ -14,16 +14,19 @@ class Stream {
   /// The default queue of a device: the driver's legacy stream on a GPU.
   explicit Stream(Device device);
 
-  /// A CUstream (or cudaStream_t) that someone else made and keeps alive, e.g. PyTorch's current stream.
+  /// A CUstream (or cudaStream_t) that someone else made and keeps alive, e.g. PyTorch's current
+  /// stream.
   static Stream wrap(void* cu_stream, Device device = Device::cuda(0));
-  /// A new queue that does not wait for the legacy stream; destroyed with the last copy of the Stream.
+  /// A new queue that does not wait for the legacy stream; destroyed with the last copy of the
+  /// Stream.
   static Stream create(Device device);
 
   Device device() const { return device_; }
   /// The CUstream, or null for the default queue and on the host.
   void* handle() const { return handle_; }
 
-  /// Waits until everything queued so far is done. Throws DeviceError if work failed, or while capturing.
+  /// Waits until everything queued so far is done. Throws DeviceError if work failed, or while
+  /// capturing.
   void synchronize() const;
   /// True while the queue records a CUDA graph instead of running.
   bool capturing() const;

@@ -72,16 +72,17 @@ struct ByteRange {
   friend constexpr bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
-/// A strided array of elements on a device. Copying a Tensor copies the handle: both mean the same elements.
-/// The memory is shared by all views of it and freed with the last; a borrowed tensor frees nothing.
-/// Mistakes in shapes and types throw CompileError, failures of the machine DeviceError.
+/// A strided array of elements on a device. Copying a Tensor copies the handle: both mean the same
+/// elements. The memory is shared by all views of it and freed with the last; a borrowed tensor
+/// frees nothing. Mistakes in shapes and types throw CompileError, failures of the machine
+/// DeviceError.
 class Tensor {
  public:
   /// No tensor at all: rank 0, no data, `defined()` is false.
   Tensor() = default;
 
-  /// New memory whose elements are not initialised. On the host every byte is set to 0xff (NaN, -1), so that
-  /// a use before a store shows, and the memory lies between red zones.
+  /// New memory whose elements are not initialised. On the host every byte is set to 0xff (NaN,
+  /// -1), so that a use before a store shows, and the memory lies between red zones.
   static Tensor empty(const Dims& shape, DType dtype, Device device = Device::best());
   static Tensor zeros(const Dims& shape, DType dtype, Device device = Device::best());
   /// Every element is `value`, rounded to `dtype`.
@@ -89,14 +90,15 @@ class Tensor {
   /// 0, 1, 2, ... in row-major order, rounded to `dtype`.
   static Tensor iota(const Dims& shape, DType dtype, Device device = Device::best());
 
-  /// Random elements. The same seed gives the same values on every host, whatever the device; element i depends
-  /// on (seed, i) alone. `uniform` is over [low, high); `integers` over [low, high], also for float types.
+  /// Random elements. The same seed gives the same values on every host, whatever the device;
+  /// element i depends on (seed, i) alone. `uniform` is over [low, high); `integers` over [low,
+  /// high], also for float types.
   static Tensor uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed,
                         Device device = Device::best());
-  static Tensor normal(const Dims& shape, DType dtype, double mean, double deviation, std::uint64_t seed,
-                       Device device = Device::best());
-  static Tensor integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high, std::uint64_t seed,
-                         Device device = Device::best());
+  static Tensor normal(const Dims& shape, DType dtype, double mean, double deviation,
+                       std::uint64_t seed, Device device = Device::best());
+  static Tensor integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high,
+                         std::uint64_t seed, Device device = Device::best());
 
   /// A copy of host values in row-major order.
   template <Element T>
@@ -104,7 +106,8 @@ class Tensor {
     return from_host(values.data(), values.size(), shape, dtype_of<T>, device);
   }
   template <Element T>
-  static Tensor from(const std::vector<T>& values, const Dims& shape, Device device = Device::best()) {
+  static Tensor from(const std::vector<T>& values, const Dims& shape,
+                     Device device = Device::best()) {
     if constexpr (std::is_same_v<T, bool>) {
       const std::unique_ptr<bool[]> bytes(new bool[values.size() + 1]);
       for (std::size_t i = 0; i < values.size(); ++i) bytes[i] = values[i];
@@ -119,10 +122,10 @@ class Tensor {
     return from(values, Dims{static_cast<std::int64_t>(values.size())}, device);
   }
 
-  /// Foreign memory: `data` is the address of element 0. Strides count elements and may be negative or zero; none
-  /// means row-major. `owner` is kept alive as long as any view.
-  static Tensor borrow(void* data, const Dims& shape, DType dtype, Device device, const Dims& strides = {},
-                       std::shared_ptr<void> owner = nullptr);
+  /// Foreign memory: `data` is the address of element 0. Strides count elements and may be negative
+  /// or zero; none means row-major. `owner` is kept alive as long as any view.
+  static Tensor borrow(void* data, const Dims& shape, DType dtype, Device device,
+                       const Dims& strides = {}, std::shared_ptr<void> owner = nullptr);
 
   bool defined() const { return defined_; }
   DType dtype() const { return dtype_; }
@@ -137,7 +140,8 @@ class Tensor {
   std::int64_t numel() const { return numel_; }
   /// Address of element 0: of this device, not to be read on the host unless `device().on_host()`.
   void* data() const { return data_; }
-  /// The host address of element 0 as a `T`. Throws CompileError unless the dtype is T's and the memory the host's.
+  /// The host address of element 0 as a `T`. Throws CompileError unless the dtype is T's and the
+  /// memory the host's.
   template <Element T>
   T* data_as() const {
     require_host_type(dtype_of<T>);
@@ -149,8 +153,8 @@ class Tensor {
   /// "bf16[128, 64] on cuda:0", with the strides where they are not row-major.
   std::string str() const;
 
-  /// Elements begin, begin + step, ... before `end` of one dimension. A negative step walks down: from `begin` to
-  /// just above `end` (-1 reaches element 0). Negative `dim` counts from the last.
+  /// Elements begin, begin + step, ... before `end` of one dimension. A negative step walks down:
+  /// from `begin` to just above `end` (-1 reaches element 0). Negative `dim` counts from the last.
   Tensor slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1) const;
   /// One index of a dimension, which disappears.
   Tensor select(int dim, std::int64_t index) const;
@@ -159,12 +163,14 @@ class Tensor {
   Tensor permute(const Dims& order) const;
   /// The dimension read backwards.
   Tensor flip(int dim) const;
-  /// The same elements in another shape; -1 stands for one extent to be computed. Contiguous tensors only.
+  /// The same elements in another shape; -1 stands for one extent to be computed. Contiguous
+  /// tensors only.
   Tensor reshape(const Dims& shape) const;
   /// Extents of 1 repeated by a stride of 0.
   Tensor broadcast_to(const Dims& shape) const;
 
-  /// The same elements on another device (this very tensor if it is there already). Waits for the copy.
+  /// The same elements on another device (this very tensor if it is there already). Waits for the
+  /// copy.
   Tensor to(Device device, const Stream& stream) const;
   Tensor to(Device device) const;
   /// A row-major copy, or this very tensor if it is row-major.
@@ -190,12 +196,12 @@ class Tensor {
   /// The elements in row-major order, each as a double (exact unless i64 or u64 beyond 2^53).
   std::vector<double> to_doubles() const;
 
-  /// The first byte of a red zone around this host memory that was overwritten, as an offset in bytes from the
-  /// first byte of the allocation; nothing if the zones are whole or there are none.
+  /// The first byte of a red zone around this host memory that was overwritten, as an offset in
+  /// bytes from the first byte of the allocation; nothing if the zones are whole or there are none.
   std::optional<std::int64_t> red_zone_damage() const;
 
-  /// Takes over a DLPack tensor: its deleter is called with the last view. Throws CompileError for types Tegula
-  /// lacks, after which the caller still owns it.
+  /// Takes over a DLPack tensor: its deleter is called with the last view. Throws CompileError for
+  /// types Tegula lacks, after which the caller still owns it.
   static Tensor from_dlpack(dlpack::ManagedTensorVersioned* managed);
   static Tensor from_dlpack(dlpack::ManagedTensor* managed);
   /// Hands out a DLPack tensor sharing this memory; whoever takes it calls its deleter.
@@ -203,7 +209,8 @@ class Tensor {
   dlpack::ManagedTensor* to_dlpack_unversioned() const;
 
  private:
-  static Tensor from_host(const void* values, std::size_t count, const Dims& shape, DType dtype, Device device);
+  static Tensor from_host(const void* values, std::size_t count, const Dims& shape, DType dtype,
+                          Device device);
   void require_type(DType wanted) const;
   void require_host_type(DType wanted) const;
   std::size_t checked_dim(int dim) const;

@@ -12,9 +12,24 @@
 /// Element types: their names, sizes and host storage, and exact conversions of the small floats.
 namespace tegula {
 
-/// The element types of tiles and tensors. The order is the order of `AllDTypes` and of `dtype_info`.
+/// The element types of tiles and tensors. The order is the order of `AllDTypes` and of
+/// `dtype_info`.
 enum class DType : std::uint8_t {
-  i1, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32, f64
+  i1,
+  i8,
+  i16,
+  i32,
+  i64,
+  u8,
+  u16,
+  u32,
+  u64,
+  f8e4m3,
+  f8e5m2,
+  f16,
+  bf16,
+  f32,
+  f64
 };
 
 namespace detail {
@@ -30,15 +45,15 @@ struct SmallFloat {
   static constexpr int kBias = (1 << (Exponent - 1)) - 1;
   static constexpr bool kHasInfinity = HasInfinity;
   static constexpr Bits kNanBits = static_cast<Bits>((1u << (Exponent + Mantissa)) - 1);
-  static constexpr Bits kMaxBits = static_cast<Bits>(
-      HasInfinity ? (((1u << Exponent) - 1) << Mantissa) - 1 : kNanBits - 1u);
+  static constexpr Bits kMaxBits =
+      static_cast<Bits>(HasInfinity ? (((1u << Exponent) - 1) << Mantissa) - 1 : kNanBits - 1u);
 
   Bits bits;  ///< the encoding as stored in memory
 
   SmallFloat() = default;
   /// Rounds to nearest even. Exact for every `float` and `double`: rounding happens once.
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   constexpr explicit SmallFloat(T value) : bits(encode(static_cast<double>(value))) {}
 
   /// Every value of the format is exactly a `float`.
@@ -92,17 +107,19 @@ struct SmallFloat {
     constexpr unsigned kTop = (1u << Exponent) - 1;
     const bool is_special = HasInfinity ? field == kTop : magnitude == kNanBits;
     const unsigned sign = negative ? 0x80000000u : 0u;
-    if (is_special)
-      return std::bit_cast<float>(sign | 0x7f800000u | (fraction << (23 - Mantissa)));
+    if (is_special) return std::bit_cast<float>(sign | 0x7f800000u | (fraction << (23 - Mantissa)));
     if (field == 0) {
       // Halved twice because the unit of bf16 subnormals is itself a subnormal float.
       constexpr int kUnit = kMinExponent - Mantissa;
-      const float half_unit = std::bit_cast<float>(static_cast<std::uint32_t>(127 + kUnit / 2) << 23);
-      const float rest = std::bit_cast<float>(static_cast<std::uint32_t>(127 + kUnit - kUnit / 2) << 23);
+      const float half_unit =
+          std::bit_cast<float>(static_cast<std::uint32_t>(127 + kUnit / 2) << 23);
+      const float rest =
+          std::bit_cast<float>(static_cast<std::uint32_t>(127 + kUnit - kUnit / 2) << 23);
       const float v = static_cast<float>(fraction) * half_unit * rest;
       return negative ? -v : v;
     }
-    return std::bit_cast<float>(sign | ((field + 127u - kBias) << 23) | (fraction << (23 - Mantissa)));
+    return std::bit_cast<float>(sign | ((field + 127u - kBias) << 23) |
+                                (fraction << (23 - Mantissa)));
   }
 };
 
@@ -141,7 +158,8 @@ static_assert(sizeof(f16) == 2 && sizeof(bf16) == 2 && sizeof(f8e4m3) == 1 && si
 static_assert(std::is_trivially_copyable_v<bf16> && sizeof(bool) == 1);
 
 /// Host storage type of every DType, in the order of the enumeration.
-using AllDTypes = std::tuple<i1, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32, f64>;
+using AllDTypes =
+    std::tuple<i1, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32, f64>;
 inline constexpr std::size_t kDTypeCount = std::tuple_size_v<AllDTypes>;
 
 /// Host storage type of `D`.
@@ -190,7 +208,8 @@ constexpr bool is_float(DType d) { return dtype_info(d).kind == DTypeKind::float
 constexpr bool is_bool(DType d) { return dtype_info(d).kind == DTypeKind::boolean; }
 /// Signed or unsigned, not i1.
 constexpr bool is_integer(DType d) {
-  return dtype_info(d).kind == DTypeKind::signed_int || dtype_info(d).kind == DTypeKind::unsigned_int;
+  return dtype_info(d).kind == DTypeKind::signed_int ||
+         dtype_info(d).kind == DTypeKind::unsigned_int;
 }
 constexpr bool is_signed(DType d) {
   return dtype_info(d).kind == DTypeKind::signed_int || dtype_info(d).kind == DTypeKind::floating;
@@ -217,7 +236,8 @@ constexpr int dtype_index() {
 
 /// True for the host types that elements may have.
 template <class T>
-concept Element = detail::dtype_index<std::remove_cv_t<T>>() >= 0;
+concept Element = detail::dtype_index<std::remove_cv_t<T>>()
+>= 0;
 
 /// The DType of a host type, e.g. `dtype_of<bf16> == DType::bf16`.
 template <Element T>
@@ -228,9 +248,11 @@ template <class F>
 constexpr decltype(auto) visit_dtype(DType d, F&& f) {
   using Result = decltype(f(std::type_identity<bool>{}));
   constexpr auto table = []<std::size_t... I>(std::index_sequence<I...>) {
-    return std::array<Result (*)(F&), kDTypeCount>{
-        [](F& g) -> Result { return g(std::type_identity<std::tuple_element_t<I, AllDTypes>>{}); }...};
-  }(std::make_index_sequence<kDTypeCount>{});
+    return std::array<Result (*)(F&), kDTypeCount>{[](F& g) -> Result {
+      return g(std::type_identity<std::tuple_element_t<I, AllDTypes>>{});
+    }...};
+  }
+  (std::make_index_sequence<kDTypeCount>{});
   return table[static_cast<std::size_t>(d)](f);
 }
 

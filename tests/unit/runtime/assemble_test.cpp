@@ -38,9 +38,11 @@ constexpr const char* kPtx = R"(
 class Stub {
  public:
   explicit Stub(const std::string& body)
-      : folder_(std::filesystem::temp_directory_path() / ("tegula-stub-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {
+      : folder_(std::filesystem::temp_directory_path() /
+                ("tegula-stub-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {
     std::filesystem::create_directories(folder_);
-    write_file(program(), "#!/bin/sh\nfor a; do prev=$last; last=$a; done\nout=$prev\n" + body + "\n");
+    write_file(program(),
+               "#!/bin/sh\nfor a; do prev=$last; last=$a; done\nout=$prev\n" + body + "\n");
     ::chmod(program().c_str(), 0755);
     Env fake = env();
     fake.ptxas = program();
@@ -65,7 +67,9 @@ std::string error_of(const std::function<void()>& act) {
   return "no such error";
 }
 
-AssembleJob job(std::string ptx = kPtx) { return {std::move(ptx), "sm_90a", {}, std::chrono::seconds(60)}; }
+AssembleJob job(std::string ptx = kPtx) {
+  return {std::move(ptx), "sm_90a", {}, std::chrono::seconds(60)};
+}
 
 TEST(AssembleLog, ReadsStatistics) {
   const AssembleReport r = parse_assembler_log(
@@ -73,7 +77,8 @@ TEST(AssembleLog, ReadsStatistics) {
       "ptxas info    : Compiling entry function 'gemm' for 'sm_90a'\n"
       "ptxas info    : Function properties for gemm\n"
       "    24 bytes stack frame, 16 bytes spill stores, 20 bytes spill loads\n"
-      "ptxas info    : Used 168 registers, used 16 barriers, 24 bytes cumulative stack size, 1024 bytes smem\n"
+      "ptxas info    : Used 168 registers, used 16 barriers, 24 bytes cumulative stack size, 1024 "
+      "bytes smem\n"
       "ptxas info    : Compile time = 163.933 ms\n");
   EXPECT_EQ(r.registers, 168);
   EXPECT_EQ(r.barriers, 16);
@@ -88,20 +93,24 @@ TEST(AssembleLog, ReadsStatistics) {
 
 TEST(AssembleLog, TellsSerialisationFromIgnoredRegisters) {
   const AssembleReport ignored = parse_assembler_log(
-      "ptxas info    : (C7504) Potential Performance Loss: 'setmaxnreg' ignored to maintain compatibility across "
+      "ptxas info    : (C7504) Potential Performance Loss: 'setmaxnreg' ignored to maintain "
+      "compatibility across "
       "compilation units.\n");
   EXPECT_TRUE(ignored.setmaxnreg_ignored);
   EXPECT_FALSE(ignored.serialised);
   EXPECT_EQ(ignored.complaint(), "C7504");
   const AssembleReport serialised = parse_assembler_log(
-      "ptxas info    : (C7519) warpgroup.arrive is injected in around line 449 by compiler to allow use of registers "
+      "ptxas info    : (C7519) warpgroup.arrive is injected in around line 449 by compiler to "
+      "allow use of registers "
       "in GMMA in function 'gemm'\n"
-      "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized\n");
+      "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are "
+      "serialized\n");
   EXPECT_TRUE(serialised.serialised);
   EXPECT_FALSE(serialised.setmaxnreg_ignored);
   EXPECT_THAT(serialised.codes, ElementsAre("C7519", "C7510"));
   EXPECT_EQ(serialised.warnings.size(), 2u);
-  const AssembleReport other = parse_assembler_log("ptxas info    : (C7509) Potential Performance Loss: x\n");
+  const AssembleReport other =
+      parse_assembler_log("ptxas info    : (C7509) Potential Performance Loss: x\n");
   EXPECT_FALSE(other.serialised || other.setmaxnreg_ignored);
   EXPECT_FALSE(other.sound());
 }
@@ -109,7 +118,8 @@ TEST(AssembleLog, TellsSerialisationFromIgnoredRegisters) {
 TEST(AssembleLog, SpillWarningIsNotCountedTwice) {
   const AssembleReport r = parse_assembler_log(
       "    8 bytes stack frame, 12 bytes spill stores, 12 bytes spill loads\n"
-      "ptxas warning : Registers are spilled to local memory in function 'k', 12 bytes spill stores, 12 bytes spill loads\n");
+      "ptxas warning : Registers are spilled to local memory in function 'k', 12 bytes spill "
+      "stores, 12 bytes spill loads\n");
   EXPECT_EQ(r.spill_stores, 12);
   EXPECT_EQ(r.warnings.size(), 1u);
 }
@@ -138,7 +148,8 @@ TEST(Assemble, IsDeterministicInParallel) {
 TEST(Assemble, FindsPlantedSpillsAndInjectedWaits) {
   NEEDS_PTXAS();
   const std::string reference = "/work/shared/reference/gemm_persistent.ptx";
-  if (!std::filesystem::exists(reference)) GTEST_SKIP() << "the reference GEMM is not at " << reference;
+  if (!std::filesystem::exists(reference))
+    GTEST_SKIP() << "the reference GEMM is not at " << reference;
   std::string ptx = read_file(reference);
   const Assembled good = assemble(job(ptx));
   EXPECT_TRUE(good.report.sound()) << good.log;
@@ -147,7 +158,8 @@ TEST(Assemble, FindsPlantedSpillsAndInjectedWaits) {
   relocatable.options = {"-c"};
   EXPECT_TRUE(assemble(relocatable).report.setmaxnreg_ignored);
   const std::string fence = "wgmma.fence.sync.aligned;";
-  for (std::size_t at = ptx.find(fence); at != std::string::npos; at = ptx.find(fence)) ptx.erase(at, fence.size());
+  for (std::size_t at = ptx.find(fence); at != std::string::npos; at = ptx.find(fence))
+    ptx.erase(at, fence.size());
   EXPECT_TRUE(assemble(job(ptx)).report.serialised);
 }
 
@@ -172,13 +184,15 @@ TEST(Assemble, FaultyToolsAreDeviceErrors) {
   }
   {
     const Stub silent("exit 0");
-    EXPECT_THAT(error_of<DeviceError>([] { assemble(job()); }), HasSubstr("reported success and wrote no cubin"));
+    EXPECT_THAT(error_of<DeviceError>([] { assemble(job()); }),
+                HasSubstr("reported success and wrote no cubin"));
   }
   {
     const Stub hang("exec sleep 30");
     AssembleJob slow = job();
     slow.limit = std::chrono::milliseconds(200);
-    EXPECT_THAT(error_of<DeviceError>([&] { assemble(slow); }), HasSubstr("no answer within its time limit"));
+    EXPECT_THAT(error_of<DeviceError>([&] { assemble(slow); }),
+                HasSubstr("no answer within its time limit"));
   }
 }
 
@@ -186,7 +200,8 @@ TEST(Assemble, MissingToolIsExplained) {
   Env fake = env();
   fake.ptxas = "/nowhere/ptxas";
   const EnvOverride scope(fake);
-  EXPECT_EQ(error_of<DeviceError>([] { assemble(job()); }), "TEGULA_PTXAS names /nowhere/ptxas, which is not a program");
+  EXPECT_EQ(error_of<DeviceError>([] { assemble(job()); }),
+            "TEGULA_PTXAS names /nowhere/ptxas, which is not a program");
   EXPECT_THAT(missing_ptxas_text(), HasSubstr("cuda-nvcc-13-0"));
 }
 
@@ -212,8 +227,9 @@ TEST(Process, PassesFilesAndGathersOutput) {
   const MemoryFile in("in", std::string("hello"));
   const MemoryFile out("out", {});
   const MemoryFile* const files[] = {&in, &out};
-  const ProcessResult r = run_process({"/bin/sh", "-c", "cat " + in.path() + " > " + out.path() + "; echo a; echo b >&2; exit 3"},
-                                      files, std::chrono::seconds(20));
+  const ProcessResult r = run_process(
+      {"/bin/sh", "-c", "cat " + in.path() + " > " + out.path() + "; echo a; echo b >&2; exit 3"},
+      files, std::chrono::seconds(20));
   EXPECT_EQ(r.exit_code, 3);
   EXPECT_EQ(r.output, "a\nb\n");
   const std::vector<char> got = out.read_all();

@@ -36,7 +36,8 @@ CacheKey key_of(int i) {
 }
 
 CacheEntry entry_of(int i) {
-  return {"meta " + std::to_string(i), fake_cubin(static_cast<char>('a' + i % 20)), "// ptx", "", "log"};
+  return {"meta " + std::to_string(i), fake_cubin(static_cast<char>('a' + i % 20)), "// ptx", "",
+          "log"};
 }
 
 /// Writes a right checksum into a changed file, as a bug in the writer would.
@@ -50,16 +51,22 @@ std::string resealed(std::string file) {
 
 class Cache : public ::testing::Test {
  protected:
-  Cache() : folder_(std::filesystem::temp_directory_path() / ("tegula-cache-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {}
+  Cache()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("tegula-cache-" + std::to_string(::getpid()) + "-" + std::to_string(next_++))) {}
   ~Cache() override { std::filesystem::remove_all(folder_); }
 
-  KernelCache open(Vfs& vfs = Vfs::posix(), bool read_only = false, std::size_t max_bytes = 1 << 30) {
-    return KernelCache({folder_, read_only, max_bytes, [this](const std::string& line) { lines_.push_back(line); }, &vfs});
+  KernelCache open(Vfs& vfs = Vfs::posix(), bool read_only = false,
+                   std::size_t max_bytes = 1 << 30) {
+    return KernelCache({folder_, read_only, max_bytes,
+                        [this](const std::string& line) { lines_.push_back(line); }, &vfs});
   }
   std::size_t files_in(const std::string& sub) const {
     std::error_code ignored;
     std::size_t n = 0;
-    for (const auto& e : std::filesystem::recursive_directory_iterator(folder_ / "v1" / sub, ignored)) n += e.is_regular_file();
+    for (const auto& e :
+         std::filesystem::recursive_directory_iterator(folder_ / "v1" / sub, ignored))
+      n += e.is_regular_file();
     return n;
   }
 
@@ -96,15 +103,18 @@ TEST(CacheFormat, EveryChangedBitIsSeen) {
       std::string bad = good;
       bad[i] = static_cast<char>(bad[i] ^ (1 << bit));
       // Reserved bytes are covered by the checksum like all others.
-      ASSERT_EQ(decode_entry(bad, key_of(1)).state, Reading::damaged) << "byte " << i << " bit " << bit;
+      ASSERT_EQ(decode_entry(bad, key_of(1)).state, Reading::damaged)
+          << "byte " << i << " bit " << bit;
     }
 }
 
 TEST(CacheFormat, EveryTruncationAndExtensionIsSeen) {
   const std::string good = encode_entry(key_of(1), entry_of(1));
   for (std::size_t n = 0; n < good.size(); ++n)
-    ASSERT_EQ(decode_entry(std::string_view(good).substr(0, n), key_of(1)).state, Reading::damaged) << n;
-  for (std::size_t n = 0; n < good.size(); ++n) {  // zero-filled from here on, as after a power loss
+    ASSERT_EQ(decode_entry(std::string_view(good).substr(0, n), key_of(1)).state, Reading::damaged)
+        << n;
+  for (std::size_t n = 0; n < good.size();
+       ++n) {  // zero-filled from here on, as after a power loss
     std::string torn = good;
     std::fill(torn.begin() + static_cast<std::ptrdiff_t>(n), torn.end(), 0);
     ASSERT_EQ(decode_entry(torn, key_of(1)).state, Reading::damaged) << n;
@@ -132,7 +142,8 @@ TEST(CacheFormat, LyingTablesAreRefusedBeforeTheyCost) {
   EXPECT_EQ(with(0, 0, 1), "not a cache entry of this version");
   CacheEntry no_cubin = entry_of(1);
   no_cubin.cubin = "not ELF";
-  EXPECT_EQ(decode_entry(encode_entry(key_of(1), no_cubin), key_of(1)).why, "its machine code is not a cubin");
+  EXPECT_EQ(decode_entry(encode_entry(key_of(1), no_cubin), key_of(1)).why,
+            "its machine code is not a cubin");
 }
 
 TEST(CacheFormat, RandomMutationsNeverCrash) {
@@ -198,7 +209,8 @@ TEST_F(Cache, OtherKeyUnderTheSameNameIsAMiss) {
   KernelCache cache = open();
   cache.store(key_of(1), entry_of(1));
   cache.store(key_of(2), entry_of(2));
-  std::filesystem::copy_file(cache.path_of(key_of(1)), cache.path_of(key_of(2)), std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy_file(cache.path_of(key_of(1)), cache.path_of(key_of(2)),
+                             std::filesystem::copy_options::overwrite_existing);
   EXPECT_FALSE(cache.find(key_of(2)));
   EXPECT_EQ(cache.counts().damaged, 0);
   EXPECT_EQ(cache.find(key_of(1)), entry_of(1));
@@ -285,17 +297,33 @@ struct Faulty : Vfs {
     }
     return fails() ? -1 : Vfs::open(path, flags, mode);
   }
-  ssize_t read(int file, char* to, std::size_t n) override { return fails() ? -1 : Vfs::read(file, to, std::min(n, chunk)); }
+  ssize_t read(int file, char* to, std::size_t n) override {
+    return fails() ? -1 : Vfs::read(file, to, std::min(n, chunk));
+  }
   ssize_t write(int file, const char* from, std::size_t n) override {
     return fails() ? -1 : Vfs::write(file, from, std::min(n, chunk));
   }
-  int stat_file(int file, struct stat* s) override { return fails() ? -1 : Vfs::stat_file(file, s); }
-  int stat_path(const std::string& path, struct stat* s) override { return fails() ? -1 : Vfs::stat_path(path, s); }
-  int make_folder(const std::string& path, mode_t mode) override { return fails() ? -1 : Vfs::make_folder(path, mode); }
-  int link_open_file(int file, const std::string& path) override { return fails() ? -1 : Vfs::link_open_file(file, path); }
-  int link(const std::string& a, const std::string& b) override { return fails() ? -1 : Vfs::link(a, b); }
-  int rename(const std::string& a, const std::string& b) override { return fails() ? -1 : Vfs::rename(a, b); }
-  int rename_new(const std::string& a, const std::string& b) override { return fails() ? -1 : Vfs::rename_new(a, b); }
+  int stat_file(int file, struct stat* s) override {
+    return fails() ? -1 : Vfs::stat_file(file, s);
+  }
+  int stat_path(const std::string& path, struct stat* s) override {
+    return fails() ? -1 : Vfs::stat_path(path, s);
+  }
+  int make_folder(const std::string& path, mode_t mode) override {
+    return fails() ? -1 : Vfs::make_folder(path, mode);
+  }
+  int link_open_file(int file, const std::string& path) override {
+    return fails() ? -1 : Vfs::link_open_file(file, path);
+  }
+  int link(const std::string& a, const std::string& b) override {
+    return fails() ? -1 : Vfs::link(a, b);
+  }
+  int rename(const std::string& a, const std::string& b) override {
+    return fails() ? -1 : Vfs::rename(a, b);
+  }
+  int rename_new(const std::string& a, const std::string& b) override {
+    return fails() ? -1 : Vfs::rename_new(a, b);
+  }
   int unlink(const std::string& path) override { return fails() ? -1 : Vfs::unlink(path); }
 };
 
@@ -425,7 +453,8 @@ TEST_F(Cache, BuildLockExcludesOtherProcessesAndDiesWithThem) {
   ::waitpid(holder, nullptr, 0);
   const auto mine = cache.lock_for_build(key_of(1), std::chrono::seconds(5));
   EXPECT_NE(mine, nullptr);
-  EXPECT_EQ(cache.lock_for_build(key_of(1), std::chrono::milliseconds(20)), nullptr);  // threads exclude each other too
+  EXPECT_EQ(cache.lock_for_build(key_of(1), std::chrono::milliseconds(20)),
+            nullptr);  // threads exclude each other too
 }
 
 TEST_F(Cache, SweepRemovesTheLongestUnusedOnly) {

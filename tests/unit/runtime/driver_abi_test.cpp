@@ -1,4 +1,5 @@
-// Our declarations of the driver's binary interface against NVIDIA's own header, where it is installed.
+// Our declarations of the driver's binary interface against NVIDIA's own header, where it is
+// installed.
 #include <gtest/gtest.h>
 
 #include "runtime/driver_types.h"
@@ -12,12 +13,16 @@
 #endif
 
 #ifndef TEGULA_CUDA_H
-TEST(DriverAbi, MatchesCudaHeader) { GTEST_SKIP() << "cuda.h is not installed; nothing to compare with"; }
+TEST(DriverAbi, MatchesCudaHeader) {
+  GTEST_SKIP() << "cuda.h is not installed; nothing to compare with";
+}
 #else
 namespace cu = tegula::runtime::cu;
 
-#define SAME_VALUE(ours, theirs) static_assert(static_cast<int>(cu::ours) == static_cast<int>(theirs))
-#define SAME_SIZE(ours, theirs) static_assert(sizeof(cu::ours) == sizeof(theirs) && alignof(cu::ours) == alignof(theirs))
+#define SAME_VALUE(ours, theirs) \
+  static_assert(static_cast<int>(cu::ours) == static_cast<int>(theirs))
+#define SAME_SIZE(ours, theirs) \
+  static_assert(sizeof(cu::ours) == sizeof(theirs) && alignof(cu::ours) == alignof(theirs))
 #define SAME_OFFSET(ours, theirs, a, b) static_assert(offsetof(cu::ours, a) == offsetof(theirs, b))
 
 SAME_SIZE(Device, CUdevice);
@@ -28,7 +33,8 @@ SAME_SIZE(Uuid, CUuuid);
 SAME_SIZE(LaunchAttribute, CUlaunchAttribute);
 SAME_SIZE(LaunchAttributeValue, CUlaunchAttributeValue);
 SAME_SIZE(LaunchConfig, CUlaunchConfig);
-static_assert(sizeof(cu::TensorMap) == sizeof(CUtensorMap) && alignof(cu::TensorMap) >= alignof(CUtensorMap));
+static_assert(sizeof(cu::TensorMap) == sizeof(CUtensorMap) &&
+              alignof(cu::TensorMap) >= alignof(CUtensorMap));
 SAME_OFFSET(LaunchConfig, CUlaunchConfig, shared_bytes, sharedMemBytes);
 SAME_OFFSET(LaunchConfig, CUlaunchConfig, stream, hStream);
 SAME_OFFSET(LaunchConfig, CUlaunchConfig, attributes, attrs);
@@ -100,7 +106,8 @@ SAME_VALUE(kProcFound, CU_GET_PROC_ADDRESS_SUCCESS);
 SAME_VALUE(kProcVersionTooLow, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 SAME_VALUE(kLaunchCooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
 SAME_VALUE(kLaunchClusterDimension, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
-SAME_VALUE(kLaunchProgrammaticStreamSerialization, CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
+SAME_VALUE(kLaunchProgrammaticStreamSerialization,
+           CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
 SAME_VALUE(kLaunchPriority, CU_LAUNCH_ATTRIBUTE_PRIORITY);
 SAME_VALUE(kMapU8, CU_TENSOR_MAP_DATA_TYPE_UINT8);
 SAME_VALUE(kMapU16, CU_TENSOR_MAP_DATA_TYPE_UINT16);
@@ -117,7 +124,8 @@ SAME_VALUE(kL2Promote256, CU_TENSOR_MAP_L2_PROMOTION_L2_256B);
 SAME_VALUE(kFillNan, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA);
 
 namespace {
-/// Two parameter types agree where both are passed alike: same size, and pointers only for pointers.
+/// Two parameter types agree where both are passed alike: same size, and pointers only for
+/// pointers.
 template <class A, class B>
 constexpr bool kPassedAlike =
     sizeof(A) == sizeof(B) && std::is_pointer_v<A> == std::is_pointer_v<B>;
@@ -139,19 +147,22 @@ ALIKE(cuInit, (unsigned));
 ALIKE(cuDeviceTotalMem, (std::size_t*, cu::Device));
 ALIKE(cuMemAlloc, (cu::DevicePtr*, std::size_t));
 ALIKE(cuMemcpyHtoDAsync, (cu::DevicePtr, const void*, std::size_t, cu::Stream));
-ALIKE(cuLibraryLoadData, (cu::Library*, const void*, cu::JitOption*, void**, unsigned, cu::LibraryOption*, void**, unsigned));
+ALIKE(cuLibraryLoadData, (cu::Library*, const void*, cu::JitOption*, void**, unsigned,
+                          cu::LibraryOption*, void**, unsigned));
 ALIKE(cuKernelSetAttribute, (cu::FunctionAttribute, int, cu::Kernel, cu::Device));
 ALIKE(cuModuleLoadDataEx, (cu::Module*, const void*, unsigned, cu::JitOption*, void**));
 ALIKE(cuLaunchKernelEx, (const cu::LaunchConfig*, cu::Function, void**, void**));
 ALIKE(cuOccupancyMaxActiveClusters, (int*, cu::Function, const cu::LaunchConfig*));
 ALIKE(cuTensorMapEncodeTiled,
-      (cu::TensorMap*, cu::TensorMapType, std::uint32_t, void*, const std::uint64_t*, const std::uint64_t*,
-       const std::uint32_t*, const std::uint32_t*, cu::TensorMapInterleave, cu::TensorMapSwizzle, cu::TensorMapL2,
-       cu::TensorMapFill));
+      (cu::TensorMap*, cu::TensorMapType, std::uint32_t, void*, const std::uint64_t*,
+       const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, cu::TensorMapInterleave,
+       cu::TensorMapSwizzle, cu::TensorMapL2, cu::TensorMapFill));
 ALIKE(cuGraphInstantiateWithFlags, (cu::GraphExec*, cu::Graph, unsigned long long));
 ALIKE(cuStreamBeginCapture, (cu::Stream, cu::CaptureMode));
 ALIKE(cuEventElapsedTime, (float*, cu::Event, cu::Event));
 ALIKE(cuStreamGetId, (cu::Stream, unsigned long long*));
 
-TEST(DriverAbi, MatchesCudaHeader) { SUCCEED() << "checked while compiling against CUDA " << CUDA_VERSION; }
+TEST(DriverAbi, MatchesCudaHeader) {
+  SUCCEED() << "checked while compiling against CUDA " << CUDA_VERSION;
+}
 #endif

@@ -29,9 +29,9 @@ thread_local int g_allocations = 0;
 namespace tegula::runtime {
 namespace {
 
+using ::testing::HasSubstr;
 using testing::mock;
 using testing::MockDriver;
-using ::testing::HasSubstr;
 
 template <class E>
 std::string error_of(const std::function<void()>& act) {
@@ -76,12 +76,15 @@ TEST(Launch, PacksArgumentsAsTheirLayoutSays) {
   EXPECT_EQ(l.config.shared_bytes, 200000u);
   EXPECT_EQ(l.config.stream, kStream);
   EXPECT_EQ(l.function, reinterpret_cast<cu::Function>(0x3000));
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(l.pointers[i], block.data() + layout.slots()[i].offset);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(l.pointers[i], block.data() + layout.slots()[i].offset);
   ASSERT_EQ(l.attributes.size(), 2u);
   EXPECT_EQ(l.attributes[0].id, cu::kLaunchClusterDimension);
   EXPECT_EQ(l.attributes[0].value.cluster.x, 2u);
   EXPECT_EQ(l.attributes[1].id, cu::kLaunchProgrammaticStreamSerialization);
-  EXPECT_EQ(mock().kernel_attributes, (std::vector<std::pair<cu::FunctionAttribute, int>>{{cu::kFuncMaxDynamicShared, 200000}}));
+  EXPECT_EQ(
+      mock().kernel_attributes,
+      (std::vector<std::pair<cu::FunctionAttribute, int>>{{cu::kFuncMaxDynamicShared, 200000}}));
 }
 
 TEST(Launch, EmptyGridIsNoLaunch) {
@@ -104,7 +107,10 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
   for (int round = 0; round < 50; ++round) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 1000; ++i) plan.launch(kStream, block.data(), {64, 1, 1});
-    best = std::min(best, std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() / 1000);
+    best = std::min(
+        best,
+        std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count() /
+            1000);
   }
   EXPECT_EQ(g_allocations, before);
   RecordProperty("ns_per_launch", static_cast<int>(best));
@@ -127,9 +133,13 @@ TEST(Launch, FailureNamesTheCause) {
   shape.cluster = {2, 1, 1};
   const LaunchPlan plan(load(), shape, {});
   mock().next_launch = cu::kErrorInvalidValue;
-  EXPECT_EQ(error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {3, 1, 1}); }),
-            "cuLaunchKernelEx failed: mock text; kernel k on cuda:0, grid [3, 1, 1], block [1, 1, 1], cluster [2, 1, 1], 0 bytes of "
-            "dynamic shared memory: 3 blocks along x do not divide into clusters of 2 (CUDA_ERROR_MOCK, 1)");
+  EXPECT_EQ(error_of<DeviceError>([&] {
+              plan.launch(kStream, nullptr, {3, 1, 1});
+            }),
+            "cuLaunchKernelEx failed: mock text; kernel k on cuda:0, grid [3, 1, 1], block [1, 1, "
+            "1], cluster [2, 1, 1], 0 bytes of "
+            "dynamic shared memory: 3 blocks along x do not divide into clusters of 2 "
+            "(CUDA_ERROR_MOCK, 1)");
   EXPECT_EQ(grid_fault({4, 65536, 1}, {1, 1, 1}), "65536 blocks along y, where 65535 is the most");
 }
 
@@ -137,14 +147,18 @@ TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   const MockDriver driver;
   mock().max_threads = 384;
   const LoadedKernel kernel = load();
-  const auto fault = [&](LaunchShape s) { return error_of<DeviceError>([&] { LaunchPlan(kernel, s, {}); }); };
+  const auto fault = [&](LaunchShape s) {
+    return error_of<DeviceError>([&] { LaunchPlan(kernel, s, {}); });
+  };
   LaunchShape s;
   s.block = {385, 1, 1};
-  EXPECT_THAT(fault(s), HasSubstr("kernel k cannot run on cuda:0 (Mock GPU): 385 threads a block, where 168 registers a thread allow 384"));
+  EXPECT_THAT(fault(s), HasSubstr("kernel k cannot run on cuda:0 (Mock GPU): 385 threads a block, "
+                                  "where 168 registers a thread allow 384"));
   s.block = {384, 1, 1};
   EXPECT_EQ(fault(s), "no such error");
   s.shared_bytes = 232449;
-  EXPECT_THAT(fault(s), HasSubstr("232449 bytes of shared memory a block, where the GPU has 232448"));
+  EXPECT_THAT(fault(s),
+              HasSubstr("232449 bytes of shared memory a block, where the GPU has 232448"));
   s.shared_bytes = 232448;
   EXPECT_EQ(fault(s), "no such error");
   s.cluster = {17, 1, 1};
@@ -152,7 +166,8 @@ TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   s.cluster = {16, 1, 1};
   EXPECT_EQ(fault(s), "no such error");
   const std::vector<ArgumentSlot> many(129);
-  EXPECT_THAT(error_of<InternalError>([&] { LaunchPlan(kernel, {}, many); }), HasSubstr("129 arguments"));
+  EXPECT_THAT(error_of<InternalError>([&] { LaunchPlan(kernel, {}, many); }),
+              HasSubstr("129 arguments"));
 }
 
 TEST(Launch, ManyThreadsShareAPlan) {
@@ -179,7 +194,8 @@ TEST(Module, KernelIsPreparedOnce) {
   module->kernel("k", 0, {100000, true});
   EXPECT_EQ(mock().kernel_lookups, 2);
   EXPECT_EQ(mock().kernel_attributes.size(), 2u);
-  EXPECT_THAT(error_of<InternalError>([&] { module->kernel("absent", 0, {}); }), HasSubstr("no kernel called 'absent'"));
+  EXPECT_THAT(error_of<InternalError>([&] { module->kernel("absent", 0, {}); }),
+              HasSubstr("no kernel called 'absent'"));
 }
 
 TEST(Module, UnloadsOnlyWhenAsked) {
@@ -196,7 +212,9 @@ TEST(Module, UnloadsOnlyWhenAsked) {
 
 TEST(Module, DriverCompilesPtxAndReports) {
   const MockDriver driver;
-  mock().jit_log = "ptxas info    : Used 40 registers\nptxas info    : (C7510) Potential Performance Loss: wgmma\n";
+  mock().jit_log =
+      "ptxas info    : Used 40 registers\nptxas info    : (C7510) Potential Performance Loss: "
+      "wgmma\n";
   const auto module = Module::load_ptx(".version 8.5\n", 0);
   EXPECT_EQ(module->report().registers, 40);
   EXPECT_TRUE(module->report().serialised);
@@ -204,55 +222,70 @@ TEST(Module, DriverCompilesPtxAndReports) {
   EXPECT_THAT(error_of<DeviceError>([] { Module::load_ptx(".version 8.5\n.target sm_90a\n", 0); }),
               HasSubstr("this NVIDIA driver (CUDA 13.0) does not understand PTX 8.5"));
   mock().next_load = cu::kErrorInvalidPtx;
-  EXPECT_THAT(error_of<InternalError>([] { Module::load_ptx("x", 0); }), HasSubstr("the driver refused our PTX:\nptxas info"));
+  EXPECT_THAT(error_of<InternalError>([] { Module::load_ptx("x", 0); }),
+              HasSubstr("the driver refused our PTX:\nptxas info"));
 }
 
-TensorMapSpec box_64x128() {
-  TensorMapSpec s;
-  s.address = reinterpret_cast<const void*>(0x10000);
-  s.rank = 2;
-  s.extents = {4096, 1000};
-  s.byte_strides = {8192};
-  s.box = {64, 128};
-  s.swizzle = cu::kSwizzle128;
-  return s;
+codegen::TensorMap box_64x128() {
+  codegen::TensorMap m;
+  m.base = reinterpret_cast<void*>(0x10000);
+  m.rank = 2;
+  m.dims[0] = 4096;
+  m.dims[1] = 1000;
+  m.strides[0] = 2;
+  m.strides[1] = 8192;
+  m.box[0] = 64;
+  m.box[1] = 128;
+  m.swizzle = 128;
+  return m;
 }
 
 TEST(TensorMap, FaultsNameTheRule) {
   EXPECT_EQ(tensor_map_fault(box_64x128()), "");
   const auto with = [](auto change) {
-    TensorMapSpec s = box_64x128();
-    change(s);
-    return tensor_map_fault(s);
+    codegen::TensorMap m = box_64x128();
+    change(m);
+    return tensor_map_fault(m);
   };
-  EXPECT_EQ(with([](auto& s) { s.rank = 6; }), "6 dimensions, not 1 to 5");
-  EXPECT_EQ(with([](auto& s) { s.address = reinterpret_cast<void*>(0x10008); }), "the address 0x10008 is not a multiple of 16");
-  EXPECT_EQ(with([](auto& s) { s.byte_strides[0] = 8200; }), "the stride of dimension 1 is 8200 bytes, not a multiple of 16");
-  EXPECT_EQ(with([](auto& s) { s.byte_strides[0] = std::uint64_t{1} << 40; }), "the stride of dimension 1 is 1099511627776 bytes, 2^40 or more");
-  EXPECT_EQ(with([](auto& s) { s.extents[1] = 0; }), "dimension 1 has 0 elements, not 1 to 2^32");
-  EXPECT_EQ(with([](auto& s) { s.box[1] = 257; }), "the box has 257 elements along dimension 1, not 1 to 256");
-  EXPECT_EQ(with([](auto& s) { s.box[0] = 72; }), "a row of the box is 144 bytes, more than the swizzle of 128");
-  EXPECT_EQ(with([](auto& s) { s.box[0] = 4; }), "a row of the box is 8 bytes, not a multiple of 16");
-  EXPECT_EQ(with([](auto& s) { s.element_strides[0] = 9; }), "the element stride of dimension 0 is 9, not 1 to 8");
-  EXPECT_EQ(with([](auto& s) { s.as_tf32 = true; }), "tf32 rounding of bf16");
+  EXPECT_EQ(with([](auto& m) { m.rank = 6; }), "6 dimensions, not 1 to 5");
+  EXPECT_EQ(with([](auto& m) { m.base = reinterpret_cast<void*>(0x10008); }),
+            "the address 0x10008 is not a multiple of 16");
+  EXPECT_EQ(with([](auto& m) { m.strides[1] = 8200; }),
+            "the stride of dimension 1 is 8200 bytes, not a multiple of 16");
+  EXPECT_EQ(with([](auto& m) { m.strides[1] = std::int64_t{1} << 40; }),
+            "the stride of dimension 1 is 1099511627776 bytes, not below 2^40");
+  EXPECT_EQ(with([](auto& m) { m.strides[1] = -8192; }),
+            "the stride of dimension 1 is -8192 bytes, not below 2^40");
+  EXPECT_EQ(with([](auto& m) { m.dims[1] = 0; }), "dimension 1 has 0 elements, not 1 to 2^32");
+  EXPECT_EQ(with([](auto& m) { m.box[1] = 257; }),
+            "the box has 257 elements along dimension 1, not 1 to 256");
+  EXPECT_EQ(with([](auto& m) { m.box[0] = 72; }),
+            "a row of the box is 144 bytes, more than the swizzle of 128");
+  EXPECT_EQ(with([](auto& m) { m.box[0] = 4; }),
+            "a row of the box is 8 bytes, not a multiple of 16");
+  EXPECT_EQ(with([](auto& m) {
+              m.dtype = DType::i16;
+              m.fill = codegen::OobFill::Nan;
+            }),
+            "NaN as fill of i16");
 }
 
 TEST(TensorMap, CacheEncodesOnceAKey) {
   const MockDriver driver;
   TensorMapCache cache;
-  TensorMapSpec a = box_64x128();
-  TensorMapSpec b = a;
-  b.address = reinterpret_cast<const void*>(0x20000);
-  TensorMapSpec c = a;
+  const codegen::TensorMap a = box_64x128();
+  codegen::TensorMap b = a;
+  b.base = reinterpret_cast<void*>(0x20000);
+  codegen::TensorMap c = a;
   c.box[1] = 64;  // differs in nothing that the slot depends on
   for (int i = 0; i < 5; ++i) EXPECT_EQ(cache.get(a).opaque[0], 0x10000u);
   EXPECT_EQ(mock().encodes, 1);
   EXPECT_EQ(cache.get(b).opaque[0], 0x20000u);
-  cache.get(c);
+  EXPECT_EQ(cache.get(c).opaque[1], static_cast<std::uint64_t>(cu::kMapBf16));
   cache.get(a);
   EXPECT_EQ(mock().encodes, 4);
-  TensorMapSpec bad = a;
-  bad.byte_strides[0] = 8200;
+  codegen::TensorMap bad = a;
+  bad.strides[1] = 8200;
   EXPECT_THAT(error_of<CompileError>([&] { cache.get(bad); }),
               HasSubstr("TMA cannot address this tensor: the stride of dimension 1 is 8200 bytes"));
   EXPECT_THROW(cache.get(bad), CompileError);  // a failed entry is no entry
@@ -284,7 +317,8 @@ TEST(Workspace, DoesNotGrowDuringCapture) {
   mock().capturing = true;
   EXPECT_NO_THROW(acquire_workspace(stream, 1000, 4));
   EXPECT_THAT(error_of<DeviceError>([&] { acquire_workspace(stream, 10 << 20, 4); }),
-              HasSubstr("this kernel needs a workspace of 10485760 bytes and 4 counters, which cannot be allocated while the stream "
+              HasSubstr("this kernel needs a workspace of 10485760 bytes and 4 counters, which "
+                        "cannot be allocated while the stream "
                         "records a CUDA graph; call prepare()"));
 }
 
@@ -297,15 +331,21 @@ TEST(Workspace, OnTheHost) {
 
 TEST(Driver, MissingEntryThrowsItsName) {
   const MockDriver driver;
-  EXPECT_EQ(error_of<DeviceError>([&] { driver.table.max_active_clusters(nullptr, nullptr, nullptr); }),
-            "the CUDA driver has no cuOccupancyMaxActiveClusters, which is needed for occupancy reports; it came with CUDA "
-            "11.7: update the NVIDIA driver (CUDA_ERROR_NOT_FOUND, 500)");
+  EXPECT_EQ(
+      error_of<DeviceError>([&] { driver.table.max_active_clusters(nullptr, nullptr, nullptr); }),
+      "the CUDA driver has no cuOccupancyMaxActiveClusters, which is needed for occupancy reports; "
+      "it came with CUDA "
+      "11.7: update the NVIDIA driver (CUDA_ERROR_NOT_FOUND, 500)");
 }
 
 TEST(Driver, MissingLibraryIsExplained) {
-  EXPECT_THAT(probe_driver("/nowhere/libcuda.so.1"), HasSubstr("the CUDA driver (libcuda.so.1) could not be loaded:\n  /nowhere/libcuda.so.1: cannot open"));
-  EXPECT_THAT(probe_driver("/nowhere/libcuda.so.1"), HasSubstr("the devices 'cpu' and 'sim' still work"));
-  EXPECT_THAT(probe_driver("libm.so.6"), HasSubstr("has no cuGetProcAddress_v2: it is older than CUDA 12.0"));
+  EXPECT_THAT(probe_driver("/nowhere/libcuda.so.1"),
+              HasSubstr("the CUDA driver (libcuda.so.1) could not be loaded:\n  "
+                        "/nowhere/libcuda.so.1: cannot open"));
+  EXPECT_THAT(probe_driver("/nowhere/libcuda.so.1"),
+              HasSubstr("the devices 'cpu' and 'sim' still work"));
+  EXPECT_THAT(probe_driver("libm.so.6"),
+              HasSubstr("has no cuGetProcAddress_v2: it is older than CUDA 12.0"));
 }
 
 TEST(Driver, ErrorsCarryCodeAndName) {
@@ -318,7 +358,8 @@ TEST(Driver, ErrorsCarryCodeAndName) {
     EXPECT_EQ(e.name(), "CUDA_ERROR_OUT_OF_MEMORY");
     EXPECT_STREQ(e.what(), "cuMemAlloc failed: mock text (CUDA_ERROR_OUT_OF_MEMORY, 2)");
   }
-  EXPECT_THAT(error_of<DeviceError>([] { device_properties(1); }), HasSubstr("there is no device cuda:1: the driver lists 1 GPU"));
+  EXPECT_THAT(error_of<DeviceError>([] { device_properties(1); }),
+              HasSubstr("there is no device cuda:1: the driver lists 1 GPU"));
 }
 
 TEST(DeviceTensor, RoundTripsAndFrees) {
@@ -327,14 +368,17 @@ TEST(DeviceTensor, RoundTripsAndFrees) {
   {
     const Tensor g = t.to(Device::cuda(0));
     EXPECT_EQ(g.str(), "f32[4, 6] on cuda:0");
-    EXPECT_EQ(g.transpose(0, 1).flip(1).to_vector<float>(), t.transpose(0, 1).flip(1).to_vector<float>());
+    EXPECT_EQ(g.transpose(0, 1).flip(1).to_vector<float>(),
+              t.transpose(0, 1).flip(1).to_vector<float>());
     g.select(1, 2).fill(-1);  // strided on the device
     t.select(1, 2).fill(-1);
     EXPECT_EQ(g.to_vector<float>(), t.to_vector<float>());
     EXPECT_EQ(g.slice(0, 1, 3).clone().to_vector<float>(), t.slice(0, 1, 3).to_vector<float>());
-    EXPECT_EQ(Tensor::zeros({3}, DType::i64, Device::cuda(0)).to_vector<i64>(), (std::vector<i64>{0, 0, 0}));
+    EXPECT_EQ(Tensor::zeros({3}, DType::i64, Device::cuda(0)).to_vector<i64>(),
+              (std::vector<i64>{0, 0, 0}));
     EXPECT_EQ(g.cast(DType::i32).device(), Device::cuda(0));
-    EXPECT_THAT(error_of<CompileError>([&] { g.data_as<float>(); }), HasSubstr("cannot be reached from the host"));
+    EXPECT_THAT(error_of<CompileError>([&] { g.data_as<float>(); }),
+                HasSubstr("cannot be reached from the host"));
   }
   EXPECT_TRUE(mock().live_memory.empty());
   mock().next_alloc = cu::kErrorOutOfMemory;

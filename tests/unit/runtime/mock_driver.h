@@ -1,5 +1,6 @@
 #pragma once
-// A driver that keeps books instead of driving: host memory as device memory, and a record of every launch.
+// A driver that keeps books instead of driving: host memory as device memory, and a record of every
+// launch.
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -45,10 +46,11 @@ inline MockState& mock() {
 }
 
 inline int mock_attribute(cu::DeviceAttribute which) {
-  static const std::map<int, int> values{{cu::kAttrMaxThreadsPerBlock, 1024}, {cu::kAttrSmCount, 132},
-                                         {cu::kAttrRegistersPerSm, 65536},    {cu::kAttrSharedPerSm, 233472},
-                                         {cu::kAttrL2Bytes, 52428800},        {cu::kAttrMemoryBusBits, 6144},
-                                         {cu::kAttrClusterLaunch, 1}};
+  static const std::map<int, int> values{
+      {cu::kAttrMaxThreadsPerBlock, 1024}, {cu::kAttrSmCount, 132},
+      {cu::kAttrRegistersPerSm, 65536},    {cu::kAttrSharedPerSm, 233472},
+      {cu::kAttrL2Bytes, 52428800},        {cu::kAttrMemoryBusBits, 6144},
+      {cu::kAttrClusterLaunch, 1}};
   if (which == cu::kAttrComputeMajor) return mock().compute_major;
   if (which == cu::kAttrSharedPerBlockOptin) return mock().shared_optin;
   const auto found = values.find(which);
@@ -149,10 +151,11 @@ inline void mock_memory(Driver& d) {
 }
 
 inline void mock_kernels(Driver& d) {
-  d.library_load = [](cu::Library* library, const void*, cu::JitOption* options, void** values, unsigned count,
-                      cu::LibraryOption*, void**, unsigned) {
+  d.library_load = [](cu::Library* library, const void*, cu::JitOption* options, void** values,
+                      unsigned count, cu::LibraryOption*, void**, unsigned) {
     for (unsigned i = 0; i < count; ++i)
-      if (options[i] == cu::kJitInfoLog) std::strcpy(static_cast<char*>(values[i]), mock().jit_log.c_str());
+      if (options[i] == cu::kJitInfoLog)
+        std::strcpy(static_cast<char*>(values[i]), mock().jit_log.c_str());
     *library = reinterpret_cast<cu::Library>(0x1000);
     return mock().next_load;
   };
@@ -176,10 +179,13 @@ inline void mock_kernels(Driver& d) {
   };
   d.function_load = [](cu::Function) { return cu::kSuccess; };
   d.function_attribute = [](int* value, cu::FunctionAttribute which, cu::Function) {
-    *value = which == cu::kFuncMaxThreadsPerBlock ? mock().max_threads : which == cu::kFuncRegisters ? 168 : 0;
+    *value = which == cu::kFuncMaxThreadsPerBlock ? mock().max_threads
+             : which == cu::kFuncRegisters        ? 168
+                                                  : 0;
     return cu::kSuccess;
   };
-  d.launch_kernel = [](const cu::LaunchConfig* config, cu::Function function, void** pointers, void**) {
+  d.launch_kernel = [](const cu::LaunchConfig* config, cu::Function function, void** pointers,
+                       void**) {
     MockState& m = mock();
     const cu::Result result = m.next_launch;
     if (!m.record_launches) return result;
@@ -191,9 +197,10 @@ inline void mock_kernels(Driver& d) {
                           function});
     return result;
   };
-  d.tensor_map_encode = [](cu::TensorMap* map, cu::TensorMapType type, std::uint32_t, void* address, const std::uint64_t*,
-                           const std::uint64_t* strides, const std::uint32_t*, const std::uint32_t*, cu::TensorMapInterleave,
-                           cu::TensorMapSwizzle, cu::TensorMapL2, cu::TensorMapFill) {
+  d.tensor_map_encode = [](cu::TensorMap* map, cu::TensorMapType type, std::uint32_t, void* address,
+                           const std::uint64_t*, const std::uint64_t* strides, const std::uint32_t*,
+                           const std::uint32_t*, cu::TensorMapInterleave, cu::TensorMapSwizzle,
+                           cu::TensorMapL2, cu::TensorMapFill) {
     ++mock().encodes;
     if (strides[0] % 16 != 0) return cu::kErrorInvalidValue;
     map->opaque[0] = reinterpret_cast<std::uint64_t>(address);

@@ -11,11 +11,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-#define NEEDS_NVRTC()  \
+#define NEEDS_NVRTC() \
   if (std::string why; !find_nvrtc(&why)) GTEST_SKIP() << why
 
 constexpr const char* kSource =
-    "extern \"C\" __global__ void __launch_bounds__(128, 1) axpy(float a, const float* x, float* y) {\n"
+    "extern \"C\" __global__ void __launch_bounds__(128, 1) axpy(float a, const float* x, float* "
+    "y) {\n"
     "  int i = blockIdx.x * 128 + threadIdx.x;\n"
     "  y[i] = a * x[i] + y[i];\n"
     "}\n";
@@ -49,10 +50,13 @@ TEST(Nvrtc, IsDeterministic) {
 TEST(Nvrtc, RefusedSourceShowsTheLog) {
   NEEDS_NVRTC();
   try {
-    compile_cuda({"extern \"C\" __global__ void k() { nonsense(); }", "bad.cu", "sm_90a", {}, false});
+    compile_cuda(
+        {"extern \"C\" __global__ void k() { nonsense(); }", "bad.cu", "sm_90a", {}, false});
     FAIL();
   } catch (const InternalError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("NVRTC refused bad.cu for sm_90a:\nbad.cu(1): error: identifier \"nonsense\""));
+    EXPECT_THAT(
+        e.what(),
+        HasSubstr("NVRTC refused bad.cu for sm_90a:\nbad.cu(1): error: identifier \"nonsense\""));
   }
   EXPECT_THROW(compile_cuda({kSource, "axpy.cu", "sm_1", {}, false}), DeviceError);
 }
@@ -65,7 +69,8 @@ TEST(Nvrtc, MissingLibraryIsExplained) {
     compile_cuda({kSource, "axpy.cu", "sm_90a", {}, false});
     FAIL();
   } catch (const DeviceError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("could not be loaded:\n  /nowhere/libnvrtc.so.13: cannot open"));
+    EXPECT_THAT(e.what(),
+                HasSubstr("could not be loaded:\n  /nowhere/libnvrtc.so.13: cannot open"));
     EXPECT_THAT(e.what(), HasSubstr("cuda-nvrtc-13-0"));
   }
 }

@@ -13,7 +13,9 @@ namespace {
 
 constexpr Device kCpu = Device::cpu();
 
-Tensor iota(const Dims& shape, DType dtype = DType::f32) { return Tensor::iota(shape, dtype, kCpu); }
+Tensor iota(const Dims& shape, DType dtype = DType::f32) {
+  return Tensor::iota(shape, dtype, kCpu);
+}
 
 std::string error_of(const std::function<void()>& act) {
   try {
@@ -34,7 +36,8 @@ TEST(Tensor, RowMajorStrides) {
 
 TEST(Tensor, SliceAndTransposeAreViews) {
   const Tensor t = iota({4, 6});
-  EXPECT_EQ(t.slice(0, 1, 3).slice(1, 0, 6, 2).to_vector<float>(), (std::vector<float>{6, 8, 10, 12, 14, 16}));
+  EXPECT_EQ(t.slice(0, 1, 3).slice(1, 0, 6, 2).to_vector<float>(),
+            (std::vector<float>{6, 8, 10, 12, 14, 16}));
   EXPECT_EQ(t.transpose(0, 1).select(0, 2).to_vector<float>(), (std::vector<float>{2, 8, 14, 20}));
   EXPECT_EQ(t.transpose(0, 1).data(), t.data());
   t.select(1, 5).fill(-1);
@@ -76,48 +79,73 @@ TEST(Tensor, MoreThanTwoToThe31Elements) {
   EXPECT_EQ(wide.numel(), rows * 3);
   EXPECT_EQ(wide.byte_range().end - wide.byte_range().begin, 1u);
   const Tensor packed = Tensor::borrow(&one, {rows, 3}, DType::f32, kCpu);
-  EXPECT_EQ(packed.byte_range().end - packed.byte_range().begin, static_cast<std::uintptr_t>(rows) * 12);
+  EXPECT_EQ(packed.byte_range().end - packed.byte_range().begin,
+            static_cast<std::uintptr_t>(rows) * 12);
   EXPECT_EQ(static_cast<char*>(packed.select(0, rows - 1).data()) - &one, (rows - 1) * 12);
   EXPECT_EQ(static_cast<char*>(packed.flip(0).data()) - &one, (rows - 1) * 12);
 }
 
 TEST(Tensor, RefusesWhatMakesNoSense) {
   const Tensor t = iota({2, 3});
-  EXPECT_EQ(error_of([] { Tensor::empty({2, -1}, DType::f32, kCpu); }), "the shape [2, -1] has a negative extent");
-  EXPECT_EQ(error_of([] { Tensor::empty({1LL << 40, 1LL << 40}, DType::f32, kCpu); }),
-            "the shape [1099511627776, 1099511627776] of f32 needs more bytes than an address can count");
+  EXPECT_EQ(error_of([] {
+              Tensor::empty({2, -1}, DType::f32, kCpu);
+            }),
+            "the shape [2, -1] has a negative extent");
+  EXPECT_EQ(
+      error_of([] {
+        Tensor::empty({1LL << 40, 1LL << 40}, DType::f32, kCpu);
+      }),
+      "the shape [1099511627776, 1099511627776] of f32 needs more bytes than an address can count");
   EXPECT_EQ(error_of([] { Tensor::empty({1LL << 61}, DType::f64, kCpu); }),
             "the shape [2305843009213693952] of f64 needs more bytes than an address can count");
   EXPECT_EQ(error_of([&] { t.to_vector<i32>(); }), "the elements of f32[2, 3] on cpu are not i32");
   EXPECT_EQ(error_of([&] { t.size(2); }), "dimension 2 of a tensor of rank 2 does not exist");
-  EXPECT_EQ(error_of([&] { t.slice(1, 1, 4); }), "the slice 1:4:1 leaves dimension 1 of f32[2, 3] on cpu");
-  EXPECT_EQ(error_of([&] { t.slice(1, 3, -1, -1); }), "the slice 3:-1:-1 leaves dimension 1 of f32[2, 3] on cpu");
+  EXPECT_EQ(error_of([&] { t.slice(1, 1, 4); }),
+            "the slice 1:4:1 leaves dimension 1 of f32[2, 3] on cpu");
+  EXPECT_EQ(error_of([&] { t.slice(1, 3, -1, -1); }),
+            "the slice 3:-1:-1 leaves dimension 1 of f32[2, 3] on cpu");
   EXPECT_EQ(error_of([&] { t.select(0, 2); }), "index 2 leaves dimension 0 of f32[2, 3] on cpu");
-  EXPECT_EQ(error_of([&] { t.permute({0, 0}); }), "[0, 0] is not an order of the 2 dimensions of f32[2, 3] on cpu");
+  EXPECT_EQ(error_of([&] {
+              t.permute({0, 0});
+            }),
+            "[0, 0] is not an order of the 2 dimensions of f32[2, 3] on cpu");
   EXPECT_EQ(error_of([&] { t.transpose(0, 1).reshape({6}); }),
             "f32[3, 2] strides [1, 3] on cpu cannot be reshaped: it is not row-major");
-  EXPECT_EQ(error_of([&] { t.reshape({4, -1}); }), "f32[2, 3] on cpu cannot take the shape [4, -1]: the number of elements differs");
-  EXPECT_EQ(error_of([&] { t.broadcast_to({2, 4}); }), "f32[2, 3] on cpu cannot be broadcast to [2, 4]");
-  EXPECT_EQ(error_of([&] { Tensor::from(std::vector<float>(5), {2, 3}, kCpu); }),
+  EXPECT_EQ(error_of([&] {
+              t.reshape({4, -1});
+            }),
+            "f32[2, 3] on cpu cannot take the shape [4, -1]: the number of elements differs");
+  EXPECT_EQ(error_of([&] {
+              t.broadcast_to({2, 4});
+            }),
+            "f32[2, 3] on cpu cannot be broadcast to [2, 4]");
+  EXPECT_EQ(error_of([&] {
+              Tensor::from(std::vector<float>(5), {2, 3}, kCpu);
+            }),
             "5 values do not fill a tensor of shape [2, 3]");
   EXPECT_EQ(error_of([&] { Tensor::borrow(nullptr, {2}, DType::f32, kCpu); }),
             "a tensor of shape [2] needs memory, and its pointer is null");
   EXPECT_EQ(error_of([] { Dims::filled(9, 1); }), "9 dimensions: tensors have at most 8");
-  EXPECT_EQ(error_of([&] { t.copy_from(iota({3, 2})); }),
+  EXPECT_EQ(error_of([&] {
+              t.copy_from(iota({3, 2}));
+            }),
             "cannot copy f32[3, 2] on cpu into f32[2, 3] on cpu: shape and type must be the same");
 }
 
 TEST(Tensor, CastRoundsOnce) {
-  // 1 + 2^-8 + 2^-40 lies just above the tie between two bf16 values, which a detour through float loses.
+  // 1 + 2^-8 + 2^-40 lies just above the tie between two bf16 values, which a detour through float
+  // loses.
   const Tensor t = Tensor::from(std::vector<double>{1 + 0x1p-8 + 0x1p-40, -3.7, 1e300, NAN}, kCpu);
   EXPECT_EQ(t.cast(DType::bf16).to_doubles()[0], 1 + 0x1p-7);
   EXPECT_EQ(t.slice(0, 1, 2).cast(DType::i32).to_vector<i32>(), std::vector<i32>{-3});
   EXPECT_EQ(t.slice(0, 1, 2).cast(DType::u8).to_vector<u8>(), std::vector<u8>{253});
   EXPECT_EQ(t.cast(DType::f8e4m3).to_doubles()[2], 448);
   EXPECT_TRUE(std::isnan(t.cast(DType::f8e4m3).to_doubles()[3]));
-  EXPECT_EQ(Tensor::from(std::vector<i64>{(i64{1} << 62) + 1}, kCpu).cast(DType::u64).to_vector<u64>()[0],
-            (u64{1} << 62) + 1);
-  EXPECT_EQ(Tensor::from(std::vector<bool>{true, false}, kCpu).to_vector<bool>(), (std::vector<bool>{true, false}));
+  EXPECT_EQ(
+      Tensor::from(std::vector<i64>{(i64{1} << 62) + 1}, kCpu).cast(DType::u64).to_vector<u64>()[0],
+      (u64{1} << 62) + 1);
+  EXPECT_EQ(Tensor::from(std::vector<bool>{true, false}, kCpu).to_vector<bool>(),
+            (std::vector<bool>{true, false}));
 }
 
 TEST(Tensor, RandomValuesDependOnSeedAndPositionOnly) {
@@ -125,8 +153,10 @@ TEST(Tensor, RandomValuesDependOnSeedAndPositionOnly) {
   const Tensor b = Tensor::uniform({10, 20}, DType::f32, -2, 3, 7, kCpu);
   const std::vector<float> head = b.reshape({200}).slice(0, 0, 100).to_vector<float>();
   EXPECT_EQ(a.to_vector<float>(), head);
-  EXPECT_NE(a.to_vector<float>(), Tensor::uniform({100}, DType::f32, -2, 3, 8, kCpu).to_vector<float>());
-  const std::vector<double> n = Tensor::normal({100000}, DType::f64, 1, 2, 3, kCpu).to_vector<double>();
+  EXPECT_NE(a.to_vector<float>(),
+            Tensor::uniform({100}, DType::f32, -2, 3, 8, kCpu).to_vector<float>());
+  const std::vector<double> n =
+      Tensor::normal({100000}, DType::f64, 1, 2, 3, kCpu).to_vector<double>();
   const double mean = std::accumulate(n.begin(), n.end(), 0.0) / n.size();
   double variance = 0;
   for (double v : n) variance += (v - mean) * (v - mean) / n.size();
@@ -209,9 +239,11 @@ TEST(Dlpack, DeleterRunsOnceAndRefusalLeavesOwnership) {
   }
   EXPECT_EQ(deleted, 1);
   managed.tensor.dtype = {5, 64, 1};
-  EXPECT_EQ(error_of([&] { Tensor::from_dlpack(&managed); }), "DLPack type (code 5, 64 bits, 1 lanes) has no counterpart here");
+  EXPECT_EQ(error_of([&] { Tensor::from_dlpack(&managed); }),
+            "DLPack type (code 5, 64 bits, 1 lanes) has no counterpart here");
   managed.version = {2, 0};
-  EXPECT_EQ(error_of([&] { Tensor::from_dlpack(&managed); }), "DLPack version 2.0 is not understood: 1.x is");
+  EXPECT_EQ(error_of([&] { Tensor::from_dlpack(&managed); }),
+            "DLPack version 2.0 is not understood: 1.x is");
   EXPECT_EQ(deleted, 1);
 }
 
@@ -224,8 +256,8 @@ TEST(Device, Parse) {
       Device::parse(bad);
       ADD_FAILURE() << bad;
     } catch (const DeviceError& e) {
-      EXPECT_EQ(std::string(e.what()),
-                std::string("there is no device called '") + bad + "'; devices are cpu, sim, cuda and cuda:N");
+      EXPECT_EQ(std::string(e.what()), std::string("there is no device called '") + bad +
+                                           "'; devices are cpu, sim, cuda and cuda:N");
     }
   }
 }

@@ -1,0 +1,216 @@
+#include "runtime/doctor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "codegen/emit.h"
+#include "runtime/assemble.h"
+#include "runtime/cache.h"
+#include "runtime/nvrtc.h"
+#include "runtime/process.h"
+#include "support/env.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+Finding examine_driver() {
+  Finding f{"driver", false, {}, "devices cuda:N", {}};
+  std::string why;
+  const Driver* driver = try_driver(&why);
+  f.present = driver != nullptr;
+  if (!f.present) {
+    f.detail = std::string(trim(why));
+    f.remedy = "install the NVIDIA driver, 555 or later, which understands PTX 8.5";
+    return f;
+  }
+  f.detail = fmt::format("{}, CUDA {}", driver->path, version_text(driver->version));
+  for (const MissingEntry& row : driver->missing)
+    f.detail += fmt::format("\nwithout {}: no {}", row.symbol, row.feature);
+  return f;
+}
+
+std::string describe(const DeviceProperties& p) {
+  return fmt::format(
+      "cuda:{} {}, compute capability {}.{}, {} SMs, {:.1f} GiB, {} KiB shared memory a block",
+      p.ordinal, p.name, p.compute_major, p.compute_minor, p.sm_count,
+      static_cast<double>(p.memory_bytes) / (1 << 30), p.shared_bytes_per_block / 1024);
+}
+
+std::string path_for(const DeviceProperties& p) {
+  if (p.compute() == 90) return "runs sm_90a code: wgmma, TMA, clusters";
+  if (p.compute() >= 80) return "runs sm_80 code, assembled by the driver";
+  return "is too old: compute capability 8.0 is the least";
+}
+
+Finding examine_gpus(std::vector<DeviceProperties>& gpus) {
+  Finding f{"GPU", false, {}, "running kernels on a GPU", {}};
+  std::vector<std::string> lines;
+  for (int i = 0; i < cuda_device_count(); ++i) {
+    try {
+      gpus.push_back(device_properties(i));
+      lines.push_back(describe(gpus.back()) + "; " + path_for(gpus.back()));
+      f.present |= gpus.back().compute() >= 80;
+    } catch (const Error& e) {
+      lines.push_back(e.what());
+    }
+  }
+  f.detail = lines.empty() ? "the driver lists none" : fmt::format("{}", fmt::join(lines, "\n"));
+  if (!f.present)
+    f.remedy = "use the devices 'sim' and 'cpu', or a machine with compute capability 8.0 or later";
+  return f;
+}
+
+/// The last line of `ptxas --version` that names a release.
+std::string ptxas_version(const std::string& program) {
+  const ProcessResult run = run_process({program, "--version"}, {}, std::chrono::seconds(10));
+  for (std::string_view line : split(run.output, '\n'))
+    if (line.find("release") != std::string_view::npos) return std::string(trim(line));
+  return "of unknown version (" + run.how_it_ended() + ")";
+}
+
+Finding examine_ptxas() {
+  Finding f{
+      "ptxas", false, {}, "cubins that are kept, and checks for spills and serialised wgmma", {}};
+  try {
+    if (const auto program = find_ptxas()) {
+      f.present = true;
+      f.detail = fmt::format("{}, {}", program->string(), ptxas_version(program->string()));
+    } else {
+      f.detail = "neither on PATH nor in a CUDA toolkit";
+    }
+  } catch (const DeviceError& e) {
+    f.detail = e.what();
+  }
+  if (!f.present) f.remedy = "install cuda-nvcc-13-0 from NVIDIA's repository, or set TEGULA_PTXAS";
+  return f;
+}
+
+Finding examine_nvrtc() {
+  Finding f{"NVRTC", false, {}, "the back end 'nvrtc': readable CUDA C++ straight to cubin", {}};
+  std::string why;
+  if (const auto nvrtc = find_nvrtc(&why)) {
+    f.present = true;
+    f.detail = fmt::format("{}, version {}.{}", nvrtc->path.string(), nvrtc->version.major,
+                           nvrtc->version.minor);
+  } else {
+    f.detail = std::string(trim(why));
+    f.remedy =
+        "install cuda-nvrtc-13-0 from NVIDIA's repository, or pip's nvidia-cuda-nvrtc, or set "
+        "TEGULA_NVRTC";
+  }
+  return f;
+}
+
+/// Not opened: loading 40 MB to see whether a file is there would be waste.
+Finding examine_llvm() {
+  Finding f{"LLVM", false, {}, "the back end 'llvm': PTX in milliseconds", {}};
+  std::error_code ignored;
+  for (const std::string& place : codegen::llvm_module_places()) {
+    if (!std::filesystem::is_regular_file(place, ignored)) continue;
+    f.present = true;
+    f.detail = place;
+    return f;
+  }
+  f.detail =
+      fmt::format("libtegula_llvm.so is not at {}", fmt::join(codegen::llvm_module_places(), ", "));
+  f.remedy =
+      "build with TEGULA_LLVM=ON (Debian: llvm-19-dev) or copy the library beside libtegula.so";
+  return f;
+}
+
+Finding examine_cache() {
+  Finding f{"cache", false, {}, "starting without compiling again", {}};
+  const std::filesystem::path folder = default_cache_folder();
+  if (env().cache == "off" || folder.empty()) {
+    f.detail = folder.empty() ? "there is no home directory" : "TEGULA_CACHE=off";
+    f.remedy = folder.empty() ? "set TEGULA_CACHE_DIR" : "unset TEGULA_CACHE";
+    return f;
+  }
+  std::vector<std::string> complaints;
+  const KernelCache cache({folder, env().cache == "readonly", std::size_t{2} << 30,
+                           [&](const std::string& line) { complaints.push_back(line); },
+                           &Vfs::posix()});
+  f.present = complaints.empty();
+  f.detail = folder.string() + (cache.writes() ? "" : " (not written)");
+  for (const std::string& c : complaints) f.detail += "\n" + c;
+  if (!f.present) f.remedy = "chmod 700 the folder, or set TEGULA_CACHE_DIR to another";
+  return f;
+}
+
+Finding examine_environment() {
+  Finding f{"environment", true, "every TEGULA_ variable is known", "settings that act", {}};
+  const std::vector<std::string> unknown = unknown_variables(environment_entries());
+  if (unknown.empty()) return f;
+  f.present = false;
+  f.detail = fmt::format("unknown: {}", fmt::join(unknown, ", "));
+  f.remedy = "docs/env.md lists the variables";
+  return f;
+}
+
+/// `text` with its further lines under the first.
+std::string hanging(std::string_view text, int spaces) {
+  std::string out;
+  for (std::string_view line : split(text, '\n')) {
+    if (!out.empty()) out += "\n" + std::string(static_cast<std::size_t>(spaces), ' ');
+    out += line;
+  }
+  return out;
+}
+
+}  // namespace
+
+const Finding& Diagnosis::finding(const std::string& part) const {
+  const auto found = std::find_if(findings.begin(), findings.end(),
+                                  [&](const Finding& f) { return f.part == part; });
+  if (found == findings.end()) throw InternalError("the doctor does not look at '" + part + "'");
+  return *found;
+}
+
+Diagnosis diagnose() {
+  Diagnosis d;
+  d.findings.push_back(examine_driver());
+  d.findings.push_back(examine_gpus(d.gpus));
+  d.findings.push_back(examine_llvm());
+  d.findings.push_back(examine_ptxas());
+  d.findings.push_back(examine_nvrtc());
+  d.findings.push_back(examine_cache());
+  d.findings.push_back(examine_environment());
+  d.launches = d.finding("GPU").present;
+  d.makes_ptx = d.finding("LLVM").present;
+  d.makes_cubins = (d.makes_ptx && d.finding("ptxas").present) || d.finding("NVRTC").present;
+  try {
+    d.default_device = Device::best();
+  } catch (const DeviceError& e) {
+    Finding& environment = d.findings.back();
+    environment.present = false;
+    environment.detail += std::string("\n") + e.what();
+    environment.remedy = "correct TEGULA_DEVICE";
+  }
+  return d;
+}
+
+std::string Diagnosis::str() const {
+  std::string text;
+  for (const Finding& f : findings) {
+    text += fmt::format("{:<4}{:<13}{}\n", f.present ? "ok" : "--", f.part, hanging(f.detail, 17));
+    if (f.present) continue;
+    text += fmt::format("{:17}needed for {}\n", "", f.enables);
+    if (!f.remedy.empty()) text += fmt::format("{:17}to mend: {}\n", "", f.remedy);
+  }
+  const auto yes = [](bool b) { return b ? "yes" : "no"; };
+  text += fmt::format(
+      "\ncompiles to PTX: {}; to cubin: {}; launches on a GPU: {}; default device: {}\n",
+      yes(makes_ptx), yes(makes_cubins), yes(launches), default_device.str());
+  return text;
+}
+
+}  // namespace tegula::runtime

@@ -1,0 +1,36 @@
+#pragma once
+// What this machine has, what it lacks, which package brings it and what that enables. Data only:
+// the tool prints it.
+#include <string>
+#include <vector>
+
+#include "runtime/context.h"
+#include "tegula/device.h"
+
+namespace tegula::runtime {
+
+struct Finding {
+  std::string part;  ///< "driver", "GPU", "ptxas", "NVRTC", "LLVM", "cache", "environment"
+  bool present = false;
+  std::string detail;   ///< what was found, or why it was not
+  std::string enables;  ///< what works with it
+  std::string remedy;   ///< empty if present
+};
+
+struct Diagnosis {
+  std::vector<Finding> findings;
+  std::vector<DeviceProperties> gpus;
+  Device default_device;
+  bool makes_ptx = false;     ///< the LLVM back end is there
+  bool makes_cubins = false;  ///< ptxas with LLVM, or NVRTC
+  bool launches = false;      ///< a GPU that the driver can use
+
+  const Finding& finding(const std::string& part) const;
+  /// The lines that `tegula doctor` prints.
+  std::string str() const;
+};
+
+/// Looks at everything. Does not throw for what is missing; loads the driver and NVRTC, not LLVM.
+Diagnosis diagnose();
+
+}  // namespace tegula::runtime
