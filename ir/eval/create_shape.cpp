@@ -53,8 +53,9 @@ void gather(const T* in, std::span<const std::int64_t> shape, std::span<const st
   }
 }
 
-/// The result is the operand read with these strides; edges are the caller's.
-void rearrange(Program& p, OpId id, std::span<const std::int64_t> strides) {
+/// The result is the operand read with these strides from element `first` on; edges are the
+/// caller's.
+void rearrange(Program& p, OpId id, std::span<const std::int64_t> strides, std::int64_t first = 0) {
   TileValue &in = p.operand(id, 0), &out = p.result(id);
   if (in.cells.size() == 1) {
     out.reset(1);
@@ -63,10 +64,10 @@ void rearrange(Program& p, OpId id, std::span<const std::int64_t> strides) {
   } else {
     const Type type = p.result_type(id);
     out.reset(static_cast<std::size_t>(type.count()));
-    gather(in.cells.data(), type.shape(), strides, out.cells.data());
+    gather(in.cells.data() + first, type.shape(), strides, out.cells.data());
     if (!in.states.empty()) {
       out.states.resize(out.cells.size());
-      gather(in.states.data(), type.shape(), strides, out.states.data());
+      gather(in.states.data() + first, type.shape(), strides, out.states.data());
     }
   }
   out.origin = in.origin;
@@ -231,6 +232,22 @@ void eval_Permute(Program& p, OpId id) {
   for (const std::int64_t d : order)
     append_edge(p.result(id).edges, edge_of(in, from, static_cast<std::size_t>(d)),
                 from[static_cast<std::size_t>(d)]);
+}
+
+void eval_TileSlice(Program& p, OpId id) {
+  const auto from = p.operand_type(id, 0).shape(), to = p.result_type(id).shape();
+  const auto start = p.attrs(id).ints(AttrName::start_at);
+  const Ints strides = row_major_strides(from);
+  std::int64_t first = 0;
+  for (std::size_t d = 0; d < start.size(); ++d) first += start[d] * strides[d];
+  rearrange(p, id, strides, first);
+  const TileValue& in = p.operand(id, 0);
+  if (in.edges.empty()) return;
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    const auto skipped = static_cast<std::size_t>(d < start.size() ? start[d] : 0);
+    append_edge(p.result(id).edges,
+                edge_of(in, from, d).subspan(skipped, static_cast<std::size_t>(to[d])), to[d]);
+  }
 }
 
 void eval_ConvertLayout(Program& p, OpId id) { p.result(id) = p.operand(id, 0); }

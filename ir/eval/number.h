@@ -105,6 +105,9 @@ bits_t<T> bits_of(Cell c) {
     if (c.f != c.f) return nan_bits<T>(c.f);
     if constexpr (std::is_same_v<T, bf16>)
       return static_cast<bits_t<T>>(std::bit_cast<std::uint32_t>(static_cast<float>(c.f)) >> 16);
+    else if constexpr (std::is_same_v<T, f8e5m2>)  // its conversion saturates, but memory may hold
+                                                   // an infinity
+      return std::isinf(c.f) ? (c.f > 0 ? 0x7c : 0xfc) : T(c.f).bits;
     else
       return std::bit_cast<bits_t<T>>(static_cast<T>(c.f));
   }

@@ -91,6 +91,7 @@ void Program::run(std::int64_t index) {
   index_ = index;
   clock_.start(static_cast<std::uint32_t>(index));
   asyncs = {};
+  placed.clear();
   role_tag = 0;
   run_region(kernel().body());
 }

@@ -16,6 +16,8 @@ enum ElementState : std::uint8_t { kAbsent = 1, kPoison = 2, kUnwritten = 4, kIn
 struct SharedTile {
   DType dtype{};
   Ints shape;
+  std::int64_t offset = -1;  ///< bytes in dynamic shared memory, -1 until allocated
+  std::int64_t bytes = 0;
   std::vector<Cell> cells;
   std::vector<std::uint8_t> states;
   std::vector<std::uint32_t> writers,
@@ -129,6 +131,7 @@ class Program {
   void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
 
   AsyncCopies asyncs;
+  std::vector<std::weak_ptr<SharedTile>> placed;  ///< allocations with an offset, which may overlap
   std::vector<TileValue>
       carry_scratch;           ///< keeps its buffers from one iteration of a loop to the next
   std::uint32_t role_tag = 0;  ///< 0 outside of roles; else (execution of `roles`) * 64 + role + 1

@@ -10,11 +10,28 @@
 namespace tegula::ir::interp {
 namespace {
 
-/// The elements of one slot of a shared tile.
+/// The elements of one slot of a shared tile, or of a box in it.
 struct Slot {
   SharedTile* tile = nullptr;
   std::size_t first = 0, count = 0;
-  std::span<const std::int64_t> shape;  ///< of the slot
+  std::span<const std::int64_t> shape;       ///< of the slot
+  std::span<const std::int64_t> start, box;  ///< of the box; empty where it is the whole slot
+
+  /// Where element `i` lies in `tile`.
+  std::size_t at(std::size_t i) const {
+    if (start.empty()) return first + i;
+    std::size_t offset = 0, step = 1;
+    for (std::size_t d = box.size(); d-- > 0;) {
+      const auto extent = static_cast<std::size_t>(box[d]);
+      offset += (i % extent + static_cast<std::size_t>(start[d])) * step;
+      i /= extent;
+      step *= static_cast<std::size_t>(shape[d]);
+    }
+    return first + offset;
+  }
+  std::string index_of(std::size_t i) const {
+    return index_str(shape, static_cast<std::int64_t>(at(i) - first));
+  }
 };
 
 /// Slot `slot_operand` (if the op has it) of shared operand 0. Nothing, and reported, where there
@@ -22,7 +39,7 @@ struct Slot {
 std::optional<Slot> slot_of(Program& p, OpId id, std::size_t slot_operand, std::size_t tile_rank) {
   SharedTile* tile = p.operand(id, 0).shared.get();
   const std::span<const std::int64_t> shape(tile->shape);
-  if (shape.size() == tile_rank) return Slot{tile, 0, tile->cells.size(), shape};
+  if (shape.size() == tile_rank) return Slot{tile, 0, tile->cells.size(), shape, {}, {}};
   std::int64_t slot = 0;
   if (p.op(id).operands.size() > slot_operand) {
     const auto given = p.integer(id, slot_operand, "a slot");
@@ -36,34 +53,33 @@ std::optional<Slot> slot_of(Program& p, OpId id, std::size_t slot_operand, std::
     return std::nullopt;
   }
   const std::size_t count = tile->cells.size() / static_cast<std::size_t>(shape[0]);
-  return Slot{tile, static_cast<std::size_t>(slot) * count, count, shape.subspan(1)};
+  return Slot{tile, static_cast<std::size_t>(slot) * count, count, shape.subspan(1), {}, {}};
 }
 
 bool is_other_role(std::uint32_t tag, std::uint32_t mine) {
   return tag != 0 && tag != mine && tag / 64 == mine / 64;
 }
 
-/// Elements of one slot that the running role touches: another role of the same execution must not,
-/// unless both read.
+/// Elements that the running role touches: another role of the same execution must not, unless both
+/// read.
 void touch_shared(Program& p, OpId id, const Slot& slot, bool writes) {
   if (p.role_tag == 0) return;
   SharedTile& t = *slot.tile;
   t.writers.resize(t.cells.size());
   t.readers.resize(t.cells.size());
-  for (std::size_t i = slot.first; i < slot.first + slot.count; ++i) {
-    if (is_other_role(t.writers[i], p.role_tag) ||
-        (writes && is_other_role(t.readers[i], p.role_tag)))
+  for (std::size_t i = 0; i < slot.count; ++i) {
+    std::uint32_t &writer = t.writers[slot.at(i)], &reader = t.readers[slot.at(i)];
+    if (is_other_role(writer, p.role_tag) || (writes && is_other_role(reader, p.role_tag)))
       p.report(FindingKind::RoleRace, id, p.op(id).loc, [&] {
         return fmt::format(
             "{} touches element {} of shared memory that another role touches, with no channel "
             "between them",
-            info(p.op(id).opcode).mnemonic,
-            index_str(slot.shape, static_cast<std::int64_t>(i - slot.first)));
+            info(p.op(id).opcode).mnemonic, slot.index_of(i));
       });
     if (writes)
-      t.writers[i] = p.role_tag;
-    else if (!is_other_role(t.readers[i], p.role_tag))
-      t.readers[i] = p.role_tag;
+      writer = p.role_tag;
+    else if (!is_other_role(reader, p.role_tag))
+      reader = p.role_tag;
   }
 }
 
@@ -71,8 +87,39 @@ void report_in_flight(Program& p, OpId id, const Slot& slot, std::size_t i) {
   p.report(FindingKind::PendingCopy, id, p.op(id).loc, [&] {
     return fmt::format(
         "{} touches element {} of shared memory while a copy_async into it has not been waited for",
-        info(p.op(id).opcode).mnemonic, index_str(slot.shape, static_cast<std::int64_t>(i)));
+        info(p.op(id).opcode).mnemonic, slot.index_of(i));
   });
+}
+
+/// Calls visit(first element, elements) for each slot of `t` that lies in bytes [begin, end) of
+/// shared memory. The bytes inside a slot are the layout's business, so slots are the unit.
+template <class Visit>
+void for_each_slot_in(const SharedTile& t, std::int64_t begin, std::int64_t end,
+                      const Visit& visit) {
+  const std::int64_t slots = t.shape.size() > 1 ? t.shape[0] : 1;
+  const auto elements = static_cast<std::int64_t>(t.cells.size()) / slots;
+  const std::int64_t slot_bytes = t.bytes / slots;
+  for (std::int64_t s = 0; s < slots; ++s) {
+    const std::int64_t at = t.offset + s * slot_bytes;
+    if (at < end && begin < at + slot_bytes) visit(s * elements, elements);
+  }
+}
+
+/// What lies at the same offsets in other allocations is lost.
+void clobber_others(Program& p, const SharedTile& written, std::size_t first, std::size_t count) {
+  if (written.offset < 0 || p.placed.size() < 2) return;
+  const auto elements = static_cast<std::int64_t>(written.cells.size());
+  const std::int64_t begin =
+      written.offset + written.bytes * static_cast<std::int64_t>(first) / elements;
+  const std::int64_t end =
+      written.offset + written.bytes * static_cast<std::int64_t>(first + count) / elements;
+  for (const auto& place : p.placed) {
+    const auto other = place.lock();
+    if (!other || other.get() == &written) continue;
+    for_each_slot_in(*other, begin, end, [&](std::int64_t from, std::int64_t n) {
+      std::fill_n(other->states.begin() + from, n, std::uint8_t{kUnwritten});
+    });
+  }
 }
 
 void land(std::vector<AsyncCopy>& group) {
@@ -92,7 +139,12 @@ void eval_SmemAlloc(Program& p, OpId id) {
   tile->shape.assign(type.shape().begin(), type.shape().end());
   tile->cells.resize(static_cast<std::size_t>(type.count()), Cell{.i = 0});
   tile->states.assign(tile->cells.size(), kUnwritten);
-  p.result(id).shared = std::move(tile);
+  tile->offset = p.attrs(id).i(AttrName::offset, -1);
+  tile->bytes = p.attrs(id).i(AttrName::bytes, type.count() * size_bytes(tile->dtype));
+  p.result(id).shared = tile;
+  if (tile->offset < 0) return;
+  std::erase_if(p.placed, [](const auto& place) { return place.expired(); });
+  p.placed.push_back(tile);
 }
 
 void eval_SmemStore(Program& p, OpId id) {
@@ -107,6 +159,7 @@ void eval_SmemStore(Program& p, OpId id) {
     t.cells[slot->first + i] = cells[i];
     t.states[slot->first + i] = states == nullptr ? 0 : states[i];
   }
+  clobber_others(p, t, slot->first, slot->count);
   touch_shared(p, id, *slot, /*writes=*/true);
 }
 
@@ -115,18 +168,25 @@ void eval_SmemLoad(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(type.count()));
   std::ranges::fill(out.cells, Cell{.i = 0});
-  const auto slot = slot_of(p, id, 1, type.shape().size());
+  auto slot = slot_of(p, id, 1, type.shape().size());
   if (!slot) return;
+  if (const auto start = p.attrs(id).ints(AttrName::start_at); !start.empty()) {
+    slot->start = start;
+    slot->box = type.shape();
+    slot->count = out.cells.size();
+  }
   const SharedTile& t = *slot->tile;
   for (std::size_t i = 0; i < slot->count; ++i) {
-    const std::uint8_t state = t.states[slot->first + i];
-    out.cells[i] = t.cells[slot->first + i];
+    const std::uint8_t state = t.states[slot->at(i)];
+    out.cells[i] = t.cells[slot->at(i)];
     if (state == 0) continue;
     if ((state & kInFlight) != 0) report_in_flight(p, id, *slot, i);
     if ((state & kUnwritten) != 0 && (state & kInFlight) == 0)
       p.report(FindingKind::UninitializedShared, id, p.op(id).loc, [&] {
-        return fmt::format("smem_load reads element {} of shared memory that nothing has written",
-                           index_str(slot->shape, static_cast<std::int64_t>(i)));
+        return fmt::format(
+            "smem_load reads element {} of shared memory that nothing has written, or only another "
+            "allocation at the same offset",
+            slot->index_of(i));
       });
     if ((state & (kAbsent | kPoison)) != 0) out.add_state(i, state & (kAbsent | kPoison));
   }
@@ -144,6 +204,7 @@ void eval_CopyAsync(Program& p, OpId id) {
     if ((state & kInFlight) != 0) report_in_flight(p, id, *slot, i);
     state |= kInFlight;
   }
+  clobber_others(p, *slot->tile, slot->first, slot->count);
   touch_shared(p, id, *slot, /*writes=*/true);
   p.asyncs.open.push_back(std::move(copy));
 }

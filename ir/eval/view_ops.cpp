@@ -18,6 +18,48 @@ std::size_t Box::count() const {
   return n;
 }
 
+namespace {
+
+/// The offset operand of view dimension `d`; nothing where it is absent, or poison (which is
+/// reported).
+std::optional<std::int64_t> offset_along(Program& p, OpId id, std::size_t operand) {
+  const std::uint8_t state = p.operand(id, operand).state(0);
+  if ((state & (kAbsent | kPoison)) == kAbsent) return std::nullopt;
+  return p.integer(id, operand, "an offset");
+}
+
+/// What earlier passes proved about the box (attributes `inside`, `offset_div`) must hold: later
+/// ones drop guards for it.
+void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int64_t> known_strides,
+                  std::span<const std::int64_t> offsets) {
+  const AttrList& attrs = p.attrs(id);
+  const TensorArg& t = *box.region->tensor;
+  const auto axes = attrs.ints(AttrName::axes);
+  for (const std::int64_t d : attrs.ints(AttrName::inside)) {
+    const auto axis = std::ranges::find(axes, d) - axes.begin();
+    const auto v = static_cast<std::size_t>(d);
+    const std::int64_t extent =
+        axis < std::ssize(axes) ? box.dims[static_cast<std::size_t>(axis)].extent : 1;
+    if (offsets[v] >= 0 && offsets[v] + extent <= t.dims[v]) continue;
+    p.report(FindingKind::OutOfBounds, id, p.op(id).loc, [&] {
+      return fmt::format(
+          "{} was proved inside of {} along dimension {}, but touches [{}, {}) of {}",
+          info(p.op(id).opcode).mnemonic, box.region->name, d, offsets[v], offsets[v] + extent,
+          t.dims[v]);
+    });
+  }
+  const std::int64_t div = attrs.i(AttrName::offset_div, 1);
+  for (std::size_t v = 0; v < known_strides.size(); ++v)
+    if (known_strides[v] == 1 && offsets[v] % std::max<std::int64_t>(1, div) != 0)
+      p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
+        return fmt::format(
+            "the offset along dimension {} of {} is {}, but was proved a multiple of {}", v,
+            box.region->name, offsets[v], div);
+      });
+}
+
+}  // namespace
+
 Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
              std::span<const std::int64_t> shape) {
   Box box;
@@ -27,17 +69,13 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
   const std::int64_t size = size_bytes(t.dtype);
   const auto axes = p.attrs(id).ints(AttrName::axes);
   std::vector<std::int64_t> offsets(t.dims.size(), 0);
+  bool has_offsets = true;
   for (std::size_t d = 0; d < t.dims.size(); ++d) {
-    const bool is_absent = (p.operand(id, first_offset + d).state(0) & kPoison) == 0 &&
-                           (p.operand(id, first_offset + d).state(0) & kAbsent) != 0;
-    const auto offset = is_absent ? std::nullopt : p.integer(id, first_offset + d, "an offset");
-    if (!offset) {
-      box.is_outside = true;
-      continue;
-    }
-    offsets[d] = *offset;
+    const auto offset = offset_along(p, id, first_offset + d);
+    has_offsets &= offset.has_value();
+    offsets[d] = offset.value_or(0);
     const bool is_fixed = std::ranges::find(axes, static_cast<std::int64_t>(d)) == axes.end();
-    if (is_fixed && (*offset < 0 || *offset >= t.dims[d])) box.is_outside = true;
+    if (!offset || (is_fixed && (*offset < 0 || *offset >= t.dims[d]))) box.is_outside = true;
   }
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const auto d = static_cast<std::size_t>(axes[i]);
@@ -45,6 +83,7 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
     const std::int64_t high = std::clamp<std::int64_t>(t.dims[d] - offsets[d], low, shape[i]);
     box.dims.push_back({shape[i], t.strides[d] * size, low, high});
   }
+  if (has_offsets) check_proofs(p, id, box, p.operand_type(id, view).view_facts().strides, offsets);
   const bool touches_memory =
       !box.is_outside &&
       std::ranges::all_of(box.dims, [](const Box::Dim& d) { return d.low < d.high; });
@@ -52,6 +91,28 @@ Box make_box(Program& p, OpId id, std::size_t view, std::size_t first_offset,
     box.first += offsets[d] * t.strides[d] * size;
   return box;
 }
+
+namespace {
+
+/// The limits that a store may have behind its offsets: elements at or beyond them are dropped.
+void apply_limits(Program& p, OpId id, Box& box) {
+  const std::size_t rank = box.region->tensor->dims.size();
+  if (p.op(id).operands.size() <= 2 + rank) return;
+  const auto axes = p.attrs(id).ints(AttrName::axes);
+  for (std::size_t v = 0; v < rank && !box.is_outside; ++v) {
+    const auto limit = p.integer(id, 2 + rank + v, "a limit");
+    const std::int64_t left = limit.value_or(0) - p.operand(id, 2 + v).cells[0].i;
+    const auto axis = std::ranges::find(axes, static_cast<std::int64_t>(v)) - axes.begin();
+    if (axis == std::ssize(axes)) {
+      box.is_outside |= left <= 0;
+    } else {
+      Box::Dim& d = box.dims[static_cast<std::size_t>(axis)];
+      d.high = std::clamp(left, d.low, d.high);
+    }
+  }
+}
+
+}  // namespace
 
 void mark_outside(const Box& box, TileValue& out) {
   if (box.is_inside()) return;
@@ -113,7 +174,8 @@ void eval_LoadView(Program& p, OpId id) {
 
 void eval_StoreView(Program& p, OpId id) {
   const Value tile = p.op(id).operands[1];
-  const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
+  Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
+  apply_limits(p, id, box);
   const Cell* cells = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
   const MemoryRegion& region = *box.region;
