@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dsl/launcher.h"
 #include "dsl/signature.h"
 #include "dsl/tracer.h"
 #include "ir/kernel.h"
@@ -45,9 +46,7 @@ class KernelInstance {
 
   /// The same lambda with other tuning.
   std::shared_ptr<KernelInstance> with(const Tuning& tuning) const;
-  /// What was compiled last; written by the launcher, shown by dump().
-  std::map<std::string, std::string, std::less<>> stages;
-  std::string explanation;
+  Launcher launcher;
 
  private:
   KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning);

@@ -1,0 +1,127 @@
+// Launching and describing compiled kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "ir/text.h"
+#include "runtime/jit_steps.h"
+#include "support/env.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+constexpr std::size_t kMaxBlockBytes = 4096;  // what a kernel's parameters may take
+
+template <class Findings>
+[[noreturn]] void throw_findings(const std::string& kernel, const char* who, const Findings& findings) {
+  std::vector<Diagnostic> all;
+  for (const auto& f : findings) all.push_back({"", fmt::format("kernel {} on {}: {}", kernel, who, f.str()), f.loc, {}, ""});
+  throw CompileError(std::move(all));
+}
+
+Extent3 checked_grid(const std::string& kernel, const std::array<std::int64_t, 3>& grid) {
+  constexpr std::int64_t kMax[3] = {std::numeric_limits<std::int32_t>::max(), 65535, 65535};
+  for (int i = 0; i < 3; ++i)
+    if (grid[i] < 0 || grid[i] > kMax[i]) [[unlikely]]
+      throw CompileError(Diagnostic{"", fmt::format("kernel {}: grid extent {} along axis {} is outside 0..{}", kernel, grid[i], i, kMax[i]), {}, {}, "use larger blocks"});
+  return {static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]), static_cast<unsigned>(grid[2])};
+}
+
+void run_on_cpu(const CompiledKernel& k, std::span<const LaunchArg> args) {
+  const auto report = ir::evaluate(k.tile, eval_args(k.tile, args));
+  if (!report.clean()) throw_findings(k.tile.info.name, "cpu", report.findings);
+}
+
+void run_on_sim(const CompiledKernel& k, std::span<const LaunchArg> args, const Extent3& grid) {
+  sim::SimOptions options;
+  options.threads = 2;
+  for (const LaunchArg& a : args) {
+    if (!a.tensor) continue;
+    const ByteRange r = a.tensor->byte_range();
+    options.ranges.push_back({reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
+  }
+  const auto report = sim::simulate(k.simt, {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])}, k.recipe.sim_args(args), options);
+  if (!report.clean()) throw_findings(k.name, "sim", report.findings);
+}
+
+}  // namespace
+
+void CompiledKernel::launch(const Stream& stream, std::span<const LaunchArg> args) const {
+  if (device.kind == DeviceKind::cpu) return run_on_cpu(*this, args);
+  const Extent3 grid = checked_grid(name, recipe.grid(args));
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
+  if (device.kind == DeviceKind::sim) return run_on_sim(*this, args, grid);
+  alignas(64) std::byte block[kMaxBlockBytes];
+  recipe.pack(args, block);
+  gpu->launch(static_cast<cu::Stream>(stream.handle()), block, grid);
+}
+
+std::string CompiledKernel::dump(std::string_view verb) const {
+  if (verb == "key") return key_text;
+  if (verb == "trace") return ir::print(tile);
+  if (verb == "optimize") return ir::print(simt);
+  if (verb == "emit") return emitted.source.empty() ? emitted.ptx : emitted.source;
+  if (verb == "ptx") return emitted.ptx;
+  if (verb == "launch") return recipe.str();
+  if (verb == "assemble") {
+    std::string text = fmt::format("registers {}\nshared {}\nspills {} {}\nstack {}\ncubin {} bytes\n", report.registers, simt.info.smem_bytes, report.spill_stores, report.spill_loads, report.stack, cubin.size());
+    for (const std::string& w : report.warnings) text += w + "\n";
+    return text;
+  }
+  throw CompileError(Diagnostic{"", fmt::format("no stage is called '{}'", verb), {}, {}, "key, trace, optimize, emit, ptx, assemble or launch"});
+}
+
+namespace {
+
+/// CTAs of one SM that registers, threads and shared memory allow (CUDA C programming guide, compute capability 9.0).
+int occupancy(const CompiledKernel& k) {
+  const int threads = std::max(32, k.simt.info.threads);
+  const int by_threads = 2048 / threads;
+  const int registers = (k.report.registers + 7) / 8 * 8 * threads;
+  const int by_registers = k.report.registers ? 65536 / std::max(1, registers) : 32;
+  const auto by_shared = static_cast<int>(233472 / (k.simt.info.smem_bytes + 1024));
+  return std::min({32, by_threads, by_registers, by_shared});
+}
+
+const char* kind_name(ir::Remark::Kind kind) {
+  static constexpr const char* kNames[] = {"applied", "missed", "note"};
+  return kNames[static_cast<int>(kind)];
+}
+
+}  // namespace
+
+std::string CompiledKernel::explain() const {
+  std::string out = fmt::format("kernel {} for {} by {} ({})\n", name, device.str(), runtime::name(backend), target);
+  out += plan.str() + "\n";
+  out += fmt::format("threads {}, shared memory {} bytes", simt.info.threads, simt.info.smem_bytes);
+  if (report.registers) out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers, report.spill_stores + report.spill_loads, occupancy(*this));
+  out += "\n";
+  for (const ir::Remark& r : remarks) {
+    out += fmt::format("{}: {}: {}", r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass, kind_name(r.kind), r.reason);
+    for (const auto& [k, v] : r.values) out += fmt::format(" {}={}", k, v);
+    out += "\n";
+  }
+  for (const VerbTiming& t : timings) out += fmt::format("{}: {:.2f} ms\n", t.verb, t.ms);
+  return out;
+}
+
+void write_dumps(const CompiledKernel& k) {
+  const std::string& spec = env().dump;
+  const auto colon = spec.find(':');
+  if (spec.empty() || colon == std::string::npos) return;
+  const std::string verbs = spec.substr(0, colon);
+  const std::filesystem::path folder = std::filesystem::path(spec.substr(colon + 1)) / k.name;
+  std::filesystem::create_directories(folder);
+  static constexpr std::pair<const char*, const char*> kFiles[] = {{"key", "00-key.txt"},      {"trace", "01-trace.tir"}, {"optimize", "02-optimize.tir"},
+                                                                   {"emit", "03-emit.txt"},    {"ptx", "04.ptx"},         {"launch", "06-launch.txt"}};
+  for (const auto& [verb, file] : kFiles)
+    if (verbs == "all" || verbs.find(verb) != std::string::npos) write_file(folder / file, k.dump(verb));
+  if (!k.cubin.empty() && (verbs == "all" || verbs.find("assemble") != std::string::npos))
+    write_file(folder / "05.cubin", std::string_view(k.cubin.data(), k.cubin.size()));
+}
+
+}  // namespace tegula::runtime

@@ -1,0 +1,37 @@
+// The six verbs. This is the first file to read: a kernel's way from the user's lambda to the GPU.
+#include "runtime/jit.h"
+
+#include <chrono>
+
+#include "runtime/jit_steps.h"
+
+namespace tegula::runtime {
+namespace {
+
+/// Runs one verb and notes what it took.
+template <class Step>
+void timed(CompiledKernel& k, const char* verb, Step step) {
+  const auto start = std::chrono::steady_clock::now();
+  step();
+  k.timings.push_back({verb, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count()});
+}
+
+}  // namespace
+
+std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
+  auto k = std::make_shared<CompiledKernel>();
+  timed(*k, "key", [&] { key(*k, request); });
+  timed(*k, "trace", [&] { k->tile = request.trace(); });
+  if (k->device.kind != DeviceKind::cpu) {
+    timed(*k, "optimize", [&] { optimize(*k, request); });
+    if (k->device.kind == DeviceKind::cuda) {
+      timed(*k, "emit", [&] { emit(*k, request); });
+      timed(*k, "assemble", [&] { assemble(*k, request); });
+    }
+    timed(*k, "launch", [&] { prepare_launch(*k); });
+  }
+  write_dumps(*k);
+  return k;
+}
+
+}  // namespace tegula::runtime

@@ -1,0 +1,107 @@
+// The verbs' work: see runtime/jit.cpp for their order.
+#include "runtime/jit_steps.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+
+#include "codegen/lower/lower_simt.h"
+#include "ir/text.h"
+#include "runtime/context.h"
+#include "runtime/module.h"
+#include "runtime/nvrtc.h"
+#include "support/env.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+bool canonicalize(Kernel&, PassContext&);
+}
+
+namespace tegula::runtime {
+namespace {
+
+/// Code for the path of a GPU: wgmma and TMA exist on 9.0 only; everything newer takes the sm_80 path through the driver.
+std::string target_of(Device device) {
+  if (device.kind != DeviceKind::cuda) return "sm_90a";
+  const int compute = device_properties(device.index).compute();
+  return compute == 90 ? "sm_90a" : "sm_80";
+}
+
+}  // namespace
+
+std::string_view name(Backend b) { return b == Backend::Llvm ? "llvm" : "nvrtc"; }
+
+Backend default_backend() {
+  if (env().backend == "nvrtc") return Backend::Nvrtc;
+  return Backend::Llvm;
+}
+
+std::vector<ir::Pass> optimize_passes() {
+  std::vector<ir::Pass> passes(ir::ir_passes().begin(), ir::ir_passes().end());
+  passes.push_back({"lower_simt", ir::Form::Machine, ir::Form::Simt, &codegen::lower_simt, "tiles become the registers of one thread"});
+  passes.push_back({"canonicalize_simt", ir::Form::Simt, ir::Form::Simt, &ir::canonicalize, "cleans up after lowering"});
+  return passes;
+}
+
+void key(CompiledKernel& k, const CompileRequest& request) {
+  k.device = request.device;
+  k.target = request.target.empty() ? target_of(request.device) : request.target;
+  k.backend = request.backend.value_or(default_backend());
+  k.key_text = request.key;
+}
+
+void optimize(CompiledKernel& k, const CompileRequest& request) {
+  k.name = k.tile.info.name;
+  k.simt = ir::clone(k.tile);
+  k.simt.info.target = k.target;
+  ir::PassContext context;
+  context.plan = request.plan;
+  ir::PipelineOptions options;
+#ifdef NDEBUG
+  options.verify = false;
+#endif
+  k.passes = ir::run_pipeline(k.simt, optimize_passes(), context, options);
+  k.plan = context.plan.value_or(ir::Plan{});
+  k.remarks = std::move(context.remarks);
+}
+
+void emit(CompiledKernel& k, const CompileRequest& request) {
+  const codegen::EmitOptions options{.lineinfo = request.lineinfo || env().lineinfo, .keep_source = !env().dump.empty()};
+  k.emitted = k.backend == Backend::Llvm ? codegen::emit_llvm(k.simt, options) : codegen::emit_cuda(k.simt, options);
+}
+
+void assemble(CompiledKernel& k, const CompileRequest& request) {
+  // The sm_80 path on a newer GPU is assembled for that GPU where ptxas can, so that its own SASS is what runs.
+  std::string target = k.target;
+  if (target == "sm_80" && k.device.kind == DeviceKind::cuda && device_properties(k.device.index).compute() == 90) target = "sm_90";
+  if (k.backend == Backend::Nvrtc) {
+    NvrtcJob job{.source = k.emitted.source, .name = k.name + ".cu", .target = target, .options = {}, .wants_ptx = false};
+    if (request.lineinfo || env().lineinfo) job.options.push_back("-lineinfo");
+    NvrtcResult result = compile_cuda(job);
+    k.cubin = std::move(result.cubin);
+    k.report = std::move(result.report);
+    return;
+  }
+  if (!find_ptxas()) return;  // the driver compiles the PTX when it is loaded
+  AssembleJob job{.ptx = k.emitted.ptx, .target = target, .options = {}};
+  if (request.lineinfo || env().lineinfo) job.options.push_back("-lineinfo");
+  Assembled result = runtime::assemble(job);
+  k.cubin = std::move(result.cubin);
+  k.report = std::move(result.report);
+}
+
+void prepare_launch(CompiledKernel& k) {
+  k.recipe = LaunchRecipe::make(k.tile, k.simt);
+  if (k.device.kind != DeviceKind::cuda) return;
+  const auto module = k.cubin.empty() ? Module::load_ptx(k.emitted.ptx, k.device.index) : Module::load_cubin(k.cubin);
+  const auto shared = static_cast<unsigned>(k.simt.info.smem_bytes);
+  const LoadedKernel loaded = module->kernel(k.name, k.device.index, {.dynamic_shared_bytes = shared, .large_cluster = k.simt.info.cluster > 8});
+  LaunchShape shape;
+  shape.block = {static_cast<unsigned>(k.simt.info.threads), 1, 1};
+  shape.cluster = {static_cast<unsigned>(k.simt.info.cluster), 1, 1};
+  shape.shared_bytes = shared;
+  k.gpu.emplace(loaded, shape, k.recipe.slots());
+}
+
+}  // namespace tegula::runtime

@@ -1,0 +1,15 @@
+#pragma once
+// What each verb of runtime/jit.cpp does to a kernel under compilation.
+#include "runtime/jit.h"
+
+namespace tegula::runtime {
+
+void key(CompiledKernel& k, const CompileRequest& request);
+void optimize(CompiledKernel& k, const CompileRequest& request);
+void emit(CompiledKernel& k, const CompileRequest& request);
+void assemble(CompiledKernel& k, const CompileRequest& request);
+void prepare_launch(CompiledKernel& k);
+/// TEGULA_DUMP=VERBS:DIR
+void write_dumps(const CompiledKernel& k);
+
+}  // namespace tegula::runtime

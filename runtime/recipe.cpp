@@ -1,0 +1,175 @@
+// The launch recipe: the grid program and the argument block.
+#include "runtime/recipe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+
+using ir::AttrName;
+using ir::Opcode;
+
+/// Turns the ops of a launch region into steps.
+struct GridCompiler {
+  using Step = LaunchRecipe::Step;
+  using Args = std::span<const LaunchArg>;
+  using Fn = std::int64_t (*)(const Step&, const std::int64_t*, Args);
+  struct Row {
+    Opcode opcode;
+    Fn fn;
+  };
+  static constexpr Row kRows[] = {
+      {Opcode::Const, [](const Step& s, const std::int64_t*, Args) { return s.immediate; }},
+      {Opcode::ViewDim, [](const Step& s, const std::int64_t*, Args a) { return a[s.arg].tensor->shape()[s.axis]; }},
+      {Opcode::ViewStride, [](const Step& s, const std::int64_t*, Args a) { return a[s.arg].tensor->strides()[s.axis]; }},
+      {Opcode::Add, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] + r[s.b]; }},
+      {Opcode::Sub, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] - r[s.b]; }},
+      {Opcode::Mul, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] * r[s.b]; }},
+      {Opcode::Div, [](const Step& s, const std::int64_t* r, Args) { return r[s.b] == 0 ? 0 : r[s.a] / r[s.b]; }},
+      {Opcode::Rem, [](const Step& s, const std::int64_t* r, Args) { return r[s.b] == 0 ? 0 : r[s.a] % r[s.b]; }},
+      {Opcode::Min, [](const Step& s, const std::int64_t* r, Args) { return std::min(r[s.a], r[s.b]); }},
+      {Opcode::Max, [](const Step& s, const std::int64_t* r, Args) { return std::max(r[s.a], r[s.b]); }},
+      {Opcode::Cast, [](const Step& s, const std::int64_t* r, Args) { return r[s.a]; }},
+  };
+
+  const ir::Kernel& tile;
+  LaunchRecipe& recipe;
+  std::unordered_map<ir::Value, std::uint16_t> at{};
+
+  std::uint8_t param_index(ir::Value v) const {
+    for (std::size_t i = 0; i < tile.params().size(); ++i)
+      if (tile.params()[i].value == v) return static_cast<std::uint8_t>(i);
+    throw InternalError("launch region uses a value that is no parameter");
+  }
+
+  /// A scalar parameter enters as its integer value.
+  std::uint16_t operand(ir::Value v) {
+    if (const auto it = at.find(v); it != at.end()) return it->second;
+    Step load;
+    load.arg = param_index(v);
+    load.op = [](const Step& s, const std::int64_t*, Args a) { return static_cast<std::int64_t>(static_cast<std::int32_t>(a[s.arg].bits)); };
+    if (size_bits(tile.type(v).dtype()) == 64)
+      load.op = [](const Step& s, const std::int64_t*, Args a) { return static_cast<std::int64_t>(a[s.arg].bits); };
+    return push(v, load);
+  }
+  std::uint16_t push(ir::Value v, const Step& s) {
+    if (recipe.steps_.size() >= LaunchRecipe::kMaxSteps) throw InternalError("launch region is too long");
+    recipe.steps_.push_back(s);
+    return at[v] = static_cast<std::uint16_t>(recipe.steps_.size() - 1);
+  }
+
+  void op(ir::OpId id) {
+    const ir::OpData& d = tile[id];
+    if (d.opcode == Opcode::Yield) {
+      for (std::size_t i = 0; i < 3; ++i) recipe.grid_[i] = operand(d.operands[i]);
+      return;
+    }
+    const auto row = std::ranges::find(kRows, d.opcode, &Row::opcode);
+    if (row == std::end(kRows)) throw InternalError(fmt::format("launch region: {} is not evaluated on the host", ir::info(d.opcode).mnemonic));
+    Step s;
+    s.op = row->fn;
+    if (d.opcode == Opcode::Const) s.immediate = d.attrs.i(AttrName::value);
+    if (d.opcode == Opcode::ViewDim || d.opcode == Opcode::ViewStride) {
+      s.arg = param_index(d.operands[0]);
+      s.axis = static_cast<std::uint8_t>(d.attrs.i(AttrName::axis));
+    } else {
+      if (!d.operands.empty()) s.a = operand(d.operands[0]);
+      if (d.operands.size() > 1) s.b = operand(d.operands[1]);
+    }
+    push(d.results[0], s);
+  }
+};
+
+void LaunchRecipe::compile_grid(const ir::Kernel& tile) {
+  GridCompiler compiler{tile, *this};
+  for (ir::OpId op : tile.ops(tile.launch())) compiler.op(op);
+}
+
+void LaunchRecipe::lay_out(const ir::Kernel& simt) {
+  static constexpr std::pair<std::string_view, Part> kParts[] = {
+      {"ptr", Part::Pointer}, {"dim", Part::Dim}, {"stride", Part::Stride}, {"value", Part::Value}};
+  for (const ir::Param& p : simt.params()) {
+    const auto part = std::ranges::find(kParts, p.attrs.s(AttrName::part), &std::pair<std::string_view, Part>::first);
+    if (part == std::end(kParts)) throw InternalError(fmt::format("parameter {} has part '{}'", p.name, p.attrs.s(AttrName::part)));
+    const ir::Type t = simt.type(p.value);
+    const auto bytes = static_cast<std::uint32_t>(t.is_pointer() ? 8 : size_bytes(t.dtype()));
+    fields_.push_back({part->second, static_cast<std::uint8_t>(p.attrs.i(AttrName::arg)), static_cast<std::uint8_t>(p.attrs.i(AttrName::axis)),
+                       t.is_pointer() ? DType::u64 : t.dtype(), layout_.add(bytes, bytes)});
+  }
+}
+
+LaunchRecipe LaunchRecipe::make(const ir::Kernel& tile, const ir::Kernel& simt) {
+  LaunchRecipe r;
+  r.compile_grid(tile);
+  r.lay_out(simt);
+  return r;
+}
+
+std::array<std::int64_t, 3> LaunchRecipe::grid(std::span<const LaunchArg> args) const {
+  std::array<std::int64_t, kMaxSteps> registers;
+  for (std::size_t i = 0; i < steps_.size(); ++i) registers[i] = steps_[i].op(steps_[i], registers.data(), args);
+  return {registers[grid_[0]], registers[grid_[1]], registers[grid_[2]]};
+}
+
+std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args) const {
+  const LaunchArg& a = args[f.arg];
+  if (f.part == Part::Dim) return a.tensor->shape()[f.axis];
+  if (f.part == Part::Stride) return a.tensor->strides()[f.axis];
+  if (f.part == Part::Pointer && a.tensor) return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(a.tensor->data()));
+  return static_cast<std::int64_t>(a.bits);
+}
+
+void LaunchRecipe::pack(std::span<const LaunchArg> args, std::byte* block) const {
+  for (const Field& f : fields_) {
+    const std::int64_t v = value(f, args);
+    std::memcpy(block + f.offset, &v, static_cast<std::size_t>(size_bytes(f.dtype)));  // little-endian: the low bytes
+  }
+}
+
+std::vector<sim::SimArg> LaunchRecipe::sim_args(std::span<const LaunchArg> args) const {
+  std::vector<sim::SimArg> out;
+  for (const Field& f : fields_) {
+    const ir::Cell c = ir::from_bits(static_cast<std::uint64_t>(value(f, args)), f.dtype);
+    out.push_back(is_float(f.dtype) ? sim::SimArg(c.f) : sim::SimArg(c.i));
+  }
+  return out;
+}
+
+std::string LaunchRecipe::str() const {
+  static constexpr const char* kNames[] = {"ptr", "dim", "stride", "value"};
+  std::string out = fmt::format("grid: {} steps\n", steps_.size());
+  for (const Field& f : fields_)
+    out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", f.offset, kNames[static_cast<int>(f.part)], f.arg, f.axis, name(f.dtype));
+  return out;
+}
+
+std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const LaunchArg> args) {
+  std::vector<ir::EvalArg> out;
+  for (std::size_t i = 0; i < tile.params().size(); ++i) {
+    const ir::Type t = tile.type(tile.params()[i].value);
+    const LaunchArg& a = args[i];
+    if (t.is_view()) {
+      ir::TensorArg tensor{a.tensor->data(), {}, {}, t.dtype()};
+      tensor.dims.assign(a.tensor->shape().begin(), a.tensor->shape().end());
+      tensor.strides.assign(a.tensor->strides().begin(), a.tensor->strides().end());
+      out.emplace_back(std::move(tensor));
+    } else if (t.is_pointer()) {
+      ir::PointerArg p;
+      p.base = a.tensor ? a.tensor->data() : reinterpret_cast<void*>(a.bits);
+      const ByteRange range = a.tensor ? a.tensor->byte_range() : ByteRange{a.bits, a.bits + (std::uint64_t{1} << 40)};
+      p.begin = reinterpret_cast<void*>(range.begin);
+      p.end = reinterpret_cast<void*>(range.end);
+      out.emplace_back(p);
+    } else {
+      out.emplace_back(ir::from_bits(a.bits, t.dtype()));
+    }
+  }
+  return out;
+}
+
+}  // namespace tegula::runtime

@@ -1,0 +1,71 @@
+#pragma once
+// The launch recipe of a compiled kernel: how the host arguments of a call become the grid and the block of machine
+// arguments. Made once per kernel, evaluated at each launch without lock or allocation.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/sim/simulator.h"
+#include "ir/eval/eval.h"
+#include "ir/kernel.h"
+#include "runtime/launch.h"
+#include "tegula/tensor.h"
+
+namespace tegula::runtime {
+
+/// One run-time argument of a call: a tensor, or the bytes of a scalar or address.
+struct LaunchArg {
+  const Tensor* tensor = nullptr;
+  std::uint64_t bits = 0;
+};
+
+class LaunchRecipe {
+ public:
+  /// `tile` holds the launch region, `simt` the flattened parameters.
+  static LaunchRecipe make(const ir::Kernel& tile, const ir::Kernel& simt);
+
+  /// Grid extents of a call; 0 where there is nothing to do.
+  std::array<std::int64_t, 3> grid(std::span<const LaunchArg> args) const;
+  /// Writes the machine arguments into a block of `block_bytes()`.
+  void pack(std::span<const LaunchArg> args, std::byte* block) const;
+  std::vector<sim::SimArg> sim_args(std::span<const LaunchArg> args) const;
+
+  std::span<const ArgumentSlot> slots() const { return layout_.slots(); }
+  std::size_t block_bytes() const { return layout_.total_bytes(); }
+  std::string str() const;
+
+ private:
+  enum class Part : std::uint8_t { Pointer, Dim, Stride, Value };
+  struct Field {
+    Part part;
+    std::uint8_t arg, axis;
+    DType dtype;
+    std::uint32_t offset;
+  };
+  /// One step of the grid's straight-line program: registers[i] = op(registers[a], registers[b], registers[c]).
+  struct Step {
+    std::int64_t (*op)(const Step&, const std::int64_t*, std::span<const LaunchArg>);
+    std::int64_t immediate = 0;
+    std::uint16_t a = 0, b = 0, c = 0;
+    std::uint8_t arg = 0, axis = 0;
+  };
+  static constexpr std::size_t kMaxSteps = 128;
+
+  std::int64_t value(const Field& f, std::span<const LaunchArg> args) const;
+  void compile_grid(const ir::Kernel& tile);
+  void lay_out(const ir::Kernel& simt);
+
+  friend struct GridCompiler;
+  std::vector<Step> steps_;
+  std::array<std::uint16_t, 3> grid_{};
+  std::vector<Field> fields_;
+  ArgumentLayout layout_;
+};
+
+/// The arguments as the interpreter takes them, for parameters of `tile`.
+std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const LaunchArg> args);
+
+}  // namespace tegula::runtime
