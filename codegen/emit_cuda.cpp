@@ -13,7 +13,8 @@ Emitted emit_cuda(const ir::Kernel& kernel, const EmitOptions&) {
   const auto start = std::chrono::steady_clock::now();
   Emitted out;
   out.source = cuda::Emitter(kernel).run();
-  out.codegen_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  out.codegen_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return out;
 }
 

@@ -1,8 +1,8 @@
 // Expression templates: arithmetic, bits, comparison, selection and the functions of one float.
 //
-// Integers wrap in the IR but overflow of a signed number is undefined in C++, so sums and products are written in
-// unsigned arithmetic (`lane * 4u`) and become signed again where the sign matters. Floats below 32 bits are computed in f32
-// and rounded once.
+// Integers wrap in the IR but overflow of a signed number is undefined in C++, so sums and products
+// are written in unsigned arithmetic (`lane * 4u`) and become signed again where the sign matters.
+// Floats below 32 bits are computed in f32 and rounded once.
 #include <fmt/format.h>
 
 #include <array>
@@ -32,13 +32,18 @@ Text inexact(Text t) {
 /// f32 for the narrow floats, else the type itself.
 DType wide_type(DType d) { return is_float(d) && size_bits(d) < 32 ? DType::f32 : d; }
 
-Text narrowed(const Element& x, const Text& t) { return convert(x.e, t, wide_type(x.out().dtype), x.out().dtype); }
+Text narrowed(const Element& x, const Text& t) {
+  return convert(x.e, t, wide_type(x.out().dtype), x.out().dtype);
+}
 
-std::string unsigned_type(const Element& x) { return x.e.use_type(size_bits(x.out().dtype) == 64 ? "u64" : "u32"); }
+std::string unsigned_type(const Element& x) {
+  return x.e.use_type(size_bits(x.out().dtype) == 64 ? "u64" : "u32");
+}
 
 bool is_wide_int(DType d) { return is_integer(d) && size_bits(d) >= 32; }
 
-/// Operand i for unsigned arithmetic; `converts` is cleared where it makes the whole expression unsigned by itself.
+/// Operand i for unsigned arithmetic; `converts` is cleared where it makes the whole expression
+/// unsigned by itself.
 Text modular_operand(const Element& x, std::size_t i, bool& needs_conversion) {
   const DType d = x.out().dtype;
   const ir::Value v = x.e.operand(x.id, i);
@@ -54,7 +59,9 @@ Text modular_operand(const Element& x, std::size_t i, bool& needs_conversion) {
 /// a op b on integers that wrap.
 Text modular(const Element& x, const std::string& op, Prec prec) {
   const DType d = x.out().dtype;
-  if (is_bool(d)) return Text(fmt::format("bool(({} {} {}) & 1)", x.x(0).within(Prec::Unary), op, x.x(1).within(Prec::Unary)));
+  if (is_bool(d))
+    return Text(fmt::format("bool(({} {} {}) & 1)", x.x(0).within(Prec::Unary), op,
+                            x.x(1).within(Prec::Unary)));
   if (!is_wide_int(d)) {
     // 8 and 16 bits are promoted to int, where only a product of two u16 can overflow.
     Text a = x.x(0);
@@ -74,11 +81,14 @@ Text arithmetic(const Element& x, const std::string& op, Prec prec) {
   return narrowed(x, infix(x.wide(0), op, x.wide(1), prec));
 }
 
-Text bitwise(const Element& x, const std::string& op, const std::string& logical, Prec prec, Prec logical_prec) {
+Text bitwise(const Element& x, const std::string& op, const std::string& logical, Prec prec,
+             Prec logical_prec) {
   if (is_bool(x.out().dtype)) return infix(x.x(0), logical, x.x(1), logical_prec);
   const Text a = x.loose(0), b = x.loose(1);
-  // 8 and 16 bits in ints: any upper bits come from the operands.
-  Text out = infix(a, op, b, prec);
+  // Sums inside are bracketed although C++ would not need it. Any upper bits come from the
+  // operands.
+  Text out{a.within(a.prec == prec ? prec : Prec::Unary) + " " + op + " " + b.within(Prec::Unary),
+           prec};
   out.exact = a.exact && b.exact;
   return out;
 }
@@ -89,8 +99,9 @@ Text extreme(const Element& x, bool is_max) {
   const bool propagate = x.attrs().s(AttrName::nan, "ignore") == "propagate";
   const DType wide = wide_type(x.out().dtype);
   const std::string type = x.e.c_type({wide, false});
-  const std::string f = x.e.ptx_value(fmt::format("{}{}_{}", op, propagate ? "_nan" : "", name(wide)), type,
-                                      {type + " a", type + " b"}, ptx::float_minmax(wide, is_max, propagate));
+  const std::string f =
+      x.e.ptx_value(fmt::format("{}{}_{}", op, propagate ? "_nan" : "", name(wide)), type,
+                    {type + " a", type + " b"}, ptx::float_minmax(wide, is_max, propagate));
   return narrowed(x, call(f, {x.wide(0), x.wide(1)}));
 }
 
@@ -99,16 +110,20 @@ Text function_of(const Element& x, std::string_view mnemonic) {
   const DType wide = wide_type(x.out().dtype);
   const bool approx = x.attrs().i(AttrName::approx) != 0;
   const ptx::Asm a = ptx::unary(mnemonic, wide, approx);
-  if (a.text.empty()) x.e.refuse(x.id, fmt::format("there is no such instruction for {}", name(wide)));
+  if (a.text.empty())
+    x.e.refuse(x.id, fmt::format("there is no such instruction for {}", name(wide)));
   const std::string type = x.e.c_type({wide, false});
   // exp2_approx says what the hardware's ex2.approx.ftz does; correctly rounded ones need no word.
-  const bool is_approx = a.text.find("approx") != std::string::npos && mnemonic.find("approx") == std::string_view::npos;
-  const std::string f = x.e.ptx_value(fmt::format("{}{}_{}", mnemonic, is_approx ? "_approx" : "", name(wide)), type,
-                                      {type + " x"}, a);
+  const bool is_approx = a.text.find("approx") != std::string::npos &&
+                         mnemonic.find("approx") == std::string_view::npos;
+  const std::string f =
+      x.e.ptx_value(fmt::format("{}{}_{}", mnemonic, is_approx ? "_approx" : "", name(wide)), type,
+                    {type + " x"}, a);
   return narrowed(x, call(f, {x.wide(0)}));
 }
 
-/// Division by a constant other than 0 and -1 is defined in C++; any other goes to the hardware's instruction.
+/// Division by a constant other than 0 and -1 is defined in C++; any other goes to the hardware's
+/// instruction.
 Text divide(const Element& x, bool remainder) {
   const DType d = x.out().dtype;
   const auto c = x.e.constant(x.e.operand(x.id, 1));
@@ -116,8 +131,9 @@ Text divide(const Element& x, bool remainder) {
   if (is_plain) return infix(x.x(0), remainder ? "%" : "/", x.x(1), Prec::Mul);
   const DType wide = size_bits(d) >= 32 ? d : is_signed(d) ? DType::i32 : DType::u32;
   const std::string type = x.e.c_type({wide, false});
-  const std::string f = x.e.ptx_value(fmt::format("{}_{}", remainder ? "rem" : "div", name(wide)), type,
-                                      {type + " a", type + " b"}, ptx::int_div(wide, remainder));
+  const std::string f =
+      x.e.ptx_value(fmt::format("{}_{}", remainder ? "rem" : "div", name(wide)), type,
+                    {type + " a", type + " b"}, ptx::int_div(wide, remainder));
   Text out = call(f, {x.x(0), x.x(1)});
   out.exact = size_bits(d) >= 32;  // -128 / -1
   return out;
@@ -129,10 +145,11 @@ Text shift(const Element& x, bool left) {
   const int bits = size_bits(d), wide_bits = bits == 64 ? 64 : 32;
   if (amount && *amount >= 0 && *amount < bits) {
     const Text n = fmt::format("{}", *amount);
-    if (!left) return infix(x.x(0), ">>", n, Prec::Shift);
+    if (!left) return {x.x(0).within(Prec::Unary) + " >> " + n.s, Prec::Shift};
     Text a = x.loose(0);
     if (is_signed(d) && a.exact) a = Text(fmt::format("{}({})", unsigned_type(x), a.s));
-    return is_signed(d) || bits < 32 ? inexact(infix(a, "<<", n, Prec::Shift)) : infix(a, "<<", n, Prec::Shift);
+    const Text out{a.within(Prec::Unary) + " << " + n.s, Prec::Shift};
+    return is_signed(d) || bits < 32 ? inexact(out) : out;
   }
   const DType wide = bits >= 32 ? d : is_signed(d) ? DType::i32 : DType::u32;
   const std::string type = x.e.c_type({wide, false});
@@ -141,7 +158,8 @@ Text shift(const Element& x, bool left) {
                                       ptx::shift(left, is_signed(d), wide_bits));
   // Any bit above the low six makes the amount too large.
   const Text n = bits == 64 ? Text(fmt::format("min({}({}), 64ull)", x.e.use_type("u64"), x.x(1).s))
-                 : bits < 32 ? Text(fmt::format("u{}({})", bits, x.x(1).s)) : x.x(1);
+                 : bits < 32 ? Text(fmt::format("u{}({})", bits, x.x(1).s))
+                             : x.x(1);
   if (bits < 32) x.e.use_type(fmt::format("u{}", bits));
   Text out = call(f, {x.x(0), n});
   out.exact = bits >= 32 || !left;
@@ -162,8 +180,13 @@ constexpr std::array kComparisons{
 std::string sign_bit(DType d) { return size_bits(d) == 16 ? "0x8000" : "0x80"; }
 std::string magnitude_bits(DType d) { return size_bits(d) == 16 ? "0x7fff" : "0x7f"; }
 
-std::string count_bits(const Element& x, const std::string& intrinsic) {
-  return size_bits(x.out().dtype) == 64 ? intrinsic + "ll" : intrinsic;
+/// An intrinsic that counts bits gives an int.
+Text count_bits(const Element& x, const std::string& intrinsic, const std::string& bits) {
+  const DType d = x.out().dtype;
+  const Text n = call(size_bits(d) == 64 ? intrinsic + "ll" : intrinsic, {Text(bits)});
+  return d == DType::i32 || size_bits(d) < 32
+             ? n
+             : Text(fmt::format("{}({})", x.e.c_type({d, false}), n.s));
 }
 
 /// The bits of an integer without its sign, for counting.
@@ -182,8 +205,10 @@ Text cuda_Mul(const Element& x) { return arithmetic(x, "*", Prec::Mul); }
 Text cuda_Div(const Element& x) {
   if (!x.is_float()) return divide(x, false);
   const DType wide = wide_type(x.out().dtype);
-  if (x.attrs().i(AttrName::approx) == 0 || wide == DType::f64) return arithmetic(x, "/", Prec::Mul);
-  const std::string f = x.e.ptx_value("div_approx_f32", "float", {"float a", "float b"}, ptx::float_div(wide, true));
+  if (x.attrs().i(AttrName::approx) == 0 || wide == DType::f64)
+    return arithmetic(x, "/", Prec::Mul);
+  const std::string f =
+      x.e.ptx_value("div_approx_f32", "float", {"float a", "float b"}, ptx::float_div(wide, true));
   return narrowed(x, call(f, {x.wide(0), x.wide(1)}));
 }
 
@@ -192,17 +217,23 @@ Text cuda_Rem(const Element& x) { return divide(x, true); }
 Text cuda_MulHi(const Element& x) {
   const DType d = x.out().dtype;
   const int n = size_bits(d);
-  if (n >= 32) return call(fmt::format("__{}mul{}hi", is_signed(d) ? "" : "u", n == 64 ? "64" : ""), {x.x(0), x.x(1)});
-  const Text product = infix(is_signed(d) ? x.x(0) : Text(fmt::format("{}({})", x.e.use_type("u32"), x.x(0).s)), "*", x.x(1), Prec::Mul);
+  if (n >= 32)
+    return call(fmt::format("__{}mul{}hi", is_signed(d) ? "" : "u", n == 64 ? "64" : ""),
+                {x.x(0), x.x(1)});
+  const Text product =
+      infix(is_signed(d) ? x.x(0) : Text(fmt::format("{}({})", x.e.use_type("u32"), x.x(0).s)), "*",
+            x.x(1), Prec::Mul);
   return infix(product, ">>", fmt::format("{}", n), Prec::Shift);
 }
 
 Text cuda_Fma(const Element& x) {
   const DType wide = wide_type(x.out().dtype);
   if (x.is_float())
-    return narrowed(x, call(wide == DType::f64 ? "__fma_rn" : "__fmaf_rn", {x.wide(0), x.wide(1), x.wide(2)}));
+    return narrowed(
+        x, call(wide == DType::f64 ? "__fma_rn" : "__fmaf_rn", {x.wide(0), x.wide(1), x.wide(2)}));
   const std::string type = unsigned_type(x);
-  return inexact({fmt::format("{0}({1}) * {0}({2}) + {0}({3})", type, x.x(0).s, x.x(1).s, x.x(2).s), Prec::Add});
+  return inexact({fmt::format("{0}({1}) * {0}({2}) + {0}({3})", type, x.x(0).s, x.x(1).s, x.x(2).s),
+                  Prec::Add});
 }
 
 Text cuda_Min(const Element& x) { return extreme(x, false); }
@@ -213,7 +244,9 @@ Text cuda_Neg(const Element& x) {
   if (is_float(d) && size_bits(d) < 32) return infix(x.x(), "^", sign_bit(d), Prec::BitXor);
   if (is_float(d)) return {"-" + x.x().within(Prec::Primary), Prec::Unary};
   if (is_bool(d)) return x.x();
-  return inexact({size_bits(d) == 64 ? "0ull - " + x.x().within(Prec::Mul) : "0u - " + x.x().within(Prec::Mul), Prec::Add});
+  return inexact(
+      {size_bits(d) == 64 ? "0ull - " + x.x().within(Prec::Mul) : "0u - " + x.x().within(Prec::Mul),
+       Prec::Add});
 }
 
 Text cuda_Abs(const Element& x) {
@@ -223,8 +256,9 @@ Text cuda_Abs(const Element& x) {
   if (d == DType::f64) return call("fabs", {x.x()});
   if (!is_signed(d)) return x.x();
   const std::string type = x.e.c_type({d, false}), wide = unsigned_type(x);
-  const std::string f = x.e.function(fmt::format("abs_{}", name(d)), fmt::format("{0} NAME({0} x)", type),
-                                     fmt::format("  return {}(x < 0 ? 0 - {}(x) : {}(x));\n", type, wide, wide));
+  const std::string f =
+      x.e.function(fmt::format("abs_{}", name(d)), fmt::format("{0} NAME({0} x)", type),
+                   fmt::format("  return {}(x < 0 ? 0 - {}(x) : {}(x));\n", type, wide, wide));
   return call(f, {x.x()});
 }
 
@@ -243,11 +277,11 @@ Text cuda_Not(const Element& x) {
 
 Text cuda_Shl(const Element& x) { return shift(x, true); }
 Text cuda_Shr(const Element& x) { return shift(x, false); }
-Text cuda_Popc(const Element& x) { return call(count_bits(x, "__popc"), {Text(bits(x))}); }
+Text cuda_Popc(const Element& x) { return count_bits(x, "__popc", bits(x)); }
 
 Text cuda_Clz(const Element& x) {
   const int n = size_bits(x.out().dtype);
-  const Text zeros = call(count_bits(x, "__clz"), {Text(bits(x))});
+  const Text zeros = count_bits(x, "__clz", bits(x));
   return n >= 32 ? zeros : infix(zeros, "-", fmt::format("{}", 32 - n), Prec::Add);
 }
 
@@ -259,12 +293,16 @@ Text cuda_Cmp(const Element& x) {
 }
 
 Text cuda_Select(const Element& x) {
-  return {fmt::format("{} ? {} : {}", x.x(0).within(Prec::Or), x.x(1).within(Prec::Or), x.x(2).within(Prec::Or)), Prec::Choice};
+  return {fmt::format("{} ? {} : {}", x.x(0).within(Prec::Or), x.x(1).within(Prec::Or),
+                      x.x(2).within(Prec::Or)),
+          Prec::Choice};
 }
 
 Text cuda_Cast(const Element& x) {
-  const ptx::CastMode mode{x.attrs().s(AttrName::round, "rn") == "rz", x.attrs().i(AttrName::sat) != 0};
-  if (x.in().pointer || x.out().pointer) return {fmt::format("({})({})", x.e.c_type(x.out()), x.x().s), Prec::Unary};
+  const ptx::CastMode mode{x.attrs().s(AttrName::round, "rn") == "rz",
+                           x.attrs().i(AttrName::sat) != 0};
+  if (x.in().pointer || x.out().pointer)
+    return {fmt::format("({})({})", x.e.c_type(x.out()), x.x().s), Prec::Unary};
   return convert(x.e, x.x(), x.in().dtype, x.out().dtype, mode);
 }
 
@@ -272,7 +310,8 @@ Text cuda_Bitcast(const Element& x) {
   const ir::Elem from = x.in(), to = x.out();
   const std::string type = x.e.c_type(to);
   if (from.pointer || to.pointer) return {fmt::format("({})({})", type, x.x().s), Prec::Unary};
-  const bool is_native = (is_float(from.dtype) || is_float(to.dtype)) && is_float(from.dtype) != is_float(to.dtype);
+  const bool is_native =
+      (is_float(from.dtype) || is_float(to.dtype)) && is_float(from.dtype) != is_float(to.dtype);
   if (!is_native || size_bits(to.dtype) < 32) return Text(fmt::format("{}({})", type, x.x().s));
   const bool wide = size_bits(to.dtype) == 64;
   if (is_float(from.dtype)) {

@@ -17,7 +17,9 @@ void emit_named_barrier(Emitter& e, OpId id, std::string_view name, NamedBarrier
   const std::int64_t count = e.attrs(id).i(AttrName::count);
   const ptx::Asm a = spell(constant, count);
   if (constant) return e.ptx_statement(a);
-  const std::string f = e.ptx_effect(count == 0 ? std::string(name) : fmt::format("{}_{}", name, count), {"int barrier"}, a, {"barrier"});
+  const std::string f =
+      e.ptx_effect(count == 0 ? std::string(name) : fmt::format("{}_{}", name, count),
+                   {"int barrier"}, a, {"barrier"});
   e.line(fmt::format("{}({});", f, e.argument(e.operand(id, 0))));
 }
 
@@ -45,51 +47,65 @@ std::vector<std::string> coordinates(int rank) {
   return out;
 }
 
-void append_int_parameters(std::vector<std::string>& parameters, const std::vector<std::string>& names) {
+void append_int_parameters(std::vector<std::string>& parameters,
+                           const std::vector<std::string>& names) {
   for (const std::string& n : names) parameters.push_back("int " + n);
 }
 
 std::string coordinate_arguments(Emitter& e, OpId id, std::size_t first) {
   std::string s;
-  for (std::size_t i = first; i < e.operand_count(id); ++i) s += ", " + e.argument(e.operand(id, i));
+  for (std::size_t i = first; i < e.operand_count(id); ++i)
+    s += ", " + e.argument(e.operand(id, i));
   return s;
 }
 
 }  // namespace
 
 void cuda_BarSync(Emitter& e, OpId id) { emit_named_barrier(e, id, "bar_sync", ptx::bar_sync); }
-void cuda_BarArrive(Emitter& e, OpId id) { emit_named_barrier(e, id, "bar_arrive", ptx::bar_arrive); }
-void cuda_Fence(Emitter& e, OpId id) { e.ptx_statement(ptx::fence(e.attrs(id).s(AttrName::scope))); }
+void cuda_BarArrive(Emitter& e, OpId id) {
+  emit_named_barrier(e, id, "bar_arrive", ptx::bar_arrive);
+}
+void cuda_Fence(Emitter& e, OpId id) {
+  e.ptx_statement(ptx::fence(e.attrs(id).s(AttrName::scope)));
+}
 void cuda_Trap(Emitter& e, OpId) { e.ptx_statement(ptx::trap()); }
 
 void cuda_MbarInit(Emitter& e, OpId id) {
   const std::int64_t count = e.attrs(id).i(AttrName::count, 1);
   emit_mbarrier(e, id, fmt::format("mbar_init_{}", count), ptx::mbar_init(count));
 }
-void cuda_MbarArrive(Emitter& e, OpId id) { emit_mbarrier(e, id, "mbar_arrive", ptx::mbar_arrive(e.operand_count(id) > 1)); }
+void cuda_MbarArrive(Emitter& e, OpId id) {
+  emit_mbarrier(e, id, "mbar_arrive", ptx::mbar_arrive(e.operand_count(id) > 1));
+}
 void cuda_MbarExpectTx(Emitter& e, OpId id) {
   const std::int64_t bytes = e.attrs(id).i(AttrName::bytes);
-  emit_mbarrier(e, id, fmt::format("mbar_expect_{}_bytes", bytes), ptx::mbar_expect_tx(bytes, e.operand_count(id) > 1));
+  emit_mbarrier(e, id, fmt::format("mbar_expect_{}_bytes", bytes),
+                ptx::mbar_expect_tx(bytes, e.operand_count(id) > 1));
 }
 void cuda_MbarWait(Emitter& e, OpId id) {
-  const std::string f = e.ptx_effect("mbar_wait", {"int mbarrier", "int parity"}, ptx::mbar_wait(), {"mbarrier", "parity"});
+  const std::string f = e.ptx_effect("mbar_wait", {"int mbarrier", "int parity"}, ptx::mbar_wait(),
+                                     {"mbarrier", "parity"});
   e.line(fmt::format("{}({}, {});", f, e.argument(e.operand(id, 0)), e.argument(e.operand(id, 1))));
 }
 void cuda_FenceMbarInit(Emitter& e, OpId) { e.ptx_statement(ptx::fence_mbar_init()); }
 void cuda_FenceProxyAsync(Emitter& e, OpId) { e.ptx_statement(ptx::fence_proxy_async()); }
 
 void cuda_TmaLoad(Emitter& e, OpId id) {
-  // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates, barrier.
+  // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates,
+  // barrier.
   const auto rank = static_cast<int>(e.operand_count(id)) - 3;
-  std::vector<std::string> parameters{"int to", "const " + e.use_type("TensorMap") + "* map"}, names{"to", "map"};
+  std::vector<std::string> parameters{"int to", "const " + e.use_type("TensorMap") + "* map"},
+      names{"to", "map"};
   append_int_parameters(parameters, coordinates(rank));
   for (const std::string& x : coordinates(rank)) names.push_back(x);
   parameters.push_back("int mbarrier");
   names.push_back("mbarrier");
-  const std::string f = e.ptx_effect(fmt::format("tma_load_{}d{}", rank, eviction(e.attrs(id))), parameters,
-                                     ptx::tma_load(rank, e.attrs(id).s(AttrName::evict)), names);
-  e.line(fmt::format("{}({}, {}{}, {});", f, e.argument(e.operand(id, 1)), e.argument(e.operand(id, 0)),
-                     coordinate_arguments(e, id, 3), e.argument(e.operand(id, 2))));
+  const std::string f =
+      e.ptx_effect(fmt::format("tma_load_{}d{}", rank, eviction(e.attrs(id))), parameters,
+                   ptx::tma_load(rank, e.attrs(id).s(AttrName::evict)), names);
+  e.line(fmt::format("{}({}, {}{}, {});", f, e.argument(e.operand(id, 1)),
+                     e.argument(e.operand(id, 0)), coordinate_arguments(e, id, 3),
+                     e.argument(e.operand(id, 2))));
 }
 
 void cuda_TmaStore(Emitter& e, OpId id) {
@@ -99,17 +115,22 @@ void cuda_TmaStore(Emitter& e, OpId id) {
   for (const std::string& x : coordinates(rank)) names.push_back(x);
   parameters.push_back("int from");
   names.push_back("from");
-  const std::string f = e.ptx_effect(fmt::format("tma_store_{}d{}", rank, eviction(e.attrs(id))), parameters,
-                                     ptx::tma_store(rank, e.attrs(id).s(AttrName::evict)), names);
-  e.line(fmt::format("{}({}{}, {});", f, e.argument(e.operand(id, 0)), coordinate_arguments(e, id, 2), e.argument(e.operand(id, 1))));
+  const std::string f =
+      e.ptx_effect(fmt::format("tma_store_{}d{}", rank, eviction(e.attrs(id))), parameters,
+                   ptx::tma_store(rank, e.attrs(id).s(AttrName::evict)), names);
+  e.line(fmt::format("{}({}{}, {});", f, e.argument(e.operand(id, 0)),
+                     coordinate_arguments(e, id, 2), e.argument(e.operand(id, 1))));
 }
 
 void cuda_TmaCommit(Emitter& e, OpId) { e.ptx_statement(ptx::tma_commit()); }
 void cuda_TmaWait(Emitter& e, OpId id) {
-  e.ptx_statement(ptx::tma_wait(e.attrs(id).i(AttrName::count), e.attrs(id).i(AttrName::read) != 0));
+  e.ptx_statement(
+      ptx::tma_wait(e.attrs(id).i(AttrName::count), e.attrs(id).i(AttrName::read) != 0));
 }
 void cuda_PrefetchTensorMap(Emitter& e, OpId id) {
-  const std::string f = e.ptx_effect("prefetch_tensormap", {"const " + e.use_type("TensorMap") + "* map"}, ptx::prefetch_tensormap(), {"map"});
+  const std::string f =
+      e.ptx_effect("prefetch_tensormap", {"const " + e.use_type("TensorMap") + "* map"},
+                   ptx::prefetch_tensormap(), {"map"});
   e.line(fmt::format("{}({});", f, e.argument(e.operand(id, 0))));
 }
 

@@ -15,5 +15,7 @@ std::string word_type(Emitter& e, int bits);
 std::string to_bits(Emitter& e, ir::Elem elem, const std::string& x);
 /// The element whose bits are the low ones of `word`.
 std::string from_bits(Emitter& e, ir::Elem elem, const std::string& word);
+/// Breaks a long asm statement into lines at blanks, a string into adjacent ones.
+std::string wrapped(const std::string& statement);
 
 }  // namespace tegula::codegen::cuda

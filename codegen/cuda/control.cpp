@@ -24,12 +24,14 @@ std::vector<Value> yielded(const Emitter& e, ir::RegionId region) {
 
 /// Makes the variable that a loop carries `arg` in and gives it its first value.
 void carry(Emitter& e, OpId loop, Value arg, Value init) {
-  const bool is_mine = e.is_array(arg) && e.has_variable(init) && e.variable(init).count == e.count(arg) &&
-                       e.uses.count_in(init, loop) == 1 && e.is_free_at(init, loop);
+  const bool is_mine = e.is_array(arg) && e.has_variable(init) &&
+                       e.variable(init).count == e.count(arg) && e.uses.count_in(init, loop) == 1 &&
+                       e.is_free_at(init, loop);
   if (is_mine) return e.share(arg, init);
   if (e.is_array(arg)) {
     const std::string name = e.declare_array(arg);
-    if (!e.is_poison(init)) e.for_registers(e.count(arg), fmt::format("{}[r] = {};", name, e.text(init, "r").s));
+    if (!e.is_poison(init))
+      e.for_registers(e.count(arg), fmt::format("{}[r] = {};", name, e.text(init, "r").s));
     return;
   }
   const std::string first = e.is_poison(init) ? "" : " = " + e.text(init).s;
@@ -37,12 +39,15 @@ void carry(Emitter& e, OpId loop, Value arg, Value init) {
   e.line(fmt::format("{} {}{};", made.type, made.name, first));
 }
 
-/// A variable for result `i` of an `if`: one that a branch yields unchanged, if nobody needs it afterwards.
+/// A variable for result `i` of an `if`: one that a branch yields unchanged, if nobody needs it
+/// afterwards.
 void make_result(Emitter& e, OpId id, std::size_t i) {
   const Value result = e.result(id, i);
   for (ir::RegionId region : e.op(id).regions) {
     const Value v = yielded(e, region)[i];
-    if (!e.is_array(result) || e.uses.is_inlined(v) || !e.has_variable(v) || e.variable(v).count != e.count(result)) continue;
+    if (!e.is_array(result) || e.uses.is_inlined(v) || !e.has_variable(v) ||
+        e.variable(v).count != e.count(result))
+      continue;
     bool is_free = true;
     for (Value h : e.variable(v).holders) is_free = is_free && e.uses.dies_inside(h, id);
     for (std::size_t other = 0; other < i; ++other)
@@ -69,13 +74,15 @@ void cuda_For(Emitter& e, OpId id) {
 
   static constexpr const char* kNames[] = {"i", "j", "k", "l", "m"};
   const Value iv = e.kernel[body].args[0];
-  const Variable& counter = e.variables(e.new_variable(iv, kNames[std::min<std::size_t>(e.loop_depth, 4)]));
+  const Variable& counter =
+      e.variables(e.new_variable(iv, kNames[std::min<std::size_t>(e.loop_depth, 4)]));
   const auto step = e.constant(d.operands[2]);
   const std::string name = counter.name, type = counter.type;
   e.line(d.attrs.i(AttrName::unroll) != 0 ? "#pragma unroll" : "#pragma unroll 1");
-  e.open(fmt::format("for ({} {} = {}; {} < {}; {}) {{", type, name, e.text(d.operands[0]).s, name,
-                     e.exact(d.operands[1]).within(Prec::Add),
-                     step == 1 ? name + "++" : fmt::format("{} += {}", name, e.text(d.operands[2]).s)));
+  e.open(fmt::format(
+      "for ({} {} = {}; {} < {}; {}) {{", type, name, e.text(d.operands[0]).s, name,
+      e.exact(d.operands[1]).within(Prec::Add),
+      step == 1 ? name + "++" : fmt::format("{} += {}", name, e.text(d.operands[2]).s)));
   ++e.loop_depth;
   e.emit_region(body);
   e.assign(args, yielded(e, body));
@@ -156,7 +163,8 @@ void cuda_Roles(Emitter& e, OpId id) {
     role_names.remove_prefix(std::min(role_names.size(), name.size() + 1));
     // The last role needs no test where it takes all remaining warps.
     std::string head = role == 0 ? "" : "} else ";
-    if (end * 32 != e.kernel.info.threads || role == 0) head += fmt::format("if ({} < {}) ", e.warp(), end);
+    if (end * 32 != e.kernel.info.threads || role == 0)
+      head += fmt::format("if ({} < {}) ", e.warp(), end);
     head += "{";
     if (!name.empty()) head += fmt::format("  // {}", name);
     if (role == 0)
@@ -169,7 +177,8 @@ void cuda_Roles(Emitter& e, OpId id) {
 }
 
 void cuda_Pin(Emitter& e, OpId) {
-  e.line(fmt::format("{}({});", e.ptx_effect("pin", {"bool never"}, ptx::pin(), {"never"}), e.never()));
+  e.line(fmt::format("{}({});", e.ptx_effect("pin", {"bool never"}, ptx::pin(), {"never"}),
+                     e.never()));
 }
 
 }  // namespace tegula::codegen::cuda

@@ -7,8 +7,8 @@ namespace tegula::codegen::cuda {
 namespace {
 
 using ir::AttrName;
-using ir::OpId;
 using ir::Opcode;
+using ir::OpId;
 using ir::Value;
 
 bool is_small_float(DType d) { return is_float(d) && size_bits(d) < 32; }
@@ -26,12 +26,13 @@ bool is_pair_cast(const Emitter& e, OpId id) {
 
 std::string pair_function(Emitter& e, DType to) {
   const std::string type = is_f8(to) ? "u16" : "u32";
-  return e.ptx_value(fmt::format("pack_{}", name(to)), e.use_type(type), {"float high", "float low"},
-                     ptx::cast_pair(DType::f32, to));
+  return e.ptx_value(fmt::format("pack_{}", name(to)), e.use_type(type),
+                     {"float high", "float low"}, ptx::cast_pair(DType::f32, to));
 }
 
 std::string plus(std::string_view index, int n) {
-  if (index.find_first_not_of("0123456789") == std::string_view::npos) return std::to_string(std::stoi(std::string(index)) + n);
+  if (index.find_first_not_of("0123456789") == std::string_view::npos)
+    return std::to_string(std::stoi(std::string(index)) + n);
   return n == 0 ? std::string(index) : fmt::format("{} + {}", index, n);
 }
 
@@ -39,7 +40,8 @@ void emit_pair_cast(Emitter& e, OpId id) {
   const Value v = e.result(id), x = e.operand(id, 0);
   const DType to = e.type(v).dtype();
   const std::string out = e.declare_array(v), type = e.c_type(e.type(v));
-  const std::string word = fmt::format("{}({}, {})", pair_function(e, to), e.argument(x, "r + 1"), e.argument(x, "r"));
+  const std::string word =
+      fmt::format("{}({}, {})", pair_function(e, to), e.argument(x, "r + 1"), e.argument(x, "r"));
   e.line("#pragma unroll");
   e.open(fmt::format("for (int r = 0; r < {}; r += 2) {{", e.count(v)));
   e.line(fmt::format("const {} pair = {};", e.use_type(is_f8(to) ? "u16" : "u32"), word));
@@ -48,7 +50,8 @@ void emit_pair_cast(Emitter& e, OpId id) {
   e.close();
 }
 
-/// The array of an operand that ends here and whose registers the expression reads one by one, as a place for the result.
+/// The array of an operand that ends here and whose registers the expression reads one by one, as a
+/// place for the result.
 const Variable* dying_operand(Emitter& e, OpId id) {
   const Value v = e.result(id);
   Emitter::Reads all;
@@ -105,18 +108,28 @@ Text convert(Emitter& e, const Text& x, DType from, DType to, ptx::CastMode mode
   if (from == to) return x;
   const std::string type = e.c_type({to, false});
   const ptx::Asm a = ptx::cast(from, to, e.arch, mode);
-  // What C++ converts in the same way reads better: integers wrap, and to f32 and f64 it rounds to nearest even.
+  // What C++ converts in the same way reads better: integers wrap, and to f32 and f64 it rounds to
+  // nearest even.
   const bool plain = !mode.to_zero && !mode.saturate && size_bits(to) >= 32 && is_float(to) &&
                      (!is_float(from) || size_bits(from) >= 32);
   if (is_bool(to)) {
     if (!is_small_float(from)) return infix(x, "!=", std::string("0"), Prec::Equality);
     return infix(convert(e, x, from, DType::f32), "!=", std::string("0.0f"), Prec::Equality);
   }
-  if (is_bool(from) && is_small_float(to)) return convert(e, fmt::format("float({})", x.s), DType::f32, to);
+  if (is_bool(from) && is_small_float(to))
+    return convert(e, fmt::format("float({})", x.s), DType::f32, to);
+  if (from == DType::bf16 && to == DType::f32) {
+    // Written out, so that the compiler sees through to the packed word it came from.
+    const std::string f =
+        e.function("bf16_to_f32", "float NAME(bf16 x)",
+                   fmt::format("  return __uint_as_float({}(x) << 16);\n", e.use_type("u32")));
+    return fmt::format("{}({})", f, x.s);
+  }
   if (plain || a.text.empty() || is_bool(from)) return fmt::format("{}({})", type, x.s);
-  const std::string suffix = fmt::format("{}{}", mode.to_zero ? "_rz" : "", mode.saturate ? "_sat" : "");
-  const std::string call = e.ptx_value(fmt::format("{}_to_{}{}", name(from), name(to), suffix), type,
-                                       {e.c_type({from, false}) + " x"}, a);
+  const std::string suffix =
+      fmt::format("{}{}", mode.to_zero ? "_rz" : "", mode.saturate ? "_sat" : "");
+  const std::string call = e.ptx_value(fmt::format("{}_to_{}{}", name(from), name(to), suffix),
+                                       type, {e.c_type({from, false}) + " x"}, a);
   return fmt::format("{}({})", call, x.s);
 }
 
@@ -127,14 +140,19 @@ std::string packed_cast(Emitter& e, OpId id, std::string_view index) {
   const auto element = [&](int n) { return plus(index, n); };
   if (is_pair_cast(e, id)) {
     const std::string pack = pair_function(e, to);
-    const auto pair = [&](int n) { return fmt::format("{}({}, {})", pack, e.argument(x, element(n + 1)), e.argument(x, element(n))); };
+    const auto pair = [&](int n) {
+      return fmt::format("{}({}, {})", pack, e.argument(x, element(n + 1)),
+                         e.argument(x, element(n)));
+    };
     return per_word == 2 ? pair(0) : fmt::format("{} | u32({}) << 16", pair(0), pair(2));
   }
-  const ptx::CastMode mode{e.attrs(id).s(AttrName::round, "rn") == "rz", e.attrs(id).i(AttrName::sat) != 0};
+  const ptx::CastMode mode{e.attrs(id).s(AttrName::round, "rn") == "rz",
+                           e.attrs(id).i(AttrName::sat) != 0};
   std::string word;
   for (int n = 0; n < per_word; ++n) {
     const std::string part = convert(e, e.exact(x, element(n)), from, to, mode).s;
-    word += n == 0 ? part : fmt::format(" | {}({}) << {}", e.use_type("u32"), part, n * size_bits(to));
+    word +=
+        n == 0 ? part : fmt::format(" | {}({}) << {}", e.use_type("u32"), part, n * size_bits(to));
   }
   return word;
 }

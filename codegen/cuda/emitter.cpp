@@ -1,4 +1,5 @@
-// The frame of the emitted program: header, types, helper functions, signature, entry values, statements.
+// The frame of the emitted program: header, types, helper functions, signature, entry values,
+// statements.
 #include "codegen/cuda/emitter.h"
 
 #include <fmt/format.h>
@@ -46,7 +47,9 @@ constexpr std::array kNamedTypes{
     NamedType{"TensorMap", "struct alignas(64) TensorMap { unsigned char bytes[128]; };"},
 };
 
-std::string_view base_name(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
+std::string_view base_name(std::string_view path) {
+  return path.substr(path.find_last_of('/') + 1);
+}
 
 }  // namespace
 
@@ -62,22 +65,29 @@ void Emitter::refuse(ir::OpId id, std::string_view why) const {
   throw InternalError(fmt::format("CUDA emitter: {}: {}", ir::print_op(kernel, id), why));
 }
 
-// ---- the program ----------------------------------------------------------------------------------------------------
+// ---- the program
+// ----------------------------------------------------------------------------------------------------
 
 void Emitter::declare_parameters() {
   for (const ir::Param& p : kernel.params()) {
     const ir::Type t = kernel.type(p.value);
     const std::size_t v = new_variable(p.value, p.name, false);
-    const std::string type = t.is(ir::TypeKind::TensorMap) ? "const __grid_constant__ " + use_type("TensorMap") : c_type(t);
-    parameters_ += fmt::format("{}{} {}", parameters_.empty() ? "" : ", ", type, variables_[v].name);
+    const std::string type = t.is(ir::TypeKind::TensorMap)
+                                 ? "const __grid_constant__ " + use_type("TensorMap")
+                                 : c_type(t);
+    parameters_ +=
+        fmt::format("{}{} {}", parameters_.empty() ? "" : ", ", type, variables_[v].name);
   }
 }
 
 std::string Emitter::header() const {
-  std::string s = fmt::format("// {}: CUDA C++ for NVRTC, written by Tegula. Compile with -arch={} -fmad=false; it includes nothing.\n",
-                              kernel.info.name, kernel.info.target);
+  std::string s = fmt::format(
+      "// {}: CUDA C++ for NVRTC, written by Tegula. Compile with -arch={} -fmad=false; it "
+      "includes nothing.\n",
+      kernel.info.name, kernel.info.target);
   s += fmt::format("// {} threads a CTA", kernel.info.threads);
-  if (kernel.info.smem_bytes != 0) s += fmt::format(", {} bytes of dynamic shared memory", kernel.info.smem_bytes);
+  if (kernel.info.smem_bytes != 0)
+    s += fmt::format(", {} bytes of dynamic shared memory", kernel.info.smem_bytes);
   if (kernel.info.cluster != 1) s += fmt::format(", clusters of {}", kernel.info.cluster);
   return s + ".\n\n";
 }
@@ -114,7 +124,9 @@ void Emitter::emit_region(ir::RegionId region) {
 }
 
 void Emitter::locate(const Loc& loc) {
-  if (!loc.known() || (loc.line == last_location_.line && std::string_view(loc.file) == last_location_.file)) return;
+  if (!loc.known() ||
+      (loc.line == last_location_.line && std::string_view(loc.file) == last_location_.file))
+    return;
   last_location_ = loc;
   body_ += fmt::format("{:{}}// {}:{}\n", "", 2 * depth_, base_name(loc.file), loc.line);
 }
@@ -148,10 +160,11 @@ void Emitter::for_registers(std::int64_t count, const std::string& statement, st
   line(fmt::format("for (int r = 0; r < {}; {}) {}", count, advance, statement));
 }
 
-// ---- entry values ---------------------------------------------------------------------------------------------------
+// ---- entry values
+// ---------------------------------------------------------------------------------------------------
 
-const std::string& Emitter::at_entry(std::string& slot, std::string_view name, const std::string& type,
-                                     const std::string& value) {
+const std::string& Emitter::at_entry(std::string& slot, std::string_view name,
+                                     const std::string& type, const std::string& value) {
   if (slot.empty()) {
     slot = names.fresh(name);
     entry_ += fmt::format("  const {} {} = {};\n", type, slot, value);
@@ -173,7 +186,8 @@ const std::string& Emitter::never() {
   a.effects = false;
   a.add(ptx::Reg::b32, ptx::Role::Out);
   a.text = "mov.u32 #0, %nctaid.x;";
-  return at_entry(never_, "never", "bool", fmt::format("{}() == 0", ptx_value("grid_extent", use_type("u32"), {}, a)));
+  return at_entry(never_, "never", "bool",
+                  fmt::format("{}() == 0", ptx_value("grid_extent", use_type("u32"), {}, a)));
 }
 
 const std::string& Emitter::grid_register(bool extent, std::int64_t axis) {

@@ -1,9 +1,12 @@
 #pragma once
-// The state of the CUDA C++ emitter and what every op function needs: expressions of values, variables, statements,
-// and helper functions around inline PTX.
+// The state of the CUDA C++ emitter and what every op function needs: expressions of values,
+// variables, statements, and helper functions around inline PTX.
 //
-// A `v<NxT>` is an array of N elements that the compiler keeps in registers: every index is a constant once the
-// `#pragma unroll` loops are unrolled. A result tied to an operand takes over the operand's array where that one dies.
+// A `v<NxT>` is an array of N elements that the compiler keeps in registers: every index is a
+// constant once the
+// `#pragma unroll` loops are unrolled. A result tied to an operand takes over the operand's array
+// where that one dies.
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -37,7 +40,8 @@ class Emitter {
   Names names;
   int arch = 90;  ///< 80 or 90
 
-  // ---- ops ------------------------------------------------------------------------------------------------
+  // ---- ops
+  // ------------------------------------------------------------------------------------------------
   const ir::OpData& op(ir::OpId id) const { return kernel[id]; }
   const ir::AttrList& attrs(ir::OpId id) const { return kernel[id].attrs; }
   ir::Value operand(ir::OpId id, std::size_t i) const { return kernel[id].operands[i]; }
@@ -54,7 +58,8 @@ class Emitter {
   /// Gives up: the op has no form in CUDA C++ for this target.
   [[noreturn]] void refuse(ir::OpId id, std::string_view why) const;
 
-  // ---- statements -----------------------------------------------------------------------------------------
+  // ---- statements
+  // -----------------------------------------------------------------------------------------
   void line(std::string_view text);
   /// Names the user's line of the current op now, where the first line of text comes only later.
   void comment_location() { locate(pending_location_); }
@@ -80,7 +85,8 @@ class Emitter {
   void deepen(int levels) { depth_ += levels; }
   std::size_t loop_depth = 0;
 
-  // ---- values ---------------------------------------------------------------------------------------------
+  // ---- values
+  // ---------------------------------------------------------------------------------------------
   /// The element of `v` at `index` ("r", "2 * r + 1", "5"); a scalar is the same at every index.
   Text text(ir::Value v, std::string_view index = "0");
   /// The same, converted where the C++ value may differ from the element.
@@ -98,14 +104,19 @@ class Emitter {
   void bind(ir::Value v, std::size_t variable);
   bool has_variable(ir::Value v) const { return variable_[v.index] >= 0; }
   const Variable& variables(std::size_t index) const { return variables_[index]; }
-  Variable& variable(ir::Value v) { return variables_[static_cast<std::size_t>(variable_[v.index])]; }
-  std::size_t variable_index(ir::Value v) const { return static_cast<std::size_t>(variable_[v.index]); }
+  Variable& variable(ir::Value v) {
+    return variables_[static_cast<std::size_t>(variable_[v.index])];
+  }
+  std::size_t variable_index(ir::Value v) const {
+    return static_cast<std::size_t>(variable_[v.index]);
+  }
   /// `v` is one of the values at the kernel's entry, whose name the caller fills in.
   Variable& entry_variable(ir::Value v);
   std::size_t new_variable(ir::Value v, std::string_view hint, bool is_declared = true);
   /// No value in the variable is read after `at`.
   bool is_free_at(ir::Value v, ir::OpId at) const;
-  /// The variables that `v`'s expression reads; `other_index` ones at another register than its own.
+  /// The variables that `v`'s expression reads; `other_index` ones at another register than its
+  /// own.
   struct Reads {
     std::set<std::size_t> same_index, other_index;
     bool any(std::size_t v) const { return same_index.contains(v) || other_index.contains(v); }
@@ -114,7 +125,8 @@ class Emitter {
   /// to[i] = from[i] for all i at once. `to` are values with variables.
   void assign(const std::vector<ir::Value>& to, const std::vector<ir::Value>& from);
 
-  // ---- types and helpers ----------------------------------------------------------------------------------
+  // ---- types and helpers
+  // ----------------------------------------------------------------------------------
   /// "float", "bf16", "i64", "float*"
   std::string c_type(ir::Elem e);
   std::string c_type(ir::Type t) { return c_type(t.elem()); }
@@ -122,20 +134,22 @@ class Emitter {
   /// A literal of the type, e.g. "1.0f", "-infinity()", "0x7fffu".
   Text literal(ir::Elem e, const ir::AttrList& attrs);
   Text float_literal(double value, DType d);
-  /// Adds `__device__ __forceinline__ SIGNATURE { BODY }` once and returns the name it got; NAME in the signature
-  /// stands for it.
-  std::string function(std::string_view name, const std::string& signature, const std::string& body);
-  /// A function around PTX whose only result, operand 0, is returned. `parameters` are "float x" and are the other
-  /// operands in order.
-  std::string ptx_value(std::string_view name, const std::string& type, const std::vector<std::string>& parameters,
-                        const ptx::Asm& a);
+  /// Adds `__device__ __forceinline__ SIGNATURE { BODY }` once and returns the name it got; NAME in
+  /// the signature stands for it.
+  std::string function(std::string_view name, const std::string& signature,
+                       const std::string& body);
+  /// A function around PTX whose only result, operand 0, is returned. `parameters` are "float x"
+  /// and are the other operands in order.
+  std::string ptx_value(std::string_view name, const std::string& type,
+                        const std::vector<std::string>& parameters, const ptx::Asm& a);
   /// A function around PTX without result; `names` are the C++ expressions of its operands.
-  std::string ptx_effect(std::string_view name, const std::vector<std::string>& parameters, const ptx::Asm& a,
-                         const std::vector<std::string>& names);
+  std::string ptx_effect(std::string_view name, const std::vector<std::string>& parameters,
+                         const ptx::Asm& a, const std::vector<std::string>& names);
   /// PTX without operands, as a statement.
   void ptx_statement(const ptx::Asm& a);
 
-  // ---- values at the kernel's entry -----------------------------------------------------------------------
+  // ---- values at the kernel's entry
+  // -----------------------------------------------------------------------
   const std::string& tid();
   const std::string& lane();
   const std::string& warp();
@@ -144,7 +158,8 @@ class Emitter {
   const std::string& smem();
 
  private:
-  const std::string& at_entry(std::string& slot, std::string_view name, const std::string& type, const std::string& value);
+  const std::string& at_entry(std::string& slot, std::string_view name, const std::string& type,
+                              const std::string& value);
   void declare_parameters();
   std::string header() const;
   std::string signature() const;
@@ -154,6 +169,7 @@ class Emitter {
   int depth_ = 1;
   std::set<std::string> used_types_;
   std::unordered_map<std::string, std::string> function_names_;  ///< by text
+  std::map<std::string, std::set<std::string>> overloads_;       ///< signatures by name
   std::vector<Variable> variables_;
   std::vector<int> variable_;  ///< by value, -1: none
   std::string parameters_;
@@ -195,7 +211,8 @@ Text regs_element(Emitter&, ir::OpId, std::string_view index);
 
 /// A call that converts one element.
 Text convert(Emitter&, const Text& x, DType from, DType to, ptx::CastMode mode = {});
-/// The packed word of two or four neighbouring narrow floats that an inlined `cast` would give: element n * index on.
+/// The packed word of two or four neighbouring narrow floats that an inlined `cast` would give:
+/// element n * index on.
 std::string packed_cast(Emitter&, ir::OpId cast, std::string_view index);
 
 }  // namespace tegula::codegen::cuda

@@ -4,38 +4,18 @@
 #include <array>
 #include <cmath>
 
-#include "codegen/cuda/emitter.h"
+#include "codegen/cuda/bits.h"
 
 namespace tegula::codegen::cuda {
 namespace {
 
 constexpr std::array<std::string_view, kDTypeCount> kTypeNames{
-    "bool", "i8", "i16", "int", "i64", "u8", "u16", "u32", "u64", "f8e4m3", "f8e5m2", "f16", "bf16", "float", "double"};
+    "bool", "i8",     "i16",    "int", "i64",  "u8",    "u16",   "u32",
+    "u64",  "f8e4m3", "f8e5m2", "f16", "bf16", "float", "double"};
 
 /// Types that are C++'s own need no declaration.
 bool is_builtin(std::string_view name) {
   return name == "bool" || name == "int" || name == "float" || name == "double";
-}
-
-/// Breaks a long asm statement at blanks, a string into adjacent ones.
-std::string wrapped(const std::string& statement) {
-  constexpr std::size_t kWidth = 92;
-  std::string out;
-  std::size_t column = 2;
-  bool in_string = false;
-  for (std::size_t i = 0; i < statement.size(); ++i) {
-    const char c = statement[i];
-    if (c == '"') in_string = !in_string;
-    out += c;
-    ++column;
-    const bool ends_instruction = in_string && statement.compare(i - (i >= 3 ? 3 : 0), 4, "\\n\\t") == 0;
-    const bool may_break = c == ' ' || (c == ',' && !in_string);
-    if ((!ends_instruction && !(may_break && column > kWidth)) || i + 2 >= statement.size()) continue;
-    if (in_string && statement[i + 1] == '"') continue;
-    out += in_string ? "\"\n    \"" : "\n    ";
-    column = 4;
-  }
-  return out;
 }
 
 struct ResultRegister {
@@ -67,7 +47,31 @@ std::string joined(const std::vector<std::string>& items) {
 
 }  // namespace
 
-// ---- types and literals ---------------------------------------------------------------------------------------------
+std::string wrapped(const std::string& statement) {
+  constexpr std::size_t kWidth = 92;
+  std::string out;
+  std::size_t column = 2;
+  bool in_string = false;
+  for (std::size_t i = 0; i < statement.size(); ++i) {
+    const char c = statement[i];
+    if (c == '"') in_string = !in_string;
+    out += c;
+    ++column;
+    const bool ends_instruction =
+        in_string && statement.compare(i - (i >= 3 ? 3 : 0), 4, "\\n\\t") == 0;
+    const bool may_break = c == ' ';
+    if ((!ends_instruction && !(may_break && column > kWidth)) || i + 2 >= statement.size())
+      continue;
+    if (in_string && statement[i + 1] == '"') continue;
+    if (!in_string && c == ' ') out.pop_back();
+    out += in_string ? "\"\n    \"" : "\n    ";
+    column = 4;
+  }
+  return out;
+}
+
+// ---- types and literals
+// ---------------------------------------------------------------------------------------------
 
 const std::string& Emitter::use_type(const std::string& name) {
   return *used_types_.insert(name).first;
@@ -96,12 +100,15 @@ Text Emitter::float_literal(double value, DType d) {
   const std::string type = d == DType::f32 ? "float" : "double";
   if (std::isinf(value) || std::isnan(value)) {
     const bool nan = std::isnan(value);
-    const std::string bits = d == DType::f32 ? (nan ? "0x7fffffff" : "0x7f800000") : (nan ? "0x7fffffffffffffff" : "0x7ff0000000000000");
+    const std::string bits = d == DType::f32 ? (nan ? "0x7fffffff" : "0x7f800000")
+                                             : (nan ? "0x7fffffffffffffff" : "0x7ff0000000000000");
     const std::string make = d == DType::f32 ? "__int_as_float" : "__longlong_as_double";
-    const std::string name = function(nan ? "quiet_nan" : "infinity", type + " NAME()", fmt::format("  return {}({});\n", make, bits));
+    const std::string name = function(nan ? "quiet_nan" : "infinity", type + " NAME()",
+                                      fmt::format("  return {}({});\n", make, bits));
     return {(nan ? "" : sign) + name + "()", nan ? Prec::Primary : prec};
   }
-  std::string s = d == DType::f32 ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
+  std::string s =
+      d == DType::f32 ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);
   if (s.find_first_of(".e") == std::string::npos) s += ".0";
   return {s + (d == DType::f32 ? "f" : ""), prec};
 }
@@ -109,15 +116,20 @@ Text Emitter::float_literal(double value, DType d) {
 Text Emitter::literal(ir::Elem e, const ir::AttrList& attrs) {
   if (is_float(e.dtype) && !e.pointer) return float_literal(attrs.f(ir::AttrName::value), e.dtype);
   const std::int64_t v = attrs.i(ir::AttrName::value);
-  if (e.pointer) return {fmt::format("({})({:#x}ull)", c_type(e), static_cast<std::uint64_t>(v)), Prec::Unary};
+  if (e.pointer)
+    return {fmt::format("({})({:#x}ull)", c_type(e), static_cast<std::uint64_t>(v)), Prec::Unary};
   if (is_bool(e.dtype)) return std::string((v & 1) != 0 ? "true" : "false");
   if (!is_signed(e.dtype)) {
     const int unused = 64 - size_bits(e.dtype);
     const std::uint64_t bits = static_cast<std::uint64_t>(v) << unused >> unused;
-    return fmt::format("{}{}", bits, size_bits(e.dtype) == 64 ? "ull" : size_bits(e.dtype) == 32 ? "u" : "");
+    return fmt::format("{}{}", bits,
+                       size_bits(e.dtype) == 64   ? "ull"
+                       : size_bits(e.dtype) == 32 ? "u"
+                                                  : "");
   }
   const int unused = 64 - size_bits(e.dtype);
-  const std::int64_t value = static_cast<std::int64_t>(static_cast<std::uint64_t>(v) << unused) >> unused;
+  const std::int64_t value =
+      static_cast<std::int64_t>(static_cast<std::uint64_t>(v) << unused) >> unused;
   const bool wide = size_bits(e.dtype) == 64;
   // The most negative number has no literal of its own type.
   const std::int64_t lowest = std::int64_t{-1} << (size_bits(e.dtype) - 1);
@@ -126,12 +138,19 @@ Text Emitter::literal(ir::Elem e, const ir::AttrList& attrs) {
   return {fmt::format("{}{}", value, wide ? "ll" : ""), value < 0 ? Prec::Unary : Prec::Primary};
 }
 
-// ---- functions ------------------------------------------------------------------------------------------------------
+// ---- functions
+// ------------------------------------------------------------------------------------------------------
 
-std::string Emitter::function(std::string_view name, const std::string& signature, const std::string& body) {
+std::string Emitter::function(std::string_view name, const std::string& signature,
+                              const std::string& body) {
   std::string& known = function_names_[signature + "\n" + body];
   if (!known.empty()) return known;
-  known = names.fresh(name);
+  // Functions of arrays of different lengths share a name; anything else gets a name of its own.
+  auto& signatures = overloads_[std::string(name)];
+  const bool overloads = !signatures.empty() && signature.find("(&") != std::string::npos &&
+                         signatures.insert(signature).second;
+  known = overloads ? std::string(name) : names.fresh(name);
+  if (known == name) signatures.insert(signature);
   std::string head = signature;
   head.replace(head.find("NAME"), 4, known);
   functions_ += fmt::format("__device__ __forceinline__ {} {{\n{}}}\n\n", head, body);
@@ -145,15 +164,16 @@ std::string Emitter::ptx_value(std::string_view name, const std::string& type,
   std::vector<std::string> names{"result"};
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (a.operands[i + 1].reg == ptx::Reg::b16) use_type("u16");
-    names.push_back(asm_operand(parameters[i].substr(parameters[i].find_last_of(" *") + 1), a.operands[i + 1].reg));
+    names.push_back(asm_operand(parameters[i].substr(parameters[i].find_last_of(" *") + 1),
+                                a.operands[i + 1].reg));
   }
   const std::string body = fmt::format("  {} result;\n  {}\n  return {};\n", result.type,
                                        wrapped(ptx::render_cuda(a, names)), result.value);
   return function(name, fmt::format("{} NAME({})", type, joined(parameters)), body);
 }
 
-std::string Emitter::ptx_effect(std::string_view name, const std::vector<std::string>& parameters, const ptx::Asm& a,
-                                const std::vector<std::string>& operands) {
+std::string Emitter::ptx_effect(std::string_view name, const std::vector<std::string>& parameters,
+                                const ptx::Asm& a, const std::vector<std::string>& operands) {
   std::vector<std::string> converted;
   for (std::size_t i = 0; i < operands.size(); ++i) {
     const bool plain = a.operands[i].role != ptx::Role::In;

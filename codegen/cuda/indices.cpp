@@ -26,9 +26,9 @@ std::string spell(const Pattern& p) {
   std::string s = "r";
   if (p.step == 0) return std::to_string(p.start);
   if (p.each != 1) s = fmt::format("r / {}", p.each);
-  if (p.period != 0) s = p.each != 1 ? fmt::format("{} % {}", s, p.period) : fmt::format("r % {}", p.period);
-  if (p.step == -1)
-    return fmt::format("{} - {}", p.start, s == "r" ? s : "(" + s + ")");
+  if (p.period != 0)
+    s = p.each != 1 ? fmt::format("{} % {}", s, p.period) : fmt::format("r % {}", p.period);
+  if (p.step == -1) return fmt::format("{} - {}", p.start, s == "r" ? s : "(" + s + ")");
   if (p.step != 1) s = fmt::format("{} * {}", p.step, s == "r" ? s : "(" + s + ")");
   if (p.start != 0) s = fmt::format("{} + {}", s, p.start);
   return s;

@@ -1,5 +1,5 @@
-// The user's own inline PTX, written with LLVM's constraints: `$n` counts results, then operands, register by register;
-// 8- and 16-bit registers that fill 32-bit words count as those words.
+// The user's own inline PTX, written with LLVM's constraints: `$n` counts results, then operands,
+// register by register; 8- and 16-bit registers that fill 32-bit words count as those words.
 #include <fmt/format.h>
 
 #include <cctype>
@@ -41,7 +41,9 @@ std::string packed(Emitter& e, Value v, int per_word, std::int64_t word) {
   const ir::Elem elem = e.type(v).elem();
   std::string s;
   for (int n = 0; n < per_word; ++n) {
-    const std::string part = fmt::format("{}({})", word_type(e, 32), to_bits(e, elem, e.exact(v, std::to_string(word * per_word + n)).s));
+    const std::string part = fmt::format(
+        "{}({})", word_type(e, 32),
+        to_bits(e, elem, e.exact(v, std::to_string(word * per_word + n)).within(Prec::Unary)));
     s += n == 0 ? part : fmt::format(" | {} << {}", part, n * element_bits(elem));
   }
   return s;
@@ -59,10 +61,12 @@ std::string renumbered(std::string_view text, const std::vector<std::size_t>& nu
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    const bool is_operand = c == '$' && i + 1 < text.size() && std::isdigit(static_cast<unsigned char>(text[i + 1]));
+    const bool is_operand =
+        c == '$' && i + 1 < text.size() && std::isdigit(static_cast<unsigned char>(text[i + 1]));
     if (is_operand) {
       std::size_t n = 0;
-      while (i + 1 < text.size() && std::isdigit(static_cast<unsigned char>(text[i + 1]))) n = n * 10 + static_cast<std::size_t>(text[++i] - '0');
+      while (i + 1 < text.size() && std::isdigit(static_cast<unsigned char>(text[i + 1])))
+        n = n * 10 + static_cast<std::size_t>(text[++i] - '0');
       out += fmt::format("%{}", n < number.size() ? number[n] : n);
     } else if (c == '$' && i + 1 < text.size() && text[i + 1] == '$') {
       out += text[++i];
@@ -89,7 +93,8 @@ std::vector<std::string> result_registers(Emitter& e, Value v, std::string& unpa
     out.push_back(is_direct ? element : fmt::format("{}[{}]", word, i));
     for (int n = 0; n < per_word && !is_direct; ++n) {
       const std::string to = e.is_array(v) ? fmt::format("{}[{}]", name, i * per_word + n) : name;
-      const std::string from = n == 0 ? out.back() : fmt::format("({} >> {})", out.back(), n * element_bits(elem));
+      const std::string from =
+          n == 0 ? out.back() : fmt::format("{} >> {}", out.back(), n * element_bits(elem));
       unpack += fmt::format("{} = {};\n", to, from_bits(e, elem, from));
     }
   }
@@ -117,10 +122,12 @@ void cuda_Asm(Emitter& e, OpId id) {
       const std::size_t at = number.size();
       if (at >= constraints.size()) e.refuse(id, "has fewer constraints than registers");
       const std::string x = input(e, v, per_word, word);
-      if (std::isdigit(static_cast<unsigned char>(constraints[at][0]))) {  // tied: the result starts with this value
+      if (std::isdigit(static_cast<unsigned char>(
+              constraints[at][0]))) {  // tied: the result starts with this value
         const auto tied = static_cast<std::size_t>(std::stoi(constraints[at]));
         e.line(fmt::format("{} = {};", results[tied].spelling, x));
-        results[tied].constraint = "+" + results[tied].constraint.substr(results[tied].constraint.find_first_not_of("=&"));
+        results[tied].constraint =
+            "+" + results[tied].constraint.substr(results[tied].constraint.find_first_not_of("=&"));
         number.push_back(tied);
       } else {
         inputs.push_back({constraints[at], x});
@@ -130,13 +137,16 @@ void cuda_Asm(Emitter& e, OpId id) {
   }
   const auto list = [](const std::vector<Register>& registers) {
     std::string s;
-    for (const Register& r : registers) s += fmt::format("{} \"{}\"({})", s.empty() ? "" : ",", r.constraint, r.spelling);
+    for (const Register& r : registers)
+      s += fmt::format("{} \"{}\"({})", s.empty() ? "" : ",", r.constraint, r.spelling);
     return s;
   };
   const bool effects = d.attrs.i(AttrName::effects) != 0;
-  e.line(fmt::format("asm{}(\"{}\" :{} :{}{});", effects ? " volatile" : "", renumbered(d.attrs.s(AttrName::text), number), list(results),
-                     list(inputs), effects ? " : \"memory\"" : ""));
-  for (std::size_t at = 0, end; (end = unpack.find('\n', at)) != std::string::npos; at = end + 1) e.line(unpack.substr(at, end - at));
+  e.line(fmt::format("asm{}(\"{}\" :{} :{}{});", effects ? " volatile" : "",
+                     renumbered(d.attrs.s(AttrName::text), number), list(results), list(inputs),
+                     effects ? " : \"memory\"" : ""));
+  for (std::size_t at = 0, end; (end = unpack.find('\n', at)) != std::string::npos; at = end + 1)
+    e.line(unpack.substr(at, end - at));
 }
 
 }  // namespace tegula::codegen::cuda

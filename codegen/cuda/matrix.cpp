@@ -1,5 +1,5 @@
-// mma.sync and wgmma. Accumulators are arrays that the asm statements read and write in place ("+f"), so that the
-// assembler sees one register chain for each and moves nothing.
+// mma.sync and wgmma. Accumulators are arrays that the asm statements read and write in place
+// ("+f"), so that the assembler sees one register chain for each and moves nothing.
 #include <fmt/format.h>
 
 #include "codegen/cuda/emitter.h"
@@ -14,7 +14,8 @@ using ir::Value;
 DType accumulator_type(ir::Type t) { return is_float(t.dtype()) ? t.dtype() : DType::i32; }
 
 /// "d[0]", "d[1]", ...
-void add_registers(std::vector<std::string>& names, const std::string& array, std::int64_t count, std::int64_t first = 0) {
+void add_registers(std::vector<std::string>& names, const std::string& array, std::int64_t count,
+                   std::int64_t first = 0) {
   for (std::int64_t i = 0; i < count; ++i) names.push_back(fmt::format("{}[{}]", array, first + i));
 }
 
@@ -26,8 +27,8 @@ ptx::Reg register_of(Emitter& e, OpId id, Value v) {
 }
 
 /// A function around PTX that takes whole values: `changed` by reference, `kept` only read.
-std::string through_function(Emitter& e, OpId id, std::string_view name, const ptx::Asm& a, const std::vector<Value>& changed,
-                             const std::vector<Value>& kept) {
+std::string through_function(Emitter& e, OpId id, std::string_view name, const ptx::Asm& a,
+                             const std::vector<Value>& changed, const std::vector<Value>& kept) {
   std::vector<std::string> parameters, names;
   const auto add = [&](Value v, bool is_const) {
     const std::string x(1, static_cast<char>('a' + parameters.size()));
@@ -40,7 +41,8 @@ std::string through_function(Emitter& e, OpId id, std::string_view name, const p
       names.push_back(x);
     }
   };
-  if (changed.size() + kept.size() > 20) e.refuse(id, "takes more values than the emitter has names for");
+  if (changed.size() + kept.size() > 20)
+    e.refuse(id, "takes more values than the emitter has names for");
   for (Value v : changed) add(v, false);
   for (Value v : kept) add(v, true);
   return e.ptx_effect(name, parameters, a, names);
@@ -48,20 +50,26 @@ std::string through_function(Emitter& e, OpId id, std::string_view name, const p
 
 std::string call_with(Emitter& e, const std::string& function, const std::vector<Value>& values) {
   std::string s;
-  for (Value v : values) s += (s.empty() ? "" : ", ") + (e.has_variable(v) || !e.is_array(v) ? e.text(v).s.substr(0, e.text(v).s.find('[')) : e.array(v));
+  for (Value v : values)
+    s += (s.empty() ? "" : ", ") + (e.has_variable(v) || !e.is_array(v)
+                                        ? e.text(v).s.substr(0, e.text(v).s.find('['))
+                                        : e.array(v));
   return fmt::format("{}({});", function, s);
 }
 
 /// Holds each result in its operand's registers and emits `a` over all of them.
 void emit_through(Emitter& e, OpId id, std::string_view name, const std::vector<Value>& changed,
                   const std::vector<Value>& results, const std::vector<Value>& kept,
-                  ptx::Asm (*spell)(OpId, Emitter&, const std::vector<ptx::Reg>&, const std::vector<ptx::Reg>&)) {
+                  ptx::Asm (*spell)(OpId, Emitter&, const std::vector<ptx::Reg>&,
+                                    const std::vector<ptx::Reg>&)) {
   std::vector<ptx::Reg> through, held;
   for (std::size_t i = 0; i < changed.size(); ++i) {
     e.take_over(results[i], changed[i], id);
-    through.insert(through.end(), static_cast<std::size_t>(e.count(changed[i])), register_of(e, id, changed[i]));
+    through.insert(through.end(), static_cast<std::size_t>(e.count(changed[i])),
+                   register_of(e, id, changed[i]));
   }
-  for (Value v : kept) held.insert(held.end(), static_cast<std::size_t>(e.count(v)), register_of(e, id, v));
+  for (Value v : kept)
+    held.insert(held.end(), static_cast<std::size_t>(e.count(v)), register_of(e, id, v));
   const ptx::Asm a = spell(id, e, through, held);
   if (a.operands.empty()) return e.ptx_statement(a);
   const std::string function = through_function(e, id, name, a, changed, kept);
@@ -74,8 +82,9 @@ void emit_through(Emitter& e, OpId id, std::string_view name, const std::vector<
 std::string advanced(Emitter& e, const std::string& descriptor, std::int64_t bytes) {
   if (bytes == 0) return descriptor;
   const std::string u32 = e.use_type("u32"), u64 = e.use_type("u64"), i64 = e.use_type("i64");
-  const std::string f = e.function("desc_advance", fmt::format("{} NAME({} desc, {} chunks)", i64, i64, u32),
-                                   fmt::format("  return (desc >> 32 << 32) | {}({}(desc) + chunks);\n", u64, u32));
+  const std::string f =
+      e.function("desc_advance", fmt::format("{} NAME({} desc, {} chunks)", i64, i64, u32),
+                 fmt::format("  return (desc >> 32 << 32) | {}({}(desc) + chunks);\n", u64, u32));
   return fmt::format("{}({}, {})", f, descriptor, ptx::smem_desc_step(bytes));
 }
 
@@ -84,7 +93,8 @@ ptx::WgmmaForm form_of(Emitter& e, OpId id) {
   const Value acc = e.operand(id, 0);
   form.accumulators = static_cast<int>(e.count(acc));
   form.accumulator = accumulator_type(e.type(acc));
-  if (form.accumulator == DType::f16) e.refuse(id, "f16 accumulators are not supported in CUDA C++");
+  if (form.accumulator == DType::f16)
+    e.refuse(id, "f16 accumulators are not supported in CUDA C++");
   form.a_in_registers = e.is_array(e.operand(id, 1));
   form.steps = static_cast<int>(e.attrs(id).ints(AttrName::step_b).size());
   form.fresh = e.is_poison(acc);
@@ -94,12 +104,16 @@ ptx::WgmmaForm form_of(Emitter& e, OpId id) {
 
 std::string wgmma_function(Emitter& e, OpId id, const ptx::WgmmaForm& form) {
   const ir::AttrList& attrs = e.attrs(id);
-  const auto shape = attrs.ints(AttrName::shape), steps_a = attrs.ints(AttrName::step_a), steps_b = attrs.ints(AttrName::step_b);
+  const auto shape = attrs.ints(AttrName::shape), steps_a = attrs.ints(AttrName::step_a),
+             steps_b = attrs.ints(AttrName::step_b);
   const std::string i64 = e.use_type("i64");
-  std::vector<std::string> parameters{fmt::format("{} (&d)[{}]", e.c_type(e.type(e.operand(id, 0))), form.accumulators)}, names;
+  std::vector<std::string> parameters{
+      fmt::format("{} (&d)[{}]", e.c_type(e.type(e.operand(id, 0))), form.accumulators)},
+      names;
   add_registers(names, "d", form.accumulators);
   if (form.a_in_registers) {
-    parameters.push_back(fmt::format("const {} (&a)[{}]", e.c_type(e.type(e.operand(id, 1))), 4 * form.steps));
+    parameters.push_back(
+        fmt::format("const {} (&a)[{}]", e.c_type(e.type(e.operand(id, 1))), 4 * form.steps));
     add_registers(names, "a", 4 * form.steps);
   } else {
     parameters.push_back(i64 + " a");
@@ -111,13 +125,15 @@ std::string wgmma_function(Emitter& e, OpId id, const ptx::WgmmaForm& form) {
     parameters.push_back("bool scale_d");
     names.push_back("scale_d");
   }
-  const std::string types = attrs.s(AttrName::a_type) == attrs.s(AttrName::b_type)
-                                ? std::string(attrs.s(AttrName::a_type))
-                                : fmt::format("{}_{}", attrs.s(AttrName::a_type), attrs.s(AttrName::b_type));
+  const std::string types =
+      attrs.s(AttrName::a_type) == attrs.s(AttrName::b_type)
+          ? std::string(attrs.s(AttrName::a_type))
+          : fmt::format("{}_{}", attrs.s(AttrName::a_type), attrs.s(AttrName::b_type));
   const bool overwrites = form.fresh || form.scale_d == false;
-  return e.ptx_effect(fmt::format("wgmma{}_m{}n{}k{}_{}{}", overwrites ? "_new" : "", shape[0], shape[1], shape[2] * form.steps,
-                                  types, form.a_in_registers ? "_rs" : ""),
-                      parameters, ptx::wgmma(attrs, form), names);
+  return e.ptx_effect(
+      fmt::format("wgmma{}_m{}n{}k{}_{}{}", overwrites ? "_new" : "", shape[0], shape[1],
+                  shape[2] * form.steps, types, form.a_in_registers ? "_rs" : ""),
+      parameters, ptx::wgmma(attrs, form), names);
 }
 
 }  // namespace
@@ -132,8 +148,10 @@ void cuda_Mma(Emitter& e, OpId id) {
   add_registers(names, "b", n.b);
   add_registers(names, "d", n.c);
   const std::string function = e.ptx_effect(
-      fmt::format("mma_m{}n{}k{}_{}", shape[0], shape[1], shape[2], e.attrs(id).s(AttrName::a_type)),
-      {e.c_type(e.type(v)) + "* d", "const " + e.c_type(e.type(e.operand(id, 0))) + "* a", "const " + e.c_type(e.type(e.operand(id, 1))) + "* b"},
+      fmt::format("mma_m{}n{}k{}_{}", shape[0], shape[1], shape[2],
+                  e.attrs(id).s(AttrName::a_type)),
+      {e.c_type(e.type(v)) + "* d", "const " + e.c_type(e.type(e.operand(id, 0))) + "* a",
+       "const " + e.c_type(e.type(e.operand(id, 1))) + "* b"},
       ptx::mma(e.attrs(id), accumulator_type(e.type(v))), names);
   const std::string a = e.array(e.operand(id, 0)), b = e.array(e.operand(id, 1));
   const std::string d = e.take_over(v, e.operand(id, 2), id);
@@ -145,8 +163,9 @@ void cuda_Mma(Emitter& e, OpId id) {
   loop(k, tiles[2]);
   loop(m, tiles[0]);
   loop(col, tiles[1]);
-  e.line(fmt::format("{}({} + {} * ({} * {} + {}), {} + {} * ({} * {} + {}), {} + {} * ({} * {} + {}));", function, d, n.c, m,
-                     tiles[1], col, a, n.a, m, tiles[2], k, b, n.b, col, tiles[2], k));
+  e.line(fmt::format(
+      "{}({} + {} * ({} * {} + {}), {} + {} * ({} * {} + {}), {} + {} * ({} * {} + {}));", function,
+      d, n.c, m, tiles[1], col, a, n.a, m, tiles[2], k, b, n.b, col, tiles[2], k));
   for (int i = 0; i < 3; ++i) e.close();
 }
 
@@ -154,9 +173,11 @@ void cuda_SmemDesc(Emitter& e, OpId id) {
   const std::uint64_t bits = ptx::smem_desc_bits(e.attrs(id));
   const std::string u32 = e.use_type("u32"), u64 = e.use_type("u64"), i64 = e.use_type("i64");
   // Shared addresses have 18 bits, so the address field needs no mask.
-  const std::string f = e.function(
-      fmt::format("smem_desc_swizzle{}", e.attrs(id).i(AttrName::swizzle)), fmt::format("{} NAME(int address)", i64),
-      fmt::format("  return {}({:#x}) << 32 | ({}(address) >> 4 | {:#x});\n", u64, bits >> 32, u32, bits & 0xffffffff));
+  const std::string f =
+      e.function(fmt::format("smem_desc_swizzle{}", e.attrs(id).i(AttrName::swizzle)),
+                 fmt::format("{} NAME(int address)", i64),
+                 fmt::format("  return {}({:#x}) << 32 | ({}(address) >> 4 | {:#x});\n", u64,
+                             bits >> 32, u32, bits & 0xffffffff));
   e.declare(e.result(id), fmt::format("{}({})", f, e.argument(e.operand(id, 0))));
 }
 
@@ -172,13 +193,15 @@ void cuda_WgmmaFence(Emitter& e, OpId id) {
     results.push_back(e.result(id, i));
   }
   emit_through(e, id, "wgmma_fence", changed, results, {},
-               [](OpId, Emitter&, const std::vector<ptx::Reg>& through, const std::vector<ptx::Reg>&) { return ptx::wgmma_fence(through); });
+               [](OpId, Emitter&, const std::vector<ptx::Reg>& through,
+                  const std::vector<ptx::Reg>&) { return ptx::wgmma_fence(through); });
 }
 
 void cuda_Wgmma(Emitter& e, OpId id) {
   const ptx::WgmmaForm form = form_of(e, id);
   const Value v = e.result(id);
-  const std::string a = form.a_in_registers ? e.array(e.operand(id, 1)) : e.argument(e.operand(id, 1));
+  const std::string a =
+      form.a_in_registers ? e.array(e.operand(id, 1)) : e.argument(e.operand(id, 1));
   const std::string b = e.argument(e.operand(id, 2));
   const std::string scale = form.fresh || form.scale_d ? "" : ", " + e.argument(e.operand(id, 3));
   const std::string d = form.fresh ? e.declare_array(v) : e.take_over(v, e.operand(id, 0), id);
@@ -190,15 +213,19 @@ void cuda_WgmmaCommit(Emitter& e, OpId) { e.ptx_statement(ptx::wgmma_commit()); 
 void cuda_WgmmaWait(Emitter& e, OpId id) {
   const ir::OpData& d = e.op(id);
   const auto results = static_cast<std::ptrdiff_t>(d.results.size());
-  emit_through(e, id, fmt::format("wgmma_wait_{}", d.attrs.i(AttrName::count)), {d.operands.begin(), d.operands.begin() + results},
-               {d.results.begin(), d.results.end()}, {d.operands.begin() + results, d.operands.end()},
-               [](OpId op, Emitter& emitter, const std::vector<ptx::Reg>& through, const std::vector<ptx::Reg>& kept) {
+  emit_through(e, id, fmt::format("wgmma_wait_{}", d.attrs.i(AttrName::count)),
+               {d.operands.begin(), d.operands.begin() + results},
+               {d.results.begin(), d.results.end()},
+               {d.operands.begin() + results, d.operands.end()},
+               [](OpId op, Emitter& emitter, const std::vector<ptx::Reg>& through,
+                  const std::vector<ptx::Reg>& kept) {
                  return ptx::wgmma_wait(emitter.attrs(op).i(AttrName::count), through, kept);
                });
 }
 
 void cuda_SetMaxNReg(Emitter& e, OpId id) {
-  e.ptx_statement(ptx::setmaxnreg(e.attrs(id).s(AttrName::mode), e.attrs(id).ints(AttrName::regs)[0]));
+  e.ptx_statement(
+      ptx::setmaxnreg(e.attrs(id).s(AttrName::mode), e.attrs(id).ints(AttrName::regs)[0]));
 }
 
 }  // namespace tegula::codegen::cuda

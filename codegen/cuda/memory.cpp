@@ -1,5 +1,6 @@
-// Loads, stores, atomics, asynchronous copies and matrix loads. Each kind of access is one helper function around PTX that
-// takes and gives elements; the calls read like `ld_global_bf16x8(x, p + i)`.
+// Loads, stores, atomics, asynchronous copies and matrix loads. Each kind of access is one helper
+// function around PTX that takes and gives elements; the calls read like `ld_global_bf16x8(x, p +
+// i)`.
 #include <fmt/format.h>
 
 #include "codegen/cuda/bits.h"
@@ -11,15 +12,17 @@ std::string word_type(Emitter& e, int bits) { return e.use_type(fmt::format("u{}
 std::string to_bits(Emitter& e, ir::Elem elem, const std::string& x) {
   if (elem.pointer) return fmt::format("({})({})", word_type(e, 64), x);
   if (elem.dtype == DType::f32) return fmt::format("__float_as_uint({})", x);
-  if (elem.dtype == DType::f64) return fmt::format("{}(__double_as_longlong({}))", word_type(e, 64), x);
-  return fmt::format("{}({})", word_type(e, element_bits(elem)), x);
+  if (elem.dtype == DType::f64)
+    return fmt::format("{}(__double_as_longlong({}))", word_type(e, 64), x);
+  const bool is_word = !is_bool(elem.dtype) && (is_float(elem.dtype) || !is_signed(elem.dtype));
+  return is_word ? x : fmt::format("{}({})", word_type(e, element_bits(elem)), x);
 }
 
 std::string from_bits(Emitter& e, ir::Elem elem, const std::string& word) {
   if (elem.pointer) return fmt::format("({})({})", e.c_type(elem), word);
   if (elem.dtype == DType::f32) return fmt::format("__uint_as_float({})", word);
   if (elem.dtype == DType::f64) return fmt::format("__longlong_as_double({})", word);
-  if (is_bool(elem.dtype)) return fmt::format("({} & 0xff) != 0", word);
+  if (is_bool(elem.dtype)) return fmt::format("(({}) & 0xff) != 0", word);
   return fmt::format("{}({})", e.c_type(elem), word);
 }
 
@@ -44,7 +47,9 @@ Port port_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
   const DType stored = elem.pointer ? DType::u64 : is_bool(elem.dtype) ? DType::u8 : elem.dtype;
   Port p{{space, stored, static_cast<int>(e.attrs(id).i(AttrName::width, 1)), predicated,
           e.attrs(id).s(AttrName::cache), e.attrs(id).s(AttrName::evict)},
-         elem, "int", elem.pointer ? "ptr" : std::string(name(elem.dtype))};
+         elem,
+         "int",
+         elem.pointer ? "ptr" : std::string(name(elem.dtype))};
   if (space == Space::Global) p.address_type = e.c_type(e.type(e.operand(id, 0)).elem());
   if (p.access.width != 1) p.suffix += fmt::format("x{}", p.access.width);
   if (!p.access.cache.empty()) p.suffix += fmt::format("_{}", p.access.cache);
@@ -55,7 +60,9 @@ Port port_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
 
 std::string_view space_name(Space s) { return s == Space::Shared ? "shared" : "global"; }
 
-std::string parameter(const std::string& type, std::string_view name) { return fmt::format("{} {}", type, name); }
+std::string parameter(const std::string& type, std::string_view name) {
+  return fmt::format("{} {}", type, name);
+}
 
 /// Statements that set `w[u]` from elements.
 std::string pack(Emitter& e, const Port& p, const std::string& source) {
@@ -64,9 +71,12 @@ std::string pack(Emitter& e, const Port& p, const std::string& source) {
   for (int u = 0; u < p.access.units(); ++u) {
     std::string word;
     for (int n = 0; n < p.per_unit(); ++n) {
-      const std::string x = p.access.width == 1 ? source : fmt::format("{}[{}]", source, u * p.per_unit() + n);
+      const std::string x =
+          p.access.width == 1 ? source : fmt::format("{}[{}]", source, u * p.per_unit() + n);
       const std::string part = to_bits(e, p.elem, x);
-      word += n == 0 ? part : fmt::format(" | {}({}) << {}", word_type(e, 8 * p.access.unit_bytes()), part, n * bits);
+      word += n == 0 ? part
+                     : fmt::format(" | {}({}) << {}", word_type(e, 8 * p.access.unit_bytes()), part,
+                                   n * bits);
     }
     s += fmt::format("  w[{}] = {};\n", u, word);
   }
@@ -81,13 +91,17 @@ std::string unpack(Emitter& e, const Port& p) {
   for (int i = 0; i < p.access.width; ++i) {
     const int shift = i % p.per_unit() * bits;
     const std::string word = fmt::format("w[{}]", i / p.per_unit());
-    s += fmt::format("  x[{}] = {};\n", i, from_bits(e, p.elem, shift == 0 ? word : fmt::format("({} >> {})", word, shift)));
+    s +=
+        fmt::format("  x[{}] = {};\n", i,
+                    from_bits(e, p.elem, shift == 0 ? word : fmt::format("{} >> {}", word, shift)));
   }
   return s;
 }
 
 std::string words(Emitter& e, const Port& p) {
-  return fmt::format("  {} w[{}];\n", word_type(e, p.access.unit_bytes() < 4 ? 16 : 8 * p.access.unit_bytes()), p.access.units());
+  return fmt::format("  {} w[{}];\n",
+                     word_type(e, p.access.unit_bytes() < 4 ? 16 : 8 * p.access.unit_bytes()),
+                     p.access.units());
 }
 
 std::vector<std::string> word_names(const Port& p) {
@@ -105,9 +119,12 @@ std::string load_function(Emitter& e, const Port& p) {
   std::string parameters = parameter("const " + p.address_type, "p");
   if (p.access.space == Space::Shared) parameters = "int p";
   if (!one) parameters = parameter(type + "*", "x, ") + parameters;
-  if (p.access.predicated) parameters += one ? ", bool is_active, " + parameter(type, "x") : std::string(", bool is_active");
-  const std::string body = words(e, p) + (p.access.predicated ? pack(e, p, "x") : "") +
-                           fmt::format("  {}\n", ptx::render_cuda(ptx::load(p.access), names)) + unpack(e, p);
+  if (p.access.predicated)
+    parameters +=
+        one ? ", bool is_active, " + parameter(type, "x") : std::string(", bool is_active");
+  const std::string body =
+      words(e, p) + (p.access.predicated ? pack(e, p, "x") : "") +
+      fmt::format("  {}\n", wrapped(ptx::render_cuda(ptx::load(p.access), names))) + unpack(e, p);
   return e.function(fmt::format("ld_{}_{}", space_name(p.access.space), p.suffix),
                     fmt::format("{} NAME({})", one ? type : "void", parameters), body);
 }
@@ -117,10 +134,15 @@ std::string store_function(Emitter& e, const Port& p) {
   for (const std::string& w : word_names(p)) names.push_back(w);
   if (p.access.predicated) names.push_back("int(is_active)");
   const std::string type = e.c_type(p.elem);
-  std::string parameters = parameter(p.address_type, "p, ") + (p.access.width == 1 ? parameter(type, "x") : parameter("const " + type + "*", "x"));
+  std::string parameters =
+      parameter(p.address_type, "p, ") +
+      (p.access.width == 1 ? parameter(type, "x") : parameter("const " + type + "*", "x"));
   if (p.access.predicated) parameters += ", bool is_active";
-  const std::string body = words(e, p) + pack(e, p, "x") + fmt::format("  {}\n", ptx::render_cuda(ptx::store(p.access), names));
-  return e.function(fmt::format("st_{}_{}", space_name(p.access.space), p.suffix), fmt::format("void NAME({})", parameters), body);
+  const std::string body =
+      words(e, p) + pack(e, p, "x") +
+      fmt::format("  {}\n", wrapped(ptx::render_cuda(ptx::store(p.access), names)));
+  return e.function(fmt::format("st_{}_{}", space_name(p.access.space), p.suffix),
+                    fmt::format("void NAME({})", parameters), body);
 }
 
 /// "x", "x + 8 * r": where the elements of access `r` begin.
@@ -145,7 +167,9 @@ void emit_load(Emitter& e, OpId id, Space space) {
   const std::string index = many ? "r" : "0";
   std::string guard = predicated ? ", " + e.argument(e.operand(id, 1), index) : "";
   // Where there is no fill the element is poison; zero is as good as any.
-  const auto fill = [&](std::string_view at) { return filled ? e.argument(e.operand(id, 2), at) : e.float_literal(0, e.type(v).dtype()).s; };
+  const auto fill = [&](std::string_view at) {
+    return filled ? e.argument(e.operand(id, 2), at) : e.float_literal(0, e.type(v).dtype()).s;
+  };
   if (p.access.width == 1) {
     if (predicated) guard += ", " + fill(index);
     const std::string call = fmt::format("{}({}{})", function, e.argument(address, index), guard);
@@ -153,12 +177,14 @@ void emit_load(Emitter& e, OpId id, Space space) {
       e.declare(v, call);
       return;
     }
-    return repeat(e, e.count(address), many, fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
+    return repeat(e, e.count(address), many,
+                  fmt::format("{}[{}] = {};", e.declare_array(v), index, call));
   }
   const std::string to = e.declare_array(v);
   if (predicated) e.for_registers(e.count(v), fmt::format("{}[r] = {};", to, fill("r")));
   repeat(e, e.count(address), many,
-         fmt::format("{}({}, {}{});", function, slice(to, p.access.width, many), e.argument(address, index), guard));
+         fmt::format("{}({}, {}{});", function, slice(to, p.access.width, many),
+                     e.argument(address, index), guard));
 }
 
 /// The elements of `v` as an array: a scalar is repeated.
@@ -179,12 +205,15 @@ void emit_store(Emitter& e, OpId id, Space space) {
   const std::string index = many ? "r" : "0";
   const std::string guard = predicated ? ", " + e.argument(e.operand(id, 2), index) : "";
   const std::string x = p.access.width == 1 ? e.argument(value, index)
-                                            : slice(array_of(e, value, p.access.width), e.is_array(value) ? p.access.width : 0, many);
-  repeat(e, e.count(address), many, fmt::format("{}({}, {}{});", function, e.argument(address, index), x, guard));
+                                            : slice(array_of(e, value, p.access.width),
+                                                    e.is_array(value) ? p.access.width : 0, many);
+  repeat(e, e.count(address), many,
+         fmt::format("{}({}, {}{});", function, e.argument(address, index), x, guard));
 }
 
 std::string matrix_name(std::string_view op, const ir::AttrList& attrs) {
-  return fmt::format("{}_x{}{}", op, attrs.i(AttrName::num, 4), attrs.i(AttrName::trans) != 0 ? "_trans" : "");
+  return fmt::format("{}_x{}{}", op, attrs.i(AttrName::num, 4),
+                     attrs.i(AttrName::trans) != 0 ? "_trans" : "");
 }
 
 }  // namespace
@@ -207,9 +236,13 @@ void cuda_AtomGlobal(Emitter& e, OpId id) {
     names.push_back("is_active");
   }
   const bool has_result = a.operands.front().role == ptx::Role::Out;
-  const std::string wanted = fmt::format("{}_{}_{}{}", has_result ? "atom" : "red", e.attrs(id).s(AttrName::kind), name(elem.dtype), predicated ? "_if" : "");
-  const std::string function = has_result ? e.ptx_value(wanted, type, parameters, a) : e.ptx_effect(wanted, parameters, a, names);
-  std::string call = fmt::format("{}({}, {}", function, e.argument(address, index), e.argument(e.operand(id, 1), index));
+  const std::string wanted =
+      fmt::format("{}_{}_{}{}", has_result ? "atom" : "red", e.attrs(id).s(AttrName::kind),
+                  name(elem.dtype), predicated ? "_if" : "");
+  const std::string function = has_result ? e.ptx_value(wanted, type, parameters, a)
+                                          : e.ptx_effect(wanted, parameters, a, names);
+  std::string call = fmt::format("{}({}, {}", function, e.argument(address, index),
+                                 e.argument(e.operand(id, 1), index));
   call += predicated ? fmt::format(", {})", e.argument(e.operand(id, 2), index)) : ")";
   if (!e.uses.is_used(v))
     repeat(e, e.count(address), many, call + ";");
@@ -229,16 +262,20 @@ void cuda_CpAsync(Emitter& e, OpId id) {
     parameters.push_back("bool is_active");
     names.push_back(fmt::format("is_active ? {} : 0", bytes));
   }
-  const std::string function = e.ptx_effect(fmt::format("cp_async_{}{}", bytes, predicated ? "_or_zero" : ""), parameters, a, names);
+  const std::string function = e.ptx_effect(
+      fmt::format("cp_async_{}{}", bytes, predicated ? "_or_zero" : ""), parameters, a, names);
   const bool many = e.is_array(to) || e.is_array(from);
   const std::string index = many ? "r" : "0";
   const std::string guard = predicated ? ", " + e.argument(e.operand(id, 2), index) : "";
   repeat(e, std::max(e.count(to), e.count(from)), many,
-         fmt::format("{}({}, {}{});", function, e.argument(to, index), e.argument(from, index), guard));
+         fmt::format("{}({}, {}{});", function, e.argument(to, index), e.argument(from, index),
+                     guard));
 }
 
 void cuda_CpAsyncCommit(Emitter& e, OpId) { e.ptx_statement(ptx::cp_async_commit()); }
-void cuda_CpAsyncWait(Emitter& e, OpId id) { e.ptx_statement(ptx::cp_async_wait(e.attrs(id).i(AttrName::count))); }
+void cuda_CpAsyncWait(Emitter& e, OpId id) {
+  e.ptx_statement(ptx::cp_async_wait(e.attrs(id).i(AttrName::count)));
+}
 
 void cuda_LdMatrix(Emitter& e, OpId id) {
   const Value v = e.result(id), address = e.operand(id, 0);
@@ -246,11 +283,13 @@ void cuda_LdMatrix(Emitter& e, OpId id) {
   std::vector<std::string> names;
   for (int i = 0; i < num; ++i) names.push_back(fmt::format("x[{}]", i));
   names.push_back("row");
-  const std::string function = e.ptx_effect(matrix_name("ldmatrix", e.attrs(id)), {e.c_type(e.type(v)) + "* x", "int row"},
-                                            ptx::ldmatrix(num, e.attrs(id).i(AttrName::trans) != 0), names);
+  const std::string function =
+      e.ptx_effect(matrix_name("ldmatrix", e.attrs(id)), {e.c_type(e.type(v)) + "* x", "int row"},
+                   ptx::ldmatrix(num, e.attrs(id).i(AttrName::trans) != 0), names);
   const bool many = e.is_array(address);
   repeat(e, e.count(address), many,
-         fmt::format("{}({}, {});", function, slice(e.declare_array(v), num, many), e.argument(address, many ? "r" : "0")));
+         fmt::format("{}({}, {});", function, slice(e.declare_array(v), num, many),
+                     e.argument(address, many ? "r" : "0")));
 }
 
 void cuda_StMatrix(Emitter& e, OpId id) {
@@ -258,11 +297,13 @@ void cuda_StMatrix(Emitter& e, OpId id) {
   const auto num = static_cast<int>(e.attrs(id).i(AttrName::num, 4));
   std::vector<std::string> names{"row"};
   for (int i = 0; i < num; ++i) names.push_back(fmt::format("x[{}]", i));
-  const std::string function = e.ptx_effect(matrix_name("stmatrix", e.attrs(id)), {"int row", "const " + e.c_type(e.type(value)) + "* x"},
-                                            ptx::stmatrix(num, e.attrs(id).i(AttrName::trans) != 0), names);
+  const std::string function = e.ptx_effect(
+      matrix_name("stmatrix", e.attrs(id)), {"int row", "const " + e.c_type(e.type(value)) + "* x"},
+      ptx::stmatrix(num, e.attrs(id).i(AttrName::trans) != 0), names);
   const bool many = e.is_array(address);
   const std::string x = slice(array_of(e, value, num), num, many);
-  repeat(e, e.count(address), many, fmt::format("{}({}, {});", function, e.argument(address, many ? "r" : "0"), x));
+  repeat(e, e.count(address), many,
+         fmt::format("{}({}, {});", function, e.argument(address, many ? "r" : "0"), x));
 }
 
 }  // namespace tegula::codegen::cuda

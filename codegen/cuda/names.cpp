@@ -10,38 +10,80 @@ namespace {
 using ir::Opcode;
 
 constexpr const char* kReserved[] = {
-    "alignas", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const", "constexpr", "continue",
-    "default", "delete", "do", "double", "else", "enum", "explicit", "extern", "false", "float", "for", "friend", "goto",
-    "if", "inline", "int", "long", "mutable", "namespace", "new", "operator", "private", "protected", "public",
-    "register", "return", "short", "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true",
-    "try", "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while", "and", "or",
-    "not", "xor", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "min", "max", "abs", "exp", "log", "sin",
-    "cos", "tan", "tanh", "sqrt", "rsqrt", "floor", "ceil", "round", "trunc", "fabs", "fma", "pow", "exp2", "log2",
-    "erf", "TensorMap", "i8", "i16", "i64", "u8", "u16", "u32", "u64", "bf16", "f16", "f8e4m3", "f8e5m2", "signbit",
-    // Indices of registers in the loops that the emitter itself writes.
-    "r", "n"};
+    "alignas", "asm", "auto", "bool", "break", "case", "catch", "char", "class", "const",
+    "constexpr", "continue", "default", "delete", "do", "double", "else", "enum", "explicit",
+    "extern", "false", "float", "for", "friend", "goto", "if", "inline", "int", "long", "mutable",
+    "namespace", "new", "operator", "private", "protected", "public", "register", "return", "short",
+    "signed", "sizeof", "static", "struct", "switch", "template", "this", "throw", "true", "try",
+    "typedef", "typename", "union", "unsigned", "using", "virtual", "void", "volatile", "while",
+    "and", "or", "not", "xor", "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "min",
+    "max", "abs", "exp", "log", "sin", "cos", "tan", "tanh", "sqrt", "rsqrt", "floor", "ceil",
+    "round", "trunc", "fabs", "fma", "pow", "exp2", "log2", "erf", "TensorMap", "i8", "i16", "i64",
+    "u8", "u16", "u32", "u64", "bf16", "f16", "f8e4m3", "f8e5m2", "signbit",
+    // The index of registers in the loops that the emitter itself writes.
+    "r"};
 
-struct Hint {
+/// What an operand of an op is for.
+struct Purpose {
+  Opcode user;
+  std::size_t operand;
+  const char* name;
+};
+constexpr std::array kPurposes{
+    Purpose{Opcode::MbarWait, 0, "mbar"},   Purpose{Opcode::MbarWait, 1, "phase"},
+    Purpose{Opcode::MbarArrive, 0, "mbar"}, Purpose{Opcode::MbarExpectTx, 0, "mbar"},
+    Purpose{Opcode::MbarInit, 0, "mbar"},   Purpose{Opcode::TmaLoad, 2, "mbar"},
+    Purpose{Opcode::TmaLoad, 1, "buffer"},  Purpose{Opcode::TmaStore, 1, "buffer"},
+    Purpose{Opcode::BarSync, 0, "barrier"}, Purpose{Opcode::BarArrive, 0, "barrier"},
+    Purpose{Opcode::TmaLoad, 3, "x"},       Purpose{Opcode::TmaLoad, 4, "y"},
+    Purpose{Opcode::TmaStore, 2, "x"},      Purpose{Opcode::TmaStore, 3, "y"},
+    Purpose{Opcode::LdMatrix, 0, "row"},    Purpose{Opcode::StMatrix, 0, "row"},
+    Purpose{Opcode::LdShared, 0, "addr"},   Purpose{Opcode::StShared, 0, "addr"},
+    Purpose{Opcode::For, 1, "end"},         Purpose{Opcode::SmemDesc, 0, "tile"},
+    Purpose{Opcode::AddPtr, 1, "offset"},   Purpose{Opcode::CpAsync, 0, "to"},
+    Purpose{Opcode::CpAsync, 1, "from"},
+};
+
+/// What an op makes.
+struct Product {
   Opcode opcode;
   const char* name;
 };
-constexpr std::array kHints{
-    Hint{Opcode::Wgmma, "acc"},         Hint{Opcode::WgmmaWait, "acc"},  Hint{Opcode::WgmmaFence, "acc"},
-    Hint{Opcode::Mma, "acc"},           Hint{Opcode::SmemDesc, "desc"},  Hint{Opcode::LdGlobal, "loaded"},
-    Hint{Opcode::LdShared, "loaded"},   Hint{Opcode::LdMatrix, "frag"},  Hint{Opcode::AtomGlobal, "old"},
-    Hint{Opcode::Shfl, "other"},        Hint{Opcode::Vote, "vote"},      Hint{Opcode::Elect, "elected"},
-    Hint{Opcode::Repack, "packed"},     Hint{Opcode::Exp2, "e"},         Hint{Opcode::Log2, "lg"},
-    Hint{Opcode::Rcp, "inv"},           Hint{Opcode::Rsqrt, "inv"},      Hint{Opcode::Rem, "rem"},
-    Hint{Opcode::Cmp, "is"},            Hint{Opcode::AddPtr, "at"},      Hint{Opcode::Max, "top"},
-    Hint{Opcode::Min, "low"},           Hint{Opcode::Concat, "list"},    Hint{Opcode::Fma, "fma"},
-    Hint{Opcode::Asm, "out"},
+constexpr std::array kProducts{
+    Product{Opcode::Wgmma, "acc"},       Product{Opcode::WgmmaWait, "acc"},
+    Product{Opcode::WgmmaFence, "acc"},  Product{Opcode::Mma, "acc"},
+    Product{Opcode::SmemDesc, "desc"},   Product{Opcode::LdGlobal, "loaded"},
+    Product{Opcode::LdShared, "loaded"}, Product{Opcode::LdMatrix, "frag"},
+    Product{Opcode::AtomGlobal, "old"},  Product{Opcode::Shfl, "other"},
+    Product{Opcode::Vote, "vote"},       Product{Opcode::Elect, "elected"},
+    Product{Opcode::Repack, "packed"},   Product{Opcode::Exp2, "power"},
+    Product{Opcode::Log2, "log"},        Product{Opcode::Rcp, "inverse"},
+    Product{Opcode::Rsqrt, "inverse"},   Product{Opcode::Rem, "rest"},
+    Product{Opcode::Cmp, "cond"},        Product{Opcode::AddPtr, "address"},
+    Product{Opcode::Max, "top"},         Product{Opcode::Min, "low"},
+    Product{Opcode::Concat, "list"},     Product{Opcode::Add, "sum"},
+    Product{Opcode::Sub, "diff"},        Product{Opcode::Mul, "prod"},
+    Product{Opcode::Fma, "sum"},         Product{Opcode::Div, "ratio"},
+    Product{Opcode::Select, "chosen"},   Product{Opcode::Neg, "minus"},
+    Product{Opcode::Regs, "part"},       Product{Opcode::Asm, "out"},
+    Product{Opcode::Shr, "high"},        Product{Opcode::And, "low_bits"},
+};
+
+/// What a carried number is, from what the loop makes of it.
+constexpr std::array kCarried{
+    Product{Opcode::Select, "slot"},     Product{Opcode::Xor, "phase"},
+    Product{Opcode::Wgmma, "acc"},       Product{Opcode::WgmmaWait, "acc"},
+    Product{Opcode::Mma, "acc"},         Product{Opcode::Max, "top"},
+    Product{Opcode::Fma, "total"},       Product{Opcode::Add, "total"},
+    Product{Opcode::Mul, "scaled"},      Product{Opcode::Repack, "packed"},
+    Product{Opcode::LdGlobal, "loaded"},
 };
 
 std::string from_type(ir::Type t) {
   if (t.is(ir::TypeKind::Pending)) return "acc";
   if (t.is(ir::TypeKind::TensorMap)) return "map";
   if (t.is_pointer()) return "ptr";
-  if (is_bool(t.dtype())) return "is";
+  if (is_bool(t.dtype())) return "cond";
   if (is_float(t.dtype())) return t.is_vec() ? "v" : "x";
   return t.is_vec() ? "w" : "t";
 }
@@ -54,12 +96,32 @@ ir::Value next_carry(const ir::Kernel& k, ir::Value v) {
   const ir::OpId end = k.terminator(k[loop].regions.back());
   const std::size_t first = k[loop].opcode == Opcode::For ? 1 : 0;
   if (!end || d.position < first || d.position - first >= k[end].operands.size()) return {};
-  return k[end].operands[d.position - first];
+  const ir::Value next = k[end].operands[d.position - first];
+  // Carried through an inner loop too: that one knows more.
+  const ir::OpId inner = k[next].def;
+  if (!inner || k[inner].opcode != Opcode::For) return next;
+  const auto& args = k[k[inner].regions[0]].args;
+  const ir::Value deeper = next_carry(k, args[k[next].position + 1]);
+  return deeper ? deeper : next;
 }
 
-const char* from_op(const ir::Kernel& k, ir::OpId op) {
-  for (const Hint& h : kHints)
-    if (op && h.opcode == k[op].opcode) return h.name;
+template <class Table>
+const char* look_up(const Table& table, const ir::Kernel& k, ir::OpId op) {
+  for (const Product& p : table)
+    if (op && p.opcode == k[op].opcode) return p.name;
+  return nullptr;
+}
+
+/// What the first user that tells needs an integer for.
+const char* from_users(const ir::Kernel& k, ir::Value v, std::span<const ir::OpId> users) {
+  if (k.type(v).is(ir::TypeKind::Pending) || k.type(v).is(ir::TypeKind::TensorMap) ||
+      !is_integer(k.type(v).dtype()))
+    return nullptr;
+  for (ir::OpId user : users)
+    for (const Purpose& p : kPurposes)
+      if (p.user == k[user].opcode && p.operand < k[user].operands.size() &&
+          k[user].operands[p.operand] == v)
+        return p.name;
   return nullptr;
 }
 
@@ -83,14 +145,15 @@ std::string Names::fresh(std::string_view wanted) {
   }
 }
 
-std::string name_hint(const ir::Kernel& k, ir::Value v) {
+std::string name_hint(const ir::Kernel& k, ir::Value v, std::span<const ir::OpId> users) {
   const ir::OpId def = k[v].def;
+  const std::string_view label = def ? k[def].attrs.s(ir::AttrName::label) : "";
+  if (!label.empty()) return std::string(label);
+  if (const char* hint = from_users(k, v, users)) return hint;
   if (def) {
-    const std::string_view label = k[def].attrs.s(ir::AttrName::label);
-    if (!label.empty()) return std::string(label);
-    if (const char* hint = from_op(k, def)) return hint;
+    if (const char* hint = look_up(kProducts, k, def)) return hint;
   } else if (const ir::Value next = next_carry(k, v)) {
-    if (const char* hint = from_op(k, k[next].def)) return k.type(v).is_vec() || k.type(v).is(ir::TypeKind::Pending) ? hint : from_type(k.type(v));
+    if (const char* hint = look_up(kCarried, k, k[next].def)) return hint;
   }
   return from_type(k.type(v));
 }

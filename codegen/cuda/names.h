@@ -1,5 +1,6 @@
 #pragma once
 // C++ names that are free: neither keywords, nor CUDA's own, nor given before.
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -18,7 +19,8 @@ class Names {
   std::unordered_map<std::string, int> taken_;
 };
 
-/// What a person would call the value: from the op's label, from what made it, or from its type.
-std::string name_hint(const ir::Kernel& kernel, ir::Value v);
+/// What a person would call the value: from the op's label, what it is used for, what made it, or
+/// its type.
+std::string name_hint(const ir::Kernel& kernel, ir::Value v, std::span<const ir::OpId> users);
 
 }  // namespace tegula::codegen::cuda

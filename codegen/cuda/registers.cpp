@@ -13,10 +13,22 @@ using ir::AttrName;
 using ir::OpId;
 using ir::Value;
 
+/// Held in a C++ integer.
+bool is_integer_like(DType d) { return is_integer(d) || (is_float(d) && size_bits(d) < 32); }
+
+/// One element for a list in braces, where C++ refuses to narrow an int.
+Text listed(Emitter& e, Value v, std::int64_t index) {
+  const Text t = e.exact(v, std::to_string(index));
+  const ir::Type type = e.type(v);
+  const bool may_narrow = e.uses.is_inlined(v) && !type.is_pointer() &&
+                          is_integer_like(type.dtype()) && type.dtype() != DType::i32;
+  return may_narrow ? Text(fmt::format("{}({})", e.c_type(type), t.s)) : t;
+}
+
 /// Register `index` of the concatenation of the operands.
 Text concatenated(Emitter& e, OpId id, std::int64_t index) {
   for (Value v : e.op(id).operands) {
-    if (index < e.count(v)) return e.exact(v, std::to_string(index));
+    if (index < e.count(v)) return listed(e, v, index);
     index -= e.count(v);
   }
   e.refuse(id, "names a register beyond its operands");
@@ -67,7 +79,8 @@ void cuda_Concat(Emitter& e, OpId id) {
   const Value v = e.result(id);
   if (all_scalars(e, id)) {
     std::string elements;
-    for (Value x : e.op(id).operands) elements += (elements.empty() ? "" : ", ") + e.argument(x);
+    for (Value x : e.op(id).operands)
+      elements += (elements.empty() ? "" : ", ") + listed(e, x, 0).s;
     return declare_list(e, v, elements);
   }
   const std::string name = e.declare_array(v);
@@ -76,7 +89,9 @@ void cuda_Concat(Emitter& e, OpId id) {
     if (!e.is_array(x))
       e.line(fmt::format("{}[{}] = {};", name, at, e.text(x).s));
     else
-      e.for_registers(e.count(x), fmt::format("{}[{}] = {};", name, at == 0 ? "r" : fmt::format("r + {}", at), e.text(x, "r").s));
+      e.for_registers(e.count(x),
+                      fmt::format("{}[{}] = {};", name, at == 0 ? "r" : fmt::format("r + {}", at),
+                                  e.text(x, "r").s));
     at += e.count(x);
   }
 }
@@ -94,7 +109,8 @@ void cuda_Regs(Emitter& e, OpId id) {
     e.declare(v, concatenated(e, id, indices[0]));
     return;
   }
-  if (e.operand_count(id) != 1 || index_pattern(indices).empty()) return declare_list(e, v, list_of(e, id, indices));
+  if (e.operand_count(id) != 1 || index_pattern(indices).empty())
+    return declare_list(e, v, list_of(e, id, indices));
   const std::string element = regs_element(e, id, "r").s;
   e.for_registers(e.count(v), fmt::format("{}[r] = {};", e.declare_array(v), element));
 }
@@ -104,17 +120,24 @@ void cuda_Repack(Emitter& e, OpId id) {
   const ir::Elem from = e.type(x).elem(), to = e.type(v).elem();
   const auto word = [&](const std::string& index) -> std::string {
     const int have = element_bits(from), want = element_bits(to);
-    if (e.uses.is_inlined(x)) return packed_cast(e, e.kernel[x].def, index == "0" ? "0" : fmt::format("{} * r", want / have));
+    if (e.uses.is_inlined(x))
+      return packed_cast(e, e.kernel[x].def,
+                         index == "0" ? "0" : fmt::format("{} * r", want / have));
     if (have == want) return from_bits(e, to, to_bits(e, from, e.exact(x, index).s));
     if (have > want) {
       const int parts = have / want;
-      const std::string source = e.exact(x, index == "0" ? "0" : fmt::format("r / {}", parts)).s;
-      return from_bits(e, to, fmt::format("{} >> {} * (r % {})", to_bits(e, from, source), want, parts));
+      const std::string source =
+          e.exact(x, index == "0" ? "0" : fmt::format("r / {}", parts)).within(Prec::Unary);
+      return from_bits(e, to,
+                       fmt::format("{} >> {} * (r % {})", to_bits(e, from, source), want, parts));
     }
     std::string joined;
     for (int n = 0; n < want / have; ++n) {
-      const std::string at = index == "0" ? std::to_string(n) : n == 0 ? fmt::format("{} * r", want / have) : fmt::format("{} * r + {}", want / have, n);
-      const std::string part = fmt::format("{}({})", word_type(e, want), to_bits(e, from, e.exact(x, at).s));
+      const std::string at = index == "0" ? std::to_string(n)
+                             : n == 0     ? fmt::format("{} * r", want / have)
+                                          : fmt::format("{} * r + {}", want / have, n);
+      const std::string part =
+          fmt::format("{}({})", word_type(e, want), to_bits(e, from, e.exact(x, at).s));
       joined += n == 0 ? part : fmt::format(" | {} << {}", part, n * have);
     }
     return from_bits(e, to, joined);
@@ -126,13 +149,15 @@ void cuda_Repack(Emitter& e, OpId id) {
 }
 
 void cuda_Shfl(Emitter& e, OpId id) {
-  static constexpr std::array kModes{Exchange{"idx", "__shfl_sync"}, Exchange{"xor", "__shfl_xor_sync"},
-                                     Exchange{"up", "__shfl_up_sync"}, Exchange{"down", "__shfl_down_sync"}};
+  static constexpr std::array kModes{
+      Exchange{"idx", "__shfl_sync"}, Exchange{"xor", "__shfl_xor_sync"},
+      Exchange{"up", "__shfl_up_sync"}, Exchange{"down", "__shfl_down_sync"}};
   const Value v = e.result(id), x = e.operand(id, 0);
   for (const Exchange& m : kModes) {
     if (m.mode != e.attrs(id).s(AttrName::mode)) continue;
     const auto call = [&](std::string_view index) {
-      return fmt::format("{}(0xffffffff, {}, {})", m.intrinsic, e.argument(x, index), e.argument(e.operand(id, 1)));
+      return fmt::format("{}(0xffffffff, {}, {})", m.intrinsic, e.argument(x, index),
+                         e.argument(e.operand(id, 1)));
     };
     if (!e.is_array(v))
       e.declare(v, call("0"));
@@ -144,7 +169,8 @@ void cuda_Shfl(Emitter& e, OpId id) {
 }
 
 void cuda_Vote(Emitter& e, OpId id) {
-  e.declare(e.result(id), fmt::format("__{}_sync(0xffffffff, {})", e.attrs(id).s(AttrName::kind), e.argument(e.operand(id, 0))));
+  e.declare(e.result(id), fmt::format("__{}_sync(0xffffffff, {})", e.attrs(id).s(AttrName::kind),
+                                      e.argument(e.operand(id, 0))));
 }
 
 void cuda_Elect(Emitter& e, OpId id) {

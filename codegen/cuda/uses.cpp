@@ -28,7 +28,8 @@ Uses::Uses(const ir::Kernel& kernel)
       users_(kernel.value_count()),
       inlined_(kernel.value_count()),
       size_(kernel.value_count(), 0) {
-  number(kernel.body(), OpId());
+  number(kernel.body());
+  find_users();
   ir::walk(kernel, kernel.body(), [&](OpId op) {
     if (can_inline(op)) inlined_[kernel_[op].results[0].index] = true;
     if (kernel_[op].results.size() != 1) return;
@@ -40,20 +41,35 @@ Uses::Uses(const ir::Kernel& kernel)
   });
 }
 
-void Uses::number(ir::RegionId region, OpId) {
+void Uses::number(ir::RegionId region) {
   for (OpId op : kernel_.ops(region)) {
     order_[op.index] = ++next_;
-    for (Value v : kernel_[op].operands) users_[v.index].push_back(op);
-    for (ir::RegionId r : kernel_[op].regions) number(r, op);
+    for (ir::RegionId r : kernel_[op].regions) number(r);
     end_[op.index] = next_;
   }
+}
+
+void Uses::find_users() {
+  std::vector<OpId> all;
+  ir::walk(kernel_, kernel_.body(), [&](OpId op) { all.push_back(op); });
+  // Backwards, so that the users of a value come before its definition.
+  std::reverse(all.begin(), all.end());
+  for (OpId op : all) {
+    const ir::OpData& d = kernel_[op];
+    const bool is_unused =
+        std::all_of(d.results.begin(), d.results.end(), [&](Value v) { return !is_used(v); });
+    if (ir::info(d.opcode).has(ir::kPure) && is_unused) continue;
+    for (Value v : d.operands) users_[v.index].push_back(op);
+  }
+  for (auto& users : users_) std::reverse(users.begin(), users.end());
 }
 
 int Uses::count_in(Value v, OpId op) const {
   return static_cast<int>(std::count(kernel_[op].operands.begin(), kernel_[op].operands.end(), v));
 }
 
-// ---- inlining -------------------------------------------------------------------------------------------------------
+// ---- inlining
+// -------------------------------------------------------------------------------------------------------
 
 bool Uses::can_inline(OpId op) const {
   const ir::OpData& d = kernel_[op];
@@ -64,11 +80,15 @@ bool Uses::can_inline(OpId op) const {
   const OpId user = users_[v.index].front();
   if (kernel_[user].parent != d.parent) return false;
   // Convergent ops must be reached by the whole warp, which && and ?: around them would prevent.
-  if (row.has(ir::kConvergent) && !(d.opcode == Opcode::Elect && kernel_[user].opcode == Opcode::If)) return false;
-  const bool is_expression = row.family == Family::Elementwise || d.opcode == Opcode::Regs || d.opcode == Opcode::Elect;
+  if (row.has(ir::kConvergent) &&
+      !(d.opcode == Opcode::Elect && kernel_[user].opcode == Opcode::If))
+    return false;
+  const bool is_expression =
+      row.family == Family::Elementwise || d.opcode == Opcode::Regs || d.opcode == Opcode::Elect;
   if (!is_expression || !only_pure_between(op, user)) return false;
   if (kernel_.type(v).is_scalar()) return takes_scalar(user, v);
-  if (d.opcode == Opcode::Regs && (d.operands.size() != 1 || index_pattern(d.attrs.ints(ir::AttrName::indices)).empty()))
+  if (d.opcode == Opcode::Regs &&
+      (d.operands.size() != 1 || index_pattern(d.attrs.ints(ir::AttrName::indices)).empty()))
     return false;
   return takes_vector(user, op, v);
 }
@@ -78,7 +98,9 @@ bool Uses::takes_scalar(OpId user, Value v) const {
   const ir::OpData& u = kernel_[user];
   const Family family = ir::info(u.opcode).family;
   if (family == Family::Elementwise) return kernel_.type(u.results[0]).is_scalar();
-  if (u.opcode == Opcode::For) return u.operands[0] == v || std::find(u.operands.begin() + 3, u.operands.end(), v) != u.operands.end();
+  if (u.opcode == Opcode::For)
+    return u.operands[0] == v ||
+           std::find(u.operands.begin() + 3, u.operands.end(), v) != u.operands.end();
   if (family == Family::Structure) return u.opcode != Opcode::While;
   if (u.opcode == Opcode::Concat || u.opcode == Opcode::Wgmma || u.operands[0] == v) return true;
   return !kernel_.type(u.operands[0]).is_vec();
@@ -89,8 +111,9 @@ bool Uses::takes_vector(OpId user, OpId def, Value v) const {
   if (ir::info(u.opcode).family == Family::Elementwise)
     return kernel_.type(u.results[0]).count() == kernel_.type(v).count();
   if (u.opcode == Opcode::Repack)
-    return kernel_[def].opcode == Opcode::Cast && size_bits(kernel_.type(v).dtype()) < 32 && is_float(kernel_.type(v).dtype()) &&
-           is_integer(kernel_.type(u.results[0]).dtype()) && size_bits(kernel_.type(u.results[0]).dtype()) == 32;
+    return kernel_[def].opcode == Opcode::Cast && size_bits(kernel_.type(v).dtype()) < 32 &&
+           is_float(kernel_.type(v).dtype()) && is_integer(kernel_.type(u.results[0]).dtype()) &&
+           size_bits(kernel_.type(u.results[0]).dtype()) == 32;
   return u.opcode == Opcode::Yield;
 }
 
@@ -100,7 +123,8 @@ bool Uses::only_pure_between(OpId def, OpId user) const {
   return true;
 }
 
-// ---- live ranges ----------------------------------------------------------------------------------------------------
+// ---- live ranges
+// ----------------------------------------------------------------------------------------------------
 
 OpId Uses::effective(OpId user) const {
   while (kernel_[user].results.size() == 1 && is_inlined(kernel_[user].results[0]))
@@ -149,7 +173,8 @@ bool Uses::is_live_after(Value v, OpId op, std::uint32_t end) const {
 bool Uses::dies_at(Value v, OpId op) const {
   const ir::ValueData& d = kernel_[v];
   // Not made yet: a result of a region op that `op` stands in, or of something later.
-  if (d.def && order_[d.def.index] <= order_[op.index] && end_[d.def.index] >= order_[op.index]) return true;
+  if (d.def && order_[d.def.index] <= order_[op.index] && end_[d.def.index] >= order_[op.index])
+    return true;
   if (d.def && order_[d.def.index] >= order_[op.index]) return true;
   return !is_live_after(v, op, order_[op.index]);
 }

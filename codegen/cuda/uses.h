@@ -1,6 +1,8 @@
 #pragma once
-// What the emitter must know about a kernel before it writes a line: who uses a value, which values are written as part
-// of their user's expression, and where the registers of a value are free to be overwritten.
+// What the emitter must know about a kernel before it writes a line: who uses a value, which values
+// are written as part of their user's expression, and where the registers of a value are free to be
+// overwritten.
+#include <span>
 #include <vector>
 
 #include "ir/kernel.h"
@@ -11,10 +13,12 @@ class Uses {
  public:
   explicit Uses(const ir::Kernel& kernel);
 
+  std::span<const ir::OpId> users(ir::Value v) const { return users_[v.index]; }
   bool is_used(ir::Value v) const { return !users_[v.index].empty(); }
   /// The value has no variable: its expression stands inside that of its only user.
   bool is_inlined(ir::Value v) const { return inlined_[v.index]; }
-  /// Nobody reads `v` after `op`, not in a later iteration either. Reads by `op` itself do not count.
+  /// Nobody reads `v` after `op`, not in a later iteration either. Reads by `op` itself do not
+  /// count.
   bool dies_at(ir::Value v, ir::OpId op) const;
   /// The same, where reads inside the regions of `op` do not count either.
   bool dies_inside(ir::Value v, ir::OpId op) const;
@@ -22,7 +26,9 @@ class Uses {
   int count_in(ir::Value v, ir::OpId op) const;
 
  private:
-  void number(ir::RegionId region, ir::OpId owner);
+  void number(ir::RegionId region);
+  /// Counts the uses by ops that are kept: those with effects, and what they need.
+  void find_users();
   bool can_inline(ir::OpId op) const;
   bool takes_scalar(ir::OpId user, ir::Value v) const;
   bool takes_vector(ir::OpId user, ir::OpId def, ir::Value v) const;
@@ -35,7 +41,8 @@ class Uses {
   ir::OpId owner_of(ir::OpId op) const;
 
   const ir::Kernel& kernel_;
-  std::vector<std::uint32_t> order_, end_;  ///< by op: position in program order, and of the last op inside
+  std::vector<std::uint32_t> order_,
+      end_;  ///< by op: position in program order, and of the last op inside
   std::vector<std::vector<ir::OpId>> users_;
   std::vector<bool> inlined_;
   std::vector<int> size_;  ///< ops in the expression of a value

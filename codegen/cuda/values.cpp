@@ -13,6 +13,15 @@ namespace tegula::codegen::cuda {
 using ir::Opcode;
 using ir::Value;
 
+namespace {
+
+/// "const int", but "float* const".
+std::string constant_of(const std::string& type) {
+  return type.back() == '*' ? type + " const" : "const " + type;
+}
+
+}  // namespace
+
 ir::Type Emitter::type(Value v) const {
   const ir::Type t = kernel.type(v);
   return t.is(ir::TypeKind::Pending) ? t.inner() : t;
@@ -35,7 +44,8 @@ bool Emitter::is_poison(Value v) const {
   return def && kernel[def].opcode == Opcode::Poison;
 }
 
-// ---- expressions ----------------------------------------------------------------------------------------------------
+// ---- expressions
+// ----------------------------------------------------------------------------------------------------
 
 Text Emitter::text(Value v, std::string_view index) {
   if (const ir::OpData* op = constant_op(v)) return literal(type(v).elem(), op->attrs);
@@ -46,7 +56,9 @@ Text Emitter::text(Value v, std::string_view index) {
     if (const ElementFn fn = element_fn(kernel[def].opcode)) return fn({*this, def, index});
     return ptx_value("elect", "bool", {}, ptx::elect()) + "()";
   }
-  if (!has_variable(v)) throw InternalError(fmt::format("CUDA emitter: a value of type {} has no variable", kernel.type(v).str()));
+  if (!has_variable(v))
+    throw InternalError(
+        fmt::format("CUDA emitter: a value of type {} has no variable", kernel.type(v).str()));
   const Variable& at = variable(v);
   if (kernel.type(v).is(ir::TypeKind::TensorMap)) return {"&" + at.name, Prec::Unary};
   return at.count == 0 ? at.name : fmt::format("{}[{}]", at.name, index);
@@ -66,18 +78,20 @@ std::string Emitter::array(Value v) {
   return name;
 }
 
-// ---- variables ------------------------------------------------------------------------------------------------------
+// ---- variables
+// ------------------------------------------------------------------------------------------------------
 
 std::size_t Emitter::new_variable(Value v, std::string_view hint, bool is_declared) {
   const ir::Type t = type(v);
   Variable made;
-  made.name = names.fresh(hint.empty() ? name_hint(kernel, v) : std::string(hint));
+  made.name = names.fresh(hint.empty() ? name_hint(kernel, v, uses.users(v)) : std::string(hint));
   if (!t.is(ir::TypeKind::TensorMap)) made.type = c_type(t);
   made.count = t.is_vec() ? t.count() : 0;
   variables_.push_back(std::move(made));
   bind(v, variables_.size() - 1);
   if (is_declared && variables_.back().count != 0)
-    line(fmt::format("{} {}[{}];", variables_.back().type, variables_.back().name, variables_.back().count));
+    line(fmt::format("{} {}[{}];", variables_.back().type, variables_.back().name,
+                     variables_.back().count));
   return variables_.size() - 1;
 }
 
@@ -99,7 +113,7 @@ std::string Emitter::declare(Value v, const Text& initial) {
   if (initial.s.empty())
     line(fmt::format("{} {};", made.type, made.name));
   else
-    line(fmt::format("const {} {} = {};", made.type, made.name, initial.s));
+    line(fmt::format("{} {} = {};", constant_of(made.type), made.name, initial.s));
   return made.name;
 }
 
@@ -111,21 +125,25 @@ bool Emitter::is_free_at(Value v, ir::OpId at) const {
 }
 
 std::string Emitter::take_over(Value result, Value tied, ir::OpId at) {
-  if (has_variable(tied) && variable(tied).count == count(result) && uses.count_in(tied, at) == 1 && is_free_at(tied, at)) {
+  if (has_variable(tied) && variable(tied).count == count(result) && uses.count_in(tied, at) == 1 &&
+      is_free_at(tied, at)) {
     share(result, tied);
     return variable(result).name;
   }
   const std::string name = declare_array(result);
-  if (!is_poison(tied)) for_registers(count(result), fmt::format("{}[r] = {};", name, text(tied, "r").s));
+  if (!is_poison(tied))
+    for_registers(count(result), fmt::format("{}[r] = {};", name, text(tied, "r").s));
   return name;
 }
 
-// ---- assignments ----------------------------------------------------------------------------------------------------
+// ---- assignments
+// ----------------------------------------------------------------------------------------------------
 
 Emitter::Reads Emitter::reads(Value v) const {
   Reads out;
   if (!uses.is_inlined(v)) {
-    if (variable_[v.index] >= 0) out.same_index.insert(static_cast<std::size_t>(variable_[v.index]));
+    if (variable_[v.index] >= 0)
+      out.same_index.insert(static_cast<std::size_t>(variable_[v.index]));
     return out;
   }
   const ir::OpData& d = kernel[kernel[v].def];
@@ -149,7 +167,8 @@ struct Move {
 
 bool is_blocked(const std::vector<Move>& moves, const Move& m) {
   return m.reads.other_index.contains(m.to) ||
-         std::any_of(moves.begin(), moves.end(), [&](const Move& o) { return &o != &m && o.reads.any(m.to); });
+         std::any_of(moves.begin(), moves.end(),
+                     [&](const Move& o) { return &o != &m && o.reads.any(m.to); });
 }
 
 /// Evaluates a move's value ahead of all others, which may still read its target.
@@ -158,10 +177,11 @@ void evaluate(Emitter& e, Move& m) {
   m.temporary = e.names.fresh("next");
   const std::string type = e.c_type(e.type(m.target));
   if (!is_array) {
-    e.line(fmt::format("const {} {} = {};", type, m.temporary, e.text(m.from).s));
+    e.line(fmt::format("{} {} = {};", constant_of(type), m.temporary, e.text(m.from).s));
   } else {
     e.line(fmt::format("{} {}[{}];", type, m.temporary, e.count(m.target)));
-    e.for_registers(e.count(m.target), fmt::format("{}[r] = {};", m.temporary, e.text(m.from, "r").s));
+    e.for_registers(e.count(m.target),
+                    fmt::format("{}[r] = {};", m.temporary, e.text(m.from, "r").s));
   }
   m.reads = {};
 }
@@ -172,7 +192,8 @@ void carry_out(Emitter& e, const Move& m) {
     e.line(fmt::format("{} = {};", name, m.temporary.empty() ? e.text(m.from).s : m.temporary));
   else
     e.for_registers(e.count(m.target),
-                    fmt::format("{}[r] = {};", name, m.temporary.empty() ? e.text(m.from, "r").s : m.temporary + "[r]"));
+                    fmt::format("{}[r] = {};", name,
+                                m.temporary.empty() ? e.text(m.from, "r").s : m.temporary + "[r]"));
 }
 
 }  // namespace
@@ -181,13 +202,16 @@ void Emitter::assign(const std::vector<Value>& to, const std::vector<Value>& fro
   std::vector<Move> moves;
   for (std::size_t i = 0; i < to.size(); ++i) {
     const bool is_there = has_variable(from[i]) && variable_index(from[i]) == variable_index(to[i]);
-    if (!is_there && !is_poison(from[i])) moves.push_back({variable_index(to[i]), to[i], from[i], reads(from[i]), ""});
+    if (!is_there && !is_poison(from[i]))
+      moves.push_back({variable_index(to[i]), to[i], from[i], reads(from[i]), ""});
   }
   while (!moves.empty()) {
-    const auto next = std::find_if(moves.begin(), moves.end(), [&](const Move& m) { return !is_blocked(moves, m); });
+    const auto next = std::find_if(moves.begin(), moves.end(),
+                                   [&](const Move& m) { return !is_blocked(moves, m); });
     if (next == moves.end()) {
       // A cycle: one value is put aside, after which nothing waits for the variables it read.
-      evaluate(*this, *std::find_if(moves.begin(), moves.end(), [](const Move& m) { return m.temporary.empty(); }));
+      evaluate(*this, *std::find_if(moves.begin(), moves.end(),
+                                    [](const Move& m) { return m.temporary.empty(); }));
       continue;
     }
     carry_out(*this, *next);

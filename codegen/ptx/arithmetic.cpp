@@ -21,6 +21,12 @@ bool is_f8(DType d) { return d == DType::f8e4m3 || d == DType::f8e5m2; }
 /// Integers of 8 and 16 bits, i.e. those every f32 holds exactly.
 bool is_small_int(DType d) { return is_integer(d) && is_narrow(d); }
 
+/// Every value of integer type `from` is one of `to`.
+bool holds_all(DType to, DType from) {
+  if (is_signed(to) == is_signed(from)) return size_bits(to) >= size_bits(from);
+  return is_signed(to) && size_bits(to) > size_bits(from);
+}
+
 struct Unary {
   std::string_view mnemonic, f32, f32_approx, f64;
 };
@@ -218,8 +224,10 @@ Asm cast(DType from, DType to, int arch, CastMode mode) {
   if (is_bool(from) || is_bool(to)) return a;
   if ((is_f8(from) || is_f8(to)) && arch < 90) return a;
   if (!is_float(from) && !is_float(to)) {
+    // ptxas refuses .sat where nothing can be lost.
     if (mode.saturate)
-      a.text = fmt::format("cvt.sat.{}.{} #0, #1;", type_suffix(to), source_name(from));
+      a.text = fmt::format("cvt{}.{}.{} #0, #1;", holds_all(to, from) ? "" : ".sat", type_suffix(to),
+                           source_name(from));
     return a;
   }
   if (!is_float(to))

@@ -77,16 +77,18 @@ std::string atomic_operation(std::string_view kind, DType d) {
 /// others like unsigned ones in reverse.
 std::string float_extreme(std::string_view kind, std::string_view name, int result, int address,
                           int value, const std::string& predicate) {
-  const std::string old = result < 0 ? "" : fmt::format("#{}, ", result);
+  const std::string old = result < 0 ? "" : "before, ";
+  const std::string give = result < 0 ? "" : fmt::format("mov.b32 #{}, before;\n", result);
   const std::string_view other = kind == "max" ? "min" : "max";
   const std::string restrict =
       predicate.empty()
           ? ""
           : fmt::format("and.pred pos, pos, {0};\nand.pred neg, neg, {0};\n", predicate);
   return fmt::format(
-      "{{\n.reg .pred pos, neg; .reg .b32 v;\nmov.b32 v, #{4};\nsetp.ge.s32 pos|neg, v, 0;\n{6}"
-      "@pos {0}.{1}.s32 {3}[#{5}], v;\n@neg {0}.{2}.u32 {3}[#{5}], v;\n}}",
-      name, kind, other, old, value, address, restrict);
+      "{{\n.reg .pred pos, neg; .reg .b32 v, before;\nmov.b32 v, #{4};\nsetp.ge.s32 pos|neg, v, "
+      "0;\n{6}"
+      "@pos {0}.{1}.s32 {3}[#{5}], v;\n@neg {0}.{2}.u32 {3}[#{5}], v;\n{7}}}",
+      name, kind, other, old, value, address, restrict, give);
 }
 
 }  // namespace
