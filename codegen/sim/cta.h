@@ -93,6 +93,7 @@ class Cta {
   std::int64_t free_registers = 0;
   std::vector<std::int64_t> warp_registers;     ///< per thread, by warp
 
+  Warp& warp(int n) { return warps_[static_cast<std::size_t>(n)]; }
   const ir::Kernel& kernel() const { return launch.program.kernel(); }
   bool wants(Detector d) const { return findings.wants(d); }
   GlobalMemory& global() { return launch.global; }

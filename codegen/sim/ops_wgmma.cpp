@@ -160,9 +160,17 @@ std::uint32_t accumulator_of(Warp& w, const Instr& i) {
   return number;
 }
 
-void flush(Accumulator& acc) {
-  for (auto& work : acc.queued) work();
-  acc.queued.clear();
+/// Computes what is queued up to a sequence number.
+void flush(Accumulator& acc, std::uint32_t sequence) {
+  for (; !acc.queued.empty() && acc.queued.front().first <= sequence; acc.queued.pop_front()) acc.queued.front().second();
+}
+
+/// A wgmma is complete for all four warps at once: after any of them has waited for it, its operands may be overwritten.
+void complete(Warp& w, std::uint32_t sequence) {
+  for (int n = w.index / 4 * 4; n < w.index / 4 * 4 + 4; ++n) {
+    WgmmaQueue& q = w.cta.warp(n).wgmma;
+    for (const std::uint32_t number : q.in_flight) flush(*q.accumulators[number], sequence);
+  }
 }
 
 /// Joins the four warps' issues of one wgmma and compares them.
@@ -216,8 +224,8 @@ Step sim_Wgmma(Warp& w, const Instr& i) {
   acc.op = i.id;
   w.cta.launch.counters.wgmma_steps += k.steps;
   Cta& cta = w.cta;
-  acc.queued.push_back([&cta, &acc, k] { execute(cta, k, acc); });
-  if (cta.random(2) == 0) flush(acc);
+  acc.queued.emplace_back(sequence, [&cta, &acc, k] { execute(cta, k, acc); });
+  if (cta.random(2) == 0) flush(acc, sequence);
   std::fill_n(w.cells(i.out[0]), kLanes, Cell{static_cast<std::int64_t>(number)});
   return Step::Next;
 }
@@ -245,7 +253,7 @@ void give_back(Warp& w, const Instr& i, std::size_t n, std::uint32_t retired_gro
     return;
   }
   Accumulator& acc = *q.accumulators[number];
-  flush(acc);
+  flush(acc, acc.last);
   std::copy(acc.value.begin(), acc.value.end(), w.cells(out));
   std::copy(acc.poison.begin(), acc.poison.end(), w.poison(out));
   ir::OpId origin = acc.poison_origin;
@@ -291,6 +299,7 @@ Step sim_WgmmaWait(Warp& w, const Instr& i) {
     w.waiting = {fmt::format("the other warps of its warpgroup to issue a wgmma ({} of 4 have)", issues[s].warps), i.id, 0};
     return Step::Blocked;
   }
+  if (retired > q.retired) complete(w, retired);
   q.retired = std::max(q.retired, retired);
   w.known.seen.raise(w.cta.agents.wgmma(w.index / 4), retired);
   check_kept(w, i, retired);

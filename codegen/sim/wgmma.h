@@ -24,7 +24,7 @@ struct Accumulator {
   std::vector<ir::Cell> value;       ///< register-major, 32 lanes each
   std::vector<std::uint32_t> poison; ///< lane mask by register
   ir::OpId poison_origin;
-  std::vector<std::function<void()>> queued;
+  std::deque<std::pair<std::uint32_t, std::function<void()>>> queued;  ///< by sequence number
   std::uint32_t last = 0;            ///< sequence number of its latest wgmma
   std::uint32_t group = 0;           ///< commit group of that wgmma
   ir::OpId op;

@@ -1,0 +1,361 @@
+// Every detector has a fault it must find and, one edit away, a sound kernel on which the whole simulator stays silent.
+// Disabling a detector loses exactly its own cases.
+#include "tests/unit/codegen/sim_test.h"
+
+namespace tegula::sim {
+namespace {
+
+/// `sound` becomes faulty by replacing `from` with `to`.
+struct Case {
+  Detector kind;
+  std::string name;
+  std::string sound, from, to;
+  Grid grid = {1, 1, 1};
+};
+
+constexpr std::string_view kHead = "kernel @k simt target(sm_90a) threads({T}) smem(33792) (%m: tmap, %o: tmap, %g: ptr<i32>) {\n"
+                                   "  %zero = const [value = 0] : i32\n  %one = const [value = 1] : i32\n  %two = const [value = 2] : i32\n"
+                                   "  %four = const [value = 4] : i32\n  %t = tid\n  %lane = lane_id\n  %warp = warp_id\n  %base = smem_base\n"
+                                   "  %t4 = mul %t, %four\n  %mine = add %base, %t4\n  %first = cmp %t, %zero [pred = \"eq\"]\n"
+                                   "  %out = addptr %g, %t\n  %b_off = const [value = 32768] : i32\n  %bar = add %base, %b_off\n"
+                                   "  %c16k = const [value = 16384] : i32\n  %high = add %base, %c16k\n";
+
+std::string kernel(int threads, std::string_view body) {
+  return replaced(std::string(kHead), "{T}", std::to_string(threads)) + std::string(body) + "}\n";
+}
+
+// ---- base kernels -------------------------------------------------------------------------------------------------------------
+
+/// Every thread writes a word and reads the word of thread `t ^ distance`.
+std::string exchange(int distance) {
+  return kernel(64, "  %d = const [value = " + std::to_string(4 * distance) + R"(] : i32
+  st_shared %mine, %t [width = 1]
+  bar_sync %zero [count = 64]
+  %rel = xor %t4, %d
+  %their = add %base, %rel
+  %v = ld_shared %their [width = 1] : i32
+  st_global %out, %v [width = 1]
+)");
+}
+
+/// Fills 8192 bytes (64 threads, 128 bytes each) and stores them with TMA; then fills the bytes again.
+const std::string kTmaStore = kernel(64, R"(
+  %c128 = const [value = 128] : i32
+  %row = mul %t, %c128
+  %row_at = add %base, %row
+  %c16 = const [value = 16] : i32
+  %end = add %row_at, %c128
+  for %row_at, %end, %c16 { (%a: i32)
+    %v = concat %t, %t, %t, %t
+    st_shared %a, %v [width = 4]
+  }
+  fence_proxy_async
+  bar_sync %zero [count = 64]
+  if %first {
+    tma_store %o, %base, %zero, %zero
+    tma_commit
+    tma_wait [count = 0, read = 1]
+  } {
+  }
+  bar_sync %one [count = 64]
+  st_shared %mine, %t [width = 1]
+)");
+
+/// One TMA load of 8192 bytes, read by both warps.
+const std::string kTmaLoad = kernel(64, R"(
+  if %first {
+    mbar_init %bar [count = 1]
+    fence_mbar_init
+  } {
+  }
+  bar_sync %zero [count = 64]
+  if %first {
+    mbar_expect_tx %bar [bytes = 8192]
+    tma_load %m, %base, %bar, %zero, %zero
+  } {
+  }
+  bar_sync %one [count = 64]
+  mbar_wait %bar, %zero
+  %v = ld_shared %mine [width = 1] : i32
+  st_global %out, %v [width = 1]
+)");
+
+const std::string kCpAsync = kernel(64, R"(
+  cp_async %mine, %out [bytes = 4]
+  cp_async_commit
+  cp_async_wait [count = 0]
+  bar_sync %zero [count = 64]
+  %c128 = const [value = 128] : i32
+  %rel = xor %t4, %c128
+  %their = add %base, %rel
+  %v = ld_shared %their [width = 1] : i32
+  bar_sync %zero [count = 64]
+  st_global %out, %v [width = 1]
+)");
+
+/// D = A B^T of 64 x 64 x 64 from a TMA-loaded tile; A from shared memory, or its first k step from registers.
+std::string wgmma(bool a_in_registers) {
+  std::string body = R"(
+  if %first {
+    mbar_init %bar [count = 1]
+    fence_mbar_init
+  } {
+  }
+  bar_sync %zero [count = 128]
+  if %first {
+    mbar_expect_tx %bar [bytes = 8192]
+    tma_load %m, %base, %bar, %zero, %zero
+  } {
+  }
+  mbar_wait %bar, %zero
+  %false = const [value = 0] : i1
+  %delta = mul %warp, %zero
+  %b_at = add %base, %delta
+  %desc = smem_desc %b_at [lbo = 16, sbo = 1024, swizzle = 128]
+  %none = poison : v<32xf32>
+)";
+  body += a_in_registers ? R"(
+  %ones = const [value = 1065369472] : v<4xi32>
+  %frag0 = add %ones, %zero
+  %frag = wgmma_fence %frag0
+  %p = wgmma %none, %frag, %desc, %false [shape = [64, 64, 16], a_type = "bf16", b_type = "bf16", step_a = [0], step_b = [0]]
+  wgmma_commit
+  %acc = wgmma_wait %p, %frag [count = 0] : v<32xf32>
+)"
+                         : R"(
+  wgmma_fence
+  %p = wgmma %none, %desc, %desc, %false [shape = [64, 64, 16], a_type = "bf16", b_type = "bf16", step_a = [0, 32, 64, 96], step_b = [0, 32, 64, 96]]
+  wgmma_commit
+  %acc = wgmma_wait %p [count = 0] : v<32xf32>
+)";
+  body += R"(
+  %first_acc = regs %acc [indices = [0]]
+  %bits = bitcast %first_acc : i32
+  st_global %out, %bits [width = 1]
+)";
+  return kernel(128, body);
+}
+
+/// Two warps on barrier 3: one only arrives.
+const std::string kNamed = kernel(64, R"(
+  %three = const [value = 3] : i32
+  %is0 = cmp %warp, %zero [pred = "eq"]
+  if %is0 {
+    bar_arrive %three [count = 64]
+  } {
+    bar_sync %three [count = 64]
+  }
+)");
+
+/// Even words are written by the threads, two lanes a word at a time read through shuffles under a condition.
+const std::string kShuffle = kernel(32, R"(
+  %c = cmp %lane, %zero [pred = "ge"]
+  if %c {
+    %v = shfl %t, %one [mode = "xor"]
+    st_global %out, %v [width = 1]
+  } {
+  }
+)");
+
+const std::string kLoop = kernel(32, R"(
+  %ten = const [value = 10] : i32
+  %n = while %zero : i32 { (%i: i32)
+    %go = cmp %i, %ten [pred = "lt"]
+    yield %go
+  } { (%j: i32)
+    %next = add %j, %one
+    yield %next
+  }
+  st_global %out, %n [width = 1]
+)");
+
+const std::string kStore = kernel(64, R"(
+  %cta = ctaid [axis = 0]
+  %c64 = const [value = 64] : i32
+  %from = mul %cta, %c64
+  %i = add %from, %t
+  %at = addptr %g, %i
+  st_global %at, %t [width = 1]
+)");
+
+const std::string kSetMaxNReg = kernel(256, R"(
+  roles [warps = [4, 4], names = "small,big"] {
+    setmaxnreg [mode = "dec", regs = [40]]
+  } {
+    setmaxnreg [mode = "inc", regs = [256]]
+  }
+)");
+
+const std::string kTrap = kernel(32, R"(
+  %c = cmp %t, %zero [pred = "lt"]
+  if %c { trap } { }
+)");
+
+std::vector<Case> all_cases() {
+  const std::string bar = "bar_sync %zero [count = 64]";
+  return {
+      {Detector::SharedRace, "exchange without barrier", exchange(32), bar, "pin"},
+      {Detector::LaneRace, "exchange in a warp without barrier", exchange(1), bar, "pin"},
+      {Detector::ProxyFence, "TMA store behind a barrier alone", kTmaStore, "fence_proxy_async", "pin"},
+      {Detector::AsyncUnordered, "TMA store without barrier", kTmaStore, bar, "pin"},
+      {Detector::EarlyOverwrite, "source of a TMA store overwritten", kTmaStore, "tma_wait [count = 0, read = 1]", "pin"},
+      {Detector::EarlyOverwrite, "one group too few waited for", kTmaStore, "count = 0, read = 1", "count = 1, read = 1"},
+      {Detector::MbarrierWait, "TMA data without wait", kTmaLoad, "mbar_wait %bar, %zero", "pin"},
+      {Detector::WrongParity, "wait that passes at once", kTmaLoad, "mbar_wait %bar, %zero", "mbar_wait %bar, %one"},
+      {Detector::CpAsyncWait, "cp.async not waited for", kCpAsync, "cp_async_wait [count = 0]", "pin"},
+      {Detector::CpAsyncWait, "cp.async group still in flight", kCpAsync, "cp_async_wait [count = 0]", "cp_async_wait [count = 1]"},
+      {Detector::TxMismatch, "too few bytes expected", kTmaLoad, "bytes = 8192", "bytes = 4096"},
+      {Detector::TxMismatch, "too many bytes expected", kTmaLoad, "bytes = 8192", "bytes = 8208"},
+      {Detector::MbarrierMisuse, "initialisation not fenced", kTmaLoad, "fence_mbar_init", "pin"},
+      {Detector::MbarrierMisuse, "initialisation not ordered", kTmaLoad, bar, "pin"},
+      {Detector::BarrierCount, "barrier left half full", kNamed, "bar_sync %three [count = 64]", "pin"},
+      {Detector::Divergence, "shuffle without lane 0", kShuffle, "pred = \"ge\"", "pred = \"gt\""},
+      {Detector::Deadlock, "one arrival too few", kTmaLoad, "mbar_init %bar [count = 1]", "mbar_init %bar [count = 2]"},
+      {Detector::Deadlock, "barrier of three warps", kNamed, "bar_sync %three [count = 64]", "bar_sync %three [count = 96]"},
+      {Detector::Watchdog, "endless loop", kLoop, "add %j, %one", "add %j, %zero"},
+      {Detector::Accumulator, "accumulator taken in flight", wgmma(false), "wgmma_wait %p [count = 0]", "wgmma_wait %p [count = 1]"},
+      {Detector::Accumulator, "accumulator never committed", wgmma(false), "wgmma_commit", "pin"},
+      {Detector::AFragment, "A registers not kept", wgmma(true), "wgmma_wait %p, %frag", "wgmma_wait %p"},
+      {Detector::WgmmaFence, "no fence", wgmma(false), "wgmma_fence", "pin"},
+      {Detector::WgmmaFence, "A written after the fence", wgmma(true), "%p = wgmma %none, %frag,", "%late = add %frag, %zero\n  %p = wgmma %none, %late,"},
+      {Detector::WgmmaOperand, "descriptors differ between warps", wgmma(false), "mul %warp, %zero", "mul %warp, %c16k"},
+      {Detector::MbarrierWait, "wgmma without wait", wgmma(false), "mbar_wait %bar, %zero", "pin"},
+      {Detector::SetMaxNReg, "not a multiple of 8", kSetMaxNReg, "regs = [40]", "regs = [44]"},
+      {Detector::SetMaxNReg, "more than the register file", kSetMaxNReg, "mode = \"dec\", regs = [40]", "mode = \"inc\", regs = [256]"},
+      {Detector::AsyncAtExit, "TMA store not waited for", replaced(kTmaStore, "st_shared %mine, %t [width = 1]", "pin"), "tma_wait [count = 0, read = 1]", "pin"},
+      {Detector::Poison, "shared memory never written", exchange(32), "st_shared %mine, %t [width = 1]", "pin"},
+      {Detector::Poison, "TMA store of memory never written", replaced(kTmaStore, "%end = add %row_at, %c128", "%end = add %row_at, %c128 ; whole"), "%end = add %row_at, %c128", "%end = add %row_at, %c16"},
+      {Detector::SharedBounds, "behind the end", exchange(32), "%mine, %t [width = 1]", "%mine, %t [width = 1]\n  %far = add %bar, %c16k\n  st_shared %far, %t [width = 1]"},
+      {Detector::GlobalBounds, "behind the buffer", kStore, "const [value = 64]", "const [value = 192]", {2, 1, 1}},
+      {Detector::Misaligned, "two bytes off", exchange(32), "st_shared %mine", "%odd = add %mine, %two\n  st_shared %odd"},
+      {Detector::TensorMapRule, "box address not aligned", kTmaLoad, "tma_load %m, %base", "tma_load %m, %mine16"},
+      {Detector::GlobalRace, "two CTAs write one word", kStore, "const [value = 64]", "const [value = 32]", {2, 1, 1}},
+      {Detector::Trapped, "trap reached", kTrap, "pred = \"lt\"", "pred = \"eq\""},
+  };
+}
+
+Report run(const std::string& text, Grid grid, std::uint64_t seed, DetectorSet detectors) {
+  static Buffer<bf16> matrix(64 * 64, bf16(1.0f)), copied(64 * 64);
+  static Buffer<std::int32_t> words(256);
+  const auto in = matrix_map(matrix, 64, 64, 64, 64, 128), out = matrix_map(copied, 64, 64, 64, 64, 128);
+  Launch1 l;
+  l.options.seed = seed;
+  l.options.detectors = detectors;
+  l.options.max_steps = 20000;
+  l.options.ranges = {{matrix.data(), matrix.data() + matrix.size()}, {copied.data(), copied.data() + copied.size()}};
+  l.map(in).map(out).pointer(words);
+  return l.run(parse_located(text), grid);
+}
+
+std::string faulty(const Case& c) {
+  std::string text = replaced(c.sound, c.from, c.to);
+  if (text.find("%mine16") != std::string::npos)
+    text = replaced(text, "  %c16k =", "  %c16b = const [value = 16] : i32\n  %mine16 = add %base, %c16b\n  %c16k =");
+  return text;
+}
+
+TEST(SimDetectors, FindTheFaultAndStaySilentOneEditAway) {
+  for (const Case& c : all_cases()) {
+    SCOPED_TRACE(c.name);
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      const Report bad = run(faulty(c), c.grid, seed, DetectorSet::all());
+      EXPECT_NE(bad.find(c.kind), nullptr) << name(c.kind) << " not found; seed " << seed << "\n" << bad.str();
+      const Report good = run(c.sound, c.grid, seed, DetectorSet::all());
+      EXPECT_TRUE(good.clean()) << "seed " << seed << "\n" << good.str();
+    }
+  }
+}
+
+TEST(SimDetectors, EachIsDisabledAlone) {
+  const auto cases = all_cases();
+  for (int d = 0; d < kDetectorCount; ++d) {
+    const auto disabled = static_cast<Detector>(d);
+    bool has_case = false;
+    for (const Case& c : cases) {
+      const Report r = run(faulty(c), c.grid, 1, DetectorSet::all().without(disabled));
+      EXPECT_EQ(r.find(c.kind) == nullptr, c.kind == disabled) << c.name << " with " << name(disabled) << " off\n" << r.str();
+      has_case |= c.kind == disabled;
+    }
+    EXPECT_TRUE(has_case) << "no case for " << name(disabled);
+  }
+}
+
+TEST(SimDetectors, FindingsNameBothLines) {
+  const Report r = run(replaced(exchange(32), "bar_sync %zero [count = 64]", "pin"), {1, 1, 1}, 1, DetectorSet::all());
+  const Finding* f = r.find(Detector::SharedRace);
+  ASSERT_NE(f, nullptr);
+  EXPECT_TRUE(f->loc.known() && f->other.known() && f->loc.line != f->other.line) << f->str();
+  EXPECT_NE(f->text.find("st_shared"), std::string::npos);
+  EXPECT_NE(f->text.find("ld_shared"), std::string::npos);
+}
+
+TEST(SimDetectors, DeadlockTellsWhatEachWarpWaitsFor) {
+  const Report r = run(replaced(kTmaLoad, "mbar_init %bar [count = 1]", "mbar_init %bar [count = 2]"), {1, 1, 1}, 1, DetectorSet::all());
+  const Finding* f = r.find(Detector::Deadlock);
+  ASSERT_NE(f, nullptr);
+  EXPECT_NE(f->text.find("warp 0 waits for parity 0 of mbarrier"), std::string::npos) << f->text;
+  EXPECT_NE(f->text.find("warp 1 waits for"), std::string::npos) << f->text;
+  EXPECT_NE(f->text.find("1 of 2 arrivals"), std::string::npos) << f->text;
+  EXPECT_NE(f->text.find("test.tir:"), std::string::npos) << f->text;
+}
+
+// ---- further near misses: right kernels close to a fault ----------------------------------------------------------------------
+
+void expect_silent(const std::string& text) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const Report r = run(text, {1, 1, 1}, seed, DetectorSet::all());
+    EXPECT_TRUE(r.clean()) << r.str();
+  }
+}
+
+TEST(SimDetectors, SilentOnEqualValuesWrittenByAll) {
+  expect_silent(kernel(64, R"(
+  st_shared %base, %four [width = 1]
+  bar_sync %zero [count = 64]
+  %v = ld_shared %base [width = 1] : i32
+  st_global %out, %v [width = 1]
+)"));
+}
+
+TEST(SimDetectors, SilentOnNeighbouringHalvesOfAWord) {
+  expect_silent(kernel(64, R"(
+  %t16 = cast %t : i16
+  %c31 = const [value = 31] : i32
+  %low = and %t, %c31
+  %low4 = mul %low, %four
+  %half = mul %warp, %two
+  %at0 = add %base, %low4
+  %at = add %at0, %half
+  st_shared %at, %t16 [width = 1]
+  bar_sync %zero [count = 64]
+  %v = ld_shared %mine [width = 1] : i32
+  %inside = cmp %warp, %zero [pred = "eq"]
+  st_global %out, %v, %inside [width = 1]
+)"));
+}
+
+TEST(SimDetectors, SilentWhenTheReaderFencesBehindTheBarrier) {
+  expect_silent(replaced(replaced(kTmaStore, "fence_proxy_async", "pin"), "tma_store", "fence_proxy_async\n    tma_store"));
+}
+
+TEST(SimDetectors, SilentOnPoisonThatDecidesNothing) {
+  expect_silent(kernel(32, R"(
+  %v = ld_shared %mine [width = 1] : i32
+  %no = cmp %t, %zero [pred = "lt"]
+  %w = select %no, %v, %t
+  st_global %out, %w [width = 1]
+  %u = ld_global %out, %no [width = 1] : i32
+  st_global %out, %u, %no [width = 1]
+)"));
+}
+
+TEST(SimDetectors, SilentOnTheProducersFirstPass) {
+  expect_silent(replaced(kTmaLoad, "mbar_expect_tx", "mbar_wait %bar, %one\n    mbar_expect_tx"));
+}
+
+TEST(SimDetectors, SilentOnATransferAheadOfItsExpectation) {
+  expect_silent(replaced(replaced(kTmaLoad, "mbar_expect_tx %bar [bytes = 8192]\n", ""), "%bar, %zero, %zero\n", "%bar, %zero, %zero\n    mbar_expect_tx %bar [bytes = 8192]\n"));
+}
+
+}  // namespace
+}  // namespace tegula::sim
