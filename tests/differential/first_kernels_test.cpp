@@ -52,5 +52,107 @@ TEST_P(EveryDevice, RowSoftmax) {
   }
 }
 
+/// Sum of products in double, as a row-major vector.
+std::vector<double> product(const Tensor& a, const Tensor& b) {
+  const auto x = a.to_doubles(), y = b.to_doubles();
+  const std::int64_t m = a.size(0), k = a.size(1), n = b.size(1);
+  std::vector<double> c(static_cast<std::size_t>(m * n));
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t p = 0; p < k; ++p)
+      for (std::int64_t j = 0; j < n; ++j) c[i * n + j] += x[i * k + p] * y[p * n + j];
+  return c;
+}
+
+template <class T>
+auto matmul() {
+  return kernel("matmul", [](In<T, 2> A, In<T, 2> B, Out<T, 2> C) {
+    int BM = tune("BM", {16, 32, 64, 128}, 64), BN = tune("BN", {16, 32, 64, 96, 128, 256}, 64), BK = tune("BK", {16, 32, 64}, 32);
+    for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
+      auto acc = zeros<f32>(BM, BN);
+      for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
+      C(m, n) = acc;
+    }
+  });
+}
+
+struct Shape {
+  std::int64_t m, n, k;
+};
+
+TEST_P(EveryDevice, MatmulBf16) {
+  for (const Shape s : {Shape{64, 64, 64}, {128, 64, 96}, {100, 72, 80}, {37, 21, 50}, {1, 1, 1}, {65, 130, 33}}) {
+    SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k));
+    const Tensor a = Tensor::integers({s.m, s.k}, DType::bf16, -4, 4, 1, GetParam()), b = Tensor::integers({s.k, s.n}, DType::bf16, -4, 4, 2, GetParam());
+    const Tensor c = Tensor::empty({s.m, s.n}, DType::bf16, GetParam());
+    matmul<bf16>()(a, b, c);
+    const auto want = product(a, b), got = c.to_doubles();
+    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], static_cast<double>(static_cast<float>(bf16(want[i])))) << i;
+  }
+}
+
+TEST_P(EveryDevice, MatmulF32ByFma) {
+  for (const Shape s : {Shape{64, 64, 64}, {37, 21, 50}}) {
+    const Tensor a = Tensor::integers({s.m, s.k}, DType::f32, -4, 4, 1, GetParam()), b = Tensor::integers({s.k, s.n}, DType::f32, -4, 4, 2, GetParam());
+    const Tensor c = Tensor::empty({s.m, s.n}, DType::f32, GetParam());
+    matmul<f32>()(a, b, c);
+    EXPECT_EQ(c.to_doubles(), product(a, b));
+  }
+}
+
+template <class Mask, class Score>
+auto attention(Mask mask, Score score) {
+  return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O, Scalar<f32> scale) {
+    int BM = tune("BM", {16, 64, 128, 192}, 64), BN = tune("BN", {16, 64, 96, 128}, 64), D = Q.fixed(3);
+    auto G = Q.dim(1) / K.dim(1);
+    for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
+      auto q = Q(b, h, m, all), o = zeros<f32>(BM, D);
+      auto top = full<f32>(-1e30f, BM), l = zeros<f32>(BM);
+      auto rows = expand(m, 1);
+      for (auto n : steps(K.dim(2), BN)) {
+        auto s = dot(q, K(b, h / G, n, all).T()) * scale;
+        auto columns = expand(n, 0);
+        s = where(mask(b, h, rows, columns), score(s, b, h, rows, columns), -inf);
+        auto now = max(top, max(s, 1));
+        auto p = exp(s - expand(now, 1));
+        auto r = exp(top - now);
+        l = l * r + sum(p, 1);
+        o = dot(cast<bf16>(p), V(b, h / G, n, all), o * expand(r, 1));
+        top = now;
+      }
+      O(b, h, m, all) = o / expand(l, 1);
+    }
+  });
+}
+
+TEST_P(EveryDevice, CausalWindowAttention) {
+  const auto attn = attention([](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 50; }, [](auto s, auto, auto, auto, auto) { return s; });
+  for (const std::int64_t S : {1, 64, 113, 200}) {
+    SCOPED_TRACE(S);
+    const std::int64_t B = 1, H = 4, HK = 2, D = 64;
+    const Tensor q = Tensor::normal({B, H, S, D}, DType::bf16, 0, 1, 1, GetParam()), k = Tensor::normal({B, HK, S, D}, DType::bf16, 0, 1, 2, GetParam());
+    const Tensor v = Tensor::normal({B, HK, S, D}, DType::bf16, 0, 1, 3, GetParam()), o = Tensor::empty({B, H, S, D}, DType::bf16, GetParam());
+    attn(q, k, v, o, 0.125f);
+    const auto qd = q.to_doubles(), kd = k.to_doubles(), vd = v.to_doubles(), od = o.to_doubles();
+    double worst = 0;
+    for (int h = 0; h < H; ++h)
+      for (int i = 0; i < S; ++i) {
+        std::vector<double> p(S, 0.0);
+        double top = -1e300, sum = 0;
+        for (int j = std::max(0, i - 49); j <= i; ++j) {
+          for (int d = 0; d < D; ++d) p[j] += qd[(h * S + i) * D + d] * kd[((h / 2) * S + j) * D + d];
+          p[j] *= 0.125;
+          top = std::max(top, p[j]);
+        }
+        for (int j = std::max(0, i - 49); j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
+        for (int d = 0; d < D; ++d) {
+          double want = 0;
+          for (int j = std::max(0, i - 49); j <= i; ++j) want += p[j] / sum * vd[((h / 2) * S + j) * D + d];
+          worst = std::max(worst, std::abs(want - od[(h * S + i) * D + d]));
+        }
+      }
+    EXPECT_LT(worst, 0.03);
+  }
+}
+
 }  // namespace
 }  // namespace tegula
