@@ -108,11 +108,6 @@ bool applies(On on, DType d) {
          (is_float(d) && d != DType::f64);  // F32: also the narrow ones, which compute in f32
 }
 
-void store(ir::Builder& b, Value to, Value v, DType d) {
-  const Value address = b.op(Opcode::Bitcast, {to}, Type::pointer(d));
-  b.effect(Opcode::StGlobal, {address, v}, {{AttrName::width, 1}});
-}
-
 /// One kernel with every elementwise op on scalars and on v<4> of the type, a constant operand in
 /// between.
 ir::Kernel elementwise_kernel(DType d) {

@@ -222,9 +222,13 @@ class MockDriver {
     installed_ = std::make_unique<ScopedDriver>(table);
   }
   // Device facts are remembered by the table's address, so a table is never used twice.
-  Driver& table = *new Driver(Driver::unavailable());
+  Driver& table = next_table();
 
  private:
+  static Driver& next_table() {
+    static std::vector<std::unique_ptr<Driver>> all;
+    return *all.emplace_back(std::make_unique<Driver>(Driver::unavailable()));
+  }
   std::unique_ptr<ScopedDriver> installed_;
 };
 
