@@ -9,7 +9,8 @@ target_link_libraries(tegula PRIVATE tegula_flags ${TEGULA_LAYER_DEPS})
 target_compile_features(tegula PUBLIC cxx_std_20)
 target_link_options(tegula PRIVATE "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/tegula.map" -Wl,-z,defs)
 if(NOT TEGULA_SANITIZE)
-  target_link_options(tegula PRIVATE -static-libstdc++ -static-libgcc)
+  # libgcc stays shared: it unwinds, and an exception that leaves one copy's frames for another's aborts.
+  target_link_options(tegula PRIVATE -static-libstdc++)
 endif()
 set_target_properties(tegula PROPERTIES
   LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/tegula.map"
@@ -36,5 +37,5 @@ add_library(tegula_internal INTERFACE)
 target_include_directories(tegula_internal INTERFACE "${PROJECT_SOURCE_DIR}")
 target_link_libraries(tegula_internal INTERFACE tegula tegula_flags dep::fmt dep::json dep::xxhash)
 if(NOT TEGULA_SANITIZE)
-  target_link_options(tegula_internal INTERFACE -static-libstdc++ -static-libgcc)
+  target_link_options(tegula_internal INTERFACE -static-libstdc++)
 endif()

@@ -65,13 +65,18 @@ Value* shift(Emitter& e, const ElementArgs& a, bool left) {
 }
 
 Value* extreme(Emitter& e, const ElementArgs& a, bool max) {
-  if (!a.is_float()) {
-    const ID id = a.is_signed() ? (max ? Intrinsic::smax : Intrinsic::smin)
-                                : (max ? Intrinsic::umax : Intrinsic::umin);
-    return e.b.CreateBinaryIntrinsic(id, a.x[0], a.x[1]);
-  }
   const bool propagate = a.attrs.s(AttrName::nan, "ignore") == "propagate";
-  return e.inline_ptx_value(ptx::float_minmax(a.in[0].dtype, max, propagate), {a.x[0], a.x[1]});
+  if (propagate && a.in[0].dtype == DType::f64)
+    return e.inline_ptx_value(ptx::float_minmax(DType::f64, max, true), {a.x[0], a.x[1]});
+  struct Pair {
+    ID min, max;
+  };
+  // min.f32, min.NaN.f32 and their like.
+  const Pair id = !a.is_float() ? a.is_signed() ? Pair{Intrinsic::smin, Intrinsic::smax}
+                                                : Pair{Intrinsic::umin, Intrinsic::umax}
+                  : propagate ? Pair{Intrinsic::minimum, Intrinsic::maximum}
+                                : Pair{Intrinsic::minnum, Intrinsic::maxnum};
+  return e.b.CreateBinaryIntrinsic(max ? id.max : id.min, a.x[0], a.x[1]);
 }
 
 Value* unary(Emitter& e, const ElementArgs& a) {
@@ -96,6 +101,12 @@ llvm::CmpInst::Predicate predicate(const ElementArgs& a) {
     if (r.name == a.attrs.s(AttrName::pred))
       return a.is_float() ? r.floating : a.is_signed() ? r.signed_int : r.unsigned_int;
   return P::BAD_ICMP_PREDICATE;
+}
+
+/// The sign bit of every float that an integer register holds.
+llvm::APInt sign_bits(const ElementArgs& a) {
+  return llvm::APInt::getSplat(
+      width(a.x[0]), llvm::APInt::getSignMask(static_cast<unsigned>(size_bits(a.in[0].dtype))));
 }
 
 /// Between integers (i1 is 0 or 1), and to i1.
@@ -157,8 +168,7 @@ Value* llvm_Max(Emitter& e, const ElementArgs& a) { return extreme(e, a, true); 
 Value* llvm_Neg(Emitter& e, const ElementArgs& a) {
   if (!a.is_float()) return e.b.CreateNeg(a.x[0]);
   if (!a.x[0]->getType()->isIntegerTy()) return e.b.CreateFNeg(a.x[0]);
-  return e.b.CreateXor(
-      a.x[0], llvm::ConstantInt::get(a.x[0]->getType(), std::uint64_t{1} << (width(a.x[0]) - 1)));
+  return e.b.CreateXor(a.x[0], e.b.getInt(sign_bits(a)));
 }
 
 Value* llvm_Abs(Emitter& e, const ElementArgs& a) {
@@ -166,9 +176,7 @@ Value* llvm_Abs(Emitter& e, const ElementArgs& a) {
     return a.is_signed() ? e.b.CreateBinaryIntrinsic(Intrinsic::abs, a.x[0], e.b.getFalse())
                          : a.x[0];
   if (!a.x[0]->getType()->isIntegerTy()) return e.b.CreateUnaryIntrinsic(Intrinsic::fabs, a.x[0]);
-  return e.b.CreateAnd(
-      a.x[0],
-      llvm::ConstantInt::get(a.x[0]->getType(), (std::uint64_t{1} << (width(a.x[0]) - 1)) - 1));
+  return e.b.CreateAnd(a.x[0], e.b.getInt(~sign_bits(a)));
 }
 
 Value* llvm_And(Emitter& e, const ElementArgs& a) { return e.b.CreateAnd(a.x[0], a.x[1]); }
@@ -195,10 +203,10 @@ Value* llvm_Cast(Emitter& e, const ElementArgs& a) {
   if (from == to) return a.x[0];
   const ptx::CastMode mode{a.attrs.s(AttrName::round, "rn") == "rz", a.attrs.i(AttrName::sat) != 0};
   const bool ends_in_bool = is_bool(from) || is_bool(to);
-  if (ends_in_bool || (!mode.to_zero && !mode.saturate))
-    if (Value* v =
-            ends_in_bool && is_float(to) && size_bits(to) < 32 ? nullptr : cast_natively(e, a))
-      return v;
+  const bool rounds_up = !(mode.to_zero && is_float(to));
+  const bool narrow_from_bool = is_bool(from) && is_float(to) && size_bits(to) < 32;
+  if (!narrow_from_bool && (ends_in_bool || (rounds_up && !mode.saturate)))
+    if (Value* v = cast_natively(e, a)) return v;
   // i1 goes to narrow floats as the integer it is; 8-bit integers are extended for the instruction.
   Value* x = is_bool(from) || (!is_float(from) && size_bits(from) == 8)
                  ? extended(e, a.x[0], a.is_signed() && !is_bool(from), 16)

@@ -25,6 +25,28 @@ bool works_on_bits(Opcode op) {
   return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
 }
 
+/// Packed words may be treated whole: the op acts on each bit, or moves elements unchanged, and all
+/// its vectors are packed.
+bool goes_by_words(Emitter& e, ir::OpId id) {
+  static constexpr Opcode kBitwise[] = {Opcode::And, Opcode::Or, Opcode::Xor, Opcode::Not,
+                                        Opcode::Select};
+  const ir::OpData& op = e.op(id);
+  const Holding result = e.holding(e.kernel.type(e.result(id)));
+  const bool is_sign = is_narrow_float(e.kernel.type(e.result(id)).elem()) &&
+                       (op.opcode == Opcode::Neg || op.opcode == Opcode::Abs);
+  if (result.per_word == 1) return false;
+  if (!is_sign &&
+      std::find(std::begin(kBitwise), std::end(kBitwise), op.opcode) == std::end(kBitwise))
+    return false;
+  for (std::size_t i = 0; i < op.operands.size(); ++i) {
+    const ir::Type type = e.kernel.type(op.operands[i]);
+    const bool is_condition = op.opcode == Opcode::Select && i == 0;
+    if (is_condition ? !type.is_scalar() : e.holding(type).per_word != result.per_word)
+      return false;
+  }
+  return true;
+}
+
 /// The result is computed in f32 and rounded to nearest even, so that two may share one
 /// instruction.
 bool rounds_from_f32(const ir::OpData& op, ir::Elem out, llvm::ArrayRef<ir::Elem> in) {
@@ -117,23 +139,26 @@ void emit_elementwise(Emitter& e, ir::OpId id) {
   const ir::OpData& op = e.op(id);
   const ir::Value result = e.result(id);
   const bool on_bits = works_on_bits(op.opcode);
+  const bool by_words = goes_by_words(e, id);
   llvm::SmallVector<Words, 3> operands;
   llvm::SmallVector<ir::Elem, 3> in;
   for (ir::Value v : op.operands) {
     const ir::Elem elem = e.kernel.type(v).elem();
-    operands.push_back(on_bits ? e.elements(v) : widen(e, v));
+    operands.push_back(by_words ? e.words(v) : on_bits ? e.elements(v) : widen(e, v));
     in.push_back(!on_bits && is_narrow_float(elem) ? kF32 : elem);
   }
   const ir::Elem out = e.kernel.type(result).elem();
   const bool rounds = rounds_from_f32(op, out, in);
+  const auto count = static_cast<std::size_t>(by_words ? e.holding(e.kernel.type(result)).words
+                                                       : e.kernel.type(result).count());
   Words results;
-  for (std::int64_t i = 0; i < e.kernel.type(result).count(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     llvm::SmallVector<Value*, 3> x;
-    for (const Words& w : operands)
-      x.push_back(w.size() == 1 ? w[0] : w[static_cast<std::size_t>(i)]);
+    for (const Words& w : operands) x.push_back(w[w.size() == 1 ? 0 : i]);
     results.push_back(
         kTable[static_cast<std::size_t>(op.opcode)](e, {id, op.attrs, in, rounds ? kF32 : out, x}));
   }
+  if (by_words) return e.set_words(result, std::move(results));
   if (rounds)
     set_narrowed(e, result, results);
   else

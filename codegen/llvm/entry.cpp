@@ -2,8 +2,19 @@
 // their own libstdc++.
 #include <chrono>
 #include <exception>
+#include <string>
+#include <string_view>
 
 #include "codegen/llvm/module.h"
+
+namespace {
+/// The message without the prefix that InternalError gives it, for it will be given again.
+std::string message_of(const std::exception& e) {
+  constexpr std::string_view kPrefix = "internal error: ";
+  const std::string_view text = e.what();
+  return std::string(text.starts_with(kPrefix) ? text.substr(kPrefix.size()) : text);
+}
+}  // namespace
 
 /// 0: `out` is filled. 1: `error` says what went wrong.
 extern "C" int tegula_llvm_emit(const tegula::ir::Kernel* kernel,
@@ -19,7 +30,7 @@ extern "C" int tegula_llvm_emit(const tegula::ir::Kernel* kernel,
     llvm_backend::write_ptx(*module, kernel->info.target, *options, *out);
     return 0;
   } catch (const std::exception& e) {
-    *error = e.what();
+    *error = message_of(e);
   } catch (...) {
     *error = "unknown exception";
   }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""check_exports.py LIB_DIR: our shared libraries show our names only and need each other and the C library only."""
+"""check_exports.py LIB_DIR: our shared libraries show our names only and need each other, the C library and the unwinder only."""
 import pathlib
 import re
 import subprocess
@@ -7,7 +7,7 @@ import sys
 
 # A thread-local or inline static, guard, vtable... of tegula:: demangles to a text that names tegula:: too.
 SHOWN = {"libtegula.so": re.compile(r"tegula::|tegula_"), "libtegula_llvm.so": re.compile(r"tegula_llvm_")}
-NEEDED = re.compile(r"(libtegula|libc|libm|libdl|libpthread|ld-linux-x86-64)\.so")
+NEEDED = re.compile(r"(libtegula|libgcc_s|libc|libm|libgcc_s|libdl|libpthread|ld-linux-x86-64)\.so")
 
 
 def output(*command):
