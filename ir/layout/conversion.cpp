@@ -119,13 +119,12 @@ std::optional<Rounds> stagger(const WarpMap& m) {
 }
 
 /// What the source lane must flip for its readers, found by inverting `rounds.lanes` on its image.
-std::optional<BitMatrix> flips_of_sources(const WarpMap& m, const Rounds& rounds) {
+/// Lanes with one source are copies of each other, so they wish the same.
+BitMatrix flips_of_sources(const WarpMap& m, const Rounds& rounds) {
   BitMatrix wished(kLaneBits, m.reg_from_reg.outputs());
   for (int l = 0; l < kLaneBits; ++l)
     wished.set_column(l, m.reg_from_lane.column(l) ^ m.reg_from_reg(rounds.stagger.column(l)));
   Echelon echelon(rounds.lanes.columns());
-  for (BitVector same_source : echelon.relations())
-    if (wished(same_source) != 0) return std::nullopt;
   for (BitVector v : complement(rounds.lanes.image(), kLaneBits)) echelon.add(v);
   BitMatrix flips(kLaneBits, wished.outputs());
   for (int s = 0; s < kLaneBits; ++s)
@@ -137,10 +136,9 @@ std::optional<ShufflePlan> plan_shuffles(const WarpMap& m, const std::vector<int
                                          int element_bytes) {
   const auto rounds = stagger(m);
   if (!rounds) return std::nullopt;
-  const auto flips = flips_of_sources(m, *rounds);
-  if (!flips) return std::nullopt;
+  const BitMatrix flips = flips_of_sources(m, *rounds);
   ShufflePlan plan;
-  plan.before = swaps_of(*flips);
+  plan.before = swaps_of(flips);
   plan.after = swaps_of(rounds->stagger);
   for (int l = 0; l < kLaneBits; ++l)
     plan.source_of_bit[static_cast<std::size_t>(l)] = static_cast<int>(rounds->lanes.column(l));
@@ -150,7 +148,7 @@ std::optional<ShufflePlan> plan_shuffles(const WarpMap& m, const std::vector<int
   for (std::size_t d = 0; d < digits.size(); ++d)
     for (int j = 0; j < 1 << bits; ++j) {
       const BitVector lane_flip = m.lane_from_reg(static_cast<BitVector>(j));
-      const BitVector from = m.reg_from_reg(static_cast<BitVector>(j)) ^ (*flips)(lane_flip);
+      const BitVector from = m.reg_from_reg(static_cast<BitVector>(j)) ^ flips(lane_flip);
       const auto key = static_cast<int>(lane_flip);
       const auto it = open.find(key);
       if (it == open.end() || plan.shuffles[it->second].from.size() == per_word) {

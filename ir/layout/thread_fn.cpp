@@ -314,8 +314,7 @@ std::vector<Vector> global_vectors(const LinearLayout& dist, int dim, int max_el
       block[static_cast<std::size_t>(dim)] /= width;
       return std::pair(block, index[dim] % width);
     };
-    const bool aligned = (along.thread.flipped() & static_cast<unsigned>(width - 1)) == 0 &&
-                         1 << dist.bits(dim) >= width;
+    const bool aligned = (along.thread.flipped() & static_cast<unsigned>(width - 1)) == 0;
     if (aligned && group(dist.registers(), width, key, out)) return out;
   }
   out.clear();

@@ -137,7 +137,8 @@ TEST(Address, SharedFunctionsVectorsAndBanks) {
       for (const ThreadDigit& d : thread.digits) adds += p[d.in] / d.divisor % d.count * d.stride;
       ASSERT_EQ((flipped ^ cut.flip) + adds + cut.constant, (*fn)(p));
     });
-    const auto vectors = shared_vectors(*fn, shared);
+    const int max_bytes = std::max(bytes, 4 << random.pick(3));
+    const auto vectors = shared_vectors(*fn, shared, max_bytes);
     ASSERT_TRUE(vectors);
     std::set<int> seen;
     for (const Vector& v : *vectors) {
@@ -157,7 +158,7 @@ TEST(Address, SharedFunctionsVectorsAndBanks) {
     ASSERT_EQ(static_cast<int>(seen.size()), l.registers());
     if (!l.is_exact()) continue;
     const BankUse want = brute_force(shared, l, *vectors);
-    const auto got = bank_use(shared, l);
+    const auto got = bank_use(shared, l, max_bytes);
     ASSERT_TRUE(got);
     ASSERT_EQ(got->wavefronts, want.wavefronts);
     ASSERT_EQ(*got, want);

@@ -125,6 +125,11 @@ TEST(Contraction, RegistersHoldTheSlots) {
             ASSERT_EQ(held, (Dims{slot[0], match->logical(slot[1])}));
           }
     }
+  const auto twice = [](const char* lane) {
+    return *LinearLayout::parse("lin<1x4; reg=[(0,1),(0,2)]; lane=[" + std::string(lane) + "]>");
+  };
+  EXPECT_EQ(match_contraction(twice("(0,1)"), twice("(0,2)"), 1).reason(),
+            "no permutation of the contraction index maps one to the other");
   EXPECT_EQ(
       match_contraction(coalesced({64, 64}, 8, 4, {1, 0}), wgmma_a_reg(64, 64, 8), 1).reason(),
       "a thread holds other rows");

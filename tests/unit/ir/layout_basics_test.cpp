@@ -131,6 +131,13 @@ TEST(LinearLayout, MmaTilesRepeatTheInstruction) {
   EXPECT_EQ(a.free_bits(In::Warp), 2u);
 }
 
+TEST(LinearLayout, InstructionsPadSmallTiles) {
+  EXPECT_EQ(mma_m16n8k16_acc({5, 3}, 1, 1).cover(), (Dims{16, 8}));
+  EXPECT_EQ(wgmma_acc(40, 20).cover(), (Dims{64, 24}));
+  EXPECT_EQ(mma_operand(Operand::B, {8, 4}, 16, 1, 1).cover(), (Dims{16, 8}));
+  expect_laws(mma_m16n8k16_acc({5, 3}, 2, 2));
+}
+
 TEST(LinearLayout, BlockedHandlesEveryExtent) {
   EXPECT_EQ(
       blocked({64, 64}, {1, 4}, {2, 16}, {4, 1}, {1, 0}).str(),

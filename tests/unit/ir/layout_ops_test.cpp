@@ -13,16 +13,18 @@ namespace tegula::ir {
 namespace {
 
 const std::vector<LinearLayout>& samples() {
-  static const std::vector<LinearLayout> all{blocked({64, 64}, {1, 4}, {2, 16}, {4, 1}, {1, 0}),
-                                             blocked({24, 40}, {1, 2}, {8, 4}, {1, 2}, {1, 0}),
-                                             blocked({33, 100}, {2, 2}, {4, 8}, {2, 2}, {0, 1}),
-                                             mma_m16n8k16_acc({48, 80}, 1, 2),
-                                             wgmma_acc(128, 96, 2),
-                                             wgmma_acc(192, 24, 3),
-                                             mma_operand(Operand::A, {32, 64}, 16, 2, 2),
-                                             mma_operand(Operand::B, {64, 48}, 8, 2, 2),
-                                             blocked({4, 4}, {1, 1}, {4, 8}, {2, 2}, {1, 0}),
-                                             replicated({6, 8}, 4)};
+  static const std::vector<LinearLayout> all{
+      blocked({64, 64}, {1, 4}, {2, 16}, {4, 1}, {1, 0}),
+      blocked({24, 40}, {1, 2}, {8, 4}, {1, 2}, {1, 0}),
+      blocked({33, 100}, {2, 2}, {4, 8}, {2, 2}, {0, 1}),
+      mma_m16n8k16_acc({48, 80}, 1, 2),
+      wgmma_acc(128, 96, 2),
+      wgmma_acc(192, 24, 3),
+      mma_operand(Operand::A, {32, 64}, 16, 2, 2),
+      mma_operand(Operand::B, {64, 48}, 8, 2, 2),
+      blocked({4, 4}, {1, 1}, {4, 8}, {2, 2}, {1, 0}),
+      replicated({6, 8}, 4),
+      *LinearLayout::parse("lin<4x4; reg=[(0,1),0,(0,2)]; lane=[(1,0),(2,0),0,0,0]>")};
   return all;
 }
 
@@ -115,6 +117,9 @@ TEST(LayoutOps, ReshapeSaysWhyNot) {
             "lin<64x6x16; reg=[(0,0,1),(8,0,0),(0,0,8),(0,1,0)]; "
             "lane=[(0,0,2),(0,0,4),(1,0,0),(2,0,0),(4,0,0)]; "
             "warp=[(16,0,0),(32,0,0)]; rep=[1*3]>");
+  EXPECT_TRUE(reshape(LayoutBuilder({3, 5}).build({1, 0}), {15}));
+  EXPECT_EQ(reshape(LayoutBuilder({3, 5}).build({0, 1}), {15}).reason(),
+            "repeat digits would merge in the wrong order");
   const LinearLayout padded = blocked({100, 8}, {1, 1}, {32, 1}, {1, 1}, {0, 1});
   EXPECT_EQ(reshape(padded, {50, 16}).reason(), "a padded dimension would be cut or merged");
 }
@@ -143,6 +148,12 @@ TEST(LayoutOps, BroadcastReadsTheSameThread) {
     }
   EXPECT_FALSE(broadcast_registers(expand_dim(slice(samples()[0], 1), 1), samples()[1]));
   EXPECT_FALSE(broadcast(samples()[0], 0, 4));
+  LayoutSpec other_lanes = wgmma_acc(64, 64).spec();
+  std::swap(other_lanes.of(In::Lane)[2], other_lanes.of(In::Lane)[3]);
+  EXPECT_EQ(
+      broadcast_registers(expand_dim(slice(LinearLayout(other_lanes), 1), 1), wgmma_acc(64, 64))
+          .reason(),
+      "the threads hold different parts");
 }
 
 TEST(LayoutOps, ConcatJoinSplit) {

@@ -220,6 +220,20 @@ TEST(MatrixAccess, RefusesWithReasons) {
             "rows are not aligned to 16 bytes");
 }
 
+TEST(SharedFn, RefusesWithReasons) {
+  // Three warpgroups count rows above 64 in threes; a block of 256 rows counts them in binary.
+  const auto rows = SharedLayout::parse(
+      "mem<192x8:2; off=[(0,1),(0,2),(0,4),(1,0),(2,0),(4,0),(8,0),(16,0),(32,0),(64,0),(128,0)]>");
+  ASSERT_TRUE(rows) << rows.reason();
+  EXPECT_EQ(shared_fn(*rows, wgmma_acc(192, 8, 3)).reason(),
+            "a thread's digit reaches into the linear block");
+  EXPECT_TRUE(shared_fn(*rows, coalesced({192, 8}, 8, 4, {1, 0})));
+  const auto pieces = *SharedLayout::swizzled({64, 96}, 2, {1, 0}, 128, PieceRule::Sum);
+  EXPECT_EQ(shared_fn(pieces, blocked({64, 96}, {1, 1}, {1, 32}, {1, 4}, {1, 0})).reason(),
+            "a thread's elements straddle pieces");
+  EXPECT_EQ(shared_fn(pieces, coalesced({96}, 1, 1, {0})).reason(), "the ranks differ");
+}
+
 TEST(BankUse, KnownCases) {
   const auto f32 = [](const SharedLayout& l, const LinearLayout& d) {
     return bank_use(l, d, 4)->extra();
