@@ -226,8 +226,8 @@ Asm cast(DType from, DType to, int arch, CastMode mode) {
   if (!is_float(from) && !is_float(to)) {
     // ptxas refuses .sat where nothing can be lost.
     if (mode.saturate)
-      a.text = fmt::format("cvt{}.{}.{} #0, #1;", holds_all(to, from) ? "" : ".sat", type_suffix(to),
-                           source_name(from));
+      a.text = fmt::format("cvt{}.{}.{} #0, #1;", holds_all(to, from) ? "" : ".sat",
+                           type_suffix(to), source_name(from));
     return a;
   }
   if (!is_float(to))
