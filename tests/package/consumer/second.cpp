@@ -1,6 +1,5 @@
 // A second file with the same headers.
-#include <tegula/error.h>
-#include <tegula/location.h>
+#include <tegula/tegula.h>
 
 int second();
 
