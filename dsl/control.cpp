@@ -40,6 +40,10 @@ Tile bound(Tracer& t, std::string_view what, const Arg& a) {
 // ---- steps ----------------------------------------------------------------------------------------------------------
 namespace detail {
 
+void OpenRegion::abandon(bool by_exception) const {
+  if (Tracer* t = Tracer::current()) t->abandon(id, by_exception);
+}
+
 StepRange::StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
     : block_(block), dimension_(""), loc_(at) {
   Tracer& t = Tracer::at(at, "steps");
@@ -50,9 +54,6 @@ StepRange::StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
 }
 StepRange::StepRange(const StepRange& o)
     : lo_(o.lo_), hi_(o.hi_), block_(o.block_), dimension_(o.dimension_), loc_(o.loc_), stages_(o.stages_), unroll_(o.unroll_) {}
-StepRange::~StepRange() {
-  if (Tracer* t = open_ ? Tracer::current() : nullptr) t->abandon(open_);
-}
 
 StepRange StepRange::stages(int n) const {
   StepRange r(*this);
@@ -65,26 +66,25 @@ StepRange StepRange::unroll() const {
   return r;
 }
 
-StepRange::Iterator StepRange::begin() {
+std::uint64_t StepRange::start() {
   Tracer& t = Tracer::at(loc_, "steps");
   ir::AttrList attrs;
   attrs.set(AttrName::loop, "steps");
   if (stages_ > 0) attrs.set(AttrName::stages, std::int64_t{stages_});
   if (unroll_) attrs.set(AttrName::unroll, std::int64_t{1});
   const ir::Value step = t.build.constant(ir::Type::scalar(t.index_type()), block_);
-  open_ = t.open_loop(t.value(lo_), t.value(hi_), step, std::move(attrs));
-  return Iterator(this);
+  return t.open_loop(t.value(lo_), t.value(hi_), step, std::move(attrs));
 }
 
 void StepRange::Iterator::operator++() {
   Tracer& t = Tracer::at({}, "steps");
-  more_ = t.close_loop(range_->open_);
-  if (!more_) range_->open_ = 0;
+  more_ = t.close_loop(range_->open_.id);
+  if (!more_) range_->open_.id = 0;
 }
 
 Index StepRange::Iterator::operator*() const {
   Tracer& t = Tracer::at({}, "steps");
-  return Index(t.tile(t.induction(range_->open_)), range_->block_, range_->dimension_);
+  return Index(t.tile(t.induction(range_->open_.id)), range_->block_, range_->dimension_);
 }
 
 }  // namespace detail
@@ -194,11 +194,8 @@ void record_launch(Tracer& t, const std::vector<ir::Value>& extents, const std::
 
 GridLoop::GridLoop(const Space& space, GridOptions options)
     : extents_(space.extents()), options_(std::move(options)), loc_(space.loc()) {}
-GridLoop::~GridLoop() {
-  if (Tracer* t = open_ ? Tracer::current() : nullptr) t->abandon(open_);
-}
 
-void GridLoop::open() {
+std::uint64_t GridLoop::start() {
   Tracer& t = Tracer::at(loc_, "grid");
   if (t.in_scope(ScopeKind::Grid)) fail(Mistake::nested_grid, loc_, {{t.grid_loc, "it begins here"}}, "a grid loop");
   if (t.recording_region()) fail(Mistake::nested_grid, loc_, {}, "a loop or branch");
@@ -217,20 +214,22 @@ void GridLoop::open() {
   if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program = t.build.create(Opcode::ProgramId, {}, std::span(&i32, 1), std::move(attrs));
-  const auto tiles = TileOrder(t, options_, std::move(counts)).decode(t.kernel[program].results[0]);
+  const auto tiles = TileOrder(t, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
+    // What bounds proofs start from; the decoding alone does not show it.
+    t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])});
     const ir::Value tile = t.build.cast(tiles[i], t.index_type());
     const std::int64_t block = options_.blocks[i];
     const ir::Type type = t.kernel.type(tile);
     starts_.push_back(t.tile(block == 1 ? tile : t.build.mul(tile, t.build.constant(type, block))));
   }
-  open_ = t.open_grid();
+  return t.open_grid();
 }
 
 bool GridLoop::close() {
   Tracer& t = Tracer::at({}, "grid");
-  if (t.close_grid(open_)) return true;
-  open_ = 0;
+  if (t.close_grid(open_.id)) return true;
+  open_.id = 0;
   t.grid_done = true;
   return false;
 }
@@ -242,20 +241,17 @@ Index GridLoop::index(std::size_t dimension) const {
 
 // ---- branches -------------------------------------------------------------------------------------------------------
 Branch::Branch(const Arg& condition) : condition_(condition) {}
-Branch::~Branch() {
-  if (Tracer* t = open_ ? Tracer::current() : nullptr) t->abandon(open_);
-}
-void Branch::begin_then() {
+std::uint64_t Branch::start() {
   Tracer& t = Tracer::at(condition_.loc(), "if_");
   const ir::Value c = dsl::truth(t, condition_);
   if (t.kernel.type(c).is_tile())
     fail(Mistake::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_", t.kernel.type(c).str());
-  open_ = t.open_branch(c);
+  return t.open_branch(c);
 }
-void Branch::begin_otherwise() { Tracer::at({}, "if_").else_branch(open_); }
+void Branch::begin_otherwise() { Tracer::at({}, "if_").else_branch(open_.id); }
 void Branch::close() {
-  Tracer::at({}, "if_").close_branch(open_);
-  open_ = 0;
+  Tracer::at({}, "if_").close_branch(open_.id);
+  open_.id = 0;
 }
 
 void record_while(const std::function<Tile()>& condition, const std::function<void()>& body, Loc at) {

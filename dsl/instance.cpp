@@ -65,9 +65,13 @@ void check_out_views(Tracer& t) {
       fail(Mistake::out_is_read, d.loc, {}, text(d.operands[0]));
     if (d.opcode == Opcode::StoreView || d.opcode == Opcode::ViewPtr) stored.push_back(d.operands[0]);
   });
-  for (const NamedPart& p : t.parts)
-    if (p.rebound && std::ranges::find(stored, t.param(p.param)) == stored.end())
-      t.warnings.push_back(diagnostic(Mistake::never_stored, p.loc, {}, t.param_text(p.param)));
+  std::vector<Loc> told;  // a body is recorded twice
+  for (const NamedPart& p : t.parts) {
+    if (!p.rebound || std::ranges::find(stored, t.param(p.param)) != stored.end()) continue;
+    if (std::ranges::find(told, p.loc) != told.end()) continue;
+    told.push_back(p.loc);
+    t.warnings.push_back(diagnostic(Mistake::never_stored, p.loc, {}, t.param_text(p.param)));
+  }
 }
 
 }  // namespace

@@ -3,16 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <unordered_map>
 
 #include "dsl/same_ops.h"
 #include "dsl/tracer.h"
+#include "ir/text.h"
 
 namespace tegula::dsl {
 
 std::string_view name(ScopeKind kind) {
-  static constexpr std::string_view kNames[] = {"grid loop", "loop", "while_", "if_", "fold"};
+  static constexpr std::string_view kNames[] = {"the grid loop", "a loop", "while_", "if_", "a fold"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -52,13 +52,13 @@ bool Tracer::in_scope(ScopeKind kind) const {
   return std::ranges::any_of(scopes_, [&](const OpenScope& s) { return s.kind == kind; });
 }
 
-void Tracer::abandon(std::uint64_t id) {
+void Tracer::abandon(std::uint64_t id, bool by_exception) {
   const auto at = std::ranges::find(scopes_, id, &OpenScope::id);
   if (at == scopes_.end()) return;
-  Note begins{at->loc, fmt::format("the {} begins here", name(at->kind))};
+  Note begins{at->loc, fmt::format("{} begins here", name(at->kind))};
   // An exception on its way out tells more than that it left the loop.
-  if (std::uncaught_exceptions() > 0) left_by_exception_.push_back(std::move(begins));
-  else if (!pending_) pending_ = diagnostic(Mistake::left_loop, build.loc, {std::move(begins)});
+  if (by_exception || std::uncaught_exceptions() > at->exceptions) left_by_exception_.push_back(std::move(begins));
+  else if (!pending_) pending_ = diagnostic(Mistake::left_loop, build.loc, {std::move(begins)}, name(at->kind));
   const ir::RegionId outer = at->outer;
   restore(at->carries);
   scopes_.erase(at, scopes_.end());
@@ -127,7 +127,7 @@ void Tracer::compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::
   if (const auto difference = same.run(first, second)) {
     const auto note = [&](ir::OpId op, std::string_view when) {
       if (!op) return Note{{}, fmt::format("recorded {}: nothing more", when)};
-      return Note{kernel[op].loc, fmt::format("recorded {}: {}", when, ir::info(kernel[op].opcode).mnemonic)};
+      return Note{kernel[op].loc, fmt::format("recorded {}: {}", when, ir::print_op(kernel, op))};
     };
     report({note(difference->first, "first"), note(difference->second, "again")});
   }

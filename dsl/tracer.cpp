@@ -97,11 +97,12 @@ Note Tracer::origin(ir::Value v, std::string_view role) const {
   const ir::ValueData& d = kernel[v];
   if (d.def) {
     const ir::OpData& op = kernel[d.def];
-    std::string from(ir::info(op.opcode).mnemonic);
+    std::string how = fmt::format("made here by {}", ir::info(op.opcode).mnemonic);
     if (op.opcode == Opcode::LoadView)
       for (std::size_t i = 0; i < kernel.params().size(); ++i)
-        if (kernel.params()[i].value == op.operands[0]) from = param_text(static_cast<std::uint32_t>(i));
-    return {op.loc, fmt::format("{} is {}, made here by {}", role, d.type.str(), from)};
+        if (kernel.params()[i].value == op.operands[0])
+          how = fmt::format("read here from {}", param_text(static_cast<std::uint32_t>(i)));
+    return {op.loc, fmt::format("{} is {}, {}", role, d.type.str(), how)};
   }
   return {{}, fmt::format("{} is {}", role, d.type.str())};
 }
@@ -134,12 +135,12 @@ std::string Tracer::param_text(std::uint32_t position) const {
                      tegula::name(info.dtype), info.rank);
 }
 
-std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact, Loc loc) {
+std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {
   ArgClass& a = signature.args[position];
   DimClass& d = a.dims[static_cast<std::size_t>(axis)];
   if (d.fixed >= 0) return d.fixed;
   if (!exact && d.bucket >= 0) return d.bucket;
-  if (a.sample.empty()) fail(Mistake::no_sample, loc, {}, axis, param_text(position));
+  if (a.sample.empty()) throw InternalError(fmt::format("{} has no extents to specialise on", param_text(position)));
   const Request request{position, axis, exact};
   requests.push_back(request);
   fulfil(request, a);

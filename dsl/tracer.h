@@ -1,6 +1,7 @@
 #pragma once
 // The recording of one kernel lambda: the kernel being built, the variables (Tiles) alive, and the regions open.
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -43,6 +44,7 @@ struct OpenScope {
   std::vector<Carry> carries;
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;
+  int exceptions = std::uncaught_exceptions();  ///< of this library's own C++ runtime, when it was opened
 };
 
 /// One tune() call.
@@ -123,7 +125,7 @@ class Tracer {
   std::uint64_t open_fold(ir::OpId op);
   void close_fold(std::uint64_t id);
   /// The region's owner went away with the region open: break, return or an exception.
-  void abandon(std::uint64_t id);
+  void abandon(std::uint64_t id, bool by_exception);
   /// Notes on the outermost loop that an exception passed through.
   const std::vector<Note>& left_by_exception() const { return left_by_exception_; }
   bool in_scope(ScopeKind kind) const;
@@ -141,7 +143,7 @@ class Tracer {
   const ArgClass& arg_class(std::uint32_t position) const { return signature.args[position]; }
   std::string param_text(std::uint32_t position) const;
   /// The extent of a dimension, which becomes part of what the kernel is compiled for.
-  std::int64_t specialise(std::uint32_t position, int axis, bool exact, Loc loc);
+  std::int64_t specialise(std::uint32_t position, int axis, bool exact);
   DType index_type() const { return signature.index_type; }
 
   int tune(const char* name, std::vector<int> set, int otherwise, Loc loc);

@@ -77,7 +77,7 @@ bool is_fixed_elsewhere(const Tracer& t, std::int64_t extent) {
 std::int64_t whole_extent(Tracer& t, std::uint32_t param, int axis, Loc loc) {
   const Dims& sample = t.arg_class(param).sample;
   const bool exact = !sample.empty() && is_fixed_elsewhere(t, sample[static_cast<std::size_t>(axis)]);
-  const std::int64_t extent = t.specialise(param, axis, exact, loc);
+  const std::int64_t extent = t.specialise(param, axis, exact);
   if (extent > kMaxWholeDimension)
     fail(Mistake::all_too_large, loc, {}, extent, axis, kMaxWholeDimension, axis);
   return extent;
@@ -223,7 +223,7 @@ Tile View::stride(int axis, std::source_location at) const {
 int View::fixed(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
   if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
-  return static_cast<int>(t.specialise(param_, axis < 0 ? axis + rank_ : axis, true, at));
+  return static_cast<int>(t.specialise(param_, axis < 0 ? axis + rank_ : axis, true));
 }
 
 // ---- ViewTile -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -19,13 +20,28 @@ namespace detail {
 
 struct LoopEnd {};
 
+/// A recorded region that break, return or an exception may leave. It counts exceptions here, in the user's code, because
+/// the library may have a C++ runtime of its own.
+struct OpenRegion {
+  std::uint64_t id = 0;  ///< 0: not open
+  int exceptions = 0;    ///< in flight when it was opened
+
+  void open(std::uint64_t region) {
+    id = region;
+    exceptions = std::uncaught_exceptions();
+  }
+  ~OpenRegion() {
+    if (id) abandon(std::uncaught_exceptions() > exceptions);
+  }
+  void abandon(bool by_exception) const;
+};
+
 /// Range of a recorded loop. The body of `for (auto k : steps(...))` runs while it is being recorded; variables
 /// rebound in it are carried from one iteration to the next.
 class StepRange {
  public:
   StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at);
   StepRange(const StepRange& other);
-  ~StepRange();
   StepRange& operator=(const StepRange&) = delete;
 
   class Iterator {
@@ -40,7 +56,10 @@ class StepRange {
     StepRange* range_;
     bool more_ = true;
   };
-  Iterator begin();
+  Iterator begin() {
+    open_.open(start());
+    return Iterator(this);
+  }
   LoopEnd end() const { return {}; }
 
   /// Depth of the software pipeline; without it the compiler chooses.
@@ -53,9 +72,11 @@ class StepRange {
   std::int64_t block_;
   const char* dimension_;
   Loc loc_;
+  std::uint64_t start();
+
   int stages_ = 0;
   bool unroll_ = false;
-  std::uint64_t open_ = 0;  ///< the open loop's identity while its body is being recorded
+  OpenRegion open_;
 };
 
 }  // namespace detail
@@ -113,16 +134,16 @@ class GridLoop {
   GridLoop(const Space& space, GridOptions options);
   GridLoop(const GridLoop&) = delete;
   GridLoop& operator=(const GridLoop&) = delete;
-  ~GridLoop();
-  void open();
+  void open() { open_.open(start()); }
   bool close();  ///< true: record the body once more
   Index index(std::size_t dimension) const;
 
  private:
+  std::uint64_t start();
   std::vector<Tile> extents_, starts_;
   GridOptions options_;
   Loc loc_;
-  std::uint64_t open_ = 0;
+  OpenRegion open_;
 };
 
 template <std::size_t N>
@@ -160,13 +181,13 @@ class GridRange {
 class Branch {
  public:
   explicit Branch(const Arg& condition);
-  ~Branch();
-  void begin_then();
+  void begin_then() { open_.open(start()); }
   void begin_otherwise();
   void close();
 
  private:
-  std::uint64_t open_ = 0;
+  std::uint64_t start();
+  OpenRegion open_;
   Arg condition_;
 };
 

@@ -1,0 +1,10 @@
+// expect: tegula: a traced value has no bool while the kernel is traced, so it cannot steer a C++ if
+#include <tegula/tegula.h>
+using namespace tegula;
+void f(Tile t) {
+#ifdef WRONG
+  if (t > 1) t = t + 1;
+#else
+  if_(t > 1, [&] { t = t + 1; });
+#endif
+}
