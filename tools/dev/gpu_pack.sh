@@ -6,15 +6,17 @@ cd "$(dirname "$0")/../.."
 limit=$((56 * 1000 * 1000))
 tree=build/release
 
-tools/dev/build.sh release tegula tegula_program gpu_tests
-if grep -q 'TEGULA_LLVM:BOOL=ON' $tree/CMakeCache.txt && [ -n "$(ls codegen/llvm/*.cpp 2>/dev/null)" ]; then
-  tools/dev/build.sh release tegula_llvm
-fi
+has() { compgen -G "$1" >/dev/null; }
+targets=(tegula gpu_tests)
+has 'tools/*.cpp' && targets+=(tegula_program)
+has 'bench/*.cpp' && targets+=(tegula_bench)
+tools/dev/build.sh release "${targets[@]}"
+grep -q 'TEGULA_LLVM:BOOL=ON' $tree/CMakeCache.txt && tools/dev/build.sh release tegula_llvm
 
 rm -rf .gpu
 mkdir -p .gpu/lib .gpu/tools .gpu/tests
 cp -P $tree/lib/*.so* .gpu/lib/
-cp $tree/tools/tegula .gpu/tools/
+has 'tools/*.cpp' && cp $tree/tools/tegula .gpu/tools/
 for test in $(ctest --test-dir $tree -L gpu -N | sed -n 's/.*Test *#[0-9]*: //p'); do
   cp "$tree/tests/$test" .gpu/tests/
 done
