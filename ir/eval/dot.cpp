@@ -80,18 +80,18 @@ void dot_integers(const Matrix& a, const Matrix& b, const Cell* acc, DType dtype
   }
 }
 
-/// What row or column `along` of an operand does to the result: it is absent where all its elements
-/// are, poison where any is.
+/// Poison where any present element of a row or column of an operand is. Absent ones count as 0
+/// along k; only an edge of the operand along its other dimension makes a row or column of the
+/// result absent.
 std::uint8_t line_state(const TileValue& v, std::size_t first, std::size_t step,
                         std::size_t count) {
   if (v.states.empty()) return 0;
-  std::uint8_t any = 0, all = 0xff;
+  std::uint8_t any = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint8_t s = v.state(first + i * step);
-    all &= s;
-    if ((s & kAbsent) == 0) any |= s;
+    if ((s & kAbsent) == 0) any |= s & kPoison;
   }
-  return static_cast<std::uint8_t>((all & kAbsent) | (any & kPoison));
+  return any;
 }
 
 void spread_states(Program& p, OpId id, const Matrix& a, const Matrix& b, TileValue& out) {

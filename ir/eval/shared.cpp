@@ -10,27 +10,14 @@
 namespace tegula::ir::interp {
 namespace {
 
-/// The elements of one slot of a shared tile, or of a box in it.
+/// The elements of one slot of a shared tile.
 struct Slot {
   SharedTile* tile = nullptr;
   std::size_t first = 0, count = 0;
-  std::span<const std::int64_t> shape;       ///< of the slot
-  std::span<const std::int64_t> start, box;  ///< of the box; empty where it is the whole slot
+  std::span<const std::int64_t> shape;  ///< of the slot
 
-  /// Where element `i` lies in `tile`.
-  std::size_t at(std::size_t i) const {
-    if (start.empty()) return first + i;
-    std::size_t offset = 0, step = 1;
-    for (std::size_t d = box.size(); d-- > 0;) {
-      const auto extent = static_cast<std::size_t>(box[d]);
-      offset += (i % extent + static_cast<std::size_t>(start[d])) * step;
-      i /= extent;
-      step *= static_cast<std::size_t>(shape[d]);
-    }
-    return first + offset;
-  }
   std::string index_of(std::size_t i) const {
-    return index_str(shape, static_cast<std::int64_t>(at(i) - first));
+    return index_str(shape, static_cast<std::int64_t>(i));
   }
 };
 
@@ -39,7 +26,7 @@ struct Slot {
 std::optional<Slot> slot_of(Program& p, OpId id, std::size_t slot_operand, std::size_t tile_rank) {
   SharedTile* tile = p.operand(id, 0).shared.get();
   const std::span<const std::int64_t> shape(tile->shape);
-  if (shape.size() == tile_rank) return Slot{tile, 0, tile->cells.size(), shape, {}, {}};
+  if (shape.size() == tile_rank) return Slot{tile, 0, tile->cells.size(), shape};
   std::int64_t slot = 0;
   if (p.op(id).operands.size() > slot_operand) {
     const auto given = p.integer(id, slot_operand, "a slot");
@@ -53,7 +40,7 @@ std::optional<Slot> slot_of(Program& p, OpId id, std::size_t slot_operand, std::
     return std::nullopt;
   }
   const std::size_t count = tile->cells.size() / static_cast<std::size_t>(shape[0]);
-  return Slot{tile, static_cast<std::size_t>(slot) * count, count, shape.subspan(1), {}, {}};
+  return Slot{tile, static_cast<std::size_t>(slot) * count, count, shape.subspan(1)};
 }
 
 bool is_other_role(std::uint32_t tag, std::uint32_t mine) {
@@ -68,7 +55,7 @@ void touch_shared(Program& p, OpId id, const Slot& slot, bool writes) {
   t.writers.resize(t.cells.size());
   t.readers.resize(t.cells.size());
   for (std::size_t i = 0; i < slot.count; ++i) {
-    std::uint32_t &writer = t.writers[slot.at(i)], &reader = t.readers[slot.at(i)];
+    std::uint32_t &writer = t.writers[slot.first + i], &reader = t.readers[slot.first + i];
     if (is_other_role(writer, p.role_tag) || (writes && is_other_role(reader, p.role_tag)))
       p.report(FindingKind::RoleRace, id, p.op(id).loc, [&] {
         return fmt::format(
@@ -168,17 +155,12 @@ void eval_SmemLoad(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(type.count()));
   std::ranges::fill(out.cells, Cell{.i = 0});
-  auto slot = slot_of(p, id, 1, type.shape().size());
+  const auto slot = slot_of(p, id, 1, type.shape().size());
   if (!slot) return;
-  if (const auto start = p.attrs(id).ints(AttrName::start_at); !start.empty()) {
-    slot->start = start;
-    slot->box = type.shape();
-    slot->count = out.cells.size();
-  }
   const SharedTile& t = *slot->tile;
   for (std::size_t i = 0; i < slot->count; ++i) {
-    const std::uint8_t state = t.states[slot->at(i)];
-    out.cells[i] = t.cells[slot->at(i)];
+    const std::uint8_t state = t.states[slot->first + i];
+    out.cells[i] = t.cells[slot->first + i];
     if (state == 0) continue;
     if ((state & kInFlight) != 0) report_in_flight(p, id, *slot, i);
     if ((state & kUnwritten) != 0 && (state & kInFlight) == 0)

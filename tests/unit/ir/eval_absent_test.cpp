@@ -160,6 +160,21 @@ TEST(EvalAbsent, DotOverAnEmptyContractionIsTheAccumulator) {
   EXPECT_THAT(out.storage, Each(0.5));
 }
 
+TEST(EvalAbsent, DotWithAnOperandThatIsWhollyAbsent) {
+  // Row 5 of a view that the tile does not run along does not exist: its products count as 0.
+  HostTensor<f32> in = iota<f32>({1, 4, 4}, 1), w({4, 4}, std::vector<f32>(16, 1)), out({4, 4}, std::vector<f32>(16, -1));
+  EXPECT_TRUE(run(R"(kernel @r tile (%i: view<?x?x?xf32, in>, %w: view<4x4xf32, in>, %o: view<4x4xf32, out>) {
+    %z = const [value = 0] : i32
+    %five = const [value = 5] : i32
+    %t = load_view %i, %five, %z, %z [axes = [1, 2]] : tile<4x4xf32>
+    %b = load_view %w, %z, %z [axes = [0, 1]] : tile<4x4xf32>
+    %acc = const [value = 2.0] : tile<4x4xf32>
+    %d = dot %t, %b, %acc
+    store_view %o, %d, %z, %z [axes = [0, 1]]
+  })", {in.view(), w.view(), out.view()}).clean());
+  EXPECT_THAT(out.storage, Each(2));
+}
+
 TEST(EvalAbsent, ReshapeKeepsEdgesApart) {
   // [2, 2, 4] rows merged to [4, 4]: rows of the ragged first dimension are absent, the contraction is not confused.
   HostTensor<f32> in = iota<f32>({1, 2, 3}, 1), w({4, 4}, std::vector<f32>(16, 1)), out({4, 4}, std::vector<f32>(16, -1));

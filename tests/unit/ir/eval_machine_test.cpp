@@ -53,13 +53,11 @@ TEST(EvalMachine, SlotsAreApartAndChecked) {
                                                       "smem_load reads element [0] of shared memory that nothing has written, or only another allocation at the same offset"));
 }
 
-TEST(EvalMachine, BoxesOfSharedMemoryAndTiles) {
+TEST(EvalMachine, BoxesOfTiles) {
   const Ran r = run_machine(R"(
     %t = load_view %x, %z [axes = [0]] : tile<8xf32>
     %m = reshape %t : tile<2x4xf32>
-    %s = smem_alloc [bytes = 32] : smem<2x4xf32>
-    smem_store %s, %m
-    %b = smem_load %s [start_at = [0, 1]] : tile<2x2xf32>
+    %b = tile_slice %m [start_at = [0, 1]] : tile<2x2xf32>
     %f = reshape %b : tile<4xf32>
     store_view %o, %f, %z [axes = [0]]
     %l = tile_slice %m [start_at = [1, 2]] : tile<1x2xf32>
