@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tegula/error.h"
+#include "tests/unit/llvm/elementwise_cases.h"
 #include "tests/unit/llvm/emit_testing.h"
 
 namespace tegula {
@@ -30,10 +31,7 @@ TEST_P(HandWritten, HopperKernelAssemblesWithoutSpillsOrSerialisation) {
       read_file(fmt::format("{}/tests/filetests/g0/{}.tir", TEGULA_SOURCE_DIR, GetParam())));
   const std::string ptx = codegen::emit_llvm(k).ptx;
   EXPECT_EQ(count(ptx, ".local"), 0);
-  if (testing::find_ptxas().empty()) GTEST_SKIP() << "no ptxas on this machine";
-  const testing::Assembled a = testing::assemble(ptx, "sm_90a");
-  EXPECT_TRUE(a.is_clean()) << a.log;
-  EXPECT_EQ(count(a.log, "Used 168 registers"), 1) << a.log;
+  testing::expect_sound(ptx, "sm_90a", GetParam(), 168);
 }
 
 INSTANTIATE_TEST_SUITE_P(G0, HandWritten, ::testing::Values("gemm", "attention"));
@@ -59,14 +57,14 @@ TEST(EmitLlvm, LineTablesNameTheUsersSource) {
   EXPECT_EQ(count(ptx, "user.cpp"), 1);
   EXPECT_GE(count(ptx, ".loc"), 2);
   EXPECT_EQ(count(ptx, ", debug"), 0) << "a debug target would disable optimisation";
-  testing::expect_clean(ptx, "sm_90a", "line tables");
+  testing::expect_sound(ptx, "sm_90a", "line tables");
 }
 
 TEST(EmitLlvm, LineTablesLeaveSetmaxnregInForce) {
   EmitOptions options;
   options.lineinfo = true;
   const ir::Kernel k = kernel_of(read_file(TEGULA_SOURCE_DIR "/tests/filetests/g0/gemm.tir"));
-  testing::expect_clean(codegen::emit_llvm(k, options).ptx, "sm_90a", "gemm with line tables");
+  testing::expect_sound(codegen::emit_llvm(k, options).ptx, "sm_90a", "gemm with line tables");
 }
 
 TEST(EmitLlvm, RefusesWhatIsNotSimtFormAsAnInternalErrorNamingIt) {
@@ -104,39 +102,22 @@ kernel @k simt target(sm_90a) threads(32) (%p: ptr<i32> [arg = 0, part = "ptr"])
                InternalError);
 }
 
-TEST(EmitLlvm, ConvertsEveryTypeIntoEveryOther) {
-  for (const auto& [target, round, sat] : {std::tuple{"sm_90a", "rn", 0},
-                                           {"sm_80", "rn", 0},
-                                           {"sm_90a", "rz", 0},
-                                           {"sm_90a", "rn", 1}}) {
-    const bool f8 = std::string_view(target) == "sm_90a" && std::string_view(round) == "rn";
-    std::string params, body;
-    for (const DTypeInfo& from : kDTypeInfo) {
-      params += fmt::format("{}%p_{}: ptr<{}>", params.empty() ? "" : ", ", from.name, from.name);
-      if (is_float(from.dtype) && from.bits == 8 && !f8) continue;
-      body += fmt::format("  %x_{0} = ld_global %p_{0} [width = 1] : {0}\n", from.name);
-      body += fmt::format("  %v_{0} = concat %x_{0}, %x_{0}, %x_{0}, %x_{0}\n", from.name);
-    }
-    for (const DTypeInfo& from : kDTypeInfo)
-      for (const DTypeInfo& to : kDTypeInfo) {
-        const auto is_f8 = [](const DTypeInfo& d) { return is_float(d.dtype) && d.bits == 8; };
-        if (!f8 && (is_f8(from) || is_f8(to))) continue;
-        const std::string mode = fmt::format("[round = \"{}\", sat = {}]", round, sat);
-        const std::string id = fmt::format("{}_{}", from.name, to.name);
-        body += fmt::format(
-            "  %s_{2} = cast %x_{0} {3} : {1}\n  st_global %p_{1}, %s_{2} [width = 1]\n", from.name,
-            to.name, id, mode);
-        body += fmt::format(
-            "  %w_{2} = cast %v_{0} {3} : v<4x{1}>\n  %e_{2} = regs %w_{2} [indices = [3]]\n"
-            "  st_global %p_{1}, %e_{2} [width = 1]\n",
-            from.name, to.name, id, mode);
-      }
-    const std::string text = fmt::format(
-        "kernel @casts simt target({}) threads(32) ({}) {{\n{}}}\n", target, params, body);
-    testing::expect_clean(ptx_of(text), target,
-                          fmt::format("casts {} {} sat = {}", target, round, sat));
+class EveryElementwise : public ::testing::TestWithParam<DTypeInfo> {};
+
+TEST_P(EveryElementwise, OpAndConversionAssembles) {
+  for (const char* target : {"sm_80", "sm_90a"}) {
+    const int arch = std::string_view(target) == "sm_80" ? 80 : 90;
+    const DType type = GetParam().dtype;
+    if (arch < 90 && testing::is_f8(type)) continue;
+    const ir::Kernel k =
+        testing::elementwise_kernel(type, testing::CaseList(type, arch).cases, target);
+    for (const Diagnostic& d : ir::verify(k)) ADD_FAILURE() << d.str();
+    testing::expect_sound(codegen::emit_llvm(k).ptx, target, k.info.name);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, EveryElementwise, ::testing::ValuesIn(kDTypeInfo),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace tegula
