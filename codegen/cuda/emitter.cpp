@@ -55,7 +55,8 @@ std::string_view base_name(std::string_view path) {
 
 ElementFn element_fn(ir::Opcode o) { return kElement[static_cast<std::size_t>(o)]; }
 
-Emitter::Emitter(const ir::Kernel& k) : kernel(k), uses(k), variable_(k.value_count(), -1) {
+Emitter::Emitter(const ir::Kernel& k, bool line_info)
+    : kernel(k), uses(k), variable_(k.value_count(), -1), line_info_(line_info) {
   arch = k.info.target.find("sm_8") == 0 ? 80 : 90;
   names.fresh(k.info.name);
   declare_parameters();
@@ -133,6 +134,9 @@ void Emitter::locate(const Loc& loc) {
 
 void Emitter::line(std::string_view text) {
   locate(pending_location_);
+  // Before each line, since a line of the user's may be many of these.
+  if (line_info_ && last_location_.known())
+    body_ += fmt::format("#line {} \"{}\"\n", last_location_.line, last_location_.file);
   body_ += fmt::format("{:{}}{}\n", "", 2 * depth_, text);
 }
 

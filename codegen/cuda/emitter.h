@@ -32,7 +32,8 @@ struct Variable {
 
 class Emitter {
  public:
-  explicit Emitter(const ir::Kernel& kernel);
+  /// `line_info`: also say in `#line` which of the user's lines each statement comes from.
+  explicit Emitter(const ir::Kernel& kernel, bool line_info = false);
   std::string run();
 
   const ir::Kernel& kernel;
@@ -174,7 +175,7 @@ class Emitter {
   std::vector<int> variable_;  ///< by value, -1: none
   std::string parameters_;
   std::string tid_, lane_, warp_, never_, smem_, grid_[2][3];
-  bool uses_smem_ = false;
+  bool uses_smem_ = false, line_info_;
   Loc pending_location_, last_location_;
 };
 

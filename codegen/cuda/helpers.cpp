@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
 
 #include "codegen/cuda/bits.h"
@@ -95,17 +96,21 @@ Text Emitter::float_literal(double value, DType d) {
     });
     return {fmt::format("{}({:#x})", c_type({d, false}), bits)};
   }
-  const std::string sign = std::signbit(value) ? "-" : "";
-  const Prec prec = sign.empty() ? Prec::Primary : Prec::Unary;
-  const std::string type = d == DType::f32 ? "float" : "double";
-  if (std::isinf(value) || std::isnan(value)) {
-    const bool nan = std::isnan(value);
-    const std::string bits = d == DType::f32 ? (nan ? "0x7fffffff" : "0x7f800000")
-                                             : (nan ? "0x7fffffffffffffff" : "0x7ff0000000000000");
-    const std::string make = d == DType::f32 ? "__int_as_float" : "__longlong_as_double";
-    const std::string name = function(nan ? "quiet_nan" : "infinity", type + " NAME()",
-                                      fmt::format("  return {}({});\n", make, bits));
-    return {(nan ? "" : sign) + name + "()", nan ? Prec::Primary : prec};
+  const bool single = d == DType::f32;
+  if (single) value = static_cast<float>(value);
+  if (std::isnan(value)) {
+    const std::string bits =
+        single ? fmt::format("{:#x}", std::bit_cast<std::uint32_t>(static_cast<float>(value)))
+               : fmt::format("{:#x}", std::bit_cast<std::uint64_t>(value));
+    return fmt::format("{}({})", single ? "__int_as_float" : "__longlong_as_double", bits);
+  }
+  const Prec prec = std::signbit(value) ? Prec::Unary : Prec::Primary;
+  if (std::isinf(value)) {
+    const std::string infinity =
+        function("infinity", single ? "float NAME()" : "double NAME()",
+                 single ? "  return __int_as_float(0x7f800000);\n"
+                        : "  return __longlong_as_double(0x7ff0000000000000);\n");
+    return {(value < 0 ? "-" : "") + infinity + "()", prec};
   }
   std::string s =
       d == DType::f32 ? fmt::format("{}", static_cast<float>(value)) : fmt::format("{}", value);

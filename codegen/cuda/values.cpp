@@ -49,7 +49,8 @@ bool Emitter::is_poison(Value v) const {
 
 Text Emitter::text(Value v, std::string_view index) {
   if (const ir::OpData* op = constant_op(v)) return literal(type(v).elem(), op->attrs);
-  if (is_poison(v)) return float_literal(0, type(v).dtype());
+  if (is_poison(v))
+    return type(v).is_pointer() ? Text("nullptr") : float_literal(0, type(v).dtype());
   const ir::OpId def = kernel[v].def;
   if (uses.is_inlined(v)) {
     if (kernel[def].opcode == Opcode::Regs) return regs_element(*this, def, index);

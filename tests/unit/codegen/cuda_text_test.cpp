@@ -169,6 +169,51 @@ TEST(CudaText, ABranchChangesItsRegistersInPlace) {
                            "loaded[r] = loaded[r] * f;\n  }\n  st_global_f32x4(p, loaded);"));
 }
 
+TEST(CudaText, WhatTheNextIterationReadsIsNotOverwritten) {
+  const std::string s = body_of("%p: ptr<f32>, %n: i32, %f: f32", std::string(kBounds) + R"(
+    %x = ld_global %p [width = 4] : v<4xf32>
+    for %z, %n, %one { (%i: i32)
+      %t = mul %x, %f
+      st_global %p, %t [width = 4]
+    })");
+  EXPECT_THAT(s, HasSubstr("prod[r] = loaded[r] * f;"));
+}
+
+TEST(CudaText, WhatOnlyTheOtherBranchReadsIsOverwritten) {
+  const std::string s = body_of("%p: ptr<f32>, %c: i1, %f: f32", R"(
+    %x = ld_global %p [width = 4] : v<4xf32>
+    %y = if %c : v<4xf32> {
+      %t = mul %x, %f
+      st_global %p, %t [width = 4]
+      yield %t
+    } { yield %x }
+    st_global %p, %y [width = 4])");
+  EXPECT_THAT(s, HasSubstr("loaded[r] = loaded[r] * f;\n    st_global_f32x4(p, loaded);\n  }\n"
+                           "  st_global_f32x4(p, loaded);"));
+}
+
+TEST(CudaText, LiteralsAreExact) {
+  const std::string s = body_of("%p: ptr<f32>", R"(
+    %tenth = const [value = 0.1] : f32  st_global %p, %tenth
+    %huge = const [value = 1e39] : f32  st_global %p, %huge
+    %least = const [value = 1e-45] : f32  st_global %p, %least
+    %none = const [value = nan] : f32  st_global %p, %none
+    %low = const [value = -inf] : f32  st_global %p, %low)");
+  for (const char* literal : {"(p, 0.1f)", "(p, infinity())", "(p, 1e-45f)",
+                              "(p, __int_as_float(0x7fc00000))", "(p, -infinity())"})
+    EXPECT_THAT(s, HasSubstr(literal));
+}
+
+TEST(CudaText, LineInfoNamesTheUsersLineBeforeEachStatement) {
+  const ir::Kernel k = ir::parse(R"(kernel @k simt target(sm_90a) threads(32) (%p: ptr<f32>) {
+    %x = ld_global %p : f32 loc("dir/user.cpp":7:3)
+    st_global %p, %x loc("dir/user.cpp":8:1)
+  })");
+  const std::string s = emit_cuda(k, {.lineinfo = true, .keep_source = false}).source;
+  EXPECT_THAT(s, HasSubstr("#line 7 \"dir/user.cpp\"\n  const float loaded"));
+  EXPECT_THAT(s, HasSubstr("#line 8 \"dir/user.cpp\"\n  st_global"));
+}
+
 TEST(CudaText, LocationsAreNamedOncePerLine) {
   const std::string s = body_of("%p: ptr<f32>", R"(
     %x = ld_global %p : f32 loc("dir/user.cpp":7:3)
