@@ -21,6 +21,7 @@ for test in $(ctest --test-dir $tree -L gpu -N | sed -n 's/.*Test *#[0-9]*: //p'
   cp "$tree/tests/$test" .gpu/tests/
 done
 find .gpu -type f -exec strip --strip-unneeded {} +
+cp -r --parents tests/filetests .gpu/  # programs that GPU tests run
 
 cat > .gpu/run.sh <<'EOF'
 #!/usr/bin/env bash
@@ -35,7 +36,7 @@ filter=${1:-}
 passed=0
 failed=()
 for test in tests/*"$filter"*; do
-  [ -x "$test" ] || continue
+  [ -f "$test" ] && [ -x "$test" ] || continue
   if "$test" --gtest_brief=1 "$@"; then passed=$((passed + 1)); else failed+=("$test"); fi
 done
 [ ${#failed[@]} -eq 0 ] || printf 'FAILED %s\n' "${failed[@]}"
