@@ -280,6 +280,7 @@ struct Faulty : Vfs {
   int countdown = 0;
   int code = 0;  // 0: die
   bool no_unnamed_files = false;
+  bool no_links = false;
   std::size_t chunk = SIZE_MAX;
   int calls = 0;
 
@@ -316,6 +317,10 @@ struct Faulty : Vfs {
     return fails() ? -1 : Vfs::link_open_file(file, path);
   }
   int link(const std::string& a, const std::string& b) override {
+    if (no_links) {
+      errno = EPERM;
+      return -1;
+    }
     return fails() ? -1 : Vfs::link(a, b);
   }
   int rename(const std::string& a, const std::string& b) override {
@@ -359,6 +364,17 @@ TEST_F(Cache, FileSystemsWithoutUnnamedFilesWork) {
   EXPECT_EQ(files_in("tmp"), 0u);
 }
 
+TEST_F(Cache, FileSystemsWithoutHardLinksWork) {
+  Faulty vfs;
+  vfs.no_unnamed_files = vfs.no_links = true;
+  KernelCache cache = open(vfs);
+  cache.store(key_of(1), entry_of(1));
+  cache.store(key_of(1), entry_of(2));
+  EXPECT_EQ(cache.find(key_of(1)), entry_of(1));
+  EXPECT_TRUE(cache.writes());
+  EXPECT_EQ(files_in("tmp"), 0u);
+}
+
 TEST_F(Cache, EveryFailingCallLeavesAUsableCache) {
   for (int code : {ENOSPC, EIO, EDQUOT, EMFILE, EROFS, EACCES})
     for (bool unnamed : {true, false})
@@ -374,6 +390,7 @@ TEST_F(Cache, EveryFailingCallLeavesAUsableCache) {
         (void)cache.find(key_of(1));
         cache.store(key_of(1), entry_of(1));
         EXPECT_LE(lines_.size(), 2u);  // one for writing, one for reading
+        EXPECT_EQ(cache.counts().damaged, 0) << std::strerror(code) << " at call " << n;
         vfs.countdown = 0;
         KernelCache after = open();
         const auto found = after.find(key_of(1));

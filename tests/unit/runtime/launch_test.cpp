@@ -289,6 +289,10 @@ TEST(TensorMap, CacheEncodesOnceAKey) {
   EXPECT_THAT(error_of<CompileError>([&] { cache.get(bad); }),
               HasSubstr("TMA cannot address this tensor: the stride of dimension 1 is 8200 bytes"));
   EXPECT_THROW(cache.get(bad), CompileError);  // a failed entry is no entry
+  bad = a;
+  bad.box[1] = 257;  // the same slot as `a`
+  EXPECT_THROW(cache.get(bad), CompileError);
+  EXPECT_EQ(cache.get(a).opaque[0], 0x10000u);
 }
 
 TEST(Workspace, GrowsAndKeepsWhatGraphsMayHold) {

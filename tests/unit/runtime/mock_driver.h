@@ -198,11 +198,12 @@ inline void mock_kernels(Driver& d) {
     return result;
   };
   d.tensor_map_encode = [](cu::TensorMap* map, cu::TensorMapType type, std::uint32_t, void* address,
-                           const std::uint64_t*, const std::uint64_t* strides, const std::uint32_t*,
-                           const std::uint32_t*, cu::TensorMapInterleave, cu::TensorMapSwizzle,
-                           cu::TensorMapL2, cu::TensorMapFill) {
+                           const std::uint64_t*, const std::uint64_t* strides,
+                           const std::uint32_t* box, const std::uint32_t*, cu::TensorMapInterleave,
+                           cu::TensorMapSwizzle, cu::TensorMapL2, cu::TensorMapFill) {
     ++mock().encodes;
-    if (strides[0] % 16 != 0) return cu::kErrorInvalidValue;
+    map->opaque[0] = 0xbad;
+    if (strides[0] % 16 != 0 || box[1] > 256) return cu::kErrorInvalidValue;
     map->opaque[0] = reinterpret_cast<std::uint64_t>(address);
     map->opaque[1] = static_cast<std::uint64_t>(type);
     return cu::kSuccess;
