@@ -1,6 +1,6 @@
 #pragma once
-// What a TMA tensor map says, as plain data: the launch recipe fills it, the runtime hands it to cuTensorMapEncodeTiled and
-// the simulator executes it.
+// What a TMA tensor map says, as plain data: the launch recipe fills it, the runtime hands it to
+// cuTensorMapEncodeTiled and the simulator executes it.
 #include <cstdint>
 
 #include "tegula/dtype.h"
@@ -17,10 +17,11 @@ struct TensorMap {
   void* base = nullptr;  ///< 16-byte aligned
   DType dtype = DType::bf16;
   std::int32_t rank = 2;
-  std::int64_t dims[kMaxTensorRank] = {};     ///< elements
-  std::int64_t strides[kMaxTensorRank] = {};  ///< bytes; strides[0] is the element size, the others multiples of 16
-  std::int32_t box[kMaxTensorRank] = {};      ///< elements, at most 256 each
-  std::int32_t swizzle = 0;                   ///< bytes of the pattern: 0 32 64 128
+  std::int64_t dims[kMaxTensorRank] = {};  ///< elements
+  std::int64_t strides[kMaxTensorRank] =
+      {};  ///< bytes; strides[0] is the element size, the others multiples of 16
+  std::int32_t box[kMaxTensorRank] = {};  ///< elements, at most 256 each
+  std::int32_t swizzle = 0;               ///< bytes of the pattern: 0 32 64 128
   OobFill fill = OobFill::Zero;
 
   friend bool operator==(const TensorMap&, const TensorMap&) = default;
@@ -33,8 +34,8 @@ constexpr std::int64_t box_bytes(const TensorMap& m) {
   return n;
 }
 
-/// Shared-memory address of a byte under a swizzle of `span` bytes: TMA, wgmma and ld/st.shared agree on this function.
-/// 16-byte chunk bits 4.. are xored with the row bits 7..
+/// Shared-memory address of a byte under a swizzle of `span` bytes: TMA, wgmma and ld/st.shared
+/// agree on this function. 16-byte chunk bits 4.. are xored with the row bits 7..
 constexpr std::uint32_t swizzled(std::uint32_t address, int span) {
   const std::uint32_t chunks = span == 0 ? 0 : static_cast<std::uint32_t>(span) / 16 - 1;
   return address ^ (((address >> 7) & chunks) << 4);
