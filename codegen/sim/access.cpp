@@ -9,7 +9,9 @@ void Cta::must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what
   if (!w.has_poison(s)) return;
   const LaneMask lanes = w.poisoned_lanes(s) & w.mask;
   if (lanes == 0) return;
-  report(w, i, Detector::Poison, fmt::format("{} of {} is uninitialised (from {})", what, op_name(kernel(), i.id), op_name(kernel(), w.poison_origin(s))),
+  report(w, i, Detector::Poison,
+         fmt::format("{} of {} is uninitialised (from {})", what, op_name(kernel(), i.id),
+                     op_name(kernel(), w.poison_origin(s))),
          std::countr_zero(lanes), 0, w.poison_origin(s));
 }
 
@@ -18,64 +20,92 @@ std::int64_t Cta::uniform(Warp& w, const Instr& i, Slot s) {
   const std::int64_t first = c[std::countr_zero(w.mask)].i;
   for_lanes(w.mask, [&](int lane) {
     if (c[lane].i != first)
-      report(w, i, Detector::Divergence, fmt::format("an operand of {} differs between lanes", op_name(kernel(), i.id)), lane);
+      report(w, i, Detector::Divergence,
+             fmt::format("an operand of {} differs between lanes", op_name(kernel(), i.id)), lane);
   });
   return first;
 }
 
-bool Cta::shared_access(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane, std::uint32_t align) {
+bool Cta::shared_access(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
+                        int lane, std::uint32_t align) {
   if (!shared.contains(address, bytes)) {
     report(w, i, Detector::SharedBounds,
-           fmt::format("{} touches {} bytes at {:#x}; shared memory is [{:#x}, {:#x})", op_name(kernel(), i.id), bytes, address,
-                       SharedMemory::kBase, SharedMemory::kBase + shared.size()), lane, address);
+           fmt::format("{} touches {} bytes at {:#x}; shared memory is [{:#x}, {:#x})",
+                       op_name(kernel(), i.id), bytes, address, SharedMemory::kBase,
+                       SharedMemory::kBase + shared.size()),
+           lane, address);
     return false;
   }
   const std::uint32_t a = align ? align : bytes;
   if (address % a == 0) return true;
-  report(w, i, Detector::Misaligned, fmt::format("{} at shared address {:#x}, not a multiple of {}", op_name(kernel(), i.id), address, a), lane, address);
+  report(w, i, Detector::Misaligned,
+         fmt::format("{} at shared address {:#x}, not a multiple of {}", op_name(kernel(), i.id),
+                     address, a),
+         lane, address);
   return false;
 }
 
-bool Cta::global_access(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes, int lane, std::uint32_t align) {
+bool Cta::global_access(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes,
+                        int lane, std::uint32_t align) {
   if (!global().contains(address, bytes)) {
-    report(w, i, Detector::GlobalBounds, fmt::format("{} touches {} bytes at {:#x}, outside every known range", op_name(kernel(), i.id), bytes, address), lane, address);
+    report(w, i, Detector::GlobalBounds,
+           fmt::format("{} touches {} bytes at {:#x}, outside every known range",
+                       op_name(kernel(), i.id), bytes, address),
+           lane, address);
     return false;
   }
   const std::uint64_t a = align ? align : bytes;
   if (address % a == 0) return true;
-  report(w, i, Detector::Misaligned, fmt::format("{} at global address {:#x}, not a multiple of {}", op_name(kernel(), i.id), address, a), lane, address);
+  report(w, i, Detector::Misaligned,
+         fmt::format("{} at global address {:#x}, not a multiple of {}", op_name(kernel(), i.id),
+                     address, a),
+         lane, address);
   return false;
 }
 
-void Cta::note_global_write(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes, int lane) {
+void Cta::note_global_write(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes,
+                            int lane) {
   const auto before = global().note_write(address, bytes, {cta_number(), i.id.index});
   if (before.cta < 0) return;
-  report(w, i, Detector::GlobalRace, fmt::format("global address {:#x} was also written by CTA number {}", address, before.cta), lane, address, ir::OpId(before.op));
+  report(w, i, Detector::GlobalRace,
+         fmt::format("global address {:#x} was also written by CTA number {}", address, before.cta),
+         lane, address, ir::OpId(before.op));
 }
 
-// ---- races ------------------------------------------------------------------------------------------------------------------
+// ---- races --------------------------------------------------------------------------------------
 
-void Cta::generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane) {
+void Cta::generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
+                       int lane) {
   accessing_ = &w;
   const Agent a = agents.warp(w.index);
-  shadow_.read(address - SharedMemory::kBase, bytes,
-               {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0}, &w.known, false});
+  shadow_.read(
+      address - SharedMemory::kBase, bytes,
+      {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
+       &w.known,
+       false});
 }
 
-void Cta::generic_write(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane, bool same_value) {
+void Cta::generic_write(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
+                        int lane, bool same_value) {
   accessing_ = &w;
   same_value_ = same_value;
   const Agent a = agents.warp(w.index);
-  shadow_.write(address - SharedMemory::kBase, bytes,
-                {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0}, &w.known, false});
+  shadow_.write(
+      address - SharedMemory::kBase, bytes,
+      {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
+       &w.known,
+       false});
   same_value_ = false;
 }
 
-void Cta::engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy, std::uint32_t address, std::uint32_t bytes, bool writes) {
+void Cta::engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
+                        std::uint32_t address, std::uint32_t bytes, bool writes) {
   accessing_ = &w;
   const Access access{{tick, 0, i.id.index, agent, 0, 0}, &w.known, async_proxy};
-  if (writes) shadow_.write(address - SharedMemory::kBase, bytes, access);
-  else shadow_.read(address - SharedMemory::kBase, bytes, access);
+  if (writes)
+    shadow_.write(address - SharedMemory::kBase, bytes, access);
+  else
+    shadow_.read(address - SharedMemory::kBase, bytes, access);
 }
 
 Detector Cta::classify(const Conflict& c) const {
@@ -88,23 +118,30 @@ Detector Cta::classify(const Conflict& c) const {
   };
   if (earlier == AgentKind::Tma) {
     if (later == AgentKind::Tma) return Detector::EarlyOverwrite;
-    return stale(accessing_->index, c.earlier.agent) ? Detector::WrongParity : Detector::MbarrierWait;
+    return stale(accessing_->index, c.earlier.agent) ? Detector::WrongParity
+                                                     : Detector::MbarrierWait;
   }
   if (earlier == AgentKind::CpAsync) return Detector::CpAsyncWait;
   if (!c.earlier_writes) {
-    if (later == AgentKind::Tma && earlier == AgentKind::Generic && stale(agents.number(c.earlier.agent), c.later.agent))
+    if (later == AgentKind::Tma && earlier == AgentKind::Generic &&
+        stale(agents.number(c.earlier.agent), c.later.agent))
       return Detector::WrongParity;
-    if (earlier != AgentKind::Generic || later != AgentKind::Generic) return Detector::EarlyOverwrite;
+    if (earlier != AgentKind::Generic || later != AgentKind::Generic)
+      return Detector::EarlyOverwrite;
     return Detector::SharedRace;
   }
-  return later == AgentKind::Generic || later == AgentKind::CpAsync ? Detector::SharedRace : Detector::AsyncUnordered;
+  return later == AgentKind::Generic || later == AgentKind::CpAsync ? Detector::SharedRace
+                                                                    : Detector::AsyncUnordered;
 }
 
 std::string Cta::side(const AccessRecord& r, bool writes) const {
   const int n = agents.number(r.agent);
-  const char* const unit = agents.kind(r.agent) == AgentKind::Wgmma ? "warpgroup" : agents.kind(r.agent) == AgentKind::Tma ? "mbarrier number" : "warp";
+  const char* const unit = agents.kind(r.agent) == AgentKind::Wgmma ? "warpgroup"
+                           : agents.kind(r.agent) == AgentKind::Tma ? "mbarrier number"
+                                                                    : "warp";
   std::string s = fmt::format("{} of {} {}", op_name(kernel(), ir::OpId(r.op)), unit, n);
-  if (agents.kind(r.agent) == AgentKind::Generic && r.lane != kManyLanes) s += fmt::format(" lane {}", r.lane);
+  if (agents.kind(r.agent) == AgentKind::Generic && r.lane != kManyLanes)
+    s += fmt::format(" lane {}", r.lane);
   const Loc loc = kernel()[ir::OpId(r.op)].loc;
   if (loc.known()) s += fmt::format(" at {}:{}", loc.file, loc.line);
   return s + (writes ? " (write)" : " (read)");
@@ -115,9 +152,11 @@ void Cta::conflict(const Conflict& c) {
   const Detector kind = classify(c);
   if (!wants(kind)) return;
   const std::uint32_t address = SharedMemory::kBase + c.offset;
-  findings.add({kind, ir::OpId(c.later.op), ir::OpId(c.earlier.op), accessing_->index, c.later.lane == kManyLanes ? -1 : c.later.lane, address},
-               fmt::format("{}: {} after {} at shared address {:#x} (offset {})", doc(kind), side(c.later, c.later_writes),
-                           side(c.earlier, c.earlier_writes), address, c.offset));
+  findings.add({kind, ir::OpId(c.later.op), ir::OpId(c.earlier.op), accessing_->index,
+                c.later.lane == kManyLanes ? -1 : c.later.lane, address},
+               fmt::format("{}: {} after {} at shared address {:#x} (offset {})", doc(kind),
+                           side(c.later, c.later_writes), side(c.earlier, c.earlier_writes),
+                           address, c.offset));
 }
 
 }  // namespace tegula::sim

@@ -1,6 +1,6 @@
 #pragma once
-// Vector clocks: which accesses of which agent are known to be over. Agents are the warps and, for each kind of
-// asynchronous engine, the unit in which its work is waited for (see cta.h).
+// Vector clocks: which accesses of which agent are known to be over. Agents are the warps and, for
+// each kind of asynchronous engine, the unit in which its work is waited for (see cta.h).
 #include <algorithm>
 #include <cstdint>
 #include <vector>
@@ -22,7 +22,8 @@ class Clock {
 
   void join(const Clock& other) {
     if (other.ticks_.size() > ticks_.size()) ticks_.resize(other.ticks_.size(), 0);
-    for (std::size_t i = 0; i < other.ticks_.size(); ++i) ticks_[i] = std::max(ticks_[i], other.ticks_[i]);
+    for (std::size_t i = 0; i < other.ticks_.size(); ++i)
+      ticks_[i] = std::max(ticks_[i], other.ticks_[i]);
   }
 
   void clear() { ticks_.clear(); }
@@ -33,8 +34,8 @@ class Clock {
 
 /// What a release hands to an acquire.
 struct Knowledge {
-  Clock seen;      ///< accesses that happened before
-  Clock proxied;   ///< the part of them that a proxy fence made visible to TMA and wgmma
+  Clock seen;     ///< accesses that happened before
+  Clock proxied;  ///< the part of them that a proxy fence made visible to TMA and wgmma
 
   void join(const Knowledge& other) {
     seen.join(other.seen);

@@ -16,30 +16,41 @@ constexpr int kMaxQuantum = 24;  // instructions a warp runs before another may 
 int warp_count(const Program& p) { return (p.threads() + kLanes - 1) / kLanes; }
 
 /// Registers a thread has at entry: what the assembler may use with one CTA per SM.
-std::int64_t entry_registers(int threads) { return std::min<std::int64_t>(255, kRegisterFile / threads / 8 * 8); }
+std::int64_t entry_registers(int threads) {
+  return std::min<std::int64_t>(255, kRegisterFile / threads / 8 * 8);
+}
 
-bool later_than(const Event& a, const Event& b) { return std::pair{a.due, a.order} > std::pair{b.due, b.order}; }
+bool later_than(const Event& a, const Event& b) {
+  return std::pair{a.due, a.order} > std::pair{b.due, b.order};
+}
 
 }  // namespace
 
 Cta::Cta(Launch& l, std::array<int, 3> coordinates)
-    : launch(l), id(coordinates), agents{warp_count(l.program)},
-      shared(static_cast<std::size_t>(l.program.kernel().info.smem_bytes)), findings(l.program, l.options, coordinates),
+    : launch(l),
+      id(coordinates),
+      agents{warp_count(l.program)},
+      shared(static_cast<std::size_t>(l.program.kernel().info.smem_bytes)),
+      findings(l.program, l.options, coordinates),
       warpgroups(static_cast<std::size_t>(agents.groups())),
       rng_(l.options.seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(cta_number())),
       shadow_(shared.size(), agents, [this](const Conflict& c) { conflict(c); }) {
   const int threads = l.program.threads();
   for (int w = 0; w < agents.warps; ++w) {
     const int lanes = std::min(kLanes, threads - w * kLanes);
-    warps_.emplace_back(*this, l.program, w, static_cast<LaneMask>((std::uint64_t{1} << lanes) - 1));
+    warps_.emplace_back(*this, l.program, w,
+                        static_cast<LaneMask>((std::uint64_t{1} << lanes) - 1));
     warps_.back().known.seen.raise(agents.warp(w), 1);
   }
   warp_registers.assign(static_cast<std::size_t>(agents.warps), entry_registers(threads));
   free_registers = kRegisterFile - entry_registers(threads) * kLanes * agents.warps;
+  for (Warp& w : warps_) ready_.push_back(&w);
   bind_arguments();
 }
 
-std::int64_t Cta::cta_number() const { return (std::int64_t{id[2]} * launch.grid[1] + id[1]) * launch.grid[0] + id[0]; }
+std::int64_t Cta::cta_number() const {
+  return (std::int64_t{id[2]} * launch.grid[1] + id[1]) * launch.grid[0] + id[0];
+}
 
 void Cta::bind_arguments() {
   const auto params = launch.program.params();
@@ -49,60 +60,65 @@ void Cta::bind_arguments() {
       ir::Cell c{0};
       const SimArg& arg = launch.args[p];
       const bool is_float_param = !info.elem.pointer && is_float(info.elem.dtype);
-      if (const auto* map = std::get_if<const codegen::TensorMap*>(&arg)) c.i = reinterpret_cast<std::intptr_t>(*map);
-      else if (const auto* f = std::get_if<double>(&arg)) c.f = *f;
-      else if (is_float_param) c.f = static_cast<double>(std::get<std::int64_t>(arg));
-      else c.i = std::get<std::int64_t>(arg);
+      if (const auto* map = std::get_if<const codegen::TensorMap*>(&arg))
+        c.i = reinterpret_cast<std::intptr_t>(*map);
+      else if (const auto* f = std::get_if<double>(&arg))
+        c.f = *f;
+      else if (is_float_param)
+        c.f = static_cast<double>(std::get<std::int64_t>(arg));
+      else
+        c.i = std::get<std::int64_t>(arg);
       if (!info.elem.pointer) c = ir::canonical(c, info.elem.dtype);
       std::fill_n(w.cells(params[p]), info.regs * kLanes, c);
     }
   }
 }
 
-std::vector<Finding> Cta::run() {
-  std::vector<Warp*> ready, blocked;
-  for (Warp& w : warps_) ready.push_back(&w);
-  const auto wake = [&] {
-    ready.insert(ready.end(), blocked.begin(), blocked.end());
-    blocked.clear();
-  };
-  bool finished = true;
-  while (!ready.empty() || !blocked.empty()) {
-    if (now > static_cast<std::uint64_t>(launch.options.max_steps)) {
-      Warp& w = ready.empty() ? *blocked.front() : *ready.front();
-      report(w, launch.program.code()[w.pc], Detector::Watchdog, fmt::format("still running after {} instructions", now));
-      finished = false;
-      break;
-    }
-    if (fire_due_events()) wake();
-    if (ready.empty()) {
-      if (advance_to_next_event()) continue;
-      report_deadlock();
-      finished = false;
-      break;
-    }
-    const std::size_t pick = random(ready.size());
-    Warp& w = *ready[pick];
-    const bool progressed = run_warp(w);
-    if (trapped) {
-      finished = false;
-      break;
-    }
-    if (w.done || !w.waiting.for_what.empty()) {
-      ready[pick] = ready.back();
-      ready.pop_back();
-      if (!w.done) blocked.push_back(&w);
-    }
-    if (progressed && !blocked.empty()) {
-      const bool self = blocked.back() == &w;
-      if (self) blocked.pop_back();
-      wake();
-      if (self) blocked.push_back(&w);
-    }
+/// True (and reported) when the CTA cannot or must not go on.
+bool Cta::stop_early() {
+  if (trapped) return true;
+  if (now > static_cast<std::uint64_t>(launch.options.max_steps)) {
+    Warp& w = ready_.empty() ? *blocked_.front() : *ready_.front();
+    report(w, launch.program.code()[w.pc], Detector::Watchdog,
+           fmt::format("still running after {} instructions", now));
+    return true;
   }
-  while (!events_.empty()) advance_to_next_event(), fire_due_events();
-  if (finished) report_exit_state();
-  launch.counters.instructions += static_cast<std::int64_t>(now);
+  if (!ready_.empty() || !events_.empty()) return false;
+  report_deadlock();
+  return true;
+}
+
+bool Cta::run(std::int64_t instructions) {
+  const auto wake = [&] {
+    ready_.insert(ready_.end(), blocked_.begin(), blocked_.end());
+    blocked_.clear();
+  };
+  const std::uint64_t until = now + static_cast<std::uint64_t>(instructions);
+  while (!ready_.empty() || !blocked_.empty()) {
+    if (stop_early()) return false;
+    if (now >= until) return true;
+    if (ready_.empty()) advance_to_next_event();
+    if (fire_due_events()) wake();
+    if (ready_.empty()) continue;
+    const std::size_t pick = random(ready_.size());
+    Warp& w = *ready_[pick];
+    const bool progressed = run_warp(w);
+    const bool is_blocked = w.waiting.text != nullptr;
+    if (w.done || is_blocked) {
+      ready_[pick] = ready_.back();
+      ready_.pop_back();
+    }
+    if (progressed) wake();  // what it did may be what the others wait for
+    if (is_blocked) blocked_.push_back(&w);
+  }
+  complete_ = true;
+  return false;
+}
+
+std::vector<Finding> Cta::finish() {
+  while (advance_to_next_event()) fire_due_events();
+  if (complete_) report_exit_state();
+  for (const Warp& w : warps_) launch.counters.instructions += static_cast<std::int64_t>(w.steps);
   ++launch.counters.ctas;
   return findings.take();
 }
@@ -111,13 +127,15 @@ std::vector<Finding> Cta::run() {
 bool Cta::run_warp(Warp& w) {
   const auto code = launch.program.code();
   const int quantum = 1 + static_cast<int>(random(kMaxQuantum));
-  w.waiting.for_what.clear();
+  w.waiting.text = nullptr;
   for (int n = 0; n < quantum; ++n) {
     const Instr& i = code[w.pc];
     if (i.convergent) {
       ++w.convergence;
       if (w.mask != w.alive)
-        report(w, i, Detector::Divergence, fmt::format("{} runs with {} of {} lanes", op_name(kernel(), i.id), std::popcount(w.mask), std::popcount(w.alive)));
+        report(w, i, Detector::Divergence,
+               fmt::format("{} runs with {} of {} lanes", op_name(kernel(), i.id),
+                           std::popcount(w.mask), std::popcount(w.alive)));
     }
     const Step step = i.exec(w, i);
     if (step == Step::Blocked) return n > 0;
@@ -158,15 +176,16 @@ void Cta::tick(Warp& w) {
   w.known.seen.raise(a, w.known.seen.at(a) + 1);
 }
 
-void Cta::report(Warp& w, const Instr& i, Detector d, std::string text, int lane, std::uint64_t address, ir::OpId other) {
+void Cta::report(Warp& w, const Instr& i, Detector d, std::string text, int lane,
+                 std::uint64_t address, ir::OpId other) {
   findings.add({d, i.id, other, w.index, lane, address}, std::move(text));
 }
 
-// ---- ends of a run ----------------------------------------------------------------------------------------------------------
+// ---- ends of a run ------------------------------------------------------------------------------
 
-std::string Cta::describe_wait(const Warp& w) const {
+std::string Cta::describe_wait(Warp& w) {
   const Loc loc = w.waiting.op ? kernel()[w.waiting.op].loc : Loc();
-  std::string s = fmt::format("warp {} waits for {}", w.index, w.waiting.for_what);
+  std::string s = fmt::format("warp {} waits for {}", w.index, w.waiting.text(w));
   if (loc.known()) s += fmt::format(" at {}:{}", loc.file, loc.line);
   return s;
 }
@@ -174,7 +193,7 @@ std::string Cta::describe_wait(const Warp& w) const {
 void Cta::report_deadlock() {
   std::string text = "every warp waits and nothing is in flight";
   const Warp* first = nullptr;
-  for (const Warp& w : warps_) {
+  for (Warp& w : warps_) {
     if (w.done) continue;
     if (!first) first = &w;
     text += "; " + describe_wait(w);
@@ -182,34 +201,50 @@ void Cta::report_deadlock() {
   for (const auto& [address, b] : mbarriers) {
     if (b.pending != 0 || b.tx == 0) continue;
     findings.add({Detector::TxMismatch, b.expect_op, b.copy_op, -1, -1, address},
-                 fmt::format("phase {} of mbarrier {:#x} expects {} bytes, {} were delivered", b.phase, address, b.expected, b.delivered));
+                 fmt::format("phase {} of mbarrier {:#x} expects {} bytes, {} were delivered",
+                             b.phase, address, b.expected, b.delivered));
   }
   for (const Warp& w : warps_)
     if (!w.done && kernel()[w.waiting.op].opcode == ir::Opcode::SetMaxNReg)
-      findings.add({Detector::SetMaxNReg, w.waiting.op, {}, w.index}, fmt::format("the warps together ask for more than {} registers", kRegisterFile));
-  findings.add({Detector::Deadlock, first->waiting.op, {}, first->index, -1, first->waiting.address}, text);
+      findings.add({Detector::SetMaxNReg, w.waiting.op, {}, w.index},
+                   fmt::format("the warps together ask for more than {} registers", kRegisterFile));
+  findings.add({Detector::Deadlock,
+                first->waiting.op,
+                {},
+                first->index,
+                -1,
+                static_cast<std::uint64_t>(first->waiting.subject)},
+               text);
 }
 
 void Cta::report_exit_state() {
   for (Warp& w : warps_) {
     if (w.bulk.newest > w.bulk.waited)
-      findings.add({Detector::AsyncAtExit, w.bulk.last, {}, w.index}, "the warp exits without waiting until its TMA stores have read their source");
+      findings.add({Detector::AsyncAtExit, w.bulk.last, {}, w.index},
+                   "the warp exits without waiting until its TMA stores have read their source");
     if (!w.wgmma.in_flight.empty())
-      findings.add({Detector::AsyncAtExit, w.wgmma.accumulators[w.wgmma.in_flight[0]]->op, {}, w.index}, "the warp exits with a wgmma in flight");
+      findings.add(
+          {Detector::AsyncAtExit, w.wgmma.accumulators[w.wgmma.in_flight[0]]->op, {}, w.index},
+          "the warp exits with a wgmma in flight");
   }
   for (const auto& [address, b] : mbarriers) {
     if (b.tx != 0)
       findings.add({Detector::TxMismatch, b.expect_op, b.copy_op, -1, -1, address},
-                   fmt::format("mbarrier {:#x} is left with {} bytes missing in phase {}", address, b.tx, b.phase));
+                   fmt::format("mbarrier {:#x} is left with {} bytes missing in phase {}", address,
+                               b.tx, b.phase));
     if (b.copy_op && b.waited_phase < b.copy_phase)
-      findings.add({Detector::AsyncAtExit, b.copy_op, {}, -1, -1, address}, fmt::format("nobody waited for the last TMA load of mbarrier {:#x}", address));
+      findings.add({Detector::AsyncAtExit, b.copy_op, {}, -1, -1, address},
+                   fmt::format("nobody waited for the last TMA load of mbarrier {:#x}", address));
   }
   for (std::size_t n = 1; n < warp_registers.size(); ++n)
     if (n % 4 != 0 && warp_registers[n] != warp_registers[n - 1])
-      findings.add({Detector::SetMaxNReg, {}, {}, static_cast<int>(n)}, "the warps of a warpgroup end with different register counts");
+      findings.add({Detector::SetMaxNReg, {}, {}, static_cast<int>(n)},
+                   "the warps of a warpgroup end with different register counts");
   for (std::size_t n = 0; n < named.size(); ++n)
     if (named[n].arrived != 0)
-      findings.add({Detector::BarrierCount, named[n].first_op, {}}, fmt::format("barrier {} is left with {} of {} threads", n, named[n].arrived, named[n].threads));
+      findings.add({Detector::BarrierCount, named[n].first_op, {}},
+                   fmt::format("barrier {} is left with {} of {} threads", n, named[n].arrived,
+                               named[n].threads));
 }
 
 }  // namespace tegula::sim

@@ -1,6 +1,6 @@
 #pragma once
-// One CTA: its warps, shared memory, barriers and whatever is in flight, run in a seeded random order until every warp has
-// exited. Ops reach all of it through their warp.
+// One CTA: its warps, shared memory, barriers and whatever is in flight, run in a seeded random
+// order until every warp has exited. Ops reach all of it through their warp.
 #include <array>
 #include <deque>
 #include <functional>
@@ -17,17 +17,20 @@
 namespace tegula::sim {
 
 struct Mbarrier {
-  int number = 0;              ///< of its agent
+  int number = 0;  ///< of its agent
   std::uint32_t address = 0;
-  std::int64_t count = 1;      ///< arrivals a phase needs
-  std::int64_t pending = 1;    ///< arrivals still missing
-  std::int64_t tx = 0;         ///< bytes still missing; may be negative while a copy is ahead of its expect_tx
+  std::int64_t count = 1;    ///< arrivals a phase needs
+  std::int64_t pending = 1;  ///< arrivals still missing
+  std::int64_t tx =
+      0;  ///< bytes still missing; may be negative while a copy is ahead of its expect_tx
   std::int64_t expected = 0, delivered = 0;  ///< bytes of this phase
-  int copies = 0;              ///< TMA loads of this phase that have not landed
-  std::uint32_t phase = 0;     ///< completed phases
-  std::uint32_t copy_phase = 0, waited_phase = 0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
-  Knowledge arriving, done;    ///< of the arrivals of this phase; of all completed phases
-  Knowledge initialised;       ///< what the initialising warp knew; orders the first use
+  int copies = 0;                            ///< TMA loads of this phase that have not landed
+  std::uint32_t phase = 0;                   ///< completed phases
+  std::uint32_t copy_phase = 0,
+                waited_phase =
+                    0;       ///< 1 + phase of the latest copy; completed phases the latest wait saw
+  Knowledge arriving, done;  ///< of the arrivals of this phase; of all completed phases
+  Knowledge initialised;     ///< what the initialising warp knew; orders the first use
   bool async_visible = false;  ///< the initialisation passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;
@@ -37,7 +40,8 @@ struct Mbarrier {
 /// A warp's latest wait on an mbarrier.
 struct LastWait {
   std::uint32_t phase = 0;  ///< completed phases when it passed
-  bool stale = false;       ///< it passed on a phase it had already waited for, or on a barrier no phase of which was over
+  bool stale = false;  ///< it passed on a phase it had already waited for, or on a barrier no phase
+                       ///< of which was over
 };
 
 struct NamedBarrier {
@@ -70,28 +74,32 @@ struct Launch {
 /// Counts the passes over the banks that one access of a warp takes.
 void count_wavefronts(Warp& w, const Instr& i, std::span<const std::uint32_t> addresses, int bytes);
 /// Writes bytes of one lane to shared memory, with all checks but bounds.
-void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes, std::uint32_t count, bool valid, int lane);
+void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes,
+                  std::uint32_t count, bool valid, int lane);
 
 class Cta {
  public:
   Cta(Launch& launch, std::array<int, 3> id);
   Cta(const Cta&) = delete;
 
-  std::vector<Finding> run();
+  /// Runs for about so many instructions; false once the CTA is over, for whatever reason.
+  bool run(std::int64_t instructions);
+  /// To be called once, after run() gave false.
+  std::vector<Finding> finish();
   bool trapped = false;
 
-  // ---- for ops --------------------------------------------------------------------------------------------------------
+  // ---- for ops ----------------------------------------------------------------------------------
   Launch& launch;
   const std::array<int, 3> id;
   const Agents agents;
   SharedMemory shared;
   Findings findings;
-  std::uint64_t now = 0;  ///< instructions executed by all warps
+  std::uint64_t now = 0;                        ///< instructions executed by all warps
   std::map<std::uint32_t, Mbarrier> mbarriers;  ///< by address
   std::array<NamedBarrier, 16> named;
   std::vector<Warpgroup> warpgroups;
   std::int64_t free_registers = 0;
-  std::vector<std::int64_t> warp_registers;     ///< per thread, by warp
+  std::vector<std::int64_t> warp_registers;  ///< per thread, by warp
 
   Warp& warp(int n) { return warps_[static_cast<std::size_t>(n)]; }
   const ir::Kernel& kernel() const { return launch.program.kernel(); }
@@ -102,7 +110,8 @@ class Cta {
 
   /// Runs `f` after a random time.
   void later(std::function<void()> f);
-  void report(Warp& w, const Instr& i, Detector d, std::string text, int lane = -1, std::uint64_t address = 0, ir::OpId other = {});
+  void report(Warp& w, const Instr& i, Detector d, std::string text, int lane = -1,
+              std::uint64_t address = 0, ir::OpId other = {});
 
   /// Reports poison in the active lanes of an operand that decides something.
   void must_be_defined(Warp& w, const Instr& i, Slot s, std::string_view what);
@@ -110,18 +119,24 @@ class Cta {
   std::int64_t uniform(Warp& w, const Instr& i, Slot s);
 
   /// Checks bounds and alignment of a shared access; false: leave it out.
-  bool shared_access(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane, std::uint32_t align = 0);
-  bool global_access(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes, int lane, std::uint32_t align = 0);
+  bool shared_access(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane,
+                     std::uint32_t align = 0);
+  bool global_access(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes, int lane,
+                     std::uint32_t align = 0);
   /// Reports a write into a live mbarrier.
-  void overwrites_barrier(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane);
+  void overwrites_barrier(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
+                          int lane);
   /// The mbarrier at an address, usable by this warp; null (and reported) where there is none.
   Mbarrier* mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane);
-  void note_global_write(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes, int lane);
+  void note_global_write(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes,
+                         int lane);
 
   /// Race checks. `tick` is the agent's; generic accesses use the warp's own.
   void generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane);
-  void generic_write(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane, bool same_value);
-  void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy, std::uint32_t address, std::uint32_t bytes, bool writes);
+  void generic_write(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane,
+                     bool same_value);
+  void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
+                     std::uint32_t address, std::uint32_t bytes, bool writes);
 
   /// Ends the period of a warp's accesses that later releases do not cover.
   void tick(Warp& w);
@@ -135,11 +150,12 @@ class Cta {
 
  private:
   bool run_warp(Warp& w);
+  bool stop_early();
   bool fire_due_events();
   bool advance_to_next_event();
   void report_deadlock();
   void report_exit_state();
-  std::string describe_wait(const Warp& w) const;
+  std::string describe_wait(Warp& w);
   void conflict(const Conflict& c);
   Detector classify(const Conflict& c) const;
   std::string side(const AccessRecord& r, bool writes) const;
@@ -148,6 +164,8 @@ class Cta {
   std::mt19937_64 rng_;
   Shadow shadow_;
   std::deque<Warp> warps_;
+  std::vector<Warp*> ready_, blocked_;
+  bool complete_ = false;      ///< every warp exited by itself
   std::vector<Event> events_;  // heap, earliest first
   std::uint64_t event_order_ = 0;
   std::map<std::pair<int, int>, LastWait> last_waits_;

@@ -1,5 +1,6 @@
 #pragma once
-// Collects the findings and counters of one CTA. Equal findings (kind and both ops) are counted, not repeated.
+// Collects the findings and counters of one CTA. Equal findings (kind and both ops) are counted,
+// not repeated.
 #include <map>
 #include <string>
 #include <tuple>

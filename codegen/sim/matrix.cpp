@@ -20,7 +20,8 @@ void decode_small(const std::uint8_t* from, int count, double* to) {
   using Bits = decltype(T::bits);
   static const std::vector<float> table = [] {
     std::vector<float> t(std::size_t{1} << (8 * sizeof(Bits)));
-    for (std::size_t b = 0; b < t.size(); ++b) t[b] = static_cast<float>(T::from_bits(static_cast<Bits>(b)));
+    for (std::size_t b = 0; b < t.size(); ++b)
+      t[b] = static_cast<float>(T::from_bits(static_cast<Bits>(b)));
     return t;
   }();
   for (int n = 0; n < count; ++n) {
@@ -49,9 +50,12 @@ struct Named {
   MatrixElem elem;
 };
 constexpr Named kElems[] = {
-    {"bf16", {2, false, decode_small<bf16>}},     {"f16", {2, false, decode_small<f16>}},
-    {"tf32", {4, false, decode_tf32}},            {"f8e4m3", {1, false, decode_small<f8e4m3>}},
-    {"f8e5m2", {1, false, decode_small<f8e5m2>}}, {"i8", {1, true, decode_int<std::int8_t>}},
+    {"bf16", {2, false, decode_small<bf16>}},
+    {"f16", {2, false, decode_small<f16>}},
+    {"tf32", {4, false, decode_tf32}},
+    {"f8e4m3", {1, false, decode_small<f8e4m3>}},
+    {"f8e5m2", {1, false, decode_small<f8e5m2>}},
+    {"i8", {1, true, decode_int<std::int8_t>}},
     {"u8", {1, true, decode_int<std::uint8_t>}},
 };
 
@@ -60,10 +64,11 @@ constexpr Named kElems[] = {
 const MatrixElem& matrix_elem(std::string_view name) {
   for (const Named& n : kElems)
     if (n.name == name) return n.elem;
-  throw CompileError(Diagnostic{"", fmt::format("'{}' is not an element type of the matrix units", name), {}, {}, ""});
+  throw CompileError(Diagnostic{
+      "", fmt::format("'{}' is not an element type of the matrix units", name), {}, {}, ""});
 }
 
-// ---- descriptors ----------------------------------------------------------------------------------------------------------------
+// ---- descriptors --------------------------------------------------------------------------------
 
 namespace {
 
@@ -71,7 +76,8 @@ constexpr std::uint64_t kField = 0x3fff;  // 14 bits, in units of 16 bytes
 
 }  // namespace
 
-std::uint64_t encode_descriptor(std::uint32_t address, std::int64_t lbo, std::int64_t sbo, std::int64_t swizzle) {
+std::uint64_t encode_descriptor(std::uint32_t address, std::int64_t lbo, std::int64_t sbo,
+                                std::int64_t swizzle) {
   const std::uint64_t mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : swizzle == 32 ? 3 : 0;
   return ((address >> 4) & kField) | ((static_cast<std::uint64_t>(lbo) >> 4) & kField) << 16 |
          ((static_cast<std::uint64_t>(sbo) >> 4) & kField) << 32 | mode << 62;
@@ -108,20 +114,23 @@ std::uint32_t Descriptor::k_major(std::uint32_t mn, std::uint32_t chunk) const {
 std::uint32_t Descriptor::mn_major(std::uint32_t k, std::uint32_t chunk) const {
   if (swizzle == 0) return address + chunk * sbo + k / 8 * lbo + k % 8 * 16;
   const auto span = static_cast<std::uint32_t>(swizzle), per_atom = span / 16;
-  return swizzled(address + chunk / per_atom * lbo + chunk % per_atom * 16 + k / 8 * sbo + k % 8 * span);
+  return swizzled(address + chunk / per_atom * lbo + chunk % per_atom * 16 + k / 8 * sbo +
+                  k % 8 * span);
 }
 
-// ---- fragments ------------------------------------------------------------------------------------------------------------------
+// ---- fragments ----------------------------------------------------------------------------------
 
 namespace {
 
-void read_fragment(const Cell* regs, const std::uint32_t* poison, int count, const MatrixElem& elem, int rows, Operand& out) {
+void read_fragment(const Cell* regs, const std::uint32_t* poison, int count, const MatrixElem& elem,
+                   int rows, Operand& out) {
   const int per_reg = 4 / elem.bytes, halves = rows / 8;
   out.reset(rows, count / halves * 4 * per_reg);
   double values[4];
   for (int j = 0; j < count; ++j) {
     for (int lane = 0; lane < kLanes; ++lane) {
-      const int row = (lane >> 2) + 8 * (j % halves), k = per_reg * (lane & 3) + 4 * per_reg * (j / halves);
+      const int row = (lane >> 2) + 8 * (j % halves),
+                k = per_reg * (lane & 3) + 4 * per_reg * (j / halves);
       const auto bits = static_cast<std::uint32_t>(regs[j * kLanes + lane].i);
       std::uint8_t bytes[4];
       std::memcpy(bytes, &bits, 4);
@@ -133,20 +142,23 @@ void read_fragment(const Cell* regs, const std::uint32_t* poison, int count, con
 }
 
 template <class Round>
-void accumulate_rows(Operand& a, Operand& b, bool keep, Cell* acc, std::uint32_t* poison, const Round& round) {
+void accumulate_rows(Operand& a, Operand& b, bool keep, Cell* acc, std::uint32_t* poison,
+                     const Round& round) {
   std::vector<double> sum(static_cast<std::size_t>(b.rows));
   for (int row = 0; row < 16; ++row) {
     std::fill(sum.begin(), sum.end(), 0.0);
     for (int k = 0; k < a.depth; ++k) {
       const double factor = a.at(row, k);
-      const double* column = b.value.data() + static_cast<std::size_t>(k) * static_cast<std::size_t>(b.rows);
+      const double* column =
+          b.value.data() + static_cast<std::size_t>(k) * static_cast<std::size_t>(b.rows);
       for (std::size_t n = 0; n < sum.size(); ++n) sum[n] += factor * column[n];
     }
     for (int n = 0; n < b.rows; ++n) {
       const int reg = 4 * (n / 8) + 2 * (row / 8) + (n & 1), lane = 4 * (row % 8) + n % 8 / 2;
       round(acc[reg * kLanes + lane], sum[static_cast<std::size_t>(n)], keep);
       const std::uint32_t bit = 1u << lane;
-      const bool bad = a.poison[static_cast<std::size_t>(row)] || b.poison[static_cast<std::size_t>(n)] || (keep && (poison[reg] & bit));
+      const bool bad = a.poison[static_cast<std::size_t>(row)] ||
+                       b.poison[static_cast<std::size_t>(n)] || (keep && (poison[reg] & bit));
       poison[reg] = (poison[reg] & ~bit) | (bad ? bit : 0);
     }
   }
@@ -154,15 +166,18 @@ void accumulate_rows(Operand& a, Operand& b, bool keep, Cell* acc, std::uint32_t
 
 }  // namespace
 
-void read_a_fragment(const Cell* regs, const std::uint32_t* poison, int count, const MatrixElem& elem, Operand& out) {
+void read_a_fragment(const Cell* regs, const std::uint32_t* poison, int count,
+                     const MatrixElem& elem, Operand& out) {
   read_fragment(regs, poison, count, elem, 16, out);
 }
 
-void read_b_fragment(const Cell* regs, const std::uint32_t* poison, int count, const MatrixElem& elem, Operand& out) {
+void read_b_fragment(const Cell* regs, const std::uint32_t* poison, int count,
+                     const MatrixElem& elem, Operand& out) {
   read_fragment(regs, poison, count, elem, 8, out);
 }
 
-void multiply_accumulate(Operand& a, Operand& b, DType acc_type, bool keep, Cell* acc, std::uint32_t* poison) {
+void multiply_accumulate(Operand& a, Operand& b, DType acc_type, bool keep, Cell* acc,
+                         std::uint32_t* poison) {
   if (is_float(acc_type)) {
     accumulate_rows(a, b, keep, acc, poison, [&](Cell& c, double sum, bool kept) {
       c = ir::canonical(Cell{.f = kept ? c.f + sum : sum}, acc_type);

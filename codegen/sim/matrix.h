@@ -1,8 +1,9 @@
 #pragma once
 // Elements, fragments and shared-memory descriptors of the matrix units.
 //
-// Arithmetic: the products of one instruction (one k step) and the incoming accumulator are summed exactly (in double) and
-// rounded once to the accumulator's type. The hardware rounds less exactly; integer data agree bit for bit.
+// Arithmetic: the products of one instruction (one k step) and the incoming accumulator are summed
+// exactly (in double) and rounded once to the accumulator's type. The hardware rounds less exactly;
+// integer data agree bit for bit.
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -31,8 +32,8 @@ struct Descriptor {
   static Descriptor decode(std::uint64_t bits);
   /// The same moved by a k step.
   Descriptor advanced(std::int64_t bytes) const;
-  /// Shared address of the 16 bytes that hold, K-major: k bytes [16 * chunk, +16) of row `mn`; MN-major: mn bytes
-  /// [16 * chunk, +16) of row `k`. PTX ISA "Strides", CuTe's canonical layouts.
+  /// Shared address of the 16 bytes that hold, K-major: k bytes [16 * chunk, +16) of row `mn`;
+  /// MN-major: mn bytes [16 * chunk, +16) of row `k`. PTX ISA "Strides", CuTe's canonical layouts.
   std::uint32_t k_major(std::uint32_t mn, std::uint32_t chunk) const;
   std::uint32_t mn_major(std::uint32_t k, std::uint32_t chunk) const;
 
@@ -40,12 +41,13 @@ struct Descriptor {
   std::uint32_t swizzled(std::uint32_t a) const;
 };
 
-std::uint64_t encode_descriptor(std::uint32_t address, std::int64_t lbo, std::int64_t sbo, std::int64_t swizzle);
+std::uint64_t encode_descriptor(std::uint32_t address, std::int64_t lbo, std::int64_t sbo,
+                                std::int64_t swizzle);
 
 /// One operand of one instruction: `rows` rows (of M or N) of `depth` values along k.
 struct Operand {
   int rows = 0, depth = 0;
-  std::vector<double> value;      ///< [k][row], so that the inner loop runs along rows of B
+  std::vector<double> value;         ///< [k][row], so that the inner loop runs along rows of B
   std::vector<std::uint8_t> poison;  ///< by row
 
   void reset(int r, int d) {
@@ -57,13 +59,17 @@ struct Operand {
   double& at(int row, int k) { return value[static_cast<std::size_t>(k * rows + row)]; }
 };
 
-/// Registers of a fragment: `regs` points at 32 cells of 32 bits a register. Row of register j is g + 8 * (j & 1) for A
-/// (16 rows) and g for B (8 rows), k = e * t + h + 4 * e * (j >> 1 for A, j for B), with e elements a register.
-void read_a_fragment(const ir::Cell* regs, const std::uint32_t* poison, int count, const MatrixElem& elem, Operand& out);
-void read_b_fragment(const ir::Cell* regs, const std::uint32_t* poison, int count, const MatrixElem& elem, Operand& out);
+/// Registers of a fragment: `regs` points at 32 cells of 32 bits a register. Row of register j is g
+/// + 8 * (j & 1) for A (16 rows) and g for B (8 rows), k = e * t + h + 4 * e * (j >> 1 for A, j for
+/// B), with e elements a register.
+void read_a_fragment(const ir::Cell* regs, const std::uint32_t* poison, int count,
+                     const MatrixElem& elem, Operand& out);
+void read_b_fragment(const ir::Cell* regs, const std::uint32_t* poison, int count,
+                     const MatrixElem& elem, Operand& out);
 
-/// acc (+)= a b for 16 rows of a and b.rows columns. Register r of lane 4g + t holds row g + 8 * ((r >> 1) & 1), column
-/// 8 * (r >> 2) + 2t + (r & 1).
-void multiply_accumulate(Operand& a, Operand& b, DType acc_type, bool keep, ir::Cell* acc, std::uint32_t* poison);
+/// acc (+)= a b for 16 rows of a and b.rows columns. Register r of lane 4g + t holds row g + 8 *
+/// ((r >> 1) & 1), column 8 * (r >> 2) + 2t + (r & 1).
+void multiply_accumulate(Operand& a, Operand& b, DType acc_type, bool keep, ir::Cell* acc,
+                         std::uint32_t* poison);
 
 }  // namespace tegula::sim

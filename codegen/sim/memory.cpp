@@ -5,22 +5,27 @@
 
 namespace tegula::sim {
 
-GlobalMemory::GlobalMemory(const SimOptions& options) : tracks_writers_(options.detectors.has(Detector::GlobalRace)) {
+GlobalMemory::GlobalMemory(const SimOptions& options)
+    : tracks_writers_(options.detectors.has(Detector::GlobalRace)) {
   for (const GlobalRange& r : options.ranges)
-    ranges_.emplace_back(reinterpret_cast<std::uintptr_t>(r.begin), reinterpret_cast<std::uintptr_t>(r.end));
+    ranges_.emplace_back(reinterpret_cast<std::uintptr_t>(r.begin),
+                         reinterpret_cast<std::uintptr_t>(r.end));
   std::sort(ranges_.begin(), ranges_.end());
 }
 
 bool GlobalMemory::contains(std::uint64_t address, std::uint64_t bytes) const {
   if (ranges_.empty()) return true;
-  auto after = std::upper_bound(ranges_.begin(), ranges_.end(), std::pair{address, ~std::uint64_t{0}});
+  auto after =
+      std::upper_bound(ranges_.begin(), ranges_.end(), std::pair{address, ~std::uint64_t{0}});
   return after != ranges_.begin() && address + bytes <= (after - 1)->second;
 }
 
-GlobalMemory::Writer GlobalMemory::note_write(std::uint64_t address, std::uint64_t bytes, Writer writer) {
+GlobalMemory::Writer GlobalMemory::note_write(std::uint64_t address, std::uint64_t bytes,
+                                              Writer writer) {
   Writer found;
   if (!tracks_writers_) return found;
-  // Words that are written in part may have a neighbour's bytes in them, so only whole words are kept.
+  // Words that are written in part may have a neighbour's bytes in them, so only whole words are
+  // kept.
   const std::uint64_t first = (address + 3) / 4, end = (address + bytes) / 4;
   const std::lock_guard lock(writers_lock_);
   for (std::uint64_t word = first; word < end; ++word) {
@@ -41,10 +46,12 @@ Wavefronts wavefronts(std::span<const std::uint32_t> addresses, int bytes) {
     std::array<std::array<std::uint32_t, 32>, 32> words;  // distinct words of each bank
     std::array<int, 32> used{};
     for (std::size_t i = begin; i < end; ++i) {
-      for (std::uint32_t word = addresses[i] / 4; word <= (addresses[i] + static_cast<std::uint32_t>(bytes) - 1) / 4; ++word) {
+      for (std::uint32_t word = addresses[i] / 4;
+           word <= (addresses[i] + static_cast<std::uint32_t>(bytes) - 1) / 4; ++word) {
         auto& list = words[word % 32];
         int& n = used[word % 32];
-        if (std::find(list.begin(), list.begin() + n, word) == list.begin() + n && n < 32) list[static_cast<std::size_t>(n++)] = word;
+        if (std::find(list.begin(), list.begin() + n, word) == list.begin() + n && n < 32)
+          list[static_cast<std::size_t>(n++)] = word;
       }
     }
     w.taken += *std::max_element(used.begin(), used.end());

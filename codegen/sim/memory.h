@@ -1,5 +1,6 @@
 #pragma once
-// Shared memory of a CTA (bytes, which of them hold a value, who touched them) and global memory (host memory, checked).
+// Shared memory of a CTA (bytes, which of them hold a value, who touched them) and global memory
+// (host memory, checked).
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -13,7 +14,8 @@ namespace tegula::sim {
 
 class SharedMemory {
  public:
-  /// Where dynamic shared memory begins in the shared window; the hardware keeps the first 1024 bytes for itself.
+  /// Where dynamic shared memory begins in the shared window; the hardware keeps the first 1024
+  /// bytes for itself.
   static constexpr std::uint32_t kBase = 1024;
 
   explicit SharedMemory(std::size_t bytes) : bytes_(bytes), valid_(bytes, 0) {}
@@ -42,7 +44,8 @@ class GlobalMemory {
   explicit GlobalMemory(const SimOptions& options);
 
   bool contains(std::uint64_t address, std::uint64_t bytes) const;
-  /// Notes a plain write. Returns the CTA that wrote one of the bytes before, and its op, if it was another one.
+  /// Notes a plain write. Returns the CTA that wrote one of the bytes before, and its op, if it was
+  /// another one.
   struct Writer {
     std::int64_t cta = -1;
     std::uint32_t op = 0;
@@ -53,11 +56,13 @@ class GlobalMemory {
  private:
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;
   bool tracks_writers_;
-  std::unordered_map<std::uint64_t, Writer> writers_;  // by four bytes; sub-word neighbours are not told apart
+  std::unordered_map<std::uint64_t, Writer>
+      writers_;  // by four bytes; sub-word neighbours are not told apart
   std::mutex writers_lock_, atomics_;
 };
 
-/// Passes over the 32 banks that a shared access of a warp takes; 8- and 16-byte accesses are made by half and quarter warps.
+/// Passes over the 32 banks that a shared access of a warp takes; 8- and 16-byte accesses are made
+/// by half and quarter warps.
 struct Wavefronts {
   int taken = 0, ideal = 0;
 };

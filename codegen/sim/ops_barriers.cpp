@@ -1,6 +1,6 @@
 // Named barriers, mbarriers, fences and register reallocation.
-#include <bit>
 #include <fmt/format.h>
+#include <bit>
 
 #include "codegen/sim/cta.h"
 
@@ -16,15 +16,20 @@ std::int64_t padded_threads(const Warp& w) { return std::int64_t{w.cta.agents.wa
 
 /// One warp arrives. True when it was the last.
 bool arrive(Warp& w, const Instr& i, NamedBarrier& b, std::int64_t id) {
-  const std::int64_t threads = i.op->attrs.i(AttrName::count) ? i.op->attrs.i(AttrName::count) : padded_threads(w);
+  const std::int64_t threads =
+      i.op->attrs.i(AttrName::count) ? i.op->attrs.i(AttrName::count) : padded_threads(w);
   if (b.arrived == 0) {
     b.threads = threads;
     b.first_op = i.id;
   }
   if (threads != b.threads)
-    w.cta.report(w, i, Detector::BarrierCount, fmt::format("barrier {} is used with {} and with {} threads at once", id, b.threads, threads), -1, 0, b.first_op);
+    w.cta.report(w, i, Detector::BarrierCount,
+                 fmt::format("barrier {} is used with {} and with {} threads at once", id,
+                             b.threads, threads),
+                 -1, 0, b.first_op);
   if (threads % kLanes != 0)
-    w.cta.report(w, i, Detector::BarrierCount, fmt::format("barrier {} counts {} threads, not whole warps", id, threads));
+    w.cta.report(w, i, Detector::BarrierCount,
+                 fmt::format("barrier {} counts {} threads, not whole warps", id, threads));
   b.arriving.join(w.known);
   w.cta.tick(w);
   b.arrived += kLanes;
@@ -48,6 +53,27 @@ NamedBarrier& named_barrier(Warp& w, const Instr& i, std::int64_t& id) {
 
 }  // namespace
 
+namespace {
+
+std::string describe_barrier(Warp& w) {
+  const NamedBarrier& b = w.cta.named[static_cast<std::size_t>(w.waiting.subject)];
+  return fmt::format("barrier {} ({} of {} threads are there)", w.waiting.subject, b.arrived,
+                     b.threads);
+}
+
+std::string describe_mbarrier(Warp& w) {
+  const Mbarrier& b = w.cta.mbarriers.at(static_cast<std::uint32_t>(w.waiting.subject));
+  return fmt::format(
+      "parity {} of mbarrier {:#x} (phase {}: {} of {} arrivals and {} bytes missing)",
+      w.waiting.detail, b.address, b.phase, b.pending, b.count, b.tx);
+}
+
+std::string describe_registers(Warp& w) {
+  return fmt::format("{} free registers ({} are)", w.waiting.subject, w.cta.free_registers);
+}
+
+}  // namespace
+
 Step sim_BarSync(Warp& w, const Instr& i) {
   std::int64_t id = 0;
   NamedBarrier& b = named_barrier(w, i, id);
@@ -55,11 +81,11 @@ Step sim_BarSync(Warp& w, const Instr& i) {
     const std::int64_t generation = b.generation;
     if (!arrive(w, i, b, id)) {
       w.barrier_generation = generation;
-      w.waiting = {fmt::format("barrier {} ({} of {} threads are there)", id, b.arrived, b.threads), i.id, 0};
+      w.waiting = {describe_barrier, i.id, id};
       return Step::Blocked;
     }
   } else if (w.barrier_generation == b.generation) {
-    w.waiting = {fmt::format("barrier {} ({} of {} threads are there)", id, b.arrived, b.threads), i.id, 0};
+    w.waiting = {describe_barrier, i.id, id};
     return Step::Blocked;
   }
   w.barrier_generation = -1;
@@ -74,23 +100,32 @@ Step sim_BarArrive(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-// ---- mbarriers ----------------------------------------------------------------------------------------------------------------
+// ---- mbarriers ----------------------------------------------------------------------------------
 
-void Cta::overwrites_barrier(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane) {
+void Cta::overwrites_barrier(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
+                             int lane) {
   const auto it = mbarriers.lower_bound(address < 8 ? 0 : address - 7);
   if (it == mbarriers.end() || it->first >= address + bytes) return;
-  report(w, i, Detector::MbarrierMisuse, fmt::format("{} writes into the mbarrier at {:#x}", op_name(kernel(), i.id), it->first), lane, address, it->second.init_op);
+  report(w, i, Detector::MbarrierMisuse,
+         fmt::format("{} writes into the mbarrier at {:#x}", op_name(kernel(), i.id), it->first),
+         lane, address, it->second.init_op);
 }
 
 Mbarrier* Cta::mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane) {
   const auto it = mbarriers.find(address);
   if (it == mbarriers.end()) {
-    report(w, i, Detector::MbarrierMisuse, fmt::format("{} uses shared address {:#x}, where no mbarrier was initialised", op_name(kernel(), i.id), address), lane, address);
+    report(w, i, Detector::MbarrierMisuse,
+           fmt::format("{} uses shared address {:#x}, where no mbarrier was initialised",
+                       op_name(kernel(), i.id), address),
+           lane, address);
     return nullptr;
   }
   Mbarrier& b = it->second;
   if (!w.known.seen.covers(agents.warp(b.init_warp), b.init_tick))
-    report(w, i, Detector::MbarrierMisuse, fmt::format("no barrier orders {} behind the initialisation of mbarrier {:#x}", op_name(kernel(), i.id), address), lane, address, b.init_op);
+    report(w, i, Detector::MbarrierMisuse,
+           fmt::format("no barrier orders {} behind the initialisation of mbarrier {:#x}",
+                       op_name(kernel(), i.id), address),
+           lane, address, b.init_op);
   return &b;
 }
 
@@ -98,7 +133,9 @@ void Cta::settle(Mbarrier& b) {
   while (b.pending == 0 && b.tx == 0) {
     if (b.copies != 0 || b.expected != b.delivered)
       findings.add({Detector::TxMismatch, b.expect_op, b.copy_op, -1, -1, b.address},
-                   fmt::format("phase {} of mbarrier {:#x} is over after {} expected bytes while TMA loads of it are in flight", b.phase, b.address, b.expected));
+                   fmt::format("phase {} of mbarrier {:#x} is over after {} expected bytes while "
+                               "TMA loads of it are in flight",
+                               b.phase, b.address, b.expected));
     b.arriving.seen.raise(agents.mbarrier(b.number), b.phase + 1);
     b.done.join(b.arriving);
     b.arriving.clear();
@@ -122,11 +159,17 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
     Mbarrier* b = w.cta.mbarrier(w, i, address, lane);
     if (!b) return;
     if (b->pending <= 0) {
-      w.cta.report(w, i, Detector::MbarrierMisuse, fmt::format("mbarrier {:#x} gets more than its {} arrivals in phase {}", address, b->count, b->phase), lane, address, b->init_op);
+      w.cta.report(w, i, Detector::MbarrierMisuse,
+                   fmt::format("mbarrier {:#x} gets more than its {} arrivals in phase {}", address,
+                               b->count, b->phase),
+                   lane, address, b->init_op);
       return;
     }
     if (bytes != 0) {
-      if (bytes > kMaxTx) w.cta.report(w, i, Detector::TxMismatch, fmt::format("{} bytes are expected, at most {} can be", bytes, kMaxTx), lane, address);
+      if (bytes > kMaxTx)
+        w.cta.report(w, i, Detector::TxMismatch,
+                     fmt::format("{} bytes are expected, at most {} can be", bytes, kMaxTx), lane,
+                     address);
       b->tx += bytes;
       b->expected += bytes;
       b->expect_op = i.id;
@@ -146,7 +189,9 @@ Step sim_MbarInit(Warp& w, const Instr& i) {
     const auto address = static_cast<std::uint32_t>(w.cells(i.in[0])[lane].i);
     if (!w.cta.shared_access(w, i, address, 8, lane)) return;
     if (w.cta.mbarriers.contains(address)) {
-      w.cta.report(w, i, Detector::MbarrierMisuse, fmt::format("the mbarrier at {:#x} is initialised twice", address), lane, address, w.cta.mbarriers[address].init_op);
+      w.cta.report(w, i, Detector::MbarrierMisuse,
+                   fmt::format("the mbarrier at {:#x} is initialised twice", address), lane,
+                   address, w.cta.mbarriers[address].init_op);
       return;
     }
     Mbarrier b;
@@ -184,7 +229,7 @@ Step sim_MbarWait(Warp& w, const Instr& i) {
     if (!b) return;
     if ((b->phase & 1) == parity) {
       blocked = true;
-      w.waiting = {fmt::format("parity {} of mbarrier {:#x} (phase {}: {} of {} arrivals and {} bytes missing)", parity, address, b->phase, b->pending, b->count, b->tx), i.id, address};
+      w.waiting = {describe_mbarrier, i.id, address, parity};
     } else if (n == 0 || passed[n - 1] != b) {
       passed[n++] = b;
     }
@@ -201,7 +246,7 @@ Step sim_MbarWait(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-// ---- fences -------------------------------------------------------------------------------------------------------------------
+// ---- fences -------------------------------------------------------------------------------------
 
 Step sim_FenceMbarInit(Warp& w, const Instr&) {
   for (auto& [address, b] : w.cta.mbarriers) b.async_visible |= b.init_warp == w.index;
@@ -215,7 +260,7 @@ Step sim_FenceProxyAsync(Warp& w, const Instr&) {
   return Step::Next;
 }
 
-// ---- registers ----------------------------------------------------------------------------------------------------------------
+// ---- registers ----------------------------------------------------------------------------------
 
 Step sim_SetMaxNReg(Warp& w, const Instr& i) {
   const auto list = i.op->attrs.ints(AttrName::regs);
@@ -223,14 +268,17 @@ Step sim_SetMaxNReg(Warp& w, const Instr& i) {
   const bool grows = i.op->attrs.s(AttrName::mode) == "inc";
   std::int64_t& mine = w.cta.warp_registers[static_cast<std::size_t>(w.index)];
   if (regs < 24 || regs > 256 || regs % 8 != 0) {
-    w.cta.report(w, i, Detector::SetMaxNReg, fmt::format("{} registers: must be a multiple of 8 from 24 to 256", regs));
+    w.cta.report(w, i, Detector::SetMaxNReg,
+                 fmt::format("{} registers: must be a multiple of 8 from 24 to 256", regs));
     return Step::Next;
   }
   if (grows ? regs < mine : regs > mine)
-    w.cta.report(w, i, Detector::SetMaxNReg, fmt::format("setmaxnreg.{} to {}, but the warp has {} registers a thread", grows ? "inc" : "dec", regs, mine));
+    w.cta.report(w, i, Detector::SetMaxNReg,
+                 fmt::format("setmaxnreg.{} to {}, but the warp has {} registers a thread",
+                             grows ? "inc" : "dec", regs, mine));
   const std::int64_t needed = (regs - mine) * kLanes;
   if (needed > w.cta.free_registers) {
-    w.waiting = {fmt::format("{} free registers ({} are)", needed, w.cta.free_registers), i.id, 0};
+    w.waiting = {describe_registers, i.id, needed};
     return Step::Blocked;
   }
   w.cta.free_registers -= needed;

@@ -24,7 +24,8 @@ void parallel_copy(Warp& w, std::span<const Slot> from, std::span<const Slot> to
 }
 
 bool is_less(Cell a, Cell b, DType d) {
-  return is_signed(d) ? a.i < b.i : static_cast<std::uint64_t>(a.i) < static_cast<std::uint64_t>(b.i);
+  return is_signed(d) ? a.i < b.i
+                      : static_cast<std::uint64_t>(a.i) < static_cast<std::uint64_t>(b.i);
 }
 
 }  // namespace
@@ -76,7 +77,9 @@ Step control_for_test(Warp& w, const Instr& i) {
   const Cell *iv = w.cells(i.out[0]), *hi = w.cells(i.in[1]);
   const DType d = w.info(i.out[0]).elem.dtype;
   LaneMask inside = 0;
-  for_lanes(w.mask, [&](int lane) { inside |= static_cast<LaneMask>(is_less(iv[lane], hi[lane], d)) << lane; });
+  for_lanes(w.mask, [&](int lane) {
+    inside |= static_cast<LaneMask>(is_less(iv[lane], hi[lane], d)) << lane;
+  });
   if (inside != 0) {
     w.mask = inside;
     return Step::Next;
@@ -91,7 +94,8 @@ Step control_for_next(Warp& w, const Instr& i) {
   const DType d = w.info(iv).elem.dtype;
   for_lanes(w.mask, [&](int lane) {
     Cell& c = w.cells(iv)[lane];
-    c.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(c.i) + static_cast<std::uint64_t>(w.cells(i.in[0])[lane].i));
+    c.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(c.i) +
+                                    static_cast<std::uint64_t>(w.cells(i.in[0])[lane].i));
     c = ir::canonical(c, d);
   });
   w.pc = i.target;
@@ -129,11 +133,12 @@ Step control_exit(Warp& w, const Instr&) {
   return Step::Jumped;
 }
 
-// ---- elementwise --------------------------------------------------------------------------------------------------------------
+// ---- elementwise --------------------------------------------------------------------------------
 
 namespace {
 
-/// Registers of a result are poison where one of an operand is; select looks only at the operand it takes.
+/// Registers of a result are poison where one of an operand is; select looks only at the operand it
+/// takes.
 void propagate_poison(Warp& w, const Instr& i) {
   const Slot out = i.out[0];
   ir::OpId origin;
@@ -185,7 +190,8 @@ Step control_elementwise(Warp& w, const Instr& i) {
     poison |= w.has_poison(i.in[n]);
   }
   const auto call = [&](Cell* result, std::size_t count) {
-    i.elementwise({i.op->attrs, i.in_elems, w.info(out).elem, std::span(operands, arity), std::span(kEach, arity), result, count});
+    i.elementwise({i.op->attrs, i.in_elems, w.info(out).elem, std::span(operands, arity),
+                   std::span(kEach, arity), result, count});
   };
   if (!mixed) {
     call(w.cells(out), regs * kLanes);
@@ -196,8 +202,10 @@ Step control_elementwise(Warp& w, const Instr& i) {
       call(w.cells(out) + r * kLanes, kLanes);
     }
   }
-  if (poison) propagate_poison(w, i);
-  else w.wrote_clean(out);
+  if (poison)
+    propagate_poison(w, i);
+  else
+    w.wrote_clean(out);
   const ir::Elem e = w.info(out).elem;
   const bool divides = i.op->opcode == Opcode::Div || i.op->opcode == Opcode::Rem;
   if (divides && !e.pointer && is_integer(e.dtype)) poison_zero_divisors(w, i);

@@ -1,6 +1,6 @@
 // ldmatrix, stmatrix, mma.sync and matrix descriptors.
-#include <cstring>
 #include <fmt/format.h>
+#include <cstring>
 
 #include "codegen/sim/cta.h"
 #include "codegen/sim/matrix.h"
@@ -54,7 +54,8 @@ Step sim_LdMatrix(Warp& w, const Instr& i) {
       const std::uint32_t reg = a * static_cast<std::uint32_t>(num) + static_cast<std::uint32_t>(m);
       const auto rows = row_addresses(w, i, a, m);
       for (int r = 0; r < 8; ++r)
-        if (rows[static_cast<std::size_t>(r)]) w.cta.generic_read(w, i, rows[static_cast<std::size_t>(r)], kRowBytes, 8 * m + r);
+        if (rows[static_cast<std::size_t>(r)])
+          w.cta.generic_read(w, i, rows[static_cast<std::size_t>(r)], kRowBytes, 8 * m + r);
       LaneMask poison = 0;
       for (int lane = 0; lane < kLanes; ++lane) {
         std::uint32_t bits = 0;
@@ -97,7 +98,9 @@ Step sim_StMatrix(Warp& w, const Instr& i) {
           const auto element = static_cast<std::uint16_t>(bits >> (16 * h));
           std::uint8_t bytes[2];
           std::memcpy(bytes, &element, 2);
-          if (row) store_shared(w, i, row + static_cast<std::uint32_t>(2 * p.column), bytes, 2, valid, 8 * m + p.row);
+          if (row)
+            store_shared(w, i, row + static_cast<std::uint32_t>(2 * p.column), bytes, 2, valid,
+                         8 * m + p.row);
         }
       }
     }
@@ -105,17 +108,26 @@ Step sim_StMatrix(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-// ---- mma.sync -------------------------------------------------------------------------------------------------------------------
+// ---- mma.sync -----------------------------------------------------------------------------------
 
 Step sim_Mma(Warp& w, const Instr& i) {
   const auto shape = i.op->attrs.ints(AttrName::shape), tiles = i.op->attrs.ints(AttrName::tiles);
   const MatrixElem& a_elem = matrix_elem(element_type(i, AttrName::a_type));
   const MatrixElem& b_elem = matrix_elem(element_type(i, AttrName::b_type));
-  const std::int64_t mt = tiles.size() == 3 ? tiles[0] : 1, nt = tiles.size() == 3 ? tiles[1] : 1, kt = tiles.size() == 3 ? tiles[2] : 1;
-  const int a_regs = static_cast<int>(16 * shape[2] * a_elem.bytes / 128), b_regs = static_cast<int>(8 * shape[2] * b_elem.bytes / 128);
+  const std::int64_t mt = tiles.size() == 3 ? tiles[0] : 1, nt = tiles.size() == 3 ? tiles[1] : 1,
+                     kt = tiles.size() == 3 ? tiles[2] : 1;
+  const int a_regs = static_cast<int>(16 * shape[2] * a_elem.bytes / 128),
+            b_regs = static_cast<int>(8 * shape[2] * b_elem.bytes / 128);
   const Slot a = i.in[0], b = i.in[1], c = i.in[2], out = i.out[0];
-  if (w.info(a).regs != mt * kt * a_regs || w.info(b).regs != nt * kt * b_regs || w.info(c).regs != mt * nt * 4)
-    throw CompileError(Diagnostic{"", fmt::format("mma: operands of {}, {} and {} registers do not fit the shape and tiles", w.info(a).regs, w.info(b).regs, w.info(c).regs), i.op->loc, {}, ""});
+  if (w.info(a).regs != mt * kt * a_regs || w.info(b).regs != nt * kt * b_regs ||
+      w.info(c).regs != mt * nt * 4)
+    throw CompileError(Diagnostic{
+        "",
+        fmt::format("mma: operands of {}, {} and {} registers do not fit the shape and tiles",
+                    w.info(a).regs, w.info(b).regs, w.info(c).regs),
+        i.op->loc,
+        {},
+        ""});
   std::copy_n(w.cells(c), w.info(c).regs * kLanes, w.cells(out));
   std::copy_n(w.poison(c), w.info(c).regs, w.poison(out));
   const DType type = w.info(out).elem.dtype;
@@ -142,12 +154,14 @@ Step sim_SmemDesc(Warp& w, const Instr& i) {
   const ir::AttrList& attrs = i.op->attrs;
   for (int lane = 0; lane < kLanes; ++lane) {
     const auto address = static_cast<std::uint32_t>(w.cells(i.in[0])[lane].i);
-    w.cells(i.out[0])[lane].i = static_cast<std::int64_t>(
-        encode_descriptor(address, attrs.i(AttrName::lbo), attrs.i(AttrName::sbo), attrs.i(AttrName::swizzle)));
+    w.cells(i.out[0])[lane].i = static_cast<std::int64_t>(encode_descriptor(
+        address, attrs.i(AttrName::lbo), attrs.i(AttrName::sbo), attrs.i(AttrName::swizzle)));
   }
   if (w.has_poison(i.in[0])) w.poison(i.out[0])[0] = w.poison(i.in[0])[0];
-  if (w.has_poison(i.in[0])) w.wrote_poison(i.out[0], w.poison_origin(i.in[0]));
-  else w.wrote_clean(i.out[0]);
+  if (w.has_poison(i.in[0]))
+    w.wrote_poison(i.out[0], w.poison_origin(i.in[0]));
+  else
+    w.wrote_clean(i.out[0]);
   return Step::Next;
 }
 

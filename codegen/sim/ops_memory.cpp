@@ -1,7 +1,7 @@
 // Loads, stores, atomics and cp.async of the threads.
+#include <fmt/format.h>
 #include <bit>
 #include <cstring>
-#include <fmt/format.h>
 
 #include "codegen/sim/cta.h"
 #include "tegula/error.h"
@@ -41,7 +41,8 @@ void check_operands(Warp& w, const Instr& i, std::size_t predicate) {
 
 AccessCounter& counter(Warp& w, const Instr& i) { return w.cta.launch.accesses[i.index]; }
 
-/// 32-byte sectors that one global access of the warp touches, and the fewest that could hold its bytes.
+/// 32-byte sectors that one global access of the warp touches, and the fewest that could hold its
+/// bytes.
 void count_sectors(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, std::uint64_t bytes) {
   if (lanes == 0) return;
   std::array<std::uint64_t, 2 * kLanes> sectors;
@@ -58,15 +59,19 @@ void count_sectors(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, std
   // Lanes may share bytes (broadcast): what could be packed is the distinct addresses.
   std::array<std::uint64_t, kLanes> addresses;
   std::size_t m = 0;
-  for_lanes(lanes, [&](int lane) { addresses[m++] = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i); });
+  for_lanes(lanes, [&](int lane) {
+    addresses[m++] = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+  });
   std::sort(addresses.begin(), addresses.begin() + m);
-  const auto distinct = static_cast<std::uint64_t>(std::unique(addresses.begin(), addresses.begin() + m) - addresses.begin());
+  const auto distinct = static_cast<std::uint64_t>(
+      std::unique(addresses.begin(), addresses.begin() + m) - addresses.begin());
   c.ideal_sectors += static_cast<std::int64_t>((distinct * bytes + 31) / 32);
 }
 
 }  // namespace
 
-void count_wavefronts(Warp& w, const Instr& i, std::span<const std::uint32_t> addresses, int bytes) {
+void count_wavefronts(Warp& w, const Instr& i, std::span<const std::uint32_t> addresses,
+                      int bytes) {
   if (addresses.empty()) return;
   const Wavefronts f = wavefronts(addresses, bytes);
   AccessCounter& c = counter(w, i);
@@ -80,13 +85,15 @@ namespace {
 void count_shared(Warp& w, const Instr& i, std::uint32_t a, LaneMask lanes, int bytes) {
   std::array<std::uint32_t, kLanes> addresses;
   std::size_t n = 0;
-  for_lanes(lanes, [&](int lane) { addresses[n++] = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i); });
+  for_lanes(lanes, [&](int lane) {
+    addresses[n++] = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i);
+  });
   count_wavefronts(w, i, std::span(addresses.data(), n), bytes);
 }
 
 }  // namespace
 
-// ---- global -------------------------------------------------------------------------------------------------------------------
+// ---- global -------------------------------------------------------------------------------------
 
 Step sim_LdGlobal(Warp& w, const Instr& i) {
   check_operands(w, i, 1);
@@ -106,14 +113,16 @@ Step sim_LdGlobal(Warp& w, const Instr& i) {
         return;
       }
       const auto* p = reinterpret_cast<const std::uint8_t*>(address);
-      for (std::uint32_t n = 0; n < width; ++n) w.cell(out, a * width + n, lane) = load_cell(p + n * size, e);
+      for (std::uint32_t n = 0; n < width; ++n)
+        w.cell(out, a * width + n, lane) = load_cell(p + n * size, e);
     });
     for (std::uint32_t n = 0; n < width; ++n) {
       const std::uint32_t reg = a * width + n;
       w.poison(out)[reg] = missing;
       if (!has_fill) continue;
       const std::uint32_t fill_reg = w.info(i.in[2]).regs == 1 ? 0 : reg;
-      for_lanes(w.mask & ~lanes, [&](int lane) { w.cell(out, reg, lane) = w.cell(i.in[2], fill_reg, lane); });
+      for_lanes(w.mask & ~lanes,
+                [&](int lane) { w.cell(out, reg, lane) = w.cell(i.in[2], fill_reg, lane); });
       w.poison(out)[reg] |= w.poison(i.in[2])[fill_reg] & ~lanes;
     }
   }
@@ -138,7 +147,9 @@ Step sim_StGlobal(Warp& w, const Instr& i) {
       for (std::uint32_t n = 0; n < width; ++n) {
         const std::uint32_t reg = a * width + n;
         if (((w.poison(value)[reg] >> lane) & 1) && w.has_poison(value))
-          w.cta.report(w, i, Detector::Poison, fmt::format("an uninitialised value (from {}) is stored to global memory", op_name(w.cta.kernel(), w.poison_origin(value))),
+          w.cta.report(w, i, Detector::Poison,
+                       fmt::format("an uninitialised value (from {}) is stored to global memory",
+                                   op_name(w.cta.kernel(), w.poison_origin(value))),
                        lane, address, w.poison_origin(value));
         store_cell(p + n * size, w.cell(value, reg, lane), e);
       }
@@ -152,10 +163,12 @@ namespace {
 ir::Opcode atomic_opcode(std::string_view kind) {
   using ir::Opcode;
   static constexpr std::pair<std::string_view, Opcode> kOps[] = {
-      {"add", Opcode::Add}, {"max", Opcode::Max}, {"min", Opcode::Min}, {"and", Opcode::And}, {"or", Opcode::Or}, {"xor", Opcode::Xor}};
+      {"add", Opcode::Add}, {"max", Opcode::Max}, {"min", Opcode::Min},
+      {"and", Opcode::And}, {"or", Opcode::Or},   {"xor", Opcode::Xor}};
   for (const auto& [name, opcode] : kOps)
     if (name == kind) return opcode;
-  throw CompileError(Diagnostic{"", fmt::format("sim: unknown atomic kind '{}'", kind), {}, {}, ""});
+  throw CompileError(
+      Diagnostic{"", fmt::format("sim: unknown atomic kind '{}'", kind), {}, {}, ""});
 }
 
 Cell combine(std::string_view kind, Cell old, Cell value, ir::Elem e) {
@@ -198,7 +211,7 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
 
 Step sim_Fence(Warp&, const Instr&) { return Step::Next; }
 
-// ---- shared -------------------------------------------------------------------------------------------------------------------
+// ---- shared -------------------------------------------------------------------------------------
 
 Step sim_LdShared(Warp& w, const Instr& i) {
   check_operands(w, i, 1);
@@ -227,9 +240,11 @@ Step sim_LdShared(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes, std::uint32_t count, bool valid, int lane) {
+void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes,
+                  std::uint32_t count, bool valid, int lane) {
   SharedMemory& shared = w.cta.shared;
-  const bool same = std::memcmp(shared.at(address), bytes, count) == 0 && valid && shared.all_valid(address, count);
+  const bool same = std::memcmp(shared.at(address), bytes, count) == 0 && valid &&
+                    shared.all_valid(address, count);
   w.cta.generic_write(w, i, address, count, lane, same);
   w.cta.overwrites_barrier(w, i, address, count, lane);
   std::memcpy(shared.at(address), bytes, count);
@@ -259,7 +274,7 @@ Step sim_StShared(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-// ---- cp.async -----------------------------------------------------------------------------------------------------------------
+// ---- cp.async -----------------------------------------------------------------------------------
 
 Step sim_CpAsync(Warp& w, const Instr& i) {
   check_operands(w, i, 2);
@@ -301,7 +316,7 @@ Step sim_CpAsyncCommit(Warp& w, const Instr&) {
 Step sim_CpAsyncWait(Warp& w, const Instr& i) {
   const Tick retired = w.cp_async.retired(i.op->attrs.i(AttrName::count));
   if (!w.cp_async.landed(retired)) {
-    w.waiting = {"its cp.async groups", i.id, 0};
+    w.waiting = {[](Warp&) -> std::string { return "its cp.async groups"; }, i.id};
     return Step::Blocked;
   }
   w.known.seen.raise(w.cta.agents.cp_async(w.index), retired);

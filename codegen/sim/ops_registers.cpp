@@ -1,6 +1,6 @@
 // Identity of the thread, moves between registers and between lanes.
-#include <bit>
 #include <fmt/format.h>
+#include <bit>
 
 #include "codegen/sim/cta.h"
 #include "tegula/error.h"
@@ -34,18 +34,23 @@ Step sim_LaneId(Warp& w, const Instr& i) {
 
 Step sim_WarpId(Warp& w, const Instr& i) { return fill(w, i, w.index); }
 
-Step sim_CtaId(Warp& w, const Instr& i) { return fill(w, i, w.cta.id.at(static_cast<std::size_t>(i.op->attrs.i(AttrName::axis)))); }
+Step sim_CtaId(Warp& w, const Instr& i) {
+  return fill(w, i, w.cta.id.at(static_cast<std::size_t>(i.op->attrs.i(AttrName::axis))));
+}
 
-Step sim_NumCtas(Warp& w, const Instr& i) { return fill(w, i, w.cta.launch.grid.at(static_cast<std::size_t>(i.op->attrs.i(AttrName::axis)))); }
+Step sim_NumCtas(Warp& w, const Instr& i) {
+  return fill(w, i, w.cta.launch.grid.at(static_cast<std::size_t>(i.op->attrs.i(AttrName::axis))));
+}
 
 Step sim_SmemBase(Warp& w, const Instr& i) { return fill(w, i, SharedMemory::kBase); }
 
-// ---- renaming: no instruction on the machine, so order against wgmma_fence is inherited ---------------------------------------
+// ---- renaming: no instruction on the machine, so order against wgmma_fence is inherited ---------
 
 namespace {
 
 /// Where register `n` of the operands' concatenation lives.
-std::pair<Slot, std::uint32_t> nth_register(const Warp& w, std::span<const Slot> operands, std::uint32_t n) {
+std::pair<Slot, std::uint32_t> nth_register(const Warp& w, std::span<const Slot> operands,
+                                            std::uint32_t n) {
   for (const Slot s : operands) {
     if (n < w.info(s).regs) return {s, n};
     n -= w.info(s).regs;
@@ -94,27 +99,32 @@ Step sim_Regs(Warp& w, const Instr& i) {
 
 Step sim_Repack(Warp& w, const Instr& i) {
   const Slot in = i.in[0], out = i.out[0];
-  const auto width = [&](Slot s) { return w.info(s).elem.pointer ? 64u : static_cast<unsigned>(size_bits(w.info(s).elem.dtype)); };
+  const auto width = [&](Slot s) {
+    return w.info(s).elem.pointer ? 64u : static_cast<unsigned>(size_bits(w.info(s).elem.dtype));
+  };
   const DType from = w.info(in).elem.dtype, to = w.info(out).elem.dtype;
   const unsigned wide = std::max(width(in), width(out));
   const std::uint32_t per_in = wide / width(in), per_out = wide / width(out);
-  const std::uint64_t out_mask = width(out) == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width(out)) - 1;
+  const std::uint64_t out_mask =
+      width(out) == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width(out)) - 1;
   for (std::uint32_t group = 0; group * per_in < w.info(in).regs; ++group) {
     LaneMask poison = 0;
     for (std::uint32_t n = 0; n < per_in; ++n) poison |= w.poison(in)[group * per_in + n];
     for (std::uint32_t n = 0; n < per_out; ++n) w.poison(out)[group * per_out + n] = poison;
     for (int lane = 0; lane < kLanes; ++lane) {
       std::uint64_t bits = 0;
-      for (std::uint32_t n = 0; n < per_in; ++n) bits |= ir::to_bits(w.cell(in, group * per_in + n, lane), from) << (n * width(in));
+      for (std::uint32_t n = 0; n < per_in; ++n)
+        bits |= ir::to_bits(w.cell(in, group * per_in + n, lane), from) << (n * width(in));
       for (std::uint32_t n = 0; n < per_out; ++n)
-        w.cell(out, group * per_out + n, lane) = ir::from_bits((bits >> (n * width(out))) & out_mask, to);
+        w.cell(out, group * per_out + n, lane) =
+            ir::from_bits((bits >> (n * width(out))) & out_mask, to);
     }
   }
   inherit(w, i);
   return Step::Next;
 }
 
-// ---- between lanes ------------------------------------------------------------------------------------------------------------
+// ---- between lanes ------------------------------------------------------------------------------
 
 namespace {
 
@@ -137,7 +147,8 @@ Step sim_Shfl(Warp& w, const Instr& i) {
     const int from = shuffle_source(mode, lane, w.cells(i.in[1])[lane].i);
     source[static_cast<std::size_t>(lane)] = from;
     if (!((w.mask >> from) & 1))
-      w.cta.report(w, i, Detector::Divergence, fmt::format("shfl reads lane {}, which is not active", from), lane);
+      w.cta.report(w, i, Detector::Divergence,
+                   fmt::format("shfl reads lane {}, which is not active", from), lane);
   });
   for (std::uint32_t r = 0; r < w.info(out).regs; ++r) {
     LaneMask poison = 0;
@@ -167,11 +178,17 @@ Step sim_Elect(Warp& w, const Instr& i) {
 }
 
 Step sim_Asm(Warp&, const Instr& i) {
-  throw CompileError(Diagnostic{"", "inline PTX cannot be executed on the simulator", i.op->loc, {}, "run this kernel on a GPU"});
+  throw CompileError(Diagnostic{"",
+                                "inline PTX cannot be executed on the simulator",
+                                i.op->loc,
+                                {},
+                                "run this kernel on a GPU"});
 }
 
 Step sim_Trap(Warp& w, const Instr& i) {
-  w.cta.report(w, i, Detector::Trapped, std::string(i.op->attrs.s(AttrName::message, "the kernel executed a trap")), std::countr_zero(w.mask));
+  w.cta.report(w, i, Detector::Trapped,
+               std::string(i.op->attrs.s(AttrName::message, "the kernel executed a trap")),
+               std::countr_zero(w.mask));
   w.done = w.cta.trapped = true;
   return Step::Jumped;
 }

@@ -1,6 +1,7 @@
-// TMA: boxes between global and shared memory, bulk groups. Data move at a random time between issue and completion.
-#include <cstring>
+// TMA: boxes between global and shared memory, bulk groups. Data move at a random time between
+// issue and completion.
 #include <fmt/format.h>
+#include <cstring>
 
 #include "codegen/sim/cta.h"
 
@@ -18,15 +19,17 @@ struct Box {
   std::array<std::int64_t, codegen::kMaxTensorRank> at{};
   std::uint32_t address = 0;  ///< in shared memory
 
-  std::uint32_t row_bytes() const { return static_cast<std::uint32_t>(map->box[0] * size_bytes(map->dtype)); }
+  std::uint32_t row_bytes() const {
+    return static_cast<std::uint32_t>(map->box[0] * size_bytes(map->dtype));
+  }
   std::uint32_t bytes() const { return static_cast<std::uint32_t>(box_bytes(*map)); }
 };
 
 /// The part of one row of a box that lies inside the tensor.
 struct Row {
-  std::uint32_t offset = 0;        ///< of the row in the box, bytes
+  std::uint32_t offset = 0;          ///< of the row in the box, bytes
   std::uint32_t begin = 0, end = 0;  ///< bytes of the row inside the tensor
-  std::uint8_t* global = nullptr;  ///< of byte `begin`
+  std::uint8_t* global = nullptr;    ///< of byte `begin`
 };
 
 template <class F>
@@ -44,7 +47,8 @@ void for_rows(const Box& box, const F& f) {
       inside &= c >= 0 && c < m.dims[d];
       offset += c * m.strides[d];
     }
-    const std::int64_t lo = std::max<std::int64_t>(0, box.at[0]), hi = std::min(m.dims[0], box.at[0] + m.box[0]);
+    const std::int64_t lo = std::max<std::int64_t>(0, box.at[0]),
+                       hi = std::min(m.dims[0], box.at[0] + m.box[0]);
     if (inside && lo < hi) {
       row.begin = static_cast<std::uint32_t>((lo - box.at[0]) * size);
       row.end = static_cast<std::uint32_t>((hi - box.at[0]) * size);
@@ -61,26 +65,36 @@ void for_rows(const Box& box, const F& f) {
 /// Why the driver or the copy engine would refuse, or nothing.
 std::string rule_broken(const Box& box) {
   const TensorMap& m = *box.map;
-  if (m.rank < 1 || m.rank > codegen::kMaxTensorRank) return fmt::format("rank {} is not in 1..5", m.rank);
-  if (reinterpret_cast<std::uintptr_t>(m.base) % 16 != 0) return "the tensor's base is not 16-byte aligned";
+  if (m.rank < 1 || m.rank > codegen::kMaxTensorRank)
+    return fmt::format("rank {} is not in 1..5", m.rank);
+  if (reinterpret_cast<std::uintptr_t>(m.base) % 16 != 0)
+    return "the tensor's base is not 16-byte aligned";
   for (int d = 0; d < m.rank; ++d) {
-    if (m.box[d] < 1 || m.box[d] > 256) return fmt::format("box extent {} is not in 1..256", m.box[d]);
-    if (d > 0 && (m.strides[d] % 16 != 0 || m.strides[d] < 0 || m.strides[d] >= (std::int64_t{1} << 40)))
+    if (m.box[d] < 1 || m.box[d] > 256)
+      return fmt::format("box extent {} is not in 1..256", m.box[d]);
+    if (d > 0 &&
+        (m.strides[d] % 16 != 0 || m.strides[d] < 0 || m.strides[d] >= (std::int64_t{1} << 40)))
       return fmt::format("stride {} is not a multiple of 16 below 2^40", m.strides[d]);
   }
-  if (box.row_bytes() % kChunk != 0) return fmt::format("the box is {} bytes wide, not a multiple of 16", box.row_bytes());
-  if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128) return fmt::format("there is no {}-byte swizzle", m.swizzle);
+  if (box.row_bytes() % kChunk != 0)
+    return fmt::format("the box is {} bytes wide, not a multiple of 16", box.row_bytes());
+  if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
+    return fmt::format("there is no {}-byte swizzle", m.swizzle);
   if (m.swizzle != 0 && box.row_bytes() > static_cast<std::uint32_t>(m.swizzle))
-    return fmt::format("the box is {} bytes wide, more than its swizzle of {}", box.row_bytes(), m.swizzle);
-  if (box.address % 128 != 0) return fmt::format("shared address {:#x} is not 128-byte aligned", box.address);
+    return fmt::format("the box is {} bytes wide, more than its swizzle of {}", box.row_bytes(),
+                       m.swizzle);
+  if (box.address % 128 != 0)
+    return fmt::format("shared address {:#x} is not 128-byte aligned", box.address);
   return "";
 }
 
 /// The box that one lane of a TMA op names; false (and reported) where it cannot be copied.
-bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const Slot> coordinates, int lane, Box& box) {
+bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const Slot> coordinates,
+              int lane, Box& box) {
   box.map = reinterpret_cast<const TensorMap*>(w.cells(map)[lane].i);
   box.address = static_cast<std::uint32_t>(w.cells(address)[lane].i);
-  for (std::size_t d = 0; d < coordinates.size() && d < box.at.size(); ++d) box.at[d] = w.cells(coordinates[d])[lane].i;
+  for (std::size_t d = 0; d < coordinates.size() && d < box.at.size(); ++d)
+    box.at[d] = w.cells(coordinates[d])[lane].i;
   std::string why = box.map ? rule_broken(box) : "there is no tensor map";
   if (why.empty() && static_cast<std::int32_t>(coordinates.size()) != box.map->rank)
     why = fmt::format("{} coordinates for a tensor of rank {}", coordinates.size(), box.map->rank);
@@ -91,7 +105,9 @@ bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const S
   if (!w.cta.shared_access(w, i, box.address, box.bytes(), lane, 128)) return false;
   bool ok = true;
   for_rows(box, [&](const Row& row) {
-    if (ok && row.global) ok = w.cta.global_access(w, i, reinterpret_cast<std::uintptr_t>(row.global), row.end - row.begin, lane, 1);
+    if (ok && row.global)
+      ok = w.cta.global_access(w, i, reinterpret_cast<std::uintptr_t>(row.global),
+                               row.end - row.begin, lane, 1);
   });
   return ok;
 }
@@ -99,7 +115,8 @@ bool read_box(Warp& w, const Instr& i, Slot map, Slot address, std::span<const S
 void fill_row(std::vector<std::uint8_t>& row, const TensorMap& m) {
   std::fill(row.begin(), row.end(), 0);
   if (m.fill != codegen::OobFill::Nan) return;
-  const std::uint64_t nan = ir::to_bits(ir::Cell{.f = std::numeric_limits<double>::quiet_NaN()}, m.dtype);
+  const std::uint64_t nan =
+      ir::to_bits(ir::Cell{.f = std::numeric_limits<double>::quiet_NaN()}, m.dtype);
   const auto size = static_cast<std::size_t>(size_bytes(m.dtype));
   for (std::size_t n = 0; n < row.size(); n += size) std::memcpy(row.data() + n, &nan, size);
 }
@@ -121,12 +138,18 @@ void issue_load(Warp& w, const Instr& i, const Box& box, Mbarrier& b, int lane) 
   Cta& cta = w.cta;
   const std::uint32_t bytes = box.bytes();
   if (!b.async_visible)
-    cta.report(w, i, Detector::MbarrierMisuse, fmt::format("the initialisation of mbarrier {:#x} was not made visible to TMA (fence_mbar_init)", b.address), lane, b.address, b.init_op);
+    cta.report(
+        w, i, Detector::MbarrierMisuse,
+        fmt::format(
+            "the initialisation of mbarrier {:#x} was not made visible to TMA (fence_mbar_init)",
+            b.address),
+        lane, b.address, b.init_op);
   cta.overwrites_barrier(w, i, box.address, bytes, lane);
   b.copy_op = i.id;
   b.copy_phase = b.phase + 1;
   ++b.copies;
-  cta.engine_access(w, i, cta.agents.mbarrier(b.number), b.phase + 1, true, box.address, bytes, true);
+  cta.engine_access(w, i, cta.agents.mbarrier(b.number), b.phase + 1, true, box.address, bytes,
+                    true);
   cta.launch.counters.tma_bytes += bytes;
   cta.later([&cta, &b, box, bytes] {
     land(cta, box);
@@ -144,7 +167,9 @@ void check_source(Warp& w, const Instr& i, const Box& box, int lane) {
     for (std::uint32_t n = row.begin; row.global && n < row.end; ++n) {
       const std::uint32_t from = codegen::swizzled(box.address + row.offset + n, box.map->swizzle);
       if (!*w.cta.shared.valid(from))
-        return w.cta.report(w, i, Detector::Poison, fmt::format("tma_store copies uninitialised shared memory at {:#x}", from), lane, from);
+        return w.cta.report(
+            w, i, Detector::Poison,
+            fmt::format("tma_store copies uninitialised shared memory at {:#x}", from), lane, from);
     }
   });
 }
@@ -155,7 +180,9 @@ void issue_store(Warp& w, const Instr& i, const Box& box, int lane) {
   check_source(w, i, box, lane);
   cta.engine_access(w, i, cta.agents.bulk(w.index), group, true, box.address, box.bytes(), false);
   for_rows(box, [&](const Row& row) {
-    if (row.global) cta.note_global_write(w, i, reinterpret_cast<std::uintptr_t>(row.global), row.end - row.begin, lane);
+    if (row.global)
+      cta.note_global_write(w, i, reinterpret_cast<std::uintptr_t>(row.global), row.end - row.begin,
+                            lane);
   });
   cta.launch.counters.tma_bytes += box.bytes();
   w.bulk.issue(i.id);
@@ -163,11 +190,13 @@ void issue_store(Warp& w, const Instr& i, const Box& box, int lane) {
   cta.later([&w, &cta, box, group] {
     std::vector<std::uint8_t> data(box.bytes());
     for (std::uint32_t n = 0; n < data.size(); n += kChunk)
-      std::memcpy(data.data() + n, cta.shared.at(codegen::swizzled(box.address + n, box.map->swizzle)), kChunk);
+      std::memcpy(data.data() + n,
+                  cta.shared.at(codegen::swizzled(box.address + n, box.map->swizzle)), kChunk);
     --w.bulk.in_flight[group];
     cta.later([&w, box, group, data = std::move(data)] {
       for_rows(box, [&](const Row& row) {
-        if (row.global) std::memcpy(row.global, data.data() + row.offset + row.begin, row.end - row.begin);
+        if (row.global)
+          std::memcpy(row.global, data.data() + row.offset + row.begin, row.end - row.begin);
       });
       --w.bulk_writes.in_flight[group];
     });
@@ -210,7 +239,7 @@ Step sim_TmaWait(Warp& w, const Instr& i) {
   const Tick retired = w.bulk.retired(i.op->attrs.i(AttrName::count));
   const bool sources_only = i.op->attrs.i(AttrName::read) != 0;
   if (!w.bulk.landed(retired) || (!sources_only && !w.bulk_writes.landed(retired))) {
-    w.waiting = {"its TMA stores", i.id, 0};
+    w.waiting = {[](Warp&) -> std::string { return "its TMA stores"; }, i.id};
     return Step::Blocked;
   }
   w.bulk.waited = std::max(w.bulk.waited, retired);

@@ -1,5 +1,5 @@
-// wgmma: issue, commit, wait. Each warp computes its 16 rows; the operands in shared memory are read at a random time
-// between issue and wait.
+// wgmma: issue, commit, wait. Each warp computes its 16 rows; the operands in shared memory are
+// read at a random time between issue and wait.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,10 +32,12 @@ struct Work {
 
 /// Calls `f(shared address, row or k, chunk)` for the 16-byte pieces of an operand at one k step.
 template <class F>
-void for_chunks(const Descriptor& d, bool mn_major, int first_row, int rows, int elem_bytes, const F& f) {
+void for_chunks(const Descriptor& d, bool mn_major, int first_row, int rows, int elem_bytes,
+                const F& f) {
   if (!mn_major) {
     for (int r = first_row; r < first_row + rows; ++r)
-      for (std::uint32_t c = 0; c < kStepBytes / kChunk; ++c) f(d.k_major(static_cast<std::uint32_t>(r), c), r, static_cast<int>(c));
+      for (std::uint32_t c = 0; c < kStepBytes / kChunk; ++c)
+        f(d.k_major(static_cast<std::uint32_t>(r), c), r, static_cast<int>(c));
     return;
   }
   const int per_chunk = static_cast<int>(kChunk) / elem_bytes;
@@ -44,33 +46,44 @@ void for_chunks(const Descriptor& d, bool mn_major, int first_row, int rows, int
       f(d.mn_major(static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(c)), k, c);
 }
 
-void read_shared_operand(Cta& cta, const Descriptor& d, bool mn_major, int first_row, int rows, const MatrixElem& elem, Operand& out) {
+void read_shared_operand(Cta& cta, const Descriptor& d, bool mn_major, int first_row, int rows,
+                         const MatrixElem& elem, Operand& out) {
   const int per_chunk = static_cast<int>(kChunk) / elem.bytes;
   out.reset(rows, kStepBytes / elem.bytes);
   double values[kChunk];
-  for_chunks(d, mn_major, first_row, rows, elem.bytes, [&](std::uint32_t address, int outer, int chunk) {
-    const bool inside = cta.shared.contains(address, kChunk);
-    const bool valid = inside && cta.shared.all_valid(address, kChunk);
-    if (inside) elem.decode(cta.shared.at(address), per_chunk, values);
-    for (int e = 0; e < per_chunk; ++e) {
-      const int row = mn_major ? chunk * per_chunk + e - first_row : outer - first_row;
-      const int k = mn_major ? outer : chunk * per_chunk + e;
-      out.at(row, k) = inside ? values[e] : 0;
-      const bool bad = !valid && !(inside && cta.shared.all_valid(address + static_cast<std::uint32_t>(e * elem.bytes), static_cast<std::uint32_t>(elem.bytes)));
-      if (bad) out.poison[static_cast<std::size_t>(row)] = 1;
-    }
-  });
+  for_chunks(
+      d, mn_major, first_row, rows, elem.bytes, [&](std::uint32_t address, int outer, int chunk) {
+        const bool inside = cta.shared.contains(address, kChunk);
+        const bool valid = inside && cta.shared.all_valid(address, kChunk);
+        if (inside) elem.decode(cta.shared.at(address), per_chunk, values);
+        for (int e = 0; e < per_chunk; ++e) {
+          const int row = mn_major ? chunk * per_chunk + e - first_row : outer - first_row;
+          const int k = mn_major ? outer : chunk * per_chunk + e;
+          out.at(row, k) = inside ? values[e] : 0;
+          const bool bad =
+              !valid &&
+              !(inside && cta.shared.all_valid(address + static_cast<std::uint32_t>(e * elem.bytes),
+                                               static_cast<std::uint32_t>(elem.bytes)));
+          if (bad) out.poison[static_cast<std::size_t>(row)] = 1;
+        }
+      });
 }
 
 void execute(Cta& cta, const Work& k, Accumulator& acc) {
-  const auto step_a = k.instr->op->attrs.ints(AttrName::step_a), step_b = k.instr->op->attrs.ints(AttrName::step_b);
+  const auto step_a = k.instr->op->attrs.ints(AttrName::step_a),
+             step_b = k.instr->op->attrs.ints(AttrName::step_b);
   Operand a, b;
   for (int s = 0; s < k.steps; ++s) {
     const auto n = static_cast<std::size_t>(s);
-    if (k.a_in_registers) read_a_fragment(k.a_regs.data() + n * 4 * kLanes, k.a_poison.data() + n * 4, 4, *k.a_elem, a);
-    else read_shared_operand(cta, k.a.advanced(n < step_a.size() ? step_a[n] : 0), k.trans_a, k.first_row, 16, *k.a_elem, a);
-    read_shared_operand(cta, k.b.advanced(n < step_b.size() ? step_b[n] : 0), k.trans_b, 0, k.n, *k.b_elem, b);
-    const bool had_poison = std::any_of(acc.poison.begin(), acc.poison.end(), [](LaneMask m) { return m != 0; });
+    if (k.a_in_registers)
+      read_a_fragment(k.a_regs.data() + n * 4 * kLanes, k.a_poison.data() + n * 4, 4, *k.a_elem, a);
+    else
+      read_shared_operand(cta, k.a.advanced(n < step_a.size() ? step_a[n] : 0), k.trans_a,
+                          k.first_row, 16, *k.a_elem, a);
+    read_shared_operand(cta, k.b.advanced(n < step_b.size() ? step_b[n] : 0), k.trans_b, 0, k.n,
+                        *k.b_elem, b);
+    const bool had_poison =
+        std::any_of(acc.poison.begin(), acc.poison.end(), [](LaneMask m) { return m != 0; });
     multiply_accumulate(a, b, k.acc_type, k.keep || s > 0, acc.value.data(), acc.poison.data());
     if (!had_poison) acc.poison_origin = k.instr->id;
   }
@@ -78,9 +91,11 @@ void execute(Cta& cta, const Work& k, Accumulator& acc) {
 
 /// Bounds and races of what a warp's part of the wgmma reads from shared memory.
 void check_reads(Warp& w, const Work& k, Tick sequence) {
-  const auto step_a = k.instr->op->attrs.ints(AttrName::step_a), step_b = k.instr->op->attrs.ints(AttrName::step_b);
+  const auto step_a = k.instr->op->attrs.ints(AttrName::step_a),
+             step_b = k.instr->op->attrs.ints(AttrName::step_b);
   const Agent agent = w.cta.agents.wgmma(w.index / 4);
-  const auto check = [&](const Descriptor& d, bool mn_major, int first_row, int rows, const MatrixElem& e) {
+  const auto check = [&](const Descriptor& d, bool mn_major, int first_row, int rows,
+                         const MatrixElem& e) {
     bool inside = true;
     for_chunks(d, mn_major, first_row, rows, e.bytes, [&](std::uint32_t address, int, int) {
       inside = inside && w.cta.shared_access(w, *k.instr, address, kChunk, -1);
@@ -88,17 +103,23 @@ void check_reads(Warp& w, const Work& k, Tick sequence) {
     });
   };
   for (std::size_t s = 0; s < static_cast<std::size_t>(k.steps); ++s) {
-    if (!k.a_in_registers) check(k.a.advanced(s < step_a.size() ? step_a[s] : 0), k.trans_a, k.first_row, 16, *k.a_elem);
+    if (!k.a_in_registers)
+      check(k.a.advanced(s < step_a.size() ? step_a[s] : 0), k.trans_a, k.first_row, 16, *k.a_elem);
     check(k.b.advanced(s < step_b.size() ? step_b[s] : 0), k.trans_b, 0, k.n, *k.b_elem);
   }
 }
 
 std::string rule_broken(const Warp& w, const Work& k, std::int64_t shape_k) {
-  if (k.n < 8 || k.n > 256 || k.n % 8 != 0) return fmt::format("n = {} is not a multiple of 8 up to 256", k.n);
-  if (k.a_elem->integer && k.n > 32 && k.n % 16 != 0) return fmt::format("n = {} is not legal for 8-bit integers", k.n);
-  if (shape_k * k.b_elem->bytes != kStepBytes) return fmt::format("k = {} is not 32 bytes", shape_k);
-  if ((k.trans_a || k.trans_b) && k.b_elem->bytes != 2) return "only 16-bit operands can be MN-major";
-  if (w.index / 4 * 4 + 4 > w.cta.agents.warps) return "the last warpgroup has fewer than four warps";
+  if (k.n < 8 || k.n > 256 || k.n % 8 != 0)
+    return fmt::format("n = {} is not a multiple of 8 up to 256", k.n);
+  if (k.a_elem->integer && k.n > 32 && k.n % 16 != 0)
+    return fmt::format("n = {} is not legal for 8-bit integers", k.n);
+  if (shape_k * k.b_elem->bytes != kStepBytes)
+    return fmt::format("k = {} is not 32 bytes", shape_k);
+  if ((k.trans_a || k.trans_b) && k.b_elem->bytes != 2)
+    return "only 16-bit operands can be MN-major";
+  if (w.index / 4 * 4 + 4 > w.cta.agents.warps)
+    return "the last warpgroup has fewer than four warps";
   return "";
 }
 
@@ -132,17 +153,21 @@ Work decode(Warp& w, const Instr& i) {
   return k;
 }
 
-/// The accumulator of an op: the one in flight that is chained, or a new one with the operand's registers.
+/// The accumulator of an op: the one in flight that is chained, or a new one with the operand's
+/// registers.
 std::uint32_t accumulator_of(Warp& w, const Instr& i) {
   WgmmaQueue& q = w.wgmma;
   const Slot in = i.in[0];
-  const auto regs = static_cast<std::uint32_t>(w.cta.kernel().type(i.op->results[0]).inner().count());
+  const auto regs =
+      static_cast<std::uint32_t>(w.cta.kernel().type(i.op->results[0]).inner().count());
   if (w.info(in).pending) {
     const auto number = static_cast<std::uint32_t>(w.cells(in)[0].i);
     if (number != 0 && q.accumulators[number]) return number;
-    if (number != 0) w.cta.report(w, i, Detector::Accumulator, "the accumulator was already taken by a wait");
+    if (number != 0)
+      w.cta.report(w, i, Detector::Accumulator, "the accumulator was already taken by a wait");
   } else if (w.written(in) > q.fenced_at) {
-    w.cta.report(w, i, Detector::WgmmaFence, "the accumulator was written after the last wgmma_fence");
+    w.cta.report(w, i, Detector::WgmmaFence,
+                 "the accumulator was written after the last wgmma_fence");
   }
   auto acc = std::make_unique<Accumulator>();
   acc->value.assign(std::size_t{regs} * kLanes, Cell{0});
@@ -162,10 +187,12 @@ std::uint32_t accumulator_of(Warp& w, const Instr& i) {
 
 /// Computes what is queued up to a sequence number.
 void flush(Accumulator& acc, std::uint32_t sequence) {
-  for (; !acc.queued.empty() && acc.queued.front().first <= sequence; acc.queued.pop_front()) acc.queued.front().second();
+  for (; !acc.queued.empty() && acc.queued.front().first <= sequence; acc.queued.pop_front())
+    acc.queued.front().second();
 }
 
-/// A wgmma is complete for all four warps at once: after any of them has waited for it, its operands may be overwritten.
+/// A wgmma is complete for all four warps at once: after any of them has waited for it, its
+/// operands may be overwritten.
 void complete(Warp& w, std::uint32_t sequence) {
   for (int n = w.index / 4 * 4; n < w.index / 4 * 4 + 4; ++n) {
     WgmmaQueue& q = w.cta.warp(n).wgmma;
@@ -179,13 +206,16 @@ void join_issue(Warp& w, const Instr& i, std::uint32_t sequence) {
   if (issues.size() <= sequence) issues.resize(sequence + 1);
   WgmmaIssue& issue = issues[sequence];
   const auto b = static_cast<std::uint64_t>(w.cells(i.in[2])[0].i);
-  const auto a = w.info(i.in[1]).elem.dtype == DType::i32 ? 0 : static_cast<std::uint64_t>(w.cells(i.in[1])[0].i);
+  const auto a = w.info(i.in[1]).elem.dtype == DType::i32
+                     ? 0
+                     : static_cast<std::uint64_t>(w.cells(i.in[1])[0].i);
   if (issue.warps == 0) {
     issue.op = i.id;
     issue.a = a;
     issue.b = b;
   } else if (issue.op != i.id || issue.a != a || issue.b != b) {
-    w.cta.report(w, i, Detector::WgmmaOperand, "the warps of a warpgroup issue different wgmmas or descriptors", -1, 0, issue.op);
+    w.cta.report(w, i, Detector::WgmmaOperand,
+                 "the warps of a warpgroup issue different wgmmas or descriptors", -1, 0, issue.op);
   }
   ++issue.warps;
 }
@@ -205,11 +235,15 @@ Step sim_WgmmaFence(Warp& w, const Instr& i) {
 Step sim_Wgmma(Warp& w, const Instr& i) {
   WgmmaQueue& q = w.wgmma;
   for (const std::size_t n : {1u, 2u, 3u})
-    if (n != 1 || w.info(i.in[1]).elem.dtype != DType::i32) w.cta.must_be_defined(w, i, i.in[n], "an operand");
+    if (n != 1 || w.info(i.in[1]).elem.dtype != DType::i32)
+      w.cta.must_be_defined(w, i, i.in[n], "an operand");
   const Work k = decode(w, i);
-  if (q.needs_fence) w.cta.report(w, i, Detector::WgmmaFence, "no wgmma_fence since the kernel began or since accumulators were read");
+  if (q.needs_fence)
+    w.cta.report(w, i, Detector::WgmmaFence,
+                 "no wgmma_fence since the kernel began or since accumulators were read");
   if (k.a_in_registers && w.written(i.in[1]) > q.fenced_at)
-    w.cta.report(w, i, Detector::WgmmaFence, "the A registers were written after the last wgmma_fence");
+    w.cta.report(w, i, Detector::WgmmaFence,
+                 "the A registers were written after the last wgmma_fence");
   const std::uint32_t number = accumulator_of(w, i);
   const std::uint32_t sequence = ++q.issued;
   join_issue(w, i, sequence);
@@ -259,7 +293,10 @@ void give_back(Warp& w, const Instr& i, std::size_t n, std::uint32_t retired_gro
   ir::OpId origin = acc.poison_origin;
   if (acc.group > retired_group) {
     w.cta.report(w, i, Detector::Accumulator,
-                 acc.group >= q.open_group ? "the accumulator is taken, but its wgmma was never committed" : "the accumulator is taken while its wgmma group is in flight", -1, 0, acc.op);
+                 acc.group >= q.open_group
+                     ? "the accumulator is taken, but its wgmma was never committed"
+                     : "the accumulator is taken while its wgmma group is in flight",
+                 -1, 0, acc.op);
     std::fill_n(w.poison(out), w.info(out).regs, ~LaneMask{0});
     origin = acc.op;
   }
@@ -273,17 +310,32 @@ void check_kept(Warp& w, const Instr& i, std::uint32_t retired) {
   WgmmaQueue& q = w.wgmma;
   for (const std::uint32_t number : q.in_flight) {
     bool passed = false;
-    for (std::size_t n = 0; n < i.out.size(); ++n) passed |= w.info(i.in[n]).pending && w.cells(i.in[n])[0].i == number;
+    for (std::size_t n = 0; n < i.out.size(); ++n)
+      passed |= w.info(i.in[n]).pending && w.cells(i.in[n])[0].i == number;
     if (!passed)
-      w.cta.report(w, i, Detector::Accumulator, "an accumulator in flight is not passed through the wait", -1, 0, q.accumulators[number]->op);
+      w.cta.report(w, i, Detector::Accumulator,
+                   "an accumulator in flight is not passed through the wait", -1, 0,
+                   q.accumulators[number]->op);
   }
   while (!q.a_reads.empty() && q.a_reads.front().first <= retired) {
     const auto [sequence, op] = q.a_reads.front();
     q.a_reads.pop_front();
     bool kept = false;
     for (const Slot s : i.in) kept |= !w.info(s).pending && w.a_fragment_of(s) >= sequence;
-    if (!kept) w.cta.report(w, i, Detector::AFragment, "the A registers of a wgmma retired here are not kept alive until this wait", -1, 0, op);
+    if (!kept)
+      w.cta.report(w, i, Detector::AFragment,
+                   "the A registers of a wgmma retired here are not kept alive until this wait", -1,
+                   0, op);
   }
+}
+
+}  // namespace
+
+namespace {
+
+std::string describe_issue(Warp& w) {
+  return fmt::format("the other warps of its warpgroup to issue a wgmma ({} of 4 have)",
+                     w.waiting.subject);
 }
 
 }  // namespace
@@ -291,12 +343,13 @@ void check_kept(Warp& w, const Instr& i, std::uint32_t retired) {
 Step sim_WgmmaWait(Warp& w, const Instr& i) {
   WgmmaQueue& q = w.wgmma;
   const std::int64_t committed = std::int64_t{q.open_group} - 1;
-  const auto group = static_cast<std::uint32_t>(std::max<std::int64_t>(0, committed - i.op->attrs.i(AttrName::count)));
+  const auto group = static_cast<std::uint32_t>(
+      std::max<std::int64_t>(0, committed - i.op->attrs.i(AttrName::count)));
   const std::uint32_t retired = q.group_end[group];
   const auto& issues = w.cta.warpgroups[static_cast<std::size_t>(w.index / 4)].issues;
   for (std::uint32_t s = q.retired + 1; s <= retired; ++s) {
     if (issues[s].warps >= 4) continue;
-    w.waiting = {fmt::format("the other warps of its warpgroup to issue a wgmma ({} of 4 have)", issues[s].warps), i.id, 0};
+    w.waiting = {describe_issue, i.id, issues[s].warps};
     return Step::Blocked;
   }
   if (retired > q.retired) complete(w, retired);

@@ -11,8 +11,8 @@
 namespace tegula::sim {
 
 using ir::AttrName;
-using ir::OpId;
 using ir::Opcode;
+using ir::OpId;
 using ir::RegionId;
 using ir::Type;
 using ir::TypeKind;
@@ -102,10 +102,13 @@ class Decoder {
         {int(Opcode::If), &Decoder::branch},      {int(Opcode::Roles), &Decoder::roles},
         {int(Opcode::Pin), &Decoder::nothing}};
     const ir::OpData& op = k_[id];
-    if (const auto it = kStructure.find(int(op.opcode)); it != kStructure.end()) return (this->*it->second)(id);
+    if (const auto it = kStructure.find(int(op.opcode)); it != kStructure.end())
+      return (this->*it->second)(id);
     const ir::ElementwiseFn fn = ir::elementwise_fn(op.opcode);
     const ExecFn exec = fn ? control_elementwise : kExecutors[static_cast<std::size_t>(op.opcode)];
-    if (!exec) throw InternalError(fmt::format("sim: op {} is not in simt form", ir::info(op.opcode).mnemonic));
+    if (!exec)
+      throw InternalError(
+          fmt::format("sim: op {} is not in simt form", ir::info(op.opcode).mnemonic));
     const auto in = slots_of(op.operands);
     const auto out = slots_of(op.results);
     Instr& i = emit(exec, id);
@@ -155,7 +158,8 @@ class Decoder {
     return slots_of(args);
   }
 
-  // for: [enter: iv = lo, carries = initial]  [test -> leave]  body  [next: carries = yielded, iv += step -> test]  [leave]
+  // for: [enter: iv = lo, carries = initial]  [test -> leave]  body  [next: carries = yielded, iv
+  // += step -> test]  [leave]
   void for_loop(OpId id) {
     const ir::OpData& op = k_[id];
     const auto& args = k_[op.regions[0]].args;
@@ -179,7 +183,9 @@ class Decoder {
     emit(control_leave, id);
   }
 
-  std::span<const Slot> initial_of_for(std::span<const Slot> operands) { return with_front(operands[0], operands.subspan(3)); }
+  std::span<const Slot> initial_of_for(std::span<const Slot> operands) {
+    return with_front(operands[0], operands.subspan(3));
+  }
 
   std::span<const Slot> with_front(Slot front, std::span<const Slot> rest) {
     auto list = std::make_unique<Slot[]>(rest.size() + 1);
@@ -212,7 +218,8 @@ class Decoder {
     emit(control_leave, id);
   }
 
-  // roles: [role 0 -> next role]  region 0  [jump -> end]  [role 1 -> next]  region 1  [jump -> end] ...
+  // roles: [role 0 -> next role]  region 0  [jump -> end]  [role 1 -> next]  region 1  [jump ->
+  // end] ...
   void roles(OpId id) {
     const ir::OpData& op = k_[id];
     std::vector<std::uint32_t> ends;
@@ -234,7 +241,8 @@ class Decoder {
 
 Program::Program(const ir::Kernel& kernel) : kernel_(kernel) {
   if (kernel.info.form != ir::Form::Simt)
-    throw InternalError(fmt::format("sim: kernel {} is in {} form, not simt", kernel.info.name, ir::name(kernel.info.form)));
+    throw InternalError(fmt::format("sim: kernel {} is in {} form, not simt", kernel.info.name,
+                                    ir::name(kernel.info.form)));
   Decoder(*this, kernel).run();
 }
 

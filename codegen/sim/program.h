@@ -1,6 +1,6 @@
 #pragma once
-// A kernel in simt form, decoded once per launch: structured control becomes jumps in one instruction array and every SSA
-// value gets a fixed slot of registers.
+// A kernel in simt form, decoded once per launch: structured control becomes jumps in one
+// instruction array and every SSA value gets a fixed slot of registers.
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -14,7 +14,8 @@ namespace tegula::sim {
 class Warp;
 struct Instr;
 
-/// What an instruction did: go on, stay where it is because it has to wait, or it has set `pc` itself.
+/// What an instruction did: go on, stay where it is because it has to wait, or it has set `pc`
+/// itself.
 enum class Step : std::uint8_t { Next, Blocked, Jumped };
 using ExecFn = Step (*)(Warp&, const Instr&);
 
@@ -25,7 +26,7 @@ struct SlotInfo {
   std::uint32_t first = 0;  ///< index of its first register; a register holds one cell a lane
   std::uint32_t regs = 1;
   ir::Elem elem;
-  bool pending = false;     ///< the register holds the number of an accumulator in flight
+  bool pending = false;  ///< the register holds the number of an accumulator in flight
 };
 
 struct Instr {
@@ -33,9 +34,9 @@ struct Instr {
   ir::OpId id;
   const ir::OpData* op = nullptr;
   std::span<const Slot> in, out;
-  std::uint32_t target = 0;        ///< jump target of control instructions
-  std::uint32_t index = 0;         ///< position in the program
-  std::uint32_t role = 0;          ///< region number of a roles op
+  std::uint32_t target = 0;  ///< jump target of control instructions
+  std::uint32_t index = 0;   ///< position in the program
+  std::uint32_t role = 0;    ///< region number of a roles op
   bool convergent = false;
   ir::ElementwiseFn elementwise = nullptr;
   std::span<const ir::Elem> in_elems;

@@ -29,7 +29,8 @@ std::string_view op_name(const ir::Kernel& kernel, ir::OpId op) {
 }
 
 std::string Finding::str() const {
-  std::string s = fmt::format("{}: {}: {} (cta {},{},{}", place(loc), name(kind), text, cta[0], cta[1], cta[2]);
+  std::string s =
+      fmt::format("{}: {}: {} (cta {},{},{}", place(loc), name(kind), text, cta[0], cta[1], cta[2]);
   if (warp >= 0) s += fmt::format(" warp {}", warp);
   if (lane >= 0) s += fmt::format(" lane {}", lane);
   s += ")";
@@ -63,7 +64,8 @@ std::string Report::str() const {
 
 void Findings::add(const Fault& fault, std::string text) {
   if (!wants(fault.kind)) return;
-  const auto [it, is_new] = known_.try_emplace({fault.kind, fault.op.index, fault.other.index}, list_.size());
+  const auto [it, is_new] =
+      known_.try_emplace({fault.kind, fault.op.index, fault.other.index}, list_.size());
   if (!is_new) {
     if (it->second < list_.size()) ++list_[it->second].count;
     return;

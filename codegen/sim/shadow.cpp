@@ -1,4 +1,5 @@
-// The race check: happens-before by vector clocks, one record a writer and a reader of every four bytes.
+// The race check: happens-before by vector clocks, one record a writer and a reader of every four
+// bytes.
 #include "codegen/sim/shadow.h"
 
 #include <bit>
@@ -20,7 +21,9 @@ int Agents::number(Agent a) const {
 
 namespace {
 
-std::uint8_t merged_lane(const AccessRecord& a, std::uint8_t lane) { return a.lane == lane ? lane : kManyLanes; }
+std::uint8_t merged_lane(const AccessRecord& a, std::uint8_t lane) {
+  return a.lane == lane ? lane : kManyLanes;
+}
 
 bool same_burst(const AccessRecord& a, const AccessRecord& b) {
   return a.agent == b.agent && a.tick == b.tick && a.convergence == b.convergence;
@@ -52,9 +55,12 @@ void Shadow::compare(const AccessRecord& earlier, bool earlier_writes, const Acc
     if (!same_lane && earlier.convergence == later.convergence) conflict(ConflictKind::Lanes);
     return;
   }
-  if (!access.known->seen.covers(earlier.agent, earlier.tick)) return conflict(ConflictKind::Unordered);
-  const bool generic_write = earlier_writes && (kind == AgentKind::Generic || kind == AgentKind::CpAsync);
-  if (access.async_proxy && generic_write && !access.known->proxied.covers(earlier.agent, earlier.tick))
+  if (!access.known->seen.covers(earlier.agent, earlier.tick))
+    return conflict(ConflictKind::Unordered);
+  const bool generic_write =
+      earlier_writes && (kind == AgentKind::Generic || kind == AgentKind::CpAsync);
+  if (access.async_proxy && generic_write &&
+      !access.known->proxied.covers(earlier.agent, earlier.tick))
     conflict(ConflictKind::NoProxyFence);
 }
 
@@ -115,11 +121,13 @@ void Shadow::write_granule(std::uint32_t g, std::uint8_t mask, const Access& acc
 }
 
 void Shadow::read(std::uint32_t offset, std::uint32_t bytes, const Access& access) {
-  for_granules(offset, bytes, [&](std::uint32_t g, std::uint8_t mask) { read_granule(g, mask, access); });
+  for_granules(offset, bytes,
+               [&](std::uint32_t g, std::uint8_t mask) { read_granule(g, mask, access); });
 }
 
 void Shadow::write(std::uint32_t offset, std::uint32_t bytes, const Access& access) {
-  for_granules(offset, bytes, [&](std::uint32_t g, std::uint8_t mask) { write_granule(g, mask, access); });
+  for_granules(offset, bytes,
+               [&](std::uint32_t g, std::uint8_t mask) { write_granule(g, mask, access); });
 }
 
 }  // namespace tegula::sim

@@ -1,7 +1,7 @@
 #pragma once
-// Remembers for every four shared bytes who wrote them last and who has read them since, and compares each new access with
-// them. Two accesses of which one writes must be ordered by barriers; an access of TMA or wgmma after a generic write
-// needs a proxy fence on the way as well.
+// Remembers for every four shared bytes who wrote them last and who has read them since, and
+// compares each new access with them. Two accesses of which one writes must be ordered by barriers;
+// an access of TMA or wgmma after a generic write needs a proxy fence on the way as well.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -11,10 +11,12 @@
 
 namespace tegula::sim {
 
-/// Which unit an agent is. Generic: the loads and stores of a warp. The others are engines, waited for in groups.
+/// Which unit an agent is. Generic: the loads and stores of a warp. The others are engines, waited
+/// for in groups.
 enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, Wgmma, Tma };
 
-/// Numbering of the agents of a CTA. A TMA load belongs to its mbarrier, because that is what orders it.
+/// Numbering of the agents of a CTA. A TMA load belongs to its mbarrier, because that is what
+/// orders it.
 struct Agents {
   int warps = 0;
   int groups() const { return (warps + 3) / 4; }
@@ -31,17 +33,17 @@ struct Agents {
 inline constexpr std::uint8_t kManyLanes = 255;
 
 struct AccessRecord {
-  Tick tick = 0;               ///< 0: none
+  Tick tick = 0;                  ///< 0: none
   std::uint32_t convergence = 0;  ///< convergent ops its warp had executed
-  std::uint32_t op = 0;        ///< OpId
+  std::uint32_t op = 0;           ///< OpId
   Agent agent = 0;
   std::uint8_t lane = 0;
-  std::uint8_t bytes = 0;      ///< which of the four
+  std::uint8_t bytes = 0;  ///< which of the four
 };
 
 /// One access, by whom, and what that agent knows.
 struct Access {
-  AccessRecord record;         ///< without bytes
+  AccessRecord record;  ///< without bytes
   const Knowledge* known = nullptr;
   bool async_proxy = false;
 };
@@ -62,7 +64,10 @@ class Shadow {
   using OnConflict = std::function<void(const Conflict&)>;
 
   Shadow(std::size_t bytes, Agents agents, OnConflict on_conflict)
-      : granules_((bytes + 3) / 4), nodes_(1), agents_(agents), on_conflict_(std::move(on_conflict)) {}
+      : granules_((bytes + 3) / 4),
+        nodes_(1),
+        agents_(agents),
+        on_conflict_(std::move(on_conflict)) {}
 
   void read(std::uint32_t offset, std::uint32_t bytes, const Access& access);
   void write(std::uint32_t offset, std::uint32_t bytes, const Access& access);
@@ -79,8 +84,8 @@ class Shadow {
 
   void read_granule(std::uint32_t g, std::uint8_t mask, const Access& access);
   void write_granule(std::uint32_t g, std::uint8_t mask, const Access& access);
-  void compare(const AccessRecord& earlier, bool earlier_writes, const AccessRecord& later, bool later_writes,
-               const Access& access, std::uint32_t g);
+  void compare(const AccessRecord& earlier, bool earlier_writes, const AccessRecord& later,
+               bool later_writes, const Access& access, std::uint32_t g);
   std::uint32_t new_node();
 
   std::vector<Granule> granules_;

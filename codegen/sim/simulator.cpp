@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <deque>
 #include <exception>
 #include <thread>
 
@@ -15,16 +16,25 @@ namespace {
 
 void check_launch(const ir::Kernel& k, std::span<const SimArg> args) {
   const auto refuse = [&](std::string why) {
-    throw CompileError(Diagnostic{"", fmt::format("kernel {} cannot run on the simulator: {}", k.info.name, why), {}, {}, ""});
+    throw CompileError(
+        Diagnostic{"",
+                   fmt::format("kernel {} cannot run on the simulator: {}", k.info.name, why),
+                   {},
+                   {},
+                   ""});
   };
   if (k.info.cluster > 1) refuse("it uses clusters");
-  if (k.info.threads < 1 || k.info.threads > 1024) refuse(fmt::format("{} threads a CTA", k.info.threads));
-  if (args.size() != k.params().size()) refuse(fmt::format("{} arguments for {} parameters", args.size(), k.params().size()));
+  if (k.info.threads < 1 || k.info.threads > 1024)
+    refuse(fmt::format("{} threads a CTA", k.info.threads));
+  if (args.size() != k.params().size())
+    refuse(fmt::format("{} arguments for {} parameters", args.size(), k.params().size()));
   for (std::size_t n = 0; n < args.size(); ++n) {
     const ir::Type t = k.type(k.params()[n].value);
     const bool is_map = std::holds_alternative<const codegen::TensorMap*>(args[n]);
-    if (is_map != t.is(ir::TypeKind::TensorMap)) refuse(fmt::format("argument {} does not fit a parameter of type {}", n, t.str()));
-    if (std::holds_alternative<double>(args[n]) && !(t.is_scalar() && !t.is_pointer() && is_float(t.dtype())))
+    if (is_map != t.is(ir::TypeKind::TensorMap))
+      refuse(fmt::format("argument {} does not fit a parameter of type {}", n, t.str()));
+    if (std::holds_alternative<double>(args[n]) &&
+        !(t.is_scalar() && !t.is_pointer() && is_float(t.dtype())))
       refuse(fmt::format("argument {} is a float, its parameter a {}", n, t.str()));
   }
 }
@@ -37,13 +47,37 @@ struct Share {
   std::exception_ptr error;
 };
 
+std::array<int, 3> coordinates(std::int64_t cta, const Grid& g) {
+  return {static_cast<int>(cta % g[0]), static_cast<int>(cta / g[0] % g[1]),
+          static_cast<int>(cta / g[0] / g[1])};
+}
+
+/// Runs CTAs in turns: another one is begun only when those begun have used up a turn without
+/// ending, so that a CTA may wait for a later one through global memory.
 void run_share(Share& share, std::atomic<std::int64_t>& next, std::int64_t ctas) {
-  const Grid& g = share.launch.grid;
+  constexpr std::int64_t kTurn = 100'000;  // instructions
+  struct Live {
+    std::int64_t number;
+    std::unique_ptr<Cta> cta;
+  };
+  std::deque<Live> live;
+  const auto begin = [&] {
+    const std::int64_t n = next < ctas ? next++ : ctas;
+    if (n >= ctas) return false;
+    live.push_back({n, std::make_unique<Cta>(share.launch, coordinates(n, share.launch.grid))});
+    return true;
+  };
   try {
-    for (std::int64_t n = next++; n < ctas; n = next++) {
-      const std::array<int, 3> id{static_cast<int>(n % g[0]), static_cast<int>(n / g[0] % g[1]), static_cast<int>(n / g[0] / g[1])};
-      auto found = Cta(share.launch, id).run();
-      if (!found.empty()) share.found.emplace_back(n, std::move(found));
+    while (!live.empty() || begin()) {
+      Live turn = std::move(live.front());
+      live.pop_front();
+      if (turn.cta->run(kTurn)) {
+        live.push_back(std::move(turn));
+        if (static_cast<int>(live.size()) < share.launch.options.resident) begin();
+        continue;
+      }
+      auto found = turn.cta->finish();
+      if (!found.empty()) share.found.emplace_back(turn.number, std::move(found));
     }
   } catch (...) {
     share.error = std::current_exception();
@@ -68,15 +102,20 @@ void add_counters(Counters& to, std::vector<AccessCounter>& accesses, const Laun
 /// Equal findings of different CTAs (kind and both places) become one.
 void merge(std::vector<Finding>& all, std::vector<Finding> found) {
   for (Finding& f : found) {
-    const auto same = std::find_if(all.begin(), all.end(), [&](const Finding& o) { return o.kind == f.kind && o.loc == f.loc && o.other == f.other && f.loc.known(); });
-    if (same == all.end()) all.push_back(std::move(f));
-    else same->count += f.count;
+    const auto same = std::find_if(all.begin(), all.end(), [&](const Finding& o) {
+      return o.kind == f.kind && o.loc == f.loc && o.other == f.other && f.loc.known();
+    });
+    if (same == all.end())
+      all.push_back(std::move(f));
+    else
+      same->count += f.count;
   }
 }
 
 }  // namespace
 
-Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args, const SimOptions& options) {
+Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args,
+                const SimOptions& options) {
   check_launch(kernel, args);
   const Program program(kernel);
   GlobalMemory global(options);
@@ -84,12 +123,15 @@ Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> arg
   std::vector<AccessCounter> accesses(program.code().size());
 
   std::vector<std::unique_ptr<Share>> shares;
-  const std::int64_t hosts = std::clamp<std::int64_t>(options.threads, 1, std::max<std::int64_t>(1, ctas));
+  const std::int64_t hosts =
+      std::clamp<std::int64_t>(options.threads, 1, std::max<std::int64_t>(1, ctas));
   for (std::int64_t n = 0; n < hosts; ++n)
-    shares.push_back(std::make_unique<Share>(Launch{program, options, grid, args, global, {}, accesses}));
+    shares.push_back(
+        std::make_unique<Share>(Launch{program, options, grid, args, global, {}, accesses}));
   std::atomic<std::int64_t> next{0};
   std::vector<std::thread> threads;
-  for (std::size_t n = 1; n < shares.size(); ++n) threads.emplace_back(run_share, std::ref(*shares[n]), std::ref(next), ctas);
+  for (std::size_t n = 1; n < shares.size(); ++n)
+    threads.emplace_back(run_share, std::ref(*shares[n]), std::ref(next), ctas);
   run_share(*shares[0], next, ctas);
   for (std::thread& t : threads) t.join();
 
@@ -100,7 +142,8 @@ Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> arg
     add_counters(report.counters, accesses, share->launch);
     std::move(share->found.begin(), share->found.end(), std::back_inserter(found));
   }
-  std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [cta, list] : found) merge(report.findings, std::move(list));
   for (std::size_t n = 0; n < accesses.size(); ++n) {
     const Instr& i = program.code()[n];

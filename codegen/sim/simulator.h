@@ -1,7 +1,8 @@
 #pragma once
-// Device `sim`: executes a kernel in simt form on the host, exactly and instrumented. Global memory is host memory;
-// shared memory, barriers, TMA and wgmma are modelled with their asynchrony, so that races, deadlocks and missing fences
-// are found without a GPU. `docs/simulator.md` says what the model assumes.
+// Device `sim`: executes a kernel in simt form on the host, exactly and instrumented. Global memory
+// is host memory; shared memory, barriers, TMA and wgmma are modelled with their asynchrony, so
+// that races, deadlocks and missing fences are found without a GPU. `docs/simulator.md` says what
+// the model assumes.
 #include <array>
 #include <bitset>
 #include <cstdint>
@@ -34,13 +35,25 @@ class DetectorSet {
  public:
   static DetectorSet all() { return DetectorSet(); }
   static DetectorSet none() { return DetectorSet().clear(); }
-  DetectorSet without(Detector d) const { auto s = *this; s.bits_.reset(index(d)); return s; }
-  DetectorSet with(Detector d) const { auto s = *this; s.bits_.set(index(d)); return s; }
+  DetectorSet without(Detector d) const {
+    auto s = *this;
+    s.bits_.reset(index(d));
+    return s;
+  }
+  DetectorSet with(Detector d) const {
+    auto s = *this;
+    s.bits_.set(index(d));
+    return s;
+  }
   bool has(Detector d) const { return bits_.test(index(d)); }
 
  private:
   static std::size_t index(Detector d) { return static_cast<std::size_t>(d); }
-  DetectorSet clear() const { auto s = *this; s.bits_.reset(); return s; }
+  DetectorSet clear() const {
+    auto s = *this;
+    s.bits_.reset();
+    return s;
+  }
   std::bitset<kDetectorCount> bits_ = std::bitset<kDetectorCount>().set();
 };
 
@@ -48,27 +61,28 @@ class DetectorSet {
 struct Finding {
   Detector kind{};
   std::string text;
-  Loc loc;                        ///< the op that met the fault
-  Loc other;                      ///< the other access, the waited-for op or the origin of a poison value
-  std::array<int, 3> cta{};       ///< grid coordinates
+  Loc loc;    ///< the op that met the fault
+  Loc other;  ///< the other access, the waited-for op or the origin of a poison value
+  std::array<int, 3> cta{};  ///< grid coordinates
   int warp = -1;
-  int lane = -1;                  ///< -1: the whole warp
-  std::uint64_t address = 0;      ///< shared window address or global address
+  int lane = -1;              ///< -1: the whole warp
+  std::uint64_t address = 0;  ///< shared window address or global address
   std::int64_t count = 1;
 
   /// `file:line:column: kind: text (cta x,y,z warp w lane l)`
   std::string str() const;
 };
 
-/// How well the accesses of one op used the memory system; only for ops that touched shared or global memory.
+/// How well the accesses of one op used the memory system; only for ops that touched shared or
+/// global memory.
 struct AccessCounter {
   Loc loc;
   std::string_view op;
-  std::int64_t requests = 0;           ///< warp-wide accesses
-  std::int64_t wavefronts = 0;         ///< shared: passes over the banks
-  std::int64_t ideal_wavefronts = 0;   ///< shared: passes without bank conflicts
-  std::int64_t sectors = 0;            ///< global: 32-byte sectors
-  std::int64_t ideal_sectors = 0;      ///< global: sectors if the bytes lay together
+  std::int64_t requests = 0;          ///< warp-wide accesses
+  std::int64_t wavefronts = 0;        ///< shared: passes over the banks
+  std::int64_t ideal_wavefronts = 0;  ///< shared: passes without bank conflicts
+  std::int64_t sectors = 0;           ///< global: 32-byte sectors
+  std::int64_t ideal_sectors = 0;     ///< global: sectors if the bytes lay together
 
   std::int64_t bank_conflicts() const { return wavefronts - ideal_wavefronts; }
   std::int64_t excess_sectors() const { return sectors - ideal_sectors; }
@@ -77,7 +91,7 @@ struct AccessCounter {
 struct Counters {
   std::int64_t instructions = 0;  ///< executed by warps; a fragment op counts once
   std::int64_t ctas = 0;
-  std::int64_t wgmma_steps = 0;   ///< wgmma k steps of one warp
+  std::int64_t wgmma_steps = 0;  ///< wgmma k steps of one warp
   std::int64_t tma_bytes = 0;
   std::vector<AccessCounter> accesses;  ///< in program order
 
@@ -95,9 +109,12 @@ struct Report {
   std::string str() const;
 };
 
-/// The value of one parameter of a simt kernel: integers and addresses, floats, or a tensor map (kept alive by the caller).
+/// The value of one parameter of a simt kernel: integers and addresses, floats, or a tensor map
+/// (kept alive by the caller).
 using SimArg = std::variant<std::int64_t, double, const codegen::TensorMap*>;
-inline SimArg arg_pointer(const void* p) { return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(p)); }
+inline SimArg arg_pointer(const void* p) {
+  return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(p));
+}
 
 /// Addresses [begin, end) a kernel may touch.
 struct GlobalRange {
@@ -106,18 +123,22 @@ struct GlobalRange {
 };
 
 struct SimOptions {
-  std::uint64_t seed = 1;             ///< of warp scheduling and of asynchronous completion
+  std::uint64_t seed = 1;  ///< of warp scheduling and of asynchronous completion
   DetectorSet detectors = DetectorSet::all();
   std::int64_t max_steps = 200'000'000;  ///< instructions of one CTA before the watchdog stops it
-  int max_delay = 400;                ///< an asynchronous copy lands within so many instructions of its issue
-  int threads = 1;                    ///< host threads that share the CTAs of the grid
-  int max_findings = 64;              ///< distinct findings kept
-  std::vector<GlobalRange> ranges;    ///< empty: global addresses are not checked
+  int max_delay = 400;  ///< an asynchronous copy lands within so many instructions of its issue
+  int resident =
+      8;  ///< CTAs of one host thread that may take turns; those that wait for each other must fit
+  int threads = 1;                  ///< host threads that share the CTAs of the grid
+  int max_findings = 64;            ///< distinct findings kept
+  std::vector<GlobalRange> ranges;  ///< empty: global addresses are not checked
 };
 
 using Grid = std::array<int, 3>;
 
-/// Runs every CTA of the grid. Throws CompileError for what the simulator cannot execute (inline PTX, clusters).
-Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args, const SimOptions& options = {});
+/// Runs every CTA of the grid. Throws CompileError for what the simulator cannot execute (inline
+/// PTX, clusters).
+Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args,
+                const SimOptions& options = {});
 
 }  // namespace tegula::sim

@@ -11,8 +11,14 @@ using ir::Cell;
 using ir::Opcode;
 
 Warp::Warp(Cta& c, const Program& program, int i, LaneMask lanes)
-    : cta(c), index(i), alive(lanes), mask(lanes), program_(program),
-      cells_(static_cast<Cell*>(std::calloc(std::size_t{program.register_count()} * kLanes + 1, sizeof(Cell)))), poison_(program.register_count(), 0),
+    : cta(c),
+      index(i),
+      alive(lanes),
+      mask(lanes),
+      program_(program),
+      cells_(static_cast<Cell*>(
+          std::calloc(std::size_t{program.register_count()} * kLanes + 1, sizeof(Cell)))),
+      poison_(program.register_count(), 0),
       state_(program.slot_count()) {
   if (!cells_) throw std::bad_alloc();
   load_constants();
@@ -32,7 +38,9 @@ void Warp::load_constants() {
     const ir::AttrValue* value = attrs.find(AttrName::value);
     Cell c{0};
     if (!s.elem.pointer && is_float(s.elem.dtype))
-      c.f = value && std::holds_alternative<std::int64_t>(*value) ? static_cast<double>(attrs.i(AttrName::value)) : attrs.f(AttrName::value);
+      c.f = value && std::holds_alternative<std::int64_t>(*value)
+                ? static_cast<double>(attrs.i(AttrName::value))
+                : attrs.f(AttrName::value);
     else
       c.i = attrs.i(AttrName::value);
     if (!s.elem.pointer) c = ir::canonical(c, s.elem.dtype);
@@ -57,7 +65,8 @@ void Warp::wrote_clean(Slot s) {
 
 void Warp::wrote_poison(Slot s, ir::OpId origin) {
   SlotState& state = state_[s];
-  state.has_poison = std::any_of(poison(s), poison(s) + info(s).regs, [](LaneMask m) { return m != 0; });
+  state.has_poison =
+      std::any_of(poison(s), poison(s) + info(s).regs, [](LaneMask m) { return m != 0; });
   state.origin = origin;
   state.written = steps;
   state.a_fragment = 0;
@@ -71,15 +80,20 @@ void copy_cells(Cell* to, const Cell* from, std::uint32_t regs, LaneMask lanes) 
     return;
   }
   for (std::uint32_t r = 0; r < regs; ++r)
-    for_lanes(lanes, [&](int lane) { to[r * kLanes + static_cast<std::uint32_t>(lane)] = from[r * kLanes + static_cast<std::uint32_t>(lane)]; });
+    for_lanes(lanes, [&](int lane) {
+      to[r * kLanes + static_cast<std::uint32_t>(lane)] =
+          from[r * kLanes + static_cast<std::uint32_t>(lane)];
+    });
 }
 
 }  // namespace
 
-void Warp::copy_state(SlotState& to, LaneMask* to_poison, const SlotState& from, const LaneMask* from_poison, std::uint32_t regs, LaneMask lanes) {
+void Warp::copy_state(SlotState& to, LaneMask* to_poison, const SlotState& from,
+                      const LaneMask* from_poison, std::uint32_t regs, LaneMask lanes) {
   const bool keeps = to.has_poison && lanes != ~LaneMask{0};
   if (to.has_poison || from.has_poison)
-    for (std::uint32_t r = 0; r < regs; ++r) to_poison[r] = (to_poison[r] & ~lanes) | (from_poison[r] & lanes);
+    for (std::uint32_t r = 0; r < regs; ++r)
+      to_poison[r] = (to_poison[r] & ~lanes) | (from_poison[r] & lanes);
   const ir::OpId origin = from.has_poison ? from.origin : to.origin;
   to = from;
   to.has_poison |= keeps;
@@ -100,10 +114,13 @@ void Warp::copy_together(std::span<const Slot> from, std::span<const Slot> to) {
   };
   std::vector<Saved> saved;
   for (const Slot s : from)
-    saved.push_back({{cells(s), cells(s) + info(s).regs * kLanes}, {poison(s), poison(s) + info(s).regs}, state_[s]});
+    saved.push_back({{cells(s), cells(s) + info(s).regs * kLanes},
+                     {poison(s), poison(s) + info(s).regs},
+                     state_[s]});
   for (std::size_t n = 0; n < to.size(); ++n) {
     copy_cells(cells(to[n]), saved[n].cells.data(), info(to[n]).regs, mask);
-    copy_state(state_[to[n]], poison(to[n]), saved[n].state, saved[n].poison.data(), info(to[n]).regs, mask);
+    copy_state(state_[to[n]], poison(to[n]), saved[n].state, saved[n].poison.data(),
+               info(to[n]).regs, mask);
   }
 }
 

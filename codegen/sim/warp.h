@@ -1,6 +1,6 @@
 #pragma once
-// A warp: register file, active lanes, position, and what it has in flight. It runs until it must wait and is then resumed
-// at the same instruction.
+// A warp: register file, active lanes, position, and what it has in flight. It runs until it must
+// wait and is then resumed at the same instruction.
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -27,25 +27,29 @@ void for_lanes(LaneMask mask, const F& f) {
   for (; mask != 0; mask &= mask - 1) f(std::countr_zero(mask));
 }
 
-/// One level of divergence: the lanes to return to, and those of an `if` that still have to run its second region.
+/// One level of divergence: the lanes to return to, and those of an `if` that still have to run its
+/// second region.
 struct Frame {
   LaneMask saved = 0;
   LaneMask other = 0;
 };
 
-/// What a blocked warp waits for; empty text while it runs.
+class Warp;
+
+/// What a blocked warp waits for. The text is made only when somebody asks.
 struct Waiting {
-  std::string for_what;
+  std::string (*text)(Warp&) = nullptr;  ///< null while it runs
   ir::OpId op;
-  std::uint32_t address = 0;
+  std::int64_t subject = 0;  ///< barrier number, address or amount
+  std::int64_t detail = 0;
 };
 
 /// Groups of copies that a thread commits and waits for in order.
 struct CopyGroups {
-  Tick open = 1;                      ///< number of the group being filled
+  Tick open = 1;                        ///< number of the group being filled
   std::vector<int> in_flight = {0, 0};  ///< copies not landed yet, by group number
-  Tick newest = 0, waited = 0;        ///< newest group with a copy in it; newest group waited for
-  ir::OpId last;                      ///< latest copy, for messages
+  Tick newest = 0, waited = 0;          ///< newest group with a copy in it; newest group waited for
+  ir::OpId last;                        ///< latest copy, for messages
 
   void issue(ir::OpId op) {
     ++in_flight[open];
@@ -74,11 +78,13 @@ class Warp {
  public:
   Warp(Cta& cta, const Program& program, int index, LaneMask alive);
 
-  // ---- registers ------------------------------------------------------------------------------------------------------
+  // ---- registers --------------------------------------------------------------------------------
   const SlotInfo& info(Slot s) const { return program_.slot(s); }
   /// The first register; a register is 32 cells, registers follow one another.
   ir::Cell* cells(Slot s) { return cells_.get() + std::size_t{info(s).first} * kLanes; }
-  ir::Cell& cell(Slot s, std::uint32_t reg, int lane) { return cells(s)[reg * kLanes + static_cast<std::uint32_t>(lane)]; }
+  ir::Cell& cell(Slot s, std::uint32_t reg, int lane) {
+    return cells(s)[reg * kLanes + static_cast<std::uint32_t>(lane)];
+  }
   /// Lane mask of every register: lanes that hold no value.
   LaneMask* poison(Slot s) { return poison_.data() + info(s).first; }
   bool has_poison(Slot s) const { return state_[s].has_poison; }
@@ -92,7 +98,7 @@ class Warp {
   /// Copies in the active lanes where a source may also be a destination.
   void copy_together(std::span<const Slot> from, std::span<const Slot> to);
 
-  // ---- wgmma order ------------------------------------------------------------------------------------------------------
+  // ---- wgmma order ------------------------------------------------------------------------------
   /// When an ordinary instruction last wrote the value; compared with the last wgmma_fence.
   std::uint64_t written(Slot s) const { return state_[s].written; }
   void set_written(Slot s, std::uint64_t when) { state_[s].written = when; }
@@ -117,7 +123,8 @@ class Warp {
   std::int64_t barrier_generation = -1;  ///< of the named barrier it waits in; -1: none
 
   Knowledge known;
-  CopyGroups cp_async, bulk, bulk_writes;  ///< bulk: sources still to be read; bulk_writes: destinations
+  CopyGroups cp_async, bulk,
+      bulk_writes;  ///< bulk: sources still to be read; bulk_writes: destinations
   WgmmaQueue wgmma;
 
  private:
@@ -129,13 +136,15 @@ class Warp {
   };
 
   void load_constants();
-  void copy_state(SlotState& to, LaneMask* to_poison, const SlotState& from, const LaneMask* from_poison, std::uint32_t regs, LaneMask lanes);
+  void copy_state(SlotState& to, LaneMask* to_poison, const SlotState& from,
+                  const LaneMask* from_poison, std::uint32_t regs, LaneMask lanes);
 
   const Program& program_;
   struct Free {
     void operator()(void* p) const { std::free(p); }
   };
-  std::unique_ptr<ir::Cell[], Free> cells_;  // from calloc: pages of roles this warp never plays stay unmapped
+  std::unique_ptr<ir::Cell[], Free>
+      cells_;  // from calloc: pages of roles this warp never plays stay unmapped
   std::vector<LaneMask> poison_;
   std::vector<SlotState> state_;
 };

@@ -1,5 +1,5 @@
-// Every detector has a fault it must find and, one edit away, a sound kernel on which the whole simulator stays silent.
-// Disabling a detector loses exactly its own cases.
+// Every detector has a fault it must find and, one edit away, a sound kernel on which the whole
+// simulator stays silent. Disabling a detector loses exactly its own cases.
 #include "tests/unit/codegen/sim_test.h"
 
 namespace tegula::sim {
@@ -13,18 +13,21 @@ struct Case {
   Grid grid = {1, 1, 1};
 };
 
-constexpr std::string_view kHead = "kernel @k simt target(sm_90a) threads({T}) smem(33792) (%m: tmap, %o: tmap, %g: ptr<i32>) {\n"
-                                   "  %zero = const [value = 0] : i32\n  %one = const [value = 1] : i32\n  %two = const [value = 2] : i32\n"
-                                   "  %four = const [value = 4] : i32\n  %t = tid\n  %lane = lane_id\n  %warp = warp_id\n  %base = smem_base\n"
-                                   "  %t4 = mul %t, %four\n  %mine = add %base, %t4\n  %first = cmp %t, %zero [pred = \"eq\"]\n"
-                                   "  %out = addptr %g, %t\n  %b_off = const [value = 32768] : i32\n  %bar = add %base, %b_off\n"
-                                   "  %c16k = const [value = 16384] : i32\n  %high = add %base, %c16k\n";
+constexpr std::string_view kHead =
+    "kernel @k simt target(sm_90a) threads({T}) smem(33792) (%m: tmap, %o: tmap, %g: ptr<i32>) {\n"
+    "  %zero = const [value = 0] : i32\n  %one = const [value = 1] : i32\n  %two = const [value = "
+    "2] : i32\n"
+    "  %four = const [value = 4] : i32\n  %t = tid\n  %lane = lane_id\n  %warp = warp_id\n  %base "
+    "= smem_base\n"
+    "  %t4 = mul %t, %four\n  %mine = add %base, %t4\n  %first = cmp %t, %zero [pred = \"eq\"]\n"
+    "  %out = addptr %g, %t\n  %b_off = const [value = 32768] : i32\n  %bar = add %base, %b_off\n"
+    "  %c16k = const [value = 16384] : i32\n  %high = add %base, %c16k\n";
 
 std::string kernel(int threads, std::string_view body) {
   return replaced(std::string(kHead), "{T}", std::to_string(threads)) + std::string(body) + "}\n";
 }
 
-// ---- base kernels -------------------------------------------------------------------------------------------------------------
+// ---- base kernels -------------------------------------------------------------------------------
 
 /// Every thread writes a word and reads the word of thread `t ^ distance`.
 std::string exchange(int distance) {
@@ -38,7 +41,8 @@ std::string exchange(int distance) {
 )");
 }
 
-/// Fills 8192 bytes (64 threads, 128 bytes each) and stores them with TMA; then fills the bytes again.
+/// Fills 8192 bytes (64 threads, 128 bytes each) and stores them with TMA; then fills the bytes
+/// again.
 const std::string kTmaStore = kernel(64, R"(
   %c128 = const [value = 128] : i32
   %row = mul %t, %c128
@@ -93,7 +97,8 @@ const std::string kCpAsync = kernel(64, R"(
   st_global %out, %v [width = 1]
 )");
 
-/// D = A B^T of 64 x 64 x 64 from a TMA-loaded tile; A from shared memory, or its first k step from registers.
+/// D = A B^T of 64 x 64 x 64 from a TMA-loaded tile; A from shared memory, or its first k step from
+/// registers.
 std::string wgmma(bool a_in_registers) {
   std::string body = R"(
   if %first {
@@ -147,7 +152,8 @@ const std::string kNamed = kernel(64, R"(
   }
 )");
 
-/// Even words are written by the threads, two lanes a word at a time read through shuffles under a condition.
+/// Even words are written by the threads, two lanes a word at a time read through shuffles under a
+/// condition.
 const std::string kShuffle = kernel(32, R"(
   %c = cmp %lane, %zero [pred = "ge"]
   if %c {
@@ -178,11 +184,11 @@ const std::string kStore = kernel(64, R"(
   st_global %at, %t [width = 1]
 )");
 
-const std::string kSetMaxNReg = kernel(256, R"(
-  roles [warps = [4, 4], names = "small,big"] {
+const std::string kSetMaxNReg = kernel(384, R"(
+  roles [warps = [4, 8], names = "small,big"] {
     setmaxnreg [mode = "dec", regs = [40]]
   } {
-    setmaxnreg [mode = "inc", regs = [256]]
+    setmaxnreg [mode = "inc", regs = [232]]
   }
 )");
 
@@ -196,40 +202,73 @@ std::vector<Case> all_cases() {
   return {
       {Detector::SharedRace, "exchange without barrier", exchange(32), bar, "pin"},
       {Detector::LaneRace, "exchange in a warp without barrier", exchange(1), bar, "pin"},
-      {Detector::ProxyFence, "TMA store behind a barrier alone", kTmaStore, "fence_proxy_async", "pin"},
+      {Detector::ProxyFence, "TMA store behind a barrier alone", kTmaStore, "fence_proxy_async",
+       "pin"},
       {Detector::AsyncUnordered, "TMA store without barrier", kTmaStore, bar, "pin"},
-      {Detector::EarlyOverwrite, "source of a TMA store overwritten", kTmaStore, "tma_wait [count = 0, read = 1]", "pin"},
-      {Detector::EarlyOverwrite, "one group too few waited for", kTmaStore, "count = 0, read = 1", "count = 1, read = 1"},
+      {Detector::EarlyOverwrite, "source of a TMA store overwritten", kTmaStore,
+       "tma_wait [count = 0, read = 1]", "pin"},
+      {Detector::EarlyOverwrite, "one group too few waited for", kTmaStore, "count = 0, read = 1",
+       "count = 1, read = 1"},
       {Detector::MbarrierWait, "TMA data without wait", kTmaLoad, "mbar_wait %bar, %zero", "pin"},
-      {Detector::WrongParity, "wait that passes at once", kTmaLoad, "mbar_wait %bar, %zero", "mbar_wait %bar, %one"},
-      {Detector::CpAsyncWait, "cp.async not waited for", kCpAsync, "cp_async_wait [count = 0]", "pin"},
-      {Detector::CpAsyncWait, "cp.async group still in flight", kCpAsync, "cp_async_wait [count = 0]", "cp_async_wait [count = 1]"},
+      {Detector::WrongParity, "wait that passes at once", kTmaLoad, "mbar_wait %bar, %zero",
+       "mbar_wait %bar, %one"},
+      {Detector::CpAsyncWait, "cp.async not waited for", kCpAsync, "cp_async_wait [count = 0]",
+       "pin"},
+      {Detector::CpAsyncWait, "cp.async group still in flight", kCpAsync,
+       "cp_async_wait [count = 0]", "cp_async_wait [count = 1]"},
       {Detector::TxMismatch, "too few bytes expected", kTmaLoad, "bytes = 8192", "bytes = 4096"},
       {Detector::TxMismatch, "too many bytes expected", kTmaLoad, "bytes = 8192", "bytes = 8208"},
       {Detector::MbarrierMisuse, "initialisation not fenced", kTmaLoad, "fence_mbar_init", "pin"},
-      {Detector::MbarrierMisuse, "initialisation not ordered", kTmaLoad, bar, "pin"},
-      {Detector::BarrierCount, "barrier left half full", kNamed, "bar_sync %three [count = 64]", "pin"},
+      {Detector::MbarrierMisuse, "initialisation not ordered",
+       replaced(kTmaLoad, "bar_sync %one [count = 64]", "pin"), bar, "pin"},
+      {Detector::BarrierCount, "barrier left half full", kNamed, "bar_sync %three [count = 64]",
+       "pin"},
       {Detector::Divergence, "shuffle without lane 0", kShuffle, "pred = \"ge\"", "pred = \"gt\""},
-      {Detector::Deadlock, "one arrival too few", kTmaLoad, "mbar_init %bar [count = 1]", "mbar_init %bar [count = 2]"},
-      {Detector::Deadlock, "barrier of three warps", kNamed, "bar_sync %three [count = 64]", "bar_sync %three [count = 96]"},
+      {Detector::Deadlock, "one arrival too few", kTmaLoad, "mbar_init %bar [count = 1]",
+       "mbar_init %bar [count = 2]"},
+      {Detector::Deadlock, "barrier of three warps", exchange(32), bar,
+       "bar_sync %zero [count = 96]"},
       {Detector::Watchdog, "endless loop", kLoop, "add %j, %one", "add %j, %zero"},
-      {Detector::Accumulator, "accumulator taken in flight", wgmma(false), "wgmma_wait %p [count = 0]", "wgmma_wait %p [count = 1]"},
+      {Detector::Accumulator, "accumulator taken in flight", wgmma(false),
+       "wgmma_wait %p [count = 0]", "wgmma_wait %p [count = 1]"},
       {Detector::Accumulator, "accumulator never committed", wgmma(false), "wgmma_commit", "pin"},
-      {Detector::AFragment, "A registers not kept", wgmma(true), "wgmma_wait %p, %frag", "wgmma_wait %p"},
+      {Detector::AFragment, "A registers not kept", wgmma(true), "wgmma_wait %p, %frag",
+       "wgmma_wait %p"},
       {Detector::WgmmaFence, "no fence", wgmma(false), "wgmma_fence", "pin"},
-      {Detector::WgmmaFence, "A written after the fence", wgmma(true), "%p = wgmma %none, %frag,", "%late = add %frag, %zero\n  %p = wgmma %none, %late,"},
-      {Detector::WgmmaOperand, "descriptors differ between warps", wgmma(false), "mul %warp, %zero", "mul %warp, %c16k"},
+      {Detector::WgmmaFence, "A written after the fence", wgmma(true), "%p = wgmma %none, %frag,",
+       "%late = add %frag, %zero\n  %p = wgmma %none, %late,"},
+      {Detector::WgmmaOperand, "descriptors differ between warps", wgmma(false), "mul %warp, %zero",
+       "mul %warp, %c16k"},
       {Detector::MbarrierWait, "wgmma without wait", wgmma(false), "mbar_wait %bar, %zero", "pin"},
       {Detector::SetMaxNReg, "not a multiple of 8", kSetMaxNReg, "regs = [40]", "regs = [44]"},
-      {Detector::SetMaxNReg, "more than the register file", kSetMaxNReg, "mode = \"dec\", regs = [40]", "mode = \"inc\", regs = [256]"},
-      {Detector::AsyncAtExit, "TMA store not waited for", replaced(kTmaStore, "st_shared %mine, %t [width = 1]", "pin"), "tma_wait [count = 0, read = 1]", "pin"},
-      {Detector::Poison, "shared memory never written", exchange(32), "st_shared %mine, %t [width = 1]", "pin"},
-      {Detector::Poison, "TMA store of memory never written", replaced(kTmaStore, "%end = add %row_at, %c128", "%end = add %row_at, %c128 ; whole"), "%end = add %row_at, %c128", "%end = add %row_at, %c16"},
-      {Detector::SharedBounds, "behind the end", exchange(32), "%mine, %t [width = 1]", "%mine, %t [width = 1]\n  %far = add %bar, %c16k\n  st_shared %far, %t [width = 1]"},
-      {Detector::GlobalBounds, "behind the buffer", kStore, "const [value = 64]", "const [value = 192]", {2, 1, 1}},
-      {Detector::Misaligned, "two bytes off", exchange(32), "st_shared %mine", "%odd = add %mine, %two\n  st_shared %odd"},
-      {Detector::TensorMapRule, "box address not aligned", kTmaLoad, "tma_load %m, %base", "tma_load %m, %mine16"},
-      {Detector::GlobalRace, "two CTAs write one word", kStore, "const [value = 64]", "const [value = 32]", {2, 1, 1}},
+      {Detector::SetMaxNReg, "more than the register file", kSetMaxNReg, "regs = [40]",
+       "regs = [104]"},
+      {Detector::AsyncAtExit, "TMA store not waited for",
+       replaced(kTmaStore, "st_shared %mine, %t [width = 1]", "pin"),
+       "tma_wait [count = 0, read = 1]", "pin"},
+      {Detector::Poison, "shared memory never written", exchange(32),
+       "st_shared %mine, %t [width = 1]", "pin"},
+      {Detector::Poison, "TMA store of memory never written",
+       replaced(kTmaStore, "%end = add %row_at, %c128", "%end = add %row_at, %c128 ; whole"),
+       "%end = add %row_at, %c128", "%end = add %row_at, %c16"},
+      {Detector::SharedBounds, "behind the end", exchange(32), "%mine, %t [width = 1]",
+       "%mine, %t [width = 1]\n  %far = add %bar, %c16k\n  st_shared %far, %t [width = 1]"},
+      {Detector::GlobalBounds,
+       "behind the buffer",
+       kStore,
+       "const [value = 64]",
+       "const [value = 256]",
+       {2, 1, 1}},
+      {Detector::Misaligned, "two bytes off", exchange(32), "st_shared %mine",
+       "%odd = add %mine, %two\n  st_shared %odd"},
+      {Detector::TensorMapRule, "box address not aligned", kTmaLoad, "tma_load %m, %base",
+       "tma_load %m, %mine16"},
+      {Detector::GlobalRace,
+       "two CTAs write one word",
+       kStore,
+       "const [value = 64]",
+       "const [value = 32]",
+       {2, 1, 1}},
       {Detector::Trapped, "trap reached", kTrap, "pred = \"lt\"", "pred = \"eq\""},
   };
 }
@@ -237,12 +276,14 @@ std::vector<Case> all_cases() {
 Report run(const std::string& text, Grid grid, std::uint64_t seed, DetectorSet detectors) {
   static Buffer<bf16> matrix(64 * 64, bf16(1.0f)), copied(64 * 64);
   static Buffer<std::int32_t> words(256);
-  const auto in = matrix_map(matrix, 64, 64, 64, 64, 128), out = matrix_map(copied, 64, 64, 64, 64, 128);
+  const auto in = matrix_map(matrix, 64, 64, 64, 64, 128),
+             out = matrix_map(copied, 64, 64, 64, 64, 128);
   Launch1 l;
   l.options.seed = seed;
   l.options.detectors = detectors;
   l.options.max_steps = 20000;
-  l.options.ranges = {{matrix.data(), matrix.data() + matrix.size()}, {copied.data(), copied.data() + copied.size()}};
+  l.options.ranges = {{matrix.data(), matrix.data() + matrix.size()},
+                      {copied.data(), copied.data() + copied.size()}};
   l.map(in).map(out).pointer(words);
   return l.run(parse_located(text), grid);
 }
@@ -250,19 +291,25 @@ Report run(const std::string& text, Grid grid, std::uint64_t seed, DetectorSet d
 std::string faulty(const Case& c) {
   std::string text = replaced(c.sound, c.from, c.to);
   if (text.find("%mine16") != std::string::npos)
-    text = replaced(text, "  %c16k =", "  %c16b = const [value = 16] : i32\n  %mine16 = add %base, %c16b\n  %c16k =");
+    text = replaced(text, "  %c16k =",
+                    "  %c16b = const [value = 16] : i32\n  %mine16 = add %base, %c16b\n  %c16k =");
   return text;
 }
 
 TEST(SimDetectors, FindTheFaultAndStaySilentOneEditAway) {
   for (const Case& c : all_cases()) {
     SCOPED_TRACE(c.name);
+    std::string found;
     for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      // Which access came first decides the name of some races, so one order of the four must give
+      // this one.
       const Report bad = run(faulty(c), c.grid, seed, DetectorSet::all());
-      EXPECT_NE(bad.find(c.kind), nullptr) << name(c.kind) << " not found; seed " << seed << "\n" << bad.str();
+      EXPECT_FALSE(bad.clean()) << "nothing found; seed " << seed;
+      if (bad.find(c.kind)) found = bad.str();
       const Report good = run(c.sound, c.grid, seed, DetectorSet::all());
       EXPECT_TRUE(good.clean()) << "seed " << seed << "\n" << good.str();
     }
+    EXPECT_NE(found, "") << name(c.kind) << " not found";
   }
 }
 
@@ -273,7 +320,9 @@ TEST(SimDetectors, EachIsDisabledAlone) {
     bool has_case = false;
     for (const Case& c : cases) {
       const Report r = run(faulty(c), c.grid, 1, DetectorSet::all().without(disabled));
-      EXPECT_EQ(r.find(c.kind) == nullptr, c.kind == disabled) << c.name << " with " << name(disabled) << " off\n" << r.str();
+      EXPECT_EQ(r.find(c.kind) == nullptr, c.kind == disabled)
+          << c.name << " with " << name(disabled) << " off\n"
+          << r.str();
       has_case |= c.kind == disabled;
     }
     EXPECT_TRUE(has_case) << "no case for " << name(disabled);
@@ -281,7 +330,8 @@ TEST(SimDetectors, EachIsDisabledAlone) {
 }
 
 TEST(SimDetectors, FindingsNameBothLines) {
-  const Report r = run(replaced(exchange(32), "bar_sync %zero [count = 64]", "pin"), {1, 1, 1}, 1, DetectorSet::all());
+  const Report r = run(replaced(exchange(32), "bar_sync %zero [count = 64]", "pin"), {1, 1, 1}, 1,
+                       DetectorSet::all());
   const Finding* f = r.find(Detector::SharedRace);
   ASSERT_NE(f, nullptr);
   EXPECT_TRUE(f->loc.known() && f->other.known() && f->loc.line != f->other.line) << f->str();
@@ -290,7 +340,9 @@ TEST(SimDetectors, FindingsNameBothLines) {
 }
 
 TEST(SimDetectors, DeadlockTellsWhatEachWarpWaitsFor) {
-  const Report r = run(replaced(kTmaLoad, "mbar_init %bar [count = 1]", "mbar_init %bar [count = 2]"), {1, 1, 1}, 1, DetectorSet::all());
+  const Report r =
+      run(replaced(kTmaLoad, "mbar_init %bar [count = 1]", "mbar_init %bar [count = 2]"), {1, 1, 1},
+          1, DetectorSet::all());
   const Finding* f = r.find(Detector::Deadlock);
   ASSERT_NE(f, nullptr);
   EXPECT_NE(f->text.find("warp 0 waits for parity 0 of mbarrier"), std::string::npos) << f->text;
@@ -299,7 +351,7 @@ TEST(SimDetectors, DeadlockTellsWhatEachWarpWaitsFor) {
   EXPECT_NE(f->text.find("test.tir:"), std::string::npos) << f->text;
 }
 
-// ---- further near misses: right kernels close to a fault ----------------------------------------------------------------------
+// ---- further near misses: right kernels close to a fault ----------------------------------------
 
 void expect_silent(const std::string& text) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
@@ -335,7 +387,8 @@ TEST(SimDetectors, SilentOnNeighbouringHalvesOfAWord) {
 }
 
 TEST(SimDetectors, SilentWhenTheReaderFencesBehindTheBarrier) {
-  expect_silent(replaced(replaced(kTmaStore, "fence_proxy_async", "pin"), "tma_store", "fence_proxy_async\n    tma_store"));
+  expect_silent(replaced(replaced(kTmaStore, "fence_proxy_async", "pin"), "tma_store",
+                         "fence_proxy_async\n    tma_store"));
 }
 
 TEST(SimDetectors, SilentOnPoisonThatDecidesNothing) {
@@ -354,7 +407,9 @@ TEST(SimDetectors, SilentOnTheProducersFirstPass) {
 }
 
 TEST(SimDetectors, SilentOnATransferAheadOfItsExpectation) {
-  expect_silent(replaced(replaced(kTmaLoad, "mbar_expect_tx %bar [bytes = 8192]\n", ""), "%bar, %zero, %zero\n", "%bar, %zero, %zero\n    mbar_expect_tx %bar [bytes = 8192]\n"));
+  expect_silent(replaced(replaced(kTmaLoad, "mbar_expect_tx %bar [bytes = 8192]\n", ""),
+                         "%bar, %zero, %zero\n",
+                         "%bar, %zero, %zero\n    mbar_expect_tx %bar [bytes = 8192]\n"));
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ TEST(SimRun, VectorAddWithARaggedEdge) {
   l.pointer(x).pointer(y).pointer(z).value(200);
   const Report r = l.run(k, {4, 1, 1});
   EXPECT_TRUE(r.clean()) << r.str();
-  for (int i = 0; i < 200; ++i) EXPECT_EQ(z[static_cast<std::size_t>(i)], 1000.0f + 2 * static_cast<float>(i));
+  for (int i = 0; i < 200; ++i)
+    EXPECT_EQ(z[static_cast<std::size_t>(i)], 1000.0f + 2 * static_cast<float>(i));
   for (int i = 200; i < 256; ++i) EXPECT_EQ(z[static_cast<std::size_t>(i)], -1.0f);
   EXPECT_EQ(r.counters.ctas, 4);
   EXPECT_EQ(r.counters.excess_sectors(), 0);
@@ -145,7 +146,8 @@ TEST(SimRun, SoftmaxThroughShufflesAndSharedMemory) {
     for (std::size_t row = 0; row < 3; ++row) {
       double sum = 0;
       for (std::size_t i = 0; i < 256; ++i) sum += std::exp(static_cast<double>(x[row * 256 + i]));
-      for (std::size_t i = 0; i < 256; ++i) EXPECT_NEAR(y[row * 256 + i], std::exp(static_cast<double>(x[row * 256 + i])) / sum, 1e-6);
+      for (std::size_t i = 0; i < 256; ++i)
+        EXPECT_NEAR(y[row * 256 + i], std::exp(static_cast<double>(x[row * 256 + i])) / sum, 1e-6);
     }
   }
 }
@@ -188,7 +190,9 @@ TEST(SimRun, DivergentLoopsAndBranches) {
   for (int t = 0; t < 40; ++t) {
     std::uint32_t a = 0, b = 1;
     for (int i = 0; i < t; ++i) a = std::exchange(b, a + b);
-    const auto want = t % 2 ? -static_cast<std::int32_t>(a) : t > 2 ? static_cast<std::int32_t>(b) : t;
+    const auto want = t % 2   ? -static_cast<std::int32_t>(a)
+                      : t > 2 ? static_cast<std::int32_t>(b)
+                              : t;
     EXPECT_EQ(y[static_cast<std::size_t>(t)], want) << "thread " << t;
   }
 }
@@ -222,7 +226,9 @@ kernel @k simt target(sm_90a) threads(64) (%sum: ptr<i32>, %out: ptr<u32>, %h: p
   EXPECT_EQ(sum[0], 63 * 64 / 2);
   for (std::uint32_t m : out) EXPECT_EQ(m, 0x11111111u);
   for (int t = 0; t < 64; ++t) {
-    const std::uint32_t want = bf16(static_cast<float>(t)).bits | static_cast<std::uint32_t>(bf16(static_cast<float>(t * t)).bits) << 16;
+    const std::uint32_t want = bf16(static_cast<float>(t)).bits |
+                               static_cast<std::uint32_t>(bf16(static_cast<float>(t * t)).bits)
+                                   << 16;
     EXPECT_EQ(static_cast<std::uint32_t>(h[static_cast<std::size_t>(t)]), want);
   }
 }
@@ -264,7 +270,8 @@ kernel @k simt target(sm_90a) threads(32) smem(4096) (%x: ptr<f32>, %y: ptr<f32>
 TEST(SimRun, RefusesWhatItCannotExecute) {
   const ir::Kernel k = parse_located(kAdd);
   EXPECT_THROW(simulate(k, {1, 1, 1}, {}), CompileError);
-  const ir::Kernel inline_ptx = parse_located("kernel @k simt threads(32) () { asm [text = \"nop;\", constraints = \"\"] }");
+  const ir::Kernel inline_ptx =
+      parse_located("kernel @k simt threads(32) () { asm [text = \"nop;\", constraints = \"\"] }");
   EXPECT_THROW(simulate(inline_ptx, {1, 1, 1}, {}), CompileError);
 }
 

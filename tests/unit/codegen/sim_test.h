@@ -1,5 +1,6 @@
 #pragma once
-// Helpers of the simulator's tests: kernels as text whose ops carry the line they stand on, arguments, running.
+// Helpers of the simulator's tests: kernels as text whose ops carry the line they stand on,
+// arguments, running.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -14,18 +15,24 @@
 
 namespace tegula::sim {
 
-/// Gives every op without a location the line and column at which its mnemonic stands in the text. Walks ops and text in
-/// step: both are in the same order.
+/// Gives every op without a location the line and column at which its mnemonic stands in the text.
+/// Walks ops and text in step: both are in the same order.
 inline void locate_ops(ir::Kernel& k, std::string_view text, const char* file) {
   std::size_t at = text.find('{');
   std::uint32_t line = 1;
   std::size_t counted = 0, line_start = 0;
-  const auto is_word = [&](std::size_t n) { return n < text.size() && (std::isalnum(static_cast<unsigned char>(text[n])) || text[n] == '_'); };
+  const auto is_word = [&](std::size_t n) {
+    return n < text.size() && (std::isalnum(static_cast<unsigned char>(text[n])) || text[n] == '_');
+  };
   const auto next_word = [&](std::string_view wanted) {
     for (; at < text.size(); ++at) {
-      if (text[at] == ';') at = std::min(text.size(), text.find('\n', at));
-      else if (text[at] == '"') at = text.find('"', at + 1);
-      else if (text.substr(at).starts_with(wanted) && !is_word(at + wanted.size()) && !is_word(at - 1) && text[at - 1] != '%') return;
+      if (text[at] == ';')
+        at = std::min(text.size(), text.find('\n', at));
+      else if (text[at] == '"')
+        at = text.find('"', at + 1);
+      else if (text.substr(at).starts_with(wanted) && !is_word(at + wanted.size()) &&
+               !is_word(at - 1) && text[at - 1] != '%')
+        return;
     }
     throw std::runtime_error("locate_ops: lost at " + std::string(wanted));
   };
@@ -34,7 +41,8 @@ inline void locate_ops(ir::Kernel& k, std::string_view text, const char* file) {
     next_word(name);
     for (; counted < at; ++counted)
       if (text[counted] == '\n') ++line, line_start = counted + 1;
-    if (!k[id].loc.known()) k[id].loc = Loc(file, line, static_cast<std::uint32_t>(at - line_start + 1));
+    if (!k[id].loc.known())
+      k[id].loc = Loc(file, line, static_cast<std::uint32_t>(at - line_start + 1));
     at += name.size();
   });
 }
@@ -63,7 +71,9 @@ struct Aligned {
   Aligned() = default;
   template <class U>
   Aligned(const Aligned<U>&) {}
-  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(256))); }
+  T* allocate(std::size_t n) {
+    return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(256)));
+  }
   void deallocate(T* p, std::size_t) { ::operator delete(p, std::align_val_t(256)); }
   friend bool operator==(const Aligned&, const Aligned&) { return true; }
 };
@@ -93,12 +103,15 @@ struct Launch1 {
     args.emplace_back(&m);
     return *this;
   }
-  Report run(const ir::Kernel& k, Grid grid = {1, 1, 1}) { return simulate(k, grid, args, options); }
+  Report run(const ir::Kernel& k, Grid grid = {1, 1, 1}) {
+    return simulate(k, grid, args, options);
+  }
 };
 
 /// A row-major matrix as a two-dimensional tensor map.
 template <class T>
-codegen::TensorMap matrix_map(Buffer<T>& v, std::int64_t rows, std::int64_t columns, int box_rows, int box_columns, int swizzle) {
+codegen::TensorMap matrix_map(Buffer<T>& v, std::int64_t rows, std::int64_t columns, int box_rows,
+                              int box_columns, int swizzle) {
   codegen::TensorMap m;
   m.base = v.data();
   m.dtype = dtype_of<T>;
