@@ -30,46 +30,32 @@ int phase_wavefronts(std::span<const std::int64_t> addresses, int bytes_per_lane
   return fullest;
 }
 
-/// Constants of registers and warps move all lanes by the same XOR and sum. If these keep the banks
-/// of different lanes different, every instruction on a slab conflicts alike, and counting one is
-/// enough.
-bool is_uniform(const SharedLayout& shared) {
-  return std::all_of(shared.slabs().begin(), shared.slabs().end(), [&](const Slab& slab) {
-    return slab.block_bytes(shared.element_bytes()) % (kBanks * kBankBytes) == 0;
-  });
-}
-
-/// Sums over instructions; `address(warp, lane)` of each, `slab` tells which may be counted alike.
+/// Sums over instructions. Constants of registers and warps are XORed to all lanes within the low
+/// block of a slab and added in multiples of it; the block is a power of two, so lanes that met in
+/// a bank still do, and no others: every instruction of one width on one slab conflicts alike, and
+/// counting one is enough.
 class Counter {
  public:
-  Counter(const LinearLayout& dist, bool uniform) : dist_(dist), uniform_(uniform) {}
+  explicit Counter(const LinearLayout& dist) : warps_(dist.size(In::Warp)) {}
 
+  /// `address(place)` of each lane of warp 0.
   template <class Address>
   void count(int slab, int lanes, int bytes_per_lane, const Address& address) {
-    const int warps = dist_.size(In::Warp);
-    if (uniform_ && slab == last_slab_) {
-      total_ += last_;
-      return;
+    if (slab != last_slab_) {
+      std::vector<std::int64_t> addresses;
+      for (int lane = 0; lane < lanes; ++lane) addresses.push_back(address({0, lane, 0, 0}));
+      const BankUse one = bank_use(addresses, bytes_per_lane);
+      last_ = {one.instructions * warps_, one.wavefronts * warps_, one.phases * warps_};
+      last_slab_ = slab;
     }
-    last_slab_ = slab;
-    last_ = {};
-    for (int warp = 0; warp < (uniform_ ? 1 : warps); ++warp) {
-      addresses_.clear();
-      for (int lane = 0; lane < lanes; ++lane) addresses_.push_back(address({0, lane, warp, 0}));
-      last_ += bank_use(addresses_, bytes_per_lane);
-    }
-    if (uniform_)
-      last_ = {last_.instructions * warps, last_.wavefronts * warps, last_.phases * warps};
     total_ += last_;
   }
   BankUse total() const { return total_; }
 
  private:
-  const LinearLayout& dist_;
-  bool uniform_;
+  int warps_;
   int last_slab_ = -1;
   BankUse last_, total_;
-  std::vector<std::int64_t> addresses_;
 };
 
 }  // namespace
@@ -99,7 +85,7 @@ Result<BankUse> bank_use(const SharedLayout& shared, const LinearLayout& dist, i
   if (!fn) return Result<BankUse>::refused(fn.reason());
   const auto vectors = shared_vectors(*fn, shared, max_bytes);
   if (!vectors) return Result<BankUse>::refused(vectors.reason());
-  Counter counter(dist, is_uniform(shared));
+  Counter counter(dist);
   for (const Vector& v : *vectors) {
     const auto address = [&](Place p) {
       p.reg = v.registers[0];
@@ -111,8 +97,8 @@ Result<BankUse> bank_use(const SharedLayout& shared, const LinearLayout& dist, i
   return counter.total();
 }
 
-BankUse bank_use(const SharedLayout& shared, const LinearLayout& dist, const MatrixPlan& plan) {
-  Counter counter(dist, is_uniform(shared));
+BankUse bank_use(const LinearLayout& dist, const MatrixPlan& plan) {
+  Counter counter(dist);
   for (const auto& access : plan.accesses)
     counter.count(access.slab, 8 * plan.matrices, 16,
                   [&](const Place& p) { return plan.row_address(access, p); });

@@ -31,6 +31,6 @@ BankUse bank_use(std::span<const std::int64_t> lane_addresses, int bytes_per_lan
 Result<BankUse> bank_use(const SharedLayout& shared, const LinearLayout& dist, int max_bytes = 16);
 
 /// The same by ldmatrix or stmatrix.
-BankUse bank_use(const SharedLayout& shared, const LinearLayout& dist, const MatrixPlan& plan);
+BankUse bank_use(const LinearLayout& dist, const MatrixPlan& plan);
 
 }  // namespace tegula::ir

@@ -214,7 +214,6 @@ class SourceFinder {
       if (keep_own && (in == In::Register || bit >= from_.in_bits(in))) continue;
       const BitVector own = keep_own ? BitVector{1} << (from_.first_input(in) + bit) : 0;
       const BitVector rest = keep_own ? target ^ from_.packed_basis(in, bit) : target;
-      if (rest == 0) return own;
       // Moving within the thread is cheapest, then within the warp; a lane rather than a register
       // selected by lane.
       using enum In;

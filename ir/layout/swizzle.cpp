@@ -124,7 +124,7 @@ struct Side {
     if (form == AccessForm::Vector) return bank_use(shared, layout, max_bytes);
     const auto plan = matrix_plan(shared, layout, form == AccessForm::MatrixTransposed);
     if (!plan) return Result<BankUse>::refused(plan.reason());
-    return bank_use(shared, layout, *plan);
+    return bank_use(layout, *plan);
   }
 };
 

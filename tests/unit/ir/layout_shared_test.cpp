@@ -153,7 +153,7 @@ TEST(MatrixAccess, LoadsEveryOperandTileWithoutConflicts) {
           ASSERT_TRUE(plan) << plan.reason() << dist.str() << shared->str();
           EXPECT_EQ(plan->matrices, dist.registers() * bits / 32 % 4 == 0 ? 4 : 2) << dist.str();
           expect_addresses(*plan, *shared, dist);
-          EXPECT_EQ(bank_use(*shared, dist, *plan).extra(), 0) << dist.str() << shared->str();
+          EXPECT_EQ(bank_use(dist, *plan).extra(), 0) << dist.str() << shared->str();
         }
       }
 }
@@ -173,7 +173,7 @@ TEST(MatrixAccess, TransposesMnMajorTiles) {
         EXPECT_TRUE(plan->transposed);
         EXPECT_EQ(plan->matrices, 4);
         expect_addresses(*plan, *shared, dist);
-        EXPECT_EQ(bank_use(*shared, dist, *plan).extra(), 0) << dist.str() << shared->str();
+        EXPECT_EQ(bank_use(dist, *plan).extra(), 0) << dist.str() << shared->str();
       }
 }
 
@@ -203,7 +203,7 @@ TEST(MatrixAccess, StoresWgmmaAccumulators) {
         const auto stored = matrix_plan(tile, dist, false);
         ASSERT_TRUE(stored) << stored.reason() << tile.str();
         expect_addresses(*stored, tile, dist);
-        EXPECT_EQ(bank_use(tile, dist, *stored).extra(), 0) << tile.str();
+        EXPECT_EQ(bank_use(dist, *stored).extra(), 0) << tile.str();
       }
 }
 
