@@ -48,7 +48,8 @@ class Emitter {
   ir::Value operand(ir::OpId id, std::size_t i) const { return kernel[id].operands[i]; }
   std::size_t operand_count(ir::OpId id) const { return kernel[id].operands.size(); }
   ir::Value result(ir::OpId id, std::size_t i = 0) const { return kernel[id].results[i]; }
-  /// The type of the registers that hold `v`: what a pending value resolves to.
+  /// The type of the registers that hold `v`: what a pending value resolves to, or its packed
+  /// words.
   ir::Type type(ir::Value v) const;
   std::int64_t count(ir::Value v) const { return type(v).count(); }
   bool is_array(ir::Value v) const { return type(v).is_vec(); }

@@ -11,7 +11,28 @@ using ir::AttrName;
 using ir::OpId;
 using ir::Value;
 
-DType accumulator_type(ir::Type t) { return is_float(t.dtype()) ? t.dtype() : DType::i32; }
+DType accumulator_type(ir::Type t) {
+  if (t.is(ir::TypeKind::Pending)) t = t.inner();
+  return is_float(t.dtype()) ? t.dtype() : DType::i32;
+}
+
+/// 16-bit elements that become the packed words of a pending value, or come from them.
+bool changes_width(const Emitter& e, Value from, Value to) { return e.count(from) != e.count(to); }
+
+std::string packed_array(Emitter& e, Value pending, Value elements) {
+  const std::string words = e.declare_array(pending);
+  if (!e.is_poison(elements))
+    e.for_registers(e.count(pending),
+                    fmt::format("{}[r] = {} | {}({}) << 16;", words, e.argument(elements, "2 * r"),
+                                e.use_type("u32"), e.argument(elements, "2 * r + 1")));
+  return words;
+}
+
+void unpack_array(Emitter& e, Value elements, const std::string& words) {
+  const std::string type = e.c_type(e.type(elements)), name = e.declare_array(elements);
+  e.for_registers(e.count(elements),
+                  fmt::format("{}[r] = {}({}[r / 2] >> 16 * (r % 2));", name, type, words));
+}
 
 /// "d[0]", "d[1]", ...
 void add_registers(std::vector<std::string>& names, const std::string& array, std::int64_t count,
@@ -63,8 +84,11 @@ void emit_through(Emitter& e, OpId id, std::string_view name, const std::vector<
                   ptx::Asm (*spell)(OpId, Emitter&, const std::vector<ptx::Reg>&,
                                     const std::vector<ptx::Reg>&)) {
   std::vector<ptx::Reg> through, held;
+  std::vector<Value> arguments;
   for (std::size_t i = 0; i < changed.size(); ++i) {
-    e.take_over(results[i], changed[i], id);
+    const bool unpacks = changes_width(e, changed[i], results[i]);
+    if (!unpacks) e.take_over(results[i], changed[i], id);
+    arguments.push_back(unpacks ? changed[i] : results[i]);
     through.insert(through.end(), static_cast<std::size_t>(e.count(changed[i])),
                    register_of(e, id, changed[i]));
   }
@@ -73,9 +97,11 @@ void emit_through(Emitter& e, OpId id, std::string_view name, const std::vector<
   const ptx::Asm a = spell(id, e, through, held);
   if (a.operands.empty()) return e.ptx_statement(a);
   const std::string function = through_function(e, id, name, a, changed, kept);
-  std::vector<Value> arguments = results;
   arguments.insert(arguments.end(), kept.begin(), kept.end());
   e.line(call_with(e, function, arguments));
+  for (std::size_t i = 0; i < changed.size(); ++i)
+    if (changes_width(e, changed[i], results[i]))
+      unpack_array(e, results[i], e.variable(changed[i]).name);
 }
 
 /// The descriptor `steps` on; only the low half changes, and 32-bit arithmetic is half the work.
@@ -91,10 +117,8 @@ std::string advanced(Emitter& e, const std::string& descriptor, std::int64_t byt
 ptx::WgmmaForm form_of(Emitter& e, OpId id) {
   ptx::WgmmaForm form;
   const Value acc = e.operand(id, 0);
-  form.accumulators = static_cast<int>(e.count(acc));
-  form.accumulator = accumulator_type(e.type(acc));
-  if (form.accumulator == DType::f16)
-    e.refuse(id, "f16 accumulators are not supported in CUDA C++");
+  form.accumulators = static_cast<int>(e.count(e.result(id)));
+  form.accumulator = accumulator_type(e.kernel.type(acc));
   form.a_in_registers = e.is_array(e.operand(id, 1));
   form.steps = static_cast<int>(e.attrs(id).ints(AttrName::step_b).size());
   form.fresh = e.is_poison(acc);
@@ -108,7 +132,7 @@ std::string wgmma_function(Emitter& e, OpId id, const ptx::WgmmaForm& form) {
              steps_b = attrs.ints(AttrName::step_b);
   const std::string i64 = e.use_type("i64");
   std::vector<std::string> parameters{
-      fmt::format("{} (&d)[{}]", e.c_type(e.type(e.operand(id, 0))), form.accumulators)},
+      fmt::format("{} (&d)[{}]", e.c_type(e.type(e.result(id))), form.accumulators)},
       names;
   add_registers(names, "d", form.accumulators);
   if (form.a_in_registers) {
@@ -184,9 +208,11 @@ void cuda_SmemDesc(Emitter& e, OpId id) {
 void cuda_WgmmaFence(Emitter& e, OpId id) {
   std::vector<Value> changed, results;
   for (std::size_t i = 0; i < e.operand_count(id); ++i) {
-    // An accumulator not yet begun is no register to order.
-    if (e.is_poison(e.operand(id, i))) {
-      e.declare_array(e.result(id, i));
+    // An accumulator not yet begun is no register to order; 16-bit elements are packed only when
+    // wgmma takes them.
+    const ir::Type type = e.type(e.operand(id, i));
+    if (e.is_poison(e.operand(id, i)) || size_bits(type.dtype()) < 32) {
+      e.take_over(e.result(id, i), e.operand(id, i), id);
       continue;
     }
     changed.push_back(e.operand(id, i));
@@ -204,7 +230,10 @@ void cuda_Wgmma(Emitter& e, OpId id) {
       form.a_in_registers ? e.array(e.operand(id, 1)) : e.argument(e.operand(id, 1));
   const std::string b = e.argument(e.operand(id, 2));
   const std::string scale = form.fresh || form.scale_d ? "" : ", " + e.argument(e.operand(id, 3));
-  const std::string d = form.fresh ? e.declare_array(v) : e.take_over(v, e.operand(id, 0), id);
+  const Value acc = e.operand(id, 0);
+  const std::string d = form.fresh                 ? e.declare_array(v)
+                        : changes_width(e, acc, v) ? packed_array(e, v, acc)
+                                                   : e.take_over(v, acc, id);
   e.line(fmt::format("{}({}, {}, {}{});", wgmma_function(e, id, form), d, a, b, scale));
 }
 

@@ -24,7 +24,11 @@ std::string constant_of(const std::string& type) {
 
 ir::Type Emitter::type(Value v) const {
   const ir::Type t = kernel.type(v);
-  return t.is(ir::TypeKind::Pending) ? t.inner() : t;
+  if (!t.is(ir::TypeKind::Pending)) return t;
+  const ir::Type inner = t.inner();
+  // Two f16 accumulators share a register, which nothing but wgmma may touch while it is pending.
+  if (size_bits(inner.dtype()) == 16) return ir::Type::vec({DType::u32, false}, inner.count() / 2);
+  return inner;
 }
 
 const ir::OpData* Emitter::constant_op(Value v) const {

@@ -360,6 +360,20 @@ TEST(CudaSource, StructuredControl) {
   })");
 }
 
+/// The texts that the LLVM emitter is tested with.
+TEST(CudaSource, EveryTextOfTheOtherEmitter) {
+  NEEDS_NVRTC();
+  int texts = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(TEGULA_SOURCE_DIR "/tests/filetests/emit")) {
+    if (entry.path().extension() != ".tir") continue;
+    SCOPED_TRACE(entry.path().filename());
+    compile(ir::parse(read_file(entry.path()), entry.path().string()));
+    ++texts;
+  }
+  EXPECT_GT(texts, 5);
+}
+
 // ---- the handwritten Hopper kernels
 // ---------------------------------------------------------------------------------
 
