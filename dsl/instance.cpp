@@ -77,30 +77,36 @@ void check_out_views(Tracer& t) {
 }  // namespace
 
 KernelInstance::KernelInstance(detail::Closure closure, Tuning tuning)
-    : KernelInstance(std::make_shared<const detail::Closure>(std::move(closure)), std::move(tuning)) {}
+    : KernelInstance(std::make_shared<const detail::Closure>(std::move(closure)), std::move(tuning), false) {}
 
-KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning)
-    : closure_(std::move(closure)), tuning_(std::move(tuning)), identity_(identity_of(*closure_, tuning_)) {
+KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning, bool may_alias)
+    : closure_(std::move(closure)),
+      tuning_(std::move(tuning)),
+      identity_(identity_of(*closure_, tuning_)),
+      may_alias_(may_alias) {
   for (const ParamInfo& p : closure_->params) run_time_params_ += p.kind != ParamKind::Constant;
+  versions_.push_back(std::make_unique<Known>());
+  known_ = versions_.back().get();
 }
 
 std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning) const {
   Tuning both = tuning;
   both.insert(tuning_.begin(), tuning_.end());
-  return std::shared_ptr<KernelInstance>(new KernelInstance(closure_, std::move(both)));
+  return std::shared_ptr<KernelInstance>(new KernelInstance(closure_, std::move(both), may_alias_));
+}
+std::shared_ptr<KernelInstance> KernelInstance::allowing_alias() const {
+  return std::shared_ptr<KernelInstance>(new KernelInstance(closure_, tuning_, true));
 }
 
 Signature KernelInstance::signature(std::span<const HostArg> args) const {
-  const std::lock_guard lock(known_);
-  return signature_of(name(), args, closure_->params, captures_, requests_);
+  return signature_of(name(), args, closure_->params, known());
 }
 
 std::vector<HostArg> KernelInstance::run_time_args(std::span<const HostArg> args) const {
   std::vector<HostArg> out;
   for (const HostArg& a : args)
     if (a.kind != ParamKind::Constant) out.push_back(a);
-  const std::lock_guard lock(known_);
-  for (const Capture& c : captures_) out.push_back(c.read());
+  for (const Capture& c : known().captures) out.push_back(c.read());
   return out;
 }
 
@@ -114,13 +120,13 @@ std::vector<HostArg> KernelInstance::constants(const Signature& key) const {
 
 /// Adds the captures that were found since the key was made.
 Signature KernelInstance::completed(Signature key) const {
-  const std::lock_guard lock(known_);
-  for (std::size_t i = key.args.size() - run_time_params_; i < captures_.size(); ++i) {
-    const HostArg now = captures_[i].read();
-    key.args.push_back(classify(now, captures_[i].info));
+  const Known& found = known();
+  for (std::size_t i = key.args.size() - run_time_params_; i < found.captures.size(); ++i) {
+    const HostArg now = found.captures[i].read();
+    key.args.push_back(classify(now, found.captures[i].info));
     if (index_type_of(std::span(&now, 1)) == DType::i64) key.index_type = DType::i64;
   }
-  for (const Request& r : requests_)
+  for (const Request& r : found.requests)
     if (r.arg < key.args.size()) fulfil(r, key.args[r.arg]);
   return key;
 }
@@ -137,13 +143,20 @@ TraceResult KernelInstance::trace(const Signature& key) {
   }
 }
 
+void KernelInstance::remember(const Tracer& t) {
+  if (t.requests.empty() && t.captures.size() == known().captures.size()) return;
+  auto next = std::make_unique<Known>(known());
+  next->captures = t.captures;
+  for (const Request& r : t.requests)
+    if (std::ranges::find(next->requests, r) == next->requests.end()) next->requests.push_back(r);
+  known_.store(next.get(), std::memory_order_release);
+  versions_.push_back(std::move(next));
+}
+
 TraceResult KernelInstance::run(Signature key, bool check_loops) {
   const std::vector<HostArg> args = constants(key);
   Tracer t(name(), std::move(key), tuning_, check_loops);
-  {
-    const std::lock_guard lock(known_);
-    t.captures = captures_;
-  }
+  t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
   try {
@@ -160,10 +173,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   label_dots(t.kernel);
   TraceResult result{ir::clone(t.kernel), t.signature, std::move(t.warnings), std::move(t.tunables)};
   ir::verify_or_throw(result.kernel, "trace");
-  const std::lock_guard lock(known_);
-  captures_ = t.captures;
-  for (const Request& r : t.requests)
-    if (std::ranges::find(requests_, r) == requests_.end()) requests_.push_back(r);
+  remember(t);
   checked_ = true;
   return result;
 }

@@ -1,5 +1,6 @@
 #pragma once
 // A kernel lambda as the compiler sees it: the key of a call, and the tile form for a key.
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -46,11 +47,20 @@ class KernelInstance {
 
   /// The same lambda with other tuning.
   std::shared_ptr<KernelInstance> with(const Tuning& tuning) const;
+  /// The same lambda, launched even if arguments that it writes overlap others.
+  std::shared_ptr<KernelInstance> allowing_alias() const;
+
+  const std::vector<ParamInfo>& params() const { return closure_->params; }
+  /// Read without a lock; what is found later is found in a later version.
+  const Known& known() const { return *known_.load(std::memory_order_acquire); }
+  bool may_alias() const { return may_alias_; }
+
   Launcher launcher;
 
  private:
-  KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning);
+  KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning, bool may_alias);
   TraceResult run(Signature key, bool check_loops);
+  void remember(const Tracer& t);
   std::vector<HostArg> constants(const Signature& key) const;
   Signature completed(Signature key) const;
 
@@ -59,10 +69,10 @@ class KernelInstance {
   Hash128 identity_;
   std::size_t run_time_params_ = 0;
   bool checked_ = false;
+  bool may_alias_ = false;
   std::mutex tracing_;
-  mutable std::mutex known_;  ///< guards what earlier traces found
-  std::vector<Capture> captures_;
-  std::vector<Request> requests_;
+  std::atomic<const Known*> known_;
+  std::vector<std::unique_ptr<const Known>> versions_;  ///< of known_; readers may still hold an old one
 };
 
 }  // namespace tegula::dsl

@@ -18,6 +18,9 @@ std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure) {
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance, const Tuning& tuning) {
   return instance.with(tuning);
 }
+std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance) {
+  return instance.allowing_alias();
+}
 Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args) {
   return Trace(std::make_shared<const dsl::TraceResult>(instance.trace(instance.signature(args))));
 }

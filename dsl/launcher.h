@@ -1,35 +1,58 @@
 #pragma once
-// The compiled kernels of one kernel instance, by key and device.
+// The compiled kernels of one kernel object: found by the key of a call without lock or allocation, compiled where
+// there is none.
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
-#include "dsl/signature.h"
+#include "dsl/call_key.h"
 #include "runtime/jit.h"
+#include "support/hash.h"
 #include "tegula/stream.h"
 
 namespace tegula::dsl {
 
-class KernelInstance;
+struct CompiledEntry {
+  CallKey key;
+  std::shared_ptr<const runtime::CompiledKernel> kernel;
+  Hash128 ir;  ///< of the tile form it was compiled from
+  std::unique_ptr<const CompiledEntry> next;
+};
 
 class Launcher {
  public:
-  Launcher();
-  ~Launcher();
+  Launcher() = default;
 
   /// Overrides for everything compiled from now on.
   std::optional<runtime::Backend> backend;
   std::optional<ir::Plan> plan;
 
-  std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
+  /// One call, start to end.
+  void launch(KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
+  /// Compiles for these arguments, or finds what was compiled, without launching.
+  std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance, const Stream* stream,
+                                                         std::span<const HostArg> args);
+  /// What was compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
+  /// One line per compilation: what of its key was new.
   std::string why() const;
   std::size_t compiled() const;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  const CompiledEntry* find(const CallKey& key) const;
+  const CompiledEntry& compile(KernelInstance& instance, std::span<const HostArg> args, Device device);
+  const CompiledEntry* add(CompiledEntry entry);
+  std::string reason(const std::string& signature) const;
+
+  mutable std::mutex compiling_;  ///< one compilation of a kernel object at a time
+  std::unique_ptr<const CompiledEntry> entries_;
+  std::atomic<const CompiledEntry*> newest_ = nullptr;
+  std::vector<std::string> history_;
+  std::string last_signature_;
 };
 
 }  // namespace tegula::dsl

@@ -16,23 +16,8 @@ constexpr std::int64_t kMaxDivisor = 16;
 /// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below 2^31 too.
 constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
 
-std::uint8_t divisor_class(std::int64_t n) {
-  if (n == 0) return kMaxDivisor;
-  const auto lowest = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(n));
-  return static_cast<std::uint8_t>(std::min(lowest, kMaxDivisor));
-}
-
 std::uint8_t align_class(const void* address) {
   return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
-}
-
-void check(std::string_view kernel, std::size_t position, const HostArg& arg, const ParamInfo& info) {
-  if (info.kind != ParamKind::View) return;
-  const Tensor& t = *arg.tensor;
-  if (!t.defined()) fail(Mistake::argument_undefined, {}, {}, position, kernel);
-  if (t.rank() != info.rank) fail(Mistake::argument_rank, {}, {}, position, kernel, t.rank(), info.rank);
-  if (t.dtype() != info.dtype)
-    fail(Mistake::argument_type, {}, {}, position, kernel, name(t.dtype()), name(info.dtype));
 }
 
 /// Distance in elements between the first and the last element, or the largest extent if that is more.
@@ -46,6 +31,23 @@ std::int64_t span_of(const Tensor& t) {
 }
 
 }  // namespace
+
+std::uint8_t divisor_class(std::int64_t n) {
+  if (n == 0) return kMaxDivisor;
+  const auto lowest = std::int64_t{1} << std::countr_zero(static_cast<std::uint64_t>(n));
+  return static_cast<std::uint8_t>(std::min(lowest, kMaxDivisor));
+}
+
+bool needs_wide_index(const Tensor& t) { return span_of(t) >= kSmallSpan; }
+
+void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg, const ParamInfo& info) {
+  if (info.kind != ParamKind::View) return;
+  const Tensor& t = *arg.tensor;
+  if (!t.defined()) fail(Mistake::argument_undefined, {}, {}, position, kernel);
+  if (t.rank() != info.rank) fail(Mistake::argument_rank, {}, {}, position, kernel, t.rank(), info.rank);
+  if (t.dtype() != info.dtype)
+    fail(Mistake::argument_type, {}, {}, position, kernel, name(t.dtype()), name(info.dtype));
+}
 
 std::int64_t bucket_of(std::int64_t extent) {
   return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(extent, 1))));
@@ -71,7 +73,7 @@ ArgClass classify(const HostArg& arg, const ParamInfo& info) {
 
 DType index_type_of(std::span<const HostArg> args) {
   for (const HostArg& a : args)
-    if (a.tensor && span_of(*a.tensor) >= kSmallSpan) return DType::i64;
+    if (a.tensor && needs_wide_index(*a.tensor)) return DType::i64;
   return DType::i32;
 }
 
@@ -84,11 +86,11 @@ void fulfil(const Request& request, ArgClass& arg) {
 }
 
 Signature signature_of(std::string_view kernel, std::span<const HostArg> args, std::span<const ParamInfo> params,
-                       std::span<const Capture> captures, std::span<const Request> requests) {
+                       const Known& known) {
   Signature s;
   std::vector<HostArg> run_time;
   for (std::size_t i = 0; i < args.size(); ++i) {
-    check(kernel, i, args[i], params[i]);
+    check_argument(kernel, i, args[i], params[i]);
     if (params[i].kind == ParamKind::Constant) {
       s.constants.push_back(args[i].bits);
     } else {
@@ -96,12 +98,12 @@ Signature signature_of(std::string_view kernel, std::span<const HostArg> args, s
       run_time.push_back(args[i]);
     }
   }
-  for (const Capture& c : captures) {
+  for (const Capture& c : known.captures) {
     run_time.push_back(c.read());
-    check(kernel, run_time.size() - 1, run_time.back(), c.info);
+    check_argument(kernel, run_time.size() - 1, run_time.back(), c.info);
     s.args.push_back(classify(run_time.back(), c.info));
   }
-  for (const Request& r : requests)
+  for (const Request& r : known.requests)
     if (r.arg < s.args.size()) fulfil(r, s.args[r.arg]);
   s.index_type = index_type_of(run_time);
   return s;

@@ -67,9 +67,21 @@ struct Signature {
   std::string text() const;
 };
 
+/// What traces found out about a kernel: more arguments, and extents that matter.
+struct Known {
+  std::vector<Capture> captures;
+  std::vector<Request> requests;
+};
+
 /// Throws CompileError where an argument does not fit its parameter.
 Signature signature_of(std::string_view kernel, std::span<const HostArg> args, std::span<const ParamInfo> params,
-                       std::span<const Capture> captures, std::span<const Request> requests);
+                       const Known& known);
+/// Throws CompileError where the argument does not fit.
+void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg, const ParamInfo& info);
+/// Largest of 1, 2, 4, 8, 16 that divides.
+std::uint8_t divisor_class(std::int64_t n);
+/// Whether indices into the tensor may not fit an i32.
+bool needs_wide_index(const Tensor& t);
 /// The class of one argument.
 ArgClass classify(const HostArg& arg, const ParamInfo& info);
 /// i64 if an index into the tensor may not fit an i32.

@@ -4,6 +4,7 @@
 
 #include "dsl/errors.h"
 #include "expect_error.h"
+#include "support/env.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -358,10 +359,32 @@ TEST(LanguageError, Tune) {
 
 // ---- calls ----------------------------------------------------------------------------------------------------------
 TEST(LanguageError, Calls) {
-  const auto k = kernel("add", [](In<f32, 2>, Out<f32, 1>) {});
+  const auto k = kernel("rows", [](In<f32, 2> x, Out<f32, 1> z) {
+    for (auto i : grid(z, 16)) z(i) = x(i, 0);
+  });
   expect("T0701 argument_rank", [&] { k.trace(tensor({4}), tensor({4})); });
   expect("T0702 argument_type", [&] { k.trace(tensor({4, 4}), tensor({4}, DType::bf16)); });
   expect("T0703 argument_undefined", [&] { k.trace(Tensor(), tensor({4})); });
+  const Tensor x = tensor({4, 4}), z = tensor({4});
+  expect("T0704 unknown_verb", [&] { k.dump("link"); });
+  expect("T0705 not_compiled", [&] { k.dump("trace"); });
+  expect("T0706 overlap", [&] { k(x, x.select(0, 1)); });
+  expect("T0707 other_device", [&] { k(x, Tensor::empty({4}, DType::f32, Device::sim())); });
+}
+
+TEST(LanguageError, HostStateThatChanges) {
+  Env strict = env();
+  strict.check = {"retrace"};
+  const EnvOverride with(strict);
+  int n = 1;
+  const auto k = kernel("stale", [&n](Out<i32, 1> z) {
+    for (auto i : grid(z, 16)) z(i) = full<i32>(n, 16);
+  });
+  const Tensor z = tensor({4}, DType::i32);
+  k(z);
+  k(z);
+  n = 2;
+  expect("T0708 stale_trace", [&] { k(z); });
 }
 
 TEST(LanguageWarning, OutTileReboundAndNeverStored) {

@@ -149,6 +149,7 @@ struct Closure {
 
 std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure);
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance, const Tuning& tuning);
+std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance);
 void launch(dsl::KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
 Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args);
 std::string dump(dsl::KernelInstance& instance, std::string_view verb);
@@ -190,6 +191,9 @@ class Kernel {
   }
   /// The same kernel with these values of tune().
   Kernel with(const Tuning& tuning) const { return Kernel(detail::with_tuning(*instance_, tuning)); }
+
+  /// The same kernel, launched even where an Out tensor overlaps another argument.
+  Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
 
   /// Text of a stage of the latest compilation: key, trace, optimize, emit, assemble or launch.
   std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }

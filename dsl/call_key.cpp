@@ -1,0 +1,82 @@
+#include "dsl/call_key.h"
+
+#include <algorithm>
+
+#include "dsl/errors.h"
+#include "dsl/instance.h"
+
+namespace tegula::dsl {
+namespace {
+
+std::uint64_t class_of_address(const void* address) {
+  return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
+}
+
+void add_tensor(CallKey& key, const Tensor& t, bool& wide) {
+  key.add(static_cast<std::uint64_t>(t.dtype()) << 16 | static_cast<std::uint64_t>(t.rank()) << 8 |
+          (t.numel() == 0 ? 0x80u : 0u) | class_of_address(t.data()));
+  for (std::size_t i = 0; i < t.shape().size(); ++i) {
+    const std::int64_t stride = t.strides()[i];
+    key.add(static_cast<std::uint64_t>(divisor_class(t.shape()[i])) << 16 |
+            static_cast<std::uint64_t>(divisor_class(stride)) << 8 | (stride == 1));
+  }
+  wide |= needs_wide_index(t);
+}
+
+void add_argument(CallKey& key, const HostArg& a, bool& wide) {
+  if (a.kind == ParamKind::View) add_tensor(key, *a.tensor, wide);
+  if (a.kind == ParamKind::Constant) key.add(a.bits);
+  if (a.kind != ParamKind::Pointer) return;
+  key.add(divisor_class(static_cast<std::int64_t>(a.bits)));
+  if (a.tensor) wide |= needs_wide_index(*a.tensor);
+}
+
+}  // namespace
+
+void CallArgs::add(const HostArg& a, const ParamInfo& info) {
+  if (count == kMax) throw InternalError("a kernel has more than 64 run-time arguments");
+  // A pointer keeps the tensor it was made from: that bounds it on cpu and sim.
+  args[count] = {a.tensor, a.bits};
+  access[count++] = info.access;
+}
+
+CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device device, CallArgs& out) {
+  CallKey key;
+  bool wide = false;
+  key.add(static_cast<std::uint64_t>(device.kind) << 32 | static_cast<std::uint64_t>(device.index));
+  const auto take = [&](const HostArg& a, const ParamInfo& info, std::size_t position) {
+    check_argument(k.name(), position, a, info);
+    if (a.tensor && a.tensor->device() != device) [[unlikely]]
+      fail(Mistake::other_device, {}, {}, position, k.name(), a.tensor->device().str(), device.str());
+    add_argument(key, a, wide);
+    if (info.kind != ParamKind::Constant) out.add(a, info);
+  };
+  for (std::size_t i = 0; i < args.size(); ++i) take(args[i], k.params()[i], i);
+  const Known& known = k.known();
+  for (std::size_t i = 0; i < known.captures.size(); ++i)
+    take(known.captures[i].read(), known.captures[i].info, args.size() + i);
+  for (const Request& r : known.requests) {
+    const Tensor* t = r.arg < out.count ? out.args[r.arg].tensor : nullptr;
+    if (!t) continue;
+    const std::int64_t extent = t->shape()[static_cast<std::size_t>(r.axis)];
+    key.add(static_cast<std::uint64_t>(r.exact ? extent : bucket_of(extent)));
+  }
+  key.add(wide);
+  return key;
+}
+
+void check_overlap(const KernelInstance& k, const CallArgs& a) {
+  if (k.may_alias()) return;
+  for (std::size_t i = 0; i < a.count; ++i) {
+    if (!a.args[i].tensor || a.access[i] != detail::ViewAccess::Out) continue;
+    const ByteRange mine = a.args[i].tensor->byte_range();
+    for (std::size_t j = 0; j < a.count; ++j) {
+      if (j == i || !a.args[j].tensor) continue;
+      const ByteRange other = a.args[j].tensor->byte_range();
+      if (mine.begin < other.end && other.begin < mine.end) [[unlikely]]
+        fail(Mistake::overlap, k.loc(), {}, std::min(i, j), std::max(i, j), k.name(), i);
+    }
+  }
+}
+
+}  // namespace tegula::dsl

@@ -1,0 +1,44 @@
+#pragma once
+// The key of a call in 128 bits, made at every launch without allocation, and the run-time arguments beside it.
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "dsl/signature.h"
+#include "runtime/recipe.h"
+#include "tegula/device.h"
+
+namespace tegula::dsl {
+
+class KernelInstance;
+
+/// Tells apart whatever Signature tells apart.
+struct CallKey {
+  std::uint64_t a = 0x9e3779b97f4a7c15, b = 0xc2b2ae3d27d4eb4f;
+
+  void add(std::uint64_t word) {
+    const auto product = static_cast<unsigned __int128>(word ^ a) * 0xa0761d6478bd642f;
+    a = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+    b = (b ^ word) * 0xe7037ed1a0b428db;
+    b ^= b >> 29;
+  }
+  friend bool operator==(const CallKey&, const CallKey&) = default;
+};
+
+/// Run-time arguments in the order of the kernel's parameters, in place.
+struct CallArgs {
+  static constexpr std::size_t kMax = 64;
+  std::array<runtime::LaunchArg, kMax> args;
+  std::array<detail::ViewAccess, kMax> access;
+  std::size_t count = 0;
+
+  void add(const HostArg& a, const ParamInfo& info);
+};
+
+/// Checks the arguments of a call, lists them and makes their key. Throws CompileError where one does not fit.
+CallKey examine(const KernelInstance& kernel, std::span<const HostArg> args, Device device, CallArgs& out);
+
+/// Throws CompileError where an Out tensor shares memory with another argument.
+void check_overlap(const KernelInstance& kernel, const CallArgs& args);
+
+}  // namespace tegula::dsl

@@ -1,0 +1,184 @@
+// A call: check the arguments, find the compiled kernel by their key, launch. The first call of a key compiles.
+#include "dsl/launcher.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "dsl/errors.h"
+#include "dsl/instance.h"
+#include "ir/text.h"
+#include "support/env.h"
+#include "support/text.h"
+
+namespace tegula::dsl {
+namespace {
+
+using runtime::CompiledKernel;
+
+/// Kernels of the whole process by their IR: a lambda made anew compiles nothing.
+class CompiledByIr {
+ public:
+  std::shared_ptr<const CompiledKernel> find(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    const auto at = kernels_.find(name);
+    return at == kernels_.end() ? nullptr : at->second;
+  }
+  void add(const std::string& name, std::shared_ptr<const CompiledKernel> kernel) {
+    const std::lock_guard lock(mutex_);
+    kernels_.emplace(name, std::move(kernel));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const CompiledKernel>> kernels_;
+};
+
+CompiledByIr& compiled_by_ir() {
+  static CompiledByIr* const table = new CompiledByIr;  // kernels may be launched while statics are destroyed
+  return *table;
+}
+
+Hash128 hash_of(const ir::Kernel& k) { return hash128(ir::print(k, {.locations = false})); }
+
+std::string key_text(const KernelInstance& k, const Signature& s) {
+  std::string text = fmt::format("kernel {}\nidentity {}\n", k.name(), k.identity().hex());
+  for (const auto& [name, value] : k.tuning()) text += fmt::format("tune {} = {}\n", name, value);
+  return text + s.text();
+}
+
+bool wants_retrace() {
+  const auto& checks = env().check;
+  return !checks.empty() && std::ranges::find(checks, "retrace") != checks.end();
+}
+
+/// The device of a call: the stream's, else that of its first tensor, else the best.
+Device device_of(const Stream* stream, std::span<const HostArg> args) {
+  if (stream) return stream->device();
+  for (const HostArg& a : args)
+    if (a.tensor && a.tensor->defined()) return a.tensor->device();
+  return Device::best();
+}
+
+}  // namespace
+
+const CompiledEntry* Launcher::find(const CallKey& key) const {
+  const CompiledEntry* e = newest_.load(std::memory_order_acquire);
+  while (e && !(e->key == key)) e = e->next.get();
+  return e;
+}
+
+const CompiledEntry* Launcher::add(CompiledEntry entry) {
+  entry.next = std::move(entries_);
+  entries_ = std::make_unique<const CompiledEntry>(std::move(entry));
+  newest_.store(entries_.get(), std::memory_order_release);
+  return entries_.get();
+}
+
+/// What differs between the keys of this and the last compilation.
+std::string Launcher::reason(const std::string& signature) const {
+  if (history_.empty()) return "first call";
+  const auto before = split(last_signature_, '\n'), now = split(signature, '\n');
+  for (std::size_t i = 0; i < std::min(before.size(), now.size()); ++i)
+    if (before[i] != now[i]) return fmt::format("'{}' was '{}'", now[i], before[i]);
+  return "another device";
+}
+
+const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostArg> args, Device device) {
+  const std::lock_guard lock(compiling_);
+  const auto key_now = [&] {
+    CallArgs unused;
+    return examine(k, args, device, unused);
+  };
+  if (const CompiledEntry* entry = find(key_now())) return *entry;
+  TraceResult traced = k.trace(k.signature(args));
+  const Hash128 ir = hash_of(traced.kernel);
+  const runtime::Backend emitter = backend.value_or(runtime::default_backend());
+  const std::string name =
+      fmt::format("{} {} {} {}", ir.hex(), device.str(), runtime::name(emitter), plan ? plan->str() : "");
+  auto kernel = compiled_by_ir().find(name);
+  const std::string signature = traced.signature.text();
+  std::string event = fmt::format("{}: {}", kernel ? "reused" : "compiled", reason(signature));
+  if (!kernel) {
+    runtime::CompileRequest request;
+    request.key = key_text(k, traced.signature);
+    request.trace = [&] { return std::move(traced.kernel); };
+    request.device = device;
+    request.backend = emitter;
+    request.plan = plan;
+    kernel = runtime::compile(request);
+    compiled_by_ir().add(name, kernel);
+  }
+  history_.push_back(std::move(event));
+  for (const Diagnostic& w : traced.warnings) history_.push_back("warning: " + w.str());
+  last_signature_ = signature;
+  // The trace may have asked for more: the key is that of what is known now.
+  return *add({key_now(), std::move(kernel), ir, nullptr});
+}
+
+void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const HostArg> args) {
+  const Device device = device_of(given, args);
+  CallArgs call;
+  const CallKey key = examine(k, args, device, call);
+  check_overlap(k, call);
+  const CompiledEntry* entry = find(key);
+  if (!entry) [[unlikely]] {
+    entry = &compile(k, args, device);
+    call.count = 0;
+    examine(k, args, device, call);  // with what the trace captured
+  }
+  if (wants_retrace()) [[unlikely]]
+    if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir) fail(Mistake::stale_trace, k.loc(), {}, k.name());
+  const std::span<const runtime::LaunchArg> run_time(call.args.data(), entry->kernel->tile.params().size());
+  entry->kernel->launch(given ? *given : Stream(device), run_time);
+}
+
+std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const Stream* stream,
+                                                        std::span<const HostArg> args) {
+  const Device device = device_of(stream, args);
+  CallArgs unused;
+  const CompiledEntry* entry = find(examine(k, args, device, unused));
+  return entry ? entry->kernel : compile(k, args, device).kernel;
+}
+
+std::shared_ptr<const CompiledKernel> Launcher::latest() const {
+  const CompiledEntry* entry = newest_.load(std::memory_order_acquire);
+  return entry ? entry->kernel : nullptr;
+}
+
+std::string Launcher::why() const {
+  const std::lock_guard lock(compiling_);
+  return fmt::format("{}\n", fmt::join(history_, "\n"));
+}
+
+std::size_t Launcher::compiled() const {
+  std::size_t n = 0;
+  for (const CompiledEntry* e = newest_.load(std::memory_order_acquire); e; e = e->next.get()) ++n;
+  return n;
+}
+
+}  // namespace tegula::dsl
+
+namespace tegula::detail {
+
+void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
+  k.launcher.launch(k, stream, args);
+}
+
+std::string dump(dsl::KernelInstance& k, std::string_view verb) {
+  static constexpr std::string_view kVerbs[] = {"key", "trace", "optimize", "emit", "ptx", "assemble", "launch"};
+  if (std::ranges::find(kVerbs, verb) == std::end(kVerbs)) dsl::fail(dsl::Mistake::unknown_verb, k.loc(), {}, verb);
+  const auto kernel = k.launcher.latest();
+  if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
+  return kernel->dump(verb);
+}
+
+std::string explain(dsl::KernelInstance& k) {
+  const auto kernel = k.launcher.latest();
+  if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
+  return k.launcher.why() + kernel->explain();
+}
+
+}  // namespace tegula::detail
