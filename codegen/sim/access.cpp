@@ -152,11 +152,16 @@ void Cta::conflict(const Conflict& c) {
   const Detector kind = classify(c);
   if (!wants(kind)) return;
   const std::uint32_t address = SharedMemory::kBase + c.offset;
-  findings.add({kind, ir::OpId(c.later.op), ir::OpId(c.earlier.op), accessing_->index,
-                c.later.lane == kManyLanes ? -1 : c.later.lane, address},
-               fmt::format("{}: {} after {} at shared address {:#x} (offset {})", doc(kind),
-                           side(c.later, c.later_writes), side(c.earlier, c.earlier_writes),
-                           address, c.offset));
+  const Fault fault{kind,
+                    ir::OpId(c.later.op),
+                    ir::OpId(c.earlier.op),
+                    accessing_->index,
+                    c.later.lane == kManyLanes ? -1 : c.later.lane,
+                    address};
+  if (findings.is_repetition(fault)) return;
+  findings.add(fault, fmt::format("{}: {} after {} at shared address {:#x} (offset {})", doc(kind),
+                                  side(c.later, c.later_writes), side(c.earlier, c.earlier_writes),
+                                  address, c.offset));
 }
 
 }  // namespace tegula::sim

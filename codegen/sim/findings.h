@@ -28,6 +28,8 @@ class Findings {
 
   bool wants(Detector d) const { return options_.detectors.has(d); }
   void add(const Fault& fault, std::string text);
+  /// Counts a fault that is known already; saves making its text.
+  bool is_repetition(const Fault& fault);
   std::vector<Finding> take() { return std::move(list_); }
 
  private:

@@ -120,11 +120,12 @@ Step sim_Mma(Warp& w, const Instr& i) {
             b_regs = static_cast<int>(8 * shape[2] * b_elem.bytes / 128);
   const Slot a = i.in[0], b = i.in[1], c = i.in[2], out = i.out[0];
   if (w.info(a).regs != mt * kt * a_regs || w.info(b).regs != nt * kt * b_regs ||
-      w.info(c).regs != mt * nt * 4)
+      w.info(c).regs != mt * nt * 4 || is_float(w.info(c).elem.dtype) == a_elem.integer)
     throw CompileError(Diagnostic{
         "",
-        fmt::format("mma: operands of {}, {} and {} registers do not fit the shape and tiles",
-                    w.info(a).regs, w.info(b).regs, w.info(c).regs),
+        fmt::format(
+            "mma: operands of {}, {} and {} registers do not fit the shape, types and tiles",
+            w.info(a).regs, w.info(b).regs, w.info(c).regs),
         i.op->loc,
         {},
         ""});

@@ -109,7 +109,16 @@ void check_reads(Warp& w, const Work& k, Tick sequence) {
   }
 }
 
-std::string rule_broken(const Warp& w, const Work& k, std::int64_t shape_k) {
+std::string rule_broken(const Warp& w, const Instr& i, const Work& k) {
+  const std::int64_t shape_k = i.op->attrs.ints(AttrName::shape)[2];
+  const ir::Type acc = w.cta.kernel().type(i.op->results[0]).inner();
+  if (acc.count() != k.n / 2) return "packed f16 accumulators are not supported by the simulator";
+  if (is_float(k.acc_type) == k.a_elem->integer || k.a_elem->bytes != k.b_elem->bytes)
+    return fmt::format("operands {} and {} do not fit accumulators of {}",
+                       i.op->attrs.s(AttrName::a_type), i.op->attrs.s(AttrName::b_type),
+                       name(k.acc_type));
+  if (k.a_in_registers && w.info(i.in[1]).regs != static_cast<std::uint32_t>(4 * k.steps))
+    return fmt::format("{} A registers for {} steps", w.info(i.in[1]).regs, k.steps);
   if (k.n < 8 || k.n > 256 || k.n % 8 != 0)
     return fmt::format("n = {} is not a multiple of 8 up to 256", k.n);
   if (k.a_elem->integer && k.n > 32 && k.n % 16 != 0)
@@ -146,10 +155,8 @@ Work decode(Warp& w, const Instr& i) {
     k.a_poison.assign(w.poison(i.in[1]), w.poison(i.in[1]) + regs);
   }
   k.keep = w.cta.uniform(w, i, i.in[3]) != 0;
-  if (const std::string why = rule_broken(w, k, shape[2]); !why.empty()) {
-    w.cta.report(w, i, Detector::WgmmaOperand, why);
+  if (const std::string why = rule_broken(w, i, k); !why.empty())
     throw CompileError(Diagnostic{"", "wgmma: " + why, i.op->loc, {}, ""});
-  }
   return k;
 }
 

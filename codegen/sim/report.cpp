@@ -62,6 +62,13 @@ std::string Report::str() const {
   return s;
 }
 
+bool Findings::is_repetition(const Fault& fault) {
+  const auto it = known_.find({fault.kind, fault.op.index, fault.other.index});
+  if (it == known_.end()) return false;
+  if (it->second < list_.size()) ++list_[it->second].count;
+  return true;
+}
+
 void Findings::add(const Fault& fault, std::string text) {
   if (!wants(fault.kind)) return;
   const auto [it, is_new] =

@@ -141,6 +141,32 @@ std::string wgmma(bool a_in_registers) {
   return kernel(128, body);
 }
 
+/// The same product of ones that the threads write themselves.
+const std::string kWgmmaOwnData = kernel(128, R"(
+  %c64 = const [value = 64] : i32
+  %row = mul %t, %c64
+  %at = add %base, %row
+  %end = add %at, %c64
+  %c16 = const [value = 16] : i32
+  %ones = const [value = 1065369472] : v<4xi32>
+  for %at, %end, %c16 { (%a: i32)
+    st_shared %a, %ones [width = 4]
+  }
+  fence_proxy_async
+  bar_sync %zero [count = 128]
+  %false = const [value = 0] : i1
+  %desc = smem_desc %base [lbo = 16, sbo = 1024, swizzle = 128]
+  %none = poison : v<32xf32>
+  wgmma_fence
+  %p = wgmma %none, %desc, %desc, %false [shape = [64, 64, 16], a_type = "bf16", b_type = "bf16", step_a = [0, 32, 64, 96], step_b = [0, 32, 64, 96]]
+  wgmma_commit
+  %acc = wgmma_wait %p [count = 0] : v<32xf32>
+  st_shared %mine, %t [width = 1]
+  %first_acc = regs %acc [indices = [0]]
+  %bits = bitcast %first_acc : i32
+  st_global %out, %bits [width = 1]
+)");
+
 /// Two warps on barrier 3: one only arrives.
 const std::string kNamed = kernel(64, R"(
   %three = const [value = 3] : i32
@@ -239,6 +265,12 @@ std::vector<Case> all_cases() {
        "%late = add %frag, %zero\n  %p = wgmma %none, %late,"},
       {Detector::WgmmaOperand, "descriptors differ between warps", wgmma(false), "mul %warp, %zero",
        "mul %warp, %c16k"},
+      {Detector::ProxyFence, "wgmma of own data behind a barrier alone", kWgmmaOwnData,
+       "fence_proxy_async", "pin"},
+      {Detector::AsyncUnordered, "wgmma of own data without barrier", kWgmmaOwnData,
+       "bar_sync %zero [count = 128]", "pin"},
+      {Detector::EarlyOverwrite, "overwritten before the wait", kWgmmaOwnData, "wgmma_commit",
+       "wgmma_commit\n  st_shared %mine, %t [width = 1]"},
       {Detector::MbarrierWait, "wgmma without wait", wgmma(false), "mbar_wait %bar, %zero", "pin"},
       {Detector::SetMaxNReg, "not a multiple of 8", kSetMaxNReg, "regs = [40]", "regs = [44]"},
       {Detector::SetMaxNReg, "more than the register file", kSetMaxNReg, "regs = [40]",

@@ -2,6 +2,7 @@
 // where all must be exact.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <random>
 
 #include "tests/unit/codegen/sim_test.h"
@@ -298,6 +299,105 @@ TEST(SimMma, EveryElementType) {
   check_mma<float, float>("tf32", 8, 2);
   check_mma<f8e4m3, float>("f8e4m3", 32, 2);
   check_mma<std::int8_t, std::int32_t>("i8", 32, 2);
+}
+
+// A in registers by ldmatrix, the product chained twice onto one accumulator in flight.
+TEST(SimWgmma, AFromRegistersChained) {
+  Buffer<bf16> a = random_matrix<bf16>(64, 32, 8), b = random_matrix<bf16>(16, 32, 9);
+  Buffer<float> c(64 * 16, -99.0f);
+  std::string text = load_prologue(
+      "kernel @r simt target(sm_90a) threads(128) smem(65552) (%a: tmap, %b: tmap, %c: ptr<f32>) {",
+      80 * 64, {load("%a", 0, 0, 0, 0), load("%b", 1, 8192, 0, 0)});
+  text += R"(
+  %ln = lane_id
+  %wp = warp_id
+  %f15 = const [value = 15] : i32
+  %n4 = const [value = 4] : i32
+  %row_bytes = const [value = 64] : i32
+  %half = const [value = 32] : i32
+  %ra = and %ln, %f15
+  %w0 = shl %wp, %n4
+  %rw = add %w0, %ra
+  %rb = mul %rw, %row_bytes
+  %ck = shr %ln, %n4
+  %cb = shl %ck, %n4
+  %of = add %rb, %cb
+  %a0 = add %base, %of
+  %a1 = add %a0, %half
+  %as = concat %a0, %a1
+  %fr0 = ldmatrix %as [num = 4]
+  %b_off = const [value = 8192] : i32
+  %b_at = add %base, %b_off
+  %db = smem_desc %b_at [lbo = 16, sbo = 512, swizzle = 64]
+  %zeros = const [value = 2.0] : v<8xf32>
+  %true = const [value = 1] : i1
+  %z0, %fr = wgmma_fence %zeros, %fr0
+  %p0 = wgmma %z0, %fr, %db, %true [shape = [64, 16, 16], a_type = "bf16", b_type = "bf16", step_a = [0, 0], step_b = [0, 32]]
+  %p1 = wgmma %p0, %fr, %db, %true [shape = [64, 16, 16], a_type = "bf16", b_type = "bf16", step_a = [0, 0], step_b = [0, 32]]
+  wgmma_commit
+  %acc = wgmma_wait %p1, %fr [count = 0] : v<8xf32>
+)";
+  text += store_tile(16, "f32") + "}\n";
+  const auto ma = matrix_map(a, 64, 32, 64, 32, 0), mb = matrix_map(b, 16, 32, 16, 32, 64);
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    Launch1 l;
+    l.options.seed = seed;
+    l.options.ranges = {{a.data(), a.data() + a.size()}, {b.data(), b.data() + b.size()}};
+    l.map(ma).map(mb).pointer(c);
+    const Report r = l.run(parse_located(text));
+    EXPECT_TRUE(r.clean()) << r.str();
+    for (int m = 0; m < 64; ++m)
+      for (int n = 0; n < 16; ++n)
+        EXPECT_EQ(c[static_cast<std::size_t>(m * 16 + n)],
+                  2 + 2 * expected(a, false, b, false, m, n, 64, 16, 32));
+  }
+}
+
+// A box that hangs over two edges of a three-dimensional tensor, filled with NaN.
+TEST(SimTma, OutsideElementsAreFilled) {
+  Buffer<float> x(5 * 6 * 8);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  auto m = matrix_map(x, 6, 8, 4, 8, 32);
+  m.rank = 3;
+  m.dims[2] = 5;
+  m.strides[2] = 6 * 8 * 4;
+  m.box[2] = 2;
+  m.fill = codegen::OobFill::Nan;
+  Buffer<float> out(64, -1.0f);
+  std::string text = load_prologue(
+      "kernel @f simt target(sm_90a) threads(64) smem(65552) (%a: tmap, %c: ptr<f32>) {", 256, {});
+  text = replaced(text, "  } {\n  }\n  mbar_wait",
+                  "    %x0 = const [value = 4] : i32\n    %x1 = const [value = -2] : i32\n"
+                  "    tma_load %a, %base, %bar, %x0, %x1, %x0\n  } {\n  }\n  mbar_wait");
+  // Undo the 32-byte swizzle: bit 4 of the byte address is xored with bit 7.
+  text += R"(
+  %four = const [value = 4] : i32
+  %seven = const [value = 7] : i32
+  %b = mul %tid, %four
+  %hi = shr %b, %seven
+  %flip = shl %hi, %four
+  %low = and %flip, %sixteen
+  %at0 = xor %b, %low
+  %at = add %base, %at0
+  %v = ld_shared %at [width = 1] : f32
+  %p = addptr %c, %tid
+  st_global %p, %v [width = 1]
+})";
+  text = replaced(text, "  %zero =", "  %sixteen = const [value = 16] : i32\n  %zero =");
+  Launch1 l;
+  l.options.ranges = {{x.data(), x.data() + x.size()}};
+  const Report r = l.map(m).pointer(out).run(parse_located(text));
+  EXPECT_TRUE(r.clean()) << r.str();
+  for (int plane = 0; plane < 2; ++plane)
+    for (int row = 0; row < 4; ++row)
+      for (int column = 0; column < 8; ++column) {
+        const int z = 4 + plane, y = row - 2, c = 4 + column;
+        const float got = out[static_cast<std::size_t>((plane * 4 + row) * 8 + column)];
+        if (z < 5 && y >= 0 && c < 8)
+          EXPECT_EQ(got, static_cast<float>((z * 6 + y) * 8 + c));
+        else
+          EXPECT_TRUE(std::isnan(got)) << plane << row << column;
+      }
 }
 
 TEST(SimMma, TransposedLdMatrixAndStMatrixAreInverse) {

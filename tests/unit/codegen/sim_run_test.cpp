@@ -267,6 +267,37 @@ kernel @k simt target(sm_90a) threads(32) smem(4096) (%x: ptr<f32>, %y: ptr<f32>
   EXPECT_EQ(r.counters.accesses[3].excess_sectors(), 0);
 }
 
+// CTA 0 spins until CTA 3 has counted itself in.
+TEST(SimRun, CtasThatWaitForEachOtherTakeTurns) {
+  const ir::Kernel k = parse_located(R"(
+kernel @k simt target(sm_90a) threads(32) (%count: ptr<i32>, %out: ptr<i32>) {
+  %zero = const [value = 0] : i32
+  %one = const [value = 1] : i32
+  %four = const [value = 4] : i32
+  %lane = lane_id
+  %lead = cmp %lane, %zero [pred = "eq"]
+  if %lead {
+    %old = atom_global %count, %one [kind = "add", sem = "acq_rel", scope = "gpu"]
+    %seen = while %zero : i32 { (%v: i32)
+      %wait = cmp %v, %four [pred = "lt"]
+      yield %wait
+    } { (%u: i32)
+      %now = atom_global %count, %zero [kind = "add", sem = "acquire", scope = "gpu"]
+      yield %now
+    }
+    %c = ctaid [axis = 0]
+    %p = addptr %out, %c
+    st_global %p, %seen [width = 1]
+  } {
+  }
+})");
+  Buffer<std::int32_t> count(1), out(4);
+  Launch1 l;
+  const Report r = l.pointer(count).pointer(out).run(k, {4, 1, 1});
+  EXPECT_TRUE(r.clean()) << r.str();
+  for (std::int32_t v : out) EXPECT_EQ(v, 4);
+}
+
 TEST(SimRun, RefusesWhatItCannotExecute) {
   const ir::Kernel k = parse_located(kAdd);
   EXPECT_THROW(simulate(k, {1, 1, 1}, {}), CompileError);
