@@ -122,6 +122,20 @@ Text function_of(const Element& x, std::string_view mnemonic) {
   return narrowed(x, call(f, {x.wide(0)}));
 }
 
+/// Between i32 and u32, i64 and u64.
+bool changes_sign_only(DType from, DType to) {
+  return is_wide_int(from) && is_wide_int(to) && size_bits(from) == size_bits(to) &&
+         is_signed(from) != is_signed(to);
+}
+
+Text with_other_sign(const Element& x) {
+  const Text t = x.loose();
+  if (is_signed(x.out().dtype)) return inexact(t);
+  // An unfinished signed sum is unsigned already.
+  if (!t.exact) return {t.s, t.prec};
+  return Text(fmt::format("{}({})", unsigned_type(x), t.s));
+}
+
 /// Division by a constant other than 0 and -1 is defined in C++; any other goes to the hardware's
 /// instruction.
 Text divide(const Element& x, bool remainder) {
@@ -303,6 +317,7 @@ Text cuda_Cast(const Element& x) {
                            x.attrs().i(AttrName::sat) != 0};
   if (x.in().pointer || x.out().pointer)
     return {fmt::format("({})({})", x.e.c_type(x.out()), x.x().s), Prec::Unary};
+  if (!mode.saturate && changes_sign_only(x.in().dtype, x.out().dtype)) return with_other_sign(x);
   return convert(x.e, x.x(), x.in().dtype, x.out().dtype, mode);
 }
 
@@ -310,6 +325,7 @@ Text cuda_Bitcast(const Element& x) {
   const ir::Elem from = x.in(), to = x.out();
   const std::string type = x.e.c_type(to);
   if (from.pointer || to.pointer) return {fmt::format("({})({})", type, x.x().s), Prec::Unary};
+  if (changes_sign_only(from.dtype, to.dtype)) return with_other_sign(x);
   const bool is_native =
       (is_float(from.dtype) || is_float(to.dtype)) && is_float(from.dtype) != is_float(to.dtype);
   if (!is_native || size_bits(to.dtype) < 32) return Text(fmt::format("{}({})", type, x.x().s));

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
 
 #include "ir/text.h"
 #include "tegula/error.h"
@@ -46,6 +47,20 @@ constexpr std::array kNamedTypes{
     NamedType{"f8e5m2", "typedef unsigned char f8e5m2;  // its bits; arithmetic is done in float"},
     NamedType{"TensorMap", "struct alignas(64) TensorMap { unsigned char bytes[128]; };"},
 };
+
+/// The statement for r = 0: no other name is `r`.
+std::string at_register_zero(std::string_view statement) {
+  const auto is_word = [&](std::size_t i) {
+    return i < statement.size() &&
+           (std::isalnum(static_cast<unsigned char>(statement[i])) || statement[i] == '_');
+  };
+  std::string out;
+  for (std::size_t i = 0; i < statement.size(); ++i) {
+    const bool is_index = statement[i] == 'r' && !is_word(i + 1) && (i == 0 || !is_word(i - 1));
+    out += is_index ? '0' : statement[i];
+  }
+  return out;
+}
 
 std::string_view base_name(std::string_view path) {
   return path.substr(path.find_last_of('/') + 1);
@@ -159,6 +174,7 @@ void Emitter::next_branch(std::string_view head) {
 }
 
 void Emitter::for_registers(std::int64_t count, const std::string& statement, std::int64_t step) {
+  if (count == 1) return line(at_register_zero(statement));
   line("#pragma unroll");
   const std::string advance = step == 1 ? "r++" : fmt::format("r += {}", step);
   line(fmt::format("for (int r = 0; r < {}; {}) {}", count, advance, statement));

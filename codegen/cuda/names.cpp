@@ -150,6 +150,10 @@ std::string name_hint(const ir::Kernel& k, ir::Value v, std::span<const ir::OpId
   const std::string_view label = def ? k[def].attrs.s(ir::AttrName::label) : "";
   if (!label.empty()) return std::string(label);
   if (const char* hint = from_users(k, v, users)) return hint;
+  const bool is_condition = !k.type(v).is(ir::TypeKind::Pending) &&
+                            !k.type(v).is(ir::TypeKind::TensorMap) && !k.type(v).is_pointer() &&
+                            is_bool(k.type(v).dtype());
+  if (is_condition) return from_type(k.type(v));
   if (def) {
     if (const char* hint = look_up(kProducts, k, def)) return hint;
   } else if (const ir::Value next = next_carry(k, v)) {

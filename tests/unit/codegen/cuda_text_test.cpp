@@ -85,6 +85,29 @@ TEST(CudaText, SignedSumsWrapInUnsignedArithmetic) {
   EXPECT_THAT(s, HasSubstr("int(u32(b) - a) >> 4"));
 }
 
+TEST(CudaText, ComparingUnsignedNeedsNoDetour) {
+  const std::string s = body_of("%p: ptr<i32>, %a: i32, %b: i32, %u: u32", R"(
+    %s = add %a, %b
+    %w = cast %s : u32
+    %c = cmp %w, %u [pred = "lt"]
+    %back = cast %u : i32
+    %t = add %back, %a
+    if %c { st_global %p, %t } { })");
+  EXPECT_THAT(s, HasSubstr("if (u32(a) + b < u)"));
+  EXPECT_THAT(s, HasSubstr("= u + a;"));
+}
+
+TEST(CudaText, OneRegisterNeedsNoLoop) {
+  const std::string s = body_of("%p: ptr<f32>, %q: ptr<f32>", R"(
+    %x = ld_global %p : v<1xf32>
+    %y = mul %x, %x
+    %z = mul %y, %x
+    st_global %p, %y
+    st_global %q, %z)");
+  EXPECT_THAT(s, HasSubstr("[0] = loaded[0] * loaded[0];"));
+  EXPECT_THAT(s, Not(HasSubstr("for (")));
+}
+
 TEST(CudaText, DivisionByAVariableIsTheHardwares) {
   const std::string s = body_of("%p: ptr<i32>, %a: i32, %b: i32", R"(
     %seven = const [value = 7] : i32
