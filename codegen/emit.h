@@ -24,7 +24,8 @@ struct Emitted {
 /// InternalError where the emitter fails.
 Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options = {});
 
-/// Where libtegula_llvm.so is looked for, in order; the last is a plain name that the loader searches.
+/// Where libtegula_llvm.so is looked for, in order: TEGULA_LLVM alone where it is set; else beside this library, then by
+/// its plain name, which the loader searches.
 std::vector<std::string> llvm_module_places();
 
 /// Emits CUDA C++ without any include, for NVRTC with -fmad=false.

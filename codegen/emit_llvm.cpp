@@ -33,6 +33,7 @@ EmitFn open_emitter() {
 }  // namespace
 
 std::vector<std::string> llvm_module_places() {
+  if (!env().llvm.empty()) return {env().llvm.string()};
   std::vector<std::string> out;
   Dl_info self{};
   if (dladdr(reinterpret_cast<const void*>(&llvm_module_places), &self) != 0 &&
@@ -41,7 +42,6 @@ std::vector<std::string> llvm_module_places() {
     out.push_back((folder / kLibrary).string());
     out.push_back((folder / ".." / "lib" / kLibrary).lexically_normal().string());
   }
-  if (!env().llvm.empty()) out.push_back(env().llvm.string());
   out.emplace_back(kLibrary);
   return out;
 }

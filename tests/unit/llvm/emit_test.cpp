@@ -2,6 +2,9 @@
 // and all conversions.
 #include <fmt/format.h>
 
+#include <cstdlib>
+
+#include "support/env.h"
 #include "tegula/error.h"
 #include "tests/unit/llvm/elementwise_cases.h"
 #include "tests/unit/llvm/emit_testing.h"
@@ -65,6 +68,25 @@ TEST(EmitLlvm, LineTablesLeaveSetmaxnregInForce) {
   options.lineinfo = true;
   const ir::Kernel k = kernel_of(read_file(TEGULA_SOURCE_DIR "/tests/filetests/g0/gemm.tir"));
   testing::expect_sound(codegen::emit_llvm(k, options).ptx, "sm_90a", "gemm with line tables");
+}
+
+TEST(EmitLlvmDeathTest, NamesThePathItTriedWhereTheLibraryIsMissing) {
+  // In a process of its own: the library is opened once.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Env elsewhere = env();
+        elsewhere.llvm = "/nowhere/libtegula_llvm.so";
+        const EnvOverride override(elsewhere);
+        try {
+          ptx_of(kCopy);
+        } catch (const DeviceError& e) {
+          std::fputs(e.what(), stderr);
+          std::_Exit(3);
+        }
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(3), "TEGULA_LLVM.*/nowhere/libtegula_llvm.so");
 }
 
 TEST(EmitLlvm, RefusesWhatIsNotSimtFormAsAnInternalErrorNamingIt) {
