@@ -12,12 +12,14 @@ namespace {
 
 template <class T>
 T small_value(std::mt19937& rng) {
-  return static_cast<T>(
-      static_cast<float>(static_cast<int>(rng() % 5) - (std::is_unsigned_v<T> ? 0 : 2)));
+  const float v =
+      static_cast<float>(static_cast<int>(rng() % 5) - (std::is_unsigned_v<T> ? 0 : 2));
+  // tf32 keeps 10 bits of the fraction, so the excess must be cut off.
+  return static_cast<T>(std::is_same_v<T, float> ? v * (1 + 0x1p-11f) : v);
 }
 template <class T>
 double as_double(T v) {
-  return static_cast<double>(static_cast<float>(v));
+  return std::round(static_cast<double>(static_cast<float>(v)));
 }
 
 template <class T>

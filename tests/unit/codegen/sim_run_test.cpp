@@ -293,6 +293,7 @@ kernel @k simt target(sm_90a) threads(32) (%count: ptr<i32>, %out: ptr<i32>) {
 })");
   Buffer<std::int32_t> count(1), out(4);
   Launch1 l;
+  l.options.max_steps = 2'000'000;
   const Report r = l.pointer(count).pointer(out).run(k, {4, 1, 1});
   EXPECT_TRUE(r.clean()) << r.str();
   for (std::int32_t v : out) EXPECT_EQ(v, 4);
