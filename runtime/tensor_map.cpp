@@ -1,5 +1,7 @@
 #include "runtime/tensor_map.h"
 
+#include "runtime/context.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,6 +77,8 @@ std::string tensor_map_fault(const codegen::TensorMap& m) {
 }
 
 void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::TensorMapL2 l2) {
+  // The driver wants a current context, although the map does not depend on it.
+  const ContextScope context(0);
   std::array<std::uint64_t, codegen::kMaxTensorRank> dims{}, strides{};
   std::array<std::uint32_t, codegen::kMaxTensorRank> box{}, ones{1, 1, 1, 1, 1};
   for (int i = 0; i < std::min(m.rank, codegen::kMaxTensorRank); ++i) {

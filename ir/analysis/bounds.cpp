@@ -113,6 +113,8 @@ bool Bounds::loop_inside(Value iv, std::int64_t extent, Value view, int axis) co
 }
 
 bool Bounds::is_grid_index(Value index, std::int64_t block, Value view, int axis) const {
+  const OpId def = k_[index].def;
+  if (def && k_[def].opcode == Opcode::Cast) return is_grid_index(k_[def].operands[0], block, view, axis);
   const auto it = less_than_.find(index);
   if (it == less_than_.end()) return false;
   return std::ranges::any_of(it->second, [&](Value count) { return is_tile_count(count, block, view, axis); });

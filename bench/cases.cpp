@@ -1,0 +1,174 @@
+// The cases, and the C interface over them.
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <sstream>
+
+#include "bench/bench.h"
+#include "codegen/emit.h"
+#include "ir/text.h"
+#include "runtime/assemble.h"
+#include "runtime/jit.h"
+#include "runtime/launch.h"
+#include "runtime/nvrtc.h"
+#include "runtime/tensor_map.h"
+#include "support/text.h"
+#include "tegula/error.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/matmul.h"
+#include "tegula/kernels/rows.h"
+#include "tegula/tegula.h"
+
+namespace tegula::bench {
+namespace {
+
+using Tensors = std::span<const Tensor>;
+
+/// The hand-written GEMM of gate G0: A [m, k], B [n, k] (transposed), C [m, n], bf16.
+class HandWrittenGemm {
+ public:
+  HandWrittenGemm() : kernel_(ir::parse(read_file("tests/filetests/g0/gemm.tir"), "gemm.tir")) {
+    std::vector<char> cubin;
+    if (runtime::default_backend() == runtime::Backend::Nvrtc)
+      cubin = runtime::compile_cuda({.source = codegen::emit_cuda(kernel_).source, .name = "gemm.cu", .target = "sm_90a", .options = {}}).cubin;
+    else
+      cubin = runtime::assemble({.ptx = codegen::emit_llvm(kernel_).ptx, .target = "sm_90a", .options = {}}).cubin;
+    loaded_ = runtime::Module::load_cubin(cubin)->kernel("gemm", 0, {.dynamic_shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes)});
+    for (int i = 0; i < 3; ++i) layout_.add(128, 64);
+    for (int i = 0; i < 4; ++i) layout_.add<std::int32_t>();
+  }
+
+  void operator()(const Stream& stream, Tensors t) const {
+    const auto M = static_cast<int>(t[0].size(0)), K = static_cast<int>(t[0].size(1)), N = static_cast<int>(t[1].size(0));
+    alignas(64) std::byte block[512];
+    map(t[0], 128, block);
+    map(t[1], 256, block + 128);
+    map(t[2], 64, block + 256);
+    const std::int32_t numbers[4] = {(K + 63) / 64, (M + 127) / 128, (N + 255) / 256, 8};
+    std::memcpy(block + 384, numbers, sizeof numbers);
+    runtime::LaunchShape shape;
+    shape.grid = {132, 1, 1};
+    shape.block = {384, 1, 1};
+    shape.shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes);
+    runtime::LaunchPlan(loaded_, shape, layout_.slots()).launch(static_cast<runtime::cu::Stream>(stream.handle()), block);
+  }
+
+ private:
+  static void map(const Tensor& t, int rows, std::byte* out) {
+    codegen::TensorMap m;
+    m.base = t.data();
+    m.dtype = t.dtype();
+    m.swizzle = 128;
+    m.dims[0] = t.size(1), m.dims[1] = t.size(0);
+    m.strides[0] = 2, m.strides[1] = t.stride(0) * 2;
+    m.box[0] = 64, m.box[1] = rows;
+    runtime::cu::TensorMap encoded;
+    runtime::encode_tensor_map(m, &encoded);
+    std::memcpy(out, &encoded, 128);
+  }
+  ir::Kernel kernel_;
+  runtime::LoadedKernel loaded_;
+  runtime::ArgumentLayout layout_;
+};
+
+void run_attention(const Attention& a, const Stream& s, Tensors t) {
+  if (t.size() > 4) a(s, t[0], t[1], t[2], t[3], t[4]);
+  else a(s, t[0], t[1], t[2], t[3]);
+}
+
+std::vector<Case> make_cases() {
+  std::vector<Case> list;
+  list.push_back({"vector_add", [](const Stream& s, Tensors t, double) { vector_add(s, t[0], t[1], t[2]); }});
+  list.push_back({"softmax", [](const Stream& s, Tensors t, double) { softmax(s, t[0], t[1]); }});
+  list.push_back({"rms_norm", [](const Stream& s, Tensors t, double e) { rms_norm(s, t[0], t[1], t[2], static_cast<float>(e)); }});
+  list.push_back({"matmul", [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});
+  list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
+                    static const HandWrittenGemm gemm;
+                    gemm(s, t);
+                  }});
+  list.push_back({"attention_full", [](const Stream& s, Tensors t, double) {
+                    static const Attention full(AttentionSpec{});
+                    run_attention(full, s, t);
+                  }});
+  list.push_back({"attention_causal", [](const Stream& s, Tensors t, double) {
+                    static const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .score = nullptr, .range = causal_range, .scale = {}});
+                    run_attention(causal, s, t);
+                  }});
+  list.push_back({"attention_causal_window_alibi", [](const Stream& s, Tensors t, double window) {
+                    static const auto w = static_cast<int>(window);
+                    static const Attention attn({.mask = [](auto, auto, auto q, auto kv) { return q >= kv && q - kv < w; },
+                                                 .score = [](auto x, auto, auto h, auto q, auto kv) { return x + exp2(cast<f32>(h + 1) * -0.5f) * cast<f32>(kv - q); },
+                                                 .range = causal_range,
+                                                 .scale = {}});
+                    run_attention(attn, s, t);
+                  }});
+  return list;
+}
+
+thread_local std::string last_error, last_text;
+
+}  // namespace
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> list = make_cases();
+  return list;
+}
+
+const Case& find_case(const std::string& name) {
+  for (const Case& c : cases())
+    if (c.name == name) return c;
+  throw CompileError(Diagnostic{"", "no benchmark case is called " + name, {}, {}, "tegula bench --list"});
+}
+
+}  // namespace tegula::bench
+
+extern "C" {
+
+int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream, double number) {
+  using namespace tegula;
+  try {
+    std::vector<Tensor> tensors;
+    for (int i = 0; i < count; ++i) {
+      // Borrowed: the caller keeps the capsule, so only the description is read.
+      const auto& t = static_cast<dlpack::ManagedTensor*>(dlpack[i])->tensor;
+      Dims shape, strides;
+      for (int d = 0; d < t.ndim; ++d) {
+        shape.push_back(t.shape[d]);
+        if (t.strides) strides.push_back(t.strides[d]);
+      }
+      const DType dtype = t.dtype.code == 4 ? DType::bf16 : t.dtype.bits == 16 ? DType::f16 : DType::f32;
+      tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape, dtype, Device::cuda(t.device.device_id), strides));
+    }
+    bench::find_case(name).run(Stream::wrap(stream), tensors, number);
+    return 0;
+  } catch (const std::exception& e) {
+    bench::last_error = e.what();
+    return 1;
+  }
+}
+
+const char* tegula_bench_error() { return tegula::bench::last_error.c_str(); }
+
+const char* tegula_bench_compile(int repeats) {
+  using namespace tegula::bench;
+  last_text.clear();
+  try {
+    for (const std::string& line : compile_figures(repeats)) last_text += line + "\n";
+  } catch (const std::exception& e) {
+    last_text = e.what();
+  }
+  return last_text.c_str();
+}
+
+const char* tegula_bench_launch(int rounds) {
+  using namespace tegula::bench;
+  try {
+    last_text = launch_figures(rounds);
+  } catch (const std::exception& e) {
+    last_text = e.what();
+  }
+  return last_text.c_str();
+}
+
+const char* tegula_bench_backend() { return tegula::runtime::default_backend() == tegula::runtime::Backend::Nvrtc ? "nvrtc" : "llvm"; }
+}

@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Ratios to peers: the only place they come from.
+
+Loads libtegula_bench.so, gives both sides the same tensors and stream, checks values, warms until the clock is steady, then
+alternates ours and the peer under one timer (CUDA events, cold L2) and prints one JSON line a case with medians, clock and
+power. Run from the repository root on a machine with PyTorch:
+
+    python3 bench/peers.py [--lib PATH] [--filter RE] [--out bench/results/FILE.jsonl]
+"""
+import argparse
+import ctypes
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+DEVICE = torch.device("cuda:0")
+
+
+class Tegula:
+    """The C interface of bench/bench.h."""
+
+    def __init__(self, path):
+        self.lib = ctypes.CDLL(path)
+        self.lib.tegula_bench_run.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_void_p, ctypes.c_double]
+        for name in ("error", "compile", "launch", "backend"):
+            getattr(self.lib, f"tegula_bench_{name}").restype = ctypes.c_char_p
+        self.pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        self.pointer.restype = ctypes.c_void_p
+        self.pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+    def caller(self, case, tensors, number=0.0):
+        """A function without arguments that runs the case on the current stream."""
+        capsules = [torch.utils.dlpack.to_dlpack(t) for t in tensors]
+        pointers = (ctypes.c_void_p * len(tensors))(*[self.pointer(c, b"dltensor") for c in capsules])
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        name = case.encode()
+
+        def run():
+            if self.lib.tegula_bench_run(name, pointers, len(tensors), stream, number) != 0:
+                raise RuntimeError(self.lib.tegula_bench_error().decode())
+
+        run.capsules = capsules  # kept alive with the function
+        return run
+
+
+class Power:
+    """Clock and power of the card while something runs."""
+
+    def read(self):
+        out = subprocess.run(["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits"], capture_output=True, text=True)
+        clock, watts = out.stdout.strip().split("\n")[0].split(",")
+        return float(clock), float(watts)
+
+
+def flush_l2(buffer=[]):
+    if not buffer:
+        buffer.append(torch.empty(64 << 20, dtype=torch.int32, device=DEVICE))
+    buffer[0].zero_()
+
+
+def time_once(run):
+    flush_l2()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    run()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
+def compare(ours, peers, rounds):
+    """Medians in ms of ours and of each peer, interleaved, after at least a second of warm-up."""
+    sides = [ours] + list(peers.values())
+    begin = time.time()
+    while time.time() - begin < 1.0:
+        for run in sides:
+            run()
+        torch.cuda.synchronize()
+    samples = [[] for _ in sides]
+    power = []
+    for i in range(rounds):
+        for side, run in enumerate(sides):
+            samples[side].append(time_once(run))
+        if i == rounds // 2:
+            for run in sides * 3:
+                run()
+            power = Power().read()
+            torch.cuda.synchronize()
+    medians = [statistics.median(s) for s in samples]
+    return medians[0], dict(zip(peers, medians[1:])), power
+
+
+def error_of(got, want):
+    return ((got.double() - want.double()).norm() / want.double().norm()).item()
+
+
+def vector_add(t):
+    n = 1 << 28
+    x, y, z = (torch.randn(n, device=DEVICE) for _ in range(3))
+    run = t.caller("vector_add", [x, y, z])
+    run()
+    out = torch.empty_like(x)
+    source = torch.randn(n, device=DEVICE)
+    yield "vector_add", "2^28 f32", run, {"torch.add": lambda: torch.add(x, y, out=out)}, error_of(z, x + y), {"bytes": 12 * n}
+    yield "copy", "2^28 f32 (torch copy_)", (lambda: out.copy_(source)), {}, 0.0, {"bytes": 8 * n}
+
+
+def row_kernels(t):
+    rows, cols = 16384, 8192
+    x = torch.randn(rows, cols, device=DEVICE, dtype=torch.bfloat16)
+    y, w = torch.empty_like(x), torch.randn(cols, device=DEVICE, dtype=torch.bfloat16)
+    compiled_softmax = torch.compile(lambda a: torch.softmax(a, -1))
+    run = t.caller("softmax", [x, y])
+    run()
+    peers = {"torch.softmax": lambda: torch.softmax(x, -1), "torch.compile": lambda: compiled_softmax(x)}
+    yield "softmax", f"{rows}x{cols} bf16", run, peers, error_of(y, torch.softmax(x.double(), -1)), {"bytes": 4 * rows * cols}
+    eps = 1e-6
+    compiled_norm = torch.compile(lambda a, b: F.rms_norm(a, (cols,), b, eps))
+    run = t.caller("rms_norm", [x, w, y], eps)
+    run()
+    want = x.double() * torch.rsqrt(x.double().pow(2).mean(-1, keepdim=True) + eps) * w.double()
+    peers = {"F.rms_norm": lambda: F.rms_norm(x, (cols,), w, eps), "torch.compile": lambda: compiled_norm(x, w)}
+    yield "rms_norm", f"{rows}x{cols} bf16", run, peers, error_of(y, want), {"bytes": 4 * rows * cols}
+
+
+def matmuls(t):
+    for m, n, k in ((8192, 8192, 8192), (4096, 4096, 4096), (1000, 2056, 1096)):
+        a, b = torch.randn(m, k, device=DEVICE, dtype=torch.bfloat16), torch.randn(k, n, device=DEVICE, dtype=torch.bfloat16)
+        c, out = torch.full((m, n), float("nan"), device=DEVICE, dtype=torch.bfloat16), torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16)
+        want = a.float() @ b.float()
+        run = t.caller("matmul", [a, b, c])
+        run()
+        yield "matmul", f"{m}x{n}x{k} bf16 NN mma.sync", run, {"cublas": lambda: torch.matmul(a, b, out=out)}, error_of(c, want), {"flops": 2 * m * n * k}
+        if n % 8 == 0 and k % 8 == 0:
+            w = b.t().contiguous()
+            c.fill_(float("nan"))
+            run = t.caller("g0_gemm", [a, w, c])
+            run()
+            yield "g0_gemm", f"{m}x{n}x{k} bf16 NT wgmma, hand-written SIMT", run, {"cublas": lambda: torch.matmul(a, w.t(), out=out)}, error_of(c, want), {"flops": 2 * m * n * k}
+
+
+def reference_attention(q, k, v, causal):
+    """fp64 on a few heads."""
+    s = (q[:1, :2].double() @ k[:1, :2].double().transpose(-1, -2)) / q.shape[-1] ** 0.5
+    if causal:
+        s = s.masked_fill(torch.ones(s.shape[-2:], device=DEVICE, dtype=torch.bool).triu(1), float("-inf"))
+    return torch.softmax(s, -1) @ v[:1, :2].double()
+
+
+def attentions(t):
+    for b, h, s, d in ((4, 16, 4096, 128), (1, 16, 16384, 128), (4, 16, 4096, 64)):
+        q, k, v = (torch.randn(b, h, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
+        o, lse = torch.empty_like(q), torch.empty(b, h, s, device=DEVICE)
+        for name, causal in (("attention_full", False), ("attention_causal", True)):
+            if s > 8192 and not causal:
+                continue
+            run = t.caller(name, [q, k, v, o, lse])
+            run()
+            error = error_of(o[:1, :2, :4096], reference_attention(q[:, :, :4096], k[:, :, : 4096 if causal else s], v[:, :, : 4096 if causal else s], causal)) if s <= 4096 or causal else 0.0
+
+            def peer(backend, causal=causal):
+                def call():
+                    with sdpa_kernel(backend):
+                        F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                return call
+
+            peers = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION), "flash2": peer(SDPBackend.FLASH_ATTENTION)}
+            yield name, f"b{b} h{h} s{s} d{d} bf16 mma.sync", run, peers, error, {"flops": 4 * b * h * s * s * d // (2 if causal else 1)}
+
+
+SUITES = [vector_add, row_kernels, matmuls, attentions]
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__)
+    args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
+    args.add_argument("--filter", default="")
+    args.add_argument("--out")
+    args.add_argument("--rounds", type=int, default=30)
+    args.add_argument("--commit", default="")
+    options = args.parse_args()
+    tegula = Tegula(options.lib)
+    out = open(options.out, "a") if options.out else sys.stdout
+    facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "backend": tegula.lib.tegula_bench_backend().decode(), "commit": options.commit}
+
+    def emit(row):
+        print(json.dumps(row), file=out, flush=True)
+        if out is not sys.stdout:
+            print(json.dumps(row), flush=True)
+
+    empty = torch.empty(1, device=DEVICE)
+    emit({"suite": "floor", "case": "empty launch between events (fill of one element)", "ms": statistics.median(time_once(lambda: empty.zero_()) for _ in range(20)), **facts})
+    for suite in SUITES:
+        try:
+            for name, case, run, peers, error, work in suite(tegula):
+                if not re.search(options.filter, f"{name} {case}"):
+                    continue
+                ms, peer_ms, power = compare(run, peers, options.rounds)
+                row = {"suite": name, "case": case, "ms": round(ms, 5), "max_err": error, "clock_mhz": power[0], "power_w": power[1]}
+                if "bytes" in work:
+                    row["gbs"] = round(work["bytes"] / ms / 1e6, 1)
+                if "flops" in work:
+                    row["tflops"] = round(work["flops"] / ms / 1e9, 1)
+                for peer, value in peer_ms.items():
+                    row[f"{peer}_ms"] = round(value, 5)
+                    row[f"ratio_{peer}"] = round(value / ms, 4)
+                emit({**row, **facts})
+        except Exception as problem:  # one broken suite must not lose the others' rows
+            emit({"suite": suite.__name__, "error": str(problem)[:2000], **facts})
+    if not options.filter:
+        for line in (tegula.lib.tegula_bench_launch(200).decode() + "\n" + tegula.lib.tegula_bench_compile(5).decode()).splitlines():
+            if line.startswith("{"):
+                emit({**json.loads(line), **facts})
+            elif line:
+                print(line)
+
+
+if __name__ == "__main__":
+    main()

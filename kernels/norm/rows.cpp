@@ -1,0 +1,63 @@
+// Row-wise and elementwise kernels.
+#include "tegula/kernels/rows.h"
+
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+template <class T>
+auto make_softmax() {
+  return kernel("softmax", [](In<T, 2> x, Out<T, 2> y) {
+    for (auto r : grid(rows(y), 1)) {
+      const Tile v = cast<f32>(x(r, all));
+      const Tile e = exp(v - max(v));
+      y(r, all) = e * rcp(sum(e));
+    }
+  });
+}
+
+template <class T>
+auto make_rms_norm() {
+  return kernel("rms_norm", [](In<T, 2> x, In<T, 1> weight, Out<T, 2> y, Scalar<f32> epsilon) {
+    for (auto r : grid(rows(y), 1)) {
+      const Tile v = cast<f32>(x(r, all));
+      const Tile mean = sum(v * v) / cast<f32>(x.cols());
+      y(r, all) = v * rsqrt(mean + epsilon) * cast<f32>(weight(all));
+    }
+  });
+}
+
+/// Calls `run` with a value of the host type of one of the dtypes that the kernel takes.
+template <class Run>
+void for_float(const char* name, DType dtype, const Run& run) {
+  if (dtype == DType::bf16) return run(bf16());
+  if (dtype == DType::f16) return run(f16());
+  if (dtype == DType::f32) return run(f32());
+  throw CompileError(Diagnostic{"", std::string(name) + " takes bf16, f16 and f32, not " + std::string(tegula::name(dtype)), {}, {}, "cast the tensor"});
+}
+
+}  // namespace
+
+void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Tensor& z) {
+  static const auto add = kernel("vector_add", [](In<f32, 1> a, In<f32, 1> b, Out<f32, 1> c) {
+    for (auto i : grid(c, 2048)) c(i) = a(i) + b(i);
+  });
+  add(stream, x, y, z);
+}
+
+void softmax(const Stream& stream, const Tensor& x, const Tensor& y) {
+  for_float("softmax", x.dtype(), [&](auto t) {
+    static const auto k = make_softmax<decltype(t)>();
+    k(stream, x, y);
+  });
+}
+
+void rms_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& y, float epsilon) {
+  for_float("rms_norm", x.dtype(), [&](auto t) {
+    static const auto k = make_rms_norm<decltype(t)>();
+    k(stream, x, weight, y, epsilon);
+  });
+}
+
+}  // namespace tegula
