@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -447,6 +448,24 @@ TEST_F(Cache, ManyProcessesShareTheFolder) {
   }
   EXPECT_EQ(files_in("k"), static_cast<std::size_t>(kKeys));
   EXPECT_EQ(files_in("tmp"), 0u);
+}
+
+TEST_F(Cache, ManyThreadsShareOneCache) {
+  KernelCache cache = open();
+  std::atomic<int> wrong{0};
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < 6; ++t)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 30; ++i) {
+          cache.store(key_of(i), entry_of(i));
+          wrong += cache.find(key_of(i)) != entry_of(i);
+        }
+      });
+  }
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(cache.counts().hits, 180);
+  EXPECT_EQ(files_in("k"), 30u);
 }
 
 TEST_F(Cache, BuildLockExcludesOtherProcessesAndDiesWithThem) {

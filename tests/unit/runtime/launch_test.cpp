@@ -114,7 +114,12 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
   }
   EXPECT_EQ(g_allocations, before);
   RecordProperty("ns_per_launch", static_cast<int>(best));
-  EXPECT_LT(best, 150);  // the goal for what we add to the driver's call
+#ifdef __SANITIZE_THREAD__
+  constexpr double kMost = 2000;  // every access is a call
+#else
+  constexpr double kMost = 150;  // the goal for what we add to the driver's call
+#endif
+  EXPECT_LT(best, kMost);
 }
 
 TEST(Launch, ThreadWithoutContextIsServed) {
