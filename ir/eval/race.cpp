@@ -10,9 +10,6 @@ namespace {
 std::uint64_t load(std::uint64_t& word) {
   return std::atomic_ref(word).load(std::memory_order_seq_cst);
 }
-void store(std::uint64_t& word, Touch a) {
-  std::atomic_ref(word).store(a.word(), std::memory_order_seq_cst);
-}
 
 /// The access in `word` if it is another program's and nothing orders it before now.
 std::optional<Touch> conflict(std::uint64_t& word, const ProgramClock& clock) {
@@ -21,14 +18,16 @@ std::optional<Touch> conflict(std::uint64_t& word, const ProgramClock& clock) {
   return past;
 }
 
-void remember_reader(Shadow& s, Touch me, const ProgramClock& clock) {
-  const Touch first(load(s.reader));
-  if (!first || clock.is_ordered_before_now(first)) {
-    std::uint64_t expected = first.word();
-    if (std::atomic_ref(s.reader).compare_exchange_strong(expected, me.word())) return;
-    if (Touch(expected).program() == me.program()) return;
-  }
-  store(s.other_reader, me);
+void store(std::uint64_t& word, Touch a) {
+  std::atomic_ref(word).store(a.word(), std::memory_order_seq_cst);
+}
+
+/// Keeps the first access that is not over for us, and beside it the last one of another program.
+void remember(std::uint64_t& word, std::uint64_t& other, Touch me, const ProgramClock& clock) {
+  std::uint64_t first = load(word);
+  if (first == 0 || clock.is_ordered_before_now(Touch(first)))
+    if (std::atomic_ref(word).compare_exchange_strong(first, me.word())) return;
+  if (Touch(first).program() != me.program()) store(other, me);
 }
 
 template <class Visit>
@@ -73,8 +72,8 @@ bool ProgramClock::is_ordered_before_now(Touch past) const {
 std::optional<Touch> RaceDetector::read(ShadowBlock& block, const std::byte* at, std::size_t size,
                                         const ProgramClock& clock, std::uint32_t op) {
   return for_each_shadow(block, at, size, [&](Shadow& s) {
-    remember_reader(s, clock.access(op), clock);
-    return first_conflict(clock, s.writer, s.atomic);
+    remember(s.reader, s.other_reader, clock.access(op), clock);
+    return first_conflict(clock, s.writer, s.atomic, s.other_atomic);
   });
 }
 
@@ -83,14 +82,14 @@ std::optional<Touch> RaceDetector::write(ShadowBlock& block, const std::byte* at
   return for_each_shadow(block, at, size, [&](Shadow& s) {
     const Touch past(std::atomic_ref(s.writer).exchange(clock.access(op).word()));
     if (past && !clock.is_ordered_before_now(past)) return std::optional(past);
-    return first_conflict(clock, s.reader, s.other_reader, s.atomic);
+    return first_conflict(clock, s.reader, s.other_reader, s.atomic, s.other_atomic);
   });
 }
 
 std::optional<Touch> RaceDetector::atomic(ShadowBlock& block, const std::byte* at, std::size_t size,
                                           const ProgramClock& clock, std::uint32_t op) {
   return for_each_shadow(block, at, size, [&](Shadow& s) {
-    store(s.atomic, clock.access(op));
+    remember(s.atomic, s.other_atomic, clock.access(op), clock);
     return first_conflict(clock, s.writer, s.reader, s.other_reader);
   });
 }

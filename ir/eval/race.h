@@ -34,10 +34,10 @@ class Touch {
   std::uint64_t word_ = 0;
 };
 
-/// The last accesses of one element. Two readers, so that whoever writes later differs from one of
-/// them.
+/// The last accesses of one element. Two readers and two atomics, so that whoever comes later
+/// differs from one of them.
 struct Shadow {
-  std::uint64_t writer, reader, other_reader, atomic;
+  std::uint64_t writer, reader, other_reader, atomic, other_atomic;
 };
 
 /// Shadows of one stretch of host memory; several arguments share it where they overlap.

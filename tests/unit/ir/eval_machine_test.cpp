@@ -83,6 +83,12 @@ TEST(EvalMachine, StoresStopAtTheirLimits) {
   EXPECT_THAT(r.out, ElementsAre(-1, -1, 1, 2, -1, -1, -1, -1));
 }
 
+TEST(EvalMachine, LimitsOfDimensionsTheTileDoesNotRunAlong) {
+  const std::string body = "%v = load_view %x, %z [axes = []] : f32 store_view %o, %v, %two, %n [axes = []]";
+  EXPECT_THAT(run_machine(body, 2).out, Each(-1));
+  EXPECT_EQ(run_machine(body, 3).out[2], 1);
+}
+
 TEST(EvalMachine, UninitializedSharedMemory) {
   const std::string body = R"(
     %t = load_view %x, %z [axes = [0]] : tile<4xf32>
@@ -203,6 +209,23 @@ TEST(EvalMachine, CopyGroupsBelongToTheirRole) {
   };
   EXPECT_EQ(run_machine(body("")).texts.size(), 1u);
   EXPECT_THAT(run_machine(body("async_wait [count = 0]")).texts, IsEmpty());
+}
+
+TEST(EvalMachine, RolesLeaveTheGroupsOfOthersAlone) {
+  const auto body = [](const std::string& in_role) {
+    return R"(
+    %s = smem_alloc [bytes = 16] : smem<4xf32>
+    copy_async %s, %z, %x, %z [axes = [0]]
+    async_commit
+    roles [warps = [4], names = "a"] {
+      async_wait [count = 0]
+      )" + in_role + R"(
+    }
+    async_wait [count = 0]
+    %u = smem_load %s : tile<4xf32>)";
+  };
+  EXPECT_THAT(run_machine(body("")).texts, IsEmpty());
+  EXPECT_EQ(run_machine(body("%r = smem_load %s : tile<4xf32>")).texts.size(), 1u);
 }
 
 }  // namespace

@@ -232,12 +232,25 @@ TEST(EvalReport, ArgumentsThatOverlapShareTheirElements) {
   EXPECT_TRUE(two_programs(other, {x.view(), p}).clean());
 }
 
+TEST(EvalReport, RacesThroughTheAddressOfAView) {
+  HostTensor<i32> x({4}), p({4});
+  EXPECT_EQ(two_programs("%a = view_ptr %x store %a, %i", {x.view(), p.pointer()}).findings.size(), 1u);
+  EXPECT_TRUE(two_programs("%a = view_ptr %x %b = addptr %a, %i store %b, %i", {x.view(), p.pointer()}).clean());
+}
+
 TEST(EvalReport, AtomicsDoNotRaceWithEachOther) {
   HostTensor<i32> x({4}), p({4});
   EXPECT_TRUE(two_programs("%old = atomic_rmw %p, %one [kind = \"add\"]", {x.view(), p.pointer()}).clean());
   EXPECT_EQ(p.storage[0], 2);
   EXPECT_EQ(two_programs("%first = cmp %i, %z [pred = \"eq\"] if %first { %old = atomic_rmw %p, %one [kind = \"add\"] yield } "
                          "{ store %p, %one yield }", {x.view(), p.pointer()}).findings.size(), 1u);
+}
+
+TEST(EvalReport, APlainReadRacesWithAnAtomic) {
+  HostTensor<i32> x({4}), p({4});
+  for (const std::string who : {"eq", "ne"})
+    EXPECT_EQ(two_programs("%first = cmp %i, %z [pred = \"" + who + "\"] if %first { %old = atomic_rmw %p, %one [kind = \"add\"] yield } "
+                           "{ %v = load %p yield }", {x.view(), p.pointer()}).findings.size(), 1u);
 }
 
 // Each program writes its element and counts; the last to arrive reads both.

@@ -314,6 +314,21 @@ TEST(EvalScalar, AddPtrScalesByThePointee) {
   EXPECT_EQ(result.i, -4);
 }
 
+TEST(EvalScalar, WideIntegersAreRoundedOnce) {
+  // Just above the middle of two f32; the f64 on the way would lie on it.
+  const std::int64_t above = (std::int64_t{1} << 60) + (std::int64_t{1} << 36) + 1;
+  for (const std::int64_t v : {above, -above}) {
+    const Cell in{.i = v};
+    const Cell* operands[] = {&in};
+    const std::size_t strides[] = {0};
+    const Elem elems[] = {{i64, false}};
+    Cell result{.i = 0};
+    elementwise_fn(Opcode::Cast)({.attrs = {}, .in = elems, .out = {f32, false}, .operands = operands, .strides = strides,
+                                  .result = &result, .count = 1});
+    EXPECT_EQ(result.f, std::copysign(0x1p60 + 0x1p37, static_cast<double>(v)));
+  }
+}
+
 TEST(EvalScalar, DivisionByZeroIsPoison) {
   for (const Opcode op : {Opcode::Div, Opcode::Rem}) {
     std::uint8_t poison = 0;

@@ -162,6 +162,19 @@ TEST(EvalTile, PointersOfViewsAndPointerTables) {
   EXPECT_EQ(out.storage[0], 5);
 }
 
+TEST(EvalTile, AddressesAreAlignedAsOnTheHost) {
+  HostTensor<f32> x({64});
+  HostTensor<i64> out({1});
+  const auto* base = x.storage.data() + 3;
+  run_clean(R"(kernel @p tile (%x: ptr<f32>, %o: ptr<i64>) {
+    %a = bitcast %x : i64
+    %m = const [value = 4095] : i64
+    %l = and %a, %m
+    store %o, %l
+  })", {PointerArg{x.storage.data() + 3, x.storage.data(), x.storage.data() + 64}, out.pointer()});
+  EXPECT_EQ(out.storage[0], static_cast<i64>(reinterpret_cast<std::uintptr_t>(base) & 4095));
+}
+
 TEST(EvalTile, AtomicsGiveTheOldValuesInOrder) {
   HostTensor<i32> counters({2}), old({4});
   HostTensor<i32> index({4}, {0, 1, 0, 0});
@@ -177,6 +190,21 @@ TEST(EvalTile, AtomicsGiveTheOldValuesInOrder) {
   })", {counters.pointer(), index.pointer(), old.pointer()});
   EXPECT_THAT(counters.storage, ElementsAre(3, 1));
   EXPECT_THAT(old.storage, ElementsAre(0, 0, 1, 2));
+}
+
+TEST(EvalTile, AtomicsOfManyProgramsComeInProgramOrder) {
+  HostTensor<i32> counter({1}), old({4096});
+  EvalOptions threads;
+  threads.threads = 2;  // not taken: the old values must be the same in every run
+  run_clean(R"(kernel @a tile (%c: ptr<i32>, %o: view<?xi32, out>) {
+    launch { %n = view_dim %o [axis = 0] : i32  %l = const [value = 1] : i32  yield %n, %l, %l }
+    %i = program_id [axis = 0] : i32
+    %one = const [value = 1] : i32
+    %was = atomic_rmw %c, %one [kind = "add"]
+    store_view %o, %was, %i [axes = []]
+  })", {counter.pointer(), old.view()}, threads);
+  EXPECT_EQ(counter.storage[0], 4096);
+  EXPECT_EQ(old.storage, iota<i32>({4096}).storage);
 }
 
 template <class T>
@@ -323,9 +351,17 @@ TEST(EvalTile, DotTypes) {
 }
 
 TEST(EvalTile, DotInTf32RoundsItsOperands) {
-  const f32 x = 1 + 0x1p-12f;  // not a tf32
-  EXPECT_EQ((dot22<f32, f32>({x, 0, 0, 0}, {1, 0, 0, 0}, {0, 0, 0, 0}))[0], x);
-  EXPECT_EQ((dot22<f32, f32>({x, 0, 0, 0}, {1, 0, 0, 0}, {0, 0, 0, 0}, "[precision = \"tf32\"]"))[0], 1);
+  const auto product = [](f32 x, const std::string& attrs) {
+    return dot22<f32, f32>({x, 0, 0, 0}, {1, 0, 0, 0}, {0, 0, 0, 0}, attrs)[0];
+  };
+  const f32 step = 0x1p-10f;
+  EXPECT_EQ(product(1 + step / 4, ""), 1 + step / 4);
+  const std::string tf32 = "[precision = \"tf32\"]";
+  EXPECT_EQ(product(1 + step / 4, tf32), 1);
+  EXPECT_EQ(product(1 + step / 2, tf32), 1);  // ties go to even
+  EXPECT_EQ(product(1 + step * 3 / 4, tf32), 1 + step);
+  EXPECT_EQ(product(1 + step * 3 / 2, tf32), 1 + 2 * step);
+  EXPECT_EQ(product(-(1 + step * 3 / 4), tf32), -(1 + step));
 }
 
 TEST(EvalTile, DotOfOddSizes) {
