@@ -158,6 +158,14 @@ Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
   return fold(what, kind, x, axis, is_bool(d) ? DType::i32 : d);
 }
 
+/// max(tile, 1) could mean either.
+void require_scalar(std::string_view what, const Arg& x, const Arg& n) {
+  Tracer& t = Tracer::at(x.loc(), what);
+  if (x.is_literal() || t.type(x).is_scalar()) return;
+  fail(Mistake::fold_or_compare, x.loc(), {t.origin(t.value(x), "the tile")}, what, n.as_int(), what, n.as_int(), what,
+       n.as_int());
+}
+
 Tile logical(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::meet(t, what, std::span(&x, 1));
@@ -194,31 +202,39 @@ Tile scan(std::string_view what, const char* kind, const Arg& x, int axis, ScanO
 }  // namespace
 
 Tile sum(const Arg& x) { return accumulate("sum", "sum", x, kAllAxes); }
-Tile sum(const Arg& x, int axis) { return accumulate("sum", "sum", x, axis); }
+Tile sum(const Arg& x, Axis axis) { return accumulate("sum", "sum", x, axis.value()); }
 Tile prod(const Arg& x) { return accumulate("prod", "prod", x, kAllAxes); }
-Tile prod(const Arg& x, int axis) { return accumulate("prod", "prod", x, axis); }
+Tile prod(const Arg& x, Axis axis) { return accumulate("prod", "prod", x, axis.value()); }
 Tile max(const Arg& x) { return extreme("max", "max", x, kAllAxes); }
-Tile max(const Arg& x, int axis) { return extreme("max", "max", x, axis); }
+Tile max(const Arg& x, Axis axis) { return extreme("max", "max", x, axis.value()); }
 Tile min(const Arg& x) { return extreme("min", "min", x, kAllAxes); }
-Tile min(const Arg& x, int axis) { return extreme("min", "min", x, axis); }
+Tile min(const Arg& x, Axis axis) { return extreme("min", "min", x, axis.value()); }
+Tile detail::max_with_integer(const Arg& x, const Arg& n) {
+  require_scalar("max", x, n);
+  return max(x, n);
+}
+Tile detail::min_with_integer(const Arg& x, const Arg& n) {
+  require_scalar("min", x, n);
+  return min(x, n);
+}
 Tile any(const Arg& x) { return logical("any", "or", x, kAllAxes); }
-Tile any(const Arg& x, int axis) { return logical("any", "or", x, axis); }
+Tile any(const Arg& x, Axis axis) { return logical("any", "or", x, axis.value()); }
 Tile All::operator()(const Arg& x) const { return logical("all", "and", x, kAllAxes); }
 Tile All::operator()(const Arg& x, int axis) const { return logical("all", "and", x, axis); }
-std::pair<Tile, Tile> max_and_argmax(const Arg& x, int axis) { return arg_reduce("argmax", "max", x, axis); }
-std::pair<Tile, Tile> min_and_argmin(const Arg& x, int axis) { return arg_reduce("argmin", "min", x, axis); }
-Tile argmax(const Arg& x, int axis) { return max_and_argmax(x, axis).second; }
-Tile argmin(const Arg& x, int axis) { return min_and_argmin(x, axis).second; }
-Tile cumsum(const Arg& x, int axis, ScanOptions o) { return scan("cumsum", "sum", x, axis, o); }
-Tile cumprod(const Arg& x, int axis, ScanOptions o) { return scan("cumprod", "prod", x, axis, o); }
-Tile cummax(const Arg& x, int axis, ScanOptions o) { return scan("cummax", "max", x, axis, o); }
+std::pair<Tile, Tile> max_and_argmax(const Arg& x, Axis axis) { return arg_reduce("argmax", "max", x, axis.value()); }
+std::pair<Tile, Tile> min_and_argmin(const Arg& x, Axis axis) { return arg_reduce("argmin", "min", x, axis.value()); }
+Tile argmax(const Arg& x, Axis axis) { return max_and_argmax(x, axis).second; }
+Tile argmin(const Arg& x, Axis axis) { return min_and_argmin(x, axis).second; }
+Tile cumsum(const Arg& x, Axis axis, ScanOptions o) { return scan("cumsum", "sum", x, axis.value(), o); }
+Tile cumprod(const Arg& x, Axis axis, ScanOptions o) { return scan("cumprod", "prod", x, axis.value(), o); }
+Tile cummax(const Arg& x, Axis axis, ScanOptions o) { return scan("cummax", "max", x, axis.value(), o); }
 
-std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, int axis, const CombineFn& combine, Loc at) {
+std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis, const CombineFn& combine, Loc at) {
   Tracer& t = Tracer::at(at, "reduce");
   std::vector<ir::Value> operands;
   for (const Tile& tile : tiles) operands.push_back(t.value(tile));
   const ir::Type leader = t.kernel.type(operands[0]);
-  const int a = dsl::checked_axis("reduce", leader, axis, at);
+  const int a = dsl::checked_axis("reduce", leader, axis.value(), at);
   for (ir::Value v : operands)
     if (!std::ranges::equal(t.kernel.type(v).shape(), leader.shape()))
       fail(Mistake::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},

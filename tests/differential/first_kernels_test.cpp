@@ -112,7 +112,7 @@ auto attention(Mask mask, Score score) {
         auto s = dot(q, K(b, h / G, n, all).T()) * scale;
         auto columns = expand(n, 0);
         s = where(mask(b, h, rows, columns), score(s, b, h, rows, columns), -inf);
-        auto now = max(top, max(s, 1));
+        auto now = max(top, max(s, axis(1)));
         auto p = exp(s - expand(now, 1));
         auto r = exp(top - now);
         l = l * r + sum(p, 1);

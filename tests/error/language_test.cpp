@@ -85,6 +85,7 @@ TEST(LanguageError, Shapes) {
       for (auto i : grid(z, 1)) z(i) = sum(x(i, all));
     }).trace(tensor({2, 100000}), tensor({2}));
   });
+  expect("T0214 fold_or_compare", [] { on_tile([](Tile t) { t = max(t, 0); }); });
   expect("T0213 reduce_shapes", [] {
     on_tile([](Tile t) { reduce(std::array{t, arange(16)}, 0, [](auto l, auto) { return l; }); });
   });

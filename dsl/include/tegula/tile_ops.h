@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -81,35 +82,61 @@ Tile permute(const Arg& t, std::initializer_list<int> order);
 /// The last two dimensions exchanged.
 Tile trans(const Arg& t);
 
+/// A dimension of a tile, counted from 0, or from -1 for the last. `sum(t, 1)` and `sum(t, axis(1))` are the same; max
+/// and min need the word, because `max(t, 1)` could also compare with 1.
+class Axis {
+ public:
+  template <std::integral N>
+  constexpr Axis(N n) : value_(static_cast<int>(n)) {}  // NOLINT(google-explicit-constructor)
+  constexpr int value() const { return value_; }
+
+ private:
+  int value_;
+};
+constexpr Axis axis(int n) { return Axis(n); }
+
 /// Folds of one dimension, which disappears, or of all. f16 and bf16 are summed in f32 and rounded at the end,
 /// integers narrower than 32 bits and i1 in i32. Absent elements do not count.
 Tile sum(const Arg& t);
-Tile sum(const Arg& t, int axis);
+Tile sum(const Arg& t, Axis axis);
 Tile prod(const Arg& t);
-Tile prod(const Arg& t, int axis);
+Tile prod(const Arg& t, Axis axis);
 Tile max(const Arg& t);
-Tile max(const Arg& t, int axis);
+Tile max(const Arg& t, Axis axis);
 Tile min(const Arg& t);
-Tile min(const Arg& t, int axis);
+Tile min(const Arg& t, Axis axis);
+namespace detail {
+Tile max_with_integer(const Arg& t, const Arg& n);
+Tile min_with_integer(const Arg& t, const Arg& n);
+}  // namespace detail
+/// Of scalars: the larger and the smaller. Of a tile it is refused: write max(t, axis(1)) or max(1, t).
+template <std::integral N>
+Tile max(const Arg& t, N n, std::source_location at = std::source_location::current()) {
+  return detail::max_with_integer(t, Arg(n, at));
+}
+template <std::integral N>
+Tile min(const Arg& t, N n, std::source_location at = std::source_location::current()) {
+  return detail::min_with_integer(t, Arg(n, at));
+}
 /// Of i1.
 Tile any(const Arg& t);
-Tile any(const Arg& t, int axis);
+Tile any(const Arg& t, Axis axis);
 /// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins.
-Tile argmax(const Arg& t, int axis);
-Tile argmin(const Arg& t, int axis);
+Tile argmax(const Arg& t, Axis axis);
+Tile argmin(const Arg& t, Axis axis);
 /// The extreme value together with its index.
-std::pair<Tile, Tile> max_and_argmax(const Arg& t, int axis);
-std::pair<Tile, Tile> min_and_argmin(const Arg& t, int axis);
+std::pair<Tile, Tile> max_and_argmax(const Arg& t, Axis axis);
+std::pair<Tile, Tile> min_and_argmin(const Arg& t, Axis axis);
 /// Sum over the number of present elements is not known while tracing: divide by the extent that is meant.
 
 namespace detail {
 using CombineFn = std::function<void(std::span<Tile> left, std::span<const Tile> right)>;
-std::vector<Tile> reduce_with(std::span<const Tile> tiles, int axis, const CombineFn& combine, Loc at);
+std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const CombineFn& combine, Loc at);
 }  // namespace detail
 
 /// Folds by an associative, commutative function of two scalars.
 template <class Fn>
-Tile reduce(const Tile& t, int axis, Fn combine, std::source_location at = std::source_location::current()) {
+Tile reduce(const Tile& t, Axis axis, Fn combine, std::source_location at = std::source_location::current()) {
   return detail::reduce_with(
              std::array{t}, axis,
              [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); }, at)
@@ -117,7 +144,7 @@ Tile reduce(const Tile& t, int axis, Fn combine, std::source_location at = std::
 }
 /// Folds several tiles of one shape together; `combine` takes and returns arrays of scalars.
 template <std::size_t N, class Fn>
-std::array<Tile, N> reduce(const std::array<Tile, N>& tiles, int axis, Fn combine,
+std::array<Tile, N> reduce(const std::array<Tile, N>& tiles, Axis axis, Fn combine,
                            std::source_location at = std::source_location::current()) {
   const auto fold = [&](std::span<Tile> l, std::span<const Tile> r) {
     std::array<Tile, N> left, right;
@@ -139,9 +166,9 @@ struct ScanOptions {
   bool reverse = false;    ///< from the last element to the first
   bool exclusive = false;  ///< an element does not count itself
 };
-Tile cumsum(const Arg& t, int axis, ScanOptions options = {});
-Tile cumprod(const Arg& t, int axis, ScanOptions options = {});
-Tile cummax(const Arg& t, int axis, ScanOptions options = {});
+Tile cumsum(const Arg& t, Axis axis, ScanOptions options = {});
+Tile cumprod(const Arg& t, Axis axis, ScanOptions options = {});
+Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
 
 enum class Precision : std::uint8_t { ieee, tf32 };
 /// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit integers in i32.
