@@ -75,17 +75,17 @@ std::string CompiledKernel::dump(std::string_view verb) const {
   throw CompileError(Diagnostic{"", fmt::format("no stage is called '{}'", verb), {}, {}, "key, trace, optimize, emit, ptx, assemble or launch"});
 }
 
-namespace {
-
-/// CTAs of one SM that registers, threads and shared memory allow (CUDA C programming guide, compute capability 9.0).
-int occupancy(const CompiledKernel& k) {
-  const int threads = std::max(32, k.simt.info.threads);
+// Limits of compute capability 9.0, as the CUDA C programming guide has them.
+int CompiledKernel::ctas_per_sm() const {
+  const int threads = std::max(32, simt.info.threads);
   const int by_threads = 2048 / threads;
-  const int registers = (k.report.registers + 7) / 8 * 8 * threads;
-  const int by_registers = k.report.registers ? 65536 / std::max(1, registers) : 32;
-  const auto by_shared = static_cast<int>(233472 / (k.simt.info.smem_bytes + 1024));
+  const int registers = (report.registers + 7) / 8 * 8 * threads;
+  const int by_registers = report.registers ? 65536 / std::max(1, registers) : 32;
+  const auto by_shared = static_cast<int>(233472 / (simt.info.smem_bytes + 1024));
   return std::min({32, by_threads, by_registers, by_shared});
 }
+
+namespace {
 
 const char* kind_name(ir::Remark::Kind kind) {
   static constexpr const char* kNames[] = {"applied", "missed", "note"};
@@ -98,7 +98,7 @@ std::string CompiledKernel::explain() const {
   std::string out = fmt::format("kernel {} for {} by {} ({})\n", name, device.str(), runtime::name(backend), target);
   out += plan.str() + "\n";
   out += fmt::format("threads {}, shared memory {} bytes", simt.info.threads, simt.info.smem_bytes);
-  if (report.registers) out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers, report.spill_stores + report.spill_loads, occupancy(*this));
+  if (report.registers) out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers, report.spill_stores + report.spill_loads, ctas_per_sm());
   out += "\n";
   for (const ir::Remark& r : remarks) {
     out += fmt::format("{}: {}: {}", r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass, kind_name(r.kind), r.reason);

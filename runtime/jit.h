@@ -66,6 +66,8 @@ class CompiledKernel {
   std::string dump(std::string_view verb) const;
   /// Plan, remarks, registers, shared memory, occupancy.
   std::string explain() const;
+  /// CTAs that one SM holds at once, from registers, threads and shared memory; registers count once assembled.
+  int ctas_per_sm() const;
 };
 
 /// Passes of the verb `optimize`, in order: those of ir/passes and the lowering.

@@ -1,0 +1,96 @@
+#include "tools/assembled.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "ir/text.h"
+#include "runtime/doctor.h"
+#include "runtime/jit_steps.h"
+#include "support/env.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::tools {
+namespace {
+
+/// A folder that disappears with its holder.
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tegula-XXXXXX").string();
+    if (!mkdtemp(pattern.data())) throw DeviceError("cannot make a folder like " + pattern);
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+ir::Kernel traced(const std::string& name, const std::function<void()>& run) {
+  const ScratchFolder folder;
+  Env with_dump = env();
+  with_dump.dump = "trace:" + folder.path().string();
+  {
+    const EnvOverride dumping(with_dump);
+    run();
+  }
+  const std::filesystem::path file = folder.path() / name / "01-trace.tir";
+  return ir::parse(read_file(file), file.string());
+}
+
+runtime::CompiledKernel compiled_for(const ir::Kernel& tile, const std::string& target, runtime::Backend backend) {
+  runtime::CompiledKernel k;
+  runtime::CompileRequest request;
+  request.target = target;
+  request.backend = backend;
+  runtime::key(k, request);
+  k.tile = ir::clone(tile);
+  runtime::optimize(k, request);
+  runtime::emit(k, request);
+  runtime::assemble(k, request);
+  k.device = Device::cuda();  // what it is for, here or elsewhere
+  return k;
+}
+
+std::string size_line(const runtime::CompiledKernel& k) {
+  const std::string text = k.emitted.ptx.empty() ? fmt::format("CUDA C++ {} bytes", k.emitted.source.size())
+                                                 : fmt::format("PTX {} bytes", k.emitted.ptx.size());
+  const std::string threads = fmt::format("threads {}, shared memory {} bytes", k.simt.info.threads, k.simt.info.smem_bytes);
+  if (k.cubin.empty()) return fmt::format("{}, {}, registers and occupancy unknown without ptxas", text, threads);
+  const int ctas = k.ctas_per_sm();
+  return fmt::format("{}, {}, registers {}, spilled {} bytes, {} CTAs an SM ({:.0f} % of its warps), cubin {} bytes", text,
+                     threads, k.report.registers, k.report.spill_stores + k.report.spill_loads, ctas,
+                     100.0 * ctas * k.simt.info.threads / 2048, k.cubin.size());
+}
+
+std::string missing_parts() {
+  const runtime::Diagnosis d = runtime::diagnose();
+  std::string text;
+  for (const char* part : {"LLVM", "ptxas", "NVRTC", "GPU"}) {
+    const runtime::Finding& f = d.finding(part);
+    if (f.present) continue;
+    text += fmt::format("  missing: {} ({})\n    needed for {}\n    to mend: {}\n", f.part, trim(f.detail), f.enables, f.remedy);
+  }
+  if (text.empty()) return text;
+  return text + fmt::format("  still works: tracing, all passes, the devices cpu and sim{}{}\n", d.makes_ptx ? ", PTX" : "",
+                            d.makes_cubins ? ", cubins with registers and occupancy" : "");
+}
+
+runtime::Backend backend_of(const std::string& name) {
+  return name == runtime::name(runtime::Backend::Nvrtc) ? runtime::Backend::Nvrtc : runtime::Backend::Llvm;
+}
+
+std::vector<std::string> backend_names() { return {"llvm", "nvrtc"}; }
+
+}  // namespace tegula::tools

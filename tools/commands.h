@@ -1,0 +1,13 @@
+#pragma once
+// The subcommands of `tegula`: each adds itself to the program and, where it is asked for, sets the exit code.
+#include <CLI/CLI.hpp>
+
+namespace tegula::tools {
+
+void add_bench(CLI::App& program, int& exit_code);
+void add_demo(CLI::App& program, int& exit_code);
+void add_doctor(CLI::App& program, int& exit_code);
+void add_explain(CLI::App& program, int& exit_code);
+void add_opt(CLI::App& program, int& exit_code);
+
+}  // namespace tegula::tools

@@ -1,0 +1,93 @@
+// tegula explain KERNEL: what the library's kernels are compiled to, and what the hardware allows them.
+#include <fmt/format.h>
+
+#include <functional>
+
+#include "runtime/doctor.h"
+#include "tegula/error.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/matmul.h"
+#include "tegula/kernels/rows.h"
+#include "tegula/tegula.h"
+#include "tools/assembled.h"
+#include "tools/commands.h"
+
+namespace tegula::tools {
+namespace {
+
+// H200 SXM as its data sheet has it: dense, without sparsity.
+constexpr double kBytesPerSecond = 4.8e12, kTensorFlops = 989e12, kPlainFlops = 67e12;
+
+/// A kernel of the library, and the work it does for a shape worth measuring.
+struct Subject {
+  std::string name, shape;
+  double bytes = 0, flops = 0;  ///< every tensor moved once; multiplications and additions that the algorithm asks for
+  bool tensor_cores = false;
+  std::function<void()> run;  ///< a call of the same class (alignment, divisibility), small enough for the interpreter
+};
+
+Tensor host(const Dims& shape, DType dtype) { return Tensor::zeros(shape, dtype, Device::cpu()); }
+
+std::vector<Subject> subjects() {
+  const Stream cpu(Device::cpu());
+  constexpr double kVector = 1 << 28, kRows = 16384, kColumns = 8192, kSide = 8192;
+  constexpr double kPairs = 4.0 * 16 * 4096 * 4097 / 2;
+  return {
+      {"vector_add", "2^28 f32", 12 * kVector, kVector, false,
+       [=] { vector_add(cpu, host({4096}, DType::f32), host({4096}, DType::f32), host({4096}, DType::f32)); }},
+      {"softmax", "16384 x 8192 bf16", 4 * kRows * kColumns, 5 * kRows * kColumns, false,
+       [=] { softmax(cpu, host({1, 8192}, DType::bf16), host({1, 8192}, DType::bf16)); }},
+      {"rms_norm", "16384 x 8192 bf16", 4 * kRows * kColumns + 2 * kColumns, 4 * kRows * kColumns, false,
+       [=] { rms_norm(cpu, host({1, 8192}, DType::bf16), host({8192}, DType::bf16), host({1, 8192}, DType::bf16)); }},
+      {"matmul", "8192 x 8192 x 8192 bf16", 6 * kSide * kSide, 2 * kSide * kSide * kSide, true,
+       [=] { matmul(cpu, host({128, 64}, DType::bf16), host({64, 128}, DType::bf16), host({128, 128}, DType::bf16)); }},
+      {"attention", "[4, 16, 4096, 128] bf16, causal", 4.0 * 2 * 4 * 16 * 4096 * 128 + 4.0 * 4 * 16 * 4096, 4 * kPairs * 128, true,
+       [=] {
+         const Dims shape{1, 2, 64, 128};
+         const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .score = nullptr, .range = causal_range, .scale = {}});
+         causal(cpu, host(shape, DType::bf16), host(shape, DType::bf16), host(shape, DType::bf16), host(shape, DType::bf16));
+       }},
+  };
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> list;
+  for (const Subject& s : subjects()) list.push_back(s.name);
+  return list;
+}
+
+std::string roofline(const Subject& s) {
+  const double peak = s.tensor_cores ? kTensorFlops : kPlainFlops;
+  const double by_memory = s.bytes / kBytesPerSecond, by_math = s.flops / peak;
+  return fmt::format("roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte (an H200 balances at {:.0f})\n"
+                     "  an H200 needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at {:.0f} TFLOPS: bound by {}\n",
+                     s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, peak / kBytesPerSecond, 1e3 * by_memory,
+                     kBytesPerSecond / 1e9, 1e3 * by_math, peak / 1e12, by_memory > by_math ? "memory" : "arithmetic");
+}
+
+int explain(const std::string& name, const std::string& target, const std::string& backend) {
+  for (const Subject& s : subjects()) {
+    if (s.name != name) continue;
+    const ir::Kernel tile = traced(name, s.run);
+    const runtime::CompiledKernel k = compiled_for(tile, target, backend_of(backend));
+    fmt::print("{}{}\n{}", k.explain(), size_line(k), roofline(s));
+    if (k.cubin.empty()) fmt::print("{}", missing_parts());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_explain(CLI::App& program, int& exit_code) {
+  CLI::App* c = program.add_subcommand("explain", "Plan, remarks, registers, shared memory, occupancy and roofline of a kernel of the library");
+  struct Options {
+    std::string kernel, target = "sm_90a", backend = "llvm";
+  };
+  auto o = std::make_shared<Options>();
+  c->add_option("KERNEL", o->kernel, "Which")->required()->check(CLI::IsMember(names()));
+  c->add_option("--target", o->target, "Architecture")->check(CLI::IsMember({"sm_80", "sm_90a"}))->capture_default_str();
+  c->add_option("--backend", o->backend, "Emitter")->check(CLI::IsMember(backend_names()))->capture_default_str();
+  c->callback([o, &exit_code] { exit_code = explain(o->kernel, o->target, o->backend); });
+}
+
+}  // namespace tegula::tools

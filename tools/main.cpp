@@ -1,0 +1,25 @@
+// The program `tegula`.
+#include <fmt/format.h>
+
+#include "tegula/error.h"
+#include "tools/commands.h"
+
+int main(int argc, char** argv) {
+  CLI::App program{"Tegula, a JIT kernel generator embedded in C++20", "tegula"};
+  program.require_subcommand(1);
+  int exit_code = 0;
+  try {
+    tegula::tools::add_demo(program, exit_code);
+    tegula::tools::add_doctor(program, exit_code);
+    tegula::tools::add_explain(program, exit_code);
+    tegula::tools::add_opt(program, exit_code);
+    tegula::tools::add_bench(program, exit_code);
+    program.parse(argc, argv);
+    return exit_code;
+  } catch (const CLI::ParseError& e) {
+    return program.exit(e);
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 2;
+  }
+}

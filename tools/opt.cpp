@@ -1,0 +1,148 @@
+// tegula opt: a kernel's text in, the result of any passes or of any verb out.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "runtime/jit_steps.h"
+#include "runtime/nvrtc.h"
+#include "support/text.h"
+#include "tegula/error.h"
+#include "tools/assembled.h"
+#include "tools/commands.h"
+
+namespace tegula::tools {
+namespace {
+
+struct Options {
+  std::string file, out, emit, target;
+  std::string backend = "llvm";
+  std::vector<std::string> passes;
+  bool locations = false, timing = false, remarks = false, list = false;
+};
+
+[[noreturn]] void refuse(std::string message, std::string hint) { throw CompileError(Diagnostic{"", std::move(message), {}, {}, std::move(hint)}); }
+
+std::string read_input(const std::string& file) {
+  if (file != "-") return read_file(file);
+  return {std::istreambuf_iterator<char>(std::cin), {}};
+}
+
+/// The passes a reproducer names in its first line: "; tegula opt --passes=a,b THIS_FILE".
+std::vector<std::string> passes_of_header(std::string_view text) {
+  constexpr std::string_view kFlag = "--passes=";
+  const std::string_view line = split(text, '\n').front();
+  const std::size_t at = line.find(kFlag);
+  if (!line.starts_with("; tegula opt") || at == std::string_view::npos) return {};
+  std::vector<std::string> names;
+  const std::string_view value = line.substr(at + kFlag.size());
+  for (std::string_view name : split(value.substr(0, value.find(' ')), ',')) names.emplace_back(trim(name));
+  return names;
+}
+
+std::vector<ir::Pass> passes_named(const std::vector<std::string>& names) {
+  const std::vector<ir::Pass> all = runtime::optimize_passes();
+  std::vector<ir::Pass> chosen;
+  for (const std::string& name : names) {
+    const ir::Pass* pass = ir::find_pass(all, name);
+    if (!pass) refuse("no pass is called '" + name + "'", "tegula opt --list names them");
+    chosen.push_back(*pass);
+  }
+  return chosen;
+}
+
+/// Those of `optimize` that are still to come for a kernel in this form.
+std::vector<ir::Pass> passes_from(ir::Form form) {
+  std::vector<ir::Pass> rest = runtime::optimize_passes();
+  if (form == ir::Form::Simt) return {};
+  std::erase_if(rest, [&](const ir::Pass& p) { return p.takes < form; });
+  return rest;
+}
+
+void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const Options& o) {
+  ir::PassContext context;
+  const auto timings = ir::run_pipeline(kernel, passes, context);
+  if (o.timing)
+    for (const ir::PassTiming& t : timings) fmt::print(stderr, "{:<22}{:8.3f} ms{}\n", t.name, t.ms, t.changed ? "" : "  (nothing changed)");
+  if (!o.remarks) return;
+  if (context.plan) fmt::print(stderr, "{}\n", context.plan->str());
+  for (const ir::Remark& r : context.remarks) {
+    fmt::print(stderr, "{}: {}", r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass, r.reason);
+    for (const auto& [key, value] : r.values) fmt::print(stderr, " {}={}", key, value);
+    fmt::print(stderr, "\n");
+  }
+}
+
+/// The verbs after `optimize`, each by what it leaves behind.
+std::string code_of(ir::Kernel simt, const Options& o) {
+  runtime::CompiledKernel k;
+  runtime::CompileRequest request;
+  request.target = !o.target.empty() ? o.target : simt.info.target.empty() ? "sm_90a" : simt.info.target;
+  request.backend = backend_of(o.backend);
+  runtime::key(k, request);
+  k.name = simt.info.name;
+  k.simt = std::move(simt);
+  k.simt.info.target = k.target;
+  if (o.emit == "emit" && k.backend == runtime::Backend::Llvm) return codegen::emit_llvm(k.simt, {.lineinfo = false, .keep_source = true}).source;
+  runtime::emit(k, request);
+  if (o.emit == "emit") return k.emitted.source;
+  if (o.emit == "ptx") {
+    if (k.backend == runtime::Backend::Llvm) return k.emitted.ptx;
+    return runtime::compile_cuda({.source = k.emitted.source, .name = k.name + ".cu", .target = k.target, .options = {}, .wants_ptx = true}).ptx;
+  }
+  runtime::assemble(k, request);
+  if (k.cubin.empty()) throw DeviceError(runtime::missing_ptxas_text());
+  if (o.remarks) fmt::print(stderr, "{}\n", k.dump("assemble"));
+  return {k.cubin.begin(), k.cubin.end()};
+}
+
+std::string result_of(const Options& given) {
+  const std::string text = read_input(given.file);
+  ir::Kernel kernel = ir::parse(text, given.file);
+  ir::verify_or_throw(kernel, "parse");
+  if (!given.target.empty()) kernel.info.target = given.target;
+  const std::vector<std::string> names = given.passes.empty() && given.emit.empty() ? passes_of_header(text) : given.passes;
+  if (!names.empty()) run_passes(kernel, passes_named(names), given);
+  else if (!given.emit.empty() && given.emit != "trace") {
+    if (kernel.info.target.empty()) kernel.info.target = "sm_90a";
+    run_passes(kernel, passes_from(kernel.info.form), given);
+  }
+  if (given.emit.empty() || given.emit == "trace" || given.emit == "optimize") return ir::print(kernel, {.locations = given.locations});
+  if (kernel.info.form != ir::Form::Simt) refuse("--emit=" + given.emit + " takes the simt form, these passes leave another", "leave out --passes");
+  return code_of(std::move(kernel), given);
+}
+
+int opt(const Options& o) {
+  if (o.list) {
+    for (const ir::Pass& p : runtime::optimize_passes()) fmt::print("{:<22}{:<8} -> {:<8} {}\n", p.name, ir::name(p.takes), ir::name(p.leaves), p.doc);
+    return 0;
+  }
+  if (o.file.empty()) refuse("which file?", "tegula opt FILE, or - for standard input");
+  const std::string result = result_of(o);
+  if (!o.out.empty()) write_file(o.out, result);
+  else std::cout.write(result.data(), static_cast<std::streamsize>(result.size())).flush();
+  return 0;
+}
+
+}  // namespace
+
+void add_opt(CLI::App& program, int& exit_code) {
+  CLI::App* c = program.add_subcommand("opt", "Run passes or verbs on a kernel's text; without any, those that a reproducer's first line names, else check and print");
+  auto o = std::make_shared<Options>();
+  c->add_option("FILE", o->file, "Kernel in any form; - is standard input");
+  auto* passes = c->add_option("--passes", o->passes, "Passes to run, comma-separated")->delimiter(',');
+  c->add_option("--emit", o->emit, "Take the kernel as far as this and print that")->check(CLI::IsMember({"trace", "optimize", "emit", "ptx", "cubin"}));
+  c->add_option("--target", o->target, "e.g. sm_80; default: the text's, else sm_90a");
+  c->add_option("--backend", o->backend, "Emitter")->check(CLI::IsMember(backend_names()))->capture_default_str();
+  c->add_option("-o,--output", o->out, "File for the result");
+  c->add_flag("--locations", o->locations, "Print source locations");
+  c->add_flag("--timing", o->timing, "What each pass took, on standard error");
+  c->add_flag("--remarks", o->remarks, "Plan, remarks and the assembler's figures, on standard error");
+  c->add_flag("--list", o->list, "Names of the passes in their order")->excludes(passes);
+  c->callback([o, &exit_code] { exit_code = opt(*o); });
+}
+
+}  // namespace tegula::tools
