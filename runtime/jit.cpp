@@ -22,6 +22,7 @@ std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
   auto k = std::make_shared<CompiledKernel>();
   timed(*k, "key", [&] { key(*k, request); });
   timed(*k, "trace", [&] { k->tile = request.trace(); });
+  k->name = k->tile.info.name;
   if (k->device.kind != DeviceKind::cpu) {
     timed(*k, "optimize", [&] { optimize(*k, request); });
     if (k->device.kind == DeviceKind::cuda) {
