@@ -82,6 +82,21 @@ std::vector<Case> make_cases() {
   list.push_back({"softmax", [](const Stream& s, Tensors t, double) { softmax(s, t[0], t[1]); }});
   list.push_back({"rms_norm", [](const Stream& s, Tensors t, double e) { rms_norm(s, t[0], t[1], t[2], static_cast<float>(e)); }});
   list.push_back({"matmul", [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});
+  // The number picks a tiling: BM * 1e6 + BN * 1e3 + BK.
+  list.push_back({"matmul_tiling", [](const Stream& s, Tensors t, double number) {
+                    static const auto base = kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
+                      const int BM = tune("BM", {64, 128, 256}, 128), BN = tune("BN", {64, 128, 256}, 128), BK = tune("BK", {32, 64}, 32);
+                      for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
+                        auto acc = zeros<f32>(BM, BN);
+                        for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
+                        C(m, n) = acc;
+                      }
+                    });
+                    const int code = static_cast<int>(number);
+                    static std::map<int, decltype(base)> made;
+                    const auto it = made.try_emplace(code, base.with({{"BM", code / 1000000}, {"BN", code / 1000 % 1000}, {"BK", code % 1000}})).first;
+                    it->second(s, t[0], t[1], t[2]);
+                  }});
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;
                     gemm(s, t);
@@ -91,15 +106,14 @@ std::vector<Case> make_cases() {
                     run_attention(full, s, t);
                   }});
   list.push_back({"attention_causal", [](const Stream& s, Tensors t, double) {
-                    static const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .score = nullptr, .range = causal_range, .scale = {}});
+                    static const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .range = causal_range});
                     run_attention(causal, s, t);
                   }});
   list.push_back({"attention_causal_window_alibi", [](const Stream& s, Tensors t, double window) {
                     static const auto w = static_cast<int>(window);
                     static const Attention attn({.mask = [](auto, auto, auto q, auto kv) { return q >= kv && q - kv < w; },
                                                  .score = [](auto x, auto, auto h, auto q, auto kv) { return x + exp2(cast<f32>(h + 1) * -0.5f) * cast<f32>(kv - q); },
-                                                 .range = causal_range,
-                                                 .scale = {}});
+                                                 .range = causal_range});
                     run_attention(attn, s, t);
                   }});
   return list;
@@ -137,7 +151,7 @@ int tegula_bench_run(const char* name, void* const* dlpack, int count, void* str
         if (t.strides) strides.push_back(t.strides[d]);
       }
       const DType dtype = t.dtype.code == 4 ? DType::bf16 : t.dtype.bits == 16 ? DType::f16 : DType::f32;
-      tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape, dtype, Device::cuda(t.device.device_id), strides));
+      tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape, dtype, Device::cuda(t.device.id), strides));
     }
     bench::find_case(name).run(Stream::wrap(stream), tensors, number);
     return 0;

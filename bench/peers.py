@@ -217,7 +217,7 @@ def main():
     if not options.filter:
         for line in (tegula.lib.tegula_bench_launch(200).decode() + "\n" + tegula.lib.tegula_bench_compile(5).decode()).splitlines():
             if line.startswith("{"):
-                emit({**json.loads(line), **facts})
+                emit({**facts, **json.loads(line)})
             elif line:
                 print(line)
 

@@ -130,19 +130,27 @@ class Reduction {
     return element;
   }
 
-  /// Every warp's value of the same results, through scratch memory laid out [part][result element].
+  /// coordinate / divisor % count; both are powers of two but for odd warp counts.
+  Value digit_of(const ThreadDigit& d) {
+    const auto divisor = static_cast<unsigned>(d.divisor), count = static_cast<unsigned>(d.count);
+    const Value warp = l_.coordinate(In::Warp);
+    if (!std::has_single_bit(divisor) || !std::has_single_bit(count)) return l_.b.rem(l_.b.div(warp, l_.b.i32(d.divisor)), l_.b.i32(d.count));
+    return l_.b.op(Opcode::And, {l_.b.op(Opcode::Shr, {warp, l_.b.i32(std::countr_zero(divisor))}), l_.b.i32(count - 1)});
+  }
+
+  /// Every warp's value of the same results, through scratch memory laid out [result element][part]: a thread reads the
+  /// parts of one result by vectors.
   std::vector<Value> exchange(Value v) {
     const Type type = l_.type(v);
     const Value wide = type.dtype() == DType::i1 ? l_.b.cast(v, DType::i32) : v;
     const std::int64_t bytes = size_bytes(l_.type(wide).dtype());
-    const std::int64_t row = plan_.result.cover().product() * bytes;
-    const Value base = l_.scratch(row * plan_.warps(), 16);
-    const Value at = l_.b.add(l_.b.mul(element_number(type.count()), l_.b.i32(bytes)), base);
+    const std::int64_t parts = plan_.warps();
+    const Value base = l_.scratch(plan_.result.cover().product() * parts * bytes, 16);
+    const Value at = l_.b.add(l_.b.mul(element_number(type.count()), l_.b.i32(parts * bytes)), base);
     Value mine = l_.b.i32(0);
-    std::int64_t weight = row;
+    std::int64_t weight = bytes;
     for (const ThreadDigit& d : warp_digits()) {
-      const Value digit = l_.b.rem(l_.b.div(l_.coordinate(In::Warp), l_.b.i32(d.divisor)), l_.b.i32(d.count));
-      mine = l_.b.add(mine, l_.b.mul(digit, l_.b.i32(weight)));
+      mine = l_.b.add(mine, l_.b.mul(digit_of(d), l_.b.i32(weight)));
       weight *= d.count;
     }
     l_.barrier();
@@ -150,12 +158,24 @@ class Reduction {
     if (const Value first = first_lane_of_copies()) operands.push_back(l_.splat(first, type.count()));
     l_.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
     l_.barrier();
-    std::vector<Value> parts;
-    for (int i = 0; i < plan_.warps(); ++i) {
-      const Value loaded = l_.b.op(Opcode::LdShared, {l_.b.add(at, l_.b.i32(i * row))}, l_.type(wide), {{AttrName::width, 1}});
-      parts.push_back(type.dtype() == DType::i1 ? l_.b.cmp("ne", loaded, l_.b.i32(0)) : loaded);
+    return read_parts(at, l_.type(wide), parts, type.dtype() == DType::i1);
+  }
+
+  std::vector<Value> read_parts(Value at, Type type, std::int64_t parts, bool is_flag) {
+    const std::int64_t bytes = size_bytes(type.dtype()), registers = type.count();
+    const std::int64_t width = std::gcd(parts, std::int64_t{16} / bytes);
+    std::vector<Value> out;
+    for (std::int64_t first = 0; first < parts; first += width) {
+      const Value from = l_.b.add(at, l_.b.i32(first * bytes));
+      const Value loaded = l_.b.op(Opcode::LdShared, {from}, Type::vec(type.elem(), registers * width), {{AttrName::width, width}});
+      for (std::int64_t i = 0; i < width; ++i) {
+        std::vector<std::int64_t> indices;
+        for (std::int64_t r = 0; r < registers; ++r) indices.push_back(r * width + i);
+        const Value part = l_.regs(loaded, indices);
+        out.push_back(is_flag ? l_.b.cmp("ne", part, l_.b.i32(0)) : part);
+      }
     }
-    return parts;
+    return out;
   }
 
   /// One lane of those that hold copies writes, and one warp of those that hold copies of the operand.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 
 #include "tegula/error.h"
 
@@ -83,10 +84,15 @@ Route vector_route(const SharedLayout& shared, const LinearLayout& dist) {
   return r;
 }
 
-Route choose_route(const SharedLayout& shared, const LinearLayout& dist, bool matrices) {
+/// Planned once per pair of layouts: a tile read slice by slice asks for the same route each time.
+const Route& choose_route(const SharedLayout& shared, const LinearLayout& dist, bool matrices) {
+  thread_local std::unordered_map<std::string, Route> known;
+  const std::string key = fmt::format("{} {} {}", shared.str(), dist.str(), matrices);
+  if (const auto it = known.find(key); it != known.end()) return it->second;
+  if (known.size() > 256) known.clear();
   if (matrices)
-    if (auto route = matrix_route(shared, dist)) return *route;
-  return vector_route(shared, dist);
+    if (auto route = matrix_route(shared, dist)) return known.emplace(key, std::move(*route)).first->second;
+  return known.emplace(key, vector_route(shared, dist)).first->second;
 }
 
 /// Keeps the accesses that touch a wanted register.

@@ -174,7 +174,9 @@ class Materializer {
   Value limit_in_view(Builder& b, const Bound& bound, Value offset) {
     if (bound.dim < 0) {
       const Value inside = b.op(Opcode::And, {b.cmp("ge", bound.offset, b.constant(k_.type(bound.offset), std::int64_t{0})), b.cmp("lt", bound.offset, bound.limit)});
-      return b.select(inside, b.constant(k_.type(offset), std::int64_t{INT32_MAX}), b.constant(k_.type(offset), std::int64_t{0}));
+      // "No limit" is a multiple of every access width, so that it does not narrow the accesses.
+      constexpr std::int64_t kNoLimit = INT32_MAX - 63;
+      return b.select(inside, b.constant(k_.type(offset), kNoLimit), b.constant(k_.type(offset), std::int64_t{0}));
     }
     if (bound.offset == offset) return bound.limit;
     return b.add(b.sub(bound.limit, bound.offset), offset);

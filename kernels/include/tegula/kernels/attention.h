@@ -21,13 +21,13 @@ struct KvRange {
 /// against each other (batch, head, query position, key/value position).
 struct AttentionSpec {
   /// True where the query may see the key. Default: everywhere.
-  std::function<Tile(Tile b, Tile h, Tile q, Tile kv)> mask;
+  std::function<Tile(Tile b, Tile h, Tile q, Tile kv)> mask = {};
   /// New score from the scaled score s = scale * q.k (f32). Default: s.
-  std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score;
+  std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};
   /// Narrows the loop over keys for query rows [first, last]; must contain all that `mask` lets through. Default: all keys.
-  std::function<KvRange(Tile first, Tile last, Tile kv_length)> range;
+  std::function<KvRange(Tile first, Tile last, Tile kv_length)> range = {};
   /// Softmax temperature; default 1 / sqrt(head dim).
-  std::optional<float> scale;
+  std::optional<float> scale = {};
 };
 
 /// The keys a causal mask lets through: [0, last + 1).
