@@ -61,6 +61,11 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
     const std::int64_t extent = t->shape()[static_cast<std::size_t>(r.axis)];
     key.add(static_cast<std::uint64_t>(r.exact ? extent : bucket_of(extent)));
   }
+  for (const EqualExtents& e : k.equal_extents()) {
+    const auto extent = [&](int i) { return out.args[e.arg[i]].tensor->shape()[static_cast<std::size_t>(e.axis[i])]; };
+    if (extent(0) != extent(1)) [[unlikely]]
+      fail(Mistake::extents_differ, k.loc(), {}, e.name, extent(0), e.text[0], extent(1), e.text[1]);
+  }
   key.add(wide);
   return key;
 }

@@ -23,9 +23,10 @@ namespace {
 const char* dimension_of(const Tracer& t, ir::Value extent) {
   const ir::OpId def = t.kernel[extent].def;
   if (!def || t.kernel[def].opcode != Opcode::ViewDim) return "";
-  for (const ir::Param& p : t.kernel.params())
-    if (p.value == t.kernel[def].operands[0])
-      return intern(fmt::format("{}.{}", p.name, t.kernel[def].attrs.i(AttrName::axis)));
+  const ir::OpData& d = t.kernel[def];
+  for (std::uint32_t i = 0; i < t.kernel.params().size(); ++i)
+    if (t.param(i) == d.operands[0])
+      return intern(t.dimension_text(i, static_cast<int>(d.attrs.i(AttrName::axis))));
   return "";
 }
 

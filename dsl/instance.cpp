@@ -1,12 +1,17 @@
 // Traces kernel lambdas, and remembers what traces find out: captured arguments and extents that matter.
 #include "dsl/instance.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 
 #include "dsl/liveness.h"
 #include "ir/verify.h"
+#include "support/text.h"
 
 namespace tegula::dsl {
 namespace {
@@ -31,6 +36,43 @@ Hash128 identity_of(const detail::Closure& c, const Tuning& tuning) {
     h.add(next_unique++);
   for (const auto& [name, value] : tuning) h.add(name).add(value);
   return h.digest();
+}
+
+bool is_identifier(std::string_view s) {
+  const auto letter = [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; };
+  return !s.empty() && (letter(s[0]) || s[0] == '_') &&
+         std::ranges::all_of(s, [&](char c) { return letter(c) || c == '_' || (c >= '0' && c <= '9'); });
+}
+
+/// "A[M, K]" or "A".
+detail::ParamName parse_name(std::string_view text, int rank, Loc at) {
+  const auto reject = [&] { fail(Mistake::bad_name, at, {}, text, rank); };
+  detail::ParamName out;
+  const auto open = text.find('[');
+  out.name = trim(text.substr(0, open));
+  if (open != text.npos) {
+    if (text.back() != ']') reject();
+    for (std::string_view d : split(text.substr(open + 1, text.size() - open - 2), ',')) out.dims.emplace_back(trim(d));
+    if (static_cast<int>(out.dims.size()) != rank) reject();
+  }
+  if (!is_identifier(out.name) || !std::ranges::all_of(out.dims, is_identifier)) reject();
+  return out;
+}
+
+std::string text_of(const detail::ParamName& n) { return fmt::format("{}[{}]", n.name, fmt::join(n.dims, ", ")); }
+
+/// Each further use of a name is compared with the first.
+std::vector<EqualExtents> equal_extents_of(const std::vector<detail::ParamName>& names) {
+  std::vector<EqualExtents> out;
+  std::map<std::string, std::pair<std::uint32_t, int>> first;
+  for (std::uint32_t arg = 0; arg < names.size(); ++arg)
+    for (int axis = 0; axis < static_cast<int>(names[arg].dims.size()); ++axis) {
+      const std::string& name = names[arg].dims[static_cast<std::size_t>(axis)];
+      const auto [at, fresh] = first.try_emplace(name, arg, axis);
+      const auto [other, other_axis] = at->second;
+      if (!fresh) out.push_back({{other, arg}, {other_axis, axis}, name, {text_of(names[other]), text_of(names[arg])}});
+    }
+  return out;
 }
 
 /// Stable names for a Plan to refer to.
@@ -84,7 +126,12 @@ KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure, T
       tuning_(std::move(tuning)),
       identity_(identity_of(*closure_, tuning_)),
       may_alias_(may_alias) {
-  for (const ParamInfo& p : closure_->params) run_time_params_ += p.kind != ParamKind::Constant;
+  for (std::size_t i = 0; i < closure_->params.size(); ++i) {
+    if (closure_->params[i].kind == ParamKind::Constant) continue;
+    ++run_time_params_;
+    if (!closure_->names.empty()) names_.push_back(closure_->names[i]);
+  }
+  equal_extents_ = equal_extents_of(names_);
   versions_.push_back(std::make_unique<Known>());
   known_ = versions_.back().get();
 }
@@ -96,6 +143,14 @@ std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning) const
 }
 std::shared_ptr<KernelInstance> KernelInstance::allowing_alias() const {
   return std::shared_ptr<KernelInstance>(new KernelInstance(closure_, tuning_, true));
+}
+
+std::shared_ptr<KernelInstance> KernelInstance::named(std::span<const char* const> names, Loc at) const {
+  auto closure = std::make_shared<detail::Closure>(*closure_);
+  closure->names.clear();
+  for (std::size_t i = 0; i < names.size(); ++i)
+    closure->names.push_back(parse_name(names[i], closure_->params[i].rank, at));
+  return std::shared_ptr<KernelInstance>(new KernelInstance(std::move(closure), tuning_, may_alias_));
 }
 
 Signature KernelInstance::signature(std::span<const HostArg> args) const {
@@ -155,7 +210,7 @@ void KernelInstance::remember(const Tracer& t) {
 
 TraceResult KernelInstance::run(Signature key, bool check_loops) {
   const std::vector<HostArg> args = constants(key);
-  Tracer t(name(), std::move(key), tuning_, check_loops);
+  Tracer t(name(), std::move(key), tuning_, names_, check_loops);
   t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();

@@ -24,6 +24,14 @@ struct TraceResult {
   std::vector<Tunable> tunables;  ///< in the order of their first use
 };
 
+/// Two dimensions of run-time arguments that bear one name.
+struct EqualExtents {
+  std::uint32_t arg[2];
+  int axis[2];
+  std::string name;
+  std::string text[2];  ///< of the arguments
+};
+
 class KernelInstance {
  public:
   KernelInstance(detail::Closure closure, Tuning tuning);
@@ -49,11 +57,14 @@ class KernelInstance {
   std::shared_ptr<KernelInstance> with(const Tuning& tuning) const;
   /// The same lambda, launched even if arguments that it writes overlap others.
   std::shared_ptr<KernelInstance> allowing_alias() const;
+  /// The same lambda with names like "A[M, K]" for its parameters.
+  std::shared_ptr<KernelInstance> named(std::span<const char* const> names, Loc at) const;
 
   const std::vector<ParamInfo>& params() const { return closure_->params; }
   /// Read without a lock; what is found later is found in a later version.
   const Known& known() const { return *known_.load(std::memory_order_acquire); }
   bool may_alias() const { return may_alias_; }
+  const std::vector<EqualExtents>& equal_extents() const { return equal_extents_; }
 
   Launcher launcher;
 
@@ -70,6 +81,8 @@ class KernelInstance {
   std::size_t run_time_params_ = 0;
   bool checked_ = false;
   bool may_alias_ = false;
+  std::vector<detail::ParamName> names_;  ///< of the run-time parameters; empty, or one for each
+  std::vector<EqualExtents> equal_extents_;
   std::mutex tracing_;
   std::atomic<const Known*> known_;
   std::vector<std::unique_ptr<const Known>> versions_;  ///< of known_; readers may still hold an old one

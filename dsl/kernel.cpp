@@ -21,6 +21,10 @@ std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& inst
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance) {
   return instance.allowing_alias();
 }
+std::shared_ptr<dsl::KernelInstance> with_names(const dsl::KernelInstance& instance,
+                                                std::span<const char* const> names, Loc at) {
+  return instance.named(names, at);
+}
 Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args) {
   return Trace(std::make_shared<const dsl::TraceResult>(instance.trace(instance.signature(args))));
 }

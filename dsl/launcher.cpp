@@ -119,6 +119,8 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
 }
 
 void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const HostArg> args) {
+  if (env().eager) [[unlikely]]
+    throw DeviceError("TEGULA_EAGER=1: running kernel lambdas op by op is not available in this build");
   const Device device = device_of(given, args);
   CallArgs call;
   const CallKey key = examine(k, args, device, call);

@@ -52,7 +52,10 @@ Tile cast(const Arg& x, DType to) {
   Tracer& t = Tracer::at(x.loc(), "cast");
   if (!x.is_literal() && t.type(x).is_pointer())
     dsl::fail(dsl::Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
-  return t.tile(dsl::operand(t, x, to));
+  const ir::Value v = dsl::operand(t, x, to);
+  if (!x.is_literal())
+    if (const auto at = t.indexed_by.find(t.value(x)); at != t.indexed_by.end()) t.indexed_by[v] = at->second;
+  return t.tile(v);
 }
 
 Tile bitcast(const Arg& x, DType to) {

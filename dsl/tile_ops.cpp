@@ -86,6 +86,17 @@ Tile reshape(const Arg& x, std::initializer_list<std::int64_t> extents) {
   return t.tile(t.build.op(Opcode::Reshape, {v}, ir::Type::tile(type.elem(), shape)));
 }
 
+namespace {
+Tile permuted(Tracer& t, ir::Value v, const ir::Ints& order) {
+  const ir::Value out = t.build.op(Opcode::Permute, {v}, {{AttrName::order, order}});
+  if (const auto at = t.indexed_by.find(v); at != t.indexed_by.end()) {
+    const std::vector<ir::Value> indices = at->second;
+    for (std::int64_t d : order) t.indexed_by[out].push_back(indices[static_cast<std::size_t>(d)]);
+  }
+  return t.tile(out);
+}
+}  // namespace
+
 Tile permute(const Arg& x, std::initializer_list<int> dims) {
   Tracer& t = Tracer::at(x.loc(), "permute");
   const ir::Value v = dsl::operand(t, x);
@@ -96,7 +107,7 @@ Tile permute(const Arg& x, std::initializer_list<int> dims) {
   for (std::size_t i = 0; i < sorted.size(); ++i) ok &= sorted[i] == static_cast<std::int64_t>(i);
   if (!ok)
     fail(Mistake::bad_permutation, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(order), t.kernel.type(v).rank());
-  return t.tile(t.build.op(Opcode::Permute, {v}, {{AttrName::order, order}}));
+  return permuted(t, v, order);
 }
 
 Tile trans(const Arg& x) {
@@ -107,7 +118,7 @@ Tile trans(const Arg& x) {
   ir::Ints order;
   for (std::int64_t i = 0; i < rank; ++i) order.push_back(i);
   std::swap(order[static_cast<std::size_t>(rank - 1)], order[static_cast<std::size_t>(rank - 2)]);
-  return t.tile(t.build.op(Opcode::Permute, {v}, {{AttrName::order, order}}));
+  return permuted(t, v, order);
 }
 
 std::int64_t Tile::dim(int axis) const {
@@ -279,6 +290,16 @@ std::string contraction_hint(ir::Type a, ir::Type b) {
   return "the last dimension of the first operand meets the first of the second";
 }
 
+/// Extents may agree by chance: an index that is contracted on one side and kept on the other is a mistake.
+void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vector<Note>& notes) {
+  const auto ia = t.indexed_by.find(a), ib = t.indexed_by.find(b);
+  if (ia == t.indexed_by.end() || ib == t.indexed_by.end()) return;
+  const auto &left = ia->second, &right = ib->second;
+  if (left[1] == right[0]) return;
+  if (left[1] == right[1]) fail(Mistake::dot_indices, loc, notes, "last", ".T() after the second operand");
+  if (left[0] == right[0]) fail(Mistake::dot_indices, loc, notes, "first", ".T() after the first operand");
+}
+
 }  // namespace
 
 Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
@@ -292,6 +313,7 @@ Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
   if (ta.dtype() != tb.dtype()) fail(Mistake::dot_types, at, notes, name(ta.dtype()), name(tb.dtype()));
   if (ta.shape()[1] != tb.shape()[0])
     fail(Mistake::dot_contraction, at, notes, ta.shape()[1], tb.shape()[0], contraction_hint(ta, tb));
+  check_indices(t, va, vb, at, notes);
   const DType sum = accumulator_type(ta.dtype(), at);
   const ir::Ints shape{ta.shape()[0], tb.shape()[1]};
   const ir::Type wanted = ir::Type::tile({sum, false}, shape);

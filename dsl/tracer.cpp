@@ -17,10 +17,12 @@ std::atomic<std::uint64_t> g_next_trace{1};
 
 }  // namespace
 
-Tracer::Tracer(std::string name, Signature key, Tuning tuning, bool check_loops)
+Tracer::Tracer(std::string name, Signature key, Tuning tuning, std::vector<detail::ParamName> names,
+               bool check_loops)
     : kernel(std::move(name)),
       build(kernel),
       signature(std::move(key)),
+      names_(std::move(names)),
       id_(g_next_trace++),
       outer_(t_current),
       tuning_(std::move(tuning)),
@@ -32,7 +34,7 @@ Tracer::Tracer(std::string name, Signature key, Tuning tuning, bool check_loops)
     ir::AttrList attrs;
     attrs.set(AttrName::arg, static_cast<std::int64_t>(i));
     if (a.info.kind == ParamKind::Pointer) attrs.set(AttrName::div, std::int64_t{a.align});
-    kernel.add_param(fmt::format("arg{}", i), type_of(a), std::move(attrs));
+    kernel.add_param(i < names_.size() ? names_[i].name : fmt::format("arg{}", i), type_of(a), std::move(attrs));
   }
 }
 
@@ -98,10 +100,7 @@ Note Tracer::origin(ir::Value v, std::string_view role) const {
   if (d.def) {
     const ir::OpData& op = kernel[d.def];
     std::string how = fmt::format("made here by {}", ir::info(op.opcode).mnemonic);
-    if (op.opcode == Opcode::LoadView)
-      for (std::size_t i = 0; i < kernel.params().size(); ++i)
-        if (kernel.params()[i].value == op.operands[0])
-          how = fmt::format("read here from {}", param_text(static_cast<std::uint32_t>(i)));
+    if (const auto at = read_from.find(v); at != read_from.end()) how = "read here from " + at->second;
     return {op.loc, fmt::format("{} is {}, {}", role, d.type.str(), how)};
   }
   return {{}, fmt::format("{} is {}", role, d.type.str())};
@@ -133,6 +132,13 @@ std::string Tracer::param_text(std::uint32_t position) const {
   const ParamInfo& info = arg_class(position).info;
   return fmt::format("{} ({}<{}, {}>)", kernel.params()[position].name, kAccess[static_cast<int>(info.access)],
                      tegula::name(info.dtype), info.rank);
+}
+
+std::string Tracer::dimension_text(std::uint32_t position, int axis) const {
+  const bool named = position < names_.size() && !names_[position].dims.empty();
+  const std::string& param = kernel.params()[position].name;
+  if (named) return fmt::format("{}.{}", param, names_[position].dims[static_cast<std::size_t>(axis)]);
+  return fmt::format("{}.{}", param, axis);
 }
 
 std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {

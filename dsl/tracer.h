@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,7 +72,8 @@ struct IndexTypeChanged {};
 
 class Tracer {
  public:
-  Tracer(std::string name, Signature signature, Tuning tuning, bool check_loops);
+  Tracer(std::string name, Signature signature, Tuning tuning, std::vector<detail::ParamName> names,
+         bool check_loops);
   ~Tracer();
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
@@ -142,6 +144,8 @@ class Tracer {
   ir::Value param(std::uint32_t position) const { return kernel.params()[position].value; }
   const ArgClass& arg_class(std::uint32_t position) const { return signature.args[position]; }
   std::string param_text(std::uint32_t position) const;
+  /// "A.K", or "arg0.1" where it has no name.
+  std::string dimension_text(std::uint32_t position, int axis) const;
   /// The extent of a dimension, which becomes part of what the kernel is compiled for.
   std::int64_t specialise(std::uint32_t position, int axis, bool exact);
   DType index_type() const { return signature.index_type; }
@@ -155,6 +159,9 @@ class Tracer {
   std::vector<Capture> captures;
   std::vector<Tunable> tunables;
   std::vector<NamedPart> parts;
+  std::map<ir::Value, std::string> read_from;  ///< "A[C.M, A.K]" of what was read by index
+  /// The first element's index along each dimension of a tile that was read: tells indices that were mixed up.
+  std::map<ir::Value, std::vector<ir::Value>> indexed_by;
   std::vector<Diagnostic> warnings;
   const char* stack_begin = nullptr;  ///< where the stack of the trace begins; it grows down from there
 
@@ -182,6 +189,7 @@ class Tracer {
   void finish_loop(OpenScope& scope, std::span<const ir::RegionId> regions, std::size_t fixed_args);
   void yield(ir::RegionId region, const std::vector<ir::Value>& values);
 
+  std::vector<detail::ParamName> names_;
   std::uint64_t id_;
   Tracer* outer_;
   detail::Link variables_;

@@ -190,16 +190,41 @@ ir::Value dsl::stored_value(Tracer& t, const Arg& value, ir::Type target, Loc lo
   return broadcast_to(t, v, {target.shape().begin(), target.shape().end()});
 }
 
+namespace {
+
+/// "A[C.M, A.K]": the view, and the dimensions its indices run over.
+std::string description(const Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
+  std::string out = t.kernel.params()[param].name + "[";
+  for (std::size_t i = 0; i < subscripts.size(); ++i) {
+    const Subscript& s = subscripts[i];
+    if (i > 0) out += ", ";
+    if (s.whole()) out += "all";
+    else if (*s.dimension()) out += s.dimension();
+    else if (s.first().is_literal()) out += fmt::format("{}", s.first().as_int());
+    else out += "...";
+  }
+  return out + "]";
+}
+
+ir::Value read_described(Tracer& t, std::uint32_t param, const NamedPart& part, std::span<const Subscript> subscripts) {
+  const ir::Value v = read_part(t, part);
+  t.read_from[v] = description(t, param, subscripts);
+  for (std::int64_t axis : part.axes) t.indexed_by[v].push_back(part.offsets[static_cast<std::size_t>(axis)]);
+  return v;
+}
+
+}  // namespace
+
 Tile View::read(std::span<const Subscript> subscripts) const {
   Tracer& t = Tracer::at(subscripts.front().loc(), "a view");
   const std::uint32_t part = name_part(t, param_, subscripts);
-  return t.tile(read_part(t, t.parts[part]));
+  return t.tile(read_described(t, param_, t.parts[part], subscripts));
 }
 
 ViewTile View::access(std::span<const Subscript> subscripts) const {
   Tracer& t = Tracer::at(subscripts.front().loc(), "a view");
   const std::uint32_t part = name_part(t, param_, subscripts);
-  return ViewTile(t.tile(read_part(t, t.parts[part])), part);
+  return ViewTile(t.tile(read_described(t, param_, t.parts[part], subscripts)), part);
 }
 
 Tile View::dim(int axis, std::source_location at) const {

@@ -76,6 +76,12 @@ TEST(LanguageError, Shapes) {
   expect("T0205 bad_extent", [] { on_tile([](Tile t) { t = zeros<f32>(16, 0); }); });
   expect("T0206 dot_rank", [] { on_tile([](Tile t) { t = dot(t, arange(32)); }); });
   expect("T0207 dot_contraction", [] { on_tile([](Tile t) { t = dot(t, t); }); });
+  expect("T0215 indices of the first operand", [] {
+    kernel("k", [](In<f32, 2> x, In<f32, 2> y, Out<f32, 2> z) {
+      for (auto [i, j] : grid(z, 16, 16))
+        for (auto k : steps(x.rows(), 16)) z(i, j) = dot(cast<bf16>(x(k, i)), cast<bf16>(y(k, j)));
+    }).trace(tensor({16, 16}), tensor({16, 16}), tensor({16, 16}));
+  });
   expect("T0208 dot_acc_shape", [] { on_tile([](Tile t) { t = dot(t, t.T(), zeros<f32>(16, 32)); }); });
   expect("T0209 not_a_tile", [] { on_tile([](Tile t) { t = sum(sum(t), 0); }); });
   expect("T0210 store_shape", [] { in_grid([](auto x, auto i, auto j) { return x(i, j).T(); }); });
@@ -368,6 +374,13 @@ TEST(LanguageError, Calls) {
   expect("T0703 argument_undefined", [&] { k.trace(Tensor(), tensor({4})); });
   const Tensor x = tensor({4, 4}), z = tensor({4});
   expect("T0704 unknown_verb", [&] { k.dump("link"); });
+  const auto named = kernel("product", [](In<f32, 2> a, In<f32, 2> b, Out<f32, 2> c) {
+                       for (auto [m, n] : grid(c, 16, 16))
+                         for (auto k : steps(a.cols(), 16)) c(m, n) = dot(a(m, k), b(n, k));
+                     }).named("A[M, K]", "B[K, N]", "C[M, N]");
+  expect("T0215 dot_indices", [&] { named.trace(tensor({16, 32}), tensor({32, 32}), tensor({16, 32})); });
+  expect("T0709 extents_differ", [&] { named(tensor({16, 32}), tensor({31, 32}), tensor({16, 32})); });
+  expect("T0710 bad_name", [&] { named.named("A[M]", "B", "C"); });
   expect("T0705 not_compiled", [&] { k.dump("trace"); });
   expect("T0706 overlap", [&] { k(x, x.select(0, 1)); });
   expect("T0707 other_device", [&] { k(x, Tensor::empty({4}, DType::f32, Device::sim())); });

@@ -81,7 +81,8 @@ class StepRange {
 
 }  // namespace detail
 
-/// Steps over 0 .. extent, `block` elements at a time; the last step may reach past the end.
+/// Steps over 0 .. extent, `block` elements at a time. The last step may reach past the end: past the end of a tensor
+/// elements are absent, but elements of a longer tensor are read, so mask them where `extent` is not the view's own.
 detail::StepRange steps(const Arg& extent, std::int64_t block);
 /// Steps over lo .. hi.
 detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block);

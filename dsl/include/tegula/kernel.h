@@ -135,6 +135,12 @@ struct ParamTraits<Ptr<T>> {
   static Ptr<T> make(std::uint32_t position, const HostArg&) { return Ptr<T>(position); }
 };
 
+/// What a parameter is called, for messages, dumps and checks: "A[M, K]".
+struct ParamName {
+  std::string name;
+  std::vector<std::string> dims;  ///< empty, or one per dimension
+};
+
 /// A lambda with its type forgotten.
 struct Closure {
   std::string name;
@@ -145,15 +151,30 @@ struct Closure {
   bool is_plain = false;  ///< trivially copyable: its bytes say all about it, addresses in it excepted
   std::vector<ParamInfo> params;
   std::function<void(std::span<const HostArg>)> call;
+  std::vector<ParamName> names;  ///< empty, or one per parameter
 };
 
 std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure);
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance, const Tuning& tuning);
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance);
+std::shared_ptr<dsl::KernelInstance> with_names(const dsl::KernelInstance& instance,
+                                                std::span<const char* const> names, Loc at);
 void launch(dsl::KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
 Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args);
 std::string dump(dsl::KernelInstance& instance, std::string_view verb);
 std::string explain(dsl::KernelInstance& instance);
+
+/// A parameter's name, with the place it was written at.
+struct Name {
+  const char* text;
+  std::source_location at;
+  Name(const char* t, std::source_location where = std::source_location::current()) : text(t), at(where) {}
+};
+inline Loc first_place() { return {}; }
+template <class... Rest>
+Loc first_place(const Name& first, const Rest&...) {
+  return first.at;
+}
 
 /// Position of each parameter among those that exist at run time.
 template <class... P>
@@ -175,6 +196,9 @@ constexpr auto run_time_positions() {
 /// Copies share everything that was compiled.
 template <class... P>
 class Kernel {
+  template <class>
+  using NameOf = detail::Name;
+
  public:
   explicit Kernel(std::shared_ptr<dsl::KernelInstance> instance) : instance_(std::move(instance)) {}
 
@@ -192,6 +216,12 @@ class Kernel {
   /// The same kernel with these values of tune().
   Kernel with(const Tuning& tuning) const { return Kernel(detail::with_tuning(*instance_, tuning)); }
 
+  /// The same kernel with names for its parameters and their dimensions: `named("A[M, K]", "B[K, N]", "C[M, N]")`.
+  /// Messages and dumps use them, and a call checks that equal names have equal extents.
+  Kernel named(NameOf<P>... names) const {
+    const std::array<const char*, sizeof...(P)> list{names.text...};
+    return Kernel(detail::with_names(*instance_, list, detail::first_place(names...)));
+  }
   /// The same kernel, launched even where an Out tensor overlaps another argument.
   Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
 
@@ -235,7 +265,8 @@ struct Callee<R (C::*)(P...) const> {
                     {ParamTraits<std::remove_cvref_t<P>>::kInfo...},
                     [object](std::span<const HostArg> args) {
                       call(*object, args, std::index_sequence_for<P...>{});
-                    }};
+                    },
+                    {}};
     return KernelType(make_instance(std::move(closure)));
   }
 

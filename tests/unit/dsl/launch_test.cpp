@@ -199,6 +199,21 @@ TEST(Launch, ThreadsShareOneCompilation) {
   for (int t = 0; t < 8; ++t) EXPECT_EQ(results[t].to_vector<float>()[7], 41.0f + static_cast<float>(t));
 }
 
+TEST(Launch, NamesAppearInTheIrAndTieExtentsTogether) {
+  const auto k = kernel("named", [](In<f32, 2> a, int, In<f32, 2> b, Out<f32, 2> c) {
+                   for (auto [m, n] : grid(c, 16, 16)) {
+                     auto acc = zeros<f32>(16, 16);
+                     for (auto k : steps(a.cols(), 16)) acc = dot(a(m, k), b(k, n), acc);
+                     c(m, n) = acc;
+                   }
+                 }).named("A[M, K]", "unused", "B[K, N]", "C[M, N]");
+  const Tensor a = Tensor::full({3, 5}, 1, DType::f32, kHost), b = Tensor::full({5, 2}, 2, DType::f32, kHost), c = empty({3, 2});
+  k(a, 0, b, c);
+  EXPECT_THAT(c.to_vector<float>(), ElementsAre(10, 10, 10, 10, 10, 10));
+  EXPECT_THAT(k.dump("trace"), HasSubstr("%C: view<?x?xf32, out"));
+  EXPECT_THROW(k(a, 0, empty({4, 2}), c), CompileError);
+}
+
 TEST(Launch, AFunctionIsAKernelToo) {
   void (*body)(In<f32, 1>, Out<f32, 1>) = [](In<f32, 1> x, Out<f32, 1> z) {
     for (auto i : grid(z, 16)) z(i) = -x(i);
