@@ -12,9 +12,9 @@ double inner(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-/// Weights and outputs are each rounded to bf16 (unit roundoff 2^-9); f32 sums and approximate exponentials stay far
+/// Weights and outputs are each rounded to bf16 (unit roundoff 2^-8); f32 sums and approximate exponentials stay far
 /// below the 2^-12 granted to them.
-double output_bound(double magnitude) { return magnitude * (2 * std::ldexp(1, -9) + std::ldexp(1, -12)); }
+double output_bound(double magnitude) { return magnitude * (2 * std::ldexp(1, -8) + std::ldexp(1, -12)); }
 
 /// Nothing on the way to the logarithm is narrower than f32.
 double lse_bound(double lse) { return 1e-4 * (1 + std::abs(lse)); }
