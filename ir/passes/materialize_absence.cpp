@@ -128,7 +128,8 @@ class Materializer {
     const Value both = b.op(Opcode::And, {left_valid, right_valid});
     for (std::size_t i = 0; i < n; ++i)
       k_[yield].operands[i] = b.select(both, k_[yield].operands[i], b.select(left_valid, left[i], right[i]));
-    k_[yield].operands.push_back(b.op(Opcode::Or, {left_valid, right_valid}));
+    const Value either = b.op(Opcode::Or, {left_valid, right_valid});  // first: making an op may move the yield
+    k_[yield].operands.push_back(either);
   }
 
   void dot_operands(OpId op) {
@@ -179,7 +180,8 @@ class Materializer {
       return b.select(inside, b.constant(k_.type(offset), kNoLimit), b.constant(k_.type(offset), std::int64_t{0}));
     }
     if (bound.offset == offset) return bound.limit;
-    return b.add(b.sub(bound.limit, bound.offset), offset);
+    // A box that begins behind its view's end has a negative rest; the comparison with limits is unsigned.
+    return b.op(Opcode::Max, {b.add(b.sub(bound.limit, bound.offset), offset), b.constant(k_.type(offset), std::int64_t{0})});
   }
 
   void forget_inside(OpId op, std::int64_t view_dim) {
