@@ -134,7 +134,7 @@ Value Lowering::constants(DType dtype, std::span<const std::int64_t> values) {
 }
 
 Value Lowering::splat(Value scalar, std::int64_t count) {
-  return b.op(Opcode::Regs, {scalar}, {{AttrName::indices, Ints(static_cast<std::size_t>(count), 0)}});
+  return as_vec(b.op(Opcode::Regs, {scalar}, {{AttrName::indices, Ints(static_cast<std::size_t>(count), 0)}}));
 }
 
 Value Lowering::both(Value a, Value other) {

@@ -50,6 +50,15 @@ Value lanes_before(Lowering& l, Value total, const LinearLayout& layout, int axi
   return l.b.select(first, identity, moved);
 }
 
+/// Padding stands behind the last element, so it comes first where the scan runs backwards.
+Value without_padding(Lowering& l, Value v, const LinearLayout& layout, int axis, Value identity) {
+  if (layout.cover()[axis] == layout.shape()[axis]) return v;
+  const IndexParts parts = l.index_parts(layout, axis);
+  Value index = l.constants(DType::i32, parts.constant);
+  if (parts.thread) index = l.b.add(index, parts.thread);
+  return l.b.select(l.b.cmp("lt", index, l.b.i32(layout.shape()[axis])), v, identity);
+}
+
 }  // namespace
 
 void lower_Scan(Lowering& l, OpId op) {
@@ -61,7 +70,7 @@ void lower_Scan(Lowering& l, OpId op) {
   const DType wide = is_float(dtype) && size_bits(dtype) < 32 ? DType::f32 : dtype;
   const ReduceKind& kind = reduce_kind(d.attrs.s(AttrName::kind));
   const Value identity = kind.identity(l.b, wide);
-  const Value value = l.b.cast(l.get(d.operands[0]), wide);
+  const Value value = without_padding(l, l.b.cast(l.get(d.operands[0]), wide), layout, axis, identity);
   const auto rows = lines(layout, axis, reverse);
   std::vector<Value> prefix;
   for (const auto& row : rows) {

@@ -67,15 +67,16 @@ Value Absence::limit(Value view, std::int64_t axis, Type type) {
 }
 
 void Absence::load(OpId op) {
-  const OpData& d = k_[op];
-  const Value view = d.operands[0];
-  const auto axes = d.attrs.ints(AttrName::axes);
-  const auto inside = d.attrs.ints(AttrName::inside);
+  // Copies: making the limits' ops moves the op.
+  const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+  const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(), k_[op].attrs.ints(AttrName::axes).end());
+  const Ints inside(k_[op].attrs.ints(AttrName::inside).begin(), k_[op].attrs.ints(AttrName::inside).end());
+  const Value view = operands[0];
   List bounds;
   for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
     if (std::ranges::find(inside, v) != inside.end()) continue;
     const auto t = std::ranges::find(axes, v);
-    const Value offset = d.operands[static_cast<std::size_t>(1 + v)];
+    const Value offset = operands[static_cast<std::size_t>(1 + v)];
     bounds.push_back({t == axes.end() ? -1 : static_cast<int>(t - axes.begin()), offset, limit(view, v, k_.type(offset))});
   }
   set(k_[op].results[0], std::move(bounds));
@@ -137,7 +138,8 @@ void Absence::op(OpId id) {
   }
   const List all = union_of_operands(id);
   if (d.opcode == If) {
-    for (RegionId r : d.regions) region(r);
+    const std::vector<RegionId> regions(d.regions.begin(), d.regions.end());
+    for (RegionId r : regions) region(r);
     for (std::size_t i = 0; i < k_[id].results.size(); ++i) {
       List either;
       for (RegionId r : k_[id].regions)

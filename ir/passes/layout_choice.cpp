@@ -109,12 +109,13 @@ const LinearLayout* LayoutChoice::store(const OpData& d) const {
 /// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps take other lines.
 const LinearLayout* LayoutChoice::scan(Type tile, int axis) const {
   const Dims shape = dims_of(tile.shape());
-  Dims run = Dims::filled(shape.size(), 1), lanes = run, warps = run;
-  run[axis] = static_cast<int>(std::max<std::uint64_t>(1, std::bit_ceil(static_cast<std::uint64_t>(shape[axis])) / 32));
-  lanes[axis] = 32;
-  if (shape.size() > 1) warps[axis == 0 ? 1 : 0] = plan_.warps;
-  else return intern_layout(LayoutBuilder(shape).take(In::Register, 0, std::countr_zero(static_cast<unsigned>(run[0]))).fix(In::Lane, 0, 5).copy(In::Warp, std::countr_zero(static_cast<unsigned>(plan_.warps))).build({0}));
-  return intern_layout(blocked(shape, run, lanes, warps, order_with(shape.size(), axis)));
+  const auto run = std::max<std::uint64_t>(1, std::bit_ceil(static_cast<std::uint64_t>(shape[axis])) / 32);
+  // All lanes lie along the axis, however short it is: the scan shuffles over all of them.
+  LayoutBuilder builder(shape);
+  builder.take(In::Register, axis, std::countr_zero(run)).fix(In::Lane, axis, 5);
+  if (shape.size() > 1) builder.spread(In::Warp, axis == 0 ? 1 : 0, plan_.warps);
+  else builder.copy(In::Warp, std::countr_zero(static_cast<unsigned>(plan_.warps)));
+  return intern_layout(builder.build(order_with(shape.size(), axis)));
 }
 
 DotLayouts LayoutChoice::dot(const OpData& d) const {
