@@ -17,6 +17,16 @@ std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_
   return divisor_of(k, box.operands[2 + rank + view_dim]);
 }
 
+/// Extent of the box along the dimension that accesses run along; 0 where there is none. Guards look at the first element of
+/// an access, so an access must not reach over the box's end, where elements of others lie.
+std::int64_t extent_along(const Kernel& k, const OpData& box) {
+  const int t = contiguous_dim(k, box);
+  const Type tile = k.type(box.opcode == Opcode::LoadView ? box.results[0] : box.operands[box.opcode == Opcode::StoreView ? 1 : 0]);
+  if (t < 0 || tile.rank() == 0) return 0;
+  const auto slots = static_cast<std::size_t>(tile.rank()) - box.attrs.ints(AttrName::axes).size();
+  return tile.shape()[slots + static_cast<std::size_t>(t)];
+}
+
 }  // namespace
 
 int contiguous_dim(const Kernel& k, const OpData& box) {
@@ -32,6 +42,7 @@ int access_elements(const Kernel& k, const OpData& box) {
   const ViewFacts& facts = view.view_facts();
   const auto inside = box.attrs.ints(AttrName::inside);
   std::int64_t elements = std::max<std::int64_t>(1, facts.align / size_bytes(view.dtype()));
+  elements = std::gcd(elements, extent_along(k, box));
   const auto rank = static_cast<std::size_t>(view.rank());
   for (std::size_t v = 0; v < rank; ++v) {
     const bool proved = std::ranges::find(inside, static_cast<std::int64_t>(v)) != inside.end();

@@ -137,7 +137,8 @@ DotLayouts LayoutChoice::dot(const OpData& d) const {
     out.b = intern_layout(mma_operand(Operand::B, {k, n}, bits, wm, wn));
     return out;
   }
-  const int rows = std::min(4, std::max(1, m / 8)), cols = std::min(4, std::max(1, n / 8));
+  const auto per_thread = [](int extent) { return std::min(4, 1 << std::countr_zero(std::bit_floor(static_cast<unsigned>(std::max(1, extent / 8))))); };
+  const int rows = per_thread(m), cols = per_thread(n);
   const Dims warps = m >= n ? Dims{plan_.warps, 1} : Dims{1, plan_.warps};
   const LinearLayout fma = blocked(acc, {rows, cols}, {4, 8}, warps, {1, 0});
   out.acc = intern_layout(fma);
