@@ -80,7 +80,7 @@ std::string missing_parts() {
   for (const char* part : {"LLVM", "ptxas", "NVRTC", "GPU"}) {
     const runtime::Finding& f = d.finding(part);
     if (f.present) continue;
-    text += fmt::format("  missing: {} ({})\n    needed for {}\n    to mend: {}\n", f.part, trim(f.detail), f.enables, f.remedy);
+    text += fmt::format("  missing: {} ({})\n    needed for {}\n    to mend: {}\n", f.part, split(trim(f.detail), '\n').front(), f.enables, f.remedy);
   }
   if (text.empty()) return text;
   return text + fmt::format("  still works: tracing, all passes, the devices cpu and sim{}{}\n", d.makes_ptx ? ", PTX" : "",

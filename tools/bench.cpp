@@ -19,19 +19,19 @@ namespace {
 struct Options {
   std::string suite, filter;
   int repeats = 20;
-  bool json = false;
+  bool json = false, list = false;
 };
 
 #ifdef TEGULA_HAS_BENCH
 
 std::vector<std::string> launch_lines(int rounds) {
   if (Device::cuda_count() == 0) throw DeviceError("the suite 'launch' needs a GPU, and the driver lists none; 'compile' works here");
-  return {bench::launch_figures(rounds)};
+  return {tegula::bench::launch_figures(rounds)};
 }
 
 using Suite = std::vector<std::string> (*)(int repeats);
 const std::map<std::string, Suite>& suites() {
-  static const std::map<std::string, Suite> table{{"compile", &bench::compile_figures}, {"launch", &launch_lines}};
+  static const std::map<std::string, Suite> table{{"compile", &tegula::bench::compile_figures}, {"launch", &launch_lines}};
   return table;
 }
 
@@ -45,7 +45,16 @@ void print_readable(const nlohmann::json& row) {
   }
 }
 
+void print_names() {
+  fmt::print("suites of this program:\n");
+  for (const auto& [name, suite] : suites()) fmt::print("  {}\n", name);
+  fmt::print("cases that bench/peers.py runs against their peers:\n");
+  for (const auto& c : tegula::bench::cases()) fmt::print("  {}\n", c.name);
+}
+
 int bench(const Options& o) {
+  if (o.list) return print_names(), 0;
+  if (o.suite.empty()) throw CompileError(Diagnostic{"", "which suite?", {}, {}, "tegula bench --list names them"});
   const std::regex filter(o.filter);
   for (const std::string& line : suites().at(o.suite)(o.repeats)) {
     const auto row = nlohmann::json::parse(line);
@@ -67,10 +76,11 @@ int bench(const Options&) { throw DeviceError("this build has no benchmark libra
 void add_bench(CLI::App& program, int& exit_code) {
   CLI::App* c = program.add_subcommand("bench", "Measure: compile (each verb and pass), launch (excess over the bare driver call)");
   auto o = std::make_shared<Options>();
-  c->add_option("SUITE", o->suite, "compile or launch; ratios to peers come from bench/peers.py")->required()->check(CLI::IsMember({"compile", "launch"}));
+  c->add_option("SUITE", o->suite, "compile or launch; ratios to peers come from bench/peers.py")->check(CLI::IsMember({"compile", "launch"}));
   c->add_option("--filter", o->filter, "Cases whose name has a match of this regular expression");
   c->add_option("--repeats", o->repeats, "Samples of each median")->check(CLI::Range(1, 100000))->capture_default_str();
   c->add_flag("--json", o->json, "One JSON line a case");
+  c->add_flag("--list", o->list, "Names of the suites and cases");
   c->callback([o, &exit_code] { exit_code = bench(*o); });
 }
 

@@ -62,7 +62,16 @@ std::vector<ir::Pass> passes_from(ir::Form form) {
   return rest;
 }
 
+/// The passes were named by a person: that one does not fit is their mistake, not the compiler's.
+void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
+  for (const ir::Pass& p : passes) {
+    if (p.takes != form) refuse(fmt::format("pass {} takes the {} form, here the kernel is in {} form", p.name, ir::name(p.takes), ir::name(form)), "tegula opt --list tells what each pass takes and leaves");
+    form = p.leaves;
+  }
+}
+
 void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const Options& o) {
+  check_chain(kernel.info.form, passes);
   ir::PassContext context;
   const auto timings = ir::run_pipeline(kernel, passes, context);
   if (o.timing)
