@@ -1,4 +1,5 @@
-// Lesson 2: reductions over whole rows. What lies outside a tensor is absent, so no mask is written anywhere.
+// Lesson 2: reductions over whole rows. What lies outside a tensor is absent, so no mask is written
+// anywhere.
 #include <tegula/tegula.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Lesson 3: a plain C++ loop over steps(...) is recorded once, and the accumulator it rebinds is carried around it.
-// tune(...) names the numbers that a tuner may choose.
+// Lesson 3: a plain C++ loop over steps(...) is recorded once, and the accumulator it rebinds is
+// carried around it. tune(...) names the numbers that a tuner may choose.
 #include <tegula/tegula.h>
 
 #include <cstdio>
@@ -16,7 +16,8 @@ bool agrees(const Tensor& A, const Tensor& B, const Tensor& C) {
       double sum = 0;
       for (std::int64_t p = 0; p < k; ++p) sum += a[i * k + p] * b[p * n + j];
       if (c[i * n + j] == sum) continue;
-      std::printf("C[%d, %d] is %g, not %g\n", static_cast<int>(i), static_cast<int>(j), c[i * n + j], sum);
+      std::printf("C[%d, %d] is %g, not %g\n", static_cast<int>(i), static_cast<int>(j),
+                  c[i * n + j], sum);
       return false;
     }
   return true;
@@ -26,7 +27,8 @@ bool agrees(const Tensor& A, const Tensor& B, const Tensor& C) {
 
 int main() {
   const auto matmul = kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-    const int BM = tune("BM", {32, 64, 128}), BN = tune("BN", {32, 48, 64}), BK = tune("BK", {32, 64});
+    const int BM = tune("BM", {32, 64, 128}), BN = tune("BN", {32, 48, 64}),
+              BK = tune("BK", {32, 64});
     for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
       auto acc = zeros<f32>(BM, BN);
       for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
@@ -37,7 +39,8 @@ int main() {
   const Device device = Device::best();
   const std::int64_t m = 70, n = 50, k = 90;
   // Small integers: every product and every sum is exact, so any other result is a fault.
-  const Tensor A = Tensor::integers({m, k}, DType::bf16, -4, 4, 1, device), B = Tensor::integers({k, n}, DType::bf16, -4, 4, 2, device);
+  const Tensor A = Tensor::integers({m, k}, DType::bf16, -4, 4, 1, device),
+               B = Tensor::integers({k, n}, DType::bf16, -4, 4, 2, device);
   for (const int bn : {32, 48, 64}) {
     const Tensor C = Tensor::empty({m, n}, DType::f32, device);
     matmul.with({{"BN", bn}})(A, B, C);

@@ -1,5 +1,5 @@
-// Lesson 5: nothing is hidden. A trace without compiling, the text of every stage, what the compiler decided, and errors
-// that name the place in your own source.
+// Lesson 5: nothing is hidden. A trace without compiling, the text of every stage, what the
+// compiler decided, and errors that name the place in your own source.
 #include <tegula/tegula.h>
 
 #include <cstdio>
@@ -9,7 +9,9 @@ using namespace tegula;
 
 namespace {
 
-bool holds(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+bool holds(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -18,20 +20,22 @@ int main() {
     for (auto [r, c] : grid(y, 16, 32)) y(r, c) = x(r, c) * factor;
   });
   const Device device = Device::best();
-  const Tensor x = Tensor::iota({40, 100}, DType::f32, device), y = Tensor::empty({40, 100}, DType::f32, device);
+  const Tensor x = Tensor::iota({40, 100}, DType::f32, device),
+               y = Tensor::empty({40, 100}, DType::f32, device);
 
   // What was recorded, before any compilation: the tile form, which the device `cpu` interprets.
   const Trace trace = scale.trace(x, y, 3.0f);
   std::printf("--- trace\n%s\n", trace.text().c_str());
   bool right = holds(trace.text(), "mul") && holds(trace.text(), "store_view");
 
-  // After a call: every verb's text (key, trace, optimize, emit, ptx, assemble, launch) and an explanation. The device
-  // cpu stops after the trace, so the simulator shows more; with a GPU, `ptx` and `assemble` are there too.
-  // TEGULA_DUMP=all:DIR writes the same into files.
+  // After a call: every verb's text (key, trace, optimize, emit, ptx, assemble, launch) and an
+  // explanation. The device cpu stops after the trace, so the simulator shows more; with a GPU,
+  // `ptx` and `assemble` are there too. TEGULA_DUMP=all:DIR writes the same into files.
   const Tensor xs = x.to(Device::sim()), ys = Tensor::empty({40, 100}, DType::f32, Device::sim());
   scale(xs, ys, 3.0f);
   std::printf("--- the machine's own form, for one thread\n%s\n", scale.dump("optimize").c_str());
-  std::printf("--- launch recipe\n%s\n--- explain\n%s\n", scale.dump("launch").c_str(), scale.explain().c_str());
+  std::printf("--- launch recipe\n%s\n--- explain\n%s\n", scale.dump("launch").c_str(),
+              scale.explain().c_str());
   right = right && holds(scale.dump("optimize"), "simt") && holds(scale.explain(), "plan");
 
   // A mistake in a kernel is told with the line it is on and the operands' types and origins.
@@ -50,7 +54,8 @@ int main() {
   // And the kernel computes what it says.
   scale(x, y, 3.0f);
   const std::vector<f32> result = y.to_vector<f32>();
-  for (std::size_t i = 0; i < result.size(); ++i) right = right && result[i] == 3.0f * static_cast<f32>(i);
+  for (std::size_t i = 0; i < result.size(); ++i)
+    right = right && result[i] == 3.0f * static_cast<f32>(i);
   std::printf("%s\n", right ? "all as it should be" : "SOMETHING IS WRONG");
   return right ? 0 : 1;
 }

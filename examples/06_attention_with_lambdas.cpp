@@ -1,5 +1,5 @@
-// Lesson 6: attention whose mask and score function are lambdas of yours. What they capture as a Scalar or a Tensor is read
-// again at every launch: windows and slopes change without compiling.
+// Lesson 6: attention whose mask and score function are lambdas of yours. What they capture as a
+// Scalar or a Tensor is read again at every launch: windows and slopes change without compiling.
 #include <tegula/kernels/attention.h>
 #include <tegula/tegula.h>
 
@@ -13,8 +13,10 @@ namespace {
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kLength = 113, kDim = 64;
 
 /// The same in double precision; the largest difference to what the kernel gave.
-double largest_error(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, int window, const std::vector<f32>& slopes) {
-  const std::vector<double> q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(), o = O.to_doubles();
+double largest_error(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, int window,
+                     const std::vector<f32>& slopes) {
+  const std::vector<double> q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(),
+                            o = O.to_doubles();
   double worst = 0;
   for (std::int64_t h = 0; h < kHeads; ++h) {
     const std::int64_t shared = h / (kHeads / kKvHeads) * kLength;  // query heads share key heads
@@ -24,12 +26,15 @@ double largest_error(const Tensor& Q, const Tensor& K, const Tensor& V, const Te
       std::vector<double> out(kDim, 0.0);
       for (std::int64_t j = first; j <= i; ++j) {
         double s = 0;
-        for (std::int64_t d = 0; d < kDim; ++d) s += q[(h * kLength + i) * kDim + d] * k[(shared + j) * kDim + d];
-        const double weight = std::exp(s / std::sqrt(static_cast<double>(kDim)) - slopes[h] * static_cast<double>(i - j));
+        for (std::int64_t d = 0; d < kDim; ++d)
+          s += q[(h * kLength + i) * kDim + d] * k[(shared + j) * kDim + d];
+        const double weight = std::exp(s / std::sqrt(static_cast<double>(kDim)) -
+                                       slopes[h] * static_cast<double>(i - j));
         sum += weight;
         for (std::int64_t d = 0; d < kDim; ++d) out[d] += weight * v[(shared + j) * kDim + d];
       }
-      for (std::int64_t d = 0; d < kDim; ++d) worst = std::max(worst, std::abs(out[d] / sum - o[(h * kLength + i) * kDim + d]));
+      for (std::int64_t d = 0; d < kDim; ++d)
+        worst = std::max(worst, std::abs(out[d] / sum - o[(h * kLength + i) * kDim + d]));
     }
   }
   return worst;
@@ -45,7 +50,8 @@ int main() {
 
   const auto attn = attention({
       .mask = [window](auto, auto, auto q, auto kv) { return q >= kv && q - kv < window; },
-      .score = [slope](auto s, auto, auto h, auto q, auto kv) { return s - view<f32, 1>(slope)(h) * cast<f32>(q - kv); },
+      .score = [slope](auto s, auto, auto h, auto q,
+                       auto kv) { return s - view<f32, 1>(slope)(h) * cast<f32>(q - kv); },
       .range = causal_range,  // keys beyond the last query of a block are not looked at
       .scale = {},
   });

@@ -1,4 +1,5 @@
-// Lesson 7: tensors of other libraries, without a copy. A PyTorch extension gets a DLManagedTensor from a tensor's
+// Lesson 7: tensors of other libraries, without a copy. A PyTorch extension gets a DLManagedTensor
+// from a tensor's
 // __dlpack__() and gives one back to torch.from_dlpack; here a small struct plays PyTorch's part.
 #include <tegula/tegula.h>
 
@@ -9,7 +10,8 @@ using namespace tegula;
 
 namespace {
 
-/// A tensor as another library owns it: DLPack says where it is, what it is, and how to give it back.
+/// A tensor as another library owns it: DLPack says where it is, what it is, and how to give it
+/// back.
 struct Foreign {
   std::vector<float> values;
   std::int64_t shape[2], strides[2];
@@ -19,9 +21,19 @@ struct Foreign {
 
 /// rows x columns, column-major as a transposed torch tensor would be: strides go along.
 dlpack::ManagedTensor* export_tensor(std::int64_t rows, std::int64_t columns, bool* returned) {
-  auto* f = new Foreign{std::vector<float>(static_cast<std::size_t>(rows * columns)), {rows, columns}, {1, rows}, returned, {}};
+  auto* f = new Foreign{std::vector<float>(static_cast<std::size_t>(rows * columns)),
+                        {rows, columns},
+                        {1, rows},
+                        returned,
+                        {}};
   std::iota(f->values.begin(), f->values.end(), 0.0f);
-  f->managed.tensor = {f->values.data(), {dlpack::DeviceType::cpu, 0}, 2, {static_cast<std::uint8_t>(dlpack::TypeCode::floating), 32, 1}, f->shape, f->strides, 0};
+  f->managed.tensor = {f->values.data(),
+                       {dlpack::DeviceType::cpu, 0},
+                       2,
+                       {static_cast<std::uint8_t>(dlpack::TypeCode::floating), 32, 1},
+                       f->shape,
+                       f->strides,
+                       0};
   f->managed.manager_context = f;
   f->managed.deleter = [](dlpack::ManagedTensor* self) {
     auto* mine = static_cast<Foreign*>(self->manager_context);
@@ -46,19 +58,23 @@ int main() {
   dlpack::ManagedTensor* out = nullptr;
   {
     const Tensor host = Tensor::from_dlpack(export_tensor(rows, columns, &returned));
-    // Foreign memory of the host is on the device cpu; on a GPU, torch's tensors are there already and nothing is moved.
+    // Foreign memory of the host is on the device cpu; on a GPU, torch's tensors are there already
+    // and nothing is moved.
     const Tensor x = host.to(Device::best());
     const Tensor y = Tensor::empty({rows, columns}, DType::f32, Device::best());
-    square(x, y);  // with torch: Stream::wrap(the pointer of torch.cuda.current_stream()) as the first argument
+    square(x, y);  // with torch: Stream::wrap(the pointer of torch.cuda.current_stream()) as the
+                   // first argument
     std::printf("in:  %s\nout: %s\n", host.str().c_str(), y.str().c_str());
     right = right && !returned;
 
     out = y.to(Device::cpu()).to_dlpack_unversioned();  // what torch.from_dlpack takes
   }
-  // The input was given back with its last view; the output lives on until its new owner calls the deleter.
+  // The input was given back with its last view; the output lives on until its new owner calls the
+  // deleter.
   right = right && returned;
   const dlpack::Tensor& t = out->tensor;
-  const auto* values = reinterpret_cast<const float*>(static_cast<const char*>(t.data) + t.byte_offset);
+  const auto* values =
+      reinterpret_cast<const float*>(static_cast<const char*>(t.data) + t.byte_offset);
   right = right && t.ndim == 2 && t.shape[0] == rows && t.shape[1] == columns && t.dtype.bits == 32;
   for (std::int64_t r = 0; right && r < rows; ++r)
     for (std::int64_t c = 0; c < columns; ++c) {

@@ -49,7 +49,8 @@ ir::Kernel traced(const std::string& name, const std::function<void()>& run) {
   return ir::parse(read_file(file), file.string());
 }
 
-runtime::CompiledKernel compiled_for(const ir::Kernel& tile, const std::string& target, runtime::Backend backend) {
+runtime::CompiledKernel compiled_for(const ir::Kernel& tile, const std::string& target,
+                                     runtime::Backend backend) {
   runtime::CompiledKernel k;
   runtime::CompileRequest request;
   request.target = target;
@@ -64,14 +65,19 @@ runtime::CompiledKernel compiled_for(const ir::Kernel& tile, const std::string& 
 }
 
 std::string size_line(const runtime::CompiledKernel& k) {
-  const std::string text = k.emitted.ptx.empty() ? fmt::format("CUDA C++ {} bytes", k.emitted.source.size())
-                                                 : fmt::format("PTX {} bytes", k.emitted.ptx.size());
-  const std::string threads = fmt::format("threads {}, shared memory {} bytes", k.simt.info.threads, k.simt.info.smem_bytes);
-  if (k.cubin.empty()) return fmt::format("{}, {}, registers and occupancy unknown without ptxas", text, threads);
+  const std::string text = k.emitted.ptx.empty()
+                               ? fmt::format("CUDA C++ {} bytes", k.emitted.source.size())
+                               : fmt::format("PTX {} bytes", k.emitted.ptx.size());
+  const std::string threads = fmt::format("threads {}, shared memory {} bytes", k.simt.info.threads,
+                                          k.simt.info.smem_bytes);
+  if (k.cubin.empty())
+    return fmt::format("{}, {}, registers and occupancy unknown without ptxas", text, threads);
   const int ctas = k.ctas_per_sm();
-  return fmt::format("{}, {}, registers {}, spilled {} bytes, {} CTAs an SM ({:.0f} % of its warps), cubin {} bytes", text,
-                     threads, k.report.registers, k.report.spill_stores + k.report.spill_loads, ctas,
-                     100.0 * ctas * k.simt.info.threads / 2048, k.cubin.size());
+  return fmt::format(
+      "{}, {}, registers {}, spilled {} bytes, {} CTAs an SM ({:.0f} % of its warps), cubin {} "
+      "bytes",
+      text, threads, k.report.registers, k.report.spill_stores + k.report.spill_loads, ctas,
+      100.0 * ctas * k.simt.info.threads / 2048, k.cubin.size());
 }
 
 std::string missing_parts() {
@@ -80,15 +86,24 @@ std::string missing_parts() {
   for (const char* part : {"LLVM", "ptxas", "NVRTC", "GPU"}) {
     const runtime::Finding& f = d.finding(part);
     if (f.present) continue;
-    text += fmt::format("  missing: {} ({})\n    needed for {}\n    to mend: {}\n", f.part, split(trim(f.detail), '\n').front(), f.enables, f.remedy);
+    text += fmt::format("  missing: {} ({})\n    needed for {}\n    to mend: {}\n", f.part,
+                        headline(f.detail), f.enables, f.remedy);
   }
   if (text.empty()) return text;
-  return text + fmt::format("  still works: tracing, all passes, the devices cpu and sim{}{}\n", d.makes_ptx ? ", PTX" : "",
+  return text + fmt::format("  still works: tracing, all passes, the devices cpu and sim{}{}\n",
+                            d.makes_ptx ? ", PTX" : "",
                             d.makes_cubins ? ", cubins with registers and occupancy" : "");
 }
 
+std::string headline(std::string_view text) {
+  std::string_view line = split(trim(text), '\n').front();
+  if (line.ends_with(':')) line.remove_suffix(1);
+  return std::string(line);
+}
+
 runtime::Backend backend_of(const std::string& name) {
-  return name == runtime::name(runtime::Backend::Nvrtc) ? runtime::Backend::Nvrtc : runtime::Backend::Llvm;
+  return name == runtime::name(runtime::Backend::Nvrtc) ? runtime::Backend::Nvrtc
+                                                        : runtime::Backend::Llvm;
 }
 
 std::vector<std::string> backend_names() { return {"llvm", "nvrtc"}; }

@@ -12,9 +12,11 @@ double inner(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-/// Weights and outputs are each rounded to bf16 (unit roundoff 2^-8); f32 sums and approximate exponentials stay far
-/// below the 2^-12 granted to them.
-double output_bound(double magnitude) { return magnitude * (2 * std::ldexp(1, -8) + std::ldexp(1, -12)); }
+/// Weights and outputs are each rounded to bf16 (unit roundoff 2^-8); f32 sums and approximate
+/// exponentials stay far below the 2^-12 granted to them.
+double output_bound(double magnitude) {
+  return magnitude * (2 * std::ldexp(1, -8) + std::ldexp(1, -12));
+}
 
 /// Nothing on the way to the logarithm is narrower than f32.
 double lse_bound(double lse) { return 1e-4 * (1 + std::abs(lse)); }
@@ -28,8 +30,9 @@ void raise(Agreement& a, double error, double bound) {
 
 }  // namespace
 
-ReferenceRow attention_row(const ReferenceSpec& spec, int head, int position, std::span<const double> q,
-                           std::span<const double> k, std::span<const double> v) {
+ReferenceRow attention_row(const ReferenceSpec& spec, int head, int position,
+                           std::span<const double> q, std::span<const double> k,
+                           std::span<const double> v) {
   const std::size_t d = q.size();
   const int length = static_cast<int>(k.size() / d);
   std::vector<double> weights(static_cast<std::size_t>(length), -INFINITY);
@@ -53,14 +56,18 @@ ReferenceRow attention_row(const ReferenceSpec& spec, int head, int position, st
   return row;
 }
 
-Agreement compare_head(const ReferenceSpec& spec, int head, const Tensor& Q, const Tensor& K, const Tensor& V,
-                       const Tensor& O, const Tensor& Lse, std::int64_t first, std::int64_t last) {
-  const auto q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(), o = O.to_doubles(), lse = Lse.to_doubles();
+Agreement compare_head(const ReferenceSpec& spec, int head, const Tensor& Q, const Tensor& K,
+                       const Tensor& V, const Tensor& O, const Tensor& Lse, std::int64_t first,
+                       std::int64_t last) {
+  const auto q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(), o = O.to_doubles(),
+             lse = Lse.to_doubles();
   const auto d = static_cast<std::size_t>(Q.size(1));
   Agreement result;
   for (std::int64_t i = first; i < last; ++i) {
-    const ReferenceRow row = attention_row(spec, head, static_cast<int>(i), std::span(q).subspan(i * d, d), k, v);
-    for (std::size_t c = 0; c < d; ++c) raise(result, std::abs(row.out[c] - o[i * d + c]), output_bound(row.magnitude[c]));
+    const ReferenceRow row =
+        attention_row(spec, head, static_cast<int>(i), std::span(q).subspan(i * d, d), k, v);
+    for (std::size_t c = 0; c < d; ++c)
+      raise(result, std::abs(row.out[c] - o[i * d + c]), output_bound(row.magnitude[c]));
     // The logarithm counts towards the verdict, not towards the largest error of an output.
     Agreement of_lse;
     if (lse[i] != row.lse) raise(of_lse, std::abs(lse[i] - row.lse), lse_bound(row.lse));

@@ -1,5 +1,6 @@
 #pragma once
-// Attention in double precision on the host, one row of queries at a time: what the demo's kernels must agree with.
+// Attention in double precision on the host, one row of queries at a time: what the demo's kernels
+// must agree with.
 #include <functional>
 #include <span>
 #include <vector>
@@ -11,7 +12,8 @@ namespace tegula::tools {
 /// One row's exact result, and what rounding can do to it.
 struct ReferenceRow {
   std::vector<double> out;
-  std::vector<double> magnitude;  ///< sum of weight * |v|: the scale of each element's rounding errors
+  std::vector<double>
+      magnitude;  ///< sum of weight * |v|: the scale of each element's rounding errors
   double lse = 0;
 };
 
@@ -23,18 +25,22 @@ struct ReferenceSpec {
 };
 
 /// `q` is the row [head_dim]; `k` and `v` are [length, head_dim].
-ReferenceRow attention_row(const ReferenceSpec& spec, int head, int position, std::span<const double> q,
-                           std::span<const double> k, std::span<const double> v);
+ReferenceRow attention_row(const ReferenceSpec& spec, int head, int position,
+                           std::span<const double> q, std::span<const double> k,
+                           std::span<const double> v);
 
 /// How far a computed tensor is from the reference.
 struct Agreement {
-  double worst = 0;     ///< largest absolute error of an output
-  double of_bound = 0;  ///< largest error divided by what rounding explains; at most 1 where all is well
+  double worst = 0;  ///< largest absolute error of an output
+  double of_bound =
+      0;  ///< largest error divided by what rounding explains; at most 1 where all is well
   bool good() const { return of_bound <= 1; }
 };
 
-/// Rows [first, last) of one head: `Q` and `O` are [length, head_dim], `Lse` [length], on any device.
-Agreement compare_head(const ReferenceSpec& spec, int head, const Tensor& Q, const Tensor& K, const Tensor& V,
-                       const Tensor& O, const Tensor& Lse, std::int64_t first, std::int64_t last);
+/// Rows [first, last) of one head: `Q` and `O` are [length, head_dim], `Lse` [length], on any
+/// device.
+Agreement compare_head(const ReferenceSpec& spec, int head, const Tensor& Q, const Tensor& K,
+                       const Tensor& V, const Tensor& O, const Tensor& Lse, std::int64_t first,
+                       std::int64_t last);
 
 }  // namespace tegula::tools

@@ -1,5 +1,6 @@
 #pragma once
-// The subcommands of `tegula`: each adds itself to the program and, where it is asked for, sets the exit code.
+// The subcommands of `tegula`: each adds itself to the program and, where it is asked for, sets the
+// exit code.
 #include <CLI/CLI.hpp>
 
 namespace tegula::tools {

@@ -1,4 +1,5 @@
-// tegula demo: attention with a mask and a score lambda on every device of this machine, against double precision.
+// tegula demo: attention with a mask and a score lambda on every device of this machine, against
+// double precision.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -10,7 +11,6 @@
 #include "ir/text.h"
 #include "runtime/doctor.h"
 #include "support/env.h"
-#include "support/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 #include "tools/assembled.h"
@@ -25,22 +25,27 @@ constexpr int kWindow = 256;
 /// Sizes of one run. Two query heads share each key head.
 struct Shape {
   std::int64_t batch, heads, length, head_dim;
-  std::string str() const { return fmt::format("[{}, {}, {}, {}]", batch, heads, length, head_dim); }
+  std::string str() const {
+    return fmt::format("[{}, {}, {}, {}]", batch, heads, length, head_dim);
+  }
 };
 
 /// ALiBi (Press et al. 2022): head h of n loses 2^(-8 (h + 1) / n) a position.
 Attention make_attention(int heads) {
   const float step = -8.0f / static_cast<float>(heads);
-  return attention({.mask = [](auto, auto, auto q, auto kv) { return q >= kv && q - kv < kWindow; },
-                    .score = [step](auto s, auto, auto h, auto q, auto kv) { return s + exp2(cast<f32>(h + 1) * step) * cast<f32>(kv - q); },
-                    .range = causal_range,
-                    .scale = {}});
+  return attention(
+      {.mask = [](auto, auto, auto q, auto kv) { return q >= kv && q - kv < kWindow; },
+       .score = [step](auto s, auto, auto h, auto q,
+                       auto kv) { return s + exp2(cast<f32>(h + 1) * step) * cast<f32>(kv - q); },
+       .range = causal_range,
+       .scale = {}});
 }
 
 ReferenceSpec make_reference(const Shape& s) {
   const double step = -8.0 / static_cast<double>(s.heads);
   return {.mask = [](int q, int kv) { return q >= kv && q - kv < kWindow; },
-          .score = [step](double x, int h, int q, int kv) { return x + std::exp2((h + 1) * step) * (kv - q); },
+          .score = [step](double x, int h, int q,
+                          int kv) { return x + std::exp2((h + 1) * step) * (kv - q); },
           .scale = 1 / std::sqrt(static_cast<double>(s.head_dim))};
 }
 
@@ -49,16 +54,23 @@ struct Tensors {
 };
 
 Tensors make_tensors(const Shape& s, Device device) {
-  const Dims queries{s.batch, s.heads, s.length, s.head_dim}, keys{s.batch, s.heads / 2, s.length, s.head_dim};
-  return {Tensor::normal(queries, DType::bf16, 0, 1, 1, device), Tensor::normal(keys, DType::bf16, 0, 1, 2, device),
-          Tensor::normal(keys, DType::bf16, 0, 1, 3, device), Tensor::empty(queries, DType::bf16, device),
+  const Dims queries{s.batch, s.heads, s.length, s.head_dim},
+      keys{s.batch, s.heads / 2, s.length, s.head_dim};
+  return {Tensor::normal(queries, DType::bf16, 0, 1, 1, device),
+          Tensor::normal(keys, DType::bf16, 0, 1, 2, device),
+          Tensor::normal(keys, DType::bf16, 0, 1, 3, device),
+          Tensor::empty(queries, DType::bf16, device),
           Tensor::empty({s.batch, s.heads, s.length}, DType::f32, device)};
 }
 
-Agreement compare(const Shape& s, const Tensors& t, std::int64_t batch, std::int64_t head, std::int64_t first) {
-  const auto part = [&](const Tensor& x, std::int64_t h) { return x.select(0, batch).select(0, h); };
-  return compare_head(make_reference(s), static_cast<int>(head), part(t.q, head), part(t.k, head / 2), part(t.v, head / 2),
-                      part(t.o, head), part(t.lse, head), first, s.length);
+Agreement compare(const Shape& s, const Tensors& t, std::int64_t batch, std::int64_t head,
+                  std::int64_t first) {
+  const auto part = [&](const Tensor& x, std::int64_t h) {
+    return x.select(0, batch).select(0, h);
+  };
+  return compare_head(make_reference(s), static_cast<int>(head), part(t.q, head),
+                      part(t.k, head / 2), part(t.v, head / 2), part(t.o, head), part(t.lse, head),
+                      first, s.length);
 }
 
 /// Every row of every head.
@@ -90,10 +102,13 @@ class ChosenBackend {
   EnvOverride chosen_;
 };
 
-void print_row(const Shape& s, const std::string& where, const std::string& result) { fmt::print("  {:<20}{:<16}{}\n", s.str(), where, result); }
+void print_row(const Shape& s, const std::string& where, const std::string& result) {
+  fmt::print("  {:<20}{:<16}{}\n", s.str(), where, result);
+}
 
 /// One device, one back end, one shape. The outputs where they agree.
-std::optional<Tensor> run_case(const Attention& attn, const Shape& s, Device device, const std::string& where) {
+std::optional<Tensor> run_case(const Attention& attn, const Shape& s, Device device,
+                               const std::string& where) {
   try {
     const Tensors t = make_tensors(s, device);
     const Stream stream(device);
@@ -102,7 +117,9 @@ std::optional<Tensor> run_case(const Attention& attn, const Shape& s, Device dev
     stream.synchronize();
     const double seconds = seconds_since(start);
     const Agreement a = compare_all(s, t);
-    print_row(s, where, fmt::format("max error {:.2e}, {:3.0f} % of what rounding explains  {:6.2f} s  {}", a.worst, 100 * a.of_bound, seconds, a.good() ? "agrees" : "DISAGREES"));
+    print_row(s, where,
+              fmt::format("max error {:.2e}, {:3.0f} % of what rounding explains  {:6.2f} s  {}",
+                          a.worst, 100 * a.of_bound, seconds, a.good() ? "agrees" : "DISAGREES"));
     if (a.good()) return t.o;
   } catch (const Error& e) {
     print_row(s, where, fmt::format("FAILED: {}", e.what()));
@@ -113,7 +130,8 @@ std::optional<Tensor> run_case(const Attention& attn, const Shape& s, Device dev
 /// Visible pairs of query and key, the work that counts.
 double flops(const Shape& s) {
   double pairs = 0;
-  for (std::int64_t q = 0; q < s.length; ++q) pairs += static_cast<double>(std::min<std::int64_t>(q + 1, kWindow));
+  for (std::int64_t q = 0; q < s.length; ++q)
+    pairs += static_cast<double>(std::min<std::int64_t>(q + 1, kWindow));
   return 4 * pairs * static_cast<double>(s.head_dim * s.batch * s.heads);
 }
 
@@ -134,8 +152,15 @@ bool run_throughput(const std::string& backend) {
     launch(50);
     const double seconds = seconds_since(start) / 50;
     const Agreement a = compare(s, t, s.batch - 1, s.heads - 1, s.length - 300);
-    const double all_causal = 2.0 * static_cast<double>(s.length) * static_cast<double>(s.length + 1) * static_cast<double>(s.head_dim * s.batch * s.heads);
-    print_row(s, where, fmt::format("{:.3f} ms, {:.1f} TFLOPS of pairs that are seen ({:.1f} of causal pairs computed)  {}", 1e3 * seconds, flops(s) / seconds / 1e12, all_causal / seconds / 1e12, a.good() ? "agrees" : "DISAGREES"));
+    const double all_causal = 2.0 * static_cast<double>(s.length) *
+                              static_cast<double>(s.length + 1) *
+                              static_cast<double>(s.head_dim * s.batch * s.heads);
+    print_row(
+        s, where,
+        fmt::format(
+            "{:.3f} ms, {:.1f} TFLOPS of pairs that are seen ({:.1f} of causal pairs computed)  {}",
+            1e3 * seconds, flops(s) / seconds / 1e12, all_causal / seconds / 1e12,
+            a.good() ? "agrees" : "DISAGREES"));
     return a.good();
   } catch (const Error& e) {
     print_row(s, where, fmt::format("FAILED: {}", e.what()));
@@ -143,7 +168,9 @@ bool run_throughput(const std::string& backend) {
   }
 }
 
-bool is_here(const runtime::Diagnosis& machine, const std::string& backend) { return machine.finding(backend == "llvm" ? "LLVM" : "NVRTC").present; }
+bool is_here(const runtime::Diagnosis& machine, const std::string& backend) {
+  return machine.finding(backend == "llvm" ? "LLVM" : "NVRTC").present;
+}
 
 /// The back ends that are here, compared with the reference and with each other.
 bool run_cuda(const std::vector<Shape>& shapes) {
@@ -164,7 +191,9 @@ bool run_cuda(const std::vector<Shape>& shapes) {
   const auto equal = [](const auto& a, const auto& b) {
     if (a.size() != b.size()) return false;
     for (std::size_t i = 0; i < a.size(); ++i)
-      if (a[i].size() != b[i].size() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(bf16)) != 0) return false;
+      if (a[i].size() != b[i].size() ||
+          std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(bf16)) != 0)
+        return false;
     return true;
   };
   if (results.size() < 2) return good;
@@ -185,7 +214,7 @@ bool print_sizes(const Attention& attn) {
       if (!k.report.sound()) fmt::print("         UNSOUND: {}\n", k.report.complaint());
       good &= k.report.sound();
     } catch (const DeviceError& e) {
-      fmt::print("  {:<7}unknown: {}\n", backend, split(e.what(), '\n').front());
+      fmt::print("  {:<7}unknown: {}\n", backend, headline(e.what()));
     }
   }
   return good;
@@ -193,10 +222,13 @@ bool print_sizes(const Attention& attn) {
 
 int demo() {
   const std::vector<Shape> shapes{{1, 2, 1, 64}, {1, 2, 239, 64}, {1, 2, 1024, 64}};
-  fmt::print("Attention in bf16, shapes [batch, heads, length, head_dim], two query heads a key head, in C++:\n"
-             "  mask   q >= kv && q - kv < {}\n"
-             "  score  s + slope(h) * (kv - q)\n"
-             "against double precision on the host:\n", kWindow);
+  fmt::print(
+      "Attention in bf16, shapes [batch, heads, length, head_dim], two query heads a key head, in "
+      "C++:\n"
+      "  mask   q >= kv && q - kv < {}\n"
+      "  score  s + slope(h) * (kv - q)\n"
+      "against double precision on the host:\n",
+      kWindow);
   bool good = true;
   const Attention attn = make_attention(static_cast<int>(shapes.front().heads));
   for (const Device device : {Device::cpu(), Device::sim()})
@@ -210,7 +242,8 @@ int demo() {
 }  // namespace
 
 void add_demo(CLI::App& program, int& exit_code) {
-  CLI::App* command = program.add_subcommand("demo", "Attention from two lambdas on every device here, checked, and what it compiles to");
+  CLI::App* command = program.add_subcommand(
+      "demo", "Attention from two lambdas on every device here, checked, and what it compiles to");
   command->callback([&] { exit_code = demo(); });
 }
 

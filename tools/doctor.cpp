@@ -7,7 +7,8 @@
 namespace tegula::tools {
 
 void add_doctor(CLI::App& program, int&) {
-  CLI::App* command = program.add_subcommand("doctor", "Tell what is there, what is missing and which package brings it");
+  CLI::App* command = program.add_subcommand(
+      "doctor", "Tell what is there, what is missing and which package brings it");
   command->callback([] { fmt::print("{}", runtime::diagnose().str()); });
 }
 

@@ -1,4 +1,5 @@
-// tegula explain KERNEL: what the library's kernels are compiled to, and what the hardware allows them.
+// tegula explain KERNEL: what the library's kernels are compiled to, and what the hardware allows
+// them.
 #include <fmt/format.h>
 
 #include <functional>
@@ -21,9 +22,11 @@ constexpr double kBytesPerSecond = 4.8e12, kTensorFlops = 989e12, kPlainFlops = 
 /// A kernel of the library, and the work it does for a shape worth measuring.
 struct Subject {
   std::string name, shape;
-  double bytes = 0, flops = 0;  ///< every tensor moved once; multiplications and additions that the algorithm asks for
+  double bytes = 0, flops = 0;  ///< every tensor moved once; multiplications and additions that the
+                                ///< algorithm asks for
   bool tensor_cores = false;
-  std::function<void()> run;  ///< a call of the same class (alignment, divisibility), small enough for the interpreter
+  std::function<void()> run;  ///< a call of the same class (alignment, divisibility), small enough
+                              ///< for the interpreter
 };
 
 Tensor host(const Dims& shape, DType dtype) { return Tensor::zeros(shape, dtype, Device::cpu()); }
@@ -34,18 +37,33 @@ std::vector<Subject> subjects() {
   constexpr double kPairs = 4.0 * 16 * 4096 * 4097 / 2;
   return {
       {"vector_add", "2^28 f32", 12 * kVector, kVector, false,
-       [=] { vector_add(cpu, host({4096}, DType::f32), host({4096}, DType::f32), host({4096}, DType::f32)); }},
+       [=] {
+         vector_add(cpu, host({4096}, DType::f32), host({4096}, DType::f32),
+                    host({4096}, DType::f32));
+       }},
       {"softmax", "16384 x 8192 bf16", 4 * kRows * kColumns, 5 * kRows * kColumns, false,
        [=] { softmax(cpu, host({1, 8192}, DType::bf16), host({1, 8192}, DType::bf16)); }},
-      {"rms_norm", "16384 x 8192 bf16", 4 * kRows * kColumns + 2 * kColumns, 4 * kRows * kColumns, false,
-       [=] { rms_norm(cpu, host({1, 8192}, DType::bf16), host({8192}, DType::bf16), host({1, 8192}, DType::bf16)); }},
+      {"rms_norm", "16384 x 8192 bf16", 4 * kRows * kColumns + 2 * kColumns, 4 * kRows * kColumns,
+       false,
+       [=] {
+         rms_norm(cpu, host({1, 8192}, DType::bf16), host({8192}, DType::bf16),
+                  host({1, 8192}, DType::bf16));
+       }},
       {"matmul", "8192 x 8192 x 8192 bf16", 6 * kSide * kSide, 2 * kSide * kSide * kSide, true,
-       [=] { matmul(cpu, host({128, 64}, DType::bf16), host({64, 128}, DType::bf16), host({128, 128}, DType::bf16)); }},
-      {"attention", "[4, 16, 4096, 128] bf16, causal", 4.0 * 2 * 4 * 16 * 4096 * 128 + 4.0 * 4 * 16 * 4096, 4 * kPairs * 128, true,
+       [=] {
+         matmul(cpu, host({128, 64}, DType::bf16), host({64, 128}, DType::bf16),
+                host({128, 128}, DType::bf16));
+       }},
+      {"attention", "[4, 16, 4096, 128] bf16, causal",
+       4.0 * 2 * 4 * 16 * 4096 * 128 + 4.0 * 4 * 16 * 4096, 4 * kPairs * 128, true,
        [=] {
          const Dims shape{1, 2, 64, 128};
-         const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .score = nullptr, .range = causal_range, .scale = {}});
-         causal(cpu, host(shape, DType::bf16), host(shape, DType::bf16), host(shape, DType::bf16), host(shape, DType::bf16));
+         const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; },
+                                 .score = nullptr,
+                                 .range = causal_range,
+                                 .scale = {}});
+         causal(cpu, host(shape, DType::bf16), host(shape, DType::bf16), host(shape, DType::bf16),
+                host(shape, DType::bf16));
        }},
   };
 }
@@ -59,10 +77,14 @@ std::vector<std::string> names() {
 std::string roofline(const Subject& s) {
   const double peak = s.tensor_cores ? kTensorFlops : kPlainFlops;
   const double by_memory = s.bytes / kBytesPerSecond, by_math = s.flops / peak;
-  return fmt::format("roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte (an H200 balances at {:.0f})\n"
-                     "  an H200 needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at {:.0f} TFLOPS: bound by {}\n",
-                     s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, peak / kBytesPerSecond, 1e3 * by_memory,
-                     kBytesPerSecond / 1e9, 1e3 * by_math, peak / 1e12, by_memory > by_math ? "memory" : "arithmetic");
+  return fmt::format(
+      "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte (an H200 "
+      "balances at {:.0f})\n"
+      "  an H200 needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
+      "{:.0f} TFLOPS: bound by {}\n",
+      s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, peak / kBytesPerSecond,
+      1e3 * by_memory, kBytesPerSecond / 1e9, 1e3 * by_math, peak / 1e12,
+      by_memory > by_math ? "memory" : "arithmetic");
 }
 
 int explain(const std::string& name, const std::string& target, const std::string& backend) {
@@ -79,14 +101,20 @@ int explain(const std::string& name, const std::string& target, const std::strin
 }  // namespace
 
 void add_explain(CLI::App& program, int& exit_code) {
-  CLI::App* c = program.add_subcommand("explain", "Plan, remarks, registers, shared memory, occupancy and roofline of a kernel of the library");
+  CLI::App* c = program.add_subcommand(
+      "explain",
+      "Plan, remarks, registers, shared memory, occupancy and roofline of a kernel of the library");
   struct Options {
     std::string kernel, target = "sm_90a", backend = "llvm";
   };
   auto o = std::make_shared<Options>();
   c->add_option("KERNEL", o->kernel, "Which")->required()->check(CLI::IsMember(names()));
-  c->add_option("--target", o->target, "Architecture")->check(CLI::IsMember({"sm_80", "sm_90a"}))->capture_default_str();
-  c->add_option("--backend", o->backend, "Emitter")->check(CLI::IsMember(backend_names()))->capture_default_str();
+  c->add_option("--target", o->target, "Architecture")
+      ->check(CLI::IsMember({"sm_80", "sm_90a"}))
+      ->capture_default_str();
+  c->add_option("--backend", o->backend, "Emitter")
+      ->check(CLI::IsMember(backend_names()))
+      ->capture_default_str();
   c->callback([o, &exit_code] { exit_code = explain(o->kernel, o->target, o->backend); });
 }
 

@@ -24,7 +24,9 @@ struct Options {
   bool locations = false, timing = false, remarks = false, list = false;
 };
 
-[[noreturn]] void refuse(std::string message, std::string hint) { throw CompileError(Diagnostic{"", std::move(message), {}, {}, std::move(hint)}); }
+[[noreturn]] void refuse(std::string message, std::string hint) {
+  throw CompileError(Diagnostic{"", std::move(message), {}, {}, std::move(hint)});
+}
 
 std::string read_input(const std::string& file) {
   if (file != "-") return read_file(file);
@@ -39,7 +41,8 @@ std::vector<std::string> passes_of_header(std::string_view text) {
   if (!line.starts_with("; tegula opt") || at == std::string_view::npos) return {};
   std::vector<std::string> names;
   const std::string_view value = line.substr(at + kFlag.size());
-  for (std::string_view name : split(value.substr(0, value.find(' ')), ',')) names.emplace_back(trim(name));
+  for (std::string_view name : split(value.substr(0, value.find(' ')), ','))
+    names.emplace_back(trim(name));
   return names;
 }
 
@@ -65,7 +68,10 @@ std::vector<ir::Pass> passes_from(ir::Form form) {
 /// The passes were named by a person: that one does not fit is their mistake, not the compiler's.
 void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
   for (const ir::Pass& p : passes) {
-    if (p.takes != form) refuse(fmt::format("pass {} takes the {} form, here the kernel is in {} form", p.name, ir::name(p.takes), ir::name(form)), "tegula opt --list tells what each pass takes and leaves");
+    if (p.takes != form)
+      refuse(fmt::format("pass {} takes the {} form, here the kernel is in {} form", p.name,
+                         ir::name(p.takes), ir::name(form)),
+             "tegula opt --list tells what each pass takes and leaves");
     form = p.leaves;
   }
 }
@@ -75,11 +81,14 @@ void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const O
   ir::PassContext context;
   const auto timings = ir::run_pipeline(kernel, passes, context);
   if (o.timing)
-    for (const ir::PassTiming& t : timings) fmt::print(stderr, "{:<22}{:8.3f} ms{}\n", t.name, t.ms, t.changed ? "" : "  (nothing changed)");
+    for (const ir::PassTiming& t : timings)
+      fmt::print(stderr, "{:<22}{:8.3f} ms{}\n", t.name, t.ms,
+                 t.changed ? "" : "  (nothing changed)");
   if (!o.remarks) return;
   if (context.plan) fmt::print(stderr, "{}\n", context.plan->str());
   for (const ir::Remark& r : context.remarks) {
-    fmt::print(stderr, "{}: {}", r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass, r.reason);
+    fmt::print(stderr, "{}: {}",
+               r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass, r.reason);
     for (const auto& [key, value] : r.values) fmt::print(stderr, " {}={}", key, value);
     fmt::print(stderr, "\n");
   }
@@ -89,18 +98,26 @@ void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const O
 std::string code_of(ir::Kernel simt, const Options& o) {
   runtime::CompiledKernel k;
   runtime::CompileRequest request;
-  request.target = !o.target.empty() ? o.target : simt.info.target.empty() ? "sm_90a" : simt.info.target;
+  request.target = !o.target.empty()          ? o.target
+                   : simt.info.target.empty() ? "sm_90a"
+                                              : simt.info.target;
   request.backend = backend_of(o.backend);
   runtime::key(k, request);
   k.name = simt.info.name;
   k.simt = std::move(simt);
   k.simt.info.target = k.target;
-  if (o.emit == "emit" && k.backend == runtime::Backend::Llvm) return codegen::emit_llvm(k.simt, {.lineinfo = false, .keep_source = true}).source;
+  if (o.emit == "emit" && k.backend == runtime::Backend::Llvm)
+    return codegen::emit_llvm(k.simt, {.lineinfo = false, .keep_source = true}).source;
   runtime::emit(k, request);
   if (o.emit == "emit") return k.emitted.source;
   if (o.emit == "ptx") {
     if (k.backend == runtime::Backend::Llvm) return k.emitted.ptx;
-    return runtime::compile_cuda({.source = k.emitted.source, .name = k.name + ".cu", .target = k.target, .options = {}, .wants_ptx = true}).ptx;
+    return runtime::compile_cuda({.source = k.emitted.source,
+                                  .name = k.name + ".cu",
+                                  .target = k.target,
+                                  .options = {},
+                                  .wants_ptx = true})
+        .ptx;
   }
   runtime::assemble(k, request);
   if (k.cubin.empty()) throw DeviceError(runtime::missing_ptxas_text());
@@ -113,43 +130,59 @@ std::string result_of(const Options& given) {
   ir::Kernel kernel = ir::parse(text, given.file);
   ir::verify_or_throw(kernel, "parse");
   if (!given.target.empty()) kernel.info.target = given.target;
-  const std::vector<std::string> names = given.passes.empty() && given.emit.empty() ? passes_of_header(text) : given.passes;
-  if (!names.empty()) run_passes(kernel, passes_named(names), given);
+  const std::vector<std::string> names =
+      given.passes.empty() && given.emit.empty() ? passes_of_header(text) : given.passes;
+  if (!names.empty())
+    run_passes(kernel, passes_named(names), given);
   else if (!given.emit.empty() && given.emit != "trace") {
     if (kernel.info.target.empty()) kernel.info.target = "sm_90a";
     run_passes(kernel, passes_from(kernel.info.form), given);
   }
-  if (given.emit.empty() || given.emit == "trace" || given.emit == "optimize") return ir::print(kernel, {.locations = given.locations});
-  if (kernel.info.form != ir::Form::Simt) refuse("--emit=" + given.emit + " takes the simt form, these passes leave another", "leave out --passes");
+  if (given.emit.empty() || given.emit == "trace" || given.emit == "optimize")
+    return ir::print(kernel, {.locations = given.locations});
+  if (kernel.info.form != ir::Form::Simt)
+    refuse("--emit=" + given.emit + " takes the simt form, these passes leave another",
+           "leave out --passes");
   return code_of(std::move(kernel), given);
 }
 
 int opt(const Options& o) {
   if (o.list) {
-    for (const ir::Pass& p : runtime::optimize_passes()) fmt::print("{:<22}{:<8} -> {:<8} {}\n", p.name, ir::name(p.takes), ir::name(p.leaves), p.doc);
+    for (const ir::Pass& p : runtime::optimize_passes())
+      fmt::print("{:<22}{:<8} -> {:<8} {}\n", p.name, ir::name(p.takes), ir::name(p.leaves), p.doc);
     return 0;
   }
   if (o.file.empty()) refuse("which file?", "tegula opt FILE, or - for standard input");
   const std::string result = result_of(o);
-  if (!o.out.empty()) write_file(o.out, result);
-  else std::cout.write(result.data(), static_cast<std::streamsize>(result.size())).flush();
+  if (!o.out.empty())
+    write_file(o.out, result);
+  else
+    std::cout.write(result.data(), static_cast<std::streamsize>(result.size())).flush();
   return 0;
 }
 
 }  // namespace
 
 void add_opt(CLI::App& program, int& exit_code) {
-  CLI::App* c = program.add_subcommand("opt", "Run passes or verbs on a kernel's text; without any, those that a reproducer's first line names, else check and print");
+  CLI::App* c =
+      program.add_subcommand("opt",
+                             "Run passes or verbs on a kernel's text; without any, those that a "
+                             "reproducer's first line names, else check and print");
   auto o = std::make_shared<Options>();
   c->add_option("FILE", o->file, "Kernel in any form; - is standard input");
-  auto* passes = c->add_option("--passes", o->passes, "Passes to run, comma-separated")->delimiter(',');
-  c->add_option("--emit", o->emit, "Take the kernel as far as this and print that")->check(CLI::IsMember({"trace", "optimize", "emit", "ptx", "cubin"}));
+  auto* passes =
+      c->add_option("--passes", o->passes, "Passes to run, comma-separated")->delimiter(',');
+  c->add_option("--emit", o->emit, "Take the kernel as far as this and print that")
+      ->check(CLI::IsMember({"trace", "optimize", "emit", "ptx", "cubin"}));
   c->add_option("--target", o->target, "e.g. sm_80; default: the text's, else sm_90a");
-  c->add_option("--backend", o->backend, "Emitter")->check(CLI::IsMember(backend_names()))->capture_default_str();
+  c->add_option("--backend", o->backend, "Emitter")
+      ->check(CLI::IsMember(backend_names()))
+      ->capture_default_str();
   c->add_option("-o,--output", o->out, "File for the result");
   c->add_flag("--locations", o->locations, "Print source locations");
   c->add_flag("--timing", o->timing, "What each pass took, on standard error");
-  c->add_flag("--remarks", o->remarks, "Plan, remarks and the assembler's figures, on standard error");
+  c->add_flag("--remarks", o->remarks,
+              "Plan, remarks and the assembler's figures, on standard error");
   c->add_flag("--list", o->list, "Names of the passes in their order")->excludes(passes);
   c->callback([o, &exit_code] { exit_code = opt(*o); });
 }
