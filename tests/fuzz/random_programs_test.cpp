@@ -1,0 +1,123 @@
+// Random tile programs: what the interpreter computes, the lowered program computes in the simulator.
+// TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose other ones; a failure prints its seed and program.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "tegula/error.h"
+#include "tests/fuzz/random_program.h"
+
+namespace tegula::fuzz {
+namespace {
+
+std::uint64_t number_from_env(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::strtoull(text, nullptr, 0) : otherwise;
+}
+
+struct Tally {
+  std::map<std::string, std::int64_t> ops;
+  std::map<int, std::int64_t> depths;  ///< programs by the depth of their deepest loop
+  std::int64_t exact = 0, bounded = 0;
+  std::map<std::string, std::int64_t> refused;  ///< programs the passes decline with a message to the user
+  std::vector<std::pair<std::uint64_t, std::string>> failures;
+
+  void add(const Tally& t) {
+    for (const auto& [k, n] : t.ops) ops[k] += n;
+    for (const auto& [k, n] : t.depths) depths[k] += n;
+    for (const auto& [k, n] : t.refused) refused[k] += n;
+    exact += t.exact;
+    bounded += t.bounded;
+    failures.insert(failures.end(), t.failures.begin(), t.failures.end());
+  }
+};
+
+int loop_depth(const ir::Kernel& k, ir::RegionId region) {
+  int deepest = 0;
+  for (ir::OpId op : k.ops(region))
+    for (ir::RegionId r : k[op].regions) {
+      const bool loops = k[op].opcode == ir::Opcode::For || k[op].opcode == ir::Opcode::While;
+      deepest = std::max(deepest, loop_depth(k, r) + (loops ? 1 : 0));
+    }
+  return deepest;
+}
+
+/// Gaps of the layout passes that stop compilation (no wrong results). A gap that is closed leaves this list.
+std::string known_gap(std::string_view error) {
+  for (const char* gap : {"broadcast: the threads hold different parts", "reshape: a padded dimension would be cut or merged"})
+    if (error.find(gap) != std::string_view::npos) return gap;
+  return "";
+}
+
+/// What went wrong, or nothing.
+std::string check(RandomProgram& p, std::uint64_t seed, Tally& tally) {
+  ir::verify_or_throw(p.kernel);
+  ir::walk(p.kernel, p.kernel.body(), [&](ir::OpId op) { ++tally.ops[std::string(ir::info(p.kernel[op].opcode).mnemonic)]; });
+  ++tally.depths[loop_depth(p.kernel, p.kernel.body())];
+  Arguments want = p.args, got = p.args;
+  if (const std::string found = interpret(p.kernel, want); !found.empty()) return "interpreter: " + found;
+  ir::Kernel simt("none");
+  try {
+    simt = lowered(p.kernel);
+  } catch (const CompileError& e) {
+    ++tally.refused[std::string(e.what()).substr(0, 90)];
+    return "";
+  } catch (const InternalError& e) {
+    const std::string known = known_gap(e.what());
+    if (known.empty()) throw;
+    ++tally.refused[known];
+    return "";
+  }
+  const auto grid = ir::evaluate_launch(p.kernel, eval_args(got));
+  const sim::Report report = simulate(simt, grid, got, seed);
+  if (!report.clean()) return "simulator: " + report.str();
+  const bool bounded = std::ranges::any_of(want, [](const Argument& a) { return a.tolerance > 0; });
+  ++(bounded ? tally.bounded : tally.exact);
+  return difference(want, got);
+}
+
+void run_range(std::uint64_t first, std::uint64_t count, std::uint64_t stride, Tally& tally) {
+  for (std::uint64_t i = 0; i < count; i += stride) {
+    const std::uint64_t seed = first + i;
+    RandomProgram p(seed);
+    std::string fault;
+    try {
+      fault = check(p, seed, tally);
+    } catch (const std::exception& e) {
+      fault = std::string("exception: ") + e.what();
+    }
+    if (!fault.empty()) tally.failures.emplace_back(seed, fault + "\n" + ir::print(p.kernel));
+    if (tally.failures.size() >= 20) return;
+  }
+}
+
+TEST(RandomPrograms, InterpreterAndSimulatorAgree) {
+  const std::uint64_t count = number_from_env("TEGULA_FUZZ_PROGRAMS", 2400), first = number_from_env("TEGULA_FUZZ_SEED", 1);
+  std::array<Tally, 2> tallies;
+  std::thread other([&] { run_range(first + 1, count - 1, 2, tallies[1]); });
+  run_range(first, count, 2, tallies[0]);
+  other.join();
+  Tally all;
+  for (const Tally& t : tallies) all.add(t);
+  std::printf("random programs: seeds %llu..%llu, %lld exact, %lld within bounds\nops:", static_cast<unsigned long long>(first),
+              static_cast<unsigned long long>(first + count - 1), static_cast<long long>(all.exact), static_cast<long long>(all.bounded));
+  for (const auto& [name, n] : all.ops) std::printf(" %s=%lld", name.c_str(), static_cast<long long>(n));
+  std::printf("\nloop depth:");
+  for (const auto& [depth, n] : all.depths) std::printf(" %d=%lld", depth, static_cast<long long>(n));
+  std::printf("\n");
+  std::int64_t refused = 0;
+  for (const auto& [why, n] : all.refused) {
+    std::printf("refused %lld: %s\n", static_cast<long long>(n), why.c_str());
+    refused += n;
+  }
+  for (const auto& [seed, text] : all.failures) ADD_FAILURE() << "seed " << seed << ": " << text;
+  EXPECT_LE(refused, static_cast<std::int64_t>(count) / 100) << "too many programs were declined to prove anything";
+}
+
+}  // namespace
+}  // namespace tegula::fuzz
