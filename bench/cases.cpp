@@ -79,6 +79,13 @@ void run_attention(const Attention& a, const Stream& s, Tensors t) {
 std::vector<Case> make_cases() {
   std::vector<Case> list;
   list.push_back({"vector_add", [](const Stream& s, Tensors t, double) { vector_add(s, t[0], t[1], t[2]); }});
+  list.push_back({"vector_add_block", [](const Stream& s, Tensors t, double block) {
+                    static const auto base = kernel("vector_add", [](In<f32, 1> a, In<f32, 1> b, Out<f32, 1> c) {
+                      for (auto i : grid(c, tune("B", {512, 1024, 2048, 4096, 8192}, 1024))) c(i) = a(i) + b(i);
+                    });
+                    static std::map<int, decltype(base)> made;
+                    made.try_emplace(static_cast<int>(block), base.with({{"B", static_cast<int>(block)}})).first->second(s, t[0], t[1], t[2]);
+                  }});
   list.push_back({"softmax", [](const Stream& s, Tensors t, double) { softmax(s, t[0], t[1]); }});
   list.push_back({"rms_norm", [](const Stream& s, Tensors t, double e) { rms_norm(s, t[0], t[1], t[2], static_cast<float>(e)); }});
   list.push_back({"matmul", [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});

@@ -40,14 +40,16 @@ void CallArgs::add(const HostArg& a, const ParamInfo& info) {
   access[count++] = info.access;
 }
 
-CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device device, CallArgs& out) {
+CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device device,
+                CallArgs& out) {
   CallKey key;
   bool wide = false;
   key.add(static_cast<std::uint64_t>(device.kind) << 32 | static_cast<std::uint64_t>(device.index));
   const auto take = [&](const HostArg& a, const ParamInfo& info, std::size_t position) {
     check_argument(k.name(), position, a, info);
     if (a.tensor && a.tensor->device() != device) [[unlikely]]
-      fail(Mistake::other_device, {}, {}, position, k.name(), a.tensor->device().str(), device.str());
+      fail(Mistake::other_device, {}, {}, position, k.name(), a.tensor->device().str(),
+           device.str());
     add_argument(key, a, wide);
     if (info.kind != ParamKind::Constant) out.add(a, info);
   };
@@ -60,11 +62,15 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
     if (!t) continue;
     const std::int64_t extent = t->shape()[static_cast<std::size_t>(r.axis)];
     key.add(static_cast<std::uint64_t>(r.exact ? extent : bucket_of(extent)));
+    key.add(extent == bucket_of(extent));
   }
   for (const EqualExtents& e : k.equal_extents()) {
-    const auto extent = [&](int i) { return out.args[e.arg[i]].tensor->shape()[static_cast<std::size_t>(e.axis[i])]; };
+    const auto extent = [&](int i) {
+      return out.args[e.arg[i]].tensor->shape()[static_cast<std::size_t>(e.axis[i])];
+    };
     if (extent(0) != extent(1)) [[unlikely]]
-      fail(Mistake::extents_differ, k.loc(), {}, e.name, extent(0), e.text[0], extent(1), e.text[1]);
+      fail(Mistake::extents_differ, k.loc(), {}, e.name, extent(0), e.text[0], extent(1),
+           e.text[1]);
   }
   key.add(wide);
   return key;

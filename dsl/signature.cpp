@@ -1,5 +1,5 @@
-// Arguments -> classes -> key. A class says what the compiler may rely on and nothing else, so that lengths may
-// vary without compiling.
+// Arguments -> classes -> key. A class says what the compiler may rely on and nothing else, so that
+// lengths may vary without compiling.
 #include "dsl/signature.h"
 
 #include <fmt/format.h>
@@ -13,14 +13,16 @@ namespace tegula::dsl {
 namespace {
 
 constexpr std::int64_t kMaxDivisor = 16;
-/// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below 2^31 too.
+/// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below
+/// 2^31 too.
 constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
 
 std::uint8_t align_class(const void* address) {
   return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
 }
 
-/// Distance in elements between the first and the last element, or the largest extent if that is more.
+/// Distance in elements between the first and the last element, or the largest extent if that is
+/// more.
 std::int64_t span_of(const Tensor& t) {
   std::int64_t span = 0, largest = 0;
   for (std::size_t i = 0; i < t.shape().size(); ++i) {
@@ -40,23 +42,27 @@ std::uint8_t divisor_class(std::int64_t n) {
 
 bool needs_wide_index(const Tensor& t) { return span_of(t) >= kSmallSpan; }
 
-void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg, const ParamInfo& info) {
+void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg,
+                    const ParamInfo& info) {
   if (info.kind != ParamKind::View) return;
   const Tensor& t = *arg.tensor;
   if (!t.defined()) fail(Mistake::argument_undefined, {}, {}, position, kernel);
-  if (t.rank() != info.rank) fail(Mistake::argument_rank, {}, {}, position, kernel, t.rank(), info.rank);
+  if (t.rank() != info.rank)
+    fail(Mistake::argument_rank, {}, {}, position, kernel, t.rank(), info.rank);
   if (t.dtype() != info.dtype)
     fail(Mistake::argument_type, {}, {}, position, kernel, name(t.dtype()), name(info.dtype));
 }
 
 std::int64_t bucket_of(std::int64_t extent) {
-  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(extent, 1))));
+  return static_cast<std::int64_t>(
+      std::bit_ceil(static_cast<std::uint64_t>(std::max<std::int64_t>(extent, 1))));
 }
 
 ArgClass classify(const HostArg& arg, const ParamInfo& info) {
   ArgClass c;
   c.info = info;
-  if (info.kind == ParamKind::Pointer) c.align = align_class(reinterpret_cast<const void*>(arg.bits));
+  if (info.kind == ParamKind::Pointer)
+    c.align = align_class(reinterpret_cast<const void*>(arg.bits));
   if (info.kind != ParamKind::View) return c;
   const Tensor& t = *arg.tensor;
   c.align = align_class(t.data());
@@ -81,12 +87,14 @@ void fulfil(const Request& request, ArgClass& arg) {
   const auto axis = static_cast<std::size_t>(request.axis);
   if (axis >= arg.sample.size()) return;
   DimClass& d = arg.dims[axis];
-  if (request.exact) d.fixed = arg.sample[axis];
-  else d.bucket = bucket_of(arg.sample[axis]);
+  const std::int64_t extent = arg.sample[axis];
+  d.bucket = request.exact ? d.bucket : bucket_of(extent);
+  // An extent that fills its bucket needs no guard: it is worth a key of its own.
+  if (request.exact || extent == d.bucket) d.fixed = extent;
 }
 
-Signature signature_of(std::string_view kernel, std::span<const HostArg> args, std::span<const ParamInfo> params,
-                       const Known& known) {
+Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
+                       std::span<const ParamInfo> params, const Known& known) {
   Signature s;
   std::vector<HostArg> run_time;
   for (std::size_t i = 0; i < args.size(); ++i) {
@@ -119,7 +127,12 @@ Hash128 Signature::hash() const {
   h.add(index_type).add(constants.size());
   for (std::uint64_t c : constants) h.add(c);
   for (const ArgClass& a : args) {
-    h.add(a.info.kind).add(a.info.dtype).add(a.info.rank).add(a.info.access).add(a.align).add(a.empty);
+    h.add(a.info.kind)
+        .add(a.info.dtype)
+        .add(a.info.rank)
+        .add(a.info.access)
+        .add(a.align)
+        .add(a.empty);
     for (int i = 0; i < a.info.rank; ++i) {
       const DimClass& d = a.dims[static_cast<std::size_t>(i)];
       h.add(d.div).add(d.stride_div).add(d.unit_stride).add(d.fixed).add(d.bucket);
@@ -139,8 +152,8 @@ std::string Signature::text() const {
     } else if (a.info.kind == ParamKind::Pointer) {
       out += fmt::format("arg{} pointer {} align {}\n", i, name(a.info.dtype), a.align);
     } else {
-      out += fmt::format("arg{} {} {} align {}{}", i, kAccess[static_cast<int>(a.info.access)], name(a.info.dtype),
-                         a.align, a.empty ? " empty" : "");
+      out += fmt::format("arg{} {} {} align {}{}", i, kAccess[static_cast<int>(a.info.access)],
+                         name(a.info.dtype), a.align, a.empty ? " empty" : "");
       for (int d = 0; d < a.info.rank; ++d) {
         const DimClass& c = a.dims[static_cast<std::size_t>(d)];
         const std::string stride = c.unit_stride ? "1" : fmt::format("{}n", c.stride_div);

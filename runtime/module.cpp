@@ -69,6 +69,9 @@ std::string ptx_version(std::string_view ptx) {
 }
 
 std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
+  // The driver may look at the image as late as the first use of a kernel.
+  if (!std::string_view(cubin.data(), cubin.size()).starts_with("\x7f" "ELF"))
+    throw InternalError("the driver would not recognise a cubin: it is no ELF file");
   const std::shared_ptr<Module> module(new Module());
   module->image_.assign(cubin.begin(), cubin.end());
   cu::LibraryOption option = cu::kLibraryBinaryIsPreserved;
@@ -129,6 +132,9 @@ LoadedKernel Module::kernel(const std::string& name, int ordinal, const KernelNe
     const Driver& d = driver();
     cu::Kernel kernel = nullptr;
     const cu::Result found = d.library_kernel(&kernel, library_, name.c_str());
+    constexpr int kInvalidPtx = 218;  // CUDA_ERROR_INVALID_PTX: compiled at the first use
+    if (static_cast<int>(found) == kInvalidPtx)
+      throw_compile_fault(found, std::string(image_.data()), compiler_log());
     if (found == cu::kErrorNotFound)
       throw InternalError(fmt::format("the machine code has no kernel called '{}'", name));
     if (found == cu::kErrorNoBinaryForGpu)

@@ -45,9 +45,14 @@ Slot& slot_of(const Key& key) {
 Key key_of(const Stream& stream) {
   const Device device = stream.device();
   if (device.on_host()) return {nullptr, device.kind, device.index, 0};
+  // A stream that records a graph does not tell its identifier: what it told before is remembered.
+  thread_local std::map<void*, unsigned long long> known;
   unsigned long long id = 0;
-  if (stream.handle() != nullptr)
-    check(driver().stream_id(static_cast<cu::Stream>(stream.handle()), &id), "cuStreamGetId");
+  if (stream.handle() != nullptr && stream.capturing())
+    id = known.contains(stream.handle()) ? known[stream.handle()] : ~0ull;
+  else if (stream.handle() != nullptr)
+    check(driver().stream_id(static_cast<cu::Stream>(stream.handle()), &id), "cuStreamGetId"),
+        known[stream.handle()] = id;
   return {&driver(), device.kind, device.index, id};
 }
 

@@ -46,7 +46,7 @@ void scalar_Log2(const ElementwiseCall& c) {
   map_function("log2", c, kFlush, [](double x) { return std::log2(x); });
 }
 void scalar_Sqrt(const ElementwiseCall& c) {
-  map_function("sqrt", c, kKeep, [](double x) { return std::sqrt(x); });
+  map_function("sqrt", c, of_approx(c.attrs), [](double x) { return std::sqrt(x); });
 }
 void scalar_Rsqrt(const ElementwiseCall& c) {
   map_function("rsqrt", c, kKeep, [](double x) { return 1.0 / std::sqrt(x); });

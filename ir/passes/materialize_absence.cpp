@@ -40,29 +40,32 @@ class Materializer {
   }
 
   // ---- masks --------------------------------------------------------------------------------------------------------
+  /// Unsigned comparison: a value below zero is outside too.
+  Value below(Builder& b, Value at, Value limit) {
+    const DType u = k_.type(limit).dtype() == DType::i32 ? DType::u32 : DType::u64;
+    const auto unsigned_of = [&](Value v) { return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u)); };
+    return b.cmp("lt", unsigned_of(at), unsigned_of(limit));
+  }
+  Value scalar_inside(Builder& b, const Bound& bound) { return below(b, bound.offset, bound.limit); }
+
   /// i1 tile of `shape` that is true where the bound holds.
   Value mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
+    if (bound.dim < 0) return b.op(Opcode::Splat, {scalar_inside(b, bound)}, Type::tile({DType::i1, false}, shape));
     const DType index = k_.type(bound.offset).dtype();
-    const DType u = index == DType::i32 ? DType::u32 : DType::u64;
-    const auto unsigned_of = [&](Value v) { return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u)); };
-    if (bound.dim < 0) {
-      const Value inside = b.cmp("lt", unsigned_of(bound.offset), unsigned_of(bound.limit));
-      return b.op(Opcode::Splat, {inside}, Type::tile({DType::i1, false}, shape));
-    }
     const std::int64_t extent = shape[static_cast<std::size_t>(bound.dim)];
     Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)), {{AttrName::start, 0}});
     at = b.add(at, bound.offset);
-    Value inside = b.cmp("lt", unsigned_of(at), unsigned_of(bound.limit));
+    Value inside = below(b, at, bound.limit);
     for (int d = 0; d < static_cast<int>(shape.size()); ++d)
       if (d != bound.dim) inside = b.op(Opcode::ExpandDims, {inside}, {{AttrName::axis, d}});
     return shape.size() == 1 ? inside : b.op(Opcode::Broadcast, {inside}, Type::tile({DType::i1, false}, shape));
   }
 
   /// All bounds of the value that matter for a fold along `axis`.
-  Value mask_along(Builder& b, Value v, std::int64_t axis) {
+  Value mask_along(Builder& b, Value v, std::int64_t axis, bool with_whole = true) {
     Value all;
     for (const Bound& bound : absence_.of(v)) {
-      if (bound.dim >= 0 && bound.dim != axis) continue;
+      if (bound.dim < 0 ? !with_whole : bound.dim != axis) continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       all = all ? b.op(Opcode::And, {all, m}) : m;
     }
@@ -78,14 +81,38 @@ class Materializer {
 
   // ---- users --------------------------------------------------------------------------------------------------------
   void fold_operand(OpId op) {
+    const bool whole = k_[op].opcode == Opcode::Reduce && std::ranges::any_of(absence_.of(k_[op].operands[0]), [](const Bound& x) { return x.dim < 0; });
+    if (whole) select_result(op);
+    else narrow_operand(op);
+  }
+
+  void narrow_operand(OpId op) {
     Builder b = before(op);
     const Value v = k_[op].operands[0];
-    const Value present = mask_along(b, v, k_[op].attrs.i(AttrName::axis));
+    const Value present = mask_along(b, v, k_[op].attrs.i(AttrName::axis), k_[op].opcode != Opcode::Reduce);
     if (!present) return;
     std::string_view kind = k_[op].attrs.s(AttrName::kind);
     const Value identity = reduce_kind(kind).identity(b, k_.type(v).dtype());
     k_[op].operands[0] = b.select(present, v, identity);
     changed_ = true;
+  }
+
+  /// A tile that is absent as a whole folds to the identity: one select of the result instead of one an element.
+  void select_result(OpId op) {
+    Builder b = before(op);
+    Value inside;
+    for (const Bound& bound : absence_.of(k_[op].operands[0]))
+      if (bound.dim < 0) inside = inside ? b.op(Opcode::And, {inside, scalar_inside(b, bound)}) : scalar_inside(b, bound);
+    if (!inside) return;
+    const Value result = k_[op].results[0];
+    const OpId folded = b.create(Opcode::Reduce, k_[op].operands, k_[op].attrs);
+    const Value identity = reduce_kind(k_[op].attrs.s(AttrName::kind)).identity(b, k_.type(result).dtype());
+    const Value chosen = b.select(inside, k_[folded].results[0], identity);
+    absence_.rename(std::vector{result}, std::vector{chosen});
+    k_.replace_all_uses(result, chosen);
+    k_.erase(op);
+    changed_ = true;
+    narrow_operand(folded);
   }
 
   /// A user's combination has no known identity: a validity flag travels along and picks the side that exists.

@@ -11,7 +11,7 @@ auto make_kernel() {
   return kernel("matmul", [](In<T, 2> A, In<T, 2> B, Out<T, 2> C) {
     const bool tensor_cores = sizeof(T) == 2;
     const int BM = tune("BM", {16, 32, 64, 128}, tensor_cores ? 128 : 64), BN = tune("BN", {16, 32, 64, 96, 128, 256}, tensor_cores ? 256 : 64);
-    const int BK = tune("BK", {8, 16, 32, 64}, tensor_cores ? 32 : 16);
+    const int BK = tune("BK", {8, 16, 32, 64}, tensor_cores ? 64 : 16);
     for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
       auto acc = zeros<f32>(BM, BN);
       for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);

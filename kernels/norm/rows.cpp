@@ -1,6 +1,8 @@
 // Row-wise and elementwise kernels.
 #include "tegula/kernels/rows.h"
 
+#include <numbers>
+
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -11,7 +13,9 @@ auto make_softmax() {
   return kernel("softmax", [](In<T, 2> x, Out<T, 2> y) {
     for (auto r : grid(rows(y), 1)) {
       const Tile v = cast<f32>(x(r, all));
-      const Tile e = exp(v - max(v));
+      // Base 2: one fma and one instruction for the exponential.
+      constexpr float log2e = std::numbers::log2e_v<float>;
+      const Tile e = exp2(fma(v, log2e, max(v) * -log2e));
       y(r, all) = e * rcp(sum(e));
     }
   });
