@@ -1,5 +1,6 @@
 #pragma once
-// The key of a call in 128 bits, made at every launch without allocation, and the run-time arguments beside it.
+// The key of a call in 128 bits, made at every launch without allocation, and the run-time
+// arguments beside it.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -35,8 +36,10 @@ struct CallArgs {
   void add(const HostArg& a, const ParamInfo& info);
 };
 
-/// Checks the arguments of a call, lists them and makes their key. Throws CompileError where one does not fit.
-CallKey examine(const KernelInstance& kernel, std::span<const HostArg> args, Device device, CallArgs& out);
+/// Checks the arguments of a call, lists them and makes their key. Throws CompileError where one
+/// does not fit.
+CallKey examine(const KernelInstance& kernel, std::span<const HostArg> args, Device device,
+                CallArgs& out);
 
 /// Throws CompileError where an Out tensor shares memory with another argument.
 void check_overlap(const KernelInstance& kernel, const CallArgs& args);

@@ -38,7 +38,7 @@ Tile bound(Tracer& t, std::string_view what, const Arg& a) {
 
 }  // namespace
 
-// ---- steps ----------------------------------------------------------------------------------------------------------
+// ---- steps --------------------------------------------------------------------------------------
 namespace detail {
 
 void OpenRegion::abandon(bool by_exception) const {
@@ -54,7 +54,13 @@ StepRange::StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
   dimension_ = dimension_of(t, t.value(hi_));
 }
 StepRange::StepRange(const StepRange& o)
-    : lo_(o.lo_), hi_(o.hi_), block_(o.block_), dimension_(o.dimension_), loc_(o.loc_), stages_(o.stages_), unroll_(o.unroll_) {}
+    : lo_(o.lo_),
+      hi_(o.hi_),
+      block_(o.block_),
+      dimension_(o.dimension_),
+      loc_(o.loc_),
+      stages_(o.stages_),
+      unroll_(o.unroll_) {}
 
 StepRange StepRange::stages(int n) const {
   StepRange r(*this);
@@ -97,7 +103,7 @@ detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block) {
   return detail::StepRange(lo, hi, block, lo.loc());
 }
 
-// ---- the grid -------------------------------------------------------------------------------------------------------
+// ---- the grid -----------------------------------------------------------------------------------
 Space::Space(const View& view, std::source_location at) : loc_(at) {
   for (int i = 0; i < view.rank(); ++i) extents_.push_back(view.dim(i, at));
 }
@@ -108,8 +114,12 @@ Space::Space(std::initializer_list<Arg> extents, std::source_location at) : loc_
 Space::Space(const Tile& extent, std::source_location at) : loc_(at) {
   extents_.push_back(bound(Tracer::at(at, "grid"), "grid", Arg(extent, at)));
 }
-Space rows(const View& view, std::source_location at) { return Space({Arg(view.dim(0, at), at)}, at); }
-Space cols(const View& view, std::source_location at) { return Space({Arg(view.dim(1, at), at)}, at); }
+Space rows(const View& view, std::source_location at) {
+  return Space({Arg(view.dim(0, at), at)}, at);
+}
+Space cols(const View& view, std::source_location at) {
+  return Space({Arg(view.dim(1, at), at)}, at);
+}
 
 namespace detail {
 namespace {
@@ -137,7 +147,8 @@ class TileOrder {
     } else {
       row_major(program, n);
     }
-    if (options_.heavy_first) tiles_[n - 1] = b_.sub(b_.sub(counts_[n - 1], b_.i32(1)), tiles_[n - 1]);
+    if (options_.heavy_first)
+      tiles_[n - 1] = b_.sub(b_.sub(counts_[n - 1], b_.i32(1)), tiles_[n - 1]);
     return tiles_;
   }
 
@@ -176,7 +187,8 @@ ir::Value block_count(ir::Builder& b, ir::Value extent, std::int64_t block) {
   return b.cast(extent, DType::i32);
 }
 
-void record_launch(Tracer& t, const std::vector<ir::Value>& extents, const std::vector<std::int64_t>& blocks) {
+void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
+                   const std::vector<std::int64_t>& blocks) {
   ir::Builder b(t.kernel, t.kernel.launch());
   b.loc = t.build.loc;
   dsl::HostScalars host(t.kernel, b);
@@ -198,7 +210,8 @@ GridLoop::GridLoop(const Space& space, GridOptions options)
 
 std::uint64_t GridLoop::start() {
   Tracer& t = Tracer::at(loc_, "grid");
-  if (t.in_scope(ScopeKind::Grid)) fail(Mistake::nested_grid, loc_, {{t.grid_loc, "it begins here"}}, "a grid loop");
+  if (t.in_scope(ScopeKind::Grid))
+    fail(Mistake::nested_grid, loc_, {{t.grid_loc, "it begins here"}}, "a grid loop");
   if (t.recording_region()) fail(Mistake::nested_grid, loc_, {}, "a loop or branch");
   if (t.grid_seen) fail(Mistake::second_grid, loc_, {{t.grid_loc, "the first one"}});
   if (options_.blocks.size() > extents_.size())
@@ -210,11 +223,13 @@ std::uint64_t GridLoop::start() {
   std::vector<ir::Value> extents, counts;
   for (std::size_t i = 0; i < options_.blocks.size(); ++i) extents.push_back(t.value(extents_[i]));
   record_launch(t, extents, options_.blocks);
-  for (std::size_t i = 0; i < extents.size(); ++i) counts.push_back(block_count(t.build, extents[i], options_.blocks[i]));
+  for (std::size_t i = 0; i < extents.size(); ++i)
+    counts.push_back(block_count(t.build, extents[i], options_.blocks[i]));
   ir::AttrList attrs = ir::attr_list({{AttrName::axis, 0}});
   if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
-  const ir::OpId program = t.build.create(Opcode::ProgramId, {}, std::span(&i32, 1), std::move(attrs));
+  const ir::OpId program =
+      t.build.create(Opcode::ProgramId, {}, std::span(&i32, 1), std::move(attrs));
   const auto tiles = TileOrder(t, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     // What bounds proofs start from; the decoding alone does not show it.
@@ -237,16 +252,18 @@ bool GridLoop::close() {
 
 Index GridLoop::index(std::size_t dimension) const {
   Tracer& t = Tracer::at({}, "grid");
-  return Index(starts_[dimension], options_.blocks[dimension], dimension_of(t, t.value(extents_[dimension])));
+  return Index(starts_[dimension], options_.blocks[dimension],
+               dimension_of(t, t.value(extents_[dimension])));
 }
 
-// ---- branches -------------------------------------------------------------------------------------------------------
+// ---- branches -----------------------------------------------------------------------------------
 Branch::Branch(const Arg& condition) : condition_(condition) {}
 std::uint64_t Branch::start() {
   Tracer& t = Tracer::at(condition_.loc(), "if_");
   const ir::Value c = dsl::truth(t, condition_);
   if (t.kernel.type(c).is_tile())
-    fail(Mistake::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_", t.kernel.type(c).str());
+    fail(Mistake::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_",
+         t.kernel.type(c).str());
   return t.open_branch(c);
 }
 void Branch::begin_otherwise() { Tracer::at({}, "if_").else_branch(open_.id); }
@@ -255,13 +272,15 @@ void Branch::close() {
   open_.id = 0;
 }
 
-void record_while(const std::function<Tile()>& condition, const std::function<void()>& body, Loc at) {
+void record_while(const std::function<Tile()>& condition, const std::function<void()>& body,
+                  Loc at) {
   Tracer::at(at, "while_").record_while(condition, body);
 }
 
 }  // namespace detail
 
-int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise, std::source_location at) {
+int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise,
+         std::source_location at) {
   const int fallback = otherwise ? *otherwise : set.size() > 0 ? *set.begin() : 0;
   return Tracer::at(at, "tune").tune(name, set, fallback, at);
 }

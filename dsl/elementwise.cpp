@@ -14,7 +14,8 @@ bool fits(std::int64_t v, DType d) {
   if (!is_integer(d)) return true;
   const int bits = size_bits(d);
   if (!is_signed(d)) return v >= 0 && (bits == 64 || v < (std::int64_t{1} << bits));
-  return bits == 64 || (v >= -(std::int64_t{1} << (bits - 1)) && v < (std::int64_t{1} << (bits - 1)));
+  return bits == 64 ||
+         (v >= -(std::int64_t{1} << (bits - 1)) && v < (std::int64_t{1} << (bits - 1)));
 }
 
 DType alone(const Arg& a) {
@@ -45,14 +46,17 @@ DType common_dtype(DType a, DType b) {
 
 DType meet(Tracer& t, std::string_view what, std::span<const Arg> args) {
   std::optional<DType> tiles, literals;
-  const auto add = [](std::optional<DType>& sum, DType d) { sum = sum ? common_dtype(*sum, d) : d; };
+  const auto add = [](std::optional<DType>& sum, DType d) {
+    sum = sum ? common_dtype(*sum, d) : d;
+  };
   for (const Arg& a : args) {
     if (a.is_literal()) {
       add(literals, alone(a));
       continue;
     }
     const ir::Type type = t.type(a);
-    if (type.is_pointer()) fail(Mistake::pointer_operand, a.loc(), {t.origin(t.value(a), "the operand")}, what);
+    if (type.is_pointer())
+      fail(Mistake::pointer_operand, a.loc(), {t.origin(t.value(a), "the operand")}, what);
     add(tiles, type.dtype());
   }
   if (!tiles) return *literals;
@@ -67,17 +71,21 @@ ir::Value convert(Tracer& t, ir::Value v, DType to) {
   if (!is_bool(to)) return t.build.cast(v, to);
   const DType d = type.dtype();
   const ir::Type scalar = ir::Type::scalar(d);
-  return t.build.cmp("ne", v, is_float(d) ? t.build.constant(scalar, 0.0) : t.build.constant(scalar, std::int64_t{0}));
+  return t.build.cmp(
+      "ne", v,
+      is_float(d) ? t.build.constant(scalar, 0.0) : t.build.constant(scalar, std::int64_t{0}));
 }
 
 ir::Value operand(Tracer& t, const Arg& a, DType dtype) {
   return a.is_literal() ? constant(t, a, dtype) : convert(t, t.value(a), dtype);
 }
-ir::Value operand(Tracer& t, const Arg& a) { return a.is_literal() ? constant(t, a, alone(a)) : t.value(a); }
+ir::Value operand(Tracer& t, const Arg& a) {
+  return a.is_literal() ? constant(t, a, alone(a)) : t.value(a);
+}
 
 ir::Value truth(Tracer& t, const Arg& a) { return operand(t, a, DType::i1); }
 
-// ---- shapes ---------------------------------------------------------------------------------------------------------
+// ---- shapes -------------------------------------------------------------------------------------
 bool can_broadcast(std::span<const std::int64_t> from, std::span<const std::int64_t> to) {
   if (from.size() > to.size()) return false;
   const std::size_t lead = to.size() - from.size();
@@ -109,7 +117,8 @@ void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, 
         std::vector<Note> notes;
         for (std::size_t n = 0; n < values.size(); ++n)
           notes.push_back(t.origin(values[n], fmt::format("operand {}", n)));
-        fail(Mistake::shapes_differ, loc, std::move(notes), what, extents_text(before), extents_text(s));
+        fail(Mistake::shapes_differ, loc, std::move(notes), what, extents_text(before),
+             extents_text(s));
       }
       extent = std::max(extent, s[i]);
     }
@@ -118,7 +127,8 @@ void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, 
     if (!t.kernel.type(v).is_scalar()) v = broadcast_to(t, v, shape);
 }
 
-Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args, ir::AttrInits attrs) {
+Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
+            ir::AttrInits attrs) {
   const std::span<const Arg> list(args.begin(), args.size());
   Tracer& t = Tracer::at(list.front().loc(), what);
   const DType d = meet(t, what, list);

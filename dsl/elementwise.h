@@ -1,5 +1,6 @@
 #pragma once
-// What the operands of an elementwise operation become before it is recorded: one element type, one shape.
+// What the operands of an elementwise operation become before it is recorded: one element type, one
+// shape.
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -27,7 +28,8 @@ ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape);
 bool can_broadcast(std::span<const std::int64_t> from, std::span<const std::int64_t> to);
 
 /// Records an op on operands that met.
-Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args, ir::AttrInits attrs = {});
+Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
+            ir::AttrInits attrs = {});
 
 /// Axis counted from 0.
 int checked_axis(std::string_view what, ir::Type type, int axis, Loc loc);

@@ -32,7 +32,8 @@ Diagnostic diagnose(Mistake mistake, Loc loc, std::vector<Note> notes, fmt::form
     throw InternalError(fmt::format("{} takes other arguments than it was given", r.code));
   // Both texts at once, so that automatic numbering runs through; the separator is in neither.
   constexpr char kSeparator = '\x1f';
-  const std::string both = fmt::vformat(fmt::format("{}{}{}", r.message, kSeparator, r.hint), arguments);
+  const std::string both =
+      fmt::vformat(fmt::format("{}{}{}", r.message, kSeparator, r.hint), arguments);
   const std::size_t cut = both.find(kSeparator);
   return {r.code, both.substr(0, cut), loc, std::move(notes), both.substr(cut + 1)};
 }

@@ -32,7 +32,8 @@ Diagnostic diagnose(Mistake mistake, Loc loc, std::vector<Note> notes, fmt::form
 
 template <class... T>
 Diagnostic diagnostic(Mistake mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {
-  return diagnose(mistake, loc, std::move(notes), fmt::make_format_args(arguments...), sizeof...(T));
+  return diagnose(mistake, loc, std::move(notes), fmt::make_format_args(arguments...),
+                  sizeof...(T));
 }
 template <class... T>
 [[noreturn]] void fail(Mistake mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {

@@ -4,9 +4,11 @@ namespace tegula::dsl {
 namespace {
 
 bool host_computes(const ir::Kernel& k, const ir::OpData& op) {
-  if (op.opcode == ir::Opcode::Const || op.opcode == ir::Opcode::ViewDim || op.opcode == ir::Opcode::ViewStride)
+  if (op.opcode == ir::Opcode::Const || op.opcode == ir::Opcode::ViewDim ||
+      op.opcode == ir::Opcode::ViewStride)
     return true;
-  return ir::info(op.opcode).family == ir::Family::Elementwise && k.type(op.results.front()).is_scalar();
+  return ir::info(op.opcode).family == ir::Family::Elementwise &&
+         k.type(op.results.front()).is_scalar();
 }
 
 }  // namespace
@@ -23,7 +25,8 @@ ir::Value HostScalars::copy(ir::Value v) {
     operands.push_back(k_.type(operand).is_view() ? operand : copy(operand));
     if (!operands.back()) return {};
   }
-  const ir::OpId made = launch_.create(k_[def].opcode, operands, std::span(&data.type, 1), k_[def].attrs);
+  const ir::OpId made =
+      launch_.create(k_[def].opcode, operands, std::span(&data.type, 1), k_[def].attrs);
   return copies_[v] = k_[made].results[0];
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Copies scalar computations on the arguments into the launch region, where the host evaluates them.
+// Copies scalar computations on the arguments into the launch region, where the host evaluates
+// them.
 #include <unordered_map>
 
 #include "ir/builder.h"

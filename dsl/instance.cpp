@@ -1,4 +1,5 @@
-// Traces kernel lambdas, and remembers what traces find out: captured arguments and extents that matter.
+// Traces kernel lambdas, and remembers what traces find out: captured arguments and extents that
+// matter.
 #include "dsl/instance.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,8 @@
 namespace tegula::dsl {
 namespace {
 
-/// Bytes that can hold no address say all about a closure. Anything else may point to state that changes.
+/// Bytes that can hold no address say all about a closure. Anything else may point to state that
+/// changes.
 bool may_hold_address(const void* bytes, std::size_t size) {
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= size; at += sizeof(std::uint64_t)) {
     std::uint64_t word;
@@ -40,8 +42,9 @@ Hash128 identity_of(const detail::Closure& c, const Tuning& tuning) {
 
 bool is_identifier(std::string_view s) {
   const auto letter = [](char c) { return (c | 32) >= 'a' && (c | 32) <= 'z'; };
-  return !s.empty() && (letter(s[0]) || s[0] == '_') &&
-         std::ranges::all_of(s, [&](char c) { return letter(c) || c == '_' || (c >= '0' && c <= '9'); });
+  return !s.empty() && (letter(s[0]) || s[0] == '_') && std::ranges::all_of(s, [&](char c) {
+    return letter(c) || c == '_' || (c >= '0' && c <= '9');
+  });
 }
 
 /// "A[M, K]" or "A".
@@ -52,14 +55,17 @@ detail::ParamName parse_name(std::string_view text, int rank, Loc at) {
   out.name = trim(text.substr(0, open));
   if (open != text.npos) {
     if (text.back() != ']') reject();
-    for (std::string_view d : split(text.substr(open + 1, text.size() - open - 2), ',')) out.dims.emplace_back(trim(d));
+    for (std::string_view d : split(text.substr(open + 1, text.size() - open - 2), ','))
+      out.dims.emplace_back(trim(d));
     if (static_cast<int>(out.dims.size()) != rank) reject();
   }
   if (!is_identifier(out.name) || !std::ranges::all_of(out.dims, is_identifier)) reject();
   return out;
 }
 
-std::string text_of(const detail::ParamName& n) { return fmt::format("{}[{}]", n.name, fmt::join(n.dims, ", ")); }
+std::string text_of(const detail::ParamName& n) {
+  return fmt::format("{}[{}]", n.name, fmt::join(n.dims, ", "));
+}
 
 /// Each further use of a name is compared with the first.
 std::vector<EqualExtents> equal_extents_of(const std::vector<detail::ParamName>& names) {
@@ -70,7 +76,9 @@ std::vector<EqualExtents> equal_extents_of(const std::vector<detail::ParamName>&
       const std::string& name = names[arg].dims[static_cast<std::size_t>(axis)];
       const auto [at, fresh] = first.try_emplace(name, arg, axis);
       const auto [other, other_axis] = at->second;
-      if (!fresh) out.push_back({{other, arg}, {other_axis, axis}, name, {text_of(names[other]), text_of(names[arg])}});
+      if (!fresh)
+        out.push_back(
+            {{other, arg}, {other_axis, axis}, name, {text_of(names[other]), text_of(names[arg])}});
     }
   return out;
 }
@@ -79,7 +87,8 @@ std::vector<EqualExtents> equal_extents_of(const std::vector<detail::ParamName>&
 void label_dots(ir::Kernel& k) {
   int next = 0;
   ir::walk(k, k.body(), [&](ir::OpId op) {
-    if (k[op].opcode == Opcode::Dot) k[op].attrs.set(AttrName::label, "dot#" + std::to_string(next++));
+    if (k[op].opcode == Opcode::Dot)
+      k[op].attrs.set(AttrName::label, "dot#" + std::to_string(next++));
   });
 }
 
@@ -105,7 +114,8 @@ void check_out_views(Tracer& t) {
     const ir::OpData& d = t.kernel[op];
     if (d.opcode == Opcode::LoadView && access(d.operands[0]) == ir::Access::Out)
       fail(Mistake::out_is_read, d.loc, {}, text(d.operands[0]));
-    if (d.opcode == Opcode::StoreView || d.opcode == Opcode::ViewPtr) stored.push_back(d.operands[0]);
+    if (d.opcode == Opcode::StoreView || d.opcode == Opcode::ViewPtr)
+      stored.push_back(d.operands[0]);
   });
   std::vector<Loc> told;  // a body is recorded twice
   for (const NamedPart& p : t.parts) {
@@ -119,9 +129,11 @@ void check_out_views(Tracer& t) {
 }  // namespace
 
 KernelInstance::KernelInstance(detail::Closure closure, Tuning tuning)
-    : KernelInstance(std::make_shared<const detail::Closure>(std::move(closure)), std::move(tuning), false) {}
+    : KernelInstance(std::make_shared<const detail::Closure>(std::move(closure)), std::move(tuning),
+                     false) {}
 
-KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning, bool may_alias)
+KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning,
+                               bool may_alias)
     : closure_(std::move(closure)),
       tuning_(std::move(tuning)),
       identity_(identity_of(*closure_, tuning_)),
@@ -145,12 +157,14 @@ std::shared_ptr<KernelInstance> KernelInstance::allowing_alias() const {
   return std::shared_ptr<KernelInstance>(new KernelInstance(closure_, tuning_, true));
 }
 
-std::shared_ptr<KernelInstance> KernelInstance::named(std::span<const char* const> names, Loc at) const {
+std::shared_ptr<KernelInstance> KernelInstance::named(std::span<const char* const> names,
+                                                      Loc at) const {
   auto closure = std::make_shared<detail::Closure>(*closure_);
   closure->names.clear();
   for (std::size_t i = 0; i < names.size(); ++i)
     closure->names.push_back(parse_name(names[i], closure_->params[i].rank, at));
-  return std::shared_ptr<KernelInstance>(new KernelInstance(std::move(closure), tuning_, may_alias_));
+  return std::shared_ptr<KernelInstance>(
+      new KernelInstance(std::move(closure), tuning_, may_alias_));
 }
 
 Signature KernelInstance::signature(std::span<const HostArg> args) const {
@@ -226,7 +240,8 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   remove_dead(t.kernel);
   check_out_views(t);
   label_dots(t.kernel);
-  TraceResult result{ir::clone(t.kernel), t.signature, std::move(t.warnings), std::move(t.tunables)};
+  TraceResult result{ir::clone(t.kernel), t.signature, std::move(t.warnings),
+                     std::move(t.tunables)};
   ir::verify_or_throw(result.kernel, "trace");
   remember(t);
   checked_ = true;

@@ -18,8 +18,8 @@
 namespace tegula::dsl {
 
 struct TraceResult {
-  ir::Kernel kernel;        ///< tile form, one parameter per run-time argument
-  Signature signature;      ///< the key it is valid for: what the trace asked for is filled in
+  ir::Kernel kernel;    ///< tile form, one parameter per run-time argument
+  Signature signature;  ///< the key it is valid for: what the trace asked for is filled in
   std::vector<Diagnostic> warnings;
   std::vector<Tunable> tunables;  ///< in the order of their first use
 };
@@ -40,14 +40,15 @@ class KernelInstance {
   const Loc& loc() const { return closure_->loc; }
   const Tuning& tuning() const { return tuning_; }
 
-  /// Equal for kernels whose lambdas are surely the same: type, captures and tuning. A lambda whose captures may hold
-  /// an address is only equal to itself; its compiled kernels are still shared, by the hash of their IR.
+  /// Equal for kernels whose lambdas are surely the same: type, captures and tuning. A lambda whose
+  /// captures may hold an address is only equal to itself; its compiled kernels are still shared,
+  /// by the hash of their IR.
   const Hash128& identity() const { return identity_; }
 
   /// The key of a call; with identity() it decides which compiled kernel is launched.
   Signature signature(std::span<const HostArg> args) const;
-  /// The arguments the kernel has at run time, in the order of its parameters: constants left out, captured Scalars
-  /// and Tensors appended, read now.
+  /// The arguments the kernel has at run time, in the order of its parameters: constants left out,
+  /// captured Scalars and Tensors appended, read now.
   std::vector<HostArg> run_time_args(std::span<const HostArg> args) const;
 
   /// Traces the lambda for a key. Thread-safe; one trace at a time.
@@ -85,7 +86,8 @@ class KernelInstance {
   std::vector<EqualExtents> equal_extents_;
   std::mutex tracing_;
   std::atomic<const Known*> known_;
-  std::vector<std::unique_ptr<const Known>> versions_;  ///< of known_; readers may still hold an old one
+  std::vector<std::unique_ptr<const Known>>
+      versions_;  ///< of known_; readers may still hold an old one
 };
 
 }  // namespace tegula::dsl

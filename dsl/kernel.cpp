@@ -6,7 +6,9 @@
 
 namespace tegula {
 
-std::string Trace::text(bool locations) const { return ir::print(result_->kernel, {.locations = locations}); }
+std::string Trace::text(bool locations) const {
+  return ir::print(result_->kernel, {.locations = locations});
+}
 const ir::Kernel& Trace::kernel() const { return result_->kernel; }
 const std::vector<Diagnostic>& Trace::warnings() const { return result_->warnings; }
 
@@ -15,7 +17,8 @@ namespace detail {
 std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure) {
   return std::make_shared<dsl::KernelInstance>(std::move(closure), Tuning{});
 }
-std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance, const Tuning& tuning) {
+std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
+                                                 const Tuning& tuning) {
   return instance.with(tuning);
 }
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance) {

@@ -1,4 +1,5 @@
-// A call: check the arguments, find the compiled kernel by their key, launch. The first call of a key compiles.
+// A call: check the arguments, find the compiled kernel by their key, launch. The first call of a
+// key compiles.
 #include "dsl/launcher.h"
 
 #include <fmt/format.h>
@@ -37,7 +38,8 @@ class CompiledByIr {
 };
 
 CompiledByIr& compiled_by_ir() {
-  static CompiledByIr* const table = new CompiledByIr;  // kernels may be launched while statics are destroyed
+  static CompiledByIr* const table =
+      new CompiledByIr;  // kernels may be launched while statics are destroyed
   return *table;
 }
 
@@ -86,7 +88,8 @@ std::string Launcher::reason(const std::string& signature) const {
   return "another device";
 }
 
-const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostArg> args, Device device) {
+const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostArg> args,
+                                       Device device) {
   const std::lock_guard lock(compiling_);
   const auto key_now = [&] {
     CallArgs unused;
@@ -96,8 +99,8 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   TraceResult traced = k.trace(k.signature(args));
   const Hash128 ir = hash_of(traced.kernel);
   const runtime::Backend emitter = backend.value_or(runtime::default_backend());
-  const std::string name =
-      fmt::format("{} {} {} {}", ir.hex(), device.str(), runtime::name(emitter), plan ? plan->str() : "");
+  const std::string name = fmt::format("{} {} {} {}", ir.hex(), device.str(),
+                                       runtime::name(emitter), plan ? plan->str() : "");
   auto kernel = compiled_by_ir().find(name);
   const std::string signature = traced.signature.text();
   std::string event = fmt::format("{}: {}", kernel ? "reused" : "compiled", reason(signature));
@@ -120,7 +123,8 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
 
 void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const HostArg> args) {
   if (env().eager) [[unlikely]]
-    throw DeviceError("TEGULA_EAGER=1: running kernel lambdas op by op is not available in this build");
+    throw DeviceError(
+        "TEGULA_EAGER=1: running kernel lambdas op by op is not available in this build");
   const Device device = device_of(given, args);
   CallArgs call;
   const CallKey key = examine(k, args, device, call);
@@ -132,8 +136,10 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
     examine(k, args, device, call);  // with what the trace captured
   }
   if (wants_retrace()) [[unlikely]]
-    if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir) fail(Mistake::stale_trace, k.loc(), {}, k.name());
-  const std::span<const runtime::LaunchArg> run_time(call.args.data(), entry->kernel->tile.params().size());
+    if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir)
+      fail(Mistake::stale_trace, k.loc(), {}, k.name());
+  const std::span<const runtime::LaunchArg> run_time(call.args.data(),
+                                                     entry->kernel->tile.params().size());
   entry->kernel->launch(given ? *given : Stream(device), run_time);
 }
 
@@ -170,8 +176,10 @@ void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostAr
 }
 
 std::string dump(dsl::KernelInstance& k, std::string_view verb) {
-  static constexpr std::string_view kVerbs[] = {"key", "trace", "optimize", "emit", "ptx", "assemble", "launch"};
-  if (std::ranges::find(kVerbs, verb) == std::end(kVerbs)) dsl::fail(dsl::Mistake::unknown_verb, k.loc(), {}, verb);
+  static constexpr std::string_view kVerbs[] = {"key", "trace",    "optimize", "emit",
+                                                "ptx", "assemble", "launch"};
+  if (std::ranges::find(kVerbs, verb) == std::end(kVerbs))
+    dsl::fail(dsl::Mistake::unknown_verb, k.loc(), {}, verb);
   const auto kernel = k.launcher.latest();
   if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
   return kernel->dump(verb);

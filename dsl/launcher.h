@@ -1,6 +1,6 @@
 #pragma once
-// The compiled kernels of one kernel object: found by the key of a call without lock or allocation, compiled where
-// there is none.
+// The compiled kernels of one kernel object: found by the key of a call without lock or allocation,
+// compiled where there is none.
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -34,7 +34,8 @@ class Launcher {
   /// One call, start to end.
   void launch(KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
   /// Compiles for these arguments, or finds what was compiled, without launching.
-  std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance, const Stream* stream,
+  std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance,
+                                                         const Stream* stream,
                                                          std::span<const HostArg> args);
   /// What was compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
@@ -44,7 +45,8 @@ class Launcher {
 
  private:
   const CompiledEntry* find(const CallKey& key) const;
-  const CompiledEntry& compile(KernelInstance& instance, std::span<const HostArg> args, Device device);
+  const CompiledEntry& compile(KernelInstance& instance, std::span<const HostArg> args,
+                               Device device);
   const CompiledEntry* add(CompiledEntry entry);
   std::string reason(const std::string& signature) const;
 

@@ -7,8 +7,8 @@
 namespace tegula::dsl {
 namespace {
 
-using ir::OpId;
 using ir::Opcode;
+using ir::OpId;
 using ir::RegionId;
 using ir::Value;
 
@@ -30,7 +30,9 @@ class Liveness {
 
  private:
   std::size_t carried_from(OpId op) const { return k_[op].opcode == Opcode::For ? 3 : 0; }
-  bool is_loop(OpId op) const { return k_[op].opcode == Opcode::For || k_[op].opcode == Opcode::While; }
+  bool is_loop(OpId op) const {
+    return k_[op].opcode == Opcode::For || k_[op].opcode == Opcode::While;
+  }
 
   void need(Value v) {
     if (live_.insert(v).second) values_.push_back(v);
@@ -99,7 +101,9 @@ class Liveness {
 
   void drop_results(OpId op) {
     const std::vector<Value> results(k_[op].results.begin(), k_[op].results.end());
-    const auto dead = [&](std::size_t i) { return i < results.size() && !live_.contains(results[i]); };
+    const auto dead = [&](std::size_t i) {
+      return i < results.size() && !live_.contains(results[i]);
+    };
     const bool loop = is_loop(op);
     drop(k_[op].results, 0, dead);
     renumber(k_[op].results);
@@ -116,7 +120,8 @@ class Liveness {
 
   template <class List>
   void renumber(const List& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) k_[values[i]].position = static_cast<std::uint32_t>(i);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      k_[values[i]].position = static_cast<std::uint32_t>(i);
   }
 
   ir::Kernel& k_;

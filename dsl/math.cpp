@@ -1,5 +1,5 @@
-// Elementwise functions: those that are ops, and those composed of ops. Compositions of small floats are computed in
-// f32 and rounded once.
+// Elementwise functions: those that are ops, and those composed of ops. Compositions of small
+// floats are computed in f32 and rounded once.
 #include "tegula/math.h"
 
 #include <numbers>
@@ -51,10 +51,12 @@ Tile composed(std::string_view what, const Arg& x, const F& f) {
 Tile cast(const Arg& x, DType to) {
   Tracer& t = Tracer::at(x.loc(), "cast");
   if (!x.is_literal() && t.type(x).is_pointer())
-    dsl::fail(dsl::Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
+    dsl::fail(dsl::Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")},
+              "cast");
   const ir::Value v = dsl::operand(t, x, to);
   if (!x.is_literal())
-    if (const auto at = t.indexed_by.find(t.value(x)); at != t.indexed_by.end()) t.indexed_by[v] = at->second;
+    if (const auto at = t.indexed_by.find(t.value(x)); at != t.indexed_by.end())
+      t.indexed_by[v] = at->second;
   return t.tile(v);
 }
 
@@ -63,8 +65,8 @@ Tile bitcast(const Arg& x, DType to) {
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
   if (size_bits(type.dtype()) != size_bits(to))
-    dsl::fail(dsl::Mistake::bitcast_width, x.loc(), {t.origin(v, "the operand")}, name(type.dtype()),
-              size_bits(type.dtype()), name(to), size_bits(to));
+    dsl::fail(dsl::Mistake::bitcast_width, x.loc(), {t.origin(v, "the operand")},
+              name(type.dtype()), size_bits(type.dtype()), name(to), size_bits(to));
   return t.tile(type.dtype() == to ? v : t.build.op(Opcode::Bitcast, {v}, type.with_dtype(to)));
 }
 
@@ -73,7 +75,8 @@ Tile where(const Arg& condition, const Arg& a, const Arg& b) {
   const Arg choices[] = {a, b};
   const DType d = dsl::meet(t, "where", choices);
   if (!condition.is_literal() && t.type(condition).dtype() != DType::i1)
-    dsl::fail(dsl::Mistake::condition_type, condition.loc(), {t.origin(t.value(condition), "the condition")}, "where",
+    dsl::fail(dsl::Mistake::condition_type, condition.loc(),
+              {t.origin(t.value(condition), "the condition")}, "where",
               name(t.type(condition).dtype()));
   ir::Value values[] = {dsl::truth(t, condition), dsl::operand(t, a, d), dsl::operand(t, b, d)};
   dsl::meet_shapes(t, "where", values, condition.loc());
@@ -139,10 +142,13 @@ Tile silu(const Arg& x) {
   return composed("silu", x, [](const Tile& v) { return v * sigmoid(v); });
 }
 Tile gelu(const Arg& x) {
-  return composed("gelu", x, [](const Tile& v) { return 0.5f * v * (1.0f + erf(v * (std::numbers::sqrt2 / 2))); });
+  return composed("gelu", x, [](const Tile& v) {
+    return 0.5f * v * (1.0f + erf(v * (std::numbers::sqrt2 / 2)));
+  });
 }
 Tile softplus(const Arg& x) {
-  return composed("softplus", x, [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });
+  return composed("softplus", x,
+                  [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });
 }
 Tile isnan(const Arg& x) {
   return composed("isnan", x, [](const Tile& v) { return v != v; });

@@ -29,7 +29,8 @@ ir::AttrList attrs_of(Hints h) {
 ir::Value pointers_of(Tracer& t, std::string_view what, const Arg& a) {
   if (a.is_literal() || !t.type(a).is_pointer()) {
     const ir::Value v = dsl::operand(t, a);
-    fail(Mistake::pointer_wanted, a.loc(), {t.origin(v, "the operand")}, what, t.kernel.type(v).str());
+    fail(Mistake::pointer_wanted, a.loc(), {t.origin(v, "the operand")}, what,
+         t.kernel.type(v).str());
   }
   return t.value(a);
 }
@@ -39,12 +40,13 @@ void meet_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& ope
   dsl::meet_shapes(t, what, operands, loc);
   for (ir::Value v : operands) {
     const auto shape = t.kernel.type(v).shape();
-    if (!shape.empty()) operands[0] = dsl::broadcast_to(t, operands[0], {shape.begin(), shape.end()});
+    if (!shape.empty())
+      operands[0] = dsl::broadcast_to(t, operands[0], {shape.begin(), shape.end()});
   }
 }
 
-Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const Arg& values, const Arg& mask,
-            Order order, Scope scope) {
+Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const Arg& values,
+            const Arg& mask, Order order, Scope scope) {
   Tracer& t = Tracer::at(pointers.loc(), what);
   const ir::Value p = pointers_of(t, what, pointers);
   const ir::Type pointee = ir::Type::scalar(t.kernel.type(p).dtype());
@@ -99,7 +101,8 @@ Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope
   return atomic("atomic_xchg", "xchg", p, v, mask, order, scope);
 }
 
-Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a, const Arg& b, const Arg& c) {
+Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a,
+         const Arg& b, const Arg& c) {
   Tracer& t = Tracer::at(a.loc(), "ptx");
   std::vector<ir::Value> operands;
   for (const Arg* x : {&a, &b, &c})

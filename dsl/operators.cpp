@@ -16,7 +16,8 @@ DType arithmetic_type(Tracer& t, std::string_view what, std::span<const Arg> arg
   return is_bool(d) ? DType::i32 : d;
 }
 
-Tile binary(std::string_view what, Opcode op, const Arg& a, const Arg& b, DType d, ir::AttrInits attrs = {}) {
+Tile binary(std::string_view what, Opcode op, const Arg& a, const Arg& b, DType d,
+            ir::AttrInits attrs = {}) {
   Tracer& t = Tracer::at(a.loc(), what);
   ir::Value values[] = {dsl::operand(t, a, d), dsl::operand(t, b, d)};
   dsl::meet_shapes(t, what, values, a.loc());
@@ -59,7 +60,8 @@ Tile shift(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
 Tile compare(std::string_view what, std::string_view predicate, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), what);
   const Arg args[] = {a, b};
-  return binary(what, Opcode::Cmp, a, b, arithmetic_type(t, what, args), {{dsl::AttrName::pred, predicate}});
+  return binary(what, Opcode::Cmp, a, b, arithmetic_type(t, what, args),
+                {{dsl::AttrName::pred, predicate}});
 }
 
 Tile logical(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
@@ -86,7 +88,8 @@ Tile advance(const Arg& pointer, const Arg& offset, bool backwards) {
   return t.tile(t.build.op(Opcode::AddPtr, std::span<const ir::Value>(values)));
 }
 
-/// Where the value of a tile was made: the best place known where the operator could not take the user's.
+/// Where the value of a tile was made: the best place known where the operator could not take the
+/// user's.
 Arg placed(const Tile& x) {
   Tracer& t = Tracer::at({}, "an operation");
   const ir::Value v = t.value(x);

@@ -1,5 +1,6 @@
-// Regions of the recording: every variable alive at the start of a loop stands for a loop-carried value inside; what
-// turns out not to change is taken out again at the end. Bodies are recorded twice to find hidden C++ state.
+// Regions of the recording: every variable alive at the start of a loop stands for a loop-carried
+// value inside; what turns out not to change is taken out again at the end. Bodies are recorded
+// twice to find hidden C++ state.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,14 +13,16 @@
 namespace tegula::dsl {
 
 std::string_view name(ScopeKind kind) {
-  static constexpr std::string_view kNames[] = {"the grid loop", "a loop", "while_", "if_", "a fold"};
+  static constexpr std::string_view kNames[] = {"the grid loop", "a loop", "while_", "if_",
+                                                "a fold"};
   return kNames[static_cast<int>(kind)];
 }
 
-// ---- scopes ---------------------------------------------------------------------------------------------------------
+// ---- scopes -------------------------------------------------------------------------------------
 template <class Visit>
 void Tracer::each_variable(const Visit& visit) {
-  for (detail::Link* at = variables_.next; at != &variables_; at = at->next) visit(static_cast<Tile&>(*at));
+  for (detail::Link* at = variables_.next; at != &variables_; at = at->next)
+    visit(static_cast<Tile&>(*at));
 }
 
 OpenScope& Tracer::push(ScopeKind kind) {
@@ -44,7 +47,8 @@ OpenScope Tracer::pop() {
 
 OpenScope& Tracer::top(std::uint64_t id) {
   throw_pending();
-  if (scopes_.empty() || scopes_.back().id != id) throw InternalError("regions of a trace are not nested");
+  if (scopes_.empty() || scopes_.back().id != id)
+    throw InternalError("regions of a trace are not nested");
   return scopes_.back();
 }
 
@@ -57,8 +61,10 @@ void Tracer::abandon(std::uint64_t id, bool by_exception) {
   if (at == scopes_.end()) return;
   Note begins{at->loc, fmt::format("{} begins here", name(at->kind))};
   // An exception on its way out tells more than that it left the loop.
-  if (by_exception || std::uncaught_exceptions() > at->exceptions) left_by_exception_.push_back(std::move(begins));
-  else if (!pending_) pending_ = diagnostic(Mistake::left_loop, build.loc, {std::move(begins)}, name(at->kind));
+  if (by_exception || std::uncaught_exceptions() > at->exceptions)
+    left_by_exception_.push_back(std::move(begins));
+  else if (!pending_)
+    pending_ = diagnostic(Mistake::left_loop, build.loc, {std::move(begins)}, name(at->kind));
   const ir::RegionId outer = at->outer;
   restore(at->carries);
   scopes_.erase(at, scopes_.end());
@@ -114,8 +120,10 @@ bool Tracer::again(OpenScope& scope, ir::RegionId region) {
   scope.second = true;
   restore(scope.carries);
   for (Carry& c : scope.carries) c.arg = c.after = ir::Value();
-  if (scope.kind == ScopeKind::Grid) build.at_end(region);
-  else start_body(scope, region);
+  if (scope.kind == ScopeKind::Grid)
+    build.at_end(region);
+  else
+    start_body(scope, region);
   return true;
 }
 
@@ -142,7 +150,7 @@ void Tracer::compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::
   }
 }
 
-// ---- counted loops --------------------------------------------------------------------------------------------------
+// ---- counted loops ------------------------------------------------------------------------------
 std::uint64_t Tracer::open_loop(ir::Value lo, ir::Value hi, ir::Value step, ir::AttrList attrs) {
   const ir::Value bounds[] = {lo, hi, step};
   const ir::OpId op = build.create(Opcode::For, bounds, std::move(attrs));
@@ -186,8 +194,8 @@ void Tracer::compare_regions(const OpenScope& scope, ir::RegionId first, ir::Reg
   compare(scope, same, a.first, b.first);
 }
 
-/// Which carries change from one iteration to the next. A carry that yields itself, or what it began with, does not;
-/// taking it out may show others to be the same.
+/// Which carries change from one iteration to the next. A carry that yields itself, or what it
+/// began with, does not; taking it out may show others to be the same.
 std::vector<bool> Tracer::essential(const std::vector<Carry>& carries) const {
   std::vector<bool> keep(carries.size(), true);
   std::unordered_map<ir::Value, ir::Value> settled;
@@ -211,12 +219,14 @@ std::vector<bool> Tracer::essential(const std::vector<Carry>& carries) const {
 void Tracer::check_types(const OpenScope& scope) {
   for (const Carry& c : scope.carries) {
     if (!c.arg || !c.after || kernel.type(c.arg) == kernel.type(c.after)) continue;
-    fail(Mistake::carried_type, scope.loc, {origin(c.before, "before"), origin(c.after, "after an iteration")},
+    fail(Mistake::carried_type, scope.loc,
+         {origin(c.before, "before"), origin(c.after, "after an iteration")},
          kernel.type(c.arg).str(), kernel.type(c.after).str());
   }
 }
 
-void Tracer::replace_in(ir::RegionId region, const std::vector<std::pair<ir::Value, ir::Value>>& map) {
+void Tracer::replace_in(ir::RegionId region,
+                        const std::vector<std::pair<ir::Value, ir::Value>>& map) {
   if (map.empty()) return;
   const std::unordered_map<ir::Value, ir::Value> to(map.begin(), map.end());
   ir::walk(kernel, region, [&](ir::OpId op) {
@@ -230,9 +240,10 @@ void Tracer::yield(ir::RegionId region, const std::vector<ir::Value>& values) {
   build.yield(values);
 }
 
-/// Gives the op its initial values, results and yields. `regions` take the carries as arguments after `fixed_args`
-/// own ones; the last of them yields the next values.
-void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions, std::size_t fixed_args) {
+/// Gives the op its initial values, results and yields. `regions` take the carries as arguments
+/// after `fixed_args` own ones; the last of them yields the next values.
+void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions,
+                         std::size_t fixed_args) {
   check_types(s);
   const std::vector<bool> keep = essential(s.carries);
   std::vector<std::pair<ir::Value, ir::Value>> settled;
@@ -248,7 +259,8 @@ void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions, st
     inits.push_back(c.before);
     nexts.push_back(c.after);
   }
-  // A settled value may stand for another settled one only through `before`, which is outside the loop.
+  // A settled value may stand for another settled one only through `before`, which is outside the
+  // loop.
   const std::unordered_map<ir::Value, ir::Value> outside(settled.begin(), settled.end());
   for (ir::Value& v : nexts)
     if (const auto at = outside.find(v); at != outside.end()) v = at->second;
@@ -256,7 +268,8 @@ void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions, st
     replace_in(r, settled);
     auto& args = kernel[r].args;
     std::erase_if(args, [&](ir::Value v) { return outside.contains(v); });
-    for (std::size_t i = 0; i < args.size(); ++i) kernel[args[i]].position = static_cast<std::uint32_t>(i);
+    for (std::size_t i = 0; i < args.size(); ++i)
+      kernel[args[i]].position = static_cast<std::uint32_t>(i);
   }
   build.loc = s.loc;
   yield(regions.back(), nexts);
@@ -264,15 +277,19 @@ void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions, st
   kernel[op].operands.insert(kernel[op].operands.end(), inits.begin(), inits.end());
   for (std::size_t i = 0; i < s.carries.size(); ++i) {
     const Carry& c = s.carries[i];
-    if (keep[i]) set(*c.variable, kernel.add_result(op, kernel.type(c.before)));
-    else if (c.before) set(*c.variable, c.before);
-    else if (c.after) lose(*c.variable, s);
+    if (keep[i])
+      set(*c.variable, kernel.add_result(op, kernel.type(c.before)));
+    else if (c.before)
+      set(*c.variable, c.before);
+    else if (c.after)
+      lose(*c.variable, s);
   }
   pop();
 }
 
-// ---- while ----------------------------------------------------------------------------------------------------------
-void Tracer::record_while(const std::function<Tile()>& condition, const std::function<void()>& body) {
+// ---- while --------------------------------------------------------------------------------------
+void Tracer::record_while(const std::function<Tile()>& condition,
+                          const std::function<void()>& body) {
   const ir::OpId op = build.create(Opcode::While, {});
   const std::uint64_t id = push(ScopeKind::While).id;
   top(id).op = op;
@@ -282,9 +299,11 @@ void Tracer::record_while(const std::function<Tile()>& condition, const std::fun
     const Tile c = condition();
     OpenScope& s = top(id);
     for (const Carry& carry : s.carries)
-      if (carry.variable && get(*carry.variable) != carry.arg) fail(Mistake::condition_rebinds, s.loc, {});
+      if (carry.variable && get(*carry.variable) != carry.arg)
+        fail(Mistake::condition_rebinds, s.loc, {});
     const ir::Type type = kernel.type(value(c));
-    if (type != ir::Type::scalar(DType::i1)) fail(Mistake::condition_type, s.loc, {}, "while_", type.str());
+    if (type != ir::Type::scalar(DType::i1))
+      fail(Mistake::condition_type, s.loc, {}, "while_", type.str());
     build.yield(std::vector{value(c)});
   }
   check_births(top(id));
@@ -306,7 +325,7 @@ void Tracer::record_while(const std::function<Tile()>& condition, const std::fun
   finish_loop(top(id), regions, 0);
 }
 
-// ---- branches -------------------------------------------------------------------------------------------------------
+// ---- branches -----------------------------------------------------------------------------------
 std::uint64_t Tracer::open_branch(ir::Value condition) {
   const ir::OpId op = build.make_if(condition, {});
   OpenScope& s = push(ScopeKind::Branch);
@@ -340,17 +359,19 @@ void Tracer::close_branch(std::uint64_t id) {
       continue;
     }
     if (kernel.type(then) != kernel.type(otherwise))
-      fail(Mistake::branch_type, s.loc, {origin(then, "if true, it"), origin(otherwise, "if false, it")},
+      fail(Mistake::branch_type, s.loc,
+           {origin(then, "if true, it"), origin(otherwise, "if false, it")},
            kernel.type(then).str(), kernel.type(otherwise).str());
     yields[0].push_back(then);
     yields[1].push_back(otherwise);
     set(*c.variable, kernel.add_result(op, kernel.type(then)));
   }
-  for (int branch : {0, 1}) yield(kernel[op].regions[static_cast<std::size_t>(branch)], yields[branch]);
+  for (int branch : {0, 1})
+    yield(kernel[op].regions[static_cast<std::size_t>(branch)], yields[branch]);
   pop();
 }
 
-// ---- folds ----------------------------------------------------------------------------------------------------------
+// ---- folds --------------------------------------------------------------------------------------
 std::uint64_t Tracer::open_fold(ir::OpId op) {
   OpenScope& s = push(ScopeKind::Fold);
   s.op = op;
@@ -366,7 +387,7 @@ void Tracer::close_fold(std::uint64_t id) {
   pop();
 }
 
-// ---- the grid -------------------------------------------------------------------------------------------------------
+// ---- the grid -----------------------------------------------------------------------------------
 std::uint64_t Tracer::open_grid() {
   OpenScope& s = push(ScopeKind::Grid);
   s.op = kernel[kernel.body()].last;

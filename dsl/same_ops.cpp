@@ -25,8 +25,9 @@ bool SameOps::equal(ir::Value a, ir::Value b) const {
 
 bool SameOps::heads_equal(ir::OpId a, ir::OpId b) const {
   const ir::OpData &x = k_[a], &y = k_[b];
-  if (x.opcode != y.opcode || !same_attrs(x.attrs, y.attrs) || x.operands.size() != y.operands.size() ||
-      x.results.size() != y.results.size() || x.regions.size() != y.regions.size())
+  if (x.opcode != y.opcode || !same_attrs(x.attrs, y.attrs) ||
+      x.operands.size() != y.operands.size() || x.results.size() != y.results.size() ||
+      x.regions.size() != y.regions.size())
     return false;
   for (std::size_t i = 0; i < x.operands.size(); ++i)
     if (!equal(x.operands[i], y.operands[i])) return false;
@@ -44,7 +45,8 @@ std::optional<std::pair<ir::OpId, ir::OpId>> SameOps::run(ir::OpId a, ir::OpId b
       for (std::size_t i = 0; i < x.args.size(); ++i) equate(x.args[i], y.args[i]);
       if (auto difference = run(x.first, y.first)) return difference;
     }
-    for (std::size_t i = 0; i < k_[a].results.size(); ++i) equate(k_[a].results[i], k_[b].results[i]);
+    for (std::size_t i = 0; i < k_[a].results.size(); ++i)
+      equate(k_[a].results[i], k_[b].results[i]);
   }
   return std::nullopt;
 }

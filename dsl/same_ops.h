@@ -16,7 +16,8 @@ class SameOps {
   void equate(ir::Value a, ir::Value b) { twin_[a] = b; }
   bool equal(ir::Value a, ir::Value b) const;
 
-  /// The first two ops that differ in the lists beginning with `a` and `b`; none at the end of a list.
+  /// The first two ops that differ in the lists beginning with `a` and `b`; none at the end of a
+  /// list.
   std::optional<std::pair<ir::OpId, ir::OpId>> run(ir::OpId a, ir::OpId b);
 
  private:

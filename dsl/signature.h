@@ -21,8 +21,9 @@ struct DimClass {
   std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
   std::uint8_t stride_div = 1;  ///< and so is the stride, in elements
   bool unit_stride = false;
-  std::int64_t fixed = -1;      ///< the extent itself, where the kernel asked for it
-  std::int64_t bucket = -1;     ///< the extent rounded up to a power of two, where the kernel uses `all`
+  std::int64_t fixed = -1;  ///< the extent itself, where the kernel asked for it
+  std::int64_t bucket =
+      -1;  ///< the extent rounded up to a power of two, where the kernel uses `all`
   friend bool operator==(const DimClass&, const DimClass&) = default;
 };
 
@@ -34,7 +35,8 @@ struct ArgClass {
   std::array<DimClass, Dims::kMaxRank> dims{};
   std::uint64_t constant = 0;  ///< bytes of a C++ constant
 
-  /// Extents of the tensor at hand. Not part of the key: only for `fixed` and `all`. Empty where unknown.
+  /// Extents of the tensor at hand. Not part of the key: only for `fixed` and `all`. Empty where
+  /// unknown.
   Dims sample;
 };
 
@@ -74,10 +76,11 @@ struct Known {
 };
 
 /// Throws CompileError where an argument does not fit its parameter.
-Signature signature_of(std::string_view kernel, std::span<const HostArg> args, std::span<const ParamInfo> params,
-                       const Known& known);
+Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
+                       std::span<const ParamInfo> params, const Known& known);
 /// Throws CompileError where the argument does not fit.
-void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg, const ParamInfo& info);
+void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg,
+                    const ParamInfo& info);
 /// Largest of 1, 2, 4, 8, 16 that divides.
 std::uint8_t divisor_class(std::int64_t n);
 /// Whether indices into the tensor may not fit an i32.

@@ -35,7 +35,7 @@ std::int64_t count(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
-// ---- creation -------------------------------------------------------------------------------------------------------
+// ---- creation -----------------------------------------------------------------------------------
 Tile detail::filled(const Arg& value, DType dtype, std::span<const Extent> extents) {
   Tracer& t = Tracer::at(value.loc(), "full");
   const ir::Ints shape = checked_shape(extents);
@@ -43,7 +43,9 @@ Tile detail::filled(const Arg& value, DType dtype, std::span<const Extent> exten
     return t.tile(dsl::broadcast_to(t, dsl::operand(t, value, dtype), shape));
   const ir::Type type = ir::Type::tile({dtype, false}, shape);
   if (is_float(dtype)) return t.tile(t.build.constant(type, value.as_float()));
-  const std::int64_t n = value.kind() == Arg::Kind::Float ? static_cast<std::int64_t>(value.as_float()) : value.as_int();
+  const std::int64_t n = value.kind() == Arg::Kind::Float
+                             ? static_cast<std::int64_t>(value.as_float())
+                             : value.as_int();
   return t.tile(t.build.constant(type, is_bool(dtype) ? std::int64_t{n != 0} : n));
 }
 
@@ -53,15 +55,17 @@ Tile arange(Extent n, std::int64_t start) {
   return t.tile(t.build.op(Opcode::Arange, {}, type, {{AttrName::start, start}}));
 }
 
-// ---- shape ----------------------------------------------------------------------------------------------------------
+// ---- shape --------------------------------------------------------------------------------------
 Tile expand(const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), "expand");
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
   const int rank = static_cast<int>(type.rank()) + 1;
-  if (axis < -rank || axis >= rank) fail(Mistake::bad_axis, x.loc(), {t.origin(v, "the tile")}, "expand", axis, rank);
+  if (axis < -rank || axis >= rank)
+    fail(Mistake::bad_axis, x.loc(), {t.origin(v, "the tile")}, "expand", axis, rank);
   if (type.is_scalar()) return t.tile(dsl::broadcast_to(t, v, {1}));
-  return t.tile(t.build.op(Opcode::ExpandDims, {v}, {{AttrName::axis, axis < 0 ? axis + rank : axis}}));
+  return t.tile(
+      t.build.op(Opcode::ExpandDims, {v}, {{AttrName::axis, axis < 0 ? axis + rank : axis}}));
 }
 
 Tile broadcast(const Arg& x, std::initializer_list<std::int64_t> extents) {
@@ -70,7 +74,8 @@ Tile broadcast(const Arg& x, std::initializer_list<std::int64_t> extents) {
   const ir::Ints shape(extents);
   const auto from = t.kernel.type(v).shape();
   if (!dsl::can_broadcast(from, shape))
-    fail(Mistake::bad_broadcast, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(from), dsl::extents_text(shape));
+    fail(Mistake::bad_broadcast, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(from),
+         dsl::extents_text(shape));
   return t.tile(dsl::broadcast_to(t, v, shape));
 }
 
@@ -81,8 +86,8 @@ Tile reshape(const Arg& x, std::initializer_list<std::int64_t> extents) {
   const ir::Ints shape(extents);
   if (type.is_scalar()) return broadcast(x, extents);
   if (count(shape) != type.count())
-    fail(Mistake::bad_reshape, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(type.shape()), type.count(),
-         dsl::extents_text(shape), count(shape));
+    fail(Mistake::bad_reshape, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(type.shape()),
+         type.count(), dsl::extents_text(shape), count(shape));
   return t.tile(t.build.op(Opcode::Reshape, {v}, ir::Type::tile(type.elem(), shape)));
 }
 
@@ -106,7 +111,8 @@ Tile permute(const Arg& x, std::initializer_list<int> dims) {
   bool ok = static_cast<std::int64_t>(order.size()) == t.kernel.type(v).rank();
   for (std::size_t i = 0; i < sorted.size(); ++i) ok &= sorted[i] == static_cast<std::int64_t>(i);
   if (!ok)
-    fail(Mistake::bad_permutation, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(order), t.kernel.type(v).rank());
+    fail(Mistake::bad_permutation, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(order),
+         t.kernel.type(v).rank());
   return permuted(t, v, order);
 }
 
@@ -127,17 +133,20 @@ std::int64_t Tile::dim(int axis) const {
   return type.shape()[static_cast<std::size_t>(dsl::checked_axis("dim", type, axis, t.build.loc))];
 }
 Tile Tile::T(std::source_location at) const { return trans(Arg(*this, at)); }
-Tile Tile::expand(int axis, std::source_location at) const { return tegula::expand(Arg(*this, at), axis); }
+Tile Tile::expand(int axis, std::source_location at) const {
+  return tegula::expand(Arg(*this, at), axis);
+}
 Tile Tile::reshape(std::initializer_list<std::int64_t> shape, std::source_location at) const {
   return tegula::reshape(Arg(*this, at), shape);
 }
 
-// ---- folds ----------------------------------------------------------------------------------------------------------
+// ---- folds --------------------------------------------------------------------------------------
 namespace {
 
 constexpr int kAllAxes = std::numeric_limits<int>::min();
 
-/// Folds one dimension, or all from the last to the first, so that the result does not depend on how they are named.
+/// Folds one dimension, or all from the last to the first, so that the result does not depend on
+/// how they are named.
 Tile fold(std::string_view what, const char* kind, const Arg& x, int axis, DType in) {
   Tracer& t = Tracer::at(x.loc(), what);
   ir::Value v = dsl::operand(t, x, in);
@@ -146,7 +155,8 @@ Tile fold(std::string_view what, const char* kind, const Arg& x, int axis, DType
     return t.tile(t.build.op(Opcode::Reduce, {v}, {{AttrName::axis, a}, {AttrName::kind, kind}}));
   }
   while (t.kernel.type(v).is_tile())
-    v = t.build.op(Opcode::Reduce, {v}, {{AttrName::axis, t.kernel.type(v).rank() - 1}, {AttrName::kind, kind}});
+    v = t.build.op(Opcode::Reduce, {v},
+                   {{AttrName::axis, t.kernel.type(v).rank() - 1}, {AttrName::kind, kind}});
   return t.tile(v);
 }
 
@@ -173,8 +183,8 @@ Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
 void require_scalar(std::string_view what, const Arg& x, const Arg& n) {
   Tracer& t = Tracer::at(x.loc(), what);
   if (x.is_literal() || t.type(x).is_scalar()) return;
-  fail(Mistake::fold_or_compare, x.loc(), {t.origin(t.value(x), "the tile")}, what, n.as_int(), what, n.as_int(), what,
-       n.as_int());
+  fail(Mistake::fold_or_compare, x.loc(), {t.origin(t.value(x), "the tile")}, what, n.as_int(),
+       what, n.as_int(), what, n.as_int());
 }
 
 Tile logical(std::string_view what, const char* kind, const Arg& x, int axis) {
@@ -200,7 +210,9 @@ Tile scan(std::string_view what, const char* kind, const Arg& x, int axis, ScanO
   const DType d = t.kernel.type(v).dtype();
   dsl::require_arithmetic(what, d, x.loc());
   const int a = dsl::checked_axis(what, t.kernel.type(v), axis, x.loc());
-  const DType wide = is_float(d) && d != DType::f64 ? DType::f32 : !is_float(d) && size_bits(d) < 32 ? DType::i32 : d;
+  const DType wide = is_float(d) && d != DType::f64      ? DType::f32
+                     : !is_float(d) && size_bits(d) < 32 ? DType::i32
+                                                         : d;
   ir::AttrList attrs = ir::attr_list({{AttrName::axis, a}, {AttrName::kind, kind}});
   if (options.reverse) attrs.set(AttrName::reverse, std::int64_t{1});
   if (options.exclusive) attrs.set(AttrName::exclusive, std::int64_t{1});
@@ -232,15 +244,26 @@ Tile any(const Arg& x) { return logical("any", "or", x, kAllAxes); }
 Tile any(const Arg& x, Axis axis) { return logical("any", "or", x, axis.value()); }
 Tile All::operator()(const Arg& x) const { return logical("all", "and", x, kAllAxes); }
 Tile All::operator()(const Arg& x, int axis) const { return logical("all", "and", x, axis); }
-std::pair<Tile, Tile> max_and_argmax(const Arg& x, Axis axis) { return arg_reduce("argmax", "max", x, axis.value()); }
-std::pair<Tile, Tile> min_and_argmin(const Arg& x, Axis axis) { return arg_reduce("argmin", "min", x, axis.value()); }
+std::pair<Tile, Tile> max_and_argmax(const Arg& x, Axis axis) {
+  return arg_reduce("argmax", "max", x, axis.value());
+}
+std::pair<Tile, Tile> min_and_argmin(const Arg& x, Axis axis) {
+  return arg_reduce("argmin", "min", x, axis.value());
+}
 Tile argmax(const Arg& x, Axis axis) { return max_and_argmax(x, axis).second; }
 Tile argmin(const Arg& x, Axis axis) { return min_and_argmin(x, axis).second; }
-Tile cumsum(const Arg& x, Axis axis, ScanOptions o) { return scan("cumsum", "sum", x, axis.value(), o); }
-Tile cumprod(const Arg& x, Axis axis, ScanOptions o) { return scan("cumprod", "prod", x, axis.value(), o); }
-Tile cummax(const Arg& x, Axis axis, ScanOptions o) { return scan("cummax", "max", x, axis.value(), o); }
+Tile cumsum(const Arg& x, Axis axis, ScanOptions o) {
+  return scan("cumsum", "sum", x, axis.value(), o);
+}
+Tile cumprod(const Arg& x, Axis axis, ScanOptions o) {
+  return scan("cumprod", "prod", x, axis.value(), o);
+}
+Tile cummax(const Arg& x, Axis axis, ScanOptions o) {
+  return scan("cummax", "max", x, axis.value(), o);
+}
 
-std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis, const CombineFn& combine, Loc at) {
+std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
+                                      const CombineFn& combine, Loc at) {
   Tracer& t = Tracer::at(at, "reduce");
   std::vector<ir::Value> operands;
   for (const Tile& tile : tiles) operands.push_back(t.value(tile));
@@ -250,18 +273,21 @@ std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis, co
     if (!std::ranges::equal(t.kernel.type(v).shape(), leader.shape()))
       fail(Mistake::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},
            dsl::extents_text(leader.shape()), dsl::extents_text(t.kernel.type(v).shape()));
-  const ir::OpId op = t.build.create(Opcode::ReduceWith, operands, ir::attr_list({{AttrName::axis, a}}));
+  const ir::OpId op =
+      t.build.create(Opcode::ReduceWith, operands, ir::attr_list({{AttrName::axis, a}}));
   const ir::RegionId region = t.kernel.add_region(op);
   const std::uint64_t scope = t.open_fold(op);
   {
     std::vector<Tile> left, right;
     for (auto* side : {&left, &right})
-      for (ir::Value v : operands) side->push_back(t.tile(t.kernel.add_arg(region, ir::Type::of(t.kernel.type(v).elem()))));
+      for (ir::Value v : operands)
+        side->push_back(t.tile(t.kernel.add_arg(region, ir::Type::of(t.kernel.type(v).elem()))));
     combine(left, right);
     std::vector<ir::Value> folded;
     for (std::size_t i = 0; i < left.size(); ++i) {
       const ir::Value v = t.value(left[i]);
-      const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()), got = t.kernel.type(v);
+      const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()),
+                     got = t.kernel.type(v);
       if (got.is_tile()) fail(Mistake::carried_type, at, {}, wanted.str(), got.str());
       folded.push_back(dsl::convert(t, v, wanted.dtype()));
     }
@@ -273,7 +299,7 @@ std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis, co
   return results;
 }
 
-// ---- the matrix product ---------------------------------------------------------------------------------------------
+// ---- the matrix product -------------------------------------------------------------------------
 namespace {
 
 DType accumulator_type(DType d, Loc loc) {
@@ -285,19 +311,24 @@ DType accumulator_type(DType d, Loc loc) {
 
 /// The likely cause: both operands end in the contracted dimension.
 std::string contraction_hint(ir::Type a, ir::Type b) {
-  if (a.shape()[1] == b.shape()[1]) return "both operands end in the contracted dimension; write .T() after the second";
-  if (a.shape()[0] == b.shape()[0]) return "both operands begin with the contracted dimension; write .T() after the first";
+  if (a.shape()[1] == b.shape()[1])
+    return "both operands end in the contracted dimension; write .T() after the second";
+  if (a.shape()[0] == b.shape()[0])
+    return "both operands begin with the contracted dimension; write .T() after the first";
   return "the last dimension of the first operand meets the first of the second";
 }
 
-/// Extents may agree by chance: an index that is contracted on one side and kept on the other is a mistake.
+/// Extents may agree by chance: an index that is contracted on one side and kept on the other is a
+/// mistake.
 void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vector<Note>& notes) {
   const auto ia = t.indexed_by.find(a), ib = t.indexed_by.find(b);
   if (ia == t.indexed_by.end() || ib == t.indexed_by.end()) return;
   const auto &left = ia->second, &right = ib->second;
   if (left[1] == right[0]) return;
-  if (left[1] == right[1]) fail(Mistake::dot_indices, loc, notes, "last", ".T() after the second operand");
-  if (left[0] == right[0]) fail(Mistake::dot_indices, loc, notes, "first", ".T() after the first operand");
+  if (left[1] == right[1])
+    fail(Mistake::dot_indices, loc, notes, "last", ".T() after the second operand");
+  if (left[0] == right[0])
+    fail(Mistake::dot_indices, loc, notes, "first", ".T() after the first operand");
 }
 
 }  // namespace
@@ -309,10 +340,13 @@ Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
   const ir::Type ta = t.kernel.type(va), tb = t.kernel.type(vb);
   const std::vector<Note> notes{t.origin(va, "operand 0"), t.origin(vb, "operand 1")};
   for (ir::Type type : {ta, tb})
-    if (type.rank() != 2 || !type.is_tile()) fail(Mistake::dot_rank, at, notes, type.str(), type.rank());
-  if (ta.dtype() != tb.dtype()) fail(Mistake::dot_types, at, notes, name(ta.dtype()), name(tb.dtype()));
+    if (type.rank() != 2 || !type.is_tile())
+      fail(Mistake::dot_rank, at, notes, type.str(), type.rank());
+  if (ta.dtype() != tb.dtype())
+    fail(Mistake::dot_types, at, notes, name(ta.dtype()), name(tb.dtype()));
   if (ta.shape()[1] != tb.shape()[0])
-    fail(Mistake::dot_contraction, at, notes, ta.shape()[1], tb.shape()[0], contraction_hint(ta, tb));
+    fail(Mistake::dot_contraction, at, notes, ta.shape()[1], tb.shape()[0],
+         contraction_hint(ta, tb));
   check_indices(t, va, vb, at, notes);
   const DType sum = accumulator_type(ta.dtype(), at);
   const ir::Ints shape{ta.shape()[0], tb.shape()[1]};
@@ -320,15 +354,18 @@ Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
   ir::Value vc;
   if (!acc.present() || acc.is_literal()) {
     const double start = acc.present() ? acc.as_float() : 0;
-    vc = is_float(sum) ? t.build.constant(wanted, start) : t.build.constant(wanted, static_cast<std::int64_t>(start));
+    vc = is_float(sum) ? t.build.constant(wanted, start)
+                       : t.build.constant(wanted, static_cast<std::int64_t>(start));
   } else {
     vc = t.value(acc);
     const ir::Type tc = t.kernel.type(vc);
     const std::vector<Note> of_acc{t.origin(vc, "the accumulator")};
     if (tc.dtype() != sum)
-      fail(Mistake::dot_acc_type, at, of_acc, name(ta.dtype()), name(sum), name(tc.dtype()), name(sum));
+      fail(Mistake::dot_acc_type, at, of_acc, name(ta.dtype()), name(sum), name(tc.dtype()),
+           name(sum));
     if (!std::ranges::equal(tc.shape(), shape))
-      fail(Mistake::dot_acc_shape, at, of_acc, dsl::extents_text(tc.shape()), dsl::extents_text(shape), shape[0], shape[1]);
+      fail(Mistake::dot_acc_shape, at, of_acc, dsl::extents_text(tc.shape()),
+           dsl::extents_text(shape), shape[0], shape[1]);
   }
   if (precision == Precision::tf32)
     return t.tile(t.build.op(Opcode::Dot, {va, vb, vc}, {{AttrName::precision, "tf32"}}));

@@ -34,7 +34,8 @@ Tracer::Tracer(std::string name, Signature key, Tuning tuning, std::vector<detai
     ir::AttrList attrs;
     attrs.set(AttrName::arg, static_cast<std::int64_t>(i));
     if (a.info.kind == ParamKind::Pointer) attrs.set(AttrName::div, std::int64_t{a.align});
-    kernel.add_param(i < names_.size() ? names_[i].name : fmt::format("arg{}", i), type_of(a), std::move(attrs));
+    kernel.add_param(i < names_.size() ? names_[i].name : fmt::format("arg{}", i), type_of(a),
+                     std::move(attrs));
   }
 }
 
@@ -63,7 +64,7 @@ void Tracer::throw_pending() {
   throw CompileError(std::move(d));
 }
 
-// ---- values ---------------------------------------------------------------------------------------------------------
+// ---- values -------------------------------------------------------------------------------------
 ir::Value Tracer::value(const Arg& a) {
   const Loc loc = a.loc_.known() ? a.loc_ : build.loc;
   if (a.trace_ == id_) return ir::Value(a.value_);
@@ -88,7 +89,9 @@ Tile Tracer::tile(ir::Value v) {
   return t;
 }
 
-ir::Value Tracer::get(const Tile& t) const { return t.trace_ == id_ ? ir::Value(t.value_) : ir::Value(); }
+ir::Value Tracer::get(const Tile& t) const {
+  return t.trace_ == id_ ? ir::Value(t.value_) : ir::Value();
+}
 
 void Tracer::set(Tile& t, ir::Value v) {
   t.trace_ = v ? id_ : 0;
@@ -100,13 +103,14 @@ Note Tracer::origin(ir::Value v, std::string_view role) const {
   if (d.def) {
     const ir::OpData& op = kernel[d.def];
     std::string how = fmt::format("made here by {}", ir::info(op.opcode).mnemonic);
-    if (const auto at = read_from.find(v); at != read_from.end()) how = "read here from " + at->second;
+    if (const auto at = read_from.find(v); at != read_from.end())
+      how = "read here from " + at->second;
     return {op.loc, fmt::format("{} is {}, {}", role, d.type.str(), how)};
   }
   return {{}, fmt::format("{} is {}", role, d.type.str())};
 }
 
-// ---- variables ------------------------------------------------------------------------------------------------------
+// ---- variables ----------------------------------------------------------------------------------
 void Tracer::enlist(Tile& t) {
   detail::Link& l = t;
   l.previous = variables_.previous;
@@ -126,18 +130,19 @@ void Tracer::forget(Tile& t) {
   if (outer_) outer_->forget(t);
 }
 
-// ---- parameters -----------------------------------------------------------------------------------------------------
+// ---- parameters ---------------------------------------------------------------------------------
 std::string Tracer::param_text(std::uint32_t position) const {
   static constexpr std::string_view kAccess[] = {"In", "Out", "InOut"};
   const ParamInfo& info = arg_class(position).info;
-  return fmt::format("{} ({}<{}, {}>)", kernel.params()[position].name, kAccess[static_cast<int>(info.access)],
-                     tegula::name(info.dtype), info.rank);
+  return fmt::format("{} ({}<{}, {}>)", kernel.params()[position].name,
+                     kAccess[static_cast<int>(info.access)], tegula::name(info.dtype), info.rank);
 }
 
 std::string Tracer::dimension_text(std::uint32_t position, int axis) const {
   const bool named = position < names_.size() && !names_[position].dims.empty();
   const std::string& param = kernel.params()[position].name;
-  if (named) return fmt::format("{}.{}", param, names_[position].dims[static_cast<std::size_t>(axis)]);
+  if (named)
+    return fmt::format("{}.{}", param, names_[position].dims[static_cast<std::size_t>(axis)]);
   return fmt::format("{}.{}", param, axis);
 }
 
@@ -146,7 +151,8 @@ std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {
   DimClass& d = a.dims[static_cast<std::size_t>(axis)];
   if (d.fixed >= 0) return d.fixed;
   if (!exact && d.bucket >= 0) return d.bucket;
-  if (a.sample.empty()) throw InternalError(fmt::format("{} has no extents to specialise on", param_text(position)));
+  if (a.sample.empty())
+    throw InternalError(fmt::format("{} has no extents to specialise on", param_text(position)));
   const Request request{position, axis, exact};
   requests.push_back(request);
   fulfil(request, a);
@@ -156,7 +162,8 @@ std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {
 
 std::uint32_t Tracer::param_of_capture(const std::shared_ptr<detail::ScalarCell>& cell) {
   for (std::size_t i = 0; i < captures.size(); ++i)
-    if (captures[i].cell == cell) return static_cast<std::uint32_t>(signature.args.size() - captures.size() + i);
+    if (captures[i].cell == cell)
+      return static_cast<std::uint32_t>(signature.args.size() - captures.size() + i);
   Capture c;
   c.info = {ParamKind::Scalar, cell->dtype, 0, detail::ViewAccess::In};
   c.cell = cell;
@@ -165,23 +172,29 @@ std::uint32_t Tracer::param_of_capture(const std::shared_ptr<detail::ScalarCell>
 }
 
 std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, Loc loc) {
-  if (t.dtype() != dtype) fail(Mistake::argument_dtype, loc, {}, tegula::name(dtype), rank, tegula::name(t.dtype()));
+  if (t.dtype() != dtype)
+    fail(Mistake::argument_dtype, loc, {}, tegula::name(dtype), rank, tegula::name(t.dtype()));
   if (t.rank() != rank) fail(Mistake::captured_rank, loc, {}, tegula::name(dtype), rank, t.rank());
-  // A variable of the host is read through its address at every launch. What the lambda copied to the stack while it
-  // is traced would be gone by then, so its handle is kept instead.
+  // A variable of the host is read through its address at every launch. What the lambda copied to
+  // the stack while it is traced would be gone by then, so its handle is kept instead.
   const char* at = reinterpret_cast<const char*>(&t);
-  const bool is_local = at >= static_cast<const char*>(__builtin_frame_address(0)) && at < stack_begin;
+  const bool is_local =
+      at >= static_cast<const char*>(__builtin_frame_address(0)) && at < stack_begin;
   const auto is_same = [&](const Capture& c) {
     if (c.cell || c.info.dtype != dtype || c.info.rank != rank) return false;
     if (!is_local) return c.tensor == &t;
-    return !c.tensor && c.copy.data() == t.data() && c.copy.shape() == t.shape() && c.copy.strides() == t.strides();
+    return !c.tensor && c.copy.data() == t.data() && c.copy.shape() == t.shape() &&
+           c.copy.strides() == t.strides();
   };
   for (std::size_t i = 0; i < captures.size(); ++i)
-    if (is_same(captures[i])) return static_cast<std::uint32_t>(signature.args.size() - captures.size() + i);
+    if (is_same(captures[i]))
+      return static_cast<std::uint32_t>(signature.args.size() - captures.size() + i);
   Capture c;
   c.info = {ParamKind::View, dtype, rank, detail::ViewAccess::In};
-  if (is_local) c.copy = t;
-  else c.tensor = &t;
+  if (is_local)
+    c.copy = t;
+  else
+    c.tensor = &t;
   add_capture(std::move(c));
   return static_cast<std::uint32_t>(signature.args.size() - 1);
 }
@@ -204,7 +217,8 @@ int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc l
   for (const Tunable& t : tunables) {
     if (t.name != tunable) continue;
     if (t.set != set)
-      fail(Mistake::tune_sets, loc, {{t.loc, "first used here"}}, tunable, fmt::format("{{{}}}", fmt::join(t.set, ", ")),
+      fail(Mistake::tune_sets, loc, {{t.loc, "first used here"}}, tunable,
+           fmt::format("{{{}}}", fmt::join(t.set, ", ")),
            fmt::format("{{{}}}", fmt::join(set, ", ")));
     return t.value;
   }
@@ -218,7 +232,7 @@ int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc l
 
 }  // namespace tegula::dsl
 
-// ---- Tile: the handle itself ----------------------------------------------------------------------------------------
+// ---- Tile: the handle itself --------------------------------------------------------------------
 namespace tegula {
 
 using dsl::Tracer;
@@ -228,7 +242,9 @@ void Tile::enlist() {
 }
 
 Tile::Tile() { enlist(); }
-Tile::Tile(const Tile& other) : detail::Link(), trace_(other.trace_), value_(other.value_) { enlist(); }
+Tile::Tile(const Tile& other) : detail::Link(), trace_(other.trace_), value_(other.value_) {
+  enlist();
+}
 Tile::Tile(Tile&& other) : Tile(static_cast<const Tile&>(other)) {}
 
 Tile::~Tile() {

@@ -1,5 +1,6 @@
 #pragma once
-// The recording of one kernel lambda: the kernel being built, the variables (Tiles) alive, and the regions open.
+// The recording of one kernel lambda: the kernel being built, the variables (Tiles) alive, and the
+// regions open.
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -40,12 +41,13 @@ struct OpenScope {
   std::uint64_t id = 0;
   std::uint32_t birth = 0;  ///< variables made inside have this number or a greater one
   Loc loc;
-  ir::OpId op;              ///< the op that owns the region; of a grid, the last op before it
-  ir::RegionId outer;       ///< where recording goes on afterwards
+  ir::OpId op;         ///< the op that owns the region; of a grid, the last op before it
+  ir::RegionId outer;  ///< where recording goes on afterwards
   std::vector<Carry> carries;
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;
-  int exceptions = std::uncaught_exceptions();  ///< of this library's own C++ runtime, when it was opened
+  int exceptions =
+      std::uncaught_exceptions();  ///< of this library's own C++ runtime, when it was opened
 };
 
 /// One tune() call.
@@ -61,13 +63,14 @@ struct NamedPart {
   std::uint32_t param;
   std::vector<ir::Value> offsets;  ///< one per dimension, or the index tiles of a gather
   ir::Ints axes;
-  ir::Type type;                   ///< tile or scalar
+  ir::Type type;  ///< tile or scalar
   bool gather = false;
   Loc loc;
-  bool rebound = false;            ///< a variable holding it was assigned
+  bool rebound = false;  ///< a variable holding it was assigned
 };
 
-/// Thrown when a captured tensor is too large for the index type the trace began with: it starts over.
+/// Thrown when a captured tensor is too large for the index type the trace began with: it starts
+/// over.
 struct IndexTypeChanged {};
 
 class Tracer {
@@ -160,10 +163,12 @@ class Tracer {
   std::vector<Tunable> tunables;
   std::vector<NamedPart> parts;
   std::map<ir::Value, std::string> read_from;  ///< "A[C.M, A.K]" of what was read by index
-  /// The first element's index along each dimension of a tile that was read: tells indices that were mixed up.
+  /// The first element's index along each dimension of a tile that was read: tells indices that
+  /// were mixed up.
   std::map<ir::Value, std::vector<ir::Value>> indexed_by;
   std::vector<Diagnostic> warnings;
-  const char* stack_begin = nullptr;  ///< where the stack of the trace begins; it grows down from there
+  const char* stack_begin =
+      nullptr;  ///< where the stack of the trace begins; it grows down from there
 
  private:
   void add_capture(Capture c);

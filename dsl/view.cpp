@@ -29,7 +29,7 @@ Arg here(const Tile& t, const Loc& at) { return Arg(t).at(at); }
 
 }  // namespace
 
-// ---- Index ----------------------------------------------------------------------------------------------------------
+// ---- Index --------------------------------------------------------------------------------------
 Index::Index(Tile first, std::int64_t block, const char* dimension)
     : first_(std::move(first)), block_(block), dimension_(dimension) {}
 
@@ -43,7 +43,9 @@ Tile Index::idx(std::source_location at) const {
   return t.tile(t.build.add(offsets, first));
 }
 
-Index Index::shifted(const Arg& by) const { return Index(here(first_, by.loc()) + by, block_, dimension_); }
+Index Index::shifted(const Arg& by) const {
+  return Index(here(first_, by.loc()) + by, block_, dimension_);
+}
 Index Index::slice(const Arg& offset, std::int64_t block) const {
   if (block <= 0) fail(Mistake::bad_block, offset.loc(), {}, block);
   return Index(here(first_, offset.loc()) + offset, block, dimension_);
@@ -56,27 +58,32 @@ Index slice(const Arg& first, std::int64_t block) {
 
 Arg::Arg(const Index& i, std::source_location at) : Arg(i.idx(at), at) {}
 
-// ---- Subscript ------------------------------------------------------------------------------------------------------
+// ---- Subscript ----------------------------------------------------------------------------------
 Subscript::Subscript(const Index& i, std::source_location at)
     : first_(i.first(), at), block_(i.block()), dimension_(i.dimension()), loc_(at) {}
 Subscript::Subscript(const All&, std::source_location at) : first_(0, at), whole_(true), loc_(at) {}
 Subscript::Subscript(const Tile& t, std::source_location at) : first_(t, at), loc_(at) {}
 
-// ---- naming a part of a view ----------------------------------------------------------------------------------------
+// ---- naming a part of a view --------------------------------------------------------------------
 namespace {
 
-/// Whether the kernel asked for this very extent somewhere: `all` of K then meets `all` of Q whose extent is fixed.
+/// Whether the kernel asked for this very extent somewhere: `all` of K then meets `all` of Q whose
+/// extent is fixed.
 bool is_fixed_elsewhere(const Tracer& t, std::int64_t extent) {
   for (const dsl::ArgClass& a : t.signature.args)
-    for (int i = 0; i < a.info.rank; ++i)
-      if (a.dims[static_cast<std::size_t>(i)].fixed == extent) return true;
+    for (int i = 0; i < a.info.rank; ++i) {
+      // One that merely fills its bucket was not asked for.
+      const dsl::DimClass& d = a.dims[static_cast<std::size_t>(i)];
+      if (d.fixed == extent && d.bucket < 0) return true;
+    }
   return false;
 }
 
 /// `all`: the extent itself where the kernel is compiled for it, else the bucket it falls into.
 std::int64_t whole_extent(Tracer& t, std::uint32_t param, int axis, Loc loc) {
   const Dims& sample = t.arg_class(param).sample;
-  const bool exact = !sample.empty() && is_fixed_elsewhere(t, sample[static_cast<std::size_t>(axis)]);
+  const bool exact =
+      !sample.empty() && is_fixed_elsewhere(t, sample[static_cast<std::size_t>(axis)]);
   const std::int64_t extent = t.specialise(param, axis, exact);
   if (extent > kMaxWholeDimension)
     fail(Mistake::all_too_large, loc, {}, extent, axis, kMaxWholeDimension, axis);
@@ -112,7 +119,8 @@ NamedPart name_box(Tracer& t, std::uint32_t param, std::span<const Subscript> su
 NamedPart name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
   NamedPart part{param, {}, {}, {}, true, subscripts.front().loc(), false};
   for (const Subscript& s : subscripts) {
-    if (s.whole() || s.block() != 1) fail(Mistake::mixed_subscripts, s.loc(), {}, t.param_text(param));
+    if (s.whole() || s.block() != 1)
+      fail(Mistake::mixed_subscripts, s.loc(), {}, t.param_text(param));
     part.offsets.push_back(offset_of(t, param, s));
   }
   dsl::meet_shapes(t, "subscripts", part.offsets, part.loc);
@@ -123,7 +131,8 @@ NamedPart name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript>
 }
 
 std::uint32_t name_part(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
-  const bool gather = std::ranges::any_of(subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); });
+  const bool gather =
+      std::ranges::any_of(subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); });
   t.parts.push_back(gather ? name_gather(t, param, subscripts) : name_box(t, param, subscripts));
   return static_cast<std::uint32_t>(t.parts.size() - 1);
 }
@@ -132,7 +141,8 @@ ir::Value read_part(Tracer& t, const NamedPart& part) {
   if (part.gather) {
     const dsl::Addresses a = dsl::addresses(t, part);
     const ir::Type scalar = ir::Type::scalar(part.type.dtype());
-    const ir::Value zero = is_float(scalar.dtype()) ? t.build.constant(scalar, 0.0) : t.build.constant(scalar, std::int64_t{0});
+    const ir::Value zero = is_float(scalar.dtype()) ? t.build.constant(scalar, 0.0)
+                                                    : t.build.constant(scalar, std::int64_t{0});
     return t.build.op(Opcode::Load, {a.pointers, a.inside, zero});
   }
   std::vector<ir::Value> operands{t.param(part.param)};
@@ -162,7 +172,8 @@ dsl::Addresses dsl::addresses(Tracer& t, const NamedPart& part) {
   for (std::size_t i = 0; i < part.offsets.size(); ++i) {
     const ir::Value at = part.offsets[i];
     const auto axis = static_cast<std::int64_t>(i);
-    const ir::Value stride = t.build.op(Opcode::ViewStride, {view}, scalar, {{AttrName::axis, axis}});
+    const ir::Value stride =
+        t.build.op(Opcode::ViewStride, {view}, scalar, {{AttrName::axis, axis}});
     const ir::Value extent = t.build.op(Opcode::ViewDim, {view}, scalar, {{AttrName::axis, axis}});
     const ir::Value step = t.build.mul(at, stride);
     const ir::Value within =
@@ -179,12 +190,14 @@ ir::Value dsl::stored_value(Tracer& t, const Arg& value, ir::Type target, Loc lo
   const DType to = target.dtype();
   if (!value.is_literal()) {
     const ir::Type from = t.type(value);
-    if (from.is_pointer()) fail(Mistake::pointer_operand, loc, {t.origin(t.value(value), "the value")}, "store");
+    if (from.is_pointer())
+      fail(Mistake::pointer_operand, loc, {t.origin(t.value(value), "the value")}, "store");
     if (is_float(from.dtype()) && !is_float(to))
-      fail(Mistake::store_type, loc, {t.origin(t.value(value), "the value")}, name(from.dtype()), name(to));
+      fail(Mistake::store_type, loc, {t.origin(t.value(value), "the value")}, name(from.dtype()),
+           name(to));
     if (!can_broadcast(from.shape(), target.shape()))
-      fail(Mistake::store_shape, loc, {t.origin(t.value(value), "the value")}, extents_text(from.shape()),
-           extents_text(target.shape()));
+      fail(Mistake::store_shape, loc, {t.origin(t.value(value), "the value")},
+           extents_text(from.shape()), extents_text(target.shape()));
   }
   const ir::Value v = operand(t, value.at(loc), to);
   return broadcast_to(t, v, {target.shape().begin(), target.shape().end()});
@@ -193,23 +206,30 @@ ir::Value dsl::stored_value(Tracer& t, const Arg& value, ir::Type target, Loc lo
 namespace {
 
 /// "A[C.M, A.K]": the view, and the dimensions its indices run over.
-std::string description(const Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
+std::string description(const Tracer& t, std::uint32_t param,
+                        std::span<const Subscript> subscripts) {
   std::string out = t.kernel.params()[param].name + "[";
   for (std::size_t i = 0; i < subscripts.size(); ++i) {
     const Subscript& s = subscripts[i];
     if (i > 0) out += ", ";
-    if (s.whole()) out += "all";
-    else if (*s.dimension()) out += s.dimension();
-    else if (s.first().is_literal()) out += fmt::format("{}", s.first().as_int());
-    else out += "...";
+    if (s.whole())
+      out += "all";
+    else if (*s.dimension())
+      out += s.dimension();
+    else if (s.first().is_literal())
+      out += fmt::format("{}", s.first().as_int());
+    else
+      out += "...";
   }
   return out + "]";
 }
 
-ir::Value read_described(Tracer& t, std::uint32_t param, const NamedPart& part, std::span<const Subscript> subscripts) {
+ir::Value read_described(Tracer& t, std::uint32_t param, const NamedPart& part,
+                         std::span<const Subscript> subscripts) {
   const ir::Value v = read_part(t, part);
   t.read_from[v] = description(t, param, subscripts);
-  for (std::int64_t axis : part.axes) t.indexed_by[v].push_back(part.offsets[static_cast<std::size_t>(axis)]);
+  for (std::int64_t axis : part.axes)
+    t.indexed_by[v].push_back(part.offsets[static_cast<std::size_t>(axis)]);
   return v;
 }
 
@@ -241,8 +261,8 @@ Tile View::stride(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
   if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
   const int a = axis < 0 ? axis + rank_ : axis;
-  return t.tile(
-      t.build.op(Opcode::ViewStride, {t.param(param_)}, ir::Type::scalar(t.index_type()), {{AttrName::axis, a}}));
+  return t.tile(t.build.op(Opcode::ViewStride, {t.param(param_)}, ir::Type::scalar(t.index_type()),
+                           {{AttrName::axis, a}}));
 }
 
 int View::fixed(int axis, std::source_location at) const {
@@ -251,7 +271,7 @@ int View::fixed(int axis, std::source_location at) const {
   return static_cast<int>(t.specialise(param_, axis < 0 ? axis + rank_ : axis, true));
 }
 
-// ---- ViewTile -------------------------------------------------------------------------------------------------------
+// ---- ViewTile -----------------------------------------------------------------------------------
 void ViewTile::operator=(const Arg& value) && {
   // Its own place: that of the value may be inside a header.
   const std::uint32_t part = access_;
@@ -266,13 +286,16 @@ Tile combined(const Tile& old, const Arg& value, Tile (*op)(const Arg&, const Ar
 }
 }  // namespace
 void ViewTile::operator+=(const Arg& value) && {
-  std::move(*this) = Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a + b; })).at(value.loc());
+  std::move(*this) =
+      Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a + b; })).at(value.loc());
 }
 void ViewTile::operator-=(const Arg& value) && {
-  std::move(*this) = Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a - b; })).at(value.loc());
+  std::move(*this) =
+      Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a - b; })).at(value.loc());
 }
 void ViewTile::operator*=(const Arg& value) && {
-  std::move(*this) = Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a * b; })).at(value.loc());
+  std::move(*this) =
+      Arg(combined(*this, value, [](const Arg& a, const Arg& b) { return a * b; })).at(value.loc());
 }
 
 ViewTile& ViewTile::operator=(const Arg& value) & {
@@ -282,7 +305,8 @@ ViewTile& ViewTile::operator=(const Arg& value) & {
   return *this;
 }
 ViewTile& ViewTile::operator=(const ViewTile& value) & {
-  if (Tracer* t = Tracer::current(); t && access_ < t->parts.size()) t->parts[access_].rebound = true;
+  if (Tracer* t = Tracer::current(); t && access_ < t->parts.size())
+    t->parts[access_].rebound = true;
   static_cast<Tile&>(*this) = static_cast<const Tile&>(value);
   return *this;
 }
@@ -292,24 +316,27 @@ Tile atomic_add(const ViewTile& target, const Arg& values, std::source_location 
   const NamedPart& part = t.parts[target.access_];
   const ir::Value v = dsl::stored_value(t, values, part.type, at);
   const dsl::Addresses a = dsl::addresses(t, part.gather ? part : dsl::as_gather(t, part));
-  return t.tile(t.build.op(Opcode::AtomicRmw, {a.pointers, v, a.inside}, {{AttrName::kind, "add"}}));
+  return t.tile(
+      t.build.op(Opcode::AtomicRmw, {a.pointers, v, a.inside}, {{AttrName::kind, "add"}}));
 }
 
 NamedPart dsl::as_gather(Tracer& t, NamedPart part) {
   const auto shape = part.type.shape();
   for (std::size_t axis = 0; axis < part.axes.size(); ++axis) {
     ir::Value& offset = part.offsets[static_cast<std::size_t>(part.axes[axis])];
-    const ir::Type lanes = ir::Type::tile({t.kernel.type(offset).dtype(), false}, ir::Ints{shape[axis]});
+    const ir::Type lanes =
+        ir::Type::tile({t.kernel.type(offset).dtype(), false}, ir::Ints{shape[axis]});
     offset = t.build.add(t.build.op(Opcode::Arange, {}, lanes, {{AttrName::start, 0}}), offset);
     for (std::size_t later = axis + 1; later < shape.size(); ++later)
-      offset = t.build.op(Opcode::ExpandDims, {offset}, {{AttrName::axis, t.kernel.type(offset).rank()}});
+      offset = t.build.op(Opcode::ExpandDims, {offset},
+                          {{AttrName::axis, t.kernel.type(offset).rank()}});
   }
   meet_shapes(t, "subscripts", part.offsets, part.loc);
   part.gather = true;
   return part;
 }
 
-// ---- parameters -----------------------------------------------------------------------------------------------------
+// ---- parameters ---------------------------------------------------------------------------------
 Tile detail::parameter_value(std::uint32_t param, Loc at) {
   Tracer& t = Tracer::at(at, "a parameter");
   return t.tile(t.param(param));

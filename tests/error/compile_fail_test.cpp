@@ -1,5 +1,5 @@
-// Programs the host compiler must refuse, with a message a person can act on. Each file also holds the right way, which
-// must compile, so that a file broken for another reason does not pass.
+// Programs the host compiler must refuse, with a message a person can act on. Each file also holds
+// the right way, which must compile, so that a file broken for another reason does not pass.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -18,13 +18,15 @@ struct Outcome {
 Outcome compile(const std::filesystem::path& file, const std::string& flags) {
   const std::string root = TEGULA_SOURCE_DIR;
   const char* compiler = std::getenv("CXX");
-  const std::string command = std::string(compiler && *compiler ? compiler : "c++") + " -std=c++20 -fsyntax-only -I" +
-                              root + "/support/include -I" + root + "/runtime/include -I" + root + "/dsl/include " +
-                              flags + " " + file.string() + " 2>&1";
+  const std::string command = std::string(compiler && *compiler ? compiler : "c++") +
+                              " -std=c++20 -fsyntax-only -I" + root + "/support/include -I" + root +
+                              "/runtime/include -I" + root + "/dsl/include " + flags + " " +
+                              file.string() + " 2>&1";
   Outcome out{0, ""};
   FILE* pipe = popen(command.c_str(), "r");
   std::array<char, 4096> buffer;
-  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) out.output.append(buffer.data(), n);
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
+    out.output.append(buffer.data(), n);
   out.status = pclose(pipe);
   return out;
 }
@@ -44,7 +46,8 @@ TEST_P(CompileFail, SaysWhatIsWrong) {
 
 std::vector<std::filesystem::path> cases() {
   std::vector<std::filesystem::path> out;
-  for (const auto& e : std::filesystem::directory_iterator(TEGULA_SOURCE_DIR "/tests/error/compile_fail"))
+  for (const auto& e :
+       std::filesystem::directory_iterator(TEGULA_SOURCE_DIR "/tests/error/compile_fail"))
     if (e.path().extension() == ".cpp") out.push_back(e.path());
   std::sort(out.begin(), out.end());
   return out;

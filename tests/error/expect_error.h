@@ -1,6 +1,6 @@
 #pragma once
-// Pins the text of diagnostics word for word: tests/error/<file>.txt holds one section per case. Lines are counted from
-// the line of the case, so that editing the file above changes nothing.
+// Pins the text of diagnostics word for word: tests/error/<file>.txt holds one section per case.
+// Lines are counted from the line of the case, so that editing the file above changes nothing.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,12 +17,15 @@ namespace tegula::test {
 
 class Pinned {
  public:
-  explicit Pinned(const std::string& file) : path_(std::string(TEGULA_SOURCE_DIR) + "/tests/error/" + file) {
+  explicit Pinned(const std::string& file)
+      : path_(std::string(TEGULA_SOURCE_DIR) + "/tests/error/" + file) {
     std::ifstream in(path_);
     std::string line, name;
     while (std::getline(in, line)) {
-      if (line.starts_with("== ")) name = line.substr(3);
-      else if (!name.empty()) expected_[name] += line + "\n";
+      if (line.starts_with("== "))
+        name = line.substr(3);
+      else if (!name.empty())
+        expected_[name] += line + "\n";
     }
   }
   ~Pinned() {
@@ -35,10 +38,15 @@ class Pinned {
     seen_[name] = text;
     if (blessing()) return;
     const auto at = expected_.find(name);
-    if (at == expected_.end()) ADD_FAILURE() << name << " is not pinned in " << path_ << "; TEGULA_BLESS=1 writes:\n" << text;
-    else EXPECT_EQ(text, at->second) << "TEGULA_BLESS=1 rewrites " << path_;
+    if (at == expected_.end())
+      ADD_FAILURE() << name << " is not pinned in " << path_ << "; TEGULA_BLESS=1 writes:\n"
+                    << text;
+    else
+      EXPECT_EQ(text, at->second) << "TEGULA_BLESS=1 rewrites " << path_;
   }
-  const std::map<std::string, std::string>& expected() const { return blessing() ? seen_ : expected_; }
+  const std::map<std::string, std::string>& expected() const {
+    return blessing() ? seen_ : expected_;
+  }
 
  private:
   static bool blessing() {
@@ -49,15 +57,16 @@ class Pinned {
   std::map<std::string, std::string> expected_, seen_;
 };
 
-/// "/any/where/x_test.cpp:57:9" -> "x:+2:9" for base line 55.
+/// "/any/where/x_test.cpp:57:9" -> "x:+2:9" for base line 55; what lies above the case is "x:above".
 inline std::string with_relative_lines(const std::string& text, unsigned base) {
-  static const std::regex place(R"((?:[^\s:]*/)?(\w+)_test\.cpp:(\d+))");
+  static const std::regex place(R"((?:[^\s:]*/)?(\w+)_test\.cpp:(\d+)((?::\d+)?))");
   std::string out;
   auto from = text.cbegin();
   for (std::sregex_iterator m(text.begin(), text.end(), place), end; m != end; ++m) {
+    const unsigned long line = std::stoul((*m)[2]);
     out.append(from, m->prefix().second);
-    out += (*m)[1].str() + ":" + (std::stoul((*m)[2]) >= base ? "+" : "-") +
-           std::to_string(std::labs(std::stol((*m)[2]) - static_cast<long>(base)));
+    out += (*m)[1].str() + ":";
+    out += line < base ? "above" : "+" + std::to_string(line - base) + (*m)[3].str();
     from = m->suffix().first;
   }
   out.append(from, text.cend());

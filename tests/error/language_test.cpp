@@ -17,10 +17,13 @@ test::Pinned& pinned() {
   return file;
 }
 
-Tensor tensor(const Dims& shape, DType d = DType::f32) { return Tensor::empty(shape, d, Device::cpu()); }
+Tensor tensor(const Dims& shape, DType d = DType::f32) {
+  return Tensor::empty(shape, d, Device::cpu());
+}
 
 template <class F>
-void expect(const char* name, const F& f, std::source_location at = std::source_location::current()) {
+void expect(const char* name, const F& f,
+            std::source_location at = std::source_location::current()) {
   pinned().check(name, error_of(f, at));
 }
 
@@ -40,14 +43,15 @@ void on_tile(F f) {
   }).trace(tensor({40, 70}), tensor({40, 70}));
 }
 
-// ---- element types --------------------------------------------------------------------------------------------------
+// ---- element types ------------------------------------------------------------------------------
 TEST(LanguageError, Types) {
   expect("T0101 integers_only", [] { on_tile([](Tile t) { t = t % 3; }); });
   expect("T0101 shift of floats", [] { on_tile([](Tile t) { t = t << 1; }); });
   expect("T0102 floats_only", [] { on_tile([](Tile t) { t = exp(cast<i32>(t)); }); });
   expect("T0103 storage_only", [] { on_tile([](Tile t) { t = cast<f8e4m3>(t) + 1; }); });
   expect("T0104 literal_range", [] { on_tile([](Tile t) { t = cast<i8>(t) + 300; }); });
-  expect("T0104 negative literal of unsigned", [] { on_tile([](Tile t) { t = cast<u32>(t) > -1; }); });
+  expect("T0104 negative literal of unsigned",
+         [] { on_tile([](Tile t) { t = cast<u32>(t) > -1; }); });
   expect("T0105 bitcast_width", [] { on_tile([](Tile t) { t = bitcast<i64>(t); }); });
   expect("T0106 where", [] { on_tile([](Tile t) { t = where(t, 1, 0); }); });
   expect("T0106 if_ of a tile", [] { on_tile([](Tile t) { if_(t > 0, [] {}); }); });
@@ -58,8 +62,10 @@ TEST(LanguageError, Types) {
   expect("T0107 pointer_operand", [&] { with_pointer([](auto p) { Tile t = p * 2; }); });
   expect("T0108 pointer_wanted", [] { on_tile([](Tile t) { t = load(t); }); });
   expect("T0109 dot_types", [] { on_tile([](Tile t) { t = dot(t, cast<bf16>(t).T()); }); });
-  expect("T0110 dot_type", [] { on_tile([](Tile t) { t = dot(cast<i16>(t), cast<i16>(t).T()); }); });
-  expect("T0111 dot_acc_type", [] { on_tile([](Tile t) { t = dot(t, t.T(), zeros<bf16>(16, 16)); }); });
+  expect("T0110 dot_type",
+         [] { on_tile([](Tile t) { t = dot(cast<i16>(t), cast<i16>(t).T()); }); });
+  expect("T0111 dot_acc_type",
+         [] { on_tile([](Tile t) { t = dot(t, t.T(), zeros<bf16>(16, 16)); }); });
   expect("T0112 store_type", [] {
     kernel("k", [](In<f32, 1> x, Out<i32, 1> z) {
       for (auto i : grid(z, 64)) z(i) = x(i);
@@ -67,7 +73,7 @@ TEST(LanguageError, Types) {
   });
 }
 
-// ---- shapes ---------------------------------------------------------------------------------------------------------
+// ---- shapes -------------------------------------------------------------------------------------
 TEST(LanguageError, Shapes) {
   expect("T0201 shapes_differ", [] { on_tile([](Tile t) { t = t + arange(7); }); });
   expect("T0202 bad_axis", [] { on_tile([](Tile t) { t = sum(t, 2); }); });
@@ -82,7 +88,8 @@ TEST(LanguageError, Shapes) {
         for (auto k : steps(x.rows(), 16)) z(i, j) = dot(cast<bf16>(x(k, i)), cast<bf16>(y(k, j)));
     }).trace(tensor({16, 16}), tensor({16, 16}), tensor({16, 16}));
   });
-  expect("T0208 dot_acc_shape", [] { on_tile([](Tile t) { t = dot(t, t.T(), zeros<f32>(16, 32)); }); });
+  expect("T0208 dot_acc_shape",
+         [] { on_tile([](Tile t) { t = dot(t, t.T(), zeros<f32>(16, 32)); }); });
   expect("T0209 not_a_tile", [] { on_tile([](Tile t) { t = sum(sum(t), 0); }); });
   expect("T0210 store_shape", [] { in_grid([](auto x, auto i, auto j) { return x(i, j).T(); }); });
   expect("T0211 bad_broadcast", [] { on_tile([](Tile t) { t = broadcast(t, {16, 64}); }); });
@@ -97,7 +104,7 @@ TEST(LanguageError, Shapes) {
   });
 }
 
-// ---- control flow ---------------------------------------------------------------------------------------------------
+// ---- control flow -------------------------------------------------------------------------------
 template <class F>
 void in_loop(F f) {
   kernel("k", [f](In<f32, 2> x, Out<f32, 1> z) {
@@ -150,10 +157,11 @@ TEST(LanguageError, HiddenState) {
       Tile n = 3;
       auto acc = sum(x(i, slice(0, 32)), 1);
       int power = 1;
-      while_([&] { return n > 0; }, [&] {
-        acc = acc * (power *= 2);
-        n = n - 1;
-      });
+      while_([&] { return n > 0; },
+             [&] {
+               acc = acc * (power *= 2);
+               n = n - 1;
+             });
       return acc;
     });
   });
@@ -189,7 +197,12 @@ TEST(LanguageError, LoopVariables) {
   expect("T0307 condition_rebinds", [] {
     on_tile([](Tile) {
       Tile n = 3;
-      while_([&] { n = n - 1; return n > 0; }, [] {});
+      while_(
+          [&] {
+            n = n - 1;
+            return n > 0;
+          },
+          [] {});
     });
   });
   expect("T0308 undefined_after", [] {
@@ -209,7 +222,10 @@ TEST(LanguageError, LoopVariables) {
   expect("T0309 reduce_rebinds", [] {
     on_tile([](Tile t) {
       Tile n = 0;
-      t = reduce(t, 0, [&](Tile l, Tile r) { n = l > r; return l + r; });
+      t = reduce(t, 0, [&](Tile l, Tile r) {
+        n = l > r;
+        return l + r;
+      });
     });
   });
   expect("T0310 destroyed_in_loop", [] {
@@ -261,7 +277,7 @@ TEST(LanguageError, LeavingALoop) {
   });
 }
 
-// ---- life of handles ------------------------------------------------------------------------------------------------
+// ---- life of handles ----------------------------------------------------------------------------
 TEST(LanguageError, Handles) {
   expect("T0401 no_trace", [] { zeros<f32>(16); });
   expect("T0402 from an earlier trace", [] {
@@ -269,9 +285,8 @@ TEST(LanguageError, Handles) {
     on_tile([&](Tile t) { kept = t; });
     on_tile([&](Tile t) { t = t + kept; });
   });
-  expect("T0402 from the trace around", [] {
-    on_tile([](Tile outer) { on_tile([&](Tile t) { t = t + outer; }); });
-  });
+  expect("T0402 from the trace around",
+         [] { on_tile([](Tile outer) { on_tile([&](Tile t) { t = t + outer; }); }); });
   expect("T0401 on another thread", [] {
     on_tile([](Tile t) {
       std::exception_ptr error;
@@ -293,22 +308,28 @@ TEST(LanguageError, Handles) {
   });
 }
 
-// ---- views and memory -----------------------------------------------------------------------------------------------
+// ---- views and memory ---------------------------------------------------------------------------
 TEST(LanguageError, Views) {
   expect("T0501 out_is_read", [] {
     kernel("k", [](Out<f32, 1> z) {
       for (auto i : grid(z, 16)) z(i) += 1;
     }).trace(tensor({40}));
   });
-  expect("T0502 tile_subscript", [] { on_tile([](Tile) {}); in_grid([](auto x, auto i, auto) { return x(i, x(0, 0)); }); });
-  expect("T0503 mixed_subscripts", [] { in_grid([](auto x, auto, auto) { return x(arange(16), all); }); });
+  expect("T0502 tile_subscript", [] {
+    on_tile([](Tile) {});
+    in_grid([](auto x, auto i, auto) { return x(i, x(0, 0)); });
+  });
+  expect("T0503 mixed_subscripts",
+         [] { in_grid([](auto x, auto, auto) { return x(arange(16), all); }); });
   const Tensor table = tensor({16});
   expect("T0113 argument_dtype", [&] { on_tile([&](Tile t) { t = t + view<i32, 1>(table)(0); }); });
-  expect("T0505 captured_rank", [&] { on_tile([&](Tile t) { t = t + view<f32, 2>(table)(0, 0); }); });
-  expect("T0506 bad_dim", [] { in_grid([](auto x, auto i, auto j) { return x(i, j) + x.dim(2); }); });
+  expect("T0505 captured_rank",
+         [&] { on_tile([&](Tile t) { t = t + view<f32, 2>(table)(0, 0); }); });
+  expect("T0506 bad_dim",
+         [] { in_grid([](auto x, auto i, auto j) { return x(i, j) + x.dim(2); }); });
 }
 
-// ---- grid and tunables ----------------------------------------------------------------------------------------------
+// ---- grid and tunables --------------------------------------------------------------------------
 TEST(LanguageError, Grid) {
   expect("T0601 second_grid", [] {
     kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
@@ -360,11 +381,13 @@ TEST(LanguageError, Tune) {
       tune("BM", {1, 2, 3});
     }).trace(tensor({40}));
   });
-  expect("T0608 tune_value", [&] { tuned([] { tune("BM", {1, 2}); }).with({{"BM", 5}}).trace(tensor({40})); });
+  expect("T0608 tune_value", [&] {
+    tuned([] { tune("BM", {1, 2}); }).with({{"BM", 5}}).trace(tensor({40}));
+  });
   expect("T0609 tune_empty", [&] { tuned([] { tune("BM", {}); }).trace(tensor({40})); });
 }
 
-// ---- calls ----------------------------------------------------------------------------------------------------------
+// ---- calls --------------------------------------------------------------------------------------
 TEST(LanguageError, Calls) {
   const auto k = kernel("rows", [](In<f32, 2> x, Out<f32, 1> z) {
     for (auto i : grid(z, 16)) z(i) = x(i, 0);
@@ -378,8 +401,12 @@ TEST(LanguageError, Calls) {
                        for (auto [m, n] : grid(c, 16, 16))
                          for (auto k : steps(a.cols(), 16)) c(m, n) = dot(a(m, k), b(n, k));
                      }).named("A[M, K]", "B[K, N]", "C[M, N]");
-  expect("T0215 dot_indices", [&] { named.trace(tensor({16, 32}), tensor({32, 32}), tensor({16, 32})); });
-  expect("T0709 extents_differ", [&] { named(tensor({16, 32}), tensor({31, 32}), tensor({16, 32})); });
+  expect("T0215 dot_indices", [&] {
+    named.trace(tensor({16, 32}), tensor({32, 32}), tensor({16, 32}));
+  });
+  expect("T0709 extents_differ", [&] {
+    named(tensor({16, 32}), tensor({31, 32}), tensor({16, 32}));
+  });
   expect("T0710 bad_name", [&] { named.named("A[M]", "B", "C"); });
   expect("T0705 not_compiled", [&] { k.dump("trace"); });
   expect("T0706 overlap", [&] { k(x, x.select(0, 1)); });
@@ -411,10 +438,11 @@ TEST(LanguageWarning, OutTileReboundAndNeverStored) {
   const unsigned base = std::source_location::current().line();
   const Trace trace = k.trace(tensor({40}), tensor({40}));
   ASSERT_EQ(trace.warnings().size(), 1u);
-  pinned().check("T0508 never_stored", test::with_relative_lines(trace.warnings().front().str(), base));
+  pinned().check("T0508 never_stored",
+                 test::with_relative_lines(trace.warnings().front().str(), base));
 }
 
-// ---- the table ------------------------------------------------------------------------------------------------------
+// ---- the table ----------------------------------------------------------------------------------
 TEST(LanguageErrorTable, EveryRowIsProvoked) {
   std::string all_text;
   for (const auto& [name, text] : pinned().expected()) {

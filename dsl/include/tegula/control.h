@@ -20,8 +20,8 @@ namespace detail {
 
 struct LoopEnd {};
 
-/// A recorded region that break, return or an exception may leave. It counts exceptions here, in the user's code, because
-/// the library may have a C++ runtime of its own.
+/// A recorded region that break, return or an exception may leave. It counts exceptions here, in
+/// the user's code, because the library may have a C++ runtime of its own.
 struct OpenRegion {
   std::uint64_t id = 0;  ///< 0: not open
   int exceptions = 0;    ///< in flight when it was opened
@@ -36,8 +36,8 @@ struct OpenRegion {
   void abandon(bool by_exception) const;
 };
 
-/// Range of a recorded loop. The body of `for (auto k : steps(...))` runs while it is being recorded; variables
-/// rebound in it are carried from one iteration to the next.
+/// Range of a recorded loop. The body of `for (auto k : steps(...))` runs while it is being
+/// recorded; variables rebound in it are carried from one iteration to the next.
 class StepRange {
  public:
   StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at);
@@ -81,8 +81,9 @@ class StepRange {
 
 }  // namespace detail
 
-/// Steps over 0 .. extent, `block` elements at a time. The last step may reach past the end: past the end of a tensor
-/// elements are absent, but elements of a longer tensor are read, so mask them where `extent` is not the view's own.
+/// Steps over 0 .. extent, `block` elements at a time. The last step may reach past the end: past
+/// the end of a tensor elements are absent, but elements of a longer tensor are read, so mask them
+/// where `extent` is not the view's own.
 detail::StepRange steps(const Arg& extent, std::int64_t block);
 /// Steps over lo .. hi.
 detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
@@ -91,7 +92,8 @@ detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
 class Space {
  public:
   Space(const View& view, std::source_location at = std::source_location::current());
-  Space(std::initializer_list<Arg> extents, std::source_location at = std::source_location::current());
+  Space(std::initializer_list<Arg> extents,
+        std::source_location at = std::source_location::current());
   Space(const Tile& extent, std::source_location at = std::source_location::current());
   template <Element T>
   Space(const Scalar<T>& extent, std::source_location at = std::source_location::current())
@@ -109,7 +111,8 @@ class Space {
 Space rows(const View& view, std::source_location at = std::source_location::current());
 Space cols(const View& view, std::source_location at = std::source_location::current());
 
-/// Order of the tiles: groups of `rows` tile rows are finished together, so that they share the second-level cache.
+/// Order of the tiles: groups of `rows` tile rows are finished together, so that they share the
+/// second-level cache.
 struct l2_group {
   explicit l2_group(int n) : rows(n) {}
   int rows;
@@ -162,7 +165,8 @@ class GridRange {
       else
         return [&]<std::size_t... I>(std::index_sequence<I...>) {
           return std::array<Index, N>{loop_->index(I)...};
-        }(std::make_index_sequence<N>{});
+        }
+      (std::make_index_sequence<N>{});
     }
 
    private:
@@ -192,12 +196,13 @@ class Branch {
   Arg condition_;
 };
 
-void record_while(const std::function<Tile()>& condition, const std::function<void()>& body, Loc at);
+void record_while(const std::function<Tile()>& condition, const std::function<void()>& body,
+                  Loc at);
 
 }  // namespace detail
 
-/// The launch grid: one program per block of the space. `for (auto [m, n] : grid(C, 128, 64))`; with one block the
-/// variable is the index itself. Once per kernel.
+/// The launch grid: one program per block of the space. `for (auto [m, n] : grid(C, 128, 64))`;
+/// with one block the variable is the index itself. Once per kernel.
 template <class... Options>
 auto grid(const Space& space, Options... blocks_and_options) {
   constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
@@ -228,12 +233,13 @@ void if_(const Arg& condition, Then&& then, Otherwise&& otherwise) {
 
 /// Repeats the body while the condition, a function of the current variables, holds.
 template <std::invocable Condition, std::invocable Body>
-void while_(Condition&& condition, Body&& body, std::source_location at = std::source_location::current()) {
+void while_(Condition&& condition, Body&& body,
+            std::source_location at = std::source_location::current()) {
   detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
 }
 
-/// A number the autotuner may choose from `set`; `otherwise` (the first of the set if left out) until it has.
-/// The same name means the same number.
+/// A number the autotuner may choose from `set`; `otherwise` (the first of the set if left out)
+/// until it has. The same name means the same number.
 int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise = {},
          std::source_location at = std::source_location::current());
 

@@ -65,7 +65,7 @@ struct HostArg {
   ParamKind kind = ParamKind::View;
   DType dtype = DType::f32;
   const Tensor* tensor = nullptr;  ///< of a View; for a Pointer made from a tensor, that tensor
-  std::uint64_t bits = 0;          ///< of a Scalar or Constant: its bytes; of a Pointer: the address
+  std::uint64_t bits = 0;  ///< of a Scalar or Constant: its bytes; of a Pointer: the address
 };
 
 /// Argument for a Ptr parameter: an address on the device, or the first element of a tensor.
@@ -90,15 +90,19 @@ std::uint64_t bits_of(const T& value) {
   return bits;
 }
 
-/// What a parameter type means. C++ numbers, bools and enums are constants: the kernel is traced for each value.
+/// What a parameter type means. C++ numbers, bools and enums are constants: the kernel is traced
+/// for each value.
 template <class P>
 struct ParamTraits {
-  static_assert(std::is_arithmetic_v<P> || std::is_enum_v<P>,
-                "tegula: kernel parameters are In, Out, InOut, Scalar, Ptr, or C++ numbers, bools and enums "
-                "(taken by value)");
+  static_assert(
+      std::is_arithmetic_v<P> || std::is_enum_v<P>,
+      "tegula: kernel parameters are In, Out, InOut, Scalar, Ptr, or C++ numbers, bools and enums "
+      "(taken by value)");
   using Host = P;
   static constexpr ParamInfo kInfo{ParamKind::Constant, DType::i64, 0, ViewAccess::In};
-  static HostArg pack(const Host& value) { return {ParamKind::Constant, DType::i64, nullptr, bits_of(value)}; }
+  static HostArg pack(const Host& value) {
+    return {ParamKind::Constant, DType::i64, nullptr, bits_of(value)};
+  }
   static P make(std::uint32_t, const HostArg& a) {
     P value;
     std::memcpy(&value, &a.bits, sizeof(P));
@@ -122,8 +126,12 @@ template <Element T>
 struct ParamTraits<Scalar<T>> {
   using Host = T;
   static constexpr ParamInfo kInfo{ParamKind::Scalar, dtype_of<T>, 0, ViewAccess::In};
-  static HostArg pack(const T& value) { return {ParamKind::Scalar, dtype_of<T>, nullptr, bits_of(value)}; }
-  static Scalar<T> make(std::uint32_t position, const HostArg&) { return Scalar<T>::parameter(position); }
+  static HostArg pack(const T& value) {
+    return {ParamKind::Scalar, dtype_of<T>, nullptr, bits_of(value)};
+  }
+  static Scalar<T> make(std::uint32_t position, const HostArg&) {
+    return Scalar<T>::parameter(position);
+  }
 };
 template <Element T>
 struct ParamTraits<Ptr<T>> {
@@ -148,14 +156,16 @@ struct Closure {
   const std::type_info* type = nullptr;
   std::shared_ptr<const void> object;
   std::size_t size_bytes = 0;
-  bool is_plain = false;  ///< trivially copyable: its bytes say all about it, addresses in it excepted
+  bool is_plain =
+      false;  ///< no padding, no floats: its bytes say all about it, addresses in it excepted
   std::vector<ParamInfo> params;
   std::function<void(std::span<const HostArg>)> call;
   std::vector<ParamName> names;  ///< empty, or one per parameter
 };
 
 std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure);
-std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance, const Tuning& tuning);
+std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
+                                                 const Tuning& tuning);
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance);
 std::shared_ptr<dsl::KernelInstance> with_names(const dsl::KernelInstance& instance,
                                                 std::span<const char* const> names, Loc at);
@@ -168,7 +178,8 @@ std::string explain(dsl::KernelInstance& instance);
 struct Name {
   const char* text;
   std::source_location at;
-  Name(const char* t, std::source_location where = std::source_location::current()) : text(t), at(where) {}
+  Name(const char* t, std::source_location where = std::source_location::current())
+      : text(t), at(where) {}
 };
 inline Loc first_place() { return {}; }
 template <class... Rest>
@@ -180,7 +191,8 @@ Loc first_place(const Name& first, const Rest&...) {
 template <class... P>
 constexpr auto run_time_positions() {
   std::array<std::uint32_t, sizeof...(P) + 1> positions{};
-  const std::array<bool, sizeof...(P) + 1> exists{ParamTraits<P>::kInfo.kind != ParamKind::Constant..., false};
+  const std::array<bool, sizeof...(P) + 1> exists{
+      ParamTraits<P>::kInfo.kind != ParamKind::Constant..., false};
   std::uint32_t next = 0;
   for (std::size_t i = 0; i < sizeof...(P); ++i) {
     positions[i] = next;
@@ -191,9 +203,9 @@ constexpr auto run_time_positions() {
 
 }  // namespace detail
 
-/// A kernel, callable with tensors for views, numbers for scalars and addresses for pointers. The first call for a
-/// new class of arguments (element types, ranks, alignment, divisibility) compiles; later ones only launch.
-/// Copies share everything that was compiled.
+/// A kernel, callable with tensors for views, numbers for scalars and addresses for pointers. The
+/// first call for a new class of arguments (element types, ranks, alignment, divisibility)
+/// compiles; later ones only launch. Copies share everything that was compiled.
 template <class... P>
 class Kernel {
   template <class>
@@ -202,7 +214,8 @@ class Kernel {
  public:
   explicit Kernel(std::shared_ptr<dsl::KernelInstance> instance) : instance_(std::move(instance)) {}
 
-  void operator()(const Stream& stream, const typename detail::ParamTraits<P>::Host&... args) const {
+  void operator()(const Stream& stream,
+                  const typename detail::ParamTraits<P>::Host&... args) const {
     detail::launch(*instance_, &stream, pack(args...));
   }
   /// On the default stream of the tensors' device.
@@ -214,10 +227,13 @@ class Kernel {
     return detail::trace(*instance_, pack(args...));
   }
   /// The same kernel with these values of tune().
-  Kernel with(const Tuning& tuning) const { return Kernel(detail::with_tuning(*instance_, tuning)); }
+  Kernel with(const Tuning& tuning) const {
+    return Kernel(detail::with_tuning(*instance_, tuning));
+  }
 
-  /// The same kernel with names for its parameters and their dimensions: `named("A[M, K]", "B[K, N]", "C[M, N]")`.
-  /// Messages and dumps use them, and a call checks that equal names have equal extents.
+  /// The same kernel with names for its parameters and their dimensions: `named("A[M, K]", "B[K,
+  /// N]", "C[M, N]")`. Messages and dumps use them, and a call checks that equal names have equal
+  /// extents.
   Kernel named(NameOf<P>... names) const {
     const std::array<const char*, sizeof...(P)> list{names.text...};
     return Kernel(detail::with_names(*instance_, list, detail::first_place(names...)));
@@ -234,7 +250,8 @@ class Kernel {
   dsl::KernelInstance& instance() const { return *instance_; }
 
  private:
-  static std::array<detail::HostArg, sizeof...(P)> pack(const typename detail::ParamTraits<P>::Host&... args) {
+  static std::array<detail::HostArg, sizeof...(P)> pack(
+      const typename detail::ParamTraits<P>::Host&... args) {
     return {detail::ParamTraits<P>::pack(args)...};
   }
   std::shared_ptr<dsl::KernelInstance> instance_;
@@ -245,7 +262,8 @@ namespace detail {
 template <class Fn>
 struct Callee {
   static_assert(kNever<Fn>,
-                "tegula: kernel(name, lambda) needs a lambda whose parameter types are written out: In<f32, 2> x, "
+                "tegula: kernel(name, lambda) needs a lambda whose parameter types are written "
+                "out: In<f32, 2> x, "
                 "not auto x");
 };
 template <class C, class R, class... P>
@@ -261,7 +279,7 @@ struct Callee<R (C::*)(P...) const> {
                     &typeid(Object),
                     object,
                     std::is_empty_v<Object> ? 0 : sizeof(Object),
-                    std::is_trivially_copyable_v<Object>,
+                    std::is_empty_v<Object> || std::has_unique_object_representations_v<Object>,
                     {ParamTraits<std::remove_cvref_t<P>>::kInfo...},
                     [object](std::span<const HostArg> args) {
                       call(*object, args, std::index_sequence_for<P...>{});
@@ -285,14 +303,17 @@ template <class R, class... P>
 struct Callee<R (*)(P...)> : Callee<R (PlainFunction::*)(P...) const> {};
 
 template <class Fn>
-concept HasOneCall = requires { &Fn::operator(); };
+concept HasOneCall = requires {
+  &Fn::operator();
+};
 template <class Fn>
 concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::remove_pointer_t<Fn>>;
 
 }  // namespace detail
 
-/// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, Scalar, Ptr or C++ constants. What it
-/// captures is frozen here, except captured Tensors and Scalars, which are arguments read at every launch.
+/// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, Scalar, Ptr or C++
+/// constants. What it captures is frozen here, except captured Tensors and Scalars, which are
+/// arguments read at every launch.
 template <class Fn>
 auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_location::current()) {
   using Object = std::decay_t<Fn>;
@@ -302,7 +323,8 @@ auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_loc
     return detail::Callee<decltype(&Object::operator())>::make(name, std::forward<Fn>(fn), at);
   } else {
     static_assert(detail::kNever<Fn>,
-                  "tegula: kernel(name, lambda) needs a lambda whose parameter types are written out: In<f32, 2> x, "
+                  "tegula: kernel(name, lambda) needs a lambda whose parameter types are written "
+                  "out: In<f32, 2> x, "
                   "not auto x");
   }
 }

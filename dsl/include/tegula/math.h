@@ -4,8 +4,8 @@
 /// Elementwise functions. Small floats (f16, bf16) are computed in f32 and rounded once a call.
 namespace tegula {
 
-/// The value converted to T: floats to integers truncate and saturate, floats to narrower floats round to nearest
-/// even, integers wrap.
+/// The value converted to T: floats to integers truncate and saturate, floats to narrower floats
+/// round to nearest even, integers wrap.
 template <Element T>
 Tile cast(const Arg& x);
 Tile cast(const Arg& x, DType to);
@@ -46,12 +46,14 @@ Tile ceil(const Arg& x);
 /// To the nearest integer, ties to even.
 Tile round(const Arg& x);
 Tile trunc(const Arg& x);
-/// The hardware's fast versions: tanh within 2^-11 relative, the others within 2^-20.9 in [-pi, pi].
+/// The hardware's fast versions: tanh within 2^-11 relative, the others within 2^-20.9 in [-pi,
+/// pi].
 Tile tanh_approx(const Arg& x);
 Tile sin_approx(const Arg& x);
 Tile cos_approx(const Arg& x);
 
-/// x^y as exp2(y log2 |x|), negated for negative x and odd integer y; NaN for negative x and other y.
+/// x^y as exp2(y log2 |x|), negated for negative x and odd integer y; NaN for negative x and other
+/// y.
 Tile pow(const Arg& x, const Arg& y);
 Tile sigmoid(const Arg& x);
 /// x sigmoid(x)

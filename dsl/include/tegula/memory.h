@@ -18,8 +18,8 @@ struct Hints {
   Evict evict = Evict::normal;
 };
 
-/// Reads each address. Where the mask is false nothing is read and the element is `fill`; without a fill using it
-/// is an error that the interpreter reports.
+/// Reads each address. Where the mask is false nothing is read and the element is `fill`; without a
+/// fill using it is an error that the interpreter reports.
 Tile load(const Arg& pointers, const Arg& mask = {}, const Arg& fill = {}, Hints hints = {});
 /// Writes each value (rounded to the pointee) where the mask is true.
 void store(const Arg& pointers, const Arg& values, const Arg& mask = {}, Hints hints = {});
@@ -28,24 +28,26 @@ enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel };
 enum class Scope : std::uint8_t { cta, cluster, gpu, sys };
 
 /// Adds to each address as one step; gives the old values.
-Tile atomic_add(const Arg& pointers, const Arg& values, const Arg& mask = {}, Order order = Order::relaxed,
-                Scope scope = Scope::gpu);
-Tile atomic_max(const Arg& pointers, const Arg& values, const Arg& mask = {}, Order order = Order::relaxed,
-                Scope scope = Scope::gpu);
-Tile atomic_min(const Arg& pointers, const Arg& values, const Arg& mask = {}, Order order = Order::relaxed,
-                Scope scope = Scope::gpu);
-Tile atomic_xchg(const Arg& pointers, const Arg& values, const Arg& mask = {}, Order order = Order::relaxed,
-                 Scope scope = Scope::gpu);
-/// Adds to a part of a view: `atomic_add(count(expert), 1)`. Elements outside the tensor are dropped.
+Tile atomic_add(const Arg& pointers, const Arg& values, const Arg& mask = {},
+                Order order = Order::relaxed, Scope scope = Scope::gpu);
+Tile atomic_max(const Arg& pointers, const Arg& values, const Arg& mask = {},
+                Order order = Order::relaxed, Scope scope = Scope::gpu);
+Tile atomic_min(const Arg& pointers, const Arg& values, const Arg& mask = {},
+                Order order = Order::relaxed, Scope scope = Scope::gpu);
+Tile atomic_xchg(const Arg& pointers, const Arg& values, const Arg& mask = {},
+                 Order order = Order::relaxed, Scope scope = Scope::gpu);
+/// Adds to a part of a view: `atomic_add(count(expert), 1)`. Elements outside the tensor are
+/// dropped.
 Tile atomic_add(const ViewTile& target, const Arg& values,
                 std::source_location at = std::source_location::current());
 
-/// Inline PTX on each element: $0 is the result, $1 ... the operands; `constraints` as LLVM spells them ("=f,f,f").
-/// Runs on GPUs only.
-Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a, const Arg& b = {},
-         const Arg& c = {});
+/// Inline PTX on each element: $0 is the result, $1 ... the operands; `constraints` as LLVM spells
+/// them ("=f,f,f"). Runs on GPUs only.
+Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a,
+         const Arg& b = {}, const Arg& c = {});
 template <Element T>
-Tile ptx(std::string_view text, std::string_view constraints, const Arg& a, const Arg& b = {}, const Arg& c = {}) {
+Tile ptx(std::string_view text, std::string_view constraints, const Arg& a, const Arg& b = {},
+         const Arg& c = {}) {
   return ptx(text, constraints, dtype_of<T>, a, b, c);
 }
 

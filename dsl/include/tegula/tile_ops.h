@@ -17,8 +17,7 @@ namespace tegula {
 /// Extents of a tile, as the C++ numbers they are; any positive extent is legal.
 class Extent {
  public:
-  template <class T>
-    requires std::is_integral_v<T>
+  template <std::integral T>
   Extent(T n, std::source_location at = std::source_location::current())
       : value_(static_cast<std::int64_t>(n)), loc_(at) {}
   std::int64_t value() const { return value_; }
@@ -82,8 +81,9 @@ Tile permute(const Arg& t, std::initializer_list<int> order);
 /// The last two dimensions exchanged.
 Tile trans(const Arg& t);
 
-/// A dimension of a tile, counted from 0, or from -1 for the last. `sum(t, 1)` and `sum(t, axis(1))` are the same; max
-/// and min need the word, because `max(t, 1)` could also compare with 1.
+/// A dimension of a tile, counted from 0, or from -1 for the last. `sum(t, 1)` and `sum(t,
+/// axis(1))` are the same; max and min need the word, because `max(t, 1)` could also compare
+/// with 1.
 class Axis {
  public:
   template <std::integral N>
@@ -95,8 +95,8 @@ class Axis {
 };
 constexpr Axis axis(int n) { return Axis(n); }
 
-/// Folds of one dimension, which disappears, or of all. f16 and bf16 are summed in f32 and rounded at the end,
-/// integers narrower than 32 bits and i1 in i32. Absent elements do not count.
+/// Folds of one dimension, which disappears, or of all. f16 and bf16 are summed in f32 and rounded
+/// at the end, integers narrower than 32 bits and i1 in i32. Absent elements do not count.
 Tile sum(const Arg& t);
 Tile sum(const Arg& t, Axis axis);
 Tile prod(const Arg& t);
@@ -109,7 +109,8 @@ namespace detail {
 Tile max_with_integer(const Arg& t, const Arg& n);
 Tile min_with_integer(const Arg& t, const Arg& n);
 }  // namespace detail
-/// Of scalars: the larger and the smaller. Of a tile it is refused: write max(t, axis(1)) or max(1, t).
+/// Of scalars: the larger and the smaller. Of a tile it is refused: write max(t, axis(1)) or max(1,
+/// t).
 template <std::integral N>
 Tile max(const Arg& t, N n, std::source_location at = std::source_location::current()) {
   return detail::max_with_integer(t, Arg(n, at));
@@ -127,19 +128,23 @@ Tile argmin(const Arg& t, Axis axis);
 /// The extreme value together with its index.
 std::pair<Tile, Tile> max_and_argmax(const Arg& t, Axis axis);
 std::pair<Tile, Tile> min_and_argmin(const Arg& t, Axis axis);
-/// Sum over the number of present elements is not known while tracing: divide by the extent that is meant.
+/// Sum over the number of present elements is not known while tracing: divide by the extent that is
+/// meant.
 
 namespace detail {
 using CombineFn = std::function<void(std::span<Tile> left, std::span<const Tile> right)>;
-std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const CombineFn& combine, Loc at);
+std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const CombineFn& combine,
+                              Loc at);
 }  // namespace detail
 
 /// Folds by an associative, commutative function of two scalars.
 template <class Fn>
-Tile reduce(const Tile& t, Axis axis, Fn combine, std::source_location at = std::source_location::current()) {
+Tile reduce(const Tile& t, Axis axis, Fn combine,
+            std::source_location at = std::source_location::current()) {
   return detail::reduce_with(
              std::array{t}, axis,
-             [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); }, at)
+             [&](std::span<Tile> l, std::span<const Tile> r) { l[0] = Tile(combine(l[0], r[0])); },
+             at)
       .front();
 }
 /// Folds several tiles of one shape together; `combine` takes and returns arrays of scalars.
@@ -171,8 +176,8 @@ Tile cumprod(const Arg& t, Axis axis, ScanOptions options = {});
 Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
 
 enum class Precision : std::uint8_t { ieee, tf32 };
-/// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit integers in i32.
-/// Elements absent along k count as 0. Without `acc` it starts from 0.
+/// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit
+/// integers in i32. Elements absent along k count as 0. Without `acc` it starts from 0.
 Tile dot(const Arg& a, const Arg& b, const Arg& acc = {}, Precision precision = Precision::ieee);
 
 }  // namespace tegula

@@ -10,8 +10,8 @@
 #include "tegula/dtype.h"
 #include "tegula/location.h"
 
-/// Traced values: what a kernel lambda computes with. No arithmetic happens here; every operation is
-/// recorded, with the place in the user's source it came from.
+/// Traced values: what a kernel lambda computes with. No arithmetic happens here; every operation
+/// is recorded, with the place in the user's source it came from.
 namespace tegula {
 
 class Index;
@@ -33,6 +33,9 @@ namespace detail {
 template <class>
 inline constexpr bool kNever = false;
 
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
 /// Knot of a list that an object leaves by itself.
 struct Link {
   Link* previous = nullptr;
@@ -47,8 +50,9 @@ struct ScalarCell {
 
 }  // namespace detail
 
-/// A traced value: a scalar (rank 0) or a tile of any positive extents, of numbers or pointers. A Tile is a
-/// variable, not a value: assignment rebinds it, and loops carry what was rebound in them.
+/// A traced value: a scalar (rank 0) or a tile of any positive extents, of numbers or pointers. A
+/// Tile is a variable, not a value: assignment rebinds it, and loops carry what was rebound in
+/// them.
 class Tile : private detail::Link {
  public:
   /// Names no value until it is assigned.
@@ -56,27 +60,30 @@ class Tile : private detail::Link {
   Tile(const Tile& other);
   Tile(Tile&& other);
   /// A scalar constant of T's own type.
-  template <class T>
-    requires std::is_arithmetic_v<T>
+  template <detail::Number T>
   Tile(T literal, std::source_location at = std::source_location::current())
-      : Tile(constant(static_cast<double>(literal), static_cast<std::int64_t>(literal), dtype_of<T>, at)) {}
+      : Tile(constant(static_cast<double>(literal), static_cast<std::int64_t>(literal), dtype_of<T>,
+                      at)) {}
   ~Tile();
 
   Tile& operator=(const Tile& other) &;
   Tile& operator=(Tile&& other) &;
   template <class T>
   void operator=(T&&) && {
-    static_assert(detail::kNever<T>,
-                  "tegula: this assigns to a temporary and would be lost. Only Out and InOut views can be "
-                  "stored to: declare the parameter Out<T, rank> or InOut<T, rank>.");
+    static_assert(
+        detail::kNever<T>,
+        "tegula: this assigns to a temporary and would be lost. Only Out and InOut views can be "
+        "stored to: declare the parameter Out<T, rank> or InOut<T, rank>.");
   }
 
   /// Not available: a traced value has no truth value while the kernel is being traced.
   template <std::same_as<bool> B>
   explicit operator B() const {
     static_assert(detail::kNever<B>,
-                  "tegula: a traced value has no bool while the kernel is traced, so it cannot steer a C++ if, "
-                  "while, ?: or assert. Use if_(condition, [&] {...}), while_(...) or where(condition, a, b).");
+                  "tegula: a traced value has no bool while the kernel is traced, so it cannot "
+                  "steer a C++ if, "
+                  "while, ?: or assert. Use if_(condition, [&] {...}), while_(...) or "
+                  "where(condition, a, b).");
     return false;
   }
 
@@ -106,8 +113,8 @@ class Tile : private detail::Link {
   std::uint32_t scope_ = 0;  ///< the loop or branch body the variable was made in; 0: none
 };
 
-/// An operand as the operators take it: a traced value or a C++ number, with the place it was written at.
-/// Numbers are weak: they take the type of the tile they meet.
+/// An operand as the operators take it: a traced value or a C++ number, with the place it was
+/// written at. Numbers are weak: they take the type of the tile they meet.
 class Arg {
  public:
   enum class Kind : std::uint8_t { None, Value, Int, Float, Bool };
@@ -121,8 +128,7 @@ class Arg {
   Arg(const Scalar<T>& s, std::source_location at = std::source_location::current());
   template <Element T>
   Arg(const Ptr<T>& p, std::source_location at = std::source_location::current());
-  template <class T>
-    requires std::is_arithmetic_v<T>
+  template <detail::Number T>
   Arg(T literal, std::source_location at = std::source_location::current())
       : loc_(at),
         int_(static_cast<std::int64_t>(literal)),
@@ -153,8 +159,9 @@ class Arg {
   Kind kind_ = Kind::None;
 };
 
-/// Arithmetic. Element types meet by kind (bool < int < float), then width, f16 before bf16, unsigned before
-/// signed; shapes meet by their trailing dimensions. `/` and `%` of integers truncate as in C.
+/// Arithmetic. Element types meet by kind (bool < int < float), then width, f16 before bf16,
+/// unsigned before signed; shapes meet by their trailing dimensions. `/` and `%` of integers
+/// truncate as in C.
 Tile operator+(const Arg& a, const Arg& b);
 Tile operator-(const Arg& a, const Arg& b);
 Tile operator*(const Arg& a, const Arg& b);
@@ -180,7 +187,8 @@ Tile operator>=(const Arg& a, const Arg& b);
 Tile operator&&(const Arg& a, const Arg& b);
 Tile operator||(const Arg& a, const Arg& b);
 Tile operator!(const Arg& a);
-// The built-in operators would be as good a match for a Tile (it "has" a bool, in order to refuse it) as those above.
+// The built-in operators would be as good a match for a Tile (it "has" a bool, in order to refuse
+// it) as those above.
 Tile operator&&(const Tile& a, const Tile& b);
 Tile operator||(const Tile& a, const Tile& b);
 inline Tile operator&&(const Tile& a, bool b) { return Arg(a) && Arg(b); }
@@ -201,8 +209,8 @@ Tile& operator^=(Tile& a, const Arg& b);
 Tile& operator<<=(Tile& a, const Arg& b);
 Tile& operator>>=(Tile& a, const Arg& b);
 
-/// Where an indexed dimension comes from: carries its extent to shapes and its name to messages. Made by grid(),
-/// steps() and slice().
+/// Where an indexed dimension comes from: carries its extent to shapes and its name to messages.
+/// Made by grid(), steps() and slice().
 class Index {
  public:
   /// `block` elements from `first`.

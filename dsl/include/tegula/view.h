@@ -15,8 +15,9 @@
 /// Kernel parameters: views of tensors, run-time scalars and raw pointers.
 namespace tegula {
 
-/// What selects elements along one dimension of a view: an Index, a scalar (the dimension disappears), a whole
-/// dimension (`all`), or an integer tile (each element by itself, for all dimensions at once).
+/// What selects elements along one dimension of a view: an Index, a scalar (the dimension
+/// disappears), a whole dimension (`all`), or an integer tile (each element by itself, for all
+/// dimensions at once).
 class Subscript {
  public:
   Subscript(const Index& i, std::source_location at = std::source_location::current());
@@ -24,9 +25,9 @@ class Subscript {
   Subscript(const Tile& t, std::source_location at = std::source_location::current());
   template <Element T>
   Subscript(const Scalar<T>& s, std::source_location at = std::source_location::current());
-  template <class T>
-    requires std::is_integral_v<T>
-  Subscript(T i, std::source_location at = std::source_location::current()) : first_(i, at), loc_(at) {}
+  template <std::integral T>
+  Subscript(T i, std::source_location at = std::source_location::current())
+      : first_(i, at), loc_(at) {}
 
   const Arg& first() const { return first_; }
   std::int64_t block() const { return block_; }
@@ -49,9 +50,12 @@ class ViewTile : public Tile {
   ViewTile(const ViewTile&) = default;
   ViewTile(ViewTile&&) = default;
 
-  /// Stores. The value is rounded to the view's element type; elements outside the tensor are dropped.
+  /// Stores. The value is rounded to the view's element type; elements outside the tensor are
+  /// dropped.
   void operator=(const Arg& value) &&;
-  void operator=(const ViewTile& value) && { std::move(*this) = Arg(static_cast<const Tile&>(value)); }
+  void operator=(const ViewTile& value) && {
+    std::move(*this) = Arg(static_cast<const Tile&>(value));
+  }
   void operator+=(const Arg& value) &&;
   void operator-=(const Arg& value) &&;
   void operator*=(const Arg& value) &&;
@@ -76,7 +80,8 @@ class View {
   Tile cols(std::source_location at = std::source_location::current()) const { return dim(1, at); }
   /// Distance of neighbours along a dimension, in elements.
   Tile stride(int axis, std::source_location at = std::source_location::current()) const;
-  /// The extent as a C++ number: the kernel is compiled for this extent, and for each new one again.
+  /// The extent as a C++ number: the kernel is compiled for this extent, and for each new one
+  /// again.
   int fixed(int axis, std::source_location at = std::source_location::current()) const;
 
  protected:
@@ -96,13 +101,16 @@ namespace detail {
 template <std::size_t>
 using SubscriptAt = const Subscript&;
 
-// Subscripts are not template parameters, so that each is converted where the user wrote it and knows that place.
+// Subscripts are not template parameters, so that each is converted where the user wrote it and
+// knows that place.
 template <class Ranks>
 struct Readable;
 template <std::size_t... I>
 struct Readable<std::index_sequence<I...>> : View {
   using View::View;
-  Tile operator()(SubscriptAt<I>... s) const { return read(std::array<Subscript, sizeof...(I)>{s...}); }
+  Tile operator()(SubscriptAt<I>... s) const {
+    return read(std::array<Subscript, sizeof...(I)>{s...});
+  }
 };
 template <class Ranks>
 struct Writable;
@@ -116,8 +124,9 @@ struct Writable<std::index_sequence<I...>> : View {
 
 }  // namespace detail
 
-/// A tensor the kernel reads: `x(i, j)` is a tile. Elements outside the tensor are absent: elementwise operations
-/// keep them so, reductions, scans and dot products skip them, stores drop them.
+/// A tensor the kernel reads: `x(i, j)` is a tile. Elements outside the tensor are absent:
+/// elementwise operations keep them so, reductions, scans and dot products skip them, stores drop
+/// them.
 template <Element T, int Rank>
 class In : public detail::Readable<std::make_index_sequence<Rank>> {
  public:
@@ -141,9 +150,9 @@ class InOut : public detail::Writable<std::make_index_sequence<Rank>> {
       : detail::Writable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
 };
 
-/// A number known at launch. As a kernel parameter it is one argument. Made on the host and captured by the
-/// lambda it is an argument too, read again at every launch: change it with `set` and nothing is compiled anew.
-/// Copies mean the same number.
+/// A number known at launch. As a kernel parameter it is one argument. Made on the host and
+/// captured by the lambda it is an argument too, read again at every launch: change it with `set`
+/// and nothing is compiled anew. Copies mean the same number.
 template <Element T>
 class Scalar {
  public:
@@ -186,8 +195,8 @@ class Ptr {
   std::uint32_t param_;
 };
 
-/// A tensor of the host that the lambda captured, as a view. It is a launch argument: its contents are read at
-/// every launch and are not part of what the kernel was compiled for.
+/// A tensor of the host that the lambda captured, as a view. It is a launch argument: its contents
+/// are read at every launch and are not part of what the kernel was compiled for.
 template <Element T, int Rank>
 In<T, Rank> view(const Tensor& captured, std::source_location at = std::source_location::current());
 

@@ -14,7 +14,8 @@ namespace {
 using test::empty;
 
 void expect_golden(const std::string& name, const Trace& trace) {
-  const std::string path = std::string(TEGULA_SOURCE_DIR) + "/tests/unit/dsl/golden/" + name + ".tir";
+  const std::string path =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/unit/dsl/golden/" + name + ".tir";
   const std::string text = trace.text();
   if (const char* bless = std::getenv("TEGULA_BLESS"); bless && *bless) std::ofstream(path) << text;
   std::ifstream in(path);
@@ -55,8 +56,10 @@ auto matmul() {
 
 template <class Mask, class Score>
 auto attention(Mask mask, Score score) {
-  return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O, Scalar<f32> scale) {
-    int BM = tune("BM", {16, 64, 128, 192}, 64), BN = tune("BN", {16, 64, 96, 128}, 64), D = Q.fixed(3);
+  return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O,
+                                 Scalar<f32> scale) {
+    int BM = tune("BM", {16, 64, 128, 192}, 64), BN = tune("BN", {16, 64, 96, 128}, 64),
+        D = Q.fixed(3);
     auto G = Q.dim(1) / K.dim(1);
     for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
       auto q = Q(b, h, m, all), o = zeros<f32>(BM, D);
@@ -89,7 +92,8 @@ TEST(Golden, RowSoftmax) {
 }
 
 TEST(Golden, Matmul) {
-  const Tensor a = empty({512, 256}, DType::bf16), b = empty({256, 384}, DType::bf16), c = empty({512, 384}, DType::bf16);
+  const Tensor a = empty({512, 256}, DType::bf16), b = empty({256, 384}, DType::bf16),
+               c = empty({512, 384}, DType::bf16);
   expect_golden("matmul", matmul().trace(a, b, c));
 }
 
@@ -100,7 +104,7 @@ TEST(Golden, SlidingWindowAttention) {
   expect_golden("attention", k1.trace(q, k, k, q, 0.125f));
 }
 
-// ---- the same kernels, run ------------------------------------------------------------------------------------------
+// ---- the same kernels, run ----------------------------------------------------------------------
 TEST(Meaning, VectorAddWithARaggedEdge) {
   const Tensor x = Tensor::iota({1500}, DType::f32, test::kHost), z = empty({1500});
   test::run(vector_add(), x, x, z);
@@ -109,7 +113,8 @@ TEST(Meaning, VectorAddWithARaggedEdge) {
 }
 
 TEST(Meaning, SoftmaxRowsOfAnyLength) {
-  const Tensor x = Tensor::integers({3, 5}, DType::bf16, -3, 3, 1, test::kHost), y = empty({3, 5}, DType::bf16);
+  const Tensor x = Tensor::integers({3, 5}, DType::bf16, -3, 3, 1, test::kHost),
+               y = empty({3, 5}, DType::bf16);
   test::run(row_softmax(), x, y);
   const auto in = x.to_doubles(), out = y.to_doubles();
   for (int r = 0; r < 3; ++r) {
@@ -148,10 +153,12 @@ TEST(Meaning, AttentionWithMaskScoreAndCapturedTables) {
         const auto doc = view<i32, 2>(docs);
         return q >= kv && q - kv < window && doc(b, q) == doc(b, kv);
       },
-      [=](auto s, auto, auto h, auto q, auto kv) { return s + view<f32, 1>(slopes)(h) * (kv - q); });
+      [=](auto s, auto, auto h, auto q, auto kv) {
+        return s + view<f32, 1>(slopes)(h) * (kv - q);
+      });
   const auto small = attn.with({{"BM", 16}, {"BN", 16}});
-  const auto Q = q.to_doubles(), K = k.to_doubles(), V = v.to_doubles(), slope = slopes.to_doubles(),
-             doc = docs.to_doubles();
+  const auto Q = q.to_doubles(), K = k.to_doubles(), V = v.to_doubles(),
+             slope = slopes.to_doubles(), doc = docs.to_doubles();
   for (int w : {9, 4}) {
     window.set(w);  // read at the launch: nothing is traced for it
     test::run(small, q, k, v, o, 0.25f);
@@ -171,8 +178,10 @@ TEST(Meaning, AttentionWithMaskScoreAndCapturedTables) {
           }
           for (int d = 0; d < D; ++d) {
             double out = 0;
-            for (int j = 0; j < S; ++j) out += p[j] / sum * V[((b * (H / G) + h / G) * S + j) * D + d];
-            ASSERT_NEAR(got[((b * H + h) * S + i) * D + d], out, 0.03) << b << h << i << d << " window " << w;
+            for (int j = 0; j < S; ++j)
+              out += p[j] / sum * V[((b * (H / G) + h / G) * S + j) * D + d];
+            ASSERT_NEAR(got[((b * H + h) * S + i) * D + d], out, 0.03)
+                << b << h << i << d << " window " << w;
           }
         }
   }

@@ -26,7 +26,8 @@ std::size_t compiled(const auto& k) { return k.instance().launcher.compiled(); }
 TEST(Launch, RunsOnCpuAndOnSim) {
   const auto k = scaled_add();
   for (Device d : {Device::cpu(), Device::sim()}) {
-    const Tensor x = Tensor::from(std::vector<float>{1, 2, 3}, d), y = Tensor::from(std::vector<float>{10, 20, 30}, d);
+    const Tensor x = Tensor::from(std::vector<float>{1, 2, 3}, d),
+                 y = Tensor::from(std::vector<float>{10, 20, 30}, d);
     k(x, y, 2.0f);
     EXPECT_THAT(y.to_vector<float>(), ElementsAre(12, 24, 36)) << d.str();
     k(Stream(d), x, y, 1.0f);
@@ -36,7 +37,9 @@ TEST(Launch, RunsOnCpuAndOnSim) {
 
 TEST(Launch, OneClassOfArgumentsCompilesOnce) {
   const auto k = scaled_add();
-  const auto call = [&](std::int64_t n) { k(Tensor::zeros({n}, DType::f32, kHost), Tensor::zeros({n}, DType::f32, kHost), 1.0f); };
+  const auto call = [&](std::int64_t n) {
+    k(Tensor::zeros({n}, DType::f32, kHost), Tensor::zeros({n}, DType::f32, kHost), 1.0f);
+  };
   call(64);
   call(128);  // another multiple of 16
   EXPECT_EQ(compiled(k), 1u);
@@ -57,8 +60,10 @@ TEST(Launch, ExplainSaysWhatOfTheKeyWasNew) {
   k(empty({64}), empty({64}));
   k(empty({65}), empty({65}));
   EXPECT_THAT(k.explain(), HasSubstr("compiled: first call\n"));
-  EXPECT_THAT(k.explain(),
-              HasSubstr("compiled: 'arg0 in f32 align 16 [1n by 1]' was 'arg0 in f32 align 16 [16n by 1]'"));
+  EXPECT_THAT(
+      k.explain(),
+      HasSubstr(
+          "compiled: 'arg0 in f32 align 16 [1n by 1]' was 'arg0 in f32 align 16 [16n by 1]'"));
   EXPECT_THAT(k.dump("key"), HasSubstr("kernel explained\n"));
   EXPECT_THAT(k.dump("trace"), HasSubstr("load_view %arg0"));
 }
@@ -106,10 +111,16 @@ TEST(Launch, FixedAndWholeDimensionsSpecialise) {
     EXPECT_THAT(z.to_vector<float>(), ElementsAre(n, n));
   };
   call(48);
-  call(64);  // the bucket of 64 holds both
-  EXPECT_EQ(compiled(sums), 1u);
-  call(80);
+  call(50);  // the bucket of 64 holds both, but 50 has another divisor
   EXPECT_EQ(compiled(sums), 2u);
+  call(34);
+  EXPECT_EQ(compiled(sums), 2u);
+  call(64);  // fills its bucket: no guards
+  EXPECT_EQ(compiled(sums), 3u);
+  call(80);
+  EXPECT_EQ(compiled(sums), 4u);
+  call(112);
+  EXPECT_EQ(compiled(sums), 4u);
   const auto exact = kernel("exact", [](In<f32, 1> x, Out<f32, 1> z) {
     const int n = x.fixed(0);
     for (auto i : grid(z, 16)) z(i) = full<f32>(n, 16);
@@ -123,7 +134,7 @@ TEST(Launch, FixedAndWholeDimensionsSpecialise) {
 }
 
 TEST(Launch, AKernelMadeAnewCompilesNothing) {
-  const auto make = [](float by) {
+  const auto make = [](int by) {
     return kernel("scale", [by](In<f32, 1> x, Out<f32, 1> z) {
       for (auto i : grid(z, 32)) z(i) = x(i) * by;
     });
@@ -196,7 +207,8 @@ TEST(Launch, ThreadsShareOneCompilation) {
     });
   for (auto& t : threads) t.join();
   EXPECT_EQ(compiled(k), 1u);
-  for (int t = 0; t < 8; ++t) EXPECT_EQ(results[t].to_vector<float>()[7], 41.0f + static_cast<float>(t));
+  for (int t = 0; t < 8; ++t)
+    EXPECT_EQ(results[t].to_vector<float>()[7], 41.0f + static_cast<float>(t));
 }
 
 TEST(Launch, NamesAppearInTheIrAndTieExtentsTogether) {
@@ -207,7 +219,8 @@ TEST(Launch, NamesAppearInTheIrAndTieExtentsTogether) {
                      c(m, n) = acc;
                    }
                  }).named("A[M, K]", "unused", "B[K, N]", "C[M, N]");
-  const Tensor a = Tensor::full({3, 5}, 1, DType::f32, kHost), b = Tensor::full({5, 2}, 2, DType::f32, kHost), c = empty({3, 2});
+  const Tensor a = Tensor::full({3, 5}, 1, DType::f32, kHost),
+               b = Tensor::full({5, 2}, 2, DType::f32, kHost), c = empty({3, 2});
   k(a, 0, b, c);
   EXPECT_THAT(c.to_vector<float>(), ElementsAre(10, 10, 10, 10, 10, 10));
   EXPECT_THAT(k.dump("trace"), HasSubstr("%C: view<?x?xf32, out"));

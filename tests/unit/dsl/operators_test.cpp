@@ -46,7 +46,8 @@ TEST(Promotion, LiteralsNeverWidenATile) {
     EXPECT_EQ((zeros<bf16>(4) * 2.5).dtype(), DType::bf16);
     EXPECT_EQ((3 + zeros<u8>(4)).dtype(), DType::u8);
     EXPECT_EQ((zeros<i64>(4) - 1).dtype(), DType::i64);
-    EXPECT_EQ((zeros<i16>(4) * 0.5f).dtype(), DType::f32) << "a literal of a higher kind lends its kind";
+    EXPECT_EQ((zeros<i16>(4) * 0.5f).dtype(), DType::f32)
+        << "a literal of a higher kind lends its kind";
     EXPECT_EQ((zeros<bool>(4) + 1).dtype(), DType::i32);
     EXPECT_EQ((zeros<f16>(4) > 1).dtype(), DType::i1);
     EXPECT_EQ((zeros<i8>(4) << 1).dtype(), DType::i8);
@@ -103,78 +104,115 @@ TEST(Operators, Integers) {
 
 TEST(Operators, ComparisonsAndLogic) {
   const Ints x{-1, 0, 1, 2};
-  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t >= 0 && t < 2, 1, 0); })), ElementsAre(0, 1, 1, 0));
-  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t < 0 || t == 2, 1, 0); })), ElementsAre(1, 0, 0, 1));
+  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t >= 0 && t < 2, 1, 0); })),
+              ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t < 0 || t == 2, 1, 0); })),
+              ElementsAre(1, 0, 0, 1));
   EXPECT_THAT((map<i32>(x, [](Tile t) { return where(!(t > 0), 1, 0); })), ElementsAre(1, 1, 0, 0));
-  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(!t, 1, 0); })), ElementsAre(0, 1, 0, 0)) << "a number counts as != 0";
-  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t && true, 1, 0); })), ElementsAre(1, 0, 1, 1));
-  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t != 1, t <= 0, false); })), ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(!t, 1, 0); })), ElementsAre(0, 1, 0, 0))
+      << "a number counts as != 0";
+  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t && true, 1, 0); })),
+              ElementsAre(1, 0, 1, 1));
+  EXPECT_THAT((map<i32>(x, [](Tile t) { return where(t != 1, t <= 0, false); })),
+              ElementsAre(1, 1, 0, 0));
 }
 
 TEST(Operators, CompoundAssignmentRebinds) {
-  EXPECT_THAT((map<i32>(Ints{5, 6}, [](Tile t) {
-                const Tile before = t;
-                t += 1;
-                t *= 2;
-                t -= before;
-                t <<= 1;
-                t |= 1;
-                t %= 10;
-                return t;
-              })),
+  EXPECT_THAT((map<i32>(Ints{5, 6},
+                        [](Tile t) {
+                          const Tile before = t;
+                          t += 1;
+                          t *= 2;
+                          t -= before;
+                          t <<= 1;
+                          t |= 1;
+                          t %= 10;
+                          return t;
+                        })),
               ElementsAre((((5 + 1) * 2 - 5) * 2 | 1) % 10, (((6 + 1) * 2 - 6) * 2 | 1) % 10));
 }
 
 TEST(Functions, MatchTheirDefinitions) {
   const Floats x{-2.5f, -1.0f, -0.25f, 0.0f, 0.5f, 1.0f, 3.25f};
-  const auto expect = [&](const char* name, const std::vector<float>& got, double (*f)(double), double bound = 1e-6) {
+  const auto expect = [&](const char* name, const std::vector<float>& got, double (*f)(double),
+                          double bound = 1e-6) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double want = f(x[i]);
-      if (std::isnan(want)) EXPECT_TRUE(std::isnan(got[i])) << name << " of " << x[i];
-      else EXPECT_NEAR(got[i], want, bound * std::max(1.0, std::abs(want))) << name << " of " << x[i];
+      if (std::isnan(want))
+        EXPECT_TRUE(std::isnan(got[i])) << name << " of " << x[i];
+      else
+        EXPECT_NEAR(got[i], want, bound * std::max(1.0, std::abs(want))) << name << " of " << x[i];
     }
   };
   expect("exp", map<f32>(x, [](Tile t) { return exp(t); }), [](double v) { return std::exp(v); });
-  expect("exp2", map<f32>(x, [](Tile t) { return exp2(t); }), [](double v) { return std::exp2(v); });
-  expect("log", map<f32>(x, [](Tile t) { return log(abs(t) + 1); }), [](double v) { return std::log(std::abs(v) + 1); });
-  expect("log2", map<f32>(x, [](Tile t) { return log2(abs(t) + 1); }), [](double v) { return std::log2(std::abs(v) + 1); });
-  expect("sqrt", map<f32>(x, [](Tile t) { return sqrt(t * t); }), [](double v) { return std::abs(v); });
-  expect("rsqrt", map<f32>(x, [](Tile t) { return rsqrt(t * t + 1); }), [](double v) { return 1 / std::sqrt(v * v + 1); });
-  expect("rcp", map<f32>(x, [](Tile t) { return rcp(t + 10); }), [](double v) { return 1 / (v + 10); });
+  expect("exp2", map<f32>(x, [](Tile t) { return exp2(t); }),
+         [](double v) { return std::exp2(v); });
+  expect("log", map<f32>(x, [](Tile t) { return log(abs(t) + 1); }),
+         [](double v) { return std::log(std::abs(v) + 1); });
+  expect("log2", map<f32>(x, [](Tile t) { return log2(abs(t) + 1); }),
+         [](double v) { return std::log2(std::abs(v) + 1); });
+  expect("sqrt", map<f32>(x, [](Tile t) { return sqrt(t * t); }),
+         [](double v) { return std::abs(v); });
+  expect("rsqrt", map<f32>(x, [](Tile t) { return rsqrt(t * t + 1); }),
+         [](double v) { return 1 / std::sqrt(v * v + 1); });
+  expect("rcp", map<f32>(x, [](Tile t) { return rcp(t + 10); }),
+         [](double v) { return 1 / (v + 10); });
   expect("sin", map<f32>(x, [](Tile t) { return sin(t); }), [](double v) { return std::sin(v); });
   expect("cos", map<f32>(x, [](Tile t) { return cos(t); }), [](double v) { return std::cos(v); });
-  expect("tanh", map<f32>(x, [](Tile t) { return tanh(t); }), [](double v) { return std::tanh(v); });
+  expect("tanh", map<f32>(x, [](Tile t) { return tanh(t); }),
+         [](double v) { return std::tanh(v); });
   expect("erf", map<f32>(x, [](Tile t) { return erf(t); }), [](double v) { return std::erf(v); });
-  expect("floor", map<f32>(x, [](Tile t) { return floor(t); }), [](double v) { return std::floor(v); });
-  expect("ceil", map<f32>(x, [](Tile t) { return ceil(t); }), [](double v) { return std::ceil(v); });
-  expect("round", map<f32>(x, [](Tile t) { return round(t); }), [](double v) { return std::nearbyint(v); });
-  expect("trunc", map<f32>(x, [](Tile t) { return trunc(t); }), [](double v) { return std::trunc(v); });
-  expect("sigmoid", map<f32>(x, [](Tile t) { return sigmoid(t); }), [](double v) { return 1 / (1 + std::exp(-v)); });
-  expect("silu", map<f32>(x, [](Tile t) { return silu(t); }), [](double v) { return v / (1 + std::exp(-v)); });
-  expect("gelu", map<f32>(x, [](Tile t) { return gelu(t); }), [](double v) { return v * (1 + std::erf(v / std::sqrt(2.0))) / 2; });
-  expect("softplus", map<f32>(x, [](Tile t) { return softplus(t); }), [](double v) { return std::log1p(std::exp(v)); });
-  expect("pow 3", map<f32>(x, [](Tile t) { return pow(t, 3.0f); }), [](double v) { return std::pow(v, 3.0); }, 1e-5);
-  expect("pow 2", map<f32>(x, [](Tile t) { return pow(t, 2.0f); }), [](double v) { return v * v; }, 1e-5);
-  expect("pow 0.5", map<f32>(x, [](Tile t) { return pow(t, 0.5f); }), [](double v) { return std::pow(v, 0.5); }, 1e-5);
+  expect("floor", map<f32>(x, [](Tile t) { return floor(t); }),
+         [](double v) { return std::floor(v); });
+  expect("ceil", map<f32>(x, [](Tile t) { return ceil(t); }),
+         [](double v) { return std::ceil(v); });
+  expect("round", map<f32>(x, [](Tile t) { return round(t); }),
+         [](double v) { return std::nearbyint(v); });
+  expect("trunc", map<f32>(x, [](Tile t) { return trunc(t); }),
+         [](double v) { return std::trunc(v); });
+  expect("sigmoid", map<f32>(x, [](Tile t) { return sigmoid(t); }),
+         [](double v) { return 1 / (1 + std::exp(-v)); });
+  expect("silu", map<f32>(x, [](Tile t) { return silu(t); }),
+         [](double v) { return v / (1 + std::exp(-v)); });
+  expect("gelu", map<f32>(x, [](Tile t) { return gelu(t); }),
+         [](double v) { return v * (1 + std::erf(v / std::sqrt(2.0))) / 2; });
+  expect("softplus", map<f32>(x, [](Tile t) { return softplus(t); }),
+         [](double v) { return std::log1p(std::exp(v)); });
+  expect(
+      "pow 3", map<f32>(x, [](Tile t) { return pow(t, 3.0f); }),
+      [](double v) { return std::pow(v, 3.0); }, 1e-5);
+  expect(
+      "pow 2", map<f32>(x, [](Tile t) { return pow(t, 2.0f); }), [](double v) { return v * v; },
+      1e-5);
+  expect(
+      "pow 0.5", map<f32>(x, [](Tile t) { return pow(t, 0.5f); }),
+      [](double v) { return std::pow(v, 0.5); }, 1e-5);
   expect("pow 0", map<f32>(x, [](Tile t) { return pow(t, 0.0f); }), [](double) { return 1.0; });
-  expect("fma", map<f32>(x, [](Tile t) { return fma(t, t, 1.0f); }), [](double v) { return v * v + 1; });
+  expect("fma", map<f32>(x, [](Tile t) { return fma(t, t, 1.0f); }),
+         [](double v) { return v * v + 1; });
 }
 
 TEST(Functions, NanAndInfinity) {
   const Floats x{nan, inf, -inf, 1.0f};
   EXPECT_THAT((map<i32>(x, [](Tile t) { return where(isnan(t), 1, 0); })), ElementsAre(1, 0, 0, 0));
   EXPECT_THAT((map<i32>(x, [](Tile t) { return where(isinf(t), 1, 0); })), ElementsAre(0, 1, 1, 0));
-  EXPECT_THAT((map<f32>(x, [](Tile t) { return max(t, 0.0f); })), ElementsAre(0, inf, 0, 1)) << "a NaN loses";
-  EXPECT_THAT((map<f32>(Floats{200, -200}, [](Tile t) { return softplus(t); })), ElementsAre(200, 0));
+  EXPECT_THAT((map<f32>(x, [](Tile t) { return max(t, 0.0f); })), ElementsAre(0, inf, 0, 1))
+      << "a NaN loses";
+  EXPECT_THAT((map<f32>(Floats{200, -200}, [](Tile t) { return softplus(t); })),
+              ElementsAre(200, 0));
 }
 
 TEST(Functions, CastsAndBits) {
   EXPECT_THAT((map<i32>(Floats{1.9f, -1.9f, 3e9f, -3e9f}, [](Tile t) { return cast<i32>(t); })),
               ElementsAre(1, -1, 2147483647, -2147483647 - 1));
-  EXPECT_THAT((map<i32>(Floats{0.0f, -0.5f}, [](Tile t) { return where(cast<bool>(t), 1, 0); })), ElementsAre(0, 1));
-  EXPECT_THAT((map<i32>(Floats{1.0f}, [](Tile t) { return bitcast<i32>(t); })), ElementsAre(0x3f800000));
-  EXPECT_THAT((map<f32>(Floats{1.00390625f}, [](Tile t) { return cast<f32>(cast<bf16>(t)); })), ElementsAre(1.0f));
-  EXPECT_THAT((map<f32>(Ints{3}, [](Tile t) { return t; })), ElementsAre(3.0f)) << "storing an integer to floats converts";
+  EXPECT_THAT((map<i32>(Floats{0.0f, -0.5f}, [](Tile t) { return where(cast<bool>(t), 1, 0); })),
+              ElementsAre(0, 1));
+  EXPECT_THAT((map<i32>(Floats{1.0f}, [](Tile t) { return bitcast<i32>(t); })),
+              ElementsAre(0x3f800000));
+  EXPECT_THAT((map<f32>(Floats{1.00390625f}, [](Tile t) { return cast<f32>(cast<bf16>(t)); })),
+              ElementsAre(1.0f));
+  EXPECT_THAT((map<f32>(Ints{3}, [](Tile t) { return t; })), ElementsAre(3.0f))
+      << "storing an integer to floats converts";
 }
 
 TEST(Functions, SmallFloatsAreComputedInF32AndRoundedOnce) {
@@ -184,7 +222,9 @@ TEST(Functions, SmallFloatsAreComputedInF32AndRoundedOnce) {
   });
   const Tensor in = Tensor::full({1}, x, DType::bf16, kHost), out = empty({1}, DType::bf16);
   test::run(k, in, out);
-  EXPECT_EQ(out.to_doubles()[0], static_cast<double>(static_cast<float>(bf16(x / (1 + std::exp(-static_cast<double>(x)))))));
+  EXPECT_EQ(
+      out.to_doubles()[0],
+      static_cast<double>(static_cast<float>(bf16(x / (1 + std::exp(-static_cast<double>(x)))))));
 }
 
 }  // namespace

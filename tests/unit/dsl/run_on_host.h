@@ -38,6 +38,8 @@ void run(const Kernel<P...>& k, const typename detail::ParamTraits<P>::Host&... 
 inline const Device kHost = Device::cpu();
 
 inline Tensor host(const std::vector<float>& values) { return Tensor::from(values, kHost); }
-inline Tensor empty(const Dims& shape, DType d = DType::f32) { return Tensor::empty(shape, d, kHost); }
+inline Tensor empty(const Dims& shape, DType d = DType::f32) {
+  return Tensor::empty(shape, d, kHost);
+}
 
 }  // namespace tegula::test

@@ -53,77 +53,111 @@ TEST(Shapes, FollowTheOperations) {
 }
 
 TEST(Folds, AlongOneDimensionAndAll) {
-  EXPECT_THAT(from_matrix(4, [](auto x, auto) { return reshape(broadcast(expand(sum(x(all, all), 0), 1), {4, 4}), {16}); }),
+  EXPECT_THAT(from_matrix(4,
+                          [](auto x, auto) {
+                            return reshape(broadcast(expand(sum(x(all, all), 0), 1), {4, 4}), {16});
+                          }),
               ElementsAre(12, 12, 12, 12));
   EXPECT_THAT(from_matrix(1, [](auto x, auto) { return sum(x(all, all)); }), ElementsAre(66));
-  EXPECT_THAT(from_matrix(1, [](auto x, auto) { return max(x(all, all)) - min(x(1, all)); }), ElementsAre(7));
-  EXPECT_THAT(from_matrix(1, [](auto x, auto) { return prod(x(all, all) + 1); }), ElementsAre(479001600.0f));
-  EXPECT_THAT(from_matrix<i32>(1, [](auto x, auto) { return where(any(x(all, all) > 10), 1, 0); }), ElementsAre(1));
-  EXPECT_THAT(from_matrix<i32>(1, [](auto x, auto) { return where(all(x(all, all) > 0), 1, 0); }), ElementsAre(0));
-  EXPECT_THAT(from_matrix<i32>(1, [](auto x, auto) { return argmax(x(2, all), 0) * 10 + argmin(x(2, all), 0); }), ElementsAre(30));
+  EXPECT_THAT(from_matrix(1, [](auto x, auto) { return max(x(all, all)) - min(x(1, all)); }),
+              ElementsAre(7));
+  EXPECT_THAT(from_matrix(1, [](auto x, auto) { return prod(x(all, all) + 1); }),
+              ElementsAre(479001600.0f));
+  EXPECT_THAT(from_matrix<i32>(1, [](auto x, auto) { return where(any(x(all, all) > 10), 1, 0); }),
+              ElementsAre(1));
+  EXPECT_THAT(from_matrix<i32>(1, [](auto x, auto) { return where(all(x(all, all) > 0), 1, 0); }),
+              ElementsAre(0));
+  EXPECT_THAT(from_matrix<i32>(
+                  1, [](auto x, auto) { return argmax(x(2, all), 0) * 10 + argmin(x(2, all), 0); }),
+              ElementsAre(30));
 }
 
 TEST(Folds, AbsentElementsDoNotCount) {
-  // The bucket of three rows is four: the product would be 0 and the minimum too, did the fourth count.
+  // The bucket of three rows is four: the product would be 0 and the minimum too, did the fourth
+  // count.
   EXPECT_THAT(from_matrix(1, [](auto x, auto) { return prod(x(all, 1)); }), ElementsAre(1 * 5 * 9));
   EXPECT_THAT(from_matrix(1, [](auto x, auto) { return min(x(all, 2)); }), ElementsAre(2));
 }
 
 TEST(Folds, ByALambda) {
-  EXPECT_THAT(from_matrix(1, [](auto x, auto) { return reduce(x(2, all), 0, [](Tile a, Tile b) { return max(a, b); }); }), ElementsAre(11));
+  EXPECT_THAT(from_matrix(1,
+                          [](auto x, auto) {
+                            return reduce(x(2, all), 0, [](Tile a, Tile b) { return max(a, b); });
+                          }),
+              ElementsAre(11));
   // The index of the largest remainder modulo 5, as a fold over pairs.
-  EXPECT_THAT(from_matrix<i32>(1, [](auto x, auto) {
-                const Tile v = cast<i32>(x(1, all)) % 5;
-                return reduce(std::array{v, arange(4)}, 0, [](std::array<Tile, 2> l, std::array<Tile, 2> r) {
-                  const Tile left = l[0] > r[0] || (l[0] == r[0] && l[1] < r[1]);
-                  return std::array{where(left, l[0], r[0]), where(left, l[1], r[1])};
-                })[1];
-              }),
-              ElementsAre(0));
+  EXPECT_THAT(
+      from_matrix<i32>(1,
+                       [](auto x, auto) {
+                         const Tile v = cast<i32>(x(1, all)) % 5;
+                         return reduce(
+                             std::array{v, arange(4)}, 0,
+                             [](std::array<Tile, 2> l, std::array<Tile, 2> r) {
+                               const Tile left = l[0] > r[0] || (l[0] == r[0] && l[1] < r[1]);
+                               return std::array{where(left, l[0], r[0]), where(left, l[1], r[1])};
+                             })[1];
+                       }),
+      ElementsAre(0));
 }
 
 TEST(Scans, ForwardReverseExclusive) {
-  const auto scan = [](auto f) { return from_matrix(4, [f](auto x, auto) { return f(x(1, slice(0, 16))); }); };
+  const auto scan = [](auto f) {
+    return from_matrix(4, [f](auto x, auto) { return f(x(1, slice(0, 16))); });
+  };
   EXPECT_THAT(scan([](Tile t) { return cumsum(t, 0); }), ElementsAre(4, 9, 15, 22));
-  EXPECT_THAT(scan([](Tile t) { return cumsum(t, 0, {.reverse = true}); }), ElementsAre(22, 18, 13, 7));
-  EXPECT_THAT(scan([](Tile t) { return cumsum(t, 0, {.exclusive = true}); }), ElementsAre(0, 4, 9, 15));
+  EXPECT_THAT(scan([](Tile t) { return cumsum(t, 0, {.reverse = true}); }),
+              ElementsAre(22, 18, 13, 7));
+  EXPECT_THAT(scan([](Tile t) { return cumsum(t, 0, {.exclusive = true}); }),
+              ElementsAre(0, 4, 9, 15));
   EXPECT_THAT(scan([](Tile t) { return cumprod(t, 0); }), ElementsAre(4, 20, 120, 840));
   EXPECT_THAT(scan([](Tile t) { return cummax(10 - t, 0); }), ElementsAre(6, 6, 6, 6));
 }
 
-// ---- views ----------------------------------------------------------------------------------------------------------
+// ---- views --------------------------------------------------------------------------------------
 TEST(Views, SubscriptsOfEveryKind) {
   EXPECT_THAT(from_matrix(1, [](auto x, auto) { return x(2, 3); }), ElementsAre(11));
   EXPECT_THAT(from_matrix(3, [](auto x, auto i) { return x(i, 1); }), ElementsAre(1, 5, 9));
   EXPECT_THAT(from_matrix(2, [](auto x, auto i) { return x(i.shifted(1), 0); }), ElementsAre(4, 8));
-  EXPECT_THAT(from_matrix(4, [](auto x, auto) { return x(1, slice(0, 16)); }), ElementsAre(4, 5, 6, 7));
-  EXPECT_THAT(from_matrix(3, [](auto x, auto) { return x(1, slice(1, 16)); }), ElementsAre(5, 6, 7));
-  EXPECT_THAT(from_matrix(1, [](auto x, auto) { return x(x.dim(0) - 1, x.cols() - 1) + x.stride(0); }), ElementsAre(15));
+  EXPECT_THAT(from_matrix(4, [](auto x, auto) { return x(1, slice(0, 16)); }),
+              ElementsAre(4, 5, 6, 7));
+  EXPECT_THAT(from_matrix(3, [](auto x, auto) { return x(1, slice(1, 16)); }),
+              ElementsAre(5, 6, 7));
+  EXPECT_THAT(
+      from_matrix(1, [](auto x, auto) { return x(x.dim(0) - 1, x.cols() - 1) + x.stride(0); }),
+      ElementsAre(15));
 }
 
 TEST(Views, IntegerTilesGather) {
-  EXPECT_THAT(from_matrix(3, [](auto x, auto i) { return x(i.idx(), 2 - i.idx()); }), ElementsAre(2, 5, 8));
-  EXPECT_THAT(from_matrix(4, [](auto x, auto i) { return x(1, 3 - i.idx()); }), ElementsAre(7, 6, 5, 4));
-  EXPECT_THAT(from_matrix(4, [](auto x, auto i) { return x(0, i.idx() + 2); }), ElementsAre(2, 3, 0, 0)) << "outside reads 0";
+  EXPECT_THAT(from_matrix(3, [](auto x, auto i) { return x(i.idx(), 2 - i.idx()); }),
+              ElementsAre(2, 5, 8));
+  EXPECT_THAT(from_matrix(4, [](auto x, auto i) { return x(1, 3 - i.idx()); }),
+              ElementsAre(7, 6, 5, 4));
+  EXPECT_THAT(from_matrix(4, [](auto x, auto i) { return x(0, i.idx() + 2); }),
+              ElementsAre(2, 3, 0, 0))
+      << "outside reads 0";
 }
 
 TEST(Views, ScatterAndAtomicAdd) {
-  const auto histogram = kernel("histogram", [](In<i32, 1> x, InOut<i32, 1> count, InOut<i32, 1> seen) {
-    for (auto i : grid(x, 4)) {
-      atomic_add(count(x(i)), 1);
-      seen(x(i)) = 1;
-      atomic_add(count(slice(3, 2)), 100);
-    }
-  });
+  const auto histogram =
+      kernel("histogram", [](In<i32, 1> x, InOut<i32, 1> count, InOut<i32, 1> seen) {
+        for (auto i : grid(x, 4)) {
+          atomic_add(count(x(i)), 1);
+          seen(x(i)) = 1;
+          atomic_add(count(slice(3, 2)), 100);
+        }
+      });
   const Tensor x = Tensor::from(std::vector<i32>{1, 0, 1, 1, 9, 2}, kHost);
-  const Tensor count = Tensor::zeros({4}, DType::i32, kHost), seen = Tensor::zeros({4}, DType::i32, kHost);
+  const Tensor count = Tensor::zeros({4}, DType::i32, kHost),
+               seen = Tensor::zeros({4}, DType::i32, kHost);
   const auto program = histogram.trace(x, count, seen).text();
   EXPECT_THAT(program, HasSubstr("atomic_rmw"));
   std::vector<ir::EvalArg> args;
   for (const Tensor& t : {x, count, seen})
     args.push_back(ir::TensorArg{t.data(), {t.shape()[0]}, {1}, DType::i32});
-  ir::evaluate(histogram.trace(x, count, seen).kernel(), args);  // two programs set seen[1]: a race, of equal values
-  EXPECT_THAT(count.to_vector<i32>(), ElementsAre(1, 3, 1, 200)) << "9 is outside, and so is the fifth element of the slice";
+  ir::evaluate(histogram.trace(x, count, seen).kernel(),
+               args);  // two programs set seen[1]: a race, of equal values
+  EXPECT_THAT(count.to_vector<i32>(), ElementsAre(1, 3, 1, 200))
+      << "9 is outside, and so is the fifth element of the slice";
   EXPECT_THAT(seen.to_vector<i32>(), ElementsAre(1, 1, 1, 0));
 }
 
@@ -143,7 +177,8 @@ TEST(Views, UnusedLoadsVanish) {
 TEST(Pointers, LoadStoreMaskFillAndHints) {
   const auto k = kernel("k", [](Ptr<f32> x, Ptr<f32> z, Scalar<i32> n) {
     const Tile at = arange(8);
-    store(z + at, load(x + at, at < n, -1.0f, {.cache = Cache::cg, .evict = Evict::first}) * 2, at < 6);
+    store(z + at, load(x + at, at < n, -1.0f, {.cache = Cache::cg, .evict = Evict::first}) * 2,
+          at < 6);
   });
   const Tensor x = Tensor::iota({4}, DType::f32, kHost), z = Tensor::zeros({7}, DType::f32, kHost);
   test::run(k, x, z, 4);
@@ -163,21 +198,25 @@ TEST(Pointers, Atomics) {
     }
   });
   const Tensor p = Tensor::zeros({4}, DType::i32, kHost), old = empty({4}, DType::i32);
-  std::vector<ir::EvalArg> args{ir::PointerArg{p.data(), p.data(), static_cast<char*>(p.data()) + 16},
-                                ir::TensorArg{old.data(), {4}, {1}, DType::i32}};
+  std::vector<ir::EvalArg> args{
+      ir::PointerArg{p.data(), p.data(), static_cast<char*>(p.data()) + 16},
+      ir::TensorArg{old.data(), {4}, {1}, DType::i32}};
   ir::evaluate(k.trace(p, old).kernel(), args);
   EXPECT_THAT(p.to_vector<i32>(), ElementsAre(3, 5, -3, 8));
 }
 
 TEST(Pointers, InlinePtxIsRecorded) {
-  traced([] { EXPECT_EQ(ptx<f32>("ex2.approx.ftz.f32 $0, $1;", "=f,f", zeros<f32>(4)).shape(), Shape{4}); });
+  traced([] {
+    EXPECT_EQ(ptx<f32>("ex2.approx.ftz.f32 $0, $1;", "=f,f", zeros<f32>(4)).shape(), Shape{4});
+  });
 }
 
-// ---- control flow ---------------------------------------------------------------------------------------------------
+// ---- control flow -------------------------------------------------------------------------------
 TEST(Loops, CarryWhatChangesAndNothingElse) {
   const auto k = kernel("k", [](In<f32, 2> x, Out<f32, 1> z) {
     for (auto i : grid(z, 16)) {
-      Tile total = zeros<f32>(16), best = full<f32>(-inf, 16), constant = zeros<f32>(16), unused = zeros<f32>(16);
+      Tile total = zeros<f32>(16), best = full<f32>(-inf, 16), constant = zeros<f32>(16),
+           unused = zeros<f32>(16);
       for (auto j : steps(x.cols(), 4)) {
         const Tile t = x(i, j);
         total += sum(t, 1);
@@ -196,33 +235,37 @@ TEST(Loops, CarryWhatChangesAndNothingElse) {
 }
 
 TEST(Loops, ExchangedVariablesStayCarried) {
-  EXPECT_THAT(from_matrix(1, [](auto x, auto) {
-                Tile a = 1.0f, b = 2.0f;
-                for (auto j : steps(x.dim(0), 1)) {  // three times
-                  (void)j;
-                  std::swap(a, b);
-                }
-                return a * 10 + b;
-              }),
+  EXPECT_THAT(from_matrix(1,
+                          [](auto x, auto) {
+                            Tile a = 1.0f, b = 2.0f;
+                            for (auto j : steps(x.dim(0), 1)) {  // three times
+                              (void)j;
+                              std::swap(a, b);
+                            }
+                            return a * 10 + b;
+                          }),
               ElementsAre(21));
 }
 
 TEST(Loops, NestAndRangeOverTracedBounds) {
-  EXPECT_THAT(from_matrix(1, [](auto x, auto) {
-                Tile sum = 0.0f;
-                for (auto r : steps(1, x.rows(), 1))
-                  for (auto c : steps(r.first(), x.cols(), 1)) sum += x(r, c);
-                return sum;
-              }),
+  EXPECT_THAT(from_matrix(1,
+                          [](auto x, auto) {
+                            Tile sum = 0.0f;
+                            for (auto r : steps(1, x.rows(), 1))
+                              for (auto c : steps(r.first(), x.cols(), 1)) sum += x(r, c);
+                            return sum;
+                          }),
               ElementsAre(5 + 6 + 7 + 10 + 11));
 }
 
 TEST(Loops, RunNoTimesAtAll) {
-  EXPECT_THAT(from_matrix(1, [](auto x, auto) {
-                Tile n = 7;
-                for (auto j : steps(x.dim(0), x.dim(0), 1)) n = n + cast<i32>(j.first());
-                return cast<f32>(n);
-              }),
+  EXPECT_THAT(from_matrix(1,
+                          [](auto x, auto) {
+                            Tile n = 7;
+                            for (auto j : steps(x.dim(0), x.dim(0), 1))
+                              n = n + cast<i32>(j.first());
+                            return cast<f32>(n);
+                          }),
               ElementsAre(7));
 }
 
@@ -234,14 +277,21 @@ TEST(Loops, OptionsAreRecorded) {
       z(i) = t;
     }
   });
-  EXPECT_THAT(k.trace(empty({32}), empty({32})).text(), HasSubstr("stages = 3, unroll = 1, loop = \"steps\""));
+  EXPECT_THAT(k.trace(empty({32}), empty({32})).text(),
+              HasSubstr("stages = 3, unroll = 1, loop = \"steps\""));
 }
 
 TEST(Branches, MergeWhatEitherSideRebinds) {
   const auto pick = [](float threshold) {
     return from_matrix(1, [threshold](auto x, auto) {
       Tile a = 1.0f, b = 2.0f;
-      if_(x(1, 1) > threshold, [&] { a = 10.0f; b = 20.0f; }, [&] { b = a + b; });
+      if_(
+          x(1, 1) > threshold,
+          [&] {
+            a = 10.0f;
+            b = 20.0f;
+          },
+          [&] { b = a + b; });
       return a * 100 + b;
     });
   };
@@ -250,11 +300,13 @@ TEST(Branches, MergeWhatEitherSideRebinds) {
 }
 
 TEST(Branches, MayDefineAVariableInBoth) {
-  EXPECT_THAT(from_matrix(1, [](auto x, auto) {
-                Tile a;
-                if_(x(1, 1) > 4, [&] { a = x(0, 1); }, [&] { a = x(0, 2); });
-                return a;
-              }),
+  EXPECT_THAT(from_matrix(1,
+                          [](auto x, auto) {
+                            Tile a;
+                            if_(
+                                x(1, 1) > 4, [&] { a = x(0, 1); }, [&] { a = x(0, 2); });
+                            return a;
+                          }),
               ElementsAre(1));
 }
 
@@ -268,18 +320,20 @@ TEST(Branches, StoresInsideAreConditional) {
 }
 
 TEST(While, RunsToItsCondition) {
-  EXPECT_THAT(from_matrix<i32>(1, [](auto, auto) {
-                Tile n = 27, count = 0;  // Collatz
-                while_([&] { return n != 1; }, [&] {
-                  n = where(n % 2 == 0, n / 2, 3 * n + 1);
-                  count += 1;
-                });
-                return count;
-              }),
+  EXPECT_THAT(from_matrix<i32>(1,
+                               [](auto, auto) {
+                                 Tile n = 27, count = 0;  // Collatz
+                                 while_([&] { return n != 1; },
+                                        [&] {
+                                          n = where(n % 2 == 0, n / 2, 3 * n + 1);
+                                          count += 1;
+                                        });
+                                 return count;
+                               }),
               ElementsAre(111));
 }
 
-// ---- grids ----------------------------------------------------------------------------------------------------------
+// ---- grids --------------------------------------------------------------------------------------
 TEST(Grid, OrdersCoverEveryTileOnce) {
   const auto covered = [](auto... options) {
     const auto k = kernel("k", [=](InOut<i32, 3> z) {
