@@ -122,10 +122,26 @@ class Assigner {
     for (std::size_t i = 0; i < d.operands.size(); ++i) operands.push_back(get(d.operands[i], wanted_by(d, i)));
     std::vector<Type> types;
     for (Value v : d.results) types.push_back(result_type(v));
+    if (is_fold(d.opcode)) follow_operand(types, operands[0], d.attrs);
     const OpId made = b_.create(d.opcode, operands, types, d.attrs);
-    for (std::size_t i = 0; i < d.results.size(); ++i) map_[d.results[i]] = to_[made].results[i];
+    for (std::size_t i = 0; i < d.results.size(); ++i) {
+      Value& result = map_[d.results[i]] = to_[made].results[i];
+      const Type promised = result_type(d.results[i]);
+      if (to_.type(result) != promised) result = b_.op(Opcode::ConvertLayout, {result}, promised);
+    }
     if (d.opcode == Opcode::ReduceWith) copy_scalar_region(d.regions[0], to_.add_region(made));
     if (d.opcode == Opcode::Dot) remark_dot(d);
+  }
+
+  static bool is_fold(Opcode o) { return o == Opcode::Reduce || o == Opcode::ArgReduce || o == Opcode::ReduceWith; }
+
+  /// A fold's result lies as its operand does, whatever was chosen for it before the operand's layout was settled.
+  void follow_operand(std::vector<Type>& types, Value operand, const AttrList& attrs) const {
+    const Type t = to_.type(operand);
+    if (!t.is_tile() || !t.layout()) return;
+    const Layout left = intern_layout(slice(*t.layout(), static_cast<int>(attrs.i(AttrName::axis))));
+    for (Type& result : types)
+      if (result.is_tile()) result = result.with_layout(left);
   }
 
   Type result_type(Value v) const {
