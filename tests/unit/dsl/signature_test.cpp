@@ -59,6 +59,8 @@ TEST(Key, TellsAlignmentStridesAndEmptinessApart) {
   k.expect_same(at(0, {16, 32}), at(1, {16, 32}), false);
   k.expect_same(at(1, {16, 32}), at(2, {16, 32}), false);
   k.expect_same(at(0, {16, 32}, {32, 1}), at(0, {16, 32}, {1, 16}), false);
+  k.expect_same(at(0, {16, 5}, {16, 1}), at(0, {16, 5}, {16, 3}), false);
+  k.expect_same(at(0, {16, 5}, {16, 5}), at(0, {16, 5}, {16, 3}), true);
   k.expect_same(at(0, {16, 32}), at(0, {0, 32}), false);
 }
 

@@ -217,9 +217,11 @@ TEST(Loops, CarryWhatChangesAndNothingElse) {
     for (auto i : grid(z, 16)) {
       Tile total = zeros<f32>(16), best = full<f32>(-inf, 16), constant = zeros<f32>(16),
            unused = zeros<f32>(16);
+      Tile reset = constant;
       for (auto j : steps(x.cols(), 4)) {
         const Tile t = x(i, j);
-        total += sum(t, 1);
+        total += sum(t, 1) + reset;
+        reset = constant;
         best = max(best, max(t, axis(1)));
         Tile same = constant;
         constant = same;
