@@ -10,11 +10,7 @@
 #include <unordered_map>
 
 #include "ir/layout/linear_layout.h"
-#if __has_include("ir/layout/shared_layout.h")
 #include "ir/layout/shared_layout.h"
-#else
-namespace tegula::ir { class SharedLayout { public: std::string str() const { return ""; } static std::optional<SharedLayout> parse(std::string_view) { return SharedLayout(); } }; }
-#endif
 
 namespace tegula::ir {
 

@@ -44,7 +44,7 @@ std::string error_of(const std::function<void()>& act) {
 }
 
 LoadedKernel load(const KernelNeeds& needs = {}) {
-  return Module::load_cubin(std::string("cubin"))->kernel("k", 0, needs);
+  return Module::load_cubin(std::string("\x7f" "ELF of the mock driver"))->kernel("k", 0, needs);
 }
 
 const cu::Stream kStream = reinterpret_cast<cu::Stream>(0x42);
@@ -191,7 +191,7 @@ TEST(Launch, ManyThreadsShareAPlan) {
 
 TEST(Module, KernelIsPreparedOnce) {
   const MockDriver driver;
-  const auto module = Module::load_cubin(std::string("cubin"));
+  const auto module = Module::load_cubin(std::string("\x7f" "ELF of the mock driver"));
   module->kernel("k", 0, {1000, false});
   module->kernel("k", 0, {900, false});
   EXPECT_EQ(mock().kernel_lookups, 1);
