@@ -1,6 +1,6 @@
 #pragma once
-// The benchmark library: named cases over tensors that the caller owns, behind a C interface so that bench/peers.py gives both
-// sides the same tensors and stream through ctypes.
+// The benchmark library: named cases over tensors that the caller owns, behind a C interface so
+// that bench/peers.py gives both sides the same tensors and stream through ctypes.
 #include <functional>
 #include <span>
 #include <string>
@@ -21,14 +21,15 @@ const Case& find_case(const std::string& name);
 
 /// Medians of trace, passes, emit and assemble of the library's kernels, one JSON line each.
 std::vector<std::string> compile_figures(int repeats);
-/// Microseconds per launch of our path and of a bare cuLaunchKernelEx with the same function, arguments and attributes, in
-/// alternating batches of 256; one JSON line.
+/// Microseconds per launch of our path and of a bare cuLaunchKernelEx with the same function,
+/// arguments and attributes, in alternating batches of 256; one JSON line.
 std::string launch_figures(int rounds);
 
 }  // namespace tegula::bench
 
 extern "C" {
-/// Runs a case on DLPack tensors (borrowed) and a CUstream. 0, or 1 with the text in tegula_bench_error().
+/// Runs a case on DLPack tensors (borrowed) and a CUstream. 0, or 1 with the text in
+/// tegula_bench_error().
 int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream, double number);
 const char* tegula_bench_error();
 /// JSON lines of compile_figures and launch_figures, valid until the next call on this thread.

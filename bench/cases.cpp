@@ -30,16 +30,24 @@ class HandWrittenGemm {
   HandWrittenGemm() : kernel_(ir::parse(read_file("tests/filetests/g0/gemm.tir"), "gemm.tir")) {
     std::vector<char> cubin;
     if (runtime::default_backend() == runtime::Backend::Nvrtc)
-      cubin = runtime::compile_cuda({.source = codegen::emit_cuda(kernel_).source, .name = "gemm.cu", .target = "sm_90a", .options = {}}).cubin;
+      cubin = runtime::compile_cuda({.source = codegen::emit_cuda(kernel_).source,
+                                     .name = "gemm.cu",
+                                     .target = "sm_90a",
+                                     .options = {}})
+                  .cubin;
     else
-      cubin = runtime::assemble({.ptx = codegen::emit_llvm(kernel_).ptx, .target = "sm_90a", .options = {}}).cubin;
-    loaded_ = runtime::Module::load_cubin(cubin)->kernel("gemm", 0, {.dynamic_shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes)});
+      cubin = runtime::assemble(
+                  {.ptx = codegen::emit_llvm(kernel_).ptx, .target = "sm_90a", .options = {}})
+                  .cubin;
+    loaded_ = runtime::Module::load_cubin(cubin)->kernel(
+        "gemm", 0, {.dynamic_shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes)});
     for (int i = 0; i < 3; ++i) layout_.add(128, 64);
     for (int i = 0; i < 4; ++i) layout_.add<std::int32_t>();
   }
 
   void operator()(const Stream& stream, Tensors t) const {
-    const auto M = static_cast<int>(t[0].size(0)), K = static_cast<int>(t[0].size(1)), N = static_cast<int>(t[1].size(0));
+    const auto M = static_cast<int>(t[0].size(0)), K = static_cast<int>(t[0].size(1)),
+               N = static_cast<int>(t[1].size(0));
     alignas(64) std::byte block[512];
     map(t[0], 128, block);
     map(t[1], 256, block + 128);
@@ -50,7 +58,8 @@ class HandWrittenGemm {
     shape.grid = {132, 1, 1};
     shape.block = {384, 1, 1};
     shape.shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes);
-    runtime::LaunchPlan(loaded_, shape, layout_.slots()).launch(static_cast<runtime::cu::Stream>(stream.handle()), block);
+    runtime::LaunchPlan(loaded_, shape, layout_.slots())
+        .launch(static_cast<runtime::cu::Stream>(stream.handle()), block);
   }
 
  private:
@@ -72,36 +81,52 @@ class HandWrittenGemm {
 };
 
 void run_attention(const Attention& a, const Stream& s, Tensors t) {
-  if (t.size() > 4) a(s, t[0], t[1], t[2], t[3], t[4]);
-  else a(s, t[0], t[1], t[2], t[3]);
+  if (t.size() > 4)
+    a(s, t[0], t[1], t[2], t[3], t[4]);
+  else
+    a(s, t[0], t[1], t[2], t[3]);
 }
 
 std::vector<Case> make_cases() {
   std::vector<Case> list;
-  list.push_back({"vector_add", [](const Stream& s, Tensors t, double) { vector_add(s, t[0], t[1], t[2]); }});
+  list.push_back(
+      {"vector_add", [](const Stream& s, Tensors t, double) { vector_add(s, t[0], t[1], t[2]); }});
   list.push_back({"vector_add_block", [](const Stream& s, Tensors t, double block) {
-                    static const auto base = kernel("vector_add", [](In<f32, 1> a, In<f32, 1> b, Out<f32, 1> c) {
-                      for (auto i : grid(c, tune("B", {512, 1024, 2048, 4096, 8192}, 1024))) c(i) = a(i) + b(i);
-                    });
+                    static const auto base =
+                        kernel("vector_add", [](In<f32, 1> a, In<f32, 1> b, Out<f32, 1> c) {
+                          for (auto i : grid(c, tune("B", {512, 1024, 2048, 4096, 8192}, 1024)))
+                            c(i) = a(i) + b(i);
+                        });
                     static std::map<int, decltype(base)> made;
-                    made.try_emplace(static_cast<int>(block), base.with({{"B", static_cast<int>(block)}})).first->second(s, t[0], t[1], t[2]);
+                    made.try_emplace(static_cast<int>(block),
+                                     base.with({{"B", static_cast<int>(block)}}))
+                        .first->second(s, t[0], t[1], t[2]);
                   }});
   list.push_back({"softmax", [](const Stream& s, Tensors t, double) { softmax(s, t[0], t[1]); }});
-  list.push_back({"rms_norm", [](const Stream& s, Tensors t, double e) { rms_norm(s, t[0], t[1], t[2], static_cast<float>(e)); }});
-  list.push_back({"matmul", [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});
+  list.push_back({"rms_norm", [](const Stream& s, Tensors t, double e) {
+                    rms_norm(s, t[0], t[1], t[2], static_cast<float>(e));
+                  }});
+  list.push_back(
+      {"matmul", [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});
   // The number picks a tiling: BM * 1e6 + BN * 1e3 + BK.
   list.push_back({"matmul_tiling", [](const Stream& s, Tensors t, double number) {
-                    static const auto base = kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
-                      const int BM = tune("BM", {64, 128, 256}, 128), BN = tune("BN", {64, 128, 256}, 128), BK = tune("BK", {32, 64}, 32);
-                      for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
-                        auto acc = zeros<f32>(BM, BN);
-                        for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
-                        C(m, n) = acc;
-                      }
-                    });
+                    static const auto base =
+                        kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
+                          const int BM = tune("BM", {64, 128, 256}, 128),
+                                    BN = tune("BN", {64, 128, 256}, 128),
+                                    BK = tune("BK", {32, 64}, 32);
+                          for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
+                            auto acc = zeros<f32>(BM, BN);
+                            for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
+                            C(m, n) = acc;
+                          }
+                        });
                     const int code = static_cast<int>(number);
                     static std::map<int, decltype(base)> made;
-                    const auto it = made.try_emplace(code, base.with({{"BM", code / 1000000}, {"BN", code / 1000 % 1000}, {"BK", code % 1000}})).first;
+                    const auto it = made.try_emplace(code, base.with({{"BM", code / 1000000},
+                                                                      {"BN", code / 1000 % 1000},
+                                                                      {"BK", code % 1000}}))
+                                        .first;
                     it->second(s, t[0], t[1], t[2]);
                   }});
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
@@ -112,15 +137,21 @@ std::vector<Case> make_cases() {
                     static const Attention full(AttentionSpec{});
                     run_attention(full, s, t);
                   }});
-  list.push_back({"attention_causal", [](const Stream& s, Tensors t, double) {
-                    static const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .range = causal_range});
-                    run_attention(causal, s, t);
-                  }});
+  list.push_back(
+      {"attention_causal", [](const Stream& s, Tensors t, double) {
+         static const Attention causal(
+             {.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .range = causal_range});
+         run_attention(causal, s, t);
+       }});
   list.push_back({"attention_causal_window_alibi", [](const Stream& s, Tensors t, double window) {
                     static const auto w = static_cast<int>(window);
-                    static const Attention attn({.mask = [](auto, auto, auto q, auto kv) { return q >= kv && q - kv < w; },
-                                                 .score = [](auto x, auto, auto h, auto q, auto kv) { return x + exp2(cast<f32>(h + 1) * -0.5f) * cast<f32>(kv - q); },
-                                                 .range = causal_range});
+                    static const Attention attn(
+                        {.mask = [](auto, auto, auto q, auto kv) { return q >= kv && q - kv < w; },
+                         .score =
+                             [](auto x, auto, auto h, auto q, auto kv) {
+                               return x + exp2(cast<f32>(h + 1) * -0.5f) * cast<f32>(kv - q);
+                             },
+                         .range = causal_range});
                     run_attention(attn, s, t);
                   }});
   return list;
@@ -138,14 +169,16 @@ const std::vector<Case>& cases() {
 const Case& find_case(const std::string& name) {
   for (const Case& c : cases())
     if (c.name == name) return c;
-  throw CompileError(Diagnostic{"", "no benchmark case is called " + name, {}, {}, "tegula bench --list"});
+  throw CompileError(
+      Diagnostic{"", "no benchmark case is called " + name, {}, {}, "tegula bench --list"});
 }
 
 }  // namespace tegula::bench
 
 extern "C" {
 
-int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream, double number) {
+int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream,
+                     double number) {
   using namespace tegula;
   try {
     std::vector<Tensor> tensors;
@@ -157,8 +190,11 @@ int tegula_bench_run(const char* name, void* const* dlpack, int count, void* str
         shape.push_back(t.shape[d]);
         if (t.strides) strides.push_back(t.strides[d]);
       }
-      const DType dtype = t.dtype.code == 4 ? DType::bf16 : t.dtype.bits == 16 ? DType::f16 : DType::f32;
-      tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape, dtype, Device::cuda(t.device.id), strides));
+      const DType dtype = t.dtype.code == 4    ? DType::bf16
+                          : t.dtype.bits == 16 ? DType::f16
+                                               : DType::f32;
+      tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape, dtype,
+                                       Device::cuda(t.device.id), strides));
     }
     bench::find_case(name).run(Stream::wrap(stream), tensors, number);
     return 0;
@@ -191,5 +227,7 @@ const char* tegula_bench_launch(int rounds) {
   return last_text.c_str();
 }
 
-const char* tegula_bench_backend() { return tegula::runtime::default_backend() == tegula::runtime::Backend::Nvrtc ? "nvrtc" : "llvm"; }
+const char* tegula_bench_backend() {
+  return tegula::runtime::default_backend() == tegula::runtime::Backend::Nvrtc ? "nvrtc" : "llvm";
+}
 }

@@ -14,7 +14,9 @@ namespace tegula::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 double median(std::vector<double> v) {
   std::ranges::sort(v);
@@ -45,16 +47,19 @@ std::vector<Subject> subjects() {
       C(m, n) = acc;
     }
   });
-  static const auto attn = kernel("attention", [](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O, Scalar<f32> scale) {
+  static const auto attn = kernel("attention", [](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V,
+                                                  Out<bf16, 4> O, Scalar<f32> scale) {
     const int D = Q.fixed(3);
     for (auto [b, h, m] : grid(O, 1, 1, 128, heavy_first)) {
-      Tile q = Q(b, h, m, all), o = zeros<f32>(128, D), top = full<f32>(-1e30f, 128), l = zeros<f32>(128);
+      Tile q = Q(b, h, m, all), o = zeros<f32>(128, D), top = full<f32>(-1e30f, 128),
+           l = zeros<f32>(128);
       const Tile rows = expand(m, 1);
       for (auto n : steps(K.dim(2), 64)) {
         const Tile kv = expand(n, 0);
         Tile s = dot(q, K(b, h, n, all).T()) * scale;
         s = where(rows >= kv && rows - kv < 1024, s + cast<f32>(kv - rows) * 0.01f, -inf);
-        const Tile now = max(top, max(s, axis(1))), p = exp2(s - expand(now, 1)), r = exp2(top - now);
+        const Tile now = max(top, max(s, axis(1))), p = exp2(s - expand(now, 1)),
+                   r = exp2(top - now);
         l = l * r + sum(p, 1);
         o = dot(cast<bf16>(p), V(b, h, n, all), o * expand(r, 1));
         top = now;
@@ -62,8 +67,10 @@ std::vector<Subject> subjects() {
       O(b, h, m, all) = o * expand(rcp(l), 1);
     }
   });
-  const Tensor v = Tensor::zeros({4096}, DType::f32, host), m = Tensor::zeros({512, 1024}, DType::bf16, host);
-  const Tensor sq = Tensor::zeros({256, 256}, DType::bf16, host), a = Tensor::zeros({1, 2, 256, 128}, DType::bf16, host);
+  const Tensor v = Tensor::zeros({4096}, DType::f32, host),
+               m = Tensor::zeros({512, 1024}, DType::bf16, host);
+  const Tensor sq = Tensor::zeros({256, 256}, DType::bf16, host),
+               a = Tensor::zeros({1, 2, 256, 128}, DType::bf16, host);
   return {{"vector_add", [=] { return add.trace(v, v, v); }},
           {"softmax", [=] { return soft.trace(m, m); }},
           {"matmul", [=] { return mm.trace(sq, sq, sq); }},
@@ -95,8 +102,11 @@ std::string figures_of(const Subject& subject, runtime::Backend backend, int rep
     registers = k.report.registers;
     spills = k.report.spill_loads + k.report.spill_stores;
   }
-  std::string line = fmt::format(R"({{"suite": "compile", "case": "{}", "backend": "{}", "registers": {}, "spills": {})", subject.name, runtime::name(backend), registers, spills);
-  for (const auto& [verb, ms] : samples) line += fmt::format(R"(, "{}_ms": {:.3f})", verb, median(ms));
+  std::string line = fmt::format(
+      R"({{"suite": "compile", "case": "{}", "backend": "{}", "registers": {}, "spills": {})",
+      subject.name, runtime::name(backend), registers, spills);
+  for (const auto& [verb, ms] : samples)
+    line += fmt::format(R"(, "{}_ms": {:.3f})", verb, median(ms));
   return line + "}";
 }
 
@@ -105,7 +115,8 @@ std::string figures_of(const Subject& subject, runtime::Backend backend, int rep
 std::vector<std::string> compile_figures(int repeats) {
   std::vector<std::string> lines;
   for (const Subject& s : subjects())
-    for (runtime::Backend b : {runtime::Backend::Llvm, runtime::Backend::Nvrtc}) lines.push_back(figures_of(s, b, repeats));
+    for (runtime::Backend b : {runtime::Backend::Llvm, runtime::Backend::Nvrtc})
+      lines.push_back(figures_of(s, b, repeats));
   return lines;
 }
 
@@ -113,7 +124,9 @@ std::string launch_figures(int rounds) {
   static const auto add = kernel("launch_probe", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {
     for (auto i : grid(z, 1024)) z(i) = x(i) + y(i);
   });
-  const Tensor x = Tensor::zeros({1024}, DType::f32, Device::cuda()), y = Tensor::zeros({1024}, DType::f32, Device::cuda()), z = Tensor::zeros({1024}, DType::f32, Device::cuda());
+  const Tensor x = Tensor::zeros({1024}, DType::f32, Device::cuda()),
+               y = Tensor::zeros({1024}, DType::f32, Device::cuda()),
+               z = Tensor::zeros({1024}, DType::f32, Device::cuda());
   const Stream stream = Stream::create(Device::cuda());
   add(stream, x, y, z);
   const auto compiled = add.instance().launcher.latest();
@@ -129,10 +142,14 @@ std::string launch_figures(int rounds) {
   };
   std::vector<double> ours, bare;
   for (int r = 0; r < rounds; ++r) {
-    bare.push_back(batch([&] { compiled->gpu->launch(static_cast<runtime::cu::Stream>(stream.handle()), block, {1, 1, 1}); }));
+    bare.push_back(batch([&] {
+      compiled->gpu->launch(static_cast<runtime::cu::Stream>(stream.handle()), block, {1, 1, 1});
+    }));
     ours.push_back(batch([&] { add(stream, x, y, z); }));
   }
-  return fmt::format(R"({{"suite": "launch", "case": "3 tensors", "bare_us": {:.3f}, "tegula_us": {:.3f}, "excess_us": {:.3f}}})", median(bare), median(ours), median(ours) - median(bare));
+  return fmt::format(
+      R"({{"suite": "launch", "case": "3 tensors", "bare_us": {:.3f}, "tegula_us": {:.3f}, "excess_us": {:.3f}}})",
+      median(bare), median(ours), median(ours) - median(bare));
 }
 
 }  // namespace tegula::bench

@@ -20,12 +20,12 @@ struct Emitted {
   double build_ms = 0, optimize_ms = 0, codegen_ms = 0;
 };
 
-/// Emits PTX by LLVM. Opens libtegula_llvm.so on the first call. Throws DeviceError where that library is missing and
-/// InternalError where the emitter fails.
+/// Emits PTX by LLVM. Opens libtegula_llvm.so on the first call. Throws DeviceError where that
+/// library is missing and InternalError where the emitter fails.
 Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options = {});
 
-/// Where libtegula_llvm.so is looked for, in order: TEGULA_LLVM alone where it is set; else beside this library, then by
-/// its plain name, which the loader searches.
+/// Where libtegula_llvm.so is looked for, in order: TEGULA_LLVM alone where it is set; else beside
+/// this library, then by its plain name, which the loader searches.
 std::vector<std::string> llvm_module_places();
 
 /// Emits CUDA C++ without any include, for NVRTC with -fmad=false.

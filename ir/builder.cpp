@@ -14,8 +14,10 @@ AttrList attr_list(AttrInits attrs) {
 }
 
 OpId Builder::place(OpId op) {
-  if (before_) kernel_.insert_before(before_, op);
-  else kernel_.append(region_, op);
+  if (before_)
+    kernel_.insert_before(before_, op);
+  else
+    kernel_.append(region_, op);
   return op;
 }
 
@@ -24,18 +26,24 @@ OpId Builder::create(Opcode opcode, std::span<const Value> operands, AttrList at
   std::vector<Type> types;
   types.reserve(operands.size());
   for (Value v : operands) types.push_back(kernel_.type(v));
-  if (!row.infer) throw InternalError(fmt::format("{}: result types cannot be inferred", row.mnemonic));
+  if (!row.infer)
+    throw InternalError(fmt::format("{}: result types cannot be inferred", row.mnemonic));
   Inferred inferred = row.infer({types, attrs});
   if (!inferred.error.empty()) {
     std::string operand_types;
     for (Type t : types) operand_types += (operand_types.empty() ? "" : ", ") + t.str();
     throw CompileError(Diagnostic{
-        "", fmt::format("{}: {} (operands: {})", row.mnemonic, inferred.error, operand_types), loc, {}, ""});
+        "",
+        fmt::format("{}: {} (operands: {})", row.mnemonic, inferred.error, operand_types),
+        loc,
+        {},
+        ""});
   }
   return create(opcode, operands, inferred.types, std::move(attrs));
 }
 
-OpId Builder::create(Opcode opcode, std::span<const Value> operands, std::span<const Type> types, AttrList attrs) {
+OpId Builder::create(Opcode opcode, std::span<const Value> operands, std::span<const Type> types,
+                     AttrList attrs) {
   const OpId op = kernel_.make_op(opcode, operands, types, loc);
   kernel_[op].attrs = std::move(attrs);
   return place(op);
@@ -50,7 +58,8 @@ Value Builder::op(Opcode opcode, std::initializer_list<Value> operands, AttrInit
 Value Builder::op(Opcode opcode, std::span<const Value> operands, Type type, AttrInits attrs) {
   return kernel_[create(opcode, operands, std::span(&type, 1), attr_list(attrs))].results.front();
 }
-Value Builder::op(Opcode opcode, std::initializer_list<Value> operands, Type type, AttrInits attrs) {
+Value Builder::op(Opcode opcode, std::initializer_list<Value> operands, Type type,
+                  AttrInits attrs) {
   return op(opcode, std::span(operands.begin(), operands.size()), type, attrs);
 }
 OpId Builder::effect(Opcode opcode, std::span<const Value> operands, AttrInits attrs) {
@@ -63,7 +72,9 @@ OpId Builder::effect(Opcode opcode, std::initializer_list<Value> operands, AttrI
 Value Builder::constant(Type type, std::int64_t value) {
   return op(Opcode::Const, {}, type, {{AttrName::value, value}});
 }
-Value Builder::constant(Type type, double value) { return op(Opcode::Const, {}, type, {{AttrName::value, value}}); }
+Value Builder::constant(Type type, double value) {
+  return op(Opcode::Const, {}, type, {{AttrName::value, value}});
+}
 
 Value Builder::cast(Value v, DType to) {
   const Type type = kernel_.type(v);

@@ -1,6 +1,6 @@
 #pragma once
-// Creates ops at an insertion point. Result types are inferred where the op's row can; a mismatch throws CompileError at
-// the builder's current location.
+// Creates ops at an insertion point. Result types are inferred where the op's row can; a mismatch
+// throws CompileError at the builder's current location.
 #include <initializer_list>
 
 #include "ir/kernel.h"
@@ -30,14 +30,21 @@ class Builder {
 
   RegionId region() const { return region_; }
   /// New ops go to the end of `region`.
-  void at_end(RegionId region) { region_ = region; before_ = OpId(); }
+  void at_end(RegionId region) {
+    region_ = region;
+    before_ = OpId();
+  }
   /// New ops go in front of `op`.
-  void before(OpId op) { region_ = kernel_[op].parent; before_ = op; }
+  void before(OpId op) {
+    region_ = kernel_[op].parent;
+    before_ = op;
+  }
 
   /// Creates an op whose result types follow from its operands.
   OpId create(Opcode opcode, std::span<const Value> operands, AttrList attrs = {});
   /// Creates an op with given result types.
-  OpId create(Opcode opcode, std::span<const Value> operands, std::span<const Type> types, AttrList attrs = {});
+  OpId create(Opcode opcode, std::span<const Value> operands, std::span<const Type> types,
+              AttrList attrs = {});
 
   /// The single result of an op with inferred type.
   Value op(Opcode opcode, std::initializer_list<Value> operands, AttrInits attrs = {});
@@ -61,12 +68,15 @@ class Builder {
   Value mul(Value a, Value b) { return op(Opcode::Mul, {a, b}); }
   Value div(Value a, Value b) { return op(Opcode::Div, {a, b}); }
   Value rem(Value a, Value b) { return op(Opcode::Rem, {a, b}); }
-  Value cmp(std::string_view pred, Value a, Value b) { return op(Opcode::Cmp, {a, b}, {{AttrName::pred, pred}}); }
+  Value cmp(std::string_view pred, Value a, Value b) {
+    return op(Opcode::Cmp, {a, b}, {{AttrName::pred, pred}});
+  }
   Value select(Value c, Value a, Value b) { return op(Opcode::Select, {c, a, b}); }
   Value cast(Value v, DType to);
   void yield(std::span<const Value> values) { effect(Opcode::Yield, values); }
 
-  /// A `for` with an empty body region (arguments iv, carries...); the caller fills it and ends it with yield.
+  /// A `for` with an empty body region (arguments iv, carries...); the caller fills it and ends it
+  /// with yield.
   OpId make_for(Value lo, Value hi, Value step, std::span<const Value> inits);
   /// An `if` with two empty regions.
   OpId make_if(Value condition, std::span<const Type> results);

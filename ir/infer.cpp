@@ -1,5 +1,5 @@
-// Result types of structure, elementwise and tile ops. Ops that change the shape infer no layout: in machine form the pass
-// that assigns layouts gives it, and the verifier compares without it.
+// Result types of structure, elementwise and tile ops. Ops that change the shape infer no layout:
+// in machine form the pass that assigns layouts gives it, and the verifier compares without it.
 #include "ir/infer.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,8 @@ namespace {
 
 Inferred one(Type t) { return {{t}, ""}; }
 
-/// The type that scalar operands broadcast to: the first operand that is not a scalar, or the first operand.
+/// The type that scalar operands broadcast to: the first operand that is not a scalar, or the first
+/// operand.
 Type shape_leader(std::span<const Type> operands) {
   for (Type t : operands)
     if (!t.is_scalar()) return t;
@@ -52,7 +53,8 @@ std::string not_data(std::span<const Type> operands) {
 Inferred infer_none(const InferArgs&) { return {}; }
 
 Inferred infer_same(const InferArgs& a) {
-  for (const auto& check : {not_data(a.operands), elements_disagree(a.operands), shapes_disagree(a.operands)})
+  for (const auto& check :
+       {not_data(a.operands), elements_disagree(a.operands), shapes_disagree(a.operands)})
     if (!check.empty()) return Inferred::fail(check);
   return one(shape_leader(a.operands));
 }
@@ -72,8 +74,10 @@ Inferred infer_cmp(const InferArgs& a) {
 }
 
 Inferred infer_select(const InferArgs& a) {
-  if (a.operands[0].elem() != Elem{DType::i1, false}) return Inferred::fail("the condition must be i1");
-  if (const std::string e = elements_disagree(a.operands.subspan(1)); !e.empty()) return Inferred::fail(e);
+  if (a.operands[0].elem() != Elem{DType::i1, false})
+    return Inferred::fail("the condition must be i1");
+  if (const std::string e = elements_disagree(a.operands.subspan(1)); !e.empty())
+    return Inferred::fail(e);
   if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
   return one(shape_leader(a.operands).with_elem(a.operands[1].elem()));
 }
@@ -92,7 +96,8 @@ Inferred infer_i64(const InferArgs&) { return one(Type::scalar(DType::i64)); }
 
 Inferred infer_for(const InferArgs& a) {
   for (int i = 0; i < 3; ++i)
-    if (a.operands[i] != a.operands[0] || !a.operands[0].is_scalar() || !is_integer(a.operands[0].dtype()))
+    if (a.operands[i] != a.operands[0] || !a.operands[0].is_scalar() ||
+        !is_integer(a.operands[0].dtype()))
       return Inferred::fail("bounds and step must be integers of one type");
   return {{a.operands.begin() + 3, a.operands.end()}, ""};
 }
@@ -120,7 +125,8 @@ Inferred infer_permute(const InferArgs& a) {
   std::ranges::sort(sorted);
   Ints shape;
   for (std::size_t i = 0; i < sorted.size(); ++i)
-    if (sorted[i] != static_cast<std::int64_t>(i)) return Inferred::fail("order is not a permutation");
+    if (sorted[i] != static_cast<std::int64_t>(i))
+      return Inferred::fail("order is not a permutation");
   if (!t.is_tile() || static_cast<std::int64_t>(order.size()) != t.rank())
     return Inferred::fail("order must name every dimension of the tile once");
   for (std::int64_t d : order) shape.push_back(t.shape()[static_cast<std::size_t>(d)]);
@@ -131,7 +137,8 @@ Inferred infer_load(const InferArgs& a) {
   const Type p = a.operands[0];
   if (!p.is_pointer()) return Inferred::fail("the first operand must be pointers");
   const Type result = p.with_elem({p.dtype(), false});
-  if (a.operands.size() > 1 && a.operands[1].elem() != Elem{DType::i1, false}) return Inferred::fail("the mask must be i1");
+  if (a.operands.size() > 1 && a.operands[1].elem() != Elem{DType::i1, false})
+    return Inferred::fail("the mask must be i1");
   if (a.operands.size() > 2 && a.operands[2].elem() != result.elem())
     return Inferred::fail("the fill value must have the pointee's type");
   if (const std::string e = shapes_disagree(a.operands); !e.empty()) return Inferred::fail(e);
@@ -181,13 +188,16 @@ Inferred infer_reduce_with(const InferArgs& a) {
 Inferred infer_dot(const InferArgs& in) {
   const Type a = in.operands[0], b = in.operands[1], c = in.operands[2];
   for (Type t : {a, b, c})
-    if (!t.is_tile() || t.rank() != 2) return Inferred::fail("operands must be two-dimensional tiles");
-  if (a.dtype() != b.dtype()) return Inferred::fail(fmt::format("a is {}, b is {}", name(a.dtype()), name(b.dtype())));
+    if (!t.is_tile() || t.rank() != 2)
+      return Inferred::fail("operands must be two-dimensional tiles");
+  if (a.dtype() != b.dtype())
+    return Inferred::fail(fmt::format("a is {}, b is {}", name(a.dtype()), name(b.dtype())));
   if (a.shape()[1] != b.shape()[0])
-    return Inferred::fail(fmt::format("contraction sizes differ ({} vs {})", a.shape()[1], b.shape()[0]));
+    return Inferred::fail(
+        fmt::format("contraction sizes differ ({} vs {})", a.shape()[1], b.shape()[0]));
   if (c.shape()[0] != a.shape()[0] || c.shape()[1] != b.shape()[1])
-    return Inferred::fail(fmt::format("the accumulator is {}x{}, the product is {}x{}", c.shape()[0], c.shape()[1],
-                                      a.shape()[0], b.shape()[1]));
+    return Inferred::fail(fmt::format("the accumulator is {}x{}, the product is {}x{}",
+                                      c.shape()[0], c.shape()[1], a.shape()[0], b.shape()[1]));
   return one(c);
 }
 

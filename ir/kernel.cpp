@@ -7,12 +7,15 @@
 
 namespace tegula::ir {
 
-// ---- attributes -----------------------------------------------------------------------------------------------------
+// ---- attributes
+// -----------------------------------------------------------------------------------------------------
 void AttrList::set(AttrName name, AttrValue value) {
   const auto at = std::lower_bound(items_.begin(), items_.end(), name,
                                    [](const auto& item, AttrName n) { return item.first < n; });
-  if (at != items_.end() && at->first == name) at->second = std::move(value);
-  else items_.emplace(at, name, std::move(value));
+  if (at != items_.end() && at->first == name)
+    at->second = std::move(value);
+  else
+    items_.emplace(at, name, std::move(value));
 }
 
 void AttrList::erase(AttrName name) {
@@ -49,7 +52,8 @@ std::span<const std::int64_t> AttrList::ints(AttrName name) const {
 
 bool operator==(const AttrList& a, const AttrList& b) { return a.items_ == b.items_; }
 
-// ---- construction ---------------------------------------------------------------------------------------------------
+// ---- construction
+// ---------------------------------------------------------------------------------------------------
 Kernel::Kernel(std::string kernel_name, Form form)
     : arena_(std::make_unique<std::pmr::monotonic_buffer_resource>(std::size_t{1} << 14)),
       ops_(arena_.get()),
@@ -62,7 +66,8 @@ Kernel::Kernel(std::string kernel_name, Form form)
 }
 Kernel::Kernel(Kernel&&) noexcept = default;
 Kernel& Kernel::operator=(Kernel&& other) noexcept {
-  // The arrays must go before the arena they live in, and pmr containers do not take over each other's arena.
+  // The arrays must go before the arena they live in, and pmr containers do not take over each
+  // other's arena.
   if (this != &other) {
     this->~Kernel();
     new (this) Kernel(std::move(other));
@@ -72,12 +77,14 @@ Kernel& Kernel::operator=(Kernel&& other) noexcept {
 Kernel::~Kernel() = default;
 
 Value Kernel::add_param(std::string name, Type type, AttrList attrs) {
-  const Value v = values_.add(ValueData{type, OpId(), body_, static_cast<std::uint32_t>(params_.size())});
+  const Value v =
+      values_.add(ValueData{type, OpId(), body_, static_cast<std::uint32_t>(params_.size())});
   params_.push_back({v, std::move(name), std::move(attrs)});
   return v;
 }
 
-OpId Kernel::make_op(Opcode opcode, std::span<const Value> operands, std::span<const Type> result_types, Loc loc) {
+OpId Kernel::make_op(Opcode opcode, std::span<const Value> operands,
+                     std::span<const Type> result_types, Loc loc) {
   const OpId id = ops_.add(arena_.get());
   OpData& op = ops_[id];
   op.opcode = opcode;
@@ -96,19 +103,22 @@ RegionId Kernel::add_region(OpId owner) {
 
 Value Kernel::add_arg(RegionId region, Type type) {
   RegionData& r = regions_[region];
-  const Value v = values_.add(ValueData{type, OpId(), region, static_cast<std::uint32_t>(r.args.size())});
+  const Value v =
+      values_.add(ValueData{type, OpId(), region, static_cast<std::uint32_t>(r.args.size())});
   r.args.push_back(v);
   return v;
 }
 
 Value Kernel::add_result(OpId op, Type type) {
   auto& results = ops_[op].results;
-  const Value v = values_.add(ValueData{type, op, RegionId(), static_cast<std::uint32_t>(results.size())});
+  const Value v =
+      values_.add(ValueData{type, op, RegionId(), static_cast<std::uint32_t>(results.size())});
   results.push_back(v);
   return v;
 }
 
-// ---- order ----------------------------------------------------------------------------------------------------------
+// ---- order
+// ----------------------------------------------------------------------------------------------------------
 void Kernel::append(RegionId region, OpId op) {
   RegionData& r = regions_[region];
   OpData& d = ops_[op];
@@ -116,8 +126,10 @@ void Kernel::append(RegionId region, OpId op) {
   d.parent = region;
   d.prev = r.last;
   d.next = OpId();
-  if (r.last) ops_[r.last].next = op;
-  else r.first = op;
+  if (r.last)
+    ops_[r.last].next = op;
+  else
+    r.first = op;
   r.last = op;
 }
 
@@ -128,24 +140,32 @@ void Kernel::insert_before(OpId where, OpId op) {
   d.parent = at.parent;
   d.prev = at.prev;
   d.next = where;
-  if (at.prev) ops_[at.prev].next = op;
-  else regions_[at.parent].first = op;
+  if (at.prev)
+    ops_[at.prev].next = op;
+  else
+    regions_[at.parent].first = op;
   at.prev = op;
 }
 
 void Kernel::insert_after(OpId where, OpId op) {
-  if (const OpId next = ops_[where].next) insert_before(next, op);
-  else append(ops_[where].parent, op);
+  if (const OpId next = ops_[where].next)
+    insert_before(next, op);
+  else
+    append(ops_[where].parent, op);
 }
 
 void Kernel::unlink(OpId op) {
   OpData& d = ops_[op];
   if (!d.parent) return;
   RegionData& r = regions_[d.parent];
-  if (d.prev) ops_[d.prev].next = d.next;
-  else r.first = d.next;
-  if (d.next) ops_[d.next].prev = d.prev;
-  else r.last = d.prev;
+  if (d.prev)
+    ops_[d.prev].next = d.next;
+  else
+    r.first = d.next;
+  if (d.next)
+    ops_[d.next].prev = d.prev;
+  else
+    r.last = d.prev;
   d.parent = RegionId();
   d.prev = d.next = OpId();
 }
@@ -191,15 +211,19 @@ bool Kernel::is_visible_from(Value v, OpId at) const {
 
 Kernel::OpRange Kernel::ops(RegionId region) const { return {*this, regions_[region].first}; }
 
-// ---- copying --------------------------------------------------------------------------------------------------------
+// ---- copying
+// --------------------------------------------------------------------------------------------------------
 namespace {
 
 class Cloner {
  public:
-  explicit Cloner(const Kernel& from) : from_(from), to_(from.info.name, from.info.form) { to_.info = from.info; }
+  explicit Cloner(const Kernel& from) : from_(from), to_(from.info.name, from.info.form) {
+    to_.info = from.info;
+  }
 
   Kernel run() {
-    for (const Param& p : from_.params()) map_[p.value] = to_.add_param(p.name, from_.type(p.value), p.attrs);
+    for (const Param& p : from_.params())
+      map_[p.value] = to_.add_param(p.name, from_.type(p.value), p.attrs);
     copy_ops(from_.launch(), to_.launch());
     copy_ops(from_.body(), to_.body());
     return std::move(to_);

@@ -1,6 +1,7 @@
 #pragma once
-// The kernel container: structured SSA in dense arrays. Ops, values and regions are addressed by typed index handles that
-// stay valid until the entity is erased; all lists live in the kernel's arena.
+// The kernel container: structured SSA in dense arrays. Ops, values and regions are addressed by
+// typed index handles that stay valid until the entity is erased; all lists live in the kernel's
+// arena.
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
@@ -46,7 +47,8 @@ class AttrList {
 };
 
 struct OpData {
-  explicit OpData(std::pmr::memory_resource* arena) : operands(arena), results(arena), regions(arena) {}
+  explicit OpData(std::pmr::memory_resource* arena)
+      : operands(arena), results(arena), regions(arena) {}
   Opcode opcode{};
   Loc loc;
   std::pmr::vector<Value> operands;
@@ -60,8 +62,8 @@ struct OpData {
 
 struct ValueData {
   Type type;
-  OpId def;          ///< the op it is a result of; none for a region argument or a parameter
-  RegionId region;   ///< the region it is an argument of
+  OpId def;         ///< the op it is a result of; none for a region argument or a parameter
+  RegionId region;  ///< the region it is an argument of
   std::uint32_t position = 0;  ///< index among the results or arguments
 };
 
@@ -72,7 +74,8 @@ struct RegionData {
   OpId first, last;
 };
 
-/// A kernel parameter. In tile form one per host argument; in simt form the flattened parts (attrs arg, part, axis).
+/// A kernel parameter. In tile form one per host argument; in simt form the flattened parts (attrs
+/// arg, part, axis).
 struct Param {
   Value value;
   std::string name;
@@ -84,10 +87,10 @@ struct KernelInfo {
   std::string name;
   Form form = Form::Tile;
   std::string target = "sm_90a";
-  int threads = 0;           ///< per CTA; 0 until a plan chose it
+  int threads = 0;              ///< per CTA; 0 until a plan chose it
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory
   int cluster = 1;
-  int min_ctas = 1;          ///< per SM, passed to the assembler
+  int min_ctas = 1;  ///< per SM, passed to the assembler
 };
 
 class Kernel {
@@ -100,7 +103,8 @@ class Kernel {
   KernelInfo info;
 
   RegionId body() const { return body_; }
-  /// Scalar ops on the parameters' extents that yield the three grid extents; evaluated on the host at launch.
+  /// Scalar ops on the parameters' extents that yield the three grid extents; evaluated on the host
+  /// at launch.
   RegionId launch() const { return launch_; }
   std::vector<Param>& params() { return params_; }
   const std::vector<Param>& params() const { return params_; }
@@ -119,7 +123,8 @@ class Kernel {
   std::size_t region_count() const { return regions_.size(); }
 
   /// Makes an op that is in no region yet.
-  OpId make_op(Opcode opcode, std::span<const Value> operands, std::span<const Type> result_types, Loc loc);
+  OpId make_op(Opcode opcode, std::span<const Value> operands, std::span<const Type> result_types,
+               Loc loc);
   RegionId add_region(OpId owner);
   Value add_arg(RegionId region, Type type);
   Value add_result(OpId op, Type type);
@@ -133,10 +138,12 @@ class Kernel {
   void replace_all_uses(Value from, Value to);
   /// The op that ends a region, or none.
   OpId terminator(RegionId region) const;
-  /// The region an op is executed in contains the definition of `v`, directly or through its owners.
+  /// The region an op is executed in contains the definition of `v`, directly or through its
+  /// owners.
   bool is_visible_from(Value v, OpId at) const;
 
-  /// Forward range over the ops of a region; the current op may be erased or replaced while iterating.
+  /// Forward range over the ops of a region; the current op may be erased or replaced while
+  /// iterating.
   class OpRange;
   OpRange ops(RegionId region) const;
 
@@ -177,7 +184,8 @@ class Kernel::OpRange {
   OpId first_;
 };
 
-/// Calls `visit(op)` for every op of the region and of the regions inside it, owners before their contents.
+/// Calls `visit(op)` for every op of the region and of the regions inside it, owners before their
+/// contents.
 template <class Visit>
 void walk(const Kernel& k, RegionId region, const Visit& visit) {
   for (OpId op : k.ops(region)) {

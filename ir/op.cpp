@@ -34,7 +34,8 @@ constexpr std::array kAttrs{
 template <class Key, class Table, class Project>
 std::unordered_map<std::string_view, Key> index_by_name(const Table& table, Project project) {
   std::unordered_map<std::string_view, Key> index;
-  for (std::size_t i = 0; i < table.size(); ++i) index.emplace(project(table[i]), static_cast<Key>(i));
+  for (std::size_t i = 0; i < table.size(); ++i)
+    index.emplace(project(table[i]), static_cast<Key>(i));
   return index;
 }
 
@@ -44,7 +45,8 @@ constexpr std::array<std::string_view, 3> kForms{"tile", "machine", "simt"};
 
 bool OpInfo::allowed_in(Form form) const {
   // Expert ops (simt) may stand in any form: they pass through the passes untouched.
-  if (family == Family::Structure || family == Family::Elementwise || family == Family::Simt) return true;
+  if (family == Family::Structure || family == Family::Elementwise || family == Family::Simt)
+    return true;
   if (family == Family::Machine) return form == Form::Machine;
   return form != Form::Simt;
 }
@@ -61,7 +63,8 @@ std::optional<Opcode> find_op(std::string_view mnemonic) {
 }
 
 std::optional<AttrName> find_attr(std::string_view name) {
-  static const auto index = index_by_name<AttrName>(kAttrs, [](const AttrInfo& i) { return i.name; });
+  static const auto index =
+      index_by_name<AttrName>(kAttrs, [](const AttrInfo& i) { return i.name; });
   const auto it = index.find(name);
   return it == index.end() ? std::nullopt : std::optional(it->second);
 }

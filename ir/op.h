@@ -36,24 +36,28 @@ enum class Form : std::uint8_t { Tile, Machine, Simt };
 /// Effects and properties, as a bit set.
 using Traits = std::uint32_t;
 inline constexpr Traits kNone = 0;
-inline constexpr Traits kPure = 1u << 0;         ///< no effect: may be removed, merged, moved
-inline constexpr Traits kReads = 1u << 1;        ///< reads memory
-inline constexpr Traits kWrites = 1u << 2;       ///< writes memory
-inline constexpr Traits kEffects = 1u << 3;      ///< ordered with every other effect
-inline constexpr Traits kAllocates = 1u << 4;    ///< each execution is a distinct object
-inline constexpr Traits kTerminator = 1u << 5;   ///< last op of a region
+inline constexpr Traits kPure = 1u << 0;        ///< no effect: may be removed, merged, moved
+inline constexpr Traits kReads = 1u << 1;       ///< reads memory
+inline constexpr Traits kWrites = 1u << 2;      ///< writes memory
+inline constexpr Traits kEffects = 1u << 3;     ///< ordered with every other effect
+inline constexpr Traits kAllocates = 1u << 4;   ///< each execution is a distinct object
+inline constexpr Traits kTerminator = 1u << 5;  ///< last op of a region
 inline constexpr Traits kCommutative = 1u << 6;
-inline constexpr Traits kConvergent = 1u << 7;   ///< all threads of the warp take part
-inline constexpr Traits kUniform = 1u << 8;      ///< equal in all lanes of a warp
-inline constexpr Traits kAsync = 1u << 9;        ///< the result is pending
+inline constexpr Traits kConvergent = 1u << 7;     ///< all threads of the warp take part
+inline constexpr Traits kUniform = 1u << 8;        ///< equal in all lanes of a warp
+inline constexpr Traits kAsync = 1u << 9;          ///< the result is pending
 inline constexpr Traits kBarrierScope = 1u << 10;  ///< barriers inside are the role's own
 
 struct Arity {
   std::int16_t min, max;  ///< max < 0: no bound
 };
-constexpr Arity exact(int n) { return {static_cast<std::int16_t>(n), static_cast<std::int16_t>(n)}; }
+constexpr Arity exact(int n) {
+  return {static_cast<std::int16_t>(n), static_cast<std::int16_t>(n)};
+}
 constexpr Arity at_least(int n) { return {static_cast<std::int16_t>(n), -1}; }
-constexpr Arity between(int a, int b) { return {static_cast<std::int16_t>(a), static_cast<std::int16_t>(b)}; }
+constexpr Arity between(int a, int b) {
+  return {static_cast<std::int16_t>(a), static_cast<std::int16_t>(b)};
+}
 inline constexpr int kVariadic = -1;
 
 /// What an infer function sees.

@@ -1,5 +1,5 @@
-// Includes ops.def with every family mapped to ROW(...), unless the includer defined that family itself. Undefines all of
-// them afterwards. Deliberately without an include guard.
+// Includes ops.def with every family mapped to ROW(...), unless the includer defined that family
+// itself. Undefines all of them afterwards. Deliberately without an include guard.
 #ifndef ROW
 #define ROW(...)
 #endif

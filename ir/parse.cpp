@@ -16,7 +16,8 @@ namespace {
 
 class Parser {
  public:
-  Parser(std::string_view text, std::string_view file) : text_(text), rest_(text), file_(intern(file)) {}
+  Parser(std::string_view text, std::string_view file)
+      : text_(text), rest_(text), file_(intern(file)) {}
 
   Kernel run() {
     expect("kernel");
@@ -34,12 +35,19 @@ class Parser {
   }
 
  private:
-  // ---- characters ---------------------------------------------------------------------------------------------------
+  // ---- characters
+  // ---------------------------------------------------------------------------------------------------
   [[noreturn]] void fail(const std::string& message) const {
     const std::string_view read = text_.substr(0, text_.size() - rest_.size());
     const auto line = 1 + std::count(read.begin(), read.end(), '\n');
-    const auto column = read.size() - (read.rfind('\n') == std::string_view::npos ? 0 : read.rfind('\n') + 1) + 1;
-    throw CompileError(Diagnostic{"", message, Loc(file_, static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column)), {}, ""});
+    const auto column =
+        read.size() - (read.rfind('\n') == std::string_view::npos ? 0 : read.rfind('\n') + 1) + 1;
+    throw CompileError(
+        Diagnostic{"",
+                   message,
+                   Loc(file_, static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column)),
+                   {},
+                   ""});
   }
 
   void skip() {
@@ -68,7 +76,9 @@ class Parser {
   std::string_view peek_word() {
     skip();
     std::size_t n = 0;
-    while (n < rest_.size() && (std::isalnum(static_cast<unsigned char>(rest_[n])) || rest_[n] == '_' || rest_[n] == '.')) ++n;
+    while (n < rest_.size() && (std::isalnum(static_cast<unsigned char>(rest_[n])) ||
+                                rest_[n] == '_' || rest_[n] == '.'))
+      ++n;
     return rest_.substr(0, n);
   }
 
@@ -117,7 +127,8 @@ class Parser {
     return *t;
   }
 
-  // ---- kernel -------------------------------------------------------------------------------------------------------
+  // ---- kernel
+  // -------------------------------------------------------------------------------------------------------
   void header() {
     KernelInfo& info = kernel_->info;
     const auto form = parse_form(word("a form: tile, machine or simt"));
@@ -126,12 +137,18 @@ class Parser {
     while (!try_token("(")) {
       const std::string_view key = word("a kernel property or '('");
       expect("(");
-      if (key == "target") info.target = word("a target");
-      else if (key == "threads") info.threads = static_cast<int>(integer());
-      else if (key == "smem") info.smem_bytes = integer();
-      else if (key == "cluster") info.cluster = static_cast<int>(integer());
-      else if (key == "min_ctas") info.min_ctas = static_cast<int>(integer());
-      else fail(fmt::format("unknown kernel property '{}'", key));
+      if (key == "target")
+        info.target = word("a target");
+      else if (key == "threads")
+        info.threads = static_cast<int>(integer());
+      else if (key == "smem")
+        info.smem_bytes = integer();
+      else if (key == "cluster")
+        info.cluster = static_cast<int>(integer());
+      else if (key == "min_ctas")
+        info.min_ctas = static_cast<int>(integer());
+      else
+        fail(fmt::format("unknown kernel property '{}'", key));
       expect(")");
     }
     if (try_token(")")) return;
@@ -158,7 +175,8 @@ class Parser {
     return it->second;
   }
 
-  // ---- attributes ---------------------------------------------------------------------------------------------------
+  // ---- attributes
+  // ---------------------------------------------------------------------------------------------------
   AttrList attributes() {
     AttrList list;
     if (!try_token("[")) return list;
@@ -206,7 +224,8 @@ class Parser {
     return v;
   }
 
-  // ---- ops ----------------------------------------------------------------------------------------------------------
+  // ---- ops
+  // ----------------------------------------------------------------------------------------------------------
   void ops_until_brace(RegionId region) {
     while (!try_token("}")) op(region);
   }
@@ -247,7 +266,8 @@ class Parser {
     skip();
     if (rest_.starts_with("%")) {
       // The next op's results also begin with '%'; they are told apart by the '=' behind them.
-      if (!next_is_definition()) do operands.push_back(use());
+      if (!next_is_definition()) do
+          operands.push_back(use());
         while (try_token(","));
     }
     AttrList attrs = attributes();
@@ -264,7 +284,9 @@ class Parser {
     std::string_view s = rest_;
     for (;;) {
       std::size_t n = 1;
-      while (n < s.size() && (std::isalnum(static_cast<unsigned char>(s[n])) || s[n] == '_' || s[n] == '.')) ++n;
+      while (n < s.size() &&
+             (std::isalnum(static_cast<unsigned char>(s[n])) || s[n] == '_' || s[n] == '.'))
+        ++n;
       s.remove_prefix(n);
       s.remove_prefix(std::min(s.size(), s.find_first_not_of(" \t")));
       if (s.starts_with("=")) return true;
@@ -275,7 +297,8 @@ class Parser {
     }
   }
 
-  std::vector<Type> result_types(Opcode opcode, const std::vector<Value>& operands, const AttrList& attrs, std::size_t count) {
+  std::vector<Type> result_types(Opcode opcode, const std::vector<Value>& operands,
+                                 const AttrList& attrs, std::size_t count) {
     std::vector<Type> types;
     if (try_token(":")) {
       do types.push_back(type());
@@ -283,14 +306,18 @@ class Parser {
     } else if (count != 0) {
       types = inferred_types(opcode, operands, attrs);
     }
-    if (types.size() != count) fail(fmt::format("{}: {} results named, {} types", ir::info(opcode).mnemonic, count, types.size()));
+    if (types.size() != count)
+      fail(fmt::format("{}: {} results named, {} types", ir::info(opcode).mnemonic, count,
+                       types.size()));
     return types;
   }
 
-  std::vector<Type> inferred_types(Opcode opcode, const std::vector<Value>& operands, const AttrList& attrs) {
+  std::vector<Type> inferred_types(Opcode opcode, const std::vector<Value>& operands,
+                                   const AttrList& attrs) {
     const OpInfo& row = ir::info(opcode);
     if (!row.infer) fail(fmt::format("{}: result types must be written", row.mnemonic));
-    if (static_cast<int>(operands.size()) < row.operands.min) fail(fmt::format("{}: too few operands", row.mnemonic));
+    if (static_cast<int>(operands.size()) < row.operands.min)
+      fail(fmt::format("{}: too few operands", row.mnemonic));
     std::vector<Type> operand_types;
     for (Value v : operands) operand_types.push_back(kernel_->type(v));
     Inferred inferred = row.infer({operand_types, attrs});
@@ -317,6 +344,8 @@ class Parser {
 
 }  // namespace
 
-Kernel parse(std::string_view text, std::string_view file_name) { return Parser(text, file_name).run(); }
+Kernel parse(std::string_view text, std::string_view file_name) {
+  return Parser(text, file_name).run();
+}
 
 }  // namespace tegula::ir

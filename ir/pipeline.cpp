@@ -32,8 +32,8 @@ const Pass* find_pass(std::span<const Pass> passes, std::string_view name) {
 }
 
 std::string Plan::str() const {
-  return fmt::format("plan {{ warps={} stages={} warps_m={} warps_n={} stage_stores={} }}", warps, stages, warps_m, warps_n,
-                     stage_stores ? 1 : 0);
+  return fmt::format("plan {{ warps={} stages={} warps_m={} warps_n={} stage_stores={} }}", warps,
+                     stages, warps_m, warps_n, stage_stores ? 1 : 0);
 }
 
 namespace {
@@ -43,20 +43,23 @@ std::string reproducer(std::string_view pass, const std::string& before) {
   return fmt::format("; tegula opt --passes={} THIS_FILE\n{}", pass, before);
 }
 
-void run_one(Kernel& kernel, const Pass& pass, PassContext& context, const PipelineOptions& options, PassTiming& timing) {
+void run_one(Kernel& kernel, const Pass& pass, PassContext& context, const PipelineOptions& options,
+             PassTiming& timing) {
   if (kernel.info.form != pass.takes)
-    throw InternalError(fmt::format("pass {} takes {} form, the kernel is in {} form", pass.name, name(pass.takes), name(kernel.info.form)));
+    throw InternalError(fmt::format("pass {} takes {} form, the kernel is in {} form", pass.name,
+                                    name(pass.takes), name(kernel.info.form)));
   const auto start = std::chrono::steady_clock::now();
   timing.changed = pass.run(kernel, context);
   kernel.info.form = pass.leaves;
-  timing.ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  timing.ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   if (options.verify) verify_or_throw(kernel, pass.name);
 }
 
 }  // namespace
 
-std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passes, PassContext& context,
-                                     const PipelineOptions& options) {
+std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passes,
+                                     PassContext& context, const PipelineOptions& options) {
   std::vector<PassTiming> timings;
   for (std::size_t i = 0; i < passes.size(); ++i) {
     const Pass& pass = passes[i];
@@ -70,7 +73,8 @@ std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passe
     } catch (const CompileError&) {
       throw;
     } catch (const std::exception& e) {
-      throw InternalError(fmt::format("pass {}: {}", pass.name, e.what()), before ? reproducer(pass.name, print(*before)) : "");
+      throw InternalError(fmt::format("pass {}: {}", pass.name, e.what()),
+                          before ? reproducer(pass.name, print(*before)) : "");
     }
     if (options.after_pass) options.after_pass(static_cast<int>(i), pass, kernel, timing.changed);
   }

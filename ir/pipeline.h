@@ -1,6 +1,6 @@
 #pragma once
-// Runs passes in order: checks the chain of forms, verifies after each, times, reports changes, and turns any failure into
-// a reproducer that `tegula opt` replays.
+// Runs passes in order: checks the chain of forms, verifies after each, times, reports changes, and
+// turns any failure into a reproducer that `tegula opt` replays.
 #include <functional>
 #include <optional>
 #include <span>
@@ -63,7 +63,7 @@ struct PipelineOptions {
   std::function<void(int, const Pass&, const Kernel&, bool)> after_pass;
 };
 
-std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passes, PassContext& context,
-                                     const PipelineOptions& options = {});
+std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passes,
+                                     PassContext& context, const PipelineOptions& options = {});
 
 }  // namespace tegula::ir

@@ -1,6 +1,6 @@
 #pragma once
-// The schedule as a value: what the passes of the machine form carry out. A plan is made by the pass `plan` from the
-// traced kernel, and may be printed, edited and given back.
+// The schedule as a value: what the passes of the machine form carry out. A plan is made by the
+// pass `plan` from the traced kernel, and may be printed, edited and given back.
 #include <string>
 
 namespace tegula::ir {
@@ -8,10 +8,12 @@ namespace tegula::ir {
 struct Plan {
   int warps = 4;   ///< of the CTA
   int stages = 3;  ///< slots of every ring of asynchronous copies; 1: no pipelining
-  /// The accumulator's warps along its rows and columns; warps_m * warps_n = warps. 0: chosen from the tile.
+  /// The accumulator's warps along its rows and columns; warps_m * warps_n = warps. 0: chosen from
+  /// the tile.
   int warps_m = 0;
   int warps_n = 0;
-  /// A tile stored from a layout that is narrower than the memory access could be is turned through shared memory first.
+  /// A tile stored from a layout that is narrower than the memory access could be is turned through
+  /// shared memory first.
   bool stage_stores = true;
 
   std::string str() const;

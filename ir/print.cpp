@@ -13,8 +13,10 @@ std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (char c : text) {
     if (c == '"' || c == '\\') out += '\\';
-    if (c == '\n') out += "\\n";
-    else out += c;
+    if (c == '\n')
+      out += "\\n";
+    else
+      out += c;
   }
   return out + '"';
 }
@@ -44,7 +46,8 @@ std::string attrs_text(const AttrList& attrs) {
   std::string out = " [";
   bool first = true;
   for (const auto& [name, value] : attrs.all()) {
-    out += fmt::format("{}{} = {}", first ? "" : ", ", info(name).name, std::visit(AttrText{}, value));
+    out +=
+        fmt::format("{}{} = {}", first ? "" : ", ", info(name).name, std::visit(AttrText{}, value));
     first = false;
   }
   return out + "]";
@@ -84,7 +87,8 @@ class Printer {
     out_ += " (";
     bool first = true;
     for (const Param& p : k_.params()) {
-      out_ += fmt::format("{}%{}: {}{}", first ? "" : ", ", p.name, k_.type(p.value).str(), attrs_text(p.attrs));
+      out_ += fmt::format("{}%{}: {}{}", first ? "" : ", ", p.name, k_.type(p.value).str(),
+                          attrs_text(p.attrs));
       first = false;
     }
     out_ += ") {\n";
@@ -130,8 +134,10 @@ class Printer {
     }
     for (RegionId r : d.regions) {
       out_ += ' ';
-      if (with_regions) region(r, depth);
-      else out_ += "{...}";
+      if (with_regions)
+        region(r, depth);
+      else
+        out_ += "{...}";
     }
     if (options_.locations && d.loc.known())
       out_ += fmt::format(" loc({}:{}:{})", quoted(d.loc.file), d.loc.line, d.loc.column);
@@ -159,7 +165,9 @@ class Printer {
 
 }  // namespace
 
-std::string print(const Kernel& kernel, PrintOptions options) { return Printer(kernel, options).kernel(); }
+std::string print(const Kernel& kernel, PrintOptions options) {
+  return Printer(kernel, options).kernel();
+}
 
 std::string print_op(const Kernel& kernel, OpId op) {
   return Printer(kernel, {.locations = false}).single(op);

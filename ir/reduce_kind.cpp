@@ -17,8 +17,10 @@ Value extreme(Builder& b, DType t, bool smallest) {
   constexpr double inf = std::numeric_limits<double>::infinity();
   if (is_float(t)) return b.constant(Type::scalar(t), smallest ? -inf : inf);
   const int bits = size_bits(t);
-  if (!is_signed(t)) return integer(b, t, smallest ? 0 : bits == 64 ? -1 : (std::int64_t{1} << bits) - 1);
-  const std::int64_t low = bits == 64 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << (bits - 1));
+  if (!is_signed(t))
+    return integer(b, t, smallest ? 0 : bits == 64 ? -1 : (std::int64_t{1} << bits) - 1);
+  const std::int64_t low =
+      bits == 64 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << (bits - 1));
   return integer(b, t, smallest ? low : ~low);
 }
 
@@ -27,7 +29,8 @@ constexpr std::array kKinds{
     ReduceKind{"prod", Opcode::Mul, [](Builder& b, DType t) { return number(b, t, 1); }},
     ReduceKind{"max", Opcode::Max, [](Builder& b, DType t) { return extreme(b, t, true); }},
     ReduceKind{"min", Opcode::Min, [](Builder& b, DType t) { return extreme(b, t, false); }},
-    ReduceKind{"and", Opcode::And, [](Builder& b, DType t) { return integer(b, t, t == DType::i1 ? 1 : -1); }},
+    ReduceKind{"and", Opcode::And,
+               [](Builder& b, DType t) { return integer(b, t, t == DType::i1 ? 1 : -1); }},
     ReduceKind{"or", Opcode::Or, [](Builder& b, DType t) { return integer(b, t, 0); }},
     ReduceKind{"xor", Opcode::Xor, [](Builder& b, DType t) { return integer(b, t, 0); }},
 };

@@ -65,18 +65,24 @@ std::string view_text(const TypeData& d) {
 
 std::string type_text(const TypeData& d) {
   switch (d.kind) {
-    case TypeKind::Scalar: return elem_text(d.elem);
+    case TypeKind::Scalar:
+      return elem_text(d.elem);
     case TypeKind::Tile:
       return fmt::format("tile<{}x{}{}>", join(d.shape), elem_text(d.elem),
                          d.layout ? ", #" + d.layout->str() : "");
-    case TypeKind::Vec: return fmt::format("v<{}x{}>", d.shape[0], elem_text(d.elem));
-    case TypeKind::View: return view_text(d);
+    case TypeKind::Vec:
+      return fmt::format("v<{}x{}>", d.shape[0], elem_text(d.elem));
+    case TypeKind::View:
+      return view_text(d);
     case TypeKind::Shared:
       return fmt::format("smem<{}x{}{}>", join(d.shape), name(d.elem.dtype),
                          d.shared ? ", #" + d.shared->str() : "");
-    case TypeKind::Pending: return fmt::format("pending<{}>", d.inner.str());
-    case TypeKind::TensorMap: return "tmap";
-    case TypeKind::Token: return "token";
+    case TypeKind::Pending:
+      return fmt::format("pending<{}>", d.inner.str());
+    case TypeKind::TensorMap:
+      return "tmap";
+    case TypeKind::Token:
+      return "token";
   }
   return {};
 }
@@ -194,7 +200,8 @@ Type Type::with_layout(const LinearLayout* layout) const {
 }
 std::string Type::str() const { return data_ ? data_->text : "none"; }
 
-// ---- reading --------------------------------------------------------------------------------------------------------
+// ---- reading
+// --------------------------------------------------------------------------------------------------------
 namespace {
 
 bool take(std::string_view& s, std::string_view token) {
@@ -295,10 +302,14 @@ std::optional<Type> take_shared(std::string_view& s) {
 
 bool take_access(std::string_view& s, Access& access) {
   const std::string_view word = take_word(s);
-  if (word == "in") access = Access::In;
-  else if (word == "out") access = Access::Out;
-  else if (word == "inout") access = Access::InOut;
-  else return false;
+  if (word == "in")
+    access = Access::In;
+  else if (word == "out")
+    access = Access::Out;
+  else if (word == "inout")
+    access = Access::InOut;
+  else
+    return false;
   return true;
 }
 
@@ -343,9 +354,12 @@ std::optional<Type> parse_type(std::string_view& text) {
     if (type) text = rest;
     return type;
   }
-  if (take(rest, "tmap")) type = Type::tensor_map();
-  else if (take(rest, "token")) type = Type::token();
-  else if (const auto elem = take_elem(rest)) type = Type::of(*elem);
+  if (take(rest, "tmap"))
+    type = Type::tensor_map();
+  else if (take(rest, "token"))
+    type = Type::token();
+  else if (const auto elem = take_elem(rest))
+    type = Type::of(*elem);
   if (type) text = rest;
   return type;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Types of the IR: interned, immutable, compared by identity. One set of types serves all three forms;
-// `docs/ir.md` says which form may hold which.
+// Types of the IR: interned, immutable, compared by identity. One set of types serves all three
+// forms; `docs/ir.md` says which form may hold which.
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -49,7 +49,8 @@ class Type {
   static Type scalar(DType d);
   static Type pointer(DType pointee);
   static Type of(Elem e);
-  static Type tile(Elem e, std::span<const std::int64_t> shape, const LinearLayout* layout = nullptr);
+  static Type tile(Elem e, std::span<const std::int64_t> shape,
+                   const LinearLayout* layout = nullptr);
   /// `count` registers of a thread. A Vec of one element is a type of its own, not the scalar.
   static Type vec(Elem e, std::int64_t count);
   static Type view(DType d, std::span<const std::int64_t> shape, ViewFacts facts);
@@ -95,11 +96,13 @@ class Type {
   const TypeData* data_ = nullptr;
 };
 
-/// The one copy of an equal layout, alive as long as the process, so that types can be compared by identity.
+/// The one copy of an equal layout, alive as long as the process, so that types can be compared by
+/// identity.
 const LinearLayout* intern_layout(const LinearLayout& layout);
 const SharedLayout* intern_layout(const SharedLayout& layout);
 
-/// Reads a type from the front of `text` and removes it; nothing (and an unchanged text) where there is none.
+/// Reads a type from the front of `text` and removes it; nothing (and an unchanged text) where
+/// there is none.
 std::optional<Type> parse_type(std::string_view& text);
 
 }  // namespace tegula::ir

@@ -13,11 +13,16 @@ namespace {
 
 bool legal_in(Type t, Form form) {
   switch (t.kind()) {
-    case TypeKind::Scalar: return true;
-    case TypeKind::Tile: return form != Form::Simt;
-    case TypeKind::View: return form != Form::Simt;
-    case TypeKind::Shared: return form == Form::Machine;
-    default: return true;  // registers, pending values, tensor maps: expert ops stand in every form
+    case TypeKind::Scalar:
+      return true;
+    case TypeKind::Tile:
+      return form != Form::Simt;
+    case TypeKind::View:
+      return form != Form::Simt;
+    case TypeKind::Shared:
+      return form == Form::Machine;
+    default:
+      return true;  // registers, pending values, tensor maps: expert ops stand in every form
   }
 }
 
@@ -64,12 +69,14 @@ class Verifier {
     const OpInfo& row = info(d.opcode);
     const int operands = static_cast<int>(d.operands.size());
     if (operands < row.operands.min || (row.operands.max >= 0 && operands > row.operands.max))
-      return report(op, fmt::format("has {} operands, takes {}..{}", operands, row.operands.min, row.operands.max));
+      return report(op, fmt::format("has {} operands, takes {}..{}", operands, row.operands.min,
+                                    row.operands.max));
     if (row.results != kVariadic && static_cast<int>(d.results.size()) != row.results)
       return report(op, fmt::format("has {} results, gives {}", d.results.size(), row.results));
     if (row.regions != kVariadic && static_cast<int>(d.regions.size()) != row.regions)
       return report(op, fmt::format("has {} regions, takes {}", d.regions.size(), row.regions));
-    if (!row.allowed_in(k_.info.form)) report(op, fmt::format("is not legal in {} form", name(k_.info.form)));
+    if (!row.allowed_in(k_.info.form))
+      report(op, fmt::format("is not legal in {} form", name(k_.info.form)));
     for (Value v : d.operands)
       if (!visible_.contains(v)) report(op, "uses a value that is not visible here");
     types(op, row);
@@ -87,15 +94,18 @@ class Verifier {
     for (Value v : d.operands) operand_types.push_back(k_.type(v));
     for (Value v : d.results)
       if (!legal_in(k_.type(v), k_.info.form))
-        report(op, fmt::format("result type {} is not legal in {} form", k_.type(v).str(), name(k_.info.form)));
+        report(op, fmt::format("result type {} is not legal in {} form", k_.type(v).str(),
+                               name(k_.info.form)));
     if (!row.infer) return;
     const Inferred inferred = row.infer({operand_types, d.attrs});
     if (!inferred.error.empty()) return report(op, inferred.error);
     if (inferred.types.size() != d.results.size())
-      return report(op, fmt::format("has {} results, its operands give {}", d.results.size(), inferred.types.size()));
+      return report(op, fmt::format("has {} results, its operands give {}", d.results.size(),
+                                    inferred.types.size()));
     for (std::size_t i = 0; i < d.results.size(); ++i)
       if (!same_without_layout(k_.type(d.results[i]), inferred.types[i]))
-        report(op, fmt::format("result type {} should be {}", k_.type(d.results[i]).str(), inferred.types[i].str()));
+        report(op, fmt::format("result type {} should be {}", k_.type(d.results[i]).str(),
+                               inferred.types[i].str()));
   }
 
   /// The types a region of `owner` must yield.
@@ -116,10 +126,12 @@ class Verifier {
     const auto wanted = yielded(owner, k_[op].parent);
     const OpData& d = k_[op];
     if (wanted.size() != d.operands.size())
-      return report(op, fmt::format("yields {} values, its owner takes {}", d.operands.size(), wanted.size()));
+      return report(op, fmt::format("yields {} values, its owner takes {}", d.operands.size(),
+                                    wanted.size()));
     for (std::size_t i = 0; i < wanted.size(); ++i)
       if (k_.type(d.operands[i]) != wanted[i])
-        report(op, fmt::format("yields {} where its owner takes {}", k_.type(d.operands[i]).str(), wanted[i].str()));
+        report(op, fmt::format("yields {} where its owner takes {}", k_.type(d.operands[i]).str(),
+                               wanted[i].str()));
   }
 
   void regions_end(OpId op) {
@@ -136,14 +148,16 @@ class Verifier {
     for (RegionId r : d.regions) {
       std::vector<Type> wanted;
       if (d.opcode == Opcode::For) wanted.push_back(k_.type(d.operands[0]));
-      for (std::size_t i = first; i < d.operands.size(); ++i) wanted.push_back(k_.type(d.operands[i]));
+      for (std::size_t i = first; i < d.operands.size(); ++i)
+        wanted.push_back(k_.type(d.operands[i]));
       std::vector<Type> args;
       for (Value v : k_[r].args) args.push_back(k_.type(v));
       if (args != wanted) report(op, "region arguments do not match the loop's carries");
     }
   }
 
-  /// A pending value may be used once, by what DESIGN 4 (Asynchrony) lists. Different regions of one `if` count once each.
+  /// A pending value may be used once, by what DESIGN 4 (Asynchrony) lists. Different regions of
+  /// one `if` count once each.
   void pending_is_linear() {
     std::unordered_map<Value, std::vector<OpId>> uses;
     walk(k_, k_.body(), [&](OpId op) {
@@ -153,8 +167,10 @@ class Verifier {
     for (const auto& [v, users] : uses) {
       for (OpId user : users) {
         const Opcode o = k_[user].opcode;
-        if (o != Opcode::Wgmma && o != Opcode::WgmmaWait && o != Opcode::For && o != Opcode::Yield && o != Opcode::WgmmaFence)
-          report(user, "uses a pending value; only a chained wgmma, a loop carry or wgmma_wait may");
+        if (o != Opcode::Wgmma && o != Opcode::WgmmaWait && o != Opcode::For &&
+            o != Opcode::Yield && o != Opcode::WgmmaFence)
+          report(user,
+                 "uses a pending value; only a chained wgmma, a loop carry or wgmma_wait may");
       }
       if (users.size() > 1) report(users[1], "uses a pending value a second time");
     }
@@ -172,7 +188,8 @@ std::vector<Diagnostic> verify(const Kernel& kernel) { return Verifier(kernel).r
 void verify_or_throw(const Kernel& kernel, std::string_view after) {
   const auto found = verify(kernel);
   if (found.empty()) return;
-  std::string text = fmt::format("kernel {} is malformed{}{}:\n", kernel.info.name, after.empty() ? "" : " after ", after);
+  std::string text = fmt::format("kernel {} is malformed{}{}:\n", kernel.info.name,
+                                 after.empty() ? "" : " after ", after);
   for (const Diagnostic& d : found) text += "  " + d.str() + "\n";
   throw InternalError(text + print(kernel));
 }

@@ -25,7 +25,7 @@ std::optional<int> number_before(std::string_view line, std::string_view unit) {
 
 struct Statistic {
   std::string_view unit;
-  int AssembleReport::*field;
+  int AssembleReport::* field;
   bool adds;
 };
 

@@ -68,7 +68,7 @@ KernelCache::KernelCache(CacheOptions options)
     read_only_ = true;
     return;
   }
-  struct stat s {};
+  struct stat s{};
   const std::string folder = options_.folder.string();
   if (vfs_.stat_path(folder, &s) == 0)
     usable_ = folder_is_ours(folder) && (vfs_.stat_path(root_, &s) != 0 || folder_is_ours(root_));
@@ -96,7 +96,7 @@ std::filesystem::path KernelCache::path_of(const CacheKey& key) const {
 }
 
 bool KernelCache::folder_is_ours(const std::string& path) {
-  struct stat s {};
+  struct stat s{};
   if (vfs_.stat_path(path, &s) != 0) return false;
   const bool ours =
       S_ISDIR(s.st_mode) && s.st_uid == vfs_.user() && (s.st_mode & kOthersMayWrite) == 0;
@@ -118,7 +118,7 @@ std::optional<std::string> KernelCache::read_trusted(const std::string& path) {
     }
     return std::nullopt;
   }
-  struct stat s {};
+  struct stat s{};
   if (vfs_.stat_file(file.get(), &s) != 0) return std::nullopt;
   if (!S_ISREG(s.st_mode) || s.st_uid != vfs_.user() || (s.st_mode & kOthersMayWrite) != 0) {
     bump(mutex_, counts_.refused);
@@ -294,7 +294,7 @@ std::unique_ptr<BuildLock> KernelCache::lock_for_build(const CacheKey& key,
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (auto pause = std::chrono::microseconds(200);;
        pause = std::min(pause * 2, std::chrono::microseconds(20000))) {
-    struct flock whole {};
+    struct flock whole{};
     whole.l_type = F_WRLCK;
     if (::fcntl(file, F_OFD_SETLK, &whole) == 0) return std::make_unique<BuildLock>(vfs_, file);
     const bool is_held = errno == EAGAIN || errno == EACCES;

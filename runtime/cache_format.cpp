@@ -62,7 +62,7 @@ std::string packed(const std::string& plain) {
 
 struct Field {
   Section section;
-  std::string CacheEntry::*text;
+  std::string CacheEntry::* text;
 };
 constexpr Field kFields[] = {{Section::meta, &CacheEntry::meta},
                              {Section::cubin, &CacheEntry::cubin},

@@ -26,7 +26,7 @@ std::vector<Candidate> files_below(Vfs& vfs, const std::string& folder) {
   std::error_code stop;
   for (std::filesystem::recursive_directory_iterator at(folder, stop), end; !stop && at != end;
        at.increment(stop)) {
-    struct stat s {};
+    struct stat s{};
     const std::string path = at->path().string();
     if (vfs.stat_path(path, &s) == 0 && S_ISREG(s.st_mode))
       files.push_back({path, s.st_mtim.tv_sec, static_cast<std::size_t>(s.st_blocks) * kBlock});
@@ -60,7 +60,7 @@ int KernelCache::sweep() {
 }
 
 void KernelCache::sweep_if_due() {
-  struct stat s {};
+  struct stat s{};
   const std::string stamp = sub("sweep.stamp");
   const bool is_due =
       vfs_.stat_path(stamp, &s) != 0 || std::time(nullptr) - s.st_mtim.tv_sec > kStale;

@@ -17,9 +17,11 @@ namespace {
 constexpr std::size_t kMaxBlockBytes = 4096;  // what a kernel's parameters may take
 
 template <class Findings>
-[[noreturn]] void throw_findings(const std::string& kernel, const char* who, const Findings& findings) {
+[[noreturn]] void throw_findings(const std::string& kernel, const char* who,
+                                 const Findings& findings) {
   std::vector<Diagnostic> all;
-  for (const auto& f : findings) all.push_back({"", fmt::format("kernel {} on {}: {}", kernel, who, f.str()), f.loc, {}, ""});
+  for (const auto& f : findings)
+    all.push_back({"", fmt::format("kernel {} on {}: {}", kernel, who, f.str()), f.loc, {}, ""});
   throw CompileError(std::move(all));
 }
 
@@ -27,8 +29,15 @@ Extent3 checked_grid(const std::string& kernel, const std::array<std::int64_t, 3
   constexpr std::int64_t kMax[3] = {std::numeric_limits<std::int32_t>::max(), 65535, 65535};
   for (int i = 0; i < 3; ++i)
     if (grid[i] < 0 || grid[i] > kMax[i]) [[unlikely]]
-      throw CompileError(Diagnostic{"", fmt::format("kernel {}: grid extent {} along axis {} is outside 0..{}", kernel, grid[i], i, kMax[i]), {}, {}, "use larger blocks"});
-  return {static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]), static_cast<unsigned>(grid[2])};
+      throw CompileError(
+          Diagnostic{"",
+                     fmt::format("kernel {}: grid extent {} along axis {} is outside 0..{}", kernel,
+                                 grid[i], i, kMax[i]),
+                     {},
+                     {},
+                     "use larger blocks"});
+  return {static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
+          static_cast<unsigned>(grid[2])};
 }
 
 void run_on_cpu(const CompiledKernel& k, std::span<const LaunchArg> args) {
@@ -42,9 +51,12 @@ void run_on_sim(const CompiledKernel& k, std::span<const LaunchArg> args, const 
   for (const LaunchArg& a : args) {
     if (!a.tensor) continue;
     const ByteRange r = a.tensor->byte_range();
-    options.ranges.push_back({reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
+    options.ranges.push_back(
+        {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
   }
-  const auto report = sim::simulate(k.simt, {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])}, k.recipe.sim_args(args), options);
+  const auto report = sim::simulate(
+      k.simt, {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])},
+      k.recipe.sim_args(args), options);
   if (!report.clean()) throw_findings(k.name, "sim", report.findings);
 }
 
@@ -68,11 +80,17 @@ std::string CompiledKernel::dump(std::string_view verb) const {
   if (verb == "ptx") return emitted.ptx;
   if (verb == "launch") return recipe.str();
   if (verb == "assemble") {
-    std::string text = fmt::format("registers {}\nshared {}\nspills {} {}\nstack {}\ncubin {} bytes\n", report.registers, simt.info.smem_bytes, report.spill_stores, report.spill_loads, report.stack, cubin.size());
+    std::string text = fmt::format(
+        "registers {}\nshared {}\nspills {} {}\nstack {}\ncubin {} bytes\n", report.registers,
+        simt.info.smem_bytes, report.spill_stores, report.spill_loads, report.stack, cubin.size());
     for (const std::string& w : report.warnings) text += w + "\n";
     return text;
   }
-  throw CompileError(Diagnostic{"", fmt::format("no stage is called '{}'", verb), {}, {}, "key, trace, optimize, emit, ptx, assemble or launch"});
+  throw CompileError(Diagnostic{"",
+                                fmt::format("no stage is called '{}'", verb),
+                                {},
+                                {},
+                                "key, trace, optimize, emit, ptx, assemble or launch"});
 }
 
 // Limits of compute capability 9.0, as the CUDA C programming guide has them.
@@ -95,13 +113,18 @@ const char* kind_name(ir::Remark::Kind kind) {
 }  // namespace
 
 std::string CompiledKernel::explain() const {
-  std::string out = fmt::format("kernel {} for {} by {} ({})\n", name, device.str(), runtime::name(backend), target);
+  std::string out = fmt::format("kernel {} for {} by {} ({})\n", name, device.str(),
+                                runtime::name(backend), target);
   out += plan.str() + "\n";
   out += fmt::format("threads {}, shared memory {} bytes", simt.info.threads, simt.info.smem_bytes);
-  if (report.registers) out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers, report.spill_stores + report.spill_loads, ctas_per_sm());
+  if (report.registers)
+    out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers,
+                       report.spill_stores + report.spill_loads, ctas_per_sm());
   out += "\n";
   for (const ir::Remark& r : remarks) {
-    out += fmt::format("{}: {}: {}", r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass, kind_name(r.kind), r.reason);
+    out += fmt::format("{}: {}: {}",
+                       r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass,
+                       kind_name(r.kind), r.reason);
     for (const auto& [k, v] : r.values) out += fmt::format(" {}={}", k, v);
     out += "\n";
   }
@@ -116,10 +139,12 @@ void write_dumps(const CompiledKernel& k) {
   const std::string verbs = spec.substr(0, colon);
   const std::filesystem::path folder = std::filesystem::path(spec.substr(colon + 1)) / k.name;
   std::filesystem::create_directories(folder);
-  static constexpr std::pair<const char*, const char*> kFiles[] = {{"key", "00-key.txt"},      {"trace", "01-trace.tir"}, {"optimize", "02-optimize.tir"},
-                                                                   {"emit", "03-emit.txt"},    {"ptx", "04.ptx"},         {"launch", "06-launch.txt"}};
+  static constexpr std::pair<const char*, const char*> kFiles[] = {
+      {"key", "00-key.txt"},   {"trace", "01-trace.tir"}, {"optimize", "02-optimize.tir"},
+      {"emit", "03-emit.txt"}, {"ptx", "04.ptx"},         {"launch", "06-launch.txt"}};
   for (const auto& [verb, file] : kFiles)
-    if (verbs == "all" || verbs.find(verb) != std::string::npos) write_file(folder / file, k.dump(verb));
+    if (verbs == "all" || verbs.find(verb) != std::string::npos)
+      write_file(folder / file, k.dump(verb));
   if (!k.cubin.empty() && (verbs == "all" || verbs.find("assemble") != std::string::npos))
     write_file(folder / "05.cubin", std::string_view(k.cubin.data(), k.cubin.size()));
 }

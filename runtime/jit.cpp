@@ -13,7 +13,9 @@ template <class Step>
 void timed(CompiledKernel& k, const char* verb, Step step) {
   const auto start = std::chrono::steady_clock::now();
   step();
-  k.timings.push_back({verb, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count()});
+  k.timings.push_back(
+      {verb, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+                 .count()});
 }
 
 }  // namespace

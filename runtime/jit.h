@@ -1,5 +1,6 @@
 #pragma once
-// From a traced kernel to something that can be launched: the six verbs key, trace, optimize, emit, assemble, launch.
+// From a traced kernel to something that can be launched: the six verbs key, trace, optimize, emit,
+// assemble, launch.
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,12 +25,12 @@ Backend default_backend();
 
 /// What to compile, for which device, and how.
 struct CompileRequest {
-  std::string key;                        ///< text of the key, for dumps
-  std::function<ir::Kernel()> trace;      ///< the tile form; called once
+  std::string key;                    ///< text of the key, for dumps
+  std::function<ir::Kernel()> trace;  ///< the tile form; called once
   Device device;
-  std::string target;                     ///< "sm_90a"; empty: the device's own
-  std::optional<Backend> backend;         ///< empty: default_backend()
-  std::optional<ir::Plan> plan;           ///< empty: the pass `plan` chooses
+  std::string target;              ///< "sm_90a"; empty: the device's own
+  std::optional<Backend> backend;  ///< empty: default_backend()
+  std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
   bool lineinfo = false;
 };
 
@@ -41,8 +42,8 @@ struct VerbTiming {
 /// A kernel ready for one device. Immutable; safe to launch from many threads.
 class CompiledKernel {
  public:
-  /// Queues the kernel (runs it to the end on cpu and sim). Throws CompileError with everything the interpreter or the
-  /// simulator found.
+  /// Queues the kernel (runs it to the end on cpu and sim). Throws CompileError with everything the
+  /// interpreter or the simulator found.
   void launch(const Stream& stream, std::span<const LaunchArg> args) const;
 
   Device device;
@@ -62,11 +63,13 @@ class CompiledKernel {
   std::vector<VerbTiming> timings;
   std::optional<LaunchPlan> gpu;  ///< on cuda
 
-  /// Text of a verb's result, as TEGULA_DUMP writes it: key trace optimize emit assemble launch, or ptx.
+  /// Text of a verb's result, as TEGULA_DUMP writes it: key trace optimize emit assemble launch, or
+  /// ptx.
   std::string dump(std::string_view verb) const;
   /// Plan, remarks, registers, shared memory, occupancy.
   std::string explain() const;
-  /// CTAs that one SM holds at once, from registers, threads and shared memory; registers count once assembled.
+  /// CTAs that one SM holds at once, from registers, threads and shared memory; registers count
+  /// once assembled.
   int ctas_per_sm() const;
 };
 

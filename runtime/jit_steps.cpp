@@ -21,7 +21,8 @@ bool canonicalize(Kernel&, PassContext&);
 namespace tegula::runtime {
 namespace {
 
-/// Code for the path of a GPU: wgmma and TMA exist on 9.0 only; everything newer takes the sm_80 path through the driver.
+/// Code for the path of a GPU: wgmma and TMA exist on 9.0 only; everything newer takes the sm_80
+/// path through the driver.
 std::string target_of(Device device) {
   if (device.kind != DeviceKind::cuda) return "sm_90a";
   const int compute = device_properties(device.index).compute();
@@ -39,8 +40,10 @@ Backend default_backend() {
 
 std::vector<ir::Pass> optimize_passes() {
   std::vector<ir::Pass> passes(ir::ir_passes().begin(), ir::ir_passes().end());
-  passes.push_back({"lower_simt", ir::Form::Machine, ir::Form::Simt, &codegen::lower_simt, "tiles become the registers of one thread"});
-  passes.push_back({"canonicalize_simt", ir::Form::Simt, ir::Form::Simt, &ir::canonicalize, "cleans up after lowering"});
+  passes.push_back({"lower_simt", ir::Form::Machine, ir::Form::Simt, &codegen::lower_simt,
+                    "tiles become the registers of one thread"});
+  passes.push_back({"canonicalize_simt", ir::Form::Simt, ir::Form::Simt, &ir::canonicalize,
+                    "cleans up after lowering"});
   return passes;
 }
 
@@ -67,16 +70,25 @@ void optimize(CompiledKernel& k, const CompileRequest& request) {
 }
 
 void emit(CompiledKernel& k, const CompileRequest& request) {
-  const codegen::EmitOptions options{.lineinfo = request.lineinfo || env().lineinfo, .keep_source = !env().dump.empty()};
-  k.emitted = k.backend == Backend::Llvm ? codegen::emit_llvm(k.simt, options) : codegen::emit_cuda(k.simt, options);
+  const codegen::EmitOptions options{.lineinfo = request.lineinfo || env().lineinfo,
+                                     .keep_source = !env().dump.empty()};
+  k.emitted = k.backend == Backend::Llvm ? codegen::emit_llvm(k.simt, options)
+                                         : codegen::emit_cuda(k.simt, options);
 }
 
 void assemble(CompiledKernel& k, const CompileRequest& request) {
-  // The sm_80 path on a newer GPU is assembled for that GPU where ptxas can, so that its own SASS is what runs.
+  // The sm_80 path on a newer GPU is assembled for that GPU where ptxas can, so that its own SASS
+  // is what runs.
   std::string target = k.target;
-  if (target == "sm_80" && k.device.kind == DeviceKind::cuda && device_properties(k.device.index).compute() == 90) target = "sm_90";
+  if (target == "sm_80" && k.device.kind == DeviceKind::cuda &&
+      device_properties(k.device.index).compute() == 90)
+    target = "sm_90";
   if (k.backend == Backend::Nvrtc) {
-    NvrtcJob job{.source = k.emitted.source, .name = k.name + ".cu", .target = target, .options = {}, .wants_ptx = false};
+    NvrtcJob job{.source = k.emitted.source,
+                 .name = k.name + ".cu",
+                 .target = target,
+                 .options = {},
+                 .wants_ptx = false};
     if (request.lineinfo || env().lineinfo) job.options.push_back("-lineinfo");
     NvrtcResult result = compile_cuda(job);
     k.cubin = std::move(result.cubin);
@@ -94,9 +106,12 @@ void assemble(CompiledKernel& k, const CompileRequest& request) {
 void prepare_launch(CompiledKernel& k) {
   k.recipe = LaunchRecipe::make(k.tile, k.simt);
   if (k.device.kind != DeviceKind::cuda) return;
-  const auto module = k.cubin.empty() ? Module::load_ptx(k.emitted.ptx, k.device.index) : Module::load_cubin(k.cubin);
+  const auto module = k.cubin.empty() ? Module::load_ptx(k.emitted.ptx, k.device.index)
+                                      : Module::load_cubin(k.cubin);
   const auto shared = static_cast<unsigned>(k.simt.info.smem_bytes);
-  const LoadedKernel loaded = module->kernel(k.name, k.device.index, {.dynamic_shared_bytes = shared, .large_cluster = k.simt.info.cluster > 8});
+  const LoadedKernel loaded =
+      module->kernel(k.name, k.device.index,
+                     {.dynamic_shared_bytes = shared, .large_cluster = k.simt.info.cluster > 8});
   LaunchShape shape;
   shape.block = {static_cast<unsigned>(k.simt.info.threads), 1, 1};
   shape.cluster = {static_cast<unsigned>(k.simt.info.cluster), 1, 1};

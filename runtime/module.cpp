@@ -70,7 +70,9 @@ std::string ptx_version(std::string_view ptx) {
 
 std::shared_ptr<Module> Module::load_cubin(std::span<const char> cubin) {
   // The driver may look at the image as late as the first use of a kernel.
-  if (!std::string_view(cubin.data(), cubin.size()).starts_with("\x7f" "ELF"))
+  if (!std::string_view(cubin.data(), cubin.size())
+           .starts_with("\x7f"
+                        "ELF"))
     throw InternalError("the driver would not recognise a cubin: it is no ELF file");
   const std::shared_ptr<Module> module(new Module());
   module->image_.assign(cubin.begin(), cubin.end());

@@ -25,15 +25,21 @@ struct GridCompiler {
   };
   static constexpr Row kRows[] = {
       {Opcode::Const, [](const Step& s, const std::int64_t*, Args) { return s.immediate; }},
-      {Opcode::ViewDim, [](const Step& s, const std::int64_t*, Args a) { return a[s.arg].tensor->shape()[s.axis]; }},
-      {Opcode::ViewStride, [](const Step& s, const std::int64_t*, Args a) { return a[s.arg].tensor->strides()[s.axis]; }},
+      {Opcode::ViewDim,
+       [](const Step& s, const std::int64_t*, Args a) { return a[s.arg].tensor->shape()[s.axis]; }},
+      {Opcode::ViewStride, [](const Step& s, const std::int64_t*,
+                              Args a) { return a[s.arg].tensor->strides()[s.axis]; }},
       {Opcode::Add, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] + r[s.b]; }},
       {Opcode::Sub, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] - r[s.b]; }},
       {Opcode::Mul, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] * r[s.b]; }},
-      {Opcode::Div, [](const Step& s, const std::int64_t* r, Args) { return r[s.b] == 0 ? 0 : r[s.a] / r[s.b]; }},
-      {Opcode::Rem, [](const Step& s, const std::int64_t* r, Args) { return r[s.b] == 0 ? 0 : r[s.a] % r[s.b]; }},
-      {Opcode::Min, [](const Step& s, const std::int64_t* r, Args) { return std::min(r[s.a], r[s.b]); }},
-      {Opcode::Max, [](const Step& s, const std::int64_t* r, Args) { return std::max(r[s.a], r[s.b]); }},
+      {Opcode::Div, [](const Step& s, const std::int64_t* r,
+                       Args) { return r[s.b] == 0 ? 0 : r[s.a] / r[s.b]; }},
+      {Opcode::Rem, [](const Step& s, const std::int64_t* r,
+                       Args) { return r[s.b] == 0 ? 0 : r[s.a] % r[s.b]; }},
+      {Opcode::Min,
+       [](const Step& s, const std::int64_t* r, Args) { return std::min(r[s.a], r[s.b]); }},
+      {Opcode::Max,
+       [](const Step& s, const std::int64_t* r, Args) { return std::max(r[s.a], r[s.b]); }},
       {Opcode::Cast, [](const Step& s, const std::int64_t* r, Args) { return r[s.a]; }},
   };
 
@@ -52,13 +58,18 @@ struct GridCompiler {
     if (const auto it = at.find(v); it != at.end()) return it->second;
     Step load;
     load.arg = param_index(v);
-    load.op = [](const Step& s, const std::int64_t*, Args a) { return static_cast<std::int64_t>(static_cast<std::int32_t>(a[s.arg].bits)); };
+    load.op = [](const Step& s, const std::int64_t*, Args a) {
+      return static_cast<std::int64_t>(static_cast<std::int32_t>(a[s.arg].bits));
+    };
     if (size_bits(tile.type(v).dtype()) == 64)
-      load.op = [](const Step& s, const std::int64_t*, Args a) { return static_cast<std::int64_t>(a[s.arg].bits); };
+      load.op = [](const Step& s, const std::int64_t*, Args a) {
+        return static_cast<std::int64_t>(a[s.arg].bits);
+      };
     return push(v, load);
   }
   std::uint16_t push(ir::Value v, const Step& s) {
-    if (recipe.steps_.size() >= LaunchRecipe::kMaxSteps) throw InternalError("launch region is too long");
+    if (recipe.steps_.size() >= LaunchRecipe::kMaxSteps)
+      throw InternalError("launch region is too long");
     recipe.steps_.push_back(s);
     return at[v] = static_cast<std::uint16_t>(recipe.steps_.size() - 1);
   }
@@ -70,7 +81,9 @@ struct GridCompiler {
       return;
     }
     const auto row = std::ranges::find(kRows, d.opcode, &Row::opcode);
-    if (row == std::end(kRows)) throw InternalError(fmt::format("launch region: {} is not evaluated on the host", ir::info(d.opcode).mnemonic));
+    if (row == std::end(kRows))
+      throw InternalError(fmt::format("launch region: {} is not evaluated on the host",
+                                      ir::info(d.opcode).mnemonic));
     Step s;
     s.op = row->fn;
     if (d.opcode == Opcode::Const) s.immediate = d.attrs.i(AttrName::value);
@@ -94,11 +107,15 @@ void LaunchRecipe::lay_out(const ir::Kernel& simt) {
   static constexpr std::pair<std::string_view, Part> kParts[] = {
       {"ptr", Part::Pointer}, {"dim", Part::Dim}, {"stride", Part::Stride}, {"value", Part::Value}};
   for (const ir::Param& p : simt.params()) {
-    const auto part = std::ranges::find(kParts, p.attrs.s(AttrName::part), &std::pair<std::string_view, Part>::first);
-    if (part == std::end(kParts)) throw InternalError(fmt::format("parameter {} has part '{}'", p.name, p.attrs.s(AttrName::part)));
+    const auto part = std::ranges::find(kParts, p.attrs.s(AttrName::part),
+                                        &std::pair<std::string_view, Part>::first);
+    if (part == std::end(kParts))
+      throw InternalError(
+          fmt::format("parameter {} has part '{}'", p.name, p.attrs.s(AttrName::part)));
     const ir::Type t = simt.type(p.value);
     const auto bytes = static_cast<std::uint32_t>(t.is_pointer() ? 8 : size_bytes(t.dtype()));
-    fields_.push_back({part->second, static_cast<std::uint8_t>(p.attrs.i(AttrName::arg)), static_cast<std::uint8_t>(p.attrs.i(AttrName::axis)),
+    fields_.push_back({part->second, static_cast<std::uint8_t>(p.attrs.i(AttrName::arg)),
+                       static_cast<std::uint8_t>(p.attrs.i(AttrName::axis)),
                        t.is_pointer() ? DType::u64 : t.dtype(), layout_.add(bytes, bytes)});
   }
 }
@@ -112,7 +129,8 @@ LaunchRecipe LaunchRecipe::make(const ir::Kernel& tile, const ir::Kernel& simt) 
 
 std::array<std::int64_t, 3> LaunchRecipe::grid(std::span<const LaunchArg> args) const {
   std::array<std::int64_t, kMaxSteps> registers;
-  for (std::size_t i = 0; i < steps_.size(); ++i) registers[i] = steps_[i].op(steps_[i], registers.data(), args);
+  for (std::size_t i = 0; i < steps_.size(); ++i)
+    registers[i] = steps_[i].op(steps_[i], registers.data(), args);
   return {registers[grid_[0]], registers[grid_[1]], registers[grid_[2]]};
 }
 
@@ -120,14 +138,16 @@ std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args
   const LaunchArg& a = args[f.arg];
   if (f.part == Part::Dim) return a.tensor->shape()[f.axis];
   if (f.part == Part::Stride) return a.tensor->strides()[f.axis];
-  if (f.part == Part::Pointer && a.tensor) return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(a.tensor->data()));
+  if (f.part == Part::Pointer && a.tensor)
+    return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(a.tensor->data()));
   return static_cast<std::int64_t>(a.bits);
 }
 
 void LaunchRecipe::pack(std::span<const LaunchArg> args, std::byte* block) const {
   for (const Field& f : fields_) {
     const std::int64_t v = value(f, args);
-    std::memcpy(block + f.offset, &v, static_cast<std::size_t>(size_bytes(f.dtype)));  // little-endian: the low bytes
+    std::memcpy(block + f.offset, &v,
+                static_cast<std::size_t>(size_bytes(f.dtype)));  // little-endian: the low bytes
   }
 }
 
@@ -144,7 +164,8 @@ std::string LaunchRecipe::str() const {
   static constexpr const char* kNames[] = {"ptr", "dim", "stride", "value"};
   std::string out = fmt::format("grid: {} steps\n", steps_.size());
   for (const Field& f : fields_)
-    out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", f.offset, kNames[static_cast<int>(f.part)], f.arg, f.axis, name(f.dtype));
+    out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", f.offset,
+                       kNames[static_cast<int>(f.part)], f.arg, f.axis, name(f.dtype));
   return out;
 }
 
@@ -161,7 +182,8 @@ std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const Launc
     } else if (t.is_pointer()) {
       ir::PointerArg p;
       p.base = a.tensor ? a.tensor->data() : reinterpret_cast<void*>(a.bits);
-      const ByteRange range = a.tensor ? a.tensor->byte_range() : ByteRange{a.bits, a.bits + (std::uint64_t{1} << 40)};
+      const ByteRange range =
+          a.tensor ? a.tensor->byte_range() : ByteRange{a.bits, a.bits + (std::uint64_t{1} << 40)};
       p.begin = reinterpret_cast<void*>(range.begin);
       p.end = reinterpret_cast<void*>(range.end);
       out.emplace_back(p);

@@ -1,6 +1,7 @@
 #pragma once
-// The launch recipe of a compiled kernel: how the host arguments of a call become the grid and the block of machine
-// arguments. Made once per kernel, evaluated at each launch without lock or allocation.
+// The launch recipe of a compiled kernel: how the host arguments of a call become the grid and the
+// block of machine arguments. Made once per kernel, evaluated at each launch without lock or
+// allocation.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -45,7 +46,8 @@ class LaunchRecipe {
     DType dtype;
     std::uint32_t offset;
   };
-  /// One step of the grid's straight-line program: registers[i] = op(registers[a], registers[b], registers[c]).
+  /// One step of the grid's straight-line program: registers[i] = op(registers[a], registers[b],
+  /// registers[c]).
   struct Step {
     std::int64_t (*op)(const Step&, const std::int64_t*, std::span<const LaunchArg>);
     std::int64_t immediate = 0;

@@ -75,7 +75,7 @@ void write_memo(const std::filesystem::path& memo, const Hash128& hash) {
 
 Hash128 tool_hash(const std::filesystem::path& file, const std::filesystem::path& memo_folder) {
   const OpenFile open(file);
-  struct stat s {};
+  struct stat s{};
   if (open.descriptor < 0 || ::fstat(open.descriptor, &s) != 0) fail(file);
   const Hash128 id = identity(s);
 

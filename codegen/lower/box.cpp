@@ -1,5 +1,5 @@
-// Addresses: base + sum over dimensions of (offset + thread + constant) * stride. Constants along unit strides come last, so
-// that they end up as immediates of the memory instruction.
+// Addresses: base + sum over dimensions of (offset + thread + constant) * stride. Constants along
+// unit strides come last, so that they end up as immediates of the memory instruction.
 #include "codegen/lower/box.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
   for (std::size_t v = 0; v < rank; ++v) offsets_.push_back(l.get(d.operands[first_offset + v]));
   index_ = l.type(offsets_.front()).dtype();
   inside_.assign(rank, false);
-  for (std::int64_t proved : d.attrs.ints(AttrName::inside)) inside_[static_cast<std::size_t>(proved)] = true;
+  for (std::int64_t proved : d.attrs.ints(AttrName::inside))
+    inside_[static_cast<std::size_t>(proved)] = true;
   for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(d, first_offset + rank + v, v));
   base = l.view_pointer(view_);
   for (std::size_t v = 0; v < rank; ++v) {
@@ -37,9 +38,11 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
   }
 }
 
-/// Exclusive bound of a guarded view dimension: an operand where absence narrowed it, else the extent.
+/// Exclusive bound of a guarded view dimension: an operand where absence narrowed it, else the
+/// extent.
 Value Box::limit(const OpData& d, std::size_t operand, std::size_t v) {
-  if (d.opcode == Opcode::StoreView && operand < d.operands.size()) return l_.get(d.operands[operand]);
+  if (d.opcode == Opcode::StoreView && operand < d.operands.size())
+    return l_.get(d.operands[operand]);
   return inside_[v] ? Value() : l_.view_dim(view_, static_cast<int>(v), index_);
 }
 
@@ -47,10 +50,12 @@ std::vector<Vector> Box::vectors(const LinearLayout& layout, int max_bytes) cons
   const int t = contiguous_dim(l_.from, l_.from[op_]);
   if (t < 0) return global_vectors(layout, 0, 1);
   const int elements = access_elements(l_.from, l_.from[op_]);
-  return global_vectors(layout, t, std::max(1, std::min(elements, max_bytes / size_bytes(view_type_.dtype()))));
+  return global_vectors(
+      layout, t, std::max(1, std::min(elements, max_bytes / size_bytes(view_type_.dtype()))));
 }
 
-Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layout, int t, const IndexParts& parts) {
+Value Box::rows_inside(const std::vector<int>& leaders, const LinearLayout& layout, int t,
+                       const IndexParts& parts) {
   const auto v = static_cast<std::size_t>(axes_[static_cast<std::size_t>(t)]);
   const std::int64_t extent = layout.shape()[t];
   const bool padded = layout.cover()[t] != extent;
@@ -89,7 +94,8 @@ Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& 
     const IndexParts parts = l_.index_parts(layout, t);
     const std::int64_t known = view_type_.view_facts().strides[v];
     const Value stride = l_.view_stride(view_, static_cast<int>(v), index_);
-    if (parts.thread) thread_offset = l_.b.add(thread_offset, l_.b.mul(l_.b.cast(parts.thread, index_), stride));
+    if (parts.thread)
+      thread_offset = l_.b.add(thread_offset, l_.b.mul(l_.b.cast(parts.thread, index_), stride));
     std::vector<std::int64_t> constants;
     for (int r : leaders) constants.push_back(parts.constant[static_cast<std::size_t>(r)]);
     if (known != kDynamic) {
@@ -103,7 +109,9 @@ Box::Access Box::access(const std::vector<Vector>& vectors, const LinearLayout& 
   Value address = l_.b.op(Opcode::AddPtr, {base, thread_offset});
   if (dynamic) address = l_.b.op(Opcode::AddPtr, {address, dynamic});
   address = l_.b.op(Opcode::AddPtr, {address, l_.constants(index_, fixed_offsets)});
-  if (scalar_predicate) predicate = predicate ? l_.both(predicate, scalar_predicate) : l_.splat(scalar_predicate, static_cast<std::int64_t>(leaders.size()));
+  if (scalar_predicate)
+    predicate = predicate ? l_.both(predicate, scalar_predicate)
+                          : l_.splat(scalar_predicate, static_cast<std::int64_t>(leaders.size()));
   return {address, predicate};
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// A box of a view as addresses and predicates of one thread: what load_view, store_view and copy_async share.
+// A box of a view as addresses and predicates of one thread: what load_view, store_view and
+// copy_async share.
 #include <optional>
 #include <vector>
 
@@ -16,7 +17,8 @@ class Box {
 
   ir::Value base;              ///< pointer to the view's first element
   ir::Value offset;            ///< elements from there to the box's origin
-  ir::Value scalar_predicate;  ///< view dimensions that no tile dimension runs along are inside; none: always
+  ir::Value scalar_predicate;  ///< view dimensions that no tile dimension runs along are inside;
+                               ///< none: always
 
   /// Vectors of registers that one access of a thread may cover.
   std::vector<ir::Vector> vectors(const ir::LinearLayout& layout, int max_bytes = 16) const;
@@ -30,16 +32,17 @@ class Box {
  private:
   Box(Lowering& l, ir::OpId op, ir::Value machine_view, std::size_t first_offset);
   ir::Value limit(const ir::OpData& d, std::size_t operand, std::size_t v);
-  ir::Value rows_inside(const std::vector<int>& leaders, const ir::LinearLayout& layout, int tile_dim, const IndexParts& parts);
+  ir::Value rows_inside(const std::vector<int>& leaders, const ir::LinearLayout& layout,
+                        int tile_dim, const IndexParts& parts);
 
   Lowering& l_;
   ir::OpId op_;
   ir::Value view_;
   ir::Type view_type_;
-  std::vector<ir::Value> offsets_;   ///< per view dimension, simt
-  std::vector<ir::Value> limits_;    ///< per view dimension, simt; none where nothing is guarded
-  std::vector<std::int64_t> axes_;   ///< view dimension of each tile dimension
-  std::vector<bool> inside_;         ///< per view dimension: the box is proved to be inside
+  std::vector<ir::Value> offsets_;  ///< per view dimension, simt
+  std::vector<ir::Value> limits_;   ///< per view dimension, simt; none where nothing is guarded
+  std::vector<std::int64_t> axes_;  ///< view dimension of each tile dimension
+  std::vector<bool> inside_;        ///< per view dimension: the box is proved to be inside
   DType index_ = DType::i32;
 };
 

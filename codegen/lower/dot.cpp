@@ -1,4 +1,5 @@
-// Lowering of matrix products: mma.sync over all instruction tiles of a warp in one op, or FMA over outer products.
+// Lowering of matrix products: mma.sync over all instruction tiles of a warp in one op, or FMA over
+// outer products.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@ using namespace ir;
 
 namespace {
 
-/// Register of thread 0 that holds each element it has; other threads have theirs in the same registers.
+/// Register of thread 0 that holds each element it has; other threads have theirs in the same
+/// registers.
 class RegisterOf {
  public:
   explicit RegisterOf(const LinearLayout& layout) {
@@ -26,10 +28,12 @@ class RegisterOf {
   bool has(int row, int col) const { return at_.contains({row, col}); }
   int operator()(int row, int col) const {
     const auto it = at_.find({row, col});
-    if (it == at_.end()) throw InternalError(fmt::format("dot: thread 0 does not hold element ({}, {})", row, col));
+    if (it == at_.end())
+      throw InternalError(fmt::format("dot: thread 0 does not hold element ({}, {})", row, col));
     return it->second;
   }
-  /// Distinct rows (or columns) of instruction tiles of the given extent that thread 0 takes part in.
+  /// Distinct rows (or columns) of instruction tiles of the given extent that thread 0 takes part
+  /// in.
   std::vector<int> tiles(int dim, int extent) const {
     std::vector<int> list;
     for (const auto& [index, reg] : at_) {
@@ -44,15 +48,17 @@ class RegisterOf {
   std::map<std::pair<int, int>, int> at_;
 };
 
-/// Where the fragments of one instruction lie for thread 0 (lane 0): PTX ISA, "Matrix Fragments for mma.m16n8k16" and k8.
+/// Where the fragments of one instruction lie for thread 0 (lane 0): PTX ISA, "Matrix Fragments for
+/// mma.m16n8k16" and k8.
 struct Fragment {
-  int k;          ///< of the instruction
-  int per_word;   ///< elements of a 32-bit register
-  int k_second;   ///< k of the second half of the registers
+  int k;         ///< of the instruction
+  int per_word;  ///< elements of a 32-bit register
+  int k_second;  ///< k of the second half of the registers
 };
 constexpr Fragment kHalf{16, 2, 8}, kTf32{8, 1, 4};
 
-std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& rows, const std::vector<int>& ks, Fragment f) {
+std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& rows,
+                                  const std::vector<int>& ks, Fragment f) {
   std::vector<std::int64_t> order;
   for (int m : rows)
     for (int k : ks)
@@ -62,16 +68,19 @@ std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& 
   return order;
 }
 
-std::vector<std::int64_t> b_order(const RegisterOf& at, const std::vector<int>& cols, const std::vector<int>& ks, Fragment f) {
+std::vector<std::int64_t> b_order(const RegisterOf& at, const std::vector<int>& cols,
+                                  const std::vector<int>& ks, Fragment f) {
   std::vector<std::int64_t> order;
   for (int n : cols)
     for (int k : ks)
       for (int j = 0; j < 2; ++j)
-        for (int h = 0; h < f.per_word; ++h) order.push_back(at(k * f.k + f.k_second * j + h, n * 8));
+        for (int h = 0; h < f.per_word; ++h)
+          order.push_back(at(k * f.k + f.k_second * j + h, n * 8));
   return order;
 }
 
-std::vector<std::int64_t> acc_order(const RegisterOf& at, const std::vector<int>& rows, const std::vector<int>& cols) {
+std::vector<std::int64_t> acc_order(const RegisterOf& at, const std::vector<int>& rows,
+                                    const std::vector<int>& cols) {
   std::vector<std::int64_t> order;
   for (int m : rows)
     for (int n : cols)
@@ -87,7 +96,8 @@ Value words(Lowering& l, Value fragment) {
 
 void by_mma(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  const Type a = l.from.type(d.operands[0]), b = l.from.type(d.operands[1]), c = l.from.type(d.results[0]);
+  const Type a = l.from.type(d.operands[0]), b = l.from.type(d.operands[1]),
+             c = l.from.type(d.results[0]);
   const RegisterOf a_at(layout_of(a)), b_at(layout_of(b)), c_at(layout_of(c));
   const bool half = size_bits(a.dtype()) == 16;
   const Fragment f = half ? kHalf : kTf32;
@@ -99,9 +109,13 @@ void by_mma(Lowering& l, OpId op) {
   const Value acc = l.regs(l.get(d.operands[2]), order);
   const auto n = [](const std::vector<int>& v) { return static_cast<std::int64_t>(v.size()); };
   const Value result = l.b.op(Opcode::Mma, {av, bv, acc},
-                              {{AttrName::shape, Ints{16, 8, f.k}}, {AttrName::a_type, type}, {AttrName::b_type, type}, {AttrName::tiles, Ints{n(rows), n(cols), n(ks)}}});
+                              {{AttrName::shape, Ints{16, 8, f.k}},
+                               {AttrName::a_type, type},
+                               {AttrName::b_type, type},
+                               {AttrName::tiles, Ints{n(rows), n(cols), n(ks)}}});
   std::vector<std::int64_t> back(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   l.set(d.results[0], l.regs(result, back));
 }
 
@@ -110,9 +124,11 @@ void by_fma(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Type c = l.from.type(d.results[0]);
   const LinearLayout& layout = layout_of(c);
-  const RegisterOf a_at(layout_of(l.from.type(d.operands[0]))), b_at(layout_of(l.from.type(d.operands[1])));
+  const RegisterOf a_at(layout_of(l.from.type(d.operands[0]))),
+      b_at(layout_of(l.from.type(d.operands[1])));
   const int k_extent = static_cast<int>(l.from.type(d.operands[0]).shape()[1]);
-  const Value a = l.b.cast(l.get(d.operands[0]), c.dtype()), b = l.b.cast(l.get(d.operands[1]), c.dtype());
+  const Value a = l.b.cast(l.get(d.operands[0]), c.dtype()),
+              b = l.b.cast(l.get(d.operands[1]), c.dtype());
   Value acc = l.get(d.operands[2]);
   for (int k = 0; k < k_extent; ++k) {
     std::vector<std::int64_t> from_a, from_b;
@@ -128,15 +144,19 @@ void by_fma(Lowering& l, OpId op) {
 
 /// The accumulator of mma.sync: thread 0 holds columns 0 and 1, and rows 0 and 8.
 bool is_mma(const LinearLayout& acc) {
-  return acc.in_bits(In::Lane) == 5 && acc.basis(In::Lane, 0) == ir::Dims{0, 2} && acc.basis(In::Lane, 2) == ir::Dims{1, 0} &&
-         acc.in_bits(In::Register) >= 2 && acc.basis(In::Register, 0) == ir::Dims{0, 1} && acc.basis(In::Register, 1) == ir::Dims{8, 0};
+  return acc.in_bits(In::Lane) == 5 && acc.basis(In::Lane, 0) == ir::Dims{0, 2} &&
+         acc.basis(In::Lane, 2) == ir::Dims{1, 0} && acc.in_bits(In::Register) >= 2 &&
+         acc.basis(In::Register, 0) == ir::Dims{0, 1} &&
+         acc.basis(In::Register, 1) == ir::Dims{8, 0};
 }
 
 }  // namespace
 
 void lower_Dot(Lowering& l, OpId op) {
-  if (is_mma(layout_of(l.from.type(l.from[op].results[0])))) by_mma(l, op);
-  else by_fma(l, op);
+  if (is_mma(layout_of(l.from.type(l.from[op].results[0]))))
+    by_mma(l, op);
+  else
+    by_fma(l, op);
 }
 
 }  // namespace tegula::codegen

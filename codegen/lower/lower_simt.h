@@ -4,7 +4,8 @@
 
 namespace tegula::codegen {
 
-/// Before: machine form, shared memory allocated. After: simt form, parameters flattened (attrs arg, part, axis).
+/// Before: machine form, shared memory allocated. After: simt form, parameters flattened (attrs
+/// arg, part, axis).
 bool lower_simt(ir::Kernel& kernel, ir::PassContext& context);
 
 }  // namespace tegula::codegen

@@ -1,4 +1,5 @@
-// Driver of the lowering to simt form: parameters, structure, elementwise ops and the services of lowering.h.
+// Driver of the lowering to simt form: parameters, structure, elementwise ops and the services of
+// lowering.h.
 #include "codegen/lower/lowering.h"
 
 #include <fmt/format.h>
@@ -26,7 +27,8 @@ constexpr std::array kLower{
 }  // namespace
 
 const LinearLayout& layout_of(Type tile) {
-  if (!tile.is_tile() || !tile.layout()) throw InternalError(fmt::format("{} has no layout", tile.str()));
+  if (!tile.is_tile() || !tile.layout())
+    throw InternalError(fmt::format("{} has no layout", tile.str()));
   return *tile.layout();
 }
 
@@ -45,25 +47,30 @@ Kernel Lowering::run() {
   return std::move(to);
 }
 
-// ---- parameters -----------------------------------------------------------------------------------------------------
+// ---- parameters
+// -----------------------------------------------------------------------------------------------------
 void Lowering::add_params() {
   int arg = 0;
   for (const Param& p : from.params()) {
     params_[p.value] = &p;
     const Type t = from.type(p.value);
     if (t.is_view()) {
-      views_[p.value] = {Value(), std::vector<Value>(t.shape().size()), std::vector<Value>(t.shape().size())};
+      views_[p.value] = {Value(), std::vector<Value>(t.shape().size()),
+                         std::vector<Value>(t.shape().size())};
     } else {
       AttrList attrs = p.attrs;
       attrs.set(AttrName::arg, std::int64_t{arg});
-      attrs.set(AttrName::part, t.is(TypeKind::TensorMap) ? "map" : t.is_pointer() ? "ptr" : "value");
+      attrs.set(AttrName::part, t.is(TypeKind::TensorMap) ? "map"
+                                : t.is_pointer()          ? "ptr"
+                                                          : "value");
       set(p.value, to.add_param(p.name, t, attrs));
     }
     ++arg;
   }
 }
 
-Value Lowering::view_part(Value machine_view, const char* part, int axis, Type type, const std::string& suffix) {
+Value Lowering::view_part(Value machine_view, const char* part, int axis, Type type,
+                          const std::string& suffix) {
   const Param& p = *params_.at(machine_view);
   AttrList attrs;
   attrs.set(AttrName::arg, static_cast<std::int64_t>(&p - from.params().data()));
@@ -75,7 +82,8 @@ Value Lowering::view_part(Value machine_view, const char* part, int axis, Type t
 
 Value Lowering::view_pointer(Value machine_view) {
   Value& v = view(machine_view).pointer;
-  if (!v) v = view_part(machine_view, "ptr", -1, Type::pointer(from.type(machine_view).dtype()), "");
+  if (!v)
+    v = view_part(machine_view, "ptr", -1, Type::pointer(from.type(machine_view).dtype()), "");
   return v;
 }
 
@@ -88,14 +96,17 @@ Value Lowering::view_dim(Value machine_view, int axis, DType dtype) {
 }
 
 Value Lowering::view_stride(Value machine_view, int axis, DType dtype) {
-  const std::int64_t known = from.type(machine_view).view_facts().strides[static_cast<std::size_t>(axis)];
+  const std::int64_t known =
+      from.type(machine_view).view_facts().strides[static_cast<std::size_t>(axis)];
   if (known != kDynamic) return b.constant(Type::scalar(dtype), known);
   Value& v = view(machine_view).strides[static_cast<std::size_t>(axis)];
-  if (!v) v = view_part(machine_view, "stride", axis, Type::scalar(dtype), fmt::format("_s{}", axis));
+  if (!v)
+    v = view_part(machine_view, "stride", axis, Type::scalar(dtype), fmt::format("_s{}", axis));
   return v;
 }
 
-// ---- values ---------------------------------------------------------------------------------------------------------
+// ---- values
+// ---------------------------------------------------------------------------------------------------------
 Type Lowering::lowered_type(Type t) {
   return t.is_tile() ? Type::vec(t.elem(), layout_of(t).registers()) : t;
 }
@@ -103,7 +114,8 @@ Type Lowering::lowered_type(Type t) {
 Value Lowering::regs(Value v, std::vector<std::int64_t> indices) {
   const std::int64_t count = type(v).count();
   bool identity = type(v).is_vec() && count == static_cast<std::int64_t>(indices.size());
-  for (std::size_t i = 0; identity && i < indices.size(); ++i) identity = indices[i] == static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; identity && i < indices.size(); ++i)
+    identity = indices[i] == static_cast<std::int64_t>(i);
   if (identity) return v;
   const Value picked = b.op(Opcode::Regs, {v}, {{AttrName::indices, std::move(indices)}});
   return as_vec(picked);
@@ -122,7 +134,8 @@ Value Lowering::concat(std::span<const Value> parts) {
 
 Value Lowering::constants(DType dtype, std::span<const std::int64_t> values) {
   if (std::ranges::all_of(values, [&](std::int64_t v) { return v == values.front(); }))
-    return b.constant(Type::vec({dtype, false}, static_cast<std::int64_t>(values.size())), values.front());
+    return b.constant(Type::vec({dtype, false}, static_cast<std::int64_t>(values.size())),
+                      values.front());
   std::map<std::int64_t, Value> made;
   std::vector<Value> parts;
   for (std::int64_t v : values) {
@@ -134,7 +147,8 @@ Value Lowering::constants(DType dtype, std::span<const std::int64_t> values) {
 }
 
 Value Lowering::splat(Value scalar, std::int64_t count) {
-  return as_vec(b.op(Opcode::Regs, {scalar}, {{AttrName::indices, Ints(static_cast<std::size_t>(count), 0)}}));
+  return as_vec(b.op(Opcode::Regs, {scalar},
+                     {{AttrName::indices, Ints(static_cast<std::size_t>(count), 0)}}));
 }
 
 Value Lowering::both(Value a, Value other) {
@@ -143,7 +157,8 @@ Value Lowering::both(Value a, Value other) {
   return b.op(Opcode::And, {a, other});
 }
 
-// ---- structure ------------------------------------------------------------------------------------------------------
+// ---- structure
+// ------------------------------------------------------------------------------------------------------
 void Lowering::lower_region(RegionId machine_region) {
   for (OpId op : from.ops(machine_region)) lower_op(op);
 }
@@ -195,7 +210,8 @@ void Lowering::lower_for(OpId op) {
   const OpId loop = b.make_for(get(d.operands[0]), get(d.operands[1]), get(d.operands[2]), inits);
   to[loop].attrs = d.attrs;
   const RegionId body = to[loop].regions[0], machine_body = d.regions[0];
-  for (std::size_t i = 0; i < from[machine_body].args.size(); ++i) set(from[machine_body].args[i], to[body].args[i]);
+  for (std::size_t i = 0; i < from[machine_body].args.size(); ++i)
+    set(from[machine_body].args[i], to[body].args[i]);
   const RegionId outer = b.region();
   b.at_end(body);
   lower_region(machine_body);
@@ -214,7 +230,8 @@ void Lowering::lower_while(OpId op) {
   const RegionId outer = b.region();
   for (RegionId machine_region : d.regions) {
     const RegionId region = to.add_region(loop);
-    for (Value arg : from[machine_region].args) set(arg, to.add_arg(region, lowered_type(from.type(arg))));
+    for (Value arg : from[machine_region].args)
+      set(arg, to.add_arg(region, lowered_type(from.type(arg))));
     b.at_end(region);
     lower_region(machine_region);
   }
@@ -245,7 +262,8 @@ std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<con
       for (Value v : d.operands) yielded.push_back(get(v));
       break;
     }
-    // Scalars of the region become vectors of registers, so types are inferred anew from the operands.
+    // Scalars of the region become vectors of registers, so types are inferred anew from the
+    // operands.
     std::vector<Value> operands;
     std::int64_t count = 0;
     for (Value v : d.operands) {
@@ -260,7 +278,8 @@ std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<con
   return yielded;
 }
 
-// ---- the thread -----------------------------------------------------------------------------------------------------
+// ---- the thread
+// -----------------------------------------------------------------------------------------------------
 Value Lowering::coordinate(In in) {
   Value& v = coordinates_[in];
   if (v) return v;
@@ -297,7 +316,8 @@ Value Lowering::thread_value(const ThreadFn& fn) {
 
 IndexParts Lowering::index_parts(const LinearLayout& layout, int dim) {
   const IndexFn fn = index_fn(layout, dim);
-  if (!fn.is_additive) throw InternalError("layout " + layout.str() + ": index is not thread + constant");
+  if (!fn.is_additive)
+    throw InternalError("layout " + layout.str() + ": index is not thread + constant");
   IndexParts parts{thread_value(fn.thread), {}};
   for (int r = 0; r < layout.registers(); ++r) parts.constant.push_back(fn.constant(r));
   return parts;
@@ -315,7 +335,8 @@ Value Lowering::is_first_copy(const LinearLayout& layout) {
   for (In in : {In::Lane, In::Warp}) {
     std::uint32_t bits = layout.free_bits(in);
     const int present = layout.in_bits(in);
-    const int machine_bits = in == In::Lane ? 5 : std::bit_width(static_cast<unsigned>(std::max(1, warps() - 1)));
+    const int machine_bits =
+        in == In::Lane ? 5 : std::bit_width(static_cast<unsigned>(std::max(1, warps() - 1)));
     for (int i = present; i < machine_bits && layout.repeats().empty(); ++i) bits |= 1u << i;
     if (bits == 0) continue;
     const Value v = b.op(Opcode::And, {coordinate(in), b.i32(bits)});
@@ -332,14 +353,17 @@ bool Lowering::is_read_by_slices(Value machine_value) {
     });
     walk(from, from.body(), [&](OpId op) {
       for (Value v : from[op].operands)
-        if (const auto it = sliced_only_.find(v); it != sliced_only_.end() && from[op].opcode != Opcode::TileSlice) it->second = false;
+        if (const auto it = sliced_only_.find(v);
+            it != sliced_only_.end() && from[op].opcode != Opcode::TileSlice)
+          it->second = false;
     });
   }
   const auto it = sliced_only_.find(machine_value);
   return it != sliced_only_.end() && it->second;
 }
 
-// ---- shared memory --------------------------------------------------------------------------------------------------
+// ---- shared memory
+// --------------------------------------------------------------------------------------------------
 Value Lowering::shared_address(std::int64_t offset) {
   if (!smem_base_) {
     Builder head(to);
@@ -355,7 +379,9 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   return shared_address(at);
 }
 
-void Lowering::barrier() { b.effect(Opcode::BarSync, {b.i32(0)}, {{AttrName::count, from.info.threads}}); }
+void Lowering::barrier() {
+  b.effect(Opcode::BarSync, {b.i32(0)}, {{AttrName::count, from.info.threads}});
+}
 
 bool lower_simt(Kernel& kernel, PassContext& context) {
   kernel = Lowering(kernel, context).run();

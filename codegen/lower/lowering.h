@@ -1,6 +1,7 @@
 #pragma once
-// Machine form to simt form: every tile becomes the registers that one thread holds of it, in the order of its layout.
-// One function per op (`lower_X`), grouped by family; the services they share are here.
+// Machine form to simt form: every tile becomes the registers that one thread holds of it, in the
+// order of its layout. One function per op (`lower_X`), grouped by family; the services they share
+// are here.
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -18,7 +19,8 @@ struct ViewParts {
   std::vector<ir::Value> dims, strides;
 };
 
-/// Where the elements of a tile lie along one of its dimensions: index = thread + constant(register).
+/// Where the elements of a tile lie along one of its dimensions: index = thread +
+/// constant(register).
 struct IndexParts {
   ir::Value thread;                    ///< i32; none where it is always 0
   std::vector<std::int64_t> constant;  ///< per register
@@ -62,7 +64,8 @@ class Lowering {
   IndexParts index_parts(const ir::LinearLayout& layout, int dim);
   /// Index along `dim` of each of the chosen registers, as `dtype`.
   ir::Value index_of(const IndexParts& parts, std::span<const int> registers, DType dtype);
-  /// True where this thread's copy of a replicated tile is the one that writes; none where nothing is replicated.
+  /// True where this thread's copy of a replicated tile is the one that writes; none where nothing
+  /// is replicated.
   ir::Value is_first_copy(const ir::LinearLayout& layout);
   /// A smem_load every user of which is a tile_slice is emitted slice by slice.
   bool is_read_by_slices(ir::Value machine_value);
@@ -84,7 +87,8 @@ class Lowering {
 
  private:
   void add_params();
-  ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type, const std::string& suffix);
+  ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
+                      const std::string& suffix);
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void lower_for(ir::OpId op);

@@ -1,4 +1,5 @@
-// Lowering of the machine form's own ops: layout conversion, slices, shared tiles, asynchronous copies.
+// Lowering of the machine form's own ops: layout conversion, slices, shared tiles, asynchronous
+// copies.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,20 +27,27 @@ ir::Dims dims_of(std::span<const std::int64_t> shape) {
 }
 
 /// i1 has no place in memory of its own: it travels as a byte.
-Value widened(Lowering& l, Value v) { return l.type(v).dtype() == DType::i1 && !l.type(v).is_pointer() ? l.b.cast(v, DType::u8) : v; }
+Value widened(Lowering& l, Value v) {
+  return l.type(v).dtype() == DType::i1 && !l.type(v).is_pointer() ? l.b.cast(v, DType::u8) : v;
+}
 
-Value through_shared(Lowering& l, Value v, const LinearLayout& from, const LinearLayout& to, const SharedExchange& exchange) {
+Value through_shared(Lowering& l, Value v, const LinearLayout& from, const LinearLayout& to,
+                     const SharedExchange& exchange) {
   const Type type = l.type(v);
   Value data = widened(l, v);
-  if (type.is_pointer()) data = l.b.op(Opcode::Repack, {data}, Type::vec({DType::i64, false}, type.count()));
+  if (type.is_pointer())
+    data = l.b.op(Opcode::Repack, {data}, Type::vec({DType::i64, false}, type.count()));
   const Elem elem = l.type(data).elem();
   const Value base = l.scratch(exchange.layout.bytes(), std::max(16, exchange.layout.alignment()));
   l.barrier();
   store_shared(l, base, exchange.layout, from, data, exchange.write != AccessForm::Vector);
   l.barrier();
-  const Value loaded = load_shared(l, base, exchange.layout, to, elem, exchange.read != AccessForm::Vector);
-  if (type.is_pointer()) return l.b.op(Opcode::Repack, {loaded}, Type::vec(type.elem(), l.type(loaded).count()));
-  if (type.dtype() == DType::i1) return l.b.cmp("ne", loaded, l.b.constant(Type::scalar(DType::u8), std::int64_t{0}));
+  const Value loaded =
+      load_shared(l, base, exchange.layout, to, elem, exchange.read != AccessForm::Vector);
+  if (type.is_pointer())
+    return l.b.op(Opcode::Repack, {loaded}, Type::vec(type.elem(), l.type(loaded).count()));
+  if (type.dtype() == DType::i1)
+    return l.b.cmp("ne", loaded, l.b.constant(Type::scalar(DType::u8), std::int64_t{0}));
   return loaded;
 }
 
@@ -52,19 +60,25 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
   const LinearLayout& to = layout_of(type);
   const int bytes = type.is_pointer() ? 8 : size_bytes(type.dtype());
   ConversionOptions options;
-  // Word-wise shuffles of packed registers are not emitted; conversions within a warp go through shared memory instead.
+  // Word-wise shuffles of packed registers are not emitted; conversions within a warp go through
+  // shared memory instead.
   options.allow_shuffles = false;
   options.exchange.stmatrix = std::string_view(l.from.info.target).starts_with("sm_9");
   auto plan = plan_conversion(from, to, bytes, options);
-  if (!plan) throw InternalError(fmt::format("convert_layout {} to {}: {}", from.str(), to.str(), plan.reason()));
+  if (!plan)
+    throw InternalError(
+        fmt::format("convert_layout {} to {}: {}", from.str(), to.str(), plan.reason()));
   const Value v = l.get(d.operands[0]);
   if (plan->kind == ConversionKind::Identity) return l.set(d.results[0], v);
-  if (plan->kind == ConversionKind::Registers) return l.set(d.results[0], l.regs(v, plan->registers));
-  l.context.remark(Remark::Kind::Analysis, d.loc, "layout converted through shared memory", {{"tile", l.from.type(d.operands[0]).str()}});
+  if (plan->kind == ConversionKind::Registers)
+    return l.set(d.results[0], l.regs(v, plan->registers));
+  l.context.remark(Remark::Kind::Analysis, d.loc, "layout converted through shared memory",
+                   {{"tile", l.from.type(d.operands[0]).str()}});
   l.set(d.results[0], through_shared(l, v, from, to, *plan->shared));
 }
 
-// ---- shared tiles ---------------------------------------------------------------------------------------------------
+// ---- shared tiles
+// ---------------------------------------------------------------------------------------------------
 namespace {
 
 /// A shared tile's slot: its layout without the slot dimension, and where it starts.
@@ -79,7 +93,8 @@ SharedLayout without_slots(const SharedLayout& whole) {
   for (int d : whole.order())
     if (d != 0) order.push_back(d - 1);
   if (whole.piece_list().empty()) return SharedLayout::plain(shape, whole.element_bytes(), order);
-  const auto slot = SharedLayout::pieces(shape, whole.element_bytes(), order, whole.piece_list(), 0);
+  const auto slot =
+      SharedLayout::pieces(shape, whole.element_bytes(), order, whole.piece_list(), 0);
   if (!slot) throw InternalError("slot of " + whole.str() + ": " + slot.reason());
   return *slot;
 }
@@ -100,7 +115,9 @@ SlotAt slot_of(Lowering& l, Value shared_tile, Value slot) {
   return {without_slots(whole), base};
 }
 
-Value optional_operand(const OpData& d, std::size_t i) { return i < d.operands.size() ? d.operands[i] : Value(); }
+Value optional_operand(const OpData& d, std::size_t i) {
+  return i < d.operands.size() ? d.operands[i] : Value();
+}
 
 }  // namespace
 
@@ -110,7 +127,8 @@ void lower_SmemAlloc(Lowering&, OpId) {}
 void lower_SmemStore(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const SlotAt at = slot_of(l, d.operands[0], optional_operand(d, 2));
-  store_shared(l, at.base, at.layout, layout_of(l.from.type(d.operands[1])), l.get(d.operands[1]), true);
+  store_shared(l, at.base, at.layout, layout_of(l.from.type(d.operands[1])), l.get(d.operands[1]),
+               true);
 }
 
 void lower_SmemLoad(Lowering& l, OpId op) {
@@ -125,15 +143,19 @@ void lower_TileSlice(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value whole = d.operands[0];
   const LinearLayout& layout = layout_of(l.from.type(whole));
-  const auto view = subtile(layout, dims_of(d.attrs.ints(AttrName::start_at)), dims_of(l.from.type(d.results[0]).shape()));
+  const auto view = subtile(layout, dims_of(d.attrs.ints(AttrName::start_at)),
+                            dims_of(l.from.type(d.results[0]).shape()));
   if (!view) throw InternalError("tile_slice: " + view.reason());
-  if (!l.is_read_by_slices(whole)) return l.set(d.results[0], l.regs(l.get(whole), view->registers));
+  if (!l.is_read_by_slices(whole))
+    return l.set(d.results[0], l.regs(l.get(whole), view->registers));
   const OpData& load = l.from[l.from[whole].def];
   const SlotAt at = slot_of(l, load.operands[0], optional_operand(load, 1));
-  l.set(d.results[0], load_shared(l, at.base, at.layout, layout, l.from.type(whole).elem(), true, view->registers));
+  l.set(d.results[0], load_shared(l, at.base, at.layout, layout, l.from.type(whole).elem(), true,
+                                  view->registers));
 }
 
-// ---- asynchronous copies --------------------------------------------------------------------------------------------
+// ---- asynchronous copies
+// --------------------------------------------------------------------------------------------
 void lower_CopyAsync(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const SlotAt at = slot_of(l, d.operands[0], d.operands[1]);
@@ -160,7 +182,8 @@ void lower_CopyAsync(Lowering& l, OpId op) {
   std::vector<Value> operands{shared_addresses(l, at.base, fn->slabs, parts), access.addresses};
   if (access.predicate) operands.push_back(access.predicate);
   const auto copied = static_cast<std::int64_t>(vectors.front().registers.size()) * bytes;
-  AttrList attrs = attr_list({{AttrName::bytes, copied}, {AttrName::cache, copied == 16 ? "cg" : "ca"}});
+  AttrList attrs =
+      attr_list({{AttrName::bytes, copied}, {AttrName::cache, copied == 16 ? "cg" : "ca"}});
   l.b.create(Opcode::CpAsync, operands, std::span<const Type>(), attrs);
   if (first_copy) l.b.at_end(outer);
 }

@@ -23,7 +23,8 @@ AttrList access_attrs(const AttrList& from, std::int64_t width) {
   return attrs;
 }
 
-/// What absent elements read as; the pass materialize_absence has seen to those that must not count.
+/// What absent elements read as; the pass materialize_absence has seen to those that must not
+/// count.
 Value zero(Lowering& l, Type type) {
   return is_float(type.dtype()) ? l.b.constant(type, 0.0) : l.b.constant(type, std::int64_t{0});
 }
@@ -36,14 +37,17 @@ std::vector<int> flattened(const std::vector<Vector>& vectors) {
 }
 std::vector<int> inverse(const std::vector<int>& order, int registers) {
   std::vector<int> at(static_cast<std::size_t>(registers), 0);
-  for (std::size_t i = 0; i < order.size(); ++i) at[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    at[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
   return at;
 }
 
 /// Registers that hold an element no earlier register of the thread holds.
 std::vector<Vector> without_copies(std::vector<Vector> vectors, const LinearLayout& layout) {
   const std::uint32_t copies = layout.free_bits(In::Register);
-  std::erase_if(vectors, [&](const Vector& v) { return (static_cast<std::uint32_t>(v.registers.front()) & copies) != 0; });
+  std::erase_if(vectors, [&](const Vector& v) {
+    return (static_cast<std::uint32_t>(v.registers.front()) & copies) != 0;
+  });
   return vectors;
 }
 
@@ -56,8 +60,10 @@ void lower_LoadView(Lowering& l, OpId op) {
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
     std::vector<Value> operands{at};
-    if (box.scalar_predicate) operands.insert(operands.end(), {box.scalar_predicate, zero(l, type)});
-    const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&type, 1), access_attrs(d.attrs, 1));
+    if (box.scalar_predicate)
+      operands.insert(operands.end(), {box.scalar_predicate, zero(l, type)});
+    const OpId load =
+        l.b.create(Opcode::LdGlobal, operands, std::span(&type, 1), access_attrs(d.attrs, 1));
     return l.set(d.results[0], l.to[load].results[0]);
   }
   const LinearLayout& layout = layout_of(type);
@@ -68,7 +74,8 @@ void lower_LoadView(Lowering& l, OpId op) {
   std::vector<Value> operands{access.addresses};
   if (access.predicate) operands.insert(operands.end(), {access.predicate, zero(l, loaded)});
   const auto width = static_cast<std::int64_t>(vectors.front().registers.size());
-  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&loaded, 1), access_attrs(d.attrs, width));
+  const OpId load =
+      l.b.create(Opcode::LdGlobal, operands, std::span(&loaded, 1), access_attrs(d.attrs, width));
   l.set(d.results[0], l.regs(l.to[load].results[0], inverse(order, layout.registers())));
 }
 
@@ -79,24 +86,28 @@ void lower_StoreView(Lowering& l, OpId op) {
   const Value value = l.get(d.operands[1]);
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
-    const Value first = l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
-    l.b.create(Opcode::StGlobal, std::vector<Value>{at, value, l.both(first, box.scalar_predicate)}, std::span<const Type>(),
-               access_attrs(d.attrs, 1));
+    const Value first =
+        l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
+    l.b.create(Opcode::StGlobal, std::vector<Value>{at, value, l.both(first, box.scalar_predicate)},
+               std::span<const Type>(), access_attrs(d.attrs, 1));
     return;
   }
   const LinearLayout& layout = layout_of(type);
   const auto vectors = without_copies(box.vectors(layout), layout);
   auto access = box.access(vectors, layout);
-  if (const Value first = l.is_first_copy(layout)) access.predicate = l.both(access.predicate, first);
+  if (const Value first = l.is_first_copy(layout))
+    access.predicate = l.both(access.predicate, first);
   std::vector<Value> operands{access.addresses, l.regs(value, flattened(vectors))};
   const auto count = static_cast<std::int64_t>(vectors.size());
   if (access.predicate)
-    operands.push_back(l.type(access.predicate).is_vec() ? access.predicate : l.splat(access.predicate, count));
+    operands.push_back(l.type(access.predicate).is_vec() ? access.predicate
+                                                         : l.splat(access.predicate, count));
   l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
              access_attrs(d.attrs, static_cast<std::int64_t>(vectors.front().registers.size())));
 }
 
-// ---- pointer tiles --------------------------------------------------------------------------------------------------
+// ---- pointer tiles
+// --------------------------------------------------------------------------------------------------
 namespace {
 
 /// Broadcasts a scalar operand of a pointer access to as many registers as the pointers have.
@@ -108,8 +119,10 @@ Value like(Lowering& l, Value v, Value pointers) {
 /// One thread, or one copy of a replicated tile, has the effect.
 Value effect_predicate(Lowering& l, Type tile, Value mask) {
   Value first;
-  if (tile.is_tile()) first = l.is_first_copy(layout_of(tile));
-  else first = l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
+  if (tile.is_tile())
+    first = l.is_first_copy(layout_of(tile));
+  else
+    first = l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
   return l.both(mask, first);
 }
 
@@ -119,9 +132,11 @@ void lower_Load(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value pointers = l.get(d.operands[0]);
   std::vector<Value> operands{pointers};
-  for (std::size_t i = 1; i < d.operands.size(); ++i) operands.push_back(like(l, l.get(d.operands[i]), pointers));
+  for (std::size_t i = 1; i < d.operands.size(); ++i)
+    operands.push_back(like(l, l.get(d.operands[i]), pointers));
   const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
-  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1), access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
+  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1),
+                               access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
   l.set(d.results[0], l.to[load].results[0]);
 }
 
@@ -130,8 +145,10 @@ void lower_Store(Lowering& l, OpId op) {
   const Value pointers = l.get(d.operands[0]);
   const Value mask = d.operands.size() > 2 ? like(l, l.get(d.operands[2]), pointers) : Value();
   std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
-  if (const Value p = effect_predicate(l, l.from.type(d.operands[0]), mask)) operands.push_back(like(l, p, pointers));
-  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(), access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
+  if (const Value p = effect_predicate(l, l.from.type(d.operands[0]), mask))
+    operands.push_back(like(l, p, pointers));
+  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
+             access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
 }
 
 void lower_AtomicRmw(Lowering& l, OpId op) {
@@ -139,17 +156,20 @@ void lower_AtomicRmw(Lowering& l, OpId op) {
   const Value pointers = l.get(d.operands[0]);
   const Value mask = d.operands.size() > 2 ? like(l, l.get(d.operands[2]), pointers) : Value();
   std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
-  if (const Value p = effect_predicate(l, l.from.type(d.operands[0]), mask)) operands.push_back(like(l, p, pointers));
+  if (const Value p = effect_predicate(l, l.from.type(d.operands[0]), mask))
+    operands.push_back(like(l, p, pointers));
   const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
   const OpId atom = l.b.create(Opcode::AtomGlobal, operands, std::span(&result, 1), d.attrs);
   l.set(d.results[0], l.to[atom].results[0]);
 }
 
-// ---- facts about the launch -----------------------------------------------------------------------------------------
+// ---- facts about the launch
+// -----------------------------------------------------------------------------------------
 namespace {
 void lower_special(Lowering& l, OpId op, Opcode simt) {
   const OpData& d = l.from[op];
-  const Value v = l.b.op(simt, std::initializer_list<Value>{}, Type::scalar(DType::i32), {{AttrName::axis, d.attrs.i(AttrName::axis)}});
+  const Value v = l.b.op(simt, std::initializer_list<Value>{}, Type::scalar(DType::i32),
+                         {{AttrName::axis, d.attrs.i(AttrName::axis)}});
   l.set(d.results[0], l.b.cast(v, l.from.type(d.results[0]).dtype()));
 }
 }  // namespace
@@ -159,11 +179,13 @@ void lower_NumPrograms(Lowering& l, OpId op) { lower_special(l, op, Opcode::NumC
 
 void lower_ViewDim(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  l.set(d.results[0], l.view_dim(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)), l.from.type(d.results[0]).dtype()));
+  l.set(d.results[0], l.view_dim(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)),
+                                 l.from.type(d.results[0]).dtype()));
 }
 void lower_ViewStride(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  l.set(d.results[0], l.view_stride(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)), l.from.type(d.results[0]).dtype()));
+  l.set(d.results[0], l.view_stride(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)),
+                                    l.from.type(d.results[0]).dtype()));
 }
 void lower_ViewPtr(Lowering& l, OpId op) {
   const OpData& d = l.from[op];

@@ -1,5 +1,6 @@
-// Lowering of reductions: a tree over a thread's registers, xor-shuffles over the lanes that share a result, then shared
-// memory over the warps that do. All kinds go through one path over tuples of register vectors.
+// Lowering of reductions: a tree over a thread's registers, xor-shuffles over the lanes that share
+// a result, then shared memory over the warps that do. All kinds go through one path over tuples of
+// register vectors.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,8 +27,11 @@ using Combine = std::function<Tuple(const Tuple&, const Tuple&)>;
 class Reduction {
  public:
   Reduction(Lowering& l, OpId op, Combine combine)
-      : l_(l), combine_(std::move(combine)), axis_(static_cast<int>(l.from[op].attrs.i(AttrName::axis))),
-        layout_(layout_of(l.from.type(l.from[op].operands[0]))), plan_(make_plan(layout_, axis_)) {}
+      : l_(l),
+        combine_(std::move(combine)),
+        axis_(static_cast<int>(l.from[op].attrs.i(AttrName::axis))),
+        layout_(layout_of(l.from.type(l.from[op].operands[0]))),
+        plan_(make_plan(layout_, axis_)) {}
 
   /// Registers of each result, in the order of the result's layout.
   Tuple run(Tuple tuple) {
@@ -61,7 +65,8 @@ class Reduction {
     return *plan;
   }
 
-  /// Rows [begin, end) of the matrix whose row j holds the j-th register folded into each result register.
+  /// Rows [begin, end) of the matrix whose row j holds the j-th register folded into each result
+  /// register.
   Tuple rows(const Tuple& tuple, std::size_t begin, std::size_t end) {
     std::vector<std::int64_t> indices;
     for (std::size_t j = begin; j < end; ++j)
@@ -85,18 +90,22 @@ class Reduction {
     const std::size_t width = plan_.registers.size();
     Tuple all = rows(tuple, 0, count);
     for (; count % 2 == 0; count /= 2)
-      all = combine_(slice_of(all, 0, count / 2 * width), slice_of(all, count / 2 * width, count * width));
+      all = combine_(slice_of(all, 0, count / 2 * width),
+                     slice_of(all, count / 2 * width, count * width));
     Tuple sum = slice_of(all, 0, width);
-    for (std::size_t j = 1; j < count; ++j) sum = combine_(sum, slice_of(all, j * width, (j + 1) * width));
+    for (std::size_t j = 1; j < count; ++j)
+      sum = combine_(sum, slice_of(all, j * width, (j + 1) * width));
     return sum;
   }
 
-  // ---- across warps -------------------------------------------------------------------------------------------------
+  // ---- across warps
+  // -------------------------------------------------------------------------------------------------
   /// The coordinates that number a warp's part of a result.
   std::vector<ThreadDigit> warp_digits() const {
     std::vector<ThreadDigit> digits;
     for (int mask : plan_.warp_masks) {
-      if (!std::has_single_bit(static_cast<unsigned>(mask))) throw InternalError("reduce: parts lie along sums of warp bits");
+      if (!std::has_single_bit(static_cast<unsigned>(mask)))
+        throw InternalError("reduce: parts lie along sums of warp bits");
       digits.push_back({In::Warp, mask, 2, 0});
     }
     digits.insert(digits.end(), plan_.warp_digits.begin(), plan_.warp_digits.end());
@@ -118,7 +127,8 @@ class Reduction {
   /// Number of a result element, for each register.
   Value element_number(std::int64_t registers) {
     const LinearLayout& result = plan_.result;
-    Value element = l_.constants(DType::i32, std::vector<std::int64_t>(static_cast<std::size_t>(registers), 0));
+    Value element =
+        l_.constants(DType::i32, std::vector<std::int64_t>(static_cast<std::size_t>(registers), 0));
     std::int64_t stride = 1;
     for (int d = result.rank() - 1; d >= 0; --d) {
       const IndexParts parts = l_.index_parts(result, d);
@@ -134,19 +144,22 @@ class Reduction {
   Value digit_of(const ThreadDigit& d) {
     const auto divisor = static_cast<unsigned>(d.divisor), count = static_cast<unsigned>(d.count);
     const Value warp = l_.coordinate(In::Warp);
-    if (!std::has_single_bit(divisor) || !std::has_single_bit(count)) return l_.b.rem(l_.b.div(warp, l_.b.i32(d.divisor)), l_.b.i32(d.count));
-    return l_.b.op(Opcode::And, {l_.b.op(Opcode::Shr, {warp, l_.b.i32(std::countr_zero(divisor))}), l_.b.i32(count - 1)});
+    if (!std::has_single_bit(divisor) || !std::has_single_bit(count))
+      return l_.b.rem(l_.b.div(warp, l_.b.i32(d.divisor)), l_.b.i32(d.count));
+    return l_.b.op(Opcode::And, {l_.b.op(Opcode::Shr, {warp, l_.b.i32(std::countr_zero(divisor))}),
+                                 l_.b.i32(count - 1)});
   }
 
-  /// Every warp's value of the same results, through scratch memory laid out [result element][part]: a thread reads the
-  /// parts of one result by vectors.
+  /// Every warp's value of the same results, through scratch memory laid out [result
+  /// element][part]: a thread reads the parts of one result by vectors.
   std::vector<Value> exchange(Value v) {
     const Type type = l_.type(v);
     const Value wide = type.dtype() == DType::i1 ? l_.b.cast(v, DType::i32) : v;
     const std::int64_t bytes = size_bytes(l_.type(wide).dtype());
     const std::int64_t parts = plan_.warps();
     const Value base = l_.scratch(plan_.result.cover().product() * parts * bytes, 16);
-    const Value at = l_.b.add(l_.b.mul(element_number(type.count()), l_.b.i32(parts * bytes)), base);
+    const Value at =
+        l_.b.add(l_.b.mul(element_number(type.count()), l_.b.i32(parts * bytes)), base);
     Value mine = l_.b.i32(0);
     std::int64_t weight = bytes;
     for (const ThreadDigit& d : warp_digits()) {
@@ -155,7 +168,8 @@ class Reduction {
     }
     l_.barrier();
     std::vector<Value> operands{l_.b.add(at, mine), wide};
-    if (const Value first = first_lane_of_copies()) operands.push_back(l_.splat(first, type.count()));
+    if (const Value first = first_lane_of_copies())
+      operands.push_back(l_.splat(first, type.count()));
     l_.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
     l_.barrier();
     return read_parts(at, l_.type(wide), parts, type.dtype() == DType::i1);
@@ -167,7 +181,9 @@ class Reduction {
     std::vector<Value> out;
     for (std::int64_t first = 0; first < parts; first += width) {
       const Value from = l_.b.add(at, l_.b.i32(first * bytes));
-      const Value loaded = l_.b.op(Opcode::LdShared, {from}, Type::vec(type.elem(), registers * width), {{AttrName::width, width}});
+      const Value loaded =
+          l_.b.op(Opcode::LdShared, {from}, Type::vec(type.elem(), registers * width),
+                  {{AttrName::width, width}});
       for (std::int64_t i = 0; i < width; ++i) {
         std::vector<std::int64_t> indices;
         for (std::int64_t r = 0; r < registers; ++r) indices.push_back(r * width + i);
@@ -178,14 +194,19 @@ class Reduction {
     return out;
   }
 
-  /// One lane of those that hold copies writes, and one warp of those that hold copies of the operand.
+  /// One lane of those that hold copies writes, and one warp of those that hold copies of the
+  /// operand.
   Value first_lane_of_copies() {
     std::uint32_t lanes = plan_.result.free_bits(In::Lane);
     for (int bit = plan_.result.in_bits(In::Lane); bit < 5; ++bit) lanes |= 1u << bit;
     Value first;
-    if (lanes != 0) first = l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Lane), l_.b.i32(lanes)}), l_.b.i32(0));
+    if (lanes != 0)
+      first = l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Lane), l_.b.i32(lanes)}),
+                       l_.b.i32(0));
     if (const std::uint32_t warps = layout_.free_bits(In::Warp))
-      first = l_.both(first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Warp), l_.b.i32(warps)}), l_.b.i32(0)));
+      first = l_.both(
+          first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Warp), l_.b.i32(warps)}),
+                          l_.b.i32(0)));
     return first;
   }
 
@@ -201,7 +222,8 @@ void set_results(Lowering& l, OpId op, const Tuple& tuple) {
   const OpData& d = l.from[op];
   for (std::size_t i = 0; i < d.results.size(); ++i) {
     const bool tile = l.from.type(d.results[i]).is_tile();
-    l.set(d.results[i], tile ? tuple[i] : l.b.op(Opcode::Regs, {tuple[i]}, {{AttrName::indices, Ints{0}}}));
+    l.set(d.results[i],
+          tile ? tuple[i] : l.b.op(Opcode::Regs, {tuple[i]}, {{AttrName::indices, Ints{0}}}));
   }
 }
 
@@ -215,7 +237,9 @@ void lower_Reduce(Lowering& l, OpId op) {
   const DType dtype = l.from.type(d.operands[0]).dtype();
   const ReduceKind& kind = reduce_kind(d.attrs.s(AttrName::kind));
   const DType wide = folded_in_f32(dtype) ? DType::f32 : dtype;
-  const auto combine = [&](const Tuple& a, const Tuple& b) { return Tuple{l.b.op(kind.op, {a[0], b[0]})}; };
+  const auto combine = [&](const Tuple& a, const Tuple& b) {
+    return Tuple{l.b.op(kind.op, {a[0], b[0]})};
+  };
   Reduction reduction(l, op, combine);
   const Value value = l.b.cast(l.get(d.operands[0]), wide);
   const Value identity = kind.identity(l.b, wide);
@@ -249,7 +273,9 @@ void lower_ArgReduce(Lowering& l, OpId op) {
     value = l.b.select(number, value, identity);
     index = l.b.select(number, index, l.b.add(index, last));
   }
-  set_results(l, op, reduction.run({reduction.without_padding(value, identity), reduction.without_padding(index, l.b.add(index, last))}));
+  set_results(l, op,
+              reduction.run({reduction.without_padding(value, identity),
+                             reduction.without_padding(index, l.b.add(index, last))}));
 }
 
 void lower_ReduceWith(Lowering& l, OpId op) {
@@ -258,7 +284,13 @@ void lower_ReduceWith(Lowering& l, OpId op) {
   const LinearLayout& layout = layout_of(l.from.type(d.operands[0]));
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   if (layout.cover()[axis] != layout.shape()[axis])
-    throw CompileError(Diagnostic{"", fmt::format("reduce with a lambda needs a power-of-two extent along its axis, got {}", layout.shape()[axis]), d.loc, {}, "pad the tile with the neutral element of your combination"});
+    throw CompileError(Diagnostic{
+        "",
+        fmt::format("reduce with a lambda needs a power-of-two extent along its axis, got {}",
+                    layout.shape()[axis]),
+        d.loc,
+        {},
+        "pad the tile with the neutral element of your combination"});
   const auto combine = [&](const Tuple& a, const Tuple& b) {
     std::vector<Value> args = a;
     args.insert(args.end(), b.begin(), b.end());

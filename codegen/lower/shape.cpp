@@ -20,20 +20,28 @@ void lower_Arange(Lowering& l, OpId op) {
 
 void lower_Splat(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  l.set(d.results[0], l.splat(l.get(d.operands[0]), layout_of(l.from.type(d.results[0])).registers()));
+  l.set(d.results[0],
+        l.splat(l.get(d.operands[0]), layout_of(l.from.type(d.results[0])).registers()));
 }
 
 void lower_Broadcast(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  const auto registers = broadcast_registers(layout_of(l.from.type(d.operands[0])), layout_of(l.from.type(d.results[0])));
+  const auto registers = broadcast_registers(layout_of(l.from.type(d.operands[0])),
+                                             layout_of(l.from.type(d.results[0])));
   if (!registers) throw InternalError("broadcast: " + registers.reason());
   l.set(d.results[0], l.regs(l.get(d.operands[0]), *registers));
 }
 
 // The layouts of operand and result agree register by register: the pass assign_layouts sees to it.
-void lower_ExpandDims(Lowering& l, OpId op) { l.set(l.from[op].results[0], l.get(l.from[op].operands[0])); }
-void lower_Permute(Lowering& l, OpId op) { l.set(l.from[op].results[0], l.get(l.from[op].operands[0])); }
-void lower_Reshape(Lowering& l, OpId op) { l.set(l.from[op].results[0], l.get(l.from[op].operands[0])); }
+void lower_ExpandDims(Lowering& l, OpId op) {
+  l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
+}
+void lower_Permute(Lowering& l, OpId op) {
+  l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
+}
+void lower_Reshape(Lowering& l, OpId op) {
+  l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
+}
 
 void lower_AsmElementwise(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
@@ -43,14 +51,16 @@ void lower_AsmElementwise(Lowering& l, OpId op) {
   std::vector<std::vector<Value>> results(d.results.size());
   for (std::int64_t i = 0; i < count; ++i) {
     std::vector<Value> elements;
-    for (Value v : operands) elements.push_back(l.b.op(Opcode::Regs, {v}, {{AttrName::indices, Ints{i}}}));
+    for (Value v : operands)
+      elements.push_back(l.b.op(Opcode::Regs, {v}, {{AttrName::indices, Ints{i}}}));
     std::vector<Type> types;
     for (Value v : d.results) types.push_back(Type::of(l.from.type(v).elem()));
     const OpId one = l.b.create(Opcode::Asm, elements, types, d.attrs);
     for (std::size_t r = 0; r < results.size(); ++r) results[r].push_back(l.to[one].results[r]);
   }
   for (std::size_t r = 0; r < results.size(); ++r)
-    l.set(d.results[r], l.from.type(d.results[r]).is_tile() ? l.concat(results[r]) : results[r].front());
+    l.set(d.results[r],
+          l.from.type(d.results[r]).is_tile() ? l.concat(results[r]) : results[r].front());
 }
 
 }  // namespace tegula::codegen

@@ -1,4 +1,5 @@
-// Loads and stores of distributed tiles in shared memory: by matrices (ldmatrix, stmatrix) where legal, else by vectors.
+// Loads and stores of distributed tiles in shared memory: by matrices (ldmatrix, stmatrix) where
+// legal, else by vectors.
 #include "codegen/lower/shared.h"
 
 #include <fmt/format.h>
@@ -34,7 +35,8 @@ Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadFn>& sla
     Value at = l.constants(DType::i32, flip);
     if (const Value t = l.thread_value(flips)) {
       const bool none = std::ranges::all_of(flip, [](std::int64_t f) { return f == 0; });
-      at = none ? l.splat(t, static_cast<std::int64_t>(members.size())) : l.b.op(Opcode::Xor, {at, t});
+      at = none ? l.splat(t, static_cast<std::int64_t>(members.size()))
+                : l.b.op(Opcode::Xor, {at, t});
     }
     Value origin = base;
     if (const Value t = l.thread_value(adds)) origin = l.b.add(origin, t);
@@ -43,7 +45,8 @@ Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadFn>& sla
   }
   const Value all = l.concat(addresses);
   std::vector<std::int64_t> back(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    back[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
   return l.regs(all, back);
 }
 
@@ -53,7 +56,7 @@ namespace {
 struct Route {
   bool by_matrix = false;
   bool transposed = false;
-  std::int64_t num = 1;     ///< matrices, or elements of a vector
+  std::int64_t num = 1;  ///< matrices, or elements of a vector
   std::vector<ThreadFn> slabs;
   std::vector<std::pair<int, RegisterPart>> parts;
   std::vector<std::vector<int>> registers;  ///< element registers of each access, in order
@@ -74,8 +77,10 @@ Route vector_route(const SharedLayout& shared, const LinearLayout& dist) {
   const auto fn = shared_fn(shared, dist);
   if (!fn) throw InternalError(fmt::format("{} in {}: {}", dist.str(), shared.str(), fn.reason()));
   const auto vectors = shared_vectors(*fn, shared);
-  if (!vectors) throw InternalError(fmt::format("{} in {}: {}", dist.str(), shared.str(), vectors.reason()));
-  Route r{false, false, static_cast<std::int64_t>(vectors->front().registers.size()), fn->slabs, {}, {}};
+  if (!vectors)
+    throw InternalError(fmt::format("{} in {}: {}", dist.str(), shared.str(), vectors.reason()));
+  Route r{false,     false, static_cast<std::int64_t>(vectors->front().registers.size()),
+          fn->slabs, {},    {}};
   for (const Vector& v : *vectors) {
     const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
     r.parts.emplace_back(first.slab, first.part);
@@ -91,7 +96,8 @@ const Route& choose_route(const SharedLayout& shared, const LinearLayout& dist, 
   if (const auto it = known.find(key); it != known.end()) return it->second;
   if (known.size() > 256) known.clear();
   if (matrices)
-    if (auto route = matrix_route(shared, dist)) return known.emplace(key, std::move(*route)).first->second;
+    if (auto route = matrix_route(shared, dist))
+      return known.emplace(key, std::move(*route)).first->second;
   return known.emplace(key, vector_route(shared, dist)).first->second;
 }
 
@@ -102,7 +108,8 @@ void keep(Route& r, const std::vector<int>& wanted) {
   kept.parts.clear();
   kept.registers.clear();
   for (std::size_t i = 0; i < r.parts.size(); ++i) {
-    const bool needed = std::ranges::any_of(r.registers[i], [&](int reg) { return std::ranges::find(wanted, reg) != wanted.end(); });
+    const bool needed = std::ranges::any_of(
+        r.registers[i], [&](int reg) { return std::ranges::find(wanted, reg) != wanted.end(); });
     if (!needed) continue;
     kept.parts.push_back(r.parts[i]);
     kept.registers.push_back(r.registers[i]);
@@ -112,8 +119,8 @@ void keep(Route& r, const std::vector<int>& wanted) {
 
 }  // namespace
 
-Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist, Elem elem, bool matrices,
-                  std::vector<int> wanted) {
+Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
+                  Elem elem, bool matrices, std::vector<int> wanted) {
   Route r = choose_route(shared, dist, matrices && size_bits(elem.dtype) == 16);
   keep(r, wanted);
   const Value addresses = shared_addresses(l, base, r.slabs, r.parts);
@@ -138,7 +145,8 @@ Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
   return l.regs(loaded, picked);
 }
 
-void store_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist, Value registers, bool matrices) {
+void store_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
+                  Value registers, bool matrices) {
   const Elem elem = l.type(registers).elem();
   const bool sm90 = std::string_view(l.from.info.target).starts_with("sm_9");
   const Route r = choose_route(shared, dist, matrices && sm90 && size_bits(elem.dtype) == 16);
@@ -147,12 +155,16 @@ void store_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
   const Value addresses = shared_addresses(l, base, r.slabs, r.parts);
   const Value flat = l.regs(registers, order);
   if (r.by_matrix) {
-    const Value packed = l.b.op(Opcode::Repack, {flat}, Type::vec({DType::i32, false}, static_cast<std::int64_t>(order.size()) / 2));
-    l.b.effect(Opcode::StMatrix, {addresses, packed}, {{AttrName::num, r.num}, {AttrName::trans, r.transposed ? 1 : 0}});
+    const Value packed =
+        l.b.op(Opcode::Repack, {flat},
+               Type::vec({DType::i32, false}, static_cast<std::int64_t>(order.size()) / 2));
+    l.b.effect(Opcode::StMatrix, {addresses, packed},
+               {{AttrName::num, r.num}, {AttrName::trans, r.transposed ? 1 : 0}});
     return;
   }
   std::vector<Value> operands{addresses, flat};
-  if (const Value first = l.is_first_copy(dist)) operands.push_back(l.splat(first, l.type(addresses).count()));
+  if (const Value first = l.is_first_copy(dist))
+    operands.push_back(l.splat(first, l.type(addresses).count()));
   l.b.effect(Opcode::StShared, operands, {{AttrName::width, r.num}});
 }
 

@@ -11,10 +11,11 @@ ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::Th
                            const std::vector<std::pair<int, ir::RegisterPart>>& parts);
 
 /// Registers of `dist` from a tile at `base`; only `wanted` of them (all if empty), in that order.
-ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared, const ir::LinearLayout& dist, ir::Elem elem,
-                      bool matrices, std::vector<int> wanted = {});
+ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
+                      const ir::LinearLayout& dist, ir::Elem elem, bool matrices,
+                      std::vector<int> wanted = {});
 
-void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared, const ir::LinearLayout& dist, ir::Value registers,
-                  bool matrices);
+void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
+                  const ir::LinearLayout& dist, ir::Value registers, bool matrices);
 
 }  // namespace tegula::codegen

@@ -7,11 +7,14 @@ using namespace ir;
 
 Value shuffle(Lowering& l, Value v, Value lane, const char* mode) {
   const Type type = l.type(v);
-  const auto exchange = [&](Value x) { return l.b.op(Opcode::Shfl, {x, lane}, {{AttrName::mode, mode}}); };
+  const auto exchange = [&](Value x) {
+    return l.b.op(Opcode::Shfl, {x, lane}, {{AttrName::mode, mode}});
+  };
   const int bits = size_bits(type.dtype());
   if (type.is_pointer() || bits == 64) {
     const Value vec = l.as_vec(v);
-    const Value moved = exchange(l.b.op(Opcode::Repack, {vec}, Type::vec({DType::i32, false}, 2 * type.count())));
+    const Value moved =
+        exchange(l.b.op(Opcode::Repack, {vec}, Type::vec({DType::i32, false}, 2 * type.count())));
     const Value back = l.b.op(Opcode::Repack, {moved}, l.type(vec));
     return type.is_vec() ? back : l.b.op(Opcode::Regs, {back}, {{AttrName::indices, Ints{0}}});
   }

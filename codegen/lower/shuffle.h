@@ -1,5 +1,6 @@
 #pragma once
-// Warp shuffles of registers of any width: shfl.sync moves 32 bits, so others are cast or repacked around it.
+// Warp shuffles of registers of any width: shfl.sync moves 32 bits, so others are cast or repacked
+// around it.
 #include "codegen/lower/lowering.h"
 
 namespace tegula::codegen {

@@ -12,16 +12,20 @@ namespace {
 Value view_of(const OpData& box) { return box.operands[box.opcode == Opcode::CopyAsync ? 2 : 0]; }
 
 /// store_view: limits follow the offsets where absence narrowed the box.
-std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_dim, std::size_t rank) {
+std::int64_t limit_divisor(const Kernel& k, const OpData& box, std::size_t view_dim,
+                           std::size_t rank) {
   if (box.opcode != Opcode::StoreView || box.operands.size() <= 2 + rank) return 0;
   return divisor_of(k, box.operands[2 + rank + view_dim]);
 }
 
-/// Extent of the box along the dimension that accesses run along; 0 where there is none. Guards look at the first element of
-/// an access, so an access must not reach over the box's end, where elements of others lie.
+/// Extent of the box along the dimension that accesses run along; 0 where there is none. Guards
+/// look at the first element of an access, so an access must not reach over the box's end, where
+/// elements of others lie.
 std::int64_t extent_along(const Kernel& k, const OpData& box) {
   const int t = contiguous_dim(k, box);
-  const Type tile = k.type(box.opcode == Opcode::LoadView ? box.results[0] : box.operands[box.opcode == Opcode::StoreView ? 1 : 0]);
+  const Type tile = k.type(box.opcode == Opcode::LoadView
+                               ? box.results[0]
+                               : box.operands[box.opcode == Opcode::StoreView ? 1 : 0]);
   if (t < 0 || tile.rank() == 0) return 0;
   const auto slots = static_cast<std::size_t>(tile.rank()) - box.attrs.ints(AttrName::axes).size();
   return tile.shape()[slots + static_cast<std::size_t>(t)];
@@ -47,13 +51,16 @@ int access_elements(const Kernel& k, const OpData& box) {
   for (std::size_t v = 0; v < rank; ++v) {
     const bool proved = std::ranges::find(inside, static_cast<std::int64_t>(v)) != inside.end();
     if (facts.strides[v] != 1) {
-      elements = std::gcd(elements, facts.strides[v] == kDynamic ? facts.stride_div[v] : facts.strides[v]);
+      elements =
+          std::gcd(elements, facts.strides[v] == kDynamic ? facts.stride_div[v] : facts.strides[v]);
     } else if (!proved) {
-      elements = std::gcd(elements, view.shape()[v] != kDynamic ? view.shape()[v] : facts.dim_div[v]);
+      elements =
+          std::gcd(elements, view.shape()[v] != kDynamic ? view.shape()[v] : facts.dim_div[v]);
       elements = std::gcd(elements, limit_divisor(k, box, v, rank));
     }
   }
-  return static_cast<int>(std::max<std::int64_t>(1, std::gcd(elements, box.attrs.i(AttrName::offset_div, 1))));
+  return static_cast<int>(
+      std::max<std::int64_t>(1, std::gcd(elements, box.attrs.i(AttrName::offset_div, 1))));
 }
 
 }  // namespace tegula::ir

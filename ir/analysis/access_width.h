@@ -7,8 +7,9 @@ namespace tegula::ir {
 /// The tile dimension that runs along the view's unit-stride dimension, or -1.
 int contiguous_dim(const Kernel& k, const OpData& box);
 
-/// Elements that one access may cover along that dimension: divides the alignment of base, strides and offset, and every
-/// bound that is still guarded, so that a guard never cuts an access. `box` is a load_view, store_view or copy_async.
+/// Elements that one access may cover along that dimension: divides the alignment of base, strides
+/// and offset, and every bound that is still guarded, so that a guard never cuts an access. `box`
+/// is a load_view, store_view or copy_async.
 int access_elements(const Kernel& k, const OpData& box);
 
 }  // namespace tegula::ir

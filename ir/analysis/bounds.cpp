@@ -15,7 +15,8 @@ std::int64_t divisor_of_dim(const Kernel& k, const OpData& d) {
   const Type view = k.type(d.operands[0]);
   const auto axis = static_cast<std::size_t>(d.attrs.i(AttrName::axis));
   const ViewFacts& facts = view.view_facts();
-  if (d.opcode == Opcode::ViewStride) return facts.strides[axis] != kDynamic ? facts.strides[axis] : facts.stride_div[axis];
+  if (d.opcode == Opcode::ViewStride)
+    return facts.strides[axis] != kDynamic ? facts.strides[axis] : facts.stride_div[axis];
   return view.shape()[axis] != kDynamic ? view.shape()[axis] : facts.dim_div[axis];
 }
 
@@ -44,7 +45,8 @@ std::int64_t divisor(const Kernel& k, Value v, int depth) {
     const std::int64_t a = of(0), b = of(1);
     return a > (std::int64_t{1} << 30) || b > (std::int64_t{1} << 30) ? std::max(a, b) : a * b;
   }
-  if (d.opcode == Add || d.opcode == Sub || d.opcode == Min || d.opcode == Max) return std::gcd(of(0), of(1));
+  if (d.opcode == Add || d.opcode == Sub || d.opcode == Min || d.opcode == Max)
+    return std::gcd(of(0), of(1));
   if (d.opcode == Select) return std::gcd(of(1), of(2));
   if (d.opcode == Cast || d.opcode == Neg) return of(0);
   if (d.opcode == Shl)
@@ -58,7 +60,8 @@ std::optional<std::int64_t> as_constant(const Kernel& k, Value v) {
   const OpId def = k[v].def;
   if (!def) return std::nullopt;
   const OpData& d = k[def];
-  if (d.opcode == Opcode::Cast && is_integer(k.type(v).dtype())) return as_constant(k, d.operands[0]);
+  if (d.opcode == Opcode::Cast && is_integer(k.type(v).dtype()))
+    return as_constant(k, d.operands[0]);
   if (d.opcode != Opcode::Const || k.type(v).is_pointer()) return std::nullopt;
   const auto* i = std::get_if<std::int64_t>(d.attrs.find(AttrName::value));
   return i ? std::optional(*i) : std::nullopt;
@@ -79,7 +82,8 @@ bool Bounds::is_dim(Value v, Value view, int axis) const {
   const OpId def = k_[v].def;
   if (!def) return false;
   const OpData& d = k_[def];
-  if (d.opcode == Opcode::ViewDim) return d.operands[0] == view && d.attrs.i(AttrName::axis) == axis;
+  if (d.opcode == Opcode::ViewDim)
+    return d.operands[0] == view && d.attrs.i(AttrName::axis) == axis;
   return d.opcode == Opcode::Cast && is_dim(d.operands[0], view, axis);
 }
 
@@ -104,7 +108,8 @@ bool Bounds::loop_inside(Value iv, std::int64_t extent, Value view, int axis) co
   if (!owner || k_[owner].opcode != Opcode::For || d.position != 0) return false;
   const auto& operands = k_[owner].operands;
   const auto lo = as_constant(k_, operands[0]), step = as_constant(k_, operands[2]);
-  if (!lo || !step || *lo < 0 || *step <= 0 || *lo % extent != 0 || *step % extent != 0) return false;
+  if (!lo || !step || *lo < 0 || *step <= 0 || *lo % extent != 0 || *step % extent != 0)
+    return false;
   // iv < hi and extent divides both, so iv + extent <= hi.
   if (is_dim(operands[1], view, axis)) return true;
   const auto hi = as_constant(k_, operands[1]);
@@ -114,10 +119,12 @@ bool Bounds::loop_inside(Value iv, std::int64_t extent, Value view, int axis) co
 
 bool Bounds::is_grid_index(Value index, std::int64_t block, Value view, int axis) const {
   const OpId def = k_[index].def;
-  if (def && k_[def].opcode == Opcode::Cast) return is_grid_index(k_[def].operands[0], block, view, axis);
+  if (def && k_[def].opcode == Opcode::Cast)
+    return is_grid_index(k_[def].operands[0], block, view, axis);
   const auto it = less_than_.find(index);
   if (it == less_than_.end()) return false;
-  return std::ranges::any_of(it->second, [&](Value count) { return is_tile_count(count, block, view, axis); });
+  return std::ranges::any_of(it->second,
+                             [&](Value count) { return is_tile_count(count, block, view, axis); });
 }
 
 bool Bounds::is_inside(Value offset, std::int64_t extent, Value view, int axis) const {
@@ -127,7 +134,8 @@ bool Bounds::is_inside(Value offset, std::int64_t extent, Value view, int axis) 
     if (dim != kDynamic) return *c + extent <= dim;
     return false;  // the extent may be zero at run time
   }
-  const std::int64_t divides = dim != kDynamic ? dim : k_.type(view).view_facts().dim_div[static_cast<std::size_t>(axis)];
+  const std::int64_t divides =
+      dim != kDynamic ? dim : k_.type(view).view_facts().dim_div[static_cast<std::size_t>(axis)];
   if (divides % extent != 0) return false;
   if (loop_inside(offset, extent, view, axis)) return true;
   if (extent == 1 && is_grid_index(offset, 1, view, axis)) return true;
@@ -137,7 +145,9 @@ bool Bounds::is_inside(Value offset, std::int64_t extent, Value view, int axis) 
   if (d.opcode == Opcode::Cast) return is_inside(d.operands[0], extent, view, axis);
   if (d.opcode != Opcode::Mul) return false;
   for (int i = 0; i < 2; ++i)
-    if (as_constant(k_, d.operands[1 - i]) == extent && is_grid_index(d.operands[i], extent, view, axis)) return true;
+    if (as_constant(k_, d.operands[1 - i]) == extent &&
+        is_grid_index(d.operands[i], extent, view, axis))
+      return true;
   return false;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// How the executors hold one element, and the scalar meaning of the elementwise ops. The tile interpreter and the simulator
-// both call these functions, so the two can differ only in data movement.
+// How the executors hold one element, and the scalar meaning of the elementwise ops. The tile
+// interpreter and the simulator both call these functions, so the two can differ only in data
+// movement.
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,8 +10,9 @@
 
 namespace tegula::ir {
 
-/// One element. Integers, i1 and pointers (addresses) are held in `i`, wrapped to their width (unsigned types
-/// zero-extended, signed ones sign-extended); every float is held in `f` with a value its dtype can represent.
+/// One element. Integers, i1 and pointers (addresses) are held in `i`, wrapped to their width
+/// (unsigned types zero-extended, signed ones sign-extended); every float is held in `f` with a
+/// value its dtype can represent.
 union Cell {
   std::int64_t i;
   double f;
@@ -19,13 +21,14 @@ union Cell {
 /// One elementwise op over `count` elements.
 struct ElementwiseCall {
   const AttrList& attrs;
-  std::span<const Elem> in;                ///< element of each operand
+  std::span<const Elem> in;  ///< element of each operand
   Elem out;
   std::span<const Cell* const> operands;
-  std::span<const std::size_t> strides;    ///< 1, or 0 for a scalar operand that is broadcast
+  std::span<const std::size_t> strides;  ///< 1, or 0 for a scalar operand that is broadcast
   Cell* result;
   std::size_t count;
-  std::uint8_t* poison = nullptr;          ///< where given, set to 1 for an element that came out as poison (x / 0)
+  std::uint8_t* poison =
+      nullptr;  ///< where given, set to 1 for an element that came out as poison (x / 0)
 };
 using ElementwiseFn = void (*)(const ElementwiseCall&);
 

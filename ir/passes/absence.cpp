@@ -23,7 +23,8 @@ bool Absence::reads_zero(Value v) const {
   const Opcode o = k_[def].opcode;
   if (o == Opcode::LoadView) return true;
   // A cast keeps 0; shape ops move elements only.
-  if (o == Opcode::Cast || o == Opcode::Permute || o == Opcode::ExpandDims) return reads_zero(k_[def].operands[0]);
+  if (o == Opcode::Cast || o == Opcode::Permute || o == Opcode::ExpandDims)
+    return reads_zero(k_[def].operands[0]);
   return of(v).empty();
 }
 
@@ -69,15 +70,18 @@ Value Absence::limit(Value view, std::int64_t axis, Type type) {
 void Absence::load(OpId op) {
   // Copies: making the limits' ops moves the op.
   const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
-  const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(), k_[op].attrs.ints(AttrName::axes).end());
-  const Ints inside(k_[op].attrs.ints(AttrName::inside).begin(), k_[op].attrs.ints(AttrName::inside).end());
+  const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
+                  k_[op].attrs.ints(AttrName::axes).end());
+  const Ints inside(k_[op].attrs.ints(AttrName::inside).begin(),
+                    k_[op].attrs.ints(AttrName::inside).end());
   const Value view = operands[0];
   List bounds;
   for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
     if (std::ranges::find(inside, v) != inside.end()) continue;
     const auto t = std::ranges::find(axes, v);
     const Value offset = operands[static_cast<std::size_t>(1 + v)];
-    bounds.push_back({t == axes.end() ? -1 : static_cast<int>(t - axes.begin()), offset, limit(view, v, k_.type(offset))});
+    bounds.push_back({t == axes.end() ? -1 : static_cast<int>(t - axes.begin()), offset,
+                      limit(view, v, k_.type(offset))});
   }
   set(k_[op].results[0], std::move(bounds));
 }
@@ -97,12 +101,14 @@ void Absence::op(OpId id) {
   if (d.opcode == Permute) {
     map.resize(static_cast<std::size_t>(dims(d.operands[0])));
     const auto order = d.attrs.ints(AttrName::order);
-    for (std::size_t i = 0; i < order.size(); ++i) map[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      map[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
     return remap(id, map);
   }
   if (d.opcode == Broadcast) {
     const auto from = k_.type(d.operands[0]).shape(), to = k_.type(d.results[0]).shape();
-    for (std::size_t i = 0; i < from.size(); ++i) map.push_back(from[i] == to[i] ? static_cast<int>(i) : -1);
+    for (std::size_t i = 0; i < from.size(); ++i)
+      map.push_back(from[i] == to[i] ? static_cast<int>(i) : -1);
     return remap(id, map);
   }
   if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
@@ -122,18 +128,22 @@ void Absence::op(OpId id) {
       for (const Bound& bound : of(v))
         if (bound.dim == dim && std::ranges::find(kept, bound) == kept.end()) kept.push_back(bound);
     };
-    for (int dim : {0, 1})
-      take(d.operands[2], dim);
+    for (int dim : {0, 1}) take(d.operands[2], dim);
     take(d.operands[0], 0);
     take(d.operands[1], 1);
     set(d.results[0], std::move(kept));
     return;
   }
   if (d.opcode == Reshape) {
-    // Splitting or merging moves elements between dimensions; only tiles without absence, or with extents of 1 moved, are followed.
+    // Splitting or merging moves elements between dimensions; only tiles without absence, or with
+    // extents of 1 moved, are followed.
     for (const Bound& bound : of(d.operands[0]))
       if (bound.dim >= 0)
-        throw CompileError(Diagnostic{"", "reshape of a tile that may reach outside its view", d.loc, {}, "use where() to give the elements outside a value first"});
+        throw CompileError(Diagnostic{"",
+                                      "reshape of a tile that may reach outside its view",
+                                      d.loc,
+                                      {},
+                                      "use where() to give the elements outside a value first"});
     return remap(id, {});
   }
   const List all = union_of_operands(id);
@@ -159,7 +169,8 @@ void Absence::loop(OpId id) {
   const std::size_t arg0 = k_[id].opcode == Opcode::For ? 1 : 0;
   const std::size_t carries = k_[id].results.size();
   std::vector<List> carried(carries);
-  for (std::size_t i = 0; i < carries; ++i) carried[i].assign(of(k_[id].operands[first + i]).begin(), of(k_[id].operands[first + i]).end());
+  for (std::size_t i = 0; i < carries; ++i)
+    carried[i].assign(of(k_[id].operands[first + i]).begin(), of(k_[id].operands[first + i]).end());
   for (bool changed = true; changed;) {
     changed = false;
     for (RegionId r : k_[id].regions)
@@ -169,7 +180,13 @@ void Absence::loop(OpId id) {
       for (const Bound& bound : of(k_[k_.terminator(body)].operands[i])) {
         if (std::ranges::find(carried[i], bound) != carried[i].end()) continue;
         if (!k_.is_visible_from(bound.offset, id) || !k_.is_visible_from(bound.limit, id))
-          throw CompileError(Diagnostic{"", "a loop carries a tile whose absent elements change from step to step", k_[id].loc, {}, "reduce the tile inside the loop, or use where() to give the elements outside a value"});
+          throw CompileError(
+              Diagnostic{"",
+                         "a loop carries a tile whose absent elements change from step to step",
+                         k_[id].loc,
+                         {},
+                         "reduce the tile inside the loop, or use where() to give the elements "
+                         "outside a value"});
         carried[i].push_back(bound);
         changed = true;
       }

@@ -1,5 +1,6 @@
 #pragma once
-// Which elements of each tile may be absent, as bounds per dimension. Reads only; needs prove_bounds' attributes.
+// Which elements of each tile may be absent, as bounds per dimension. Reads only; needs
+// prove_bounds' attributes.
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -9,7 +10,8 @@
 
 namespace tegula::ir {
 
-/// Element i along `dim` is present only if 0 <= offset + i < limit; dim -1: the whole tile only if 0 <= offset < limit.
+/// Element i along `dim` is present only if 0 <= offset + i < limit; dim -1: the whole tile only if
+/// 0 <= offset < limit.
 struct Bound {
   int dim = -1;
   Value offset, limit;

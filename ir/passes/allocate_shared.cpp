@@ -1,5 +1,5 @@
-// Places shared-memory tiles. Before and after: machine form; every smem_alloc has attr offset, kernel.info.smem_bytes covers
-// them. What ops of the lowering need as scratch comes behind.
+// Places shared-memory tiles. Before and after: machine form; every smem_alloc has attr offset,
+// kernel.info.smem_bytes covers them. What ops of the lowering need as scratch comes behind.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,9 @@ namespace tegula::ir {
 namespace {
 
 /// sm_80 and sm_90: what one CTA may use (CUDA C programming guide, compute capabilities).
-std::int64_t shared_limit(std::string_view target) { return target.starts_with("sm_9") ? 232448 : 166912; }
+std::int64_t shared_limit(std::string_view target) {
+  return target.starts_with("sm_9") ? 232448 : 166912;
+}
 
 }  // namespace
 
@@ -29,7 +31,13 @@ bool allocate_shared(Kernel& kernel, PassContext& context) {
   });
   const std::int64_t limit = shared_limit(kernel.info.target);
   if (end > limit)
-    throw CompileError(Diagnostic{"", fmt::format("kernel {} needs {} bytes of shared memory, {} allows {} bytes per CTA", kernel.info.name, end, kernel.info.target, limit), {}, {}, "use smaller tiles or fewer pipeline stages"});
+    throw CompileError(Diagnostic{
+        "",
+        fmt::format("kernel {} needs {} bytes of shared memory, {} allows {} bytes per CTA",
+                    kernel.info.name, end, kernel.info.target, limit),
+        {},
+        {},
+        "use smaller tiles or fewer pipeline stages"});
   kernel.info.smem_bytes = end;
   context.remark(Remark::Kind::Analysis, {}, "shared memory", {{"bytes", fmt::format("{}", end)}});
   return end != 0;

@@ -1,6 +1,7 @@
-// Gives every tile a layout. Before: tile form. After: machine form; every tile type has a layout, operands of one op agree,
-// and convert_layout stands wherever a value is wanted in another layout than it was computed in. Free ops (constants, ranges,
-// broadcasts) are made again in each layout that is wanted.
+// Gives every tile a layout. Before: tile form. After: machine form; every tile type has a layout,
+// operands of one op agree, and convert_layout stands wherever a value is wanted in another layout
+// than it was computed in. Free ops (constants, ranges, broadcasts) are made again in each layout
+// that is wanted.
 #include <fmt/format.h>
 
 #include <map>
@@ -21,19 +22,25 @@ using Layout = const LinearLayout*;
 
 Dims inverse_order(std::span<const std::int64_t> order) {
   Dims inverse = Dims::filled(static_cast<int>(order.size()), 0);
-  for (std::size_t i = 0; i < order.size(); ++i) inverse[static_cast<int>(order[i])] = static_cast<int>(i);
+  for (std::size_t i = 0; i < order.size(); ++i)
+    inverse[static_cast<int>(order[i])] = static_cast<int>(i);
   return inverse;
 }
 
 class Assigner {
  public:
   Assigner(const Kernel& from, PassContext& context)
-      : from_(from), context_(context), choice_(from, *context.plan), to_(from.info.name, Form::Machine), b_(to_) {
+      : from_(from),
+        context_(context),
+        choice_(from, *context.plan),
+        to_(from.info.name, Form::Machine),
+        b_(to_) {
     to_.info = from.info;
   }
 
   Kernel run() {
-    for (const Param& p : from_.params()) map_[p.value] = to_.add_param(p.name, from_.type(p.value), p.attrs);
+    for (const Param& p : from_.params())
+      map_[p.value] = to_.add_param(p.name, from_.type(p.value), p.attrs);
     for (RegionId launch = from_.launch(); from_[launch].first;) {
       b_.at_end(to_.launch());
       region(launch);
@@ -45,7 +52,8 @@ class Assigner {
   }
 
  private:
-  // ---- wanted values ------------------------------------------------------------------------------------------------
+  // ---- wanted values
+  // ------------------------------------------------------------------------------------------------
   Layout own_layout(Value v) const { return choice_.of(v); }
 
   /// The value in the layout, or the scalar.
@@ -71,9 +79,11 @@ class Assigner {
     if (!def) throw InternalError("a region argument without layout");
     const OpData& d = from_[def];
     std::vector<Value> operands;
-    for (Value operand : d.operands) operands.push_back(get(operand, operand_layout(d, operand, wanted)));
+    for (Value operand : d.operands)
+      operands.push_back(get(operand, operand_layout(d, operand, wanted)));
     std::vector<Type> types;
-    for (Value r : d.results) types.push_back(from_.type(r).is_tile() ? from_.type(r).with_layout(wanted) : from_.type(r));
+    for (Value r : d.results)
+      types.push_back(from_.type(r).is_tile() ? from_.type(r).with_layout(wanted) : from_.type(r));
     const Loc saved = std::exchange(b_.loc, d.loc);
     const OpId made = b_.create(d.opcode, operands, types, d.attrs);
     b_.loc = saved;
@@ -83,13 +93,16 @@ class Assigner {
   Layout operand_layout(const OpData& d, Value operand, Layout wanted) {
     if (!from_.type(operand).is_tile()) return nullptr;
     using enum Opcode;
-    if (d.opcode == ExpandDims) return intern_layout(slice(*wanted, static_cast<int>(d.attrs.i(AttrName::axis))));
-    if (d.opcode == Permute) return intern_layout(permute(*wanted, inverse_order(d.attrs.ints(AttrName::order))));
+    if (d.opcode == ExpandDims)
+      return intern_layout(slice(*wanted, static_cast<int>(d.attrs.i(AttrName::axis))));
+    if (d.opcode == Permute)
+      return intern_layout(permute(*wanted, inverse_order(d.attrs.ints(AttrName::order))));
     if (d.opcode == Broadcast) {
       LinearLayout layout = *wanted;
       const auto narrow = from_.type(operand).shape(), wide = from_.type(d.results[0]).shape();
       for (int dim = 0; dim < static_cast<int>(narrow.size()); ++dim)
-        if (narrow[static_cast<std::size_t>(dim)] != wide[static_cast<std::size_t>(dim)]) layout = expand_dim(slice(layout, dim), dim);
+        if (narrow[static_cast<std::size_t>(dim)] != wide[static_cast<std::size_t>(dim)])
+          layout = expand_dim(slice(layout, dim), dim);
       return intern_layout(layout);
     }
     if (d.opcode == Reshape) return reshaped_back(*wanted, from_.type(operand));
@@ -104,7 +117,8 @@ class Assigner {
     return intern_layout(*layout);
   }
 
-  // ---- ops ----------------------------------------------------------------------------------------------------------
+  // ---- ops
+  // ----------------------------------------------------------------------------------------------------------
   void region(RegionId r) {
     made_.emplace_back();
     for (OpId op : from_.ops(r)) place(op);
@@ -119,7 +133,8 @@ class Assigner {
     if (tile_result && !own_layout(d.results[0])) return;  // free: made when wanted
     if (d.opcode == Opcode::Yield) return yield(op);
     std::vector<Value> operands;
-    for (std::size_t i = 0; i < d.operands.size(); ++i) operands.push_back(get(d.operands[i], wanted_by(d, i)));
+    for (std::size_t i = 0; i < d.operands.size(); ++i)
+      operands.push_back(get(d.operands[i], wanted_by(d, i)));
     std::vector<Type> types;
     for (Value v : d.results) types.push_back(result_type(v));
     if (is_fold(d.opcode)) follow_operand(types, operands[0], d.attrs);
@@ -133,13 +148,17 @@ class Assigner {
     if (d.opcode == Opcode::Dot) remark_dot(d);
   }
 
-  static bool is_fold(Opcode o) { return o == Opcode::Reduce || o == Opcode::ArgReduce || o == Opcode::ReduceWith; }
+  static bool is_fold(Opcode o) {
+    return o == Opcode::Reduce || o == Opcode::ArgReduce || o == Opcode::ReduceWith;
+  }
 
-  /// A fold's result lies as its operand does, whatever was chosen for it before the operand's layout was settled.
+  /// A fold's result lies as its operand does, whatever was chosen for it before the operand's
+  /// layout was settled.
   void follow_operand(std::vector<Type>& types, Value operand, const AttrList& attrs) const {
     const Type t = to_.type(operand);
     if (!t.is_tile() || !t.layout()) return;
-    const Layout left = intern_layout(slice(*t.layout(), static_cast<int>(attrs.i(AttrName::axis))));
+    const Layout left =
+        intern_layout(slice(*t.layout(), static_cast<int>(attrs.i(AttrName::axis))));
     for (Type& result : types)
       if (result.is_tile()) result = result.with_layout(left);
   }
@@ -159,7 +178,8 @@ class Assigner {
       return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
     }
     if (d.opcode == StoreView) return choice_.store(d);
-    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith || d.opcode == Store) return common(d);
+    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith || d.opcode == Store)
+      return common(d);
     if (d.opcode == ExpandDims || d.opcode == Permute || d.opcode == Reshape) {
       if (const Layout own = own_layout(operand); own && d.opcode != Reshape) return own;
       return operand_layout(d, operand, own_layout(d.results[0]));
@@ -183,7 +203,8 @@ class Assigner {
     std::vector<Value> operands;
     for (std::size_t i = 0; i < d.operands.size(); ++i) {
       Layout wanted = nullptr;
-      if (owner && i < from_[owner].results.size() && from_.type(d.operands[i]).is_tile()) wanted = result_layout(owner, i);
+      if (owner && i < from_[owner].results.size() && from_.type(d.operands[i]).is_tile())
+        wanted = result_layout(owner, i);
       operands.push_back(get(d.operands[i], wanted));
     }
     b_.yield(operands);
@@ -200,12 +221,17 @@ class Assigner {
     const OpData& d = from_[op];
     std::vector<Type> types;
     for (std::size_t i = 0; i < d.results.size(); ++i)
-      types.push_back(from_.type(d.results[i]).is_tile() ? from_.type(d.results[i]).with_layout(result_layout(op, i)) : from_.type(d.results[i]));
+      types.push_back(from_.type(d.results[i]).is_tile()
+                          ? from_.type(d.results[i]).with_layout(result_layout(op, i))
+                          : from_.type(d.results[i]));
     const bool is_loop = d.opcode == Opcode::For || d.opcode == Opcode::While;
     const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
     std::vector<Value> operands;
     for (std::size_t i = 0; i < d.operands.size(); ++i)
-      operands.push_back(get(d.operands[i], is_loop && i >= first ? types[i - first].is_tile() ? types[i - first].layout() : nullptr : nullptr));
+      operands.push_back(
+          get(d.operands[i], is_loop && i >= first
+                                 ? types[i - first].is_tile() ? types[i - first].layout() : nullptr
+                                 : nullptr));
     const OpId made = b_.create(d.opcode, operands, types, d.attrs);
     const RegionId outer = b_.region();
     for (RegionId r : d.regions) {
@@ -232,15 +258,18 @@ class Assigner {
       std::vector<Type> types;
       for (Value v : from_[op].results) types.push_back(from_.type(v));
       const OpId made = b_.create(from_[op].opcode, operands, types, from_[op].attrs);
-      for (std::size_t i = 0; i < types.size(); ++i) map_[from_[op].results[i]] = to_[made].results[i];
+      for (std::size_t i = 0; i < types.size(); ++i)
+        map_[from_[op].results[i]] = to_[made].results[i];
     }
     b_.at_end(outer);
   }
 
   void remark_dot(const OpData& d) {
     const bool fast = choice_.dot(d).tensor_core;
-    context_.remark(fast ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc, fast ? "dot by mma.sync" : "dot by FMA",
-                    {{"a", from_.type(d.operands[0]).str()}, {"b", from_.type(d.operands[1]).str()}});
+    context_.remark(
+        fast ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc,
+        fast ? "dot by mma.sync" : "dot by FMA",
+        {{"a", from_.type(d.operands[0]).str()}, {"b", from_.type(d.operands[1]).str()}});
   }
 
   const Kernel& from_;

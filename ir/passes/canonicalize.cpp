@@ -1,5 +1,6 @@
-// Folds constants and identities, merges equal pure ops, hoists loop-invariant pure ops, drops dead ops. Before and after: any
-// form. Ops whose execution by a whole warp matters are left where they are.
+// Folds constants and identities, merges equal pure ops, hoists loop-invariant pure ops, drops dead
+// ops. Before and after: any form. Ops whose execution by a whole warp matters are left where they
+// are.
 #include <algorithm>
 #include <bit>
 #include <optional>
@@ -24,9 +25,12 @@ std::optional<Cell> constant_of(const Kernel& k, Value v) {
   if (!def || k[def].opcode != Opcode::Const) return std::nullopt;
   const DType t = k.type(v).dtype();
   Cell c;
-  if (is_float(t)) c.f = k[def].attrs.f(AttrName::value);
-  else if (const auto* i = std::get_if<std::int64_t>(k[def].attrs.find(AttrName::value))) c.i = *i;
-  else return std::nullopt;
+  if (is_float(t))
+    c.f = k[def].attrs.f(AttrName::value);
+  else if (const auto* i = std::get_if<std::int64_t>(k[def].attrs.find(AttrName::value)))
+    c.i = *i;
+  else
+    return std::nullopt;
   return canonical(c, t);
 }
 
@@ -53,7 +57,8 @@ class Canonicalizer {
   }
 
  private:
-  // ---- folding ------------------------------------------------------------------------------------------------------
+  // ---- folding
+  // ------------------------------------------------------------------------------------------------------
   Value resolved(Value v) {
     for (auto it = replaced_.find(v); it != replaced_.end(); it = replaced_.find(v)) v = it->second;
     return v;
@@ -67,8 +72,10 @@ class Canonicalizer {
     for (OpId op : k_.ops(region)) {
       for (Value& v : k_[op].operands) v = resolved(v);
       for (RegionId r : k_[op].regions) simplify(r);
-      if (const auto folded = fold(op)) replace(k_[op].results[0], *folded);
-      else if (const auto same = identity(op)) replace(k_[op].results[0], *same);
+      if (const auto folded = fold(op))
+        replace(k_[op].results[0], *folded);
+      else if (const auto same = identity(op))
+        replace(k_[op].results[0], *same);
     }
   }
 
@@ -87,7 +94,9 @@ class Canonicalizer {
     }
     const Type type = k_.type(d.results[0]);
     if (type.is_pointer()) return std::nullopt;
-    if ((d.opcode == Opcode::Div || d.opcode == Opcode::Rem) && !is_float(type.dtype()) && cells[1].i == 0) return std::nullopt;
+    if ((d.opcode == Opcode::Div || d.opcode == Opcode::Rem) && !is_float(type.dtype()) &&
+        cells[1].i == 0)
+      return std::nullopt;
     std::vector<const Cell*> operands;
     for (const Cell& c : cells) operands.push_back(&c);
     const std::vector<std::size_t> strides(cells.size(), 0);
@@ -111,7 +120,9 @@ class Canonicalizer {
     const auto left = [&](std::int64_t v) { return is_int_constant(k_, d.operands[0], v); };
     using enum Opcode;
     const bool sum = d.opcode == Add || d.opcode == Or || d.opcode == Xor;
-    if ((sum || d.opcode == Sub || d.opcode == Shl || d.opcode == Shr || d.opcode == AddPtr) && right(0)) return keep(0);
+    if ((sum || d.opcode == Sub || d.opcode == Shl || d.opcode == Shr || d.opcode == AddPtr) &&
+        right(0))
+      return keep(0);
     if (sum && left(0)) return keep(1);
     if ((d.opcode == Mul || d.opcode == Div) && right(1)) return keep(0);
     if (d.opcode == Mul && left(1)) return keep(1);
@@ -126,7 +137,8 @@ class Canonicalizer {
     return std::nullopt;
   }
 
-  // ---- hoisting -----------------------------------------------------------------------------------------------------
+  // ---- hoisting
+  // -----------------------------------------------------------------------------------------------------
   void hoist(RegionId region) {
     for (OpId op : k_.ops(region)) {
       for (RegionId r : k_[op].regions) hoist(r);
@@ -134,14 +146,18 @@ class Canonicalizer {
     }
   }
 
-  /// Scalars always; tiles and vectors would stay alive in registers all through the loop, so only what is free to hold.
+  /// Scalars always; tiles and vectors would stay alive in registers all through the loop, so only
+  /// what is free to hold.
   void hoist_from_loop(OpId loop) {
     const RegionId body = k_[loop].regions[0];
     std::unordered_set<Value> inside(k_[body].args.begin(), k_[body].args.end());
     for (OpId op : k_.ops(body)) {
       const OpData& d = k_[op];
-      const bool invariant = is_movable(d) && !may_trap(d) && std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
-      const bool scalar = std::ranges::all_of(d.results, [&](Value v) { return k_.type(v).is_scalar() || k_.info.form == Form::Tile; });
+      const bool invariant =
+          is_movable(d) && !may_trap(d) &&
+          std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
+      const bool scalar = std::ranges::all_of(
+          d.results, [&](Value v) { return k_.type(v).is_scalar() || k_.info.form == Form::Tile; });
       if (invariant && scalar) {
         k_.unlink(op);
         k_.insert_before(loop, op);
@@ -151,17 +167,22 @@ class Canonicalizer {
       }
     }
   }
-  static bool may_trap(const OpData& d) { return d.opcode == Opcode::Div || d.opcode == Opcode::Rem; }
+  static bool may_trap(const OpData& d) {
+    return d.opcode == Opcode::Div || d.opcode == Opcode::Rem;
+  }
 
-  // ---- merging ------------------------------------------------------------------------------------------------------
+  // ---- merging
+  // ------------------------------------------------------------------------------------------------------
   std::size_t hash(const OpData& d) const {
     std::size_t h = static_cast<std::size_t>(d.opcode);
     for (Value v : d.operands) h = h * 1000003 + v.index;
-    for (Value v : d.results) h = h * 31 + std::hash<std::string_view>()(k_.type(v).is_scalar() ? "s" : "t");
+    for (Value v : d.results)
+      h = h * 31 + std::hash<std::string_view>()(k_.type(v).is_scalar() ? "s" : "t");
     return h * 31 + d.attrs.all().size();
   }
   bool equal(const OpData& a, const OpData& b) const {
-    if (a.opcode != b.opcode || a.results.size() != b.results.size() || !(a.attrs == b.attrs)) return false;
+    if (a.opcode != b.opcode || a.results.size() != b.results.size() || !(a.attrs == b.attrs))
+      return false;
     for (std::size_t i = 0; i < a.results.size(); ++i)
       if (k_.type(a.results[i]) != k_.type(b.results[i])) return false;
     return std::ranges::equal(a.operands, b.operands);
@@ -188,15 +209,18 @@ class Canonicalizer {
     if (it == merged_.end()) return false;
     for (OpId earlier : it->second) {
       if (!equal(k_[earlier], d)) continue;
-      for (std::size_t i = 0; i < d.results.size(); ++i) replace(d.results[i], k_[earlier].results[i]);
+      for (std::size_t i = 0; i < d.results.size(); ++i)
+        replace(d.results[i], k_[earlier].results[i]);
       return true;
     }
     return false;
   }
 
-  // ---- dead ops -----------------------------------------------------------------------------------------------------
+  // ---- dead ops
+  // -----------------------------------------------------------------------------------------------------
   static bool is_removable(const OpInfo& row) {
-    return (row.has(kPure) || row.has(kAllocates) || row.has(kReads)) && !row.has(kWrites) && !row.has(kEffects);
+    return (row.has(kPure) || row.has(kAllocates) || row.has(kReads)) && !row.has(kWrites) &&
+           !row.has(kEffects);
   }
 
   void remove_dead() {
@@ -233,7 +257,8 @@ class Canonicalizer {
     for (RegionId r : d.regions)
       walk(k_, r, [&](OpId inner) {
         const OpInfo& row = info(k_[inner].opcode);
-        const bool structure = k_[inner].opcode == Opcode::Yield || k_[inner].opcode == Opcode::If || k_[inner].opcode == Opcode::For;
+        const bool structure = k_[inner].opcode == Opcode::Yield ||
+                               k_[inner].opcode == Opcode::If || k_[inner].opcode == Opcode::For;
         removable = removable && (structure || is_removable(row));
       });
     return removable;

@@ -1,5 +1,5 @@
-// Writes math functions in terms of the instructions the hardware has. Before: tile form. After: no op of family Math is left;
-// bf16 and f16 functions are computed in f32.
+// Writes math functions in terms of the instructions the hardware has. Before: tile form. After: no
+// op of family Math is left; bf16 and f16 functions are computed in f32.
 #include <array>
 #include <cmath>
 #include <numbers>
@@ -16,8 +16,8 @@ using Expand = Value (*)(Builder&, Value x, bool approx);
 Value f32(Builder& b, double v) { return b.f32(v); }
 Value fma(Builder& b, Value x, Value y, Value z) { return b.op(Opcode::Fma, {x, y, z}); }
 
-/// e^x = 2^j * 2^(f log2 e), j = round(x log2 e), f = x - j ln 2 in two steps; j is clamped so that overflow, underflow and the
-/// infinities come out of the product.
+/// e^x = 2^j * 2^(f log2 e), j = round(x log2 e), f = x - j ln 2 in two steps; j is clamped so that
+/// overflow, underflow and the infinities come out of the product.
 Value expand_Exp(Builder& b, Value x, bool approx) {
   constexpr double log2e = std::numbers::log2e;
   if (approx) return b.op(Opcode::Exp2, {b.mul(x, f32(b, log2e))});
@@ -29,7 +29,9 @@ Value expand_Exp(Builder& b, Value x, bool approx) {
   return b.mul(b.op(Opcode::Exp2, {b.mul(f, f32(b, log2e))}), b.op(Opcode::Exp2, {j}));
 }
 
-Value expand_Log(Builder& b, Value x, bool) { return b.mul(b.op(Opcode::Log2, {x}), f32(b, std::numbers::ln2)); }
+Value expand_Log(Builder& b, Value x, bool) {
+  return b.mul(b.op(Opcode::Log2, {x}), f32(b, std::numbers::ln2));
+}
 
 /// Cody-Waite reduction by multiples of 2 pi, then the hardware's sine on [-pi, pi].
 Value reduced_angle(Builder& b, Value x) {
@@ -39,8 +41,12 @@ Value reduced_angle(Builder& b, Value x) {
   r = fma(b, n, f32(b, -mid), r);
   return fma(b, n, f32(b, -(two_pi - hi - mid)), r);
 }
-Value expand_Sin(Builder& b, Value x, bool) { return b.op(Opcode::SinApprox, {reduced_angle(b, x)}); }
-Value expand_Cos(Builder& b, Value x, bool) { return b.op(Opcode::CosApprox, {reduced_angle(b, x)}); }
+Value expand_Sin(Builder& b, Value x, bool) {
+  return b.op(Opcode::SinApprox, {reduced_angle(b, x)});
+}
+Value expand_Cos(Builder& b, Value x, bool) {
+  return b.op(Opcode::CosApprox, {reduced_angle(b, x)});
+}
 
 Value polynomial(Builder& b, Value x, std::span<const double> coefficients) {
   Value sum = f32(b, coefficients.front());
@@ -51,7 +57,8 @@ Value polynomial(Builder& b, Value x, std::span<const double> coefficients) {
 /// Small arguments: x + x^3 p(x^2), a least-squares fit on [0, 0.55]; else 1 - 2 / (e^2x + 1).
 Value expand_Tanh(Builder& b, Value x, bool approx) {
   if (approx) return b.op(Opcode::TanhApprox, {x});
-  constexpr std::array kFit{-0.006282472912921066, 0.021077758101036348, -0.053853857892422904, 0.1333260168543296, -0.33333318045710697};
+  constexpr std::array kFit{-0.006282472912921066, 0.021077758101036348, -0.053853857892422904,
+                            0.1333260168543296, -0.33333318045710697};
   const Value t = b.op(Opcode::Abs, {x}), square = b.mul(x, x);
   const Value small = fma(b, b.mul(x, square), polynomial(b, square, kFit), x);
   const Value e = expand_Exp(b, b.add(t, t), false);
@@ -63,10 +70,12 @@ Value expand_Tanh(Builder& b, Value x, bool approx) {
 
 /// |x| <= 1: x p(x^2); beyond, 1 - 2^q(|x|) with q fitted to log2(erfc) on [1, 4].
 Value expand_Erf(Builder& b, Value x, bool) {
-  constexpr std::array kSmall{7.889119299110789e-05, -0.0008020841123146383, 0.005189535307658777, -0.026854444564063783, 0.11283600175124846,
-                              -0.37612627135773086, 1.1283791659136575};
-  constexpr std::array kLarge{0.00026772679243020677, -0.004240957724094163, 0.031458427901228554, -0.1486515075904951, -0.9207650120762463,
-                              -1.625975075231742, -0.0005103082984761657};
+  constexpr std::array kSmall{7.889119299110789e-05, -0.0008020841123146383, 0.005189535307658777,
+                              -0.026854444564063783, 0.11283600175124846,    -0.37612627135773086,
+                              1.1283791659136575};
+  constexpr std::array kLarge{0.00026772679243020677, -0.004240957724094163, 0.031458427901228554,
+                              -0.1486515075904951,    -0.9207650120762463,   -1.625975075231742,
+                              -0.0005103082984761657};
   const Value t = b.op(Opcode::Abs, {x});
   const Value small = b.mul(x, polynomial(b, b.mul(x, x), kSmall));
   const Value clamped = b.op(Opcode::Min, {t, f32(b, 4)});
@@ -96,8 +105,14 @@ bool expand_math(Kernel& kernel, PassContext&) {
     const Value x = kernel[op].operands[0];
     const DType dtype = kernel.type(x).dtype();
     if (dtype == DType::f64)
-      throw CompileError(Diagnostic{"", std::string(info(kernel[op].opcode).mnemonic) + " of f64 is not supported", b.loc, {}, "cast to f32"});
-    const Value result = b.cast(expand(b, b.cast(x, DType::f32), kernel[op].attrs.i(AttrName::approx) != 0), dtype);
+      throw CompileError(
+          Diagnostic{"",
+                     std::string(info(kernel[op].opcode).mnemonic) + " of f64 is not supported",
+                     b.loc,
+                     {},
+                     "cast to f32"});
+    const Value result =
+        b.cast(expand(b, b.cast(x, DType::f32), kernel[op].attrs.i(AttrName::approx) != 0), dtype);
     kernel.replace_all_uses(kernel[op].results[0], result);
     kernel.erase(op);
     changed = true;

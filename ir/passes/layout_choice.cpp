@@ -1,5 +1,5 @@
-// Anchors are matrix products and memory accesses; everything else follows its operands. Constants, ranges and broadcasts are
-// free: they cost nothing to make in the layout of whoever uses them.
+// Anchors are matrix products and memory accesses; everything else follows its operands. Constants,
+// ranges and broadcasts are free: they cost nothing to make in the layout of whoever uses them.
 #include "ir/passes/layout_choice.h"
 
 #include <algorithm>
@@ -35,7 +35,8 @@ Dims order_with(int rank, int fast) {
 LayoutChoice::LayoutChoice(const Kernel& k, const Plan& plan) : k_(k), plan_(plan) {
   // Loop carries may be decided by what the body yields, so go round until nothing changes.
   settle();
-  // Results of control flow that nothing decided cannot be made again like free ops: they get the standard layout.
+  // Results of control flow that nothing decided cannot be made again like free ops: they get the
+  // standard layout.
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     if (d.opcode != Opcode::For && d.opcode != Opcode::While && d.opcode != Opcode::If) return;
@@ -79,8 +80,10 @@ const LinearLayout* LayoutChoice::first_known(const OpData& d) const {
 const LinearLayout* LayoutChoice::standard(Type tile) const {
   const Dims shape = dims_of(tile.shape());
   const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.warps));
-  const int vector = static_cast<int>(std::min<std::int64_t>(4, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(per_thread)))));
-  return intern_layout(coalesced(shape, vector, plan_.warps, order_with(shape.size(), shape.size() - 1)));
+  const int vector = static_cast<int>(std::min<std::int64_t>(
+      4, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(per_thread)))));
+  return intern_layout(
+      coalesced(shape, vector, plan_.warps, order_with(shape.size(), shape.size() - 1)));
 }
 
 const LinearLayout* LayoutChoice::access(const OpData& box, Type tile) const {
@@ -88,10 +91,14 @@ const LinearLayout* LayoutChoice::access(const OpData& box, Type tile) const {
   if (fast < 0) return standard(tile);
   const Dims shape = dims_of(tile.shape());
   const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.warps));
-  std::int64_t vector = std::min<std::int64_t>(access_elements(k_, box), 16 / size_bytes(tile.dtype()));
-  vector = std::min<std::int64_t>(vector, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(per_thread))));
-  vector = std::min<std::int64_t>(vector, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shape[fast]))));
-  return intern_layout(coalesced(shape, static_cast<int>(vector), plan_.warps, order_with(shape.size(), fast)));
+  std::int64_t vector =
+      std::min<std::int64_t>(access_elements(k_, box), 16 / size_bytes(tile.dtype()));
+  vector = std::min<std::int64_t>(
+      vector, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(per_thread))));
+  vector = std::min<std::int64_t>(
+      vector, static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(shape[fast]))));
+  return intern_layout(
+      coalesced(shape, static_cast<int>(vector), plan_.warps, order_with(shape.size(), fast)));
 }
 
 const LinearLayout* LayoutChoice::store(const OpData& d) const {
@@ -102,19 +109,25 @@ const LinearLayout* LayoutChoice::store(const OpData& d) const {
   const int fast = contiguous_dim(k_, d);
   if (!plan_.stage_stores || fast < 0) return own;
   const int widest = std::min(access_elements(k_, d), 16 / size_bytes(tile.dtype()));
-  const auto width = [&](const LinearLayout& l) { return global_vectors(l, fast, widest).front().registers.size(); };
+  const auto width = [&](const LinearLayout& l) {
+    return global_vectors(l, fast, widest).front().registers.size();
+  };
   return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
 }
 
-/// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps take other lines.
+/// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps
+/// take other lines.
 const LinearLayout* LayoutChoice::scan(Type tile, int axis) const {
   const Dims shape = dims_of(tile.shape());
-  const auto run = std::max<std::uint64_t>(1, std::bit_ceil(static_cast<std::uint64_t>(shape[axis])) / 32);
+  const auto run =
+      std::max<std::uint64_t>(1, std::bit_ceil(static_cast<std::uint64_t>(shape[axis])) / 32);
   // All lanes lie along the axis, however short it is: the scan shuffles over all of them.
   LayoutBuilder builder(shape);
   builder.take(In::Register, axis, std::countr_zero(run)).fix(In::Lane, axis, 5);
-  if (shape.size() > 1) builder.spread(In::Warp, axis == 0 ? 1 : 0, plan_.warps);
-  else builder.copy(In::Warp, std::countr_zero(static_cast<unsigned>(plan_.warps)));
+  if (shape.size() > 1)
+    builder.spread(In::Warp, axis == 0 ? 1 : 0, plan_.warps);
+  else
+    builder.copy(In::Warp, std::countr_zero(static_cast<unsigned>(plan_.warps)));
   return intern_layout(builder.build(order_with(shape.size(), axis)));
 }
 
@@ -129,7 +142,8 @@ DotLayouts LayoutChoice::dot(const OpData& d) const {
   // Fewer rows than the plan's warps cover: the warps move over to the columns.
   while (wm > 1 && wm * 16 > m && n >= 8 * wn * 2) wm /= 2, wn *= 2;
   DotLayouts out;
-  if ((half || tf32) && c.dtype() == DType::f32 && m % 16 == 0 && n % 8 == 0 && k % step == 0 && m >= 16 * wm && n >= 8 * wn) {
+  if ((half || tf32) && c.dtype() == DType::f32 && m % 16 == 0 && n % 8 == 0 && k % step == 0 &&
+      m >= 16 * wm && n >= 8 * wn) {
     const int bits = half ? 16 : 32;
     out.tensor_core = true;
     out.acc = intern_layout(mma_m16n8k16_acc(acc, wm, wn));
@@ -137,7 +151,10 @@ DotLayouts LayoutChoice::dot(const OpData& d) const {
     out.b = intern_layout(mma_operand(Operand::B, {k, n}, bits, wm, wn));
     return out;
   }
-  const auto per_thread = [](int extent) { return std::min(4, 1 << std::countr_zero(std::bit_floor(static_cast<unsigned>(std::max(1, extent / 8))))); };
+  const auto per_thread = [](int extent) {
+    return std::min(
+        4, 1 << std::countr_zero(std::bit_floor(static_cast<unsigned>(std::max(1, extent / 8)))));
+  };
   const int rows = per_thread(m), cols = per_thread(n);
   const Dims warps = m >= n ? Dims{plan_.warps, 1} : Dims{1, plan_.warps};
   const LinearLayout fma = blocked(acc, {rows, cols}, {4, 8}, warps, {1, 0});
@@ -193,18 +210,21 @@ void LayoutChoice::op(OpId id) {
   const LinearLayout* known = first_known(d);
   if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
     if (!known) known = standard(k_.type(d.operands[0]));
-    const LinearLayout* result = intern_layout(slice(*known, static_cast<int>(d.attrs.i(AttrName::axis))));
+    const LinearLayout* result =
+        intern_layout(slice(*known, static_cast<int>(d.attrs.i(AttrName::axis))));
     for (Value v : d.results) set(v, result);
     return;
   }
-  if (d.opcode == Scan) return set(d.results[0], scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
+  if (d.opcode == Scan)
+    return set(d.results[0], scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
   if (d.opcode == Reshape) {
     if (!known) return;
     const auto moved = reshape(*known, dims_of(type.shape()));
     return set(d.results[0], moved ? intern_layout(*moved) : standard(type));
   }
   if (d.opcode == Permute && known) {
-    return set(d.results[0], intern_layout(permute(*known, dims_of(d.attrs.ints(AttrName::order)))));
+    return set(d.results[0],
+               intern_layout(permute(*known, dims_of(d.attrs.ints(AttrName::order)))));
   }
   if (is_free_op(d.opcode)) return;
   set(d.results[0], known);

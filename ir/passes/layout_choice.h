@@ -21,7 +21,8 @@ class LayoutChoice {
  public:
   LayoutChoice(const Kernel& k, const Plan& plan);
 
-  /// The layout in which the value is computed; null where it is free: made in whatever layout its user wants.
+  /// The layout in which the value is computed; null where it is free: made in whatever layout its
+  /// user wants.
   const LinearLayout* of(Value v) const;
   DotLayouts dot(const OpData& d) const;
   /// Layout of coalesced access for a load or store of this tile.

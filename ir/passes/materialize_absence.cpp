@@ -1,8 +1,9 @@
-// Turns absent elements into plain values. Before: elements of a box outside its view are absent. After: they read as 0, and
-// wherever absence matters something says so: reductions and scans get the identity by a select, dot gets zeros along k, and
-// store_view gets limits (one per view dimension after its offsets) where its value is absent inside the view.
-// Absence is followed as bounds per tile dimension (element i is present if 0 <= offset + i < limit), which cost a comparison
-// per row or column, not per element.
+// Turns absent elements into plain values. Before: elements of a box outside its view are absent.
+// After: they read as 0, and wherever absence matters something says so: reductions and scans get
+// the identity by a select, dot gets zeros along k, and store_view gets limits (one per view
+// dimension after its offsets) where its value is absent inside the view. Absence is followed as
+// bounds per tile dimension (element i is present if 0 <= offset + i < limit), which cost a
+// comparison per row or column, not per element.
 #include <algorithm>
 #include <map>
 #include <vector>
@@ -32,33 +33,46 @@ class Materializer {
         if (k_[op].opcode != Opcode::ReduceWith) region(inner);
       using enum Opcode;
       const Opcode o = k_[op].opcode;
-      if (o == Reduce || o == Scan || o == ArgReduce) fold_operand(op);
-      else if (o == ReduceWith) fold_with_validity(op);
-      else if (o == Dot) dot_operands(op);
-      else if (o == StoreView) store_limits(op);
+      if (o == Reduce || o == Scan || o == ArgReduce)
+        fold_operand(op);
+      else if (o == ReduceWith)
+        fold_with_validity(op);
+      else if (o == Dot)
+        dot_operands(op);
+      else if (o == StoreView)
+        store_limits(op);
     }
   }
 
-  // ---- masks --------------------------------------------------------------------------------------------------------
+  // ---- masks
+  // --------------------------------------------------------------------------------------------------------
   /// Unsigned comparison: a value below zero is outside too.
   Value below(Builder& b, Value at, Value limit) {
     const DType u = k_.type(limit).dtype() == DType::i32 ? DType::u32 : DType::u64;
-    const auto unsigned_of = [&](Value v) { return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u)); };
+    const auto unsigned_of = [&](Value v) {
+      return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u));
+    };
     return b.cmp("lt", unsigned_of(at), unsigned_of(limit));
   }
-  Value scalar_inside(Builder& b, const Bound& bound) { return below(b, bound.offset, bound.limit); }
+  Value scalar_inside(Builder& b, const Bound& bound) {
+    return below(b, bound.offset, bound.limit);
+  }
 
   /// i1 tile of `shape` that is true where the bound holds.
   Value mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
-    if (bound.dim < 0) return b.op(Opcode::Splat, {scalar_inside(b, bound)}, Type::tile({DType::i1, false}, shape));
+    if (bound.dim < 0)
+      return b.op(Opcode::Splat, {scalar_inside(b, bound)}, Type::tile({DType::i1, false}, shape));
     const DType index = k_.type(bound.offset).dtype();
     const std::int64_t extent = shape[static_cast<std::size_t>(bound.dim)];
-    Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)), {{AttrName::start, 0}});
+    Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)),
+                    {{AttrName::start, 0}});
     at = b.add(at, bound.offset);
     Value inside = below(b, at, bound.limit);
     for (int d = 0; d < static_cast<int>(shape.size()); ++d)
       if (d != bound.dim) inside = b.op(Opcode::ExpandDims, {inside}, {{AttrName::axis, d}});
-    return shape.size() == 1 ? inside : b.op(Opcode::Broadcast, {inside}, Type::tile({DType::i1, false}, shape));
+    return shape.size() == 1
+               ? inside
+               : b.op(Opcode::Broadcast, {inside}, Type::tile({DType::i1, false}, shape));
   }
 
   /// All bounds of the value that matter for a fold along `axis`.
@@ -79,17 +93,23 @@ class Materializer {
     return b;
   }
 
-  // ---- users --------------------------------------------------------------------------------------------------------
+  // ---- users
+  // --------------------------------------------------------------------------------------------------------
   void fold_operand(OpId op) {
-    const bool whole = k_[op].opcode == Opcode::Reduce && std::ranges::any_of(absence_.of(k_[op].operands[0]), [](const Bound& x) { return x.dim < 0; });
-    if (whole) select_result(op);
-    else narrow_operand(op);
+    const bool whole = k_[op].opcode == Opcode::Reduce &&
+                       std::ranges::any_of(absence_.of(k_[op].operands[0]),
+                                           [](const Bound& x) { return x.dim < 0; });
+    if (whole)
+      select_result(op);
+    else
+      narrow_operand(op);
   }
 
   void narrow_operand(OpId op) {
     Builder b = before(op);
     const Value v = k_[op].operands[0];
-    const Value present = mask_along(b, v, k_[op].attrs.i(AttrName::axis), k_[op].opcode != Opcode::Reduce);
+    const Value present =
+        mask_along(b, v, k_[op].attrs.i(AttrName::axis), k_[op].opcode != Opcode::Reduce);
     if (!present) return;
     std::string_view kind = k_[op].attrs.s(AttrName::kind);
     const Value identity = reduce_kind(kind).identity(b, k_.type(v).dtype());
@@ -97,16 +117,20 @@ class Materializer {
     changed_ = true;
   }
 
-  /// A tile that is absent as a whole folds to the identity: one select of the result instead of one an element.
+  /// A tile that is absent as a whole folds to the identity: one select of the result instead of
+  /// one an element.
   void select_result(OpId op) {
     Builder b = before(op);
     Value inside;
     for (const Bound& bound : absence_.of(k_[op].operands[0]))
-      if (bound.dim < 0) inside = inside ? b.op(Opcode::And, {inside, scalar_inside(b, bound)}) : scalar_inside(b, bound);
+      if (bound.dim < 0)
+        inside =
+            inside ? b.op(Opcode::And, {inside, scalar_inside(b, bound)}) : scalar_inside(b, bound);
     if (!inside) return;
     const Value result = k_[op].results[0];
     const OpId folded = b.create(Opcode::Reduce, k_[op].operands, k_[op].attrs);
-    const Value identity = reduce_kind(k_[op].attrs.s(AttrName::kind)).identity(b, k_.type(result).dtype());
+    const Value identity =
+        reduce_kind(k_[op].attrs.s(AttrName::kind)).identity(b, k_.type(result).dtype());
     const Value chosen = b.select(inside, k_[folded].results[0], identity);
     absence_.rename(std::vector{result}, std::vector{chosen});
     k_.replace_all_uses(result, chosen);
@@ -115,18 +139,21 @@ class Materializer {
     narrow_operand(folded);
   }
 
-  /// A user's combination has no known identity: a validity flag travels along and picks the side that exists.
+  /// A user's combination has no known identity: a validity flag travels along and picks the side
+  /// that exists.
   void fold_with_validity(OpId op) {
     Builder b = before(op);
     Value present;
     for (Value v : k_[op].operands)
-      if (const Value m = mask_along(b, v, k_[op].attrs.i(AttrName::axis))) present = present ? b.op(Opcode::And, {present, m}) : m;
+      if (const Value m = mask_along(b, v, k_[op].attrs.i(AttrName::axis)))
+        present = present ? b.op(Opcode::And, {present, m}) : m;
     if (!present) return;
     std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
     operands.push_back(present);
     const OpId wider = b.create(Opcode::ReduceWith, operands, k_[op].attrs);
     guard_region(op, wider);
-    for (std::size_t i = 0; i < k_[op].results.size(); ++i) k_.replace_all_uses(k_[op].results[i], k_[wider].results[i]);
+    for (std::size_t i = 0; i < k_[op].results.size(); ++i)
+      k_.replace_all_uses(k_[op].results[i], k_[wider].results[i]);
     absence_.rename(k_[op].results, k_[wider].results);
     k_.erase(op);
     changed_ = true;
@@ -140,7 +167,8 @@ class Materializer {
     std::vector<Value> left, right;
     for (std::size_t i = 0; i < n; ++i) left.push_back(k_.add_arg(made, k_.type(k_[old].args[i])));
     const Value left_valid = k_.add_arg(made, Type::scalar(DType::i1));
-    for (std::size_t i = 0; i < n; ++i) right.push_back(k_.add_arg(made, k_.type(k_[old].args[n + i])));
+    for (std::size_t i = 0; i < n; ++i)
+      right.push_back(k_.add_arg(made, k_.type(k_[old].args[n + i])));
     const Value right_valid = k_.add_arg(made, Type::scalar(DType::i1));
     for (std::size_t i = 0; i < n; ++i) {
       k_.replace_all_uses(k_[old].args[i], left[i]);
@@ -154,8 +182,10 @@ class Materializer {
     Builder b = before(yield);
     const Value both = b.op(Opcode::And, {left_valid, right_valid});
     for (std::size_t i = 0; i < n; ++i)
-      k_[yield].operands[i] = b.select(both, k_[yield].operands[i], b.select(left_valid, left[i], right[i]));
-    const Value either = b.op(Opcode::Or, {left_valid, right_valid});  // first: making an op may move the yield
+      k_[yield].operands[i] =
+          b.select(both, k_[yield].operands[i], b.select(left_valid, left[i], right[i]));
+    const Value either =
+        b.op(Opcode::Or, {left_valid, right_valid});  // first: making an op may move the yield
     k_[yield].operands.push_back(either);
   }
 
@@ -174,17 +204,23 @@ class Materializer {
   void store_limits(OpId op) {
     const Value view = k_[op].operands[0], value = k_[op].operands[1];
     const auto rank = static_cast<std::size_t>(k_.type(view).rank());
-    const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(), k_[op].attrs.ints(AttrName::axes).end());
+    const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
+                    k_[op].attrs.ints(AttrName::axes).end());
     Builder b = before(op);
     std::vector<Value> limits;
     for (std::size_t v = 0; v < rank; ++v)
-      limits.push_back(b.op(Opcode::ViewDim, {view}, k_.type(k_[op].operands[2 + v]), {{AttrName::axis, static_cast<int>(v)}}));
+      limits.push_back(b.op(Opcode::ViewDim, {view}, k_.type(k_[op].operands[2 + v]),
+                            {{AttrName::axis, static_cast<int>(v)}}));
     bool narrowed = false;
     for (const Bound& bound : absence_.of(value)) {
-      // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes nothing.
-      const auto v = static_cast<std::size_t>(bound.dim < 0 ? (axes.empty() ? 0 : axes[0]) : axes[static_cast<std::size_t>(bound.dim)]);
+      // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes
+      // nothing.
+      const auto v = static_cast<std::size_t>(
+          bound.dim < 0 ? (axes.empty() ? 0 : axes[0]) : axes[static_cast<std::size_t>(bound.dim)]);
       const Value offset = k_[op].operands[2 + v];
-      if (bound.dim >= 0 && bound.offset == offset && is_dim_of(bound.limit, view, static_cast<int>(v))) continue;
+      if (bound.dim >= 0 && bound.offset == offset &&
+          is_dim_of(bound.limit, view, static_cast<int>(v)))
+        continue;
       limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset)});
       forget_inside(op, static_cast<std::int64_t>(v));
       narrowed = true;
@@ -196,19 +232,26 @@ class Materializer {
 
   bool is_dim_of(Value limit, Value view, int axis) const {
     const OpId def = k_[limit].def;
-    return def && k_[def].opcode == Opcode::ViewDim && k_[def].operands[0] == view && k_[def].attrs.i(AttrName::axis) == axis;
+    return def && k_[def].opcode == Opcode::ViewDim && k_[def].operands[0] == view &&
+           k_[def].attrs.i(AttrName::axis) == axis;
   }
 
   Value limit_in_view(Builder& b, const Bound& bound, Value offset) {
     if (bound.dim < 0) {
-      const Value inside = b.op(Opcode::And, {b.cmp("ge", bound.offset, b.constant(k_.type(bound.offset), std::int64_t{0})), b.cmp("lt", bound.offset, bound.limit)});
+      const Value inside =
+          b.op(Opcode::And,
+               {b.cmp("ge", bound.offset, b.constant(k_.type(bound.offset), std::int64_t{0})),
+                b.cmp("lt", bound.offset, bound.limit)});
       // "No limit" is a multiple of every access width, so that it does not narrow the accesses.
       constexpr std::int64_t kNoLimit = INT32_MAX - 63;
-      return b.select(inside, b.constant(k_.type(offset), kNoLimit), b.constant(k_.type(offset), std::int64_t{0}));
+      return b.select(inside, b.constant(k_.type(offset), kNoLimit),
+                      b.constant(k_.type(offset), std::int64_t{0}));
     }
     if (bound.offset == offset) return bound.limit;
-    // A box that begins behind its view's end has a negative rest; the comparison with limits is unsigned.
-    return b.op(Opcode::Max, {b.add(b.sub(bound.limit, bound.offset), offset), b.constant(k_.type(offset), std::int64_t{0})});
+    // A box that begins behind its view's end has a negative rest; the comparison with limits is
+    // unsigned.
+    return b.op(Opcode::Max, {b.add(b.sub(bound.limit, bound.offset), offset),
+                              b.constant(k_.type(offset), std::int64_t{0})});
   }
 
   void forget_inside(OpId op, std::int64_t view_dim) {

@@ -2,10 +2,11 @@
 //
 // Before:  for k { t = load_view V[.., k]; a = convert_layout t; .. dot a .. }
 // After:   ring of `stages` slots; the first stages-1 steps are copied ahead; then
-//          for k, slot { async_wait stages-2; cta_barrier; a = smem_load ring[slot]; .. dot a ..; copy step k + stages-1 into
-//          the slot that the barrier proved free; async_commit }
-// Steps past the end copy nothing but still commit, so that the wait's count stays right. A dot whose operands all come from
-// rings is cut along k, so that few fragments are alive at once: a smem_load whose users are slices is read slice by slice.
+//          for k, slot { async_wait stages-2; cta_barrier; a = smem_load ring[slot]; .. dot a ..;
+//          copy step k + stages-1 into the slot that the barrier proved free; async_commit }
+// Steps past the end copy nothing but still commit, so that the wait's count stays right. A dot
+// whose operands all come from rings is cut along k, so that few fragments are alive at once: a
+// smem_load whose users are slices is read slice by slice.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,16 +27,20 @@ namespace {
 /// load_view -> [permute] -> convert_layout inside a loop body.
 struct Candidate {
   OpId load, permute, convert;
-  Type tile;       ///< as the dot wants it, without layout
-  Ints axes;       ///< view dimension of each tile dimension
-  Value ring;      ///< smem_alloc
+  Type tile;                       ///< as the dot wants it, without layout
+  Ints axes;                       ///< view dimension of each tile dimension
+  Value ring;                      ///< smem_alloc
   std::unordered_set<OpId> slice;  ///< pure ops of the body that the offsets need
 };
 
 class LoopPipeliner {
  public:
   LoopPipeliner(Kernel& k, OpId loop, const Plan& plan, PassContext& context)
-      : k_(k), loop_(loop), stages_(std::max(2, plan.stages)), context_(context), body_(k[loop].regions[0]) {}
+      : k_(k),
+        loop_(loop),
+        stages_(std::max(2, plan.stages)),
+        context_(context),
+        body_(k[loop].regions[0]) {}
 
   bool run() {
     count_uses();
@@ -50,7 +55,8 @@ class LoopPipeliner {
   }
 
  private:
-  // ---- finding ------------------------------------------------------------------------------------------------------
+  // ---- finding
+  // ------------------------------------------------------------------------------------------------------
   void count_uses() {
     walk(k_, k_.body(), [&](OpId op) {
       for (Value v : k_[op].operands) users_[v].push_back(op);
@@ -71,18 +77,24 @@ class LoopPipeliner {
       c.permute = user;
       user = only_user(k_[user].results[0]);
     }
-    if (!user || k_[user].opcode != Opcode::ConvertLayout || k_[user].parent != body_ || !feeds_dot(user)) return std::nullopt;
+    if (!user || k_[user].opcode != Opcode::ConvertLayout || k_[user].parent != body_ ||
+        !feeds_dot(user))
+      return std::nullopt;
     c.convert = user;
     c.tile = k_.type(k_[user].results[0]).with_layout(nullptr);
     const auto axes = k_[op].attrs.ints(AttrName::axes);
     c.axes.assign(axes.begin(), axes.end());
     if (c.permute) {
       const auto order = k_[c.permute].attrs.ints(AttrName::order);
-      for (std::size_t i = 0; i < order.size(); ++i) c.axes[i] = axes[static_cast<std::size_t>(order[i])];
+      for (std::size_t i = 0; i < order.size(); ++i)
+        c.axes[i] = axes[static_cast<std::size_t>(order[i])];
     }
-    const std::int64_t bytes = std::min<std::int64_t>(16, access_elements(k_, k_[op]) * size_bytes(c.tile.dtype()));
+    const std::int64_t bytes =
+        std::min<std::int64_t>(16, access_elements(k_, k_[op]) * size_bytes(c.tile.dtype()));
     if (contiguous_dim(k_, k_[op]) < 0 || bytes < 4) {
-      context_.remark(Remark::Kind::Missed, k_[op].loc, "not pipelined: rows are not aligned for cp.async", {{"bytes", fmt::format("{}", bytes)}});
+      context_.remark(Remark::Kind::Missed, k_[op].loc,
+                      "not pipelined: rows are not aligned for cp.async",
+                      {{"bytes", fmt::format("{}", bytes)}});
       return std::nullopt;
     }
     if (!offsets_are_pure(c)) return std::nullopt;
@@ -94,12 +106,14 @@ class LoopPipeliner {
     return user && k_[user].opcode == Opcode::Dot && k_[user].parent == body_;
   }
 
-  /// The offsets must be computable for another step: pure ops of the body on its induction variable and values from outside.
+  /// The offsets must be computable for another step: pure ops of the body on its induction
+  /// variable and values from outside.
   bool offsets_are_pure(Candidate& c) {
     const auto& operands = k_[c.load].operands;
     for (std::size_t i = 1; i < operands.size(); ++i)
       if (!collect(operands[i], c.slice)) {
-        context_.remark(Remark::Kind::Missed, k_[c.load].loc, "not pipelined: the offset depends on a value the loop carries");
+        context_.remark(Remark::Kind::Missed, k_[c.load].loc,
+                        "not pipelined: the offset depends on a value the loop carries");
         return false;
       }
     return true;
@@ -125,11 +139,13 @@ class LoopPipeliner {
   bool has_conflicting_effects() {
     bool found = false;
     walk(k_, body_, [&](OpId op) { found = found || info(k_[op].opcode).has(kWrites); });
-    if (found) context_.remark(Remark::Kind::Missed, k_[loop_].loc, "not pipelined: the loop writes memory");
+    if (found)
+      context_.remark(Remark::Kind::Missed, k_[loop_].loc, "not pipelined: the loop writes memory");
     return found;
   }
 
-  // ---- rewriting ----------------------------------------------------------------------------------------------------
+  // ---- rewriting
+  // ----------------------------------------------------------------------------------------------------
   Builder before(OpId op) {
     Builder b(k_);
     b.before(op);
@@ -145,7 +161,8 @@ class LoopPipeliner {
       shape.insert(shape.end(), tile_shape.begin(), tile_shape.end());
       const Type type = Type::shared(c.tile.dtype(), shape, ring_layout(c, shape));
       c.ring = b.op(Opcode::SmemAlloc, {}, type);
-      context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async", {{"stages", fmt::format("{}", stages_)}, {"ring", type.str()}});
+      context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
+                      {{"stages", fmt::format("{}", stages_)}, {"ring", type.str()}});
     }
   }
 
@@ -173,7 +190,8 @@ class LoopPipeliner {
         if (c.slice.contains(op) && !map.contains(k_[op].results[0])) clone_pure(b, op, map);
       const OpData& load = k_[c.load];
       std::vector<Value> operands{c.ring, slot, load.operands[0]};
-      for (std::size_t i = 1; i < load.operands.size(); ++i) operands.push_back(mapped(map, load.operands[i]));
+      for (std::size_t i = 1; i < load.operands.size(); ++i)
+        operands.push_back(mapped(map, load.operands[i]));
       AttrList attrs;
       attrs.set(AttrName::axes, c.axes);
       for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})
@@ -244,7 +262,8 @@ class LoopPipeliner {
     const Value step = k_[loop_].operands[2];
     Value ahead = k_[body_].args[0];
     for (int s = 0; s + 1 < stages_; ++s) ahead = b.add(ahead, step);
-    const Value before_slot = b.select(b.cmp("eq", slot, b.i32(0)), b.i32(stages_ - 1), b.sub(slot, b.i32(1)));
+    const Value before_slot =
+        b.select(b.cmp("eq", slot, b.i32(0)), b.i32(stages_ - 1), b.sub(slot, b.i32(1)));
     guarded_copy(b, ahead, before_slot);
   }
 
@@ -258,17 +277,21 @@ class LoopPipeliner {
     k_.erase(c.load);
   }
 
-  /// The slots are used again by the next loop (or the next run of this one): nobody may still read them.
+  /// The slots are used again by the next loop (or the next run of this one): nobody may still read
+  /// them.
   void drain() {
     Builder b(k_);
-    if (const OpId after = k_[loop_].next) b.before(after);
-    else b.at_end(k_[loop_].parent);
+    if (const OpId after = k_[loop_].next)
+      b.before(after);
+    else
+      b.at_end(k_[loop_].parent);
     b.loc = k_[loop_].loc;
     b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});
     b.effect(Opcode::CtaBarrier, {});
   }
 
-  // ---- cutting along k ----------------------------------------------------------------------------------------------
+  // ---- cutting along k
+  // ----------------------------------------------------------------------------------------------
   void cut_dots() {
     std::vector<OpId> dots;
     for (OpId op : k_.ops(body_))
@@ -285,14 +308,18 @@ class LoopPipeliner {
     const Type a = k_.type(k_[dot].operands[0]), bt = k_.type(k_[dot].operands[1]);
     const std::int64_t k_extent = a.shape()[1], step = size_bits(a.dtype()) == 16 ? 16 : 8;
     const bool from_ring = is_ring_read(k_[dot].operands[0]) || is_ring_read(k_[dot].operands[1]);
-    if (!from_ring || k_extent <= step || k_extent % step != 0 || !sliceable(a, 1, step) || !sliceable(bt, 0, step)) return;
+    if (!from_ring || k_extent <= step || k_extent % step != 0 || !sliceable(a, 1, step) ||
+        !sliceable(bt, 0, step))
+      return;
     Builder b = before(dot);
     b.loc = k_[dot].loc;
     Value acc = k_[dot].operands[2];
     const Value whole_a = k_[dot].operands[0], whole_b = k_[dot].operands[1];
     for (std::int64_t at = 0; at < k_extent; at += step) {
       const Value as = part(b, whole_a, 1, at, step), bs = part(b, whole_b, 0, at, step);
-      acc = k_[b.create(Opcode::Dot, std::vector<Value>{as, bs, acc}, std::vector<Type>{k_.type(acc)}, k_[dot].attrs)].results[0];
+      acc = k_[b.create(Opcode::Dot, std::vector<Value>{as, bs, acc},
+                        std::vector<Type>{k_.type(acc)}, k_[dot].attrs)]
+                .results[0];
     }
     k_.replace_all_uses(k_[dot].results[0], acc);
     k_.erase(dot);
@@ -303,7 +330,8 @@ class LoopPipeliner {
     shape[static_cast<std::size_t>(dim)] = extent;
     return shape;
   }
-  static std::optional<LinearLayout> sliced_layout(Type t, int dim, std::int64_t extent, std::int64_t at) {
+  static std::optional<LinearLayout> sliced_layout(Type t, int dim, std::int64_t extent,
+                                                   std::int64_t at) {
     Dims offset = Dims::filled(static_cast<int>(t.rank()), 0), extents;
     for (std::int64_t e : t.shape()) extents.push_back(static_cast<int>(e));
     offset[dim] = static_cast<int>(at);
@@ -311,11 +339,14 @@ class LoopPipeliner {
     const auto view = subtile(*t.layout(), offset, extents);
     return view ? std::optional(view->layout) : std::nullopt;
   }
-  static bool sliceable(Type t, int dim, std::int64_t extent) { return sliced_layout(t, dim, extent, 0).has_value(); }
+  static bool sliceable(Type t, int dim, std::int64_t extent) {
+    return sliced_layout(t, dim, extent, 0).has_value();
+  }
 
   Value part(Builder& b, Value v, int dim, std::int64_t at, std::int64_t extent) {
     const Type t = k_.type(v);
-    const Type small = Type::tile(t.elem(), box_of(t, dim, extent), intern_layout(*sliced_layout(t, dim, extent, at)));
+    const Type small = Type::tile(t.elem(), box_of(t, dim, extent),
+                                  intern_layout(*sliced_layout(t, dim, extent, at)));
     Ints start(t.shape().size(), 0);
     start[static_cast<std::size_t>(dim)] = at;
     return b.op(Opcode::TileSlice, {v}, small, {{AttrName::start_at, start}});

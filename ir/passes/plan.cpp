@@ -1,5 +1,5 @@
-// Chooses warps, stages and the partition of the accumulators. Before and after: tile form; the plan is in the context, and
-// kernel.info.threads follows from it.
+// Chooses warps, stages and the partition of the accumulators. Before and after: tile form; the
+// plan is in the context, and kernel.info.threads follows from it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace tegula::ir {
 namespace {
 
 struct Survey {
-  std::int64_t largest_tile = 1;      ///< elements of the largest loaded, stored or reduced tile
-  std::int64_t largest_product = 0;   ///< elements of the largest dot accumulator
+  std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
+  std::int64_t largest_product = 0;  ///< elements of the largest dot accumulator
   std::int64_t product_rows = 0;
-  bool chained = false;               ///< a dot's operand depends on another dot: rows must stay within a warp
+  bool chained = false;  ///< a dot's operand depends on another dot: rows must stay within a warp
 };
 
 /// A dot whose first operand is computed from another dot's result.
@@ -23,7 +23,9 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
   if (!def || depth > 24) return false;
   if (k[def].opcode == Opcode::Dot) return true;
   if (k[def].opcode == Opcode::LoadView) return false;
-  return std::ranges::any_of(k[def].operands, [&](Value o) { return k.type(o).is_tile() && depends_on_dot(k, o, depth + 1); });
+  return std::ranges::any_of(k[def].operands, [&](Value o) {
+    return k.type(o).is_tile() && depends_on_dot(k, o, depth + 1);
+  });
 }
 
 Survey survey(const Kernel& k) {
@@ -56,7 +58,8 @@ Plan make_plan(const Kernel& k) {
     return plan;
   }
   if (s.chained) {
-    plan.warps = static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(static_cast<std::uint64_t>(s.product_rows / 16)), 1, 8));
+    plan.warps = static_cast<int>(std::clamp<std::uint64_t>(
+        std::bit_floor(static_cast<std::uint64_t>(s.product_rows / 16)), 1, 8));
     plan.warps_m = plan.warps;
     plan.warps_n = 1;
     plan.stages = 2;

@@ -1,5 +1,6 @@
-// Finds boxes that lie inside their view and how offsets divide. Before: tile form. After: load_view and store_view carry
-// attrs `inside` (view dimensions that need no guard) and `offset_div`; nothing else changed.
+// Finds boxes that lie inside their view and how offsets divide. Before: tile form. After:
+// load_view and store_view carry attrs `inside` (view dimensions that need no guard) and
+// `offset_div`; nothing else changed.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -29,8 +30,11 @@ bool annotate(Kernel& k, OpId op, const Bounds& bounds, PassContext& context) {
   for (std::size_t v = 0; v < type.shape().size(); ++v) {
     const Value offset = d.operands[first + v];
     const std::int64_t extent = box_extent(k, d, v);
-    if (bounds.is_inside(offset, extent, view, static_cast<int>(v))) inside.push_back(static_cast<std::int64_t>(v));
-    else context.remark(Remark::Kind::Missed, d.loc, "guard kept", {{"dimension", fmt::format("{}", v)}, {"extent", fmt::format("{}", extent)}});
+    if (bounds.is_inside(offset, extent, view, static_cast<int>(v)))
+      inside.push_back(static_cast<std::int64_t>(v));
+    else
+      context.remark(Remark::Kind::Missed, d.loc, "guard kept",
+                     {{"dimension", fmt::format("{}", v)}, {"extent", fmt::format("{}", extent)}});
     if (type.view_facts().strides[v] == 1) offset_div = std::gcd(offset_div, divisor_of(k, offset));
   }
   if (!inside.empty()) d.attrs.set(AttrName::inside, inside);
@@ -45,7 +49,8 @@ bool prove_bounds(Kernel& kernel, PassContext& context) {
   bool changed = false;
   walk(kernel, kernel.body(), [&](OpId op) {
     const Opcode o = kernel[op].opcode;
-    if (o == Opcode::LoadView || o == Opcode::StoreView) changed |= annotate(kernel, op, bounds, context);
+    if (o == Opcode::LoadView || o == Opcode::StoreView)
+      changed |= annotate(kernel, op, bounds, context);
   });
   return changed;
 }

@@ -9,7 +9,8 @@
 namespace tegula {
 namespace {
 
-constexpr float kFloor = -1e30f;  // a maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN
+constexpr float kFloor =
+    -1e30f;  // a maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN
 
 /// Running maximum and sum of each row, and the accumulated output they belong to.
 struct OnlineSoftmax {
@@ -29,26 +30,32 @@ Tile softmax_step(OnlineSoftmax& s, const Tile& scores) {
 
 template <class T>
 auto make_kernel(const AttentionSpec& spec) {
-  return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale) {
-    const int BM = tune("BM", {16, 32, 64, 128}, 128), BN = tune("BN", {16, 32, 64, 128}, 64), D = Q.fixed(3);
+  return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
+                                    Out<f32, 3> Lse, Scalar<f32> scale) {
+    const int BM = tune("BM", {16, 32, 64, 128}, 128), BN = tune("BN", {16, 32, 64, 128}, 64),
+              D = Q.fixed(3);
     const Tile group = Q.dim(1) / K.dim(1);
     for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
       const Tile q = Q(b, h, m, all), rows = expand(m, 1);
       OnlineSoftmax state{full<f32>(kFloor, BM), zeros<f32>(BM), zeros<f32>(BM, D)};
       const Tile first = m.first(), length = K.dim(2);
-      const KvRange range = spec.range ? spec.range(first, first + (BM - 1), length) : KvRange{full<i32>(0), length};
+      const KvRange range =
+          spec.range ? spec.range(first, first + (BM - 1), length) : KvRange{full<i32>(0), length};
       for (auto n : steps(range.lo, min(range.hi, length), BN)) {
         const Tile columns = expand(n, 0);
         Tile s = dot(q, K(b, h / group, n, all).T());
-        if (spec.score) s = spec.score(s * scale, b, h, rows, columns) * std::numbers::log2e_v<float>;
-        else s = s * (scale * std::numbers::log2e_v<float>);
+        if (spec.score)
+          s = spec.score(s * scale, b, h, rows, columns) * std::numbers::log2e_v<float>;
+        else
+          s = s * (scale * std::numbers::log2e_v<float>);
         if (spec.mask) s = where(spec.mask(b, h, rows, columns), s, -INFINITY);
         const Tile weights = softmax_step(state, s);
         state.out = dot(cast<T>(weights), V(b, h / group, n, all), state.out);
       }
       const Tile empty = state.sum == 0.0f;
       O(b, h, m, all) = state.out * expand(where(empty, 0.0f, rcp(state.sum)), 1);
-      Lse(b, h, m) = where(empty, -INFINITY, (state.top + log2(state.sum)) * std::numbers::ln2_v<float>);
+      Lse(b, h, m) =
+          where(empty, -INFINITY, (state.top + log2(state.sum)) * std::numbers::ln2_v<float>);
     }
   });
 }
@@ -58,12 +65,17 @@ void require(bool ok, const std::string& message, const std::string& hint) {
 }
 
 void check(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) {
-  for (const Tensor* t : {&Q, &K, &V, &O}) require(t->rank() == 4, "a tensor is " + t->str() + ", not of rank 4", "use [batch, heads, length, head_dim]");
-  require(K.shape() == V.shape(), "K is " + K.str() + ", V is " + V.str(), "K and V must have one shape");
+  for (const Tensor* t : {&Q, &K, &V, &O})
+    require(t->rank() == 4, "a tensor is " + t->str() + ", not of rank 4",
+            "use [batch, heads, length, head_dim]");
+  require(K.shape() == V.shape(), "K is " + K.str() + ", V is " + V.str(),
+          "K and V must have one shape");
   require(Q.shape() == O.shape(), "Q is " + Q.str() + ", O is " + O.str(), "O must have Q's shape");
   require(Q.size(0) == K.size(0), "batches differ: Q is " + Q.str() + ", K is " + K.str(), "");
   require(Q.size(3) == K.size(3), "head dims differ: Q is " + Q.str() + ", K is " + K.str(), "");
-  require(K.size(1) > 0 && Q.size(1) % K.size(1) == 0, "Q has " + std::to_string(Q.size(1)) + " heads, K has " + std::to_string(K.size(1)), "the number of query heads must be a multiple of that of key heads");
+  require(K.size(1) > 0 && Q.size(1) % K.size(1) == 0,
+          "Q has " + std::to_string(Q.size(1)) + " heads, K has " + std::to_string(K.size(1)),
+          "the number of query heads must be a multiple of that of key heads");
 }
 
 }  // namespace
@@ -73,7 +85,8 @@ KvRange causal_range(const Tile&, const Tile& last, const Tile& kv_length) {
 }
 
 struct Attention::Kernels {
-  explicit Kernels(const AttentionSpec& s) : spec(s), bf16_kernel(make_kernel<bf16>(s)), f16_kernel(make_kernel<f16>(s)) {}
+  explicit Kernels(const AttentionSpec& s)
+      : spec(s), bf16_kernel(make_kernel<bf16>(s)), f16_kernel(make_kernel<f16>(s)) {}
   AttentionSpec spec;
   decltype(make_kernel<bf16>({})) bf16_kernel;
   decltype(make_kernel<f16>({})) f16_kernel;
@@ -81,19 +94,27 @@ struct Attention::Kernels {
 
 Attention::Attention(AttentionSpec spec) : kernels_(std::make_shared<const Kernels>(spec)) {}
 
-void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, const Tensor& Lse) const {
+void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                           const Tensor& O, const Tensor& Lse) const {
   check(Q, K, V, O);
-  const float scale = kernels_->spec.scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
-  if (Q.dtype() == DType::f16) kernels_->f16_kernel(stream, Q, K, V, O, Lse, scale);
-  else kernels_->bf16_kernel(stream, Q, K, V, O, Lse, scale);
+  const float scale =
+      kernels_->spec.scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
+  if (Q.dtype() == DType::f16)
+    kernels_->f16_kernel(stream, Q, K, V, O, Lse, scale);
+  else
+    kernels_->bf16_kernel(stream, Q, K, V, O, Lse, scale);
 }
 
-void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) const {
-  require(Q.rank() == 4, "Q is " + Q.str() + ", not of rank 4", "use [batch, heads, length, head_dim]");
-  (*this)(stream, Q, K, V, O, Tensor::empty({Q.size(0), Q.size(1), Q.size(2)}, DType::f32, Q.device()));
+void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                           const Tensor& O) const {
+  require(Q.rank() == 4, "Q is " + Q.str() + ", not of rank 4",
+          "use [batch, heads, length, head_dim]");
+  (*this)(stream, Q, K, V, O,
+          Tensor::empty({Q.size(0), Q.size(1), Q.size(2)}, DType::f32, Q.device()));
 }
 
-void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) const {
+void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V,
+                           const Tensor& O) const {
   (*this)(Stream(Q.device()), Q, K, V, O);
 }
 

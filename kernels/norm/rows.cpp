@@ -38,7 +38,12 @@ void for_float(const char* name, DType dtype, const Run& run) {
   if (dtype == DType::bf16) return run(bf16());
   if (dtype == DType::f16) return run(f16());
   if (dtype == DType::f32) return run(f32());
-  throw CompileError(Diagnostic{"", std::string(name) + " takes bf16, f16 and f32, not " + std::string(tegula::name(dtype)), {}, {}, "cast the tensor"});
+  throw CompileError(Diagnostic{
+      "",
+      std::string(name) + " takes bf16, f16 and f32, not " + std::string(tegula::name(dtype)),
+      {},
+      {},
+      "cast the tensor"});
 }
 
 }  // namespace
@@ -57,7 +62,8 @@ void softmax(const Stream& stream, const Tensor& x, const Tensor& y) {
   });
 }
 
-void rms_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& y, float epsilon) {
+void rms_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& y,
+              float epsilon) {
   for_float("rms_norm", x.dtype(), [&](auto t) {
     static const auto k = make_rms_norm<decltype(t)>();
     k(stream, x, weight, y, epsilon);

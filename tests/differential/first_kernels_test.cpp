@@ -15,15 +15,19 @@ std::vector<Device> devices() {
 }
 
 class EveryDevice : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, testing::ValuesIn(devices()),
-                         [](const auto& info) { return std::string(info.param.kind == DeviceKind::cpu ? "cpu" : info.param.kind == DeviceKind::sim ? "sim" : "cuda"); });
+INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, testing::ValuesIn(devices()), [](const auto& info) {
+  return std::string(info.param.kind == DeviceKind::cpu   ? "cpu"
+                     : info.param.kind == DeviceKind::sim ? "sim"
+                                                          : "cuda");
+});
 
 TEST_P(EveryDevice, VectorAdd) {
   const auto add = kernel("add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {
     for (auto i : grid(z, 1024)) z(i) = x(i) + y(i);
   });
   for (std::int64_t n : {1, 1000, 4096, 5001}) {
-    const Tensor x = Tensor::normal({n}, DType::f32, 0, 1, 1, GetParam()), y = Tensor::normal({n}, DType::f32, 0, 1, 2, GetParam());
+    const Tensor x = Tensor::normal({n}, DType::f32, 0, 1, 1, GetParam()),
+                 y = Tensor::normal({n}, DType::f32, 0, 1, 2, GetParam());
     const Tensor z = Tensor::empty({n}, DType::f32, GetParam());
     add(x, y, z);
     const auto a = x.to_vector<f32>(), b = y.to_vector<f32>(), c = z.to_vector<f32>();
@@ -40,14 +44,17 @@ TEST_P(EveryDevice, RowSoftmax) {
     }
   });
   for (std::int64_t n : {1, 7, 128, 1000, 3000}) {
-    const Tensor x = Tensor::normal({5, n}, DType::bf16, 0, 2, 3, GetParam()), y = Tensor::empty({5, n}, DType::bf16, GetParam());
+    const Tensor x = Tensor::normal({5, n}, DType::bf16, 0, 2, 3, GetParam()),
+                 y = Tensor::empty({5, n}, DType::bf16, GetParam());
     softmax(x, y);
     const auto a = x.to_doubles(), c = y.to_doubles();
     for (int r = 0; r < 5; ++r) {
       double m = -INFINITY, s = 0;
       for (int i = 0; i < n; ++i) m = std::max(m, a[r * n + i]);
       for (int i = 0; i < n; ++i) s += std::exp(a[r * n + i] - m);
-      for (int i = 0; i < n; ++i) ASSERT_NEAR(c[r * n + i], std::exp(a[r * n + i] - m) / s, 0.005) << n << " row " << r << " col " << i;
+      for (int i = 0; i < n; ++i)
+        ASSERT_NEAR(c[r * n + i], std::exp(a[r * n + i] - m) / s, 0.005)
+            << n << " row " << r << " col " << i;
     }
   }
 }
@@ -66,7 +73,8 @@ std::vector<double> product(const Tensor& a, const Tensor& b) {
 template <class T>
 auto matmul() {
   return kernel("matmul", [](In<T, 2> A, In<T, 2> B, Out<T, 2> C) {
-    int BM = tune("BM", {16, 32, 64, 128}, 64), BN = tune("BN", {16, 32, 64, 96, 128, 256}, 64), BK = tune("BK", {16, 32, 64}, 32);
+    int BM = tune("BM", {16, 32, 64, 128}, 64), BN = tune("BN", {16, 32, 64, 96, 128, 256}, 64),
+        BK = tune("BK", {16, 32, 64}, 32);
     for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
       auto acc = zeros<f32>(BM, BN);
       for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
@@ -80,19 +88,23 @@ struct Shape {
 };
 
 TEST_P(EveryDevice, MatmulBf16) {
-  for (const Shape s : {Shape{64, 64, 64}, {128, 64, 96}, {100, 72, 80}, {37, 21, 50}, {1, 1, 1}, {65, 130, 33}}) {
+  for (const Shape s :
+       {Shape{64, 64, 64}, {128, 64, 96}, {100, 72, 80}, {37, 21, 50}, {1, 1, 1}, {65, 130, 33}}) {
     SCOPED_TRACE(std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k));
-    const Tensor a = Tensor::integers({s.m, s.k}, DType::bf16, -4, 4, 1, GetParam()), b = Tensor::integers({s.k, s.n}, DType::bf16, -4, 4, 2, GetParam());
+    const Tensor a = Tensor::integers({s.m, s.k}, DType::bf16, -4, 4, 1, GetParam()),
+                 b = Tensor::integers({s.k, s.n}, DType::bf16, -4, 4, 2, GetParam());
     const Tensor c = Tensor::empty({s.m, s.n}, DType::bf16, GetParam());
     matmul<bf16>()(a, b, c);
     const auto want = product(a, b), got = c.to_doubles();
-    for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], static_cast<double>(static_cast<float>(bf16(want[i])))) << i;
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_EQ(got[i], static_cast<double>(static_cast<float>(bf16(want[i])))) << i;
   }
 }
 
 TEST_P(EveryDevice, MatmulF32ByFma) {
   for (const Shape s : {Shape{64, 64, 64}, {37, 21, 50}}) {
-    const Tensor a = Tensor::integers({s.m, s.k}, DType::f32, -4, 4, 1, GetParam()), b = Tensor::integers({s.k, s.n}, DType::f32, -4, 4, 2, GetParam());
+    const Tensor a = Tensor::integers({s.m, s.k}, DType::f32, -4, 4, 1, GetParam()),
+                 b = Tensor::integers({s.k, s.n}, DType::f32, -4, 4, 2, GetParam());
     const Tensor c = Tensor::empty({s.m, s.n}, DType::f32, GetParam());
     matmul<f32>()(a, b, c);
     EXPECT_EQ(c.to_doubles(), product(a, b));
@@ -101,8 +113,10 @@ TEST_P(EveryDevice, MatmulF32ByFma) {
 
 template <class Mask, class Score>
 auto attention(Mask mask, Score score) {
-  return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O, Scalar<f32> scale) {
-    int BM = tune("BM", {16, 64, 128, 192}, 64), BN = tune("BN", {16, 64, 96, 128}, 64), D = Q.fixed(3);
+  return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O,
+                                 Scalar<f32> scale) {
+    int BM = tune("BM", {16, 64, 128, 192}, 64), BN = tune("BN", {16, 64, 96, 128}, 64),
+        D = Q.fixed(3);
     auto G = Q.dim(1) / K.dim(1);
     for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
       auto q = Q(b, h, m, all), o = zeros<f32>(BM, D);
@@ -125,12 +139,15 @@ auto attention(Mask mask, Score score) {
 }
 
 TEST_P(EveryDevice, CausalWindowAttention) {
-  const auto attn = attention([](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 50; }, [](auto s, auto, auto, auto, auto) { return s; });
+  const auto attn = attention([](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 50; },
+                              [](auto s, auto, auto, auto, auto) { return s; });
   for (const std::int64_t S : {1, 64, 113, 200}) {
     SCOPED_TRACE(S);
     const std::int64_t B = 1, H = 4, HK = 2, D = 64;
-    const Tensor q = Tensor::normal({B, H, S, D}, DType::bf16, 0, 1, 1, GetParam()), k = Tensor::normal({B, HK, S, D}, DType::bf16, 0, 1, 2, GetParam());
-    const Tensor v = Tensor::normal({B, HK, S, D}, DType::bf16, 0, 1, 3, GetParam()), o = Tensor::empty({B, H, S, D}, DType::bf16, GetParam());
+    const Tensor q = Tensor::normal({B, H, S, D}, DType::bf16, 0, 1, 1, GetParam()),
+                 k = Tensor::normal({B, HK, S, D}, DType::bf16, 0, 1, 2, GetParam());
+    const Tensor v = Tensor::normal({B, HK, S, D}, DType::bf16, 0, 1, 3, GetParam()),
+                 o = Tensor::empty({B, H, S, D}, DType::bf16, GetParam());
     attn(q, k, v, o, 0.125f);
     const auto qd = q.to_doubles(), kd = k.to_doubles(), vd = v.to_doubles(), od = o.to_doubles();
     double worst = 0;
@@ -139,14 +156,16 @@ TEST_P(EveryDevice, CausalWindowAttention) {
         std::vector<double> p(S, 0.0);
         double top = -1e300, sum = 0;
         for (int j = std::max(0, i - 49); j <= i; ++j) {
-          for (int d = 0; d < D; ++d) p[j] += qd[(h * S + i) * D + d] * kd[((h / 2) * S + j) * D + d];
+          for (int d = 0; d < D; ++d)
+            p[j] += qd[(h * S + i) * D + d] * kd[((h / 2) * S + j) * D + d];
           p[j] *= 0.125;
           top = std::max(top, p[j]);
         }
         for (int j = std::max(0, i - 49); j <= i; ++j) sum += p[j] = std::exp(p[j] - top);
         for (int d = 0; d < D; ++d) {
           double want = 0;
-          for (int j = std::max(0, i - 49); j <= i; ++j) want += p[j] / sum * vd[((h / 2) * S + j) * D + d];
+          for (int j = std::max(0, i - 49); j <= i; ++j)
+            want += p[j] / sum * vd[((h / 2) * S + j) * D + d];
           worst = std::max(worst, std::abs(want - od[(h * S + i) * D + d]));
         }
       }

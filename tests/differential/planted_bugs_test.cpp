@@ -1,5 +1,6 @@
-// Twenty bugs that a lowering could have, planted in the lowered code of library programs. Each must be caught: by a finding
-// of the simulator, or by a result that differs from the interpreter's.
+// Twenty bugs that a lowering could have, planted in the lowered code of library programs. Each
+// must be caught: by a finding of the simulator, or by a result that differs from the
+// interpreter's.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -20,9 +21,12 @@ using namespace ir;
 using fuzz::Argument;
 using fuzz::Arguments;
 
-// ---- programs -------------------------------------------------------------------------------------------------------
-/// Maximum, first maximum and backward sums of rows of 100 of a matrix: folds across lanes and warps, padded to 128.
-constexpr const char* kRows = R"(kernel @rows tile (%x: view<?x?xf32, in, align=16, strides=?x1> [arg = 0], %m: view<?xf32, out, align=16, strides=1> [arg = 1], %a: view<?xi32, out, align=16, strides=1> [arg = 2], %s: view<?x?xf32, out, align=16, strides=?x1> [arg = 3]) {
+// ---- programs
+// -------------------------------------------------------------------------------------------------------
+/// Maximum, first maximum and backward sums of rows of 100 of a matrix: folds across lanes and
+/// warps, padded to 128.
+constexpr const char* kRows =
+    R"(kernel @rows tile (%x: view<?x?xf32, in, align=16, strides=?x1> [arg = 0], %m: view<?xf32, out, align=16, strides=1> [arg = 1], %a: view<?xi32, out, align=16, strides=1> [arg = 2], %s: view<?x?xf32, out, align=16, strides=?x1> [arg = 3]) {
   launch {
     %0 = view_dim %x [axis = 0] : i32
     %1 = const [value = 4] : i32
@@ -73,26 +77,37 @@ struct Program {
 };
 
 Program vector_add() {
-  return {parse(library_program("vector_add")), {tensor(DType::f32, {2040}, -9, 9), tensor(DType::f32, {2040}, -9, 9), tensor(DType::f32, {2040}, 77, 77)}, {.warps = 2}};
+  return {parse(library_program("vector_add")),
+          {tensor(DType::f32, {2040}, -9, 9), tensor(DType::f32, {2040}, -9, 9),
+           tensor(DType::f32, {2040}, 77, 77)},
+          {.warps = 2}};
 }
 Program matmul() {
-  return {parse(library_program("matmul")), {tensor(DType::bf16, {80, 144}, -4, 4), tensor(DType::bf16, {144, 112}, -4, 4), tensor(DType::bf16, {80, 112}, 77, 77)},
+  return {parse(library_program("matmul")),
+          {tensor(DType::bf16, {80, 144}, -4, 4), tensor(DType::bf16, {144, 112}, -4, 4),
+           tensor(DType::bf16, {80, 112}, 77, 77)},
           {.warps = 2, .stages = 3, .warps_m = 1, .warps_n = 2}};
 }
 Program rows(std::int64_t columns, int low) {
-  return {parse(kRows), {tensor(DType::f32, {6, columns}, low, -90), tensor(DType::f32, {6}, 77, 77), tensor(DType::i32, {6}, 77, 77), tensor(DType::f32, {6, columns}, 77, 77)},
+  return {parse(kRows),
+          {tensor(DType::f32, {6, columns}, low, -90), tensor(DType::f32, {6}, 77, 77),
+           tensor(DType::i32, {6}, 77, 77), tensor(DType::f32, {6, columns}, 77, 77)},
           {.warps = 4}};
 }
-// A maximum that few elements share shows where a fold leaves some out, one that half of them share shows wrong ties.
+// A maximum that few elements share shows where a fold leaves some out, one that half of them share
+// shows wrong ties.
 Program wide_rows() { return rows(108, -9999); }
 Program short_rows() { return rows(92, -9999); }
 Program tied_rows() { return rows(108, -91); }
 
-// ---- edits ----------------------------------------------------------------------------------------------------------
+// ---- edits
+// ----------------------------------------------------------------------------------------------------------
 using Wanted = std::function<bool(const OpData&)>;
 
 /// The n-th op of this kind in program order; fails the test where there is none.
-OpId nth(const Kernel& k, Opcode opcode, int n, const Wanted& wanted = [](const OpData&) { return true; }) {
+OpId nth(
+    const Kernel& k, Opcode opcode, int n,
+    const Wanted& wanted = [](const OpData&) { return true; }) {
   OpId found;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == opcode && wanted(k[op]) && n-- == 0) found = op;
@@ -101,7 +116,9 @@ OpId nth(const Kernel& k, Opcode opcode, int n, const Wanted& wanted = [](const 
   return found;
 }
 OpId loop(const Kernel& k) { return nth(k, Opcode::For, 0); }
-bool is_in_loop(const Kernel& k, const OpData& d) { return k[d.parent].owner && k[k[d.parent].owner].opcode == Opcode::For; }
+bool is_in_loop(const Kernel& k, const OpData& d) {
+  return k[d.parent].owner && k[k[d.parent].owner].opcode == Opcode::For;
+}
 
 Builder before(Kernel& k, OpId op) {
   Builder b(k);
@@ -113,7 +130,8 @@ void set_constant_operand(Kernel& k, OpId op, std::size_t operand, std::int64_t 
   k[op].operands[operand] = c;
 }
 /// The operand's registers in another order: register i becomes order(i).
-void reorder(Kernel& k, OpId op, std::size_t operand, const std::function<std::int64_t(std::int64_t)>& order) {
+void reorder(Kernel& k, OpId op, std::size_t operand,
+             const std::function<std::int64_t(std::int64_t)>& order) {
   const Value v = k[op].operands[operand];
   Ints indices;
   for (std::int64_t i = 0; i < k.type(v).count(); ++i) indices.push_back(order(i));
@@ -148,21 +166,41 @@ struct Bug {
 /// The comparison a memory op's predicate comes from.
 OpId guard(const Kernel& k, OpId access, std::size_t predicate) {
   OpId at = definition(k, k[access].operands[predicate]);
-  for (int depth = 0; depth < 8 && at && k[at].opcode != Opcode::Cmp; ++depth) at = definition(k, k[at].operands[0]);
+  for (int depth = 0; depth < 8 && at && k[at].opcode != Opcode::Cmp; ++depth)
+    at = definition(k, k[at].operands[0]);
   EXPECT_TRUE(at && k[at].opcode == Opcode::Cmp);
   return at;
 }
 
 const Bug kBugs[] = {
-    {"wrong mask of a reduction's shuffle", wide_rows, [](Kernel& k) { set_constant_operand(k, nth(k, Opcode::Shfl, 0, with_mode("xor")), 1, 0); }},
-    {"wrong distance of a scan's shuffle", wide_rows, [](Kernel& k) { set_constant_operand(k, nth(k, Opcode::Shfl, 0, with_mode("down")), 1, 3); }},
-    {"dropped barrier between warps' partial results", wide_rows, [](Kernel& k) { k.erase(nth(k, Opcode::BarSync, 1)); }},
-    {"dropped barrier of the ring", matmul, [](Kernel& k) { k.erase(nth(k, Opcode::BarSync, 0, [&](const OpData& d) { return is_in_loop(k, d); })); }},
-    {"off-by-one predicate of a load", vector_add, [](Kernel& k) { k[guard(k, nth(k, Opcode::LdGlobal, 0), 1)].attrs.set(AttrName::pred, "le"); }},
-    {"lost predicate of a load", vector_add, [](Kernel& k) { k[nth(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
-    {"lost predicate of a store", vector_add, [](Kernel& k) { k[nth(k, Opcode::StGlobal, 0)].operands.resize(2); }},
-    {"order of A's fragment registers", matmul, [](Kernel& k) { reorder(k, nth(k, Opcode::Mma, 0), 0, [](std::int64_t i) { return i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i; }); }},
-    {"order of B's fragment registers", matmul, [](Kernel& k) { reorder(k, nth(k, Opcode::Mma, 1), 1, [](std::int64_t i) { return i ^ 1; }); }},
+    {"wrong mask of a reduction's shuffle", wide_rows,
+     [](Kernel& k) { set_constant_operand(k, nth(k, Opcode::Shfl, 0, with_mode("xor")), 1, 0); }},
+    {"wrong distance of a scan's shuffle", wide_rows,
+     [](Kernel& k) { set_constant_operand(k, nth(k, Opcode::Shfl, 0, with_mode("down")), 1, 3); }},
+    {"dropped barrier between warps' partial results", wide_rows,
+     [](Kernel& k) { k.erase(nth(k, Opcode::BarSync, 1)); }},
+    {"dropped barrier of the ring", matmul,
+     [](Kernel& k) {
+       k.erase(nth(k, Opcode::BarSync, 0, [&](const OpData& d) { return is_in_loop(k, d); }));
+     }},
+    {"off-by-one predicate of a load", vector_add,
+     [](Kernel& k) {
+       k[guard(k, nth(k, Opcode::LdGlobal, 0), 1)].attrs.set(AttrName::pred, "le");
+     }},
+    {"lost predicate of a load", vector_add,
+     [](Kernel& k) { k[nth(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
+    {"lost predicate of a store", vector_add,
+     [](Kernel& k) { k[nth(k, Opcode::StGlobal, 0)].operands.resize(2); }},
+    {"order of A's fragment registers", matmul,
+     [](Kernel& k) {
+       reorder(k, nth(k, Opcode::Mma, 0), 0, [](std::int64_t i) {
+         return i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
+       });
+     }},
+    {"order of B's fragment registers", matmul,
+     [](Kernel& k) {
+       reorder(k, nth(k, Opcode::Mma, 1), 1, [](std::int64_t i) { return i ^ 1; });
+     }},
     {"swapped operands of mma", matmul,
      [](Kernel& k) {
        const OpId mma = nth(k, Opcode::Mma, 0);
@@ -171,7 +209,8 @@ const Bug kBugs[] = {
        for (std::int64_t i = 0; i < k.type(a).count(); ++i) for_a.push_back(i % k.type(b).count());
        for (std::int64_t i = 0; i < k.type(b).count(); ++i) for_b.push_back(i % k.type(a).count());
        Builder at = before(k, mma);
-       const Value new_a = at.op(Opcode::Regs, {b}, {{AttrName::indices, for_a}}), new_b = at.op(Opcode::Regs, {a}, {{AttrName::indices, for_b}});
+       const Value new_a = at.op(Opcode::Regs, {b}, {{AttrName::indices, for_a}}),
+                   new_b = at.op(Opcode::Regs, {a}, {{AttrName::indices, for_b}});
        k[mma].operands[0] = new_a;
        k[mma].operands[1] = new_b;
      }},
@@ -188,7 +227,8 @@ const Bug kBugs[] = {
      }},
     {"refill of the slot that is read", matmul,
      [](Kernel& k) {
-       const OpId select = nth(k, Opcode::Select, 0, [&](const OpData& d) { return is_in_loop(k, d); });
+       const OpId select =
+           nth(k, Opcode::Select, 0, [&](const OpData& d) { return is_in_loop(k, d); });
        k.replace_all_uses(k[select].results[0], k[k[loop(k)].regions[0]].args.back());
      }},
     {"wrong xor constant of a swizzle", matmul,
@@ -199,28 +239,41 @@ const Bug kBugs[] = {
        k[load].operands[0] = moved;
      }},
     {"ldmatrix without its transposition", matmul,
-     [](Kernel& k) { k[nth(k, Opcode::LdMatrix, 0, [](const OpData& d) { return d.attrs.i(AttrName::trans) == 1; })].attrs.set(AttrName::trans, AttrValue(std::int64_t{0})); }},
+     [](Kernel& k) {
+       k[nth(k, Opcode::LdMatrix, 0, [](const OpData& d) {
+         return d.attrs.i(AttrName::trans) == 1;
+       })].attrs.set(AttrName::trans, AttrValue(std::int64_t{0}));
+     }},
     {"wrong identity of a reduction", short_rows,
-     [](Kernel& k) { k[nth(k, Opcode::Const, 0, [](const OpData& d) { return std::isinf(d.attrs.f(AttrName::value)); })].attrs.set(AttrName::value, AttrValue(0.0)); }},
+     [](Kernel& k) {
+       k[nth(k, Opcode::Const, 0, [](const OpData& d) {
+         return std::isinf(d.attrs.f(AttrName::value));
+       })].attrs.set(AttrName::value, AttrValue(0.0));
+     }},
     {"missing select for padding", wide_rows,
      [](Kernel& k) {
        const OpId select = nth(k, Opcode::Select, 1);
        k.replace_all_uses(k[select].results[0], k[select].operands[1]);
      }},
-    {"swapped strides", matmul, [](Kernel& k) { k.replace_all_uses(param(k, "stride", 0), param(k, "stride", 1)); }},
+    {"swapped strides", matmul,
+     [](Kernel& k) { k.replace_all_uses(param(k, "stride", 0), param(k, "stride", 1)); }},
     {"tie of arg_reduce goes to the last", tied_rows,
      [](Kernel& k) {
        // The first comparison of indices follows the first "eq" of two values.
-       const OpId eq = nth(k, Opcode::Cmp, 0, [](const OpData& d) { return d.attrs.s(AttrName::pred) == "eq" && d.operands[0] != d.operands[1]; });
+       const OpId eq = nth(k, Opcode::Cmp, 0, [](const OpData& d) {
+         return d.attrs.s(AttrName::pred) == "eq" && d.operands[0] != d.operands[1];
+       });
        OpId at = eq;
-       while (at && (k[at].opcode != Opcode::Cmp || k[at].attrs.s(AttrName::pred) != "lt")) at = k[at].next;
+       while (at && (k[at].opcode != Opcode::Cmp || k[at].attrs.s(AttrName::pred) != "lt"))
+         at = k[at].next;
        ASSERT_TRUE(at);
        k[at].attrs.set(AttrName::pred, "gt");
      }},
 };
 static_assert(std::size(kBugs) == 20);
 
-// ---- running --------------------------------------------------------------------------------------------------------
+// ---- running
+// --------------------------------------------------------------------------------------------------------
 /// How the kernel is found wrong; empty where it is not.
 std::string how_caught(const Kernel& simt, const Program& p, const Arguments& want) {
   Arguments got = p.args;

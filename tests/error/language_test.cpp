@@ -381,9 +381,8 @@ TEST(LanguageError, Tune) {
       tune("BM", {1, 2, 3});
     }).trace(tensor({40}));
   });
-  expect("T0608 tune_value", [&] {
-    tuned([] { tune("BM", {1, 2}); }).with({{"BM", 5}}).trace(tensor({40}));
-  });
+  expect("T0608 tune_value",
+         [&] { tuned([] { tune("BM", {1, 2}); }).with({{"BM", 5}}).trace(tensor({40})); });
   expect("T0609 tune_empty", [&] { tuned([] { tune("BM", {}); }).trace(tensor({40})); });
 }
 
@@ -401,12 +400,10 @@ TEST(LanguageError, Calls) {
                        for (auto [m, n] : grid(c, 16, 16))
                          for (auto k : steps(a.cols(), 16)) c(m, n) = dot(a(m, k), b(n, k));
                      }).named("A[M, K]", "B[K, N]", "C[M, N]");
-  expect("T0215 dot_indices", [&] {
-    named.trace(tensor({16, 32}), tensor({32, 32}), tensor({16, 32}));
-  });
-  expect("T0709 extents_differ", [&] {
-    named(tensor({16, 32}), tensor({31, 32}), tensor({16, 32}));
-  });
+  expect("T0215 dot_indices",
+         [&] { named.trace(tensor({16, 32}), tensor({32, 32}), tensor({16, 32})); });
+  expect("T0709 extents_differ",
+         [&] { named(tensor({16, 32}), tensor({31, 32}), tensor({16, 32})); });
   expect("T0710 bad_name", [&] { named.named("A[M]", "B", "C"); });
   expect("T0705 not_compiled", [&] { k.dump("trace"); });
   expect("T0706 overlap", [&] { k(x, x.select(0, 1)); });

@@ -1,6 +1,7 @@
 #pragma once
-// Random programs in tile form, with arguments. What a program computes is known well enough to compare exactly: every value
-// carries a bound of its magnitude, whether it is a whole number, and how far two correct executions of it may differ.
+// Random programs in tile form, with arguments. What a program computes is known well enough to
+// compare exactly: every value carries a bound of its magnitude, whether it is a whole number, and
+// how far two correct executions of it may differ.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -18,13 +19,15 @@ namespace tegula::fuzz {
 struct Known {
   ir::Value v;
   double magnitude = 0;
-  double error = 0;      ///< by which two correct executions may differ
-  bool whole = true;     ///< an integer, whatever its type
+  double error = 0;   ///< by which two correct executions may differ
+  bool whole = true;  ///< an integer, whatever its type
   /// Per dimension: elements may be absent. A bound taken inside a loop may not leave it.
   std::vector<bool> absent{};
   bool absent_as_a_whole = false;
 
-  bool is_present() const { return !absent_as_a_whole && std::ranges::find(absent, true) == absent.end(); }
+  bool is_present() const {
+    return !absent_as_a_whole && std::ranges::find(absent, true) == absent.end();
+  }
 };
 
 class RandomProgram {
@@ -44,21 +47,34 @@ class RandomProgram {
   static constexpr double kCarry = 1000;  ///< bound of every float a loop carries
 
   // ---- chance
-  std::int64_t below(std::int64_t n) { return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n)); }
+  std::int64_t below(std::int64_t n) {
+    return static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(n));
+  }
   std::int64_t between(std::int64_t low, std::int64_t high) { return low + below(high - low + 1); }
   bool chance(int percent) { return below(100) < percent; }
   template <class T>
-  const T& one_of(const std::vector<T>& list) { return list[static_cast<std::size_t>(below(static_cast<std::int64_t>(list.size())))]; }
-  ir::Opcode one_of(std::initializer_list<ir::Opcode> list) { return list.begin()[below(static_cast<std::int64_t>(list.size()))]; }
-  const char* one_of(std::initializer_list<const char*> list) { return list.begin()[below(static_cast<std::int64_t>(list.size()))]; }
+  const T& one_of(const std::vector<T>& list) {
+    return list[static_cast<std::size_t>(below(static_cast<std::int64_t>(list.size())))];
+  }
+  ir::Opcode one_of(std::initializer_list<ir::Opcode> list) {
+    return list.begin()[below(static_cast<std::int64_t>(list.size()))];
+  }
+  const char* one_of(std::initializer_list<const char*> list) {
+    return list.begin()[below(static_cast<std::int64_t>(list.size()))];
+  }
   std::int64_t extent();
   Shape shape();
-  DType number() { return std::array{DType::i32, DType::i32, DType::f32, DType::f32, DType::bf16}[static_cast<std::size_t>(below(5))]; }
+  DType number() {
+    return std::array{DType::i32, DType::i32, DType::f32, DType::f32,
+                      DType::bf16}[static_cast<std::size_t>(below(5))];
+  }
 
   // ---- values
   ir::Type type(const Known& k) const { return kernel.type(k.v); }
   Shape shape_of(const Known& k) const { return {type(k).shape().begin(), type(k).shape().end()}; }
-  ir::Type tile(DType d, const Shape& s) const { return s.empty() ? ir::Type::scalar(d) : ir::Type::tile({d, false}, s); }
+  ir::Type tile(DType d, const Shape& s) const {
+    return s.empty() ? ir::Type::scalar(d) : ir::Type::tile({d, false}, s);
+  }
   Known& keep(Known k) {
     k.absent.resize(static_cast<std::size_t>(type(k).is_tile() ? type(k).rank() : 0));
     scope_.push_back(std::move(k));
@@ -70,7 +86,9 @@ class RandomProgram {
   Known leaf(DType d, const Shape& s);
   Known index(DType d, const Shape& s);
   /// Something of this type: from the scope where there is one, else made.
-  Known get(DType d, const Shape& s, const std::function<bool(const Known&)>& fits = [](const Known&) { return true; });
+  Known get(
+      DType d, const Shape& s,
+      const std::function<bool(const Known&)>& fits = [](const Known&) { return true; });
   Known broadcast(Known k, const Shape& s);
   Known clamp(Known k, double bound);
   Known whole(Known k);
@@ -121,33 +139,41 @@ class RandomProgram {
   int depth_ = 0;
 };
 
-// ---- chance ---------------------------------------------------------------------------------------------------------
+// ---- chance
+// ---------------------------------------------------------------------------------------------------------
 inline std::int64_t RandomProgram::extent() {
-  static const std::vector<std::int64_t> kTypical{1, 2, 4, 8, 16, 32, 64, 3, 5, 6, 7, 12, 20, 24, 33, 48, 65, 80, 96, 100, 127, 128, 129, 200, 255, 256, 300};
+  static const std::vector<std::int64_t> kTypical{1,  2,   4,   8,   16,  32,  64,  3,   5,
+                                                  6,  7,   12,  20,  24,  33,  48,  65,  80,
+                                                  96, 100, 127, 128, 129, 200, 255, 256, 300};
   return chance(70) ? one_of(kTypical) : between(1, 300);
 }
 
 inline RandomProgram::Shape RandomProgram::shape() {
-  const std::int64_t rank = std::array<std::int64_t, 6>{1, 1, 2, 2, 2, 3}[static_cast<std::size_t>(below(6))];
+  const std::int64_t rank =
+      std::array<std::int64_t, 6>{1, 1, 2, 2, 2, 3}[static_cast<std::size_t>(below(6))];
   const std::int64_t most = chance(10) ? 4096 : 1024;
   for (;;) {
     Shape s;
     for (std::int64_t i = 0; i < rank; ++i) s.push_back(extent());
     std::int64_t padded = 1;
-    for (std::int64_t e : s) padded *= static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(e)));
+    for (std::int64_t e : s)
+      padded *= static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(e)));
     if (padded <= most) return s;
   }
 }
 
-// ---- values ---------------------------------------------------------------------------------------------------------
+// ---- values
+// ---------------------------------------------------------------------------------------------------------
 inline Known RandomProgram::constant(DType d, const Shape& s, double value) {
   const ir::Type t = tile(d, s);
-  const ir::Value v = is_float(d) ? b_.constant(t, value) : b_.constant(t, static_cast<std::int64_t>(value));
+  const ir::Value v =
+      is_float(d) ? b_.constant(t, value) : b_.constant(t, static_cast<std::int64_t>(value));
   return {v, std::abs(value)};
 }
 
 inline std::int64_t RandomProgram::add_view(DType d, const Shape& dims, ir::Access access) {
-  Argument a{.dtype = d, .is_view = true, .dims = dims, .strides = ir::Ints(dims.size()), .bytes = {}};
+  Argument a{
+      .dtype = d, .is_view = true, .dims = dims, .strides = ir::Ints(dims.size()), .bytes = {}};
   std::vector<std::size_t> by_stride(dims.size());
   std::iota(by_stride.rbegin(), by_stride.rend(), std::size_t{0});
   if (chance(15)) std::ranges::shuffle(by_stride, random_);
@@ -176,7 +202,8 @@ inline std::int64_t RandomProgram::add_view(DType d, const Shape& dims, ir::Acce
     if (chance(75)) known[i] = ir::kDynamic;
   }
   const auto arg = static_cast<std::int64_t>(args.size());
-  kernel.add_param(fmt::format("v{}", arg), ir::Type::view(d, known, facts), ir::attr_list({{ir::AttrName::arg, arg}}));
+  kernel.add_param(fmt::format("v{}", arg), ir::Type::view(d, known, facts),
+                   ir::attr_list({{ir::AttrName::arg, arg}}));
   args.push_back(std::move(a));
   return arg;
 }
@@ -185,7 +212,8 @@ inline ir::Value RandomProgram::offset_for(std::int64_t dim, std::int64_t box) {
   const std::int64_t way = below(10);
   if (way < 3) return b_.i32(0);
   if (way < 5) return b_.mul(program_, b_.i32(box));
-  if (way < 7 && !loop_indices_.empty()) return chance(50) ? b_.mul(one_of(loop_indices_), b_.i32(box)) : one_of(loop_indices_);
+  if (way < 7 && !loop_indices_.empty())
+    return chance(50) ? b_.mul(one_of(loop_indices_), b_.i32(box)) : one_of(loop_indices_);
   return b_.i32(chance(50) ? below(dim) : below(dim) / 8 * 8);
 }
 
@@ -199,7 +227,8 @@ inline Known RandomProgram::load(DType d, const Shape& s) {
     if (i == s.size()) break;
     axes.push_back(static_cast<std::int64_t>(dims.size()));
     const std::int64_t ragged = between(std::max<std::int64_t>(1, s[i] / 2), s[i] + 5);
-    dims.push_back(std::array{s[i], s[i] * programs_, ragged, (ragged + 7) / 8 * 8}[static_cast<std::size_t>(below(4))]);
+    dims.push_back(std::array{s[i], s[i] * programs_, ragged,
+                              (ragged + 7) / 8 * 8}[static_cast<std::size_t>(below(4))]);
   }
   const auto arg = static_cast<std::size_t>(add_view(d, dims, ir::Access::In));
   std::vector<ir::Value> operands{kernel.params()[arg].value};
@@ -208,16 +237,20 @@ inline Known RandomProgram::load(DType d, const Shape& s) {
     operands.push_back(is_axis ? offset_for(dims[i], s[t]) : b_.i32(below(dims[i])));
     if (is_axis) ++t;
   }
-  const ir::Value v = b_.op(ir::Opcode::LoadView, operands, tile(d, s), {{ir::AttrName::axes, axes}});
+  const ir::Value v =
+      b_.op(ir::Opcode::LoadView, operands, tile(d, s), {{ir::AttrName::axes, axes}});
   return {.v = v, .magnitude = 50, .absent = std::vector<bool>(s.size(), true)};
 }
 
 inline Known RandomProgram::index(DType d, const Shape& s) {
   const auto dim = static_cast<std::size_t>(below(static_cast<std::int64_t>(s.size())));
   const std::int64_t start = between(-5, 5);
-  Known k{b_.op(ir::Opcode::Arange, {}, tile(DType::i32, {s[dim]}), {{ir::AttrName::start, start}}), static_cast<double>(s[dim] + 5)};
+  Known k{b_.op(ir::Opcode::Arange, {}, tile(DType::i32, {s[dim]}), {{ir::AttrName::start, start}}),
+          static_cast<double>(s[dim] + 5)};
   for (std::size_t i = 0; i < s.size(); ++i)
-    if (i != dim) k.v = b_.op(ir::Opcode::ExpandDims, {k.v}, {{ir::AttrName::axis, static_cast<std::int64_t>(i)}});
+    if (i != dim)
+      k.v = b_.op(ir::Opcode::ExpandDims, {k.v},
+                  {{ir::AttrName::axis, static_cast<std::int64_t>(i)}});
   if (shape_of(k) != s) k.v = b_.op(ir::Opcode::Broadcast, {k.v}, tile(DType::i32, s));
   return cast(std::move(k), d);
 }
@@ -231,7 +264,8 @@ inline Known RandomProgram::leaf(DType d, const Shape& s) {
     return k;
   }
   if (s.empty()) {
-    if (d == DType::i32 && chance(50)) return {chance(50) || loop_indices_.empty() ? program_ : one_of(loop_indices_), 2000};
+    if (d == DType::i32 && chance(50))
+      return {chance(50) || loop_indices_.empty() ? program_ : one_of(loop_indices_), 2000};
     return constant(d, s, static_cast<double>(between(-9, 9)));
   }
   const std::int64_t way = below(10);
@@ -247,18 +281,25 @@ inline Known RandomProgram::broadcast(Known k, const Shape& s) {
   const Shape from = shape_of(k);
   if (from == s) return k;
   for (std::size_t i = 0; i < s.size(); ++i)
-    if (from[i] != s[i] && k.absent.size() == s.size() && k.absent[i]) k.absent[i] = false, k.absent_as_a_whole = true;
+    if (from[i] != s[i] && k.absent.size() == s.size() && k.absent[i])
+      k.absent[i] = false, k.absent_as_a_whole = true;
   k.v = b_.op(ir::Opcode::Broadcast, {k.v}, tile(type(k).dtype(), s));
   return k;
 }
 
-inline Known RandomProgram::get(DType d, const Shape& s, const std::function<bool(const Known&)>& fits) {
+inline Known RandomProgram::get(DType d, const Shape& s,
+                                const std::function<bool(const Known&)>& fits) {
   std::vector<Known> same, narrower;
   for (const Known& k : scope_) {
-    if (!(type(k).is_tile() || type(k).is_scalar()) || type(k).is_pointer() || type(k).dtype() != d || !fits(k)) continue;
+    if (!(type(k).is_tile() || type(k).is_scalar()) || type(k).is_pointer() ||
+        type(k).dtype() != d || !fits(k))
+      continue;
     const Shape from = shape_of(k);
-    if (from == s) same.push_back(k);
-    else if (from.size() == s.size() && std::ranges::equal(from, s, [](auto a, auto b) { return a == 1 || a == b; })) narrower.push_back(k);
+    if (from == s)
+      same.push_back(k);
+    else if (from.size() == s.size() &&
+             std::ranges::equal(from, s, [](auto a, auto b) { return a == 1 || a == b; }))
+      narrower.push_back(k);
   }
   // The latest values are preferred, so that programs grow deep.
   if (!same.empty() && chance(80)) return chance(50) ? same.back() : one_of(same);
@@ -279,7 +320,8 @@ inline Known RandomProgram::join(ir::Value v, std::initializer_list<const Known*
     k.whole = k.whole && f->whole;
     k.magnitude = std::max(k.magnitude, f->magnitude);
     k.absent_as_a_whole = k.absent_as_a_whole || f->absent_as_a_whole;
-    for (std::size_t i = 0; i < f->absent.size() && i < k.absent.size(); ++i) k.absent[i] = k.absent[i] || f->absent[i];
+    for (std::size_t i = 0; i < f->absent.size() && i < k.absent.size(); ++i)
+      k.absent[i] = k.absent[i] || f->absent[i];
   }
   return k;
 }
@@ -295,7 +337,8 @@ inline Known RandomProgram::clamp(Known k, double bound) {
 
 inline Known RandomProgram::whole(Known k) {
   if (k.whole) return k;
-  k.v = b_.op(one_of({ir::Opcode::Round, ir::Opcode::Trunc, ir::Opcode::Floor, ir::Opcode::Ceil}), {k.v});
+  k.v = b_.op(one_of({ir::Opcode::Round, ir::Opcode::Trunc, ir::Opcode::Floor, ir::Opcode::Ceil}),
+              {k.v});
   k.whole = true;
   k.magnitude += 1;
   return k;
@@ -319,13 +362,15 @@ inline Known RandomProgram::any_tile() {
   return chance(60) ? tiles.back() : one_of(tiles);
 }
 
-// ---- elementwise ----------------------------------------------------------------------------------------------------
+// ---- elementwise
+// ----------------------------------------------------------------------------------------------------
 inline void RandomProgram::grow_unary() {
   const Known a = any_tile();
   const DType d = type(a).dtype();
   if (d == DType::i1) return void(keep(join(b_.op(ir::Opcode::Not, {a.v}), {&a})));
   if (is_float(d)) {
-    const ir::Opcode op = one_of({ir::Opcode::Neg, ir::Opcode::Abs, ir::Opcode::Floor, ir::Opcode::Ceil, ir::Opcode::Round, ir::Opcode::Trunc});
+    const ir::Opcode op = one_of({ir::Opcode::Neg, ir::Opcode::Abs, ir::Opcode::Floor,
+                                  ir::Opcode::Ceil, ir::Opcode::Round, ir::Opcode::Trunc});
     const bool rounds = op != ir::Opcode::Neg && op != ir::Opcode::Abs;
     if (rounds && a.error > 0) return;
     Known k = join(b_.op(op, {a.v}), {&a});
@@ -333,7 +378,10 @@ inline void RandomProgram::grow_unary() {
     k.magnitude += rounds ? 1 : 0;
     return void(keep(k));
   }
-  Known k = join(b_.op(one_of({ir::Opcode::Neg, ir::Opcode::Abs, ir::Opcode::Not, ir::Opcode::Popc, ir::Opcode::Clz}), {a.v}), {&a});
+  Known k = join(b_.op(one_of({ir::Opcode::Neg, ir::Opcode::Abs, ir::Opcode::Not, ir::Opcode::Popc,
+                               ir::Opcode::Clz}),
+                       {a.v}),
+                 {&a});
   k.magnitude = 0x1p31;
   keep(k);
 }
@@ -346,11 +394,15 @@ inline void RandomProgram::grow_binary() {
   if (chance(30)) std::swap(a, b);
   if (is_float(d)) {
     a = clamp(a, 1e9), b = clamp(b, 1e9);
-    const ir::Opcode op = one_of({ir::Opcode::Add, ir::Opcode::Sub, ir::Opcode::Mul, ir::Opcode::Min, ir::Opcode::Max});
+    const ir::Opcode op = one_of(
+        {ir::Opcode::Add, ir::Opcode::Sub, ir::Opcode::Mul, ir::Opcode::Min, ir::Opcode::Max});
     Known k = join(b_.op(op, {a.v, b.v}), {&a, &b});
     const bool product = op == ir::Opcode::Mul;
-    if (op == ir::Opcode::Add || op == ir::Opcode::Sub) k.magnitude = a.magnitude + b.magnitude, k.error = a.error + b.error;
-    if (product) k.magnitude = a.magnitude * b.magnitude, k.error = a.error * (b.magnitude + b.error) + b.error * a.magnitude;
+    if (op == ir::Opcode::Add || op == ir::Opcode::Sub)
+      k.magnitude = a.magnitude + b.magnitude, k.error = a.error + b.error;
+    if (product)
+      k.magnitude = a.magnitude * b.magnitude,
+      k.error = a.error * (b.magnitude + b.error) + b.error * a.magnitude;
     if (k.error > 0) k.error += k.magnitude * (d == DType::bf16 ? 0x1p-8 : 0x1p-23);
     return void(keep(k));
   }
@@ -384,7 +436,8 @@ inline void RandomProgram::grow_fma() {
   if (!is_float(d) || a.error > 0) return;
   const auto exact = [](const Known& k) { return k.error == 0; };
   a = clamp(a, 1e6);
-  const Known b = clamp(get(d, shape_of(a), exact), 1e6), c = clamp(get(d, chance(50) ? Shape{} : shape_of(a), exact), 1e6);
+  const Known b = clamp(get(d, shape_of(a), exact), 1e6),
+              c = clamp(get(d, chance(50) ? Shape{} : shape_of(a), exact), 1e6);
   Known k = join(b_.op(ir::Opcode::Fma, {a.v, b.v, c.v}), {&a, &b, &c});
   k.magnitude = a.magnitude * b.magnitude + c.magnitude;
   keep(k);
@@ -394,7 +447,8 @@ inline void RandomProgram::grow_cmp() {
   const Known a = any_tile();
   const DType d = type(a).dtype();
   if (d == DType::i1 || a.error > 0) return;
-  const Known b = get(d, chance(40) ? Shape{} : shape_of(a), [](const Known& k) { return k.error == 0; });
+  const Known b =
+      get(d, chance(40) ? Shape{} : shape_of(a), [](const Known& k) { return k.error == 0; });
   Known k = join(b_.cmp(one_of({"eq", "ne", "lt", "le", "gt", "ge"}), a.v, b.v), {&a, &b});
   k.magnitude = 1;
   k.whole = true;
@@ -404,7 +458,8 @@ inline void RandomProgram::grow_cmp() {
 inline void RandomProgram::grow_logic() {
   const Shape s = shape_of(any_tile());
   const Known a = get(DType::i1, s), b = get(DType::i1, s);
-  keep(join(b_.op(one_of({ir::Opcode::And, ir::Opcode::Or, ir::Opcode::Xor}), {a.v, b.v}), {&a, &b}));
+  keep(join(b_.op(one_of({ir::Opcode::And, ir::Opcode::Or, ir::Opcode::Xor}), {a.v, b.v}),
+            {&a, &b}));
 }
 
 inline void RandomProgram::grow_select() {
@@ -439,7 +494,8 @@ inline void RandomProgram::grow_math() {
   keep(k);
 }
 
-// ---- shapes ---------------------------------------------------------------------------------------------------------
+// ---- shapes
+// ---------------------------------------------------------------------------------------------------------
 inline void RandomProgram::grow_shape() {
   Known a = any_tile();
   const Shape s = shape_of(a);
@@ -449,12 +505,14 @@ inline void RandomProgram::grow_shape() {
     std::ranges::shuffle(order, random_);
     Known k = a;
     k.v = b_.op(ir::Opcode::Permute, {a.v}, {{ir::AttrName::order, order}});
-    for (std::size_t i = 0; i < order.size(); ++i) k.absent[i] = a.absent[static_cast<std::size_t>(order[i])];
+    for (std::size_t i = 0; i < order.size(); ++i)
+      k.absent[i] = a.absent[static_cast<std::size_t>(order[i])];
     return void(keep(k));
   }
   if (s.size() > 2) return;
   const auto axis = static_cast<std::size_t>(below(static_cast<std::int64_t>(s.size()) + 1));
-  a.v = b_.op(ir::Opcode::ExpandDims, {a.v}, {{ir::AttrName::axis, static_cast<std::int64_t>(axis)}});
+  a.v =
+      b_.op(ir::Opcode::ExpandDims, {a.v}, {{ir::AttrName::axis, static_cast<std::int64_t>(axis)}});
   a.absent.insert(a.absent.begin() + static_cast<std::ptrdiff_t>(axis), false);
   Shape wide = shape_of(a);
   const std::int64_t count = type(a).count();
@@ -466,7 +524,9 @@ inline void RandomProgram::grow_shape() {
 inline void RandomProgram::grow_reshape() {
   Known a = any_tile();
   // Splitting or merging padded dimensions is refused by the passes.
-  const auto padded = [](std::int64_t e) { return !std::has_single_bit(static_cast<std::uint64_t>(e)); };
+  const auto padded = [](std::int64_t e) {
+    return !std::has_single_bit(static_cast<std::uint64_t>(e));
+  };
   if (!a.is_present() || std::ranges::any_of(shape_of(a), padded)) return;
   const std::int64_t count = type(a).count();
   std::vector<std::int64_t> divisors;
@@ -483,27 +543,35 @@ inline void RandomProgram::grow_reshape() {
   keep(a);
 }
 
-// ---- folds ----------------------------------------------------------------------------------------------------------
+// ---- folds
+// ----------------------------------------------------------------------------------------------------------
 inline void RandomProgram::grow_reduce() {
   Known a = any_tile();
   const DType d = type(a).dtype();
   if (d == DType::i1) return grow_reduce_flags();
   const std::int64_t axis = below(type(a).rank());
   const auto n = static_cast<double>(type(a).shape()[static_cast<std::size_t>(axis)]);
-  const char* kind = is_float(d) ? one_of({"sum", "sum", "max", "min", "prod"}) : one_of({"sum", "max", "min", "prod", "and", "or", "xor"});
+  const char* kind = is_float(d) ? one_of({"sum", "sum", "max", "min", "prod"})
+                                 : one_of({"sum", "max", "min", "prod", "and", "or", "xor"});
   const bool sums = std::string_view(kind) == "sum", multiplies = std::string_view(kind) == "prod";
-  if (is_float(d) && multiplies) a = clamp(whole(a.error == 0 ? a : get(d, shape_of(a), [](const Known& k) { return k.error == 0; })), 1);
+  if (is_float(d) && multiplies)
+    a = clamp(
+        whole(a.error == 0 ? a : get(d, shape_of(a), [](const Known& k) { return k.error == 0; })),
+        1);
   if (is_float(d) && sums) a = clamp(a, std::floor(0x1p23 / n));
   Known k = a;
   k.v = b_.op(ir::Opcode::Reduce, {a.v}, {{ir::AttrName::axis, axis}, {ir::AttrName::kind, kind}});
   k.absent.erase(k.absent.begin() + axis);
   k.absent_as_a_whole = false;
   if (sums) k.magnitude = n * a.magnitude;
-  if (is_float(d) && sums && (!a.whole || a.error > 0)) k.error = n * a.error + n * n * a.magnitude * 0x1p-23 + (d == DType::bf16 ? n * a.magnitude * 0x1p-8 : 0);
+  if (is_float(d) && sums && (!a.whole || a.error > 0))
+    k.error = n * a.error + n * n * a.magnitude * 0x1p-23 +
+              (d == DType::bf16 ? n * a.magnitude * 0x1p-8 : 0);
   if (!is_float(d)) k.magnitude = 0x1p31;
   // The fold of nothing is the identity, which is infinite for an extreme.
   if (is_float(d) && !sums && !multiplies && !a.is_present()) {
-    k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, constant(d, {}, a.magnitude).v}), constant(d, {}, -a.magnitude).v});
+    k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, constant(d, {}, a.magnitude).v}),
+                                  constant(d, {}, -a.magnitude).v});
   }
   keep(k);
 }
@@ -512,7 +580,8 @@ inline void RandomProgram::grow_reduce_flags() {
   const Known a = get(DType::i1, shape_of(any_tile()));
   const std::int64_t axis = below(type(a).rank());
   Known k = a;
-  k.v = b_.op(ir::Opcode::Reduce, {a.v}, {{ir::AttrName::axis, axis}, {ir::AttrName::kind, one_of({"and", "or", "xor"})}});
+  k.v = b_.op(ir::Opcode::Reduce, {a.v},
+              {{ir::AttrName::axis, axis}, {ir::AttrName::kind, one_of({"and", "or", "xor"})}});
   if (!k.absent.empty()) k.absent.erase(k.absent.begin() + axis);
   k.absent_as_a_whole = false;
   keep(k);
@@ -531,10 +600,15 @@ inline void RandomProgram::grow_scan() {
   if (is_float(d) && sums) a = clamp(whole(a), std::floor(0x1p23 / n));
   const bool exclusive = chance(30);
   Known k = a;
-  k.v = b_.op(ir::Opcode::Scan, {a.v}, {{ir::AttrName::axis, axis}, {ir::AttrName::kind, kind}, {ir::AttrName::reverse, chance(30)}, {ir::AttrName::exclusive, exclusive}});
+  k.v = b_.op(ir::Opcode::Scan, {a.v},
+              {{ir::AttrName::axis, axis},
+               {ir::AttrName::kind, kind},
+               {ir::AttrName::reverse, chance(30)},
+               {ir::AttrName::exclusive, exclusive}});
   k.magnitude = !is_float(d) ? 0x1p31 : sums ? n * a.magnitude : a.magnitude;
   if (is_float(d) && !sums && !multiplies) {
-    k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, constant(d, {}, a.magnitude).v}), constant(d, {}, -a.magnitude).v});
+    k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, constant(d, {}, a.magnitude).v}),
+                                  constant(d, {}, -a.magnitude).v});
   }
   keep(k);
 }
@@ -547,7 +621,9 @@ inline void RandomProgram::grow_arg_reduce() {
   // Where every element is absent there is no index; programs that may ask for one are not made.
   if (a.absent[static_cast<std::size_t>(axis)]) return;
   const std::array operands{a.v};
-  const ir::OpId op = b_.create(ir::Opcode::ArgReduce, operands, ir::attr_list({{ir::AttrName::axis, axis}, {ir::AttrName::kind, one_of({"max", "min"})}}));
+  const ir::OpId op = b_.create(
+      ir::Opcode::ArgReduce, operands,
+      ir::attr_list({{ir::AttrName::axis, axis}, {ir::AttrName::kind, one_of({"max", "min"})}}));
   Known value = a;
   value.absent.erase(value.absent.begin() + axis);
   Known at = value;
@@ -560,12 +636,16 @@ inline void RandomProgram::grow_arg_reduce() {
 
 inline void RandomProgram::grow_dot() {
   const bool tensor = chance(60);
-  static const std::vector<std::int64_t> kRows{16, 32, 48, 64}, kCols{8, 16, 24, 32, 40}, kDepth{16, 32};
-  const std::int64_t m = tensor ? one_of(kRows) : between(1, 24), n = tensor ? one_of(kCols) : between(1, 24), k = tensor ? one_of(kDepth) : between(1, 20);
+  static const std::vector<std::int64_t> kRows{16, 32, 48, 64}, kCols{8, 16, 24, 32, 40},
+      kDepth{16, 32};
+  const std::int64_t m = tensor ? one_of(kRows) : between(1, 24),
+                     n = tensor ? one_of(kCols) : between(1, 24),
+                     k = tensor ? one_of(kDepth) : between(1, 20);
   const DType d = chance(tensor ? 85 : 40) ? DType::bf16 : DType::f32;
   const auto plain = [](const Known& v) { return v.error == 0 && v.whole && !v.absent_as_a_whole; };
   const Known a = clamp(get(d, {m, k}, plain), 16), b = clamp(get(d, {k, n}, plain), 16);
-  const Known acc = chance(60) ? constant(DType::f32, {m, n}, 0) : clamp(get(DType::f32, {m, n}, plain), 4096);
+  const Known acc =
+      chance(60) ? constant(DType::f32, {m, n}, 0) : clamp(get(DType::f32, {m, n}, plain), 4096);
   Known r{b_.op(ir::Opcode::Dot, {a.v, b.v, acc.v}), acc.magnitude + static_cast<double>(k) * 256};
   r.absent = acc.absent;
   r.absent.resize(2);
@@ -575,9 +655,12 @@ inline void RandomProgram::grow_dot() {
   keep(r);
 }
 
-inline void RandomProgram::grow_leaf() { keep(leaf(number(), chance(70) ? one_of(shapes_) : shape())); }
+inline void RandomProgram::grow_leaf() {
+  keep(leaf(number(), chance(70) ? one_of(shapes_) : shape()));
+}
 
-// ---- control --------------------------------------------------------------------------------------------------------
+// ---- control
+// --------------------------------------------------------------------------------------------------------
 inline Known RandomProgram::settled(DType d, const Shape& s) {
   const Known k = get(d, s, [](const Known& v) { return v.error == 0 && v.is_present(); });
   return is_float(d) ? clamp(whole(k), kCarry) : k;
@@ -585,7 +668,8 @@ inline Known RandomProgram::settled(DType d, const Shape& s) {
 
 inline void RandomProgram::grow_for() {
   if (depth_ >= 3 || executions_ > 12) return;
-  const std::int64_t trips = between(0, depth_ == 0 ? 4 : 2), step = between(1, 3), low = between(0, 3);
+  const std::int64_t trips = between(0, depth_ == 0 ? 4 : 2), step = between(1, 3),
+                     low = between(0, 3);
   std::vector<ir::Value> inits;
   std::vector<ir::Type> types;
   const std::int64_t carries = between(0, 3);
@@ -603,12 +687,15 @@ inline void RandomProgram::grow_for() {
   ++depth_;
   b_.at_end(body);
   loop_indices_.push_back(kernel[body].args[0]);
-  const auto carried = [&](ir::Value v) { return Known{.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31}; };
+  const auto carried = [&](ir::Value v) {
+    return Known{.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31};
+  };
   for (std::size_t i = 0; i < inits.size(); ++i) keep(carried(kernel[body].args[i + 1]));
   grow_some(between(1, 5));
   if (chance(35)) grow_store();
   std::vector<ir::Value> next;
-  for (ir::Type t : types) next.push_back(settled(t.dtype(), {t.shape().begin(), t.shape().end()}).v);
+  for (ir::Type t : types)
+    next.push_back(settled(t.dtype(), {t.shape().begin(), t.shape().end()}).v);
   b_.yield(next);
   b_.at_end(outer);
   loop_indices_.pop_back();
@@ -626,7 +713,8 @@ inline void RandomProgram::grow_while() {
   const std::vector<ir::Type> types{ir::Type::scalar(DType::i32), type(init)};
   const std::int64_t trips = between(0, 3);
   const ir::OpId loop = b_.create(ir::Opcode::While, inits, types);
-  const ir::RegionId outer = b_.region(), test = kernel.add_region(loop), body = kernel.add_region(loop);
+  const ir::RegionId outer = b_.region(), test = kernel.add_region(loop),
+                     body = kernel.add_region(loop);
   for (ir::RegionId r : {test, body})
     for (ir::Type t : types) kernel.add_arg(r, t);
   b_.at_end(test);
@@ -637,10 +725,14 @@ inline void RandomProgram::grow_while() {
   executions_ *= std::max<std::int64_t>(1, trips);
   ++depth_;
   b_.at_end(body);
-  const auto carried = [&](ir::Value v) { return Known{.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31}; };
+  const auto carried = [&](ir::Value v) {
+    return Known{.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31};
+  };
   keep(carried(kernel[body].args[1]));
   grow_some(between(1, 4));
-  const std::array next{b_.add(kernel[body].args[0], b_.i32(1)), settled(types[1].dtype(), {types[1].shape().begin(), types[1].shape().end()}).v};
+  const std::array next{
+      b_.add(kernel[body].args[0], b_.i32(1)),
+      settled(types[1].dtype(), {types[1].shape().begin(), types[1].shape().end()}).v};
   b_.yield(next);
   b_.at_end(outer);
   --depth_;
@@ -651,33 +743,39 @@ inline void RandomProgram::grow_while() {
 
 inline ir::Value RandomProgram::scalar_condition() {
   const Known a = get(DType::i32, {}, [](const Known& k) { return k.error == 0; });
-  return b_.cmp(one_of({"lt", "ge", "eq", "ne"}), chance(50) ? b_.op(ir::Opcode::And, {a.v, b_.i32(1)}) : a.v, b_.i32(between(0, 2)));
+  return b_.cmp(one_of({"lt", "ge", "eq", "ne"}),
+                chance(50) ? b_.op(ir::Opcode::And, {a.v, b_.i32(1)}) : a.v, b_.i32(between(0, 2)));
 }
 
 inline void RandomProgram::grow_if() {
   if (depth_ >= 3) return;
   std::vector<ir::Type> types;
   const std::int64_t results = between(0, 2);
-  for (std::int64_t i = 0; i < results; ++i) types.push_back(tile(number(), chance(85) ? one_of(shapes_) : Shape{}));
+  for (std::int64_t i = 0; i < results; ++i)
+    types.push_back(tile(number(), chance(85) ? one_of(shapes_) : Shape{}));
   const ir::OpId branch = b_.make_if(scalar_condition(), types);
   const ir::RegionId outer = b_.region();
-  for (ir::RegionId r : std::vector<ir::RegionId>(kernel[branch].regions.begin(), kernel[branch].regions.end())) {
+  for (ir::RegionId r :
+       std::vector<ir::RegionId>(kernel[branch].regions.begin(), kernel[branch].regions.end())) {
     const std::vector<Known> saved = scope_;
     ++depth_;
     b_.at_end(r);
     grow_some(between(0, 3));
     if (chance(25)) grow_store();
     std::vector<ir::Value> out;
-    for (ir::Type t : types) out.push_back(settled(t.dtype(), {t.shape().begin(), t.shape().end()}).v);
+    for (ir::Type t : types)
+      out.push_back(settled(t.dtype(), {t.shape().begin(), t.shape().end()}).v);
     b_.yield(out);
     --depth_;
     scope_ = saved;
   }
   b_.at_end(outer);
-  for (ir::Value v : kernel[branch].results) keep({.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31});
+  for (ir::Value v : kernel[branch].results)
+    keep({.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31});
 }
 
-// ---- stores ---------------------------------------------------------------------------------------------------------
+// ---- stores
+// ---------------------------------------------------------------------------------------------------------
 /// Row `row` (none: the box of this program) of a view of its own.
 inline void RandomProgram::store(const Known& value, ir::Value row) {
   Known k = value;
@@ -708,19 +806,25 @@ inline void RandomProgram::grow_store() {
   store(any_tile(), loop_indices_.empty() ? b_.i32(3) : loop_indices_.back());
 }
 
-// ---- the whole ------------------------------------------------------------------------------------------------------
+// ---- the whole
+// ------------------------------------------------------------------------------------------------------
 inline const std::vector<RandomProgram::Growth>& RandomProgram::growths() {
   using R = RandomProgram;
   static const std::vector<Growth> kList{
-      {6, &R::grow_unary}, {14, &R::grow_binary}, {4, &R::grow_division}, {3, &R::grow_fma}, {5, &R::grow_cmp}, {2, &R::grow_logic},
-      {5, &R::grow_select}, {5, &R::grow_cast}, {4, &R::grow_math}, {9, &R::grow_shape}, {3, &R::grow_reshape}, {9, &R::grow_reduce},
-      {2, &R::grow_reduce_flags}, {4, &R::grow_scan}, {4, &R::grow_arg_reduce}, {4, &R::grow_dot}, {5, &R::grow_leaf}, {7, &R::grow_for},
-      {2, &R::grow_while}, {4, &R::grow_if}};
+      {6, &R::grow_unary},        {14, &R::grow_binary}, {4, &R::grow_division},
+      {3, &R::grow_fma},          {5, &R::grow_cmp},     {2, &R::grow_logic},
+      {5, &R::grow_select},       {5, &R::grow_cast},    {4, &R::grow_math},
+      {9, &R::grow_shape},        {3, &R::grow_reshape}, {9, &R::grow_reduce},
+      {2, &R::grow_reduce_flags}, {4, &R::grow_scan},    {4, &R::grow_arg_reduce},
+      {4, &R::grow_dot},          {5, &R::grow_leaf},    {7, &R::grow_for},
+      {2, &R::grow_while},        {4, &R::grow_if}};
   return kList;
 }
 
 inline void RandomProgram::grow_some(std::int64_t steps) {
-  static const int kTotal = std::accumulate(growths().begin(), growths().end(), 0, [](int sum, const Growth& g) { return sum + g.weight; });
+  static const int kTotal =
+      std::accumulate(growths().begin(), growths().end(), 0,
+                      [](int sum, const Growth& g) { return sum + g.weight; });
   for (std::int64_t i = 0; i < steps; ++i) {
     std::int64_t at = below(kTotal);
     for (const Growth& g : growths()) {
@@ -737,7 +841,8 @@ inline RandomProgram::RandomProgram(std::uint64_t seed) : random_(seed), b_(kern
   ir::Builder launch(kernel, kernel.launch());
   const std::array grid{launch.i32(programs_), launch.i32(1), launch.i32(1)};
   launch.yield(grid);
-  program_ = b_.op(ir::Opcode::ProgramId, {}, ir::Type::scalar(DType::i32), {{ir::AttrName::axis, 0}});
+  program_ =
+      b_.op(ir::Opcode::ProgramId, {}, ir::Type::scalar(DType::i32), {{ir::AttrName::axis, 0}});
   shapes_ = {shape()};
   if (chance(40)) shapes_.push_back(shape());
   keep(leaf(number(), shapes_[0]));

@@ -1,5 +1,6 @@
-// Random tile programs: what the interpreter computes, the lowered program computes in the simulator.
-// TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose other ones; a failure prints its seed and program.
+// Random tile programs: what the interpreter computes, the lowered program computes in the
+// simulator. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose other ones; a failure prints its seed
+// and program.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -24,7 +25,8 @@ struct Tally {
   std::map<std::string, std::int64_t> ops;
   std::map<int, std::int64_t> depths;  ///< programs by the depth of their deepest loop
   std::int64_t exact = 0, bounded = 0;
-  std::map<std::string, std::int64_t> refused;  ///< programs the passes decline with a message to the user
+  std::map<std::string, std::int64_t>
+      refused;  ///< programs the passes decline with a message to the user
   std::vector<std::pair<std::uint64_t, std::string>> failures;
 
   void add(const Tally& t) {
@@ -47,9 +49,11 @@ int loop_depth(const ir::Kernel& k, ir::RegionId region) {
   return deepest;
 }
 
-/// Gaps of the layout passes that stop compilation (no wrong results). A gap that is closed leaves this list.
+/// Gaps of the layout passes that stop compilation (no wrong results). A gap that is closed leaves
+/// this list.
 std::string known_gap(std::string_view error) {
-  for (const char* gap : {"broadcast: the threads hold different parts", "reshape: a padded dimension would be cut or merged"})
+  for (const char* gap : {"broadcast: the threads hold different parts",
+                          "reshape: a padded dimension would be cut or merged"})
     if (error.find(gap) != std::string_view::npos) return gap;
   return "";
 }
@@ -57,10 +61,12 @@ std::string known_gap(std::string_view error) {
 /// What went wrong, or nothing.
 std::string check(RandomProgram& p, std::uint64_t seed, Tally& tally) {
   ir::verify_or_throw(p.kernel);
-  ir::walk(p.kernel, p.kernel.body(), [&](ir::OpId op) { ++tally.ops[std::string(ir::info(p.kernel[op].opcode).mnemonic)]; });
+  ir::walk(p.kernel, p.kernel.body(),
+           [&](ir::OpId op) { ++tally.ops[std::string(ir::info(p.kernel[op].opcode).mnemonic)]; });
   ++tally.depths[loop_depth(p.kernel, p.kernel.body())];
   Arguments want = p.args, got = p.args;
-  if (const std::string found = interpret(p.kernel, want); !found.empty()) return "interpreter: " + found;
+  if (const std::string found = interpret(p.kernel, want); !found.empty())
+    return "interpreter: " + found;
   ir::Kernel simt("none");
   try {
     simt = lowered(p.kernel);
@@ -97,18 +103,23 @@ void run_range(std::uint64_t first, std::uint64_t count, std::uint64_t stride, T
 }
 
 TEST(RandomPrograms, InterpreterAndSimulatorAgree) {
-  const std::uint64_t count = number_from_env("TEGULA_FUZZ_PROGRAMS", 2400), first = number_from_env("TEGULA_FUZZ_SEED", 1);
+  const std::uint64_t count = number_from_env("TEGULA_FUZZ_PROGRAMS", 2400),
+                      first = number_from_env("TEGULA_FUZZ_SEED", 1);
   std::array<Tally, 2> tallies;
   std::thread other([&] { run_range(first + 1, count - 1, 2, tallies[1]); });
   run_range(first, count, 2, tallies[0]);
   other.join();
   Tally all;
   for (const Tally& t : tallies) all.add(t);
-  std::printf("random programs: seeds %llu..%llu, %lld exact, %lld within bounds\nops:", static_cast<unsigned long long>(first),
-              static_cast<unsigned long long>(first + count - 1), static_cast<long long>(all.exact), static_cast<long long>(all.bounded));
-  for (const auto& [name, n] : all.ops) std::printf(" %s=%lld", name.c_str(), static_cast<long long>(n));
+  std::printf("random programs: seeds %llu..%llu, %lld exact, %lld within bounds\nops:",
+              static_cast<unsigned long long>(first),
+              static_cast<unsigned long long>(first + count - 1), static_cast<long long>(all.exact),
+              static_cast<long long>(all.bounded));
+  for (const auto& [name, n] : all.ops)
+    std::printf(" %s=%lld", name.c_str(), static_cast<long long>(n));
   std::printf("\nloop depth:");
-  for (const auto& [depth, n] : all.depths) std::printf(" %d=%lld", depth, static_cast<long long>(n));
+  for (const auto& [depth, n] : all.depths)
+    std::printf(" %d=%lld", depth, static_cast<long long>(n));
   std::printf("\n");
   std::int64_t refused = 0;
   for (const auto& [why, n] : all.refused) {
@@ -116,7 +127,8 @@ TEST(RandomPrograms, InterpreterAndSimulatorAgree) {
     refused += n;
   }
   for (const auto& [seed, text] : all.failures) ADD_FAILURE() << "seed " << seed << ": " << text;
-  EXPECT_LE(refused, static_cast<std::int64_t>(count) / 100) << "too many programs were declined to prove anything";
+  EXPECT_LE(refused, static_cast<std::int64_t>(count) / 100)
+      << "too many programs were declined to prove anything";
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
-// Runs a tile program twice on the same arguments: by the interpreter, and lowered by the passes in the simulator.
+// Runs a tile program twice on the same arguments: by the interpreter, and lowered by the passes in
+// the simulator.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -25,15 +26,19 @@ struct Argument {
   /// Output only: how far the two executions may differ.
   double tolerance = 0;
 
-  std::int64_t elements() const { return static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype); }
+  std::int64_t elements() const {
+    return static_cast<std::int64_t>(bytes.size()) / size_bytes(dtype);
+  }
   ir::Cell at(std::int64_t i) const {
     std::uint64_t bits = 0;
-    std::memcpy(&bits, bytes.data() + i * size_bytes(dtype), static_cast<std::size_t>(size_bytes(dtype)));
+    std::memcpy(&bits, bytes.data() + i * size_bytes(dtype),
+                static_cast<std::size_t>(size_bytes(dtype)));
     return ir::from_bits(bits, dtype);
   }
   void put(std::int64_t i, ir::Cell c) {
     const std::uint64_t bits = ir::to_bits(ir::canonical(c, dtype), dtype);
-    std::memcpy(bytes.data() + i * size_bytes(dtype), &bits, static_cast<std::size_t>(size_bytes(dtype)));
+    std::memcpy(bytes.data() + i * size_bytes(dtype), &bits,
+                static_cast<std::size_t>(size_bytes(dtype)));
   }
 };
 using Arguments = std::vector<Argument>;
@@ -41,15 +46,19 @@ using Arguments = std::vector<Argument>;
 inline std::vector<ir::EvalArg> eval_args(Arguments& args) {
   std::vector<ir::EvalArg> out;
   for (Argument& a : args) {
-    if (a.is_view) out.emplace_back(ir::TensorArg{a.bytes.data(), a.dims, a.strides, a.dtype});
-    else out.emplace_back(a.scalar);
+    if (a.is_view)
+      out.emplace_back(ir::TensorArg{a.bytes.data(), a.dims, a.strides, a.dtype});
+    else
+      out.emplace_back(a.scalar);
   }
   return out;
 }
 
 /// The interpreter's findings; empty where there are none.
 inline std::string interpret(const ir::Kernel& tile, Arguments& args) {
-  return ir::evaluate(tile, eval_args(args), {.check = true, .shuffle_seed = std::nullopt, .threads = 1}).str();
+  return ir::evaluate(tile, eval_args(args),
+                      {.check = true, .shuffle_seed = std::nullopt, .threads = 1})
+      .str();
 }
 
 inline ir::Kernel lowered(const ir::Kernel& tile, std::optional<ir::Plan> plan = {}) {
@@ -70,7 +79,8 @@ inline sim::SimArg sim_arg(const ir::Param& p, const Arguments& args) {
   return is_float(a.dtype) ? sim::SimArg(a.scalar.f) : sim::SimArg(a.scalar.i);
 }
 
-inline sim::Report simulate(const ir::Kernel& simt, std::array<std::int64_t, 3> grid, Arguments& args, std::uint64_t seed = 1,
+inline sim::Report simulate(const ir::Kernel& simt, std::array<std::int64_t, 3> grid,
+                            Arguments& args, std::uint64_t seed = 1,
                             std::int64_t max_steps = 200'000'000) {
   sim::SimOptions options;
   options.seed = seed;
@@ -79,21 +89,29 @@ inline sim::Report simulate(const ir::Kernel& simt, std::array<std::int64_t, 3> 
     if (a.is_view) options.ranges.push_back({a.bytes.data(), a.bytes.data() + a.bytes.size()});
   std::vector<sim::SimArg> list;
   for (const ir::Param& p : simt.params()) list.push_back(sim_arg(p, args));
-  return sim::simulate(simt, {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])}, list, options);
+  return sim::simulate(
+      simt, {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])}, list,
+      options);
 }
 
-/// The first element in which the arguments differ by more than the tolerance; empty where none does.
+/// The first element in which the arguments differ by more than the tolerance; empty where none
+/// does.
 inline std::string difference(const Arguments& want, const Arguments& got) {
   for (std::size_t a = 0; a < want.size(); ++a) {
     if (!want[a].is_view) continue;
     for (std::int64_t i = 0; i < want[a].elements(); ++i) {
       const ir::Cell w = want[a].at(i), g = got[a].at(i);
       if (!is_float(want[a].dtype)) {
-        if (w.i != g.i) return fmt::format("argument {} element {}: interpreter {}, simulator {}", a, i, w.i, g.i);
+        if (w.i != g.i)
+          return fmt::format("argument {} element {}: interpreter {}, simulator {}", a, i, w.i,
+                             g.i);
         continue;
       }
-      const bool same = w.f == g.f || (std::isnan(w.f) && std::isnan(g.f)) || std::abs(w.f - g.f) <= want[a].tolerance;
-      if (!same) return fmt::format("argument {} element {}: interpreter {}, simulator {}, allowed {}", a, i, w.f, g.f, want[a].tolerance);
+      const bool same = w.f == g.f || (std::isnan(w.f) && std::isnan(g.f)) ||
+                        std::abs(w.f - g.f) <= want[a].tolerance;
+      if (!same)
+        return fmt::format("argument {} element {}: interpreter {}, simulator {}, allowed {}", a, i,
+                           w.f, g.f, want[a].tolerance);
     }
   }
   return "";

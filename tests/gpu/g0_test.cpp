@@ -1,4 +1,5 @@
-// The two hand-written simt texts on the GPU by both back ends: right, free of spills and serialised wgmma, bit for bit equal.
+// The two hand-written simt texts on the GPU by both back ends: right, free of spills and
+// serialised wgmma, bit for bit equal.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,13 +40,18 @@ Built build(const ir::Kernel& k, bool nvrtc) {
   std::vector<char> cubin;
   Built b;
   if (nvrtc) {
-    auto r = runtime::compile_cuda({.source = codegen::emit_cuda(k).source, .name = k.info.name + ".cu", .target = k.info.target, .options = {}});
+    auto r = runtime::compile_cuda({.source = codegen::emit_cuda(k).source,
+                                    .name = k.info.name + ".cu",
+                                    .target = k.info.target,
+                                    .options = {}});
     cubin = r.cubin, b.report = r.report;
   } else {
-    auto r = runtime::assemble({.ptx = codegen::emit_llvm(k).ptx, .target = k.info.target, .options = {}});
+    auto r = runtime::assemble(
+        {.ptx = codegen::emit_llvm(k).ptx, .target = k.info.target, .options = {}});
     cubin = r.cubin, b.report = r.report;
   }
-  b.kernel = runtime::Module::load_cubin(cubin)->kernel(k.info.name, 0, {.dynamic_shared_bytes = static_cast<unsigned>(k.info.smem_bytes)});
+  b.kernel = runtime::Module::load_cubin(cubin)->kernel(
+      k.info.name, 0, {.dynamic_shared_bytes = static_cast<unsigned>(k.info.smem_bytes)});
   return b;
 }
 
@@ -94,17 +100,27 @@ class G0 : public testing::TestWithParam<bool> {
     if (runtime::device_properties(0).compute() != 90) GTEST_SKIP() << "not an sm_90 GPU";
   }
 };
-INSTANTIATE_TEST_SUITE_P(BackEnds, G0, testing::Bool(), [](const auto& i) { return std::string(i.param ? "nvrtc" : "llvm"); });
+INSTANTIATE_TEST_SUITE_P(BackEnds, G0, testing::Bool(),
+                         [](const auto& i) { return std::string(i.param ? "nvrtc" : "llvm"); });
 
 TEST_P(G0, GemmIsRight) {
   const ir::Kernel k = read_kernel("gemm.tir");
   const Built b = build(k, GetParam());
   EXPECT_TRUE(b.report.sound()) << b.report.complaint();
   for (const auto [M, N, K] : {std::array{256, 512, 128}, {1024, 768, 512}, {1000, 2056, 1096}}) {
-    const Tensor a = Tensor::integers({M, K}, DType::bf16, -4, 4, 1, Device::cuda()), w = Tensor::integers({N, K}, DType::bf16, -4, 4, 2, Device::cuda());
+    const Tensor a = Tensor::integers({M, K}, DType::bf16, -4, 4, 1, Device::cuda()),
+                 w = Tensor::integers({N, K}, DType::bf16, -4, 4, 2, Device::cuda());
     const Tensor d = Tensor::full({M, N}, NAN, DType::bf16, Device::cuda());
     const int mt = (M + 127) / 128, nt = (N + 255) / 256;
-    Args().map(a, {64, 128}).map(w, {64, 256}).map(d, {64, 64}).add((K + 63) / 64).add(mt).add(nt).add(8).launch(b, k, {132, 1, 1});
+    Args()
+        .map(a, {64, 128})
+        .map(w, {64, 256})
+        .map(d, {64, 64})
+        .add((K + 63) / 64)
+        .add(mt)
+        .add(nt)
+        .add(8)
+        .launch(b, k, {132, 1, 1});
     Stream(Device::cuda()).synchronize();
     const auto x = a.to_vector<bf16>(), y = w.to_vector<bf16>(), z = d.to_vector<bf16>();
     std::vector<float> xf(x.begin(), x.end()), yf(y.begin(), y.end());
@@ -112,7 +128,8 @@ TEST_P(G0, GemmIsRight) {
     for (int i = 0; i < M; i += 3)
       for (int j = 0; j < N; ++j) {
         float sum = 0;
-        for (int p = 0; p < K; ++p) sum += xf[static_cast<std::size_t>(i) * K + p] * yf[static_cast<std::size_t>(j) * K + p];
+        for (int p = 0; p < K; ++p)
+          sum += xf[static_cast<std::size_t>(i) * K + p] * yf[static_cast<std::size_t>(j) * K + p];
         wrong += !(z[static_cast<std::size_t>(i) * N + j] == bf16(sum));
       }
     EXPECT_EQ(wrong, 0) << M << "x" << N << "x" << K;
@@ -124,13 +141,25 @@ TEST_P(G0, AttentionIsRight) {
   const Built b = build(k, GetParam());
   EXPECT_TRUE(b.report.sound()) << b.report.complaint();
   const int BH = 3, S = 384, D = 128;
-  const Tensor q = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 1, Device::cuda()), kk = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 2, Device::cuda());
-  const Tensor v = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 3, Device::cuda()), o = Tensor::full({BH, S, D}, NAN, DType::bf16, Device::cuda());
+  const Tensor q = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 1, Device::cuda()),
+               kk = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 2, Device::cuda());
+  const Tensor v = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 3, Device::cuda()),
+               o = Tensor::full({BH, S, D}, NAN, DType::bf16, Device::cuda());
   const Tensor lse = Tensor::full({BH, S}, NAN, DType::f32, Device::cuda());
   const float scale = 1 / std::sqrt(128.f), c = scale * 1.44269504f;
-  Args().map(q, {64, 128, 1}).map(kk, {64, 128, 1}).map(v, {64, 128, 1}).map(o, {64, 64, 1}).add(lse.data()).add(S).add(S / 128).add(c).launch(b, k, {S / 128, BH, 1});
+  Args()
+      .map(q, {64, 128, 1})
+      .map(kk, {64, 128, 1})
+      .map(v, {64, 128, 1})
+      .map(o, {64, 64, 1})
+      .add(lse.data())
+      .add(S)
+      .add(S / 128)
+      .add(c)
+      .launch(b, k, {S / 128, BH, 1});
   Stream(Device::cuda()).synchronize();
-  const auto qd = q.to_doubles(), kd = kk.to_doubles(), vd = v.to_doubles(), od = o.to_doubles(), ld = lse.to_doubles();
+  const auto qd = q.to_doubles(), kd = kk.to_doubles(), vd = v.to_doubles(), od = o.to_doubles(),
+             ld = lse.to_doubles();
   double worst = 0, worst_lse = 0;
   for (int h = 0; h < BH; ++h)
     for (int i = 0; i < S; i += 5) {
@@ -153,37 +182,60 @@ TEST_P(G0, AttentionIsRight) {
   EXPECT_LT(worst_lse, 1e-3);
 }
 
-/// A register-operand wgmma may be given registers that the assembler reuses too early (DESIGN 4): integer data, exact, A
-/// changing each step, many launches.
+/// A register-operand wgmma may be given registers that the assembler reuses too early (DESIGN 4):
+/// integer data, exact, A changing each step, many launches.
 TEST_P(G0, AttentionIsTheSameTenThousandTimes) {
   const ir::Kernel k = read_kernel("attention.tir");
   const Built b = build(k, GetParam());
   const int BH = 16, S = 1024, D = 128;
-  const Tensor q = Tensor::integers({BH, S, D}, DType::bf16, -2, 2, 1, Device::cuda()), kk = Tensor::integers({BH, S, D}, DType::bf16, -2, 2, 2, Device::cuda());
-  const Tensor v = Tensor::integers({BH, S, D}, DType::bf16, -8, 8, 3, Device::cuda()), o = Tensor::full({BH, S, D}, NAN, DType::bf16, Device::cuda());
+  const Tensor q = Tensor::integers({BH, S, D}, DType::bf16, -2, 2, 1, Device::cuda()),
+               kk = Tensor::integers({BH, S, D}, DType::bf16, -2, 2, 2, Device::cuda());
+  const Tensor v = Tensor::integers({BH, S, D}, DType::bf16, -8, 8, 3, Device::cuda()),
+               o = Tensor::full({BH, S, D}, NAN, DType::bf16, Device::cuda());
   const Tensor lse = Tensor::full({BH, S}, NAN, DType::f32, Device::cuda());
   Args args;
-  args.map(q, {64, 128, 1}).map(kk, {64, 128, 1}).map(v, {64, 128, 1}).map(o, {64, 64, 1}).add(lse.data()).add(S).add(S / 128).add(0.25f);
+  args.map(q, {64, 128, 1})
+      .map(kk, {64, 128, 1})
+      .map(v, {64, 128, 1})
+      .map(o, {64, 64, 1})
+      .add(lse.data())
+      .add(S)
+      .add(S / 128)
+      .add(0.25f);
   std::vector<bf16> first;
   for (int round = 0; round < 20; ++round) {
-    for (int i = 0; i < 500; ++i) args.launch(b, k, {static_cast<unsigned>(S / 128), static_cast<unsigned>(BH), 1});
+    for (int i = 0; i < 500; ++i)
+      args.launch(b, k, {static_cast<unsigned>(S / 128), static_cast<unsigned>(BH), 1});
     Stream(Device::cuda()).synchronize();
     const auto now = o.to_vector<bf16>();
     if (round == 0) first = now;
-    ASSERT_EQ(std::memcmp(first.data(), now.data(), now.size() * sizeof(bf16)), 0) << "round " << round;
+    ASSERT_EQ(std::memcmp(first.data(), now.data(), now.size() * sizeof(bf16)), 0)
+        << "round " << round;
   }
 }
 
 TEST(G0Twins, BackEndsAgreeBitForBit) {
-  if (Device::cuda_count() == 0 || runtime::device_properties(0).compute() != 90) GTEST_SKIP() << "no sm_90 GPU";
+  if (Device::cuda_count() == 0 || runtime::device_properties(0).compute() != 90)
+    GTEST_SKIP() << "no sm_90 GPU";
   const ir::Kernel k = read_kernel("attention.tir");
   const int BH = 4, S = 512, D = 128;
-  const Tensor q = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 1, Device::cuda()), kk = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 2, Device::cuda());
+  const Tensor q = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 1, Device::cuda()),
+               kk = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 2, Device::cuda());
   const Tensor v = Tensor::normal({BH, S, D}, DType::bf16, 0, 1, 3, Device::cuda());
   std::vector<std::vector<bf16>> out;
   for (bool nvrtc : {false, true}) {
-    const Tensor o = Tensor::full({BH, S, D}, NAN, DType::bf16, Device::cuda()), lse = Tensor::full({BH, S}, NAN, DType::f32, Device::cuda());
-    Args().map(q, {64, 128, 1}).map(kk, {64, 128, 1}).map(v, {64, 128, 1}).map(o, {64, 64, 1}).add(lse.data()).add(S).add(S / 128).add(0.127f).launch(build(k, nvrtc), k, {S / 128, BH, 1});
+    const Tensor o = Tensor::full({BH, S, D}, NAN, DType::bf16, Device::cuda()),
+                 lse = Tensor::full({BH, S}, NAN, DType::f32, Device::cuda());
+    Args()
+        .map(q, {64, 128, 1})
+        .map(kk, {64, 128, 1})
+        .map(v, {64, 128, 1})
+        .map(o, {64, 64, 1})
+        .add(lse.data())
+        .add(S)
+        .add(S / 128)
+        .add(0.127f)
+        .launch(build(k, nvrtc), k, {S / 128, BH, 1});
     Stream(Device::cuda()).synchronize();
     out.push_back(o.to_vector<bf16>());
   }

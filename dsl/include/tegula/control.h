@@ -165,8 +165,7 @@ class GridRange {
       else
         return [&]<std::size_t... I>(std::index_sequence<I...>) {
           return std::array<Index, N>{loop_->index(I)...};
-        }
-      (std::make_index_sequence<N>{});
+        }(std::make_index_sequence<N>{});
     }
 
    private:

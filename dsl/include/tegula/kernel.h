@@ -303,9 +303,7 @@ template <class R, class... P>
 struct Callee<R (*)(P...)> : Callee<R (PlainFunction::*)(P...) const> {};
 
 template <class Fn>
-concept HasOneCall = requires {
-  &Fn::operator();
-};
+concept HasOneCall = requires { &Fn::operator(); };
 template <class Fn>
 concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::remove_pointer_t<Fn>>;
 

@@ -53,7 +53,7 @@ struct SmallFloat {
   SmallFloat() = default;
   /// Rounds to nearest even. Exact for every `float` and `double`: rounding happens once.
   template <class T>
-  requires std::is_arithmetic_v<T>
+    requires std::is_arithmetic_v<T>
   constexpr explicit SmallFloat(T value) : bits(encode(static_cast<double>(value))) {}
 
   /// Every value of the format is exactly a `float`.
@@ -236,8 +236,7 @@ constexpr int dtype_index() {
 
 /// True for the host types that elements may have.
 template <class T>
-concept Element = detail::dtype_index<std::remove_cv_t<T>>()
->= 0;
+concept Element = detail::dtype_index<std::remove_cv_t<T>>() >= 0;
 
 /// The DType of a host type, e.g. `dtype_of<bf16> == DType::bf16`.
 template <Element T>
@@ -251,8 +250,7 @@ constexpr decltype(auto) visit_dtype(DType d, F&& f) {
     return std::array<Result (*)(F&), kDTypeCount>{[](F& g) -> Result {
       return g(std::type_identity<std::tuple_element_t<I, AllDTypes>>{});
     }...};
-  }
-  (std::make_index_sequence<kDTypeCount>{});
+  }(std::make_index_sequence<kDTypeCount>{});
   return table[static_cast<std::size_t>(d)](f);
 }
 

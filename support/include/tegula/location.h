@@ -15,7 +15,8 @@ struct Loc {
   std::uint32_t column = 0;
 
   constexpr Loc() = default;
-  constexpr Loc(const char* f, std::uint32_t l, std::uint32_t c = 0) : file(f), line(l), column(c) {}
+  constexpr Loc(const char* f, std::uint32_t l, std::uint32_t c = 0)
+      : file(f), line(l), column(c) {}
   constexpr Loc(std::source_location s)  // NOLINT(google-explicit-constructor)
       : file(s.file_name()), line(s.line()), column(s.column()) {}
 

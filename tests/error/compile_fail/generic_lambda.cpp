@@ -1,4 +1,5 @@
-// expect: tegula: kernel(name, lambda) needs a lambda whose parameter types are written out: In<f32, 2> x, not auto x
+// expect: tegula: kernel(name, lambda) needs a lambda whose parameter types are written out:
+// In<f32, 2> x, not auto x
 #include <tegula/tegula.h>
 using namespace tegula;
 #ifdef WRONG

@@ -1,4 +1,5 @@
-// expect: tegula: kernel parameters are In, Out, InOut, Scalar, Ptr, or C++ numbers, bools and enums
+// expect: tegula: kernel parameters are In, Out, InOut, Scalar, Ptr, or C++ numbers, bools and
+// enums
 #include <tegula/tegula.h>
 #include <string>
 using namespace tegula;

@@ -1,4 +1,5 @@
-// expect: tegula: this assigns to a temporary and would be lost. Only Out and InOut views can be stored to
+// expect: tegula: this assigns to a temporary and would be lost. Only Out and InOut views can be
+// stored to
 #include <tegula/tegula.h>
 using namespace tegula;
 #ifdef WRONG

@@ -1,4 +1,5 @@
-// expect: tegula: a traced value has no bool while the kernel is traced, so it cannot steer a C++ if
+// expect: tegula: a traced value has no bool while the kernel is traced, so it cannot steer a C++
+// if
 #include <tegula/tegula.h>
 using namespace tegula;
 void f(Tile t) {

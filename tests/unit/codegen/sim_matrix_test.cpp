@@ -12,8 +12,7 @@ namespace {
 
 template <class T>
 T small_value(std::mt19937& rng) {
-  const float v =
-      static_cast<float>(static_cast<int>(rng() % 5) - (std::is_unsigned_v<T> ? 0 : 2));
+  const float v = static_cast<float>(static_cast<int>(rng() % 5) - (std::is_unsigned_v<T> ? 0 : 2));
   // tf32 keeps 10 bits of the fraction, so the excess must be cut off.
   return static_cast<T>(std::is_same_v<T, float> ? v * (1 + 0x1p-11f) : v);
 }

@@ -86,18 +86,18 @@ TEST(Folds, ByALambda) {
                           }),
               ElementsAre(11));
   // The index of the largest remainder modulo 5, as a fold over pairs.
-  EXPECT_THAT(
-      from_matrix<i32>(1,
-                       [](auto x, auto) {
-                         const Tile v = cast<i32>(x(1, all)) % 5;
-                         return reduce(
-                             std::array{v, arange(4)}, 0,
-                             [](std::array<Tile, 2> l, std::array<Tile, 2> r) {
-                               const Tile left = l[0] > r[0] || (l[0] == r[0] && l[1] < r[1]);
-                               return std::array{where(left, l[0], r[0]), where(left, l[1], r[1])};
-                             })[1];
-                       }),
-      ElementsAre(0));
+  EXPECT_THAT(from_matrix<i32>(1,
+                               [](auto x, auto) {
+                                 const Tile v = cast<i32>(x(1, all)) % 5;
+                                 return reduce(std::array{v, arange(4)}, 0,
+                                               [](std::array<Tile, 2> l, std::array<Tile, 2> r) {
+                                                 const Tile left =
+                                                     l[0] > r[0] || (l[0] == r[0] && l[1] < r[1]);
+                                                 return std::array{where(left, l[0], r[0]),
+                                                                   where(left, l[1], r[1])};
+                                               })[1];
+                               }),
+              ElementsAre(0));
 }
 
 TEST(Scans, ForwardReverseExclusive) {
@@ -305,8 +305,7 @@ TEST(Branches, MayDefineAVariableInBoth) {
   EXPECT_THAT(from_matrix(1,
                           [](auto x, auto) {
                             Tile a;
-                            if_(
-                                x(1, 1) > 4, [&] { a = x(0, 1); }, [&] { a = x(0, 2); });
+                            if_(x(1, 1) > 4, [&] { a = x(0, 1); }, [&] { a = x(0, 2); });
                             return a;
                           }),
               ElementsAre(1));

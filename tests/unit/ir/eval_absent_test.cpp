@@ -14,46 +14,62 @@ using ::testing::IsEmpty;
 constexpr f32 kInf = std::numeric_limits<f32>::infinity();
 
 /// Loads a 4x4 box of `in` (from offsets r, c), applies `body` to %t and stores %y through `store`.
-EvalReport box(HostTensor<f32>& in, std::int64_t r, std::int64_t c, const std::string& body, std::vector<EvalArg> outs,
-               const std::string& params) {
+EvalReport box(HostTensor<f32>& in, std::int64_t r, std::int64_t c, const std::string& body,
+               std::vector<EvalArg> outs, const std::string& params) {
   std::vector<EvalArg> args{in.view(), int_arg(r), int_arg(c)};
   args.insert(args.end(), outs.begin(), outs.end());
-  return run("kernel @b tile (%i: view<?x?xf32, in>, %r: i32, %c: i32, " + params + ") {\n"
-             "%z = const [value = 0] : i32\n%t = load_view %i, %r, %c [axes = [0, 1]] : tile<4x4xf32>\n" + body + "}", args);
+  return run("kernel @b tile (%i: view<?x?xf32, in>, %r: i32, %c: i32, " + params +
+                 ") {\n"
+                 "%z = const [value = 0] : i32\n%t = load_view %i, %r, %c [axes = [0, 1]] : "
+                 "tile<4x4xf32>\n" +
+                 body + "}",
+             args);
 }
 
 TEST(EvalAbsent, StoresDropWhatIsAbsentAndWhatIsOutside) {
   HostTensor<f32> in = iota<f32>({3, 3}, 1), out({4, 4}, std::vector<f32>(16, -1));
-  EXPECT_TRUE(box(in, 1, 2, "store_view %o, %t, %z, %z [axes = [0, 1]]", {out.view()}, "%o: view<4x4xf32, out>").clean());
+  EXPECT_TRUE(box(in, 1, 2, "store_view %o, %t, %z, %z [axes = [0, 1]]", {out.view()},
+                  "%o: view<4x4xf32, out>")
+                  .clean());
   EXPECT_EQ(out.storage[0], 6);
   EXPECT_EQ(out.storage[4], 9);
   out.storage[0] = out.storage[4] = -1;
   EXPECT_THAT(out.storage, Each(-1));
   HostTensor<f32> small({2, 2});
-  EXPECT_TRUE(box(in, 0, 0, "store_view %o, %t, %z, %z [axes = [0, 1]]", {small.view()}, "%o: view<2x2xf32, out>").clean());
+  EXPECT_TRUE(box(in, 0, 0, "store_view %o, %t, %z, %z [axes = [0, 1]]", {small.view()},
+                  "%o: view<2x2xf32, out>")
+                  .clean());
   EXPECT_THAT(small.storage, ElementsAre(1, 2, 4, 5));
 }
 
 TEST(EvalAbsent, NegativeOffsetsAndBoxesFarOutside) {
   HostTensor<f32> in = iota<f32>({3, 3}, 1), out({4, 4}, std::vector<f32>(16, -1));
-  EXPECT_TRUE(box(in, -3, -2, "store_view %o, %t, %z, %z [axes = [0, 1]]", {out.view()}, "%o: view<4x4xf32, out>").clean());
+  EXPECT_TRUE(box(in, -3, -2, "store_view %o, %t, %z, %z [axes = [0, 1]]", {out.view()},
+                  "%o: view<4x4xf32, out>")
+                  .clean());
   EXPECT_EQ(out.storage[14], 1);
   EXPECT_EQ(out.storage[15], 2);
   EXPECT_EQ(out.storage[13], -1);
   HostTensor<f32> untouched({4, 4}, std::vector<f32>(16, -1));
-  EXPECT_TRUE(box(in, 1 << 30, 7, "store_view %o, %t, %z, %z [axes = [0, 1]]", {untouched.view()}, "%o: view<4x4xf32, out>").clean());
+  EXPECT_TRUE(box(in, 1 << 30, 7, "store_view %o, %t, %z, %z [axes = [0, 1]]", {untouched.view()},
+                  "%o: view<4x4xf32, out>")
+                  .clean());
   EXPECT_THAT(untouched.storage, Each(-1));
 }
 
 TEST(EvalAbsent, EmptyTensors) {
   HostTensor<f32> in({0, 3}), out({4, 4}, std::vector<f32>(16, -1));
-  EXPECT_TRUE(box(in, 0, 0, "store_view %o, %t, %z, %z [axes = [0, 1]]", {out.view()}, "%o: view<4x4xf32, out>").clean());
+  EXPECT_TRUE(box(in, 0, 0, "store_view %o, %t, %z, %z [axes = [0, 1]]", {out.view()},
+                  "%o: view<4x4xf32, out>")
+                  .clean());
   EXPECT_THAT(out.storage, Each(-1));
   EXPECT_TRUE(run(R"(kernel @e tile (%i: view<?xf32, in>) {
     launch { %n = view_dim %i [axis = 0] : i32  %one = const [value = 1] : i32  yield %n, %one, %one }
     %f = const [value = 0] : i1
     assume %f
-  })", {TensorArg{nullptr, {0}, {1}, DType::f32}}).clean());  // no program runs
+  })",
+                  {TensorArg{nullptr, {0}, {1}, DType::f32}})
+                  .clean());  // no program runs
 }
 
 TEST(EvalAbsent, ElementwiseKeepsAbsence) {
@@ -63,8 +79,11 @@ TEST(EvalAbsent, ElementwiseKeepsAbsence) {
     %u = add %t, %one
     %any = const [value = 1] : tile<4x4xi1>
     %y = select %any, %one, %u
-    store_view %o, %y, %z, %z [axes = [0, 1]])", {out.view()}, "%o: view<4x4xf32, out>").clean());
-  EXPECT_THAT(out.storage, ElementsAre(1, -1, -1, -1, 1, -1, -1, -1, 1, -1, -1, -1, -1, -1, -1, -1));
+    store_view %o, %y, %z, %z [axes = [0, 1]])",
+                  {out.view()}, "%o: view<4x4xf32, out>")
+                  .clean());
+  EXPECT_THAT(out.storage,
+              ElementsAre(1, -1, -1, -1, 1, -1, -1, -1, 1, -1, -1, -1, -1, -1, -1, -1));
 }
 
 TEST(EvalAbsent, ReductionsTakeTheIdentityAndKeepOtherEdges) {
@@ -74,8 +93,9 @@ TEST(EvalAbsent, ReductionsTakeTheIdentityAndKeepOtherEdges) {
     %m = reduce %t [axis = 1, kind = "max"]
     store_view %rows, %m, %z [axes = [0]]
     %s = reduce %m [axis = 0, kind = "sum"]
-    store_view %total, %s, %z [axes = []])", {rows.view(), total.view()},
-    "%rows: view<4xf32, out>, %total: view<1xf32, out>").clean());
+    store_view %total, %s, %z [axes = []])",
+                  {rows.view(), total.view()}, "%rows: view<4xf32, out>, %total: view<1xf32, out>")
+                  .clean());
   // Rows 2 and 3 lie outside of the tensor: they are not stored, and not summed as -inf.
   EXPECT_THAT(rows.storage, ElementsAre(-5, -8, 99, 99));
   EXPECT_EQ(total.storage[0], -13);
@@ -85,7 +105,9 @@ TEST(EvalAbsent, ARowThatIsAllOutsideAlongTheAxisIsTheIdentity) {
   HostTensor<f32> in = iota<f32>({4, 3}), out({4});
   EXPECT_TRUE(box(in, 0, 3, R"(
     %m = reduce %t [axis = 1, kind = "max"]
-    store_view %o, %m, %z [axes = [0]])", {out.view()}, "%o: view<4xf32, out>").clean());
+    store_view %o, %m, %z [axes = [0]])",
+                  {out.view()}, "%o: view<4xf32, out>")
+                  .clean());
   EXPECT_THAT(out.storage, Each(-kInf));
 }
 
@@ -104,7 +126,9 @@ TEST(EvalAbsent, SoftmaxOfARaggedRow) {
     %sb = broadcast %se : tile<2x8xf32>
     %y = div %e, %sb
     store_view %o, %y, %z, %z [axes = [0, 1]]
-  })", {in.view(), out.view()}).clean());
+  })",
+                  {in.view(), out.view()})
+                  .clean());
   EXPECT_NEAR(out.storage[0], 1.0 / 8, 1e-7);
   EXPECT_NEAR(out.storage[1], 2.0 / 8, 1e-7);
   EXPECT_NEAR(out.storage[2], 5.0 / 8, 1e-7);
@@ -114,7 +138,9 @@ TEST(EvalAbsent, ScanCountsTheIdentity) {
   HostTensor<f32> in = iota<f32>({4, 3}, 1), out({4, 4}, std::vector<f32>(16, -1));
   EXPECT_TRUE(box(in, 3, 1, R"(
     %s = scan %t [axis = 1, kind = "sum", reverse = 1]
-    store_view %o, %s, %z, %z [axes = [0, 1]])", {out.view()}, "%o: view<4x4xf32, out>").clean());
+    store_view %o, %s, %z, %z [axes = [0, 1]])",
+                  {out.view()}, "%o: view<4x4xf32, out>")
+                  .clean());
   EXPECT_EQ(out.storage[0], 23);
   EXPECT_EQ(out.storage[1], 12);
   EXPECT_EQ(out.storage[2], -1);
@@ -123,7 +149,8 @@ TEST(EvalAbsent, ScanCountsTheIdentity) {
 TEST(EvalAbsent, ArgReduceAndReduceWithLeaveAbsentElementsOut) {
   HostTensor<f32> in({2, 3}, {-3, -1, -2, -5, -7, -4}), best({2}), with({2});
   HostTensor<i32> index({2});
-  EXPECT_TRUE(run(R"(kernel @a tile (%i: view<2x3xf32, in>, %b: view<2xf32, out>, %n: view<2xi32, out>, %w: view<2xf32, out>) {
+  EXPECT_TRUE(
+      run(R"(kernel @a tile (%i: view<2x3xf32, in>, %b: view<2xf32, out>, %n: view<2xi32, out>, %w: view<2xf32, out>) {
     %z = const [value = 0] : i32
     %off = const [value = -1] : i32
     %t = load_view %i, %z, %off [axes = [0, 1]] : tile<2x8xf32>
@@ -135,7 +162,9 @@ TEST(EvalAbsent, ArgReduceAndReduceWithLeaveAbsentElementsOut) {
       yield %c
     }
     store_view %w, %m, %z [axes = [0]]
-  })", {in.view(), best.view(), index.view(), with.view()}).clean());
+  })",
+          {in.view(), best.view(), index.view(), with.view()})
+          .clean());
   EXPECT_THAT(best.storage, ElementsAre(-1, -4));
   EXPECT_THAT(index.storage, ElementsAre(2, 3));
   EXPECT_THAT(with.storage, ElementsAre(-6, -140));
@@ -148,22 +177,30 @@ constexpr const char* kDot = R"(
     store_view %o, %d, %z, %z [axes = [0, 1]])";
 
 TEST(EvalAbsent, DotTakesZeroAlongKAndIsAbsentElsewhere) {
-  HostTensor<f32> in = iota<f32>({3, 3}, 1), w({3, 2}, {1, 0, 0, 1, 1, 1}), out({4, 4}, std::vector<f32>(16, -1));
-  EXPECT_TRUE(box(in, 0, 0, kDot, {w.view(), out.view()}, "%w: view<?x?xf32, in>, %o: view<4x4xf32, out>").clean());
-  EXPECT_THAT(out.storage, ElementsAre(4.5, 5.5, -1, -1, 10.5, 11.5, -1, -1, 16.5, 17.5, -1, -1, -1, -1, -1, -1));
+  HostTensor<f32> in = iota<f32>({3, 3}, 1), w({3, 2}, {1, 0, 0, 1, 1, 1}),
+                  out({4, 4}, std::vector<f32>(16, -1));
+  EXPECT_TRUE(
+      box(in, 0, 0, kDot, {w.view(), out.view()}, "%w: view<?x?xf32, in>, %o: view<4x4xf32, out>")
+          .clean());
+  EXPECT_THAT(out.storage, ElementsAre(4.5, 5.5, -1, -1, 10.5, 11.5, -1, -1, 16.5, 17.5, -1, -1, -1,
+                                       -1, -1, -1));
 }
 
 TEST(EvalAbsent, DotOverAnEmptyContractionIsTheAccumulator) {
   // The whole k range lies outside: rows and columns are still there.
   HostTensor<f32> in = iota<f32>({4, 3}, 1), w({0, 4}), out({4, 4}, std::vector<f32>(16, -1));
-  EXPECT_TRUE(box(in, 0, 3, kDot, {w.view(), out.view()}, "%w: view<?x?xf32, in>, %o: view<4x4xf32, out>").clean());
+  EXPECT_TRUE(
+      box(in, 0, 3, kDot, {w.view(), out.view()}, "%w: view<?x?xf32, in>, %o: view<4x4xf32, out>")
+          .clean());
   EXPECT_THAT(out.storage, Each(0.5));
 }
 
 TEST(EvalAbsent, DotWithAnOperandThatIsWhollyAbsent) {
   // Row 5 of a view that the tile does not run along does not exist: its products count as 0.
-  HostTensor<f32> in = iota<f32>({1, 4, 4}, 1), w({4, 4}, std::vector<f32>(16, 1)), out({4, 4}, std::vector<f32>(16, -1));
-  EXPECT_TRUE(run(R"(kernel @r tile (%i: view<?x?x?xf32, in>, %w: view<4x4xf32, in>, %o: view<4x4xf32, out>) {
+  HostTensor<f32> in = iota<f32>({1, 4, 4}, 1), w({4, 4}, std::vector<f32>(16, 1)),
+                  out({4, 4}, std::vector<f32>(16, -1));
+  EXPECT_TRUE(
+      run(R"(kernel @r tile (%i: view<?x?x?xf32, in>, %w: view<4x4xf32, in>, %o: view<4x4xf32, out>) {
     %z = const [value = 0] : i32
     %five = const [value = 5] : i32
     %t = load_view %i, %five, %z, %z [axes = [1, 2]] : tile<4x4xf32>
@@ -171,14 +208,19 @@ TEST(EvalAbsent, DotWithAnOperandThatIsWhollyAbsent) {
     %acc = const [value = 2.0] : tile<4x4xf32>
     %d = dot %t, %b, %acc
     store_view %o, %d, %z, %z [axes = [0, 1]]
-  })", {in.view(), w.view(), out.view()}).clean());
+  })",
+          {in.view(), w.view(), out.view()})
+          .clean());
   EXPECT_THAT(out.storage, Each(2));
 }
 
 TEST(EvalAbsent, ReshapeKeepsEdgesApart) {
-  // [2, 2, 4] rows merged to [4, 4]: rows of the ragged first dimension are absent, the contraction is not confused.
-  HostTensor<f32> in = iota<f32>({1, 2, 3}, 1), w({4, 4}, std::vector<f32>(16, 1)), out({4, 4}, std::vector<f32>(16, -1));
-  EXPECT_TRUE(run(R"(kernel @r tile (%i: view<?x?x?xf32, in>, %w: view<4x4xf32, in>, %o: view<4x4xf32, out>) {
+  // [2, 2, 4] rows merged to [4, 4]: rows of the ragged first dimension are absent, the contraction
+  // is not confused.
+  HostTensor<f32> in = iota<f32>({1, 2, 3}, 1), w({4, 4}, std::vector<f32>(16, 1)),
+                  out({4, 4}, std::vector<f32>(16, -1));
+  EXPECT_TRUE(
+      run(R"(kernel @r tile (%i: view<?x?x?xf32, in>, %w: view<4x4xf32, in>, %o: view<4x4xf32, out>) {
     %z = const [value = 0] : i32
     %t = load_view %i, %z, %z, %z [axes = [0, 1, 2]] : tile<2x2x4xf32>
     %f = reshape %t : tile<4x4xf32>
@@ -186,33 +228,42 @@ TEST(EvalAbsent, ReshapeKeepsEdgesApart) {
     %zero = const [value = 0.0] : tile<4x4xf32>
     %d = dot %f, %b, %zero
     store_view %o, %d, %z, %z [axes = [0, 1]]
-  })", {in.view(), w.view(), out.view()}).clean());
+  })",
+          {in.view(), w.view(), out.view()})
+          .clean());
   EXPECT_THAT(out.storage, ElementsAre(6, 6, 6, 6, 15, 15, 15, 15, -1, -1, -1, -1, -1, -1, -1, -1));
 }
 
 TEST(EvalAbsent, ReshapeThatSplitsAnEdge) {
-  HostTensor<f32> in = iota<f32>({5}, 1), out({4, 2}, std::vector<f32>(8, -1)), back({8}, std::vector<f32>(8, -1));
-  EXPECT_TRUE(run(R"(kernel @r tile (%i: view<?xf32, in>, %o: view<4x2xf32, out>, %b: view<8xf32, out>) {
+  HostTensor<f32> in = iota<f32>({5}, 1), out({4, 2}, std::vector<f32>(8, -1)),
+                  back({8}, std::vector<f32>(8, -1));
+  EXPECT_TRUE(
+      run(R"(kernel @r tile (%i: view<?xf32, in>, %o: view<4x2xf32, out>, %b: view<8xf32, out>) {
     %z = const [value = 0] : i32
     %t = load_view %i, %z [axes = [0]] : tile<8xf32>
     %f = reshape %t : tile<4x2xf32>
     store_view %o, %f, %z, %z [axes = [0, 1]]
     %g = reshape %f : tile<8xf32>
     store_view %b, %g, %z [axes = [0]]
-  })", {in.view(), out.view(), back.view()}).clean());
+  })",
+          {in.view(), out.view(), back.view()})
+          .clean());
   EXPECT_THAT(out.storage, ElementsAre(1, 2, 3, 4, 5, -1, -1, -1));
   EXPECT_THAT(back.storage, ElementsAre(1, 2, 3, 4, 5, -1, -1, -1));
 }
 
 TEST(EvalAbsent, PermuteBroadcastAndExpandCarryEdges) {
-  HostTensor<f32> in = iota<f32>({3, 2}, 1), out({4, 4}, std::vector<f32>(16, -1)), wide({4, 4}, std::vector<f32>(16, -1));
+  HostTensor<f32> in = iota<f32>({3, 2}, 1), out({4, 4}, std::vector<f32>(16, -1)),
+                  wide({4, 4}, std::vector<f32>(16, -1));
   EXPECT_TRUE(box(in, 0, 0, R"(
     %p = permute %t [order = [1, 0]]
     store_view %o, %p, %z, %z [axes = [0, 1]]
     %s = reduce %t [axis = 1, kind = "sum"]
     %e = expand_dims %s [axis = 0]
     %b = broadcast %e : tile<4x4xf32>
-    store_view %w, %b, %z, %z [axes = [0, 1]])", {out.view(), wide.view()}, "%o: view<4x4xf32, out>, %w: view<4x4xf32, out>").clean());
+    store_view %w, %b, %z, %z [axes = [0, 1]])",
+                  {out.view(), wide.view()}, "%o: view<4x4xf32, out>, %w: view<4x4xf32, out>")
+                  .clean());
   EXPECT_THAT(out.storage, ElementsAre(1, 3, 5, -1, 2, 4, 6, -1, -1, -1, -1, -1, -1, -1, -1, -1));
   EXPECT_THAT(wide.storage, ElementsAre(3, 7, 11, -1, 3, 7, 11, -1, 3, 7, 11, -1, 3, 7, 11, -1));
 }
@@ -221,7 +272,8 @@ TEST(EvalAbsent, AnAbsentScalarMakesABoxAbsent) {
   // A page table with one entry: page 1 has no number, so its rows do not exist.
   HostTensor<i32> table({1}, {2});
   HostTensor<f32> pages = iota<f32>({3, 4}), out({4}, std::vector<f32>(4, -1));
-  const std::string text = R"(kernel @p tile (%t: view<?xi32, in>, %p: view<?x?xf32, in>, %o: view<4xf32, out>, %n: i32) {
+  const std::string text =
+      R"(kernel @p tile (%t: view<?xi32, in>, %p: view<?x?xf32, in>, %o: view<4xf32, out>, %n: i32) {
     %z = const [value = 0] : i32
     %page = load_view %t, %n [axes = []] : i32
     %x = load_view %p, %page, %z [axes = [1]] : tile<4xf32>
@@ -244,7 +296,9 @@ TEST(EvalAbsent, AbsentPointersAreNotFollowed) {
     %r = arange [start = 0] : tile<4xi32>
     %q = addptr %o, %r
     store %q, %v
-  })", {index.view(), x.pointer(), out.pointer()}).clean());
+  })",
+                  {index.view(), x.pointer(), out.pointer()})
+                  .clean());
   EXPECT_THAT(out.storage, ElementsAre(5, 7, 6, -1));
 }
 

@@ -1,4 +1,5 @@
-// Walks the op table: every op that the interpreter executes stands in the text of at least one of its tests.
+// Walks the op table: every op that the interpreter executes stands in the text of at least one of
+// its tests.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,8 +12,8 @@
 namespace tegula::ir {
 namespace {
 
-/// Words of the tests' IR texts that something an op is followed by stands behind: operands, attributes, types, regions or
-/// the end of the line. Comments do not count.
+/// Words of the tests' IR texts that something an op is followed by stands behind: operands,
+/// attributes, types, regions or the end of the line. Comments do not count.
 std::set<std::string> ops_in_the_tests() {
   std::set<std::string> words;
   const std::filesystem::path folder = std::filesystem::path(TEGULA_SOURCE_DIR) / "tests/unit/ir";
@@ -23,7 +24,8 @@ std::set<std::string> ops_in_the_tests() {
     static const std::regex op("([a-z_0-9]+)( (%|\\[|:|\\{|\\})|\\s*$)");
     for (std::string line; std::getline(in, line);) {
       line.resize(std::min(line.size(), line.find("//")));
-      for (std::sregex_iterator it(line.begin(), line.end(), op), end; it != end; ++it) words.insert((*it)[1].str());
+      for (std::sregex_iterator it(line.begin(), line.end(), op), end; it != end; ++it)
+        words.insert((*it)[1].str());
     }
   }
   return words;
@@ -32,7 +34,8 @@ std::set<std::string> ops_in_the_tests() {
 TEST(EvalCoverage, EveryExecutedOpHasATest) {
   const auto tested = ops_in_the_tests();
   for (const OpInfo& op : all_ops()) {
-    const bool is_executed = op.family == Family::Structure || op.family == Family::Tile || op.family == Family::Machine;
+    const bool is_executed =
+        op.family == Family::Structure || op.family == Family::Tile || op.family == Family::Machine;
     if (!is_executed) continue;  // elementwise ops: eval_scalar_test; simt ops: the simulator
     EXPECT_TRUE(tested.contains(std::string(op.mnemonic))) << "no eval test of " << op.mnemonic;
   }

@@ -1,4 +1,5 @@
-// Whole kernels against plain C++: sizes that do not fit, every order of programs, and fast enough for tests.
+// Whole kernels against plain C++: sizes that do not fit, every order of programs, and fast enough
+// for tests.
 #include <chrono>
 #include <cmath>
 #include <random>
@@ -17,7 +18,8 @@ HostTensor<T> random(Ints shape, unsigned seed) {
   return t;
 }
 
-constexpr const char* kMatmul = R"(kernel @matmul tile (%a: view<?x?xbf16, in>, %b: view<?x?xbf16, in>, %c: view<?x?xbf16, out>) {
+constexpr const char* kMatmul =
+    R"(kernel @matmul tile (%a: view<?x?xbf16, in>, %b: view<?x?xbf16, in>, %c: view<?x?xbf16, out>) {
     launch {
       %gm = view_dim %c [axis = 0] : i32  %gn = view_dim %c [axis = 1] : i32
       %g63 = const [value = 63] : i32  %g64 = const [value = 64] : i32  %g1 = const [value = 1] : i32
@@ -50,8 +52,11 @@ void check_matmul(std::int64_t m, std::int64_t n, std::int64_t k, const EvalOpti
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;
       for (std::int64_t l = 0; l < k; ++l)
-        sum += static_cast<double>(a.storage[static_cast<std::size_t>(i * k + l)]) * b.storage[static_cast<std::size_t>(l * n + j)];
-      ASSERT_NEAR(c.storage[static_cast<std::size_t>(i * n + j)], sum, std::abs(sum) * 0x1p-8 + 1e-6) << i << ", " << j;
+        sum += static_cast<double>(a.storage[static_cast<std::size_t>(i * k + l)]) *
+               b.storage[static_cast<std::size_t>(l * n + j)];
+      ASSERT_NEAR(c.storage[static_cast<std::size_t>(i * n + j)], sum,
+                  std::abs(sum) * 0x1p-8 + 1e-6)
+          << i << ", " << j;
     }
 }
 
@@ -81,11 +86,13 @@ TEST(EvalKernel, Matmul256IsFastEnough) {
   EXPECT_TRUE(evaluate(kernel, args).clean());
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   RecordProperty("milliseconds", static_cast<int>(seconds.count() * 1e3));
-  EXPECT_LT(seconds.count(), 5.0);  // 0.03 s on one idle core; wide, for sanitizers and busy machines
+  EXPECT_LT(seconds.count(),
+            5.0);  // 0.03 s on one idle core; wide, for sanitizers and busy machines
 }
 
 // One head of causal attention with an online softmax, block 64 x 64, d = 64.
-constexpr const char* kAttention = R"(kernel @attention tile (%q: view<?x64xbf16, in>, %k: view<?x64xbf16, in>, %v: view<?x64xbf16, in>, %o: view<?x64xf32, out>, %scale: f32) {
+constexpr const char* kAttention =
+    R"(kernel @attention tile (%q: view<?x64xbf16, in>, %k: view<?x64xbf16, in>, %v: view<?x64xbf16, in>, %o: view<?x64xf32, out>, %scale: f32) {
     launch {
       %gs = view_dim %q [axis = 0] : i32
       %g63 = const [value = 63] : i32  %g64 = const [value = 64] : i32  %g1 = const [value = 1] : i32
@@ -144,10 +151,12 @@ constexpr const char* kAttention = R"(kernel @attention tile (%q: view<?x64xbf16
   })";
 
 void check_attention(std::int64_t s) {
-  HostTensor<bf16> q = random<bf16>({s, 64}, 1), k = random<bf16>({s, 64}, 2), v = random<bf16>({s, 64}, 3);
+  HostTensor<bf16> q = random<bf16>({s, 64}, 1), k = random<bf16>({s, 64}, 2),
+                   v = random<bf16>({s, 64}, 3);
   HostTensor<f32> o({s, 64});
   const double scale = 1.4426950408889634 / 8;
-  run_clean(kAttention, {q.view(), k.view(), v.view(), o.view(), float_arg(static_cast<float>(scale))});
+  run_clean(kAttention,
+            {q.view(), k.view(), v.view(), o.view(), float_arg(static_cast<float>(scale))});
   const auto at = [](const HostTensor<bf16>& t, std::int64_t i, std::int64_t d) {
     return static_cast<double>(t.storage[static_cast<std::size_t>(i * 64 + d)]);
   };
@@ -162,7 +171,9 @@ void check_attention(std::int64_t s) {
       for (int d = 0; d < 64; ++d) out[static_cast<std::size_t>(d)] += weight * at(v, j, d);
     }
     for (int d = 0; d < 64; ++d)
-      ASSERT_NEAR(o.storage[static_cast<std::size_t>(i * 64 + d)], out[static_cast<std::size_t>(d)] / total, 4e-3) << i << ", " << d;
+      ASSERT_NEAR(o.storage[static_cast<std::size_t>(i * 64 + d)],
+                  out[static_cast<std::size_t>(d)] / total, 4e-3)
+          << i << ", " << d;
   }
 }
 

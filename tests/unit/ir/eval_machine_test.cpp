@@ -1,4 +1,5 @@
-// Machine form: layouts do not matter, shared memory remembers what was written, copies land when they are waited for.
+// Machine form: layouts do not matter, shared memory remembers what was written, copies land when
+// they are waited for.
 #include "tests/unit/ir/eval_fixture.h"
 
 namespace tegula::ir {
@@ -10,8 +11,10 @@ using ::testing::IsEmpty;
 
 /// A machine-form kernel over %x: view<?xf32>, %o: view<?xf32>.
 std::string machine(const std::string& body) {
-  return "kernel @m machine (%x: view<?xf32, in>, %o: view<?xf32, out>, %n: i32) {\n %z = const [value = 0] : i32 "
-         "%one = const [value = 1] : i32 %two = const [value = 2] : i32\n" + body + "}";
+  return "kernel @m machine (%x: view<?xf32, in>, %o: view<?xf32, out>, %n: i32) {\n %z = const "
+         "[value = 0] : i32 "
+         "%one = const [value = 1] : i32 %two = const [value = 2] : i32\n" +
+         body + "}";
 }
 struct Ran {
   std::vector<std::string> texts;
@@ -49,8 +52,10 @@ TEST(EvalMachine, SlotsAreApartAndChecked) {
   const Ran good = run_machine(body, 1);
   EXPECT_THAT(good.texts, IsEmpty());
   EXPECT_THAT(good.out, ElementsAre(5, 6, 7, 8, -1, -1, -1, -1));
-  EXPECT_THAT(run_machine(body, 2).texts, ElementsAre("smem_store uses slot 2 of 2",
-                                                      "smem_load reads element [0] of shared memory that nothing has written, or only another allocation at the same offset"));
+  EXPECT_THAT(run_machine(body, 2).texts,
+              ElementsAre("smem_store uses slot 2 of 2",
+                          "smem_load reads element [0] of shared memory that nothing has written, "
+                          "or only another allocation at the same offset"));
 }
 
 TEST(EvalMachine, BoxesOfTiles) {
@@ -72,19 +77,22 @@ TEST(EvalMachine, SlicesKeepEdges) {
   const Ran r = run_machine(R"(
     %t = load_view %x, %n [axes = [0]] : tile<8xf32>
     %l = tile_slice %t [start_at = [2]] : tile<4xf32>
-    store_view %o, %l, %z [axes = [0]])", 4);
+    store_view %o, %l, %z [axes = [0]])",
+                            4);
   EXPECT_THAT(r.out, ElementsAre(7, 8, -1, -1, -1, -1, -1, -1));
 }
 
 TEST(EvalMachine, StoresStopAtTheirLimits) {
   const Ran r = run_machine(R"(
     %t = load_view %x, %z [axes = [0]] : tile<4xf32>
-    store_view %o, %t, %two, %n [axes = [0]])", 4);
+    store_view %o, %t, %two, %n [axes = [0]])",
+                            4);
   EXPECT_THAT(r.out, ElementsAre(-1, -1, 1, 2, -1, -1, -1, -1));
 }
 
 TEST(EvalMachine, LimitsOfDimensionsTheTileDoesNotRunAlong) {
-  const std::string body = "%v = load_view %x, %z [axes = []] : f32 store_view %o, %v, %two, %n [axes = []]";
+  const std::string body =
+      "%v = load_view %x, %z [axes = []] : f32 store_view %o, %v, %two, %n [axes = []]";
   EXPECT_THAT(run_machine(body, 2).out, Each(-1));
   EXPECT_EQ(run_machine(body, 3).out[2], 1);
 }
@@ -95,7 +103,9 @@ TEST(EvalMachine, UninitializedSharedMemory) {
     %s = smem_alloc [bytes = 32] : smem<2x4xf32>
     smem_store %s, %t, %z
     %u = smem_load %s, %n : tile<4xf32>)";
-  EXPECT_THAT(run_machine(body, 1).texts, ElementsAre("smem_load reads element [0] of shared memory that nothing has written, or only another allocation at the same offset"));
+  EXPECT_THAT(run_machine(body, 1).texts,
+              ElementsAre("smem_load reads element [0] of shared memory that nothing has written, "
+                          "or only another allocation at the same offset"));
   EXPECT_THAT(run_machine(body, 0).texts, IsEmpty());
 }
 
@@ -108,7 +118,10 @@ TEST(EvalMachine, EachAllocationIsItsOwn) {
       if %first { smem_store %s, %t yield } { yield }
       %u = smem_load %s : tile<4xf32>
       yield
-    })").texts, ElementsAre("smem_load reads element [0] of shared memory that nothing has written, or only another allocation at the same offset"));
+    })")
+                  .texts,
+              ElementsAre("smem_load reads element [0] of shared memory that nothing has written, "
+                          "or only another allocation at the same offset"));
 }
 
 TEST(EvalMachine, AllocationsAtOneOffsetOverwriteEachOther) {
@@ -116,7 +129,8 @@ TEST(EvalMachine, AllocationsAtOneOffsetOverwriteEachOther) {
     return R"(
     %t = load_view %x, %z [axes = [0]] : tile<4xf32>
     %a = smem_alloc [bytes = 32, offset = 0] : smem<2x4xf32>
-    %b = smem_alloc [bytes = 16, offset = )" + offset + R"(] : smem<4xf32>
+    %b = smem_alloc [bytes = 16, offset = )" +
+           offset + R"(] : smem<4xf32>
     smem_store %a, %t, %z
     smem_store %a, %t, %one
     smem_store %b, %t
@@ -136,24 +150,29 @@ TEST(EvalMachine, CopiesLandWhenTheirGroupIsWaitedFor) {
     %six = const [value = 6] : i32
     copy_async %s, %one, %x, %six [axes = [0]]
     async_commit
-    )" + wait + R"(
+    )" + wait +
+           R"(
     %u = smem_load %s, %n : tile<4xf32>
     store_view %o, %u, %z [axes = [0]])";
   };
-  const std::string early = "smem_load touches element [0] of shared memory while a copy_async into it has not been waited for";
+  const std::string early =
+      "smem_load touches element [0] of shared memory while a copy_async into it has not been "
+      "waited for";
   EXPECT_THAT(run_machine(body("async_wait [count = 2]"), 0).texts, ElementsAre(early));
   EXPECT_THAT(run_machine(body("async_wait [count = 1]"), 1).texts, ElementsAre(early));
   EXPECT_THAT(run_machine(body("async_wait [count = 1]"), 0).texts, IsEmpty());
-  EXPECT_THAT(run_machine(body("async_wait [count = 1]"), 0).out, ElementsAre(1, 2, 3, 4, -1, -1, -1, -1));
+  EXPECT_THAT(run_machine(body("async_wait [count = 1]"), 0).out,
+              ElementsAre(1, 2, 3, 4, -1, -1, -1, -1));
   // Outside of the view a copy brings zeros, which are there.
   EXPECT_THAT(run_machine(body("async_wait [count = 0]"), 1).texts, IsEmpty());
-  EXPECT_THAT(run_machine(body("async_wait [count = 0]"), 1).out, ElementsAre(7, 8, 0, 0, -1, -1, -1, -1));
+  EXPECT_THAT(run_machine(body("async_wait [count = 0]"), 1).out,
+              ElementsAre(7, 8, 0, 0, -1, -1, -1, -1));
 }
 
 TEST(EvalMachine, ACopyWithoutCommitIsNotWaitedFor) {
   const auto body = [](const std::string& commit) {
-    return "%s = smem_alloc [bytes = 16] : smem<4xf32> copy_async %s, %z, %x, %z [axes = [0]] " + commit +
-           " async_wait [count = 0] %u = smem_load %s : tile<4xf32>";
+    return "%s = smem_alloc [bytes = 16] : smem<4xf32> copy_async %s, %z, %x, %z [axes = [0]] " +
+           commit + " async_wait [count = 0] %u = smem_load %s : tile<4xf32>";
   };
   EXPECT_EQ(run_machine(body("")).texts.size(), 1u);
   EXPECT_THAT(run_machine(body("async_commit")).texts, IsEmpty());
@@ -161,11 +180,14 @@ TEST(EvalMachine, ACopyWithoutCommitIsNotWaitedFor) {
 
 TEST(EvalMachine, OverwritingAPendingCopy) {
   const auto body = [](const std::string& wait) {
-    return "%t = load_view %x, %z [axes = [0]] : tile<4xf32> %s = smem_alloc [bytes = 16] : smem<4xf32> "
-           "copy_async %s, %z, %x, %z [axes = [0]] async_commit " + wait + " smem_store %s, %t";
+    return "%t = load_view %x, %z [axes = [0]] : tile<4xf32> %s = smem_alloc [bytes = 16] : "
+           "smem<4xf32> "
+           "copy_async %s, %z, %x, %z [axes = [0]] async_commit " +
+           wait + " smem_store %s, %t";
   };
   EXPECT_THAT(run_machine(body("")).texts,
-              ElementsAre("smem_store touches element [0] of shared memory while a copy_async into it has not been waited for"));
+              ElementsAre("smem_store touches element [0] of shared memory while a copy_async into "
+                          "it has not been waited for"));
   EXPECT_THAT(run_machine(body("async_wait [count = 0]")).texts, IsEmpty());
 }
 
@@ -181,7 +203,8 @@ TEST(EvalMachine, RolesRunAndMustNotShareWithoutAChannel) {
       %u = smem_load %s, %one : tile<4xf32>
       smem_store %s, %u, %one
     } {
-      %v = smem_load %s, )" + slot + R"( : tile<4xf32>
+      %v = smem_load %s, )" +
+           slot + R"( : tile<4xf32>
       store_view %o, %v, %z [axes = [0]]
     }
     %w = smem_load %s, %one : tile<4xf32>)";
@@ -190,7 +213,8 @@ TEST(EvalMachine, RolesRunAndMustNotShareWithoutAChannel) {
   EXPECT_THAT(apart.texts, IsEmpty());
   EXPECT_THAT(apart.out, ElementsAre(1, 2, 3, 4, -1, -1, -1, -1));
   EXPECT_THAT(run_machine(body("%one")).texts,
-              ElementsAre("smem_load touches element [0] of shared memory that another role touches, with no channel between them"));
+              ElementsAre("smem_load touches element [0] of shared memory that another role "
+                          "touches, with no channel between them"));
 }
 
 TEST(EvalMachine, CopyGroupsBelongToTheirRole) {
@@ -219,7 +243,8 @@ TEST(EvalMachine, RolesLeaveTheGroupsOfOthersAlone) {
     async_commit
     roles [warps = [4], names = "a"] {
       async_wait [count = 0]
-      )" + in_role + R"(
+      )" + in_role +
+           R"(
     }
     async_wait [count = 0]
     %u = smem_load %s : tile<4xf32>)";

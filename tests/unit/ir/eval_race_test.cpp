@@ -1,4 +1,5 @@
-// The race detector on its own, with accesses of two programs interleaved as two threads may have them.
+// The race detector on its own, with accesses of two programs interleaved as two threads may have
+// them.
 #include "ir/eval/race.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,9 @@ class RaceTest : public ::testing::Test {
   bool write(const ProgramClock& who, int at, std::size_t size = 2) {
     return races_.write(block_, memory_ + at, size, who, 8).has_value();
   }
-  bool atomic(const ProgramClock& who, int at) { return races_.atomic(block_, memory_ + at, 2, who, 9).has_value(); }
+  bool atomic(const ProgramClock& who, int at) {
+    return races_.atomic(block_, memory_ + at, 2, who, 9).has_value();
+  }
 
   std::byte memory_[16] = {};
   ShadowBlock block_;

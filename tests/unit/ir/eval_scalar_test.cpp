@@ -40,7 +40,8 @@ Case cmp(const char* pred, DType dtype, double a, double b, bool out) {
 
 Cell cell_of(double v, DType dtype) {
   if (is_float(dtype)) return canonical(Cell{.f = v}, dtype);
-  if (dtype == DType::u64 && v >= 9223372036854775808.0) return Cell{.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(v))};
+  if (dtype == DType::u64 && v >= 9223372036854775808.0)
+    return Cell{.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(v))};
   return canonical(Cell{.i = static_cast<std::int64_t>(v)}, dtype);
 }
 double value_of(Cell c, DType dtype) {
@@ -61,8 +62,14 @@ Cell call(const Case& c, std::uint8_t* poison = nullptr) {
   for (const Cell& cell : cells) operands.push_back(&cell);
   const std::vector<std::size_t> strides(cells.size(), 0);
   Cell result{.i = 0};
-  elementwise_fn(c.op)({.attrs = c.attrs, .in = elems, .out = {c.out_dtype, false}, .operands = operands,
-                        .strides = strides, .result = &result, .count = 1, .poison = poison});
+  elementwise_fn(c.op)({.attrs = c.attrs,
+                        .in = elems,
+                        .out = {c.out_dtype, false},
+                        .operands = operands,
+                        .strides = strides,
+                        .result = &result,
+                        .count = 1,
+                        .poison = poison});
   return result;
 }
 
@@ -73,8 +80,9 @@ std::vector<Case> arithmetic_cases() {
       same(Opcode::Add, i8, {127, 1}, -128),
       same(Opcode::Add, u8, {255, 2}, 1),
       same(Opcode::Add, i1, {1, 1}, 0),
-      same(Opcode::Add, f32, {1, std::ldexp(1.0, -24)}, 1),               // a tie goes to even
-      same(Opcode::Add, f32, {1 + std::ldexp(1.0, -23), std::ldexp(1.0, -24)}, 1 + std::ldexp(1.0, -22)),
+      same(Opcode::Add, f32, {1, std::ldexp(1.0, -24)}, 1),  // a tie goes to even
+      same(Opcode::Add, f32, {1 + std::ldexp(1.0, -23), std::ldexp(1.0, -24)},
+           1 + std::ldexp(1.0, -22)),
       same(Opcode::Add, bf16, {256, 1}, 256),
       same(Opcode::Add, bf16, {258, 1}, 260),
       same(Opcode::Add, f16, {65504, 16}, kInf),
@@ -88,7 +96,7 @@ std::vector<Case> arithmetic_cases() {
       same(Opcode::Mul, f32, {1e30, 1e30}, kInf),
       same(Opcode::Mul, f32, {std::ldexp(1.0, -100), std::ldexp(1.0, -49)}, std::ldexp(1.0, -149)),
       same(Opcode::Mul, f8e4m3, {16, 16}, 256),
-      same(Opcode::Mul, f8e4m3, {448, 2}, 448),                           // fp8 saturates
+      same(Opcode::Mul, f8e4m3, {448, 2}, 448),  // fp8 saturates
       same(Opcode::Mul, f8e5m2, {57344, 2}, 57344),
       same(Opcode::Div, i32, {-7, 2}, -3),
       same(Opcode::Div, i32, {-2147483648.0, -1}, -2147483648.0),
@@ -105,7 +113,8 @@ std::vector<Case> arithmetic_cases() {
       same(Opcode::MulHi, u32, {4294967295.0, 4294967295.0}, 4294967294.0),
       same(Opcode::MulHi, i64, {4611686018427387904.0, 4}, 1),
       same(Opcode::MulHi, u8, {255, 255}, 254),
-      same(Opcode::Fma, f32, {1 + std::ldexp(1.0, -23), 1 - std::ldexp(1.0, -23), -1}, -std::ldexp(1.0, -46)),
+      same(Opcode::Fma, f32, {1 + std::ldexp(1.0, -23), 1 - std::ldexp(1.0, -23), -1},
+           -std::ldexp(1.0, -46)),
       same(Opcode::Fma, f64, {3, 4, 5}, 17),
       same(Opcode::Fma, i8, {100, 2, 1}, -55),
       same(Opcode::Neg, i8, {-128}, -128),
@@ -223,7 +232,8 @@ std::vector<Case> math_cases() {
 }
 
 std::vector<Case> cast_cases() {
-  const AttrList rz = with(AttrName::round, "rz"), sat = with(AttrName::sat, AttrValue(std::int64_t{1}));
+  const AttrList rz = with(AttrName::round, "rz"),
+                 sat = with(AttrName::sat, AttrValue(std::int64_t{1}));
   return {
       cast(f32, 2.9, i32, 2),
       cast(f32, -2.9, i32, -2),
@@ -267,7 +277,8 @@ std::vector<Case> cast_cases() {
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (const auto& part : {arithmetic_cases(), extreme_cases(), bit_cases(), math_cases(), cast_cases()})
+  for (const auto& part :
+       {arithmetic_cases(), extreme_cases(), bit_cases(), math_cases(), cast_cases()})
     all.insert(all.end(), part.begin(), part.end());
   // 1.0f and its bits; the address 8 and a step of three 4-byte elements.
   all.push_back({Opcode::Bitcast, f32, {1}, 0x3f800000, i32, {}});
@@ -282,7 +293,8 @@ TEST(EvalScalar, HandValues) {
     const double got = value_of(call(c), c.out_dtype);
     std::string in;
     for (const double v : c.in) in += " " + std::to_string(v);
-    const std::string what = std::string(info(c.op).mnemonic) + " " + std::string(name(c.dtype)) + in + " -> " + std::string(name(c.out_dtype));
+    const std::string what = std::string(info(c.op).mnemonic) + " " + std::string(name(c.dtype)) +
+                             in + " -> " + std::string(name(c.out_dtype));
     if (std::isnan(c.out)) {
       EXPECT_TRUE(std::isnan(got)) << what << " gave " << got;
     } else {
@@ -297,7 +309,8 @@ TEST(EvalScalar, EveryElementwiseOpHasACase) {
   for (const Case& c : all_cases()) seen.insert(c.op);
   for (int i = 0; i < kOpCount; ++i) {
     const auto op = static_cast<Opcode>(i);
-    const bool is_elementwise = info(op).family == Family::Elementwise || info(op).family == Family::Math;
+    const bool is_elementwise =
+        info(op).family == Family::Elementwise || info(op).family == Family::Math;
     EXPECT_EQ(elementwise_fn(op) != nullptr, is_elementwise) << info(op).mnemonic;
     EXPECT_TRUE(!is_elementwise || seen.contains(op)) << "no case of " << info(op).mnemonic;
   }
@@ -309,8 +322,13 @@ TEST(EvalScalar, AddPtrScalesByThePointee) {
   const std::size_t strides[] = {0, 0};
   const Elem in[] = {{f32, true}, {i32, false}};
   Cell result{.i = 0};
-  elementwise_fn(Opcode::AddPtr)({.attrs = {}, .in = in, .out = {f32, true}, .operands = operands, .strides = strides,
-                                  .result = &result, .count = 1});
+  elementwise_fn(Opcode::AddPtr)({.attrs = {},
+                                  .in = in,
+                                  .out = {f32, true},
+                                  .operands = operands,
+                                  .strides = strides,
+                                  .result = &result,
+                                  .count = 1});
   EXPECT_EQ(result.i, -4);
 }
 
@@ -323,8 +341,13 @@ TEST(EvalScalar, WideIntegersAreRoundedOnce) {
     const std::size_t strides[] = {0};
     const Elem elems[] = {{i64, false}};
     Cell result{.i = 0};
-    elementwise_fn(Opcode::Cast)({.attrs = {}, .in = elems, .out = {f32, false}, .operands = operands, .strides = strides,
-                                  .result = &result, .count = 1});
+    elementwise_fn(Opcode::Cast)({.attrs = {},
+                                  .in = elems,
+                                  .out = {f32, false},
+                                  .operands = operands,
+                                  .strides = strides,
+                                  .result = &result,
+                                  .count = 1});
     EXPECT_EQ(result.f, std::copysign(0x1p60 + 0x1p37, static_cast<double>(v)));
   }
 }
@@ -346,8 +369,13 @@ TEST(EvalScalar, ScalarOperandsBroadcast) {
   const std::size_t strides[] = {1, 0};
   const Elem in[] = {{f32, false}, {f32, false}};
   Cell result[3];
-  elementwise_fn(Opcode::Mul)({.attrs = {}, .in = in, .out = {f32, false}, .operands = operands, .strides = strides,
-                               .result = result, .count = 3});
+  elementwise_fn(Opcode::Mul)({.attrs = {},
+                               .in = in,
+                               .out = {f32, false},
+                               .operands = operands,
+                               .strides = strides,
+                               .result = result,
+                               .count = 3});
   EXPECT_EQ(result[0].f, 10);
   EXPECT_EQ(result[2].f, 30);
 }

@@ -30,7 +30,8 @@ TEST(EvalTile, ProgramIdsCoverTheGridAndSeeItsExtent) {
     %yx = mul %yy, %nx
     %n = add %yx, %x
     store_view %o, %n, %z, %y, %x [axes = []]
-  })", {out.view()});
+  })",
+            {out.view()});
   EXPECT_THAT(out.storage, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
 }
 
@@ -45,7 +46,8 @@ TEST(EvalTile, LaunchGridIsEvaluatedOnTheHost) {
 
 TEST(EvalTile, FlattenedParametersTakeTheirPartOfAnArgument) {
   HostTensor<f32> x({7, 9});
-  const Kernel k = parse(R"(kernel @g simt (%n: i32 [axis = 1, arg = 0, part = "dim"], %s: i64 [axis = 0, arg = 0, part = "stride"],
+  const Kernel k = parse(
+      R"(kernel @g simt (%n: i32 [axis = 1, arg = 0, part = "dim"], %s: i64 [axis = 0, arg = 0, part = "stride"],
                                             %v: i32 [arg = 1, part = "value"]) {
     launch { %w = cast %s : i32  yield %n, %w, %v }
   })");
@@ -69,8 +71,10 @@ TEST(EvalTile, CreateAndShape) {
     %t = permute %s [order = [1, 0]]
     %f = reshape %t : tile<6xi32>
     store_view %o, %f, %c0 [axes = [0]]
-  })", {out.view()});
-  EXPECT_THAT(std::vector<i32>(out.storage.begin(), out.storage.begin() + 6), ElementsAre(10, 110, 11, 111, 12, 112));
+  })",
+            {out.view()});
+  EXPECT_THAT(std::vector<i32>(out.storage.begin(), out.storage.begin() + 6),
+              ElementsAre(10, 110, 11, 111, 12, 112));
 }
 
 TEST(EvalTile, PermuteOfThreeDimensions) {
@@ -80,10 +84,12 @@ TEST(EvalTile, PermuteOfThreeDimensions) {
     %t = load_view %i, %z, %z, %z [axes = [0, 1, 2]] : tile<2x3x4xi32>
     %p = permute %t [order = [2, 0, 1]]
     store_view %o, %p, %z, %z, %z [axes = [0, 1, 2]]
-  })", {in.view(), out.view()});
+  })",
+            {in.view(), out.view()});
   for (int a = 0; a < 4; ++a)
     for (int b = 0; b < 2; ++b)
-      for (int c = 0; c < 3; ++c) EXPECT_EQ(out.storage[static_cast<std::size_t>((a * 2 + b) * 3 + c)], (b * 3 + c) * 4 + a);
+      for (int c = 0; c < 3; ++c)
+        EXPECT_EQ(out.storage[static_cast<std::size_t>((a * 2 + b) * 3 + c)], (b * 3 + c) * 4 + a);
 }
 
 TEST(EvalTile, ViewsWithNegativeAndZeroStrides) {
@@ -93,7 +99,8 @@ TEST(EvalTile, ViewsWithNegativeAndZeroStrides) {
     %z = const [value = 0] : i32
     %t = load_view %i, %z, %z [axes = [0, 1]] : tile<2x3xf32>
     store_view %o, %t, %z, %z [axes = [0, 1]]
-  })", {reversed, out.view()});
+  })",
+            {reversed, out.view()});
   EXPECT_THAT(out.storage, ElementsAre(5, 3, 1, 5, 3, 1));
 }
 
@@ -105,9 +112,10 @@ TEST(EvalTile, ViewOfFourDimensionsLoadedAlongTwo) {
     %two = const [value = 2] : i32
     %t = load_view %i, %one, %two, %z, %z [axes = [3, 2]] : tile<5x4xf32>
     store_view %o, %t, %z, %z [axes = [0, 1]]
-  })", {in.view(), out.view()});
+  })",
+            {in.view(), out.view()});
   EXPECT_EQ(out.storage[0], 100);
-  EXPECT_EQ(out.storage[1], 105);   // the tile's second dimension runs along the view's third
+  EXPECT_EQ(out.storage[1], 105);  // the tile's second dimension runs along the view's third
   EXPECT_EQ(out.storage[4], 101);
 }
 
@@ -120,7 +128,8 @@ TEST(EvalTile, ViewFactsOfTheArgument) {
     %s = view_stride %i [axis = 0] : i64
     %one = const [value = 1] : i32
     store_view %o, %s, %one [axes = []]
-  })", {in.view(), TensorArg{out.storage.data(), {1}, {1}, DType::i64}});
+  })",
+            {in.view(), TensorArg{out.storage.data(), {1}, {1}, DType::i64}});
   std::int64_t first = 0;
   std::memcpy(&first, out.storage.data(), sizeof first);
   EXPECT_EQ(first, 8);
@@ -140,14 +149,16 @@ TEST(EvalTile, RawPointersLoadMaskFillAndStore) {
     %low = cmp %r, %five [pred = "ge"]
     %q = const [value = 9.0] : tile<8xf32>
     store %po, %q, %low
-  })", {in.pointer(), out.pointer(), int_arg(4)});
+  })",
+            {in.pointer(), out.pointer(), int_arg(4)});
   EXPECT_THAT(out.storage, ElementsAre(1, 2, 3, 4, -1, 9, 9, 9));
 }
 
 TEST(EvalTile, PointersOfViewsAndPointerTables) {
   HostTensor<f32> in = iota<f32>({4}, 1), out({1});
   HostTensor<i64> table({1});
-  table.storage[0] = reinterpret_cast<std::intptr_t>(in.storage.data() + 2);  // a host address, as a table of pointers has
+  table.storage[0] = reinterpret_cast<std::intptr_t>(
+      in.storage.data() + 2);  // a host address, as a table of pointers has
   run_clean(R"(kernel @p tile (%i: view<4xf32, in>, %t: ptr<i64>, %o: ptr<f32>) {
     %p = view_ptr %i
     %one = const [value = 1] : i32
@@ -158,7 +169,8 @@ TEST(EvalTile, PointersOfViewsAndPointerTables) {
     %y = load %r
     %s = add %x, %y
     store %o, %s
-  })", {in.view(), table.pointer(), out.pointer()});
+  })",
+            {in.view(), table.pointer(), out.pointer()});
   EXPECT_EQ(out.storage[0], 5);
 }
 
@@ -166,12 +178,14 @@ TEST(EvalTile, AddressesAreAlignedAsOnTheHost) {
   HostTensor<f32> x({64});
   HostTensor<i64> out({1});
   const auto* base = x.storage.data() + 3;
-  run_clean(R"(kernel @p tile (%x: ptr<f32>, %o: ptr<i64>) {
+  run_clean(
+      R"(kernel @p tile (%x: ptr<f32>, %o: ptr<i64>) {
     %a = bitcast %x : i64
     %m = const [value = 4095] : i64
     %l = and %a, %m
     store %o, %l
-  })", {PointerArg{x.storage.data() + 3, x.storage.data(), x.storage.data() + 64}, out.pointer()});
+  })",
+      {PointerArg{x.storage.data() + 3, x.storage.data(), x.storage.data() + 64}, out.pointer()});
   EXPECT_EQ(out.storage[0], static_cast<i64>(reinterpret_cast<std::uintptr_t>(base) & 4095));
 }
 
@@ -187,7 +201,8 @@ TEST(EvalTile, AtomicsGiveTheOldValuesInOrder) {
     %was = atomic_rmw %pc, %one [kind = "add", sem = "relaxed", scope = "gpu"]
     %po = addptr %o, %r
     store %po, %was
-  })", {counters.pointer(), index.pointer(), old.pointer()});
+  })",
+            {counters.pointer(), index.pointer(), old.pointer()});
   EXPECT_THAT(counters.storage, ElementsAre(3, 1));
   EXPECT_THAT(old.storage, ElementsAre(0, 0, 1, 2));
 }
@@ -202,7 +217,8 @@ TEST(EvalTile, AtomicsOfManyProgramsComeInProgramOrder) {
     %one = const [value = 1] : i32
     %was = atomic_rmw %c, %one [kind = "add"]
     store_view %o, %was, %i [axes = []]
-  })", {counter.pointer(), old.view()}, threads);
+  })",
+            {counter.pointer(), old.view()}, threads);
   EXPECT_EQ(counter.storage[0], 4096);
   EXPECT_EQ(old.storage, iota<i32>({4096}).storage);
 }
@@ -211,7 +227,8 @@ template <class T>
 T atomic(const std::string& kind, T old, T value) {
   HostTensor<T> at({1}, {old}), in({1}, {value});
   const std::string t(name(dtype_of<T>));
-  run_clean("kernel @a tile (%p: ptr<" + t + ">, %q: ptr<" + t + ">) { %v = load %q  %o = atomic_rmw %p, %v [kind = \"" + kind + "\"] }",
+  run_clean("kernel @a tile (%p: ptr<" + t + ">, %q: ptr<" + t +
+                ">) { %v = load %q  %o = atomic_rmw %p, %v [kind = \"" + kind + "\"] }",
             {at.pointer(), in.pointer()});
   return at.storage[0];
 }
@@ -230,7 +247,8 @@ TEST(EvalTile, AtomicKinds) {
 
 /// Reduces or scans a 2x3 tile along `axis`.
 template <class T>
-std::vector<double> fold(const std::string& op, std::vector<T> values, const std::string& attrs, Ints out_shape) {
+std::vector<double> fold(const std::string& op, std::vector<T> values, const std::string& attrs,
+                         Ints out_shape) {
   HostTensor<T> in({2, 3}, std::move(values)), out(out_shape);
   const std::string t(name(dtype_of<T>));
   std::string dims, offsets, axes;
@@ -239,52 +257,75 @@ std::vector<double> fold(const std::string& op, std::vector<T> values, const std
     offsets += ", %z";
     axes += (d == 0 ? "" : ", ") + std::to_string(d);
   }
-  run_clean("kernel @f tile (%i: view<2x3x" + t + ", in>, %o: view<" + dims + t + ", out>) { %z = const [value = 0] : i32 " +
-            "%x = load_view %i, %z, %z [axes = [0, 1]] : tile<2x3x" + t + "> %y = " + op + " %x [" + attrs + "] " +
-            "store_view %o, %y" + offsets + " [axes = [" + axes + "]] }", {in.view(), out.view()});
+  run_clean("kernel @f tile (%i: view<2x3x" + t + ", in>, %o: view<" + dims + t +
+                ", out>) { %z = const [value = 0] : i32 " +
+                "%x = load_view %i, %z, %z [axes = [0, 1]] : tile<2x3x" + t + "> %y = " + op +
+                " %x [" + attrs + "] " + "store_view %o, %y" + offsets + " [axes = [" + axes +
+                "]] }",
+            {in.view(), out.view()});
   return out.values();
 }
 
 TEST(EvalTile, ReduceKinds) {
-  EXPECT_THAT(fold<f32>("reduce", {1, 2, 3, 4, 5, 6}, "axis = 1, kind = \"sum\"", {2}), ElementsAre(6, 15));
-  EXPECT_THAT(fold<f32>("reduce", {1, 2, 3, 4, 5, 6}, "axis = 0, kind = \"sum\"", {3}), ElementsAre(5, 7, 9));
-  EXPECT_THAT(fold<i8>("reduce", {100, 100, 0, 1, 2, 3}, "axis = 1, kind = \"sum\"", {2}), ElementsAre(-56, 6));
-  EXPECT_THAT(fold<u8>("reduce", {16, 16, 1, 1, 2, 3}, "axis = 1, kind = \"prod\"", {2}), ElementsAre(0, 6));
-  EXPECT_THAT(fold<f32>("reduce", {1, kNan, 3, -kInf, -1, -2}, "axis = 1, kind = \"max\"", {2}), ElementsAre(3, -1));
-  EXPECT_THAT(fold<i32>("reduce", {1, -7, 3, 4, 5, 6}, "axis = 1, kind = \"min\"", {2}), ElementsAre(-7, 4));
-  EXPECT_THAT(fold<u32>("reduce", {1, 4294967295u, 3, 4, 5, 6}, "axis = 1, kind = \"max\"", {2}), ElementsAre(4294967295.0, 6));
-  EXPECT_THAT(fold<i32>("reduce", {7, 3, 5, 8, 4, 2}, "axis = 1, kind = \"and\"", {2}), ElementsAre(1, 0));
-  EXPECT_THAT(fold<i32>("reduce", {7, 3, 5, 8, 4, 2}, "axis = 1, kind = \"or\"", {2}), ElementsAre(7, 14));
-  EXPECT_THAT(fold<i32>("reduce", {7, 3, 5, 8, 4, 2}, "axis = 1, kind = \"xor\"", {2}), ElementsAre(1, 14));
-  const auto nan = fold<f32>("reduce", {1, kNan, 3, 4, 5, 6}, "axis = 1, kind = \"min\", nan = \"propagate\"", {2});
+  EXPECT_THAT(fold<f32>("reduce", {1, 2, 3, 4, 5, 6}, "axis = 1, kind = \"sum\"", {2}),
+              ElementsAre(6, 15));
+  EXPECT_THAT(fold<f32>("reduce", {1, 2, 3, 4, 5, 6}, "axis = 0, kind = \"sum\"", {3}),
+              ElementsAre(5, 7, 9));
+  EXPECT_THAT(fold<i8>("reduce", {100, 100, 0, 1, 2, 3}, "axis = 1, kind = \"sum\"", {2}),
+              ElementsAre(-56, 6));
+  EXPECT_THAT(fold<u8>("reduce", {16, 16, 1, 1, 2, 3}, "axis = 1, kind = \"prod\"", {2}),
+              ElementsAre(0, 6));
+  EXPECT_THAT(fold<f32>("reduce", {1, kNan, 3, -kInf, -1, -2}, "axis = 1, kind = \"max\"", {2}),
+              ElementsAre(3, -1));
+  EXPECT_THAT(fold<i32>("reduce", {1, -7, 3, 4, 5, 6}, "axis = 1, kind = \"min\"", {2}),
+              ElementsAre(-7, 4));
+  EXPECT_THAT(fold<u32>("reduce", {1, 4294967295u, 3, 4, 5, 6}, "axis = 1, kind = \"max\"", {2}),
+              ElementsAre(4294967295.0, 6));
+  EXPECT_THAT(fold<i32>("reduce", {7, 3, 5, 8, 4, 2}, "axis = 1, kind = \"and\"", {2}),
+              ElementsAre(1, 0));
+  EXPECT_THAT(fold<i32>("reduce", {7, 3, 5, 8, 4, 2}, "axis = 1, kind = \"or\"", {2}),
+              ElementsAre(7, 14));
+  EXPECT_THAT(fold<i32>("reduce", {7, 3, 5, 8, 4, 2}, "axis = 1, kind = \"xor\"", {2}),
+              ElementsAre(1, 14));
+  const auto nan = fold<f32>("reduce", {1, kNan, 3, 4, 5, 6},
+                             "axis = 1, kind = \"min\", nan = \"propagate\"", {2});
   EXPECT_TRUE(std::isnan(nan[0]));
   EXPECT_EQ(nan[1], 4);
 }
 
 TEST(EvalTile, SumIsRoundedOnce) {
   // In bf16 steps 256 + 1 + 1 would stay 256.
-  EXPECT_THAT(fold<bf16>("reduce", {bf16(256), bf16(1), bf16(1), bf16(0), bf16(0), bf16(0)}, "axis = 1, kind = \"sum\"", {2}),
+  EXPECT_THAT(fold<bf16>("reduce", {bf16(256), bf16(1), bf16(1), bf16(0), bf16(0), bf16(0)},
+                         "axis = 1, kind = \"sum\"", {2}),
               ElementsAre(258, 0));
 }
 
 TEST(EvalTile, ScanDirections) {
   const std::vector<i32> v{1, 2, 3, 4, 5, 6};
-  EXPECT_THAT(fold<i32>("scan", v, "axis = 1, kind = \"sum\"", {2, 3}), ElementsAre(1, 3, 6, 4, 9, 15));
-  EXPECT_THAT(fold<i32>("scan", v, "axis = 0, kind = \"sum\"", {2, 3}), ElementsAre(1, 2, 3, 5, 7, 9));
-  EXPECT_THAT(fold<i32>("scan", v, "axis = 1, kind = \"sum\", reverse = 1", {2, 3}), ElementsAre(6, 5, 3, 15, 11, 6));
-  EXPECT_THAT(fold<i32>("scan", v, "axis = 1, kind = \"sum\", exclusive = 1", {2, 3}), ElementsAre(0, 1, 3, 0, 4, 9));
-  EXPECT_THAT(fold<i32>("scan", v, "axis = 1, kind = \"prod\", exclusive = 1, reverse = 1", {2, 3}), ElementsAre(6, 3, 1, 30, 6, 1));
-  EXPECT_THAT(fold<i32>("scan", {3, 1, 2, 1, 5, 4}, "axis = 1, kind = \"max\"", {2, 3}), ElementsAre(3, 3, 3, 1, 5, 5));
+  EXPECT_THAT(fold<i32>("scan", v, "axis = 1, kind = \"sum\"", {2, 3}),
+              ElementsAre(1, 3, 6, 4, 9, 15));
+  EXPECT_THAT(fold<i32>("scan", v, "axis = 0, kind = \"sum\"", {2, 3}),
+              ElementsAre(1, 2, 3, 5, 7, 9));
+  EXPECT_THAT(fold<i32>("scan", v, "axis = 1, kind = \"sum\", reverse = 1", {2, 3}),
+              ElementsAre(6, 5, 3, 15, 11, 6));
+  EXPECT_THAT(fold<i32>("scan", v, "axis = 1, kind = \"sum\", exclusive = 1", {2, 3}),
+              ElementsAre(0, 1, 3, 0, 4, 9));
+  EXPECT_THAT(fold<i32>("scan", v, "axis = 1, kind = \"prod\", exclusive = 1, reverse = 1", {2, 3}),
+              ElementsAre(6, 3, 1, 30, 6, 1));
+  EXPECT_THAT(fold<i32>("scan", {3, 1, 2, 1, 5, 4}, "axis = 1, kind = \"max\"", {2, 3}),
+              ElementsAre(3, 3, 3, 1, 5, 5));
 }
 
 TEST(EvalTile, ArgReduceTiesAndNan) {
   HostTensor<f32> in({3, 3}, {1, 3, 3, kNan, -kInf, -kInf, 2, 1, 0}), value({3});
   HostTensor<i32> index({3});
   const auto kernel = [](const char* kind) {
-    return std::string(R"(kernel @a tile (%i: view<3x3xf32, in>, %v: view<3xf32, out>, %x: view<3xi32, out>) {
+    return std::string(
+               R"(kernel @a tile (%i: view<3x3xf32, in>, %v: view<3xf32, out>, %x: view<3xi32, out>) {
       %z = const [value = 0] : i32
       %t = load_view %i, %z, %z [axes = [0, 1]] : tile<3x3xf32>
-      %b, %n = arg_reduce %t [axis = 1, kind = ")") + kind + R"("]
+      %b, %n = arg_reduce %t [axis = 1, kind = ")") +
+           kind + R"("]
       store_view %v, %b, %z [axes = [0]]
       store_view %x, %n, %z [axes = [0]]
     })";
@@ -296,8 +337,10 @@ TEST(EvalTile, ArgReduceTiesAndNan) {
   EXPECT_THAT(index.storage, ElementsAre(0, 1, 2));
 }
 
-// The pair of smallest value and its tag; the second region has a branch, so it is run lane by lane.
-constexpr const char* kReduceWith = R"(kernel @r tile (%i: view<2x4xf32, in>, %v: view<2xf32, out>, %x: view<2xi32, out>) {
+// The pair of smallest value and its tag; the second region has a branch, so it is run lane by
+// lane.
+constexpr const char* kReduceWith =
+    R"(kernel @r tile (%i: view<2x4xf32, in>, %v: view<2xf32, out>, %x: view<2xi32, out>) {
     %z = const [value = 0] : i32
     %t = load_view %i, %z, %z [axes = [0, 1]] : tile<2x4xf32>
     %r = arange [start = 0] : tile<4xi32>
@@ -327,27 +370,36 @@ TEST(EvalTile, ReduceWithRegion) {
 }
 
 template <class A, class C>
-std::vector<double> dot22(std::vector<A> a, std::vector<A> b, std::vector<C> acc, const std::string& attrs = "") {
+std::vector<double> dot22(std::vector<A> a, std::vector<A> b, std::vector<C> acc,
+                          const std::string& attrs = "") {
   HostTensor<A> ta({2, 2}, std::move(a)), tb({2, 2}, std::move(b));
   HostTensor<C> tc({2, 2}, std::move(acc));
   const std::string ta_name(name(dtype_of<A>)), tc_name(name(dtype_of<C>));
-  run_clean("kernel @d tile (%a: view<2x2x" + ta_name + ", in>, %b: view<2x2x" + ta_name + ", in>, %c: view<2x2x" + tc_name +
-            ", inout>) { %z = const [value = 0] : i32 %x = load_view %a, %z, %z [axes = [0, 1]] : tile<2x2x" + ta_name +
-            "> %y = load_view %b, %z, %z [axes = [0, 1]] : tile<2x2x" + ta_name + "> %w = load_view %c, %z, %z [axes = [0, 1]] : tile<2x2x" +
-            tc_name + "> %d = dot %x, %y, %w " + attrs + " store_view %c, %d, %z, %z [axes = [0, 1]] }",
+  run_clean("kernel @d tile (%a: view<2x2x" + ta_name + ", in>, %b: view<2x2x" + ta_name +
+                ", in>, %c: view<2x2x" + tc_name +
+                ", inout>) { %z = const [value = 0] : i32 %x = load_view %a, %z, %z [axes = [0, "
+                "1]] : tile<2x2x" +
+                ta_name + "> %y = load_view %b, %z, %z [axes = [0, 1]] : tile<2x2x" + ta_name +
+                "> %w = load_view %c, %z, %z [axes = [0, 1]] : tile<2x2x" + tc_name +
+                "> %d = dot %x, %y, %w " + attrs + " store_view %c, %d, %z, %z [axes = [0, 1]] }",
             {ta.view(), tb.view(), tc.view()});
   return tc.values();
 }
 
 TEST(EvalTile, DotTypes) {
-  EXPECT_THAT((dot22<f32, f32>({1, 2, 3, 4}, {5, 6, 7, 8}, {1, 0, 0, 0})), ElementsAre(20, 22, 43, 50));
-  EXPECT_THAT((dot22<bf16, f32>({bf16(256), bf16(1), bf16(0), bf16(0)}, {bf16(1), bf16(0), bf16(1), bf16(0)}, {0, 0, 0, 0})),
+  EXPECT_THAT((dot22<f32, f32>({1, 2, 3, 4}, {5, 6, 7, 8}, {1, 0, 0, 0})),
+              ElementsAre(20, 22, 43, 50));
+  EXPECT_THAT((dot22<bf16, f32>({bf16(256), bf16(1), bf16(0), bf16(0)},
+                                {bf16(1), bf16(0), bf16(1), bf16(0)}, {0, 0, 0, 0})),
               ElementsAre(257, 0, 0, 0));
-  EXPECT_THAT((dot22<f16, f16>({f16(2048), f16(1), f16(0), f16(0)}, {f16(1), f16(0), f16(1), f16(0)}, {f16(0), f16(0), f16(0), f16(0)})),
+  EXPECT_THAT((dot22<f16, f16>({f16(2048), f16(1), f16(0), f16(0)},
+                               {f16(1), f16(0), f16(1), f16(0)}, {f16(0), f16(0), f16(0), f16(0)})),
               ElementsAre(2048, 0, 0, 0));  // one rounding, to f16: a tie
-  EXPECT_THAT((dot22<i8, i32>({-128, 127, 1, 0}, {-128, 1, 127, 1}, {0, 0, 0, 7})), ElementsAre(16384 + 16129, -1, -128, 8));
+  EXPECT_THAT((dot22<i8, i32>({-128, 127, 1, 0}, {-128, 1, 127, 1}, {0, 0, 0, 7})),
+              ElementsAre(16384 + 16129, -1, -128, 8));
   EXPECT_THAT((dot22<i8, i8>({16, 0, 0, 0}, {16, 0, 0, 0}, {0, 0, 0, 0})), ElementsAre(0, 0, 0, 0));
-  EXPECT_THAT((dot22<f64, f64>({1, 2, 3, 4}, {5, 6, 7, 8}, {0, 0, 0, 0})), ElementsAre(19, 22, 43, 50));
+  EXPECT_THAT((dot22<f64, f64>({1, 2, 3, 4}, {5, 6, 7, 8}, {0, 0, 0, 0})),
+              ElementsAre(19, 22, 43, 50));
 }
 
 TEST(EvalTile, DotInTf32RoundsItsOperands) {
@@ -367,14 +419,16 @@ TEST(EvalTile, DotInTf32RoundsItsOperands) {
 TEST(EvalTile, DotOfOddSizes) {
   // 1x7 times 7x3, every length but the unrolled four.
   HostTensor<f32> a = iota<f32>({1, 7}, 1), b = iota<f32>({7, 3}, 1), c({1, 3});
-  run_clean(R"(kernel @d tile (%a: view<1x7xf32, in>, %b: view<7x3xf32, in>, %c: view<1x3xf32, out>) {
+  run_clean(
+      R"(kernel @d tile (%a: view<1x7xf32, in>, %b: view<7x3xf32, in>, %c: view<1x3xf32, out>) {
     %z = const [value = 0] : i32
     %x = load_view %a, %z, %z [axes = [0, 1]] : tile<1x7xf32>
     %y = load_view %b, %z, %z [axes = [0, 1]] : tile<7x3xf32>
     %w = const [value = 0.0] : tile<1x3xf32>
     %d = dot %x, %y, %w
     store_view %c, %d, %z, %z [axes = [0, 1]]
-  })", {a.view(), b.view(), c.view()});
+  })",
+      {a.view(), b.view(), c.view()});
   EXPECT_THAT(c.storage, ElementsAre(364, 392, 420));
 }
 
@@ -397,7 +451,8 @@ TEST(EvalTile, ForCarriesSwapAndZeroTrips) {
       %o2 = addptr %o, %two
       store %o2, %s
       pin
-    })", {int_arg(trips), out.pointer()});
+    })",
+              {int_arg(trips), out.pointer()});
     EXPECT_EQ(out.storage[0], want.first);
     EXPECT_EQ(out.storage[1], want.second);
     EXPECT_EQ(out.storage[2], trips * 5 + trips * (trips - 1) / 2);
@@ -429,7 +484,8 @@ TEST(EvalTile, WhileAndIf) {
       yield %next, %k3
     }
     store %o, %steps
-  })", {int_arg(27), out.pointer()});
+  })",
+            {int_arg(27), out.pointer()});
   EXPECT_EQ(out.storage[0], 111);
 }
 
@@ -438,12 +494,16 @@ TEST(EvalTile, EndlessLoopsAndBadStepsAreErrors) {
   few.loop_limit = 1000;
   EXPECT_THROW(run(R"(kernel @w tile () {
     while { %t = const [value = 1] : i1  yield %t } { yield }
-  })", {}, few), CompileError);
+  })",
+                   {}, few),
+               CompileError);
   EXPECT_THROW(run(R"(kernel @f tile (%n: i32) {
     %z = const [value = 0] : i32
     %hi = const [value = 4] : i32
     for %z, %hi, %n { (%i: i32) yield }
-  })", {int_arg(0)}), CompileError);
+  })",
+                   {int_arg(0)}),
+               CompileError);
 }
 
 TEST(EvalTile, ArgumentsMustFit) {
@@ -454,7 +514,8 @@ TEST(EvalTile, ArgumentsMustFit) {
   EXPECT_THROW(run(text, {x.view()}), CompileError);
   EXPECT_THROW(run("kernel @k tile (%x: view<?xi32, in>) { }", {x.view()}), CompileError);
   EXPECT_THROW(run("kernel @k tile (%x: view<?x?xf32, in>) { }", {x.view()}), CompileError);
-  EXPECT_THROW(run("kernel @k tile (%x: view<?xf32, in, dim_div=8>) { }", {x.view()}), CompileError);
+  EXPECT_THROW(run("kernel @k tile (%x: view<?xf32, in, dim_div=8>) { }", {x.view()}),
+               CompileError);
   run_clean("kernel @k tile (%x: view<?xf32, in, strides=1, dim_div=4>) { }", {x.view()});
 }
 
@@ -462,7 +523,9 @@ TEST(EvalTile, InlinePtxAndExpertOpsCannotRunHere) {
   EXPECT_THROW(run(R"(kernel @k tile () {
     %c = const [value = 0.0] : f32
     %d = asm_elementwise %c [text = "mov.b32 $0, $1;", constraints = "=f,f"] : f32
-  })", {}), CompileError);
+  })",
+                   {}),
+               CompileError);
   EXPECT_THROW(run("kernel @k tile () { %t = tid }", {}), CompileError);
 }
 
@@ -473,8 +536,10 @@ TEST(EvalTile, MathOnTiles) {
     %t = load_view %i, %z [axes = [0]] : tile<3xf32>
     %e = exp %t
     store_view %o, %e, %z [axes = [0]]
-  })", {in.view(), out.view()});
-  EXPECT_THAT(out.storage, ElementsAre(1.0f, static_cast<f32>(std::exp(1.0)), static_cast<f32>(std::exp(-1.0))));
+  })",
+            {in.view(), out.view()});
+  EXPECT_THAT(out.storage,
+              ElementsAre(1.0f, static_cast<f32>(std::exp(1.0)), static_cast<f32>(std::exp(-1.0))));
 }
 
 }  // namespace

@@ -187,8 +187,7 @@ TEST(LinearLayout, CoalescedSpreadsWarpsOverRows) {
             "lin<128x64; reg=[(0,1),(0,2),(0,4),(16,0),(32,0),(64,0)]; "
             "lane=[(0,8),(0,16),(0,32),(1,0),(2,0)]; "
             "warp=[(4,0),(8,0)]>");
-  for (int n : {32, 96, 160, 192})
-    EXPECT_TRUE(coalesced({64, n}, 8, 4, {1, 0}).is_exact()) << n;
+  for (int n : {32, 96, 160, 192}) EXPECT_TRUE(coalesced({64, n}, 8, 4, {1, 0}).is_exact()) << n;
   EXPECT_EQ(coalesced({64, 72}, 8, 4, {1, 0}).cover(), (Dims{64, 96}));
   for (int n : {1, 2, 5, 64, 1000, 1024, 4096}) expect_laws(coalesced({n}, 4, 4, {0}));
   expect_laws(coalesced({}, 4, 4, {}));

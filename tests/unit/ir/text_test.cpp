@@ -32,7 +32,8 @@ std::string first_error(const std::string& text) {
 
 TEST(Text, EveryTirFileReadsVerifiesAndPrintsBack) {
   int files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(TEGULA_SOURCE_DIR "/tests/filetests")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(TEGULA_SOURCE_DIR "/tests/filetests")) {
     if (entry.path().extension() != ".tir") continue;
     if (read(entry.path()).find("; malformed") != std::string::npos) continue;
     SCOPED_TRACE(entry.path());
@@ -58,14 +59,18 @@ TEST(Text, KeepsLocationsFloatsAndStrings) {
 }
 
 TEST(Text, InfersTypesThatAreLeftOut) {
-  const Kernel k = parse("kernel @k tile target(sm_90a) (%x: tile<4x8xf32>) { %y = reduce %x [axis = 1, kind = \"sum\"] }");
+  const Kernel k = parse(
+      "kernel @k tile target(sm_90a) (%x: tile<4x8xf32>) { %y = reduce %x [axis = 1, kind = "
+      "\"sum\"] }");
   const OpId op = k[k.body()].first;
   EXPECT_EQ(k.type(k[op].results[0]).str(), "tile<4xf32>");
 }
 
 TEST(Text, TypesRoundTrip) {
-  for (const char* text : {"i32", "ptr<bf16>", "tile<128x64xbf16>", "tile<7xptr<f32>>", "v<8xi32>", "pending<v<128xf32>>", "tmap",
-                           "view<?x64xbf16, out, align=16, strides=?x1, dim_div=16x64, stride_div=8x1>"}) {
+  for (const char* text :
+       {"i32", "ptr<bf16>", "tile<128x64xbf16>", "tile<7xptr<f32>>", "v<8xi32>",
+        "pending<v<128xf32>>", "tmap",
+        "view<?x64xbf16, out, align=16, strides=?x1, dim_div=16x64, stride_div=8x1>"}) {
     std::string_view rest = text;
     const auto type = parse_type(rest);
     ASSERT_TRUE(type) << text;
@@ -75,19 +80,43 @@ TEST(Text, TypesRoundTrip) {
 }
 
 TEST(Verify, NamesWhatIsWrong) {
-  EXPECT_NE(first_error("kernel @k simt target(sm_90a) (%x: i32) { %y = program_id [axis = 0] : i32 }").find("not legal in simt form"), std::string::npos);
-  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i32, %y: f32) { %z = add %x, %y : i32 }").find("element types differ"), std::string::npos);
-  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i32) { %z = add %x, %x : i64 }").find("should be i32"), std::string::npos);
-  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i1, %y: i32) { if %x { %z = add %y, %y } { } %w = add %z, %y : i32 }").find("not visible"), std::string::npos);
-  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i1) { %z = if %x : i32 { } { } }").find("does not end in yield"), std::string::npos);
-  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i32) { %z = for %x, %x, %x, %x : i32 { (%i: i32, %c: i32) %f = const [value = 1.0] : f32 yield %f } }").find("yields f32"), std::string::npos);
+  EXPECT_NE(
+      first_error("kernel @k simt target(sm_90a) (%x: i32) { %y = program_id [axis = 0] : i32 }")
+          .find("not legal in simt form"),
+      std::string::npos);
+  EXPECT_NE(
+      first_error("kernel @k tile target(sm_90a) (%x: i32, %y: f32) { %z = add %x, %y : i32 }")
+          .find("element types differ"),
+      std::string::npos);
+  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i32) { %z = add %x, %x : i64 }")
+                .find("should be i32"),
+            std::string::npos);
+  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i1, %y: i32) { if %x { %z = add %y, %y "
+                        "} { } %w = add %z, %y : i32 }")
+                .find("not visible"),
+            std::string::npos);
+  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i1) { %z = if %x : i32 { } { } }")
+                .find("does not end in yield"),
+            std::string::npos);
+  EXPECT_NE(first_error("kernel @k tile target(sm_90a) (%x: i32) { %z = for %x, %x, %x, %x : i32 { "
+                        "(%i: i32, %c: i32) %f = const [value = 1.0] : f32 yield %f } }")
+                .find("yields f32"),
+            std::string::npos);
 }
 
 TEST(Verify, PendingIsUsedOnceAndOnlyByWaits) {
-  const std::string head = "kernel @k simt target(sm_90a) (%d: i64, %f: i1, %s: i32) { %n = poison : v<32xf32> %p = wgmma %n, %d, %d, %f [shape = [64, 64, 16]] ";
+  const std::string head =
+      "kernel @k simt target(sm_90a) (%d: i64, %f: i1, %s: i32) { %n = poison : v<32xf32> %p = "
+      "wgmma %n, %d, %d, %f [shape = [64, 64, 16]] ";
   EXPECT_EQ(first_error(head + "%r = wgmma_wait %p [count = 0] : v<32xf32> }"), "");
-  EXPECT_NE(first_error(head + "%r = wgmma_wait %p [count = 0] : v<32xf32> %t = wgmma_wait %p [count = 0] : v<32xf32> }").find("a second time"), std::string::npos);
-  EXPECT_NE(first_error(head + "%r = concat %p }").find("operands must be registers"), std::string::npos);
+  EXPECT_NE(
+      first_error(
+          head +
+          "%r = wgmma_wait %p [count = 0] : v<32xf32> %t = wgmma_wait %p [count = 0] : v<32xf32> }")
+          .find("a second time"),
+      std::string::npos);
+  EXPECT_NE(first_error(head + "%r = concat %p }").find("operands must be registers"),
+            std::string::npos);
 }
 
 TEST(OpTable, NamesAreUniqueAndDocumented) {

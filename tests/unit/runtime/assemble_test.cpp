@@ -213,7 +213,7 @@ TEST(ToolHash, FollowsContentNotTime) {
   const Hash128 before = tool_hash(stub.program(), memo);
   EXPECT_EQ(tool_hash(stub.program(), memo), before);
   EXPECT_EQ(before, hash128(read_file(stub.program())));
-  struct stat old {};
+  struct stat old{};
   ::stat(stub.program().c_str(), &old);
   std::string other = read_file(stub.program());
   other[other.size() - 2] = '1';  // same size

@@ -173,7 +173,7 @@ TEST_F(Cache, StoresAndFinds) {
   EXPECT_EQ(open().find(key_of(1)), entry_of(1));
   EXPECT_EQ(cache.counts().hits, 1);
   EXPECT_EQ(cache.counts().misses, 2);
-  struct stat s {};
+  struct stat s{};
   ASSERT_EQ(::stat(cache.path_of(key_of(1)).c_str(), &s), 0);
   EXPECT_EQ(s.st_mode & 0777, 0600u);
   ASSERT_EQ(::stat(folder_.c_str(), &s), 0);

@@ -44,7 +44,9 @@ std::string error_of(const std::function<void()>& act) {
 }
 
 LoadedKernel load(const KernelNeeds& needs = {}) {
-  return Module::load_cubin(std::string("\x7f" "ELF of the mock driver"))->kernel("k", 0, needs);
+  return Module::load_cubin(std::string("\x7f"
+                                        "ELF of the mock driver"))
+      ->kernel("k", 0, needs);
 }
 
 const cu::Stream kStream = reinterpret_cast<cu::Stream>(0x42);
@@ -138,9 +140,7 @@ TEST(Launch, FailureNamesTheCause) {
   shape.cluster = {2, 1, 1};
   const LaunchPlan plan(load(), shape, {});
   mock().next_launch = cu::kErrorInvalidValue;
-  EXPECT_EQ(error_of<DeviceError>([&] {
-              plan.launch(kStream, nullptr, {3, 1, 1});
-            }),
+  EXPECT_EQ(error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {3, 1, 1}); }),
             "cuLaunchKernelEx failed: mock text; kernel k on cuda:0, grid [3, 1, 1], block [1, 1, "
             "1], cluster [2, 1, 1], 0 bytes of "
             "dynamic shared memory: 3 blocks along x do not divide into clusters of 2 "
@@ -191,7 +191,9 @@ TEST(Launch, ManyThreadsShareAPlan) {
 
 TEST(Module, KernelIsPreparedOnce) {
   const MockDriver driver;
-  const auto module = Module::load_cubin(std::string("\x7f" "ELF of the mock driver"));
+  const auto module =
+      Module::load_cubin(std::string("\x7f"
+                                     "ELF of the mock driver"));
   module->kernel("k", 0, {1000, false});
   module->kernel("k", 0, {900, false});
   EXPECT_EQ(mock().kernel_lookups, 1);

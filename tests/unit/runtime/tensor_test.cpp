@@ -87,14 +87,10 @@ TEST(Tensor, MoreThanTwoToThe31Elements) {
 
 TEST(Tensor, RefusesWhatMakesNoSense) {
   const Tensor t = iota({2, 3});
-  EXPECT_EQ(error_of([] {
-              Tensor::empty({2, -1}, DType::f32, kCpu);
-            }),
+  EXPECT_EQ(error_of([] { Tensor::empty({2, -1}, DType::f32, kCpu); }),
             "the shape [2, -1] has a negative extent");
   EXPECT_EQ(
-      error_of([] {
-        Tensor::empty({1LL << 40, 1LL << 40}, DType::f32, kCpu);
-      }),
+      error_of([] { Tensor::empty({1LL << 40, 1LL << 40}, DType::f32, kCpu); }),
       "the shape [1099511627776, 1099511627776] of f32 needs more bytes than an address can count");
   EXPECT_EQ(error_of([] { Tensor::empty({1LL << 61}, DType::f64, kCpu); }),
             "the shape [2305843009213693952] of f64 needs more bytes than an address can count");
@@ -105,30 +101,20 @@ TEST(Tensor, RefusesWhatMakesNoSense) {
   EXPECT_EQ(error_of([&] { t.slice(1, 3, -1, -1); }),
             "the slice 3:-1:-1 leaves dimension 1 of f32[2, 3] on cpu");
   EXPECT_EQ(error_of([&] { t.select(0, 2); }), "index 2 leaves dimension 0 of f32[2, 3] on cpu");
-  EXPECT_EQ(error_of([&] {
-              t.permute({0, 0});
-            }),
+  EXPECT_EQ(error_of([&] { t.permute({0, 0}); }),
             "[0, 0] is not an order of the 2 dimensions of f32[2, 3] on cpu");
   EXPECT_EQ(error_of([&] { t.transpose(0, 1).reshape({6}); }),
             "f32[3, 2] strides [1, 3] on cpu cannot be reshaped: it is not row-major");
-  EXPECT_EQ(error_of([&] {
-              t.reshape({4, -1});
-            }),
+  EXPECT_EQ(error_of([&] { t.reshape({4, -1}); }),
             "f32[2, 3] on cpu cannot take the shape [4, -1]: the number of elements differs");
-  EXPECT_EQ(error_of([&] {
-              t.broadcast_to({2, 4});
-            }),
+  EXPECT_EQ(error_of([&] { t.broadcast_to({2, 4}); }),
             "f32[2, 3] on cpu cannot be broadcast to [2, 4]");
-  EXPECT_EQ(error_of([&] {
-              Tensor::from(std::vector<float>(5), {2, 3}, kCpu);
-            }),
+  EXPECT_EQ(error_of([&] { Tensor::from(std::vector<float>(5), {2, 3}, kCpu); }),
             "5 values do not fill a tensor of shape [2, 3]");
   EXPECT_EQ(error_of([&] { Tensor::borrow(nullptr, {2}, DType::f32, kCpu); }),
             "a tensor of shape [2] needs memory, and its pointer is null");
   EXPECT_EQ(error_of([] { Dims::filled(9, 1); }), "9 dimensions: tensors have at most 8");
-  EXPECT_EQ(error_of([&] {
-              t.copy_from(iota({3, 2}));
-            }),
+  EXPECT_EQ(error_of([&] { t.copy_from(iota({3, 2})); }),
             "cannot copy f32[3, 2] on cpu into f32[2, 3] on cpu: shape and type must be the same");
 }
 

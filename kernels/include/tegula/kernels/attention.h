@@ -8,8 +8,8 @@
 #include "tegula/tile_ops.h"
 #include "tegula/value.h"
 
-/// Attention with a mask and a score function given as lambdas, computed block by block with an online softmax
-/// (Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention").
+/// Attention with a mask and a score function given as lambdas, computed block by block with an
+/// online softmax (Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention").
 namespace tegula {
 
 /// First and one-past-last key/value position that any row of a query tile can see.
@@ -17,14 +17,15 @@ struct KvRange {
   Tile lo, hi;
 };
 
-/// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer tiles that broadcast
-/// against each other (batch, head, query position, key/value position).
+/// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer
+/// tiles that broadcast against each other (batch, head, query position, key/value position).
 struct AttentionSpec {
   /// True where the query may see the key. Default: everywhere.
   std::function<Tile(Tile b, Tile h, Tile q, Tile kv)> mask = {};
   /// New score from the scaled score s = scale * q.k (f32). Default: s.
   std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};
-  /// Narrows the loop over keys for query rows [first, last]; must contain all that `mask` lets through. Default: all keys.
+  /// Narrows the loop over keys for query rows [first, last]; must contain all that `mask` lets
+  /// through. Default: all keys.
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> range = {};
   /// Softmax temperature; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
@@ -35,16 +36,19 @@ KvRange causal_range(const Tile& first, const Tile& last, const Tile& kv_length)
 
 /// A callable attention. Copies share what was compiled.
 ///
-/// Tensors (bf16 or f16, all alike): Q [batch, heads, q_length, head_dim], K and V [batch, kv_heads, kv_length, head_dim],
-/// O like Q; any strides, head_dim contiguous; heads is a multiple of kv_heads (grouped queries). Lse: f32
-/// [batch, heads, q_length], the natural logarithm of the softmax's denominator. A row that sees no key gives 0 and -inf.
-/// Lengths of any size; they vary without compiling. Throws CompileError for tensors that do not fit.
+/// Tensors (bf16 or f16, all alike): Q [batch, heads, q_length, head_dim], K and V [batch,
+/// kv_heads, kv_length, head_dim], O like Q; any strides, head_dim contiguous; heads is a multiple
+/// of kv_heads (grouped queries). Lse: f32 [batch, heads, q_length], the natural logarithm of the
+/// softmax's denominator. A row that sees no key gives 0 and -inf. Lengths of any size; they vary
+/// without compiling. Throws CompileError for tensors that do not fit.
 class Attention {
  public:
   explicit Attention(AttentionSpec spec);
 
-  void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O, const Tensor& Lse) const;
-  void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) const;
+  void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                  const Tensor& O, const Tensor& Lse) const;
+  void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                  const Tensor& O) const;
   void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) const;
 
   /// Plan, remarks, registers of what was compiled last for `dtype`.
