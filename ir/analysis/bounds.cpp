@@ -78,6 +78,30 @@ Bounds::Bounds(const Kernel& k) : k_(k) {
   });
 }
 
+bool Bounds::is_non_negative(Value v, int depth) const {
+  if (depth > kMaxDepth) return false;
+  // A grid index: the fact that bounds it from above is stated only of what counts from 0.
+  if (less_than_.contains(v)) return true;
+  if (const auto c = as_constant(k_, v)) return *c >= 0;
+  const ValueData& value = k_[v];
+  if (!value.def) {
+    const OpId owner = value.region ? k_[value.region].owner : OpId();
+    const bool is_iv = owner && k_[owner].opcode == Opcode::For && value.position == 0;
+    return is_iv && is_non_negative(k_[owner].operands[0], depth + 1);
+  }
+  const OpData& d = k_[value.def];
+  const auto of = [&](std::size_t i) { return is_non_negative(d.operands[i], depth + 1); };
+  using enum Opcode;
+  if (d.opcode == ViewDim || d.opcode == ProgramId || d.opcode == NumPrograms) return true;
+  if (d.opcode == Cast) return of(0);
+  if (d.opcode == Max) return of(0) || of(1);
+  if (d.opcode == Select) return of(1) && of(2);
+  if (d.opcode == Rem) return of(0);
+  if (d.opcode == Add || d.opcode == Mul || d.opcode == Div || d.opcode == Min)
+    return of(0) && of(1);
+  return false;
+}
+
 bool Bounds::is_dim(Value v, Value view, int axis) const {
   const OpId def = k_[v].def;
   if (!def) return false;

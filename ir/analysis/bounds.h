@@ -19,6 +19,8 @@ class Bounds {
   /// Collects the facts that `assume` ops state.
   explicit Bounds(const Kernel& k);
 
+  /// True if the integer value is surely >= 0.
+  bool is_non_negative(Value v, int depth = 0) const;
   /// True if offset >= 0 and offset + extent <= the view's dimension for every execution.
   bool is_inside(Value offset, std::int64_t extent, Value view, int axis) const;
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <vector>
 
+#include "ir/analysis/bounds.h"
 #include "ir/builder.h"
 #include "ir/passes/absence.h"
 #include "ir/pipeline.h"
@@ -19,7 +20,7 @@ namespace {
 
 class Materializer {
  public:
-  explicit Materializer(Kernel& k) : k_(k), absence_(k) {}
+  explicit Materializer(Kernel& k) : k_(k), absence_(k), bounds_(k) {}
 
   bool run() {
     region(k_.body());
@@ -248,6 +249,14 @@ class Materializer {
                       b.constant(k_.type(offset), std::int64_t{0}));
     }
     if (bound.offset == offset) return bound.limit;
+    // A limit cuts off the end only; elements in front of the view could not be left out.
+    if (!bounds_.is_non_negative(bound.offset))
+      throw CompileError(Diagnostic{
+          "",
+          "a tile whose first elements may lie in front of its view is stored at another offset",
+          b.loc,
+          {},
+          "use where() to give the elements outside a value first"});
     // A box that begins behind its view's end has a negative rest; the comparison with limits is
     // unsigned.
     return b.op(Opcode::Max, {b.add(b.sub(bound.limit, bound.offset), offset),
@@ -263,6 +272,7 @@ class Materializer {
 
   Kernel& k_;
   Absence absence_;
+  Bounds bounds_;
   bool changed_ = false;
 };
 

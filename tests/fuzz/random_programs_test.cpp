@@ -11,7 +11,7 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "tegula/error.h"
-#include "tests/fuzz/random_program.h"
+#include "tests/fuzz/random_program_tiles.h"
 
 namespace tegula::fuzz {
 namespace {

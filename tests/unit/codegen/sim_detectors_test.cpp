@@ -223,8 +223,9 @@ const std::string kTrap = kernel(32, R"(
   if %c { trap } { }
 )");
 
+const std::string bar = "bar_sync %zero [count = 64]";
+
 std::vector<Case> all_cases() {
-  const std::string bar = "bar_sync %zero [count = 64]";
   return {
       {Detector::SharedRace, "exchange without barrier", exchange(32), bar, "pin"},
       {Detector::LaneRace, "exchange in a warp without barrier", exchange(1), bar, "pin"},

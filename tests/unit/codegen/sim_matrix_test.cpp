@@ -114,6 +114,17 @@ struct WgmmaShape {
 };
 
 template <class T, class C>
+int wrong_elements(const WgmmaShape& s, const Buffer<T>& a, const Buffer<T>& b, const Buffer<C>& c,
+                   int depth) {
+  int wrong = 0;
+  for (int m = 0; m < 64; ++m)
+    for (int n = 0; n < s.n; ++n)
+      wrong += static_cast<double>(c[static_cast<std::size_t>(m * s.n + n)]) !=
+               expected(a, s.a_mn_major, b, s.b_mn_major, m, n, 64, s.n, depth);
+  return wrong;
+}
+
+template <class T, class C>
 void check_wgmma(const WgmmaShape& s) {
   SCOPED_TRACE(fmt::format("{} n {} swizzle {} {}{}", s.type, s.n, s.swizzle,
                            s.a_mn_major ? "M" : "K", s.b_mn_major ? "N" : "K"));
@@ -189,12 +200,7 @@ void check_wgmma(const WgmmaShape& s) {
   l.map(ma).map(mb).pointer(c);
   const Report r = l.run(parse_located(text));
   EXPECT_TRUE(r.clean()) << r.str();
-  int wrong = 0;
-  for (int m = 0; m < 64; ++m)
-    for (int n = 0; n < s.n; ++n)
-      wrong += static_cast<double>(c[static_cast<std::size_t>(m * s.n + n)]) !=
-               expected(a, s.a_mn_major, b, s.b_mn_major, m, n, 64, s.n, depth);
-  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(wrong_elements(s, a, b, c, depth), 0);
 }
 
 TEST(SimWgmma, KMajorEverySwizzle) {
