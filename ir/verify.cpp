@@ -168,7 +168,8 @@ class Verifier {
       for (OpId user : users) {
         const Opcode o = k_[user].opcode;
         if (o != Opcode::Wgmma && o != Opcode::WgmmaWait && o != Opcode::For &&
-            o != Opcode::Yield && o != Opcode::WgmmaFence)
+            o != Opcode::Yield && o != Opcode::WgmmaFence && o != Opcode::DotAsync &&
+            o != Opcode::DotWait)
           report(user,
                  "uses a pending value; only a chained wgmma, a loop carry or wgmma_wait may");
       }

@@ -54,9 +54,10 @@ void run_on_sim(const CompiledKernel& k, std::span<const LaunchArg> args, const 
     options.ranges.push_back(
         {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
   }
+  std::vector<codegen::TensorMap> maps;
   const auto report = sim::simulate(
       k.simt, {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])},
-      k.recipe.sim_args(args), options);
+      k.recipe.sim_args(args, maps), options);
   if (!report.clean()) throw_findings(k.name, "sim", report.findings);
 }
 

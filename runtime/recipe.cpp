@@ -7,9 +7,14 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "runtime/tensor_map.h"
 #include "tegula/error.h"
 
 namespace tegula::runtime {
+
+namespace {
+constexpr std::uint32_t kTensorMapAlignment = 64;  // of a kernel parameter
+}
 
 using ir::AttrName;
 using ir::Opcode;
@@ -103,19 +108,56 @@ void LaunchRecipe::compile_grid(const ir::Kernel& tile) {
   for (ir::OpId op : tile.ops(tile.launch())) compiler.op(op);
 }
 
-void LaunchRecipe::lay_out(const ir::Kernel& simt) {
-  static constexpr std::pair<std::string_view, Part> kParts[] = {
-      {"ptr", Part::Pointer}, {"dim", Part::Dim}, {"stride", Part::Stride}, {"value", Part::Value}};
+std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype) {
+  const auto order = attrs.ints(AttrName::order), box = attrs.ints(AttrName::box);
+  MapShape shape;
+  shape.map.dtype = dtype;
+  shape.map.rank = static_cast<std::int32_t>(order.size());
+  shape.map.swizzle = static_cast<std::int32_t>(attrs.i(AttrName::swizzle));
+  for (std::size_t d = 0; d < order.size(); ++d) {
+    shape.order[d] = static_cast<std::uint8_t>(order[d]);
+    shape.map.box[d] = static_cast<std::int32_t>(box[d]);
+  }
+  maps_.push_back(shape);
+  return static_cast<std::uint8_t>(maps_.size() - 1);
+}
+
+codegen::TensorMap LaunchRecipe::tensor_map(const Field& f, std::span<const LaunchArg> args) const {
+  const MapShape& shape = maps_[f.map];
+  const Tensor& tensor = *args[f.arg].tensor;
+  codegen::TensorMap map = shape.map;
+  map.base = tensor.data();
+  for (int d = 0; d < map.rank; ++d) {
+    const std::size_t axis = shape.order[static_cast<std::size_t>(d)];
+    map.dims[d] = tensor.shape()[axis];
+    map.strides[d] = tensor.strides()[axis] * size_bytes(map.dtype);
+  }
+  return map;
+}
+
+void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
+  static constexpr std::pair<std::string_view, Part> kParts[] = {{"ptr", Part::Pointer},
+                                                                 {"dim", Part::Dim},
+                                                                 {"stride", Part::Stride},
+                                                                 {"value", Part::Value},
+                                                                 {"map", Part::Map}};
   for (const ir::Param& p : simt.params()) {
     const auto part = std::ranges::find(kParts, p.attrs.s(AttrName::part),
                                         &std::pair<std::string_view, Part>::first);
     if (part == std::end(kParts))
       throw InternalError(
           fmt::format("parameter {} has part '{}'", p.name, p.attrs.s(AttrName::part)));
+    const auto arg = static_cast<std::uint8_t>(p.attrs.i(AttrName::arg));
     const ir::Type t = simt.type(p.value);
+    if (part->second == Part::Map) {
+      const DType dtype = tile.type(tile.params()[arg].value).dtype();
+      fields_.push_back({Part::Map, arg, 0, dtype,
+                         layout_.add(sizeof(cu::TensorMap), kTensorMapAlignment),
+                         add_map(p.attrs, dtype)});
+      continue;
+    }
     const auto bytes = static_cast<std::uint32_t>(t.is_pointer() ? 8 : size_bytes(t.dtype()));
-    fields_.push_back({part->second, static_cast<std::uint8_t>(p.attrs.i(AttrName::arg)),
-                       static_cast<std::uint8_t>(p.attrs.i(AttrName::axis)),
+    fields_.push_back({part->second, arg, static_cast<std::uint8_t>(p.attrs.i(AttrName::axis)),
                        t.is_pointer() ? DType::u64 : t.dtype(), layout_.add(bytes, bytes)});
   }
 }
@@ -123,7 +165,7 @@ void LaunchRecipe::lay_out(const ir::Kernel& simt) {
 LaunchRecipe LaunchRecipe::make(const ir::Kernel& tile, const ir::Kernel& simt) {
   LaunchRecipe r;
   r.compile_grid(tile);
-  r.lay_out(simt);
+  r.lay_out(tile, simt);
   return r;
 }
 
@@ -143,17 +185,41 @@ std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args
   return static_cast<std::int64_t>(a.bits);
 }
 
+namespace {
+
+/// The driver refuses maps of empty tensors; no box of one is ever copied.
+void write_map(const codegen::TensorMap& map, std::byte* to) {
+  thread_local TensorMapCache cache;
+  if (std::any_of(map.dims, map.dims + map.rank, [](std::int64_t d) { return d == 0; }))
+    std::memset(to, 0, sizeof(cu::TensorMap));
+  else
+    std::memcpy(to, &cache.get(map), sizeof(cu::TensorMap));
+}
+
+}  // namespace
+
 void LaunchRecipe::pack(std::span<const LaunchArg> args, std::byte* block) const {
   for (const Field& f : fields_) {
+    if (f.part == Part::Map) {
+      write_map(tensor_map(f, args), block + f.offset);
+      continue;
+    }
     const std::int64_t v = value(f, args);
     std::memcpy(block + f.offset, &v,
                 static_cast<std::size_t>(size_bytes(f.dtype)));  // little-endian: the low bytes
   }
 }
 
-std::vector<sim::SimArg> LaunchRecipe::sim_args(std::span<const LaunchArg> args) const {
+std::vector<sim::SimArg> LaunchRecipe::sim_args(std::span<const LaunchArg> args,
+                                                std::vector<codegen::TensorMap>& maps) const {
   std::vector<sim::SimArg> out;
+  maps.reserve(maps.size() + maps_.size());
   for (const Field& f : fields_) {
+    if (f.part == Part::Map) {
+      maps.push_back(tensor_map(f, args));
+      out.emplace_back(&maps.back());
+      continue;
+    }
     const ir::Cell c = ir::from_bits(static_cast<std::uint64_t>(value(f, args)), f.dtype);
     out.push_back(is_float(f.dtype) ? sim::SimArg(c.f) : sim::SimArg(c.i));
   }
@@ -161,7 +227,7 @@ std::vector<sim::SimArg> LaunchRecipe::sim_args(std::span<const LaunchArg> args)
 }
 
 std::string LaunchRecipe::str() const {
-  static constexpr const char* kNames[] = {"ptr", "dim", "stride", "value"};
+  static constexpr const char* kNames[] = {"ptr", "dim", "stride", "value", "map"};
   std::string out = fmt::format("grid: {} steps\n", steps_.size());
   for (const Field& f : fields_)
     out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", f.offset,

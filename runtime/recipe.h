@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codegen/sim/simulator.h"
+#include "codegen/tensor_map.h"
 #include "ir/eval/eval.h"
 #include "ir/kernel.h"
 #include "runtime/launch.h"
@@ -32,19 +33,27 @@ class LaunchRecipe {
   std::array<std::int64_t, 3> grid(std::span<const LaunchArg> args) const;
   /// Writes the machine arguments into a block of `block_bytes()`.
   void pack(std::span<const LaunchArg> args, std::byte* block) const;
-  std::vector<sim::SimArg> sim_args(std::span<const LaunchArg> args) const;
+  /// Tensor maps are kept in `maps`, which must outlive the arguments.
+  std::vector<sim::SimArg> sim_args(std::span<const LaunchArg> args,
+                                    std::vector<codegen::TensorMap>& maps) const;
 
   std::span<const ArgumentSlot> slots() const { return layout_.slots(); }
   std::size_t block_bytes() const { return layout_.total_bytes(); }
   std::string str() const;
 
  private:
-  enum class Part : std::uint8_t { Pointer, Dim, Stride, Value };
+  enum class Part : std::uint8_t { Pointer, Dim, Stride, Value, Map };
   struct Field {
     Part part;
     std::uint8_t arg, axis;
     DType dtype;
     std::uint32_t offset;
+    std::uint8_t map = 0;  ///< of maps_
+  };
+  /// A tensor map but for what the argument says: view dimensions innermost first, and the box.
+  struct MapShape {
+    std::array<std::uint8_t, codegen::kMaxTensorRank> order{};
+    codegen::TensorMap map;
   };
   /// One step of the grid's straight-line program: registers[i] = op(registers[a], registers[b],
   /// registers[c]).
@@ -57,13 +66,16 @@ class LaunchRecipe {
   static constexpr std::size_t kMaxSteps = 128;
 
   std::int64_t value(const Field& f, std::span<const LaunchArg> args) const;
+  codegen::TensorMap tensor_map(const Field& f, std::span<const LaunchArg> args) const;
+  std::uint8_t add_map(const ir::AttrList& attrs, DType dtype);
   void compile_grid(const ir::Kernel& tile);
-  void lay_out(const ir::Kernel& simt);
+  void lay_out(const ir::Kernel& tile, const ir::Kernel& simt);
 
   friend struct GridCompiler;
   std::vector<Step> steps_;
   std::array<std::uint16_t, 3> grid_{};
   std::vector<Field> fields_;
+  std::vector<MapShape> maps_;
   ArgumentLayout layout_;
 };
 

@@ -2,10 +2,7 @@
 // outer products.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
-
-#include "codegen/lower/lowering.h"
+#include "codegen/lower/fragments.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
 
@@ -14,85 +11,6 @@ namespace tegula::codegen {
 using namespace ir;
 
 namespace {
-
-/// Register of thread 0 that holds each element it has; other threads have theirs in the same
-/// registers.
-class RegisterOf {
- public:
-  explicit RegisterOf(const LinearLayout& layout) {
-    for (int r = 0; r < layout.registers(); ++r) {
-      const ir::Dims index = layout.apply({.reg = r});
-      at_.try_emplace({index[0], index[1]}, r);
-    }
-  }
-  bool has(int row, int col) const { return at_.contains({row, col}); }
-  int operator()(int row, int col) const {
-    const auto it = at_.find({row, col});
-    if (it == at_.end())
-      throw InternalError(fmt::format("dot: thread 0 does not hold element ({}, {})", row, col));
-    return it->second;
-  }
-  /// Distinct rows (or columns) of instruction tiles of the given extent that thread 0 takes part
-  /// in.
-  std::vector<int> tiles(int dim, int extent) const {
-    std::vector<int> list;
-    for (const auto& [index, reg] : at_) {
-      const int tile = (dim == 0 ? index.first : index.second) / extent;
-      if (std::ranges::find(list, tile) == list.end()) list.push_back(tile);
-    }
-    std::ranges::sort(list);
-    return list;
-  }
-
- private:
-  std::map<std::pair<int, int>, int> at_;
-};
-
-/// Where the fragments of one instruction lie for thread 0 (lane 0): PTX ISA, "Matrix Fragments for
-/// mma.m16n8k16" and k8.
-struct Fragment {
-  int k;         ///< of the instruction
-  int per_word;  ///< elements of a 32-bit register
-  int k_second;  ///< k of the second half of the registers
-};
-constexpr Fragment kHalf{16, 2, 8}, kTf32{8, 1, 4};
-
-std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& rows,
-                                  const std::vector<int>& ks, Fragment f) {
-  std::vector<std::int64_t> order;
-  for (int m : rows)
-    for (int k : ks)
-      for (int j = 0; j < 4; ++j)
-        for (int h = 0; h < f.per_word; ++h)
-          order.push_back(at(m * 16 + 8 * (j & 1), k * f.k + f.k_second * (j >> 1) + h));
-  return order;
-}
-
-std::vector<std::int64_t> b_order(const RegisterOf& at, const std::vector<int>& cols,
-                                  const std::vector<int>& ks, Fragment f) {
-  std::vector<std::int64_t> order;
-  for (int n : cols)
-    for (int k : ks)
-      for (int j = 0; j < 2; ++j)
-        for (int h = 0; h < f.per_word; ++h)
-          order.push_back(at(k * f.k + f.k_second * j + h, n * 8));
-  return order;
-}
-
-std::vector<std::int64_t> acc_order(const RegisterOf& at, const std::vector<int>& rows,
-                                    const std::vector<int>& cols) {
-  std::vector<std::int64_t> order;
-  for (int m : rows)
-    for (int n : cols)
-      for (int j = 0; j < 4; ++j) order.push_back(at(m * 16 + 8 * (j >> 1), n * 8 + (j & 1)));
-  return order;
-}
-
-Value words(Lowering& l, Value fragment) {
-  const Type t = l.type(fragment);
-  const Type packed = Type::vec({DType::i32, false}, t.count() * size_bits(t.dtype()) / 32);
-  return l.b.op(size_bits(t.dtype()) == 32 ? Opcode::Bitcast : Opcode::Repack, {fragment}, packed);
-}
 
 void by_mma(Lowering& l, OpId op) {
   const OpData& d = l.from[op];

@@ -42,6 +42,7 @@ Lowering::Lowering(const Kernel& machine, PassContext& ctx)
 
 Kernel Lowering::run() {
   add_params();
+  find_live_ranges();
   lower_region(from.body());
   to.info.smem_bytes = scratch_end_;
   return std::move(to);
@@ -108,6 +109,7 @@ Value Lowering::view_stride(Value machine_view, int axis, DType dtype) {
 // ---- values
 // ---------------------------------------------------------------------------------------------------------
 Type Lowering::lowered_type(Type t) {
+  if (t.is(TypeKind::Pending)) return Type::pending(lowered_type(t.inner()));
   return t.is_tile() ? Type::vec(t.elem(), layout_of(t).registers()) : t;
 }
 
@@ -165,6 +167,7 @@ void Lowering::lower_region(RegionId machine_region) {
 
 void Lowering::lower_op(OpId op) {
   b.loc = from[op].loc;
+  now_ = order_.at(op);
   const Opcode opcode = from[op].opcode;
   if (const LowerFn fn = kLower[static_cast<std::size_t>(opcode)]) return fn(*this, op);
   const OpInfo& row = ir::info(opcode);
@@ -373,8 +376,48 @@ Value Lowering::shared_address(std::int64_t offset) {
   return offset == 0 ? smem_base_ : b.add(smem_base_, b.i32(offset));
 }
 
+void Lowering::find_live_ranges() {
+  std::unordered_map<Value, std::size_t> ring_of;
+  std::vector<OpId> enclosing;
+  int next = 0;
+  const auto visit = [&](const auto& self, RegionId region) -> void {
+    for (OpId op : from.ops(region)) {
+      order_[op] = next++;
+      const OpData& d = from[op];
+      // Mbarriers stay what they are; nothing else may be written over them.
+      if (d.opcode == Opcode::SmemAlloc && from.type(d.results[0]).dtype() != DType::i64) {
+        ring_of[d.results[0]] = rings_.size();
+        rings_.push_back({order_[op], order_[op], d.attrs.i(AttrName::offset), false});
+      }
+      for (RegionId r : d.regions) self(self, r);
+    }
+  };
+  visit(visit, from.body());
+  // A use inside a loop keeps the allocation alive to the loop's end.
+  walk(from, from.body(), [&](OpId op) {
+    for (Value v : from[op].operands)
+      if (const auto ring = ring_of.find(v); ring != ring_of.end()) {
+        const RegionId home = from[from[v].def].parent;
+        OpId top = op;
+        while (from[top].parent != home) top = from[from[top].parent].owner;
+        auto& [first, last, offset, behind_barrier] = rings_[ring->second];
+        behind_barrier |= from[op].opcode == Opcode::CopyTma;
+        last = std::max(last, from[top].next ? order_.at(from[top].next) - 1 : next);
+      }
+  });
+}
+
+bool Lowering::is_ring_alive() const {
+  return std::ranges::any_of(rings_, [&](const LiveRange& r) {
+    return (r.first < now_ || !r.behind_barrier) && now_ <= r.last;
+  });
+}
+
 Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
-  const std::int64_t at = (scratch_offset_ + alignment - 1) / alignment * alignment;
+  std::int64_t from_here = scratch_offset_;
+  if (!is_ring_alive())
+    for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);
+  const std::int64_t at = (from_here + alignment - 1) / alignment * alignment;
   scratch_end_ = std::max(scratch_end_, at + bytes);
   return shared_address(at);
 }

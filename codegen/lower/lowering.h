@@ -42,6 +42,9 @@ class Lowering {
   ir::Type type(ir::Value simt_value) const { return to.type(simt_value); }
   /// Registers a thread holds of a tile; scalars stay scalars.
   static ir::Type lowered_type(ir::Type t);
+  /// The words of an A operand that a wgmma in flight reads.
+  ir::Value fragments(ir::Value machine_tile) const { return fragments_.at(machine_tile); }
+  void set_fragments(ir::Value machine_tile, ir::Value words) { fragments_[machine_tile] = words; }
   void lower_region(ir::RegionId machine_region);
   /// Inlines a region of scalar ops with its arguments bound to registers; gives what it yields.
   std::vector<ir::Value> inline_scalar_region(ir::RegionId region, std::span<const ir::Value> args);
@@ -81,7 +84,13 @@ class Lowering {
   // ---- shared memory
   /// Byte address of an allocation made by the pass allocate_shared.
   ir::Value shared_address(std::int64_t offset);
-  /// Scratch memory of one op, reused by the next: guarded by barriers on both sides.
+  /// Where a channel's slot has its mbarrier.
+  ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
+  /// A tensor map parameter for boxes of a view: made on first use.
+  ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
+                       int swizzle);
+  /// Scratch memory of one op, reused by the next: guarded by barriers on both sides. Lies over
+  /// allocations of which none is alive at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
 
@@ -89,6 +98,8 @@ class Lowering {
   void add_params();
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
+  void find_live_ranges();
+  bool is_ring_alive() const;
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void lower_for(ir::OpId op);
@@ -97,12 +108,22 @@ class Lowering {
   void lower_other_structure(ir::OpId op);
 
   std::unordered_map<ir::Value, ir::Value> map_;
+  std::unordered_map<ir::Value, ir::Value> fragments_;
   std::unordered_map<ir::Value, bool> sliced_only_;
   std::unordered_map<ir::Value, ViewParts> views_;
   std::unordered_map<ir::Value, const ir::Param*> params_;
   std::map<ir::In, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
+  /// First and last op at which an allocation is alive, in the order of the text.
+  struct LiveRange {
+    int first = 0, last = 0;
+    std::int64_t offset = 0;
+    bool behind_barrier = false;  ///< all threads meet before it is first written
+  };
+  std::vector<LiveRange> rings_;
+  std::unordered_map<ir::OpId, int> order_;
+  int now_ = 0;  ///< order of the op that is lowered
 };
 
 using LowerFn = void (*)(Lowering&, ir::OpId);

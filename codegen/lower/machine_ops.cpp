@@ -81,40 +81,6 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
 // ---------------------------------------------------------------------------------------------------
 namespace {
 
-/// A shared tile's slot: its layout without the slot dimension, and where it starts.
-struct SlotAt {
-  SharedLayout layout;
-  Value base;
-};
-
-SharedLayout without_slots(const SharedLayout& whole) {
-  ir::Dims shape, order;
-  for (int d = 1; d < whole.rank(); ++d) shape.push_back(whole.shape()[d]);
-  for (int d : whole.order())
-    if (d != 0) order.push_back(d - 1);
-  if (whole.piece_list().empty()) return SharedLayout::plain(shape, whole.element_bytes(), order);
-  const auto slot =
-      SharedLayout::pieces(shape, whole.element_bytes(), order, whole.piece_list(), 0);
-  if (!slot) throw InternalError("slot of " + whole.str() + ": " + slot.reason());
-  return *slot;
-}
-
-SlotAt slot_of(Lowering& l, Value shared_tile, Value slot) {
-  const Type type = l.from.type(shared_tile);
-  const SharedLayout& whole = *type.shared_layout();
-  const std::int64_t offset = l.from[l.from[shared_tile].def].attrs.i(AttrName::offset);
-  Value base = l.shared_address(offset);
-  if (!slot) return {whole, base};
-  ir::Dims second = ir::Dims::filled(whole.rank(), 0);
-  std::int64_t stride = 0;
-  if (whole.shape()[0] > 1) {
-    second[0] = 1;
-    stride = whole.offset(second);
-  }
-  base = l.b.add(base, l.b.mul(l.get(slot), l.b.i32(stride)));
-  return {without_slots(whole), base};
-}
-
 Value optional_operand(const OpData& d, std::size_t i) {
   return i < d.operands.size() ? d.operands[i] : Value();
 }

@@ -18,4 +18,12 @@ ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& share
 void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                   const ir::LinearLayout& dist, ir::Value registers, bool matrices);
 
+/// A shared tile's slot: its layout without the slot dimension, and where it starts.
+struct SlotAt {
+  ir::SharedLayout layout;
+  ir::Value base;
+};
+/// The slot of a shared tile; the whole tile where `machine_slot` is none.
+SlotAt slot_of(Lowering& l, ir::Value machine_shared, ir::Value machine_slot);
+
 }  // namespace tegula::codegen

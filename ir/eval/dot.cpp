@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/eval/number.h"
-#include "ir/eval/program.h"
+#include "ir/eval/slot.h"
 #include "tegula/error.h"
 
 namespace tegula::ir::interp {
@@ -118,15 +118,41 @@ void spread_states(Program& p, OpId id, const Matrix& a, const Matrix& b, TileVa
 
 }  // namespace
 
-void eval_Dot(Program& p, OpId id) {
-  const DType in = p.operand_type(id, 0).dtype(), dtype = p.result_type(id).dtype();
-  if (is_float(in) != is_float(dtype))
+namespace {
+
+void check_types(Program& p, OpId id, DType in, DType sum) {
+  if (is_float(in) != is_float(sum))
     throw CompileError(Diagnostic{
         "",
-        "dot of " + std::string(name(in)) + " cannot accumulate in " + std::string(name(dtype)),
+        "dot of " + std::string(name(in)) + " cannot accumulate in " + std::string(name(sum)),
         p.op(id).loc,
         {},
         ""});
+}
+
+/// Operand A or B of dot_async: a tile, or the slot of a shared tile. `next_slot` is the operand
+/// that names the slot of the next shared one.
+Matrix async_operand(Program& p, OpId id, std::size_t operand, std::size_t& next_slot) {
+  if (!p.operand_type(id, operand).is(TypeKind::Shared)) return matrix(p, id, operand, false);
+  const auto shape = p.operand_type(id, operand).shape();
+  Matrix m{static_cast<std::size_t>(shape[1]), static_cast<std::size_t>(shape[2]), {}};
+  const auto slot = slot_of(p, id, operand, next_slot++, 2);
+  m.copy.assign(m.rows * m.columns, Cell{.i = 0});
+  if (slot) {
+    check_readable(p, id, *slot);
+    touch_shared(p, id, *slot, /*writes=*/false);
+    std::copy_n(slot->tile->cells.begin() + static_cast<std::ptrdiff_t>(slot->first), slot->count,
+                m.copy.begin());
+  }
+  m.cells = m.copy.data();
+  return m;
+}
+
+}  // namespace
+
+void eval_Dot(Program& p, OpId id) {
+  const DType in = p.operand_type(id, 0).dtype(), dtype = p.result_type(id).dtype();
+  check_types(p, id, in, dtype);
   const bool as_tf32 = in == DType::f32 && p.attrs(id).s(AttrName::precision) == "tf32";
   const Matrix a = matrix(p, id, 0, as_tf32), b = matrix(p, id, 1, as_tf32);
   const Cell* acc = p.dense(p.op(id).operands[2]);
@@ -134,6 +160,41 @@ void eval_Dot(Program& p, OpId id) {
   out.reset(a.rows * b.columns);
   (is_float(dtype) ? dot_floats : dot_integers)(a, b, acc, dtype, out.cells.data());
   spread_states(p, id, a, b, out);
+}
+
+// Computed when it is issued: what may still change under it until its wait is for the simulator to
+// find.
+void eval_DotAsync(Program& p, OpId id) {
+  const Type sum = p.result_type(id).inner();
+  check_types(p, id, p.operand_type(id, 2).dtype(), sum.dtype());
+  std::size_t next_slot = 4;
+  const Matrix a = async_operand(p, id, 1, next_slot), b = async_operand(p, id, 2, next_slot);
+  const auto keeps = p.integer(id, 3, "scale_d");
+  const std::size_t count = a.rows * b.columns;
+  std::vector<Cell> acc(count, Cell{.i = 0});
+  TileValue before;
+  if (keeps && *keeps != 0) {
+    before = p.operand(id, 0);
+    std::copy_n(p.dense(p.op(id).operands[0]), count, acc.begin());
+  }
+  const TileValue& left = p.operand(id, 1);
+  TileValue& out = p.result(id);
+  out.reset(count);
+  (is_float(sum.dtype()) ? dot_floats : dot_integers)(a, b, acc.data(), sum.dtype(),
+                                                      out.cells.data());
+  for (std::size_t i = 0; i < a.rows; ++i) {
+    const std::uint8_t row =
+        left.shared ? 0 : line_state(left, i * a.columns, left.stride(), a.columns);
+    for (std::size_t j = 0; j < b.columns; ++j)
+      if (const auto state =
+              static_cast<std::uint8_t>(row | (before.cells.empty() ? 0 : before.state(i * b.columns + j))))
+        out.add_state(i * b.columns + j, state);
+  }
+  if (!out.states.empty()) out.origin = left.origin ? left.origin : before.origin;
+}
+
+void eval_DotWait(Program& p, OpId id) {
+  for (std::size_t i = 0; i < p.op(id).results.size(); ++i) p.result(id, i) = p.operand(id, i);
 }
 
 }  // namespace tegula::ir::interp

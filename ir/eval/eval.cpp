@@ -147,14 +147,15 @@ constexpr std::int64_t kProgramsWorthAThread = 8;
 }  // namespace
 
 std::string_view name(FindingKind kind) {
-  static constexpr std::array<std::string_view, 8> kNames{"out of bounds",
+  static constexpr std::array<std::string_view, 9> kNames{"out of bounds",
                                                           "poison use",
                                                           "division by zero",
                                                           "race",
                                                           "race between roles",
                                                           "assumption violated",
                                                           "uninitialized shared memory",
-                                                          "pending copy"};
+                                                          "pending copy",
+                                                          "deadlock"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

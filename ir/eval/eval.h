@@ -50,6 +50,7 @@ enum class FindingKind : std::uint8_t {
   AssumeViolated,
   UninitializedShared,  ///< shared memory read before it was written
   PendingCopy,          ///< shared memory touched while an asynchronous copy into it is in flight
+  Deadlock,             ///< a wait that nothing can end
 };
 std::string_view name(FindingKind kind);
 

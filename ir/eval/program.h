@@ -20,6 +20,7 @@ struct SharedTile {
   std::int64_t bytes = 0;
   std::vector<Cell> cells;
   std::vector<std::uint8_t> states;
+  std::vector<std::int64_t> expected;  ///< of a channel: bytes announced less bytes copied, by slot
   std::vector<std::uint32_t> writers,
       readers;  ///< role tags, sized when a role first touches the tile
 };
@@ -64,9 +65,16 @@ struct AsyncCopy {
   std::size_t first = 0;
   std::vector<Cell> cells;
 };
+/// A copy whose landing a channel's slot counts.
+struct ChannelCopy {
+  AsyncCopy copy;
+  const SharedTile* channel = nullptr;
+  std::int64_t slot = 0;
+};
 struct AsyncCopies {
   std::vector<AsyncCopy> open;
   std::deque<std::vector<AsyncCopy>> groups;
+  std::vector<ChannelCopy> bulk;
 };
 
 /// What all programs of one launch share.

@@ -6,25 +6,16 @@
 #include <algorithm>
 
 #include "ir/eval/box.h"
+#include "ir/eval/slot.h"
 
 namespace tegula::ir::interp {
 namespace {
 
-/// The elements of one slot of a shared tile.
-struct Slot {
-  SharedTile* tile = nullptr;
-  std::size_t first = 0, count = 0;
-  std::span<const std::int64_t> shape;  ///< of the slot
+}  // namespace
 
-  std::string index_of(std::size_t i) const {
-    return index_str(shape, static_cast<std::int64_t>(i));
-  }
-};
-
-/// Slot `slot_operand` (if the op has it) of shared operand 0. Nothing, and reported, where there
-/// is no such slot.
-std::optional<Slot> slot_of(Program& p, OpId id, std::size_t slot_operand, std::size_t tile_rank) {
-  SharedTile* tile = p.operand(id, 0).shared.get();
+std::optional<Slot> slot_of(Program& p, OpId id, std::size_t tile_operand, std::size_t slot_operand,
+                            std::size_t tile_rank) {
+  SharedTile* tile = p.operand(id, tile_operand).shared.get();
   const std::span<const std::int64_t> shape(tile->shape);
   if (shape.size() == tile_rank) return Slot{tile, 0, tile->cells.size(), shape};
   std::int64_t slot = 0;
@@ -43,12 +34,14 @@ std::optional<Slot> slot_of(Program& p, OpId id, std::size_t slot_operand, std::
   return Slot{tile, static_cast<std::size_t>(slot) * count, count, shape.subspan(1)};
 }
 
+namespace {
+
 bool is_other_role(std::uint32_t tag, std::uint32_t mine) {
   return tag != 0 && tag != mine && tag / 64 == mine / 64;
 }
 
-/// Elements that the running role touches: another role of the same execution must not, unless both
-/// read.
+}  // namespace
+
 void touch_shared(Program& p, OpId id, const Slot& slot, bool writes) {
   if (p.role_tag == 0) return;
   SharedTile& t = *slot.tile;
@@ -78,6 +71,8 @@ void report_in_flight(Program& p, OpId id, const Slot& slot, std::size_t i) {
   });
 }
 
+namespace {
+
 /// Calls visit(first element, elements) for each slot of `t` that lies in bytes [begin, end) of
 /// shared memory. The bytes inside a slot are the layout's business, so slots are the unit.
 template <class Visit>
@@ -92,7 +87,8 @@ void for_each_slot_in(const SharedTile& t, std::int64_t begin, std::int64_t end,
   }
 }
 
-/// What lies at the same offsets in other allocations is lost.
+}  // namespace
+
 void clobber_others(Program& p, const SharedTile& written, std::size_t first, std::size_t count) {
   if (written.offset < 0 || p.placed.size() < 2) return;
   const auto elements = static_cast<std::int64_t>(written.cells.size());
@@ -109,15 +105,25 @@ void clobber_others(Program& p, const SharedTile& written, std::size_t first, st
   }
 }
 
-void land(std::vector<AsyncCopy>& group) {
-  for (AsyncCopy& copy : group) {
-    std::ranges::copy(copy.cells, copy.to->cells.begin() + static_cast<std::ptrdiff_t>(copy.first));
-    std::fill_n(copy.to->states.begin() + static_cast<std::ptrdiff_t>(copy.first),
-                copy.cells.size(), 0);
-  }
+void land(const AsyncCopy& copy) {
+  std::ranges::copy(copy.cells, copy.to->cells.begin() + static_cast<std::ptrdiff_t>(copy.first));
+  std::fill_n(copy.to->states.begin() + static_cast<std::ptrdiff_t>(copy.first), copy.cells.size(),
+              0);
 }
 
-}  // namespace
+void check_readable(Program& p, OpId id, const Slot& slot) {
+  for (std::size_t i = 0; i < slot.count; ++i) {
+    const std::uint8_t state = slot.tile->states[slot.first + i];
+    if ((state & kInFlight) != 0) report_in_flight(p, id, slot, i);
+    if ((state & kUnwritten) != 0 && (state & kInFlight) == 0)
+      p.report(FindingKind::UninitializedShared, id, p.op(id).loc, [&] {
+        return fmt::format(
+            "{} reads element {} of shared memory that nothing has written, or only another "
+            "allocation at the same offset",
+            info(p.op(id).opcode).mnemonic, slot.index_of(i));
+      });
+  }
+}
 
 void eval_SmemAlloc(Program& p, OpId id) {
   const Type type = p.result_type(id);
@@ -136,7 +142,7 @@ void eval_SmemAlloc(Program& p, OpId id) {
 
 void eval_SmemStore(Program& p, OpId id) {
   const Value v = p.op(id).operands[1];
-  const auto slot = slot_of(p, id, 2, p.kernel().type(v).shape().size());
+  const auto slot = slot_of(p, id, 0, 2, p.kernel().type(v).shape().size());
   if (!slot) return;
   const Cell* cells = p.dense(v);
   const std::uint8_t* states = p.states(v);
@@ -155,30 +161,22 @@ void eval_SmemLoad(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(type.count()));
   std::ranges::fill(out.cells, Cell{.i = 0});
-  const auto slot = slot_of(p, id, 1, type.shape().size());
+  const auto slot = slot_of(p, id, 0, 1, type.shape().size());
   if (!slot) return;
   const SharedTile& t = *slot->tile;
   for (std::size_t i = 0; i < slot->count; ++i) {
     const std::uint8_t state = t.states[slot->first + i];
     out.cells[i] = t.cells[slot->first + i];
-    if (state == 0) continue;
-    if ((state & kInFlight) != 0) report_in_flight(p, id, *slot, i);
-    if ((state & kUnwritten) != 0 && (state & kInFlight) == 0)
-      p.report(FindingKind::UninitializedShared, id, p.op(id).loc, [&] {
-        return fmt::format(
-            "smem_load reads element {} of shared memory that nothing has written, or only another "
-            "allocation at the same offset",
-            slot->index_of(i));
-      });
     if ((state & (kAbsent | kPoison)) != 0) out.add_state(i, state & (kAbsent | kPoison));
   }
+  check_readable(p, id, *slot);
   touch_shared(p, id, *slot, /*writes=*/false);
 }
 
-void eval_CopyAsync(Program& p, OpId id) {
-  const auto slot = slot_of(p, id, 1, p.attrs(id).ints(AttrName::axes).size());
-  if (!slot) return;
-  const Box box = make_box(p, id, 2, 3, slot->shape);
+std::optional<AsyncCopy> start_copy(Program& p, OpId id, std::size_t view) {
+  const auto slot = slot_of(p, id, 0, 1, p.attrs(id).ints(AttrName::axes).size());
+  if (!slot) return std::nullopt;
+  const Box box = make_box(p, id, view, view + 1, slot->shape);
   AsyncCopy copy{p.operand(id, 0).shared, slot->first, std::vector<Cell>(slot->count)};
   read_box(p, id, box, copy.cells.data());
   for (std::size_t i = 0; i < slot->count; ++i) {
@@ -188,7 +186,11 @@ void eval_CopyAsync(Program& p, OpId id) {
   }
   clobber_others(p, *slot->tile, slot->first, slot->count);
   touch_shared(p, id, *slot, /*writes=*/true);
-  p.asyncs.open.push_back(std::move(copy));
+  return copy;
+}
+
+void eval_CopyAsync(Program& p, OpId id) {
+  if (auto copy = start_copy(p, id, 2)) p.asyncs.open.push_back(std::move(*copy));
 }
 
 void eval_AsyncCommit(Program& p, OpId) {
@@ -199,7 +201,8 @@ void eval_AsyncCommit(Program& p, OpId) {
 void eval_AsyncWait(Program& p, OpId id) {
   const auto left = static_cast<std::size_t>(p.attrs(id).i(AttrName::count));
   auto& groups = p.asyncs.groups;
-  for (; groups.size() > left; groups.pop_front()) land(groups.front());
+  for (; groups.size() > left; groups.pop_front())
+    for (const AsyncCopy& copy : groups.front()) land(copy);
 }
 
 }  // namespace tegula::ir::interp

@@ -11,27 +11,16 @@
 
 #include <algorithm>
 #include <optional>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "ir/analysis/access_width.h"
 #include "ir/builder.h"
 #include "ir/layout/layout_ops.h"
-#include "ir/layout/shared_layout.h"
+#include "ir/passes/operand_loads.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
-
-/// load_view -> [permute] -> convert_layout inside a loop body.
-struct Candidate {
-  OpId load, permute, convert;
-  Type tile;                       ///< as the dot wants it, without layout
-  Ints axes;                       ///< view dimension of each tile dimension
-  Value ring;                      ///< smem_alloc
-  std::unordered_set<OpId> slice;  ///< pure ops of the body that the offsets need
-};
 
 class LoopPipeliner {
  public:
@@ -43,11 +32,10 @@ class LoopPipeliner {
         body_(k[loop].regions[0]) {}
 
   bool run() {
-    count_uses();
-    for (OpId op : k_.ops(body_))
-      if (auto c = candidate(op)) candidates_.push_back(std::move(*c));
+    for (OperandLoad& c : operand_loads(k_, loop_, context_))
+      if (is_aligned(c)) candidates_.push_back(std::move(c));
     if (candidates_.empty()) return false;
-    if (has_conflicting_effects()) return false;
+    if (writes_memory(k_, loop_, context_)) return false;
     allocate();
     prologue();
     rewrite_body();
@@ -55,93 +43,14 @@ class LoopPipeliner {
   }
 
  private:
-  // ---- finding
-  // ------------------------------------------------------------------------------------------------------
-  void count_uses() {
-    walk(k_, k_.body(), [&](OpId op) {
-      for (Value v : k_[op].operands) users_[v].push_back(op);
-    });
-  }
-
-  OpId only_user(Value v) const {
-    const auto it = users_.find(v);
-    return it != users_.end() && it->second.size() == 1 ? it->second.front() : OpId();
-  }
-
-  std::optional<Candidate> candidate(OpId op) {
-    if (k_[op].opcode != Opcode::LoadView) return std::nullopt;
-    Candidate c;
-    c.load = op;
-    OpId user = only_user(k_[op].results[0]);
-    if (user && k_[user].opcode == Opcode::Permute) {
-      c.permute = user;
-      user = only_user(k_[user].results[0]);
-    }
-    if (!user || k_[user].opcode != Opcode::ConvertLayout || k_[user].parent != body_ ||
-        !feeds_dot(user))
-      return std::nullopt;
-    c.convert = user;
-    c.tile = k_.type(k_[user].results[0]).with_layout(nullptr);
-    const auto axes = k_[op].attrs.ints(AttrName::axes);
-    c.axes.assign(axes.begin(), axes.end());
-    if (c.permute) {
-      const auto order = k_[c.permute].attrs.ints(AttrName::order);
-      for (std::size_t i = 0; i < order.size(); ++i)
-        c.axes[i] = axes[static_cast<std::size_t>(order[i])];
-    }
+  bool is_aligned(const OperandLoad& c) {
     const std::int64_t bytes =
-        std::min<std::int64_t>(16, access_elements(k_, k_[op]) * size_bytes(c.tile.dtype()));
-    if (contiguous_dim(k_, k_[op]) < 0 || bytes < 4) {
-      context_.remark(Remark::Kind::Missed, k_[op].loc,
-                      "not pipelined: rows are not aligned for cp.async",
-                      {{"bytes", fmt::format("{}", bytes)}});
-      return std::nullopt;
-    }
-    if (!offsets_are_pure(c)) return std::nullopt;
-    return c;
-  }
-
-  bool feeds_dot(OpId convert) const {
-    const OpId user = only_user(k_[convert].results[0]);
-    return user && k_[user].opcode == Opcode::Dot && k_[user].parent == body_;
-  }
-
-  /// The offsets must be computable for another step: pure ops of the body on its induction
-  /// variable and values from outside.
-  bool offsets_are_pure(Candidate& c) {
-    const auto& operands = k_[c.load].operands;
-    for (std::size_t i = 1; i < operands.size(); ++i)
-      if (!collect(operands[i], c.slice)) {
-        context_.remark(Remark::Kind::Missed, k_[c.load].loc,
-                        "not pipelined: the offset depends on a value the loop carries");
-        return false;
-      }
-    return true;
-  }
-  bool collect(Value v, std::unordered_set<OpId>& slice) {
-    const ValueData& d = k_[v];
-    if (!d.def) return d.region != body_ || d.position == 0;
-    if (!is_inside_body(d.def)) return true;
-    const OpData& op = k_[d.def];
-    if (!info(op.opcode).has(kPure) || !op.regions.empty() || op.parent != body_) return false;
-    slice.insert(d.def);
-    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
-  }
-  bool is_inside_body(OpId op) const {
-    for (RegionId r = k_[op].parent; r; r = k_[k_[r].owner].parent) {
-      if (r == body_) return true;
-      if (!k_[r].owner) return false;
-    }
+        std::min<std::int64_t>(16, access_elements(k_, k_[c.load]) * size_bytes(c.tile.dtype()));
+    if (contiguous_dim(k_, k_[c.load]) >= 0 && bytes >= 4) return true;
+    context_.remark(Remark::Kind::Missed, k_[c.load].loc,
+                    "not pipelined: rows are not aligned for cp.async",
+                    {{"bytes", fmt::format("{}", bytes)}});
     return false;
-  }
-
-  /// A body that writes memory might write what the copies read ahead.
-  bool has_conflicting_effects() {
-    bool found = false;
-    walk(k_, body_, [&](OpId op) { found = found || info(k_[op].opcode).has(kWrites); });
-    if (found)
-      context_.remark(Remark::Kind::Missed, k_[loop_].loc, "not pipelined: the loop writes memory");
-    return found;
   }
 
   // ---- rewriting
@@ -155,64 +64,21 @@ class LoopPipeliner {
 
   void allocate() {
     Builder b = before(loop_);
-    for (Candidate& c : candidates_) {
-      const auto tile_shape = c.tile.shape();
-      Ints shape{stages_};
-      shape.insert(shape.end(), tile_shape.begin(), tile_shape.end());
-      const Type type = Type::shared(c.tile.dtype(), shape, ring_layout(c, shape));
-      c.ring = b.op(Opcode::SmemAlloc, {}, type);
-      context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
-                      {{"stages", fmt::format("{}", stages_)}, {"ring", type.str()}});
+    for (OperandLoad& c : candidates_) {
+      c.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, c, stages_));
+      context_.remark(
+          Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
+          {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(c.ring).str()}});
     }
   }
 
-  /// Rows along the contiguous dimension under the widest swizzle that fits; slots outermost.
-  const SharedLayout* ring_layout(const Candidate& c, const Ints& shape) const {
-    const ViewFacts& facts = k_.type(k_[c.load].operands[0]).view_facts();
-    int fast = 0;
-    for (std::size_t t = 0; t < c.axes.size(); ++t)
-      if (facts.strides[static_cast<std::size_t>(c.axes[t])] == 1) fast = static_cast<int>(t) + 1;
-    Dims dims, order{fast};
-    for (std::int64_t extent : shape) dims.push_back(static_cast<int>(extent));
-    for (int d = dims.size() - 1; d >= 1; --d)
-      if (d != fast) order.push_back(d);
-    order.push_back(0);
-    const int bytes = size_bytes(c.tile.dtype());
-    const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, PieceRule::Divide, 1);
-    return intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order));
-  }
-
-  /// Copies of step `step` (the value of the induction variable) of every ring into `slot`.
+  /// Copies of the step at `iv` (a value of the induction variable) of every ring into `slot`.
   void copy_step(Builder& b, Value iv, Value slot) {
-    std::unordered_map<Value, Value> map{{k_[body_].args[0], iv}};
-    for (const Candidate& c : candidates_) {
-      for (OpId op : k_.ops(body_))
-        if (c.slice.contains(op) && !map.contains(k_[op].results[0])) clone_pure(b, op, map);
-      const OpData& load = k_[c.load];
-      std::vector<Value> operands{c.ring, slot, load.operands[0]};
-      for (std::size_t i = 1; i < load.operands.size(); ++i)
-        operands.push_back(mapped(map, load.operands[i]));
-      AttrList attrs;
-      attrs.set(AttrName::axes, c.axes);
-      for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})
-        if (const AttrValue* v = load.attrs.find(name)) attrs.set(name, *v);
-      const Loc saved = std::exchange(b.loc, load.loc);
-      b.create(Opcode::CopyAsync, operands, std::span<const Type>(), attrs);
-      b.loc = saved;
+    StepOffsets offsets(k_, body_, iv);
+    for (const OperandLoad& c : candidates_) {
+      const Value into[] = {c.ring, slot};
+      offsets.copy(b, c, Opcode::CopyAsync, into);
     }
-  }
-  static Value mapped(const std::unordered_map<Value, Value>& map, Value v) {
-    const auto it = map.find(v);
-    return it == map.end() ? v : it->second;
-  }
-  void clone_pure(Builder& b, OpId op, std::unordered_map<Value, Value>& map) {
-    std::vector<Value> operands;
-    for (Value v : k_[op].operands) operands.push_back(mapped(map, v));
-    std::vector<Type> types;
-    for (Value v : k_[op].results) types.push_back(k_.type(v));
-    const AttrList attrs = k_[op].attrs;
-    const OpId made = b.create(k_[op].opcode, operands, types, attrs);
-    for (std::size_t i = 0; i < types.size(); ++i) map[k_[op].results[i]] = k_[made].results[i];
   }
 
   /// Under a guard: `iv` may lie past the end.
@@ -244,7 +110,7 @@ class LoopPipeliner {
     head.effect(Opcode::AsyncWait, {}, {{AttrName::count, stages_ - 2}});
     head.effect(Opcode::CtaBarrier, {});
     copy_ahead(head, slot);
-    for (const Candidate& c : candidates_) read_slot(c, slot);
+    for (const OperandLoad& c : candidates_) read_slot(c, slot);
     cut_dots();
     const OpId yield = k_.terminator(body_);
     Builder tail = before(yield);
@@ -267,14 +133,12 @@ class LoopPipeliner {
     guarded_copy(b, ahead, before_slot);
   }
 
-  void read_slot(const Candidate& c, Value slot) {
+  void read_slot(const OperandLoad& c, Value slot) {
     Builder b = before(c.convert);
     b.loc = k_[c.load].loc;
     const Value loaded = b.op(Opcode::SmemLoad, {c.ring, slot}, k_.type(k_[c.convert].results[0]));
     k_.replace_all_uses(k_[c.convert].results[0], loaded);
-    k_.erase(c.convert);
-    if (c.permute) k_.erase(c.permute);
-    k_.erase(c.load);
+    erase_load(k_, c);
   }
 
   /// The slots are used again by the next loop (or the next run of this one): nobody may still read
@@ -357,8 +221,7 @@ class LoopPipeliner {
   int stages_;
   PassContext& context_;
   RegionId body_;
-  std::unordered_map<Value, std::vector<OpId>> users_;
-  std::vector<Candidate> candidates_;
+  std::vector<OperandLoad> candidates_;
 };
 
 }  // namespace

@@ -4,18 +4,62 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 
+#include "ir/analysis/tma_access.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
+
+/// sm_90a: products of loops can be wgmmas fed by TMA.
+constexpr std::int64_t kRowsPerWarp = 16, kMaxColumns = 256, kRingBytes = 200 * 1024;
+constexpr int kMaxStages = 4;
 
 struct Survey {
   std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
   std::int64_t largest_product = 0;  ///< elements of the largest dot accumulator
   std::int64_t product_rows = 0;
   bool chained = false;  ///< a dot's operand depends on another dot: rows must stay within a warp
+  bool wgmma = true;     ///< every dot can be one
+  std::int64_t accumulators = 0;  ///< 32-bit registers a thread needs for all of them, 16 rows a warp
+  std::int64_t step_bytes = 0;    ///< that TMA brings in one step of a loop
 };
+
+/// load_view [permute] in the same region, a box that TMA can bring under a swizzle.
+bool is_tma_operand(const Kernel& k, Value v, RegionId region) {
+  OpId def = k[v].def;
+  std::span<const std::int64_t> order;
+  if (def && k[def].opcode == Opcode::Permute) {
+    order = k[def].attrs.ints(AttrName::order);
+    def = k[k[def].operands[0]].def;
+  }
+  if (!def || k[def].opcode != Opcode::LoadView || k[def].parent != region) return false;
+  const Type view = k.type(k[def].operands[0]), tile = k.type(k[def].results[0]);
+  const auto axes = k[def].attrs.ints(AttrName::axes);
+  if (!is_tma_box(view, axes, tile)) return false;
+  for (std::size_t t = 0; t < axes.size(); ++t)
+    if (view.view_facts().strides[static_cast<std::size_t>(axes[t])] == 1)
+      return tile.shape()[t] % kRowsPerWarp == 0;
+  return false;
+}
+
+/// Whether this dot can be a wgmma: half operands, B (and A, unless computed) brought by TMA in a
+/// loop that writes no memory, 64 rows a warpgroup.
+bool is_wgmma(const Kernel& k, OpId op) {
+  const OpData& d = k[op];
+  const OpId loop = k[d.parent].owner;
+  if (!loop || k[loop].opcode != Opcode::For) return false;
+  const Type a = k.type(d.operands[0]), acc = k.type(d.results[0]);
+  if (a.dtype() != DType::bf16 && a.dtype() != DType::f16) return false;
+  const std::int64_t m = acc.shape()[0], n = acc.shape()[1], depth = a.shape()[1];
+  if (acc.dtype() != DType::f32 || (m != 64 && m != 128 && m != 256) || n % 8 != 0 ||
+      n > kMaxColumns || depth % kRowsPerWarp != 0)
+    return false;
+  bool writes = false;
+  walk(k, d.parent, [&](OpId o) { writes = writes || info(k[o].opcode).has(kWrites); });
+  return !writes && is_tma_operand(k, d.operands[1], d.parent);
+}
 
 /// A dot whose first operand is computed from another dot's result.
 bool depends_on_dot(const Kernel& k, Value v, int depth) {
@@ -39,6 +83,13 @@ Survey survey(const Kernel& k) {
     if (acc.count() > s.largest_product) s.product_rows = acc.shape()[0];
     s.largest_product = std::max(s.largest_product, acc.count());
     s.chained = s.chained || depends_on_dot(k, d.operands[0], 0);
+    s.wgmma = s.wgmma && is_wgmma(k, op);
+    s.accumulators += acc.shape()[1] / 2;
+    for (int i = 0; i < 2; ++i) {
+      const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
+      if (is_tma_operand(k, d.operands[static_cast<std::size_t>(i)], d.parent))
+        s.step_bytes += operand.count() * size_bytes(operand.dtype());
+    }
   });
   return s;
 }
@@ -49,6 +100,21 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
+/// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
+std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
+  if (!k.info.target.starts_with("sm_90") || !s.wgmma || s.step_bytes == 0) return std::nullopt;
+  Plan plan;
+  plan.wgmma = true;
+  plan.warps = plan.warps_m = static_cast<int>(s.product_rows / kRowsPerWarp);
+  plan.warps_n = 1;
+  plan.stages = static_cast<int>(std::min<std::int64_t>(kMaxStages, kRingBytes / s.step_bytes));
+  // What else the thread keeps: fragments of A, rows' limits, addresses.
+  const std::int64_t others = s.chained ? s.accumulators / 2 + 56 : 40;
+  const std::int64_t registers = std::min(255, 65536 / (32 * plan.warps));
+  if (plan.stages < 2 || s.accumulators + others > registers) return std::nullopt;
+  return plan;
+}
+
 Plan make_plan(const Kernel& k) {
   const Survey s = survey(k);
   Plan plan;
@@ -57,6 +123,7 @@ Plan make_plan(const Kernel& k) {
     plan.warps = std::max(warps_for(s.largest_tile, 16), 1);
     return plan;
   }
+  if (const auto hopper = wgmma_plan(k, s)) return *hopper;
   if (s.chained) {
     plan.warps = static_cast<int>(std::clamp<std::uint64_t>(
         std::bit_floor(static_cast<std::uint64_t>(s.product_rows / 16)), 1, 8));

@@ -1,0 +1,50 @@
+#pragma once
+// Which register of a thread holds which element of a matrix instruction's operands: what mma.sync and
+// wgmma share.
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "codegen/lower/lowering.h"
+#include "ir/layout/linear_layout.h"
+
+namespace tegula::codegen {
+
+/// Register of thread 0 that holds each element it has; other threads have theirs in the same
+/// registers.
+class RegisterOf {
+ public:
+  explicit RegisterOf(const ir::LinearLayout& layout);
+  /// Throws InternalError where thread 0 does not hold the element.
+  int operator()(int row, int col) const;
+  /// Distinct rows (dim 0) or columns of instruction tiles of the given extent that thread 0 takes
+  /// part in.
+  std::vector<int> tiles(int dim, int extent) const;
+
+ private:
+  std::map<std::pair<int, int>, int> at_;
+};
+
+/// Where the fragments of one instruction lie for thread 0 (lane 0): PTX ISA, "Matrix Fragments for
+/// mma.m16n8k16" and k8.
+struct Fragment {
+  int k;         ///< of the instruction
+  int per_word;  ///< elements of a 32-bit register
+  int k_second;  ///< k of the second half of the registers
+};
+inline constexpr Fragment kHalf{16, 2, 8}, kTf32{8, 1, 4};
+
+/// Registers in the order of the instruction's fragments, tile by tile.
+std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& rows,
+                                  const std::vector<int>& ks, Fragment f);
+std::vector<std::int64_t> b_order(const RegisterOf& at, const std::vector<int>& cols,
+                                  const std::vector<int>& ks, Fragment f);
+std::vector<std::int64_t> acc_order(const RegisterOf& at, const std::vector<int>& rows,
+                                    const std::vector<int>& cols);
+
+/// The fragment's registers as 32-bit words.
+ir::Value words(Lowering& l, ir::Value fragment);
+/// All of a tile in the layout of operand A, as words.
+ir::Value a_fragments(Lowering& l, ir::Value machine_tile);
+
+}  // namespace tegula::codegen

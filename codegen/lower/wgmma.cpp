@@ -1,0 +1,133 @@
+// Lowering of asynchronous products to wgmma: descriptors from the shared layout, fragments from the
+// register layout. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": a warpgroup computes
+// 64 rows, each of its warps 16 of them, as mma.m16n8k16 lays them out.
+#include <fmt/format.h>
+
+#include "codegen/lower/fragments.h"
+#include "codegen/lower/lowering.h"
+#include "codegen/lower/shared.h"
+#include "ir/layout/linear_layout.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr int kGroupRows = 64, kStep = 16, kSwizzleRows = 8;
+
+/// An operand in shared memory as the instruction takes it.
+struct Matrix {
+  Value descriptor;
+  bool mn_major = false;
+  Ints steps;  ///< bytes from k step to k step
+};
+
+std::int64_t offset_at(const SharedLayout& layout, int k_dim, int k, int mn) {
+  ir::Dims index = ir::Dims::filled(2, 0);
+  index[k_dim] = k;
+  index[1 - k_dim] = mn;
+  return layout.offset(index);
+}
+
+/// `k_dim`: the contracted dimension of the tile. `row`: first row of the warpgroup, or none.
+Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
+  const SharedLayout& layout = at.layout;
+  const Piece piece = layout.piece_list().front();
+  Matrix m;
+  m.mn_major = layout.order()[0] != k_dim;
+  const int depth = layout.shape()[k_dim];
+  for (int k = 0; k < depth; k += kStep) m.steps.push_back(offset_at(layout, k_dim, k, 0));
+  const std::int64_t group = kSwizzleRows * piece.swizzle;  // bytes of eight rows
+  // MN-major: from piece to piece along MN, and from eight k to the next eight. K-major: LBO is
+  // ignored.
+  const std::int64_t lbo =
+      m.mn_major && piece.count > 1
+          ? offset_at(layout, k_dim, 0, piece.width / layout.element_bytes())
+          : 16;
+  Value base = at.base;
+  if (first_byte) base = l.b.add(base, first_byte);
+  m.descriptor = l.b.op(
+      Opcode::SmemDesc, {base},
+      {{AttrName::lbo, lbo}, {AttrName::sbo, group}, {AttrName::swizzle, piece.swizzle}});
+  return m;
+}
+
+/// Where the warpgroup's 64 rows of A begin.
+Value group_offset(Lowering& l, const SharedLayout& layout) {
+  if (layout.shape()[0] <= kGroupRows) return {};
+  const std::int64_t stride = offset_at(layout, 1, 0, kGroupRows);
+  const Value group = l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
+  return l.b.mul(group, l.b.i32(stride));
+}
+
+void require_order(Lowering& l, OpId op, Type acc) {
+  const RegisterOf at(layout_of(acc));
+  const auto order = acc_order(at, at.tiles(0, 16), at.tiles(1, 8));
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if (order[i] != static_cast<std::int64_t>(i) || at.tiles(0, 16).size() != 1)
+      throw InternalError(fmt::format("dot_async: {} is not in the order of wgmma ({})",
+                                      acc.str(), l.from[op].loc.line));
+}
+
+}  // namespace
+
+void lower_DotAsync(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type acc_type = l.from.type(d.results[0]).inner(), a_type = l.from.type(d.operands[1]);
+  require_order(l, op, acc_type);
+  std::size_t next_slot = 4;
+  Value acc = l.get(d.operands[0]), a;
+  AttrList attrs;
+  Ints step_a;
+  if (a_type.is(TypeKind::Shared)) {
+    const SlotAt at = slot_of(l, d.operands[1], d.operands[next_slot++]);
+    const Matrix m = matrix(l, at, 1, group_offset(l, at.layout));
+    a = m.descriptor;
+    step_a = m.steps;
+    if (m.mn_major) attrs.set(AttrName::trans_a, std::int64_t{1});
+  } else {
+    a = a_fragments(l, d.operands[1]);
+  }
+  const Matrix b = matrix(l, slot_of(l, d.operands[2], d.operands[next_slot]), 0, {});
+  if (b.mn_major) attrs.set(AttrName::trans_b, std::int64_t{1});
+  if (step_a.empty()) step_a.assign(b.steps.size(), 0);
+  // Registers the instruction reads are ordered before it.
+  std::vector<Value> ordered;
+  if (l.type(acc).is_vec()) ordered.push_back(acc);
+  if (l.type(a).is_vec()) ordered.push_back(a);
+  std::vector<Type> types;
+  for (Value v : ordered) types.push_back(l.type(v));
+  const OpId fence = l.b.create(Opcode::WgmmaFence, ordered, types);
+  std::size_t next = 0;
+  if (l.type(acc).is_vec()) acc = l.to[fence].results[next++];
+  if (l.type(a).is_vec()) a = l.to[fence].results[next++];
+  const DType in = l.from.type(d.operands[2]).dtype();
+  const char* type = in == DType::bf16 ? "bf16" : "f16";
+  attrs.set(AttrName::shape, Ints{kGroupRows, acc_type.shape()[1], kStep});
+  attrs.set(AttrName::a_type, type);
+  attrs.set(AttrName::b_type, type);
+  attrs.set(AttrName::step_a, step_a);
+  attrs.set(AttrName::step_b, b.steps);
+  const OpId made = l.b.create(
+      Opcode::Wgmma, std::vector<Value>{acc, a, b.descriptor, l.get(d.operands[3])}, attrs);
+  l.b.effect(Opcode::WgmmaCommit, {});
+  l.set(d.results[0], l.to[made].results[0]);
+  if (!a_type.is(TypeKind::Shared)) l.set_fragments(d.operands[1], a);
+}
+
+void lower_DotWait(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  std::vector<Value> operands;
+  for (std::size_t i = 0; i < d.operands.size(); ++i)
+    operands.push_back(i < d.results.size() ? l.get(d.operands[i]) : l.fragments(d.operands[i]));
+  std::vector<Type> types;
+  for (Value v : d.results) types.push_back(Lowering::lowered_type(l.from.type(v)));
+  AttrList attrs;
+  attrs.set(AttrName::count, d.attrs.i(AttrName::count));
+  const OpId made = l.b.create(Opcode::WgmmaWait, operands, types, attrs);
+  for (std::size_t i = 0; i < d.results.size(); ++i) l.set(d.results[i], l.to[made].results[i]);
+}
+
+}  // namespace tegula::codegen

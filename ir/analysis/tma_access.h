@@ -1,0 +1,12 @@
+#pragma once
+// Which boxes of views TMA can bring.
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// True if a tile with dimensions along view dimensions `axes` can be loaded from the view by
+/// cp.async.bulk.tensor: 16-byte strides and base, a contiguous dimension among the axes, rank at
+/// most 5, extents at most 256 (CUDA driver API, cuTensorMapEncodeTiled).
+bool is_tma_box(Type view, std::span<const std::int64_t> axes, Type tile);
+
+}  // namespace tegula::ir

@@ -1,0 +1,80 @@
+// Channels: TMA copies that land when their slot is waited for. The program is one thread here, the
+// leader; a wait that nothing can end is reported.
+#include <fmt/format.h>
+
+#include "ir/eval/slot.h"
+
+namespace tegula::ir::interp {
+namespace {
+
+struct Phase {
+  SharedTile* channel = nullptr;
+  std::int64_t slot = 0;
+  /// Bytes still to be announced by copies; phases that have ended.
+  Cell& ended() const { return channel->cells[static_cast<std::size_t>(slot)]; }
+};
+
+std::optional<Phase> phase_of(Program& p, OpId id, std::size_t channel, std::size_t slot) {
+  const auto at = slot_of(p, id, channel, slot, 0);
+  if (!at) return std::nullopt;
+  return Phase{at->tile, static_cast<std::int64_t>(at->first)};
+}
+
+std::int64_t bytes_of(const AsyncCopy& copy) {
+  return static_cast<std::int64_t>(copy.cells.size()) * size_bytes(copy.to->dtype);
+}
+
+}  // namespace
+
+void eval_Leader(Program& p, OpId id) { p.result(id).set_scalar(Cell{.i = 1}); }
+
+void eval_ChannelInit(Program& p, OpId id) {
+  SharedTile& channel = *p.operand(id, 0).shared;
+  std::ranges::fill(channel.cells, Cell{.i = 0});
+  std::ranges::fill(channel.states, std::uint8_t{0});
+  channel.expected.assign(channel.cells.size(), 0);
+}
+
+void eval_ChannelExpect(Program& p, OpId id) {
+  const auto phase = phase_of(p, id, 0, 1);
+  if (!phase) return;
+  phase->channel->expected[static_cast<std::size_t>(phase->slot)] +=
+      p.attrs(id).i(AttrName::bytes);
+}
+
+void eval_CopyTma(Program& p, OpId id) {
+  const auto phase = phase_of(p, id, 2, 1);
+  auto copy = start_copy(p, id, 3);
+  if (!phase || !copy) return;
+  phase->channel->expected[static_cast<std::size_t>(phase->slot)] -= bytes_of(*copy);
+  p.asyncs.bulk.push_back({std::move(*copy), phase->channel, phase->slot});
+}
+
+void eval_ChannelWait(Program& p, OpId id) {
+  const auto phase = phase_of(p, id, 0, 1);
+  const auto parity = p.integer(id, 2, "a phase");
+  if (!phase || !parity) return;
+  bool landed = false;
+  std::erase_if(p.asyncs.bulk, [&](const ChannelCopy& c) {
+    if (c.channel != phase->channel || c.slot != phase->slot) return false;
+    land(c.copy);
+    return landed = true;
+  });
+  const std::int64_t missing = phase->channel->expected[static_cast<std::size_t>(phase->slot)];
+  phase->channel->expected[static_cast<std::size_t>(phase->slot)] = 0;
+  if (landed) ++phase->ended().i;
+  const bool ends = landed && missing == 0 && (phase->ended().i & 1) != *parity;
+  if (ends) return;
+  p.report(FindingKind::Deadlock, id, p.op(id).loc, [&] {
+    if (!landed)
+      return fmt::format("channel_wait waits for slot {}, into which nothing is copied",
+                         phase->slot);
+    if (missing != 0)
+      return fmt::format("channel_wait waits for slot {}: {} bytes expected more than copied",
+                         phase->slot, missing);
+    return fmt::format("channel_wait waits for phase {} of slot {}, which has ended already",
+                       *parity, phase->slot);
+  });
+}
+
+}  // namespace tegula::ir::interp

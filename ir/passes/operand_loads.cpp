@@ -1,0 +1,161 @@
+#include "ir/passes/operand_loads.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/layout/shared_layout.h"
+
+namespace tegula::ir {
+namespace {
+
+class Finder {
+ public:
+  Finder(const Kernel& k, OpId loop, PassContext& context)
+      : k_(k), body_(k[loop].regions[0]), context_(context) {
+    walk(k, k.body(), [&](OpId op) {
+      for (Value v : k[op].operands) users_[v].push_back(op);
+    });
+  }
+
+  std::optional<OperandLoad> find(OpId op) {
+    if (k_[op].opcode != Opcode::LoadView) return std::nullopt;
+    OperandLoad c;
+    c.load = op;
+    OpId user = only_user(k_[op].results[0]);
+    if (user && k_[user].opcode == Opcode::Permute) {
+      c.permute = user;
+      user = only_user(k_[user].results[0]);
+    }
+    if (!user || k_[user].opcode != Opcode::ConvertLayout || k_[user].parent != body_)
+      return std::nullopt;
+    c.convert = user;
+    c.dot = only_user(k_[user].results[0]);
+    if (!c.dot || k_[c.dot].opcode != Opcode::Dot || k_[c.dot].parent != body_) return std::nullopt;
+    c.tile = k_.type(k_[user].results[0]).with_layout(nullptr);
+    const auto axes = k_[op].attrs.ints(AttrName::axes);
+    c.axes.assign(axes.begin(), axes.end());
+    if (c.permute) {
+      const auto order = k_[c.permute].attrs.ints(AttrName::order);
+      for (std::size_t i = 0; i < order.size(); ++i)
+        c.axes[i] = axes[static_cast<std::size_t>(order[i])];
+    }
+    return offsets_are_pure(c) ? std::optional(std::move(c)) : std::nullopt;
+  }
+
+ private:
+  OpId only_user(Value v) const {
+    const auto it = users_.find(v);
+    return it != users_.end() && it->second.size() == 1 ? it->second.front() : OpId();
+  }
+
+  /// The offsets must be computable for another step: pure ops of the body on its induction
+  /// variable and values from outside.
+  bool offsets_are_pure(OperandLoad& c) {
+    const auto& operands = k_[c.load].operands;
+    for (std::size_t i = 1; i < operands.size(); ++i)
+      if (!collect(operands[i], c.slice)) {
+        context_.remark(Remark::Kind::Missed, k_[c.load].loc,
+                        "not pipelined: the offset depends on a value the loop carries");
+        return false;
+      }
+    return true;
+  }
+  bool collect(Value v, std::unordered_set<OpId>& slice) {
+    const ValueData& d = k_[v];
+    if (!d.def) return d.region != body_ || d.position == 0;
+    if (!is_inside_body(d.def)) return true;
+    const OpData& op = k_[d.def];
+    if (!info(op.opcode).has(kPure) || !op.regions.empty() || op.parent != body_) return false;
+    slice.insert(d.def);
+    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
+  }
+  bool is_inside_body(OpId op) const {
+    for (RegionId r = k_[op].parent; r; r = k_[k_[r].owner].parent) {
+      if (r == body_) return true;
+      if (!k_[r].owner) return false;
+    }
+    return false;
+  }
+
+  const Kernel& k_;
+  RegionId body_;
+  PassContext& context_;
+  std::unordered_map<Value, std::vector<OpId>> users_;
+};
+
+}  // namespace
+
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
+  Finder finder(k, loop, context);
+  std::vector<OperandLoad> found;
+  for (OpId op : k.ops(k[loop].regions[0]))
+    if (auto load = finder.find(op)) found.push_back(std::move(*load));
+  return found;
+}
+
+bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {
+  bool found = false;
+  walk(k, k[loop].regions[0], [&](OpId op) { found = found || info(k[op].opcode).has(kWrites); });
+  if (found)
+    context.remark(Remark::Kind::Missed, k[loop].loc, "not pipelined: the loop writes memory");
+  return found;
+}
+
+Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+  const ViewFacts& facts = k.type(k[load.load].operands[0]).view_facts();
+  Ints shape{slots};
+  shape.insert(shape.end(), load.tile.shape().begin(), load.tile.shape().end());
+  int fast = 0;
+  for (std::size_t t = 0; t < load.axes.size(); ++t)
+    if (facts.strides[static_cast<std::size_t>(load.axes[t])] == 1) fast = static_cast<int>(t) + 1;
+  Dims dims, order{fast};
+  for (std::int64_t extent : shape) dims.push_back(static_cast<int>(extent));
+  for (int d = dims.size() - 1; d >= 1; --d)
+    if (d != fast) order.push_back(d);
+  order.push_back(0);
+  const int bytes = size_bytes(load.tile.dtype());
+  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, PieceRule::Divide, 1);
+  return Type::shared(
+      load.tile.dtype(), shape,
+      intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order)));
+}
+
+void erase_load(Kernel& k, const OperandLoad& load) {
+  k.erase(load.convert);
+  if (load.permute) k.erase(load.permute);
+  k.erase(load.load);
+}
+
+Value StepOffsets::mapped(Value v) const {
+  const auto it = map_.find(v);
+  return it == map_.end() ? v : it->second;
+}
+
+void StepOffsets::clone_pure(Builder& b, OpId op) {
+  std::vector<Value> operands;
+  for (Value v : k_[op].operands) operands.push_back(mapped(v));
+  std::vector<Type> types;
+  for (Value v : k_[op].results) types.push_back(k_.type(v));
+  const AttrList attrs = k_[op].attrs;
+  const OpId made = b.create(k_[op].opcode, operands, types, attrs);
+  for (std::size_t i = 0; i < types.size(); ++i) map_[k_[op].results[i]] = k_[made].results[i];
+}
+
+void StepOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
+                       std::span<const Value> into) {
+  for (OpId op : k_.ops(body_))
+    if (load.slice.contains(op) && !map_.contains(k_[op].results[0])) clone_pure(b, op);
+  std::vector<Value> operands(into.begin(), into.end());
+  const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
+  operands.push_back(box[0]);
+  for (std::size_t i = 1; i < box.size(); ++i) operands.push_back(mapped(box[i]));
+  AttrList attrs;
+  attrs.set(AttrName::axes, load.axes);
+  for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})
+    if (const AttrValue* v = k_[load.load].attrs.find(name)) attrs.set(name, *v);
+  const Loc saved = std::exchange(b.loc, k_[load.load].loc);
+  b.create(opcode, operands, std::span<const Type>(), attrs);
+  b.loc = saved;
+}
+
+}  // namespace tegula::ir

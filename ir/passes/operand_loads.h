@@ -1,0 +1,54 @@
+#pragma once
+// Operands of matrix products that a loop loads from memory: what every pipelining pass starts from.
+#include <span>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+
+/// load_view -> [permute] -> convert_layout -> dot inside a loop body.
+struct OperandLoad {
+  OpId load, permute, convert;
+  OpId dot;                        ///< the only user
+  Type tile;                       ///< as the dot wants it, without layout
+  Ints axes;                       ///< view dimension of each tile dimension
+  Value ring;                      ///< its slots in shared memory, once allocated
+  std::unordered_set<OpId> slice;  ///< pure ops of the body that the offsets need
+};
+
+/// All of them in the loop whose offsets can be computed for another step.
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
+
+/// A body that writes memory might write what copies read ahead; remarked if it does.
+bool writes_memory(const Kernel& k, OpId loop, PassContext& context);
+
+/// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
+/// that fits.
+Type ring_type(const Kernel& k, const OperandLoad& load, int slots);
+
+void erase_load(Kernel& k, const OperandLoad& load);
+
+/// Issues the copies of one step: the offsets of the loads, computed for another value of the
+/// induction variable.
+class StepOffsets {
+ public:
+  StepOffsets(Kernel& k, RegionId body, Value iv) : k_(k), body_(body) {
+    map_[k[body].args[0]] = iv;
+  }
+  /// `opcode` on operands `into`, then view and offsets; attributes of a box.
+  void copy(Builder& b, const OperandLoad& load, Opcode opcode, std::span<const Value> into);
+
+ private:
+  Value mapped(Value v) const;
+  void clone_pure(Builder& b, OpId op);
+
+  Kernel& k_;
+  RegionId body_;
+  std::unordered_map<Value, Value> map_;
+};
+
+}  // namespace tegula::ir
