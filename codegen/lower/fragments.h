@@ -1,6 +1,6 @@
 #pragma once
-// Which register of a thread holds which element of a matrix instruction's operands: what mma.sync and
-// wgmma share.
+// Which register of a thread holds which element of a matrix instruction's operands: what mma.sync
+// and wgmma share.
 #include <map>
 #include <utility>
 #include <vector>

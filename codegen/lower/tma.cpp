@@ -28,8 +28,7 @@ Ints map_order(const Kernel& k, const OpData& d, int fast) {
 }  // namespace
 
 Value Lowering::mbarrier(Value machine_channel, Value machine_slot) {
-  const Value base =
-      shared_address(from[from[machine_channel].def].attrs.i(AttrName::offset));
+  const Value base = shared_address(from[from[machine_channel].def].attrs.i(AttrName::offset));
   return b.add(base, b.mul(get(machine_slot), b.i32(kBarrierBytes)));
 }
 

@@ -1,6 +1,6 @@
-// Lowering of asynchronous products to wgmma: descriptors from the shared layout, fragments from the
-// register layout. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": a warpgroup computes
-// 64 rows, each of its warps 16 of them, as mma.m16n8k16 lays them out.
+// Lowering of asynchronous products to wgmma: descriptors from the shared layout, fragments from
+// the register layout. PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions": a warpgroup
+// computes 64 rows, each of its warps 16 of them, as mma.m16n8k16 lays them out.
 #include <fmt/format.h>
 
 #include "codegen/lower/fragments.h"
@@ -42,15 +42,14 @@ Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
   const std::int64_t group = kSwizzleRows * piece.swizzle;  // bytes of eight rows
   // MN-major: from piece to piece along MN, and from eight k to the next eight. K-major: LBO is
   // ignored.
-  const std::int64_t lbo =
-      m.mn_major && piece.count > 1
-          ? offset_at(layout, k_dim, 0, piece.width / layout.element_bytes())
-          : 16;
+  const std::int64_t lbo = m.mn_major && piece.count > 1
+                               ? offset_at(layout, k_dim, 0, piece.width / layout.element_bytes())
+                               : 16;
   Value base = at.base;
   if (first_byte) base = l.b.add(base, first_byte);
-  m.descriptor = l.b.op(
-      Opcode::SmemDesc, {base},
-      {{AttrName::lbo, lbo}, {AttrName::sbo, group}, {AttrName::swizzle, piece.swizzle}});
+  m.descriptor =
+      l.b.op(Opcode::SmemDesc, {base},
+             {{AttrName::lbo, lbo}, {AttrName::sbo, group}, {AttrName::swizzle, piece.swizzle}});
   return m;
 }
 
@@ -67,8 +66,8 @@ void require_order(Lowering& l, OpId op, Type acc) {
   const auto order = acc_order(at, at.tiles(0, 16), at.tiles(1, 8));
   for (std::size_t i = 0; i < order.size(); ++i)
     if (order[i] != static_cast<std::int64_t>(i) || at.tiles(0, 16).size() != 1)
-      throw InternalError(fmt::format("dot_async: {} is not in the order of wgmma ({})",
-                                      acc.str(), l.from[op].loc.line));
+      throw InternalError(fmt::format("dot_async: {} is not in the order of wgmma ({})", acc.str(),
+                                      l.from[op].loc.line));
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ bool is_tma_box(Type view, std::span<const std::int64_t> axes, Type tile) {
     }
     if ((stride == kDynamic ? facts.stride_div[v] : stride) * size % kGranule != 0) return false;
   }
-  return contiguous && std::ranges::all_of(tile.shape(), [](std::int64_t e) { return e <= kMaxBox; });
+  return contiguous &&
+         std::ranges::all_of(tile.shape(), [](std::int64_t e) { return e <= kMaxBox; });
 }
 
 }  // namespace tegula::ir

@@ -38,8 +38,7 @@ void eval_ChannelInit(Program& p, OpId id) {
 void eval_ChannelExpect(Program& p, OpId id) {
   const auto phase = phase_of(p, id, 0, 1);
   if (!phase) return;
-  phase->channel->expected[static_cast<std::size_t>(phase->slot)] +=
-      p.attrs(id).i(AttrName::bytes);
+  phase->channel->expected[static_cast<std::size_t>(phase->slot)] += p.attrs(id).i(AttrName::bytes);
 }
 
 void eval_CopyTma(Program& p, OpId id) {

@@ -186,8 +186,8 @@ void eval_DotAsync(Program& p, OpId id) {
     const std::uint8_t row =
         left.shared ? 0 : line_state(left, i * a.columns, left.stride(), a.columns);
     for (std::size_t j = 0; j < b.columns; ++j)
-      if (const auto state =
-              static_cast<std::uint8_t>(row | (before.cells.empty() ? 0 : before.state(i * b.columns + j))))
+      if (const auto state = static_cast<std::uint8_t>(
+              row | (before.cells.empty() ? 0 : before.state(i * b.columns + j))))
         out.add_state(i * b.columns + j, state);
   }
   if (!out.states.empty()) out.origin = left.origin ? left.origin : before.origin;

@@ -9,9 +9,7 @@
 #include "ir/eval/slot.h"
 
 namespace tegula::ir::interp {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<Slot> slot_of(Program& p, OpId id, std::size_t tile_operand, std::size_t slot_operand,
                             std::size_t tile_rank) {

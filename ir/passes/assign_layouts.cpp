@@ -48,6 +48,7 @@ class Assigner {
     }
     b_.at_end(to_.body());
     region(from_.body());
+    hoist_conversions(to_.body());
     return std::move(to_);
   }
 
@@ -248,6 +249,23 @@ class Assigner {
     for (std::size_t i = 0; i < d.results.size(); ++i) map_[d.results[i]] = to_[made].results[i];
   }
 
+  /// A value from outside a loop is converted once, in front of the loop.
+  void hoist_conversions(RegionId r) {
+    for (OpId op : to_.ops(r)) {
+      for (RegionId inner : to_[op].regions)
+        if (to_[op].opcode != Opcode::ReduceWith) hoist_conversions(inner);
+      const bool loops = to_[op].opcode == Opcode::For || to_[op].opcode == Opcode::While;
+      for (RegionId inner : to_[op].regions)
+        if (loops)
+          for (OpId convert : to_.ops(inner))
+            if (to_[convert].opcode == Opcode::ConvertLayout &&
+                to_.is_visible_from(to_[convert].operands[0], op)) {
+              to_.unlink(convert);
+              to_.insert_before(op, convert);
+            }
+    }
+  }
+
   void copy_scalar_region(RegionId from, RegionId to) {
     const RegionId outer = b_.region();
     for (Value arg : from_[from].args) map_[arg] = to_.add_arg(to, from_.type(arg));
@@ -268,7 +286,7 @@ class Assigner {
     const bool fast = choice_.dot(d).tensor_core;
     context_.remark(
         fast ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc,
-        fast ? "dot by mma.sync" : "dot by FMA",
+        fast ? "dot by tensor cores" : "dot by FMA",
         {{"a", from_.type(d.operands[0]).str()}, {"b", from_.type(d.operands[1]).str()}});
   }
 

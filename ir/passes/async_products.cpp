@@ -1,13 +1,14 @@
 // Matrix products of a loop become wgmmas whose operands TMA brings into a ring of slots.
 //
-// Before:  for k { a = convert_layout load_view A[.., k]; b = .. load_view B[k, ..]; c = dot a, b, c }
-// After:   the leader has copies of stages-1 steps in flight; then
-//          for k, slot, phase { channel_wait slot, phase; c = dot_async c, ring_a[slot], ring_b[slot];
-//          dot_wait 1; cta_barrier; the leader copies step k + stages-1 into the slot before }
-// The barrier stands behind the wait for the previous step's product, so that slot is free, while the
-// current product runs. A sum that only one product adds to stays pending round the loop. Other
-// products are waited for at once, and the barrier stands at the head. (CUTLASS, sm90 TMA mainloops;
-// PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
+// Before:  for k { a = convert_layout load_view A[.., k]; b = .. load_view B[k, ..]; c = dot a, b,
+// c } After:   the leader has copies of stages-1 steps in flight; then
+//          for k, slot, phase { channel_wait slot, phase; c = dot_async c, ring_a[slot],
+//          ring_b[slot]; dot_wait 1; cta_barrier; the leader copies step k + stages-1 into the slot
+//          before }
+// The barrier stands behind the wait for the previous step's product, so that slot is free, while
+// the current product runs. A sum that only one product adds to stays pending round the loop. Other
+// products are waited for at once, and the barrier stands at the head. (CUTLASS, sm90 TMA
+// mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,8 +30,12 @@ constexpr int kRowsPerWarp = 16;
 class LoopProducts {
  public:
   LoopProducts(Kernel& k, OpId loop, const Plan& plan, PassContext& context)
-      : k_(k), loop_(loop), body_(k[loop].regions[0]), stages_(plan.stages),
-        warps_(plan.warps), context_(context) {}
+      : k_(k),
+        loop_(loop),
+        body_(k[loop].regions[0]),
+        stages_(plan.stages),
+        warps_(plan.warps),
+        context_(context) {}
 
   bool run() {
     for (OpId op : k_.ops(body_))
@@ -41,7 +46,8 @@ class LoopProducts {
         loads_.push_back(std::move(load));
     for (OpId dot : dots_)
       if (!is_legal(dot)) {
-        context_.remark(Remark::Kind::Missed, k_[dot].loc, "no wgmma: B is not brought by TMA, or "
+        context_.remark(Remark::Kind::Missed, k_[dot].loc,
+                        "no wgmma: B is not brought by TMA, or "
                         "the accumulator is not 16 rows a warp");
         return false;
       }
@@ -91,7 +97,8 @@ class LoopProducts {
 
   int uses(Value v) const {
     int n = 0;
-    walk(k_, k_.body(), [&](OpId op) { n += static_cast<int>(std::ranges::count(k_[op].operands, v)); });
+    walk(k_, k_.body(),
+         [&](OpId op) { n += static_cast<int>(std::ranges::count(k_[op].operands, v)); });
     return n;
   }
 
@@ -119,8 +126,8 @@ class LoopProducts {
   void allocate() {
     Builder b = before(loop_);
     const SharedLayout bars = SharedLayout::plain({stages_}, 8, {0});
-    channel_ = b.op(Opcode::SmemAlloc, {},
-                    Type::shared(DType::i64, Ints{stages_}, intern_layout(bars)));
+    channel_ =
+        b.op(Opcode::SmemAlloc, {}, Type::shared(DType::i64, Ints{stages_}, intern_layout(bars)));
     for (OperandLoad& load : loads_) {
       load.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, load, stages_));
       step_bytes_ += load.tile.count() * size_bytes(load.tile.dtype());
@@ -157,7 +164,8 @@ class LoopProducts {
   // ---- the loop
   Value carry_zero() {
     Builder outside = before(loop_);
-    k_[loop_].operands.push_back(outside.i32(0));
+    const Value zero = outside.i32(0);
+    k_[loop_].operands.push_back(zero);
     k_.add_result(loop_, Type::scalar(DType::i32));
     return k_.add_arg(body_, Type::scalar(DType::i32));
   }
@@ -176,9 +184,10 @@ class LoopProducts {
     Builder tail = before(yield);
     const Value next = tail.add(slot, tail.i32(1));
     const Value wraps = tail.cmp("eq", next, tail.i32(stages_));
-    k_[yield].operands.push_back(tail.select(wraps, tail.i32(0), next));
-    k_[yield].operands.push_back(
-        tail.op(Opcode::Xor, {phase, tail.cast(wraps, DType::i32)}));
+    const Value next_slot = tail.select(wraps, tail.i32(0), next);
+    const Value next_phase = tail.op(Opcode::Xor, {phase, tail.cast(wraps, DType::i32)});
+    k_[yield].operands.push_back(next_slot);
+    k_[yield].operands.push_back(next_phase);
     if (!lazy_) behind_loop().effect(Opcode::CtaBarrier, {});
   }
 
@@ -244,7 +253,8 @@ class LoopProducts {
     const Value init = k_[loop_].operands[3 + i], acc = k_[body_].args[1 + i];
     const Type tile = k_.type(init), pending = Type::pending(tile);
     Builder outside = before(loop_);
-    k_[loop_].operands[3 + i] = outside.op(Opcode::Poison, {}, pending);
+    const Value nothing = outside.op(Opcode::Poison, {}, pending);
+    k_[loop_].operands[3 + i] = nothing;
     k_.set_type(acc, pending);
     k_.set_type(k_[loop_].results[i], pending);
     Builder b = before(dot);

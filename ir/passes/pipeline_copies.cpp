@@ -66,9 +66,8 @@ class LoopPipeliner {
     Builder b = before(loop_);
     for (OperandLoad& c : candidates_) {
       c.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, c, stages_));
-      context_.remark(
-          Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
-          {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(c.ring).str()}});
+      context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
+                      {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(c.ring).str()}});
     }
   }
 

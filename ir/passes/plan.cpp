@@ -22,8 +22,9 @@ struct Survey {
   std::int64_t product_rows = 0;
   bool chained = false;  ///< a dot's operand depends on another dot: rows must stay within a warp
   bool wgmma = true;     ///< every dot can be one
-  std::int64_t accumulators = 0;  ///< 32-bit registers a thread needs for all of them, 16 rows a warp
-  std::int64_t step_bytes = 0;    ///< that TMA brings in one step of a loop
+  std::int64_t accumulators =
+      0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
+  std::int64_t step_bytes = 0;  ///< that TMA brings in one step of a loop
 };
 
 /// load_view [permute] in the same region, a box that TMA can bring under a swizzle.
