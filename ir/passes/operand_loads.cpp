@@ -18,28 +18,34 @@ class Finder {
   }
 
   std::optional<OperandLoad> find(OpId op) {
-    if (k_[op].opcode != Opcode::LoadView) return std::nullopt;
+    auto c = chain(op);
+    if (!c || k_[c->convert].parent != body_ || k_[c->dot].parent != body_) return std::nullopt;
+    return offsets_are_pure(*c) ? c : std::nullopt;
+  }
+
+  /// load_view -> [permute] -> convert_layout -> dot, each the only user of the one before.
+  std::optional<OperandLoad> chain(OpId load) const {
+    if (k_[load].opcode != Opcode::LoadView) return std::nullopt;
     OperandLoad c;
-    c.load = op;
-    OpId user = only_user(k_[op].results[0]);
+    c.load = load;
+    OpId user = only_user(k_[load].results[0]);
     if (user && k_[user].opcode == Opcode::Permute) {
       c.permute = user;
       user = only_user(k_[user].results[0]);
     }
-    if (!user || k_[user].opcode != Opcode::ConvertLayout || k_[user].parent != body_)
-      return std::nullopt;
+    if (!user || k_[user].opcode != Opcode::ConvertLayout) return std::nullopt;
     c.convert = user;
     c.dot = only_user(k_[user].results[0]);
-    if (!c.dot || k_[c.dot].opcode != Opcode::Dot || k_[c.dot].parent != body_) return std::nullopt;
+    if (!c.dot || k_[c.dot].opcode != Opcode::Dot) return std::nullopt;
     c.tile = k_.type(k_[user].results[0]).with_layout(nullptr);
-    const auto axes = k_[op].attrs.ints(AttrName::axes);
+    const auto axes = k_[load].attrs.ints(AttrName::axes);
     c.axes.assign(axes.begin(), axes.end());
     if (c.permute) {
       const auto order = k_[c.permute].attrs.ints(AttrName::order);
       for (std::size_t i = 0; i < order.size(); ++i)
         c.axes[i] = axes[static_cast<std::size_t>(order[i])];
     }
-    return offsets_are_pure(c) ? std::optional(std::move(c)) : std::nullopt;
+    return c;
   }
 
  private:
@@ -91,6 +97,18 @@ std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& 
   for (OpId op : k.ops(k[loop].regions[0]))
     if (auto load = finder.find(op)) found.push_back(std::move(*load));
   return found;
+}
+
+std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
+                                          std::size_t operand) {
+  OpId at = k[k[dot].operands[operand]].def;
+  while (at && (k[at].opcode == Opcode::ConvertLayout || k[at].opcode == Opcode::Permute))
+    at = k[k[at].operands[0]].def;
+  if (!at || k[at].opcode != Opcode::LoadView || k[at].parent != k[loop].parent)
+    return std::nullopt;
+  PassContext unused;
+  auto load = Finder(k, loop, unused).chain(at);
+  return load && load->dot == dot ? load : std::nullopt;
 }
 
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {

@@ -1,5 +1,6 @@
 #pragma once
 // Operands of matrix products that a loop loads from memory: what every pipelining pass starts from.
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <unordered_set>
@@ -22,6 +23,11 @@ struct OperandLoad {
 
 /// All of them in the loop whose offsets can be computed for another step.
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
+
+/// Operand `operand` of a dot in the loop, where it is loaded in front of the loop and used by
+/// nothing else; nothing where it is made another way.
+std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
+                                          std::size_t operand);
 
 /// A body that writes memory might write what copies read ahead; remarked if it does.
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context);
