@@ -108,26 +108,13 @@ std::vector<Case> make_cases() {
                   }});
   list.push_back(
       {"matmul", [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});
-  // The number picks a tiling: BM * 1e6 + BN * 1e3 + BK.
-  list.push_back({"matmul_tiling", [](const Stream& s, Tensors t, double number) {
-                    static const auto base =
-                        kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
-                          const int BM = tune("BM", {64, 128, 256}, 128),
-                                    BN = tune("BN", {64, 128, 256}, 128),
-                                    BK = tune("BK", {32, 64}, 32);
-                          for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
-                            auto acc = zeros<f32>(BM, BN);
-                            for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
-                            C(m, n) = acc;
-                          }
-                        });
-                    const int code = static_cast<int>(number);
-                    static std::map<int, decltype(base)> made;
-                    const auto it = made.try_emplace(code, base.with({{"BM", code / 1000000},
-                                                                      {"BN", code / 1000 % 1000},
-                                                                      {"BK", code % 1000}}))
-                                        .first;
-                    it->second(s, t[0], t[1], t[2]);
+  // The number picks a configuration: splits * 1e9 + BM * 1e6 + BN * 1e3 + BK.
+  list.push_back({"matmul_config", [](const Stream& s, Tensors t, double number) {
+                    const auto code = static_cast<std::int64_t>(number);
+                    matmul(s, t[0], t[1], t[2],
+                           {static_cast<int>(code / 1000000 % 1000),
+                            static_cast<int>(code / 1000 % 1000), static_cast<int>(code % 1000),
+                            static_cast<int>(code / 1000000000)});
                   }});
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;

@@ -13,7 +13,9 @@ namespace tegula::ir {
 namespace {
 
 /// sm_90a: products of loops can be wgmmas fed by TMA.
-constexpr std::int64_t kRowsPerWarp = 16, kMaxColumns = 256, kRingBytes = 200 * 1024;
+constexpr std::int64_t kRowsPerWarp = 16, kMaxColumns = 256;
+/// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
+constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
 
 struct Survey {
@@ -24,7 +26,9 @@ struct Survey {
   bool wgmma = true;     ///< every dot can be one
   std::int64_t accumulators =
       0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
+  std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
   std::int64_t step_bytes = 0;  ///< that TMA brings in one step of a loop
+  std::int64_t once_bytes = 0;  ///< that it brings before
 };
 
 /// load_view [permute] in the same region, a box that TMA can bring under a swizzle.
@@ -73,6 +77,13 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
   });
 }
 
+/// Loaded in front of the loop, perhaps through a permute.
+bool is_invariant_load(const Kernel& k, Value v, RegionId loop_body) {
+  OpId def = k[v].def;
+  if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
+  return def && k[def].opcode == Opcode::LoadView && k[def].parent != loop_body;
+}
+
 Survey survey(const Kernel& k) {
   Survey s;
   walk(k, k.body(), [&](OpId op) {
@@ -86,6 +97,11 @@ Survey survey(const Kernel& k) {
     s.chained = s.chained || depends_on_dot(k, d.operands[0], 0);
     s.wgmma = s.wgmma && is_wgmma(k, op);
     s.accumulators += acc.shape()[1] / 2;
+    const Type a = k.type(d.operands[0]);
+    if (is_invariant_load(k, d.operands[0], d.parent))
+      s.once_bytes += a.count() * size_bytes(a.dtype());
+    else if (!is_tma_operand(k, d.operands[0], d.parent))
+      s.fragments += a.shape()[1] / 4;
     for (int i = 0; i < 2; ++i) {
       const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
       if (is_tma_operand(k, d.operands[static_cast<std::size_t>(i)], d.parent))
@@ -108,9 +124,10 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.wgmma = true;
   plan.warps = plan.warps_m = static_cast<int>(s.product_rows / kRowsPerWarp);
   plan.warps_n = 1;
-  plan.stages = static_cast<int>(std::min<std::int64_t>(kMaxStages, kRingBytes / s.step_bytes));
-  // What else the thread keeps: fragments of A, rows' limits, addresses.
-  const std::int64_t others = s.chained ? s.accumulators / 2 + 56 : 40;
+  plan.stages = static_cast<int>(
+      std::min<std::int64_t>(kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
+  // Two steps' fragments may be alive at once. What else the thread keeps: rows' state, addresses.
+  const std::int64_t others = 2 * s.fragments + (s.chained ? 56 : 40);
   const std::int64_t registers = std::min(255, 65536 / (32 * plan.warps));
   if (plan.stages < 2 || s.accumulators + others > registers) return std::nullopt;
   return plan;

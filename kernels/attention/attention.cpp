@@ -32,8 +32,10 @@ template <class T>
 auto make_kernel(const AttentionSpec& spec) {
   return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
                                     Out<f32, 3> Lse, Scalar<f32> scale) {
-    const int BM = tune("BM", {16, 32, 64, 128}, 128), BN = tune("BN", {16, 32, 64, 128}, 64),
-              D = Q.fixed(3);
+    const int D = Q.fixed(3);
+    // Three slots of keys and values beside the queries: what 227 KiB of shared memory hold.
+    const int BM = tune("BM", {16, 32, 64, 128}, 128),
+              BN = tune("BN", {16, 32, 64, 128}, D <= 128 ? 128 : 32);
     const Tile group = Q.dim(1) / K.dim(1);
     for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
       const Tile q = Q(b, h, m, all), rows = expand(m, 1);

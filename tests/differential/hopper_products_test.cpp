@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -141,6 +142,36 @@ TEST_P(HopperProducts, ChainedProducts) {
       ASSERT_EQ(o[static_cast<std::size_t>(i * d + l)], out[static_cast<std::size_t>(l)])
           << i << ", " << l;
   }
+}
+
+/// The library's product: k divided among CTAs, and whatever is chosen for a shape.
+TEST_P(HopperProducts, ConfigurationsOfTheLibrary) {
+  const std::int64_t m = 72, n = 136, k = 1096;
+  const Tensor A = integers({m, k}, 1), B = integers({k, n}, 2);
+  const auto expect = [&](const auto& multiply) {
+    const Tensor C = Tensor::empty({m, n}, DType::bf16, GetParam());
+    multiply(C);
+    const auto a = A.to_doubles(), b = B.to_doubles(), c = C.to_doubles();
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (std::int64_t l = 0; l < k; ++l)
+          sum += a[static_cast<std::size_t>(i * k + l)] * b[static_cast<std::size_t>(l * n + j)];
+        ASSERT_EQ(c[static_cast<std::size_t>(i * n + j)],
+                  static_cast<float>(bf16(static_cast<float>(sum))))
+            << i << ", " << j;
+      }
+  };
+  const Stream stream(GetParam());
+  for (const MatmulConfig config : {MatmulConfig{64, 64, 64, 3},
+                                    {128, 160, 64, 2},
+                                    {64, 32, 128, 1},
+                                    {64, 96, 32, 16},
+                                    {256, 64, 64, 1}}) {
+    SCOPED_TRACE(config.str());
+    expect([&](const Tensor& C) { matmul(stream, A, B, C, config); });
+  }
+  expect([&](const Tensor& C) { matmul(stream, A, B, C); });
 }
 
 /// Rows that TMA cannot address take another path and are right too.
