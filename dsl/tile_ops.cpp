@@ -333,6 +333,16 @@ void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vect
 
 }  // namespace
 
+Tile fill_absent(const Arg& x, double value) {
+  Tracer& t = Tracer::at(x.loc(), "fill_absent");
+  const ir::Value v = dsl::operand(t, x);
+  const ir::Type type = t.kernel.type(v), scalar = ir::Type::of(type.elem());
+  const ir::Value fill = is_float(type.dtype())
+                             ? t.build.constant(scalar, value)
+                             : t.build.constant(scalar, static_cast<std::int64_t>(value));
+  return t.tile(t.build.op(Opcode::FillAbsent, {v, fill}, type));
+}
+
 Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
   Tracer& t = Tracer::at(a.loc(), "dot");
   const Loc at = a.loc();

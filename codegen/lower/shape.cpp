@@ -18,6 +18,10 @@ void lower_Arange(Lowering& l, OpId op) {
   l.set(d.results[0], parts.thread ? l.b.add(c, l.b.cast(parts.thread, type.dtype())) : c);
 }
 
+void lower_FillAbsent(Lowering&, OpId) {
+  throw InternalError("fill_absent should have been removed by materialize_absence");
+}
+
 void lower_Splat(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   l.set(d.results[0],

@@ -157,6 +157,24 @@ void eval_Const(Program& p, OpId id) {
   p.result(id).set_scalar(elem.pointer ? c : canonical(c, elem.dtype));
 }
 
+void eval_FillAbsent(Program& p, OpId id) {
+  const Value v = p.op(id).operands[0];
+  const auto count = static_cast<std::size_t>(p.result_type(id).count());
+  const Cell* cells = p.dense(v);
+  const std::uint8_t* states = p.states(v);
+  const TileValue& fill = p.operand(id, 1);
+  TileValue& out = p.result(id);
+  out.reset(count);
+  out.origin = p.value(v).origin;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::uint8_t state = states == nullptr ? 0 : states[i];
+    const bool absent = (state & kAbsent) != 0;
+    out.cells[i] = absent ? fill.cells[0] : cells[i];
+    const std::uint8_t poison = absent ? fill.state(0) : state & kPoison;
+    if (poison != 0) out.add_state(i, poison);
+  }
+}
+
 void eval_Poison(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.set_scalar(Cell{.i = 0});

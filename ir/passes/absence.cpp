@@ -91,6 +91,10 @@ void Absence::op(OpId id) {
   using enum Opcode;
   if (d.opcode == LoadView) return load(id);
   if (d.opcode == For || d.opcode == While) return loop(id);
+  if (d.opcode == FillAbsent) {
+    set(d.results[0], {});
+    return;
+  }
   const auto dims = [&](Value v) { return static_cast<int>(k_.type(v).rank()); };
   std::vector<int> map;
   if (d.opcode == ExpandDims) {

@@ -131,11 +131,19 @@ class LoopProducts {
     return std::nullopt;
   }
 
+  /// The op needs the value, itself or in what it contains.
+  bool op_depends(OpId op, Value on) const {
+    const auto needs = [&](OpId o) {
+      return std::ranges::any_of(k_[o].operands, [&](Value v) { return depends(v, on); });
+    };
+    bool found = needs(op);
+    for (RegionId r : k_[op].regions) walk(k_, r, [&](OpId o) { found = found || needs(o); });
+    return found;
+  }
   bool depends(Value v, Value on) const {
     if (v == on) return true;
     const OpId def = k_[v].def;
-    return def && k_[def].parent == body_ &&
-           std::ranges::any_of(k_[def].operands, [&](Value o) { return depends(o, on); });
+    return def && k_[def].parent == body_ && op_depends(def, on);
   }
 
   /// Position of the carry that the second of two products adds to, where the first needs nothing
@@ -469,8 +477,7 @@ class LoopProducts {
     const OpId yield = k_.terminator(body_);
     std::vector<OpId> users;
     for (OpId op : k_.ops(body_))
-      if (op != yield && op != dots_[1] && op != k_[stand_in].def &&
-          std::ranges::any_of(k_[op].results, [&](Value v) { return depends(v, stand_in); }))
+      if (op != yield && op != dots_[1] && op != k_[stand_in].def && op_depends(op, stand_in))
         users.push_back(op);
     Builder b = before(yield);
     b.effect(Opcode::Pin, {});

@@ -42,6 +42,8 @@ class Materializer {
         dot_operands(op);
       else if (o == StoreView)
         store_limits(op);
+      else if (o == FillAbsent)
+        fill(op);
     }
   }
 
@@ -228,6 +230,30 @@ class Materializer {
     }
     if (!narrowed) return;
     k_[op].operands.insert(k_[op].operands.end(), limits.begin(), limits.end());
+    changed_ = true;
+  }
+
+  bool is_zero(Value v) const {
+    const OpId def = k_[v].def;
+    if (!def || k_[def].opcode != Opcode::Const) return false;
+    const AttrValue* value = k_[def].attrs.find(AttrName::value);
+    return *value == AttrValue(0.0) || *value == AttrValue(std::int64_t{0});
+  }
+
+  void fill(OpId op) {
+    const Value v = k_[op].operands[0], with = k_[op].operands[1];
+    Value filled = v;
+    if (!is_zero(with) || !absence_.reads_zero(v)) {
+      Builder b = before(op);
+      Value present;
+      for (const Bound& bound : absence_.of(v)) {
+        const Value m = mask(b, bound, k_.type(v).shape());
+        present = present ? b.op(Opcode::And, {present, m}) : m;
+      }
+      if (present) filled = b.select(present, v, with);
+    }
+    k_.replace_all_uses(k_[op].results[0], filled);
+    k_.erase(op);
     changed_ = true;
   }
 

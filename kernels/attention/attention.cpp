@@ -17,15 +17,28 @@ struct OnlineSoftmax {
   Tile top, sum, out;
 };
 
-/// Takes one block of scores (base 2) in; returns the weights of the block.
-Tile softmax_step(OnlineSoftmax& s, const Tile& scores) {
+/// Takes one block of scores in; returns the weights of the block. Scores times `factor`, which is
+/// positive, are exponents of 2: the product is one fma with the subtraction of the maximum.
+Tile softmax_step(OnlineSoftmax& s, const Tile& scores, const Tile& factor) {
   const Tile now = max(s.top, max(scores, axis(1)));
-  const Tile weights = exp2(scores - expand(now, 1));
-  const Tile rescale = exp2(s.top - now);
+  const Tile weights = exp2(fma(scores, factor, expand(now * -factor, 1)));
+  const Tile rescale = exp2((s.top - now) * factor);
   s.sum = fma(s.sum, rescale, sum(weights, 1));
   s.out = s.out * expand(rescale, 1);
   s.top = now;
   return weights;
+}
+
+/// Whether the block of keys holds one that some row must not see: one behind the last, or one that
+/// the mask may stop.
+Tile needs_mask(const AttentionSpec& spec, const KvRange& range, const Index& n,
+                const Tile& length) {
+  const Tile first = n.first(), end = first + n.block();
+  const Tile ragged = end > length;
+  if (!spec.mask) return ragged;
+  if (!range.full_hi) return ragged || true;
+  const Tile masked = end > *range.full_hi;
+  return ragged || (range.full_lo ? masked || first < *range.full_lo : masked);
 }
 
 template <class T>
@@ -43,21 +56,24 @@ auto make_kernel(const AttentionSpec& spec) {
       const Tile first = m.first(), length = K.dim(2);
       const KvRange range =
           spec.range ? spec.range(first, first + (BM - 1), length) : KvRange{full<i32>(0), length};
+      const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
       for (auto n : steps(range.lo, min(range.hi, length), BN)) {
-        const Tile columns = expand(n, 0);
-        Tile s = dot(q, K(b, h / group, n, all).T());
-        if (spec.score)
-          s = spec.score(s * scale, b, h, rows, columns) * std::numbers::log2e_v<float>;
-        else
-          s = s * (scale * std::numbers::log2e_v<float>);
-        if (spec.mask) s = where(spec.mask(b, h, rows, columns), s, -INFINITY);
-        const Tile weights = softmax_step(state, s);
-        state.out = dot(cast<T>(weights), V(b, h / group, n, all), state.out);
+        // Keys behind the last read as 0; the mask stops them, and their weights are 0.
+        const Tile columns = expand(n, 0), keys = fill_absent(K(b, h / group, n, all), 0),
+                   values = fill_absent(V(b, h / group, n, all), 0);
+        Tile s = dot(q, keys.T());
+        if (spec.score) s = spec.score(s * scale, b, h, rows, columns);
+        if_(needs_mask(spec, range, n, length), [&] {
+          const Tile inside = columns < length;
+          s = where(spec.mask ? inside && spec.mask(b, h, rows, columns) : inside, s, -INFINITY);
+        });
+        const Tile weights = softmax_step(state, s, factor);
+        state.out = dot(cast<T>(weights), values, state.out);
       }
       const Tile empty = state.sum == 0.0f;
       O(b, h, m, all) = state.out * expand(where(empty, 0.0f, rcp(state.sum)), 1);
-      Lse(b, h, m) =
-          where(empty, -INFINITY, (state.top + log2(state.sum)) * std::numbers::ln2_v<float>);
+      Lse(b, h, m) = where(empty, -INFINITY,
+                           fma(state.top, factor, log2(state.sum)) * std::numbers::ln2_v<float>);
     }
   });
 }
@@ -82,8 +98,8 @@ void check(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) {
 
 }  // namespace
 
-KvRange causal_range(const Tile&, const Tile& last, const Tile& kv_length) {
-  return {full<i32>(0), min(last + 1, kv_length)};
+KvRange causal_range(const Tile& first, const Tile& last, const Tile& kv_length) {
+  return {full<i32>(0), min(last + 1, kv_length), {}, first + 1};
 }
 
 struct Attention::Kernels {
@@ -101,6 +117,7 @@ void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& 
   check(Q, K, V, O);
   const float scale =
       kernels_->spec.scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
+  require(scale > 0, "scale is " + std::to_string(scale), "give a positive one");
   if (Q.dtype() == DType::f16)
     kernels_->f16_kernel(stream, Q, K, V, O, Lse, scale);
   else

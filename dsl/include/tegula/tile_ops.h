@@ -175,6 +175,10 @@ Tile cumsum(const Arg& t, Axis axis, ScanOptions options = {});
 Tile cumprod(const Arg& t, Axis axis, ScanOptions options = {});
 Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
 
+/// Elements of `x` that are absent (outside their tensor) become `value`; the result has none. What
+/// they must not count in is then the caller's to see to. Free for 0 and a tile as it was loaded.
+Tile fill_absent(const Arg& x, double value);
+
 enum class Precision : std::uint8_t { ieee, tf32 };
 /// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit
 /// integers in i32. Elements absent along k count as 0. Without `acc` it starts from 0.
