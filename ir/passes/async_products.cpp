@@ -471,13 +471,26 @@ class LoopProducts {
     return k_[both].results[1];
   }
 
+  /// The conversion of the second product's A from what it is computed in: it must not write the
+  /// registers of fragments while the product before may read them (ptxas: C7513), so it comes
+  /// late.
+  bool makes_fragments(OpId op) const {
+    for (OpId at = k_[k_[dots_[1]].operands[0]].def; at; at = k_[k_[at].operands[0]].def) {
+      const Opcode o = k_[at].opcode;
+      if (k_[at].parent != body_ || (o != Opcode::Cast && o != Opcode::ConvertLayout)) return false;
+      if (at == op) return true;
+    }
+    return false;
+  }
+
   /// The late sum is waited for behind all that does not need it. `stand_in` is what its users
   /// name.
   void finish_late(Value late, Value stand_in, Value weights) {
     const OpId yield = k_.terminator(body_);
     std::vector<OpId> users;
     for (OpId op : k_.ops(body_))
-      if (op != yield && op != dots_[1] && op != k_[stand_in].def && op_depends(op, stand_in))
+      if (op != yield && op != dots_[1] && op != k_[stand_in].def &&
+          (op_depends(op, stand_in) || makes_fragments(op)))
         users.push_back(op);
     Builder b = before(yield);
     b.effect(Opcode::Pin, {});
