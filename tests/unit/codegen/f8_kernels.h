@@ -23,6 +23,24 @@ inline constexpr std::string_view kMovesF8[] = {
     "%y = neg %h : v<2xf8e4m3>", "%y = abs %h : v<2xf8e4m3>", "%y = bitcast %h : v<2xi8>",
     "%y = select %c, %h, %h : v<2xf8e4m3>"};
 
+/// How f64 becomes f8e5m2 with one rounding: rounded to odd in f32 first.
+inline constexpr std::string_view kF64ToF8[] = {
+    "cvt.rz.f32.f64 w, ",          "cvt.f64.f32 back, w;",
+    "setp.equ.f64 exact, back, ",  "mov.b32 odd, w;",
+    "@!exact or.b32 odd, odd, 1;", "mov.b32 w, odd;",
+    "cvt.rn.satfinite.e5m2x2.f32 "};
+
+/// What of the above a text lacks or has in another order, or "" where it has nothing else that
+/// converts between them and the end.
+inline std::string lacks_f64_to_f8(std::string_view text) {
+  std::size_t at = text.find("cvt.");
+  for (std::string_view instruction : kF64ToF8) {
+    at = text.find(instruction, at);
+    if (at == std::string_view::npos) return std::string(instruction);
+  }
+  return text.find("cvt.", at + 1) == std::string_view::npos ? "" : "a conversion too many";
+}
+
 inline std::string f8_kernel(std::string_view target, std::string_view op) {
   const auto type = op.substr(op.find(": ") + 2);
   const auto elem = type.substr(4, type.size() - 5);

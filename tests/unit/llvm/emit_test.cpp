@@ -136,6 +136,14 @@ TEST(EmitLlvm, RefusesFp8WithTheWordsOfTheOtherEmitterWhereTheTargetCannotConver
     EXPECT_NO_THROW(ptx_of(testing::f8_kernel("sm_80", op))) << op;
 }
 
+TEST(EmitLlvm, RoundsF64ToFp8Once) {
+  std::string ptx = ptx_of(testing::f8_kernel("sm_90a", "%y = cast %d : v<2xf8e5m2>"));
+  ptx.erase(0, ptx.find("// begin inline asm"));
+  const std::string second = ptx.substr(ptx.find("// end inline asm"));
+  EXPECT_EQ(testing::lacks_f64_to_f8(ptx.substr(0, ptx.size() - second.size())), "") << ptx;
+  EXPECT_EQ(testing::lacks_f64_to_f8(second), "") << ptx;
+}
+
 TEST(EmitLlvm, RefusesWrongInlineAsmConstraints) {
   EXPECT_THROW(ptx_of(R"(
 kernel @k simt target(sm_90a) threads(32) (%p: ptr<i32> [arg = 0, part = "ptr"]) {
