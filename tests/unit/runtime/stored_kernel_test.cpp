@@ -11,6 +11,8 @@
 
 #include "ir/text.h"
 #include "runtime/jit_steps.h"
+#include "runtime/nvrtc.h"
+#include "runtime/tool_hash.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/tensor.h"
@@ -346,6 +348,18 @@ TEST_F(StoredCode, AToolReplacedInPlaceMakesAnotherKey) {
   apply();
   CompiledKernel k = traced();
   EXPECT_FALSE(StoredKernel(k, request_).load()) << "an error of the assembler's, not of ours";
+}
+
+TEST_F(StoredCode, NvrtcIsNamedByItsContentAndItsBuiltins) {
+  std::string why;
+  const auto nvrtc = find_nvrtc(&why);
+  if (!nvrtc) GTEST_SKIP() << why;
+  request_.backend = Backend::Nvrtc;
+  const std::string key = stored_key(traced(), request_).str();
+  EXPECT_THAT(key, HasSubstr("nvrtc: " + tool_hash(nvrtc->path).hex()));
+  EXPECT_THAT(key, HasSubstr("nvrtc builtins: "));
+  EXPECT_THAT(key, Not(HasSubstr("ptxas")));
+  EXPECT_THAT(key, Not(HasSubstr(nvrtc->path.string()))) << "where a tool lies does not matter";
 }
 
 /// Machine code does not know lines; a moved kernel is found, without the lines it had elsewhere.
