@@ -13,6 +13,8 @@ function(tegula_test source name label)
   target_compile_definitions(${name} PRIVATE TEGULA_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${name} COMMAND ${name} --gtest_brief=1)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77)
+  # Tests of the cache choose a folder of their own; no other test may find an earlier run's kernels.
+  set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT TEGULA_CACHE=off)
   if(TARGET ${label}_tests)
     add_dependencies(${label}_tests ${name})
   endif()

@@ -264,9 +264,9 @@ std::uint64_t Branch::start() {
   if (t.kernel.type(c).is_tile())
     fail(Mistake::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_",
          t.kernel.type(c).str());
-  return t.open_branch(c);
+  return t.open_branch(c, takes_);
 }
-void Branch::begin_otherwise() { Tracer::at({}, "if_").else_branch(open_.id); }
+bool Branch::begin_otherwise() { return Tracer::at({}, "if_").else_branch(open_.id); }
 void Branch::close() {
   Tracer::at({}, "if_").close_branch(open_.id);
   open_.id = 0;

@@ -54,6 +54,10 @@ class KernelInstance {
   /// Traces the lambda for a key. Thread-safe; one trace at a time.
   TraceResult trace(const Signature& key);
 
+  /// Runs the lambda for program 0 of `grid`, executing what it records; `key` is that of a trace.
+  void run_eagerly(const Signature& key, std::span<const ir::EvalArg> args,
+                   std::array<std::int64_t, 3> grid);
+
   /// The same lambda with other tuning.
   std::shared_ptr<KernelInstance> with(const Tuning& tuning) const;
   /// The same lambda, launched even if arguments that it writes overlap others.

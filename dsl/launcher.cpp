@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "dsl/eager.h"
 #include "dsl/errors.h"
 #include "dsl/instance.h"
 #include "ir/text.h"
@@ -122,10 +123,9 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
 }
 
 void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const HostArg> args) {
-  if (env().eager) [[unlikely]]
-    throw DeviceError(
-        "TEGULA_EAGER=1: running kernel lambdas op by op is not available in this build");
   const Device device = device_of(given, args);
+  if (env().eager) [[unlikely]]
+    return launch_eagerly(k, args, device);
   CallArgs call;
   const CallKey key = examine(k, args, device, call);
   check_overlap(k, call);

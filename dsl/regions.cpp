@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "dsl/eager.h"
 #include "dsl/same_ops.h"
 #include "dsl/tracer.h"
 #include "ir/text.h"
@@ -151,7 +152,41 @@ void Tracer::compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::
 }
 
 // ---- counted loops ------------------------------------------------------------------------------
+std::vector<ir::Value> Tracer::held() const {
+  std::vector<ir::Value> out;
+  for (detail::Link* at = variables_.next; at != &variables_; at = at->next)
+    if (const ir::Value v = get(static_cast<const Tile&>(*at))) out.push_back(v);
+  for (const NamedPart& p : parts) out.insert(out.end(), p.offsets.begin(), p.offsets.end());
+  std::ranges::sort(out);
+  return out;
+}
+
+std::uint64_t Tracer::open_live_loop(ir::Value lo, ir::Value hi, ir::Value step) {
+  const std::int64_t first = live->integer(lo, "a loop bound"),
+                     end = live->integer(hi, "a loop bound");
+  if (first >= end) return 0;
+  OpenScope& s = push(ScopeKind::Loop);
+  s.next = first;
+  s.end = end;
+  s.step = live->integer(step, "a loop step");
+  s.now = lo;
+  next_iteration(s);
+  return s.id;
+}
+
+/// False where there is none.
+bool Tracer::next_iteration(OpenScope& s) {
+  if (s.next >= s.end) return false;
+  live->catch_up();
+  live->release();
+  build.loc = s.loc;
+  s.now = build.constant(kernel.type(s.now), s.next);
+  s.next += s.step;
+  return true;
+}
+
 std::uint64_t Tracer::open_loop(ir::Value lo, ir::Value hi, ir::Value step, ir::AttrList attrs) {
+  if (runs()) return open_live_loop(lo, hi, step);
   const ir::Value bounds[] = {lo, hi, step};
   const ir::OpId op = build.create(Opcode::For, bounds, std::move(attrs));
   OpenScope& s = push(ScopeKind::Loop);
@@ -164,11 +199,16 @@ std::uint64_t Tracer::open_loop(ir::Value lo, ir::Value hi, ir::Value step, ir::
 
 ir::Value Tracer::induction(std::uint64_t id) const {
   const auto at = std::ranges::find(scopes_, id, &OpenScope::id);
-  return kernel[kernel[at->op].regions.back()].args[0];
+  return at->now ? at->now : kernel[kernel[at->op].regions.back()].args[0];
 }
 
 bool Tracer::close_loop(std::uint64_t id) {
   OpenScope& s = top(id);
+  if (s.now) {
+    if (next_iteration(s)) return true;
+    pop();
+    return false;
+  }
   read_after(s);
   check_births(s);
   const ir::RegionId body = kernel[s.op].regions.front();
@@ -290,6 +330,17 @@ void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions,
 // ---- while --------------------------------------------------------------------------------------
 void Tracer::record_while(const std::function<Tile()>& condition,
                           const std::function<void()>& body) {
+  if (runs()) {
+    const std::uint64_t id = push(ScopeKind::While).id;
+    while (live->integer(value(condition()), "a condition") != 0) {
+      body();
+      live->catch_up();
+      live->release();
+    }
+    top(id);
+    pop();
+    return;
+  }
   const ir::OpId op = build.create(Opcode::While, {});
   const std::uint64_t id = push(ScopeKind::While).id;
   top(id).op = op;
@@ -326,7 +377,14 @@ void Tracer::record_while(const std::function<Tile()>& condition,
 }
 
 // ---- branches -----------------------------------------------------------------------------------
-std::uint64_t Tracer::open_branch(ir::Value condition) {
+std::uint64_t Tracer::open_branch(ir::Value condition, bool& takes) {
+  takes = !runs() || live->integer(condition, "a condition") != 0;
+  if (runs()) {
+    OpenScope& s = push(ScopeKind::Branch);
+    s.now = condition;
+    s.next = takes;
+    return s.id;
+  }
   const ir::OpId op = build.make_if(condition, {});
   OpenScope& s = push(ScopeKind::Branch);
   s.op = op;
@@ -334,17 +392,23 @@ std::uint64_t Tracer::open_branch(ir::Value condition) {
   return s.id;
 }
 
-void Tracer::else_branch(std::uint64_t id) {
+bool Tracer::else_branch(std::uint64_t id) {
   OpenScope& s = top(id);
+  if (s.now) return s.next == 0;
   read_after(s);
   check_births(s);
   s.first = s.carries;
   restore(s.carries);
   build.at_end(kernel[s.op].regions[1]);
+  return true;
 }
 
 void Tracer::close_branch(std::uint64_t id) {
   OpenScope& s = top(id);
+  if (s.now) {
+    pop();
+    return;
+  }
   read_after(s);
   check_births(s);
   build.loc = s.loc;

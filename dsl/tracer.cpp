@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "dsl/eager.h"
 #include "ir/text.h"
 
 namespace tegula::dsl {
@@ -53,6 +54,8 @@ Tracer* Tracer::current() { return t_current; }
 Tracer& Tracer::at(const Loc& loc, std::string_view what) {
   if (!t_current) fail(Mistake::no_trace, loc, {}, what);
   t_current->throw_pending();
+  if (t_current->live) [[unlikely]]
+    t_current->live->catch_up();
   if (loc.known() && !t_current->pinned_) t_current->build.loc = loc;
   return *t_current;
 }

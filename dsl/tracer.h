@@ -20,6 +20,7 @@
 
 namespace tegula::dsl {
 
+class Live;
 class SameOps;
 using ir::AttrName;
 using ir::Opcode;
@@ -44,6 +45,8 @@ struct OpenScope {
   ir::OpId op;         ///< the op that owns the region; of a grid, the last op before it
   ir::RegionId outer;  ///< where recording goes on afterwards
   std::vector<Carry> carries;
+  ir::Value now;  ///< of a loop in an eager run: where its iteration starts
+  std::int64_t next = 0, end = 0, step = 0;  ///< of the same
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;
   int exceptions =
@@ -123,8 +126,9 @@ class Tracer {
   ir::Value induction(std::uint64_t id) const;
   std::uint64_t open_grid();
   bool close_grid(std::uint64_t id);
-  std::uint64_t open_branch(ir::Value condition);
-  void else_branch(std::uint64_t id);
+  /// `takes` tells whether the branch that begins is to be called.
+  std::uint64_t open_branch(ir::Value condition, bool& takes);
+  bool else_branch(std::uint64_t id);
   void close_branch(std::uint64_t id);
   void record_while(const std::function<Tile()>& condition, const std::function<void()>& body);
   std::uint64_t open_fold(ir::OpId op);
@@ -138,6 +142,11 @@ class Tracer {
   bool grid_seen = false;
   Loc grid_loc;
   bool grid_done = false;
+  /// The values that variables hold, and those that a store yet to come may need; ascending.
+  std::vector<ir::Value> held() const;
+  /// Whether ops are executed as they are recorded: in an eager run, outside of folds.
+  bool runs() const { return live != nullptr && !in_scope(ScopeKind::Fold); }
+  Live* live = nullptr;  ///< of an eager run
   /// Throws what was found where throwing was not possible.
   void throw_pending();
 
@@ -177,6 +186,8 @@ class Tracer {
   ir::Value get(const Tile& t) const;
   void set(Tile& t, ir::Value v);
   void lose(Tile& t, const OpenScope& scope);
+  std::uint64_t open_live_loop(ir::Value lo, ir::Value hi, ir::Value step);
+  bool next_iteration(OpenScope& scope);
   OpenScope& push(ScopeKind kind);
   OpenScope pop();
   OpenScope& top(std::uint64_t id);

@@ -95,6 +95,11 @@ std::filesystem::path KernelCache::path_of(const CacheKey& key) const {
   return fmt::format("{}/k/{}/{}.tgk", root_, hex.substr(0, 2), hex.substr(2));
 }
 
+std::filesystem::path KernelCache::memo_folder() {
+  if (read_only_ || !usable_ || !make_folders(sub("tools"))) return {};
+  return sub("tools");
+}
+
 bool KernelCache::folder_is_ours(const std::string& path) {
   struct stat s{};
   if (vfs_.stat_path(path, &s) != 0) return false;
@@ -168,8 +173,14 @@ std::optional<CacheEntry> KernelCache::find(const CacheKey& key) {
 }
 
 void KernelCache::quarantine(const std::string& path, const std::string& why) {
-  bump(mutex_, counts_.damaged);
   log(fmt::format("{} is damaged ({}): compiled again", path, why));
+  move_away(path);
+}
+
+void KernelCache::discard(const CacheKey& key) { move_away(path_of(key).string()); }
+
+void KernelCache::move_away(const std::string& path) {
+  bump(mutex_, counts_.damaged);
   if (read_only_) return;
   constexpr std::size_t kKept = 16;
   vfs_.make_folder(sub("quarantine"), kFolderMode);

@@ -61,6 +61,10 @@ class KernelCache {
   /// off.
   void store(const CacheKey& key, const CacheEntry& entry);
 
+  /// Moves an entry away whose bytes are sound and whose content is of no use, so that a good one
+  /// can take its place.
+  void discard(const CacheKey& key);
+
   /// Waits until no other process builds a key of the same shard, for `patience` at most; null if
   /// that passes or if locks do not work here. An optimisation only: without it a kernel may be
   /// built twice, nothing worse.
@@ -73,6 +77,8 @@ class KernelCache {
 
   /// Where an entry of this key lies or would lie.
   std::filesystem::path path_of(const CacheKey& key) const;
+  /// Where hashes of tools are remembered; empty where nothing is written.
+  std::filesystem::path memo_folder();
   bool writes() const { return !read_only_; }
   CacheCounts counts() const;
 
@@ -85,6 +91,7 @@ class KernelCache {
   bool publish_by_name(const std::string& path, const std::string& bytes);
   bool write_all(int file, const std::string& bytes);
   void quarantine(const std::string& path, const std::string& why);
+  void move_away(const std::string& path);
   void stop_writing(const std::string& what);
   void sweep_if_due();
   void log(const std::string& line);

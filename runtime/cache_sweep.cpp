@@ -13,7 +13,8 @@ namespace {
 constexpr std::time_t kYoung = 10 * 60;  // may be in use by whoever just wrote it
 constexpr std::time_t kStale =
     60 * 60;  // temporary files of dead processes, and the time between sweeps
-constexpr std::size_t kBlock = 512;  // unit of st_blocks
+constexpr std::time_t kOld = 30 * 24 * 60 * 60;  // a hash of a tool that was likely replaced
+constexpr std::size_t kBlock = 512;              // unit of st_blocks
 
 struct Candidate {
   std::string path;
@@ -41,6 +42,8 @@ int KernelCache::sweep() {
   const std::time_t now = std::time(nullptr);
   for (const Candidate& temporary : files_below(vfs_, sub("tmp")))
     if (now - temporary.used > kStale) vfs_.unlink(temporary.path);
+  for (const Candidate& memo : files_below(vfs_, sub("tools")))
+    if (now - memo.used > kOld) vfs_.unlink(memo.path);
   std::vector<Candidate> entries = files_below(vfs_, sub("k"));
   std::size_t total = 0;
   for (const Candidate& e : entries) total += e.bytes;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "runtime/jit_steps.h"
+#include "runtime/stored_kernel.h"
 
 namespace tegula::runtime {
 namespace {
@@ -26,10 +27,16 @@ std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
   timed(*k, "trace", [&] { k->tile = request.trace(); });
   k->name = k->tile.info.name;
   if (k->device.kind != DeviceKind::cpu) {
-    timed(*k, "optimize", [&] { optimize(*k, request); });
-    if (k->device.kind == DeviceKind::cuda) {
-      timed(*k, "emit", [&] { emit(*k, request); });
-      timed(*k, "assemble", [&] { assemble(*k, request); });
+    StoredKernel on_disk(*k, request);
+    bool found = false;
+    timed(*k, "find", [&] { found = on_disk.load(); });
+    if (!found) {
+      timed(*k, "optimize", [&] { optimize(*k, request); });
+      if (k->device.kind == DeviceKind::cuda) {
+        timed(*k, "emit", [&] { emit(*k, request); });
+        timed(*k, "assemble", [&] { assemble(*k, request); });
+      }
+      on_disk.save();
     }
     timed(*k, "launch", [&] { prepare_launch(*k); });
   }

@@ -76,13 +76,17 @@ void emit(CompiledKernel& k, const CompileRequest& request) {
                                          : codegen::emit_cuda(k.simt, options);
 }
 
-void assemble(CompiledKernel& k, const CompileRequest& request) {
+std::string assembler_target(const CompiledKernel& k) {
   // The sm_80 path on a newer GPU is assembled for that GPU where ptxas can, so that its own SASS
   // is what runs.
-  std::string target = k.target;
-  if (target == "sm_80" && k.device.kind == DeviceKind::cuda &&
+  if (k.target == "sm_80" && k.device.kind == DeviceKind::cuda &&
       device_properties(k.device.index).compute() == 90)
-    target = "sm_90";
+    return "sm_90";
+  return k.target;
+}
+
+void assemble(CompiledKernel& k, const CompileRequest& request) {
+  const std::string target = assembler_target(k);
   if (k.backend == Backend::Nvrtc) {
     NvrtcJob job{.source = k.emitted.source,
                  .name = k.name + ".cu",

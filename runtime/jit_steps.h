@@ -7,6 +7,8 @@ namespace tegula::runtime {
 void key(CompiledKernel& k, const CompileRequest& request);
 void optimize(CompiledKernel& k, const CompileRequest& request);
 void emit(CompiledKernel& k, const CompileRequest& request);
+/// What `assemble` assembles for: the GPU's own machine code where the PTX of an older one runs.
+std::string assembler_target(const CompiledKernel& k);
 void assemble(CompiledKernel& k, const CompileRequest& request);
 void prepare_launch(CompiledKernel& k);
 /// TEGULA_DUMP=VERBS:DIR

@@ -1,7 +1,8 @@
 // Arithmetic, approximate functions and the whole matrix of conversions.
-#include <array>
-
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
 
 #include "codegen/ptx/instructions.h"
 
@@ -240,6 +241,25 @@ Asm cast(DType from, DType to, int arch, CastMode mode) {
     a.text = wide_float(from, to, mode.to_zero);
   if (mode.saturate && is_float(to) && !is_f8(to) && to != DType::f64) a.text = finite(a.text, to);
   return a;
+}
+
+std::string_view missing_conversion(const ir::Kernel& kernel, ir::OpId op, int arch) {
+  using ir::Opcode;
+  static constexpr Opcode kOnBits[] = {Opcode::Neg, Opcode::Abs, Opcode::Select, Opcode::Bitcast};
+  static constexpr bool kElementwise[] = {
+#define ROW(...) false,
+#define ELEMENTWISE(...) true,
+#include "ir/op_rows.h"
+  };
+  const ir::OpData& d = kernel[op];
+  if (arch >= 90 || !kElementwise[static_cast<std::size_t>(d.opcode)]) return "";
+  if (std::ranges::find(kOnBits, d.opcode) != std::end(kOnBits)) return "";
+  const auto holds_f8 = [&](ir::Value v) {
+    const ir::Elem e = kernel.type(v).elem();
+    return !e.pointer && is_f8(e.dtype);
+  };
+  const bool any = std::ranges::any_of(d.operands, holds_f8) || holds_f8(d.results[0]);
+  return any ? "the target has no such conversion" : "";
 }
 
 Asm cast_pair(DType from, DType to) {

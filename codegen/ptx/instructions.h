@@ -50,6 +50,10 @@ struct CastMode {
   bool saturate = false;  ///< attr sat
 };
 Asm cast(DType from, DType to, int arch, CastMode mode = {});
+/// Why a target cannot execute an op for want of a conversion, or "". Below sm_90 nothing converts
+/// fp8, so every elementwise op that takes or gives it is refused, but for those that only look at
+/// or move its bits.
+std::string_view missing_conversion(const ir::Kernel& kernel, ir::OpId op, int arch);
 /// Two floats packed into one register, `low` in the low half: bf16, f16 (b32) or fp8 (b16).
 /// Operands: result, high, low.
 Asm cast_pair(DType from, DType to);

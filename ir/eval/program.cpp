@@ -87,13 +87,22 @@ void Program::bind_params() {
   }
 }
 
-void Program::run(std::int64_t index) {
+void Program::start(std::int64_t index) {
   index_ = index;
   clock_.start(static_cast<std::uint32_t>(index));
   asyncs = {};
   placed.clear();
   role_tag = 0;
+}
+
+void Program::run(std::int64_t index) {
+  start(index);
   run_region(kernel().body());
+}
+
+void Program::execute(OpId op) {
+  values_.resize(kernel().value_count());
+  eval_fn(kernel()[op].opcode)(*this, op);
 }
 
 OpId Program::run_region(RegionId region) {

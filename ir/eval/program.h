@@ -104,6 +104,9 @@ class Program {
   explicit Program(Evaluation& evaluation);
   /// Runs the kernel's body as program number `index`.
   void run(std::int64_t index);
+  /// For who makes the kernel while it runs: starts as program `index`, then executes op by op.
+  void start(std::int64_t index);
+  void execute(OpId op);
   /// Executes a region and returns its terminator (none if it has no ops after the last effect).
   OpId run_region(RegionId region);
 

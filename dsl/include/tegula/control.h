@@ -52,9 +52,9 @@ class StepRange {
 
    private:
     friend class StepRange;
-    explicit Iterator(StepRange* range) : range_(range) {}
+    explicit Iterator(StepRange* range) : range_(range), more_(range->open_.id != 0) {}
     StepRange* range_;
-    bool more_ = true;
+    bool more_;
   };
   Iterator begin() {
     open_.open(start());
@@ -72,7 +72,7 @@ class StepRange {
   std::int64_t block_;
   const char* dimension_;
   Loc loc_;
-  std::uint64_t start();
+  std::uint64_t start();  ///< 0: there is no step, in an eager run
 
   int stages_ = 0;
   bool unroll_ = false;
@@ -185,14 +185,20 @@ class GridRange {
 class Branch {
  public:
   explicit Branch(const Arg& condition);
-  void begin_then() { open_.open(start()); }
-  void begin_otherwise();
+  /// Whether the branch is to be called: always while the kernel is recorded; by the condition in
+  /// an eager run.
+  bool begin_then() {
+    open_.open(start());
+    return takes_;
+  }
+  bool begin_otherwise();
   void close();
 
  private:
   std::uint64_t start();
   OpenRegion open_;
   Arg condition_;
+  bool takes_ = true;
 };
 
 void record_while(const std::function<Tile()>& condition, const std::function<void()>& body,
@@ -215,18 +221,15 @@ auto grid(const Space& space, Options... blocks_and_options) {
 template <std::invocable Then>
 void if_(const Arg& condition, Then&& then) {
   detail::Branch branch(condition);
-  branch.begin_then();
-  then();
+  if (branch.begin_then()) then();
   branch.begin_otherwise();
   branch.close();
 }
 template <std::invocable Then, std::invocable Otherwise>
 void if_(const Arg& condition, Then&& then, Otherwise&& otherwise) {
   detail::Branch branch(condition);
-  branch.begin_then();
-  then();
-  branch.begin_otherwise();
-  otherwise();
+  if (branch.begin_then()) then();
+  if (branch.begin_otherwise()) otherwise();
   branch.close();
 }
 

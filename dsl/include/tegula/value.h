@@ -4,6 +4,7 @@
 #include <initializer_list>
 #include <limits>
 #include <source_location>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -112,6 +113,9 @@ class Tile : private detail::Link {
   std::uint32_t value_ = 0;
   std::uint32_t scope_ = 0;  ///< the loop or branch body the variable was made in; 0: none
 };
+
+/// For debuggers and prints: what a tile holds in a run with TEGULA_EAGER=1, its type in any other.
+std::string live(const Tile& tile);
 
 /// An operand as the operators take it: a traced value or a C++ number, with the place it was
 /// written at. Numbers are weak: they take the type of the tile they meet.

@@ -13,6 +13,7 @@
 #include "ir/verify.h"
 #include "support/text.h"
 #include "tegula/error.h"
+#include "tests/unit/codegen/f8_kernels.h"
 
 namespace tegula::codegen {
 namespace {
@@ -52,6 +53,21 @@ TEST(CudaText, IncludesNothingAndNamesTheLaunch) {
   EXPECT_THAT(s, Not(HasSubstr("#include")));
   EXPECT_THAT(s, HasSubstr("extern \"C\" __global__ void __launch_bounds__(96, 2)\nk(int n)"));
   EXPECT_THAT(s, HasSubstr("4096 bytes of dynamic shared memory"));
+}
+
+TEST(CudaText, Fp8IsRefusedWhereTheTargetCannotConvertIt) {
+  for (std::string_view op : testing::kConvertsF8) {
+    try {
+      cuda_of(testing::f8_kernel("sm_80", op));
+      ADD_FAILURE() << op << " was emitted";
+    } catch (const InternalError& e) {
+      EXPECT_THAT(e.what(), HasSubstr("the target has no such conversion"));
+      EXPECT_THAT(e.what(), HasSubstr(std::string(op.substr(5, 4)))) << "the op is named";
+    }
+    EXPECT_NO_THROW(cuda_of(testing::f8_kernel("sm_90a", op))) << op;
+  }
+  for (std::string_view op : testing::kMovesF8)
+    EXPECT_NO_THROW(cuda_of(testing::f8_kernel("sm_80", op))) << op;
 }
 
 TEST(CudaText, OtherFormsAreRefused) {

@@ -6,6 +6,7 @@
 
 #include "support/env.h"
 #include "tegula/error.h"
+#include "tests/unit/codegen/f8_kernels.h"
 #include "tests/unit/llvm/elementwise_cases.h"
 #include "tests/unit/llvm/emit_testing.h"
 
@@ -113,6 +114,34 @@ kernel @k simt target(sm_90a) threads(32) (%p: ptr<f64> [arg = 0, part = "ptr"])
   } catch (const InternalError& e) {
     EXPECT_NE(std::string_view(e.what()).find("exp2"), std::string_view::npos) << e.what();
   }
+}
+
+TEST(EmitLlvm, RefusesFp8WithTheWordsOfTheOtherEmitterWhereTheTargetCannotConvertIt) {
+  for (std::string_view op : testing::kConvertsF8) {
+    const std::string text = testing::f8_kernel("sm_80", op);
+    const auto words = [&](auto emit) -> std::string {
+      try {
+        emit(kernel_of(text), EmitOptions{});
+        return "nothing was refused";
+      } catch (const InternalError& e) {
+        const std::string all = e.what();
+        return all.substr(all.find("emitter"));
+      }
+    };
+    EXPECT_EQ(words(codegen::emit_llvm), words(codegen::emit_cuda)) << op;
+    EXPECT_NE(words(codegen::emit_llvm).find("no such conversion"), std::string::npos) << op;
+    EXPECT_NO_THROW(ptx_of(testing::f8_kernel("sm_90a", op))) << op;
+  }
+  for (std::string_view op : testing::kMovesF8)
+    EXPECT_NO_THROW(ptx_of(testing::f8_kernel("sm_80", op))) << op;
+}
+
+TEST(EmitLlvm, RoundsF64ToFp8Once) {
+  std::string ptx = ptx_of(testing::f8_kernel("sm_90a", "%y = cast %d : v<2xf8e5m2>"));
+  ptx.erase(0, ptx.find("// begin inline asm"));
+  const std::string second = ptx.substr(ptx.find("// end inline asm"));
+  EXPECT_EQ(testing::lacks_f64_to_f8(ptx.substr(0, ptx.size() - second.size())), "") << ptx;
+  EXPECT_EQ(testing::lacks_f64_to_f8(second), "") << ptx;
 }
 
 TEST(EmitLlvm, RefusesWrongInlineAsmConstraints) {

@@ -1,0 +1,140 @@
+#include "dsl/eager.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "dsl/instance.h"
+#include "dsl/tracer.h"
+#include "ir/eval/program.h"
+
+namespace tegula::dsl {
+namespace {
+
+constexpr std::size_t kLarge = 256;  // cells worth forgetting
+constexpr std::int64_t kShown = 64;  // elements in a text
+
+std::string cell_text(ir::Cell c, DType d) {
+  if (is_bool(d)) return c.i != 0 ? "true" : "false";
+  return is_float(d) ? fmt::format("{}", c.f) : fmt::format("{}", c.i);
+}
+
+}  // namespace
+
+struct Live::State {
+  State(const ir::Kernel& k, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid)
+      : evaluation(k, args, options, /*track_races=*/false), program(evaluation) {
+    evaluation.grid = grid;
+    program.start(0);
+  }
+  ir::EvalOptions options;
+  ir::interp::Evaluation evaluation;
+  ir::interp::Program program;
+  ir::OpId last;                 ///< executed
+  std::vector<ir::Value> large;  ///< results that are kept
+};
+
+Live::Live(Tracer& tracer, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid)
+    : tracer_(tracer), state_(std::make_unique<State>(tracer.kernel, args, grid)) {}
+Live::~Live() = default;
+
+void Live::catch_up() {
+  // The op that owns a fold is executed as a whole, once its combination is known.
+  if (tracer_.in_scope(ScopeKind::Fold)) return;
+  const ir::Kernel& k = tracer_.kernel;
+  State& s = *state_;
+  for (;;) {
+    const ir::OpId next = s.last ? k[s.last].next : k[k.body()].first;
+    if (!next) return;
+    s.last = next;  // first: what an op throws is not thrown again by the next call
+    s.program.execute(next);
+    for (ir::Value v : k[next].results)
+      if (s.program.value(v).cells.size() > kLarge) s.large.push_back(v);
+  }
+}
+
+std::int64_t Live::integer(ir::Value v, std::string_view used_as) {
+  catch_up();
+  const ir::interp::TileValue& t = state_->program.value(v);
+  if (t.state(0) == 0 && t.edges.empty()) return t.cells[0].i;
+  throw CompileError(Diagnostic{"",
+                                fmt::format("{} is poison", used_as),
+                                tracer_.build.loc,
+                                {tracer_.origin(v, used_as)},
+                                ""});
+}
+
+void Live::release() {
+  const std::vector<ir::Value> held = tracer_.held();
+  std::erase_if(state_->large, [&](ir::Value v) {
+    if (std::ranges::binary_search(held, v)) return false;
+    state_->program.value(v) = {};
+    return true;
+  });
+}
+
+std::string Live::text(ir::Value v) {
+  catch_up();
+  const ir::Type type = tracer_.kernel.type(v);
+  // Inside a fold nothing has a value yet.
+  if (type.is_view() || v.index >= tracer_.kernel.value_count() ||
+      tracer_.in_scope(ScopeKind::Fold))
+    return type.str();
+  ir::interp::Program& p = state_->program;
+  if (p.value(v).cells.empty()) return type.str() + " (no longer kept)";
+  const std::int64_t count = type.count();
+  const std::uint8_t* states = p.states(v);
+  const ir::Cell* cells = p.dense(v);
+  std::vector<std::string> shown;
+  for (std::int64_t i = 0; i < std::min(count, kShown); ++i) {
+    const std::uint8_t state = states == nullptr ? 0 : states[i];
+    shown.push_back((state & ir::interp::kAbsent) != 0   ? "absent"
+                    : (state & ir::interp::kPoison) != 0 ? "poison"
+                                                         : cell_text(cells[i], type.dtype()));
+  }
+  return fmt::format("{} {{{}{}}}", type.str(), fmt::join(shown, ", "),
+                     count > kShown ? ", ..." : "");
+}
+
+void Live::finish() {
+  catch_up();
+  std::vector<Diagnostic> all;
+  for (const auto& f : state_->evaluation.found)
+    all.push_back(
+        {"",
+         fmt::format("kernel {} run eagerly: {}", tracer_.kernel.info.name, f.finding.str()),
+         f.finding.loc,
+         {},
+         ""});
+  if (!all.empty()) throw CompileError(std::move(all));
+}
+
+void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device device) {
+  if (!device.on_host())
+    throw DeviceError(
+        fmt::format("TEGULA_EAGER=1 runs kernel {} on the host, but its tensors are on {}: set "
+                    "TEGULA_DEVICE=cpu",
+                    k.name(), device.str()));
+  const TraceResult traced = k.trace(k.signature(args));
+  CallArgs call;
+  examine(k, args, device, call);
+  check_overlap(k, call);
+  const auto given =
+      runtime::eval_args(traced.kernel, std::span(call.args.data(), traced.kernel.params().size()));
+  const auto grid = ir::evaluate_launch(traced.kernel, given);
+  if (grid[0] * grid[1] * grid[2] != 0) k.run_eagerly(traced.signature, given, grid);
+}
+
+}  // namespace tegula::dsl
+
+namespace tegula {
+
+std::string live(const Tile& tile) {
+  dsl::Tracer* t = dsl::Tracer::current();
+  if (t == nullptr || !tile.defined()) return "no value";
+  const ir::Value v = t->value(tile);
+  return t->live != nullptr ? t->live->text(v) : t->kernel.type(v).str();
+}
+
+}  // namespace tegula

@@ -1,0 +1,46 @@
+#pragma once
+// TEGULA_EAGER=1: one program of a kernel runs while its lambda does, op by op, so that a debugger
+// stepping through the user's source sees what every tile holds. Loops really loop, branches are
+// taken or not. A normal trace comes first: it finds the mistakes that a run alone does not show.
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dsl/launcher.h"
+#include "ir/eval/eval.h"
+#include "ir/kernel.h"
+
+namespace tegula::dsl {
+
+class Tracer;
+
+/// The interpreter beside a tracer: executes what was recorded in the kernel's body.
+class Live {
+ public:
+  /// Program 0, with the kernel's arguments. The tracer has all its parameters by now.
+  Live(Tracer& tracer, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid);
+  ~Live();
+
+  /// Executes what was recorded since the last time.
+  void catch_up();
+  /// A scalar as a number. Throws CompileError where it has none.
+  std::int64_t integer(ir::Value v, std::string_view used_as);
+  /// Forgets large tiles that no variable holds; only between two iterations of the user's code,
+  /// where no expression is half done.
+  void release();
+  /// Type and first elements, for people.
+  std::string text(ir::Value v);
+  /// Throws CompileError with what the program did wrong, if anything.
+  void finish();
+
+ private:
+  struct State;
+  Tracer& tracer_;
+  std::unique_ptr<State> state_;
+};
+
+/// One call under TEGULA_EAGER=1. Throws DeviceError for tensors on a GPU.
+void launch_eagerly(KernelInstance& instance, std::span<const HostArg> args, Device device);
+
+}  // namespace tegula::dsl

@@ -1,0 +1,47 @@
+#pragma once
+// The disk cache of compiled kernels, seen from the verbs: after the trace a kernel is looked up by
+// everything its machine code depends on; found, it needs no optimize, emit and assemble.
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cache.h"
+#include "runtime/jit.h"
+
+namespace tegula::runtime {
+
+/// What the result of compiling a traced kernel depends on: its IR, target, back end, plan, options
+/// and the content of every tool. `memos` is where hashes of tools are remembered, or empty. Throws
+/// DeviceError where a tool cannot be read or is not there.
+CacheKey stored_key(const CompiledKernel& k, const CompileRequest& request,
+                    const std::filesystem::path& memos = {});
+
+/// The place of one kernel in the disk cache, from the look-up to the publishing. Nothing here
+/// throws: whatever goes wrong is a miss, told in the kernel's remarks.
+class StoredKernel {
+ public:
+  /// `k` is traced; it and the request must outlive this. TEGULA_CACHE=off and TEGULA_DUMP, which
+  /// is to show every stage, make all that follows do nothing.
+  StoredKernel(CompiledKernel& k, const CompileRequest& request);
+
+  /// Completes the kernel up to the verb `launch` from the disk; false where it must be compiled.
+  bool load();
+  /// Publishes the compiled kernel.
+  void save();
+
+ private:
+  void open();
+  bool restore(const CacheEntry& entry);
+  void note(std::string text);
+
+  CompiledKernel& k_;
+  const CompileRequest& request_;
+  bool with_lines_;  ///< the kernel's result names lines of the source
+  std::vector<std::string> notes_;
+  std::unique_ptr<KernelCache> cache_;
+  CacheKey key_;
+  std::unique_ptr<BuildLock> lock_;
+};
+
+}  // namespace tegula::runtime

@@ -1,0 +1,384 @@
+// Compiled kernels come back from the disk: the same kernel, only where nothing that matters
+// changed, and never as an error.
+#include "runtime/stored_kernel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+#include "ir/text.h"
+#include "runtime/jit_steps.h"
+#include "runtime/nvrtc.h"
+#include "runtime/tool_hash.h"
+#include "support/env.h"
+#include "support/text.h"
+#include "tegula/tensor.h"
+
+namespace tegula::runtime {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+namespace fs = std::filesystem;
+
+ir::Kernel golden(const std::string& name) {
+  const fs::path file = fs::path(TEGULA_SOURCE_DIR) / "tests/unit/dsl/golden" / (name + ".tir");
+  return ir::parse(read_file(file), name + ".tir");
+}
+
+CompileRequest request_for(const std::string& name, Device device = Device::sim()) {
+  CompileRequest r;
+  r.key = name;
+  r.trace = [name] { return golden(name); };
+  r.device = device;
+  r.backend = Backend::Nvrtc;
+  return r;
+}
+
+std::vector<std::string> verbs(const CompiledKernel& k) {
+  std::vector<std::string> out;
+  for (const VerbTiming& t : k.timings) out.push_back(t.verb);
+  return out;
+}
+
+bool is_from_disk(const CompiledKernel& k) {
+  return k.explain().find("taken from the disk cache") != std::string::npos;
+}
+
+class Stored : public ::testing::Test {
+ protected:
+  Stored() {
+    static int next = 0;
+    folder_ = fs::temp_directory_path() /
+              ("tegula-stored-" + std::to_string(::getpid()) + "-" + std::to_string(next++));
+    settings_.cache_dir = folder_ / "cache";
+    apply();
+  }
+  ~Stored() override {
+    override_.reset();
+    fs::remove_all(folder_);
+  }
+
+  void apply() {
+    override_.reset();
+    override_.emplace(settings_);
+  }
+
+  std::vector<fs::path> entries() const {
+    std::vector<fs::path> out;
+    std::error_code none;
+    for (const auto& e : fs::recursive_directory_iterator(settings_.cache_dir / "v1/k", none))
+      if (e.is_regular_file()) out.push_back(e.path());
+    return out;
+  }
+
+  fs::path tool(const std::string& name, const std::string& content) {
+    const fs::path file = folder_ / name;
+    write_file(file, content);
+    fs::permissions(file, fs::perms::owner_all);
+    return file;
+  }
+
+  fs::path folder_;
+  Env settings_;
+  std::optional<EnvOverride> override_;
+};
+
+Tensor sum_of(const CompiledKernel& k, const Tensor& x, const Tensor& y) {
+  Tensor z = Tensor::zeros(x.shape(), DType::f32, Device::sim());
+  const LaunchArg args[] = {{&x, 0}, {&y, 0}, {&z, 0}};
+  k.launch(Stream(Device::sim()), args);
+  return z;
+}
+
+TEST_F(Stored, ASecondCompileSkipsThePassesAndComputesTheSame) {
+  const Tensor x = Tensor::uniform({4000}, DType::f32, -1, 1, 1, Device::sim());
+  const Tensor y = Tensor::uniform({4000}, DType::f32, -1, 1, 2, Device::sim());
+  const auto first = compile(request_for("vector_add"));
+  EXPECT_FALSE(is_from_disk(*first));
+  EXPECT_THAT(verbs(*first), Contains("optimize"));
+  ASSERT_EQ(entries().size(), 1u);
+
+  const auto second = compile(request_for("vector_add"));
+  EXPECT_TRUE(is_from_disk(*second));
+  EXPECT_THAT(verbs(*second), Not(Contains("optimize")));
+  EXPECT_EQ(second->dump("optimize"), first->dump("optimize"));
+  EXPECT_EQ(second->dump("launch"), first->dump("launch"));
+  EXPECT_EQ(second->plan, first->plan);
+  EXPECT_EQ(sum_of(*second, x, y).to_vector<float>(), sum_of(*first, x, y).to_vector<float>());
+  EXPECT_EQ(entries().size(), 1u);
+}
+
+/// The whole of a kernel survives, remarks with their lines included.
+TEST_F(Stored, EveryGoldenKernelComesBackWordForWord) {
+  for (const std::string name : {"vector_add", "row_softmax", "matmul", "attention"}) {
+    const auto first = compile(request_for(name)), second = compile(request_for(name));
+    ASSERT_TRUE(is_from_disk(*second)) << name << "\n" << second->explain();
+    EXPECT_EQ(second->dump("optimize"), first->dump("optimize"));
+    ASSERT_EQ(second->remarks.size(), first->remarks.size() + 1);
+    for (std::size_t i = 0; i < first->remarks.size(); ++i) {
+      EXPECT_EQ(second->remarks[i].reason, first->remarks[i].reason);
+      EXPECT_EQ(second->remarks[i].values, first->remarks[i].values);
+      EXPECT_EQ(second->remarks[i].loc.line, first->remarks[i].loc.line);
+    }
+  }
+}
+
+TEST_F(Stored, ADamagedEntryIsCompiledAgainAndReplaced) {
+  compile(request_for("vector_add"));
+  ASSERT_EQ(entries().size(), 1u);
+  std::string bytes = read_file(entries()[0]);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x40);
+  std::ofstream(entries()[0], std::ios::binary) << bytes;
+
+  const auto again = compile(request_for("vector_add"));
+  EXPECT_THAT(verbs(*again), Contains("optimize"));
+  EXPECT_THAT(again->explain(), HasSubstr("is damaged (checksum differs): compiled again"));
+  EXPECT_TRUE(is_from_disk(*compile(request_for("vector_add"))));
+}
+
+/// Sound bytes, another content: what a bug of the writer or another hand leaves behind.
+TEST_F(Stored, AnEntryOfAnotherContentIsAMissWhatever) {
+  CompiledKernel k;
+  const CompileRequest request = request_for("vector_add");
+  key(k, request);
+  k.tile = request.trace();
+  k.name = k.tile.info.name;
+  optimize(k, request);
+  const std::string simt = ir::print(k.simt);
+  const auto renamed = [&](std::string text) {
+    return text.replace(text.find(k.name), k.name.size(), "other");
+  };
+  const std::string meta =
+      R"({"plan": [], "report": {}, "remarks": [{"pass": 1}], "something": null})";
+  const std::vector<CacheEntry> wrong = {
+      {},
+      {.meta = "{", .cubin = "", .ptx = "", .ir = simt, .log = ""},
+      {.meta = "[1, 2]", .cubin = "", .ptx = "", .ir = simt, .log = ""},
+      {.meta = meta, .cubin = "", .ptx = "", .ir = simt, .log = ""},
+      {.meta = meta, .cubin = "", .ptx = "", .ir = renamed(simt), .log = ""}};
+  for (const CacheEntry& entry : wrong) {
+    fs::remove_all(settings_.cache_dir);
+    KernelCache({.folder = settings_.cache_dir, .log = {}}).store(stored_key(k, request), entry);
+    ASSERT_EQ(entries().size(), 1u);
+    const auto got = compile(request_for("vector_add"));
+    EXPECT_THAT(got->explain(), HasSubstr("is of no use"));
+    EXPECT_EQ(got->dump("optimize"), simt);
+    EXPECT_TRUE(is_from_disk(*compile(request_for("vector_add")))) << "a good one took its place";
+  }
+}
+
+/// The same with meta and IR that can be read: the kernel is checked against the one asked for.
+TEST_F(Stored, AKernelOfAnotherNameIsNotTaken) {
+  compile(request_for("vector_add"));
+  CompiledKernel k;
+  const CompileRequest request = request_for("vector_add");
+  key(k, request);
+  k.tile = request.trace();
+  k.name = k.tile.info.name;
+  KernelCache cache({.folder = settings_.cache_dir, .log = {}});
+  auto entry = cache.find(stored_key(k, request));
+  ASSERT_TRUE(entry);
+  entry->ir.replace(entry->ir.find("@" + k.name), k.name.size() + 1, "@other");
+  cache.discard(stored_key(k, request));
+  cache.store(stored_key(k, request), *entry);
+  EXPECT_THAT(compile(request_for("vector_add"))->explain(), HasSubstr("(internal error"));
+}
+
+TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
+  const auto nth = [&](std::size_t n, CompileRequest r) {
+    const auto k = compile(r);
+    EXPECT_FALSE(is_from_disk(*k)) << n;
+    EXPECT_EQ(entries().size(), n);
+  };
+  nth(1, request_for("vector_add"));
+  CompileRequest r = request_for("vector_add");
+  r.target = "sm_80";
+  nth(2, r);
+  r = request_for("vector_add");
+  r.backend = Backend::Llvm;
+  nth(3, r);
+  r = request_for("vector_add");
+  r.plan = ir::Plan{.warps = 8};
+  nth(4, r);
+  r = request_for("vector_add");
+  r.lineinfo = true;
+  nth(5, r);
+  r = request_for("vector_add");
+  r.trace = [] {
+    ir::Kernel k = golden("vector_add");
+    k.info.name = "sum";
+    return k;
+  };
+  nth(6, r);
+}
+
+TEST_F(Stored, OffAndDumpsWriteNothingAndReadNothing) {
+  settings_.cache = "off";
+  apply();
+  compile(request_for("vector_add"));
+  EXPECT_FALSE(fs::exists(settings_.cache_dir));
+
+  settings_.cache = "on";
+  apply();
+  compile(request_for("vector_add"));
+  ASSERT_EQ(entries().size(), 1u);
+  settings_.cache = "off";
+  apply();
+  EXPECT_FALSE(is_from_disk(*compile(request_for("vector_add"))));
+  settings_.cache = "on";
+  settings_.dump = "all:" + (folder_ / "dump").string();
+  apply();
+  EXPECT_FALSE(is_from_disk(*compile(request_for("row_softmax"))));
+  EXPECT_EQ(entries().size(), 1u);
+}
+
+TEST_F(Stored, ReadOnlyReadsAndDoesNotWrite) {
+  compile(request_for("vector_add"));
+  settings_.cache = "readonly";
+  apply();
+  EXPECT_TRUE(is_from_disk(*compile(request_for("vector_add"))));
+  EXPECT_FALSE(is_from_disk(*compile(request_for("row_softmax"))));
+  EXPECT_EQ(entries().size(), 1u);
+}
+
+TEST_F(Stored, AFolderThatCannotBeMadeCostsTheCacheOnly) {
+  write_file(folder_ / "file", "");
+  settings_.cache_dir = folder_ / "file" / "cache";
+  apply();
+  EXPECT_FALSE(is_from_disk(*compile(request_for("vector_add"))));
+}
+
+TEST_F(Stored, TheInterpreterNeedsNone) {
+  compile(request_for("vector_add", Device::cpu()));
+  EXPECT_FALSE(fs::exists(settings_.cache_dir));
+}
+
+// ---- machine code, without a GPU: up to the verb `launch` nothing asks for one
+
+class StoredCode : public Stored {
+ protected:
+  StoredCode() {
+    settings_.llvm = tool("libtegula_llvm.so", "an emitter");
+    settings_.ptxas = tool("ptxas", "an assembler");
+    apply();
+    request_ = request_for("matmul", Device::cuda());
+    request_.backend = Backend::Llvm;
+    request_.target = "sm_90a";
+  }
+
+  CompiledKernel traced() const {
+    CompiledKernel k;
+    key(k, request_);
+    k.tile = request_.trace();
+    k.name = k.tile.info.name;
+    return k;
+  }
+
+  /// As `emit` and `assemble` would leave it.
+  void build(CompiledKernel& k) const {
+    optimize(k, request_);
+    k.emitted.ptx = "// ptx";
+    k.cubin.assign(2000, 'x');
+    std::memcpy(k.cubin.data(), "\177ELF", 4);
+    k.cubin[18] = static_cast<char>(190);  // the machine: CUDA
+    k.cubin[19] = 0;
+    k.report.registers = 168;
+    k.report.warnings = {"a warning"};
+    k.report.serialised = true;
+  }
+
+  bool publish(void (*change)(CompiledKernel&) = [](CompiledKernel&) {}) const {
+    CompiledKernel k = traced();
+    StoredKernel stored(k, request_);
+    if (stored.load()) return false;
+    build(k);
+    change(k);
+    stored.save();
+    return true;
+  }
+
+  CompileRequest request_;
+};
+
+TEST_F(StoredCode, CodeAndReportComeBack) {
+  ASSERT_TRUE(publish());
+  CompiledKernel want = traced(), k = traced();
+  build(want);
+  StoredKernel stored(k, request_);
+  const bool found = stored.load();
+  if (!found) stored.save();  // tells why
+  ASSERT_TRUE(found) << k.explain();
+  EXPECT_EQ(k.cubin, want.cubin);
+  EXPECT_EQ(k.emitted.ptx, want.emitted.ptx);
+  EXPECT_EQ(k.report.registers, 168);
+  EXPECT_EQ(k.report.warnings, want.report.warnings);
+  EXPECT_TRUE(k.report.serialised);
+  EXPECT_EQ(k.simt.info.threads, want.simt.info.threads);
+  EXPECT_EQ(k.simt.info.smem_bytes, want.simt.info.smem_bytes);
+  EXPECT_EQ(LaunchRecipe::make(k.tile, k.simt).str(),
+            LaunchRecipe::make(want.tile, want.simt).str());
+}
+
+TEST_F(StoredCode, CodeThatNoDriverWouldTakeIsAMiss) {
+  ASSERT_TRUE(publish([](CompiledKernel& k) { k.cubin.assign(2000, 'x'); }));
+  CompiledKernel k = traced();
+  EXPECT_FALSE(StoredKernel(k, request_).load());
+  ASSERT_TRUE(publish([](CompiledKernel& none) {
+    none.cubin.clear();
+    none.emitted.ptx.clear();
+  })) << "the bad one is gone";
+  EXPECT_FALSE(StoredKernel(k, request_).load());
+}
+
+TEST_F(StoredCode, AToolReplacedInPlaceMakesAnotherKey) {
+  ASSERT_TRUE(publish());
+  EXPECT_FALSE(publish()) << "nothing changed";
+  tool("ptxas", "an Assembler");
+  EXPECT_TRUE(publish());
+  tool("libtegula_llvm.so", "an Emitter");
+  EXPECT_TRUE(publish());
+  settings_.ptxas = folder_ / "none";
+  apply();
+  CompiledKernel k = traced();
+  EXPECT_FALSE(StoredKernel(k, request_).load()) << "an error of the assembler's, not of ours";
+}
+
+TEST_F(StoredCode, NvrtcIsNamedByItsContentAndItsBuiltins) {
+  std::string why;
+  const auto nvrtc = find_nvrtc(&why);
+  if (!nvrtc) GTEST_SKIP() << why;
+  request_.backend = Backend::Nvrtc;
+  const std::string key = stored_key(traced(), request_).str();
+  EXPECT_THAT(key, HasSubstr("nvrtc: " + tool_hash(nvrtc->path).hex()));
+  EXPECT_THAT(key, HasSubstr("nvrtc builtins: "));
+  EXPECT_THAT(key, Not(HasSubstr("ptxas")));
+  EXPECT_THAT(key, Not(HasSubstr(nvrtc->path.string()))) << "where a tool lies does not matter";
+}
+
+/// Machine code does not know lines; a moved kernel is found, without the lines it had elsewhere.
+TEST_F(StoredCode, LinesMatterOnlyWhereTheyAreKept) {
+  const auto moved = [](CompileRequest r) {
+    r.trace = [trace = r.trace] {
+      ir::Kernel k = trace();
+      walk(k, k.body(), [&](ir::OpId op) { k[op].loc = Loc("moved.cpp", 7, 1); });
+      return k;
+    };
+    return r;
+  };
+  const CompiledKernel k = traced();
+  CompiledKernel m = traced();
+  m.tile = moved(request_).trace();
+  EXPECT_EQ(stored_key(k, request_).hash(), stored_key(m, request_).hash());
+  request_.lineinfo = true;
+  EXPECT_NE(stored_key(k, request_).hash(), stored_key(m, request_).hash());
+}
+
+}  // namespace
+}  // namespace tegula::runtime
