@@ -155,6 +155,8 @@ class RandomMasks {
   Value boolean(MaskKernel& m, int depth) {
     const auto sub = [&] { return boolean(m, depth - 1); };
     Builder& b = m.build;
+    if (depth > 0 && chance(12)) return batched(m, depth);
+    if (chance(20)) return ordered(m, depth);
     if (depth > 0 && chance(55)) {
       switch (number(0, 6)) {
         case 0:
@@ -208,6 +210,38 @@ class RandomMasks {
     if (which == 6) return m.params[static_cast<std::size_t>(number(0, 2))];
     if (which == 7) return chance(50) ? m.roles.batch : m.roles.head;
     return constant(m, -8, 64);
+  }
+  /// kv, scaled, moved and divided, against an expression.
+  Value ordered(MaskKernel& m, int depth) {
+    Builder& b = m.build;
+    Value x = m.roles.key;
+    if (chance(40)) x = b.mul(x, constant(m, -4, 4));
+    if (chance(60)) x = chance(50) ? b.add(x, leaf(m)) : b.sub(leaf(m), x);
+    if (chance(50))
+      x = b.div(x, chance(70) ? constant(m, 1, 12) : m.params[0]);
+    else if (chance(30))
+      x = b.op(Opcode::Shr, {x, constant(m, 0, 4)});
+    if (chance(30)) x = b.add(x, leaf(m));
+    const std::array preds{"eq", "ne", "lt", "le", "gt", "ge"};
+    const Value other = chance(70) ? m.roles.query : integer(m, depth - 1);
+    return b.cmp(preds[static_cast<std::size_t>(number(0, 5))], x, other);
+  }
+  /// The same mask in each group of n queries and keys: q / n == kv / n, then inner(q % n, kv % n).
+  Value batched(MaskKernel& m, int depth) {
+    Builder& b = m.build;
+    const std::int64_t log = number(0, 4);
+    const bool shift = chance(35);
+    const Value n = shift ? b.i32(log) : chance(60) ? constant(m, 1, 20) : m.params[1];
+    const Value q = chance(30) ? b.add(m.roles.query, leaf(m)) : m.roles.query;
+    const Value kv = chance(30) ? b.sub(m.roles.key, m.params[2]) : m.roles.key;
+    const Opcode divide = shift ? Opcode::Shr : Opcode::Div;
+    const Value group = b.cmp("eq", b.op(divide, {q, n}), b.op(divide, {kv, n}));
+    const Value mask = b.i32((std::int64_t{1} << log) - 1);
+    const Value q_in = shift ? b.op(Opcode::And, {q, mask}) : b.rem(q, n);
+    const Value kv_in = shift ? b.op(Opcode::And, {kv, mask}) : b.rem(kv, n);
+    const Value inner = chance(50) ? b.cmp("le", kv_in, q_in)
+                                   : b.cmp("lt", b.sub(q_in, kv_in), integer(m, depth - 2));
+    return b.op(Opcode::And, {group, inner});
   }
   /// By way of another integer type, which may lose bits.
   Value through_type(MaskKernel& m, Value x) {
