@@ -12,14 +12,14 @@ using Kind = MaskNode::Kind;
 MaskBlocks::MaskBlocks(const MaskExpr& expr)
     : expr_(expr), values_(expr.nodes.size()), wraps_(expr.nodes.size()) {}
 
-Coverage MaskBlocks::classify(const MaskBlock& b, MaskParams params, int cuts) {
+Coverage MaskBlocks::classify(const MaskBlock& b, const MaskParams& params, int cuts) {
   if (b.q0 >= b.q1 || b.kv0 >= b.kv1) return Coverage::Empty;
   return refine(
       {Interval::point(b.batch), Interval::point(b.head), {b.q0, b.q1 - 1}, {b.kv0, b.kv1 - 1}},
       params, cuts);
 }
 
-Coverage MaskBlocks::refine(const Ranges& ranges, MaskParams params, int& cuts) {
+Coverage MaskBlocks::refine(const Ranges& ranges, const MaskParams& params, int& cuts) {
   evaluate(ranges, params);
   const Interval truth = values_[expr_.root].range;
   if (truth.lo == 1) return Coverage::Full;
@@ -37,7 +37,7 @@ Coverage MaskBlocks::refine(const Ranges& ranges, MaskParams params, int& cuts) 
 }
 
 MaskValue MaskBlocks::leaf(const MaskNode& node, MaskNodeId id, const Ranges& ranges,
-                           MaskParams params) const {
+                           const MaskParams& params) const {
   MaskValue v{Interval::of(node.dtype), {}, Linear::symbol(id)};
   const auto slot = static_cast<std::size_t>(node.value);
   switch (node.kind) {
@@ -57,7 +57,7 @@ MaskValue MaskBlocks::leaf(const MaskNode& node, MaskNodeId id, const Ranges& ra
       v.range = Interval::point(node.value);
       break;
     case Kind::Param:
-      if (slot < params.size()) v.range = Interval::point(params[slot]);
+      if (slot < params.numbers.size()) v.range = Interval::point(params.numbers[slot]);
       break;
     case Kind::Op:
     case Kind::Table:
@@ -67,12 +67,16 @@ MaskValue MaskBlocks::leaf(const MaskNode& node, MaskNodeId id, const Ranges& ra
   return v;
 }
 
-void MaskBlocks::evaluate(const Ranges& ranges, MaskParams params) {
+void MaskBlocks::evaluate(const Ranges& ranges, const MaskParams& params) {
   cut_query_.reset();
   cut_key_.reset();
   for (MaskNodeId id = 0; id < expr_.nodes.size(); ++id) {
     const MaskNode& node = expr_.nodes[id];
     current_ = id;
+    if (node.kind == Kind::Table) {
+      finish(id, look_up(node, id, params));
+      continue;
+    }
     if (node.kind != Kind::Op) {
       finish(id, leaf(node, id, ranges, params));
       continue;
@@ -81,6 +85,19 @@ void MaskBlocks::evaluate(const Ranges& ranges, MaskParams params) {
     MaskTransfer step{*this, node, id};
     finish(id, transfer ? transfer(step) : std::nullopt);
   }
+}
+
+/// An entry outside of the table may be anything.
+MaskValue MaskBlocks::look_up(const MaskNode& node, MaskNodeId id, const MaskParams& params) {
+  MaskValue v{Interval::of(node.dtype), {}, Linear::symbol(id)};
+  const auto slot = static_cast<std::size_t>(node.value);
+  const MaskValue& index = values_[node.in[0]];
+  if (slot >= params.tables.size() || !params.tables[slot].has(index.range)) return v;
+  const MaskTable& table = params.tables[slot];
+  v.range = table.range(index.range);
+  if (table.is_ascending() && !v.range.is_point())
+    suggest(index.form, table.first_at_least(v.range.lo + 1));
+  return v;
 }
 
 /// Takes the mathematical result into the node's type: it wraps unless it surely fits.

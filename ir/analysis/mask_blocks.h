@@ -4,11 +4,11 @@
 // every element, and whatever cannot be decided is Partial.
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "ir/analysis/mask_domain.h"
 #include "ir/analysis/mask_expr.h"
+#include "ir/analysis/mask_table.h"
 
 namespace tegula::ir {
 
@@ -19,9 +19,6 @@ struct MaskBlock {
   std::int64_t batch = 0, head = 0;
   std::int64_t q0 = 0, q1 = 0, kv0 = 0, kv1 = 0;
 };
-
-/// The values of a launch behind MaskExpr::params, by slot.
-using MaskParams = std::span<const std::int64_t>;
 
 /// What is known about a node over the block at hand.
 struct MaskValue {
@@ -38,14 +35,14 @@ class MaskBlocks {
 
   /// An undecided block is cut where the expression changes its form (a boundary of a division or a
   /// comparison with one axis), at most `cuts` times; without cuts fewer blocks are decided.
-  Coverage classify(const MaskBlock& block, MaskParams params, int cuts = 32);
+  Coverage classify(const MaskBlock& block, const MaskParams& params, int cuts = 32);
 
   /// Evaluates every node over non-empty closed ranges; `value` and `may_wrap` refer to the last
   /// evaluation.
   struct Ranges {
     Interval batch, head, query, key;
   };
-  void evaluate(const Ranges& ranges, MaskParams params);
+  void evaluate(const Ranges& ranges, const MaskParams& params);
   const MaskValue& value(MaskNodeId id) const { return values_[id]; }
   /// True if the operation may leave its type's range, so that its value is not the mathematical
   /// one.
@@ -57,10 +54,11 @@ class MaskBlocks {
 
  private:
   friend struct MaskTransfer;
-  Coverage refine(const Ranges& ranges, MaskParams params, int& cuts);
+  Coverage refine(const Ranges& ranges, const MaskParams& params, int& cuts);
   void finish(MaskNodeId id, std::optional<MaskValue> v);
   MaskValue leaf(const MaskNode& node, MaskNodeId id, const Ranges& ranges,
-                 MaskParams params) const;
+                 const MaskParams& params) const;
+  MaskValue look_up(const MaskNode& node, MaskNodeId id, const MaskParams& params);
   Congruence stride_of(const Linear& form) const;
   /// Fills in what the linear form says.
   void reduce(MaskValue& v) const;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -68,6 +69,7 @@ class Importer {
       const MaskNodeId of = visit(d.operands[0]);
       return expr_.depends(of, kOnQuery | kOnKey | kOnUnknown) ? unknown(v) : of;
     }
+    if (const auto found = find_table(d)) return table(v, *found);
     const Family family = info(d.opcode).family;
     const bool known =
         family == Family::Elementwise && d.operands.size() <= 3 &&
@@ -105,6 +107,78 @@ class Importer {
              : pred == "ne"                 ? MaskPred::Ne
              : pred == "lt" || pred == "gt" ? MaskPred::Lt
                                             : MaskPred::Le;
+  }
+
+  struct Lookup {
+    Value view, index;
+  };
+  Value strip(Value v) const {
+    for (OpId def = k_[v].def; def; def = k_[v].def) {
+      if (k_[def].opcode != Opcode::Splat && k_[def].opcode != Opcode::Broadcast) break;
+      v = k_[def].operands[0];
+    }
+    return v;
+  }
+  /// The operands of the op that defines `v`, shapes apart, if it is an `opcode`.
+  std::vector<Value> parts(Value v, Opcode opcode) const {
+    const OpId def = k_[strip(v)].def;
+    if (!def || k_[def].opcode != opcode) return {};
+    std::vector<Value> out;
+    for (const Value o : k_[def].operands) out.push_back(strip(o));
+    return out;
+  }
+  bool is_of_view(Value v, Opcode opcode, Value view) const {
+    const auto of = parts(v, opcode);
+    return !of.empty() && of[0] == view && k_[k_[strip(v)].def].attrs.i(AttrName::axis) == 0;
+  }
+  bool is_table(Value view) const {
+    const Type t = k_.type(view);
+    return t.is_view() && t.rank() == 1 && t.view_facts().access == Access::In &&
+           is_integer(t.dtype()) && size_bits(t.dtype()) <= 32;
+  }
+
+  /// x(i) of a one-dimensional tensor that is only read, as `view.cpp` of the language records it:
+  /// a box of one element, or a gather whose address is that of entry i.
+  std::optional<Lookup> find_table(const OpData& d) const {
+    if (d.opcode == Opcode::LoadView && is_table(d.operands[0]) &&
+        k_.type(d.results[0]).is_scalar())
+      return Lookup{d.operands[0], d.operands[1]};
+    if (d.opcode != Opcode::Load) return std::nullopt;
+    const auto address = parts(d.operands[0], Opcode::AddPtr);
+    if (address.size() != 2) return std::nullopt;
+    const auto base = parts(address[0], Opcode::ViewPtr);
+    const auto offset = parts(address[1], Opcode::Mul);
+    if (base.empty() || !is_table(base[0]) || offset.size() != 2 ||
+        !is_of_view(offset[1], Opcode::ViewStride, base[0]))
+      return std::nullopt;
+    // Entries outside are masked off; the analysis takes them to be anything. But a mask that is
+    // stricter than the bounds would put the fill in place of entries.
+    if (d.operands.size() > 1 && !is_bounds_check(d.operands[1], offset[0], base[0]))
+      return std::nullopt;
+    return Lookup{base[0], offset[0]};
+  }
+  bool is_bounds_check(Value mask, Value index, Value view) const {
+    const auto both = parts(mask, Opcode::And);
+    if (both.size() != 2) return false;
+    const auto above = parts(both[0], Opcode::Cmp), below = parts(both[1], Opcode::Cmp);
+    const auto pred = [&](Value v) { return k_[k_[v].def].attrs.s(AttrName::pred); };
+    if (above.size() != 2 || below.size() != 2) return false;
+    const OpId zero = k_[above[1]].def;
+    return above[0] == index && below[0] == index && pred(both[0]) == "ge" &&
+           pred(both[1]) == "lt" && zero && k_[zero].opcode == Opcode::Const &&
+           k_[zero].attrs.i(AttrName::value, 1) == 0 && is_of_view(below[1], Opcode::ViewDim, view);
+  }
+  MaskNodeId table(Value v, const Lookup& found) {
+    MaskNode n;
+    n.kind = Kind::Table;
+    n.dtype = k_.type(v).dtype();
+    n.operands = 1;
+    n.in[0] = visit(found.index);
+    n.depends = static_cast<std::uint8_t>(expr_[n.in[0]].depends | kOnTable);
+    const auto it = std::ranges::find(expr_.tables, found.view);
+    n.value = it - expr_.tables.begin();
+    if (it == expr_.tables.end()) expr_.tables.push_back(found.view);
+    return expr_.add(n);
   }
 
   /// A value that is not taken apart.

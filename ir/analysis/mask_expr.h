@@ -52,6 +52,7 @@ struct MaskExpr {
   std::vector<MaskNode> nodes;  ///< in order of evaluation, each once
   MaskNodeId root = 0;
   std::vector<Value> params;  ///< scalar of the IR behind each Param slot
+  std::vector<Value> tables;  ///< one-dimensional view behind each Table slot
 
   const MaskNode& operator[](MaskNodeId id) const { return nodes[id]; }
   bool depends(MaskNodeId id, unsigned on) const { return (nodes[id].depends & on) != 0; }

@@ -15,10 +15,10 @@ using Kind = MaskNode::Kind;
 /// Parts of one formula after which what is left stays opaque: choices multiply.
 constexpr int kMaxParts = 400;
 
-/// `q / n == kv / n` was found to hold: both quotients are one number, so remainders by n compare
-/// like the dividends.
+/// `q / n == kv / n`, or `ids[q] == ids[kv]`, was found to hold: both sides are one number, so
+/// remainders by n compare like the dividends, and what is looked up by the ids is one entry.
 struct SameQuotient {
-  MaskNodeId key, query;  ///< the two divisions
+  MaskNodeId key, query;  ///< the two sides
 };
 
 class Solver {
@@ -131,8 +131,11 @@ class Solver {
       return std::nullopt;
     const bool first_is_key = on_key(n.in[0]);
     const MaskNodeId key = n.in[first_is_key ? 0 : 1], query = n.in[first_is_key ? 1 : 0];
-    if (!on_key(key) || on_key(query) || !is_division(key) || !is_division(query) ||
-        node(key).opcode != node(query).opcode || node(key).in[1] != node(query).in[1])
+    if (!on_key(key) || on_key(query)) return std::nullopt;
+    if (node(key).kind == Kind::Table && node(query).kind == Kind::Table)
+      return SameQuotient{key, query};
+    if (!is_division(key) || !is_division(query) || node(key).opcode != node(query).opcode ||
+        node(key).in[1] != node(query).in[1])
       return std::nullopt;
     return SameQuotient{key, query};
   }
@@ -231,7 +234,8 @@ class Solver {
       if (of_key.size() > 1 || !rest) return unsolvable(whole, of_key, below, bound);
       steps.push_back({symbol, factor, *rest});
       if (node(symbol).kind == Kind::Key) break;
-      const auto dividend = is_division(symbol) ? linear(node(symbol).in[0]) : std::nullopt;
+      const bool is_step = is_division(symbol) || node(symbol).kind == Kind::Table;
+      const auto dividend = is_step ? linear(node(symbol).in[0]) : std::nullopt;
       if (!dividend) return unsolvable(whole, of_key, below, bound);
       whole.exact.push_back(symbol);
       whole.exact.insert(whole.exact.end(), dividend->exact.begin(), dividend->exact.end());
@@ -250,7 +254,10 @@ class Solver {
   std::optional<Sum> linear(MaskNodeId id) {
     const MaskNode n = node(id);
     if (n.kind == Kind::Const) return Sum{Linear::number(n.value), {}};
-    if (n.kind != Kind::Op) return Sum{Linear::symbol(id), {}};
+    if (n.kind == Kind::Table)
+      for (const SameQuotient& same : same_)
+        if (n.in[0] == same.key) return Sum{Linear::symbol(entry(n, same.query)), {}};
+    if (n.kind != Kind::Op && n.kind != Kind::Table) return Sum{Linear::symbol(id), {}};
     for (const SameQuotient& same : same_) {
       if (id == same.key) return Sum{Linear::symbol(same.query), {}};
       if (const auto opened = open_remainder(n, same)) return opened;
@@ -293,6 +300,7 @@ class Solver {
   /// x % n as x - n * (x / n), where x / n is one of the quotients known to be equal.
   std::optional<Sum> open_remainder(const MaskNode& n, const SameQuotient& same) {
     const MaskNode key = node(same.key), query = node(same.query);
+    if (key.kind != Kind::Op) return std::nullopt;
     if (n.in[0] != key.in[0] && n.in[0] != query.in[0]) return std::nullopt;
     if (!is_remainder_of(n, key)) return std::nullopt;
     auto x = linear(n.in[0]);
@@ -315,6 +323,12 @@ class Solver {
     const MaskNode &bits = node(by.in[1]), &mask = node(n.in[1]);
     return n.opcode == Opcode::And && bits.kind == Kind::Const && mask.kind == Kind::Const &&
            bits.value >= 0 && bits.value < 31 && mask.value == (std::int64_t{1} << bits.value) - 1;
+  }
+  /// The same table at another index.
+  MaskNodeId entry(MaskNode table, MaskNodeId index) {
+    table.in[0] = index;
+    table.depends = static_cast<std::uint8_t>(node(index).depends | kOnTable);
+    return out_.expr.add(table);
   }
   MaskNodeId product(MaskNodeId a, MaskNodeId b) {
     MaskNode n;

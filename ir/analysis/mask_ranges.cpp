@@ -2,6 +2,7 @@
 #include "ir/analysis/mask_ranges.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tegula::ir {
 namespace {
@@ -43,6 +44,17 @@ Bounds solve_quotient(Bounds target, std::int64_t size, bool truncated) {
   if (is_finite(x.lo)) x.lo = truncated && x.lo <= 0 ? (x.lo - 1) * size + 1 : x.lo * size;
   if (is_finite(x.hi)) x.hi = truncated && x.hi < 0 ? x.hi * size : x.hi * size + (size - 1);
   return clamped(x);
+}
+
+/// Bounds of x so that the entry x of an ascending table lies in `target`.
+Bounds solve_entry(Bounds target, const MaskTable& table) {
+  constexpr std::int64_t kLeast = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  Bounds x{0, table.size() - 1};
+  if (target.lo > kMost || target.hi < kLeast) return {1, 0};
+  if (target.lo > kLeast) x.lo = table.first_at_least(static_cast<std::int64_t>(target.lo));
+  if (target.hi < kMost) x.hi = table.first_at_least(static_cast<std::int64_t>(target.hi) + 1) - 1;
+  return x;
 }
 
 }  // namespace
@@ -99,12 +111,13 @@ std::vector<KvSegment> KvCover::segments(std::int64_t kv_length, std::int64_t bl
   return out;
 }
 
-KvCover MaskRanges::cover(const Tile& tile, MaskParams params) {
+KvCover MaskRanges::cover(const Tile& tile, const MaskParams& params) {
   if (tile.q0 >= tile.q1 || tile.kv_length <= 0) return {};
   keys_ = {0, tile.kv_length - 1};
   blocks_.evaluate(
       {Interval::point(tile.batch), Interval::point(tile.head), {tile.q0, tile.q1 - 1}, keys_},
       params);
+  params_ = params;
   return of(form_.formula);
 }
 
@@ -150,6 +163,15 @@ KvCover MaskRanges::of(const MaskCondition& c) const {
     every = solve_linear(every, step.factor, *rest, true);
     const MaskNode& n = form_.expr[step.symbol];
     if (n.kind == MaskNode::Kind::Key) break;
+    if (n.kind == MaskNode::Kind::Table) {
+      const auto slot = static_cast<std::size_t>(n.value);
+      if (slot >= params_.tables.size()) return decided({0, 1});
+      const MaskTable& table = params_.tables[slot];
+      if (!table.is_ascending() || !table.has(blocks_.value(n.in[0]).range)) return decided({0, 1});
+      some = solve_entry(some, table);
+      every = solve_entry(every, table);
+      continue;
+    }
     const Interval by = blocks_.value(n.in[1]).range;
     const bool is_shift = n.opcode == Opcode::Shr;
     if (!by.is_point() || by.lo < (is_shift ? 0 : 1) || (is_shift && by.lo > 30))

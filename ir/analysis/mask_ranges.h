@@ -57,7 +57,7 @@ class MaskRanges {
   struct Tile {
     std::int64_t batch = 0, head = 0, q0 = 0, q1 = 0, kv_length = 0;
   };
-  KvCover cover(const Tile& tile, MaskParams params);
+  KvCover cover(const Tile& tile, const MaskParams& params);
 
  private:
   KvCover of(const MaskFormula& f) const;
@@ -66,6 +66,7 @@ class MaskRanges {
 
   const MaskClosedForm& form_;
   MaskBlocks blocks_;
+  MaskParams params_;  ///< of the cover being computed
   Interval keys_;
 };
 

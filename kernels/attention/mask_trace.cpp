@@ -38,12 +38,19 @@ TracedMask trace_mask(const Mask& mask) {
   m.expr = ir::import_mask(result.kernel, stored_condition(result.kernel),
                            {params[0].value, params[1].value, params[2].value, params[3].value});
   const auto values = instance.run_time_args(args);
-  for (const ir::Value v : m.expr.params)
+  const auto argument = [&](ir::Value v) -> const detail::HostArg& {
     for (std::size_t i = 0; i < params.size(); ++i)
-      if (params[i].value == v)
-        m.params.push_back(ir::from_bits(values[i].bits, values[i].dtype).i);
-  if (m.params.size() != m.expr.params.size())
+      if (params[i].value == v) return values[i];
     throw InternalError("trace_mask: a number of the mask is not an argument");
+  };
+  for (const ir::Value v : m.expr.params) {
+    const detail::HostArg& a = argument(v);
+    m.numbers.push_back(ir::from_bits(a.bits, a.dtype).i);
+  }
+  for (const ir::Value v : m.expr.tables) {
+    const auto entries = argument(v).tensor->to_doubles();  // of at most 32 bits: exact
+    m.tables.emplace_back(std::vector<std::int64_t>(entries.begin(), entries.end()));
+  }
   return m;
 }
 

@@ -74,13 +74,13 @@ TEST_P(Catalogue, IsClassifiedAndDecided) {
   for (const auto& [bm, bn] : {std::pair{128, 128}, {64, 96}, {48, 16}})
     for (int q = 0; q < kLength; q += bm, ++tiles) {
       start = now();
-      const ir::KvCover cover = ranges.cover({0, 0, q, q + bm, kLength}, traced.params);
+      const ir::KvCover cover = ranges.cover({0, 0, q, q + bm, kLength}, traced.params());
       covering += us(start);
       for (int kv = 0; kv < kLength; kv += bn, ++count_blocks) {
         const MaskBlock b{0, 0, q, q + bm, kv, kv + bn};
         const Coverage truth = brute(c, b);
         start = now();
-        const Coverage claim = blocks.classify(b, traced.params);
+        const Coverage claim = blocks.classify(b, traced.params());
         classifying += us(start);
         ASSERT_TRUE(count(claim, truth, by_block)) << "q " << q << ", kv " << kv;
         ASSERT_TRUE(count(cover.of(kv, kv + bn), truth, by_range)) << "q " << q << ", kv " << kv;
@@ -114,6 +114,39 @@ bool in_block_diffusion(int q, int kv) {
          (q_block >= kv_block && !q_noised && !kv_noised);
 }
 
+/// Documents of uneven lengths, and each position's.
+struct Packing {
+  std::vector<i32> ids, starts;
+  Packing() {
+    const std::array<int, 6> lengths{100, 37, 256, 5, 200, 170};
+    for (std::size_t d = 0; d < lengths.size(); ++d) {
+      starts.push_back(static_cast<i32>(ids.size()));
+      ids.insert(ids.end(), static_cast<std::size_t>(lengths[d]), static_cast<i32>(d));
+    }
+  }
+  Tensor id_table() const { return Tensor::from(ids, Device::cpu()); }
+  Tensor start_table() const { return Tensor::from(starts, Device::cpu()); }
+};
+const Packing kPacking;
+bool same_document(int q, int kv) {
+  return kPacking.ids[static_cast<std::size_t>(q)] == kPacking.ids[static_cast<std::size_t>(kv)];
+}
+/// Documents whose ids do not ascend.
+i32 shuffled_id(int i) { return i / 96 * 5 % 8; }
+Tensor shuffled_ids() {
+  std::vector<i32> ids;
+  for (int i = 0; i < kLength; ++i) ids.push_back(shuffled_id(i));
+  return Tensor::from(ids, Device::cpu());
+}
+/// A mask on positions within the document.
+Mask within_document(Mask inner) {
+  return [inner, ids = kPacking.id_table(), starts = kPacking.start_table()](Tile b, Tile h, Tile q,
+                                                                             Tile kv) {
+    const auto id = view<i32, 1>(ids), start = view<i32, 1>(starts);
+    return id(q) == id(kv) && inner(b, h, q - start(id(q)), kv - start(id(kv)));
+  };
+}
+
 std::vector<Case> cases() {
   return {
       {"full", full(), [](int, int) { return true; }, "I", 100, 100},
@@ -145,6 +178,18 @@ std::vector<Case> cases() {
        },
        "I", 100, 100},
       {"not_causal", not_(causal()), [](int q, int kv) { return q < kv; }, "I", 100, 100},
+      {"key_padding", key_padding(Tensor::from(std::vector<i32>{555, 1}, Device::cpu())),
+       [](int, int kv) { return kv < 555; }, "T", 100, 100},
+      {"document", document(kPacking.id_table()), same_document, "T", 100, 100},
+      {"causal_document", and_(causal(), document(kPacking.id_table())),
+       [](int q, int kv) { return q >= kv && same_document(q, kv); }, "T", 100, 100},
+      {"packed_causal", packed_causal(kPacking.id_table(), kPacking.start_table()),
+       [](int q, int kv) { return q >= kv && same_document(q, kv); }, "T", 100, 100},
+      {"window_in_document", within_document(sliding_window(50)),
+       [](int q, int kv) { return q >= kv && same_document(q, kv) && q - kv <= 50; }, "T", 100,
+       100},
+      {"shuffled_document", document(shuffled_ids()),
+       [](int q, int kv) { return shuffled_id(q) == shuffled_id(kv); }, "T", 20, 0},
       {"dilated_window", dilated_window(180, 3),
        [](int q, int kv) { return std::abs(q - kv) <= 180 && (q - kv) % 3 == 0; }, "C", 100, 100},
       {"neighbourhood", neighbourhood(kWidth, kHeight, kSize), in_neighbourhood, "G", 95, 80},
