@@ -29,15 +29,17 @@ TEST(MaskBlocks, EmptyAndFullHoldAtEveryElement) {
   double seconds = 0;
   for (int i = 0; i < kMasks; ++i) {
     MaskKernel m;
+    random.fill_table(m);
     m.root = random.boolean(m, static_cast<int>(random.number(1, 4)));
     const MaskExpr e = m.import();
     MaskBlocks blocks(e);
+    const auto tables = m.tables();
     for (int j = 0; j < kBlocksEach; ++j) {
       const MaskBlock block = random.block();
       const auto params = random.params();
       const auto slots = m.slots(e, params);
       const auto start = std::chrono::steady_clock::now();
-      const Coverage c = blocks.classify(block, slots, j == 0 ? 32 : 0);
+      const Coverage c = blocks.classify(block, {slots, tables}, j == 0 ? 32 : 0);
       seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
       const BruteForce truth(m, block, params);
       if (truth.values.empty()) continue;
@@ -56,14 +58,16 @@ TEST(MaskBlocks, RangesAndCongruencesHoldAtEveryElement) {
   RandomMasks random(12);
   for (int i = 0; i < 40000; ++i) {
     MaskKernel m;
+    random.fill_table(m);
     m.root = random.integer(m, static_cast<int>(random.number(1, 4)));
     const MaskExpr e = m.import();
     MaskBlocks blocks(e);
+    const auto tables = m.tables();
     const MaskBlock b = random.block();
     const auto params = random.params();
     blocks.evaluate(
         {Interval::point(b.batch), Interval::point(b.head), {b.q0, b.q1 - 1}, {b.kv0, b.kv1 - 1}},
-        m.slots(e, params));
+        {m.slots(e, params), tables});
     const MaskValue& v = blocks.value(e.root);
     for (const std::int64_t x : BruteForce(m, b, params).values) {
       ASSERT_TRUE(v.range.contains(x)) << x << " " << show(m, e, b, params);

@@ -21,6 +21,8 @@ struct MaskKernel {
   Builder build{kernel};
   MaskRoles roles;
   std::array<Value, kParamCount> params;
+  Value table;
+  std::vector<std::int64_t> entries;
   Value root;
 
   MaskKernel() {
@@ -28,7 +30,14 @@ struct MaskKernel {
     for (Value* v : {&roles.batch, &roles.head, &roles.query, &roles.key})
       *v = kernel.add_param("x", i32);
     for (Value& v : params) v = kernel.add_param("p", i32);
+    ViewFacts facts;
+    facts.strides = {1};
+    facts.dim_div = {1};
+    facts.stride_div = {1};
+    table = kernel.add_param("t", Type::view(DType::i32, Ints{kDynamic}, facts));
   }
+  /// The table as the launch passes it; it has an entry for every position of most blocks.
+  std::vector<MaskTable> tables() const { return {MaskTable(entries)}; }
   MaskExpr import() const { return import_mask(kernel, root, roles); }
 
   /// The values of the analysis' slots, from those of the three numbers.
@@ -41,7 +50,8 @@ struct MaskKernel {
   }
 };
 
-/// The root at every element of a block, row by row; an element that divides by zero is left out.
+/// The root at every element of a block, row by row; an element that divides by zero is left
+/// out. An entry outside of the table is 0.
 struct BruteForce {
   std::vector<std::int64_t> values;
   bool all = true, any = false;
@@ -64,7 +74,7 @@ struct BruteForce {
     for (std::size_t k = 0; k < kParamCount; ++k)
       fill(m.params[k], [&](std::size_t) { return p[k]; });
     std::vector<std::uint8_t> poison(n, 0);
-    for (const OpId op : m.kernel.ops(m.kernel.body())) run(m.kernel, op, cells, n, poison);
+    for (const OpId op : m.kernel.ops(m.kernel.body())) run(m, op, cells, n, poison);
     const std::vector<Cell>& root = cells[m.root];
     for (std::size_t i = 0; i < n; ++i) {
       if (poison[i]) continue;
@@ -74,11 +84,21 @@ struct BruteForce {
     }
   }
 
-  static void run(const Kernel& k, OpId op, std::map<Value, std::vector<Cell>>& cells,
+  static void run(const MaskKernel& m, OpId op, std::map<Value, std::vector<Cell>>& cells,
                   std::size_t n, std::vector<std::uint8_t>& poison) {
+    const Kernel& k = m.kernel;
     const OpData& d = k[op];
     std::vector<Cell>& out = cells[d.results[0]];
     out.resize(n);
+    if (d.opcode == Opcode::LoadView) {
+      const auto size = static_cast<std::int64_t>(m.entries.size());
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::int64_t at = cells[d.operands[1]][i].i;
+        const bool inside = 0 <= at && at < size;
+        out[i].i = inside ? m.entries[static_cast<std::size_t>(at)] : 0;
+      }
+      return;
+    }
     if (d.opcode == Opcode::Const) {
       for (Cell& c : out) c.i = d.attrs.i(AttrName::value);
       return;
@@ -106,7 +126,21 @@ class RandomMasks {
   }
   bool chance(int percent) { return number(0, 99) < percent; }
 
+  /// A table to look up: document ids, or anything.
+  void fill_table(MaskKernel& m) {
+    const bool ascending = chance(60);
+    std::int64_t entry = number(-3, 3);
+    for (int i = 0; i < 130; ++i) {
+      if (!ascending)
+        entry = number(-5, 20);
+      else if (chance(15))
+        entry += number(1, 4);
+      m.entries.push_back(entry);
+    }
+  }
+
   Value integer(MaskKernel& m, int depth) {
+    if (chance(6)) return entry(m, chance(70) ? leaf(m) : integer(m, depth - 1));
     if (depth <= 0 || chance(15)) return leaf(m);
     const auto sub = [&] { return integer(m, depth - 1); };
     Builder& b = m.build;
@@ -156,6 +190,7 @@ class RandomMasks {
     const auto sub = [&] { return boolean(m, depth - 1); };
     Builder& b = m.build;
     if (depth > 0 && chance(12)) return batched(m, depth);
+    if (depth > 0 && chance(8)) return documents(m, depth);
     if (chance(20)) return ordered(m, depth);
     if (depth > 0 && chance(55)) {
       switch (number(0, 6)) {
@@ -242,6 +277,22 @@ class RandomMasks {
     const Value inner = chance(50) ? b.cmp("le", kv_in, q_in)
                                    : b.cmp("lt", b.sub(q_in, kv_in), integer(m, depth - 2));
     return b.op(Opcode::And, {group, inner});
+  }
+  Value entry(MaskKernel& m, Value index) {
+    return m.build.op(Opcode::LoadView, {m.table, index}, Type::scalar(DType::i32),
+                      {{AttrName::axes, Ints{}}});
+  }
+  /// One document, and inner of the positions less what the table says of the document.
+  Value documents(MaskKernel& m, int depth) {
+    Builder& b = m.build;
+    const Value q = entry(m, m.roles.query), kv = entry(m, m.roles.key);
+    const Value same = b.cmp("eq", q, kv);
+    if (chance(30)) return same;
+    const Value x = b.sub(m.roles.query, chance(50) ? q : entry(m, q));
+    const Value y = b.sub(m.roles.key, chance(50) ? kv : entry(m, kv));
+    const Value inner =
+        chance(50) ? b.cmp("le", y, x) : b.cmp("lt", b.sub(x, y), integer(m, depth - 2));
+    return b.op(Opcode::And, {same, inner});
   }
   /// By way of another integer type, which may lose bits.
   Value through_type(MaskKernel& m, Value x) {

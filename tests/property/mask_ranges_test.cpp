@@ -54,6 +54,7 @@ TEST(MaskRanges, VisibleAndFullHoldForEveryKey) {
   };
   for (int i = 0; i < kMasks; ++i) {
     MaskKernel m;
+    random.fill_table(m);
     m.root = random.boolean(m, static_cast<int>(random.number(1, 4)));
     const MaskExpr e = m.import();
     auto start = now();
@@ -61,13 +62,14 @@ TEST(MaskRanges, VisibleAndFullHoldForEveryKey) {
     solving += since(start);
     ++classes[static_cast<std::size_t>(form.mask_class)];
     MaskRanges ranges(form);
+    const auto tables = m.tables();
     MaskBlock tile = random.block();
     tile.kv0 = 0;
     tile.kv1 = random.number(1, 24);
     const auto params = random.params();
     start = now();
-    const KvCover cover =
-        ranges.cover({tile.batch, tile.head, tile.q0, tile.q1, tile.kv1}, m.slots(e, params));
+    const KvCover cover = ranges.cover({tile.batch, tile.head, tile.q0, tile.q1, tile.kv1},
+                                       {m.slots(e, params), tables});
     covering += since(start);
     check(m, form, cover, tile, params, score);
     if (HasFatalFailure()) return;
