@@ -254,7 +254,9 @@ Result MaskTransfer::remainder(const MaskValue& a, std::int64_t divisor) {
   if (divisor == std::numeric_limits<std::int64_t>::min()) return std::nullopt;
   const std::int64_t size = divisor < 0 ? -divisor : divisor;
   const std::int64_t first = a.range.lo / size, last = a.range.hi / size;
-  if (first == last) return plus(a, -first * size);
+  if (size == 1) return constant(0);
+  const auto whole = checked_mul(first, -size);
+  if (first == last && whole) return plus(a, *whole);
   if (static_cast<std::uint64_t>(last) - static_cast<std::uint64_t>(first) < kMaxPieces)
     suggest(a, next_quotient(a.range.lo, size));
   return value({a.range.lo < 0 ? std::max(1 - size, a.range.lo) : 0,
@@ -267,10 +269,10 @@ Result MaskTransfer::bits(Opcode op, const MaskValue& a, std::int64_t mask) {
   const auto apply = [&](std::int64_t x) {
     return op == Opcode::And ? x & mask : op == Opcode::Or ? x | mask : x ^ mask;
   };
-  const bool is_prefix = op == Opcode::And && mask >= 0 && ((mask + 1) & mask) == 0;
+  const bool is_prefix =
+      op == Opcode::And && mask >= 0 && mask < (std::int64_t{1} << 60) && ((mask + 1) & mask) == 0;
   const Congruence stride =
-      is_prefix && mask < (std::int64_t{1} << 60)
-          ? a.stride.coarser(std::gcd(a.stride.modulus, mask + 1))
+      is_prefix ? a.stride.coarser(std::gcd(a.stride.modulus, mask + 1))
       : op == Opcode::And && mask != 0 && mask != std::numeric_limits<std::int64_t>::min()
           ? Congruence{mask & -mask, 0}
           : Congruence{};
@@ -282,9 +284,10 @@ Result MaskTransfer::bits(Opcode op, const MaskValue& a, std::int64_t mask) {
   if (varying == 0 || varying == low) {
     if (op == Opcode::And && varying == 0) return constant(high);
     if (op == Opcode::Or && varying == low) return constant(high | low);
-    if (op == Opcode::Xor && varying == low)
-      return plus(*scaled(a, -1), base + high + low);  // the low bits turn around
-    return plus(a, high - base);
+    // The low bits stay, or turn around.
+    const bool turn = op == Opcode::Xor && varying == low && low != 0;
+    const auto offset = turn ? sum(constant(base), a, -1) : sum(a, constant(base), -1);
+    return offset ? plus(*offset, turn ? high | low : high) : std::nullopt;
   }
   const std::int64_t period = varying & (varying + 1) ? low / 2 + 1 : varying + 1;
   if (a.range.width() / static_cast<std::uint64_t>(period) < kMaxPieces)

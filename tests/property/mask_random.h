@@ -208,8 +208,10 @@ class RandomMasks {
       }
     }
     const std::array preds{"eq", "ne", "lt", "le", "gt", "ge"};
-    return b.cmp(preds[static_cast<std::size_t>(number(0, 5))], integer(m, depth),
-                 integer(m, depth - 1));
+    const char* pred = preds[static_cast<std::size_t>(number(0, 5))];
+    const Value x = integer(m, depth), y = integer(m, depth - 1);
+    if (chance(90)) return b.cmp(pred, x, y);
+    return b.cmp(pred, wide(m, x), wide(m, y));
   }
 
   MaskBlock block() {
@@ -277,6 +279,23 @@ class RandomMasks {
     const Value inner = chance(50) ? b.cmp("le", kv_in, q_in)
                                    : b.cmp("lt", b.sub(q_in, kv_in), integer(m, depth - 2));
     return b.op(Opcode::And, {group, inner});
+  }
+  /// In 64 bits and at their limits, where the analysis' own arithmetic ends.
+  Value wide(MaskKernel& m, Value x) {
+    const std::array ops{Opcode::Add, Opcode::Sub, Opcode::Mul, Opcode::Div, Opcode::Rem,
+                         Opcode::Shl, Opcode::Shr, Opcode::And, Opcode::Or,  Opcode::Xor,
+                         Opcode::Min, Opcode::Max, Opcode::Abs, Opcode::Neg, Opcode::Not};
+    x = m.build.cast(x, DType::i64);
+    for (std::int64_t n = number(1, 4); n > 0; --n) {
+      const std::size_t which = static_cast<std::size_t>(number(0, 14));
+      const auto power = static_cast<std::int64_t>(std::uint64_t{1} << number(0, 63));
+      const std::int64_t c = chance(50) ? power : chance(50) ? ~power : number(-3, 66);
+      if (which >= 12)
+        x = m.build.op(ops[which], {x});
+      else
+        x = m.build.op(ops[which], {x, m.build.i64(c)});
+    }
+    return x;
   }
   Value entry(MaskKernel& m, Value index) {
     return m.build.op(Opcode::LoadView, {m.table, index}, Type::scalar(DType::i32),
