@@ -134,7 +134,7 @@ std::optional<Linear> add(const Linear& a, const Linear& b, std::int64_t factor)
     const std::uint32_t symbol = has_x ? x->symbol : y->symbol;
     const auto of_y = has_y ? checked_mul(y->factor, factor) : std::optional<std::int64_t>(0);
     const auto both = of_y ? checked_add(has_x ? x->factor : 0, *of_y) : std::nullopt;
-    if (!both) return std::nullopt;
+    if (!both || *both == kMin) return std::nullopt;
     x += has_x;
     y += has_y;
     if (*both == 0) continue;

@@ -84,7 +84,8 @@ struct Linear {
   /// True if every factor and the constant are multiples of `d`.
   bool is_divisible(std::int64_t d) const;
 };
-/// a + factor * b; nothing where it overflows or has too many terms.
+/// a + factor * b; nothing where it overflows or has too many terms. Every factor it gives can be
+/// negated.
 std::optional<Linear> add(const Linear& a, const Linear& b, std::int64_t factor = 1);
 Linear divide_exactly(Linear a, std::int64_t d);
 

@@ -87,13 +87,14 @@ TEST_P(Catalogue, IsClassifiedAndDecided) {
       }
     }
   EXPECT_EQ(name(form.mask_class), c.mask_class) << form.reason << "\n" << form.expr.str();
+  EXPECT_GT(by_block.uniform, 50) << "a share of nothing says nothing";
   EXPECT_GE(by_block.percent(), c.blocks);
   EXPECT_GE(by_range.percent(), c.ranges);
   std::cout << std::fixed << std::setprecision(1) << std::left << std::setw(20) << c.name << " "
-            << name(form.mask_class) << "  uniform blocks decided " << by_block.percent()
-            << " %, by ranges " << by_range.percent() << " %; us: trace " << tracing << ", solve "
-            << solving << ", a query tile " << covering / tiles << ", a block "
-            << classifying / count_blocks << "\n";
+            << name(form.mask_class) << "  " << by_block.uniform << " uniform blocks, decided "
+            << by_block.percent() << " %, by ranges " << by_range.percent() << " %; us: trace "
+            << tracing << ", solve " << solving << ", a query tile " << covering / tiles
+            << ", a block " << classifying / count_blocks << "\n";
 }
 
 const int kWidth = 24, kHeight = 32, kSize = 7;  // an image of 768 pixels
