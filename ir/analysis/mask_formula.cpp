@@ -363,9 +363,15 @@ class Solver {
 
   void classify() {
     const bool uses_table = (node(out_.expr.root).depends & kOnTable) != 0;
+    const bool by_key = std::ranges::any_of(out_.conditions, [&](const MaskCondition& c) {
+      return std::ranges::any_of(
+          c.steps, [&](const MaskStep& s) { return node(s.symbol).kind == Kind::Table; });
+    });
     set_class(uses_table ? MaskClass::Table : MaskClass::Interval,
-              uses_table ? "every condition is solved for kv; ends come from captured tables"
-                         : "every condition is solved for kv");
+              !uses_table ? "every condition is solved for kv"
+              : by_key    ? "every condition is solved for kv where the table that kv selects from "
+                            "ascends; else blocks are classified by its minima and maxima"
+                          : "every condition is solved for kv; ends come from captured tables");
     for (const MaskNodeId id : unsolved_) {
       const bool unknown = (node(id).depends & kOnUnknown) != 0;
       const bool remainder = anywhere(id, [&](MaskNodeId n) { return is_remainder(n); });

@@ -118,6 +118,39 @@ Mask packed_causal(Tensor ids, Tensor starts) {
   };
 }
 
+Mask shared_prefix(MaskNumber length, Tensor ids, Tensor starts) {
+  const Mask own = packed_causal(std::move(ids), std::move(starts));
+  return [length, own](Tile b, Tile h, Tile q, Tile kv) {
+    return own(b, h, q, kv) || (q >= length.value() && kv < length.value());
+  };
+}
+
+Mask left_padding(Tensor padding) {
+  return [padding = std::move(padding)](Tile b, Tile, Tile, Tile kv) {
+    return kv >= view<i32, 1>(padding)(b);
+  };
+}
+
+Mask global_window(MaskNumber window, Tensor is_global) {
+  return [window, is_global = std::move(is_global)](Tile, Tile, Tile q, Tile kv) {
+    const auto marked = view<i32, 1>(is_global);
+    return abs(q - kv) <= window.value() || marked(q) != 0 || marked(kv) != 0;
+  };
+}
+
+Mask shifted(MaskNumber q_offset, MaskNumber kv_offset, Mask inner) {
+  return [q_offset, kv_offset, inner = std::move(inner)](Tile b, Tile h, Tile q, Tile kv) {
+    return inner(b, h, q + q_offset.value(), kv + kv_offset.value());
+  };
+}
+
+Mask same_place(MaskNumber prompt, MaskNumber frame, MaskNumber width) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile p = prompt.value(), n = frame.value();
+    return q < p || kv < p || abs((q - p) % n - (kv - p) % n) < width.value();
+  };
+}
+
 Mask key_padding(Tensor lengths) {
   return [lengths = std::move(lengths)](Tile b, Tile, Tile, Tile kv) {
     return kv < view<i32, 1>(lengths)(b);

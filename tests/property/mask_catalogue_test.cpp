@@ -132,6 +132,12 @@ const Packing kPacking;
 bool same_document(int q, int kv) {
   return kPacking.ids[static_cast<std::size_t>(q)] == kPacking.ids[static_cast<std::size_t>(kv)];
 }
+bool is_global_position(int i) { return i < 2 || i == 400; }
+Tensor global_positions() {
+  std::vector<i32> marks;
+  for (int i = 0; i < kLength; ++i) marks.push_back(is_global_position(i));
+  return Tensor::from(marks, Device::cpu());
+}
 /// Documents whose ids do not ascend.
 i32 shuffled_id(int i) { return i / 96 * 5 % 8; }
 Tensor shuffled_ids() {
@@ -179,6 +185,24 @@ std::vector<Case> cases() {
        },
        "I", 100, 100},
       {"not_causal", not_(causal()), [](int q, int kv) { return q < kv; }, "I", 100, 100},
+      {"shifted", shifted(Scalar<i32>(300), 40, sliding_window(99)),
+       [](int q, int kv) { return q + 300 >= kv + 40 && q + 300 - kv - 40 <= 99; }, "I", 100, 100},
+      {"left_padding", left_padding(Tensor::from(std::vector<i32>{77}, Device::cpu())),
+       [](int, int kv) { return kv >= 77; }, "T", 100, 100},
+      // The queries of one tile see a key for different reasons, which ranges do not join.
+      {"shared_prefix", shared_prefix(100, kPacking.id_table(), kPacking.start_table()),
+       [](int q, int kv) { return (q >= kv && same_document(q, kv)) || (q >= 100 && kv < 100); },
+       "T", 100, 99},
+      {"global_window", global_window(60, global_positions()),
+       [](int q, int kv) {
+         return std::abs(q - kv) <= 60 || is_global_position(q) || is_global_position(kv);
+       },
+       "T", 100, 0},
+      {"same_place", same_place(50, 256, 20),
+       [](int q, int kv) {
+         return q < 50 || kv < 50 || std::abs((q - 50) % 256 - (kv - 50) % 256) < 20;
+       },
+       "C", 100, 0},
       {"key_padding", key_padding(Tensor::from(std::vector<i32>{555, 1}, Device::cpu())),
        [](int, int kv) { return kv < 555; }, "T", 100, 100},
       {"document", document(kPacking.id_table()), same_document, "T", 100, 100},

@@ -94,8 +94,28 @@ Mask document(Tensor ids);
 /// document of each position, `starts` (i32) its first position.
 Mask packed_causal(Tensor ids, Tensor starts);
 
+/// A prefix of `length` positions that all documents share, followed by packed causal documents
+/// (Juravsky et al. 2024, Hydragen); the prefix is itself causal. `ids` and `starts` as in
+/// packed_causal, the prefix being a document.
+Mask shared_prefix(MaskNumber length, Tensor ids, Tensor starts);
+
 /// Keys below the length of their batch entry: kv < lengths[b] (i32).
 Mask key_padding(Tensor lengths);
+
+/// Keys from the first real one of their batch entry on: kv >= padding[b] (i32).
+Mask left_padding(Tensor padding);
+
+/// |q - kv| <= window, and positions marked in `is_global` (i32, not 0) see and are seen by all
+/// (Longformer).
+Mask global_window(MaskNumber window, Tensor is_global);
+
+/// The mask of positions that lie further on: inner(q + q_offset, kv + kv_offset). For the parts of
+/// ring attention and of prefills in chunks.
+Mask shifted(MaskNumber q_offset, MaskNumber kv_offset, Mask inner);
+
+/// Video in frames of `frame` tokens after a prompt: a token sees the prompt, and tokens less than
+/// `width` from its own place in any frame (Xi et al. 2025, Sparse VideoGen's temporal heads).
+Mask same_place(MaskNumber prompt, MaskNumber frame, MaskNumber width);
 
 }  // namespace masks
 }  // namespace tegula
