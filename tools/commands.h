@@ -9,6 +9,7 @@ void add_bench(CLI::App& program, int& exit_code);
 void add_demo(CLI::App& program, int& exit_code);
 void add_doctor(CLI::App& program, int& exit_code);
 void add_explain(CLI::App& program, int& exit_code);
+void add_mask(CLI::App& program, int& exit_code);
 void add_opt(CLI::App& program, int& exit_code);
 
 }  // namespace tegula::tools

@@ -1,0 +1,407 @@
+// From the graph of a mask to conditions on kv.
+#include "ir/analysis/mask_formula.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace tegula::ir {
+namespace {
+
+using Kind = MaskNode::Kind;
+
+/// Parts of one formula after which what is left stays opaque: choices multiply.
+constexpr int kMaxParts = 400;
+
+/// `q / n == kv / n`, or `ids[q] == ids[kv]`, was found to hold: both sides are one number, so
+/// remainders by n compare like the dividends, and what is looked up by the ids is one entry.
+struct SameQuotient {
+  MaskNodeId key, query;  ///< the two sides
+};
+
+class Solver {
+ public:
+  explicit Solver(const MaskExpr& expr) { out_.expr = expr; }
+
+  MaskClosedForm run() {
+    out_.formula = build(out_.expr.root, false);
+    classify();
+    return std::move(out_);
+  }
+
+ private:
+  const MaskNode& node(MaskNodeId id) const { return out_.expr[id]; }
+  bool on_key(MaskNodeId id) const { return out_.expr.depends(id, kOnKey); }
+
+  // ---- logic ----
+  static MaskFormula group(MaskFormula::Kind kind, std::vector<MaskFormula> parts) {
+    MaskFormula f;
+    f.kind = kind;
+    f.parts = std::move(parts);
+    return f;
+  }
+  static MaskFormula constant(bool value) {
+    return group(value ? MaskFormula::Kind::All : MaskFormula::Kind::Any, {});
+  }
+  MaskFormula opaque(MaskNodeId id, bool negated) {
+    MaskFormula f;
+    f.kind = MaskFormula::Kind::Opaque;
+    f.index = id;
+    f.negated = negated;
+    if (on_key(id)) unsolved_.push_back(id);
+    return f;
+  }
+
+  MaskFormula build(MaskNodeId id, bool negated) {
+    const MaskNode n = node(id);  // a copy: building adds nodes
+    if (n.kind == Kind::Const) return constant((n.value != 0) != negated);
+    if (n.kind != Kind::Op || !on_key(id) || ++parts_ > kMaxParts) return opaque(id, negated);
+    if (n.opcode == Opcode::Not) return build(n.in[0], !negated);
+    if (n.opcode == Opcode::And || n.opcode == Opcode::Or)
+      return (n.opcode == Opcode::And) != negated ? conjunction(id, negated)
+                                                  : disjunction(n, negated);
+    if (n.opcode == Opcode::Select) return choice(n.in[0], n.in[1], n.in[2], negated);
+    const bool of_bools = n.operands == 2 && is_bool(node(n.in[0]).dtype);
+    if (n.opcode == Opcode::Xor || (n.opcode == Opcode::Cmp && of_bools)) {
+      if (n.opcode == Opcode::Cmp && (n.pred == MaskPred::Lt || n.pred == MaskPred::Le))
+        return opaque(id, negated);
+      const bool differ = n.opcode == Opcode::Xor || n.pred == MaskPred::Ne;
+      return differ != negated ? exclusive(n.in[0], n.in[1], false)
+                               : exclusive(n.in[0], n.in[1], true);
+    }
+    return n.opcode == Opcode::Cmp ? comparison(id, n, negated) : opaque(id, negated);
+  }
+
+  MaskFormula disjunction(const MaskNode& n, bool negated) {
+    return group(MaskFormula::Kind::Any, {build(n.in[0], negated), build(n.in[1], negated)});
+  }
+  /// a differs from b; from !b if `same`.
+  MaskFormula exclusive(MaskNodeId a, MaskNodeId b, bool same) {
+    return group(MaskFormula::Kind::Any,
+                 {group(MaskFormula::Kind::All, {build(a, false), build(b, !same)}),
+                  group(MaskFormula::Kind::All, {build(a, true), build(b, same)})});
+  }
+  MaskFormula choice(MaskNodeId c, MaskNodeId a, MaskNodeId b, bool negated) {
+    return group(MaskFormula::Kind::Any,
+                 {group(MaskFormula::Kind::All, {build(c, false), build(a, negated)}),
+                  group(MaskFormula::Kind::All, {build(c, true), build(b, negated)})});
+  }
+
+  /// Everything that the conjunction at `id` requires, with each one's negation.
+  void flatten(MaskNodeId id, bool negated, std::vector<std::pair<MaskNodeId, bool>>& out) const {
+    const MaskNode& n = node(id);
+    if (n.is_op(Opcode::Not)) return flatten(n.in[0], !negated, out);
+    const bool is_logic = is_bool(n.dtype) && n.is_op(negated ? Opcode::Or : Opcode::And);
+    if (!is_logic) return out.emplace_back(id, negated), void();
+    flatten(n.in[0], negated, out);
+    flatten(n.in[1], negated, out);
+  }
+
+  MaskFormula conjunction(MaskNodeId id, bool negated) {
+    std::vector<std::pair<MaskNodeId, bool>> required;
+    flatten(id, negated, required);
+    const std::size_t known = same_.size();
+    std::vector<bool> is_equality(required.size());
+    std::vector<SameQuotient> found;
+    for (std::size_t i = 0; i < required.size(); ++i)
+      if (const auto same = same_quotient(required[i].first, required[i].second)) {
+        is_equality[i] = true;
+        found.push_back(*same);
+      }
+    std::vector<MaskFormula> parts;
+    for (std::size_t i = 0; i < required.size(); ++i)  // the equalities themselves stay as they are
+      if (is_equality[i]) parts.push_back(build(required[i].first, required[i].second));
+    same_.insert(same_.end(), found.begin(), found.end());
+    for (std::size_t i = 0; i < required.size(); ++i)
+      if (!is_equality[i]) parts.push_back(build(required[i].first, required[i].second));
+    same_.resize(known);
+    return group(MaskFormula::Kind::All, std::move(parts));
+  }
+
+  bool is_division(MaskNodeId id) const {
+    const MaskNode& n = node(id);
+    return (n.is_op(Opcode::Div) || n.is_op(Opcode::Shr)) &&
+           !out_.expr.depends(n.in[1], kOnKey | kOnQuery | kOnTable | kOnUnknown);
+  }
+  std::optional<SameQuotient> same_quotient(MaskNodeId id, bool negated) const {
+    const MaskNode& n = node(id);
+    if (!n.is_op(Opcode::Cmp) || n.pred != (negated ? MaskPred::Ne : MaskPred::Eq))
+      return std::nullopt;
+    const bool first_is_key = on_key(n.in[0]);
+    const MaskNodeId key = n.in[first_is_key ? 0 : 1], query = n.in[first_is_key ? 1 : 0];
+    if (!on_key(key) || on_key(query)) return std::nullopt;
+    if (node(key).kind == Kind::Table && node(query).kind == Kind::Table)
+      return SameQuotient{key, query};
+    if (!is_division(key) || !is_division(query) || node(key).opcode != node(query).opcode ||
+        node(key).in[1] != node(query).in[1])
+      return std::nullopt;
+    return SameQuotient{key, query};
+  }
+
+  // ---- comparisons ----
+  struct Sum {
+    Linear form;
+    std::vector<MaskNodeId> exact;
+  };
+
+  MaskFormula comparison(MaskNodeId id, const MaskNode& n, bool negated) {
+    const auto a = linear(n.in[0]), b = linear(n.in[1]);
+    const auto d = a && b ? add(a->form, b->form, -1) : std::nullopt;
+    if (!d) return opaque(id, negated);
+    Sum sum{*d, a->exact};
+    sum.exact.insert(sum.exact.end(), b->exact.begin(), b->exact.end());
+    switch (n.pred) {
+      case MaskPred::Lt:
+        return side(id, sum, !negated, negated ? 0 : -1);
+      case MaskPred::Le:
+        return side(id, sum, !negated, negated ? 1 : 0);
+      case MaskPred::Eq:
+      case MaskPred::Ne:
+        break;
+    }
+    if ((n.pred == MaskPred::Eq) != negated)
+      return group(MaskFormula::Kind::All, {side(id, sum, true, 0), side(id, sum, false, 0)});
+    return group(MaskFormula::Kind::Any, {side(id, sum, true, -1), side(id, sum, false, 1)});
+  }
+
+  /// sum <= bound if `below`, else sum >= bound. Minima, maxima, magnitudes and choices that
+  /// depend on kv become logic.
+  MaskFormula side(MaskNodeId id, const Sum& sum, bool below, std::int64_t bound) {
+    if (++parts_ > kMaxParts) return opaque_side(id, sum, below, bound);
+    for (const Linear::Term t : sum.form) {
+      const MaskNode n = node(t.symbol);
+      if (n.kind != Kind::Op || !on_key(t.symbol)) continue;
+      const auto with = [&](MaskNodeId replacement, std::int64_t sign) {
+        return replaced(id, sum, t, replacement, sign, below, bound);
+      };
+      if (n.opcode == Opcode::Min || n.opcode == Opcode::Max || n.opcode == Opcode::Abs) {
+        const bool is_max = n.opcode != Opcode::Min;
+        const bool all = is_max == ((t.factor > 0) == below);
+        const bool is_abs = n.opcode == Opcode::Abs;
+        return group(all ? MaskFormula::Kind::All : MaskFormula::Kind::Any,
+                     {with(n.in[0], 1), is_abs ? with(n.in[0], -1) : with(n.in[1], 1)});
+      }
+      if (n.opcode == Opcode::Select)
+        return group(MaskFormula::Kind::Any,
+                     {group(MaskFormula::Kind::All, {build(n.in[0], false), with(n.in[1], 1)}),
+                      group(MaskFormula::Kind::All, {build(n.in[0], true), with(n.in[2], 1)})});
+    }
+    return condition(sum, below, bound);
+  }
+  MaskFormula replaced(MaskNodeId id, const Sum& sum, Linear::Term t, MaskNodeId by,
+                       std::int64_t sign, bool below, std::int64_t bound) {
+    const auto other = linear(by);
+    const auto without = add(sum.form, Linear::symbol(t.symbol), -t.factor);
+    const auto form = other && without ? add(*without, other->form, t.factor * sign) : std::nullopt;
+    if (!form) return opaque_side(id, sum, below, bound);
+    Sum next{*form, sum.exact};
+    next.exact.push_back(t.symbol);
+    next.exact.insert(next.exact.end(), other->exact.begin(), other->exact.end());
+    return side(id, next, below, bound);
+  }
+  /// Neither proved nor refuted anywhere, unless the bounds of the sum decide it.
+  MaskFormula opaque_side(MaskNodeId id, const Sum& sum, bool below, std::int64_t bound) {
+    unsolved_.push_back(id);
+    return add_condition(sum, {}, below, bound);
+  }
+  MaskFormula add_condition(const Sum& sum, std::vector<MaskStep> steps, bool below,
+                            std::int64_t bound) {
+    MaskFormula f;
+    f.kind = MaskFormula::Kind::Condition;
+    f.index = static_cast<std::uint32_t>(out_.conditions.size());
+    const Interval target =
+        below ? Interval{kMinusInfinity, bound} : Interval{bound, kPlusInfinity};
+    out_.conditions.push_back({sum.form, target, std::move(steps), sum.exact});
+    return f;
+  }
+
+  MaskFormula condition(const Sum& sum, bool below, std::int64_t bound) {
+    Sum whole = sum;
+    std::vector<MaskStep> steps;
+    std::optional<Linear> form = sum.form;
+    for (;;) {
+      std::vector<Linear::Term> of_key;
+      for (const Linear::Term t : *form)
+        if (on_key(t.symbol)) of_key.push_back(t);
+      if (of_key.empty()) {
+        steps.clear();
+        break;
+      }
+      const auto [symbol, factor] = of_key[0];
+      const auto rest = add(*form, Linear::symbol(symbol), -factor);
+      if (of_key.size() > 1 || !rest) return unsolvable(whole, of_key, below, bound);
+      steps.push_back({symbol, factor, *rest});
+      if (node(symbol).kind == Kind::Key) break;
+      const bool is_step = is_division(symbol) || node(symbol).kind == Kind::Table;
+      const auto dividend = is_step ? linear(node(symbol).in[0]) : std::nullopt;
+      if (!dividend) return unsolvable(whole, of_key, below, bound);
+      whole.exact.push_back(symbol);
+      whole.exact.insert(whole.exact.end(), dividend->exact.begin(), dividend->exact.end());
+      form = dividend->form;
+    }
+    return add_condition(whole, std::move(steps), below, bound);
+  }
+  MaskFormula unsolvable(const Sum& sum, const std::vector<Linear::Term>& terms, bool below,
+                         std::int64_t bound) {
+    for (const Linear::Term t : terms) unsolved_.push_back(t.symbol);
+    return add_condition(sum, {}, below, bound);
+  }
+
+  // ---- linear forms ----
+  /// The value as a sum of symbols, if the nodes in `exact` do not wrap.
+  std::optional<Sum> linear(MaskNodeId id) {
+    const MaskNode n = node(id);
+    if (n.kind == Kind::Const) return Sum{Linear::number(n.value), {}};
+    if (n.kind == Kind::Table)
+      for (const SameQuotient& same : same_)
+        if (n.in[0] == same.key) return Sum{Linear::symbol(entry(n, same.query)), {}};
+    if (n.kind != Kind::Op && n.kind != Kind::Table) return Sum{Linear::symbol(id), {}};
+    for (const SameQuotient& same : same_) {
+      if (id == same.key) return Sum{Linear::symbol(same.query), {}};
+      if (const auto opened = open_remainder(n, same)) return opened;
+    }
+    switch (n.opcode) {
+      case Opcode::Add:
+        return combine(id, linear(n.in[0]), linear(n.in[1]), 1);
+      case Opcode::Sub:
+        return combine(id, linear(n.in[0]), linear(n.in[1]), -1);
+      case Opcode::Neg:
+        return combine(id, Sum{}, linear(n.in[0]), -1);
+      case Opcode::Cast:
+        return is_bool(node(n.in[0]).dtype) ? Sum{Linear::symbol(id), {}}
+                                            : combine(id, Sum{}, linear(n.in[0]), 1);
+      case Opcode::Mul:
+        for (std::size_t i = 0; i < 2; ++i)
+          if (node(n.in[i]).kind == Kind::Const)
+            return combine(id, Sum{}, linear(n.in[1 - i]), node(n.in[i]).value);
+        break;
+      case Opcode::Shl:
+        if (const MaskNode& by = node(n.in[1]);
+            by.kind == Kind::Const && by.value >= 0 && by.value < 31)
+          return combine(id, Sum{}, linear(n.in[0]), std::int64_t{1} << by.value);
+        break;
+      default:
+        break;
+    }
+    return Sum{Linear::symbol(id), {}};
+  }
+  static std::optional<Sum> combine(MaskNodeId id, std::optional<Sum> a,
+                                    const std::optional<Sum>& b, std::int64_t factor) {
+    const auto form = a && b ? add(a->form, b->form, factor) : std::nullopt;
+    if (!form) return Sum{Linear::symbol(id), {}};
+    Sum sum{*form, std::move(a->exact)};
+    sum.exact.insert(sum.exact.end(), b->exact.begin(), b->exact.end());
+    sum.exact.push_back(id);
+    return sum;
+  }
+
+  /// x % n as x - n * (x / n), where x / n is one of the quotients known to be equal.
+  std::optional<Sum> open_remainder(const MaskNode& n, const SameQuotient& same) {
+    const MaskNode key = node(same.key), query = node(same.query);
+    if (key.kind != Kind::Op) return std::nullopt;
+    if (n.in[0] != key.in[0] && n.in[0] != query.in[0]) return std::nullopt;
+    if (!is_remainder_of(n, key)) return std::nullopt;
+    auto x = linear(n.in[0]);
+    std::optional<Linear> form;
+    if (const MaskNode by = node(key.in[1]); by.kind == Kind::Const) {
+      const bool is_shift = key.opcode == Opcode::Shr;
+      if (is_shift && (by.value < 0 || by.value > 30)) return std::nullopt;
+      const std::int64_t size = is_shift ? std::int64_t{1} << by.value : by.value;
+      form = x ? add(x->form, Linear::symbol(same.query), -size) : std::nullopt;
+    } else if (x) {
+      const MaskNodeId multiple = product(key.in[1], same.query);
+      form = add(x->form, Linear::symbol(multiple), -1);
+      x->exact.push_back(multiple);
+    }
+    return form ? std::optional(Sum{*form, x->exact}) : std::nullopt;
+  }
+  /// n is what the division `by` leaves over.
+  bool is_remainder_of(const MaskNode& n, const MaskNode& by) const {
+    if (by.opcode == Opcode::Div) return n.opcode == Opcode::Rem && n.in[1] == by.in[1];
+    const MaskNode &bits = node(by.in[1]), &mask = node(n.in[1]);
+    return n.opcode == Opcode::And && bits.kind == Kind::Const && mask.kind == Kind::Const &&
+           bits.value >= 0 && bits.value < 31 && mask.value == (std::int64_t{1} << bits.value) - 1;
+  }
+  /// The same table at another index.
+  MaskNodeId entry(MaskNode table, MaskNodeId index) {
+    table.in[0] = index;
+    table.depends = static_cast<std::uint8_t>(node(index).depends | kOnTable);
+    return out_.expr.add(table);
+  }
+  MaskNodeId product(MaskNodeId a, MaskNodeId b) {
+    MaskNode n;
+    n.kind = Kind::Op;
+    n.opcode = Opcode::Mul;
+    n.dtype = node(a).dtype;
+    n.operands = 2;
+    n.in = {a, b};
+    n.depends = node(a).depends | node(b).depends;
+    return out_.expr.add(n);
+  }
+
+  // ---- class ----
+  bool anywhere(MaskNodeId from, auto&& holds) const {
+    if (holds(from)) return true;
+    const MaskNode& n = node(from);
+    for (std::size_t i = 0; i < n.operands; ++i)
+      if (anywhere(n.in[i], holds)) return true;
+    return false;
+  }
+  bool is_remainder(MaskNodeId id) const {
+    const MaskNode& n = node(id);
+    return on_key(id) &&
+           (n.is_op(Opcode::Rem) ||
+            (n.is_op(Opcode::And) && node(n.in[1]).kind == Kind::Const && !is_bool(n.dtype)));
+  }
+  void set_class(MaskClass c, std::string reason) {
+    if (c <= out_.mask_class && !out_.reason.empty()) return;
+    out_.mask_class = c;
+    out_.reason = std::move(reason);
+  }
+
+  void classify() {
+    const bool uses_table = (node(out_.expr.root).depends & kOnTable) != 0;
+    const bool by_key = std::ranges::any_of(out_.conditions, [&](const MaskCondition& c) {
+      return std::ranges::any_of(
+          c.steps, [&](const MaskStep& s) { return node(s.symbol).kind == Kind::Table; });
+    });
+    set_class(uses_table ? MaskClass::Table : MaskClass::Interval,
+              !uses_table ? "every condition is solved for kv"
+              : by_key    ? "every condition is solved for kv where the table that kv selects from "
+                            "ascends; else blocks are classified by its minima and maxima"
+                          : "every condition is solved for kv; ends come from captured tables");
+    for (const MaskNodeId id : unsolved_) {
+      const bool unknown = (node(id).depends & kOnUnknown) != 0;
+      const bool remainder = anywhere(id, [&](MaskNodeId n) { return is_remainder(n); });
+      const bool quotient =
+          anywhere(out_.expr.root, [&](MaskNodeId n) { return on_key(n) && is_division(n); });
+      const std::string text = out_.expr.str(id);
+      if (unknown)
+        set_class(MaskClass::Data, fmt::format("{} has an operand that is not known", text));
+      else if (!remainder)
+        set_class(MaskClass::Data, fmt::format("{} is not solved for kv", text));
+      else if (quotient)
+        set_class(MaskClass::Grid, fmt::format("{} and a quotient decode kv", text));
+      else
+        set_class(MaskClass::Congruence, fmt::format("{} depends on a remainder of kv", text));
+    }
+  }
+
+  MaskClosedForm out_;
+  std::vector<SameQuotient> same_;
+  std::vector<MaskNodeId> unsolved_;
+  int parts_ = 0;
+};
+
+}  // namespace
+
+std::string_view name(MaskClass c) {
+  constexpr std::string_view kNames = "ITCGD";
+  return kNames.substr(static_cast<std::size_t>(c), 1);
+}
+
+MaskClosedForm solve_mask(const MaskExpr& expr) { return Solver(expr).run(); }
+
+}  // namespace tegula::ir

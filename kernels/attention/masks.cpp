@@ -1,0 +1,160 @@
+// The library of masks. Each returns the lambda that its comment in masks.h describes.
+#include "tegula/kernels/masks.h"
+
+#include "tegula/math.h"
+
+namespace tegula::masks {
+
+Mask and_(Mask a, Mask b) {
+  return [a = std::move(a), b = std::move(b)](Tile batch, Tile h, Tile q, Tile kv) {
+    return a(batch, h, q, kv) && b(batch, h, q, kv);
+  };
+}
+Mask or_(Mask a, Mask b) {
+  return [a = std::move(a), b = std::move(b)](Tile batch, Tile h, Tile q, Tile kv) {
+    return a(batch, h, q, kv) || b(batch, h, q, kv);
+  };
+}
+Mask not_(Mask a) {
+  return [a = std::move(a)](Tile b, Tile h, Tile q, Tile kv) { return !a(b, h, q, kv); };
+}
+
+Mask full() {
+  return [](Tile, Tile, Tile, Tile) { return Tile(true); };
+}
+
+Mask causal() {
+  return [](Tile, Tile, Tile q, Tile kv) { return q >= kv; };
+}
+
+Mask causal_bottom_right(MaskNumber q_length, MaskNumber kv_length) {
+  return
+      [=](Tile, Tile, Tile q, Tile kv) { return q + (kv_length.value() - q_length.value()) >= kv; };
+}
+
+Mask sliding_window(MaskNumber window) {
+  return [=](Tile, Tile, Tile q, Tile kv) { return q >= kv && q - kv <= window.value(); };
+}
+
+Mask window(MaskNumber left, MaskNumber right) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    return q - kv <= left.value() && kv - q <= right.value();
+  };
+}
+
+Mask chunked(MaskNumber size) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile n = size.value();
+    return q >= kv && q / n == kv / n;
+  };
+}
+
+Mask dilated_window(MaskNumber window, MaskNumber dilation) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    return abs(q - kv) <= window.value() && (q - kv) % dilation.value() == 0;
+  };
+}
+
+Mask sink_window(MaskNumber sinks, MaskNumber window) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    return q >= kv && (kv < sinks.value() || q - kv <= window.value());
+  };
+}
+
+Mask prefix_lm(MaskNumber prefix) {
+  return [=](Tile, Tile, Tile q, Tile kv) { return kv < prefix.value() || q >= kv; };
+}
+
+Mask block_causal(MaskNumber block) {
+  return [=](Tile, Tile, Tile q, Tile kv) { return q / block.value() >= kv / block.value(); };
+}
+
+Mask batchify(MaskNumber length, Mask inner) {
+  return [length, inner = std::move(inner)](Tile b, Tile h, Tile q, Tile kv) {
+    const Tile n = length.value();
+    return q / n == kv / n && inner(b, h, q % n, kv % n);
+  };
+}
+
+Mask block_diffusion(MaskNumber length, MaskNumber block) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile s = length.value(), n = block.value();
+    const Tile q_noised = q < s, kv_noised = kv < s;
+    const Tile q_block = where(q_noised, q, q - s) / n;
+    // One condition for each half of the keys, so that each is solved for kv.
+    const Tile noised = kv_noised && q_noised && q_block == kv / n;
+    const Tile clean =
+        !kv_noised && where(q_noised, q_block > (kv - s) / n, q_block >= (kv - s) / n);
+    return noised || clean;
+  };
+}
+
+Mask speculative_blocks(MaskNumber prefix, MaskNumber block) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile p = prefix.value(), n = block.value(), after = kv - p;
+    return kv < p || (q / n == after / n && after % n <= q % n);
+  };
+}
+
+Mask neighbourhood(MaskNumber width, MaskNumber height, MaskNumber size) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile w = width.value(), half = size.value() / 2;
+    const Tile row = clamp(q / w, half, height.value() - 1 - half);
+    const Tile column = clamp(q % w, half, w - 1 - half);
+    return abs(row - kv / w) <= half && abs(column - kv % w) <= half;
+  };
+}
+
+Mask document(Tensor ids) {
+  return [ids = std::move(ids)](Tile, Tile, Tile q, Tile kv) {
+    const auto id = view<i32, 1>(ids);
+    return id(q) == id(kv);
+  };
+}
+
+Mask packed_causal(Tensor ids, Tensor starts) {
+  return [ids = std::move(ids), starts = std::move(starts)](Tile, Tile, Tile q, Tile kv) {
+    return kv >= view<i32, 1>(starts)(view<i32, 1>(ids)(q)) && q >= kv;
+  };
+}
+
+Mask shared_prefix(MaskNumber length, Tensor ids, Tensor starts) {
+  const Mask own = packed_causal(std::move(ids), std::move(starts));
+  return [length, own](Tile b, Tile h, Tile q, Tile kv) {
+    return own(b, h, q, kv) || (q >= length.value() && kv < length.value());
+  };
+}
+
+Mask left_padding(Tensor padding) {
+  return [padding = std::move(padding)](Tile b, Tile, Tile, Tile kv) {
+    return kv >= view<i32, 1>(padding)(b);
+  };
+}
+
+Mask global_window(MaskNumber window, Tensor is_global) {
+  return [window, is_global = std::move(is_global)](Tile, Tile, Tile q, Tile kv) {
+    const auto marked = view<i32, 1>(is_global);
+    return abs(q - kv) <= window.value() || marked(q) != 0 || marked(kv) != 0;
+  };
+}
+
+Mask shifted(MaskNumber q_offset, MaskNumber kv_offset, Mask inner) {
+  return [q_offset, kv_offset, inner = std::move(inner)](Tile b, Tile h, Tile q, Tile kv) {
+    return inner(b, h, q + q_offset.value(), kv + kv_offset.value());
+  };
+}
+
+Mask same_place(MaskNumber prompt, MaskNumber frame, MaskNumber width) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile p = prompt.value(), n = frame.value();
+    return q < p || kv < p || abs((q - p) % n - (kv - p) % n) < width.value();
+  };
+}
+
+Mask key_padding(Tensor lengths) {
+  return [lengths = std::move(lengths)](Tile b, Tile, Tile, Tile kv) {
+    return kv < view<i32, 1>(lengths)(b);
+  };
+}
+
+}  // namespace tegula::masks

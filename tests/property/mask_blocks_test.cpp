@@ -1,0 +1,80 @@
+// The analysis of masks against brute force: what it claims of a block holds at every element.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <iostream>
+
+#include "ir/text.h"
+#include "tests/property/mask_random.h"
+
+namespace tegula::ir {
+namespace {
+
+using testing::BruteForce;
+using testing::MaskKernel;
+using testing::RandomMasks;
+
+std::string show(const MaskKernel& m, const MaskExpr& e, const MaskBlock& b,
+                 const std::array<std::int64_t, 3>& p) {
+  std::string text = e.str() + "\nb " + std::to_string(b.batch) + ", h " + std::to_string(b.head);
+  for (const std::int64_t v : {b.q0, b.q1, b.kv0, b.kv1, p[0], p[1], p[2]})
+    text += " " + std::to_string(v);
+  return text + "\n" + print(m.kernel, {.locations = false});
+}
+
+TEST(MaskBlocks, EmptyAndFullHoldAtEveryElement) {
+  constexpr int kMasks = 60000, kBlocksEach = 2;  // 120000 cases
+  RandomMasks random(11);
+  std::int64_t claimed = 0, decidable = 0;
+  double seconds = 0;
+  for (int i = 0; i < kMasks; ++i) {
+    MaskKernel m;
+    random.fill_table(m);
+    m.root = random.boolean(m, static_cast<int>(random.number(1, 4)));
+    const MaskExpr e = m.import();
+    MaskBlocks blocks(e);
+    const auto tables = m.tables();
+    for (int j = 0; j < kBlocksEach; ++j) {
+      const MaskBlock block = random.block();
+      const auto params = random.params();
+      const auto slots = m.slots(e, params);
+      const auto start = std::chrono::steady_clock::now();
+      const Coverage c = blocks.classify(block, {slots, tables}, j == 0 ? 32 : 0);
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      const BruteForce truth(m, block, params);
+      if (truth.values.empty()) continue;
+      ASSERT_FALSE(c == Coverage::Full && !truth.all) << show(m, e, block, params);
+      ASSERT_FALSE(c == Coverage::Empty && truth.any) << show(m, e, block, params);
+      decidable += truth.all || !truth.any;
+      claimed += c != Coverage::Partial;
+    }
+  }
+  std::cout << "random masks: " << claimed << " of " << decidable << " uniform blocks decided, "
+            << seconds * 1e6 / (kMasks * kBlocksEach) << " us a block\n";
+  EXPECT_GT(static_cast<double>(claimed), 0.9 * static_cast<double>(decidable));
+}
+
+TEST(MaskBlocks, RangesAndCongruencesHoldAtEveryElement) {
+  RandomMasks random(12);
+  for (int i = 0; i < 40000; ++i) {
+    MaskKernel m;
+    random.fill_table(m);
+    m.root = random.integer(m, static_cast<int>(random.number(1, 4)));
+    const MaskExpr e = m.import();
+    MaskBlocks blocks(e);
+    const auto tables = m.tables();
+    const MaskBlock b = random.block();
+    const auto params = random.params();
+    blocks.evaluate(
+        {Interval::point(b.batch), Interval::point(b.head), {b.q0, b.q1 - 1}, {b.kv0, b.kv1 - 1}},
+        {m.slots(e, params), tables});
+    const MaskValue& v = blocks.value(e.root);
+    for (const std::int64_t x : BruteForce(m, b, params).values) {
+      ASSERT_TRUE(v.range.contains(x)) << x << " " << show(m, e, b, params);
+      ASSERT_TRUE(v.stride.allows(x)) << x << " " << show(m, e, b, params);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tegula::ir

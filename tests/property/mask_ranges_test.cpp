@@ -1,0 +1,87 @@
+// The closed form of masks against brute force: kv outside `visible` are seen by no query of the
+// tile, those in `full` by every one.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <iostream>
+
+#include "ir/analysis/mask_ranges.h"
+#include "ir/text.h"
+#include "tests/property/mask_random.h"
+
+namespace tegula::ir {
+namespace {
+
+using testing::BruteForce;
+using testing::MaskKernel;
+using testing::RandomMasks;
+
+/// How many kv were decided, of those that could be.
+struct Score {
+  std::int64_t decided = 0, decidable = 0;
+};
+
+void check(const MaskKernel& m, const MaskClosedForm& form, const KvCover& cover,
+           const MaskBlock& tile, const std::array<std::int64_t, 3>& params, Score& score) {
+  for (std::int64_t kv = 0; kv < tile.kv1; ++kv) {
+    MaskBlock column = tile;
+    column.kv0 = kv;
+    column.kv1 = kv + 1;
+    const BruteForce truth(m, column, params);
+    if (truth.values.empty()) continue;
+    const bool visible = cover.visible.contains({kv, kv}), full = cover.full.contains({kv, kv});
+    const auto text = [&] {
+      return form.expr.str(m.import().root) + "\nkv " + std::to_string(kv) + ", q " +
+             std::to_string(tile.q0) + ".." + std::to_string(tile.q1) + "\n" +
+             print(m.kernel, {.locations = false});
+    };
+    ASSERT_TRUE(visible || !truth.any) << text();
+    ASSERT_TRUE(!full || truth.all) << text();
+    score.decidable += truth.all || !truth.any;
+    score.decided += full || !visible;
+  }
+}
+
+TEST(MaskRanges, VisibleAndFullHoldForEveryKey) {
+  constexpr int kMasks = 60000;
+  RandomMasks random(21);
+  Score score;
+  std::array<int, 5> classes{};
+  double solving = 0, covering = 0;
+  const auto now = [] { return std::chrono::steady_clock::now(); };
+  const auto since = [&](auto start) {
+    return std::chrono::duration<double>(now() - start).count();
+  };
+  for (int i = 0; i < kMasks; ++i) {
+    MaskKernel m;
+    random.fill_table(m);
+    m.root = random.boolean(m, static_cast<int>(random.number(1, 4)));
+    const MaskExpr e = m.import();
+    auto start = now();
+    const MaskClosedForm form = solve_mask(e);
+    solving += since(start);
+    ++classes[static_cast<std::size_t>(form.mask_class)];
+    MaskRanges ranges(form);
+    const auto tables = m.tables();
+    MaskBlock tile = random.block();
+    tile.kv0 = 0;
+    tile.kv1 = random.number(1, 24);
+    const auto params = random.params();
+    start = now();
+    const KvCover cover = ranges.cover({tile.batch, tile.head, tile.q0, tile.q1, tile.kv1},
+                                       {m.slots(e, params), tables});
+    covering += since(start);
+    check(m, form, cover, tile, params, score);
+    if (HasFatalFailure()) return;
+  }
+  std::cout << "random masks: " << score.decided << " of " << score.decidable
+            << " uniform kv decided; classes I T C G D:";
+  for (const int n : classes) std::cout << ' ' << n;
+  std::cout << "; " << solving * 1e6 / kMasks << " us to solve, " << covering * 1e6 / kMasks
+            << " us a query tile\n";
+  EXPECT_GT(static_cast<double>(score.decided), 0.7 * static_cast<double>(score.decidable));
+  EXPECT_GT(classes[0], kMasks / 4);
+}
+
+}  // namespace
+}  // namespace tegula::ir
