@@ -1,0 +1,100 @@
+// What the library may choose is assembled: no spills, no stack, no warning of the assembler
+// (C75xx: wgmmas one after another, ignored setmaxnreg). Needs ptxas.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "ir/text.h"
+#include "runtime/jit_steps.h"
+#include "support/env.h"
+#include "support/text.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/matmul.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+/// The tile form that a call traces on the host.
+ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
+  std::string pattern = (std::filesystem::temp_directory_path() / "tegula-XXXXXX").string();
+  if (!mkdtemp(pattern.data())) throw std::runtime_error("no folder like " + pattern);
+  const std::filesystem::path folder = pattern;
+  Env dumping = env();
+  dumping.dump = "trace:" + pattern;
+  {
+    const EnvOverride scope(dumping);
+    call();
+  }
+  ir::Kernel kernel = ir::parse(read_file(folder / name / "01-trace.tir"), name);
+  std::filesystem::remove_all(folder);
+  return kernel;
+}
+
+void expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma) {
+  SCOPED_TRACE(target);
+  runtime::CompileRequest request;
+  request.target = target;
+  request.backend = runtime::Backend::Llvm;
+  runtime::CompiledKernel k;
+  runtime::key(k, request);
+  k.tile = ir::clone(tile);
+  runtime::optimize(k, request);
+  EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
+  runtime::emit(k, request);
+  runtime::assemble(k, request);
+  EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
+  EXPECT_EQ(k.report.stack, 0);
+  EXPECT_TRUE(k.report.warnings.empty()) << testing::PrintToString(k.report.warnings);
+}
+
+Tensor host(std::initializer_list<std::int64_t> shape) {
+  return Tensor::zeros(Dims(shape), DType::bf16, Device::cpu());
+}
+
+class Assembled : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!runtime::find_ptxas()) GTEST_SKIP() << "no ptxas here";
+  }
+};
+
+TEST_F(Assembled, Matmul) {
+  const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
+  for (const int bm : {64, 128})
+    for (const int bn : {32, 64, 96, 128, 160, 192, 256}) {
+      const MatmulConfig whole{bm, bn, 64, 1}, divided{bm, bn, 64, 2};
+      SCOPED_TRACE(whole.str());
+      const Stream stream(Device::cpu());
+      expect_clean(traced("matmul", [&] { matmul(stream, A, B, C, whole); }), "sm_90a", true);
+      expect_clean(traced("matmul_partial", [&] { matmul(stream, A, B, C, divided); }), "sm_90a",
+                   true);
+    }
+}
+
+TEST_F(Assembled, Attention) {
+  for (const int d : {64, 128, 256}) {
+    SCOPED_TRACE(d);
+    const Tensor Q = host({1, 1, 64, d}), K = host({1, 1, 64, d}), V = host({1, 1, 64, d}),
+                 O = host({1, 1, 64, d});
+    AttentionSpec causal;
+    causal.mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) { return q >= kv; };
+    causal.range = causal_range;
+    for (const AttentionSpec& spec : {AttentionSpec{}, causal}) {
+      const Attention attention(spec);
+      expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
+    }
+  }
+}
+
+/// The path of older GPUs.
+TEST_F(Assembled, ForSm80) {
+  const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
+  const MatmulConfig small{64, 64, 64, 1};
+  expect_clean(traced("matmul", [&] { matmul(Stream(Device::cpu()), A, B, C, small); }), "sm_80",
+               false);
+}
+
+}  // namespace
+}  // namespace tegula
