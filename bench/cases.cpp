@@ -127,7 +127,8 @@ std::vector<Case> make_cases() {
   list.push_back(
       {"attention_causal", [](const Stream& s, Tensors t, double) {
          static const Attention causal(
-             {.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .range = causal_range});
+             {.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .range = causal_range,
+              .full = causal_full});
          run_attention(causal, s, t);
        }});
   list.push_back({"attention_causal_window_alibi", [](const Stream& s, Tensors t, double window) {
@@ -138,7 +139,8 @@ std::vector<Case> make_cases() {
                              [](auto x, auto, auto h, auto q, auto kv) {
                                return x + exp2(cast<f32>(h + 1) * -0.5f) * cast<f32>(kv - q);
                              },
-                         .range = causal_range});
+                         .range = causal_range,
+              .full = causal_full});
                     run_attention(attn, s, t);
                   }});
   return list;

@@ -31,14 +31,12 @@ Tile softmax_step(OnlineSoftmax& s, const Tile& scores, const Tile& factor) {
 
 /// Whether the block of keys holds one that some row must not see: one behind the last, or one that
 /// the mask may stop.
-Tile needs_mask(const AttentionSpec& spec, const KvRange& range, const Index& n,
+Tile needs_mask(const AttentionSpec& spec, const std::optional<KvRange>& full, const Index& n,
                 const Tile& length) {
   const Tile first = n.first(), end = first + n.block();
   const Tile ragged = end > length;
   if (!spec.mask) return ragged;
-  if (!range.full_hi) return ragged || true;
-  const Tile masked = end > *range.full_hi;
-  return ragged || (range.full_lo ? masked || first < *range.full_lo : masked);
+  return full ? ragged || first < full->lo || end > full->hi : ragged || true;
 }
 
 template <class T>
@@ -56,6 +54,8 @@ auto make_kernel(const AttentionSpec& spec) {
       const Tile first = m.first(), length = K.dim(2);
       const KvRange range =
           spec.range ? spec.range(first, first + (BM - 1), length) : KvRange{full<i32>(0), length};
+      std::optional<KvRange> everywhere;
+      if (spec.full) everywhere = spec.full(first, first + (BM - 1), length);
       const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
       for (auto n : steps(range.lo, min(range.hi, length), BN)) {
         // Keys behind the last read as 0; the mask stops them, and their weights are 0.
@@ -63,7 +63,7 @@ auto make_kernel(const AttentionSpec& spec) {
                    values = fill_absent(V(b, h / group, n, all), 0);
         Tile s = dot(q, keys.T());
         if (spec.score) s = spec.score(s * scale, b, h, rows, columns);
-        if_(needs_mask(spec, range, n, length), [&] {
+        if_(needs_mask(spec, everywhere, n, length), [&] {
           const Tile inside = columns < length;
           s = where(spec.mask ? inside && spec.mask(b, h, rows, columns) : inside, s, -INFINITY);
         });
@@ -98,8 +98,11 @@ void check(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) {
 
 }  // namespace
 
-KvRange causal_range(const Tile& first, const Tile& last, const Tile& kv_length) {
-  return {full<i32>(0), min(last + 1, kv_length), {}, first + 1};
+KvRange causal_range(const Tile&, const Tile& last, const Tile& kv_length) {
+  return {full<i32>(0), min(last + 1, kv_length)};
+}
+KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
+  return {full<i32>(0), first + 1};
 }
 
 struct Attention::Kernels {

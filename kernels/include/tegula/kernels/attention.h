@@ -12,12 +12,9 @@
 /// online softmax (Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention").
 namespace tegula {
 
-/// What the rows of a query tile see of the keys: [lo, hi) contains every position that any of them
-/// sees; every position of [full_lo, full_hi), empty if left out, is seen by all of them, so that
-/// the mask is not computed there.
+/// Positions [lo, hi) of keys and values.
 struct KvRange {
   Tile lo, hi;
-  std::optional<Tile> full_lo = {}, full_hi = {};
 };
 
 /// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer
@@ -30,12 +27,17 @@ struct AttentionSpec {
   /// Narrows the loop over keys for query rows [first, last]; must contain all that `mask` lets
   /// through. Default: all keys.
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> range = {};
+  /// Keys that all query rows [first, last] see, so that the mask need not be computed there. Default:
+  /// none where there is a mask.
+  std::function<KvRange(Tile first, Tile last, Tile kv_length)> full = {};
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
 };
 
-/// The keys a causal mask lets through: [0, last + 1), of which all rows see [0, first + 1).
+/// The keys a causal mask lets through: [0, last + 1); a `range` of every mask that is at least causal.
 KvRange causal_range(const Tile& first, const Tile& last, const Tile& kv_length);
+/// The keys that all rows see under a mask that is causal and nothing else: [0, first + 1).
+KvRange causal_full(const Tile& first, const Tile& last, const Tile& kv_length);
 
 /// A callable attention. Copies share what was compiled.
 ///
