@@ -183,7 +183,7 @@ class Importer {
 
   /// A value that is not taken apart.
   MaskNodeId leaf(Value v) {
-    if (!k_.type(v).is_scalar() || !is_number(k_.type(v)) || !is_uniform(v, 0)) return unknown(v);
+    if (!k_.type(v).is_scalar() || !is_number(k_.type(v)) || !is_uniform(v)) return unknown(v);
     MaskNode n;
     n.kind = Kind::Param;
     n.dtype = k_.type(v).dtype();
@@ -203,9 +203,16 @@ class Importer {
 
   /// True if the value does not vary with b, h, q or kv, nor from one iteration of a loop to the
   /// next.
-  bool is_uniform(Value v, int depth) const {
-    constexpr int kMaxDepth = 64;
-    if (depth > kMaxDepth) return false;
+  bool is_uniform(Value v) {
+    const auto [it, is_new] = uniform_.emplace(v, false);
+    if (is_new) {
+      const bool uniform = find_uniform(v);  // adds others, so that `it` is not valid any more
+      uniform_[v] = uniform;
+      return uniform;
+    }
+    return it->second;
+  }
+  bool find_uniform(Value v) {
     if (const auto it = ids_.find(v); it != ids_.end())
       return !expr_.depends(it->second,
                             kOnBatch | kOnHead | kOnQuery | kOnKey | kOnTable | kOnUnknown);
@@ -213,12 +220,13 @@ class Importer {
     if (!data.def) return !data.region || !k_[data.region].owner;
     const OpData& d = k_[data.def];
     if (!d.regions.empty() || !info(d.opcode).has(kPure)) return false;
-    return std::ranges::all_of(d.operands, [&](Value o) { return is_uniform(o, depth + 1); });
+    return std::ranges::all_of(d.operands, [&](Value o) { return is_uniform(o); });
   }
 
   const Kernel& k_;
   MaskExpr expr_;
   std::unordered_map<Value, MaskNodeId> ids_;
+  std::unordered_map<Value, bool> uniform_;
 };
 
 }  // namespace
@@ -230,7 +238,8 @@ MaskNodeId MaskExpr::add(MaskNode node) {
   return static_cast<MaskNodeId>(nodes.size() - 1);
 }
 
-std::string MaskExpr::str(MaskNodeId id) const {
+std::string MaskExpr::str(MaskNodeId id, int depth) const {
+  if (depth == 0) return "...";
   const MaskNode& n = nodes[id];
   switch (n.kind) {
     case Kind::Batch:
@@ -246,7 +255,7 @@ std::string MaskExpr::str(MaskNodeId id) const {
     case Kind::Const:
       return fmt::format("{}", n.value);
     case Kind::Table:
-      return fmt::format("table{}[{}]", n.value, str(n.in[0]));
+      return fmt::format("table{}[{}]", n.value, str(n.in[0], depth - 1));
     case Kind::Unknown:
       return "?";
     case Kind::Op:
@@ -256,7 +265,7 @@ std::string MaskExpr::str(MaskNodeId id) const {
   std::string text(n.is_op(Opcode::Cmp) ? kPredicates[static_cast<std::size_t>(n.pred)]
                                         : info(n.opcode).mnemonic);
   text += '(';
-  for (std::size_t i = 0; i < n.operands; ++i) text += (i ? ", " : "") + str(n.in[i]);
+  for (std::size_t i = 0; i < n.operands; ++i) text += (i ? ", " : "") + str(n.in[i], depth - 1);
   return text + ')';
 }
 

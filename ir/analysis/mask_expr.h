@@ -60,7 +60,7 @@ struct MaskExpr {
   MaskNodeId add(MaskNode node);
   /// "(q >= kv) & ((q - kv) < p0)", for messages.
   std::string str() const { return str(root); }
-  std::string str(MaskNodeId id) const;
+  std::string str(MaskNodeId id, int depth = 10) const;
 };
 
 /// Follows the definition of `root`, an i1 scalar or tile. What it cannot follow becomes Unknown

@@ -14,6 +14,8 @@ using Kind = MaskNode::Kind;
 
 /// Parts of one formula after which what is left stays opaque: choices multiply.
 constexpr int kMaxParts = 400;
+constexpr int kMaxSums = 4000;
+constexpr std::size_t kMaxRequired = 64;
 
 /// `q / n == kv / n`, or `ids[q] == ids[kv]`, was found to hold: both sides are one number, so
 /// remainders by n compare like the dividends, and what is looked up by the ids is one entry.
@@ -93,7 +95,8 @@ class Solver {
   void flatten(MaskNodeId id, bool negated, std::vector<std::pair<MaskNodeId, bool>>& out) const {
     const MaskNode& n = node(id);
     if (n.is_op(Opcode::Not)) return flatten(n.in[0], !negated, out);
-    const bool is_logic = is_bool(n.dtype) && n.is_op(negated ? Opcode::Or : Opcode::And);
+    const bool is_logic = out.size() < kMaxRequired && is_bool(n.dtype) &&
+                          n.is_op(negated ? Opcode::Or : Opcode::And);
     if (!is_logic) return out.emplace_back(id, negated), void();
     flatten(n.in[0], negated, out);
     flatten(n.in[1], negated, out);
@@ -253,6 +256,8 @@ class Solver {
   /// The value as a sum of symbols, if the nodes in `exact` do not wrap.
   std::optional<Sum> linear(MaskNodeId id) {
     const MaskNode n = node(id);
+    // What is shared is followed from each of its users: bounded, as their number may double.
+    if (++sums_ > kMaxSums) return Sum{Linear::symbol(id), {}};
     if (n.kind == Kind::Const) return Sum{Linear::number(n.value), {}};
     if (n.kind == Kind::Table)
       for (const SameQuotient& same : same_)
@@ -342,11 +347,15 @@ class Solver {
   }
 
   // ---- class ----
+  /// True if something that `from` is computed of holds.
   bool anywhere(MaskNodeId from, auto&& holds) const {
-    if (holds(from)) return true;
-    const MaskNode& n = node(from);
-    for (std::size_t i = 0; i < n.operands; ++i)
-      if (anywhere(n.in[i], holds)) return true;
+    std::vector<bool> used(from + 1);
+    used[from] = true;
+    for (MaskNodeId id = from + 1; id-- > 0;) {  // operands come before their users
+      if (!used[id]) continue;
+      if (holds(id)) return true;
+      for (std::size_t i = 0; i < node(id).operands; ++i) used[node(id).in[i]] = true;
+    }
     return false;
   }
   bool is_remainder(MaskNodeId id) const {
@@ -392,7 +401,7 @@ class Solver {
   MaskClosedForm out_;
   std::vector<SameQuotient> same_;
   std::vector<MaskNodeId> unsolved_;
-  int parts_ = 0;
+  int parts_ = 0, sums_ = 0;
 };
 
 }  // namespace

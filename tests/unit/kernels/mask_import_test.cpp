@@ -3,6 +3,7 @@
 
 #include "dsl/instance.h"
 #include "ir/analysis/mask_blocks.h"
+#include "ir/analysis/mask_formula.h"
 #include "ir/text.h"
 #include "kernels/attention/mask_trace.h"
 #include "tegula/tegula.h"
@@ -75,6 +76,34 @@ TEST(MaskImport, ReshapedPositionsAreUnknown) {
       [](Tile, Tile, Tile q, Tile kv) { return q.reshape({1, 32}).T() + 0 * kv >= kv; });
   EXPECT_TRUE(e.depends(e.root, ir::kOnUnknown));
   EXPECT_EQ(classify(e, 96, 0), Coverage::Partial);
+}
+
+TEST(MaskImport, SharedExpressionsAreFollowedOnce) {
+  const TracedMask m = trace_mask([](Tile, Tile, Tile q, Tile kv) {
+    Tile x = kv, y = cast<f32>(q);
+    for (int i = 0; i < 60; ++i) {
+      x = (x + x) ^ (x & q);
+      y = y + y;
+    }
+    return x < q && y < 1.0f;
+  });
+  EXPECT_LT(m.expr.nodes.size(), 200u);
+  EXPECT_LT(m.expr.str().size(), 100000u);
+  EXPECT_EQ(ir::solve_mask(m.expr).mask_class, ir::MaskClass::Data);
+  EXPECT_EQ(classify(m.expr, 0, 0), Coverage::Partial);
+}
+
+TEST(MaskImport, SumsOfOneValueAreFollowedOnce) {
+  const TracedMask m = trace_mask([](Tile, Tile, Tile q, Tile kv) {
+    Tile x = kv, seen = kv < q;
+    for (int i = 0; i < 60; ++i) {
+      x = x + x;
+      seen = !(seen && (seen || x < q));
+    }
+    return seen && x < q;
+  });
+  EXPECT_EQ(classify(m.expr, 0, 0), Coverage::Partial);
+  ir::solve_mask(m.expr);
 }
 
 TEST(MaskImport, ANumberThatALoopChangesIsUnknown) {
