@@ -124,13 +124,13 @@ std::vector<Case> make_cases() {
                     static const Attention full(AttentionSpec{});
                     run_attention(full, s, t);
                   }});
-  list.push_back(
-      {"attention_causal", [](const Stream& s, Tensors t, double) {
-         static const Attention causal(
-             {.mask = [](auto, auto, auto q, auto kv) { return q >= kv; }, .range = causal_range,
-              .full = causal_full});
-         run_attention(causal, s, t);
-       }});
+  list.push_back({"attention_causal", [](const Stream& s, Tensors t, double) {
+                    static const Attention causal(
+                        {.mask = [](auto, auto, auto q, auto kv) { return q >= kv; },
+                         .range = causal_range,
+                         .full = causal_full});
+                    run_attention(causal, s, t);
+                  }});
   list.push_back({"attention_causal_window_alibi", [](const Stream& s, Tensors t, double window) {
                     static const auto w = static_cast<int>(window);
                     static const Attention attn(
@@ -139,8 +139,7 @@ std::vector<Case> make_cases() {
                              [](auto x, auto, auto h, auto q, auto kv) {
                                return x + exp2(cast<f32>(h + 1) * -0.5f) * cast<f32>(kv - q);
                              },
-                         .range = causal_range,
-              .full = causal_full});
+                         .range = causal_range});
                     run_attention(attn, s, t);
                   }});
   return list;

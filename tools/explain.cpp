@@ -61,6 +61,7 @@ std::vector<Subject> subjects() {
          const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; },
                                  .score = nullptr,
                                  .range = causal_range,
+                                 .full = causal_full,
                                  .scale = {}});
          causal(cpu, host(shape, DType::bf16), host(shape, DType::bf16), host(shape, DType::bf16),
                 host(shape, DType::bf16));
