@@ -32,9 +32,8 @@ const Pass* find_pass(std::span<const Pass> passes, std::string_view name) {
 }
 
 std::string Plan::str() const {
-  return fmt::format(
-      "plan {{ warps={} stages={} warps_m={} warps_n={} stage_stores={} wgmma={} }}", warps, stages,
-      warps_m, warps_n, stage_stores ? 1 : 0, wgmma ? 1 : 0);
+  return fmt::format("plan {{ warps={} stages={} warps_m={} warps_n={} stage_stores={} wgmma={} }}",
+                     warps, stages, warps_m, warps_n, stage_stores ? 1 : 0, wgmma ? 1 : 0);
 }
 
 namespace {

@@ -15,8 +15,8 @@ struct Plan {
   /// A tile stored from a layout that is narrower than the memory access could be is turned through
   /// shared memory first.
   bool stage_stores = true;
-  /// Products of loops are wgmmas on operands that TMA brings (sm_90a); needs warps_n = 1 and 16 rows
-  /// a warp.
+  /// Products of loops are wgmmas on operands that TMA brings (sm_90a); needs warps_n = 1 and 16
+  /// rows a warp.
   bool wgmma = false;
 
   std::string str() const;

@@ -112,7 +112,10 @@ void cast_to(const ElementwiseCall& c, CastMode mode) {
 }  // namespace
 
 void scalar_Cast(const ElementwiseCall& c) {
-  const CastMode mode{c.attrs.s(AttrName::round, "rn") == "rz", c.attrs.i(AttrName::sat) != 0};
+  // Into its own type and into f64 nothing can overflow: an infinity stays one.
+  const bool can_overflow = c.out.dtype != DType::f64 && c.out != c.in[0];
+  const CastMode mode{c.attrs.s(AttrName::round, "rn") == "rz",
+                      can_overflow && c.attrs.i(AttrName::sat) != 0};
   visit_dtype(held_as(c.out), [&](auto tag) { cast_to<typename decltype(tag)::type>(c, mode); });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-// Operands of matrix products that a loop loads from memory: what every pipelining pass starts from.
+// Operands of matrix products that a loop loads from memory: what every pipelining pass starts
+// from.
 #include <optional>
 #include <span>
 #include <unordered_map>

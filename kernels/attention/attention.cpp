@@ -46,7 +46,7 @@ auto make_kernel(const AttentionSpec& spec) {
     const int D = Q.fixed(3);
     // Three slots of keys and values beside the queries: what 227 KiB of shared memory hold.
     const int BM = tune("BM", {16, 32, 64, 128}, 128),
-              BN = tune("BN", {16, 32, 64, 128}, D <= 128 ? 128 : 32);
+              BN = tune("BN", {16, 32, 48, 64, 128}, D <= 128 ? 128 : 48);
     const Tile group = Q.dim(1) / K.dim(1);
     for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
       const Tile q = Q(b, h, m, all), rows = expand(m, 1);
