@@ -51,21 +51,30 @@ void lower_Leader(Lowering& l, OpId op) {
 }
 
 void lower_ChannelInit(Lowering& l, OpId op) {
-  const Value channel = l.from[op].operands[0];
-  const std::int64_t slots = l.from.type(channel).shape()[0];
-  const std::int64_t offset = l.from[l.from[channel].def].attrs.i(AttrName::offset);
   const Value first =
       l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
   const RegionId outer = l.b.region();
   l.b.at_end(l.to[l.b.make_if(first, {})].regions[0]);
-  for (std::int64_t s = 0; s < slots; ++s)
-    l.b.effect(Opcode::MbarInit, {l.shared_address(offset + s * kBarrierBytes)},
-               {{AttrName::count, 1}});
+  for (std::size_t i = 0; i < l.from[op].operands.size(); ++i) {
+    const Value channel = l.from[op].operands[i];
+    const std::int64_t slots = l.from.type(channel).shape()[0];
+    const std::int64_t offset = l.from[l.from[channel].def].attrs.i(AttrName::offset);
+    for (std::int64_t s = 0; s < slots; ++s)
+      l.b.effect(Opcode::MbarInit, {l.shared_address(offset + s * kBarrierBytes)},
+                 {{AttrName::count, i == 0 ? 1 : l.warps()}});
+  }
   l.b.effect(Opcode::FenceMbarInit, {});
   l.b.at_end(outer);
   // What threads wrote to this memory before comes before what TMA will write.
   l.b.effect(Opcode::FenceProxyAsync, {});
   l.barrier();
+}
+
+void lower_ChannelRelease(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Value lane = l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0));
+  l.b.effect(Opcode::MbarArrive,
+             {l.mbarrier(d.operands[0], d.operands[1]), l.both(lane, l.get(d.operands[2]))});
 }
 
 void lower_ChannelExpect(Lowering& l, OpId op) {

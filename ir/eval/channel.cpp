@@ -2,6 +2,8 @@
 // leader; a wait that nothing can end is reported.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "ir/eval/slot.h"
 
 namespace tegula::ir::interp {
@@ -29,10 +31,18 @@ std::int64_t bytes_of(const AsyncCopy& copy) {
 void eval_Leader(Program& p, OpId id) { p.result(id).set_scalar(Cell{.i = 1}); }
 
 void eval_ChannelInit(Program& p, OpId id) {
-  SharedTile& channel = *p.operand(id, 0).shared;
-  std::ranges::fill(channel.cells, Cell{.i = 0});
-  std::ranges::fill(channel.states, std::uint8_t{0});
-  channel.expected.assign(channel.cells.size(), 0);
+  for (std::size_t i = 0; i < p.op(id).operands.size(); ++i) {
+    SharedTile& channel = *p.operand(id, i).shared;
+    std::ranges::fill(channel.cells, Cell{.i = 0});
+    std::ranges::fill(channel.states, std::uint8_t{0});
+    channel.expected.assign(channel.cells.size(), 0);
+  }
+}
+
+void eval_ChannelRelease(Program& p, OpId id) {
+  const auto phase = phase_of(p, id, 0, 1);
+  const auto happens = p.integer(id, 2, "a condition");
+  if (phase && happens && *happens != 0) ++phase->ended().i;
 }
 
 void eval_ChannelExpect(Program& p, OpId id) {
@@ -59,20 +69,17 @@ void eval_ChannelWait(Program& p, OpId id) {
     land(c.copy);
     return landed = true;
   });
-  const std::int64_t missing = phase->channel->expected[static_cast<std::size_t>(phase->slot)];
-  phase->channel->expected[static_cast<std::size_t>(phase->slot)] = 0;
+  std::int64_t& expected = phase->channel->expected[static_cast<std::size_t>(phase->slot)];
+  const std::int64_t missing = std::exchange(expected, 0);
   if (landed) ++phase->ended().i;
-  const bool ends = landed && missing == 0 && (phase->ended().i & 1) != *parity;
+  const bool ends = missing == 0 && (phase->ended().i & 1) != *parity;
   if (ends) return;
   p.report(FindingKind::Deadlock, id, p.op(id).loc, [&] {
-    if (!landed)
-      return fmt::format("channel_wait waits for slot {}, into which nothing is copied",
-                         phase->slot);
     if (missing != 0)
       return fmt::format("channel_wait waits for slot {}: {} bytes expected more than copied",
                          phase->slot, missing);
-    return fmt::format("channel_wait waits for phase {} of slot {}, which has ended already",
-                       *parity, phase->slot);
+    return fmt::format("channel_wait waits for phase {} of slot {}, which nothing {}", *parity,
+                       phase->slot, landed ? "ends: the other has just ended" : "ends");
   });
 }
 

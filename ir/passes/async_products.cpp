@@ -1,14 +1,16 @@
 // Matrix products of a loop become wgmmas whose operands TMA brings into a ring of slots.
 //
-// Before:  for k { a = convert_layout load_view A[.., k]; b = .. load_view B[k, ..]; c = dot a, b,
-// c } After:   the leader has copies of stages-1 steps in flight; then
-//          for k, slot, phase { channel_wait slot, phase; c = dot_async c, ring_a[slot],
-//          ring_b[slot]; dot_wait 1; cta_barrier; the leader copies step k + stages-1 into the slot
-//          before }
-// The barrier stands behind the wait for the previous step's product, so that slot is free, while
-// the current product runs. A sum that only one product adds to stays pending round the loop. Other
-// products are waited for at once, and the barrier stands at the head. (CUTLASS, sm90 TMA
-// mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
+// Before:
+//     for k { a = load_view A[.., k]; b = load_view B[k, ..]; c = dot a, b, c }
+// After, with copies of stages - 1 steps in flight:
+//     for k, slot, phase {
+//       channel_wait slot, phase; c = dot_async c, ring_a[slot], ring_b[slot]; dot_wait 1
+//       channel_release slot - 1; the leader waits for all releases and copies step k + stages - 1
+//     }
+// Each wait completes the product of the step before, so that slot is free, while the current
+// product runs. A sum that only one product adds to stays pending round the loop; other products
+// are waited for at once. (CUTLASS, sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level
+// Matrix Instructions".)
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -170,15 +172,16 @@ class LoopProducts {
   void allocate() {
     Builder b = before(loop_);
     const SharedLayout bars = SharedLayout::plain({stages_}, 8, {0});
-    channel_ =
-        b.op(Opcode::SmemAlloc, {}, Type::shared(DType::i64, Ints{stages_}, intern_layout(bars)));
+    const Type barriers = Type::shared(DType::i64, Ints{stages_}, intern_layout(bars));
+    channel_ = b.op(Opcode::SmemAlloc, {}, barriers);
+    released_ = b.op(Opcode::SmemAlloc, {}, barriers);
     for (OperandLoad& load : once_) load.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, load, 1));
     for (OperandLoad& load : loads_) {
       load.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, load, stages_));
       context_.remark(Remark::Kind::Applied, k_[load.load].loc, "brought by TMA",
                       {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(load.ring).str()}});
     }
-    b.effect(Opcode::ChannelInit, {channel_});
+    b.effect(Opcode::ChannelInit, {channel_, released_});
     leader_ = b.op(Opcode::Leader, std::initializer_list<Value>{});
   }
 
@@ -191,12 +194,13 @@ class LoopProducts {
 
   /// By the leader, and only if the step at `iv` exists. What the loop needs once comes with the
   /// first step.
-  void copy_step(Builder& b, Value iv, Value slot, bool first = false) {
+  void copy_step(Builder& b, Value iv, Value slot, bool first = false, Value free_phase = {}) {
     const Value exists = b.cmp("lt", iv, k_[loop_].operands[1]);
     const OpId branch = b.make_if(b.op(Opcode::And, {leader_, exists}), {});
     Builder inner(k_, k_[branch].regions[0]);
     inner.loc = b.loc;
     const std::int64_t bytes = bytes_of(loads_) + (first ? bytes_of(once_) : 0);
+    if (free_phase) inner.effect(Opcode::ChannelWait, {released_, slot, free_phase});
     inner.effect(Opcode::ChannelExpect, {channel_, slot}, {{AttrName::bytes, bytes}});
     StepOffsets offsets(k_, body_, iv);
     const auto copy = [&](const OperandLoad& load) {
@@ -231,12 +235,15 @@ class LoopProducts {
   void rewrite_body() {
     const Value slot = carry_index(0), phase = carry_index(0);
     Builder head = before(k_[body_].first);
-    if (!lazy_) free_slot(head, slot, 1);
+    if (!lazy_) copy_ahead(head, slot, phase, 1);
     head.effect(Opcode::ChannelWait, {channel_, slot, phase});
-    if (lazy_)
-      pending_product(slot);
-    else
+    if (lazy_) {
+      pending_product(slot, phase);
+    } else {
       for (OpId dot : dots_) product(dot, slot);
+      Builder tail = before(k_.terminator(body_));
+      release(tail, slot, tail.flag(true));
+    }
     advance(slot, phase);
     if (!lazy_) behind_loop().effect(Opcode::CtaBarrier, {});
   }
@@ -252,15 +259,25 @@ class LoopProducts {
     k_[yield].operands.push_back(next_phase);
   }
 
-  /// The slot `back` steps before the current one has been read by all: the step that comes
-  /// `stages` - `back` later goes there.
-  void free_slot(Builder& b, Value slot, int back) {
-    b.effect(Opcode::CtaBarrier, {});
+  /// Into the slot `back` steps before the current one, once every warp has done with it, goes the
+  /// step that comes `stages` - `back` later.
+  void copy_ahead(Builder& b, Value slot, Value phase, int back) {
     Value ahead = k_[body_].args[0];
     for (int s = 0; s + back < stages_; ++s) ahead = b.add(ahead, k_[loop_].operands[2]);
     const Value wraps = b.cmp("lt", slot, b.i32(back));
-    copy_step(b, ahead,
-              b.select(wraps, b.add(slot, b.i32(stages_ - back)), b.sub(slot, b.i32(back))));
+    const Value target =
+        b.select(wraps, b.add(slot, b.i32(stages_ - back)), b.sub(slot, b.i32(back)));
+    // The slot's use before this one lies a round back where it wraps.
+    const Value free_phase = b.op(Opcode::Xor, {phase, b.cast(wraps, DType::i32)});
+    copy_step(b, ahead, target, false, free_phase);
+  }
+
+  Value slot_before(Builder& b, Value slot) {
+    return b.select(b.cmp("eq", slot, b.i32(0)), b.i32(stages_ - 1), b.sub(slot, b.i32(1)));
+  }
+
+  void release(Builder& b, Value slot, Value condition) {
+    b.effect(Opcode::ChannelRelease, {released_, slot, condition});
   }
 
   Builder behind_loop() {
@@ -312,7 +329,7 @@ class LoopProducts {
     k_.erase(dot);
   }
 
-  void pending_product(Value slot) {
+  void pending_product(Value slot, Value phase) {
     const std::size_t i = *lazy_;
     const OpId dot = dots_[0];
     const Value init = k_[loop_].operands[3 + i], acc = k_[body_].args[1 + i];
@@ -329,7 +346,12 @@ class LoopProducts {
     // A tile of A in registers belongs to this step's product: it cannot outlive the step.
     const int in_flight = load_of(a) ? 1 : 0;
     const Value sum = wait(b, issue(b, dot, acc, a, later, slot), pending, in_flight);
-    free_slot(b, slot, 1);
+    // Each wait completes the product before: its slot is the one that has been read.
+    if (in_flight == 1)
+      release(b, slot_before(b, slot), later);
+    else
+      release(b, slot, b.flag(true));
+    copy_ahead(b, slot, phase, 1);
     k_.replace_all_uses(k_[dot].results[0], sum);
     k_.erase(dot);
     finish(i, init, tile);
@@ -365,10 +387,11 @@ class LoopProducts {
     Builder head = before(k_[body_].first);
     const Value sum = head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the late sum
     k_.replace_all_uses(sum_before, sum);
-    free_slot(head, slot, 2);
     head.effect(Opcode::ChannelWait, {channel_, slot, phase});
-    const Value late = overlap(first, second, {sum_before, weights}, slot, last_slot);
+    const Value late = overlap(first, second, {sum_before, weights}, {slot, phase, last_slot});
     finish_late(late, sum, weights);
+    Builder tail = before(k_.terminator(body_));
+    release(tail, last_slot, tail.flag(true));
     const OpId yield = k_.terminator(body_);
     k_[yield].operands[c] = k_[second].operands[2];
     advance(slot, phase);
@@ -450,16 +473,20 @@ class LoopProducts {
   struct Late {
     Value sum, weights;
   };
+  struct Ring {
+    Value slot, phase, last_slot;
+  };
   /// Both products in flight; gives the late one's pending sum, the other is complete.
-  Value overlap(OpId first, OpId second, Late late, Value slot, Value last_slot) {
+  Value overlap(OpId first, OpId second, Late late, Ring ring) {
     Builder b = before(first);
     b.loc = k_[first].loc;
     const Value acc = k_[first].operands[2], a = k_[first].operands[0];
     const bool fresh = is_zero(acc);
     const Type type = k_.type(acc);
     const Value begin = fresh ? b.op(Opcode::Poison, {}, type) : acc;
-    const Value scores = issue(b, first, begin, a, b.flag(!fresh), slot);
-    const Value sum = issue(b, second, late.sum, late.weights, b.flag(true), last_slot);
+    const Value scores = issue(b, first, begin, a, b.flag(!fresh), ring.slot);
+    const Value sum = issue(b, second, late.sum, late.weights, b.flag(true), ring.last_slot);
+    copy_ahead(b, ring.slot, ring.phase, 2);
     std::vector<Value> operands{scores, sum};
     if (!load_of(a)) operands.push_back(a);
     const Type types[] = {type, k_.type(sum)};
@@ -525,7 +552,7 @@ class LoopProducts {
   std::vector<OperandLoad> loads_;  ///< brought for every step
   std::vector<OperandLoad> once_;   ///< brought before the first
   std::optional<std::size_t> lazy_, rotated_;
-  Value channel_, leader_;
+  Value channel_, released_, leader_;
 };
 
 }  // namespace

@@ -62,11 +62,12 @@ TEST(EvalChannel, WaitsThatNothingEnds) {
   const std::string copy = "copy_tma %s, %z, %c, %x, %z [axes = [0]]\n";
   EXPECT_THAT(wait("16", copy, "channel_wait %c, %z, %z"), IsEmpty());
   EXPECT_THAT(wait("16", copy, "channel_wait %c, %one, %z"),
-              ElementsAre("channel_wait waits for slot 1, into which nothing is copied"));
+              ElementsAre("channel_wait waits for phase 0 of slot 1, which nothing ends"));
   EXPECT_THAT(wait("24", copy, "channel_wait %c, %z, %z"),
               ElementsAre("channel_wait waits for slot 0: 8 bytes expected more than copied"));
   EXPECT_THAT(wait("16", copy, "channel_wait %c, %z, %one"),
-              ElementsAre("channel_wait waits for phase 1 of slot 0, which has ended already"));
+              ElementsAre("channel_wait waits for phase 1 of slot 0, which nothing ends: the "
+                          "other has just ended"));
 }
 
 TEST(EvalChannel, PhasesAlternate) {
@@ -81,6 +82,24 @@ TEST(EvalChannel, PhasesAlternate) {
       run_machine(kRing + round + "channel_wait %c, %z, %z\n" + round + "channel_wait %c, %z, %z")
           .texts.size(),
       1u);
+}
+
+TEST(EvalChannel, ReleasesEndPhasesToo) {
+  const auto texts = [](const std::string& condition, const std::string& phase) {
+    return run_machine(
+               "%c = smem_alloc [bytes = 16] : smem<2xi64>\n"
+               "%f = smem_alloc [bytes = 16] : smem<2xi64>\n"
+               "channel_init %c, %f\n%yes = const [value = " +
+               condition + "] : i1\nchannel_release %f, %one, %yes\n" + "channel_wait %f, %one, " +
+               phase)
+        .texts;
+  };
+  EXPECT_THAT(texts("1", "%z"), IsEmpty());
+  EXPECT_THAT(texts("0", "%one"), IsEmpty());  // the phase before the first
+  EXPECT_THAT(texts("0", "%z"),
+              ElementsAre("channel_wait waits for phase 0 of slot 1, which nothing ends"));
+  EXPECT_THAT(texts("1", "%one"),
+              ElementsAre("channel_wait waits for phase 1 of slot 1, which nothing ends"));
 }
 
 /// A product of %a [2, 2] from registers or shared memory and %b [2, 2] in slot 1 of %r.
