@@ -295,6 +295,21 @@ bool reads_nan(const Mask& mask, std::int64_t row, std::int64_t lo, std::int64_t
   return std::isnan(in.run(attention({.mask = mask}))[static_cast<std::size_t>(row * kDim)]);
 }
 
+TEST(DerivedRange, WhatTheSpecSaysWins) {
+  const Inputs in;
+  const auto none = [](const Tile&, const Tile&, const Tile&) {
+    return KvRange{full<i32>(0), full<i32>(0)};
+  };
+  for (const double x : in.run(attention({.mask = causal(), .range = none}))) ASSERT_EQ(x, 0);
+  const auto every = [](const Tile&, const Tile&, const Tile& length) {
+    return KvRange{full<i32>(0), length};
+  };
+  const auto got = in.run(attention({.mask = causal(), .full = every}));
+  const auto want = in.expected([](auto, auto kv) { return kv < 384; });
+  // Of the first row, blocks that lie in `full` are not masked, the ragged last one is.
+  for (std::size_t i = 0; i < kDim; ++i) ASSERT_NEAR(got[i], want[i], 0.03);
+}
+
 TEST(DerivedRange, KeysThatNoRowSeesAreNotComputed) {
   // Tiles of 128 rows and 128 keys.
   EXPECT_FALSE(reads_nan(causal(), 0, 128, kKeys));
