@@ -13,9 +13,6 @@ namespace tegula::dsl {
 namespace {
 
 constexpr std::int64_t kMaxDivisor = 16;
-/// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below
-/// 2^31 too.
-constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
 
 std::uint8_t align_class(const void* address) {
   return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));

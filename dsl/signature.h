@@ -75,6 +75,9 @@ struct Known {
   std::vector<Request> requests;
 };
 
+/// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below
+/// 2^31 too.
+inline constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
 /// Throws CompileError where an argument does not fit its parameter.
 Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
                        std::span<const ParamInfo> params, const Known& known);

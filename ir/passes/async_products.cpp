@@ -387,8 +387,9 @@ class LoopProducts {
     Builder head = before(k_[body_].first);
     const Value sum = head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the late sum
     k_.replace_all_uses(sum_before, sum);
+    copy_ahead(head, slot, phase, 2);
     head.effect(Opcode::ChannelWait, {channel_, slot, phase});
-    const Value late = overlap(first, second, {sum_before, weights}, {slot, phase, last_slot});
+    const Value late = overlap(first, second, {sum_before, weights}, slot, last_slot);
     finish_late(late, sum, weights);
     Builder tail = before(k_.terminator(body_));
     release(tail, last_slot, tail.flag(true));
@@ -473,20 +474,16 @@ class LoopProducts {
   struct Late {
     Value sum, weights;
   };
-  struct Ring {
-    Value slot, phase, last_slot;
-  };
   /// Both products in flight; gives the late one's pending sum, the other is complete.
-  Value overlap(OpId first, OpId second, Late late, Ring ring) {
+  Value overlap(OpId first, OpId second, Late late, Value slot, Value last_slot) {
     Builder b = before(first);
     b.loc = k_[first].loc;
     const Value acc = k_[first].operands[2], a = k_[first].operands[0];
     const bool fresh = is_zero(acc);
     const Type type = k_.type(acc);
     const Value begin = fresh ? b.op(Opcode::Poison, {}, type) : acc;
-    const Value scores = issue(b, first, begin, a, b.flag(!fresh), ring.slot);
-    const Value sum = issue(b, second, late.sum, late.weights, b.flag(true), ring.last_slot);
-    copy_ahead(b, ring.slot, ring.phase, 2);
+    const Value scores = issue(b, first, begin, a, b.flag(!fresh), slot);
+    const Value sum = issue(b, second, late.sum, late.weights, b.flag(true), last_slot);
     std::vector<Value> operands{scores, sum};
     if (!load_of(a)) operands.push_back(a);
     const Type types[] = {type, k_.type(sum)};

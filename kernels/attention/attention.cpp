@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/attention/mask_bounds.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -39,6 +40,25 @@ Tile needs_mask(const AttentionSpec& spec, const std::optional<KvRange>& full, c
   return full ? ragged || first < full->lo || end > full->hi : ragged || true;
 }
 
+/// Which keys a tile of queries sees, by what the spec says or else by what its mask computes.
+class Visibility {
+ public:
+  explicit Visibility(const AttentionSpec& spec) : spec_(spec) {
+    if (spec.mask && !spec.range && !spec.full) derived_.emplace(spec.mask);
+  }
+  MaskedKeys of(const Tile& first, const Tile& last, const Tile& length) const {
+    if (derived_) return derived_->record(first, last, length);
+    MaskedKeys keys;
+    if (spec_.range) keys.visible = spec_.range(first, last, length);
+    if (spec_.full) keys.full = spec_.full(first, last, length);
+    return keys;
+  }
+
+ private:
+  const AttentionSpec& spec_;
+  std::optional<MaskBounds> derived_;
+};
+
 template <class T>
 auto make_kernel(const AttentionSpec& spec) {
   return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
@@ -47,15 +67,14 @@ auto make_kernel(const AttentionSpec& spec) {
     // Three slots of keys and values beside the queries: what 227 KiB of shared memory hold.
     const int BM = tune("BM", {16, 32, 64, 128}, 128),
               BN = tune("BN", {16, 32, 48, 64, 128}, D <= 128 ? 128 : 48);
+    const Visibility visibility(spec);  // of this trace: what the mask captured may change
     const Tile group = Q.dim(1) / K.dim(1);
     for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
       const Tile q = Q(b, h, m, all), rows = expand(m, 1);
       OnlineSoftmax state{full<f32>(kFloor, BM), zeros<f32>(BM), zeros<f32>(BM, D)};
       const Tile first = m.first(), length = K.dim(2);
-      const KvRange range =
-          spec.range ? spec.range(first, first + (BM - 1), length) : KvRange{full<i32>(0), length};
-      std::optional<KvRange> everywhere;
-      if (spec.full) everywhere = spec.full(first, first + (BM - 1), length);
+      const MaskedKeys sees = visibility.of(first, first + (BM - 1), length);
+      const KvRange range = sees.visible.value_or(KvRange{full<i32>(0), length});
       const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
       for (auto n : steps(range.lo, min(range.hi, length), BN)) {
         // Keys behind the last read as 0; the mask stops them, and their weights are 0.
@@ -63,7 +82,7 @@ auto make_kernel(const AttentionSpec& spec) {
                    values = fill_absent(V(b, h / group, n, all), 0);
         Tile s = dot(q, keys.T());
         if (spec.score) s = spec.score(s * scale, b, h, rows, columns);
-        if_(needs_mask(spec, everywhere, n, length), [&] {
+        if_(needs_mask(spec, sees.full, n, length), [&] {
           const Tile inside = columns < length;
           s = where(spec.mask ? inside && spec.mask(b, h, rows, columns) : inside, s, -INFINITY);
         });

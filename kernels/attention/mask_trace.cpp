@@ -1,5 +1,8 @@
 #include "kernels/attention/mask_trace.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "dsl/instance.h"
 #include "ir/eval/cell.h"
 #include "tegula/error.h"
@@ -20,28 +23,71 @@ ir::Value stored_condition(const ir::Kernel& k) {
   return condition;
 }
 
-}  // namespace
-
-TracedMask trace_mask(const Mask& mask) {
-  const auto traced = kernel(
+auto kernel_of(const Mask& mask) {
+  return kernel(
       "mask", [mask](Scalar<i32> b, Scalar<i32> h, Scalar<i32> q, Scalar<i32> kv, Out<i32, 1> out) {
         for (auto i : grid(out, 1)) out(i) = where(mask(b, h, q, kv), 1, 0);
       });
-  const Tensor out = Tensor::empty({1}, DType::i32, Device::cpu());
-  const auto number = [](i32 v) { return detail::ParamTraits<Scalar<i32>>::pack(v); };
-  const std::vector<detail::HostArg> args{number(0), number(0), number(0), number(0),
-                                          detail::ParamTraits<Out<i32, 1>>::pack(out)};
-  dsl::KernelInstance& instance = traced.instance();
-  const dsl::TraceResult result = instance.trace(instance.signature(args));
-  const auto& params = result.kernel.params();
-  TracedMask m;
-  m.expr = ir::import_mask(result.kernel, stored_condition(result.kernel),
-                           {params[0].value, params[1].value, params[2].value, params[3].value});
-  const auto values = instance.run_time_args(args);
+}
+
+/// A kernel around the mask, and its trace.
+class Wrapped {
+ public:
+  explicit Wrapped(const Mask& mask)
+      : kernel_(kernel_of(mask)),
+        args_{number(0), number(0), number(0), number(0),
+              detail::ParamTraits<Out<i32, 1>>::pack(out_)},
+        trace_(kernel_.instance().trace(kernel_.instance().signature(args_))) {}
+
+  ir::MaskExpr expr() const {
+    const auto& p = trace_.kernel.params();
+    return ir::import_mask(trace_.kernel, stored_condition(trace_.kernel),
+                           {p[0].value, p[1].value, p[2].value, p[3].value});
+  }
+  /// Position of a parameter; none if the value is no parameter.
+  std::optional<std::size_t> position(ir::Value v) const {
+    const auto& params = trace_.kernel.params();
+    const auto it = std::ranges::find(params, v, &ir::Param::value);
+    return it == params.end() ? std::nullopt : std::optional<std::size_t>(it - params.begin());
+  }
+  /// What the parameters are at this moment.
+  std::vector<detail::HostArg> values() const { return kernel_.instance().run_time_args(args_); }
+  /// The Scalar that a parameter was captured from; null if it was not.
+  std::shared_ptr<detail::ScalarCell> cell(std::size_t position) const {
+    const auto& captures = kernel_.instance().known().captures;
+    const std::size_t i = position - args_.size();
+    return position >= args_.size() && i < captures.size() ? captures[i].cell : nullptr;
+  }
+
+ private:
+  static detail::HostArg number(i32 v) { return detail::ParamTraits<Scalar<i32>>::pack(v); }
+
+  Tensor out_ = Tensor::empty({1}, DType::i32, Device::cpu());
+  decltype(kernel_of({})) kernel_;
+  std::vector<detail::HostArg> args_;
+  dsl::TraceResult trace_;
+};
+
+}  // namespace
+
+MaskSource trace_mask_source(const Mask& mask) {
+  const Wrapped wrapped(mask);
+  MaskSource source{wrapped.expr(), {}};
+  for (const ir::Value v : source.expr.params) {
+    const auto at = wrapped.position(v);
+    source.numbers.push_back(at ? wrapped.cell(*at) : nullptr);
+  }
+  return source;
+}
+
+TracedMask trace_mask(const Mask& mask) {
+  const Wrapped wrapped(mask);
+  TracedMask m{wrapped.expr(), {}, {}};
+  const auto values = wrapped.values();
   const auto argument = [&](ir::Value v) -> const detail::HostArg& {
-    for (std::size_t i = 0; i < params.size(); ++i)
-      if (params[i].value == v) return values[i];
-    throw InternalError("trace_mask: a number of the mask is not an argument");
+    const auto at = wrapped.position(v);
+    if (!at) throw InternalError("trace_mask: a number of the mask is not an argument");
+    return values[*at];
   };
   for (const ir::Value v : m.expr.params) {
     const detail::HostArg& a = argument(v);

@@ -1,6 +1,7 @@
 #pragma once
 // A mask lambda on its own: traced over scalars, ready for the mask analysis.
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "ir/analysis/mask_expr.h"
@@ -8,6 +9,16 @@
 #include "tegula/kernels/masks.h"
 
 namespace tegula {
+
+/// The expression, and where its numbers come from. Reads nothing, so that it may run while a
+/// kernel is being traced.
+struct MaskSource {
+  ir::MaskExpr expr;
+  /// The captured Scalar of each slot; null: a number that is none.
+  std::vector<std::shared_ptr<detail::ScalarCell>> numbers;
+};
+
+MaskSource trace_mask_source(const Mask& mask);
 
 struct TracedMask {
   ir::MaskExpr expr;

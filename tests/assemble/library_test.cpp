@@ -10,6 +10,7 @@
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/kernels/attention.h"
+#include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
 
@@ -82,7 +83,10 @@ TEST_F(Assembled, Attention) {
     causal.mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) { return q >= kv; };
     causal.range = causal_range;
     causal.full = causal_full;
-    for (const AttentionSpec& spec : {AttentionSpec{}, causal}) {
+    AttentionSpec derived, of_launch;  // the loop starts anywhere
+    derived.mask = masks::sliding_window(20);
+    of_launch.mask = masks::sliding_window(Scalar<i32>(20));
+    for (const AttentionSpec& spec : {AttentionSpec{}, causal, derived, of_launch}) {
       const Attention attention(spec);
       expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
     }

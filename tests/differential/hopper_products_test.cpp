@@ -71,8 +71,9 @@ TEST_P(HopperProducts, EveryOperandOrder) {
     const Tensor A = order.a_transposed ? integers({k, m}, 1) : integers({m, k}, 1),
                  B = order.b_transposed ? integers({n, k}, 2) : integers({k, n}, 2);
     expect_exact(kernel, A, B, m, n, k, order);
-    if (GetParam().kind != DeviceKind::cpu)
+    if (GetParam().kind != DeviceKind::cpu) {
       EXPECT_NE(kernel.explain().find("dot by wgmma"), std::string::npos) << kernel.explain();
+    }
   }
 }
 
@@ -93,8 +94,9 @@ TEST_P(HopperProducts, TilesOfEveryWidth) {
       const std::int64_t m = t.bm + 8, n = 2 * t.bn - 8, k = 3 * t.bk + 8;
       const Tensor B = order.b_transposed ? integers({n, k}, 4) : integers({k, n}, 4);
       expect_exact(kernel, integers({m, k}, 3), B, m, n, k, order);
-      if (GetParam().kind != DeviceKind::cpu)
+      if (GetParam().kind != DeviceKind::cpu) {
         EXPECT_NE(kernel.explain().find("dot by wgmma"), std::string::npos) << kernel.explain();
+      }
     }
   }
 }

@@ -25,10 +25,10 @@ struct AttentionSpec {
   /// New score from the scaled score s = scale * q.k (f32). Default: s.
   std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};
   /// Narrows the loop over keys for query rows [first, last]; must contain all that `mask` lets
-  /// through. Default: all keys.
+  /// through. Default: without `full`, what is derived from the mask; else all keys.
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> range = {};
   /// Keys that all query rows [first, last] see, so that the mask need not be computed there.
-  /// Default: none where there is a mask.
+  /// Default: without `range`, what is derived from the mask; else none where there is a mask.
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> full = {};
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};

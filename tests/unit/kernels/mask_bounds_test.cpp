@@ -1,0 +1,327 @@
+// Key ranges that attention derives from its mask, against the mask asked for every pair.
+#include "kernels/attention/mask_bounds.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+using namespace masks;
+using Seen = std::function<bool(std::int64_t q, std::int64_t kv)>;
+
+struct HostRange {
+  std::int64_t lo, hi;
+  friend bool operator==(HostRange, HostRange) = default;
+};
+struct Ranges {
+  std::optional<HostRange> visible, full;
+};
+
+/// Stores which ranges there are, and their ends.
+auto probe_kernel(const Mask& mask) {
+  return kernel("probe",
+                [mask](Scalar<i32> first, Scalar<i32> last, Scalar<i32> length, Out<i32, 1> out) {
+                  const MaskBounds bounds(mask);
+                  for (auto i : grid(out, 1)) {
+                    const MaskedKeys keys = bounds.record(first, last, length);
+                    std::array<Tile, 6> v;
+                    v.fill(Tile(0));
+                    const auto put = [&](std::size_t at, const std::optional<KvRange>& r) {
+                      if (!r) return;
+                      v[at] = Tile(1);
+                      v[at + 1] = r->lo;
+                      v[at + 2] = r->hi;
+                    };
+                    put(0, keys.visible);
+                    put(3, keys.full);
+                    Tile x = v[0];
+                    for (int n = 1; n < 6; ++n)
+                      x = where(i == n, v[static_cast<std::size_t>(n)], x);
+                    out(i) = x;
+                  }
+                });
+}
+
+/// Records the ranges in a kernel of their own and runs it.
+class Probe {
+ public:
+  explicit Probe(const Mask& mask) : kernel_(probe_kernel(mask)) {}
+
+  Ranges operator()(int first, int last, int length) const {
+    const Tensor out = Tensor::empty({6}, DType::i32, Device::cpu());
+    kernel_(first, last, length, out);
+    const auto v = out.to_doubles();
+    const auto at = [&](int i) {
+      return static_cast<std::int64_t>(v[static_cast<std::size_t>(i)]);
+    };
+    Ranges r;
+    if (at(0)) r.visible = HostRange{at(1), at(2)};
+    if (at(3)) r.full = HostRange{at(4), at(5)};
+    return r;
+  }
+
+ private:
+  decltype(probe_kernel({})) kernel_;
+};
+
+/// Every range holds what it says, for tiles before, at and behind the ends.
+void expect_sound(const Probe& probe, const Seen& seen) {
+  for (const int length : {0, 1, 37, 100})
+    for (const int first : {0, 16, 48, 90, 160}) {
+      const int last = first + 15;
+      const Ranges r = probe(first, last, length);
+      if (r.visible) {
+        ASSERT_LE(0, r.visible->lo);
+        ASSERT_LE(r.visible->lo, r.visible->hi);
+        ASSERT_LE(r.visible->hi, length);
+      }
+      for (int q = first; q <= last; ++q)
+        for (int kv = 0; kv < length; ++kv) {
+          const auto inside = [&](const HostRange& h) { return h.lo <= kv && kv < h.hi; };
+          ASSERT_TRUE(!seen(q, kv) || !r.visible || inside(*r.visible)) << q << ' ' << kv;
+          ASSERT_TRUE(seen(q, kv) || !r.full || !inside(*r.full)) << q << ' ' << kv;
+        }
+    }
+}
+
+TEST(MaskBounds, Causal) {
+  const Probe probe(causal());
+  EXPECT_EQ(probe(32, 47, 100).visible, (HostRange{0, 48}));
+  EXPECT_EQ(probe(32, 47, 100).full, (HostRange{0, 33}));
+  EXPECT_EQ(probe(32, 47, 20).visible, (HostRange{0, 20}));
+  expect_sound(probe, [](auto q, auto kv) { return q >= kv; });
+}
+TEST(MaskBounds, Windows) {
+  const Probe both(window(9, 4));
+  EXPECT_EQ(both(32, 35, 100).visible, (HostRange{23, 40}));
+  EXPECT_EQ(both(32, 35, 100).full, (HostRange{26, 37}));
+  EXPECT_EQ(both(3, 5, 100).visible, (HostRange{0, 10}));
+  expect_sound(both, [](auto q, auto kv) { return q - kv <= 9 && kv - q <= 4; });
+  const Probe sliding(sliding_window(20));
+  EXPECT_EQ(sliding(32, 35, 100).visible, (HostRange{12, 36}));
+  EXPECT_EQ(sliding(32, 35, 100).full, (HostRange{15, 33}));
+  EXPECT_EQ(sliding(90, 93, 40).visible, (HostRange{40, 40})) << "the window lies behind the keys";
+  expect_sound(sliding, [](auto q, auto kv) { return q >= kv && q - kv <= 20; });
+}
+TEST(MaskBounds, PrefixAndSinks) {
+  const Probe prefix(prefix_lm(24));
+  EXPECT_EQ(prefix(0, 15, 100).visible, (HostRange{0, 24}));
+  EXPECT_EQ(prefix(0, 15, 100).full, (HostRange{0, 24}));
+  EXPECT_EQ(prefix(32, 47, 100).visible, (HostRange{0, 48}));
+  EXPECT_EQ(prefix(32, 47, 100).full, (HostRange{0, 33}));
+  expect_sound(prefix, [](auto q, auto kv) { return kv < 24 || q >= kv; });
+  const Probe sinks(sink_window(4, 20));
+  EXPECT_EQ(sinks(32, 35, 100).visible, (HostRange{0, 36})) << "one interval around both";
+  EXPECT_EQ(sinks(32, 35, 100).full, (HostRange{15, 33}));
+  expect_sound(sinks, [](auto q, auto kv) { return q >= kv && (kv < 4 || q - kv <= 20); });
+}
+TEST(MaskBounds, Chunks) {
+  const Probe chunks(chunked(32));
+  EXPECT_EQ(chunks(48, 63, 100).visible, (HostRange{32, 64}));
+  EXPECT_EQ(chunks(48, 63, 100).full, (HostRange{32, 49}));
+  EXPECT_EQ(chunks(24, 39, 100).visible, (HostRange{0, 40}));
+  expect_sound(chunks, [](auto q, auto kv) { return q >= kv && q / 32 == kv / 32; });
+  expect_sound(Probe(block_causal(12)), [](auto q, auto kv) { return q / 12 >= kv / 12; });
+  expect_sound(Probe(batchify(20, causal())),
+               [](auto q, auto kv) { return q / 20 == kv / 20 && q >= kv; });
+}
+TEST(MaskBounds, Negated) {
+  expect_sound(Probe(not_(causal())), [](auto q, auto kv) { return q < kv; });
+  expect_sound(Probe(not_(sliding_window(5))),
+               [](auto q, auto kv) { return q < kv || q - kv > 5; });
+  EXPECT_EQ(Probe(not_(causal()))(16, 31, 100).visible, (HostRange{17, 100}));
+  EXPECT_EQ(Probe(not_(full()))(16, 31, 100).visible, (HostRange{0, 0}));
+}
+
+/// Something of the shape of masks people write, with the same as a function.
+std::pair<Mask, Seen> random_mask(std::mt19937& random, int depth) {
+  const auto number = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  const int c = number(-40, 40), n = number(1, 30), choice = number(0, depth > 0 ? 8 : 4);
+  if (choice == 0)
+    return {[=](Tile, Tile, Tile q, Tile kv) { return q + c >= kv; },
+            [=](auto q, auto kv) { return q + c >= kv; }};
+  if (choice == 1)
+    return {[=](Tile, Tile, Tile q, Tile kv) { return 3 * q - kv < c; },
+            [=](auto q, auto kv) { return 3 * q - kv < c; }};
+  if (choice == 2)
+    return {[=](Tile, Tile, Tile, Tile kv) { return kv > c; },
+            [=](auto, auto kv) { return kv > c; }};
+  if (choice == 3)
+    return {[=](Tile, Tile, Tile q, Tile kv) { return q / n + c / 8 == kv / n; },
+            [=](auto q, auto kv) { return q / n + c / 8 == kv / n; }};
+  if (choice == 4)
+    return {[=](Tile, Tile, Tile q, Tile) { return q <= c; }, [=](auto q, auto) { return q <= c; }};
+  const auto [a, seen_a] = random_mask(random, depth - 1);
+  const auto [b, seen_b] = random_mask(random, depth - 1);
+  if (choice == 5) return {not_(a), [=](auto q, auto kv) { return !seen_a(q, kv); }};
+  if (choice == 6)
+    return {or_(a, b), [=](auto q, auto kv) { return seen_a(q, kv) || seen_b(q, kv); }};
+  return {and_(a, b), [=](auto q, auto kv) { return seen_a(q, kv) && seen_b(q, kv); }};
+}
+
+TEST(MaskBounds, WhateverIsComposed) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 300; ++i) {
+    const auto [mask, seen] = random_mask(random, 3);
+    expect_sound(Probe(mask), seen);
+    if (HasFatalFailure()) FAIL() << "mask " << i;
+  }
+}
+
+TEST(MaskBounds, ANumberOfTheLaunchIsReadThere) {
+  Scalar<i32> w = 20;
+  const Probe probe(sliding_window(w));
+  for (const int n :
+       {20, 3, 0, -7, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    w = n;
+    expect_sound(probe, [n](auto q, auto kv) { return q >= kv && q - kv <= n; });
+  }
+  w = 3;
+  EXPECT_EQ(probe(32, 35, 100).visible, (HostRange{29, 36}));
+  Scalar<i32> prefix = std::numeric_limits<int>::min();
+  const Probe with_prefix(prefix_lm(prefix));
+  expect_sound(with_prefix, [](auto q, auto kv) { return q >= kv; });
+  prefix = 24;
+  EXPECT_EQ(with_prefix(0, 15, 100).visible, (HostRange{0, 24}));
+}
+
+TEST(MaskBounds, WhatMayWrapIsNotSolved) {
+  // In 32 bits 2^31 - 8 + q is negative from row 8 on.
+  constexpr int kLarge = std::numeric_limits<int>::max() - 7;
+  const Probe probe([](Tile, Tile, Tile q, Tile kv) { return q + kLarge >= kv; });
+  EXPECT_FALSE(probe(0, 15, 100).visible);
+  EXPECT_FALSE(probe(0, 15, 100).full);
+  const Probe scaled([](Tile, Tile, Tile q, Tile kv) { return q * 1000 >= kv; });
+  EXPECT_FALSE(scaled(0, 15, 100).full);
+  // A number of the launch on the side of q: the sum may wrap, whatever it is.
+  const Probe offset(shifted(Scalar<i32>(kLarge), 0, causal()));
+  EXPECT_FALSE(offset(0, 15, 100).visible);
+}
+
+TEST(MaskBounds, WhatIsNotAffineIsNotSolved) {
+  const Probe remainder([](Tile, Tile, Tile q, Tile kv) { return (q + kv) % 3 == 0; });
+  EXPECT_FALSE(remainder(0, 15, 100).visible);
+  EXPECT_FALSE(remainder(0, 15, 100).full);
+  const Probe doubled([](Tile, Tile, Tile q, Tile kv) { return 2 * kv <= q; });
+  EXPECT_FALSE(doubled(0, 15, 100).visible);
+  const Probe tiles([](Tile, Tile, Tile q, Tile kv) { return q.reshape({16, 1}) >= kv; });
+  EXPECT_FALSE(tiles(0, 15, 100).visible) << "cannot be traced over scalars";
+  const Probe parity(and_(causal(), [](Tile, Tile, Tile q, Tile kv) { return (q + kv) % 2 == 0; }));
+  EXPECT_EQ(parity(16, 31, 100).visible, (HostRange{0, 32})) << "by the condition that is solved";
+  EXPECT_FALSE(parity(16, 31, 100).full);
+  const Tensor ids = Tensor::from(std::vector<i32>(200, 1), Device::cpu());
+  EXPECT_FALSE(Probe(document(ids))(0, 15, 100).visible);
+}
+
+// ---- attention
+// -----------------------------------------------------------------------------------
+constexpr std::int64_t kQueries = 200, kKeys = 420, kDim = 16;
+
+struct Inputs {
+  Tensor Q = Tensor::normal({1, 1, kQueries, kDim}, DType::bf16, 0, 1, 1, Device::cpu());
+  Tensor K = Tensor::normal({1, 1, kKeys, kDim}, DType::bf16, 0, 1, 2, Device::cpu());
+  Tensor V = Tensor::normal({1, 1, kKeys, kDim}, DType::bf16, 0, 1, 3, Device::cpu());
+
+  std::vector<double> run(const Attention& a) const {
+    const Tensor O = Tensor::empty({1, 1, kQueries, kDim}, DType::bf16, Device::cpu());
+    a(Q, K, V, O);
+    return O.to_doubles();
+  }
+  /// Softmax over the keys that `seen` lets through, in double.
+  std::vector<double> expected(const Seen& seen) const;
+};
+
+std::vector<double> Inputs::expected(const Seen& seen) const {
+  const auto q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles();
+  std::vector<double> out(kQueries * kDim);
+  for (std::int64_t i = 0; i < kQueries; ++i) {
+    std::vector<double> row(kDim);
+    double sum = 0;
+    for (std::int64_t j = 0; j < kKeys; ++j) {
+      if (!seen(i, j)) continue;
+      double s = 0;
+      for (std::int64_t d = 0; d < kDim; ++d) s += q[i * kDim + d] * k[j * kDim + d];
+      const double weight = std::exp(s / std::sqrt(double{kDim}));
+      sum += weight;
+      for (std::int64_t d = 0; d < kDim; ++d) row[d] += weight * v[j * kDim + d];
+    }
+    for (std::int64_t d = 0; d < kDim && sum > 0; ++d) out[i * kDim + d] = row[d] / sum;
+  }
+  return out;
+}
+
+/// What attention gives is right, and what it gives with all keys visited.
+void expect_same(const Mask& mask, const Seen& seen) {
+  const Inputs in;
+  const auto all_keys = [](const Tile&, const Tile&, const Tile& length) {
+    return KvRange{full<i32>(0), length};
+  };
+  const auto got = in.run(attention({.mask = mask}));
+  const auto everywhere = in.run(attention({.mask = mask, .range = all_keys}));
+  const auto want = in.expected(seen);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    ASSERT_NEAR(got[i], want[i], 0.03) << i;
+    ASSERT_NEAR(got[i], everywhere[i], 0.03) << i;
+  }
+}
+
+TEST(DerivedRange, GivesWhatAllKeysGive) {
+  expect_same(causal(), [](auto q, auto kv) { return q >= kv; });
+  expect_same(window(30, 7), [](auto q, auto kv) { return q - kv <= 30 && kv - q <= 7; });
+  expect_same(sliding_window(30), [](auto q, auto kv) { return q >= kv && q - kv <= 30; });
+  expect_same(sliding_window(Scalar<i32>(30)),
+              [](auto q, auto kv) { return q >= kv && q - kv <= 30; });
+  expect_same(prefix_lm(140), [](auto q, auto kv) { return kv < 140 || q >= kv; });
+  expect_same(chunked(50), [](auto q, auto kv) { return q >= kv && q / 50 == kv / 50; });
+  expect_same([](Tile, Tile, Tile q, Tile kv) { return (q * kv) % 3 == 0; },
+              [](auto q, auto kv) { return q * kv % 3 == 0; });
+}
+
+/// Whether a row's output depends on keys that are NaN: weights of 0 do not hide them, only a block
+/// that is not computed does.
+bool reads_nan(const Mask& mask, std::int64_t row, std::int64_t lo, std::int64_t hi) {
+  Inputs in;
+  std::vector<f32> v(kKeys * kDim, 1.0f);
+  for (std::int64_t i = lo * kDim; i < hi * kDim; ++i) v[static_cast<std::size_t>(i)] = nan;
+  in.V = Tensor::from(v, {1, 1, kKeys, kDim}, Device::cpu()).cast(DType::bf16);
+  return std::isnan(in.run(attention({.mask = mask}))[static_cast<std::size_t>(row * kDim)]);
+}
+
+TEST(DerivedRange, WhatTheSpecSaysWins) {
+  const Inputs in;
+  const auto none = [](const Tile&, const Tile&, const Tile&) {
+    return KvRange{full<i32>(0), full<i32>(0)};
+  };
+  for (const double x : in.run(attention({.mask = causal(), .range = none}))) ASSERT_EQ(x, 0);
+  const auto every = [](const Tile&, const Tile&, const Tile& length) {
+    return KvRange{full<i32>(0), length};
+  };
+  const auto got = in.run(attention({.mask = causal(), .full = every}));
+  const auto want = in.expected([](auto, auto kv) { return kv < 384; });
+  // Of the first row, blocks that lie in `full` are not masked, the ragged last one is.
+  for (std::size_t i = 0; i < kDim; ++i) ASSERT_NEAR(got[i], want[i], 0.03);
+}
+
+TEST(DerivedRange, KeysThatNoRowSeesAreNotComputed) {
+  // Tiles of 128 rows and 128 keys.
+  EXPECT_FALSE(reads_nan(causal(), 0, 128, kKeys));
+  EXPECT_FALSE(reads_nan(causal(), 128, 256, kKeys));
+  EXPECT_TRUE(reads_nan(causal(), 128, 254, kKeys)) << "in a block that is computed";
+  EXPECT_FALSE(reads_nan(sliding_window(20), 130, 0, 108));
+  EXPECT_FALSE(reads_nan(prefix_lm(40), 0, 128, kKeys));
+  EXPECT_FALSE(reads_nan(prefix_lm(200), 130, 256, kKeys));
+  EXPECT_TRUE(
+      reads_nan([](Tile, Tile, Tile q, Tile kv) { return q * q >= kv * kv; }, 0, 128, kKeys))
+      << "nothing is known of it: all keys are computed";
+}
+
+}  // namespace
+}  // namespace tegula
