@@ -52,7 +52,6 @@ int main() {
       .mask = [window](auto, auto, auto q, auto kv) { return q >= kv && q - kv < window; },
       .score = [slope](auto s, auto, auto h, auto q,
                        auto kv) { return s - view<f32, 1>(slope)(h) * cast<f32>(q - kv); },
-      .range = causal_range,  // keys beyond the last query of a block are not looked at
       .scale = {},
   });
 

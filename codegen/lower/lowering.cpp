@@ -175,6 +175,7 @@ void Lowering::lower_op(OpId op) {
     throw InternalError(fmt::format("{} should have been expanded before lowering", row.mnemonic));
   if (row.family == Family::Elementwise) return lower_elementwise(op);
   if (opcode == Opcode::For) return lower_for(op);
+  if (opcode == Opcode::Yield) return lower_yield(op);
   if (opcode == Opcode::While) return lower_while(op);
   if (opcode == Opcode::If) return lower_if(op);
   lower_other_structure(op);
@@ -206,21 +207,51 @@ void Lowering::lower_other_structure(OpId op) {
   b.at_end(outer);
 }
 
+namespace {
+
+/// Loops carry 16-bit registers in pairs: apart, each turn would take them apart and join them
+/// again.
+Type carried_type(Type t) {
+  const bool halves = t.is_vec() && !t.is_pointer() && size_bits(t.dtype()) == 16;
+  return halves && t.count() % 2 == 0 ? Type::vec({DType::i32, false}, t.count() / 2) : t;
+}
+
+}  // namespace
+
+Value Lowering::as_type(Value v, Type wanted) {
+  return type(v) == wanted ? v : b.op(Opcode::Repack, {v}, wanted);
+}
+
+void Lowering::lower_yield(OpId op) {
+  const OpId owner = from[from[op].parent].owner;
+  const bool loops = owner && from[owner].opcode == Opcode::For;
+  std::vector<Value> operands;
+  for (Value v : from[op].operands)
+    operands.push_back(loops ? as_type(get(v), carried_type(type(get(v)))) : get(v));
+  b.yield(operands);
+}
+
 void Lowering::lower_for(OpId op) {
   const OpData& d = from[op];
   std::vector<Value> inits;
-  for (std::size_t i = 3; i < d.operands.size(); ++i) inits.push_back(get(d.operands[i]));
+  for (std::size_t i = 3; i < d.operands.size(); ++i)
+    inits.push_back(as_type(get(d.operands[i]), carried_type(type(get(d.operands[i])))));
   const OpId loop = b.make_for(get(d.operands[0]), get(d.operands[1]), get(d.operands[2]), inits);
   to[loop].attrs = d.attrs;
   const RegionId body = to[loop].regions[0], machine_body = d.regions[0];
-  for (std::size_t i = 0; i < from[machine_body].args.size(); ++i)
-    set(from[machine_body].args[i], to[body].args[i]);
   const RegionId outer = b.region();
   b.at_end(body);
+  for (std::size_t i = 0; i < from[machine_body].args.size(); ++i) {
+    const Value arg = from[machine_body].args[i];
+    set(arg, as_type(to[body].args[i], lowered_type(from.type(arg))));
+  }
   lower_region(machine_body);
   if (!to.terminator(body)) b.yield({});
   b.at_end(outer);
-  for (std::size_t i = 0; i < d.results.size(); ++i) set(d.results[i], to[loop].results[i]);
+  for (std::size_t i = 0; i < d.results.size(); ++i) {
+    const Value result = to[loop].results[i];
+    set(d.results[i], as_type(result, lowered_type(from.type(d.results[i]))));
+  }
 }
 
 void Lowering::lower_while(OpId op) {

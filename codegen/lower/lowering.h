@@ -103,6 +103,9 @@ class Lowering {
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void lower_for(ir::OpId op);
+  void lower_yield(ir::OpId op);
+  /// The same bits as another vector type.
+  ir::Value as_type(ir::Value v, ir::Type wanted);
   void lower_while(ir::OpId op);
   void lower_if(ir::OpId op);
   void lower_other_structure(ir::OpId op);

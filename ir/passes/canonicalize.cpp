@@ -132,6 +132,9 @@ class Canonicalizer {
     if (type.dtype() == DType::i1 && d.opcode == And && left(1)) return keep(1);
     if (d.opcode == Cast && k_.type(d.operands[0]) == type) return keep(0);
     if (d.opcode == Bitcast && k_.type(d.operands[0]) == type) return keep(0);
+    if (d.opcode == Repack)
+      if (const OpId inner = k_[d.operands[0]].def; inner && k_[inner].opcode == Repack)
+        if (const Value back = resolved(k_[inner].operands[0]); k_.type(back) == type) return back;
     if (d.opcode == Select && is_int_constant(k_, d.operands[0], 1)) return keep(1);
     if (d.opcode == Select && is_int_constant(k_, d.operands[0], 0)) return keep(2);
     return std::nullopt;

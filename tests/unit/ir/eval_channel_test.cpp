@@ -90,7 +90,7 @@ TEST(EvalChannel, ReleasesEndPhasesToo) {
                "%c = smem_alloc [bytes = 16] : smem<2xi64>\n"
                "%f = smem_alloc [bytes = 16] : smem<2xi64>\n"
                "channel_init %c, %f\n%yes = const [value = " +
-               condition + "] : i1\nchannel_release %f, %one, %yes\n" + "channel_wait %f, %one, " +
+               condition + "] : i1\n channel_release %f, %one, %yes\n" + "channel_wait %f, %one, " +
                phase)
         .texts;
   };
