@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -133,19 +134,21 @@ class LoopProducts {
     return std::nullopt;
   }
 
-  /// The op needs the value, itself or in what it contains.
-  bool op_depends(OpId op, Value on) const {
-    const auto needs = [&](OpId o) {
-      return std::ranges::any_of(k_[o].operands, [&](Value v) { return depends(v, on); });
+  /// Ops of the body that need the value, themselves, in what they contain or through others.
+  std::unordered_set<OpId> dependents(Value on) const {
+    std::unordered_set<Value> reached{on};
+    std::unordered_set<OpId> found;
+    const auto needs = [&](OpId op) {
+      return std::ranges::any_of(k_[op].operands, [&](Value v) { return reached.contains(v); });
     };
-    bool found = needs(op);
-    for (RegionId r : k_[op].regions) walk(k_, r, [&](OpId o) { found = found || needs(o); });
+    for (OpId op : k_.ops(body_)) {
+      bool any = needs(op);
+      for (RegionId r : k_[op].regions) walk(k_, r, [&](OpId o) { any = any || needs(o); });
+      if (!any) continue;
+      found.insert(op);
+      reached.insert(k_[op].results.begin(), k_[op].results.end());
+    }
     return found;
-  }
-  bool depends(Value v, Value on) const {
-    if (v == on) return true;
-    const OpId def = k_[v].def;
-    return def && k_[def].parent == body_ && op_depends(def, on);
   }
 
   /// Position of the carry that the second of two products adds to, where the first needs nothing
@@ -156,7 +159,7 @@ class LoopProducts {
     if (uses(sum) != 1 || load_of(k_[dots_[1]].operands[0])) return std::nullopt;
     const OpId yield = k_.terminator(body_);
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
-      if (k_[yield].operands[i] == sum && !depends(k_[dots_[0]].results[0], k_[body_].args[i + 1]))
+      if (k_[yield].operands[i] == sum && !dependents(k_[body_].args[i + 1]).contains(dots_[0]))
         return i;
     return std::nullopt;
   }
@@ -511,10 +514,11 @@ class LoopProducts {
   /// name.
   void finish_late(Value late, Value stand_in, Value weights) {
     const OpId yield = k_.terminator(body_);
+    const std::unordered_set<OpId> late_ops = dependents(stand_in);
     std::vector<OpId> users;
     for (OpId op : k_.ops(body_))
       if (op != yield && op != dots_[1] && op != k_[stand_in].def &&
-          (op_depends(op, stand_in) || makes_fragments(op)))
+          (late_ops.contains(op) || makes_fragments(op)))
         users.push_back(op);
     Builder b = before(yield);
     b.effect(Opcode::Pin, {});
@@ -557,12 +561,8 @@ class LoopProducts {
 bool async_products(Kernel& kernel, PassContext& context) {
   const Plan plan = context.plan.value_or(Plan{});
   if (!plan.wgmma || plan.stages < 2) return false;
-  std::vector<OpId> loops;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    if (kernel[op].opcode == Opcode::For) loops.push_back(op);
-  });
   bool changed = false;
-  for (OpId loop : loops) changed |= LoopProducts(kernel, loop, plan, context).run();
+  for (OpId loop : loops_of(kernel)) changed |= LoopProducts(kernel, loop, plan, context).run();
   return changed;
 }
 

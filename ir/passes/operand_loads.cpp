@@ -91,6 +91,14 @@ class Finder {
 
 }  // namespace
 
+std::vector<OpId> loops_of(const Kernel& k) {
+  std::vector<OpId> loops;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode == Opcode::For) loops.push_back(op);
+  });
+  return loops;
+}
+
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
   Finder finder(k, loop, context);
   std::vector<OperandLoad> found;

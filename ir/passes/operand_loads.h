@@ -12,6 +12,9 @@
 
 namespace tegula::ir {
 
+/// All `for` loops of the kernel, outer ones first.
+std::vector<OpId> loops_of(const Kernel& k);
+
 /// load_view -> [permute] -> convert_layout -> dot inside a loop body.
 struct OperandLoad {
   OpId load, permute, convert;

@@ -228,12 +228,8 @@ class LoopPipeliner {
 bool pipeline_copies(Kernel& kernel, PassContext& context) {
   const Plan plan = context.plan.value_or(Plan{});
   if (plan.stages < 2) return false;
-  std::vector<OpId> loops;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    if (kernel[op].opcode == Opcode::For) loops.push_back(op);
-  });
   bool changed = false;
-  for (OpId loop : loops) changed |= LoopPipeliner(kernel, loop, plan, context).run();
+  for (OpId loop : loops_of(kernel)) changed |= LoopPipeliner(kernel, loop, plan, context).run();
   return changed;
 }
 
