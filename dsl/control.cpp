@@ -285,4 +285,12 @@ int tune(const char* name, std::initializer_list<int> set, std::optional<int> ot
   return Tracer::at(at, "tune").tune(name, set, fallback, at);
 }
 
+// ---- neighbours on the stream -------------------------------------------------------------------
+void wait_for_previous_kernels(std::source_location at) {
+  Tracer::at(at, "wait_for_previous_kernels").build.effect(Opcode::GridWait, {});
+}
+void let_next_kernel_start(std::source_location at) {
+  Tracer::at(at, "let_next_kernel_start").build.effect(Opcode::GridTrigger, {});
+}
+
 }  // namespace tegula

@@ -91,6 +91,9 @@ struct KernelInfo {
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory
   int cluster = 1;
   int min_ctas = 1;  ///< per SM, passed to the assembler
+  /// The body computes any share of the grid's programs: launched with one CTA an SM, if there are
+  /// as many.
+  bool persistent = false;
 };
 
 class Kernel {

@@ -147,6 +147,8 @@ class Parser {
         info.cluster = static_cast<int>(integer());
       else if (key == "min_ctas")
         info.min_ctas = static_cast<int>(integer());
+      else if (key == "persistent")
+        info.persistent = integer() != 0;
       else
         fail(fmt::format("unknown kernel property '{}'", key));
       expect(")");

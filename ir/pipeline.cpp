@@ -31,9 +31,13 @@ const Pass* find_pass(std::span<const Pass> passes, std::string_view name) {
   return nullptr;
 }
 
-std::string Plan::str() const {
-  return fmt::format("plan {{ warps={} stages={} warps_m={} warps_n={} stage_stores={} wgmma={} }}",
-                     warps, stages, warps_m, warps_n, stage_stores ? 1 : 0, wgmma ? 1 : 0);
+std::string Remark::str() const {
+  static constexpr std::array<std::string_view, 3> kKinds{"applied", "missed", "note"};
+  std::string out =
+      fmt::format("{}: {}: {}", loc.known() ? fmt::format("{}:{}", loc.file, loc.line) : pass,
+                  kKinds[static_cast<std::size_t>(kind)], reason);
+  for (const auto& [key, value] : values) out += fmt::format(" {}={}", key, value);
+  return out;
 }
 
 namespace {

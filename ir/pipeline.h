@@ -22,12 +22,17 @@ struct Remark {
   Kind kind = Kind::Analysis;
   std::string reason;
   std::vector<std::pair<std::string, std::string>> values;
+
+  /// "k.cpp:12: missed: the reason rows=3", or the pass where no line is known.
+  std::string str() const;
 };
 
 /// What a pass may know beside the kernel.
 struct PassContext {
   /// Set by whoever compiles; the pass `plan` makes one where it is missing.
   std::optional<Plan> plan;
+  /// Fields that the plan so made gets instead of those chosen (Plan::change).
+  std::string plan_changes;
   std::vector<Remark> remarks;
   std::string_view pass;  ///< the pass that runs
 
@@ -36,6 +41,9 @@ struct PassContext {
     remarks.push_back({std::string(pass), loc, kind, std::move(reason), std::move(values)});
   }
 };
+
+/// Bytes of shared memory that one CTA may use (CUDA C programming guide, compute capabilities).
+std::int64_t shared_limit(std::string_view target);
 
 /// A pass plans reading only, then rewrites. Returns whether it changed the kernel.
 using PassFn = bool (*)(Kernel&, PassContext&);

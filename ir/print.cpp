@@ -84,6 +84,7 @@ class Printer {
     if (info.smem_bytes != 0) out_ += fmt::format(" smem({})", info.smem_bytes);
     if (info.cluster != 1) out_ += fmt::format(" cluster({})", info.cluster);
     if (info.min_ctas != 1) out_ += fmt::format(" min_ctas({})", info.min_ctas);
+    if (info.persistent) out_ += " persistent(1)";
     out_ += " (";
     bool first = true;
     for (const Param& p : k_.params()) {

@@ -104,15 +104,6 @@ int CompiledKernel::ctas_per_sm() const {
   return std::min({32, by_threads, by_registers, by_shared});
 }
 
-namespace {
-
-const char* kind_name(ir::Remark::Kind kind) {
-  static constexpr const char* kNames[] = {"applied", "missed", "note"};
-  return kNames[static_cast<int>(kind)];
-}
-
-}  // namespace
-
 std::string CompiledKernel::explain() const {
   std::string out = fmt::format("kernel {} for {} by {} ({})\n", name, device.str(),
                                 runtime::name(backend), target);
@@ -122,13 +113,7 @@ std::string CompiledKernel::explain() const {
     out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers,
                        report.spill_stores + report.spill_loads, ctas_per_sm());
   out += "\n";
-  for (const ir::Remark& r : remarks) {
-    out += fmt::format("{}: {}: {}",
-                       r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass,
-                       kind_name(r.kind), r.reason);
-    for (const auto& [k, v] : r.values) out += fmt::format(" {}={}", k, v);
-    out += "\n";
-  }
+  for (const ir::Remark& r : remarks) out += r.str() + "\n";
   for (const VerbTiming& t : timings) out += fmt::format("{}: {:.2f} ms\n", t.verb, t.ms);
   return out;
 }

@@ -54,12 +54,15 @@ void key(CompiledKernel& k, const CompileRequest& request) {
   k.key_text = request.key;
 }
 
-void optimize(CompiledKernel& k, const CompileRequest& request) {
+namespace {
+
+void optimize_by(CompiledKernel& k, const std::optional<ir::Plan>& plan) {
   k.name = k.tile.info.name;
   k.simt = ir::clone(k.tile);
   k.simt.info.target = k.target;
   ir::PassContext context;
-  context.plan = request.plan;
+  context.plan = plan;
+  context.plan_changes = env().plan;
   ir::PipelineOptions options;
 #ifdef NDEBUG
   options.verify = false;
@@ -67,6 +70,30 @@ void optimize(CompiledKernel& k, const CompileRequest& request) {
   k.passes = ir::run_pipeline(k.simt, optimize_passes(), context, options);
   k.plan = context.plan.value_or(ir::Plan{});
   k.remarks = std::move(context.remarks);
+}
+
+/// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
+std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
+  if (plan.persistent) {
+    plan.persistent = false;
+    plan.stage_stores = true;
+    return plan;
+  }
+  if (plan.stages == 1) return std::nullopt;
+  --plan.stages;
+  return plan;
+}
+
+}  // namespace
+
+void optimize(CompiledKernel& k, const CompileRequest& request) {
+  optimize_by(k, request.plan);
+  // Only the lowering knows how much scratch memory it needs beside the rings.
+  while (!request.plan && k.simt.info.smem_bytes > ir::shared_limit(k.target)) {
+    const auto plan = with_less_shared(k.plan);
+    if (!plan) return;  // the launch names the limit
+    optimize_by(k, plan);
+  }
 }
 
 void emit(CompiledKernel& k, const CompileRequest& request) {
@@ -107,8 +134,19 @@ void assemble(CompiledKernel& k, const CompileRequest& request) {
   k.report = std::move(result.report);
 }
 
+namespace {
+
+/// Programs that the device runs at one time, one on each SM.
+std::int64_t programs_at_once(Device device) {
+  constexpr std::int64_t kSimulated = 4;  // few, so that small grids take several turns
+  return device.kind == DeviceKind::cuda ? device_properties(device.index).sm_count : kSimulated;
+}
+
+}  // namespace
+
 void prepare_launch(CompiledKernel& k) {
   k.recipe = LaunchRecipe::make(k.tile, k.simt);
+  if (k.simt.info.persistent) k.recipe.set_most_programs(programs_at_once(k.device));
   if (k.device.kind != DeviceKind::cuda) return;
   const auto module = k.cubin.empty() ? Module::load_ptx(k.emitted.ptx, k.device.index)
                                       : Module::load_cubin(k.cubin);
@@ -120,6 +158,9 @@ void prepare_launch(CompiledKernel& k) {
   shape.block = {static_cast<unsigned>(k.simt.info.threads), 1, 1};
   shape.cluster = {static_cast<unsigned>(k.simt.info.cluster), 1, 1};
   shape.shared_bytes = shared;
+  ir::walk(k.simt, k.simt.body(), [&](ir::OpId op) {
+    shape.starts_early |= k.simt[op].opcode == ir::Opcode::GridDepWait;
+  });
   k.gpu.emplace(loaded, shape, k.recipe.slots());
 }
 

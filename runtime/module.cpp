@@ -123,6 +123,19 @@ int unload_dead_modules() {
 
 std::string Module::compiler_log() const { return text_of(info_log_) + text_of(error_log_); }
 
+AssembleReport Module::report() const {
+  AssembleReport report = parse_assembler_log(compiler_log());
+  if (report.registers != 0) return report;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [key, entry] : kernels_) {
+    const KernelResources& r = entry.kernel.resources;
+    report.registers = std::max(report.registers, r.registers);
+    report.stack = std::max(report.stack, r.local_bytes);
+    report.smem = std::max(report.smem, r.static_shared_bytes);
+  }
+  return report;
+}
+
 LoadedKernel Module::kernel(const std::string& name, int ordinal, const KernelNeeds& needs) const {
   const std::lock_guard lock(mutex_);
   Entry& entry = kernels_[{name, ordinal}];

@@ -56,9 +56,12 @@ class Module : public std::enable_shared_from_this<Module> {
   /// than a later one. Calls with larger needs raise those of earlier ones.
   LoadedKernel kernel(const std::string& name, int ordinal, const KernelNeeds& needs) const;
 
-  /// What the driver's compiler said; empty for a cubin. Complete once a kernel was taken.
+  /// What the driver's compiler said; empty for a cubin, and for PTX that the driver found compiled
+  /// in its own cache. Complete once a kernel was taken.
   std::string compiler_log() const;
-  AssembleReport report() const { return parse_assembler_log(compiler_log()); }
+  /// The log, read. Where it is silent, registers, stack and shared memory are those of the kernels
+  /// taken so far, as the driver tells them.
+  AssembleReport report() const;
 
  private:
   Module() = default;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ class LaunchRecipe {
   /// `tile` holds the launch region, `simt` the flattened parameters.
   static LaunchRecipe make(const ir::Kernel& tile, const ir::Kernel& simt);
 
+  /// More programs than these are never launched: a persistent kernel runs the rest itself.
+  void set_most_programs(std::int64_t programs) { most_programs_ = programs; }
   /// Grid extents of a call; 0 where there is nothing to do.
   std::array<std::int64_t, 3> grid(std::span<const LaunchArg> args) const;
   /// Writes the machine arguments into a block of `block_bytes()`.
@@ -74,6 +77,7 @@ class LaunchRecipe {
   friend struct GridCompiler;
   std::vector<Step> steps_;
   std::array<std::uint16_t, 3> grid_{};
+  std::int64_t most_programs_ = std::numeric_limits<std::int64_t>::max();
   std::vector<Field> fields_;
   std::vector<MapShape> maps_;
   ArgumentLayout layout_;

@@ -59,6 +59,10 @@ Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device,
            "give one stride a dimension, in elements, or none");
   if (data == nullptr && t.numel_ != 0)
     refuse(fmt::format("a tensor of shape {} needs memory, and its pointer is null", shape.str()));
+  if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(size_bytes(dtype)) != 0)
+    refuse(fmt::format("the pointer of a tensor of {} is no multiple of its {} bytes",
+                       dtype_info(dtype).name, size_bytes(dtype)),
+           "a GPU can only load elements that are aligned: copy them to an aligned place");
   t.defined_ = true;
   t.dtype_ = dtype;
   t.device_ = device;

@@ -86,12 +86,7 @@ void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const O
                  t.changed ? "" : "  (nothing changed)");
   if (!o.remarks) return;
   if (context.plan) fmt::print(stderr, "{}\n", context.plan->str());
-  for (const ir::Remark& r : context.remarks) {
-    fmt::print(stderr, "{}: {}",
-               r.loc.known() ? fmt::format("{}:{}", r.loc.file, r.loc.line) : r.pass, r.reason);
-    for (const auto& [key, value] : r.values) fmt::print(stderr, " {}={}", key, value);
-    fmt::print(stderr, "\n");
-  }
+  for (const ir::Remark& r : context.remarks) fmt::print(stderr, "{}\n", r.str());
 }
 
 /// The verbs after `optimize`, each by what it leaves behind.

@@ -313,8 +313,7 @@ Text cuda_Select(const Element& x) {
 }
 
 Text cuda_Cast(const Element& x) {
-  const ptx::CastMode mode{x.attrs().s(AttrName::round, "rn") == "rz",
-                           x.attrs().i(AttrName::sat) != 0};
+  const ir::CastMode mode = ir::cast_mode(x.attrs(), x.in().dtype, x.out().dtype);
   if (x.in().pointer || x.out().pointer)
     return {fmt::format("({})({})", x.e.c_type(x.out()), x.x().s), Prec::Unary};
   if (!mode.saturate && changes_sign_only(x.in().dtype, x.out().dtype)) return with_other_sign(x);

@@ -89,6 +89,8 @@ void cuda_MbarWait(Emitter& e, OpId id) {
 }
 void cuda_FenceMbarInit(Emitter& e, OpId) { e.ptx_statement(ptx::fence_mbar_init()); }
 void cuda_FenceProxyAsync(Emitter& e, OpId) { e.ptx_statement(ptx::fence_proxy_async()); }
+void cuda_GridDepWait(Emitter& e, OpId) { e.ptx_statement(ptx::griddep_wait()); }
+void cuda_GridDepLaunch(Emitter& e, OpId) { e.ptx_statement(ptx::griddep_launch()); }
 
 void cuda_TmaLoad(Emitter& e, OpId id) {
   // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates,

@@ -6,7 +6,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::AttrName;
 using ir::Opcode;
 using ir::OpId;
 using ir::Value;
@@ -19,9 +18,9 @@ bool is_pair_cast(const Emitter& e, OpId id) {
   const ir::OpData& d = e.op(id);
   if (d.opcode != Opcode::Cast) return false;
   const DType from = e.type(d.operands[0]).dtype(), to = e.type(d.results[0]).dtype();
+  const ir::CastMode mode = ir::cast_mode(d.attrs, from, to);
   return from == DType::f32 && is_small_float(to) && (!is_f8(to) || e.arch >= 90) &&
-         e.count(d.results[0]) % 2 == 0 && d.attrs.s(AttrName::round, "rn") == "rn" &&
-         (is_f8(to) || d.attrs.i(AttrName::sat) == 0);
+         e.count(d.results[0]) % 2 == 0 && !mode.to_zero && (is_f8(to) || !mode.saturate);
 }
 
 std::string pair_function(Emitter& e, DType to) {
@@ -95,7 +94,7 @@ Text Element::wide(std::size_t i) const {
     const double value = visit_dtype(d, [&](auto tag) -> double {
       using T = typename decltype(tag)::type;
       if constexpr (requires(T t) { t.bits; })
-        return static_cast<float>(T(constant->attrs.f(AttrName::value)));
+        return static_cast<float>(T(constant->attrs.f(ir::AttrName::value)));
       else
         return 0;
     });
@@ -104,7 +103,7 @@ Text Element::wide(std::size_t i) const {
   return convert(e, x(i), d, DType::f32);
 }
 
-Text convert(Emitter& e, const Text& x, DType from, DType to, ptx::CastMode mode) {
+Text convert(Emitter& e, const Text& x, DType from, DType to, ir::CastMode mode) {
   if (from == to) return x;
   const std::string type = e.c_type({to, false});
   const ptx::Asm a = ptx::cast(from, to, e.arch, mode);
@@ -146,8 +145,7 @@ std::string packed_cast(Emitter& e, OpId id, std::string_view index) {
     };
     return per_word == 2 ? pair(0) : fmt::format("{} | u32({}) << 16", pair(0), pair(2));
   }
-  const ptx::CastMode mode{e.attrs(id).s(AttrName::round, "rn") == "rz",
-                           e.attrs(id).i(AttrName::sat) != 0};
+  const ir::CastMode mode = ir::cast_mode(e.attrs(id), from, to);
   std::string word;
   for (int n = 0; n < per_word; ++n) {
     const std::string part = convert(e, e.exact(x, element(n)), from, to, mode).s;

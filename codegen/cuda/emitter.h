@@ -212,7 +212,7 @@ void emit_elementwise(Emitter&, ir::OpId);
 Text regs_element(Emitter&, ir::OpId, std::string_view index);
 
 /// A call that converts one element.
-Text convert(Emitter&, const Text& x, DType from, DType to, ptx::CastMode mode = {});
+Text convert(Emitter&, const Text& x, DType from, DType to, ir::CastMode mode = {});
 /// The packed word of two or four neighbouring narrow floats that an inlined `cast` would give:
 /// element n * index on.
 std::string packed_cast(Emitter&, ir::OpId cast, std::string_view index);

@@ -30,6 +30,36 @@ Value* in_wide_integer(Emitter& e, const ElementArgs& a, const F& f) {
   return e.b.CreateTrunc(r, type);
 }
 
+/// A sum as what varies and a constant.
+struct Split {
+  Value* varying;
+  llvm::APInt constant;
+};
+Split split_sum(Value* v) {
+  const llvm::APInt zero(width(v), 0);
+  if (const auto* c = llvm::dyn_cast<llvm::ConstantInt>(v)) return {nullptr, c->getValue()};
+  const auto* sum = llvm::dyn_cast<llvm::BinaryOperator>(v);
+  if (sum == nullptr || sum->getOpcode() != llvm::Instruction::Add) return {v, zero};
+  const auto* c = llvm::dyn_cast<llvm::ConstantInt>(sum->getOperand(1));
+  return c == nullptr ? Split{v, zero} : Split{sum->getOperand(0), c->getValue()};
+}
+
+/// x + y or x - y with the constants of both taken out: the elements of an index tile differ by
+/// constants alone, so that their differences to another index need the varying part only once.
+Value* integer_sum(Emitter& e, Value* x, Value* y, bool subtract) {
+  const Split a = split_sum(x), b = split_sum(y);
+  llvm::Type* type = x->getType();
+  Value* constant =
+      llvm::ConstantInt::get(type, subtract ? a.constant - b.constant : a.constant + b.constant);
+  if (b.varying == nullptr && a.varying == nullptr) return constant;
+  if (b.varying == nullptr) return e.b.CreateAdd(a.varying, constant);
+  Value* first = a.varying == nullptr ? llvm::ConstantInt::get(type, 0) : a.varying;
+  Value* varying = subtract               ? e.b.CreateSub(first, b.varying)
+                   : a.varying == nullptr ? b.varying
+                                          : e.b.CreateAdd(first, b.varying);
+  return e.b.CreateAdd(varying, constant);
+}
+
 /// By a variable divisor through PTX: LLVM's own division is undefined, not poison, where the
 /// divisor is 0.
 Value* divide(Emitter& e, const ElementArgs& a, bool remainder) {
@@ -135,10 +165,10 @@ Value* cast_natively(Emitter& e, const ElementArgs& a) {
 }  // namespace
 
 Value* llvm_Add(Emitter& e, const ElementArgs& a) {
-  return a.is_float() ? e.b.CreateFAdd(a.x[0], a.x[1]) : e.b.CreateAdd(a.x[0], a.x[1]);
+  return a.is_float() ? e.b.CreateFAdd(a.x[0], a.x[1]) : integer_sum(e, a.x[0], a.x[1], false);
 }
 Value* llvm_Sub(Emitter& e, const ElementArgs& a) {
-  return a.is_float() ? e.b.CreateFSub(a.x[0], a.x[1]) : e.b.CreateSub(a.x[0], a.x[1]);
+  return a.is_float() ? e.b.CreateFSub(a.x[0], a.x[1]) : integer_sum(e, a.x[0], a.x[1], true);
 }
 Value* llvm_Mul(Emitter& e, const ElementArgs& a) {
   return a.is_float() ? e.b.CreateFMul(a.x[0], a.x[1]) : e.b.CreateMul(a.x[0], a.x[1]);
@@ -201,7 +231,8 @@ Value* llvm_Select(Emitter& e, const ElementArgs& a) {
 Value* llvm_Cast(Emitter& e, const ElementArgs& a) {
   const DType from = a.in[0].dtype, to = a.out.dtype;
   if (from == to) return a.x[0];
-  const ptx::CastMode mode{a.attrs.s(AttrName::round, "rn") == "rz", a.attrs.i(AttrName::sat) != 0};
+  // By the types of the op: narrow floats have been widened to f32 by now.
+  const ir::CastMode mode = ir::cast_mode(a.attrs, e.kernel.type(e.operand(a.id, 0)).dtype(), to);
   const bool ends_in_bool = is_bool(from) || is_bool(to);
   const bool rounds_up = !(mode.to_zero && is_float(to));
   const bool narrow_from_bool = is_bool(from) && is_float(to) && size_bits(to) < 32;

@@ -19,10 +19,13 @@ bool is_narrow_float(ir::Elem e) {
 }
 constexpr ir::Elem kF32{DType::f32, false};
 
-/// Ops that look at the bits of narrow floats and have no use for their value in f32.
-bool works_on_bits(Opcode op) {
+/// Ops that look at the bits of narrow floats and have no use for their value in f32. A cast to its
+/// own type is one: fp8 would lose its infinities on the way back.
+bool works_on_bits(const ir::Kernel& k, const ir::OpData& op) {
   static constexpr Opcode kOps[] = {Opcode::Neg, Opcode::Abs, Opcode::Select, Opcode::Bitcast};
-  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+  if (op.opcode == Opcode::Cast)
+    return k.type(op.operands[0]).elem() == k.type(op.results[0]).elem();
+  return std::find(std::begin(kOps), std::end(kOps), op.opcode) != std::end(kOps);
 }
 
 /// Packed words may be treated whole: the op acts on each bit, or moves elements unchanged, and all
@@ -49,9 +52,13 @@ bool goes_by_words(Emitter& e, ir::OpId id) {
 
 /// The result is computed in f32 and rounded to nearest even, so that two may share one
 /// instruction.
-bool rounds_from_f32(const ir::OpData& op, ir::Elem out, llvm::ArrayRef<ir::Elem> in) {
-  if (works_on_bits(op.opcode) || !is_narrow_float(out)) return false;
-  if (op.attrs.s(AttrName::round, "rn") != "rn" || op.attrs.i(AttrName::sat) != 0) return false;
+bool rounds_from_f32(const ir::Kernel& k, const ir::OpData& op, llvm::ArrayRef<ir::Elem> in) {
+  const ir::Elem out = k.type(op.results[0]).elem();
+  if (works_on_bits(k, op) || !is_narrow_float(out)) return false;
+  if (op.opcode == Opcode::Cast) {
+    const ir::CastMode mode = ir::cast_mode(op.attrs, k.type(op.operands[0]).dtype(), out.dtype);
+    if (mode.to_zero || mode.saturate) return false;
+  }
   return std::all_of(in.begin(), in.end(), [](ir::Elem e) { return e == kF32; });
 }
 
@@ -138,7 +145,7 @@ void emit_elementwise(Emitter& e, ir::OpId id) {
   };
   const ir::OpData& op = e.op(id);
   const ir::Value result = e.result(id);
-  const bool on_bits = works_on_bits(op.opcode);
+  const bool on_bits = works_on_bits(e.kernel, op);
   const bool by_words = goes_by_words(e, id);
   llvm::SmallVector<Words, 3> operands;
   llvm::SmallVector<ir::Elem, 3> in;
@@ -148,7 +155,7 @@ void emit_elementwise(Emitter& e, ir::OpId id) {
     in.push_back(!on_bits && is_narrow_float(elem) ? kF32 : elem);
   }
   const ir::Elem out = e.kernel.type(result).elem();
-  const bool rounds = rounds_from_f32(op, out, in);
+  const bool rounds = rounds_from_f32(e.kernel, op, in);
   const auto count = static_cast<std::size_t>(by_words ? e.holding(e.kernel.type(result)).words
                                                        : e.kernel.type(result).count());
   Words results;

@@ -42,8 +42,12 @@ Lowering::Lowering(const Kernel& machine, PassContext& ctx)
 
 Kernel Lowering::run() {
   add_params();
+  if (context.plan && context.plan->copy_warps > 0) copying_ = CopySlice::of(from);
   find_live_ranges();
-  lower_region(from.body());
+  if (copying_)
+    lower_roles();
+  else
+    lower_region(from.body());
   to.info.smem_bytes = scratch_end_;
   return std::move(to);
 }
@@ -166,6 +170,7 @@ void Lowering::lower_region(RegionId machine_region) {
 }
 
 void Lowering::lower_op(OpId op) {
+  if (is_for_another_role(op)) return;
   b.loc = from[op].loc;
   now_ = order_.at(op);
   const Opcode opcode = from[op].opcode;
@@ -226,32 +231,41 @@ void Lowering::lower_yield(OpId op) {
   const OpId owner = from[from[op].parent].owner;
   const bool loops = owner && from[owner].opcode == Opcode::For;
   std::vector<Value> operands;
-  for (Value v : from[op].operands)
-    operands.push_back(loops ? as_type(get(v), carried_type(type(get(v)))) : get(v));
+  const auto yield = [&](Value machine_value) {
+    const Value v = get(machine_value);
+    operands.push_back(loops ? as_type(v, carried_type(type(v))) : v);
+  };
+  // A while's first region yields its condition, and no role of those apart has one.
+  if (owner && from[owner].opcode != Opcode::While)
+    for (std::size_t i : kept(from[owner].results)) yield(from[op].operands[i]);
+  else
+    std::ranges::for_each(from[op].operands, yield);
   b.yield(operands);
 }
 
 void Lowering::lower_for(OpId op) {
   const OpData& d = from[op];
+  const std::vector<std::size_t> carries = kept(d.results);
   std::vector<Value> inits;
-  for (std::size_t i = 3; i < d.operands.size(); ++i)
-    inits.push_back(as_type(get(d.operands[i]), carried_type(type(get(d.operands[i])))));
+  for (std::size_t i : carries) {
+    const Value init = get(d.operands[3 + i]);
+    inits.push_back(as_type(init, carried_type(type(init))));
+  }
   const OpId loop = b.make_for(get(d.operands[0]), get(d.operands[1]), get(d.operands[2]), inits);
   to[loop].attrs = d.attrs;
   const RegionId body = to[loop].regions[0], machine_body = d.regions[0];
   const RegionId outer = b.region();
   b.at_end(body);
-  for (std::size_t i = 0; i < from[machine_body].args.size(); ++i) {
-    const Value arg = from[machine_body].args[i];
-    set(arg, as_type(to[body].args[i], lowered_type(from.type(arg))));
-  }
+  const auto bind = [&](Value machine_value, Value carried) {
+    set(machine_value, as_type(carried, lowered_type(from.type(machine_value))));
+  };
+  bind(from[machine_body].args[0], to[body].args[0]);
+  for (std::size_t n = 0; n < carries.size(); ++n)
+    bind(from[machine_body].args[1 + carries[n]], to[body].args[1 + n]);
   lower_region(machine_body);
   if (!to.terminator(body)) b.yield({});
   b.at_end(outer);
-  for (std::size_t i = 0; i < d.results.size(); ++i) {
-    const Value result = to[loop].results[i];
-    set(d.results[i], as_type(result, lowered_type(from.type(d.results[i]))));
-  }
+  for (std::size_t n = 0; n < carries.size(); ++n) bind(d.results[carries[n]], to[loop].results[n]);
 }
 
 void Lowering::lower_while(OpId op) {
@@ -275,8 +289,9 @@ void Lowering::lower_while(OpId op) {
 
 void Lowering::lower_if(OpId op) {
   const OpData& d = from[op];
+  const std::vector<std::size_t> results = kept(d.results);
   std::vector<Type> types;
-  for (Value v : d.results) types.push_back(lowered_type(from.type(v)));
+  for (std::size_t i : results) types.push_back(lowered_type(from.type(d.results[i])));
   const OpId branch = b.make_if(get(d.operands[0]), types);
   const RegionId outer = b.region();
   for (std::size_t i = 0; i < d.regions.size(); ++i) {
@@ -284,7 +299,8 @@ void Lowering::lower_if(OpId op) {
     lower_region(d.regions[i]);
   }
   b.at_end(outer);
-  for (std::size_t i = 0; i < d.results.size(); ++i) set(d.results[i], to[branch].results[i]);
+  for (std::size_t n = 0; n < results.size(); ++n)
+    set(d.results[results[n]], to[branch].results[n]);
 }
 
 std::vector<Value> Lowering::inline_scalar_region(RegionId region, std::span<const Value> args) {
@@ -418,7 +434,9 @@ void Lowering::find_live_ranges() {
       // Mbarriers stay what they are; nothing else may be written over them.
       if (d.opcode == Opcode::SmemAlloc && from.type(d.results[0]).dtype() != DType::i64) {
         ring_of[d.results[0]] = rings_.size();
-        rings_.push_back({order_[op], order_[op], d.attrs.i(AttrName::offset), false});
+        // A warp that copies on its own may fill a ring at any time before its last use.
+        const int first = copying_ ? -1 : order_[op];
+        rings_.push_back({first, order_[op], d.attrs.i(AttrName::offset), false});
       }
       for (RegionId r : d.regions) self(self, r);
     }
@@ -454,7 +472,10 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
 }
 
 void Lowering::barrier() {
-  b.effect(Opcode::BarSync, {b.i32(0)}, {{AttrName::count, from.info.threads}});
+  // Barrier 0 is the whole CTA's.
+  const int id = role_ == Role::Compute ? 1 : 0;
+  const int threads = role_ == Role::Everything ? to.info.threads : from.info.threads;
+  b.effect(Opcode::BarSync, {b.i32(id)}, {{AttrName::count, threads}});
 }
 
 bool lower_simt(Kernel& kernel, PassContext& context) {

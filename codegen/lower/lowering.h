@@ -3,10 +3,12 @@
 // order of its layout. One function per op (`lower_X`), grouped by family; the services they share
 // are here.
 #include <map>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
+#include "codegen/lower/copy_slice.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
 #include "ir/pipeline.h"
@@ -72,7 +74,10 @@ class Lowering {
   ir::Value is_first_copy(const ir::LinearLayout& layout);
   /// A smem_load every user of which is a tile_slice is emitted slice by slice.
   bool is_read_by_slices(ir::Value machine_value);
+  /// Warps that compute: the first of the CTA.
   int warps() const { return from.info.threads / 32; }
+  /// True in the thread that issues the bulk copies; none where the code is that thread's alone.
+  ir::Value is_leader();
 
   // ---- views
   ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
@@ -89,13 +94,23 @@ class Lowering {
   /// A tensor map parameter for boxes of a view: made on first use.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
                        int swizzle);
+  /// The mbarriers of channels: in front of the roles, where there are any.
+  void init_channels(std::span<const ir::OpId> channel_inits);
   /// Scratch memory of one op, reused by the next: guarded by barriers on both sides. Lies over
   /// allocations of which none is alive at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
 
  private:
+  /// Which part of the kernel the code at hand is for.
+  enum class Role : std::uint8_t { Everything, Compute, Copy };
   void add_params();
+  void lower_roles();
+  void lower_role(Role role, ir::OpId roles);
+  void prefetch_maps(ir::RegionId copies);
+  bool is_for_another_role(ir::OpId op) const;
+  /// Positions of the carries or branch results that the role at hand needs.
+  std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
   void find_live_ranges();
@@ -110,6 +125,8 @@ class Lowering {
   void lower_if(ir::OpId op);
   void lower_other_structure(ir::OpId op);
 
+  std::optional<CopySlice> copying_;  ///< where a warp of its own copies
+  Role role_ = Role::Everything;
   std::unordered_map<ir::Value, ir::Value> map_;
   std::unordered_map<ir::Value, ir::Value> fragments_;
   std::unordered_map<ir::Value, bool> sliced_only_;

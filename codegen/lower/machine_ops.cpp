@@ -7,9 +7,7 @@
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
-#include "codegen/lower/shuffle.h"
 #include "ir/analysis/access_width.h"
-#include "ir/layout/conversion.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "tegula/error.h"
@@ -26,56 +24,7 @@ ir::Dims dims_of(std::span<const std::int64_t> shape) {
   return d;
 }
 
-/// i1 has no place in memory of its own: it travels as a byte.
-Value widened(Lowering& l, Value v) {
-  return l.type(v).dtype() == DType::i1 && !l.type(v).is_pointer() ? l.b.cast(v, DType::u8) : v;
-}
-
-Value through_shared(Lowering& l, Value v, const LinearLayout& from, const LinearLayout& to,
-                     const SharedExchange& exchange) {
-  const Type type = l.type(v);
-  Value data = widened(l, v);
-  if (type.is_pointer())
-    data = l.b.op(Opcode::Repack, {data}, Type::vec({DType::i64, false}, type.count()));
-  const Elem elem = l.type(data).elem();
-  const Value base = l.scratch(exchange.layout.bytes(), std::max(16, exchange.layout.alignment()));
-  l.barrier();
-  store_shared(l, base, exchange.layout, from, data, exchange.write != AccessForm::Vector);
-  l.barrier();
-  const Value loaded =
-      load_shared(l, base, exchange.layout, to, elem, exchange.read != AccessForm::Vector);
-  if (type.is_pointer())
-    return l.b.op(Opcode::Repack, {loaded}, Type::vec(type.elem(), l.type(loaded).count()));
-  if (type.dtype() == DType::i1)
-    return l.b.cmp("ne", loaded, l.b.constant(Type::scalar(DType::u8), std::int64_t{0}));
-  return loaded;
-}
-
 }  // namespace
-
-void lower_ConvertLayout(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Type type = l.from.type(d.results[0]);
-  const LinearLayout& from = layout_of(l.from.type(d.operands[0]));
-  const LinearLayout& to = layout_of(type);
-  const int bytes = type.is_pointer() ? 8 : size_bytes(type.dtype());
-  ConversionOptions options;
-  // Word-wise shuffles of packed registers are not emitted; conversions within a warp go through
-  // shared memory instead.
-  options.allow_shuffles = false;
-  options.exchange.stmatrix = std::string_view(l.from.info.target).starts_with("sm_9");
-  auto plan = plan_conversion(from, to, bytes, options);
-  if (!plan)
-    throw InternalError(
-        fmt::format("convert_layout {} to {}: {}", from.str(), to.str(), plan.reason()));
-  const Value v = l.get(d.operands[0]);
-  if (plan->kind == ConversionKind::Identity) return l.set(d.results[0], v);
-  if (plan->kind == ConversionKind::Registers)
-    return l.set(d.results[0], l.regs(v, plan->registers));
-  l.context.remark(Remark::Kind::Analysis, d.loc, "layout converted through shared memory",
-                   {{"tile", l.from.type(d.operands[0]).str()}});
-  l.set(d.results[0], through_shared(l, v, from, to, *plan->shared));
-}
 
 // ---- shared tiles
 // ---------------------------------------------------------------------------------------------------
@@ -159,5 +108,18 @@ void lower_AsyncWait(Lowering& l, OpId op) {
   l.b.effect(Opcode::CpAsyncWait, {}, {{AttrName::count, l.from[op].attrs.i(AttrName::count)}});
 }
 void lower_CtaBarrier(Lowering& l, OpId) { l.barrier(); }
+
+// ---- neighbours on the stream
+namespace {
+
+/// Older GPUs run kernels of a stream one after another anyway.
+void on_sm90(Lowering& l, Opcode opcode) {
+  if (std::string_view(l.from.info.target).starts_with("sm_9")) l.b.effect(opcode, {});
+}
+
+}  // namespace
+
+void lower_GridWait(Lowering& l, OpId) { on_sm90(l, Opcode::GridDepWait); }
+void lower_GridTrigger(Lowering& l, OpId) { on_sm90(l, Opcode::GridDepLaunch); }
 
 }  // namespace tegula::codegen

@@ -46,29 +46,31 @@ Value Lowering::tensor_map(Value machine_view, const Ints& order, const Ints& bo
 }
 
 void lower_Leader(Lowering& l, OpId op) {
-  l.set(l.from[op].results[0],
-        l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0)));
+  const Value leader = l.is_leader();
+  l.set(l.from[op].results[0], leader ? leader : l.b.flag(true));
 }
 
-void lower_ChannelInit(Lowering& l, OpId op) {
-  const Value first =
-      l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
-  const RegionId outer = l.b.region();
-  l.b.at_end(l.to[l.b.make_if(first, {})].regions[0]);
-  for (std::size_t i = 0; i < l.from[op].operands.size(); ++i) {
-    const Value channel = l.from[op].operands[i];
-    const std::int64_t slots = l.from.type(channel).shape()[0];
-    const std::int64_t offset = l.from[l.from[channel].def].attrs.i(AttrName::offset);
-    for (std::int64_t s = 0; s < slots; ++s)
-      l.b.effect(Opcode::MbarInit, {l.shared_address(offset + s * kBarrierBytes)},
-                 {{AttrName::count, i == 0 ? 1 : l.warps()}});
-  }
-  l.b.effect(Opcode::FenceMbarInit, {});
-  l.b.at_end(outer);
+void Lowering::init_channels(std::span<const OpId> inits) {
+  const Value first = b.cmp("eq", b.op(Opcode::Tid, std::initializer_list<Value>{}), b.i32(0));
+  const RegionId outer = b.region();
+  b.at_end(to[b.make_if(first, {})].regions[0]);
+  for (OpId op : inits)
+    for (std::size_t i = 0; i < from[op].operands.size(); ++i) {
+      const Value channel = from[op].operands[i];
+      const std::int64_t slots = from.type(channel).shape()[0];
+      const std::int64_t offset = from[from[channel].def].attrs.i(AttrName::offset);
+      for (std::int64_t s = 0; s < slots; ++s)
+        b.effect(Opcode::MbarInit, {shared_address(offset + s * kBarrierBytes)},
+                 {{AttrName::count, i == 0 ? 1 : warps()}});
+    }
+  b.effect(Opcode::FenceMbarInit, {});
+  b.at_end(outer);
   // What threads wrote to this memory before comes before what TMA will write.
-  l.b.effect(Opcode::FenceProxyAsync, {});
-  l.barrier();
+  b.effect(Opcode::FenceProxyAsync, {});
+  barrier();
 }
+
+void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
 
 void lower_ChannelRelease(Lowering& l, OpId op) {
   const OpData& d = l.from[op];

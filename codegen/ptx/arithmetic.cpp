@@ -22,12 +22,6 @@ bool is_f8(DType d) { return d == DType::f8e4m3 || d == DType::f8e5m2; }
 /// Integers of 8 and 16 bits, i.e. those every f32 holds exactly.
 bool is_small_int(DType d) { return is_integer(d) && is_narrow(d); }
 
-/// Every value of integer type `from` is one of `to`.
-bool holds_all(DType to, DType from) {
-  if (is_signed(to) == is_signed(from)) return size_bits(to) >= size_bits(from);
-  return is_signed(to) && size_bits(to) > size_bits(from);
-}
-
 struct Unary {
   std::string_view mnemonic, f32, f32_approx, f64;
 };
@@ -220,15 +214,13 @@ Asm unary(std::string_view mnemonic, DType d, bool approx) {
   return a;
 }
 
-Asm cast(DType from, DType to, int arch, CastMode mode) {
+Asm cast(DType from, DType to, int arch, ir::CastMode mode) {
   Asm a = pure(reg_of({to, false}), {reg_of({from, false})});
   if (is_bool(from) || is_bool(to)) return a;
   if ((is_f8(from) || is_f8(to)) && arch < 90) return a;
   if (!is_float(from) && !is_float(to)) {
-    // ptxas refuses .sat where nothing can be lost.
     if (mode.saturate)
-      a.text = fmt::format("cvt{}.{}.{} #0, #1;", holds_all(to, from) ? "" : ".sat",
-                           type_suffix(to), source_name(from));
+      a.text = fmt::format("cvt.sat.{}.{} #0, #1;", type_suffix(to), source_name(from));
     return a;
   }
   if (!is_float(to))
@@ -239,6 +231,7 @@ Asm cast(DType from, DType to, int arch, CastMode mode) {
     a.text = narrow_float(from, to, arch, mode.to_zero);
   else
     a.text = wide_float(from, to, mode.to_zero);
+  // fp8 has saturated by itself; to f64 come only 64-bit integers, which do not overflow it.
   if (mode.saturate && is_float(to) && !is_f8(to) && to != DType::f64) a.text = finite(a.text, to);
   return a;
 }

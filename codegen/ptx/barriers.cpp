@@ -105,6 +105,9 @@ Asm fence_mbar_init() { return effect("fence.mbarrier_init.release.cluster;"); }
 // Without ::cta this would also emit a GPU-scope MEMBAR.
 Asm fence_proxy_async() { return effect("fence.proxy.async.shared::cta;"); }
 
+Asm griddep_wait() { return effect("griddepcontrol.wait;"); }
+Asm griddep_launch() { return effect("griddepcontrol.launch_dependents;"); }
+
 Asm tma_commit() { return effect("cp.async.bulk.commit_group;"); }
 
 Asm tma_wait(std::int64_t count, bool read) {

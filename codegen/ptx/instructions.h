@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "codegen/ptx/asm.h"
+#include "ir/cast_mode.h"
 #include "ir/kernel.h"
 
 namespace tegula::codegen::ptx {
@@ -45,11 +46,7 @@ Asm unary(std::string_view mnemonic, DType d, bool approx);
 /// integers; empty text for the rest (and for fp8 below sm_90). Operands: result (reg_of(to); above
 /// 8 bits unspecified), x (reg_of(from); 8-bit integers extended to 16 bits by their sign). `arch`
 /// is 80 or 90.
-struct CastMode {
-  bool to_zero = false;   ///< attr round = rz
-  bool saturate = false;  ///< attr sat
-};
-Asm cast(DType from, DType to, int arch, CastMode mode = {});
+Asm cast(DType from, DType to, int arch, ir::CastMode mode = {});
 /// Why a target cannot execute an op for want of a conversion, or "". Below sm_90 nothing converts
 /// fp8, so every elementwise op that takes or gives it is refused, but for those that only look at
 /// or move its bits.
@@ -172,6 +169,9 @@ Asm mbar_expect_tx(std::int64_t bytes, bool predicated);
 Asm mbar_wait();
 Asm fence_mbar_init();
 Asm fence_proxy_async();
+/// PTX ISA, "griddepcontrol".
+Asm griddep_wait();
+Asm griddep_launch();
 /// Operands: shared address (b32), tensor map (b64), coordinates (b32 each), barrier (b32).
 Asm tma_load(int rank, std::string_view evict);
 /// Operands: tensor map (b64), coordinates (b32 each), shared address (b32).

@@ -253,6 +253,10 @@ Step sim_FenceMbarInit(Warp& w, const Instr&) {
   return Step::Next;
 }
 
+// Kernels run one after another here.
+Step sim_GridDepWait(Warp&, const Instr&) { return Step::Next; }
+Step sim_GridDepLaunch(Warp&, const Instr&) { return Step::Next; }
+
 Step sim_FenceProxyAsync(Warp& w, const Instr&) {
   for (auto& [address, b] : w.cta.mbarriers) b.async_visible |= b.init_warp == w.index;
   w.known.proxied.join(w.known.seen);

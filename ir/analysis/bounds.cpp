@@ -56,6 +56,13 @@ std::int64_t divisor(const Kernel& k, Value v, int depth) {
 
 }  // namespace
 
+bool is_zero(const Kernel& k, Value v) {
+  const OpId def = k[v].def;
+  if (!def || k[def].opcode != Opcode::Const) return false;
+  const AttrValue* value = k[def].attrs.find(AttrName::value);
+  return *value == AttrValue(0.0) || *value == AttrValue(std::int64_t{0});
+}
+
 std::optional<std::int64_t> as_constant(const Kernel& k, Value v) {
   const OpId def = k[v].def;
   if (!def) return std::nullopt;

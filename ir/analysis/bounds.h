@@ -10,6 +10,9 @@ namespace tegula::ir {
 /// The integer value as a constant, if it is one.
 std::optional<std::int64_t> as_constant(const Kernel& k, Value v);
 
+/// The constant 0, of whatever type.
+bool is_zero(const Kernel& k, Value v);
+
 /// The largest known power-of-two-or-other factor of an integer value; 0 for the constant 0, which
 /// everything divides.
 std::int64_t divisor_of(const Kernel& k, Value v);

@@ -118,6 +118,8 @@ void eval_Roles(Program& p, OpId id) {
 void eval_Yield(Program&, OpId) {}
 void eval_Pin(Program&, OpId) {}
 void eval_CtaBarrier(Program&, OpId) {}
+void eval_GridWait(Program&, OpId) {}
+void eval_GridTrigger(Program&, OpId) {}
 
 void eval_Assume(Program& p, OpId id) {
   const Value v = p.op(id).operands[0];

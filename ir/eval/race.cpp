@@ -1,6 +1,8 @@
 // Shadow words of global memory and the order between programs.
 #include "ir/eval/race.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <new>
 
@@ -52,9 +54,14 @@ std::optional<Touch> first_conflict(const ProgramClock& clock, Words&... words) 
 
 void ShadowBlock::allocate() {
   const std::size_t count = (end - begin + granule - 1) / granule;
-  shadows.reset(static_cast<Shadow*>(std::calloc(std::max<std::size_t>(1, count), sizeof(Shadow))));
-  if (!shadows) throw std::bad_alloc();
+  const std::size_t bytes = std::max<std::size_t>(1, count) * sizeof(Shadow);
+  void* zeros = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (zeros == MAP_FAILED) throw std::bad_alloc();
+  shadows = {static_cast<Shadow*>(zeros), UnmapShadows{bytes}};
 }
+
+void UnmapShadows::operator()(Shadow* p) const { munmap(p, bytes); }
 
 void ProgramClock::start(std::uint32_t program) {
   program_ = program;

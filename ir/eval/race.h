@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,14 +39,18 @@ struct Shadow {
   std::uint64_t writer, reader, other_reader, atomic, other_atomic;
 };
 
+struct UnmapShadows {
+  std::size_t bytes = 0;
+  void operator()(Shadow* p) const;
+};
+
 /// Shadows of one stretch of host memory; several arguments share it where they overlap.
 struct ShadowBlock {
-  struct Free {
-    void operator()(Shadow* p) const { std::free(p); }
-  };
   std::uintptr_t begin = 0, end = 0;
   std::size_t granule = 1;
-  std::unique_ptr<Shadow[], Free> shadows;  ///< from calloc: untouched pages cost nothing
+  /// Zeros whose untouched pages cost nothing, not even a promise of memory: a view with long
+  /// strides spans far more than it has.
+  std::unique_ptr<Shadow[], UnmapShadows> shadows;
 
   void allocate();
 };

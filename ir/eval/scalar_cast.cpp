@@ -1,16 +1,13 @@
 // The scalar meaning of conversions, the bits of an element, and the table of all scalar functions.
 #include <algorithm>
 
+#include "ir/cast_mode.h"
 #include "ir/eval/scalar.h"
 
 namespace tegula::ir {
 namespace {
 
 using Wide = __int128;
-
-struct CastMode {
-  bool truncates, saturates;
-};
 
 /// The integer as a double that no later rounding to at most 24 bits can tell from it: digits
 /// beyond the 53rd are folded into the last one kept.
@@ -45,8 +42,8 @@ double next_towards_zero(double v) {
 template <Element T>
 Cell float_from_double(double v, CastMode mode) {
   double r = rounded<T>(v);
-  if (mode.truncates && std::fabs(r) > std::fabs(v)) r = next_towards_zero<T>(r);
-  if (mode.saturates && std::fabs(r) > largest_finite<T>())
+  if (mode.to_zero && std::fabs(r) > std::fabs(v)) r = next_towards_zero<T>(r);
+  if (mode.saturate && std::fabs(r) > largest_finite<T>())
     r = std::copysign(largest_finite<T>(), r);
   return float_cell(r);
 }
@@ -65,7 +62,7 @@ Cell int_from_double(double v) {
 template <Element T>
 Cell int_from_int(Wide v, CastMode mode) {
   if constexpr (std::is_same_v<T, bool>) return int_cell(v != 0);
-  if (!mode.saturates) return give<T>(wrap<T>(static_cast<std::uint64_t>(v)));
+  if (!mode.saturate) return give<T>(wrap<T>(static_cast<std::uint64_t>(v)));
   return give<T>(static_cast<T>(
       std::clamp<Wide>(v, std::numeric_limits<T>::min(), std::numeric_limits<T>::max())));
 }
@@ -75,7 +72,7 @@ template <Element T>
 Cell float_from_int(Wide v, CastMode mode) {
   if constexpr (std::is_same_v<T, f64>) {
     double r = static_cast<double>(v);
-    if (mode.truncates && static_cast<Wide>(std::fabs(r)) > (v < 0 ? -v : v))
+    if (mode.to_zero && static_cast<Wide>(std::fabs(r)) > (v < 0 ? -v : v))
       r = std::nextafter(r, 0.0);
     return float_cell(r);
   } else {
@@ -112,10 +109,9 @@ void cast_to(const ElementwiseCall& c, CastMode mode) {
 }  // namespace
 
 void scalar_Cast(const ElementwiseCall& c) {
-  // Into its own type and into f64 nothing can overflow: an infinity stays one.
-  const bool can_overflow = c.out.dtype != DType::f64 && c.out != c.in[0];
-  const CastMode mode{c.attrs.s(AttrName::round, "rn") == "rz",
-                      can_overflow && c.attrs.i(AttrName::sat) != 0};
+  // Only moved, so a NaN keeps its bits and an infinity of fp8 does not saturate.
+  if (c.out == c.in[0]) return map_cells<1>(c, [](Cell a) { return a; });
+  const CastMode mode = cast_mode(c.attrs, held_as(c.in[0]), held_as(c.out));
   visit_dtype(held_as(c.out), [&](auto tag) { cast_to<typename decltype(tag)::type>(c, mode); });
 }
 

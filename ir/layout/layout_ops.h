@@ -64,6 +64,10 @@ Result<LinearLayout> divide(const LinearLayout& layout, const LinearLayout& inne
 /// Same tile and threads, register bit i of the result being bit bit_order[i] of the operand;
 /// repeats stay.
 LinearLayout renumber_registers(const LinearLayout& layout, std::span<const int> bit_order);
+/// Bits of lanes and registers exchanged so that a thread holds runs of `run` elements (a power of
+/// two) along `dim`, whose lower part its lanes held: a conversion within warps. Refused where the
+/// registers do not reach that far.
+Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run);
 /// Registers whose elements repeat those of an earlier register are dropped.
 RegisterView drop_register_copies(const LinearLayout& layout);
 

@@ -258,6 +258,28 @@ Result<LinearLayout> divide(const LinearLayout& layout, const LinearLayout& inne
   return LinearLayout(spec);
 }
 
+Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run) {
+  LayoutSpec spec = layout.spec();
+  const auto along = [&](const Dims& basis) {
+    for (int d = 0; d < basis.size(); ++d)
+      if (d != dim && basis[d] != 0) return 0;
+    return basis[dim];
+  };
+  auto& registers = spec.of(In::Register);
+  auto& lanes = spec.of(In::Lane);
+  for (int step = 1; step < run; step *= 2) {
+    const auto is_step = [&](const Dims& basis) { return along(basis) == step; };
+    if (std::ranges::any_of(registers, is_step)) continue;
+    const auto lane = std::ranges::find_if(lanes, is_step);
+    const auto beyond =
+        std::ranges::find_if(registers, [&](const Dims& basis) { return along(basis) >= run; });
+    if (lane == lanes.end() || beyond == registers.end())
+      return Result<LinearLayout>::refused("lanes and registers do not hold the run");
+    std::swap(*lane, *beyond);
+  }
+  return LinearLayout(spec);
+}
+
 LinearLayout renumber_registers(const LinearLayout& layout, std::span<const int> bit_order) {
   LayoutSpec spec = layout.spec();
   for (std::size_t i = 0; i < bit_order.size(); ++i)

@@ -6,17 +6,14 @@
 
 #include "ir/layout/shared_layout.h"
 #include "ir/pipeline.h"
+#include "ir/text.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
-namespace {
 
-/// sm_80 and sm_90: what one CTA may use (CUDA C programming guide, compute capabilities).
 std::int64_t shared_limit(std::string_view target) {
   return target.starts_with("sm_9") ? 232448 : 166912;
 }
-
-}  // namespace
 
 bool allocate_shared(Kernel& kernel, PassContext& context) {
   std::int64_t end = kernel.info.smem_bytes;
@@ -24,6 +21,8 @@ bool allocate_shared(Kernel& kernel, PassContext& context) {
     OpData& d = kernel[op];
     if (d.opcode != Opcode::SmemAlloc) return;
     const SharedLayout* layout = kernel.type(d.results[0]).shared_layout();
+    if (layout == nullptr)
+      throw InternalError(print_op(kernel, op) + ": has no layout to be placed by");
     const std::int64_t alignment = std::max(16, layout->alignment());
     end = (end + alignment - 1) / alignment * alignment;
     d.attrs.set(AttrName::offset, end);

@@ -76,6 +76,8 @@ class Canonicalizer {
         replace(k_[op].results[0], *folded);
       else if (const auto same = identity(op))
         replace(k_[op].results[0], *same);
+      else if (const auto wide = select_before_cast(op))
+        replace(k_[op].results[0], *wide);
     }
   }
 
@@ -138,6 +140,30 @@ class Canonicalizer {
     if (d.opcode == Select && is_int_constant(k_, d.operands[0], 1)) return keep(1);
     if (d.opcode == Select && is_int_constant(k_, d.operands[0], 0)) return keep(2);
     return std::nullopt;
+  }
+
+  /// `select(c, cast(x), constant)` from f32 to a narrower float as `cast(select(c, x, constant))`.
+  /// Narrow elements share registers, which a select would take apart and pack again; and the wide
+  /// select is often there already, for a sum of the same elements.
+  std::optional<Value> select_before_cast(OpId op) {
+    const OpData& d = k_[op];
+    if (d.opcode != Opcode::Select || k_.info.form != Form::Simt) return std::nullopt;
+    const Type type = k_.type(d.results[0]);
+    if (!type.is_vec() || type.is_pointer() || !is_float(type.dtype()) ||
+        size_bits(type.dtype()) >= 32)
+      return std::nullopt;
+    const OpId cast = k_[d.operands[1]].def;
+    const auto constant = constant_of(k_, d.operands[2]);
+    if (!cast || k_[cast].opcode != Opcode::Cast || !k_[cast].attrs.all().empty() || !constant ||
+        constant->f != constant->f)
+      return std::nullopt;
+    const Value x = resolved(k_[cast].operands[0]);
+    if (!k_.type(x).is_vec() || k_.type(x).dtype() != DType::f32) return std::nullopt;
+    Builder b(k_);
+    b.before(op);
+    b.loc = d.loc;
+    const Value condition = d.operands[0];
+    return b.cast(b.select(condition, x, b.f32(constant->f)), type.dtype());
   }
 
   // ---- hoisting

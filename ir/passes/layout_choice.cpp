@@ -107,12 +107,15 @@ const LinearLayout* LayoutChoice::store(const OpData& d) const {
   const LinearLayout* own = of(d.operands[1]);
   if (!own) return coalesced_layout;
   const int fast = contiguous_dim(k_, d);
-  if (!plan_.stage_stores || fast < 0) return own;
+  if (fast < 0) return own;
   const int widest = std::min(access_elements(k_, d), 16 / size_bytes(tile.dtype()));
   const auto width = [&](const LinearLayout& l) {
     return global_vectors(l, fast, widest).front().registers.size();
   };
-  return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
+  if (plan_.stage_stores) return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
+  // Without shared memory for it, lanes exchange what makes their vectors wider.
+  const auto wider = lengthen_runs(*own, fast, widest);
+  return wider && width(*own) < width(*wider) ? intern_layout(*wider) : own;
 }
 
 /// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps

@@ -233,17 +233,10 @@ class Materializer {
     changed_ = true;
   }
 
-  bool is_zero(Value v) const {
-    const OpId def = k_[v].def;
-    if (!def || k_[def].opcode != Opcode::Const) return false;
-    const AttrValue* value = k_[def].attrs.find(AttrName::value);
-    return *value == AttrValue(0.0) || *value == AttrValue(std::int64_t{0});
-  }
-
   void fill(OpId op) {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
     Value filled = v;
-    if (!is_zero(with) || !absence_.reads_zero(v)) {
+    if (!is_zero(k_, with) || !absence_.reads_zero(v)) {
       Builder b = before(op);
       Value present;
       for (const Bound& bound : absence_.of(v)) {

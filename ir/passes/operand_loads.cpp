@@ -99,6 +99,16 @@ std::vector<OpId> loops_of(const Kernel& k) {
   return loops;
 }
 
+Builder behind(Kernel& k, OpId loop) {
+  Builder b(k);
+  if (const OpId after = k[loop].next)
+    b.before(after);
+  else
+    b.at_end(k[loop].parent);
+  b.loc = k[loop].loc;
+  return b;
+}
+
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
   Finder finder(k, loop, context);
   std::vector<OperandLoad> found;
@@ -152,29 +162,14 @@ void erase_load(Kernel& k, const OperandLoad& load) {
   k.erase(load.load);
 }
 
-Value StepOffsets::mapped(Value v) const {
-  const auto it = map_.find(v);
-  return it == map_.end() ? v : it->second;
-}
-
-void StepOffsets::clone_pure(Builder& b, OpId op) {
-  std::vector<Value> operands;
-  for (Value v : k_[op].operands) operands.push_back(mapped(v));
-  std::vector<Type> types;
-  for (Value v : k_[op].results) types.push_back(k_.type(v));
-  const AttrList attrs = k_[op].attrs;
-  const OpId made = b.create(k_[op].opcode, operands, types, attrs);
-  for (std::size_t i = 0; i < types.size(); ++i) map_[k_[op].results[i]] = k_[made].results[i];
-}
-
 void StepOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
                        std::span<const Value> into) {
   for (OpId op : k_.ops(body_))
-    if (load.slice.contains(op) && !map_.contains(k_[op].results[0])) clone_pure(b, op);
+    if (load.slice.contains(op) && !map_.contains(k_[op].results[0])) clone_op(b, op, map_);
   std::vector<Value> operands(into.begin(), into.end());
   const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
   operands.push_back(box[0]);
-  for (std::size_t i = 1; i < box.size(); ++i) operands.push_back(mapped(box[i]));
+  for (std::size_t i = 1; i < box.size(); ++i) operands.push_back(mapped(map_, box[i]));
   AttrList attrs;
   attrs.set(AttrName::axes, load.axes);
   for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})

@@ -3,17 +3,19 @@
 // from.
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
-#include "ir/builder.h"
+#include "ir/clone_op.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 
 /// All `for` loops of the kernel, outer ones first.
 std::vector<OpId> loops_of(const Kernel& k);
+
+/// New ops go behind the loop, at its place in the text.
+Builder behind(Kernel& k, OpId loop);
 
 /// load_view -> [permute] -> convert_layout -> dot inside a loop body.
 struct OperandLoad {
@@ -53,12 +55,9 @@ class StepOffsets {
   void copy(Builder& b, const OperandLoad& load, Opcode opcode, std::span<const Value> into);
 
  private:
-  Value mapped(Value v) const;
-  void clone_pure(Builder& b, OpId op);
-
   Kernel& k_;
   RegionId body_;
-  std::unordered_map<Value, Value> map_;
+  ValueMap map_;
 };
 
 }  // namespace tegula::ir

@@ -143,12 +143,7 @@ class LoopPipeliner {
   /// The slots are used again by the next loop (or the next run of this one): nobody may still read
   /// them.
   void drain() {
-    Builder b(k_);
-    if (const OpId after = k_[loop_].next)
-      b.before(after);
-    else
-      b.at_end(k_[loop_].parent);
-    b.loc = k_[loop_].loc;
+    Builder b = behind(k_, loop_);
     b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});
     b.effect(Opcode::CtaBarrier, {});
   }

@@ -27,7 +27,7 @@ struct Survey {
   std::int64_t accumulators =
       0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
   std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
-  std::int64_t step_bytes = 0;  ///< that TMA brings in one step of a loop
+  std::int64_t step_bytes = 0;  ///< of the operands that one step of a loop loads
   std::int64_t once_bytes = 0;  ///< that it brings before
 };
 
@@ -70,8 +70,14 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
   if (!def || depth > 24) return false;
   if (k[def].opcode == Opcode::Dot) return true;
   if (k[def].opcode == Opcode::LoadView) return false;
-  return std::ranges::any_of(k[def].operands, [&](Value o) {
+  const auto depends = [&](Value o) {
     return k.type(o).is_tile() && depends_on_dot(k, o, depth + 1);
+  };
+  if (k[def].opcode != Opcode::If) return std::ranges::any_of(k[def].operands, depends);
+  const std::size_t i = k[v].position;
+  return std::ranges::any_of(k[def].regions, [&](RegionId r) {
+    const OpId yield = k.terminator(r);
+    return yield && depends(k[yield].operands[i]);
   });
 }
 
@@ -115,6 +121,23 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
+/// Registers a thread can have where every warp has as many: each quarter of an SM holds a quarter
+/// of the warps, rounded up, in 16384 registers.
+int registers_at_entry(const Plan& plan) {
+  const int warps_of_quarter = (plan.warps + plan.copy_warps + 3) / 4;
+  return std::min(255, 16384 / (32 * warps_of_quarter) / 8 * 8);
+}
+
+/// One warp that copies, or, where those that compute need more registers than it leaves them, a
+/// warpgroup that gives up its own.
+void add_copy_warps(Plan& plan, std::int64_t needed) {
+  plan.copy_warps = 1;
+  if (needed <= registers_at_entry(plan)) return;
+  plan.copy_warps = 4;
+  plan.registers = static_cast<int>(std::min<std::int64_t>(
+      240, (65536 / 32 - Plan::kCopyRegisters * plan.copy_warps) / plan.warps / 8 * 8));
+}
+
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   if (!k.info.target.starts_with("sm_90") || !s.wgmma || s.step_bytes == 0) return std::nullopt;
@@ -125,10 +148,22 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.stages = static_cast<int>(
       std::min<std::int64_t>(kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
   // Two steps' fragments may be alive at once. What else the thread keeps: rows' state, addresses.
-  const std::int64_t others = 2 * s.fragments + (s.chained ? 56 : 40);
-  const std::int64_t registers = std::min(255, 65536 / (32 * plan.warps));
-  if (plan.stages < 2 || s.accumulators + others > registers) return std::nullopt;
+  const std::int64_t others = 2 * s.fragments + 40;
+  // Of the two emitters' code, one takes a little more.
+  add_copy_warps(plan, s.accumulators + others + 8);
+  // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
+  // stores in.
+  plan.persistent = s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
+  plan.stage_stores = !plan.persistent;
+  const int limit = plan.registers != 0 ? plan.registers : registers_at_entry(plan);
+  if (plan.stages < 2 || s.accumulators + others > limit) return std::nullopt;
   return plan;
+}
+
+/// Of `wanted` slots, those that shared memory has room for.
+int stages_that_fit(const Kernel& k, const Survey& s, int wanted) {
+  const std::int64_t fit = shared_limit(k.info.target) / std::max<std::int64_t>(1, s.step_bytes);
+  return static_cast<int>(std::clamp<std::int64_t>(fit, 1, wanted));
 }
 
 Plan make_plan(const Kernel& k) {
@@ -146,21 +181,26 @@ Plan make_plan(const Kernel& k) {
         std::bit_floor(static_cast<std::uint64_t>(s.product_rows / 16)), 1, 8));
     plan.warps_m = plan.warps;
     plan.warps_n = 1;
-    plan.stages = 2;
+    plan.stages = stages_that_fit(k, s, 2);
     return plan;
   }
   plan.warps = std::clamp(warps_for(s.largest_product, 64), 1, 8);
   plan.warps_m = plan.warps >= 4 ? plan.warps / 2 : plan.warps;
   plan.warps_n = plan.warps / plan.warps_m;
   if (plan.warps == 8) plan.warps_m = 2, plan.warps_n = 4;
+  plan.stages = stages_that_fit(k, s, plan.stages);
   return plan;
 }
 
 }  // namespace
 
 bool plan(Kernel& kernel, PassContext& context) {
-  if (!context.plan) context.plan = make_plan(kernel);
+  if (!context.plan) {
+    context.plan = make_plan(kernel);
+    context.plan->change(context.plan_changes);
+  }
   kernel.info.threads = 32 * context.plan->warps;
+  kernel.info.min_ctas = context.plan->min_ctas;
   context.remark(Remark::Kind::Analysis, {}, "plan", {{"plan", context.plan->str()}});
   return true;
 }

@@ -64,9 +64,10 @@ auto make_kernel(const AttentionSpec& spec) {
   return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
                                     Out<f32, 3> Lse, Scalar<f32> scale) {
     const int D = Q.fixed(3);
-    // Three slots of keys and values beside the queries: what 227 KiB of shared memory hold.
+    // Two slots or more of keys and of values beside the queries: what 227 KiB of shared memory
+    // hold.
     const int BM = tune("BM", {16, 32, 64, 128}, 128),
-              BN = tune("BN", {16, 32, 48, 64, 128}, D <= 128 ? 128 : 48);
+              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, D <= 128 ? 128 : 64);
     const Visibility visibility(spec);  // of this trace: what the mask captured may change
     const Tile group = Q.dim(1) / K.dim(1);
     for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {

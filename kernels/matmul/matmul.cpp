@@ -35,6 +35,7 @@ auto make_partial() {
               BN = tune("BN", {32, 64, 96, 128, 160, 192, 224, 256}, 128),
               BK = tune("BK", {32, 64, 128}, 64);
     for (auto [s, m, n] : grid(P, 1, BM, BN)) {
+      let_next_kernel_start();
       const Tile all_steps = (A.cols() + (BK - 1)) / BK, splits = P.dim(0);
       const Tile part = (all_steps + (splits - 1)) / splits * BK, first = s.first() * part;
       auto acc = zeros<f32>(BM, BN);
@@ -48,6 +49,7 @@ template <class T>
 auto make_sum() {
   return kernel("matmul_sum", [](In<f32, 3> P, Out<T, 2> C) {
     for (auto [m, n] : grid(C, 4, 256)) {
+      wait_for_previous_kernels();
       auto sum = zeros<f32>(4, 256);
       for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
       C(m, n) = sum;

@@ -25,9 +25,10 @@ template <class T>
 auto make_rms_norm() {
   return kernel("rms_norm", [](In<T, 2> x, In<T, 1> weight, Out<T, 2> y, Scalar<f32> epsilon) {
     for (auto r : grid(rows(y), 1)) {
-      const Tile v = cast<f32>(x(r, all));
+      // The weights are on their way while the row is summed.
+      const Tile v = cast<f32>(x(r, all)), w = weight(all);
       const Tile mean = sum(v * v) / cast<f32>(x.cols());
-      y(r, all) = v * rsqrt(mean + epsilon) * cast<f32>(weight(all));
+      y(r, all) = v * rsqrt(mean + epsilon) * cast<f32>(w);
     }
   });
 }

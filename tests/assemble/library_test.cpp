@@ -5,7 +5,10 @@
 
 #include <filesystem>
 
+#include "bench/attention_kernel.h"
+#include "ir/pipeline.h"
 #include "ir/text.h"
+#include "runtime/doctor.h"
 #include "runtime/jit_steps.h"
 #include "support/env.h"
 #include "support/text.h"
@@ -33,11 +36,12 @@ ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
   return kernel;
 }
 
-void expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma) {
+void expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
+                  runtime::Backend backend = runtime::Backend::Llvm) {
   SCOPED_TRACE(target);
   runtime::CompileRequest request;
   request.target = target;
-  request.backend = runtime::Backend::Llvm;
+  request.backend = backend;
   runtime::CompiledKernel k;
   runtime::key(k, request);
   k.tile = ir::clone(tile);
@@ -90,6 +94,50 @@ TEST_F(Assembled, Attention) {
       const Attention attention(spec);
       expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
     }
+  }
+}
+
+/// Attention in the language, with a mask and a distance in its scores: many values depend on the
+/// loop's index, which invites a compiler to carry them round the loop beside the wgmmas.
+TEST_F(Assembled, AttentionWithDistances) {
+  const auto attention = bench::attention_with_distances();
+  const Tensor t = host({1, 1, 64, 128});
+  expect_clean(traced("attention", [&] { attention(t, t, t, host({1, 1, 64, 128}), 0.1f); }),
+               "sm_90a", true);
+}
+
+/// The largest tile leaves the fewest registers.
+TEST_F(Assembled, MatmulByNvrtc) {
+  if (!runtime::diagnose().finding("NVRTC").present) GTEST_SKIP() << "no NVRTC here";
+  // f16: the tests before have traced bf16, and a kernel is traced once.
+  const auto half = [] { return Tensor::zeros({64, 64}, DType::f16, Device::cpu()); };
+  const Tensor A = half(), B = half(), C = half();
+  const MatmulConfig whole{128, 256, 64, 1};
+  expect_clean(traced("matmul", [&] { matmul(Stream(Device::cpu()), A, B, C, whole); }), "sm_90a",
+               true, runtime::Backend::Nvrtc);
+}
+
+/// Whatever head dim a caller has, the older GPUs' shared memory suffices.
+TEST_F(Assembled, AttentionFitsSm80) {
+  for (const int d : {64, 128, 256}) {
+    SCOPED_TRACE(d);
+    // f16: the tests before have traced bf16, and a kernel is traced once.
+    const auto half = [&] { return Tensor::zeros({1, 1, 64, d}, DType::f16, Device::cpu()); };
+    const Tensor Q = half(), K = half(), V = half(), O = half();
+    AttentionSpec window;
+    window.mask = masks::sliding_window(Scalar<i32>(20));
+    const Attention attention(window);
+    runtime::CompileRequest request;
+    request.target = "sm_80";
+    request.backend = runtime::Backend::Llvm;
+    runtime::CompiledKernel k;
+    runtime::key(k, request);
+    k.tile = traced("attention", [&] { attention(Q, K, V, O); });
+    runtime::optimize(k, request);
+    EXPECT_LE(k.simt.info.smem_bytes, ir::shared_limit("sm_80")) << k.plan.str();
+    runtime::emit(k, request);
+    runtime::assemble(k, request);
+    EXPECT_FALSE(k.cubin.empty());
   }
 }
 

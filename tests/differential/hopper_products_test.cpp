@@ -146,6 +146,40 @@ TEST_P(HopperProducts, ChainedProducts) {
   }
 }
 
+/// A product loop inside the user's own loop: the ring goes on from turn to turn.
+TEST_P(HopperProducts, LoopsInLoops) {
+  const auto sums = kernel("sums", [](In<bf16, 3> A, In<bf16, 3> B, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 64, 64)) {
+      auto total = zeros<f32>(64, 64);
+      for (auto e : steps(A.dim(0), 1)) {
+        auto acc = zeros<f32>(64, 64);
+        for (auto k : steps(A.dim(2), 64)) acc = dot(A(e, m, k), B(e, k, n), acc);
+        total = total * 0.5f + acc;
+      }
+      C(m, n) = total;
+    }
+  });
+  const std::int64_t experts = 5, m = 72, n = 136, k = 328;
+  const Tensor A = integers({experts, m, k}, 10), B = integers({experts, k, n}, 11),
+               C = Tensor::empty({m, n}, DType::f32, GetParam());
+  sums(A, B, C);
+  const auto a = A.to_doubles(), b = B.to_doubles(), c = C.to_doubles();
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double total = 0;
+      for (std::int64_t e = 0; e < experts; ++e) {
+        total *= 0.5;
+        for (std::int64_t l = 0; l < k; ++l)
+          total += a[static_cast<std::size_t>((e * m + i) * k + l)] *
+                   b[static_cast<std::size_t>((e * k + l) * n + j)];
+      }
+      ASSERT_EQ(c[static_cast<std::size_t>(i * n + j)], total) << i << ", " << j;
+    }
+  if (GetParam().kind != DeviceKind::cpu) {
+    EXPECT_NE(sums.explain().find("dot by wgmma"), std::string::npos) << sums.explain();
+  }
+}
+
 /// The library's product: k divided among CTAs, and whatever is chosen for a shape.
 TEST_P(HopperProducts, ConfigurationsOfTheLibrary) {
   const std::int64_t m = 72, n = 136, k = 1096;

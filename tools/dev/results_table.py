@@ -13,7 +13,7 @@ def rows():
     for path in sorted((ROOT / "bench/results").glob("*.jsonl")):
         for line in path.read_text().splitlines():
             row = json.loads(line)
-            if "ms" in row and row["suite"] != "floor":
+            if "ms" in row and row["suite"] not in ("floor", "ladder"):
                 newest[(row["suite"], row["case"], row.get("backend"))] = row
     return [newest[key] for key in sorted(newest)]
 

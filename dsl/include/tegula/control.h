@@ -111,6 +111,14 @@ class Space {
 Space rows(const View& view, std::source_location at = std::source_location::current());
 Space cols(const View& view, std::source_location at = std::source_location::current());
 
+/// In a kernel: waits until what kernels launched earlier on the stream have written is there. A
+/// kernel that says so may be started before they end (programmatic dependent launch; PTX ISA,
+/// "griddepcontrol"), so it must come before all that reads their results or writes what they read.
+void wait_for_previous_kernels(std::source_location at = std::source_location::current());
+/// In a kernel: the next kernel of the stream may be started now, if it says
+/// `wait_for_previous_kernels`. Without it, that kernel starts as this one's blocks end.
+void let_next_kernel_start(std::source_location at = std::source_location::current());
+
 /// Order of the tiles: groups of `rows` tile rows are finished together, so that they share the
 /// second-level cache.
 struct l2_group {

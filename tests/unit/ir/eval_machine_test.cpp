@@ -31,6 +31,8 @@ TEST(EvalMachine, StoreBarrierLoad) {
     %t = load_view %x, %z [axes = [0]] : tile<4xf32>
     %c = convert_layout %t : tile<4xf32>
     %s = smem_alloc [bytes = 16] : smem<4xf32>
+    grid_wait
+    grid_trigger
     smem_store %s, %c
     cta_barrier
     %u = smem_load %s : tile<4xf32>

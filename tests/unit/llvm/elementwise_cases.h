@@ -98,9 +98,9 @@ class CaseList {
       push(ir::Opcode::Cast, 1, {}, to.dtype, Closeness::Exact);
       if (to.bits == size_bits(type_) && to.dtype != type_)
         push(ir::Opcode::Bitcast, 1, {}, to.dtype, Closeness::Exact);
+      push(ir::Opcode::Cast, 1, {{AttrName::sat, 1}}, to.dtype, Closeness::Exact);
       if (is_f8(to.dtype)) continue;
       push(ir::Opcode::Cast, 1, {{AttrName::round, "rz"}}, to.dtype, Closeness::Exact);
-      push(ir::Opcode::Cast, 1, {{AttrName::sat, 1}}, to.dtype, Closeness::Exact);
     }
   }
 

@@ -7,6 +7,7 @@
 #include "support/env.h"
 #include "tegula/error.h"
 #include "tests/unit/codegen/f8_kernels.h"
+#include "tests/unit/codegen/sat_casts.h"
 #include "tests/unit/llvm/elementwise_cases.h"
 #include "tests/unit/llvm/emit_testing.h"
 
@@ -39,6 +40,23 @@ TEST_P(HandWritten, HopperKernelAssemblesWithoutSpillsOrSerialisation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(G0, HandWritten, ::testing::Values("gemm", "attention"));
+
+/// Indices that differ by constants, taken from another: one difference and its offsets.
+TEST(EmitLlvm, TakesConstantsOutOfSumsOfIndices) {
+  const std::string ptx = ptx_of(R"(
+kernel @sums simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2]) {
+  %a = const [value = 8] : i32
+  %b = const [value = 16] : i32
+  %c = const [value = 24] : i32
+  %zero = const [value = 0] : i32
+  %offsets = concat %zero, %a, %b, %c : v<4xi32>
+  %columns = add %offsets, %n : v<4xi32>
+  %distances = sub %m, %columns : v<4xi32>
+  st_global %p, %distances [width = 4]
+})");
+  EXPECT_EQ(count(ptx, "sub.s32"), 1) << ptx;
+  for (const char* offset : {"-8;", "-16;", "-24;"}) EXPECT_EQ(count(ptx, offset), 1) << ptx;
+}
 
 TEST(EmitLlvm, IsDeterministic) { EXPECT_EQ(ptx_of(kCopy), ptx_of(kCopy)); }
 
@@ -142,6 +160,14 @@ TEST(EmitLlvm, RoundsF64ToFp8Once) {
   const std::string second = ptx.substr(ptx.find("// end inline asm"));
   EXPECT_EQ(testing::lacks_f64_to_f8(ptx.substr(0, ptx.size() - second.size())), "") << ptx;
   EXPECT_EQ(testing::lacks_f64_to_f8(second), "") << ptx;
+}
+
+TEST(EmitLlvm, CastsSaturateWhereSomethingCanOverflowAndOnlyThere) {
+  for (const testing::SatCast& c : testing::kSatCasts) {
+    const std::string ptx = ptx_of(testing::kernel_of(c));
+    EXPECT_EQ(testing::has_saturation(ptx), c.saturates) << testing::name_of(c) << "\n" << ptx;
+    EXPECT_TRUE(c.from != c.to || count(ptx, "cvt.") == 0) << testing::name_of(c) << "\n" << ptx;
+  }
 }
 
 TEST(EmitLlvm, RefusesWrongInlineAsmConstraints) {

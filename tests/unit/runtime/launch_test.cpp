@@ -233,6 +233,18 @@ TEST(Module, DriverCompilesPtxAndReports) {
               HasSubstr("the driver refused our PTX:\nptxas info"));
 }
 
+TEST(Module, ReportsWhatTheDriverKnowsWhereItsCompilerWasSilent) {
+  const MockDriver driver;
+  // PTX compiled in an earlier process comes from the driver's cache without a word.
+  mock().local_bytes = 24;
+  const auto module = Module::load_ptx(".version 8.5\n", 0);
+  EXPECT_EQ(module->report().registers, 0) << "no kernel was taken yet";
+  module->kernel("k", 0, {});
+  EXPECT_EQ(module->report().registers, 168);
+  EXPECT_EQ(module->report().stack, 24);
+  EXPECT_FALSE(module->report().sound());
+}
+
 codegen::TensorMap box_64x128() {
   codegen::TensorMap m;
   m.base = reinterpret_cast<void*>(0x10000);

@@ -26,6 +26,7 @@ struct MockState {
   int compute_major = 9;
   int shared_optin = 232448;
   int max_threads = 1024;
+  int local_bytes = 0;  ///< stack of every kernel
   bool capturing = false;
   cu::Result next_launch = cu::kSuccess;
   cu::Result next_load = cu::kSuccess;
@@ -181,6 +182,7 @@ inline void mock_kernels(Driver& d) {
   d.function_attribute = [](int* value, cu::FunctionAttribute which, cu::Function) {
     *value = which == cu::kFuncMaxThreadsPerBlock ? mock().max_threads
              : which == cu::kFuncRegisters        ? 168
+             : which == cu::kFuncLocalBytes       ? mock().local_bytes
                                                   : 0;
     return cu::kSuccess;
   };

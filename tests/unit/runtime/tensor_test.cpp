@@ -74,7 +74,7 @@ TEST(Tensor, EmptyTensors) {
 
 TEST(Tensor, MoreThanTwoToThe31Elements) {
   const std::int64_t rows = (std::int64_t{1} << 31) + 5;
-  char one = 0;  // a stride of 0 gives the extent without the memory
+  alignas(4) char one = 0;  // a stride of 0 gives the extent without the memory
   const Tensor wide = Tensor::borrow(&one, {rows, 3}, DType::i8, kCpu, {0, 0});
   EXPECT_EQ(wide.numel(), rows * 3);
   EXPECT_EQ(wide.byte_range().end - wide.byte_range().begin, 1u);
@@ -113,6 +113,10 @@ TEST(Tensor, RefusesWhatMakesNoSense) {
             "5 values do not fill a tensor of shape [2, 3]");
   EXPECT_EQ(error_of([&] { Tensor::borrow(nullptr, {2}, DType::f32, kCpu); }),
             "a tensor of shape [2] needs memory, and its pointer is null");
+  alignas(8) char bytes[32];
+  EXPECT_EQ(error_of([&] { Tensor::borrow(bytes + 2, {2}, DType::f32, kCpu); }),
+            "the pointer of a tensor of f32 is no multiple of its 4 bytes");
+  EXPECT_EQ(Tensor::borrow(bytes + 2, {2}, DType::bf16, kCpu).data(), bytes + 2);
   EXPECT_EQ(error_of([] { Dims::filled(9, 1); }), "9 dimensions: tensors have at most 8");
   EXPECT_EQ(error_of([&] { t.copy_from(iota({3, 2})); }),
             "cannot copy f32[3, 2] on cpu into f32[2, 3] on cpu: shape and type must be the same");

@@ -1,0 +1,169 @@
+// Lowering of layout conversions: other registers of the same thread, shuffles within the warp, or
+// an exchange through shared memory.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
+
+#include "codegen/lower/lowering.h"
+#include "codegen/lower/shared.h"
+#include "ir/layout/conversion.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+/// i1 has no place in memory of its own: it travels as a byte.
+Value widened(Lowering& l, Value v) {
+  return l.type(v).dtype() == DType::i1 && !l.type(v).is_pointer() ? l.b.cast(v, DType::u8) : v;
+}
+
+Value through_shared(Lowering& l, Value v, const LinearLayout& from, const LinearLayout& to,
+                     const SharedExchange& exchange) {
+  const Type type = l.type(v);
+  Value data = widened(l, v);
+  if (type.is_pointer())
+    data = l.b.op(Opcode::Repack, {data}, Type::vec({DType::i64, false}, type.count()));
+  const Elem elem = l.type(data).elem();
+  const Value base = l.scratch(exchange.layout.bytes(), std::max(16, exchange.layout.alignment()));
+  l.barrier();
+  store_shared(l, base, exchange.layout, from, data, exchange.write != AccessForm::Vector);
+  l.barrier();
+  const Value loaded =
+      load_shared(l, base, exchange.layout, to, elem, exchange.read != AccessForm::Vector);
+  if (type.is_pointer())
+    return l.b.op(Opcode::Repack, {loaded}, Type::vec(type.elem(), l.type(loaded).count()));
+  if (type.dtype() == DType::i1)
+    return l.b.cmp("ne", loaded, l.b.constant(Type::scalar(DType::u8), std::int64_t{0}));
+  return loaded;
+}
+
+// ---- shuffles
+/// A plan for elements as one for 32-bit words of `per_word` of them: nothing where elements of a
+/// word part ways.
+std::optional<ShufflePlan> in_words(ShufflePlan plan, int per_word) {
+  const auto is_word = [&](const std::vector<int>& registers) {
+    for (std::size_t i = 0; i < registers.size(); ++i)
+      if (registers[i] != registers[0] + static_cast<int>(i)) return false;
+    return static_cast<int>(registers.size()) == per_word && registers[0] % per_word == 0;
+  };
+  for (Shuffle& s : plan.shuffles) {
+    if (!is_word(s.from) || !is_word(s.to)) return std::nullopt;
+    s.from = {s.from[0] / per_word};
+    s.to = {s.to[0] / per_word};
+  }
+  for (auto* swaps : {&plan.before, &plan.after})
+    for (LaneSwap& s : *swaps) {
+      if (s.flip % per_word != 0) return std::nullopt;
+      s.flip /= per_word;
+    }
+  return plan;
+}
+
+Value swapped(Lowering& l, Value words, const std::vector<LaneSwap>& swaps) {
+  for (const LaneSwap& s : swaps) {
+    Value bits = l.b.op(Opcode::And, {l.coordinate(In::Lane), l.b.i32(s.lanes)});
+    if (!std::has_single_bit(s.lanes))
+      bits = l.b.op(Opcode::And, {l.b.op(Opcode::Popc, {bits}), l.b.i32(1)});
+    std::vector<std::int64_t> others;
+    for (std::int64_t r = 0; r < l.type(words).count(); ++r) others.push_back(r ^ s.flip);
+    words = l.b.select(l.b.cmp("ne", bits, l.b.i32(0)), l.regs(words, std::move(others)), words);
+  }
+  return words;
+}
+
+/// Lane that a lane reads from, but for a shuffle's flip.
+Value source_lane(Lowering& l, const ShufflePlan& plan) {
+  Value source = l.b.i32(0);
+  for (std::size_t bit = 0; bit < plan.source_of_bit.size(); ++bit) {
+    const Value has = l.b.op(
+        Opcode::And, {l.b.op(Opcode::Shr, {l.coordinate(In::Lane), l.b.i32(static_cast<int>(bit))}),
+                      l.b.i32(1)});
+    source = l.b.op(Opcode::Xor, {source, l.b.mul(has, l.b.i32(plan.source_of_bit[bit]))});
+  }
+  return source;
+}
+
+/// All words that cross by the same flip move by one op.
+Value exchanged(Lowering& l, Value words, const ShufflePlan& plan, int target_words) {
+  std::map<int, std::vector<const Shuffle*>> by_flip;
+  for (const Shuffle& s : plan.shuffles) by_flip[s.lane_flip].push_back(&s);
+  const Value source = plan.is_butterfly() ? Value() : source_lane(l, plan);
+  std::vector<Value> parts;
+  std::vector<std::int64_t> place(static_cast<std::size_t>(target_words));
+  std::int64_t next = 0;
+  for (const auto& [flip, shuffles] : by_flip) {
+    std::vector<std::int64_t> from;
+    for (const Shuffle* s : shuffles) {
+      from.push_back(s->from[0]);
+      place[static_cast<std::size_t>(s->to[0])] = next++;
+    }
+    Value part = l.regs(words, std::move(from));
+    if (source)
+      part = l.b.op(Opcode::Shfl, {part, l.b.op(Opcode::Xor, {source, l.b.i32(flip)})},
+                    {{AttrName::mode, "idx"}});
+    else if (flip != 0)
+      part = l.b.op(Opcode::Shfl, {part, l.b.i32(flip)}, {{AttrName::mode, "xor"}});
+    parts.push_back(part);
+  }
+  return l.regs(l.concat(parts), std::move(place));
+}
+
+/// Elements of a word, for types that shuffles take: 0 for others.
+int elements_of_word(Type t) {
+  if (t.is_pointer() || !t.is_vec()) return 0;
+  const int bits = size_bits(t.dtype());
+  return bits == 16 || bits == 32 ? 32 / bits : 0;
+}
+
+Value through_shuffles(Lowering& l, Value v, const ShufflePlan& plan, int per_word,
+                       int target_registers) {
+  const Type type = l.type(v);
+  const Type words = Type::vec({DType::i32, false}, type.count() / per_word);
+  Value moved = l.b.op(Opcode::Repack, {v}, words);
+  moved = swapped(l, moved, plan.before);
+  moved = swapped(l, exchanged(l, moved, plan, target_registers / per_word), plan.after);
+  return l.b.op(Opcode::Repack, {moved}, Type::vec(type.elem(), target_registers));
+}
+
+}  // namespace
+
+void lower_ConvertLayout(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type type = l.from.type(d.results[0]);
+  const LinearLayout& from = layout_of(l.from.type(d.operands[0]));
+  const LinearLayout& to = layout_of(type);
+  const Value v = l.get(d.operands[0]);
+  const int bytes = type.is_pointer() ? 8 : size_bytes(type.dtype());
+  const int per_word = elements_of_word(l.type(v));
+  ConversionOptions options;
+  options.allow_shuffles = per_word != 0;
+  options.exchange.stmatrix = std::string_view(l.from.info.target).starts_with("sm_9");
+  // Rings that are never empty leave no shared memory to spare.
+  if (l.from.info.persistent) options.shared_overhead = 1 << 20;
+  auto plan = plan_conversion(from, to, bytes, options);
+  std::optional<ShufflePlan> shuffles;
+  if (plan && plan->kind == ConversionKind::Shuffles) {
+    shuffles = in_words(plan->shuffle, per_word);
+    options.allow_shuffles = false;
+    if (!shuffles) plan = plan_conversion(from, to, bytes, options);
+  }
+  if (!plan)
+    throw InternalError(
+        fmt::format("convert_layout {} to {}: {}", from.str(), to.str(), plan.reason()));
+  if (plan->kind == ConversionKind::Identity) return l.set(d.results[0], v);
+  if (plan->kind == ConversionKind::Registers)
+    return l.set(d.results[0], l.regs(v, plan->registers));
+  l.context.remark(
+      Remark::Kind::Analysis, d.loc,
+      shuffles ? "layout converted by shuffles" : "layout converted through shared memory",
+      {{"tile", l.from.type(d.operands[0]).str()}});
+  l.set(d.results[0], shuffles ? through_shuffles(l, v, *shuffles, per_word, to.registers())
+                               : through_shared(l, v, from, to, *plan->shared));
+}
+
+}  // namespace tegula::codegen

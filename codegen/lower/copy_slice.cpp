@@ -1,0 +1,120 @@
+#include "codegen/lower/copy_slice.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+bool is_leader_condition(const Kernel& k, Value condition) {
+  const OpId def = k[condition].def;
+  if (!def) return false;
+  if (k[def].opcode == Opcode::Leader) return true;
+  return k[def].opcode == Opcode::And &&
+         std::ranges::any_of(k[def].operands, [&](Value v) { return is_leader_condition(k, v); });
+}
+
+/// Some, and each made ready before all else.
+bool are_channels_first(const Kernel& k) {
+  int all = 0, first = 0;
+  walk(k, k.body(), [&](OpId op) { all += k[op].opcode == Opcode::ChannelInit ? 1 : 0; });
+  for (OpId op : k.ops(k.body())) first += k[op].opcode == Opcode::ChannelInit ? 1 : 0;
+  return all > 0 && all == first;
+}
+
+}  // namespace
+
+std::optional<CopySlice> CopySlice::of(const Kernel& machine) {
+  if (!are_channels_first(machine)) return std::nullopt;
+  CopySlice slice(machine);
+  slice.find_leaders();
+  if (slice.leaders_.empty() || !slice.is_legal()) return std::nullopt;
+  return slice;
+}
+
+void CopySlice::find_leaders() {
+  const Kernel& k = *k_;
+  std::vector<OpId> branches;
+  walk(k, k.body(), [&](OpId op) {
+    // What it copies may be what an earlier kernel writes.
+    if (k[op].opcode == Opcode::GridWait) need(op);
+    if (k[op].opcode == Opcode::If && is_leader_condition(k, k[op].operands[0]))
+      branches.push_back(op);
+  });
+  for (OpId branch : branches) {
+    leaders_.insert(branch);
+    need(branch);
+    for (RegionId r : k[branch].regions)
+      walk(k, r, [&](OpId op) {
+        leaders_.insert(op);
+        need(op);
+      });
+  }
+}
+
+/// The op, its operands and what encloses it. Carries and branch results are needed one by one.
+void CopySlice::need(OpId op) {
+  if (!ops_.insert(op).second) return;
+  const OpData& d = (*k_)[op];
+  if (d.opcode == Opcode::For)
+    for (std::size_t i = 0; i < 3; ++i) need(d.operands[i]);
+  else if (d.opcode == Opcode::If)
+    need(d.operands[0]);
+  else if (d.opcode != Opcode::Yield)
+    for (Value v : d.operands) need(v);
+  if (const OpId owner = (*k_)[d.parent].owner) need(owner);
+  if (d.opcode == Opcode::For || d.opcode == Opcode::If)
+    for (RegionId r : d.regions)
+      if (const OpId yield = k_->terminator(r)) need(yield);
+}
+
+void CopySlice::need(Value v) {
+  if (!values_.insert(v).second) return;
+  if ((*k_)[v].def)
+    need_result(v);
+  else if ((*k_)[v].region && (*k_)[(*k_)[v].region].owner)
+    need_argument(v);
+}
+
+void CopySlice::need_result(Value v) {
+  const OpId def = (*k_)[v].def;
+  const std::size_t i = (*k_)[v].position;
+  need(def);
+  const OpData& d = (*k_)[def];
+  for (RegionId r : d.regions) {
+    if (const OpId yield = k_->terminator(r); yield && i < (*k_)[yield].operands.size())
+      need((*k_)[yield].operands[i]);
+    if (d.opcode == Opcode::For) need((*k_)[r].args[i + 1]);
+  }
+}
+
+void CopySlice::need_argument(Value v) {
+  const RegionId region = (*k_)[v].region;
+  const OpId owner = (*k_)[region].owner;
+  const std::size_t position = (*k_)[v].position;
+  need(owner);
+  if ((*k_)[owner].opcode != Opcode::For || position == 0) return;
+  need((*k_)[owner].operands[2 + position]);
+  need((*k_)[owner].results[position - 1]);
+}
+
+bool CopySlice::is_legal() const {
+  const auto is_plain = [&](OpId op) {
+    const OpData& d = (*k_)[op];
+    if (leaders_.contains(op) || d.opcode == Opcode::SmemAlloc || d.opcode == Opcode::GridWait ||
+        d.opcode == Opcode::For || d.opcode == Opcode::If || d.opcode == Opcode::Yield)
+      return true;
+    return info(d.opcode).has(kPure) &&
+           std::ranges::none_of(d.results, [&](Value v) { return k_->type(v).is_tile(); });
+  };
+  const auto is_scalar = [&](Value v) {
+    return !k_->type(v).is_tile() && !k_->type(v).is(TypeKind::Pending);
+  };
+  return std::ranges::all_of(ops_, is_plain) && std::ranges::all_of(values_, is_scalar);
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,38 @@
+#pragma once
+// What a warp of its own needs to run of a kernel to issue all of its bulk copies: the leader's
+// branches, the scalars they are computed from and the loops around them. The rest never waits for
+// that warp except through channels (warp specialisation; CUTLASS, sm90 TMA mainloops).
+#include <optional>
+#include <unordered_set>
+
+#include "ir/kernel.h"
+
+namespace tegula::codegen {
+
+class CopySlice {
+ public:
+  /// None where the kernel has no channels, or makes some ready within a loop or branch, or where a
+  /// copy depends on more than pure scalars: a warp alone cannot take part in a tile's computation.
+  static std::optional<CopySlice> of(const ir::Kernel& machine);
+
+  bool contains(ir::OpId op) const { return ops_.contains(op); }
+  /// Results and region arguments too: a loop of the slice carries only what it needs.
+  bool contains(ir::Value v) const { return values_.contains(v); }
+  /// The branch that only the leader takes, or something in it.
+  bool is_leaders(ir::OpId op) const { return leaders_.contains(op); }
+
+ private:
+  explicit CopySlice(const ir::Kernel& machine) : k_(&machine) {}
+  void find_leaders();
+  void need(ir::Value v);
+  void need(ir::OpId op);
+  void need_argument(ir::Value v);
+  void need_result(ir::Value v);
+  bool is_legal() const;
+
+  const ir::Kernel* k_;
+  std::unordered_set<ir::OpId> ops_, leaders_;
+  std::unordered_set<ir::Value> values_;
+};
+
+}  // namespace tegula::codegen

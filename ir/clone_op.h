@@ -1,0 +1,20 @@
+#pragma once
+// Copies of ops within a kernel.
+#include <unordered_map>
+
+#include "ir/builder.h"
+
+namespace tegula::ir {
+
+/// What stands for a value in a copy; values that are not in it stand for themselves.
+using ValueMap = std::unordered_map<Value, Value>;
+
+inline Value mapped(const ValueMap& map, Value v) {
+  const auto it = map.find(v);
+  return it == map.end() ? v : it->second;
+}
+
+/// The op with all it contains, at the builder's insertion point; its results enter the map.
+void clone_op(Builder& b, OpId op, ValueMap& map);
+
+}  // namespace tegula::ir

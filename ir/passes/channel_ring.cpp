@@ -1,0 +1,51 @@
+#include "ir/passes/channel_ring.h"
+
+#include "ir/layout/shared_layout.h"
+
+namespace tegula::ir {
+
+const OperandLoad* ChannelRing::load_of(Value operand) const {
+  for (const OperandLoad& load : loads_)
+    if ((*k_)[load.convert].results[0] == operand) return &load;
+  return nullptr;
+}
+
+void ChannelRing::allocate_channels(Builder& b) {
+  const SharedLayout bars = SharedLayout::plain({slots_}, 8, {0});
+  const Type channel = Type::shared(DType::i64, Ints{slots_}, intern_layout(bars));
+  landed_ = b.op(Opcode::SmemAlloc, {}, channel);
+  read_ = b.op(Opcode::SmemAlloc, {}, channel);
+  b.effect(Opcode::ChannelInit, {landed_, read_});
+}
+
+void ChannelRing::allocate_slots(Builder& b) {
+  for (OperandLoad& load : loads_)
+    load.ring = b.op(Opcode::SmemAlloc, {}, ring_type(*k_, load, slots_));
+}
+
+RingPosition ChannelRing::next(Builder& b, RingPosition at) const {
+  if (slots_ == 1) return {at.slot, b.op(Opcode::Xor, {at.phase, b.i32(1)})};
+  const Value slot = b.add(at.slot, b.i32(1));
+  const Value wraps = b.cmp("eq", slot, b.i32(slots_));
+  return {b.select(wraps, b.i32(0), slot),
+          b.op(Opcode::Xor, {at.phase, b.cast(wraps, DType::i32)})};
+}
+
+RingPosition ChannelRing::back(Builder& b, RingPosition at, int steps) const {
+  const Value wraps = b.cmp("lt", at.slot, b.i32(steps));
+  return {b.select(wraps, b.add(at.slot, b.i32(slots_ - steps)), b.sub(at.slot, b.i32(steps))),
+          b.op(Opcode::Xor, {at.phase, b.cast(wraps, DType::i32)})};
+}
+
+void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const {
+  if (free) b.effect(Opcode::ChannelWait, {read_, slot, free});
+  std::int64_t bytes = 0;
+  for (const OperandLoad& load : loads_) bytes += load.tile.count() * size_bytes(load.tile.dtype());
+  b.effect(Opcode::ChannelExpect, {landed_, slot}, {{AttrName::bytes, bytes}});
+  for (const OperandLoad& load : loads_) {
+    const Value into[] = {load.ring, slot, landed_};
+    offsets.copy(b, load, Opcode::CopyTma, into);
+  }
+}
+
+}  // namespace tegula::ir

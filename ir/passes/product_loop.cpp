@@ -1,0 +1,274 @@
+#include "ir/passes/product_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ir/analysis/bounds.h"
+#include "ir/analysis/tma_access.h"
+#include "ir/layout/shared_layout.h"
+
+namespace tegula::ir {
+
+namespace {
+constexpr int kRowsPerWarp = 16;
+}
+
+// ---- legality
+bool ProductLoop::analyze() {
+  for (OpId op : k.ops(body))
+    if (k[op].opcode == Opcode::Dot) dots.push_back(op);
+  if (dots.empty() || !find_outer_loops() || writes_memory(k, loop, context_)) return false;
+  std::vector<OperandLoad> once;
+  for (OperandLoad& load : operand_loads(k, loop, context_))
+    if (is_tma(load)) loads_.push_back(std::move(load));
+  for (OpId dot : dots)
+    if (!is_legal(dot)) {
+      context_.remark(
+          Remark::Kind::Missed, k[dot].loc,
+          "no wgmma: B is not brought by TMA, or the accumulator is not 16 rows a warp");
+      return false;
+    }
+  for (OpId dot : dots)
+    if (auto load = invariant_load(k, loop, dot, 0); load && is_tma(*load))
+      once.push_back(std::move(*load));
+  if (!once.empty()) once_.emplace(k, 1, std::move(once));
+  return true;
+}
+
+/// False where something else than loops is around this one.
+bool ProductLoop::find_outer_loops() {
+  for (RegionId r = k[loop].parent; k[r].owner; r = k[k[r].owner].parent) {
+    if (k[k[r].owner].opcode != Opcode::For) return false;
+    outer_.insert(outer_.begin(), k[r].owner);
+  }
+  return true;
+}
+
+bool ProductLoop::is_tma(const OperandLoad& load) const {
+  if (!is_tma_box(k.type(k[load.load].operands[0]), load.axes, load.tile)) return false;
+  const auto& pieces = ring_type(k, load, plan_.stages).shared_layout()->piece_list();
+  return pieces.size() == 1 && pieces.front().swizzle != 0;
+}
+
+bool ProductLoop::is_legal(OpId dot) const {
+  const Type acc = k.type(k[dot].results[0]), a = k.type(k[dot].operands[0]);
+  const bool half = a.dtype() == DType::bf16 || a.dtype() == DType::f16;
+  return half && acc.dtype() == DType::f32 && acc.shape()[0] == kRowsPerWarp * plan_.warps &&
+         acc.shape()[1] % 8 == 0 && acc.shape()[1] <= 256 && a.shape()[1] % 16 == 0 &&
+         load_of(k[dot].operands[1]) != nullptr;
+}
+
+// ---- asking
+const OperandLoad* ProductLoop::load_of(Value operand) const {
+  for (const OperandLoad& load : loads_)
+    if (k[load.convert].results[0] == operand) return &load;
+  for (const Feed& feed : feeds)
+    if (const OperandLoad* load = feed.ring.load_of(operand)) return load;
+  return once_ ? once_->load_of(operand) : nullptr;
+}
+
+bool ProductLoop::is_load(OpId op) const {
+  const auto is_part = [&](const OperandLoad& l) {
+    return op == l.load || op == l.permute || op == l.convert;
+  };
+  return std::ranges::any_of(
+      feeds, [&](const Feed& feed) { return std::ranges::any_of(feed.ring.loads(), is_part); });
+}
+
+int ProductLoop::uses(Value v) const {
+  int n = 0;
+  walk(k, k.body(), [&](OpId op) { n += static_cast<int>(std::ranges::count(k[op].operands, v)); });
+  return n;
+}
+
+std::unordered_set<OpId> ProductLoop::dependents(Value on) const {
+  std::unordered_set<Value> reached{on};
+  std::unordered_set<OpId> found;
+  const auto needs = [&](OpId op) {
+    return std::ranges::any_of(k[op].operands, [&](Value v) { return reached.contains(v); });
+  };
+  for (OpId op : k.ops(body)) {
+    bool any = needs(op);
+    for (RegionId r : k[op].regions) walk(k, r, [&](OpId o) { any = any || needs(o); });
+    if (!any) continue;
+    found.insert(op);
+    reached.insert(k[op].results.begin(), k[op].results.end());
+  }
+  return found;
+}
+
+// ---- rings
+void ProductLoop::allocate(bool late) {
+  if (late) {
+    for (std::size_t i = 0; i < dots.size(); ++i) {
+      std::vector<OperandLoad> own;
+      for (const OperandLoad& load : loads_)
+        if (load.dot == dots[i]) own.push_back(load);
+      feeds.push_back({ChannelRing(k, plan_.stages, std::move(own)), static_cast<int>(i)});
+    }
+  } else {
+    feeds.push_back({ChannelRing(k, plan_.stages, loads_)});
+  }
+  loads_.clear();
+  Builder b = before(is_nested() ? outer_.front() : loop);
+  for (Feed& feed : feeds) feed.ring.allocate_channels(b);
+  if (once_) once_->allocate_channels(b);
+  if (once_) once_->allocate_slots(b);
+  for (Feed& feed : feeds) feed.ring.allocate_slots(b);
+  leader_ = b.op(Opcode::Leader, std::initializer_list<Value>{});
+  remark();
+  enter_outer_loops();
+}
+
+void ProductLoop::remark() {
+  for (const Feed& feed : feeds)
+    for (const OperandLoad& load : feed.ring.loads())
+      context_.remark(
+          Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
+          {{"stages", fmt::format("{}", feed.ring.slots())}, {"ring", k.type(load.ring).str()}});
+}
+
+void ProductLoop::enter_outer_loops() {
+  Builder b = before(is_nested() ? outer_.front() : loop);
+  once_phase = b.i32(0);
+  for (Feed& feed : feeds) feed.begin = ChannelRing::first(b);
+  for (OpId outer : outer_) {
+    for (Feed& feed : feeds)
+      feed.begin = {add_carry(outer, feed.begin.slot), add_carry(outer, feed.begin.phase)};
+    if (once_) once_phase = add_carry(outer, once_phase);
+  }
+}
+
+void ProductLoop::leave_outer_loops() {
+  std::vector<Value*> carried;
+  for (Feed& feed : feeds) carried.insert(carried.end(), {&feed.end.slot, &feed.end.phase});
+  if (once_) carried.push_back(&once_end);
+  for (std::size_t i = outer_.size(); i-- > 0;) {
+    const OpId yield = k.terminator(k[outer_[i]].regions[0]);
+    for (Value* v : carried) k[yield].operands.push_back(*v);
+    const auto& results = k[outer_[i]].results;
+    for (std::size_t n = 0; n < carried.size(); ++n)
+      *carried[n] = results[results.size() - carried.size() + n];
+  }
+}
+
+/// By the leader, and only if the step at `iv` exists. What the loop needs once comes behind the
+/// first step's: the turn before may still read it, and the wait for that must not hold up the
+/// rest.
+void ProductLoop::fill_step(Builder& b, const Feed& feed, Value iv, Value slot, Value free,
+                            bool with_once) {
+  const Value exists = b.cmp("lt", iv, k[loop].operands[1]);
+  const OpId branch = b.make_if(b.op(Opcode::And, {leader_, exists}), {});
+  Builder inner(k, k[branch].regions[0]);
+  inner.loc = b.loc;
+  StepOffsets offsets(k, body, iv);
+  feed.ring.fill(inner, offsets, slot, free);
+  if (with_once && once_)
+    once_->fill(inner, offsets, inner.i32(0),
+                is_nested() ? inner.op(Opcode::Xor, {once_phase, inner.i32(1)}) : Value());
+}
+
+void ProductLoop::fill_first(int first) {
+  Builder b = before(loop);
+  Value iv = k[loop].operands[0];
+  std::vector<RingPosition> at;
+  for (const Feed& feed : feeds) at.push_back(feed.begin);
+  const auto count = [&](const Feed& f) { return first - f.lag - 1 + f.ring.slots(); };
+  const int most = count(*std::ranges::max_element(feeds, {}, count));
+  for (int step = 0; step < most; ++step) {
+    for (std::size_t i = 0; i < feeds.size(); ++i) {
+      if (step >= count(feeds[i])) continue;
+      // What a turn before left in the slot lies a round back.
+      const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
+      fill_step(b, feeds[i], iv, at[i].slot, free, step == 0 && i == 0);
+      at[i] = feeds[i].ring.next(b, at[i]);
+    }
+    iv = b.add(iv, k[loop].operands[2]);
+  }
+}
+
+void ProductLoop::fill_ahead(Builder& b, const Feed& feed, RingPosition at) {
+  Value ahead = k[body].args[0];
+  for (int s = feed.lag + 1; s < feed.ring.slots(); ++s) ahead = b.add(ahead, k[loop].operands[2]);
+  const RingPosition read = feed.ring.back(b, at, 1);
+  fill_step(b, feed, ahead, read.slot, read.phase, false);
+}
+
+void ProductLoop::finish() {
+  leave_outer_loops();
+  std::vector<const ChannelRing*> rings;
+  for (const Feed& feed : feeds) rings.push_back(&feed.ring);
+  if (once_) rings.push_back(&*once_);
+  for (const ChannelRing* ring : rings)
+    for (const OperandLoad& load : ring->loads()) erase_load(k, load);
+}
+
+// ---- building
+Builder ProductLoop::before(OpId op) {
+  Builder b(k);
+  b.before(op);
+  b.loc = k[loop].loc;
+  return b;
+}
+
+Value ProductLoop::add_carry(OpId to, Value init) {
+  const Type type = k.type(init);
+  k[to].operands.push_back(init);
+  k.add_result(to, type);
+  return k.add_arg(k[to].regions[0], type);
+}
+
+void ProductLoop::advance(const Feed& feed, RingPosition at) {
+  const OpId yield = k.terminator(body);
+  Builder b = before(yield);
+  const RingPosition next = feed.ring.next(b, at);
+  k[yield].operands.push_back(next.slot);
+  k[yield].operands.push_back(next.phase);
+}
+
+void ProductLoop::wait_once(Builder& b) {
+  if (once_) once_->wait(b, {b.i32(0), once_phase});
+}
+
+Value ProductLoop::release_once(Builder& b, Value brought) {
+  if (!once_ || !is_nested()) return {};
+  once_->release(b, b.i32(0), brought);
+  return b.op(Opcode::Xor, {once_phase, b.cast(brought, DType::i32)});
+}
+
+void ProductLoop::meet(Builder& b) {
+  if (!is_nested()) b.effect(Opcode::CtaBarrier, {});
+}
+
+Value ProductLoop::issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, RingPosition at) {
+  std::vector<Value> operands{acc, a, k[dot].operands[1], scale_d};
+  for (std::size_t i : {1u, 2u})
+    if (const OperandLoad* load = load_of(operands[i])) {
+      operands[i] = load->ring;
+      operands.push_back(k.type(load->ring).shape()[0] == 1 ? b.i32(0) : at.slot);
+    }
+  const Type sum = Type::pending(k.type(k[dot].results[0]));
+  const AttrList attrs = k[dot].attrs;
+  return k[b.create(Opcode::DotAsync, operands, std::span(&sum, 1), attrs)].results[0];
+}
+
+Value ProductLoop::wait(Builder& b, Value pending, Type type, int count, Value a) {
+  std::vector<Value> operands{pending};
+  if (a) operands.push_back(a);
+  AttrList attrs;
+  attrs.set(AttrName::count, std::int64_t{count});
+  const OpId op = b.create(Opcode::DotWait, operands, std::span(&type, 1), attrs);
+  return b.kernel()[op].results[0];
+}
+
+Value ProductLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at) {
+  const bool fresh = is_zero(k, acc);
+  const Type type = k.type(acc);
+  if (fresh) acc = b.op(Opcode::Poison, {}, type);
+  const Value sum = issue(b, dot, acc, a, b.flag(!fresh), at);
+  return wait(b, sum, type, 0, load_of(a) ? Value() : a);
+}
+
+}  // namespace tegula::ir

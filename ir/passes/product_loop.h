@@ -1,0 +1,95 @@
+#pragma once
+// A loop with matrix products that become wgmmas on rings filled by TMA: what its two forms
+// (async_products.cpp, late_product.cpp) share. Rings go on through the loops around this one.
+#include <optional>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/passes/channel_ring.h"
+
+namespace tegula::ir {
+
+/// A ring and where the loop stands in it.
+struct Feed {
+  ChannelRing ring;
+  int lag = 0;           ///< the loop's step i reads what was brought for step i - lag
+  RingPosition begin{};  ///< of the loop's first step
+  RingPosition end{};    ///< of the first step behind the loop
+};
+
+class ProductLoop {
+ public:
+  ProductLoop(Kernel& kernel, OpId loop, const Plan& plan, PassContext& context)
+      : k(kernel), loop(loop), body(kernel[loop].regions[0]), plan_(plan), context_(context) {}
+
+  /// Finds products and loads; false, with a remark, where not all of it can be wgmma and TMA.
+  bool analyze();
+  /// Shared memory and channels in front of all loops, and the positions that these carry. The
+  /// loads of each dot in a feed of their own, the later one a step behind, if `late`.
+  void allocate(bool late);
+  /// The copies in front of a loop that starts with step `first`.
+  void fill_first(int first);
+  /// Into the slot that the step before has read goes the next one that is not under way.
+  void fill_ahead(Builder& b, const Feed& feed, RingPosition at);
+  /// The loops around carry on from `end` of the feeds; the loads go.
+  void finish();
+
+  // ---- building
+  Builder before(OpId op);
+  Value add_carry(OpId to, Value init);
+  RingPosition add_carry(RingPosition init) {
+    return {add_carry(loop, init.slot), add_carry(loop, init.phase)};
+  }
+  /// The loop's next turn has the position behind `at`.
+  void advance(const Feed& feed, RingPosition at);
+  void wait_once(Builder& b);
+  /// The next turn of the loop around may overwrite it, if this one has brought it. Gives the phase
+  /// that turn waits for.
+  Value release_once(Builder& b, Value brought);
+  /// What comes behind may use the rings' memory, unless a further turn fills them.
+  void meet(Builder& b);
+  /// The product begun, on `a` and on the slot `at` of its feed.
+  Value issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, RingPosition at);
+  static Value wait(Builder& b, Value pending, Type type, int count, Value a = {});
+  /// Issued and waited for; gives the sum.
+  Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at);
+
+  // ---- asking
+  const OperandLoad* load_of(Value operand) const;
+  bool is_load(OpId op) const;
+  int uses(Value v) const;
+  /// Ops of the body that need the value, themselves, in what they contain or through others.
+  std::unordered_set<OpId> dependents(Value on) const;
+  bool is_nested() const { return !outer_.empty(); }
+  bool has_once() const { return once_.has_value(); }
+
+  Kernel& k;
+  const OpId loop;
+  const RegionId body;
+  std::vector<OpId> dots;
+  std::vector<Feed> feeds;
+  Value once_phase, once_end;
+
+ private:
+  bool find_outer_loops();
+  bool is_tma(const OperandLoad& load) const;
+  bool is_legal(OpId dot) const;
+  void remark();
+  void enter_outer_loops();
+  void leave_outer_loops();
+  void fill_step(Builder& b, const Feed& feed, Value iv, Value slot, Value free, bool with_once);
+
+  const Plan& plan_;
+  PassContext& context_;
+  std::vector<OpId> outer_;          ///< loops around this one, outermost first
+  std::vector<OperandLoad> loads_;   ///< until they are in feeds
+  std::optional<ChannelRing> once_;  ///< brought before the first step
+  Value leader_;
+};
+
+/// Two products, the second on what is computed from the first: it runs a step late, beside the
+/// first of the next step. Position of its sum among the carries; none where the loop is not so.
+std::optional<std::size_t> late_sum(const ProductLoop& loop);
+void run_second_product_late(ProductLoop& loop, std::size_t sum);
+
+}  // namespace tegula::ir

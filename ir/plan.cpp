@@ -1,0 +1,67 @@
+#include "ir/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+
+#include "tegula/error.h"
+
+namespace tegula::ir {
+
+namespace {
+
+constexpr std::string_view kFieldNames =
+#define PLAN_FIELD(type, name, fallback, doc) #name " "
+#include "ir/plan.def"
+#undef PLAN_FIELD
+    ;
+
+[[noreturn]] void refuse(std::string_view change) {
+  throw CompileError(Diagnostic{"",
+                                fmt::format("plan: '{}' is no field=number", change),
+                                {},
+                                {},
+                                fmt::format("the fields are {}", kFieldNames)});
+}
+
+void set_field(Plan& plan, std::string_view name, int value, std::string_view change) {
+#define PLAN_FIELD(type, field, fallback, doc) \
+  if (name == #field) {                        \
+    plan.field = static_cast<type>(value);     \
+    return;                                    \
+  }
+#include "ir/plan.def"
+#undef PLAN_FIELD
+  refuse(change);
+}
+
+}  // namespace
+
+std::string Plan::str() const {
+  std::string out = "plan { ";
+#define PLAN_FIELD(type, name, fallback, doc) \
+  fmt::format_to(std::back_inserter(out), #name "={} ", static_cast<int>(name));
+#include "ir/plan.def"
+#undef PLAN_FIELD
+  return out + "}";
+}
+
+void Plan::change(std::string_view text) {
+  while (true) {
+    text.remove_prefix(std::min(text.find_first_not_of(" ,"), text.size()));
+    if (text.empty()) return;
+    const std::string_view change = text.substr(0, text.find_first_of(" ,"));
+    text.remove_prefix(change.size());
+    const std::size_t equals = change.find('=');
+    if (equals == std::string_view::npos) refuse(change);
+    const std::string_view digits = change.substr(equals + 1);
+    int value = 0;
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+    if (error != std::errc() || end != digits.end()) refuse(change);
+    set_field(*this, change.substr(0, equals), value, change);
+  }
+}
+
+}  // namespace tegula::ir

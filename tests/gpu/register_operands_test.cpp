@@ -1,0 +1,133 @@
+// A wgmma that takes A from registers may be given registers which the assembler reuses before they
+// are read (DESIGN 4). Each launch of ten thousand is compared on the GPU, by both back ends.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/context.h"
+#include "runtime/jit_steps.h"
+#include "support/env.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+constexpr int kLaunches = 10000;
+
+auto comparing() {
+  return kernel("compare", [](InOut<bf16, 1> got, In<bf16, 1> want, InOut<i32, 1> wrong) {
+    for (auto i : grid(got, 1024)) {
+      wrong(i) = wrong(i) + cast<i32>(got(i) != want(i));
+      got(i) = full<bf16>(-1, 1024);
+    }
+  });
+}
+
+/// Counts elements of `got` that are not those of `want`, and spoils `got` for the next launch.
+class Comparison {
+ public:
+  Comparison(const Tensor& got, const Tensor& want)
+      : got_(got.reshape({got.numel()})),
+        want_(want.reshape({want.numel()})),
+        wrong_(Tensor::zeros({got.numel()}, DType::i32, Device::cuda())) {}
+
+  void run(const Stream& stream) const { compare_(stream, got_, want_, wrong_); }
+  std::int64_t wrong() const {
+    std::int64_t sum = 0;
+    for (const i32 w : wrong_.to_vector<i32>()) sum += w;
+    return sum;
+  }
+
+ private:
+  Tensor got_, want_, wrong_;
+  decltype(comparing()) compare_ = comparing();
+};
+
+class RegisterOperands : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
+    if (runtime::device_properties(0).compute() != 90) GTEST_SKIP() << "not an sm_90 GPU";
+    Env with = env();
+    with.backend = GetParam();
+    backend_.emplace(with);
+  }
+  std::optional<EnvOverride> backend_;
+};
+INSTANTIATE_TEST_SUITE_P(BackEnds, RegisterOperands, testing::Values("llvm", "nvrtc"),
+                         [](const auto& i) { return std::string(i.param); });
+
+/// Two products without a softmax between them: scores are integers of up to 64, so exact in bf16,
+/// sums are integers below 2^24, and A is another at each step.
+TEST_P(RegisterOperands, TwoProductsAreExactTenThousandTimes) {
+  const auto products =
+      kernel("products", [](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V, Out<bf16, 3> O) {
+        const int D = Q.fixed(2);
+        for (auto [h, m] : grid(O, 1, 128)) {
+          const Tile q = Q(h, m, all);
+          Tile o = zeros<f32>(128, D);
+          for (auto n : steps(K.dim(1), 64))
+            o = dot(cast<bf16>(dot(q, K(h, n, all).T())), V(h, n, all), o);
+          O(h, m, all) = o;
+        }
+      });
+  const int H = 8, S = 512, D = 64;
+  const Device gpu = Device::cuda();
+  const Tensor q = Tensor::integers({H, S, D}, DType::bf16, -1, 2, 1, gpu),
+               k = Tensor::integers({H, S, D}, DType::bf16, -1, 2, 2, gpu),
+               v = Tensor::integers({H, S, D}, DType::bf16, -1, 2, 3, gpu),
+               o = Tensor::full({H, S, D}, -1, DType::bf16, gpu);
+  const auto a = q.to_vector<bf16>(), b = k.to_vector<bf16>(), c = v.to_vector<bf16>();
+  const std::vector<float> qf(a.begin(), a.end()), kf(b.begin(), b.end()), vf(c.begin(), c.end());
+  std::vector<bf16> want(a.size());
+  for (int h = 0; h < H; ++h)
+    for (int i = 0; i < S; ++i) {
+      std::vector<float> sum(D);
+      const float* row = &qf[(static_cast<std::size_t>(h) * S + i) * D];
+      for (int j = 0; j < S; ++j) {
+        const auto at = (static_cast<std::size_t>(h) * S + j) * D;
+        float score = 0;
+        for (int d = 0; d < D; ++d) score += row[d] * kf[at + d];
+        for (int d = 0; d < D; ++d) sum[d] += score * vf[at + d];
+      }
+      for (int d = 0; d < D; ++d)
+        want[(static_cast<std::size_t>(h) * S + i) * D + d] = bf16(sum[d]);
+    }
+  const Stream stream = Stream::create(gpu);
+  const Comparison comparison(o, Tensor::from(want, {H, S, D}, gpu));
+  for (int i = 0; i < kLaunches; ++i) {
+    products(stream, q, k, v, o);
+    comparison.run(stream);
+  }
+  stream.synchronize();
+  EXPECT_EQ(comparison.wrong(), 0);
+}
+
+/// The library's attention gives what it gave the first time.
+TEST_P(RegisterOperands, AttentionIsTheSameTenThousandTimes) {
+  const Device gpu = Device::cuda();
+  const Attention attention(
+      {.mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) { return q >= kv; }});
+  for (const int D : {64, 128, 256}) {
+    SCOPED_TRACE(D);
+    const Dims shape{1, 8, 512, D};
+    const Tensor q = Tensor::integers(shape, DType::bf16, -2, 3, 1, gpu),
+                 k = Tensor::integers(shape, DType::bf16, -2, 3, 2, gpu),
+                 v = Tensor::integers(shape, DType::bf16, -8, 9, 3, gpu),
+                 first = Tensor::full(shape, -1, DType::bf16, gpu),
+                 o = Tensor::full(shape, -1, DType::bf16, gpu);
+    const Stream stream = Stream::create(gpu);
+    attention(stream, q, k, v, first);
+    const Comparison comparison(o, first);
+    for (int i = 0; i < kLaunches; ++i) {
+      attention(stream, q, k, v, o);
+      comparison.run(stream);
+    }
+    stream.synchronize();
+    EXPECT_EQ(comparison.wrong(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace tegula
