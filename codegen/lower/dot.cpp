@@ -4,6 +4,7 @@
 
 #include "codegen/lower/fragments.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/matrix_type.h"
 #include "tegula/error.h"
 
 namespace tegula::codegen {
@@ -17,11 +18,10 @@ void by_mma(Lowering& l, OpId op) {
   const Type a = l.from.type(d.operands[0]), b = l.from.type(d.operands[1]),
              c = l.from.type(d.results[0]);
   const RegisterOf a_at(layout_of(a)), b_at(layout_of(b)), c_at(layout_of(c));
-  const bool half = size_bits(a.dtype()) == 16;
-  const Fragment f = half ? kHalf : kTf32;
+  const std::string_view type = matrix_type(l.from, d)->name;
+  const Fragment f(size_bits(a.dtype()));
   const auto rows = c_at.tiles(0, 16), cols = c_at.tiles(1, 8), ks = a_at.tiles(1, f.k);
   const auto order = acc_order(c_at, rows, cols);
-  const char* type = half ? (a.dtype() == DType::bf16 ? "bf16" : "f16") : "tf32";
   const Value av = words(l, l.regs(l.get(d.operands[0]), a_order(a_at, rows, ks, f)));
   const Value bv = words(l, l.regs(l.get(d.operands[1]), b_order(b_at, cols, ks, f)));
   const Value acc = l.regs(l.get(d.operands[2]), order);

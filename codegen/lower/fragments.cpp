@@ -74,7 +74,7 @@ Value words(Lowering& l, Value fragment) {
 Value a_fragments(Lowering& l, Value machine_tile) {
   const Type type = l.from.type(machine_tile);
   const RegisterOf at(layout_of(type));
-  const Fragment f = size_bits(type.dtype()) == 16 ? kHalf : kTf32;
+  const Fragment f(size_bits(type.dtype()));
   return words(l, l.regs(l.get(machine_tile), a_order(at, at.tiles(0, 16), at.tiles(1, f.k), f)));
 }
 

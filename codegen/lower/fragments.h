@@ -26,13 +26,14 @@ class RegisterOf {
 };
 
 /// Where the fragments of one instruction lie for thread 0 (lane 0): PTX ISA, "Matrix Fragments for
-/// mma.m16n8k16" and k8.
+/// mma.m16n8k8", k16 and k32.
 struct Fragment {
+  explicit constexpr Fragment(int element_bits)
+      : k(256 / element_bits), per_word(32 / element_bits), k_second(128 / element_bits) {}
   int k;         ///< of the instruction
   int per_word;  ///< elements of a 32-bit register
   int k_second;  ///< k of the second half of the registers
 };
-inline constexpr Fragment kHalf{16, 2, 8}, kTf32{8, 1, 4};
 
 /// Registers in the order of the instruction's fragments, tile by tile.
 std::vector<std::int64_t> a_order(const RegisterOf& at, const std::vector<int>& rows,

@@ -7,6 +7,7 @@
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/matrix_type.h"
 #include "tegula/error.h"
 
 namespace tegula::codegen {
@@ -15,7 +16,7 @@ using namespace ir;
 
 namespace {
 
-constexpr int kGroupRows = 64, kStep = 16, kSwizzleRows = 8;
+constexpr int kGroupRows = 64, kStepBytes = 32, kSwizzleRows = 8;
 
 /// An operand in shared memory as the instruction takes it.
 struct Matrix {
@@ -38,7 +39,8 @@ Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
   Matrix m;
   m.mn_major = layout.order()[0] != k_dim;
   const int depth = layout.shape()[k_dim];
-  for (int k = 0; k < depth; k += kStep) m.steps.push_back(offset_at(layout, k_dim, k, 0));
+  const int step = kStepBytes / layout.element_bytes();
+  for (int k = 0; k < depth; k += step) m.steps.push_back(offset_at(layout, k_dim, k, 0));
   const std::int64_t group = kSwizzleRows * piece.swizzle;  // bytes of eight rows
   // MN-major: from piece to piece along MN, and from eight k to the next eight. K-major: LBO is
   // ignored.
@@ -102,11 +104,10 @@ void lower_DotAsync(Lowering& l, OpId op) {
   std::size_t next = 0;
   if (l.type(acc).is_vec()) acc = l.to[fence].results[next++];
   if (l.type(a).is_vec()) a = l.to[fence].results[next++];
-  const DType in = l.from.type(d.operands[2]).dtype();
-  const char* type = in == DType::bf16 ? "bf16" : "f16";
-  attrs.set(AttrName::shape, Ints{kGroupRows, acc_type.shape()[1], kStep});
-  attrs.set(AttrName::a_type, type);
-  attrs.set(AttrName::b_type, type);
+  const MatrixType& type = *matrix_type_of(l.from.type(d.operands[2]).dtype());
+  attrs.set(AttrName::shape, Ints{kGroupRows, acc_type.shape()[1], type.step()});
+  attrs.set(AttrName::a_type, type.name);
+  attrs.set(AttrName::b_type, type.name);
   attrs.set(AttrName::step_a, step_a);
   attrs.set(AttrName::step_b, b.steps);
   const OpId made = l.b.create(

@@ -90,8 +90,10 @@ class TurnByTurn {
     Builder b = l_.before(dot);
     b.loc = k_[dot].loc;
     const Value later = b.cmp("ne", k_[l_.body].args[0], k_[loop].operands[0]);
-    const Value issued = l_.issue(b, dot, acc, k_[dot].operands[0], later, at);
-    const Value sum = ProductLoop::wait(b, issued, pending, in_flight_);
+    const Value a = k_[dot].operands[0];
+    const Value issued = l_.issue(b, dot, acc, a, later, at);
+    const Value sum =
+        ProductLoop::wait(b, issued, pending, in_flight_, l_.load_of(a) ? Value() : a);
     // Each wait completes the product before: its slot is the one that has been read.
     const ChannelRing& ring = l_.feeds[0].ring;
     if (in_flight_ == 1)

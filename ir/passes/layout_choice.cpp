@@ -11,6 +11,7 @@
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/thread_fn.h"
+#include "ir/matrix_type.h"
 
 namespace tegula::ir {
 namespace {
@@ -138,16 +139,13 @@ DotLayouts LayoutChoice::dot(const OpData& d) const {
   const Type a = k_.type(d.operands[0]), c = k_.type(d.results[0]);
   const Dims acc = dims_of(c.shape());
   const int m = acc[0], n = acc[1], k = static_cast<int>(a.shape()[1]);
-  const bool half = a.dtype() == DType::bf16 || a.dtype() == DType::f16;
-  const bool tf32 = a.dtype() == DType::f32 && d.attrs.s(AttrName::precision) == "tf32";
-  const int step = half ? 16 : 8;
+  const MatrixType* type = matrix_type(k_, d);
   int wm = plan_.warps_m > 0 ? plan_.warps_m : plan_.warps, wn = plan_.warps / wm;
   // Fewer rows than the plan's warps cover: the warps move over to the columns.
   while (wm > 1 && wm * 16 > m && n >= 8 * wn * 2) wm /= 2, wn *= 2;
   DotLayouts out;
-  if ((half || tf32) && c.dtype() == DType::f32 && m % 16 == 0 && n % 8 == 0 && k % step == 0 &&
-      m >= 16 * wm && n >= 8 * wn) {
-    const int bits = half ? 16 : 32;
+  if (type && m % 16 == 0 && n % 8 == 0 && k % type->step() == 0 && m >= 16 * wm && n >= 8 * wn) {
+    const int bits = type->bits;
     out.tensor_core = true;
     out.acc = intern_layout(mma_m16n8k16_acc(acc, wm, wn));
     out.a = intern_layout(mma_operand(Operand::A, {m, k}, bits, wm, wn));

@@ -16,6 +16,7 @@
 #include "ir/analysis/access_width.h"
 #include "ir/builder.h"
 #include "ir/layout/layout_ops.h"
+#include "ir/matrix_type.h"
 #include "ir/passes/operand_loads.h"
 #include "ir/pipeline.h"
 
@@ -164,7 +165,8 @@ class LoopPipeliner {
 
   void cut(OpId dot) {
     const Type a = k_.type(k_[dot].operands[0]), bt = k_.type(k_[dot].operands[1]);
-    const std::int64_t k_extent = a.shape()[1], step = size_bits(a.dtype()) == 16 ? 16 : 8;
+    const MatrixType* type = matrix_type(k_, k_[dot]);
+    const std::int64_t k_extent = a.shape()[1], step = type ? type->step() : 8;
     const bool from_ring = is_ring_read(k_[dot].operands[0]) || is_ring_read(k_[dot].operands[1]);
     if (!from_ring || k_extent <= step || k_extent % step != 0 || !sliceable(a, 1, step) ||
         !sliceable(bt, 0, step))

@@ -7,13 +7,16 @@
 #include <optional>
 
 #include "ir/analysis/tma_access.h"
+#include "ir/matrix_type.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
 
 /// sm_90a: products of loops can be wgmmas fed by TMA.
-constexpr std::int64_t kRowsPerWarp = 16, kMaxColumns = 256;
+constexpr std::int64_t kRowsPerWarp = 16;
+/// The narrowest swizzle: what TMA brings of a row is a multiple of it.
+constexpr std::int64_t kSwizzleBytes = 32;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
@@ -31,37 +34,47 @@ struct Survey {
   std::int64_t once_bytes = 0;  ///< that it brings before
 };
 
-/// load_view [permute] in the same region, a box that TMA can bring under a swizzle.
-bool is_tma_operand(const Kernel& k, Value v, RegionId region) {
-  OpId def = k[v].def;
-  if (def && k[def].opcode == Opcode::Permute) {
-    def = k[k[def].operands[0]].def;
-  }
-  if (!def || k[def].opcode != Opcode::LoadView || k[def].parent != region) return false;
+/// load_view [permute] in the dot's region gives operand `i`: the load, or nothing.
+OpId load_of(const Kernel& k, const OpData& dot, int i) {
+  OpId def = k[dot.operands[static_cast<std::size_t>(i)]].def;
+  if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
+  return def && k[def].opcode == Opcode::LoadView && k[def].parent == dot.parent ? def : OpId();
+}
+
+/// TMA can bring the operand under a swizzle, contiguous along a dimension that wgmma takes.
+bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
+  const OpId def = load_of(k, dot, i);
+  if (!def) return false;
+  const OpId permute = k[dot.operands[static_cast<std::size_t>(i)]].def;
+  std::int64_t order[] = {0, 1};
+  if (permute != def) std::ranges::copy(k[permute].attrs.ints(AttrName::order), order);
   const Type view = k.type(k[def].operands[0]), tile = k.type(k[def].results[0]);
   const auto axes = k[def].attrs.ints(AttrName::axes);
-  if (!is_tma_box(view, axes, tile)) return false;
+  const MatrixType* type = matrix_type(k, dot);
+  if (!type || !is_tma_box(view, axes, tile)) return false;
+  const int k_dim = i == 0 ? 1 : 0;
   for (std::size_t t = 0; t < axes.size(); ++t)
     if (view.view_facts().strides[static_cast<std::size_t>(axes[t])] == 1)
-      return tile.shape()[t] % kRowsPerWarp == 0;
+      return tile.shape()[t] * type->bits / 8 % kSwizzleBytes == 0 &&
+             (type->any_major() || order[k_dim] == static_cast<std::int64_t>(t));
   return false;
 }
 
-/// Whether this dot can be a wgmma: half operands, B (and A, unless computed) brought by TMA in a
-/// loop that writes no memory, 64 rows a warpgroup.
+/// Whether this dot can be a wgmma: B (and A, unless computed) brought by TMA in a loop that
+/// writes no memory, 64 rows a warpgroup.
 bool is_wgmma(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   const OpId loop = k[d.parent].owner;
   if (!loop || k[loop].opcode != Opcode::For) return false;
-  const Type a = k.type(d.operands[0]), acc = k.type(d.results[0]);
-  if (a.dtype() != DType::bf16 && a.dtype() != DType::f16) return false;
-  const std::int64_t m = acc.shape()[0], n = acc.shape()[1], depth = a.shape()[1];
-  if (acc.dtype() != DType::f32 || (m != 64 && m != 128 && m != 256) || n % 8 != 0 ||
-      n > kMaxColumns || depth % kRowsPerWarp != 0)
+  const MatrixType* type = matrix_type(k, d);
+  const Type acc = k.type(d.results[0]);
+  const std::int64_t m = acc.shape()[0], depth = k.type(d.operands[0]).shape()[1];
+  if (!type || (m != 64 && m != 128 && m != 256) || !type->has_columns(acc.shape()[1]) ||
+      depth % type->step() != 0)
     return false;
   bool writes = false;
   walk(k, d.parent, [&](OpId o) { writes = writes || info(k[o].opcode).has(kWrites); });
-  return !writes && is_tma_operand(k, d.operands[1], d.parent);
+  return !writes && is_tma_operand(k, d, 1) && (is_tma_operand(k, d, 0) || !load_of(k, d, 0));
 }
 
 /// A dot whose first operand is computed from another dot's result.
@@ -104,12 +117,11 @@ Survey survey(const Kernel& k) {
     const Type a = k.type(d.operands[0]);
     if (is_invariant_load(k, d.operands[0], d.parent))
       s.once_bytes += a.count() * size_bytes(a.dtype());
-    else if (!is_tma_operand(k, d.operands[0], d.parent))
-      s.fragments += a.shape()[1] / 4;
+    else if (!is_tma_operand(k, d, 0))
+      s.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
     for (int i = 0; i < 2; ++i) {
       const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
-      if (is_tma_operand(k, d.operands[static_cast<std::size_t>(i)], d.parent))
-        s.step_bytes += operand.count() * size_bytes(operand.dtype());
+      if (is_tma_operand(k, d, i)) s.step_bytes += operand.count() * size_bytes(operand.dtype());
     }
   });
   return s;

@@ -8,6 +8,7 @@
 #include "ir/analysis/bounds.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
+#include "ir/matrix_type.h"
 
 namespace tegula::ir {
 
@@ -48,15 +49,19 @@ bool ProductLoop::find_outer_loops() {
 
 bool ProductLoop::is_tma(const OperandLoad& load) const {
   if (!is_tma_box(k.type(k[load.load].operands[0]), load.axes, load.tile)) return false;
-  const auto& pieces = ring_type(k, load, plan_.stages).shared_layout()->piece_list();
-  return pieces.size() == 1 && pieces.front().swizzle != 0;
+  const SharedLayout& ring = *ring_type(k, load, plan_.stages).shared_layout();
+  const MatrixType* type = matrix_type(k, k[load.dot]);
+  const int k_dim = k[load.convert].results[0] == k[load.dot].operands[0] ? 1 : 0;
+  const bool major = type && (type->any_major() || ring.order()[0] == k_dim + 1);
+  const auto& pieces = ring.piece_list();
+  return major && pieces.size() == 1 && pieces.front().swizzle != 0;
 }
 
 bool ProductLoop::is_legal(OpId dot) const {
   const Type acc = k.type(k[dot].results[0]), a = k.type(k[dot].operands[0]);
-  const bool half = a.dtype() == DType::bf16 || a.dtype() == DType::f16;
-  return half && acc.dtype() == DType::f32 && acc.shape()[0] == kRowsPerWarp * plan_.warps &&
-         acc.shape()[1] % 8 == 0 && acc.shape()[1] <= 256 && a.shape()[1] % 16 == 0 &&
+  const MatrixType* type = matrix_type(k, k[dot]);
+  return type && acc.shape()[0] == kRowsPerWarp * plan_.warps &&
+         type->has_columns(acc.shape()[1]) && a.shape()[1] % type->step() == 0 &&
          load_of(k[dot].operands[1]) != nullptr;
 }
 

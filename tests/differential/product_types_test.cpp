@@ -1,0 +1,126 @@
+// Products of every element type that tensor cores take, in every operand order, exact on small
+// integers, on every device that is here.
+#include <gtest/gtest.h>
+
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+std::vector<Device> devices() {
+  std::vector<Device> list{Device::cpu(), Device::sim()};
+  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
+  return list;
+}
+
+class ProductTypes : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, ProductTypes, testing::ValuesIn(devices()), [](const auto& info) {
+  return std::string(info.param.kind == DeviceKind::cpu   ? "cpu"
+                     : info.param.kind == DeviceKind::sim ? "sim"
+                                                          : "cuda");
+});
+
+struct Case {
+  int bm, bn, bk;
+  bool a_transposed, b_transposed;
+};
+
+template <class T, class Sum>
+auto product(const Case& c) {
+  return kernel("product", [c](In<T, 2> A, In<T, 2> B, Out<Sum, 2> C) {
+    const Tile depth = A.dim(c.a_transposed ? 0 : 1);
+    for (auto [m, n] : grid(C, c.bm, c.bn)) {
+      auto acc = zeros<Sum>(c.bm, c.bn);
+      for (auto k : steps(depth, c.bk))
+        acc = dot(c.a_transposed ? A(k, m).T() : A(m, k), c.b_transposed ? B(n, k).T() : B(k, n),
+                  acc, Precision::tf32);
+      C(m, n) = acc;
+    }
+  });
+}
+
+/// Runs one case; gives what explain says.
+template <class T, class Sum>
+std::string run(const Case& c, Device device) {
+  const std::int64_t m = c.bm + 16, n = c.bn + 48, k = 2 * c.bk + 16;
+  const auto integers = [&](Dims shape, std::uint64_t seed) {
+    return Tensor::integers(shape, dtype_of<T>, std::is_unsigned_v<T> ? 0 : -3, 4, seed, device);
+  };
+  const Tensor A = integers(c.a_transposed ? Dims{k, m} : Dims{m, k}, 1),
+               B = integers(c.b_transposed ? Dims{n, k} : Dims{k, n}, 2),
+               C = Tensor::empty({m, n}, dtype_of<Sum>, device);
+  const auto kernel = product<T, Sum>(c);
+  kernel(A, B, C);
+  const auto a = A.to_doubles(), b = B.to_doubles(), got = C.to_doubles();
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t l = 0; l < k; ++l)
+        sum += a[static_cast<std::size_t>(c.a_transposed ? l * m + i : i * k + l)] *
+               b[static_cast<std::size_t>(c.b_transposed ? j * k + l : l * n + j)];
+      EXPECT_EQ(got[static_cast<std::size_t>(i * n + j)], sum) << i << ", " << j;
+      if (got[static_cast<std::size_t>(i * n + j)] != sum) return kernel.explain();
+    }
+  return device.kind == DeviceKind::cpu ? "" : kernel.explain();
+}
+
+/// 8-bit and 32-bit operands are wgmmas only where k is contiguous; the others take mma.sync.
+template <class T, class Sum>
+void every_order(Device device, int bk) {
+  for (const bool a_transposed : {false, true})
+    for (const bool b_transposed : {false, true}) {
+      SCOPED_TRACE(testing::Message() << name(dtype_of<T>) << (a_transposed ? " T" : " N")
+                                      << (b_transposed ? "T" : "N"));
+      const std::string said = run<T, Sum>({64, 64, bk, a_transposed, b_transposed}, device);
+      if (device.kind == DeviceKind::cpu) continue;
+      const bool k_major = !a_transposed && b_transposed;
+      EXPECT_EQ(said.find("dot by wgmma") != std::string::npos, sizeof(T) == 2 || k_major) << said;
+    }
+}
+
+TEST_P(ProductTypes, Bf16) { every_order<bf16, f32>(GetParam(), 64); }
+TEST_P(ProductTypes, F16) { every_order<f16, f32>(GetParam(), 64); }
+TEST_P(ProductTypes, Tf32) { every_order<f32, f32>(GetParam(), 32); }
+TEST_P(ProductTypes, F8E4M3) { every_order<f8e4m3, f32>(GetParam(), 128); }
+TEST_P(ProductTypes, F8E5M2) { every_order<f8e5m2, f32>(GetParam(), 128); }
+TEST_P(ProductTypes, I8) { every_order<i8, i32>(GetParam(), 128); }
+TEST_P(ProductTypes, U8) { every_order<u8, i32>(GetParam(), 128); }
+
+/// Widths of wgmma that integers do not have, short and long steps, two warpgroups.
+TEST_P(ProductTypes, Tiles) {
+  run<i8, i32>({64, 40, 64, false, true}, GetParam());
+  run<i8, i32>({128, 96, 32, false, true}, GetParam());
+  run<f8e4m3, f32>({128, 200, 256, false, true}, GetParam());
+  run<f8e5m2, f32>({128, 24, 64, false, true}, GetParam());
+  run<f32, f32>({128, 104, 64, false, true}, GetParam());
+}
+
+/// Weights in 8 bits, activations in 16: the first operand is computed, in registers.
+TEST_P(ProductTypes, ComputedOperand) {
+  const auto mixed = kernel("mixed", [](In<i8, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 64, 32)) {
+      auto acc = zeros<f32>(64, 32);
+      for (auto k : steps(A.cols(), 64)) acc = dot(cast<bf16>(A(m, k)), B(k, n), acc);
+      C(m, n) = acc;
+    }
+  });
+  const std::int64_t m = 80, n = 40, k = 272;
+  const Tensor A = Tensor::integers({m, k}, DType::i8, -9, 9, 1, GetParam()),
+               B = Tensor::integers({k, n}, DType::bf16, -3, 4, 2, GetParam()),
+               C = Tensor::empty({m, n}, DType::f32, GetParam());
+  mixed(A, B, C);
+  const auto a = A.to_doubles(), b = B.to_doubles(), got = C.to_doubles();
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::int64_t l = 0; l < k; ++l)
+        sum += a[static_cast<std::size_t>(i * k + l)] * b[static_cast<std::size_t>(l * n + j)];
+      ASSERT_EQ(got[static_cast<std::size_t>(i * n + j)], sum) << i << ", " << j;
+    }
+  if (GetParam().kind != DeviceKind::cpu) {
+    EXPECT_NE(mixed.explain().find("dot by wgmma"), std::string::npos) << mixed.explain();
+  }
+}
+
+}  // namespace
+}  // namespace tegula
