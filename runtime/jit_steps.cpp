@@ -1,9 +1,12 @@
 // The verbs' work: see runtime/jit.cpp for their order.
 #include "runtime/jit_steps.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
+#include <filesystem>
 #include <limits>
 
 #include "codegen/lower/lower_simt.h"
@@ -86,13 +89,40 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
 
 }  // namespace
 
-void optimize(CompiledKernel& k, const CompileRequest& request) {
+namespace {
+
+/// Keeps the traced kernel and gives the command that replays what became of it; empty if it cannot
+/// be written.
+std::string keep_reproducer(const CompiledKernel& k, std::string_view verb) {
+  std::string file = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.tir").string();
+  const int descriptor = ::mkostemps(file.data(), 4, O_CLOEXEC);
+  if (descriptor < 0) return {};
+  const std::string text = ir::print(k.tile);
+  const bool whole =
+      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  ::close(descriptor);
+  return whole ? fmt::format("tegula opt --target {} --backend {} --emit {} -- {}", k.target,
+                             name(k.backend), verb, file)
+               : std::string();
+}
+
+void optimize_to_fit(CompiledKernel& k, const CompileRequest& request) {
   optimize_by(k, request.plan);
   // Only the lowering knows how much scratch memory it needs beside the rings.
   while (!request.plan && k.simt.info.smem_bytes > ir::shared_limit(k.target)) {
     const auto plan = with_less_shared(k.plan);
     if (!plan) return;  // the launch names the limit
     optimize_by(k, plan);
+  }
+}
+
+}  // namespace
+
+void optimize(CompiledKernel& k, const CompileRequest& request) {
+  try {
+    optimize_to_fit(k, request);
+  } catch (const InternalError& e) {
+    throw InternalError(e.message(), keep_reproducer(k, "optimize"));
   }
 }
 

@@ -58,6 +58,8 @@ DeviceError::DeviceError(std::string message, int code, std::string name)
     : Error(device_text(message, code, name)), code_(code), name_(std::move(name)) {}
 
 InternalError::InternalError(std::string message, std::string reproducer)
-    : Error(internal_text(message, reproducer)), reproducer_(std::move(reproducer)) {}
+    : Error(internal_text(message, reproducer)),
+      message_(std::move(message)),
+      reproducer_(std::move(reproducer)) {}
 
 }  // namespace tegula

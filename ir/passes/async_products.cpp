@@ -8,10 +8,13 @@
 //       channel_release slot - 1; the leader waits for all releases and copies step k + stages - 1
 //     }
 // Each wait completes the product of the step before, so that slot is free, while the current
-// product runs. A sum that only one product adds to stays pending round the loop; of two products,
-// the second may run a step late (late_product.cpp); others are waited for at once. (CUTLASS, sm90
+// product runs. Sums that nothing else reads stay pending round the loop; of two products, the
+// second may run a step late (late_product.cpp); others are waited for at once. (CUTLASS, sm90
 // TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
+#include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ir/analysis/bounds.h"
 #include "ir/passes/product_loop.h"
@@ -20,25 +23,27 @@
 namespace tegula::ir {
 namespace {
 
-/// One turn after another: every product is waited for in its own step, or, where the loop has one
-/// whose sum nothing else reads, in the next.
+/// One turn after another: every product is waited for in its own step, or, where nothing else
+/// reads the loop's sums, in the next.
 class TurnByTurn {
  public:
-  explicit TurnByTurn(ProductLoop& l) : l_(l), k_(l.k), pending_(pending_sum()) {
+  explicit TurnByTurn(ProductLoop& l) : l_(l), k_(l.k), sums_(pending_sums()) {
     // A tile of A in registers belongs to its step's product: it cannot outlive the step.
-    in_flight_ = pending_ && l.load_of(k_[l.dots[0]].operands[0]) ? 1 : 0;
+    const bool in_ring = std::ranges::all_of(
+        l_.dots, [&](OpId dot) { return l_.load_of(k_[dot].operands[0]) != nullptr; });
+    in_flight_ = in_ring ? static_cast<int>(sums_.size()) : 0;
   }
-  bool overlaps() const { return in_flight_ == 1; }
+  bool overlaps() const { return in_flight_ > 0; }
 
   void run() {
     Feed& feed = l_.feeds[0];
     const RingPosition at = l_.add_carry(feed.begin);
     Builder head = l_.before(k_[l_.body].first);
-    if (!pending_) l_.fill_ahead(head, feed, at);
+    if (sums_.empty()) l_.fill_ahead(head, feed, at);
     feed.ring.wait(head, at);
     l_.wait_once(head);
-    if (pending_) {
-      pending_product(at);
+    if (!sums_.empty()) {
+      pending_products(at);
     } else {
       for (OpId dot : l_.dots) product(dot, at);
       Builder tail = l_.before(k_.terminator(l_.body));
@@ -49,17 +54,31 @@ class TurnByTurn {
     feed.end = {results[results.size() - 2], results[results.size() - 1]};
     Builder b = behind(k_, l_.loop);
     const Value runs = b.cmp("lt", k_[l_.loop].operands[0], k_[l_.loop].operands[1]);
-    if (pending_) finish_pending(b, runs);
+    if (!sums_.empty()) finish_pending(b, runs);
     l_.once_end = l_.release_once(b, runs);
     l_.meet(b);
   }
 
  private:
-  /// Position of the carry that the loop's only product adds to and that nothing else reads, if it
-  /// starts at zero.
-  std::optional<std::size_t> pending_sum() const {
-    if (l_.dots.size() != 1) return std::nullopt;
-    const Value sum = k_[l_.dots[0]].results[0], acc = k_[l_.dots[0]].operands[2];
+  /// A carry that a product of the loop adds to and that nothing else reads.
+  struct Sum {
+    std::size_t carry;
+    Value init = {};
+  };
+
+  /// One for each product, or none where one of them is not so or does not start at zero.
+  std::vector<Sum> pending_sums() const {
+    std::vector<Sum> sums;
+    for (OpId dot : l_.dots) {
+      const auto carry = pending_carry(dot);
+      if (!carry) return {};
+      sums.push_back({*carry});
+    }
+    return sums;
+  }
+
+  std::optional<std::size_t> pending_carry(OpId dot) const {
+    const Value sum = k_[dot].results[0], acc = k_[dot].operands[2];
     const OpId yield = k_.terminator(l_.body);
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
       if (k_[yield].operands[i] == sum && k_[l_.body].args[i + 1] == acc && l_.uses(sum) == 1 &&
@@ -76,53 +95,72 @@ class TurnByTurn {
     k_.erase(dot);
   }
 
-  void pending_product(RingPosition at) {
-    const std::size_t i = *pending_;
-    const OpId dot = l_.dots[0], loop = l_.loop;
-    init_ = k_[loop].operands[3 + i];
-    const Value acc = k_[l_.body].args[1 + i];
-    const Type pending = Type::pending(k_.type(init_));
-    Builder outside = l_.before(loop);
-    const Value nothing = outside.op(Opcode::Poison, {}, pending);
-    k_[loop].operands[3 + i] = nothing;
-    k_.set_type(acc, pending);
-    k_.set_type(k_[loop].results[i], pending);
-    Builder b = l_.before(dot);
-    b.loc = k_[dot].loc;
-    const Value later = b.cmp("ne", k_[l_.body].args[0], k_[loop].operands[0]);
-    const Value a = k_[dot].operands[0];
-    const Value issued = l_.issue(b, dot, acc, a, later, at);
-    const Value sum =
-        ProductLoop::wait(b, issued, pending, in_flight_, l_.load_of(a) ? Value() : a);
-    // Each wait completes the product before: its slot is the one that has been read.
+  /// The carry of the sum is pending from here on, and begins as nothing.
+  Type make_pending(Sum& sum) {
+    const std::size_t i = sum.carry;
+    sum.init = k_[l_.loop].operands[3 + i];
+    const Type pending = Type::pending(k_.type(sum.init));
+    Builder outside = l_.before(l_.loop);
+    k_[l_.loop].operands[3 + i] = outside.op(Opcode::Poison, {}, pending);
+    k_.set_type(k_[l_.body].args[1 + i], pending);
+    k_.set_type(k_[l_.loop].results[i], pending);
+    return pending;
+  }
+
+  /// All products begin together, where the last one stands.
+  void pending_products(RingPosition at) {
+    Builder b = l_.before(l_.dots.back());
+    b.loc = k_[l_.dots.back()].loc;
+    const Value later = b.cmp("ne", k_[l_.body].args[0], k_[l_.loop].operands[0]);
+    std::vector<Value> issued, in_registers;
+    std::vector<Type> types;
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      const OpId dot = l_.dots[i];
+      const Value a = k_[dot].operands[0];
+      types.push_back(make_pending(sums_[i]));
+      b.loc = k_[dot].loc;
+      issued.push_back(l_.issue(b, dot, k_[l_.body].args[1 + sums_[i].carry], a, later, at));
+      if (!l_.load_of(a)) in_registers.push_back(a);
+    }
+    const std::vector<Value> sums =
+        ProductLoop::wait(b, issued, types, in_flight_, std::move(in_registers));
+    // Each wait completes the products of the step before: their slot is the one that has been
+    // read.
     const ChannelRing& ring = l_.feeds[0].ring;
-    if (in_flight_ == 1)
+    if (overlaps())
       ring.release(b, ring.back(b, at, 1).slot, later);
     else
       ring.release(b, at.slot, b.flag(true));
     l_.fill_ahead(b, l_.feeds[0], at);
-    k_.replace_all_uses(k_[dot].results[0], sum);
-    k_.erase(dot);
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      k_.replace_all_uses(k_[l_.dots[i]].results[0], sums[i]);
+      k_.erase(l_.dots[i]);
+    }
   }
 
-  /// Behind the loop: the last product, and what an empty loop gives.
+  /// Behind the loop: the last products, and what an empty loop gives.
   void finish_pending(Builder& b, Value runs) {
-    const Value carried = k_[l_.loop].results[*pending_];
-    const Type tile = k_.type(init_);
-    const Value placeholder = b.op(Opcode::Poison, {}, tile);
-    k_.replace_all_uses(carried, placeholder);
-    const Value sum = ProductLoop::wait(b, carried, tile, 0);
+    std::vector<Value> carried, placeholders;
+    std::vector<Type> types;
+    for (const Sum& sum : sums_) {
+      carried.push_back(k_[l_.loop].results[sum.carry]);
+      types.push_back(k_.type(sum.init));
+      placeholders.push_back(b.op(Opcode::Poison, {}, types.back()));
+      k_.replace_all_uses(carried.back(), placeholders.back());
+    }
+    const std::vector<Value> done = ProductLoop::wait(b, carried, types, 0);
     const Feed& feed = l_.feeds[0];
-    if (in_flight_ == 1) feed.ring.release(b, feed.ring.back(b, feed.end, 1).slot, runs);
-    k_.replace_all_uses(placeholder, b.select(runs, sum, init_));
-    k_.erase(k_[placeholder].def);
+    if (overlaps()) feed.ring.release(b, feed.ring.back(b, feed.end, 1).slot, runs);
+    for (std::size_t i = 0; i < done.size(); ++i) {
+      k_.replace_all_uses(placeholders[i], b.select(runs, done[i], sums_[i].init));
+      k_.erase(k_[placeholders[i]].def);
+    }
   }
 
   ProductLoop& l_;
   Kernel& k_;
-  std::optional<std::size_t> pending_;
-  Value init_;         ///< of the pending sum
-  int in_flight_ = 0;  ///< products that a wait leaves
+  std::vector<Sum> sums_;  ///< those that stay pending round the loop, one a product
+  int in_flight_ = 0;      ///< products that a wait leaves
 };
 
 bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {

@@ -128,16 +128,15 @@ class LateProduct {
     const Value scores = l_.issue(b, first_, begin, a, b.flag(!fresh), now);
     values().ring.wait(b, before);
     const Value sum = l_.issue(b, second_, late.sum, late.weights, b.flag(true), before);
-    std::vector<Value> operands{scores, sum};
-    if (!l_.load_of(a)) operands.push_back(a);
+    std::vector<Value> in_registers;
+    if (!l_.load_of(a)) in_registers.push_back(a);
     const Type types[] = {type, k_.type(sum)};
-    AttrList attrs;
-    attrs.set(AttrName::count, std::int64_t{1});
-    const OpId both = b.create(Opcode::DotWait, operands, types, attrs);
+    const std::vector<Value> both =
+        ProductLoop::wait(b, {scores, sum}, types, 1, std::move(in_registers));
     keys().ring.release(b, now.slot, b.flag(true));
-    k_.replace_all_uses(k_[first_].results[0], k_[both].results[0]);
+    k_.replace_all_uses(k_[first_].results[0], both[0]);
     k_.erase(first_);
-    return k_[both].results[1];
+    return both[1];
   }
 
   /// The conversion of the second product's A from what it is computed in: it must not write the
@@ -211,6 +210,8 @@ std::optional<std::size_t> late_sum(const ProductLoop& l) {
   const Kernel& k = l.k;
   const Value sum = k[l.dots[1]].results[0];
   if (l.uses(sum) != 1 || l.load_of(k[l.dots[1]].operands[0])) return std::nullopt;
+  // A slot that both read is free only when the late one has done with it.
+  if (l.load_of(k[l.dots[1]].operands[1])->dots.size() > 1) return std::nullopt;
   const OpId yield = k.terminator(l.body);
   for (std::size_t i = 0; i < k[yield].operands.size(); ++i)
     if (k[yield].operands[i] == sum && !l.dependents(k[l.body].args[i + 1]).contains(l.dots[0]))

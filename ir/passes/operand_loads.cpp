@@ -19,11 +19,12 @@ class Finder {
 
   std::optional<OperandLoad> find(OpId op) {
     auto c = chain(op);
-    if (!c || k_[c->convert].parent != body_ || k_[c->dot].parent != body_) return std::nullopt;
+    if (!c || k_[c->convert].parent != body_ || k_[c->dots.front()].parent != body_)
+      return std::nullopt;
     return offsets_are_pure(*c) ? c : std::nullopt;
   }
 
-  /// load_view -> [permute] -> convert_layout -> dot, each the only user of the one before.
+  /// load_view -> [permute] -> convert_layout -> dots, each the only user of the one before.
   std::optional<OperandLoad> chain(OpId load) const {
     if (k_[load].opcode != Opcode::LoadView) return std::nullopt;
     OperandLoad c;
@@ -35,8 +36,8 @@ class Finder {
     }
     if (!user || k_[user].opcode != Opcode::ConvertLayout) return std::nullopt;
     c.convert = user;
-    c.dot = only_user(k_[user].results[0]);
-    if (!c.dot || k_[c.dot].opcode != Opcode::Dot) return std::nullopt;
+    c.dots = dots_on(k_[user].results[0]);
+    if (c.dots.empty()) return std::nullopt;
     c.tile = k_.type(k_[user].results[0]).with_layout(nullptr);
     const auto axes = k_[load].attrs.ints(AttrName::axes);
     c.axes.assign(axes.begin(), axes.end());
@@ -52,6 +53,20 @@ class Finder {
   OpId only_user(Value v) const {
     const auto it = users_.find(v);
     return it != users_.end() && it->second.size() == 1 ? it->second.front() : OpId();
+  }
+
+  /// The users, if all are dots of one region that take the value as the same operand.
+  std::vector<OpId> dots_on(Value v) const {
+    const auto it = users_.find(v);
+    if (it == users_.end()) return {};
+    const auto position = [&](OpId op) {
+      return std::ranges::find(k_[op].operands, v) - k_[op].operands.begin();
+    };
+    for (OpId op : it->second)
+      if (k_[op].opcode != Opcode::Dot || k_[op].parent != k_[it->second.front()].parent ||
+          position(op) != position(it->second.front()))
+        return {};
+    return it->second;
   }
 
   /// The offsets must be computable for another step: pure ops of the body on its induction
@@ -126,7 +141,7 @@ std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
     return std::nullopt;
   PassContext unused;
   auto load = Finder(k, loop, unused).chain(at);
-  return load && load->dot == dot ? load : std::nullopt;
+  return load && std::ranges::find(load->dots, dot) != load->dots.end() ? load : std::nullopt;
 }
 
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {

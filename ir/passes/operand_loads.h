@@ -17,10 +17,10 @@ std::vector<OpId> loops_of(const Kernel& k);
 /// New ops go behind the loop, at its place in the text.
 Builder behind(Kernel& k, OpId loop);
 
-/// load_view -> [permute] -> convert_layout -> dot inside a loop body.
+/// load_view -> [permute] -> convert_layout -> dots inside a loop body.
 struct OperandLoad {
   OpId load, permute, convert;
-  OpId dot;                        ///< the only user
+  std::vector<OpId> dots;          ///< all users; the same operand of each
   Type tile;                       ///< as the dot wants it, without layout
   Ints axes;                       ///< view dimension of each tile dimension
   Value ring;                      ///< its slots in shared memory, once allocated

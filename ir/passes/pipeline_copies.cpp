@@ -114,7 +114,9 @@ class LoopPipeliner {
     cut_dots();
     const OpId yield = k_.terminator(body_);
     Builder tail = before(yield);
-    k_[yield].operands.push_back(advance(tail, slot));
+    // First: making ops moves those that are there.
+    const Value next = advance(tail, slot);
+    k_[yield].operands.push_back(next);
     drain();
   }
 

@@ -32,7 +32,8 @@ bool ProductLoop::analyze() {
       return false;
     }
   for (OpId dot : dots)
-    if (auto load = invariant_load(k, loop, dot, 0); load && is_tma(*load))
+    if (auto load = invariant_load(k, loop, dot, 0);
+        load && load->dots.front() == dot && is_tma(*load))
       once.push_back(std::move(*load));
   if (!once.empty()) once_.emplace(k, 1, std::move(once));
   return true;
@@ -50,8 +51,8 @@ bool ProductLoop::find_outer_loops() {
 bool ProductLoop::is_tma(const OperandLoad& load) const {
   if (!is_tma_box(k.type(k[load.load].operands[0]), load.axes, load.tile)) return false;
   const SharedLayout& ring = *ring_type(k, load, plan_.stages).shared_layout();
-  const MatrixType* type = matrix_type(k, k[load.dot]);
-  const int k_dim = k[load.convert].results[0] == k[load.dot].operands[0] ? 1 : 0;
+  const MatrixType* type = matrix_type(k, k[load.dots.front()]);
+  const int k_dim = k[load.convert].results[0] == k[load.dots.front()].operands[0] ? 1 : 0;
   const bool major = type && (type->any_major() || ring.order()[0] == k_dim + 1);
   const auto& pieces = ring.piece_list();
   return major && pieces.size() == 1 && pieces.front().swizzle != 0;
@@ -110,7 +111,7 @@ void ProductLoop::allocate(bool late) {
     for (std::size_t i = 0; i < dots.size(); ++i) {
       std::vector<OperandLoad> own;
       for (const OperandLoad& load : loads_)
-        if (load.dot == dots[i]) own.push_back(load);
+        if (load.dots.front() == dots[i]) own.push_back(load);
       feeds.push_back({ChannelRing(k, plan_.stages, std::move(own)), static_cast<int>(i)});
     }
   } else {
@@ -259,13 +260,20 @@ Value ProductLoop::issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d
   return k[b.create(Opcode::DotAsync, operands, std::span(&sum, 1), attrs)].results[0];
 }
 
-Value ProductLoop::wait(Builder& b, Value pending, Type type, int count, Value a) {
-  std::vector<Value> operands{pending};
-  if (a) operands.push_back(a);
+std::vector<Value> ProductLoop::wait(Builder& b, std::vector<Value> pending,
+                                     std::span<const Type> types, int count, std::vector<Value> a) {
+  pending.insert(pending.end(), a.begin(), a.end());
   AttrList attrs;
   attrs.set(AttrName::count, std::int64_t{count});
-  const OpId op = b.create(Opcode::DotWait, operands, std::span(&type, 1), attrs);
-  return b.kernel()[op].results[0];
+  const OpId op = b.create(Opcode::DotWait, pending, types, attrs);
+  const auto& results = b.kernel()[op].results;
+  return {results.begin(), results.end()};
+}
+
+Value ProductLoop::wait(Builder& b, Value pending, Type type, int count, Value a) {
+  std::vector<Value> kept;
+  if (a) kept.push_back(a);
+  return wait(b, std::vector{pending}, std::span(&type, 1), count, std::move(kept)).front();
 }
 
 Value ProductLoop::complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at) {

@@ -50,6 +50,9 @@ class ProductLoop {
   void meet(Builder& b);
   /// The product begun, on `a` and on the slot `at` of its feed.
   Value issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, RingPosition at);
+  /// Takes all sums in flight and the operands `a` in registers; leaves `count` products running.
+  static std::vector<Value> wait(Builder& b, std::vector<Value> pending,
+                                 std::span<const Type> types, int count, std::vector<Value> a = {});
   static Value wait(Builder& b, Value pending, Type type, int count, Value a = {});
   /// Issued and waited for; gives the sum.
   Value complete(Builder& b, OpId dot, Value acc, Value a, RingPosition at);

@@ -146,6 +146,47 @@ TEST_P(HopperProducts, ChainedProducts) {
   }
 }
 
+/// Two sums over one A: both stay in flight, and A is brought once. With an empty and a short loop.
+TEST_P(HopperProducts, TwoSumsOverOneOperand) {
+  const auto gated =
+      kernel("gated", [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
+        for (auto [m, n] : grid(C, 128, 64)) {
+          auto gate = zeros<f32>(128, 64), up = zeros<f32>(128, 64);
+          for (auto k : steps(A.cols(), 64)) {
+            const Tile a = A(m, k);
+            gate = dot(a, G(k, n), gate);
+            up = dot(a, U(k, n), up);
+          }
+          C(m, n) = max(gate, 0.0f) * up;
+        }
+      });
+  const std::int64_t m = 136, n = 72;
+  for (const std::int64_t k : {0, 8, 64, 200, 520}) {
+    const Tensor A = integers({m, k}, 1), G = integers({k, n}, 2), U = integers({k, n}, 3),
+                 C = Tensor::empty({m, n}, DType::f32, GetParam());
+    gated(A, G, U, C);
+    const auto a = A.to_doubles(), g = G.to_doubles(), u = U.to_doubles(), c = C.to_doubles();
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double gate = 0, up = 0;
+        for (std::int64_t l = 0; l < k; ++l) {
+          gate += a[static_cast<std::size_t>(i * k + l)] * g[static_cast<std::size_t>(l * n + j)];
+          up += a[static_cast<std::size_t>(i * k + l)] * u[static_cast<std::size_t>(l * n + j)];
+        }
+        ASSERT_EQ(c[static_cast<std::size_t>(i * n + j)], std::max(gate, 0.0) * up)
+            << i << ", " << j << " of k " << k;
+      }
+  }
+  if (GetParam().kind == DeviceKind::cpu) return;
+  const std::string said = gated.explain();
+  std::size_t brought = 0;
+  for (std::size_t at = said.find("brought by TMA"); at != std::string::npos;
+       at = said.find("brought by TMA", at + 1))
+    ++brought;
+  EXPECT_EQ(brought, 3U) << said;
+  EXPECT_EQ(said.find("overlapped=0"), std::string::npos) << said;
+}
+
 /// A product loop inside the user's own loop: the ring goes on from turn to turn.
 TEST_P(HopperProducts, LoopsInLoops) {
   const auto sums = kernel("sums", [](In<bf16, 3> A, In<bf16, 3> B, Out<f32, 2> C) {

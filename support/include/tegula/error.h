@@ -62,11 +62,13 @@ class DeviceError : public Error {
 class InternalError : public Error {
  public:
   explicit InternalError(std::string message, std::string reproducer = {});
+  /// What broke, without the command that replays it.
+  const std::string& message() const { return message_; }
   /// A command line that replays the failure, or empty.
   const std::string& reproducer() const { return reproducer_; }
 
  private:
-  std::string reproducer_;
+  std::string message_, reproducer_;
 };
 
 }  // namespace tegula

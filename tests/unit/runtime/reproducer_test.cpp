@@ -1,0 +1,34 @@
+// A pass that fails leaves the traced kernel and the command that replays it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "ir/text.h"
+#include "runtime/jit_steps.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+TEST(Reproducer, IsTheTracedKernel) {
+  // Already in SIMT form, which no pass over tiles takes.
+  CompiledKernel k;
+  k.tile = ir::parse("kernel @broken simt target(sm_90a) () {\n}\n", "broken.tir");
+  k.target = "sm_90a";
+  try {
+    optimize(k, {});
+    FAIL() << "nothing was thrown";
+  } catch (const InternalError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("pass canonicalize takes tile form"));
+    EXPECT_THAT(e.reproducer(),
+                testing::StartsWith("tegula opt --target sm_90a --backend llvm --emit optimize"));
+    const std::string file = e.reproducer().substr(e.reproducer().rfind(' ') + 1);
+    EXPECT_EQ(read_file(file), ir::print(k.tile));
+    std::filesystem::remove(file);
+  }
+}
+
+}  // namespace
+}  // namespace tegula::runtime
