@@ -80,7 +80,9 @@ void lower_CopyAsync(Lowering& l, OpId op) {
   ir::Dims order{fast};
   for (int dim = at.layout.rank() - 1; dim >= 0; --dim)
     if (dim != fast) order.push_back(dim);
-  const LinearLayout dist = coalesced(at.layout.shape(), vector, l.warps(), order);
+  // Each byte is written once: lanes that pad would write over their neighbours'.
+  LinearLayout dist = coalesced(at.layout.shape(), vector, l.warps(), order);
+  if (!dist.is_exact()) dist = unpadded(at.layout.shape(), vector, l.warps(), order);
   Box box = Box::of_copy(l, op);
   const auto vectors = box.vectors(dist);
   const auto fn = shared_fn(at.layout, dist);

@@ -141,6 +141,26 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
   return blocked(shape, elems, lanes, warps_per_dim, order);
 }
 
+LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& order) {
+  LayoutBuilder builder(shape);
+  Dims left = shape;
+  const auto take = [&](In in, int d, int most) {
+    const int part = std::min(most, left[d] & -left[d]);
+    const int bits = std::countr_zero(static_cast<unsigned>(part));
+    builder.take(in, d, bits);
+    left[d] >>= bits;
+    return bits;
+  };
+  take(In::Register, order[0], vector);
+  int lanes = 5, warp_bits = std::countr_zero(static_cast<unsigned>(warps));
+  for (int d : order) lanes -= take(In::Lane, d, 1 << lanes);
+  builder.copy(In::Lane, lanes);
+  for (int d : order) warp_bits -= take(In::Warp, d, 1 << warp_bits);
+  builder.copy(In::Warp, warp_bits);
+  builder.spread(In::Warp, Repeat::kNoDim, warps >> std::countr_zero(static_cast<unsigned>(warps)));
+  return builder.build(order);
+}
+
 LinearLayout replicated(const Dims& shape, int warps) {
   LayoutBuilder builder(shape);
   builder.copy(In::Lane, 5).spread(In::Warp, Repeat::kNoDim, warps);

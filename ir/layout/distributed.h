@@ -49,6 +49,9 @@ LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims
 /// it, warps along the slowest dimensions.
 LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& order);
 
+/// The same without padding: threads that the extents' powers of two have no use for hold copies.
+LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& order);
+
 /// Every thread holds the whole tile.
 LinearLayout replicated(const Dims& shape, int warps);
 

@@ -1,137 +1,151 @@
-// Matrix products: the eight-line kernel, the same with k divided among CTAs, and the host
-// function.
+// Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
+#include <functional>
 #include <map>
-#include <mutex>
 #include <tuple>
 
 #include "runtime/workspace.h"
+#include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
+namespace detail {
+
+MatmulTile MatmulTile::tuned() {
+  return {
+      tune("BM", {8, 16, 24, 32, 40, 48, 56, 64, 128, 256}, 128),
+      tune("BN", {8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,  96,  104, 112, 120, 128,
+                  136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256},
+           128),
+      tune("BK", {8, 16, 32, 64, 128, 256}, 64),
+      tune("SWAPPED", {0, 1}, 0) != 0,
+      tune("PROMOTED", {0, 1}, 0) != 0,
+      tune("TF32", {0, 1}, 0) != 0};
+}
+
+Tuning MatmulTile::of(const MatmulConfig& c, const MatmulOptions& options) {
+  return {{"BM", c.bm},
+          {"BN", c.bn},
+          {"BK", c.bk},
+          {"SWAPPED", c.swapped},
+          {"PROMOTED", options.promoted},
+          {"TF32", options.tf32}};
+}
+
+void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
+  const int r = A.rank();
+  const bool ranks = (r == 2 || r == 3) && B.rank() == r && C.rank() == r;
+  if (ranks && A.size(-1) == B.size(-2) && C.size(-2) == A.size(-2) && C.size(-1) == B.size(-1) &&
+      (r == 2 || (A.size(0) == B.size(0) && A.size(0) == C.size(0))))
+    return;
+  throw CompileError(
+      Diagnostic{"",
+                 "matmul: A is " + A.str() + ", B is " + B.str() + ", C is " + C.str(),
+                 {},
+                 {},
+                 "shapes must be [m, k], [k, n], [m, n], or all with one batch "
+                 "dimension in front"});
+}
+
+MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
+                             const MatmulOptions& options) {
+  check_matmul(A, B, C);
+  MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
+  p.tf32 = options.tf32;
+  p.by_wgmma = size_bytes(A.dtype()) == 2 || (A.stride(-1) == 1 && B.stride(-2) == 1);
+  p.whole = A.rank() == 3;
+  return p;
+}
+
+Tensor partial_sums(const Stream& stream, const Tensor& C, int splits, DType sums) {
+  const Dims shape{splits, C.size(0), C.size(1)};
+  if (C.device().kind != DeviceKind::cuda) return Tensor::empty(shape, sums, C.device());
+  const auto bytes = static_cast<std::size_t>(splits * C.size(0) * C.size(1)) *
+                     static_cast<std::size_t>(size_bytes(sums));
+  const runtime::Workspace workspace = runtime::acquire_workspace(stream, bytes, 0);
+  return Tensor::borrow(workspace.scratch, shape, sums, C.device());
+}
+
+}  // namespace detail
+
 namespace {
 
-template <class T>
-auto make_kernel() {
-  return kernel("matmul", [](In<T, 2> A, In<T, 2> B, Out<T, 2> C) {
-    const bool tensor_cores = sizeof(T) == 2;
-    const int BM = tune("BM", {16, 32, 64, 128, 256}, tensor_cores ? 128 : 64),
-              BN = tune("BN", {16, 32, 64, 96, 128, 160, 192, 224, 256}, tensor_cores ? 256 : 64);
-    const int BK = tune("BK", {8, 16, 32, 64, 128}, tensor_cores ? 64 : 16);
-    for (auto [m, n] : grid(C, BM, BN, l2_group(8))) {
-      auto acc = zeros<f32>(BM, BN);
-      for (auto k : steps(A.cols(), BK)) acc = dot(A(m, k), B(k, n), acc);
-      C(m, n) = acc;
-    }
-  });
-}
+struct Call {
+  const Stream& stream;
+  const Tensor &A, &B, &C;
+  const MatmulConfig& config;
+};
+using Run = std::function<void(const Call&)>;
 
-/// P[s] = the part of A B that steps s * ceil(steps / splits) .. give.
-template <class T>
-auto make_partial() {
-  return kernel("matmul_partial", [](In<T, 2> A, In<T, 2> B, Out<f32, 3> P) {
-    const int BM = tune("BM", {64, 128, 256}, 128),
-              BN = tune("BN", {32, 64, 96, 128, 160, 192, 224, 256}, 128),
-              BK = tune("BK", {32, 64, 128}, 64);
-    for (auto [s, m, n] : grid(P, 1, BM, BN)) {
-      let_next_kernel_start();
-      const Tile all_steps = (A.cols() + (BK - 1)) / BK, splits = P.dim(0);
-      const Tile part = (all_steps + (splits - 1)) / splits * BK, first = s.first() * part;
-      auto acc = zeros<f32>(BM, BN);
-      for (auto k : steps(first, min(first + part, A.cols()), BK)) acc = dot(A(m, k), B(k, n), acc);
-      P(s, m, n) = acc;
-    }
-  });
-}
-
-template <class T>
-auto make_sum() {
-  return kernel("matmul_sum", [](In<f32, 3> P, Out<T, 2> C) {
-    for (auto [m, n] : grid(C, 4, 256)) {
-      wait_for_previous_kernels();
-      auto sum = zeros<f32>(4, 256);
-      for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
-      C(m, n) = sum;
-    }
-  });
-}
-
-/// The kernels of one configuration, made once.
-template <class T>
-struct Kernels {
-  decltype(make_kernel<T>()) whole;
-  decltype(make_partial<T>()) partial;
+/// The sums as they are.
+struct Plain {
+  Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-template <class T>
-const Kernels<T>& kernels_of(const MatmulConfig& c) {
-  static const auto whole = make_kernel<T>();
-  static const auto partial = make_partial<T>();
-  static std::mutex mutex;
-  static std::map<std::tuple<int, int, int>, Kernels<T>> made;
-  const std::lock_guard lock(mutex);
-  const auto found = made.find({c.bm, c.bn, c.bk});
-  if (found != made.end()) return found->second;
-  const Tuning tuning{{"BM", c.bm}, {"BN", c.bn}, {"BK", c.bk}};
-  return made.try_emplace({c.bm, c.bn, c.bk}, Kernels<T>{whole.with(tuning), partial.with(tuning)})
-      .first->second;
+template <class T, class O>
+Run runner(const MatmulOptions& options) {
+  return [product = fused_matmul<T, O>(Plain{}, options)](const Call& c) {
+    product.run(c.config, c.stream, c.A, c.B, c.C);
+  };
 }
 
-Tensor partial_sums(const Stream& stream, const Tensor& C, int splits) {
-  const Dims shape{splits, C.size(0), C.size(1)};
-  if (C.device().kind != DeviceKind::cuda) return Tensor::empty(shape, DType::f32, C.device());
-  const auto bytes = static_cast<std::size_t>(splits * C.size(0) * C.size(1)) * sizeof(float);
-  const runtime::Workspace workspace = runtime::acquire_workspace(stream, bytes, 0);
-  return Tensor::borrow(workspace.scratch, shape, DType::f32, C.device());
+/// By types of operands and result.
+using Table = std::map<std::pair<DType, DType>, Run>;
+
+Table table(const MatmulOptions& o) {
+  return {{{DType::bf16, DType::bf16}, runner<bf16, bf16>(o)},
+          {{DType::bf16, DType::f32}, runner<bf16, f32>(o)},
+          {{DType::f16, DType::f16}, runner<f16, f16>(o)},
+          {{DType::f16, DType::f32}, runner<f16, f32>(o)},
+          {{DType::f32, DType::f32}, runner<f32, f32>(o)},
+          {{DType::f8e4m3, DType::bf16}, runner<f8e4m3, bf16>(o)},
+          {{DType::f8e4m3, DType::f16}, runner<f8e4m3, f16>(o)},
+          {{DType::f8e4m3, DType::f32}, runner<f8e4m3, f32>(o)},
+          {{DType::f8e5m2, DType::bf16}, runner<f8e5m2, bf16>(o)},
+          {{DType::f8e5m2, DType::f16}, runner<f8e5m2, f16>(o)},
+          {{DType::f8e5m2, DType::f32}, runner<f8e5m2, f32>(o)},
+          {{DType::i8, DType::i32}, runner<i8, i32>(o)},
+          {{DType::i8, DType::f32}, runner<i8, f32>(o)},
+          {{DType::u8, DType::i32}, runner<u8, i32>(o)},
+          {{DType::u8, DType::f32}, runner<u8, f32>(o)}};
 }
 
-template <class T>
-void run(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-         const MatmulConfig& config) {
-  const Kernels<T>& kernels = kernels_of<T>(config);
-  if (config.splits <= 1) return kernels.whole(stream, A, B, C);
-  static const auto sum = make_sum<T>();
-  const Tensor P = partial_sums(stream, C, config.splits);
-  kernels.partial(stream, A, B, P);
-  sum(stream, P, C);
+const Table& table_of(const MatmulOptions& o) {
+  static const Table kTables[2][2] = {{table({false, false}), table({false, true})},
+                                      {table({true, false}), table({true, true})}};
+  return kTables[o.tf32][o.promoted];
 }
 
-void check(const Tensor& A, const Tensor& B, const Tensor& C) {
-  if (A.rank() != 2 || B.rank() != 2 || C.rank() != 2 || A.size(1) != B.size(0) ||
-      C.size(0) != A.size(0) || C.size(1) != B.size(1))
-    throw CompileError(
-        Diagnostic{"",
-                   "matmul: A is " + A.str() + ", B is " + B.str() + ", C is " + C.str(),
-                   {},
-                   {},
-                   "shapes must be [m, k], [k, n], [m, n]"});
+[[noreturn]] void refuse_types(const Tensor& A, const Tensor& B, const Tensor& C) {
+  throw CompileError(Diagnostic{
+      "",
+      "matmul: no product of " + std::string(name(A.dtype())) + " and " +
+          std::string(name(B.dtype())) + " into " + std::string(name(C.dtype())),
+      {},
+      {},
+      "operands of one type; results of it or f32, for 8-bit floats bf16, f16 or f32, for "
+      "8-bit integers i32 or f32"});
 }
 
 }  // namespace
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-            const MatmulConfig& config) {
-  check(A, B, C);
-  if (A.dtype() == DType::bf16) return run<bf16>(stream, A, B, C, config);
-  if (A.dtype() == DType::f16) return run<f16>(stream, A, B, C, config);
-  throw CompileError(Diagnostic{"",
-                                "matmul: A is " + A.str() + ", configurations are for bf16 and f16",
-                                {},
-                                {},
-                                "leave the configuration out"});
+            const MatmulConfig& config, const MatmulOptions& options) {
+  detail::check_matmul(A, B, C);
+  const Table& runs = table_of(options);
+  const auto found = runs.find({A.dtype(), C.dtype()});
+  if (found == runs.end() || B.dtype() != A.dtype()) refuse_types(A, B, C);
+  found->second({stream, A, B, C, config});
 }
 
-void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C) {
-  check(A, B, C);
-  if (size_bytes(A.dtype()) == 2)
-    return matmul(stream, A, B, C, matmul_config(C.size(0), C.size(1), A.size(1)));
-  static const auto by_fma = make_kernel<f32>();
-  by_fma(stream, A, B, C);
+void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
+            const MatmulOptions& options) {
+  matmul(stream, A, B, C, matmul_config(detail::matmul_problem(A, B, C, options)), options);
 }
 
-void matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
-  matmul(Stream(A.device()), A, B, C);
+void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options) {
+  matmul(Stream(A.device()), A, B, C, options);
 }
 
 }  // namespace tegula

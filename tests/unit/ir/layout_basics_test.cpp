@@ -190,6 +190,11 @@ TEST(LinearLayout, CoalescedSpreadsWarpsOverRows) {
   for (int n : {32, 96, 160, 192}) EXPECT_TRUE(coalesced({64, n}, 8, 4, {1, 0}).is_exact()) << n;
   EXPECT_EQ(coalesced({64, 72}, 8, 4, {1, 0}).cover(), (Dims{64, 96}));
   for (int n : {1, 2, 5, 64, 1000, 1024, 4096}) expect_laws(coalesced({n}, 4, 4, {0}));
+  for (int n : {8, 24, 40, 64, 72, 200})
+    for (int warps : {1, 4, 12}) {
+      expect_laws(unpadded({48, n}, 8, warps, {1, 0}));
+      EXPECT_TRUE(unpadded({48, n}, 8, warps, {1, 0}).is_exact()) << n;
+    }
   expect_laws(coalesced({}, 4, 4, {}));
   expect_laws(replicated({3, 8}, 4));
   expect_laws(ldmatrix_fragment({64, 80}, false, 4));

@@ -4,29 +4,64 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Matrix products.
+/// Matrix products. For an epilogue of one's own: tegula/kernels/fused_matmul.h.
 namespace tegula {
 
 /// How a product is cut: tiles of bm x bn, steps of bk along k, and k divided among `splits` CTAs
-/// whose partial sums (f32) a second kernel adds.
+/// whose partial sums (f32 or i32) a second kernel adds.
 struct MatmulConfig {
   int bm = 128, bn = 256, bk = 64;
   int splits = 1;
+  /// Columns of B lie along the rows of the tensor cores' tiles, which are 64 or more: for few rows
+  /// of A. bn of 64, 128 or 256, bm of 8 to 256 in steps of 8.
+  bool swapped = false;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
+  friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;
 };
 
-/// The configuration with the least estimated time on a GPU of `sms` multiprocessors, for 16-bit
-/// operands: waves of tiles, each bound by tensor cores or by bytes from L2 (research/gemm.md).
-MatmulConfig matmul_config(std::int64_t m, std::int64_t n, std::int64_t k, int sms = 132);
+/// What the choice of a configuration depends on.
+struct MatmulProblem {
+  std::int64_t m = 0, n = 0, k = 0;
+  DType operands = DType::bf16;
+  /// wgmma takes the operands as they lie: 16-bit ones always, others only where k is contiguous in
+  /// both.
+  bool by_wgmma = true;
+  /// Products of f32 on tensor cores, rounded to tf32; else by FMA.
+  bool tf32 = false;
+  /// k is not to be divided.
+  bool whole = false;
+};
 
-/// C = A B, accumulated in f32. A [m, k], B [k, n], C [m, n]; bf16, f16 (tensor cores) or f32
-/// (FMA), any strides, any extents. Throws CompileError for shapes that do not fit.
-void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C);
-void matmul(const Tensor& A, const Tensor& B, const Tensor& C);
-/// With a given configuration of bf16 or f16 operands; bm of 64, 128 or 256, bn of 32 to 256 in
-/// steps of 32, bk of 32, 64 or 128. Throws CompileError for others.
+/// The configuration with the least estimated time on a GPU of `sms` multiprocessors: waves of
+/// tiles, each bound by tensor cores or by bytes from L2 (research/gemm.md).
+MatmulConfig matmul_config(const MatmulProblem& problem, int sms = 132);
+
+struct MatmulOptions {
+  /// Operands of f32 are rounded to tf32 and multiplied by tensor cores; else FMA.
+  bool tf32 = false;
+  /// Operands of 8-bit floats: sums of 128 products are added in f32 (DeepGEMM's promotion), for
+  /// Hopper's tensor cores keep about 14 bits of a sum of these.
+  bool promoted = false;
+};
+
+/// C = A B. A [m, k], B [k, n], C [m, n], or all with a batch dimension in front; any strides, any
+/// extents; k = 0 gives zeros.
+///
+/// | A and B (alike) | C | sums |
+/// |---|---|---|
+/// | bf16, f16 | the same type or f32 | f32 |
+/// | f32 | f32 | f32 |
+/// | f8e4m3, f8e5m2 | bf16, f16 or f32 | f32 |
+/// | i8, u8 | i32 or f32 | i32 |
+///
+/// Throws CompileError for shapes or types that do not fit.
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-            const MatmulConfig& config);
+            const MatmulOptions& options = {});
+void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options = {});
+/// With a given configuration: bm of 64, 128 or 256 unless swapped, bn of 8 to 256 in steps of 8,
+/// bk of 16 to 256 in powers of two.
+void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
+            const MatmulConfig& config, const MatmulOptions& options = {});
 
 }  // namespace tegula

@@ -1,0 +1,290 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "tegula/control.h"
+#include "tegula/kernel.h"
+#include "tegula/kernels/matmul.h"
+#include "tegula/tile_ops.h"
+#include "tegula/view.h"
+
+/// Matrix products whose epilogue is a lambda: DSL code on the tile of sums, before it is stored.
+/// What the lambda needs beside the sums are its further parameters, and arguments of every call:
+///
+///     auto dense = fused_matmul<bf16, bf16>(
+///         [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+///           return max(acc + expand(cast<f32>(bias(n)), 0), 0.0f) + residual(m, n);
+///         });
+///     dense(stream, A, B, C, bias, residual);
+namespace tegula {
+namespace detail {
+
+template <class T>
+using SumOf = std::conditional_t<std::is_integral_v<T>, i32, f32>;
+
+/// A lambda's result and parameters behind the first `Skip` of them.
+template <class Call, int Skip>
+struct FurtherParams;
+template <class C, class R, class... P>
+struct FurtherParams<R (C::*)(P...) const, 0> {
+  template <template <class...> class Of>
+  using In = Of<std::remove_cvref_t<P>...>;
+};
+template <class C, class R, class First, class... P, int Skip>
+  requires(Skip > 0)
+struct FurtherParams<R (C::*)(First, P...) const, Skip>
+    : FurtherParams<R (C::*)(P...) const, Skip - 1> {};
+
+/// Values of tune() for a MatmulConfig.
+struct MatmulTile {
+  int bm, bn, bk;
+  bool swapped, promoted, tf32;
+
+  static MatmulTile tuned();
+  static Tuning of(const MatmulConfig& config, const MatmulOptions& options);
+};
+
+/// Sums of the products of A's rows and B's columns over steps [first, last) of k. `a(k)` and
+/// `b(k)` are their tiles of one step.
+template <class Sum, class LoadA, class LoadB>
+Tile matmul_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA a, LoadB b) {
+  const Precision precision = t.tf32 ? Precision::tf32 : Precision::ieee;
+  Tile acc = t.swapped ? zeros<Sum>(t.bn, t.bm) : zeros<Sum>(t.bm, t.bn);
+  for (auto k : steps(first, last, t.bk)) {
+    if (t.swapped)
+      acc = dot(b(k).T(), a(k).T(), acc, precision);
+    else if (t.promoted)
+      acc = acc + dot(a(k), b(k));
+    else
+      acc = dot(a(k), b(k), acc, precision);
+  }
+  return t.swapped ? acc.T() : acc;
+}
+
+/// C = epilogue(A B).
+template <class T, class O, class Fn>
+struct WholeMatmul {
+  template <class... Extra>
+  struct With {
+    Fn epilogue;
+    void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
+      const MatmulTile t = MatmulTile::tuned();
+      for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8)))
+        C(m, n) = epilogue(
+            matmul_sums<SumOf<T>>(
+                t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
+                [&](auto k) { return B(k, n); }),
+            m, n, extra...);
+    }
+  };
+};
+
+/// C[b] = epilogue(A[b] B[b]).
+template <class T, class O, class Fn>
+struct BatchedMatmul {
+  template <class... Extra>
+  struct With {
+    Fn epilogue;
+    void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
+      const MatmulTile t = MatmulTile::tuned();
+      for (auto [b, m, n] : grid(C, 1, t.bm, t.bn))
+        C(b, m, n) = epilogue(
+            matmul_sums<SumOf<T>>(
+                t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },
+                [&](auto k) { return B(b, k, n); }),
+            m, n, extra...);
+    }
+  };
+};
+
+/// C = epilogue(A G, A U).
+template <class T, class O, class Fn>
+struct GatedMatmul {
+  template <class... Extra>
+  struct With {
+    Fn epilogue;
+    void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
+      const MatmulTile t = MatmulTile::tuned();
+      for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8))) {
+        Tile gate = zeros<SumOf<T>>(t.bm, t.bn), up = zeros<SumOf<T>>(t.bm, t.bn);
+        for (auto k : steps(A.cols(), t.bk)) {
+          const Tile a = A(m, k);
+          gate = dot(a, G(k, n), gate);
+          up = dot(a, U(k, n), up);
+        }
+        C(m, n) = epilogue(gate, up, m, n, extra...);
+      }
+    }
+  };
+};
+
+/// P[s] = the part of A B that steps s * ceil(steps / splits) .. give.
+template <class T>
+struct PartialMatmul {
+  void operator()(In<T, 2> A, In<T, 2> B, Out<SumOf<T>, 3> P) const {
+    const MatmulTile t = MatmulTile::tuned();
+    for (auto [s, m, n] : grid(P, 1, t.bm, t.bn)) {
+      let_next_kernel_start();
+      const Tile all_steps = (A.cols() + (t.bk - 1)) / t.bk, splits = P.dim(0);
+      const Tile part = (all_steps + (splits - 1)) / splits * t.bk, first = s.first() * part;
+      P(s, m, n) = matmul_sums<SumOf<T>>(
+          t, first, min(first + part, A.cols()), [&](auto k) { return A(m, k); },
+          [&](auto k) { return B(k, n); });
+    }
+  }
+};
+
+/// C = epilogue(sum of all P[s]).
+template <class T, class O, class Fn>
+struct SumOfParts {
+  template <class... Extra>
+  struct With {
+    Fn epilogue;
+    void operator()(In<SumOf<T>, 3> P, Out<O, 2> C, Extra... extra) const {
+      for (auto [m, n] : grid(C, 4, 256)) {
+        wait_for_previous_kernels();
+        Tile sum = zeros<SumOf<T>>(4, 256);
+        for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
+        C(m, n) = epilogue(sum, m, n, extra...);
+      }
+    }
+  };
+};
+
+/// One kernel for each configuration it was asked for, made once.
+template <class Body>
+class Configured {
+  using KernelType = decltype(kernel("", std::declval<Body>()));
+
+ public:
+  Configured(const char* name, Body body, const MatmulOptions& options)
+      : base_(kernel(name, std::move(body))), options_(options) {}
+
+  const KernelType& of(const MatmulConfig& config) {
+    const std::lock_guard lock(mutex_);
+    const auto found = made_.find(config);
+    if (found != made_.end()) return found->second;
+    return made_.try_emplace(config, base_.with(MatmulTile::of(config, options_))).first->second;
+  }
+
+ private:
+  KernelType base_;
+  MatmulOptions options_;
+  std::mutex mutex_;
+  std::map<MatmulConfig, KernelType> made_;
+};
+
+/// Throw CompileError unless shapes fit.
+void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
+MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
+                             const MatmulOptions& options);
+/// Memory of the stream for partial sums [splits, m, n].
+Tensor partial_sums(const Stream& stream, const Tensor& C, int splits, DType sums);
+
+}  // namespace detail
+
+/// C = epilogue(A B): A [m, k] and B [k, n] of T, C [m, n] of O (see `matmul` for what goes
+/// together; all with a batch dimension in front, if A has one), any strides. `Fn` is a lambda
+/// (Tile acc, Index m, Index n, further..) whose parameter types are written out: `acc` holds the
+/// sums at rows m and columns n, and what it returns is rounded to O. Copies share what was
+/// compiled. Calls throw CompileError for shapes that do not fit.
+template <class T, class O, class Fn>
+class FusedMatmul {
+  template <template <class, class, class> class Body>
+  using Whole = typename detail::FurtherParams<decltype(&Fn::operator()), 3>::template In<
+      Body<T, O, Fn>::template With>;
+
+ public:
+  explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
+      : kernels_(std::make_shared<Kernels>(std::move(epilogue), options)) {}
+
+  template <class... Host>
+  void operator()(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
+                  const Host&... further) const {
+    run(matmul_config(detail::matmul_problem(A, B, C, kernels_->options)), stream, A, B, C,
+        further...);
+  }
+  /// The same with a configuration given.
+  template <class... Host>
+  void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
+           const Tensor& C, const Host&... further) const {
+    detail::check_matmul(A, B, C);
+    if (A.rank() == 3) return kernels_->batched.of(config)(stream, A, B, C, further...);
+    if (config.splits <= 1) return kernels_->whole.of(config)(stream, A, B, C, further...);
+    const Tensor P =
+        detail::partial_sums(stream, C, config.splits, dtype_of<detail::SumOf<T>>);
+    kernels_->partial.of(config)(stream, A, B, P);
+    kernels_->sum(stream, P, C, further...);
+  }
+
+ private:
+  struct Kernels {
+    Kernels(Fn fn, const MatmulOptions& o)
+        : options(o),
+          whole("matmul", {fn}, o),
+          batched("matmul_batched", {fn}, o),
+          partial("matmul_partial", {}, o),
+          sum(kernel("matmul_sum", Whole<detail::SumOfParts>{fn})) {}
+    MatmulOptions options;
+    detail::Configured<Whole<detail::WholeMatmul>> whole;
+    detail::Configured<Whole<detail::BatchedMatmul>> batched;
+    detail::Configured<detail::PartialMatmul<T>> partial;
+    decltype(kernel("", std::declval<Whole<detail::SumOfParts>>())) sum;
+  };
+  std::shared_ptr<Kernels> kernels_;
+};
+
+template <class T, class O, class Fn>
+FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
+  return FusedMatmul<T, O, Fn>(std::move(epilogue), options);
+}
+
+/// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
+/// A [m, k], G and U [k, n] of T, C [m, n] of O; `Fn` is a lambda (Tile gate, Tile up, Index m,
+/// Index n, further..).
+template <class T, class O, class Fn>
+class FusedGatedMatmul {
+  using Body = typename detail::FurtherParams<decltype(&Fn::operator()), 4>::template In<
+      detail::GatedMatmul<T, O, Fn>::template With>;
+
+ public:
+  explicit FusedGatedMatmul(Fn epilogue)
+      : kernels_(std::make_shared<detail::Configured<Body>>("matmul_gated", Body{std::move(epilogue)},
+                                                            MatmulOptions{})) {}
+
+  template <class... Host>
+  void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
+                  const Tensor& C, const Host&... further) const {
+    run(config(A, G, C), stream, A, G, U, C, further...);
+  }
+  /// The same with a configuration given, whose bn is that of each half.
+  template <class... Host>
+  void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& G,
+           const Tensor& U, const Tensor& C, const Host&... further) const {
+    detail::check_matmul(A, G, C);
+    detail::check_matmul(A, U, C);
+    kernels_->of(config)(stream, A, G, U, C, further...);
+  }
+
+ private:
+  /// That of the product with both halves side by side.
+  static MatmulConfig config(const Tensor& A, const Tensor& G, const Tensor& C) {
+    MatmulProblem both = detail::matmul_problem(A, G, C, {});
+    both.n *= 2;
+    both.whole = true;
+    MatmulConfig c = matmul_config(both);
+    c.bn /= 2;
+    return c;
+  }
+  std::shared_ptr<detail::Configured<Body>> kernels_;
+};
+
+template <class T, class O, class Fn>
+FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue) {
+  return FusedGatedMatmul<T, O, Fn>(std::move(epilogue));
+}
+
+}  // namespace tegula

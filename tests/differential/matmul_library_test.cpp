@@ -1,0 +1,241 @@
+// matmul with its types, layouts, batches, configurations and epilogues, on every device that is
+// here, against host arithmetic. Operands are small integers, so that sums are exact.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+std::vector<Device> devices() {
+  std::vector<Device> list{Device::cpu(), Device::sim()};
+  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
+  return list;
+}
+
+class MatmulLibrary : public testing::TestWithParam<Device> {
+ protected:
+  Tensor integers(const Dims& shape, DType dtype, std::uint64_t seed,
+                  bool transposed = false) const {
+    const std::int64_t low = dtype == DType::u8 ? 0 : -3;
+    if (!transposed) return Tensor::integers(shape, dtype, low, 4, seed, GetParam());
+    Dims stored = shape;
+    std::swap(stored[stored.size() - 1], stored[stored.size() - 2]);
+    return Tensor::integers(stored, dtype, low, 4, seed, GetParam()).transpose(-1, -2);
+  }
+  Tensor empty(const Dims& shape, DType dtype) const {
+    return Tensor::empty(shape, dtype, GetParam());
+  }
+  Stream stream() const { return Stream(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, MatmulLibrary, testing::ValuesIn(devices()),
+                         [](const auto& info) {
+                           return std::string(info.param.kind == DeviceKind::cpu   ? "cpu"
+                                              : info.param.kind == DeviceKind::sim ? "sim"
+                                                                                   : "cuda");
+                         });
+
+/// A B of matrices, or of all entries of a batch.
+std::vector<double> product(const Tensor& A, const Tensor& B) {
+  const auto a = A.to_doubles(), b = B.to_doubles();
+  const std::int64_t batch = A.rank() == 3 ? A.size(0) : 1, m = A.size(-2), k = A.size(-1),
+                     n = B.size(-1);
+  std::vector<double> c(static_cast<std::size_t>(batch * m * n));
+  for (std::int64_t e = 0; e < batch; ++e)
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t l = 0; l < k; ++l)
+        for (std::int64_t j = 0; j < n; ++j)
+          c[static_cast<std::size_t>((e * m + i) * n + j)] +=
+              a[static_cast<std::size_t>((e * m + i) * k + l)] *
+              b[static_cast<std::size_t>((e * k + l) * n + j)];
+  return c;
+}
+
+double rounded(double v, DType d) {
+  return d == DType::bf16  ? static_cast<float>(bf16(static_cast<float>(v)))
+         : d == DType::f16 ? static_cast<float>(f16(static_cast<float>(v)))
+                           : v;
+}
+
+void expect_equal(const Tensor& got, const std::vector<double>& want) {
+  const auto values = got.to_doubles();
+  ASSERT_EQ(values.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i)
+    ASSERT_EQ(values[i], rounded(want[i], got.dtype())) << "element " << i << " of " << got.str();
+}
+
+TEST_P(MatmulLibrary, EveryTypeAndLayout) {
+  using enum DType;
+  struct Types {
+    DType operands, result;
+  };
+  const std::int64_t m = 72, n = 80, k = 144;
+  for (const Types t : {Types{bf16, bf16},
+                        {bf16, f32},
+                        {f16, f16},
+                        {f16, f32},
+                        {f32, f32},
+                        {f8e4m3, bf16},
+                        {f8e4m3, f16},
+                        {f8e5m2, f32},
+                        {i8, i32},
+                        {i8, f32},
+                        {u8, i32}})
+    for (const bool a_transposed : {false, true})
+      for (const bool b_transposed : {false, true}) {
+        SCOPED_TRACE(testing::Message()
+                     << name(t.operands) << " to " << name(t.result) << (a_transposed ? " T" : " N")
+                     << (b_transposed ? "T" : "N"));
+        const Tensor A = integers({m, k}, t.operands, 1, a_transposed),
+                     B = integers({k, n}, t.operands, 2, b_transposed), C = empty({m, n}, t.result);
+        matmul(A, B, C);
+        expect_equal(C, product(A, B));
+      }
+}
+
+TEST_P(MatmulLibrary, Options) {
+  const Tensor A = integers({72, 320}, DType::f8e4m3, 1),
+               B = integers({320, 72}, DType::f8e4m3, 2, true), C = empty({72, 72}, DType::f32);
+  matmul(A, B, C, {.promoted = true});
+  expect_equal(C, product(A, B));
+  const Tensor X = integers({72, 96}, DType::f32, 1), Y = integers({96, 72}, DType::f32, 2, true),
+               Z = empty({72, 72}, DType::f32);
+  matmul(X, Y, Z, {.tf32 = true});
+  expect_equal(Z, product(X, Y));
+}
+
+TEST_P(MatmulLibrary, Batches) {
+  const Tensor A = integers({3, 40, 72}, DType::bf16, 1), B = integers({3, 72, 48}, DType::bf16, 2),
+               C = empty({3, 40, 48}, DType::f32);
+  matmul(A, B, C);
+  expect_equal(C, product(A, B));
+  // One B for all.
+  const Tensor one = Tensor::borrow(B.data(), {3, 72, 48}, DType::bf16, GetParam(), {0, 48, 1});
+  matmul(A, one, C);
+  expect_equal(C, product(A, one));
+}
+
+TEST_P(MatmulLibrary, Configurations) {
+  const Tensor A = integers({13, 1096}, DType::bf16, 1), B = integers({1096, 152}, DType::bf16, 2),
+               C = empty({13, 152}, DType::f32);
+  const auto want = product(A, B);
+  for (const MatmulConfig& c : {MatmulConfig{64, 64, 64, 3},
+                                {16, 64, 64, 1, true},
+                                {16, 64, 128, 2, true},
+                                {8, 128, 64, 1, true},
+                                {64, 24, 64, 1}}) {
+    SCOPED_TRACE(c.str());
+    matmul(stream(), A, B, C, c);
+    expect_equal(C, want);
+  }
+}
+
+TEST_P(MatmulLibrary, SwappedBytes) {
+  const Tensor A = integers({5, 272}, DType::f8e4m3, 1),
+               B = integers({272, 136}, DType::f8e4m3, 2, true), C = empty({5, 136}, DType::bf16);
+  matmul(stream(), A, B, C, MatmulConfig{8, 64, 128, 1, true});
+  expect_equal(C, product(A, B));
+}
+
+TEST_P(MatmulLibrary, EmptyAndOne) {
+  for (const Dims& s :
+       {Dims{0, 8, 8}, Dims{8, 0, 8}, Dims{8, 8, 0}, Dims{1, 1, 1}, Dims{1, 9, 33}}) {
+    SCOPED_TRACE(s.str());
+    const Tensor A = integers({s[0], s[2]}, DType::bf16, 1),
+                 B = integers({s[2], s[1]}, DType::bf16, 2), C = empty({s[0], s[1]}, DType::bf16);
+    matmul(A, B, C);
+    expect_equal(C, product(A, B));
+  }
+}
+
+/// alpha A B + beta C, a bias of columns, scales of rows and columns.
+TEST_P(MatmulLibrary, Epilogues) {
+  const auto fused =
+      fused_matmul<bf16, f32>([](Tile acc, Index m, Index n, In<bf16, 1> bias, In<f32, 1> row_scale,
+                                 In<f32, 2> before, Scalar<f32> alpha) {
+        return max(acc * expand(row_scale(m), 1) * alpha + expand(cast<f32>(bias(n)), 0), 0.0f) +
+               before(m, n);
+      });
+  const std::int64_t m = 136, n = 88;
+  for (const int splits : {1, 2}) {
+    const std::int64_t k = 1032;
+    const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                 C = empty({m, n}, DType::f32), bias = integers({n}, DType::bf16, 3),
+                 scale = integers({m}, DType::f32, 4), before = integers({m, n}, DType::f32, 5);
+    fused.run({64, 64, 64, splits}, stream(), A, B, C, bias, scale, before, 0.5f);
+    auto want = product(A, B);
+    const auto b = bias.to_doubles(), s = scale.to_doubles(), r = before.to_doubles();
+    for (std::int64_t i = 0; i < m; ++i)
+      for (std::int64_t j = 0; j < n; ++j) {
+        double& v = want[static_cast<std::size_t>(i * n + j)];
+        v = std::max(v * s[static_cast<std::size_t>(i)] * 0.5 + b[static_cast<std::size_t>(j)],
+                     0.0) +
+            r[static_cast<std::size_t>(i * n + j)];
+      }
+    expect_equal(C, want);
+  }
+}
+
+/// A second result, and the largest magnitude of each tile, in one pass.
+TEST_P(MatmulLibrary, FurtherResults) {
+  const auto both = fused_matmul<bf16, f32>(
+      [](Tile acc, Index m, Index n, Out<bf16, 2> copy, Out<f32, 2> largest) {
+        copy(m, n) = acc;
+        largest(m.first() / static_cast<int>(m.block()), n.first() / static_cast<int>(n.block())) =
+            max(abs(fill_absent(acc, 0)));
+        return acc;
+      });
+  const std::int64_t m = 136, n = 88, k = 64;
+  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+               C = empty({m, n}, DType::f32), copy = empty({m, n}, DType::bf16),
+               largest = empty({3, 2}, DType::f32);
+  both.run({64, 64, 64}, stream(), A, B, C, copy, largest);
+  const auto want = product(A, B);
+  expect_equal(C, want);
+  expect_equal(copy, want);
+  std::vector<double> most(6);
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double& v = most[static_cast<std::size_t>(i / 64 * 2 + j / 64)];
+      v = std::max(v, std::abs(want[static_cast<std::size_t>(i * n + j)]));
+    }
+  expect_equal(largest, most);
+}
+
+TEST_P(MatmulLibrary, Gated) {
+  const auto gated = gated_matmul<bf16, f32>(
+      [](Tile gate, Tile up, Index, Index) { return max(gate, 0.0f) * up; });
+  const std::int64_t m = 72, n = 136, k = 264;
+  // Both halves lie in one tensor, as models store them.
+  const Tensor A = integers({m, k}, DType::bf16, 1), W = integers({k, 2 * n}, DType::bf16, 2),
+               C = empty({m, n}, DType::f32);
+  const Tensor G = W.slice(1, 0, n), U = W.slice(1, n, 2 * n);
+  gated(stream(), A, G, U, C);
+  auto want = product(A, G);
+  const auto up = product(A, U);
+  for (std::size_t i = 0; i < want.size(); ++i) want[i] = std::max(want[i], 0.0) * up[i];
+  expect_equal(C, want);
+}
+
+TEST_P(MatmulLibrary, WhatDoesNotFit) {
+  const Tensor A = integers({8, 16}, DType::bf16, 1), B = integers({8, 16}, DType::bf16, 2),
+               C = empty({8, 16}, DType::bf16), I = integers({16, 16}, DType::i8, 2);
+  const auto message = [](const auto& call) {
+    try {
+      call();
+    } catch (const CompileError& e) {
+      return std::string(e.what());
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_NE(message([&] { matmul(A, B, C); }).find("shapes must be [m, k], [k, n], [m, n]"),
+            std::string::npos);
+  EXPECT_NE(message([&] { matmul(A, I, C); }).find("no product of bf16 and i8 into bf16"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace tegula
