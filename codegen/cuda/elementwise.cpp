@@ -69,6 +69,29 @@ const Variable* dying_operand(Emitter& e, OpId id) {
   return nullptr;
 }
 
+/// `x = cond ? x : y` of a whole array under a condition of the thread.
+bool keeps_or_replaces(Emitter& e, OpId id, const Variable* place) {
+  const ir::OpData& d = e.op(id);
+  return d.opcode == Opcode::Select && place != nullptr && !e.is_array(d.operands[0]) &&
+         e.has_variable(d.operands[1]) && e.variable(d.operands[1]).name == place->name &&
+         (place->type == "float" || place->type == "int");
+}
+
+/// A branch that stays one. As a choice for each register ptxas reads sums behind a wgmma while it
+/// still counts them as in flight, and runs all wgmmas one after another (C7514).
+void emit_replacement(Emitter& e, OpId id, const std::string& place) {
+  const bool is_float = e.type(e.result(id)).dtype() == DType::f32;
+  const std::string function =
+      e.function(is_float ? "replace_float" : "replace_int",
+                 fmt::format("void NAME({0}& x, {0} y)", is_float ? "float" : "int"),
+                 fmt::format("  asm volatile(\"mov.b32 %0, %1;\" : \"={0}\"(x) : \"{0}\"(y));\n",
+                             is_float ? "f" : "r"));
+  e.open(fmt::format("if (!({})) {{", e.argument(e.operand(id, 0))));
+  e.for_registers(e.count(e.result(id)), fmt::format("{}({}[r], {});", function, place,
+                                                     e.argument(e.operand(id, 2), "r")));
+  e.close();
+}
+
 }  // namespace
 
 void emit_elementwise(Emitter& e, OpId id) {
@@ -81,6 +104,7 @@ void emit_elementwise(Emitter& e, OpId id) {
   if (is_pair_cast(e, id)) return emit_pair_cast(e, id);
   const Text element = fn({e, id, "r"});
   const Variable* place = dying_operand(e, id);
+  if (keeps_or_replaces(e, id, place)) return emit_replacement(e, id, place->name);
   const std::string name = place != nullptr ? place->name : e.declare_array(v);
   e.for_registers(e.count(v), fmt::format("{}[r] = {};", name, element.s));
 }

@@ -222,7 +222,9 @@ class Canonicalizer {
     for (OpId op : k_.ops(region)) {
       for (Value& v : k_[op].operands) v = resolved(v);
       const OpData& d = k_[op];
-      if (is_movable(d) && !d.results.empty() && !merge_one(op)) {
+      // What is pending has one use: of two sums that begin as nothing each keeps its own.
+      const bool linear = !d.results.empty() && k_.type(d.results[0]).is(TypeKind::Pending);
+      if (is_movable(d) && !d.results.empty() && !linear && !merge_one(op)) {
         const std::size_t h = hash(d);
         merged_[h].push_back(op);
         added.push_back(h);

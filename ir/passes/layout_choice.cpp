@@ -22,6 +22,9 @@ Dims dims_of(std::span<const std::int64_t> shape) {
   return d;
 }
 
+/// Bytes of a 32-byte sector that each of the four lanes of an accumulator's row has.
+constexpr int kSectorShare = 8;
+
 /// Fastest dimension first: `fast`, then the others from last to first.
 Dims order_with(int rank, int fast) {
   Dims order;
@@ -114,7 +117,9 @@ const LinearLayout* LayoutChoice::store(const OpData& d) const {
     return global_vectors(l, fast, widest).front().registers.size();
   };
   if (plan_.stage_stores) return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
-  // Without shared memory for it, lanes exchange what makes their vectors wider.
+  // Without shared memory for it, lanes exchange what makes their vectors wider. Four lanes of an
+  // accumulator that hold 8 bytes each fill sectors, and what is exchanged needs registers twice.
+  if (static_cast<int>(width(*own)) * size_bytes(tile.dtype()) >= kSectorShare) return own;
   const auto wider = lengthen_runs(*own, fast, widest);
   return wider && width(*own) < width(*wider) ? intern_layout(*wider) : own;
 }

@@ -13,6 +13,7 @@
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/kernels/attention.h"
+#include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
@@ -76,6 +77,39 @@ TEST_F(Assembled, Matmul) {
       expect_clean(traced("matmul_partial", [&] { matmul(stream, A, B, C, divided); }), "sm_90a",
                    true);
     }
+}
+
+/// What the tensor cores take beside halves, few rows by exchanged operands, and gated products.
+TEST_F(Assembled, MatmulTypes) {
+  std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
+  if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
+  const Stream stream(Device::cpu());
+  struct Case {
+    DType operands, result;
+    MatmulConfig config;
+    MatmulOptions options = {};
+  };
+  for (const Case& c : {Case{DType::f8e4m3, DType::bf16, {128, 256, 128}},
+                        {DType::f8e5m2, DType::f32, {128, 192, 128}},
+                        {DType::f8e4m3, DType::bf16, {128, 128, 128}, {.promoted = true}},
+                        {DType::i8, DType::i32, {128, 256, 128}},
+                        {DType::f32, DType::f32, {128, 256, 32}, {.tf32 = true}},
+                        {DType::bf16, DType::bf16, {16, 64, 64, 1, true}},
+                        {DType::f16, DType::f16, {64, 128, 64, 1, true}}}) {
+    SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
+    const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
+                 B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
+                 C = Tensor::zeros({64, 64}, c.result, Device::cpu());
+    const ir::Kernel kernel =
+        traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); });
+    for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
+  }
+  const auto gated = gated_matmul<bf16, bf16>(
+      [](Tile gate, Tile up, Index, Index) { return gate * rcp(1.0f + exp(-gate)) * up; });
+  const Tensor A = host({64, 64}), W = host({64, 64}), C = host({64, 64});
+  const ir::Kernel kernel =
+      traced("matmul_gated", [&] { gated.run({128, 128, 64}, stream, A, W, W, C); });
+  for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
 }
 
 TEST_F(Assembled, Attention) {

@@ -73,11 +73,10 @@ struct WholeMatmul {
     void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
       const MatmulTile t = MatmulTile::tuned();
       for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8)))
-        C(m, n) = epilogue(
-            matmul_sums<SumOf<T>>(
-                t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
-                [&](auto k) { return B(k, n); }),
-            m, n, extra...);
+        C(m, n) = epilogue(matmul_sums<SumOf<T>>(
+                               t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
+                               [&](auto k) { return B(k, n); }),
+                           m, n, extra...);
     }
   };
 };
@@ -91,11 +90,10 @@ struct BatchedMatmul {
     void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
       const MatmulTile t = MatmulTile::tuned();
       for (auto [b, m, n] : grid(C, 1, t.bm, t.bn))
-        C(b, m, n) = epilogue(
-            matmul_sums<SumOf<T>>(
-                t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },
-                [&](auto k) { return B(b, k, n); }),
-            m, n, extra...);
+        C(b, m, n) = epilogue(matmul_sums<SumOf<T>>(
+                                  t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },
+                                  [&](auto k) { return B(b, k, n); }),
+                              m, n, extra...);
     }
   };
 };
@@ -194,8 +192,8 @@ Tensor partial_sums(const Stream& stream, const Tensor& C, int splits, DType sum
 template <class T, class O, class Fn>
 class FusedMatmul {
   template <template <class, class, class> class Body>
-  using Whole = typename detail::FurtherParams<decltype(&Fn::operator()), 3>::template In<
-      Body<T, O, Fn>::template With>;
+  using Whole = typename detail::FurtherParams<decltype(&Fn::operator()),
+                                               3>::template In<Body<T, O, Fn>::template With>;
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
@@ -214,8 +212,7 @@ class FusedMatmul {
     detail::check_matmul(A, B, C);
     if (A.rank() == 3) return kernels_->batched.of(config)(stream, A, B, C, further...);
     if (config.splits <= 1) return kernels_->whole.of(config)(stream, A, B, C, further...);
-    const Tensor P =
-        detail::partial_sums(stream, C, config.splits, dtype_of<detail::SumOf<T>>);
+    const Tensor P = detail::partial_sums(stream, C, config.splits, dtype_of<detail::SumOf<T>>);
     kernels_->partial.of(config)(stream, A, B, P);
     kernels_->sum(stream, P, C, further...);
   }
@@ -247,13 +244,14 @@ FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
 /// Index n, further..).
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
-  using Body = typename detail::FurtherParams<decltype(&Fn::operator()), 4>::template In<
-      detail::GatedMatmul<T, O, Fn>::template With>;
+  using Body =
+      typename detail::FurtherParams<decltype(&Fn::operator()),
+                                     4>::template In<detail::GatedMatmul<T, O, Fn>::template With>;
 
  public:
   explicit FusedGatedMatmul(Fn epilogue)
-      : kernels_(std::make_shared<detail::Configured<Body>>("matmul_gated", Body{std::move(epilogue)},
-                                                            MatmulOptions{})) {}
+      : kernels_(std::make_shared<detail::Configured<Body>>(
+            "matmul_gated", Body{std::move(epilogue)}, MatmulOptions{})) {}
 
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
