@@ -69,11 +69,12 @@ const Variable* dying_operand(Emitter& e, OpId id) {
   return nullptr;
 }
 
-/// `x = cond ? x : y` of a whole array under a condition of the thread.
+/// `x = cond ? x : constant` of a whole array, as where an empty loop's sums are zero.
 bool keeps_or_replaces(Emitter& e, OpId id, const Variable* place) {
   const ir::OpData& d = e.op(id);
   return d.opcode == Opcode::Select && place != nullptr && !e.is_array(d.operands[0]) &&
-         e.has_variable(d.operands[1]) && e.variable(d.operands[1]).name == place->name &&
+         e.constant_op(d.operands[2]) != nullptr && e.has_variable(d.operands[1]) &&
+         e.variable(d.operands[1]).name == place->name &&
          (place->type == "float" || place->type == "int");
 }
 
