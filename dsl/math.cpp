@@ -14,11 +14,12 @@ using dsl::Tracer;
 
 namespace {
 
-Tile unary_float(std::string_view what, Opcode op, const Arg& x) {
+Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = false) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::meet(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
-  return t.tile(t.build.op(op, {dsl::operand(t, x, d)}));
+  const ir::Value v = dsl::operand(t, x, d);
+  return t.tile(approx ? t.build.op(op, {v}, {{AttrName::approx, 1}}) : t.build.op(op, {v}));
 }
 
 Tile unary_integer(std::string_view what, Opcode op, const Arg& x) {
@@ -131,12 +132,13 @@ Tile floor(const Arg& x) { return unary_float("floor", Opcode::Floor, x); }
 Tile ceil(const Arg& x) { return unary_float("ceil", Opcode::Ceil, x); }
 Tile round(const Arg& x) { return unary_float("round", Opcode::Round, x); }
 Tile trunc(const Arg& x) { return unary_float("trunc", Opcode::Trunc, x); }
+Tile rcp_approx(const Arg& x) { return unary_float("rcp_approx", Opcode::Rcp, x, true); }
 Tile tanh_approx(const Arg& x) { return unary_float("tanh_approx", Opcode::TanhApprox, x); }
 Tile sin_approx(const Arg& x) { return unary_float("sin_approx", Opcode::SinApprox, x); }
 Tile cos_approx(const Arg& x) { return unary_float("cos_approx", Opcode::CosApprox, x); }
 
 Tile sigmoid(const Arg& x) {
-  return composed("sigmoid", x, [](const Tile& v) { return 1.0f / (1.0f + exp(-v)); });
+  return composed("sigmoid", x, [](const Tile& v) { return rcp_approx(1.0f + exp(-v)); });
 }
 Tile silu(const Arg& x) {
   return composed("silu", x, [](const Tile& v) { return v * sigmoid(v); });

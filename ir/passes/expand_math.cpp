@@ -62,7 +62,8 @@ Value expand_Tanh(Builder& b, Value x, bool approx) {
   const Value t = b.op(Opcode::Abs, {x}), square = b.mul(x, x);
   const Value small = fma(b, b.mul(x, square), polynomial(b, square, kFit), x);
   const Value e = expand_Exp(b, b.add(t, t), false);
-  const Value large = fma(b, b.op(Opcode::Rcp, {b.add(e, f32(b, 1))}), f32(b, -2), f32(b, 1));
+  const Value quotient = b.op(Opcode::Rcp, {b.add(e, f32(b, 1))}, {{AttrName::approx, 1}});
+  const Value large = fma(b, quotient, f32(b, -2), f32(b, 1));
   const Value negative = b.cmp("lt", x, f32(b, 0));
   const Value signed_large = b.select(negative, b.op(Opcode::Neg, {large}), large);
   return b.select(b.cmp("lt", t, f32(b, 0.55)), small, signed_large);
