@@ -9,6 +9,7 @@
 #include "ir/verify.h"
 #include "runtime/jit_steps.h"
 #include "runtime/nvrtc.h"
+#include "support/env.h"
 #include "support/text.h"
 #include "tegula/error.h"
 #include "tools/assembled.h"
@@ -79,6 +80,7 @@ void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
 void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const Options& o) {
   check_chain(kernel.info.form, passes);
   ir::PassContext context;
+  context.plan_changes = env().plan;
   const auto timings = ir::run_pipeline(kernel, passes, context);
   if (o.timing)
     for (const ir::PassTiming& t : timings)

@@ -117,13 +117,22 @@ void keep(Route& r, const std::vector<int>& wanted) {
   r = std::move(kept);
 }
 
+/// Registers that pad the tile read something of it, not of what lies behind.
+Value kept_inside(Lowering& l, Value addresses, Value base, std::int64_t last) {
+  const Value origin = l.splat(base, l.type(addresses).count());
+  const Value offset = l.b.op(Opcode::Min, {l.b.sub(addresses, origin), l.b.i32(last)});
+  return l.b.add(origin, offset);
+}
+
 }  // namespace
 
 Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
                   Elem elem, bool matrices, std::vector<int> wanted) {
   Route r = choose_route(shared, dist, matrices && size_bits(elem.dtype) == 16);
   keep(r, wanted);
-  const Value addresses = shared_addresses(l, base, r.slabs, r.parts);
+  Value addresses = shared_addresses(l, base, r.slabs, r.parts);
+  const std::int64_t access = r.by_matrix ? 16 : r.num * size_bytes(elem.dtype);
+  if (!dist.is_exact()) addresses = kept_inside(l, addresses, base, shared.bytes() - access);
   std::vector<int> order;
   for (const auto& regs : r.registers) order.insert(order.end(), regs.begin(), regs.end());
   const Type flat = Type::vec(elem, static_cast<std::int64_t>(order.size()));

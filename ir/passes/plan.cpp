@@ -9,6 +9,7 @@
 #include "ir/analysis/tma_access.h"
 #include "ir/matrix_type.h"
 #include "ir/pipeline.h"
+#include "tegula/error.h"
 
 namespace tegula::ir {
 namespace {
@@ -204,13 +205,43 @@ Plan make_plan(const Kernel& k) {
   return plan;
 }
 
+/// A plan that somebody else made or changed must be one that the passes can carry out.
+void require_legal(const Plan& p, const Kernel& k) {
+  const Survey s = survey(k);
+  const bool may_be_wgmma =
+      k.info.target.starts_with("sm_90") && s.wgmma && s.step_bytes > 0 && s.largest_product > 0;
+  const auto registers = static_cast<std::int64_t>(p.registers) * p.warps +
+                         Plan::kCopyRegisters * static_cast<std::int64_t>(p.copy_warps);
+  const struct {
+    bool holds;
+    const char* rule;
+  } kRules[] = {
+      {p.warps >= 1 && p.warps + p.copy_warps <= 32, "warps and copy_warps are 1 to 32 together"},
+      {p.min_ctas >= 1, "min_ctas is at least 1"},
+      {p.stages >= (p.wgmma ? 2 : 1) && p.stages <= 16, "stages is 1 to 16, with wgmma 2 to 16"},
+      {p.warps_m == 0 || p.warps_m * p.warps_n == p.warps, "warps is warps_m times warps_n"},
+      {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
+      {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
+       "with wgmma a warp has 16 rows, and warps_n is 1"},
+      {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
+      {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
+      {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
+       "registers is a multiple of 8, needs 4 copy_warps, and all threads' fit into 65536"},
+  };
+  for (const auto& [holds, rule] : kRules)
+    if (!holds)
+      throw CompileError(Diagnostic{"", fmt::format("{}: {}", p.str(), rule), {}, {}, ""});
+}
+
 }  // namespace
 
 bool plan(Kernel& kernel, PassContext& context) {
+  const bool chosen = !context.plan && context.plan_changes.empty();
   if (!context.plan) {
     context.plan = make_plan(kernel);
     context.plan->change(context.plan_changes);
   }
+  if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;
   kernel.info.min_ctas = context.plan->min_ctas;
   context.remark(Remark::Kind::Analysis, {}, "plan", {{"plan", context.plan->str()}});
