@@ -16,6 +16,8 @@ struct Case {
   std::string name;
   std::function<void(const Stream&, std::span<const Tensor>, double)> run;
 };
+using Tensors = std::span<const Tensor>;
+void add_matmul_cases(std::vector<Case>& list);
 const std::vector<Case>& cases();
 const Case& find_case(const std::string& name);
 

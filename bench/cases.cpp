@@ -22,8 +22,6 @@
 namespace tegula::bench {
 namespace {
 
-using Tensors = std::span<const Tensor>;
-
 /// The hand-written GEMM of gate G0: A [m, k], B [n, k] (transposed), C [m, n], bf16.
 class HandWrittenGemm {
  public:
@@ -106,16 +104,7 @@ std::vector<Case> make_cases() {
   list.push_back({"rms_norm", [](const Stream& s, Tensors t, double e) {
                     rms_norm(s, t[0], t[1], t[2], static_cast<float>(e));
                   }});
-  list.push_back(
-      {"matmul", [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});
-  // The number picks a configuration: splits * 1e9 + BM * 1e6 + BN * 1e3 + BK.
-  list.push_back({"matmul_config", [](const Stream& s, Tensors t, double number) {
-                    const auto code = static_cast<std::int64_t>(number);
-                    matmul(s, t[0], t[1], t[2],
-                           {static_cast<int>(code / 1000000 % 1000),
-                            static_cast<int>(code / 1000 % 1000), static_cast<int>(code % 1000),
-                            static_cast<int>(code / 1000000000)});
-                  }});
+  add_matmul_cases(list);
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;
                     gemm(s, t);
@@ -143,6 +132,14 @@ std::vector<Case> make_cases() {
                     run_attention(attn, s, t);
                   }});
   return list;
+}
+
+/// Bytes stand for themselves; integers of 8 and 32 bits, and floats.
+DType our_dtype(const dlpack::DataType& t) {
+  if (t.code == 4) return DType::bf16;
+  if (t.code == 2) return t.bits == 16 ? DType::f16 : DType::f32;
+  if (t.bits == 32) return DType::i32;
+  return t.code == 1 ? DType::u8 : DType::i8;
 }
 
 thread_local std::string last_error, last_text;
@@ -178,9 +175,7 @@ int tegula_bench_run(const char* name, void* const* dlpack, int count, void* str
         shape.push_back(t.shape[d]);
         if (t.strides) strides.push_back(t.strides[d]);
       }
-      const DType dtype = t.dtype.code == 4    ? DType::bf16
-                          : t.dtype.bits == 16 ? DType::f16
-                                               : DType::f32;
+      const DType dtype = bench::our_dtype(t.dtype);
       tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape, dtype,
                                        Device::cuda(t.device.id), strides));
     }

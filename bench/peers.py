@@ -9,6 +9,7 @@ power. Run from the repository root on a machine with PyTorch:
 """
 import argparse
 import ctypes
+import functools
 import json
 import re
 import statistics
@@ -19,6 +20,8 @@ import time
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import matmul_suites
 
 DEVICE = torch.device("cuda:0")
 
@@ -103,50 +106,49 @@ def error_of(got, want):
 
 def vector_add(t):
     n = 1 << 28
-    x, y, z = (torch.randn(n, device=DEVICE) for _ in range(3))
-    run = t.caller("vector_add", [x, y, z])
-    run()
-    out = torch.empty_like(x)
-    source = torch.randn(n, device=DEVICE)
-    yield "vector_add", "2^28 f32", run, {"torch.add": lambda: torch.add(x, y, out=out)}, error_of(z, x + y), {"bytes": 12 * n}
-    yield "copy", "2^28 f32 (torch copy_)", (lambda: out.copy_(source)), {}, 0.0, {"bytes": 8 * n}
+
+    def add():
+        x, y, z = (torch.randn(n, device=DEVICE) for _ in range(3))
+        run = t.caller("vector_add", [x, y, z])
+        run()
+        out = torch.empty_like(x)
+        return run, {"torch.add": lambda: torch.add(x, y, out=out)}, error_of(z, x + y), {"bytes": 12 * n}
+
+    def copy():
+        source = torch.randn(n, device=DEVICE)
+        out = torch.empty_like(source)
+        return (lambda: out.copy_(source)), {}, 0.0, {"bytes": 8 * n}
+
+    yield "vector_add", "2^28 f32", add
+    yield "copy", "2^28 f32 (torch copy_)", copy
 
 
 def row_kernels(t):
-    rows, cols = 16384, 8192
-    x = torch.randn(rows, cols, device=DEVICE, dtype=torch.bfloat16)
-    y, w = torch.empty_like(x), torch.randn(cols, device=DEVICE, dtype=torch.bfloat16)
-    compiled_softmax = torch.compile(lambda a: torch.softmax(a, -1))
-    run = t.caller("softmax", [x, y])
-    run()
-    peers = {"torch.softmax": lambda: torch.softmax(x, -1), "torch.compile": lambda: compiled_softmax(x)}
-    yield "softmax", f"{rows}x{cols} bf16", run, peers, error_of(y, torch.softmax(x.double(), -1)), {"bytes": 4 * rows * cols}
-    eps = 1e-6
-    compiled_norm = torch.compile(lambda a, b: F.rms_norm(a, (cols,), b, eps))
-    run = t.caller("rms_norm", [x, w, y], eps)
-    run()
-    want = x.double() * torch.rsqrt(x.double().pow(2).mean(-1, keepdim=True) + eps) * w.double()
-    peers = {"F.rms_norm": lambda: F.rms_norm(x, (cols,), w, eps), "torch.compile": lambda: compiled_norm(x, w)}
-    yield "rms_norm", f"{rows}x{cols} bf16", run, peers, error_of(y, want), {"bytes": 4 * rows * cols}
+    rows, cols, eps = 16384, 8192, 1e-6
 
+    def tensors():
+        x = torch.randn(rows, cols, device=DEVICE, dtype=torch.bfloat16)
+        return x, torch.empty_like(x), torch.randn(cols, device=DEVICE, dtype=torch.bfloat16)
 
-MATMULS = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 14336, 4096), (16384, 4096, 4096), (2048, 2048, 2048), (1024, 1024, 1024), (512, 512, 8192), (128, 4096, 4096), (16, 4096, 14336), (8192, 128, 8192), (1000, 2056, 1096))
-
-
-def matmuls(t):
-    for m, n, k in MATMULS:
-        a, b = torch.randn(m, k, device=DEVICE, dtype=torch.bfloat16), torch.randn(k, n, device=DEVICE, dtype=torch.bfloat16)
-        c, out = torch.full((m, n), float("nan"), device=DEVICE, dtype=torch.bfloat16), torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16)
-        want = a.float() @ b.float()
-        run = t.caller("matmul", [a, b, c])
+    def softmax():
+        x, y, _ = tensors()
+        compiled = torch.compile(lambda a: torch.softmax(a, -1))
+        run = t.caller("softmax", [x, y])
         run()
-        yield "matmul", f"{m}x{n}x{k} bf16 NN", run, {"cublas": lambda: torch.matmul(a, b, out=out)}, error_of(c, want), {"flops": 2 * m * n * k}
-        if m == n == k >= 4096:
-            w = b.t().contiguous()
-            c.fill_(float("nan"))
-            run = t.caller("g0_gemm", [a, w, c])
-            run()
-            yield "g0_gemm", f"{m}x{n}x{k} bf16 NT wgmma, hand-written SIMT", run, {"cublas": lambda: torch.matmul(a, w.t(), out=out)}, error_of(c, want), {"flops": 2 * m * n * k}
+        peers = {"torch.softmax": lambda: torch.softmax(x, -1), "torch.compile": lambda: compiled(x)}
+        return run, peers, error_of(y, torch.softmax(x.double(), -1)), {"bytes": 4 * rows * cols}
+
+    def norm():
+        x, y, w = tensors()
+        compiled = torch.compile(lambda a, b: F.rms_norm(a, (cols,), b, eps))
+        run = t.caller("rms_norm", [x, w, y], eps)
+        run()
+        want = x.double() * torch.rsqrt(x.double().pow(2).mean(-1, keepdim=True) + eps) * w.double()
+        peers = {"F.rms_norm": lambda: F.rms_norm(x, (cols,), w, eps), "torch.compile": lambda: compiled(x, w)}
+        return run, peers, error_of(y, want), {"bytes": 4 * rows * cols}
+
+    yield "softmax", f"{rows}x{cols} bf16", softmax
+    yield "rms_norm", f"{rows}x{cols} bf16", norm
 
 
 def reference_attention(q, k, v, causal):
@@ -157,26 +159,46 @@ def reference_attention(q, k, v, causal):
     return torch.softmax(s, -1) @ v[:1, :2].double()
 
 
+def attention(t, name, causal, b, h, s, d):
+    q, k, v = (torch.randn(b, h, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
+    o, lse = torch.empty_like(q), torch.empty(b, h, s, device=DEVICE)
+    run = t.caller(name, [q, k, v, o, lse])
+    run()
+    known = s <= 4096 or causal
+    kept = 4096 if causal else s
+    error = error_of(o[:1, :2, :4096], reference_attention(q[:, :, :4096], k[:, :, :kept], v[:, :, :kept], causal)) if known else 0.0
+
+    def peer(backend):
+        def call():
+            with sdpa_kernel(backend):
+                F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return call
+
+    peers = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION), "flash2": peer(SDPBackend.FLASH_ATTENTION)}
+    return run, peers, error, {"flops": 4 * b * h * s * s * d // (2 if causal else 1)}
+
+
 def attentions(t):
-    for b, h, s, d in ((16, 16, 1024, 128), (4, 16, 4096, 128), (1, 16, 16384, 128), (4, 16, 4096, 64), (1, 16, 16384, 64), (4, 8, 4096, 256)):
-        q, k, v = (torch.randn(b, h, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
-        o, lse = torch.empty_like(q), torch.empty(b, h, s, device=DEVICE)
+    for b, h, s, d in ((16, 16, 1024, 128), (4, 16, 4096, 128), (1, 16, 16384, 128), (16, 16, 1024, 64), (4, 16, 4096, 64), (1, 16, 16384, 64), (16, 8, 1024, 256), (4, 8, 4096, 256), (1, 8, 16384, 256)):
         for name, causal in (("attention_full", False), ("attention_causal", True)):
-            run = t.caller(name, [q, k, v, o, lse])
-            run()
-            error = error_of(o[:1, :2, :4096], reference_attention(q[:, :, :4096], k[:, :, : 4096 if causal else s], v[:, :, : 4096 if causal else s], causal)) if s <= 4096 or causal else 0.0
-
-            def peer(backend, causal=causal):
-                def call():
-                    with sdpa_kernel(backend):
-                        F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-                return call
-
-            peers = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION), "flash2": peer(SDPBackend.FLASH_ATTENTION)}
-            yield name, f"b{b} h{h} s{s} d{d} bf16", run, peers, error, {"flops": 4 * b * h * s * s * d // (2 if causal else 1)}
+            yield name, f"b{b} h{h} s{s} d{d} bf16", functools.partial(attention, t, name, causal, b, h, s, d)
 
 
-SUITES = [vector_add, row_kernels, matmuls, attentions]
+SUITES = [vector_add, row_kernels, attentions, *matmul_suites.SUITES]
+
+
+def row_of(name, case, make, rounds):
+    run, peers, error, work = make()
+    ms, peer_ms, power = compare(run, peers, rounds)
+    row = {"suite": name, "case": case, "ms": round(ms, 5), "max_err": error, "clock_mhz": power[0], "power_w": power[1]}
+    if "bytes" in work:
+        row["gbs"] = round(work["bytes"] / ms / 1e6, 1)
+    if "flops" in work:
+        row["tflops"] = round(work["flops"] / ms / 1e9, 1)
+    for peer, value in peer_ms.items():
+        row[f"{peer}_ms"] = round(value, 5)
+        row[f"ratio_{peer}"] = round(value / ms, 4)
+    return row
 
 
 def main():
@@ -199,22 +221,14 @@ def main():
     empty = torch.empty(1, device=DEVICE)
     emit({"suite": "floor", "case": "empty launch between events (fill of one element)", "ms": statistics.median(time_once(lambda: empty.zero_()) for _ in range(20)), **facts})
     for suite in SUITES:
-        try:
-            for name, case, run, peers, error, work in suite(tegula):
-                if not re.search(options.filter, f"{name} {case}"):
-                    continue
-                ms, peer_ms, power = compare(run, peers, options.rounds)
-                row = {"suite": name, "case": case, "ms": round(ms, 5), "max_err": error, "clock_mhz": power[0], "power_w": power[1]}
-                if "bytes" in work:
-                    row["gbs"] = round(work["bytes"] / ms / 1e6, 1)
-                if "flops" in work:
-                    row["tflops"] = round(work["flops"] / ms / 1e9, 1)
-                for peer, value in peer_ms.items():
-                    row[f"{peer}_ms"] = round(value, 5)
-                    row[f"ratio_{peer}"] = round(value / ms, 4)
-                emit({**row, **facts})
-        except Exception as problem:  # one broken suite must not lose the others' rows
-            emit({"suite": suite.__name__, "error": str(problem)[:2000], **facts})
+        for name, case, make in suite(tegula):
+            if not re.search(options.filter, f"{name} {case}"):
+                continue
+            try:
+                emit({**row_of(name, case, make, options.rounds), **facts})
+            except Exception as problem:  # one broken case must not lose the others' rows
+                emit({"suite": name, "case": case, "error": str(problem)[:2000], **facts})
+            torch.cuda.empty_cache()
     if not options.filter:
         for line in (tegula.lib.tegula_bench_launch(200).decode() + "\n" + tegula.lib.tegula_bench_compile(5).decode()).splitlines():
             if line.startswith("{"):

@@ -72,8 +72,9 @@ Drawn draw(Draws& d, int element_bytes) {
 Tensor integers(std::int64_t rows, std::int64_t cols, DType dtype, std::uint64_t seed,
                 bool transposed) {
   const std::int64_t low = dtype == DType::u8 ? 0 : -2;
-  return transposed ? Tensor::integers({cols, rows}, dtype, low, 3, seed, Device::sim()).transpose(0, 1)
-                    : Tensor::integers({rows, cols}, dtype, low, 3, seed, Device::sim());
+  return transposed
+             ? Tensor::integers({cols, rows}, dtype, low, 3, seed, Device::sim()).transpose(0, 1)
+             : Tensor::integers({rows, cols}, dtype, low, 3, seed, Device::sim());
 }
 
 std::vector<double> product(const Tensor& A, const Tensor& B) {
@@ -98,13 +99,12 @@ std::optional<std::string> run(const Drawn& x, const std::string& plan, const Te
   Env with_plan = env();
   with_plan.plan = plan;
   const EnvOverride scope(with_plan);
-  const auto fused = fused_matmul<T, detail::SumOf<T>>(
-      [](Tile acc, Index, Index) { return acc; }, x.options);
+  const auto fused =
+      fused_matmul<T, detail::SumOf<T>>([](Tile acc, Index, Index) { return acc; }, x.options);
   try {
     fused.run(x.config, Stream(Device::sim()), A, B, C);
   } catch (const CompileError& e) {
-    EXPECT_NE(std::string(e.what()).find("copy_warps and persistent need wgmma"),
-              std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("copy_warps and persistent need wgmma"), std::string::npos)
         << e.what();
     return std::nullopt;
   }
@@ -135,12 +135,24 @@ TEST(MatmulPlans, AreExactAndWithoutFindings) {
   Draws d(seed ? std::strtoull(seed, nullptr, 10) : 20261120);
   Seen seen;
   for (int i = 0; i < kDraws && !HasFailure(); ++i) switch (d.between(0, 5)) {
-      case 0: check<bf16>(d, seen); break;
-      case 1: check<f16>(d, seen); break;
-      case 2: check<f32>(d, seen); break;
-      case 3: check<f8e4m3>(d, seen); break;
-      case 4: check<i8>(d, seen); break;
-      default: check<u8>(d, seen); break;
+      case 0:
+        check<bf16>(d, seen);
+        break;
+      case 1:
+        check<f16>(d, seen);
+        break;
+      case 2:
+        check<f32>(d, seen);
+        break;
+      case 3:
+        check<f8e4m3>(d, seen);
+        break;
+      case 4:
+        check<i8>(d, seen);
+        break;
+      default:
+        check<u8>(d, seen);
+        break;
     }
   for (const auto& [form, count] : seen) {
     std::printf("%s: %d\n", form.c_str(), count);

@@ -15,7 +15,8 @@ namespace {
 using testing::HasSubstr;
 
 std::string refusal(const std::string& file, const std::string& changes) {
-  Kernel k = parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/" + file), file);
+  Kernel k =
+      parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/" + file), file);
   PassContext context;
   context.plan_changes = changes;
   const Pass* pass = find_pass(ir_passes(), "plan");

@@ -1,0 +1,73 @@
+// Products beside the plain one: configurations, other types, epilogues.
+#include "bench/bench.h"
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/tegula.h"
+
+namespace tegula::bench {
+namespace {
+
+/// Bytes that the caller's library has no name for.
+Tensor as_fp8(const Tensor& bytes) {
+  return Tensor::borrow(bytes.data(), bytes.shape(), DType::f8e4m3, bytes.device(), bytes.strides());
+}
+
+/// splits * 1e9 + BM * 1e6 + BN * 1e3 + BK, negative where operands are swapped.
+MatmulConfig config_of(double number) {
+  const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
+  return {static_cast<int>(code / 1000000 % 1000), static_cast<int>(code / 1000 % 1000),
+          static_cast<int>(code % 1000), static_cast<int>(code / 1000000000), number < 0};
+}
+
+/// A, B, C, a scale for each row of A, one for each column of B.
+void row_and_column_scales(const Stream& s, Tensors t, double) {
+  static const auto scaled = fused_matmul<f8e4m3, bf16>(
+      [](Tile acc, Index m, Index n, In<f32, 1> rows, In<f32, 1> columns) {
+        return acc * expand(rows(m), 1) * expand(columns(n), 0);
+      });
+  scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], t[3], t[4]);
+}
+
+/// A, B, C, and one scale for all.
+void tensor_scale(const Stream& s, Tensors t, double scale) {
+  static const auto scaled = fused_matmul<f8e4m3, bf16>(
+      [](Tile acc, Index, Index, Scalar<f32> by) { return acc * by; });
+  scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], static_cast<float>(scale));
+}
+
+/// A, B, C, bias of columns, residual like C.
+void bias_gelu_residual(const Stream& s, Tensors t, double) {
+  static const auto dense = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+        return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
+      });
+  dense(s, t[0], t[1], t[2], t[3], t[4]);
+}
+
+/// A, gate, up, C.
+void swiglu(const Stream& s, Tensors t, double) {
+  static const auto gated = gated_matmul<bf16, bf16>(
+      [](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
+  gated(s, t[0], t[1], t[2], t[3]);
+}
+
+}  // namespace
+
+void add_matmul_cases(std::vector<Case>& list) {
+  list.push_back(
+      {"matmul", [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});
+  list.push_back({"matmul_tf32", [](const Stream& s, Tensors t, double) {
+                    matmul(s, t[0], t[1], t[2], MatmulOptions{.tf32 = true});
+                  }});
+  list.push_back({"matmul_config", [](const Stream& s, Tensors t, double number) {
+                    matmul(s, t[0], t[1], t[2], config_of(number));
+                  }});
+  list.push_back({"matmul_fp8", tensor_scale});
+  list.push_back({"matmul_fp8_promoted", [](const Stream& s, Tensors t, double) {
+                    matmul(s, as_fp8(t[0]), as_fp8(t[1]), t[2], MatmulOptions{.promoted = true});
+                  }});
+  list.push_back({"matmul_fp8_rowwise", row_and_column_scales});
+  list.push_back({"matmul_bias_gelu_residual", bias_gelu_residual});
+  list.push_back({"matmul_swiglu", swiglu});
+}
+
+}  // namespace tegula::bench

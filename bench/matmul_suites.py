@@ -1,0 +1,169 @@
+"""Matrix products for bench/peers.py: shapes, types and epilogues, with cuBLAS and cuBLASLt beside them.
+
+A suite yields (name, case, make); make() gives (ours, peers, error, work).
+"""
+import functools
+import random
+
+import torch
+
+DEVICE = torch.device("cuda:0")
+LISTED = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 14336, 4096), (16384, 4096, 4096), (2048, 2048, 2048), (1024, 1024, 1024), (512, 512, 8192), (128, 4096, 4096), (16, 4096, 14336), (8192, 128, 8192), (1000, 2056, 1096))
+LARGE = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 14336, 4096), (16384, 4096, 4096), (2048, 2048, 2048))
+# N, K of the projections of Llama 3 8B and 70B: weights of 33 to 470 MB.
+MODELS = ((4096, 4096), (14336, 4096), (4096, 14336), (28672, 8192), (8192, 28672))
+
+
+def drawn(count=20):
+    """Multiples of 64 in 64..16384."""
+    dice = random.Random(20261120)
+    return [tuple(64 * dice.randint(1, 256) for _ in range(3)) for _ in range(count)]
+
+
+def unaligned(count=20):
+    """Odd extents, drawn evenly in their logarithm: no row begins where TMA could take it."""
+    dice = random.Random(20261120)
+    return [tuple(round(2 ** dice.uniform(6, 13)) | 1 for _ in range(3)) for _ in range(count)]
+
+
+def error_of(got, want):
+    return ((got.double() - want.double()).norm() / want.double().norm()).item()
+
+
+def random_of(shape, dtype):
+    return torch.randn(*shape, device=DEVICE).to(dtype)
+
+
+def plain(t, case, m, n, k, dtype, peer="cublas"):
+    a, b = random_of((m, k), dtype), random_of((k, n), dtype)
+    c, out = torch.full((m, n), float("nan"), device=DEVICE, dtype=dtype), torch.empty(m, n, device=DEVICE, dtype=dtype)
+    run = t.caller(case, [a, b, c])
+    run()
+    return run, {peer: lambda: torch.matmul(a, b, out=out)}, error_of(c, a.float() @ b.float()), {"flops": 2 * m * n * k}
+
+
+def tf32(t, m, n, k):
+    """Both K-major, which is how tensor cores take 32 bits."""
+    a, w = random_of((m, k), torch.float32), random_of((n, k), torch.float32)
+    c, out = torch.empty(m, n, device=DEVICE), torch.empty(m, n, device=DEVICE)
+    run = t.caller("matmul_tf32", [a, w.t(), c])
+    run()
+    want = a @ w.t()
+
+    def peer():
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.matmul(a, w.t(), out=out)
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+    return run, {"cublas": peer}, error_of(c, want), {"flops": 2 * m * n * k}
+
+
+def int8(t, m, n, k):
+    a, w = (torch.randint(-128, 128, shape, device=DEVICE, dtype=torch.int8) for shape in ((m, k), (n, k)))
+    c = torch.empty(m, n, device=DEVICE, dtype=torch.int32)
+    run = t.caller("matmul", [a, w.t(), c])
+    run()
+    want = torch._int_mm(a, w.t())
+    return run, {"cublas": lambda: torch._int_mm(a, w.t())}, float((c != want).sum()), {"flops": 2 * m * n * k}
+
+
+def fp8(t, case, m, n, k):
+    a, w = (random_of(shape, torch.float8_e4m3fn) for shape in ((m, k), (n, k)))
+    c = torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16)
+    rows, columns = torch.rand(m, device=DEVICE) + 0.5, torch.rand(n, device=DEVICE) + 0.5
+    one = torch.ones((), device=DEVICE)
+    scales = [rows, columns] if case == "matmul_fp8_rowwise" else []
+    run = t.caller(case, [a.view(torch.uint8), w.view(torch.uint8).t(), c, *scales], 1.0)
+    run()
+    want = a.float() @ w.t().float()
+    if scales:
+        want = want * rows[:, None] * columns[None, :]
+
+    def tensorwise():
+        torch._scaled_mm(a, w.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=case != "matmul_fp8_promoted")
+
+    def rowwise():
+        torch._scaled_mm(a, w.t(), scale_a=rows[:, None], scale_b=columns[None, :], out_dtype=torch.bfloat16, use_fast_accum=True)
+
+    return run, {"cublaslt": tensorwise, "cublaslt_rowwise": rowwise}, error_of(c, want), {"flops": 2 * m * n * k}
+
+
+def bias_gelu_residual(t, m, n, k):
+    """The peer of the ratio that counts is our own product without an epilogue."""
+    a, b = random_of((m, k), torch.bfloat16), random_of((k, n), torch.bfloat16)
+    bias, residual = random_of((n,), torch.bfloat16), random_of((m, n), torch.bfloat16)
+    c, bare, out = (torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
+    run, without = t.caller("matmul_bias_gelu_residual", [a, b, c, bias, residual]), t.caller("matmul", [a, b, bare])
+    run()
+    want = torch.nn.functional.gelu((a.float() @ b.float()) + bias.float()) + residual.float()
+
+    def torch_way():
+        torch.addmm(bias, a, b, out=out)
+        torch.nn.functional.gelu(out).add_(residual)
+
+    return run, {"ours_plain": without, "torch": torch_way}, error_of(c, want), {"flops": 2 * m * n * k}
+
+
+def swiglu(t, m, n, k):
+    """Beside our own product with both halves side by side."""
+    a, w = random_of((m, k), torch.bfloat16), random_of((k, 2 * n), torch.bfloat16)
+    c, both = torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16), torch.empty(m, 2 * n, device=DEVICE, dtype=torch.bfloat16)
+    run, without = t.caller("matmul_swiglu", [a, w[:, :n], w[:, n:], c]), t.caller("matmul", [a, w, both])
+    run()
+    product = a.float() @ w.float()
+    want = torch.nn.functional.silu(product[:, :n]) * product[:, n:]
+
+    def torch_way():
+        torch.matmul(a, w, out=both)
+        torch.nn.functional.silu(both[:, :n]) * both[:, n:]
+
+    return run, {"ours_plain": without, "torch": torch_way}, error_of(c, want), {"flops": 4 * m * n * k}
+
+
+def g0(t, m, n, k):
+    a, w = random_of((m, k), torch.bfloat16), random_of((n, k), torch.bfloat16)
+    c, out = torch.full((m, n), float("nan"), device=DEVICE, dtype=torch.bfloat16), torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16)
+    run = t.caller("g0_gemm", [a, w, c])
+    run()
+    return run, {"cublas": lambda: torch.matmul(a, w.t(), out=out)}, error_of(c, a.float() @ w.t().float()), {"flops": 2 * m * n * k}
+
+
+def text(m, n, k):
+    return f"{m}x{n}x{k}"
+
+
+def matmul(t):
+    for shape in LISTED:
+        yield "matmul", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16)
+    for shape in LARGE[:2]:
+        yield "g0_gemm", f"{text(*shape)} bf16 NT wgmma, hand-written SIMT", functools.partial(g0, t, *shape)
+    for shape in drawn():
+        yield "matmul_drawn", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16)
+    for shape in unaligned():
+        yield "matmul_unaligned", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16)
+    for n, k in MODELS:
+        for m in (1, 16, 64):
+            yield "matmul_few_rows", f"{text(m, n, k)} bf16 NN", functools.partial(plain, t, "matmul", m, n, k, torch.bfloat16)
+
+
+def matmul_types(t):
+    for shape in LARGE:
+        yield "matmul_f16", f"{text(*shape)} f16 NN", functools.partial(plain, t, "matmul", *shape, torch.float16)
+        yield "matmul_tf32", f"{text(*shape)} tf32 NT", functools.partial(tf32, t, *shape)
+        yield "matmul_int8", f"{text(*shape)} int8 NT", functools.partial(int8, t, *shape)
+
+
+def matmul_fp8(t):
+    for case in ("matmul_fp8", "matmul_fp8_promoted", "matmul_fp8_rowwise"):
+        for shape in LARGE:
+            yield case, f"{text(*shape)} e4m3 NT", functools.partial(fp8, t, case, *shape)
+
+
+def matmul_epilogue(t):
+    for shape in ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 14336, 4096), (8192, 8192, 1024)):
+        yield "matmul_bias_gelu_residual", f"{text(*shape)} bf16 NN", functools.partial(bias_gelu_residual, t, *shape)
+    for shape in ((4096, 4096, 4096), (4096, 14336, 4096), (8192, 4096, 8192)):
+        yield "matmul_swiglu", f"{text(*shape)} bf16 NN", functools.partial(swiglu, t, *shape)
+
+
+SUITES = [matmul, matmul_types, matmul_fp8, matmul_epilogue]
