@@ -8,7 +8,8 @@ namespace {
 
 /// Bytes that the caller's library has no name for.
 Tensor as_fp8(const Tensor& bytes) {
-  return Tensor::borrow(bytes.data(), bytes.shape(), DType::f8e4m3, bytes.device(), bytes.strides());
+  return Tensor::borrow(bytes.data(), bytes.shape(), DType::f8e4m3, bytes.device(),
+                        bytes.strides());
 }
 
 /// splits * 1e9 + BM * 1e6 + BN * 1e3 + BK, negative where operands are swapped.
@@ -29,8 +30,8 @@ void row_and_column_scales(const Stream& s, Tensors t, double) {
 
 /// A, B, C, and one scale for all.
 void tensor_scale(const Stream& s, Tensors t, double scale) {
-  static const auto scaled = fused_matmul<f8e4m3, bf16>(
-      [](Tile acc, Index, Index, Scalar<f32> by) { return acc * by; });
+  static const auto scaled =
+      fused_matmul<f8e4m3, bf16>([](Tile acc, Index, Index, Scalar<f32> by) { return acc * by; });
   scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], static_cast<float>(scale));
 }
 
@@ -45,8 +46,8 @@ void bias_gelu_residual(const Stream& s, Tensors t, double) {
 
 /// A, gate, up, C.
 void swiglu(const Stream& s, Tensors t, double) {
-  static const auto gated = gated_matmul<bf16, bf16>(
-      [](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
+  static const auto gated =
+      gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
   gated(s, t[0], t[1], t[2], t[3]);
 }
 

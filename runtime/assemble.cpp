@@ -64,7 +64,9 @@ std::optional<std::filesystem::path> find_ptxas() {
   if (!env().ptxas.empty()) {
     if (is_program(env().ptxas)) return env().ptxas;
     throw DeviceError(
-        fmt::format("TEGULA_PTXAS names {}, which is not a program", env().ptxas.string()));
+        fmt::format("TEGULA_PTXAS names {}, which is not a program; unset, ptxas is looked for on "
+                    "PATH and in /usr/local/cuda*/bin, and without one the driver assembles",
+                    env().ptxas.string()));
   }
   for (const std::string& folder : program_folders())
     if (std::filesystem::path file = folder + "/ptxas"; is_program(file)) return file;

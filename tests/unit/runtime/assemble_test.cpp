@@ -202,8 +202,10 @@ TEST(Assemble, MissingToolIsExplained) {
   Env fake = env();
   fake.ptxas = "/nowhere/ptxas";
   const EnvOverride scope(fake);
-  EXPECT_EQ(error_of<DeviceError>([] { assemble(job()); }),
-            "TEGULA_PTXAS names /nowhere/ptxas, which is not a program");
+  EXPECT_EQ(
+      error_of<DeviceError>([] { assemble(job()); }),
+      "TEGULA_PTXAS names /nowhere/ptxas, which is not a program; unset, ptxas is looked for on "
+      "PATH and in /usr/local/cuda*/bin, and without one the driver assembles");
   EXPECT_THAT(missing_ptxas_text(), HasSubstr("cuda-nvcc-13-0"));
 }
 

@@ -56,8 +56,9 @@ TEST(Doctor, NamesWhatIsMissingAndItsPackage) {
   EXPECT_FALSE(d.makes_cubins);
   const std::string text = d.str();
   EXPECT_THAT(
-      text, HasSubstr("--  ptxas        TEGULA_PTXAS names /nowhere/ptxas, which is not a program\n"
-                      "                 needed for cubins that are kept"));
+      text,
+      HasSubstr("--  ptxas        TEGULA_PTXAS names /nowhere/ptxas, which is not a program"));
+  EXPECT_THAT(text, HasSubstr("                 needed for cubins that are kept"));
   EXPECT_THAT(text, HasSubstr("to mend: install cuda-nvrtc-13-0"));
   EXPECT_THAT(text, HasSubstr("to cubin: no;"));
   EXPECT_THAT(d.finding("cache").detail, HasSubstr("TEGULA_CACHE=off"));

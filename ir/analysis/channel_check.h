@@ -1,0 +1,22 @@
+#pragma once
+// Static check of rings and channels: no deadlock, no slot overwritten before it is read, byte
+// counts equal (DESIGN 4, "Plan").
+#include <optional>
+#include <string>
+
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// What is wrong with a kernel of machine form, at two places.
+struct ChannelFault {
+  std::string what;
+  OpId first, second;  ///< the second may be none
+};
+
+/// Follows both roles for 0, 1, 2 and about as many steps as a ring has slots, over three turns of
+/// the loops around. `with_copy_role`: a warp of its own copies; else a thread of those that
+/// compute.
+std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy_role);
+
+}  // namespace tegula::ir

@@ -1,0 +1,250 @@
+#include "ir/analysis/channel_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/eval/cell.h"
+#include "ir/op.h"
+
+namespace tegula::ir {
+namespace {
+
+bool is_leader(const Kernel& k, Value condition) {
+  const OpId def = k[condition].def;
+  if (!def) return false;
+  if (k[def].opcode == Opcode::Leader) return true;
+  return k[def].opcode == Opcode::And &&
+         std::ranges::any_of(k[def].operands, [&](Value v) { return is_leader(k, v); });
+}
+
+class Walk {
+ public:
+  Walk(const Kernel& k, ChannelRole role, const ChannelExtents& extents)
+      : k_(k), role_(role), extents_(extents) {
+    walk(k, k.body(), [&](OpId op) {
+      if (!touches(k[op].opcode)) return;
+      for (RegionId r = k[op].parent; k[r].owner; r = k[k[r].owner].parent)
+        with_channels_.insert(k[r].owner);
+    });
+  }
+
+  std::vector<ChannelEvent> run() {
+    for (const Param& p : k_.params()) set(p.value, extents_.scalar);
+    region(k_.body());
+    return std::move(events_);
+  }
+
+ private:
+  using Run = void (Walk::*)(OpId);
+  struct Row {
+    Opcode opcode;
+    Run run;
+    bool touches;  ///< channels or rings
+  };
+  static std::span<const Row> rows() {
+    using enum Opcode;
+    static constexpr std::array kRows{
+        Row{For, &Walk::loop, false},
+        Row{If, &Walk::branch, false},
+        Row{Yield, &Walk::nothing, false},
+        Row{ViewDim, &Walk::view_dim, false},
+        Row{NumPrograms, &Walk::one, false},
+        Row{Leader, &Walk::one, false},
+        Row{ProgramId, &Walk::zero, false},
+        Row{Const, &Walk::constant, false},
+        Row{ChannelWait, &Walk::channel_wait, true},
+        Row{ChannelRelease, &Walk::channel_release, true},
+        Row{ChannelExpect, &Walk::channel_expect, true},
+        Row{CopyTma, &Walk::copy, true},
+        Row{DotAsync, &Walk::product, true},
+        Row{DotWait, &Walk::product_wait, true},
+    };
+    return kRows;
+  }
+  static const Row* row_of(Opcode opcode) {
+    const auto found = std::ranges::find(rows(), opcode, &Row::opcode);
+    return found == rows().end() ? nullptr : &*found;
+  }
+  static bool touches(Opcode opcode) {
+    const Row* row = row_of(opcode);
+    return row && row->touches;
+  }
+
+  // ---- numbers
+  void set(Value v, std::int64_t number) { numbers_[v] = Cell{.i = number}; }
+  std::int64_t number(Value v) const {
+    const auto it = numbers_.find(v);
+    return it == numbers_.end() ? extents_.scalar : it->second.i;
+  }
+  bool is_known(Value v) const { return numbers_.contains(v); }
+  bool is_number(Value v) const {
+    const Type t = k_.type(v);
+    return t.is_scalar() && !t.is_pointer() && !is_float(t.dtype());
+  }
+
+  void elementwise(OpId op) {
+    const OpData& d = k_[op];
+    const ElementwiseFn fn = elementwise_fn(d.opcode);
+    if (!fn || d.results.size() != 1 || !is_number(d.results[0])) return unknown(op);
+    std::vector<Elem> in;
+    std::vector<const Cell*> operands;
+    for (Value v : d.operands) {
+      if (!is_known(v)) return unknown(op);
+      in.push_back(k_.type(v).elem());
+      operands.push_back(&numbers_.at(v));
+    }
+    const bool divides = d.opcode == Opcode::Div || d.opcode == Opcode::Rem;
+    if (divides && operands[1]->i == 0) return unknown(op);
+    const std::vector<std::size_t> strides(operands.size(), 0);
+    Cell result;
+    fn({d.attrs, in, k_.type(d.results[0]).elem(), operands, strides, &result, 1});
+    numbers_[d.results[0]] = result;
+  }
+
+  /// Numbers from memory are the extents' `scalar`; truth values of tiles stay unknown.
+  void unknown(OpId op) {
+    for (Value v : k_[op].results)
+      if (is_number(v) && k_.type(v).dtype() != DType::i1) set(v, extents_.scalar);
+  }
+  void nothing(OpId) {}
+  void one(OpId op) { set(k_[op].results[0], 1); }
+  void zero(OpId op) { set(k_[op].results[0], 0); }
+  void constant(OpId op) {
+    const Value v = k_[op].results[0];
+    if (is_number(v)) set(v, k_[op].attrs.i(AttrName::value));
+  }
+  void view_dim(OpId op) {
+    const auto axis = static_cast<std::size_t>(k_[op].attrs.i(AttrName::axis));
+    const std::int64_t known = k_.type(k_[op].operands[0]).shape()[axis];
+    set(k_[op].results[0], known == kDynamic ? extents_.extent : known);
+  }
+
+  // ---- structure
+  void region(RegionId r) {
+    for (OpId op : k_.ops(r)) {
+      const Row* row = row_of(k_[op].opcode);
+      if (row)
+        (this->*row->run)(op);
+      else
+        elementwise(op);
+    }
+  }
+
+  void give(Value to, Value from) {
+    const auto it = numbers_.find(from);
+    if (it != numbers_.end())
+      numbers_[to] = it->second;
+    else
+      numbers_.erase(to);
+  }
+
+  void loop(OpId op) {
+    if (!with_channels_.contains(op)) return unknown(op);
+    const OpData& d = k_[op];
+    const RegionId body = d.regions[0];
+    const std::int64_t end = number(d.operands[1]), step = number(d.operands[2]);
+    const bool has_products = has(body, Opcode::DotAsync);
+    std::vector<Value> carried(d.operands.begin() + 3, d.operands.end());
+    int turns = 0;
+    for (std::int64_t at = number(d.operands[0]); at < end && step > 0; at += step) {
+      if (!has_products && turns++ == extents_.turns) break;
+      set(k_[body].args[0], at);
+      const std::vector<std::optional<Cell>> now = cells(carried);
+      for (std::size_t i = 0; i < carried.size(); ++i) put(k_[body].args[1 + i], now[i]);
+      region(body);
+      const auto& yielded = k_[k_.terminator(body)].operands;
+      carried.assign(yielded.begin(), yielded.end());
+    }
+    const std::vector<std::optional<Cell>> last = cells(carried);
+    for (std::size_t i = 0; i < carried.size(); ++i) put(d.results[i], last[i]);
+  }
+
+  bool has(RegionId r, Opcode opcode) const {
+    for (OpId op : k_.ops(r))
+      if (k_[op].opcode == opcode) return true;
+    return false;
+  }
+
+  std::vector<std::optional<Cell>> cells(const std::vector<Value>& values) const {
+    std::vector<std::optional<Cell>> out;
+    for (Value v : values) {
+      const auto it = numbers_.find(v);
+      out.push_back(it == numbers_.end() ? std::nullopt : std::optional(it->second));
+    }
+    return out;
+  }
+  void put(Value v, const std::optional<Cell>& cell) {
+    if (cell)
+      numbers_[v] = *cell;
+    else
+      numbers_.erase(v);
+  }
+
+  void branch(OpId op) {
+    const OpData& d = k_[op];
+    const bool leaders = is_leader(k_, d.operands[0]);
+    if (leaders && role_ == ChannelRole::Compute) return;
+    if (!with_channels_.contains(op) || !is_known(d.operands[0])) return unknown(op);
+    const RegionId taken = d.regions[number(d.operands[0]) != 0 ? 0 : 1];
+    const bool before = copies_;
+    copies_ = copies_ || leaders;
+    region(taken);
+    copies_ = before;
+    const OpId yield = k_.terminator(taken);
+    for (std::size_t i = 0; i < d.results.size(); ++i) give(d.results[i], k_[yield].operands[i]);
+  }
+
+  // ---- events
+  SlotRef at(OpId op, std::size_t of, std::size_t slot) const {
+    return {k_[op].operands[of], number(k_[op].operands[slot])};
+  }
+  void add(ChannelEvent e) {
+    if (role_ == ChannelRole::Copy && !copies_) return;
+    events_.push_back(std::move(e));
+  }
+  void channel_wait(OpId op) {
+    add({ChannelEvent::Kind::Wait, op, at(op, 0, 1), {}, number(k_[op].operands[2])});
+  }
+  void channel_release(OpId op) {
+    if (number(k_[op].operands[2]) != 0) add({ChannelEvent::Kind::Release, op, at(op, 0, 1)});
+  }
+  void channel_expect(OpId op) {
+    add({ChannelEvent::Kind::Expect, op, at(op, 0, 1), {}, k_[op].attrs.i(AttrName::bytes)});
+  }
+  void copy(OpId op) {
+    const Type ring = k_.type(k_[op].operands[0]);
+    const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
+    add({ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes});
+  }
+  void product(OpId op) {
+    ChannelEvent e{ChannelEvent::Kind::Product, op};
+    const auto& operands = k_[op].operands;
+    std::size_t slot = 4;
+    for (std::size_t i : {1U, 2U})
+      if (k_.type(operands[i]).is(TypeKind::Shared)) e.reads.push_back(at(op, i, slot++));
+    add(std::move(e));
+  }
+  void product_wait(OpId op) {
+    add({ChannelEvent::Kind::ProductWait, op, {}, {}, k_[op].attrs.i(AttrName::count)});
+  }
+
+  const Kernel& k_;
+  ChannelRole role_;
+  ChannelExtents extents_;
+  bool copies_ = false;  ///< inside of a branch of the leader
+  std::unordered_set<OpId> with_channels_;
+  std::unordered_map<Value, Cell> numbers_;
+  std::vector<ChannelEvent> events_;
+};
+
+}  // namespace
+
+std::vector<ChannelEvent> channel_trace(const Kernel& machine, ChannelRole role,
+                                        const ChannelExtents& extents) {
+  return Walk(machine, role, extents).run();
+}
+
+}  // namespace tegula::ir

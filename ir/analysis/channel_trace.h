@@ -1,0 +1,42 @@
+#pragma once
+// What a role does to channels and rings, in order: the machine form run with numbers in place of
+// tiles, for given extents.
+#include <vector>
+
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// A place in shared memory: a ring or a channel, and the position in it.
+struct SlotRef {
+  Value of;
+  std::int64_t slot = 0;
+  friend bool operator==(const SlotRef&, const SlotRef&) = default;
+};
+
+struct ChannelEvent {
+  enum class Kind : std::uint8_t { Wait, Release, Expect, Copy, Product, ProductWait };
+  Kind kind;
+  OpId op;
+  SlotRef at = {};          ///< the channel; of a copy the ring
+  SlotRef channel = {};     ///< of a copy: where its bytes are counted
+  std::int64_t number = 0;  ///< parity of a wait, bytes, products that a wait leaves
+  std::vector<SlotRef> reads = {};  ///< of a product
+};
+
+/// Which warps: those that compute, the one that copies, or a thread that does both.
+enum class ChannelRole : std::uint8_t { Compute, Copy, Both };
+
+/// Extents that a kernel is followed for.
+struct ChannelExtents {
+  std::int64_t extent = 0;   ///< of every dimension that is not known
+  std::int64_t scalar = 0;   ///< numbers loaded from memory or given at launch
+  int turns = 3;             ///< of loops around those with products; these run to their end
+};
+
+/// Branches whose condition depends on tiles do nothing to channels and are passed over; so are
+/// loops without channels.
+std::vector<ChannelEvent> channel_trace(const Kernel& machine, ChannelRole role,
+                                        const ChannelExtents& extents);
+
+}  // namespace tegula::ir

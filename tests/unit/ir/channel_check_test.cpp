@@ -1,0 +1,138 @@
+// The checker of rings finds nothing in what the passes make, and something in every way to break
+// it.
+#include "ir/analysis/channel_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "ir/builder.h"
+#include "ir/pipeline.h"
+#include "ir/text.h"
+#include "support/text.h"
+
+namespace tegula::ir {
+namespace {
+
+using testing::HasSubstr;
+
+Kernel machine(const std::string& file, const std::string& changes = "") {
+  Kernel k = parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/" + file), file);
+  k.info.target = "sm_90a";
+  PassContext context;
+  context.plan_changes = changes;
+  for (const Pass& pass : ir_passes()) {
+    if (pass.name == "check_channels") break;
+    pass.run(k, context);
+    k.info.form = pass.leaves;
+  }
+  return k;
+}
+
+const std::string kProduct = "tests/filetests/async_products/loop.tir",
+                  kAttention = "tests/unit/dsl/golden/attention.tir";
+
+std::string fault_of(const Kernel& k, bool with_copy_role = true) {
+  const auto fault = check_channels(k, with_copy_role);
+  return fault ? fault->what : "nothing";
+}
+
+TEST(ChannelCheck, NothingInWhatPassesMake) {
+  for (const std::string& file : {kProduct, kAttention})
+    for (const char* plan : {"", "stages=2", "persistent=1", "stages=3 persistent=1"}) {
+      SCOPED_TRACE(file + " " + plan);
+      const Kernel k = machine(file, plan);
+      int copies = 0;
+      walk(k, k.body(), [&](OpId op) { copies += k[op].opcode == Opcode::CopyTma; });
+      ASSERT_GT(copies, 0);
+      EXPECT_EQ(fault_of(k, false), "nothing");
+      EXPECT_EQ(fault_of(k, true), "nothing");
+    }
+}
+
+/// Applies `change` to each op of that kind by itself; gives the faults.
+std::vector<std::string> faults(const std::string& file, const std::string& plan, Opcode kind,
+                                const std::function<void(Kernel&, OpId)>& change) {
+  std::vector<std::string> found;
+  const Kernel whole = machine(file, plan);
+  std::size_t count = 0;
+  walk(whole, whole.body(), [&](OpId op) { count += whole[op].opcode == kind; });
+  for (std::size_t n = 0; n < count; ++n) {
+    Kernel k = machine(file, plan);
+    std::vector<OpId> ops;
+    walk(k, k.body(), [&](OpId op) {
+      if (k[op].opcode == kind) ops.push_back(op);
+    });
+    change(k, ops[n]);
+    found.push_back(fault_of(k));
+  }
+  return found;
+}
+
+void erase(Kernel& k, OpId op) { k.erase(op); }
+
+void expect_all(const std::vector<std::string>& found) {
+  EXPECT_FALSE(found.empty());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NE(found[i], "nothing") << "op " << i;
+}
+
+class EveryBreak : public testing::TestWithParam<std::pair<std::string, std::string>> {
+ protected:
+  std::vector<std::string> broken(Opcode kind, const std::function<void(Kernel&, OpId)>& change) {
+    return faults(GetParam().first, GetParam().second, kind, change);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryBreak,
+                         testing::Values(std::pair(kProduct, std::string("persistent=1")),
+                                         std::pair(kAttention, std::string("persistent=1"))));
+
+TEST_P(EveryBreak, CopyLeftOut) { expect_all(broken(Opcode::CopyTma, erase)); }
+TEST_P(EveryBreak, AnnouncementLeftOut) { expect_all(broken(Opcode::ChannelExpect, erase)); }
+/// With rings of their own for keys and values some waits of the copies say nothing new: the one for
+/// the other ring passes only later.
+TEST_P(EveryBreak, WaitLeftOut) {
+  const Kernel whole = machine(GetParam().first, GetParam().second);
+  std::vector<bool> must;
+  walk(whole, whole.body(), [&](OpId op) {
+    if (whole[op].opcode != Opcode::ChannelWait) return;
+    bool copies = false;
+    for (OpId o : whole.ops(whole[op].parent)) copies |= whole[o].opcode == Opcode::CopyTma;
+    must.push_back(!copies || GetParam().first == kProduct);
+  });
+  const auto found = broken(Opcode::ChannelWait, erase);
+  ASSERT_EQ(found.size(), must.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (must[i]) EXPECT_NE(found[i], "nothing") << "op " << i;
+  }
+}
+TEST_P(EveryBreak, OtherPhase) {
+  expect_all(broken(Opcode::ChannelWait, [](Kernel& k, OpId op) {
+    Builder b(k);
+    b.before(op);
+    const Value other = b.op(Opcode::Xor, {k[op].operands[2], b.i32(1)});
+    k[op].operands[2] = other;
+  }));
+}
+TEST_P(EveryBreak, WrongBytes) {
+  for (const std::int64_t by : {-16, 16})
+    expect_all(broken(Opcode::ChannelExpect, [&](Kernel& k, OpId op) {
+      const std::int64_t bytes = k[op].attrs.i(AttrName::bytes);
+      k[op].attrs.set(AttrName::bytes, bytes + by);
+    }));
+}
+
+TEST(ChannelCheck, ReleaseLeftOut) {
+  // The one in the loop: nobody waits for the last, behind it.
+  EXPECT_THAT(faults(kProduct, "", Opcode::ChannelRelease, erase).front(), HasSubstr("deadlock"));
+}
+
+TEST(ChannelCheck, ReleaseBeforeTheProductIsDone) {
+  const auto found = faults(kProduct, "", Opcode::DotWait, [](Kernel& k, OpId op) {
+    k[op].attrs.set(AttrName::count, k[op].attrs.i(AttrName::count) + 1);
+  });
+  EXPECT_THAT(found.front(), HasSubstr("released while a product that reads it is in flight"));
+}
+
+}  // namespace
+}  // namespace tegula::ir
