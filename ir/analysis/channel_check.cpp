@@ -125,8 +125,9 @@ class Machine {
       return next_[role] < roles_[role].size() ? roles_[role][next_[role]].op : OpId();
     };
     const OpId copies = blocked(0), computes = blocked(1);
-    return ChannelFault{copies && computes ? "deadlock: the copies and the products wait for each other"
-                                           : "deadlock: nothing completes what is waited for",
+    return ChannelFault{copies && computes
+                            ? "deadlock: the copies and the products wait for each other"
+                            : "deadlock: nothing completes what is waited for",
                         computes ? computes : copies, computes ? copies : OpId()};
   }
 
@@ -136,8 +137,8 @@ class Machine {
         return ChannelFault{"the copies do not bring the announced bytes", b.announced, {}};
     for (const auto& [place, slot] : slots_)
       if (slot.fills != slot.seen)
-        return ChannelFault{"the kernel ends while a copy that nobody waits for is under way",
-                            slot.filled, {}};
+        return ChannelFault{
+            "the kernel ends while a copy that nobody waits for is under way", slot.filled, {}};
     return std::nullopt;
   }
 
@@ -200,9 +201,8 @@ std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy
   for (const std::int64_t n : steps) {
     const ChannelExtents extents{n * rings.step, n};
     const auto trace = [&](ChannelRole role) { return channel_trace(machine, role, extents); };
-    Machine m = with_copy_role
-                    ? Machine(trace(ChannelRole::Copy), trace(ChannelRole::Compute))
-                    : Machine(trace(ChannelRole::Both), {});
+    Machine m = with_copy_role ? Machine(trace(ChannelRole::Copy), trace(ChannelRole::Compute))
+                               : Machine(trace(ChannelRole::Both), {});
     if (auto fault = m.run()) return fault;
   }
   return std::nullopt;

@@ -18,9 +18,9 @@ struct ChannelEvent {
   enum class Kind : std::uint8_t { Wait, Release, Expect, Copy, Product, ProductWait };
   Kind kind;
   OpId op;
-  SlotRef at = {};          ///< the channel; of a copy the ring
-  SlotRef channel = {};     ///< of a copy: where its bytes are counted
-  std::int64_t number = 0;  ///< parity of a wait, bytes, products that a wait leaves
+  SlotRef at = {};                  ///< the channel; of a copy the ring
+  SlotRef channel = {};             ///< of a copy: where its bytes are counted
+  std::int64_t number = 0;          ///< parity of a wait, bytes, products that a wait leaves
   std::vector<SlotRef> reads = {};  ///< of a product
 };
 
@@ -29,9 +29,9 @@ enum class ChannelRole : std::uint8_t { Compute, Copy, Both };
 
 /// Extents that a kernel is followed for.
 struct ChannelExtents {
-  std::int64_t extent = 0;   ///< of every dimension that is not known
-  std::int64_t scalar = 0;   ///< numbers loaded from memory or given at launch
-  int turns = 3;             ///< of loops around those with products; these run to their end
+  std::int64_t extent = 0;  ///< of every dimension that is not known
+  std::int64_t scalar = 0;  ///< numbers loaded from memory or given at launch
+  int turns = 3;            ///< of loops around those with products; these run to their end
 };
 
 /// Branches whose condition depends on tiles do nothing to channels and are passed over; so are

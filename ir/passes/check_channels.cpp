@@ -1,5 +1,6 @@
 // Before and after: machine form, unchanged. Follows the roles of a kernel over its rings and
-// channels (ir/analysis/channel_check) and refuses one that would hang or read what was overwritten.
+// channels (ir/analysis/channel_check) and refuses one that would hang or read what was
+// overwritten.
 #include <fmt/format.h>
 
 #include "ir/analysis/channel_check.h"

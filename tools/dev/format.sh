@@ -9,7 +9,7 @@ if [ "${1:-}" = --check ]; then
 fi
 command -v clang-format-19 >/dev/null || tools/dev/deps.sh --format
 if [ $# -eq 0 ]; then
-  mapfile -t files < <(git ls-files '*.h' '*.cpp')
+  mapfile -t files < <(git ls-files -co --exclude-standard '*.h' '*.cpp')
   set -- "${files[@]}"
 fi
 printf '%s\0' "$@" | xargs -0 -r -n 16 -P "$(nproc)" clang-format-19 --style=file "${mode[@]}"

@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryBreak,
 
 TEST_P(EveryBreak, CopyLeftOut) { expect_all(broken(Opcode::CopyTma, erase)); }
 TEST_P(EveryBreak, AnnouncementLeftOut) { expect_all(broken(Opcode::ChannelExpect, erase)); }
-/// With rings of their own for keys and values some waits of the copies say nothing new: the one for
-/// the other ring passes only later.
+/// With rings of their own for keys and values some waits of the copies say nothing new: the one
+/// for the other ring passes only later.
 TEST_P(EveryBreak, WaitLeftOut) {
   const Kernel whole = machine(GetParam().first, GetParam().second);
   std::vector<bool> must;
