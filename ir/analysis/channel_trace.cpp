@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/eval/cell.h"
@@ -20,10 +19,12 @@ bool is_leader(const Kernel& k, Value condition) {
          std::ranges::any_of(k[def].operands, [&](Value v) { return is_leader(k, v); });
 }
 
+constexpr std::size_t kMaxOperands = 3;
+
 class Walk {
  public:
   Walk(const Kernel& k, ChannelRole role, const ChannelExtents& extents)
-      : k_(k), role_(role), extents_(extents) {
+      : k_(k), role_(role), extents_(extents), numbers_(k.value_count()), known_(k.value_count()) {
     walk(k, k.body(), [&](OpId op) {
       if (!touches(k[op].opcode)) return;
       for (RegionId r = k[op].parent; k[r].owner; r = k[k[r].owner].parent)
@@ -65,8 +66,12 @@ class Walk {
     return kRows;
   }
   static const Row* row_of(Opcode opcode) {
-    const auto found = std::ranges::find(rows(), opcode, &Row::opcode);
-    return found == rows().end() ? nullptr : &*found;
+    static const auto kByOpcode = [] {
+      std::array<const Row*, kOpCount> table{};
+      for (const Row& row : rows()) table[static_cast<std::size_t>(row.opcode)] = &row;
+      return table;
+    }();
+    return kByOpcode[static_cast<std::size_t>(opcode)];
   }
   static bool touches(Opcode opcode) {
     const Row* row = row_of(opcode);
@@ -74,12 +79,16 @@ class Walk {
   }
 
   // ---- numbers
-  void set(Value v, std::int64_t number) { numbers_[v] = Cell{.i = number}; }
-  std::int64_t number(Value v) const {
-    const auto it = numbers_.find(v);
-    return it == numbers_.end() ? extents_.scalar : it->second.i;
+  void set(Value v, std::int64_t number) { put(v, Cell{.i = number}); }
+  void put(Value v, const std::optional<Cell>& cell) {
+    known_[v.index] = cell.has_value();
+    if (cell) numbers_[v.index] = *cell;
   }
-  bool is_known(Value v) const { return numbers_.contains(v); }
+  std::optional<Cell> cell(Value v) const {
+    return is_known(v) ? std::optional(numbers_[v.index]) : std::nullopt;
+  }
+  std::int64_t number(Value v) const { return is_known(v) ? numbers_[v.index].i : extents_.scalar; }
+  bool is_known(Value v) const { return known_[v.index]; }
   bool is_number(Value v) const {
     const Type t = k_.type(v);
     return t.is_scalar() && !t.is_pointer() && !is_float(t.dtype());
@@ -89,19 +98,22 @@ class Walk {
     const OpData& d = k_[op];
     const ElementwiseFn fn = elementwise_fn(d.opcode);
     if (!fn || d.results.size() != 1 || !is_number(d.results[0])) return unknown(op);
-    std::vector<Elem> in;
-    std::vector<const Cell*> operands;
-    for (Value v : d.operands) {
-      if (!is_known(v)) return unknown(op);
-      in.push_back(k_.type(v).elem());
-      operands.push_back(&numbers_.at(v));
+    std::array<Elem, kMaxOperands> in;
+    std::array<const Cell*, kMaxOperands> operands;
+    static constexpr std::array<std::size_t, kMaxOperands> kStrides{};
+    const std::size_t n = d.operands.size();
+    if (n > kMaxOperands) return unknown(op);
+    for (std::size_t i = 0; i < n; ++i) {
+      if (!is_known(d.operands[i])) return unknown(op);
+      in[i] = k_.type(d.operands[i]).elem();
+      operands[i] = &numbers_[d.operands[i].index];
     }
     const bool divides = d.opcode == Opcode::Div || d.opcode == Opcode::Rem;
     if (divides && operands[1]->i == 0) return unknown(op);
-    const std::vector<std::size_t> strides(operands.size(), 0);
     Cell result;
-    fn({d.attrs, in, k_.type(d.results[0]).elem(), operands, strides, &result, 1});
-    numbers_[d.results[0]] = result;
+    fn({d.attrs, std::span(in).first(n), k_.type(d.results[0]).elem(), std::span(operands).first(n),
+        std::span(kStrides).first(n), &result, 1});
+    put(d.results[0], result);
   }
 
   /// Numbers from memory are the extents' `scalar`; truth values of tiles stay unknown.
@@ -133,14 +145,6 @@ class Walk {
     }
   }
 
-  void give(Value to, Value from) {
-    const auto it = numbers_.find(from);
-    if (it != numbers_.end())
-      numbers_[to] = it->second;
-    else
-      numbers_.erase(to);
-  }
-
   void loop(OpId op) {
     if (!with_channels_.contains(op)) return unknown(op);
     const OpData& d = k_[op];
@@ -170,17 +174,8 @@ class Walk {
 
   std::vector<std::optional<Cell>> cells(const std::vector<Value>& values) const {
     std::vector<std::optional<Cell>> out;
-    for (Value v : values) {
-      const auto it = numbers_.find(v);
-      out.push_back(it == numbers_.end() ? std::nullopt : std::optional(it->second));
-    }
+    for (Value v : values) out.push_back(cell(v));
     return out;
-  }
-  void put(Value v, const std::optional<Cell>& cell) {
-    if (cell)
-      numbers_[v] = *cell;
-    else
-      numbers_.erase(v);
   }
 
   void branch(OpId op) {
@@ -194,7 +189,8 @@ class Walk {
     region(taken);
     copies_ = before;
     const OpId yield = k_.terminator(taken);
-    for (std::size_t i = 0; i < d.results.size(); ++i) give(d.results[i], k_[yield].operands[i]);
+    for (std::size_t i = 0; i < d.results.size(); ++i)
+      put(d.results[i], cell(k_[yield].operands[i]));
   }
 
   // ---- events
@@ -236,7 +232,8 @@ class Walk {
   ChannelExtents extents_;
   bool copies_ = false;  ///< inside of a branch of the leader
   std::unordered_set<OpId> with_channels_;
-  std::unordered_map<Value, Cell> numbers_;
+  std::vector<Cell> numbers_;  ///< of every value
+  std::vector<bool> known_;
   std::vector<ChannelEvent> events_;
 };
 
