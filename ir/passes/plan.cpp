@@ -162,8 +162,8 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
       std::min<std::int64_t>(kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
   // Two steps' fragments may be alive at once. What else the thread keeps: rows' state, addresses.
   const std::int64_t others = 2 * s.fragments + 40;
-  // Of the two emitters' code, one takes a little more.
-  add_copy_warps(plan, s.accumulators + others + 8);
+  // Of the two emitters' code, one takes a little more, and addresses of odd widths do.
+  add_copy_warps(plan, s.accumulators + others + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
   // stores in.
   plan.persistent = s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;

@@ -18,11 +18,13 @@ constexpr int kSharedBytes = 225 * 1024, kMaxStages = 4, kMaxSplits = 16, kStepB
 struct Tile {
   int bm, bn;
 };
-// No 96, 160 or 224 columns: rows of B that are no multiple of 128 bytes come in pieces of 64, and
-// were slower than the next wider tile on every shape tried.
 constexpr std::array kTiles{Tile{128, 256}, Tile{128, 192}, Tile{128, 128},
                             Tile{128, 64},  Tile{64, 256},  Tile{64, 192},
                             Tile{64, 128},  Tile{64, 64},   Tile{64, 32}};
+/// Only where k is contiguous in B. Else rows of B that are no multiple of 128 bytes come in pieces
+/// of 64, which was slower than the next wider tile on every shape tried.
+constexpr std::array kOddTiles{Tile{128, 224}, Tile{128, 176}, Tile{128, 160}, Tile{128, 112},
+                               Tile{128, 96},  Tile{64, 224},  Tile{64, 160},  Tile{64, 96}};
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -70,7 +72,7 @@ MatmulConfig matmul_config(const MatmulProblem& p, int sms) {
   const int bk = kStepBytes / size_bytes(p.operands);
   MatmulConfig best;
   double least = INFINITY;
-  for (const Tile& t : kTiles)
+  const auto try_tile = [&](const Tile& t) {
     for (int splits = 1; splits <= (p.whole ? 1 : kMaxSplits); ++splits) {
       if (splits > 1 && p.k < 8 * bk * splits) break;
       const double cycles = estimate(p, t, splits, sms);
@@ -79,6 +81,9 @@ MatmulConfig matmul_config(const MatmulProblem& p, int sms) {
       least = cycles;
       best = {t.bm, t.bn, bk, splits};
     }
+  };
+  std::ranges::for_each(kTiles, try_tile);
+  if (p.b_k_major) std::ranges::for_each(kOddTiles, try_tile);
   return best;
 }
 

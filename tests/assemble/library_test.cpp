@@ -95,7 +95,10 @@ TEST_F(Assembled, MatmulTypes) {
                         {DType::i8, DType::i32, {128, 256, 128}},
                         {DType::f32, DType::f32, {128, 256, 32}, {.tf32 = true}},
                         {DType::bf16, DType::bf16, {16, 64, 64, 1, true}},
-                        {DType::f16, DType::f16, {64, 128, 64, 1, true}}}) {
+                        {DType::f16, DType::f16, {64, 128, 64, 1, true}},
+                        {DType::bf16, DType::bf16, {128, 224, 64}},
+                        {DType::bf16, DType::bf16, {128, 176, 64}},
+                        {DType::bf16, DType::bf16, {128, 112, 64}}}) {
     SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
     const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
                  B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),

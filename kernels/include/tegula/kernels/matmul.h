@@ -27,6 +27,8 @@ struct MatmulProblem {
   /// wgmma takes the operands as they lie: 16-bit ones always, others only where k is contiguous in
   /// both.
   bool by_wgmma = true;
+  /// k is contiguous in B: its columns come in any number at no cost.
+  bool b_k_major = false;
   /// Products of f32 on tensor cores, rounded to tf32; else by FMA.
   bool tf32 = false;
   /// k is not to be divided.

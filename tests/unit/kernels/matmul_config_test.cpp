@@ -1,0 +1,35 @@
+// What the estimate chooses: large tiles for large products, divided k for few tiles, odd widths
+// where they save a wave and B lets them.
+#include "tegula/kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+namespace tegula {
+namespace {
+
+TEST(MatmulConfig, LargeAndSmall) {
+  EXPECT_EQ(matmul_config({8192, 8192, 8192}).str(), "128x256x64");
+  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x256x64");
+  EXPECT_GT(matmul_config({512, 512, 8192}).splits, 1);
+  EXPECT_EQ(matmul_config({.m = 512, .n = 512, .k = 8192, .whole = true}).splits, 1);
+  EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).bk, 128);
+}
+
+TEST(MatmulConfig, WithoutWgmma) {
+  EXPECT_EQ(matmul_config({.m = 64, .n = 64, .k = 64, .operands = DType::f32}).str(), "64x64x16");
+  EXPECT_EQ(
+      matmul_config({.m = 64, .n = 64, .k = 64, .operands = DType::i8, .by_wgmma = false}).str(),
+      "64x64x64");
+}
+
+/// 13 x 10 tiles of 128 x 160 are one wave; no even width is.
+TEST(MatmulConfig, OddWidthsSaveWaves) {
+  const MatmulProblem nn{1664, 1600, 4096};
+  MatmulProblem nt = nn;
+  nt.b_k_major = true;
+  EXPECT_EQ(matmul_config(nt).bn, 160) << matmul_config(nt).str();
+  EXPECT_NE(matmul_config(nn).bn, 160);
+}
+
+}  // namespace
+}  // namespace tegula
