@@ -71,18 +71,54 @@ void lower_TileSlice(Lowering& l, OpId op) {
 
 // ---- asynchronous copies
 // --------------------------------------------------------------------------------------------
-void lower_CopyAsync(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const SlotAt at = slot_of(l, d.operands[0], d.operands[1]);
-  const int fast = contiguous_dim(l.from, d);
+namespace {
+
+/// The vectors that exist under one condition: a layout that covers more than the tile gives some
+/// lanes elements behind its end. Those must not be copied, nor zeros in their place: the next tile
+/// lies there.
+struct Existing {
+  std::vector<std::int64_t> at;  ///< constants along the dimensions that the layout pads
+  std::vector<Vector> vectors;
+};
+
+std::vector<int> padded_dims(const LinearLayout& dist) {
+  std::vector<int> dims;
+  for (int d = 0; d < dist.shape().size(); ++d)
+    if (dist.cover()[d] != dist.shape()[d]) dims.push_back(d);
+  return dims;
+}
+
+std::vector<Existing> by_existence(Lowering& l, const std::vector<Vector>& vectors,
+                                   const LinearLayout& dist, const std::vector<int>& padded) {
+  std::vector<Existing> groups;
+  for (const Vector& v : vectors) {
+    std::vector<std::int64_t> at;
+    for (const int d : padded)
+      at.push_back(l.index_parts(dist, d).constant[static_cast<std::size_t>(v.registers.front())]);
+    const auto group = std::ranges::find(groups, at, &Existing::at);
+    if (group == groups.end())
+      groups.push_back({at, {v}});
+    else
+      group->vectors.push_back(v);
+  }
+  return groups;
+}
+
+/// None: it always holds.
+Value exists(Lowering& l, const Existing& group, const LinearLayout& dist,
+             const std::vector<int>& padded) {
+  Value all;
+  for (std::size_t i = 0; i < padded.size(); ++i) {
+    const Value thread = l.index_parts(dist, padded[i]).thread;
+    const Value at = thread ? l.b.add(thread, l.b.i32(group.at[i])) : l.b.i32(group.at[i]);
+    all = l.both(all, l.b.cmp("lt", at, l.b.i32(dist.shape()[padded[i]])));
+  }
+  return all;
+}
+
+void copy_vectors(Lowering& l, Box& box, const SlotAt& at, const LinearLayout& dist,
+                  const std::vector<Vector>& vectors) {
   const int bytes = at.layout.element_bytes();
-  const int vector = std::min(access_elements(l.from, d), 16 / bytes);
-  ir::Dims order{fast};
-  for (int dim = at.layout.rank() - 1; dim >= 0; --dim)
-    if (dim != fast) order.push_back(dim);
-  const LinearLayout dist = coalesced(at.layout.shape(), vector, l.warps(), order);
-  Box box = Box::of_copy(l, op);
-  const auto vectors = box.vectors(dist);
   const auto fn = shared_fn(at.layout, dist);
   if (!fn) throw InternalError("copy_async: " + fn.reason());
   std::vector<std::pair<int, RegisterPart>> parts;
@@ -90,17 +126,36 @@ void lower_CopyAsync(Lowering& l, OpId op) {
     const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
     parts.emplace_back(first.slab, first.part);
   }
-  const Value first_copy = l.is_first_copy(dist);
-  const RegionId outer = l.b.region();
-  if (first_copy) l.b.at_end(l.to[l.b.make_if(first_copy, {})].regions[0]);
   const auto access = box.access(vectors, dist);
   std::vector<Value> operands{shared_addresses(l, at.base, fn->slabs, parts), access.addresses};
   if (access.predicate) operands.push_back(access.predicate);
   const auto copied = static_cast<std::int64_t>(vectors.front().registers.size()) * bytes;
-  AttrList attrs =
+  const AttrList attrs =
       attr_list({{AttrName::bytes, copied}, {AttrName::cache, copied == 16 ? "cg" : "ca"}});
   l.b.create(Opcode::CpAsync, operands, std::span<const Type>(), attrs);
-  if (first_copy) l.b.at_end(outer);
+}
+
+}  // namespace
+
+void lower_CopyAsync(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const SlotAt at = slot_of(l, d.operands[0], d.operands[1]);
+  const int fast = contiguous_dim(l.from, d);
+  const int vector = std::min(access_elements(l.from, d), 16 / at.layout.element_bytes());
+  ir::Dims order{fast};
+  for (int dim = at.layout.rank() - 1; dim >= 0; --dim)
+    if (dim != fast) order.push_back(dim);
+  const LinearLayout dist = coalesced(at.layout.shape(), vector, l.warps(), order);
+  Box box = Box::of_copy(l, op);
+  const std::vector<int> padded = padded_dims(dist);
+  const Value first_copy = l.is_first_copy(dist);
+  for (const Existing& group : by_existence(l, box.vectors(dist), dist, padded)) {
+    const Value wanted = l.both(first_copy, exists(l, group, dist, padded));
+    const RegionId outer = l.b.region();
+    if (wanted) l.b.at_end(l.to[l.b.make_if(wanted, {})].regions[0]);
+    copy_vectors(l, box, at, dist, group.vectors);
+    if (wanted) l.b.at_end(outer);
+  }
 }
 
 void lower_AsyncCommit(Lowering& l, OpId) { l.b.effect(Opcode::CpAsyncCommit, {}); }

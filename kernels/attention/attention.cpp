@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/attention/block_sizes.h"
 #include "kernels/attention/mask_bounds.h"
 #include "tegula/tegula.h"
 
@@ -63,24 +64,26 @@ template <class T>
 auto make_kernel(const AttentionSpec& spec) {
   return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
                                     Out<f32, 3> Lse, Scalar<f32> scale) {
-    const int D = Q.fixed(3);
-    // Two slots or more of keys and of values beside the queries: what 227 KiB of shared memory
-    // hold.
+    // What head dims lack of a multiple of 16 is absent.
+    const Index d = slice(0, padded_head_dim(Q.fixed(3))),
+                dv = slice(0, padded_head_dim(V.fixed(3)));
+    K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
     const int BM = tune("BM", {16, 32, 64, 128}, 128),
-              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, D <= 128 ? 128 : 64);
+              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176},
+                        keys_of_a_step(d.block(), dv.block()));
     const Visibility visibility(spec);  // of this trace: what the mask captured may change
     const Tile group = Q.dim(1) / K.dim(1);
     for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
-      const Tile q = Q(b, h, m, all), rows = expand(m, 1);
-      OnlineSoftmax state{full<f32>(kFloor, BM), zeros<f32>(BM), zeros<f32>(BM, D)};
+      const Tile q = Q(b, h, m, d), rows = expand(m, 1);
+      OnlineSoftmax state{full<f32>(kFloor, BM), zeros<f32>(BM), zeros<f32>(BM, dv.block())};
       const Tile first = m.first(), length = K.dim(2);
       const MaskedKeys sees = visibility.of(first, first + (BM - 1), length);
       const KvRange range = sees.visible.value_or(KvRange{full<i32>(0), length});
       const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
       for (auto n : steps(range.lo, min(range.hi, length), BN)) {
         // Keys behind the last read as 0; the mask stops them, and their weights are 0.
-        const Tile columns = expand(n, 0), keys = fill_absent(K(b, h / group, n, all), 0),
-                   values = fill_absent(V(b, h / group, n, all), 0);
+        const Tile columns = expand(n, 0), keys = fill_absent(K(b, h / group, n, d), 0),
+                   values = fill_absent(V(b, h / group, n, dv), 0);
         Tile s = dot(q, keys.T());
         if (spec.score) s = spec.score(s * scale, b, h, rows, columns);
         if_(needs_mask(spec, sees.full, n, length), [&] {
@@ -91,7 +94,7 @@ auto make_kernel(const AttentionSpec& spec) {
         state.out = dot(cast<T>(weights), values, state.out);
       }
       const Tile empty = state.sum == 0.0f;
-      O(b, h, m, all) = state.out * expand(where(empty, 0.0f, rcp(state.sum)), 1);
+      O(b, h, m, dv) = state.out * expand(where(empty, 0.0f, rcp(state.sum)), 1);
       Lse(b, h, m) = where(empty, -INFINITY,
                            fma(state.top, factor, log2(state.sum)) * std::numbers::ln2_v<float>);
     }
@@ -106,11 +109,26 @@ void check(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) {
   for (const Tensor* t : {&Q, &K, &V, &O})
     require(t->rank() == 4, "a tensor is " + t->str() + ", not of rank 4",
             "use [batch, heads, length, head_dim]");
-  require(K.shape() == V.shape(), "K is " + K.str() + ", V is " + V.str(),
-          "K and V must have one shape");
-  require(Q.shape() == O.shape(), "Q is " + Q.str() + ", O is " + O.str(), "O must have Q's shape");
-  require(Q.size(0) == K.size(0), "batches differ: Q is " + Q.str() + ", K is " + K.str(), "");
-  require(Q.size(3) == K.size(3), "head dims differ: Q is " + Q.str() + ", K is " + K.str(), "");
+  const auto equal = [&](const char* what, const char* a, const Tensor& x, const char* b,
+                         const Tensor& y, std::initializer_list<int> dims) {
+    for (const int d : dims)
+      require(x.size(d) == y.size(d),
+              std::string(what) + " differ: " + a + " is " + x.str() + ", " + b + " is " + y.str(),
+              std::string("give both tensors the same ") + what);
+  };
+  equal("batches", "Q", Q, "K", K, {0});
+  equal("batches", "K", K, "V", V, {0});
+  equal("heads", "K", K, "V", V, {1});
+  equal("lengths", "K", K, "V", V, {2});
+  equal("head dims", "Q", Q, "K", K, {3});
+  equal("head dims", "V", V, "O", O, {3});
+  equal("batches", "Q", Q, "O", O, {0});
+  equal("heads", "Q", Q, "O", O, {1});
+  equal("lengths", "Q", Q, "O", O, {2});
+  for (const Tensor* t : {&Q, &V})
+    require(t->size(3) > 0 && t->size(3) % 8 == 0 && t->size(3) <= kMaxHeadDim,
+            "the head dim of " + t->str() + " is no multiple of 8 up to 256",
+            "pad the last dimension with zeros");
   require(K.size(1) > 0 && Q.size(1) % K.size(1) == 0,
           "Q has " + std::to_string(Q.size(1)) + " heads, K has " + std::to_string(K.size(1)),
           "the number of query heads must be a multiple of that of key heads");

@@ -97,6 +97,30 @@ TEST_F(Assembled, Attention) {
   }
 }
 
+/// Head dims between, and values of another one: tiles of their own.
+TEST_F(Assembled, AttentionOfOtherHeadDims) {
+  struct Dim {
+    int dim, value_dim;
+  };
+  for (const Dim d : {Dim{40, 40},
+                      {72, 72},
+                      {80, 80},
+                      {96, 96},
+                      {112, 112},
+                      {160, 160},
+                      {200, 200},
+                      {192, 192},
+                      {192, 128},
+                      {64, 256},
+                      {256, 64}}) {
+    SCOPED_TRACE(testing::Message() << d.dim << " " << d.value_dim);
+    const Tensor Q = host({1, 1, 64, d.dim}), K = host({1, 1, 64, d.dim}),
+                 V = host({1, 1, 64, d.value_dim}), O = host({1, 1, 64, d.value_dim});
+    const Attention attention({.mask = masks::sliding_window(Scalar<i32>(20))});
+    expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
+  }
+}
+
 /// Attention in the language, with a mask and a distance in its scores: many values depend on the
 /// loop's index, which invites a compiler to carry them round the loop beside the wgmmas.
 TEST_F(Assembled, AttentionWithDistances) {

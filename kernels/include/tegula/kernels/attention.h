@@ -42,11 +42,12 @@ KvRange causal_full(const Tile& first, const Tile& last, const Tile& kv_length);
 
 /// A callable attention. Copies share what was compiled.
 ///
-/// Tensors (bf16 or f16, all alike): Q [batch, heads, q_length, head_dim], K and V [batch,
-/// kv_heads, kv_length, head_dim], O like Q; any strides, head_dim contiguous; heads is a multiple
-/// of kv_heads (grouped queries). Lse: f32 [batch, heads, q_length], the natural logarithm of the
-/// softmax's denominator. A row that sees no key gives 0 and -inf. Lengths of any size; they vary
-/// without compiling. Throws CompileError for tensors that do not fit.
+/// Tensors (bf16 or f16, all alike): Q [batch, heads, q_length, head_dim], K [batch, kv_heads,
+/// kv_length, head_dim], V [batch, kv_heads, kv_length, value_dim], O [batch, heads, q_length,
+/// value_dim]; any strides, the last dimension contiguous; heads is a multiple of kv_heads (grouped
+/// queries); both head dims are multiples of 8 up to 256. Lse: f32 [batch, heads, q_length], the
+/// natural logarithm of the softmax's denominator. A row that sees no key gives 0 and -inf. Lengths
+/// of any size; they vary without compiling. Throws CompileError for tensors that do not fit.
 class Attention {
  public:
   explicit Attention(AttentionSpec spec);
