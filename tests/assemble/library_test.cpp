@@ -121,6 +121,27 @@ TEST_F(Assembled, AttentionOfOtherHeadDims) {
   }
 }
 
+/// Sequences one behind the other, and a group's heads in one tile, with all that may be asked for.
+TEST_F(Assembled, AttentionOfSequencesAndGroups) {
+  const Stream cpu(Device::cpu());
+  const auto numbers = [](std::initializer_list<std::int64_t> shape) {
+    return Tensor::zeros(Dims(shape), DType::f32, Device::cpu());
+  };
+  const Attention attention({.mask = masks::causal()});
+  for (const int d : {64, 128, 256}) {
+    SCOPED_TRACE(d);
+    const Tensor q = host({16, 4, d}), kv = host({16, 2, d}), o = host({16, 4, d});
+    const Tensor starts = Tensor::zeros({2}, DType::i32, Device::cpu());
+    const AttentionExtras extras{numbers({16, 4}), numbers({16, 4}), numbers({4})};
+    expect_clean(traced("attention",
+                        [&] { attention.varlen(cpu, q, kv, kv, o, {starts, starts, 16}, extras); }),
+                 "sm_90a", true);
+    const Tensor Q = host({1, 4, 1, d}), KV = host({1, 2, 64, d}), O = host({1, 4, 1, d});
+    const AttentionExtras few{numbers({1, 4, 1}), numbers({1, 4, 1}), numbers({4})};
+    expect_clean(traced("attention", [&] { attention(cpu, Q, KV, KV, O, few); }), "sm_90a", true);
+  }
+}
+
 /// Attention in the language, with a mask and a distance in its scores: many values depend on the
 /// loop's index, which invites a compiler to carry them round the loop beside the wgmmas.
 TEST_F(Assembled, AttentionWithDistances) {

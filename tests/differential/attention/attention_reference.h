@@ -15,8 +15,8 @@ namespace tegula::test {
 /// Mask and score on numbers: batch entry, head, positions of query and key.
 struct HostAttention {
   std::function<bool(int b, int h, int q, int kv)> mask = [](int, int, int, int) { return true; };
-  std::function<double(double s, int b, int h, int q, int kv)> score =
-      [](double s, int, int, int, int) { return s; };
+  std::function<double(double s, int b, int h, int q, int kv)> score = [](double s, int, int, int,
+                                                                          int) { return s; };
   std::function<double(int h)> sink = [](int) { return -INFINITY; };
   double scale = 0;  ///< 0: 1 / sqrt(head dim)
 };
@@ -37,11 +37,10 @@ struct Extents {
 
 /// Tensors of one call, [batch, heads, length, dim] whatever their order in memory. Outputs lie in
 /// tensors of NaN, so that what was not stored shows.
-struct AttentionTensors {
-  Tensor Q, K, V, O, Lse;
+struct Tensors {
+  Tensor Q, K, V, O, Lse, Max;
 
-  AttentionTensors(const Extents& e, DType dtype, Order order, Device device,
-                   std::uint64_t seed = 1) {
+  Tensors(const Extents& e, DType dtype, Order order, Device device, std::uint64_t seed = 1) {
     const auto shaped = [&](std::int64_t heads, std::int64_t length, std::int64_t dim) {
       return order == Order::bhsd ? Dims{e.batch, heads, length, dim}
                                   : Dims{e.batch, length, heads, dim};
@@ -56,7 +55,17 @@ struct AttentionTensors {
     O = Tensor::full(shaped(e.heads, e.q_length, e.value_dim), NAN, dtype, device);
     if (order == Order::bshd) O = O.transpose(1, 2);
     Lse = Tensor::full({e.batch, e.heads, e.q_length}, NAN, DType::f32, device);
+    Max = Tensor::full({e.batch, e.heads, e.q_length}, NAN, DType::f32, device);
   }
+  Tensors(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor max)
+      : Q(std::move(q)),
+        K(std::move(k)),
+        V(std::move(v)),
+        O(std::move(o)),
+        Lse(std::move(lse)),
+        Max(std::move(max)) {}
+  /// All outputs there are.
+  AttentionExtras extras(Tensor sinks = {}) const { return {Lse, Max, std::move(sinks)}; }
 };
 
 /// Unit roundoff of what weights and outputs are rounded to.
@@ -64,7 +73,7 @@ inline double roundoff(DType dtype) { return std::ldexp(1, dtype == DType::bf16 
 
 /// One head of one batch entry in row-major doubles.
 struct Head {
-  std::vector<double> q, k, v, o, lse;
+  std::vector<double> q, k, v, o, lse, max;  ///< max: empty where it is not asked for
   std::size_t dim, value_dim;
   std::size_t rows() const { return q.size() / dim; }
   std::size_t keys() const { return k.size() / dim; }
@@ -74,18 +83,18 @@ struct Head {
 /// tensors' type; sums are f32. Inputs of the exponential carry the error of f32 products.
 inline void expect_row(const HostAttention& host, const Head& t, int b, int h, std::size_t i,
                        double unit) {
-  const double scale =
-      host.scale != 0 ? host.scale : 1 / std::sqrt(static_cast<double>(t.dim));
+  const double scale = host.scale != 0 ? host.scale : 1 / std::sqrt(static_cast<double>(t.dim));
   const double sink = host.sink(h);
   std::vector<double> w(t.keys(), -INFINITY);
-  double top = sink;
+  double largest = -INFINITY;
   for (std::size_t j = 0; j < w.size(); ++j) {
     if (!host.mask(b, h, static_cast<int>(i), static_cast<int>(j))) continue;
     double s = 0;
     for (std::size_t d = 0; d < t.dim; ++d) s += t.q[i * t.dim + d] * t.k[j * t.dim + d];
     w[j] = host.score(s * scale, b, h, static_cast<int>(i), static_cast<int>(j));
-    top = std::max(top, w[j]);
+    largest = std::max(largest, w[j]);
   }
+  const double top = std::max(largest, sink);
   double sum = std::isinf(sink) ? 0 : std::exp(sink - top);
   for (double& x : w) sum += x = std::isinf(top) ? 0 : std::exp(x - top);
   for (std::size_t c = 0; c < t.value_dim; ++c) {
@@ -102,30 +111,38 @@ inline void expect_row(const HostAttention& host, const Head& t, int b, int h, s
   if (t.lse[i] != lse) {  // both may be -inf
     ASSERT_NEAR(t.lse[i], lse, 1e-3 * (1 + std::abs(lse))) << "lse of " << i;
   }
+  if (!t.max.empty() && t.max[i] != largest) {
+    ASSERT_NEAR(t.max[i], largest, 1e-3 * (1 + std::abs(largest))) << "row_max of " << i;
+  }
 }
 
-/// All rows of one head; `Lse` [length].
-inline void expect_head(const HostAttention& host, const Tensor& Q, const Tensor& K,
-                        const Tensor& V, const Tensor& O, const Tensor& Lse, int b, int h) {
-  const Head head{Q.to_doubles(), K.to_doubles(),   V.to_doubles(),
-                  O.to_doubles(), Lse.to_doubles(), static_cast<std::size_t>(Q.size(1)),
-                  static_cast<std::size_t>(V.size(1))};
+/// All rows of one head: [length, dim], logarithms and maxima [length].
+inline void expect_head(const HostAttention& host, const Tensors& t, int b, int h) {
+  const Head head{t.Q.to_doubles(),
+                  t.K.to_doubles(),
+                  t.V.to_doubles(),
+                  t.O.to_doubles(),
+                  t.Lse.to_doubles(),
+                  t.Max.defined() ? t.Max.to_doubles() : std::vector<double>(),
+                  static_cast<std::size_t>(t.Q.size(1)),
+                  static_cast<std::size_t>(t.V.size(1))};
   for (std::size_t i = 0; i < head.rows(); ++i) {
-    expect_row(host, head, b, h, i, roundoff(Q.dtype()));
+    expect_row(host, head, b, h, i, roundoff(t.Q.dtype()));
     if (testing::Test::HasFatalFailure()) return;
   }
 }
 
-/// Every row of every head.
-inline void expect_attention(const HostAttention& host, const AttentionTensors& t) {
+/// Every row of every head; `maxima`: of row_max too.
+inline void expect_attention(const HostAttention& host, const Tensors& t, bool maxima = false) {
   const std::int64_t group = t.Q.size(1) / t.K.size(1);
   for (int b = 0; b < t.Q.size(0); ++b)
     for (int h = 0; h < t.Q.size(1); ++h) {
       const auto of = [&](const Tensor& x, std::int64_t head) {
         return x.select(0, b).select(0, head);
       };
-      expect_head(host, of(t.Q, h), of(t.K, h / group), of(t.V, h / group), of(t.O, h),
-                  of(t.Lse, h), b, h);
+      const Tensors one(of(t.Q, h), of(t.K, h / group), of(t.V, h / group), of(t.O, h),
+                        of(t.Lse, h), maxima ? of(t.Max, h) : Tensor());
+      expect_head(host, one, b, h);
       if (testing::Test::HasFatalFailure()) return;
     }
 }

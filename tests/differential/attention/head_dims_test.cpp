@@ -1,4 +1,5 @@
-// Head dims of attention: any multiple of 8 up to 256, values of another one, both orders in memory.
+// Head dims of attention: any multiple of 8 up to 256, values of another one, both orders in
+// memory.
 #include "tests/differential/attention/attention_reference.h"
 
 #include "support/env.h"
@@ -19,12 +20,9 @@ void expect_right(const Attention& attention, Dim d, DType dtype, Order order, D
   SCOPED_TRACE(testing::Message() << name(dtype) << " " << d.dim << " " << d.value_dim);
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv - 9; };
-  const Extents e{.heads = 2,
-                  .q_length = 41,
-                  .kv_length = 136,
-                  .dim = d.dim,
-                  .value_dim = d.value_dim};
-  const AttentionTensors t(e, dtype, order, device);
+  const Extents e{
+      .heads = 2, .q_length = 41, .kv_length = 136, .dim = d.dim, .value_dim = d.value_dim};
+  const Tensors t(e, dtype, order, device);
   attention(Stream(device), t.Q, t.K, t.V, t.O, t.Lse);
   expect_attention(host, t);
 }
@@ -52,7 +50,8 @@ TEST_P(HeadDims, ByMma) {
   older.plan = "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2";
   const EnvOverride scope(older);
   const Attention attention = nearly_causal();
-  for (const Dim d : {Dim{8, 8}, {40, 72}, {80, 80}, {96, 112}, {160, 192}, {200, 200}, {192, 128}}) {
+  for (const Dim d :
+       {Dim{8, 8}, {40, 72}, {80, 80}, {96, 112}, {160, 192}, {200, 200}, {192, 128}}) {
     expect_right(attention, d, DType::bf16, Order::bhsd, GetParam());
     if (HasFatalFailure()) return;
   }
