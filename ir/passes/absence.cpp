@@ -86,6 +86,13 @@ void Absence::load(OpId op) {
   set(k_[op].results[0], std::move(bounds));
 }
 
+void Absence::crop(const OpData& d) {
+  List bounds(of(d.operands[0]).begin(), of(d.operands[0]).end());
+  const Bound cut{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], d.operands[2]};
+  if (std::ranges::find(bounds, cut) == bounds.end()) bounds.push_back(cut);
+  set(d.results[0], std::move(bounds));
+}
+
 void Absence::op(OpId id) {
   const OpData& d = k_[id];
   using enum Opcode;
@@ -95,13 +102,7 @@ void Absence::op(OpId id) {
     set(d.results[0], {});
     return;
   }
-  if (d.opcode == Crop) {
-    List bounds(of(d.operands[0]).begin(), of(d.operands[0]).end());
-    const Bound cut{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], d.operands[2]};
-    if (std::ranges::find(bounds, cut) == bounds.end()) bounds.push_back(cut);
-    set(d.results[0], std::move(bounds));
-    return;
-  }
+  if (d.opcode == Crop) return crop(d);
   const auto dims = [&](Value v) { return static_cast<int>(k_.type(v).rank()); };
   std::vector<int> map;
   if (d.opcode == ExpandDims) {

@@ -34,10 +34,10 @@ constexpr Layout kDense{4, 0, 1, 2, "[batch, heads, length, head_dim]"},
 
 void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   for (const Named& t : {Q, K, V, O}) {
-    require(t.tensor.rank() == l.rank,
-            std::string(t.name) + " is " + t.tensor.str() + ", not of rank " +
-                std::to_string(l.rank),
-            std::string("use ") + l.shape);
+    require(
+        t.tensor.rank() == l.rank,
+        std::string(t.name) + " is " + t.tensor.str() + ", not of rank " + std::to_string(l.rank),
+        std::string("use ") + l.shape);
     require(t.tensor.dtype() == Q.tensor.dtype() && size_bytes(t.tensor.dtype()) == 2 &&
                 is_float(t.tensor.dtype()),
             std::string(t.name) + " is " + t.tensor.str() + ", Q is " + Q.tensor.str(),
@@ -53,11 +53,11 @@ void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   same("head dims", Q, dim, K, dim);
   same("head dims", V, dim, O, dim);
   for (const Named& t : {Q, V})
-    require(t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 &&
-                t.tensor.size(dim) <= kMaxHeadDim,
-            std::string("the head dim of ") + t.name + " is " +
-                std::to_string(t.tensor.size(dim)) + ", not a multiple of 8 up to 256",
-            "pad the last dimension with zeros");
+    require(
+        t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 && t.tensor.size(dim) <= kMaxHeadDim,
+        std::string("the head dim of ") + t.name + " is " + std::to_string(t.tensor.size(dim)) +
+            ", not a multiple of 8 up to 256",
+        "pad the last dimension with zeros");
   const std::int64_t heads = Q.tensor.size(l.heads), kv_heads = K.tensor.size(l.heads);
   require(kv_heads > 0 && heads % kv_heads == 0,
           "Q has " + std::to_string(heads) + " heads, K has " + std::to_string(kv_heads),
@@ -121,9 +121,7 @@ void require(bool ok, const std::string& message, const std::string& hint) {
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                          const AttentionExtras& extras) {
   check_tensors(kDense, {"Q", Q}, {"K", K}, {"V", V}, {"O", O});
-  return {Q,  K,
-          V,  O,
-          complete(extras, {Q.size(0), Q.size(1), Q.size(2)}, Q.size(1), Q.device()),
+  return {Q, K, V, O, complete(extras, {Q.size(0), Q.size(1), Q.size(2)}, Q.size(1), Q.device()),
           {}};
 }
 
@@ -157,8 +155,14 @@ AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted) 
              lse = grouped(call.extras.lse, kv_heads),
              row_max = grouped(call.extras.row_max, kv_heads);
   if (!Q || !O || !lse || !row_max) return call;
-  return {*Q,   call.K, call.V, *O, {*lse, *row_max, call.extras.sinks}, {},
-          true, static_cast<std::int32_t>(length)};
+  return {*Q,
+          call.K,
+          call.V,
+          *O,
+          {*lse, *row_max, call.extras.sinks},
+          {},
+          true,
+          static_cast<std::int32_t>(length)};
 }
 
 }  // namespace tegula

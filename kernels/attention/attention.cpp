@@ -10,6 +10,7 @@
 #include "kernels/attention/mask_bounds.h"
 #include "kernels/attention/online_softmax.h"
 #include "kernels/attention/query_rows.h"
+#include "kernels/attention/score_cost.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -54,65 +55,65 @@ using ForwardKernel =
 /// `packs_heads`; those of many sequences, none longer than q_length, with tables.
 template <class T>
 ForwardKernel<T> make_kernel(const AttentionSpec& spec) {
-  return kernel(
-      "attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse,
-                          Scalar<f32> scale, bool packs_heads, Scalar<i32> q_length,
-                          std::optional<In<i32, 1>> cu_q, std::optional<In<i32, 1>> cu_kv,
-                          std::optional<In<f32, 1>> sinks, std::optional<Out<f32, 3>> row_max) {
-        // What head dims lack of a multiple of 16 is absent.
-        const Index d = slice(0, padded_head_dim(Q.fixed(3))),
-                    dv = slice(0, padded_head_dim(V.fixed(3)));
-        K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
-        const int BM = tune("BM", {16, 32, 64, 128}, 128),
-                  BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176},
-                            keys_of_a_step(d.block(), dv.block()));
-        if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
-        if (cu_q || packs_heads) {
-          for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
-            v->any_extent(2);
-          if (row_max) row_max->any_extent(2);
-        }
-        const Visibility visibility(spec);  // of this trace: what the mask captured may change
-        const Tile group = Q.dim(1) / K.dim(1);
-        const Space space = cu_q ? Space({cu_q->dim(0) - 1, O.dim(1), q_length}) : Space(O);
-        for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first)) {
-          const Sequence sequence =
-              cu_q ? Sequence::packed(*cu_q, *cu_kv, b) : Sequence{b, K.dim(2)};
-          const Index &entry = sequence.entry, at = sequence.queries(m);
-          const Rows rows =
-              packs_heads ? Rows::of_group(h, m, Q.dim(2), q_length) : Rows::of_head(h, m);
-          const Tile q = cu_q ? fill_absent(Q(entry, h, at, d), 0) : Q(entry, h, at, d);
-          OnlineSoftmax state(BM, static_cast<int>(dv.block()));
-          const Tile length = sequence.kv_length;
-          const MaskedKeys sees = visibility.of(rows.first, rows.last, length);
-          const KvRange range =
-              sequence.where_queries(sees.visible.value_or(KvRange{full<i32>(0), length}), m);
-          const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
-          for (auto n : steps(range.lo, min(range.hi, length), BN)) {
-            // Keys behind the last read as 0, or as those of the next sequence; the mask stops
-            // them, and their weights are 0.
-            const Index kv = sequence.keys(n);
-            const Tile columns = expand(n, 0), keys = fill_absent(K(entry, h / group, kv, d), 0),
-                       values = fill_absent(V(entry, h / group, kv, dv), 0);
-            Tile s = dot(q, keys.T());
-            if (spec.score) s = spec.score(s * scale, b, rows.heads, rows.positions, columns);
-            if_(needs_mask(spec, sees.full, n, length), [&] {
-              const Tile inside = columns < length;
-              s = where(
-                  spec.mask ? inside && spec.mask(b, rows.heads, rows.positions, columns) : inside,
-                  s, -INFINITY);
-            });
-            const Tile weights = state.step(s, factor);
-            state.out = dot(cast<T>(weights), values, state.out);
-          }
-          const Normaliser by =
-              sinks ? Normaliser(state, factor, fill_absent((*sinks)(rows.head_of_row), 0))
-                    : Normaliser(state, factor);
-          O(entry, h, at, dv) = sequence.own(state.out * expand(by.inverse(), 1), m);
-          Lse(entry, h, at) = sequence.own(by.lse(), m);
-          if (row_max) (*row_max)(entry, h, at) = sequence.own(row_maximum(state, factor), m);
-        }
-      });
+  return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
+                                    Out<f32, 3> Lse, Scalar<f32> scale, bool packs_heads,
+                                    Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
+                                    std::optional<In<i32, 1>> cu_kv,
+                                    std::optional<In<f32, 1>> sinks,
+                                    std::optional<Out<f32, 3>> row_max) {
+    // What head dims lack of a multiple of 16 is absent.
+    const Index d = slice(0, padded_head_dim(Q.fixed(3))),
+                dv = slice(0, padded_head_dim(V.fixed(3)));
+    K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
+    const int BM = tune("BM", {16, 32, 64, 128}, 128),
+              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176},
+                        keys_of_a_step(d.block(), dv.block(), spec.score && is_costly(spec.score)));
+    if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
+    if (cu_q || packs_heads) {
+      for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
+        v->any_extent(2);
+      if (row_max) row_max->any_extent(2);
+    }
+    const Visibility visibility(spec);  // of this trace: what the mask captured may change
+    const Tile group = Q.dim(1) / K.dim(1);
+    const Space space = cu_q ? Space({cu_q->dim(0) - 1, O.dim(1), q_length}) : Space(O);
+    for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first)) {
+      const Sequence sequence = cu_q ? Sequence::packed(*cu_q, *cu_kv, b) : Sequence{b, K.dim(2)};
+      const Index &entry = sequence.entry, at = sequence.queries(m);
+      const Rows rows =
+          packs_heads ? Rows::of_group(h, m, Q.dim(2), q_length) : Rows::of_head(h, m);
+      const Tile q = cu_q ? fill_absent(Q(entry, h, at, d), 0) : Q(entry, h, at, d);
+      OnlineSoftmax state(BM, static_cast<int>(dv.block()));
+      const Tile length = sequence.kv_length;
+      const MaskedKeys sees = visibility.of(rows.first, rows.last, length);
+      const KvRange range =
+          sequence.where_queries(sees.visible.value_or(KvRange{full<i32>(0), length}), m);
+      const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
+      for (auto n : steps(range.lo, min(range.hi, length), BN)) {
+        // Keys behind the last read as 0, or as those of the next sequence; the mask stops
+        // them, and their weights are 0.
+        const Index kv = sequence.keys(n);
+        const Tile columns = expand(n, 0), keys = fill_absent(K(entry, h / group, kv, d), 0),
+                   values = fill_absent(V(entry, h / group, kv, dv), 0);
+        Tile s = dot(q, keys.T());
+        if (spec.score) s = spec.score(s * scale, b, rows.heads, rows.positions, columns);
+        if_(needs_mask(spec, sees.full, n, length), [&] {
+          const Tile inside = columns < length;
+          s = where(
+              spec.mask ? inside && spec.mask(b, rows.heads, rows.positions, columns) : inside, s,
+              -INFINITY);
+        });
+        const Tile weights = state.step(s, factor);
+        state.out = dot(cast<T>(weights), values, state.out);
+      }
+      const Normaliser by =
+          sinks ? Normaliser(state, factor, fill_absent((*sinks)(rows.head_of_row), 0))
+                : Normaliser(state, factor);
+      O(entry, h, at, dv) = sequence.own(state.out * expand(by.inverse(), 1), m);
+      Lse(entry, h, at) = sequence.own(by.lse(), m);
+      if (row_max) (*row_max)(entry, h, at) = sequence.own(row_maximum(state, factor), m);
+    }
+  });
 }
 
 /// The kernels of one element type: `few` for fewer rows than half a tile.

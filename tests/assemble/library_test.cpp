@@ -15,6 +15,7 @@
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
+#include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -140,6 +141,28 @@ TEST_F(Assembled, AttentionOfSequencesAndGroups) {
     const AttentionExtras few{numbers({1, 4, 1}), numbers({1, 4, 1}), numbers({4})};
     expect_clean(traced("attention", [&] { attention(cpu, Q, KV, KV, O, few); }), "sm_90a", true);
   }
+}
+
+/// What scores read and compute comes on top of what attention keeps in registers.
+TEST_F(Assembled, AttentionWithScores) {
+  const auto f32s = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::f32, Device::cpu());
+  };
+  const std::vector<std::pair<const char*, Score>> all{
+      {"softcap", scores::softcap(30.0f)},
+      {"softcap approximate", scores::softcap(30.0f, scores::Tanh::approximate)},
+      {"alibi", scores::alibi(1)},
+      {"bias", scores::bias(f32s({1, 1, 64, 64}))},
+      {"t5", scores::t5_bias(f32s({32, 1}), 128, true)},
+      {"distance", scores::distance_bias(f32s({128, 1}), 64)},
+      {"forgetting", scores::forgetting(f32s({1, 1, 64}))}};
+  for (const auto& [name, score] : all)
+    for (const int d : {64, 128}) {
+      SCOPED_TRACE(testing::Message() << name << " " << d);
+      const Tensor t = host({1, 1, 64, d}), O = host({1, 1, 64, d});
+      const Attention attention({.mask = masks::causal(), .score = score});
+      expect_clean(traced("attention", [&] { attention(t, t, t, O); }), "sm_90a", true);
+    }
 }
 
 /// Attention in the language, with a mask and a distance in its scores: many values depend on the

@@ -1,4 +1,5 @@
-// Parts of tensors whose ends only the kernel knows: crop() leaves the rest absent, on every device.
+// Parts of tensors whose ends only the kernel knows: crop() leaves the rest absent, on every
+// device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, Crop, testing::Values(Device::cpu(), Device::s
                            return std::string(info.param.kind == DeviceKind::cpu ? "cpu" : "sim");
                          });
 
-/// Rows of each group, doubled; and the sums of the group's columns. Groups lie one behind the other.
+/// Rows of each group, doubled; and the sums of the group's columns. Groups lie one behind the
+/// other.
 auto group_sums() {
   return kernel("group_sums", [](In<f32, 2> x, In<i32, 1> starts, Scalar<i32> longest,
                                  Out<f32, 2> twice, Out<f32, 3> sums) {

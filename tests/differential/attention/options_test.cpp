@@ -63,9 +63,7 @@ TEST(AttentionErrors, AreReadable) {
   const Attention attention(AttentionSpec{});
   const Tensor q = of({1, 4, 8, 64}), k = of({1, 2, 8, 64}), rows = of({1, 4, 8}, DType::f32);
   const auto call = [&](const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
-                        const AttentionExtras& extras = {}) {
-    attention(cpu, Q, K, V, O, extras);
-  };
+                        const AttentionExtras& extras = {}) { attention(cpu, Q, K, V, O, extras); };
   const auto check = [&](const char* name, const auto& f) {
     try {
       f();
@@ -87,17 +85,14 @@ TEST(AttentionErrors, AreReadable) {
   check("lse", [&] { call(q, k, k, q, {.lse = of({1, 4, 9}, DType::f32)}); });
   check("row_max", [&] { call(q, k, k, q, {.row_max = of({1, 4, 8}, DType::f16)}); });
   check("sinks", [&] { call(q, k, k, q, {.sinks = of({2}, DType::f32)}); });
-  check("scale", [&] {
-    Attention({.scale = -1.0f})(cpu, q, k, k, q);
-  });
+  check("scale", [&] { Attention({.scale = -1.0f})(cpu, q, k, k, q); });
   const Tensor packed = of({8, 4, 64}), starts = of({3}, DType::i32);
   check("cu_seqlens of q", [&] { attention.varlen(cpu, packed, packed, packed, packed, {}); });
   check("cu_seqlens of kv", [&] {
     attention.varlen(cpu, packed, packed, packed, packed, {starts, of({4}, DType::i32), 8});
   });
-  check("max_q", [&] {
-    attention.varlen(cpu, packed, packed, packed, packed, {starts, starts, 9});
-  });
+  check("max_q",
+        [&] { attention.varlen(cpu, packed, packed, packed, packed, {starts, starts, 9}); });
   check("varlen of a batch", [&] { attention.varlen(cpu, q, k, k, q, {starts, starts, 8}); });
 }
 

@@ -16,10 +16,8 @@ struct Decode {
 
   AttentionSpec spec(std::optional<bool> pack) const {
     return {.mask = masks::causal_bottom_right(q_length, kv_length),
-            .score =
-                [](Tile s, Tile b, Tile h, Tile q, Tile kv) {
-                  return s + cast<f32>(kv - q) * 0.02f * cast<f32>(h + b);
-                },
+            .score = [](Tile s, Tile b, Tile h, Tile q,
+                        Tile kv) { return s + cast<f32>(kv - q) * 0.02f * cast<f32>(h + b); },
             .pack_heads = pack};
   }
   HostAttention host(int q_rows, int kv_rows) const {
@@ -57,8 +55,7 @@ TEST_P(PackedHeads, AgreeWithTheReference) {
                      .value_dim = 72},
                     DType::bf16, s.order, GetParam());
     const std::vector<float> sinks(decode.sinks.begin(), decode.sinks.begin() + s.heads);
-    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O,
-              t.extras(Tensor::from(sinks, GetParam())));
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras(Tensor::from(sinks, GetParam())));
     expect_attention(decode.host(s.q_length, s.kv_length), t, /*maxima=*/true);
     if (HasFatalFailure()) return;
   }
@@ -93,7 +90,8 @@ TEST_P(PackedHeads, AreTheCallersChoice) {
     const Attention attention({.pack_heads = pack});
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention({}, t);
-    const bool is_packed = attention.dump("key", DType::f16).find("constant 0x1\n") != std::string::npos;
+    const bool is_packed =
+        attention.dump("key", DType::f16).find("constant 0x1\n") != std::string::npos;
     EXPECT_EQ(is_packed, pack.value_or(false));
   }
 }

@@ -72,17 +72,14 @@ TEST_P(Varlen, SequencesDoNotSeeEachOther) {
   const Mask causal = [shift](Tile b, Tile, Tile q, Tile kv) {
     return q + view<i32, 1>(shift)(b) >= kv;
   };
-  const Attention attention({.mask = causal,
-                             .score = [](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+  const Attention attention({.mask = causal, .score = [](Tile s, Tile b, Tile h, Tile q, Tile kv) {
                                return s + cast<f32>(kv - q) * 0.01f * cast<f32>(b + h);
                              }});
   HostAttention host;
   host.mask = [&](int b, int, int q, int kv) {
     return q + host_shift[static_cast<std::size_t>(b)] >= kv;
   };
-  host.score = [](double s, int b, int h, int q, int kv) {
-    return s + (kv - q) * 0.01 * (b + h);
-  };
+  host.score = [](double s, int b, int h, int q, int kv) { return s + (kv - q) * 0.01 * (b + h); };
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Packed p(lengths, 4, 2, 64, dtype == DType::bf16 ? 64 : 40, dtype, GetParam());
     attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
