@@ -22,7 +22,8 @@ bool is_costly(const Score& score) {
     for (auto i : grid(out, 1)) out(i) = score(s, b, h, q, kv);
   });
   try {
-    const Trace trace = alone.trace(0, 0, 0, 0, 0.0f, Tensor::zeros({1}, DType::f32, Device::cpu()));
+    const Trace trace =
+        alone.trace(0, 0, 0, 0, 0.0f, Tensor::zeros({1}, DType::f32, Device::cpu()));
     const ir::Kernel& k = trace.kernel();
     // The score itself differs from key to key.
     std::unordered_set<ir::Value> of_key{k.params()[0].value, k.params()[4].value};

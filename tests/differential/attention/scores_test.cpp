@@ -53,7 +53,8 @@ class HostTable {
 };
 
 TEST_P(Scores, Softcap) {
-  check(scores::softcap(1.5f), [](double s, int, int, int, int) { return 1.5 * std::tanh(s / 1.5); });
+  check(scores::softcap(1.5f),
+        [](double s, int, int, int, int) { return 1.5 * std::tanh(s / 1.5); });
   check(scores::softcap(Scalar<f32>(0.7f), scores::Tanh::approximate),
         [](double s, int, int, int, int) { return 0.7 * std::tanh(s / 0.7); });
 }
@@ -72,9 +73,8 @@ TEST_P(Scores, Biases) {
   check(scores::relative_bias(0.1f),
         [](double s, int, int, int q, int kv) { return s + 0.1 * (q - kv); });
   const Tensor heads = normal({kHeads}, 2), distances = normal({kQueries + kKeys, kHeads}, 3);
-  check(scores::head_bias(heads), [of = HostTable(heads)](double s, int, int h, int, int) {
-    return s + of({h});
-  });
+  check(scores::head_bias(heads),
+        [of = HostTable(heads)](double s, int, int h, int, int) { return s + of({h}); });
   check(scores::distance_bias(distances, kKeys),
         [of = HostTable(distances)](double s, int, int h, int q, int kv) {
           return s + of({q - kv + kKeys, h});
@@ -122,7 +122,8 @@ TEST_P(Scores, Graphs) {
         [of = HostTable(bias), d = HostTable(distance)](double s, int b, int h, int q, int kv) {
           return s + of({h, static_cast<int>(d({b, q, kv}))});
         });
-  const Tensor table = normal({3, kHeads, 5}, 8), types = integers({kBatch, kQueries, kKeys, 3}, 4, 9),
+  const Tensor table = normal({3, kHeads, 5}, 8),
+               types = integers({kBatch, kQueries, kKeys, 3}, 4, 9),
                lengths = integers({kBatch, kQueries, kKeys}, 3, 10);
   check(scores::graph_edges(table, types, lengths),
         [of = HostTable(table), type = HostTable(types), length = HostTable(lengths)](
@@ -140,9 +141,8 @@ TEST_P(Scores, Temperatures) {
         [of = HostTable(by_query)](double s, int, int, int q, int) { return s * of({q}); });
   check(scores::head_temperature(by_head),
         [of = HostTable(by_head)](double s, int, int h, int, int) { return s * of({h}); });
-  check(scores::log_length(64.0f), [](double s, int, int, int q, int) {
-    return s * std::log(q + 1) / std::log(64);
-  });
+  check(scores::log_length(64.0f),
+        [](double s, int, int, int q, int) { return s * std::log(q + 1) / std::log(64); });
 }
 
 TEST_P(Scores, Forgetting) {
@@ -171,7 +171,9 @@ TEST_P(Scores, Compose) {
 }
 
 TEST(ScoreErrors, AreReadable) {
-  const auto f32s = [](const Dims& shape) { return Tensor::zeros(shape, DType::f32, Device::cpu()); };
+  const auto f32s = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::f32, Device::cpu());
+  };
   EXPECT_THROW(scores::alibi(0), CompileError);
   EXPECT_THROW(scores::t5_bias(f32s({32}), 100, true), CompileError);
   EXPECT_THROW(scores::t5_bias(f32s({32, 4}), 8, true), CompileError);
