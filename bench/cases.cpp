@@ -4,6 +4,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "bench/attention_cases.h"
 #include "bench/bench.h"
 #include "codegen/emit.h"
 #include "ir/text.h"
@@ -142,6 +143,7 @@ std::vector<Case> make_cases() {
                          .range = causal_range});
                     run_attention(attn, s, t);
                   }});
+  for (Case& c : attention_cases()) list.push_back(std::move(c));
   return list;
 }
 
@@ -178,7 +180,8 @@ int tegula_bench_run(const char* name, void* const* dlpack, int count, void* str
         shape.push_back(t.shape[d]);
         if (t.strides) strides.push_back(t.strides[d]);
       }
-      const DType dtype = t.dtype.code == 4    ? DType::bf16
+      const DType dtype = t.dtype.code == 0    ? DType::i32
+                          : t.dtype.code == 4  ? DType::bf16
                           : t.dtype.bits == 16 ? DType::f16
                                                : DType::f32;
       tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape, dtype,

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 
+import attention_suites
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -176,7 +177,7 @@ def attentions(t):
             yield name, f"b{b} h{h} s{s} d{d} bf16", run, peers, error, {"flops": 4 * b * h * s * s * d // (2 if causal else 1)}
 
 
-SUITES = [vector_add, row_kernels, matmuls, attentions]
+SUITES = [vector_add, row_kernels, matmuls, attentions, *attention_suites.SUITES]
 
 
 def main():

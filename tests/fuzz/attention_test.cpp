@@ -1,6 +1,6 @@
 // Random configurations of attention on the simulator: no finding of any detector, values as the
-// reference has them. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose how many and which; a failure
-// prints its configuration.
+// reference has them. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED choose how many and which; a
+// failure prints its configuration.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -111,8 +111,8 @@ void choose_score(Config& c, Dice& dice, Device device) {
   switch (dice.between(0, 5)) {
     case 0:
       c.text += "softcap ";
-      c.spec.score = scores::softcap(1.5f, dice.one_in(2) ? scores::Tanh::exact
-                                                          : scores::Tanh::approximate);
+      c.spec.score =
+          scores::softcap(1.5f, dice.one_in(2) ? scores::Tanh::exact : scores::Tanh::approximate);
       host = [](double s, int, int, int, int) { return 1.5 * std::tanh(s / 1.5); };
       return;
     case 1:
@@ -140,10 +140,10 @@ void choose_score(Config& c, Dice& dice, Device device) {
       host = [t = table.to_doubles(), f = factors.to_doubles(), heads](double s, int, int h, int q,
                                                                        int kv) {
         // Of eight buckets, those from 4 on are one apart up to a distance of 5.
-        const int distance = std::max(0, q - kv),
-                  bucket = distance < 4 ? distance : distance == 4 ? 4 : 7;
-        return s * f[static_cast<std::size_t>(h)] +
-               t[static_cast<std::size_t>(bucket * heads + h)];
+        const int distance = std::max(0, q - kv), bucket = distance < 4    ? distance
+                                                           : distance == 4 ? 4
+                                                                           : 7;
+        return s * f[static_cast<std::size_t>(h)] + t[static_cast<std::size_t>(bucket * heads + h)];
       };
       return;
     }
@@ -200,8 +200,7 @@ void run(const Config& c, Device device) {
   AttentionExtras extras{t.Lse, c.maxima ? t.Max : Tensor(), {}};
   if (!c.sinks.empty()) extras.sinks = Tensor::from(c.sinks, device);
   HostAttention host = c.host;
-  if (!c.sinks.empty())
-    host.sink = [&](int h) { return c.sinks[static_cast<std::size_t>(h)]; };
+  if (!c.sinks.empty()) host.sink = [&](int h) { return c.sinks[static_cast<std::size_t>(h)]; };
   if (c.q_starts.empty()) {
     attention(Stream(device), t.Q, t.K, t.V, t.O, extras);
     expect_attention(host, t, c.maxima);
@@ -222,12 +221,12 @@ void run(const Config& c, Device device) {
       const auto part = [&](const Tensor& x, std::int64_t head, const std::vector<i32>& at) {
         return x.select(0, 0).select(0, head).slice(0, at[b], at[b + 1]);
       };
-      expect_head(host,
-                  Tensors(part(t.Q, h, c.q_starts), part(t.K, h / group, c.kv_starts),
-                          part(t.V, h / group, c.kv_starts), part(t.O, h, c.q_starts),
-                          part(t.Lse, h, c.q_starts),
-                          c.maxima ? part(t.Max, h, c.q_starts) : Tensor()),
-                  static_cast<int>(b), h);
+      expect_head(
+          host,
+          Tensors(part(t.Q, h, c.q_starts), part(t.K, h / group, c.kv_starts),
+                  part(t.V, h / group, c.kv_starts), part(t.O, h, c.q_starts),
+                  part(t.Lse, h, c.q_starts), c.maxima ? part(t.Max, h, c.q_starts) : Tensor()),
+          static_cast<int>(b), h);
       if (testing::Test::HasFatalFailure()) return;
     }
 }

@@ -31,9 +31,9 @@ std::vector<Case> cases() {
   std::vector<Case> list{
       {"full", {}, host([](Shape, int, int) { return true; })},
       {"causal", {.mask = masks::causal()}, host([](Shape, int q, int kv) { return q >= kv; })},
-      {"window",
-       {.mask = masks::window(50, 20)},
-       host([](Shape, int q, int kv) { return q - kv <= 50 && kv - q <= 20; })}};
+      {"window", {.mask = masks::window(50, 20)}, host([](Shape, int q, int kv) {
+         return q - kv <= 50 && kv - q <= 20;
+       })}};
   Case last{"causal from the last key", {}, host([](Shape s, int q, int kv) {
               return q + s.kv - s.q >= kv;
             })};
