@@ -46,10 +46,9 @@ void document(const Stream& s, Tensors t, double) {
 void alibi(const Stream& s, Tensors t, double) {
   static std::map<int, Attention> made;
   const auto heads = static_cast<int>(t[0].size(1));
-  run(made_once(made, heads,
-                [&] {
-                  return AttentionSpec{.mask = masks::causal(), .score = scores::alibi(heads)};
-                }),
+  run(made_once(
+          made, heads,
+          [&] { return AttentionSpec{.mask = masks::causal(), .score = scores::alibi(heads)}; }),
       s, t);
 }
 

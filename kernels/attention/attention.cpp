@@ -163,8 +163,8 @@ Attention::Attention(AttentionSpec spec) : kernels_(std::make_shared<const Kerne
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O, const AttentionExtras& extras) const {
-  const AttentionCall call = dense_call(Q, K, V, O, extras);
-  kernels_->run(stream, with_heads_packed(call, kernels_->spec.pack_heads));
+  kernels_->run(stream,
+                with_heads_packed(dense_call(Q, K, V, O, extras), kernels_->spec.pack_heads));
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,

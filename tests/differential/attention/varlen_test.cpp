@@ -19,8 +19,8 @@ std::vector<i32> starts_of(const std::vector<i32>& lengths) {
   return starts;
 }
 
-/// Queries, keys and values of all sequences, and some rows behind them. What no sequence owns is
-/// large, so that it shows where it is read; outputs hold NaN before.
+/// Queries, keys and values of all sequences, and some rows behind them. What no sequence owns
+/// shows where it is read: values are large, queries and keys NaN. Outputs hold NaN before.
 struct Packed {
   Tensors all;
   std::vector<i32> q_starts, kv_starts;
@@ -30,14 +30,14 @@ struct Packed {
          std::int64_t value_dim, DType dtype, Device device)
       : all({}, {}, {}, {}, {}, {}), q_starts(starts_of(l.q)), kv_starts(starts_of(l.kv)) {
     const std::int64_t q = q_starts.back(), kv = kv_starts.back(), spare = 3;
-    const auto of = [&](std::int64_t used, const Dims& shape, std::uint64_t seed) {
+    const auto of = [&](std::int64_t used, const Dims& shape, double rest, std::uint64_t seed) {
       const Tensor t = Tensor::normal(shape, dtype, 0, 1, seed, device);
-      t.slice(0, used, shape[0]).fill(1000);
+      t.slice(0, used, shape[0]).fill(rest);
       return t;
     };
-    all.Q = of(q, {q + spare, heads, dim}, 1);
-    all.K = of(kv, {kv + spare, kv_heads, dim}, 2);
-    all.V = of(kv, {kv + spare, kv_heads, value_dim}, 3);
+    all.Q = of(q, {q + spare, heads, dim}, NAN, 1);
+    all.K = of(kv, {kv + spare, kv_heads, dim}, NAN, 2);
+    all.V = of(kv, {kv + spare, kv_heads, value_dim}, 1000, 3);
     all.O = Tensor::full({q + spare, heads, value_dim}, NAN, dtype, device);
     all.Lse = Tensor::full({q + spare, heads}, NAN, DType::f32, device);
     all.Max = Tensor::full({q + spare, heads}, NAN, DType::f32, device);

@@ -33,9 +33,9 @@ struct AttentionSpec {
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
   /// Whether a tile of queries holds all heads of a group that share keys, so that these are read
-  /// once: for few queries a head. Default: up to 16 of them. Without effect where a group has one
-  /// head, or rows of its heads are not evenly spaced in memory (they are for one query, and where
-  /// [batch, heads, length, dim] is contiguous).
+  /// once: for few queries a head. Default: up to 16 of them. Without effect in `varlen`, where a
+  /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
+  /// one query, and where [batch, heads, length, dim] is contiguous).
   std::optional<bool> pack_heads = {};
 };
 
@@ -88,8 +88,8 @@ class Attention {
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
   /// head_dim], V [total kv, kv_heads, value_dim], O [total q, heads, value_dim]; lse and row_max
   /// [total q, heads]. Mask and score see the sequence's number as batch entry and positions within
-  /// it. Rows of O behind the last sequence keep what they hold. Keys and values must be finite, as
-  /// those of the next sequence may be multiplied by weights of 0. Lengths, their number and max_q
+  /// it. Rows of O behind the last sequence keep what they hold. Values must be finite, as those of
+  /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_q
   /// vary without compiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {}) const;
