@@ -147,6 +147,11 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
           static_cast<std::int32_t>(lengths.max_q)};
 }
 
+void require_keys_for_queries(const Tensor& Q, const Tensor& K) {
+  require(Q.size(2) <= K.size(2), "queries at the end: Q is " + Q.str() + ", K is " + K.str(),
+          "give at least as many keys as queries, or leave `queries_at_end` out");
+}
+
 AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted) {
   const std::int64_t kv_heads = call.K.size(1), length = call.Q.size(2);
   if (call.Q.size(1) == kv_heads || length == 0 || !wanted.value_or(length <= kFewQueries))

@@ -26,6 +26,9 @@ AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, cons
 AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                           const CuSeqlens& lengths, const AttentionExtras& extras);
 
+/// Throws where there are more queries than keys.
+void require_keys_for_queries(const Tensor& Q, const Tensor& K);
+
 /// The heads of each group as rows of one head, where their rows are evenly spaced in memory: the
 /// same call where they are not, or where there is no group. `wanted` by the caller or not;
 /// otherwise where queries are few.

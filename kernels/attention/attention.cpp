@@ -80,8 +80,11 @@ ForwardKernel<T> make_kernel(const AttentionSpec& spec) {
     for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first)) {
       const Sequence sequence = cu_q ? Sequence::packed(*cu_q, *cu_kv, b) : Sequence{b, K.dim(2)};
       const Index &entry = sequence.entry, at = sequence.queries(m);
-      const Rows rows =
-          packs_heads ? Rows::of_group(h, m, Q.dim(2), q_length) : Rows::of_head(h, m);
+      Rows rows = packs_heads ? Rows::of_group(h, m, Q.dim(2), q_length) : Rows::of_head(h, m);
+      if (spec.queries_at_end) {
+        const Tile queries = packs_heads ? Tile(q_length) : sequence.q_length(Q.dim(2));
+        rows = rows.shifted(sequence.kv_length - queries);
+      }
       const Tile q = cu_q ? fill_absent(Q(entry, h, at, d), 0) : Q(entry, h, at, d);
       OnlineSoftmax state(BM, static_cast<int>(dv.block()));
       const Tile length = sequence.kv_length;
@@ -163,8 +166,9 @@ Attention::Attention(AttentionSpec spec) : kernels_(std::make_shared<const Kerne
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O, const AttentionExtras& extras) const {
-  kernels_->run(stream,
-                with_heads_packed(dense_call(Q, K, V, O, extras), kernels_->spec.pack_heads));
+  AttentionCall call = dense_call(Q, K, V, O, extras);
+  if (kernels_->spec.queries_at_end) require_keys_for_queries(Q, K);
+  kernels_->run(stream, with_heads_packed(std::move(call), kernels_->spec.pack_heads));
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,

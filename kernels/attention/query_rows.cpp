@@ -25,6 +25,10 @@ Rows Rows::of_head(const Index& h, const Index& m) {
   return {h, expand(m, 1), first, first + (m.block() - 1), h};
 }
 
+Rows Rows::shifted(const Tile& by) const {
+  return {heads, positions + by, first + by, last + by, head_of_row};
+}
+
 Rows Rows::of_group(const Index& group, const Index& m, const Tile& rows, const Tile& q_length) {
   const Tile r = m.idx(), head = group * (rows / q_length) + r / q_length;
   return {expand(head, 1), expand(r % q_length, 1), full<i32>(0), q_length - 1, head};

@@ -19,6 +19,8 @@ struct Sequence {
   static Sequence packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);
 
   /// Positions of the sequence as rows of the tensors.
+  /// Those of `dense` where it has the only sequence of its entry.
+  Tile q_length(const Tile& dense) const { return q_first ? *q_end - *q_first : dense; }
   Index queries(const Index& m) const { return q_first ? m.shifted(*q_first) : m; }
   Index keys(const Index& n) const { return kv_first ? n.shifted(*kv_first) : n; }
   /// No keys where there are no queries: the grid is that of the longest sequence.
@@ -35,6 +37,8 @@ struct Rows {
 
   /// Positions of one head.
   static Rows of_head(const Index& h, const Index& m);
+  /// The same rows, `by` positions further on.
+  Rows shifted(const Tile& by) const;
   /// All positions of a group's first head, then those of its next (`rows` in all).
   static Rows of_group(const Index& group, const Index& m, const Tile& rows, const Tile& q_length);
 };

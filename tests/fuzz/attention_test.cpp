@@ -14,7 +14,7 @@
 namespace tegula::test {
 namespace {
 
-constexpr std::uint64_t kPrograms = 40, kSeed = 200;
+constexpr std::uint64_t kPrograms = 40, kSeed = 240;
 
 std::uint64_t number_from_env(const char* name, std::uint64_t otherwise) {
   const char* text = std::getenv(name);
@@ -152,6 +152,18 @@ void choose_score(Config& c, Dice& dice, Device device) {
   }
 }
 
+void queries_at_end(Config& c) {
+  c.text += "at end ";
+  c.spec.queries_at_end = true;
+  const auto before = static_cast<int>(c.extents.kv_length - c.extents.q_length);
+  c.host.mask = [=, inner = c.host.mask](int b, int h, int q, int kv) {
+    return inner(b, h, q + before, kv);
+  };
+  c.host.score = [=, inner = c.host.score](double s, int b, int h, int q, int kv) {
+    return inner(s, b, h, q + before, kv);
+  };
+}
+
 Config random_config(std::uint64_t seed, Device device) {
   Dice dice(seed);
   Config c;
@@ -171,6 +183,7 @@ Config random_config(std::uint64_t seed, Device device) {
   if (dice.one_in(3))
     for (int h = 0; h < c.extents.heads; ++h) c.sinks.push_back(0.5f * static_cast<float>(h - 1));
   if (dice.one_in(2)) c.spec.pack_heads = dice.one_in(2);
+  const bool more_keys = c.extents.q_length <= c.extents.kv_length;
   if (dice.one_in(4)) {
     const auto cuts = [&](std::int64_t total, int count) {
       std::vector<i32> at{0, static_cast<i32>(total)};
@@ -183,6 +196,8 @@ Config random_config(std::uint64_t seed, Device device) {
     c.order = Order::bshd;
     c.q_starts = cuts(c.extents.q_length, count);
     c.kv_starts = cuts(c.extents.kv_length, count);
+  } else if (more_keys && dice.one_in(3)) {
+    queries_at_end(c);
   }
   c.plan = dice.one_of<std::string>({"", "", "stages=2", "copy_warps=0 registers=0",
                                      "copy_warps=1 registers=0", "persistent=1 stage_stores=0",

@@ -1,6 +1,7 @@
 // What a call of attention may ask for beyond its output: sinks, maxima of rows, a scale; and what
 // is refused.
 #include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
 #include "tests/error/expect_error.h"
 
@@ -40,6 +41,27 @@ TEST_P(AttentionOptions, SinksAndMaxima) {
       expect_attention(host, t, /*maxima=*/true);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+/// Positions of mask and score count from the end, the range of keys too.
+TEST_P(AttentionOptions, QueriesAtTheEnd) {
+  for (const auto& [q_length, kv_length] :
+       {std::pair{1, 300}, {5, 131}, {64, 64}, {150, 290}, {200, 203}}) {
+    SCOPED_TRACE(testing::Message() << q_length << " of " << kv_length);
+    const int before = kv_length - q_length;
+    HostAttention host;
+    host.mask = [=](int, int, int q, int kv) { return q + before >= kv && q + before - kv <= 99; };
+    host.score = [=](double s, int, int h, int q, int kv) {
+      return s + (kv - q - before) * std::exp2(-4.0 * (h + 1));
+    };
+    const Attention attention(
+        {.mask = masks::sliding_window(99), .score = scores::alibi(2), .queries_at_end = true});
+    const Tensors t({.heads = 2, .q_length = q_length, .kv_length = kv_length}, DType::bf16,
+                    Order::bhsd, GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
+    expect_attention(host, t, /*maxima=*/true);
+    if (HasFatalFailure()) return;
   }
 }
 
@@ -86,6 +108,9 @@ TEST(AttentionErrors, AreReadable) {
   check("row_max", [&] { call(q, k, k, q, {.row_max = of({1, 4, 8}, DType::f16)}); });
   check("sinks", [&] { call(q, k, k, q, {.sinks = of({2}, DType::f32)}); });
   check("scale", [&] { Attention({.scale = -1.0f})(cpu, q, k, k, q); });
+  check("queries at end", [&] {
+    Attention({.queries_at_end = true})(cpu, q, of({1, 2, 7, 64}), of({1, 2, 7, 64}), q);
+  });
   const Tensor packed = of({8, 4, 64}), starts = of({3}, DType::i32);
   check("cu_seqlens of q", [&] { attention.varlen(cpu, packed, packed, packed, packed, {}); });
   check("cu_seqlens of kv", [&] {

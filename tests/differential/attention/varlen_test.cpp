@@ -89,6 +89,21 @@ TEST_P(Varlen, SequencesDoNotSeeEachOther) {
   }
 }
 
+/// FlashAttention's causal masks: the last query of a sequence sees its last key.
+TEST_P(Varlen, QueriesAtTheEnd) {
+  const Lengths lengths{{1, 113, 0, 128, 17}, {7, 203, 9, 128, 217}};
+  HostAttention host;
+  host.mask = [&](int b, int, int q, int kv) {
+    const auto i = static_cast<std::size_t>(b);
+    return q + lengths.kv[i] - lengths.q[i] >= kv;
+  };
+  const Attention attention({.mask = masks::causal(), .queries_at_end = true});
+  const Packed p(lengths, 2, 2, 64, 64, DType::bf16, GetParam());
+  attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                   p.all.extras());
+  p.expect(host);
+}
+
 TEST_P(Varlen, LengthsChangeWithoutCompiling) {
   const Attention attention({.mask = masks::sliding_window(40)});
   HostAttention host;

@@ -32,6 +32,10 @@ struct AttentionSpec {
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> full = {};
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
+  /// Queries are the last positions of their sequence, so that mask and score see the query at
+  /// position q + kv_length - q_length: chunks of a prefill, decoding with a cache (causal masks
+  /// are then aligned at the lower right). No sequence may have more queries than keys.
+  bool queries_at_end = false;
   /// Whether a tile of queries holds all heads of a group that share keys, so that these are read
   /// once: for few queries a head. Default: up to 16 of them. Without effect in `varlen`, where a
   /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
