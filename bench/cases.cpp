@@ -4,6 +4,7 @@
 #include <mutex>
 #include <sstream>
 
+#include "bench/attention_cases.h"
 #include "bench/bench.h"
 #include "codegen/emit.h"
 #include "ir/text.h"
@@ -131,6 +132,7 @@ std::vector<Case> make_cases() {
                          .range = causal_range});
                     run_attention(attn, s, t);
                   }});
+  for (Case& c : attention_cases()) list.push_back(std::move(c));
   return list;
 }
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 
+import attention_suites
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -184,7 +185,7 @@ def attentions(t):
             yield name, f"b{b} h{h} s{s} d{d} bf16", functools.partial(attention, t, name, causal, b, h, s, d)
 
 
-SUITES = [vector_add, row_kernels, attentions, *matmul_suites.SUITES]
+SUITES = [vector_add, row_kernels, attentions, *attention_suites.SUITES, *matmul_suites.SUITES]
 
 
 def row_of(name, case, make, rounds):

@@ -12,19 +12,25 @@ std::uint64_t class_of_address(const void* address) {
   return divisor_class(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address)));
 }
 
-void add_tensor(CallKey& key, const Tensor& t, bool& wide) {
+void add_tensor(CallKey& key, const Tensor& t, const Known& known, std::size_t position,
+                bool& wide) {
   key.add(static_cast<std::uint64_t>(t.dtype()) << 16 | static_cast<std::uint64_t>(t.rank()) << 8 |
           (t.numel() == 0 ? 0x80u : 0u) | class_of_address(t.data()));
   for (std::size_t i = 0; i < t.shape().size(); ++i) {
     const std::int64_t stride = t.strides()[i];
-    key.add(static_cast<std::uint64_t>(divisor_class(t.shape()[i])) << 16 |
+    const std::int64_t extent = known.is_any_extent(position, i) ? 1 : t.shape()[i];
+    key.add(static_cast<std::uint64_t>(divisor_class(extent)) << 16 |
             static_cast<std::uint64_t>(divisor_class(stride)) << 8 | (stride == 1));
   }
   wide |= needs_wide_index(t);
 }
 
-void add_argument(CallKey& key, const HostArg& a, bool& wide) {
-  if (a.kind == ParamKind::View) add_tensor(key, *a.tensor, wide);
+/// `position` among the run-time arguments.
+void add_argument(CallKey& key, const HostArg& a, const Known& known, std::size_t position,
+                  bool& wide) {
+  constexpr std::uint64_t kLeftOut = 0xff;  // no tensor's first word
+  if (a.kind == ParamKind::View && !a.tensor) key.add(kLeftOut);
+  if (a.kind == ParamKind::View && a.tensor) add_tensor(key, *a.tensor, known, position, wide);
   if (a.kind == ParamKind::Constant) key.add(a.bits);
   if (a.kind != ParamKind::Pointer) return;
   key.add(divisor_class(static_cast<std::int64_t>(a.bits)));
@@ -44,27 +50,28 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
                 CallArgs& out) {
   CallKey key;
   bool wide = false;
+  const Known& known = k.known();
   key.add(static_cast<std::uint64_t>(device.kind) << 32 | static_cast<std::uint64_t>(device.index));
   const auto take = [&](const HostArg& a, const ParamInfo& info, std::size_t position) {
     check_argument(k.name(), position, a, info);
     if (a.tensor && a.tensor->device() != device) [[unlikely]]
       fail(Mistake::other_device, {}, {}, position, k.name(), a.tensor->device().str(),
            device.str());
-    add_argument(key, a, wide);
+    add_argument(key, a, known, out.count, wide);
     if (info.kind != ParamKind::Constant) out.add(a, info);
   };
   for (std::size_t i = 0; i < args.size(); ++i) take(args[i], k.params()[i], i);
-  const Known& known = k.known();
   for (std::size_t i = 0; i < known.captures.size(); ++i)
     take(known.captures[i].read(), known.captures[i].info, args.size() + i);
   for (const Request& r : known.requests) {
     const Tensor* t = r.arg < out.count ? out.args[r.arg].tensor : nullptr;
-    if (!t) continue;
+    if (!t || r.key == ExtentKey::Any) continue;
     const std::int64_t extent = t->shape()[static_cast<std::size_t>(r.axis)];
-    key.add(static_cast<std::uint64_t>(r.exact ? extent : bucket_of(extent)));
+    key.add(static_cast<std::uint64_t>(r.key == ExtentKey::Exact ? extent : bucket_of(extent)));
     key.add(extent == bucket_of(extent));
   }
   for (const EqualExtents& e : k.equal_extents()) {
+    if (!out.args[e.arg[0]].tensor || !out.args[e.arg[1]].tensor) continue;
     const auto extent = [&](int i) {
       return out.args[e.arg[i]].tensor->shape()[static_cast<std::size_t>(e.axis[i])];
     };

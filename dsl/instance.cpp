@@ -183,8 +183,12 @@ std::vector<HostArg> KernelInstance::run_time_args(std::span<const HostArg> args
 std::vector<HostArg> KernelInstance::constants(const Signature& key) const {
   std::vector<HostArg> args(closure_->params.size());
   auto next = key.constants.begin();
+  auto run_time = key.args.begin();
   for (std::size_t i = 0; i < args.size(); ++i)
-    if (closure_->params[i].kind == ParamKind::Constant) args[i].bits = *next++;
+    if (closure_->params[i].kind == ParamKind::Constant)
+      args[i].bits = *next++;
+    else
+      args[i].bits = (run_time++)->absent ? 0 : 1;
   return args;
 }
 
@@ -232,8 +236,7 @@ void KernelInstance::remember(const Tracer& t) {
   if (t.requests.empty() && t.captures.size() == known().captures.size()) return;
   auto next = std::make_unique<Known>(known());
   next->captures = t.captures;
-  for (const Request& r : t.requests)
-    if (std::ranges::find(next->requests, r) == next->requests.end()) next->requests.push_back(r);
+  for (const Request& r : t.requests) next->add(r);
   known_.store(next.get(), std::memory_order_release);
   versions_.push_back(std::move(next));
 }

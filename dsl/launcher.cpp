@@ -101,7 +101,7 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   const Hash128 ir = hash_of(traced.kernel);
   const runtime::Backend emitter = backend.value_or(runtime::default_backend());
   const std::string name = fmt::format("{} {} {} {}", ir.hex(), device.str(),
-                                       runtime::name(emitter), plan ? plan->str() : "");
+                                       runtime::name(emitter), plan ? plan->str() : env().plan);
   auto kernel = compiled_by_ir().find(name);
   const std::string signature = traced.signature.text();
   std::string event = fmt::format("{}: {}", kernel ? "reused" : "compiled", reason(signature));

@@ -42,6 +42,7 @@ bool needs_wide_index(const Tensor& t) { return span_of(t) >= kSmallSpan; }
 void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg,
                     const ParamInfo& info) {
   if (info.kind != ParamKind::View) return;
+  if (info.optional && !arg.tensor) return;
   const Tensor& t = *arg.tensor;
   if (!t.defined()) fail(Mistake::argument_undefined, {}, {}, position, kernel);
   if (t.rank() != info.rank)
@@ -61,6 +62,8 @@ ArgClass classify(const HostArg& arg, const ParamInfo& info) {
   if (info.kind == ParamKind::Pointer)
     c.align = align_class(reinterpret_cast<const void*>(arg.bits));
   if (info.kind != ParamKind::View) return c;
+  c.absent = !arg.tensor;
+  if (c.absent) return c;
   const Tensor& t = *arg.tensor;
   c.align = align_class(t.data());
   c.empty = t.numel() == 0;
@@ -84,10 +87,15 @@ void fulfil(const Request& request, ArgClass& arg) {
   const auto axis = static_cast<std::size_t>(request.axis);
   if (axis >= arg.sample.size()) return;
   DimClass& d = arg.dims[axis];
+  if (request.key == ExtentKey::Any) {
+    d.div = 1;
+    return;
+  }
+  const bool exact = request.key == ExtentKey::Exact;
   const std::int64_t extent = arg.sample[axis];
-  d.bucket = request.exact ? d.bucket : bucket_of(extent);
+  d.bucket = exact ? d.bucket : bucket_of(extent);
   // An extent that fills its bucket needs no guard: it is worth a key of its own.
-  if (request.exact || extent == d.bucket) d.fixed = extent;
+  if (exact || extent == d.bucket) d.fixed = extent;
 }
 
 Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
@@ -114,6 +122,14 @@ Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
   return s;
 }
 
+void Known::add(const Request& request) {
+  if (std::ranges::find(requests, request) != requests.end()) return;
+  requests.push_back(request);
+  if (request.key != ExtentKey::Any) return;
+  any_extents.resize(std::max<std::size_t>(any_extents.size(), request.arg + 1));
+  any_extents[request.arg] |= static_cast<std::uint8_t>(1 << request.axis);
+}
+
 HostArg Capture::read() const {
   if (cell) return {ParamKind::Scalar, cell->dtype, nullptr, cell->bits};
   return {ParamKind::View, info.dtype, tensor ? tensor : &copy, 0};
@@ -129,7 +145,8 @@ Hash128 Signature::hash() const {
         .add(a.info.rank)
         .add(a.info.access)
         .add(a.align)
-        .add(a.empty);
+        .add(a.empty)
+        .add(a.absent);
     for (int i = 0; i < a.info.rank; ++i) {
       const DimClass& d = a.dims[static_cast<std::size_t>(i)];
       h.add(d.div).add(d.stride_div).add(d.unit_stride).add(d.fixed).add(d.bucket);
@@ -150,7 +167,10 @@ std::string Signature::text() const {
       out += fmt::format("arg{} pointer {} align {}\n", i, name(a.info.dtype), a.align);
     } else {
       out += fmt::format("arg{} {} {} align {}{}", i, kAccess[static_cast<int>(a.info.access)],
-                         name(a.info.dtype), a.align, a.empty ? " empty" : "");
+                         name(a.info.dtype), a.align,
+                         a.absent  ? " absent"
+                         : a.empty ? " empty"
+                                   : "");
       for (int d = 0; d < a.info.rank; ++d) {
         const DimClass& c = a.dims[static_cast<std::size_t>(d)];
         const std::string stride = c.unit_stride ? "1" : fmt::format("{}n", c.stride_div);

@@ -32,6 +32,7 @@ struct ArgClass {
   ParamInfo info;
   std::uint8_t align = 1;  ///< bytes the address is a multiple of: 1 .. 16
   bool empty = false;      ///< a tensor without elements
+  bool absent = false;     ///< an optional tensor that was left out
   std::array<DimClass, Dims::kMaxRank> dims{};
   std::uint64_t constant = 0;  ///< bytes of a C++ constant
 
@@ -40,11 +41,18 @@ struct ArgClass {
   Dims sample;
 };
 
+/// What the key is to say of an extent.
+enum class ExtentKey : std::uint8_t {
+  Exact,   ///< the extent itself: fixed()
+  Bucket,  ///< its power of two: `all`
+  Any,     ///< nothing, not even what divides it: any_extent()
+};
+
 /// A dimension whose extent the kernel asked for while it was traced.
 struct Request {
   std::uint32_t arg;  ///< position among the run-time arguments
   int axis;
-  bool exact;  ///< fixed() wants the extent, `all` its bucket
+  ExtentKey key;
   friend bool operator==(const Request&, const Request&) = default;
 };
 
@@ -73,6 +81,13 @@ struct Signature {
 struct Known {
   std::vector<Capture> captures;
   std::vector<Request> requests;
+  /// A bit a dimension of each argument: of any extent (a request); none where there is no such.
+  std::vector<std::uint8_t> any_extents;
+
+  void add(const Request& request);
+  bool is_any_extent(std::size_t arg, std::size_t axis) const {
+    return arg < any_extents.size() && (any_extents[arg] >> axis & 1) != 0;
+  }
 };
 
 /// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below

@@ -343,6 +343,17 @@ Tile fill_absent(const Arg& x, double value) {
   return t.tile(t.build.op(Opcode::FillAbsent, {v, fill}, type));
 }
 
+Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end) {
+  Tracer& t = Tracer::at(x.loc(), "crop");
+  const ir::Value v = dsl::operand(t, x);
+  const ir::Type type = t.kernel.type(v);
+  const int at = dsl::checked_axis("crop", type, axis.value(), x.loc());
+  return t.tile(
+      t.build.op(Opcode::Crop,
+                 {v, dsl::operand(t, first, t.index_type()), dsl::operand(t, end, t.index_type())},
+                 type, {{AttrName::axis, at}}));
+}
+
 Tile dot(const Arg& a, const Arg& b, const Arg& acc, Precision precision) {
   Tracer& t = Tracer::at(a.loc(), "dot");
   const Loc at = a.loc();

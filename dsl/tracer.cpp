@@ -156,11 +156,18 @@ std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {
   if (!exact && d.bucket >= 0) return d.bucket;
   if (a.sample.empty())
     throw InternalError(fmt::format("{} has no extents to specialise on", param_text(position)));
-  const Request request{position, axis, exact};
+  const Request request{position, axis, exact ? ExtentKey::Exact : ExtentKey::Bucket};
   requests.push_back(request);
   fulfil(request, a);
   kernel.set_type(param(position), type_of(a));
   return exact ? d.fixed : d.bucket;
+}
+
+void Tracer::generalise(std::uint32_t position, int axis) {
+  const Request request{position, axis, ExtentKey::Any};
+  requests.push_back(request);
+  fulfil(request, signature.args[position]);
+  kernel.set_type(param(position), type_of(signature.args[position]));
 }
 
 std::uint32_t Tracer::param_of_capture(const std::shared_ptr<detail::ScalarCell>& cell) {

@@ -271,6 +271,12 @@ int View::fixed(int axis, std::source_location at) const {
   return static_cast<int>(t.specialise(param_, axis < 0 ? axis + rank_ : axis, true));
 }
 
+void View::any_extent(int axis, std::source_location at) const {
+  Tracer& t = Tracer::at(at, "a view");
+  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  t.generalise(param_, axis < 0 ? axis + rank_ : axis);
+}
+
 // ---- ViewTile -----------------------------------------------------------------------------------
 void ViewTile::operator=(const Arg& value) && {
   // Its own place: that of the value may be inside a header.

@@ -240,7 +240,10 @@ std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const Launc
   for (std::size_t i = 0; i < tile.params().size(); ++i) {
     const ir::Type t = tile.type(tile.params()[i].value);
     const LaunchArg& a = args[i];
-    if (t.is_view()) {
+    if (t.is_view() && !a.tensor) {  // left out: never touched
+      out.emplace_back(ir::TensorArg{nullptr, ir::Ints(t.shape().size(), 0),
+                                     ir::Ints(t.shape().size(), 1), t.dtype()});
+    } else if (t.is_view()) {
       ir::TensorArg tensor{a.tensor->data(), {}, {}, t.dtype()};
       tensor.dims.assign(a.tensor->shape().begin(), a.tensor->shape().end());
       tensor.strides.assign(a.tensor->strides().begin(), a.tensor->strides().end());

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
+
 #include <algorithm>
 #include <array>
 
@@ -54,7 +56,11 @@ Kernel Lowering::run() {
 
 // ---- parameters
 // -----------------------------------------------------------------------------------------------------
+/// What nobody reads is not passed: parts of views are made where they are asked for.
 void Lowering::add_params() {
+  std::unordered_set<Value> read;
+  walk(from, from.body(),
+       [&](OpId op) { read.insert(from[op].operands.begin(), from[op].operands.end()); });
   int arg = 0;
   for (const Param& p : from.params()) {
     params_[p.value] = &p;
@@ -62,7 +68,7 @@ void Lowering::add_params() {
     if (t.is_view()) {
       views_[p.value] = {Value(), std::vector<Value>(t.shape().size()),
                          std::vector<Value>(t.shape().size())};
-    } else {
+    } else if (read.contains(p.value)) {
       AttrList attrs = p.attrs;
       attrs.set(AttrName::arg, std::int64_t{arg});
       attrs.set(AttrName::part, t.is(TypeKind::TensorMap) ? "map"

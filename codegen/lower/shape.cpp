@@ -22,6 +22,10 @@ void lower_FillAbsent(Lowering&, OpId) {
   throw InternalError("fill_absent should have been removed by materialize_absence");
 }
 
+void lower_Crop(Lowering&, OpId) {
+  throw InternalError("crop should have been removed by materialize_absence");
+}
+
 void lower_Splat(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   l.set(d.results[0],

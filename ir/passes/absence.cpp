@@ -86,6 +86,26 @@ void Absence::load(OpId op) {
   set(k_[op].results[0], std::move(bounds));
 }
 
+void Absence::crop(const OpData& d) {
+  List bounds(of(d.operands[0]).begin(), of(d.operands[0]).end());
+  const Bound cut{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], d.operands[2]};
+  if (std::ranges::find(bounds, cut) == bounds.end()) bounds.push_back(cut);
+  set(d.results[0], std::move(bounds));
+}
+
+/// What either side leaves absent.
+void Absence::branch(OpId id) {
+  const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
+  for (RegionId r : regions) region(r);
+  for (std::size_t i = 0; i < k_[id].results.size(); ++i) {
+    List either;
+    for (RegionId r : regions)
+      for (const Bound& bound : of(k_[k_.terminator(r)].operands[i]))
+        if (std::ranges::find(either, bound) == either.end()) either.push_back(bound);
+    set(k_[id].results[i], std::move(either));
+  }
+}
+
 void Absence::op(OpId id) {
   const OpData& d = k_[id];
   using enum Opcode;
@@ -95,6 +115,7 @@ void Absence::op(OpId id) {
     set(d.results[0], {});
     return;
   }
+  if (d.opcode == Crop) return crop(d);
   const auto dims = [&](Value v) { return static_cast<int>(k_.type(v).rank()); };
   std::vector<int> map;
   if (d.opcode == ExpandDims) {
@@ -150,19 +171,8 @@ void Absence::op(OpId id) {
                                       "use where() to give the elements outside a value first"});
     return remap(id, {});
   }
+  if (d.opcode == If) return branch(id);
   const List all = union_of_operands(id);
-  if (d.opcode == If) {
-    const std::vector<RegionId> regions(d.regions.begin(), d.regions.end());
-    for (RegionId r : regions) region(r);
-    for (std::size_t i = 0; i < k_[id].results.size(); ++i) {
-      List either;
-      for (RegionId r : k_[id].regions)
-        for (const Bound& bound : of(k_[k_.terminator(r)].operands[i]))
-          if (std::ranges::find(either, bound) == either.end()) either.push_back(bound);
-      set(k_[id].results[i], std::move(either));
-    }
-    return;
-  }
   for (Value v : k_[id].results)
     if (k_.type(v).is_tile() || k_.type(v).is_scalar()) set(v, all);
 }

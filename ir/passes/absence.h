@@ -36,6 +36,8 @@ class Absence {
   void region(RegionId r);
   void op(OpId op);
   void load(OpId op);
+  void crop(const OpData& d);
+  void branch(OpId op);
   void loop(OpId op);
   List union_of_operands(OpId op) const;
   void remap(OpId op, const std::vector<int>& new_dim);

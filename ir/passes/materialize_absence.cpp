@@ -24,6 +24,7 @@ class Materializer {
 
   bool run() {
     region(k_.body());
+    replace_settled();
     return changed_;
   }
 
@@ -44,6 +45,8 @@ class Materializer {
         store_limits(op);
       else if (o == FillAbsent)
         fill(op);
+      else if (o == Crop)
+        settled_.emplace_back(op, k_[op].operands[0]);
     }
   }
 
@@ -245,9 +248,17 @@ class Materializer {
       }
       if (present) filled = b.select(present, v, with);
     }
-    k_.replace_all_uses(k_[op].results[0], filled);
-    k_.erase(op);
-    changed_ = true;
+    settled_.emplace_back(op, filled);
+  }
+
+  /// At the end: until then users tell by the op what is absent, and bounds name its result.
+  void replace_settled() {
+    // The last one first: what one becomes may be another's result.
+    for (auto it = settled_.rbegin(); it != settled_.rend(); ++it) {
+      k_.replace_all_uses(k_[it->first].results[0], it->second);
+      k_.erase(it->first);
+      changed_ = true;
+    }
   }
 
   bool is_dim_of(Value limit, Value view, int axis) const {
@@ -292,6 +303,7 @@ class Materializer {
   Kernel& k_;
   Absence absence_;
   Bounds bounds_;
+  std::vector<std::pair<OpId, Value>> settled_;  ///< fill_absent and crop, and what they become
   bool changed_ = false;
 };
 

@@ -1,34 +1,20 @@
 // Attention forward: one tile of queries against all visible keys, online softmax in base 2.
 #include "tegula/kernels/attention.h"
 
+#include <atomic>
 #include <cmath>
 #include <numbers>
 
+#include "kernels/attention/arguments.h"
+#include "kernels/attention/block_sizes.h"
 #include "kernels/attention/mask_bounds.h"
+#include "kernels/attention/online_softmax.h"
+#include "kernels/attention/query_rows.h"
+#include "kernels/attention/score_cost.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
-
-constexpr float kFloor =
-    -1e30f;  // a maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN
-
-/// Running maximum and sum of each row, and the accumulated output they belong to.
-struct OnlineSoftmax {
-  Tile top, sum, out;
-};
-
-/// Takes one block of scores in; returns the weights of the block. Scores times `factor`, which is
-/// positive, are exponents of 2: the product is one fma with the subtraction of the maximum.
-Tile softmax_step(OnlineSoftmax& s, const Tile& scores, const Tile& factor) {
-  const Tile now = max(s.top, max(scores, axis(1)));
-  const Tile weights = exp2(fma(scores, factor, expand(now * -factor, 1)));
-  const Tile rescale = exp2((s.top - now) * factor);
-  s.sum = fma(s.sum, rescale, sum(weights, 1));
-  s.out = s.out * expand(rescale, 1);
-  s.top = now;
-  return weights;
-}
 
 /// Whether the block of keys holds one that some row must not see: one behind the last, or one that
 /// the mask may stop.
@@ -60,61 +46,95 @@ class Visibility {
 };
 
 template <class T>
-auto make_kernel(const AttentionSpec& spec) {
+using ForwardKernel =
+    Kernel<In<T, 4>, In<T, 4>, In<T, 4>, Out<T, 4>, Out<f32, 3>, Scalar<f32>, bool, Scalar<i32>,
+           std::optional<In<i32, 1>>, std::optional<In<i32, 1>>, std::optional<In<f32, 1>>,
+           std::optional<Out<f32, 3>>>;
+
+/// Rows of Q are positions of one head; those of all heads of a group, q_length each, with
+/// `packs_heads`; those of many sequences, none longer than q_length, with tables.
+template <class T>
+ForwardKernel<T> make_kernel(const AttentionSpec& spec) {
   return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
-                                    Out<f32, 3> Lse, Scalar<f32> scale) {
-    const int D = Q.fixed(3);
-    // Two slots or more of keys and of values beside the queries: what 227 KiB of shared memory
-    // hold.
+                                    Out<f32, 3> Lse, Scalar<f32> scale, bool packs_heads,
+                                    Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
+                                    std::optional<In<i32, 1>> cu_kv,
+                                    std::optional<In<f32, 1>> sinks,
+                                    std::optional<Out<f32, 3>> row_max) {
+    // What head dims lack of a multiple of 16 is absent.
+    const Index d = slice(0, padded_head_dim(Q.fixed(3))),
+                dv = slice(0, padded_head_dim(V.fixed(3)));
+    K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
     const int BM = tune("BM", {16, 32, 64, 128}, 128),
-              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, D <= 128 ? 128 : 64);
+              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176},
+                        keys_of_a_step(d.block(), dv.block(), spec.score && is_costly(spec.score)));
+    if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
+    if (cu_q || packs_heads) {
+      for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
+        v->any_extent(2);
+      if (row_max) row_max->any_extent(2);
+    }
     const Visibility visibility(spec);  // of this trace: what the mask captured may change
     const Tile group = Q.dim(1) / K.dim(1);
-    for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
-      const Tile q = Q(b, h, m, all), rows = expand(m, 1);
-      OnlineSoftmax state{full<f32>(kFloor, BM), zeros<f32>(BM), zeros<f32>(BM, D)};
-      const Tile first = m.first(), length = K.dim(2);
-      const MaskedKeys sees = visibility.of(first, first + (BM - 1), length);
-      const KvRange range = sees.visible.value_or(KvRange{full<i32>(0), length});
+    const Space space = cu_q ? Space({cu_q->dim(0) - 1, O.dim(1), q_length}) : Space(O);
+    for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first)) {
+      const Sequence sequence = cu_q ? Sequence::packed(*cu_q, *cu_kv, b) : Sequence{b, K.dim(2)};
+      const Index &entry = sequence.entry, at = sequence.queries(m);
+      Rows rows = packs_heads ? Rows::of_group(h, m, Q.dim(2), q_length) : Rows::of_head(h, m);
+      if (spec.queries_at_end) {
+        const Tile queries = packs_heads ? Tile(q_length) : sequence.q_length(Q.dim(2));
+        rows = rows.shifted(sequence.kv_length - queries);
+      }
+      const Tile q = cu_q ? fill_absent(Q(entry, h, at, d), 0) : Q(entry, h, at, d);
+      OnlineSoftmax state(BM, static_cast<int>(dv.block()));
+      const Tile length = sequence.kv_length;
+      const MaskedKeys sees = visibility.of(rows.first, rows.last, length);
+      const KvRange range =
+          sequence.where_queries(sees.visible.value_or(KvRange{full<i32>(0), length}), m);
       const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
       for (auto n : steps(range.lo, min(range.hi, length), BN)) {
-        // Keys behind the last read as 0; the mask stops them, and their weights are 0.
-        const Tile columns = expand(n, 0), keys = fill_absent(K(b, h / group, n, all), 0),
-                   values = fill_absent(V(b, h / group, n, all), 0);
+        // Keys behind the last read as 0, or as those of the next sequence; the mask stops
+        // them, and their weights are 0.
+        const Index kv = sequence.keys(n);
+        const Tile columns = expand(n, 0), keys = fill_absent(K(entry, h / group, kv, d), 0),
+                   values = fill_absent(V(entry, h / group, kv, dv), 0);
         Tile s = dot(q, keys.T());
-        if (spec.score) s = spec.score(s * scale, b, h, rows, columns);
+        if (spec.score) s = spec.score(s * scale, b, rows.heads, rows.positions, columns);
         if_(needs_mask(spec, sees.full, n, length), [&] {
           const Tile inside = columns < length;
-          s = where(spec.mask ? inside && spec.mask(b, h, rows, columns) : inside, s, -INFINITY);
+          s = where(
+              spec.mask ? inside && spec.mask(b, rows.heads, rows.positions, columns) : inside, s,
+              -INFINITY);
         });
-        const Tile weights = softmax_step(state, s, factor);
+        const Tile weights = state.step(s, factor);
         state.out = dot(cast<T>(weights), values, state.out);
       }
-      const Tile empty = state.sum == 0.0f;
-      O(b, h, m, all) = state.out * expand(where(empty, 0.0f, rcp(state.sum)), 1);
-      Lse(b, h, m) = where(empty, -INFINITY,
-                           fma(state.top, factor, log2(state.sum)) * std::numbers::ln2_v<float>);
+      const Normaliser by =
+          sinks ? Normaliser(state, factor, fill_absent((*sinks)(rows.head_of_row), 0))
+                : Normaliser(state, factor);
+      O(entry, h, at, dv) = sequence.own(state.out * expand(by.inverse(), 1), m);
+      Lse(entry, h, at) = sequence.own(by.lse(), m);
+      if (row_max) (*row_max)(entry, h, at) = sequence.own(row_maximum(state, factor), m);
     }
   });
 }
 
-void require(bool ok, const std::string& message, const std::string& hint) {
-  if (!ok) throw CompileError(Diagnostic{"", "attention: " + message, {}, {}, hint});
-}
+/// The kernels of one element type: `few` for fewer rows than half a tile.
+template <class T>
+struct KernelsOf {
+  explicit KernelsOf(const AttentionSpec& spec)
+      : many(make_kernel<T>(spec)), few(many.with({{"BM", 64}})), latest(&many) {}
 
-void check(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) {
-  for (const Tensor* t : {&Q, &K, &V, &O})
-    require(t->rank() == 4, "a tensor is " + t->str() + ", not of rank 4",
-            "use [batch, heads, length, head_dim]");
-  require(K.shape() == V.shape(), "K is " + K.str() + ", V is " + V.str(),
-          "K and V must have one shape");
-  require(Q.shape() == O.shape(), "Q is " + Q.str() + ", O is " + O.str(), "O must have Q's shape");
-  require(Q.size(0) == K.size(0), "batches differ: Q is " + Q.str() + ", K is " + K.str(), "");
-  require(Q.size(3) == K.size(3), "head dims differ: Q is " + Q.str() + ", K is " + K.str(), "");
-  require(K.size(1) > 0 && Q.size(1) % K.size(1) == 0,
-          "Q has " + std::to_string(Q.size(1)) + " heads, K has " + std::to_string(K.size(1)),
-          "the number of query heads must be a multiple of that of key heads");
-}
+  void operator()(const Stream& stream, const AttentionCall& c, float scale) const {
+    const ForwardKernel<T>& kernel = c.packs_heads && c.Q.size(2) <= 64 ? few : many;
+    kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.q_length, c.lengths.q,
+           c.lengths.kv, c.extras.sinks, c.extras.row_max);
+    latest = &kernel;
+  }
+
+  ForwardKernel<T> many, few;
+  mutable std::atomic<const ForwardKernel<T>*> latest;
+};
 
 }  // namespace
 
@@ -126,33 +146,39 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
 }
 
 struct Attention::Kernels {
-  explicit Kernels(const AttentionSpec& s)
-      : spec(s), bf16_kernel(make_kernel<bf16>(s)), f16_kernel(make_kernel<f16>(s)) {}
+  explicit Kernels(const AttentionSpec& s) : spec(s), of_bf16(s), of_f16(s) {}
+
+  void run(const Stream& stream, const AttentionCall& call) const {
+    const float scale = spec.scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
+    require(scale > 0, "scale is " + std::to_string(scale), "give a positive one");
+    if (call.Q.dtype() == DType::f16)
+      of_f16(stream, call, scale);
+    else
+      of_bf16(stream, call, scale);
+  }
+
   AttentionSpec spec;
-  decltype(make_kernel<bf16>({})) bf16_kernel;
-  decltype(make_kernel<f16>({})) f16_kernel;
+  KernelsOf<bf16> of_bf16;
+  KernelsOf<f16> of_f16;
 };
 
 Attention::Attention(AttentionSpec spec) : kernels_(std::make_shared<const Kernels>(spec)) {}
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                           const Tensor& O, const AttentionExtras& extras) const {
+  AttentionCall call = dense_call(Q, K, V, O, extras);
+  if (kernels_->spec.queries_at_end) require_keys_for_queries(Q, K);
+  kernels_->run(stream, with_heads_packed(std::move(call), kernels_->spec.pack_heads));
+}
+
+void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O, const Tensor& Lse) const {
-  check(Q, K, V, O);
-  const float scale =
-      kernels_->spec.scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
-  require(scale > 0, "scale is " + std::to_string(scale), "give a positive one");
-  if (Q.dtype() == DType::f16)
-    kernels_->f16_kernel(stream, Q, K, V, O, Lse, scale);
-  else
-    kernels_->bf16_kernel(stream, Q, K, V, O, Lse, scale);
+  (*this)(stream, Q, K, V, O, AttentionExtras{.lse = Lse});
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O) const {
-  require(Q.rank() == 4, "Q is " + Q.str() + ", not of rank 4",
-          "use [batch, heads, length, head_dim]");
-  (*this)(stream, Q, K, V, O,
-          Tensor::empty({Q.size(0), Q.size(1), Q.size(2)}, DType::f32, Q.device()));
+  (*this)(stream, Q, K, V, O, AttentionExtras{});
 }
 
 void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V,
@@ -160,11 +186,19 @@ void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V,
   (*this)(Stream(Q.device()), Q, K, V, O);
 }
 
+void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                       const Tensor& O, const CuSeqlens& lengths,
+                       const AttentionExtras& extras) const {
+  kernels_->run(stream, varlen_call(Q, K, V, O, lengths, extras));
+}
+
 std::string Attention::explain(DType dtype) const {
-  return dtype == DType::f16 ? kernels_->f16_kernel.explain() : kernels_->bf16_kernel.explain();
+  return dtype == DType::f16 ? kernels_->of_f16.latest.load()->explain()
+                             : kernels_->of_bf16.latest.load()->explain();
 }
 std::string Attention::dump(std::string_view verb, DType dtype) const {
-  return dtype == DType::f16 ? kernels_->f16_kernel.dump(verb) : kernels_->bf16_kernel.dump(verb);
+  return dtype == DType::f16 ? kernels_->of_f16.latest.load()->dump(verb)
+                             : kernels_->of_bf16.latest.load()->dump(verb);
 }
 
 }  // namespace tegula

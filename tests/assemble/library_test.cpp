@@ -16,6 +16,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
+#include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -132,6 +133,75 @@ TEST_F(Assembled, Attention) {
       expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
     }
   }
+}
+
+/// Head dims between, and values of another one: tiles of their own.
+TEST_F(Assembled, AttentionOfOtherHeadDims) {
+  struct Dim {
+    int dim, value_dim;
+  };
+  for (const Dim d : {Dim{40, 40},
+                      {72, 72},
+                      {80, 80},
+                      {96, 96},
+                      {112, 112},
+                      {160, 160},
+                      {200, 200},
+                      {192, 192},
+                      {192, 128},
+                      {64, 256},
+                      {256, 64}}) {
+    SCOPED_TRACE(testing::Message() << d.dim << " " << d.value_dim);
+    const Tensor Q = host({1, 1, 64, d.dim}), K = host({1, 1, 64, d.dim}),
+                 V = host({1, 1, 64, d.value_dim}), O = host({1, 1, 64, d.value_dim});
+    const Attention attention({.mask = masks::sliding_window(Scalar<i32>(20))});
+    expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
+  }
+}
+
+/// Sequences one behind the other, and a group's heads in one tile, with all that may be asked for.
+TEST_F(Assembled, AttentionOfSequencesAndGroups) {
+  const Stream cpu(Device::cpu());
+  const auto numbers = [](std::initializer_list<std::int64_t> shape) {
+    return Tensor::zeros(Dims(shape), DType::f32, Device::cpu());
+  };
+  const Attention attention({.mask = masks::causal()});
+  for (const int d : {64, 128, 256}) {
+    SCOPED_TRACE(d);
+    const Tensor q = host({16, 4, d}), kv = host({16, 2, d}), o = host({16, 4, d});
+    const Tensor starts = Tensor::zeros({2}, DType::i32, Device::cpu());
+    const AttentionExtras extras{numbers({16, 4}), numbers({16, 4}), numbers({4})};
+    const ir::Kernel varlen = traced(
+        "attention", [&] { attention.varlen(cpu, q, kv, kv, o, {starts, starts, 16}, extras); });
+    expect_clean(varlen, "sm_90a", true);
+    if (d == 128 && runtime::diagnose().finding("NVRTC").present)
+      expect_clean(varlen, "sm_90a", true, runtime::Backend::Nvrtc);
+    const Tensor Q = host({1, 4, 1, d}), KV = host({1, 2, 64, d}), O = host({1, 4, 1, d});
+    const AttentionExtras few{numbers({1, 4, 1}), numbers({1, 4, 1}), numbers({4})};
+    expect_clean(traced("attention", [&] { attention(cpu, Q, KV, KV, O, few); }), "sm_90a", true);
+  }
+}
+
+/// What scores read and compute comes on top of what attention keeps in registers.
+TEST_F(Assembled, AttentionWithScores) {
+  const auto f32s = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::f32, Device::cpu());
+  };
+  const std::vector<std::pair<const char*, Score>> all{
+      {"softcap", scores::softcap(30.0f)},
+      {"softcap approximate", scores::softcap(30.0f, scores::Tanh::approximate)},
+      {"alibi", scores::alibi(1)},
+      {"bias", scores::bias(f32s({1, 1, 64, 64}))},
+      {"t5", scores::t5_bias(f32s({32, 1}), 128, true)},
+      {"distance", scores::distance_bias(f32s({128, 1}), 64)},
+      {"forgetting", scores::forgetting(f32s({1, 1, 64}))}};
+  for (const auto& [name, score] : all)
+    for (const int d : {64, 128}) {
+      SCOPED_TRACE(testing::Message() << name << " " << d);
+      const Tensor t = host({1, 1, 64, d}), O = host({1, 1, 64, d});
+      const Attention attention({.mask = masks::causal(), .score = score});
+      expect_clean(traced("attention", [&] { attention(t, t, t, O); }), "sm_90a", true);
+    }
 }
 
 /// Attention in the language, with a mask and a distance in its scores: many values depend on the

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -58,14 +59,18 @@ struct ParamInfo {
   DType dtype = DType::f32;
   int rank = 0;
   ViewAccess access = ViewAccess::In;
+  bool optional = false;  ///< a view that a call may leave out
 };
 
 /// One argument of a call.
 struct HostArg {
   ParamKind kind = ParamKind::View;
   DType dtype = DType::f32;
-  const Tensor* tensor = nullptr;  ///< of a View; for a Pointer made from a tensor, that tensor
-  std::uint64_t bits = 0;  ///< of a Scalar or Constant: its bytes; of a Pointer: the address
+  const Tensor* tensor = nullptr;  ///< of a View, none if left out; for a Pointer made from a
+                                   ///< tensor, that tensor
+  /// Of a Scalar or Constant: its bytes; of a Pointer: the address; of an optional View: 1 if
+  /// given.
+  std::uint64_t bits = 0;
 };
 
 /// Argument for a Ptr parameter: an address on the device, or the first element of a tensor.
@@ -122,6 +127,23 @@ template <Element T, int R>
 struct ParamTraits<Out<T, R>> : ViewTraits<Out<T, R>, T, R, ViewAccess::Out> {};
 template <Element T, int R>
 struct ParamTraits<InOut<T, R>> : ViewTraits<InOut<T, R>, T, R, ViewAccess::InOut> {};
+/// A view that a call may leave out by a Tensor that is none: the kernel is traced for either case.
+template <class V>
+struct ParamTraits<std::optional<V>> {
+  using Host = Tensor;
+  static constexpr ParamInfo kInfo = [] {
+    ParamInfo info = ParamTraits<V>::kInfo;
+    info.optional = true;
+    return info;
+  }();
+  static_assert(kInfo.kind == ParamKind::View, "tegula: only In, Out and InOut can be optional");
+  static HostArg pack(const Tensor& t) {
+    return {ParamKind::View, kInfo.dtype, t.defined() ? &t : nullptr, t.defined()};
+  }
+  static std::optional<V> make(std::uint32_t position, const HostArg& a) {
+    return a.bits != 0 ? std::optional<V>(V(position)) : std::nullopt;
+  }
+};
 template <Element T>
 struct ParamTraits<Scalar<T>> {
   using Host = T;
@@ -309,9 +331,9 @@ concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::rem
 
 }  // namespace detail
 
-/// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, Scalar, Ptr or C++
-/// constants. What it captures is frozen here, except captured Tensors and Scalars, which are
-/// arguments read at every launch.
+/// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, std::optional of
+/// these, Scalar, Ptr or C++ constants. What it captures is frozen here, except captured Tensors
+/// and Scalars, which are arguments read at every launch.
 template <class Fn>
 auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_location::current()) {
   using Object = std::decay_t<Fn>;

@@ -179,6 +179,10 @@ Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
 /// they must not count in is then the caller's to see to. Free for 0 and a tile as it was loaded.
 Tile fill_absent(const Arg& x, double value);
 
+/// The tile whose elements i along `axis` are absent unless 0 <= first + i < end: stores drop them,
+/// reductions skip them. For a part of a tensor whose end is known to the kernel only.
+Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end);
+
 enum class Precision : std::uint8_t { ieee, tf32 };
 /// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit
 /// integers in i32. Elements absent along k count as 0. Without `acc` it starts from 0.

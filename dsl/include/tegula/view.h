@@ -83,6 +83,9 @@ class View {
   /// The extent as a C++ number: the kernel is compiled for this extent, and for each new one
   /// again.
   int fixed(int axis, std::source_location at = std::source_location::current()) const;
+  /// The kernel is compiled once for all extents of the dimension. Otherwise it is compiled for
+  /// each of 1, 2, 4, 8 and 16 that is the largest to divide an extent.
+  void any_extent(int axis, std::source_location at = std::source_location::current()) const;
 
  protected:
   friend class dsl::Tracer;

@@ -83,6 +83,47 @@ TEST(Launch, ConstantsAreFrozenAndScalarsAreNot) {
   EXPECT_EQ(compiled(k), 2u);
 }
 
+TEST(Launch, OptionalTensorsAreLeftOutOrGiven) {
+  const auto k = kernel("maybe", [](In<f32, 1> x, std::optional<In<f32, 1>> bias, Out<f32, 1> z,
+                                    std::optional<Out<f32, 1>> twice) {
+    for (auto i : grid(z, 16)) {
+      const Tile sum = bias ? x(i) + (*bias)(i) : x(i);
+      z(i) = sum;
+      if (twice) (*twice)(i) = sum * 2.0f;
+    }
+  });
+  for (Device d : {Device::cpu(), Device::sim()}) {
+    const Tensor x = Tensor::from(std::vector<float>{1, 2, 3}, d),
+                 bias = Tensor::from(std::vector<float>{10, 20, 30}, d);
+    const Tensor z = Tensor::empty({3}, DType::f32, d), twice = Tensor::empty({3}, DType::f32, d);
+    k(x, {}, z, {});
+    EXPECT_THAT(z.to_vector<float>(), ElementsAre(1, 2, 3)) << d.str();
+    k(x, bias, z, twice);
+    EXPECT_THAT(z.to_vector<float>(), ElementsAre(11, 22, 33)) << d.str();
+    EXPECT_THAT(twice.to_vector<float>(), ElementsAre(22, 44, 66)) << d.str();
+    k(x, {}, z, twice);
+    EXPECT_THAT(twice.to_vector<float>(), ElementsAre(2, 4, 6)) << d.str();
+  }
+  EXPECT_EQ(compiled(k), 6u);
+  EXPECT_THAT(k.dump("key"), HasSubstr("arg1 in f32 align 1 absent"));
+  const Tensor x = host({1});
+  EXPECT_THROW(k(x, Tensor::zeros({1, 1}, DType::f32, kHost), x, {}), CompileError);
+}
+
+TEST(Launch, AnyExtentIsCompiledOnce) {
+  const auto k = kernel("any_extent", [](In<f32, 1> x, Out<f32, 1> z) {
+    x.any_extent(0);
+    z.any_extent(-1);
+    for (auto i : grid(z, 64)) z(i) = x(i) + 1.0f;
+  });
+  for (const std::int64_t n : {64, 65, 66, 68, 1}) {
+    const Tensor z = empty({n});
+    k(Tensor::zeros({n}, DType::f32, kHost), z);
+    EXPECT_EQ(z.to_doubles(), std::vector<double>(static_cast<std::size_t>(n), 1));
+  }
+  EXPECT_EQ(compiled(k), 1u);
+}
+
 TEST(Launch, CapturedScalarsAndTensorsAreReadAtEachLaunch) {
   Scalar<f32> offset = 1.0f;
   Tensor table = host({5, 6, 7});

@@ -214,6 +214,25 @@ TEST(EvalAbsent, DotWithAnOperandThatIsWhollyAbsent) {
   EXPECT_THAT(out.storage, Each(2));
 }
 
+/// Of rows 5 .. 8, those below 7; of columns -1 .. 2, those from 0 on and inside the tensor.
+TEST(EvalAbsent, CropLeavesOutWhatIsNotBelowTheEnd) {
+  HostTensor<f32> in = iota<f32>({3, 3}, 1), out({4, 4}, std::vector<f32>(16, -1)), sums({4});
+  const std::string body = R"(
+    %five = const [value = 5] : i32
+    %seven = const [value = 7] : i32
+    %below = const [value = -1] : i32
+    %rows = crop %t, %five, %seven [axis = 0] : tile<4x4xf32>
+    %both = crop %rows, %below, %seven [axis = 1] : tile<4x4xf32>
+    %sum = reduce %both [axis = 0, kind = "sum"]
+    store_view %o, %both, %z, %z [axes = [0, 1]]
+    store_view %s, %sum, %z [axes = [0]])";
+  EXPECT_TRUE(
+      box(in, 0, 0, body, {out.view(), sums.view()}, "%o: view<4x4xf32, out>, %s: view<4xf32, out>")
+          .clean());
+  EXPECT_THAT(out.storage, ElementsAre(-1, 2, 3, -1, -1, 5, 6, -1, -1, -1, -1, -1, -1, -1, -1, -1));
+  EXPECT_THAT(sums.storage, ElementsAre(0, 7, 9, 0));
+}
+
 TEST(EvalAbsent, ReshapeKeepsEdgesApart) {
   // [2, 2, 4] rows merged to [4, 4]: rows of the ragged first dimension are absent, the contraction
   // is not confused.

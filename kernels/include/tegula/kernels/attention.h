@@ -32,6 +32,15 @@ struct AttentionSpec {
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> full = {};
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
+  /// Queries are the last positions of their sequence, so that mask and score see the query at
+  /// position q + kv_length - q_length: chunks of a prefill, decoding with a cache (causal masks
+  /// are then aligned at the lower right). No sequence may have more queries than keys.
+  bool queries_at_end = false;
+  /// Whether a tile of queries holds all heads of a group that share keys, so that these are read
+  /// once: for few queries a head. Default: up to 16 of them. Without effect in `varlen`, where a
+  /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
+  /// one query, and where [batch, heads, length, dim] is contiguous).
+  std::optional<bool> pack_heads = {};
 };
 
 /// The keys a causal mask lets through: [0, last + 1); a `range` of every mask that is at least
@@ -40,22 +49,54 @@ KvRange causal_range(const Tile& first, const Tile& last, const Tile& kv_length)
 /// The keys that all rows see under a mask that is causal and nothing else: [0, first + 1).
 KvRange causal_full(const Tile& first, const Tile& last, const Tile& kv_length);
 
-/// A callable attention. Copies share what was compiled.
+/// Further tensors of a call, f32. Those left out are neither read nor written.
+struct AttentionExtras {
+  /// Out, [batch, heads, q_length]: the natural logarithm of the softmax's denominator; -inf for a
+  /// row that sees no key.
+  Tensor lse = {};
+  /// Out, like `lse`: the largest score of a row, sinks not among them; -inf without keys.
+  Tensor row_max = {};
+  /// In, [heads]: the score of one more key of each head, whose value is 0: it counts in the
+  /// denominator only (gpt-oss; Xiao et al. 2023, "attention sinks").
+  Tensor sinks = {};
+};
+
+/// Where sequences of different lengths begin that lie one behind the other: i32 [sequences + 1],
+/// from 0 to the total length, ascending (FlashAttention's cu_seqlens). Read by the kernel.
+struct CuSeqlens {
+  Tensor q, kv;
+  std::int64_t max_q = 0;  ///< queries of the longest sequence
+};
+
+/// A callable attention. Copies share what was compiled. Throws CompileError for tensors that do
+/// not fit.
 ///
-/// Tensors (bf16 or f16, all alike): Q [batch, heads, q_length, head_dim], K and V [batch,
-/// kv_heads, kv_length, head_dim], O like Q; any strides, head_dim contiguous; heads is a multiple
-/// of kv_heads (grouped queries). Lse: f32 [batch, heads, q_length], the natural logarithm of the
-/// softmax's denominator. A row that sees no key gives 0 and -inf. Lengths of any size; they vary
-/// without compiling. Throws CompileError for tensors that do not fit.
+/// Tensors (bf16 or f16, all alike): Q [batch, heads, q_length, head_dim], K [batch, kv_heads,
+/// kv_length, head_dim], V [batch, kv_heads, kv_length, value_dim], O [batch, heads, q_length,
+/// value_dim]; any strides, the last dimension contiguous; heads is a multiple of kv_heads (grouped
+/// queries); both head dims are multiples of 8 up to 256. A row that sees no key gives 0. Lengths
+/// of any size; they vary without compiling.
 class Attention {
  public:
   explicit Attention(AttentionSpec spec);
 
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+                  const Tensor& O, const AttentionExtras& extras) const;
+  /// With the logarithm `Lse` of AttentionExtras.
+  void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                   const Tensor& O, const Tensor& Lse) const;
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                   const Tensor& O) const;
   void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) const;
+
+  /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
+  /// head_dim], V [total kv, kv_heads, value_dim], O [total q, heads, value_dim]; lse and row_max
+  /// [total q, heads]. Mask and score see the sequence's number as batch entry and positions within
+  /// it. Rows of O behind the last sequence keep what they hold. Values must be finite, as those of
+  /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_q
+  /// vary without compiling.
+  void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
+              const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {}) const;
 
   /// Plan, remarks, registers of what was compiled last for `dtype`.
   std::string explain(DType dtype = DType::bf16) const;

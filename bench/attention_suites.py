@@ -1,0 +1,108 @@
+"""Suites attention_masks and attention_scores of peers.py: FlexAttention, alone and with the time its block mask takes.
+
+TFLOPS count the pairs that the mask keeps. Values are checked in fp64 on some rows of two heads. A suite yields
+(name, case, make); make() gives (ours, peers, error, work).
+"""
+import functools
+
+import torch
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+DEVICE = torch.device("cuda:0")
+SHAPES = ((4, 16, 4096, 128), (1, 16, 16384, 128))
+WINDOW, CAP, DOCUMENTS = 1024, 30.0, 12
+
+flex = torch.compile(flex_attention, dynamic=False)
+make_block_mask = torch.compile(create_block_mask, dynamic=False)
+
+
+def causal(b, h, q, kv):
+    return q >= kv
+
+
+def window(b, h, q, kv):
+    return (q >= kv) & (q - kv <= WINDOW)
+
+
+def prefix_lm(prefix):
+    return lambda b, h, q, kv: (kv < prefix) | (q >= kv)
+
+
+def document(ids):
+    return lambda b, h, q, kv: (ids[q] == ids[kv]) & (q >= kv)
+
+
+def alibi(heads):
+    return lambda s, b, h, q, kv: s + (kv - q) * torch.exp2(-8.0 * (h + 1) / heads)
+
+
+def softcap(s, b, h, q, kv):
+    return CAP * torch.tanh(s / CAP)
+
+
+def error_on_rows(q, k, v, o, mask, score, rows=256):
+    """Relative error of the first two heads of the first entry against fp64."""
+    at = torch.randperm(q.shape[2], device=DEVICE)[:rows]
+    kv = torch.arange(k.shape[2], device=DEVICE)[None, None, :]
+    head, row = torch.arange(2, device=DEVICE)[:, None, None], at[None, :, None]
+    s = (q[0, :2, at].double() @ k[0, :2].double().transpose(-1, -2)) / q.shape[-1] ** 0.5
+    s = score(s, 0, head, row, kv).masked_fill(~mask(0, head, row, kv), float("-inf"))
+    want = torch.softmax(s, -1) @ v[0, :2].double()
+    return ((o[0, :2, at].double() - want).norm() / want.norm()).item()
+
+
+def kept_pairs(mask, s):
+    """Of one head, counted in slices of queries."""
+    kv = torch.arange(s, device=DEVICE)[None, :]
+    return sum(int(mask(0, 0, rows[:, None], kv).sum()) for rows in torch.arange(s, device=DEVICE).split(1024))
+
+
+def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
+    """Our case, and FlexAttention with the same mask and score."""
+    torch._dynamo.reset()  # each row compiles anew, and past eight the compiler gives up
+    b, h, s, d = shape
+    q, k, v = (torch.randn(shape, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
+    o, lse = torch.full_like(q, float("nan")), torch.empty(b, h, s, device=DEVICE)
+    run = t.caller(case, [q, k, v, o, lse, *tables], number)
+    run()
+    error = error_on_rows(q, k, v, o, mask, score or (lambda x, *_: x))
+    block_mask = make_block_mask(mask, None, None, s, s, device=DEVICE)
+
+    def alone():
+        flex(q, k, v, score_mod=score, block_mask=block_mask)
+
+    def with_mask():
+        flex(q, k, v, score_mod=score, block_mask=make_block_mask(mask, None, None, s, s, device=DEVICE))
+
+    return run, {"flex": alone, "flex_with_mask": with_mask}, error, {"flops": 4 * b * h * d * kept_pairs(mask, s)}
+
+
+def beside_flex_in_documents(t, shape):
+    s = shape[2]
+    cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[: DOCUMENTS - 1].sort().values + 1
+    starts = torch.cat([torch.zeros(1, dtype=torch.int64), cuts]).to(DEVICE, torch.int32)
+    ids = (torch.bucketize(torch.arange(s), cuts, right=True)).to(DEVICE, torch.int32)
+    return beside_flex(t, "attention_document", shape, document(ids), tables=(ids, starts))
+
+
+def text(shape):
+    return "b{} h{} s{} d{} bf16".format(*shape)
+
+
+def attention_masks(t):
+    for shape in SHAPES:
+        s = shape[2]
+        yield "mask_causal", text(shape), functools.partial(beside_flex, t, "attention_causal", shape, causal)
+        yield "mask_window", text(shape), functools.partial(beside_flex, t, "attention_window", shape, window, number=WINDOW)
+        yield "mask_prefix", text(shape), functools.partial(beside_flex, t, "attention_prefix", shape, prefix_lm(s // 4), number=s // 4)
+        yield "mask_document", text(shape), functools.partial(beside_flex_in_documents, t, shape)
+
+
+def attention_scores(t):
+    for shape in SHAPES:
+        yield "score_alibi", text(shape), functools.partial(beside_flex, t, "attention_alibi_causal", shape, causal, alibi(shape[1]))
+        yield "score_softcap", text(shape), functools.partial(beside_flex, t, "attention_softcap_causal", shape, causal, softcap, CAP)
+        yield "score_softcap_approx", text(shape), functools.partial(beside_flex, t, "attention_softcap_approx_causal", shape, causal, softcap, CAP)
+
+
+SUITES = [attention_masks, attention_scores]

@@ -1,0 +1,173 @@
+#include "kernels/attention/arguments.h"
+
+#include <initializer_list>
+#include <vector>
+
+#include "kernels/attention/block_sizes.h"
+#include "tegula/error.h"
+
+namespace tegula {
+namespace {
+
+/// Queries of a head for which its tile would hold next to nothing.
+constexpr std::int64_t kFewQueries = 16;
+
+struct Named {
+  const char* name;
+  const Tensor& tensor;
+};
+
+void same(const char* what, Named a, int a_dim, Named b, int b_dim) {
+  require(a.tensor.size(a_dim) == b.tensor.size(b_dim),
+          std::string(what) + " differ: " + a.name + " is " + a.tensor.str() + ", " + b.name +
+              " is " + b.tensor.str(),
+          std::string("give both tensors the same ") + what);
+}
+
+/// Dimensions of a layout, -1 where it has none.
+struct Layout {
+  int rank, batch, heads, length;
+  const char* shape;
+};
+constexpr Layout kDense{4, 0, 1, 2, "[batch, heads, length, head_dim]"},
+    kVarlen{3, -1, 1, 0, "[total length, heads, head_dim]"};
+
+void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
+  for (const Named& t : {Q, K, V, O}) {
+    require(
+        t.tensor.rank() == l.rank,
+        std::string(t.name) + " is " + t.tensor.str() + ", not of rank " + std::to_string(l.rank),
+        std::string("use ") + l.shape);
+    require(t.tensor.dtype() == Q.tensor.dtype() && size_bytes(t.tensor.dtype()) == 2 &&
+                is_float(t.tensor.dtype()),
+            std::string(t.name) + " is " + t.tensor.str() + ", Q is " + Q.tensor.str(),
+            "use bf16 or f16 for all four tensors");
+  }
+  const int dim = l.rank - 1;
+  if (l.batch >= 0)
+    for (const Named& t : {K, V, O}) same("batch sizes", Q, l.batch, t, l.batch);
+  same("numbers of heads", K, l.heads, V, l.heads);
+  same("numbers of heads", Q, l.heads, O, l.heads);
+  same("lengths", K, l.length, V, l.length);
+  same("lengths", Q, l.length, O, l.length);
+  same("head dims", Q, dim, K, dim);
+  same("head dims", V, dim, O, dim);
+  for (const Named& t : {Q, V})
+    require(
+        t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 && t.tensor.size(dim) <= kMaxHeadDim,
+        std::string("the head dim of ") + t.name + " is " + std::to_string(t.tensor.size(dim)) +
+            ", not a multiple of 8 up to 256",
+        "pad the last dimension with zeros");
+  const std::int64_t heads = Q.tensor.size(l.heads), kv_heads = K.tensor.size(l.heads);
+  require(kv_heads > 0 && heads % kv_heads == 0,
+          "Q has " + std::to_string(heads) + " heads, K has " + std::to_string(kv_heads),
+          "the number of query heads must be a multiple of that of key heads");
+}
+
+void check_extra(Named t, DType dtype, const Dims& shape) {
+  if (!t.tensor.defined()) return;
+  require(t.tensor.dtype() == dtype && t.tensor.shape() == shape,
+          std::string(t.name) + " is " + t.tensor.str(),
+          std::string("give ") + std::string(name(dtype)) + shape.str());
+}
+
+/// Lse and row_max have the shape `rows`.
+AttentionExtras complete(AttentionExtras x, const Dims& rows, std::int64_t heads, Device device) {
+  check_extra({"lse", x.lse}, DType::f32, rows);
+  check_extra({"row_max", x.row_max}, DType::f32, rows);
+  check_extra({"sinks", x.sinks}, DType::f32, {heads});
+  if (!x.lse.defined()) x.lse = Tensor::empty(rows, DType::f32, device);
+  return x;
+}
+
+/// The same elements with other extents and strides; it keeps the memory alive.
+Tensor with_strides(const Tensor& t, const Dims& shape, const Dims& strides) {
+  return Tensor::borrow(t.data(), shape, t.dtype(), t.device(), strides,
+                        std::make_shared<Tensor>(t));
+}
+
+/// [total, heads, ..] as the only entry of a batch: [1, heads, total, ..].
+Tensor as_batch(const Tensor& t) {
+  if (!t.defined()) return t;
+  Dims shape{1, t.size(1), t.size(0)}, strides{t.stride(0), t.stride(1), t.stride(0)};
+  if (t.rank() == 3) {
+    shape.push_back(t.size(2));
+    strides.push_back(t.stride(2));
+  }
+  return with_strides(t, shape, strides);
+}
+
+/// [batch, heads, length, ..] as [batch, kv_heads, group * length, ..], if rows of a group's heads
+/// lie evenly spaced.
+std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads) {
+  if (!t.defined()) return t;
+  const std::int64_t length = t.size(2), group = t.size(1) / kv_heads;
+  const std::int64_t step = length == 1 ? t.stride(1) : t.stride(2);
+  if (t.stride(1) != length * step) return std::nullopt;
+  Dims shape{t.size(0), kv_heads, group * length}, strides{t.stride(0), group * t.stride(1), step};
+  if (t.rank() == 4) {
+    shape.push_back(t.size(3));
+    strides.push_back(t.stride(3));
+  }
+  return with_strides(t, shape, strides);
+}
+
+}  // namespace
+
+void require(bool ok, const std::string& message, const std::string& hint) {
+  if (!ok) throw CompileError(Diagnostic{"", "attention: " + message, {}, {}, hint});
+}
+
+AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                         const AttentionExtras& extras) {
+  check_tensors(kDense, {"Q", Q}, {"K", K}, {"V", V}, {"O", O});
+  return {Q, K, V, O, complete(extras, {Q.size(0), Q.size(1), Q.size(2)}, Q.size(1), Q.device()),
+          {}};
+}
+
+AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                          const CuSeqlens& lengths, const AttentionExtras& extras) {
+  check_tensors(kVarlen, {"Q", Q}, {"K", K}, {"V", V}, {"O", O});
+  for (const Named& t : {Named{"cu_seqlens of q", lengths.q}, {"cu_seqlens of kv", lengths.kv}})
+    require(t.tensor.defined() && t.tensor.dtype() == DType::i32 && t.tensor.rank() == 1 &&
+                t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0),
+            std::string(t.name) + " is " + (t.tensor.defined() ? t.tensor.str() : "no tensor"),
+            "give i32 [sequences + 1] for both, from 0 to the total length");
+  require(lengths.max_q >= 0 && lengths.max_q <= Q.size(0),
+          "max_q is " + std::to_string(lengths.max_q) + ", Q is " + Q.str(),
+          "give the largest number of queries of a sequence");
+  const AttentionExtras x = complete(extras, {Q.size(0), Q.size(1)}, Q.size(1), Q.device());
+  return {as_batch(Q),
+          as_batch(K),
+          as_batch(V),
+          as_batch(O),
+          {as_batch(x.lse), as_batch(x.row_max), x.sinks},
+          lengths,
+          false,
+          static_cast<std::int32_t>(lengths.max_q)};
+}
+
+void require_keys_for_queries(const Tensor& Q, const Tensor& K) {
+  require(Q.size(2) <= K.size(2), "queries at the end: Q is " + Q.str() + ", K is " + K.str(),
+          "give at least as many keys as queries, or leave `queries_at_end` out");
+}
+
+AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted) {
+  const std::int64_t kv_heads = call.K.size(1), length = call.Q.size(2);
+  if (call.Q.size(1) == kv_heads || length == 0 || !wanted.value_or(length <= kFewQueries))
+    return call;
+  const auto Q = grouped(call.Q, kv_heads), O = grouped(call.O, kv_heads),
+             lse = grouped(call.extras.lse, kv_heads),
+             row_max = grouped(call.extras.row_max, kv_heads);
+  if (!Q || !O || !lse || !row_max) return call;
+  return {*Q,
+          call.K,
+          call.V,
+          *O,
+          {*lse, *row_max, call.extras.sinks},
+          {},
+          true,
+          static_cast<std::int32_t>(length)};
+}
+
+}  // namespace tegula

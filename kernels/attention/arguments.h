@@ -1,0 +1,37 @@
+#pragma once
+// Tensors of a call of attention: what fits, and how the kernel sees them.
+#include <cstdint>
+#include <string>
+
+#include "tegula/kernels/attention.h"
+
+namespace tegula {
+
+/// Throws CompileError "attention: message" unless `ok`.
+void require(bool ok, const std::string& message, const std::string& hint);
+
+/// What the kernel is called with: views of rank 4, Lse and row_max of rank 3.
+struct AttentionCall {
+  Tensor Q, K, V, O;
+  AttentionExtras extras;  ///< lse is there
+  CuSeqlens lengths;       ///< undefined tensors: one sequence an entry of the batch
+  bool packs_heads = false;
+  std::int32_t q_length = 0;  ///< of a packed head, or of the longest sequence
+};
+
+/// Checks [batch, heads, length, dim]; makes Lse where there is none.
+AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                         const AttentionExtras& extras);
+/// Checks [total length, heads, dim].
+AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                          const CuSeqlens& lengths, const AttentionExtras& extras);
+
+/// Throws where there are more queries than keys.
+void require_keys_for_queries(const Tensor& Q, const Tensor& K);
+
+/// The heads of each group as rows of one head, where their rows are evenly spaced in memory: the
+/// same call where they are not, or where there is no group. `wanted` by the caller or not;
+/// otherwise where queries are few.
+AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted);
+
+}  // namespace tegula

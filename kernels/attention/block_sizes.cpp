@@ -1,0 +1,26 @@
+#include "kernels/attention/block_sizes.h"
+
+#include <algorithm>
+
+namespace tegula {
+namespace {
+
+constexpr int kStep = 16, kMaxKeys = 128, kCostlyKeys = 64, kRows = 128, kBytes = 2;
+/// As ir/passes/plan.cpp has it: of 232 registers a thread, 40 are for rows' state and addresses.
+constexpr int kRegisters = 232 - 40;
+/// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
+constexpr int kSharedBytes = 225 * 1024, kSlots = 2;
+
+}  // namespace
+
+int padded_head_dim(int dim) { return (dim + kStep - 1) / kStep * kStep; }
+
+int keys_of_a_step(int dim, int value_dim, bool costly_score) {
+  // A thread of 8 warps: scores (keys / 2), two steps' weights in 16 bits (keys / 2), the output.
+  const int by_registers = kRegisters - value_dim / 2;
+  const int by_shared =
+      (kSharedBytes - kRows * dim * kBytes) / (kSlots * (dim + value_dim) * kBytes);
+  return std::min({costly_score ? kCostlyKeys : kMaxKeys, by_registers, by_shared}) / kStep * kStep;
+}
+
+}  // namespace tegula

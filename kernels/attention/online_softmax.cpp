@@ -1,0 +1,53 @@
+#include "kernels/attention/online_softmax.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+constexpr float kFloor =
+    -1e30f;  // a maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN
+constexpr float kLn2 = std::numbers::ln2_v<float>, kLog2E = std::numbers::log2e_v<float>;
+
+}  // namespace
+
+OnlineSoftmax::OnlineSoftmax(int rows, int columns)
+    : top(full<f32>(kFloor, rows)), sum(zeros<f32>(rows)), out(zeros<f32>(rows, columns)) {}
+
+Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor) {
+  const Tile now = max(top, max(scores, axis(1)));
+  const Tile weights = exp2(fma(scores, factor, expand(now * -factor, 1)));
+  const Tile rescale = exp2((top - now) * factor);
+  sum = fma(sum, rescale, tegula::sum(weights, 1));
+  out = out * expand(rescale, 1);
+  top = now;
+  return weights;
+}
+
+Normaliser::Normaliser(const OnlineSoftmax& s, const Tile& factor)
+    : top_(s.top), factor_(factor), sum_(s.sum), empty_(s.sum == 0.0f) {}
+
+Normaliser::Normaliser(const OnlineSoftmax& s, const Tile& factor, const Tile& sink) {
+  const Tile top = s.top * factor, extra = sink * kLog2E;
+  top_ = max(top, extra);
+  factor_ = full<f32>(1);
+  share_ = exp2(top - top_);
+  sum_ = fma(s.sum, *share_, exp2(extra - top_));
+  empty_ = sum_ == 0.0f;
+}
+
+Tile Normaliser::inverse() const {
+  return where(empty_, 0.0f, share_ ? *share_ * rcp(sum_) : rcp(sum_));
+}
+Tile Normaliser::lse() const {
+  return where(empty_, -INFINITY, fma(top_, factor_, log2(sum_)) * kLn2);
+}
+
+Tile row_maximum(const OnlineSoftmax& s, const Tile& factor) {
+  return where(s.sum == 0.0f, -INFINITY, s.top * factor * kLn2);
+}
+
+}  // namespace tegula

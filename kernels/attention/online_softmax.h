@@ -1,0 +1,40 @@
+#pragma once
+// Softmax over blocks of scores in base 2 (Milakov and Gimelshein 2018): what is kept of each row
+// between blocks, and what it is divided by at the end.
+#include <optional>
+
+#include "tegula/value.h"
+
+namespace tegula {
+
+/// Running maximum and sum of each row, and the accumulated output they belong to. Scores times
+/// `factor`, which is positive, are exponents of 2.
+struct OnlineSoftmax {
+  OnlineSoftmax(int rows, int columns);
+
+  /// Takes one block of scores in and rescales the output; returns the weights of the block. The
+  /// factor's product is one fma with the subtraction of the maximum.
+  Tile step(const Tile& scores, const Tile& factor);
+
+  Tile top, sum, out;
+};
+
+/// The denominator of each row at the end, and its logarithm. Rows without keys: 0 and -inf.
+class Normaliser {
+ public:
+  Normaliser(const OnlineSoftmax& s, const Tile& factor);
+  /// With one more key in the denominator, whose score is `sink` and whose value is 0.
+  Normaliser(const OnlineSoftmax& s, const Tile& factor, const Tile& sink);
+
+  /// What outputs are multiplied by.
+  Tile inverse() const;
+  Tile lse() const;
+
+ private:
+  Tile top_, factor_, sum_, empty_;  ///< sum * 2^(top * factor)
+  std::optional<Tile> share_;        ///< of the outputs in that sum
+};
+/// The largest score of each row in natural units; -inf without keys.
+Tile row_maximum(const OnlineSoftmax& s, const Tile& factor);
+
+}  // namespace tegula

@@ -1,0 +1,37 @@
+#include "kernels/attention/query_rows.h"
+
+namespace tegula {
+
+Sequence Sequence::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b) {
+  const Tile next = b + 1, kv_first = fill_absent(cu_kv(b), 0);
+  return {.entry = Index(Tile(0), 1),
+          .kv_length = fill_absent(cu_kv(next), 0) - kv_first,
+          .q_first = fill_absent(cu_q(b), 0),
+          .q_end = fill_absent(cu_q(next), 0),
+          .kv_first = kv_first};
+}
+
+KvRange Sequence::where_queries(const KvRange& keys, const Index& m) const {
+  if (!q_first) return keys;
+  return {keys.lo, where(queries(m).first() < *q_end, keys.hi, keys.lo)};
+}
+
+Tile Sequence::own(const Tile& results, const Index& m) const {
+  return q_first ? crop(results, 0, queries(m).first(), *q_end) : results;
+}
+
+Rows Rows::of_head(const Index& h, const Index& m) {
+  const Tile first = m.first();
+  return {h, expand(m, 1), first, first + (m.block() - 1), h};
+}
+
+Rows Rows::shifted(const Tile& by) const {
+  return {heads, positions + by, first + by, last + by, head_of_row};
+}
+
+Rows Rows::of_group(const Index& group, const Index& m, const Tile& rows, const Tile& q_length) {
+  const Tile r = m.idx(), head = group * (rows / q_length) + r / q_length;
+  return {expand(head, 1), expand(r % q_length, 1), full<i32>(0), q_length - 1, head};
+}
+
+}  // namespace tegula

@@ -1,0 +1,46 @@
+#pragma once
+// What the rows of a tile of queries are: where they lie in the tensors, and which heads and
+// positions the mask and the score function take them for.
+#include <optional>
+
+#include "tegula/kernels/attention.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+
+/// The part of the tensors that a program works on: an entry of the batch, or one of the sequences
+/// that lie one behind the other in the only entry.
+struct Sequence {
+  Index entry;
+  Tile kv_length;
+  std::optional<Tile> q_first = {}, q_end = {}, kv_first = {};  ///< of one among others
+
+  /// Sequence b, between entries b and b + 1 of the tables.
+  static Sequence packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);
+
+  /// Positions of the sequence as rows of the tensors.
+  /// Those of `dense` where it has the only sequence of its entry.
+  Tile q_length(const Tile& dense) const { return q_first ? *q_end - *q_first : dense; }
+  Index queries(const Index& m) const { return q_first ? m.shifted(*q_first) : m; }
+  Index keys(const Index& n) const { return kv_first ? n.shifted(*kv_first) : n; }
+  /// No keys where there are no queries: the grid is that of the longest sequence.
+  KvRange where_queries(const KvRange& keys, const Index& m) const;
+  /// Results of the rows; those behind the sequence's end belong to another and are left out.
+  Tile own(const Tile& results, const Index& m) const;
+};
+
+/// Heads and positions of the rows of a tile, and bounds of the positions.
+struct Rows {
+  Tile heads, positions;  ///< [rows, 1], or a scalar where all have one
+  Tile first, last;
+  Tile head_of_row;  ///< `heads` as [rows], or a scalar
+
+  /// Positions of one head.
+  static Rows of_head(const Index& h, const Index& m);
+  /// The same rows, `by` positions further on.
+  Rows shifted(const Tile& by) const;
+  /// All positions of a group's first head, then those of its next (`rows` in all).
+  static Rows of_group(const Index& group, const Index& m, const Tile& rows, const Tile& q_length);
+};
+
+}  // namespace tegula

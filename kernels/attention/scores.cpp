@@ -1,0 +1,164 @@
+// The library of score functions. Each returns the lambda that its comment in scores.h describes.
+#include "tegula/kernels/scores.h"
+
+#include <cmath>
+#include <vector>
+
+#include "tegula/error.h"
+#include "tegula/math.h"
+
+namespace tegula::scores {
+namespace {
+
+/// Buckets of the distances 0 .. max_distance, what is farther being in the last one.
+std::vector<i32> t5_buckets(int buckets, int max_distance) {
+  const int exact = buckets / 2;
+  std::vector<i32> table;
+  for (int n = 0; n <= max_distance; ++n) {
+    int bucket = n;
+    if (n >= exact) {
+      const double share = std::log(static_cast<double>(n) / exact) /
+                           std::log(static_cast<double>(max_distance) / exact);
+      bucket = std::min(exact + static_cast<int>(share * (buckets - exact)), buckets - 1);
+    }
+    table.push_back(bucket);
+  }
+  return table;
+}
+
+void require(bool ok, const std::string& message, const std::string& hint) {
+  if (!ok) throw CompileError(Diagnostic{"", "scores::" + message, {}, {}, hint});
+}
+
+/// An index, or 0 along an extent that stands for all.
+Tile along(const Tensor& t, int dim, const Tile& index) {
+  return t.size(dim) == 1 ? Tile(0) : index;
+}
+
+template <class T>
+Score bias_of(Tensor bias) {
+  return [bias = std::move(bias)](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    return s + cast<f32>(view<T, 4>(bias)(along(bias, 0, b), along(bias, 1, h), along(bias, 2, q),
+                                          along(bias, 3, kv)));
+  };
+}
+
+}  // namespace
+
+Score then(Score first, Score second) {
+  return [first = std::move(first), second = std::move(second)](Tile s, Tile b, Tile h, Tile q,
+                                                                Tile kv) {
+    return second(first(s, b, h, q, kv), b, h, q, kv);
+  };
+}
+
+Score softcap(ScoreNumber cap, Tanh kind) {
+  return [=](Tile s, Tile, Tile, Tile, Tile) {
+    const Tile c = cap.value(), share = s * rcp(c);
+    return c * (kind == Tanh::exact ? tanh(share) : tanh_approx(share));
+  };
+}
+
+Score alibi(int heads) {
+  require(heads > 0, "alibi has " + std::to_string(heads) + " heads", "give how many there are");
+  return [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    const Tile slope = exp2(cast<f32>(h + 1) * (-8.0f / static_cast<float>(heads)));
+    return fma(cast<f32>(kv - q), slope, s);
+  };
+}
+Score alibi(Tensor slopes) {
+  return [slopes = std::move(slopes)](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    return fma(cast<f32>(kv - q), view<f32, 1>(slopes)(h), s);
+  };
+}
+
+Score relative_bias(ScoreNumber weight) {
+  return [=](Tile s, Tile, Tile, Tile q, Tile kv) {
+    return fma(cast<f32>(q - kv), weight.value(), s);
+  };
+}
+Score head_bias(Tensor bias) {
+  return [bias = std::move(bias)](Tile s, Tile, Tile h, Tile, Tile) {
+    return s + view<f32, 1>(bias)(h);
+  };
+}
+Score distance_bias(Tensor table, int offset) {
+  return [table = std::move(table), offset](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    return s + view<f32, 2>(table)(q - kv + offset, h);
+  };
+}
+
+Score t5_bias(Tensor table, int max_distance, bool bidirectional) {
+  require(table.rank() == 2, "t5_bias: the table is " + table.str(), "give f32 [buckets, heads]");
+  const auto all = static_cast<int>(table.size(0)), buckets = bidirectional ? all / 2 : all;
+  require(buckets >= 2 && max_distance > buckets / 2,
+          "t5_bias: " + std::to_string(all) + " buckets up to a distance of " +
+              std::to_string(max_distance),
+          "give two or more buckets a sign, and a distance above half of them");
+  Tensor bucket_of = Tensor::from(t5_buckets(buckets, max_distance), table.device());
+  return [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    const Tile ahead = kv - q;
+    const Tile distance = bidirectional ? abs(ahead) : max(Tile(0), -ahead);
+    Tile bucket = view<i32, 1>(bucket_of)(min(distance, Tile(max_distance)));
+    if (bidirectional) bucket = where(ahead > 0, bucket + buckets, bucket);
+    return s + view<f32, 2>(table)(bucket, h);
+  };
+}
+
+Score bias(Tensor bias) {
+  require(bias.rank() == 4, "bias: the tensor is " + bias.str(), "give [batch, heads, q, kv]");
+  if (bias.dtype() == DType::bf16) return bias_of<bf16>(std::move(bias));
+  if (bias.dtype() == DType::f16) return bias_of<f16>(std::move(bias));
+  return bias_of<f32>(std::move(bias));
+}
+
+Score graph_distance(Tensor bias, Tensor distance) {
+  return [bias = std::move(bias), distance = std::move(distance)](Tile s, Tile b, Tile h, Tile q,
+                                                                  Tile kv) {
+    return s + view<f32, 2>(bias)(h, view<i32, 3>(distance)(b, q, kv));
+  };
+}
+
+Score graph_edges(Tensor table, Tensor types, Tensor lengths) {
+  require(table.rank() == 3, "graph_edges: the table is " + table.str(),
+          "give f32 [steps, heads, types]");
+  return [table = std::move(table), types = std::move(types), lengths = std::move(lengths)](
+             Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    const Tile length = view<i32, 3>(lengths)(b, q, kv);
+    Tile sum = Tile(0.0f);
+    for (int n = 0; n < table.size(0); ++n) {
+      const Tile type = view<i32, 4>(types)(b, q, kv, n);
+      sum = sum + where(length > n, view<f32, 3>(table)(n, h, type), 0.0f);
+    }
+    return s + sum * rcp(cast<f32>(max(length, Tile(1))));
+  };
+}
+
+Score query_temperature(Tensor factors) {
+  return [factors = std::move(factors)](Tile s, Tile, Tile, Tile q, Tile) {
+    return s * view<f32, 1>(factors)(q);
+  };
+}
+Score head_temperature(Tensor factors) {
+  return [factors = std::move(factors)](Tile s, Tile, Tile h, Tile, Tile) {
+    return s * view<f32, 1>(factors)(h);
+  };
+}
+Score log_length(ScoreNumber length) {
+  return [=](Tile s, Tile, Tile, Tile q, Tile) {
+    return s * (log2(cast<f32>(q + 1)) * rcp(log2(length.value())));
+  };
+}
+
+Score forgetting(Tensor f) {
+  return [f = std::move(f)](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    const auto sums = view<f32, 3>(f);
+    return s + (sums(b, h, q) - sums(b, h, kv));
+  };
+}
+
+Score activation(std::function<Tile(Tile s)> f) {
+  return [f = std::move(f)](Tile s, Tile, Tile, Tile, Tile) { return log(f(s)); };
+}
+
+}  // namespace tegula::scores

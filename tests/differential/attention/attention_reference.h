@@ -1,0 +1,160 @@
+#pragma once
+// Attention against double precision: one call of the library, every row of it checked.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tegula/kernels/attention.h"
+#include "tegula/tegula.h"
+
+namespace tegula::test {
+
+/// Mask and score on numbers: batch entry, head, positions of query and key.
+struct HostAttention {
+  std::function<bool(int b, int h, int q, int kv)> mask = [](int, int, int, int) { return true; };
+  std::function<double(double s, int b, int h, int q, int kv)> score = [](double s, int, int, int,
+                                                                          int) { return s; };
+  std::function<double(int h)> sink = [](int) { return -INFINITY; };
+  double scale = 0;  ///< 0: 1 / sqrt(head dim)
+};
+
+/// Order of the dimensions in memory.
+enum class Order { bhsd, bshd };
+
+struct Extents {
+  std::int64_t batch = 1, heads = 1, kv_heads = 1, q_length = 1, kv_length = 1, dim = 64,
+               value_dim = 64;
+  std::string str() const {
+    std::string text;
+    for (std::int64_t n : {batch, heads, kv_heads, q_length, kv_length, dim, value_dim})
+      text += std::to_string(n) + " ";
+    return text;
+  }
+};
+
+/// Tensors of one call, [batch, heads, length, dim] whatever their order in memory. Outputs lie in
+/// tensors of NaN, so that what was not stored shows.
+struct Tensors {
+  Tensor Q, K, V, O, Lse, Max;
+
+  Tensors(const Extents& e, DType dtype, Order order, Device device, std::uint64_t seed = 1) {
+    const auto shaped = [&](std::int64_t heads, std::int64_t length, std::int64_t dim) {
+      return order == Order::bhsd ? Dims{e.batch, heads, length, dim}
+                                  : Dims{e.batch, length, heads, dim};
+    };
+    const auto normal = [&](const Dims& shape, std::uint64_t of) {
+      const Tensor t = Tensor::normal(shape, dtype, 0, 1, seed * 10 + of, device);
+      return order == Order::bhsd ? t : t.transpose(1, 2);
+    };
+    Q = normal(shaped(e.heads, e.q_length, e.dim), 1);
+    K = normal(shaped(e.kv_heads, e.kv_length, e.dim), 2);
+    V = normal(shaped(e.kv_heads, e.kv_length, e.value_dim), 3);
+    O = Tensor::full(shaped(e.heads, e.q_length, e.value_dim), NAN, dtype, device);
+    if (order == Order::bshd) O = O.transpose(1, 2);
+    Lse = Tensor::full({e.batch, e.heads, e.q_length}, NAN, DType::f32, device);
+    Max = Tensor::full({e.batch, e.heads, e.q_length}, NAN, DType::f32, device);
+  }
+  Tensors(Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse, Tensor max)
+      : Q(std::move(q)),
+        K(std::move(k)),
+        V(std::move(v)),
+        O(std::move(o)),
+        Lse(std::move(lse)),
+        Max(std::move(max)) {}
+  /// All outputs there are.
+  AttentionExtras extras(Tensor sinks = {}) const { return {Lse, Max, std::move(sinks)}; }
+};
+
+/// Unit roundoff of what weights and outputs are rounded to.
+inline double roundoff(DType dtype) { return std::ldexp(1, dtype == DType::bf16 ? -8 : -11); }
+
+/// One head of one batch entry in row-major doubles.
+struct Head {
+  std::vector<double> q, k, v, o, lse, max;  ///< max: empty where it is not asked for
+  std::size_t dim, value_dim;
+  std::size_t rows() const { return q.size() / dim; }
+  std::size_t keys() const { return k.size() / dim; }
+};
+
+/// Row i of the reference against what was computed. Weights and outputs are each rounded to the
+/// tensors' type; sums are f32. Inputs of the exponential carry the error of f32 products.
+inline void expect_row(const HostAttention& host, const Head& t, int b, int h, std::size_t i,
+                       double unit) {
+  const double scale = host.scale != 0 ? host.scale : 1 / std::sqrt(static_cast<double>(t.dim));
+  const double sink = host.sink(h);
+  std::vector<double> w(t.keys(), -INFINITY);
+  double largest = -INFINITY;
+  for (std::size_t j = 0; j < w.size(); ++j) {
+    if (!host.mask(b, h, static_cast<int>(i), static_cast<int>(j))) continue;
+    double s = 0;
+    for (std::size_t d = 0; d < t.dim; ++d) s += t.q[i * t.dim + d] * t.k[j * t.dim + d];
+    w[j] = host.score(s * scale, b, h, static_cast<int>(i), static_cast<int>(j));
+    largest = std::max(largest, w[j]);
+  }
+  const double top = std::max(largest, sink);
+  double sum = std::isinf(sink) ? 0 : std::exp(sink - top);
+  for (double& x : w) sum += x = std::isinf(top) ? 0 : std::exp(x - top);
+  for (std::size_t c = 0; c < t.value_dim; ++c) {
+    double want = 0, magnitude = 0;
+    for (std::size_t j = 0; j < w.size(); ++j) {
+      if (w[j] == 0) continue;
+      want += w[j] / sum * t.v[j * t.value_dim + c];
+      magnitude += w[j] / sum * std::abs(t.v[j * t.value_dim + c]);
+    }
+    ASSERT_NEAR(t.o[i * t.value_dim + c], want, magnitude * (2 * unit + 1e-3) + 1e-6)
+        << "b " << b << " h " << h << " row " << i << " column " << c;
+  }
+  const double lse = sum == 0 ? -INFINITY : top + std::log(sum);
+  if (t.lse[i] != lse) {  // both may be -inf
+    ASSERT_NEAR(t.lse[i], lse, 1e-3 * (1 + std::abs(lse))) << "lse of " << i;
+  }
+  if (!t.max.empty() && t.max[i] != largest) {
+    ASSERT_NEAR(t.max[i], largest, 1e-3 * (1 + std::abs(largest))) << "row_max of " << i;
+  }
+}
+
+/// All rows of one head: [length, dim], logarithms and maxima [length].
+inline void expect_head(const HostAttention& host, const Tensors& t, int b, int h) {
+  const Head head{t.Q.to_doubles(),
+                  t.K.to_doubles(),
+                  t.V.to_doubles(),
+                  t.O.to_doubles(),
+                  t.Lse.to_doubles(),
+                  t.Max.defined() ? t.Max.to_doubles() : std::vector<double>(),
+                  static_cast<std::size_t>(t.Q.size(1)),
+                  static_cast<std::size_t>(t.V.size(1))};
+  for (std::size_t i = 0; i < head.rows(); ++i) {
+    expect_row(host, head, b, h, i, roundoff(t.Q.dtype()));
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
+/// Every row of every head; `maxima`: of row_max too.
+inline void expect_attention(const HostAttention& host, const Tensors& t, bool maxima = false) {
+  const std::int64_t group = t.Q.size(1) / t.K.size(1);
+  for (int b = 0; b < t.Q.size(0); ++b)
+    for (int h = 0; h < t.Q.size(1); ++h) {
+      const auto of = [&](const Tensor& x, std::int64_t head) {
+        return x.select(0, b).select(0, head);
+      };
+      const Tensors one(of(t.Q, h), of(t.K, h / group), of(t.V, h / group), of(t.O, h),
+                        of(t.Lse, h), maxima ? of(t.Max, h) : Tensor());
+      expect_head(host, one, b, h);
+      if (testing::Test::HasFatalFailure()) return;
+    }
+}
+
+/// The machine code on the simulator, and the meaning of the tile form.
+inline std::vector<Device> devices() {
+  std::vector<Device> list{Device::cpu(), Device::sim()};
+  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
+  return list;
+}
+inline std::string device_name(Device d) {
+  return d.kind == DeviceKind::cpu ? "cpu" : d.kind == DeviceKind::sim ? "sim" : "cuda";
+}
+
+}  // namespace tegula::test

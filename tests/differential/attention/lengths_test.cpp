@@ -1,0 +1,88 @@
+// Lengths that fill no tile, or one and a bit, under masks and with groups of heads.
+#include "tegula/kernels/masks.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+class Lengths : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Lengths, testing::ValuesIn(devices()),
+                         [](const auto& info) { return device_name(info.param); });
+
+struct Shape {
+  int q, kv;
+};
+
+struct Case {
+  const char* name;
+  AttentionSpec spec;
+  std::function<HostAttention(Shape)> host;
+  Scalar<i32> q_length = 1, kv_length = 1;
+};
+
+std::vector<Case> cases() {
+  const auto host = [](auto mask) {
+    return [mask](Shape s) {
+      HostAttention h;
+      h.mask = [mask, s](int, int, int q, int kv) { return mask(s, q, kv); };
+      return h;
+    };
+  };
+  std::vector<Case> list{
+      {"full", {}, host([](Shape, int, int) { return true; })},
+      {"causal", {.mask = masks::causal()}, host([](Shape, int q, int kv) { return q >= kv; })},
+      {"window", {.mask = masks::window(50, 20)}, host([](Shape, int q, int kv) {
+         return q - kv <= 50 && kv - q <= 20;
+       })}};
+  Case last{"causal from the last key", {}, host([](Shape s, int q, int kv) {
+              return q + s.kv - s.q >= kv;
+            })};
+  last.spec.mask = masks::causal_bottom_right(last.q_length, last.kv_length);
+  list.push_back(last);
+  return list;
+}
+
+void check(const std::vector<Shape>& shapes, Device device) {
+  for (Case& c : cases()) {
+    const Attention attention(c.spec);
+    for (const Shape s : shapes)
+      for (const int group : {1, 4, 7}) {
+        SCOPED_TRACE(testing::Message() << c.name << " " << s.q << " " << s.kv << " by " << group);
+        c.q_length = s.q;
+        c.kv_length = s.kv;
+        const bool odd = group == 4;
+        const Tensors t({.heads = group, .q_length = s.q, .kv_length = s.kv},
+                        odd ? DType::f16 : DType::bf16, odd ? Order::bshd : Order::bhsd, device);
+        attention(Stream(device), t.Q, t.K, t.V, t.O, t.Lse);
+        expect_attention(c.host(s), t);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+  }
+}
+
+TEST_P(Lengths, Small) {
+  check({{1, 1}, {1, 239}, {113, 203}, {128, 217}, {108, 256}, {217, 128}}, GetParam());
+}
+
+TEST_P(Lengths, Larger) {
+  if (GetParam().kind == DeviceKind::cuda)
+    check({{256, 512}, {1023, 1024}, {1024, 1023}, {2048, 2048}, {4097, 513}}, GetParam());
+  else
+    check({{256, 512}}, GetParam());
+}
+
+/// Long enough for many rounds of a ring; of one case each, as the host is slow.
+TEST_P(Lengths, ManySteps) {
+  const Attention causal({.mask = masks::causal()});
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  for (const Shape s : {Shape{1023, 1024}, {1024, 1023}, {2048, 2048}, {4097, 513}}) {
+    const Tensors t({.q_length = s.q, .kv_length = s.kv}, DType::bf16, Order::bhsd, GetParam());
+    causal(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    expect_attention(host, t);
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test

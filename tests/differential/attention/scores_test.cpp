@@ -1,0 +1,185 @@
+// Every score function of the library through attention itself, against its formula in double.
+#include "tegula/kernels/scores.h"
+
+#include "tegula/kernels/masks.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+constexpr int kBatch = 2, kHeads = 4, kQueries = 70, kKeys = 133;
+
+using HostScore = std::function<double(double s, int b, int h, int q, int kv)>;
+
+class Scores : public testing::TestWithParam<Device> {
+ protected:
+  static Device device() { return GetParam(); }
+  static Tensor normal(const Dims& shape, std::uint64_t seed, DType dtype = DType::f32) {
+    return Tensor::normal(shape, dtype, 0, 1, seed, device());
+  }
+  static Tensor integers(const Dims& shape, std::int64_t high, std::uint64_t seed) {
+    return Tensor::integers(shape, DType::i32, 0, high, seed, device());
+  }
+
+  /// Under a mask that is nearly causal, with the group's keys shared.
+  static void check(const Score& score, const HostScore& host_score) {
+    HostAttention host;
+    host.score = host_score;
+    host.mask = [](int, int, int q, int kv) { return kv - q <= 50; };
+    const Attention attention({.mask = masks::window(1000, 50), .score = score});
+    const Tensors t({kBatch, kHeads, 2, kQueries, kKeys, 32, 32}, DType::bf16, Order::bhsd,
+                    device());
+    attention(Stream(device()), t.Q, t.K, t.V, t.O, t.extras());
+    expect_attention(host, t, /*maxima=*/true);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Scores, testing::ValuesIn(devices()),
+                         [](const auto& info) { return device_name(info.param); });
+
+/// Element [i, j, ..] of a row-major copy.
+class HostTable {
+ public:
+  explicit HostTable(const Tensor& t) : shape_(t.shape()), values_(t.to_doubles()) {}
+  double operator()(std::initializer_list<int> index) const {
+    std::int64_t at = 0;
+    std::size_t dim = 0;
+    for (const int i : index) at = at * shape_[dim] + (shape_[dim] == 1 ? 0 : i), ++dim;
+    return values_[static_cast<std::size_t>(at)];
+  }
+
+ private:
+  Dims shape_;
+  std::vector<double> values_;
+};
+
+TEST_P(Scores, Softcap) {
+  check(scores::softcap(1.5f),
+        [](double s, int, int, int, int) { return 1.5 * std::tanh(s / 1.5); });
+  check(scores::softcap(Scalar<f32>(0.7f), scores::Tanh::approximate),
+        [](double s, int, int, int, int) { return 0.7 * std::tanh(s / 0.7); });
+}
+
+TEST_P(Scores, Alibi) {
+  check(scores::alibi(kHeads), [](double s, int, int h, int q, int kv) {
+    return s + (kv - q) * std::exp2(-8.0 * (h + 1) / kHeads);
+  });
+  const Tensor slopes = normal({kHeads}, 1);
+  check(scores::alibi(slopes), [slope = HostTable(slopes)](double s, int, int h, int q, int kv) {
+    return s + (kv - q) * slope({h});
+  });
+}
+
+TEST_P(Scores, Biases) {
+  check(scores::relative_bias(0.1f),
+        [](double s, int, int, int q, int kv) { return s + 0.1 * (q - kv); });
+  const Tensor heads = normal({kHeads}, 2), distances = normal({kQueries + kKeys, kHeads}, 3);
+  check(scores::head_bias(heads),
+        [of = HostTable(heads)](double s, int, int h, int, int) { return s + of({h}); });
+  check(scores::distance_bias(distances, kKeys),
+        [of = HostTable(distances)](double s, int, int h, int q, int kv) {
+          return s + of({q - kv + kKeys, h});
+        });
+}
+
+TEST_P(Scores, FullBias) {
+  for (const Dims& shape : {Dims{kBatch, kHeads, kQueries, kKeys}, Dims{1, kHeads, kQueries, kKeys},
+                            Dims{kBatch, 1, 1, kKeys}, Dims{kBatch, kHeads, kQueries, 1}})
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      const Tensor bias = normal(shape, 4, dtype);
+      check(scores::bias(bias), [of = HostTable(bias)](double s, int b, int h, int q, int kv) {
+        return s + of({b, h, q, kv});
+      });
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// As Hugging Face's T5 computes it.
+int t5_bucket(int ahead, int buckets, int max_distance, bool bidirectional) {
+  int bucket = 0, distance = std::max(0, -ahead);
+  if (bidirectional) {
+    buckets /= 2;
+    bucket = ahead > 0 ? buckets : 0;
+    distance = std::abs(ahead);
+  }
+  const int exact = buckets / 2;
+  if (distance < exact) return bucket + distance;
+  const double share = std::log(double(distance) / exact) / std::log(double(max_distance) / exact);
+  return bucket + std::min(exact + static_cast<int>(share * (buckets - exact)), buckets - 1);
+}
+
+TEST_P(Scores, T5) {
+  const Tensor table = normal({32, kHeads}, 5);
+  for (const bool both : {false, true})
+    check(scores::t5_bias(table, 100, both),
+          [=, of = HostTable(table)](double s, int, int h, int q, int kv) {
+            return s + of({t5_bucket(kv - q, 32, 100, both), h});
+          });
+}
+
+TEST_P(Scores, Graphs) {
+  const Tensor bias = normal({kHeads, 9}, 6), distance = integers({kBatch, kQueries, kKeys}, 8, 7);
+  check(scores::graph_distance(bias, distance),
+        [of = HostTable(bias), d = HostTable(distance)](double s, int b, int h, int q, int kv) {
+          return s + of({h, static_cast<int>(d({b, q, kv}))});
+        });
+  const Tensor table = normal({3, kHeads, 5}, 8),
+               types = integers({kBatch, kQueries, kKeys, 3}, 4, 9),
+               lengths = integers({kBatch, kQueries, kKeys}, 3, 10);
+  check(scores::graph_edges(table, types, lengths),
+        [of = HostTable(table), type = HostTable(types), length = HostTable(lengths)](
+            double s, int b, int h, int q, int kv) {
+          const int n = static_cast<int>(length({b, q, kv}));
+          double sum = 0;
+          for (int i = 0; i < n; ++i) sum += of({i, h, static_cast<int>(type({b, q, kv, i}))});
+          return s + sum / std::max(n, 1);
+        });
+}
+
+TEST_P(Scores, Temperatures) {
+  const Tensor by_query = normal({kQueries}, 11), by_head = normal({kHeads}, 12);
+  check(scores::query_temperature(by_query),
+        [of = HostTable(by_query)](double s, int, int, int q, int) { return s * of({q}); });
+  check(scores::head_temperature(by_head),
+        [of = HostTable(by_head)](double s, int, int h, int, int) { return s * of({h}); });
+  check(scores::log_length(64.0f),
+        [](double s, int, int, int q, int) { return s * std::log(q + 1) / std::log(64); });
+}
+
+TEST_P(Scores, Forgetting) {
+  const Tensor f = normal({kBatch, kHeads, kKeys}, 13);
+  check(scores::forgetting(f), [of = HostTable(f)](double s, int b, int h, int q, int kv) {
+    return s + of({b, h, q}) - of({b, h, kv});
+  });
+}
+
+TEST_P(Scores, Activations) {
+  check(scores::activation([](Tile s) { return sigmoid(s); }),
+        [](double s, int, int, int, int) { return std::log(1 / (1 + std::exp(-s))); });
+  // Half of the weights are 0.
+  check(scores::activation([](Tile s) {
+          const Tile positive = max(0.0f, s);
+          return positive * positive;
+        }),
+        [](double s, int, int, int, int) { return std::log(std::max(s, 0.0) * std::max(s, 0.0)); });
+}
+
+TEST_P(Scores, Compose) {
+  check(scores::then(scores::softcap(2.0f), scores::alibi(kHeads)),
+        [](double s, int, int h, int q, int kv) {
+          return 2 * std::tanh(s / 2) + (kv - q) * std::exp2(-8.0 * (h + 1) / kHeads);
+        });
+}
+
+TEST(ScoreErrors, AreReadable) {
+  const auto f32s = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::f32, Device::cpu());
+  };
+  EXPECT_THROW(scores::alibi(0), CompileError);
+  EXPECT_THROW(scores::t5_bias(f32s({32}), 100, true), CompileError);
+  EXPECT_THROW(scores::t5_bias(f32s({32, 4}), 8, true), CompileError);
+  EXPECT_THROW(scores::bias(f32s({4, 4})), CompileError);
+  EXPECT_THROW(scores::graph_edges(f32s({4, 4}), {}, {}), CompileError);
+}
+
+}  // namespace
+}  // namespace tegula::test

@@ -1,0 +1,133 @@
+// Sequences of different lengths, one behind the other: FlashAttention's cu_seqlens.
+#include "tegula/kernels/masks.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+class Varlen : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Varlen, testing::ValuesIn(devices()),
+                         [](const auto& info) { return device_name(info.param); });
+
+struct Lengths {
+  std::vector<i32> q, kv;
+};
+
+std::vector<i32> starts_of(const std::vector<i32>& lengths) {
+  std::vector<i32> starts{0};
+  for (const i32 n : lengths) starts.push_back(starts.back() + n);
+  return starts;
+}
+
+/// Queries, keys and values of all sequences, and some rows behind them. What no sequence owns
+/// shows where it is read: values are large, queries and keys NaN. Outputs hold NaN before.
+struct Packed {
+  Tensors all;
+  std::vector<i32> q_starts, kv_starts;
+  CuSeqlens lengths;
+
+  Packed(const Lengths& l, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim,
+         std::int64_t value_dim, DType dtype, Device device)
+      : all({}, {}, {}, {}, {}, {}), q_starts(starts_of(l.q)), kv_starts(starts_of(l.kv)) {
+    const std::int64_t q = q_starts.back(), kv = kv_starts.back(), spare = 3;
+    const auto of = [&](std::int64_t used, const Dims& shape, double rest, std::uint64_t seed) {
+      const Tensor t = Tensor::normal(shape, dtype, 0, 1, seed, device);
+      t.slice(0, used, shape[0]).fill(rest);
+      return t;
+    };
+    all.Q = of(q, {q + spare, heads, dim}, NAN, 1);
+    all.K = of(kv, {kv + spare, kv_heads, dim}, NAN, 2);
+    all.V = of(kv, {kv + spare, kv_heads, value_dim}, 1000, 3);
+    all.O = Tensor::full({q + spare, heads, value_dim}, NAN, dtype, device);
+    all.Lse = Tensor::full({q + spare, heads}, NAN, DType::f32, device);
+    all.Max = Tensor::full({q + spare, heads}, NAN, DType::f32, device);
+    lengths = {Tensor::from(q_starts, device), Tensor::from(kv_starts, device),
+               *std::ranges::max_element(l.q)};
+  }
+
+  void expect(const HostAttention& host) const {
+    const std::int64_t heads = all.Q.size(1), group = heads / all.K.size(1);
+    for (std::size_t b = 0; b + 1 < q_starts.size(); ++b)
+      for (int h = 0; h < heads; ++h) {
+        const auto rows = [&](const Tensor& t, const std::vector<i32>& at, std::int64_t head) {
+          return t.slice(0, at[b], at[b + 1]).select(1, head);
+        };
+        const Tensors one(rows(all.Q, q_starts, h), rows(all.K, kv_starts, h / group),
+                          rows(all.V, kv_starts, h / group), rows(all.O, q_starts, h),
+                          rows(all.Lse, q_starts, h), rows(all.Max, q_starts, h));
+        expect_head(host, one, static_cast<int>(b), h);
+        if (testing::Test::HasFatalFailure()) return;
+      }
+    for (const Tensor& t : {all.O, all.Lse, all.Max})
+      for (const double x : t.slice(0, q_starts.back(), t.size(0)).to_doubles())
+        ASSERT_TRUE(std::isnan(x)) << "a row behind the last sequence was written";
+  }
+};
+
+TEST_P(Varlen, SequencesDoNotSeeEachOther) {
+  // Each sequence's own offset, so that its last query sees its last key.
+  const Lengths lengths{{1, 113, 0, 128, 17, 200, 5}, {7, 203, 9, 128, 0, 150, 260}};
+  const Tensor shift = Tensor::from(std::vector<i32>{6, 90, 9, 0, -17, -50, 255}, GetParam());
+  const std::vector<int> host_shift{6, 90, 9, 0, -17, -50, 255};
+  const Mask causal = [shift](Tile b, Tile, Tile q, Tile kv) {
+    return q + view<i32, 1>(shift)(b) >= kv;
+  };
+  const Attention attention({.mask = causal, .score = [](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+                               return s + cast<f32>(kv - q) * 0.01f * cast<f32>(b + h);
+                             }});
+  HostAttention host;
+  host.mask = [&](int b, int, int q, int kv) {
+    return q + host_shift[static_cast<std::size_t>(b)] >= kv;
+  };
+  host.score = [](double s, int b, int h, int q, int kv) { return s + (kv - q) * 0.01 * (b + h); };
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Packed p(lengths, 4, 2, 64, dtype == DType::bf16 ? 64 : 40, dtype, GetParam());
+    attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                     p.all.extras());
+    p.expect(host);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// FlashAttention's causal masks: the last query of a sequence sees its last key.
+TEST_P(Varlen, QueriesAtTheEnd) {
+  const Lengths lengths{{1, 113, 0, 128, 17}, {7, 203, 9, 128, 217}};
+  HostAttention host;
+  host.mask = [&](int b, int, int q, int kv) {
+    const auto i = static_cast<std::size_t>(b);
+    return q + lengths.kv[i] - lengths.q[i] >= kv;
+  };
+  const Attention attention({.mask = masks::causal(), .queries_at_end = true});
+  const Packed p(lengths, 2, 2, 64, 64, DType::bf16, GetParam());
+  attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                   p.all.extras());
+  p.expect(host);
+}
+
+TEST_P(Varlen, LengthsChangeWithoutCompiling) {
+  const Attention attention({.mask = masks::sliding_window(40)});
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv && q - kv <= 40; };
+  const std::vector<float> sinks{0.5f, 2.0f, -1.0f};
+  host.sink = [&](int h) { return sinks[static_cast<std::size_t>(h)]; };
+  for (const Lengths& l : {Lengths{{64, 128}, {64, 128}},
+                           {{129, 3, 65}, {129, 3, 65}},
+                           {{1}, {1}},
+                           {{0, 0, 33, 2}, {4, 0, 33, 2}}}) {
+    const Packed p(l, 3, 1, 128, 128, DType::bf16, GetParam());
+    attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                     p.all.extras(Tensor::from(sinks, GetParam())));
+    p.expect(host);
+    if (HasFatalFailure()) return;
+    const std::string why = attention.explain();
+    EXPECT_EQ(why.find("compiled", why.find("compiled") + 1), std::string::npos) << why;
+    if (GetParam().kind == DeviceKind::sim) {
+      EXPECT_NE(why.find("dot by wgmma"), std::string::npos) << why;
+      // The warp that copies reads where a sequence begins itself.
+      EXPECT_NE(attention.dump("optimize").find("roles"), std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test

@@ -1,0 +1,55 @@
+// Parts of tensors whose ends only the kernel knows: crop() leaves the rest absent, on every
+// device.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+class Crop : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Crop, testing::Values(Device::cpu(), Device::sim()),
+                         [](const auto& info) {
+                           return std::string(info.param.kind == DeviceKind::cpu ? "cpu" : "sim");
+                         });
+
+/// Rows of each group, doubled; and the sums of the group's columns. Groups lie one behind the
+/// other.
+auto group_sums() {
+  return kernel("group_sums", [](In<f32, 2> x, In<i32, 1> starts, Scalar<i32> longest,
+                                 Out<f32, 2> twice, Out<f32, 3> sums) {
+    for (auto [g, m] : grid(Space({starts.dim(0) - 1, longest}), 1, 32)) {
+      const Tile first = fill_absent(starts(g), 0), end = fill_absent(starts(g + 1), 0);
+      const Index rows = m.shifted(first);
+      const Tile part = crop(x(rows, slice(0, 8)), 0, rows.first(), end);
+      twice(rows, slice(0, 8)) = part * 2.0f;
+      sums(g, m.first() / 32, slice(0, 8)) = sum(part, 0);
+    }
+  });
+}
+
+TEST_P(Crop, StoresAndSumsStopAtTheGroupsEnd) {
+  const std::vector<i32> starts{0, 5, 5, 47, 112, 120};
+  const std::int64_t rows = 131, groups = 5, blocks = 3;
+  const Tensor x = Tensor::integers({rows, 7}, DType::f32, -9, 9, 1, GetParam()),
+               twice = Tensor::full({rows, 7}, 1000, DType::f32, GetParam()),
+               sums = Tensor::empty({groups, blocks, 7}, DType::f32, GetParam());
+  group_sums()(x, Tensor::from(starts, GetParam()), 65, twice, sums);
+  const auto in = x.to_doubles(), out = twice.to_doubles(), s = sums.to_doubles();
+  for (std::int64_t i = 0; i < rows * 7; ++i)
+    ASSERT_EQ(out[i], i / 7 < starts.back() ? 2 * in[i] : 1000) << i / 7;
+  for (std::int64_t g = 0; g < groups; ++g)
+    for (std::int64_t block = 0; block < blocks; ++block)
+      for (int c = 0; c < 7; ++c) {
+        double want = 0;
+        const std::int64_t first = starts[g] + block * 32;
+        for (std::int64_t r = first; r < std::min<std::int64_t>(first + 32, starts[g + 1]); ++r)
+          want += in[r * 7 + c];
+        ASSERT_EQ(s[(g * blocks + block) * 7 + c], want) << g << " " << block << " " << c;
+      }
+}
+
+}  // namespace
+}  // namespace tegula

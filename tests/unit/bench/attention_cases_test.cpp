@@ -1,0 +1,51 @@
+// The cases of masks and scores run and give what attention gives, on the host.
+#include "bench/attention_cases.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+
+namespace tegula::bench {
+namespace {
+
+constexpr int kHeads = 2, kLength = 40;
+
+TEST(AttentionCases, ComputeWhatTheirNamesSay) {
+  const Device cpu = Device::cpu();
+  const Dims shape{1, kHeads, kLength, 16};
+  const auto random = [&](std::uint64_t seed) {
+    return Tensor::normal(shape, DType::bf16, 0, 1, seed, cpu);
+  };
+  std::vector<i32> ids;
+  for (int i = 0; i < kLength; ++i) ids.push_back(i / 15);
+  const Tensor document = Tensor::from(ids, cpu),
+               starts = Tensor::from(std::vector<i32>{0, 15, 30}, cpu);
+  const Mask causal = masks::causal();
+  const std::vector<std::pair<AttentionSpec, double>> wanted{
+      {{.mask = masks::sliding_window(9)}, 9},
+      {{.mask = masks::prefix_lm(12)}, 12},
+      {{.mask = masks::packed_causal(document, starts)}, 0},
+      {{.mask = causal, .score = scores::alibi(kHeads)}, 0},
+      {{.mask = causal, .score = scores::softcap(2.0f)}, 2},
+      {{.mask = causal, .score = scores::softcap(2.0f, scores::Tanh::approximate)}, 2}};
+  const auto cases = attention_cases();
+  ASSERT_EQ(cases.size(), wanted.size());
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(cases[i].name);
+    const Tensor q = random(1), k = random(2), v = random(3),
+                 got = Tensor::empty(shape, DType::bf16, cpu),
+                 want = Tensor::empty(shape, DType::bf16, cpu),
+                 lse = Tensor::empty({1, kHeads, kLength}, DType::f32, cpu);
+    const std::vector<Tensor> tensors{q, k, v, got, lse, document, starts};
+    cases[i].run(Stream(cpu), tensors, wanted[i].second);
+    Attention(wanted[i].first)(q, k, v, want);
+    EXPECT_EQ(got.to_doubles(), want.to_doubles());
+  }
+}
+
+}  // namespace
+}  // namespace tegula::bench
