@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/constant_read.h"
 #include "ir/op.h"
 
 namespace tegula::codegen {
@@ -108,7 +109,7 @@ bool CopySlice::is_legal() const {
     if (leaders_.contains(op) || d.opcode == Opcode::SmemAlloc || d.opcode == Opcode::GridWait ||
         d.opcode == Opcode::For || d.opcode == Opcode::If || d.opcode == Opcode::Yield)
       return true;
-    return info(d.opcode).has(kPure) &&
+    return (info(d.opcode).has(kPure) || is_constant_read(*k_, op)) &&
            std::ranges::none_of(d.results, [&](Value v) { return k_->type(v).is_tile(); });
   };
   const auto is_scalar = [&](Value v) {

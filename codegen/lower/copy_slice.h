@@ -12,7 +12,8 @@ namespace tegula::codegen {
 class CopySlice {
  public:
   /// None where the kernel has no channels, or makes some ready within a loop or branch, or where a
-  /// copy depends on more than pure scalars: a warp alone cannot take part in a tile's computation.
+  /// copy depends on more than scalars and what it can read itself: a warp alone cannot take part
+  /// in a tile's computation.
   static std::optional<CopySlice> of(const ir::Kernel& machine);
 
   bool contains(ir::OpId op) const { return ops_.contains(op); }

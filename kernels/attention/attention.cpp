@@ -4,7 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/attention/mask_bounds.h"
+#include "kernels/attention/list_args.h"
+#include "kernels/attention/visits.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -30,23 +31,20 @@ Tile softmax_step(OnlineSoftmax& s, const Tile& scores, const Tile& factor) {
   return weights;
 }
 
-/// Whether the block of keys holds one that some row must not see: one behind the last, or one that
-/// the mask may stop.
-Tile needs_mask(const AttentionSpec& spec, const std::optional<KvRange>& full, const Index& n,
-                const Tile& length) {
-  const Tile first = n.first(), end = first + n.block();
-  const Tile ragged = end > length;
-  if (!spec.mask) return ragged;
-  return full ? ragged || first < full->lo || end > full->hi : ragged || true;
-}
-
 /// Which keys a tile of queries sees, by what the spec says or else by what its mask computes.
 class Visibility {
  public:
   explicit Visibility(const AttentionSpec& spec) : spec_(spec) {
     if (spec.mask && !spec.range && !spec.full) derived_.emplace(spec.mask);
   }
-  MaskedKeys of(const Tile& first, const Tile& last, const Tile& length) const {
+  Visits of(const Tile& first, const Tile& last, const Tile& length, int block) const {
+    const MaskedKeys keys = seen(first, last, length);
+    const KvRange visible = keys.visible.value_or(KvRange{full<i32>(0), length});
+    return Visits::range(visible, keys.full, length, block);
+  }
+
+ private:
+  MaskedKeys seen(const Tile& first, const Tile& last, const Tile& length) const {
     if (derived_) return derived_->record(first, last, length);
     MaskedKeys keys;
     if (spec_.range) keys.visible = spec_.range(first, last, length);
@@ -54,48 +52,64 @@ class Visibility {
     return keys;
   }
 
- private:
   const AttentionSpec& spec_;
   std::optional<MaskBounds> derived_;
 };
 
+/// The kernel's body. Which blocks are visited is the lists' to say, where there are some.
+template <class T>
+void attend(const AttentionSpec& spec, const std::optional<ListViews>& lists, In<T, 4> Q,
+            In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale) {
+  const int D = Q.fixed(3);
+  const AttentionTiles tiles = attention_tiles(D);
+  const int BM = tune("BM", {16, 32, 64, 128}, tiles.queries),
+            BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, tiles.keys);
+  const Visibility visibility(spec);  // of this trace: what the mask captured may change
+  const Tile group = Q.dim(1) / K.dim(1);
+  for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
+    const Tile q = Q(b, h, m, all), rows = expand(m, 1);
+    OnlineSoftmax state{full<f32>(kFloor, BM), zeros<f32>(BM), zeros<f32>(BM, D)};
+    const Tile first = m.first(), length = K.dim(2);
+    const Visits visits = lists ? Visits::list(*lists, b, h, first / BM, BN)
+                                : visibility.of(first, first + (BM - 1), length, BN);
+    const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
+    for (auto step : visits.steps()) {
+      // Keys behind the last read as 0; the mask stops them, and their weights are 0.
+      const Index n = visits.block(step);
+      const Tile columns = expand(n, 0), keys = fill_absent(K(b, h / group, n, all), 0),
+                 values = fill_absent(V(b, h / group, n, all), 0);
+      Tile s = dot(q, keys.T());
+      if (spec.score) s = spec.score(s * scale, b, h, rows, columns);
+      if_(visits.needs_mask(step, spec.mask != nullptr), [&] {
+        const Tile inside = columns < length;
+        s = where(spec.mask ? inside && spec.mask(b, h, rows, columns) : inside, s, -INFINITY);
+      });
+      const Tile weights = softmax_step(state, s, factor);
+      state.out = dot(cast<T>(weights), values, state.out);
+    }
+    const Tile empty = state.sum == 0.0f;
+    O(b, h, m, all) = state.out * expand(where(empty, 0.0f, rcp(state.sum)), 1);
+    Lse(b, h, m) = where(empty, -INFINITY,
+                         fma(state.top, factor, log2(state.sum)) * std::numbers::ln2_v<float>);
+  }
+}
+
 template <class T>
 auto make_kernel(const AttentionSpec& spec) {
-  return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
-                                    Out<f32, 3> Lse, Scalar<f32> scale) {
-    const int D = Q.fixed(3);
-    // Two slots or more of keys and of values beside the queries: what 227 KiB of shared memory
-    // hold.
-    const int BM = tune("BM", {16, 32, 64, 128}, 128),
-              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, D <= 128 ? 128 : 64);
-    const Visibility visibility(spec);  // of this trace: what the mask captured may change
-    const Tile group = Q.dim(1) / K.dim(1);
-    for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
-      const Tile q = Q(b, h, m, all), rows = expand(m, 1);
-      OnlineSoftmax state{full<f32>(kFloor, BM), zeros<f32>(BM), zeros<f32>(BM, D)};
-      const Tile first = m.first(), length = K.dim(2);
-      const MaskedKeys sees = visibility.of(first, first + (BM - 1), length);
-      const KvRange range = sees.visible.value_or(KvRange{full<i32>(0), length});
-      const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
-      for (auto n : steps(range.lo, min(range.hi, length), BN)) {
-        // Keys behind the last read as 0; the mask stops them, and their weights are 0.
-        const Tile columns = expand(n, 0), keys = fill_absent(K(b, h / group, n, all), 0),
-                   values = fill_absent(V(b, h / group, n, all), 0);
-        Tile s = dot(q, keys.T());
-        if (spec.score) s = spec.score(s * scale, b, h, rows, columns);
-        if_(needs_mask(spec, sees.full, n, length), [&] {
-          const Tile inside = columns < length;
-          s = where(spec.mask ? inside && spec.mask(b, h, rows, columns) : inside, s, -INFINITY);
-        });
-        const Tile weights = softmax_step(state, s, factor);
-        state.out = dot(cast<T>(weights), values, state.out);
-      }
-      const Tile empty = state.sum == 0.0f;
-      O(b, h, m, all) = state.out * expand(where(empty, 0.0f, rcp(state.sum)), 1);
-      Lse(b, h, m) = where(empty, -INFINITY,
-                           fma(state.top, factor, log2(state.sum)) * std::numbers::ln2_v<float>);
-    }
-  });
+  return kernel("attention",
+                [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse,
+                       Scalar<f32> scale) { attend(spec, std::nullopt, Q, K, V, O, Lse, scale); });
+}
+
+/// The same over block lists: the caller's, or those that are derived from the mask.
+template <class T>
+auto make_listed_kernel(const AttentionSpec& spec) {
+  return kernel("attention",
+                [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse,
+                       Scalar<f32> scale, In<i32, 4> blocks, In<i32, 3> counts, In<i32, 3> full) {
+                  const ListViews lists{blocks, counts, full, !spec.blocks};
+                  attend(spec, std::optional(lists), Q, K, V, O, Lse, scale);
+                });
 }
 
 void require(bool ok, const std::string& message, const std::string& hint) {
@@ -125,15 +139,59 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
   return {full<i32>(0), first + 1};
 }
 
-struct Attention::Kernels {
-  explicit Kernels(const AttentionSpec& s)
-      : spec(s), bf16_kernel(make_kernel<bf16>(s)), f16_kernel(make_kernel<f16>(s)) {}
-  AttentionSpec spec;
-  decltype(make_kernel<bf16>({})) bf16_kernel;
-  decltype(make_kernel<f16>({})) f16_kernel;
+namespace {
+
+/// The kernels of one element type.
+template <class T>
+struct KernelsOf {
+  explicit KernelsOf(const AttentionSpec& s) : plain(make_kernel<T>(s)), listed(with_tiles(s)) {}
+
+  static auto with_tiles(const AttentionSpec& s) {
+    const auto k = make_listed_kernel<T>(s);
+    return s.blocks ? k.with({{"BM", s.blocks->block_q}, {"BN", s.blocks->block_kv}}) : k;
+  }
+  std::string explain(bool is_listed) const {
+    return is_listed ? listed.explain() : plain.explain();
+  }
+  std::string dump(bool is_listed, std::string_view verb) const {
+    return is_listed ? listed.dump(verb) : plain.dump(verb);
+  }
+
+  decltype(make_kernel<T>({})) plain;
+  decltype(make_listed_kernel<T>({})) listed;
 };
 
-Attention::Attention(AttentionSpec spec) : kernels_(std::make_shared<const Kernels>(spec)) {}
+void check_spec(const AttentionSpec& spec) {
+  if (!spec.blocks) return;
+  require(!spec.range && !spec.full, "`blocks` is given together with `range` or `full`",
+          "leave those out: the list says which blocks are visited and which are full");
+  check_blocks(*spec.blocks);
+}
+
+}  // namespace
+
+struct Attention::Kernels {
+  explicit Kernels(const AttentionSpec& s) : spec(s), of_bf16(s), of_f16(s) {}
+
+  bool is_listed() const { return spec.blocks.has_value(); }
+
+  template <class T>
+  void run(const KernelsOf<T>& kernels, const Stream& stream, const Tensor& Q, const Tensor& K,
+           const Tensor& V, const Tensor& O, const Tensor& Lse, float scale) const {
+    if (!is_listed()) return kernels.plain(stream, Q, K, V, O, Lse, scale);
+    const ListArgs lists = list_args(*spec.blocks, Q);
+    kernels.listed(stream, Q, K, V, O, Lse, scale, lists.blocks, lists.counts, lists.full);
+  }
+
+  AttentionSpec spec;
+  KernelsOf<bf16> of_bf16;
+  KernelsOf<f16> of_f16;
+};
+
+Attention::Attention(AttentionSpec spec) {
+  check_spec(spec);
+  kernels_ = std::make_shared<const Kernels>(spec);
+}
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O, const Tensor& Lse) const {
@@ -142,9 +200,9 @@ void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& 
       kernels_->spec.scale.value_or(1.0f / std::sqrt(static_cast<float>(Q.size(3))));
   require(scale > 0, "scale is " + std::to_string(scale), "give a positive one");
   if (Q.dtype() == DType::f16)
-    kernels_->f16_kernel(stream, Q, K, V, O, Lse, scale);
+    kernels_->run(kernels_->of_f16, stream, Q, K, V, O, Lse, scale);
   else
-    kernels_->bf16_kernel(stream, Q, K, V, O, Lse, scale);
+    kernels_->run(kernels_->of_bf16, stream, Q, K, V, O, Lse, scale);
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
@@ -161,10 +219,13 @@ void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V,
 }
 
 std::string Attention::explain(DType dtype) const {
-  return dtype == DType::f16 ? kernels_->f16_kernel.explain() : kernels_->bf16_kernel.explain();
+  const bool listed = kernels_->is_listed();
+  return dtype == DType::f16 ? kernels_->of_f16.explain(listed) : kernels_->of_bf16.explain(listed);
 }
 std::string Attention::dump(std::string_view verb, DType dtype) const {
-  return dtype == DType::f16 ? kernels_->f16_kernel.dump(verb) : kernels_->bf16_kernel.dump(verb);
+  const bool listed = kernels_->is_listed();
+  return dtype == DType::f16 ? kernels_->of_f16.dump(listed, verb)
+                             : kernels_->of_bf16.dump(listed, verb);
 }
 
 }  // namespace tegula

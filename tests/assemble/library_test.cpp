@@ -90,7 +90,13 @@ TEST_F(Assembled, Attention) {
     AttentionSpec derived, of_launch;  // the loop starts anywhere
     derived.mask = masks::sliding_window(20);
     of_launch.mask = masks::sliding_window(Scalar<i32>(20));
-    for (const AttentionSpec& spec : {AttentionSpec{}, causal, derived, of_launch}) {
+    const auto integers = [](const Dims& shape) {
+      return Tensor::zeros(shape, DType::i32, Device::cpu());
+    };
+    AttentionSpec listed = derived;
+    listed.blocks = BlockList{integers({1, 1, 1, 1}), integers({1, 1, 1})};
+    listed.blocks->block_kv = d <= 128 ? 128 : 64;
+    for (const AttentionSpec& spec : {AttentionSpec{}, causal, derived, of_launch, listed}) {
       const Attention attention(spec);
       expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
     }

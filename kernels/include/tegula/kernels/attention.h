@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "tegula/kernels/block_list.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
@@ -30,6 +31,9 @@ struct AttentionSpec {
   /// Keys that all query rows [first, last] see, so that the mask need not be computed there.
   /// Default: without `range`, what is derived from the mask; else none where there is a mask.
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> full = {};
+  /// The blocks of keys to visit, where only the device knows them; `mask` is computed in those
+  /// that are not full. Excludes `range` and `full`.
+  std::optional<BlockList> blocks = {};
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
 };

@@ -1,0 +1,12 @@
+#pragma once
+// Reads that may be repeated anywhere: one element of a tensor that the kernel only reads.
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// True for a load_view that gives a scalar of a view with access In. Nobody writes what it reads
+/// while the kernel runs (the launch refuses overlapping tensors), so that it has the same value a
+/// step earlier and in another warp; where its index lies outside it reads as 0.
+bool is_constant_read(const Kernel& k, OpId op);
+
+}  // namespace tegula::ir

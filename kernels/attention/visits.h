@@ -1,0 +1,55 @@
+#pragma once
+// The blocks of keys that one tile of queries visits: what the loop of attention runs over.
+#include <optional>
+
+#include "kernels/attention/mask_bounds.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+
+/// Rows and keys of the tiles of attention.
+struct AttentionTiles {
+  int queries, keys;
+};
+/// Two slots or more of keys and of values beside the queries: what 227 KiB of shared memory hold.
+AttentionTiles attention_tiles(int head_dim);
+
+/// Block lists as the kernel takes them.
+struct ListViews {
+  In<i32, 4> blocks;  ///< [batch, heads, query tiles, capacity]
+  In<i32, 3> counts;  ///< entries of each row
+  In<i32, 3> full;    ///< those of them that need no mask, which come first
+  /// What needs a mask stands at the end of the row, last one first, not behind the full ones.
+  bool two_ended;
+};
+
+/// One step of the loop is one block, of which `block` says the keys.
+class Visits {
+ public:
+  /// An interval of keys; `full`: all rows see these.
+  static Visits range(const KvRange& keys, const std::optional<KvRange>& full, const Tile& length,
+                      int block);
+  /// The row of query tile m.
+  static Visits list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
+                     int block);
+
+  detail::StepRange steps() const;
+  Index block(const Index& step) const;
+  /// Whether the block of a step holds a key that some row must not see: one behind the last, or
+  /// one that the mask may stop.
+  Tile needs_mask(const Index& step, bool has_mask) const;
+
+ private:
+  struct Row {
+    ListViews views;
+    Tile b, h, m;
+  };
+  Tile lo_, hi_, length_;
+  int block_ = 0;
+  std::optional<KvRange> full_;
+  Tile full_count_;
+  std::optional<Row> row_;
+};
+
+}  // namespace tegula
