@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/attention/list_args.h"
 #include "kernels/attention/visits.h"
+#include "kernels/attention/way.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -171,19 +171,18 @@ void check_spec(const AttentionSpec& spec) {
 }  // namespace
 
 struct Attention::Kernels {
-  explicit Kernels(const AttentionSpec& s) : spec(s), of_bf16(s), of_f16(s) {}
-
-  bool is_listed() const { return spec.blocks.has_value(); }
+  explicit Kernels(const AttentionSpec& s) : spec(s), way(s), of_bf16(s), of_f16(s) {}
 
   template <class T>
   void run(const KernelsOf<T>& kernels, const Stream& stream, const Tensor& Q, const Tensor& K,
            const Tensor& V, const Tensor& O, const Tensor& Lse, float scale) const {
-    if (!is_listed()) return kernels.plain(stream, Q, K, V, O, Lse, scale);
-    const ListArgs lists = list_args(*spec.blocks, Q);
-    kernels.listed(stream, Q, K, V, O, Lse, scale, lists.blocks, lists.counts, lists.full);
+    const auto lists = way.lists(stream, {Q, K, V, O});
+    if (!lists) return kernels.plain(stream, Q, K, V, O, Lse, scale);
+    kernels.listed(stream, Q, K, V, O, Lse, scale, lists->blocks, lists->counts, lists->full);
   }
 
   AttentionSpec spec;
+  Way way;
   KernelsOf<bf16> of_bf16;
   KernelsOf<f16> of_f16;
 };
@@ -219,11 +218,14 @@ void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V,
 }
 
 std::string Attention::explain(DType dtype) const {
-  const bool listed = kernels_->is_listed();
-  return dtype == DType::f16 ? kernels_->of_f16.explain(listed) : kernels_->of_bf16.explain(listed);
+  const Way& way = kernels_->way;
+  const bool listed = way.is_listed();
+  return (dtype == DType::f16 ? kernels_->of_f16.explain(listed)
+                              : kernels_->of_bf16.explain(listed)) +
+         "keys visited: " + way.text() + "\n" + way.explain();
 }
 std::string Attention::dump(std::string_view verb, DType dtype) const {
-  const bool listed = kernels_->is_listed();
+  const bool listed = kernels_->way.is_listed();
   return dtype == DType::f16 ? kernels_->of_f16.dump(listed, verb)
                              : kernels_->of_bf16.dump(listed, verb);
 }

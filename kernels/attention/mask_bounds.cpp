@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "dsl/signature.h"
-#include "ir/analysis/mask_blocks.h"
+#include "kernels/attention/mask_limits.h"
 #include "kernels/attention/mask_trace.h"
 #include "tegula/tegula.h"
 
@@ -15,12 +14,7 @@ namespace {
 using ir::Interval;
 using ir::Linear;
 using ir::MaskFormula;
-using ir::MaskNode;
-
-/// No position lies above: kernels whose tensors are larger compute indices in 64 bits, and the
-/// rows of a tile that reach past its tensor do so by less than a block.
-constexpr std::int64_t kMaxPosition = dsl::kSmallSpan + 1024;
-constexpr Interval kPositions{0, kMaxPosition};
+using Limit = MaskLimits::Limit;
 
 /// A number of the kernel (i32), and what is known of it now.
 struct End {
@@ -76,29 +70,20 @@ const Cover kUnknown{Span{}, std::nullopt};
 /// Records the ends for one tile of queries.
 class Recorder {
  public:
-  Recorder(const ir::MaskClosedForm& form,
-           const std::vector<std::shared_ptr<detail::ScalarCell>>& numbers, Tile first, Tile last,
-           Tile kv_length)
+  Recorder(const ir::MaskClosedForm& form, const MaskLimits::Numbers& numbers, Tile first,
+           Tile last, Tile kv_length)
       : form_(form),
-        numbers_(numbers),
+        limits_(form, numbers),
         first_(std::move(first)),
         last_(std::move(last)),
-        length_(std::move(kv_length)),
-        blocks_(form.expr) {
-    blocks_.evaluate({kPositions, kPositions, kPositions, kPositions}, {});
-  }
+        length_(std::move(kv_length)) {}
 
   Cover run() { return of(form_.formula); }
 
  private:
-  const MaskNode& node(ir::MaskNodeId id) const { return form_.expr[id]; }
-
   Cover of(const MaskFormula& f) {
     if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
-    if (f.kind == MaskFormula::Kind::Opaque) {
-      const Interval t = blocks_.value(f.index).range;
-      return decided(f.negated ? Interval{1 - t.hi, 1 - t.lo} : t);
-    }
+    if (f.kind == MaskFormula::Kind::Opaque) return decided(limits_.truth_of_opaque(f));
     const bool all = f.kind == MaskFormula::Kind::All;
     Cover sum;
     if (all) sum = {Span{}, Span{}};
@@ -120,79 +105,28 @@ class Recorder {
   }
 
   Cover of(const ir::MaskCondition& c) {
-    const bool wraps =
-        std::ranges::any_of(c.exact, [&](ir::MaskNodeId id) { return blocks_.may_wrap(id); });
-    if (wraps) return kUnknown;
-    if (c.steps.empty()) return decided(truth(c));
-    const auto limit = solve(c);
-    if (!limit) return kUnknown;
-    const auto some = extreme(limit->form, limit->is_upper),
-               every = extreme(limit->form, !limit->is_upper);
+    const MaskLimits::Solution solution = limits_.solve(c);
+    if (solution.truth) return decided(*solution.truth);
+    if (!solution.limit) return kUnknown;
+    const Limit& limit = *solution.limit;
+    const auto some = extreme(limit.form, limit.is_upper),
+               every = extreme(limit.form, !limit.is_upper);
     if (!some || !every) return kUnknown;
-    return {span(*limit, *some), span(*limit, *every)};
+    return {span(limit, *some), span(limit, *every)};
   }
   /// Of what is not solved for kv; the bounds of its truth are those over all positions.
   static Cover decided(Interval truth) {
     if (truth.hi == 0) return {};
     return {Span{}, truth.lo == 1 ? std::optional(Span{}) : std::nullopt};
   }
-  Interval truth(const ir::MaskCondition& c) const {
-    const auto range = blocks_.range_of(c.form);
-    if (!range) return {0, 1};
-    const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
-    return {range->is_within(c.target), !never};
-  }
-
-  /// The condition as kv < form if `is_upper`, else kv >= form; the form depends on q only.
-  struct Limit {
-    Linear form;
-    bool is_upper;
-  };
-  std::optional<Limit> solve(const ir::MaskCondition& c) const {
-    const bool below = c.target.lo == ir::kMinusInfinity;
-    const ir::MaskStep& step = c.steps[0];
-    if (below == (c.target.hi == ir::kPlusInfinity) || (step.factor != 1 && step.factor != -1))
-      return std::nullopt;
-    // factor * symbol + rest against one number: symbol against factor * (number - rest).
-    auto form = add(Linear::number(below ? c.target.hi : c.target.lo), step.rest, -1);
-    if (form) form = add(Linear::number(0), *form, step.factor);
-    const bool is_upper = below == (step.factor > 0);
-    if (form && is_upper) form = add(*form, Linear::number(1));
-    const auto size = divisor(c);
-    if (form && size) form = add(Linear::number(0), *form, *size);
-    return form && size ? std::optional(Limit{*form, is_upper}) : std::nullopt;
-  }
-  /// n if the condition is on kv / n, 1 if on kv. Positions are not negative, so that kv / n < x is
-  /// kv < n * x, and likewise for >=, whatever x is.
-  std::optional<std::int64_t> divisor(const ir::MaskCondition& c) const {
-    const MaskNode& symbol = node(c.steps[0].symbol);
-    if (symbol.kind == MaskNode::Kind::Key) return 1;
-    if (c.steps.size() != 2 || !symbol.is_op(ir::Opcode::Div)) return std::nullopt;
-    const ir::MaskStep& inner = c.steps[1];
-    const bool of_key = node(inner.symbol).kind == MaskNode::Kind::Key && inner.factor == 1 &&
-                        inner.rest.count == 0 && inner.rest.constant == 0;
-    return of_key ? positive_constant(symbol.in[1]) : std::nullopt;
-  }
-  std::optional<std::int64_t> positive_constant(ir::MaskNodeId id) const {
-    const MaskNode& n = node(id);
-    return n.kind == MaskNode::Kind::Const && n.value > 0 ? std::optional(n.value) : std::nullopt;
-  }
 
   /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
-  std::optional<End> symbol(ir::MaskNodeId id, bool at_last) const {
-    const MaskNode& n = node(id);
+  End symbol(ir::MaskNodeId id, bool at_last) const {
     const Tile& row = at_last ? last_ : first_;
-    if (n.kind == MaskNode::Kind::Query) return End{row, kPositions};
-    if (n.kind == MaskNode::Kind::Param) {
-      const auto& cell = numbers_[static_cast<std::size_t>(n.value)];
-      if (!cell || n.dtype != DType::i32) return std::nullopt;
-      return End{detail::captured_scalar(cell, {}), Interval::of(DType::i32)};
-    }
-    if (!n.is_op(ir::Opcode::Div) || node(n.in[0]).kind != MaskNode::Kind::Query)
-      return std::nullopt;
-    const auto by = positive_constant(n.in[1]);
-    if (!by || blocks_.may_wrap(id) || *by > kMaxPosition) return std::nullopt;
-    return End{row / *by, {0, kMaxPosition / *by}};
+    if (const auto cell = limits_.number(id))
+      return {detail::captured_scalar(cell, {}), Interval::of(DType::i32)};
+    const auto by = limits_.query_divisor(id);
+    return by ? End{row / *by, {0, kMaskPositions.hi / *by}} : End{row, kMaskPositions};
   }
 
   /// The largest or smallest value of a form over the tile's rows.
@@ -202,14 +136,14 @@ class Recorder {
     Interval sum = Interval::point(0);
     bool fits = true;
     for (const Linear::Term t : form) {
-      const auto value = symbol(t.symbol, (t.factor > 0) == largest);
-      const auto term = value ? scale(value->range, t.factor) : std::nullopt;
+      const End value = symbol(t.symbol, (t.factor > 0) == largest);
+      const auto term = scale(value.range, t.factor);
       const auto next = term ? add(sum, *term) : std::nullopt;
       if (!next) return std::nullopt;
       // Factors are multiplied by in the same type.
       fits = fits && Interval::point(t.factor).is_within(narrow) && term->is_within(narrow) &&
              next->is_within(narrow);
-      symbols.push_back(*value);
+      symbols.push_back(value);
       sum = *next;
     }
     const auto whole = add(sum, Interval::point(form.constant));
@@ -231,7 +165,7 @@ class Recorder {
   }
   /// Ends outside of the keys are as good as the first and the last one.
   End clamped(const Tile& wide) const {
-    return {cast<i32>(min(max(wide, Tile(i64{0})), cast<i64>(length_))), kPositions};
+    return {cast<i32>(min(max(wide, Tile(i64{0})), cast<i64>(length_))), kMaskPositions};
   }
   static Span span(const Limit& limit, const End& end) {
     if (limit.is_upper) return {std::nullopt, end};
@@ -239,9 +173,8 @@ class Recorder {
   }
 
   const ir::MaskClosedForm& form_;
-  const std::vector<std::shared_ptr<detail::ScalarCell>>& numbers_;
+  MaskLimits limits_;
   Tile first_, last_, length_;
-  ir::MaskBlocks blocks_;
 };
 
 /// The range for the loop over keys: inside of [0, length], and its ends in order.
