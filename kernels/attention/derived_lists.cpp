@@ -65,9 +65,9 @@ struct Sides {
 auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
   return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> kv_length) {
     const int BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
-    for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), Bounds.dim(3)}, 1, 1, 1)) {
-      const LeafBounds bounds = fold(mask->sides, MaskSide::Key, b.first(), h.first(),
-                                     n.first() * BN, BN, kv_length);
+    for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(kv_length, BN)}, 1, 1, 1)) {
+      const LeafBounds bounds =
+          fold(mask->sides, MaskSide::Key, b.first(), h.first(), n.first() * BN, BN, kv_length);
       for (std::size_t i = 0; i < bounds.size(); ++i) {
         Bounds(2 * i, b, h, n) = bounds[i].first;
         Bounds(2 * i + 1, b, h, n) = bounds[i].second;
@@ -84,7 +84,8 @@ LeafBounds key_bounds(const MaskSides& sides, const In<i32, 4>& table, const Til
     return LeafBounds(sides.key_leaves.size(), {first, min(first + block, length) - 1});
   }
   LeafBounds bounds;
-  const auto count = sides.key_leaves.size() * static_cast<std::size_t>(sides.pieces(MaskSide::Key));
+  const auto count =
+      sides.key_leaves.size() * static_cast<std::size_t>(sides.pieces(MaskSide::Key));
   for (std::size_t i = 0; i < count; ++i)
     bounds.emplace_back(fill_absent(table(2 * i, b, h, n), 0),
                         fill_absent(table(2 * i + 1, b, h, n), 0));
@@ -137,24 +138,24 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
                                                Scalar<i32> q_length, Scalar<i32> kv_length) {
     const int BM = tune("BM", {16, 32, 64, 128}, 128),
               BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
-    for (auto [b, h, m] : grid(Counts, 1, 1, 1)) {
+    for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(q_length, BM)}, 1, 1, 1)) {
       const MaskSides& sides = mask->sides;
-      const Tile capacity = Blocks.dim(3);
+      const Tile end = Blocks.dim(3), blocks = cdiv(kv_length, BN);
       const LeafBounds queries =
           fold(sides, MaskSide::Query, b.first(), h.first(), m.first() * BM, BM, q_length);
       const LeafBounds launch = launch_values(sides, b.first(), h.first());
       Tile whole = full<i32>(0), masked = full<i32>(0);
-      for (auto n : steps(capacity, kChunk)) {
+      for (auto n : steps(blocks, kChunk)) {
         const LeafBounds keys =
             key_bounds(sides, KeyBounds, b.first(), h.first(), n, BN, kv_length);
         const Truth truth = classify(sides, {launch, queries, keys});
-        const Tile block = n.idx(), exists = block < capacity;
+        const Tile block = n.idx(), exists = block < blocks;
         const Tile is_whole = exists && truth.every && (block + 1) * BN <= kv_length;
         const Tile is_masked = exists && truth.some && !is_whole;
         const Tile from_front = whole + cumsum(cast<i32>(is_whole), 0, {.exclusive = true}),
                    from_back = masked + cumsum(cast<i32>(is_masked), 0, {.exclusive = true});
-        Blocks(b, h, m,
-               where(is_whole, from_front, where(is_masked, capacity - 1 - from_back, -1))) = block;
+        Blocks(b, h, m, where(is_whole, from_front, where(is_masked, end - 1 - from_back, -1))) =
+            block;
         whole = whole + sum(cast<i32>(is_whole), 0);
         masked = masked + sum(cast<i32>(is_masked), 0);
       }
@@ -163,7 +164,6 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
     }
   });
 }
-
 
 /// i32 tensors one behind the other: in the workspace of the stream, on the host in memory of their
 /// own.
@@ -203,8 +203,7 @@ struct DerivedLists::Kernels {
     const std::lock_guard lock(mutex);
     const auto found = made.find(t.keys);
     if (found != made.end()) return found->second;
-    const OfTiles k{bounds.with({{"BN", t.keys}}),
-                    list.with({{"BM", t.queries}, {"BN", t.keys}})};
+    const OfTiles k{bounds.with({{"BN", t.keys}}), list.with({{"BM", t.queries}, {"BN", t.keys}})};
     return made.try_emplace(t.keys, k).first->second;
   }
 
@@ -226,18 +225,22 @@ bool DerivedLists::holds_in_64_bits() const {
 ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
                             AttentionTiles tiles) const {
   const MaskSides& sides = kernels_->mask->sides;
-  const auto blocks = [](std::int64_t n, int block) { return (n + block - 1) / block; };
+  // Extents of one divisor, so that other lengths are not another kernel.
+  const auto blocks = [](std::int64_t n, int block) {
+    return ((n + block - 1) / block + 15) / 16 * 16;
+  };
   const std::int64_t batch = sides.on_batch() ? Q.size(0) : 1,
                      heads = sides.on_head() ? Q.size(1) : 1,
                      rows = blocks(Q.size(2), tiles.queries), n = blocks(K.size(2), tiles.keys);
-  const std::int64_t bounds = sides.is_plain_key()
-                                  ? 1
-                                  : 2 * sides.pieces(MaskSide::Key) *
-                                        static_cast<std::int64_t>(sides.key_leaves.size());
+  const std::int64_t bounds =
+      sides.is_plain_key()
+          ? 1
+          : 2 * sides.pieces(MaskSide::Key) * static_cast<std::int64_t>(sides.key_leaves.size());
   const Dims of_rows{batch, heads, rows};
   const std::int64_t each = Scratch::padded(batch * heads * rows);
-  Scratch scratch(stream, Q.device(), Scratch::padded(bounds * batch * heads * n) + 2 * each +
-                                          Scratch::padded(batch * heads * rows * n));
+  Scratch scratch(stream, Q.device(),
+                  Scratch::padded(bounds * batch * heads * n) + 2 * each +
+                      Scratch::padded(batch * heads * rows * n));
   const Tensor key_bounds = scratch.take({bounds, batch, heads, n});
   const ListArgs made{scratch.take({batch, heads, rows, n}), scratch.take(of_rows),
                       scratch.take(of_rows)};

@@ -20,8 +20,7 @@ class DerivedLists {
 
   /// Launches what makes the lists of attention from `Q` to `K` ([batch, heads, length,
   /// head_dim]), in the stream's workspace.
-  ListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K,
-                AttentionTiles tiles) const;
+  ListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K, AttentionTiles tiles) const;
   /// As of a kernel, for the kernels that make lists.
   std::string explain() const;
 

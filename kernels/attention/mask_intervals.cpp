@@ -130,15 +130,17 @@ Number Step::bits(const Number& a, const Number& b) const {
   const std::int64_t c = b->range.lo;
   if (node.opcode == Opcode::Shr) {
     if (c < 0 || c > 31) return std::nullopt;
-    return IntBounds{a->lo >> constant(c), a->hi >> constant(c),
-                     {a->range.lo >> c, a->range.hi >> c}, false};
+    return IntBounds{
+        a->lo >> constant(c), a->hi >> constant(c), {a->range.lo >> c, a->range.hi >> c}, false};
   }
   if (c < 0 || ((c + 1) & c) != 0) return std::nullopt;
   const auto shift = std::popcount(static_cast<std::uint64_t>(c));
   if (shift > 30) return std::nullopt;
   const Tile is_straight = (a->lo >> constant(shift)) == (a->hi >> constant(shift));
   return IntBounds{where(is_straight, a->lo & constant(c), constant(0)),
-                   where(is_straight, a->hi & constant(c), constant(c)), {0, c}, false};
+                   where(is_straight, a->hi & constant(c), constant(c)),
+                   {0, c},
+                   false};
 }
 
 Number Step::choice(const Truth& c, const Number& a, const Number& b) const {

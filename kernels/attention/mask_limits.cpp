@@ -72,8 +72,7 @@ std::optional<std::int64_t> MaskLimits::positive_constant(ir::MaskNodeId id) con
 
 std::optional<std::int64_t> MaskLimits::query_divisor(ir::MaskNodeId id) const {
   const MaskNode& n = node(id);
-  if (!n.is_op(ir::Opcode::Div) || node(n.in[0]).kind != MaskNode::Kind::Query)
-    return std::nullopt;
+  if (!n.is_op(ir::Opcode::Div) || node(n.in[0]).kind != MaskNode::Kind::Query) return std::nullopt;
   const auto by = positive_constant(n.in[1]);
   return by && !blocks_.may_wrap(id) && *by <= kMaskPositions.hi ? by : std::nullopt;
 }

@@ -31,8 +31,8 @@ struct MaskSides {
   bool is_plain_key() const;
 
   const MaskSource& source;
-  std::vector<MaskSide> side;      ///< by node
-  std::vector<bool> is_above;      ///< what joins both axes, or is unknown, and is part of the mask
+  std::vector<MaskSide> side;  ///< by node
+  std::vector<bool> is_above;  ///< what joins both axes, or is unknown, and is part of the mask
   std::vector<ir::MaskNodeId> query_leaves, key_leaves, launch_leaves;
 
  private:

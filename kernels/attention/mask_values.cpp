@@ -12,8 +12,7 @@ using ir::MaskNode;
 using ir::MaskPred;
 using Kind = MaskNode::Kind;
 
-MaskValues::MaskValues(const MaskSource& source, const Tile& b, const Tile& h,
-                       const Tile& position)
+MaskValues::MaskValues(const MaskSource& source, const Tile& b, const Tile& h, const Tile& position)
     : source_(source),
       b_(cast<i32>(b)),
       h_(cast<i32>(h)),

@@ -1,7 +1,7 @@
 // Attention over block lists of the caller: what the lists say is visited, in their order, and
 // nothing else.
-#include "tests/differential/attention_expected.h"
 #include "tegula/kernels/masks.h"
+#include "tests/differential/attention_expected.h"
 
 namespace tegula {
 namespace {
@@ -42,9 +42,8 @@ TEST_P(BlockLists, VisitWhatTheySay) {
   for (const std::int64_t dim : {64, 128}) {
     const AttentionInputs in = inputs({1, 1}, dim);
     const Attention listed = attention({.mask = ahead, .blocks = list()});
-    expect_near(in.run(listed), in.expected([](auto, auto, auto q, auto kv) {
-      return sees_by_list(q, kv);
-    }));
+    expect_near(in.run(listed),
+                in.expected([](auto, auto, auto q, auto kv) { return sees_by_list(q, kv); }));
     if (device().kind == DeviceKind::cpu) continue;
     const std::string text = listed.explain();
     EXPECT_NE(text.find("dot by wgmma"), std::string::npos) << text;

@@ -49,13 +49,13 @@ Tensor steps_by_list(const Mask& mask, const Tensor& steps, AttentionTiles tiles
                K = Tensor::zeros({1, 1, keys, 1}, DType::bf16, device);
   const DerivedLists derived(trace_mask_source(mask));
   const ListArgs lists = derived.make(stream, Q, K, tiles);
-  const auto probe = kernel("probe", [tiles](In<i32, 4> blocks, In<i32, 3> counts,
-                                             In<i32, 3> whole, Out<i32, 2> out) {
-    note_steps(out, [&](const Index& m) {
-      const Index zero = slice(full<i32>(0), 1);
-      return Visits::list({blocks, counts, whole, true}, zero, zero, m.first(), tiles.keys);
-    });
-  });
+  const auto probe = kernel(
+      "probe", [tiles](In<i32, 4> blocks, In<i32, 3> counts, In<i32, 3> whole, Out<i32, 2> out) {
+        note_steps(out, [&](const Index& m) {
+          const Index zero = slice(full<i32>(0), 1);
+          return Visits::list({blocks, counts, whole, true}, zero, zero, m.first(), tiles.keys);
+        });
+      });
   probe(stream, lists.blocks, lists.counts, lists.full, steps);
   return steps;
 }
@@ -121,8 +121,7 @@ Counts check(const Case& c, const Visited& v) {
     for (const Step& s : v.rows[m]) {
       const std::int64_t end = s.first + v.tiles.keys, kv1 = std::min(v.keys, end);
       for (std::int64_t kv = s.first; kv < kv1; ++kv) ++times[static_cast<std::size_t>(kv)];
-      const bool is_full =
-          end <= v.keys && coverage(c, q0, q1, s.first, kv1) == ir::Coverage::Full;
+      const bool is_full = end <= v.keys && coverage(c, q0, q1, s.first, kv1) == ir::Coverage::Full;
       EXPECT_TRUE(s.is_masked || is_full) << c.name << ": " << m << ", keys from " << s.first;
       n.visited += 1;
       n.masked += s.is_masked;

@@ -76,8 +76,8 @@ inline Tensor shuffled_ids(Device device) {
 }
 /// A mask on positions within the document.
 inline Mask within_document(Mask inner, Device device) {
-  return [inner, ids = kPacking.id_table(device), starts = kPacking.start_table(device)](Tile b, Tile h, Tile q,
-                                                                             Tile kv) {
+  return [inner, ids = kPacking.id_table(device), starts = kPacking.start_table(device)](
+             Tile b, Tile h, Tile q, Tile kv) {
     const auto id = view<i32, 1>(ids), start = view<i32, 1>(starts);
     return id(q) == id(kv) && inner(b, h, q - start(id(q)), kv - start(id(kv)));
   };
