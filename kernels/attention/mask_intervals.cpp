@@ -283,7 +283,7 @@ Truth MaskIntervals::run(const Leaf& leaf) {
   std::vector<bool> is_needed(expr.nodes.size(), false);
   is_needed[expr.root] = true;
   for (MaskNodeId id = expr.root + 1; id-- > 0;) {
-    if (!is_needed[id] || !sides_.is_above[id]) continue;
+    if (!is_needed[id] || !sides_.is_above[id] || expr[id].kind != MaskNode::Kind::Op) continue;
     for (std::size_t i = 0; i < expr[id].operands; ++i) is_needed[expr[id].in[i]] = true;
   }
   for (MaskNodeId id = 0; id <= expr.root; ++id) {

@@ -78,20 +78,20 @@ TEST_P(MaskedAttention, OfBatchesAndGroups) {
     return kv < lengths[static_cast<std::size_t>(b)];
   }));
   const auto left = masks::and_(masks::left_padding(integers(padding)), masks::causal());
-  testing::expect_near(in.run(attention({.mask = left})), in.expected([&](auto b, auto, auto q,
-                                                                          auto kv) {
-    return q >= kv && kv >= padding[static_cast<std::size_t>(b)];
-  }));
+  testing::expect_near(in.run(attention({.mask = left})),
+                       in.expected([&](auto b, auto, auto q, auto kv) {
+                         return q >= kv && kv >= padding[static_cast<std::size_t>(b)];
+                       }));
   // Heads with windows of their own.
   const Tensor windows = integers({3, 40, 0, 500});
   const auto of_heads = [windows](const Tile&, const Tile& h, const Tile& q, const Tile& kv) {
     return q >= kv && q - kv <= view<i32, 1>(windows)(h);
   };
   const std::vector<int> width{3, 40, 0, 500};
-  testing::expect_near(in.run(attention({.mask = of_heads})), in.expected([&](auto, auto h, auto q,
-                                                                              auto kv) {
-    return q >= kv && q - kv <= width[static_cast<std::size_t>(h)];
-  }));
+  testing::expect_near(in.run(attention({.mask = of_heads})),
+                       in.expected([&](auto, auto h, auto q, auto kv) {
+                         return q >= kv && q - kv <= width[static_cast<std::size_t>(h)];
+                       }));
 }
 
 TEST_P(MaskedAttention, NewTablesLengthsAndNumbersCompileNothing) {
