@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <iostream>
 
 #include "ir/text.h"
@@ -61,7 +62,6 @@ struct Launch {
   Launch(const MaskKernel& m, const std::array<std::int64_t, 3>& p) {
     source.expr = m.import();
     for (const std::int64_t v : m.slots(source.expr, p)) {
-      Scalar<i32> number(static_cast<i32>(v));
       auto cell = std::make_shared<detail::ScalarCell>();
       cell->dtype = DType::i32;
       cell->bits = static_cast<std::uint32_t>(static_cast<i32>(v));
@@ -131,6 +131,54 @@ TEST(DerivedLists, LeaveOutAndUnmaskNothingWrong) {
             << tally.uniform << " uniform ones decided\n";
   EXPECT_GT(tally.blocks, 10000);
   EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
+}
+
+// ---- results that leave their type
+using Sees = std::function<bool(std::uint32_t q, std::uint32_t kv)>;
+
+void expect_sound(const Mask& mask, const Sees& sees) {
+  const Tensor Q = Tensor::zeros({1, 1, kQueries, 1}, DType::bf16, Device::cpu()),
+               K = Tensor::zeros({1, 1, kKeys, 1}, DType::bf16, Device::cpu());
+  const ListArgs lists =
+      DerivedLists(trace_mask_source(mask)).make(Stream(Device::cpu()), Q, K, kTiles);
+  int decided = 0;
+  for (std::int64_t q0 = 0; q0 < kQueries; q0 += kTiles.queries) {
+    const auto of = entries(lists, 0, 0, q0 / kTiles.queries, (kKeys + 15) / 16);
+    for (std::int64_t kv0 = 0; kv0 < kKeys; kv0 += kTiles.keys) {
+      bool all = true, any = false;
+      for (auto q = q0; q < std::min(kQueries, q0 + kTiles.queries); ++q)
+        for (auto kv = kv0; kv < std::min(kKeys, kv0 + kTiles.keys); ++kv) {
+          const bool one = sees(static_cast<std::uint32_t>(q), static_cast<std::uint32_t>(kv));
+          all = all && one;
+          any = any || one;
+        }
+      const Entry e = of[static_cast<std::size_t>(kv0 / kTiles.keys)];
+      EXPECT_FALSE(e == Entry::Absent && any) << q0 << ' ' << kv0;
+      EXPECT_FALSE(e == Entry::Whole && !all) << q0 << ' ' << kv0;
+      decided += e != Entry::Masked;
+    }
+  }
+  EXPECT_GT(decided, 0) << "where nothing wraps, something is known";
+}
+
+bool is_natural(std::uint32_t x) { return static_cast<std::int32_t>(x) >= 0; }
+
+TEST(DerivedLists, KnowNothingOfWhatWrapsAround) {
+  constexpr std::uint32_t kMost = 0x7fffffff;
+  const Scalar<i32> large = static_cast<i32>(kMost - 60), factor = static_cast<i32>(kMost / 70);
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q + large.value() + kv >= 0; },
+               [](auto q, auto kv) { return is_natural(q + kMost - 60 + kv); });
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return (q + kv) * factor.value() >= 0; },
+               [](auto q, auto kv) { return is_natural((q + kv) * (kMost / 70)); });
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q - kv - large.value() < 0; },
+               [](auto q, auto kv) { return !is_natural(q - kv - (kMost - 60)); });
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q * kv * kv * 4096 >= 0; },
+               [](auto q, auto kv) { return is_natural(q * kv * kv * 4096); });
+  // What one axis alone wraps to is what the mask sees.
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q + large.value() >= kv; },
+               [](auto q, auto kv) {
+                 return static_cast<std::int32_t>(q + kMost - 60) >= static_cast<std::int32_t>(kv);
+               });
 }
 
 }  // namespace
