@@ -38,9 +38,7 @@ class Visibility {
     if (spec.mask && !spec.range && !spec.full) derived_.emplace(spec.mask);
   }
   Visits of(const Tile& first, const Tile& last, const Tile& length, int block) const {
-    const MaskedKeys keys = seen(first, last, length);
-    const KvRange visible = keys.visible.value_or(KvRange{full<i32>(0), length});
-    return Visits::range(visible, keys.full, length, block);
+    return Visits::range(seen(first, last, length), length, block);
   }
 
  private:

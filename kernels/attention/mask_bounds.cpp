@@ -67,6 +67,11 @@ struct Cover {
 };
 const Cover kUnknown{Span{}, std::nullopt};
 
+/// The same without gaps filled in.
+struct Parts {
+  std::vector<Span> visible, full;
+};
+
 /// Records the ends for one tile of queries.
 class Recorder {
  public:
@@ -79,8 +84,34 @@ class Recorder {
         length_(std::move(kv_length)) {}
 
   Cover run() { return of(form_.formula); }
+  /// Where all conditions are solved, and what is visible may have gaps.
+  std::optional<Parts> run_parts() {
+    const auto count = limits_.intervals();
+    return count && *count > 1 ? std::optional(parts(form_.formula)) : std::nullopt;
+  }
 
  private:
+  Parts parts(const MaskFormula& f) {
+    const bool is_leaf =
+        f.kind == MaskFormula::Kind::Condition || f.kind == MaskFormula::Kind::Opaque;
+    if (is_leaf) {
+      const Cover c = of(f);
+      Parts one;
+      if (c.visible) one.visible.push_back(*c.visible);
+      if (c.full) one.full.push_back(*c.full);
+      return one;
+    }
+    const bool all = f.kind == MaskFormula::Kind::All;
+    Parts sum;
+    if (all) sum = {{Span{}}, {Span{}}};
+    for (const MaskFormula& part : f.parts) {
+      const Parts p = parts(part);
+      sum.visible = all ? intersection(sum.visible, p.visible) : united(sum.visible, p.visible);
+      sum.full = all ? intersection(sum.full, p.full) : united(sum.full, p.full);
+    }
+    return sum;
+  }
+
   Cover of(const MaskFormula& f) {
     if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
     if (f.kind == MaskFormula::Kind::Opaque) return decided(limits_.truth_of_opaque(f));
@@ -204,15 +235,21 @@ MaskedKeys MaskBounds::record(const Tile& first, const Tile& last, const Tile& k
   // With wider indices the mask's arithmetic is not what was traced.
   const bool narrow = first.dtype() == DType::i32 && kv_length.dtype() == DType::i32;
   if (!form_ || !narrow) return {};
-  const Cover cover = Recorder(*form_, numbers_, first, last, kv_length).run();
+  Recorder recorder(*form_, numbers_, first, last, kv_length);
+  const Cover cover = recorder.run();
+  const auto full_range = [&](const Span& s) {
+    return KvRange{s.lo ? s.lo->tile : full<i32>(0), s.hi ? s.hi->tile : kv_length};
+  };
   MaskedKeys keys;
   if (!cover.visible)
     keys.visible = KvRange{full<i32>(0), full<i32>(0)};
   else if (cover.visible->lo || cover.visible->hi)
     keys.visible = clip(*cover.visible, kv_length);
-  if (cover.full)
-    keys.full = KvRange{cover.full->lo ? cover.full->lo->tile : full<i32>(0),
-                        cover.full->hi ? cover.full->hi->tile : kv_length};
+  if (cover.full) keys.full = full_range(*cover.full);
+  if (const auto parts = recorder.run_parts()) {
+    for (const Span& s : parts->visible) keys.visible_parts.push_back(clip(s, kv_length));
+    for (const Span& s : parts->full) keys.full_parts.push_back(full_range(s));
+  }
   return keys;
 }
 

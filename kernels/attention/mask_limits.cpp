@@ -88,33 +88,32 @@ bool MaskLimits::is_symbol(ir::MaskNodeId id) const {
 }
 
 // ---- the shape of what is visible
-std::optional<MaskLimits::Shape> MaskLimits::decided(Interval truth) {
-  return truth.is_point() ? std::optional(Shape{.is_empty = truth.hi == 0}) : std::nullopt;
+std::optional<std::size_t> MaskLimits::intervals() const {
+  const Shapes of = shapes(form_.formula);
+  return of ? std::optional(of->size()) : std::nullopt;
 }
 
-std::optional<MaskLimits::Shape> MaskLimits::shape(const MaskFormula& f) const {
+MaskLimits::Shapes MaskLimits::decided(Interval truth) {
+  if (!truth.is_point()) return std::nullopt;
+  return truth.lo ? std::vector{Shape{}} : std::vector<Shape>{};
+}
+
+MaskLimits::Shapes MaskLimits::shapes(const MaskFormula& f) const {
   if (f.kind == MaskFormula::Kind::Opaque) return decided(truth_of_opaque(f));
   if (f.kind == MaskFormula::Kind::Condition) {
     const Solution s = solve(form_.conditions[f.index]);
     if (s.truth) return decided(*s.truth);
     if (!s.limit) return std::nullopt;
-    return Shape{!s.limit->is_upper, s.limit->is_upper};
+    return std::vector{Shape{!s.limit->is_upper, s.limit->is_upper}};
   }
   const bool all = f.kind == MaskFormula::Kind::All;
-  Shape sum{.is_empty = !all};
+  std::vector<Shape> sum;
+  if (all) sum.push_back({});
   for (const MaskFormula& part : f.parts) {
-    const auto s = shape(part);
+    const Shapes s = shapes(part);
     if (!s) return std::nullopt;
-    if (all) {
-      sum = {sum.has_lo || s->has_lo, sum.has_hi || s->has_hi, sum.is_empty || s->is_empty};
-    } else if (sum.is_empty || s->is_empty) {
-      if (sum.is_empty) sum = *s;
-    } else {
-      // Two that neither begin nor end together may leave a gap.
-      const bool shares_end = (!sum.has_lo && !s->has_lo) || (!sum.has_hi && !s->has_hi);
-      if (!shares_end) return std::nullopt;
-      sum = {sum.has_lo && s->has_lo, sum.has_hi && s->has_hi};
-    }
+    sum = all ? intersection(sum, *s) : united(sum, *s);
+    if (sum.size() > kMaxParts) return std::nullopt;
   }
   return sum;
 }

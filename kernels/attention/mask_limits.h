@@ -1,6 +1,7 @@
 #pragma once
 // Which conditions of a mask are limits of kv whose ends a kernel can compute for every tile of
 // queries: the half of the closed range that is known when a kernel is traced.
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,6 +16,32 @@ namespace tegula {
 /// No position lies above: kernels whose tensors are larger compute indices in 64 bits, and the
 /// rows of a tile that reach past its tensor do so by less than a block.
 inline constexpr ir::Interval kMaskPositions{0, dsl::kSmallSpan + 1024};
+
+/// More parts than these are not worth the choice between them in every step.
+inline constexpr std::size_t kMaxParts = 4;
+
+/// Unions of intervals with ends `lo` and `hi` that may be absent; functions `meet` and `around`
+/// come with the intervals.
+template <class T>
+std::vector<T> intersection(const std::vector<T>& a, const std::vector<T>& b) {
+  std::vector<T> out;
+  for (const T& x : a)
+    for (const T& y : b) out.push_back(meet(x, y));
+  return out;
+}
+/// Two that begin, or end, together are one.
+template <class T>
+std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
+  for (const T& y : b) {
+    const auto at =
+        std::ranges::find_if(a, [&](const T& x) { return (!x.lo && !y.lo) || (!x.hi && !y.hi); });
+    if (at == a.end())
+      a.push_back(y);
+    else
+      *at = around(*at, y);
+  }
+  return a;
+}
 
 class MaskLimits {
  public:
@@ -35,9 +62,9 @@ class MaskLimits {
   /// Bounds of a part of the formula that is not taken apart.
   ir::Interval truth_of_opaque(const ir::MaskFormula& f) const;
 
-  /// True if for every tile of queries the visible keys are one interval, but for what no row of
-  /// the tile sees alone, and its ends can be computed.
-  bool is_one_interval() const { return shape(form_.formula).has_value(); }
+  /// In how many intervals the visible keys of a tile of queries lie; nothing if not all of their
+  /// ends can be computed.
+  std::optional<std::size_t> intervals() const;
 
   /// n where a node is q / n, and known to be positive.
   std::optional<std::int64_t> query_divisor(ir::MaskNodeId id) const;
@@ -47,10 +74,13 @@ class MaskLimits {
  private:
   /// Which ends an interval of keys has; one without both holds all of them.
   struct Shape {
-    bool has_lo = false, has_hi = false, is_empty = false;
+    bool lo = false, hi = false;
+    friend Shape meet(Shape a, Shape b) { return {a.lo || b.lo, a.hi || b.hi}; }
+    friend Shape around(Shape a, Shape b) { return {a.lo && b.lo, a.hi && b.hi}; }
   };
-  std::optional<Shape> shape(const ir::MaskFormula& f) const;
-  static std::optional<Shape> decided(ir::Interval truth);
+  using Shapes = std::optional<std::vector<Shape>>;
+  Shapes shapes(const ir::MaskFormula& f) const;
+  static Shapes decided(ir::Interval truth);
 
   const ir::MaskNode& node(ir::MaskNodeId id) const { return form_.expr[id]; }
   ir::Interval truth(const ir::MaskCondition& c) const;

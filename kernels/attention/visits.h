@@ -27,9 +27,8 @@ struct ListViews {
 /// One step of the loop is one block, of which `block` says the keys.
 class Visits {
  public:
-  /// An interval of keys; `full`: all rows see these.
-  static Visits range(const KvRange& keys, const std::optional<KvRange>& full, const Tile& length,
-                      int block);
+  /// What a mask was found to let through.
+  static Visits range(const MaskedKeys& keys, const Tile& length, int block);
   /// The row of query tile m.
   static Visits list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
                      int block);
@@ -41,13 +40,20 @@ class Visits {
   Tile needs_mask(const Index& step, bool has_mask) const;
 
  private:
+  /// Blocks [first, end), from step `begin` on.
+  struct Part {
+    Tile first, end, begin;
+  };
+  static std::vector<Part> in_blocks(const std::vector<KvRange>& keys, int block);
+
   struct Row {
     ListViews views;
     Tile b, h, m;
   };
   Tile lo_, hi_, length_;
   int block_ = 0;
-  std::optional<KvRange> full_;
+  std::vector<KvRange> full_;
+  std::vector<Part> parts_;  ///< empty: one interval, which need not begin at a block
   Tile full_count_;
   std::optional<Row> row_;
 };

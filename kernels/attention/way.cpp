@@ -31,8 +31,10 @@ std::string Way::derive(const Mask& mask) {
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
   if (form.mask_class == ir::MaskClass::Data)
     return fmt::format("a range of what is solved, else all ({})", why);
-  if (MaskLimits(form, source->numbers).is_one_interval())
-    return fmt::format("a closed range, no block tensors ({})", why);
+  if (const auto parts = MaskLimits(form, source->numbers).intervals())
+    return fmt::format("{}, no block tensors ({})",
+                       *parts > 1 ? fmt::format("{} closed ranges", *parts) : "a closed range",
+                       why);
   derived_ = std::make_unique<DerivedLists>(*source);
   return fmt::format("a block list derived from the mask ({})", why);
 }

@@ -8,6 +8,7 @@
 #include "kernels/attention/way.h"
 #include "tests/differential/attention_expected.h"
 #include "tests/property/mask_catalogue.h"
+#include "tests/property/mask_lambdas.h"
 
 namespace tegula {
 namespace {
@@ -66,9 +67,7 @@ Tensor steps_by_range(const Mask& mask, const Tensor& steps, AttentionTiles tile
     const MaskBounds bounds(mask);
     note_steps(out, [&](const Index& m) {
       const Tile first = m.first() * tiles.queries, end = length;
-      const MaskedKeys seen = bounds.record(first, first + (tiles.queries - 1), end);
-      return Visits::range(seen.visible.value_or(KvRange{full<i32>(0), end}), seen.full, end,
-                           tiles.keys);
+      return Visits::range(bounds.record(first, first + (tiles.queries - 1), end), end, tiles.keys);
     });
   });
   probe(Stream(steps.device()), static_cast<i32>(keys), steps);
@@ -161,6 +160,22 @@ TEST_P(MaskVisits, AreThoseOfTheBestCover) {
     // Lengths that no block divides.
     check(c, visited(c.mask, GetParam(), {64, 48}, 700, 650));
   }
+}
+
+TEST(MaskVisitsOfLambdas, HoldEveryVisiblePair) {
+  std::mt19937 random(3);
+  int listed = 0, with_gaps = 0;
+  for (int i = 0; i < 600; ++i) {
+    const auto [mask, sees] = testing::random_mask(random, 3);
+    const Case c{"random", mask, [&](int q, int kv) { return sees(q, kv); }, "", 0, 0};
+    check(c, visited(mask, Device::cpu(), {16, 16}, 61, 87));
+    const Way way({.mask = mask});
+    listed += way.is_listed();
+    with_gaps += way.text().find("closed ranges") != std::string::npos;
+    if (HasFailure()) FAIL() << "mask " << i;
+  }
+  EXPECT_GT(listed, 20);
+  EXPECT_GT(with_gaps, 20);
 }
 
 }  // namespace
