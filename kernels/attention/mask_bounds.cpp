@@ -6,6 +6,7 @@
 
 #include "kernels/attention/mask_limits.h"
 #include "kernels/attention/mask_trace.h"
+#include "kernels/attention/mask_wrap.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -140,10 +141,19 @@ class Recorder {
     if (solution.truth) return decided(*solution.truth);
     if (!solution.limit) return kUnknown;
     const Limit& limit = *solution.limit;
-    const auto some = extreme(limit.form, limit.is_upper),
-               every = extreme(limit.form, !limit.is_upper);
+    auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
     if (!some || !every) return kUnknown;
+    if (!solution.if_fits.empty()) {
+      // Else all keys are visible, and no row is known to see one.
+      const Tile fits = MaskWrap(limits_, first_, last_, length_).never(solution.if_fits);
+      const Tile none = full<i32>(0);
+      *some = chosen(fits, *some, limit.is_upper ? length_ : none);
+      *every = chosen(fits, *every, limit.is_upper ? none : length_);
+    }
     return {span(limit, *some), span(limit, *every)};
+  }
+  static End chosen(const Tile& condition, const End& a, const Tile& otherwise) {
+    return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
   }
   /// Of what is not solved for kv; the bounds of its truth are those over all positions.
   static Cover decided(Interval truth) {
@@ -157,11 +167,16 @@ class Recorder {
     if (const auto cell = limits_.number(id))
       return {detail::captured_scalar(cell, {}), Interval::of(DType::i32)};
     const auto by = limits_.query_divisor(id);
-    return by ? End{row / *by, {0, kMaskPositions.hi / *by}} : End{row, kMaskPositions};
+    if (!by) return {row, kMaskPositions};
+    if (const auto cell = limits_.number(*by))
+      return {row / max(detail::captured_scalar(cell, {}), full<i32>(1)), kMaskPositions};
+    const std::int64_t n = limits_.node(*by).value;
+    return {row / n, {0, kMaskPositions.hi / n}};
   }
 
-  /// The largest or smallest value of a form over the tile's rows.
-  std::optional<End> extreme(const Linear& form, bool largest) const {
+  /// The largest or smallest value of a limit over the tile's rows.
+  std::optional<End> extreme(const Limit& limit, bool largest) const {
+    const Linear& form = limit.form;
     std::vector<End> symbols;
     const Interval narrow = Interval::of(DType::i32);
     Interval sum = Interval::point(0);
@@ -180,6 +195,7 @@ class Recorder {
     const auto whole = add(sum, Interval::point(form.constant));
     if (!whole) return std::nullopt;
     fits = fits && Interval::point(form.constant).is_within(narrow) && whole->is_within(narrow);
+    if (limit.times) return clamped(multiplied(total<i64>(form, symbols), *limit.times));
     return fits ? End{total<i32>(form, symbols), *whole} : clamped(total<i64>(form, symbols));
   }
   template <class T>
@@ -193,6 +209,13 @@ class Recorder {
     }
     if (!sum) return full<T>(static_cast<T>(form.constant));
     return form.constant == 0 ? *sum : *sum + static_cast<T>(form.constant);
+  }
+  /// By a Scalar that is positive, or the product is not used. Quotients behind all keys' are as
+  /// good as the next, and then the product fits.
+  Tile multiplied(const Tile& quotient, ir::MaskNodeId by) const {
+    const Tile small =
+        min(max(quotient, Tile(std::int64_t{-1})), Tile(std::int64_t{kMaskPositions.hi}));
+    return small * cast<i64>(detail::captured_scalar(limits_.number(by), {}));
   }
   /// Ends outside of the keys are as good as the first and the last one.
   End clamped(const Tile& wide) const {

@@ -1,6 +1,7 @@
 #include "kernels/attention/mask_limits.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace tegula {
 
@@ -8,6 +9,7 @@ using ir::Interval;
 using ir::Linear;
 using ir::MaskFormula;
 using ir::MaskNode;
+using ir::MaskNodeId;
 
 MaskLimits::MaskLimits(const ir::MaskClosedForm& form, const Numbers& numbers)
     : form_(form), numbers_(numbers), blocks_(form.expr) {
@@ -15,15 +17,39 @@ MaskLimits::MaskLimits(const ir::MaskClosedForm& form, const Numbers& numbers)
 }
 
 MaskLimits::Solution MaskLimits::solve(const ir::MaskCondition& c) const {
-  const bool wraps =
-      std::ranges::any_of(c.exact, [&](ir::MaskNodeId id) { return blocks_.may_wrap(id); });
-  if (wraps) return {};
-  if (c.steps.empty()) return {{}, truth(c)};
-  auto found = limit(c);
-  const bool is_usable = found && std::ranges::all_of(found->form, [&](const Linear::Term& t) {
-                           return is_symbol(t.symbol);
-                         });
-  return is_usable ? Solution{found, {}} : Solution{};
+  Solution s;
+  std::ranges::copy_if(c.exact, std::back_inserter(s.if_fits),
+                       [&](MaskNodeId id) { return may_wrap(id); });
+  if (c.steps.empty()) return s.if_fits.empty() ? Solution{{}, truth(c)} : Solution{};
+  s.limit = limit(c);
+  if (!s.limit) return {};
+  for (const Linear::Term& t : s.limit->form) {
+    if (!is_symbol(t.symbol)) return {};
+    if (may_wrap(t.symbol) && query_divisor(t.symbol)) s.if_fits.push_back(t.symbol);
+  }
+  if (s.limit->times) s.if_fits.push_back(c.steps[0].symbol);
+  const bool can_check =
+      std::ranges::all_of(s.if_fits, [&](MaskNodeId id) { return is_checkable(id); });
+  return can_check ? s : Solution{};
+}
+
+bool MaskLimits::is_checkable(MaskNodeId id) const {
+  const MaskNode& n = node(id);
+  if (n.kind != MaskNode::Kind::Op) return n.kind != MaskNode::Kind::Param || number(id);
+  if (n.dtype != DType::i32 || !is_checkable(n.in[0])) return false;
+  switch (n.opcode) {
+    case ir::Opcode::Neg:
+      return true;
+    case ir::Opcode::Add:
+    case ir::Opcode::Sub:
+    case ir::Opcode::Mul:
+      return is_checkable(n.in[1]);
+    case ir::Opcode::Div:
+    case ir::Opcode::Rem:
+      return is_divisor(n.in[1]);
+    default:
+      return false;
+  }
 }
 
 Interval MaskLimits::truth_of_opaque(const MaskFormula& f) const {
@@ -48,42 +74,54 @@ std::optional<MaskLimits::Limit> MaskLimits::limit(const ir::MaskCondition& c) c
   if (form) form = add(Linear::number(0), *form, step.factor);
   const bool is_upper = below == (step.factor > 0);
   if (form && is_upper) form = add(*form, Linear::number(1));
-  const auto size = divisor(c);
-  if (form && size) form = add(Linear::number(0), *form, *size);
-  return form && size ? std::optional(Limit{*form, is_upper}) : std::nullopt;
+  if (!form) return std::nullopt;
+  Limit found{*form, is_upper};
+  if (node(step.symbol).kind == MaskNode::Kind::Key) return found;
+  const auto by = divisor(c);
+  if (!by) return std::nullopt;
+  // Positions are not negative, so that kv / n < x is kv < n * x, and likewise for >=, whatever x
+  // is.
+  if (node(*by).kind == MaskNode::Kind::Param) {
+    found.times = by;
+    return found;
+  }
+  const auto scaled = add(Linear::number(0), *form, node(*by).value);
+  if (!scaled) return std::nullopt;
+  found.form = *scaled;
+  return found;
 }
 
-/// n if the condition is on kv / n, 1 if on kv. Positions are not negative, so that kv / n < x is
-/// kv < n * x, and likewise for >=, whatever x is.
-std::optional<std::int64_t> MaskLimits::divisor(const ir::MaskCondition& c) const {
+bool MaskLimits::is_divisor(MaskNodeId id) const {
+  const MaskNode& n = node(id);
+  return n.kind == MaskNode::Kind::Const ? n.value > 0 : number(id) != nullptr;
+}
+
+/// n if the condition is on kv / n.
+std::optional<MaskNodeId> MaskLimits::divisor(const ir::MaskCondition& c) const {
   const MaskNode& symbol = node(c.steps[0].symbol);
-  if (symbol.kind == MaskNode::Kind::Key) return 1;
   if (c.steps.size() != 2 || !symbol.is_op(ir::Opcode::Div)) return std::nullopt;
   const ir::MaskStep& inner = c.steps[1];
   const bool of_key = node(inner.symbol).kind == MaskNode::Kind::Key && inner.factor == 1 &&
                       inner.rest.count == 0 && inner.rest.constant == 0;
-  return of_key ? positive_constant(symbol.in[1]) : std::nullopt;
+  return of_key && is_divisor(symbol.in[1]) ? std::optional(symbol.in[1]) : std::nullopt;
 }
 
-std::optional<std::int64_t> MaskLimits::positive_constant(ir::MaskNodeId id) const {
+std::optional<MaskNodeId> MaskLimits::query_divisor(MaskNodeId id) const {
   const MaskNode& n = node(id);
-  return n.kind == MaskNode::Kind::Const && n.value > 0 ? std::optional(n.value) : std::nullopt;
+  const bool is_quotient = n.is_op(ir::Opcode::Div) && node(n.in[0]).kind == MaskNode::Kind::Query;
+  if (!is_quotient || !is_divisor(n.in[1])) return std::nullopt;
+  const MaskNode& by = node(n.in[1]);
+  const bool is_small = by.kind != MaskNode::Kind::Const || by.value <= kMaskPositions.hi;
+  return is_small ? std::optional(n.in[1]) : std::nullopt;
 }
 
-std::optional<std::int64_t> MaskLimits::query_divisor(ir::MaskNodeId id) const {
-  const MaskNode& n = node(id);
-  if (!n.is_op(ir::Opcode::Div) || node(n.in[0]).kind != MaskNode::Kind::Query) return std::nullopt;
-  const auto by = positive_constant(n.in[1]);
-  return by && !blocks_.may_wrap(id) && *by <= kMaskPositions.hi ? by : std::nullopt;
-}
-
-std::shared_ptr<detail::ScalarCell> MaskLimits::number(ir::MaskNodeId id) const {
+std::shared_ptr<detail::ScalarCell> MaskLimits::number(MaskNodeId id) const {
   const MaskNode& n = node(id);
   if (n.kind != MaskNode::Kind::Param || n.dtype != DType::i32) return nullptr;
   return numbers_[static_cast<std::size_t>(n.value)];
 }
 
-bool MaskLimits::is_symbol(ir::MaskNodeId id) const {
+bool MaskLimits::is_symbol(MaskNodeId id) const {
   return node(id).kind == MaskNode::Kind::Query || number(id) || query_divisor(id);
 }
 

@@ -48,15 +48,19 @@ class MaskLimits {
   using Numbers = std::vector<std::shared_ptr<detail::ScalarCell>>;
   MaskLimits(const ir::MaskClosedForm& form, const Numbers& numbers);
 
-  /// kv < form if `is_upper`, else kv >= form. The form is of symbols that do not fall with q.
+  /// kv < form if `is_upper`, else kv >= form; kv / times where there is one, a Scalar. The form is
+  /// of symbols that do not fall with q.
   struct Limit {
     ir::Linear form;
     bool is_upper;
+    std::optional<ir::MaskNodeId> times = {};
   };
   /// Without both, nothing is known of the condition.
   struct Solution {
     std::optional<Limit> limit;
     std::optional<ir::Interval> truth;  ///< over all positions, of what is not solved for kv
+    /// Nodes that must not wrap around for the limit to hold, and may.
+    std::vector<ir::MaskNodeId> if_fits = {};
   };
   Solution solve(const ir::MaskCondition& c) const;
   /// Bounds of a part of the formula that is not taken apart.
@@ -66,10 +70,13 @@ class MaskLimits {
   /// ends can be computed.
   std::optional<std::size_t> intervals() const;
 
-  /// n where a node is q / n, and known to be positive.
-  std::optional<std::int64_t> query_divisor(ir::MaskNodeId id) const;
+  /// Where a node is q / n: n, a positive constant or a Scalar.
+  std::optional<ir::MaskNodeId> query_divisor(ir::MaskNodeId id) const;
   /// The Scalar behind a node; null if it is none of i32.
   std::shared_ptr<detail::ScalarCell> number(ir::MaskNodeId id) const;
+
+  const ir::MaskNode& node(ir::MaskNodeId id) const { return form_.expr[id]; }
+  bool may_wrap(ir::MaskNodeId id) const { return blocks_.may_wrap(id); }
 
  private:
   /// Which ends an interval of keys has; one without both holds all of them.
@@ -82,11 +89,13 @@ class MaskLimits {
   Shapes shapes(const ir::MaskFormula& f) const;
   static Shapes decided(ir::Interval truth);
 
-  const ir::MaskNode& node(ir::MaskNodeId id) const { return form_.expr[id]; }
   ir::Interval truth(const ir::MaskCondition& c) const;
   std::optional<Limit> limit(const ir::MaskCondition& c) const;
-  std::optional<std::int64_t> divisor(const ir::MaskCondition& c) const;
-  std::optional<std::int64_t> positive_constant(ir::MaskNodeId id) const;
+  /// Whether MaskWrap can follow a node.
+  bool is_checkable(ir::MaskNodeId id) const;
+  /// A positive constant, or a Scalar.
+  bool is_divisor(ir::MaskNodeId id) const;
+  std::optional<ir::MaskNodeId> divisor(const ir::MaskCondition& c) const;
   bool is_symbol(ir::MaskNodeId id) const;
 
   const ir::MaskClosedForm& form_;

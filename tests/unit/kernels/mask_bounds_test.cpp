@@ -167,17 +167,56 @@ TEST(MaskBounds, ANumberOfTheLaunchIsReadThere) {
   EXPECT_EQ(with_prefix(0, 15, 100).visible, (HostRange{0, 24}));
 }
 
-TEST(MaskBounds, WhatMayWrapIsNotSolved) {
+/// In 32 bits, as the mask computes it.
+std::int64_t wrapped(std::int64_t x) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(x));
+}
+
+TEST(MaskBounds, WhereAnythingWrapsAroundAllKeysAreVisible) {
   // In 32 bits 2^31 - 8 + q is negative from row 8 on.
   constexpr int kLarge = std::numeric_limits<int>::max() - 7;
+  const auto seen = [](auto q, auto kv) { return wrapped(q + kLarge) >= kv; };
   const Probe probe([](Tile, Tile, Tile q, Tile kv) { return q + kLarge >= kv; });
-  EXPECT_FALSE(probe(0, 15, 100).visible);
-  EXPECT_FALSE(probe(0, 15, 100).full);
-  const Probe scaled([](Tile, Tile, Tile q, Tile kv) { return q * 1000 >= kv; });
-  EXPECT_FALSE(scaled(0, 15, 100).full);
-  // A number of the launch on the side of q: the sum may wrap, whatever it is.
-  const Probe offset(shifted(Scalar<i32>(kLarge), 0, causal()));
-  EXPECT_FALSE(offset(0, 15, 100).visible);
+  expect_sound(probe, seen);
+  EXPECT_EQ(probe(0, 7, 100).full, (HostRange{0, 100}));
+  EXPECT_EQ(probe(0, 15, 100).visible, (HostRange{0, 100}));
+  EXPECT_EQ(probe(0, 15, 100).full, (HostRange{0, 0}));
+  // The same by a number of the launch.
+  Scalar<i32> by = kLarge;
+  const Probe offset(shifted(by, 0, causal()));
+  expect_sound(offset, seen);
+  by = 30;
+  expect_sound(offset, [](auto q, auto kv) { return q + 30 >= kv; });
+  EXPECT_EQ(offset(0, 15, 100).visible, (HostRange{0, 46}));
+  EXPECT_EQ(offset(0, 15, 100).full, (HostRange{0, 31}));
+  Scalar<i32> lowest = std::numeric_limits<int>::min();
+  const Probe bottom_right(causal_bottom_right(lowest, by));
+  expect_sound(bottom_right, [](auto q, auto kv) {
+    return wrapped(q + wrapped(30 - std::int64_t{std::numeric_limits<int>::min()})) >= kv;
+  });
+  lowest = 130;
+  expect_sound(bottom_right, [](auto q, auto kv) { return q - 100 >= kv; });
+  EXPECT_EQ(bottom_right(96, 111, 100).visible, (HostRange{0, 12}));
+  const Probe scaled([](Tile, Tile, Tile q, Tile kv) { return q * 40000000 >= kv; });
+  expect_sound(scaled, [](auto q, auto kv) { return wrapped(q * 40000000) >= kv; });
+  EXPECT_EQ(scaled(0, 15, 100).full, (HostRange{0, 1}));
+}
+
+TEST(MaskBounds, OfQuotientsByANumberOfTheLaunch) {
+  Scalar<i32> n = 20;
+  const Probe chunks(chunked(n)), blocks(block_causal(n));
+  for (const int size :
+       {20, 1, 33, 7, -1, -6, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    n = size;
+    expect_sound(chunks, [=](auto q, auto kv) { return q >= kv && q / size == kv / size; });
+    expect_sound(blocks, [=](auto q, auto kv) { return q / size >= kv / size; });
+  }
+  n = 32;
+  EXPECT_EQ(chunks(48, 63, 100).visible, (HostRange{32, 64}));
+  EXPECT_EQ(chunks(48, 63, 100).full, (HostRange{32, 49}));
+  EXPECT_EQ(blocks(48, 63, 100).full, (HostRange{0, 64}));
+  n = 0;
+  EXPECT_EQ(blocks(48, 63, 100).visible, (HostRange{0, 100})) << "the mask has no value";
 }
 
 TEST(MaskBounds, WhatIsNotAffineIsNotSolved) {
