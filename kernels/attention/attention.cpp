@@ -56,10 +56,10 @@ class Visibility {
 
 /// The kernel's body. Which blocks are visited is the lists' to say, where there are some.
 template <class T>
-void attend(const AttentionSpec& spec, const std::optional<ListViews>& lists, In<T, 4> Q,
-            In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale) {
+void attend(const AttentionSpec& spec, bool has_gaps, const std::optional<ListViews>& lists,
+            In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale) {
   const int D = Q.fixed(3);
-  const AttentionTiles tiles = attention_tiles(D);
+  const AttentionTiles tiles = attention_tiles(D, has_gaps);
   const int BM = tune("BM", {16, 32, 64, 128}, tiles.queries),
             BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, tiles.keys);
   const Visibility visibility(spec);  // of this trace: what the mask captured may change
@@ -93,10 +93,11 @@ void attend(const AttentionSpec& spec, const std::optional<ListViews>& lists, In
 }
 
 template <class T>
-auto make_kernel(const AttentionSpec& spec) {
-  return kernel("attention",
-                [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse,
-                       Scalar<f32> scale) { attend(spec, std::nullopt, Q, K, V, O, Lse, scale); });
+auto make_kernel(const AttentionSpec& spec, bool has_gaps) {
+  return kernel("attention", [spec, has_gaps](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
+                                              Out<f32, 3> Lse, Scalar<f32> scale) {
+    attend(spec, has_gaps, std::nullopt, Q, K, V, O, Lse, scale);
+  });
 }
 
 /// The same over block lists: the caller's, or those that are derived from the mask.
@@ -106,7 +107,7 @@ auto make_listed_kernel(const AttentionSpec& spec) {
                 [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse,
                        Scalar<f32> scale, In<i32, 4> blocks, In<i32, 3> counts, In<i32, 3> full) {
                   const ListViews lists{blocks, counts, full, !spec.blocks};
-                  attend(spec, std::optional(lists), Q, K, V, O, Lse, scale);
+                  attend(spec, true, std::optional(lists), Q, K, V, O, Lse, scale);
                 });
 }
 
@@ -142,7 +143,8 @@ namespace {
 /// The kernels of one element type.
 template <class T>
 struct KernelsOf {
-  explicit KernelsOf(const AttentionSpec& s) : plain(make_kernel<T>(s)), listed(with_tiles(s)) {}
+  KernelsOf(const AttentionSpec& s, bool has_gaps)
+      : plain(make_kernel<T>(s, has_gaps)), listed(with_tiles(s)) {}
 
   static auto with_tiles(const AttentionSpec& s) {
     const auto k = make_listed_kernel<T>(s);
@@ -155,7 +157,7 @@ struct KernelsOf {
     return is_listed ? listed.dump(verb) : plain.dump(verb);
   }
 
-  decltype(make_kernel<T>({})) plain;
+  decltype(make_kernel<T>({}, false)) plain;
   decltype(make_listed_kernel<T>({})) listed;
 };
 
@@ -169,7 +171,8 @@ void check_spec(const AttentionSpec& spec) {
 }  // namespace
 
 struct Attention::Kernels {
-  explicit Kernels(const AttentionSpec& s) : spec(s), way(s), of_bf16(s), of_f16(s) {}
+  explicit Kernels(const AttentionSpec& s)
+      : spec(s), way(s), of_bf16(s, way.has_gaps()), of_f16(s, way.has_gaps()) {}
 
   template <class T>
   void run(const KernelsOf<T>& kernels, const Stream& stream, const Tensor& Q, const Tensor& K,

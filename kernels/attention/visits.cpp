@@ -2,7 +2,9 @@
 
 namespace tegula {
 
-AttentionTiles attention_tiles(int head_dim) { return {128, head_dim <= 128 ? 128 : 64}; }
+AttentionTiles attention_tiles(int head_dim, bool has_gaps) {
+  return {128, head_dim <= 128 ? 128 : has_gaps ? 48 : 64};
+}
 
 Visits Visits::range(const MaskedKeys& keys, const Tile& length, int block) {
   Visits v;

@@ -13,7 +13,9 @@ struct AttentionTiles {
   int queries, keys;
 };
 /// Two slots or more of keys and of values beside the queries: what 227 KiB of shared memory hold.
-AttentionTiles attention_tiles(int head_dim);
+/// With gaps, where a block is not just the one behind the last, fewer keys: where the head dim
+/// leaves no register free, what finds the block needs some.
+AttentionTiles attention_tiles(int head_dim, bool has_gaps);
 
 /// Block lists as the kernel takes them.
 struct ListViews {

@@ -31,10 +31,12 @@ std::string Way::derive(const Mask& mask) {
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
   if (form.mask_class == ir::MaskClass::Data)
     return fmt::format("a range of what is solved, else all ({})", why);
-  if (const auto parts = MaskLimits(form, source->numbers).intervals())
+  if (const auto parts = MaskLimits(form, source->numbers).intervals()) {
+    has_parts_ = *parts > 1;
     return fmt::format("{}, no block tensors ({})",
                        *parts > 1 ? fmt::format("{} closed ranges", *parts) : "a closed range",
                        why);
+  }
   derived_ = std::make_unique<DerivedLists>(*source);
   return fmt::format("a block list derived from the mask ({})", why);
 }
@@ -45,7 +47,7 @@ std::optional<ListArgs> Way::lists(const Stream& stream, const AttentionTensors&
     return dsl::needs_wide_index(*x);
   });
   if (!derived_ || (is_wide && !derived_->holds_in_64_bits())) return std::nullopt;
-  return derived_->make(stream, t.Q, t.K, attention_tiles(static_cast<int>(t.Q.size(3))));
+  return derived_->make(stream, t.Q, t.K, attention_tiles(static_cast<int>(t.Q.size(3)), true));
 }
 
 }  // namespace tegula

@@ -20,6 +20,8 @@ class Way {
 
   /// True if the kernel runs over block lists.
   bool is_listed() const { return list_ || derived_; }
+  /// True if the blocks of a tile do not follow each other.
+  bool has_gaps() const { return is_listed() || has_parts_; }
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<ListArgs> lists(const Stream& stream, const AttentionTensors& tensors) const;
@@ -33,6 +35,7 @@ class Way {
 
   std::optional<BlockList> list_;
   std::unique_ptr<DerivedLists> derived_;
+  bool has_parts_ = false;
   std::string text_;
 };
 
