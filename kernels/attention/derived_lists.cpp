@@ -18,6 +18,7 @@ using ir::MaskNodeId;
 
 /// Key blocks that a program looks at together.
 constexpr int kChunk = 256;
+constexpr int kSecond = 1 << 16;
 
 /// Smallest and largest value of the leaves of one axis over the pieces of a block.
 using LeafBounds = std::vector<std::pair<Tile, Tile>>;  // by leaf * pieces + piece
@@ -152,12 +153,14 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
         const Tile block = n.idx(), exists = block < blocks;
         const Tile is_whole = exists && truth.every && (block + 1) * BN <= kv_length;
         const Tile is_masked = exists && truth.some && !is_whole;
-        const Tile from_front = whole + cumsum(cast<i32>(is_whole), 0, {.exclusive = true}),
-                   from_back = masked + cumsum(cast<i32>(is_masked), 0, {.exclusive = true});
-        Blocks(b, h, m, where(is_whole, from_front, where(is_masked, end - 1 - from_back, -1))) =
-            block;
-        whole = whole + sum(cast<i32>(is_whole), 0);
-        masked = masked + sum(cast<i32>(is_masked), 0);
+        // Both prefix sums in one: neither exceeds the chunk.
+        const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
+                   before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
+        const Tile from_front = whole + (before & (kSecond - 1)),
+                   from_back = end - 1 - masked - (before >> 16);
+        Blocks(b, h, m, where(is_whole, from_front, where(is_masked, from_back, -1))) = block;
+        whole = whole + (total & (kSecond - 1));
+        masked = masked + (total >> 16);
       }
       Counts(b, h, m) = whole + masked;
       Full(b, h, m) = whole;
