@@ -7,6 +7,7 @@
 #include "kernels/attention/mask_limits.h"
 #include "kernels/attention/mask_trace.h"
 #include "kernels/attention/mask_wrap.h"
+#include "kernels/attention/spans.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -16,51 +17,6 @@ using ir::Interval;
 using ir::Linear;
 using ir::MaskFormula;
 using Limit = MaskLimits::Limit;
-
-/// A number of the kernel (i32), and what is known of it now.
-struct End {
-  Tile tile;
-  Interval range;
-};
-End larger(const End& a, const End& b) {
-  if (a.range.lo >= b.range.hi) return a;
-  if (b.range.lo >= a.range.hi) return b;
-  return {max(a.tile, b.tile),
-          {std::max(a.range.lo, b.range.lo), std::max(a.range.hi, b.range.hi)}};
-}
-End smaller(const End& a, const End& b) {
-  if (a.range.hi <= b.range.lo) return a;
-  if (b.range.hi <= a.range.lo) return b;
-  return {min(a.tile, b.tile),
-          {std::min(a.range.lo, b.range.lo), std::min(a.range.hi, b.range.hi)}};
-}
-
-/// kv in [lo, hi); an end that is absent is that of all keys. Nothing where lo >= hi.
-struct Span {
-  std::optional<End> lo, hi;
-};
-
-template <class Fn>
-std::optional<End> of_both(const std::optional<End>& a, const std::optional<End>& b, Fn pick) {
-  return a && b ? std::optional(pick(*a, *b)) : std::nullopt;
-}
-template <class Fn>
-std::optional<End> of_either(const std::optional<End>& a, const std::optional<End>& b, Fn pick) {
-  return a && b ? std::optional(pick(*a, *b)) : a ? a : b;
-}
-Span meet(const Span& a, const Span& b) {
-  return {of_either(a.lo, b.lo, larger), of_either(a.hi, b.hi, smaller)};
-}
-/// Around both, what lies between them included.
-Span around(const Span& a, const Span& b) {
-  return {of_both(a.lo, b.lo, smaller), of_both(a.hi, b.hi, larger)};
-}
-/// Part of what one of them holds: all of it where they share an end, else one of the two.
-Span within_either(const Span& a, const Span& b) {
-  const bool share_end = (!a.lo && !b.lo) || (!a.hi && !b.hi);
-  if (share_end) return around(a, b);
-  return a.hi && !b.hi ? b : a;
-}
 
 /// As ir::KvCover, with one interval each; absent: no key.
 struct Cover {
@@ -115,7 +71,8 @@ class Recorder {
 
   Cover of(const MaskFormula& f) {
     if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
-    if (f.kind == MaskFormula::Kind::Opaque) return decided(limits_.truth_of_opaque(f));
+    if (f.kind == MaskFormula::Kind::Opaque)
+      return limits_.is_of_rows(f) ? of_rows(f) : decided(limits_.truth_of_opaque(f));
     const bool all = f.kind == MaskFormula::Kind::All;
     Cover sum;
     if (all) sum = {Span{}, Span{}};
@@ -140,17 +97,41 @@ class Recorder {
     const MaskLimits::Solution solution = limits_.solve(c);
     if (solution.truth) return decided(*solution.truth);
     if (!solution.limit) return kUnknown;
+    const auto fits = stays_in_type(solution.if_fits);
     const Limit& limit = *solution.limit;
     auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
     if (!some || !every) return kUnknown;
-    if (!solution.if_fits.empty()) {
+    if (fits) {
       // Else all keys are visible, and no row is known to see one.
-      const Tile fits = MaskWrap(limits_, first_, last_, length_).never(solution.if_fits);
       const Tile none = full<i32>(0);
-      *some = chosen(fits, *some, limit.is_upper ? length_ : none);
-      *every = chosen(fits, *every, limit.is_upper ? none : length_);
+      *some = chosen(*fits, *some, limit.is_upper ? length_ : none);
+      *every = chosen(*fits, *every, limit.is_upper ? none : length_);
     }
     return {span(limit, *some), span(limit, *every)};
+  }
+  /// All keys or none, by what the first and the last row say.
+  Cover of_rows(const MaskFormula& f) const {
+    const ir::MaskNode& n = limits_.node(f.index);
+    const auto holds = [&](const Tile& row) {
+      const Tile a = at_row(n.in[0], row), b = at_row(n.in[1], row);
+      const Tile is = n.pred == ir::MaskPred::Lt ? a < b : a <= b;
+      return f.negated ? !is : is;
+    };
+    const Tile first = holds(first_), last = holds(last_);
+    Tile some = first || last, every = first && last;
+    if (const auto fits = stays_in_type(limits_.wrapping(f.index))) {
+      some = some || !*fits;
+      every = every && *fits;
+    }
+    const auto keys = [&](const Tile& condition) {
+      return Span{std::nullopt, End{where(condition, length_, full<i32>(0)), kMaskPositions}};
+    };
+    return {keys(some), keys(every)};
+  }
+  /// Nothing where it is sure.
+  std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
+    if (nodes.empty()) return std::nullopt;
+    return MaskWrap(limits_, first_, last_, length_).never(nodes);
   }
   static End chosen(const Tile& condition, const End& a, const Tile& otherwise) {
     return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
@@ -161,42 +142,58 @@ class Recorder {
     return {Span{}, truth.lo == 1 ? std::optional(Span{}) : std::nullopt};
   }
 
+  /// What rises with q, at a row.
+  Tile at_row(ir::MaskNodeId id, const Tile& row) const {
+    const ir::MaskNode& n = limits_.node(id);
+    if (n.kind == ir::MaskNode::Kind::Query) return row;
+    if (n.kind == ir::MaskNode::Kind::Const) return full<i32>(static_cast<i32>(n.value));
+    if (const auto cell = limits_.number(id)) return detail::captured_scalar(cell, {});
+    const Tile a = at_row(n.in[0], row);
+    if (!n.is_op(ir::Opcode::Div)) {
+      const Tile b = at_row(n.in[1], row);
+      return n.is_op(ir::Opcode::Add) ? a + b : a - b;
+    }
+    // A Scalar that is not positive makes no use of the quotient.
+    if (const auto cell = limits_.number(n.in[1]))
+      return a / max(detail::captured_scalar(cell, {}), full<i32>(1));
+    return a / limits_.node(n.in[1]).value;
+  }
   /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
   End symbol(ir::MaskNodeId id, bool at_last) const {
-    const Tile& row = at_last ? last_ : first_;
-    if (const auto cell = limits_.number(id))
-      return {detail::captured_scalar(cell, {}), Interval::of(DType::i32)};
-    const auto by = limits_.query_divisor(id);
-    if (!by) return {row, kMaskPositions};
-    if (const auto cell = limits_.number(*by))
-      return {row / max(detail::captured_scalar(cell, {}), full<i32>(1)), kMaskPositions};
-    const std::int64_t n = limits_.node(*by).value;
-    return {row / n, {0, kMaskPositions.hi / n}};
+    return {at_row(id, at_last ? last_ : first_), limits_.range_of_symbol(id)};
+  }
+
+  std::vector<End> symbols(const Linear& form, bool largest) const {
+    std::vector<End> of;
+    for (const Linear::Term t : form) of.push_back(symbol(t.symbol, (t.factor > 0) == largest));
+    return of;
+  }
+  Tile wide_extreme(const Linear& form, bool largest) const {
+    return total<i64>(form, symbols(form, largest));
   }
 
   /// The largest or smallest value of a limit over the tile's rows.
   std::optional<End> extreme(const Limit& limit, bool largest) const {
     const Linear& form = limit.form;
-    std::vector<End> symbols;
+    const std::vector<End> values = symbols(form, largest);
     const Interval narrow = Interval::of(DType::i32);
     Interval sum = Interval::point(0);
     bool fits = true;
-    for (const Linear::Term t : form) {
-      const End value = symbol(t.symbol, (t.factor > 0) == largest);
-      const auto term = scale(value.range, t.factor);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::int64_t factor = form.terms[i].factor;
+      const auto term = scale(values[i].range, factor);
       const auto next = term ? add(sum, *term) : std::nullopt;
       if (!next) return std::nullopt;
       // Factors are multiplied by in the same type.
-      fits = fits && Interval::point(t.factor).is_within(narrow) && term->is_within(narrow) &&
+      fits = fits && Interval::point(factor).is_within(narrow) && term->is_within(narrow) &&
              next->is_within(narrow);
-      symbols.push_back(value);
       sum = *next;
     }
     const auto whole = add(sum, Interval::point(form.constant));
     if (!whole) return std::nullopt;
     fits = fits && Interval::point(form.constant).is_within(narrow) && whole->is_within(narrow);
-    if (limit.times) return clamped(multiplied(total<i64>(form, symbols), *limit.times));
-    return fits ? End{total<i32>(form, symbols), *whole} : clamped(total<i64>(form, symbols));
+    if (limit.of) return clamped(multiplied(total<i64>(form, values), *limit.of));
+    return fits ? End{total<i32>(form, values), *whole} : clamped(total<i64>(form, values));
   }
   template <class T>
   static Tile total(const Linear& form, const std::vector<End>& symbols) {
@@ -210,12 +207,17 @@ class Recorder {
     if (!sum) return full<T>(static_cast<T>(form.constant));
     return form.constant == 0 ? *sum : *sum + static_cast<T>(form.constant);
   }
-  /// By a Scalar that is positive, or the product is not used. Quotients behind all keys' are as
-  /// good as the next, and then the product fits.
-  Tile multiplied(const Tile& quotient, ir::MaskNodeId by) const {
-    const Tile small =
-        min(max(quotient, Tile(std::int64_t{-1})), Tile(std::int64_t{kMaskPositions.hi}));
-    return small * cast<i64>(detail::captured_scalar(limits_.number(by), {}));
+  /// Where x / n, truncated, begins to be at least y: n * y, but for quotients that are not
+  /// positive, to which n - 1 smaller numbers belong too. x is kv plus an offset; without one it is
+  /// not negative, and those do not matter. n is positive, or the product is not used.
+  Tile multiplied(const Tile& y, const MaskLimits::Quotient& of) const {
+    const Tile n = cast<i64>(at_row(of.by, first_));
+    // No quotient is beyond 32 bits, and these products fit.
+    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    const Tile small = min(max(y, Tile(-kMost)), Tile(kMost));
+    if (of.offset.count == 0 && of.offset.constant == 0) return small * n;
+    const Tile before = where(small >= 1, Tile(std::int64_t{0}), n - 1);
+    return small * n - before - wide_extreme(of.offset, false);
   }
   /// Ends outside of the keys are as good as the first and the last one.
   End clamped(const Tile& wide) const {
@@ -230,17 +232,6 @@ class Recorder {
   MaskLimits limits_;
   Tile first_, last_, length_;
 };
-
-/// The range for the loop over keys: inside of [0, length], and its ends in order.
-KvRange clip(const Span& s, const Tile& length) {
-  if (!s.lo) {
-    const End hi = s.hi ? larger(*s.hi, {full<i32>(0), Interval::point(0)}) : End{length, {}};
-    return {full<i32>(0), min(hi.tile, length)};
-  }
-  const End positive = larger(*s.lo, {full<i32>(0), Interval::point(0)});
-  const Tile lo = min(positive.tile, length);
-  return {lo, s.hi ? max(min(s.hi->tile, length), lo) : length};
-}
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 #include "kernels/attention/mask_limits.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace tegula {
 
@@ -18,19 +17,43 @@ MaskLimits::MaskLimits(const ir::MaskClosedForm& form, const Numbers& numbers)
 
 MaskLimits::Solution MaskLimits::solve(const ir::MaskCondition& c) const {
   Solution s;
-  std::ranges::copy_if(c.exact, std::back_inserter(s.if_fits),
-                       [&](MaskNodeId id) { return may_wrap(id); });
+  for (const MaskNodeId id : c.exact)
+    if (may_wrap(id)) s.if_fits.push_back(id);
   if (c.steps.empty()) return s.if_fits.empty() ? Solution{{}, truth(c)} : Solution{};
   s.limit = limit(c);
-  if (!s.limit) return {};
-  for (const Linear::Term& t : s.limit->form) {
-    if (!is_symbol(t.symbol)) return {};
-    if (may_wrap(t.symbol) && query_divisor(t.symbol)) s.if_fits.push_back(t.symbol);
-  }
-  if (s.limit->times) s.if_fits.push_back(c.steps[0].symbol);
-  const bool can_check =
-      std::ranges::all_of(s.if_fits, [&](MaskNodeId id) { return is_checkable(id); });
-  return can_check ? s : Solution{};
+  if (!s.limit || !are_symbols(s.limit->form)) return {};
+  if (s.limit->of) collect_wrapping(c.steps[0].symbol, s.if_fits);
+  for (const Linear::Term& t : s.limit->form) collect_wrapping(t.symbol, s.if_fits);
+  return are_checkable(s.if_fits) ? s : Solution{};
+}
+
+bool MaskLimits::is_of_rows(const MaskFormula& f) const {
+  const MaskNode& n = node(f.index);
+  const bool is_order =
+      n.is_op(ir::Opcode::Cmp) && (n.pred == ir::MaskPred::Lt || n.pred == ir::MaskPred::Le);
+  const auto rises = [&](MaskNodeId id) { return is_symbol(id) || is_rising(id); };
+  const auto compares = [&](std::size_t a, std::size_t b) {
+    return rises(n.in[a]) && is_number(n.in[b]);
+  };
+  return is_order && !truth_of_opaque(f).is_point() && (compares(0, 1) || compares(1, 0)) &&
+         are_checkable(wrapping(f.index));
+}
+
+std::vector<MaskNodeId> MaskLimits::wrapping(MaskNodeId id) const {
+  std::vector<MaskNodeId> nodes;
+  collect_wrapping(id, nodes);
+  return nodes;
+}
+
+bool MaskLimits::are_checkable(const std::vector<MaskNodeId>& nodes) const {
+  return std::ranges::all_of(nodes, [&](MaskNodeId id) { return is_checkable(id); });
+}
+
+void MaskLimits::collect_wrapping(MaskNodeId id, std::vector<MaskNodeId>& into) const {
+  const MaskNode& n = node(id);
+  if (n.kind != MaskNode::Kind::Op) return;
+  if (may_wrap(id)) into.push_back(id);
+  for (std::size_t i = 0; i < n.operands; ++i) collect_wrapping(n.in[i], into);
 }
 
 bool MaskLimits::is_checkable(MaskNodeId id) const {
@@ -77,18 +100,15 @@ std::optional<MaskLimits::Limit> MaskLimits::limit(const ir::MaskCondition& c) c
   if (!form) return std::nullopt;
   Limit found{*form, is_upper};
   if (node(step.symbol).kind == MaskNode::Kind::Key) return found;
-  const auto by = divisor(c);
-  if (!by) return std::nullopt;
+  found.of = quotient(c);
+  if (!found.of) return std::nullopt;
+  const MaskNode& by = node(found.of->by);
+  const bool is_plain = found.of->offset.count == 0 && found.of->offset.constant == 0;
+  if (by.kind == MaskNode::Kind::Param || !is_plain) return found;
   // Positions are not negative, so that kv / n < x is kv < n * x, and likewise for >=, whatever x
   // is.
-  if (node(*by).kind == MaskNode::Kind::Param) {
-    found.times = by;
-    return found;
-  }
-  const auto scaled = add(Linear::number(0), *form, node(*by).value);
-  if (!scaled) return std::nullopt;
-  found.form = *scaled;
-  return found;
+  const auto scaled = add(Linear::number(0), *form, by.value);
+  return scaled ? std::optional(Limit{*scaled, is_upper}) : std::nullopt;
 }
 
 bool MaskLimits::is_divisor(MaskNodeId id) const {
@@ -96,23 +116,16 @@ bool MaskLimits::is_divisor(MaskNodeId id) const {
   return n.kind == MaskNode::Kind::Const ? n.value > 0 : number(id) != nullptr;
 }
 
-/// n if the condition is on kv / n.
-std::optional<MaskNodeId> MaskLimits::divisor(const ir::MaskCondition& c) const {
+std::optional<MaskLimits::Quotient> MaskLimits::quotient(const ir::MaskCondition& c) const {
   const MaskNode& symbol = node(c.steps[0].symbol);
-  if (c.steps.size() != 2 || !symbol.is_op(ir::Opcode::Div)) return std::nullopt;
+  if (c.steps.size() != 2 || !symbol.is_op(ir::Opcode::Div) || !is_divisor(symbol.in[1]))
+    return std::nullopt;
   const ir::MaskStep& inner = c.steps[1];
   const bool of_key = node(inner.symbol).kind == MaskNode::Kind::Key && inner.factor == 1 &&
-                      inner.rest.count == 0 && inner.rest.constant == 0;
-  return of_key && is_divisor(symbol.in[1]) ? std::optional(symbol.in[1]) : std::nullopt;
-}
-
-std::optional<MaskNodeId> MaskLimits::query_divisor(MaskNodeId id) const {
-  const MaskNode& n = node(id);
-  const bool is_quotient = n.is_op(ir::Opcode::Div) && node(n.in[0]).kind == MaskNode::Kind::Query;
-  if (!is_quotient || !is_divisor(n.in[1])) return std::nullopt;
-  const MaskNode& by = node(n.in[1]);
-  const bool is_small = by.kind != MaskNode::Kind::Const || by.value <= kMaskPositions.hi;
-  return is_small ? std::optional(n.in[1]) : std::nullopt;
+                      std::ranges::all_of(inner.rest, [&](const Linear::Term& t) {
+                        return number(t.symbol) && (t.factor == 1 || t.factor == -1);
+                      });
+  return of_key ? std::optional(Quotient{symbol.in[1], inner.rest}) : std::nullopt;
 }
 
 std::shared_ptr<detail::ScalarCell> MaskLimits::number(MaskNodeId id) const {
@@ -121,8 +134,39 @@ std::shared_ptr<detail::ScalarCell> MaskLimits::number(MaskNodeId id) const {
   return numbers_[static_cast<std::size_t>(n.value)];
 }
 
+bool MaskLimits::is_number(MaskNodeId id) const {
+  return node(id).kind == MaskNode::Kind::Const || number(id);
+}
+
+bool MaskLimits::is_rising(MaskNodeId id) const {
+  const MaskNode& n = node(id);
+  if (n.kind == MaskNode::Kind::Query) return true;
+  if (n.is_op(ir::Opcode::Add))
+    return (is_rising(n.in[0]) && is_number(n.in[1])) || (is_number(n.in[0]) && is_rising(n.in[1]));
+  return n.is_op(ir::Opcode::Sub) && is_rising(n.in[0]) && is_number(n.in[1]);
+}
+
 bool MaskLimits::is_symbol(MaskNodeId id) const {
-  return node(id).kind == MaskNode::Kind::Query || number(id) || query_divisor(id);
+  const MaskNode& n = node(id);
+  if (n.kind == MaskNode::Kind::Query || number(id)) return true;
+  const bool is_quotient = n.is_op(ir::Opcode::Div) && n.dtype == DType::i32 && is_divisor(n.in[1]);
+  if (!is_quotient || !is_rising(n.in[0])) return false;
+  const MaskNode& by = node(n.in[1]);
+  return by.kind != MaskNode::Kind::Const || by.value <= kMaskPositions.hi;
+}
+
+bool MaskLimits::are_symbols(const Linear& form) const {
+  return std::ranges::all_of(form, [&](const Linear::Term& t) { return is_symbol(t.symbol); });
+}
+
+Interval MaskLimits::range_of_symbol(MaskNodeId id) const {
+  const MaskNode& n = node(id);
+  if (n.kind == MaskNode::Kind::Query) return kMaskPositions;
+  if (n.kind == MaskNode::Kind::Param) return Interval::of(DType::i32);
+  const MaskNode& by = node(n.in[1]);
+  const Interval dividend = blocks_.value(n.in[0]).range;
+  if (by.kind == MaskNode::Kind::Const) return {dividend.lo / by.value, dividend.hi / by.value};
+  return hull(dividend, Interval::point(0));
 }
 
 // ---- the shape of what is visible
@@ -137,6 +181,8 @@ MaskLimits::Shapes MaskLimits::decided(Interval truth) {
 }
 
 MaskLimits::Shapes MaskLimits::shapes(const MaskFormula& f) const {
+  // Rows that decide a condition give all keys or none: an end.
+  if (f.kind == MaskFormula::Kind::Opaque && is_of_rows(f)) return std::vector{Shape{false, true}};
   if (f.kind == MaskFormula::Kind::Opaque) return decided(truth_of_opaque(f));
   if (f.kind == MaskFormula::Kind::Condition) {
     const Solution s = solve(form_.conditions[f.index]);

@@ -48,30 +48,40 @@ class MaskLimits {
   using Numbers = std::vector<std::shared_ptr<detail::ScalarCell>>;
   MaskLimits(const ir::MaskClosedForm& form, const Numbers& numbers);
 
-  /// kv < form if `is_upper`, else kv >= form; kv / times where there is one, a Scalar. The form is
-  /// of symbols that do not fall with q.
+  /// (kv + offset) / by, truncated; the offset is of Scalars and constants.
+  struct Quotient {
+    ir::MaskNodeId by;
+    ir::Linear offset;
+  };
+  /// kv < form if `is_upper`, else kv >= form; of the quotient where there is one. The form is of
+  /// symbols that do not fall with q.
   struct Limit {
     ir::Linear form;
     bool is_upper;
-    std::optional<ir::MaskNodeId> times = {};
+    std::optional<Quotient> of = {};
   };
-  /// Without both, nothing is known of the condition.
+  /// Of a condition of which nothing is known, all are absent.
   struct Solution {
     std::optional<Limit> limit;
     std::optional<ir::Interval> truth;  ///< over all positions, of what is not solved for kv
-    /// Nodes that must not wrap around for the limit to hold, and may.
+    /// Nodes that must not wrap around for that to hold, and may.
     std::vector<ir::MaskNodeId> if_fits = {};
   };
   Solution solve(const ir::MaskCondition& c) const;
-  /// Bounds of a part of the formula that is not taken apart.
+  /// Bounds of a part of the formula that is not taken apart, over all positions.
   ir::Interval truth_of_opaque(const ir::MaskFormula& f) const;
+  /// Whether such a part compares what rises with q with a number, so that between the first row
+  /// and the last it changes at most once.
+  bool is_of_rows(const ir::MaskFormula& f) const;
+  /// Nodes below one that may wrap around.
+  std::vector<ir::MaskNodeId> wrapping(ir::MaskNodeId id) const;
 
   /// In how many intervals the visible keys of a tile of queries lie; nothing if not all of their
   /// ends can be computed.
   std::optional<std::size_t> intervals() const;
 
-  /// Where a node is q / n: n, a positive constant or a Scalar.
-  std::optional<ir::MaskNodeId> query_divisor(ir::MaskNodeId id) const;
+  /// Bounds of a symbol at all positions, if it fits.
+  ir::Interval range_of_symbol(ir::MaskNodeId id) const;
   /// The Scalar behind a node; null if it is none of i32.
   std::shared_ptr<detail::ScalarCell> number(ir::MaskNodeId id) const;
 
@@ -95,8 +105,14 @@ class MaskLimits {
   bool is_checkable(ir::MaskNodeId id) const;
   /// A positive constant, or a Scalar.
   bool is_divisor(ir::MaskNodeId id) const;
-  std::optional<ir::MaskNodeId> divisor(const ir::MaskCondition& c) const;
+  std::optional<Quotient> quotient(const ir::MaskCondition& c) const;
+  /// q, a Scalar, or a quotient of q plus such numbers: what does not fall with q.
   bool is_symbol(ir::MaskNodeId id) const;
+  bool is_rising(ir::MaskNodeId id) const;
+  bool is_number(ir::MaskNodeId id) const;
+  bool are_symbols(const ir::Linear& form) const;
+  bool are_checkable(const std::vector<ir::MaskNodeId>& nodes) const;
+  void collect_wrapping(ir::MaskNodeId id, std::vector<ir::MaskNodeId>& into) const;
 
   const ir::MaskClosedForm& form_;
   const Numbers& numbers_;

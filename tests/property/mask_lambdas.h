@@ -16,7 +16,7 @@ inline std::pair<Mask, Seen> random_mask(std::mt19937& random, int depth) {
   const auto number = [&](int least, int most) {
     return std::uniform_int_distribution<int>(least, most)(random);
   };
-  const int c = number(-40, 40), n = number(1, 30), choice = number(0, depth > 0 ? 8 : 4);
+  const int c = number(-40, 40), n = number(1, 30), choice = number(0, depth > 0 ? 9 : 5);
   if (choice == 0)
     return {[=](Tile, Tile, Tile q, Tile kv) { return q + c >= kv; },
             [=](auto q, auto kv) { return q + c >= kv; }};
@@ -31,10 +31,13 @@ inline std::pair<Mask, Seen> random_mask(std::mt19937& random, int depth) {
             [=](auto q, auto kv) { return q / n + c / 8 == kv / n; }};
   if (choice == 4)
     return {[=](Tile, Tile, Tile q, Tile) { return q <= c; }, [=](auto q, auto) { return q <= c; }};
+  if (choice == 5)
+    return {[=](Tile, Tile, Tile q, Tile kv) { return (kv + c) / n <= (q - c) / n + c / 8; },
+            [=](auto q, auto kv) { return (kv + c) / n <= (q - c) / n + c / 8; }};
   const auto [a, seen_a] = random_mask(random, depth - 1);
   const auto [b, seen_b] = random_mask(random, depth - 1);
-  if (choice == 5) return {masks::not_(a), [=](auto q, auto kv) { return !seen_a(q, kv); }};
-  if (choice == 6)
+  if (choice == 6) return {masks::not_(a), [=](auto q, auto kv) { return !seen_a(q, kv); }};
+  if (choice == 7)
     return {masks::or_(a, b), [=](auto q, auto kv) { return seen_a(q, kv) || seen_b(q, kv); }};
   return {masks::and_(a, b), [=](auto q, auto kv) { return seen_a(q, kv) && seen_b(q, kv); }};
 }

@@ -219,6 +219,27 @@ TEST(MaskBounds, OfQuotientsByANumberOfTheLaunch) {
   EXPECT_EQ(blocks(48, 63, 100).visible, (HostRange{0, 100})) << "the mask has no value";
 }
 
+TEST(MaskBounds, OfHalvesAndOffsetsThatTheLaunchTells) {
+  Scalar<i32> length = 60, n = 16;
+  const Probe diffusion(block_diffusion(length, n)), speculative(speculative_blocks(length, n));
+  const auto in_diffusion = [](auto s, auto m, auto q, auto kv) {
+    const bool q_noised = q < s, kv_noised = kv < s;
+    if (kv_noised) return q_noised && q / m == kv / m;
+    return q_noised ? q / m > (kv - s) / m : (q - s) / m >= (kv - s) / m;
+  };
+  const auto in_speculative = [](auto p, auto m, auto q, auto kv) {
+    return kv < p || (q / m == (kv - p) / m && (kv - p) % m <= q % m);
+  };
+  for (const auto& [s, m] : {std::pair{60, 16}, {48, 1}, {0, 7}, {-13, 9}, {200, 30}, {50, -4}}) {
+    length = s;
+    n = m;
+    expect_sound(diffusion,
+                 [&, s = s, m = m](auto q, auto kv) { return in_diffusion(s, m, q, kv); });
+    expect_sound(speculative,
+                 [&, s = s, m = m](auto q, auto kv) { return in_speculative(s, m, q, kv); });
+  }
+}
+
 TEST(MaskBounds, WhatIsNotAffineIsNotSolved) {
   const Probe remainder([](Tile, Tile, Tile q, Tile kv) { return (q + kv) % 3 == 0; });
   EXPECT_FALSE(remainder(0, 15, 100).visible);
