@@ -257,6 +257,7 @@ ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor&
 }
 
 std::string DerivedLists::explain() const {
+  const std::lock_guard lock(kernels_->mutex);
   std::string text;
   for (const auto& [keys, k] : kernels_->made) {
     if (!kernels_->mask->sides.is_plain_key()) text += k.bounds.explain();

@@ -21,7 +21,8 @@ struct KvRange {
 /// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer
 /// tiles that broadcast against each other (batch, head, query position, key/value position).
 struct AttentionSpec {
-  /// True where the query may see the key. Default: everywhere.
+  /// True where the query may see the key. Default: everywhere. Blocks of keys that no row of a
+  /// tile sees are left out, as far as `range`, `full`, `blocks` or what the mask computes tells.
   std::function<Tile(Tile b, Tile h, Tile q, Tile kv)> mask = {};
   /// New score from the scaled score s = scale * q.k (f32). Default: s.
   std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};

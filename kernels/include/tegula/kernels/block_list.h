@@ -8,7 +8,8 @@ namespace tegula {
 /// visits the key blocks blocks[b, h, m, 0 .. counts[b, h, m]) in that order; block n holds keys
 /// [n * block_kv, (n + 1) * block_kv). All tensors are i32 on the device of the attention, read at
 /// every launch; extents of 1 in the first two dimensions stand for all batch entries or heads.
-/// Every number must be that of a block with keys, none may occur twice in a row.
+/// The numbers of a row must differ and be those of blocks with keys (MInference, arXiv 2407.02490;
+/// NSA, arXiv 2502.11089). A tensor that does not fit throws CompileError.
 struct BlockList {
   /// [batch or 1, heads or 1, query tiles, capacity].
   Tensor blocks;
