@@ -113,7 +113,8 @@ class LoopPipeliner {
     cut_dots();
     const OpId yield = k_.terminator(body_);
     Builder tail = before(yield);
-    k_[yield].operands.push_back(advance(tail, slot));
+    const Value next = advance(tail, slot);  // first: making an op may move the yield
+    k_[yield].operands.push_back(next);
     drain();
   }
 

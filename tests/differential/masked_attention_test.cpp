@@ -1,5 +1,6 @@
 // Attention under every mask of the library: values against a loop over all pairs, the way it takes
 // through the keys, and what it compiles.
+#include "support/env.h"
 #include "tests/differential/attention_expected.h"
 #include "tests/property/mask_catalogue.h"
 
@@ -66,6 +67,30 @@ TEST_P(MaskedAttention, GivesWhatAllPairsGive) {
     if (device().kind != DeviceKind::cpu) {
       EXPECT_NE(text.find("overlapped=1"), std::string::npos) << text;
       EXPECT_NE(text.find("threads 384"), std::string::npos) << text;
+    }
+  }
+}
+
+/// Without wgmma (what older GPUs run), without a warp that copies, one program a tile.
+TEST_P(MaskedAttention, OnEveryPath) {
+  if (device().kind == DeviceKind::cpu) return;
+  const AttentionInputs in({1, 1}, 1, 700, 650, 64, device());
+  const Weights weights(in);
+  for (const char* plan : {"wgmma=0 copy_warps=0 persistent=0 registers=0 stages=2 stage_stores=1",
+                           "copy_warps=0 registers=0", "persistent=0"}) {
+    SCOPED_TRACE(plan);
+    Env other = env();
+    other.plan = plan;
+    const EnvOverride scope(other);
+    for (const Case& c : catalogue::cases(device())) {
+      const std::string name = c.name;
+      if (name != "shifted" && name != "sink_window" && name != "document" && name != "same_place")
+        continue;
+      SCOPED_TRACE(name);
+      const Attention a = attention({.mask = c.mask});
+      testing::expect_near(in.run(a), weights.expected(c));
+      const bool is_wgmma = a.explain().find("dot by wgmma") != std::string::npos;
+      EXPECT_EQ(is_wgmma, other.plan.find("wgmma=0") == std::string::npos) << a.explain();
     }
   }
 }
