@@ -7,9 +7,11 @@
 
 #include "ir/analysis/mask_ranges.h"
 #include "kernels/attention/mask_trace.h"
+#include "kernels/attention/way.h"
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 #include "tools/commands.h"
+#include "tools/mask_picture.h"
 
 namespace tegula::tools {
 namespace {
@@ -123,21 +125,10 @@ std::string ranges_text(const ir::IntervalSet& set) {
   return text.empty() ? " none" : text;
 }
 
-void write_svg(const Options& o, const std::vector<std::vector<Coverage>>& rows) {
-  constexpr int kSide = 12;
-  const auto color = [](Coverage c) {
-    return c == Coverage::Empty ? "#f2f2f2" : c == Coverage::Full ? "#c8553d" : "#f2b880";
-  };
-  std::ofstream out(o.svg);
-  out << fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" stroke=\"white\">\n",
-      rows[0].size() * kSide, rows.size() * kSide);
-  for (std::size_t y = 0; y < rows.size(); ++y)
-    for (std::size_t x = 0; x < rows[y].size(); ++x)
-      out << fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
-                         x * kSide, y * kSide, kSide, kSide, color(rows[y][x]));
-  out << "</svg>\n";
-  if (!out) throw CompileError(Diagnostic{"", "mask: cannot write " + o.svg, {}, {}, ""});
+void write(const std::string& path, const std::string& text) {
+  std::ofstream out(path);
+  out << text;
+  if (!out) throw CompileError(Diagnostic{"", "mask: cannot write " + path, {}, {}, ""});
 }
 
 void show(const Options& o, const Mask& mask) {
@@ -146,9 +137,16 @@ void show(const Options& o, const Mask& mask) {
   const ir::MaskParams params = traced.params();
   ir::MaskBlocks blocks(traced.expr);
   ir::MaskRanges ranges(form);
-  fmt::print("{}: {}\nclass {}: {}\n", o.name, traced.expr.str(), name(form.mask_class),
-             form.reason);
-  const auto rows = grid_of(blocks, params, o);
+  MaskPicture picture;
+  const auto say = [&](const std::string& line) {
+    fmt::print("{}\n", line);
+    picture.caption.push_back(line);
+  };
+  say(fmt::format("{}: {}", o.name, traced.expr.str()));
+  say(fmt::format("class {}: {}", name(form.mask_class), form.reason));
+  say("attention visits " + Way({.mask = mask}).text());
+  picture.rows = grid_of(blocks, params, o);
+  const auto& rows = picture.rows;
   std::array<std::int64_t, 3> counts{};
   for (std::size_t y = 0; y < rows.size(); ++y) {
     std::string line;
@@ -158,19 +156,22 @@ void show(const Options& o, const Mask& mask) {
     }
     const int q = static_cast<int>(y) * o.bm;
     const ir::KvCover cover = ranges.cover({0, 0, q, std::min(q + o.bm, o.q), o.kv}, params);
-    fmt::print("{}  q {}..{} sees{}, all of it{}\n", line, q, std::min(q + o.bm, o.q) - 1,
-               ranges_text(cover.visible), ranges_text(cover.full));
+    picture.notes.push_back(fmt::format("q {}..{} sees{}, all of it{}", q,
+                                        std::min(q + o.bm, o.q) - 1, ranges_text(cover.visible),
+                                        ranges_text(cover.full)));
+    fmt::print("{}  {}\n", line, picture.notes.back());
   }
   Density d;
   Counter(blocks, params).count({0, 0, 0, o.q, 0, o.kv}, d);
   const double all = static_cast<double>(o.q) * o.kv, total = counts[0] + counts[1] + counts[2];
-  fmt::print("blocks {} x {}: {} empty, {} partial, {} full; {:.2f} % of them are computed\n", o.bm,
-             o.bn, counts[0], counts[1], counts[2], 100 * (counts[1] + counts[2]) / total);
+  say(fmt::format("blocks {} x {}: {} empty, {} partial, {} full; {:.2f} % of them are computed",
+                  o.bm, o.bn, counts[0], counts[1], counts[2],
+                  100 * (counts[1] + counts[2]) / total));
   const double least = 100 * static_cast<double>(d.least) / all,
                most = 100 * static_cast<double>(d.most) / all;
-  fmt::print("density {:.2f} %{}\n", least,
-             d.least == d.most ? "" : fmt::format(" to {:.2f} %: not all was decided", most));
-  if (!o.svg.empty()) write_svg(o, rows);
+  say(fmt::format("density {:.2f} %{}", least,
+                  d.least == d.most ? "" : fmt::format(" to {:.2f} %: not all was decided", most)));
+  if (!o.svg.empty()) write(o.svg, svg(picture));
 }
 
 int draw(Options& o) {

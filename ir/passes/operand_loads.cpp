@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/analysis/constant_read.h"
 #include "ir/layout/shared_layout.h"
 
 namespace tegula::ir {
@@ -69,8 +70,8 @@ class Finder {
     return it->second;
   }
 
-  /// The offsets must be computable for another step: pure ops of the body on its induction
-  /// variable and values from outside.
+  /// The offsets must be computable for another step: pure ops of the body, and reads of what does
+  /// not change, on its induction variable and values from outside.
   bool offsets_are_pure(OperandLoad& c) {
     const auto& operands = k_[c.load].operands;
     for (std::size_t i = 1; i < operands.size(); ++i)
@@ -86,7 +87,8 @@ class Finder {
     if (!d.def) return d.region != body_ || d.position == 0;
     if (!is_inside_body(d.def)) return true;
     const OpData& op = k_[d.def];
-    if (!info(op.opcode).has(kPure) || !op.regions.empty() || op.parent != body_) return false;
+    const bool repeatable = info(op.opcode).has(kPure) || is_constant_read(k_, d.def);
+    if (!repeatable || !op.regions.empty() || op.parent != body_) return false;
     slice.insert(d.def);
     return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
   }

@@ -24,7 +24,7 @@ struct OperandLoad {
   Type tile;                       ///< as the dot wants it, without layout
   Ints axes;                       ///< view dimension of each tile dimension
   Value ring;                      ///< its slots in shared memory, once allocated
-  std::unordered_set<OpId> slice;  ///< pure ops of the body that the offsets need
+  std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
 };
 
 /// All of them in the loop whose offsets can be computed for another step.

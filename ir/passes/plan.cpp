@@ -205,6 +205,9 @@ Plan make_plan(const Kernel& k) {
   return plan;
 }
 
+/// Changes are meant for every kernel of a process, and most are not for products.
+void without_wgmma_fields(Plan& p) { p.copy_warps = 0, p.registers = 0, p.persistent = false; }
+
 /// A plan that somebody else made or changed must be one that the passes can carry out.
 void require_legal(const Plan& p, const Kernel& k) {
   const Survey s = survey(k);
@@ -240,6 +243,7 @@ bool plan(Kernel& kernel, PassContext& context) {
   if (!context.plan) {
     context.plan = make_plan(kernel);
     context.plan->change(context.plan_changes);
+    if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
   }
   if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;

@@ -11,20 +11,12 @@
 #include "kernels/attention/online_softmax.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/score_cost.h"
+#include "kernels/attention/visits.h"
+#include "kernels/attention/way.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
-
-/// Whether the block of keys holds one that some row must not see: one behind the last, or one that
-/// the mask may stop.
-Tile needs_mask(const AttentionSpec& spec, const std::optional<KvRange>& full, const Index& n,
-                const Tile& length) {
-  const Tile first = n.first(), end = first + n.block();
-  const Tile ragged = end > length;
-  if (!spec.mask) return ragged;
-  return full ? ragged || first < full->lo || end > full->hi : ragged || true;
-}
 
 /// Which keys a tile of queries sees, by what the spec says or else by what its mask computes.
 class Visibility {
@@ -32,7 +24,12 @@ class Visibility {
   explicit Visibility(const AttentionSpec& spec) : spec_(spec) {
     if (spec.mask && !spec.range && !spec.full) derived_.emplace(spec.mask);
   }
-  MaskedKeys of(const Tile& first, const Tile& last, const Tile& length) const {
+  Visits of(const Rows& rows, const Tile& length, int block) const {
+    return Visits::range(seen(rows.first, rows.last, length), length, block);
+  }
+
+ private:
+  MaskedKeys seen(const Tile& first, const Tile& last, const Tile& length) const {
     if (derived_) return derived_->record(first, last, length);
     MaskedKeys keys;
     if (spec_.range) keys.visible = spec_.range(first, last, length);
@@ -40,101 +37,136 @@ class Visibility {
     return keys;
   }
 
- private:
   const AttentionSpec& spec_;
   std::optional<MaskBounds> derived_;
+};
+
+/// A spec, and what was found out about its mask and score.
+struct Plan {
+  explicit Plan(const AttentionSpec& s)
+      : spec(s), way(s), costly_score(s.score && is_costly(s.score)) {}
+
+  AttentionTiles tiles(std::int64_t dim, std::int64_t value_dim) const {
+    return attention_tiles(
+        {static_cast<int>(dim), static_cast<int>(value_dim), costly_score, way.has_gaps()});
+  }
+
+  AttentionSpec spec;
+  Way way;
+  bool costly_score;
 };
 
 template <class T>
 using ForwardKernel =
     Kernel<In<T, 4>, In<T, 4>, In<T, 4>, Out<T, 4>, Out<f32, 3>, Scalar<f32>, bool, Scalar<i32>,
            std::optional<In<i32, 1>>, std::optional<In<i32, 1>>, std::optional<In<f32, 1>>,
-           std::optional<Out<f32, 3>>>;
+           std::optional<Out<f32, 3>>, std::optional<In<i32, 4>>, std::optional<In<i32, 3>>,
+           std::optional<In<i32, 3>>>;
 
 /// Rows of Q are positions of one head; those of all heads of a group, q_length each, with
-/// `packs_heads`; those of many sequences, none longer than q_length, with tables.
+/// `packs_heads`; those of many sequences, none longer than q_length, with tables. Which blocks are
+/// visited is the lists' to say, where there are some.
 template <class T>
-ForwardKernel<T> make_kernel(const AttentionSpec& spec) {
-  return kernel("attention", [spec](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O,
-                                    Out<f32, 3> Lse, Scalar<f32> scale, bool packs_heads,
-                                    Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
-                                    std::optional<In<i32, 1>> cu_kv,
-                                    std::optional<In<f32, 1>> sinks,
-                                    std::optional<Out<f32, 3>> row_max) {
-    // What head dims lack of a multiple of 16 is absent.
-    const Index d = slice(0, padded_head_dim(Q.fixed(3))),
-                dv = slice(0, padded_head_dim(V.fixed(3)));
-    K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
-    const int BM = tune("BM", {16, 32, 64, 128}, 128),
-              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176},
-                        keys_of_a_step(d.block(), dv.block(), spec.score && is_costly(spec.score)));
-    if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
-    if (cu_q || packs_heads) {
-      for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
-        v->any_extent(2);
-      if (row_max) row_max->any_extent(2);
-    }
-    const Visibility visibility(spec);  // of this trace: what the mask captured may change
-    const Tile group = Q.dim(1) / K.dim(1);
-    const Space space = cu_q ? Space({cu_q->dim(0) - 1, O.dim(1), q_length}) : Space(O);
-    for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first)) {
-      const Sequence sequence = cu_q ? Sequence::packed(*cu_q, *cu_kv, b) : Sequence{b, K.dim(2)};
-      const Index &entry = sequence.entry, at = sequence.queries(m);
-      Rows rows = packs_heads ? Rows::of_group(h, m, Q.dim(2), q_length) : Rows::of_head(h, m);
-      if (spec.queries_at_end) {
-        const Tile queries = packs_heads ? Tile(q_length) : sequence.q_length(Q.dim(2));
-        rows = rows.shifted(sequence.kv_length - queries);
-      }
-      const Tile q = cu_q ? fill_absent(Q(entry, h, at, d), 0) : Q(entry, h, at, d);
-      OnlineSoftmax state(BM, static_cast<int>(dv.block()));
-      const Tile length = sequence.kv_length;
-      const MaskedKeys sees = visibility.of(rows.first, rows.last, length);
-      const KvRange range =
-          sequence.where_queries(sees.visible.value_or(KvRange{full<i32>(0), length}), m);
-      const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
-      for (auto n : steps(range.lo, min(range.hi, length), BN)) {
-        // Keys behind the last read as 0, or as those of the next sequence; the mask stops
-        // them, and their weights are 0.
-        const Index kv = sequence.keys(n);
-        const Tile columns = expand(n, 0), keys = fill_absent(K(entry, h / group, kv, d), 0),
-                   values = fill_absent(V(entry, h / group, kv, dv), 0);
-        Tile s = dot(q, keys.T());
-        if (spec.score) s = spec.score(s * scale, b, rows.heads, rows.positions, columns);
-        if_(needs_mask(spec, sees.full, n, length), [&] {
-          const Tile inside = columns < length;
-          s = where(
-              spec.mask ? inside && spec.mask(b, rows.heads, rows.positions, columns) : inside, s,
-              -INFINITY);
-        });
-        const Tile weights = state.step(s, factor);
-        state.out = dot(cast<T>(weights), values, state.out);
-      }
-      const Normaliser by =
-          sinks ? Normaliser(state, factor, fill_absent((*sinks)(rows.head_of_row), 0))
-                : Normaliser(state, factor);
-      O(entry, h, at, dv) = sequence.own(state.out * expand(by.inverse(), 1), m);
-      Lse(entry, h, at) = sequence.own(by.lse(), m);
-      if (row_max) (*row_max)(entry, h, at) = sequence.own(row_maximum(state, factor), m);
-    }
-  });
+ForwardKernel<T> make_kernel(std::shared_ptr<const Plan> plan) {
+  return kernel(
+      "attention",
+      [plan](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale,
+             bool packs_heads, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
+             std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
+             std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
+             std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full_counts) {
+        const AttentionSpec& spec = plan->spec;
+        // What head dims lack of a multiple of 16 is absent.
+        const Index d = slice(0, padded_head_dim(Q.fixed(3))),
+                    dv = slice(0, padded_head_dim(V.fixed(3)));
+        K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
+        const AttentionTiles tiles = plan->tiles(d.block(), dv.block());
+        const int BM = tune("BM", {16, 32, 64, 128}, tiles.queries),
+                  BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, tiles.keys);
+        if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
+        if (cu_q || packs_heads) {
+          for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
+            v->any_extent(2);
+          if (row_max) row_max->any_extent(2);
+        }
+        const Visibility visibility(spec);  // of this trace: what the mask captured may change
+        const Tile group = Q.dim(1) / K.dim(1);
+        const Space space = cu_q ? Space({cu_q->dim(0) - 1, O.dim(1), q_length}) : Space(O);
+        for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first)) {
+          const Sequence sequence =
+              cu_q ? Sequence::packed(*cu_q, *cu_kv, b) : Sequence{b, K.dim(2)};
+          const Index &entry = sequence.entry, at = sequence.queries(m);
+          Rows rows = packs_heads ? Rows::of_group(h, m, Q.dim(2), q_length) : Rows::of_head(h, m);
+          if (spec.queries_at_end) {
+            const Tile queries = packs_heads ? Tile(q_length) : sequence.q_length(Q.dim(2));
+            rows = rows.shifted(sequence.kv_length - queries);
+          }
+          const Tile q = cu_q ? fill_absent(Q(entry, h, at, d), 0) : Q(entry, h, at, d);
+          OnlineSoftmax state(BM, static_cast<int>(dv.block()));
+          const Tile length = sequence.kv_length;
+          Visits visits = blocks ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b,
+                                                h, m.first() / BM, BN)
+                                 : visibility.of(rows, length, BN);
+          if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
+          const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
+          for (auto step : visits.steps()) {
+            // Keys behind the last read as 0, or as those of the next sequence; the mask stops
+            // them, and their weights are 0.
+            const Index n = visits.block(step), kv = sequence.keys(n);
+            const Tile columns = expand(n, 0), keys = fill_absent(K(entry, h / group, kv, d), 0),
+                       values = fill_absent(V(entry, h / group, kv, dv), 0);
+            Tile s = dot(q, keys.T());
+            if (spec.score) s = spec.score(s * scale, b, rows.heads, rows.positions, columns);
+            if_(visits.needs_mask(step, spec.mask != nullptr), [&] {
+              const Tile inside = columns < length;
+              s = where(
+                  spec.mask ? inside && spec.mask(b, rows.heads, rows.positions, columns) : inside,
+                  s, -INFINITY);
+            });
+            const Tile weights = state.step(s, factor);
+            state.out = dot(cast<T>(weights), values, state.out);
+          }
+          const Normaliser by =
+              sinks ? Normaliser(state, factor, fill_absent((*sinks)(rows.head_of_row), 0))
+                    : Normaliser(state, factor);
+          O(entry, h, at, dv) = sequence.own(state.out * expand(by.inverse(), 1), m);
+          Lse(entry, h, at) = sequence.own(by.lse(), m);
+          if (row_max) (*row_max)(entry, h, at) = sequence.own(row_maximum(state, factor), m);
+        }
+      });
 }
 
 /// The kernels of one element type: `few` for fewer rows than half a tile.
 template <class T>
 struct KernelsOf {
-  explicit KernelsOf(const AttentionSpec& spec)
-      : many(make_kernel<T>(spec)), few(many.with({{"BM", 64}})), latest(&many) {}
+  explicit KernelsOf(const std::shared_ptr<const Plan>& plan)
+      : many(with_tiles(make_kernel<T>(plan), plan->spec.blocks)),
+        few(many.with({{"BM", 64}})),
+        latest(&many) {}
 
-  void operator()(const Stream& stream, const AttentionCall& c, float scale) const {
+  static ForwardKernel<T> with_tiles(const ForwardKernel<T>& k,
+                                     const std::optional<BlockList>& blocks) {
+    return blocks ? k.with({{"BM", blocks->block_q}, {"BN", blocks->block_kv}}) : k;
+  }
+
+  void operator()(const Stream& stream, const AttentionCall& c, float scale,
+                  const ListArgs& lists) const {
     const ForwardKernel<T>& kernel = c.packs_heads && c.Q.size(2) <= 64 ? few : many;
     kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.q_length, c.lengths.q,
-           c.lengths.kv, c.extras.sinks, c.extras.row_max);
+           c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks, lists.counts, lists.full);
     latest = &kernel;
   }
 
   ForwardKernel<T> many, few;
   mutable std::atomic<const ForwardKernel<T>*> latest;
 };
+
+void check_spec(const AttentionSpec& spec) {
+  if (!spec.blocks) return;
+  require(!spec.range && !spec.full, "`blocks` is given together with `range` or `full`",
+          "leave those out: the list says which blocks are visited and which are full");
+  check_blocks(*spec.blocks);
+}
 
 }  // namespace
 
@@ -146,29 +178,49 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
 }
 
 struct Attention::Kernels {
-  explicit Kernels(const AttentionSpec& s) : spec(s), of_bf16(s), of_f16(s) {}
+  explicit Kernels(const AttentionSpec& s)
+      : plan(std::make_shared<const Plan>(s)), of_bf16(plan), of_f16(plan) {}
 
-  void run(const Stream& stream, const AttentionCall& call) const {
-    const float scale = spec.scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
-    require(scale > 0, "scale is " + std::to_string(scale), "give a positive one");
-    if (call.Q.dtype() == DType::f16)
-      of_f16(stream, call, scale);
-    else
-      of_bf16(stream, call, scale);
+  const AttentionSpec& spec() const { return plan->spec; }
+
+  /// Lists are of tiles whose rows are positions of one head, as the mask numbers them: for others
+  /// all keys in the range of what is solved are visited.
+  ListArgs lists(const Stream& stream, const AttentionCall& c) const {
+    const bool rows_are_positions = !c.packs_heads && !c.lengths.q.defined();
+    require(!spec().blocks || rows_are_positions, "`blocks` is given for sequences in one tensor",
+            "lists are for [batch, heads, length, dim]");
+    if (!rows_are_positions || (spec().queries_at_end && !spec().blocks)) return {};
+    return plan->way.lists(stream, {c.Q, c.K, c.V, c.O}, plan->tiles(c.Q.size(3), c.V.size(3)))
+        .value_or(ListArgs{});
   }
 
-  AttentionSpec spec;
+  void run(const Stream& stream, const AttentionCall& call) const {
+    const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
+    require(scale > 0, "scale is " + std::to_string(scale), "give a positive one");
+    const ListArgs lists_of_call = lists(stream, call);
+    if (call.Q.dtype() == DType::f16)
+      of_f16(stream, call, scale, lists_of_call);
+    else
+      of_bf16(stream, call, scale, lists_of_call);
+  }
+
+  std::shared_ptr<const Plan> plan;
   KernelsOf<bf16> of_bf16;
   KernelsOf<f16> of_f16;
 };
 
-Attention::Attention(AttentionSpec spec) : kernels_(std::make_shared<const Kernels>(spec)) {}
+Attention::Attention(AttentionSpec spec) {
+  check_spec(spec);
+  kernels_ = std::make_shared<const Kernels>(spec);
+}
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O, const AttentionExtras& extras) const {
+  const AttentionSpec& spec = kernels_->spec();
   AttentionCall call = dense_call(Q, K, V, O, extras);
-  if (kernels_->spec.queries_at_end) require_keys_for_queries(Q, K);
-  kernels_->run(stream, with_heads_packed(std::move(call), kernels_->spec.pack_heads));
+  if (spec.queries_at_end) require_keys_for_queries(Q, K);
+  if (!spec.blocks) call = with_heads_packed(std::move(call), spec.pack_heads);
+  kernels_->run(stream, call);
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
@@ -193,8 +245,10 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
 }
 
 std::string Attention::explain(DType dtype) const {
-  return dtype == DType::f16 ? kernels_->of_f16.latest.load()->explain()
-                             : kernels_->of_bf16.latest.load()->explain();
+  const std::string kernel = dtype == DType::f16 ? kernels_->of_f16.latest.load()->explain()
+                                                 : kernels_->of_bf16.latest.load()->explain();
+  const Way& way = kernels_->plan->way;
+  return kernel + "keys visited: " + way.text() + "\n" + way.explain();
 }
 std::string Attention::dump(std::string_view verb, DType dtype) const {
   return dtype == DType::f16 ? kernels_->of_f16.latest.load()->dump(verb)

@@ -15,12 +15,16 @@ constexpr int kSharedBytes = 225 * 1024, kSlots = 2;
 
 int padded_head_dim(int dim) { return (dim + kStep - 1) / kStep * kStep; }
 
-int keys_of_a_step(int dim, int value_dim, bool costly_score) {
+AttentionTiles attention_tiles(const TileNeeds& needs) {
+  const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
   // A thread of 8 warps: scores (keys / 2), two steps' weights in 16 bits (keys / 2), the output.
-  const int by_registers = kRegisters - value_dim / 2;
+  // Where that leaves none free, what finds the next block needs some.
+  const bool is_full = value_dim > kMaxKeys;
+  const int by_registers = kRegisters - value_dim / 2 - (needs.has_gaps && is_full ? kStep : 0);
   const int by_shared =
       (kSharedBytes - kRows * dim * kBytes) / (kSlots * (dim + value_dim) * kBytes);
-  return std::min({costly_score ? kCostlyKeys : kMaxKeys, by_registers, by_shared}) / kStep * kStep;
+  const int most = needs.costly_score ? kCostlyKeys : kMaxKeys;
+  return {kRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
 
 }  // namespace tegula

@@ -8,8 +8,17 @@ inline constexpr int kMaxHeadDim = 256;
 /// The extent of a tile that holds a head dim: products take steps of 16.
 int padded_head_dim(int dim);
 
-/// Keys that a step takes, for padded head dims of queries and keys, and of values. `costly_score`:
-/// computing the scores takes registers too.
-int keys_of_a_step(int dim, int value_dim, bool costly_score);
+/// Rows and keys of the tiles of attention.
+struct AttentionTiles {
+  int queries, keys;
+};
+
+/// What takes registers beside the head dims, which need not be padded.
+struct TileNeeds {
+  int dim, value_dim;
+  bool costly_score = false;  ///< computing the scores
+  bool has_gaps = false;      ///< finding a block that is not just the one behind the last
+};
+AttentionTiles attention_tiles(const TileNeeds& needs);
 
 }  // namespace tegula

@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "dsl/signature.h"
-#include "ir/analysis/mask_blocks.h"
+#include "kernels/attention/mask_limits.h"
 #include "kernels/attention/mask_trace.h"
+#include "kernels/attention/mask_wrap.h"
+#include "kernels/attention/spans.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -15,57 +16,7 @@ namespace {
 using ir::Interval;
 using ir::Linear;
 using ir::MaskFormula;
-using ir::MaskNode;
-
-/// No position lies above: kernels whose tensors are larger compute indices in 64 bits, and the
-/// rows of a tile that reach past its tensor do so by less than a block.
-constexpr std::int64_t kMaxPosition = dsl::kSmallSpan + 1024;
-constexpr Interval kPositions{0, kMaxPosition};
-
-/// A number of the kernel (i32), and what is known of it now.
-struct End {
-  Tile tile;
-  Interval range;
-};
-End larger(const End& a, const End& b) {
-  if (a.range.lo >= b.range.hi) return a;
-  if (b.range.lo >= a.range.hi) return b;
-  return {max(a.tile, b.tile),
-          {std::max(a.range.lo, b.range.lo), std::max(a.range.hi, b.range.hi)}};
-}
-End smaller(const End& a, const End& b) {
-  if (a.range.hi <= b.range.lo) return a;
-  if (b.range.hi <= a.range.lo) return b;
-  return {min(a.tile, b.tile),
-          {std::min(a.range.lo, b.range.lo), std::min(a.range.hi, b.range.hi)}};
-}
-
-/// kv in [lo, hi); an end that is absent is that of all keys. Nothing where lo >= hi.
-struct Span {
-  std::optional<End> lo, hi;
-};
-
-template <class Fn>
-std::optional<End> of_both(const std::optional<End>& a, const std::optional<End>& b, Fn pick) {
-  return a && b ? std::optional(pick(*a, *b)) : std::nullopt;
-}
-template <class Fn>
-std::optional<End> of_either(const std::optional<End>& a, const std::optional<End>& b, Fn pick) {
-  return a && b ? std::optional(pick(*a, *b)) : a ? a : b;
-}
-Span meet(const Span& a, const Span& b) {
-  return {of_either(a.lo, b.lo, larger), of_either(a.hi, b.hi, smaller)};
-}
-/// Around both, what lies between them included.
-Span around(const Span& a, const Span& b) {
-  return {of_both(a.lo, b.lo, smaller), of_both(a.hi, b.hi, larger)};
-}
-/// Part of what one of them holds: all of it where they share an end, else one of the two.
-Span within_either(const Span& a, const Span& b) {
-  const bool share_end = (!a.lo && !b.lo) || (!a.hi && !b.hi);
-  if (share_end) return around(a, b);
-  return a.hi && !b.hi ? b : a;
-}
+using Limit = MaskLimits::Limit;
 
 /// As ir::KvCover, with one interval each; absent: no key.
 struct Cover {
@@ -73,32 +24,55 @@ struct Cover {
 };
 const Cover kUnknown{Span{}, std::nullopt};
 
+/// The same without gaps filled in.
+struct Parts {
+  std::vector<Span> visible, full;
+};
+
 /// Records the ends for one tile of queries.
 class Recorder {
  public:
-  Recorder(const ir::MaskClosedForm& form,
-           const std::vector<std::shared_ptr<detail::ScalarCell>>& numbers, Tile first, Tile last,
-           Tile kv_length)
+  Recorder(const ir::MaskClosedForm& form, const MaskLimits::Numbers& numbers, Tile first,
+           Tile last, Tile kv_length)
       : form_(form),
-        numbers_(numbers),
+        limits_(form, numbers),
         first_(std::move(first)),
         last_(std::move(last)),
-        length_(std::move(kv_length)),
-        blocks_(form.expr) {
-    blocks_.evaluate({kPositions, kPositions, kPositions, kPositions}, {});
-  }
+        length_(std::move(kv_length)) {}
 
   Cover run() { return of(form_.formula); }
+  /// Where all conditions are solved, and what is visible may have gaps.
+  std::optional<Parts> run_parts() {
+    const auto count = limits_.intervals();
+    return count && *count > 1 ? std::optional(parts(form_.formula)) : std::nullopt;
+  }
 
  private:
-  const MaskNode& node(ir::MaskNodeId id) const { return form_.expr[id]; }
+  Parts parts(const MaskFormula& f) {
+    const bool is_leaf =
+        f.kind == MaskFormula::Kind::Condition || f.kind == MaskFormula::Kind::Opaque;
+    if (is_leaf) {
+      const Cover c = of(f);
+      Parts one;
+      if (c.visible) one.visible.push_back(*c.visible);
+      if (c.full) one.full.push_back(*c.full);
+      return one;
+    }
+    const bool all = f.kind == MaskFormula::Kind::All;
+    Parts sum;
+    if (all) sum = {{Span{}}, {Span{}}};
+    for (const MaskFormula& part : f.parts) {
+      const Parts p = parts(part);
+      sum.visible = all ? intersection(sum.visible, p.visible) : united(sum.visible, p.visible);
+      sum.full = all ? intersection(sum.full, p.full) : united(sum.full, p.full);
+    }
+    return sum;
+  }
 
   Cover of(const MaskFormula& f) {
     if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
-    if (f.kind == MaskFormula::Kind::Opaque) {
-      const Interval t = blocks_.value(f.index).range;
-      return decided(f.negated ? Interval{1 - t.hi, 1 - t.lo} : t);
-    }
+    if (f.kind == MaskFormula::Kind::Opaque)
+      return limits_.is_of_rows(f) ? of_rows(f) : decided(limits_.truth_of_opaque(f));
     const bool all = f.kind == MaskFormula::Kind::All;
     Cover sum;
     if (all) sum = {Span{}, Span{}};
@@ -120,102 +94,106 @@ class Recorder {
   }
 
   Cover of(const ir::MaskCondition& c) {
-    const bool wraps =
-        std::ranges::any_of(c.exact, [&](ir::MaskNodeId id) { return blocks_.may_wrap(id); });
-    if (wraps) return kUnknown;
-    if (c.steps.empty()) return decided(truth(c));
-    const auto limit = solve(c);
-    if (!limit) return kUnknown;
-    const auto some = extreme(limit->form, limit->is_upper),
-               every = extreme(limit->form, !limit->is_upper);
+    const MaskLimits::Solution solution = limits_.solve(c);
+    if (solution.truth) return decided(*solution.truth);
+    if (!solution.limit) return kUnknown;
+    const auto fits = stays_in_type(solution.if_fits);
+    const Limit& limit = *solution.limit;
+    auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
     if (!some || !every) return kUnknown;
-    return {span(*limit, *some), span(*limit, *every)};
+    if (fits) {
+      // Else all keys are visible, and no row is known to see one.
+      const Tile none = full<i32>(0);
+      *some = chosen(*fits, *some, limit.is_upper ? length_ : none);
+      *every = chosen(*fits, *every, limit.is_upper ? none : length_);
+    }
+    return {span(limit, *some), span(limit, *every)};
+  }
+  /// All keys or none, by what the first and the last row say.
+  Cover of_rows(const MaskFormula& f) const {
+    const ir::MaskNode& n = limits_.node(f.index);
+    const auto holds = [&](const Tile& row) {
+      const Tile a = at_row(n.in[0], row), b = at_row(n.in[1], row);
+      const Tile is = n.pred == ir::MaskPred::Lt ? a < b : a <= b;
+      return f.negated ? !is : is;
+    };
+    const Tile first = holds(first_), last = holds(last_);
+    Tile some = first || last, every = first && last;
+    if (const auto fits = stays_in_type(limits_.wrapping(f.index))) {
+      some = some || !*fits;
+      every = every && *fits;
+    }
+    const auto keys = [&](const Tile& condition) {
+      return Span{std::nullopt, End{where(condition, length_, full<i32>(0)), kMaskPositions}};
+    };
+    return {keys(some), keys(every)};
+  }
+  /// Nothing where it is sure.
+  std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
+    if (nodes.empty()) return std::nullopt;
+    return MaskWrap(limits_, first_, last_, length_).never(nodes);
+  }
+  static End chosen(const Tile& condition, const End& a, const Tile& otherwise) {
+    return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
   }
   /// Of what is not solved for kv; the bounds of its truth are those over all positions.
   static Cover decided(Interval truth) {
     if (truth.hi == 0) return {};
     return {Span{}, truth.lo == 1 ? std::optional(Span{}) : std::nullopt};
   }
-  Interval truth(const ir::MaskCondition& c) const {
-    const auto range = blocks_.range_of(c.form);
-    if (!range) return {0, 1};
-    const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
-    return {range->is_within(c.target), !never};
-  }
 
-  /// The condition as kv < form if `is_upper`, else kv >= form; the form depends on q only.
-  struct Limit {
-    Linear form;
-    bool is_upper;
-  };
-  std::optional<Limit> solve(const ir::MaskCondition& c) const {
-    const bool below = c.target.lo == ir::kMinusInfinity;
-    const ir::MaskStep& step = c.steps[0];
-    if (below == (c.target.hi == ir::kPlusInfinity) || (step.factor != 1 && step.factor != -1))
-      return std::nullopt;
-    // factor * symbol + rest against one number: symbol against factor * (number - rest).
-    auto form = add(Linear::number(below ? c.target.hi : c.target.lo), step.rest, -1);
-    if (form) form = add(Linear::number(0), *form, step.factor);
-    const bool is_upper = below == (step.factor > 0);
-    if (form && is_upper) form = add(*form, Linear::number(1));
-    const auto size = divisor(c);
-    if (form && size) form = add(Linear::number(0), *form, *size);
-    return form && size ? std::optional(Limit{*form, is_upper}) : std::nullopt;
-  }
-  /// n if the condition is on kv / n, 1 if on kv. Positions are not negative, so that kv / n < x is
-  /// kv < n * x, and likewise for >=, whatever x is.
-  std::optional<std::int64_t> divisor(const ir::MaskCondition& c) const {
-    const MaskNode& symbol = node(c.steps[0].symbol);
-    if (symbol.kind == MaskNode::Kind::Key) return 1;
-    if (c.steps.size() != 2 || !symbol.is_op(ir::Opcode::Div)) return std::nullopt;
-    const ir::MaskStep& inner = c.steps[1];
-    const bool of_key = node(inner.symbol).kind == MaskNode::Kind::Key && inner.factor == 1 &&
-                        inner.rest.count == 0 && inner.rest.constant == 0;
-    return of_key ? positive_constant(symbol.in[1]) : std::nullopt;
-  }
-  std::optional<std::int64_t> positive_constant(ir::MaskNodeId id) const {
-    const MaskNode& n = node(id);
-    return n.kind == MaskNode::Kind::Const && n.value > 0 ? std::optional(n.value) : std::nullopt;
-  }
-
-  /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
-  std::optional<End> symbol(ir::MaskNodeId id, bool at_last) const {
-    const MaskNode& n = node(id);
-    const Tile& row = at_last ? last_ : first_;
-    if (n.kind == MaskNode::Kind::Query) return End{row, kPositions};
-    if (n.kind == MaskNode::Kind::Param) {
-      const auto& cell = numbers_[static_cast<std::size_t>(n.value)];
-      if (!cell || n.dtype != DType::i32) return std::nullopt;
-      return End{detail::captured_scalar(cell, {}), Interval::of(DType::i32)};
+  /// What rises with q, at a row.
+  Tile at_row(ir::MaskNodeId id, const Tile& row) const {
+    const ir::MaskNode& n = limits_.node(id);
+    if (n.kind == ir::MaskNode::Kind::Query) return row;
+    if (n.kind == ir::MaskNode::Kind::Const) return full<i32>(static_cast<i32>(n.value));
+    if (const auto cell = limits_.number(id)) return detail::captured_scalar(cell, {});
+    const Tile a = at_row(n.in[0], row);
+    if (!n.is_op(ir::Opcode::Div)) {
+      const Tile b = at_row(n.in[1], row);
+      return n.is_op(ir::Opcode::Add) ? a + b : a - b;
     }
-    if (!n.is_op(ir::Opcode::Div) || node(n.in[0]).kind != MaskNode::Kind::Query)
-      return std::nullopt;
-    const auto by = positive_constant(n.in[1]);
-    if (!by || blocks_.may_wrap(id) || *by > kMaxPosition) return std::nullopt;
-    return End{row / *by, {0, kMaxPosition / *by}};
+    // A Scalar that is not positive makes no use of the quotient.
+    if (const auto cell = limits_.number(n.in[1]))
+      return a / max(detail::captured_scalar(cell, {}), full<i32>(1));
+    return a / limits_.node(n.in[1]).value;
+  }
+  /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
+  End symbol(ir::MaskNodeId id, bool at_last) const {
+    return {at_row(id, at_last ? last_ : first_), limits_.range_of_symbol(id)};
   }
 
-  /// The largest or smallest value of a form over the tile's rows.
-  std::optional<End> extreme(const Linear& form, bool largest) const {
-    std::vector<End> symbols;
+  std::vector<End> symbols(const Linear& form, bool largest) const {
+    std::vector<End> of;
+    for (const Linear::Term t : form) of.push_back(symbol(t.symbol, (t.factor > 0) == largest));
+    return of;
+  }
+  Tile wide_extreme(const Linear& form, bool largest) const {
+    return total<i64>(form, symbols(form, largest));
+  }
+
+  /// The largest or smallest value of a limit over the tile's rows.
+  std::optional<End> extreme(const Limit& limit, bool largest) const {
+    const Linear& form = limit.form;
+    const std::vector<End> values = symbols(form, largest);
     const Interval narrow = Interval::of(DType::i32);
     Interval sum = Interval::point(0);
     bool fits = true;
-    for (const Linear::Term t : form) {
-      const auto value = symbol(t.symbol, (t.factor > 0) == largest);
-      const auto term = value ? scale(value->range, t.factor) : std::nullopt;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::int64_t factor = form.terms[i].factor;
+      const auto term = scale(values[i].range, factor);
       const auto next = term ? add(sum, *term) : std::nullopt;
       if (!next) return std::nullopt;
       // Factors are multiplied by in the same type.
-      fits = fits && Interval::point(t.factor).is_within(narrow) && term->is_within(narrow) &&
+      fits = fits && Interval::point(factor).is_within(narrow) && term->is_within(narrow) &&
              next->is_within(narrow);
-      symbols.push_back(*value);
       sum = *next;
     }
     const auto whole = add(sum, Interval::point(form.constant));
     if (!whole) return std::nullopt;
     fits = fits && Interval::point(form.constant).is_within(narrow) && whole->is_within(narrow);
-    return fits ? End{total<i32>(form, symbols), *whole} : clamped(total<i64>(form, symbols));
+    if (limit.of) return clamped(multiplied(total<i64>(form, values), *limit.of));
+    return fits ? End{total<i32>(form, values), *whole} : clamped(total<i64>(form, values));
   }
   template <class T>
   static Tile total(const Linear& form, const std::vector<End>& symbols) {
@@ -229,9 +207,21 @@ class Recorder {
     if (!sum) return full<T>(static_cast<T>(form.constant));
     return form.constant == 0 ? *sum : *sum + static_cast<T>(form.constant);
   }
+  /// Where x / n, truncated, begins to be at least y: n * y, but for quotients that are not
+  /// positive, to which n - 1 smaller numbers belong too. x is kv plus an offset; without one it is
+  /// not negative, and those do not matter. n is positive, or the product is not used.
+  Tile multiplied(const Tile& y, const MaskLimits::Quotient& of) const {
+    const Tile n = cast<i64>(at_row(of.by, first_));
+    // No quotient is beyond 32 bits, and these products fit.
+    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    const Tile small = min(max(y, Tile(-kMost)), Tile(kMost));
+    if (of.offset.count == 0 && of.offset.constant == 0) return small * n;
+    const Tile before = where(small >= 1, Tile(std::int64_t{0}), n - 1);
+    return small * n - before - wide_extreme(of.offset, false);
+  }
   /// Ends outside of the keys are as good as the first and the last one.
   End clamped(const Tile& wide) const {
-    return {cast<i32>(min(max(wide, Tile(i64{0})), cast<i64>(length_))), kPositions};
+    return {cast<i32>(min(max(wide, Tile(i64{0})), cast<i64>(length_))), kMaskPositions};
   }
   static Span span(const Limit& limit, const End& end) {
     if (limit.is_upper) return {std::nullopt, end};
@@ -239,21 +229,9 @@ class Recorder {
   }
 
   const ir::MaskClosedForm& form_;
-  const std::vector<std::shared_ptr<detail::ScalarCell>>& numbers_;
+  MaskLimits limits_;
   Tile first_, last_, length_;
-  ir::MaskBlocks blocks_;
 };
-
-/// The range for the loop over keys: inside of [0, length], and its ends in order.
-KvRange clip(const Span& s, const Tile& length) {
-  if (!s.lo) {
-    const End hi = s.hi ? larger(*s.hi, {full<i32>(0), Interval::point(0)}) : End{length, {}};
-    return {full<i32>(0), min(hi.tile, length)};
-  }
-  const End positive = larger(*s.lo, {full<i32>(0), Interval::point(0)});
-  const Tile lo = min(positive.tile, length);
-  return {lo, s.hi ? max(min(s.hi->tile, length), lo) : length};
-}
 
 }  // namespace
 
@@ -271,15 +249,21 @@ MaskedKeys MaskBounds::record(const Tile& first, const Tile& last, const Tile& k
   // With wider indices the mask's arithmetic is not what was traced.
   const bool narrow = first.dtype() == DType::i32 && kv_length.dtype() == DType::i32;
   if (!form_ || !narrow) return {};
-  const Cover cover = Recorder(*form_, numbers_, first, last, kv_length).run();
+  Recorder recorder(*form_, numbers_, first, last, kv_length);
+  const Cover cover = recorder.run();
+  const auto full_range = [&](const Span& s) {
+    return KvRange{s.lo ? s.lo->tile : full<i32>(0), s.hi ? s.hi->tile : kv_length};
+  };
   MaskedKeys keys;
   if (!cover.visible)
     keys.visible = KvRange{full<i32>(0), full<i32>(0)};
   else if (cover.visible->lo || cover.visible->hi)
     keys.visible = clip(*cover.visible, kv_length);
-  if (cover.full)
-    keys.full = KvRange{cover.full->lo ? cover.full->lo->tile : full<i32>(0),
-                        cover.full->hi ? cover.full->hi->tile : kv_length};
+  if (cover.full) keys.full = full_range(*cover.full);
+  if (const auto parts = recorder.run_parts()) {
+    for (const Span& s : parts->visible) keys.visible_parts.push_back(clip(s, kv_length));
+    for (const Span& s : parts->full) keys.full_parts.push_back(full_range(s));
+  }
   return keys;
 }
 

@@ -16,6 +16,8 @@ namespace tegula {
 struct MaskedKeys {
   std::optional<KvRange> visible;  ///< no row sees any other key; 0 <= lo <= hi
   std::optional<KvRange> full;     ///< all rows see these, as far as there are keys
+  /// The same with gaps, where there may be some: no order, and one may overlap another.
+  std::vector<KvRange> visible_parts, full_parts;
 };
 
 /// The closed form of a mask, for the kernel that is being traced.

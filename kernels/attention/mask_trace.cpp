@@ -52,11 +52,12 @@ class Wrapped {
   }
   /// What the parameters are at this moment.
   std::vector<detail::HostArg> values() const { return kernel_.instance().run_time_args(args_); }
-  /// The Scalar that a parameter was captured from; null if it was not.
-  std::shared_ptr<detail::ScalarCell> cell(std::size_t position) const {
+  /// What a parameter was captured from; null if it was not.
+  const dsl::Capture* capture(ir::Value v) const {
+    const auto at = position(v);
     const auto& captures = kernel_.instance().known().captures;
-    const std::size_t i = position - args_.size();
-    return position >= args_.size() && i < captures.size() ? captures[i].cell : nullptr;
+    if (!at || *at < args_.size() || *at - args_.size() >= captures.size()) return nullptr;
+    return &captures[*at - args_.size()];
   }
 
  private:
@@ -71,11 +72,16 @@ class Wrapped {
 }  // namespace
 
 MaskSource trace_mask_source(const Mask& mask) {
-  const Wrapped wrapped(mask);
-  MaskSource source{wrapped.expr(), {}};
+  const auto wrapped = std::make_shared<const Wrapped>(mask);
+  MaskSource source{wrapped->expr(), {}, {}, wrapped};
   for (const ir::Value v : source.expr.params) {
-    const auto at = wrapped.position(v);
-    source.numbers.push_back(at ? wrapped.cell(*at) : nullptr);
+    const dsl::Capture* c = wrapped->capture(v);
+    source.numbers.push_back(c ? c->cell : nullptr);
+  }
+  for (const ir::Value v : source.expr.tables) {
+    const dsl::Capture* c = wrapped->capture(v);
+    if (!c) throw InternalError("trace_mask: a table of the mask was not captured");
+    source.tables.push_back(c->tensor ? c->tensor : &c->copy);
   }
   return source;
 }

@@ -10,12 +10,15 @@
 
 namespace tegula {
 
-/// The expression, and where its numbers come from. Reads nothing, so that it may run while a
-/// kernel is being traced.
+/// The expression, and where its numbers and tables come from. Reads nothing, so that it may run
+/// while a kernel is being traced.
 struct MaskSource {
   ir::MaskExpr expr;
   /// The captured Scalar of each slot; null: a number that is none.
   std::vector<std::shared_ptr<detail::ScalarCell>> numbers;
+  /// The captured tensor of each slot: the caller's variable, or the mask's own copy of it.
+  std::vector<const Tensor*> tables;
+  std::shared_ptr<const void> owner;  ///< of what the tables point into
 };
 
 MaskSource trace_mask_source(const Mask& mask);

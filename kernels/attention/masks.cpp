@@ -80,12 +80,11 @@ Mask block_diffusion(MaskNumber length, MaskNumber block) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile s = length.value(), n = block.value();
     const Tile q_noised = q < s, kv_noised = kv < s;
-    const Tile q_block = where(q_noised, q, q - s) / n;
-    // One condition for each half of the keys, so that each is solved for kv.
-    const Tile noised = kv_noised && q_noised && q_block == kv / n;
-    const Tile clean =
-        !kv_noised && where(q_noised, q_block > (kv - s) / n, q_block >= (kv - s) / n);
-    return noised || clean;
+    // One condition for each half of the queries and of the keys, so that each is solved for kv.
+    const Tile noised = kv_noised && q_noised && q / n == kv / n;
+    const Tile before = q_noised && q / n > (kv - s) / n,
+               up_to = !q_noised && (q - s) / n >= (kv - s) / n;
+    return noised || (!kv_noised && (before || up_to));
   };
 }
 

@@ -11,9 +11,9 @@ Sequence Sequence::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const
           .kv_first = kv_first};
 }
 
-KvRange Sequence::where_queries(const KvRange& keys, const Index& m) const {
-  if (!q_first) return keys;
-  return {keys.lo, where(queries(m).first() < *q_end, keys.hi, keys.lo)};
+std::optional<Tile> Sequence::has_queries(const Index& m) const {
+  if (!q_first) return std::nullopt;
+  return queries(m).first() < *q_end;
 }
 
 Tile Sequence::own(const Tile& results, const Index& m) const {

@@ -23,8 +23,9 @@ struct Sequence {
   Tile q_length(const Tile& dense) const { return q_first ? *q_end - *q_first : dense; }
   Index queries(const Index& m) const { return q_first ? m.shifted(*q_first) : m; }
   Index keys(const Index& n) const { return kv_first ? n.shifted(*kv_first) : n; }
-  /// No keys where there are no queries: the grid is that of the longest sequence.
-  KvRange where_queries(const KvRange& keys, const Index& m) const;
+  /// Whether the tile has queries, where it may have none: the grid is that of the longest
+  /// sequence.
+  std::optional<Tile> has_queries(const Index& m) const;
   /// Results of the rows; those behind the sequence's end belong to another and are left out.
   Tile own(const Tile& results, const Index& m) const;
 };

@@ -128,7 +128,16 @@ TEST_F(Assembled, Attention) {
     AttentionSpec derived, of_launch;  // the loop starts anywhere
     derived.mask = masks::sliding_window(20);
     of_launch.mask = masks::sliding_window(Scalar<i32>(20));
-    for (const AttentionSpec& spec : {AttentionSpec{}, causal, derived, of_launch}) {
+    const auto integers = [](const Dims& shape) {
+      return Tensor::zeros(shape, DType::i32, Device::cpu());
+    };
+    AttentionSpec listed = derived;
+    listed.blocks = BlockList{integers({1, 1, 1, 1}), integers({1, 1, 1})};
+    listed.blocks->block_kv = d <= 128 ? 128 : 64;
+    AttentionSpec with_gaps;
+    with_gaps.mask = masks::sink_window(4, 20);
+    for (const AttentionSpec& spec :
+         {AttentionSpec{}, causal, derived, of_launch, listed, with_gaps}) {
       const Attention attention(spec);
       expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
     }
@@ -202,6 +211,24 @@ TEST_F(Assembled, AttentionWithScores) {
       const Attention attention({.mask = masks::causal(), .score = score});
       expect_clean(traced("attention", [&] { attention(t, t, t, O); }), "sm_90a", true);
     }
+}
+
+/// Masks that look things up: attention over the list, and the kernels that make it.
+TEST_F(Assembled, AttentionOverDerivedLists) {
+  const Tensor ids = Tensor::zeros({64}, DType::i32, Device::cpu());
+  for (const int d : {64, 128, 256}) {
+    SCOPED_TRACE(d);
+    const Tensor Q = host({1, 1, 64, d}), O = host({1, 1, 64, d});
+    const Attention attention({.mask = masks::and_(masks::causal(), masks::document(ids))});
+    const auto call = [&] { attention(Q, Q, Q, O); };
+    expect_clean(traced("attention", call), "sm_90a", true);
+  }
+  const Tensor Q = host({1, 1, 64, 64}), O = host({1, 1, 64, 64});
+  // A kernel is traced once: a mask for each.
+  const Attention bounds({.mask = masks::or_(masks::document(ids), masks::causal())}),
+      lists({.mask = masks::or_(masks::document(ids), masks::dilated_window(20, 3))});
+  expect_clean(traced("attention_key_bounds", [&] { bounds(Q, Q, Q, O); }), "sm_90a", false);
+  expect_clean(traced("attention_block_list", [&] { lists(Q, Q, Q, O); }), "sm_90a", false);
 }
 
 /// Attention in the language, with a mask and a distance in its scores: many values depend on the

@@ -18,9 +18,10 @@ std::string refusal(const std::string& file, const std::string& changes) {
   Kernel k =
       parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/" + file), file);
   PassContext context;
-  context.plan_changes = changes;
   const Pass* pass = find_pass(ir_passes(), "plan");
+  pass->run(k, context);
   try {
+    context.plan->change(changes);
     pass->run(k, context);
   } catch (const CompileError& e) {
     return e.what();
@@ -49,6 +50,19 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(hopper("copy_warps=2"), HasSubstr("copy_warps is 0, 1 or 4"));
   EXPECT_THAT(hopper("registers=240"), HasSubstr("needs 4 copy_warps"));
   EXPECT_THAT(hopper("copy_warps=4 registers=236"), HasSubstr("a multiple of 8"));
+}
+
+/// What TEGULA_PLAN sets is for all kernels of a process.
+TEST(Plan, ChangesOfEveryKernel) {
+  Kernel k =
+      parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/product_sm_80.tir"),
+            "product_sm_80.tir");
+  PassContext context;
+  context.plan_changes = "stages=2 persistent=1 copy_warps=1";
+  find_pass(ir_passes(), "plan")->run(k, context);
+  EXPECT_EQ(context.plan->stages, 2);
+  EXPECT_FALSE(context.plan->persistent);
+  EXPECT_EQ(context.plan->copy_warps, 0);
 }
 
 TEST(Plan, WhatIsNoField) {

@@ -8,12 +8,14 @@
 #include <random>
 
 #include "tegula/tegula.h"
+#include "tests/property/mask_lambdas.h"
 
 namespace tegula {
 namespace {
 
 using namespace masks;
-using Seen = std::function<bool(std::int64_t q, std::int64_t kv)>;
+using testing::random_mask;
+using testing::Seen;
 
 struct HostRange {
   std::int64_t lo, hi;
@@ -139,34 +141,6 @@ TEST(MaskBounds, Negated) {
   EXPECT_EQ(Probe(not_(full()))(16, 31, 100).visible, (HostRange{0, 0}));
 }
 
-/// Something of the shape of masks people write, with the same as a function.
-std::pair<Mask, Seen> random_mask(std::mt19937& random, int depth) {
-  const auto number = [&](int least, int most) {
-    return std::uniform_int_distribution<int>(least, most)(random);
-  };
-  const int c = number(-40, 40), n = number(1, 30), choice = number(0, depth > 0 ? 8 : 4);
-  if (choice == 0)
-    return {[=](Tile, Tile, Tile q, Tile kv) { return q + c >= kv; },
-            [=](auto q, auto kv) { return q + c >= kv; }};
-  if (choice == 1)
-    return {[=](Tile, Tile, Tile q, Tile kv) { return 3 * q - kv < c; },
-            [=](auto q, auto kv) { return 3 * q - kv < c; }};
-  if (choice == 2)
-    return {[=](Tile, Tile, Tile, Tile kv) { return kv > c; },
-            [=](auto, auto kv) { return kv > c; }};
-  if (choice == 3)
-    return {[=](Tile, Tile, Tile q, Tile kv) { return q / n + c / 8 == kv / n; },
-            [=](auto q, auto kv) { return q / n + c / 8 == kv / n; }};
-  if (choice == 4)
-    return {[=](Tile, Tile, Tile q, Tile) { return q <= c; }, [=](auto q, auto) { return q <= c; }};
-  const auto [a, seen_a] = random_mask(random, depth - 1);
-  const auto [b, seen_b] = random_mask(random, depth - 1);
-  if (choice == 5) return {not_(a), [=](auto q, auto kv) { return !seen_a(q, kv); }};
-  if (choice == 6)
-    return {or_(a, b), [=](auto q, auto kv) { return seen_a(q, kv) || seen_b(q, kv); }};
-  return {and_(a, b), [=](auto q, auto kv) { return seen_a(q, kv) && seen_b(q, kv); }};
-}
-
 TEST(MaskBounds, WhateverIsComposed) {
   std::mt19937 random(7);
   for (int i = 0; i < 300; ++i) {
@@ -193,17 +167,77 @@ TEST(MaskBounds, ANumberOfTheLaunchIsReadThere) {
   EXPECT_EQ(with_prefix(0, 15, 100).visible, (HostRange{0, 24}));
 }
 
-TEST(MaskBounds, WhatMayWrapIsNotSolved) {
+/// In 32 bits, as the mask computes it.
+std::int64_t wrapped(std::int64_t x) {
+  return static_cast<std::int32_t>(static_cast<std::uint32_t>(x));
+}
+
+TEST(MaskBounds, WhereAnythingWrapsAroundAllKeysAreVisible) {
   // In 32 bits 2^31 - 8 + q is negative from row 8 on.
   constexpr int kLarge = std::numeric_limits<int>::max() - 7;
+  const auto seen = [](auto q, auto kv) { return wrapped(q + kLarge) >= kv; };
   const Probe probe([](Tile, Tile, Tile q, Tile kv) { return q + kLarge >= kv; });
-  EXPECT_FALSE(probe(0, 15, 100).visible);
-  EXPECT_FALSE(probe(0, 15, 100).full);
-  const Probe scaled([](Tile, Tile, Tile q, Tile kv) { return q * 1000 >= kv; });
-  EXPECT_FALSE(scaled(0, 15, 100).full);
-  // A number of the launch on the side of q: the sum may wrap, whatever it is.
-  const Probe offset(shifted(Scalar<i32>(kLarge), 0, causal()));
-  EXPECT_FALSE(offset(0, 15, 100).visible);
+  expect_sound(probe, seen);
+  EXPECT_EQ(probe(0, 7, 100).full, (HostRange{0, 100}));
+  EXPECT_EQ(probe(0, 15, 100).visible, (HostRange{0, 100}));
+  EXPECT_EQ(probe(0, 15, 100).full, (HostRange{0, 0}));
+  // The same by a number of the launch.
+  Scalar<i32> by = kLarge;
+  const Probe offset(shifted(by, 0, causal()));
+  expect_sound(offset, seen);
+  by = 30;
+  expect_sound(offset, [](auto q, auto kv) { return q + 30 >= kv; });
+  EXPECT_EQ(offset(0, 15, 100).visible, (HostRange{0, 46}));
+  EXPECT_EQ(offset(0, 15, 100).full, (HostRange{0, 31}));
+  Scalar<i32> lowest = std::numeric_limits<int>::min();
+  const Probe bottom_right(causal_bottom_right(lowest, by));
+  expect_sound(bottom_right, [](auto q, auto kv) {
+    return wrapped(q + wrapped(30 - std::int64_t{std::numeric_limits<int>::min()})) >= kv;
+  });
+  lowest = 130;
+  expect_sound(bottom_right, [](auto q, auto kv) { return q - 100 >= kv; });
+  EXPECT_EQ(bottom_right(96, 111, 100).visible, (HostRange{0, 12}));
+  const Probe scaled([](Tile, Tile, Tile q, Tile kv) { return q * 40000000 >= kv; });
+  expect_sound(scaled, [](auto q, auto kv) { return wrapped(q * 40000000) >= kv; });
+  EXPECT_EQ(scaled(0, 15, 100).full, (HostRange{0, 1}));
+}
+
+TEST(MaskBounds, OfQuotientsByANumberOfTheLaunch) {
+  Scalar<i32> n = 20;
+  const Probe chunks(chunked(n)), blocks(block_causal(n));
+  for (const int size :
+       {20, 1, 33, 7, -1, -6, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    n = size;
+    expect_sound(chunks, [=](auto q, auto kv) { return q >= kv && q / size == kv / size; });
+    expect_sound(blocks, [=](auto q, auto kv) { return q / size >= kv / size; });
+  }
+  n = 32;
+  EXPECT_EQ(chunks(48, 63, 100).visible, (HostRange{32, 64}));
+  EXPECT_EQ(chunks(48, 63, 100).full, (HostRange{32, 49}));
+  EXPECT_EQ(blocks(48, 63, 100).full, (HostRange{0, 64}));
+  n = 0;
+  EXPECT_EQ(blocks(48, 63, 100).visible, (HostRange{0, 100})) << "the mask has no value";
+}
+
+TEST(MaskBounds, OfHalvesAndOffsetsThatTheLaunchTells) {
+  Scalar<i32> length = 60, n = 16;
+  const Probe diffusion(block_diffusion(length, n)), speculative(speculative_blocks(length, n));
+  const auto in_diffusion = [](auto s, auto m, auto q, auto kv) {
+    const bool q_noised = q < s, kv_noised = kv < s;
+    if (kv_noised) return q_noised && q / m == kv / m;
+    return q_noised ? q / m > (kv - s) / m : (q - s) / m >= (kv - s) / m;
+  };
+  const auto in_speculative = [](auto p, auto m, auto q, auto kv) {
+    return kv < p || (q / m == (kv - p) / m && (kv - p) % m <= q % m);
+  };
+  for (const auto& [s, m] : {std::pair{60, 16}, {48, 1}, {0, 7}, {-13, 9}, {200, 30}, {50, -4}}) {
+    length = s;
+    n = m;
+    expect_sound(diffusion,
+                 [&, s = s, m = m](auto q, auto kv) { return in_diffusion(s, m, q, kv); });
+    expect_sound(speculative,
+                 [&, s = s, m = m](auto q, auto kv) { return in_speculative(s, m, q, kv); });
+  }
 }
 
 TEST(MaskBounds, WhatIsNotAffineIsNotSolved) {

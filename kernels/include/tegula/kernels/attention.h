@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "tegula/kernels/block_list.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
@@ -20,7 +21,8 @@ struct KvRange {
 /// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer
 /// tiles that broadcast against each other (batch, head, query position, key/value position).
 struct AttentionSpec {
-  /// True where the query may see the key. Default: everywhere.
+  /// True where the query may see the key. Default: everywhere. Blocks of keys that no row of a
+  /// tile sees are left out, as far as `range`, `full`, `blocks` or what the mask computes tells.
   std::function<Tile(Tile b, Tile h, Tile q, Tile kv)> mask = {};
   /// New score from the scaled score s = scale * q.k (f32). Default: s.
   std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};
@@ -30,6 +32,9 @@ struct AttentionSpec {
   /// Keys that all query rows [first, last] see, so that the mask need not be computed there.
   /// Default: without `range`, what is derived from the mask; else none where there is a mask.
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> full = {};
+  /// The blocks of keys to visit, where only the device knows them; `mask` is computed in those
+  /// that are not full. Excludes `range` and `full`.
+  std::optional<BlockList> blocks = {};
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
   /// Queries are the last positions of their sequence, so that mask and score see the query at

@@ -1,0 +1,30 @@
+#pragma once
+// Whether the arithmetic of a mask stays within its type for one tile of queries and all keys,
+// where that is up to Scalars of the launch.
+#include "kernels/attention/mask_limits.h"
+
+namespace tegula {
+
+class MaskWrap {
+ public:
+  MaskWrap(const MaskLimits& limits, const Tile& first, const Tile& last, const Tile& kv_length);
+
+  /// i1: no node of the list, nor what it is computed from, leaves i32 or divides by less than 1.
+  /// The nodes are such that MaskLimits::is_checkable.
+  Tile never(const std::vector<ir::MaskNodeId>& nodes);
+
+ private:
+  /// In 64 bits, so that it is exact for operands of 32.
+  struct Wide {
+    Tile lo, hi;
+  };
+  Wide bounds(ir::MaskNodeId id);
+  Wide operation(const ir::MaskNode& node);
+  void require(const Tile& condition);
+
+  const MaskLimits& limits_;
+  Tile first_, last_, length_;
+  std::optional<Tile> fits_;
+};
+
+}  // namespace tegula

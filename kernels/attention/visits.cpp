@@ -1,0 +1,102 @@
+#include "kernels/attention/visits.h"
+
+namespace tegula {
+
+Visits Visits::range(const MaskedKeys& keys, const Tile& length, int block) {
+  Visits v;
+  v.length_ = length;
+  v.block_ = block;
+  if (keys.visible_parts.empty()) {
+    const KvRange all = keys.visible.value_or(KvRange{tegula::full<i32>(0), length});
+    v.lo_ = all.lo;
+    v.hi_ = all.hi;
+    if (keys.full) v.full_ = {*keys.full};
+    return v;
+  }
+  v.parts_ = in_blocks(keys.visible_parts, block);
+  v.full_ = keys.full_parts;
+  v.lo_ = Tile(0);
+  const Part& last = v.parts_.back();
+  v.hi_ = last.begin + (last.end - last.first);
+  return v;
+}
+
+/// Sorted, and without what an earlier one holds.
+std::vector<Visits::Part> Visits::in_blocks(const std::vector<KvRange>& keys, int block) {
+  std::vector<Part> parts;
+  for (const KvRange& r : keys) {
+    const Tile some = r.lo < r.hi;
+    parts.push_back({where(some, r.lo / block, 0), where(some, cdiv(r.hi, block), 0), {}});
+  }
+  for (std::size_t n = parts.size(); n > 1; --n)
+    for (std::size_t i = 0; i + 1 < n; ++i) {
+      Part &a = parts[i], &b = parts[i + 1];
+      const Tile keep = a.first <= b.first;
+      const Part low{where(keep, a.first, b.first), where(keep, a.end, b.end), {}};
+      b = {where(keep, b.first, a.first), where(keep, b.end, a.end), {}};
+      a = low;
+    }
+  Tile taken = tegula::full<i32>(0), steps = tegula::full<i32>(0);
+  for (Part& p : parts) {
+    p.first = max(p.first, taken);
+    p.end = max(p.end, p.first);
+    p.begin = steps;
+    taken = p.end;
+    steps = steps + (p.end - p.first);
+  }
+  return parts;
+}
+
+Visits Visits::list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
+                    int block) {
+  Visits v;
+  v.block_ = block;
+  v.lo_ = Tile(0);
+  v.hi_ = fill_absent(views.counts(b, h, m), 0);
+  v.full_count_ = fill_absent(views.full(b, h, m), 0);
+  v.row_ = Row{views, b.first(), h.first(), m};
+  return v;
+}
+
+Visits Visits::if_any(const Tile& condition) const {
+  Visits v = *this;
+  v.hi_ = where(condition, hi_, lo_);
+  return v;
+}
+
+detail::StepRange Visits::steps() const {
+  if (row_ || !parts_.empty()) return tegula::steps(lo_, hi_, 1);
+  return tegula::steps(lo_, min(hi_, length_), block_);
+}
+
+Index Visits::block(const Index& step) const {
+  const Tile i = step.first();
+  if (!parts_.empty()) {
+    Tile n = parts_[0].first + i;
+    for (std::size_t p = 1; p < parts_.size(); ++p)
+      n = where(i >= parts_[p].begin, i + (parts_[p].first - parts_[p].begin), n);
+    return slice(n * block_, block_);
+  }
+  if (!row_) return step;
+  const Row& r = *row_;
+  const Tile at = r.views.two_ended
+                      ? where(i < full_count_, i, r.views.blocks.dim(3) - 1 - (i - full_count_))
+                      : i;
+  return slice(fill_absent(r.views.blocks(r.b, r.h, r.m, at), 0) * block_, block_);
+}
+
+Tile Visits::needs_mask(const Index& step, bool has_mask) const {
+  if (row_) return step.first() >= full_count_;
+  const Tile first = block(step).first(), end = first + block_;
+  const Tile ragged = end > length_;
+  if (!has_mask) return ragged;
+  if (full_.empty()) return ragged || true;
+  const auto is_before = [&](const KvRange& f) { return first < f.lo; };
+  const auto is_behind = [&](const KvRange& f) { return end > f.hi; };
+  if (full_.size() == 1) return ragged || is_before(full_[0]) || is_behind(full_[0]);
+  Tile outside = Tile(true);
+  for (const KvRange& f : full_) outside = outside && (is_before(f) || is_behind(f));
+  return ragged || outside;
+}
+
+}  // namespace tegula

@@ -1,0 +1,57 @@
+#pragma once
+// The blocks of keys that one tile of queries visits: what the loop of attention runs over.
+#include <optional>
+
+#include "kernels/attention/mask_bounds.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+
+/// Block lists as the kernel takes them.
+struct ListViews {
+  In<i32, 4> blocks;  ///< [batch, heads, query tiles, capacity]
+  In<i32, 3> counts;  ///< entries of each row
+  In<i32, 3> full;    ///< those of them that need no mask, which come first
+  /// What needs a mask stands at the end of the row, last one first, not behind the full ones.
+  bool two_ended;
+};
+
+/// One step of the loop is one block, of which `block` says the keys.
+class Visits {
+ public:
+  /// What a mask was found to let through.
+  static Visits range(const MaskedKeys& keys, const Tile& length, int block);
+  /// The row of query tile m.
+  static Visits list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
+                     int block);
+
+  /// The same, or none where the condition does not hold.
+  Visits if_any(const Tile& condition) const;
+
+  detail::StepRange steps() const;
+  Index block(const Index& step) const;
+  /// Whether the block of a step holds a key that some row must not see: one behind the last, or
+  /// one that the mask may stop.
+  Tile needs_mask(const Index& step, bool has_mask) const;
+
+ private:
+  /// Blocks [first, end), from step `begin` on.
+  struct Part {
+    Tile first, end, begin;
+  };
+  static std::vector<Part> in_blocks(const std::vector<KvRange>& keys, int block);
+
+  struct Row {
+    ListViews views;
+    Tile b, h, m;
+  };
+  Tile lo_, hi_, length_;
+  int block_ = 0;
+  std::vector<KvRange> full_;
+  std::vector<Part> parts_;  ///< empty: one interval, which need not begin at a block
+  Tile full_count_;
+  std::optional<Row> row_;
+};
+
+}  // namespace tegula

@@ -1,0 +1,44 @@
+#pragma once
+// Which of the ways through the keys attention takes under a mask, and why.
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kernels/attention/block_sizes.h"
+#include "kernels/attention/derived_lists.h"
+#include "tegula/kernels/attention.h"
+
+namespace tegula {
+
+/// [batch, heads, length, head_dim] each.
+struct AttentionTensors {
+  const Tensor &Q, &K, &V, &O;
+};
+
+class Way {
+ public:
+  explicit Way(const AttentionSpec& spec);
+
+  /// True if the kernel runs over block lists.
+  bool is_listed() const { return list_ || derived_; }
+  /// True if the blocks of a tile do not follow each other.
+  bool has_gaps() const { return is_listed() || has_parts_; }
+  /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
+  /// range of keys.
+  std::optional<ListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
+                                const AttentionTiles& tiles) const;
+  /// One line: the way and the reason.
+  const std::string& text() const { return text_; }
+  /// As of a kernel, of what makes the lists.
+  std::string explain() const { return derived_ ? derived_->explain() : ""; }
+
+ private:
+  std::string derive(const Mask& mask);
+
+  std::optional<BlockList> list_;
+  std::unique_ptr<DerivedLists> derived_;
+  bool has_parts_ = false;
+  std::string text_;
+};
+
+}  // namespace tegula

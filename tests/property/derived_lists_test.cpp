@@ -1,0 +1,185 @@
+// Block lists made by kernels from random masks, against brute force: no block is left out that
+// holds a visible pair, none is without a mask that holds another.
+#include "kernels/attention/derived_lists.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <iostream>
+
+#include "ir/text.h"
+#include "tegula/tegula.h"
+#include "tests/property/mask_random.h"
+
+namespace tegula {
+namespace {
+
+using ir::testing::BruteForce;
+using ir::testing::MaskKernel;
+using ir::testing::RandomMasks;
+
+constexpr std::int64_t kQueries = 75, kKeys = 109, kBatch = 2, kHeads = 2;
+constexpr AttentionTiles kTiles{16, 16};
+
+/// What a list says of a row's blocks.
+enum class Entry : std::uint8_t { Absent, Masked, Whole };
+
+std::vector<Entry> entries(const ListArgs& lists, std::int64_t b, std::int64_t h, std::int64_t m,
+                           std::int64_t blocks) {
+  const auto row = lists.blocks.select(0, b).select(0, h).select(0, m).to_vector<i32>();
+  const auto one = [&](const Tensor& t) {
+    return t.select(0, b).select(0, h).to_vector<i32>()[static_cast<std::size_t>(m)];
+  };
+  const i32 count = one(lists.counts), full = one(lists.full);
+  std::vector<Entry> of(static_cast<std::size_t>(blocks));
+  for (i32 i = 0; i < count; ++i) {
+    const auto at = i < full ? static_cast<std::size_t>(i)
+                             : row.size() - 1 - static_cast<std::size_t>(i - full);
+    Entry& e = of.at(static_cast<std::size_t>(row[at]));
+    EXPECT_EQ(e, Entry::Absent) << "twice";
+    e = i < full ? Entry::Whole : Entry::Masked;
+  }
+  return of;
+}
+
+struct Tally {
+  std::int64_t blocks = 0, uniform = 0, decided = 0;
+};
+
+std::string show(const MaskKernel& m, const ir::MaskExpr& e, const ir::MaskBlock& b,
+                 const std::array<std::int64_t, 3>& p) {
+  std::string text = e.str() + "\nb " + std::to_string(b.batch) + ", h " + std::to_string(b.head);
+  for (const std::int64_t v : {b.q0, b.q1, b.kv0, b.kv1, p[0], p[1], p[2]})
+    text += " " + std::to_string(v);
+  return text + "\n" + ir::print(m.kernel, {.locations = false});
+}
+
+/// The sources of the mask's numbers and tables.
+struct Launch {
+  MaskSource source;
+  Tensor table;
+
+  Launch(const MaskKernel& m, const std::array<std::int64_t, 3>& p) {
+    source.expr = m.import();
+    for (const std::int64_t v : m.slots(source.expr, p)) {
+      auto cell = std::make_shared<detail::ScalarCell>();
+      cell->dtype = DType::i32;
+      cell->bits = static_cast<std::uint32_t>(static_cast<i32>(v));
+      source.numbers.push_back(std::move(cell));
+    }
+    std::vector<i32> entries(m.entries.begin(), m.entries.end());
+    table = Tensor::from(entries, Device::cpu());
+    source.tables.assign(source.expr.tables.size(), &table);
+  }
+};
+
+void compare(const MaskKernel& m, const Launch& launch, const ListArgs& lists,
+             const std::array<std::int64_t, 3>& p, Tally& tally) {
+  const std::int64_t blocks = (kKeys + kTiles.keys - 1) / kTiles.keys,
+                     rows = (kQueries + kTiles.queries - 1) / kTiles.queries;
+  const MaskSides sides(launch.source);
+  for (std::int64_t b = 0; b < (sides.on_batch() ? kBatch : 1); ++b)
+    for (std::int64_t h = 0; h < (sides.on_head() ? kHeads : 1); ++h)
+      for (std::int64_t row = 0; row < rows; ++row) {
+        const auto of = entries(lists, b, h, row, blocks);
+        for (std::int64_t j = 0; j < blocks; ++j) {
+          const ir::MaskBlock block{b,
+                                    h,
+                                    row * kTiles.queries,
+                                    std::min(kQueries, (row + 1) * kTiles.queries),
+                                    j * kTiles.keys,
+                                    std::min(kKeys, (j + 1) * kTiles.keys)};
+          const BruteForce truth(m, block, p);
+          if (truth.values.empty()) continue;
+          const Entry e = of[static_cast<std::size_t>(j)];
+          ASSERT_FALSE(e == Entry::Absent && truth.any) << show(m, launch.source.expr, block, p);
+          ASSERT_FALSE(e == Entry::Whole && !truth.all) << show(m, launch.source.expr, block, p);
+          const bool is_ragged = (j + 1) * kTiles.keys > kKeys;
+          ASSERT_FALSE(e == Entry::Whole && is_ragged);
+          tally.blocks += 1;
+          tally.uniform += !truth.any || (truth.all && !is_ragged);
+          tally.decided += e != Entry::Masked;
+        }
+      }
+}
+
+TEST(DerivedLists, LeaveOutAndUnmaskNothingWrong) {
+  constexpr int kMasks = 3000;
+  RandomMasks random(21);
+  Tally tally;
+  const Tensor Q = Tensor::zeros({kBatch, kHeads, kQueries, 1}, DType::bf16, Device::cpu()),
+               K = Tensor::zeros({kBatch, kHeads, kKeys, 1}, DType::bf16, Device::cpu());
+  for (int i = 0; i < kMasks; ++i) {
+    MaskKernel m;
+    random.fill_table(m);
+    m.root = random.boolean(m, static_cast<int>(random.number(1, 4)));
+    const auto p = random.params();
+    const Launch launch(m, p);
+    const DerivedLists derived(launch.source);
+    ListArgs lists;
+    try {
+      lists = derived.make(Stream(Device::cpu()), Q, K, kTiles);
+    } catch (const std::exception& e) {
+      // Such a mask has no value there, in attention neither.
+      ASSERT_NE(std::string(e.what()).find("division by zero"), std::string::npos) << e.what();
+      continue;
+    }
+    compare(m, launch, lists, p, tally);
+    if (HasFatalFailure()) FAIL() << "mask " << i;
+  }
+  std::cout << "lists of random masks: " << tally.blocks << " blocks, " << tally.decided << " of "
+            << tally.uniform << " uniform ones decided\n";
+  EXPECT_GT(tally.blocks, 10000);
+  EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
+}
+
+// ---- results that leave their type
+using Sees = std::function<bool(std::uint32_t q, std::uint32_t kv)>;
+
+void expect_sound(const Mask& mask, const Sees& sees) {
+  const Tensor Q = Tensor::zeros({1, 1, kQueries, 1}, DType::bf16, Device::cpu()),
+               K = Tensor::zeros({1, 1, kKeys, 1}, DType::bf16, Device::cpu());
+  const ListArgs lists =
+      DerivedLists(trace_mask_source(mask)).make(Stream(Device::cpu()), Q, K, kTiles);
+  int decided = 0;
+  for (std::int64_t q0 = 0; q0 < kQueries; q0 += kTiles.queries) {
+    const auto of = entries(lists, 0, 0, q0 / kTiles.queries, (kKeys + 15) / 16);
+    for (std::int64_t kv0 = 0; kv0 < kKeys; kv0 += kTiles.keys) {
+      bool all = true, any = false;
+      for (auto q = q0; q < std::min(kQueries, q0 + kTiles.queries); ++q)
+        for (auto kv = kv0; kv < std::min(kKeys, kv0 + kTiles.keys); ++kv) {
+          const bool one = sees(static_cast<std::uint32_t>(q), static_cast<std::uint32_t>(kv));
+          all = all && one;
+          any = any || one;
+        }
+      const Entry e = of[static_cast<std::size_t>(kv0 / kTiles.keys)];
+      EXPECT_FALSE(e == Entry::Absent && any) << q0 << ' ' << kv0;
+      EXPECT_FALSE(e == Entry::Whole && !all) << q0 << ' ' << kv0;
+      decided += e != Entry::Masked;
+    }
+  }
+  EXPECT_GT(decided, 0) << "where nothing wraps, something is known";
+}
+
+bool is_natural(std::uint32_t x) { return static_cast<std::int32_t>(x) >= 0; }
+
+TEST(DerivedLists, KnowNothingOfWhatWrapsAround) {
+  constexpr std::uint32_t kMost = 0x7fffffff;
+  const Scalar<i32> large = static_cast<i32>(kMost - 60), factor = static_cast<i32>(kMost / 70);
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q + large.value() + kv >= 0; },
+               [](auto q, auto kv) { return is_natural(q + kMost - 60 + kv); });
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return (q + kv) * factor.value() >= 0; },
+               [](auto q, auto kv) { return is_natural((q + kv) * (kMost / 70)); });
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q - kv - large.value() < 0; },
+               [](auto q, auto kv) { return !is_natural(q - kv - (kMost - 60)); });
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q * kv * kv * 4096 >= 0; },
+               [](auto q, auto kv) { return is_natural(q * kv * kv * 4096); });
+  // What one axis alone wraps to is what the mask sees.
+  expect_sound([=](Tile, Tile, Tile q, Tile kv) { return q + large.value() >= kv; },
+               [](auto q, auto kv) {
+                 return static_cast<std::int32_t>(q + kMost - 60) >= static_cast<std::int32_t>(kv);
+               });
+}
+
+}  // namespace
+}  // namespace tegula

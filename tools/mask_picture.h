@@ -1,0 +1,19 @@
+#pragma once
+// The blocks of a mask as a picture.
+#include <string>
+#include <vector>
+
+#include "ir/analysis/mask_blocks.h"
+
+namespace tegula::tools {
+
+struct MaskPicture {
+  std::vector<std::vector<ir::Coverage>> rows;  ///< of blocks, from the first query on
+  std::vector<std::string> notes;               ///< of each row, shown under the pointer
+  std::vector<std::string> caption;             ///< lines under the blocks
+};
+
+/// An SVG document: empty, partial and full blocks in their colours, a legend and the caption.
+std::string svg(const MaskPicture& picture);
+
+}  // namespace tegula::tools
