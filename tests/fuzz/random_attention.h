@@ -1,6 +1,6 @@
 #pragma once
-// Random configurations of attention: dtypes, head dims, lengths, groups, masks, scores, options and
-// plans. A run throws what the device finds, and compares every row with the reference.
+// Random configurations of attention: dtypes, head dims, lengths, groups, masks, scores, options
+// and plans. A run throws what the device finds, and compares every row with the reference.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
