@@ -1,5 +1,6 @@
 // Ops that make tiles, and ops that only rearrange them.
 #include <algorithm>
+#include <numeric>
 
 #include "ir/eval/program.h"
 
@@ -176,24 +177,19 @@ void eval_FillAbsent(Program& p, OpId id) {
 }
 
 void eval_Crop(Program& p, OpId id) {
-  const Type type = p.result_type(id);
+  const auto shape = p.result_type(id).shape();
   const auto axis = static_cast<std::size_t>(p.attrs(id).i(AttrName::axis));
   const std::int64_t first = p.operand(id, 1).cells[0].i, end = p.operand(id, 2).cells[0].i;
-  std::int64_t inner = 1;
-  for (std::size_t d = axis + 1; d < type.shape().size(); ++d) inner *= type.shape()[d];
-  const auto count = static_cast<std::size_t>(type.count());
-  const Value v = p.op(id).operands[0];
-  const Cell* cells = p.dense(v);
-  const std::uint8_t* states = p.states(v);
   TileValue& out = p.result(id);
-  out.reset(count);
-  out.origin = p.value(v).origin;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t at = first + static_cast<std::int64_t>(i) / inner % type.shape()[axis];
-    out.cells[i] = cells[i];
-    if (states != nullptr && states[i] != 0) out.add_state(i, states[i]);
-    if (at < 0 || at >= end) out.add_state(i, kAbsent);
-  }
+  out = TileValue(p.operand(id, 0));
+  // One flag an index of each dimension.
+  if (out.edges.empty())
+    out.edges.assign(
+        static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), std::int64_t{0})), 0);
+  const std::int64_t before = std::accumulate(
+      shape.begin(), shape.begin() + static_cast<std::ptrdiff_t>(axis), std::int64_t{0});
+  for (std::int64_t i = 0; i < shape[axis]; ++i)
+    if (first + i < 0 || first + i >= end) out.edges[static_cast<std::size_t>(before + i)] = 1;
 }
 
 void eval_Poison(Program& p, OpId id) {

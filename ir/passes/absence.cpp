@@ -86,9 +86,20 @@ void Absence::load(OpId op) {
   set(k_[op].results[0], std::move(bounds));
 }
 
-void Absence::crop(const OpData& d) {
+void Absence::crop(OpId id) {
+  // Limits are compared without sign.
+  Value& end = ends_[id];
+  if (!end) {
+    Builder b(k_);
+    b.before(id);
+    b.loc = k_[id].loc;
+    const Value given = k_[id].operands[2];
+    const Value zero = b.constant(k_.type(given), std::int64_t{0});
+    end = b.op(Opcode::Max, {given, zero});
+  }
+  const OpData& d = k_[id];
   List bounds(of(d.operands[0]).begin(), of(d.operands[0]).end());
-  const Bound cut{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], d.operands[2]};
+  const Bound cut{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], end};
   if (std::ranges::find(bounds, cut) == bounds.end()) bounds.push_back(cut);
   set(d.results[0], std::move(bounds));
 }
@@ -115,7 +126,7 @@ void Absence::op(OpId id) {
     set(d.results[0], {});
     return;
   }
-  if (d.opcode == Crop) return crop(d);
+  if (d.opcode == Crop) return crop(id);
   const auto dims = [&](Value v) { return static_cast<int>(k_.type(v).rank()); };
   std::vector<int> map;
   if (d.opcode == ExpandDims) {

@@ -20,7 +20,7 @@ struct Bound {
 
 class Absence {
  public:
-  /// Adds the view_dim ops of the limits at the head of the body.
+  /// Adds the view_dim ops of the limits at the head of the body, and those of crops before them.
   explicit Absence(Kernel& k);
 
   std::span<const Bound> of(Value v) const;
@@ -36,7 +36,7 @@ class Absence {
   void region(RegionId r);
   void op(OpId op);
   void load(OpId op);
-  void crop(const OpData& d);
+  void crop(OpId op);
   void branch(OpId op);
   void loop(OpId op);
   List union_of_operands(OpId op) const;
@@ -47,6 +47,7 @@ class Absence {
   Kernel& k_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
+  std::unordered_map<OpId, Value> ends_;  ///< of crops
 };
 
 }  // namespace tegula::ir

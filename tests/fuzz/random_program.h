@@ -109,6 +109,7 @@ class RandomProgram {
   void grow_math();
   void grow_shape();
   void grow_reshape();
+  void grow_crop();
   void grow_reduce();
   void grow_reduce_flags();
   void grow_scan();
@@ -332,6 +333,7 @@ inline Known RandomProgram::clamp(Known k, double bound) {
   const Known high = constant(d, {}, bound), low = constant(d, {}, -bound);
   k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, high.v}), low.v});
   k.magnitude = bound;
+  k.whole = k.whole && bound == std::floor(bound);
   return k;
 }
 

@@ -53,6 +53,20 @@ inline void RandomProgram::grow_reshape() {
   keep(a);
 }
 
+/// Ends in front of the tile, in it and behind it.
+inline void RandomProgram::grow_crop() {
+  Known a = any_tile();
+  const std::int64_t axis = below(type(a).rank());
+  const std::int64_t first = between(0, 9),
+                     end = first + between(-1, type(a).shape()[static_cast<std::size_t>(axis)] + 1);
+  a.v =
+      b_.op(ir::Opcode::Crop,
+            {a.v, b_.i32(static_cast<std::int32_t>(first)), b_.i32(static_cast<std::int32_t>(end))},
+            type(a), {{ir::AttrName::axis, axis}});
+  a.absent[static_cast<std::size_t>(axis)] = true;
+  keep(a);
+}
+
 // ---- folds
 // ----------------------------------------------------------------------------------------------------------
 inline void RandomProgram::grow_reduce() {
@@ -80,8 +94,10 @@ inline void RandomProgram::grow_reduce() {
   if (!is_float(d)) k.magnitude = 0x1p31;
   // The fold of nothing is the identity, which is infinite for an extreme.
   if (is_float(d) && !sums && !multiplies && !a.is_present()) {
-    k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, constant(d, {}, a.magnitude).v}),
-                                  constant(d, {}, -a.magnitude).v});
+    // Whole, so that identities become whole numbers too.
+    k.magnitude = std::ceil(a.magnitude);
+    k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, constant(d, {}, k.magnitude).v}),
+                                  constant(d, {}, -k.magnitude).v});
   }
   keep(k);
 }
@@ -117,8 +133,9 @@ inline void RandomProgram::grow_scan() {
                {ir::AttrName::exclusive, exclusive}});
   k.magnitude = !is_float(d) ? 0x1p31 : sums ? n * a.magnitude : a.magnitude;
   if (is_float(d) && !sums && !multiplies) {
-    k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, constant(d, {}, a.magnitude).v}),
-                                  constant(d, {}, -a.magnitude).v});
+    k.magnitude = std::ceil(a.magnitude);
+    k.v = b_.op(ir::Opcode::Max, {b_.op(ir::Opcode::Min, {k.v, constant(d, {}, k.magnitude).v}),
+                                  constant(d, {}, -k.magnitude).v});
   }
   keep(k);
 }
@@ -321,13 +338,13 @@ inline void RandomProgram::grow_store() {
 inline const std::vector<RandomProgram::Growth>& RandomProgram::growths() {
   using R = RandomProgram;
   static const std::vector<Growth> kList{
-      {6, &R::grow_unary},        {14, &R::grow_binary}, {4, &R::grow_division},
-      {3, &R::grow_fma},          {5, &R::grow_cmp},     {2, &R::grow_logic},
-      {5, &R::grow_select},       {5, &R::grow_cast},    {4, &R::grow_math},
-      {9, &R::grow_shape},        {3, &R::grow_reshape}, {9, &R::grow_reduce},
-      {2, &R::grow_reduce_flags}, {4, &R::grow_scan},    {4, &R::grow_arg_reduce},
-      {4, &R::grow_dot},          {5, &R::grow_leaf},    {7, &R::grow_for},
-      {2, &R::grow_while},        {4, &R::grow_if}};
+      {6, &R::grow_unary},      {14, &R::grow_binary},      {4, &R::grow_division},
+      {3, &R::grow_fma},        {5, &R::grow_cmp},          {2, &R::grow_logic},
+      {5, &R::grow_select},     {5, &R::grow_cast},         {4, &R::grow_math},
+      {9, &R::grow_shape},      {3, &R::grow_reshape},      {3, &R::grow_crop},
+      {9, &R::grow_reduce},     {2, &R::grow_reduce_flags}, {4, &R::grow_scan},
+      {4, &R::grow_arg_reduce}, {4, &R::grow_dot},          {5, &R::grow_leaf},
+      {7, &R::grow_for},        {2, &R::grow_while},        {4, &R::grow_if}};
   return kList;
 }
 
