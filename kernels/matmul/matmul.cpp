@@ -84,32 +84,29 @@ struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-template <class T, class O>
-Run runner(const MatmulOptions& options) {
-  return [product = fused_matmul<T, O>(Plain{}, options)](const Call& c) {
-    product.run(c.config, c.stream, c.A, c.B, c.C);
-  };
-}
-
 /// By types of operands and result.
 using Table = std::map<std::pair<DType, DType>, Run>;
 
+template <class T, class... Results>
+void add(Table& table, const MatmulOptions& options) {
+  const auto runner = [&]<class O>() {
+    return [product = fused_matmul<T, O>(Plain{}, options)](const Call& c) {
+      product.run(c.config, c.stream, c.A, c.B, c.C);
+    };
+  };
+  ((table[{dtype_of<T>, dtype_of<Results>}] = runner.template operator()<Results>()), ...);
+}
+
 Table table(const MatmulOptions& o) {
-  return {{{DType::bf16, DType::bf16}, runner<bf16, bf16>(o)},
-          {{DType::bf16, DType::f32}, runner<bf16, f32>(o)},
-          {{DType::f16, DType::f16}, runner<f16, f16>(o)},
-          {{DType::f16, DType::f32}, runner<f16, f32>(o)},
-          {{DType::f32, DType::f32}, runner<f32, f32>(o)},
-          {{DType::f8e4m3, DType::bf16}, runner<f8e4m3, bf16>(o)},
-          {{DType::f8e4m3, DType::f16}, runner<f8e4m3, f16>(o)},
-          {{DType::f8e4m3, DType::f32}, runner<f8e4m3, f32>(o)},
-          {{DType::f8e5m2, DType::bf16}, runner<f8e5m2, bf16>(o)},
-          {{DType::f8e5m2, DType::f16}, runner<f8e5m2, f16>(o)},
-          {{DType::f8e5m2, DType::f32}, runner<f8e5m2, f32>(o)},
-          {{DType::i8, DType::i32}, runner<i8, i32>(o)},
-          {{DType::i8, DType::f32}, runner<i8, f32>(o)},
-          {{DType::u8, DType::i32}, runner<u8, i32>(o)},
-          {{DType::u8, DType::f32}, runner<u8, f32>(o)}};
+  Table t;
+  add<bf16, bf16, f32>(t, o);
+  add<f16, f16, f32>(t, o);
+  add<f32, f32>(t, o);
+  add<f8e4m3, bf16, f16, f32>(t, o);
+  add<f8e5m2, bf16, f16, f32>(t, o);
+  add<i8, i32, f32>(t, o);
+  add<u8, i32, f32>(t, o);
+  return t;
 }
 
 const Table& table_of(const MatmulOptions& o) {

@@ -8,18 +8,9 @@
 
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
+#include "tests/differential/devices.h"
 
-namespace tegula::testing {
-
-inline std::vector<Device> devices() {
-  std::vector<Device> list{Device::cpu(), Device::sim()};
-  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
-  return list;
-}
-
-inline std::string name_of(Device d) {
-  return d.kind == DeviceKind::cpu ? "cpu" : d.kind == DeviceKind::sim ? "sim" : "cuda";
-}
+namespace tegula::test {
 
 /// Whether query q of batch entry b and head h sees key kv.
 using Sees = std::function<bool(std::int64_t b, std::int64_t h, std::int64_t q, std::int64_t kv)>;
@@ -77,4 +68,4 @@ inline void expect_near(const std::vector<double>& got, const std::vector<double
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_NEAR(got[i], want[i], 0.03) << i;
 }
 
-}  // namespace tegula::testing
+}  // namespace tegula::test

@@ -6,8 +6,8 @@
 namespace tegula {
 namespace {
 
-using testing::AttentionInputs;
-using testing::expect_near;
+using test::AttentionInputs;
+using test::expect_near;
 
 constexpr std::int64_t kQueries = 300, kKeys = 420;  // 3 tiles of queries, 4 blocks of keys
 
@@ -26,8 +26,8 @@ class BlockLists : public ::testing::TestWithParam<Device> {
             integers({2, 0, 4}, {1, 1, 3}), integers({1, 0, 2}, {1, 1, 3})};
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, BlockLists, ::testing::ValuesIn(testing::devices()),
-                         [](const auto& info) { return testing::name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, BlockLists, ::testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 /// What `list` and the mask q + 200 >= kv let through: the mask is computed in blocks that are not
 /// full only.

@@ -4,22 +4,14 @@
 #include <cmath>
 
 #include "tegula/tegula.h"
+#include "tests/differential/devices.h"
 
 namespace tegula {
 namespace {
 
-std::vector<Device> devices() {
-  std::vector<Device> list{Device::cpu(), Device::sim()};
-  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
-  return list;
-}
-
 class EveryDevice : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, testing::ValuesIn(devices()), [](const auto& info) {
-  return std::string(info.param.kind == DeviceKind::cpu   ? "cpu"
-                     : info.param.kind == DeviceKind::sim ? "sim"
-                                                          : "cuda");
-});
+INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 TEST_P(EveryDevice, VectorAdd) {
   const auto add = kernel("add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {

@@ -6,15 +6,10 @@
 
 #include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
+#include "tests/differential/devices.h"
 
 namespace tegula {
 namespace {
-
-std::vector<Device> devices() {
-  std::vector<Device> list{Device::cpu(), Device::sim()};
-  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
-  return list;
-}
 
 class HopperProducts : public testing::TestWithParam<Device> {
  protected:
@@ -23,12 +18,8 @@ class HopperProducts : public testing::TestWithParam<Device> {
                             GetParam());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, HopperProducts, testing::ValuesIn(devices()),
-                         [](const auto& info) {
-                           return std::string(info.param.kind == DeviceKind::cpu   ? "cpu"
-                                              : info.param.kind == DeviceKind::sim ? "sim"
-                                                                                   : "cuda");
-                         });
+INSTANTIATE_TEST_SUITE_P(Devices, HopperProducts, testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 struct Order {
   bool a_transposed, b_transposed;

@@ -14,7 +14,7 @@ namespace tegula {
 namespace {
 
 using catalogue::Case;
-using testing::AttentionInputs;
+using test::AttentionInputs;
 
 constexpr std::int64_t kMaxLength = catalogue::kLength;
 
@@ -141,8 +141,8 @@ Counts check(const Case& c, const Visited& v) {
 }
 
 class MaskVisits : public ::testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, MaskVisits, ::testing::ValuesIn(testing::devices()),
-                         [](const auto& info) { return testing::name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, MaskVisits, ::testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 TEST_P(MaskVisits, AreThoseOfTheBestCover) {
   for (const Case& c : catalogue::cases(GetParam())) {

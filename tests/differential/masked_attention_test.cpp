@@ -8,15 +8,15 @@ namespace tegula {
 namespace {
 
 using catalogue::Case;
-using testing::AttentionInputs;
+using test::AttentionInputs;
 
 class MaskedAttention : public ::testing::TestWithParam<Device> {
  protected:
   static Device device() { return GetParam(); }
   static Tensor integers(const std::vector<i32>& values) { return Tensor::from(values, device()); }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, MaskedAttention, ::testing::ValuesIn(testing::devices()),
-                         [](const auto& info) { return testing::name_of(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, MaskedAttention, ::testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 /// exp(scores) of every pair, so that many masks share them.
 class Weights {
@@ -61,7 +61,7 @@ TEST_P(MaskedAttention, GivesWhatAllPairsGive) {
   for (const Case& c : catalogue::cases(device())) {
     SCOPED_TRACE(c.name);
     const Attention a = attention({.mask = c.mask});
-    testing::expect_near(in.run(a), weights.expected(c));
+    test::expect_near(in.run(a), weights.expected(c));
     const std::string text = a.explain();
     EXPECT_NE(text.find(std::string("class ") + c.mask_class + ":"), std::string::npos) << text;
     if (device().kind != DeviceKind::cpu) {
@@ -93,7 +93,7 @@ TEST_P(MaskedAttention, OnEveryPath) {
       const Case& c = cases[i];
       SCOPED_TRACE(c.name);
       const Attention a = attention({.mask = c.mask});
-      testing::expect_near(in.run(a), weights.expected(c));
+      test::expect_near(in.run(a), weights.expected(c));
       const bool is_wgmma = a.explain().find("dot by wgmma") != std::string::npos;
       EXPECT_EQ(is_wgmma, path.is_wgmma) << a.explain();
     }
@@ -104,24 +104,24 @@ TEST_P(MaskedAttention, OfBatchesAndGroups) {
   const AttentionInputs in({3, 4}, 2, 200, 330, 64, device());
   const std::vector<i32> lengths{330, 0, 201}, padding{7, 130, 329};
   const Attention padded = attention({.mask = masks::key_padding(integers(lengths))});
-  testing::expect_near(in.run(padded), in.expected([&](auto b, auto, auto, auto kv) {
+  test::expect_near(in.run(padded), in.expected([&](auto b, auto, auto, auto kv) {
     return kv < lengths[static_cast<std::size_t>(b)];
   }));
   const auto left = masks::and_(masks::left_padding(integers(padding)), masks::causal());
-  testing::expect_near(in.run(attention({.mask = left})),
-                       in.expected([&](auto b, auto, auto q, auto kv) {
-                         return q >= kv && kv >= padding[static_cast<std::size_t>(b)];
-                       }));
+  test::expect_near(in.run(attention({.mask = left})),
+                    in.expected([&](auto b, auto, auto q, auto kv) {
+                      return q >= kv && kv >= padding[static_cast<std::size_t>(b)];
+                    }));
   // Heads with windows of their own.
   const Tensor windows = integers({3, 40, 0, 500});
   const auto of_heads = [windows](const Tile&, const Tile& h, const Tile& q, const Tile& kv) {
     return q >= kv && q - kv <= view<i32, 1>(windows)(h);
   };
   const std::vector<int> width{3, 40, 0, 500};
-  testing::expect_near(in.run(attention({.mask = of_heads})),
-                       in.expected([&](auto, auto h, auto q, auto kv) {
-                         return q >= kv && q - kv <= width[static_cast<std::size_t>(h)];
-                       }));
+  test::expect_near(in.run(attention({.mask = of_heads})),
+                    in.expected([&](auto, auto h, auto q, auto kv) {
+                      return q >= kv && q - kv <= width[static_cast<std::size_t>(h)];
+                    }));
 }
 
 TEST_P(MaskedAttention, NewTablesLengthsAndNumbersCompileNothing) {
@@ -135,7 +135,7 @@ TEST_P(MaskedAttention, NewTablesLengthsAndNumbersCompileNothing) {
     ids.copy_from(integers(of));
     window = w;
     const AttentionInputs in({1, 1}, 1, queries, keys, 64, device());
-    testing::expect_near(in.run(a), in.expected([&](auto, auto, auto q, auto kv) {
+    test::expect_near(in.run(a), in.expected([&](auto, auto, auto q, auto kv) {
       return q >= kv && q - kv <= w && q / length == kv / length;
     }));
   };

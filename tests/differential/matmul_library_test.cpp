@@ -6,15 +6,10 @@
 
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
+#include "tests/differential/devices.h"
 
 namespace tegula {
 namespace {
-
-std::vector<Device> devices() {
-  std::vector<Device> list{Device::cpu(), Device::sim()};
-  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
-  return list;
-}
 
 class MatmulLibrary : public testing::TestWithParam<Device> {
  protected:
@@ -31,12 +26,8 @@ class MatmulLibrary : public testing::TestWithParam<Device> {
   }
   Stream stream() const { return Stream(GetParam()); }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, MatmulLibrary, testing::ValuesIn(devices()),
-                         [](const auto& info) {
-                           return std::string(info.param.kind == DeviceKind::cpu   ? "cpu"
-                                              : info.param.kind == DeviceKind::sim ? "sim"
-                                                                                   : "cuda");
-                         });
+INSTANTIATE_TEST_SUITE_P(Devices, MatmulLibrary, testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 /// A B of matrices, or of all entries of a batch.
 std::vector<double> product(const Tensor& A, const Tensor& B) {

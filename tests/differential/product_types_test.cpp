@@ -3,22 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "tegula/tegula.h"
+#include "tests/differential/devices.h"
 
 namespace tegula {
 namespace {
 
-std::vector<Device> devices() {
-  std::vector<Device> list{Device::cpu(), Device::sim()};
-  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
-  return list;
-}
-
 class ProductTypes : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, ProductTypes, testing::ValuesIn(devices()), [](const auto& info) {
-  return std::string(info.param.kind == DeviceKind::cpu   ? "cpu"
-                     : info.param.kind == DeviceKind::sim ? "sim"
-                                                          : "cuda");
-});
+INSTANTIATE_TEST_SUITE_P(Devices, ProductTypes, testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 struct Case {
   int bm, bn, bk;

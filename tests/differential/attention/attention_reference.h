@@ -9,6 +9,7 @@
 
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
+#include "tests/differential/devices.h"
 
 namespace tegula::test {
 
@@ -145,16 +146,6 @@ inline void expect_attention(const HostAttention& host, const Tensors& t, bool m
       expect_head(host, one, b, h);
       if (testing::Test::HasFatalFailure()) return;
     }
-}
-
-/// The machine code on the simulator, and the meaning of the tile form.
-inline std::vector<Device> devices() {
-  std::vector<Device> list{Device::cpu(), Device::sim()};
-  if (Device::cuda_count() > 0) list.push_back(Device::cuda());
-  return list;
-}
-inline std::string device_name(Device d) {
-  return d.kind == DeviceKind::cpu ? "cpu" : d.kind == DeviceKind::sim ? "sim" : "cuda";
 }
 
 }  // namespace tegula::test

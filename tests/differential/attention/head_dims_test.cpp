@@ -9,8 +9,7 @@ namespace tegula::test {
 namespace {
 
 class HeadDims : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, HeadDims, testing::ValuesIn(devices()),
-                         [](const auto& info) { return device_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, HeadDims, testing::ValuesIn(devices()), device_name);
 
 struct Dim {
   std::int64_t dim, value_dim;

@@ -6,8 +6,7 @@ namespace tegula::test {
 namespace {
 
 class Lengths : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, Lengths, testing::ValuesIn(devices()),
-                         [](const auto& info) { return device_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, Lengths, testing::ValuesIn(devices()), device_name);
 
 struct Shape {
   int q, kv;

@@ -9,8 +9,7 @@ namespace tegula::test {
 namespace {
 
 class AttentionOptions : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, AttentionOptions, testing::ValuesIn(devices()),
-                         [](const auto& info) { return device_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, AttentionOptions, testing::ValuesIn(devices()), device_name);
 
 const std::vector<float> kSinks{0.5f, -3.0f, 40.0f, -INFINITY};
 

@@ -6,8 +6,7 @@ namespace tegula::test {
 namespace {
 
 class PackedHeads : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, PackedHeads, testing::ValuesIn(devices()),
-                         [](const auto& info) { return device_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, PackedHeads, testing::ValuesIn(devices()), device_name);
 
 /// The last query stands at the last key; heads have slopes and sinks of their own.
 struct Decode {

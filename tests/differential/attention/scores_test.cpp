@@ -33,8 +33,7 @@ class Scores : public testing::TestWithParam<Device> {
     expect_attention(host, t, /*maxima=*/true);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, Scores, testing::ValuesIn(devices()),
-                         [](const auto& info) { return device_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, Scores, testing::ValuesIn(devices()), device_name);
 
 /// Element [i, j, ..] of a row-major copy.
 class HostTable {

@@ -6,8 +6,7 @@ namespace tegula::test {
 namespace {
 
 class Varlen : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, Varlen, testing::ValuesIn(devices()),
-                         [](const auto& info) { return device_name(info.param); });
+INSTANTIATE_TEST_SUITE_P(Devices, Varlen, testing::ValuesIn(devices()), device_name);
 
 struct Lengths {
   std::vector<i32> q, kv;

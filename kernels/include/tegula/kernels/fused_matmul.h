@@ -30,8 +30,8 @@ template <class Call, int Skip>
 struct FurtherParams;
 template <class C, class R, class... P>
 struct FurtherParams<R (C::*)(P...) const, 0> {
-  template <template <class...> class Of>
-  using In = Of<std::remove_cvref_t<P>...>;
+  template <template <class...> class Body, class... Before>
+  using Append = Body<Before..., std::remove_cvref_t<P>...>;
 };
 template <class C, class R, class First, class... P, int Skip>
   requires(Skip > 0)
@@ -65,58 +65,49 @@ Tile matmul_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA
 }
 
 /// C = epilogue(A B).
-template <class T, class O, class Fn>
+template <class T, class O, class Fn, class... Extra>
 struct WholeMatmul {
-  template <class... Extra>
-  struct With {
-    Fn epilogue;
-    void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
-      const MatmulTile t = MatmulTile::tuned();
-      for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8)))
-        C(m, n) = epilogue(matmul_sums<SumOf<T>>(
-                               t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
-                               [&](auto k) { return B(k, n); }),
-                           m, n, extra...);
-    }
-  };
+  Fn epilogue;
+  void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
+    const MatmulTile t = MatmulTile::tuned();
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8)))
+      C(m, n) = epilogue(matmul_sums<SumOf<T>>(
+                             t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
+                             [&](auto k) { return B(k, n); }),
+                         m, n, extra...);
+  }
 };
 
 /// C[b] = epilogue(A[b] B[b]).
-template <class T, class O, class Fn>
+template <class T, class O, class Fn, class... Extra>
 struct BatchedMatmul {
-  template <class... Extra>
-  struct With {
-    Fn epilogue;
-    void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
-      const MatmulTile t = MatmulTile::tuned();
-      for (auto [b, m, n] : grid(C, 1, t.bm, t.bn))
-        C(b, m, n) = epilogue(matmul_sums<SumOf<T>>(
-                                  t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },
-                                  [&](auto k) { return B(b, k, n); }),
-                              m, n, extra...);
-    }
-  };
+  Fn epilogue;
+  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
+    const MatmulTile t = MatmulTile::tuned();
+    for (auto [b, m, n] : grid(C, 1, t.bm, t.bn))
+      C(b, m, n) = epilogue(matmul_sums<SumOf<T>>(
+                                t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },
+                                [&](auto k) { return B(b, k, n); }),
+                            m, n, extra...);
+  }
 };
 
 /// C = epilogue(A G, A U).
-template <class T, class O, class Fn>
+template <class T, class O, class Fn, class... Extra>
 struct GatedMatmul {
-  template <class... Extra>
-  struct With {
-    Fn epilogue;
-    void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
-      const MatmulTile t = MatmulTile::tuned();
-      for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8))) {
-        Tile gate = zeros<SumOf<T>>(t.bm, t.bn), up = zeros<SumOf<T>>(t.bm, t.bn);
-        for (auto k : steps(A.cols(), t.bk)) {
-          const Tile a = A(m, k);
-          gate = dot(a, G(k, n), gate);
-          up = dot(a, U(k, n), up);
-        }
-        C(m, n) = epilogue(gate, up, m, n, extra...);
+  Fn epilogue;
+  void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
+    const MatmulTile t = MatmulTile::tuned();
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8))) {
+      Tile gate = zeros<SumOf<T>>(t.bm, t.bn), up = zeros<SumOf<T>>(t.bm, t.bn);
+      for (auto k : steps(A.cols(), t.bk)) {
+        const Tile a = A(m, k);
+        gate = dot(a, G(k, n), gate);
+        up = dot(a, U(k, n), up);
       }
+      C(m, n) = epilogue(gate, up, m, n, extra...);
     }
-  };
+  }
 };
 
 /// P[s] = the part of A B that steps s * ceil(steps / splits) .. give.
@@ -136,20 +127,17 @@ struct PartialMatmul {
 };
 
 /// C = epilogue(sum of all P[s]).
-template <class T, class O, class Fn>
+template <class T, class O, class Fn, class... Extra>
 struct SumOfParts {
-  template <class... Extra>
-  struct With {
-    Fn epilogue;
-    void operator()(In<SumOf<T>, 3> P, Out<O, 2> C, Extra... extra) const {
-      for (auto [m, n] : grid(C, 4, 256)) {
-        wait_for_previous_kernels();
-        Tile sum = zeros<SumOf<T>>(4, 256);
-        for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
-        C(m, n) = epilogue(sum, m, n, extra...);
-      }
+  Fn epilogue;
+  void operator()(In<SumOf<T>, 3> P, Out<O, 2> C, Extra... extra) const {
+    for (auto [m, n] : grid(C, 4, 256)) {
+      wait_for_previous_kernels();
+      Tile sum = zeros<SumOf<T>>(4, 256);
+      for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
+      C(m, n) = epilogue(sum, m, n, extra...);
     }
-  };
+  }
 };
 
 /// One kernel for each configuration it was asked for, made once.
@@ -191,9 +179,9 @@ Tensor partial_sums(const Stream& stream, const Tensor& C, int splits, DType sum
 /// compiled. Calls throw CompileError for shapes that do not fit.
 template <class T, class O, class Fn>
 class FusedMatmul {
-  template <template <class, class, class> class Body>
-  using Whole = typename detail::FurtherParams<decltype(&Fn::operator()),
-                                               3>::template In<Body<T, O, Fn>::template With>;
+  template <template <class...> class Body>
+  using Of =
+      typename detail::FurtherParams<decltype(&Fn::operator()), 3>::template Append<Body, T, O, Fn>;
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
@@ -229,12 +217,12 @@ class FusedMatmul {
           whole("matmul", {fn}, o),
           batched("matmul_batched", {fn}, o),
           partial("matmul_partial", {}, o),
-          sum(kernel("matmul_sum", Whole<detail::SumOfParts>{fn})) {}
+          sum(kernel("matmul_sum", Of<detail::SumOfParts>{fn})) {}
     MatmulOptions options;
-    detail::Configured<Whole<detail::WholeMatmul>> whole;
-    detail::Configured<Whole<detail::BatchedMatmul>> batched;
+    detail::Configured<Of<detail::WholeMatmul>> whole;
+    detail::Configured<Of<detail::BatchedMatmul>> batched;
     detail::Configured<detail::PartialMatmul<T>> partial;
-    decltype(kernel("", std::declval<Whole<detail::SumOfParts>>())) sum;
+    decltype(kernel("", std::declval<Of<detail::SumOfParts>>())) sum;
   };
   std::shared_ptr<Kernels> kernels_;
 };
@@ -249,9 +237,8 @@ FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
 /// Index n, further..).
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
-  using Body =
-      typename detail::FurtherParams<decltype(&Fn::operator()),
-                                     4>::template In<detail::GatedMatmul<T, O, Fn>::template With>;
+  using Body = typename detail::FurtherParams<decltype(&Fn::operator()),
+                                              4>::template Append<detail::GatedMatmul, T, O, Fn>;
 
  public:
   explicit FusedGatedMatmul(Fn epilogue)
