@@ -42,8 +42,8 @@ class Visibility {
 };
 
 /// A spec, and what was found out about its mask and score.
-struct Plan {
-  explicit Plan(const AttentionSpec& s)
+struct SpecFacts {
+  explicit SpecFacts(const AttentionSpec& s)
       : spec(s), way(s), costly_score(s.score && is_costly(s.score)) {}
 
   AttentionTiles tiles(std::int64_t dim, std::int64_t value_dim) const {
@@ -67,20 +67,20 @@ using ForwardKernel =
 /// `packs_heads`; those of many sequences, none longer than q_length, with tables. Which blocks are
 /// visited is the lists' to say, where there are some.
 template <class T>
-ForwardKernel<T> make_kernel(std::shared_ptr<const Plan> plan) {
+ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
   return kernel(
       "attention",
-      [plan](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale,
-             bool packs_heads, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
-             std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
-             std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
-             std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full_counts) {
-        const AttentionSpec& spec = plan->spec;
+      [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale,
+              bool packs_heads, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
+              std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
+              std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
+              std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full_counts) {
+        const AttentionSpec& spec = facts->spec;
         // What head dims lack of a multiple of 16 is absent.
         const Index d = slice(0, padded_head_dim(Q.fixed(3))),
                     dv = slice(0, padded_head_dim(V.fixed(3)));
         K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
-        const AttentionTiles tiles = plan->tiles(d.block(), dv.block());
+        const AttentionTiles tiles = facts->tiles(d.block(), dv.block());
         const int BM = tune("BM", {16, 32, 64, 128}, tiles.queries),
                   BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, tiles.keys);
         if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
@@ -139,8 +139,8 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const Plan> plan) {
 /// The kernels of one element type: `few` for fewer rows than half a tile.
 template <class T>
 struct KernelsOf {
-  explicit KernelsOf(const std::shared_ptr<const Plan>& plan)
-      : many(with_tiles(make_kernel<T>(plan), plan->spec.blocks)),
+  explicit KernelsOf(const std::shared_ptr<const SpecFacts>& facts)
+      : many(with_tiles(make_kernel<T>(facts), facts->spec.blocks)),
         few(many.with({{"BM", 64}})),
         latest(&many) {}
 
@@ -179,9 +179,9 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
 
 struct Attention::Kernels {
   explicit Kernels(const AttentionSpec& s)
-      : plan(std::make_shared<const Plan>(s)), of_bf16(plan), of_f16(plan) {}
+      : facts(std::make_shared<const SpecFacts>(s)), of_bf16(facts), of_f16(facts) {}
 
-  const AttentionSpec& spec() const { return plan->spec; }
+  const AttentionSpec& spec() const { return facts->spec; }
 
   /// Lists are of tiles whose rows are positions of one head, as the mask numbers them: for others
   /// all keys in the range of what is solved are visited.
@@ -190,7 +190,7 @@ struct Attention::Kernels {
     require(!spec().blocks || rows_are_positions, "`blocks` is given for sequences in one tensor",
             "lists are for [batch, heads, length, dim]");
     if (!rows_are_positions || (spec().queries_at_end && !spec().blocks)) return {};
-    return plan->way.lists(stream, {c.Q, c.K, c.V, c.O}, plan->tiles(c.Q.size(3), c.V.size(3)))
+    return facts->way.lists(stream, {c.Q, c.K, c.V, c.O}, facts->tiles(c.Q.size(3), c.V.size(3)))
         .value_or(ListArgs{});
   }
 
@@ -204,7 +204,7 @@ struct Attention::Kernels {
       of_bf16(stream, call, scale, lists_of_call);
   }
 
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const SpecFacts> facts;
   KernelsOf<bf16> of_bf16;
   KernelsOf<f16> of_f16;
 };
@@ -247,7 +247,7 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
 std::string Attention::explain(DType dtype) const {
   const std::string kernel = dtype == DType::f16 ? kernels_->of_f16.latest.load()->explain()
                                                  : kernels_->of_bf16.latest.load()->explain();
-  const Way& way = kernels_->plan->way;
+  const Way& way = kernels_->facts->way;
   return kernel + "keys visited: " + way.text() + "\n" + way.explain();
 }
 std::string Attention::dump(std::string_view verb, DType dtype) const {

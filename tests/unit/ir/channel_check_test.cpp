@@ -102,9 +102,10 @@ TEST_P(EveryBreak, WaitLeftOut) {
   });
   const auto found = broken(Opcode::ChannelWait, erase);
   ASSERT_EQ(found.size(), must.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    if (must[i]) EXPECT_NE(found[i], "nothing") << "op " << i;
-  }
+  for (std::size_t i = 0; i < found.size(); ++i)
+    if (must[i]) {
+      EXPECT_NE(found[i], "nothing") << "op " << i;
+    }
 }
 TEST_P(EveryBreak, OtherPhase) {
   expect_all(broken(Opcode::ChannelWait, [](Kernel& k, OpId op) {

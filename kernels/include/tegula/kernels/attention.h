@@ -33,7 +33,7 @@ struct AttentionSpec {
   /// Default: without `range`, what is derived from the mask; else none where there is a mask.
   std::function<KvRange(Tile first, Tile last, Tile kv_length)> full = {};
   /// The blocks of keys to visit, where only the device knows them; `mask` is computed in those
-  /// that are not full. Excludes `range` and `full`.
+  /// that are not full. Excludes `range`, `full` and `varlen`; heads are not packed.
   std::optional<BlockList> blocks = {};
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
