@@ -136,12 +136,16 @@ std::vector<Case> make_cases() {
   return list;
 }
 
-/// Bytes stand for themselves; integers of 8 and 32 bits, and floats.
+/// Of DLPack's integers, unsigned ones, floats and bfloats.
 DType our_dtype(const dlpack::DataType& t) {
-  if (t.code == 4) return DType::bf16;
-  if (t.code == 2) return t.bits == 16 ? DType::f16 : DType::f32;
-  if (t.bits == 32) return DType::i32;
-  return t.code == 1 ? DType::u8 : DType::i8;
+  constexpr struct {
+    int code, bits;
+    DType dtype;
+  } kRows[] = {{4, 16, DType::bf16}, {2, 16, DType::f16}, {2, 32, DType::f32},
+               {0, 32, DType::i32},  {0, 8, DType::i8},   {1, 8, DType::u8}};
+  for (const auto& row : kRows)
+    if (row.code == t.code && row.bits == t.bits) return row.dtype;
+  throw CompileError(Diagnostic{"", "bench: a tensor has a type that no case takes", {}, {}, ""});
 }
 
 thread_local std::string last_error, last_text;

@@ -168,7 +168,8 @@ std::string packed_cast(Emitter& e, OpId id, std::string_view index) {
       return fmt::format("{}({}, {})", pack, e.argument(x, element(n + 1)),
                          e.argument(x, element(n)));
     };
-    return per_word == 2 ? pair(0) : fmt::format("{} | u32({}) << 16", pair(0), pair(2));
+    return per_word == 2 ? pair(0)
+                         : fmt::format("{} | {}({}) << 16", pair(0), e.use_type("u32"), pair(2));
   }
   const ir::CastMode mode = ir::cast_mode(e.attrs(id), from, to);
   std::string word;

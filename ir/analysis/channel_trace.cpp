@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "ir/eval/cell.h"
@@ -26,6 +27,8 @@ class Walk {
   Walk(const Kernel& k, ChannelRole role, const ChannelExtents& extents)
       : k_(k), role_(role), extents_(extents), numbers_(k.value_count()), known_(k.value_count()) {
     walk(k, k.body(), [&](OpId op) {
+      if (info(k[op].opcode).has(kReads))
+        reads_.try_emplace(op, static_cast<std::int64_t>(reads_.size()));
       if (!touches(k[op].opcode)) return;
       for (RegionId r = k[op].parent; k[r].owner; r = k[k[r].owner].parent)
         with_channels_.insert(k[r].owner);
@@ -116,10 +119,14 @@ class Walk {
     put(d.results[0], result);
   }
 
-  /// Numbers from memory are the extents' `scalar`; truth values of tiles stay unknown.
+  /// Numbers from memory ascend in the order of the text, so that what ends behind where it begins
+  /// is not empty. Truth values of tiles stay unknown.
   void unknown(OpId op) {
+    const auto read = reads_.find(op);
+    const std::int64_t rank = read == reads_.end() ? 0 : read->second;
     for (Value v : k_[op].results)
-      if (is_number(v) && k_.type(v).dtype() != DType::i1) set(v, extents_.scalar);
+      if (is_number(v) && k_.type(v).dtype() != DType::i1)
+        set(v, extents_.scalar + rank * extents_.extent);
   }
   void nothing(OpId) {}
   void one(OpId op) { set(k_[op].results[0], 1); }
@@ -232,7 +239,8 @@ class Walk {
   ChannelExtents extents_;
   bool copies_ = false;  ///< inside of a branch of the leader
   std::unordered_set<OpId> with_channels_;
-  std::vector<Cell> numbers_;  ///< of every value
+  std::unordered_map<OpId, std::int64_t> reads_;  ///< ops that read memory, numbered
+  std::vector<Cell> numbers_;                     ///< of every value
   std::vector<bool> known_;
   std::vector<ChannelEvent> events_;
 };

@@ -30,7 +30,7 @@ enum class ChannelRole : std::uint8_t { Compute, Copy, Both };
 /// Extents that a kernel is followed for.
 struct ChannelExtents {
   std::int64_t extent = 0;  ///< of every dimension that is not known
-  std::int64_t scalar = 0;  ///< numbers loaded from memory or given at launch
+  std::int64_t scalar = 0;  ///< numbers given at launch; loaded ones go on from it by `extent` each
   int turns = 3;            ///< of loops around those with products; these run to their end
 };
 

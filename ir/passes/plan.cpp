@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <unordered_set>
 
 #include "ir/analysis/tma_access.h"
 #include "ir/matrix_type.h"
@@ -104,6 +105,7 @@ bool is_invariant_load(const Kernel& k, Value v, RegionId loop_body) {
 
 Survey survey(const Kernel& k) {
   Survey s;
+  std::unordered_set<OpId> counted;  // several products may share a load
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     for (Value v : d.results)
@@ -122,7 +124,8 @@ Survey survey(const Kernel& k) {
       s.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
     for (int i = 0; i < 2; ++i) {
       const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
-      if (is_tma_operand(k, d, i)) s.step_bytes += operand.count() * size_bytes(operand.dtype());
+      if (is_tma_operand(k, d, i) && counted.insert(load_of(k, d, i)).second)
+        s.step_bytes += operand.count() * size_bytes(operand.dtype());
     }
   });
   return s;

@@ -33,6 +33,7 @@ class Visibility {
     if (derived_) return derived_->record(first, last, length);
     MaskedKeys keys;
     if (spec_.range) keys.visible = spec_.range(first, last, length);
+    if (keys.visible) keys.visible->lo = max(keys.visible->lo, 0);
     if (spec_.full) keys.full = spec_.full(first, last, length);
     return keys;
   }
@@ -219,7 +220,10 @@ void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& 
   const AttentionSpec& spec = kernels_->spec();
   AttentionCall call = dense_call(Q, K, V, O, extras);
   if (spec.queries_at_end) require_keys_for_queries(Q, K);
-  if (!spec.blocks) call = with_heads_packed(std::move(call), spec.pack_heads);
+  // A derived list is of tiles of one head, and saves more than packing.
+  const std::optional<bool> packs =
+      kernels_->facts->way.is_listed() && !spec.pack_heads ? std::optional(false) : spec.pack_heads;
+  if (!spec.blocks) call = with_heads_packed(std::move(call), packs);
   kernels_->run(stream, call);
 }
 

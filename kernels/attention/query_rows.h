@@ -18,9 +18,9 @@ struct Sequence {
   /// Sequence b, between entries b and b + 1 of the tables.
   static Sequence packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);
 
-  /// Positions of the sequence as rows of the tensors.
-  /// Those of `dense` where it has the only sequence of its entry.
+  /// Its queries: `dense` where it has the only sequence of its entry.
   Tile q_length(const Tile& dense) const { return q_first ? *q_end - *q_first : dense; }
+  /// Positions of the sequence as rows of the tensors.
   Index queries(const Index& m) const { return q_first ? m.shifted(*q_first) : m; }
   Index keys(const Index& n) const { return kv_first ? n.shifted(*kv_first) : n; }
   /// Whether the tile has queries, where it may have none: the grid is that of the longest

@@ -38,7 +38,10 @@ std::string Way::derive(const Mask& mask) {
                        why);
   }
   derived_ = std::make_unique<DerivedLists>(*source);
-  return fmt::format("a block list derived from the mask ({})", why);
+  return fmt::format(
+      "a block list derived from the mask, but for sequences in one tensor, packed heads and "
+      "queries_at_end the range of what is solved ({})",
+      why);
 }
 
 std::optional<ListArgs> Way::lists(const Stream& stream, const AttentionTensors& t,

@@ -8,8 +8,8 @@
 namespace tegula {
 namespace {
 
-// Of an H200 SM, dense (CUDA C programming guide; L2 bandwidth measured: research/gemm.md a). What
-// one instruction takes of a row is 32 bytes for every type.
+// Of an H200 SM, dense (CUDA C programming guide; L2 bandwidth as published measurements have it).
+// What one instruction takes of a row is 32 bytes for every type.
 constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 33, kTensorShare = 0.9;
 // Launch, first copies and the epilogue of a CTA; and of the second kernel of split sums.
 constexpr double kFixedCycles = 3500, kReduceCycles = 6000, kDramBytesPerCycle = 2300;
@@ -25,6 +25,9 @@ constexpr std::array kTiles{Tile{128, 256}, Tile{128, 192}, Tile{128, 128},
 /// of 64, which was slower than the next wider tile on every shape tried.
 constexpr std::array kOddTiles{Tile{128, 224}, Tile{128, 176}, Tile{128, 160}, Tile{128, 112},
                                Tile{128, 96},  Tile{64, 224},  Tile{64, 160},  Tile{64, 96}};
+
+/// Of a tile that a thread holds twice.
+constexpr int kPromotedColumns = 128;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -73,6 +76,7 @@ MatmulConfig matmul_config(const MatmulProblem& p, int sms) {
   MatmulConfig best;
   double least = INFINITY;
   const auto try_tile = [&](const Tile& t) {
+    if (p.promoted && t.bn > kPromotedColumns) return;
     for (int splits = 1; splits <= (p.whole ? 1 : kMaxSplits); ++splits) {
       if (splits > 1 && p.k < 8 * bk * splits) break;
       const double cycles = estimate(p, t, splits, sms);

@@ -53,6 +53,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   check_matmul(A, B, C);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
   p.tf32 = options.tf32;
+  p.promoted = options.promoted;
   p.by_wgmma = size_bytes(A.dtype()) == 2 || (A.stride(-1) == 1 && B.stride(-2) == 1);
   p.b_k_major = B.stride(-2) == 1;
   p.whole = A.rank() == 3;

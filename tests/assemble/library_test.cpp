@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "bench/attention_kernel.h"
+#include "ir/analysis/channel_trace.h"
 #include "ir/pipeline.h"
 #include "ir/text.h"
 #include "runtime/doctor.h"
@@ -58,6 +60,21 @@ void expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgm
 
 Tensor host(std::initializer_list<std::int64_t> shape) {
   return Tensor::zeros(Dims(shape), DType::bf16, Device::cpu());
+}
+
+/// Products that the checker of rings follows with extents of `steps` steps.
+std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
+  ir::Kernel k = ir::clone(tile);
+  k.info.target = "sm_90a";
+  ir::PassContext context;
+  for (const ir::Pass& pass : ir::ir_passes()) {
+    if (pass.name == "check_channels") break;
+    pass.run(k, context);
+    k.info.form = pass.leaves;
+  }
+  const auto events = ir::channel_trace(k, ir::ChannelRole::Compute, {steps * 128, steps});
+  return static_cast<std::size_t>(
+      std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
 }
 
 class Assembled : public testing::Test {
@@ -183,6 +200,7 @@ TEST_F(Assembled, AttentionOfSequencesAndGroups) {
     const ir::Kernel varlen = traced(
         "attention", [&] { attention.varlen(cpu, q, kv, kv, o, {starts, starts, 16}, extras); });
     expect_clean(varlen, "sm_90a", true);
+    EXPECT_GE(products_followed(varlen, 6), 6U);
     if (d == 128 && runtime::diagnose().finding("NVRTC").present)
       expect_clean(varlen, "sm_90a", true, runtime::Backend::Nvrtc);
     const Tensor Q = host({1, 4, 1, d}), KV = host({1, 2, 64, d}), O = host({1, 4, 1, d});

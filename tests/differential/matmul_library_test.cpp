@@ -92,6 +92,8 @@ TEST_P(MatmulLibrary, Options) {
                B = integers({320, 72}, DType::f8e4m3, 2, true), C = empty({72, 72}, DType::f32);
   matmul(A, B, C, {.promoted = true});
   expect_equal(C, product(A, B));
+  matmul(stream(), A, B, C, MatmulConfig{16, 64, 128, 1, true}, {.promoted = true});
+  expect_equal(C, product(A, B));
   const Tensor X = integers({72, 96}, DType::f32, 1), Y = integers({96, 72}, DType::f32, 2, true),
                Z = empty({72, 72}, DType::f32);
   matmul(X, Y, Z, {.tf32 = true});

@@ -25,7 +25,7 @@ namespace detail {
 template <class T>
 using SumOf = std::conditional_t<std::is_integral_v<T>, i32, f32>;
 
-/// A lambda's result and parameters behind the first `Skip` of them.
+/// A lambda's parameters behind the first `Skip` of them.
 template <class Call, int Skip>
 struct FurtherParams;
 template <class C, class R, class... P>
@@ -38,6 +38,9 @@ template <class C, class R, class First, class... P, int Skip>
 struct FurtherParams<R (C::*)(First, P...) const, Skip>
     : FurtherParams<R (C::*)(P...) const, Skip - 1> {};
 
+template <class T>
+inline constexpr bool kIsF8 = std::is_same_v<T, f8e4m3> || std::is_same_v<T, f8e5m2>;
+
 /// Values of tune() for a MatmulConfig.
 struct MatmulTile {
   int bm, bn, bk;
@@ -49,18 +52,15 @@ struct MatmulTile {
 
 /// Sums of the products of A's rows and B's columns over steps [first, last) of k. `a(k)` and
 /// `b(k)` are their tiles of one step.
-template <class Sum, class LoadA, class LoadB>
+template <class T, class LoadA, class LoadB>
 Tile matmul_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA a, LoadB b) {
   const Precision precision = t.tf32 ? Precision::tf32 : Precision::ieee;
-  Tile acc = t.swapped ? zeros<Sum>(t.bn, t.bm) : zeros<Sum>(t.bm, t.bn);
-  for (auto k : steps(first, last, t.bk)) {
-    if (t.swapped)
-      acc = dot(b(k).T(), a(k).T(), acc, precision);
-    else if (t.promoted)
-      acc = acc + dot(a(k), b(k));
-    else
-      acc = dot(a(k), b(k), acc, precision);
-  }
+  const auto product = [&](const auto& k, const Arg& acc) {
+    return t.swapped ? dot(b(k).T(), a(k).T(), acc, precision) : dot(a(k), b(k), acc, precision);
+  };
+  Tile acc = t.swapped ? zeros<SumOf<T>>(t.bn, t.bm) : zeros<SumOf<T>>(t.bm, t.bn);
+  for (auto k : steps(first, last, t.bk))
+    acc = kIsF8<T> && t.promoted ? acc + product(k, {}) : product(k, acc);
   return t.swapped ? acc.T() : acc;
 }
 
@@ -71,7 +71,7 @@ struct WholeMatmul {
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
     for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8)))
-      C(m, n) = epilogue(matmul_sums<SumOf<T>>(
+      C(m, n) = epilogue(matmul_sums<T>(
                              t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
                              [&](auto k) { return B(k, n); }),
                          m, n, extra...);
@@ -85,7 +85,7 @@ struct BatchedMatmul {
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
     for (auto [b, m, n] : grid(C, 1, t.bm, t.bn))
-      C(b, m, n) = epilogue(matmul_sums<SumOf<T>>(
+      C(b, m, n) = epilogue(matmul_sums<T>(
                                 t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },
                                 [&](auto k) { return B(b, k, n); }),
                             m, n, extra...);
@@ -119,7 +119,7 @@ struct PartialMatmul {
       let_next_kernel_start();
       const Tile all_steps = (A.cols() + (t.bk - 1)) / t.bk, splits = P.dim(0);
       const Tile part = (all_steps + (splits - 1)) / splits * t.bk, first = s.first() * part;
-      P(s, m, n) = matmul_sums<SumOf<T>>(
+      P(s, m, n) = matmul_sums<T>(
           t, first, min(first + part, A.cols()), [&](auto k) { return A(m, k); },
           [&](auto k) { return B(k, n); });
     }
@@ -248,7 +248,7 @@ class FusedGatedMatmul {
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
                   const Tensor& C, const Host&... further) const {
-    run(config(A, G, C), stream, A, G, U, C, further...);
+    run(config(A, G, U, C), stream, A, G, U, C, further...);
   }
   /// The same with a configuration given, whose bn is that of each half.
   template <class... Host>
@@ -261,8 +261,10 @@ class FusedGatedMatmul {
 
  private:
   /// That of the product with both halves side by side.
-  static MatmulConfig config(const Tensor& A, const Tensor& G, const Tensor& C) {
+  static MatmulConfig config(const Tensor& A, const Tensor& G, const Tensor& U, const Tensor& C) {
     MatmulProblem both = detail::matmul_problem(A, G, C, {});
+    both.by_wgmma = both.by_wgmma && detail::matmul_problem(A, U, C, {}).by_wgmma;
+    both.b_k_major = false;  // half of an odd width may be none that wgmma has
     both.n *= 2;
     both.whole = true;
     MatmulConfig c = matmul_config(both);

@@ -24,31 +24,36 @@ struct MatmulConfig {
 struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;
   DType operands = DType::bf16;
-  /// wgmma takes the operands as they lie: 16-bit ones always, others only where k is contiguous in
-  /// both.
+  /// wgmma takes the operands as they lie: 16-bit ones in any order, others only where k is
+  /// contiguous in both. (Rows that TMA cannot take, because of their alignment, are not looked
+  /// at.)
   bool by_wgmma = true;
   /// k is contiguous in B: its columns come in any number at no cost.
   bool b_k_major = false;
-  /// Products of f32 on tensor cores, rounded to tf32; else by FMA.
+  /// Products of f32 on tensor cores, which leave out the last 13 bits; else by FMA.
   bool tf32 = false;
+  /// Two sums a tile, as MatmulOptions::promoted needs: tiles are half as wide.
+  bool promoted = false;
   /// k is not to be divided.
   bool whole = false;
 };
 
 /// The configuration with the least estimated time on a GPU of `sms` multiprocessors: waves of
-/// tiles, each bound by tensor cores or by bytes from L2 (research/gemm.md).
+/// tiles, each bound by tensor cores or by bytes from L2.
 MatmulConfig matmul_config(const MatmulProblem& problem, int sms = 132);
 
 struct MatmulOptions {
-  /// Operands of f32 are rounded to tf32 and multiplied by tensor cores; else FMA.
+  /// Operands of f32 are multiplied by tensor cores, which leave out their last 13 bits (tf32);
+  /// else FMA.
   bool tf32 = false;
-  /// Operands of 8-bit floats: sums of 128 products are added in f32 (DeepGEMM's promotion), for
-  /// Hopper's tensor cores keep about 14 bits of a sum of these.
+  /// Operands of 8-bit floats: the sums of each step, bk products, are added in f32 (DeepGEMM's
+  /// promotion), for Hopper's tensor cores keep about 14 bits of a sum of these. Nothing else.
   bool promoted = false;
 };
 
 /// C = A B. A [m, k], B [k, n], C [m, n], or all with a batch dimension in front; any strides, any
-/// extents; k = 0 gives zeros.
+/// extents; k = 0 gives zeros. Where k is divided, calls of one stream come from one thread at a
+/// time: they share its memory for partial sums.
 ///
 /// | A and B (alike) | C | sums |
 /// |---|---|---|
