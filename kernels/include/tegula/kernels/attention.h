@@ -74,7 +74,8 @@ struct CuSeqlens {
 };
 
 /// A callable attention. Copies share what was compiled. Throws CompileError for tensors that do
-/// not fit.
+/// not fit. Under a mask whose block list is derived (`explain` says so), calls of one stream come
+/// from one thread at a time: they share its memory for the list.
 ///
 /// Tensors (bf16 or f16, all alike): Q [batch, heads, q_length, head_dim], K [batch, kv_heads,
 /// kv_length, head_dim], V [batch, kv_heads, kv_length, value_dim], O [batch, heads, q_length,

@@ -204,7 +204,7 @@ class FusedMatmul {
     kernels_->partial.of(config)(stream, A, B, P);
     kernels_->sum(stream, P, C, further...);
   }
-  /// What was compiled of this configuration, and why: plan, remarks.
+  /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
     return config.splits > 1 ? kernels_->partial.of(config).explain()
                              : kernels_->whole.of(config).explain();
