@@ -2,11 +2,13 @@
 #include "tegula/memory.h"
 
 #include "dsl/elementwise.h"
+#include "dsl/hint_attrs.h"
 #include "dsl/parts.h"
 
 namespace tegula {
 
 using dsl::AttrName;
+using dsl::attrs_of;
 using dsl::fail;
 using dsl::Mistake;
 using dsl::Opcode;
@@ -14,17 +16,8 @@ using dsl::Tracer;
 
 namespace {
 
-constexpr std::string_view kCache[] = {"", "ca", "cg", "cs", "cv", "wb", "wt"};
-constexpr std::string_view kEvict[] = {"", "first", "last", "no_allocate"};
 constexpr std::string_view kOrder[] = {"relaxed", "acquire", "release", "acq_rel"};
 constexpr std::string_view kScope[] = {"cta", "cluster", "gpu", "sys"};
-
-ir::AttrList attrs_of(Hints h) {
-  ir::AttrList attrs;
-  if (h.cache != Cache::normal) attrs.set(AttrName::cache, kCache[static_cast<int>(h.cache)]);
-  if (h.evict != Evict::normal) attrs.set(AttrName::evict, kEvict[static_cast<int>(h.evict)]);
-  return attrs;
-}
 
 ir::Value pointers_of(Tracer& t, std::string_view what, const Arg& a) {
   if (a.is_literal() || !t.type(a).is_pointer()) {

@@ -70,6 +70,7 @@ struct NamedPart {
   bool gather = false;
   Loc loc;
   bool rebound = false;  ///< a variable holding it was assigned
+  Hints hints = {};
 };
 
 /// Thrown when a captured tensor is too large for the index type the trace began with: it starts

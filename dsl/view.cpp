@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "dsl/elementwise.h"
+#include "dsl/hint_attrs.h"
 #include "dsl/parts.h"
 #include "tegula/math.h"
 #include "tegula/tile_ops.h"
@@ -130,11 +132,19 @@ NamedPart name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript>
   return part;
 }
 
-std::uint32_t name_part(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
+std::uint32_t name_part(Tracer& t, std::uint32_t param, Hints hints,
+                        std::span<const Subscript> subscripts) {
   const bool gather =
       std::ranges::any_of(subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); });
   t.parts.push_back(gather ? name_gather(t, param, subscripts) : name_box(t, param, subscripts));
+  t.parts.back().hints = hints;
   return static_cast<std::uint32_t>(t.parts.size() - 1);
+}
+
+ir::AttrList box_attrs(const NamedPart& part) {
+  ir::AttrList attrs = dsl::attrs_of(part.hints);
+  attrs.set(AttrName::axes, part.axes);
+  return attrs;
 }
 
 ir::Value read_part(Tracer& t, const NamedPart& part) {
@@ -143,23 +153,28 @@ ir::Value read_part(Tracer& t, const NamedPart& part) {
     const ir::Type scalar = ir::Type::scalar(part.type.dtype());
     const ir::Value zero = is_float(scalar.dtype()) ? t.build.constant(scalar, 0.0)
                                                     : t.build.constant(scalar, std::int64_t{0});
-    return t.build.op(Opcode::Load, {a.pointers, a.inside, zero});
+    return t
+        .kernel[t.build.create(Opcode::Load, std::array{a.pointers, a.inside, zero},
+                               dsl::attrs_of(part.hints))]
+        .results[0];
   }
   std::vector<ir::Value> operands{t.param(part.param)};
   operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
-  return t.build.op(Opcode::LoadView, operands, part.type, {{AttrName::axes, part.axes}});
+  return t
+      .kernel[t.build.create(Opcode::LoadView, operands, std::span(&part.type, 1), box_attrs(part))]
+      .results[0];
 }
 
 void write_part(Tracer& t, const NamedPart& part, const Arg& value) {
   const ir::Value v = dsl::stored_value(t, value, part.type, part.loc);
   if (part.gather) {
     const dsl::Addresses a = dsl::addresses(t, part);
-    t.build.effect(Opcode::Store, {a.pointers, v, a.inside});
+    t.build.create(Opcode::Store, std::array{a.pointers, v, a.inside}, dsl::attrs_of(part.hints));
     return;
   }
   std::vector<ir::Value> operands{t.param(part.param), v};
   operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
-  t.build.effect(Opcode::StoreView, operands, {{AttrName::axes, part.axes}});
+  t.build.create(Opcode::StoreView, operands, box_attrs(part));
 }
 
 }  // namespace
@@ -237,13 +252,13 @@ ir::Value read_described(Tracer& t, std::uint32_t param, const NamedPart& part,
 
 Tile View::read(std::span<const Subscript> subscripts) const {
   Tracer& t = Tracer::at(subscripts.front().loc(), "a view");
-  const std::uint32_t part = name_part(t, param_, subscripts);
+  const std::uint32_t part = name_part(t, param_, hints_, subscripts);
   return t.tile(read_described(t, param_, t.parts[part], subscripts));
 }
 
 ViewTile View::access(std::span<const Subscript> subscripts) const {
   Tracer& t = Tracer::at(subscripts.front().loc(), "a view");
-  const std::uint32_t part = name_part(t, param_, subscripts);
+  const std::uint32_t part = name_part(t, param_, hints_, subscripts);
   return ViewTile(t.tile(read_described(t, param_, t.parts[part], subscripts)), part);
 }
 

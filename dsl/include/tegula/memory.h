@@ -3,20 +3,12 @@
 #include <source_location>
 #include <string_view>
 
+#include "tegula/hints.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
 
 /// Memory by address: pointer tiles with masks, atomics, and inline PTX.
 namespace tegula {
-
-/// Cache operator: where the line stays. `cv` and `volatile` reads are never cached.
-enum class Cache : std::uint8_t { normal, ca, cg, cs, cv, wb, wt };
-/// What the second-level cache gives up first.
-enum class Evict : std::uint8_t { normal, first, last, no_allocate };
-struct Hints {
-  Cache cache = Cache::normal;
-  Evict evict = Evict::normal;
-};
 
 /// Reads each address. Where the mask is false nothing is read and the element is `fill`; without a
 /// fill using it is an error that the interpreter reports.

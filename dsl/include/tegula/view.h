@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "tegula/hints.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
 
@@ -92,11 +93,13 @@ class View {
   View(std::uint32_t param, DType dtype, int rank) : param_(param), dtype_(dtype), rank_(rank) {}
   Tile read(std::span<const Subscript> subscripts) const;
   ViewTile access(std::span<const Subscript> subscripts) const;
+  void set_hints(Hints hints) { hints_ = hints; }
 
  private:
   std::uint32_t param_;
   DType dtype_;
   int rank_;
+  Hints hints_ = {};
 };
 
 namespace detail {
@@ -135,6 +138,12 @@ class In : public detail::Readable<std::make_index_sequence<Rank>> {
  public:
   explicit In(std::uint32_t param)
       : detail::Readable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
+  /// The same view, whose loads and stores have these hints.
+  In with(Hints hints) const {
+    In view = *this;
+    view.set_hints(hints);
+    return view;
+  }
 };
 
 /// A tensor the kernel writes: `z(i, j) = tile`.
@@ -143,6 +152,12 @@ class Out : public detail::Writable<std::make_index_sequence<Rank>> {
  public:
   explicit Out(std::uint32_t param)
       : detail::Writable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
+  /// The same view, whose loads and stores have these hints.
+  Out with(Hints hints) const {
+    Out view = *this;
+    view.set_hints(hints);
+    return view;
+  }
 };
 
 /// A tensor the kernel reads and writes.
@@ -151,6 +166,12 @@ class InOut : public detail::Writable<std::make_index_sequence<Rank>> {
  public:
   explicit InOut(std::uint32_t param)
       : detail::Writable<std::make_index_sequence<Rank>>(param, dtype_of<T>, Rank) {}
+  /// The same view, whose loads and stores have these hints.
+  InOut with(Hints hints) const {
+    InOut view = *this;
+    view.set_hints(hints);
+    return view;
+  }
 };
 
 /// A number known at launch. As a kernel parameter it is one argument. Made on the host and

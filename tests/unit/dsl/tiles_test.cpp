@@ -127,6 +127,26 @@ TEST(Views, SubscriptsOfEveryKind) {
       ElementsAre(15));
 }
 
+/// Hints are on the accesses of that view alone, gathers included, and change no value.
+TEST(Views, CacheHints) {
+  const auto k = kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
+    const auto once = x.with({.evict = Evict::first});
+    for (auto i : grid(z, 4)) z.with({.cache = Cache::cs})(i) = once(i) + x(i) + once(3 - i.idx());
+  });
+  const std::string text = k.trace(empty({4}), empty({4})).text();
+  const auto count = [&](const std::string& what) {
+    std::size_t n = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+      ++n;
+    return n;
+  };
+  EXPECT_EQ(count("evict = \"first\""), 2U) << text;
+  EXPECT_EQ(count("cache = \"cs\""), 1U) << text;
+  const Tensor z = empty({4});
+  test::run(k, Tensor::iota({4}, DType::f32, kHost), z);
+  EXPECT_THAT(z.to_vector<f32>(), ElementsAre(3, 4, 5, 6));
+}
+
 TEST(Views, IntegerTilesGather) {
   EXPECT_THAT(from_matrix(3, [](auto x, auto i) { return x(i.idx(), 2 - i.idx()); }),
               ElementsAre(2, 5, 8));

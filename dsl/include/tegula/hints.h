@@ -1,0 +1,17 @@
+#pragma once
+#include <cstdint>
+
+/// Hints about caches, of loads and stores. They change speed only (PTX ISA, "Cache Operators",
+/// "Cache Eviction Priority Hints").
+namespace tegula {
+
+/// Cache operator: where the line stays. `cv` and `volatile` reads are never cached.
+enum class Cache : std::uint8_t { normal, ca, cg, cs, cv, wb, wt };
+/// What the second-level cache gives up first.
+enum class Evict : std::uint8_t { normal, first, last, no_allocate };
+struct Hints {
+  Cache cache = Cache::normal;
+  Evict evict = Evict::normal;
+};
+
+}  // namespace tegula
