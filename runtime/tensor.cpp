@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdlib>
+
 #include "runtime/storage.h"
 #include "runtime/strided.h"
 #include "tegula/error.h"
@@ -50,6 +53,25 @@ Tensor Tensor::empty(const Dims& shape, DType dtype, Device device) {
   return borrow(data, shape, dtype, device, {}, std::move(memory));
 }
 
+namespace {
+
+/// Other libraries give dimensions of extent 1 a stride of 1. Beside one that really is contiguous
+/// it would be taken for it, and TMA wants strides of 16 bytes even where nothing is stepped over.
+Dims without_idle_ones(const Dims& shape, Dims strides) {
+  std::int64_t span = 0;
+  bool has_contiguous = false;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] <= 1) continue;
+    span = std::max(span, std::abs(strides[d]) * shape[d]);
+    has_contiguous = has_contiguous || strides[d] == 1;
+  }
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (has_contiguous && shape[d] == 1 && strides[d] == 1) strides[d] = span;
+  return strides;
+}
+
+}  // namespace
+
 Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device,
                       const Dims& strides, std::shared_ptr<void> owner) {
   Tensor t;
@@ -67,7 +89,7 @@ Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device,
   t.dtype_ = dtype;
   t.device_ = device;
   t.shape_ = shape;
-  t.strides_ = strides.empty() ? runtime::row_major(shape) : strides;
+  t.strides_ = strides.empty() ? runtime::row_major(shape) : without_idle_ones(shape, strides);
   t.data_ = data;
   t.owner_ = std::move(owner);
   return t;

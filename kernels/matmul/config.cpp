@@ -60,7 +60,9 @@ double estimate(const MatmulProblem& p, const Tile& t, int splits, int sms) {
 MatmulConfig older_config(const MatmulProblem& p) {
   if (p.operands == DType::f32)
     return p.tf32 ? MatmulConfig{128, 128, 32} : MatmulConfig{64, 64, 16};
-  return {64, 64, 64};
+  if (size_bytes(p.operands) == 1) return {64, 64, 64};
+  // Wider ones do not fit the registers where rows are not aligned for cp.async.
+  return {p.m <= 64 ? 64 : 128, p.n <= 64 ? 64 : 128, 32};
 }
 
 }  // namespace

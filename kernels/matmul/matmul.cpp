@@ -48,13 +48,29 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
                  "dimension in front"});
 }
 
+namespace {
+
+/// Rows begin where TMA can take them: at multiples of 16 bytes.
+bool has_aligned_rows(const Tensor& t) {
+  constexpr std::int64_t kGranule = 16;
+  bool aligned = reinterpret_cast<std::uintptr_t>(t.data()) % kGranule == 0;
+  for (int d = 0; d < t.rank(); ++d)
+    aligned = aligned && (t.size(d) <= 1 || t.stride(d) == 1 ||
+                          t.stride(d) * size_bytes(t.dtype()) % kGranule == 0);
+  return aligned;
+}
+
+}  // namespace
+
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options) {
   check_matmul(A, B, C);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
   p.tf32 = options.tf32;
   p.promoted = options.promoted;
-  p.by_wgmma = size_bytes(A.dtype()) == 2 || (A.stride(-1) == 1 && B.stride(-2) == 1);
+  const bool k_major = A.stride(-1) == 1 && B.stride(-2) == 1;
+  p.by_wgmma =
+      (size_bytes(A.dtype()) == 2 || k_major) && has_aligned_rows(A) && has_aligned_rows(B);
   p.b_k_major = B.stride(-2) == 1;
   p.whole = A.rank() == 3;
   return p;

@@ -125,6 +125,13 @@ TEST_F(Assembled, MatmulTypes) {
         traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); });
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
   }
+  // Rows that nothing asynchronous can bring.
+  for (const MatmulConfig& config : {MatmulConfig{128, 128, 32}, MatmulConfig{64, 128, 32}}) {
+    SCOPED_TRACE("odd rows " + config.str());
+    const Tensor A = host({37, 67}), B = host({67, 51}), C = host({37, 51});
+    const ir::Kernel odd = traced("matmul", [&] { matmul(stream, A, B, C, config); });
+    for (const runtime::Backend backend : backends) expect_clean(odd, "sm_90a", false, backend);
+  }
   const auto gated =
       gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
   const Tensor A = host({64, 64}), W = host({64, 64}), C = host({64, 64});

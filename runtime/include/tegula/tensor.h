@@ -123,7 +123,8 @@ class Tensor {
   }
 
   /// Foreign memory: `data` is the address of element 0. Strides count elements and may be negative
-  /// or zero; none means row-major. `owner` is kept alive as long as any view.
+  /// or zero; none means row-major; that of an extent of 1 may be another in the tensor. `owner` is
+  /// kept alive as long as any view.
   static Tensor borrow(void* data, const Dims& shape, DType dtype, Device device,
                        const Dims& strides = {}, std::shared_ptr<void> owner = nullptr);
 

@@ -22,6 +22,11 @@ TEST(MatmulConfig, WithoutWgmma) {
       "64x64x64");
 }
 
+TEST(MatmulConfig, RowsThatAreNotAligned) {
+  EXPECT_EQ(matmul_config({.m = 999, .n = 999, .k = 999, .by_wgmma = false}).str(), "128x128x32");
+  EXPECT_EQ(matmul_config({.m = 9, .n = 999, .k = 999, .by_wgmma = false}).str(), "64x128x32");
+}
+
 /// 13 x 10 tiles of 128 x 160 are one wave; no even width is.
 TEST(MatmulConfig, OddWidthsSaveWaves) {
   const MatmulProblem nn{1664, 1600, 4096};

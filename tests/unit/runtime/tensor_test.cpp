@@ -85,6 +85,20 @@ TEST(Tensor, MoreThanTwoToThe31Elements) {
   EXPECT_EQ(static_cast<char*>(packed.flip(0).data()) - &one, (rows - 1) * 12);
 }
 
+/// A stride of 1 belongs to the dimension that is contiguous.
+TEST(Tensor, BorrowedExtentsOfOne) {
+  alignas(16) std::byte bytes[64] = {};
+  const auto strides = [&](const Dims& shape, const Dims& given) {
+    return Tensor::borrow(bytes, shape, DType::bf16, kCpu, given).strides();
+  };
+  EXPECT_EQ(strides({1, 8}, {1, 1}), (Dims{8, 1}));
+  EXPECT_EQ(strides({1, 2, 8}, {1, 8, 1}), (Dims{16, 8, 1}));
+  EXPECT_EQ(strides({8, 1}, {1, 1}), (Dims{1, 8}));
+  EXPECT_EQ(strides({8, 1}, {3, 1}), (Dims{3, 1}));
+  EXPECT_EQ(strides({1, 1}, {1, 1}), (Dims{1, 1}));
+  EXPECT_EQ(strides({2, 8}, {8, 1}), (Dims{8, 1}));
+}
+
 TEST(Tensor, RefusesWhatMakesNoSense) {
   const Tensor t = iota({2, 3});
   EXPECT_EQ(error_of([] { Tensor::empty({2, -1}, DType::f32, kCpu); }),

@@ -24,9 +24,8 @@ struct MatmulConfig {
 struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;
   DType operands = DType::bf16;
-  /// wgmma takes the operands as they lie: 16-bit ones in any order, others only where k is
-  /// contiguous in both. (Rows that TMA cannot take, because of their alignment, are not looked
-  /// at.)
+  /// wgmma takes the operands as they lie: rows begin at multiples of 16 bytes, and k is contiguous
+  /// in both, unless they have 16 bits.
   bool by_wgmma = true;
   /// k is contiguous in B: its columns come in any number at no cost.
   bool b_k_major = false;
