@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/analysis/constant_read.h"
+#include "ir/analysis/leader.h"
 #include "ir/op.h"
 
 namespace tegula::codegen {
@@ -10,14 +11,6 @@ namespace tegula::codegen {
 using namespace ir;
 
 namespace {
-
-bool is_leader_condition(const Kernel& k, Value condition) {
-  const OpId def = k[condition].def;
-  if (!def) return false;
-  if (k[def].opcode == Opcode::Leader) return true;
-  return k[def].opcode == Opcode::And &&
-         std::ranges::any_of(k[def].operands, [&](Value v) { return is_leader_condition(k, v); });
-}
 
 /// Some, and each made ready before all else.
 bool are_channels_first(const Kernel& k) {

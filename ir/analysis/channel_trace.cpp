@@ -6,19 +6,12 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/analysis/leader.h"
 #include "ir/eval/cell.h"
 #include "ir/op.h"
 
 namespace tegula::ir {
 namespace {
-
-bool is_leader(const Kernel& k, Value condition) {
-  const OpId def = k[condition].def;
-  if (!def) return false;
-  if (k[def].opcode == Opcode::Leader) return true;
-  return k[def].opcode == Opcode::And &&
-         std::ranges::any_of(k[def].operands, [&](Value v) { return is_leader(k, v); });
-}
 
 constexpr std::size_t kMaxOperands = 3;
 
@@ -187,7 +180,7 @@ class Walk {
 
   void branch(OpId op) {
     const OpData& d = k_[op];
-    const bool leaders = is_leader(k_, d.operands[0]);
+    const bool leaders = is_leader_condition(k_, d.operands[0]);
     if (leaders && role_ == ChannelRole::Compute) return;
     if (!with_channels_.contains(op) || !is_known(d.operands[0])) return unknown(op);
     const RegionId taken = d.regions[number(d.operands[0]) != 0 ? 0 : 1];

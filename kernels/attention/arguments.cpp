@@ -18,10 +18,10 @@ struct Named {
 };
 
 void same(const char* what, Named a, int a_dim, Named b, int b_dim) {
-  require(a.tensor.size(a_dim) == b.tensor.size(b_dim),
-          std::string(what) + " differ: " + a.name + " is " + a.tensor.str() + ", " + b.name +
-              " is " + b.tensor.str(),
-          std::string("give both tensors the same ") + what);
+  if (a.tensor.size(a_dim) != b.tensor.size(b_dim))
+    refuse(std::string(what) + " differ: " + a.name + " is " + a.tensor.str() + ", " + b.name +
+               " is " + b.tensor.str(),
+           std::string("give both tensors the same ") + what);
 }
 
 /// Dimensions of a layout, -1 where it has none.
@@ -34,14 +34,14 @@ constexpr Layout kDense{4, 0, 1, 2, "[batch, heads, length, head_dim]"},
 
 void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   for (const Named& t : {Q, K, V, O}) {
-    require(
-        t.tensor.rank() == l.rank,
-        std::string(t.name) + " is " + t.tensor.str() + ", not of rank " + std::to_string(l.rank),
-        std::string("use ") + l.shape);
-    require(t.tensor.dtype() == Q.tensor.dtype() && size_bytes(t.tensor.dtype()) == 2 &&
-                is_float(t.tensor.dtype()),
-            std::string(t.name) + " is " + t.tensor.str() + ", Q is " + Q.tensor.str(),
-            "use bf16 or f16 for all four tensors");
+    if (t.tensor.rank() != l.rank)
+      refuse(
+          std::string(t.name) + " is " + t.tensor.str() + ", not of rank " + std::to_string(l.rank),
+          std::string("use ") + l.shape);
+    if (!(t.tensor.dtype() == Q.tensor.dtype() && size_bytes(t.tensor.dtype()) == 2 &&
+          is_float(t.tensor.dtype())))
+      refuse(std::string(t.name) + " is " + t.tensor.str() + ", Q is " + Q.tensor.str(),
+             "use bf16 or f16 for all four tensors");
   }
   const int dim = l.rank - 1;
   if (l.batch >= 0)
@@ -53,22 +53,22 @@ void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   same("head dims", Q, dim, K, dim);
   same("head dims", V, dim, O, dim);
   for (const Named& t : {Q, V})
-    require(
-        t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 && t.tensor.size(dim) <= kMaxHeadDim,
-        std::string("the head dim of ") + t.name + " is " + std::to_string(t.tensor.size(dim)) +
-            ", not a multiple of 8 up to 256",
-        "pad the last dimension with zeros");
+    if (!(t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 &&
+          t.tensor.size(dim) <= kMaxHeadDim))
+      refuse(std::string("the head dim of ") + t.name + " is " +
+                 std::to_string(t.tensor.size(dim)) + ", not a multiple of 8 up to 256",
+             "pad the last dimension with zeros");
   const std::int64_t heads = Q.tensor.size(l.heads), kv_heads = K.tensor.size(l.heads);
-  require(kv_heads > 0 && heads % kv_heads == 0,
-          "Q has " + std::to_string(heads) + " heads, K has " + std::to_string(kv_heads),
-          "the number of query heads must be a multiple of that of key heads");
+  if (!(kv_heads > 0 && heads % kv_heads == 0))
+    refuse("Q has " + std::to_string(heads) + " heads, K has " + std::to_string(kv_heads),
+           "the number of query heads must be a multiple of that of key heads");
 }
 
 void check_extra(Named t, DType dtype, const Dims& shape) {
   if (!t.tensor.defined()) return;
-  require(t.tensor.dtype() == dtype && t.tensor.shape() == shape,
-          std::string(t.name) + " is " + t.tensor.str(),
-          std::string("give ") + std::string(name(dtype)) + shape.str());
+  if (t.tensor.dtype() != dtype || t.tensor.shape() != shape)
+    refuse(std::string(t.name) + " is " + t.tensor.str(),
+           std::string("give ") + std::string(name(dtype)) + shape.str());
 }
 
 /// Lse and row_max have the shape `rows`.
@@ -114,8 +114,8 @@ std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads) {
 
 }  // namespace
 
-void require(bool ok, const std::string& message, const std::string& hint) {
-  if (!ok) throw CompileError(Diagnostic{"", "attention: " + message, {}, {}, hint});
+void refuse(const std::string& message, const std::string& hint) {
+  throw CompileError(Diagnostic{"", "attention: " + message, {}, {}, hint});
 }
 
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
@@ -129,13 +129,13 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
                           const CuSeqlens& lengths, const AttentionExtras& extras) {
   check_tensors(kVarlen, {"Q", Q}, {"K", K}, {"V", V}, {"O", O});
   for (const Named& t : {Named{"cu_seqlens of q", lengths.q}, {"cu_seqlens of kv", lengths.kv}})
-    require(t.tensor.defined() && t.tensor.dtype() == DType::i32 && t.tensor.rank() == 1 &&
-                t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0),
-            std::string(t.name) + " is " + (t.tensor.defined() ? t.tensor.str() : "no tensor"),
-            "give i32 [sequences + 1] for both, from 0 to the total length");
-  require(lengths.max_q >= 0 && lengths.max_q <= Q.size(0),
-          "max_q is " + std::to_string(lengths.max_q) + ", Q is " + Q.str(),
-          "give the largest number of queries of a sequence");
+    if (!(t.tensor.defined() && t.tensor.dtype() == DType::i32 && t.tensor.rank() == 1 &&
+          t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0)))
+      refuse(std::string(t.name) + " is " + (t.tensor.defined() ? t.tensor.str() : "no tensor"),
+             "give i32 [sequences + 1] for both, from 0 to the total length");
+  if (lengths.max_q < 0 || lengths.max_q > Q.size(0))
+    refuse("max_q is " + std::to_string(lengths.max_q) + ", Q is " + Q.str(),
+           "give the largest number of queries of a sequence");
   const AttentionExtras x = complete(extras, {Q.size(0), Q.size(1)}, Q.size(1), Q.device());
   return {as_batch(Q),
           as_batch(K),
@@ -148,8 +148,9 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
 }
 
 void require_keys_for_queries(const Tensor& Q, const Tensor& K) {
-  require(Q.size(2) <= K.size(2), "queries at the end: Q is " + Q.str() + ", K is " + K.str(),
-          "give at least as many keys as queries, or leave `queries_at_end` out");
+  if (Q.size(2) > K.size(2))
+    refuse("queries at the end: Q is " + Q.str() + ", K is " + K.str(),
+           "give at least as many keys as queries, or leave `queries_at_end` out");
 }
 
 AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted) {

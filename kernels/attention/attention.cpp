@@ -164,8 +164,9 @@ struct KernelsOf {
 
 void check_spec(const AttentionSpec& spec) {
   if (!spec.blocks) return;
-  require(!spec.range && !spec.full, "`blocks` is given together with `range` or `full`",
-          "leave those out: the list says which blocks are visited and which are full");
+  if (spec.range || spec.full)
+    refuse("`blocks` is given together with `range` or `full`",
+           "leave those out: the list says which blocks are visited and which are full");
   check_blocks(*spec.blocks);
 }
 
@@ -188,8 +189,9 @@ struct Attention::Kernels {
   /// all keys in the range of what is solved are visited.
   ListArgs lists(const Stream& stream, const AttentionCall& c) const {
     const bool rows_are_positions = !c.packs_heads && !c.lengths.q.defined();
-    require(!spec().blocks || rows_are_positions, "`blocks` is given for sequences in one tensor",
-            "lists are for [batch, heads, length, dim]");
+    if (spec().blocks && !rows_are_positions)
+      refuse("`blocks` is given for sequences in one tensor",
+             "lists are for [batch, heads, length, dim]");
     if (!rows_are_positions || (spec().queries_at_end && !spec().blocks)) return {};
     return facts->way.lists(stream, {c.Q, c.K, c.V, c.O}, facts->tiles(c.Q.size(3), c.V.size(3)))
         .value_or(ListArgs{});
@@ -197,7 +199,7 @@ struct Attention::Kernels {
 
   void run(const Stream& stream, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
-    require(scale > 0, "scale is " + std::to_string(scale), "give a positive one");
+    if (!(scale > 0)) refuse("scale is " + std::to_string(scale), "give a positive one");
     const ListArgs lists_of_call = lists(stream, call);
     if (call.Q.dtype() == DType::f16)
       of_f16(stream, call, scale, lists_of_call);

@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "tegula/error.h"
+#include "kernels/attention/arguments.h"
 
 namespace tegula {
 namespace {
-
-[[noreturn]] void refuse(const std::string& message, const std::string& hint) {
-  throw CompileError(Diagnostic{"", "attention: " + message, {}, {}, hint});
-}
 
 /// The tensor with the first dimensions of extent 1 repeated.
 Tensor fitted(const Tensor& t, const char* name, const Dims& rows, int rank, const Tensor& Q) {
