@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Times of every sensible configuration of `matmul` for many shapes, beside cuBLAS: what the estimate in
+kernels/matmul/config.cpp is held against. One JSON line a shape: medians in us, round robin, cold L2.
+
+    python3 bench/matmul_search.py --lib .gpu/lib/libtegula_bench.so --out FILE.jsonl [--seconds 240]
+"""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+
+import matmul_suites
+import peers
+
+TILES = ((128, 256), (128, 192), (128, 128), (128, 64), (64, 256), (64, 192), (64, 128), (64, 64), (64, 32))
+# Rows and columns of the result's tile when operands are exchanged: columns are the instruction's rows.
+SWAPPED = ((8, 128), (16, 64), (16, 128), (32, 128), (64, 128), (64, 64), (32, 64))
+BETWEEN = ((256, 4096, 4096), (512, 4096, 4096), (1024, 4096, 4096), (2048, 4096, 1024), (4096, 1024, 4096), (1536, 1536, 1536), (3072, 3072, 3072), (64, 2048, 2048), (128, 1024, 8192), (256, 256, 16384))
+SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
+SMS = 132
+
+
+def ceil_div(a, b):
+    return (a + b - 1) // b
+
+
+def configurations(m, n, k):
+    """(number, text) of what could win: no tile twice as high or wide as the result, no more waves by splitting."""
+    tiles = [(bm, bn, False) for bm, bn in TILES if (bm < 2 * m or bm == 64) and bn < 2 * n]
+    tiles += [(bm, bn, True) for bm, bn in SWAPPED if bm < 2 * m and m <= 64]
+    for bm, bn, swapped in tiles:
+        ctas = ceil_div(m, bm) * ceil_div(n, bn)
+        if ctas > 4 * SMS and bm * bn < 128 * 128:
+            continue
+        for splits in SPLITS:
+            if splits > 1 and (k < 512 * splits or ctas * splits > 4 * SMS):
+                break
+            number = splits * 1e9 + bm * 1e6 + bn * 1e3 + 64
+            yield -number if swapped else number, f"{bm}x{bn}/{splits}{' swapped' if swapped else ''}"
+
+
+def medians(runs, rounds):
+    samples = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            samples[name].append(peers.time_once(run))
+    return {name: round(1000 * statistics.median(s), 2) for name, s in samples.items()}
+
+
+def row_of(tegula, shape):
+    m, n, k = shape
+    a, b = (torch.randn(extents, device=peers.DEVICE).bfloat16() for extents in ((m, k), (k, n)))
+    c, out = torch.empty(m, n, device=peers.DEVICE, dtype=torch.bfloat16), torch.empty(m, n, device=peers.DEVICE, dtype=torch.bfloat16)
+    runs = {"cublas": lambda: torch.matmul(a, b, out=out), "chosen": tegula.caller("matmul", [a, b, c])}
+    torch.matmul(a, b, out=out)
+    failed = []
+    for number, name in configurations(m, n, k):
+        run = tegula.caller("matmul_config", [a, b, c], number)
+        try:
+            run()
+            error = peers.error_of(c, out) if m * n <= 1 << 22 else 0.0
+            if error > 0.01:
+                failed.append([name, error])
+        except RuntimeError as problem:
+            failed.append([name, str(problem)[:300]])
+            continue
+        runs[name] = run
+    rounds = 5 if m * n * k > 1 << 37 else 9
+    us = medians(runs, rounds)
+    return {"shape": shape, "us": dict(sorted(us.items(), key=lambda item: item[1])), "failed": failed}
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__)
+    args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
+    args.add_argument("--out", required=True)
+    args.add_argument("--seconds", type=float, default=1e9)
+    options = args.parse_args()
+    tegula = peers.Tegula(options.lib)
+    few = [(m, n, k) for n, k in matmul_suites.MODELS for m in (1, 16, 64)]
+    shapes = [*matmul_suites.LISTED[::-1][1:], *few, *BETWEEN, *matmul_suites.drawn()]
+    begin = time.time()
+    with open(options.out, "w") as out:
+        for shape in shapes:
+            if time.time() - begin > options.seconds:
+                break
+            print(json.dumps(row_of(tegula, shape)), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
