@@ -118,6 +118,10 @@ void eval_Roles(Program& p, OpId id) {
 void eval_Yield(Program&, OpId) {}
 void eval_Pin(Program&, OpId) {}
 void eval_CtaBarrier(Program&, OpId) {}
+void eval_TurnsStart(Program&, OpId) {}
+void eval_TurnsEnd(Program&, OpId) {}
+void eval_TurnTake(Program&, OpId) {}
+void eval_TurnPass(Program&, OpId) {}
 void eval_GridWait(Program&, OpId) {}
 void eval_GridTrigger(Program&, OpId) {}
 

@@ -55,7 +55,8 @@ class TurnByTurn {
     Builder b = behind(k_, l_.loop);
     const Value runs = b.cmp("lt", k_[l_.loop].operands[0], k_[l_.loop].operands[1]);
     if (!sums_.empty()) finish_pending(b, runs);
-    l_.once_end = l_.release_once(b, runs);
+    l_.release_once(b, runs);
+    l_.once_end = l_.next_once(b, runs);
     l_.meet(b);
   }
 

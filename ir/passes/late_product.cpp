@@ -104,6 +104,7 @@ class LateProduct {
       map[k_[op].results[0]] = l_.complete(b, op, mapped(map, k_[op].operands[2]),
                                            mapped(map, k_[op].operands[0]), keys().begin);
       keys().ring.release(b, keys().begin.slot, b.flag(true));
+      release_once_behind(b, k_[loop].operands[0]);
     }
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
       k_[loop].operands[3 + i] =
@@ -111,6 +112,12 @@ class LateProduct {
     const Value next = b.add(k_[loop].operands[0], k_[loop].operands[2]);
     k_[loop].operands[0] = next;
     return mapped(map, k_[second_].operands[0]);
+  }
+
+  /// What the first product needs once is free behind the last step's, long before the loop ends.
+  void release_once_behind(Builder& b, Value step) {
+    const auto& bounds = k_[l_.loop].operands;
+    l_.release_once(b, b.cmp("ge", b.add(step, bounds[2]), bounds[1]));
   }
 
   struct Late {
@@ -125,15 +132,18 @@ class LateProduct {
     const Type type = k_.type(acc);
     const Value begin = fresh ? b.op(Opcode::Poison, {}, type) : acc;
     keys().ring.wait(b, now);
+    if (l_.takes_turns()) b.effect(Opcode::TurnTake, {});
     const Value scores = l_.issue(b, first_, begin, a, b.flag(!fresh), now);
     values().ring.wait(b, before);
     const Value sum = l_.issue(b, second_, late.sum, late.weights, b.flag(true), before);
+    if (l_.takes_turns()) b.effect(Opcode::TurnPass, {});
     std::vector<Value> in_registers;
     if (!l_.load_of(a)) in_registers.push_back(a);
     const Type types[] = {type, k_.type(sum)};
     const std::vector<Value> both =
         ProductLoop::wait(b, {scores, sum}, types, 1, std::move(in_registers));
     keys().ring.release(b, now.slot, b.flag(true));
+    release_once_behind(b, k_[l_.body].args[0]);
     k_.replace_all_uses(k_[first_].results[0], both[0]);
     k_.erase(first_);
     return both[1];
@@ -183,7 +193,6 @@ class LateProduct {
     const Value acc = results[c_], weights = results[n - 1];
     const RingPosition keys_end{results[n - 5], results[n - 4]},
         last{results[n - 3], results[n - 2]};
-    const Value once_next = l_.release_once(b, b.flag(true));
     values().ring.wait(b, last);
     yielded[c_] = l_.complete(b, second_, acc, weights, last);
     values().ring.release(b, last.slot, b.flag(true));
@@ -192,7 +201,7 @@ class LateProduct {
       const RingPosition values_end = values().ring.next(b, last);
       yielded.insert(yielded.end(),
                      {keys_end.slot, keys_end.phase, values_end.slot, values_end.phase});
-      if (l_.has_once()) yielded.push_back(once_next);
+      if (l_.has_once()) yielded.push_back(l_.next_once(b, b.flag(true)));
     }
     b.yield(yielded);
   }

@@ -209,7 +209,9 @@ Plan make_plan(const Kernel& k) {
 }
 
 /// Changes are meant for every kernel of a process, and most are not for products.
-void without_wgmma_fields(Plan& p) { p.copy_warps = 0, p.registers = 0, p.persistent = false; }
+void without_wgmma_fields(Plan& p) {
+  p.copy_warps = p.registers = 0, p.persistent = p.turns = false;
+}
 
 /// A plan that somebody else made or changed must be one that the passes can carry out.
 void require_legal(const Plan& p, const Kernel& k) {
@@ -229,6 +231,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
       {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
+      {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
       {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
@@ -247,6 +250,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     context.plan = make_plan(kernel);
     context.plan->change(context.plan_changes);
     if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
+    if (context.plan->warps < 8) context.plan->turns = false;
   }
   if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;

@@ -124,6 +124,10 @@ void ProductLoop::allocate(bool late) {
   if (once_) once_->allocate_slots(b);
   for (Feed& feed : feeds) feed.ring.allocate_slots(b);
   leader_ = b.op(Opcode::Leader, std::initializer_list<Value>{});
+  if (late && takes_turns()) {
+    b.effect(Opcode::TurnsStart, {});
+    Builder(k, k.body()).effect(Opcode::TurnsEnd, {});
+  }
   remark();
   enter_outer_loops();
 }
@@ -238,9 +242,12 @@ void ProductLoop::wait_once(Builder& b) {
   if (once_) once_->wait(b, {b.i32(0), once_phase});
 }
 
-Value ProductLoop::release_once(Builder& b, Value brought) {
+void ProductLoop::release_once(Builder& b, Value condition) {
+  if (once_ && is_nested()) once_->release(b, b.i32(0), condition);
+}
+
+Value ProductLoop::next_once(Builder& b, Value brought) const {
   if (!once_ || !is_nested()) return {};
-  once_->release(b, b.i32(0), brought);
   return b.op(Opcode::Xor, {once_phase, b.cast(brought, DType::i32)});
 }
 

@@ -43,9 +43,10 @@ class ProductLoop {
   /// The loop's next turn has the position behind `at`.
   void advance(const Feed& feed, RingPosition at);
   void wait_once(Builder& b);
-  /// The next turn of the loop around may overwrite it, if this one has brought it. Gives the phase
-  /// that turn waits for.
-  Value release_once(Builder& b, Value brought);
+  /// Where the condition holds, the next turn of the loop around may overwrite it.
+  void release_once(Builder& b, Value condition);
+  /// The phase that the next turn waits for, if this one has brought it.
+  Value next_once(Builder& b, Value brought) const;
   /// What comes behind may use the rings' memory, unless a further turn fills them.
   void meet(Builder& b);
   /// The product begun, on `a` and on the slot `at` of its feed.
@@ -64,6 +65,7 @@ class ProductLoop {
   /// Ops of the body that need the value, themselves, in what they contain or through others.
   std::unordered_set<OpId> dependents(Value on) const;
   bool is_nested() const { return !outer_.empty(); }
+  bool takes_turns() const { return plan_.turns; }
   bool has_once() const { return once_.has_value(); }
 
   Kernel& k;
