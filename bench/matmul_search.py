@@ -16,7 +16,7 @@ import peers
 
 TILES = ((128, 256), (128, 192), (128, 128), (128, 64), (64, 256), (64, 192), (64, 128), (64, 64), (64, 32))
 # Rows and columns of the result's tile when operands are exchanged: columns are the instruction's rows.
-SWAPPED = ((8, 128), (16, 64), (16, 128), (32, 128), (64, 128), (64, 64), (32, 64))
+SWAPPED = ((8, 64), (8, 128), (8, 256), (16, 64), (16, 128), (16, 256), (32, 64), (32, 128), (64, 64), (64, 128))
 BETWEEN = ((256, 4096, 4096), (512, 4096, 4096), (1024, 4096, 4096), (2048, 4096, 1024), (4096, 1024, 4096), (1536, 1536, 1536), (3072, 3072, 3072), (64, 2048, 2048), (128, 1024, 8192), (256, 256, 16384))
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 SMS = 132
@@ -29,7 +29,7 @@ def ceil_div(a, b):
 def configurations(m, n, k):
     """(number, text) of what could win: no tile twice as high or wide as the result, no more waves by splitting."""
     tiles = [(bm, bn, False) for bm, bn in TILES if (bm < 2 * m or bm == 64) and bn < 2 * n]
-    tiles += [(bm, bn, True) for bm, bn in SWAPPED if bm < 2 * m and m <= 64]
+    tiles += [(bm, bn, True) for bm, bn in SWAPPED if (bm < 2 * m or bm == 8) and m <= 64]
     for bm, bn, swapped in tiles:
         ctas = ceil_div(m, bm) * ceil_div(n, bn)
         if ctas > 4 * SMS and bm * bn < 128 * 128:
@@ -77,13 +77,14 @@ def main():
     args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
     args.add_argument("--out", required=True)
     args.add_argument("--seconds", type=float, default=1e9)
+    args.add_argument("--most", type=float, default=1e99, help="leave out shapes of more multiplications")
     options = args.parse_args()
     tegula = peers.Tegula(options.lib)
     few = [(m, n, k) for n, k in matmul_suites.MODELS for m in (1, 16, 64)]
     shapes = [*matmul_suites.LISTED[::-1][1:], *few, *BETWEEN, *matmul_suites.drawn()]
     begin = time.time()
     with open(options.out, "w") as out:
-        for shape in shapes:
+        for shape in (s for s in shapes if s[0] * s[1] * s[2] <= options.most):
             if time.time() - begin > options.seconds:
                 break
             print(json.dumps(row_of(tegula, shape)), file=out, flush=True)

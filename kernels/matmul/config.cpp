@@ -8,15 +8,22 @@
 namespace tegula {
 namespace {
 
-// Of an H200 SM, dense (CUDA C programming guide; L2 bandwidth as published measurements have it).
-// What one instruction takes of a row is 32 bytes for every type.
-constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 33, kTensorShare = 0.9;
-// Launch, first copies and the epilogue of a CTA; and of the second kernel of split sums.
-constexpr double kFixedCycles = 3500, kReduceCycles = 6000, kDramBytesPerCycle = 2300;
+// Fitted to the times of 57 shapes in all their configurations on an H200 (bench/matmul_search.py),
+// cycles at 1.9 GHz. What one instruction takes of a row is 32 bytes for every type.
+constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 60, kDramBytesPerCycle = 1980;
+/// From the request of a step's tiles to their arrival, with the memory busy.
+constexpr double kLatencyCycles = 2490;
+/// Of a step's barriers, of a tile's beginning and end, of a launch, of the sum of divided k.
+constexpr double kStepCycles = 90, kTileCycles = 1200, kFixedCycles = 11600, kReduceCycles = 4100;
 constexpr int kSharedBytes = 225 * 1024, kMaxStages = 4, kMaxSplits = 16, kStepBytes = 128;
 
 struct Tile {
   int bm, bn;
+  bool swapped = false;
+  /// The tile as the tensor cores have it.
+  int rows() const { return swapped ? bn : bm; }
+  int columns() const { return swapped ? bm : bn; }
+  int bytes_of_step() const { return (bm + bn) * kStepBytes; }
 };
 constexpr std::array kTiles{Tile{128, 256}, Tile{128, 192}, Tile{128, 128},
                             Tile{128, 64},  Tile{64, 256},  Tile{64, 192},
@@ -25,34 +32,54 @@ constexpr std::array kTiles{Tile{128, 256}, Tile{128, 192}, Tile{128, 128},
 /// of 64, which was slower than the next wider tile on every shape tried.
 constexpr std::array kOddTiles{Tile{128, 224}, Tile{128, 176}, Tile{128, 160}, Tile{128, 112},
                                Tile{128, 96},  Tile{64, 224},  Tile{64, 160},  Tile{64, 96}};
+/// For fewer rows than the 64 of an instruction.
+constexpr std::array kSwappedTiles{Tile{8, 128, true}, Tile{16, 64, true}, Tile{16, 128, true},
+                                   Tile{32, 64, true}, Tile{32, 128, true}};
 
 /// Of a tile that a thread holds twice.
 constexpr int kPromotedColumns = 128;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
+/// What the tensor cores reach of their rate: narrow instructions do less between two fetches of A.
+double tensor_share(int columns) {
+  return columns >= 128 ? 0.83 - 0.03 * (columns - 128) / 128
+                        : std::max(0.4, 0.83 - 0.15 * (128 - columns) / 64);
+}
+
 /// CTAs of this tile that an SM holds at once.
 int ctas_per_sm(const Tile& t) {
-  const int ring = kMaxStages * (t.bm + t.bn) * kStepBytes;
-  const int by_registers = 65536 / (2 * t.bm * (t.bn / 2 + 56));
-  return std::clamp(std::min(kSharedBytes / ring, by_registers), 1, 4);
+  const int by_registers = 65536 / (2 * t.rows() * (t.columns() / 2 + 56));
+  return std::clamp(std::min(kSharedBytes / (kMaxStages * t.bytes_of_step()), by_registers), 1, 4);
+}
+
+/// Two bounds of which the larger one nearly decides.
+double soft_max(double a, double b) {
+  const double a2 = a * a, b2 = b * b;
+  return std::sqrt(std::sqrt(a2 * a2 + b2 * b2));
 }
 
 double estimate(const MatmulProblem& p, const Tile& t, int splits, int sms) {
   const int size = size_bytes(p.operands);
   const std::int64_t ctas = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn) * splits;
   const auto steps = static_cast<double>(ceil_div(ceil_div(p.k * size, kStepBytes), splits));
-  const double tensor = 2.0 * t.bm * t.bn * kStepBytes / (kFlopBytesPerCycle * kTensorShare),
-               bytes = static_cast<double>(t.bm + t.bn) * kStepBytes / kL2BytesPerCycle;
+  const double tensor = 2.0 * t.bm * t.bn * kStepBytes /
+                        (kFlopBytesPerCycle * tensor_share(t.columns())),
+               bytes = t.bytes_of_step();
+  const int stages = std::min(kMaxStages, kSharedBytes / t.bytes_of_step());
   const int at_once = ctas_per_sm(t);
   // A wave of `c` CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
-  const auto wave = [&](double c) { return kFixedCycles + steps * c * std::max(tensor, bytes); };
+  const auto wave = [&](double c) {
+    return kTileCycles + steps * std::max({tensor * c + kStepCycles, bytes * c / kL2BytesPerCycle,
+                                           kLatencyCycles / stages});
+  };
   const std::int64_t full = ctas / (sms * at_once), rest = ctas % (sms * at_once);
-  double cycles = static_cast<double>(full) * wave(at_once);
+  double cycles = kFixedCycles + static_cast<double>(full) * wave(at_once);
   if (rest > 0) cycles += wave(static_cast<double>(ceil_div(rest, sms)));
-  if (splits > 1)
-    cycles += kReduceCycles + static_cast<double>(p.m) * static_cast<double>(p.n) * 8.0 * splits /
-                                  kDramBytesPerCycle;
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
+             k = static_cast<double>(p.k);
+  cycles = soft_max(cycles, kFixedCycles + size * (m * k + k * n) / kDramBytesPerCycle);
+  if (splits > 1) cycles += kReduceCycles + m * n * 8.0 * splits / kDramBytesPerCycle;
   return cycles;
 }
 
@@ -72,7 +99,9 @@ std::string MatmulConfig::str() const {
          (splits > 1 ? " split " + std::to_string(splits) : "") + (swapped ? " swapped" : "");
 }
 
-MatmulConfig matmul_config(const MatmulProblem& p, int sms) {
+namespace {
+
+MatmulConfig best_config(const MatmulProblem& p, int sms) {
   if (!p.by_wgmma || (p.operands == DType::f32 && !p.tf32)) return older_config(p);
   const int bk = kStepBytes / size_bytes(p.operands);
   MatmulConfig best;
@@ -85,12 +114,41 @@ MatmulConfig matmul_config(const MatmulProblem& p, int sms) {
       // Ties go to the larger tile, which moves fewer bytes.
       if (cycles >= least * 0.995) continue;
       least = cycles;
-      best = {t.bm, t.bn, bk, splits};
+      best = {t.bm, t.bn, bk, splits, t.swapped};
     }
   };
   std::ranges::for_each(kTiles, try_tile);
   if (p.b_k_major) std::ranges::for_each(kOddTiles, try_tile);
+  for (const Tile& t : kSwappedTiles)
+    if (p.m <= t.bm) try_tile(t);
   return best;
+}
+
+/// Hundreds of estimates cost more than a launch, and a program multiplies few shapes many times.
+class Remembered {
+ public:
+  const MatmulConfig& of(const MatmulProblem& p, int sms) {
+    const auto hash =
+        static_cast<std::uint64_t>(p.m * 31 + p.n) * 0x9e3779b97f4a7c15u + std::uint64_t(p.k);
+    Entry& e = entries_[(hash * 0x9e3779b97f4a7c15u) >> 56];
+    if (e.sms != sms || e.problem != p) e = {p, sms, best_config(p, sms)};
+    return e.config;
+  }
+
+ private:
+  struct Entry {
+    MatmulProblem problem;
+    int sms = 0;
+    MatmulConfig config;
+  };
+  std::array<Entry, 256> entries_;
+};
+
+}  // namespace
+
+MatmulConfig matmul_config(const MatmulProblem& p, int sms) {
+  thread_local Remembered remembered;
+  return remembered.of(p, sms);
 }
 
 }  // namespace tegula

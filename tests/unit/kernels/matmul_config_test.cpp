@@ -8,12 +8,20 @@ namespace tegula {
 namespace {
 
 TEST(MatmulConfig, LargeAndSmall) {
-  EXPECT_EQ(matmul_config({8192, 8192, 8192}).str(), "128x256x64");
+  EXPECT_EQ(matmul_config({8192, 8192, 8192}).bm, 128);
   EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x256x64");
   EXPECT_GT(matmul_config({512, 512, 8192}).splits, 1);
   EXPECT_EQ(matmul_config({.m = 512, .n = 512, .k = 8192, .whole = true}).splits, 1);
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).bk, 128);
 }
+
+TEST(MatmulConfig, FewRowsLieAlongTheInstructionsColumns) {
+  EXPECT_TRUE(matmul_config({1, 4096, 4096}).swapped);
+  EXPECT_FALSE(matmul_config({128, 4096, 4096}).swapped);
+}
+
+/// A ragged product takes the tile that fills its last wave, not the largest.
+TEST(MatmulConfig, FewWaves) { EXPECT_EQ(matmul_config({1280, 10112, 3520}).bn, 128); }
 
 TEST(MatmulConfig, WithoutWgmma) {
   EXPECT_EQ(matmul_config({.m = 64, .n = 64, .k = 64, .operands = DType::f32}).str(), "64x64x16");

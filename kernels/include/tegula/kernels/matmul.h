@@ -35,10 +35,12 @@ struct MatmulProblem {
   bool promoted = false;
   /// k is not to be divided.
   bool whole = false;
+  friend bool operator==(const MatmulProblem&, const MatmulProblem&) = default;
 };
 
 /// The configuration with the least estimated time on a GPU of `sms` multiprocessors: waves of
-/// tiles, each bound by tensor cores or by bytes from L2.
+/// tiles, each bound by tensor cores, by bytes from L2 or by the memory's latency, and all by its
+/// bandwidth. A thread remembers what it has asked for.
 MatmulConfig matmul_config(const MatmulProblem& problem, int sms = 132);
 
 struct MatmulOptions {
