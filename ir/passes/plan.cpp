@@ -161,6 +161,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.wgmma = true;
   plan.warps = plan.warps_m = static_cast<int>(s.product_rows / kRowsPerWarp);
   plan.warps_n = 1;
+  plan.turns = s.chained && plan.warps >= 8;
   plan.stages = static_cast<int>(
       std::min<std::int64_t>(kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
   // Two steps' fragments may be alive at once. What else the thread keeps: rows' state, addresses.

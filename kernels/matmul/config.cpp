@@ -10,11 +10,13 @@ namespace {
 
 // Fitted to the times of 57 shapes in all their configurations on an H200 (bench/matmul_search.py),
 // cycles at 1.9 GHz. What one instruction takes of a row is 32 bytes for every type.
-constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 60, kDramBytesPerCycle = 1980;
+constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 60, kDramBytesPerCycle = 2044;
 /// From the request of a step's tiles to their arrival, with the memory busy.
-constexpr double kLatencyCycles = 2490;
-/// Of a step's barriers, of a tile's beginning and end, of a launch, of the sum of divided k.
-constexpr double kStepCycles = 90, kTileCycles = 1200, kFixedCycles = 11600, kReduceCycles = 4100;
+constexpr double kLatencyCycles = 2550;
+/// Of a step's barriers, of a tile's beginning and end, of a launch.
+constexpr double kStepCycles = 100, kTileCycles = 1270, kFixedCycles = 9100;
+/// Of the kernel that adds the parts of divided k, and of each part.
+constexpr double kReduceCycles = 3990, kPartCycles = 600, kPartBytesPerCycle = 2350;
 constexpr int kSharedBytes = 225 * 1024, kMaxStages = 4, kMaxSplits = 16, kStepBytes = 128;
 
 struct Tile {
@@ -32,9 +34,11 @@ constexpr std::array kTiles{Tile{128, 256}, Tile{128, 192}, Tile{128, 128},
 /// of 64, which was slower than the next wider tile on every shape tried.
 constexpr std::array kOddTiles{Tile{128, 224}, Tile{128, 176}, Tile{128, 160}, Tile{128, 112},
                                Tile{128, 96},  Tile{64, 224},  Tile{64, 160},  Tile{64, 96}};
-/// For fewer rows than the 64 of an instruction.
-constexpr std::array kSwappedTiles{Tile{8, 128, true}, Tile{16, 64, true}, Tile{16, 128, true},
-                                   Tile{32, 64, true}, Tile{32, 128, true}};
+/// For up to half the rows of an instruction: there they are never slower than the others.
+constexpr std::array kSwappedTiles{Tile{8, 64, true},   Tile{8, 128, true}, Tile{16, 64, true},
+                                   Tile{16, 128, true}, Tile{32, 64, true}, Tile{32, 128, true}};
+
+constexpr int kFewRows = 32;
 
 /// Of a tile that a thread holds twice.
 constexpr int kPromotedColumns = 128;
@@ -43,8 +47,8 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 /// What the tensor cores reach of their rate: narrow instructions do less between two fetches of A.
 double tensor_share(int columns) {
-  return columns >= 128 ? 0.83 - 0.03 * (columns - 128) / 128
-                        : std::max(0.4, 0.83 - 0.15 * (128 - columns) / 64);
+  return columns >= 128 ? 0.84 - 0.033 * (columns - 128) / 128
+                        : std::max(0.4, 0.84 - 0.14 * (128 - columns) / 64);
 }
 
 /// CTAs of this tile that an SM holds at once.
@@ -79,7 +83,8 @@ double estimate(const MatmulProblem& p, const Tile& t, int splits, int sms) {
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
   cycles = soft_max(cycles, kFixedCycles + size * (m * k + k * n) / kDramBytesPerCycle);
-  if (splits > 1) cycles += kReduceCycles + m * n * 8.0 * splits / kDramBytesPerCycle;
+  if (splits > 1)
+    cycles += kReduceCycles + splits * (kPartCycles + m * n * 8.0 / kPartBytesPerCycle);
   return cycles;
 }
 
@@ -117,10 +122,13 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
       best = {t.bm, t.bn, bk, splits, t.swapped};
     }
   };
+  if (p.m <= kFewRows) {
+    for (const Tile& t : kSwappedTiles)
+      if (p.m <= t.bm) try_tile(t);
+    return best;
+  }
   std::ranges::for_each(kTiles, try_tile);
   if (p.b_k_major) std::ranges::for_each(kOddTiles, try_tile);
-  for (const Tile& t : kSwappedTiles)
-    if (p.m <= t.bm) try_tile(t);
   return best;
 }
 
