@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "kernels/attention/mask_values.h"
-#include "runtime/workspace.h"
+#include "kernels/scratch.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -168,28 +168,6 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
   });
 }
 
-/// i32 tensors one behind the other: in the workspace of the stream, on the host in memory of their
-/// own.
-class Scratch {
- public:
-  Scratch(const Stream& stream, Device device, std::int64_t elements) : device_(device) {
-    if (device.kind != DeviceKind::cuda) return;
-    const auto bytes = static_cast<std::size_t>(elements) * sizeof(i32);
-    next_ = runtime::acquire_workspace(stream, bytes, 0).scratch;
-  }
-  Tensor take(const Dims& shape) {
-    if (device_.kind != DeviceKind::cuda) return Tensor::empty(shape, DType::i32, device_);
-    Tensor t = Tensor::borrow(next_, shape, DType::i32, device_);
-    next_ += padded(t.numel()) * static_cast<std::int64_t>(sizeof(i32));
-    return t;
-  }
-  static std::int64_t padded(std::int64_t elements) { return (elements + 63) / 64 * 64; }
-
- private:
-  Device device_;
-  std::byte* next_ = nullptr;
-};
-
 }  // namespace
 
 struct DerivedLists::Kernels {
@@ -240,13 +218,12 @@ ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor&
           ? 1
           : 2 * sides.pieces(MaskSide::Key) * static_cast<std::int64_t>(sides.key_leaves.size());
   const Dims of_rows{batch, heads, rows};
-  const std::int64_t each = Scratch::padded(batch * heads * rows);
-  Scratch scratch(stream, Q.device(),
-                  Scratch::padded(bounds * batch * heads * n) + 2 * each +
-                      Scratch::padded(batch * heads * rows * n));
-  const Tensor key_bounds = scratch.take({bounds, batch, heads, n});
-  const ListArgs made{scratch.take({batch, heads, rows, n}), scratch.take(of_rows),
-                      scratch.take(of_rows)};
+  const Dims of_bounds{bounds, batch, heads, n}, of_blocks{batch, heads, rows, n};
+  const auto bytes = [](const Dims& shape) { return Scratch::bytes_of(shape, DType::i32); };
+  Scratch scratch(stream, Q.device(), bytes(of_bounds) + bytes(of_blocks) + 2 * bytes(of_rows));
+  const Tensor key_bounds = scratch.take(of_bounds, DType::i32);
+  const ListArgs made{scratch.take(of_blocks, DType::i32), scratch.take(of_rows, DType::i32),
+                      scratch.take(of_rows, DType::i32)};
   const auto q_length = static_cast<i32>(Q.size(2)), kv_length = static_cast<i32>(K.size(2));
   const Kernels::OfTiles& kernels = kernels_->of(tiles);
   if (!sides.is_plain_key()) kernels.bounds(stream, key_bounds, kv_length);

@@ -5,7 +5,9 @@
 #include <map>
 #include <tuple>
 
-#include "runtime/workspace.h"
+#include "kernels/matmul/operands.h"
+#include "kernels/scratch.h"
+#include "runtime/context.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 
@@ -50,14 +52,14 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
 
 namespace {
 
-/// Rows begin where TMA can take them: at multiples of 16 bytes.
-bool has_aligned_rows(const Tensor& t) {
-  constexpr std::int64_t kGranule = 16;
-  bool aligned = reinterpret_cast<std::uintptr_t>(t.data()) % kGranule == 0;
-  for (int d = 0; d < t.rank(); ++d)
-    aligned = aligned && (t.size(d) <= 1 || t.stride(d) == 1 ||
-                          t.stride(d) * size_bytes(t.dtype()) % kGranule == 0);
-  return aligned;
+/// Products on tensor cores: of all types but f32 at its full precision.
+bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
+  return A.dtype() != DType::f32 || options.tf32;
+}
+
+bool has_wgmma(Device device) {
+  return device.kind != DeviceKind::cuda ||
+         runtime::device_properties(device.index).compute() >= 90;
 }
 
 }  // namespace
@@ -68,21 +70,28 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
   p.tf32 = options.tf32;
   p.promoted = options.promoted;
-  const bool k_major = A.stride(-1) == 1 && B.stride(-2) == 1;
-  p.by_wgmma =
-      (size_bytes(A.dtype()) == 2 || k_major) && has_aligned_rows(A) && has_aligned_rows(B);
-  p.b_k_major = B.stride(-2) == 1;
+  p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
+  p.b_k_major = B.stride(-2) == 1 || (needs_copy(B, -2) && size_bytes(B.dtype()) != 2);
   p.whole = A.rank() == 3;
   return p;
 }
 
-Tensor partial_sums(const Stream& stream, const Tensor& C, int splits, DType sums) {
-  const Dims shape{splits, C.size(0), C.size(1)};
-  if (C.device().kind != DeviceKind::cuda) return Tensor::empty(shape, sums, C.device());
-  const auto bytes = static_cast<std::size_t>(splits * C.size(0) * C.size(1)) *
-                     static_cast<std::size_t>(size_bytes(sums));
-  const runtime::Workspace workspace = runtime::acquire_workspace(stream, bytes, 0);
-  return Tensor::borrow(workspace.scratch, shape, sums, C.device());
+MatmulMemory::MatmulMemory(const Stream& stream, std::initializer_list<MatmulOperand> operands,
+                           const MatmulOptions& options, const Dims& parts_shape, DType sums) {
+  std::size_t bytes = parts_shape.empty() ? 0 : Scratch::bytes_of(parts_shape, sums);
+  const auto is_copied = [&](const MatmulOperand& o) {
+    return uses_tensor_cores(o.tensor, options) && needs_copy(o.tensor, o.k_dim);
+  };
+  for (const MatmulOperand& o : operands)
+    if (is_copied(o))
+      bytes += Scratch::bytes_of(shape_of_copy(o.tensor, o.k_dim), o.tensor.dtype());
+  Scratch scratch(stream, operands.begin()->tensor.device(), bytes);
+  if (!parts_shape.empty()) parts = scratch.take(parts_shape, sums);
+  for (const MatmulOperand& o : operands)
+    of.push_back(is_copied(o) ? copy_operand(stream, o.tensor, o.k_dim,
+                                             scratch.take(shape_of_copy(o.tensor, o.k_dim),
+                                                          o.tensor.dtype()))
+                              : o.tensor);
 }
 
 }  // namespace detail

@@ -111,6 +111,30 @@ TEST_P(MatmulLibrary, Batches) {
   expect_equal(C, product(A, one));
 }
 
+/// Operands that TMA cannot bring: odd rows, a first byte between granules, no contiguous
+/// dimension, batches, and parts of k.
+TEST_P(MatmulLibrary, OperandsThatAreCopiedFirst) {
+  const auto check = [](const Tensor& A, const Tensor& B, const Tensor& C) {
+    matmul(A, B, C);
+    expect_equal(C, product(A, B));
+  };
+  const Tensor C = empty({70, 51}, DType::f32);
+  for (const DType d : {DType::bf16, DType::i8})
+    for (const bool transposed : {false, true}) {
+      SCOPED_TRACE(testing::Message() << name(d) << transposed);
+      check(integers({70, 33}, d, 1, transposed), integers({33, 51}, d, 2, transposed), C);
+    }
+  const Tensor wide = integers({70, 97}, DType::f16, 1), B = integers({48, 51}, DType::f16, 2);
+  check(wide.slice(1, 1, 49), B, C);
+  check(wide.slice(1, 0, 96, 2), B, C);
+  check(integers({2, 19, 21}, DType::bf16, 1), integers({2, 21, 9}, DType::bf16, 2),
+        empty({2, 19, 9}, DType::bf16));
+  const Tensor A = integers({9, 1031}, DType::bf16, 1), W = integers({1031, 65}, DType::bf16, 2),
+               Y = empty({9, 65}, DType::f32);
+  matmul(stream(), A, W, Y, MatmulConfig{16, 64, 64, 3, true});
+  expect_equal(Y, product(A, W));
+}
+
 TEST_P(MatmulLibrary, Configurations) {
   const Tensor A = integers({13, 1096}, DType::bf16, 1), B = integers({1096, 152}, DType::bf16, 2),
                C = empty({13, 152}, DType::f32);

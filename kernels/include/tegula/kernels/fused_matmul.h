@@ -1,9 +1,11 @@
 #pragma once
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tegula/control.h"
 #include "tegula/kernel.h"
@@ -167,8 +169,20 @@ class Configured {
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options);
-/// Memory of the stream for partial sums [splits, m, n].
-Tensor partial_sums(const Stream& stream, const Tensor& C, int splits, DType sums);
+
+struct MatmulOperand {
+  const Tensor& tensor;
+  int k_dim;  ///< -1 of A, -2 of B
+};
+
+/// What a product reads and where it leaves partial sums, in memory of the stream: operands that
+/// TMA or the tensor cores do not take as they lie are copied first.
+struct MatmulMemory {
+  MatmulMemory(const Stream& stream, std::initializer_list<MatmulOperand> operands,
+               const MatmulOptions& options, const Dims& parts_shape = {}, DType sums = DType::f32);
+  std::vector<Tensor> of;  ///< the operands
+  Tensor parts;
+};
 
 }  // namespace detail
 
@@ -198,11 +212,14 @@ class FusedMatmul {
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
            const Tensor& C, const Host&... further) const {
     detail::check_matmul(A, B, C);
-    if (A.rank() == 3) return kernels_->batched.of(config)(stream, A, B, C, further...);
-    if (config.splits <= 1) return kernels_->whole.of(config)(stream, A, B, C, further...);
-    const Tensor P = detail::partial_sums(stream, C, config.splits, dtype_of<detail::SumOf<T>>);
-    kernels_->partial.of(config)(stream, A, B, P);
-    kernels_->sum(stream, P, C, further...);
+    const bool is_divided = A.rank() == 2 && config.splits > 1;
+    const detail::MatmulMemory m(stream, {{A, -1}, {B, -2}}, kernels_->options,
+                                 is_divided ? Dims{config.splits, C.size(0), C.size(1)} : Dims{},
+                                 dtype_of<detail::SumOf<T>>);
+    if (A.rank() == 3) return kernels_->batched.of(config)(stream, m.of[0], m.of[1], C, further...);
+    if (!is_divided) return kernels_->whole.of(config)(stream, m.of[0], m.of[1], C, further...);
+    kernels_->partial.of(config)(stream, m.of[0], m.of[1], m.parts);
+    kernels_->sum(stream, m.parts, C, further...);
   }
   /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
@@ -248,7 +265,7 @@ class FusedGatedMatmul {
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
                   const Tensor& C, const Host&... further) const {
-    run(config(A, G, U, C), stream, A, G, U, C, further...);
+    run(config(A, G, C), stream, A, G, U, C, further...);
   }
   /// The same with a configuration given, whose bn is that of each half.
   template <class... Host>
@@ -256,14 +273,14 @@ class FusedGatedMatmul {
            const Tensor& U, const Tensor& C, const Host&... further) const {
     detail::check_matmul(A, G, C);
     detail::check_matmul(A, U, C);
-    kernels_->of(config)(stream, A, G, U, C, further...);
+    const detail::MatmulMemory m(stream, {{A, -1}, {G, -2}, {U, -2}}, {});
+    kernels_->of(config)(stream, m.of[0], m.of[1], m.of[2], C, further...);
   }
 
  private:
   /// That of the product with both halves side by side.
-  static MatmulConfig config(const Tensor& A, const Tensor& G, const Tensor& U, const Tensor& C) {
+  static MatmulConfig config(const Tensor& A, const Tensor& G, const Tensor& C) {
     MatmulProblem both = detail::matmul_problem(A, G, C, {});
-    both.by_wgmma = both.by_wgmma && detail::matmul_problem(A, U, C, {}).by_wgmma;
     both.b_k_major = false;  // half of an odd width may be none that wgmma has
     both.n *= 2;
     both.whole = true;

@@ -24,8 +24,7 @@ struct MatmulConfig {
 struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;
   DType operands = DType::bf16;
-  /// wgmma takes the operands as they lie: rows begin at multiples of 16 bytes, and k is contiguous
-  /// in both, unless they have 16 bits.
+  /// The GPU has wgmma, and the operands are not f32 to be multiplied by FMA.
   bool by_wgmma = true;
   /// k is contiguous in B: its columns come in any number at no cost.
   bool b_k_major = false;
@@ -53,8 +52,10 @@ struct MatmulOptions {
 };
 
 /// C = A B. A [m, k], B [k, n], C [m, n], or all with a batch dimension in front; any strides, any
-/// extents; k = 0 gives zeros. Where k is divided, calls of one stream come from one thread at a
-/// time: they share its memory for partial sums.
+/// extents; k = 0 gives zeros. Operands that tensor cores do not take as they lie are copied first,
+/// at every call: rows that do not begin at multiples of 16 bytes, and of 8 bits (or tf32) those
+/// whose k is not contiguous. For these copies, and where k is divided, calls of one stream come
+/// from one thread at a time: they share its memory.
 ///
 /// | A and B (alike) | C | sums |
 /// |---|---|---|

@@ -1,0 +1,26 @@
+#include "kernels/scratch.h"
+
+#include "runtime/workspace.h"
+
+namespace tegula {
+
+Scratch::Scratch(const Stream& stream, Device device, std::size_t bytes) : device_(device) {
+  if (device.kind == DeviceKind::cuda && bytes > 0)
+    next_ = runtime::acquire_workspace(stream, bytes, 0).scratch;
+}
+
+Tensor Scratch::take(const Dims& shape, DType dtype) {
+  if (device_.kind != DeviceKind::cuda) return Tensor::empty(shape, dtype, device_);
+  Tensor t = Tensor::borrow(next_, shape, dtype, device_);
+  next_ += bytes_of(shape, dtype);
+  return t;
+}
+
+std::size_t Scratch::bytes_of(const Dims& shape, DType dtype) {
+  constexpr std::size_t kAlignment = 256;
+  auto bytes = static_cast<std::size_t>(size_bytes(dtype));
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::size_t>(extent);
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace tegula

@@ -1,0 +1,24 @@
+#pragma once
+// Tensors for the length of a call, one behind the other in the workspace of the stream; on the
+// host each in memory of its own.
+#include <cstddef>
+
+#include "tegula/stream.h"
+#include "tegula/tensor.h"
+
+namespace tegula {
+
+class Scratch {
+ public:
+  /// `bytes`: the sum of `bytes_of` all that will be taken.
+  Scratch(const Stream& stream, Device device, std::size_t bytes);
+  /// Row-major, at a multiple of 256 bytes on a GPU; its contents are undefined.
+  Tensor take(const Dims& shape, DType dtype);
+  static std::size_t bytes_of(const Dims& shape, DType dtype);
+
+ private:
+  Device device_;
+  std::byte* next_ = nullptr;
+};
+
+}  // namespace tegula
