@@ -139,16 +139,10 @@ class TileOrder {
         program = b_.rem(program, plane);
       }
       grouped(program);
-    } else if (options_.heavy_first && n >= 2) {
-      ir::Value others = counts_[0];
-      for (std::size_t i = 1; i + 1 < n; ++i) others = b_.mul(others, counts_[i]);
-      tiles_[n - 1] = b_.div(program, others);
-      row_major(b_.rem(program, others), n - 1);
     } else {
       row_major(program, n);
     }
-    if (options_.heavy_first)
-      tiles_[n - 1] = b_.sub(b_.sub(counts_[n - 1], b_.i32(1)), tiles_[n - 1]);
+    if (options_.heavy_first) tiles_[n - 1] = from_both_ends(tiles_[n - 1], counts_[n - 1]);
     return tiles_;
   }
 
@@ -160,6 +154,13 @@ class TileOrder {
       number = b_.div(number, counts_[i]);
     }
     tiles_[0] = number;
+  }
+
+  /// Last, first, last but one, second, ..: any two neighbours are as much work as the next two.
+  ir::Value from_both_ends(ir::Value number, ir::Value count) {
+    const ir::Value half = b_.op(Opcode::Shr, {number, b_.i32(1)}),
+                    is_even = b_.cmp("eq", b_.op(Opcode::And, {number, b_.i32(1)}), b_.i32(0));
+    return b_.select(is_even, b_.sub(b_.sub(count, b_.i32(1)), half), half);
   }
 
   /// The last two dimensions: down the rows of a group, then to the next column.
@@ -227,6 +228,7 @@ std::uint64_t GridLoop::start() {
     counts.push_back(block_count(t.build, extents[i], options_.blocks[i]));
   ir::AttrList attrs = ir::attr_list({{AttrName::axis, 0}});
   if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
+  if (options_.heavy_first) attrs.set(AttrName::pairs, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program =
       t.build.create(Opcode::ProgramId, {}, std::span(&i32, 1), std::move(attrs));

@@ -2,10 +2,11 @@
 // left of it, and the ring of copies never runs empty.
 //
 // Before:  launch { .. yield total, 1, 1 }   body of tile program_id
-// After:   for w in 0 .. waves { body of tile w * programs + place }, kernel.info.persistent
-// where `place` is the program's number, counted from the other end in every second wave: where the
-// tiles come in order of their work, no program gets the heavier one of every wave. Right for any
-// number of programs; the launch takes as many as run at once.
+// After:   for w in 0 .. waves { body of tile .. }, kernel.info.persistent
+// Tiles go round the programs, there and back, so that where they come in order of their work no
+// program gets the heavier one of every wave; or, where two neighbours are as much work as any
+// other two (attr pairs of program_id), two at a time. Right for any number of programs; the launch
+// takes as many as run at once.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
 #include "ir/pipeline.h"
@@ -31,6 +32,55 @@ Value program_of(Builder& b, Opcode opcode) {
   return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
 }
 
+/// Which tiles a program gets.
+class Deal {
+ public:
+  Deal(Builder& b, Value total, bool pairs)
+      : pairs_(pairs),
+        total_(total),
+        place_(program_of(b, Opcode::ProgramId)),
+        programs_(program_of(b, Opcode::NumPrograms)),
+        round_(pairs ? b.add(programs_, programs_) : programs_),
+        full_(b.div(total, round_)),
+        rest_(b.rem(total, round_)),
+        last_singly_(pairs ? b.cmp("le", rest_, programs_) : Value()) {}
+
+  Value waves(Builder& b) const {
+    if (!pairs_)
+      return b.add(full_, b.cast(b.cmp("lt", there_and_back(b, full_), rest_), DType::i32));
+    const Value two = b.add(place_, place_), left = b.sub(rest_, two);
+    const Value of_pairs = b.op(Opcode::Max, {b.op(Opcode::Min, {left, b.i32(2)}), b.i32(0)}),
+                single = b.cast(b.cmp("lt", place_, rest_), DType::i32);
+    return b.add(b.add(full_, full_), b.select(last_singly_, single, of_pairs));
+  }
+
+  Value tile(Builder& b, Value wave) const {
+    if (!pairs_) return b.add(b.mul(wave, programs_), there_and_back(b, wave));
+    const Value round = b.op(Opcode::Shr, {wave, b.i32(1)});
+    const Value pair = b.add(b.add(place_, place_), b.op(Opcode::And, {wave, b.i32(1)}));
+    const Value alone = b.op(Opcode::And, {last_singly_, b.cmp("eq", round, full_)});
+    return b.add(b.mul(round, round_), b.select(alone, place_, pair));
+  }
+
+ private:
+  /// The program's number, counted from the other end in every second wave.
+  Value there_and_back(Builder& b, Value wave) const {
+    const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place_);
+    return b.select(b.cmp("eq", b.op(Opcode::And, {wave, b.i32(1)}), b.i32(0)), place_, from_end);
+  }
+
+  bool pairs_;
+  Value total_, place_, programs_, round_, full_, rest_, last_singly_;
+};
+
+bool takes_pairs(const Kernel& k) {
+  bool found = false;
+  walk(k, k.body(), [&](OpId op) {
+    found = found || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::pairs) == 1);
+  });
+  return found;
+}
+
 /// In what follows the loop's head, the launch grid is that of the tiles.
 void rename_grid(Kernel& k, RegionId body, Value tile, Value total) {
   std::vector<OpId> stale;
@@ -53,21 +103,12 @@ bool persist(Kernel& k, PassContext& context) {
   Builder b(k);
   const Value total = total_tiles(k, b);
   if (!total) return false;
-  const Value place = program_of(b, Opcode::ProgramId),
-              programs = program_of(b, Opcode::NumPrograms);
-  const Value from_end = b.sub(b.sub(programs, b.i32(1)), place);
-  const auto place_in = [&](Builder& at, Value wave) {
-    return at.select(at.cmp("eq", at.op(Opcode::And, {wave, at.i32(1)}), at.i32(0)), place,
-                     from_end);
-  };
-  const Value full = b.div(total, programs), rest = b.rem(total, programs);
-  const Value has_one_more = b.cmp("lt", place_in(b, full), rest);
-  const Value waves = b.add(full, b.cast(has_one_more, DType::i32));
-  const OpId loop = b.make_for(b.i32(0), waves, b.i32(1), {});
+  const bool pairs = takes_pairs(k);
+  const Deal deal(b, total, pairs);
+  const OpId loop = b.make_for(b.i32(0), deal.waves(b), b.i32(1), {});
   const RegionId body = k[loop].regions[0];
   Builder head(k, body);
-  const Value wave = k[body].args[0];
-  const Value tile = head.add(head.mul(wave, programs), place_in(head, wave));
+  const Value tile = deal.tile(head, k[body].args[0]);
   for (OpId op : ops) {
     k.unlink(op);
     k.append(body, op);

@@ -93,7 +93,8 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
         const Visibility visibility(spec);  // of this trace: what the mask captured may change
         const Tile group = Q.dim(1) / K.dim(1);
         const Space space = cu_q ? Space({cu_q->dim(0) - 1, O.dim(1), q_length}) : Space(O);
-        for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first)) {
+        const bool is_masked = spec.mask || spec.range || spec.blocks;
+        for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first.when(is_masked))) {
           const Sequence sequence =
               cu_q ? Sequence::packed(*cu_q, *cu_kv, b) : Sequence{b, K.dim(2)};
           const Index &entry = sequence.entry, at = sequence.queries(m);

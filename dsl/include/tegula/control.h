@@ -125,8 +125,15 @@ struct l2_group {
   explicit l2_group(int n) : rows(n) {}
   int rows;
 };
-/// Order of the tiles: last block of the last dimension first. For triangular work.
-struct HeavyFirst {};
+/// Order of the tiles for work that grows along the last dimension (triangular): its blocks come
+/// from both ends in turn, last, first, last but one, .., so that two neighbours are as much work
+/// as any other two, and one program takes both. Blocks that differ in the last dimension alone
+/// stay together: what they share stays in L2.
+struct HeavyFirst {
+  bool is_set = true;
+  /// Only for work of that kind; else the order is that of memory.
+  constexpr HeavyFirst when(bool is_so) const { return {is_so}; }
+};
 inline constexpr HeavyFirst heavy_first{};
 
 namespace detail {
@@ -137,7 +144,7 @@ struct GridOptions {
   bool heavy_first = false;
   void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
   void add(struct l2_group g) { l2_group = g.rows; }
-  void add(HeavyFirst) { heavy_first = true; }
+  void add(HeavyFirst h) { heavy_first = h.is_set; }
 };
 
 /// The grid loop: its body is the program that each block runs.
