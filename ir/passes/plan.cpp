@@ -169,7 +169,8 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   add_copy_warps(plan, s.accumulators + others + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
   // stores in.
-  plan.persistent = s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
+  plan.persistent = k.info.cluster == 1 &&
+                    s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.stage_stores = !plan.persistent;
   const int limit = plan.registers != 0 ? plan.registers : registers_at_entry(plan);
   if (plan.stages < 2 || s.accumulators + others > limit) return std::nullopt;
@@ -230,6 +231,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
+      {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
       {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
        "registers is a multiple of 8, needs 4 copy_warps, and all threads' fit into 65536"},
@@ -242,11 +244,21 @@ void require_legal(const Plan& p, const Kernel& k) {
 }  // namespace
 
 bool plan(Kernel& kernel, PassContext& context) {
+  if (kernel.info.cluster > 1 && !kernel.info.target.starts_with("sm_9"))
+    throw CompileError(Diagnostic{"",
+                                  fmt::format("kernel {} runs in clusters of {} programs, which {} "
+                                              "does not have",
+                                              kernel.info.name, kernel.info.cluster,
+                                              kernel.info.target),
+                                  {},
+                                  {},
+                                  "use grid(...) without cluster(...) there"});
   const bool chosen = !context.plan && context.plan_changes.empty();
   if (!context.plan) {
     context.plan = make_plan(kernel);
     context.plan->change(context.plan_changes);
     if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
+    if (kernel.info.cluster > 1) context.plan->persistent = false;
   }
   if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;
