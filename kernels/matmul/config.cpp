@@ -69,7 +69,8 @@ MatmulConfig older_config(const MatmulProblem& p) {
 
 std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
-         (splits > 1 ? " split " + std::to_string(splits) : "") + (swapped ? " swapped" : "");
+         (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
+         (swapped ? " swapped" : "");
 }
 
 MatmulConfig matmul_config(const MatmulProblem& p, int sms) {

@@ -8,6 +8,7 @@
 #include "tegula/control.h"
 #include "tegula/kernel.h"
 #include "tegula/kernels/matmul.h"
+#include "tegula/math.h"
 #include "tegula/tile_ops.h"
 #include "tegula/view.h"
 
@@ -43,7 +44,7 @@ inline constexpr bool kIsF8 = std::is_same_v<T, f8e4m3> || std::is_same_v<T, f8e
 
 /// Values of tune() for a MatmulConfig.
 struct MatmulTile {
-  int bm, bn, bk;
+  int bm, bn, bk, cluster;
   bool swapped, promoted, tf32;
 
   static MatmulTile tuned();
@@ -63,6 +64,17 @@ Tile matmul_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA
     acc = kIsF8<T> && t.promoted ? acc + product(k, {}) : product(k, acc);
   return t.swapped ? acc.T() : acc;
 }
+
+/// Of the steps of k, those of part `number` of `parts`.
+struct PartOfK {
+  Tile first, last;
+  PartOfK(const MatmulTile& t, const Tile& k, const Tile& number, const Tile& parts) {
+    const Tile all_steps = (k + (t.bk - 1)) / t.bk;
+    const Tile part = (all_steps + (parts - 1)) / parts * t.bk;
+    first = number * part;
+    last = min(first + part, k);
+  }
+};
 
 /// C = epilogue(A B).
 template <class T, class O, class Fn, class... Extra>
@@ -117,11 +129,29 @@ struct PartialMatmul {
     const MatmulTile t = MatmulTile::tuned();
     for (auto [s, m, n] : grid(P, 1, t.bm, t.bn)) {
       let_next_kernel_start();
-      const Tile all_steps = (A.cols() + (t.bk - 1)) / t.bk, splits = P.dim(0);
-      const Tile part = (all_steps + (splits - 1)) / splits * t.bk, first = s.first() * part;
+      const PartOfK part(t, A.cols(), s.first(), P.dim(0));
       P(s, m, n) = matmul_sums<T>(
-          t, first, min(first + part, A.cols()), [&](auto k) { return A(m, k); },
+          t, part.first, part.last, [&](auto k) { return A(m, k); },
           [&](auto k) { return B(k, n); });
+    }
+  }
+};
+
+/// C = epilogue(A B), where the programs of a cluster take a part of k each, and then of the tile.
+template <class T, class O, class Fn, class... Extra>
+struct ClusteredMatmul {
+  Fn epilogue;
+  void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
+    const MatmulTile t = MatmulTile::tuned();
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), cluster(t.cluster))) {
+      const PartOfK part(t, A.cols(), cluster_rank(), t.cluster);
+      const Tile sums = matmul_sums<T>(
+          t, part.first, part.last, [&](auto k) { return A(m, k); },
+          [&](auto k) { return B(k, n); });
+      // What is divided are the tensor cores' rows.
+      const Tile sum = cluster_sum(sums, t.swapped ? 1 : 0);
+      const Index rows = t.swapped ? m : cluster_share(m), cols = t.swapped ? cluster_share(n) : n;
+      C(rows, cols) = epilogue(sum, rows, cols, extra...);
     }
   }
 };
@@ -200,14 +230,16 @@ class FusedMatmul {
     detail::check_matmul(A, B, C);
     if (A.rank() == 3) return kernels_->batched.of(config)(stream, A, B, C, further...);
     if (config.splits <= 1) return kernels_->whole.of(config)(stream, A, B, C, further...);
+    if (config.clustered) return kernels_->clustered.of(config)(stream, A, B, C, further...);
     const Tensor P = detail::partial_sums(stream, C, config.splits, dtype_of<detail::SumOf<T>>);
     kernels_->partial.of(config)(stream, A, B, P);
     kernels_->sum(stream, P, C, further...);
   }
   /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
-    return config.splits > 1 ? kernels_->partial.of(config).explain()
-                             : kernels_->whole.of(config).explain();
+    if (config.splits <= 1) return kernels_->whole.of(config).explain();
+    return config.clustered ? kernels_->clustered.of(config).explain()
+                            : kernels_->partial.of(config).explain();
   }
 
  private:
@@ -216,11 +248,13 @@ class FusedMatmul {
         : options(o),
           whole("matmul", {fn}, o),
           batched("matmul_batched", {fn}, o),
+          clustered("matmul_clustered", {fn}, o),
           partial("matmul_partial", {}, o),
           sum(kernel("matmul_sum", Of<detail::SumOfParts>{fn})) {}
     MatmulOptions options;
     detail::Configured<Of<detail::WholeMatmul>> whole;
     detail::Configured<Of<detail::BatchedMatmul>> batched;
+    detail::Configured<Of<detail::ClusteredMatmul>> clustered;
     detail::Configured<detail::PartialMatmul<T>> partial;
     decltype(kernel("", std::declval<Of<detail::SumOfParts>>())) sum;
   };
