@@ -120,7 +120,7 @@ void lower_ClusterSum(Lowering& l, OpId op) {
                                        static_cast<int>(d.attrs.i(AttrName::axis)), ctas, d.loc);
   const LinearLayout taking = expand_dim(layout_of(type), 0);
   const auto exchange = synthesize_exchange(giving, taking, size_bytes(type.dtype()),
-                                            {.stmatrix = false, .ldmatrix = false});
+                                            {.stmatrix = false, .ldmatrix = false, .reads = ctas});
   if (!exchange)
     throw InternalError(fmt::format("cluster_sum of {}: {}", giving.str(), exchange.reason()));
   const SharedLayout& shared = exchange->layout;
