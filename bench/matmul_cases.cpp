@@ -12,8 +12,8 @@ Tensor as_fp8(const Tensor& bytes) {
                         bytes.strides());
 }
 
-/// 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK, negative where operands
-/// are swapped.
+/// 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK, negative where
+/// operands are swapped.
 MatmulConfig config_of(double number) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
   return {static_cast<int>(code / 1000000 % 1000),

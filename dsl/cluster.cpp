@@ -62,7 +62,8 @@ Tile cluster_sum(const Arg& x, Axis axis) {
   if (size_bits(type.dtype()) < 32)
     fail(Mistake::narrow_sum, at, {t.origin(v, "the tile")}, name(type.dtype()));
   const int a = dsl::checked_axis("cluster_sum", type, axis.value(), at);
-  for (const ScopeKind kind : {ScopeKind::Loop, ScopeKind::While, ScopeKind::Branch, ScopeKind::Fold})
+  for (const ScopeKind kind :
+       {ScopeKind::Loop, ScopeKind::While, ScopeKind::Branch, ScopeKind::Fold})
     if (t.in_scope(kind)) fail(Mistake::cluster_in_loop, at, {}, dsl::name(kind));
   ir::Ints shape(type.shape().begin(), type.shape().end());
   std::int64_t& extent = shape[static_cast<std::size_t>(a)];

@@ -231,13 +231,11 @@ std::uint64_t GridLoop::start() {
   for (std::size_t i = 0; i < extents.size(); ++i)
     counts.push_back(block_count(t.build, extents[i], options_.blocks[i]));
   // A cluster's programs work on one tile.
-  ir::AttrList attrs =
-      cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
+  ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
   if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
-  const ir::OpId program =
-      t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {}, std::span(&i32, 1),
-                     std::move(attrs));
+  const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},
+                                          std::span(&i32, 1), std::move(attrs));
   const auto tiles = TileOrder(t, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     // What bounds proofs start from; the decoding alone does not show it.

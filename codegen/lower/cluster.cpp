@@ -48,8 +48,8 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
   Value flips;
   for (int bit = 0; bit < slab.bits[0]; ++bit) {
     const std::uint32_t basis = slab.basis[static_cast<std::size_t>(slab.first_bit(0) + bit)];
-    const Value one = l.b.op(
-        Opcode::And, {l.b.op(Opcode::Shr, {number, l.b.i32(bit)}), l.b.i32(1)});
+    const Value one =
+        l.b.op(Opcode::And, {l.b.op(Opcode::Shr, {number, l.b.i32(bit)}), l.b.i32(1)});
     const Value flip = l.b.mul(one, l.b.i32(basis));
     flips = flips ? l.b.op(Opcode::Xor, {flips, flip}) : flip;
   }
@@ -70,7 +70,9 @@ PartRoute route(const SharedLayout& shared, const LinearLayout& part) {
   const auto vectors = shared_vectors(*fn, shared);
   if (!vectors)
     throw InternalError(fmt::format("{} in {}: {}", part.str(), shared.str(), vectors.reason()));
-  PartRoute r{fn->slabs, {}, std::vector<std::int64_t>(static_cast<std::size_t>(part.registers())),
+  PartRoute r{fn->slabs,
+              {},
+              std::vector<std::int64_t>(static_cast<std::size_t>(part.registers())),
               static_cast<std::int64_t>(vectors->front().registers.size())};
   std::int64_t next = 0;
   for (const Vector& v : *vectors) {
@@ -140,8 +142,8 @@ void lower_ClusterSum(Lowering& l, OpId op) {
     const Value there = l.b.op(Opcode::MapShared, {base, peer});
     Value addresses = shared_addresses(l, there, r.slabs, r.places, flips);
     if (!taking.is_exact())
-      addresses = kept_inside(l, addresses, there,
-                              shared.bytes() - r.width * size_bytes(type.dtype()));
+      addresses =
+          kept_inside(l, addresses, there, shared.bytes() - r.width * size_bytes(type.dtype()));
     const Value loaded = l.b.op(Opcode::LdCluster, {addresses}, flat, {{AttrName::width, r.width}});
     terms.push_back(l.regs(loaded, r.position));
   }

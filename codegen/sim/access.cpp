@@ -162,8 +162,8 @@ void Cta::conflict(const Conflict& c) {
   Findings& of_reader = accessing_->cta.findings;
   if (of_reader.is_repetition(fault)) return;
   of_reader.add(fault, fmt::format("{}: {} after {} at shared address {:#x} (offset {})", doc(kind),
-                                  side(c.later, c.later_writes), side(c.earlier, c.earlier_writes),
-                                  address, c.offset));
+                                   side(c.later, c.later_writes), side(c.earlier, c.earlier_writes),
+                                   address, c.offset));
 }
 
 }  // namespace tegula::sim

@@ -10,10 +10,10 @@ Cluster::Cluster(Launch& launch, std::int64_t first)
   const Grid& g = launch.grid;
   for (int rank = 0; rank < launch.program.kernel().info.cluster; ++rank) {
     const std::int64_t n = first + rank;
-    ctas_.push_back(std::make_unique<Cta>(
-        launch, *this, rank,
-        Grid{static_cast<int>(n % g[0]), static_cast<int>(n / g[0] % g[1]),
-             static_cast<int>(n / g[0] / g[1])}));
+    ctas_.push_back(
+        std::make_unique<Cta>(launch, *this, rank,
+                              Grid{static_cast<int>(n % g[0]), static_cast<int>(n / g[0] % g[1]),
+                                   static_cast<int>(n / g[0] / g[1])}));
   }
 }
 

@@ -153,8 +153,8 @@ class Cta {
   void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
                      std::uint32_t address, std::uint32_t bytes, bool writes);
 
-  /// The CTA of the cluster whose memory an address of map_shared names, and the address there; null
-  /// (and reported) where there is none.
+  /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
+  /// null (and reported) where there is none.
   Cta* cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes, int lane);
 
   /// Ends the period of a warp's accesses that later releases do not cover.

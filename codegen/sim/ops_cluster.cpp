@@ -18,8 +18,7 @@ Step sim_MapShared(Warp& w, const Instr& i) {
     const std::int64_t rank = w.cells(i.in[1])[lane].i;
     if (rank < 0 || rank >= w.cta.cluster.size())
       w.cta.report(w, i, Detector::SharedBounds,
-                   fmt::format("there is no CTA {} in a cluster of {}", rank,
-                               w.cta.cluster.size()),
+                   fmt::format("there is no CTA {} in a cluster of {}", rank, w.cta.cluster.size()),
                    lane);
     // Rank 0 is 1 here: addresses that were not mapped are told apart.
     w.cells(i.out[0])[lane].i = w.cells(i.in[0])[lane].i + ((rank + 1) << Cluster::kRankShift);
@@ -71,8 +70,7 @@ void Cta::report_exit_race(ir::OpId op, int owner, int warp) {
 namespace {
 
 std::string describe_cluster_barrier(Warp& w) {
-  return fmt::format("the cluster's barrier ({} warps are missing)",
-                     w.cta.cluster.missing_warps());
+  return fmt::format("the cluster's barrier ({} warps are missing)", w.cta.cluster.missing_warps());
 }
 
 }  // namespace

@@ -43,8 +43,8 @@ void receive(std::span<const std::unique_ptr<Program>> programs, OpId id, std::s
   const Type type = p.result_type(id);
   const std::int64_t axis = p.attrs(id).i(AttrName::axis);
   const AxisShape part(type.shape(), axis);
-  const auto whole = static_cast<std::size_t>(
-      p.kernel().type(v).shape()[static_cast<std::size_t>(axis)]);
+  const auto whole =
+      static_cast<std::size_t>(p.kernel().type(v).shape()[static_cast<std::size_t>(axis)]);
   const Fold sum = fold_of("sum", type.dtype(), "");
   TileValue out;
   out.reset(static_cast<std::size_t>(type.count()));

@@ -49,7 +49,7 @@ class Absence {
   Kernel& k_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
-  std::unordered_map<OpId, Value> ends_;  ///< of crops
+  std::unordered_map<OpId, Value> ends_;            ///< of crops
   std::map<std::pair<OpId, Value>, Value> shares_;  ///< offsets of parts of cluster sums
 };
 

@@ -140,8 +140,8 @@ const LinearLayout* LayoutChoice::scan(Type tile, int axis) const {
   return intern_layout(builder.build(order_with(shape.size(), axis)));
 }
 
-/// What is read from shared memory may be read in any order: runs that make 16 bytes once rounded to
-/// 16-bit elements can be stored as they are.
+/// What is read from shared memory may be read in any order: runs that make 16 bytes once rounded
+/// to 16-bit elements can be stored as they are.
 const LinearLayout* LayoutChoice::cluster_share(Type tile) const {
   constexpr std::int64_t kRun = 8;
   const Dims shape = dims_of(tile.shape());

@@ -209,8 +209,8 @@ class Materializer {
     }
   }
 
-  /// What is absent for the giver alone is 0. Where it is absent for the receiver too, nobody looks at
-  /// the sum.
+  /// What is absent for the giver alone is 0. Where it is absent for the receiver too, nobody looks
+  /// at the sum.
   void sum_operand(OpId op) {
     Builder b = before(op);
     const Value v = k_[op].operands[0];

@@ -245,14 +245,14 @@ void require_legal(const Plan& p, const Kernel& k) {
 
 bool plan(Kernel& kernel, PassContext& context) {
   if (kernel.info.cluster > 1 && !kernel.info.target.starts_with("sm_9"))
-    throw CompileError(Diagnostic{"",
-                                  fmt::format("kernel {} runs in clusters of {} programs, which {} "
-                                              "does not have",
-                                              kernel.info.name, kernel.info.cluster,
-                                              kernel.info.target),
-                                  {},
-                                  {},
-                                  "use grid(...) without cluster(...) there"});
+    throw CompileError(
+        Diagnostic{"",
+                   fmt::format("kernel {} runs in clusters of {} programs, which {} "
+                               "does not have",
+                               kernel.info.name, kernel.info.cluster, kernel.info.target),
+                   {},
+                   {},
+                   "use grid(...) without cluster(...) there"});
   const bool chosen = !context.plan && context.plan_changes.empty();
   if (!context.plan) {
     context.plan = make_plan(kernel);

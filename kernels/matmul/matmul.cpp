@@ -26,12 +26,9 @@ MatmulTile MatmulTile::tuned() {
 }
 
 Tuning MatmulTile::of(const MatmulConfig& c, const MatmulOptions& options) {
-  return {{"BM", c.bm},
-          {"BN", c.bn},
-          {"BK", c.bk},
-          {"CLUSTER", c.clustered ? c.splits : 1},
-          {"SWAPPED", c.swapped},
-          {"PROMOTED", options.promoted},
+  return {{"BM", c.bm},           {"BN", c.bn},
+          {"BK", c.bk},           {"CLUSTER", c.clustered ? c.splits : 1},
+          {"SWAPPED", c.swapped}, {"PROMOTED", options.promoted},
           {"TF32", options.tf32}};
 }
 

@@ -1,5 +1,5 @@
-// Clusters on every device that is here: sums that leave each program a part, and products whose k a
-// cluster divides. Operands are small integers, so that sums are exact.
+// Clusters on every device that is here: sums that leave each program a part, and products whose k
+// a cluster divides. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ class Clusters : public testing::TestWithParam<Device> {
                   bool transposed = false) const {
     const std::int64_t low = dtype == DType::u8 ? 0 : -3;
     if (!transposed) return Tensor::integers(shape, dtype, low, 4, seed, GetParam());
-    return Tensor::integers({shape[1], shape[0]}, dtype, low, 4, seed, GetParam()).transpose(-1, -2);
+    return Tensor::integers({shape[1], shape[0]}, dtype, low, 4, seed, GetParam())
+        .transpose(-1, -2);
   }
   Tensor empty(const Dims& shape, DType dtype) const {
     return Tensor::empty(shape, dtype, GetParam());
@@ -62,7 +63,8 @@ TEST_P(Clusters, SumOverRowsOfAMatrix) {
       for (auto n : grid(z, 64, cluster(programs))) {
         const Tile rows = (x.dim(0) + (programs - 1)) / programs, first = cluster_rank() * rows;
         Tile sum = zeros<f32>(64);
-        for (auto m : steps(first, min(first + rows, x.dim(0)), 1)) sum = sum + fill_absent(x(m, n), 0);
+        for (auto m : steps(first, min(first + rows, x.dim(0)), 1))
+          sum = sum + fill_absent(x(m, n), 0);
         z(cluster_share(n)) = cluster_sum(sum, 0);
       }
     });
@@ -96,8 +98,8 @@ TEST_P(Clusters, TwoSums) {
   expect_equal(across, want);
 }
 
-/// Programs whose tiles are absent at different places: those count as 0, and what the receiver lacks
-/// is not stored.
+/// Programs whose tiles are absent at different places: those count as 0, and what the receiver
+/// lacks is not stored.
 TEST_P(Clusters, AbsentForOthers) {
   const auto shifted = kernel("shifted", [](In<f32, 1> x, Out<f32, 1> z) {
     for (auto n : grid(z, 64, cluster(2))) {
@@ -160,15 +162,15 @@ TEST_P(Clusters, ProductsOfEveryType) {
   expect_equal(C8, product(A8, B8));
 }
 
-/// Parts of every height, odd widths, operands swapped, rows that TMA cannot take, parts of k that are
-/// empty, ragged, or all.
+/// Parts of every height, odd widths, operands swapped, rows that TMA cannot take, parts of k that
+/// are empty, ragged, or all.
 TEST_P(Clusters, ProductsOfEveryConfiguration) {
   for (const std::int64_t k : {1096, 200, 65, 0})
-    for (const MatmulConfig& c : {clustered(64, 64, 64, 2), clustered(64, 64, 64, 4),
-                                  clustered(64, 128, 64, 8), clustered(128, 64, 64, 2),
-                                  clustered(128, 96, 64, 8), clustered(64, 80, 64, 4),
-                                  clustered(64, 24, 64, 2), clustered(16, 64, 64, 2, true),
-                                  clustered(8, 128, 64, 4, true), clustered(24, 64, 128, 8, true)}) {
+    for (const MatmulConfig& c :
+         {clustered(64, 64, 64, 2), clustered(64, 64, 64, 4), clustered(64, 128, 64, 8),
+          clustered(128, 64, 64, 2), clustered(128, 96, 64, 8), clustered(64, 80, 64, 4),
+          clustered(64, 24, 64, 2), clustered(16, 64, 64, 2, true), clustered(8, 128, 64, 4, true),
+          clustered(24, 64, 128, 8, true)}) {
       SCOPED_TRACE(c.str() + ", k " + std::to_string(k));
       const Tensor A = integers({77, k}, DType::bf16, 1), B = integers({k, 152}, DType::bf16, 2),
                    C = empty({77, 152}, DType::bf16);
@@ -178,8 +180,8 @@ TEST_P(Clusters, ProductsOfEveryConfiguration) {
 }
 
 TEST_P(Clusters, OddShapes) {
-  for (const Dims& s : {Dims{1, 1, 1}, Dims{13, 9, 333}, Dims{64, 64, 128}, Dims{129, 65, 640},
-                        Dims{0, 8, 8}}) {
+  for (const Dims& s :
+       {Dims{1, 1, 1}, Dims{13, 9, 333}, Dims{64, 64, 128}, Dims{129, 65, 640}, Dims{0, 8, 8}}) {
     SCOPED_TRACE(s.str());
     const Tensor A = integers({s[0], s[2]}, DType::bf16, 1),
                  B = integers({s[2], s[1]}, DType::bf16, 2), C = empty({s[0], s[1]}, DType::f32);

@@ -329,8 +329,8 @@ const Bug kClusterBugs[] = {
     {"the first part for everybody", shares,
      [](Kernel& k) {
        const Value rank = k[nth(k, Opcode::CtaRank, 0)].results[0];
-       const OpId bit = nth(k, Opcode::And, 0,
-                            [&](const OpData& d) { return d.operands[0] == rank; });
+       const OpId bit =
+           nth(k, Opcode::And, 0, [&](const OpData& d) { return d.operands[0] == rank; });
        set_constant_operand(k, bit, 0, 0);
      }},
 };

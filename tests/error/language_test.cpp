@@ -382,9 +382,8 @@ TEST(LanguageError, Grid) {
       for (auto i : grid(z, 12, cluster(8))) z(cluster_share(i)) = 1;
     }).trace(tensor({40}));
   });
-  expect("T0612 cluster_parts of one element", [&] {
-    in_cluster(2, [](Tile t) { return cluster_sum(t.reshape({8, 2}), 1); });
-  });
+  expect("T0612 cluster_parts of one element",
+         [&] { in_cluster(2, [](Tile t) { return cluster_sum(t.reshape({8, 2}), 1); }); });
   expect("T0613 cluster_in_loop", [&] {
     in_cluster(2, [](Tile t) {
       Tile all = zeros<f32>(8);

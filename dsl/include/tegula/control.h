@@ -236,8 +236,8 @@ auto grid(const Space& space, Options... blocks_and_options) {
 
 /// Which of its cluster's programs this is: an i32 from 0; always 0 without `cluster(...)`.
 Tile cluster_rank(std::source_location at = std::source_location::current());
-/// The part of an index that is this program's, one of as many as its cluster has programs; all of it
-/// without `cluster(...)`. Each has two elements at least.
+/// The part of an index that is this program's, one of as many as its cluster has programs; all of
+/// it without `cluster(...)`. Each has two elements at least.
 Index cluster_share(const Index& whole, std::source_location at = std::source_location::current());
 
 /// Records both branches; variables rebound in either are merged.

@@ -25,7 +25,8 @@ TEST(EvalCluster, RanksAndNumbersCoverTheGrid) {
 }
 
 /// Program p has p + 1 times the tile; each row of the sum goes to another.
-constexpr const char* kSum = R"(kernel @sum FORM cluster(2) (%x: view<?x?xf32, in>, %o: view<?x?xf32, out>) {
+constexpr const char* kSum =
+    R"(kernel @sum FORM cluster(2) (%x: view<?x?xf32, in>, %o: view<?x?xf32, out>) {
     launch { %two = const [value = 2] : i32  %one = const [value = 1] : i32  yield %two, %one, %one }
     %zero = const [value = 0] : i32
     %one1 = const [value = 1] : i32

@@ -16,8 +16,8 @@ struct MatmulConfig {
   /// Columns of B lie along the rows of the tensor cores' tiles, which are 64 or more: for few rows
   /// of A. bn of 64, 128 or 256, bm of 8 to 256 in steps of 8.
   bool swapped = false;
-  /// The CTAs of a tile are a cluster, of 2, 4 or 8, and each adds and stores a part of it, 1 / splits
-  /// of the rows (of the columns if swapped). Needs sm_90; matrices without batches.
+  /// The CTAs of a tile are a cluster, of 2, 4 or 8, and each adds and stores a part of it, 1 /
+  /// splits of the rows (of the columns if swapped). Needs sm_90; matrices without batches.
   bool clustered = false;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
