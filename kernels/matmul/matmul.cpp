@@ -19,17 +19,16 @@ MatmulTile MatmulTile::tuned() {
                   136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256},
            128),
       tune("BK", {8, 16, 32, 64, 128, 256}, 64),
-      tune("CLUSTER", {1, 2, 4, 8}, 1),
       tune("SWAPPED", {0, 1}, 0) != 0,
       tune("PROMOTED", {0, 1}, 0) != 0,
       tune("TF32", {0, 1}, 0) != 0};
 }
 
 Tuning MatmulTile::of(const MatmulConfig& c, const MatmulOptions& options) {
-  return {{"BM", c.bm},           {"BN", c.bn},
-          {"BK", c.bk},           {"CLUSTER", c.clustered ? c.splits : 1},
-          {"SWAPPED", c.swapped}, {"PROMOTED", options.promoted},
-          {"TF32", options.tf32}};
+  Tuning values{{"BM", c.bm},           {"BN", c.bn},           {"BK", c.bk},
+                {"SWAPPED", c.swapped}, {"TF32", options.tf32}, {"PROMOTED", options.promoted}};
+  if (c.clustered) values["CLUSTER"] = c.splits;
+  return values;
 }
 
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {

@@ -44,7 +44,7 @@ inline constexpr bool kIsF8 = std::is_same_v<T, f8e4m3> || std::is_same_v<T, f8e
 
 /// Values of tune() for a MatmulConfig.
 struct MatmulTile {
-  int bm, bn, bk, cluster;
+  int bm, bn, bk;
   bool swapped, promoted, tf32;
 
   static MatmulTile tuned();
@@ -143,8 +143,9 @@ struct ClusteredMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), cluster(t.cluster))) {
-      const PartOfK part(t, A.cols(), cluster_rank(), t.cluster);
+    const int programs = tune("CLUSTER", {1, 2, 4, 8});
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), cluster(programs))) {
+      const PartOfK part(t, A.cols(), cluster_rank(), programs);
       const Tile sums = matmul_sums<T>(
           t, part.first, part.last, [&](auto k) { return A(m, k); },
           [&](auto k) { return B(k, n); });
