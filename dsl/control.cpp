@@ -189,7 +189,7 @@ ir::Value block_count(ir::Builder& b, ir::Value extent, std::int64_t block) {
 }
 
 void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
-                   const std::vector<std::int64_t>& blocks) {
+                   const std::vector<std::int64_t>& blocks, int cluster) {
   ir::Builder b(t.kernel, t.kernel.launch());
   b.loc = t.build.loc;
   dsl::HostScalars host(t.kernel, b);
@@ -200,6 +200,7 @@ void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
     const ir::Value count = block_count(b, extent, blocks[i]);
     programs = i == 0 ? count : b.mul(programs, count);
   }
+  if (cluster > 1) programs = b.mul(programs, b.i32(cluster));
   const ir::Value one = b.i32(1);
   b.yield(std::vector{programs, one, one});
 }
@@ -219,19 +220,24 @@ std::uint64_t GridLoop::start() {
     fail(Mistake::grid_rank, loc_, {}, options_.blocks.size(), extents_.size());
   for (std::int64_t block : options_.blocks)
     if (block <= 0) fail(Mistake::bad_block, loc_, {}, block);
+  const int cluster = options_.cluster;
+  if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
+    fail(Mistake::bad_cluster, loc_, {}, cluster);
+  t.kernel.info.cluster = cluster;
   t.grid_seen = true;
   t.grid_loc = loc_;
   std::vector<ir::Value> extents, counts;
   for (std::size_t i = 0; i < options_.blocks.size(); ++i) extents.push_back(t.value(extents_[i]));
-  record_launch(t, extents, options_.blocks);
+  record_launch(t, extents, options_.blocks, cluster);
   for (std::size_t i = 0; i < extents.size(); ++i)
     counts.push_back(block_count(t.build, extents[i], options_.blocks[i]));
-  ir::AttrList attrs = ir::attr_list({{AttrName::axis, 0}});
+  // A cluster's programs work on one tile.
+  ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
   if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
   if (options_.heavy_first) attrs.set(AttrName::pairs, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
-  const ir::OpId program =
-      t.build.create(Opcode::ProgramId, {}, std::span(&i32, 1), std::move(attrs));
+  const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},
+                                          std::span(&i32, 1), std::move(attrs));
   const auto tiles = TileOrder(t, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     // What bounds proofs start from; the decoding alone does not show it.

@@ -38,6 +38,7 @@ class Verifier {
 
   std::vector<Diagnostic> run() {
     for (const Param& p : k_.params()) visible_.insert(p.value);
+    cluster();
     if (k_[k_.launch()].first) region(k_.launch(), kNoOp);
     region(k_.body(), kNoOp);
     pending_is_linear();
@@ -49,6 +50,12 @@ class Verifier {
 
   void report(OpId op, std::string message) {
     found_.push_back({"", fmt::format("{}: {}", print_op(k_, op), message), k_[op].loc, {}, ""});
+  }
+
+  void cluster() {
+    const int n = k_.info.cluster;
+    if (n != 1 && n != 2 && n != 4 && n != 8)
+      found_.push_back({"", fmt::format("a cluster of {} programs: 1, 2, 4 or 8", n), {}, {}, ""});
   }
 
   void region(RegionId r, OpId owner) {
@@ -80,6 +87,7 @@ class Verifier {
     for (Value v : d.operands)
       if (!visible_.contains(v)) report(op, "uses a value that is not visible here");
     types(op, row);
+    if (d.opcode == Opcode::ClusterSum) cluster_sum(op, owner);
     if (row.has(kTerminator)) {
       if (k_[r].last != op) report(op, "is not the last op of its region");
       yields(op, owner);
@@ -106,6 +114,22 @@ class Verifier {
       if (!same_without_layout(k_.type(d.results[i]), inferred.types[i]))
         report(op, fmt::format("result type {} should be {}", k_.type(d.results[i]).str(),
                                inferred.types[i].str()));
+  }
+
+  void cluster_sum(OpId op, OpId owner) {
+    if (owner) report(op, "stands outside of loops and branches");
+    const Type whole = k_.type(k_[op].operands[0]), part = k_.type(k_[op].results[0]);
+    const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
+    if (!whole.is_tile() || axis < 0 || axis >= whole.rank())
+      return report(op, "axis is out of range");
+    Ints shape(whole.shape().begin(), whole.shape().end());
+    std::int64_t& extent = shape[static_cast<std::size_t>(axis)];
+    if (extent % k_.info.cluster != 0)
+      return report(op, fmt::format("cannot cut {} into {}", extent, k_.info.cluster));
+    extent /= k_.info.cluster;
+    const Type wanted = Type::tile(whole.elem(), shape);
+    if (!same_without_layout(part, wanted))
+      report(op, fmt::format("result type {} should be {}", part.str(), wanted.str()));
   }
 
   /// The types a region of `owner` must yield.

@@ -68,6 +68,17 @@ void cuda_BarArrive(Emitter& e, OpId id) {
 void cuda_Fence(Emitter& e, OpId id) {
   e.ptx_statement(ptx::fence(e.attrs(id).s(AttrName::scope)));
 }
+void cuda_ClusterArrive(Emitter& e, OpId) { e.ptx_statement(ptx::cluster_arrive()); }
+void cuda_ClusterWait(Emitter& e, OpId) { e.ptx_statement(ptx::cluster_wait()); }
+void cuda_CtaRank(Emitter& e, OpId id) {
+  e.declare(e.result(id), e.ptx_value("cluster_rank", "int", {}, ptx::cta_rank()) + "()");
+}
+void cuda_MapShared(Emitter& e, OpId id) {
+  const std::string f =
+      e.ptx_value("map_shared", "int", {"int address", "int rank"}, ptx::map_shared());
+  e.declare(e.result(id), fmt::format("{}({}, {})", f, e.argument(e.operand(id, 0)),
+                                      e.argument(e.operand(id, 1))));
+}
 void cuda_Trap(Emitter& e, OpId) { e.ptx_statement(ptx::trap()); }
 
 void cuda_MbarInit(Emitter& e, OpId id) {

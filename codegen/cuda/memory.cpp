@@ -58,7 +58,9 @@ Port port_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicated) {
   return p;
 }
 
-std::string_view space_name(Space s) { return s == Space::Shared ? "shared" : "global"; }
+std::string_view space_name(Space s) {
+  return s == Space::Shared ? "shared" : s == Space::Cluster ? "cluster" : "global";
+}
 
 std::string parameter(const std::string& type, std::string_view name) {
   return fmt::format("{} {}", type, name);
@@ -117,7 +119,7 @@ std::string load_function(Emitter& e, const Port& p) {
   const std::string type = e.c_type(p.elem);
   const bool one = p.access.width == 1;
   std::string parameters = parameter("const " + p.address_type, "p");
-  if (p.access.space == Space::Shared) parameters = "int p";
+  if (p.access.space != Space::Global) parameters = "int p";
   if (!one) parameters = parameter(type + "*", "x, ") + parameters;
   if (p.access.predicated)
     parameters +=
@@ -221,6 +223,7 @@ std::string matrix_name(std::string_view op, const ir::AttrList& attrs) {
 void cuda_LdGlobal(Emitter& e, OpId id) { emit_load(e, id, Space::Global); }
 void cuda_StGlobal(Emitter& e, OpId id) { emit_store(e, id, Space::Global); }
 void cuda_LdShared(Emitter& e, OpId id) { emit_load(e, id, Space::Shared); }
+void cuda_LdCluster(Emitter& e, OpId id) { emit_load(e, id, Space::Cluster); }
 void cuda_StShared(Emitter& e, OpId id) { emit_store(e, id, Space::Shared); }
 
 void cuda_AtomGlobal(Emitter& e, OpId id) {

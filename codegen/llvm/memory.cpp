@@ -25,7 +25,10 @@ Access access_of(Emitter& e, OpId id, Space space, ir::Elem elem, bool predicate
           e.attrs(id).s(AttrName::evict)};
 }
 
-bool is_plain(const Access& a) { return !a.predicated && a.cache.empty() && a.evict.empty(); }
+/// LLVM 19 has no address space for the shared memory of a cluster.
+bool is_plain(const Access& a) {
+  return !a.predicated && a.cache.empty() && a.evict.empty() && a.space != Space::Cluster;
+}
 
 Value* nth(const Words& w, std::size_t i) { return w[w.size() == 1 ? 0 : i]; }
 
@@ -159,6 +162,7 @@ void emit_store(Emitter& e, OpId id, Space space) {
 void llvm_LdGlobal(Emitter& e, OpId id) { emit_load(e, id, Space::Global); }
 void llvm_StGlobal(Emitter& e, OpId id) { emit_store(e, id, Space::Global); }
 void llvm_LdShared(Emitter& e, OpId id) { emit_load(e, id, Space::Shared); }
+void llvm_LdCluster(Emitter& e, OpId id) { emit_load(e, id, Space::Cluster); }
 void llvm_StShared(Emitter& e, OpId id) { emit_store(e, id, Space::Shared); }
 
 void llvm_AtomGlobal(Emitter& e, OpId id) {

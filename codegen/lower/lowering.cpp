@@ -49,7 +49,7 @@ Kernel Lowering::run() {
   if (copying_)
     lower_roles();
   else
-    lower_region(from.body());
+    lower_body();
   to.info.smem_bytes = scratch_end_;
   return std::move(to);
 }
@@ -175,10 +175,17 @@ void Lowering::lower_region(RegionId machine_region) {
   for (OpId op : from.ops(machine_region)) lower_op(op);
 }
 
+void Lowering::lower_body() {
+  lower_region(from.body());
+  leave_cluster();
+}
+
 void Lowering::lower_op(OpId op) {
   if (is_for_another_role(op)) return;
   b.loc = from[op].loc;
   now_ = order_.at(op);
+  // All threads are here, which inside a branch they may not be.
+  if (!from[op].regions.empty()) leave_cluster();
   const Opcode opcode = from[op].opcode;
   if (const LowerFn fn = kLower[static_cast<std::size_t>(opcode)]) return fn(*this, op);
   const OpInfo& row = ir::info(opcode);
@@ -469,6 +476,7 @@ bool Lowering::is_ring_alive() const {
 }
 
 Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
+  leave_cluster();
   std::int64_t from_here = scratch_offset_;
   if (!is_ring_alive())
     for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);

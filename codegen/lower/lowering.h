@@ -100,6 +100,10 @@ class Lowering {
   /// allocations of which none is alive at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
+  /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
+  /// until they have done with it, where a cluster_sum left that open.
+  void leave_cluster();
+  void will_leave_cluster() { is_read_by_cluster_ = true; }
 
  private:
   /// Which part of the kernel the code at hand is for.
@@ -115,6 +119,7 @@ class Lowering {
                       const std::string& suffix);
   void find_live_ranges();
   bool is_ring_alive() const;
+  void lower_body();
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void lower_for(ir::OpId op);
@@ -135,6 +140,7 @@ class Lowering {
   std::map<ir::In, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
+  bool is_read_by_cluster_ = false;
   /// First and last op at which an allocation is alive, in the order of the text.
   struct LiveRange {
     int first = 0, last = 0;

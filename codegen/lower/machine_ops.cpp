@@ -40,6 +40,7 @@ Value optional_operand(const OpData& d, std::size_t i) {
 void lower_SmemAlloc(Lowering&, OpId) {}
 
 void lower_SmemStore(Lowering& l, OpId op) {
+  l.leave_cluster();
   const OpData& d = l.from[op];
   const SlotAt at = slot_of(l, d.operands[0], optional_operand(d, 2));
   store_shared(l, at.base, at.layout, layout_of(l.from.type(d.operands[1])), l.get(d.operands[1]),
@@ -72,6 +73,7 @@ void lower_TileSlice(Lowering& l, OpId op) {
 // ---- asynchronous copies
 // --------------------------------------------------------------------------------------------
 void lower_CopyAsync(Lowering& l, OpId op) {
+  l.leave_cluster();
   const OpData& d = l.from[op];
   const SlotAt at = slot_of(l, d.operands[0], d.operands[1]);
   const int fast = contiguous_dim(l.from, d);

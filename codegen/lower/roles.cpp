@@ -68,7 +68,7 @@ void Lowering::lower_role(Role role, OpId roles) {
     b.at_end(to[b.make_if(first, {})].regions[0]);
   }
   const RegionId copies = b.region();
-  lower_region(from.body());
+  lower_body();
   if (role == Role::Copy) prefetch_maps(copies);
   b.at_end(outer);
 }

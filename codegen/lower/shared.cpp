@@ -14,7 +14,7 @@ namespace tegula::codegen {
 using namespace ir;
 
 Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadFn>& slabs,
-                       const std::vector<std::pair<int, RegisterPart>>& parts) {
+                       const std::vector<std::pair<int, RegisterPart>>& parts, Value more_flips) {
   std::map<int, Value> flips_of, adds_of;
   std::vector<Value> addresses;
   // Parts of one slab become one vector op; slabs are few (almost always one).
@@ -33,7 +33,12 @@ Value shared_addresses(Lowering& l, Value base, const std::vector<ThreadFn>& sla
       order.push_back(static_cast<std::int64_t>(i));
     }
     Value at = l.constants(DType::i32, flip);
-    if (const Value t = l.thread_value(flips)) {
+    Value t = l.thread_value(flips);
+    if (t && more_flips)
+      t = l.b.op(Opcode::Xor, {t, more_flips});
+    else if (more_flips)
+      t = more_flips;
+    if (t) {
       const bool none = std::ranges::all_of(flip, [](std::int64_t f) { return f == 0; });
       at = none ? l.splat(t, static_cast<std::int64_t>(members.size()))
                 : l.b.op(Opcode::Xor, {at, t});
@@ -117,14 +122,13 @@ void keep(Route& r, const std::vector<int>& wanted) {
   r = std::move(kept);
 }
 
-/// Registers that pad the tile read something of it, not of what lies behind.
+}  // namespace
+
 Value kept_inside(Lowering& l, Value addresses, Value base, std::int64_t last) {
   const Value origin = l.splat(base, l.type(addresses).count());
   const Value offset = l.b.op(Opcode::Min, {l.b.sub(addresses, origin), l.b.i32(last)});
   return l.b.add(origin, offset);
 }
-
-}  // namespace
 
 Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
                   Elem elem, bool matrices, std::vector<int> wanted) {

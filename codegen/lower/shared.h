@@ -6,9 +6,14 @@
 
 namespace tegula::codegen {
 
-/// base + ((thread flips ^ flip) + adds): one address per part, as registers.
+/// base + ((thread flips ^ flip) + adds): one address per part, as registers. `more_flips` are
+/// XORed to all, where there are any.
 ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::ThreadFn>& slabs,
-                           const std::vector<std::pair<int, ir::RegisterPart>>& parts);
+                           const std::vector<std::pair<int, ir::RegisterPart>>& parts,
+                           ir::Value more_flips = {});
+/// Registers that pad the tile read something of it, not of what lies behind: no offset from `base`
+/// is beyond `last`.
+ir::Value kept_inside(Lowering& l, ir::Value addresses, ir::Value base, std::int64_t last);
 
 /// Registers of `dist` from a tile at `base`; only `wanted` of them (all if empty), in that order.
 ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,

@@ -81,6 +81,35 @@ Asm pin() {
   return a;
 }
 
+Asm cluster_arrive() {
+  Asm a = effect("barrier.cluster.arrive.release.aligned;");
+  a.convergent = true;
+  return a;
+}
+
+Asm cluster_wait() {
+  Asm a = effect("barrier.cluster.wait.acquire.aligned;");
+  a.convergent = true;
+  return a;
+}
+
+Asm cta_rank() {
+  Asm a;
+  a.effects = false;
+  a.add(Reg::b32, Role::Out);
+  a.text = "mov.u32 #0, %cluster_ctarank;";
+  return a;
+}
+
+Asm map_shared() {
+  Asm a;
+  a.effects = false;
+  a.add(Reg::b32, Role::Out);
+  a.add(Reg::b32, Role::In, 2);
+  a.text = "mapa.shared::cluster.u32 #0, #1, #2;";
+  return a;
+}
+
 Asm mbar_init(std::int64_t count) {
   return effect(fmt::format("mbarrier.init.shared::cta.b64 [#0], {};", count), {Reg::b32});
 }

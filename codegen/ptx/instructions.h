@@ -70,7 +70,8 @@ Asm elect();
 // ---- memory
 // ---------------------------------------------------------------------------------------------------------
 
-enum class Space : char { Global, Shared };
+/// Cluster: shared memory of any CTA of the cluster, at addresses of `map_shared`.
+enum class Space : char { Global, Shared, Cluster };
 
 /// One access of one thread. It moves `units()` registers of class `unit()`.
 struct Access {
@@ -115,6 +116,13 @@ Asm stmatrix(int num, bool trans);
 /// 0: all threads.
 Asm bar_sync(std::optional<std::int64_t> id, std::int64_t count);
 Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count);
+/// PTX ISA, "barrier.cluster": all threads of the cluster that have not exited.
+Asm cluster_arrive();
+Asm cluster_wait();
+/// Operands: result (b32).
+Asm cta_rank();
+/// mapa. Operands: result (b32), shared address (b32), rank (b32).
+Asm map_shared();
 Asm fence(std::string_view scope);
 Asm trap();
 /// A boundary that ptxas does not move anything across. Operand: `never` (pred), false at run time

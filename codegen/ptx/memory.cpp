@@ -36,6 +36,7 @@ std::string with_policy(std::string_view policy, const std::string& instruction)
 /// ".cs.L1::no_allocate.L2::cache_hint" as far as the attributes ask for it.
 std::string modifiers(const Access& a) {
   if (a.space == Space::Shared) return ".shared";
+  if (a.space == Space::Cluster) return ".shared::cluster";
   const bool read_only = a.cache == "nc";
   std::string s = ".global";
   if (read_only)
@@ -51,7 +52,7 @@ std::string guard(bool predicated, int operand) {
   return predicated ? fmt::format("@#{} ", operand) : "";
 }
 
-Reg address_reg(Space s) { return s == Space::Shared ? Reg::b32 : Reg::b64; }
+Reg address_reg(Space s) { return s == Space::Global ? Reg::b64 : Reg::b32; }
 
 std::string order(std::string_view sem, std::string_view scope) {
   return fmt::format(".{}.{}", sem.empty() ? "relaxed" : sem, scope.empty() ? "gpu" : scope);

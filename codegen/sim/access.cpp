@@ -1,7 +1,7 @@
 // Checks around every access: bounds, alignment, poison, and the texts of races.
 #include <fmt/format.h>
 
-#include "codegen/sim/cta.h"
+#include "codegen/sim/cluster.h"
 
 namespace tegula::sim {
 
@@ -77,7 +77,7 @@ void Cta::note_global_write(Warp& w, const Instr& i, std::uint64_t address, std:
 void Cta::generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
                        int lane) {
   accessing_ = &w;
-  const Agent a = agents.warp(w.index);
+  const Agent a = w.cta.agents.warp(w.index);  // of another CTA, perhaps
   shadow_.read(
       address - SharedMemory::kBase, bytes,
       {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
@@ -142,6 +142,7 @@ std::string Cta::side(const AccessRecord& r, bool writes) const {
   std::string s = fmt::format("{} of {} {}", op_name(kernel(), ir::OpId(r.op)), unit, n);
   if (agents.kind(r.agent) == AgentKind::Generic && r.lane != kManyLanes)
     s += fmt::format(" lane {}", r.lane);
+  if (cluster.size() > 1) s += fmt::format(" of CTA {}", agents.rank(r.agent));
   const Loc loc = kernel()[ir::OpId(r.op)].loc;
   if (loc.known()) s += fmt::format(" at {}:{}", loc.file, loc.line);
   return s + (writes ? " (write)" : " (read)");
@@ -158,10 +159,11 @@ void Cta::conflict(const Conflict& c) {
                     accessing_->index,
                     c.later.lane == kManyLanes ? -1 : c.later.lane,
                     address};
-  if (findings.is_repetition(fault)) return;
-  findings.add(fault, fmt::format("{}: {} after {} at shared address {:#x} (offset {})", doc(kind),
-                                  side(c.later, c.later_writes), side(c.earlier, c.earlier_writes),
-                                  address, c.offset));
+  Findings& of_reader = accessing_->cta.findings;
+  if (of_reader.is_repetition(fault)) return;
+  of_reader.add(fault, fmt::format("{}: {} after {} at shared address {:#x} (offset {})", doc(kind),
+                                   side(c.later, c.later_writes), side(c.earlier, c.earlier_writes),
+                                   address, c.offset));
 }
 
 }  // namespace tegula::sim

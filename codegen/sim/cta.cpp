@@ -1,5 +1,5 @@
 // Running a CTA: the scheduler, the clock of asynchronous completion, and what ends a run.
-#include "codegen/sim/cta.h"
+#include "codegen/sim/cluster.h"
 
 #include <fmt/format.h>
 
@@ -20,16 +20,28 @@ std::int64_t entry_registers(int threads) {
   return std::min<std::int64_t>(255, kRegisterFile / threads / 8 * 8);
 }
 
+/// Numbers for the agents of a CTA in a cluster; the clocks grow with them.
+Agents agents_of(const Program& p, int rank) {
+  constexpr int kMbarriers = 64;
+  Agents a{warp_count(p)};
+  if (p.kernel().info.cluster == 1) return a;
+  a.stride = 3 * a.warps + a.groups() + kMbarriers;
+  a.first = rank * a.stride;
+  return a;
+}
+
 bool later_than(const Event& a, const Event& b) {
   return std::pair{a.due, a.order} > std::pair{b.due, b.order};
 }
 
 }  // namespace
 
-Cta::Cta(Launch& l, std::array<int, 3> coordinates)
+Cta::Cta(Launch& l, Cluster& c, int rank_in_cluster, std::array<int, 3> coordinates)
     : launch(l),
+      cluster(c),
+      rank(rank_in_cluster),
       id(coordinates),
-      agents{warp_count(l.program)},
+      agents(agents_of(l.program, rank_in_cluster)),
       shared(static_cast<std::size_t>(l.program.kernel().info.smem_bytes)),
       findings(l.program, l.options, coordinates),
       warpgroups(static_cast<std::size_t>(agents.groups())),
@@ -83,20 +95,28 @@ bool Cta::stop_early() {
            fmt::format("still running after {} instructions", now));
     return true;
   }
-  if (!ready_.empty() || !events_.empty()) return false;
-  report_deadlock();
-  return true;
+  return false;
 }
 
-bool Cta::run(std::int64_t instructions) {
+Turn Cta::run(std::int64_t instructions) {
+  const Turn turn = run_warps(instructions);
+  over_ = turn == Turn::Over;
+  if (over_ && complete_) check_remote_reads();
+  return turn;
+}
+
+Turn Cta::run_warps(std::int64_t instructions) {
   const auto wake = [&] {
     ready_.insert(ready_.end(), blocked_.begin(), blocked_.end());
     blocked_.clear();
   };
   const std::uint64_t until = now + static_cast<std::uint64_t>(instructions);
+  // The others have run meanwhile.
+  if (cluster.size() > 1) wake();
   while (!ready_.empty() || !blocked_.empty()) {
-    if (stop_early()) return false;
-    if (now >= until) return true;
+    if (stop_early()) return Turn::Over;
+    if (ready_.empty() && events_.empty()) return Turn::Stuck;
+    if (now >= until) return Turn::Used;
     if (ready_.empty()) advance_to_next_event();
     if (fire_due_events()) wake();
     if (ready_.empty()) continue;
@@ -112,7 +132,7 @@ bool Cta::run(std::int64_t instructions) {
     if (is_blocked) blocked_.push_back(&w);
   }
   complete_ = true;
-  return false;
+  return Turn::Over;
 }
 
 std::vector<Finding> Cta::finish() {
@@ -143,6 +163,7 @@ bool Cta::run_warp(Warp& w) {
     if (step == Step::Next) ++w.pc;
     ++w.steps;
     ++now;
+    ++executed_;
   }
   return true;
 }

@@ -77,19 +77,34 @@ void count_wavefronts(Warp& w, const Instr& i, std::span<const std::uint32_t> ad
 void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes,
                   std::uint32_t count, bool valid, int lane);
 
+class Cluster;
+
+/// How a CTA's turn ended.
+enum class Turn : std::uint8_t {
+  Used,   ///< it can go on
+  Stuck,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
+  Over,   ///< for whatever reason
+};
+
 class Cta {
  public:
-  Cta(Launch& launch, std::array<int, 3> id);
+  Cta(Launch& launch, Cluster& cluster, int rank, std::array<int, 3> id);
   Cta(const Cta&) = delete;
 
-  /// Runs for about so many instructions; false once the CTA is over, for whatever reason.
-  bool run(std::int64_t instructions);
+  /// Runs for about so many instructions.
+  Turn run(std::int64_t instructions);
+  bool is_over() const { return over_; }
+  bool is_complete() const { return complete_; }  ///< every warp exited by itself
+  std::uint64_t executed() const { return executed_; }
+  void report_deadlock();
   /// To be called once, after run() gave false.
   std::vector<Finding> finish();
   bool trapped = false;
 
   // ---- for ops ----------------------------------------------------------------------------------
   Launch& launch;
+  Cluster& cluster;
+  const int rank;  ///< in the cluster
   const std::array<int, 3> id;
   const Agents agents;
   SharedMemory shared;
@@ -138,6 +153,10 @@ class Cta {
   void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
                      std::uint32_t address, std::uint32_t bytes, bool writes);
 
+  /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
+  /// null (and reported) where there is none.
+  Cta* cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes, int lane);
+
   /// Ends the period of a warp's accesses that later releases do not cover.
   void tick(Warp& w);
   /// The warp's record of an mbarrier, and whether it is new.
@@ -149,11 +168,20 @@ class Cta {
   void settle(Mbarrier& b);
 
  private:
+  /// The latest read of this CTA's memory by a warp of another.
+  struct RemoteRead {
+    Tick tick = 0;
+    ir::OpId op;
+    Warp* by = nullptr;
+  };
+
   bool run_warp(Warp& w);
+  Turn run_warps(std::int64_t instructions);
   bool stop_early();
+  void check_remote_reads();
+  void report_exit_race(ir::OpId op, int owner, int warp);
   bool fire_due_events();
   bool advance_to_next_event();
-  void report_deadlock();
   void report_exit_state();
   std::string describe_wait(Warp& w);
   void conflict(const Conflict& c);
@@ -165,7 +193,9 @@ class Cta {
   Shadow shadow_;
   std::deque<Warp> warps_;
   std::vector<Warp*> ready_, blocked_;
-  bool complete_ = false;      ///< every warp exited by itself
+  bool complete_ = false, over_ = false;
+  std::uint64_t executed_ = 0;  ///< instructions
+  std::map<Agent, RemoteRead> remote_reads_;
   std::vector<Event> events_;  // heap, earliest first
   std::uint64_t event_order_ = 0;
   std::map<std::pair<int, int>, LastWait> last_waits_;

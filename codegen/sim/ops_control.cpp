@@ -1,7 +1,7 @@
 // Control flow under an active-lane mask, and elementwise ops.
 #include <vector>
 
-#include "codegen/sim/cta.h"
+#include "codegen/sim/cluster.h"
 #include "tegula/error.h"
 
 namespace tegula::sim {
@@ -130,6 +130,7 @@ Step control_role(Warp& w, const Instr& i) {
 
 Step control_exit(Warp& w, const Instr&) {
   w.done = true;
+  if (w.cta.cluster.size() > 1) w.cta.cluster.settle();
   return Step::Jumped;
 }
 

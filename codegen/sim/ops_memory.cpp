@@ -213,31 +213,49 @@ Step sim_Fence(Warp&, const Instr&) { return Step::Next; }
 
 // ---- shared -------------------------------------------------------------------------------------
 
-Step sim_LdShared(Warp& w, const Instr& i) {
+namespace {
+
+/// `find(address, bytes, lane)` gives the CTA whose memory is read, or none, and the address there.
+template <class Find>
+Step load_shared(Warp& w, const Instr& i, const Find& find) {
   check_operands(w, i, 1);
   const Slot out = i.out[0];
   const ir::Elem e = w.info(out).elem;
   const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
-  SharedMemory& shared = w.cta.shared;
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 1, a);
     count_shared(w, i, a, lanes, static_cast<int>(width * size));
     for (std::uint32_t n = 0; n < width; ++n) w.poison(out)[a * width + n] = w.mask & ~lanes;
     for_lanes(lanes, [&](int lane) {
-      const auto address = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i);
+      auto address = static_cast<std::uint32_t>(w.cell(i.in[0], a, lane).i);
       const LaneMask bit = LaneMask{1} << lane;
-      const bool ok = w.cta.shared_access(w, i, address, width * size, lane);
-      if (ok) w.cta.generic_read(w, i, address, width * size, lane);
+      Cta* const cta = find(address, width * size, lane);
       for (std::uint32_t n = 0; n < width; ++n) {
         const std::uint32_t at = address + n * size, reg = a * width + n;
-        if (!ok || !shared.all_valid(at, size)) w.poison(out)[reg] |= bit;
-        if (ok) w.cell(out, reg, lane) = load_cell(shared.at(at), e);
+        if (!cta || !cta->shared.all_valid(at, size)) w.poison(out)[reg] |= bit;
+        if (cta) w.cell(out, reg, lane) = load_cell(cta->shared.at(at), e);
       }
     });
   }
   w.wrote_poison(out, i.id);
   return Step::Next;
+}
+
+}  // namespace
+
+Step sim_LdShared(Warp& w, const Instr& i) {
+  return load_shared(w, i, [&](std::uint32_t& address, std::uint32_t bytes, int lane) -> Cta* {
+    if (!w.cta.shared_access(w, i, address, bytes, lane)) return nullptr;
+    w.cta.generic_read(w, i, address, bytes, lane);
+    return &w.cta;
+  });
+}
+
+Step sim_LdCluster(Warp& w, const Instr& i) {
+  return load_shared(w, i, [&](std::uint32_t& address, std::uint32_t bytes, int lane) {
+    return w.cta.cluster_read(w, i, address, bytes, lane);
+  });
 }
 
 void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes,

@@ -6,14 +6,16 @@
 
 namespace tegula::sim {
 
-AgentKind Agents::kind(Agent a) const {
+AgentKind Agents::kind(Agent any) const {
+  const int a = any % stride;
   if (a < warps) return AgentKind::Generic;
   if (a < 2 * warps) return AgentKind::CpAsync;
   if (a < 3 * warps) return AgentKind::Bulk;
   return a < 3 * warps + groups() ? AgentKind::Wgmma : AgentKind::Tma;
 }
 
-int Agents::number(Agent a) const {
+int Agents::number(Agent any) const {
+  const int a = any % stride;
   const int past_warps = a - 3 * warps;
   if (past_warps < 0) return a % warps;
   return past_warps < groups() ? past_warps : past_warps - groups();

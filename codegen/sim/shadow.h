@@ -15,19 +15,28 @@ namespace tegula::sim {
 /// for in groups.
 enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, Wgmma, Tma };
 
-/// Numbering of the agents of a CTA. A TMA load belongs to its mbarrier, because that is what
-/// orders it.
+/// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A TMA
+/// load belongs to its mbarrier, because that is what orders it.
 struct Agents {
+  static constexpr int kAlone = 1 << 16;
+
   int warps = 0;
+  int first = 0;        ///< of this CTA
+  int stride = kAlone;  ///< from CTA to CTA
   int groups() const { return (warps + 3) / 4; }
-  Agent warp(int w) const { return static_cast<Agent>(w); }
-  Agent cp_async(int w) const { return static_cast<Agent>(warps + w); }
-  Agent bulk(int w) const { return static_cast<Agent>(2 * warps + w); }
-  Agent wgmma(int group) const { return static_cast<Agent>(3 * warps + group); }
-  Agent mbarrier(int number) const { return static_cast<Agent>(3 * warps + groups() + number); }
+  Agent warp(int w) const { return agent(w); }
+  Agent cp_async(int w) const { return agent(warps + w); }
+  Agent bulk(int w) const { return agent(2 * warps + w); }
+  Agent wgmma(int group) const { return agent(3 * warps + group); }
+  Agent mbarrier(int number) const { return agent(3 * warps + groups() + number); }
+  int mbarriers() const { return stride - 3 * warps - groups(); }  ///< that there are numbers for
   AgentKind kind(Agent a) const;
+  int rank(Agent a) const { return a / stride; }  ///< of its CTA in the cluster
   /// Warp, warpgroup or mbarrier number.
   int number(Agent a) const;
+
+ private:
+  Agent agent(int n) const { return static_cast<Agent>(first + n); }
 };
 
 inline constexpr std::uint8_t kManyLanes = 255;

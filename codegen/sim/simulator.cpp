@@ -8,13 +8,13 @@
 #include <exception>
 #include <thread>
 
-#include "codegen/sim/cta.h"
+#include "codegen/sim/cluster.h"
 #include "tegula/error.h"
 
 namespace tegula::sim {
 namespace {
 
-void check_launch(const ir::Kernel& k, std::span<const SimArg> args) {
+void check_launch(const ir::Kernel& k, const Grid& grid, std::span<const SimArg> args) {
   const auto refuse = [&](std::string why) {
     throw CompileError(
         Diagnostic{"",
@@ -23,7 +23,8 @@ void check_launch(const ir::Kernel& k, std::span<const SimArg> args) {
                    {},
                    ""});
   };
-  if (k.info.cluster > 1) refuse("it uses clusters");
+  if (grid[0] % k.info.cluster != 0)
+    refuse(fmt::format("{} CTAs do not divide into clusters of {}", grid[0], k.info.cluster));
   if (k.info.threads < 1 || k.info.threads > 1024)
     refuse(fmt::format("{} threads a CTA", k.info.threads));
   if (args.size() != k.params().size())
@@ -47,41 +48,33 @@ struct Share {
   std::exception_ptr error;
 };
 
-std::array<int, 3> coordinates(std::int64_t cta, const Grid& g) {
-  return {static_cast<int>(cta % g[0]), static_cast<int>(cta / g[0] % g[1]),
-          static_cast<int>(cta / g[0] / g[1])};
-}
-
-/// Runs CTAs in turns: another one is begun only when those begun have used up a turn without
+/// Runs clusters in turns: another one is begun only when those begun have used up a turn without
 /// ending, so that a CTA may wait for a later one through global memory.
-void run_share(Share& share, std::atomic<std::int64_t>& next, std::int64_t ctas) {
+void run_share(Share& share, std::atomic<std::int64_t>& next, std::int64_t clusters) {
   constexpr std::int64_t kTurn = 100'000;  // instructions
-  struct Live {
-    std::int64_t number;
-    std::unique_ptr<Cta> cta;
-  };
-  std::deque<Live> live;
+  const int size = share.launch.program.kernel().info.cluster;
+  std::deque<std::unique_ptr<Cluster>> live;
   const auto begin = [&] {
-    const std::int64_t n = next < ctas ? next++ : ctas;
-    if (n >= ctas) return false;
-    live.push_back({n, std::make_unique<Cta>(share.launch, coordinates(n, share.launch.grid))});
+    const std::int64_t n = next < clusters ? next++ : clusters;
+    if (n >= clusters) return false;
+    live.push_back(std::make_unique<Cluster>(share.launch, n * size));
     return true;
   };
   try {
     while (!live.empty() || begin()) {
-      Live turn = std::move(live.front());
+      std::unique_ptr<Cluster> turn = std::move(live.front());
       live.pop_front();
-      if (turn.cta->run(kTurn)) {
+      if (turn->run(kTurn)) {
         live.push_back(std::move(turn));
         if (static_cast<int>(live.size()) < share.launch.options.resident) begin();
         continue;
       }
-      auto found = turn.cta->finish();
-      if (!found.empty()) share.found.emplace_back(turn.number, std::move(found));
+      auto found = turn->finish();
+      std::move(found.begin(), found.end(), std::back_inserter(share.found));
     }
   } catch (...) {
     share.error = std::current_exception();
-    next = ctas;
+    next = clusters;
   }
 }
 
@@ -116,23 +109,23 @@ void merge(std::vector<Finding>& all, std::vector<Finding> found) {
 
 Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args,
                 const SimOptions& options) {
-  check_launch(kernel, args);
+  check_launch(kernel, grid, args);
   const Program program(kernel);
   GlobalMemory global(options);
-  const std::int64_t ctas = std::int64_t{grid[0]} * grid[1] * grid[2];
+  const std::int64_t clusters = std::int64_t{grid[0]} * grid[1] * grid[2] / kernel.info.cluster;
   std::vector<AccessCounter> accesses(program.code().size());
 
   std::vector<std::unique_ptr<Share>> shares;
   const std::int64_t hosts =
-      std::clamp<std::int64_t>(options.threads, 1, std::max<std::int64_t>(1, ctas));
+      std::clamp<std::int64_t>(options.threads, 1, std::max<std::int64_t>(1, clusters));
   for (std::int64_t n = 0; n < hosts; ++n)
     shares.push_back(
         std::make_unique<Share>(Launch{program, options, grid, args, global, {}, accesses}));
   std::atomic<std::int64_t> next{0};
   std::vector<std::thread> threads;
   for (std::size_t n = 1; n < shares.size(); ++n)
-    threads.emplace_back(run_share, std::ref(*shares[n]), std::ref(next), ctas);
-  run_share(*shares[0], next, ctas);
+    threads.emplace_back(run_share, std::ref(*shares[n]), std::ref(next), clusters);
+  run_share(*shares[0], next, clusters);
   for (std::thread& t : threads) t.join();
 
   Report report;

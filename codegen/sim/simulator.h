@@ -127,9 +127,9 @@ struct SimOptions {
   DetectorSet detectors = DetectorSet::all();
   std::int64_t max_steps = 200'000'000;  ///< instructions of one CTA before the watchdog stops it
   int max_delay = 400;  ///< an asynchronous copy lands within so many instructions of its issue
-  int resident =
-      8;  ///< CTAs of one host thread that may take turns; those that wait for each other must fit
-  int threads = 1;                  ///< host threads that share the CTAs of the grid
+  int resident = 8;  ///< CTAs (clusters of them) of one host thread that may take turns; those that
+                     ///< wait for each other must fit
+  int threads = 1;   ///< host threads that share the CTAs of the grid
   int max_findings = 64;            ///< distinct findings kept
   std::vector<GlobalRange> ranges;  ///< empty: global addresses are not checked
 };
@@ -137,7 +137,7 @@ struct SimOptions {
 using Grid = std::array<int, 3>;
 
 /// Runs every CTA of the grid. Throws CompileError for what the simulator cannot execute (inline
-/// PTX, clusters).
+/// PTX).
 Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args,
                 const SimOptions& options = {});
 

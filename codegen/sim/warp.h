@@ -121,6 +121,8 @@ class Warp {
   std::uint32_t convergence = 1;  ///< convergent ops executed, +1
 
   std::int64_t barrier_generation = -1;  ///< of the named barrier it waits in; -1: none
+  /// Of the cluster's barrier, at which it has arrived and for which it has not waited; -1: none.
+  std::int64_t cluster_phase = -1;
 
   Knowledge known;
   CopyGroups cp_async, bulk,

@@ -76,6 +76,33 @@ std::optional<std::int64_t> as_constant(const Kernel& k, Value v) {
 
 std::int64_t divisor_of(const Kernel& k, Value v) { return divisor(k, v, 0); }
 
+bool is_equal_in_cluster(const Kernel& k, Value v, int depth) {
+  const OpId def = k[v].def;
+  if (!def) return !k[v].region;  // a parameter
+  const OpData& d = k[def];
+  if (depth > kMaxDepth || d.opcode == Opcode::ClusterRank || d.opcode == Opcode::ProgramId ||
+      !info(d.opcode).has(kPure))
+    return false;
+  return std::ranges::all_of(d.operands,
+                             [&](Value o) { return is_equal_in_cluster(k, o, depth + 1); });
+}
+
+bool is_same(const Kernel& k, Value a, Value b, int depth) {
+  if (a == b) return true;
+  const OpId x = k[a].def, y = k[b].def;
+  if (!x || !y || depth > kMaxDepth || k.type(a) != k.type(b)) return false;
+  const OpData &p = k[x], &q = k[y];
+  if (p.opcode != q.opcode || p.attrs != q.attrs || !info(p.opcode).has(kPure) ||
+      p.operands.size() != q.operands.size() || !p.regions.empty())
+    return false;
+  const auto same = [&](std::size_t i, std::size_t j) {
+    return is_same(k, p.operands[i], q.operands[j], depth + 1);
+  };
+  bool in_order = true;
+  for (std::size_t i = 0; in_order && i < p.operands.size(); ++i) in_order = same(i, i);
+  return in_order || (info(p.opcode).has(kCommutative) && same(0, 1) && same(1, 0));
+}
+
 Bounds::Bounds(const Kernel& k) : k_(k) {
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode != Opcode::Assume) return;
@@ -99,7 +126,9 @@ bool Bounds::is_non_negative(Value v, int depth) const {
   const OpData& d = k_[value.def];
   const auto of = [&](std::size_t i) { return is_non_negative(d.operands[i], depth + 1); };
   using enum Opcode;
-  if (d.opcode == ViewDim || d.opcode == ProgramId || d.opcode == NumPrograms) return true;
+  if (d.opcode == ViewDim || d.opcode == ProgramId || d.opcode == NumPrograms ||
+      d.opcode == ClusterRank || d.opcode == ClusterId)
+    return true;
   if (d.opcode == Cast) return of(0);
   if (d.opcode == Max) return of(0) || of(1);
   if (d.opcode == Select) return of(1) && of(2);
@@ -158,6 +187,28 @@ bool Bounds::is_grid_index(Value index, std::int64_t block, Value view, int axis
                              [&](Value count) { return is_tile_count(count, block, view, axis); });
 }
 
+/// cluster_rank * constant: the constant.
+std::optional<std::int64_t> Bounds::share_of_rank(Value v) const {
+  const OpId def = k_[v].def;
+  if (!def) return std::nullopt;
+  const OpData& d = k_[def];
+  if (d.opcode == Opcode::ClusterRank) return 1;
+  if (d.opcode == Opcode::Cast) return share_of_rank(d.operands[0]);
+  if (d.opcode != Opcode::Mul) return std::nullopt;
+  for (std::size_t i = 0; i < 2; ++i)
+    if (const auto c = as_constant(k_, d.operands[i]))
+      if (const auto share = share_of_rank(d.operands[1 - i])) return *share * *c;
+  return std::nullopt;
+}
+
+/// base + rank * share: inside where the boxes of all ranks are, taken as one.
+bool Bounds::is_share_inside(const OpData& sum, std::int64_t extent, Value view, int axis) const {
+  for (std::size_t i = 0; i < 2; ++i)
+    if (const auto share = share_of_rank(sum.operands[i]); share && *share >= 0)
+      return is_inside(sum.operands[1 - i], extent + *share * (k_.info.cluster - 1), view, axis);
+  return false;
+}
+
 bool Bounds::is_inside(Value offset, std::int64_t extent, Value view, int axis) const {
   const std::int64_t dim = k_.type(view).shape()[static_cast<std::size_t>(axis)];
   if (const auto c = as_constant(k_, offset)) {
@@ -165,6 +216,9 @@ bool Bounds::is_inside(Value offset, std::int64_t extent, Value view, int axis) 
     if (dim != kDynamic) return *c + extent <= dim;
     return false;  // the extent may be zero at run time
   }
+  const OpId sum = k_[offset].def;
+  if (sum && k_[sum].opcode == Opcode::Add && is_share_inside(k_[sum], extent, view, axis))
+    return true;
   const std::int64_t divides =
       dim != kDynamic ? dim : k_.type(view).view_facts().dim_div[static_cast<std::size_t>(axis)];
   if (divides % extent != 0) return false;

@@ -17,6 +17,12 @@ bool is_zero(const Kernel& k, Value v);
 /// everything divides.
 std::int64_t divisor_of(const Kernel& k, Value v);
 
+/// The two values come from equal pure ops on the same values.
+bool is_same(const Kernel& k, Value a, Value b, int depth = 0);
+
+/// The value is the same in all programs of a cluster.
+bool is_equal_in_cluster(const Kernel& k, Value v, int depth = 0);
+
 class Bounds {
  public:
   /// Collects the facts that `assume` ops state.
@@ -31,6 +37,8 @@ class Bounds {
   bool is_dim(Value v, Value view, int axis) const;
   bool is_tile_count(Value count, std::int64_t block, Value view, int axis) const;
   bool loop_inside(Value iv, std::int64_t extent, Value view, int axis) const;
+  std::optional<std::int64_t> share_of_rank(Value v) const;
+  bool is_share_inside(const OpData& sum, std::int64_t extent, Value view, int axis) const;
   bool is_grid_index(Value index, std::int64_t block, Value view, int axis) const;
 
   const Kernel& k_;

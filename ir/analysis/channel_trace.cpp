@@ -51,6 +51,8 @@ class Walk {
         Row{NumPrograms, &Walk::one, false},
         Row{Leader, &Walk::one, false},
         Row{ProgramId, &Walk::zero, false},
+        Row{ClusterId, &Walk::zero, false},
+        Row{ClusterRank, &Walk::zero, false},
         Row{Const, &Walk::constant, false},
         Row{ChannelWait, &Walk::channel_wait, true},
         Row{ChannelRelease, &Walk::channel_release, true},

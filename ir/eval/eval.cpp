@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "ir/eval/cluster.h"
 #include "ir/eval/program.h"
 #include "tegula/error.h"
 
@@ -105,7 +106,7 @@ bool has_atomics(const Kernel& kernel) {
   return found;
 }
 
-/// Program numbers in the order they are run in.
+/// Numbers of programs, or clusters, in the order they are run in.
 std::vector<std::int64_t> program_order(std::int64_t count, std::optional<std::uint64_t> seed) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), std::int64_t{0});
@@ -121,13 +122,21 @@ std::vector<std::int64_t> program_order(std::int64_t count, std::optional<std::u
   return order;
 }
 
+/// A program, or all of a cluster.
+void run(std::span<const std::unique_ptr<Program>> programs, std::int64_t number) {
+  if (programs.size() == 1) return programs.front()->run(number);
+  interp::run_cluster(programs, number * static_cast<std::int64_t>(programs.size()));
+}
+
 void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, int threads) {
   std::atomic<std::size_t> next{0};
   std::exception_ptr failure;
   const auto worker = [&] {
     try {
-      Program program(evaluation);
-      for (std::size_t i; (i = next.fetch_add(1)) < order.size();) program.run(order[i]);
+      std::vector<std::unique_ptr<Program>> programs;
+      for (int rank = 0; rank < evaluation.kernel.info.cluster; ++rank)
+        programs.push_back(std::make_unique<Program>(evaluation));
+      for (std::size_t i; (i = next.fetch_add(1)) < order.size();) run(programs, order[i]);
     } catch (...) {
       next = order.size();
       const std::lock_guard lock(evaluation.mutex);
@@ -186,7 +195,16 @@ EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
   const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
   int threads = options.threads > 0 ? options.threads : count >= kProgramsWorthAThread ? 2 : 1;
   if (has_atomics(kernel)) threads = 1;
-  run_programs(evaluation, program_order(count, options.shuffle_seed), threads);
+  const int cluster = kernel.info.cluster;
+  if (evaluation.grid[0] % cluster != 0)
+    throw CompileError(
+        Diagnostic{"",
+                   fmt::format("kernel '{}': {} programs do not divide into clusters of {}",
+                               kernel.info.name, evaluation.grid[0], cluster),
+                   Loc(),
+                   {},
+                   ""});
+  run_programs(evaluation, program_order(count / cluster, options.shuffle_seed), threads);
   std::ranges::sort(evaluation.found, {},
                     [](const auto& f) { return std::pair(f.op, f.finding.kind); });
   EvalReport report;

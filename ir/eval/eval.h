@@ -8,8 +8,8 @@
 // in f32 differs by at most n * 2^-24 * sum |terms|; dot with precision tf32 first rounds its
 // operands to 10 fraction bits, to nearest even. Raw addresses are virtual: arguments lie so far
 // apart that no stray offset of one falls into another. Programs run to completion one after
-// another (or on two threads where they share no atomics), so a kernel that waits for a later
-// program never ends: `loop_limit` turns that into an error.
+// another, those of a cluster side by side (or on two threads where they share no atomics), so a
+// kernel that waits for a later program never ends: `loop_limit` turns that into an error.
 #include <array>
 #include <cstdint>
 #include <optional>

@@ -198,7 +198,7 @@ class Synthesis {
     const auto write = sides_[0].use(forms[0], *layout, options_.max_vector_bytes);
     const auto read = sides_[1].use(forms[1], *layout, options_.max_vector_bytes);
     if (!write || !read) return;
-    SharedExchange found{*layout, forms[0], forms[1], *write, *read};
+    SharedExchange found{*layout, forms[0], forms[1], *write, *read, options_.reads};
     if (!best_ || found.cost() < best_->cost()) best_ = found;
   }
 

@@ -17,6 +17,7 @@ struct ExchangeOptions {
   int max_vector_bytes = 16;
   bool stmatrix = true;  ///< sm_90 and later
   bool ldmatrix = true;
+  int reads = 1;  ///< that the reader makes of every element, for each write
 };
 
 /// A tile handed over through shared memory.
@@ -26,9 +27,10 @@ struct SharedExchange {
   AccessForm read = AccessForm::Vector;
   BankUse write_use;
   BankUse read_use;
+  int reads = 1;
   int cost() const {
-    return write_use.wavefronts + read_use.wavefronts + write_use.instructions +
-           read_use.instructions;
+    return write_use.wavefronts + write_use.instructions +
+           reads * (read_use.wavefronts + read_use.instructions);
   }
 };
 

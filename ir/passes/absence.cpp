@@ -104,6 +104,30 @@ void Absence::crop(OpId id) {
   set(d.results[0], std::move(bounds));
 }
 
+/// Where the program's part of a tile at `offset` begins.
+Value Absence::share(OpId id, Value offset, std::int64_t extent) {
+  Value& at = shares_[{id, offset}];
+  if (at) return at;
+  Builder b(k_);
+  b.before(id);
+  b.loc = k_[id].loc;
+  const Type type = k_.type(offset);
+  const Value rank = b.op(Opcode::ClusterRank, {}, Type::scalar(DType::i32));
+  const Value first = b.mul(b.cast(rank, type.dtype()), b.constant(type, extent));
+  return at = b.add(offset, first);
+}
+
+/// The receiver's own part.
+void Absence::cluster_sum(OpId id) {
+  const Value whole = k_[id].operands[0], part = k_[id].results[0];
+  const std::int64_t axis = k_[id].attrs.i(AttrName::axis);
+  const std::int64_t extent = k_.type(part).shape()[static_cast<std::size_t>(axis)];
+  List bounds(of(whole).begin(), of(whole).end());
+  for (Bound& bound : bounds)
+    if (bound.dim == axis) bound.offset = share(id, bound.offset, extent);
+  set(part, std::move(bounds));
+}
+
 /// What either side leaves absent.
 void Absence::branch(OpId id) {
   const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
@@ -127,6 +151,7 @@ void Absence::op(OpId id) {
     return;
   }
   if (d.opcode == Crop) return crop(id);
+  if (d.opcode == ClusterSum) return cluster_sum(id);
   const auto dims = [&](Value v) { return static_cast<int>(k_.type(v).rank()); };
   std::vector<int> map;
   if (d.opcode == ExpandDims) {

@@ -37,6 +37,8 @@ class Absence {
   void op(OpId op);
   void load(OpId op);
   void crop(OpId op);
+  void cluster_sum(OpId op);
+  Value share(OpId op, Value offset, std::int64_t extent);
   void branch(OpId op);
   void loop(OpId op);
   List union_of_operands(OpId op) const;
@@ -47,7 +49,8 @@ class Absence {
   Kernel& k_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
-  std::unordered_map<OpId, Value> ends_;  ///< of crops
+  std::unordered_map<OpId, Value> ends_;            ///< of crops
+  std::map<std::pair<OpId, Value>, Value> shares_;  ///< offsets of parts of cluster sums
 };
 
 }  // namespace tegula::ir

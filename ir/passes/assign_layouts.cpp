@@ -179,7 +179,8 @@ class Assigner {
       return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
     }
     if (d.opcode == StoreView) return choice_.store(d);
-    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith || d.opcode == Store)
+    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith ||
+        d.opcode == Store || d.opcode == ClusterSum)
       return common(d);
     if (d.opcode == ExpandDims || d.opcode == Permute || d.opcode == Reshape) {
       if (const Layout own = own_layout(operand); own && d.opcode != Reshape) return own;

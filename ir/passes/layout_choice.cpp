@@ -140,6 +140,18 @@ const LinearLayout* LayoutChoice::scan(Type tile, int axis) const {
   return intern_layout(builder.build(order_with(shape.size(), axis)));
 }
 
+/// What is read from shared memory may be read in any order: runs that make 16 bytes once rounded
+/// to 16-bit elements can be stored as they are.
+const LinearLayout* LayoutChoice::cluster_share(Type tile) const {
+  constexpr std::int64_t kRun = 8;
+  const Dims shape = dims_of(tile.shape());
+  const std::int64_t per_thread = std::max<std::int64_t>(1, tile.count() / (32 * plan_.warps));
+  const auto run =
+      std::bit_floor(static_cast<std::uint64_t>(std::min({kRun, per_thread, tile.shape().back()})));
+  return intern_layout(coalesced(shape, static_cast<int>(run), plan_.warps,
+                                 order_with(shape.size(), shape.size() - 1)));
+}
+
 DotLayouts LayoutChoice::dot(const OpData& d) const {
   const Type a = k_.type(d.operands[0]), c = k_.type(d.results[0]);
   const Dims acc = dims_of(c.shape());
@@ -221,6 +233,7 @@ void LayoutChoice::op(OpId id) {
     for (Value v : d.results) set(v, result);
     return;
   }
+  if (d.opcode == ClusterSum) return set(d.results[0], cluster_share(type));
   if (d.opcode == Scan)
     return set(d.results[0], scan(type, static_cast<int>(d.attrs.i(AttrName::axis))));
   if (d.opcode == Reshape) {

@@ -37,6 +37,7 @@ class LayoutChoice {
 
  private:
   const LinearLayout* scan(Type tile, int axis) const;
+  const LinearLayout* cluster_share(Type tile) const;
   void settle();
   void region(RegionId r);
   void op(OpId op);

@@ -43,6 +43,8 @@ class Materializer {
         dot_operands(op);
       else if (o == StoreView)
         store_limits(op);
+      else if (o == ClusterSum)
+        sum_operand(op);
       else if (o == FillAbsent)
         fill(op);
       else if (o == Crop)
@@ -207,6 +209,24 @@ class Materializer {
     }
   }
 
+  /// What is absent for the giver alone is 0. Where it is absent for the receiver too, nobody looks
+  /// at the sum.
+  void sum_operand(OpId op) {
+    Builder b = before(op);
+    const Value v = k_[op].operands[0];
+    if (absence_.reads_zero(v)) return;
+    Value present;
+    for (const Bound& bound : absence_.of(v)) {
+      if (is_equal_in_cluster(k_, bound.offset) && is_equal_in_cluster(k_, bound.limit)) continue;
+      const Value m = mask(b, bound, k_.type(v).shape());
+      present = present ? b.op(Opcode::And, {present, m}) : m;
+    }
+    if (!present) return;
+    const Value zero = reduce_kind("sum").identity(b, k_.type(v).dtype());
+    k_[op].operands[0] = b.select(present, v, zero);
+    changed_ = true;
+  }
+
   void store_limits(OpId op) {
     const Value view = k_[op].operands[0], value = k_[op].operands[1];
     const auto rank = static_cast<std::size_t>(k_.type(view).rank());
@@ -224,7 +244,7 @@ class Materializer {
       const auto v = static_cast<std::size_t>(
           bound.dim < 0 ? (axes.empty() ? 0 : axes[0]) : axes[static_cast<std::size_t>(bound.dim)]);
       const Value offset = k_[op].operands[2 + v];
-      if (bound.dim >= 0 && bound.offset == offset &&
+      if (bound.dim >= 0 && is_same(k_, bound.offset, offset) &&
           is_dim_of(bound.limit, view, static_cast<int>(v)))
         continue;
       limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset)});
@@ -278,7 +298,7 @@ class Materializer {
       return b.select(inside, b.constant(k_.type(offset), kNoLimit),
                       b.constant(k_.type(offset), std::int64_t{0}));
     }
-    if (bound.offset == offset) return bound.limit;
+    if (is_same(k_, bound.offset, offset)) return bound.limit;
     // A limit cuts off the end only; elements in front of the view could not be left out.
     if (!bounds_.is_non_negative(bound.offset))
       throw CompileError(Diagnostic{

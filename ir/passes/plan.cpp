@@ -34,6 +34,7 @@ struct Survey {
   std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
   std::int64_t step_bytes = 0;  ///< of the operands that one step of a loop loads
   std::int64_t once_bytes = 0;  ///< that it brings before
+  int stages = 0;               ///< what a loop asks for; 0: nothing
 };
 
 /// load_view [permute] in the dot's region gives operand `i`: the load, or nothing.
@@ -108,6 +109,8 @@ Survey survey(const Kernel& k) {
   std::unordered_set<OpId> counted;  // several products may share a load
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
+    if (d.opcode == Opcode::For)
+      s.stages = std::max(s.stages, static_cast<int>(d.attrs.i(AttrName::stages, 0)));
     for (Value v : d.results)
       if (k.type(v).is_tile()) s.largest_tile = std::max(s.largest_tile, k.type(v).count());
     if (d.opcode != Opcode::Dot) return;
@@ -162,15 +165,16 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.warps = plan.warps_m = static_cast<int>(s.product_rows / kRowsPerWarp);
   plan.warps_n = 1;
   plan.turns = s.chained && plan.warps >= 8;
-  plan.stages = static_cast<int>(
-      std::min<std::int64_t>(kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
+  plan.stages = static_cast<int>(std::min<std::int64_t>(
+      s.stages != 0 ? s.stages : kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
   // Two steps' fragments may be alive at once. What else the thread keeps: rows' state, addresses.
   const std::int64_t others = 2 * s.fragments + 40;
   // Of the two emitters' code, one takes a little more, and addresses of odd widths do.
   add_copy_warps(plan, s.accumulators + others + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
   // stores in.
-  plan.persistent = s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
+  plan.persistent = k.info.cluster == 1 &&
+                    s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.stage_stores = !plan.persistent;
   const int limit = plan.registers != 0 ? plan.registers : registers_at_entry(plan);
   if (plan.stages < 2 || s.accumulators + others > limit) return std::nullopt;
@@ -198,14 +202,14 @@ Plan make_plan(const Kernel& k) {
         std::bit_floor(static_cast<std::uint64_t>(s.product_rows / 16)), 1, 8));
     plan.warps_m = plan.warps;
     plan.warps_n = 1;
-    plan.stages = stages_that_fit(k, s, 2);
+    plan.stages = stages_that_fit(k, s, s.stages != 0 ? s.stages : 2);
     return plan;
   }
   plan.warps = std::clamp(warps_for(s.largest_product, 64), 1, 8);
   plan.warps_m = plan.warps >= 4 ? plan.warps / 2 : plan.warps;
   plan.warps_n = plan.warps / plan.warps_m;
   if (plan.warps == 8) plan.warps_m = 2, plan.warps_n = 4;
-  plan.stages = stages_that_fit(k, s, plan.stages);
+  plan.stages = stages_that_fit(k, s, s.stages != 0 ? s.stages : plan.stages);
   return plan;
 }
 
@@ -234,6 +238,7 @@ void require_legal(const Plan& p, const Kernel& k) {
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
+      {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
       {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
        "registers is a multiple of 8, needs 4 copy_warps, and all threads' fit into 65536"},
@@ -246,12 +251,22 @@ void require_legal(const Plan& p, const Kernel& k) {
 }  // namespace
 
 bool plan(Kernel& kernel, PassContext& context) {
+  if (kernel.info.cluster > 1 && !kernel.info.target.starts_with("sm_9"))
+    throw CompileError(
+        Diagnostic{"",
+                   fmt::format("kernel {} runs in clusters of {} programs, which {} "
+                               "does not have",
+                               kernel.info.name, kernel.info.cluster, kernel.info.target),
+                   {},
+                   {},
+                   "use grid(...) without cluster(...) there"});
   const bool chosen = !context.plan && context.plan_changes.empty();
   if (!context.plan) {
     context.plan = make_plan(kernel);
     context.plan->change(context.plan_changes);
     if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
     if (context.plan->warps < 8) context.plan->turns = false;
+    if (kernel.info.cluster > 1) context.plan->persistent = false;
   }
   if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;

@@ -10,14 +10,14 @@ namespace {
 
 // Fitted to the times of 57 shapes in all their configurations on an H200 (bench/matmul_search.py),
 // cycles at 1.9 GHz. What one instruction takes of a row is 32 bytes for every type.
-constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 60, kDramBytesPerCycle = 2044;
+constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 61, kDramBytesPerCycle = 1925;
 /// From the request of a step's tiles to their arrival, with the memory busy.
-constexpr double kLatencyCycles = 2550;
+constexpr double kLatencyCycles = 2585;
 /// Of a step's barriers, of a tile's beginning and end, of a launch.
-constexpr double kStepCycles = 100, kTileCycles = 1270, kFixedCycles = 9100;
+constexpr double kStepCycles = 61, kTileCycles = 3025, kFixedCycles = 8100;
 /// Of the kernel that adds the parts of divided k, and of each part.
-constexpr double kReduceCycles = 3990, kPartCycles = 600, kPartBytesPerCycle = 2350;
-constexpr int kSharedBytes = 225 * 1024, kMaxStages = 4, kMaxSplits = 16, kStepBytes = 128;
+constexpr double kReduceCycles = 3790, kPartCycles = 745, kPartBytesPerCycle = 2618;
+constexpr int kSharedBytes = 225 * 1024, kMaxSplits = 16, kStepBytes = 128;
 
 struct Tile {
   int bm, bn;
@@ -26,7 +26,10 @@ struct Tile {
   int rows() const { return swapped ? bn : bm; }
   int columns() const { return swapped ? bm : bn; }
   int bytes_of_step() const { return (bm + bn) * kStepBytes; }
+  int stages_that_fit() const { return kSharedBytes / bytes_of_step(); }
 };
+/// Few deep rings on an SM, or many CTAs with shallow ones.
+constexpr std::array kStages{8, 6, 4};
 constexpr std::array kTiles{Tile{128, 256}, Tile{128, 192}, Tile{128, 128},
                             Tile{128, 64},  Tile{64, 256},  Tile{64, 192},
                             Tile{64, 128},  Tile{64, 64},   Tile{64, 32}};
@@ -47,14 +50,14 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 /// What the tensor cores reach of their rate: narrow instructions do less between two fetches of A.
 double tensor_share(int columns) {
-  return columns >= 128 ? 0.84 - 0.033 * (columns - 128) / 128
-                        : std::max(0.4, 0.84 - 0.14 * (128 - columns) / 64);
+  return columns >= 128 ? 0.82 - 0.033 * (columns - 128) / 128
+                        : std::max(0.4, 0.82 - 0.16 * (128 - columns) / 64);
 }
 
 /// CTAs of this tile that an SM holds at once.
-int ctas_per_sm(const Tile& t) {
+int ctas_per_sm(const Tile& t, int stages) {
   const int by_registers = 65536 / (2 * t.rows() * (t.columns() / 2 + 56));
-  return std::clamp(std::min(kSharedBytes / (kMaxStages * t.bytes_of_step()), by_registers), 1, 4);
+  return std::clamp(std::min(t.stages_that_fit() / stages, by_registers), 1, 4);
 }
 
 /// Two bounds of which the larger one nearly decides.
@@ -63,15 +66,14 @@ double soft_max(double a, double b) {
   return std::sqrt(std::sqrt(a2 * a2 + b2 * b2));
 }
 
-double estimate(const MatmulProblem& p, const Tile& t, int splits, int sms) {
+double estimate(const MatmulProblem& p, const Tile& t, int stages, int splits, int sms) {
   const int size = size_bytes(p.operands);
   const std::int64_t ctas = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn) * splits;
   const auto steps = static_cast<double>(ceil_div(ceil_div(p.k * size, kStepBytes), splits));
   const double tensor = 2.0 * t.bm * t.bn * kStepBytes /
                         (kFlopBytesPerCycle * tensor_share(t.columns())),
                bytes = t.bytes_of_step();
-  const int stages = std::min(kMaxStages, kSharedBytes / t.bytes_of_step());
-  const int at_once = ctas_per_sm(t);
+  const int at_once = ctas_per_sm(t, stages);
   // A wave of `c` CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
   const auto wave = [&](double c) {
     return kTileCycles + steps * std::max({tensor * c + kStepCycles, bytes * c / kL2BytesPerCycle,
@@ -101,7 +103,8 @@ MatmulConfig older_config(const MatmulProblem& p) {
 
 std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
-         (splits > 1 ? " split " + std::to_string(splits) : "") + (swapped ? " swapped" : "");
+         (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
+         (swapped ? " swapped" : "") + (stages != 0 ? " stages " + std::to_string(stages) : "");
 }
 
 namespace {
@@ -111,16 +114,21 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
   const int bk = kStepBytes / size_bytes(p.operands);
   MatmulConfig best;
   double least = INFINITY;
-  const auto try_tile = [&](const Tile& t) {
-    if (p.promoted && t.bn > kPromotedColumns) return;
+  const auto try_stages = [&](const Tile& t, int stages) {
     for (int splits = 1; splits <= (p.whole ? 1 : kMaxSplits); ++splits) {
       if (splits > 1 && p.k < 8 * bk * splits) break;
-      const double cycles = estimate(p, t, splits, sms);
+      const double cycles = estimate(p, t, stages, splits, sms);
       // Ties go to the larger tile, which moves fewer bytes.
       if (cycles >= least * 0.995) continue;
       least = cycles;
-      best = {t.bm, t.bn, bk, splits, t.swapped};
+      best = {t.bm, t.bn, bk, splits, t.swapped, false, stages};
     }
+  };
+  const auto try_tile = [&](const Tile& t) {
+    if (p.promoted && t.bn > kPromotedColumns) return;
+    const int fit = std::min(t.stages_that_fit(), kStages.front());
+    for (const int stages : kStages)
+      if (stages <= fit || stages == kStages.back()) try_stages(t, std::min(stages, fit));
   };
   if (p.m <= kFewRows) {
     for (const Tile& t : kSwappedTiles)

@@ -21,18 +21,22 @@ MatmulTile MatmulTile::tuned() {
                   136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256},
            128),
       tune("BK", {8, 16, 32, 64, 128, 256}, 64),
+      tune("STAGES", {0, 2, 3, 4, 5, 6, 7, 8}, 0),
       tune("SWAPPED", {0, 1}, 0) != 0,
       tune("PROMOTED", {0, 1}, 0) != 0,
       tune("TF32", {0, 1}, 0) != 0};
 }
 
 Tuning MatmulTile::of(const MatmulConfig& c, const MatmulOptions& options) {
-  return {{"BM", c.bm},
-          {"BN", c.bn},
-          {"BK", c.bk},
-          {"SWAPPED", c.swapped},
-          {"PROMOTED", options.promoted},
-          {"TF32", options.tf32}};
+  Tuning values{{"BM", c.bm},
+                {"BN", c.bn},
+                {"BK", c.bk},
+                {"STAGES", c.stages},
+                {"SWAPPED", c.swapped},
+                {"TF32", options.tf32},
+                {"PROMOTED", options.promoted}};
+  if (c.clustered) values["CLUSTER"] = c.splits;
+  return values;
 }
 
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {

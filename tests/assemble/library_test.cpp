@@ -140,6 +140,42 @@ TEST_F(Assembled, MatmulTypes) {
   for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
 }
 
+/// Products whose parts of k are added in a cluster; older targets have none.
+TEST_F(Assembled, ClusteredMatmul) {
+  std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
+  if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
+  const Stream stream(Device::cpu());
+  struct Case {
+    DType operands, result;
+    MatmulConfig config;
+    MatmulOptions options = {};
+  };
+  using enum DType;
+  for (const Case& c : {Case{bf16, bf16, {64, 64, 64, 8, false, true}},
+                        {bf16, bf16, {64, 128, 64, 4, false, true}},
+                        {bf16, bf16, {64, 256, 64, 2, false, true}},
+                        {bf16, bf16, {128, 64, 64, 2, false, true}},
+                        {bf16, bf16, {128, 128, 64, 4, false, true}},
+                        {bf16, bf16, {128, 160, 64, 4, false, true}},
+                        {bf16, bf16, {128, 256, 64, 2, false, true}},
+                        {bf16, bf16, {128, 256, 64, 8, false, true}},
+                        {bf16, bf16, {16, 128, 64, 4, true, true}},
+                        {f16, f32, {128, 192, 64, 2, false, true}},
+                        {f8e4m3, bf16, {128, 256, 128, 4, false, true}},
+                        {f8e4m3, bf16, {128, 128, 128, 2, false, true}, {.promoted = true}},
+                        {i8, i32, {128, 128, 128, 4, false, true}},
+                        {f32, f32, {128, 128, 32, 2, false, true}, {.tf32 = true}}}) {
+    SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
+    const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
+                 B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
+                 C = Tensor::zeros({64, 64}, c.result, Device::cpu());
+    const ir::Kernel kernel =
+        traced("matmul_clustered", [&] { matmul(stream, A, B, C, c.config, c.options); });
+    for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
+    EXPECT_THROW(expect_clean(kernel, "sm_80", false), CompileError);
+  }
+}
+
 TEST_F(Assembled, Attention) {
   for (const int d : {64, 128, 256}) {
     SCOPED_TRACE(d);

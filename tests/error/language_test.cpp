@@ -365,6 +365,34 @@ TEST(LanguageError, Grid) {
       for (auto i : grid(n(0), 16)) z(i) = 1;
     }).trace(tensor({1}, DType::i32), tensor({40}));
   });
+  const auto in_cluster = [](int programs, auto f) {
+    kernel("k", [=](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto i : grid(z, 16, cluster(programs))) z(cluster_share(i)) = f(x(i));
+    }).trace(tensor({40}), tensor({40}));
+  };
+  expect("T0610 bad_cluster", [&] { in_cluster(3, [](Tile t) { return cluster_sum(t, 0); }); });
+  expect("T0611 before_grid", [] {
+    kernel("k", [](Out<f32, 1> z) {
+      const Tile rank = cluster_rank();
+      for (auto i : grid(z, 16)) z(i) = rank;
+    }).trace(tensor({40}));
+  });
+  expect("T0612 cluster_parts of an index", [] {
+    kernel("k", [](Out<f32, 1> z) {
+      for (auto i : grid(z, 12, cluster(8))) z(cluster_share(i)) = 1;
+    }).trace(tensor({40}));
+  });
+  expect("T0612 cluster_parts of one element",
+         [&] { in_cluster(2, [](Tile t) { return cluster_sum(t.reshape({8, 2}), 1); }); });
+  expect("T0613 cluster_in_loop", [&] {
+    in_cluster(2, [](Tile t) {
+      Tile all = zeros<f32>(8);
+      for (auto k : steps(4, 1)) all = all + cluster_sum(t * k.first(), 0);
+      return all;
+    });
+  });
+  expect("T0114 narrow_sum",
+         [&] { in_cluster(2, [](Tile t) { return cluster_sum(cast<bf16>(t), 0); }); });
   expect("T0606 after_grid", [] {
     kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
       for (auto i : grid(z, 16)) z(i) = x(i);

@@ -136,15 +136,24 @@ struct HeavyFirst {
 };
 inline constexpr HeavyFirst heavy_first{};
 
+/// Programs for each block: 1, 2, 4 or 8, which run at once and can add up what they have
+/// (`cluster_sum`). More than one needs a GPU with clusters (sm_90).
+struct cluster {
+  explicit cluster(int n) : programs(n) {}
+  int programs;
+};
+
 namespace detail {
 
 struct GridOptions {
   std::vector<std::int64_t> blocks;
   int l2_group = 0;
+  int cluster = 1;
   bool heavy_first = false;
   void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
   void add(struct l2_group g) { l2_group = g.rows; }
   void add(HeavyFirst h) { heavy_first = h.is_set; }
+  void add(struct cluster c) { cluster = c.programs; }
 };
 
 /// The grid loop: its body is the program that each block runs.
@@ -231,6 +240,12 @@ auto grid(const Space& space, Options... blocks_and_options) {
   (options.add(blocks_and_options), ...);
   return detail::GridRange<n>(space, std::move(options));
 }
+
+/// Which of its cluster's programs this is: an i32 from 0; always 0 without `cluster(...)`.
+Tile cluster_rank(std::source_location at = std::source_location::current());
+/// The part of an index that is this program's, one of as many as its cluster has programs; all of
+/// it without `cluster(...)`. Each has two elements at least.
+Index cluster_share(const Index& whole, std::source_location at = std::source_location::current());
 
 /// Records both branches; variables rebound in either are merged.
 template <std::invocable Then>

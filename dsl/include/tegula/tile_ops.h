@@ -183,6 +183,12 @@ Tile fill_absent(const Arg& x, double value);
 /// reductions skip them. For a part of a tensor whose end is known to the kernel only.
 Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end);
 
+/// The sum of the tiles that the programs of the cluster give, or rather the part of it along
+/// `axis` that is this program's (`cluster_share` of the index). For 32- and 64-bit types, outside
+/// of loops and branches; without `cluster(...)` the tile itself. Elements absent in the program's
+/// own tile are absent; those absent in another's count as 0.
+Tile cluster_sum(const Arg& t, Axis axis);
+
 enum class Precision : std::uint8_t { ieee, tf32 };
 /// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit
 /// integers in i32. Elements absent along k count as 0. Without `acc` it starts from 0.

@@ -168,6 +168,29 @@ const std::string kWgmmaOwnData = kernel(128, R"(
 )");
 
 /// Two warps on barrier 3: one only arrives.
+/// Each of the two CTAs of a cluster reads what the other wrote.
+const std::string kCluster = replaced(kernel(64, R"(
+  st_shared %mine, %t [width = 1]
+  cluster_arrive ; written
+  cluster_wait
+  %rank = cta_rank
+  %other = xor %rank, %one
+  %there = map_shared %base, %other
+  %at = add %there, %t4
+  %v = ld_cluster %at [width = 1] : i32
+  cluster_arrive ; read
+  cluster_wait
+  %cta = ctaid [axis = 0]
+  %c64 = const [value = 64] : i32
+  %skip = mul %cta, %c64
+  %mine_out = addptr %out, %skip
+  st_global %mine_out, %v [width = 1]
+)"),
+                                      "smem(33792)", "smem(33792) cluster(2)");
+const std::string kWritten = "  cluster_arrive ; written\n  cluster_wait\n";
+const std::string kRead = "  cluster_arrive ; read\n  cluster_wait\n";
+const Grid kTwoCtas = {2, 1, 1};
+
 const std::string kNamed = kernel(64, R"(
   %three = const [value = 3] : i32
   %is0 = cmp %warp, %zero [pred = "eq"]
@@ -225,7 +248,35 @@ const std::string kTrap = kernel(32, R"(
 
 const std::string bar = "bar_sync %zero [count = 64]";
 
-std::vector<Case> all_cases() {
+std::vector<Case> cluster_cases() {
+  return {
+      {Detector::SharedRace, "remote read without cluster barrier", kCluster, kWritten, "",
+       kTwoCtas},
+      {Detector::SharedRace, "remote read behind an arrival alone", kCluster, kWritten,
+       "  cluster_arrive\n", kTwoCtas},
+      {Detector::SharedRace, "memory reused before the other has read it", kCluster, kRead,
+       "  st_shared %mine, %zero [width = 1]\n" + kRead, kTwoCtas},
+      {Detector::RemoteExit, "exit while the other may read", kCluster, kRead, "", kTwoCtas},
+      {Detector::RemoteExit, "exit behind an arrival alone", kCluster, kRead, "  cluster_arrive\n",
+       kTwoCtas},
+      {Detector::BarrierCount, "cluster barrier arrived at twice", kCluster, kRead,
+       "  cluster_arrive\n" + kRead, kTwoCtas},
+      {Detector::BarrierCount, "cluster barrier waited for without arrival", kCluster, kRead,
+       kRead + "  cluster_wait\n", kTwoCtas},
+      {Detector::Deadlock, "a CTA never comes to the cluster barrier", kCluster, kRead,
+       "  %is1 = cmp %rank, %one [pred = \"eq\"]\n  if %is1 { bar_sync %one [count = 96] } { }\n" +
+           kRead,
+       kTwoCtas},
+      {Detector::SharedBounds, "a rank that the cluster does not have", kCluster, "xor %rank, %one",
+       "xor %rank, %two", kTwoCtas},
+      {Detector::SharedBounds, "a remote address that was not mapped", kCluster, "add %there, %t4",
+       "add %base, %t4", kTwoCtas},
+      {Detector::Divergence, "a cluster barrier in a branch", kCluster, kRead,
+       "  if %first { cluster_arrive } { cluster_arrive }\n  cluster_wait\n", kTwoCtas},
+  };
+}
+
+std::vector<Case> cta_cases() {
   return {
       {Detector::SharedRace, "exchange without barrier", exchange(32), bar, "pin"},
       {Detector::LaneRace, "exchange in a warp without barrier", exchange(1), bar, "pin"},
@@ -306,6 +357,12 @@ std::vector<Case> all_cases() {
   };
 }
 
+std::vector<Case> all_cases() {
+  std::vector<Case> all = cta_cases();
+  for (Case& c : cluster_cases()) all.push_back(std::move(c));
+  return all;
+}
+
 Report run(const std::string& text, Grid grid, std::uint64_t seed, DetectorSet detectors) {
   static Buffer<bf16> matrix(64 * 64, bf16(1.0f)), copied(64 * 64);
   static Buffer<std::int32_t> words(256);
@@ -382,6 +439,15 @@ TEST(SimDetectors, DeadlockTellsWhatEachWarpWaitsFor) {
   EXPECT_NE(f->text.find("warp 1 waits for"), std::string::npos) << f->text;
   EXPECT_NE(f->text.find("1 of 2 arrivals"), std::string::npos) << f->text;
   EXPECT_NE(f->text.find("test.tir:"), std::string::npos) << f->text;
+}
+
+TEST(SimDetectors, RacesOfAClusterNameBothCtas) {
+  const Report r = run(replaced(kCluster, kWritten, ""), kTwoCtas, 1, DetectorSet::all());
+  const Finding* f = r.find(Detector::SharedRace);
+  ASSERT_NE(f, nullptr) << r.str();
+  EXPECT_NE(f->text.find("ld_cluster of warp"), std::string::npos) << f->text;
+  EXPECT_NE(f->text.find("of CTA 0"), std::string::npos) << f->text;
+  EXPECT_NE(f->text.find("of CTA 1"), std::string::npos) << f->text;
 }
 
 // ---- further near misses: right kernels close to a fault ----------------------------------------

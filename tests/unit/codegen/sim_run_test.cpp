@@ -299,9 +299,56 @@ kernel @k simt target(sm_90a) threads(32) (%count: ptr<i32>, %out: ptr<i32>) {
   for (std::int32_t v : out) EXPECT_EQ(v, 4);
 }
 
+/// Eight CTAs of a cluster, which have exited warps among them when the others meet: every one adds
+/// up what all wrote.
+TEST(SimRun, ClustersReadEachOther) {
+  const ir::Kernel k = parse_located(R"(
+kernel @cluster simt target(sm_90a) threads(64) smem(1024) cluster(8) (%out: ptr<i32>) {
+  %zero = const [value = 0] : i32
+  %one = const [value = 1] : i32
+  %four = const [value = 4] : i32
+  %eight = const [value = 8] : i32
+  %warp = warp_id
+  %works = cmp %warp, %zero [pred = "eq"]
+  if %works {
+    %t = tid
+    %rank = cta_rank
+    %cta = ctaid [axis = 0]
+    %base = smem_base
+    %t4 = mul %t, %four
+    %mine = add %base, %t4
+    st_shared %mine, %cta [width = 1]
+    cluster_arrive
+    cluster_wait
+    %sum = for %zero, %eight, %one, %zero : i32 { (%r: i32, %s: i32)
+      %peer = xor %r, %rank
+      %there = map_shared %mine, %peer
+      %v = ld_cluster %there [width = 1] : i32
+      %more = add %s, %v
+      yield %more
+    }
+    cluster_arrive
+    cluster_wait
+    %at = addptr %out, %cta
+    st_global %at, %sum [width = 1]
+  } {
+  }
+})");
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    Buffer<std::int32_t> out(16);
+    Launch1 l;
+    l.options.seed = seed;
+    const Report r = l.pointer(out).run(k, {16, 1, 1});
+    EXPECT_TRUE(r.clean()) << r.str();
+    for (std::size_t i = 0; i < out.size(); ++i) EXPECT_EQ(out[i], i < 8 ? 28 : 92) << i;
+  }
+}
+
 TEST(SimRun, RefusesWhatItCannotExecute) {
   const ir::Kernel k = parse_located(kAdd);
   EXPECT_THROW(simulate(k, {1, 1, 1}, {}), CompileError);
+  const ir::Kernel clusters = parse_located("kernel @k simt threads(32) cluster(2) () { }");
+  EXPECT_THROW(simulate(clusters, {3, 1, 1}, {}), CompileError);
   const ir::Kernel inline_ptx =
       parse_located("kernel @k simt threads(32) () { asm [text = \"nop;\", constraints = \"\"] }");
   EXPECT_THROW(simulate(inline_ptx, {1, 1, 1}, {}), CompileError);

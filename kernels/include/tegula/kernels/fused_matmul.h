@@ -10,6 +10,7 @@
 #include "tegula/control.h"
 #include "tegula/kernel.h"
 #include "tegula/kernels/matmul.h"
+#include "tegula/math.h"
 #include "tegula/tile_ops.h"
 #include "tegula/view.h"
 
@@ -45,7 +46,7 @@ inline constexpr bool kIsF8 = std::is_same_v<T, f8e4m3> || std::is_same_v<T, f8e
 
 /// Values of tune() for a MatmulConfig.
 struct MatmulTile {
-  int bm, bn, bk;
+  int bm, bn, bk, stages;
   bool swapped, promoted, tf32;
 
   static MatmulTile tuned();
@@ -61,10 +62,21 @@ Tile matmul_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA
     return t.swapped ? dot(b(k).T(), a(k).T(), acc, precision) : dot(a(k), b(k), acc, precision);
   };
   Tile acc = t.swapped ? zeros<SumOf<T>>(t.bn, t.bm) : zeros<SumOf<T>>(t.bm, t.bn);
-  for (auto k : steps(first, last, t.bk))
+  for (auto k : steps(first, last, t.bk).stages(t.stages))
     acc = kIsF8<T> && t.promoted ? acc + product(k, {}) : product(k, acc);
   return t.swapped ? acc.T() : acc;
 }
+
+/// Of the steps of k, those of part `number` of `parts`.
+struct PartOfK {
+  Tile first, last;
+  PartOfK(const MatmulTile& t, const Tile& k, const Tile& number, const Tile& parts) {
+    const Tile all_steps = (k + (t.bk - 1)) / t.bk;
+    const Tile part = (all_steps + (parts - 1)) / parts * t.bk;
+    first = number * part;
+    last = min(first + part, k);
+  }
+};
 
 /// C = epilogue(A B).
 template <class T, class O, class Fn, class... Extra>
@@ -102,7 +114,7 @@ struct GatedMatmul {
     const MatmulTile t = MatmulTile::tuned();
     for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8))) {
       Tile gate = zeros<SumOf<T>>(t.bm, t.bn), up = zeros<SumOf<T>>(t.bm, t.bn);
-      for (auto k : steps(A.cols(), t.bk)) {
+      for (auto k : steps(A.cols(), t.bk).stages(t.stages)) {
         const Tile a = A(m, k);
         gate = dot(a, G(k, n), gate);
         up = dot(a, U(k, n), up);
@@ -119,11 +131,30 @@ struct PartialMatmul {
     const MatmulTile t = MatmulTile::tuned();
     for (auto [s, m, n] : grid(P, 1, t.bm, t.bn)) {
       let_next_kernel_start();
-      const Tile all_steps = (A.cols() + (t.bk - 1)) / t.bk, splits = P.dim(0);
-      const Tile part = (all_steps + (splits - 1)) / splits * t.bk, first = s.first() * part;
+      const PartOfK part(t, A.cols(), s.first(), P.dim(0));
       P(s, m, n) = matmul_sums<T>(
-          t, first, min(first + part, A.cols()), [&](auto k) { return A(m, k); },
+          t, part.first, part.last, [&](auto k) { return A(m, k); },
           [&](auto k) { return B(k, n); });
+    }
+  }
+};
+
+/// C = epilogue(A B), where the programs of a cluster take a part of k each, and then of the tile.
+template <class T, class O, class Fn, class... Extra>
+struct ClusteredMatmul {
+  Fn epilogue;
+  void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
+    const MatmulTile t = MatmulTile::tuned();
+    const int programs = tune("CLUSTER", {1, 2, 4, 8});
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), cluster(programs))) {
+      const PartOfK part(t, A.cols(), cluster_rank(), programs);
+      const Tile sums = matmul_sums<T>(
+          t, part.first, part.last, [&](auto k) { return A(m, k); },
+          [&](auto k) { return B(k, n); });
+      // What is divided are the tensor cores' rows.
+      const Tile sum = cluster_sum(sums, t.swapped ? 1 : 0);
+      const Index rows = t.swapped ? m : cluster_share(m), cols = t.swapped ? cluster_share(n) : n;
+      C(rows, cols) = epilogue(sum, rows, cols, extra...);
     }
   }
 };
@@ -212,19 +243,23 @@ class FusedMatmul {
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
            const Tensor& C, const Host&... further) const {
     detail::check_matmul(A, B, C);
-    const bool is_divided = A.rank() == 2 && config.splits > 1;
+    const bool is_divided = A.rank() == 2 && config.splits > 1,
+               by_memory = is_divided && !config.clustered;
     const detail::MatmulMemory m(stream, {{A, -1}, {B, -2}}, kernels_->options,
-                                 is_divided ? Dims{config.splits, C.size(0), C.size(1)} : Dims{},
+                                 by_memory ? Dims{config.splits, C.size(0), C.size(1)} : Dims{},
                                  dtype_of<detail::SumOf<T>>);
-    if (A.rank() == 3) return kernels_->batched.of(config)(stream, m.of[0], m.of[1], C, further...);
-    if (!is_divided) return kernels_->whole.of(config)(stream, m.of[0], m.of[1], C, further...);
-    kernels_->partial.of(config)(stream, m.of[0], m.of[1], m.parts);
+    const Tensor &a = m.of[0], &b = m.of[1];
+    if (A.rank() == 3) return kernels_->batched.of(config)(stream, a, b, C, further...);
+    if (!is_divided) return kernels_->whole.of(config)(stream, a, b, C, further...);
+    if (config.clustered) return kernels_->clustered.of(config)(stream, a, b, C, further...);
+    kernels_->partial.of(config)(stream, a, b, m.parts);
     kernels_->sum(stream, m.parts, C, further...);
   }
   /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
-    return config.splits > 1 ? kernels_->partial.of(config).explain()
-                             : kernels_->whole.of(config).explain();
+    if (config.splits <= 1) return kernels_->whole.of(config).explain();
+    return config.clustered ? kernels_->clustered.of(config).explain()
+                            : kernels_->partial.of(config).explain();
   }
 
  private:
@@ -233,11 +268,13 @@ class FusedMatmul {
         : options(o),
           whole("matmul", {fn}, o),
           batched("matmul_batched", {fn}, o),
+          clustered("matmul_clustered", {fn}, o),
           partial("matmul_partial", {}, o),
           sum(kernel("matmul_sum", Of<detail::SumOfParts>{fn})) {}
     MatmulOptions options;
     detail::Configured<Of<detail::WholeMatmul>> whole;
     detail::Configured<Of<detail::BatchedMatmul>> batched;
+    detail::Configured<Of<detail::ClusteredMatmul>> clustered;
     detail::Configured<detail::PartialMatmul<T>> partial;
     decltype(kernel("", std::declval<Of<detail::SumOfParts>>())) sum;
   };

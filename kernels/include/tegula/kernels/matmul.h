@@ -8,13 +8,20 @@
 namespace tegula {
 
 /// How a product is cut: tiles of bm x bn, steps of bk along k, and k divided among `splits` CTAs
-/// whose partial sums (f32 or i32) a second kernel adds.
+/// whose partial sums (f32 or i32) a second kernel adds, or, where they are `clustered`, they
+/// themselves.
 struct MatmulConfig {
   int bm = 128, bn = 256, bk = 64;
   int splits = 1;
   /// Columns of B lie along the rows of the tensor cores' tiles, which are 64 or more: for few rows
   /// of A. bn of 64, 128 or 256, bm of 8 to 256 in steps of 8.
   bool swapped = false;
+  /// The CTAs of a tile are a cluster, of 2, 4 or 8, and each adds and stores a part of it, 1 /
+  /// splits of the rows (of the columns if swapped). Needs sm_90; matrices without batches.
+  bool clustered = false;
+  /// Steps whose operands are under way or read, 2 to 8, as far as shared memory has room for them;
+  /// 0: up to 4.
+  int stages = 0;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;
@@ -69,7 +76,7 @@ void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor
             const MatmulOptions& options = {});
 void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options = {});
 /// With a given configuration: bm of 64, 128 or 256 unless swapped, bn of 8 to 256 in steps of 8,
-/// bk of 16 to 256 in powers of two.
+/// bk of 16 to 256 in powers of two. Throws CompileError for a cluster that is none.
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulConfig& config, const MatmulOptions& options = {});
 

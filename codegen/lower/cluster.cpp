@@ -1,0 +1,156 @@
+// Lowering of clusters: the sum of all programs' tiles, each program receiving a part, through
+// shared memory that the CTAs of the cluster read from each other (PTX ISA, "mapa",
+// "barrier.cluster").
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "codegen/lower/lowering.h"
+#include "codegen/lower/shared.h"
+#include "ir/layout/layout_ops.h"
+#include "ir/layout/swizzle.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
+
+/// The layout of a tile whose dimension `axis` is cut into parts: the part's number comes first.
+LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
+  ir::Dims shape, order{axis};
+  for (int d = 0; d < whole.rank(); ++d) {
+    if (d == axis) shape.push_back(parts);
+    shape.push_back(d == axis ? whole.shape()[d] / parts : whole.shape()[d]);
+  }
+  for (int d = 0; d < shape.size(); ++d)
+    if (d != axis) order.push_back(d);
+  const auto cut = reshape(whole, shape);
+  if (!cut)
+    throw CompileError(Diagnostic{"",
+                                  fmt::format("cluster_sum: no {} parts of dimension {} of {}: {}",
+                                              parts, axis, whole.str(), cut.reason()),
+                                  loc,
+                                  {},
+                                  "extents that are powers of two can be cut"});
+  return permute(*cut, order);
+}
+
+/// What the number of a part, known to the thread only, flips in the offsets of its elements.
+Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value number) {
+  const Slab& slab = shared.slabs().front();
+  if (shared.slabs().size() != 1 || slab.bits[0] != log2_of(parts))
+    throw InternalError("cluster_sum: parts of " + shared.str() + " are not told apart by bits");
+  Value flips;
+  for (int bit = 0; bit < slab.bits[0]; ++bit) {
+    const std::uint32_t basis = slab.basis[static_cast<std::size_t>(slab.first_bit(0) + bit)];
+    const Value one =
+        l.b.op(Opcode::And, {l.b.op(Opcode::Shr, {number, l.b.i32(bit)}), l.b.i32(1)});
+    const Value flip = l.b.mul(one, l.b.i32(basis));
+    flips = flips ? l.b.op(Opcode::Xor, {flips, flip}) : flip;
+  }
+  return flips;
+}
+
+/// How a part is read: every vector's place, its registers, and where each register then is.
+struct PartRoute {
+  std::vector<ThreadFn> slabs;
+  std::vector<std::pair<int, RegisterPart>> places;
+  std::vector<std::int64_t> position;  ///< of each register among those loaded
+  std::int64_t width = 1;
+};
+
+PartRoute route(const SharedLayout& shared, const LinearLayout& part) {
+  const auto fn = shared_fn(shared, part);
+  if (!fn) throw InternalError(fmt::format("{} in {}: {}", part.str(), shared.str(), fn.reason()));
+  const auto vectors = shared_vectors(*fn, shared);
+  if (!vectors)
+    throw InternalError(fmt::format("{} in {}: {}", part.str(), shared.str(), vectors.reason()));
+  PartRoute r{fn->slabs,
+              {},
+              std::vector<std::int64_t>(static_cast<std::size_t>(part.registers())),
+              static_cast<std::int64_t>(vectors->front().registers.size())};
+  std::int64_t next = 0;
+  for (const Vector& v : *vectors) {
+    const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
+    r.places.emplace_back(first.slab, first.part);
+    for (int reg : v.registers) r.position[static_cast<std::size_t>(reg)] = next++;
+  }
+  return r;
+}
+
+/// The sums of neighbours, then of neighbours of these: each rank reads from the others in another
+/// order, (r, r ^ 1), (r ^ 2, r ^ 3), .., and as a sum of two has no order, all get the same bits.
+Value sum_of_pairs(Lowering& l, std::vector<Value> terms) {
+  while (terms.size() > 1) {
+    for (std::size_t i = 0; i < terms.size() / 2; ++i)
+      terms[i] = l.b.add(terms[2 * i], terms[2 * i + 1]);
+    terms.resize(terms.size() / 2);
+  }
+  return terms.front();
+}
+
+}  // namespace
+
+void Lowering::leave_cluster() {
+  if (!is_read_by_cluster_) return;
+  is_read_by_cluster_ = false;
+  b.effect(Opcode::ClusterWait, {});
+}
+
+void lower_ClusterRank(Lowering& l, OpId op) {
+  const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
+  l.set(l.from[op].results[0], l.b.cast(rank, l.from.type(l.from[op].results[0]).dtype()));
+}
+
+void lower_ClusterId(Lowering& l, OpId op) {
+  const Value cta = l.b.op(Opcode::CtaId, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
+  const Value id = l.b.op(Opcode::Shr, {cta, l.b.i32(log2_of(l.from.info.cluster))});
+  l.set(l.from[op].results[0], l.b.cast(id, l.from.type(l.from[op].results[0]).dtype()));
+}
+
+void lower_ClusterSum(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Type type = l.from.type(d.results[0]);
+  const int ctas = l.from.info.cluster;
+  if (ctas == 1) throw InternalError("cluster_sum without a cluster");
+  const LinearLayout giving = in_parts(layout_of(l.from.type(d.operands[0])),
+                                       static_cast<int>(d.attrs.i(AttrName::axis)), ctas, d.loc);
+  const LinearLayout taking = expand_dim(layout_of(type), 0);
+  const auto exchange = synthesize_exchange(giving, taking, size_bytes(type.dtype()),
+                                            {.stmatrix = false, .ldmatrix = false, .reads = ctas});
+  if (!exchange)
+    throw InternalError(fmt::format("cluster_sum of {}: {}", giving.str(), exchange.reason()));
+  const SharedLayout& shared = exchange->layout;
+  const Value base = l.scratch(shared.bytes(), std::max(16, shared.alignment()));
+  l.barrier();
+  store_shared(l, base, shared, giving, l.get(d.operands[0]), /*matrices=*/false);
+  l.b.effect(Opcode::ClusterArrive, {});
+  l.b.effect(Opcode::ClusterWait, {});
+
+  const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
+  const Value flips = flips_of_part(l, shared, ctas, rank);
+  const PartRoute r = route(shared, taking);
+  const Type flat = Type::vec(type.elem(), taking.registers());
+  std::vector<Value> terms;
+  for (int i = 0; i < ctas; ++i) {
+    const Value peer = l.b.op(Opcode::Xor, {rank, l.b.i32(i)});
+    const Value there = l.b.op(Opcode::MapShared, {base, peer});
+    Value addresses = shared_addresses(l, there, r.slabs, r.places, flips);
+    if (!taking.is_exact())
+      addresses =
+          kept_inside(l, addresses, there, shared.bytes() - r.width * size_bytes(type.dtype()));
+    const Value loaded = l.b.op(Opcode::LdCluster, {addresses}, flat, {{AttrName::width, r.width}});
+    terms.push_back(l.regs(loaded, r.position));
+  }
+  l.set(d.results[0], sum_of_pairs(l, std::move(terms)));
+  // Nobody may write here, or exit, before all have read.
+  l.b.effect(Opcode::ClusterArrive, {});
+  l.will_leave_cluster();
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,49 @@
+#pragma once
+// The CTAs that run at once and read each other's shared memory; one alone where the kernel has no
+// clusters.
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "codegen/sim/cta.h"
+
+namespace tegula::sim {
+
+/// barrier.cluster: a phase is over when every warp that has not exited has arrived.
+struct ClusterBarrier {
+  std::int64_t phase = 0;
+  Knowledge arriving, done;  ///< of the arrivals of this phase; of the phase before
+};
+
+class Cluster {
+ public:
+  /// `first`: the number of its first CTA in the launch.
+  Cluster(Launch& launch, std::int64_t first);
+  Cluster(const Cluster&) = delete;
+
+  /// Runs for about so many instructions; false once the cluster is over, for whatever reason.
+  bool run(std::int64_t instructions);
+  /// By CTA number. To be called once, after run() gave false.
+  std::vector<std::pair<std::int64_t, std::vector<Finding>>> finish();
+
+  // ---- for ops ----------------------------------------------------------------------------------
+  int size() const { return static_cast<int>(ctas_.size()); }
+  Cta& cta(int rank) { return *ctas_[static_cast<std::size_t>(rank)]; }
+  ClusterBarrier barrier;
+  /// Ends the barrier's phase if nobody is missing: to be called when a warp arrived or exited.
+  void settle();
+  int missing_warps() const;
+
+  /// CTA `rank` seen through addresses that map_shared gives: the rank above, the address below.
+  static constexpr int kRankShift = 24;
+
+ private:
+  bool run_together(std::int64_t instructions);
+
+  std::vector<std::unique_ptr<Cta>> ctas_;
+  std::mt19937_64 rng_;
+};
+
+}  // namespace tegula::sim

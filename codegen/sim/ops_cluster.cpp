@@ -1,0 +1,106 @@
+// What the CTAs of a cluster share: rank, addresses of each other's memory, the barrier.
+#include <fmt/format.h>
+
+#include "codegen/sim/cluster.h"
+
+namespace tegula::sim {
+
+Step sim_CtaRank(Warp& w, const Instr& i) {
+  std::fill_n(w.cells(i.out[0]), kLanes, ir::Cell{w.cta.rank});
+  w.wrote_clean(i.out[0]);
+  return Step::Next;
+}
+
+Step sim_MapShared(Warp& w, const Instr& i) {
+  w.cta.must_be_defined(w, i, i.in[0], "the shared address");
+  w.cta.must_be_defined(w, i, i.in[1], "the rank");
+  for_lanes(w.mask, [&](int lane) {
+    const std::int64_t rank = w.cells(i.in[1])[lane].i;
+    if (rank < 0 || rank >= w.cta.cluster.size())
+      w.cta.report(w, i, Detector::SharedBounds,
+                   fmt::format("there is no CTA {} in a cluster of {}", rank, w.cta.cluster.size()),
+                   lane);
+    // Rank 0 is 1 here: addresses that were not mapped are told apart.
+    w.cells(i.out[0])[lane].i = w.cells(i.in[0])[lane].i + ((rank + 1) << Cluster::kRankShift);
+  });
+  w.wrote_clean(i.out[0]);
+  return Step::Next;
+}
+
+Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes,
+                       int lane) {
+  const std::uint32_t mapped = address;
+  const int owner = static_cast<int>(mapped >> Cluster::kRankShift) - 1;
+  address &= (1u << Cluster::kRankShift) - 1;
+  if (owner < 0 || owner >= cluster.size()) {
+    report(w, i, Detector::SharedBounds,
+           fmt::format("{} reads {:#x}, which map_shared did not give", op_name(kernel(), i.id),
+                       mapped),
+           lane, mapped);
+    return nullptr;
+  }
+  if (!shared_access(w, i, address, bytes, lane)) return nullptr;
+  Cta& target = cluster.cta(owner);
+  target.generic_read(w, i, address, bytes, lane);
+  if (&target == this) return &target;
+  if (target.is_over()) {
+    report_exit_race(i.id, owner, w.index);
+    return nullptr;
+  }
+  const Agent me = agents.warp(w.index);
+  target.remote_reads_[me] = {w.known.seen.at(me), i.id, &w};
+  return &target;
+}
+
+/// The memory is there as long as a warp of the CTA is.
+void Cta::check_remote_reads() {
+  Knowledge all;
+  for (Warp& w : warps_) all.join(w.known);
+  for (const auto& [agent, read] : remote_reads_)
+    if (!all.seen.covers(agent, read.tick))
+      read.by->cta.report_exit_race(read.op, rank, read.by->index);
+}
+
+void Cta::report_exit_race(ir::OpId op, int owner, int warp) {
+  findings.add({Detector::RemoteExit, op, {}, warp},
+               fmt::format("{}: {} of CTA {} in the cluster reads that of CTA {}",
+                           doc(Detector::RemoteExit), op_name(kernel(), op), rank, owner));
+}
+
+namespace {
+
+std::string describe_cluster_barrier(Warp& w) {
+  return fmt::format("the cluster's barrier ({} warps are missing)", w.cta.cluster.missing_warps());
+}
+
+}  // namespace
+
+Step sim_ClusterArrive(Warp& w, const Instr& i) {
+  ClusterBarrier& b = w.cta.cluster.barrier;
+  if (w.cluster_phase >= 0)
+    w.cta.report(w, i, Detector::BarrierCount,
+                 "a warp arrives at the cluster's barrier again before it has waited");
+  w.cluster_phase = b.phase;
+  b.arriving.join(w.known);
+  w.cta.tick(w);
+  w.cta.cluster.settle();
+  return Step::Next;
+}
+
+Step sim_ClusterWait(Warp& w, const Instr& i) {
+  ClusterBarrier& b = w.cta.cluster.barrier;
+  if (w.cluster_phase < 0) {
+    w.cta.report(w, i, Detector::BarrierCount,
+                 "a warp waits for the cluster's barrier without having arrived");
+    return Step::Next;
+  }
+  if (w.cluster_phase == b.phase) {
+    w.waiting = {describe_cluster_barrier, i.id};
+    return Step::Blocked;
+  }
+  w.cluster_phase = -1;
+  w.known.join(b.done);
+  return Step::Next;
+}
+
+}  // namespace tegula::sim

@@ -1,0 +1,111 @@
+// Clusters: programs that run side by side and hand each other parts of a sum.
+#include "ir/eval/cluster.h"
+
+#include <vector>
+
+#include "ir/eval/fold.h"
+#include "tegula/error.h"
+
+namespace tegula::ir::interp {
+namespace {
+
+/// Part `rank` of a tile along an axis: calls visit(element of the part, element of the tile).
+template <class Visit>
+void for_part(const AxisShape& part, std::size_t whole_extent, std::size_t rank,
+              const Visit& visit) {
+  for (std::size_t o = 0; o < part.outer; ++o)
+    for (std::size_t k = 0; k < part.extent; ++k)
+      for (std::size_t j = 0; j < part.inner; ++j)
+        visit((o * part.extent + k) * part.inner + j,
+              (o * whole_extent + rank * part.extent + k) * part.inner + j);
+}
+
+/// Of the part, those along `axis` cut.
+std::vector<std::uint8_t> edges_of_part(const std::vector<std::uint8_t>& edges,
+                                        std::span<const std::int64_t> shape, std::size_t axis,
+                                        std::size_t extent, std::size_t rank) {
+  std::vector<std::uint8_t> out;
+  std::size_t at = 0;
+  for (std::size_t d = 0; d < shape.size() && !edges.empty(); ++d) {
+    const auto n = static_cast<std::size_t>(shape[d]);
+    const std::size_t first = d == axis ? at + rank * extent : at;
+    const auto from = edges.begin() + static_cast<std::ptrdiff_t>(first);
+    out.insert(out.end(), from, from + static_cast<std::ptrdiff_t>(d == axis ? extent : n));
+    at += n;
+  }
+  return out;
+}
+
+/// What the program of rank `receiver` gets.
+void receive(std::span<const std::unique_ptr<Program>> programs, OpId id, std::size_t receiver) {
+  Program& p = *programs[receiver];
+  const Value v = p.op(id).operands[0];
+  const Type type = p.result_type(id);
+  const std::int64_t axis = p.attrs(id).i(AttrName::axis);
+  const AxisShape part(type.shape(), axis);
+  const auto whole =
+      static_cast<std::size_t>(p.kernel().type(v).shape()[static_cast<std::size_t>(axis)]);
+  const Fold sum = fold_of("sum", type.dtype(), "");
+  TileValue out;
+  out.reset(static_cast<std::size_t>(type.count()));
+  std::ranges::fill(out.cells, sum.identity);
+  for (const auto& giver : programs) {
+    const Cell* cells = giver->dense(v);
+    const std::uint8_t* states = giver->states(v);
+    for_part(part, whole, receiver, [&](std::size_t to, std::size_t from) {
+      const std::uint8_t state = states == nullptr ? 0 : states[from];
+      if ((state & kPoison) != 0) {
+        out.add_state(to, kPoison);
+        out.origin = giver->value(v).origin;
+      }
+      if ((state & kAbsent) == 0) sum.step(out.cells[to], cells[from]);
+    });
+  }
+  for (Cell& c : out.cells) c = canonical(c, type.dtype());
+  const TileValue& own = p.value(v);
+  if (!own.states.empty())
+    for_part(part, whole, receiver, [&](std::size_t to, std::size_t from) {
+      out.add_state(to, own.state(from) & kAbsent);
+    });
+  out.edges = edges_of_part(own.edges, p.kernel().type(v).shape(), static_cast<std::size_t>(axis),
+                            part.extent, receiver);
+  p.result(id) = std::move(out);
+}
+
+}  // namespace
+
+void run_cluster(std::span<const std::unique_ptr<Program>> programs, std::int64_t first) {
+  const Kernel& k = programs.front()->kernel();
+  for (std::size_t i = 0; i < programs.size(); ++i)
+    programs[i]->start(first + static_cast<std::int64_t>(i));
+  for (OpId id = k[k.body()].first; id; id = k[id].next) {
+    const Opcode opcode = k[id].opcode;
+    if (opcode == Opcode::Yield) return;
+    for (std::size_t i = 0; i < programs.size(); ++i) {
+      if (opcode == Opcode::ClusterSum)
+        receive(programs, id, i);
+      else
+        eval_fn(opcode)(*programs[i], id);
+    }
+  }
+}
+
+void eval_ClusterRank(Program& p, OpId id) {
+  p.result(id).set_scalar(Cell{.i = p.coordinates()[0] % p.kernel().info.cluster});
+}
+
+void eval_ClusterId(Program& p, OpId id) {
+  p.result(id).set_scalar(Cell{.i = p.coordinates()[0] / p.kernel().info.cluster});
+}
+
+// Only run_cluster knows the other programs.
+void eval_ClusterSum(Program& p, OpId id) {
+  throw CompileError(Diagnostic{"",
+                                "cluster_sum needs the other programs of the cluster, and one runs "
+                                "alone here",
+                                p.op(id).loc,
+                                {},
+                                "run the kernel without TEGULA_EAGER"});
+}
+
+}  // namespace tegula::ir::interp

@@ -1,0 +1,221 @@
+// Clusters on every device that is here: sums that leave each program a part, and products whose k
+// a cluster divides. Operands are small integers, so that sums are exact.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/tegula.h"
+#include "tests/differential/devices.h"
+
+namespace tegula {
+namespace {
+
+class Clusters : public testing::TestWithParam<Device> {
+ protected:
+  Tensor integers(const Dims& shape, DType dtype, std::uint64_t seed,
+                  bool transposed = false) const {
+    const std::int64_t low = dtype == DType::u8 ? 0 : -3;
+    if (!transposed) return Tensor::integers(shape, dtype, low, 4, seed, GetParam());
+    return Tensor::integers({shape[1], shape[0]}, dtype, low, 4, seed, GetParam())
+        .transpose(-1, -2);
+  }
+  Tensor empty(const Dims& shape, DType dtype) const {
+    return Tensor::empty(shape, dtype, GetParam());
+  }
+  Stream stream() const { return Stream(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Clusters, testing::ValuesIn(test::devices()), test::device_name);
+
+std::vector<double> product(const Tensor& A, const Tensor& B) {
+  const auto a = A.to_doubles(), b = B.to_doubles();
+  const std::int64_t m = A.size(0), k = A.size(1), n = B.size(1);
+  std::vector<double> c(static_cast<std::size_t>(m * n));
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t l = 0; l < k; ++l)
+      for (std::int64_t j = 0; j < n; ++j)
+        c[static_cast<std::size_t>(i * n + j)] +=
+            a[static_cast<std::size_t>(i * k + l)] * b[static_cast<std::size_t>(l * n + j)];
+  return c;
+}
+
+double rounded(double v, DType d) {
+  return d == DType::bf16  ? static_cast<float>(bf16(static_cast<float>(v)))
+         : d == DType::f16 ? static_cast<float>(f16(static_cast<float>(v)))
+                           : v;
+}
+
+void expect_equal(const Tensor& got, const std::vector<double>& want) {
+  const auto values = got.to_doubles();
+  ASSERT_EQ(values.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i)
+    ASSERT_EQ(values[i], rounded(want[i], got.dtype())) << "element " << i << " of " << got.str();
+}
+
+// ---- sums ---------------------------------------------------------------------------------------
+
+/// Rows are dealt to the programs of a cluster; each then has some columns of their sum.
+TEST_P(Clusters, SumOverRowsOfAMatrix) {
+  for (const int programs : {1, 2, 4, 8}) {
+    SCOPED_TRACE(programs);
+    const auto sums = kernel("sums", [=](In<f32, 2> x, Out<f32, 1> z) {
+      for (auto n : grid(z, 64, cluster(programs))) {
+        const Tile rows = (x.dim(0) + (programs - 1)) / programs, first = cluster_rank() * rows;
+        Tile sum = zeros<f32>(64);
+        for (auto m : steps(first, min(first + rows, x.dim(0)), 1))
+          sum = sum + fill_absent(x(m, n), 0);
+        z(cluster_share(n)) = cluster_sum(sum, 0);
+      }
+    });
+    const std::int64_t m = 37, n = 200;
+    const Tensor x = integers({m, n}, DType::f32, 1), z = empty({n}, DType::f32);
+    sums(stream(), x, z);
+    std::vector<double> want(static_cast<std::size_t>(n));
+    const auto values = x.to_doubles();
+    for (std::size_t i = 0; i < values.size(); ++i) want[i % want.size()] += values[i];
+    expect_equal(z, want);
+  }
+}
+
+/// Two sums in one program, of different types, along different dimensions; the memory of the first
+/// is used again by the second.
+TEST_P(Clusters, TwoSums) {
+  const auto both = kernel("both", [](In<i32, 2> x, Out<i32, 2> down, Out<f32, 2> across) {
+    for (auto [m, n] : grid(x, 32, 64, cluster(4))) {
+      const Tile t = x(m, n) * (cluster_rank() + 1);
+      down(cluster_share(m), n) = cluster_sum(t, 0);
+      across(m, cluster_share(n)) = cluster_sum(cast<f32>(t), 1);
+    }
+  });
+  const std::int64_t m = 45, n = 100;
+  const Tensor x = integers({m, n}, DType::i32, 1), down = empty({m, n}, DType::i32),
+               across = empty({m, n}, DType::f32);
+  both(stream(), x, down, across);
+  auto want = x.to_doubles();
+  for (double& v : want) v *= 10;
+  expect_equal(down, want);
+  expect_equal(across, want);
+}
+
+/// Programs whose tiles are absent at different places: those count as 0, and what the receiver
+/// lacks is not stored.
+TEST_P(Clusters, AbsentForOthers) {
+  const auto shifted = kernel("shifted", [](In<f32, 1> x, Out<f32, 1> z) {
+    for (auto n : grid(z, 64, cluster(2))) {
+      const Index from = n.shifted(cluster_rank() * 40);
+      z(cluster_share(n)) = cluster_sum(exp2(x(from)), 0);
+    }
+  });
+  const std::int64_t n = 100;
+  const Tensor x = integers({n}, DType::f32, 1), z = Tensor::zeros({n}, DType::f32, GetParam());
+  shifted(stream(), x, z);
+  const auto v = x.to_doubles(), got = z.to_doubles();
+  for (std::int64_t i = 0; i < n; ++i) {
+    const auto at = [&](std::int64_t j) {
+      return j < n ? std::exp2(v[static_cast<std::size_t>(j)]) : 0.0;
+    };
+    const bool received_by_second = i % 64 >= 32;
+    const bool lacks = received_by_second && i + 40 >= n;
+    const double want = lacks ? 0.0 : at(i) + at(i + 40);
+    EXPECT_EQ(got[static_cast<std::size_t>(i)], want) << i;
+  }
+}
+
+// ---- products -----------------------------------------------------------------------------------
+
+MatmulConfig clustered(int bm, int bn, int bk, int splits, bool swapped = false) {
+  return {bm, bn, bk, splits, swapped, true};
+}
+
+TEST_P(Clusters, ProductsOfEveryType) {
+  using enum DType;
+  struct Types {
+    DType operands, result;
+    int bk;
+  };
+  const std::int64_t m = 72, n = 80, k = 528;
+  for (const Types t : {Types{bf16, bf16, 64},
+                        {bf16, f32, 64},
+                        {f16, f16, 64},
+                        {f32, f32, 16},
+                        {f8e4m3, bf16, 128},
+                        {f8e5m2, f32, 128},
+                        {i8, i32, 128},
+                        {i8, f32, 128},
+                        {u8, i32, 128}})
+    for (const bool transposed : {false, true}) {
+      SCOPED_TRACE(testing::Message()
+                   << name(t.operands) << " to " << name(t.result) << (transposed ? " NT" : " NN"));
+      const Tensor A = integers({m, k}, t.operands, 1),
+                   B = integers({k, n}, t.operands, 2, transposed), C = empty({m, n}, t.result);
+      matmul(stream(), A, B, C, clustered(64, 64, t.bk, 2));
+      expect_equal(C, product(A, B));
+    }
+  const Tensor A = integers({m, k}, f32, 1), B = integers({k, n}, f32, 2, true),
+               C = empty({m, n}, f32);
+  matmul(stream(), A, B, C, clustered(64, 64, 32, 4), {.tf32 = true});
+  expect_equal(C, product(A, B));
+  const Tensor A8 = integers({m, k}, f8e4m3, 1), B8 = integers({k, n}, f8e4m3, 2, true),
+               C8 = empty({m, n}, f32);
+  matmul(stream(), A8, B8, C8, clustered(64, 64, 128, 2), {.promoted = true});
+  expect_equal(C8, product(A8, B8));
+}
+
+/// Parts of every height, odd widths, operands swapped, rows that TMA cannot take, parts of k that
+/// are empty, ragged, or all.
+TEST_P(Clusters, ProductsOfEveryConfiguration) {
+  for (const std::int64_t k : {1096, 200, 65, 0})
+    for (const MatmulConfig& c :
+         {clustered(64, 64, 64, 2), clustered(64, 64, 64, 4), clustered(64, 128, 64, 8),
+          clustered(128, 64, 64, 2), clustered(128, 96, 64, 8), clustered(64, 80, 64, 4),
+          clustered(64, 24, 64, 2), clustered(16, 64, 64, 2, true), clustered(8, 128, 64, 4, true),
+          clustered(24, 64, 128, 8, true)}) {
+      SCOPED_TRACE(c.str() + ", k " + std::to_string(k));
+      const Tensor A = integers({77, k}, DType::bf16, 1), B = integers({k, 152}, DType::bf16, 2),
+                   C = empty({77, 152}, DType::bf16);
+      matmul(stream(), A, B, C, c);
+      expect_equal(C, product(A, B));
+    }
+}
+
+TEST_P(Clusters, OddShapes) {
+  for (const Dims& s :
+       {Dims{1, 1, 1}, Dims{13, 9, 333}, Dims{64, 64, 128}, Dims{129, 65, 640}, Dims{0, 8, 8}}) {
+    SCOPED_TRACE(s.str());
+    const Tensor A = integers({s[0], s[2]}, DType::bf16, 1),
+                 B = integers({s[2], s[1]}, DType::bf16, 2), C = empty({s[0], s[1]}, DType::f32);
+    matmul(stream(), A, B, C, clustered(64, 64, 64, 4));
+    expect_equal(C, product(A, B));
+  }
+}
+
+/// The epilogue sees the rows and columns that are the program's own.
+TEST_P(Clusters, Epilogues) {
+  const auto fused =
+      fused_matmul<bf16, f32>([](Tile acc, Index m, Index n, In<bf16, 1> bias, In<f32, 1> row_scale,
+                                 In<f32, 2> before, Scalar<f32> alpha) {
+        return max(acc * expand(row_scale(m), 1) * alpha + expand(cast<f32>(bias(n)), 0), 0.0f) +
+               before(m, n);
+      });
+  const std::int64_t m = 136, n = 88, k = 1032;
+  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+               C = empty({m, n}, DType::f32), bias = integers({n}, DType::bf16, 3),
+               scale = integers({m}, DType::f32, 4), before = integers({m, n}, DType::f32, 5);
+  auto want = product(A, B);
+  const auto b = bias.to_doubles(), s = scale.to_doubles(), r = before.to_doubles();
+  for (std::int64_t i = 0; i < m; ++i)
+    for (std::int64_t j = 0; j < n; ++j) {
+      double& v = want[static_cast<std::size_t>(i * n + j)];
+      v = std::max(v * s[static_cast<std::size_t>(i)] * 0.5 + b[static_cast<std::size_t>(j)], 0.0) +
+          r[static_cast<std::size_t>(i * n + j)];
+    }
+  for (const MatmulConfig& c : {clustered(64, 64, 64, 4), clustered(32, 64, 64, 2, true)}) {
+    SCOPED_TRACE(c.str());
+    fused.run(c, stream(), A, B, C, bias, scale, before, 0.5f);
+    expect_equal(C, want);
+  }
+}
+
+}  // namespace
+}  // namespace tegula
