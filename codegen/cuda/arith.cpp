@@ -180,6 +180,18 @@ Text shift(const Element& x, bool left) {
   return out;
 }
 
+/// Through the hardware's instruction: NVRTC would negate in the way that ptx::int_neg avoids.
+Text negated(const Element& x) {
+  const DType d = x.out().dtype;
+  const DType wide = size_bits(d) >= 32 ? d : is_signed(d) ? DType::i32 : DType::u32;
+  const std::string type = x.e.c_type({wide, false});
+  const std::string f =
+      x.e.ptx_value(fmt::format("neg_{}", name(wide)), type, {type + " x"}, ptx::int_neg(wide));
+  Text out = call(f, {x.x()});
+  out.exact = size_bits(d) >= 32;  // -(-128)
+  return out;
+}
+
 struct Comparison {
   std::string_view pred;
   const char* op;
@@ -258,9 +270,7 @@ Text cuda_Neg(const Element& x) {
   if (is_float(d) && size_bits(d) < 32) return infix(x.x(), "^", sign_bit(d), Prec::BitXor);
   if (is_float(d)) return {"-" + x.x().within(Prec::Primary), Prec::Unary};
   if (is_bool(d)) return x.x();
-  return inexact(
-      {size_bits(d) == 64 ? "0ull - " + x.x().within(Prec::Mul) : "0u - " + x.x().within(Prec::Mul),
-       Prec::Add});
+  return negated(x);
 }
 
 Text cuda_Abs(const Element& x) {

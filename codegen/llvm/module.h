@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "codegen/emit.h"
 
@@ -16,5 +17,9 @@ std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMC
 /// Optimizes a module in place and writes PTX; adds its times (and the IR, if kept) to `out`.
 void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options,
                Emitted& out);
+/// LLVM's PTX with each negation of an integer as ptx::int_neg writes it. LLVM negates where
+/// nothing in its IR does (a product by -4 is a shift and a minus), so that only its text shows
+/// them all.
+std::string with_safe_negations(std::string_view ptx);
 
 }  // namespace tegula::codegen::llvm_backend

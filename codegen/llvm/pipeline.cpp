@@ -140,7 +140,7 @@ void write_ptx(llvm::Module& module, const std::string& target, const EmitOption
   llvm::legacy::PassManager passes;
   add_codegen(static_cast<llvm::LLVMTargetMachine&>(*machine), passes, stream);
   passes.run(module);
-  out.ptx = std::string(buffer);
+  out.ptx = with_safe_negations({buffer.data(), buffer.size()});
   out.codegen_ms = milliseconds_since(start);
 }
 

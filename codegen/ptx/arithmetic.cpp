@@ -179,6 +179,17 @@ Asm int_div(DType d, bool remainder) {
   return a;
 }
 
+Asm int_neg(DType d) {
+  const Reg r = reg_of({d, false});
+  Asm a = pure(r, {r});
+  if (size_bits(d) == 64)
+    a.text = "neg.s64 #0, #1;";
+  else
+    a.text = fmt::format("{{ .reg .b64 w; cvt.s64.s{0} w, #1; neg.s64 w, w; cvt.u{0}.u64 #0, w; }}",
+                         size_bits(d));
+  return a;
+}
+
 Asm float_div(DType d, bool approx) {
   const Reg r = reg_of({d, false});
   Asm a = pure(r, {r, r});

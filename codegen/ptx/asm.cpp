@@ -72,6 +72,12 @@ LlvmAsm render_llvm(const Asm& a) {
   return out;
 }
 
+std::string render_ptx(const Asm& a, const std::vector<std::string>& names) {
+  return substitute(
+      a.text, [&](int n) { return names[static_cast<std::size_t>(n)]; },
+      [](std::string& to, char c) { to += c; });
+}
+
 std::string render_cuda(const Asm& a, const std::vector<std::string>& names) {
   std::string before, after, outputs, inputs;
   std::vector<std::string> spelling(a.operands.size());

@@ -49,6 +49,9 @@ struct LlvmAsm {
 };
 LlvmAsm render_llvm(const Asm& a);
 
+/// The text itself, with `names[i]` the register of operand i.
+std::string render_ptx(const Asm& a, const std::vector<std::string>& names);
+
 /// `asm volatile("..." : outputs : inputs : "memory");` with `names[i]` the C++ lvalue (or, for an
 /// input, expression) of operand i. Out and InOut predicates must be int lvalues.
 std::string render_cuda(const Asm& a, const std::vector<std::string>& names);

@@ -33,6 +33,12 @@ Asm shift(bool left, bool is_signed, int bits);
 /// Operands: result, a, b; 32 or 64 bits. Division by zero gives an unspecified value instead of
 /// undefined behaviour.
 Asm int_div(DType d, bool remainder);
+/// -x, which wraps; 16, 32 or 64 bits. Operands: result, x. Where max(max(a, b), c) of signed
+/// integers becomes one instruction (VIMNMX3: Hopper, sm_100), ptxas before 13.4 takes any minus in
+/// front of `b` for a modifier of the operand, which that instruction does not have, and drops it:
+/// `neg`, `0 - b`, `b * -1` and what it makes of `a - (a + b)`. A minus of 64 bits is two
+/// instructions until later, of which the upper half is dead here.
+Asm int_neg(DType d);
 /// Float division, f32 or f64. Operands: result, a, b.
 Asm float_div(DType d, bool approx);
 /// min/max of f32 or f64 (f64 has no NaN-propagating form: one is composed). Operands: result, a,

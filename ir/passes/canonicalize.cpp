@@ -78,6 +78,8 @@ class Canonicalizer {
         replace(k_[op].results[0], *same);
       else if (const auto wide = select_before_cast(op))
         replace(k_[op].results[0], *wide);
+      else if (const auto minus = negation(op))
+        replace(k_[op].results[0], *minus);
     }
   }
 
@@ -164,6 +166,56 @@ class Canonicalizer {
     b.loc = d.loc;
     const Value condition = d.operands[0];
     return b.cast(b.select(condition, x, b.f32(constant->f)), type.dtype());
+  }
+
+  /// `0 - x`, `a - (a + x)`, products by -2^n and quotients by a negative constant as the minus
+  /// that compilers behind us make of them, so that it is written in the one way that ptxas gets
+  /// right (ptx::int_neg). Late, since analyses of indices follow products better.
+  std::optional<Value> negation(OpId op) {
+    const OpData& d = k_[op];
+    if (k_.info.form != Form::Simt || d.results.size() != 1) return std::nullopt;
+    const Type type = k_.type(d.results[0]);
+    if (type.is_pointer() || !is_integer(type.dtype())) return std::nullopt;
+    Builder b(k_);
+    b.before(op);
+    b.loc = d.loc;
+    const auto minus = [&](Value x) { return std::optional(b.op(Opcode::Neg, {x})); };
+    if (d.opcode == Opcode::Sub) {
+      const auto x = subtracted(d.operands[0], d.operands[1]);
+      return x && k_.type(*x) == type ? minus(*x) : std::nullopt;
+    }
+    if (d.opcode != Opcode::Mul && d.opcode != Opcode::Div) return std::nullopt;
+    const bool is_left = d.opcode == Opcode::Mul && constant_of(k_, d.operands[0]);
+    const Value x = d.operands[is_left ? 1 : 0];
+    const auto by = opposite(d.operands[is_left ? 0 : 1]);
+    if (!by || k_.type(x) != type) return std::nullopt;
+    const bool makes_minus = d.opcode == Opcode::Mul
+                                 ? std::has_single_bit(static_cast<std::uint64_t>(*by))
+                                 : is_signed(type.dtype());
+    if (!makes_minus) return std::nullopt;
+    if (*by == 1) return minus(x);
+    const Opcode opcode = d.opcode;
+    return minus(b.op(opcode, {x, b.constant(Type::scalar(type.dtype()), *by)}));
+  }
+
+  /// x of `0 - x` and of `a - (a + x)`.
+  std::optional<Value> subtracted(Value a, Value b) {
+    if (is_int_constant(k_, a, 0)) return b;
+    const OpId sum = k_[b].def;
+    if (!sum || k_[sum].opcode != Opcode::Add) return std::nullopt;
+    const Value x = resolved(k_[sum].operands[0]), y = resolved(k_[sum].operands[1]);
+    return x == a ? std::optional(y) : y == a ? std::optional(x) : std::nullopt;
+  }
+
+  /// The number whose negative a constant is.
+  std::optional<std::int64_t> opposite(Value v) const {
+    const auto c = constant_of(k_, v);
+    if (!c) return std::nullopt;
+    const int unused = 64 - size_bits(k_.type(v).dtype());
+    const auto value =
+        static_cast<std::int64_t>(static_cast<std::uint64_t>(c->i) << unused) >> unused;
+    const std::int64_t lowest = std::int64_t{-1} << (63 - unused);
+    return value < 0 && value != lowest ? std::optional(-value) : std::nullopt;
   }
 
   // ---- hoisting
