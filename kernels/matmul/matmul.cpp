@@ -91,11 +91,15 @@ MatmulMemory::MatmulMemory(const Stream& stream, std::initializer_list<MatmulOpe
       bytes += Scratch::bytes_of(shape_of_copy(o.tensor, o.k_dim), o.tensor.dtype());
   Scratch scratch(stream, operands.begin()->tensor.device(), bytes);
   if (!parts_shape.empty()) parts = scratch.take(parts_shape, sums);
-  for (const MatmulOperand& o : operands)
-    of.push_back(is_copied(o) ? copy_operand(stream, o.tensor, o.k_dim,
-                                             scratch.take(shape_of_copy(o.tensor, o.k_dim),
-                                                          o.tensor.dtype()))
-                              : o.tensor);
+  std::vector<OperandCopy> copies;
+  for (const MatmulOperand& o : operands) {
+    of.push_back(o.tensor);
+    if (!is_copied(o)) continue;
+    const Tensor memory = scratch.take(shape_of_copy(o.tensor, o.k_dim), o.tensor.dtype());
+    const OperandCopy& copy = copies.emplace_back(copy_of(o.tensor, o.k_dim, memory));
+    of.back() = o.tensor.rank() == 3 ? copy.to : copy.to.select(0, 0);
+  }
+  copy_operands(stream, std::move(copies));
 }
 
 }  // namespace detail

@@ -33,34 +33,56 @@ int contiguous_dim(const Tensor& t, int k_dim) {
   return size_bytes(t.dtype()) == 2 && t.stride(other) == 1 ? other : k_dim;
 }
 
-/// Y = X, of any strides.
+constexpr int kRows = 32, kColumns = 64;
+
+/// Tiles that cover a tensor of three dimensions.
+Tile tiles_of(const View& v) {
+  return v.dim(0) * ((v.dim(1) + (kRows - 1)) / kRows) * ((v.dim(2) + (kColumns - 1)) / kColumns);
+}
+
+/// Tile `number` of Y = X.
 template <class T>
-auto copy_kernel() {
+void copy_tile(const In<T, 3>& X, Out<T, 3>& Y, const Tile& number) {
+  const Tile across = (Y.dim(2) + (kColumns - 1)) / kColumns,
+             down = (Y.dim(1) + (kRows - 1)) / kRows, row = number / across;
+  const Index b = slice(row / down, 1), m = slice(row % down * kRows, kRows),
+              n = slice(number % across * kColumns, kColumns);
+  Y(b, m, n) = X(b, m, n);
+}
+
+template <class T>
+auto copy_one() {
   return kernel("matmul_operand", [](In<T, 3> X, Out<T, 3> Y) {
-    for (auto [b, m, n] : grid(Y, 1, 32, 64)) Y(b, m, n) = X(b, m, n);
+    for (auto [b, m, n] : grid(Y, 1, kRows, kColumns)) Y(b, m, n) = X(b, m, n);
   });
 }
 
-void copy(const Stream& stream, const Tensor& from, const Tensor& to) {
-  static const auto k16 = copy_kernel<bf16>();
-  static const auto kHalf = copy_kernel<f16>();
-  static const auto k8 = copy_kernel<u8>();
-  static const auto k32 = copy_kernel<f32>();
-  switch (from.dtype()) {
-    case DType::bf16:
-      return k16(stream, from, to);
-    case DType::f16:
-      return kHalf(stream, from, to);
-    case DType::f32:
-      return k32(stream, from, to);
-    default:
-      break;
-  }
-  // Of 8 bits, whatever they mean.
-  const auto bytes = [](const Tensor& t) {
-    return Tensor::borrow(t.data(), t.shape(), DType::u8, t.device(), t.strides());
-  };
-  k8(stream, bytes(from), bytes(to));
+/// In one launch, which is most of what copies of small operands take.
+template <class T>
+auto copy_two() {
+  return kernel("matmul_operands", [](In<T, 3> X, Out<T, 3> Y, In<T, 3> V, Out<T, 3> W) {
+    const Tile first = tiles_of(Y);
+    for (auto [p] : grid(Space({first + tiles_of(W)}), 1))
+      if_(
+          p.first() < first, [&] { copy_tile(X, Y, p.first()); },
+          [&] { copy_tile(V, W, p.first() - first); });
+  });
+}
+
+/// Copies of one type, of any strides.
+template <class T>
+void copy_all(const Stream& stream, const std::vector<OperandCopy>& copies) {
+  static const auto one = copy_one<T>();
+  static const auto two = copy_two<T>();
+  std::size_t i = 0;
+  for (; i + 1 < copies.size(); i += 2)
+    two(stream, copies[i].from, copies[i].to, copies[i + 1].from, copies[i + 1].to);
+  if (i < copies.size()) one(stream, copies[i].from, copies[i].to);
+}
+
+/// Of 8 bits, whatever they mean.
+Tensor as_bytes(const Tensor& t) {
+  return Tensor::borrow(t.data(), t.shape(), DType::u8, t.device(), t.strides());
 }
 
 Tensor with_batch(const Tensor& t) {
@@ -84,12 +106,26 @@ Dims shape_of_copy(const Tensor& t, int k_dim) {
           (t.size(inner) + granule - 1) / granule * granule};
 }
 
-Tensor copy_operand(const Stream& stream, const Tensor& t, int k_dim, const Tensor& memory) {
+OperandCopy copy_of(const Tensor& t, int k_dim, const Tensor& memory) {
   const int inner = contiguous_dim(t, k_dim);
   Tensor view = memory.slice(-1, 0, t.size(inner));
   if (inner == -2) view = view.transpose(-1, -2);
-  copy(stream, with_batch(t), view);
-  return t.rank() == 3 ? view : view.select(0, 0);
+  return {with_batch(t), view};
+}
+
+void copy_operands(const Stream& stream, std::vector<OperandCopy> copies) {
+  if (copies.empty()) return;
+  switch (copies.front().from.dtype()) {
+    case DType::bf16:
+      return copy_all<bf16>(stream, copies);
+    case DType::f16:
+      return copy_all<f16>(stream, copies);
+    case DType::f32:
+      return copy_all<f32>(stream, copies);
+    default:
+      for (OperandCopy& c : copies) c = {as_bytes(c.from), as_bytes(c.to)};
+      return copy_all<u8>(stream, copies);
+  }
 }
 
 }  // namespace tegula::detail

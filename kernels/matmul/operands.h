@@ -1,5 +1,7 @@
 #pragma once
 // Operands of products as TMA and the tensor cores take them.
+#include <vector>
+
 #include "tegula/kernels/matmul.h"
 
 namespace tegula::detail {
@@ -12,7 +14,14 @@ bool needs_copy(const Tensor& operand, int k_dim);
 /// Shape of a row-major tensor with rows padded to 16 bytes that has room for the copy.
 Dims shape_of_copy(const Tensor& operand, int k_dim);
 
-/// Copies into such a tensor; gives the view of it that has the operand's shape.
-Tensor copy_operand(const Stream& stream, const Tensor& operand, int k_dim, const Tensor& memory);
+/// From and to, with a batch dimension.
+struct OperandCopy {
+  Tensor from, to;
+};
+/// Of the operand into such a tensor: `to` is the part of it that is as large as the operand.
+OperandCopy copy_of(const Tensor& operand, int k_dim, const Tensor& memory);
+
+/// Of operands of one type.
+void copy_operands(const Stream& stream, std::vector<OperandCopy> copies);
 
 }  // namespace tegula::detail
