@@ -1,0 +1,107 @@
+// Clusters on the GPU: sums through the shared memory of neighbours are right at every launch, and
+// both back ends give the same bits. Twin: tests/differential/clusters_test.cpp on the simulator.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "runtime/context.h"
+#include "runtime/doctor.h"
+#include "support/env.h"
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+struct Plain {
+  Tile operator()(Tile acc, Index, Index) const { return acc; }
+};
+
+const std::vector<MatmulConfig>& configs() {
+  static const std::vector<MatmulConfig> kConfigs{
+      {64, 64, 64, 8, false, true},   {64, 128, 64, 4, false, true},
+      {64, 256, 64, 2, false, true},  {128, 64, 64, 2, false, true},
+      {128, 128, 64, 4, false, true}, {128, 160, 64, 4, false, true},
+      {128, 256, 64, 2, false, true}, {128, 256, 64, 8, false, true},
+      {16, 128, 64, 4, true, true}};
+  return kConfigs;
+}
+
+class ClustersOnGpu : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
+    if (runtime::device_properties(0).compute() != 90) GTEST_SKIP() << "not an sm_90 GPU";
+    use(GetParam());
+  }
+  void use(const char* backend) {
+    if (std::string(backend) == "nvrtc" && !runtime::diagnose().finding("NVRTC").present)
+      GTEST_SKIP() << "no NVRTC here";
+    Env wanted = env();
+    wanted.backend = backend;
+    scope_.reset();
+    scope_.emplace(wanted);
+  }
+  Tensor integers(const Dims& shape, std::uint64_t seed) const {
+    return Tensor::integers(shape, DType::bf16, -3, 4, seed, Device::cuda());
+  }
+
+ private:
+  std::optional<EnvOverride> scope_;
+};
+INSTANTIATE_TEST_SUITE_P(BackEnds, ClustersOnGpu, testing::Values("llvm", "nvrtc"),
+                         [](const auto& info) { return std::string(info.param); });
+
+/// The sums are integers below 2^24. Whoever left too early, or read too early, shows in some
+/// launch.
+TEST_P(ClustersOnGpu, EveryLaunchIsExact) {
+  constexpr int kLaunches = 500;
+  const auto product = fused_matmul<bf16, f32>(Plain{});
+  const auto count = kernel("count", [](InOut<f32, 2> got, In<f32, 2> want, InOut<i32, 2> wrong) {
+    for (auto [i, j] : grid(got, 16, 128)) {
+      wrong(i, j) = wrong(i, j) + cast<i32>(got(i, j) != want(i, j));
+      got(i, j) = full<f32>(-1, 16, 128);
+    }
+  });
+  const Stream stream = Stream::create(Device::cuda());
+  const std::int64_t m = 250, n = 520, k = 4104;
+  const Tensor A = integers({m, k}, 1), B = integers({k, n}, 2),
+               want = Tensor::empty({m, n}, DType::f32, Device::cuda()),
+               C = Tensor::full({m, n}, -1, DType::f32, Device::cuda());
+  product.run({128, 128, 64}, stream, A, B, want);
+  for (const MatmulConfig& c : configs()) {
+    SCOPED_TRACE(c.str());
+    const Tensor wrong = Tensor::zeros({m, n}, DType::i32, Device::cuda());
+    for (int i = 0; i < kLaunches; ++i) {
+      product.run(c, stream, A, B, C);
+      count(stream, C, want, wrong);
+    }
+    stream.synchronize();
+    std::int64_t sum = 0;
+    for (const i32 w : wrong.to_vector<i32>()) sum += w;
+    EXPECT_EQ(sum, 0);
+  }
+}
+
+/// Of numbers that round, too.
+TEST_P(ClustersOnGpu, BackEndsAgreeBitForBit) {
+  if (std::string(GetParam()) != "nvrtc") GTEST_SKIP() << "compared once";
+  const std::int64_t m = 250, n = 520, k = 2056;
+  const Device gpu = Device::cuda();
+  const Tensor A = Tensor::normal({m, k}, DType::bf16, 0, 1, 1, gpu),
+               B = Tensor::normal({k, n}, DType::bf16, 0, 1, 2, gpu);
+  for (const MatmulConfig& c : configs()) {
+    SCOPED_TRACE(c.str());
+    std::vector<std::vector<f32>> results;
+    for (const char* backend : {"llvm", "nvrtc"}) {
+      use(backend);
+      const Tensor C = Tensor::empty({m, n}, DType::f32, gpu);
+      fused_matmul<bf16, f32>(Plain{}).run(c, Stream(gpu), A, B, C);
+      results.push_back(C.to_vector<f32>());
+    }
+    EXPECT_EQ(results[0], results[1]);
+  }
+}
+
+}  // namespace
+}  // namespace tegula
