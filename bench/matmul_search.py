@@ -26,19 +26,28 @@ def ceil_div(a, b):
     return (a + b - 1) // b
 
 
+def rings(bm, bn, ctas):
+    """Depths: as deep as shared memory has room for, or shallow, where several CTAs share an SM."""
+    deepest = min(8, 225 * 1024 // ((bm + bn) * 128))
+    return [deepest] if deepest <= 4 or ctas <= SMS else [deepest, 4]
+
+
 def configurations(m, n, k):
     """(number, text) of what could win: no tile twice as high or wide as the result, no more waves by splitting."""
-    tiles = [(bm, bn, False) for bm, bn in TILES if (bm < 2 * m or bm == 64) and bn < 2 * n]
+    tiles = [(bm, bn, False) for bm, bn in TILES if (bm < 2 * m or bm == 64) and bn < 2 * n and m > 32]
     tiles += [(bm, bn, True) for bm, bn in SWAPPED if (bm < 2 * m or bm == 8) and m <= 64]
     for bm, bn, swapped in tiles:
         ctas = ceil_div(m, bm) * ceil_div(n, bn)
         if ctas > 4 * SMS and bm * bn < 128 * 128:
             continue
         for splits in SPLITS:
-            if splits > 1 and (k < 512 * splits or ctas * splits > 4 * SMS):
+            if splits > 1 and (k < 512 * splits or ctas * splits > 3 * SMS):
                 break
-            number = splits * 1e9 + bm * 1e6 + bn * 1e3 + 64
-            yield -number if swapped else number, f"{bm}x{bn}/{splits}{' swapped' if swapped else ''}"
+            for stages in rings(bm, bn, ctas * splits):
+                for clustered in (False, True) if splits in (2, 4, 8) else (False,):
+                    number = stages * 1e13 + clustered * 1e12 + splits * 1e9 + bm * 1e6 + bn * 1e3 + 64
+                    text = f"{bm}x{bn}/{splits} stages {stages}{' cluster' if clustered else ''}{' swapped' if swapped else ''}"
+                    yield -number if swapped else number, text
 
 
 def medians(runs, rounds):

@@ -62,7 +62,7 @@ template <class T>
 auto copy_two() {
   return kernel("matmul_operands", [](In<T, 3> X, Out<T, 3> Y, In<T, 3> V, Out<T, 3> W) {
     const Tile first = tiles_of(Y);
-    for (auto [p] : grid(Space({first + tiles_of(W)}), 1))
+    for (auto p : grid(Space({first + tiles_of(W)}), 1))
       if_(
           p.first() < first, [&] { copy_tile(X, Y, p.first()); },
           [&] { copy_tile(V, W, p.first() - first); });

@@ -116,7 +116,10 @@ TEST_F(Assembled, MatmulTypes) {
                         {DType::f16, DType::f16, {64, 128, 64, 1, true}},
                         {DType::bf16, DType::bf16, {128, 224, 64}},
                         {DType::bf16, DType::bf16, {128, 176, 64}},
-                        {DType::bf16, DType::bf16, {128, 112, 64}}}) {
+                        {DType::bf16, DType::bf16, {128, 112, 64}},
+                        {DType::bf16, DType::bf16, {128, 64, 64, 1, false, false, 8}},
+                        {DType::bf16, DType::bf16, {64, 64, 64, 1, false, false, 8}},
+                        {DType::bf16, DType::bf16, {8, 128, 64, 1, true, false, 8}}}) {
     SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
     const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
                  B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
@@ -125,12 +128,14 @@ TEST_F(Assembled, MatmulTypes) {
         traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); });
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
   }
-  // Rows that nothing asynchronous can bring.
-  for (const MatmulConfig& config : {MatmulConfig{128, 128, 32}, MatmulConfig{64, 128, 32}}) {
-    SCOPED_TRACE("odd rows " + config.str());
+  // Rows that nothing asynchronous can bring are copied first.
+  for (const char* kernel : {"matmul_operands", "matmul"}) {
+    SCOPED_TRACE(kernel);
     const Tensor A = host({37, 67}), B = host({67, 51}), C = host({37, 51});
-    const ir::Kernel odd = traced("matmul", [&] { matmul(stream, A, B, C, config); });
-    for (const runtime::Backend backend : backends) expect_clean(odd, "sm_90a", false, backend);
+    const ir::Kernel odd =
+        traced(kernel, [&] { matmul(stream, A, B, C, MatmulConfig{128, 128, 64}); });
+    const bool is_wgmma = kernel == std::string("matmul");
+    for (const runtime::Backend backend : backends) expect_clean(odd, "sm_90a", is_wgmma, backend);
   }
   const auto gated =
       gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });

@@ -34,8 +34,12 @@ TEST(EvalMachine, StoreBarrierLoad) {
     grid_wait
     grid_trigger
     smem_store %s, %c
+    turns_start
     cta_barrier
+    turn_take
     %u = smem_load %s : tile<4xf32>
+    turn_pass
+    turns_end
     store_view %o, %u, %z [axes = [0]])");
   EXPECT_THAT(r.texts, IsEmpty());
   EXPECT_THAT(r.out, ElementsAre(1, 2, 3, 4, -1, -1, -1, -1));

@@ -9,7 +9,7 @@ namespace {
 
 TEST(MatmulConfig, LargeAndSmall) {
   EXPECT_EQ(matmul_config({8192, 8192, 8192}).bm, 128);
-  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x256x64");
+  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x256x64 stages 4");
   EXPECT_GT(matmul_config({512, 512, 8192}).splits, 1);
   EXPECT_EQ(matmul_config({.m = 512, .n = 512, .k = 8192, .whole = true}).splits, 1);
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).bk, 128);
@@ -18,6 +18,12 @@ TEST(MatmulConfig, LargeAndSmall) {
 TEST(MatmulConfig, FewRowsLieAlongTheInstructionsColumns) {
   EXPECT_TRUE(matmul_config({1, 4096, 4096}).swapped);
   EXPECT_FALSE(matmul_config({128, 4096, 4096}).swapped);
+}
+
+/// Where SMs hold one tile each at most, what is under way must last as long as the memory takes.
+TEST(MatmulConfig, FewTilesHaveDeepRings) {
+  EXPECT_EQ(matmul_config({1024, 1024, 1024}).stages, 8);
+  EXPECT_EQ(matmul_config({16, 4096, 4096}).stages, 8);
 }
 
 /// A ragged product takes the tile that fills its last wave, not the largest.
