@@ -1,11 +1,39 @@
 #include "ir/analysis/constant_read.h"
 
+#include <algorithm>
+
 namespace tegula::ir {
 
 bool is_constant_read(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   return d.opcode == Opcode::LoadView && k.type(d.results[0]).is_scalar() &&
          k.type(d.operands[0]).view_facts().access == Access::In;
+}
+
+namespace {
+
+/// The view whose addresses these are, where all come from one.
+Value view_of(const Kernel& k, Value pointers) {
+  const OpId def = k[pointers].def;
+  if (!def) return {};
+  const OpData& d = k[def];
+  using enum Opcode;
+  if (d.opcode == ViewPtr) return d.operands[0];
+  const bool passes_on = d.opcode == AddPtr || d.opcode == Splat || d.opcode == Broadcast ||
+                         d.opcode == ExpandDims || d.opcode == Reshape;
+  return passes_on ? view_of(k, d.operands[0]) : Value();
+}
+
+}  // namespace
+
+bool is_constant_line(const Kernel& k, OpId op) {
+  const OpData& d = k[op];
+  if (d.opcode != Opcode::Load || d.operands.size() < 2) return false;
+  const auto shape = k.type(d.results[0]).shape();
+  if (std::ranges::count_if(shape, [](std::int64_t extent) { return extent > 1; }) > 1)
+    return false;
+  const Value view = view_of(k, d.operands[0]);
+  return view && k.type(view).view_facts().access == Access::In;
 }
 
 }  // namespace tegula::ir

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/analysis/constant_read.h"
 #include "ir/builder.h"
 #include "ir/eval/cell.h"
 #include "ir/pipeline.h"
@@ -235,7 +236,7 @@ class Canonicalizer {
     for (OpId op : k_.ops(body)) {
       const OpData& d = k_[op];
       const bool invariant =
-          is_movable(d) && !may_trap(d) &&
+          (is_movable(d) || is_same_in_front(op)) && !may_trap(d) &&
           std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
       const bool scalar = std::ranges::all_of(
           d.results, [&](Value v) { return k_.type(v).is_scalar() || k_.info.form == Form::Tile; });
@@ -247,6 +248,10 @@ class Canonicalizer {
         inside.insert(d.results.begin(), d.results.end());
       }
     }
+  }
+  /// A read that a loop repeats; guarded, so that it may also be one that the loop never reaches.
+  bool is_same_in_front(OpId op) const {
+    return k_.info.form == Form::Tile && (is_constant_read(k_, op) || is_constant_line(k_, op));
   }
   static bool may_trap(const OpData& d) {
     return d.opcode == Opcode::Div || d.opcode == Opcode::Rem;
