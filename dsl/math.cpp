@@ -173,4 +173,31 @@ Tile pow(const Arg& x, const Arg& y) {
   return cast(where(power == 0.0f, 1.0f, where(base < 0.0f, of_negative, size)), d);
 }
 
+// ---- relaxed sums -------------------------------------------------------------------------------
+namespace {
+
+/// Ops that the pass narrow_terms may rearrange: what scalars and lines cost does not matter.
+bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
+  if (d.results.size() != 1) return false;
+  const ir::Type type = k.type(d.results[0]);
+  if (!type.is_tile() || type.rank() < 2 || type.is_pointer() || !is_float(type.dtype()))
+    return false;
+  using enum Opcode;
+  if (d.opcode == Cast) return !is_float(k.type(d.operands[0]).dtype());
+  return d.opcode == Add || d.opcode == Sub || d.opcode == Neg || d.opcode == Mul ||
+         d.opcode == Div || d.opcode == Fma;
+}
+
+}  // namespace
+
+detail::RelaxedScope::RelaxedScope() : first_(Tracer::at({}, "relaxed").kernel.op_count()) {}
+detail::RelaxedScope::~RelaxedScope() {
+  Tracer* t = Tracer::current();
+  if (!t) return;
+  for (std::size_t i = first_; i < t->kernel.op_count(); ++i) {
+    ir::OpData& d = t->kernel[ir::OpId(static_cast<std::uint32_t>(i))];
+    if (is_sum_of_floats(t->kernel, d)) d.attrs.set(AttrName::relaxed, std::int64_t{1});
+  }
+}
+
 }  // namespace tegula

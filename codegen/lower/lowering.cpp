@@ -201,11 +201,23 @@ void Lowering::lower_op(OpId op) {
 
 void Lowering::lower_elementwise(OpId op) {
   const OpData& d = from[op];
+  if (const auto ramp = ramp_of(from, d.results[0]))
+    return set(d.results[0], lower_ramp(from.type(d.results[0]), *ramp));
   std::vector<Value> operands;
   for (Value v : d.operands) operands.push_back(get(v));
   const Type result = lowered_type(from.type(d.results[0]));
   const OpId made = b.create(d.opcode, operands, std::span(&result, 1), d.attrs);
   set(d.results[0], to[made].results[0]);
+}
+
+/// A thread's registers are apart by constants: one fma each, beside one for where the thread
+/// begins.
+Value Lowering::lower_ramp(Type type, const Ramp& ramp) {
+  const IndexParts parts = index_parts(layout_of(type), 0);
+  const Value step = get(ramp.step), first = get(ramp.first);
+  const Value begin =
+      parts.thread ? b.op(Opcode::Fma, {b.cast(parts.thread, type.dtype()), step, first}) : first;
+  return b.op(Opcode::Fma, {constants(type.dtype(), parts.constant), step, begin});
 }
 
 /// Constants, yields, pins, roles and expert ops: the same op on lowered values.

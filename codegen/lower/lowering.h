@@ -11,6 +11,7 @@
 #include "codegen/lower/copy_slice.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
+#include "ir/passes/ramp.h"
 #include "ir/pipeline.h"
 
 namespace tegula::codegen {
@@ -122,6 +123,7 @@ class Lowering {
   void lower_body();
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
+  ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   void lower_for(ir::OpId op);
   void lower_yield(ir::OpId op);
   /// The same bits as another vector type.

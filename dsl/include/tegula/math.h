@@ -1,4 +1,6 @@
 #pragma once
+#include <cstddef>
+
 #include "tegula/value.h"
 
 /// Elementwise functions. Small floats (f16, bf16) are computed in f32 and rounded once a call.
@@ -66,6 +68,31 @@ Tile gelu(const Arg& x);
 Tile softplus(const Arg& x);
 Tile isnan(const Arg& x);
 Tile isinf(const Arg& x);
+
+namespace detail {
+/// Marks what is recorded while it lives.
+class RelaxedScope {
+ public:
+  RelaxedScope();
+  ~RelaxedScope();
+  RelaxedScope(const RelaxedScope&) = delete;
+  RelaxedScope& operator=(const RelaxedScope&) = delete;
+
+ private:
+  std::size_t first_;
+};
+}  // namespace detail
+
+/// What `body` returns, whose sums, products and conversions of floats may be rounded elsewhere
+/// than they are written: reordered, distributed, split, with divisions by rows and columns as
+/// products. What rows or columns of a tile have in common is then computed once for each of them,
+/// for instance of `slope * cast<f32>(kv - q) + s`. The errors are those of sums of the same terms:
+/// about 2^-23 of the largest. For numbers that neither overflow nor underflow on other ways.
+template <class Body>
+auto relaxed(const Body& body) {
+  const detail::RelaxedScope scope;
+  return body();
+}
 
 template <Element T>
 Tile cast(const Arg& x) {

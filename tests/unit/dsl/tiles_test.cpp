@@ -1,6 +1,8 @@
 // Shapes, folds, scans, the matrix product, views, pointers and control flow, by what they compute.
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 #include "run_on_host.h"
 
 namespace tegula {
@@ -399,6 +401,30 @@ TEST(Grid, WideTensorsAreIndexedIn64Bits) {
   const Tensor small = Tensor::borrow(&one, {2, 1}, DType::f32, kHost, {std::int64_t{1} << 30, 1});
   EXPECT_THAT(k.trace(wide, empty({4})).text(), HasSubstr("= view_dim %arg1 [axis = 0] : i64"));
   EXPECT_THAT(k.trace(small, empty({4})).text(), HasSubstr("= view_dim %arg1 [axis = 0] : i32"));
+}
+
+TEST(Relaxed, MarksTheSumsOfTilesThatItsBodyComputes) {
+  const auto k = kernel("k", [](In<f32, 2> x, Out<f32, 2> z) {
+    for (auto [i, j] : grid(z, 4, 8)) {
+      const Tile before = x(i, j) + 1.0f;
+      const Tile inside = relaxed([&] {
+        const Tile distance = cast<f32>(expand(j, 0) - expand(i, 1));
+        return max(fma(before, 2.0f, distance) / 3.0f, cast<f32>(i.first()) * 2.0f);
+      });
+      z(i, j) = inside - 1.0f;
+    }
+  });
+  const Tensor x = empty({4, 8});
+  const std::string text = k.trace(x, x).text();
+  std::vector<std::string> marked;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string value, equals, op;
+    words >> value >> equals >> op;
+    if (line.find("relaxed = 1") != line.npos) marked.push_back(op);
+  }
+  EXPECT_THAT(marked, ElementsAre("cast", "fma", "div")) << text;
 }
 
 TEST(Locations, NameTheOperatorInTheUsersSource) {

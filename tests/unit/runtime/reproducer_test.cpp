@@ -21,7 +21,7 @@ TEST(Reproducer, IsTheTracedKernel) {
     optimize(k, {});
     FAIL() << "nothing was thrown";
   } catch (const InternalError& e) {
-    EXPECT_THAT(e.what(), testing::HasSubstr("pass canonicalize takes tile form"));
+    EXPECT_THAT(e.what(), testing::HasSubstr("takes tile form, the kernel is in simt form"));
     EXPECT_THAT(e.reproducer(),
                 testing::StartsWith("tegula opt --target sm_90a --backend llvm --emit optimize"));
     const std::string file = e.reproducer().substr(e.reproducer().rfind(' ') + 1);

@@ -1,0 +1,85 @@
+#pragma once
+// Tiles [m, n] as factor * full + terms, where factor and terms are scalars or vary along one
+// dimension only: computing with those costs m or n operations, not m * n.
+#include <array>
+#include <optional>
+#include <span>
+
+#include "ir/builder.h"
+
+namespace tegula::ir {
+
+/// A scalar (axis -1), or a tile of rank 1 that lies along dimension `axis` of a wider one.
+struct Narrow {
+  Value value;
+  int axis = -1;
+  explicit operator bool() const { return static_cast<bool>(value); }
+  friend bool operator==(const Narrow&, const Narrow&) = default;
+};
+
+struct LinearForm {
+  Value full;                   ///< none: there are only terms
+  Narrow factor;                ///< of full; none: 1
+  std::array<Narrow, 3> terms;  ///< that of an axis at axis + 1; none: 0
+
+  Narrow& term(int axis) { return terms[static_cast<std::size_t>(axis + 1)]; }
+  const Narrow& term(int axis) const { return terms[static_cast<std::size_t>(axis + 1)]; }
+  bool has_terms() const { return terms[0] || terms[1] || terms[2]; }
+  /// The value is no more than its full tile.
+  bool is_full() const { return full && !factor && !has_terms(); }
+};
+
+/// Computes with forms; ops go where `before` says. Results are nothing where a form cannot hold
+/// them.
+class LinearForms {
+ public:
+  explicit LinearForms(Kernel& k) : k_(k), b_(k) {}
+
+  /// Tiles that have something narrower than they are: two dimensions, both of more than 1.
+  static bool is_wide(Type t);
+  void before(OpId op) {
+    b_.before(op);
+    b_.loc = k_[op].loc;
+  }
+  Builder& builder() { return b_; }
+
+  /// The axis of a value that is narrow: a scalar, or a repeated scalar, row or column.
+  std::optional<int> narrow_axis(Value v) const;
+  /// What the value is read as: narrow where it is a broadcast, else full.
+  LinearForm of(Value v);
+  /// The one narrow value that a form without full tile is; none where there are two or more.
+  std::optional<Narrow> narrow(const LinearForm& f);
+
+  std::optional<LinearForm> sum(const LinearForm& x, const LinearForm& y);
+  LinearForm negated(const LinearForm& x);
+  std::optional<LinearForm> product(const LinearForm& x, const LinearForm& y);
+  std::optional<LinearForm> quotient(const LinearForm& x, const LinearForm& y);
+  /// Of integers to floats. A sum of positions is split into its dimensions so that each part's
+  /// rounding error is small beside the sum's own.
+  std::optional<LinearForm> cast(const LinearForm& x, DType to);
+  /// An elementwise op (with its attributes) on narrow operands.
+  std::optional<Narrow> elementwise(OpId like, std::span<const Narrow> operands);
+
+  /// The form as a tile of `type`.
+  Value emit(const LinearForm& f, Type type);
+  /// factor * x + terms, where x is what a fold left of the full tile along the other dimension.
+  Value emit_folded(Value x, const LinearForm& f);
+
+ private:
+  std::optional<Narrow> repeated_scalar(Value v);
+  Narrow squeezed(Value v, int axis);
+  Narrow to_float(const Narrow& n);
+  std::optional<Narrow> narrow_of(Value v);
+  Narrow add(const Narrow& x, const Narrow& y);
+  Narrow mul(const Narrow& x, const Narrow& y);
+  Narrow neg(const Narrow& x);
+  Narrow one(Type t);
+  LinearForm with_scalar_merged(LinearForm f);
+  Value repeated(const Narrow& n, Type type);
+  std::optional<LinearForm> sum_of_fulls(const LinearForm& x, const LinearForm& y);
+
+  Kernel& k_;
+  Builder b_;
+};
+
+}  // namespace tegula::ir

@@ -1,0 +1,403 @@
+// Computes what is the same along rows or columns of a tile once for each of them, not in every
+// element. Before and after: tile form.
+//
+// An elementwise op on broadcasts is computed before they are repeated: exact, in every kernel.
+// Float ops marked `relaxed` are followed as forms factor * full + terms (linear_form.h), which are
+// written out where something needs the tile. Some users need less: a maximum along rows is that of
+// the rest plus what a row has in common, and where rows' maxima are subtracted next, that is rows'
+// business too. A select against an infinity and a branch hand on what can wait.
+#include <algorithm>
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/passes/linear_form.h"
+#include "ir/passes/ramp.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+bool is_infinite(const Kernel& k, Value v) {
+  if (const OpId def = k[v].def)
+    if (k[def].opcode == Opcode::Splat || k[def].opcode == Opcode::Broadcast)
+      return is_infinite(k, k[def].operands[0]);
+  const auto number = number_of(k, v);
+  return number && std::isinf(*number);
+}
+
+/// Scalars greater than 0, as constants and `assume` say; products of them do not underflow.
+class Positive {
+ public:
+  explicit Positive(const Kernel& k) : k_(k) {
+    walk(k, k.body(), [&](OpId op) {
+      if (k[op].opcode != Opcode::Assume) return;
+      const OpId fact = k[k[op].operands[0]].def;
+      if (!fact || k[fact].opcode != Opcode::Cmp) return;
+      const auto bound = number_of(k, k[fact].operands[1]);
+      if (k[fact].attrs.s(AttrName::pred) == "gt" && bound && *bound >= 0)
+        known_.insert(k[fact].operands[0]);
+    });
+  }
+
+  bool operator()(Value v) const {
+    if (known_.contains(v)) return true;
+    if (const auto number = number_of(k_, v)) return *number > 0 && !std::isinf(*number);
+    const OpId def = k_[v].def;
+    using enum Opcode;
+    if (!def || (k_[def].opcode != Mul && k_[def].opcode != Div && k_[def].opcode != Rcp))
+      return false;
+    return std::ranges::all_of(k_[def].operands, [&](Value x) { return (*this)(x); });
+  }
+
+ private:
+  const Kernel& k_;
+  std::unordered_set<Value> known_;
+};
+
+/// Parts of a form that can be added, or multiplied, behind the users of a value.
+struct Waiting {
+  bool factor = true;
+  std::array<bool, 3> terms{true, true, true};  ///< as in LinearForm
+};
+
+class NarrowTerms {
+ public:
+  NarrowTerms(Kernel& k, PassContext& context)
+      : k_(k),
+        context_(context),
+        forms_(k),
+        positive_(k),
+        first_new_(static_cast<std::uint32_t>(k.op_count())) {
+    walk(k, k.body(), [&](OpId op) {
+      for (std::size_t i = 0; i < k[op].operands.size(); ++i)
+        uses_[k[op].operands[i]].push_back({op, i});
+    });
+  }
+
+  bool run() {
+    region(k_.body());
+    remove_unused();
+    return changed_;
+  }
+
+ private:
+  struct Use {
+    OpId op;
+    std::size_t operand;
+  };
+
+  // ---- which ops --------------------------------------------------------------------------------
+  bool is_float_wide(Value v) const {
+    return LinearForms::is_wide(k_.type(v)) && k_.type(v).dtype() == DType::f32;
+  }
+  bool is_integer_wide(Value v) const {
+    const Type t = k_.type(v);
+    return LinearForms::is_wide(t) && (t.dtype() == DType::i32 || t.dtype() == DType::i64);
+  }
+
+  static bool is_sum(Opcode o) { return o == Opcode::Add || o == Opcode::Sub || o == Opcode::Neg; }
+  /// A sum or product that may be rounded elsewhere than it stands.
+  bool is_linear(OpId op) const {
+    const OpData& d = k_[op];
+    if (d.results.size() != 1 || !is_float_wide(d.results[0])) return false;
+    using enum Opcode;
+    const bool fits = is_sum(d.opcode) || d.opcode == Mul || d.opcode == Div || d.opcode == Fma ||
+                      (d.opcode == Cast && is_integer_wide(d.operands[0]));
+    return fits && d.attrs.i(AttrName::relaxed) != 0;
+  }
+  /// A linear op that can take the used value as a form.
+  bool takes_form(const Use& u) const {
+    if (!is_linear(u.op)) return false;
+    const OpData& d = k_[u.op];
+    const auto is_narrow = [&](std::size_t i) {
+      return forms_.narrow_axis(d.operands[i]).has_value();
+    };
+    if (d.opcode == Opcode::Div) return u.operand == 0 && is_narrow(1);
+    if (d.opcode == Opcode::Mul || (d.opcode == Opcode::Fma && u.operand < 2))
+      return is_narrow(1 - u.operand);
+    return true;
+  }
+  static bool is_extremum(const OpData& d) {
+    const std::string_view kind = d.attrs.s(AttrName::kind);
+    return d.opcode == Opcode::Reduce && (kind == "max" || kind == "min");
+  }
+  /// Which operand a select chooses, where it chooses between that and an infinity.
+  std::optional<std::size_t> chosen(const OpData& d) const {
+    if (d.opcode != Opcode::Select || !is_float_wide(d.results[0])) return std::nullopt;
+    if (is_infinite(k_, d.operands[2])) return 1;
+    if (is_infinite(k_, d.operands[1])) return 2;
+    return std::nullopt;
+  }
+  /// The branch that the region belongs to; none for other regions.
+  OpId branch_of(RegionId r) const {
+    const OpId owner = k_[r].owner;
+    return owner && k_[owner].opcode == Opcode::If ? owner : OpId();
+  }
+
+  // ---- values -----------------------------------------------------------------------------------
+  LinearForm form(Value v) {
+    if (const auto it = known_.find(v); it != known_.end()) return it->second;
+    if (is_integer_wide(v))
+      if (const auto f = integer_form(v)) return *f;
+    return forms_.of(v);
+  }
+
+  /// Sums of integers are exact in any order. Their ops stay as they are for other users.
+  std::optional<LinearForm> integer_form(Value v) {
+    const OpId def = k_[v].def;
+    if (!def || (!is_sum(k_[def].opcode) && k_[def].opcode != Opcode::Mul)) return std::nullopt;
+    return combined(def);
+  }
+
+  std::optional<LinearForm> combined(OpId op) {
+    const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    std::vector<LinearForm> x;
+    for (Value v : operands) x.push_back(form(v));
+    using enum Opcode;
+    const Opcode o = k_[op].opcode;
+    if (o == Add) return forms_.sum(x[0], x[1]);
+    if (o == Sub) return forms_.sum(x[0], forms_.negated(x[1]));
+    if (o == Neg) return forms_.negated(x[0]);
+    if (o == Div) return forms_.quotient(x[0], x[1]);
+    if (o == Cast) return forms_.cast(x[0], DType::f32);
+    const auto product = forms_.product(x[0], x[1]);
+    // What is subtracted from a tile often comes from it: first, as layouts follow first operands.
+    return o == Mul || !product ? product : forms_.sum(x[2], *product);
+  }
+
+  /// The value as a tile of its own, made right behind its definition.
+  Value whole(Value v) {
+    const auto it = known_.find(v);
+    if (it == known_.end()) return v;
+    const auto [made, fresh] = whole_.try_emplace(v, v);
+    if (fresh) {
+      forms_.before(k_[k_[v].def].next);
+      made->second = forms_.emit(it->second, k_.type(v));
+    }
+    return made->second;
+  }
+  void make_operands_whole(OpId op) {
+    for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
+      const Value v = whole(k_[op].operands[i]);
+      k_[op].operands[i] = v;
+    }
+  }
+
+  // ---- the walk ---------------------------------------------------------------------------------
+  void region(RegionId r) {
+    for (OpId op : k_.ops(r)) visit(op);
+  }
+
+  void visit(OpId op) {
+    if (k_[op].opcode == Opcode::If) return branch(op);
+    if (k_[op].opcode == Opcode::Yield && branch_of(k_[op].parent)) return;  // branch sees to it
+    forms_.before(op);
+    if (linear(op) || before_broadcasts(op) || extremum(op) || select(op)) {
+      replaced_.push_back(op);
+      changed_ = true;
+      return;
+    }
+    make_operands_whole(op);
+    const std::vector<RegionId> regions(k_[op].regions.begin(), k_[op].regions.end());
+    for (RegionId r : regions) region(r);
+  }
+
+  bool linear(OpId op) {
+    if (!is_linear(op)) return false;
+    const auto f = combined(op);
+    if (!f) return false;
+    const Value v = k_[op].results[0];
+    if (std::ranges::all_of(uses_[v], [&](const Use& u) { return takes_form(u); }))
+      known_[v] = *f;
+    else
+      write_out(v, *f);
+    return true;
+  }
+
+  /// An elementwise op whose operands are all narrow.
+  bool before_broadcasts(OpId op) {
+    const Family family = info(k_[op].opcode).family;
+    if (family != Family::Elementwise && family != Family::Math) return false;
+    if (k_[op].results.size() != 1 || !LinearForms::is_wide(k_.type(k_[op].results[0])))
+      return false;
+    const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    const auto can_be_narrow = [&](Value v) {
+      const auto it = known_.find(v);
+      if (it == known_.end()) return forms_.narrow_axis(v).has_value();
+      return !it->second.full && !(it->second.term(0) && it->second.term(1));
+    };
+    if (!std::ranges::all_of(operands, can_be_narrow)) return false;
+    std::vector<Narrow> narrow;
+    for (Value v : operands) narrow.push_back(*forms_.narrow(form(v)));
+    const auto made = forms_.elementwise(op, narrow);
+    if (!made) return false;
+    known_[k_[op].results[0]].term(made->axis) = *made;
+    return true;
+  }
+
+  bool extremum(OpId op) {
+    const auto it = known_.find(k_[op].operands.empty() ? Value() : k_[op].operands[0]);
+    if (!is_extremum(k_[op]) || it == known_.end()) return false;
+    const LinearForm f = it->second;
+    const int axis = static_cast<int>(k_[op].attrs.i(AttrName::axis));
+    if (!f.full || f.term(axis) || !may_wait(f.factor)) return false;
+    Builder& b = forms_.builder();
+    const OpId made = b.create(Opcode::Reduce, std::span(&f.full, 1), AttrList(k_[op].attrs));
+    const Value folded = forms_.emit_folded(k_[made].results[0], f);
+    k_.replace_all_uses(k_[op].results[0], folded);
+    return true;
+  }
+
+  bool select(OpId op) {
+    const auto at = chosen(k_[op]);
+    const auto it = at ? known_.find(k_[op].operands[*at]) : known_.end();
+    if (it == known_.end() || !it->second.full || !may_wait(it->second.factor)) return false;
+    LinearForm f = it->second;
+    std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    operands[*at] = f.full;
+    f.full = forms_.builder().op(Opcode::Select, std::span<const Value>(operands));
+    known_[k_[op].results[0]] = f;
+    return true;
+  }
+
+  /// What both regions leave to be added becomes the result's to add.
+  void branch(OpId op) {
+    const std::vector<RegionId> regions(k_[op].regions.begin(), k_[op].regions.end());
+    for (RegionId r : regions) region(r);
+    for (std::size_t i = 0; i < k_[op].results.size(); ++i) {
+      std::vector<LinearForm> left;
+      for (RegionId r : regions)
+        if (const auto it = known_.find(k_[k_.terminator(r)].operands[i]); it != known_.end())
+          left.push_back(it->second);
+      const bool hand_on = left.size() == regions.size() && left[0].full && left[1].full &&
+                           left[0].factor == left[1].factor && left[0].terms == left[1].terms &&
+                           is_visible(left[0], op);
+      for (std::size_t r = 0; r < regions.size(); ++r) {
+        const OpId yield = k_.terminator(regions[r]);
+        const Value v = hand_on ? left[r].full : whole(k_[yield].operands[i]);
+        k_[yield].operands[i] = v;
+      }
+      if (!hand_on) continue;
+      LinearForm f = left[0];
+      f.full = k_[op].results[i];
+      known_[f.full] = f;
+    }
+  }
+  bool is_visible(const LinearForm& f, OpId from) const {
+    const auto visible = [&](const Narrow& n) { return !n || k_.is_visible_from(n.value, from); };
+    return visible(f.factor) && std::ranges::all_of(f.terms, visible);
+  }
+
+  // ---- what can wait ----------------------------------------------------------------------------
+  bool may_wait(const Narrow& factor) const {
+    return !factor || (factor.axis < 0 && positive_(factor.value));
+  }
+
+  /// Writes the value's form out, but for what can wait.
+  void write_out(Value v, const LinearForm& f) {
+    LinearForm now = f, later;
+    if (f.full) {
+      const Waiting w = waiting(v, f);
+      for (std::size_t i = 0; i < w.terms.size(); ++i)
+        if (w.terms[i]) std::swap(now.terms[i], later.terms[i]);
+      if (w.factor && !now.has_terms()) std::swap(now.factor, later.factor);
+    }
+    later.full = now.is_full() ? now.full : forms_.emit(now, k_.type(v));
+    report(v, now, later);
+    if (later.is_full())
+      k_.replace_all_uses(v, later.full);
+    else
+      known_[v] = later;
+  }
+
+  void report(Value v, const LinearForm& now, const LinearForm& later) {
+    const auto parts = [](const LinearForm& f) {
+      std::string text = f.factor ? "factor " : "";
+      for (const auto& [axis, name] : {std::pair{-1, "scalar "}, {0, "rows "}, {1, "columns "}})
+        if (f.term(axis)) text += name;
+      if (text.empty()) return std::string("nothing");
+      text.pop_back();
+      return text;
+    };
+    if (!now.has_terms() && parts(later) == "nothing") return;
+    context_.remark(Remark::Kind::Applied, k_[k_[v].def].loc,
+                    "what rows or columns have in common is computed apart",
+                    {{"here", parts(now)}, {"behind users", parts(later)}});
+  }
+
+  Waiting waiting(Value v, const LinearForm& f) const {
+    Waiting w;
+    w.factor = may_wait(f.factor);
+    std::unordered_set<Value> carriers{v};
+    follow(v, w, carriers);
+    // A branch hands on what both of its regions leave.
+    for (Value carrier : carriers) {
+      const OpId def = k_[carrier].def;
+      if (k_[def].opcode != Opcode::If) continue;
+      for (RegionId r : k_[def].regions)
+        if (!carriers.contains(k_[k_.terminator(r)].operands[k_[carrier].position]))
+          return {false, {}};
+    }
+    return w;
+  }
+
+  void follow(Value v, Waiting& w, std::unordered_set<Value>& carriers) const {
+    const auto it = uses_.find(v);
+    if (it == uses_.end()) return;
+    for (const Use& u : it->second) {
+      const OpData& d = k_[u.op];
+      if (takes_form(u)) continue;
+      if (is_extremum(d)) {
+        w.terms[static_cast<std::size_t>(d.attrs.i(AttrName::axis) + 1)] = false;
+        continue;
+      }
+      const bool yields = d.opcode == Opcode::Yield && branch_of(d.parent);
+      if (!yields && chosen(d) != u.operand) {
+        w = {false, {}};
+        return;
+      }
+      const Value next = yields ? k_[branch_of(d.parent)].results[u.operand] : d.results[0];
+      if (carriers.insert(next).second) follow(next, w, carriers);
+    }
+  }
+
+  // ---- what is left over ------------------------------------------------------------------------
+  /// Replaced ops, and what was made for forms that nobody wrote out.
+  void remove_unused() {
+    std::unordered_map<Value, int> uses;
+    for (RegionId root : {k_.launch(), k_.body()})
+      walk(k_, root, [&](OpId op) {
+        for (Value v : k_[op].operands) ++uses[v];
+      });
+    const auto remove = [&](OpId op) {
+      const OpData& d = k_[op];
+      if (d.erased || d.results.size() != 1 || uses[d.results[0]] > 0) return;
+      for (Value v : d.operands) --uses[v];
+      k_.erase(op);
+    };
+    for (auto id = static_cast<std::uint32_t>(k_.op_count()); id-- > first_new_;) remove(OpId(id));
+    for (auto op = replaced_.rbegin(); op != replaced_.rend(); ++op) remove(*op);
+    for (auto id = static_cast<std::uint32_t>(k_.op_count()); id-- > first_new_;) remove(OpId(id));
+  }
+
+  Kernel& k_;
+  PassContext& context_;
+  LinearForms forms_;
+  Positive positive_;
+  std::uint32_t first_new_;
+  std::unordered_map<Value, std::vector<Use>> uses_;  ///< as they were before the pass
+  std::unordered_map<Value, LinearForm> known_;  ///< of values whose op stands for less, or nothing
+  std::unordered_map<Value, Value> whole_;
+  std::vector<OpId> replaced_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool narrow_terms(Kernel& kernel, PassContext& context) {
+  return NarrowTerms(kernel, context).run();
+}
+
+}  // namespace tegula::ir
