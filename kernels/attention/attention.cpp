@@ -18,6 +18,8 @@
 namespace tegula {
 namespace {
 
+constexpr float kLog2E = std::numbers::log2e_v<float>;
+
 /// Which keys a tile of queries sees, by what the spec says or else by what its mask computes.
 class Visibility {
  public:
@@ -45,16 +47,16 @@ class Visibility {
 /// A spec, and what was found out about its mask and score.
 struct SpecFacts {
   explicit SpecFacts(const AttentionSpec& s)
-      : spec(s), way(s), costly_score(s.score && is_costly(s.score)) {}
+      : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {}
 
   AttentionTiles tiles(std::int64_t dim, std::int64_t value_dim) const {
     return attention_tiles(
-        {static_cast<int>(dim), static_cast<int>(value_dim), costly_score, way.has_gaps()});
+        {static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps()});
   }
 
   AttentionSpec spec;
   Way way;
-  bool costly_score;
+  ScoreCost score;
 };
 
 template <class T>
@@ -110,7 +112,9 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
                                                 h, m.first() / BM, BN)
                                  : visibility.of(rows, length, BN);
           if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
-          const Tile factor = std::numbers::log2e_v<float> * (spec.score ? full<f32>(1) : scale);
+          // Exponents are factor * scores; what a score function gives is scaled as it is computed.
+          const Tile factor = spec.score ? full<f32>(1) : kLog2E * scale;
+          if (spec.score) assume(scale > 0.0f);
           for (auto step : visits.steps()) {
             // Keys behind the last read as 0, or as those of the next sequence; the mask stops
             // them, and their weights are 0.
@@ -118,14 +122,19 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
             const Tile columns = expand(n, 0), keys = fill_absent(K(entry, h / group, kv, d), 0),
                        values = fill_absent(V(entry, h / group, kv, dv), 0);
             Tile s = dot(q, keys.T());
-            if (spec.score) s = spec.score(s * scale, b, rows.heads, rows.positions, columns);
+            if (spec.score)
+              s = relaxed([&] {
+                return kLog2E * spec.score(s * scale, b, rows.heads, rows.positions, columns);
+              });
             if_(visits.needs_mask(step, spec.mask != nullptr), [&] {
               const Tile inside = columns < length;
               s = where(
                   spec.mask ? inside && spec.mask(b, rows.heads, rows.positions, columns) : inside,
                   s, -INFINITY);
             });
-            const Tile weights = state.step(s, factor);
+            // Without a score there is nothing to rearrange.
+            const auto weigh = [&] { return state.step(s, factor); };
+            const Tile weights = spec.score ? relaxed(weigh) : weigh();
             state.out = dot(cast<T>(weights), values, state.out);
           }
           const Normaliser by =

@@ -18,12 +18,14 @@ int padded_head_dim(int dim) { return (dim + kStep - 1) / kStep * kStep; }
 AttentionTiles attention_tiles(const TileNeeds& needs) {
   const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
   // A thread of 8 warps: scores (keys / 2), two steps' weights in 16 bits (keys / 2), the output.
-  // Where that leaves none free, what finds the next block needs some.
+  // Where that leaves none free, what finds the next block needs some, and so do positions.
   const bool is_full = value_dim > kMaxKeys;
-  const int by_registers = kRegisters - value_dim / 2 - (needs.has_gaps && is_full ? kStep : 0);
+  const int others = needs.has_gaps + needs.score.of_position;
+  const int by_registers = kRegisters - value_dim / 2 - (is_full ? others * kStep : 0);
   const int by_shared =
       (kSharedBytes - kRows * dim * kBytes) / (kSlots * (dim + value_dim) * kBytes);
-  const int most = needs.costly_score ? kCostlyKeys : kMaxKeys;
+  const int costly = is_full ? kCostlyKeys / 2 : kCostlyKeys;
+  const int most = needs.score.of_element ? costly : kMaxKeys;
   return {kRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
 

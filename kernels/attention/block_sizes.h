@@ -1,5 +1,6 @@
 #pragma once
 // Extents of attention's tiles by head dim: what registers and shared memory of an sm_90 CTA hold.
+#include "kernels/attention/score_cost.h"
 
 namespace tegula {
 
@@ -16,8 +17,8 @@ struct AttentionTiles {
 /// What takes registers beside the head dims, which need not be padded.
 struct TileNeeds {
   int dim, value_dim;
-  bool costly_score = false;  ///< computing the scores
-  bool has_gaps = false;      ///< finding a block that is not just the one behind the last
+  ScoreCost score = {};
+  bool has_gaps = false;  ///< finding a block that is not just the one behind the last
 };
 AttentionTiles attention_tiles(const TileNeeds& needs);
 

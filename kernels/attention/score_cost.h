@@ -4,9 +4,14 @@
 
 namespace tegula {
 
-/// Whether the function needs registers of its own for each element of a block: it reads a tensor
-/// at the key's position, or computes a function of many steps there. Traces it on its own, over
-/// scalars; false where it cannot be.
-bool is_costly(const Score& score);
+struct ScoreCost {
+  /// The function looks at the key's position: what a block begins with stays in registers.
+  bool of_position = false;
+  /// It needs registers of its own for each element of a block: it reads a tensor at the key's
+  /// position, or computes a function of many steps there.
+  bool of_element = false;
+};
+/// Traces the function on its own, over scalars; nothing where it cannot be.
+ScoreCost score_cost(const Score& score);
 
 }  // namespace tegula

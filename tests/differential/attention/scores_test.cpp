@@ -58,6 +58,62 @@ TEST_P(Scores, Softcap) {
         [](double s, int, int, int, int) { return 0.7 * std::tanh(s / 0.7); });
 }
 
+/// `exact` says within 2^-20 of the cap: from 0 to where the function is 1, and beyond.
+TEST_P(Scores, SoftcapKeepsItsBound) {
+  constexpr float cap = 30;
+  constexpr int count = 4096;
+  std::vector<float> in;
+  for (int i = 0; i < count; ++i) {
+    const float x = 400.0f * static_cast<float>(i) / count;
+    in.push_back(i % 3 == 0 ? x : i % 3 == 1 ? -x : x * x * x * 1e-9f);
+  }
+  const auto k = kernel("capped", [](In<f32, 1> s, Out<f32, 1> out) {
+    for (auto i : grid(out, 128)) out(i) = scores::softcap(cap)(s(i), 0, 0, 0, 0);
+  });
+  const Tensor s = Tensor::from(in, device()), out = Tensor::zeros({count}, DType::f32, device());
+  k(Stream(device()), s, out);
+  const std::vector<double> got = out.to_doubles();
+  for (std::size_t i = 0; i < in.size(); ++i)
+    ASSERT_NEAR(got[i], cap * std::tanh(static_cast<double>(in[i]) / cap), cap * 0x1p-20) << in[i];
+}
+
+/// Far from the first position, weights depend on differences of biases that are far larger.
+TEST_P(Scores, AlibiOfFarPositions) {
+  const int before = 1 << 23;
+  const auto shifted = [=](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    return scores::alibi(kHeads)(s, b, h, q + before, kv + before);
+  };
+  check(shifted, [](double s, int, int h, int q, int kv) {
+    return s + (kv - q) * std::exp2(-8.0 * (h + 1) / kHeads);
+  });
+}
+
+/// Sums that a user writes another way; what rows have in common on its own and with all else.
+TEST_P(Scores, SumsOfTheUser) {
+  const Tensor rows = normal({kQueries}, 21), columns = normal({kKeys}, 22);
+  const HostTable of_row(rows), of_column(columns);
+  check(
+      [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
+        const Tile weight = exp2(cast<f32>(h) * -0.5f);
+        return s - cast<f32>(q) * weight + cast<f32>(kv) * weight - view<f32, 1>(rows)(q);
+      },
+      [=](double s, int, int h, int q, int kv) {
+        return s + (kv - q) * std::exp2(-0.5 * h) - of_row({q});
+      });
+  check(
+      [=](Tile s, Tile, Tile, Tile q, Tile kv) {
+        const Tile bias = view<f32, 1>(rows)(q) * 0.5f - view<f32, 1>(columns)(kv);
+        return (s + bias) * 2.0f - bias / 4.0f;
+      },
+      [=](double s, int, int, int q, int kv) {
+        return (s + of_row({q}) / 2 - of_column({kv})) * 2 -
+               (of_row({q}) / 2 - of_column({kv})) / 4;
+      });
+  check([=](Tile s, Tile, Tile, Tile q,
+            Tile kv) { return where(q > kv, s + view<f32, 1>(rows)(q), -s) * -1.5f; },
+        [=](double s, int, int, int q, int kv) { return (q > kv ? s + of_row({q}) : -s) * -1.5; });
+}
+
 TEST_P(Scores, Alibi) {
   check(scores::alibi(kHeads), [](double s, int, int h, int q, int kv) {
     return s + (kv - q) * std::exp2(-8.0 * (h + 1) / kHeads);

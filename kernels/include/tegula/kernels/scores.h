@@ -38,9 +38,11 @@ namespace scores {
 /// second(first(s)).
 Score then(Score first, Score second);
 
-/// The hardware's hyperbolic tangent is one instruction, within 2^-11 of the value.
+/// How near the hyperbolic tangent is: `exact` within 2^-20 (absolute: beside the score's own
+/// rounding, for caps as they are used), `approximate` within 2^-11 of the value, by one
+/// instruction instead of two that are as slow each.
 enum class Tanh { exact, approximate };
-/// cap * tanh(s / cap): scores stay within +-cap (Gemma 2).
+/// cap * tanh(s / cap), cap > 0: scores stay within +-cap (Gemma 2).
 Score softcap(ScoreNumber cap, Tanh tanh = Tanh::exact);
 
 /// s + (kv - q) * 2^(-8 (h + 1) / heads) (Press et al. 2022, ALiBi).
