@@ -8,15 +8,18 @@
 namespace tegula {
 namespace {
 
-// Fitted to the times of 57 shapes in all their configurations on an H200 (bench/matmul_search.py),
-// cycles at 1.9 GHz. What one instruction takes of a row is 32 bytes for every type.
-constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 61, kDramBytesPerCycle = 1925;
+// Fitted to the times of 54 shapes in all their configurations on an H200 (bench/matmul_search.py):
+// what it chooses takes 1.1 % longer than the best. Cycles at 1.9 GHz. What one instruction takes
+// of a row is 32 bytes for every type.
+constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 60.3, kDramBytesPerCycle = 1900;
 /// From the request of a step's tiles to their arrival, with the memory busy.
-constexpr double kLatencyCycles = 2585;
+constexpr double kLatencyCycles = 2606;
 /// Of a step's barriers, of a tile's beginning and end, of a launch.
-constexpr double kStepCycles = 61, kTileCycles = 3025, kFixedCycles = 8100;
+constexpr double kStepCycles = 46, kTileCycles = 2142, kFixedCycles = 8219;
 /// Of the kernel that adds the parts of divided k, and of each part.
-constexpr double kReduceCycles = 3790, kPartCycles = 745, kPartBytesPerCycle = 2618;
+constexpr double kReduceCycles = 3942, kPartCycles = 804, kPartBytesPerCycle = 2514;
+/// Of the parts' sum in a cluster, and of each CTA in it.
+constexpr double kClusterCycles = 2403, kClusterPartCycles = 838;
 constexpr int kSharedBytes = 225 * 1024, kMaxSplits = 16, kStepBytes = 128;
 
 struct Tile {
@@ -28,8 +31,7 @@ struct Tile {
   int bytes_of_step() const { return (bm + bn) * kStepBytes; }
   int stages_that_fit() const { return kSharedBytes / bytes_of_step(); }
 };
-/// Few deep rings on an SM, or many CTAs with shallow ones.
-constexpr std::array kStages{8, 6, 4};
+constexpr std::array kStages{4, 6, 8};
 constexpr std::array kTiles{Tile{128, 256}, Tile{128, 192}, Tile{128, 128},
                             Tile{128, 64},  Tile{64, 256},  Tile{64, 192},
                             Tile{64, 128},  Tile{64, 64},   Tile{64, 32}};
@@ -50,8 +52,8 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 
 /// What the tensor cores reach of their rate: narrow instructions do less between two fetches of A.
 double tensor_share(int columns) {
-  return columns >= 128 ? 0.82 - 0.033 * (columns - 128) / 128
-                        : std::max(0.4, 0.82 - 0.16 * (128 - columns) / 64);
+  return columns >= 128 ? 0.798 - 0.021 * (columns - 128) / 128
+                        : std::max(0.4, 0.798 - 0.158 * (128 - columns) / 64);
 }
 
 /// CTAs of this tile that an SM holds at once.
@@ -66,10 +68,30 @@ double soft_max(double a, double b) {
   return std::sqrt(std::sqrt(a2 * a2 + b2 * b2));
 }
 
-double estimate(const MatmulProblem& p, const Tile& t, int stages, int splits, int sms) {
+/// How k is divided.
+struct Parts {
+  int splits = 1;
+  bool clustered = false;
+};
+
+/// Clusters of more than two CTAs do not fill the groups of SMs they must lie in: a grid of 128
+/// CTAs took two waves, one of 88 a single one.
+bool fits_one_wave(std::int64_t ctas, int splits, int sms) {
+  return ctas <= (splits == 2 ? sms : sms * 2 / 3);
+}
+
+/// Adding the parts of divided k.
+double sum_cycles(const MatmulProblem& p, Parts parts) {
+  if (parts.splits == 1) return 0;
+  if (parts.clustered) return kClusterCycles + kClusterPartCycles * parts.splits;
+  const double bytes = static_cast<double>(p.m) * static_cast<double>(p.n) * 8;
+  return kReduceCycles + parts.splits * (kPartCycles + bytes / kPartBytesPerCycle);
+}
+
+double estimate(const MatmulProblem& p, const Tile& t, int stages, Parts parts, int sms) {
   const int size = size_bytes(p.operands);
-  const std::int64_t ctas = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn) * splits;
-  const auto steps = static_cast<double>(ceil_div(ceil_div(p.k * size, kStepBytes), splits));
+  const std::int64_t ctas = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn) * parts.splits;
+  const auto steps = static_cast<double>(ceil_div(ceil_div(p.k * size, kStepBytes), parts.splits));
   const double tensor = 2.0 * t.bm * t.bn * kStepBytes /
                         (kFlopBytesPerCycle * tensor_share(t.columns())),
                bytes = t.bytes_of_step();
@@ -85,9 +107,7 @@ double estimate(const MatmulProblem& p, const Tile& t, int stages, int splits, i
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
   cycles = soft_max(cycles, kFixedCycles + size * (m * k + k * n) / kDramBytesPerCycle);
-  if (splits > 1)
-    cycles += kReduceCycles + splits * (kPartCycles + m * n * 8.0 / kPartBytesPerCycle);
-  return cycles;
+  return cycles + sum_cycles(p, parts);
 }
 
 /// Without wgmma: the tile of mma.sync or of FMA.
@@ -114,21 +134,34 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
   const int bk = kStepBytes / size_bytes(p.operands);
   MatmulConfig best;
   double least = INFINITY;
+  const auto consider = [&](const Tile& t, int stages, Parts parts) {
+    const double cycles = estimate(p, t, stages, parts, sms);
+    if (cycles >= least) return;
+    least = cycles;
+    best = {t.bm, t.bn, bk, parts.splits, t.swapped, parts.clustered, stages};
+  };
   const auto try_stages = [&](const Tile& t, int stages) {
     for (int splits = 1; splits <= (p.whole ? 1 : kMaxSplits); ++splits) {
       if (splits > 1 && p.k < 8 * bk * splits) break;
-      const double cycles = estimate(p, t, stages, splits, sms);
-      // Ties go to the larger tile, which moves fewer bytes.
-      if (cycles >= least * 0.995) continue;
-      least = cycles;
-      best = {t.bm, t.bn, bk, splits, t.swapped, false, stages};
+      consider(t, stages, {splits});
+      const bool is_cluster = splits == 2 || splits == 4 || splits == 8;
+      if (is_cluster &&
+          fits_one_wave(ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn) * splits, splits, sms))
+        consider(t, stages, {splits, true});
     }
   };
   const auto try_tile = [&](const Tile& t) {
     if (p.promoted && t.bn > kPromotedColumns) return;
-    const int fit = std::min(t.stages_that_fit(), kStages.front());
-    for (const int stages : kStages)
-      if (stages <= fit || stages == kStages.back()) try_stages(t, std::min(stages, fit));
+    // A ring as deep as it can be for the CTAs that share an SM: a shallow one leaves room for more
+    // of them.
+    const int deepest = std::min(t.stages_that_fit(), kStages.back());
+    for (const int wanted : kStages) {
+      const int stages = std::min(wanted, deepest);
+      const int deeper = std::min(wanted + 2, deepest);
+      if (deeper > stages && ctas_per_sm(t, deeper) == ctas_per_sm(t, stages)) continue;
+      try_stages(t, stages);
+      if (stages == deepest) break;
+    }
   };
   if (p.m <= kFewRows) {
     for (const Tile& t : kSwappedTiles)

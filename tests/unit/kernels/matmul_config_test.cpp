@@ -26,6 +26,13 @@ TEST(MatmulConfig, FewTilesHaveDeepRings) {
   EXPECT_EQ(matmul_config({16, 4096, 4096}).stages, 8);
 }
 
+/// Parts of k are added in a cluster where all clusters run at once.
+TEST(MatmulConfig, PartsInAWaveAreClusters) {
+  const MatmulConfig c = matmul_config({128, 4096, 4096});
+  EXPECT_TRUE(c.clustered && c.splits == 2) << c.str();
+  EXPECT_FALSE(matmul_config({8192, 8192, 8192}).clustered);
+}
+
 /// A ragged product takes the tile that fills its last wave, not the largest.
 TEST(MatmulConfig, FewWaves) { EXPECT_EQ(matmul_config({1280, 10112, 3520}).bn, 128); }
 
