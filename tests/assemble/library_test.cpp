@@ -129,13 +129,15 @@ TEST_F(Assembled, MatmulTypes) {
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
   }
   // Rows that nothing asynchronous can bring are copied first.
-  for (const char* kernel : {"matmul_operands", "matmul"}) {
-    SCOPED_TRACE(kernel);
-    const Tensor A = host({37, 67}), B = host({67, 51}), C = host({37, 51});
-    const ir::Kernel odd =
-        traced(kernel, [&] { matmul(stream, A, B, C, MatmulConfig{128, 128, 64}); });
-    const bool is_wgmma = kernel == std::string("matmul");
-    for (const runtime::Backend backend : backends) expect_clean(odd, "sm_90a", is_wgmma, backend);
+  const Tensor X = host({37, 67}), Y = host({67, 51}), Z = host({37, 51});
+  const auto odd = [&](const char* kernel, const MatmulConfig& config) {
+    return traced(kernel, [&] { matmul(stream, X, Y, Z, config); });
+  };
+  const ir::Kernel copies = odd("matmul_operands", {128, 128, 64}),
+                   of_copies = odd("matmul", {64, 128, 64});
+  for (const runtime::Backend backend : backends) {
+    expect_clean(copies, "sm_90a", false, backend);
+    expect_clean(of_copies, "sm_90a", true, backend);
   }
   const auto gated =
       gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
