@@ -148,13 +148,15 @@ int registers_at_entry(const Plan& plan) {
 }
 
 /// One warp that copies, or, where those that compute need more registers than it leaves them, a
-/// warpgroup that gives up its own.
+/// warpgroup that gives up its own, if that is more.
 void add_copy_warps(Plan& plan, std::int64_t needed) {
   plan.copy_warps = 1;
   if (needed <= registers_at_entry(plan)) return;
-  plan.copy_warps = 4;
-  plan.registers = static_cast<int>(std::min<std::int64_t>(
-      240, (65536 / 32 - Plan::kCopyRegisters * plan.copy_warps) / plan.warps / 8 * 8));
+  Plan given = plan;
+  given.copy_warps = 4;
+  given.registers = static_cast<int>(std::min<std::int64_t>(
+      240, (65536 / 32 - Plan::kCopyRegisters * given.copy_warps) / given.warps / 8 * 8));
+  if (given.registers > registers_at_entry(given)) plan = given;
 }
 
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
@@ -242,6 +244,8 @@ void require_legal(const Plan& p, const Kernel& k) {
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
       {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
        "registers is a multiple of 8, needs 4 copy_warps, and all threads' fit into 65536"},
+      {p.registers == 0 || p.registers > registers_at_entry(p),
+       "registers is more than all have at the entry"},
   };
   for (const auto& [holds, rule] : kRules)
     if (!holds)
