@@ -238,6 +238,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
       {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
+      {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
