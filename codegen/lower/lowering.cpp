@@ -206,8 +206,15 @@ void Lowering::lower_elementwise(OpId op) {
   std::vector<Value> operands;
   for (Value v : d.operands) operands.push_back(get(v));
   const Type result = lowered_type(from.type(d.results[0]));
+  if (d.opcode == Opcode::Exp2 && shares_exp2(result))
+    return set(d.results[0], lower_exp2(operands[0]));
   const OpId made = b.create(d.opcode, operands, std::span(&result, 1), d.attrs);
   set(d.results[0], to[made].results[0]);
+}
+
+bool Lowering::shares_exp2(Type registers) const {
+  return context.plan && context.plan->exp2_share > 0 && registers.is_vec() &&
+         registers.dtype() == DType::f32 && registers.count() % 16 == 0;
 }
 
 /// A thread's registers are apart by constants: one fma each, beside one for where the thread

@@ -124,6 +124,8 @@ class Lowering {
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
+  bool shares_exp2(ir::Type registers) const;
+  ir::Value lower_exp2(ir::Value x);
   void lower_for(ir::OpId op);
   void lower_yield(ir::OpId op);
   /// The same bits as another vector type.

@@ -148,13 +148,15 @@ int registers_at_entry(const Plan& plan) {
 }
 
 /// One warp that copies, or, where those that compute need more registers than it leaves them, a
-/// warpgroup that gives up its own.
+/// warpgroup that gives up its own, if that is more.
 void add_copy_warps(Plan& plan, std::int64_t needed) {
   plan.copy_warps = 1;
   if (needed <= registers_at_entry(plan)) return;
-  plan.copy_warps = 4;
-  plan.registers = static_cast<int>(std::min<std::int64_t>(
-      240, (65536 / 32 - Plan::kCopyRegisters * plan.copy_warps) / plan.warps / 8 * 8));
+  Plan given = plan;
+  given.copy_warps = 4;
+  given.registers = static_cast<int>(std::min<std::int64_t>(
+      240, (65536 / 32 - Plan::kCopyRegisters * given.copy_warps) / given.warps / 8 * 8));
+  if (given.registers > registers_at_entry(given)) plan = given;
 }
 
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
@@ -236,12 +238,15 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
       {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
+      {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
       {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
        "registers is a multiple of 8, needs 4 copy_warps, and all threads' fit into 65536"},
+      {p.registers == 0 || p.registers > registers_at_entry(p),
+       "registers is more than all have at the entry"},
   };
   for (const auto& [holds, rule] : kRules)
     if (!holds)

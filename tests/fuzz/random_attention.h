@@ -191,10 +191,10 @@ inline Config random_config(std::uint64_t seed, Device device) {
   } else if (more_keys && dice.one_in(3)) {
     queries_at_end(c);
   }
-  c.plan = dice.one_of<std::string>({"", "", "stages=2", "copy_warps=0 registers=0",
-                                     "copy_warps=1 registers=0", "persistent=1 stage_stores=0",
-                                     "persistent=0", "persistent=0 stage_stores=0",
-                                     "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2"});
+  c.plan = dice.one_of<std::string>(
+      {"", "", "stages=2", "copy_warps=0 registers=0", "copy_warps=1 registers=0",
+       "persistent=1 stage_stores=0", "persistent=0", "persistent=0 stage_stores=0", "exp2_share=5",
+       "exp2_share=16", "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2"});
   return c;
 }
 
