@@ -88,10 +88,13 @@ def main():
     args.add_argument("--out", required=True)
     args.add_argument("--seconds", type=float, default=1e9)
     args.add_argument("--most", type=float, default=1e99, help="leave out shapes of more multiplications")
+    args.add_argument("--shapes", default="", help="only these: MxNxK,..")
     options = args.parse_args()
     tegula = peers.Tegula(options.lib)
     few = [(m, n, k) for n, k in matmul_suites.MODELS for m in (1, 16, 64)]
     shapes = [*matmul_suites.LISTED[::-1][1:], *few, *BETWEEN, *matmul_suites.drawn()]
+    if options.shapes:
+        shapes = [tuple(map(int, text.split("x"))) for text in options.shapes.split(",")]
     begin = time.time()
     with open(options.out, "w") as out:
         for shape in (s for s in shapes if s[0] * s[1] * s[2] <= options.most):

@@ -5,8 +5,8 @@
 // After:   for w in 0 .. waves { body of tile .. }, kernel.info.persistent
 // Tiles go round the programs, there and back, so that where they come in order of their work no
 // program gets the heavier one of every wave; or, where two neighbours are as much work as any
-// other two (attr pairs of program_id), two at a time. Right for any number of programs; the launch
-// takes as many as run at once.
+// other two (attr pairs of program_id), two at a time (there and back too: pairs may differ after
+// all). Right for any number of programs; the launch takes as many as run at once.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
 #include "ir/pipeline.h"
@@ -48,22 +48,24 @@ class Deal {
   Value waves(Builder& b) const {
     if (!pairs_)
       return b.add(full_, b.cast(b.cmp("lt", there_and_back(b, full_), rest_), DType::i32));
-    const Value two = b.add(place_, place_), left = b.sub(rest_, two);
+    const Value place = there_and_back(b, full_);
+    const Value left = b.sub(rest_, b.add(place, place));
     const Value of_pairs = b.op(Opcode::Max, {b.op(Opcode::Min, {left, b.i32(2)}), b.i32(0)}),
-                single = b.cast(b.cmp("lt", place_, rest_), DType::i32);
+                single = b.cast(b.cmp("lt", place, rest_), DType::i32);
     return b.add(b.add(full_, full_), b.select(last_singly_, single, of_pairs));
   }
 
   Value tile(Builder& b, Value wave) const {
     if (!pairs_) return b.add(b.mul(wave, programs_), there_and_back(b, wave));
     const Value round = b.op(Opcode::Shr, {wave, b.i32(1)});
-    const Value pair = b.add(b.add(place_, place_), b.op(Opcode::And, {wave, b.i32(1)}));
+    const Value place = there_and_back(b, round);
+    const Value pair = b.add(b.add(place, place), b.op(Opcode::And, {wave, b.i32(1)}));
     const Value alone = b.op(Opcode::And, {last_singly_, b.cmp("eq", round, full_)});
-    return b.add(b.mul(round, round_), b.select(alone, place_, pair));
+    return b.add(b.mul(round, round_), b.select(alone, place, pair));
   }
 
  private:
-  /// The program's number, counted from the other end in every second wave.
+  /// The program's number, counted from the other end in every second wave (of pairs).
   Value there_and_back(Builder& b, Value wave) const {
     const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place_);
     return b.select(b.cmp("eq", b.op(Opcode::And, {wave, b.i32(1)}), b.i32(0)), place_, from_end);
