@@ -81,9 +81,10 @@ bool fits_one_wave(std::int64_t ctas, int splits, int sms) {
 }
 
 /// Adding the parts of divided k.
-double sum_cycles(const MatmulProblem& p, Parts parts) {
+double sum_cycles(const MatmulProblem& p, const Tile& t, Parts parts) {
   if (parts.splits == 1) return 0;
-  if (parts.clustered) return kClusterCycles + kClusterPartCycles * parts.splits;
+  // Half the rows are read by half the threads.
+  if (parts.clustered) return (kClusterCycles + kClusterPartCycles * parts.splits) * 128 / t.rows();
   const double bytes = static_cast<double>(p.m) * static_cast<double>(p.n) * 8;
   return kReduceCycles + parts.splits * (kPartCycles + bytes / kPartBytesPerCycle);
 }
@@ -94,7 +95,7 @@ double estimate(const MatmulProblem& p, const Tile& t, int stages, Parts parts, 
   const auto steps = static_cast<double>(ceil_div(ceil_div(p.k * size, kStepBytes), parts.splits));
   const double tensor = 2.0 * t.bm * t.bn * kStepBytes /
                         (kFlopBytesPerCycle * tensor_share(t.columns())),
-               bytes = t.bytes_of_step();
+               bytes = t.bytes_of_step() * (p.whole_lines ? 1.0 : 2.0);
   const int at_once = ctas_per_sm(t, stages);
   // A wave of `c` CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
   const auto wave = [&](double c) {
@@ -107,7 +108,7 @@ double estimate(const MatmulProblem& p, const Tile& t, int stages, Parts parts, 
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
   cycles = soft_max(cycles, kFixedCycles + size * (m * k + k * n) / kDramBytesPerCycle);
-  return cycles + sum_cycles(p, parts);
+  return cycles + sum_cycles(p, t, parts);
 }
 
 /// Without wgmma: the tile of mma.sync or of FMA.

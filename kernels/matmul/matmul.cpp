@@ -76,6 +76,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   p.promoted = options.promoted;
   p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
   p.b_k_major = B.stride(-2) == 1 || (needs_copy(B, -2) && size_bytes(B.dtype()) != 2);
+  p.whole_lines = has_whole_lines(A, -1) && has_whole_lines(B, -2);
   p.whole = A.rank() == 3;
   return p;
 }

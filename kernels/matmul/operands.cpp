@@ -8,7 +8,7 @@
 namespace tegula::detail {
 namespace {
 
-constexpr std::int64_t kGranule = 16;
+constexpr std::int64_t kGranule = 16, kLine = 128;
 
 bool is_aligned(std::int64_t stride, DType dtype) {
   return stride * size_bytes(dtype) % kGranule == 0;
@@ -99,11 +99,16 @@ bool needs_copy(const Tensor& t, int k_dim) {
   return size_bytes(t.dtype()) != 2 && t.stride(k_dim) != 1 && t.size(k_dim) > 1;
 }
 
+bool has_whole_lines(const Tensor& t, int k_dim) {
+  if (needs_copy(t, k_dim)) return true;
+  const std::int64_t pitch = t.stride(-1) == 1 ? t.stride(-2) : t.stride(-1);
+  return pitch * size_bytes(t.dtype()) % kLine == 0;
+}
+
 Dims shape_of_copy(const Tensor& t, int k_dim) {
   const int inner = contiguous_dim(t, k_dim), outer = inner == -1 ? -2 : -1;
-  const std::int64_t granule = kGranule / size_bytes(t.dtype());
-  return {t.rank() == 3 ? t.size(0) : 1, t.size(outer),
-          (t.size(inner) + granule - 1) / granule * granule};
+  const std::int64_t line = kLine / size_bytes(t.dtype());
+  return {t.rank() == 3 ? t.size(0) : 1, t.size(outer), (t.size(inner) + line - 1) / line * line};
 }
 
 OperandCopy copy_of(const Tensor& t, int k_dim, const Tensor& memory) {

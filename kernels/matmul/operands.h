@@ -11,7 +11,11 @@ namespace tegula::detail {
 /// would need k contiguous and it is not (8 and 32 bits). `k_dim`: the contracted one.
 bool needs_copy(const Tensor& operand, int k_dim);
 
-/// Shape of a row-major tensor with rows padded to 16 bytes that has room for the copy.
+/// Rows (or columns), of the tensor or its copy, begin at multiples of 128 bytes: a row of a box is
+/// then one line of the L2, else it is two.
+bool has_whole_lines(const Tensor& operand, int k_dim);
+
+/// Shape of a row-major tensor with rows padded to 128 bytes that has room for the copy.
 Dims shape_of_copy(const Tensor& operand, int k_dim);
 
 /// From and to, with a batch dimension.

@@ -26,6 +26,14 @@ TEST(MatmulConfig, FewTilesHaveDeepRings) {
   EXPECT_EQ(matmul_config({16, 4096, 4096}).stages, 8);
 }
 
+/// Rows across two lines of the L2 cost twice the bandwidth: tiles are larger.
+TEST(MatmulConfig, RowsAcrossLines) {
+  MatmulProblem p{1000, 2056, 1096};
+  const MatmulConfig with_lines = matmul_config(p);
+  p.whole_lines = false;
+  EXPECT_GT(matmul_config(p).bn, with_lines.bn) << matmul_config(p).str();
+}
+
 /// Parts of k are added in a cluster where all clusters run at once.
 TEST(MatmulConfig, PartsInAWaveAreClusters) {
   const MatmulConfig c = matmul_config({128, 4096, 4096});

@@ -35,6 +35,8 @@ struct MatmulProblem {
   bool by_wgmma = true;
   /// k is contiguous in B: its columns come in any number at no cost.
   bool b_k_major = false;
+  /// Rows of both begin at multiples of 128 bytes, the lines of the L2.
+  bool whole_lines = true;
   /// Products of f32 on tensor cores, which leave out the last 13 bits; else by FMA.
   bool tf32 = false;
   /// Two sums a tile, as MatmulOptions::promoted needs: tiles are half as wide.
