@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Writes the README's results from bench/results/*.jsonl: the newest row of each suite, case and back end. --check compares only."""
+"""Writes docs/results.md (every case) and the README's summary (every suite) from bench/results/*.jsonl: the newest row of each
+suite, case and back end. --check compares only."""
 import json
+import math
 import pathlib
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+COMMAND = "`make gpu-pack && python3 bench/peers.py --out bench/results/FILE.jsonl`, then `tools/dev/results_table.py`"
 
 
 def rows():
@@ -18,30 +21,49 @@ def rows():
     return [newest[key] for key in sorted(newest)]
 
 
-def table():
-    found = rows()
-    if not found:
-        return "No results are recorded yet.\n"
-    device = found[0]["device"]
-    out = [f"{device}, random inputs, cold L2, medians of interleaved runs after warm-up; ratio = peer time / our time, above 1 is faster than the peer.",
-           "Command: `make gpu-pack && python3 bench/peers.py --out bench/results/FILE.jsonl`; this table: `tools/dev/results_table.py`.", "",
-           "| kernel | case | back end | ms | rate | ratio to peers | clock, power |", "|---|---|---|---|---|---|---|"]
+def ratios(row):
+    return {key[6:]: value for key, value in row.items() if key.startswith("ratio_")}
+
+
+def head(found):
+    return (f"{found[0]['device']}, random inputs, cold L2, medians of interleaved runs after warm-up; ratio = peer time / our time, above 1 is faster "
+            f"than the peer. Command: {COMMAND}.\n")
+
+
+def every_case(found):
+    out = ["# Results", "", head(found), "| kernel | case | back end | ms | rate | ratio to peers | clock, power | commit |", "|---|---|---|---|---|---|---|---|"]
     for r in found:
         rate = f"{r['tflops']} TFLOPS" if "tflops" in r else f"{r['gbs']} GB/s"
-        ratios = ", ".join(f"{k[6:]} {v:.2f}" for k, v in r.items() if k.startswith("ratio_")) or "-"
-        out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['ms']:.3f} | {rate} | {ratios} | {r['clock_mhz']:.0f} MHz, {r['power_w']:.0f} W |")
+        text = ", ".join(f"{peer} {v:.2f}" for peer, v in ratios(r).items()) or "-"
+        out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['ms']:.3f} | {rate} | {text} | {r['clock_mhz']:.0f} MHz, {r['power_w']:.0f} W | {r['commit']} |")
     return "\n".join(out) + "\n"
 
 
+def summary(found):
+    suites = {}
+    for r in found:
+        for peer, value in ratios(r).items():
+            suites.setdefault((r["suite"], r["backend"], peer), []).append((value, r["case"]))
+    out = [head(found), "| kernel | back end | peer | cases | geometric mean of the ratios | least (case) |", "|---|---|---|---|---|---|"]
+    for (suite, backend, peer), values in sorted(suites.items()):
+        mean = math.exp(sum(math.log(v) for v, _ in values) / len(values))
+        least, case = min(values)
+        out.append(f"| {suite} | {backend} | {peer} | {len(values)} | {mean:.2f} | {least:.2f} ({case}) |")
+    return "\n".join(out) + "\n\nEvery case: [docs/results.md](docs/results.md).\n"
+
+
 def main():
-    readme = ROOT / "README.md"
+    found = rows()
+    readme, page = ROOT / "README.md", ROOT / "docs/results.md"
     text = readme.read_text()
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    wanted = head + BEGIN + "\n" + table() + END + tail
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: every_case(found)}
     if "--check" in sys.argv:
-        sys.exit(0 if wanted == text else "README.md: results are not those of bench/results; run tools/dev/results_table.py")
-    readme.write_text(wanted)
+        stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
+        sys.exit(f"{', '.join(stale)}: results are not those of bench/results; run tools/dev/results_table.py" if stale else 0)
+    for path, content in wanted.items():
+        path.write_text(content)
 
 
 if __name__ == "__main__":
