@@ -7,56 +7,17 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
+#include "tests/differential/exact_products.h"
 
 namespace tegula {
 namespace {
 
-class MatmulLibrary : public testing::TestWithParam<Device> {
- protected:
-  Tensor integers(const Dims& shape, DType dtype, std::uint64_t seed,
-                  bool transposed = false) const {
-    const std::int64_t low = dtype == DType::u8 ? 0 : -3;
-    if (!transposed) return Tensor::integers(shape, dtype, low, 4, seed, GetParam());
-    Dims stored = shape;
-    std::swap(stored[stored.size() - 1], stored[stored.size() - 2]);
-    return Tensor::integers(stored, dtype, low, 4, seed, GetParam()).transpose(-1, -2);
-  }
-  Tensor empty(const Dims& shape, DType dtype) const {
-    return Tensor::empty(shape, dtype, GetParam());
-  }
-  Stream stream() const { return Stream(GetParam()); }
-};
+using test::expect_equal;
+using test::product;
+
+class MatmulLibrary : public test::OnDevice {};
 INSTANTIATE_TEST_SUITE_P(Devices, MatmulLibrary, testing::ValuesIn(test::devices()),
                          test::device_name);
-
-/// A B of matrices, or of all entries of a batch.
-std::vector<double> product(const Tensor& A, const Tensor& B) {
-  const auto a = A.to_doubles(), b = B.to_doubles();
-  const std::int64_t batch = A.rank() == 3 ? A.size(0) : 1, m = A.size(-2), k = A.size(-1),
-                     n = B.size(-1);
-  std::vector<double> c(static_cast<std::size_t>(batch * m * n));
-  for (std::int64_t e = 0; e < batch; ++e)
-    for (std::int64_t i = 0; i < m; ++i)
-      for (std::int64_t l = 0; l < k; ++l)
-        for (std::int64_t j = 0; j < n; ++j)
-          c[static_cast<std::size_t>((e * m + i) * n + j)] +=
-              a[static_cast<std::size_t>((e * m + i) * k + l)] *
-              b[static_cast<std::size_t>((e * k + l) * n + j)];
-  return c;
-}
-
-double rounded(double v, DType d) {
-  return d == DType::bf16  ? static_cast<float>(bf16(static_cast<float>(v)))
-         : d == DType::f16 ? static_cast<float>(f16(static_cast<float>(v)))
-                           : v;
-}
-
-void expect_equal(const Tensor& got, const std::vector<double>& want) {
-  const auto values = got.to_doubles();
-  ASSERT_EQ(values.size(), want.size());
-  for (std::size_t i = 0; i < want.size(); ++i)
-    ASSERT_EQ(values[i], rounded(want[i], got.dtype())) << "element " << i << " of " << got.str();
-}
 
 TEST_P(MatmulLibrary, EveryTypeAndLayout) {
   using enum DType;
