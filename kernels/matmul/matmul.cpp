@@ -83,22 +83,26 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
 
 MatmulMemory::MatmulMemory(const Stream& stream, std::initializer_list<MatmulOperand> operands,
                            const MatmulOptions& options, const Dims& parts_shape, DType sums) {
-  std::size_t bytes = parts_shape.empty() ? 0 : Scratch::bytes_of(parts_shape, sums);
-  const auto is_copied = [&](const MatmulOperand& o) {
-    return uses_tensor_cores(o.tensor, options) && needs_copy(o.tensor, o.k_dim);
-  };
-  for (const MatmulOperand& o : operands)
-    if (is_copied(o))
-      bytes += Scratch::bytes_of(shape_of_copy(o.tensor, o.k_dim), o.tensor.dtype());
-  Scratch scratch(stream, operands.begin()->tensor.device(), bytes);
-  if (!parts_shape.empty()) parts = scratch.take(parts_shape, sums);
-  std::vector<OperandCopy> copies;
+  std::size_t bytes = parts_shape.empty() ? 0 : Scratch::bytes_of(parts_shape, sums), i = 0;
+  std::vector<std::size_t> copied;
   for (const MatmulOperand& o : operands) {
-    of.push_back(o.tensor);
-    if (!is_copied(o)) continue;
-    const Tensor memory = scratch.take(shape_of_copy(o.tensor, o.k_dim), o.tensor.dtype());
-    const OperandCopy& copy = copies.emplace_back(copy_of(o.tensor, o.k_dim, memory));
-    of.back() = o.tensor.rank() == 3 ? copy.to : copy.to.select(0, 0);
+    of_[i] = &o.tensor;
+    if (uses_tensor_cores(o.tensor, options) && needs_copy(o.tensor, o.k_dim)) {
+      bytes += Scratch::bytes_of(shape_of_copy(o.tensor, o.k_dim), o.tensor.dtype());
+      copied.push_back(i);
+    }
+    ++i;
+  }
+  if (parts_shape.empty() && copied.empty()) return;
+  Scratch scratch(stream, of_[0]->device(), bytes);
+  if (!parts_shape.empty()) parts_ = scratch.take(parts_shape, sums);
+  std::vector<OperandCopy> copies;
+  copies_.reserve(copied.size());  // others point into it
+  for (const std::size_t at : copied) {
+    const auto& [tensor, k_dim] = operands.begin()[at];
+    const Tensor memory = scratch.take(shape_of_copy(tensor, k_dim), tensor.dtype());
+    const OperandCopy& copy = copies.emplace_back(copy_of(tensor, k_dim, memory));
+    of_[at] = &copies_.emplace_back(tensor.rank() == 3 ? copy.to : copy.to.select(0, 0));
   }
   copy_operands(stream, std::move(copies));
 }

@@ -77,6 +77,19 @@ std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
       std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
 }
 
+/// A product to be assembled.
+struct Case {
+  DType operands, result;
+  MatmulConfig config;
+  MatmulOptions options = {};
+};
+
+std::vector<runtime::Backend> here() {
+  std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
+  if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
+  return backends;
+}
+
 class Assembled : public testing::Test {
  protected:
   void SetUp() override {
@@ -99,14 +112,8 @@ TEST_F(Assembled, Matmul) {
 
 /// What the tensor cores take beside halves, few rows by exchanged operands, and gated products.
 TEST_F(Assembled, MatmulTypes) {
-  std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
-  if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
+  const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
-  struct Case {
-    DType operands, result;
-    MatmulConfig config;
-    MatmulOptions options = {};
-  };
   for (const Case& c : {Case{DType::f8e4m3, DType::bf16, {128, 256, 128}},
                         {DType::f8e5m2, DType::f32, {128, 192, 128}},
                         {DType::f8e4m3, DType::bf16, {128, 128, 128}, {.promoted = true}},
@@ -149,14 +156,8 @@ TEST_F(Assembled, MatmulTypes) {
 
 /// Products whose parts of k are added in a cluster; older targets have none.
 TEST_F(Assembled, ClusteredMatmul) {
-  std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
-  if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
+  const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
-  struct Case {
-    DType operands, result;
-    MatmulConfig config;
-    MatmulOptions options = {};
-  };
   using enum DType;
   for (const Case& c : {Case{bf16, bf16, {64, 64, 64, 8, false, true}},
                         {bf16, bf16, {64, 128, 64, 4, false, true}},

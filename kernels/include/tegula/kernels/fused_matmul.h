@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -208,11 +209,21 @@ struct MatmulOperand {
 
 /// What a product reads and where it leaves partial sums, in memory of the stream: operands that
 /// TMA or the tensor cores do not take as they lie are copied first.
-struct MatmulMemory {
+class MatmulMemory {
+ public:
+  /// The operands, at most three, outlive it.
   MatmulMemory(const Stream& stream, std::initializer_list<MatmulOperand> operands,
                const MatmulOptions& options, const Dims& parts_shape = {}, DType sums = DType::f32);
-  std::vector<Tensor> of;  ///< the operands
-  Tensor parts;
+  MatmulMemory(const MatmulMemory&) = delete;
+  MatmulMemory& operator=(const MatmulMemory&) = delete;
+  /// An operand or its copy.
+  const Tensor& operator[](std::size_t i) const { return *of_[i]; }
+  const Tensor& parts() const { return parts_; }
+
+ private:
+  std::array<const Tensor*, 3> of_{};
+  std::vector<Tensor> copies_;
+  Tensor parts_;
 };
 
 }  // namespace detail
@@ -248,12 +259,12 @@ class FusedMatmul {
     const detail::MatmulMemory m(stream, {{A, -1}, {B, -2}}, kernels_->options,
                                  by_memory ? Dims{config.splits, C.size(0), C.size(1)} : Dims{},
                                  dtype_of<detail::SumOf<T>>);
-    const Tensor &a = m.of[0], &b = m.of[1];
+    const Tensor &a = m[0], &b = m[1];
     if (A.rank() == 3) return kernels_->batched.of(config)(stream, a, b, C, further...);
     if (!is_divided) return kernels_->whole.of(config)(stream, a, b, C, further...);
     if (config.clustered) return kernels_->clustered.of(config)(stream, a, b, C, further...);
-    kernels_->partial.of(config)(stream, a, b, m.parts);
-    kernels_->sum(stream, m.parts, C, further...);
+    kernels_->partial.of(config)(stream, a, b, m.parts());
+    kernels_->sum(stream, m.parts(), C, further...);
   }
   /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
@@ -311,7 +322,7 @@ class FusedGatedMatmul {
     detail::check_matmul(A, G, C);
     detail::check_matmul(A, U, C);
     const detail::MatmulMemory m(stream, {{A, -1}, {G, -2}, {U, -2}}, {});
-    kernels_->of(config)(stream, m.of[0], m.of[1], m.of[2], C, further...);
+    kernels_->of(config)(stream, m[0], m[1], m[2], C, further...);
   }
 
  private:
