@@ -22,6 +22,8 @@ constexpr std::int64_t kSwizzleBytes = 32;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
+/// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
+constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
 
 struct Survey {
   std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
@@ -140,23 +142,22 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
-/// Registers a thread can have where every warp has as many: each quarter of an SM holds a quarter
-/// of the warps, rounded up, in 16384 registers.
-int registers_at_entry(const Plan& plan) {
-  const int warps_of_quarter = (plan.warps + plan.copy_warps + 3) / 4;
-  return std::min(255, 16384 / (32 * warps_of_quarter) / 8 * 8);
+/// The most that those which compute can take over, if each that copies keeps `kept`.
+int registers_beside(const Plan& plan, int kept) {
+  const int all = plan.registers_at_entry() * (plan.warps + plan.copy_warps);
+  return std::min(kMostRegisters, (all - kept * plan.copy_warps) / plan.warps / 8 * 8);
 }
 
-/// One warp that copies, or, where those that compute need more registers than it leaves them, a
-/// warpgroup that gives up its own, if that is more.
-void add_copy_warps(Plan& plan, std::int64_t needed) {
+/// One warp that copies, or, where those that compute have use for more registers than it leaves
+/// them, a warpgroup that gives up its own, if that is more: all of them if they are needed.
+void add_copy_warps(Plan& plan, std::int64_t useful, std::int64_t needed) {
   plan.copy_warps = 1;
-  if (needed <= registers_at_entry(plan)) return;
+  if (useful <= plan.registers_at_entry()) return;
   Plan given = plan;
   given.copy_warps = 4;
-  given.registers = static_cast<int>(std::min<std::int64_t>(
-      240, (65536 / 32 - Plan::kCopyRegisters * given.copy_warps) / given.warps / 8 * 8));
-  if (given.registers > registers_at_entry(given)) plan = given;
+  given.registers = registers_beside(given, kCopyRegisters);
+  if (needed > given.registers) given.registers = registers_beside(given, kLeastRegisters);
+  if (given.registers > given.registers_at_entry()) plan = given;
 }
 
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
@@ -169,17 +170,17 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.turns = s.chained && plan.warps >= 8;
   plan.stages = static_cast<int>(std::min<std::int64_t>(
       s.stages != 0 ? s.stages : kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
-  // Two steps' fragments may be alive at once. What else the thread keeps: rows' state, addresses.
-  const std::int64_t others = 2 * s.fragments + 40;
-  // Of the two emitters' code, one takes a little more, and addresses of odd widths do.
-  add_copy_warps(plan, s.accumulators + others + 24);
+  // What else the thread keeps: rows' state, addresses. Of the two emitters' code, one takes a
+  // little more, and addresses of odd widths do; two steps' fragments may be alive at once.
+  const std::int64_t needed = s.accumulators + s.fragments + 32;
+  add_copy_warps(plan, needed + s.fragments + 32, needed + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
   // stores in.
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.stage_stores = !plan.persistent;
-  const int limit = plan.registers != 0 ? plan.registers : registers_at_entry(plan);
-  if (plan.stages < 2 || s.accumulators + others > limit) return std::nullopt;
+  const int limit = plan.registers != 0 ? plan.registers : plan.registers_at_entry();
+  if (plan.stages < 2 || needed > limit) return std::nullopt;
   return plan;
 }
 
@@ -225,8 +226,6 @@ void require_legal(const Plan& p, const Kernel& k) {
   const Survey s = survey(k);
   const bool may_be_wgmma =
       k.info.target.starts_with("sm_90") && s.wgmma && s.step_bytes > 0 && s.largest_product > 0;
-  const auto registers = static_cast<std::int64_t>(p.registers) * p.warps +
-                         Plan::kCopyRegisters * static_cast<std::int64_t>(p.copy_warps);
   const struct {
     bool holds;
     const char* rule;
@@ -243,9 +242,10 @@ void require_legal(const Plan& p, const Kernel& k) {
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
-      {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
-       "registers is a multiple of 8, needs 4 copy_warps, and all threads' fit into 65536"},
-      {p.registers == 0 || p.registers > registers_at_entry(p),
+      {p.registers == 0 ||
+           (p.copy_warps == 4 && p.registers % 8 == 0 && p.copy_registers() >= kLeastRegisters),
+       "registers is a multiple of 8, needs 4 copy_warps, and leaves 24 to a thread of those"},
+      {p.registers == 0 || p.registers > p.registers_at_entry(),
        "registers is more than all have at the entry"},
   };
   for (const auto& [holds, rule] : kRules)

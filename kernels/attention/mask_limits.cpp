@@ -175,6 +175,12 @@ std::optional<std::size_t> MaskLimits::intervals() const {
   return of ? std::optional(of->size()) : std::nullopt;
 }
 
+bool MaskLimits::is_one_end() const {
+  if (form_.formula.kind != MaskFormula::Kind::Condition) return false;
+  const Solution s = solve(form_.conditions[form_.formula.index]);
+  return s.limit && s.limit->is_upper && !s.limit->of && s.if_fits.empty();
+}
+
 MaskLimits::Shapes MaskLimits::decided(Interval truth) {
   if (!truth.is_point()) return std::nullopt;
   return truth.lo ? std::vector{Shape{}} : std::vector<Shape>{};

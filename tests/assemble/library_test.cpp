@@ -212,6 +212,33 @@ TEST_F(Assembled, Attention) {
   }
 }
 
+/// As many keys a step as fit, for many keys of which most are visited.
+TEST_F(Assembled, AttentionOfManyKeys) {
+  const std::vector<runtime::Backend> backends = here();
+  AttentionSpec at_end{.mask = masks::causal()};
+  at_end.queries_at_end = true;
+  for (const int d : {64, 96, 128, 192, 256})
+    for (const AttentionSpec& spec : {AttentionSpec{}, at_end}) {
+      SCOPED_TRACE(testing::Message() << d << (spec.mask ? " causal" : ""));
+      const Tensor Q = host({1, 1, 128, d}), K = host({1, 1, 8192, d}), O = host({1, 1, 128, d});
+      const Attention attention(spec);
+      const ir::Kernel tile = traced("attention", [&] { attention(Q, K, K, O); });
+      for (const runtime::Backend backend : backends) {
+        // NVVM keeps up to 28 bytes more than fit, and narrower blocks are slower.
+        if (d == 256 && spec.mask && backend == runtime::Backend::Nvrtc) continue;
+        expect_clean(tile, "sm_90a", true, backend);
+      }
+    }
+}
+
+/// Two comparisons for a score: none becomes a branch that copies a sum in flight (C7514).
+TEST_F(Assembled, AttentionUnderTwoComparisons) {
+  const Tensor t = host({1, 1, 64, 128}), O = host({1, 1, 64, 128});
+  const Attention attention({.mask = masks::prefix_lm(Scalar<i32>(20))});
+  const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
+  for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
+}
+
 /// Head dims between, and values of another one: tiles of their own.
 TEST_F(Assembled, AttentionOfOtherHeadDims) {
   struct Dim {
