@@ -20,6 +20,7 @@
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
+#include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
@@ -335,6 +336,17 @@ TEST_F(Assembled, AttentionWithDistances) {
 }
 
 /// The largest tile leaves the fewest registers.
+/// What tests/gpu/register_operands_test.cpp launches ten thousand times stays asynchronous.
+TEST_F(Assembled, TwoProductsOfOneLoop) {
+  const Stream stream(Device::cpu());
+  for (const auto& [D, step] : {std::pair{64, 64}, {128, 64}, {64, 128}}) {
+    SCOPED_TRACE(testing::Message() << D << " in steps of " << step);
+    const Tensor q = host({1, 128, D}), o = host({1, 128, D});
+    const ir::Kernel kernel = traced("products", [&] { two_products(step)(stream, q, q, q, o); });
+    for (const runtime::Backend backend : here()) expect_clean(kernel, "sm_90a", true, backend);
+  }
+}
+
 TEST_F(Assembled, MatmulByNvrtc) {
   if (!runtime::diagnose().finding("NVRTC").present) GTEST_SKIP() << "no NVRTC here";
   // f16: the tests before have traced bf16, and a kernel is traced once.

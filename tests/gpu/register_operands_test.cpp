@@ -9,6 +9,7 @@
 #include "support/env.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
+#include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
@@ -58,20 +59,9 @@ class RegisterOperands : public testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(BackEnds, RegisterOperands, testing::Values("llvm", "nvrtc"),
                          [](const auto& i) { return std::string(i.param); });
 
-/// Two products without a softmax between them: scores are integers of up to 64, so exact in bf16,
-/// sums are integers below 2^24, and A is another at each step.
+/// Scores are integers of up to 64, so exact in bf16, and sums are integers below 2^24.
 TEST_P(RegisterOperands, TwoProductsAreExactTenThousandTimes) {
-  const auto products =
-      kernel("products", [](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V, Out<bf16, 3> O) {
-        const int D = Q.fixed(2);
-        for (auto [h, m] : grid(O, 1, 128)) {
-          const Tile q = Q(h, m, all);
-          Tile o = zeros<f32>(128, D);
-          for (auto n : steps(K.dim(1), 64))
-            o = dot(cast<bf16>(dot(q, K(h, n, all).T())), V(h, n, all), o);
-          O(h, m, all) = o;
-        }
-      });
+  const auto products = two_products(64);
   const int H = 8, S = 512, D = 64;
   const Device gpu = Device::cuda();
   const Tensor q = Tensor::integers({H, S, D}, DType::bf16, -1, 2, 1, gpu),
