@@ -1,5 +1,6 @@
 // A wgmma that takes A from registers may be given registers which the assembler reuses before they
-// are read (DESIGN 4). Each launch of ten thousand is compared on the GPU, by both back ends.
+// are read (DESIGN 4). Each launch of ten thousand is compared on the GPU with what is right, by
+// both back ends.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +9,10 @@
 #include "runtime/jit_steps.h"
 #include "support/env.h"
 #include "tegula/kernels/attention.h"
+#include "tegula/kernels/masks.h"
 #include "tegula/tegula.h"
+#include "tests/differential/attention/attention_reference.h"
+#include "tests/differential/attention/exact_attention.h"
 #include "tests/gpu/two_products.h"
 
 namespace tegula {
@@ -94,24 +98,45 @@ TEST_P(RegisterOperands, TwoProductsAreExactTenThousandTimes) {
   EXPECT_EQ(comparison.wrong(), 0);
 }
 
-/// The library's attention gives what it gave the first time.
-TEST_P(RegisterOperands, AttentionIsTheSameTenThousandTimes) {
+/// The library's attention where every bit is known.
+TEST_P(RegisterOperands, AttentionIsExactTenThousandTimes) {
   const Device gpu = Device::cuda();
-  const Attention attention(
-      {.mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) { return q >= kv; }});
+  const Attention attention({.mask = masks::causal()});
   for (const int D : {64, 128, 256}) {
     SCOPED_TRACE(D);
-    const Dims shape{1, 8, 512, D};
-    const Tensor q = Tensor::integers(shape, DType::bf16, -2, 3, 1, gpu),
-                 k = Tensor::integers(shape, DType::bf16, -2, 3, 2, gpu),
-                 v = Tensor::integers(shape, DType::bf16, -8, 9, 3, gpu),
-                 first = Tensor::full(shape, -1, DType::bf16, gpu),
-                 o = Tensor::full(shape, -1, DType::bf16, gpu);
+    const test::ExactAttention t(8, 512, D, gpu);
+    const Tensor o = Tensor::full(t.want.shape(), -1, DType::bf16, gpu);
     const Stream stream = Stream::create(gpu);
-    attention(stream, q, k, v, first);
-    const Comparison comparison(o, first);
+    const Comparison comparison(o, t.want);
     for (int i = 0; i < kLaunches; ++i) {
-      attention(stream, q, k, v, o);
+      attention(stream, t.Q, t.K, t.V, o);
+      comparison.run(stream);
+    }
+    stream.synchronize();
+    EXPECT_EQ(comparison.wrong(), 0);
+  }
+}
+
+/// With weights of all sizes: the first launch against double precision, the others against it.
+TEST_P(RegisterOperands, AttentionIsTheSameTenThousandTimes) {
+  const Device gpu = Device::cuda();
+  const Attention attention({.mask = masks::causal()});
+  test::HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  for (const int D : {64, 128, 256}) {
+    SCOPED_TRACE(D);
+    const test::Tensors first(
+        {.heads = 8, .q_length = 512, .kv_length = 512, .dim = D, .value_dim = D}, DType::bf16,
+        test::Order::bhsd, gpu);
+    const Tensor o = Tensor::full(first.O.shape(), -1, DType::bf16, gpu);
+    const Stream stream = Stream::create(gpu);
+    attention(stream, first.Q, first.K, first.V, first.O, first.Lse);
+    stream.synchronize();
+    test::expect_attention(host, first);
+    if (HasFatalFailure()) return;
+    const Comparison comparison(o, first.O);
+    for (int i = 0; i < kLaunches; ++i) {
+      attention(stream, first.Q, first.K, first.V, o);
       comparison.run(stream);
     }
     stream.synchronize();
