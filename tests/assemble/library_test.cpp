@@ -16,6 +16,7 @@
 #include "support/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/scores.h"
@@ -141,7 +142,7 @@ TEST_F(Assembled, MatmulTypes) {
   const auto odd = [&](const char* kernel, const MatmulConfig& config) {
     return traced(kernel, [&] { matmul(stream, X, Y, Z, config); });
   };
-  const ir::Kernel copies = odd("matmul_operands", {128, 128, 64}),
+  const ir::Kernel copies = odd("copy_two", {128, 128, 64}),
                    of_copies = odd("matmul", {64, 128, 64});
   for (const runtime::Backend backend : backends) {
     expect_clean(copies, "sm_90a", false, backend);
