@@ -16,10 +16,12 @@
 #include "support/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
+#include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
@@ -140,7 +142,7 @@ TEST_F(Assembled, MatmulTypes) {
   const auto odd = [&](const char* kernel, const MatmulConfig& config) {
     return traced(kernel, [&] { matmul(stream, X, Y, Z, config); });
   };
-  const ir::Kernel copies = odd("matmul_operands", {128, 128, 64}),
+  const ir::Kernel copies = odd("copy_two", {128, 128, 64}),
                    of_copies = odd("matmul", {64, 128, 64});
   for (const runtime::Backend backend : backends) {
     expect_clean(copies, "sm_90a", false, backend);
@@ -362,6 +364,17 @@ TEST_F(Assembled, AttentionWithDistances) {
 }
 
 /// The largest tile leaves the fewest registers.
+/// What tests/gpu/register_operands_test.cpp launches ten thousand times stays asynchronous.
+TEST_F(Assembled, TwoProductsOfOneLoop) {
+  const Stream stream(Device::cpu());
+  for (const auto& [D, step] : {std::pair{64, 64}, {128, 64}, {64, 128}}) {
+    SCOPED_TRACE(testing::Message() << D << " in steps of " << step);
+    const Tensor q = host({1, 128, D}), o = host({1, 128, D});
+    const ir::Kernel kernel = traced("products", [&] { two_products(step)(stream, q, q, q, o); });
+    for (const runtime::Backend backend : here()) expect_clean(kernel, "sm_90a", true, backend);
+  }
+}
+
 TEST_F(Assembled, MatmulByNvrtc) {
   if (!runtime::diagnose().finding("NVRTC").present) GTEST_SKIP() << "no NVRTC here";
   // f16: the tests before have traced bf16, and a kernel is traced once.
@@ -393,6 +406,43 @@ TEST_F(Assembled, AttentionFitsSm80) {
     runtime::emit(k, request);
     runtime::assemble(k, request);
     EXPECT_FALSE(k.cubin.empty());
+  }
+}
+
+/// Attention's own 64, 48 and 32 keys a block, and 48 of a list: where making an op moved the
+/// others, pipeline_copies lost a loop's carry, and whoever read it first failed.
+TEST_F(Assembled, AttentionOfHeadDim256ForSm80) {
+  using Score = decltype(AttentionSpec::score);
+  const Score distance = [](const Tile& s, const Tile&, const Tile&, const Tile& q,
+                            const Tile& kv) { return s + 0.1f * cast<f32>(kv - q); },
+              cap = [](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile&) {
+                return tanh(s * 0.1f) * 10.0f;
+              };
+  const auto numbers = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::i32, Device::cpu());
+  };
+  const AttentionSpec specs[] = {
+      {},
+      {.score = distance},
+      {.score = cap},
+      {.blocks = BlockList{numbers({1, 1, 2, 6}), numbers({1, 1, 2}), {}, 128, 48}}};
+  for (const AttentionSpec& spec : specs) {
+    SCOPED_TRACE(&spec - specs);
+    const Tensor Q = host({1, 4, 256, 256}), K = host({1, 2, 256, 256}), O = host({1, 4, 256, 256});
+    const Attention attention(spec);
+    const ir::Kernel tile = traced("attention", [&] { attention(Q, K, K, O); });
+    for (const runtime::Backend backend : here()) {
+      runtime::CompileRequest request;
+      request.target = "sm_80";
+      request.backend = backend;
+      runtime::CompiledKernel k;
+      runtime::key(k, request);
+      k.tile = ir::clone(tile);
+      runtime::optimize(k, request);
+      runtime::emit(k, request);
+      runtime::assemble(k, request);
+      EXPECT_FALSE(k.cubin.empty());
+    }
   }
 }
 
