@@ -79,6 +79,9 @@ class Lowering {
   int warps() const { return from.info.threads / 32; }
   /// True in the thread that issues the bulk copies; none where the code is that thread's alone.
   ir::Value is_leader();
+  /// The code at hand is for the warps that only copy, or for those that only compute.
+  bool is_copy_role() const { return role_ == Role::Copy; }
+  bool is_compute_role() const { return role_ == Role::Compute; }
 
   // ---- views
   ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
@@ -90,7 +93,7 @@ class Lowering {
   // ---- shared memory
   /// Byte address of an allocation made by the pass allocate_shared.
   ir::Value shared_address(std::int64_t offset);
-  /// Where a channel's slot has its mbarrier.
+  /// Where a channel's slot has its mbarrier; of words beside a channel, its word.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
   /// A tensor map parameter for boxes of a view: made on first use.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,

@@ -59,6 +59,23 @@ void eval_CopyTma(Program& p, OpId id) {
   p.asyncs.bulk.push_back({std::move(*copy), phase->channel, phase->slot});
 }
 
+void eval_PutTile(Program& p, OpId id) {
+  const auto to = slot_of(p, id, 0, 1, 0);
+  const auto phase = phase_of(p, id, 2, 1);
+  const auto number = p.integer(id, 3, "a number of a tile");
+  if (!to || !phase || !number) return;
+  to->tile->cells[to->first].i = *number;
+  to->tile->states[to->first] = 0;
+  ++phase->ended().i;
+}
+
+void eval_TakeTile(Program& p, OpId id) {
+  const auto from = slot_of(p, id, 0, 1, 0);
+  if (!from) return;
+  check_readable(p, id, *from);
+  p.result(id).set_scalar(from->tile->cells[from->first]);
+}
+
 void eval_ChannelWait(Program& p, OpId id) {
   const auto phase = phase_of(p, id, 0, 1);
   const auto parity = p.integer(id, 2, "a phase");

@@ -10,11 +10,15 @@ const OperandLoad* ChannelRing::load_of(Value operand) const {
   return nullptr;
 }
 
+Value ChannelRing::allocate_words(Builder& b) const {
+  const SharedLayout words = SharedLayout::plain({slots_}, 8, {0});
+  return b.op(Opcode::SmemAlloc, {},
+              Type::shared(DType::i64, Ints{slots_}, intern_layout(words)));
+}
+
 void ChannelRing::allocate_channels(Builder& b) {
-  const SharedLayout bars = SharedLayout::plain({slots_}, 8, {0});
-  const Type channel = Type::shared(DType::i64, Ints{slots_}, intern_layout(bars));
-  landed_ = b.op(Opcode::SmemAlloc, {}, channel);
-  read_ = b.op(Opcode::SmemAlloc, {}, channel);
+  landed_ = allocate_words(b);
+  read_ = allocate_words(b);
   b.effect(Opcode::ChannelInit, {landed_, read_});
 }
 
@@ -46,6 +50,11 @@ void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free)
     const Value into[] = {load.ring, slot, landed_};
     offsets.copy(b, load, Opcode::CopyTma, into);
   }
+}
+
+void ChannelRing::put(Builder& b, Value words, Value number, Value slot, Value free) const {
+  b.effect(Opcode::ChannelWait, {read_, slot, free});
+  b.effect(Opcode::PutTile, {words, slot, landed_, number});
 }
 
 }  // namespace tegula::ir
