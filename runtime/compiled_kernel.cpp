@@ -67,9 +67,8 @@ void run_on_sim(const CompiledKernel& k, std::span<const LaunchArg> args, const 
         fmt::format("kernel {} leaves its counter of tiles at {}", k.name, counter));
 }
 
-/// Zero whenever a kernel of the stream begins.
 std::uint32_t* counter_of(const CompiledKernel& k, const Stream& stream) {
-  return k.recipe.needs_counter() ? acquire_workspace(stream, 0, 1).counters : nullptr;
+  return k.recipe.needs_counter() ? acquire_counter(stream) : nullptr;
 }
 
 }  // namespace
