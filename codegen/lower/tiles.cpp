@@ -26,12 +26,16 @@ void lower_PutTile(Lowering& l, OpId op) {
   l.b.effect(Opcode::MbarArrive, {l.mbarrier(d.operands[2], d.operands[1])});
 }
 
-/// Every lane has read before any goes on, so that one may release the slot for all.
+/// Every lane has read before any goes on, so that one may release the slot for all. Where the
+/// leader is one of these lanes it reads for those of its warp.
 void lower_TakeTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (l.is_copy_role()) return l.set(d.results[0], l.get(d.operands[2]));
-  const Value read = l.b.op(Opcode::LdShared, {l.mbarrier(d.operands[0], d.operands[1])},
-                            Type::scalar(DType::i32), {{AttrName::width, 1}});
+  std::vector<Value> operands{l.mbarrier(d.operands[0], d.operands[1])};
+  if (!l.is_compute_role())
+    operands.push_back(l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0)));
+  const Value read = l.b.op(Opcode::LdShared, operands, Type::scalar(DType::i32),
+                            {{AttrName::width, 1}});
   l.set(d.results[0], l.b.op(Opcode::Shfl, {read, l.b.i32(0)}, {{AttrName::mode, "idx"}}));
 }
 

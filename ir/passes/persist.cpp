@@ -118,19 +118,19 @@ void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
 
 /// The fetch stands at the head and is looked at behind the tile, so that nobody waits for memory.
 void fetch_one_by_one(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
+  b.loc = k[k.terminator(k.launch())].loc;
   const TileQueue queue(b, total);
   const RingPosition start = TileQueue::first(b);
   const Value inits[] = {program_of(b, Opcode::ProgramId), start.slot, start.phase};
   const OpId loop = b.make_while(inits);
   const RegionId test = k[loop].regions[0], body = k[loop].regions[1];
-  Builder condition(k, test);
+  Builder condition(k, test), head(k, body), tail(k, body);
+  condition.loc = head.loc = tail.loc = b.loc;
   const Value more = condition.cmp("lt", k[test].args[0], total);
   condition.yield(std::span(&more, 1));
-  Builder head(k, body);
   const Value fetched = queue.fetch(head);
   move_into(k, body, ops);
   rename_grid(k, body, k[body].args[0], total);
-  Builder tail(k, body);
   const RingPosition at{k[body].args[1], k[body].args[2]};
   const Value next = queue.hand_over(tail, fetched, at);
   const RingPosition behind = queue.next(tail, at);

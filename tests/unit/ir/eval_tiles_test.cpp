@@ -1,5 +1,6 @@
 // Tiles by a counter: the fetch, the number on its way through a channel, and a whole kernel that
 // takes its tiles so.
+#include "ir/builder.h"
 #include "ir/pipeline.h"
 #include "support/text.h"
 #include "tests/unit/ir/eval_fixture.h"
@@ -97,14 +98,21 @@ TEST(EvalTiles, AWholeKernelInOrder) {
   HostTensor<i32> n({3}, {1, 0, 3});
   HostTensor<f32> want({304, 128}), got({304, 128}, std::vector<f32>(304 * 128, -1));
   EXPECT_TRUE(evaluate(tile, std::vector{x.view(), w.view(), n.view(), want.view()}).clean());
-  const Kernel machine = counted(tile);
-  for (int launch = 0; launch < 2; ++launch) {
-    const EvalReport r = evaluate(
-        machine, std::vector{x.view(), w.view(), n.view(), got.view(), counter.pointer()});
-    EXPECT_TRUE(r.clean()) << r.str();
-    EXPECT_EQ(got.storage, want.storage);
-    EXPECT_THAT(counter.storage, Each(0u));
-    std::ranges::fill(got.storage, -1.0f);
+  // As many programs as tiles, and fewer, of which the first takes most.
+  for (const std::int64_t programs : {3, 2, 1}) {
+    Kernel machine = counted(tile);
+    Builder launch(machine);
+    launch.before(machine.terminator(machine.launch()));
+    const Value fewer = launch.i32(programs);
+    machine[machine.terminator(machine.launch())].operands[0] = fewer;
+    for (int again = 0; again < 2; ++again) {
+      std::ranges::fill(got.storage, -1.0f);
+      const EvalReport r = evaluate(
+          machine, std::vector{x.view(), w.view(), n.view(), got.view(), counter.pointer()});
+      EXPECT_TRUE(r.clean()) << r.str();
+      EXPECT_EQ(got.storage, want.storage);
+      EXPECT_THAT(counter.storage, Each(0u));
+    }
   }
 }
 
