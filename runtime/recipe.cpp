@@ -136,12 +136,9 @@ codegen::TensorMap LaunchRecipe::tensor_map(const Field& f, std::span<const Laun
 }
 
 void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
-  static constexpr std::pair<std::string_view, Part> kParts[] = {{"ptr", Part::Pointer},
-                                                                 {"dim", Part::Dim},
-                                                                 {"stride", Part::Stride},
-                                                                 {"value", Part::Value},
-                                                                 {"map", Part::Map},
-                                                                 {"counter", Part::Counter}};
+  static constexpr std::pair<std::string_view, Part> kParts[] = {
+      {"ptr", Part::Pointer}, {"dim", Part::Dim}, {"stride", Part::Stride},
+      {"value", Part::Value}, {"map", Part::Map}, {"counter", Part::Counter}};
   for (const ir::Param& p : simt.params()) {
     const auto part = std::ranges::find(kParts, p.attrs.s(AttrName::part),
                                         &std::pair<std::string_view, Part>::first);

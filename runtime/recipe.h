@@ -73,8 +73,7 @@ class LaunchRecipe {
   };
   static constexpr std::size_t kMaxSteps = 128;
 
-  std::int64_t value(const Field& f, std::span<const LaunchArg> args,
-                     std::uint32_t* counter) const;
+  std::int64_t value(const Field& f, std::span<const LaunchArg> args, std::uint32_t* counter) const;
   codegen::TensorMap tensor_map(const Field& f, std::span<const LaunchArg> args) const;
   std::uint8_t add_map(const ir::AttrList& attrs, DType dtype);
   void compile_grid(const ir::Kernel& tile);

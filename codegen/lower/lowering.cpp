@@ -71,10 +71,10 @@ void Lowering::add_params() {
     } else if (read.contains(p.value)) {
       AttrList attrs = p.attrs;
       attrs.set(AttrName::arg, std::int64_t{arg});
-      attrs.set(AttrName::part, t.is(TypeKind::TensorMap) ? "map"
+      attrs.set(AttrName::part, t.is(TypeKind::TensorMap)                ? "map"
                                 : p.attrs.s(AttrName::part) == "counter" ? "counter"
-                                : t.is_pointer()          ? "ptr"
-                                                          : "value");
+                                : t.is_pointer()                         ? "ptr"
+                                                                         : "value");
       set(p.value, to.add_param(p.name, t, attrs));
     }
     ++arg;
@@ -269,8 +269,8 @@ void Lowering::lower_yield(OpId op) {
     operands.push_back(loops ? as_type(v, carried_type(type(v))) : v);
   };
   // A while's first region yields its condition.
-  const bool is_condition = owner && from[owner].opcode == Opcode::While &&
-                            from[op].parent == from[owner].regions[0];
+  const bool is_condition =
+      owner && from[owner].opcode == Opcode::While && from[op].parent == from[owner].regions[0];
   if (owner && !is_condition)
     for (std::size_t i : kept(from[owner].results)) yield(from[op].operands[i]);
   else

@@ -32,10 +32,9 @@ void lower_TakeTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (l.is_copy_role()) return l.set(d.results[0], l.get(d.operands[2]));
   std::vector<Value> operands{l.mbarrier(d.operands[0], d.operands[1])};
-  if (!l.is_compute_role())
-    operands.push_back(l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0)));
-  const Value read = l.b.op(Opcode::LdShared, operands, Type::scalar(DType::i32),
-                            {{AttrName::width, 1}});
+  if (!l.is_compute_role()) operands.push_back(l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0)));
+  const Value read =
+      l.b.op(Opcode::LdShared, operands, Type::scalar(DType::i32), {{AttrName::width, 1}});
   l.set(d.results[0], l.b.op(Opcode::Shfl, {read, l.b.i32(0)}, {{AttrName::mode, "idx"}}));
 }
 

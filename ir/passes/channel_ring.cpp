@@ -12,8 +12,7 @@ const OperandLoad* ChannelRing::load_of(Value operand) const {
 
 Value ChannelRing::allocate_words(Builder& b) const {
   const SharedLayout words = SharedLayout::plain({slots_}, 8, {0});
-  return b.op(Opcode::SmemAlloc, {},
-              Type::shared(DType::i64, Ints{slots_}, intern_layout(words)));
+  return b.op(Opcode::SmemAlloc, {}, Type::shared(DType::i64, Ints{slots_}, intern_layout(words)));
 }
 
 void ChannelRing::allocate_channels(Builder& b) {

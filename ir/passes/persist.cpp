@@ -4,10 +4,11 @@
 // Before:   launch { .. yield total, 1, 1 }   body of tile program_id
 // After:    for w in 0 .. waves { body of tile .. }, kernel.info.persistent
 // dynamic:  tile = program_id; while tile < total { fetch; body of tile; tile = what was fetched }
-// Of a deal made beforehand, tiles go round the programs, there and back, so that where they come in order of their work no
-// program gets the heavier one of every wave; or, where two neighbours are as much work as any
-// other two (attr pairs of program_id), two at a time (there and back too: pairs may differ after
-// all). Right for any number of programs; the launch takes as many as run at once.
+// Of a deal made beforehand, tiles go round the programs, there and back, so that where they come
+// in order of their work no program gets the heavier one of every wave; or, where two neighbours
+// are as much work as any other two (attr pairs of program_id), two at a time (there and back too:
+// pairs may differ after all). Right for any number of programs; the launch takes as many as run at
+// once.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
 #include "ir/passes/tile_queue.h"

@@ -155,8 +155,7 @@ bool is_work_read(const Kernel& k) {
   walk(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
     if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return;
-    for (std::size_t bound : {0U, 1U})
-      found = found || is_read(k, k[loop].operands[bound], seen);
+    for (std::size_t bound : {0U, 1U}) found = found || is_read(k, k[loop].operands[bound], seen);
   });
   return found;
 }

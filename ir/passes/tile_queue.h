@@ -1,7 +1,7 @@
 #pragma once
-// The numbers of a program's tiles, one by one from a counter in memory: the leader fetches a number
-// while the tile before it runs, and hands it to every warp through a channel of two slots. (The
-// protocol of FlashAttention-3's and CUTLASS's dynamic persistent schedulers.)
+// The numbers of a program's tiles, one by one from a counter in memory: the leader fetches a
+// number while the tile before it runs, and hands it to every warp through a channel of two slots.
+// (The protocol of FlashAttention-3's and CUTLASS's dynamic persistent schedulers.)
 #include "ir/passes/channel_ring.h"
 
 namespace tegula::ir {

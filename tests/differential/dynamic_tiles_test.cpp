@@ -61,8 +61,8 @@ TEST_P(DynamicTiles, OfDocuments) {
       std::vector<i32> ids;
       for (int i = 0; i < 700; ++i) ids.push_back(i < 30 ? 0 : i < 500 ? 1 : i / 100);
       const Tensor document = Tensor::from(ids, GetParam());
-      const Attention a = attention({.mask = masks::and_(masks::causal(),
-                                                         masks::document(document))});
+      const Attention a =
+          attention({.mask = masks::and_(masks::causal(), masks::document(document))});
       test::expect_near(in.run(a), in.expected([&](auto, auto, auto q, auto kv) {
         return q >= kv && ids[static_cast<std::size_t>(q)] == ids[static_cast<std::size_t>(kv)];
       }));
@@ -120,8 +120,8 @@ class Planted : public testing::Test {
       sim::SimOptions options;
       options.seed = seed;
       counter_ = 0;
-      const auto report = sim::simulate(
-          *k_, {4, 1, 1}, kernel_->recipe.sim_args(args, maps, &counter_), options);
+      const auto report =
+          sim::simulate(*k_, {4, 1, 1}, kernel_->recipe.sim_args(args, maps, &counter_), options);
       std::vector<sim::Detector> found;
       for (const auto& f : report.findings) found.push_back(f.kind);
       if (!found.empty()) return found;

@@ -1,5 +1,6 @@
 #pragma once
-// A product whose tiles are of as many blocks as a tensor says: what a schedule of tiles deals with.
+// A product whose tiles are of as many blocks as a tensor says: what a schedule of tiles deals
+// with.
 #include <gtest/gtest.h>
 
 #include <algorithm>

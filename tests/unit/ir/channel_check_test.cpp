@@ -41,8 +41,8 @@ std::string fault_of(const Kernel& k, bool with_copy_role = true) {
 
 TEST(ChannelCheck, NothingInWhatPassesMake) {
   for (const std::string& file : {kProduct, kAttention, kCounter})
-    for (const char* plan : {"", "stages=2", "persistent=1", "stages=3 persistent=1",
-                             "persistent=1 dynamic=1"}) {
+    for (const char* plan :
+         {"", "stages=2", "persistent=1", "stages=3 persistent=1", "persistent=1 dynamic=1"}) {
       SCOPED_TRACE(file + " " + plan);
       const Kernel k = machine(file, plan);
       int copies = 0;

@@ -86,13 +86,11 @@ Kernel counted(const Kernel& tile) {
 }
 
 TEST(EvalTiles, AWholeKernelInOrder) {
-  const std::string file =
-      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/counter.tir";
+  const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/counter.tir";
   const Kernel tile = parse(read_file(file), file);
   HostTensor<u32> counter({1});
   HostTensor<bf16> x({304, 512}), w({512, 128});
-  for (std::size_t i = 0; i < x.storage.size(); ++i)
-    x.storage[i] = bf16(static_cast<float>(i % 7));
+  for (std::size_t i = 0; i < x.storage.size(); ++i) x.storage[i] = bf16(static_cast<float>(i % 7));
   for (std::size_t i = 0; i < w.storage.size(); ++i)
     w.storage[i] = bf16(static_cast<float>(i % 5) - 2);
   HostTensor<i32> n({3}, {1, 0, 3});
