@@ -185,7 +185,10 @@ class Walk {
       hand_to(k_[body].args);
       region(body);
       const auto& yielded = k_[k_.terminator(body)].operands;
-      carried.assign(yielded.begin(), yielded.end());
+      // Every tile is as much work as the first.
+      for (std::size_t i = 0; i < carried.size(); ++i)
+        if (const OpId def = k_[yielded[i]].def; !def || k_[def].opcode != Opcode::TakeTile)
+          carried[i] = yielded[i];
     }
     hand_to(d.results);
   }

@@ -60,20 +60,24 @@ void eval_CopyTma(Program& p, OpId id) {
 }
 
 void eval_PutTile(Program& p, OpId id) {
-  const auto to = slot_of(p, id, 0, 1, 0);
+  const auto to = slot_of(p, id, 0, 1, 1);
   const auto phase = phase_of(p, id, 2, 1);
-  const auto number = p.integer(id, 3, "a number of a tile");
-  if (!to || !phase || !number) return;
-  to->tile->cells[to->first].i = *number;
-  to->tile->states[to->first] = 0;
+  if (!to || !phase) return;
+  for (std::size_t i = 3; i < p.op(id).operands.size(); ++i) {
+    const auto number = p.integer(id, i, "a number of a tile");
+    if (!number) return;
+    to->tile->cells[to->first + i - 3].i = *number;
+    to->tile->states[to->first + i - 3] = 0;
+  }
   ++phase->ended().i;
 }
 
 void eval_TakeTile(Program& p, OpId id) {
-  const auto from = slot_of(p, id, 0, 1, 0);
+  const auto from = slot_of(p, id, 0, 1, 1);
   if (!from) return;
   check_readable(p, id, *from);
-  p.result(id).set_scalar(from->tile->cells[from->first]);
+  for (std::size_t i = 0; i < p.op(id).results.size(); ++i)
+    p.result(id, i).set_scalar(from->tile->cells[from->first + i]);
 }
 
 void eval_ChannelWait(Program& p, OpId id) {

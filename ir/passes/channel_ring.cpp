@@ -10,14 +10,18 @@ const OperandLoad* ChannelRing::load_of(Value operand) const {
   return nullptr;
 }
 
-Value ChannelRing::allocate_words(Builder& b) const {
-  const SharedLayout words = SharedLayout::plain({slots_}, 8, {0});
-  return b.op(Opcode::SmemAlloc, {}, Type::shared(DType::i64, Ints{slots_}, intern_layout(words)));
+Value ChannelRing::allocate_words(Builder& b, std::size_t count) const {
+  const auto n = static_cast<int>(count);
+  const SharedLayout words = SharedLayout::plain({slots_, n}, 8, {1, 0});
+  return b.op(Opcode::SmemAlloc, {},
+              Type::shared(DType::i64, Ints{slots_, n}, intern_layout(words)));
 }
 
 void ChannelRing::allocate_channels(Builder& b) {
-  landed_ = allocate_words(b);
-  read_ = allocate_words(b);
+  const SharedLayout bars = SharedLayout::plain({slots_}, 8, {0});
+  const Type channel = Type::shared(DType::i64, Ints{slots_}, intern_layout(bars));
+  landed_ = b.op(Opcode::SmemAlloc, {}, channel);
+  read_ = b.op(Opcode::SmemAlloc, {}, channel);
   b.effect(Opcode::ChannelInit, {landed_, read_});
 }
 
@@ -51,9 +55,12 @@ void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free)
   }
 }
 
-void ChannelRing::put(Builder& b, Value words, Value number, Value slot, Value free) const {
+void ChannelRing::put(Builder& b, Value words, std::span<const Value> numbers, Value slot,
+                      Value free) const {
   b.effect(Opcode::ChannelWait, {read_, slot, free});
-  b.effect(Opcode::PutTile, {words, slot, landed_, number});
+  std::vector<Value> operands{words, slot, landed_};
+  operands.insert(operands.end(), numbers.begin(), numbers.end());
+  b.effect(Opcode::PutTile, operands);
 }
 
 }  // namespace tegula::ir

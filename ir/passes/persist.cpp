@@ -119,24 +119,28 @@ void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
 
 /// The fetch stands at the head and is looked at behind the tile, so that nobody waits for memory.
 void fetch_one_by_one(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
+  const TileFacts facts(k);
   b.loc = k[k.terminator(k.launch())].loc;
-  const TileQueue queue(b, total);
+  const TileQueue queue(b, total, facts);
   const RingPosition start = TileQueue::first(b);
-  const Value inits[] = {program_of(b, Opcode::ProgramId), start.slot, start.phase};
+  const Value first = program_of(b, Opcode::ProgramId);
+  std::vector<Value> inits{start.slot, start.phase, first};
+  for (Value fact : facts.of(b, first, total)) inits.push_back(fact);
   const OpId loop = b.make_while(inits);
   const RegionId test = k[loop].regions[0], body = k[loop].regions[1];
   Builder condition(k, test), head(k, body), tail(k, body);
   condition.loc = head.loc = tail.loc = b.loc;
-  const Value more = condition.cmp("lt", k[test].args[0], total);
+  const Value more = condition.cmp("lt", k[test].args[2], total);
   condition.yield(std::span(&more, 1));
   const Value fetched = queue.fetch(head);
   move_into(k, body, ops);
-  rename_grid(k, body, k[body].args[0], total);
-  const RingPosition at{k[body].args[1], k[body].args[2]};
-  const Value next = queue.hand_over(tail, fetched, at);
-  const RingPosition behind = queue.next(tail, at);
-  const Value carried[] = {next, behind.slot, behind.phase};
+  const std::vector<Value> args(k[body].args.begin(), k[body].args.end());
+  const RingPosition at{args[0], args[1]}, behind = queue.next(tail, at);
+  std::vector<Value> carried{behind.slot, behind.phase};
+  for (Value v : queue.hand_over(tail, fetched, at)) carried.push_back(v);
   tail.yield(carried);
+  facts.replace(k, std::span(args).subspan(3));
+  rename_grid(k, body, args[2], total);
 }
 
 }  // namespace

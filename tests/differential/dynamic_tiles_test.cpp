@@ -161,10 +161,9 @@ TEST_F(Planted, NoWaitForTheRelease) {
   EXPECT_TRUE(finds(sim::Detector::SharedRace));
 }
 TEST_F(Planted, NumberBehindItsArrival) {
-  const RegionId branch = (*k_)[put_].parent;
-  ASSERT_EQ((*k_)[branch].last, near(put_, Opcode::MbarArrive, false));
+  const OpId behind = (*k_)[near(put_, Opcode::MbarArrive, false)].next;
   k_->unlink(put_);
-  k_->append(branch, put_);
+  k_->insert_before(behind, put_);
   EXPECT_TRUE(finds(sim::Detector::SharedRace));
 }
 TEST_F(Planted, ACounterThatIsNotSetBack) {

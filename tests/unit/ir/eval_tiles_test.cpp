@@ -42,7 +42,7 @@ std::vector<std::string> with_queue(const std::string& body, std::vector<i32>* t
     %one = const [value = 1] : i32
     %there = smem_alloc [bytes = 16] : smem<2xi64>
     %read = smem_alloc [bytes = 16] : smem<2xi64>
-    %words = smem_alloc [bytes = 16] : smem<2xi64>
+    %words = smem_alloc [bytes = 32] : smem<2x2xi64>
     channel_init %there, %read
 )" + body + "}",
                            {out.view(), int_arg(41)});
@@ -53,13 +53,12 @@ std::vector<std::string> with_queue(const std::string& body, std::vector<i32>* t
 TEST(EvalTiles, NumbersGoThroughTheirSlots) {
   std::vector<i32> taken;
   EXPECT_THAT(with_queue(R"(
-    put_tile %words, %one, %there, %n
+    put_tile %words, %one, %there, %one, %one
     channel_wait %there, %one, %z
-    %a = take_tile %words, %one, %z : i32
-    store_view %o, %a, %z [axes = []]
-    put_tile %words, %one, %there, %one
+    put_tile %words, %one, %there, %n, %one
     channel_wait %there, %one, %one
-    %b = take_tile %words, %one, %z : i32
+    %a, %b = take_tile %words, %one, %z, %z : i32, i32
+    store_view %o, %a, %z [axes = []]
     store_view %o, %b, %one [axes = []])",
                          &taken),
               IsEmpty());
@@ -67,12 +66,12 @@ TEST(EvalTiles, NumbersGoThroughTheirSlots) {
 }
 
 TEST(EvalTiles, WhatIsNotPutIsNotThere) {
-  EXPECT_THAT(with_queue("put_tile %words, %z, %there, %n\nchannel_wait %there, %one, %z"),
+  EXPECT_THAT(with_queue("put_tile %words, %z, %there, %n, %n\nchannel_wait %there, %one, %z"),
               ElementsAre("channel_wait waits for phase 0 of slot 1, which nothing ends"));
   EXPECT_THAT(with_queue("%a = take_tile %words, %one, %z : i32"),
-              ElementsAre("take_tile reads element [] of shared memory that nothing has written, "
+              ElementsAre("take_tile reads element [0] of shared memory that nothing has written, "
                           "or only another allocation at the same offset"));
-  EXPECT_THAT(with_queue("put_tile %words, %n, %there, %n"),
+  EXPECT_THAT(with_queue("put_tile %words, %n, %there, %n, %n"),
               ElementsAre("put_tile uses slot 41 of 2"));
 }
 
