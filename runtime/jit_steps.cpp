@@ -78,7 +78,7 @@ void optimize_by(CompiledKernel& k, const std::optional<ir::Plan>& plan) {
 /// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
 std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
   if (plan.persistent) {
-    plan.persistent = false;
+    plan.persistent = plan.dynamic = false;
     plan.stage_stores = true;
     return plan;
   }

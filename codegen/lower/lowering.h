@@ -79,6 +79,11 @@ class Lowering {
   int warps() const { return from.info.threads / 32; }
   /// True in the thread that issues the bulk copies; none where the code is that thread's alone.
   ir::Value is_leader();
+  /// Positions of the carries, or of results, that the role at hand needs.
+  std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
+  /// The code at hand is for the warps that only copy, or for those that only compute.
+  bool is_copy_role() const { return role_ == Role::Copy; }
+  bool is_compute_role() const { return role_ == Role::Compute; }
 
   // ---- views
   ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
@@ -114,8 +119,6 @@ class Lowering {
   void lower_role(Role role, ir::OpId roles);
   void prefetch_maps(ir::RegionId copies);
   bool is_for_another_role(ir::OpId op) const;
-  /// Positions of the carries or branch results that the role at hand needs.
-  std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
   void find_live_ranges();

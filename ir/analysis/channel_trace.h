@@ -15,13 +15,13 @@ struct SlotRef {
 };
 
 struct ChannelEvent {
-  enum class Kind : std::uint8_t { Wait, Release, Expect, Copy, Product, ProductWait };
+  enum class Kind : std::uint8_t { Wait, Release, Expect, Copy, Product, ProductWait, Read };
   Kind kind;
   OpId op;
   SlotRef at = {};                  ///< the channel; of a copy the ring
   SlotRef channel = {};             ///< of a copy: where its bytes are counted
   std::int64_t number = 0;          ///< parity of a wait, bytes, products that a wait leaves
-  std::vector<SlotRef> reads = {};  ///< of a product
+  std::vector<SlotRef> reads = {};  ///< of a product, or of a read that is over at once
 };
 
 /// Which warps: those that compute, the one that copies, or a thread that does both.
@@ -31,7 +31,7 @@ enum class ChannelRole : std::uint8_t { Compute, Copy, Both };
 struct ChannelExtents {
   std::int64_t extent = 0;  ///< of every dimension that is not known
   std::int64_t scalar = 0;  ///< numbers given at launch; loaded ones go on from it by `extent` each
-  int turns = 3;            ///< of loops around those with products; these run to their end
+  int turns = 3;  ///< of loops around those with products, and over tiles; these run to their end
 };
 
 /// Branches whose condition depends on tiles do nothing to channels and are passed over; so are

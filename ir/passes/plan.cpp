@@ -136,6 +136,40 @@ Survey survey(const Kernel& k) {
   return s;
 }
 
+/// The value is computed from what is read from memory.
+bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
+  const OpId def = k[v].def;
+  if (!def || !seen.insert(v).second) return false;
+  const auto any = [&](const auto& values) {
+    return std::ranges::any_of(values, [&](Value o) { return is_read(k, o, seen); });
+  };
+  return info(k[def].opcode).has(kReads) || any(k[def].operands) ||
+         std::ranges::any_of(k[def].regions, [&](RegionId r) {
+           const OpId yield = k.terminator(r);
+           return yield && any(k[yield].operands);
+         });
+}
+
+/// Lists, tables and lengths in memory say how many products a tile needs.
+bool is_work_read(const Kernel& k) {
+  std::unordered_set<Value> seen;
+  bool found = false;
+  walk(k, k.body(), [&](OpId op) {
+    const OpId loop = k[k[op].parent].owner;
+    if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return;
+    for (std::size_t bound : {0U, 1U}) found = found || is_read(k, k[loop].operands[bound], seen);
+  });
+  return found;
+}
+
+/// It may be started before the kernel in front of it has ended, which counts its tiles at the same
+/// place.
+bool starts_early(const Kernel& k) {
+  bool found = false;
+  walk(k, k.body(), [&](OpId op) { found = found || k[op].opcode == Opcode::GridWait; });
+  return found;
+}
+
 /// Enough warps that a thread holds about `elements` of the largest tile.
 int warps_for(std::int64_t tile, std::int64_t elements) {
   const auto wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, tile / (32 * elements)));
@@ -178,6 +212,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   // stores in.
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
+  plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   plan.stage_stores = !plan.persistent;
   const int limit = plan.registers != 0 ? plan.registers : plan.registers_at_entry();
   if (plan.stages < 2 || needed > limit) return std::nullopt;
@@ -218,7 +253,7 @@ Plan make_plan(const Kernel& k) {
 
 /// Changes are meant for every kernel of a process, and most are not for products.
 void without_wgmma_fields(Plan& p) {
-  p.copy_warps = p.registers = 0, p.persistent = p.turns = false;
+  p.copy_warps = p.registers = 0, p.persistent = p.turns = p.dynamic = false;
 }
 
 /// A plan that somebody else made or changed must be one that the passes can carry out.
@@ -241,6 +276,8 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
+      {p.persistent || !p.dynamic, "dynamic needs persistent"},
+      {!p.dynamic || !starts_early(k), "a kernel that waits for the one before it is not dynamic"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
       {p.registers == 0 ||
            (p.copy_warps == 4 && p.registers % 8 == 0 && p.copy_registers() >= kLeastRegisters),
@@ -272,6 +309,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
     if (context.plan->warps < 8) context.plan->turns = false;
     if (kernel.info.cluster > 1) context.plan->persistent = false;
+    if (!context.plan->persistent || starts_early(kernel)) context.plan->dynamic = false;
   }
   if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;

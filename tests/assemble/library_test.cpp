@@ -42,8 +42,8 @@ ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
   return kernel;
 }
 
-void expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
-                  runtime::Backend backend = runtime::Backend::Llvm) {
+ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
+                      runtime::Backend backend = runtime::Backend::Llvm) {
   SCOPED_TRACE(target);
   runtime::CompileRequest request;
   request.target = target;
@@ -58,6 +58,7 @@ void expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgm
   EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
   EXPECT_EQ(k.report.stack, 0);
   EXPECT_TRUE(k.report.warnings.empty()) << testing::PrintToString(k.report.warnings);
+  return k.plan;
 }
 
 Tensor host(std::initializer_list<std::int64_t> shape) {
@@ -344,7 +345,17 @@ TEST_F(Assembled, AttentionOverDerivedLists) {
     const Tensor Q = host({1, 1, 64, d}), O = host({1, 1, 64, d});
     const Attention attention({.mask = masks::and_(masks::causal(), masks::document(ids))});
     const auto call = [&] { attention(Q, Q, Q, O); };
-    expect_clean(traced("attention", call), "sm_90a", true);
+    const ir::Kernel kernel = traced("attention", call);
+    // Tiles by a counter, and dealt.
+    for (const char* plan : {"", "dynamic=0"}) {
+      Env changed = env();
+      changed.plan = plan;
+      const EnvOverride scope(changed);
+      for (const runtime::Backend backend : here()) {
+        const ir::Plan used = expect_clean(kernel, "sm_90a", true, backend);
+        EXPECT_EQ(used.dynamic, used.persistent && *plan == 0) << used.str();
+      }
+    }
   }
   const Tensor Q = host({1, 1, 64, 64}), O = host({1, 1, 64, 64});
   // A kernel is traced once: a mask for each.

@@ -63,6 +63,7 @@ Drawn draw(Draws& d, int element_bytes) {
   out.options.tf32 = element_bytes == 4;
   out.plan = "stages=" + std::to_string(d.between(2, 4)) +
              " persistent=" + std::to_string(d.between(0, 1)) +
+             " dynamic=" + std::to_string(d.between(0, 1)) +
              " stage_stores=" + std::to_string(d.between(0, 1)) +
              " copy_warps=" + std::to_string(d.between(0, 1)) + " registers=0";
   return out;
@@ -114,6 +115,7 @@ void check(Draws& d, Seen& seen) {
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << "element " << i;
   ++seen[said.find("dot by wgmma") != std::string::npos ? "wgmma" : "mma.sync or FMA"];
   ++seen[said.find("persistent=1") != std::string::npos ? "persistent" : "one tile a program"];
+  if (said.find("dynamic=1") != std::string::npos) ++seen["tiles by a counter"];
   ++seen[x.config.splits > 1 ? "divided" : "whole"];
   ++seen[x.config.swapped ? "swapped" : "as it is"];
 }

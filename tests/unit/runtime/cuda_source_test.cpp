@@ -263,8 +263,11 @@ TEST(CudaSource, MemoryOfEveryWidth) {
 TEST(CudaSource, AtomicsAndAsynchronousCopies) {
   NEEDS_NVRTC();
   compile(
-      R"(kernel @atomics simt target(sm_90a) threads(128) smem(4096) (%p: ptr<i32>, %f: ptr<f32>, %h: ptr<bf16>, %go: i1) {
+      R"(kernel @atomics simt target(sm_90a) threads(128) smem(4096) (%p: ptr<i32>, %f: ptr<f32>, %h: ptr<bf16>, %u: ptr<u32>, %go: i1) {
     %base = smem_base
+    %last = const [value = 7] : u32
+    %round = atom_global %u, %last, %go [kind = "inc", sem = "relaxed", scope = "gpu"]
+    st_global %u, %round
     %one = const [value = 1] : i32
     %x = const [value = 1.0] : f32
     %y = const [value = 1.0] : bf16
