@@ -164,11 +164,9 @@ Tile sigmoid_of(const Tile& v) {
 /// falls for ever: at 16, where |v| is clamped for the infinities, the power is 0.
 Tile gelu_of(const Tile& v) {
   if (v.dtype() == DType::f64) return 0.5 * v * (1.0 + erf(v * (std::numbers::sqrt2 / 2)));
-  constexpr std::array kFit{-2.17657287748807e-07f,  3.7924121443211334e-06f,
-                            5.22007985637174e-06f,   -0.0006524693453684449f,
-                            0.007795403245836496f,   -0.0530288890004158f,
-                            -0.4590306282043457f,    -1.1511247158050537f,
-                            -1.0f};
+  constexpr std::array kFit{-2.17657287748807e-07f,  3.7924121443211334e-06f, 5.22007985637174e-06f,
+                            -0.0006524693453684449f, 0.007795403245836496f,   -0.0530288890004158f,
+                            -0.4590306282043457f,    -1.1511247158050537f,    -1.0f};
   const Tile size = min(abs(v), 16.0f);
   Tile q = fma(size, kFit[0], kFit[1]);
   for (std::size_t i = 2; i < kFit.size(); ++i) q = fma(q, size, kFit[i]);
@@ -181,9 +179,7 @@ Tile sigmoid(const Arg& x) { return composed("sigmoid", x, sigmoid_of); }
 Tile silu(const Arg& x) {
   return composed("silu", x, [](const Tile& v) { return v * sigmoid(v); });
 }
-Tile gelu(const Arg& x) {
-  return composed("gelu", x, gelu_of);
-}
+Tile gelu(const Arg& x) { return composed("gelu", x, gelu_of); }
 Tile softplus(const Arg& x) {
   return composed("softplus", x,
                   [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });

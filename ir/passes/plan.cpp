@@ -9,6 +9,7 @@
 
 #include "ir/analysis/tma_access.h"
 #include "ir/matrix_type.h"
+#include "ir/passes/plan_registers.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
 
@@ -22,6 +23,8 @@ constexpr std::int64_t kSwizzleBytes = 32;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
+/// Of a block of results: what a thread holds of a few operands beside the largest sums.
+constexpr int kStoreColumns = 32;
 
 struct Survey {
   std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
@@ -140,13 +143,6 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
-/// Registers a thread can have where every warp has as many: each quarter of an SM holds a quarter
-/// of the warps, rounded up, in 16384 registers.
-int registers_at_entry(const Plan& plan) {
-  const int warps_of_quarter = (plan.warps + plan.copy_warps + 3) / 4;
-  return std::min(255, 16384 / (32 * warps_of_quarter) / 8 * 8);
-}
-
 /// One warp that copies, or, where those that compute need more registers than it leaves them, a
 /// warpgroup that gives up its own, if that is more.
 void add_copy_warps(Plan& plan, std::int64_t needed) {
@@ -178,7 +174,8 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.stage_stores = !plan.persistent;
-  const int limit = plan.registers != 0 ? plan.registers : registers_at_entry(plan);
+  if (plan.persistent) plan.store_columns = kStoreColumns;
+  const int limit = computing_registers(plan);
   if (plan.stages < 2 || s.accumulators + others > limit) return std::nullopt;
   return plan;
 }
@@ -238,6 +235,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
       {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
+      {p.store_columns >= 0, "store_columns is at least 0"},
       {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
