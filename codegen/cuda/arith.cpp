@@ -88,8 +88,9 @@ Text bitwise(const Element& x, const std::string& op, const std::string& logical
     // && and || are branches, one a register: NVVM made one of the last, and a copy of a sum that a
     // wgmma had yet to write with it (C7514).
     // An int in an initialiser in braces would be a narrowing one.
-    return {"bool(" + x.x(0).within(Prec::Unary) + " " + op + " " + x.x(1).within(Prec::Unary) + ")",
-            Prec::Primary};
+    return {
+        "bool(" + x.x(0).within(Prec::Unary) + " " + op + " " + x.x(1).within(Prec::Unary) + ")",
+        Prec::Primary};
   }
   const Text a = x.loose(0), b = x.loose(1);
   // Sums inside are bracketed although C++ would not need it. Any upper bits come from the

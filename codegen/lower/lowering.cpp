@@ -10,6 +10,7 @@
 #include <array>
 
 #include "codegen/lower/lower_simt.h"
+#include "codegen/lower/warp_exchange.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
 
@@ -40,6 +41,14 @@ Lowering::Lowering(const Kernel& machine, PassContext& ctx)
   to.info.form = Form::Simt;
   scratch_offset_ = (machine.info.smem_bytes + 127) / 128 * 128;
   scratch_end_ = machine.info.smem_bytes;
+  reserve_warp_scratch();
+}
+
+void Lowering::reserve_warp_scratch() {
+  const std::int64_t bytes = context.plan ? warp_exchange_bytes(from, *context.plan) : 0;
+  if (bytes == 0) return;
+  warp_scratch_offset_ = (scratch_offset_ + 1023) / 1024 * 1024;
+  scratch_offset_ = scratch_end_ = warp_scratch_offset_ + bytes;
 }
 
 Kernel Lowering::run() {
@@ -505,6 +514,10 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   const std::int64_t at = (from_here + alignment - 1) / alignment * alignment;
   scratch_end_ = std::max(scratch_end_, at + bytes);
   return shared_address(at);
+}
+
+Value Lowering::warp_scratch() {
+  return warp_scratch_offset_ < 0 ? Value() : shared_address(warp_scratch_offset_);
 }
 
 void Lowering::barrier() {

@@ -106,6 +106,9 @@ class Lowering {
   /// allocations of which none is alive at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
+  /// Shared memory for exchanges within warps, which nothing else uses; none where there is no
+  /// room.
+  ir::Value warp_scratch();
   /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
   /// until they have done with it, where a cluster_sum left that open.
   void leave_cluster();
@@ -121,6 +124,7 @@ class Lowering {
   bool is_for_another_role(ir::OpId op) const;
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
+  void reserve_warp_scratch();
   void find_live_ranges();
   bool is_ring_alive() const;
   void lower_body();
@@ -147,6 +151,7 @@ class Lowering {
   std::map<ir::In, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
+  std::int64_t warp_scratch_offset_ = -1;
   bool is_read_by_cluster_ = false;
   /// First and last op at which an allocation is alive, in the order of the text.
   struct LiveRange {

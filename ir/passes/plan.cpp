@@ -24,6 +24,8 @@ constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
 /// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
 constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
+/// Of a block of results: what a thread holds of a few operands beside the largest sums.
+constexpr int kStoreColumns = 32;
 
 struct Survey {
   std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
@@ -214,7 +216,8 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   plan.stage_stores = !plan.persistent;
-  const int limit = plan.registers != 0 ? plan.registers : plan.registers_at_entry();
+  if (plan.persistent) plan.store_columns = kStoreColumns;
+  const int limit = plan.computing_registers();
   if (plan.stages < 2 || needed > limit) return std::nullopt;
   return plan;
 }
@@ -272,6 +275,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
       {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
+      {p.store_columns >= 0, "store_columns is at least 0"},
       {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},

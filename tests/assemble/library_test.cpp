@@ -157,6 +157,53 @@ TEST_F(Assembled, MatmulTypes) {
   for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
 }
 
+/// What a product's sums meet comes without shared memory, for which a ring that is never empty
+/// leaves no room, and leaves enough registers.
+TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
+  const auto dense = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+        return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
+      });
+  const auto scaled = fused_matmul<bf16, f32>(
+      [](Tile acc, Index m, Index n, In<f32, 1> rows, In<f32, 1> columns, In<f32, 2> before) {
+        return silu(acc * expand(rows(m), 1) * expand(columns(n), 0)) + before(m, n);
+      });
+  const Stream stream(Device::cpu());
+  const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
+  const auto wide = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::f32, Device::cpu());
+  };
+  const auto expect_persistent = [](const ir::Kernel& tile, runtime::Backend backend) {
+    expect_clean(tile, "sm_90a", true, backend);
+    runtime::CompileRequest request;
+    request.target = "sm_90a";
+    request.backend = backend;
+    runtime::CompiledKernel k;
+    runtime::key(k, request);
+    k.tile = ir::clone(tile);
+    runtime::optimize(k, request);
+    EXPECT_TRUE(k.plan.persistent) << k.plan.str();
+  };
+  for (const int bn : {192, 256}) {
+    SCOPED_TRACE(bn);
+    const MatmulConfig config{128, bn, 64};
+    const ir::Kernel half =
+        traced("matmul", [&] { dense.run(config, stream, A, B, C, host({64}), host({64, 64})); });
+    const ir::Kernel full = traced("matmul", [&] {
+      scaled.run(config, stream, A, B, wide({64, 64}), wide({64}), wide({64}), wide({64, 64}));
+    });
+    for (const char* plan : {"", "warp_exchange=1"}) {
+      Env changed = env();
+      changed.plan = plan;
+      const EnvOverride scope(changed);
+      for (const runtime::Backend backend : here()) {
+        expect_persistent(half, backend);
+        expect_persistent(full, backend);
+      }
+    }
+  }
+}
+
 /// Products whose parts of k are added in a cluster; older targets have none.
 TEST_F(Assembled, ClusteredMatmul) {
   const std::vector<runtime::Backend> backends = here();
