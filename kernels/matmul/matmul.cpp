@@ -23,18 +23,21 @@ MatmulTile MatmulTile::tuned() {
       tune("STAGES", {0, 2, 3, 4, 5, 6, 7, 8}, 0),
       tune("SWAPPED", {0, 1}, 0) != 0,
       tune("PROMOTED", {0, 1}, 0) != 0,
-      tune("TF32", {0, 1}, 0) != 0};
+      tune("TF32", {0, 1}, 0) != 0,
+      tune("AFTER_COPIES", {0, 1}, 0) != 0};
 }
 
-std::function<Tuning(const MatmulConfig&)> MatmulTile::tuning(const MatmulOptions& options) {
-  return [options](const MatmulConfig& c) {
+std::function<Tuning(const MatmulVariant&)> MatmulTile::tuning(const MatmulOptions& options) {
+  return [options](const MatmulVariant& v) {
+    const MatmulConfig& c = v.config;
     Tuning values{{"BM", c.bm},
                   {"BN", c.bn},
                   {"BK", c.bk},
                   {"STAGES", c.stages},
                   {"SWAPPED", c.swapped},
                   {"TF32", options.tf32},
-                  {"PROMOTED", options.promoted}};
+                  {"PROMOTED", options.promoted},
+                  {"AFTER_COPIES", v.after_copies}};
     if (c.clustered) values["CLUSTER"] = c.splits;
     return values;
   };
