@@ -67,9 +67,11 @@ bool has_wgmma(Device device) {
 
 }  // namespace
 
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options) {
+PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                             bool direct) {
   if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, Packing::Any};
-  return {tensor, k_dim, size_bytes(tensor.dtype()) == 2 ? Packing::ForTma : Packing::AlongDim};
+  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, Packing::AlongDim};
+  return {tensor, k_dim, direct ? Packing::Any : Packing::ForTma};
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
@@ -83,6 +85,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
   p.whole_lines = a.has_whole_lines() && b.has_whole_lines();
   p.whole = A.rank() == 3;
+  p.copies = a.needs_copy() || b.needs_copy();
   return p;
 }
 

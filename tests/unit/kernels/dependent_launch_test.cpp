@@ -61,7 +61,7 @@ void expect_waits(const Kernel& product, bool after_copies, const Args&... args)
   order.follow(instructions.body());
   EXPECT_GT(order.copies, 0);
   EXPECT_GT(order.stores, 0);
-  if (after_copies) EXPECT_EQ(order.early, 0) << ir::print(instructions);
+  EXPECT_EQ(order.early > 0, !after_copies) << ir::print(instructions);
   // Those that copy and those that compute.
   EXPECT_EQ(order.waits, after_copies ? 2 : 0);
 }

@@ -56,6 +56,15 @@ struct MatmulTile {
 template <class Body>
 using ConfiguredMatmul = Configured<Body, MatmulVariant>;
 
+/// What was compiled of a configuration: for operands as they lay, for copies, or for both.
+template <class Body>
+std::string explain_variants(const ConfiguredMatmul<Body>& kernels, const MatmulConfig& config) {
+  std::string text;
+  for (const bool after_copies : {false, true})
+    if (const auto* k = kernels.find({config, after_copies})) text += k->explain();
+  return text.empty() ? kernels.base().explain() : text;
+}
+
 /// Sums of the products of A's rows and B's columns over steps [first, last) of k. `a(k)` and
 /// `b(k)` are their tiles of one step.
 template <class T, class LoadA, class LoadB>
@@ -170,8 +179,10 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options);
 
 /// How a product reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA
-/// or the tensor cores do not take as they lie are copied first.
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options);
+/// or the tensor cores do not take as they lie are copied first; those of 16 bits, where it reads
+/// them `direct`ly, are not.
+PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                             bool direct = false);
 
 }  // namespace detail
 
@@ -204,9 +215,11 @@ class FusedMatmul {
     const bool is_divided = A.rank() == 2 && config.splits > 1,
                by_memory = is_divided && !config.clustered;
     const MatmulOptions& o = kernels_->options;
-    const PackedTensors m(
-        stream, {detail::matmul_operand(A, -1, o), detail::matmul_operand(B, -2, o)},
-        by_memory ? Dims{config.splits, C.size(0), C.size(1)} : Dims{}, dtype_of<detail::SumOf<T>>);
+    const PackedTensors m(stream,
+                          {detail::matmul_operand(A, -1, o, config.direct),
+                           detail::matmul_operand(B, -2, o, config.direct)},
+                          by_memory ? Dims{config.splits, C.size(0), C.size(1)} : Dims{},
+                          dtype_of<detail::SumOf<T>>);
     const Tensor &a = m[0], &b = m[1];
     const detail::MatmulVariant v{config, m.has_copies()};
     if (A.rank() == 3) return kernels_->batched.of(v)(stream, a, b, C, further...);
@@ -217,9 +230,9 @@ class FusedMatmul {
   }
   /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
-    if (config.splits <= 1) return kernels_->whole.of({config}).explain();
-    return config.clustered ? kernels_->clustered.of({config}).explain()
-                            : kernels_->partial.of({config}).explain();
+    if (config.splits <= 1) return detail::explain_variants(kernels_->whole, config);
+    return config.clustered ? detail::explain_variants(kernels_->clustered, config)
+                            : detail::explain_variants(kernels_->partial, config);
   }
 
  private:

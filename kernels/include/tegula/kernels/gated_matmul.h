@@ -53,9 +53,9 @@ class FusedGatedMatmul {
            const Tensor& U, const Tensor& C, const Host&... further) const {
     detail::check_matmul(A, G, C);
     detail::check_matmul(A, U, C);
-    const PackedTensors m(stream,
-                          {detail::matmul_operand(A, -1, {}), detail::matmul_operand(G, -2, {}),
-                           detail::matmul_operand(U, -2, {})});
+    const PackedTensors m(stream, {detail::matmul_operand(A, -1, {}, config.direct),
+                                   detail::matmul_operand(G, -2, {}, config.direct),
+                                   detail::matmul_operand(U, -2, {}, config.direct)});
     kernels_->of({config, m.has_copies()})(stream, m[0], m[1], m[2], C, further...);
   }
 
