@@ -87,14 +87,18 @@ struct Search {
   }
 
   /// A ring as deep as it can be for the CTAs that share an SM: a shallow one leaves room for more
-  /// of them.
+  /// of them. Where a CTA has one tile, slots beyond its steps are never filled.
   void rings(const ProductTile& t) {
     const int deepest = std::min(stages_that_fit(t), kStages.back());
+    const std::int64_t tiles = ceil_div(product.m, t.bm) * ceil_div(product.n, t.bn),
+                       steps = ceil_div(product.k * product.operand_bytes, ProductTile::kStepBytes);
+    const std::int64_t useful = tiles <= sms ? steps : deepest;
     for (const int wanted : kStages) {
       const int stages = std::min(wanted, deepest), deeper = std::min(wanted + 2, deepest);
-      if (deeper > stages && ctas_per_sm(t, deeper) == ctas_per_sm(t, stages)) continue;
+      if (stages < useful && deeper > stages && ctas_per_sm(t, deeper) == ctas_per_sm(t, stages))
+        continue;
       parts(t, stages);
-      if (stages == deepest) break;
+      if (stages == deepest || stages >= useful) break;
     }
   }
 };

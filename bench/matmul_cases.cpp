@@ -13,8 +13,8 @@ Tensor as_fp8(const Tensor& bytes) {
                         bytes.strides());
 }
 
-/// stages * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK,
-/// negative where operands are swapped.
+/// 1e15 if direct + stages * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN
+/// * 1e3 + BK, negative where operands are swapped.
 MatmulConfig config_of(double number) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
   return {static_cast<int>(code / 1000000 % 1000),
@@ -23,7 +23,8 @@ MatmulConfig config_of(double number) {
           static_cast<int>(code / 1000000000 % 1000),
           number < 0,
           code / 1000000000000 % 10 != 0,
-          static_cast<int>(code / 10000000000000)};
+          static_cast<int>(code / 10000000000000 % 100),
+          code / 1000000000000000 != 0};
 }
 
 /// A, B, C, a scale for each row of A, one for each column of B.

@@ -155,7 +155,12 @@ void on_sm90(Lowering& l, Opcode opcode) {
 
 }  // namespace
 
-void lower_GridWait(Lowering& l, OpId) { on_sm90(l, Opcode::GridDepWait); }
+/// Pinned: the assembler would move what comes before the wait, all that can be done beside the
+/// kernels before, behind it.
+void lower_GridWait(Lowering& l, OpId) {
+  on_sm90(l, Opcode::Pin);
+  on_sm90(l, Opcode::GridDepWait);
+}
 void lower_GridTrigger(Lowering& l, OpId) { on_sm90(l, Opcode::GridDepLaunch); }
 
 }  // namespace tegula::codegen

@@ -27,6 +27,18 @@ Dims dims_of(std::span<const std::int64_t> shape) {
 
 /// Bytes of a 32-byte sector that each of the four lanes of an accumulator's row has.
 constexpr int kSectorShare = 8;
+constexpr int kWord = 4;
+
+/// Rows that a warp's lanes lie across.
+int rows_of_warp(const LinearLayout& layout, int fast) {
+  int rows = 1;
+  for (int bit = 0; bit < layout.in_bits(In::Lane); ++bit) {
+    const Dims basis = layout.basis(In::Lane, bit);
+    const bool moves = std::ranges::any_of(basis, [](int step) { return step != 0; });
+    if (moves && basis[fast] == 0) rows *= 2;
+  }
+  return rows;
+}
 
 /// Fastest dimension first: `fast`, then the others from last to first.
 Dims order_with(int rank, int fast) {
@@ -121,7 +133,15 @@ const LinearLayout* LayoutChoice::store(const OpData& d) const {
   const auto width = [&](const LinearLayout& l) {
     return global_vectors(l, fast, widest).front().registers.size();
   };
-  if (plan_.stage_stores) return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
+  if (plan_.stage_stores) {
+    if (width(*own) != width(*coalesced_layout))
+      return width(*own) < width(*coalesced_layout) ? coalesced_layout : own;
+    // A store of single elements writes a part of a sector in every row that the warp has.
+    const bool is_narrow = static_cast<int>(width(*own)) * size_bytes(tile.dtype()) < kWord;
+    return is_narrow && rows_of_warp(*coalesced_layout, fast) < rows_of_warp(*own, fast)
+               ? coalesced_layout
+               : own;
+  }
   // Without shared memory for it, lanes exchange what makes their vectors wider. Four lanes of an
   // accumulator that hold 8 bytes each fill sectors, and what is exchanged needs registers twice.
   if (static_cast<int>(width(*own)) * size_bytes(tile.dtype()) >= kSectorShare) return own;

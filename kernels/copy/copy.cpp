@@ -27,7 +27,10 @@ void copy_tile(const In<T, 3>& X, Out<T, 3>& Y, const Tile& number) {
 template <class T>
 auto copy_one() {
   return kernel("copy", [](In<T, 3> X, Out<T, 3> Y) {
-    for (auto [b, m, n] : grid(Y, 1, kRows, kColumns)) Y(b, m, n) = X(b, m, n);
+    for (auto [b, m, n] : grid(Y, 1, kRows, kColumns)) {
+      let_next_kernel_start();
+      Y(b, m, n) = X(b, m, n);
+    }
   });
 }
 
@@ -35,10 +38,12 @@ template <class T>
 auto copy_two() {
   return kernel("copy_two", [](In<T, 3> X, Out<T, 3> Y, In<T, 3> V, Out<T, 3> W) {
     const Tile first = tiles_of(Y);
-    for (auto p : grid(Space({first + tiles_of(W)}), 1))
+    for (auto p : grid(Space({first + tiles_of(W)}), 1)) {
+      let_next_kernel_start();
       if_(
           p.first() < first, [&] { copy_tile(X, Y, p.first()); },
           [&] { copy_tile(V, W, p.first() - first); });
+    }
   });
 }
 

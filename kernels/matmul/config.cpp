@@ -1,6 +1,7 @@
 // The tiles that a product may have; which is taken, an estimate of the time says.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -50,8 +51,23 @@ MatmulConfig older_config(const MatmulProblem& p) {
   return {p.m <= 64 ? 64 : 128, p.n <= 64 ? 64 : 128, 32};
 }
 
+/// Where operands would be copied for a product of a few steps, the two launches take longer than
+/// it does: loads of single elements, each tile's all under way at once, and all tiles in one wave.
+std::optional<MatmulConfig> direct_config(const MatmulProblem& p, int sms) {
+  constexpr int kMaxDepth = 192, kTilesPerSm = 2;
+  if (!p.copies || p.whole || size_bytes(p.operands) != 2 || p.k > kMaxDepth) return std::nullopt;
+  const auto tiles = [&](const MatmulConfig& c) {
+    return ((p.m + c.bm - 1) / c.bm) * ((p.n + c.bn - 1) / c.bn);
+  };
+  MatmulConfig c{.bm = 64, .bn = 64, .bk = 64, .direct = true};
+  if (tiles(c) > sms) c.bn = 128;
+  if (tiles(c) > kTilesPerSm * sms) return std::nullopt;
+  return c;
+}
+
 MatmulConfig best_config(const MatmulProblem& p, int sms) {
   if (!p.by_wgmma || (p.operands == DType::f32 && !p.tf32)) return older_config(p);
+  if (const auto direct = direct_config(p, sms)) return *direct;
   const int size = size_bytes(p.operands);
   const autotune::ProductWay way = autotune::best_way({p.m, p.n, p.k, size, p.whole_lines},
                                                       tiles_for(p), p.whole ? 1 : kMaxSplits, sms);
@@ -64,7 +80,8 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
 std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
          (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
-         (swapped ? " swapped" : "") + (stages != 0 ? " stages " + std::to_string(stages) : "");
+         (swapped ? " swapped" : "") + (direct ? " direct" : "") +
+         (stages != 0 ? " stages " + std::to_string(stages) : "");
 }
 
 MatmulConfig matmul_config(const MatmulProblem& p, int sms) {

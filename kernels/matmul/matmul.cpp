@@ -23,18 +23,21 @@ MatmulTile MatmulTile::tuned() {
       tune("STAGES", {0, 2, 3, 4, 5, 6, 7, 8}, 0),
       tune("SWAPPED", {0, 1}, 0) != 0,
       tune("PROMOTED", {0, 1}, 0) != 0,
-      tune("TF32", {0, 1}, 0) != 0};
+      tune("TF32", {0, 1}, 0) != 0,
+      tune("AFTER_COPIES", {0, 1}, 0) != 0};
 }
 
-std::function<Tuning(const MatmulConfig&)> MatmulTile::tuning(const MatmulOptions& options) {
-  return [options](const MatmulConfig& c) {
+std::function<Tuning(const MatmulVariant&)> MatmulTile::tuning(const MatmulOptions& options) {
+  return [options](const MatmulVariant& v) {
+    const MatmulConfig& c = v.config;
     Tuning values{{"BM", c.bm},
                   {"BN", c.bn},
                   {"BK", c.bk},
                   {"STAGES", c.stages},
                   {"SWAPPED", c.swapped},
                   {"TF32", options.tf32},
-                  {"PROMOTED", options.promoted}};
+                  {"PROMOTED", options.promoted},
+                  {"AFTER_COPIES", v.after_copies}};
     if (c.clustered) values["CLUSTER"] = c.splits;
     return values;
   };
@@ -64,9 +67,11 @@ bool has_wgmma(Device device) {
 
 }  // namespace
 
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options) {
+PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                             bool direct) {
   if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, Packing::Any};
-  return {tensor, k_dim, size_bytes(tensor.dtype()) == 2 ? Packing::ForTma : Packing::AlongDim};
+  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, Packing::AlongDim};
+  return {tensor, k_dim, direct ? Packing::Any : Packing::ForTma};
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
@@ -80,6 +85,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
   p.whole_lines = a.has_whole_lines() && b.has_whole_lines();
   p.whole = A.rank() == 3;
+  p.copies = a.needs_copy() || b.needs_copy();
   return p;
 }
 

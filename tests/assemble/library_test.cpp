@@ -149,6 +149,16 @@ TEST_F(Assembled, MatmulTypes) {
     expect_clean(copies, "sm_90a", false, backend);
     expect_clean(of_copies, "sm_90a", true, backend);
   }
+  // Or read as they lie: all elements of a step are in registers at once.
+  for (const int bn : {64, 128})
+    for (const bool transposed : {false, true}) {
+      const Tensor V = transposed ? host({51, 67}).transpose(0, 1) : Y;
+      const ir::Kernel direct = traced("matmul", [&] {
+        matmul(stream, X, V, Z, {.bm = 64, .bn = bn, .bk = 64, .direct = true});
+      });
+      for (const runtime::Backend backend : backends)
+        expect_clean(direct, "sm_90a", false, backend);
+    }
   const auto gated =
       gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
   const Tensor A = host({64, 64}), W = host({64, 64}), C = host({64, 64});

@@ -75,11 +75,16 @@ TEST_P(MatmulLibrary, Batches) {
 }
 
 /// Operands that TMA cannot bring: odd rows, a first byte between granules, no contiguous
-/// dimension, batches, and parts of k.
-TEST_P(MatmulLibrary, OperandsThatAreCopiedFirst) {
-  const auto check = [](const Tensor& A, const Tensor& B, const Tensor& C) {
-    matmul(A, B, C);
-    expect_equal(C, product(A, B));
+/// dimension, batches, and parts of k; copied first, or read as they lie.
+TEST_P(MatmulLibrary, OperandsThatTmaDoesNotTake) {
+  const auto check = [this](const Tensor& A, const Tensor& B, const Tensor& C) {
+    const auto want = product(A, B);
+    for (const bool direct : {false, true})
+      for (const int bn : {64, 128}) {
+        SCOPED_TRACE(testing::Message() << A.str() << direct << bn);
+        matmul(stream(), A, B, C, {.bm = 64, .bn = bn, .bk = 64, .direct = direct});
+        expect_equal(C, want);
+      }
   };
   const Tensor C = empty({70, 51}, DType::f32);
   for (const DType d : {DType::bf16, DType::i8})
@@ -94,8 +99,15 @@ TEST_P(MatmulLibrary, OperandsThatAreCopiedFirst) {
         empty({2, 19, 9}, DType::bf16));
   const Tensor A = integers({9, 1031}, DType::bf16, 1), W = integers({1031, 65}, DType::bf16, 2),
                Y = empty({9, 65}, DType::f32);
-  matmul(stream(), A, W, Y, MatmulConfig{16, 64, 64, 3, true});
-  expect_equal(Y, product(A, W));
+  const auto want = product(A, W);
+  for (const MatmulConfig& c :
+       {MatmulConfig{.bm = 16, .bn = 64, .splits = 3, .swapped = true},
+        {.bm = 64, .bn = 64, .splits = 3, .direct = true},
+        {.bm = 64, .bn = 64, .splits = 2, .clustered = true, .direct = true}}) {
+    SCOPED_TRACE(c.str());
+    matmul(stream(), A, W, Y, c);
+    expect_equal(Y, want);
+  }
 }
 
 TEST_P(MatmulLibrary, Configurations) {

@@ -24,11 +24,19 @@ class Configured {
     if (found != made_.end()) return found->second;
     return made_.try_emplace(config, base_.with(tuning_(config))).first->second;
   }
+  /// The kernel without a configuration, which is never called.
+  const KernelType& base() const { return base_; }
+  /// That of a configuration asked for before, or null.
+  const KernelType* find(const Config& config) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = made_.find(config);
+    return found == made_.end() ? nullptr : &found->second;
+  }
 
  private:
   KernelType base_;
   std::function<Tuning(const Config&)> tuning_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<Config, KernelType> made_;
 };
 

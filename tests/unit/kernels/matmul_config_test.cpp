@@ -56,6 +56,25 @@ TEST(MatmulConfig, RowsThatAreNotAligned) {
   EXPECT_EQ(matmul_config({.m = 9, .n = 999, .k = 999, .by_wgmma = false}).str(), "64x128x32");
 }
 
+/// Two launches take longer than a product of a few steps; one of many has the faster instructions.
+TEST(MatmulConfig, FewStepsOfOperandsThatWouldBeCopied) {
+  MatmulProblem p{6739, 123, 119};
+  EXPECT_FALSE(matmul_config(p).direct);
+  p.copies = true;
+  EXPECT_EQ(matmul_config(p).str(), "64x128x64 direct");
+  EXPECT_EQ(matmul_config({.m = 83, .n = 495, .k = 79, .copies = true}).str(), "64x64x64 direct");
+  EXPECT_FALSE(matmul_config({.m = 595, .n = 7667, .k = 241, .copies = true}).direct);
+  EXPECT_FALSE(matmul_config({.m = 9999, .n = 9999, .k = 119, .copies = true}).direct);
+  EXPECT_FALSE(
+      matmul_config({.m = 83, .n = 495, .k = 79, .operands = DType::i8, .copies = true}).direct);
+}
+
+/// Of the slots of a ring, a program with one tile fills as many as it has steps.
+TEST(MatmulConfig, FewStepsHaveShallowRings) {
+  EXPECT_EQ(matmul_config({83, 495, 79}).stages, 4);
+  EXPECT_EQ(matmul_config({128, 512, 128}).stages, 4);
+}
+
 /// 13 x 10 tiles of 128 x 160 are one wave; no even width is.
 TEST(MatmulConfig, OddWidthsSaveWaves) {
   const MatmulProblem nn{1664, 1600, 4096};

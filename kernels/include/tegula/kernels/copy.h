@@ -61,6 +61,8 @@ class PackedTensors {
   /// An operand or its copy.
   const Tensor& operator[](std::size_t i) const { return *of_[i]; }
   const Tensor& further() const { return further_; }
+  /// Whether some operand was copied, by kernels that let the next one start before they end.
+  bool has_copies() const { return !copies_.empty(); }
 
  private:
   std::array<const Tensor*, 3> of_{};

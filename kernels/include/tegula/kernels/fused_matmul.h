@@ -32,17 +32,38 @@ using SumOf = std::conditional_t<std::is_integral_v<T>, i32, f32>;
 template <class T>
 inline constexpr bool kIsF8 = std::is_same_v<T, f8e4m3> || std::is_same_v<T, f8e5m2>;
 
-/// Values of tune() for a MatmulConfig.
+/// What a product's kernel is compiled for.
+struct MatmulVariant {
+  MatmulConfig config;
+  /// The kernel before it on the stream copies its operands, and may not have ended.
+  bool after_copies = false;
+  friend auto operator<=>(const MatmulVariant&, const MatmulVariant&) = default;
+};
+
+/// Values of tune() for a MatmulVariant.
 struct MatmulTile {
   int bm, bn, bk, stages;
-  bool swapped, promoted, tf32;
+  bool swapped, promoted, tf32, after_copies;
 
   static MatmulTile tuned();
-  static std::function<Tuning(const MatmulConfig&)> tuning(const MatmulOptions& options);
+  static std::function<Tuning(const MatmulVariant&)> tuning(const MatmulOptions& options);
+  /// Before anything is read or written, results that an earlier kernel may still read among it.
+  void wait_for_copies() const {
+    if (after_copies) wait_for_previous_kernels();
+  }
 };
 
 template <class Body>
-using ConfiguredMatmul = Configured<Body, MatmulConfig>;
+using ConfiguredMatmul = Configured<Body, MatmulVariant>;
+
+/// What was compiled of a configuration: for operands as they lay, for copies, or for both.
+template <class Body>
+std::string explain_variants(const ConfiguredMatmul<Body>& kernels, const MatmulConfig& config) {
+  std::string text;
+  for (const bool after_copies : {false, true})
+    if (const auto* k = kernels.find({config, after_copies})) text += k->explain();
+  return text.empty() ? kernels.base().explain() : text;
+}
 
 /// Sums of the products of A's rows and B's columns over steps [first, last) of k. `a(k)` and
 /// `b(k)` are their tiles of one step.
@@ -75,11 +96,13 @@ struct WholeMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8)))
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8))) {
+      t.wait_for_copies();
       C(m, n) = epilogue(matmul_sums<T>(
                              t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
                              [&](auto k) { return B(k, n); }),
                          m, n, extra...);
+    }
   }
 };
 
@@ -89,11 +112,13 @@ struct BatchedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [b, m, n] : grid(C, 1, t.bm, t.bn))
+    for (auto [b, m, n] : grid(C, 1, t.bm, t.bn)) {
+      t.wait_for_copies();
       C(b, m, n) = epilogue(matmul_sums<T>(
                                 t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },
                                 [&](auto k) { return B(b, k, n); }),
                             m, n, extra...);
+    }
   }
 };
 
@@ -104,6 +129,7 @@ struct PartialMatmul {
     const MatmulTile t = MatmulTile::tuned();
     for (auto [s, m, n] : grid(P, 1, t.bm, t.bn)) {
       let_next_kernel_start();
+      t.wait_for_copies();
       const PartOfK part(t, A.cols(), s.first(), P.dim(0));
       P(s, m, n) = matmul_sums<T>(
           t, part.first, part.last, [&](auto k) { return A(m, k); },
@@ -120,6 +146,7 @@ struct ClusteredMatmul {
     const MatmulTile t = MatmulTile::tuned();
     const int programs = tune("CLUSTER", {1, 2, 4, 8});
     for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), cluster(programs))) {
+      t.wait_for_copies();
       const PartOfK part(t, A.cols(), cluster_rank(), programs);
       const Tile sums = matmul_sums<T>(
           t, part.first, part.last, [&](auto k) { return A(m, k); },
@@ -152,8 +179,10 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options);
 
 /// How a product reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA
-/// or the tensor cores do not take as they lie are copied first.
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options);
+/// or the tensor cores do not take as they lie are copied first; those of 16 bits, where it reads
+/// them `direct`ly, are not.
+PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                             bool direct = false);
 
 }  // namespace detail
 
@@ -186,21 +215,24 @@ class FusedMatmul {
     const bool is_divided = A.rank() == 2 && config.splits > 1,
                by_memory = is_divided && !config.clustered;
     const MatmulOptions& o = kernels_->options;
-    const PackedTensors m(
-        stream, {detail::matmul_operand(A, -1, o), detail::matmul_operand(B, -2, o)},
-        by_memory ? Dims{config.splits, C.size(0), C.size(1)} : Dims{}, dtype_of<detail::SumOf<T>>);
+    const PackedTensors m(stream,
+                          {detail::matmul_operand(A, -1, o, config.direct),
+                           detail::matmul_operand(B, -2, o, config.direct)},
+                          by_memory ? Dims{config.splits, C.size(0), C.size(1)} : Dims{},
+                          dtype_of<detail::SumOf<T>>);
     const Tensor &a = m[0], &b = m[1];
-    if (A.rank() == 3) return kernels_->batched.of(config)(stream, a, b, C, further...);
-    if (!is_divided) return kernels_->whole.of(config)(stream, a, b, C, further...);
-    if (config.clustered) return kernels_->clustered.of(config)(stream, a, b, C, further...);
-    kernels_->partial.of(config)(stream, a, b, m.further());
+    const detail::MatmulVariant v{config, m.has_copies()};
+    if (A.rank() == 3) return kernels_->batched.of(v)(stream, a, b, C, further...);
+    if (!is_divided) return kernels_->whole.of(v)(stream, a, b, C, further...);
+    if (config.clustered) return kernels_->clustered.of(v)(stream, a, b, C, further...);
+    kernels_->partial.of(v)(stream, a, b, m.further());
     kernels_->sum(stream, m.further(), C, further...);
   }
   /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
-    if (config.splits <= 1) return kernels_->whole.of(config).explain();
-    return config.clustered ? kernels_->clustered.of(config).explain()
-                            : kernels_->partial.of(config).explain();
+    if (config.splits <= 1) return detail::explain_variants(kernels_->whole, config);
+    return config.clustered ? detail::explain_variants(kernels_->clustered, config)
+                            : detail::explain_variants(kernels_->partial, config);
   }
 
  private:

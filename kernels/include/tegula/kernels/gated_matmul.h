@@ -15,6 +15,7 @@ struct GatedMatmul {
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
     for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8))) {
+      t.wait_for_copies();
       Tile gate = zeros<SumOf<T>>(t.bm, t.bn), up = zeros<SumOf<T>>(t.bm, t.bn);
       for (auto k : steps(A.cols(), t.bk).stages(t.stages)) {
         const Tile a = A(m, k);
@@ -52,10 +53,10 @@ class FusedGatedMatmul {
            const Tensor& U, const Tensor& C, const Host&... further) const {
     detail::check_matmul(A, G, C);
     detail::check_matmul(A, U, C);
-    const PackedTensors m(stream,
-                          {detail::matmul_operand(A, -1, {}), detail::matmul_operand(G, -2, {}),
-                           detail::matmul_operand(U, -2, {})});
-    kernels_->of(config)(stream, m[0], m[1], m[2], C, further...);
+    const PackedTensors m(stream, {detail::matmul_operand(A, -1, {}, config.direct),
+                                   detail::matmul_operand(G, -2, {}, config.direct),
+                                   detail::matmul_operand(U, -2, {}, config.direct)});
+    kernels_->of({config, m.has_copies()})(stream, m[0], m[1], m[2], C, further...);
   }
 
  private:

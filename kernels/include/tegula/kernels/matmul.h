@@ -22,6 +22,9 @@ struct MatmulConfig {
   /// Steps whose operands are under way or read, 2 to 8, as far as shared memory has room for them;
   /// 0: up to 4.
   int stages = 0;
+  /// Operands of 16 bits that TMA does not take are read as they lie, element by element, by
+  /// mma.sync's kernel, instead of copied for wgmma's: one launch, for a k of few steps.
+  bool direct = false;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;
@@ -43,6 +46,8 @@ struct MatmulProblem {
   bool promoted = false;
   /// k is not to be divided.
   bool whole = false;
+  /// Some operand is one that tensor cores do not take as it lies.
+  bool copies = false;
   friend bool operator==(const MatmulProblem&, const MatmulProblem&) = default;
 };
 
@@ -62,9 +67,9 @@ struct MatmulOptions {
 
 /// C = A B. A [m, k], B [k, n], C [m, n], or all with a batch dimension in front; any strides, any
 /// extents; k = 0 gives zeros. Operands that tensor cores do not take as they lie are copied first,
-/// at every call: rows that do not begin at multiples of 16 bytes, and of 8 bits (or tf32) those
-/// whose k is not contiguous. For these copies, and where k is divided, calls of one stream come
-/// from one thread at a time: they share its memory.
+/// at every call, unless k is small: rows that do not begin at multiples of 16 bytes, and of 8 bits
+/// (or tf32) those whose k is not contiguous. For these copies, and where k is divided, calls of
+/// one stream come from one thread at a time: they share its memory.
 ///
 /// | A and B (alike) | C | sums |
 /// |---|---|---|

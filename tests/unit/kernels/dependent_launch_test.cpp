@@ -1,0 +1,113 @@
+// Products that follow the copies of their operands: started before these end, they wait in every
+// warp before they touch what the copies write, or what an earlier kernel may still read. No
+// executor here runs two kernels at a time, so it is the instructions that are looked at.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "ir/kernel.h"
+#include "ir/op.h"
+#include "ir/text.h"
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+using detail::MatmulVariant;
+using ir::Opcode;
+
+struct Plain {
+  Tile operator()(Tile acc, Index, Index) const { return acc; }
+};
+struct Both {
+  Tile operator()(Tile gate, Tile up, Index, Index) const { return gate * up; }
+};
+
+bool touches_global(Opcode op) {
+  using enum Opcode;
+  constexpr std::array kOps{LdGlobal, StGlobal, AtomGlobal, CpAsync, TmaLoad, TmaStore};
+  return std::ranges::find(kOps, op) != kOps.end();
+}
+
+/// Follows the instructions of each role in order.
+struct Order {
+  const ir::Kernel& k;
+  int waits = 0, copies = 0, stores = 0;
+  int early = 0;  ///< accesses of global memory before a wait
+
+  void follow(ir::RegionId region, bool has_waited = false) {
+    for (const ir::OpId op : k.ops(region)) {
+      const Opcode o = k[op].opcode;
+      has_waited = has_waited || o == Opcode::GridDepWait;
+      waits += o == Opcode::GridDepWait ? 1 : 0;
+      copies += o == Opcode::TmaLoad ? 1 : 0;
+      stores += o == Opcode::StGlobal ? 1 : 0;
+      early += touches_global(o) && !has_waited ? 1 : 0;
+      for (const ir::RegionId inner : k[op].regions) follow(inner, has_waited);
+    }
+  }
+};
+
+/// Calls the kernel on sim and looks at its instructions, of all roles.
+template <class Kernel, class... Args>
+void expect_waits(const Kernel& product, bool after_copies, const Args&... args) {
+  product(args...);
+  const ir::Kernel instructions = ir::parse(product.dump("optimize"));
+  Order order{instructions};
+  order.follow(instructions.body());
+  EXPECT_GT(order.copies, 0);
+  EXPECT_GT(order.stores, 0);
+  EXPECT_EQ(order.early > 0, !after_copies) << ir::print(instructions);
+  // Those that copy and those that compute.
+  EXPECT_EQ(order.waits, after_copies ? 2 : 0);
+}
+
+class DependentLaunch : public testing::TestWithParam<bool> {
+ protected:
+  static Tensor zeros(const Dims& shape, DType dtype = DType::bf16) {
+    return Tensor::zeros(shape, dtype, Device::sim());
+  }
+  MatmulVariant variant(const MatmulConfig& config) const { return {config, GetParam()}; }
+  Tensor a = zeros({200, 128}), b = zeros({128, 136}), c = zeros({200, 136});
+};
+INSTANTIATE_TEST_SUITE_P(AfterCopies, DependentLaunch, testing::Bool());
+
+TEST_P(DependentLaunch, OfAProduct) {
+  detail::ConfiguredMatmul<detail::WholeMatmul<bf16, bf16, Plain>> products(
+      "waits", {}, detail::MatmulTile::tuning({}));
+  // One program for many tiles, and one for each.
+  for (const MatmulConfig& config :
+       {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2}})
+    expect_waits(products.of(variant(config)), GetParam(), a, b, c);
+}
+
+TEST_P(DependentLaunch, OfBatches) {
+  detail::ConfiguredMatmul<detail::BatchedMatmul<bf16, bf16, Plain>> products(
+      "waits_batched", {}, detail::MatmulTile::tuning({}));
+  expect_waits(products.of(variant({.bm = 64, .bn = 64})), GetParam(), zeros({2, 200, 128}),
+               zeros({2, 128, 136}), zeros({2, 200, 136}));
+}
+
+TEST_P(DependentLaunch, OfPartsOfK) {
+  detail::ConfiguredMatmul<detail::PartialMatmul<bf16>> parts("waits_partial", {},
+                                                              detail::MatmulTile::tuning({}));
+  expect_waits(parts.of(variant({.bm = 64, .bn = 64, .splits = 2})), GetParam(), a, b,
+               zeros({2, 200, 136}, DType::f32));
+  detail::ConfiguredMatmul<detail::ClusteredMatmul<bf16, bf16, Plain>> clusters(
+      "waits_clustered", {}, detail::MatmulTile::tuning({}));
+  expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .splits = 2, .clustered = true})),
+               GetParam(), a, b, c);
+}
+
+TEST_P(DependentLaunch, OfAGatedUnit) {
+  detail::ConfiguredMatmul<detail::GatedMatmul<bf16, bf16, Both>> gated(
+      "waits_gated", {}, detail::MatmulTile::tuning({}));
+  expect_waits(gated.of(variant({.bm = 128, .bn = 64})), GetParam(), a, b, b, c);
+}
+
+}  // namespace
+}  // namespace tegula
