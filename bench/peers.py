@@ -235,7 +235,7 @@ def main():
     options = args.parse_args()
     tegula = Tegula(options.lib)
     out = open(options.out, "a") if options.out else sys.stdout
-    facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "backend": tegula.lib.tegula_bench_backend().decode(), "commit": options.commit}
+    facts = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "backend": tegula.lib.tegula_bench_backend().decode(), "commit": options.commit, "l2": "clean"}
 
     def emit(row):
         print(json.dumps(row), file=out, flush=True)

@@ -27,7 +27,7 @@ def ratios(row):
 
 def head(found):
     return (f"{found[0]['device']}, random inputs, cold L2, medians of interleaved runs after warm-up; ratio = peer time / our time, above 1 is faster "
-            f"than the peer. Command: {COMMAND}.\n")
+            f"than the peer. Cases marked clean began with an L2 of clean lines, the others with what a fill had left, which whoever was timed wrote back. Command: {COMMAND}.\n")
 
 
 def every_case(found):
@@ -35,7 +35,7 @@ def every_case(found):
     for r in found:
         rate = f"{r['tflops']} TFLOPS" if "tflops" in r else f"{r['gbs']} GB/s" if "gbs" in r else "-"
         text = ", ".join(f"{peer} {v:.2f}" for peer, v in ratios(r).items()) or "-"
-        out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['ms']:.3f} | {rate} | {text} | {r['clock_mhz']:.0f} MHz, {r['power_w']:.0f} W | {r['commit']} |")
+        out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['ms']:.3f} | {rate} | {text} | {r['clock_mhz']:.0f} MHz, {r['power_w']:.0f} W | {r['commit']}{', clean' if r.get('l2') == 'clean' else ''} |")
     return "\n".join(out) + "\n"
 
 
