@@ -48,11 +48,12 @@ class Walk {
         Row{If, &Walk::branch, false},
         Row{Yield, &Walk::nothing, false},
         Row{ViewDim, &Walk::view_dim, false},
-        Row{NumPrograms, &Walk::one, false},
+        Row{NumPrograms, &Walk::programs, false},
         Row{Leader, &Walk::one, false},
         Row{ProgramId, &Walk::zero, false},
         Row{ClusterId, &Walk::zero, false},
         Row{ClusterRank, &Walk::zero, false},
+        Row{ClusterTile, &Walk::cluster_tile, false},
         Row{Const, &Walk::constant, false},
         Row{ChannelWait, &Walk::channel_wait, true},
         Row{ChannelRelease, &Walk::channel_release, true},
@@ -126,6 +127,13 @@ class Walk {
   void nothing(OpId) {}
   void one(OpId op) { set(k_[op].results[0], 1); }
   void zero(OpId op) { set(k_[op].results[0], 0); }
+  /// One cluster, of which this is the first program.
+  void programs(OpId op) { set(k_[op].results[0], k_.info.cluster); }
+  void cluster_tile(OpId op) {
+    const Value n = k_[op].operands[0];
+    if (!is_known(n)) return unknown(op);
+    set(k_[op].results[0], number(n) * k_.info.cluster);
+  }
   void constant(OpId op) {
     const Value v = k_[op].results[0];
     if (is_number(v)) set(v, k_[op].attrs.i(AttrName::value));

@@ -98,6 +98,13 @@ void eval_ClusterId(Program& p, OpId id) {
   p.result(id).set_scalar(Cell{.i = p.coordinates()[0] / p.kernel().info.cluster});
 }
 
+void eval_ClusterTile(Program& p, OpId id) {
+  const auto n = p.integer(id, 0, "a number of tiles");
+  if (!n) return;
+  const std::int64_t programs = p.kernel().info.cluster;
+  p.result(id).set_scalar(Cell{.i = *n * programs + p.coordinates()[0] % programs});
+}
+
 // Only run_cluster knows the other programs.
 void eval_ClusterSum(Program& p, OpId id) {
   throw CompileError(Diagnostic{"",

@@ -6,7 +6,8 @@
 // Tiles go round the programs, there and back, so that where they come in order of their work no
 // program gets the heavier one of every wave; or, where two neighbours are as much work as any
 // other two (attr pairs of program_id), two at a time (there and back too: pairs may differ after
-// all). Right for any number of programs; the launch takes as many as run at once.
+// all). Right for any number of programs; the launch takes as many as run at once. With
+// plan.multicast tiles go to clusters, two neighbours to each.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
 #include "ir/pipeline.h"
@@ -32,14 +33,14 @@ Value program_of(Builder& b, Opcode opcode) {
   return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
 }
 
-/// Which tiles a program gets.
+/// Which tiles a program gets; in a kernel of clusters, which neighbouring tiles a cluster gets.
 class Deal {
  public:
-  Deal(Builder& b, Value total, bool pairs)
+  Deal(Builder& b, Value total, bool pairs, int cluster)
       : pairs_(pairs),
         total_(total),
-        place_(program_of(b, Opcode::ProgramId)),
-        programs_(program_of(b, Opcode::NumPrograms)),
+        place_(program_of(b, cluster > 1 ? Opcode::ClusterId : Opcode::ProgramId)),
+        programs_(number_of(b, cluster)),
         round_(pairs ? b.add(programs_, programs_) : programs_),
         full_(b.div(total, round_)),
         rest_(b.rem(total, round_)),
@@ -65,6 +66,12 @@ class Deal {
   }
 
  private:
+  /// Programs, or clusters of them.
+  static Value number_of(Builder& b, int cluster) {
+    const Value programs = program_of(b, Opcode::NumPrograms);
+    return cluster > 1 ? b.div(programs, b.i32(cluster)) : programs;
+  }
+
   /// The program's number, counted from the other end in every second wave (of pairs).
   Value there_and_back(Builder& b, Value wave) const {
     const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place_);
@@ -81,6 +88,18 @@ bool takes_pairs(const Kernel& k) {
     found = found || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::pairs) == 1);
   });
   return found;
+}
+
+Value cluster_tile(Builder& b, Value place, Value total) {
+  return b.op(Opcode::ClusterTile, {place, total});
+}
+
+/// Rounds in which the program of a cluster has a tile: of the last tiles some may be missing.
+Value waves_with_a_tile(Builder& b, const Deal& deal, Value total, int cluster) {
+  const Value waves = deal.waves(b);
+  if (cluster == 1) return waves;
+  const Value last = cluster_tile(b, deal.tile(b, b.sub(waves, b.i32(1))), total);
+  return b.sub(waves, b.cast(b.cmp("ge", last, total), DType::i32));
 }
 
 /// In what follows the loop's head, the launch grid is that of the tiles.
@@ -106,11 +125,18 @@ bool persist(Kernel& k, PassContext& context) {
   const Value total = total_tiles(k, b);
   if (!total) return false;
   const bool pairs = takes_pairs(k);
-  const Deal deal(b, total, pairs);
-  const OpId loop = b.make_for(b.i32(0), deal.waves(b), b.i32(1), {});
+  const int cluster = context.plan->multicast ? 2 : 1;
+  k.info.cluster = cluster;
+  // Places for tiles side by side, of which each cluster takes all.
+  const Value places =
+      cluster == 1 ? total : b.div(b.add(total, b.i32(cluster - 1)), b.i32(cluster));
+  const Deal deal(b, places, pairs, cluster);
+  const Value waves = waves_with_a_tile(b, deal, total, cluster);
+  const OpId loop = b.make_for(b.i32(0), waves, b.i32(1), {});
   const RegionId body = k[loop].regions[0];
   Builder head(k, body);
-  const Value tile = deal.tile(head, k[body].args[0]);
+  const Value place = deal.tile(head, k[body].args[0]);
+  const Value tile = cluster == 1 ? place : cluster_tile(head, place, total);
   for (OpId op : ops) {
     k.unlink(op);
     k.append(body, op);

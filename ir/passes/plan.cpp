@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/matrix_type.h"
 #include "ir/pipeline.h"
@@ -159,6 +160,36 @@ void add_copy_warps(Plan& plan, std::int64_t needed) {
   if (given.registers > registers_at_entry(given)) plan = given;
 }
 
+/// The grid asks for loads that neighbouring tiles share; in another order than that of `pairs`.
+bool asks_for_multicast(const Kernel& k) {
+  bool asked = false;
+  walk(k, k.body(), [&](OpId op) {
+    asked = asked || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::multicast) == 1);
+  });
+  return asked;
+}
+
+/// A product loop of the kernel's body, as long for every tile, loads something that two
+/// neighbouring tiles share and that can be brought in halves.
+bool can_multicast(const Kernel& k, const Survey& s) {
+  bool pairs = false, any = false;
+  walk(k, k.body(), [&](OpId op) { pairs = pairs || k[op].attrs.i(AttrName::pairs) == 1; });
+  if (pairs || k.info.cluster != 1 || s.chained || !k.info.target.starts_with("sm_9")) return false;
+  walk(k, k.body(), [&](OpId op) {
+    const OpId loop = k[k[op].parent].owner;
+    if (any || k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return;
+    Neighbours neighbours(k, loop);
+    for (int i = 0; i < 2; ++i) {
+      const OpId load = load_of(k, k[op], i);
+      any = any || (load && is_tma_operand(k, k[op], i) && neighbours.have_equal_steps() &&
+                    can_be_halved(k.type(k[load].operands[0]), k[load].attrs.ints(AttrName::axes),
+                                  k.type(k[load].results[0])) &&
+                    neighbours.may_share(load));
+    }
+  });
+  return any;
+}
+
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   if (!k.info.target.starts_with("sm_90") || !s.wgmma || s.step_bytes == 0) return std::nullopt;
@@ -178,6 +209,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.stage_stores = !plan.persistent;
+  plan.multicast = asks_for_multicast(k);
   const int limit = plan.registers != 0 ? plan.registers : registers_at_entry(plan);
   if (plan.stages < 2 || s.accumulators + others > limit) return std::nullopt;
   return plan;
@@ -217,7 +249,14 @@ Plan make_plan(const Kernel& k) {
 
 /// Changes are meant for every kernel of a process, and most are not for products.
 void without_wgmma_fields(Plan& p) {
-  p.copy_warps = p.registers = 0, p.persistent = p.turns = false;
+  p.copy_warps = p.registers = 0, p.persistent = p.turns = p.multicast = false;
+}
+
+void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
+  Plan& p = *context.plan;
+  if (!p.multicast || (p.persistent && can_multicast(k, survey(k)))) return;
+  p.multicast = false;
+  context.remark(Remark::Kind::Missed, {}, "no multicast: no operand that neighbouring tiles share");
 }
 
 /// A plan that somebody else made or changed must be one that the passes can carry out.
@@ -242,6 +281,8 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
+      {!p.multicast || (p.persistent && can_multicast(k, s)),
+       "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
       {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
        "registers is a multiple of 8, needs 4 copy_warps, and all threads' fit into 65536"},
@@ -272,6 +313,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
     if (context.plan->warps < 8) context.plan->turns = false;
     if (kernel.info.cluster > 1) context.plan->persistent = false;
+    drop_multicast_unless_possible(kernel, context);
   }
   if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;
