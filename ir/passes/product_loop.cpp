@@ -143,8 +143,9 @@ Value ProductLoop::share_loads() {
   if (!mine || !neighbours.have_equal_steps()) return {};
   Builder b = before(loop);
   const Value tile = k[mine].results[0], tiles = k[mine].operands[1];
-  const Value other = b.op(Opcode::Xor, {tile, b.i32(1)});
-  const Value in_step = b.cmp("lt", other, tiles);
+  const Value next = b.op(Opcode::Xor, {tile, b.i32(1)});
+  const Value in_step = b.cmp("lt", next, tiles);
+  const Value other = b.select(in_step, next, tile);  // the place of no tile may divide by 0
   bool any = false;
   for (OperandLoad& load : loads_) {
     const Ints axes = load.axes;
