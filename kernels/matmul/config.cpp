@@ -125,7 +125,8 @@ MatmulConfig older_config(const MatmulProblem& p) {
 std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
          (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
-         (swapped ? " swapped" : "") + (stages != 0 ? " stages " + std::to_string(stages) : "");
+         (swapped ? " swapped" : "") + (multicast ? " multicast" : "") +
+         (stages != 0 ? " stages " + std::to_string(stages) : "");
 }
 
 namespace {

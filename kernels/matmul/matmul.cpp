@@ -24,7 +24,8 @@ MatmulTile MatmulTile::tuned() {
       tune("STAGES", {0, 2, 3, 4, 5, 6, 7, 8}, 0),
       tune("SWAPPED", {0, 1}, 0) != 0,
       tune("PROMOTED", {0, 1}, 0) != 0,
-      tune("TF32", {0, 1}, 0) != 0};
+      tune("TF32", {0, 1}, 0) != 0,
+      tune("MULTICAST", {0, 1}, 0) != 0};
 }
 
 Tuning MatmulTile::of(const MatmulConfig& c, const MatmulOptions& options) {
@@ -34,7 +35,8 @@ Tuning MatmulTile::of(const MatmulConfig& c, const MatmulOptions& options) {
                 {"STAGES", c.stages},
                 {"SWAPPED", c.swapped},
                 {"TF32", options.tf32},
-                {"PROMOTED", options.promoted}};
+                {"PROMOTED", options.promoted},
+                {"MULTICAST", c.multicast}};
   if (c.clustered) values["CLUSTER"] = c.splits;
   return values;
 }

@@ -64,7 +64,8 @@ Drawn draw(Draws& d, int element_bytes) {
   out.plan = "stages=" + std::to_string(d.between(2, 4)) +
              " persistent=" + std::to_string(d.between(0, 1)) +
              " stage_stores=" + std::to_string(d.between(0, 1)) +
-             " copy_warps=" + std::to_string(d.between(0, 1)) + " registers=0";
+             " copy_warps=" + std::to_string(d.between(0, 1)) + " registers=0" +
+             " multicast=" + std::to_string(d.between(0, 1));
   return out;
 }
 

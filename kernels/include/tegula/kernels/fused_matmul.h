@@ -48,7 +48,7 @@ inline constexpr bool kIsF8 = std::is_same_v<T, f8e4m3> || std::is_same_v<T, f8e
 /// Values of tune() for a MatmulConfig.
 struct MatmulTile {
   int bm, bn, bk, stages;
-  bool swapped, promoted, tf32;
+  bool swapped, promoted, tf32, multicast;
 
   static MatmulTile tuned();
   static Tuning of(const MatmulConfig& config, const MatmulOptions& options);
@@ -85,7 +85,7 @@ struct WholeMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8)))
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), multicast(t.multicast)))
       C(m, n) = epilogue(matmul_sums<T>(
                              t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
                              [&](auto k) { return B(k, n); }),
@@ -99,7 +99,7 @@ struct BatchedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [b, m, n] : grid(C, 1, t.bm, t.bn))
+    for (auto [b, m, n] : grid(C, 1, t.bm, t.bn, multicast(t.multicast)))
       C(b, m, n) = epilogue(matmul_sums<T>(
                                 t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },
                                 [&](auto k) { return B(b, k, n); }),
@@ -113,7 +113,7 @@ struct GatedMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8))) {
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), multicast(t.multicast))) {
       Tile gate = zeros<SumOf<T>>(t.bm, t.bn), up = zeros<SumOf<T>>(t.bm, t.bn);
       for (auto k : steps(A.cols(), t.bk).stages(t.stages)) {
         const Tile a = A(m, k);
