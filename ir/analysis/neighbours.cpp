@@ -15,6 +15,8 @@ namespace {
 constexpr std::int64_t kLarge = 1 << 14;
 constexpr std::size_t kMaxOperands = 3;
 
+bool is_param(const Kernel& k, Value v) { return !k[v].def && k[v].region == k.body(); }
+
 /// The number that a pure scalar is for a tile, where it can be computed here.
 class Sample {
  public:
@@ -30,7 +32,7 @@ class Sample {
     const Type t = k_.type(v);
     if (!t.is_scalar() || t.is_pointer() || is_float(t.dtype())) return std::nullopt;
     const OpId def = k_[v].def;
-    if (!def) return k_[v].region ? std::nullopt : std::optional(kLarge);
+    if (!def) return is_param(k_, v) ? std::optional(kLarge) : std::nullopt;
     const OpData& d = k_[def];
     if (d.opcode == Opcode::ProgramId || d.opcode == Opcode::ClusterTile) return tile_;
     if (d.opcode == Opcode::NumPrograms) return kLarge;
@@ -111,7 +113,7 @@ Neighbours::From Neighbours::computed_from(Value v) {
   const OpId def = k_[v].def;
   if (!def) {
     const bool is_step = k_[v].region == body_ && k_[v].position == 0;
-    return !k_[v].region || is_step ? From::Same : From::Unknown;
+    return is_param(k_, v) || is_step ? From::Same : From::Unknown;
   }
   if (is_tile(v)) return From::Tile;
   const OpData& d = k_[def];

@@ -65,7 +65,7 @@ Drawn draw(Draws& d, int element_bytes) {
              " persistent=" + std::to_string(d.between(0, 1)) +
              " stage_stores=" + std::to_string(d.between(0, 1)) +
              " copy_warps=" + std::to_string(d.between(0, 1)) + " registers=0" +
-             " multicast=" + std::to_string(d.between(0, 1));
+             " multicast=" + std::to_string(d.between(0, 3) != 0);
   return out;
 }
 
@@ -115,6 +115,7 @@ void check(Draws& d, Seen& seen) {
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << "element " << i;
   ++seen[said.find("dot by wgmma") != std::string::npos ? "wgmma" : "mma.sync or FMA"];
   ++seen[said.find("persistent=1") != std::string::npos ? "persistent" : "one tile a program"];
+  ++seen[said.find("shared=1") != std::string::npos ? "operands shared" : "operands not shared"];
   ++seen[x.config.splits > 1 ? "divided" : "whole"];
   ++seen[x.config.swapped ? "swapped" : "as it is"];
 }
