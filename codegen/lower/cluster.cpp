@@ -119,10 +119,7 @@ void lower_ClusterId(Lowering& l, OpId op) {
 }
 
 void lower_ClusterTile(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
-  l.set(d.results[0],
-        l.b.add(l.b.mul(l.get(d.operands[0]), l.b.i32(l.from.info.cluster)), rank));
+  l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
 }
 
 void lower_ClusterSum(Lowering& l, OpId op) {

@@ -83,18 +83,17 @@ void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
 
 namespace {
 
-/// A lane for each CTA of the cluster arrives there; or, where the others are not `in_step`, as
-/// many arrive here.
+/// A lane for each of the two CTAs of the cluster arrives there; or, where the other is not in step,
+/// both arrive here.
 void release_to_cluster(Lowering& l, const OpData& d) {
   const Value lane = l.coordinate(In::Lane);
-  const std::int64_t programs = l.from.info.cluster;
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
-  const Value of_lane = l.b.op(Opcode::And, {lane, l.b.i32(programs - 1)});
-  const Value to = l.b.select(l.get(d.operands[3]), of_lane, rank);
+  const Value in_step = l.b.cast(l.get(d.operands[3]), DType::i32);
+  const Value to = l.b.op(Opcode::Xor, {rank, l.b.op(Opcode::And, {lane, in_step})});
   const Value there = l.b.op(Opcode::MapShared, {l.mbarrier(d.operands[0]), to});
   const Value address = l.b.add(there, l.b.mul(l.get(d.operands[1]), l.b.i32(kBarrierBytes)));
   const Value arrives =
-      l.both(l.b.cmp("lt", lane, l.b.i32(programs)), l.get(d.operands[2]));
+      l.both(l.b.cmp("lt", lane, l.b.i32(l.from.info.cluster)), l.get(d.operands[2]));
   l.b.effect(Opcode::MbarArrive, {address, arrives}, {{AttrName::scope, "cluster"}});
 }
 

@@ -130,9 +130,7 @@ class Walk {
   /// One cluster, of which this is the first program.
   void programs(OpId op) { set(k_[op].results[0], k_.info.cluster); }
   void cluster_tile(OpId op) {
-    const Value n = k_[op].operands[0];
-    if (!is_known(n)) return unknown(op);
-    set(k_[op].results[0], number(n) * k_.info.cluster);
+    put(k_[op].results[0], cell(k_[op].operands[0]));
   }
   void constant(OpId op) {
     const Value v = k_[op].results[0];

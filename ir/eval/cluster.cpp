@@ -99,10 +99,8 @@ void eval_ClusterId(Program& p, OpId id) {
 }
 
 void eval_ClusterTile(Program& p, OpId id) {
-  const auto n = p.integer(id, 0, "a number of tiles");
-  if (!n) return;
-  const std::int64_t programs = p.kernel().info.cluster;
-  p.result(id).set_scalar(Cell{.i = *n * programs + p.coordinates()[0] % programs});
+  if (const auto tile = p.integer(id, 0, "a tile's number"))
+    p.result(id).set_scalar(Cell{.i = *tile});
 }
 
 // Only run_cluster knows the other programs.

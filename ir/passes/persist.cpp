@@ -33,14 +33,16 @@ Value program_of(Builder& b, Opcode opcode) {
   return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
 }
 
-/// Which tiles a program gets; in a kernel of clusters, which neighbouring tiles a cluster gets.
+/// Which tiles a program gets. The programs of a cluster get tiles side by side, 2 n and 2 n + 1; an
+/// odd last one has no neighbour.
 class Deal {
  public:
   Deal(Builder& b, Value total, bool pairs, int cluster)
       : pairs_(pairs),
+        cluster_(cluster),
         total_(total),
-        place_(program_of(b, cluster > 1 ? Opcode::ClusterId : Opcode::ProgramId)),
-        programs_(number_of(b, cluster)),
+        place_(program_of(b, Opcode::ProgramId)),
+        programs_(program_of(b, Opcode::NumPrograms)),
         round_(pairs ? b.add(programs_, programs_) : programs_),
         full_(b.div(total, round_)),
         rest_(b.rem(total, round_)),
@@ -66,19 +68,17 @@ class Deal {
   }
 
  private:
-  /// Programs, or clusters of them.
-  static Value number_of(Builder& b, int cluster) {
-    const Value programs = program_of(b, Opcode::NumPrograms);
-    return cluster > 1 ? b.div(programs, b.i32(cluster)) : programs;
-  }
-
-  /// The program's number, counted from the other end in every second wave (of pairs).
+  /// The program's number, counted from the other end in every second wave (of pairs). The programs
+  /// of a cluster change places at that end, and so have neighbours in the same order again.
   Value there_and_back(Builder& b, Value wave) const {
-    const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place_);
+    const Value place =
+        cluster_ == 1 ? place_ : b.op(Opcode::Xor, {place_, b.i32(cluster_ - 1)});
+    const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place);
     return b.select(b.cmp("eq", b.op(Opcode::And, {wave, b.i32(1)}), b.i32(0)), place_, from_end);
   }
 
   bool pairs_;
+  int cluster_;
   Value total_, place_, programs_, round_, full_, rest_, last_singly_;
 };
 
@@ -88,18 +88,6 @@ bool takes_pairs(const Kernel& k) {
     found = found || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::pairs) == 1);
   });
   return found;
-}
-
-Value cluster_tile(Builder& b, Value place, Value total) {
-  return b.op(Opcode::ClusterTile, {place, total});
-}
-
-/// Rounds in which the program of a cluster has a tile: of the last tiles some may be missing.
-Value waves_with_a_tile(Builder& b, const Deal& deal, Value total, int cluster) {
-  const Value waves = deal.waves(b);
-  if (cluster == 1) return waves;
-  const Value last = cluster_tile(b, deal.tile(b, b.sub(waves, b.i32(1))), total);
-  return b.sub(waves, b.cast(b.cmp("ge", last, total), DType::i32));
 }
 
 /// In what follows the loop's head, the launch grid is that of the tiles.
@@ -127,16 +115,12 @@ bool persist(Kernel& k, PassContext& context) {
   const bool pairs = takes_pairs(k);
   const int cluster = context.plan->multicast ? 2 : 1;
   k.info.cluster = cluster;
-  // Places for tiles side by side, of which each cluster takes all.
-  const Value places =
-      cluster == 1 ? total : b.div(b.add(total, b.i32(cluster - 1)), b.i32(cluster));
-  const Deal deal(b, places, pairs, cluster);
-  const Value waves = waves_with_a_tile(b, deal, total, cluster);
-  const OpId loop = b.make_for(b.i32(0), waves, b.i32(1), {});
+  const Deal deal(b, total, pairs, cluster);
+  const OpId loop = b.make_for(b.i32(0), deal.waves(b), b.i32(1), {});
   const RegionId body = k[loop].regions[0];
   Builder head(k, body);
-  const Value place = deal.tile(head, k[body].args[0]);
-  const Value tile = cluster == 1 ? place : cluster_tile(head, place, total);
+  Value tile = deal.tile(head, k[body].args[0]);
+  if (cluster > 1) tile = head.op(Opcode::ClusterTile, {tile, total});
   for (OpId op : ops) {
     k.unlink(op);
     k.append(body, op);
