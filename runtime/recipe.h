@@ -31,7 +31,8 @@ class LaunchRecipe {
   static LaunchRecipe make(const ir::Kernel& tile, const ir::Kernel& simt);
 
   /// More programs than these are never launched: a persistent kernel runs the rest itself. They
-  /// come in clusters of `cluster`, the last of which may have more programs than there is work for.
+  /// come in clusters of `cluster`, the last of which may have more programs than there is work
+  /// for.
   void set_most_programs(std::int64_t programs, std::int64_t cluster) {
     most_programs_ = programs;
     cluster_ = cluster;

@@ -46,9 +46,9 @@ void llvm_MbarInit(Emitter& e, OpId id) {
   e.inline_ptx(ptx::mbar_init(e.attrs(id).i(AttrName::count, 1)), operand_words(e, id));
 }
 void llvm_MbarArrive(Emitter& e, OpId id) {
-  e.inline_ptx(ptx::mbar_arrive(e.operand_count(id) > 1,
-                                e.attrs(id).s(AttrName::scope) == "cluster"),
-               operand_words(e, id));
+  e.inline_ptx(
+      ptx::mbar_arrive(e.operand_count(id) > 1, e.attrs(id).s(AttrName::scope) == "cluster"),
+      operand_words(e, id));
 }
 void llvm_MbarExpectTx(Emitter& e, OpId id) {
   e.inline_ptx(ptx::mbar_expect_tx(e.attrs(id).i(AttrName::bytes), e.operand_count(id) > 1),

@@ -83,8 +83,8 @@ void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
 
 namespace {
 
-/// A lane for each of the two CTAs of the cluster arrives there; or, where the other is not in step,
-/// both arrive here.
+/// A lane for each of the two CTAs of the cluster arrives there; or, where the other is not in
+/// step, both arrive here.
 void release_to_cluster(Lowering& l, const OpData& d) {
   const Value lane = l.coordinate(In::Lane);
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
@@ -142,8 +142,7 @@ class TmaBox {
     map_ = l.tensor_map(d_.operands[3], order_, box_, piece_.swizzle);
     barrier_ = l.mbarrier(d_.operands[2], d_.operands[1]);
     for (std::int64_t v : order_)
-      corner_.push_back(
-          l.b.cast(l.get(d_.operands[4 + static_cast<std::size_t>(v)]), DType::i32));
+      corner_.push_back(l.b.cast(l.get(d_.operands[4 + static_cast<std::size_t>(v)]), DType::i32));
   }
 
   void copy() {

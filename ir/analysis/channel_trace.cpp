@@ -129,9 +129,7 @@ class Walk {
   void zero(OpId op) { set(k_[op].results[0], 0); }
   /// One cluster, of which this is the first program.
   void programs(OpId op) { set(k_[op].results[0], k_.info.cluster); }
-  void cluster_tile(OpId op) {
-    put(k_[op].results[0], cell(k_[op].operands[0]));
-  }
+  void cluster_tile(OpId op) { put(k_[op].results[0], cell(k_[op].operands[0])); }
   void constant(OpId op) {
     const Value v = k_[op].results[0];
     if (is_number(v)) set(v, k_[op].attrs.i(AttrName::value));

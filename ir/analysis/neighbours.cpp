@@ -118,11 +118,9 @@ Neighbours::From Neighbours::computed_from(Value v) {
   if (is_tile(v)) return From::Tile;
   const OpData& d = k_[def];
   using enum Opcode;
-  const bool of_program =
-      d.opcode == ProgramId || d.opcode == ClusterId || d.opcode == ClusterRank;
+  const bool of_program = d.opcode == ProgramId || d.opcode == ClusterId || d.opcode == ClusterRank;
   const bool repeatable = info(d.opcode).has(kPure) || is_constant_read(k_, def);
-  if (of_program || d.opcode == Leader || !repeatable || !d.regions.empty() ||
-      k_.type(v).is_tile())
+  if (of_program || d.opcode == Leader || !repeatable || !d.regions.empty() || k_.type(v).is_tile())
     return From::Unknown;
   From result = From::Same;
   for (Value o : d.operands)

@@ -33,8 +33,8 @@ Value program_of(Builder& b, Opcode opcode) {
   return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
 }
 
-/// Which tiles a program gets. The programs of a cluster get tiles side by side, 2 n and 2 n + 1; an
-/// odd last one has no neighbour.
+/// Which tiles a program gets. The programs of a cluster get tiles side by side, 2 n and 2 n + 1;
+/// an odd last one has no neighbour.
 class Deal {
  public:
   Deal(Builder& b, Value total, bool pairs, int cluster)
@@ -71,8 +71,7 @@ class Deal {
   /// The program's number, counted from the other end in every second wave (of pairs). The programs
   /// of a cluster change places at that end, and so have neighbours in the same order again.
   Value there_and_back(Builder& b, Value wave) const {
-    const Value place =
-        cluster_ == 1 ? place_ : b.op(Opcode::Xor, {place_, b.i32(cluster_ - 1)});
+    const Value place = cluster_ == 1 ? place_ : b.op(Opcode::Xor, {place_, b.i32(cluster_ - 1)});
     const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place);
     return b.select(b.cmp("eq", b.op(Opcode::And, {wave, b.i32(1)}), b.i32(0)), place_, from_end);
   }

@@ -256,7 +256,8 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.multicast || (p.persistent && can_multicast(k, survey(k)))) return;
   p.multicast = false;
-  context.remark(Remark::Kind::Missed, {}, "no multicast: no operand that neighbouring tiles share");
+  context.remark(Remark::Kind::Missed, {},
+                 "no multicast: no operand that neighbouring tiles share");
 }
 
 /// A plan that somebody else made or changed must be one that the passes can carry out.

@@ -161,11 +161,10 @@ Value ProductLoop::share_loads() {
 void ProductLoop::remark() {
   for (const Feed& feed : feeds)
     for (const OperandLoad& load : feed.ring.loads())
-      context_.remark(
-          Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
-          {{"stages", fmt::format("{}", feed.ring.slots())},
-           {"ring", k.type(load.ring).str()},
-           {"shared", load.same ? "1" : "0"}});
+      context_.remark(Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
+                      {{"stages", fmt::format("{}", feed.ring.slots())},
+                       {"ring", k.type(load.ring).str()},
+                       {"shared", load.same ? "1" : "0"}});
 }
 
 void ProductLoop::enter_outer_loops() {

@@ -218,8 +218,8 @@ TEST_F(Assembled, MulticastMatmul) {
                    C = Tensor::zeros({64, 64}, c.result, Device::cpu());
       check(traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); }));
     }
-  const auto gated =
-      gated_matmul<tegula::bf16, tegula::bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
+  const auto gated = gated_matmul<tegula::bf16, tegula::bf16>(
+      [](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
   const Tensor A = host({64, 64}), W = host({64, 64}), C = host({64, 64});
   check(traced("matmul_gated", [&] { gated.run(config(128, 128, 64), stream, A, W, W, C); }));
 }

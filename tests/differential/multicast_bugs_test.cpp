@@ -1,6 +1,6 @@
-// Operands that the programs of a cluster bring for each other, in the simulator: what is copied, and
-// bugs that the lowering could have, planted in its code. Each must be caught, by a finding or by a
-// wrong result.
+// Operands that the programs of a cluster bring for each other, in the simulator: what is copied,
+// and bugs that the lowering could have, planted in its code. Each must be caught, by a finding or
+// by a wrong result.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -151,9 +151,8 @@ const Bug kBugs[] = {
      }},
     {"releases counted as those of one CTA",
      [](Kernel& k) {
-       for (const OpId op : all_of(k, Opcode::MbarInit, [](const OpData& d) {
-              return d.attrs.i(AttrName::count) == 8;
-            }))
+       for (const OpId op : all_of(k, Opcode::MbarInit,
+                                   [](const OpData& d) { return d.attrs.i(AttrName::count) == 8; }))
          k[op].attrs.set(AttrName::count, std::int64_t{4});
      }},
     {"copied before the other CTA has begun",
@@ -203,8 +202,8 @@ const Bug kBugs[] = {
             })) {
          bool is_for_release = false;
          for (const OpId by : all_of(k, Opcode::And))
-           is_for_release |= k[by].operands[1] == k[op].results[0] ||
-                             k[by].operands[0] == k[op].results[0];
+           is_for_release |=
+               k[by].operands[1] == k[op].results[0] || k[by].operands[0] == k[op].results[0];
          if (is_for_release) set_operand(k, op, 0, 1, DType::i1);
        }
      }},

@@ -32,8 +32,7 @@ class Multicast : public test::OnDevice {
     EXPECT_NE(said.find("multicast=1"), std::string::npos) << said;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, Multicast, testing::ValuesIn(test::devices()),
-                         test::device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, Multicast, testing::ValuesIn(test::devices()), test::device_name);
 
 struct Tiles {
   int bm, bn, bk, group = 8;
@@ -109,14 +108,14 @@ TEST_P(Multicast, RowsOfTiles) {
 
 /// Loops of a length known at launch, 0 among them: the programs still meet at the end.
 TEST_P(Multicast, NoSteps) {
-  const auto kernel_to = kernel("to", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C,
-                                         Scalar<i32> depth) {
-    for (auto [m, n] : grid(C, 128, 256, l2_group(8), multicast(true))) {
-      auto acc = zeros<f32>(128, 256);
-      for (auto k : steps(Tile(0), Tile(depth), 64)) acc = dot(A(m, k), B(k, n), acc);
-      C(m, n) = acc;
-    }
-  });
+  const auto kernel_to =
+      kernel("to", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> depth) {
+        for (auto [m, n] : grid(C, 128, 256, l2_group(8), multicast(true))) {
+          auto acc = zeros<f32>(128, 256);
+          for (auto k : steps(Tile(0), Tile(depth), 64)) acc = dot(A(m, k), B(k, n), acc);
+          C(m, n) = acc;
+        }
+      });
   const std::int64_t m = 648, n = 520, k = 192;
   const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2);
   for (const int depth : {0, 64, 192}) {

@@ -1,5 +1,5 @@
-// Clusters on the GPU: sums through the shared memory of neighbours and operands that they bring for
-// each other are right at every launch, and both back ends give the same bits. Twins:
+// Clusters on the GPU: sums through the shared memory of neighbours and operands that they bring
+// for each other are right at every launch, and both back ends give the same bits. Twins:
 // tests/differential/{clusters,multicast}_test.cpp on the simulator.
 #include <gtest/gtest.h>
 
@@ -96,8 +96,8 @@ void ClustersOnGpu::expect_exact(const std::vector<MatmulConfig>& configs, std::
 
 TEST_P(ClustersOnGpu, EveryLaunchIsExact) { expect_exact(configs(), 250, 520, 4104, 500); }
 
-/// One tile, fewer tiles than CTAs, and several for each; odd numbers of tiles and of their rows; sums
-/// shorter than the ring and longer.
+/// One tile, fewer tiles than CTAs, and several for each; odd numbers of tiles and of their rows;
+/// sums shorter than the ring and longer.
 TEST_P(ClustersOnGpu, SharedOperandsAreExactAtEveryLaunch) {
   expect_exact(shared_operands(), 100, 200, 72, 300);
   expect_exact(shared_operands(), 1160, 776, 136, 300);

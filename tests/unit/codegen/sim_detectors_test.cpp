@@ -191,8 +191,8 @@ const std::string kWritten = "  cluster_arrive ; written\n  cluster_wait\n";
 const std::string kRead = "  cluster_arrive ; read\n  cluster_wait\n";
 const Grid kTwoCtas = {2, 1, 1};
 
-/// Each of the two CTAs brings half of what both read, to both, twice: the second time when the warps
-/// of both have told it that they have read.
+/// Each of the two CTAs brings half of what both read, to both, twice: the second time when the
+/// warps of both have told it that they have read.
 const std::string kMulticast = replaced(kernel(64, R"(
   %rank = cta_rank
   %eight = const [value = 8] : i32

@@ -22,9 +22,9 @@ struct MatmulConfig {
   /// Steps whose operands are under way or read, 2 to 8, as far as shared memory has room for them;
   /// 0: up to 4.
   int stages = 0;
-  /// CTAs of tiles below each other run in pairs and bring the columns of B that both need once, half
-  /// each, to both (TMA multicast; k not divided among a cluster). Needs sm_90 and tiles that fill an
-  /// SM; elsewhere it changes nothing.
+  /// CTAs of tiles below each other run in pairs and bring the columns of B that both need once,
+  /// half each, to both (TMA multicast; k not divided among a cluster). Needs sm_90 and tiles that
+  /// fill an SM; elsewhere it changes nothing.
   bool multicast = false;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
