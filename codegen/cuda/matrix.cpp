@@ -196,14 +196,11 @@ void cuda_Mma(Emitter& e, OpId id) {
 void cuda_SmemDesc(Emitter& e, OpId id) {
   const std::uint64_t bits = ptx::smem_desc_bits(e.attrs(id));
   const std::string u32 = e.use_type("u32"), u64 = e.use_type("u64"), i64 = e.use_type("i64");
-  const std::string mask = ptx::smem_addresses_name_cta(e.kernel)
-                               ? fmt::format(" & {:#x}", ptx::kSmemDescAddressMask)
-                               : "";
   const std::string f =
       e.function(fmt::format("smem_desc_swizzle{}", e.attrs(id).i(AttrName::swizzle)),
                  fmt::format("{} NAME(int address)", i64),
-                 fmt::format("  return {}({:#x}) << 32 | ({}(address) >> 4{} | {:#x});\n", u64,
-                             bits >> 32, u32, mask, bits & 0xffffffff));
+                 fmt::format("  return {}({:#x}) << 32 | ({}(address) >> 4 | {:#x});\n", u64,
+                             bits >> 32, u32, bits & 0xffffffff));
   e.declare(e.result(id), fmt::format("{}({})", f, e.argument(e.operand(id, 0))));
 }
 

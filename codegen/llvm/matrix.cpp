@@ -90,8 +90,6 @@ void llvm_Mma(Emitter& e, OpId id) {
 void llvm_SmemDesc(Emitter& e, OpId id) {
   const std::uint64_t bits = ptx::smem_desc_bits(e.attrs(id));
   Value* address = e.b.CreateLShr(e.scalar(e.operand(id, 0)), 4);
-  if (ptx::smem_addresses_name_cta(e.kernel))
-    address = e.b.CreateAnd(address, e.i32(ptx::kSmemDescAddressMask));
   Value* low = e.b.CreateOr(address, e.i32(static_cast<std::int32_t>(bits)));
   e.set_words(e.result(id),
               {descriptor_halves(e, low, e.i32(static_cast<std::int32_t>(bits >> 32)))});

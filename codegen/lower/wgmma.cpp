@@ -17,6 +17,8 @@ using namespace ir;
 namespace {
 
 constexpr int kGroupRows = 64, kStepBytes = 32, kSwizzleRows = 8;
+/// Of the address in a descriptor.
+constexpr int kAddressBits = 18;
 
 /// An operand in shared memory as the instruction takes it.
 struct Matrix {
@@ -49,6 +51,8 @@ Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
                                : 16;
   Value base = at.base;
   if (first_byte) base = l.b.add(base, first_byte);
+  // Addresses of a cluster's CTA begin with its rank, which must not get into other fields.
+  if (l.from.info.cluster > 1) base = l.b.op(Opcode::And, {base, l.b.i32((1 << kAddressBits) - 1)});
   m.descriptor =
       l.b.op(Opcode::SmemDesc, {base},
              {{AttrName::lbo, lbo}, {AttrName::sbo, group}, {AttrName::swizzle, piece.swizzle}});

@@ -159,13 +159,9 @@ struct WgmmaForm {
 /// one a step, or 4 registers b32 a step), B descriptors (b64, one a step) [, scale_d (pred) unless
 /// it is constant or fresh].
 Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form);
-/// The bits of a matrix descriptor that do not depend on the address; add ((address & 0x3ffff) >>
-/// 4).
+/// The bits of a matrix descriptor that do not depend on the address, which is below 2^18; add it
+/// >> 4.
 std::uint64_t smem_desc_bits(const ir::AttrList& attrs);
-inline constexpr std::int32_t kSmemDescAddressMask = 0x3fff;
-/// Whether shared addresses have more than their 18 bits: those of a cluster's CTA begin with its
-/// rank, which must not get into the fields behind the address.
-inline bool smem_addresses_name_cta(const ir::Kernel& kernel) { return kernel.info.cluster > 1; }
 /// What a step of `bytes` adds to a descriptor.
 inline std::int64_t smem_desc_step(std::int64_t bytes) { return bytes / 16; }
 

@@ -31,8 +31,8 @@ bool Cta::shared_access(Warp& w, const Instr& i, std::uint32_t address, std::uin
   if (!shared.contains(address, bytes)) {
     report(w, i, Detector::SharedBounds,
            fmt::format("{} touches {} bytes at {:#x}; shared memory is [{:#x}, {:#x})",
-                       op_name(kernel(), i.id), bytes, address, SharedMemory::kBase,
-                       SharedMemory::kBase + shared.size()),
+                       op_name(kernel(), i.id), bytes, address, shared.base(),
+                       shared.base() + shared.size()),
            lane, address);
     return false;
   }
@@ -79,7 +79,7 @@ void Cta::generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint
   accessing_ = &w;
   const Agent a = w.cta.agents.warp(w.index);  // of another CTA, perhaps
   shadow_.read(
-      address - SharedMemory::kBase, bytes,
+      address - shared.base(), bytes,
       {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
        &w.known,
        false});
@@ -91,7 +91,7 @@ void Cta::generic_write(Warp& w, const Instr& i, std::uint32_t address, std::uin
   same_value_ = same_value;
   const Agent a = agents.warp(w.index);
   shadow_.write(
-      address - SharedMemory::kBase, bytes,
+      address - shared.base(), bytes,
       {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
        &w.known,
        false});
@@ -103,9 +103,9 @@ void Cta::engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool as
   accessing_ = &w;
   const Access access{{tick, 0, i.id.index, agent, 0, 0}, &w.known, async_proxy};
   if (writes)
-    shadow_.write(address - SharedMemory::kBase, bytes, access);
+    shadow_.write(address - shared.base(), bytes, access);
   else
-    shadow_.read(address - SharedMemory::kBase, bytes, access);
+    shadow_.read(address - shared.base(), bytes, access);
 }
 
 Detector Cta::classify(const Conflict& c) const {
@@ -152,7 +152,7 @@ void Cta::conflict(const Conflict& c) {
   if (same_value_ && c.earlier_writes && c.earlier.op == c.later.op) return;
   const Detector kind = classify(c);
   if (!wants(kind)) return;
-  const std::uint32_t address = SharedMemory::kBase + c.offset;
+  const std::uint32_t address = shared.base() + c.offset;
   const Fault fault{kind,
                     ir::OpId(c.later.op),
                     ir::OpId(c.earlier.op),

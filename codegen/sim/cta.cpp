@@ -42,7 +42,7 @@ Cta::Cta(Launch& l, Cluster& c, int rank_in_cluster, std::array<int, 3> coordina
       rank(rank_in_cluster),
       id(coordinates),
       agents(agents_of(l.program, rank_in_cluster)),
-      shared(static_cast<std::size_t>(l.program.kernel().info.smem_bytes)),
+      shared(static_cast<std::size_t>(l.program.kernel().info.smem_bytes), rank_in_cluster),
       findings(l.program, l.options, coordinates),
       warpgroups(static_cast<std::size_t>(agents.groups())),
       rng_(l.options.seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(cta_number())),

@@ -14,27 +14,38 @@ namespace tegula::sim {
 
 class SharedMemory {
  public:
-  /// Where dynamic shared memory begins in the shared window; the hardware keeps the first 1024
-  /// bytes for itself.
+  /// Where dynamic shared memory begins in a CTA's window; the hardware keeps the first 1024 bytes
+  /// for itself.
   static constexpr std::uint32_t kBase = 1024;
+  /// In a cluster a CTA's own addresses begin with its rank, as on the H200; from this bit on, so
+  /// that they are not taken for those of map_shared.
+  static constexpr int kOwnRankShift = 28;
 
-  explicit SharedMemory(std::size_t bytes) : bytes_(bytes), valid_(bytes, 0) {}
+  explicit SharedMemory(std::size_t bytes, int rank = 0)
+      : window_(static_cast<std::uint32_t>(rank) << kOwnRankShift),
+        bytes_(bytes),
+        valid_(bytes, 0) {}
+
+  /// What all addresses have in common; the first one.
+  std::uint32_t window() const { return window_; }
+  std::uint32_t base() const { return window_ + kBase; }
 
   bool contains(std::uint32_t address, std::uint32_t bytes) const {
-    return address >= kBase && std::uint64_t{address} - kBase + bytes <= bytes_.size();
+    return address >= base() && std::uint64_t{address} - base() + bytes <= bytes_.size();
   }
   std::size_t size() const { return bytes_.size(); }
-  std::uint8_t* at(std::uint32_t address) { return bytes_.data() + (address - kBase); }
+  std::uint8_t* at(std::uint32_t address) { return bytes_.data() + (address - base()); }
   /// 1 for each byte that holds a value.
-  std::uint8_t* valid(std::uint32_t address) { return valid_.data() + (address - kBase); }
+  std::uint8_t* valid(std::uint32_t address) { return valid_.data() + (address - base()); }
   bool all_valid(std::uint32_t address, std::uint32_t bytes) const {
-    const std::uint8_t* v = valid_.data() + (address - kBase);
+    const std::uint8_t* v = valid_.data() + (address - base());
     for (std::uint32_t i = 0; i < bytes; ++i)
       if (!v[i]) return false;
     return true;
   }
 
  private:
+  std::uint32_t window_;
   std::vector<std::uint8_t> bytes_, valid_;
 };
 

@@ -21,7 +21,8 @@ Step sim_MapShared(Warp& w, const Instr& i) {
                    fmt::format("there is no CTA {} in a cluster of {}", rank, w.cta.cluster.size()),
                    lane);
     // Rank 0 is 1 here: addresses that were not mapped are told apart.
-    w.cells(i.out[0])[lane].i = w.cells(i.in[0])[lane].i + ((rank + 1) << Cluster::kRankShift);
+    w.cells(i.out[0])[lane].i =
+        w.cells(i.in[0])[lane].i - w.cta.shared.window() + ((rank + 1) << Cluster::kRankShift);
   });
   w.wrote_clean(i.out[0]);
   return Step::Next;
@@ -39,6 +40,7 @@ Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
     return nullptr;
   }
   Cta& target = cluster.cta(owner);
+  address += target.shared.window();
   if (&target == this) return &target;
   if (target.is_over()) {
     report_exit_race(i.id, owner, w.index);
@@ -52,7 +54,9 @@ Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
 Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes,
                        int lane) {
   Cta* const target = reach(w, i, address, lane);
-  if (!target || !shared_access(w, i, address, bytes, lane)) return nullptr;
+  if (!target) return nullptr;
+  const std::uint32_t here = address - target->shared.window() + shared.window();
+  if (!shared_access(w, i, here, bytes, lane)) return nullptr;
   target->generic_read(w, i, address, bytes, lane);
   return target;
 }

@@ -152,9 +152,15 @@ Step sim_Mma(Warp& w, const Instr& i) {
 }
 
 Step sim_SmemDesc(Warp& w, const Instr& i) {
+  constexpr int kAddressBits = 18;
   const ir::AttrList& attrs = i.op->attrs;
   for (int lane = 0; lane < kLanes; ++lane) {
     const auto address = static_cast<std::uint32_t>(w.cells(i.in[0])[lane].i);
+    if (address >> kAddressBits != 0 && (w.mask >> lane & 1) != 0 && !w.has_poison(i.in[0]))
+      w.cta.report(w, i, Detector::SharedBounds,
+                   fmt::format("{} of {:#x}, whose upper bits get into other fields",
+                               op_name(w.cta.kernel(), i.id), address),
+                   lane, address);
     w.cells(i.out[0])[lane].i = static_cast<std::int64_t>(encode_descriptor(
         address, attrs.i(AttrName::lbo), attrs.i(AttrName::sbo), attrs.i(AttrName::swizzle)));
   }

@@ -42,7 +42,7 @@ Step sim_NumCtas(Warp& w, const Instr& i) {
   return fill(w, i, w.cta.launch.grid.at(static_cast<std::size_t>(i.op->attrs.i(AttrName::axis))));
 }
 
-Step sim_SmemBase(Warp& w, const Instr& i) { return fill(w, i, SharedMemory::kBase); }
+Step sim_SmemBase(Warp& w, const Instr& i) { return fill(w, i, w.cta.shared.base()); }
 
 // ---- renaming: no instruction on the machine, so order against wgmma_fence is inherited ---------
 

@@ -230,8 +230,12 @@ Step sim_TmaLoad(Warp& w, const Instr& i) {
         w.cta.report_exit_race(i.id, cta->rank, w.index);
         continue;
       }
-      Mbarrier* b = cta->mbarrier(w, i, barrier, lane);
-      if (b) issue_load(w, i, *cta, box, *b, lane);
+      // The same place in that CTA's memory.
+      const std::uint32_t away = cta->shared.window() - w.cta.shared.window();
+      Box there = box;
+      there.address += away;
+      Mbarrier* b = cta->mbarrier(w, i, barrier + away, lane);
+      if (b) issue_load(w, i, *cta, there, *b, lane);
     }
   });
   return Step::Next;

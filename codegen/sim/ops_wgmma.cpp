@@ -31,19 +31,21 @@ struct Work {
 };
 
 /// Calls `f(shared address, row or k, chunk)` for the 16-byte pieces of an operand at one k step.
+/// The unit reads the CTA's own memory, wherever its addresses begin.
 template <class F>
-void for_chunks(const Descriptor& d, bool mn_major, int first_row, int rows, int elem_bytes,
-                const F& f) {
+void for_chunks(const SharedMemory& memory, const Descriptor& d, bool mn_major, int first_row,
+                int rows, int elem_bytes, const F& f) {
   if (!mn_major) {
     for (int r = first_row; r < first_row + rows; ++r)
       for (std::uint32_t c = 0; c < kStepBytes / kChunk; ++c)
-        f(d.k_major(static_cast<std::uint32_t>(r), c), r, static_cast<int>(c));
+        f(memory.window() + d.k_major(static_cast<std::uint32_t>(r), c), r, static_cast<int>(c));
     return;
   }
   const int per_chunk = static_cast<int>(kChunk) / elem_bytes;
   for (int k = 0; k < kStepBytes / elem_bytes; ++k)
     for (int c = first_row / per_chunk; c < (first_row + rows) / per_chunk; ++c)
-      f(d.mn_major(static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(c)), k, c);
+      f(memory.window() + d.mn_major(static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(c)),
+        k, c);
 }
 
 void read_shared_operand(Cta& cta, const Descriptor& d, bool mn_major, int first_row, int rows,
@@ -51,22 +53,22 @@ void read_shared_operand(Cta& cta, const Descriptor& d, bool mn_major, int first
   const int per_chunk = static_cast<int>(kChunk) / elem.bytes;
   out.reset(rows, kStepBytes / elem.bytes);
   double values[kChunk];
-  for_chunks(
-      d, mn_major, first_row, rows, elem.bytes, [&](std::uint32_t address, int outer, int chunk) {
-        const bool inside = cta.shared.contains(address, kChunk);
-        const bool valid = inside && cta.shared.all_valid(address, kChunk);
-        if (inside) elem.decode(cta.shared.at(address), per_chunk, values);
-        for (int e = 0; e < per_chunk; ++e) {
-          const int row = mn_major ? chunk * per_chunk + e - first_row : outer - first_row;
-          const int k = mn_major ? outer : chunk * per_chunk + e;
-          out.at(row, k) = inside ? values[e] : 0;
-          const bool bad =
-              !valid &&
-              !(inside && cta.shared.all_valid(address + static_cast<std::uint32_t>(e * elem.bytes),
+  for_chunks(cta.shared, d, mn_major, first_row, rows, elem.bytes,
+             [&](std::uint32_t address, int outer, int chunk) {
+               const bool inside = cta.shared.contains(address, kChunk);
+               const bool valid = inside && cta.shared.all_valid(address, kChunk);
+               if (inside) elem.decode(cta.shared.at(address), per_chunk, values);
+               for (int e = 0; e < per_chunk; ++e) {
+                 const int row = mn_major ? chunk * per_chunk + e - first_row : outer - first_row;
+                 const int k = mn_major ? outer : chunk * per_chunk + e;
+                 out.at(row, k) = inside ? values[e] : 0;
+                 const bool bad =
+                     !valid && !(inside && cta.shared.all_valid(
+                                               address + static_cast<std::uint32_t>(e * elem.bytes),
                                                static_cast<std::uint32_t>(elem.bytes)));
-          if (bad) out.poison[static_cast<std::size_t>(row)] = 1;
-        }
-      });
+                 if (bad) out.poison[static_cast<std::size_t>(row)] = 1;
+               }
+             });
 }
 
 void execute(Cta& cta, const Work& k, Accumulator& acc) {
@@ -97,10 +99,12 @@ void check_reads(Warp& w, const Work& k, Tick sequence) {
   const auto check = [&](const Descriptor& d, bool mn_major, int first_row, int rows,
                          const MatrixElem& e) {
     bool inside = true;
-    for_chunks(d, mn_major, first_row, rows, e.bytes, [&](std::uint32_t address, int, int) {
-      inside = inside && w.cta.shared_access(w, *k.instr, address, kChunk, -1);
-      if (inside) w.cta.engine_access(w, *k.instr, agent, sequence, true, address, kChunk, false);
-    });
+    for_chunks(w.cta.shared, d, mn_major, first_row, rows, e.bytes,
+               [&](std::uint32_t address, int, int) {
+                 inside = inside && w.cta.shared_access(w, *k.instr, address, kChunk, -1);
+                 if (inside)
+                   w.cta.engine_access(w, *k.instr, agent, sequence, true, address, kChunk, false);
+               });
   };
   for (std::size_t s = 0; s < static_cast<std::size_t>(k.steps); ++s) {
     if (!k.a_in_registers)

@@ -167,7 +167,16 @@ const std::string kWgmmaOwnData = kernel(128, R"(
   st_global %out, %bits [width = 1]
 )");
 
-/// Two warps on barrier 3: one only arrives.
+/// That in a cluster, whose second CTA's addresses begin with its rank.
+const std::string kClusterWgmma = replaced(
+    replaced(replaced(kWgmmaOwnData, "smem(33792)", "smem(33792) cluster(2)"),
+             "%desc = smem_desc %base",
+             "%field = const [value = 262143] : i32\n  %low = and %base, %field\n  %desc = "
+             "smem_desc %low"),
+    "%bits = bitcast %first_acc : i32\n  st_global %out,",
+    "%bits = bitcast %first_acc : i32\n  %cta = ctaid [axis = 0]\n  %c128 = const [value = 128] : "
+    "i32\n  %skip = mul %cta, %c128\n  %mine_out = addptr %out, %skip\n  st_global %mine_out,");
+
 /// Each of the two CTAs of a cluster reads what the other wrote.
 const std::string kCluster = replaced(kernel(64, R"(
   st_shared %mine, %t [width = 1]
@@ -235,6 +244,7 @@ const std::string kMulticast = replaced(kernel(64, R"(
 )"),
                                         "smem(33792)", "smem(33792) cluster(2)");
 
+/// Two warps on barrier 3: one only arrives.
 const std::string kNamed = kernel(64, R"(
   %three = const [value = 3] : i32
   %is0 = cmp %warp, %zero [pred = "eq"]
@@ -315,6 +325,8 @@ std::vector<Case> cluster_cases() {
        "xor %rank, %two", kTwoCtas},
       {Detector::SharedBounds, "a remote address that was not mapped", kCluster, "add %there, %t4",
        "add %base, %t4", kTwoCtas},
+      {Detector::SharedBounds, "a descriptor of an address with its CTA's rank", kClusterWgmma,
+       "smem_desc %low", "smem_desc %base", kTwoCtas},
       {Detector::Divergence, "a cluster barrier in a branch", kCluster, kRead,
        "  if %first { cluster_arrive } { cluster_arrive }\n  cluster_wait\n", kTwoCtas},
   };
