@@ -89,6 +89,27 @@ def text(shape):
     return "b{} h{} s{} d{} bf16".format(*shape)
 
 
+def list_time(t, s):
+    """What the kernels that make the block list of a document mask take on the device, by CUPTI; attention itself is left out."""
+    cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[:255].sort().values + 1
+    starts = torch.cat([torch.zeros(1, dtype=torch.int64), cuts]).to(DEVICE, torch.int32)
+    ids = (torch.bucketize(torch.arange(s), cuts, right=True)).to(DEVICE, torch.int32)
+    q, k, v, o = (torch.randn(1, 1, s, 64, device=DEVICE, dtype=torch.bfloat16) for _ in range(4))
+    run = t.caller("attention_document", [q, k, v, o, torch.empty(1, 1, s, device=DEVICE), ids, starts])
+    run()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+        for _ in range(20):
+            run()
+        torch.cuda.synchronize()
+    kernels = {e.key: e.device_time_total / e.count for e in found.key_averages() if "attention_" in e.key}
+    return {"ms": sum(kernels.values()) / 1000, "kernels_us": {name: round(us, 2) for name, us in kernels.items()}}
+
+
+def attention_lists(t):
+    for s in (16384, 131072):
+        yield "mask_list", f"document s{s}, 256 documents, device time", functools.partial(list_time, t, s)
+
+
 def attention_masks(t):
     for shape in SHAPES:
         s = shape[2]
@@ -105,4 +126,4 @@ def attention_scores(t):
         yield "score_softcap_approx", text(shape), functools.partial(beside_flex, t, "attention_softcap_approx_causal", shape, causal, softcap, CAP)
 
 
-SUITES = [attention_masks, attention_scores]
+SUITES = [attention_masks, attention_scores, attention_lists]

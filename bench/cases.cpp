@@ -16,6 +16,7 @@
 #include "support/text.h"
 #include "tegula/error.h"
 #include "tegula/kernels/attention.h"
+#include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/rows.h"
 #include "tegula/tegula.h"
@@ -115,10 +116,7 @@ std::vector<Case> make_cases() {
                     run_attention(full, s, t);
                   }});
   list.push_back({"attention_causal", [](const Stream& s, Tensors t, double) {
-                    static const Attention causal(
-                        {.mask = [](auto, auto, auto q, auto kv) { return q >= kv; },
-                         .range = causal_range,
-                         .full = causal_full});
+                    static const Attention causal({.mask = masks::causal()});
                     run_attention(causal, s, t);
                   }});
   list.push_back({"attention_causal_window_alibi", [](const Stream& s, Tensors t, double window) {

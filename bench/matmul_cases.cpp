@@ -1,6 +1,7 @@
 // Products beside the plain one: configurations, other types, epilogues.
 #include "bench/bench.h"
 #include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 
 namespace tegula::bench {

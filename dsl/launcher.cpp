@@ -148,7 +148,9 @@ std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const
   const Device device = device_of(stream, args);
   CallArgs unused;
   const CompiledEntry* entry = find(examine(k, args, device, unused));
-  return entry ? entry->kernel : compile(k, args, device).kernel;
+  auto kernel = entry ? entry->kernel : compile(k, args, device).kernel;
+  kernel->prepare(stream ? *stream : Stream(device));
+  return kernel;
 }
 
 std::shared_ptr<const CompiledKernel> Launcher::latest() const {

@@ -92,6 +92,17 @@ OpId Builder::make_for(Value lo, Value hi, Value step, std::span<const Value> in
   return loop;
 }
 
+OpId Builder::make_while(std::span<const Value> inits) {
+  std::vector<Type> types;
+  for (Value v : inits) types.push_back(kernel_.type(v));
+  const OpId loop = create(Opcode::While, inits, types);
+  for (int i = 0; i < 2; ++i) {
+    const RegionId region = kernel_.add_region(loop);
+    for (Type t : types) kernel_.add_arg(region, t);
+  }
+  return loop;
+}
+
 OpId Builder::make_if(Value condition, std::span<const Type> results) {
   const OpId branch = create(Opcode::If, std::span(&condition, 1), results);
   kernel_.add_region(branch);

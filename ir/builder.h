@@ -78,6 +78,9 @@ class Builder {
   /// A `for` with an empty body region (arguments iv, carries...); the caller fills it and ends it
   /// with yield.
   OpId make_for(Value lo, Value hi, Value step, std::span<const Value> inits);
+  /// A `while` with two empty regions (arguments carries...): the caller ends the first with a
+  /// yield of the condition, the second with one of the next carries.
+  OpId make_while(std::span<const Value> inits);
   /// An `if` with two empty regions.
   OpId make_if(Value condition, std::span<const Type> results);
 

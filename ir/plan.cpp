@@ -39,6 +39,16 @@ void set_field(Plan& plan, std::string_view name, int value, std::string_view ch
 
 }  // namespace
 
+int Plan::registers_at_entry() const {
+  const int warps_of_quarter = (warps + copy_warps + 3) / 4;
+  return std::min(255, 16384 / (32 * warps_of_quarter) / 8 * 8);
+}
+
+int Plan::copy_registers() const {
+  const int left = registers_at_entry() * (warps + copy_warps) - registers * warps;
+  return left / std::max(copy_warps, 1) / 8 * 8;
+}
+
 std::string Plan::str() const {
   std::string out = "plan { ";
 #define PLAN_FIELD(type, name, fallback, doc) \

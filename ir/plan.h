@@ -13,8 +13,14 @@ struct Plan {
 #include "ir/plan.def"
 #undef PLAN_FIELD
 
-  /// Registers that a copying thread keeps where those that compute take over the rest.
-  static constexpr std::int64_t kCopyRegisters = 40;
+  /// Registers a thread can have where every warp has as many: each quarter of an SM holds a
+  /// quarter of the warps, rounded up, in 16384 registers.
+  int registers_at_entry() const;
+  /// What a thread that computes has.
+  int computing_registers() const { return registers != 0 ? registers : registers_at_entry(); }
+  /// What a copying thread keeps where those that compute take over `registers` of all that the
+  /// CTA has at its entry. setmaxnreg waits for ever for more than that.
+  int copy_registers() const;
 
   std::string str() const;
   /// Sets the fields that "name=value name=value .." lists; throws CompileError naming the fields

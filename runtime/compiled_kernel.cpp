@@ -7,6 +7,7 @@
 
 #include "ir/text.h"
 #include "runtime/jit_steps.h"
+#include "runtime/workspace.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/error.h"
@@ -55,13 +56,26 @@ void run_on_sim(const CompiledKernel& k, std::span<const LaunchArg> args, const 
         {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
   }
   std::vector<codegen::TensorMap> maps;
+  std::uint32_t counter = 0;
+  options.ranges.push_back({&counter, &counter + 1});
   const auto report = sim::simulate(
       k.simt, {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])},
-      k.recipe.sim_args(args, maps), options);
+      k.recipe.sim_args(args, maps, &counter), options);
   if (!report.clean()) throw_findings(k.name, "sim", report.findings);
+  if (counter != 0)
+    throw InternalError(
+        fmt::format("kernel {} leaves its counter of tiles at {}", k.name, counter));
+}
+
+std::uint32_t* counter_of(const CompiledKernel& k, const Stream& stream) {
+  return k.recipe.needs_counter() ? acquire_counter(stream) : nullptr;
 }
 
 }  // namespace
+
+void CompiledKernel::prepare(const Stream& stream) const {
+  if (device.kind == DeviceKind::cuda) counter_of(*this, stream);
+}
 
 void CompiledKernel::launch(const Stream& stream, std::span<const LaunchArg> args) const {
   if (device.kind == DeviceKind::cpu) return run_on_cpu(*this, args);
@@ -69,7 +83,7 @@ void CompiledKernel::launch(const Stream& stream, std::span<const LaunchArg> arg
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
   if (device.kind == DeviceKind::sim) return run_on_sim(*this, args, grid);
   alignas(64) std::byte block[kMaxBlockBytes];
-  recipe.pack(args, block);
+  recipe.pack(args, block, counter_of(*this, stream));
   gpu->launch(static_cast<cu::Stream>(stream.handle()), block, grid);
 }
 

@@ -45,6 +45,8 @@ class CompiledKernel {
   /// Queues the kernel (runs it to the end on cpu and sim). Throws CompileError with everything the
   /// interpreter or the simulator found.
   void launch(const Stream& stream, std::span<const LaunchArg> args) const;
+  /// Makes ready what a launch on the stream will need, so that a graph may be recorded.
+  void prepare(const Stream& stream) const;
 
   Device device;
   std::string name;

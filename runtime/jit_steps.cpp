@@ -77,8 +77,12 @@ void optimize_by(CompiledKernel& k, const std::optional<ir::Plan>& plan) {
 
 /// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
 std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
+  if (plan.warp_exchange) {
+    plan.warp_exchange = false;
+    return plan;
+  }
   if (plan.persistent) {
-    plan.persistent = plan.multicast = false;
+    plan.persistent = plan.dynamic = plan.multicast = false;
     plan.stage_stores = true;
     return plan;
   }

@@ -136,11 +136,9 @@ codegen::TensorMap LaunchRecipe::tensor_map(const Field& f, std::span<const Laun
 }
 
 void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
-  static constexpr std::pair<std::string_view, Part> kParts[] = {{"ptr", Part::Pointer},
-                                                                 {"dim", Part::Dim},
-                                                                 {"stride", Part::Stride},
-                                                                 {"value", Part::Value},
-                                                                 {"map", Part::Map}};
+  static constexpr std::pair<std::string_view, Part> kParts[] = {
+      {"ptr", Part::Pointer}, {"dim", Part::Dim}, {"stride", Part::Stride},
+      {"value", Part::Value}, {"map", Part::Map}, {"counter", Part::Counter}};
   for (const ir::Param& p : simt.params()) {
     const auto part = std::ranges::find(kParts, p.attrs.s(AttrName::part),
                                         &std::pair<std::string_view, Part>::first);
@@ -156,6 +154,7 @@ void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
                          add_map(p.attrs, dtype)});
       continue;
     }
+    needs_counter_ = needs_counter_ || part->second == Part::Counter;
     const auto bytes = static_cast<std::uint32_t>(t.is_pointer() ? 8 : size_bytes(t.dtype()));
     fields_.push_back({part->second, arg, static_cast<std::uint8_t>(p.attrs.i(AttrName::axis)),
                        t.is_pointer() ? DType::u64 : t.dtype(), layout_.add(bytes, bytes)});
@@ -177,7 +176,10 @@ std::array<std::int64_t, 3> LaunchRecipe::grid(std::span<const LaunchArg> args) 
   return {std::min(programs, most_programs_), registers[grid_[1]], registers[grid_[2]]};
 }
 
-std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args) const {
+std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args,
+                                 std::uint32_t* counter) const {
+  if (f.part == Part::Counter)
+    return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(counter));
   const LaunchArg& a = args[f.arg];
   if (f.part == Part::Dim) return a.tensor->shape()[f.axis];
   if (f.part == Part::Stride) return a.tensor->strides()[f.axis];
@@ -199,20 +201,22 @@ void write_map(const codegen::TensorMap& map, std::byte* to) {
 
 }  // namespace
 
-void LaunchRecipe::pack(std::span<const LaunchArg> args, std::byte* block) const {
+void LaunchRecipe::pack(std::span<const LaunchArg> args, std::byte* block,
+                        std::uint32_t* counter) const {
   for (const Field& f : fields_) {
     if (f.part == Part::Map) {
       write_map(tensor_map(f, args), block + f.offset);
       continue;
     }
-    const std::int64_t v = value(f, args);
+    const std::int64_t v = value(f, args, counter);
     std::memcpy(block + f.offset, &v,
                 static_cast<std::size_t>(size_bytes(f.dtype)));  // little-endian: the low bytes
   }
 }
 
 std::vector<sim::SimArg> LaunchRecipe::sim_args(std::span<const LaunchArg> args,
-                                                std::vector<codegen::TensorMap>& maps) const {
+                                                std::vector<codegen::TensorMap>& maps,
+                                                std::uint32_t* counter) const {
   std::vector<sim::SimArg> out;
   maps.reserve(maps.size() + maps_.size());
   for (const Field& f : fields_) {
@@ -221,14 +225,14 @@ std::vector<sim::SimArg> LaunchRecipe::sim_args(std::span<const LaunchArg> args,
       out.emplace_back(&maps.back());
       continue;
     }
-    const ir::Cell c = ir::from_bits(static_cast<std::uint64_t>(value(f, args)), f.dtype);
+    const ir::Cell c = ir::from_bits(static_cast<std::uint64_t>(value(f, args, counter)), f.dtype);
     out.push_back(is_float(f.dtype) ? sim::SimArg(c.f) : sim::SimArg(c.i));
   }
   return out;
 }
 
 std::string LaunchRecipe::str() const {
-  static constexpr const char* kNames[] = {"ptr", "dim", "stride", "value", "map"};
+  static constexpr const char* kNames[] = {"ptr", "dim", "stride", "value", "map", "counter"};
   std::string out = fmt::format("grid: {} steps\n", steps_.size());
   for (const Field& f : fields_)
     out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", f.offset,

@@ -39,18 +39,23 @@ class LaunchRecipe {
   }
   /// Grid extents of a call; 0 where there is nothing to do.
   std::array<std::int64_t, 3> grid(std::span<const LaunchArg> args) const;
-  /// Writes the machine arguments into a block of `block_bytes()`.
-  void pack(std::span<const LaunchArg> args, std::byte* block) const;
+  /// The kernel counts its tiles in memory.
+  bool needs_counter() const { return needs_counter_; }
+  /// Writes the machine arguments into a block of `block_bytes()`; `counter` is 0 between launches,
+  /// or none where the kernel needs none.
+  void pack(std::span<const LaunchArg> args, std::byte* block,
+            std::uint32_t* counter = nullptr) const;
   /// Tensor maps are kept in `maps`, which must outlive the arguments.
   std::vector<sim::SimArg> sim_args(std::span<const LaunchArg> args,
-                                    std::vector<codegen::TensorMap>& maps) const;
+                                    std::vector<codegen::TensorMap>& maps,
+                                    std::uint32_t* counter = nullptr) const;
 
   std::span<const ArgumentSlot> slots() const { return layout_.slots(); }
   std::size_t block_bytes() const { return layout_.total_bytes(); }
   std::string str() const;
 
  private:
-  enum class Part : std::uint8_t { Pointer, Dim, Stride, Value, Map };
+  enum class Part : std::uint8_t { Pointer, Dim, Stride, Value, Map, Counter };
   struct Field {
     Part part;
     std::uint8_t arg, axis;
@@ -73,7 +78,7 @@ class LaunchRecipe {
   };
   static constexpr std::size_t kMaxSteps = 128;
 
-  std::int64_t value(const Field& f, std::span<const LaunchArg> args) const;
+  std::int64_t value(const Field& f, std::span<const LaunchArg> args, std::uint32_t* counter) const;
   codegen::TensorMap tensor_map(const Field& f, std::span<const LaunchArg> args) const;
   std::uint8_t add_map(const ir::AttrList& attrs, DType dtype);
   void compile_grid(const ir::Kernel& tile);
@@ -83,6 +88,7 @@ class LaunchRecipe {
   std::vector<Step> steps_;
   std::array<std::uint16_t, 3> grid_{};
   std::int64_t most_programs_ = std::numeric_limits<std::int64_t>::max(), cluster_ = 1;
+  bool needs_counter_ = false;
   std::vector<Field> fields_;
   std::vector<MapShape> maps_;
   ArgumentLayout layout_;

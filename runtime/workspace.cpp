@@ -103,7 +103,67 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
   return *slot.all.back();
 }
 
+/// Counters of a device for launches in graphs. None is ever taken back: a graph may live as long
+/// as the process.
+class RecordedCounters {
+ public:
+  static RecordedCounters& of(Device device) {
+    static std::mutex mutex;
+    static auto* all =
+        new std::map<std::pair<const Driver*, int>, std::unique_ptr<RecordedCounters>>();
+    const std::lock_guard lock(mutex);
+    std::unique_ptr<RecordedCounters>& mine = (*all)[{&driver(), device.index}];
+    if (!mine) mine = std::make_unique<RecordedCounters>();
+    return *mine;
+  }
+
+  std::uint32_t* take() {
+    const std::lock_guard lock(mutex_);
+    if (left_ == 0)
+      throw DeviceError(
+          "this kernel counts its tiles, and no counter is left for a launch that a CUDA graph "
+          "records; call prepare() for the kernel, or run it once, before the capture begins",
+          cu::kErrorStreamCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
+    --left_;
+    return next_++;
+  }
+
+  /// Not while the stream records. What is left of the last supply is enough for most graphs.
+  void fill_up(const Stream& stream) {
+    if (left_.load(std::memory_order_relaxed) >= kEnough) [[likely]]
+      return;
+    const std::lock_guard lock(mutex_);
+    if (left_ >= kEnough) return;
+    constexpr std::size_t kBytes = kSupply * sizeof(std::uint32_t);
+    memory_.push_back(allocate(kBytes, stream.device()));
+    next_ = static_cast<std::uint32_t*>(memory_.back().get());
+    clear(next_, kBytes, stream);
+    stream.synchronize();  // graphs are replayed on other streams
+    left_ = kSupply;
+  }
+
+ private:
+  static constexpr std::size_t kSupply = 8192, kEnough = kSupply / 2;
+  std::mutex mutex_;
+  std::uint32_t* next_ = nullptr;
+  std::atomic<std::size_t> left_{0};
+  std::vector<std::shared_ptr<void>> memory_;
+};
+
 }  // namespace
+
+std::uint32_t* acquire_counter(const Stream& stream) {
+  thread_local std::pair<const Driver*, int> last_device{nullptr, -1};
+  thread_local RecordedCounters* recorded = nullptr;
+  const std::pair<const Driver*, int> device{&driver(), stream.device().index};
+  if (device != last_device || recorded == nullptr) {
+    recorded = &RecordedCounters::of(stream.device());
+    last_device = device;
+  }
+  if (stream.capturing()) return recorded->take();
+  recorded->fill_up(stream);
+  return acquire_workspace(stream, 0, 1).counters;
+}
 
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
   thread_local Key last_key{nullptr, DeviceKind::cpu, -1, 0};

@@ -20,4 +20,10 @@ struct Workspace {
 /// records a graph growth is a DeviceError.
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters);
 
+/// A counter that is 0 whenever a launch begins that leaves it 0. Launches that follow each other
+/// on a stream share one; each launch that a graph records gets one of its own, because the graph
+/// may be replayed on any stream. Those are taken from a supply of the device, which calls without
+/// a recording fill up; a DeviceError where it is empty.
+std::uint32_t* acquire_counter(const Stream& stream);
+
 }  // namespace tegula::runtime

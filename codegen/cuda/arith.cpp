@@ -83,7 +83,15 @@ Text arithmetic(const Element& x, const std::string& op, Prec prec) {
 
 Text bitwise(const Element& x, const std::string& op, const std::string& logical, Prec prec,
              Prec logical_prec) {
-  if (is_bool(x.out().dtype)) return infix(x.x(0), logical, x.x(1), logical_prec);
+  if (is_bool(x.out().dtype)) {
+    if (x.index.empty()) return infix(x.x(0), logical, x.x(1), logical_prec);
+    // && and || are branches, one a register: NVVM made one of the last, and a copy of a sum that a
+    // wgmma had yet to write with it (C7514).
+    // An int in an initialiser in braces would be a narrowing one.
+    return {
+        "bool(" + x.x(0).within(Prec::Unary) + " " + op + " " + x.x(1).within(Prec::Unary) + ")",
+        Prec::Primary};
+  }
   const Text a = x.loose(0), b = x.loose(1);
   // Sums inside are bracketed although C++ would not need it. Any upper bits come from the
   // operands.

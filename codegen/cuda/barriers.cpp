@@ -65,6 +65,7 @@ void cuda_BarSync(Emitter& e, OpId id) { emit_named_barrier(e, id, "bar_sync", p
 void cuda_BarArrive(Emitter& e, OpId id) {
   emit_named_barrier(e, id, "bar_arrive", ptx::bar_arrive);
 }
+void cuda_WarpSync(Emitter& e, OpId) { e.ptx_statement(ptx::warp_sync()); }
 void cuda_Fence(Emitter& e, OpId id) {
   e.ptx_statement(ptx::fence(e.attrs(id).s(AttrName::scope)));
 }

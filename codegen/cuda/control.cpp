@@ -22,6 +22,15 @@ std::vector<Value> yielded(const Emitter& e, ir::RegionId region) {
   return end ? tail(e.op(end).operands) : std::vector<Value>();
 }
 
+/// Such a loop tests behind its body. NVVM leaves a loop that tests first as it is, and ptxas takes
+/// the copies at its end for writes of a wgmma's A registers while one is in flight, which makes it
+/// run all wgmmas one after another (C7513); LLVM's loops have their test behind.
+bool holds_wgmma(const ir::Kernel& k, ir::RegionId body) {
+  bool found = false;
+  ir::walk(k, body, [&](OpId op) { found = found || k[op].opcode == ir::Opcode::Wgmma; });
+  return found;
+}
+
 /// Makes the variable that a loop carries `arg` in and gives it its first value.
 void carry(Emitter& e, OpId loop, Value arg, Value init) {
   const bool is_mine = e.is_array(arg) && e.has_variable(init) &&
@@ -77,16 +86,28 @@ void cuda_For(Emitter& e, OpId id) {
   const Variable& counter =
       e.variables(e.new_variable(iv, kNames[std::min<std::size_t>(e.loop_depth, 4)]));
   const auto step = e.constant(d.operands[2]);
-  const std::string name = counter.name, type = counter.type;
-  e.line(d.attrs.i(AttrName::unroll) != 0 ? "#pragma unroll" : "#pragma unroll 1");
-  e.open(fmt::format(
-      "for ({} {} = {}; {} < {}; {}) {{", type, name, e.text(d.operands[0]).s, name,
-      e.exact(d.operands[1]).within(Prec::Add),
-      step == 1 ? name + "++" : fmt::format("{} += {}", name, e.text(d.operands[2]).s)));
+  const std::string name = counter.name,
+                    first = fmt::format("{} {} = {};", counter.type, name, e.text(d.operands[0]).s),
+                    test = fmt::format("{} < {}", name, e.exact(d.operands[1]).within(Prec::Add)),
+                    next = step == 1 ? name + "++"
+                                     : fmt::format("{} += {}", name, e.text(d.operands[2]).s);
+  const bool unrolls = d.attrs.i(AttrName::unroll) != 0;
+  const bool tests_behind = !unrolls && holds_wgmma(e.kernel, body);
+  if (tests_behind) {
+    e.line(first);
+    e.open(fmt::format("if ({}) {{", test));
+  }
+  e.line(unrolls ? "#pragma unroll" : "#pragma unroll 1");
+  e.open(tests_behind ? "do {" : fmt::format("for ({} {}; {}) {{", first, test, next));
   ++e.loop_depth;
   e.emit_region(body);
   e.assign(args, yielded(e, body));
   --e.loop_depth;
+  if (tests_behind) {
+    e.line(next + ";");
+    e.next_branch(fmt::format("}} while ({});", test));
+    e.deepen(-1);
+  }
   e.close();
   for (std::size_t i = 0; i < args.size(); ++i) e.share(d.results[i], args[i]);
 }

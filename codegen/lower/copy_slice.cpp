@@ -36,6 +36,10 @@ void CopySlice::find_leaders() {
   walk(k, k.body(), [&](OpId op) {
     // What it copies may be what an earlier kernel writes.
     if (k[op].opcode == Opcode::GridWait) need(op);
+    if (k[op].opcode == Opcode::FetchTile) {  // like what is in a branch of the leader
+      leaders_.insert(op);
+      need(op);
+    }
     if (k[op].opcode == Opcode::If && is_leader_condition(k, k[op].operands[0]))
       branches.push_back(op);
   });
@@ -58,12 +62,14 @@ void CopySlice::need(OpId op) {
     for (std::size_t i = 0; i < 3; ++i) need(d.operands[i]);
   else if (d.opcode == Opcode::If)
     need(d.operands[0]);
-  else if (d.opcode != Opcode::Yield)
+  else if (d.opcode != Opcode::Yield && d.opcode != Opcode::While && d.opcode != Opcode::TakeTile)
     for (Value v : d.operands) need(v);
   if (const OpId owner = (*k_)[d.parent].owner) need(owner);
-  if (d.opcode == Opcode::For || d.opcode == Opcode::If)
+  if (d.opcode == Opcode::For || d.opcode == Opcode::If || d.opcode == Opcode::While)
     for (RegionId r : d.regions)
       if (const OpId yield = k_->terminator(r)) need(yield);
+  if (d.opcode == Opcode::While)  // it ends by its condition
+    need((*k_)[k_->terminator(d.regions[0])].operands[0]);
 }
 
 void CopySlice::need(Value v) {
@@ -79,10 +85,13 @@ void CopySlice::need_result(Value v) {
   const std::size_t i = (*k_)[v].position;
   need(def);
   const OpData& d = (*k_)[def];
+  if (d.opcode == Opcode::TakeTile) need(d.operands[2 + i]);  // the number that the leader has
   for (RegionId r : d.regions) {
+    if (d.opcode == Opcode::For) need((*k_)[r].args[i + 1]);
+    if (d.opcode == Opcode::While) need((*k_)[r].args[i]);
+    if (d.opcode == Opcode::While && r == d.regions[0]) continue;  // yields its condition
     if (const OpId yield = k_->terminator(r); yield && i < (*k_)[yield].operands.size())
       need((*k_)[yield].operands[i]);
-    if (d.opcode == Opcode::For) need((*k_)[r].args[i + 1]);
   }
 }
 
@@ -91,16 +100,18 @@ void CopySlice::need_argument(Value v) {
   const OpId owner = (*k_)[region].owner;
   const std::size_t position = (*k_)[v].position;
   need(owner);
-  if ((*k_)[owner].opcode != Opcode::For || position == 0) return;
-  need((*k_)[owner].operands[2 + position]);
-  need((*k_)[owner].results[position - 1]);
+  const bool counts = (*k_)[owner].opcode == Opcode::For;
+  if ((!counts && (*k_)[owner].opcode != Opcode::While) || (counts && position == 0)) return;
+  need((*k_)[owner].operands[counts ? 2 + position : position]);
+  need((*k_)[owner].results[counts ? position - 1 : position]);
 }
 
 bool CopySlice::is_legal() const {
   const auto is_plain = [&](OpId op) {
     const OpData& d = (*k_)[op];
     if (leaders_.contains(op) || d.opcode == Opcode::SmemAlloc || d.opcode == Opcode::GridWait ||
-        d.opcode == Opcode::For || d.opcode == Opcode::If || d.opcode == Opcode::Yield)
+        d.opcode == Opcode::For || d.opcode == Opcode::While || d.opcode == Opcode::If ||
+        d.opcode == Opcode::Yield || d.opcode == Opcode::TakeTile)
       return true;
     return (info(d.opcode).has(kPure) || is_constant_read(*k_, op)) &&
            std::ranges::none_of(d.results, [&](Value v) { return k_->type(v).is_tile(); });

@@ -10,6 +10,7 @@
 #include <array>
 
 #include "codegen/lower/lower_simt.h"
+#include "codegen/lower/warp_exchange.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
 
@@ -40,6 +41,14 @@ Lowering::Lowering(const Kernel& machine, PassContext& ctx)
   to.info.form = Form::Simt;
   scratch_offset_ = (machine.info.smem_bytes + 127) / 128 * 128;
   scratch_end_ = machine.info.smem_bytes;
+  reserve_warp_scratch();
+}
+
+void Lowering::reserve_warp_scratch() {
+  const std::int64_t bytes = context.plan ? warp_exchange_bytes(from, *context.plan) : 0;
+  if (bytes == 0) return;
+  warp_scratch_offset_ = (scratch_offset_ + 1023) / 1024 * 1024;
+  scratch_offset_ = scratch_end_ = warp_scratch_offset_ + bytes;
 }
 
 Kernel Lowering::run() {
@@ -71,9 +80,10 @@ void Lowering::add_params() {
     } else if (read.contains(p.value)) {
       AttrList attrs = p.attrs;
       attrs.set(AttrName::arg, std::int64_t{arg});
-      attrs.set(AttrName::part, t.is(TypeKind::TensorMap) ? "map"
-                                : t.is_pointer()          ? "ptr"
-                                                          : "value");
+      attrs.set(AttrName::part, t.is(TypeKind::TensorMap)                ? "map"
+                                : p.attrs.s(AttrName::part) == "counter" ? "counter"
+                                : t.is_pointer()                         ? "ptr"
+                                                                         : "value");
       set(p.value, to.add_param(p.name, t, attrs));
     }
     ++arg;
@@ -270,8 +280,10 @@ void Lowering::lower_yield(OpId op) {
     const Value v = get(machine_value);
     operands.push_back(loops ? as_type(v, carried_type(type(v))) : v);
   };
-  // A while's first region yields its condition, and no role of those apart has one.
-  if (owner && from[owner].opcode != Opcode::While)
+  // A while's first region yields its condition.
+  const bool is_condition =
+      owner && from[owner].opcode == Opcode::While && from[op].parent == from[owner].regions[0];
+  if (owner && !is_condition)
     for (std::size_t i : kept(from[owner].results)) yield(from[op].operands[i]);
   else
     std::ranges::for_each(from[op].operands, yield);
@@ -305,21 +317,21 @@ void Lowering::lower_for(OpId op) {
 
 void Lowering::lower_while(OpId op) {
   const OpData& d = from[op];
+  const std::vector<std::size_t> carries = kept(d.results);
   std::vector<Value> inits;
-  std::vector<Type> types;
-  for (Value v : d.operands) inits.push_back(get(v));
-  for (Value v : inits) types.push_back(type(v));
-  const OpId loop = b.create(Opcode::While, inits, types, d.attrs);
+  for (std::size_t i : carries) inits.push_back(get(d.operands[i]));
+  const OpId loop = b.make_while(inits);
+  to[loop].attrs = d.attrs;
   const RegionId outer = b.region();
-  for (RegionId machine_region : d.regions) {
-    const RegionId region = to.add_region(loop);
-    for (Value arg : from[machine_region].args)
-      set(arg, to.add_arg(region, lowered_type(from.type(arg))));
+  for (std::size_t r = 0; r < d.regions.size(); ++r) {
+    const RegionId region = to[loop].regions[r];
+    for (std::size_t n = 0; n < carries.size(); ++n)
+      set(from[d.regions[r]].args[carries[n]], to[region].args[n]);
     b.at_end(region);
-    lower_region(machine_region);
+    lower_region(d.regions[r]);
   }
   b.at_end(outer);
-  for (std::size_t i = 0; i < d.results.size(); ++i) set(d.results[i], to[loop].results[i]);
+  for (std::size_t n = 0; n < carries.size(); ++n) set(d.results[carries[n]], to[loop].results[n]);
 }
 
 void Lowering::lower_if(OpId op) {
@@ -466,7 +478,7 @@ void Lowering::find_live_ranges() {
     for (OpId op : from.ops(region)) {
       order_[op] = next++;
       const OpData& d = from[op];
-      // Mbarriers stay what they are; nothing else may be written over them.
+      // Mbarriers and the words beside them stay what they are; nothing else may be written there.
       if (d.opcode == Opcode::SmemAlloc && from.type(d.results[0]).dtype() != DType::i64) {
         ring_of[d.results[0]] = rings_.size();
         // A warp that copies on its own may fill a ring at any time before its last use.
@@ -505,6 +517,10 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   const std::int64_t at = (from_here + alignment - 1) / alignment * alignment;
   scratch_end_ = std::max(scratch_end_, at + bytes);
   return shared_address(at);
+}
+
+Value Lowering::warp_scratch() {
+  return warp_scratch_offset_ < 0 ? Value() : shared_address(warp_scratch_offset_);
 }
 
 void Lowering::barrier() {

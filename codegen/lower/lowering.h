@@ -79,6 +79,11 @@ class Lowering {
   int warps() const { return from.info.threads / 32; }
   /// True in the thread that issues the bulk copies; none where the code is that thread's alone.
   ir::Value is_leader();
+  /// Positions of the carries, or of results, that the role at hand needs.
+  std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
+  /// The code at hand is for the warps that only copy, or for those that only compute.
+  bool is_copy_role() const { return role_ == Role::Copy; }
+  bool is_compute_role() const { return role_ == Role::Compute; }
 
   // ---- views
   ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
@@ -102,6 +107,9 @@ class Lowering {
   /// allocations of which none is alive at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
+  /// Shared memory for exchanges within warps, which nothing else uses; none where there is no
+  /// room.
+  ir::Value warp_scratch();
   /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
   /// until they have done with it, where a cluster_sum left that open.
   void leave_cluster();
@@ -117,10 +125,9 @@ class Lowering {
   void lower_role(Role role, ir::OpId roles);
   void prefetch_maps(ir::RegionId copies);
   bool is_for_another_role(ir::OpId op) const;
-  /// Positions of the carries or branch results that the role at hand needs.
-  std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
+  void reserve_warp_scratch();
   void find_live_ranges();
   bool is_ring_alive() const;
   void lower_body();
@@ -147,6 +154,7 @@ class Lowering {
   std::map<ir::In, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
+  std::int64_t warp_scratch_offset_ = -1;
   bool is_read_by_cluster_ = false;
   bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers
   /// First and last op at which an allocation is alive, in the order of the text.

@@ -60,7 +60,7 @@ void Lowering::lower_role(Role role, OpId roles) {
     const bool computes = role == Role::Compute;
     b.effect(Opcode::SetMaxNReg, {},
              {{AttrName::mode, computes ? "inc" : "dec"},
-              {AttrName::regs, Ints{computes ? registers : Plan::kCopyRegisters}}});
+              {AttrName::regs, Ints{computes ? registers : context.plan->copy_registers()}}});
   }
   if (role == Role::Copy) {
     const Value first =

@@ -66,6 +66,12 @@ Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count) {
   return named_barrier("bar.arrive", id, count);
 }
 
+Asm warp_sync() {
+  Asm a = effect("bar.warp.sync -1;");
+  a.convergent = true;
+  return a;
+}
+
 Asm fence(std::string_view scope) {
   return effect(fmt::format("fence.acq_rel.{};", scope.empty() ? "gpu" : scope));
 }

@@ -121,6 +121,7 @@ Asm stmatrix(int num, bool trans);
 /// `id` as text when constant (a register makes ptxas reserve all 16); else operand 0 (b32). count
 /// 0: all threads.
 Asm bar_sync(std::optional<std::int64_t> id, std::int64_t count);
+Asm warp_sync();
 Asm bar_arrive(std::optional<std::int64_t> id, std::int64_t count);
 /// PTX ISA, "barrier.cluster": all threads of the cluster that have not exited.
 Asm cluster_arrive();

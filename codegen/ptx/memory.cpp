@@ -71,6 +71,7 @@ std::string atomic_operation(std::string_view kind, DType d) {
   if (kind == "and" || kind == "or" || kind == "xor") return fmt::format("{}.b{}", kind, bits);
   if (kind == "add") return fmt::format("add.u{}", bits);  // wraps, so the sign does not matter
   if (kind == "min" || kind == "max") return fmt::format("{}.{}", kind, type_suffix(d));
+  if (kind == "inc" && d == DType::u32) return "inc.u32";
   return "";
 }
 

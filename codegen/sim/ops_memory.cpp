@@ -173,6 +173,7 @@ ir::Opcode atomic_opcode(std::string_view kind) {
 
 Cell combine(std::string_view kind, Cell old, Cell value, ir::Elem e) {
   if (kind == "xchg") return value;
+  if (kind == "inc") return Cell{.i = old.i >= value.i ? 0 : old.i + 1};
   static const ir::AttrList kNoAttrs;
   const ir::Elem in[2] = {e, e};
   const Cell* operands[2] = {&old, &value};

@@ -84,7 +84,8 @@ class Machine {
     ++cta.next[role];
     using Run = void (Machine::*)(const ChannelEvent&);
     static constexpr Run kRun[] = {&Machine::wait, &Machine::release, &Machine::expect,
-                                   &Machine::copy, &Machine::product, &Machine::product_wait};
+                                   &Machine::copy, &Machine::product, &Machine::product_wait,
+                                   &Machine::read};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -161,14 +162,19 @@ class Machine {
     ++b.complete;
   }
 
-  void product(const ChannelEvent& e) {
+  void read(const ChannelEvent& e) {
     for (const SlotRef& read : e.reads) {
       const auto it = slots_.find(key(read));
       if (it == slots_.end() || it->second.fills == 0 || it->second.seen != it->second.fills ||
           barriers_[it->second.channel].complete < it->second.phase)
-        fault("a product reads a slot whose copies were not waited for", e.op,
-              it == slots_.end() ? OpId() : it->second.filled);
+        fault(e.kind == Kind::Read ? "a number of a tile is read that was not waited for"
+                                   : "a product reads a slot whose copies were not waited for",
+              e.op, it == slots_.end() ? OpId() : it->second.filled);
     }
+  }
+
+  void product(const ChannelEvent& e) {
+    read(e);
     in_flight().emplace_back(e.op, e.reads);
   }
 

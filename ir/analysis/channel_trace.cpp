@@ -45,6 +45,7 @@ class Walk {
     using enum Opcode;
     static constexpr std::array kRows{
         Row{For, &Walk::loop, false},
+        Row{While, &Walk::tile_loop, false},
         Row{If, &Walk::branch, false},
         Row{Yield, &Walk::nothing, false},
         Row{ViewDim, &Walk::view_dim, false},
@@ -59,6 +60,8 @@ class Walk {
         Row{ChannelRelease, &Walk::channel_release, true},
         Row{ChannelExpect, &Walk::channel_expect, true},
         Row{CopyTma, &Walk::copy, true},
+        Row{PutTile, &Walk::put, true},
+        Row{TakeTile, &Walk::take, true},
         Row{DotAsync, &Walk::product, true},
         Row{DotWait, &Walk::product_wait, true},
     };
@@ -172,6 +175,28 @@ class Walk {
     for (std::size_t i = 0; i < carried.size(); ++i) put(d.results[i], last[i]);
   }
 
+  /// Which tiles there are does not matter to channels: as many turns as of any loop around.
+  void tile_loop(OpId op) {
+    if (!with_channels_.contains(op)) return unknown(op);
+    const OpData& d = k_[op];
+    const RegionId body = d.regions[1];
+    std::vector<Value> carried(d.operands.begin(), d.operands.end());
+    const auto hand_to = [&](const auto& to) {
+      const std::vector<std::optional<Cell>> now = cells(carried);
+      for (std::size_t i = 0; i < carried.size(); ++i) put(to[i], now[i]);
+    };
+    for (int turn = 0; turn < extents_.turns; ++turn) {
+      hand_to(k_[body].args);
+      region(body);
+      const auto& yielded = k_[k_.terminator(body)].operands;
+      // Every tile is as much work as the first.
+      for (std::size_t i = 0; i < carried.size(); ++i)
+        if (const OpId def = k_[yielded[i]].def; !def || k_[def].opcode != Opcode::TakeTile)
+          carried[i] = yielded[i];
+    }
+    hand_to(d.results);
+  }
+
   bool has(RegionId r, Opcode opcode) const {
     for (OpId op : k_.ops(r))
       if (k_[op].opcode == opcode) return true;
@@ -228,6 +253,17 @@ class Walk {
     const bool may_share = operands.size() > 4 + k_.type(operands[3]).shape().size();
     if (may_share && number(operands.back()) != 0) e.reach = ChannelEvent::Reach::Both;
     add(std::move(e));
+  }
+  /// A number is announced and brought at once.
+  void put(OpId op) {
+    const std::int64_t bytes = size_bytes(DType::i32);
+    const SlotRef channel = at(op, 2, 1);
+    add({ChannelEvent::Kind::Expect, op, channel, {}, bytes});
+    add({ChannelEvent::Kind::Copy, op, at(op, 0, 1), channel, bytes});
+  }
+  void take(OpId op) {
+    add({ChannelEvent::Kind::Read, op, {}, {}, 0, {at(op, 0, 1)}});
+    unknown(op);
   }
   void product(OpId op) {
     ChannelEvent e{ChannelEvent::Kind::Product, op};

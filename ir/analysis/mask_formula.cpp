@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "ir/op_table.h"
+
 namespace tegula::ir {
 namespace {
 
@@ -60,20 +62,43 @@ class Solver {
     const MaskNode n = node(id);  // a copy: building adds nodes
     if (n.kind == Kind::Const) return constant((n.value != 0) != negated);
     if (n.kind != Kind::Op || !on_key(id) || ++parts_ > kMaxParts) return opaque(id, negated);
-    if (n.opcode == Opcode::Not) return build(n.in[0], !negated);
-    if (n.opcode == Opcode::And || n.opcode == Opcode::Or)
-      return (n.opcode == Opcode::And) != negated ? conjunction(id, negated)
-                                                  : disjunction(n, negated);
-    if (n.opcode == Opcode::Select) return choice(n.in[0], n.in[1], n.in[2], negated);
-    const bool of_bools = n.operands == 2 && is_bool(node(n.in[0]).dtype);
-    if (n.opcode == Opcode::Xor || (n.opcode == Opcode::Cmp && of_bools)) {
-      if (n.opcode == Opcode::Cmp && (n.pred == MaskPred::Lt || n.pred == MaskPred::Le))
-        return opaque(id, negated);
-      const bool differ = n.opcode == Opcode::Xor || n.pred == MaskPred::Ne;
-      return differ != negated ? exclusive(n.in[0], n.in[1], false)
-                               : exclusive(n.in[0], n.in[1], true);
-    }
-    return n.opcode == Opcode::Cmp ? comparison(id, n, negated) : opaque(id, negated);
+    const LogicFn logic = logic_of(n.opcode);
+    return logic ? (this->*logic)(id, n, negated) : opaque(id, negated);
+  }
+
+  /// The formula of the i1 node `id`, which is `n`, or of its negation.
+  using LogicFn = MaskFormula (Solver::*)(MaskNodeId id, const MaskNode& n, bool negated);
+  static LogicFn logic_of(Opcode op) {
+    static constexpr auto kTable = op_table<LogicFn>({
+        {Opcode::Not, &Solver::negation},
+        {Opcode::And, &Solver::both},
+        {Opcode::Or, &Solver::either},
+        {Opcode::Xor, &Solver::difference},
+        {Opcode::Select, &Solver::selection},
+        {Opcode::Cmp, &Solver::comparison},
+    });
+    return kTable[static_cast<std::size_t>(op)];
+  }
+
+  MaskFormula negation(MaskNodeId, const MaskNode& n, bool negated) {
+    return build(n.in[0], !negated);
+  }
+  MaskFormula both(MaskNodeId id, const MaskNode& n, bool negated) {
+    return negated ? disjunction(n, negated) : conjunction(id, negated);
+  }
+  MaskFormula either(MaskNodeId id, const MaskNode& n, bool negated) {
+    return negated ? conjunction(id, negated) : disjunction(n, negated);
+  }
+  MaskFormula difference(MaskNodeId, const MaskNode& n, bool negated) {
+    return exclusive(n.in[0], n.in[1], negated);
+  }
+  MaskFormula selection(MaskNodeId, const MaskNode& n, bool negated) {
+    return choice(n.in[0], n.in[1], n.in[2], negated);
+  }
+  MaskFormula comparison(MaskNodeId id, const MaskNode& n, bool negated) {
+    if (!is_bool(node(n.in[0]).dtype)) return comparison_of_numbers(id, n, negated);
+    if (n.pred == MaskPred::Lt || n.pred == MaskPred::Le) return opaque(id, negated);
+    return exclusive(n.in[0], n.in[1], (n.pred == MaskPred::Eq) != negated);
   }
 
   MaskFormula disjunction(const MaskNode& n, bool negated) {
@@ -149,21 +174,14 @@ class Solver {
     std::vector<MaskNodeId> exact;
   };
 
-  MaskFormula comparison(MaskNodeId id, const MaskNode& n, bool negated) {
+  MaskFormula comparison_of_numbers(MaskNodeId id, const MaskNode& n, bool negated) {
     const auto a = linear(n.in[0]), b = linear(n.in[1]);
     const auto d = a && b ? add(a->form, b->form, -1) : std::nullopt;
     if (!d) return opaque(id, negated);
     Sum sum{*d, a->exact};
     sum.exact.insert(sum.exact.end(), b->exact.begin(), b->exact.end());
-    switch (n.pred) {
-      case MaskPred::Lt:
-        return side(id, sum, !negated, negated ? 0 : -1);
-      case MaskPred::Le:
-        return side(id, sum, !negated, negated ? 1 : 0);
-      case MaskPred::Eq:
-      case MaskPred::Ne:
-        break;
-    }
+    if (n.pred == MaskPred::Lt) return side(id, sum, !negated, negated ? 0 : -1);
+    if (n.pred == MaskPred::Le) return side(id, sum, !negated, negated ? 1 : 0);
     if ((n.pred == MaskPred::Eq) != negated)
       return group(MaskFormula::Kind::All, {side(id, sum, true, 0), side(id, sum, false, 0)});
     return group(MaskFormula::Kind::Any, {side(id, sum, true, -1), side(id, sum, false, 1)});
@@ -257,45 +275,61 @@ class Solver {
   std::optional<Sum> linear(MaskNodeId id) {
     const MaskNode n = node(id);
     // What is shared is followed from each of its users: bounded, as their number may double.
-    if (++sums_ > kMaxSums) return Sum{Linear::symbol(id), {}};
+    if (++sums_ > kMaxSums) return symbol(id);
     if (n.kind == Kind::Const) return Sum{Linear::number(n.value), {}};
     if (n.kind == Kind::Table)
       for (const SameQuotient& same : same_)
         if (n.in[0] == same.key) return Sum{Linear::symbol(entry(n, same.query)), {}};
-    if (n.kind != Kind::Op && n.kind != Kind::Table) return Sum{Linear::symbol(id), {}};
+    if (n.kind != Kind::Op && n.kind != Kind::Table) return symbol(id);
     for (const SameQuotient& same : same_) {
       if (id == same.key) return Sum{Linear::symbol(same.query), {}};
       if (const auto opened = open_remainder(n, same)) return opened;
     }
-    switch (n.opcode) {
-      case Opcode::Add:
-        return combine(id, linear(n.in[0]), linear(n.in[1]), 1);
-      case Opcode::Sub:
-        return combine(id, linear(n.in[0]), linear(n.in[1]), -1);
-      case Opcode::Neg:
-        return combine(id, Sum{}, linear(n.in[0]), -1);
-      case Opcode::Cast:
-        return is_bool(node(n.in[0]).dtype) ? Sum{Linear::symbol(id), {}}
-                                            : combine(id, Sum{}, linear(n.in[0]), 1);
-      case Opcode::Mul:
-        for (std::size_t i = 0; i < 2; ++i)
-          if (node(n.in[i]).kind == Kind::Const)
-            return combine(id, Sum{}, linear(n.in[1 - i]), node(n.in[i]).value);
-        break;
-      case Opcode::Shl:
-        if (const MaskNode& by = node(n.in[1]);
-            by.kind == Kind::Const && by.value >= 0 && by.value < 31)
-          return combine(id, Sum{}, linear(n.in[0]), std::int64_t{1} << by.value);
-        break;
-      default:
-        break;
-    }
-    return Sum{Linear::symbol(id), {}};
+    const LinearFn taken_apart = linear_of(n.opcode);
+    return taken_apart ? (this->*taken_apart)(id, n) : symbol(id);
+  }
+  static Sum symbol(MaskNodeId id) { return {Linear::symbol(id), {}}; }
+
+  using LinearFn = std::optional<Sum> (Solver::*)(MaskNodeId id, const MaskNode& n);
+  static LinearFn linear_of(Opcode op) {
+    static constexpr auto kTable = op_table<LinearFn>({
+        {Opcode::Add, &Solver::sum},
+        {Opcode::Sub, &Solver::difference_of_sums},
+        {Opcode::Neg, &Solver::negated_sum},
+        {Opcode::Cast, &Solver::converted},
+        {Opcode::Mul, &Solver::multiple},
+        {Opcode::Shl, &Solver::shifted},
+    });
+    return kTable[static_cast<std::size_t>(op)];
+  }
+
+  std::optional<Sum> sum(MaskNodeId id, const MaskNode& n) {
+    return combine(id, linear(n.in[0]), linear(n.in[1]), 1);
+  }
+  std::optional<Sum> difference_of_sums(MaskNodeId id, const MaskNode& n) {
+    return combine(id, linear(n.in[0]), linear(n.in[1]), -1);
+  }
+  std::optional<Sum> negated_sum(MaskNodeId id, const MaskNode& n) {
+    return combine(id, Sum{}, linear(n.in[0]), -1);
+  }
+  std::optional<Sum> converted(MaskNodeId id, const MaskNode& n) {
+    return is_bool(node(n.in[0]).dtype) ? symbol(id) : combine(id, Sum{}, linear(n.in[0]), 1);
+  }
+  std::optional<Sum> multiple(MaskNodeId id, const MaskNode& n) {
+    for (std::size_t i = 0; i < 2; ++i)
+      if (node(n.in[i]).kind == Kind::Const)
+        return combine(id, Sum{}, linear(n.in[1 - i]), node(n.in[i]).value);
+    return symbol(id);
+  }
+  std::optional<Sum> shifted(MaskNodeId id, const MaskNode& n) {
+    const MaskNode by = node(n.in[1]);
+    if (by.kind != Kind::Const || by.value < 0 || by.value >= 31) return symbol(id);
+    return combine(id, Sum{}, linear(n.in[0]), std::int64_t{1} << by.value);
   }
   static std::optional<Sum> combine(MaskNodeId id, std::optional<Sum> a,
                                     const std::optional<Sum>& b, std::int64_t factor) {
     const auto form = a && b ? add(a->form, b->form, factor) : std::nullopt;
-    if (!form) return Sum{Linear::symbol(id), {}};
+    if (!form) return symbol(id);
     Sum sum{*form, std::move(a->exact)};
     sum.exact.insert(sum.exact.end(), b->exact.begin(), b->exact.end());
     sum.exact.push_back(id);

@@ -2,9 +2,10 @@
 #include "ir/analysis/mask_transfer.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <numeric>
+
+#include "ir/op_table.h"
 
 namespace tegula::ir {
 namespace {
@@ -164,26 +165,15 @@ Result convert(MaskTransfer& t) { return t.operand(0); }
 
 Result count_bits(MaskTransfer& t) { return t.value({0, size_bits(t.node.dtype)}); }
 
-struct Row {
-  Opcode op;
-  MaskTransfer::Fn fn;
-};
-constexpr std::array kRows{
-    Row{Opcode::Add, add_},        Row{Opcode::Sub, sub_},       Row{Opcode::Mul, mul_},
-    Row{Opcode::Div, divide},      Row{Opcode::Rem, remainder},  Row{Opcode::Min, min_},
-    Row{Opcode::Max, max_},        Row{Opcode::Neg, neg_},       Row{Opcode::Abs, abs_},
-    Row{Opcode::And, and_},        Row{Opcode::Or, or_},         Row{Opcode::Xor, xor_},
-    Row{Opcode::Not, not_},        Row{Opcode::Shl, shift_left}, Row{Opcode::Shr, shift_right},
-    Row{Opcode::Popc, count_bits}, Row{Opcode::Clz, count_bits}, Row{Opcode::Cmp, compare},
-    Row{Opcode::Select, select},   Row{Opcode::Cast, convert},   Row{Opcode::Bitcast, convert},
-};
-
-constexpr auto make_table() {
-  std::array<MaskTransfer::Fn, kOpCount> table{};
-  for (const Row& row : kRows) table[static_cast<std::size_t>(row.op)] = row.fn;
-  return table;
-}
-constexpr auto kTable = make_table();
+constexpr auto kTable = op_table<MaskTransfer::Fn>({
+    {Opcode::Add, add_},        {Opcode::Sub, sub_},       {Opcode::Mul, mul_},
+    {Opcode::Div, divide},      {Opcode::Rem, remainder},  {Opcode::Min, min_},
+    {Opcode::Max, max_},        {Opcode::Neg, neg_},       {Opcode::Abs, abs_},
+    {Opcode::And, and_},        {Opcode::Or, or_},         {Opcode::Xor, xor_},
+    {Opcode::Not, not_},        {Opcode::Shl, shift_left}, {Opcode::Shr, shift_right},
+    {Opcode::Popc, count_bits}, {Opcode::Clz, count_bits}, {Opcode::Cmp, compare},
+    {Opcode::Select, select},   {Opcode::Cast, convert},   {Opcode::Bitcast, convert},
+});
 
 }  // namespace
 

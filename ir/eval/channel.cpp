@@ -59,6 +59,27 @@ void eval_CopyTma(Program& p, OpId id) {
   p.asyncs.bulk.push_back({std::move(*copy), phase->channel, phase->slot});
 }
 
+void eval_PutTile(Program& p, OpId id) {
+  const auto to = slot_of(p, id, 0, 1, 1);
+  const auto phase = phase_of(p, id, 2, 1);
+  if (!to || !phase) return;
+  for (std::size_t i = 3; i < p.op(id).operands.size(); ++i) {
+    const auto number = p.integer(id, i, "a number of a tile");
+    if (!number) return;
+    to->tile->cells[to->first + i - 3].i = *number;
+    to->tile->states[to->first + i - 3] = 0;
+  }
+  ++phase->ended().i;
+}
+
+void eval_TakeTile(Program& p, OpId id) {
+  const auto from = slot_of(p, id, 0, 1, 1);
+  if (!from) return;
+  check_readable(p, id, *from);
+  for (std::size_t i = 0; i < p.op(id).results.size(); ++i)
+    p.result(id, i).set_scalar(from->tile->cells[from->first + i]);
+}
+
 void eval_ChannelWait(Program& p, OpId id) {
   const auto phase = phase_of(p, id, 0, 1);
   const auto parity = p.integer(id, 2, "a phase");

@@ -102,7 +102,9 @@ std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
 
 bool has_atomics(const Kernel& kernel) {
   bool found = false;
-  walk(kernel, kernel.body(), [&](OpId op) { found |= kernel[op].opcode == Opcode::AtomicRmw; });
+  walk(kernel, kernel.body(), [&](OpId op) {
+    found |= kernel[op].opcode == Opcode::AtomicRmw || kernel[op].opcode == Opcode::FetchTile;
+  });
   return found;
 }
 

@@ -63,7 +63,8 @@ std::unordered_set<Value> written_params(const Kernel& k) {
     const OpData& d = k[op];
     if (d.opcode == Opcode::StoreView) written.insert(d.operands[0]);
     if (d.opcode == Opcode::ViewPtr) by_address.insert(d.operands[0]);
-    if (d.opcode == Opcode::Store || d.opcode == Opcode::AtomicRmw) writes_by_address = true;
+    if (d.opcode == Opcode::Store || d.opcode == Opcode::AtomicRmw || d.opcode == Opcode::FetchTile)
+      writes_by_address = true;
   });
   if (writes_by_address) written.insert(by_address.begin(), by_address.end());
   return written;

@@ -225,4 +225,20 @@ void eval_AtomicRmw(Program& p, OpId id) {
   }
 }
 
+void eval_FetchTile(Program& p, OpId id) {
+  PointerOp op(p, id, 2);
+  const auto total = p.integer(id, 1, "a number of tiles");
+  TileValue& out = p.result(id);
+  out.set_scalar(Cell{.i = 0});
+  const MemoryRegion* region = nullptr;
+  std::byte* at = total ? op.address(0, "counts in", region) : nullptr;
+  if (at == nullptr) return;
+  std::uint32_t count = 0;
+  p.touch_atomic(*region, at, sizeof count, id);
+  std::memcpy(&count, at, sizeof count);
+  out.cells[0].i = count;
+  count = count + 1 >= *total ? 0 : count + 1;
+  std::memcpy(at, &count, sizeof count);
+}
+
 }  // namespace tegula::ir::interp

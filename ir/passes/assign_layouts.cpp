@@ -11,6 +11,7 @@
 #include "ir/builder.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
+#include "ir/passes/layout_before.h"
 #include "ir/passes/layout_choice.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
@@ -19,13 +20,6 @@ namespace tegula::ir {
 namespace {
 
 using Layout = const LinearLayout*;
-
-Dims inverse_order(std::span<const std::int64_t> order) {
-  Dims inverse = Dims::filled(static_cast<int>(order.size()), 0);
-  for (std::size_t i = 0; i < order.size(); ++i)
-    inverse[static_cast<int>(order[i])] = static_cast<int>(i);
-  return inverse;
-}
 
 class Assigner {
  public:
@@ -91,31 +85,8 @@ class Assigner {
     return to_[made].results[from_[v].position];
   }
 
-  Layout operand_layout(const OpData& d, Value operand, Layout wanted) {
-    if (!from_.type(operand).is_tile()) return nullptr;
-    using enum Opcode;
-    if (d.opcode == ExpandDims)
-      return intern_layout(slice(*wanted, static_cast<int>(d.attrs.i(AttrName::axis))));
-    if (d.opcode == Permute)
-      return intern_layout(permute(*wanted, inverse_order(d.attrs.ints(AttrName::order))));
-    if (d.opcode == Broadcast) {
-      LinearLayout layout = *wanted;
-      const auto narrow = from_.type(operand).shape(), wide = from_.type(d.results[0]).shape();
-      for (int dim = 0; dim < static_cast<int>(narrow.size()); ++dim)
-        if (narrow[static_cast<std::size_t>(dim)] != wide[static_cast<std::size_t>(dim)])
-          layout = expand_dim(slice(layout, dim), dim);
-      return intern_layout(layout);
-    }
-    if (d.opcode == Reshape) return reshaped_back(*wanted, from_.type(operand));
-    return wanted;
-  }
-
-  Layout reshaped_back(const LinearLayout& wanted, Type operand) {
-    Dims shape;
-    for (std::int64_t extent : operand.shape()) shape.push_back(static_cast<int>(extent));
-    const auto layout = reshape(wanted, shape);
-    if (!layout) throw InternalError("reshape: " + layout.reason());
-    return intern_layout(*layout);
+  Layout operand_layout(const OpData& d, Value operand, Layout wanted) const {
+    return from_.type(operand).is_tile() ? layout_before(from_, d, operand, *wanted) : nullptr;
   }
 
   // ---- ops

@@ -325,6 +325,8 @@ class Canonicalizer {
     for (OpId op = k_[region].last; op;) {
       const OpId before = k_[op].prev;
       for (RegionId r : k_[op].regions) remove_dead(r, uses);
+      if (k_[op].opcode == Opcode::While && drop_carries(op, uses))
+        remove_dead(k_[op].regions[1], uses);
       const OpData& d = k_[op];
       const bool unused = std::ranges::all_of(d.results, [&](Value v) { return uses[v] == 0; });
       if (unused && removable_op(d)) {
@@ -334,6 +336,37 @@ class Canonicalizer {
       }
       op = before;
     }
+  }
+
+  /// Of a while, what it carries and nobody reads: one role may need less than another.
+  bool drop_carries(OpId loop, std::unordered_map<Value, int>& uses) {
+    const RegionId test = k_[loop].regions[0], body = k_[loop].regions[1];
+    const OpId yield = k_.terminator(body);
+    bool dropped = false;
+    for (std::size_t i = k_[loop].results.size(); i-- > 0;) {
+      const Value carried[] = {k_[loop].results[i], k_[test].args[i], k_[body].args[i]};
+      if (std::ranges::any_of(carried, [&](Value v) { return uses[v] != 0; })) continue;
+      --uses[k_[loop].operands[i]];
+      --uses[k_[yield].operands[i]];
+      remove_at(k_[loop].operands, i);
+      remove_at(k_[yield].operands, i);
+      remove_at(k_[loop].results, i);
+      remove_at(k_[test].args, i);
+      remove_at(k_[body].args, i);
+      dropped = true;
+    }
+    for (const auto* list : {&k_[loop].results, &k_[test].args, &k_[body].args}) renumber(*list);
+    changed_ = changed_ || dropped;
+    return dropped;
+  }
+  template <class List>
+  static void remove_at(List& list, std::size_t i) {
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  template <class List>
+  void renumber(const List& values) {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      k_[values[i]].position = static_cast<std::uint32_t>(i);
   }
 
   /// A loop or branch without results goes when nothing in it has an effect.

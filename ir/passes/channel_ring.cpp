@@ -10,6 +10,13 @@ const OperandLoad* ChannelRing::load_of(Value operand) const {
   return nullptr;
 }
 
+Value ChannelRing::allocate_words(Builder& b, std::size_t count) const {
+  const auto n = static_cast<int>(count);
+  const SharedLayout words = SharedLayout::plain({slots_, n}, 8, {1, 0});
+  return b.op(Opcode::SmemAlloc, {},
+              Type::shared(DType::i64, Ints{slots_, n}, intern_layout(words)));
+}
+
 void ChannelRing::allocate_channels(Builder& b) {
   const SharedLayout bars = SharedLayout::plain({slots_}, 8, {0});
   const Type channel = Type::shared(DType::i64, Ints{slots_}, intern_layout(bars));
@@ -53,6 +60,14 @@ void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free)
     const Value into[] = {load.ring, slot, landed_};
     offsets.copy(b, load, Opcode::CopyTma, into);
   }
+}
+
+void ChannelRing::put(Builder& b, Value words, std::span<const Value> numbers, Value slot,
+                      Value free) const {
+  b.effect(Opcode::ChannelWait, {read_, slot, free});
+  std::vector<Value> operands{words, slot, landed_};
+  operands.insert(operands.end(), numbers.begin(), numbers.end());
+  b.effect(Opcode::PutTile, operands);
 }
 
 }  // namespace tegula::ir

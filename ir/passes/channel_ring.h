@@ -29,6 +29,8 @@ class ChannelRing {
   /// any: scratch memory of the lowering may lie over slots, never over mbarriers.
   void allocate_channels(Builder& b);
   void allocate_slots(Builder& b);
+  /// So many words for each slot, kept like the mbarriers beside them.
+  Value allocate_words(Builder& b, std::size_t count) const;
 
   static RingPosition first(Builder& b) { return {b.i32(0), b.i32(0)}; }
   RingPosition next(Builder& b, RingPosition at) const;
@@ -37,6 +39,8 @@ class ChannelRing {
   /// By the leader: the copies of one step, once the slot's reads of phase `free` are over (`free`
   /// may be none: the slot is fresh).
   void fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const;
+  /// By the leader: numbers into a slot's words, once the slot's reads of phase `free` are over.
+  void put(Builder& b, Value words, std::span<const Value> numbers, Value slot, Value free) const;
   void wait(Builder& b, RingPosition at) const {
     b.effect(Opcode::ChannelWait, {landed_, at.slot, at.phase});
   }

@@ -149,15 +149,15 @@ class LateProduct {
     return both[1];
   }
 
-  /// The conversion of the second product's A from what it is computed in: it must not write the
-  /// registers of fragments while the product before may read them (ptxas: C7513), so it comes
-  /// late.
+  /// The conversion of the second product's A from what it is computed in, and the zeros of its
+  /// absent elements: they must not write the registers of fragments while the product before may
+  /// read them (ptxas: C7513), so they come late.
   bool makes_fragments(OpId op) const {
-    for (OpId at = k_[k_[second_].operands[0]].def; at; at = k_[k_[at].operands[0]].def) {
+    for (OpId at = k_[k_[second_].operands[0]].def; at && k_[at].parent == l_.body;) {
       const Opcode o = k_[at].opcode;
-      if (k_[at].parent != l_.body || (o != Opcode::Cast && o != Opcode::ConvertLayout))
-        return false;
+      if (o != Opcode::Cast && o != Opcode::ConvertLayout && o != Opcode::Select) return false;
       if (at == op) return true;
+      at = k_[k_[at].operands[o == Opcode::Select ? 1 : 0]].def;
     }
     return false;
   }

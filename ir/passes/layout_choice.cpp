@@ -6,12 +6,15 @@
 #include <array>
 #include <bit>
 #include <numeric>
+#include <ranges>
+#include <vector>
 
 #include "ir/analysis/access_width.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/thread_fn.h"
 #include "ir/matrix_type.h"
+#include "ir/passes/layout_before.h"
 
 namespace tegula::ir {
 namespace {
@@ -38,6 +41,8 @@ Dims order_with(int rank, int fast) {
 
 LayoutChoice::LayoutChoice(const Kernel& k, const Plan& plan) : k_(k), plan_(plan) {
   // Loop carries may be decided by what the body yields, so go round until nothing changes.
+  settle();
+  meet_sums();
   settle();
   // Results of control flow that nothing decided cannot be made again like free ops: they get the
   // standard layout.
@@ -122,6 +127,55 @@ const LinearLayout* LayoutChoice::store(const OpData& d) const {
   if (static_cast<int>(width(*own)) * size_bytes(tile.dtype()) >= kSectorShare) return own;
   const auto wider = lengthen_runs(*own, fast, widest);
   return wider && width(*own) < width(*wider) ? intern_layout(*wider) : own;
+}
+
+/// Loads outside the loops of wgmmas wait for the layout of the sums that they may meet.
+bool LayoutChoice::is_behind_products(const OpData& load) const {
+  bool is_behind = plan_.wgmma;
+  for (OpId op : k_.ops(load.parent)) is_behind = is_behind && k_[op].opcode != Opcode::Dot;
+  return is_behind;
+}
+
+/// Against the order of the program, so that of several users the first one counts.
+void LayoutChoice::meet_sums() {
+  sums_are_settled_ = true;
+  std::vector<OpId> ops;
+  if (plan_.wgmma) walk(k_, k_.body(), [&](OpId op) { ops.push_back(op); });
+  for (OpId op : std::views::reverse(ops)) {
+    const OpData& d = k_[op];
+    if (d.results.size() != 1 || !k_.type(d.results[0]).is_tile()) continue;
+    if (!is_free_op(d.opcode) && info(d.opcode).family != Family::Elementwise) continue;
+    const LinearLayout* wanted = of(d.results[0]);
+    if (const auto met = met_.find(d.results[0]); !wanted && met != met_.end())
+      wanted = met->second;
+    if (!wanted) continue;
+    for (Value v : d.operands)
+      if (k_.type(v).is_tile() && !of(v)) met_[v] = layout_before(k_, d, v, *wanted);
+  }
+}
+
+/// A load that meets sums lies as they do, so that nothing of it goes through shared memory, in
+/// which rings that are never empty leave no room. What exchanges within warps make wider is loaded
+/// wider; where several threads hold an element, as of a bias, they load it from the cache.
+const LinearLayout* LayoutChoice::beside_sums(const OpData& load) const {
+  const Type tile = k_.type(load.results[0]);
+  const LinearLayout* coalesced_layout = access(load, tile);
+  const auto found = met_.find(load.results[0]);
+  const int fast = contiguous_dim(k_, load);
+  if (found == met_.end() || fast < 0) return coalesced_layout;
+  const LinearLayout* met = found->second;
+  if (met->free_bits(In::Lane) != 0) return met;
+  const int widest = std::min(access_elements(k_, load), 16 / size_bytes(tile.dtype()));
+  const auto width = [&](const LinearLayout& l) {
+    return static_cast<int>(global_vectors(l, fast, widest).front().registers.size());
+  };
+  const auto fills_sectors = [&](const LinearLayout& l) {
+    return width(l) * size_bytes(tile.dtype()) >= kSectorShare;
+  };
+  if (fills_sectors(*met)) return met;
+  const auto wider = lengthen_runs(*met, fast, widest);
+  const LinearLayout* own = wider && width(*met) < width(*wider) ? intern_layout(*wider) : met;
+  return fills_sectors(*own) || width(*own) >= width(*coalesced_layout) ? own : coalesced_layout;
 }
 
 /// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps
@@ -219,7 +273,11 @@ void LayoutChoice::op(OpId id) {
     return;
   }
   const Type type = k_.type(d.results[0]);
-  if (d.opcode == LoadView) return set(d.results[0], access(d, type));
+  if (d.opcode == LoadView) {
+    if (!is_behind_products(d)) return set(d.results[0], access(d, type));
+    if (sums_are_settled_) set(d.results[0], beside_sums(d));
+    return;
+  }
   if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
   if (d.opcode == Load || d.opcode == AtomicRmw) {
     const LinearLayout* known = first_known(d);
@@ -246,7 +304,10 @@ void LayoutChoice::op(OpId id) {
                intern_layout(permute(*known, dims_of(d.attrs.ints(AttrName::order)))));
   }
   if (is_free_op(d.opcode)) return;
-  set(d.results[0], known);
+  // What is loaded changes its layout before a cast makes it wider. Values of nothing but free ones
+  // stay free.
+  const auto met = met_.find(d.results[0]);
+  set(d.results[0], known && met != met_.end() ? met->second : known);
 }
 
 }  // namespace tegula::ir

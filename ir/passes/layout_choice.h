@@ -38,6 +38,9 @@ class LayoutChoice {
  private:
   const LinearLayout* scan(Type tile, int axis) const;
   const LinearLayout* cluster_share(Type tile) const;
+  bool is_behind_products(const OpData& load) const;
+  void meet_sums();
+  const LinearLayout* beside_sums(const OpData& load) const;
   void settle();
   void region(RegionId r);
   void op(OpId op);
@@ -48,7 +51,10 @@ class LayoutChoice {
   const Kernel& k_;
   const Plan& plan_;
   std::unordered_map<Value, const LinearLayout*> chosen_;
+  /// Of values without a layout: that of those which they meet.
+  std::unordered_map<Value, const LinearLayout*> met_;
   bool changed_ = false;
+  bool sums_are_settled_ = false;
 };
 
 }  // namespace tegula::ir

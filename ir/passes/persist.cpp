@@ -1,15 +1,17 @@
 // One program for many tiles: what follows a tile, the loads of the next among it, overlaps what is
 // left of it, and the ring of copies never runs empty.
 //
-// Before:  launch { .. yield total, 1, 1 }   body of tile program_id
-// After:   for w in 0 .. waves { body of tile .. }, kernel.info.persistent
-// Tiles go round the programs, there and back, so that where they come in order of their work no
-// program gets the heavier one of every wave; or, where two neighbours are as much work as any
-// other two (attr pairs of program_id), two at a time (there and back too: pairs may differ after
-// all). Right for any number of programs; the launch takes as many as run at once. With
-// plan.multicast tiles go to clusters, two neighbours to each.
+// Before:   launch { .. yield total, 1, 1 }   body of tile program_id
+// After:    for w in 0 .. waves { body of tile .. }, kernel.info.persistent
+// dynamic:  tile = program_id; while tile < total { fetch; body of tile; tile = what was fetched }
+// Of a deal made beforehand, tiles go round the programs, there and back, so that where they come
+// in order of their work no program gets the heavier one of every wave; or, where two neighbours
+// are as much work as any other two (attr pairs of program_id), two at a time (there and back too:
+// pairs may differ after all). Right for any number of programs; the launch takes as many as run at
+// once. With plan.multicast tiles are dealt to clusters, two neighbours to each.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
+#include "ir/passes/tile_queue.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -102,6 +104,53 @@ void rename_grid(Kernel& k, RegionId body, Value tile, Value total) {
   for (OpId op : stale) k.erase(op);
 }
 
+void move_into(Kernel& k, RegionId body, std::span<const OpId> ops) {
+  for (OpId op : ops) {
+    k.unlink(op);
+    k.append(body, op);
+  }
+}
+
+/// `cluster` programs get tiles side by side.
+void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, int cluster) {
+  k.info.cluster = cluster;
+  const Deal tiles(b, total, takes_pairs(k), cluster);
+  const OpId loop = b.make_for(b.i32(0), tiles.waves(b), b.i32(1), {});
+  const RegionId body = k[loop].regions[0];
+  Builder head(k, body);
+  Value tile = tiles.tile(head, k[body].args[0]);
+  if (cluster > 1) tile = head.op(Opcode::ClusterTile, {tile, total});
+  move_into(k, body, ops);
+  rename_grid(k, body, tile, total);
+  Builder(k, body).yield({});
+}
+
+/// The fetch stands at the head and is looked at behind the tile, so that nobody waits for memory.
+void fetch_one_by_one(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
+  const TileFacts facts(k);
+  b.loc = k[k.terminator(k.launch())].loc;
+  const TileQueue queue(b, total, facts);
+  const RingPosition start = TileQueue::first(b);
+  const Value first = program_of(b, Opcode::ProgramId);
+  std::vector<Value> inits{start.slot, start.phase, first};
+  for (Value fact : facts.of(b, first, total)) inits.push_back(fact);
+  const OpId loop = b.make_while(inits);
+  const RegionId test = k[loop].regions[0], body = k[loop].regions[1];
+  Builder condition(k, test), head(k, body), tail(k, body);
+  condition.loc = head.loc = tail.loc = b.loc;
+  const Value more = condition.cmp("lt", k[test].args[2], total);
+  condition.yield(std::span(&more, 1));
+  const Value fetched = queue.fetch(head);
+  move_into(k, body, ops);
+  const std::vector<Value> args(k[body].args.begin(), k[body].args.end());
+  const RingPosition at{args[0], args[1]}, behind = queue.next(tail, at);
+  std::vector<Value> carried{behind.slot, behind.phase};
+  for (Value v : queue.hand_over(tail, fetched, at)) carried.push_back(v);
+  tail.yield(carried);
+  facts.replace(k, std::span(args).subspan(3));
+  rename_grid(k, body, args[2], total);
+}
+
 }  // namespace
 
 bool persist(Kernel& k, PassContext& context) {
@@ -111,21 +160,10 @@ bool persist(Kernel& k, PassContext& context) {
   Builder b(k);
   const Value total = total_tiles(k, b);
   if (!total) return false;
-  const bool pairs = takes_pairs(k);
-  const int cluster = context.plan->multicast ? 2 : 1;
-  k.info.cluster = cluster;
-  const Deal deal(b, total, pairs, cluster);
-  const OpId loop = b.make_for(b.i32(0), deal.waves(b), b.i32(1), {});
-  const RegionId body = k[loop].regions[0];
-  Builder head(k, body);
-  Value tile = deal.tile(head, k[body].args[0]);
-  if (cluster > 1) tile = head.op(Opcode::ClusterTile, {tile, total});
-  for (OpId op : ops) {
-    k.unlink(op);
-    k.append(body, op);
-  }
-  rename_grid(k, body, tile, total);
-  Builder(k, body).yield({});
+  if (context.plan->dynamic)
+    fetch_one_by_one(k, b, total, ops);
+  else
+    deal(k, b, total, ops, context.plan->multicast ? 2 : 1);
   k.info.persistent = true;
   return true;
 }

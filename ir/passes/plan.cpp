@@ -23,6 +23,10 @@ constexpr std::int64_t kSwizzleBytes = 32;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
+/// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
+constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
+/// Of a block of results: what a thread holds of a few operands beside the largest sums.
+constexpr int kStoreColumns = 32;
 
 struct Survey {
   std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
@@ -135,29 +139,62 @@ Survey survey(const Kernel& k) {
   return s;
 }
 
+/// The value is computed from what is read from memory.
+bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
+  const OpId def = k[v].def;
+  if (!def || !seen.insert(v).second) return false;
+  const auto any = [&](const auto& values) {
+    return std::ranges::any_of(values, [&](Value o) { return is_read(k, o, seen); });
+  };
+  return info(k[def].opcode).has(kReads) || any(k[def].operands) ||
+         std::ranges::any_of(k[def].regions, [&](RegionId r) {
+           const OpId yield = k.terminator(r);
+           return yield && any(k[yield].operands);
+         });
+}
+
+/// Lists, tables and lengths in memory say how many products a tile needs.
+bool is_work_read(const Kernel& k) {
+  std::unordered_set<Value> seen;
+  bool found = false;
+  walk(k, k.body(), [&](OpId op) {
+    const OpId loop = k[k[op].parent].owner;
+    if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return;
+    for (std::size_t bound : {0U, 1U}) found = found || is_read(k, k[loop].operands[bound], seen);
+  });
+  return found;
+}
+
+/// It may be started before the kernel in front of it has ended, which counts its tiles at the same
+/// place.
+bool starts_early(const Kernel& k) {
+  bool found = false;
+  walk(k, k.body(), [&](OpId op) { found = found || k[op].opcode == Opcode::GridWait; });
+  return found;
+}
+
 /// Enough warps that a thread holds about `elements` of the largest tile.
 int warps_for(std::int64_t tile, std::int64_t elements) {
   const auto wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, tile / (32 * elements)));
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
-/// Registers a thread can have where every warp has as many: each quarter of an SM holds a quarter
-/// of the warps, rounded up, in 16384 registers.
-int registers_at_entry(const Plan& plan) {
-  const int warps_of_quarter = (plan.warps + plan.copy_warps + 3) / 4;
-  return std::min(255, 16384 / (32 * warps_of_quarter) / 8 * 8);
+/// The most that those which compute can take over, if each that copies keeps `kept`.
+int registers_beside(const Plan& plan, int kept) {
+  const int all = plan.registers_at_entry() * (plan.warps + plan.copy_warps);
+  return std::min(kMostRegisters, (all - kept * plan.copy_warps) / plan.warps / 8 * 8);
 }
 
-/// One warp that copies, or, where those that compute need more registers than it leaves them, a
-/// warpgroup that gives up its own, if that is more.
-void add_copy_warps(Plan& plan, std::int64_t needed) {
+/// One warp that copies, or, where those that compute have use for more registers than it leaves
+/// them, a warpgroup that gives up its own, if that is more: all of them if they are needed.
+void add_copy_warps(Plan& plan, std::int64_t useful, std::int64_t needed) {
   plan.copy_warps = 1;
-  if (needed <= registers_at_entry(plan)) return;
+  if (useful <= plan.registers_at_entry()) return;
   Plan given = plan;
   given.copy_warps = 4;
-  given.registers = static_cast<int>(std::min<std::int64_t>(
-      240, (65536 / 32 - Plan::kCopyRegisters * given.copy_warps) / given.warps / 8 * 8));
-  if (given.registers > registers_at_entry(given)) plan = given;
+  given.registers = registers_beside(given, kCopyRegisters);
+  if (needed > given.registers) given.registers = registers_beside(given, kLeastRegisters);
+  if (given.registers > given.registers_at_entry()) plan = given;
 }
 
 /// The grid asks for loads that neighbouring tiles share; in another order than that of `pairs`.
@@ -200,18 +237,20 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.turns = s.chained && plan.warps >= 8;
   plan.stages = static_cast<int>(std::min<std::int64_t>(
       s.stages != 0 ? s.stages : kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
-  // Two steps' fragments may be alive at once. What else the thread keeps: rows' state, addresses.
-  const std::int64_t others = 2 * s.fragments + 40;
-  // Of the two emitters' code, one takes a little more, and addresses of odd widths do.
-  add_copy_warps(plan, s.accumulators + others + 24);
+  // What else the thread keeps: rows' state, addresses. Of the two emitters' code, one takes a
+  // little more, and addresses of odd widths do; two steps' fragments may be alive at once.
+  const std::int64_t needed = s.accumulators + s.fragments + 32;
+  add_copy_warps(plan, needed + s.fragments + 32, needed + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
   // stores in.
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
+  plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for_multicast(k);
-  const int limit = plan.registers != 0 ? plan.registers : registers_at_entry(plan);
-  if (plan.stages < 2 || s.accumulators + others > limit) return std::nullopt;
+  if (plan.persistent) plan.store_columns = kStoreColumns;
+  const int limit = plan.computing_registers();
+  if (plan.stages < 2 || needed > limit) return std::nullopt;
   return plan;
 }
 
@@ -249,15 +288,18 @@ Plan make_plan(const Kernel& k) {
 
 /// Changes are meant for every kernel of a process, and most are not for products.
 void without_wgmma_fields(Plan& p) {
-  p.copy_warps = p.registers = 0, p.persistent = p.turns = p.multicast = false;
+  p.copy_warps = p.registers = 0;
+  p.persistent = p.turns = p.dynamic = p.multicast = false;
 }
 
+/// Tiles side by side go to a cluster only where they are dealt.
 void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
-  if (!p.multicast || (p.persistent && can_multicast(k, survey(k)))) return;
+  if (!p.multicast || (p.persistent && !p.dynamic && can_multicast(k, survey(k)))) return;
   p.multicast = false;
   context.remark(Remark::Kind::Missed, {},
-                 "no multicast: no operand that neighbouring tiles share");
+                 p.dynamic ? "no multicast: tiles come from a counter"
+                           : "no multicast: no operand that neighbouring tiles share");
 }
 
 /// A plan that somebody else made or changed must be one that the passes can carry out.
@@ -265,8 +307,6 @@ void require_legal(const Plan& p, const Kernel& k) {
   const Survey s = survey(k);
   const bool may_be_wgmma =
       k.info.target.starts_with("sm_90") && s.wgmma && s.step_bytes > 0 && s.largest_product > 0;
-  const auto registers = static_cast<std::int64_t>(p.registers) * p.warps +
-                         Plan::kCopyRegisters * static_cast<std::int64_t>(p.copy_warps);
   const struct {
     bool holds;
     const char* rule;
@@ -278,16 +318,21 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
       {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
+      {p.store_columns >= 0, "store_columns is at least 0"},
       {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
       {!p.multicast || (p.persistent && can_multicast(k, s)),
        "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
+      {p.persistent || !p.dynamic, "dynamic needs persistent"},
+      {!p.dynamic || !starts_early(k), "a kernel that waits for the one before it is not dynamic"},
+      {!p.dynamic || !p.multicast, "tiles by a counter (dynamic) are not shared (multicast)"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
-      {p.registers == 0 || (p.copy_warps == 4 && p.registers % 8 == 0 && registers <= 65536 / 32),
-       "registers is a multiple of 8, needs 4 copy_warps, and all threads' fit into 65536"},
-      {p.registers == 0 || p.registers > registers_at_entry(p),
+      {p.registers == 0 ||
+           (p.copy_warps == 4 && p.registers % 8 == 0 && p.copy_registers() >= kLeastRegisters),
+       "registers is a multiple of 8, needs 4 copy_warps, and leaves 24 to a thread of those"},
+      {p.registers == 0 || p.registers > p.registers_at_entry(),
        "registers is more than all have at the entry"},
   };
   for (const auto& [holds, rule] : kRules)
@@ -314,6 +359,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
     if (context.plan->warps < 8) context.plan->turns = false;
     if (kernel.info.cluster > 1) context.plan->persistent = false;
+    if (!context.plan->persistent || starts_early(kernel)) context.plan->dynamic = false;
     drop_multicast_unless_possible(kernel, context);
   }
   if (!chosen) require_legal(*context.plan, kernel);

@@ -40,11 +40,14 @@ bool ProductLoop::analyze() {
   return true;
 }
 
-/// False where something else than loops is around this one.
+/// False where something else than loops that count, or the one over tiles, is around this one.
 bool ProductLoop::find_outer_loops() {
   for (RegionId r = k[loop].parent; k[r].owner; r = k[k[r].owner].parent) {
-    if (k[k[r].owner].opcode != Opcode::For) return false;
-    outer_.insert(outer_.begin(), k[r].owner);
+    const OpId owner = k[r].owner;
+    const bool is_tile_loop = k.info.persistent && k[owner].opcode == Opcode::While &&
+                              k[owner].parent == k.body() && r == body_of(owner);
+    if (k[owner].opcode != Opcode::For && !is_tile_loop) return false;
+    outer_.insert(outer_.begin(), owner);
   }
   return true;
 }
@@ -183,7 +186,7 @@ void ProductLoop::leave_outer_loops() {
   for (Feed& feed : feeds) carried.insert(carried.end(), {&feed.end.slot, &feed.end.phase});
   if (once_) carried.push_back(&once_end);
   for (std::size_t i = outer_.size(); i-- > 0;) {
-    const OpId yield = k.terminator(k[outer_[i]].regions[0]);
+    const OpId yield = k.terminator(body_of(outer_[i]));
     for (Value* v : carried) k[yield].operands.push_back(*v);
     const auto& results = k[outer_[i]].results;
     for (std::size_t n = 0; n < carried.size(); ++n)
@@ -254,7 +257,9 @@ Value ProductLoop::add_carry(OpId to, Value init) {
   const Type type = k.type(init);
   k[to].operands.push_back(init);
   k.add_result(to, type);
-  return k.add_arg(k[to].regions[0], type);
+  // The condition of a while sees what it carries, too.
+  if (k[to].opcode == Opcode::While) k.add_arg(k[to].regions[0], type);
+  return k.add_arg(body_of(to), type);
 }
 
 void ProductLoop::advance(const Feed& feed, RingPosition at) {

@@ -77,6 +77,8 @@ class ProductLoop {
 
  private:
   bool find_outer_loops();
+  /// What a loop repeats: the last of its regions.
+  RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
   bool is_tma(const OperandLoad& load) const;
   bool is_legal(OpId dot) const;
   /// In a kernel of clusters: marks loads that may be the same for both programs, where these keep

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/attention/block_sizes.h"
-#include "tegula/error.h"
+#include "kernels/refuse.h"
 
 namespace tegula {
 namespace {
@@ -115,7 +115,7 @@ std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads) {
 }  // namespace
 
 void refuse(const std::string& message, const std::string& hint) {
-  throw CompileError(Diagnostic{"", "attention: " + message, {}, {}, hint});
+  refuse_call("attention: " + message, hint);
 }
 
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,

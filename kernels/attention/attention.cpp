@@ -49,9 +49,15 @@ struct SpecFacts {
   explicit SpecFacts(const AttentionSpec& s)
       : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {}
 
-  AttentionTiles tiles(std::int64_t dim, std::int64_t value_dim) const {
-    return attention_tiles(
-        {static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps()});
+  TileNeeds needs(std::int64_t dim, std::int64_t value_dim) const {
+    return {static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps()};
+  }
+  /// Rows of packed heads and of many sequences begin anywhere, and cost registers.
+  bool is_wide(const AttentionCall& c) const {
+    if (spec.score || c.packs_heads || c.lengths.q.defined()) return false;
+    AttentionLengths lengths{c.Q.size(2), c.K.size(2)};
+    if (spec.queries_at_end) lengths.first_query = lengths.keys - lengths.queries;
+    return is_wide_better(needs(c.Q.size(3), c.V.size(3)), way.reach(), lengths);
   }
 
   AttentionSpec spec;
@@ -83,9 +89,12 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
         const Index d = slice(0, padded_head_dim(Q.fixed(3))),
                     dv = slice(0, padded_head_dim(V.fixed(3)));
         K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
-        const AttentionTiles tiles = facts->tiles(d.block(), dv.block());
+        const TileNeeds needs = facts->needs(d.block(), dv.block());
+        const AttentionTiles tiles =
+            tune("WIDE", {0, 1}, 0) == 1 ? wide_tiles(needs) : attention_tiles(needs);
         const int BM = tune("BM", {16, 32, 64, 128}, tiles.queries),
-                  BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, tiles.keys);
+                  BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224},
+                            tiles.keys);
         if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
         if (cu_q || packs_heads) {
           for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
@@ -147,12 +156,14 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
       });
 }
 
-/// The kernels of one element type: `few` for fewer rows than half a tile.
+/// The kernels of one element type: `few` for fewer rows than half a tile, `wide` for many keys.
 template <class T>
 struct KernelsOf {
-  explicit KernelsOf(const std::shared_ptr<const SpecFacts>& facts)
-      : many(with_tiles(make_kernel<T>(facts), facts->spec.blocks)),
+  explicit KernelsOf(std::shared_ptr<const SpecFacts> of)
+      : facts(std::move(of)),
+        many(with_tiles(make_kernel<T>(facts), facts->spec.blocks)),
         few(many.with({{"BM", 64}})),
+        wide(many.with({{"WIDE", 1}})),
         latest(&many) {}
 
   static ForwardKernel<T> with_tiles(const ForwardKernel<T>& k,
@@ -162,13 +173,15 @@ struct KernelsOf {
 
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const ListArgs& lists) const {
-    const ForwardKernel<T>& kernel = c.packs_heads && c.Q.size(2) <= 64 ? few : many;
+    const bool is_few = c.packs_heads && c.Q.size(2) <= 64;
+    const ForwardKernel<T>& kernel = is_few ? few : facts->is_wide(c) ? wide : many;
     kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.q_length, c.lengths.q,
            c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks, lists.counts, lists.full);
     latest = &kernel;
   }
 
-  ForwardKernel<T> many, few;
+  std::shared_ptr<const SpecFacts> facts;
+  ForwardKernel<T> many, few, wide;
   mutable std::atomic<const ForwardKernel<T>*> latest;
 };
 
@@ -203,7 +216,9 @@ struct Attention::Kernels {
       refuse("`blocks` is given for sequences in one tensor",
              "lists are for [batch, heads, length, dim]");
     if (!rows_are_positions || (spec().queries_at_end && !spec().blocks)) return {};
-    return facts->way.lists(stream, {c.Q, c.K, c.V, c.O}, facts->tiles(c.Q.size(3), c.V.size(3)))
+    return facts->way
+        .lists(stream, {c.Q, c.K, c.V, c.O},
+               attention_tiles(facts->needs(c.Q.size(3), c.V.size(3))))
         .value_or(ListArgs{});
   }
 

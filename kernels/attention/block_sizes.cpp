@@ -1,15 +1,49 @@
 #include "kernels/attention/block_sizes.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace tegula {
 namespace {
 
-constexpr int kStep = 16, kMaxKeys = 128, kCostlyKeys = 64, kRows = 128, kBytes = 2;
-/// As ir/passes/plan.cpp has it: of 232 registers a thread, 40 are for rows' state and addresses.
-constexpr int kRegisters = 232 - 40;
+constexpr int kStep = 16, kMaxKeys = 128, kMaxWideKeys = 224, kCostlyKeys = 64, kRows = 128,
+              kBytes = 2;
+/// Of 232 or 240 registers a thread, 40 are for rows' state and addresses.
+constexpr int kRegisters = 232 - 40, kAllRegisters = 240 - 40;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr int kSharedBytes = 225 * 1024, kSlots = 2;
+
+/// Keys of which shared memory holds two slots beside the queries.
+int keys_by_shared(int dim, int value_dim) {
+  return (kSharedBytes - kRows * dim * kBytes) / (kSlots * (dim + value_dim) * kBytes);
+}
+
+/// What a step takes beside its keys, in keys: barriers, maxima over lanes, the rescaled output.
+/// Fitted, like the share of a masked key, to times of head dims 64 and 128 on an H200.
+double step_keys(int value_dim) { return 20 + 0.22 * value_dim; }
+constexpr double kMaskedShare = 0.3, kWorthwhile = 0.98;
+
+/// What a tile of queries needs on average where masks end at its rows.
+double keys_up_to_row(const AttentionLengths& l) {
+  const auto first = static_cast<double>(l.first_query), q = static_cast<double>(l.queries),
+             k = static_cast<double>(l.keys);
+  // Rows behind the last key need all.
+  const double rising = std::clamp(k - first, 0.0, q);
+  return (rising * (first + rising / 2) + (q - rising) * k) / std::max(q, 1.0) + kRows / 2.0;
+}
+
+/// Of a tile of queries, on average, in keys.
+double tile_cost(int block, int value_dim, KeyReach reach, const AttentionLengths& l) {
+  const bool is_all = reach == KeyReach::all;
+  // Blocks end behind the last key that is needed, by this on average where ends are multiples of
+  // the rows.
+  const double spare = is_all ? 0 : (block - std::gcd(block, kRows)) / 2.0;
+  const double needed =
+      is_all ? static_cast<double>((l.keys + block - 1) / block * block) : keys_up_to_row(l);
+  // One more step: the first scores and the last weights have nothing beside them.
+  const double steps = (needed + spare) / block + 1;
+  return steps * (block + step_keys(value_dim)) + (is_all ? 0 : kMaskedShare * (kRows + 2 * spare));
+}
 
 }  // namespace
 
@@ -22,11 +56,26 @@ AttentionTiles attention_tiles(const TileNeeds& needs) {
   const bool is_full = value_dim > kMaxKeys;
   const int others = needs.has_gaps + needs.score.of_position;
   const int by_registers = kRegisters - value_dim / 2 - (is_full ? others * kStep : 0);
-  const int by_shared =
-      (kSharedBytes - kRows * dim * kBytes) / (kSlots * (dim + value_dim) * kBytes);
+  const int by_shared = keys_by_shared(dim, value_dim);
   const int costly = is_full ? kCostlyKeys / 2 : kCostlyKeys;
   const int most = needs.score.of_element ? costly : kMaxKeys;
   return {kRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
+}
+
+AttentionTiles wide_tiles(const TileNeeds& needs) {
+  const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
+  // Scores (keys / 2), a step's weights in 16 bits (keys / 4), the output.
+  const int by_registers = (kAllRegisters - value_dim / 2) * 4 / 3;
+  return {kRows,
+          std::min({kMaxWideKeys, by_registers, keys_by_shared(dim, value_dim)}) / kStep * kStep};
+}
+
+bool is_wide_better(const TileNeeds& needs, KeyReach reach, const AttentionLengths& lengths) {
+  const bool is_plain = !needs.score.of_element && !needs.score.of_position && !needs.has_gaps;
+  if (reach == KeyReach::unknown || !is_plain) return false;
+  const int narrow = attention_tiles(needs).keys, wide = wide_tiles(needs).keys;
+  const auto cost = [&](int block) { return tile_cost(block, needs.value_dim, reach, lengths); };
+  return wide > narrow && cost(wide) < kWorthwhile * cost(narrow);
 }
 
 }  // namespace tegula

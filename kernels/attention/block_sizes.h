@@ -22,4 +22,20 @@ struct TileNeeds {
 };
 AttentionTiles attention_tiles(const TileNeeds& needs);
 
+/// Which keys a tile of queries visits, as far as it is known before the kernel is traced.
+enum class KeyReach : std::uint8_t {
+  unknown,
+  all,
+  up_to_row,  ///< from the first to one that rises with the rows
+};
+
+/// Tiles with as many keys as fit where no score and no gap takes registers.
+AttentionTiles wide_tiles(const TileNeeds& needs);
+struct AttentionLengths {
+  std::int64_t queries, keys;
+  std::int64_t first_query = 0;  ///< its position among the keys
+};
+/// Whether those are estimated to be faster: fewer steps, more keys that no row needs.
+bool is_wide_better(const TileNeeds& needs, KeyReach reach, const AttentionLengths& lengths);
+
 }  // namespace tegula

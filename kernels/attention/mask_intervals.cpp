@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "ir/op_table.h"
 #include "kernels/attention/mask_limits.h"
 #include "tegula/tegula.h"
 
@@ -27,6 +28,7 @@ struct Step {
   const std::vector<MaskKnowledge>& known;
 
   const MaskKnowledge& in(std::size_t i) const { return known[node.in[i]]; }
+  const std::optional<Truth>& truth(std::size_t i) const { return in(i).truth; }
   /// An operand as a number; a condition is 0 or 1.
   Number number(std::size_t i) const {
     if (const auto& t = in(i).truth)
@@ -35,11 +37,6 @@ struct Step {
   }
 
   MaskKnowledge run() const;
-  Truth condition() const;
-  Truth compare() const;
-  std::optional<Truth> logic() const;
-  Number integer() const;
-  Number choice(const Truth& c, const Number& a, const Number& b) const;
 
   /// Of ends that are computed by `f` in a type where they fit; they are dropped for all values of
   /// the node's type where they would wrap around in that.
@@ -50,7 +47,8 @@ struct Step {
   Number magnitude(const Number& a) const;
   Number quotient(const Number& a, const Number& b) const;
   Number remainder(const Number& a, const Number& b) const;
-  Number bits(const Number& a, const Number& b) const;
+  Number low_bits(const Number& a, const Number& b) const;
+  Number shifted_right(const Number& a, const Number& b) const;
 };
 
 Truth unknown() { return {Tile(false), Tile(true)}; }
@@ -124,15 +122,10 @@ Number Step::remainder(const Number& a, const Number& b) const {
                    range, false};
 }
 
-/// `x & (2^k - 1)`, and shifts to the right by a constant.
-Number Step::bits(const Number& a, const Number& b) const {
+/// `x & (2^k - 1)`.
+Number Step::low_bits(const Number& a, const Number& b) const {
   if (!a || !b || !b->is_point || !b->range.is_point()) return std::nullopt;
   const std::int64_t c = b->range.lo;
-  if (node.opcode == Opcode::Shr) {
-    if (c < 0 || c > 31) return std::nullopt;
-    return IntBounds{
-        a->lo >> constant(c), a->hi >> constant(c), {a->range.lo >> c, a->range.hi >> c}, false};
-  }
   if (c < 0 || ((c + 1) & c) != 0) return std::nullopt;
   const auto shift = std::popcount(static_cast<std::uint64_t>(c));
   if (shift > 30) return std::nullopt;
@@ -143,114 +136,134 @@ Number Step::bits(const Number& a, const Number& b) const {
                    false};
 }
 
-Number Step::choice(const Truth& c, const Number& a, const Number& b) const {
+/// By a constant.
+Number Step::shifted_right(const Number& a, const Number& b) const {
+  if (!a || !b || !b->is_point || !b->range.is_point()) return std::nullopt;
+  const std::int64_t c = b->range.lo;
+  if (c < 0 || c > 31) return std::nullopt;
+  return IntBounds{
+      a->lo >> constant(c), a->hi >> constant(c), {a->range.lo >> c, a->range.hi >> c}, false};
+}
+
+// ---- numbers ------------------------------------------------------------------------------------
+template <class Pick>
+Number extremum(const Step& s, Pick pick) {
+  const Number a = s.number(0), b = s.number(1);
+  if (!a || !b) return std::nullopt;
+  return IntBounds{pick(a->lo, b->lo), pick(a->hi, b->hi), hull(a->range, b->range), false};
+}
+
+Number negation(const Step& s) {
+  return s.linear(IntBounds{constant(0), constant(0), {0, 0}, true}, s.number(0), -1);
+}
+
+Number chosen_number(const Step& s) {
+  const std::optional<Truth>& c = s.truth(0);
+  if (!c) return std::nullopt;
+  const Number a = s.number(1), b = s.number(2);
   if (!a || !b) return std::nullopt;
   const auto pick = [&](const Tile& x, const Tile& y, const Tile& either) {
-    return where(c.every, x, where(c.some, either, y));
+    return where(c->every, x, where(c->some, either, y));
   };
   return IntBounds{pick(a->lo, b->lo, min(a->lo, b->lo)), pick(a->hi, b->hi, max(a->hi, b->hi)),
                    hull(a->range, b->range), false};
 }
 
-Number Step::integer() const {
-  const auto either = [&](auto pick) -> Number {
-    const Number a = number(0), b = number(1);
-    if (!a || !b) return std::nullopt;
-    return IntBounds{pick(a->lo, b->lo), pick(a->hi, b->hi), hull(a->range, b->range), false};
-  };
-  const Number zero = IntBounds{constant(0), constant(0), {0, 0}, true};
-  switch (node.opcode) {
-    case Opcode::Add:
-      return linear(number(0), number(1), 1);
-    case Opcode::Sub:
-      return linear(number(0), number(1), -1);
-    case Opcode::Neg:
-      return linear(zero, number(0), -1);
-    case Opcode::Mul:
-      return product(number(0), number(1));
-    case Opcode::Div:
-      return quotient(number(0), number(1));
-    case Opcode::Rem:
-      return remainder(number(0), number(1));
-    case Opcode::Abs:
-      return magnitude(number(0));
-    case Opcode::Min:
-      return either([](const Tile& x, const Tile& y) { return min(x, y); });
-    case Opcode::Max:
-      return either([](const Tile& x, const Tile& y) { return max(x, y); });
-    case Opcode::And:
-    case Opcode::Shr:
-      return bits(number(0), number(1));
-    case Opcode::Select:
-      return in(0).truth ? choice(*in(0).truth, number(1), number(2)) : std::nullopt;
-    case Opcode::Cast: {
-      const Number a = number(0);
-      return a && a->range.is_within(Interval::of(node.dtype)) ? a : std::nullopt;
-    }
-    default:
-      return std::nullopt;
-  }
+Number converted(const Step& s) {
+  const Number a = s.number(0);
+  return a && a->range.is_within(Interval::of(s.node.dtype)) ? a : std::nullopt;
 }
 
-Truth Step::compare() const {
-  const Number a = number(0), b = number(1);
-  if (!a || !b) return unknown();
-  switch (node.pred) {
-    case MaskPred::Lt:
-      return {a->hi < b->lo, a->lo < b->hi};
-    case MaskPred::Le:
-      return {a->hi <= b->lo, a->lo <= b->hi};
-    default:
-      break;
-  }
+using NumberFn = Number (*)(const Step&);
+constexpr auto kNumbers = ir::op_table<NumberFn>({
+    {Opcode::Add, [](const Step& s) { return s.linear(s.number(0), s.number(1), 1); }},
+    {Opcode::Sub, [](const Step& s) { return s.linear(s.number(0), s.number(1), -1); }},
+    {Opcode::Neg, negation},
+    {Opcode::Mul, [](const Step& s) { return s.product(s.number(0), s.number(1)); }},
+    {Opcode::Div, [](const Step& s) { return s.quotient(s.number(0), s.number(1)); }},
+    {Opcode::Rem, [](const Step& s) { return s.remainder(s.number(0), s.number(1)); }},
+    {Opcode::Abs, [](const Step& s) { return s.magnitude(s.number(0)); }},
+    {Opcode::Min,
+     [](const Step& s) {
+       return extremum(s, [](const Tile& x, const Tile& y) { return min(x, y); });
+     }},
+    {Opcode::Max,
+     [](const Step& s) {
+       return extremum(s, [](const Tile& x, const Tile& y) { return max(x, y); });
+     }},
+    {Opcode::And, [](const Step& s) { return s.low_bits(s.number(0), s.number(1)); }},
+    {Opcode::Shr, [](const Step& s) { return s.shifted_right(s.number(0), s.number(1)); }},
+    {Opcode::Select, chosen_number},
+    {Opcode::Cast, converted},
+});
+
+// ---- conditions ---------------------------------------------------------------------------------
+using MaybeTruth = std::optional<Truth>;
+
+MaybeTruth compared(const Step& s) {
+  const Number a = s.number(0), b = s.number(1);
+  if (!a || !b) return std::nullopt;
+  if (s.node.pred == MaskPred::Lt) return Truth{a->hi < b->lo, a->lo < b->hi};
+  if (s.node.pred == MaskPred::Le) return Truth{a->hi <= b->lo, a->lo <= b->hi};
   const Tile surely = a->lo == b->hi && a->hi == b->lo, possible = a->lo <= b->hi && b->lo <= a->hi;
-  return node.pred == MaskPred::Eq ? Truth{surely, possible} : Truth{!possible, !surely};
+  return s.node.pred == MaskPred::Eq ? Truth{surely, possible} : Truth{!possible, !surely};
 }
 
-std::optional<Truth> Step::logic() const {
-  const auto &a = in(0).truth, &b = in(1).truth;
-  if (!a || (node.opcode != Opcode::Not && !b)) return std::nullopt;
-  switch (node.opcode) {
-    case Opcode::Not:
-      return Truth{!a->some, !a->every};
-    case Opcode::And:
-      return Truth{a->every && b->every, a->some && b->some};
-    case Opcode::Or:
-      return Truth{a->every || b->every, a->some || b->some};
-    case Opcode::Xor:
-      return Truth{(a->every && !b->some) || (b->every && !a->some),
-                   (a->some && !b->every) || (b->some && !a->every)};
-    default: {  // Select
-      const auto& c = in(2).truth;
-      if (!c) return std::nullopt;
-      const auto pick = [&](const Tile& x, const Tile& y, const Tile& either) {
-        return (a->every && x) || (!a->some && y) || (a->some && !a->every && either);
-      };
-      return Truth{pick(b->every, c->every, b->every && c->every),
-                   pick(b->some, c->some, b->some || c->some)};
-    }
-  }
+MaybeTruth negated(const Step& s) {
+  const MaybeTruth& a = s.truth(0);
+  return a ? MaybeTruth(Truth{!a->some, !a->every}) : std::nullopt;
 }
 
-Truth Step::condition() const {
-  switch (node.opcode) {
-    case Opcode::Cmp:
-      return compare();
-    case Opcode::Not:
-    case Opcode::And:
-    case Opcode::Or:
-    case Opcode::Xor:
-    case Opcode::Select:
-      return logic().value_or(unknown());
-    default:
-      return unknown();
-  }
+template <class Join>
+MaybeTruth joined(const Step& s, Join join) {
+  const MaybeTruth &a = s.truth(0), &b = s.truth(1);
+  return a && b ? MaybeTruth(join(*a, *b)) : std::nullopt;
 }
+
+MaybeTruth chosen_truth(const Step& s) {
+  const MaybeTruth &a = s.truth(0), &b = s.truth(1), &c = s.truth(2);
+  if (!a || !b || !c) return std::nullopt;
+  const auto pick = [&](const Tile& x, const Tile& y, const Tile& either) {
+    return (a->every && x) || (!a->some && y) || (a->some && !a->every && either);
+  };
+  return Truth{pick(b->every, c->every, b->every && c->every),
+               pick(b->some, c->some, b->some || c->some)};
+}
+
+using TruthFn = MaybeTruth (*)(const Step&);
+constexpr auto kTruths = ir::op_table<TruthFn>({
+    {Opcode::Cmp, compared},
+    {Opcode::Not, negated},
+    {Opcode::And,
+     [](const Step& s) {
+       return joined(s, [](const Truth& a, const Truth& b) {
+         return Truth{a.every && b.every, a.some && b.some};
+       });
+     }},
+    {Opcode::Or,
+     [](const Step& s) {
+       return joined(s, [](const Truth& a, const Truth& b) {
+         return Truth{a.every || b.every, a.some || b.some};
+       });
+     }},
+    {Opcode::Xor,
+     [](const Step& s) {
+       return joined(s, [](const Truth& a, const Truth& b) {
+         return Truth{(a.every && !b.some) || (b.every && !a.some),
+                      (a.some && !b.every) || (b.some && !a.every)};
+       });
+     }},
+    {Opcode::Select, chosen_truth},
+});
 
 MaskKnowledge Step::run() const {
-  if (is_bool(node.dtype)) return {std::nullopt, condition()};
-  const Number n = node.kind == MaskNode::Kind::Op ? integer() : std::nullopt;
-  return {n, std::nullopt};
+  const auto op = static_cast<std::size_t>(node.opcode);
+  const bool is_op = node.kind == MaskNode::Kind::Op;
+  if (is_bool(node.dtype)) {
+    const MaybeTruth t = is_op && kTruths[op] ? kTruths[op](*this) : std::nullopt;
+    return {std::nullopt, t.value_or(unknown())};
+  }
+  return {is_op && kNumbers[op] ? kNumbers[op](*this) : std::nullopt, std::nullopt};
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/op_table.h"
+
 namespace tegula {
 
 using ir::Interval;
@@ -9,6 +11,22 @@ using ir::Linear;
 using ir::MaskFormula;
 using ir::MaskNode;
 using ir::MaskNodeId;
+using ir::Opcode;
+
+namespace {
+
+/// What MaskWrap needs of an op's second operand; ops without a row it cannot follow.
+enum class Second : std::uint8_t { Unknown, None, Followed, Divisor };
+constexpr auto kFollowed = ir::op_table<Second>({
+    {Opcode::Neg, Second::None},
+    {Opcode::Add, Second::Followed},
+    {Opcode::Sub, Second::Followed},
+    {Opcode::Mul, Second::Followed},
+    {Opcode::Div, Second::Divisor},
+    {Opcode::Rem, Second::Divisor},
+});
+
+}  // namespace
 
 MaskLimits::MaskLimits(const ir::MaskClosedForm& form, const Numbers& numbers)
     : form_(form), numbers_(numbers), blocks_(form.expr) {
@@ -30,7 +48,7 @@ MaskLimits::Solution MaskLimits::solve(const ir::MaskCondition& c) const {
 bool MaskLimits::is_of_rows(const MaskFormula& f) const {
   const MaskNode& n = node(f.index);
   const bool is_order =
-      n.is_op(ir::Opcode::Cmp) && (n.pred == ir::MaskPred::Lt || n.pred == ir::MaskPred::Le);
+      n.is_op(Opcode::Cmp) && (n.pred == ir::MaskPred::Lt || n.pred == ir::MaskPred::Le);
   const auto rises = [&](MaskNodeId id) { return is_symbol(id) || is_rising(id); };
   const auto compares = [&](std::size_t a, std::size_t b) {
     return rises(n.in[a]) && is_number(n.in[b]);
@@ -60,19 +78,9 @@ bool MaskLimits::is_checkable(MaskNodeId id) const {
   const MaskNode& n = node(id);
   if (n.kind != MaskNode::Kind::Op) return n.kind != MaskNode::Kind::Param || number(id);
   if (n.dtype != DType::i32 || !is_checkable(n.in[0])) return false;
-  switch (n.opcode) {
-    case ir::Opcode::Neg:
-      return true;
-    case ir::Opcode::Add:
-    case ir::Opcode::Sub:
-    case ir::Opcode::Mul:
-      return is_checkable(n.in[1]);
-    case ir::Opcode::Div:
-    case ir::Opcode::Rem:
-      return is_divisor(n.in[1]);
-    default:
-      return false;
-  }
+  const Second second = kFollowed[static_cast<std::size_t>(n.opcode)];
+  if (second == Second::Followed) return is_checkable(n.in[1]);
+  return second == Second::Divisor ? is_divisor(n.in[1]) : second == Second::None;
 }
 
 Interval MaskLimits::truth_of_opaque(const MaskFormula& f) const {
@@ -118,7 +126,7 @@ bool MaskLimits::is_divisor(MaskNodeId id) const {
 
 std::optional<MaskLimits::Quotient> MaskLimits::quotient(const ir::MaskCondition& c) const {
   const MaskNode& symbol = node(c.steps[0].symbol);
-  if (c.steps.size() != 2 || !symbol.is_op(ir::Opcode::Div) || !is_divisor(symbol.in[1]))
+  if (c.steps.size() != 2 || !symbol.is_op(Opcode::Div) || !is_divisor(symbol.in[1]))
     return std::nullopt;
   const ir::MaskStep& inner = c.steps[1];
   const bool of_key = node(inner.symbol).kind == MaskNode::Kind::Key && inner.factor == 1 &&
@@ -141,15 +149,15 @@ bool MaskLimits::is_number(MaskNodeId id) const {
 bool MaskLimits::is_rising(MaskNodeId id) const {
   const MaskNode& n = node(id);
   if (n.kind == MaskNode::Kind::Query) return true;
-  if (n.is_op(ir::Opcode::Add))
+  if (n.is_op(Opcode::Add))
     return (is_rising(n.in[0]) && is_number(n.in[1])) || (is_number(n.in[0]) && is_rising(n.in[1]));
-  return n.is_op(ir::Opcode::Sub) && is_rising(n.in[0]) && is_number(n.in[1]);
+  return n.is_op(Opcode::Sub) && is_rising(n.in[0]) && is_number(n.in[1]);
 }
 
 bool MaskLimits::is_symbol(MaskNodeId id) const {
   const MaskNode& n = node(id);
   if (n.kind == MaskNode::Kind::Query || number(id)) return true;
-  const bool is_quotient = n.is_op(ir::Opcode::Div) && n.dtype == DType::i32 && is_divisor(n.in[1]);
+  const bool is_quotient = n.is_op(Opcode::Div) && n.dtype == DType::i32 && is_divisor(n.in[1]);
   if (!is_quotient || !is_rising(n.in[0])) return false;
   const MaskNode& by = node(n.in[1]);
   return by.kind != MaskNode::Kind::Const || by.value <= kMaskPositions.hi;
@@ -173,6 +181,12 @@ Interval MaskLimits::range_of_symbol(MaskNodeId id) const {
 std::optional<std::size_t> MaskLimits::intervals() const {
   const Shapes of = shapes(form_.formula);
   return of ? std::optional(of->size()) : std::nullopt;
+}
+
+bool MaskLimits::is_one_end() const {
+  if (form_.formula.kind != MaskFormula::Kind::Condition) return false;
+  const Solution s = solve(form_.conditions[form_.formula.index]);
+  return s.limit && s.limit->is_upper && !s.limit->of && s.if_fits.empty();
 }
 
 MaskLimits::Shapes MaskLimits::decided(Interval truth) {

@@ -80,6 +80,9 @@ class MaskLimits {
   /// ends can be computed.
   std::optional<std::size_t> intervals() const;
 
+  /// Whether the mask is one comparison, before whose limit all keys are visible.
+  bool is_one_end() const;
+
   /// Bounds of a symbol at all positions, if it fits.
   ir::Interval range_of_symbol(ir::MaskNodeId id) const;
   /// The Scalar behind a node; null if it is none of i32.

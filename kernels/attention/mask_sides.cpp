@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/analysis/mask_transfer.h"
+#include "ir/op_table.h"
 
 namespace tegula {
 
@@ -12,6 +13,19 @@ using ir::Opcode;
 using Kind = MaskNode::Kind;
 
 namespace {
+
+/// What an op's second operand must be, so that the result rises with the first one. Of ops without
+/// a row that is not known.
+enum class Second : std::uint8_t { Unknown, None, Rising, Fixed, Positive };
+constexpr auto kRising = ir::op_table<Second>({
+    {Opcode::Add, Second::Rising},
+    {Opcode::Min, Second::Rising},
+    {Opcode::Max, Second::Rising},
+    {Opcode::Sub, Second::Fixed},
+    {Opcode::Mul, Second::Positive},
+    {Opcode::Div, Second::Positive},
+    {Opcode::Cast, Second::None},
+});
 
 MaskSide join(MaskSide a, MaskSide b) {
   if (a == MaskSide::Unknown || b == MaskSide::Unknown) return MaskSide::Unknown;
@@ -87,24 +101,12 @@ bool MaskSides::may_fall(MaskNodeId id) const {
   const MaskNode& n = source.expr[id];
   if (side[id] == MaskSide::Launch || n.kind == Kind::Query || n.kind == Kind::Key) return false;
   if (is_bool(n.dtype) || n.kind == Kind::Table) return true;
-  const auto is_positive = [&](MaskNodeId of) {
-    return source.expr[of].kind == Kind::Const && source.expr[of].value > 0;
-  };
-  switch (n.opcode) {
-    case Opcode::Add:
-    case Opcode::Min:
-    case Opcode::Max:
-      return may_fall(n.in[0]) || may_fall(n.in[1]);
-    case Opcode::Sub:
-      return side[n.in[1]] != MaskSide::Launch || may_fall(n.in[0]);
-    case Opcode::Mul:
-    case Opcode::Div:
-      return !is_positive(n.in[1]) || may_fall(n.in[0]);
-    case Opcode::Cast:
-      return may_fall(n.in[0]);
-    default:
-      return true;
-  }
+  const Second second = kRising[static_cast<std::size_t>(n.opcode)];
+  if (second == Second::Unknown || may_fall(n.in[0])) return true;
+  if (second == Second::Rising) return may_fall(n.in[1]);
+  if (second == Second::Fixed) return side[n.in[1]] != MaskSide::Launch;
+  const MaskNode& by = source.expr[n.in[1]];
+  return second == Second::Positive && !(by.kind == Kind::Const && by.value > 0);
 }
 
 }  // namespace tegula

@@ -1,5 +1,6 @@
 #include "kernels/attention/mask_wrap.h"
 
+#include "ir/op_table.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -47,24 +48,30 @@ MaskWrap::Wide MaskWrap::bounds(ir::MaskNodeId id) {
 }
 
 MaskWrap::Wide MaskWrap::operation(const MaskNode& n) {
-  const Wide a = bounds(n.in[0]);
-  if (n.opcode == Opcode::Neg) return {-a.hi, -a.lo};
-  const Wide b = bounds(n.in[1]);
-  switch (n.opcode) {
-    case Opcode::Add:
-      return {a.lo + b.lo, a.hi + b.hi};
-    case Opcode::Sub:
-      return {a.lo - b.hi, a.hi - b.lo};
-    case Opcode::Mul: {
-      const Tile x = a.lo * b.lo, y = a.lo * b.hi, z = a.hi * b.lo, w = a.hi * b.hi;
-      return {min(min(x, y), min(z, w)), max(max(x, y), max(z, w))};
-    }
-    default: {  // Div and Rem, by what is one number
-      require(b.lo >= 1);
-      const Tile zero(std::int64_t{0});
-      return {min(a.lo, zero), max(a.hi, zero)};
-    }
-  }
+  // The ops that MaskLimits::is_checkable follows.
+  static constexpr auto kTable = ir::op_table<Fn>({{Opcode::Neg, &MaskWrap::negation},
+                                                   {Opcode::Add, &MaskWrap::sum},
+                                                   {Opcode::Sub, &MaskWrap::difference},
+                                                   {Opcode::Mul, &MaskWrap::product},
+                                                   {Opcode::Div, &MaskWrap::division},
+                                                   {Opcode::Rem, &MaskWrap::division}});
+  const Wide a = bounds(n.in[0]), b = n.operands > 1 ? bounds(n.in[1]) : a;
+  return (this->*kTable[static_cast<std::size_t>(n.opcode)])(a, b);
+}
+
+MaskWrap::Wide MaskWrap::negation(const Wide& a, const Wide&) { return {-a.hi, -a.lo}; }
+MaskWrap::Wide MaskWrap::sum(const Wide& a, const Wide& b) { return {a.lo + b.lo, a.hi + b.hi}; }
+MaskWrap::Wide MaskWrap::difference(const Wide& a, const Wide& b) {
+  return {a.lo - b.hi, a.hi - b.lo};
+}
+MaskWrap::Wide MaskWrap::product(const Wide& a, const Wide& b) {
+  const Tile x = a.lo * b.lo, y = a.lo * b.hi, z = a.hi * b.lo, w = a.hi * b.hi;
+  return {min(min(x, y), min(z, w)), max(max(x, y), max(z, w))};
+}
+MaskWrap::Wide MaskWrap::division(const Wide& a, const Wide& b) {
+  require(b.lo >= 1);
+  const Tile zero(std::int64_t{0});
+  return {min(a.lo, zero), max(a.hi, zero)};
 }
 
 }  // namespace tegula

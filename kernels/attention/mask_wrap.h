@@ -20,6 +20,14 @@ class MaskWrap {
   };
   Wide bounds(ir::MaskNodeId id);
   Wide operation(const ir::MaskNode& node);
+  /// Bounds of an op's result from those of its operands.
+  using Fn = Wide (MaskWrap::*)(const Wide& a, const Wide& b);
+  Wide negation(const Wide& a, const Wide&);
+  Wide sum(const Wide& a, const Wide& b);
+  Wide difference(const Wide& a, const Wide& b);
+  Wide product(const Wide& a, const Wide& b);
+  /// Of quotients and remainders, by what is one number.
+  Wide division(const Wide& a, const Wide& b);
   void require(const Tile& condition);
 
   const MaskLimits& limits_;

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "tegula/error.h"
+#include "kernels/refuse.h"
 #include "tegula/math.h"
 #include "tegula/memory.h"
 #include "tegula/tile_ops.h"
@@ -30,7 +30,7 @@ std::vector<i32> t5_buckets(int buckets, int max_distance) {
 }
 
 void require(bool ok, const std::string& message, const std::string& hint) {
-  if (!ok) throw CompileError(Diagnostic{"", "scores::" + message, {}, {}, hint});
+  if (!ok) refuse_call("scores::" + message, hint);
 }
 
 /// One number of a tensor; without absence, which would ask for a select in every element.

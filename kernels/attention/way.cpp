@@ -16,8 +16,10 @@ Way::Way(const AttentionSpec& spec) : list_(spec.blocks) {
     text_ = "a block list of the caller";
   else if (spec.range || spec.full)
     text_ = "a range of the caller";
+  else if (spec.mask)
+    text_ = derive(spec.mask);
   else
-    text_ = spec.mask ? derive(spec.mask) : "all, there is no mask";
+    text_ = "all, there is no mask", reach_ = KeyReach::all;
 }
 
 std::string Way::derive(const Mask& mask) {
@@ -31,7 +33,9 @@ std::string Way::derive(const Mask& mask) {
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
   if (form.mask_class == ir::MaskClass::Data)
     return fmt::format("a range of what is solved, else all ({})", why);
-  if (const auto parts = MaskLimits(form, source->numbers).intervals()) {
+  const MaskLimits limits(form, source->numbers);
+  if (limits.is_one_end()) reach_ = KeyReach::up_to_row;
+  if (const auto parts = limits.intervals()) {
     has_parts_ = *parts > 1;
     return fmt::format("{}, no block tensors ({})",
                        *parts > 1 ? fmt::format("{} closed ranges", *parts) : "a closed range",

@@ -23,6 +23,7 @@ class Way {
   bool is_listed() const { return list_ || derived_; }
   /// True if the blocks of a tile do not follow each other.
   bool has_gaps() const { return is_listed() || has_parts_; }
+  KeyReach reach() const { return reach_; }
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<ListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
@@ -38,6 +39,7 @@ class Way {
   std::optional<BlockList> list_;
   std::unique_ptr<DerivedLists> derived_;
   bool has_parts_ = false;
+  KeyReach reach_ = KeyReach::unknown;
   std::string text_;
 };
 

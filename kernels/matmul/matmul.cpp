@@ -3,10 +3,9 @@
 
 #include <functional>
 #include <map>
-#include <tuple>
+#include <utility>
 
-#include "kernels/matmul/operands.h"
-#include "kernels/scratch.h"
+#include "kernels/refuse.h"
 #include "runtime/context.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
@@ -28,17 +27,19 @@ MatmulTile MatmulTile::tuned() {
       tune("MULTICAST", {0, 1}, 0) != 0};
 }
 
-Tuning MatmulTile::of(const MatmulConfig& c, const MatmulOptions& options) {
-  Tuning values{{"BM", c.bm},
-                {"BN", c.bn},
-                {"BK", c.bk},
-                {"STAGES", c.stages},
-                {"SWAPPED", c.swapped},
-                {"TF32", options.tf32},
-                {"PROMOTED", options.promoted},
-                {"MULTICAST", c.multicast}};
-  if (c.clustered) values["CLUSTER"] = c.splits;
-  return values;
+std::function<Tuning(const MatmulConfig&)> MatmulTile::tuning(const MatmulOptions& options) {
+  return [options](const MatmulConfig& c) {
+    Tuning values{{"BM", c.bm},
+                  {"BN", c.bn},
+                  {"BK", c.bk},
+                  {"STAGES", c.stages},
+                  {"SWAPPED", c.swapped},
+                  {"TF32", options.tf32},
+                  {"PROMOTED", options.promoted},
+                  {"MULTICAST", c.multicast}};
+    if (c.clustered) values["CLUSTER"] = c.splits;
+    return values;
+  };
 }
 
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
@@ -47,13 +48,8 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
   if (ranks && A.size(-1) == B.size(-2) && C.size(-2) == A.size(-2) && C.size(-1) == B.size(-1) &&
       (r == 2 || (A.size(0) == B.size(0) && A.size(0) == C.size(0))))
     return;
-  throw CompileError(
-      Diagnostic{"",
-                 "matmul: A is " + A.str() + ", B is " + B.str() + ", C is " + C.str(),
-                 {},
-                 {},
-                 "shapes must be [m, k], [k, n], [m, n], or all with one batch "
-                 "dimension in front"});
+  refuse_call("matmul: A is " + A.str() + ", B is " + B.str() + ", C is " + C.str(),
+              "shapes must be [m, k], [k, n], [m, n], or all with one batch dimension in front");
 }
 
 namespace {
@@ -70,6 +66,11 @@ bool has_wgmma(Device device) {
 
 }  // namespace
 
+PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options) {
+  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, Packing::Any};
+  return {tensor, k_dim, size_bytes(tensor.dtype()) == 2 ? Packing::ForTma : Packing::AlongDim};
+}
+
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options) {
   check_matmul(A, B, C);
@@ -77,48 +78,19 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   p.tf32 = options.tf32;
   p.promoted = options.promoted;
   p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
-  p.b_k_major = B.stride(-2) == 1 || (needs_copy(B, -2) && size_bytes(B.dtype()) != 2);
-  p.whole_lines = has_whole_lines(A, -1) && has_whole_lines(B, -2);
+  const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
+  p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
+  p.whole_lines = a.has_whole_lines() && b.has_whole_lines();
   p.whole = A.rank() == 3;
   return p;
-}
-
-MatmulMemory::MatmulMemory(const Stream& stream, std::initializer_list<MatmulOperand> operands,
-                           const MatmulOptions& options, const Dims& parts_shape, DType sums) {
-  std::size_t bytes = parts_shape.empty() ? 0 : Scratch::bytes_of(parts_shape, sums), i = 0;
-  std::vector<std::size_t> copied;
-  for (const MatmulOperand& o : operands) {
-    of_[i] = &o.tensor;
-    if (uses_tensor_cores(o.tensor, options) && needs_copy(o.tensor, o.k_dim)) {
-      bytes += Scratch::bytes_of(shape_of_copy(o.tensor, o.k_dim), o.tensor.dtype());
-      copied.push_back(i);
-    }
-    ++i;
-  }
-  if (parts_shape.empty() && copied.empty()) return;
-  Scratch scratch(stream, of_[0]->device(), bytes);
-  if (!parts_shape.empty()) parts_ = scratch.take(parts_shape, sums);
-  std::vector<OperandCopy> copies;
-  copies_.reserve(copied.size());  // others point into it
-  for (const std::size_t at : copied) {
-    const auto& [tensor, k_dim] = operands.begin()[at];
-    const Tensor memory = scratch.take(shape_of_copy(tensor, k_dim), tensor.dtype());
-    const OperandCopy& copy = copies.emplace_back(copy_of(tensor, k_dim, memory));
-    of_[at] = &copies_.emplace_back(tensor.rank() == 3 ? copy.to : copy.to.select(0, 0));
-  }
-  copy_operands(stream, std::move(copies));
 }
 
 }  // namespace detail
 
 namespace {
 
-struct Call {
-  const Stream& stream;
-  const Tensor &A, &B, &C;
-  const MatmulConfig& config;
-};
-using Run = std::function<void(const Call&)>;
+using Run = std::function<void(const MatmulConfig&, const Stream&, const Tensor& A, const Tensor& B,
+                               const Tensor& C)>;
 
 /// The sums as they are.
 struct Plain {
@@ -131,8 +103,8 @@ using Table = std::map<std::pair<DType, DType>, Run>;
 template <class T, class... Results>
 void add(Table& table, const MatmulOptions& options) {
   const auto runner = [&]<class O>() {
-    return [product = fused_matmul<T, O>(Plain{}, options)](const Call& c) {
-      product.run(c.config, c.stream, c.A, c.B, c.C);
+    return [product = fused_matmul<T, O>(Plain{}, options)](const auto&... call) {
+      product.run(call...);
     };
   };
   ((table[{dtype_of<T>, dtype_of<Results>}] = runner.template operator()<Results>()), ...);
@@ -157,14 +129,10 @@ const Table& table_of(const MatmulOptions& o) {
 }
 
 [[noreturn]] void refuse_types(const Tensor& A, const Tensor& B, const Tensor& C) {
-  throw CompileError(Diagnostic{
-      "",
-      "matmul: no product of " + std::string(name(A.dtype())) + " and " +
-          std::string(name(B.dtype())) + " into " + std::string(name(C.dtype())),
-      {},
-      {},
-      "operands of one type; results of it or f32, for 8-bit floats bf16, f16 or f32, for "
-      "8-bit integers i32 or f32"});
+  refuse_call("matmul: no product of " + std::string(name(A.dtype())) + " and " +
+                  std::string(name(B.dtype())) + " into " + std::string(name(C.dtype())),
+              "operands of one type; results of it or f32, for 8-bit floats bf16, f16 or f32, for "
+              "8-bit integers i32 or f32");
 }
 
 }  // namespace
@@ -175,7 +143,7 @@ void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor
   const Table& runs = table_of(options);
   const auto found = runs.find({A.dtype(), C.dtype()});
   if (found == runs.end() || B.dtype() != A.dtype()) refuse_types(A, B, C);
-  found->second({stream, A, B, C, config});
+  found->second(config, stream, A, B, C);
 }
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,

@@ -3,6 +3,7 @@
 
 #include <numbers>
 
+#include "kernels/refuse.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -39,12 +40,9 @@ void for_float(const char* name, DType dtype, const Run& run) {
   if (dtype == DType::bf16) return run(bf16());
   if (dtype == DType::f16) return run(f16());
   if (dtype == DType::f32) return run(f32());
-  throw CompileError(Diagnostic{
-      "",
+  refuse_call(
       std::string(name) + " takes bf16, f16 and f32, not " + std::string(tegula::name(dtype)),
-      {},
-      {},
-      "cast the tensor"});
+      "cast the tensor");
 }
 
 }  // namespace

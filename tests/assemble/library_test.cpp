@@ -16,10 +16,12 @@
 #include "support/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
+#include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
@@ -142,7 +144,7 @@ TEST_F(Assembled, MatmulTypes) {
   const auto odd = [&](const char* kernel, const MatmulConfig& config) {
     return traced(kernel, [&] { matmul(stream, X, Y, Z, config); });
   };
-  const ir::Kernel copies = odd("matmul_operands", {128, 128, 64}),
+  const ir::Kernel copies = odd("copy_two", {128, 128, 64}),
                    of_copies = odd("matmul", {64, 128, 64});
   for (const runtime::Backend backend : backends) {
     expect_clean(copies, "sm_90a", false, backend);
@@ -154,6 +156,53 @@ TEST_F(Assembled, MatmulTypes) {
   const ir::Kernel kernel =
       traced("matmul_gated", [&] { gated.run({128, 128, 64}, stream, A, W, W, C); });
   for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
+}
+
+/// What a product's sums meet comes without shared memory, for which a ring that is never empty
+/// leaves no room, and leaves enough registers.
+TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
+  const auto dense = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+        return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
+      });
+  const auto scaled = fused_matmul<bf16, f32>(
+      [](Tile acc, Index m, Index n, In<f32, 1> rows, In<f32, 1> columns, In<f32, 2> before) {
+        return silu(acc * expand(rows(m), 1) * expand(columns(n), 0)) + before(m, n);
+      });
+  const Stream stream(Device::cpu());
+  const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
+  const auto wide = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::f32, Device::cpu());
+  };
+  const auto expect_persistent = [](const ir::Kernel& tile, runtime::Backend backend) {
+    expect_clean(tile, "sm_90a", true, backend);
+    runtime::CompileRequest request;
+    request.target = "sm_90a";
+    request.backend = backend;
+    runtime::CompiledKernel k;
+    runtime::key(k, request);
+    k.tile = ir::clone(tile);
+    runtime::optimize(k, request);
+    EXPECT_TRUE(k.plan.persistent) << k.plan.str();
+  };
+  for (const int bn : {192, 256}) {
+    SCOPED_TRACE(bn);
+    const MatmulConfig config{128, bn, 64};
+    const ir::Kernel half =
+        traced("matmul", [&] { dense.run(config, stream, A, B, C, host({64}), host({64, 64})); });
+    const ir::Kernel full = traced("matmul", [&] {
+      scaled.run(config, stream, A, B, wide({64, 64}), wide({64}), wide({64}), wide({64, 64}));
+    });
+    for (const char* plan : {"", "warp_exchange=1"}) {
+      Env changed = env();
+      changed.plan = plan;
+      const EnvOverride scope(changed);
+      for (const runtime::Backend backend : here()) {
+        expect_persistent(half, backend);
+        expect_persistent(full, backend);
+      }
+    }
+  }
 }
 
 /// Products whose parts of k are added in a cluster; older targets have none.
@@ -222,6 +271,12 @@ TEST_F(Assembled, MulticastMatmul) {
       [](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
   const Tensor A = host({64, 64}), W = host({64, 64}), C = host({64, 64});
   check(traced("matmul_gated", [&] { gated.run(config(128, 128, 64), stream, A, W, W, C); }));
+  const auto dense = fused_matmul<tegula::bf16, tegula::bf16>(
+      [](Tile acc, Index m, Index n, In<tegula::bf16, 1> bias, In<tegula::bf16, 2> residual) {
+        return gelu(acc + expand(cast<tegula::f32>(bias(n)), 0)) +
+               cast<tegula::f32>(residual(m, n));
+      });
+  check(traced("matmul", [&] { dense.run(config(128, 256, 64), stream, A, W, C, host({64}), A); }));
 }
 
 TEST_F(Assembled, Attention) {
@@ -250,6 +305,33 @@ TEST_F(Assembled, Attention) {
       expect_clean(traced("attention", [&] { attention(Q, K, V, O); }), "sm_90a", true);
     }
   }
+}
+
+/// As many keys a step as fit, for many keys of which most are visited.
+TEST_F(Assembled, AttentionOfManyKeys) {
+  const std::vector<runtime::Backend> backends = here();
+  AttentionSpec at_end{.mask = masks::causal()};
+  at_end.queries_at_end = true;
+  for (const int d : {64, 96, 128, 192, 256})
+    for (const AttentionSpec& spec : {AttentionSpec{}, at_end}) {
+      SCOPED_TRACE(testing::Message() << d << (spec.mask ? " causal" : ""));
+      const Tensor Q = host({1, 1, 128, d}), K = host({1, 1, 8192, d}), O = host({1, 1, 128, d});
+      const Attention attention(spec);
+      const ir::Kernel tile = traced("attention", [&] { attention(Q, K, K, O); });
+      for (const runtime::Backend backend : backends) {
+        // NVVM keeps up to 28 bytes more than fit, and narrower blocks are slower.
+        if (d == 256 && spec.mask && backend == runtime::Backend::Nvrtc) continue;
+        expect_clean(tile, "sm_90a", true, backend);
+      }
+    }
+}
+
+/// Two comparisons for a score: none becomes a branch that copies a sum in flight (C7514).
+TEST_F(Assembled, AttentionUnderTwoComparisons) {
+  const Tensor t = host({1, 1, 64, 128}), O = host({1, 1, 64, 128});
+  const Attention attention({.mask = masks::prefix_lm(Scalar<i32>(20))});
+  const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
+  for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
 }
 
 /// Head dims between, and values of another one: tiles of their own.
@@ -355,7 +437,17 @@ TEST_F(Assembled, AttentionOverDerivedLists) {
     const Tensor Q = host({1, 1, 64, d}), O = host({1, 1, 64, d});
     const Attention attention({.mask = masks::and_(masks::causal(), masks::document(ids))});
     const auto call = [&] { attention(Q, Q, Q, O); };
-    expect_clean(traced("attention", call), "sm_90a", true);
+    const ir::Kernel kernel = traced("attention", call);
+    // Tiles by a counter, and dealt.
+    for (const char* plan : {"", "dynamic=0"}) {
+      Env changed = env();
+      changed.plan = plan;
+      const EnvOverride scope(changed);
+      for (const runtime::Backend backend : here()) {
+        const ir::Plan used = expect_clean(kernel, "sm_90a", true, backend);
+        EXPECT_EQ(used.dynamic, used.persistent && *plan == 0) << used.str();
+      }
+    }
   }
   const Tensor Q = host({1, 1, 64, 64}), O = host({1, 1, 64, 64});
   // A kernel is traced once: a mask for each.
@@ -375,6 +467,17 @@ TEST_F(Assembled, AttentionWithDistances) {
 }
 
 /// The largest tile leaves the fewest registers.
+/// What tests/gpu/register_operands_test.cpp launches ten thousand times stays asynchronous.
+TEST_F(Assembled, TwoProductsOfOneLoop) {
+  const Stream stream(Device::cpu());
+  for (const auto& [D, step] : {std::pair{64, 64}, {128, 64}, {64, 128}}) {
+    SCOPED_TRACE(testing::Message() << D << " in steps of " << step);
+    const Tensor q = host({1, 128, D}), o = host({1, 128, D});
+    const ir::Kernel kernel = traced("products", [&] { two_products(step)(stream, q, q, q, o); });
+    for (const runtime::Backend backend : here()) expect_clean(kernel, "sm_90a", true, backend);
+  }
+}
+
 TEST_F(Assembled, MatmulByNvrtc) {
   if (!runtime::diagnose().finding("NVRTC").present) GTEST_SKIP() << "no NVRTC here";
   // f16: the tests before have traced bf16, and a kernel is traced once.
@@ -406,6 +509,43 @@ TEST_F(Assembled, AttentionFitsSm80) {
     runtime::emit(k, request);
     runtime::assemble(k, request);
     EXPECT_FALSE(k.cubin.empty());
+  }
+}
+
+/// Attention's own 64, 48 and 32 keys a block, and 48 of a list: where making an op moved the
+/// others, pipeline_copies lost a loop's carry, and whoever read it first failed.
+TEST_F(Assembled, AttentionOfHeadDim256ForSm80) {
+  using Score = decltype(AttentionSpec::score);
+  const Score distance = [](const Tile& s, const Tile&, const Tile&, const Tile& q,
+                            const Tile& kv) { return s + 0.1f * cast<f32>(kv - q); },
+              cap = [](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile&) {
+                return tanh(s * 0.1f) * 10.0f;
+              };
+  const auto numbers = [](const Dims& shape) {
+    return Tensor::zeros(shape, DType::i32, Device::cpu());
+  };
+  const AttentionSpec specs[] = {
+      {},
+      {.score = distance},
+      {.score = cap},
+      {.blocks = BlockList{numbers({1, 1, 2, 6}), numbers({1, 1, 2}), {}, 128, 48}}};
+  for (const AttentionSpec& spec : specs) {
+    SCOPED_TRACE(&spec - specs);
+    const Tensor Q = host({1, 4, 256, 256}), K = host({1, 2, 256, 256}), O = host({1, 4, 256, 256});
+    const Attention attention(spec);
+    const ir::Kernel tile = traced("attention", [&] { attention(Q, K, K, O); });
+    for (const runtime::Backend backend : here()) {
+      runtime::CompileRequest request;
+      request.target = "sm_80";
+      request.backend = backend;
+      runtime::CompiledKernel k;
+      runtime::key(k, request);
+      k.tile = ir::clone(tile);
+      runtime::optimize(k, request);
+      runtime::emit(k, request);
+      runtime::assemble(k, request);
+      EXPECT_FALSE(k.cubin.empty());
+    }
   }
 }
 

@@ -4,7 +4,9 @@
 
 #include <cmath>
 
+#include "support/env.h"
 #include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
 #include "tests/differential/exact_products.h"
@@ -155,6 +157,91 @@ TEST_P(MatmulLibrary, Epilogues) {
       }
     expect_equal(C, want);
   }
+}
+
+/// A bias and a residual of any layout beside the largest tile's sums, at edges too.
+TEST_P(MatmulLibrary, ResidualsOfEveryLayout) {
+  const auto dense = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+        return max(acc + expand(cast<f32>(bias(n)), 0), 0.0f) + cast<f32>(residual(m, n));
+      });
+  const auto expect = [&](std::int64_t m, std::int64_t n, std::int64_t k, const Tensor& residual) {
+    SCOPED_TRACE(testing::Message() << m << " " << n << " " << k << " " << residual.str());
+    const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                 C = empty({m, n}, DType::bf16), bias = integers({n}, DType::bf16, 3);
+    dense.run({128, 256, 64}, stream(), A, B, C, bias, residual);
+    auto want = product(A, B);
+    const auto b = bias.to_doubles(), r = residual.to_doubles();
+    for (std::size_t i = 0; i < want.size(); ++i)
+      want[i] = std::max(want[i] + b[i % static_cast<std::size_t>(n)], 0.0) + r[i];
+    expect_equal(C, want);
+  };
+  const auto halves = [&](const Dims& shape, bool transposed = false) {
+    return integers(shape, DType::bf16, 4, transposed);
+  };
+  expect(128, 256, 64, halves({128, 256}));
+  expect(136, 328, 72, halves({136, 328}));
+  expect(131, 77, 64, halves({131, 77}));                     // rows at any address
+  expect(136, 328, 64, halves({136, 328}, true));             // contiguous in m
+  expect(136, 328, 64, halves({136, 400}).slice(1, 8, 336));  // longer rows
+  expect(136, 72, 64, halves({136, 80}).slice(1, 3, 75));     // that begin anywhere
+  expect(136, 328, 64,
+         Tensor::borrow(halves({136, 328}).data(), {136, 328}, DType::bf16, GetParam(), {0, 1}));
+  expect(136, 328, 0, halves({136, 328}));
+  expect(0, 328, 64, halves({0, 328}));
+}
+
+/// Bytes are exchanged through shared memory, where that has room.
+TEST_P(MatmulLibrary, BytesBesideTheSums) {
+  const auto sum =
+      fused_matmul<bf16, f32>([](Tile acc, Index m, Index n, In<u8, 2> before, In<bool, 2> keep) {
+        return where(keep(m, n), acc + cast<f32>(before(m, n)), 0.0f);
+      });
+  const std::int64_t m = 136, n = 336, k = 72;
+  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+               C = empty({m, n}, DType::f32), before = integers({m, n}, DType::u8, 3),
+               keep = Tensor::integers({m, n}, DType::i1, 0, 2, 4, GetParam());
+  sum.run({128, 256, 64}, stream(), A, B, C, before, keep);
+  auto want = product(A, B);
+  const auto r = before.to_doubles(), kept = keep.to_doubles();
+  for (std::size_t i = 0; i < want.size(); ++i) want[i] = kept[i] != 0 ? want[i] + r[i] : 0;
+  expect_equal(C, want);
+}
+
+/// Words that cross lanes through shared memory, two conversions a block of columns.
+TEST_P(MatmulLibrary, ExchangesWithinWarps) {
+  Env through_shared = env();
+  through_shared.plan = "warp_exchange=1";
+  const EnvOverride scope(through_shared);
+  const auto sum = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 2> before) { return acc + cast<f32>(before(m, n)); });
+  for (const int bn : {192, 256}) {
+    const std::int64_t m = 136, n = 328, k = 72;
+    const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                 C = empty({m, n}, DType::bf16), before = integers({m, n}, DType::bf16, 3);
+    sum.run({128, bn, 64}, stream(), A, B, C, before);
+    auto want = product(A, B);
+    const auto r = before.to_doubles();
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += r[i];
+    expect_equal(C, want);
+  }
+}
+
+/// Sums that are added to a tensor, beside the result.
+TEST_P(MatmulLibrary, AddedInPlace) {
+  const auto sum = fused_matmul<bf16, f32>([](Tile acc, Index m, Index n, InOut<f32, 2> total) {
+    total(m, n) = total(m, n) + acc;
+    return acc;
+  });
+  const std::int64_t m = 136, n = 328, k = 64;
+  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+               C = empty({m, n}, DType::f32), total = integers({m, n}, DType::f32, 3);
+  const auto want = product(A, B);
+  auto want_total = total.to_doubles();
+  for (std::size_t i = 0; i < want.size(); ++i) want_total[i] += want[i];
+  sum.run({128, 256, 64}, stream(), A, B, C, total);
+  expect_equal(C, want);
+  expect_equal(total, want_total);
 }
 
 /// A second result, and the largest magnitude of each tile, in one pass.

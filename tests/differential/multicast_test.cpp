@@ -155,6 +155,31 @@ TEST_P(Multicast, TwoSums) {
   expect_shared(gated, 2);
 }
 
+/// What the sums meet comes a block of columns at a time, in front of the last products.
+TEST_P(Multicast, Residual) {
+  for (const char* plan : {"", "warp_exchange=1", "store_columns=0"}) {
+    SCOPED_TRACE(plan);
+    Env changed = env();
+    changed.plan = plan;
+    const EnvOverride scope(changed);
+    const auto added = fused_matmul<bf16, f32>(
+        [](Tile acc, Index m, Index n, In<f32, 2> before) { return acc + before(m, n); });
+    const MatmulConfig config{.bm = 128, .bn = 192, .bk = 64, .multicast = true};
+    for (const auto& [m, n, k] : {Shape{648, 392, 328}, {392, 200, 64}}) {
+      const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                   R = integers({m, n}, DType::f32, 3), C = empty({m, n}, DType::f32);
+      added.run(config, stream(), A, B, C, R);
+      std::vector<double> want = product(A, B);
+      const std::vector<double> residual = R.to_doubles();
+      for (std::size_t i = 0; i < want.size(); ++i) want[i] += residual[i];
+      expect_equal(C, want);
+    }
+    if (GetParam().kind != DeviceKind::cpu) {
+      EXPECT_NE(added.explain(config).find("shared=1"), std::string::npos) << added.explain(config);
+    }
+  }
+}
+
 /// A thread of those that compute copies; few slots; other widths.
 TEST_P(Multicast, OtherPlans) {
   for (const char* plan : {"copy_warps=0 registers=0", "stages=2", "copy_warps=1 registers=0"}) {

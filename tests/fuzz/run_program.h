@@ -43,6 +43,13 @@ struct Argument {
 };
 using Arguments = std::vector<Argument>;
 
+/// Kernels that count tiles leave the counter at 0.
+inline std::uint32_t& tile_counter() {
+  thread_local std::uint32_t counter = 0;
+  return counter;
+}
+
+/// Behind the arguments the counter, which kernels that count tiles have behind theirs.
 inline std::vector<ir::EvalArg> eval_args(Arguments& args) {
   std::vector<ir::EvalArg> out;
   for (Argument& a : args) {
@@ -51,6 +58,8 @@ inline std::vector<ir::EvalArg> eval_args(Arguments& args) {
     else
       out.emplace_back(a.scalar);
   }
+  std::uint32_t* counter = &tile_counter();
+  out.emplace_back(ir::PointerArg{counter, counter, counter + 1});
   return out;
 }
 
@@ -70,6 +79,7 @@ inline ir::Kernel lowered(const ir::Kernel& tile, std::optional<ir::Plan> plan =
 }
 
 inline sim::SimArg sim_arg(const ir::Param& p, const Arguments& args) {
+  if (p.attrs.s(ir::AttrName::part) == "counter") return sim::arg_pointer(&tile_counter());
   const Argument& a = args.at(static_cast<std::size_t>(p.attrs.i(ir::AttrName::arg)));
   const std::string_view part = p.attrs.s(ir::AttrName::part);
   const auto axis = static_cast<std::size_t>(p.attrs.i(ir::AttrName::axis));
@@ -87,6 +97,7 @@ inline sim::Report simulate(const ir::Kernel& simt, std::array<std::int64_t, 3> 
   options.max_steps = max_steps;
   for (const Argument& a : args)
     if (a.is_view) options.ranges.push_back({a.bytes.data(), a.bytes.data() + a.bytes.size()});
+  options.ranges.push_back({&tile_counter(), &tile_counter() + 1});
   std::vector<sim::SimArg> list;
   for (const ir::Param& p : simt.params()) list.push_back(sim_arg(p, args));
   return sim::simulate(

@@ -1,5 +1,6 @@
 // A wgmma that takes A from registers may be given registers which the assembler reuses before they
-// are read (DESIGN 4). Each launch of ten thousand is compared on the GPU, by both back ends.
+// are read (DESIGN 4). Each launch of ten thousand is compared on the GPU with what is right, by
+// both back ends.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +9,11 @@
 #include "runtime/jit_steps.h"
 #include "support/env.h"
 #include "tegula/kernels/attention.h"
+#include "tegula/kernels/masks.h"
 #include "tegula/tegula.h"
+#include "tests/differential/attention/attention_reference.h"
+#include "tests/differential/attention/exact_attention.h"
+#include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
@@ -58,20 +63,9 @@ class RegisterOperands : public testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(BackEnds, RegisterOperands, testing::Values("llvm", "nvrtc"),
                          [](const auto& i) { return std::string(i.param); });
 
-/// Two products without a softmax between them: scores are integers of up to 64, so exact in bf16,
-/// sums are integers below 2^24, and A is another at each step.
+/// Scores are integers of up to 64, so exact in bf16, and sums are integers below 2^24.
 TEST_P(RegisterOperands, TwoProductsAreExactTenThousandTimes) {
-  const auto products =
-      kernel("products", [](In<bf16, 3> Q, In<bf16, 3> K, In<bf16, 3> V, Out<bf16, 3> O) {
-        const int D = Q.fixed(2);
-        for (auto [h, m] : grid(O, 1, 128)) {
-          const Tile q = Q(h, m, all);
-          Tile o = zeros<f32>(128, D);
-          for (auto n : steps(K.dim(1), 64))
-            o = dot(cast<bf16>(dot(q, K(h, n, all).T())), V(h, n, all), o);
-          O(h, m, all) = o;
-        }
-      });
+  const auto products = two_products(64);
   const int H = 8, S = 512, D = 64;
   const Device gpu = Device::cuda();
   const Tensor q = Tensor::integers({H, S, D}, DType::bf16, -1, 2, 1, gpu),
@@ -104,24 +98,45 @@ TEST_P(RegisterOperands, TwoProductsAreExactTenThousandTimes) {
   EXPECT_EQ(comparison.wrong(), 0);
 }
 
-/// The library's attention gives what it gave the first time.
-TEST_P(RegisterOperands, AttentionIsTheSameTenThousandTimes) {
+/// The library's attention where every bit is known.
+TEST_P(RegisterOperands, AttentionIsExactTenThousandTimes) {
   const Device gpu = Device::cuda();
-  const Attention attention(
-      {.mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) { return q >= kv; }});
+  const Attention attention({.mask = masks::causal()});
   for (const int D : {64, 128, 256}) {
     SCOPED_TRACE(D);
-    const Dims shape{1, 8, 512, D};
-    const Tensor q = Tensor::integers(shape, DType::bf16, -2, 3, 1, gpu),
-                 k = Tensor::integers(shape, DType::bf16, -2, 3, 2, gpu),
-                 v = Tensor::integers(shape, DType::bf16, -8, 9, 3, gpu),
-                 first = Tensor::full(shape, -1, DType::bf16, gpu),
-                 o = Tensor::full(shape, -1, DType::bf16, gpu);
+    const test::ExactAttention t(8, 512, D, gpu);
+    const Tensor o = Tensor::full(t.want.shape(), -1, DType::bf16, gpu);
     const Stream stream = Stream::create(gpu);
-    attention(stream, q, k, v, first);
-    const Comparison comparison(o, first);
+    const Comparison comparison(o, t.want);
     for (int i = 0; i < kLaunches; ++i) {
-      attention(stream, q, k, v, o);
+      attention(stream, t.Q, t.K, t.V, o);
+      comparison.run(stream);
+    }
+    stream.synchronize();
+    EXPECT_EQ(comparison.wrong(), 0);
+  }
+}
+
+/// With weights of all sizes: the first launch against double precision, the others against it.
+TEST_P(RegisterOperands, AttentionIsTheSameTenThousandTimes) {
+  const Device gpu = Device::cuda();
+  const Attention attention({.mask = masks::causal()});
+  test::HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  for (const int D : {64, 128, 256}) {
+    SCOPED_TRACE(D);
+    const test::Tensors first(
+        {.heads = 8, .q_length = 512, .kv_length = 512, .dim = D, .value_dim = D}, DType::bf16,
+        test::Order::bhsd, gpu);
+    const Tensor o = Tensor::full(first.O.shape(), -1, DType::bf16, gpu);
+    const Stream stream = Stream::create(gpu);
+    attention(stream, first.Q, first.K, first.V, first.O, first.Lse);
+    stream.synchronize();
+    test::expect_attention(host, first);
+    if (HasFatalFailure()) return;
+    const Comparison comparison(o, first.O);
+    for (int i = 0; i < kLaunches; ++i) {
+      attention(stream, first.Q, first.K, first.V, o);
       comparison.run(stream);
     }
     stream.synchronize();

@@ -33,7 +33,7 @@ def head(found):
 def every_case(found):
     out = ["# Results", "", head(found), "| kernel | case | back end | ms | rate | ratio to peers | clock, power | commit |", "|---|---|---|---|---|---|---|---|"]
     for r in found:
-        rate = f"{r['tflops']} TFLOPS" if "tflops" in r else f"{r['gbs']} GB/s"
+        rate = f"{r['tflops']} TFLOPS" if "tflops" in r else f"{r['gbs']} GB/s" if "gbs" in r else "-"
         text = ", ".join(f"{peer} {v:.2f}" for peer, v in ratios(r).items()) or "-"
         out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['ms']:.3f} | {rate} | {text} | {r['clock_mhz']:.0f} MHz, {r['power_w']:.0f} W | {r['commit']} |")
     return "\n".join(out) + "\n"

@@ -59,10 +59,12 @@ Tile cos_approx(const Arg& x);
 /// x^y as exp2(y log2 |x|), negated for negative x and odd integer y; NaN for negative x and other
 /// y.
 Tile pow(const Arg& x, const Arg& y);
+/// 1 / (1 + e^-x), within 2^-21 relative; what is subnormal is 0.
 Tile sigmoid(const Arg& x);
-/// x sigmoid(x)
+/// x sigmoid(x); NaN of -inf.
 Tile silu(const Arg& x);
-/// x (1 + erf(x / sqrt 2)) / 2
+/// x (1 + erf(x / sqrt 2)) / 2, within 2^-21.5 max(1, |x|), and relative 2^-20 where x > -1, 2^-11
+/// where x > -6; 0 of -inf.
 Tile gelu(const Arg& x);
 /// log(1 + e^x), without overflow.
 Tile softplus(const Arg& x);

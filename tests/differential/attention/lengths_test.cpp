@@ -70,6 +70,25 @@ TEST_P(Lengths, Larger) {
     check({{256, 512}}, GetParam());
 }
 
+/// Enough keys for wide blocks, whose last one is ragged.
+TEST_P(Lengths, ManyKeys) {
+  AttentionSpec at_end{.mask = masks::causal()};
+  at_end.queries_at_end = true;
+  static constexpr Shape kShape{40, 4101};
+  for (const int dim : {64, 128})
+    for (const AttentionSpec& spec : {AttentionSpec{}, at_end}) {
+      SCOPED_TRACE(testing::Message() << dim << (spec.mask ? " causal" : ""));
+      const Attention attention(spec);
+      const Tensors t({.q_length = kShape.q, .kv_length = kShape.kv, .dim = dim, .value_dim = dim},
+                      DType::bf16, Order::bhsd, GetParam());
+      attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+      HostAttention host;
+      if (spec.mask)
+        host.mask = [](int, int, int q, int kv) { return q + kShape.kv - kShape.q >= kv; };
+      expect_attention(host, t);
+    }
+}
+
 /// Long enough for many rounds of a ring; of one case each, as the host is slow.
 TEST_P(Lengths, ManySteps) {
   const Attention causal({.mask = masks::causal()});

@@ -197,6 +197,24 @@ TEST(SimRun, DivergentLoopsAndBranches) {
   }
 }
 
+/// Counting up to a number and then from 0 again, which is what "inc" does.
+TEST(SimRun, AtomicRounds) {
+  const ir::Kernel k = parse_located(R"(
+kernel @k simt target(sm_90a) threads(32) (%count: ptr<u32>, %out: ptr<u32>) {
+  %t = tid
+  %last = const [value = 4] : u32
+  %old = atom_global %count, %last [kind = "inc", sem = "relaxed", scope = "gpu"]
+  %p = addptr %out, %t
+  st_global %p, %old [width = 1]
+})");
+  Buffer<std::uint32_t> count(1), out(32);
+  Launch1 l;
+  const Report r = l.pointer(count).pointer(out).run(k);
+  EXPECT_TRUE(r.clean()) << r.str();
+  for (std::uint32_t t = 0; t < 32; ++t) EXPECT_EQ(out[t], t % 5);
+  EXPECT_EQ(count[0], 32u % 5);
+}
+
 TEST(SimRun, AtomicsVotesAndRepack) {
   const ir::Kernel k = parse_located(R"(
 kernel @k simt target(sm_90a) threads(64) (%sum: ptr<i32>, %out: ptr<u32>, %h: ptr<i32>) {

@@ -202,6 +202,41 @@ TEST(Functions, NanAndInfinity) {
               ElementsAre(200, 0));
 }
 
+/// From -20 to 20, and towards 0 on both sides.
+Floats dense() {
+  Floats x;
+  for (int i = -5120; i <= 5120; ++i) x.push_back(static_cast<float>(i) / 256);
+  for (float v = 20; v > 1e-30f; v *= 0.97f) x.insert(x.end(), {v, -v});
+  return x;
+}
+
+TEST(Functions, GeluKeepsItsPrecisionFarBelowZero) {
+  const Floats x = dense(), got = map<f32>(x, [](Tile t) { return gelu(t); });
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double v = x[i], want = v * std::erfc(-v / std::sqrt(2.0)) / 2;
+    const double relative = v > -1 ? 0x1p-20 : v > -6 ? 0x1p-11 : 1;
+    EXPECT_NEAR(got[i], want, 0x1.6p-22 * std::max(1.0, std::abs(v))) << v;
+    EXPECT_NEAR(got[i], want, relative * std::abs(want) + 0x1p-120) << v;
+  }
+  EXPECT_THAT((map<f32>(Floats{inf, -inf, 3e38f, -3e38f, 0}, [](Tile t) { return gelu(t); })),
+              ElementsAre(inf, 0, 3e38f, 0, 0));
+  EXPECT_TRUE(std::isnan(map<f32>(Floats{nan}, [](Tile t) { return gelu(t); })[0]));
+}
+
+TEST(Functions, SigmoidKeepsItsPrecisionFarBelowZero) {
+  Floats x = dense();
+  for (int i = -1400; i < 1400; ++i) x.push_back(static_cast<float>(i) / 16);
+  const Floats got = map<f32>(x, [](Tile t) { return sigmoid(t); });
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double want = 1 / (1 + std::exp(-static_cast<double>(x[i])));
+    EXPECT_NEAR(got[i], want, 0x1p-21 * want + 0x1p-126) << x[i];
+  }
+  EXPECT_THAT((map<f32>(Floats{inf, -inf, 3e38f, -3e38f}, [](Tile t) { return sigmoid(t); })),
+              ElementsAre(1, 0, 1, 0));
+  EXPECT_THAT((map<f32>(Floats{inf, -200}, [](Tile t) { return silu(t); })), ElementsAre(inf, 0));
+  EXPECT_TRUE(std::isnan(map<f32>(Floats{nan}, [](Tile t) { return sigmoid(t); })[0]));
+}
+
 TEST(Functions, CastsAndBits) {
   EXPECT_THAT((map<i32>(Floats{1.9f, -1.9f, 3e9f, -3e9f}, [](Tile t) { return cast<i32>(t); })),
               ElementsAre(1, -1, 2147483647, -2147483647 - 1));

@@ -32,7 +32,8 @@ Kernel machine(const std::string& file, const std::string& changes = "") {
 
 const std::string kProduct = "tests/filetests/async_products/loop.tir",
                   kAttention = "tests/unit/dsl/golden/attention.tir",
-                  kShared = "tests/filetests/persist/multicast.tir";
+                  kShared = "tests/filetests/persist/multicast.tir",
+                  kCounter = "tests/filetests/persist/counter.tir";
 
 std::string fault_of(const Kernel& k, bool with_copy_role = true) {
   const auto fault = check_channels(k, with_copy_role);
@@ -40,8 +41,9 @@ std::string fault_of(const Kernel& k, bool with_copy_role = true) {
 }
 
 TEST(ChannelCheck, NothingInWhatPassesMake) {
-  for (const std::string& file : {kProduct, kAttention, kShared})
-    for (const char* plan : {"", "stages=2", "persistent=1", "stages=3 persistent=1"}) {
+  for (const std::string& file : {kProduct, kAttention, kShared, kCounter})
+    for (const char* plan :
+         {"", "stages=2", "persistent=1", "stages=3 persistent=1", "persistent=1 dynamic=1"}) {
       SCOPED_TRACE(file + " " + plan);
       const Kernel k = machine(file, plan);
       int copies = 0;
@@ -87,7 +89,8 @@ class EveryBreak : public testing::TestWithParam<std::pair<std::string, std::str
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryBreak,
                          testing::Values(std::pair(kProduct, std::string("persistent=1")),
                                          std::pair(kShared, std::string()),
-                                         std::pair(kAttention, std::string("persistent=1"))));
+                                         std::pair(kAttention, std::string("persistent=1")),
+                                         std::pair(kCounter, std::string("stages=3"))));
 
 TEST_P(EveryBreak, CopyLeftOut) { expect_all(broken(Opcode::CopyTma, erase)); }
 TEST_P(EveryBreak, AnnouncementLeftOut) { expect_all(broken(Opcode::ChannelExpect, erase)); }
@@ -156,6 +159,22 @@ TEST(ChannelCheck, HalvesThatNobodyBrings) {
     else
       k.erase(op);
   }));
+}
+
+TEST(ChannelCheck, TilesByACounter) {
+  // The last release is that of the slot with the number.
+  const auto kept = faults(kCounter, "", Opcode::ChannelRelease, erase);
+  EXPECT_THAT(kept.back(), HasSubstr("deadlock"));
+  for (const std::string& fault : faults(kCounter, "", Opcode::PutTile, erase))
+    EXPECT_THAT(fault, HasSubstr("deadlock"));
+  // Announced and brought, but read before it was waited for.
+  const auto early = faults(kCounter, "", Opcode::TakeTile, [](Kernel& k, OpId op) {
+    OpId wait = k[op].prev;
+    while (k[wait].opcode != Opcode::ChannelWait) wait = k[wait].prev;
+    k.unlink(op);
+    k.insert_before(wait, op);
+  });
+  EXPECT_THAT(early, testing::ElementsAre("a number of a tile is read that was not waited for"));
 }
 
 TEST(ChannelCheck, ReleaseBeforeTheProductIsDone) {

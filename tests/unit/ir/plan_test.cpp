@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/builder.h"
 #include "ir/pipeline.h"
 #include "ir/text.h"
 #include "support/text.h"
@@ -47,6 +48,7 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(hopper("wgmma=0"), HasSubstr("copy_warps and persistent need wgmma"));
   EXPECT_THAT(refusal("product_sm_80.tir", "persistent=1"),
               HasSubstr("copy_warps and persistent need wgmma"));
+  EXPECT_THAT(hopper("dynamic=1 persistent=0"), HasSubstr("dynamic needs persistent"));
   EXPECT_THAT(hopper("copy_warps=2"), HasSubstr("copy_warps is 0, 1 or 4"));
   EXPECT_THAT(hopper("registers=240"), HasSubstr("needs 4 copy_warps"));
   EXPECT_THAT(hopper("copy_warps=4 registers=236"), HasSubstr("a multiple of 8"));
@@ -67,6 +69,56 @@ TEST(Plan, ChangesOfEveryKernel) {
   EXPECT_EQ(context.plan->stages, 2);
   EXPECT_FALSE(context.plan->persistent);
   EXPECT_EQ(context.plan->copy_warps, 0);
+}
+
+/// A kernel that may start before the one in front of it would count its tiles beside that one.
+TEST(Plan, TilesByACounter) {
+  const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/counter.tir";
+  const auto plan_of = [&](bool waits, const char* changes) {
+    Kernel k = parse(read_file(file), file);
+    Builder b(k);
+    b.before(k[k.body()].first);
+    if (waits) b.effect(Opcode::GridWait, {});
+    PassContext context;
+    context.plan_changes = changes;
+    find_pass(ir_passes(), "prove_bounds")->run(k, context);
+    find_pass(ir_passes(), "plan")->run(k, context);
+    EXPECT_TRUE(context.plan->persistent || *changes != 0);
+    return context.plan->dynamic;
+  };
+  EXPECT_TRUE(plan_of(false, ""));
+  EXPECT_FALSE(plan_of(false, "dynamic=0"));
+  EXPECT_FALSE(plan_of(false, "persistent=0"));
+  EXPECT_FALSE(plan_of(true, ""));
+  EXPECT_FALSE(plan_of(true, "dynamic=1"));
+}
+
+/// Tiles side by side are dealt, not fetched.
+TEST(Plan, MulticastOrACounter) {
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/multicast.tir";
+  const auto run = [&](PassContext& context) {
+    Kernel k = parse(read_file(file), file);
+    find_pass(ir_passes(), "plan")->run(k, context);
+  };
+  PassContext asked;
+  run(asked);
+  EXPECT_TRUE(asked.plan->multicast);
+  EXPECT_FALSE(asked.plan->dynamic);
+  PassContext changed;
+  changed.plan_changes = "dynamic=1";
+  run(changed);
+  EXPECT_FALSE(changed.plan->multicast);
+  EXPECT_TRUE(changed.plan->dynamic);
+  PassContext given;
+  given.plan = asked.plan;
+  given.plan->dynamic = true;
+  try {
+    run(given);
+    ADD_FAILURE() << "both at once";
+  } catch (const CompileError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("tiles by a counter (dynamic) are not shared (multicast)"));
+  }
 }
 
 TEST(Plan, WhatIsNoField) {

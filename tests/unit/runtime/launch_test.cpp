@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <set>
 #include <thread>
 
 #include "mock_driver.h"
@@ -343,6 +344,36 @@ TEST(Workspace, DoesNotGrowDuringCapture) {
               HasSubstr("this kernel needs a workspace of 10485760 bytes and 4 counters, which "
                         "cannot be allocated while the stream "
                         "records a CUDA graph; call prepare()"));
+}
+
+TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
+  const MockDriver driver;
+  mock().stream_id = 10;
+  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  mock().capturing = true;
+  EXPECT_THAT(error_of<DeviceError>([&] { acquire_counter(stream); }),
+              HasSubstr("no counter is left for a launch that a CUDA graph records"));
+  mock().capturing = false;
+  std::uint32_t* const mine = acquire_counter(stream);
+  EXPECT_EQ(*mine, 0u);
+  const int before = g_allocations;
+  EXPECT_EQ(acquire_counter(stream), mine);
+  EXPECT_EQ(g_allocations, before);
+  mock().stream_id = 11;
+  EXPECT_NE(acquire_counter(stream), mine);
+  // A stream on which nothing has run may record, too; no two launches share a counter.
+  mock().stream_id = 12;
+  std::set<std::uint32_t*> recorded{mine};
+  for (int graph = 0; graph < 4; ++graph) {
+    mock().capturing = true;
+    for (int launch = 0; launch < 3000; ++launch) {
+      std::uint32_t* const counter = acquire_counter(stream);
+      ASSERT_EQ(*counter, 0u);
+      ASSERT_TRUE(recorded.insert(counter).second);
+    }
+    mock().capturing = false;
+    acquire_counter(stream);
+  }
 }
 
 TEST(Workspace, OnTheHost) {

@@ -1,0 +1,14 @@
+#pragma once
+// Layouts followed against the flow of values.
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+class LinearLayout;
+
+/// Layout in which an op that moves no data between threads takes the operand, a tile, where its
+/// result is wanted in `wanted`. Elementwise ops take it as it is.
+const LinearLayout* layout_before(const Kernel& k, const OpData& d, Value operand,
+                                  const LinearLayout& wanted);
+
+}  // namespace tegula::ir

@@ -1,0 +1,97 @@
+// Copies of any strides, tile by tile; elements are bits, whatever they mean.
+#include "tegula/kernels/copy.h"
+
+#include "kernels/refuse.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+constexpr int kRows = 32, kColumns = 64;
+
+/// Tiles that cover a tensor of three dimensions.
+Tile tiles_of(const View& v) {
+  return v.dim(0) * ((v.dim(1) + (kRows - 1)) / kRows) * ((v.dim(2) + (kColumns - 1)) / kColumns);
+}
+
+/// Tile `number` of Y = X.
+template <class T>
+void copy_tile(const In<T, 3>& X, Out<T, 3>& Y, const Tile& number) {
+  const Tile across = (Y.dim(2) + (kColumns - 1)) / kColumns,
+             down = (Y.dim(1) + (kRows - 1)) / kRows, row = number / across;
+  const Index b = slice(row / down, 1), m = slice(row % down * kRows, kRows),
+              n = slice(number % across * kColumns, kColumns);
+  Y(b, m, n) = X(b, m, n);
+}
+
+template <class T>
+auto copy_one() {
+  return kernel("copy", [](In<T, 3> X, Out<T, 3> Y) {
+    for (auto [b, m, n] : grid(Y, 1, kRows, kColumns)) Y(b, m, n) = X(b, m, n);
+  });
+}
+
+template <class T>
+auto copy_two() {
+  return kernel("copy_two", [](In<T, 3> X, Out<T, 3> Y, In<T, 3> V, Out<T, 3> W) {
+    const Tile first = tiles_of(Y);
+    for (auto p : grid(Space({first + tiles_of(W)}), 1))
+      if_(
+          p.first() < first, [&] { copy_tile(X, Y, p.first()); },
+          [&] { copy_tile(V, W, p.first() - first); });
+  });
+}
+
+/// Of three dimensions, its elements as bits.
+Tensor as_bits(const Tensor& t, DType bits) {
+  const auto missing = static_cast<std::size_t>(3 - t.rank());
+  Dims shape = Dims::filled(missing, 1), strides = Dims::filled(missing, 0);
+  for (int d = 0; d < t.rank(); ++d) {
+    shape.push_back(t.size(d));
+    strides.push_back(t.stride(d));
+  }
+  return Tensor::borrow(t.data(), shape, bits, t.device(), strides);
+}
+
+template <class T>
+void copy_all(const Stream& stream, std::span<const TensorCopy> copies) {
+  static const auto one = copy_one<T>();
+  static const auto two = copy_two<T>();
+  const auto bits = [](const Tensor& t) { return as_bits(t, dtype_of<T>); };
+  for (; copies.size() > 1; copies = copies.subspan(2))
+    two(stream, bits(copies[0].from), bits(copies[0].to), bits(copies[1].from), bits(copies[1].to));
+  if (!copies.empty()) one(stream, bits(copies[0].from), bits(copies[0].to));
+}
+
+void check(const TensorCopy& c, DType dtype) {
+  if (c.from.shape() == c.to.shape() && c.from.dtype() == dtype && c.to.dtype() == dtype &&
+      c.from.rank() >= 1 && c.from.rank() <= 3)
+    return;
+  refuse_call("copy: from is " + c.from.str() + ", to is " + c.to.str(),
+              "both of one shape, of one to three dimensions, and all copies of one type");
+}
+
+}  // namespace
+
+void copy(const Stream& stream, std::span<const TensorCopy> copies) {
+  if (copies.empty()) return;
+  const DType dtype = copies.front().from.dtype();
+  for (const TensorCopy& c : copies) check(c, dtype);
+  switch (size_bytes(dtype)) {
+    case 1:
+      return copy_all<u8>(stream, copies);
+    case 2:
+      return copy_all<u16>(stream, copies);
+    case 4:
+      return copy_all<u32>(stream, copies);
+    default:
+      return copy_all<u64>(stream, copies);
+  }
+}
+
+void copy(const Stream& stream, const Tensor& from, const Tensor& to) {
+  const TensorCopy one[] = {{from, to}};
+  copy(stream, one);
+}
+
+}  // namespace tegula

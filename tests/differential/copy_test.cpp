@@ -1,0 +1,82 @@
+// Copies of any strides and types, and operands brought into the form that TMA takes.
+#include "tegula/kernels/copy.h"
+
+#include <gtest/gtest.h>
+
+#include "tegula/error.h"
+#include "tests/differential/devices.h"
+
+namespace tegula::test {
+namespace {
+
+class Copies : public testing::TestWithParam<Device> {
+ protected:
+  Tensor integers(const Dims& shape, DType dtype, std::uint64_t seed = 1) const {
+    return Tensor::integers(shape, dtype, 0, 100, seed, GetParam());
+  }
+  Tensor filled(const Dims& shape, DType dtype) const {
+    return Tensor::full(shape, 101, dtype, GetParam());
+  }
+  Stream stream() const { return Stream(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Copies, testing::ValuesIn(devices()), device_name);
+
+TEST_P(Copies, OfEveryWidthAndRank) {
+  for (const DType dtype : {DType::u8, DType::f8e4m3, DType::bf16, DType::i32, DType::f64}) {
+    SCOPED_TRACE(name(dtype));
+    for (const Dims& shape : {Dims{77}, Dims{37, 67}, Dims{2, 33, 65}}) {
+      const Tensor from = integers(shape, dtype), to = filled(shape, dtype);
+      copy(stream(), from, to);
+      EXPECT_EQ(to.to_doubles(), from.to_doubles()) << shape.str();
+    }
+  }
+}
+
+TEST_P(Copies, TransposeAndLeaveTheRestAlone) {
+  const Tensor from = integers({35, 70}, DType::f16), wide = filled({70, 64}, DType::f16);
+  copy(stream(), from.transpose(0, 1), wide.slice(1, 0, 35));
+  EXPECT_EQ(wide.slice(1, 0, 35).to_doubles(), from.transpose(0, 1).to_doubles());
+  for (const double x : wide.slice(1, 35, 64).to_doubles()) ASSERT_EQ(x, 101);
+}
+
+/// Two in a launch, and one that is left.
+TEST_P(Copies, Several) {
+  const std::vector<TensorCopy> copies{
+      {integers({37, 67}, DType::f32, 1), filled({37, 67}, DType::f32)},
+      {integers({5, 200}, DType::f32, 2), filled({5, 200}, DType::f32)},
+      {integers({64, 3}, DType::f32, 3), filled({64, 3}, DType::f32)}};
+  copy(stream(), copies);
+  for (const TensorCopy& c : copies) EXPECT_EQ(c.to.to_doubles(), c.from.to_doubles());
+}
+
+TEST_P(Copies, WhatDoesNotFit) {
+  const Tensor a = integers({4, 8}, DType::f32);
+  EXPECT_THROW(copy(stream(), a, filled({8, 4}, DType::f32)), CompileError);
+  EXPECT_THROW(copy(stream(), a, filled({4, 8}, DType::i32)), CompileError);
+  const std::vector<TensorCopy> mixed{{a, filled({4, 8}, DType::f32)},
+                                      {integers({4}, DType::u8), filled({4}, DType::u8)}};
+  EXPECT_THROW(copy(stream(), mixed), CompileError);
+}
+
+TEST_P(Copies, OperandsAsTmaTakesThem) {
+  const Tensor even = integers({40, 64}, DType::bf16), odd = integers({40, 67}, DType::bf16),
+               bytes = integers({64, 48}, DType::u8);
+  EXPECT_TRUE(tma_takes(even) && tma_takes(even.transpose(0, 1)) && !tma_takes(odd));
+  EXPECT_FALSE((PackedOperand{odd, -1, Packing::Any}.needs_copy()));
+  EXPECT_FALSE((PackedOperand{bytes, -2, Packing::ForTma}.needs_copy()));
+  EXPECT_TRUE((PackedOperand{bytes, -2, Packing::AlongDim}.needs_copy()));
+
+  const PackedTensors kept(stream(), {{even, -2}, {odd, -1, Packing::Any}});
+  EXPECT_TRUE(kept[0].data() == even.data() && kept[1].data() == odd.data());
+  const PackedTensors packed(stream(), {{even, -1}, {odd, -1}}, {3, 5});
+  EXPECT_EQ(packed[0].data(), even.data());
+  EXPECT_TRUE(tma_takes(packed[1]) && packed[1].stride(0) == 128);
+  EXPECT_EQ(packed[1].to_doubles(), odd.to_doubles());
+  EXPECT_EQ(packed.further().shape(), (Dims{3, 5}));
+  const PackedTensors turned(stream(), {{bytes, -2, Packing::AlongDim}});
+  EXPECT_TRUE(tma_takes(turned[0]) && turned[0].stride(0) == 1);
+  EXPECT_EQ(turned[0].to_doubles(), bytes.to_doubles());
+}
+
+}  // namespace
+}  // namespace tegula::test

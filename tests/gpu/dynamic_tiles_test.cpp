@@ -1,0 +1,98 @@
+// Kernels that count their tiles, on streams at once and in graphs; twin:
+// tests/differential/dynamic_tiles_test.cpp on the simulator.
+#include <optional>
+
+#include "runtime/context.h"
+#include "runtime/doctor.h"
+#include "support/env.h"
+#include "tests/differential/uneven_product.h"
+
+namespace tegula::test {
+namespace {
+
+using runtime::check;
+using runtime::driver;
+namespace cu = runtime::cu;
+
+constexpr std::int64_t kManyTiles = 400;  // some for each SM
+
+class DynamicTilesOnGpu : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
+    if (std::string(GetParam()) == "nvrtc" && !runtime::diagnose().finding("NVRTC").present)
+      GTEST_SKIP() << "no NVRTC here";
+    Env wanted = env();
+    wanted.backend = GetParam();
+    scope_.emplace(wanted);
+    in_.emplace(kManyTiles, Device::cuda());
+  }
+  void launch(const Stream& stream, const Tensor& C) const {
+    product_(stream, in_->A, in_->B, in_->blocks, C);
+  }
+  void expect_right(const Tensor& C) const { EXPECT_EQ(C.to_doubles(), in_->expected()); }
+
+  std::optional<EnvOverride> scope_;
+  std::optional<UnevenInputs> in_;
+  UnevenProduct product_ = uneven_product();
+};
+INSTANTIATE_TEST_SUITE_P(BackEnds, DynamicTilesOnGpu, testing::Values("llvm", "nvrtc"),
+                         [](const auto& info) { return std::string(info.param); });
+
+/// A launch's counter is what the one before has left.
+TEST_P(DynamicTilesOnGpu, OneLaunchAfterAnother) {
+  const Stream stream = Stream::create(Device::cuda());
+  std::vector<Tensor> results;
+  for (int i = 0; i < 5; ++i) {
+    results.push_back(in_->result());
+    for (int again = 0; again < 20; ++again) launch(stream, results.back());
+  }
+  stream.synchronize();
+  for (const Tensor& C : results) expect_right(C);
+  EXPECT_NE(product_.explain().find("dynamic=1"), std::string::npos) << product_.explain();
+}
+
+TEST_P(DynamicTilesOnGpu, OnStreamsAtOnce) {
+  const std::vector<Stream> streams{Stream::create(Device::cuda()), Stream::create(Device::cuda()),
+                                    Stream(Device::cuda())};
+  std::vector<Tensor> results;
+  for (std::size_t i = 0; i < streams.size(); ++i) results.push_back(in_->result());
+  for (int again = 0; again < 30; ++again)
+    for (std::size_t i = 0; i < streams.size(); ++i) launch(streams[i], results[i]);
+  for (const Stream& stream : streams) stream.synchronize();
+  for (const Tensor& C : results) expect_right(C);
+}
+
+/// A graph recorded on a stream where the kernel has not run, replayed on others beside launches.
+TEST_P(DynamicTilesOnGpu, InGraphs) {
+  const Stream recorded = Stream::create(Device::cuda()), first = Stream::create(Device::cuda()),
+               second = Stream::create(Device::cuda());
+  const Tensor one = in_->result(), two = in_->result(), eager = in_->result();
+  launch(first, eager);
+  first.synchronize();
+  const runtime::ContextScope scope(0);
+  const auto record = [&](const Tensor& C) {
+    auto* queue = static_cast<cu::Stream>(recorded.handle());
+    check(driver().stream_begin_capture(queue, cu::kCaptureThreadLocal), "cuStreamBeginCapture");
+    launch(recorded, C);
+    launch(recorded, C);
+    cu::Graph graph = nullptr;
+    check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");
+    cu::GraphExec ready = nullptr;
+    check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
+    driver().graph_destroy(graph);
+    return ready;
+  };
+  const cu::GraphExec graphs[] = {record(one), record(two)};
+  for (int i = 0; i < 20; ++i) {
+    check(driver().graph_launch(graphs[0], static_cast<cu::Stream>(first.handle())), "graph");
+    check(driver().graph_launch(graphs[1], static_cast<cu::Stream>(second.handle())), "graph");
+    launch(recorded, eager);
+  }
+  for (const Stream& stream : {recorded, first, second}) stream.synchronize();
+  for (const Tensor& C : {one, two, eager}) expect_right(C);
+  for (const cu::GraphExec graph : graphs) driver().graph_exec_destroy(graph);
+}
+
+}  // namespace
+}  // namespace tegula::test

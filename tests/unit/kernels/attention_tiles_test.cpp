@@ -1,0 +1,56 @@
+// Extents of attention's tiles, and when more keys a step are worth it.
+#include <gtest/gtest.h>
+
+#include "kernels/attention/block_sizes.h"
+
+namespace tegula {
+namespace {
+
+bool is_wide(int dim, KeyReach reach, AttentionLengths lengths) {
+  return is_wide_better({dim, dim}, reach, lengths);
+}
+
+TEST(AttentionTiles, WideOnesFitRegistersAndSharedMemory) {
+  for (int dim = 8; dim <= kMaxHeadDim; dim += 8) {
+    SCOPED_TRACE(dim);
+    const int narrow = attention_tiles({dim, dim}).keys, wide = wide_tiles({dim, dim}).keys,
+              padded = padded_head_dim(dim);
+    EXPECT_EQ(wide % 16, 0);
+    EXPECT_GE(wide, narrow);
+    EXPECT_LE(128 * padded * 2 + 2 * wide * 2 * padded * 2, 225 * 1024);
+    EXPECT_LE(wide / 2 + wide / 4 + padded / 2, 200);
+  }
+  EXPECT_EQ(wide_tiles({128, 128}).keys, 176);
+  EXPECT_EQ(wide_tiles({64, 64}).keys, 224);
+}
+
+TEST(AttentionTiles, WideOnesAreForManyKeys) {
+  for (const int dim : {64, 96, 128, 256}) {
+    SCOPED_TRACE(dim);
+    EXPECT_TRUE(is_wide(dim, KeyReach::all, {16384, 16384}));
+    EXPECT_TRUE(is_wide(dim, KeyReach::up_to_row, {16384, 16384}));
+    EXPECT_FALSE(is_wide(dim, KeyReach::all, {16384, 64}));
+    EXPECT_FALSE(is_wide(dim, KeyReach::all, {0, 0}));
+    EXPECT_FALSE(is_wide(dim, KeyReach::up_to_row, {64, 64}));
+  }
+  // Fewer rows than a block is wide: more of it lies behind the diagonal.
+  EXPECT_FALSE(is_wide(128, KeyReach::all, {1024, 1024}));
+  EXPECT_FALSE(is_wide(128, KeyReach::up_to_row, {1024, 1024}));
+}
+
+TEST(AttentionTiles, WhatAMaskLeavesDependsOnWhereQueriesStand) {
+  EXPECT_FALSE(is_wide(128, KeyReach::up_to_row, {128, 16384}));
+  EXPECT_TRUE(is_wide(128, KeyReach::up_to_row, {128, 16384, 16384 - 128}));
+  // Most rows lie behind the last key.
+  EXPECT_TRUE(is_wide(128, KeyReach::up_to_row, {1 << 20, 8192}));
+}
+
+TEST(AttentionTiles, NarrowWhereLittleIsKnownOrRegistersAreTaken) {
+  const AttentionLengths many{16384, 16384};
+  EXPECT_FALSE(is_wide(128, KeyReach::unknown, many));
+  EXPECT_FALSE(is_wide_better({128, 128, {}, true}, KeyReach::all, many));
+  EXPECT_FALSE(is_wide_better({128, 128, {.of_element = true}}, KeyReach::all, many));
+}
+
+}  // namespace
+}  // namespace tegula
