@@ -82,7 +82,7 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
     return plan;
   }
   if (plan.persistent) {
-    plan.persistent = plan.dynamic = false;
+    plan.persistent = plan.dynamic = plan.multicast = false;
     plan.stage_stores = true;
     return plan;
   }
@@ -176,12 +176,22 @@ std::int64_t programs_at_once(Device device) {
   return device.kind == DeviceKind::cuda ? device_properties(device.index).sm_count : kSimulated;
 }
 
+/// The same in whole clusters, of which the groups of SMs they must lie in may not be full.
+std::int64_t programs_at_once(const CompiledKernel& k) {
+  const std::int64_t cluster = k.simt.info.cluster, all = programs_at_once(k.device);
+  const int clusters = k.gpu && cluster > 1 ? k.gpu->most_clusters() : 0;
+  return cluster * (clusters > 0 ? clusters : std::max<std::int64_t>(1, all / cluster));
+}
+
 }  // namespace
 
 void prepare_launch(CompiledKernel& k) {
   k.recipe = LaunchRecipe::make(k.tile, k.simt);
-  if (k.simt.info.persistent) k.recipe.set_most_programs(programs_at_once(k.device));
-  if (k.device.kind != DeviceKind::cuda) return;
+  const auto limit_programs = [&] {
+    if (k.simt.info.persistent)
+      k.recipe.set_most_programs(programs_at_once(k), k.simt.info.cluster);
+  };
+  if (k.device.kind != DeviceKind::cuda) return limit_programs();
   const auto module = k.cubin.empty() ? Module::load_ptx(k.emitted.ptx, k.device.index)
                                       : Module::load_cubin(k.cubin);
   const auto shared = static_cast<unsigned>(k.simt.info.smem_bytes);
@@ -196,6 +206,7 @@ void prepare_launch(CompiledKernel& k) {
     shape.starts_early |= k.simt[op].opcode == ir::Opcode::GridDepWait;
   });
   k.gpu.emplace(loaded, shape, k.recipe.slots());
+  limit_programs();
 }
 
 }  // namespace tegula::runtime

@@ -89,6 +89,18 @@ LaunchPlan::LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
   if (shape.priority != 0) add(cu::kLaunchPriority).priority = shape.priority;
 }
 
+int LaunchPlan::most_clusters() const {
+  const auto ask = driver().max_active_clusters;
+  if (!ask) return 0;
+  const ContextScope scope(kernel_.ordinal);
+  cu::LaunchConfig config = config_;
+  config.grid_x = shape_.cluster[0];
+  config.grid_y = config.grid_z = 1;
+  config.attributes = const_cast<cu::LaunchAttribute*>(attributes_.data());
+  int clusters = 0;
+  return ask(&clusters, kernel_.function, &config) == cu::kSuccess ? clusters : 0;
+}
+
 void LaunchPlan::retry_or_throw(cu::Result result, const cu::LaunchConfig& config,
                                 void** pointers) const {
   if (result == kErrorInvalidContext || result == kErrorInvalidHandle) {

@@ -83,6 +83,9 @@ class LaunchPlan {
     launch(stream, arguments, shape_.grid);
   }
 
+  /// Clusters that the GPU runs at one time; 0 where the driver does not say.
+  int most_clusters() const;
+
   const LaunchShape& shape() const { return shape_; }
   const LoadedKernel& kernel() const { return kernel_; }
 

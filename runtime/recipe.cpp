@@ -172,7 +172,8 @@ std::array<std::int64_t, 3> LaunchRecipe::grid(std::span<const LaunchArg> args) 
   std::array<std::int64_t, kMaxSteps> registers;
   for (std::size_t i = 0; i < steps_.size(); ++i)
     registers[i] = steps_[i].op(steps_[i], registers.data(), args);
-  return {std::min(registers[grid_[0]], most_programs_), registers[grid_[1]], registers[grid_[2]]};
+  const std::int64_t programs = (registers[grid_[0]] + cluster_ - 1) / cluster_ * cluster_;
+  return {std::min(programs, most_programs_), registers[grid_[1]], registers[grid_[2]]};
 }
 
 std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args,

@@ -30,8 +30,13 @@ class LaunchRecipe {
   /// `tile` holds the launch region, `simt` the flattened parameters.
   static LaunchRecipe make(const ir::Kernel& tile, const ir::Kernel& simt);
 
-  /// More programs than these are never launched: a persistent kernel runs the rest itself.
-  void set_most_programs(std::int64_t programs) { most_programs_ = programs; }
+  /// More programs than these are never launched: a persistent kernel runs the rest itself. They
+  /// come in clusters of `cluster`, the last of which may have more programs than there is work
+  /// for.
+  void set_most_programs(std::int64_t programs, std::int64_t cluster) {
+    most_programs_ = programs;
+    cluster_ = cluster;
+  }
   /// Grid extents of a call; 0 where there is nothing to do.
   std::array<std::int64_t, 3> grid(std::span<const LaunchArg> args) const;
   /// The kernel counts its tiles in memory.
@@ -82,7 +87,7 @@ class LaunchRecipe {
   friend struct GridCompiler;
   std::vector<Step> steps_;
   std::array<std::uint16_t, 3> grid_{};
-  std::int64_t most_programs_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t most_programs_ = std::numeric_limits<std::int64_t>::max(), cluster_ = 1;
   bool needs_counter_ = false;
   std::vector<Field> fields_;
   std::vector<MapShape> maps_;

@@ -87,7 +87,9 @@ void cuda_MbarInit(Emitter& e, OpId id) {
   emit_mbarrier(e, id, fmt::format("mbar_init_{}", count), ptx::mbar_init(count));
 }
 void cuda_MbarArrive(Emitter& e, OpId id) {
-  emit_mbarrier(e, id, "mbar_arrive", ptx::mbar_arrive(e.operand_count(id) > 1));
+  const bool of_cluster = e.attrs(id).s(AttrName::scope) == "cluster";
+  emit_mbarrier(e, id, of_cluster ? "mbar_arrive_cluster" : "mbar_arrive",
+                ptx::mbar_arrive(e.operand_count(id) > 1, of_cluster));
 }
 void cuda_MbarExpectTx(Emitter& e, OpId id) {
   const std::int64_t bytes = e.attrs(id).i(AttrName::bytes);
@@ -108,6 +110,7 @@ void cuda_TmaLoad(Emitter& e, OpId id) {
   // Operands map, destination, barrier, coordinates; PTX wants destination, map, coordinates,
   // barrier.
   const auto rank = static_cast<int>(e.operand_count(id)) - 3;
+  const std::int64_t ctas = e.attrs(id).i(AttrName::programs, 1);
   std::vector<std::string> parameters{"int to", "const " + e.use_type("TensorMap") + "* map"},
       names{"to", "map"};
   append_int_parameters(parameters, coordinates(rank));
@@ -115,8 +118,9 @@ void cuda_TmaLoad(Emitter& e, OpId id) {
   parameters.push_back("int mbarrier");
   names.push_back("mbarrier");
   const std::string f =
-      e.ptx_effect(fmt::format("tma_load_{}d{}", rank, eviction(e.attrs(id))), parameters,
-                   ptx::tma_load(rank, e.attrs(id).s(AttrName::evict)), names);
+      e.ptx_effect(fmt::format("tma_load_{}d{}{}", rank,
+                               ctas > 1 ? fmt::format("_to_{}", ctas) : "", eviction(e.attrs(id))),
+                   parameters, ptx::tma_load(rank, e.attrs(id).s(AttrName::evict), ctas), names);
   e.line(fmt::format("{}({}, {}{}, {});", f, e.argument(e.operand(id, 1)),
                      e.argument(e.operand(id, 0)), coordinate_arguments(e, id, 3),
                      e.argument(e.operand(id, 2))));

@@ -47,7 +47,9 @@ void llvm_MbarInit(Emitter& e, OpId id) {
   e.inline_ptx(ptx::mbar_init(e.attrs(id).i(AttrName::count, 1)), operand_words(e, id));
 }
 void llvm_MbarArrive(Emitter& e, OpId id) {
-  e.inline_ptx(ptx::mbar_arrive(e.operand_count(id) > 1), operand_words(e, id));
+  e.inline_ptx(
+      ptx::mbar_arrive(e.operand_count(id) > 1, e.attrs(id).s(AttrName::scope) == "cluster"),
+      operand_words(e, id));
 }
 void llvm_MbarExpectTx(Emitter& e, OpId id) {
   e.inline_ptx(ptx::mbar_expect_tx(e.attrs(id).i(AttrName::bytes), e.operand_count(id) > 1),
@@ -66,7 +68,8 @@ void llvm_TmaLoad(Emitter& e, OpId id) {
   Words args{e.scalar(e.operand(id, 1)), e.scalar(e.operand(id, 0))};
   args.append(coordinates);
   args.push_back(e.scalar(e.operand(id, 2)));
-  e.inline_ptx(ptx::tma_load(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict)),
+  e.inline_ptx(ptx::tma_load(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict),
+                             e.attrs(id).i(AttrName::programs, 1)),
                args);
 }
 

@@ -102,6 +102,11 @@ void Lowering::leave_cluster() {
   b.effect(Opcode::ClusterWait, {});
 }
 
+void Lowering::meet_cluster() {
+  b.effect(Opcode::ClusterArrive, {});
+  b.effect(Opcode::ClusterWait, {});
+}
+
 void lower_ClusterRank(Lowering& l, OpId op) {
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   l.set(l.from[op].results[0], l.b.cast(rank, l.from.type(l.from[op].results[0]).dtype()));
@@ -111,6 +116,10 @@ void lower_ClusterId(Lowering& l, OpId op) {
   const Value cta = l.b.op(Opcode::CtaId, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
   const Value id = l.b.op(Opcode::Shr, {cta, l.b.i32(log2_of(l.from.info.cluster))});
   l.set(l.from[op].results[0], l.b.cast(id, l.from.type(l.from[op].results[0]).dtype()));
+}
+
+void lower_ClusterTile(Lowering& l, OpId op) {
+  l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
 }
 
 void lower_ClusterSum(Lowering& l, OpId op) {
@@ -129,8 +138,7 @@ void lower_ClusterSum(Lowering& l, OpId op) {
   const Value base = l.scratch(shared.bytes(), std::max(16, shared.alignment()));
   l.barrier();
   store_shared(l, base, shared, giving, l.get(d.operands[0]), /*matrices=*/false);
-  l.b.effect(Opcode::ClusterArrive, {});
-  l.b.effect(Opcode::ClusterWait, {});
+  l.meet_cluster();
 
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   const Value flips = flips_of_part(l, shared, ctas, rank);

@@ -188,6 +188,9 @@ void Lowering::lower_region(RegionId machine_region) {
 void Lowering::lower_body() {
   lower_region(from.body());
   leave_cluster();
+  // Channels must be there as long as others may signal them. Warps that copy have ended by then,
+  // or count as having ended when they have.
+  if (is_signalled_by_cluster_ && role_ != Role::Copy) meet_cluster();
 }
 
 void Lowering::lower_op(OpId op) {

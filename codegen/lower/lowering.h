@@ -97,6 +97,7 @@ class Lowering {
   ir::Value shared_address(std::int64_t offset);
   /// Where a channel's slot has its mbarrier.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
+  ir::Value mbarrier(ir::Value machine_channel);  ///< of the first slot
   /// A tensor map parameter for boxes of a view: made on first use.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
                        int swizzle);
@@ -113,6 +114,8 @@ class Lowering {
   /// until they have done with it, where a cluster_sum left that open.
   void leave_cluster();
   void will_leave_cluster() { is_read_by_cluster_ = true; }
+  /// All threads of the cluster that have not exited meet.
+  void meet_cluster();
 
  private:
   /// Which part of the kernel the code at hand is for.
@@ -153,6 +156,7 @@ class Lowering {
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
   std::int64_t warp_scratch_offset_ = -1;
   bool is_read_by_cluster_ = false;
+  bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers
   /// First and last op at which an allocation is alive, in the order of the text.
   struct LiveRange {
     int first = 0, last = 0;

@@ -27,9 +27,12 @@ Ints map_order(const Kernel& k, const OpData& d, int fast) {
 
 }  // namespace
 
+Value Lowering::mbarrier(Value machine_channel) {
+  return shared_address(from[from[machine_channel].def].attrs.i(AttrName::offset));
+}
+
 Value Lowering::mbarrier(Value machine_channel, Value machine_slot) {
-  const Value base = shared_address(from[from[machine_channel].def].attrs.i(AttrName::offset));
-  return b.add(base, b.mul(get(machine_slot), b.i32(kBarrierBytes)));
+  return b.add(mbarrier(machine_channel), b.mul(get(machine_slot), b.i32(kBarrierBytes)));
 }
 
 Value Lowering::tensor_map(Value machine_view, const Ints& order, const Ints& box, int swizzle) {
@@ -54,26 +57,51 @@ void Lowering::init_channels(std::span<const OpId> inits) {
   const Value first = b.cmp("eq", b.op(Opcode::Tid, std::initializer_list<Value>{}), b.i32(0));
   const RegionId outer = b.region();
   b.at_end(to[b.make_if(first, {})].regions[0]);
-  for (OpId op : inits)
+  bool of_cluster = false;
+  for (OpId op : inits) {
+    const std::int64_t programs = from[op].attrs.i(AttrName::programs, 1);
+    of_cluster = of_cluster || programs > 1;
     for (std::size_t i = 0; i < from[op].operands.size(); ++i) {
       const Value channel = from[op].operands[i];
       const std::int64_t slots = from.type(channel).shape()[0];
       const std::int64_t offset = from[from[channel].def].attrs.i(AttrName::offset);
       for (std::int64_t s = 0; s < slots; ++s)
         b.effect(Opcode::MbarInit, {shared_address(offset + s * kBarrierBytes)},
-                 {{AttrName::count, i == 0 ? 1 : warps()}});
+                 {{AttrName::count, i == 0 ? 1 : programs * warps()}});
     }
+  }
   b.effect(Opcode::FenceMbarInit, {});
   b.at_end(outer);
   // What threads wrote to this memory before comes before what TMA will write.
   b.effect(Opcode::FenceProxyAsync, {});
-  barrier();
+  if (!of_cluster) return barrier();
+  is_signalled_by_cluster_ = true;
+  meet_cluster();
 }
 
 void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
 
+namespace {
+
+/// A lane for each of the two CTAs of the cluster arrives there; or, where the other is not in
+/// step, both arrive here.
+void release_to_cluster(Lowering& l, const OpData& d) {
+  const Value lane = l.coordinate(In::Lane);
+  const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
+  const Value in_step = l.b.cast(l.get(d.operands[3]), DType::i32);
+  const Value to = l.b.op(Opcode::Xor, {rank, l.b.op(Opcode::And, {lane, in_step})});
+  const Value there = l.b.op(Opcode::MapShared, {l.mbarrier(d.operands[0]), to});
+  const Value address = l.b.add(there, l.b.mul(l.get(d.operands[1]), l.b.i32(kBarrierBytes)));
+  const Value arrives =
+      l.both(l.b.cmp("lt", lane, l.b.i32(l.from.info.cluster)), l.get(d.operands[2]));
+  l.b.effect(Opcode::MbarArrive, {address, arrives}, {{AttrName::scope, "cluster"}});
+}
+
+}  // namespace
+
 void lower_ChannelRelease(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
+  if (d.operands.size() == 4) return release_to_cluster(l, d);
   const Value lane = l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0));
   l.b.effect(Opcode::MbarArrive,
              {l.mbarrier(d.operands[0], d.operands[1]), l.both(lane, l.get(d.operands[2]))});
@@ -90,34 +118,102 @@ void lower_ChannelWait(Lowering& l, OpId op) {
   l.b.effect(Opcode::MbarWait, {l.mbarrier(d.operands[0], d.operands[1]), l.get(d.operands[2])});
 }
 
-void lower_CopyTma(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Value view = d.operands[3];
-  const SlotAt at = slot_of(l, d.operands[0], d.operands[1]);
-  const int fast = at.layout.order()[0];
-  const Piece piece = at.layout.piece_list().front();
-  const int width = piece.width / at.layout.element_bytes();
-  const Ints order = map_order(l.from, d, fast);
-  Ints box(order.size(), 1);
-  box[0] = width;
-  const auto axes = d.attrs.ints(AttrName::axes);
-  for (std::size_t t = 0; t < axes.size(); ++t)
-    if (static_cast<int>(t) != fast)
-      box[static_cast<std::size_t>(std::ranges::find(order, axes[t]) - order.begin())] =
-          at.layout.shape()[static_cast<int>(t)];
-  const Value map = l.tensor_map(view, order, box, piece.swizzle);
-  const Value barrier = l.mbarrier(d.operands[2], d.operands[1]);
-  std::vector<Value> corner;
-  for (std::int64_t v : order)
-    corner.push_back(l.b.cast(l.get(d.operands[4 + static_cast<std::size_t>(v)]), DType::i32));
-  for (int p = 0; p < piece.count; ++p) {
-    ir::Dims first = ir::Dims::filled(at.layout.rank(), 0);
-    first[fast] = p * width;
-    std::vector<Value> operands{map, l.b.add(at.base, l.b.i32(at.layout.offset(first))), barrier};
-    operands.insert(operands.end(), corner.begin(), corner.end());
-    if (p > 0) operands[3] = l.b.add(corner[0], l.b.i32(p * width));
-    l.b.create(Opcode::TmaLoad, operands, std::span<const Type>());
+namespace {
+
+/// The pieces of a box that TMA brings one by one, and how it is cut into two halves: half the
+/// pieces, or of each the rows of half the tile.
+class TmaBox {
+ public:
+  TmaBox(Lowering& l, OpId op)
+      : l_(l),
+        d_(l.from[op]),
+        at_(slot_of(l, d_.operands[0], d_.operands[1])),
+        fast_(at_.layout.order()[0]),
+        piece_(at_.layout.piece_list().front()),
+        order_(map_order(l.from, d_, fast_)),
+        in_halves_(d_.operands.size() > 4 + order_.size()) {
+    box_.assign(order_.size(), 1);
+    box_[0] = width();
+    const auto axes = d_.attrs.ints(AttrName::axes);
+    for (std::size_t t = 0; t < axes.size(); ++t)
+      if (static_cast<int>(t) != fast_)
+        box_[position(axes[t])] = at_.layout.shape()[static_cast<int>(t)];
+    if (in_halves_ && !halves_pieces()) box_[row_position()] /= 2;
+    map_ = l.tensor_map(d_.operands[3], order_, box_, piece_.swizzle);
+    barrier_ = l.mbarrier(d_.operands[2], d_.operands[1]);
+    for (std::int64_t v : order_)
+      corner_.push_back(l.b.cast(l.get(d_.operands[4 + static_cast<std::size_t>(v)]), DType::i32));
   }
-}
+
+  void copy() {
+    if (in_halves_) return copy_halves();
+    copy_pieces(piece_.count, {});
+  }
+
+ private:
+  int width() const { return piece_.width / at_.layout.element_bytes(); }
+  bool halves_pieces() const { return piece_.count % 2 == 0; }
+  int rows_dim() const { return 1 - fast_; }
+  std::size_t position(std::int64_t axis) const {
+    return static_cast<std::size_t>(std::ranges::find(order_, axis) - order_.begin());
+  }
+  std::size_t row_position() const {
+    return position(d_.attrs.ints(AttrName::axes)[static_cast<std::size_t>(rows_dim())]);
+  }
+
+  /// Where the other program copies the same box, one half to both; else both halves, here.
+  void copy_halves() {
+    const RegionId outer = l_.b.region();
+    const OpId branch = l_.b.make_if(l_.get(d_.operands.back()), {});
+    l_.b.at_end(l_.to[branch].regions[0]);
+    copy_half(l_.b.op(Opcode::CtaRank, std::initializer_list<Value>{}), true);
+    l_.b.at_end(l_.to[branch].regions[1]);
+    for (int half : {0, 1}) copy_half(l_.b.i32(half), false);
+    l_.b.at_end(outer);
+  }
+
+  void copy_half(Value half, bool for_cluster) {
+    ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
+    const int dim = halves_pieces() ? fast_ : rows_dim();
+    const int extent = at_.layout.shape()[dim] / 2;
+    first[dim] = extent;
+    const Value base = at_.base;
+    const std::vector<Value> corner = corner_;
+    at_.base = l_.b.add(base, l_.b.mul(half, l_.b.i32(at_.layout.offset(first))));
+    Value& along = corner_[halves_pieces() ? 0 : row_position()];
+    along = l_.b.add(along, l_.b.mul(half, l_.b.i32(extent)));
+    AttrList attrs;
+    if (for_cluster) attrs.set(AttrName::programs, std::int64_t{l_.from.info.cluster});
+    copy_pieces(halves_pieces() ? piece_.count / 2 : piece_.count, attrs);
+    at_.base = base;
+    corner_ = corner;
+  }
+
+  void copy_pieces(int count, const AttrList& attrs) {
+    for (int p = 0; p < count; ++p) {
+      ir::Dims first = ir::Dims::filled(at_.layout.rank(), 0);
+      first[fast_] = p * width();
+      std::vector<Value> operands{map_, l_.b.add(at_.base, l_.b.i32(at_.layout.offset(first))),
+                                  barrier_};
+      operands.insert(operands.end(), corner_.begin(), corner_.end());
+      if (p > 0) operands[3] = l_.b.add(corner_[0], l_.b.i32(p * width()));
+      l_.b.create(Opcode::TmaLoad, operands, std::span<const Type>(), attrs);
+    }
+  }
+
+  Lowering& l_;
+  const OpData& d_;
+  SlotAt at_;
+  int fast_;
+  Piece piece_;
+  Ints order_, box_;
+  bool in_halves_;
+  Value map_, barrier_;
+  std::vector<Value> corner_;
+};
+
+}  // namespace
+
+void lower_CopyTma(Lowering& l, OpId op) { TmaBox(l, op).copy(); }
 
 }  // namespace tegula::codegen

@@ -120,8 +120,12 @@ Asm mbar_init(std::int64_t count) {
   return effect(fmt::format("mbarrier.init.shared::cta.b64 [#0], {};", count), {Reg::b32});
 }
 
-Asm mbar_arrive(bool predicated) {
-  return guarded("mbarrier.arrive.shared::cta.b64 _, [#0];", predicated);
+Asm mbar_arrive(bool predicated, bool of_cluster) {
+  // Not .release.cluster, which waits for all the thread has written anywhere: what is released
+  // here are reads.
+  return guarded(
+      fmt::format("mbarrier.arrive.shared::{}.b64 _, [#0];", of_cluster ? "cluster" : "cta"),
+      predicated);
 }
 
 Asm mbar_expect_tx(std::int64_t bytes, bool predicated) {

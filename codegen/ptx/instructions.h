@@ -179,7 +179,8 @@ Asm setmaxnreg(std::string_view mode, std::int64_t regs);
 
 /// Operands: barrier address (b32) [, predicate] in all of these; mbar_wait: address, parity (b32).
 Asm mbar_init(std::int64_t count);
-Asm mbar_arrive(bool predicated);
+/// of_cluster: at an address of map_shared.
+Asm mbar_arrive(bool predicated, bool of_cluster = false);
 Asm mbar_expect_tx(std::int64_t bytes, bool predicated);
 Asm mbar_wait();
 Asm fence_mbar_init();
@@ -187,8 +188,9 @@ Asm fence_proxy_async();
 /// PTX ISA, "griddepcontrol".
 Asm griddep_wait();
 Asm griddep_launch();
-/// Operands: shared address (b32), tensor map (b64), coordinates (b32 each), barrier (b32).
-Asm tma_load(int rank, std::string_view evict);
+/// Operands: shared address (b32), tensor map (b64), coordinates (b32 each), barrier (b32). To the
+/// first `ctas` CTAs of the cluster; 1: to this one.
+Asm tma_load(int rank, std::string_view evict, std::int64_t ctas = 1);
 /// Operands: tensor map (b64), coordinates (b32 each), shared address (b32).
 Asm tma_store(int rank, std::string_view evict);
 Asm tma_commit();

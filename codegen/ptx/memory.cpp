@@ -201,7 +201,7 @@ Asm stmatrix(int num, bool trans) {
 
 // TMA lives here because it shares the L2 policies.
 
-Asm tma_load(int rank, std::string_view evict) {
+Asm tma_load(int rank, std::string_view evict, std::int64_t ctas) {
   Asm out;
   out.memory = true;
   out.add(Reg::b32, Role::In);
@@ -210,9 +210,11 @@ Asm tma_load(int rank, std::string_view evict) {
   const std::string_view policy = l2_policy(evict);
   out.text = with_policy(
       policy,
-      fmt::format("cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes{} "
-                  "[#0], [#1, {}], [#{}]",
-                  rank, policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), bar));
+      fmt::format(
+          "cp.async.bulk.tensor.{}d.shared::cluster.global.mbarrier::complete_tx::bytes{}{} "
+          "[#0], [#1, {}], [#{}]{}",
+          rank, ctas > 1 ? ".multicast::cluster" : "", policy.empty() ? "" : ".L2::cache_hint",
+          braces(at, rank), bar, ctas > 1 ? fmt::format(", {}", (1 << ctas) - 1) : ""));
   return out;
 }
 

@@ -101,7 +101,7 @@ bool Cta::stop_early() {
 Turn Cta::run(std::int64_t instructions) {
   const Turn turn = run_warps(instructions);
   over_ = turn == Turn::Over;
-  if (over_ && complete_) check_remote_reads();
+  if (over_ && complete_) check_remote_accesses();
   return turn;
 }
 

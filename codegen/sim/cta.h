@@ -154,11 +154,16 @@ class Cta {
                      std::uint32_t address, std::uint32_t bytes, bool writes);
 
   /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
-  /// null (and reported) where there is none.
+  /// null (and reported) where there is none, or it is over. Its memory must stay until it is known
+  /// there that this warp has been here.
+  Cta* reach(Warp& w, const Instr& i, std::uint32_t& address, int lane);
+  /// The same for a read, which is checked.
   Cta* cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes, int lane);
 
   /// Ends the period of a warp's accesses that later releases do not cover.
   void tick(Warp& w);
+  /// Reports an access to the memory of CTA `owner` that nothing orders before its exit.
+  void report_exit_race(ir::OpId op, int owner, int warp);
   /// The warp's record of an mbarrier, and whether it is new.
   std::pair<LastWait*, bool> first_wait(int warp, int mbarrier) {
     const auto [it, is_new] = last_waits_.try_emplace({warp, mbarrier});
@@ -168,8 +173,8 @@ class Cta {
   void settle(Mbarrier& b);
 
  private:
-  /// The latest read of this CTA's memory by a warp of another.
-  struct RemoteRead {
+  /// The latest access to this CTA's memory by a warp of another.
+  struct RemoteAccess {
     Tick tick = 0;
     ir::OpId op;
     Warp* by = nullptr;
@@ -178,8 +183,7 @@ class Cta {
   bool run_warp(Warp& w);
   Turn run_warps(std::int64_t instructions);
   bool stop_early();
-  void check_remote_reads();
-  void report_exit_race(ir::OpId op, int owner, int warp);
+  void check_remote_accesses();
   bool fire_due_events();
   bool advance_to_next_event();
   void report_exit_state();
@@ -195,7 +199,7 @@ class Cta {
   std::vector<Warp*> ready_, blocked_;
   bool complete_ = false, over_ = false;
   std::uint64_t executed_ = 0;  ///< instructions
-  std::map<Agent, RemoteRead> remote_reads_;
+  std::map<Agent, RemoteAccess> remote_accesses_;
   std::vector<Event> events_;  // heap, earliest first
   std::uint64_t event_order_ = 0;
   std::map<std::pair<int, int>, LastWait> last_waits_;

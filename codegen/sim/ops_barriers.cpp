@@ -158,9 +158,11 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
     w.cta.must_be_defined(w, i, i.in[1], "the predicate");
     lanes &= w.bits(i.in[1]);
   }
+  const bool of_cluster = i.op->attrs.s(AttrName::scope) == "cluster";
   for_lanes(lanes, [&](int lane) {
-    const auto address = static_cast<std::uint32_t>(w.cells(i.in[0])[lane].i);
-    Mbarrier* b = w.cta.mbarrier(w, i, address, lane);
+    auto address = static_cast<std::uint32_t>(w.cells(i.in[0])[lane].i);
+    Cta* const owner = of_cluster ? w.cta.reach(w, i, address, lane) : &w.cta;
+    Mbarrier* b = owner ? owner->mbarrier(w, i, address, lane) : nullptr;
     if (!b) return;
     if (b->pending <= 0) {
       w.cta.report(w, i, Detector::MbarrierMisuse,
@@ -180,7 +182,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
     }
     b->arriving.join(w.known);
     --b->pending;
-    w.cta.settle(*b);
+    owner->settle(*b);
   });
   if (lanes != 0) w.cta.tick(w);
 }

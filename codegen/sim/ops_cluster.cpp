@@ -28,44 +28,51 @@ Step sim_MapShared(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes,
-                       int lane) {
+Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
   const std::uint32_t mapped = address;
   const int owner = static_cast<int>(mapped >> Cluster::kRankShift) - 1;
   address &= (1u << Cluster::kRankShift) - 1;
   if (owner < 0 || owner >= cluster.size()) {
     report(w, i, Detector::SharedBounds,
-           fmt::format("{} reads {:#x}, which map_shared did not give", op_name(kernel(), i.id),
+           fmt::format("{} uses {:#x}, which map_shared did not give", op_name(kernel(), i.id),
                        mapped),
            lane, mapped);
     return nullptr;
   }
-  if (!shared_access(w, i, address + shared.window(), bytes, lane)) return nullptr;
   Cta& target = cluster.cta(owner);
   address += target.shared.window();
-  target.generic_read(w, i, address, bytes, lane);
   if (&target == this) return &target;
   if (target.is_over()) {
     report_exit_race(i.id, owner, w.index);
     return nullptr;
   }
   const Agent me = agents.warp(w.index);
-  target.remote_reads_[me] = {w.known.seen.at(me), i.id, &w};
+  target.remote_accesses_[me] = {w.known.seen.at(me), i.id, &w};
   return &target;
 }
 
+Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes,
+                       int lane) {
+  Cta* const target = reach(w, i, address, lane);
+  if (!target) return nullptr;
+  const std::uint32_t here = address - target->shared.window() + shared.window();
+  if (!shared_access(w, i, here, bytes, lane)) return nullptr;
+  target->generic_read(w, i, address, bytes, lane);
+  return target;
+}
+
 /// The memory is there as long as a warp of the CTA is.
-void Cta::check_remote_reads() {
+void Cta::check_remote_accesses() {
   Knowledge all;
   for (Warp& w : warps_) all.join(w.known);
-  for (const auto& [agent, read] : remote_reads_)
-    if (!all.seen.covers(agent, read.tick))
-      read.by->cta.report_exit_race(read.op, rank, read.by->index);
+  for (const auto& [agent, access] : remote_accesses_)
+    if (!all.seen.covers(agent, access.tick))
+      access.by->cta.report_exit_race(access.op, rank, access.by->index);
 }
 
 void Cta::report_exit_race(ir::OpId op, int owner, int warp) {
   findings.add({Detector::RemoteExit, op, {}, warp},
-               fmt::format("{}: {} of CTA {} in the cluster reads that of CTA {}",
+               fmt::format("{}: {} of CTA {} in the cluster uses that of CTA {}",
                            doc(Detector::RemoteExit), op_name(kernel(), op), rank, owner));
 }
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <cstring>
 
-#include "codegen/sim/cta.h"
+#include "codegen/sim/cluster.h"
 
 namespace tegula::sim {
 
@@ -134,8 +134,8 @@ void land(Cta& cta, const Box& box) {
   });
 }
 
-void issue_load(Warp& w, const Instr& i, const Box& box, Mbarrier& b, int lane) {
-  Cta& cta = w.cta;
+/// Into the memory of `cta`, which may be another of the cluster.
+void issue_load(Warp& w, const Instr& i, Cta& cta, const Box& box, Mbarrier& b, int lane) {
   const std::uint32_t bytes = box.bytes();
   if (!b.async_visible)
     cta.report(
@@ -150,7 +150,6 @@ void issue_load(Warp& w, const Instr& i, const Box& box, Mbarrier& b, int lane) 
   ++b.copies;
   cta.engine_access(w, i, cta.agents.mbarrier(b.number), b.phase + 1, true, box.address, bytes,
                     true);
-  cta.launch.counters.tma_bytes += bytes;
   cta.later([&cta, &b, box, bytes] {
     land(cta, box);
     --b.copies;
@@ -203,6 +202,16 @@ void issue_store(Warp& w, const Instr& i, const Box& box, int lane) {
   });
 }
 
+/// The CTAs that a load goes to.
+std::vector<Cta*> receivers(Warp& w, const Instr& i) {
+  const std::int64_t programs = i.op->attrs.i(AttrName::programs, 1);
+  if (programs == 1) return {&w.cta};
+  std::vector<Cta*> all;
+  for (int rank = 0; rank < programs && rank < w.cta.cluster.size(); ++rank)
+    all.push_back(&w.cta.cluster.cta(rank));
+  return all;
+}
+
 void operands_defined(Warp& w, const Instr& i) {
   for (std::size_t n = 0; n < i.in.size(); ++n) w.cta.must_be_defined(w, i, i.in[n], "an operand");
 }
@@ -214,8 +223,20 @@ Step sim_TmaLoad(Warp& w, const Instr& i) {
   for_lanes(w.mask, [&](int lane) {
     Box box;
     if (!read_box(w, i, i.in[0], i.in[1], i.in.subspan(3), lane, box)) return;
-    Mbarrier* b = w.cta.mbarrier(w, i, static_cast<std::uint32_t>(w.cells(i.in[2])[lane].i), lane);
-    if (b) issue_load(w, i, box, *b, lane);
+    const auto barrier = static_cast<std::uint32_t>(w.cells(i.in[2])[lane].i);
+    w.cta.launch.counters.tma_bytes += box.bytes();
+    for (Cta* cta : receivers(w, i)) {
+      if (cta->is_over()) {
+        w.cta.report_exit_race(i.id, cta->rank, w.index);
+        continue;
+      }
+      // The same place in that CTA's memory.
+      const std::uint32_t away = cta->shared.window() - w.cta.shared.window();
+      Box there = box;
+      there.address += away;
+      Mbarrier* b = cta->mbarrier(w, i, barrier + away, lane);
+      if (b) issue_load(w, i, *cta, there, *b, lane);
+    }
   });
   return Step::Next;
 }

@@ -81,7 +81,7 @@ bool is_equal_in_cluster(const Kernel& k, Value v, int depth) {
   if (!def) return !k[v].region;  // a parameter
   const OpData& d = k[def];
   if (depth > kMaxDepth || d.opcode == Opcode::ClusterRank || d.opcode == Opcode::ProgramId ||
-      !info(d.opcode).has(kPure))
+      d.opcode == Opcode::ClusterTile || !info(d.opcode).has(kPure))
     return false;
   return std::ranges::all_of(d.operands,
                              [&](Value o) { return is_equal_in_cluster(k, o, depth + 1); });
@@ -127,7 +127,7 @@ bool Bounds::is_non_negative(Value v, int depth) const {
   const auto of = [&](std::size_t i) { return is_non_negative(d.operands[i], depth + 1); };
   using enum Opcode;
   if (d.opcode == ViewDim || d.opcode == ProgramId || d.opcode == NumPrograms ||
-      d.opcode == ClusterRank || d.opcode == ClusterId)
+      d.opcode == ClusterRank || d.opcode == ClusterId || d.opcode == ClusterTile)
     return true;
   if (d.opcode == Cast) return of(0);
   if (d.opcode == Max) return of(0) || of(1);

@@ -17,47 +17,71 @@ namespace tegula::ir {
 namespace {
 
 using Kind = ChannelEvent::Kind;
-using Key = std::pair<std::uint32_t, std::int64_t>;
+using Reach = ChannelEvent::Reach;
+
+/// A slot of a channel or a ring in the shared memory of a CTA.
+struct Key {
+  int cta = 0;
+  std::uint32_t of = 0;
+  std::int64_t slot = 0;
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
 
 /// An mbarrier: phases that are complete, and what the current one lacks.
 struct Barrier {
-  int complete = 0;
-  std::int64_t missing = 0;
-  OpId announced;  ///< the expectation of the current phase
+  int complete = 0, arrived = 0;
+  bool is_announced = false;
+  std::int64_t missing = 0;  ///< below 0: of another CTA's copies, which came first
+  OpId announced;            ///< the expectation of the current phase
 };
 
 /// A slot of a ring: how often it was filled, and which fill the reader has waited for.
 struct Slot {
   int fills = 0, seen = 0;
+  bool is_half = false;  ///< half of the latest fill is still to come
   OpId filled;
   Key channel{};
   int phase = 0;  ///< of the channel, that the fill completes
 };
 
-/// Two traces run against each other, the copies always as far ahead as they can: what they could
-/// overwrite too early, they do.
+/// What a CTA does, by role: the copies first.
+struct CtaTraces {
+  std::vector<ChannelEvent> roles[2];
+  std::size_t next[2] = {0, 0};
+  std::vector<std::pair<OpId, std::vector<SlotRef>>> in_flight;  ///< products
+};
+
+/// The traces of a CTA, or of the two of a cluster, run against each other, the copies always as
+/// far ahead as they can: what they could overwrite too early, they do. The products of the last
+/// CTA run when nothing else can.
 class Machine {
  public:
-  Machine(std::vector<ChannelEvent> copies, std::vector<ChannelEvent> computes)
-      : roles_{std::move(copies), std::move(computes)} {
-    learn_guards();
-  }
+  explicit Machine(std::vector<CtaTraces> ctas) : ctas_(std::move(ctas)) { learn_guards(); }
 
   std::optional<ChannelFault> run() {
-    while (!fault_ && (step(0) || step(1)));
+    while (!fault_ && step_any());
     if (fault_) return fault_;
-    for (int role : {0, 1})
-      if (next_[role] < roles_[role].size()) return deadlock();
+    for (const CtaTraces& cta : ctas_)
+      for (int role : {0, 1})
+        if (cta.next[role] < cta.roles[role].size()) return deadlock(cta);
     return leftovers();
   }
 
  private:
+  bool step_any() {
+    for (int role : {0, 1})
+      for (cta_ = 0; cta_ < static_cast<int>(ctas_.size()); ++cta_)
+        if (step(role)) return true;
+    return false;
+  }
+
   /// Runs a role's next event; false where it waits or has none.
   bool step(int role) {
-    if (next_[role] == roles_[role].size()) return false;
-    const ChannelEvent& e = roles_[role][next_[role]];
-    if (e.kind == Kind::Wait && barrier(e.at).complete % 2 == e.number) return false;
-    ++next_[role];
+    CtaTraces& cta = ctas_[static_cast<std::size_t>(cta_)];
+    if (cta.next[role] == cta.roles[role].size()) return false;
+    const ChannelEvent& e = cta.roles[role][cta.next[role]];
+    if (e.kind == Kind::Wait && barriers_[key(e.at)].complete % 2 == e.number) return false;
+    ++cta.next[role];
     using Run = void (Machine::*)(const ChannelEvent&);
     static constexpr Run kRun[] = {&Machine::wait, &Machine::release, &Machine::expect,
                                    &Machine::copy, &Machine::product, &Machine::product_wait,
@@ -76,33 +100,66 @@ class Machine {
   }
 
   void release(const ChannelEvent& e) {
-    ++barrier(e.at).complete;
-    for (const auto& [product, reads] : in_flight_)
+    if (e.reach == Reach::Both)
+      for (int to = 0; to < static_cast<int>(ctas_.size()); ++to) arrive(key(e.at, to), true);
+    else
+      for (int n = e.reach == Reach::OwnTwice ? 2 : 1; n > 0; --n)
+        arrive(key(e.at), e.reach == Reach::OwnTwice);
+    for (const auto& [product, reads] : in_flight())
       for (const SlotRef& read : reads)
         if (read.slot == e.at.slot && guards(e.at.of, read.of))
           fault("a slot is released while a product that reads it is in flight", e.op, product);
   }
 
+  void arrive(const Key& channel, bool counts_cluster) {
+    Barrier& b = barriers_[channel];
+    const int count = counts_cluster ? static_cast<int>(ctas_.size()) : 1;
+    if (++b.arrived < count) return;
+    b.arrived = 0;
+    ++b.complete;
+  }
+
   void expect(const ChannelEvent& e) {
-    Barrier& b = barrier(e.at);
-    if (b.missing != 0) fault("the copies do not bring the announced bytes", b.announced, e.op);
-    b.missing = e.number;
+    Barrier& b = barriers_[key(e.at)];
+    if (b.is_announced) fault("the copies do not bring the announced bytes", b.announced, e.op);
+    b.is_announced = true;
+    b.missing += e.number;
     b.announced = e.op;
+    settle(b);
   }
 
   void copy(const ChannelEvent& e) {
-    Slot& slot = slots_[key(e.at)];
-    if (slot.fills != slot.seen)
+    if (e.reach != Reach::Both) return land(e, cta_, e.number);
+    for (int to = 0; to < static_cast<int>(ctas_.size()); ++to) land(e, to, e.number / 2);
+  }
+
+  /// The bytes that a copy brings to a CTA: of this one's copies all, or half of what two bring.
+  void land(const ChannelEvent& e, int to, std::int64_t bytes) {
+    Slot& slot = slots_[key(e.at, to)];
+    const bool second = e.reach == Reach::Both && slot.is_half;
+    if (!second && slot.fills != slot.seen)
       fault("a slot is overwritten before what was copied there was waited for", e.op, slot.filled);
-    for (const auto& [product, reads] : in_flight_)
+    for (const auto& [product, reads] : ctas_[static_cast<std::size_t>(to)].in_flight)
       if (std::ranges::find(reads, e.at) != reads.end())
         fault("a slot is overwritten while a product reads it", e.op, product);
-    Barrier& b = barrier(e.channel);
-    if (b.missing < e.number)
+    const Key channel = key(e.channel, to);
+    Barrier& b = barriers_[channel];
+    if (to == cta_ && b.missing < bytes)
       return fault("more bytes are copied than announced", e.op, b.announced);
-    b.missing -= e.number;
-    slot = {slot.fills + 1, slot.seen, e.op, key(e.channel), b.complete + 1};
-    if (b.missing == 0) ++b.complete;
+    b.missing -= bytes;
+    slot = {slot.fills + (second ? 0 : 1),
+            slot.seen,
+            e.reach == Reach::Both && !second,
+            e.op,
+            channel,
+            b.complete + 1};
+    settle(b);
+  }
+
+  static void settle(Barrier& b) {
+    if (!b.is_announced || b.missing != 0) return;
+    b.is_announced = false;
+    ++b.complete;
   }
 
   void read(const ChannelEvent& e) {
@@ -118,17 +175,17 @@ class Machine {
 
   void product(const ChannelEvent& e) {
     read(e);
-    in_flight_.emplace_back(e.op, e.reads);
+    in_flight().emplace_back(e.op, e.reads);
   }
 
   void product_wait(const ChannelEvent& e) {
-    while (static_cast<std::int64_t>(in_flight_.size()) > e.number)
-      in_flight_.erase(in_flight_.begin());
+    while (static_cast<std::int64_t>(in_flight().size()) > e.number)
+      in_flight().erase(in_flight().begin());
   }
 
-  std::optional<ChannelFault> deadlock() const {
+  static std::optional<ChannelFault> deadlock(const CtaTraces& cta) {
     const auto blocked = [&](int role) {
-      return next_[role] < roles_[role].size() ? roles_[role][next_[role]].op : OpId();
+      return cta.next[role] < cta.roles[role].size() ? cta.roles[role][cta.next[role]].op : OpId();
     };
     const OpId copies = blocked(0), computes = blocked(1);
     return ChannelFault{copies && computes
@@ -151,7 +208,7 @@ class Machine {
   /// A leader's branch waits for a channel and then fills rings.
   void learn_guards() {
     Value waited, expecting;
-    for (const ChannelEvent& e : roles_[0]) {
+    for (const ChannelEvent& e : ctas_.front().roles[0]) {
       if (e.kind == Kind::Wait) waited = e.at.of;
       if (e.kind == Kind::Expect) expecting = std::exchange(waited, {});
       if (e.kind == Kind::Copy && expecting) guards_[e.at.of] = expecting;
@@ -165,30 +222,36 @@ class Machine {
     return it != guards_.end() && it->second == channel;
   }
 
-  static Key key(const SlotRef& s) { return {s.of.index, s.slot}; }
-  Barrier& barrier(const SlotRef& s) { return barriers_[key(s)]; }
+  static Key key(const SlotRef& s, int cta) { return {cta, s.of.index, s.slot}; }
+  Key key(const SlotRef& s) const { return key(s, cta_); }
+  std::vector<std::pair<OpId, std::vector<SlotRef>>>& in_flight() {
+    return ctas_[static_cast<std::size_t>(cta_)].in_flight;
+  }
   void fault(std::string what, OpId first, OpId second) {
     if (!fault_) fault_ = ChannelFault{std::move(what), first, second};
   }
 
-  std::vector<ChannelEvent> roles_[2];
-  std::size_t next_[2] = {0, 0};
+  std::vector<CtaTraces> ctas_;
+  int cta_ = 0;  ///< whose event is run
   std::map<Key, Barrier> barriers_;
   std::map<Key, Slot> slots_;
   std::unordered_map<Value, Value> guards_;
-  std::vector<std::pair<OpId, std::vector<SlotRef>>> in_flight_;
   std::optional<ChannelFault> fault_;
 };
 
-/// Slots of the deepest ring, and the step of the loop with products.
+/// Slots of the deepest ring, the step of the loop with products, and the programs that share
+/// channels.
 struct Rings {
   std::int64_t slots = 0, step = 1;
+  int programs = 1;
 };
 Rings rings_of(const Kernel& k) {
   Rings r;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == Opcode::CopyTma)
       r.slots = std::max(r.slots, k.type(k[op].operands[0]).shape()[0]);
+    if (k[op].opcode == Opcode::ChannelInit)
+      r.programs = std::max(r.programs, static_cast<int>(k[op].attrs.i(AttrName::programs, 1)));
     if (k[op].opcode != Opcode::For) return;
     for (OpId inner : k.ops(k[op].regions[0]))
       if (k[inner].opcode == Opcode::DotAsync)
@@ -204,12 +267,23 @@ std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy
   if (rings.slots == 0) return std::nullopt;
   std::set<std::int64_t> steps{0, 1, 2};
   for (std::int64_t n = rings.slots - 1; n <= rings.slots + 2; ++n) steps.insert(n);
+  // More tiles than a cluster takes at once, the last of them alone or not.
+  for (std::int64_t more = 2; rings.programs > 1 && more <= 3; ++more)
+    steps.insert(2 * rings.slots + more);
   for (const std::int64_t n : steps) {
-    const ChannelExtents extents{n * rings.step, n};
-    const auto trace = [&](ChannelRole role) { return channel_trace(machine, role, extents); };
-    Machine m = with_copy_role ? Machine(trace(ChannelRole::Copy), trace(ChannelRole::Compute))
-                               : Machine(trace(ChannelRole::Both), {});
-    if (auto fault = m.run()) return fault;
+    std::vector<CtaTraces> ctas(static_cast<std::size_t>(rings.programs));
+    for (int rank = 0; rank < rings.programs; ++rank) {
+      const ChannelExtents extents{.extent = n * rings.step, .scalar = n, .rank = rank};
+      const auto trace = [&](ChannelRole role) { return channel_trace(machine, role, extents); };
+      auto& roles = ctas[static_cast<std::size_t>(rank)].roles;
+      roles[0] = trace(with_copy_role ? ChannelRole::Copy : ChannelRole::Both);
+      if (with_copy_role) roles[1] = trace(ChannelRole::Compute);
+    }
+    if (auto fault = Machine(ctas).run()) return fault;
+    // The other one lags.
+    std::ranges::reverse(ctas);
+    if (rings.programs > 1)
+      if (auto fault = Machine(ctas).run()) return fault;
   }
   return std::nullopt;
 }

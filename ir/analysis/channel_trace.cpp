@@ -49,11 +49,12 @@ class Walk {
         Row{If, &Walk::branch, false},
         Row{Yield, &Walk::nothing, false},
         Row{ViewDim, &Walk::view_dim, false},
-        Row{NumPrograms, &Walk::one, false},
+        Row{NumPrograms, &Walk::programs, false},
         Row{Leader, &Walk::one, false},
-        Row{ProgramId, &Walk::zero, false},
+        Row{ProgramId, &Walk::rank, false},
         Row{ClusterId, &Walk::zero, false},
-        Row{ClusterRank, &Walk::zero, false},
+        Row{ClusterRank, &Walk::rank, false},
+        Row{ClusterTile, &Walk::cluster_tile, false},
         Row{Const, &Walk::constant, false},
         Row{ChannelWait, &Walk::channel_wait, true},
         Row{ChannelRelease, &Walk::channel_release, true},
@@ -129,6 +130,9 @@ class Walk {
   void nothing(OpId) {}
   void one(OpId op) { set(k_[op].results[0], 1); }
   void zero(OpId op) { set(k_[op].results[0], 0); }
+  void rank(OpId op) { set(k_[op].results[0], extents_.rank); }
+  void programs(OpId op) { set(k_[op].results[0], k_.info.cluster); }
+  void cluster_tile(OpId op) { put(k_[op].results[0], cell(k_[op].operands[0])); }
   void constant(OpId op) {
     const Value v = k_[op].results[0];
     if (is_number(v)) set(v, k_[op].attrs.i(AttrName::value));
@@ -232,7 +236,11 @@ class Walk {
     add({ChannelEvent::Kind::Wait, op, at(op, 0, 1), {}, number(k_[op].operands[2])});
   }
   void channel_release(OpId op) {
-    if (number(k_[op].operands[2]) != 0) add({ChannelEvent::Kind::Release, op, at(op, 0, 1)});
+    if (number(k_[op].operands[2]) == 0) return;
+    ChannelEvent e{ChannelEvent::Kind::Release, op, at(op, 0, 1)};
+    using enum ChannelEvent::Reach;
+    if (k_[op].operands.size() == 4) e.reach = number(k_[op].operands[3]) != 0 ? Both : OwnTwice;
+    add(std::move(e));
   }
   void channel_expect(OpId op) {
     add({ChannelEvent::Kind::Expect, op, at(op, 0, 1), {}, k_[op].attrs.i(AttrName::bytes)});
@@ -240,7 +248,11 @@ class Walk {
   void copy(OpId op) {
     const Type ring = k_.type(k_[op].operands[0]);
     const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
-    add({ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes});
+    ChannelEvent e{ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes};
+    const auto& operands = k_[op].operands;
+    const bool may_share = operands.size() > 4 + k_.type(operands[3]).shape().size();
+    if (may_share && number(operands.back()) != 0) e.reach = ChannelEvent::Reach::Both;
+    add(std::move(e));
   }
   /// A number is announced and brought at once.
   void put(OpId op) {

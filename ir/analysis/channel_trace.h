@@ -22,6 +22,10 @@ struct ChannelEvent {
   SlotRef channel = {};             ///< of a copy: where its bytes are counted
   std::int64_t number = 0;          ///< parity of a wait, bytes, products that a wait leaves
   std::vector<SlotRef> reads = {};  ///< of a product, or of a read that is over at once
+  /// In a cluster of two. Of a release: whom it tells. Of a copy: Both where it brings half the box
+  /// to each program.
+  enum class Reach : std::uint8_t { Own, Both, OwnTwice };
+  Reach reach = Reach::Own;
 };
 
 /// Which warps: those that compute, the one that copies, or a thread that does both.
@@ -32,6 +36,7 @@ struct ChannelExtents {
   std::int64_t extent = 0;  ///< of every dimension that is not known
   std::int64_t scalar = 0;  ///< numbers given at launch; loaded ones go on from it by `extent` each
   int turns = 3;  ///< of loops around those with products, and over tiles; these run to their end
+  int rank = 0;   ///< of the program in the one cluster that there is
 };
 
 /// Branches whose condition depends on tiles do nothing to channels and are passed over; so are

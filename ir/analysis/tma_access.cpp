@@ -28,4 +28,15 @@ bool is_tma_box(Type view, std::span<const std::int64_t> axes, Type tile) {
          std::ranges::all_of(tile.shape(), [](std::int64_t e) { return e <= kMaxBox; });
 }
 
+bool can_be_halved(Type view, std::span<const std::int64_t> axes, Type tile) {
+  constexpr std::int64_t kPattern = 8;
+  if (tile.rank() != 2) return false;
+  const ViewFacts& facts = view.view_facts();
+  const std::size_t fast = facts.strides[static_cast<std::size_t>(axes[0])] == 1 ? 0 : 1;
+  const std::int64_t row = tile.shape()[fast] * size_bytes(tile.dtype());
+  std::int64_t swizzle = 128;
+  while (swizzle > 16 && row % swizzle != 0) swizzle /= 2;
+  return row / swizzle % 2 == 0 || tile.shape()[1 - fast] % (2 * kPattern) == 0;
+}
+
 }  // namespace tegula::ir

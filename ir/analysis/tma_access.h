@@ -9,4 +9,8 @@ namespace tegula::ir {
 /// most 5, extents at most 256 (CUDA driver API, cuTensorMapEncodeTiled).
 bool is_tma_box(Type view, std::span<const std::int64_t> axes, Type tile);
 
+/// True if two copies can bring half of such a tile each: an even number of pieces of its rows, or
+/// half the rows, which must be whole patterns of a swizzle (8 rows).
+bool can_be_halved(Type view, std::span<const std::int64_t> axes, Type tile);
+
 }  // namespace tegula::ir

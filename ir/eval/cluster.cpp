@@ -98,6 +98,11 @@ void eval_ClusterId(Program& p, OpId id) {
   p.result(id).set_scalar(Cell{.i = p.coordinates()[0] / p.kernel().info.cluster});
 }
 
+void eval_ClusterTile(Program& p, OpId id) {
+  if (const auto tile = p.integer(id, 0, "a tile's number"))
+    p.result(id).set_scalar(Cell{.i = *tile});
+}
+
 // Only run_cluster knows the other programs.
 void eval_ClusterSum(Program& p, OpId id) {
   throw CompileError(Diagnostic{"",

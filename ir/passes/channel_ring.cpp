@@ -22,7 +22,8 @@ void ChannelRing::allocate_channels(Builder& b) {
   const Type channel = Type::shared(DType::i64, Ints{slots_}, intern_layout(bars));
   landed_ = b.op(Opcode::SmemAlloc, {}, channel);
   read_ = b.op(Opcode::SmemAlloc, {}, channel);
-  b.effect(Opcode::ChannelInit, {landed_, read_});
+  const OpId init = b.effect(Opcode::ChannelInit, {landed_, read_});
+  if (in_step_) (*k_)[init].attrs.set(AttrName::programs, std::int64_t{k_->info.cluster});
 }
 
 void ChannelRing::allocate_slots(Builder& b) {
@@ -42,6 +43,12 @@ RingPosition ChannelRing::back(Builder& b, RingPosition at, int steps) const {
   const Value wraps = b.cmp("lt", at.slot, b.i32(steps));
   return {b.select(wraps, b.add(at.slot, b.i32(slots_ - steps)), b.sub(at.slot, b.i32(steps))),
           b.op(Opcode::Xor, {at.phase, b.cast(wraps, DType::i32)})};
+}
+
+void ChannelRing::release(Builder& b, Value slot, Value condition) const {
+  std::vector<Value> operands{read_, slot, condition};
+  if (in_step_) operands.push_back(in_step_);
+  b.effect(Opcode::ChannelRelease, operands);
 }
 
 void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const {

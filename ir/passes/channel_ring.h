@@ -15,8 +15,10 @@ struct RingPosition {
 
 class ChannelRing {
  public:
-  ChannelRing(Kernel& k, int slots, std::vector<OperandLoad> loads)
-      : k_(&k), slots_(slots), loads_(std::move(loads)) {}
+  /// `in_step` (i1), if given: the programs of the cluster share loads, and the other one has a
+  /// tile. Known where the ring is filled and released.
+  ChannelRing(Kernel& k, int slots, std::vector<OperandLoad> loads, Value in_step = {})
+      : k_(&k), slots_(slots), loads_(std::move(loads)), in_step_(in_step) {}
 
   int slots() const { return slots_; }
   const std::vector<OperandLoad>& loads() const { return loads_; }
@@ -42,14 +44,13 @@ class ChannelRing {
   void wait(Builder& b, RingPosition at) const {
     b.effect(Opcode::ChannelWait, {landed_, at.slot, at.phase});
   }
-  void release(Builder& b, Value slot, Value condition) const {
-    b.effect(Opcode::ChannelRelease, {read_, slot, condition});
-  }
+  void release(Builder& b, Value slot, Value condition) const;
 
  private:
   Kernel* k_;
   int slots_;
   std::vector<OperandLoad> loads_;
+  Value in_step_;
   Value landed_, read_;
 };
 

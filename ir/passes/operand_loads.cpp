@@ -187,6 +187,7 @@ void StepOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
   const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
   operands.push_back(box[0]);
   for (std::size_t i = 1; i < box.size(); ++i) operands.push_back(mapped(map_, box[i]));
+  if (load.same) operands.push_back(load.same);
   AttrList attrs;
   attrs.set(AttrName::axes, load.axes);
   for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})

@@ -24,6 +24,7 @@ struct OperandLoad {
   Type tile;                       ///< as the dot wants it, without layout
   Ints axes;                       ///< view dimension of each tile dimension
   Value ring;                      ///< its slots in shared memory, once allocated
+  Value same;                      ///< i1: the cluster's other program loads the same box; or none
   std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
 };
 

@@ -8,7 +8,7 @@
 // in order of their work no program gets the heavier one of every wave; or, where two neighbours
 // are as much work as any other two (attr pairs of program_id), two at a time (there and back too:
 // pairs may differ after all). Right for any number of programs; the launch takes as many as run at
-// once.
+// once. With plan.multicast tiles are dealt to clusters, two neighbours to each.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
 #include "ir/passes/tile_queue.h"
@@ -35,11 +35,13 @@ Value program_of(Builder& b, Opcode opcode) {
   return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
 }
 
-/// Which tiles a program gets.
+/// Which tiles a program gets. The programs of a cluster get tiles side by side, 2 n and 2 n + 1;
+/// an odd last one has no neighbour.
 class Deal {
  public:
-  Deal(Builder& b, Value total, bool pairs)
+  Deal(Builder& b, Value total, bool pairs, int cluster)
       : pairs_(pairs),
+        cluster_(cluster),
         total_(total),
         place_(program_of(b, Opcode::ProgramId)),
         programs_(program_of(b, Opcode::NumPrograms)),
@@ -68,13 +70,16 @@ class Deal {
   }
 
  private:
-  /// The program's number, counted from the other end in every second wave (of pairs).
+  /// The program's number, counted from the other end in every second wave (of pairs). The programs
+  /// of a cluster change places at that end, and so have neighbours in the same order again.
   Value there_and_back(Builder& b, Value wave) const {
-    const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place_);
+    const Value place = cluster_ == 1 ? place_ : b.op(Opcode::Xor, {place_, b.i32(cluster_ - 1)});
+    const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place);
     return b.select(b.cmp("eq", b.op(Opcode::And, {wave, b.i32(1)}), b.i32(0)), place_, from_end);
   }
 
   bool pairs_;
+  int cluster_;
   Value total_, place_, programs_, round_, full_, rest_, last_singly_;
 };
 
@@ -106,12 +111,15 @@ void move_into(Kernel& k, RegionId body, std::span<const OpId> ops) {
   }
 }
 
-void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
-  const Deal tiles(b, total, takes_pairs(k));
+/// `cluster` programs get tiles side by side.
+void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, int cluster) {
+  k.info.cluster = cluster;
+  const Deal tiles(b, total, takes_pairs(k), cluster);
   const OpId loop = b.make_for(b.i32(0), tiles.waves(b), b.i32(1), {});
   const RegionId body = k[loop].regions[0];
   Builder head(k, body);
-  const Value tile = tiles.tile(head, k[body].args[0]);
+  Value tile = tiles.tile(head, k[body].args[0]);
+  if (cluster > 1) tile = head.op(Opcode::ClusterTile, {tile, total});
   move_into(k, body, ops);
   rename_grid(k, body, tile, total);
   Builder(k, body).yield({});
@@ -155,7 +163,7 @@ bool persist(Kernel& k, PassContext& context) {
   if (context.plan->dynamic)
     fetch_one_by_one(k, b, total, ops);
   else
-    deal(k, b, total, ops);
+    deal(k, b, total, ops, context.plan->multicast ? 2 : 1);
   k.info.persistent = true;
   return true;
 }

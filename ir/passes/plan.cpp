@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/matrix_type.h"
 #include "ir/pipeline.h"
@@ -196,6 +197,36 @@ void add_copy_warps(Plan& plan, std::int64_t useful, std::int64_t needed) {
   if (given.registers > given.registers_at_entry()) plan = given;
 }
 
+/// The grid asks for loads that neighbouring tiles share; in another order than that of `pairs`.
+bool asks_for_multicast(const Kernel& k) {
+  bool asked = false;
+  walk(k, k.body(), [&](OpId op) {
+    asked = asked || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::multicast) == 1);
+  });
+  return asked;
+}
+
+/// A product loop of the kernel's body, as long for every tile, loads something that two
+/// neighbouring tiles share and that can be brought in halves.
+bool can_multicast(const Kernel& k, const Survey& s) {
+  bool pairs = false, any = false;
+  walk(k, k.body(), [&](OpId op) { pairs = pairs || k[op].attrs.i(AttrName::pairs) == 1; });
+  if (pairs || k.info.cluster != 1 || s.chained || !k.info.target.starts_with("sm_9")) return false;
+  walk(k, k.body(), [&](OpId op) {
+    const OpId loop = k[k[op].parent].owner;
+    if (any || k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return;
+    Neighbours neighbours(k, loop);
+    for (int i = 0; i < 2; ++i) {
+      const OpId load = load_of(k, k[op], i);
+      any = any || (load && is_tma_operand(k, k[op], i) && neighbours.have_equal_steps() &&
+                    can_be_halved(k.type(k[load].operands[0]), k[load].attrs.ints(AttrName::axes),
+                                  k.type(k[load].results[0])) &&
+                    neighbours.may_share(load));
+    }
+  });
+  return any;
+}
+
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   if (!k.info.target.starts_with("sm_90") || !s.wgmma || s.step_bytes == 0) return std::nullopt;
@@ -216,6 +247,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   plan.stage_stores = !plan.persistent;
+  plan.multicast = asks_for_multicast(k);
   if (plan.persistent) plan.store_columns = kStoreColumns;
   const int limit = plan.computing_registers();
   if (plan.stages < 2 || needed > limit) return std::nullopt;
@@ -256,7 +288,18 @@ Plan make_plan(const Kernel& k) {
 
 /// Changes are meant for every kernel of a process, and most are not for products.
 void without_wgmma_fields(Plan& p) {
-  p.copy_warps = p.registers = 0, p.persistent = p.turns = p.dynamic = false;
+  p.copy_warps = p.registers = 0;
+  p.persistent = p.turns = p.dynamic = p.multicast = false;
+}
+
+/// Tiles side by side go to a cluster only where they are dealt.
+void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
+  Plan& p = *context.plan;
+  if (!p.multicast || (p.persistent && !p.dynamic && can_multicast(k, survey(k)))) return;
+  p.multicast = false;
+  context.remark(Remark::Kind::Missed, {},
+                 p.dynamic ? "no multicast: tiles come from a counter"
+                           : "no multicast: no operand that neighbouring tiles share");
 }
 
 /// A plan that somebody else made or changed must be one that the passes can carry out.
@@ -280,8 +323,11 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
+      {!p.multicast || (p.persistent && can_multicast(k, s)),
+       "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
       {p.persistent || !p.dynamic, "dynamic needs persistent"},
       {!p.dynamic || !starts_early(k), "a kernel that waits for the one before it is not dynamic"},
+      {!p.dynamic || !p.multicast, "tiles by a counter (dynamic) are not shared (multicast)"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
       {p.registers == 0 ||
            (p.copy_warps == 4 && p.registers % 8 == 0 && p.copy_registers() >= kLeastRegisters),
@@ -314,6 +360,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (context.plan->warps < 8) context.plan->turns = false;
     if (kernel.info.cluster > 1) context.plan->persistent = false;
     if (!context.plan->persistent || starts_early(kernel)) context.plan->dynamic = false;
+    drop_multicast_unless_possible(kernel, context);
   }
   if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/analysis/bounds.h"
+#include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/matrix_type.h"
@@ -118,7 +119,8 @@ void ProductLoop::allocate(bool late) {
       feeds.push_back({ChannelRing(k, plan_.stages, std::move(own)), static_cast<int>(i)});
     }
   } else {
-    feeds.push_back({ChannelRing(k, plan_.stages, loads_)});
+    const Value in_step = share_loads();
+    feeds.push_back({ChannelRing(k, plan_.stages, loads_, in_step)});
   }
   loads_.clear();
   Builder b = before(is_nested() ? outer_.front() : loop);
@@ -135,12 +137,37 @@ void ProductLoop::allocate(bool late) {
   enter_outer_loops();
 }
 
+Value ProductLoop::share_loads() {
+  if (!plan_.multicast || k.info.cluster != 2 || outer_.size() != 1) return {};
+  OpId mine;
+  for (OpId op : k.ops(k[loop].parent))
+    if (k[op].opcode == Opcode::ClusterTile) mine = op;
+  Neighbours neighbours(k, loop);
+  if (!mine || !neighbours.have_equal_steps()) return {};
+  Builder b = before(loop);
+  const Value tile = k[mine].results[0], tiles = k[mine].operands[1];
+  const Value next = b.op(Opcode::Xor, {tile, b.i32(1)});
+  const Value in_step = b.cmp("lt", next, tiles);
+  const Value other = b.select(in_step, next, tile);  // the place of no tile may divide by 0
+  bool any = false;
+  for (OperandLoad& load : loads_) {
+    const Ints axes = load.axes;
+    if (!can_be_halved(k.type(k[load.load].operands[0]), axes, load.tile) ||
+        !neighbours.may_share(load.load))
+      continue;
+    load.same = b.op(Opcode::And, {in_step, neighbours.is_same(b, load.load, other)});
+    any = true;
+  }
+  return any ? in_step : Value();
+}
+
 void ProductLoop::remark() {
   for (const Feed& feed : feeds)
     for (const OperandLoad& load : feed.ring.loads())
-      context_.remark(
-          Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
-          {{"stages", fmt::format("{}", feed.ring.slots())}, {"ring", k.type(load.ring).str()}});
+      context_.remark(Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
+                      {{"stages", fmt::format("{}", feed.ring.slots())},
+                       {"ring", k.type(load.ring).str()},
+                       {"shared", load.same ? "1" : "0"}});
 }
 
 void ProductLoop::enter_outer_loops() {

@@ -81,6 +81,10 @@ class ProductLoop {
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
   bool is_tma(const OperandLoad& load) const;
   bool is_legal(OpId dot) const;
+  /// In a kernel of clusters: marks loads that may be the same for both programs, where these keep
+  /// step. Gives the i1 that says, for the tile at hand, that the other program has one too; else
+  /// none.
+  Value share_loads();
   void remark();
   void enter_outer_loops();
   void leave_outer_loops();

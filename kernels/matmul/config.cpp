@@ -80,7 +80,7 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
 std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
          (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
-         (swapped ? " swapped" : "") + (direct ? " direct" : "") +
+         (swapped ? " swapped" : "") + (direct ? " direct" : "") + (multicast ? " multicast" : "") +
          (stages != 0 ? " stages " + std::to_string(stages) : "");
 }
 

@@ -24,6 +24,7 @@ MatmulTile MatmulTile::tuned() {
       tune("SWAPPED", {0, 1}, 0) != 0,
       tune("PROMOTED", {0, 1}, 0) != 0,
       tune("TF32", {0, 1}, 0) != 0,
+      tune("MULTICAST", {0, 1}, 0) != 0,
       tune("AFTER_COPIES", {0, 1}, 0) != 0};
 }
 
@@ -37,6 +38,7 @@ std::function<Tuning(const MatmulVariant&)> MatmulTile::tuning(const MatmulOptio
                   {"SWAPPED", c.swapped},
                   {"TF32", options.tf32},
                   {"PROMOTED", options.promoted},
+                  {"MULTICAST", c.multicast},
                   {"AFTER_COPIES", v.after_copies}};
     if (c.clustered) values["CLUSTER"] = c.splits;
     return values;

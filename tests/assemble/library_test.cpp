@@ -42,6 +42,7 @@ ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
   return kernel;
 }
 
+/// Gives the plan.
 ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
                       runtime::Backend backend = runtime::Backend::Llvm) {
   SCOPED_TRACE(target);
@@ -242,6 +243,50 @@ TEST_F(Assembled, ClusteredMatmul) {
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
     EXPECT_THROW(expect_clean(kernel, "sm_80", false), CompileError);
   }
+}
+
+/// Products in clusters of two that share operands: of every type, in halves by rows and by pieces.
+TEST_F(Assembled, MulticastMatmul) {
+  const std::vector<runtime::Backend> backends = here();
+  const Stream stream(Device::cpu());
+  using enum DType;
+  const auto config = [](int bm, int bn, int bk, bool swapped = false) {
+    return MatmulConfig{.bm = bm, .bn = bn, .bk = bk, .swapped = swapped, .multicast = true};
+  };
+  const auto check = [&](const ir::Kernel& kernel) {
+    for (const runtime::Backend backend : backends)
+      EXPECT_TRUE(expect_clean(kernel, "sm_90a", true, backend).multicast);
+  };
+  for (const Case& c : {Case{bf16, bf16, config(128, 256, 64)},
+                        {bf16, f32, config(128, 192, 64)},
+                        {bf16, bf16, config(128, 224, 64)},
+                        {bf16, bf16, config(128, 128, 64)},
+                        {bf16, bf16, config(256, 128, 64)},
+                        {f16, f16, config(128, 256, 64, true)},
+                        {f8e4m3, bf16, config(128, 256, 128)},
+                        {f8e4m3, bf16, config(128, 128, 128), {.promoted = true}},
+                        {i8, i32, config(128, 256, 128)},
+                        {f32, f32, config(128, 256, 32), {.tf32 = true}}})
+    for (const bool transposed : {true, false}) {
+      if (!transposed && size_bytes(c.operands) != 2) continue;
+      SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
+      const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
+                   B = transposed
+                           ? Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1)
+                           : Tensor::zeros({256, 64}, c.operands, Device::cpu()),
+                   C = Tensor::zeros({64, 64}, c.result, Device::cpu());
+      check(traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); }));
+    }
+  const auto gated = gated_matmul<tegula::bf16, tegula::bf16>(
+      [](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
+  const Tensor A = host({64, 64}), W = host({64, 64}), C = host({64, 64});
+  check(traced("matmul_gated", [&] { gated.run(config(128, 128, 64), stream, A, W, W, C); }));
+  const auto dense = fused_matmul<tegula::bf16, tegula::bf16>(
+      [](Tile acc, Index m, Index n, In<tegula::bf16, 1> bias, In<tegula::bf16, 2> residual) {
+        return gelu(acc + expand(cast<tegula::f32>(bias(n)), 0)) +
+               cast<tegula::f32>(residual(m, n));
+      });
+  check(traced("matmul", [&] { dense.run(config(128, 256, 64), stream, A, W, C, host({64}), A); }));
 }
 
 TEST_F(Assembled, Attention) {

@@ -1,5 +1,6 @@
-// Clusters on the GPU: sums through the shared memory of neighbours are right at every launch, and
-// both back ends give the same bits. Twin: tests/differential/clusters_test.cpp on the simulator.
+// Clusters on the GPU: sums through the shared memory of neighbours and operands that they bring
+// for each other are right at every launch, and both back ends give the same bits. Twins:
+// tests/differential/{clusters,multicast}_test.cpp on the simulator.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -27,6 +28,15 @@ const std::vector<MatmulConfig>& configs() {
   return kConfigs;
 }
 
+const std::vector<MatmulConfig>& shared_operands() {
+  static const std::vector<MatmulConfig> kConfigs{
+      {.bm = 128, .bn = 256, .bk = 64, .multicast = true},
+      {.bm = 128, .bn = 192, .bk = 64, .multicast = true},
+      {.bm = 128, .bn = 256, .bk = 64, .stages = 2, .multicast = true},
+      {.bm = 256, .bn = 128, .bk = 64, .multicast = true}};
+  return kConfigs;
+}
+
 class ClustersOnGpu : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -45,6 +55,10 @@ class ClustersOnGpu : public testing::TestWithParam<const char*> {
   Tensor integers(const Dims& shape, std::uint64_t seed) const {
     return Tensor::integers(shape, DType::bf16, -3, 4, seed, Device::cuda());
   }
+  /// The sums are integers below 2^24. Whoever left too early, or read too early, shows in some
+  /// launch.
+  void expect_exact(const std::vector<MatmulConfig>& configs, std::int64_t m, std::int64_t n,
+                    std::int64_t k, int launches) const;
 
  private:
   std::optional<EnvOverride> scope_;
@@ -52,10 +66,8 @@ class ClustersOnGpu : public testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(BackEnds, ClustersOnGpu, testing::Values("llvm", "nvrtc"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// The sums are integers below 2^24. Whoever left too early, or read too early, shows in some
-/// launch.
-TEST_P(ClustersOnGpu, EveryLaunchIsExact) {
-  constexpr int kLaunches = 500;
+void ClustersOnGpu::expect_exact(const std::vector<MatmulConfig>& configs, std::int64_t m,
+                                 std::int64_t n, std::int64_t k, int launches) const {
   const auto product = fused_matmul<bf16, f32>(Plain{});
   const auto count = kernel("count", [](InOut<f32, 2> got, In<f32, 2> want, InOut<i32, 2> wrong) {
     for (auto [i, j] : grid(got, 16, 128)) {
@@ -64,15 +76,14 @@ TEST_P(ClustersOnGpu, EveryLaunchIsExact) {
     }
   });
   const Stream stream = Stream::create(Device::cuda());
-  const std::int64_t m = 250, n = 520, k = 4104;
   const Tensor A = integers({m, k}, 1), B = integers({k, n}, 2),
                want = Tensor::empty({m, n}, DType::f32, Device::cuda()),
                C = Tensor::full({m, n}, -1, DType::f32, Device::cuda());
   product.run({128, 128, 64}, stream, A, B, want);
-  for (const MatmulConfig& c : configs()) {
+  for (const MatmulConfig& c : configs) {
     SCOPED_TRACE(c.str());
     const Tensor wrong = Tensor::zeros({m, n}, DType::i32, Device::cuda());
-    for (int i = 0; i < kLaunches; ++i) {
+    for (int i = 0; i < launches; ++i) {
       product.run(c, stream, A, B, C);
       count(stream, C, want, wrong);
     }
@@ -83,6 +94,16 @@ TEST_P(ClustersOnGpu, EveryLaunchIsExact) {
   }
 }
 
+TEST_P(ClustersOnGpu, EveryLaunchIsExact) { expect_exact(configs(), 250, 520, 4104, 500); }
+
+/// One tile, fewer tiles than CTAs, and several for each; odd numbers of tiles and of their rows;
+/// sums shorter than the ring and longer.
+TEST_P(ClustersOnGpu, SharedOperandsAreExactAtEveryLaunch) {
+  expect_exact(shared_operands(), 100, 200, 72, 300);
+  expect_exact(shared_operands(), 1160, 776, 136, 300);
+  expect_exact(shared_operands(), 2440, 4616, 1032, 200);
+}
+
 /// Of numbers that round, too.
 TEST_P(ClustersOnGpu, BackEndsAgreeBitForBit) {
   if (std::string(GetParam()) != "nvrtc") GTEST_SKIP() << "compared once";
@@ -90,7 +111,9 @@ TEST_P(ClustersOnGpu, BackEndsAgreeBitForBit) {
   const Device gpu = Device::cuda();
   const Tensor A = Tensor::normal({m, k}, DType::bf16, 0, 1, 1, gpu),
                B = Tensor::normal({k, n}, DType::bf16, 0, 1, 2, gpu);
-  for (const MatmulConfig& c : configs()) {
+  std::vector<MatmulConfig> all = configs();
+  all.insert(all.end(), shared_operands().begin(), shared_operands().end());
+  for (const MatmulConfig& c : all) {
     SCOPED_TRACE(c.str());
     std::vector<std::vector<f32>> results;
     for (const char* backend : {"llvm", "nvrtc"}) {

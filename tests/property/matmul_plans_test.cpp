@@ -63,10 +63,11 @@ Drawn draw(Draws& d, int element_bytes) {
   out.options.promoted = element_bytes == 1 && d.flip();
   out.options.tf32 = element_bytes == 4;
   out.plan = "stages=" + std::to_string(d.between(2, 4)) +
-             " persistent=" + std::to_string(d.between(0, 1)) +
-             " dynamic=" + std::to_string(d.between(0, 1)) +
+             " persistent=" + std::to_string(d.between(0, 2) != 0) +
+             " dynamic=" + std::to_string(d.between(0, 2) == 0) +
              " stage_stores=" + std::to_string(d.between(0, 1)) +
-             " copy_warps=" + std::to_string(d.between(0, 1)) + " registers=0";
+             " copy_warps=" + std::to_string(d.between(0, 1)) + " registers=0" +
+             " multicast=" + std::to_string(d.between(0, 3) != 0);
   return out;
 }
 
@@ -116,6 +117,7 @@ void check(Draws& d, Seen& seen) {
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << "element " << i;
   ++seen[said.find("dot by wgmma") != std::string::npos ? "wgmma" : "mma.sync or FMA"];
   ++seen[said.find("persistent=1") != std::string::npos ? "persistent" : "one tile a program"];
+  ++seen[said.find("shared=1") != std::string::npos ? "operands shared" : "operands not shared"];
   if (said.find("dynamic=1") != std::string::npos) ++seen["tiles by a counter"];
   ++seen[x.config.splits > 1 ? "divided" : "whole"];
   ++seen[x.config.swapped ? "swapped" : "as it is"];

@@ -143,17 +143,26 @@ struct cluster {
   int programs;
 };
 
+/// Two neighbouring tiles go to programs that run side by side and bring what both load once (TMA
+/// multicast, sm_90): B's columns for tiles below each other. Results are the same; asked for in
+/// vain where the product's loads are not such (`explain` says so).
+struct multicast {
+  explicit multicast(bool on) : is_set(on) {}
+  bool is_set;
+};
+
 namespace detail {
 
 struct GridOptions {
   std::vector<std::int64_t> blocks;
   int l2_group = 0;
   int cluster = 1;
-  bool heavy_first = false;
+  bool heavy_first = false, multicast = false;
   void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
   void add(struct l2_group g) { l2_group = g.rows; }
   void add(HeavyFirst h) { heavy_first = h.is_set; }
   void add(struct cluster c) { cluster = c.programs; }
+  void add(struct multicast m) { multicast = m.is_set; }
 };
 
 /// The grid loop: its body is the program that each block runs.

@@ -200,6 +200,50 @@ const std::string kWritten = "  cluster_arrive ; written\n  cluster_wait\n";
 const std::string kRead = "  cluster_arrive ; read\n  cluster_wait\n";
 const Grid kTwoCtas = {2, 1, 1};
 
+/// Each of the two CTAs brings half of what both read, to both, twice: the second time when the
+/// warps of both have told it that they have read.
+const std::string kMulticast = replaced(kernel(64, R"(
+  %rank = cta_rank
+  %eight = const [value = 8] : i32
+  %read = add %bar, %eight
+  if %first {
+    mbar_init %bar [count = 1]
+    mbar_init %read [count = 4]
+    fence_mbar_init
+  } {
+  }
+  cluster_arrive ; ready
+  cluster_wait
+  %c8k = const [value = 8192] : i32
+  %half = mul %rank, %c8k
+  %to = add %base, %half
+  if %first {
+    mbar_expect_tx %bar [bytes = 16384]
+    tma_load %m, %to, %bar, %zero, %zero [programs = 2]
+  } {
+  }
+  mbar_wait %bar, %zero
+  %v = ld_shared %mine [width = 1] : i32
+  %mine_high = add %mine, %c8k
+  %w = ld_shared %mine_high [width = 1] : i32
+  %of_lane = and %lane, %one
+  %two_lanes = cmp %lane, %two [pred = "lt"]
+  %there = map_shared %read, %of_lane
+  mbar_arrive %there, %two_lanes [scope = "cluster"]
+  if %first {
+    mbar_wait %read, %zero
+    mbar_expect_tx %bar [bytes = 16384]
+    tma_load %m, %to, %bar, %zero, %zero [programs = 2]
+  } {
+  }
+  mbar_wait %bar, %one
+  %x = ld_shared %mine_high [width = 1] : i32
+  mbar_arrive %there, %two_lanes [scope = "cluster"]
+  cluster_arrive ; done
+  cluster_wait
+)"),
+                                        "smem(33792)", "smem(33792) cluster(2)");
+
 /// Two warps on barrier 3: one only arrives.
 const std::string kNamed = kernel(64, R"(
   %three = const [value = 3] : i32
@@ -288,6 +332,32 @@ std::vector<Case> cluster_cases() {
   };
 }
 
+std::vector<Case> multicast_cases() {
+  const std::string done = "  cluster_arrive ; done\n  cluster_wait\n";
+  return {
+      {Detector::EarlyOverwrite, "a half comes while the other CTA still reads", kMulticast,
+       "and %lane, %one", "or %rank, %zero", kTwoCtas},
+      {Detector::EarlyOverwrite, "a half comes without waiting for its readers", kMulticast,
+       "    mbar_wait %read, %zero\n", "", kTwoCtas},
+      {Detector::Deadlock, "the second CTA is not told that its slot has been read", kMulticast,
+       "cmp %lane, %two", "cmp %lane, %one", kTwoCtas},
+      {Detector::TxMismatch, "the half of the other CTA not expected", kMulticast,
+       "  if %first {\n    mbar_expect_tx %bar [bytes = 16384]",
+       "  if %first {\n    mbar_expect_tx %bar [bytes = 8192]", kTwoCtas},
+      {Detector::TxMismatch, "a half for this CTA alone", kMulticast,
+       "    mbar_wait %read, %zero\n    mbar_expect_tx %bar [bytes = 16384]\n    tma_load %m, %to, "
+       "%bar, %zero, %zero [programs = 2]",
+       "    mbar_wait %read, %zero\n    mbar_expect_tx %bar [bytes = 16384]\n    tma_load %m, %to, "
+       "%bar, %zero, %zero",
+       kTwoCtas},
+      {Detector::MbarrierMisuse, "copied to a CTA that has not begun", kMulticast,
+       "  cluster_arrive ; ready\n  cluster_wait\n", "  bar_sync %zero [count = 64]\n", kTwoCtas},
+      {Detector::RemoteExit, "exit while the other may arrive", kMulticast, done, "", kTwoCtas},
+      {Detector::SharedBounds, "an arrival at an address that was not mapped", kMulticast,
+       "map_shared %read, %of_lane", "add %read, %zero", kTwoCtas},
+  };
+}
+
 std::vector<Case> cta_cases() {
   return {
       {Detector::SharedRace, "exchange without barrier", exchange(32), bar, "pin"},
@@ -372,6 +442,7 @@ std::vector<Case> cta_cases() {
 std::vector<Case> all_cases() {
   std::vector<Case> all = cta_cases();
   for (Case& c : cluster_cases()) all.push_back(std::move(c));
+  for (Case& c : multicast_cases()) all.push_back(std::move(c));
   return all;
 }
 

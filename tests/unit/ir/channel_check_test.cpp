@@ -32,6 +32,7 @@ Kernel machine(const std::string& file, const std::string& changes = "") {
 
 const std::string kProduct = "tests/filetests/async_products/loop.tir",
                   kAttention = "tests/unit/dsl/golden/attention.tir",
+                  kShared = "tests/filetests/persist/multicast.tir",
                   kCounter = "tests/filetests/persist/counter.tir";
 
 std::string fault_of(const Kernel& k, bool with_copy_role = true) {
@@ -40,7 +41,7 @@ std::string fault_of(const Kernel& k, bool with_copy_role = true) {
 }
 
 TEST(ChannelCheck, NothingInWhatPassesMake) {
-  for (const std::string& file : {kProduct, kAttention, kCounter})
+  for (const std::string& file : {kProduct, kAttention, kShared, kCounter})
     for (const char* plan :
          {"", "stages=2", "persistent=1", "stages=3 persistent=1", "persistent=1 dynamic=1"}) {
       SCOPED_TRACE(file + " " + plan);
@@ -87,6 +88,7 @@ class EveryBreak : public testing::TestWithParam<std::pair<std::string, std::str
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryBreak,
                          testing::Values(std::pair(kProduct, std::string("persistent=1")),
+                                         std::pair(kShared, std::string()),
                                          std::pair(kAttention, std::string("persistent=1")),
                                          std::pair(kCounter, std::string("stages=3"))));
 
@@ -129,6 +131,34 @@ TEST_P(EveryBreak, WrongBytes) {
 TEST(ChannelCheck, ReleaseLeftOut) {
   // The one in the loop: nobody waits for the last, behind it.
   EXPECT_THAT(faults(kProduct, "", Opcode::ChannelRelease, erase).front(), HasSubstr("deadlock"));
+}
+
+/// The other program is not told, or, where there is none, it is waited for: but for the last
+/// release, behind the loop.
+TEST(ChannelCheck, ReleasesOfAClusterGoAstray) {
+  const auto tell = [](bool both) {
+    return faults(kShared, "", Opcode::ChannelRelease, [&](Kernel& k, OpId op) {
+      Builder b(k);
+      b.before(op);
+      const Value to_both = b.flag(both);
+      k[op].operands[3] = to_both;
+    });
+  };
+  expect_all(tell(false));
+  EXPECT_THAT(tell(true).front(), HasSubstr("deadlock"));
+}
+
+/// Each program takes the other's box for its own, whether there is one or not.
+TEST(ChannelCheck, HalvesThatNobodyBrings) {
+  expect_all(faults(kShared, "", Opcode::CopyTma, [](Kernel& k, OpId op) {
+    Builder b(k);
+    b.before(op);
+    const Value same = b.flag(true);
+    if (k[op].operands.size() == 7)
+      k[op].operands.back() = same;
+    else
+      k.erase(op);
+  }));
 }
 
 TEST(ChannelCheck, TilesByACounter) {

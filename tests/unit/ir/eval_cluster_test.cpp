@@ -24,6 +24,21 @@ TEST(EvalCluster, RanksAndNumbersCoverTheGrid) {
   EXPECT_THAT(out.storage, ElementsAre(0, 1, 2, 3, 10, 11, 12, 13));
 }
 
+TEST(EvalCluster, TheNumberOfATile) {
+  HostTensor<i32> out({6});
+  run_clean(R"(kernel @tiles tile cluster(2) (%o: view<?xi32, out>) {
+    launch { %g = view_dim %o [axis = 0] : i32  %one = const [value = 1] : i32  yield %g, %one, %one }
+    %x = program_id [axis = 0] : i32
+    %all = view_dim %o [axis = 0] : i32
+    %one1 = const [value = 1] : i32
+    %n = xor %x, %one1
+    %tile = cluster_tile %n, %all
+    store_view %o, %tile, %x [axes = []]
+  })",
+            {out.view()});
+  EXPECT_THAT(out.storage, ElementsAre(1, 0, 3, 2, 5, 4));
+}
+
 /// Program p has p + 1 times the tile; each row of the sum goes to another.
 constexpr const char* kSum =
     R"(kernel @sum FORM cluster(2) (%x: view<?x?xf32, in>, %o: view<?x?xf32, out>) {

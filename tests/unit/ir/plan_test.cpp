@@ -52,6 +52,8 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(hopper("copy_warps=2"), HasSubstr("copy_warps is 0, 1 or 4"));
   EXPECT_THAT(hopper("registers=240"), HasSubstr("needs 4 copy_warps"));
   EXPECT_THAT(hopper("copy_warps=4 registers=236"), HasSubstr("a multiple of 8"));
+  EXPECT_THAT(hopper("multicast=1"),
+              HasSubstr("multicast is for persistent kernels in which neighbouring tiles share"));
   EXPECT_THAT(hopper("exp2_share=17"), HasSubstr("exp2_share is 0 to 16"));
   EXPECT_THAT(hopper("copy_warps=4 registers=240"), HasSubstr("more than all have at the entry"));
 }
@@ -89,6 +91,34 @@ TEST(Plan, TilesByACounter) {
   EXPECT_FALSE(plan_of(false, "persistent=0"));
   EXPECT_FALSE(plan_of(true, ""));
   EXPECT_FALSE(plan_of(true, "dynamic=1"));
+}
+
+/// Tiles side by side are dealt, not fetched.
+TEST(Plan, MulticastOrACounter) {
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/multicast.tir";
+  const auto run = [&](PassContext& context) {
+    Kernel k = parse(read_file(file), file);
+    find_pass(ir_passes(), "plan")->run(k, context);
+  };
+  PassContext asked;
+  run(asked);
+  EXPECT_TRUE(asked.plan->multicast);
+  EXPECT_FALSE(asked.plan->dynamic);
+  PassContext changed;
+  changed.plan_changes = "dynamic=1";
+  run(changed);
+  EXPECT_FALSE(changed.plan->multicast);
+  EXPECT_TRUE(changed.plan->dynamic);
+  PassContext given;
+  given.plan = asked.plan;
+  given.plan->dynamic = true;
+  try {
+    run(given);
+    ADD_FAILURE() << "both at once";
+  } catch (const CompileError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("tiles by a counter (dynamic) are not shared (multicast)"));
+  }
 }
 
 TEST(Plan, WhatIsNoField) {

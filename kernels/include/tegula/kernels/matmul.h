@@ -25,6 +25,10 @@ struct MatmulConfig {
   /// Operands of 16 bits that TMA does not take are read as they lie, element by element, by
   /// mma.sync's kernel, instead of copied for wgmma's: one launch, for a k of few steps.
   bool direct = false;
+  /// CTAs of tiles below each other run in pairs and bring the columns of B that both need once,
+  /// half each, to both (TMA multicast; k not divided among a cluster). Needs sm_90 and tiles that
+  /// fill an SM; elsewhere it changes nothing.
+  bool multicast = false;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;

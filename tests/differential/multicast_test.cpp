@@ -1,0 +1,202 @@
+// Operands that two neighbouring tiles share, brought once: products in clusters of two on every
+// device that is here. Operands are small integers, so that sums are exact.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "support/env.h"
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/tegula.h"
+#include "tests/differential/devices.h"
+#include "tests/differential/exact_products.h"
+
+namespace tegula {
+namespace {
+
+using test::expect_equal;
+using test::product;
+
+class Multicast : public test::OnDevice {
+ protected:
+  /// One load that programs share; nothing is compiled for the cpu.
+  template <class Kernel>
+  void expect_shared(const Kernel& kernel, std::size_t loads) const {
+    if (GetParam().kind == DeviceKind::cpu) return;
+    const std::string said = kernel.explain();
+    std::size_t found = 0;
+    for (std::size_t at = said.find("shared=1"); at != std::string::npos;
+         at = said.find("shared=1", at + 1))
+      ++found;
+    EXPECT_EQ(found, loads) << said;
+    EXPECT_NE(said.find("multicast=1"), std::string::npos) << said;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Multicast, testing::ValuesIn(test::devices()), test::device_name);
+
+struct Tiles {
+  int bm, bn, bk, group = 8;
+};
+
+/// The eight-line kernel, tiles in groups along M.
+template <class T, class O>
+auto matmul_of(Tiles t) {
+  return kernel("shared", [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
+    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(t.group), multicast(true))) {
+      auto acc = zeros<f32>(t.bm, t.bn);
+      for (auto k : steps(A.cols(), t.bk)) acc = dot(A(m, k), B(k, n), acc);
+      C(m, n) = acc;
+    }
+  });
+}
+
+using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
+
+/// Even and odd numbers of tiles, more and fewer than the simulator has CTAs, odd groups of rows at
+/// whose end neighbours share nothing, ragged edges, sums of no, few and many steps.
+const Shape kShapes[] = {{128, 256, 64},  {256, 256, 256}, {384, 256, 72},  {264, 520, 136},
+                         {648, 264, 200}, {640, 512, 0},   {128, 1288, 64}, {1160, 520, 328}};
+
+TEST_P(Multicast, HalvesByRows) {
+  const auto kernel = matmul_of<bf16, f32>({128, 256, 64});
+  for (const auto& [m, n, k] : kShapes) {
+    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
+    const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2, true),
+                 C = empty({m, n}, DType::f32);
+    kernel(stream(), A, B, C);
+    expect_equal(C, product(A, B));
+  }
+  expect_shared(kernel, 1);
+}
+
+/// B's rows are four pieces of 128 bytes, of which each program brings two.
+TEST_P(Multicast, HalvesByPieces) {
+  const auto kernel = matmul_of<bf16, bf16>({128, 256, 64});
+  for (const auto& [m, n, k] : kShapes) {
+    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
+    const Tensor A = integers({m, k}, DType::bf16, 3), B = integers({k, n}, DType::bf16, 4),
+                 C = empty({m, n}, DType::bf16);
+    kernel(stream(), A, B, C);
+    expect_equal(C, product(A, B));
+  }
+  expect_shared(kernel, 1);
+}
+
+TEST_P(Multicast, EightBits) {
+  const auto kernel = matmul_of<f8e4m3, bf16>({128, 256, 128});
+  for (const auto& [m, n, k] : kShapes) {
+    if (k % 16 != 0) continue;
+    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
+    const Tensor A = integers({m, k}, DType::f8e4m3, 5),
+                 B = integers({k, n}, DType::f8e4m3, 6, true), C = empty({m, n}, DType::bf16);
+    kernel(stream(), A, B, C);
+    expect_equal(C, product(A, B));
+  }
+  expect_shared(kernel, 1);
+}
+
+/// Groups of one row: neighbours lie beside each other and share A.
+TEST_P(Multicast, RowsOfTiles) {
+  const auto kernel = matmul_of<bf16, f32>({128, 192, 64, 1});
+  const std::int64_t m = 392, n = 600, k = 200;
+  const Tensor A = integers({m, k}, DType::bf16, 7), B = integers({k, n}, DType::bf16, 8),
+               C = empty({m, n}, DType::f32);
+  kernel(stream(), A, B, C);
+  expect_equal(C, product(A, B));
+  expect_shared(kernel, 1);
+}
+
+/// Loops of a length known at launch, 0 among them: the programs still meet at the end.
+TEST_P(Multicast, NoSteps) {
+  const auto kernel_to =
+      kernel("to", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> depth) {
+        for (auto [m, n] : grid(C, 128, 256, l2_group(8), multicast(true))) {
+          auto acc = zeros<f32>(128, 256);
+          for (auto k : steps(Tile(0), Tile(depth), 64)) acc = dot(A(m, k), B(k, n), acc);
+          C(m, n) = acc;
+        }
+      });
+  const std::int64_t m = 648, n = 520, k = 192;
+  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2);
+  for (const int depth : {0, 64, 192}) {
+    SCOPED_TRACE(depth);
+    const Tensor C = empty({m, n}, DType::f32);
+    kernel_to(stream(), A, B, C, depth);
+    expect_equal(C, depth == 0 ? std::vector<double>(static_cast<std::size_t>(m * n))
+                               : product(A.slice(1, 0, depth), B.slice(0, 0, depth)));
+  }
+  expect_shared(kernel_to, 1);
+}
+
+/// Both B's of a gated unit.
+TEST_P(Multicast, TwoSums) {
+  const auto gated =
+      kernel("gated", [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
+        for (auto [m, n] : grid(C, 128, 128, l2_group(8), multicast(true))) {
+          auto gate = zeros<f32>(128, 128), up = zeros<f32>(128, 128);
+          for (auto k : steps(A.cols(), 64)) {
+            const Tile a = A(m, k);
+            gate = dot(a, G(k, n), gate);
+            up = dot(a, U(k, n), up);
+          }
+          C(m, n) = gate + up;
+        }
+      });
+  for (const auto& [m, n, k] : {Shape{384, 384, 0}, {640, 264, 200}, {136, 136, 64}}) {
+    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
+    const Tensor A = integers({m, k}, DType::bf16, 1), G = integers({k, n}, DType::bf16, 2),
+                 U = integers({k, n}, DType::bf16, 3), C = empty({m, n}, DType::f32);
+    gated(stream(), A, G, U, C);
+    std::vector<double> want = product(A, G);
+    const std::vector<double> up = product(A, U);
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += up[i];
+    expect_equal(C, want);
+  }
+  expect_shared(gated, 2);
+}
+
+/// What the sums meet comes a block of columns at a time, in front of the last products.
+TEST_P(Multicast, Residual) {
+  for (const char* plan : {"", "warp_exchange=1", "store_columns=0"}) {
+    SCOPED_TRACE(plan);
+    Env changed = env();
+    changed.plan = plan;
+    const EnvOverride scope(changed);
+    const auto added = fused_matmul<bf16, f32>(
+        [](Tile acc, Index m, Index n, In<f32, 2> before) { return acc + before(m, n); });
+    const MatmulConfig config{.bm = 128, .bn = 192, .bk = 64, .multicast = true};
+    for (const auto& [m, n, k] : {Shape{648, 392, 328}, {392, 200, 64}}) {
+      const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                   R = integers({m, n}, DType::f32, 3), C = empty({m, n}, DType::f32);
+      added.run(config, stream(), A, B, C, R);
+      std::vector<double> want = product(A, B);
+      const std::vector<double> residual = R.to_doubles();
+      for (std::size_t i = 0; i < want.size(); ++i) want[i] += residual[i];
+      expect_equal(C, want);
+    }
+    if (GetParam().kind != DeviceKind::cpu) {
+      EXPECT_NE(added.explain(config).find("shared=1"), std::string::npos) << added.explain(config);
+    }
+  }
+}
+
+/// A thread of those that compute copies; few slots; other widths.
+TEST_P(Multicast, OtherPlans) {
+  for (const char* plan : {"copy_warps=0 registers=0", "stages=2", "copy_warps=1 registers=0"}) {
+    SCOPED_TRACE(plan);
+    Env changed = env();
+    changed.plan = plan;
+    const EnvOverride scope(changed);
+    const auto kernel = matmul_of<bf16, f32>({128, 192, 64});
+    for (const auto& [m, n, k] : {Shape{648, 392, 328}, {392, 200, 64}}) {
+      const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                   C = empty({m, n}, DType::f32);
+      kernel(stream(), A, B, C);
+      expect_equal(C, product(A, B));
+    }
+    expect_shared(kernel, 1);
+  }
+}
+
+}  // namespace
+}  // namespace tegula
