@@ -59,15 +59,15 @@ Drawn draw(Draws& d, int element_bytes) {
   c.bm = c.swapped ? d.of({8, 16, 32}) : d.of({64, 128});
   c.bn = c.swapped ? d.of({64, 128}) : 8 * d.between(1, 20);
   c.splits = d.of({1, 1, 1, 2, 3});
-  c.direct = element_bytes == 2 && d.between(0, 3) == 0;
+  c.direct = element_bytes == 2 && d.between(0, 5) == 0;
   out.options.promoted = element_bytes == 1 && d.flip();
   out.options.tf32 = element_bytes == 4;
   out.plan = "stages=" + std::to_string(d.between(2, 4)) +
              " persistent=" + std::to_string(d.between(0, 2) != 0) +
-             " dynamic=" + std::to_string(d.between(0, 2) == 0) +
+             " dynamic=" + std::to_string(d.between(0, 7) < 5) +
              " stage_stores=" + std::to_string(d.between(0, 1)) +
              " copy_warps=" + std::to_string(d.between(0, 1)) + " registers=0" +
-             " multicast=" + std::to_string(d.between(0, 3) != 0);
+             " multicast=" + std::to_string(d.between(0, 5) != 0);
   return out;
 }
 
