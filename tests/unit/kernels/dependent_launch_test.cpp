@@ -79,9 +79,10 @@ INSTANTIATE_TEST_SUITE_P(AfterCopies, DependentLaunch, testing::Bool());
 TEST_P(DependentLaunch, OfAProduct) {
   detail::ConfiguredMatmul<detail::WholeMatmul<bf16, bf16, Plain>> products(
       "waits", {}, detail::MatmulTile::tuning({}));
-  // One program for many tiles, and one for each.
+  // One program for many tiles, one for each, and pairs of programs that begin at a barrier.
   for (const MatmulConfig& config :
-       {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2}})
+       {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2},
+        MatmulConfig{.bm = 128, .bn = 192, .multicast = true}})
     expect_waits(products.of(variant(config)), GetParam(), a, b, c);
 }
 
