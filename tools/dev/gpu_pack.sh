@@ -25,7 +25,8 @@ cp -r --parents tests/filetests .gpu/  # programs that GPU tests run
 
 cat > .gpu/run.sh <<'EOF'
 #!/usr/bin/env bash
-# run.sh [FILTER [GTEST ARGS...]]: runs the GPU tests whose name holds FILTER; run.sh tegula ARGS... runs the program.
+# run.sh [FILTER [GTEST ARGS...]]: runs the GPU tests whose name holds FILTER, as many at once as there are cores, each by both
+# back ends; run.sh tegula ARGS... runs the program. BACKENDS=llvm takes one, LIMIT=60 stops each program after a minute.
 cd "$(dirname "$0")" || exit 1
 if [ "${1:-}" = tegula ]; then
   shift
@@ -33,15 +34,29 @@ if [ "${1:-}" = tegula ]; then
 fi
 filter=${1:-}
 [ $# -gt 0 ] && shift
-passed=0
-failed=()
-for test in tests/*"$filter"*; do
-  [ -f "$test" ] && [ -x "$test" ] || continue
-  if "$test" --gtest_brief=1 "$@"; then passed=$((passed + 1)); else failed+=("$test"); fi
-done
-[ ${#failed[@]} -eq 0 ] || printf 'FAILED %s\n' "${failed[@]}"
-echo "$passed programs passed, ${#failed[@]} failed"
-[ ${#failed[@]} -eq 0 ]
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+# One program by one back end: a line when it ends, and what it said where it failed.
+run_one() {
+  local logs=$1 backend=$2 test=$3 begin=$SECONDS code=0
+  shift 3
+  local log=$logs/${test##*/}.$backend
+  TEGULA_BACKEND=$backend timeout "${LIMIT:-600}" "$test" --gtest_brief=1 "$@" >"$log" 2>&1 || code=$?
+  [ $code -eq 0 ] || { cat "$log"; touch "$log.failed"; }
+  echo "$test by $backend: exit $code, $((SECONDS - begin)) s, $(tail -n 1 "$log")"
+  touch "$log.done"
+}
+export -f run_one
+
+for backend in ${BACKENDS:-llvm nvrtc}; do
+  for test in tests/*"$filter"*; do
+    [ -f "$test" ] && [ -x "$test" ] && printf '%s\0%s\0' "$backend" "$test"
+  done
+done | xargs -0 -r -n 2 -P "$(nproc)" bash -c 'logs=$1 backend=${*: -2:1} test=${*: -1}; run_one "$logs" "$backend" "$test" "${@:2:$#-3}"' _ "$logs" "$@"
+failed=$(find "$logs" -name '*.failed' | wc -l)
+echo "$(($(find "$logs" -name '*.done' | wc -l) - failed)) programs passed, $failed failed"
+[ "$failed" -eq 0 ]
 EOF
 chmod +x .gpu/run.sh
 
