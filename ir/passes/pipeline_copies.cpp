@@ -15,9 +15,9 @@
 
 #include "ir/analysis/access_width.h"
 #include "ir/builder.h"
-#include "ir/layout/layout_ops.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/operand_loads.h"
+#include "ir/passes/slice_layout.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -192,23 +192,14 @@ class LoopPipeliner {
     shape[static_cast<std::size_t>(dim)] = extent;
     return shape;
   }
-  static std::optional<LinearLayout> sliced_layout(Type t, int dim, std::int64_t extent,
-                                                   std::int64_t at) {
-    Dims offset = Dims::filled(static_cast<int>(t.rank()), 0), extents;
-    for (std::int64_t e : t.shape()) extents.push_back(static_cast<int>(e));
-    offset[dim] = static_cast<int>(at);
-    extents[dim] = static_cast<int>(extent);
-    const auto view = subtile(*t.layout(), offset, extents);
-    return view ? std::optional(view->layout) : std::nullopt;
-  }
   static bool sliceable(Type t, int dim, std::int64_t extent) {
-    return sliced_layout(t, dim, extent, 0).has_value();
+    return slice_layout(t, dim, 0, extent).has_value();
   }
 
   Value part(Builder& b, Value v, int dim, std::int64_t at, std::int64_t extent) {
     const Type t = k_.type(v);
     const Type small = Type::tile(t.elem(), box_of(t, dim, extent),
-                                  intern_layout(*sliced_layout(t, dim, extent, at)));
+                                  intern_layout(*slice_layout(t, dim, at, extent)));
     Ints start(t.shape().size(), 0);
     start[static_cast<std::size_t>(dim)] = at;
     return b.op(Opcode::TileSlice, {v}, small, {{AttrName::start_at, start}});

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ir/builder.h"
-#include "ir/layout/layout_ops.h"
+#include "ir/passes/slice_layout.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -27,19 +27,10 @@ constexpr int kWhole = -1, kColumns = 1;
 /// a block computes.
 constexpr std::int64_t kAheadRegisters = 24, kOtherRegisters = 56;
 
-std::optional<LinearLayout> part_layout(Type t, int dim, std::int64_t at, std::int64_t extent) {
-  Dims offset = Dims::filled(static_cast<int>(t.rank()), 0), extents;
-  for (std::int64_t e : t.shape()) extents.push_back(static_cast<int>(e));
-  offset[dim] = static_cast<int>(at);
-  extents[dim] = static_cast<int>(extent);
-  const auto view = subtile(*t.layout(), offset, extents);
-  return view ? std::optional(view->layout) : std::nullopt;
-}
-
 Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
   std::vector<std::int64_t> shape(t.shape().begin(), t.shape().end());
   shape[static_cast<std::size_t>(dim)] = extent;
-  return Type::tile(t.elem(), shape, intern_layout(*part_layout(t, dim, at, extent)));
+  return Type::tile(t.elem(), shape, intern_layout(*slice_layout(t, dim, at, extent)));
 }
 
 /// The dimension of operand `v` that dimension `dim` of an op's result is.
@@ -148,7 +139,7 @@ class StoreBlocks {
     const Type t = k_.type(v);
     if (!t.is_tile() || dim == kWhole || !followed_.insert(v).second) return true;
     for (std::int64_t block = 0; block < blocks_; ++block)
-      if (!part_layout(t, dim, block * columns_, columns_)) return false;
+      if (!slice_layout(t, dim, block * columns_, columns_)) return false;
     const OpId def = k_[v].def;
     if (!is_cut(def)) {
       has_sums_ |= t.rank() == 2;
@@ -175,7 +166,7 @@ class StoreBlocks {
     std::int64_t bytes = 0;
     for (const auto& [v, dim] : ordered_loads_)
       bytes +=
-          part_layout(k_.type(v), dim, 0, columns_)->registers() * size_bytes(k_.type(v).dtype());
+          slice_layout(k_.type(v), dim, 0, columns_)->registers() * size_bytes(k_.type(v).dtype());
     const Type tile = k_.type(k_[store_].operands[1]);
     const std::int64_t left = registers_ - tile.layout()->registers();
     return std::clamp<std::int64_t>(
