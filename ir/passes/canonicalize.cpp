@@ -233,21 +233,60 @@ class Canonicalizer {
   void hoist_from_loop(OpId loop) {
     const RegionId body = k_[loop].regions[0];
     std::unordered_set<Value> inside(k_[body].args.begin(), k_[body].args.end());
+    std::vector<OpId> in_branches;
     for (OpId op : k_.ops(body)) {
       const OpData& d = k_[op];
-      const bool invariant =
-          (is_movable(d) || is_same_in_front(op)) && !may_trap(d) &&
-          std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
       const bool scalar = std::ranges::all_of(
           d.results, [&](Value v) { return k_.type(v).is_scalar() || k_.info.form == Form::Tile; });
-      if (invariant && scalar) {
-        k_.unlink(op);
-        k_.insert_before(loop, op);
-        changed_ = true;
+      if (is_invariant(op, inside) && scalar) {
+        move_in_front(op, loop);
       } else {
         inside.insert(d.results.begin(), d.results.end());
+        if (k_.info.form == Form::Tile) collect_invariants(op, inside, in_branches);
       }
     }
+    for (OpId op : reads_and_operands(in_branches)) move_in_front(op, loop);
+  }
+  void move_in_front(OpId op, OpId loop) {
+    k_.unlink(op);
+    k_.insert_before(loop, op);
+    changed_ = true;
+  }
+  /// Nothing that it is computed from is `inside`, and it may be where it would not be reached.
+  bool is_invariant(OpId op, const std::unordered_set<Value>& inside) const {
+    const OpData& d = k_[op];
+    return (is_movable(d) || is_same_in_front(op)) && !may_trap(d) &&
+           std::ranges::none_of(d.operands, [&](Value v) { return inside.contains(v); });
+  }
+  /// Of the branches of an `if`, in order; what varies is added to `inside`.
+  void collect_invariants(OpId branch, std::unordered_set<Value>& inside,
+                          std::vector<OpId>& found) const {
+    if (k_[branch].opcode != Opcode::If) return;
+    for (RegionId r : k_[branch].regions)
+      for (OpId op : k_.ops(r)) {
+        if (is_invariant(op, inside)) {
+          found.push_back(op);
+          continue;
+        }
+        inside.insert(k_[op].results.begin(), k_[op].results.end());
+        collect_invariants(op, inside, found);
+      }
+  }
+  /// Reads, with what gives their addresses: a chain of reads in a branch would be waited for in
+  /// every turn that takes it. Arithmetic stays, it costs less than registers all through the loop.
+  std::vector<OpId> reads_and_operands(const std::vector<OpId>& ops) const {
+    std::unordered_set<Value> needed;
+    std::vector<OpId> kept;
+    for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
+      const OpData& d = k_[*op];
+      const bool is_needed =
+          std::ranges::any_of(d.results, [&](Value v) { return needed.contains(v); });
+      if (!is_needed && !is_same_in_front(*op)) continue;
+      needed.insert(d.operands.begin(), d.operands.end());
+      kept.push_back(*op);
+    }
+    std::ranges::reverse(kept);
+    return kept;
   }
   /// A read that a loop repeats; guarded, so that it may also be one that the loop never reaches.
   bool is_same_in_front(OpId op) const {
