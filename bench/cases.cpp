@@ -115,6 +115,15 @@ std::vector<Case> make_cases() {
                     static const Attention full(AttentionSpec{});
                     run_attention(full, s, t);
                   }});
+  list.push_back({"attention_full_lazy", [](const Stream& s, Tensors t, double) {
+                    static const Attention full({.rescaling = Rescaling::lazy});
+                    run_attention(full, s, t);
+                  }});
+  list.push_back({"attention_causal_lazy", [](const Stream& s, Tensors t, double) {
+                    static const Attention causal(
+                        {.mask = masks::causal(), .rescaling = Rescaling::lazy});
+                    run_attention(causal, s, t);
+                  }});
   list.push_back({"attention_causal", [](const Stream& s, Tensors t, double) {
                     static const Attention causal({.mask = masks::causal()});
                     run_attention(causal, s, t);

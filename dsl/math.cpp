@@ -102,6 +102,12 @@ Tile fma(const Arg& a, const Arg& b, const Arg& c) {
   dsl::require_floats("fma", dsl::meet(t, "fma", args), a.loc());
   return dsl::record("fma", Opcode::Fma, {a, b, c});
 }
+Tile rescaled(const Arg& x, const Arg& by) {
+  Tracer& t = Tracer::at(x.loc(), "rescaled");
+  const Arg args[] = {x, by};
+  dsl::require_floats("rescaled", dsl::meet(t, "rescaled", args), x.loc());
+  return dsl::record("rescaled", Opcode::Mul, {x, by}, {{AttrName::mostly_one, 1}});
+}
 Tile cdiv(const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), "cdiv");
   const Arg args[] = {a, b};
@@ -214,6 +220,7 @@ bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
   const ir::Type type = k.type(d.results[0]);
   if (!type.is_tile() || type.rank() < 2 || type.is_pointer() || !is_float(type.dtype()))
     return false;
+  if (d.attrs.i(AttrName::mostly_one) == 1) return false;  // elsewhere it would not be skipped
   using enum Opcode;
   if (d.opcode == Cast) return !is_float(k.type(d.operands[0]).dtype());
   return d.opcode == Add || d.opcode == Sub || d.opcode == Neg || d.opcode == Mul ||

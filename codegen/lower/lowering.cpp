@@ -221,6 +221,8 @@ void Lowering::lower_elementwise(OpId op) {
   const Type result = lowered_type(from.type(d.results[0]));
   if (d.opcode == Opcode::Exp2 && shares_exp2(result))
     return set(d.results[0], lower_exp2(operands[0]));
+  if (d.attrs.i(AttrName::mostly_one) == 1)
+    return set(d.results[0], lower_rescaling(op, operands[0], operands[1]));
   const OpId made = b.create(d.opcode, operands, std::span(&result, 1), d.attrs);
   set(d.results[0], to[made].results[0]);
 }

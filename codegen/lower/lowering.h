@@ -136,6 +136,7 @@ class Lowering {
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   bool shares_exp2(ir::Type registers) const;
   ir::Value lower_exp2(ir::Value x);
+  ir::Value lower_rescaling(ir::OpId op, ir::Value x, ir::Value by);
   void lower_for(ir::OpId op);
   void lower_yield(ir::OpId op);
   /// The same bits as another vector type.

@@ -115,7 +115,9 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
             rows = rows.shifted(sequence.kv_length - queries);
           }
           const Tile q = cu_q ? fill_absent(Q(entry, h, at, d), 0) : Q(entry, h, at, d);
-          OnlineSoftmax state(BM, static_cast<int>(dv.block()));
+          // The largest score is what nothing is rescaled lazily for.
+          OnlineSoftmax state(BM, static_cast<int>(dv.block()),
+                              row_max ? Rescaling::exact : spec.rescaling);
           const Tile length = sequence.kv_length;
           Visits visits = blocks ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b,
                                                 h, m.first() / BM, BN)

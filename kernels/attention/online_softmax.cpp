@@ -10,19 +10,26 @@ namespace {
 
 constexpr float kFloor =
     -1e30f;  // a maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN
+/// Of lazy rescaling, in powers of 2: what a maximum may lie behind.
+constexpr float kSlack = 8;
 constexpr float kLn2 = std::numbers::ln2_v<float>, kLog2E = std::numbers::log2e_v<float>;
 
 }  // namespace
 
-OnlineSoftmax::OnlineSoftmax(int rows, int columns)
-    : top(full<f32>(kFloor, rows)), sum(zeros<f32>(rows)), out(zeros<f32>(rows, columns)) {}
+OnlineSoftmax::OnlineSoftmax(int rows, int columns, Rescaling rescaling)
+    : top(full<f32>(kFloor, rows)),
+      sum(zeros<f32>(rows)),
+      out(zeros<f32>(rows, columns)),
+      rescaling_(rescaling) {}
 
 Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor) {
-  const Tile now = max(top, max(scores, axis(1)));
+  const Tile peak = max(top, max(scores, axis(1)));
+  const Tile now =
+      rescaling_ == Rescaling::lazy ? where((peak - top) * factor > kSlack, peak, top) : peak;
   const Tile weights = exp2(fma(scores, factor, expand(now * -factor, 1)));
   const Tile rescale = exp2((top - now) * factor);
   sum = fma(sum, rescale, tegula::sum(weights, 1));
-  out = out * expand(rescale, 1);
+  out = rescaled(out, expand(rescale, 1));
   top = now;
   return weights;
 }

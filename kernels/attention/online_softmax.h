@@ -3,20 +3,25 @@
 // between blocks, and what it is divided by at the end.
 #include <optional>
 
+#include "tegula/kernels/attention.h"
 #include "tegula/value.h"
 
 namespace tegula {
 
-/// Running maximum and sum of each row, and the accumulated output they belong to. Scores times
-/// `factor`, which is positive, are exponents of 2.
+/// What weights and sums are relative to (with lazy rescaling, nearly the running maximum) and the
+/// sum of each row, and the accumulated output they belong to. Scores times `factor`, which is
+/// positive, are exponents of 2.
 struct OnlineSoftmax {
-  OnlineSoftmax(int rows, int columns);
+  OnlineSoftmax(int rows, int columns, Rescaling rescaling);
 
   /// Takes one block of scores in and rescales the output; returns the weights of the block. The
   /// factor's product is one fma with the subtraction of the maximum.
   Tile step(const Tile& scores, const Tile& factor);
 
   Tile top, sum, out;
+
+ private:
+  Rescaling rescaling_;
 };
 
 /// The denominator of each row at the end, and its logarithm. Rows without keys: 0 and -inf.

@@ -197,6 +197,7 @@ inline Config random_config(std::uint64_t seed, Device device) {
        "persistent=1 copy_warps=0 registers=0 dynamic=1", "persistent=0",
        "persistent=0 stage_stores=0", "exp2_share=5", "exp2_share=16",
        "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2"});
+  if (dice.one_in(3)) c.spec.rescaling = Rescaling::lazy;
   return c;
 }
 

@@ -25,6 +25,9 @@ Tile clamp(const Arg& x, const Arg& low, const Arg& high);
 Tile abs(const Arg& x);
 /// a * b + c, rounded once.
 Tile fma(const Arg& a, const Arg& b, const Arg& c);
+/// x * by, of floats, where `by` is 1 for most rows, like that by which online softmax rescales its
+/// output: a warp whose factors are all 1 skips the product (Dao et al. 2025, FlashAttention-4).
+Tile rescaled(const Arg& x, const Arg& by);
 /// Quotient rounded up, of integers.
 Tile cdiv(const Arg& a, const Arg& b);
 /// Upper half of the double-width product.

@@ -64,6 +64,29 @@ TEST_P(AttentionOptions, QueriesAtTheEnd) {
   }
 }
 
+/// Maxima that stay, that rise within what lazy rescaling leaves, and far beyond it; and that fall.
+TEST_P(AttentionOptions, LazyRescaling) {
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q + 40 >= kv; };
+  host.score = [](double s, int, int h, int, int kv) { return s + kv * (h * h - 1) * 0.02; };
+  AttentionSpec spec{
+      .mask = [](Tile, Tile, Tile q, Tile kv) { return q + 40 >= kv; },
+      .score = [](Tile s, Tile, Tile h, Tile,
+                  Tile kv) { return s + cast<f32>(kv) * (cast<f32>(h * h) - 1.0f) * 0.02f; },
+      .rescaling = Rescaling::lazy};
+  for (const bool scored : {true, false}) {
+    if (!scored) spec.score = {}, host.score = HostAttention().score;
+    const Attention attention(spec);
+    const Tensors t({.heads = 4, .kv_heads = 2, .q_length = 200, .kv_length = 331}, DType::bf16,
+                    Order::bhsd, GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, {.lse = t.Lse});
+    expect_attention(host, t);
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
+    expect_attention(host, t, /*maxima=*/true);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(AttentionOptions, NoKeysAtAll) {
   const Attention attention(AttentionSpec{});
   HostAttention host;

@@ -18,6 +18,15 @@ struct KvRange {
   Tile lo, hi;
 };
 
+/// What the sums of a row are relative to while blocks of keys come in.
+enum class Rescaling : std::uint8_t {
+  exact,  ///< the largest score so far
+  /// One that the largest may exceed by 8 powers of 2: outputs and sums are rescaled seldom, and
+  /// are as large as 2^8 times those of `exact`. The errors are of the same size, the last bits
+  /// others (Dao et al. 2025, FlashAttention-4). With `row_max`, which it would change: exact.
+  lazy,
+};
+
 /// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer
 /// tiles that broadcast against each other (batch, head, query position, key/value position).
 struct AttentionSpec {
@@ -47,6 +56,7 @@ struct AttentionSpec {
   /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
   /// one query, and where [batch, heads, length, dim] is contiguous).
   std::optional<bool> pack_heads = {};
+  Rescaling rescaling = Rescaling::exact;
 };
 
 /// The keys a causal mask lets through: [0, last + 1); a `range` of every mask that is at least
