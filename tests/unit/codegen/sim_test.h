@@ -12,8 +12,11 @@
 #include "codegen/sim/simulator.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "tests/replaced.h"
 
 namespace tegula::sim {
+
+using test::replaced;
 
 /// Gives every op without a location the line and column at which its mnemonic stands in the text.
 /// Walks ops and text in step: both are in the same order.
@@ -55,13 +58,6 @@ inline ir::Kernel parse_located(std::string_view text, const char* file = "test.
   EXPECT_TRUE(faults.empty()) << all;
   locate_ops(k, text, file);
   return k;
-}
-
-inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << "no '" << from << "' in the kernel";
-  if (at != std::string::npos) text.replace(at, from.size(), to);
-  return text;
 }
 
 /// Storage as the device allocates it.
