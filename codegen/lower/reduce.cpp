@@ -207,7 +207,7 @@ class Reduction {
       first = l_.both(
           first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Warp), l_.b.i32(warps)}),
                           l_.b.i32(0)));
-    return first;
+    return l_.both(first, l_.is_first_digit(layout_, In::Warp));
   }
 
   Lowering& l_;

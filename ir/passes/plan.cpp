@@ -17,7 +17,7 @@ namespace tegula::ir {
 namespace {
 
 /// sm_90a: products of loops can be wgmmas fed by TMA.
-constexpr std::int64_t kRowsPerWarp = 16;
+constexpr std::int64_t kRowsPerWarp = 16, kGroupRows = 64, kMostRows = 256;
 /// The narrowest swizzle: what TMA brings of a row is a multiple of it.
 constexpr std::int64_t kSwizzleBytes = 32;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
@@ -77,7 +77,7 @@ bool is_wgmma(const Kernel& k, OpId op) {
   const MatrixType* type = matrix_type(k, d);
   const Type acc = k.type(d.results[0]);
   const std::int64_t m = acc.shape()[0], depth = k.type(d.operands[0]).shape()[1];
-  if (!type || (m != 64 && m != 128 && m != 256) || !type->has_columns(acc.shape()[1]) ||
+  if (!type || m % kGroupRows != 0 || m > kMostRows || !type->has_columns(acc.shape()[1]) ||
       depth % type->step() != 0)
     return false;
   bool writes = false;
@@ -171,6 +171,13 @@ bool starts_early(const Kernel& k) {
   bool found = false;
   walk(k, k.body(), [&](OpId op) { found = found || k[op].opcode == Opcode::GridWait; });
   return found;
+}
+
+/// As many warps of equally many 16 rows, one behind the other.
+int warps_for_rows(std::int64_t rows, std::int64_t most) {
+  for (std::int64_t warps = most; warps > 1; --warps)
+    if (rows % (warps * kRowsPerWarp) == 0) return static_cast<int>(warps);
+  return 1;
 }
 
 /// Enough warps that a thread holds about `elements` of the largest tile.
@@ -271,9 +278,7 @@ Plan make_plan(const Kernel& k) {
   }
   if (const auto hopper = wgmma_plan(k, s)) return *hopper;
   if (s.chained) {
-    plan.warps = static_cast<int>(std::clamp<std::uint64_t>(
-        std::bit_floor(static_cast<std::uint64_t>(s.product_rows / 16)), 1, 8));
-    plan.warps_m = plan.warps;
+    plan.warps = plan.warps_m = warps_for_rows(s.product_rows, 8);
     plan.warps_n = 1;
     plan.stages = stages_that_fit(k, s, s.stages != 0 ? s.stages : 2);
     return plan;
