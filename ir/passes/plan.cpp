@@ -25,6 +25,8 @@ constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
 /// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
 constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
+/// What a wgmma needs beside its sums: addresses, and what ptxas keeps.
+constexpr int kBesideSums = 26;
 /// Of a block of results: what a thread holds of a few operands beside the largest sums.
 constexpr int kStoreColumns = 32;
 
@@ -256,8 +258,10 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for_multicast(k);
   if (plan.persistent) plan.store_columns = kStoreColumns;
-  const int limit = plan.computing_registers();
-  if (plan.stages < 2 || needed > limit) return std::nullopt;
+  // ptxas takes no single instruction of more registers than all have at the entry (C7602).
+  const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
+  if (plan.stages < 2 || needed > plan.computing_registers() || of_one > plan.registers_at_entry())
+    return std::nullopt;
   return plan;
 }
 

@@ -18,6 +18,11 @@ struct KvRange {
   Tile lo, hi;
 };
 
+/// Queries and keys that a program works on at a time.
+struct AttentionTiles {
+  int queries = 128, keys = 128;
+};
+
 /// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer
 /// tiles that broadcast against each other (batch, head, query position, key/value position).
 struct AttentionSpec {
@@ -47,6 +52,10 @@ struct AttentionSpec {
   /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
   /// one query, and where [batch, heads, length, dim] is contiguous).
   std::optional<bool> pack_heads = {};
+  /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
+  /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
+  /// ones too; few rows of packed heads keep their 64.
+  std::optional<AttentionTiles> tiles = {};
 };
 
 /// The keys a causal mask lets through: [0, last + 1); a `range` of every mask that is at least
