@@ -87,8 +87,8 @@ AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach) {
   const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
   // As of wide ones.
   const int limits = reach != KeyReach::unknown ? 0 : needs.has_score ? 2 * kLimits : kLimits;
-  const int free = kTallRegisters - value_dim / 2 - limits;
-  const int by_registers = free * 4 / 3, by_shared = keys_by_shared(dim, value_dim, kTallRows);
+  const int left = kTallRegisters - value_dim / 2 - limits;
+  const int by_registers = left * 4 / 3, by_shared = keys_by_shared(dim, value_dim, kTallRows);
   const int most = needs.score.of_element ? kCostlyKeys : kMaxKeys;
   return {kTallRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
