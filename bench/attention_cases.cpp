@@ -62,6 +62,20 @@ void softcap(const Stream& s, Tensors t, double cap) {
   run(attention, s, t);
 }
 
+/// With given tiles: number = queries * 1'000'000 + keys * 100 + causal (1) or not (0).
+void tiles(const Stream& s, Tensors t, double number) {
+  static std::map<std::int64_t, Attention> made;
+  const auto key = static_cast<std::int64_t>(number);
+  run(made_once(made, key,
+                [&] {
+                  AttentionSpec spec{.mask = key % 100 == 1 ? masks::causal() : Mask()};
+                  spec.tiles = {static_cast<int>(key / 1'000'000),
+                                static_cast<int>(key / 100 % 10'000)};
+                  return spec;
+                }),
+      s, t);
+}
+
 }  // namespace
 
 std::vector<Case> attention_cases() {
@@ -70,7 +84,8 @@ std::vector<Case> attention_cases() {
           {"attention_document", document},
           {"attention_alibi_causal", alibi},
           {"attention_softcap_causal", softcap<scores::Tanh::exact>},
-          {"attention_softcap_approx_causal", softcap<scores::Tanh::approximate>}};
+          {"attention_softcap_approx_causal", softcap<scores::Tanh::approximate>},
+          {"attention_blocks", tiles}};
 }
 
 }  // namespace tegula::bench

@@ -429,6 +429,15 @@ Value Lowering::index_of(const IndexParts& parts, std::span<const int> registers
   return parts.thread ? b.add(c, b.cast(parts.thread, dtype)) : c;
 }
 
+Value Lowering::is_first_digit(const LinearLayout& layout, In in) {
+  Value all;
+  for (const ThreadDigit& d : digits_along(layout, in, Repeat::kNoDim)) {
+    const Value digit = b.rem(b.div(coordinate(in), b.i32(d.divisor)), b.i32(d.count));
+    all = both(all, b.cmp("eq", digit, b.i32(0)));
+  }
+  return all;
+}
+
 Value Lowering::is_first_copy(const LinearLayout& layout) {
   Value all;
   for (In in : {In::Lane, In::Warp}) {
@@ -437,6 +446,7 @@ Value Lowering::is_first_copy(const LinearLayout& layout) {
     const int machine_bits =
         in == In::Lane ? 5 : std::bit_width(static_cast<unsigned>(std::max(1, warps() - 1)));
     for (int i = present; i < machine_bits && layout.repeats().empty(); ++i) bits |= 1u << i;
+    all = both(all, is_first_digit(layout, in));
     if (bits == 0) continue;
     const Value v = b.op(Opcode::And, {coordinate(in), b.i32(bits)});
     all = both(all, b.cmp("eq", v, b.i32(0)));

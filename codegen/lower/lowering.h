@@ -73,6 +73,8 @@ class Lowering {
   /// True where this thread's copy of a replicated tile is the one that writes; none where nothing
   /// is replicated.
   ir::Value is_first_copy(const ir::LinearLayout& layout);
+  /// The same for copies that repeat digits of a coordinate number.
+  ir::Value is_first_digit(const ir::LinearLayout& layout, ir::In in);
   /// A smem_load every user of which is a tile_slice is emitted slice by slice.
   bool is_read_by_slices(ir::Value machine_value);
   /// Warps that compute: the first of the CTA.

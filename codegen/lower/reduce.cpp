@@ -207,7 +207,7 @@ class Reduction {
       first = l_.both(
           first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(In::Warp), l_.b.i32(warps)}),
                           l_.b.i32(0)));
-    return first;
+    return l_.both(first, l_.is_first_digit(layout_, In::Warp));
   }
 
   Lowering& l_;
@@ -262,20 +262,19 @@ void lower_ArgReduce(Lowering& l, OpId op) {
     return Tuple{l.b.select(wins, b[0], a[0]), l.b.select(wins, b[1], a[1])};
   };
   Reduction reduction(l, op, combine);
-  Value index = reduction.index_along_axis();
   const ReduceKind& kind = reduce_kind(largest ? "max" : "min");
   const Value identity = kind.identity(l.b, type.dtype());
-  Value value = l.get(d.operands[0]);
+  // What is only padding may be anything, so that it must not decide what its index is.
+  const Value value = reduction.without_padding(l.get(d.operands[0]), identity);
+  const Value index = reduction.index_along_axis(),
+              behind = l.b.add(index, l.b.i32(layout_of(type).cover()[axis]));
+  Tuple both{value, index};
   // NaN never wins: it becomes the identity with the last index.
-  const Value last = l.b.i32(layout_of(type).cover()[axis]);
   if (is_float(type.dtype())) {
     const Value number = l.b.cmp("eq", value, value);
-    value = l.b.select(number, value, identity);
-    index = l.b.select(number, index, l.b.add(index, last));
+    both = {l.b.select(number, value, identity), l.b.select(number, index, behind)};
   }
-  set_results(l, op,
-              reduction.run({reduction.without_padding(value, identity),
-                             reduction.without_padding(index, l.b.add(index, last))}));
+  set_results(l, op, reduction.run({both[0], reduction.without_padding(both[1], behind)}));
 }
 
 void lower_ReduceWith(Lowering& l, OpId op) {

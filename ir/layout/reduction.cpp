@@ -45,17 +45,6 @@ bool is_separable(const std::array<BitBasis, 4>& bases) {
   return kernel_of(all).size() == parts;
 }
 
-std::vector<ThreadDigit> digits(const LinearLayout& layout, In in, int dim) {
-  std::vector<ThreadDigit> out;
-  int divisor = 1 << layout.in_bits(in);
-  for (const Repeat& r : layout.repeats()) {
-    if (r.in != in) continue;
-    if (r.dim == dim) out.push_back({in, divisor, r.count, 0});
-    divisor *= r.count;
-  }
-  return out;
-}
-
 std::vector<std::vector<int>> combined_registers(const LinearLayout& layout,
                                                  const LinearLayout& result, int dim) {
   const auto key = [](const Dims& d) { return std::vector<int>(d.begin(), d.end()); };
@@ -96,9 +85,9 @@ Result<ReductionPlan> plan_reduction(const LinearLayout& layout, int dim) {
   plan.registers = combined_registers(layout, plan.result, dim);
   plan.lane_masks = masks(layout, In::Lane, dim);
   plan.warp_masks = masks(layout, In::Warp, dim);
-  plan.warp_digits = digits(layout, In::Warp, dim);
+  plan.warp_digits = digits_along(layout, In::Warp, dim);
   plan.block_masks = masks(layout, In::Block, dim);
-  plan.block_digits = digits(layout, In::Block, dim);
+  plan.block_digits = digits_along(layout, In::Block, dim);
   return plan;
 }
 

@@ -96,6 +96,17 @@ std::vector<ThreadFn::Multiple> ThreadFn::multiples() const {
   return out;
 }
 
+std::vector<ThreadDigit> digits_along(const LinearLayout& layout, In in, int dim) {
+  std::vector<ThreadDigit> out;
+  int divisor = 1 << layout.in_bits(in);
+  for (const Repeat& r : layout.repeats()) {
+    if (r.in != in) continue;
+    if (r.dim == dim) out.push_back({in, divisor, r.count, 0});
+    divisor *= r.count;
+  }
+  return out;
+}
+
 std::int64_t IndexFn::operator()(const Place& place) const {
   return thread(place, registers[static_cast<std::size_t>(place.reg)]);
 }

@@ -29,6 +29,9 @@ struct ThreadDigit {
   friend bool operator==(const ThreadDigit&, const ThreadDigit&) = default;
 };
 
+/// Repeat digits of a coordinate along `dim`; with Repeat::kNoDim those that number copies.
+std::vector<ThreadDigit> digits_along(const LinearLayout& layout, In in, int dim);
+
 /// The register's part: value = (thread's flips ^ flip) + thread's adds + add.
 struct RegisterPart {
   std::uint32_t flip = 0;

@@ -210,7 +210,7 @@ const LinearLayout* LayoutChoice::scan(Type tile, int axis) const {
   if (shape.size() > 1)
     builder.spread(In::Warp, axis == 0 ? 1 : 0, plan_.warps);
   else
-    builder.copy(In::Warp, std::countr_zero(static_cast<unsigned>(plan_.warps)));
+    builder.spread(In::Warp, Repeat::kNoDim, plan_.warps);
   return intern_layout(builder.build(order_with(shape.size(), axis)));
 }
 

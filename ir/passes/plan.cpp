@@ -17,7 +17,7 @@ namespace tegula::ir {
 namespace {
 
 /// sm_90a: products of loops can be wgmmas fed by TMA.
-constexpr std::int64_t kRowsPerWarp = 16;
+constexpr std::int64_t kRowsPerWarp = 16, kGroupRows = 64, kMostRows = 256;
 /// The narrowest swizzle: what TMA brings of a row is a multiple of it.
 constexpr std::int64_t kSwizzleBytes = 32;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
@@ -25,6 +25,8 @@ constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
 /// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
 constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
+/// What a wgmma needs beside its sums: addresses, and what ptxas keeps.
+constexpr int kBesideSums = 26;
 /// Of a block of results: what a thread holds of a few operands beside the largest sums.
 constexpr int kStoreColumns = 32;
 
@@ -77,7 +79,7 @@ bool is_wgmma(const Kernel& k, OpId op) {
   const MatrixType* type = matrix_type(k, d);
   const Type acc = k.type(d.results[0]);
   const std::int64_t m = acc.shape()[0], depth = k.type(d.operands[0]).shape()[1];
-  if (!type || (m != 64 && m != 128 && m != 256) || !type->has_columns(acc.shape()[1]) ||
+  if (!type || m % kGroupRows != 0 || m > kMostRows || !type->has_columns(acc.shape()[1]) ||
       depth % type->step() != 0)
     return false;
   bool writes = false;
@@ -173,6 +175,13 @@ bool starts_early(const Kernel& k) {
   return found;
 }
 
+/// As many warps of equally many 16 rows, one behind the other.
+int warps_for_rows(std::int64_t rows, std::int64_t most) {
+  for (std::int64_t warps = most; warps > 1; --warps)
+    if (rows % (warps * kRowsPerWarp) == 0) return static_cast<int>(warps);
+  return 1;
+}
+
 /// Enough warps that a thread holds about `elements` of the largest tile.
 int warps_for(std::int64_t tile, std::int64_t elements) {
   const auto wanted = static_cast<std::uint64_t>(std::max<std::int64_t>(1, tile / (32 * elements)));
@@ -249,8 +258,10 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for_multicast(k);
   if (plan.persistent) plan.store_columns = kStoreColumns;
-  const int limit = plan.computing_registers();
-  if (plan.stages < 2 || needed > limit) return std::nullopt;
+  // ptxas takes no single instruction of more registers than all have at the entry (C7602).
+  const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
+  if (plan.stages < 2 || needed > plan.computing_registers() || of_one > plan.registers_at_entry())
+    return std::nullopt;
   return plan;
 }
 
@@ -271,9 +282,7 @@ Plan make_plan(const Kernel& k) {
   }
   if (const auto hopper = wgmma_plan(k, s)) return *hopper;
   if (s.chained) {
-    plan.warps = static_cast<int>(std::clamp<std::uint64_t>(
-        std::bit_floor(static_cast<std::uint64_t>(s.product_rows / 16)), 1, 8));
-    plan.warps_m = plan.warps;
+    plan.warps = plan.warps_m = warps_for_rows(s.product_rows, 8);
     plan.warps_n = 1;
     plan.stages = stages_that_fit(k, s, s.stages != 0 ? s.stages : 2);
     return plan;

@@ -1,6 +1,7 @@
 // Attention forward: one tile of queries against all visible keys, online softmax in base 2.
 #include "tegula/kernels/attention.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <numbers>
@@ -13,6 +14,7 @@
 #include "kernels/attention/score_cost.h"
 #include "kernels/attention/visits.h"
 #include "kernels/attention/way.h"
+#include "kernels/has_wgmma.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -44,13 +46,21 @@ class Visibility {
   std::optional<MaskBounds> derived_;
 };
 
+/// Of the kernels of one spec: tiles of the usual extents, of many keys, of many rows.
+enum class TileForm : std::uint8_t { usual, wide, tall };
+
 /// A spec, and what was found out about its mask and score.
 struct SpecFacts {
   explicit SpecFacts(const AttentionSpec& s)
       : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {}
 
   TileNeeds needs(std::int64_t dim, std::int64_t value_dim) const {
-    return {static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps()};
+    return {static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps(),
+            spec.score != nullptr};
+  }
+  /// Lists are of the tiles that are chosen here.
+  std::optional<AttentionTiles> given_tiles() const {
+    return way.is_listed() ? std::nullopt : spec.tiles;
   }
   /// Rows of packed heads and of many sequences begin anywhere, and cost registers.
   bool is_wide(const AttentionCall& c) const {
@@ -58,6 +68,18 @@ struct SpecFacts {
     AttentionLengths lengths{c.Q.size(2), c.K.size(2)};
     if (spec.queries_at_end) lengths.first_query = lengths.keys - lengths.queries;
     return is_wide_better(needs(c.Q.size(3), c.V.size(3)), way.reach(), lengths);
+  }
+
+  bool is_tall(const AttentionCall& c) const {
+    return !c.packs_heads && !c.lengths.q.defined() &&
+           is_tall_better(needs(c.Q.size(3), c.V.size(3)), way.reach(), c.Q.size(2)) &&
+           has_wgmma(c.Q.device());
+  }
+
+  AttentionTiles tiles(TileForm form, const TileNeeds& needs) const {
+    return form == TileForm::wide   ? wide_tiles(needs)
+           : form == TileForm::tall ? tall_tiles(needs, way.reach())
+                                    : attention_tiles(needs);
   }
 
   AttentionSpec spec;
@@ -91,10 +113,9 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
         K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
         const TileNeeds needs = facts->needs(d.block(), dv.block());
         const AttentionTiles tiles =
-            tune("WIDE", {0, 1}, 0) == 1 ? wide_tiles(needs) : attention_tiles(needs);
-        const int BM = tune("BM", {16, 32, 64, 128}, tiles.queries),
-                  BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224},
-                            tiles.keys);
+            facts->tiles(static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0)), needs);
+        const int BM = tune("BM", kQueryTiles, tiles.queries),
+                  BN = tune("BN", kKeyTiles, tiles.keys);
         if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
         if (cu_q || packs_heads) {
           for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
@@ -158,36 +179,55 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
       });
 }
 
-/// The kernels of one element type: `few` for fewer rows than half a tile, `wide` for many keys.
+/// The kernels of one element type: `few` for fewer rows than half a tile, `wide` for many keys,
+/// `tall` for many rows, `many` for what is left.
 template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const SpecFacts> of)
       : facts(std::move(of)),
-        many(with_tiles(make_kernel<T>(facts), facts->spec.blocks)),
+        many(with_tiles(make_kernel<T>(facts))),
         few(many.with({{"BM", 64}})),
-        wide(many.with({{"WIDE", 1}})),
+        wide(many.with({{"FORM", static_cast<int>(TileForm::wide)}})),
+        tall(many.with({{"FORM", static_cast<int>(TileForm::tall)}})),
         latest(&many) {}
 
-  static ForwardKernel<T> with_tiles(const ForwardKernel<T>& k,
-                                     const std::optional<BlockList>& blocks) {
-    return blocks ? k.with({{"BM", blocks->block_q}, {"BN", blocks->block_kv}}) : k;
+  ForwardKernel<T> with_tiles(const ForwardKernel<T>& k) const {
+    if (const auto& blocks = facts->spec.blocks)
+      return k.with({{"BM", blocks->block_q}, {"BN", blocks->block_kv}});
+    const auto tiles = facts->given_tiles();
+    return tiles ? k.with({{"BM", tiles->queries}, {"BN", tiles->keys}}) : k;
+  }
+
+  const ForwardKernel<T>& kernel_for(const AttentionCall& c) const {
+    if (c.packs_heads && c.Q.size(2) <= 64) return few;
+    if (facts->given_tiles()) return many;
+    return facts->is_tall(c) ? tall : facts->is_wide(c) ? wide : many;
   }
 
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const ListArgs& lists) const {
-    const bool is_few = c.packs_heads && c.Q.size(2) <= 64;
-    const ForwardKernel<T>& kernel = is_few ? few : facts->is_wide(c) ? wide : many;
+    const ForwardKernel<T>& kernel = kernel_for(c);
     kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.q_length, c.lengths.q,
            c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks, lists.counts, lists.full);
     latest = &kernel;
   }
 
   std::shared_ptr<const SpecFacts> facts;
-  ForwardKernel<T> many, few, wide;
+  ForwardKernel<T> many, few, wide, tall;
   mutable std::atomic<const ForwardKernel<T>*> latest;
 };
 
+void check_tiles(const AttentionTiles& t) {
+  const auto is_in = [](std::initializer_list<int> list, int n) {
+    return std::ranges::find(list, n) != list.end();
+  };
+  if (!is_in(kQueryTiles, t.queries) || !is_in(kKeyTiles, t.keys))
+    refuse("tiles are " + std::to_string(t.queries) + " x " + std::to_string(t.keys),
+           "give 16, 32, 64, 128 or 192 queries and a multiple of 16 keys up to 224");
+}
+
 void check_spec(const AttentionSpec& spec) {
+  if (spec.tiles) check_tiles(*spec.tiles);
   if (!spec.blocks) return;
   if (spec.range || spec.full)
     refuse("`blocks` is given together with `range` or `full`",

@@ -10,12 +10,17 @@ constexpr int kStep = 16, kMaxKeys = 128, kMaxWideKeys = 224, kCostlyKeys = 64, 
               kBytes = 2;
 /// Of 232 or 240 registers a thread, 40 are for rows' state and addresses.
 constexpr int kRegisters = 232 - 40, kAllRegisters = 240 - 40;
+/// Of three warpgroups, 160 registers a thread; and what leaves each too few keys a step.
+constexpr int kTallRows = 192, kTallRegisters = 160 - 32, kLimits = 12, kLeastTallKeys = 96;
+/// Time of a row of a tall tile by that of one of 128 rows. With 2 or more none is ever taken: it
+/// is to be measured.
+constexpr double kTallRow = 2;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr int kSharedBytes = 225 * 1024, kSlots = 2;
 
 /// Keys of which shared memory holds two slots beside the queries.
-int keys_by_shared(int dim, int value_dim) {
-  return (kSharedBytes - kRows * dim * kBytes) / (kSlots * (dim + value_dim) * kBytes);
+int keys_by_shared(int dim, int value_dim, int rows = kRows) {
+  return (kSharedBytes - rows * dim * kBytes) / (kSlots * (dim + value_dim) * kBytes);
 }
 
 /// What a step takes beside its keys, in keys: barriers, maxima over lanes, the rescaled output.
@@ -76,6 +81,22 @@ bool is_wide_better(const TileNeeds& needs, KeyReach reach, const AttentionLengt
   const int narrow = attention_tiles(needs).keys, wide = wide_tiles(needs).keys;
   const auto cost = [&](int block) { return tile_cost(block, needs.value_dim, reach, lengths); };
   return wide > narrow && cost(wide) < kWorthwhile * cost(narrow);
+}
+
+AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach) {
+  const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
+  // As of wide ones.
+  const int limits = reach != KeyReach::unknown ? 0 : needs.has_score ? 2 * kLimits : kLimits;
+  const int left = kTallRegisters - value_dim / 2 - limits;
+  const int by_registers = left * 4 / 3, by_shared = keys_by_shared(dim, value_dim, kTallRows);
+  const int most = needs.score.of_element ? kCostlyKeys : kMaxKeys;
+  return {kTallRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
+}
+
+bool is_tall_better(const TileNeeds& needs, KeyReach reach, std::int64_t queries) {
+  if (needs.has_gaps || tall_tiles(needs, reach).keys < kLeastTallKeys) return false;
+  const auto rows = [&](std::int64_t tile) { return (queries + tile - 1) / tile * tile; };
+  return kTallRow * static_cast<double>(rows(kTallRows)) < static_cast<double>(rows(kRows));
 }
 
 }  // namespace tegula

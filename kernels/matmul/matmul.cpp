@@ -5,8 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "kernels/has_wgmma.h"
 #include "kernels/refuse.h"
-#include "runtime/context.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 
@@ -15,7 +15,7 @@ namespace detail {
 
 MatmulTile MatmulTile::tuned() {
   return {
-      tune("BM", {8, 16, 24, 32, 40, 48, 56, 64, 128, 256}, 128),
+      tune("BM", {8, 16, 24, 32, 40, 48, 56, 64, 128, 192, 256}, 128),
       tune("BN", {8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,  96,  104, 112, 120, 128,
                   136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256},
            128),
@@ -60,11 +60,6 @@ namespace {
 /// Products on tensor cores: of all types but f32 at its full precision.
 bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
-}
-
-bool has_wgmma(Device device) {
-  return device.kind != DeviceKind::cuda ||
-         runtime::device_properties(device.index).compute() >= 90;
 }
 
 }  // namespace

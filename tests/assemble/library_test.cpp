@@ -1,70 +1,19 @@
-// What the library may choose is assembled: no spills, no stack, no warning of the assembler
-// (C75xx: wgmmas one after another, ignored setmaxnreg). Needs ptxas.
-#include <gtest/gtest.h>
-#include <unistd.h>
-
+// What the library may choose is assembled, without spills and warnings.
 #include <algorithm>
-#include <filesystem>
 
 #include "bench/attention_kernel.h"
 #include "ir/analysis/channel_trace.h"
-#include "ir/pipeline.h"
-#include "ir/text.h"
-#include "runtime/doctor.h"
-#include "runtime/jit_steps.h"
-#include "support/env.h"
-#include "support/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/scores.h"
-#include "tegula/tegula.h"
+#include "tests/assemble/assembled.h"
 #include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
-
-/// The tile form that a call traces on the host.
-ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "tegula-XXXXXX").string();
-  if (!mkdtemp(pattern.data())) throw std::runtime_error("no folder like " + pattern);
-  const std::filesystem::path folder = pattern;
-  Env dumping = env();
-  dumping.dump = "trace:" + pattern;
-  {
-    const EnvOverride scope(dumping);
-    call();
-  }
-  ir::Kernel kernel = ir::parse(read_file(folder / name / "01-trace.tir"), name);
-  std::filesystem::remove_all(folder);
-  return kernel;
-}
-
-/// Gives the plan.
-ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
-                      runtime::Backend backend = runtime::Backend::Llvm) {
-  SCOPED_TRACE(target);
-  runtime::CompileRequest request;
-  request.target = target;
-  request.backend = backend;
-  runtime::CompiledKernel k;
-  runtime::key(k, request);
-  k.tile = ir::clone(tile);
-  runtime::optimize(k, request);
-  EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
-  runtime::emit(k, request);
-  runtime::assemble(k, request);
-  EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
-  EXPECT_EQ(k.report.stack, 0);
-  EXPECT_TRUE(k.report.warnings.empty()) << testing::PrintToString(k.report.warnings);
-  return k.plan;
-}
-
-Tensor host(std::initializer_list<std::int64_t> shape) {
-  return Tensor::zeros(Dims(shape), DType::bf16, Device::cpu());
-}
 
 /// Products that the checker of rings follows with extents of `steps` steps.
 std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
@@ -86,19 +35,6 @@ struct Case {
   DType operands, result;
   MatmulConfig config;
   MatmulOptions options = {};
-};
-
-std::vector<runtime::Backend> here() {
-  std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
-  if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
-  return backends;
-}
-
-class Assembled : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!runtime::find_ptxas()) GTEST_SKIP() << "no ptxas here";
-  }
 };
 
 TEST_F(Assembled, Matmul) {
@@ -128,6 +64,8 @@ TEST_F(Assembled, MatmulTypes) {
                         {DType::bf16, DType::bf16, {128, 224, 64}},
                         {DType::bf16, DType::bf16, {128, 176, 64}},
                         {DType::bf16, DType::bf16, {128, 112, 64}},
+                        {DType::bf16, DType::bf16, {192, 128, 64}},
+                        {DType::bf16, DType::bf16, {192, 192, 64}},
                         {DType::bf16, DType::bf16, {128, 64, 64, 1, false, false, 8}},
                         {DType::bf16, DType::bf16, {64, 64, 64, 1, false, false, 8}},
                         {DType::bf16, DType::bf16, {8, 128, 64, 1, true, false, 8}}}) {

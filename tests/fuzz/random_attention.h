@@ -43,9 +43,13 @@ struct Config {
 
   std::string str() const {
     return extents.str() + std::string(name(dtype)) + (order == Order::bhsd ? " bhsd " : " bshd ") +
-           text + (sinks.empty() ? "" : " sinks") + (maxima ? " maxima" : "") +
+           text + (spec.tiles ? tiles_text() : "") + (sinks.empty() ? "" : " sinks") +
+           (maxima ? " maxima" : "") +
            (q_starts.empty() ? "" : " varlen " + std::to_string(q_starts.size() - 1)) + " [" +
            plan + "]";
+  }
+  std::string tiles_text() const {
+    return std::to_string(spec.tiles->queries) + "x" + std::to_string(spec.tiles->keys) + " ";
   }
 };
 
@@ -198,6 +202,7 @@ inline Config random_config(std::uint64_t seed, Device device) {
        "persistent=0 stage_stores=0", "exp2_share=5", "exp2_share=16",
        "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2"});
   if (dice.one_in(3)) c.spec.rescaling = Rescaling::lazy;
+  if (dice.one_in(3)) c.spec.tiles = {dice.one_in(4) ? 64 : 192, 16 * dice.between(1, 8)};
   return c;
 }
 

@@ -13,6 +13,11 @@ namespace {
 
 using testing::RandomLayouts;
 
+/// Of one warpgroup, and of three, an odd number of them.
+class Address : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Warps, Address, ::testing::Values(4, 12),
+                         ::testing::PrintToStringParamName());
+
 template <class F>
 void for_each_place(const LinearLayout& l, F f) {
   for (int w = 0; w < l.size(In::Warp); ++w)
@@ -53,8 +58,8 @@ BankUse brute_force(const SharedLayout& shared, const LinearLayout& dist,
   return use;
 }
 
-TEST(Address, IndexFunctionsAreTheLayout) {
-  RandomLayouts random(3);
+TEST_P(Address, IndexFunctionsAreTheLayout) {
+  RandomLayouts random(3, GetParam());
   int additive = 0, not_additive = 0;
   for (int i = 0; i < 400; ++i) {
     const Dims shape = random.shape();
@@ -77,8 +82,8 @@ TEST(Address, IndexFunctionsAreTheLayout) {
   EXPECT_GT(not_additive, 50);
 }
 
-TEST(Address, ShiftsAndMultiplesSpellTheSameFunction) {
-  RandomLayouts random(4);
+TEST_P(Address, ShiftsAndMultiplesSpellTheSameFunction) {
+  RandomLayouts random(4, GetParam());
   for (int i = 0; i < 300; ++i) {
     const Dims shape = random.shape();
     const LinearLayout l = i % 3 ? random.layout(shape) : random.scrambled({16, 128});
@@ -107,8 +112,8 @@ TEST(Address, ShiftsAndMultiplesSpellTheSameFunction) {
   }
 }
 
-TEST(Address, SharedFunctionsVectorsAndBanks) {
-  RandomLayouts random(5);
+TEST_P(Address, SharedFunctionsVectorsAndBanks) {
+  RandomLayouts random(5, GetParam());
   int formed = 0, refused = 0, conflicting = 0;
   std::set<std::size_t> widths;
   for (int i = 0; i < 1200; ++i) {
@@ -170,8 +175,8 @@ TEST(Address, SharedFunctionsVectorsAndBanks) {
   EXPECT_EQ(widths, (std::set<std::size_t>{1, 2, 4, 8, 16}));
 }
 
-TEST(Address, GlobalVectorsAreContiguousAndAligned) {
-  RandomLayouts random(6);
+TEST_P(Address, GlobalVectorsAreContiguousAndAligned) {
+  RandomLayouts random(6, GetParam());
   std::set<std::size_t> widths;
   for (int i = 0; i < 400; ++i) {
     const Dims shape = random.shape();

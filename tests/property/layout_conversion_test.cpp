@@ -146,10 +146,15 @@ ConversionOptions shuffles_only() {
   return o;
 }
 
-TEST(Conversion, RandomPairsArriveWhole) {
-  RandomLayouts random(1);
+/// Of one warpgroup, and of three, an odd number of them.
+class RandomConversion : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Warps, RandomConversion, ::testing::Values(4, 12),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(RandomConversion, PairsArriveWhole) {
+  RandomLayouts random(1, GetParam());
   std::map<ConversionKind, int> kinds;
-  for (int i = 0; i < 1500; ++i) {
+  for (int i = 0; i < 6000 / GetParam(); ++i) {
     const Dims shape = random.shape();
     const LinearLayout from = random.layout(shape);
     const int kinship = random.pick(6);

@@ -13,8 +13,13 @@ namespace {
 
 using testing::RandomLayouts;
 
-TEST(LayoutLaws, InverseComposesToIdentity) {
-  RandomLayouts random(7);
+/// Of one warpgroup, and of three, an odd number of them.
+class LayoutLaws : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Warps, LayoutLaws, ::testing::Values(4, 12),
+                         ::testing::PrintToStringParamName());
+
+TEST_P(LayoutLaws, InverseComposesToIdentity) {
+  RandomLayouts random(7, GetParam());
   int bijective = 0;
   for (int i = 0; i < 2000; ++i) {
     const LinearLayout l = i % 2 ? random.layout(random.shape()) : random.scrambled({16, 64});
@@ -36,8 +41,8 @@ TEST(LayoutLaws, InverseComposesToIdentity) {
   EXPECT_GT(bijective, 300);
 }
 
-TEST(LayoutLaws, PlaceMapsComposeToTheTarget) {
-  RandomLayouts random(8);
+TEST_P(LayoutLaws, PlaceMapsComposeToTheTarget) {
+  RandomLayouts random(8, GetParam());
   int mapped = 0;
   for (int i = 0; i < 1000; ++i) {
     const Dims shape = random.shape();
@@ -56,8 +61,8 @@ TEST(LayoutLaws, PlaceMapsComposeToTheTarget) {
   EXPECT_GT(mapped, 300);
 }
 
-TEST(LayoutLaws, TextIsExact) {
-  RandomLayouts random(9);
+TEST_P(LayoutLaws, TextIsExact) {
+  RandomLayouts random(9, GetParam());
   std::set<std::string> texts;
   std::set<std::size_t> hashes;
   for (int i = 0; i < 3000; ++i) {
@@ -72,7 +77,7 @@ TEST(LayoutLaws, TextIsExact) {
   EXPECT_EQ(texts.size(), hashes.size());
 }
 
-TEST(LayoutLaws, SubspacesMeetOnlyWhereTheyMust) {
+TEST(Subspaces, MeetOnlyWhereTheyMust) {
   std::mt19937_64 rng(10);
   for (int i = 0; i < 3000; ++i) {
     const int n = 3 + static_cast<int>(rng() % 14);

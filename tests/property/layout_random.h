@@ -13,7 +13,8 @@ namespace tegula::ir::testing {
 
 class RandomLayouts {
  public:
-  explicit RandomLayouts(unsigned seed) : rng_(seed) {}
+  /// `warps` is 4 or 12, so that any two layouts may be converted into each other.
+  explicit RandomLayouts(unsigned seed, int warps = 4) : rng_(seed), warps_(warps) {}
 
   int pick(int n) { return static_cast<int>(rng_() % static_cast<unsigned>(n)); }
 
@@ -23,21 +24,22 @@ class RandomLayouts {
     for (;;) {
       Dims s{kExtents[static_cast<std::size_t>(pick(kExtents.size()))],
              kExtents[static_cast<std::size_t>(pick(kExtents.size()))]};
-      if (s.product() <= 8192) return s;
+      if (s.product() > 8192) continue;
+      if (warps_ == 12 && pick(3) == 0) s[0] = 192, s[1] = std::min(s[1], 48);
+      return s;
     }
   }
 
-  /// 4 warps always, so that any two may be converted into each other.
   LinearLayout layout(const Dims& shape) {
     switch (pick(8)) {
       case 0:
         return mma(shape);
       case 1:
-        return mma_operand(Operand::A, shape, 8 << pick(3), 2, 2);
+        return mma_operand(Operand::A, shape, 8 << pick(3), warps_ / 2, 2);
       case 2:
-        return mma_operand(Operand::B, shape, 8 << pick(3), 4, 1);
+        return mma_operand(Operand::B, shape, 8 << pick(3), warps_, 1);
       case 3:
-        return wgmma_acc(shape[0], shape[1]);
+        return wgmma_acc(shape[0], shape[1], warps_ / 4);
       case 4:
         return shuffled(any(shape));
       default:
@@ -101,16 +103,19 @@ class RandomLayouts {
 
  private:
   LinearLayout mma(const Dims& shape) {
-    const int m = 1 << pick(3);
-    return mma_m16n8k16_acc(shape, m, 4 / m);
+    const int m = odd_part() << pick(3);
+    return mma_m16n8k16_acc(shape, m, warps_ / m);
   }
   LinearLayout any(const Dims& shape) {
-    const int along = 1 << pick(6), warps = 1 << pick(3);
-    return blocked(shape, {1 << pick(2), 1 << pick(4)}, {32 / along, along}, {4 / warps, warps},
-                   pick(2) ? Dims{1, 0} : Dims{0, 1});
+    const int along = 1 << pick(6), warps = odd_part() << pick(3);
+    return blocked(shape, {1 << pick(2), 1 << pick(4)}, {32 / along, along},
+                   {warps_ / warps, warps}, pick(2) ? Dims{1, 0} : Dims{0, 1});
   }
+  /// The odd digit on either dimension.
+  int odd_part() { return warps_ == 4 ? 1 : pick(2) ? 3 : 1; }
 
   std::mt19937 rng_;
+  int warps_;
 };
 
 }  // namespace tegula::ir::testing

@@ -56,7 +56,7 @@ Drawn draw(Draws& d, int element_bytes) {
   MatmulConfig& c = out.config;
   c.bk = d.of({per_step / 2, per_step});
   c.swapped = d.between(0, 3) == 0;
-  c.bm = c.swapped ? d.of({8, 16, 32}) : d.of({64, 128});
+  c.bm = c.swapped ? d.of({8, 16, 32}) : d.of({64, 128, 192});
   c.bn = c.swapped ? d.of({64, 128}) : 8 * d.between(1, 20);
   c.splits = d.of({1, 1, 1, 2, 3});
   c.direct = element_bytes == 2 && d.between(0, 5) == 0;
@@ -119,6 +119,8 @@ void check(Draws& d, Seen& seen) {
   ++seen[said.find("persistent=1") != std::string::npos ? "persistent" : "one tile a program"];
   ++seen[said.find("shared=1") != std::string::npos ? "operands shared" : "operands not shared"];
   if (said.find("dynamic=1") != std::string::npos) ++seen["tiles by a counter"];
+  if (x.config.bm == 192 && said.find("dot by wgmma") != std::string::npos)
+    ++seen["three warpgroups"];
   ++seen[x.config.splits > 1 ? "divided" : "whole"];
   ++seen[x.config.swapped ? "swapped" : "as it is"];
 }

@@ -31,7 +31,8 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
       {{.mask = masks::packed_causal(document, starts)}, 0},
       {{.mask = causal, .score = scores::alibi(kHeads)}, 0},
       {{.mask = causal, .score = scores::softcap(2.0f)}, 2},
-      {{.mask = causal, .score = scores::softcap(2.0f, scores::Tanh::approximate)}, 2}};
+      {{.mask = causal, .score = scores::softcap(2.0f, scores::Tanh::approximate)}, 2},
+      {{.mask = causal}, 192'012'801}};
   const auto cases = attention_cases();
   ASSERT_EQ(cases.size(), wanted.size());
   for (std::size_t i = 0; i < cases.size(); ++i) {

@@ -45,6 +45,36 @@ TEST(AttentionTiles, WhatAMaskLeavesDependsOnWhereQueriesStand) {
   EXPECT_TRUE(is_wide(128, KeyReach::up_to_row, {1 << 20, 8192}));
 }
 
+TEST(AttentionTiles, TallOnesFitRegistersAndSharedMemory) {
+  for (int dim = 8; dim <= kMaxHeadDim; dim += 8)
+    for (const KeyReach reach : {KeyReach::all, KeyReach::unknown}) {
+      SCOPED_TRACE(dim);
+      const AttentionTiles tall = tall_tiles({dim, dim}, reach);
+      const int padded = padded_head_dim(dim);
+      EXPECT_EQ(tall.queries, 192);
+      EXPECT_EQ(tall.keys % 16, 0);
+      EXPECT_LE(192 * padded * 2 + 2 * tall.keys * 2 * padded * 2, 225 * 1024);
+      EXPECT_LE(tall.keys / 2 + tall.keys / 4 + padded / 2, 128);
+    }
+  EXPECT_EQ(tall_tiles({64, 64}, KeyReach::up_to_row).keys, 128);
+  EXPECT_EQ(tall_tiles({64, 64}, KeyReach::unknown).keys, 112);
+  EXPECT_EQ(tall_tiles({64, 64, {.of_element = true}}, KeyReach::all).keys, 64);
+  EXPECT_EQ(tall_tiles({80, 80}, KeyReach::all).keys, 112);
+  EXPECT_EQ(tall_tiles({96, 96}, KeyReach::all).keys, 96);
+}
+
+TEST(AttentionTiles, TallOnesAreForManyRowsOfSmallHeadDims) {
+  const auto is_tall = [](TileNeeds needs, std::int64_t queries) {
+    return is_tall_better(needs, KeyReach::all, queries);
+  };
+  EXPECT_FALSE(is_tall({64, 64}, 0));
+  EXPECT_FALSE(is_tall({64, 64}, 64));
+  EXPECT_FALSE(is_tall({64, 64}, 128));
+  EXPECT_FALSE(is_tall({128, 128}, 16384));
+  EXPECT_FALSE(is_tall({64, 64, {}, true}, 16384));
+  EXPECT_FALSE(is_tall({64, 64, {.of_element = true}}, 16384));
+}
+
 TEST(AttentionTiles, NarrowWhereLittleIsKnownOrRegistersAreTaken) {
   const AttentionLengths many{16384, 16384};
   EXPECT_FALSE(is_wide(128, KeyReach::unknown, many));

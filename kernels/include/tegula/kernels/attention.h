@@ -27,6 +27,11 @@ enum class Rescaling : std::uint8_t {
   lazy,
 };
 
+/// Queries and keys that a program works on at a time.
+struct AttentionTiles {
+  int queries = 128, keys = 128;
+};
+
 /// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer
 /// tiles that broadcast against each other (batch, head, query position, key/value position).
 struct AttentionSpec {
@@ -57,6 +62,10 @@ struct AttentionSpec {
   /// one query, and where [batch, heads, length, dim] is contiguous).
   std::optional<bool> pack_heads = {};
   Rescaling rescaling = Rescaling::exact;
+  /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
+  /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
+  /// ones too; few rows of packed heads keep their 64.
+  std::optional<AttentionTiles> tiles = {};
 };
 
 /// The keys a causal mask lets through: [0, last + 1); a `range` of every mask that is at least

@@ -1,0 +1,176 @@
+// Tiles of 192 queries, three warpgroups on Hopper, and other given ones.
+#include "support/env.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+class Tiles : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, Tiles, testing::ValuesIn(devices()), device_name);
+
+constexpr AttentionTiles kTall{192, 128};
+
+struct Case {
+  const char* name;
+  AttentionSpec spec;
+  HostAttention host;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> list{
+      {"full", {}, {}},
+      {"causal", {.mask = masks::causal()}, {}},
+      {"window", {.mask = masks::window(50, 20)}, {}},
+      {"prefix", {.mask = masks::prefix_lm(70)}, {}},
+      {"softcap", {.mask = masks::causal(), .score = scores::softcap(1.5f)}, {}}};
+  list[1].host.mask = list[4].host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  list[2].host.mask = [](int, int, int q, int kv) { return q - kv <= 50 && kv - q <= 20; };
+  list[3].host.mask = [](int, int, int q, int kv) { return kv < 70 || q >= kv; };
+  list[4].host.score = [](double s, int, int, int, int) { return 1.5 * std::tanh(s / 1.5); };
+  return list;
+}
+
+/// As many warpgroups as the tile has 64 rows, in turn, where the device computes as Hopper does.
+void expect_warpgroups(const Attention& attention, const AttentionTiles& tiles, DType dtype,
+                       Device device) {
+  if (device.kind == DeviceKind::cpu) return;
+  const std::string said = attention.explain(dtype);
+  if (device.kind == DeviceKind::cuda && said.find("wgmma=1") == std::string::npos) return;
+  const std::string warps = "warps=" + std::to_string(tiles.queries / 16) + " ";
+  EXPECT_NE(said.find(warps), std::string::npos) << said;
+  EXPECT_NE(said.find(" turns=1 "), std::string::npos) << said;
+}
+
+void expect_right(Case c, const AttentionTiles& tiles, const Extents& e, DType dtype, Order order,
+                  Device device) {
+  SCOPED_TRACE(testing::Message() << c.name << " " << tiles.queries << "x" << tiles.keys << ": "
+                                  << e.str());
+  c.spec.tiles = tiles;
+  if (!c.spec.pack_heads) c.spec.pack_heads = false;  // few rows would have their own tile
+  const Attention attention(c.spec);
+  const Tensors t(e, dtype, order, device);
+  attention(Stream(device), t.Q, t.K, t.V, t.O, t.extras());
+  expect_attention(c.host, t, true);
+  expect_warpgroups(attention, tiles, dtype, device);
+}
+
+/// Lengths that fill no tile, one, and one and a bit, with groups of heads.
+TEST_P(Tiles, Lengths) {
+  for (const Case& c : cases())
+    for (const auto& [q, kv] : {std::pair{1, 1}, {191, 300}, {192, 128}, {203, 517}, {413, 129}}) {
+      const bool odd = q % 2 != 0;
+      const Extents e{.heads = 4, .kv_heads = odd ? 2 : 4, .q_length = q, .kv_length = kv};
+      expect_right(c, kTall, e, odd ? DType::bf16 : DType::f16, odd ? Order::bhsd : Order::bshd,
+                   GetParam());
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// More tiles than the simulator's programs, and keys for many rounds.
+TEST_P(Tiles, ManyTiles) {
+  const Extents e{.heads = 3, .q_length = 777, .kv_length = 900};
+  for (const Case& c : cases())
+    if (c.spec.mask && !c.spec.score)
+      expect_right(c, kTall, e, DType::bf16, Order::bshd, GetParam());
+}
+
+/// What fits beside larger head dims, and other tiles.
+TEST_P(Tiles, OtherExtents) {
+  struct Shape {
+    std::int64_t dim, value_dim;
+    AttentionTiles tiles;
+  };
+  for (const Shape& s : {Shape{64, 64, {192, 112}},
+                         {40, 72, {192, 112}},
+                         {80, 80, {192, 112}},
+                         {96, 96, {192, 96}},
+                         {64, 64, {192, 16}},
+                         {64, 64, {128, 224}},
+                         {128, 128, {128, 48}}}) {
+    const Extents e{
+        .heads = 2, .q_length = 230, .kv_length = 340, .dim = s.dim, .value_dim = s.value_dim};
+    for (const std::size_t i : {1U, 2U})
+      expect_right(cases()[i], s.tiles, e, DType::bf16, Order::bhsd, GetParam());
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Tiles, QueriesAtTheEnd) {
+  Case c = cases()[1];
+  c.spec.queries_at_end = true;
+  c.host.mask = [](int, int, int q, int kv) { return q + 600 - 230 >= kv; };
+  expect_right(c, kTall, {.heads = 2, .q_length = 230, .kv_length = 600}, DType::bf16, Order::bhsd,
+               GetParam());
+}
+
+/// Rows of a tile are of several heads, or of a part of a tensor.
+TEST_P(Tiles, PackedHeadsAndSequences) {
+  Case c = cases()[1];
+  c.spec.pack_heads = true;
+  expect_right(c, kTall, {.heads = 6, .kv_heads = 2, .q_length = 100, .kv_length = 150},
+               DType::bf16, Order::bhsd, GetParam());
+  c = cases()[1];
+  c.spec.tiles = kTall;
+  const Attention attention(c.spec);
+  const Tensors t({.heads = 2, .kv_heads = 2, .q_length = 450, .kv_length = 460}, DType::bf16,
+                  Order::bshd, GetParam());
+  const auto rows = [](const Tensor& x) { return x.select(0, 0).transpose(0, 1); };
+  const std::vector<i32> q{0, 250, 250, 450}, kv{0, 260, 280, 460};
+  attention.varlen(Stream(GetParam()), rows(t.Q), rows(t.K), rows(t.V), rows(t.O),
+                   {Tensor::from(q, GetParam()), Tensor::from(kv, GetParam()), 250},
+                   {rows(t.Lse), rows(t.Max), {}});
+  for (std::size_t b = 0; b < 3; ++b)
+    for (int h = 0; h < 2; ++h) {
+      const auto part = [&](const Tensor& x, const std::vector<i32>& at) {
+        return x.select(0, 0).select(0, h).slice(0, at[b], at[b + 1]);
+      };
+      expect_head(c.host,
+                  Tensors(part(t.Q, q), part(t.K, kv), part(t.V, kv), part(t.O, q), part(t.Lse, q),
+                          part(t.Max, q)),
+                  static_cast<int>(b), h);
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// As GPUs before Hopper compute: six warps of two times 16 rows; and each of the plan's fields.
+TEST_P(Tiles, OtherPlans) {
+  for (const char* plan :
+       {"wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2 warps=6 warps_m=6",
+        "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2", "copy_warps=0 registers=0",
+        "copy_warps=1 registers=0", "persistent=0 stage_stores=1", "turns=0", "warp_exchange=1",
+        "dynamic=1", "exp2_share=5"}) {
+    SCOPED_TRACE(plan);
+    Env changed = env();
+    changed.plan = plan;
+    const EnvOverride scope(changed);
+    Case c = cases()[1];
+    c.spec.tiles = kTall;
+    const Attention attention(c.spec);
+    const Tensors t({.heads = 2, .q_length = 413, .kv_length = 400}, DType::bf16, Order::bhsd,
+                    GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    expect_attention(c.host, t);
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Lists are of the tiles that attention chooses.
+TEST_P(Tiles, WithoutEffectUnderLists) {
+  std::vector<i32> ids;
+  for (int i = 0; i < 300; ++i) ids.push_back(i / 70);
+  Case c{"document",
+         {.mask = masks::and_(masks::document(Tensor::from(ids, GetParam())), masks::causal())},
+         {}};
+  c.spec.tiles = kTall;
+  c.host.mask = [](int, int, int q, int kv) { return q / 70 == kv / 70 && q >= kv; };
+  const Attention attention(c.spec);
+  const Tensors t({.heads = 2, .q_length = 300, .kv_length = 300}, DType::bf16, Order::bhsd,
+                  GetParam());
+  attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+  expect_attention(c.host, t);
+}
+
+}  // namespace
+}  // namespace tegula::test
