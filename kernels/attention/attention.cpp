@@ -15,6 +15,7 @@
 #include "kernels/attention/visits.h"
 #include "kernels/attention/way.h"
 #include "kernels/has_wgmma.h"
+#include "runtime/context.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -46,8 +47,11 @@ class Visibility {
   std::optional<MaskBounds> derived_;
 };
 
-/// Of the kernels of one spec: tiles of the usual extents, of many keys, of many rows.
-enum class TileForm : std::uint8_t { usual, wide, tall };
+/// The host's devices choose as an H200 does.
+AttentionGpu gpu_of(Device device) {
+  if (device.kind != DeviceKind::cuda) return {};
+  return {runtime::device_properties(device.index).sm_count, has_wgmma(device)};
+}
 
 /// A spec, and what was found out about its mask and score.
 struct SpecFacts {
@@ -63,23 +67,11 @@ struct SpecFacts {
     return way.is_listed() ? std::nullopt : spec.tiles;
   }
   /// Rows of packed heads and of many sequences begin anywhere, and cost registers.
-  bool is_wide(const AttentionCall& c) const {
-    if (spec.score || c.packs_heads || c.lengths.q.defined()) return false;
-    AttentionLengths lengths{c.Q.size(2), c.K.size(2)};
+  TileForm form(const AttentionCall& c) const {
+    if (c.packs_heads || c.lengths.q.defined()) return TileForm::usual;
+    AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
     if (spec.queries_at_end) lengths.first_query = lengths.keys - lengths.queries;
-    return is_wide_better(needs(c.Q.size(3), c.V.size(3)), way.reach(), lengths);
-  }
-
-  bool is_tall(const AttentionCall& c) const {
-    return !c.packs_heads && !c.lengths.q.defined() &&
-           is_tall_better(needs(c.Q.size(3), c.V.size(3)), way.reach(), c.Q.size(2)) &&
-           has_wgmma(c.Q.device());
-  }
-
-  AttentionTiles tiles(TileForm form, const TileNeeds& needs) const {
-    return form == TileForm::wide   ? wide_tiles(needs)
-           : form == TileForm::tall ? tall_tiles(needs, way.reach())
-                                    : attention_tiles(needs);
+    return best_form(needs(c.Q.size(3), c.V.size(3)), way.reach(), lengths, gpu_of(c.Q.device()));
   }
 
   AttentionSpec spec;
@@ -113,7 +105,7 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
         K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
         const TileNeeds needs = facts->needs(d.block(), dv.block());
         const AttentionTiles tiles =
-            facts->tiles(static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0)), needs);
+            tiles_of(static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0)), needs, facts->way.reach());
         const int BM = tune("BM", kQueryTiles, tiles.queries),
                   BN = tune("BN", kKeyTiles, tiles.keys);
         if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
@@ -201,7 +193,8 @@ struct KernelsOf {
   const ForwardKernel<T>& kernel_for(const AttentionCall& c) const {
     if (c.packs_heads && c.Q.size(2) <= 64) return few;
     if (facts->given_tiles()) return many;
-    return facts->is_tall(c) ? tall : facts->is_wide(c) ? wide : many;
+    const TileForm form = facts->form(c);
+    return form == TileForm::tall ? tall : form == TileForm::wide ? wide : many;
   }
 
   void operator()(const Stream& stream, const AttentionCall& c, float scale,

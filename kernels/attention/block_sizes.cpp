@@ -1,6 +1,7 @@
 #include "kernels/attention/block_sizes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace tegula {
@@ -12,9 +13,6 @@ constexpr int kStep = 16, kMaxKeys = 128, kMaxWideKeys = 224, kCostlyKeys = 64, 
 constexpr int kRegisters = 232 - 40, kAllRegisters = 240 - 40;
 /// Of three warpgroups, 160 registers a thread; and what leaves each too few keys a step.
 constexpr int kTallRows = 192, kTallRegisters = 160 - 32, kLimits = 12, kLeastTallKeys = 96;
-/// Time of a row of a tall tile by that of one of 128 rows. With 2 or more none is ever taken: it
-/// is to be measured.
-constexpr double kTallRow = 2;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr int kSharedBytes = 225 * 1024, kSlots = 2;
 
@@ -27,27 +25,53 @@ int keys_by_shared(int dim, int value_dim, int rows = kRows) {
 /// Fitted, like the share of a masked key, to times of head dims 64 and 128 on an H200.
 double step_keys(int value_dim) { return 20 + 0.22 * value_dim; }
 constexpr double kMaskedShare = 0.3, kWorthwhile = 0.98;
+/// Time of a row of a tall tile by that of one of 128 rows and as many keys a step. Fitted to head
+/// dims 64, 80 and 96 on an H200 (bench/results/sweeps/2026-11-22-h200-tall-tiles.jsonl).
+double tall_row(KeyReach reach) { return reach == KeyReach::all ? 0.82 : 0.88; }
 
 /// What a tile of queries needs on average where masks end at its rows.
-double keys_up_to_row(const AttentionLengths& l) {
+double keys_up_to_row(int rows, const AttentionLengths& l) {
   const auto first = static_cast<double>(l.first_query), q = static_cast<double>(l.queries),
              k = static_cast<double>(l.keys);
   // Rows behind the last key need all.
   const double rising = std::clamp(k - first, 0.0, q);
-  return (rising * (first + rising / 2) + (q - rising) * k) / std::max(q, 1.0) + kRows / 2.0;
+  return (rising * (first + rising / 2) + (q - rising) * k) / std::max(q, 1.0) + rows / 2.0;
 }
 
-/// Of a tile of queries, on average, in keys.
-double tile_cost(int block, int value_dim, KeyReach reach, const AttentionLengths& l) {
+/// Of a row of a tile, on average, in keys.
+double row_cost(const AttentionTiles& t, int value_dim, KeyReach reach, const AttentionLengths& l) {
   const bool is_all = reach == KeyReach::all;
   // Blocks end behind the last key that is needed, by this on average where ends are multiples of
   // the rows.
-  const double spare = is_all ? 0 : (block - std::gcd(block, kRows)) / 2.0;
-  const double needed =
-      is_all ? static_cast<double>((l.keys + block - 1) / block * block) : keys_up_to_row(l);
+  const double spare = is_all ? 0 : (t.keys - std::gcd(t.keys, t.queries)) / 2.0;
+  const double needed = is_all ? static_cast<double>((l.keys + t.keys - 1) / t.keys * t.keys)
+                               : keys_up_to_row(t.queries, l);
   // One more step: the first scores and the last weights have nothing beside them.
-  const double steps = (needed + spare) / block + 1;
-  return steps * (block + step_keys(value_dim)) + (is_all ? 0 : kMaskedShare * (kRows + 2 * spare));
+  const double steps = (needed + spare) / t.keys + 1;
+  return steps * (t.keys + step_keys(value_dim)) +
+         (is_all ? 0 : kMaskedShare * (t.queries + 2 * spare));
+}
+
+/// Of all rows, those behind the last ones and those that SMs without a tile could have computed
+/// included.
+double total_cost(TileForm form, const AttentionTiles& t, int value_dim, KeyReach reach,
+                  const AttentionLengths& l, int sms) {
+  const auto tiles =
+      static_cast<double>(l.matrices * ((l.queries + t.queries - 1) / t.queries)) / sms;
+  // Tiles of different lengths even out, but for those of one round.
+  const double rounds = reach == KeyReach::all ? std::ceil(tiles) : std::max(tiles, 1.0);
+  return rounds * t.queries * row_cost(t, value_dim, reach, l) *
+         (form == TileForm::tall ? tall_row(reach) : 1.0);
+}
+
+/// Forms that were measured to be worth a kernel of their own somewhere.
+bool may_be(TileForm form, const TileNeeds& needs, const AttentionTiles& t,
+            const AttentionGpu& gpu) {
+  const bool is_plain = !needs.has_score && !needs.score.of_element && !needs.score.of_position;
+  if (form == TileForm::usual) return true;
+  if (needs.has_gaps || !is_plain) return false;
+  return form == TileForm::wide ? t.keys > attention_tiles(needs).keys
+                                : gpu.has_wgmma && t.keys >= kLeastTallKeys;
 }
 
 }  // namespace
@@ -75,14 +99,6 @@ AttentionTiles wide_tiles(const TileNeeds& needs) {
           std::min({kMaxWideKeys, by_registers, keys_by_shared(dim, value_dim)}) / kStep * kStep};
 }
 
-bool is_wide_better(const TileNeeds& needs, KeyReach reach, const AttentionLengths& lengths) {
-  const bool is_plain = !needs.score.of_element && !needs.score.of_position && !needs.has_gaps;
-  if (reach == KeyReach::unknown || !is_plain) return false;
-  const int narrow = attention_tiles(needs).keys, wide = wide_tiles(needs).keys;
-  const auto cost = [&](int block) { return tile_cost(block, needs.value_dim, reach, lengths); };
-  return wide > narrow && cost(wide) < kWorthwhile * cost(narrow);
-}
-
 AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach) {
   const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
   // As of wide ones.
@@ -93,10 +109,23 @@ AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach) {
   return {kTallRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
 
-bool is_tall_better(const TileNeeds& needs, KeyReach reach, std::int64_t queries) {
-  if (needs.has_gaps || tall_tiles(needs, reach).keys < kLeastTallKeys) return false;
-  const auto rows = [&](std::int64_t tile) { return (queries + tile - 1) / tile * tile; };
-  return kTallRow * static_cast<double>(rows(kTallRows)) < static_cast<double>(rows(kRows));
+AttentionTiles tiles_of(TileForm form, const TileNeeds& needs, KeyReach reach) {
+  if (form == TileForm::usual) return attention_tiles(needs);
+  return form == TileForm::wide ? wide_tiles(needs) : tall_tiles(needs, reach);
+}
+
+TileForm best_form(const TileNeeds& needs, KeyReach reach, const AttentionLengths& lengths,
+                   const AttentionGpu& gpu) {
+  if (reach == KeyReach::unknown) return TileForm::usual;
+  const auto cost = [&](TileForm form) {
+    return total_cost(form, tiles_of(form, needs, reach), needs.value_dim, reach, lengths, gpu.sms);
+  };
+  TileForm best = TileForm::usual;
+  for (const TileForm form : {TileForm::wide, TileForm::tall})
+    if (may_be(form, needs, tiles_of(form, needs, reach), gpu) &&
+        cost(form) < kWorthwhile * cost(best))
+      best = form;
+  return best;
 }
 
 }  // namespace tegula

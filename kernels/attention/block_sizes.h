@@ -34,17 +34,25 @@ enum class KeyReach : std::uint8_t {
 
 /// Tiles with as many keys as fit where no score and no gap takes registers.
 AttentionTiles wide_tiles(const TileNeeds& needs);
-struct AttentionLengths {
-  std::int64_t queries, keys;
-  std::int64_t first_query = 0;  ///< its position among the keys
-};
-/// Whether those are estimated to be faster: fewer steps, more keys that no row needs.
-bool is_wide_better(const TileNeeds& needs, KeyReach reach, const AttentionLengths& lengths);
-
 /// Tiles of three warpgroups, which share the keys and values that are brought. Each has the fewer
 /// registers, and limits of keys on both sides (`reach` unknown) take some.
 AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach);
-/// Whether those are estimated to be faster than either of the others, on GPUs with wgmma.
-bool is_tall_better(const TileNeeds& needs, KeyReach reach, std::int64_t queries);
+
+enum class TileForm : std::uint8_t { usual, wide, tall };
+AttentionTiles tiles_of(TileForm form, const TileNeeds& needs, KeyReach reach);
+
+struct AttentionLengths {
+  std::int64_t queries, keys;
+  std::int64_t first_query = 0;  ///< its position among the keys
+  std::int64_t matrices = 1;     ///< heads of all batch entries
+};
+struct AttentionGpu {
+  int sms = 132;
+  bool has_wgmma = true;  ///< else tiles are usual ones or wide
+};
+/// The form with the least estimated time: fewer steps, and keys and values that more rows share,
+/// against keys that no row needs, rows behind the last, and SMs without a tile.
+TileForm best_form(const TileNeeds& needs, KeyReach reach, const AttentionLengths& lengths,
+                   const AttentionGpu& gpu = {});
 
 }  // namespace tegula

@@ -7,7 +7,7 @@ namespace tegula {
 namespace {
 
 bool is_wide(int dim, KeyReach reach, AttentionLengths lengths) {
-  return is_wide_better({dim, dim}, reach, lengths);
+  return best_form({dim, dim}, reach, lengths, {.has_wgmma = false}) == TileForm::wide;
 }
 
 TEST(AttentionTiles, WideOnesFitRegistersAndSharedMemory) {
@@ -64,22 +64,37 @@ TEST(AttentionTiles, TallOnesFitRegistersAndSharedMemory) {
 }
 
 TEST(AttentionTiles, TallOnesAreForManyRowsOfSmallHeadDims) {
-  const auto is_tall = [](TileNeeds needs, std::int64_t queries) {
-    return is_tall_better(needs, KeyReach::all, queries);
+  const auto is_tall = [](TileNeeds needs, KeyReach reach, std::int64_t length,
+                          std::int64_t matrices = 64) {
+    return best_form(needs, reach, {length, length, 0, matrices}) == TileForm::tall;
   };
-  EXPECT_FALSE(is_tall({64, 64}, 0));
-  EXPECT_FALSE(is_tall({64, 64}, 64));
-  EXPECT_FALSE(is_tall({64, 64}, 128));
-  EXPECT_FALSE(is_tall({128, 128}, 16384));
-  EXPECT_FALSE(is_tall({64, 64, {}, true}, 16384));
-  EXPECT_FALSE(is_tall({64, 64, {.of_element = true}}, 16384));
+  for (const std::int64_t length : {0, 64, 128}) {
+    EXPECT_FALSE(is_tall({64, 64}, KeyReach::all, length));
+    EXPECT_FALSE(is_tall({64, 64}, KeyReach::up_to_row, length));
+  }
+  for (const std::int64_t length : {4096, 16384, 10000}) {
+    EXPECT_TRUE(is_tall({64, 64}, KeyReach::all, length));
+    EXPECT_TRUE(is_tall({64, 64}, KeyReach::up_to_row, length));
+    EXPECT_TRUE(is_tall({80, 80}, KeyReach::all, length));
+    EXPECT_FALSE(is_tall({128, 128}, KeyReach::all, length));
+    EXPECT_FALSE(is_tall({64, 64}, KeyReach::unknown, length));
+  }
+  // One tile in eight has rows behind the last, and more lies behind the diagonal.
+  EXPECT_FALSE(is_tall({64, 64}, KeyReach::up_to_row, 1024, 256));
+  // One round of tiles, and fewer SMs have one.
+  EXPECT_FALSE(is_tall({64, 64}, KeyReach::all, 1024, 16));
+  EXPECT_FALSE(is_tall({64, 64, {}, true}, KeyReach::all, 16384));
+  EXPECT_FALSE(is_tall({64, 64, {.of_element = true}}, KeyReach::all, 16384));
+  EXPECT_EQ(best_form({64, 64}, KeyReach::all, {16384, 16384, 0, 64}, {.has_wgmma = false}),
+            TileForm::wide);
 }
 
-TEST(AttentionTiles, NarrowWhereLittleIsKnownOrRegistersAreTaken) {
+TEST(AttentionTiles, UsualWhereLittleIsKnownOrRegistersAreTaken) {
   const AttentionLengths many{16384, 16384};
-  EXPECT_FALSE(is_wide(128, KeyReach::unknown, many));
-  EXPECT_FALSE(is_wide_better({128, 128, {}, true}, KeyReach::all, many));
-  EXPECT_FALSE(is_wide_better({128, 128, {.of_element = true}}, KeyReach::all, many));
+  for (const TileNeeds& needs :
+       {TileNeeds{128, 128, {}, true}, TileNeeds{128, 128, {.of_element = true}}})
+    EXPECT_EQ(best_form(needs, KeyReach::all, many), TileForm::usual);
+  EXPECT_EQ(best_form({128, 128}, KeyReach::unknown, many), TileForm::usual);
 }
 
 }  // namespace
