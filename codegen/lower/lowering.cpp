@@ -214,6 +214,7 @@ void Lowering::lower_op(OpId op) {
 
 void Lowering::lower_elementwise(OpId op) {
   const OpData& d = from[op];
+  if (const Value loaded = added_by_parts(op)) return add_by_parts(op, loaded);
   if (const auto ramp = ramp_of(from, d.results[0]))
     return set(d.results[0], lower_ramp(from.type(d.results[0]), *ramp));
   std::vector<Value> operands;

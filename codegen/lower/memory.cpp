@@ -54,6 +54,7 @@ std::vector<Vector> without_copies(std::vector<Vector> vectors, const LinearLayo
 }  // namespace
 
 void lower_LoadView(Lowering& l, OpId op) {
+  if (l.added_by_parts(op)) return;
   const OpData& d = l.from[op];
   const Type type = l.from.type(d.results[0]);
   Box box = Box::of_load(l, op);

@@ -8,9 +8,9 @@
 #include "tegula/tile_ops.h"
 #include "tegula/view.h"
 
-/// For kernels whose tiles are all equally many steps, dealt evenly though the tiles do not go round
-/// evenly (stream-K; Osama, Merrill, Cecka et al. 2023): programs end with a step's time between
-/// them at most, and most tiles are still one program's.
+/// For kernels whose tiles are all equally many steps, dealt evenly though the tiles do not go
+/// round evenly (stream-K; Osama, Merrill, Cecka et al. 2023): programs end with a step's time
+/// between them at most, and most tiles are still one program's.
 namespace tegula::detail {
 
 /// What one program does of one tile: its steps [first, last).
@@ -21,11 +21,11 @@ struct TileSteps {
   Tile programs, number, first_program;
 };
 
-/// The steps that are one program's. Whole rounds of tiles are dealt one each; those left over, with
-/// those of a round before them, if there is one, are taken as one row of steps and cut into as many
-/// equal parts as there are programs. A tile is then cut once at most, and by more programs only
-/// where there are fewer tiles than programs. The divided ones come first, so that what is added of
-/// them overlaps the copies of others.
+/// The steps that are one program's. Whole rounds of tiles are dealt one each; those left over,
+/// with those of a round before them, if there is one, are taken as one row of steps and cut into
+/// as many equal parts as there are programs. A tile is then cut once at most, and by more programs
+/// only where there are fewer tiles than programs. The divided ones come first, so that what is
+/// added of them overlaps the copies of others.
 class EvenSteps {
  public:
   /// Tiles and their steps, one at least: i32.
@@ -63,8 +63,7 @@ class EvenSteps {
   /// Which program does a step of the row.
   Tile program_of(const Tile& step) const {
     const Tile longer = one_more_ * (share_ + 1);
-    return where(step < longer, step / (share_ + 1),
-                 one_more_ + (step - longer) / max(share_, 1));
+    return where(step < longer, step / (share_ + 1), one_more_ + (step - longer) / max(share_, 1));
   }
 
   Tile program_, programs_, steps_, divided_, share_, one_more_, begin_, end_, first_tile_, parts_,
@@ -81,7 +80,9 @@ Tile add_neighbours(Tile& sum, const TileSteps& s, const InOut<T, 3>& sums,
                     const Ptr<u32>& arrivals) {
   const auto shape = sum.shape();
   const auto place = [&](const Tile& border, const Tile& side) {
-    return sums(slice(border * 2 + side, 1), slice(0, shape[0]), slice(0, shape[1]));
+    const Index at = slice(border * 2 + side, 1);
+    assume(at.first() < sums.dim(0));
+    return sums(at, slice(0, shape[0]), slice(0, shape[1]));
   };
   Tile goes_on = Tile(true), distance = Tile(1);
   while_([&] { return goes_on && distance < s.programs; },
@@ -91,9 +92,9 @@ Tile add_neighbours(Tile& sum, const TileSteps& s, const InOut<T, 3>& sums,
            if_(middle < s.programs, [&] {
              const Tile border = s.first_program + middle,
                         side = where((s.number & distance) == 0, 0, 1);
-             place(border, side) = sum;
+             place(border, side) = fill_absent(sum, any_value);
              goes_on = last_arriver(arrivals + border, 2);
-             if_(goes_on, [&] { sum = sum + fill_absent(place(border, 1 - side), 0); });
+             if_(goes_on, [&] { sum = sum + fill_absent(place(border, 1 - side), any_value); });
            });
            distance = distance * 2;
          });

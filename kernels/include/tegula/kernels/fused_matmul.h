@@ -203,7 +203,7 @@ class MatmulTiles {
   Tile down_, across_, batches_;
 };
 
-/// C[b] = epilogue(A[b] B[b]), the steps of all tiles dealt evenly.
+/// C[b] = epilogue(A[b] B[b]) of one step at least, the steps of all tiles dealt evenly.
 template <class T, class O, class Fn, class... Extra>
 struct StreamedMatmul {
   Fn epilogue;
@@ -215,14 +215,15 @@ struct StreamedMatmul {
       t.wait_for_copies();
       const MatmulTiles tiles(C, t);
       const EvenSteps mine(cast<i32>(p.first()), programs, tiles.count(),
-                           max(MatmulTiles::blocks(A.dim(2), t.bk), 1));
+                           MatmulTiles::blocks(A.dim(2), t.bk));
       for (auto i : steps(mine.count(), 1)) {
         const TileSteps s = mine.at(cast<i32>(i.first()));
         const auto [b, m, n] = tiles.at(s.tile);
+        const Tile first = MatmulTiles::block(s.first, t.bk).first(),
+                   last = MatmulTiles::block(s.last, t.bk).first();
+        assume(first < last);
         Tile sum = core_sums<T>(
-            t, MatmulTiles::block(s.first, t.bk).first(),
-            min(MatmulTiles::block(s.last, t.bk).first(), A.dim(2)),
-            [&](auto k) { return A(b, m, k); }, [&](auto k) { return B(b, k, n); });
+            t, first, last, [&](auto k) { return A(b, m, k); }, [&](auto k) { return B(b, k, n); });
         if_(add_neighbours(sum, s, sums, arrivals),
             [&] { C(b, m, n) = epilogue(t.swapped ? sum.T() : sum, m, n, extra...); });
       }
@@ -300,7 +301,8 @@ class FusedMatmul {
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
            const Tensor& C, const Host&... further) const {
     detail::check_matmul(A, B, C);
-    if (config.streamed > 0) return stream_steps(config, stream, A, B, C, further...);
+    if (config.streamed > 0 && A.size(-1) > 0)
+      return stream_steps(config, stream, A, B, C, further...);
     const bool is_divided = A.rank() == 2 && config.splits > 1,
                by_memory = is_divided && !config.clustered;
     const MatmulOptions& o = kernels_->options;
