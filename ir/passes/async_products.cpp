@@ -55,6 +55,7 @@ class TurnByTurn {
     Builder b = behind(k_, l_.loop);
     const Value first = k_[l_.loop].operands[0], end = k_[l_.loop].operands[1];
     const bool always = Bounds(k_).is_less(first, end);
+    if (always) k_[l_.loop].attrs.set(AttrName::nonempty, std::int64_t{1});
     const Value runs = always ? b.flag(true) : b.cmp("lt", first, end);
     if (!sums_.empty()) finish_pending(b, runs, always);
     l_.release_once(b, runs);
