@@ -48,6 +48,16 @@ def configurations(m, n, k):
                     number = stages * 1e13 + clustered * 1e12 + splits * 1e9 + bm * 1e6 + bn * 1e3 + 64
                     text = f"{bm}x{bn}/{splits} stages {stages}{' cluster' if clustered else ''}{' swapped' if swapped else ''}"
                     yield -number if swapped else number, text
+        yield from streamed(bm, bn, swapped, ctas * ceil_div(k, 64))
+
+
+def streamed(bm, bn, swapped, steps):
+    """All steps dealt evenly (stream-K), to one program an SM, or to two where they fit."""
+    deepest = min(8, 225 * 1024 // ((bm + bn) * 128))
+    for on_sm, stages in ((1, deepest), (2, deepest // 2)):
+        if stages >= 3 and steps >= 2 * on_sm * SMS:
+            number = 2e15 + stages * 1e13 + on_sm * 1e9 + bm * 1e6 + bn * 1e3 + 64
+            yield -number if swapped else number, f"{bm}x{bn} streamed {on_sm} stages {stages}{' swapped' if swapped else ''}"
 
 
 def medians(runs, rounds):

@@ -114,6 +114,50 @@ TEST_F(Assembled, Matmul) {
     }
 }
 
+/// Steps dealt evenly, with sums that pass through memory.
+TEST_F(Assembled, StreamedMatmul) {
+  const std::vector<runtime::Backend> backends = here();
+  const Stream stream(Device::cpu());
+  const auto config = [](int bm, int bn, int bk, bool swapped = false) {
+    return MatmulConfig{
+        .bm = bm, .bn = bn, .bk = bk, .swapped = swapped, .stages = swapped ? 8 : 0, .streamed = 3};
+  };
+  using enum DType;
+  for (const Case& c : {Case{bf16, bf16, config(128, 256, 64)},
+                        {bf16, f32, config(128, 192, 64)},
+                        {f16, f16, config(128, 160, 64)},
+                        {bf16, bf16, config(128, 128, 64)},
+                        {bf16, bf16, config(64, 256, 64)},
+                        {bf16, bf16, config(64, 64, 64)},
+                        {bf16, bf16, config(8, 128, 64, true)},
+                        {bf16, bf16, config(16, 64, 64, true)},
+                        {bf16, bf16, config(64, 128, 64, true)},
+                        {f8e4m3, bf16, config(128, 256, 128)},
+                        {f8e4m3, bf16, config(128, 128, 128), {.promoted = true}},
+                        {i8, i32, config(128, 256, 128)},
+                        {f32, f32, config(128, 256, 32), {.tf32 = true}}}) {
+    SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
+    const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
+                 B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
+                 C = Tensor::zeros({64, 64}, c.result, Device::cpu());
+    const ir::Kernel kernel =
+        traced("matmul_streamed", [&] { matmul(stream, A, B, C, c.config, c.options); });
+    for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
+    if (c.operands == bf16) EXPECT_GT(products_followed(kernel, 5), 4u);
+  }
+  const auto dense = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+        return max(acc + expand(cast<f32>(bias(n)), 0), 0.0f) + residual(m, n);
+      });
+  for (const int bn : {128, 256}) {
+    const ir::Kernel kernel = traced("matmul_streamed", [&] {
+      const Tensor A = host({64, 64}), C = host({64, 64});
+      dense.run(config(128, bn, 64), stream, A, A, C, host({64}), host({64, 64}));
+    });
+    for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
+  }
+}
+
 /// What the tensor cores take beside halves, few rows by exchanged operands, and gated products.
 TEST_F(Assembled, MatmulTypes) {
   const std::vector<runtime::Backend> backends = here();
