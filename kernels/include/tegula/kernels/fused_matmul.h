@@ -57,6 +57,11 @@ struct MatmulTile {
 template <class Body>
 using ConfiguredMatmul = Configured<Body, MatmulVariant>;
 
+template <class Body>
+bool has_variant(const ConfiguredMatmul<Body>& kernels, const MatmulConfig& config) {
+  return kernels.find({config, false}) || kernels.find({config, true});
+}
+
 /// What was compiled of a configuration: for operands as they lay, for copies, or for both.
 template <class Body>
 std::string explain_variants(const ConfiguredMatmul<Body>& kernels, const MatmulConfig& config) {
@@ -321,7 +326,8 @@ class FusedMatmul {
   }
   /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
-    if (config.streamed > 0) return detail::explain_variants(kernels_->streamed, config);
+    if (detail::has_variant(kernels_->streamed, config))
+      return detail::explain_variants(kernels_->streamed, config);
     if (config.splits <= 1) return detail::explain_variants(kernels_->whole, config);
     return config.clustered ? detail::explain_variants(kernels_->clustered, config)
                             : detail::explain_variants(kernels_->partial, config);
