@@ -1,14 +1,10 @@
 // What the library may choose is assembled: no spills, no stack, no warning of the assembler
 // (C75xx: wgmmas one after another, ignored setmaxnreg). Needs ptxas.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "bench/attention_kernel.h"
-#include "ir/analysis/channel_trace.h"
-#include "ir/pipeline.h"
 #include "ir/text.h"
 #include "runtime/doctor.h"
 #include "runtime/jit_steps.h"
@@ -21,85 +17,13 @@
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
+#include "tests/assemble/assembled.h"
 #include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
 
-/// The tile form that a call traces on the host.
-ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "tegula-XXXXXX").string();
-  if (!mkdtemp(pattern.data())) throw std::runtime_error("no folder like " + pattern);
-  const std::filesystem::path folder = pattern;
-  Env dumping = env();
-  dumping.dump = "trace:" + pattern;
-  {
-    const EnvOverride scope(dumping);
-    call();
-  }
-  ir::Kernel kernel = ir::parse(read_file(folder / name / "01-trace.tir"), name);
-  std::filesystem::remove_all(folder);
-  return kernel;
-}
-
-/// Gives the plan.
-ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
-                      runtime::Backend backend = runtime::Backend::Llvm) {
-  SCOPED_TRACE(target);
-  runtime::CompileRequest request;
-  request.target = target;
-  request.backend = backend;
-  runtime::CompiledKernel k;
-  runtime::key(k, request);
-  k.tile = ir::clone(tile);
-  runtime::optimize(k, request);
-  EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
-  runtime::emit(k, request);
-  runtime::assemble(k, request);
-  EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
-  EXPECT_EQ(k.report.stack, 0);
-  EXPECT_TRUE(k.report.warnings.empty()) << testing::PrintToString(k.report.warnings);
-  return k.plan;
-}
-
-Tensor host(std::initializer_list<std::int64_t> shape) {
-  return Tensor::zeros(Dims(shape), DType::bf16, Device::cpu());
-}
-
-/// Products that the checker of rings follows with extents of `steps` steps.
-std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
-  ir::Kernel k = ir::clone(tile);
-  k.info.target = "sm_90a";
-  ir::PassContext context;
-  for (const ir::Pass& pass : ir::ir_passes()) {
-    if (pass.name == "check_channels") break;
-    pass.run(k, context);
-    k.info.form = pass.leaves;
-  }
-  const auto events = ir::channel_trace(k, ir::ChannelRole::Compute, {steps * 128, steps});
-  return static_cast<std::size_t>(
-      std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
-}
-
-/// A product to be assembled.
-struct Case {
-  DType operands, result;
-  MatmulConfig config;
-  MatmulOptions options = {};
-};
-
-std::vector<runtime::Backend> here() {
-  std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
-  if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
-  return backends;
-}
-
-class Assembled : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!runtime::find_ptxas()) GTEST_SKIP() << "no ptxas here";
-  }
-};
+using namespace test;
 
 TEST_F(Assembled, Matmul) {
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
@@ -112,52 +36,6 @@ TEST_F(Assembled, Matmul) {
       expect_clean(traced("matmul_partial", [&] { matmul(stream, A, B, C, divided); }), "sm_90a",
                    true);
     }
-}
-
-/// Steps dealt evenly, with sums that pass through memory.
-TEST_F(Assembled, StreamedMatmul) {
-  const std::vector<runtime::Backend> backends = here();
-  const Stream stream(Device::cpu());
-  const auto config = [](int bm, int bn, int bk, bool swapped = false) {
-    return MatmulConfig{
-        .bm = bm, .bn = bn, .bk = bk, .swapped = swapped, .stages = swapped ? 8 : 0, .streamed = 3};
-  };
-  constexpr DType half = DType::bf16, f8 = DType::f8e4m3;
-  for (const Case& c : {Case{half, half, config(128, 256, 64)},
-                        {half, DType::f32, config(128, 192, 64)},
-                        {DType::f16, DType::f16, config(128, 160, 64)},
-                        {half, half, config(128, 128, 64)},
-                        {half, half, config(64, 256, 64)},
-                        {half, half, config(64, 64, 64)},
-                        {half, half, config(8, 128, 64, true)},
-                        {half, half, config(16, 64, 64, true)},
-                        {half, half, config(64, 128, 64, true)},
-                        {f8, half, config(128, 256, 128)},
-                        {f8, half, config(128, 128, 128), {.promoted = true}},
-                        {DType::i8, DType::i32, config(128, 256, 128)},
-                        {DType::f32, DType::f32, config(128, 256, 32), {.tf32 = true}}}) {
-    SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
-    const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
-                 B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
-                 C = Tensor::zeros({64, 64}, c.result, Device::cpu());
-    const ir::Kernel kernel =
-        traced("matmul_streamed", [&] { matmul(stream, A, B, C, c.config, c.options); });
-    for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
-    if (c.operands == half) {
-      EXPECT_GT(products_followed(kernel, 5), 4u);
-    }
-  }
-  const auto dense = fused_matmul<bf16, bf16>(
-      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
-        return max(acc + expand(cast<f32>(bias(n)), 0), 0.0f) + residual(m, n);
-      });
-  for (const int bn : {128, 256}) {
-    const ir::Kernel kernel = traced("matmul_streamed", [&] {
-      const Tensor A = host({64, 64}), C = host({64, 64});
-      dense.run(config(128, bn, 64), stream, A, A, C, host({64}), host({64, 64}));
-    });
-    for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
-  }
 }
 
 /// What the tensor cores take beside halves, few rows by exchanged operands, and gated products.
