@@ -38,6 +38,7 @@ def configurations(m, n, k):
     tiles += [(bm, bn, True) for bm, bn in SWAPPED if (bm < 2 * m or bm == 8) and m <= 64]
     for bm, bn, swapped in tiles:
         ctas = ceil_div(m, bm) * ceil_div(n, bn)
+        yield from streamed(bm, bn, swapped, ctas * ceil_div(k, 64))
         if ctas > 4 * SMS and bm * bn < 128 * 128:
             continue
         for splits in SPLITS:
@@ -48,7 +49,6 @@ def configurations(m, n, k):
                     number = stages * 1e13 + clustered * 1e12 + splits * 1e9 + bm * 1e6 + bn * 1e3 + 64
                     text = f"{bm}x{bn}/{splits} stages {stages}{' cluster' if clustered else ''}{' swapped' if swapped else ''}"
                     yield -number if swapped else number, text
-        yield from streamed(bm, bn, swapped, ctas * ceil_div(k, 64))
 
 
 def streamed(bm, bn, swapped, steps):
