@@ -38,8 +38,10 @@ def configurations(m, n, k):
     tiles += [(bm, bn, True) for bm, bn in SWAPPED if (bm < 2 * m or bm == 8) and m <= 64]
     for bm, bn, swapped in tiles:
         ctas = ceil_div(m, bm) * ceil_div(n, bn)
-        yield from streamed(bm, bn, swapped, ctas * ceil_div(k, 64))
-        if ctas > 4 * SMS and bm * bn < 128 * 128:
+        is_small = ctas > 4 * SMS and bm * bn < 128 * 128
+        if swapped or not is_small:
+            yield from streamed(bm, bn, swapped, ctas * ceil_div(k, 64))
+        if is_small:
             continue
         for splits in SPLITS:
             if splits > 1 and (k < 512 * splits or ctas * splits > 3 * SMS):
