@@ -18,6 +18,11 @@ constexpr double kStepCycles = 46, kTileCycles = 2142, kFixedCycles = 8219;
 constexpr double kReduceCycles = 3942, kPartCycles = 804, kPartBytesPerCycle = 2514;
 /// Of the parts' sum in a cluster, and of each CTA in it.
 constexpr double kClusterCycles = 2403, kClusterPartCycles = 838;
+/// Of a tile whose steps several CTAs have: the sum of one passes through the L2 to another, which
+/// waits for nothing but that. Not fitted yet: a count of barriers, an atomic and two latencies.
+constexpr double kMeetCycles = 4000;
+/// Steps dealt evenly are chosen only once they have been measured.
+constexpr bool kChoosesStreamed = false;
 constexpr int kSharedBytes = 225 * 1024;
 /// A part of k has at least so many steps.
 constexpr int kStepsOfPart = 8;
@@ -60,6 +65,18 @@ double sum_cycles(const Product& p, const ProductWay& w) {
   return kReduceCycles + w.splits * (kPartCycles + bytes / kPartBytesPerCycle);
 }
 
+/// What the CTAs that share an SM, all with equally many steps, take for them: the last one to end
+/// has added up a tile.
+double streamed_cycles(const ProductTile& t, double tiles, double steps, double step,
+                       int programs) {
+  const double share = tiles / programs;
+  const double meetings = share >= 1 ? 1 : std::ceil(std::log2(1 / share + 1));
+  const bool is_even = share == std::floor(share);
+  const double sum_bytes = 4.0 * t.bm * t.bn;
+  return std::ceil(share) * kTileCycles + share * steps * step +
+         (is_even ? 0 : meetings * (kMeetCycles + 2 * sum_bytes / kL2BytesPerCycle));
+}
+
 /// The best way so far.
 struct Search {
   const Product& product;
@@ -81,6 +98,7 @@ struct Search {
       if (splits > 1 && product.k < kStepsOfPart * bk * splits) break;
       consider({t, stages, splits});
       const bool is_cluster = splits == 2 || splits == 4 || splits == 8;
+      if (kChoosesStreamed && max_splits > 1 && splits == 1) consider({t, stages, 1, false, true});
       if (is_cluster && fits_one_wave(ctas * splits, splits, sms))
         consider({t, stages, splits, true});
     }
@@ -105,6 +123,8 @@ struct Search {
 
 }  // namespace
 
+int ctas_at_once(const ProductWay& way) { return ctas_per_sm(way.tile, way.stages); }
+
 double product_cycles(const Product& p, const ProductWay& w, int sms) {
   const ProductTile& t = w.tile;
   const std::int64_t ctas = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn) * w.splits;
@@ -115,13 +135,17 @@ double product_cycles(const Product& p, const ProductWay& w, int sms) {
                bytes = t.bytes_of_step() * (p.whole_lines ? 1.0 : 2.0);
   const int at_once = ctas_per_sm(t, w.stages);
   // A wave of `c` CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
-  const auto wave = [&](double c) {
-    return kTileCycles + steps * std::max({tensor * c + kStepCycles, bytes * c / kL2BytesPerCycle,
-                                           kLatencyCycles / w.stages});
+  const auto step = [&](double c) {
+    return std::max(
+        {tensor * c + kStepCycles, bytes * c / kL2BytesPerCycle, kLatencyCycles / w.stages});
   };
+  const auto wave = [&](double c) { return kTileCycles + steps * step(c); };
   const std::int64_t full = ctas / (sms * at_once), rest = ctas % (sms * at_once);
   double cycles = kFixedCycles + static_cast<double>(full) * wave(at_once);
   if (rest > 0) cycles += wave(static_cast<double>(ceil_div(rest, sms)));
+  if (w.streamed)
+    cycles = kFixedCycles +
+             streamed_cycles(t, static_cast<double>(ctas), steps, step(at_once), sms * at_once);
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
   cycles = soft_max(cycles, kFixedCycles + p.operand_bytes * (m * k + k * n) / kDramBytesPerCycle);

@@ -1,5 +1,8 @@
 // Products beside the plain one: configurations, other types, epilogues.
+#include <utility>
+
 #include "bench/bench.h"
+#include "runtime/context.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
@@ -13,18 +16,22 @@ Tensor as_fp8(const Tensor& bytes) {
                         bytes.strides());
 }
 
-/// 1e15 if direct + stages * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN
-/// * 1e3 + BK, negative where operands are swapped.
-MatmulConfig config_of(double number) {
+/// 2e15 if streamed + 1e15 if direct + stages * 1e13 + 1e12 if the splits are a cluster + splits *
+/// 1e9 + BM * 1e6 + BN * 1e3 + BK, negative where operands are swapped. Streamed: `splits` programs
+/// for each of the device's multiprocessors.
+MatmulConfig config_of(double number, Device device) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
-  return {static_cast<int>(code / 1000000 % 1000),
-          static_cast<int>(code / 1000 % 1000),
-          static_cast<int>(code % 1000),
-          static_cast<int>(code / 1000000000 % 1000),
-          number < 0,
-          code / 1000000000000 % 10 != 0,
-          static_cast<int>(code / 10000000000000 % 100),
-          code / 1000000000000000 != 0};
+  MatmulConfig c{static_cast<int>(code / 1000000 % 1000),
+                 static_cast<int>(code / 1000 % 1000),
+                 static_cast<int>(code % 1000),
+                 static_cast<int>(code / 1000000000 % 1000),
+                 number < 0,
+                 code / 1000000000000 % 10 != 0,
+                 static_cast<int>(code / 10000000000000 % 100),
+                 code / 1000000000000000 % 2 != 0};
+  if (code / 2000000000000000 != 0)
+    c.streamed = runtime::device_properties(device.index).sm_count * std::exchange(c.splits, 1);
+  return c;
 }
 
 /// A, B, C, a scale for each row of A, one for each column of B.
@@ -68,7 +75,7 @@ void add_matmul_cases(std::vector<Case>& list) {
                     matmul(s, t[0], t[1], t[2], MatmulOptions{.tf32 = true});
                   }});
   list.push_back({"matmul_config", [](const Stream& s, Tensors t, double number) {
-                    matmul(s, t[0], t[1], t[2], config_of(number));
+                    matmul(s, t[0], t[1], t[2], config_of(number, s.device()));
                   }});
   list.push_back({"matmul_fp8", tensor_scale});
   list.push_back({"matmul_fp8_promoted", [](const Stream& s, Tensors t, double) {

@@ -38,7 +38,10 @@ def configurations(m, n, k):
     tiles += [(bm, bn, True) for bm, bn in SWAPPED if (bm < 2 * m or bm == 8) and m <= 64]
     for bm, bn, swapped in tiles:
         ctas = ceil_div(m, bm) * ceil_div(n, bn)
-        if ctas > 4 * SMS and bm * bn < 128 * 128:
+        is_small = ctas > 4 * SMS and bm * bn < 128 * 128
+        if swapped or not is_small:
+            yield from streamed(bm, bn, swapped, ctas * ceil_div(k, 64))
+        if is_small:
             continue
         for splits in SPLITS:
             if splits > 1 and (k < 512 * splits or ctas * splits > 3 * SMS):
@@ -48,6 +51,15 @@ def configurations(m, n, k):
                     number = stages * 1e13 + clustered * 1e12 + splits * 1e9 + bm * 1e6 + bn * 1e3 + 64
                     text = f"{bm}x{bn}/{splits} stages {stages}{' cluster' if clustered else ''}{' swapped' if swapped else ''}"
                     yield -number if swapped else number, text
+
+
+def streamed(bm, bn, swapped, steps):
+    """All steps dealt evenly (stream-K), to one program an SM, or to two where they fit."""
+    deepest = min(8, 225 * 1024 // ((bm + bn) * 128))
+    for on_sm, stages in ((1, deepest), (2, deepest // 2)):
+        if stages >= 3 and steps >= 2 * on_sm * SMS:
+            number = 2e15 + stages * 1e13 + on_sm * 1e9 + bm * 1e6 + bn * 1e3 + 64
+            yield -number if swapped else number, f"{bm}x{bn} streamed {on_sm} stages {stages}{' swapped' if swapped else ''}"
 
 
 def medians(runs, rounds):

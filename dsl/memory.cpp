@@ -94,6 +94,19 @@ Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope
   return atomic("atomic_xchg", "xchg", p, v, mask, order, scope);
 }
 
+Tile last_arriver(const Arg& counter, const Arg& count) {
+  Tracer& t = Tracer::at(counter.loc(), "last_arriver");
+  const ir::Value at = pointers_of(t, "last_arriver", counter);
+  const ir::Type type = t.kernel.type(at);
+  if (type.is_tile() || type.dtype() != DType::u32)
+    fail(Mistake::counter_type, counter.loc(), {t.origin(at, "the counter")}, type.str());
+  if (t.grid_done) fail(Mistake::after_grid, counter.loc(), {{t.grid_loc, "the grid loop"}});
+  const DType integer = dsl::meet(t, "last_arriver", std::span(&count, 1));
+  dsl::require_integers("last_arriver", integer, count.loc());
+  const ir::Value n = t.build.cast(dsl::operand(t, count, integer), DType::i32);
+  return t.tile(t.build.op(Opcode::LastArriver, {at, n}));
+}
+
 Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a,
          const Arg& b, const Arg& c) {
   Tracer& t = Tracer::at(a.loc(), "ptx");

@@ -333,15 +333,22 @@ void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vect
 
 }  // namespace
 
-Tile fill_absent(const Arg& x, double value) {
+namespace {
+
+Tile record_fill(const Arg& x, double value, ir::AttrInits attrs) {
   Tracer& t = Tracer::at(x.loc(), "fill_absent");
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v), scalar = ir::Type::of(type.elem());
   const ir::Value fill = is_float(type.dtype())
                              ? t.build.constant(scalar, value)
                              : t.build.constant(scalar, static_cast<std::int64_t>(value));
-  return t.tile(t.build.op(Opcode::FillAbsent, {v, fill}, type));
+  return t.tile(t.build.op(Opcode::FillAbsent, {v, fill}, type, attrs));
 }
+
+}  // namespace
+
+Tile fill_absent(const Arg& x, double value) { return record_fill(x, value, {}); }
+Tile fill_absent(const Arg& x, AnyValue) { return record_fill(x, 0, {{AttrName::kind, "any"}}); }
 
 Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end) {
   Tracer& t = Tracer::at(x.loc(), "crop");

@@ -152,6 +152,14 @@ Inferred infer_atomic(const InferArgs& a) {
   return one(shape_leader(a.operands.first(2)).with_elem(a.operands[1].elem()));
 }
 
+Inferred infer_arrival(const InferArgs& a) {
+  const Type counter = a.operands[0];
+  if (!counter.is_scalar() || !counter.is_pointer() || counter.dtype() != DType::u32)
+    return Inferred::fail("the counter must be a pointer to u32");
+  if (a.operands[1] != Type::scalar(DType::i32)) return Inferred::fail("the count must be i32");
+  return one(Type::scalar(DType::i1));
+}
+
 namespace {
 std::optional<Type> without_axis(Type t, std::int64_t axis) {
   if (!t.is_tile() || axis < 0 || axis >= t.rank()) return std::nullopt;

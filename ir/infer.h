@@ -13,6 +13,7 @@ Inferred infer_select(const InferArgs&);
 Inferred infer_addptr(const InferArgs&);
 Inferred infer_i1(const InferArgs&);
 Inferred infer_i32(const InferArgs&);
+Inferred infer_arrival(const InferArgs&);
 Inferred infer_i64(const InferArgs&);
 Inferred infer_for(const InferArgs&);
 Inferred infer_while(const InferArgs&);

@@ -16,6 +16,13 @@ Tensor Scratch::take(const Dims& shape, DType dtype) {
   return t;
 }
 
+Tensor Scratch::counters(const Stream& stream, std::size_t count) {
+  const Dims shape{static_cast<std::int64_t>(count)};
+  const Device device = stream.device();
+  if (device.kind != DeviceKind::cuda) return Tensor::zeros(shape, DType::u32, device);
+  return Tensor::borrow(runtime::acquire_counters(stream, count), shape, DType::u32, device);
+}
+
 std::size_t Scratch::bytes_of(const Dims& shape, DType dtype) {
   constexpr std::size_t kAlignment = 256;
   auto bytes = static_cast<std::size_t>(size_bytes(dtype));

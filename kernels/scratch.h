@@ -1,6 +1,6 @@
 #pragma once
-// Tensors for the length of a call, one behind the other in the workspace of the stream; on the
-// host each in memory of its own.
+// Tensors for the length of a call, one behind the other in the workspace of the stream, and
+// counters; on the host each in memory of its own.
 #include <cstddef>
 
 #include "tegula/stream.h"
@@ -15,6 +15,8 @@ class Scratch {
   /// Row-major, at a multiple of 256 bytes on a GPU; its contents are undefined.
   Tensor take(const Dims& shape, DType dtype);
   static std::size_t bytes_of(const Dims& shape, DType dtype);
+  /// Counters [count] of u32 that are 0, for a launch that leaves them 0.
+  static Tensor counters(const Stream& stream, std::size_t count);
 
  private:
   Device device_;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "runtime/context.h"
@@ -117,33 +118,35 @@ class RecordedCounters {
     return *mine;
   }
 
-  std::uint32_t* take() {
+  std::uint32_t* take(std::size_t count) {
     const std::lock_guard lock(mutex_);
-    if (left_ == 0)
+    if (left_ < count)
       throw DeviceError(
           "this kernel counts its tiles, and no counter is left for a launch that a CUDA graph "
           "records; call prepare() for the kernel, or run it once, before the capture begins",
           cu::kErrorStreamCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
-    --left_;
-    return next_++;
+    left_ -= count;
+    return std::exchange(next_, next_ + count);
   }
 
-  /// Not while the stream records. What is left of the last supply is enough for most graphs.
-  void fill_up(const Stream& stream) {
-    if (left_.load(std::memory_order_relaxed) >= kEnough) [[likely]]
+  /// Not while the stream records. What is left of the last supply is enough for most graphs, whose
+  /// launches count in up to `at_once` places.
+  void fill_up(const Stream& stream, std::size_t at_once) {
+    const std::size_t supply = kLaunches * at_once;
+    if (left_.load(std::memory_order_relaxed) >= supply / 2) [[likely]]
       return;
     const std::lock_guard lock(mutex_);
-    if (left_ >= kEnough) return;
-    constexpr std::size_t kBytes = kSupply * sizeof(std::uint32_t);
-    memory_.push_back(allocate(kBytes, stream.device()));
+    if (left_ >= supply / 2) return;
+    const std::size_t bytes = supply * sizeof(std::uint32_t);
+    memory_.push_back(allocate(bytes, stream.device()));
     next_ = static_cast<std::uint32_t*>(memory_.back().get());
-    clear(next_, kBytes, stream);
+    clear(next_, bytes, stream);
     stream.synchronize();  // graphs are replayed on other streams
-    left_ = kSupply;
+    left_ = supply;
   }
 
  private:
-  static constexpr std::size_t kSupply = 8192, kEnough = kSupply / 2;
+  static constexpr std::size_t kLaunches = 8192;
   std::mutex mutex_;
   std::uint32_t* next_ = nullptr;
   std::atomic<std::size_t> left_{0};
@@ -152,7 +155,7 @@ class RecordedCounters {
 
 }  // namespace
 
-std::uint32_t* acquire_counter(const Stream& stream) {
+std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
   thread_local std::pair<const Driver*, int> last_device{nullptr, -1};
   thread_local RecordedCounters* recorded = nullptr;
   const std::pair<const Driver*, int> device{&driver(), stream.device().index};
@@ -160,9 +163,9 @@ std::uint32_t* acquire_counter(const Stream& stream) {
     recorded = &RecordedCounters::of(stream.device());
     last_device = device;
   }
-  if (stream.capturing()) return recorded->take();
-  recorded->fill_up(stream);
-  return acquire_workspace(stream, 0, 1).counters;
+  if (stream.capturing()) return recorded->take(count);
+  recorded->fill_up(stream, count);
+  return acquire_workspace(stream, 0, count).counters;
 }
 
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {

@@ -20,10 +20,11 @@ struct Workspace {
 /// records a graph growth is a DeviceError.
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters);
 
-/// A counter that is 0 whenever a launch begins that leaves it 0. Launches that follow each other
-/// on a stream share one; each launch that a graph records gets one of its own, because the graph
+/// Counters that are 0 whenever a launch begins that leaves them 0. Launches that follow each other
+/// on a stream share them; each launch that a graph records gets some of its own, because the graph
 /// may be replayed on any stream. Those are taken from a supply of the device, which calls without
 /// a recording fill up; a DeviceError where it is empty.
-std::uint32_t* acquire_counter(const Stream& stream);
+std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
+inline std::uint32_t* acquire_counter(const Stream& stream) { return acquire_counters(stream, 1); }
 
 }  // namespace tegula::runtime

@@ -93,9 +93,10 @@ void cuda_For(Emitter& e, OpId id) {
                                      : fmt::format("{} += {}", name, e.text(d.operands[2]).s);
   const bool unrolls = d.attrs.i(AttrName::unroll) != 0;
   const bool tests_behind = !unrolls && holds_wgmma(e.kernel, body);
+  const bool may_be_empty = d.attrs.i(AttrName::nonempty) != 1;
   if (tests_behind) {
     e.line(first);
-    e.open(fmt::format("if ({}) {{", test));
+    if (may_be_empty) e.open(fmt::format("if ({}) {{", test));
   }
   e.line(unrolls ? "#pragma unroll" : "#pragma unroll 1");
   e.open(tests_behind ? "do {" : fmt::format("for ({} {}; {}) {{", first, test, next));
@@ -108,7 +109,7 @@ void cuda_For(Emitter& e, OpId id) {
     e.next_branch(fmt::format("}} while ({});", test));
     e.deepen(-1);
   }
-  e.close();
+  if (!tests_behind || may_be_empty) e.close();
   for (std::size_t i = 0; i < args.size(); ++i) e.share(d.results[i], args[i]);
 }
 

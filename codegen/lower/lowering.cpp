@@ -214,6 +214,7 @@ void Lowering::lower_op(OpId op) {
 
 void Lowering::lower_elementwise(OpId op) {
   const OpData& d = from[op];
+  if (const Value loaded = added_by_parts(op)) return add_by_parts(op, loaded);
   if (const auto ramp = ramp_of(from, d.results[0]))
     return set(d.results[0], lower_ramp(from.type(d.results[0]), *ramp));
   std::vector<Value> operands;
@@ -484,7 +485,6 @@ Value Lowering::shared_address(std::int64_t offset) {
 
 void Lowering::find_live_ranges() {
   std::unordered_map<Value, std::size_t> ring_of;
-  std::vector<OpId> enclosing;
   int next = 0;
   const auto visit = [&](const auto& self, RegionId region) -> void {
     for (OpId op : from.ops(region)) {
@@ -501,11 +501,19 @@ void Lowering::find_live_ranges() {
     }
   };
   visit(visit, from.body());
+  // One that is made in a loop is written again in its next round, by whoever comes there first.
+  const auto outside_of_loops = [&](RegionId home) {
+    RegionId outermost = home;
+    for (OpId o = from[home].owner; o; o = from[from[o].parent].owner)
+      if (from[o].opcode == Opcode::For || from[o].opcode == Opcode::While)
+        outermost = from[o].parent;
+    return outermost;
+  };
   // A use inside a loop keeps the allocation alive to the loop's end.
   walk(from, from.body(), [&](OpId op) {
     for (Value v : from[op].operands)
       if (const auto ring = ring_of.find(v); ring != ring_of.end()) {
-        const RegionId home = from[from[v].def].parent;
+        const RegionId home = outside_of_loops(from[from[v].def].parent);
         OpId top = op;
         while (from[top].parent != home) top = from[from[top].parent].owner;
         auto& [first, last, offset, behind_barrier] = rings_[ring->second];

@@ -77,6 +77,9 @@ class Lowering {
   ir::Value is_first_digit(const ir::LinearLayout& layout, ir::In in);
   /// A smem_load every user of which is a tile_slice is emitted slice by slice.
   bool is_read_by_slices(ir::Value machine_value);
+  /// A loaded tile that this addition alone takes up, and is lowered with, or that this load is;
+  /// none where it is lowered by itself.
+  ir::Value added_by_parts(ir::OpId op);
   /// Warps that compute: the first of the CTA.
   int warps() const { return from.info.threads / 32; }
   /// True in the thread that issues the bulk copies; none where the code is that thread's alone.
@@ -135,6 +138,7 @@ class Lowering {
   void lower_body();
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
+  void add_by_parts(ir::OpId op, ir::Value loaded);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   bool shares_exp2(ir::Type registers) const;
   ir::Value lower_exp2(ir::Value x);
@@ -152,6 +156,8 @@ class Lowering {
   std::unordered_map<ir::Value, ir::Value> map_;
   std::unordered_map<ir::Value, ir::Value> fragments_;
   std::unordered_map<ir::Value, bool> sliced_only_;
+  std::unordered_map<ir::OpId, ir::Value> added_;
+  bool found_added_ = false;
   std::unordered_map<ir::Value, ViewParts> views_;
   std::unordered_map<ir::Value, const ir::Param*> params_;
   std::map<ir::In, ir::Value> coordinates_;

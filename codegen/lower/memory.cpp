@@ -54,6 +54,7 @@ std::vector<Vector> without_copies(std::vector<Vector> vectors, const LinearLayo
 }  // namespace
 
 void lower_LoadView(Lowering& l, OpId op) {
+  if (l.added_by_parts(op)) return;
   const OpData& d = l.from[op];
   const Type type = l.from.type(d.results[0]);
   Box box = Box::of_load(l, op);
@@ -161,6 +162,25 @@ void lower_AtomicRmw(Lowering& l, OpId op) {
   const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
   const OpId atom = l.b.create(Opcode::AtomGlobal, operands, std::span(&result, 1), d.attrs);
   l.set(d.results[0], l.to[atom].results[0]);
+}
+
+/// All threads' writes come before the count of one, and its answer before their reads: what one
+/// thread has fenced, barriers hand on to the others (PTX ISA, "Causality order").
+void lower_LastArriver(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Value last = l.b.cast(l.b.sub(l.get(d.operands[1]), l.b.i32(1)), DType::u32);
+  const Value first =
+      l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
+  const Value word = l.scratch(size_bytes(DType::u32), size_bytes(DType::u32));
+  l.barrier();
+  const Value before =
+      l.b.op(Opcode::AtomGlobal, {l.get(d.operands[0]), last, first},
+             {{AttrName::kind, "inc"}, {AttrName::sem, "acq_rel"}, {AttrName::scope, "gpu"}});
+  l.b.effect(Opcode::StShared, {word, before, first}, {{AttrName::width, 1}});
+  l.barrier();
+  const Value said =
+      l.b.op(Opcode::LdShared, {word}, Type::scalar(DType::u32), {{AttrName::width, 1}});
+  l.set(d.results[0], l.b.cmp("eq", said, last));
 }
 
 // ---- facts about the launch

@@ -138,6 +138,11 @@ bool Bounds::is_non_negative(Value v, int depth) const {
   return false;
 }
 
+bool Bounds::is_less(Value a, Value b) const {
+  const auto it = less_than_.find(a);
+  return it != less_than_.end() && std::ranges::find(it->second, b) != it->second.end();
+}
+
 bool Bounds::is_dim(Value v, Value view, int axis) const {
   const OpId def = k_[v].def;
   if (!def) return false;

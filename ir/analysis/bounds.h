@@ -30,6 +30,8 @@ class Bounds {
 
   /// True if the integer value is surely >= 0.
   bool is_non_negative(Value v, int depth = 0) const;
+  /// True if some `assume` says a < b.
+  bool is_less(Value a, Value b) const;
   /// True if offset >= 0 and offset + extent <= the view's dimension for every execution.
   bool is_inside(Value offset, std::int64_t extent, Value view, int axis) const;
 

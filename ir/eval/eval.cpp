@@ -103,7 +103,9 @@ std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
 bool has_atomics(const Kernel& kernel) {
   bool found = false;
   walk(kernel, kernel.body(), [&](OpId op) {
-    found |= kernel[op].opcode == Opcode::AtomicRmw || kernel[op].opcode == Opcode::FetchTile;
+    using enum Opcode;
+    const Opcode opcode = kernel[op].opcode;
+    found |= opcode == AtomicRmw || opcode == FetchTile || opcode == LastArriver;
   });
   return found;
 }

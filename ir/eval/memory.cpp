@@ -63,7 +63,9 @@ std::unordered_set<Value> written_params(const Kernel& k) {
     const OpData& d = k[op];
     if (d.opcode == Opcode::StoreView) written.insert(d.operands[0]);
     if (d.opcode == Opcode::ViewPtr) by_address.insert(d.operands[0]);
-    if (d.opcode == Opcode::Store || d.opcode == Opcode::AtomicRmw || d.opcode == Opcode::FetchTile)
+    using enum Opcode;
+    if (d.opcode == Store || d.opcode == AtomicRmw || d.opcode == FetchTile ||
+        d.opcode == LastArriver)
       writes_by_address = true;
   });
   if (writes_by_address) written.insert(by_address.begin(), by_address.end());

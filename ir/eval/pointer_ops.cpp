@@ -215,7 +215,7 @@ void eval_AtomicRmw(Program& p, OpId id) {
     const MemoryRegion* region = nullptr;
     std::byte* at = op.address(i, "updates", region);
     if (at == nullptr) continue;
-    p.touch_atomic(*region, at, size, id);
+    p.touch_atomic(*region, at, size, id, p.attrs(id).s(AttrName::sem, "relaxed"));
     std::uint64_t bits = 0;
     std::memcpy(&bits, at, size);
     out.cells[i] = from_bits(bits, op.pointee());
@@ -225,20 +225,35 @@ void eval_AtomicRmw(Program& p, OpId id) {
   }
 }
 
-void eval_FetchTile(Program& p, OpId id) {
+namespace {
+
+/// The counter before this one of `total` counts, the last of which sets it back to 0.
+std::optional<std::uint32_t> count_up(Program& p, OpId id, std::int64_t total,
+                                      std::string_view sem) {
   PointerOp op(p, id, 2);
-  const auto total = p.integer(id, 1, "a number of tiles");
-  TileValue& out = p.result(id);
-  out.set_scalar(Cell{.i = 0});
   const MemoryRegion* region = nullptr;
-  std::byte* at = total ? op.address(0, "counts in", region) : nullptr;
-  if (at == nullptr) return;
-  std::uint32_t count = 0;
-  p.touch_atomic(*region, at, sizeof count, id);
-  std::memcpy(&count, at, sizeof count);
-  out.cells[0].i = count;
-  count = count + 1 >= *total ? 0 : count + 1;
-  std::memcpy(at, &count, sizeof count);
+  std::byte* at = op.address(0, "counts in", region);
+  if (at == nullptr) return std::nullopt;
+  std::uint32_t before = 0;
+  p.touch_atomic(*region, at, sizeof before, id, sem);
+  std::memcpy(&before, at, sizeof before);
+  const std::uint32_t now = before + 1 >= total ? 0 : before + 1;
+  std::memcpy(at, &now, sizeof now);
+  return before;
+}
+
+}  // namespace
+
+void eval_FetchTile(Program& p, OpId id) {
+  const auto total = p.integer(id, 1, "a number of tiles");
+  const auto before = total ? count_up(p, id, *total, "relaxed") : std::nullopt;
+  p.result(id).set_scalar(Cell{.i = before ? *before : 0});
+}
+
+void eval_LastArriver(Program& p, OpId id) {
+  const auto count = p.integer(id, 1, "a number of arrivals");
+  const auto before = count ? count_up(p, id, *count, "acq_rel") : std::nullopt;
+  p.result(id).set_scalar(Cell{.i = before && *before + 1 == *count ? 1 : 0});
 }
 
 }  // namespace tegula::ir::interp

@@ -224,10 +224,9 @@ void Program::touch_write(const MemoryRegion& region, const std::byte* at, std::
 }
 
 void Program::touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size,
-                           OpId id) {
+                           OpId id, std::string_view sem) {
   if (region.shadow == nullptr) return;
   RaceDetector& races = evaluation_.memory.races;
-  const std::string_view sem = attrs(id).s(AttrName::sem, "relaxed");
   if (sem == "acquire" || sem == "acq_rel") races.acquire(at, clock_);
   if (const auto other = races.atomic(*region.shadow, at, size, clock_, id.index))
     report_race(region, at, id, *other);

@@ -139,7 +139,9 @@ class Program {
   /// Tells the race detector; `size` bytes of `region` at `at`.
   void touch_read(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
   void touch_write(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
-  void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op);
+  /// `sem`: memory order of the op, as its attribute says it.
+  void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
+                    std::string_view sem);
 
   AsyncCopies asyncs;
   std::vector<std::weak_ptr<SharedTile>> placed;  ///< allocations with an offset, which may overlap

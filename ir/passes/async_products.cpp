@@ -53,8 +53,11 @@ class TurnByTurn {
     const auto& results = k_[l_.loop].results;
     feed.end = {results[results.size() - 2], results[results.size() - 1]};
     Builder b = behind(k_, l_.loop);
-    const Value runs = b.cmp("lt", k_[l_.loop].operands[0], k_[l_.loop].operands[1]);
-    if (!sums_.empty()) finish_pending(b, runs);
+    const Value first = k_[l_.loop].operands[0], end = k_[l_.loop].operands[1];
+    const bool always = Bounds(k_).is_less(first, end);
+    if (always) k_[l_.loop].attrs.set(AttrName::nonempty, std::int64_t{1});
+    const Value runs = always ? b.flag(true) : b.cmp("lt", first, end);
+    if (!sums_.empty()) finish_pending(b, runs, always);
     l_.release_once(b, runs);
     l_.once_end = l_.next_once(b, runs);
     l_.meet(b);
@@ -139,8 +142,8 @@ class TurnByTurn {
     }
   }
 
-  /// Behind the loop: the last products, and what an empty loop gives.
-  void finish_pending(Builder& b, Value runs) {
+  /// Behind the loop: the last products, and what an empty loop gives, unless it `always` runs.
+  void finish_pending(Builder& b, Value runs, bool always) {
     std::vector<Value> carried, placeholders;
     std::vector<Type> types;
     for (const Sum& sum : sums_) {
@@ -153,7 +156,8 @@ class TurnByTurn {
     const Feed& feed = l_.feeds[0];
     if (overlaps()) feed.ring.release(b, feed.ring.back(b, feed.end, 1).slot, runs);
     for (std::size_t i = 0; i < done.size(); ++i) {
-      k_.replace_all_uses(placeholders[i], b.select(runs, done[i], sums_[i].init));
+      k_.replace_all_uses(placeholders[i],
+                          always ? done[i] : b.select(runs, done[i], sums_[i].init));
       k_.erase(k_[placeholders[i]].def);
     }
   }

@@ -259,7 +259,8 @@ class Materializer {
   void fill(OpId op) {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
     Value filled = v;
-    if (!is_zero(k_, with) || !absence_.reads_zero(v)) {
+    const bool any = k_[op].attrs.s(AttrName::kind) == "any";
+    if (!any && (!is_zero(k_, with) || !absence_.reads_zero(v))) {
       Builder b = before(op);
       Value present;
       for (const Bound& bound : absence_.of(v)) {

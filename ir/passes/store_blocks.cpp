@@ -53,7 +53,8 @@ bool stores(const Kernel& k, OpId op) {
   using enum Opcode;
   bool found = false;
   const auto look = [&](OpId o) {
-    found |= k[o].opcode == StoreView || k[o].opcode == Store || k[o].opcode == AtomicRmw;
+    found |= k[o].opcode == StoreView || k[o].opcode == Store || k[o].opcode == AtomicRmw ||
+             k[o].opcode == LastArriver;
   };
   look(op);
   for (RegionId r : k[op].regions) walk(k, r, look);

@@ -71,8 +71,10 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
   const int size = size_bytes(p.operands);
   const autotune::ProductWay way = autotune::best_way({p.m, p.n, p.k, size, p.whole_lines},
                                                       tiles_for(p), p.whole ? 1 : kMaxSplits, sms);
-  return {way.tile.bm,   way.tile.bn, Tile::kStepBytes / size, way.splits, way.tile.swapped,
-          way.clustered, way.stages};
+  MatmulConfig c{way.tile.bm,   way.tile.bn, Tile::kStepBytes / size, way.splits, way.tile.swapped,
+                 way.clustered, way.stages};
+  if (way.streamed) c.streamed = sms * autotune::ctas_at_once(way);
+  return c;
 }
 
 }  // namespace
@@ -81,6 +83,7 @@ std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
          (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
          (swapped ? " swapped" : "") + (direct ? " direct" : "") + (multicast ? " multicast" : "") +
+         (streamed != 0 ? " streamed " + std::to_string(streamed) : "") +
          (stages != 0 ? " stages " + std::to_string(stages) : "");
 }
 

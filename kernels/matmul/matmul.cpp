@@ -7,6 +7,8 @@
 
 #include "kernels/has_wgmma.h"
 #include "kernels/refuse.h"
+#include "kernels/scratch.h"
+#include "runtime/context.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 
@@ -43,6 +45,21 @@ std::function<Tuning(const MatmulVariant&)> MatmulTile::tuning(const MatmulOptio
     if (c.clustered) values["CLUSTER"] = c.splits;
     return values;
   };
+}
+
+StreamedMemory::StreamedMemory(const MatmulConfig& config, const Stream& stream)
+    : config_(config),
+      arrivals_(Scratch::counters(stream, static_cast<std::size_t>(config.streamed))) {}
+
+Dims StreamedMemory::sums() const {
+  const MatmulConfig& c = config_;
+  return {2 * c.streamed, c.swapped ? c.bn : c.bm, c.swapped ? c.bm : c.bn};
+}
+
+Tensor as_batches(const Tensor& t) {
+  if (t.rank() == 3) return t;
+  return Tensor::borrow(t.data(), {1, t.size(0), t.size(1)}, t.dtype(), t.device(),
+                        {0, t.stride(0), t.stride(1)});
 }
 
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {

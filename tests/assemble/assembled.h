@@ -1,23 +1,25 @@
 #pragma once
-// Assembling what a call traces: no spills, no stack, no warning of the assembler (C75xx: wgmmas
-// one after another, ignored setmaxnreg). Needs ptxas.
+// What the assembler says of a kernel that the library made.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "ir/analysis/channel_trace.h"
 #include "ir/pipeline.h"
 #include "ir/text.h"
 #include "runtime/doctor.h"
 #include "runtime/jit_steps.h"
 #include "support/env.h"
 #include "support/text.h"
+#include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
 
-namespace tegula {
+namespace tegula::test {
 
 /// The tile form that a call traces on the host.
 inline ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
@@ -59,6 +61,28 @@ inline Tensor host(std::initializer_list<std::int64_t> shape) {
   return Tensor::zeros(Dims(shape), DType::bf16, Device::cpu());
 }
 
+/// Products that the checker of rings follows with extents of `steps` steps.
+inline std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
+  ir::Kernel k = ir::clone(tile);
+  k.info.target = "sm_90a";
+  ir::PassContext context;
+  for (const ir::Pass& pass : ir::ir_passes()) {
+    if (pass.name == "check_channels") break;
+    pass.run(k, context);
+    k.info.form = pass.leaves;
+  }
+  const auto events = ir::channel_trace(k, ir::ChannelRole::Compute, {steps * 128, steps});
+  return static_cast<std::size_t>(
+      std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
+}
+
+/// A product to be assembled.
+struct Case {
+  DType operands, result;
+  MatmulConfig config;
+  MatmulOptions options = {};
+};
+
 inline std::vector<runtime::Backend> here() {
   std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
   if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
@@ -72,4 +96,4 @@ class Assembled : public testing::Test {
   }
 };
 
-}  // namespace tegula
+}  // namespace tegula::test

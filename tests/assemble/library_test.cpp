@@ -1,41 +1,29 @@
-// What the library may choose is assembled, without spills and warnings.
+// What the library may choose is assembled: no spills, no stack, no warning of the assembler
+// (C75xx: wgmmas one after another, ignored setmaxnreg). Needs ptxas.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 #include "bench/attention_kernel.h"
-#include "ir/analysis/channel_trace.h"
+#include "ir/text.h"
+#include "runtime/doctor.h"
+#include "runtime/jit_steps.h"
+#include "support/env.h"
+#include "support/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/scores.h"
+#include "tegula/tegula.h"
 #include "tests/assemble/assembled.h"
 #include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
 
-/// Products that the checker of rings follows with extents of `steps` steps.
-std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
-  ir::Kernel k = ir::clone(tile);
-  k.info.target = "sm_90a";
-  ir::PassContext context;
-  for (const ir::Pass& pass : ir::ir_passes()) {
-    if (pass.name == "check_channels") break;
-    pass.run(k, context);
-    k.info.form = pass.leaves;
-  }
-  const auto events = ir::channel_trace(k, ir::ChannelRole::Compute, {steps * 128, steps});
-  return static_cast<std::size_t>(
-      std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
-}
-
-/// A product to be assembled.
-struct Case {
-  DType operands, result;
-  MatmulConfig config;
-  MatmulOptions options = {};
-};
+using namespace test;
 
 TEST_F(Assembled, Matmul) {
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});

@@ -8,6 +8,8 @@
 namespace tegula {
 namespace {
 
+using namespace test;
+
 /// With what is chosen of keys a step.
 void expect_tall(AttentionSpec spec, KeyReach reach, int dim) {
   const ScoreCost cost = spec.score ? score_cost(spec.score) : ScoreCost();

@@ -33,6 +33,13 @@ Tile atomic_xchg(const Arg& pointers, const Arg& values, const Arg& mask = {},
 Tile atomic_add(const ViewTile& target, const Arg& values,
                 std::source_location at = std::source_location::current());
 
+/// For what programs put together: says that all this program has written is there, and tells
+/// whether it is the last of `count` programs to say so at this counter (a u32 that is 0). The last
+/// one, and no other, sees what all of them had written before, and the counter is 0 again:
+/// `if_(last_arriver(counters + tile, parts), [&] { .. })`. Nobody waits, so it does not matter how
+/// many programs run at once.
+Tile last_arriver(const Arg& counter, const Arg& count);
+
 /// Inline PTX on each element: $0 is the result, $1 ... the operands; `constraints` as LLVM spells
 /// them ("=f,f,f"). Runs on GPUs only.
 Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a,

@@ -178,6 +178,11 @@ Tile cummax(const Arg& t, Axis axis, ScanOptions options = {});
 /// Elements of `x` that are absent (outside their tensor) become `value`; the result has none. What
 /// they must not count in is then the caller's to see to. Free for 0 and a tile as it was loaded.
 Tile fill_absent(const Arg& x, double value);
+/// They become anything, at no cost: `fill_absent(x, any_value)`, for what is kept for a tile whose
+/// elements are absent there, too.
+struct AnyValue {};
+inline constexpr AnyValue any_value{};
+Tile fill_absent(const Arg& x, AnyValue);
 
 /// The tile whose elements i along `axis` are absent unless 0 <= first + i < end: stores drop them,
 /// reductions skip them. For a part of a tensor whose end is known to the kernel only.

@@ -376,6 +376,23 @@ TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
   }
 }
 
+TEST(Workspace, SeveralCountersForALaunch) {
+  const MockDriver driver;
+  mock().stream_id = 13;
+  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  std::uint32_t* const mine = acquire_counters(stream, 2000);
+  EXPECT_EQ(acquire_counters(stream, 2000), mine);
+  EXPECT_EQ(acquire_counter(stream), mine);
+  mock().capturing = true;
+  std::uint32_t* last = mine;
+  for (int launch = 0; launch < 3000; ++launch) {
+    std::uint32_t* const counters = acquire_counters(stream, 2000);
+    ASSERT_TRUE(launch == 0 || counters == last + 2000) << "they do not overlap";
+    last = counters;
+  }
+  EXPECT_EQ(last[1999], 0u);
+}
+
 TEST(Workspace, OnTheHost) {
   const Workspace w = acquire_workspace(Stream(Device::sim()), 10, 2);
   EXPECT_EQ(w.counters[1], 0u);

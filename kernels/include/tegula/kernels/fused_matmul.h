@@ -9,6 +9,7 @@
 #include "tegula/further_params.h"
 #include "tegula/kernel.h"
 #include "tegula/kernels/copy.h"
+#include "tegula/kernels/even_steps.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/math.h"
 #include "tegula/tile_ops.h"
@@ -56,6 +57,11 @@ struct MatmulTile {
 template <class Body>
 using ConfiguredMatmul = Configured<Body, MatmulVariant>;
 
+template <class Body>
+bool has_variant(const ConfiguredMatmul<Body>& kernels, const MatmulConfig& config) {
+  return kernels.find({config, false}) || kernels.find({config, true});
+}
+
 /// What was compiled of a configuration: for operands as they lay, for copies, or for both.
 template <class Body>
 std::string explain_variants(const ConfiguredMatmul<Body>& kernels, const MatmulConfig& config) {
@@ -65,10 +71,11 @@ std::string explain_variants(const ConfiguredMatmul<Body>& kernels, const Matmul
   return text.empty() ? kernels.base().explain() : text;
 }
 
-/// Sums of the products of A's rows and B's columns over steps [first, last) of k. `a(k)` and
-/// `b(k)` are their tiles of one step.
+/// Sums of the products of A's rows and B's columns over steps [first, last) of k, as the tensor
+/// cores have them: if swapped, A's rows lie along the tile's columns. `a(k)` and `b(k)` are the
+/// tiles of one step.
 template <class T, class LoadA, class LoadB>
-Tile matmul_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA a, LoadB b) {
+Tile core_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA a, LoadB b) {
   const Precision precision = t.tf32 ? Precision::tf32 : Precision::ieee;
   const auto product = [&](const auto& k, const Arg& acc) {
     return t.swapped ? dot(b(k).T(), a(k).T(), acc, precision) : dot(a(k), b(k), acc, precision);
@@ -76,7 +83,14 @@ Tile matmul_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA
   Tile acc = t.swapped ? zeros<SumOf<T>>(t.bn, t.bm) : zeros<SumOf<T>>(t.bm, t.bn);
   for (auto k : steps(first, last, t.bk).stages(t.stages))
     acc = kIsF8<T> && t.promoted ? acc + product(k, {}) : product(k, acc);
-  return t.swapped ? acc.T() : acc;
+  return acc;
+}
+
+/// The same, A's rows along the tile's rows.
+template <class T, class LoadA, class LoadB>
+Tile matmul_sums(const MatmulTile& t, const Tile& first, const Tile& last, LoadA a, LoadB b) {
+  const Tile sums = core_sums<T>(t, first, last, a, b);
+  return t.swapped ? sums.T() : sums;
 }
 
 /// Of the steps of k, those of part `number` of `parts`.
@@ -159,6 +173,69 @@ struct ClusteredMatmul {
   }
 };
 
+/// Tiles of batches of matrices, as `grid(C, 1, bm, bn, l2_group(8))` has them.
+class MatmulTiles {
+ public:
+  MatmulTiles(const View& C, const MatmulTile& t)
+      : c_(C),
+        t_(t),
+        down_(blocks(C.dim(1), t.bm)),
+        across_(blocks(C.dim(2), t.bn)),
+        batches_(cast<i32>(C.dim(0))) {}
+  Tile count() const { return batches_ * down_ * across_; }
+  /// Batch, rows, columns.
+  std::array<Index, 3> at(const Tile& tile) const {
+    constexpr int kGroup = 8;
+    const Tile plane = down_ * across_, in_plane = tile % plane, group = across_ * kGroup,
+               first_row = in_plane / group * kGroup, in_group = in_plane % group,
+               rows = min(down_ - first_row, kGroup);
+    const std::array at{slice(tile / plane, 1), block(first_row + in_group % rows, t_.bm),
+                        block(in_group / rows, t_.bn)};
+    for (int d = 0; d < 3; ++d) assume(at[static_cast<std::size_t>(d)].first() < c_.dim(d));
+    return at;
+  }
+  static Tile blocks(const Tile& extent, int block) {
+    return cast<i32>((extent + (block - 1)) / block);
+  }
+  /// Element `number` * size of a dimension, which 32 bits may not hold.
+  static Index block(const Tile& number, int size) {
+    return slice(slice(number, 1).first() * size, size);
+  }
+
+ private:
+  const View& c_;
+  MatmulTile t_;
+  Tile down_, across_, batches_;
+};
+
+/// C[b] = epilogue(A[b] B[b]) of one step at least, the steps of all tiles dealt evenly.
+template <class T, class O, class Fn, class... Extra>
+struct StreamedMatmul {
+  Fn epilogue;
+  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<SumOf<T>, 3> sums, Ptr<u32> arrivals,
+                  Scalar<i32> programs, Extra... extra) const {
+    const MatmulTile t = MatmulTile::tuned();
+    sums.fixed(1), sums.fixed(2);
+    for (auto p : grid(Space(programs), 1)) {
+      t.wait_for_copies();
+      const MatmulTiles tiles(C, t);
+      const EvenSteps mine(cast<i32>(p.first()), programs, tiles.count(),
+                           MatmulTiles::blocks(A.dim(2), t.bk));
+      for (auto i : steps(mine.count(), 1)) {
+        const TileSteps s = mine.at(cast<i32>(i.first()));
+        const auto [b, m, n] = tiles.at(s.tile);
+        const Tile first = MatmulTiles::block(s.first, t.bk).first(),
+                   last = MatmulTiles::block(s.last, t.bk).first();
+        assume(first < last);
+        Tile sum = core_sums<T>(
+            t, first, last, [&](auto k) { return A(b, m, k); }, [&](auto k) { return B(b, k, n); });
+        if_(add_neighbours(sum, s, sums, arrivals),
+            [&] { C(b, m, n) = epilogue(t.swapped ? sum.T() : sum, m, n, extra...); });
+      }
+    }
+  }
+};
+
 /// C = epilogue(sum of all P[s]).
 template <class T, class O, class Fn, class... Extra>
 struct SumOfParts {
@@ -172,6 +249,23 @@ struct SumOfParts {
     }
   }
 };
+
+/// What the programs of a streamed product leave for each other, for the length of a call.
+class StreamedMemory {
+ public:
+  StreamedMemory(const MatmulConfig& config, const Stream& stream);
+  /// Shape of the sums.
+  Dims sums() const;
+  /// Counters of the stream, or of the launch that a graph records.
+  const Tensor& arrivals() const { return arrivals_; }
+
+ private:
+  const MatmulConfig& config_;
+  Tensor arrivals_;
+};
+
+/// A matrix as a batch of one.
+Tensor as_batches(const Tensor& t);
 
 /// Throw CompileError unless shapes fit.
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
@@ -212,6 +306,8 @@ class FusedMatmul {
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
            const Tensor& C, const Host&... further) const {
     detail::check_matmul(A, B, C);
+    if (config.streamed > 0 && A.size(-1) > 0)
+      return stream_steps(config, stream, A, B, C, further...);
     const bool is_divided = A.rank() == 2 && config.splits > 1,
                by_memory = is_divided && !config.clustered;
     const MatmulOptions& o = kernels_->options;
@@ -230,24 +326,42 @@ class FusedMatmul {
   }
   /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
+    if (detail::has_variant(kernels_->streamed, config))
+      return detail::explain_variants(kernels_->streamed, config);
     if (config.splits <= 1) return detail::explain_variants(kernels_->whole, config);
     return config.clustered ? detail::explain_variants(kernels_->clustered, config)
                             : detail::explain_variants(kernels_->partial, config);
   }
 
  private:
+  template <class... Host>
+  void stream_steps(const MatmulConfig& config, const Stream& stream, const Tensor& A,
+                    const Tensor& B, const Tensor& C, const Host&... further) const {
+    const MatmulOptions& o = kernels_->options;
+    const detail::StreamedMemory memory(config, stream);
+    const PackedTensors m(stream,
+                          {detail::matmul_operand(A, -1, o, config.direct),
+                           detail::matmul_operand(B, -2, o, config.direct)},
+                          memory.sums(), dtype_of<detail::SumOf<T>>);
+    kernels_->streamed.of({config, m.has_copies()})(
+        stream, detail::as_batches(m[0]), detail::as_batches(m[1]), detail::as_batches(C),
+        m.further(), memory.arrivals(), config.streamed, further...);
+  }
+
   struct Kernels {
     Kernels(Fn fn, const MatmulOptions& o)
         : options(o),
           whole("matmul", {fn}, detail::MatmulTile::tuning(o)),
           batched("matmul_batched", {fn}, detail::MatmulTile::tuning(o)),
           clustered("matmul_clustered", {fn}, detail::MatmulTile::tuning(o)),
+          streamed("matmul_streamed", {fn}, detail::MatmulTile::tuning(o)),
           partial("matmul_partial", {}, detail::MatmulTile::tuning(o)),
           sum(kernel("matmul_sum", Of<detail::SumOfParts>{fn})) {}
     MatmulOptions options;
     detail::ConfiguredMatmul<Of<detail::WholeMatmul>> whole;
     detail::ConfiguredMatmul<Of<detail::BatchedMatmul>> batched;
     detail::ConfiguredMatmul<Of<detail::ClusteredMatmul>> clustered;
+    detail::ConfiguredMatmul<Of<detail::StreamedMatmul>> streamed;
     detail::ConfiguredMatmul<detail::PartialMatmul<T>> partial;
     decltype(kernel("", std::declval<Of<detail::SumOfParts>>())) sum;
   };

@@ -29,6 +29,10 @@ struct MatmulConfig {
   /// half each, to both (TMA multicast; k not divided among a cluster). Needs sm_90 and tiles that
   /// fill an SM; elsewhere it changes nothing.
   bool multicast = false;
+  /// The steps of all tiles are dealt evenly among so many programs, as many as the GPU has
+  /// multiprocessors (stream-K); parts of one tile are added by whoever comes last. `splits`,
+  /// `clustered` and `multicast` have no meaning then. 0: each tile is one program's.
+  int streamed = 0;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;

@@ -1,0 +1,104 @@
+#pragma once
+#include <array>
+#include <cstdint>
+
+#include "tegula/control.h"
+#include "tegula/math.h"
+#include "tegula/memory.h"
+#include "tegula/tile_ops.h"
+#include "tegula/view.h"
+
+/// For kernels whose tiles are all equally many steps, dealt evenly though the tiles do not go
+/// round evenly (stream-K; Osama, Merrill, Cecka et al. 2023): programs end with a step's time
+/// between them at most, and most tiles are still one program's.
+namespace tegula::detail {
+
+/// What one program does of one tile: its steps [first, last).
+struct TileSteps {
+  Tile tile, first, last;
+  /// Of so many programs that share the tile, side by side from `first_program`, the one that this
+  /// is.
+  Tile programs, number, first_program;
+};
+
+/// The steps that are one program's. Whole rounds of tiles are dealt one each; those left over,
+/// with those of a round before them, if there is one, are taken as one row of steps and cut into
+/// as many equal parts as there are programs. A tile is then cut once at most, and by more programs
+/// only where there are fewer tiles than programs. The divided ones come first, so that what is
+/// added of them overlaps the copies of others.
+class EvenSteps {
+ public:
+  /// Tiles and their steps, one at least: i32.
+  EvenSteps(const Tile& program, const Tile& programs, const Tile& tiles, const Tile& steps)
+      : program_(program), programs_(programs), steps_(steps) {
+    const Tile left_over = tiles % programs;
+    divided_ = where(left_over == 0, 0, min(tiles, left_over + programs));
+    const Tile all = divided_ * steps;
+    share_ = all / programs;
+    one_more_ = all % programs;
+    begin_ = program * share_ + min(program, one_more_);
+    end_ = begin_ + share_ + where(program < one_more_, 1, 0);
+    first_tile_ = begin_ / steps;
+    parts_ = where(begin_ < end_, (end_ + steps - 1) / steps - first_tile_, 0);
+    count_ = parts_ + (tiles - divided_) / programs;
+  }
+
+  /// Tiles of which the program does something.
+  const Tile& count() const { return count_; }
+
+  TileSteps at(const Tile& i) const {
+    const Tile is_part = i < parts_, part = first_tile_ + i, origin = part * steps_;
+    TileSteps s;
+    s.tile = where(is_part, part, divided_ + (i - parts_) * programs_ + program_);
+    s.first = where(is_part, max(begin_ - origin, 0), 0);
+    s.last = where(is_part, min(end_ - origin, steps_), steps_);
+    const Tile is_whole = s.last - s.first == steps_;
+    s.first_program = program_of(origin);
+    s.number = program_ - s.first_program;
+    s.programs = where(is_whole, 1, program_of(origin + (steps_ - 1)) - s.first_program + 1);
+    return s;
+  }
+
+ private:
+  /// Which program does a step of the row.
+  Tile program_of(const Tile& step) const {
+    const Tile longer = one_more_ * (share_ + 1);
+    return where(step < longer, step / (share_ + 1), one_more_ + (step - longer) / max(share_, 1));
+  }
+
+  Tile program_, programs_, steps_, divided_, share_, one_more_, begin_, end_, first_tile_, parts_,
+      count_;
+};
+
+/// Adds what the programs that share a tile have of it, two by two: of two that are neighbours the
+/// first leaves its sum in memory and has done, and the second adds that to its own. Who is second
+/// makes no difference, so that results are the same in every run. True in the program that has all
+/// of the sum. `sums` [2 programs, rows, cols] and `arrivals`, as many as programs and 0, have a
+/// place for the border in front of every program.
+template <Element T>
+Tile add_neighbours(Tile& sum, const TileSteps& s, const InOut<T, 3>& sums,
+                    const Ptr<u32>& arrivals) {
+  const auto shape = sum.shape();
+  const auto place = [&](const Tile& border, const Tile& side) {
+    const Index at = slice(border * 2 + side, 1);
+    assume(at.first() < sums.dim(0));
+    return sums(at, slice(0, shape[0]), slice(0, shape[1]));
+  };
+  Tile goes_on = Tile(true), distance = Tile(1);
+  while_([&] { return goes_on && distance < s.programs; },
+         [&] {
+           // The border between [.., middle) and [middle, ..).
+           const Tile middle = (s.number & (distance * -2)) + distance;
+           if_(middle < s.programs, [&] {
+             const Tile border = s.first_program + middle,
+                        side = where((s.number & distance) == 0, 0, 1);
+             place(border, side) = fill_absent(sum, any_value);
+             goes_on = last_arriver(arrivals + border, 2);
+             if_(goes_on, [&] { sum = sum + fill_absent(place(border, 1 - side), any_value); });
+           });
+           distance = distance * 2;
+         });
+  return goes_on;
+}
+
+}  // namespace tegula::detail
