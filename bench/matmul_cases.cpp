@@ -13,10 +13,11 @@ Tensor as_fp8(const Tensor& bytes) {
                         bytes.strides());
 }
 
-/// 1e15 if direct + stages * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN
+/// 1e15 if direct, 2e15 if tiles alternate, + stages * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN
 /// * 1e3 + BK, negative where operands are swapped.
 MatmulConfig config_of(double number) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
+  constexpr std::int64_t kDirect = 1000000000000000;
   return {static_cast<int>(code / 1000000 % 1000),
           static_cast<int>(code / 1000 % 1000),
           static_cast<int>(code % 1000),
@@ -24,7 +25,9 @@ MatmulConfig config_of(double number) {
           number < 0,
           code / 1000000000000 % 10 != 0,
           static_cast<int>(code / 10000000000000 % 100),
-          code / 1000000000000000 != 0};
+          code / kDirect == 1,
+          false,
+          code / kDirect == 2};
 }
 
 /// A, B, C, a scale for each row of A, one for each column of B.
@@ -36,6 +39,13 @@ void row_and_column_scales(const Stream& s, Tensors t, double) {
   scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], t[3], t[4]);
 }
 
+/// A, B, C; the configuration.
+void unscaled_fp8(const Stream& s, Tensors t, double number) {
+  static const auto plain =
+      fused_matmul<f8e4m3, bf16>([](Tile acc, Index, Index) { return acc; });
+  plain.run(config_of(number), s, as_fp8(t[0]), as_fp8(t[1]), t[2]);
+}
+
 /// A, B, C, and one scale for all.
 void tensor_scale(const Stream& s, Tensors t, double scale) {
   static const auto scaled =
@@ -43,19 +53,21 @@ void tensor_scale(const Stream& s, Tensors t, double scale) {
   scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], static_cast<float>(scale));
 }
 
-/// A, B, C, bias of columns, residual like C.
-void bias_gelu_residual(const Stream& s, Tensors t, double) {
+/// A, B, C, bias of columns, residual like C; the configuration, if not 0.
+void bias_gelu_residual(const Stream& s, Tensors t, double number) {
   static const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
         return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
       });
+  if (number != 0) return dense.run(config_of(number), s, t[0], t[1], t[2], t[3], t[4]);
   dense(s, t[0], t[1], t[2], t[3], t[4]);
 }
 
-/// A, gate, up, C.
-void swiglu(const Stream& s, Tensors t, double) {
+/// A, gate, up, C; the configuration, if not 0.
+void swiglu(const Stream& s, Tensors t, double number) {
   static const auto gated =
       gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
+  if (number != 0) return gated.run(config_of(number), s, t[0], t[1], t[2], t[3]);
   gated(s, t[0], t[1], t[2], t[3]);
 }
 
@@ -71,6 +83,7 @@ void add_matmul_cases(std::vector<Case>& list) {
                     matmul(s, t[0], t[1], t[2], config_of(number));
                   }});
   list.push_back({"matmul_fp8", tensor_scale});
+  list.push_back({"matmul_fp8_config", unscaled_fp8});
   list.push_back({"matmul_fp8_promoted", [](const Stream& s, Tensors t, double) {
                     matmul(s, as_fp8(t[0]), as_fp8(t[1]), t[2], MatmulOptions{.promoted = true});
                   }});
