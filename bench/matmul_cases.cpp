@@ -13,11 +13,11 @@ Tensor as_fp8(const Tensor& bytes) {
                         bytes.strides());
 }
 
-/// 1e15 if direct, 2e15 if tiles alternate, + stages * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN
+/// The sum of 1e15 if direct, 2e15 if tiles alternate, 4e15 if multicast, + stages * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN
 /// * 1e3 + BK, negative where operands are swapped.
 MatmulConfig config_of(double number) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
-  constexpr std::int64_t kDirect = 1000000000000000;
+  const std::int64_t flags = code / 1000000000000000;
   return {static_cast<int>(code / 1000000 % 1000),
           static_cast<int>(code / 1000 % 1000),
           static_cast<int>(code % 1000),
@@ -25,9 +25,9 @@ MatmulConfig config_of(double number) {
           number < 0,
           code / 1000000000000 % 10 != 0,
           static_cast<int>(code / 10000000000000 % 100),
-          code / kDirect == 1,
-          false,
-          code / kDirect == 2};
+          (flags & 1) != 0,
+          (flags & 4) != 0,
+          (flags & 2) != 0};
 }
 
 /// A, B, C, a scale for each row of A, one for each column of B.

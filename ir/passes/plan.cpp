@@ -338,7 +338,7 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
 
 /// Tiles that are dealt, of one warpgroup each, which does not copy.
 bool goes_with_alternate(const Plan& p) {
-  return p.wgmma && p.persistent && p.copy_warps > 0 && !p.dynamic && !p.multicast && !p.turns;
+  return p.wgmma && p.persistent && p.copy_warps > 0 && !p.dynamic && !p.turns;
 }
 
 /// Another plan from the first field on, to which the changes are made, too.
@@ -381,7 +381,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.alternate || (p.warps == kGroupWarps && p.warps_m == kGroupWarps && can_alternate(k, s)),
        "alternate is for tiles that one warpgroup of 4 warps can compute"},
       {!p.alternate || goes_with_alternate(p),
-       "alternate needs persistent and copy_warps, and goes with none of dynamic, multicast, turns"},
+       "alternate needs persistent and copy_warps, and goes neither with dynamic nor with turns"},
       {p.persistent || !p.dynamic, "dynamic needs persistent"},
       {!p.dynamic || !starts_early(k), "a kernel that waits for the one before it is not dynamic"},
       {!p.dynamic || !p.multicast, "tiles by a counter (dynamic) are not shared (multicast)"},

@@ -296,12 +296,11 @@ Value ProductLoop::next_once(Builder& b, Value brought) const {
 }
 
 RingPosition ProductLoop::counted_end(Builder& b, const Feed& feed) const {
-  const auto& bounds = k[loop].operands;
-  const Type type = k.type(bounds[0]);
-  const Value extent =
-      b.op(Opcode::Max, {b.sub(bounds[1], bounds[0]), b.constant(type, std::int64_t{0})});
-  const Value rounded = b.sub(b.add(extent, bounds[2]), b.constant(type, std::int64_t{1}));
-  return feed.ring.after(b, feed.begin, b.div(rounded, bounds[2]));
+  const Value first = k[loop].operands[0], last = k[loop].operands[1], step = k[loop].operands[2];
+  const Type type = k.type(first);
+  const Value extent = b.op(Opcode::Max, {b.sub(last, first), b.constant(type, std::int64_t{0})});
+  const Value rounded = b.sub(b.add(extent, step), b.constant(type, std::int64_t{1}));
+  return feed.ring.after(b, feed.begin, b.div(rounded, step));
 }
 
 void ProductLoop::meet(Builder& b) {
