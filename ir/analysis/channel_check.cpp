@@ -47,6 +47,7 @@ struct Slot {
   OpId filled;
   Key channel{};
   int phase = 0;  ///< of the channel, that the fill completes
+  int tile = 0;
 };
 
 /// What a role does, and how far it is.
@@ -166,7 +167,8 @@ class Machine {
             e.reach == Reach::Both && !second,
             e.op,
             channel,
-            b.complete + 1};
+            b.complete + 1,
+            e.tile};
     settle(b);
   }
 
@@ -184,6 +186,8 @@ class Machine {
         fault(e.kind == Kind::Read ? "a number of a tile is read that was not waited for"
                                    : "a product reads a slot whose copies were not waited for",
               e.op, it == slots_.end() ? OpId() : it->second.filled);
+      else if (it->second.tile != e.tile)
+        fault("a product reads what was copied for another tile", e.op, it->second.filled);
     }
   }
 

@@ -163,10 +163,13 @@ class Walk {
     const std::int64_t end = number(d.operands[1]), step = number(d.operands[2]);
     const bool has_products = has(body, Opcode::DotAsync);
     std::vector<Value> carried(d.operands.begin() + 3, d.operands.end());
-    const bool alternates = extents_.groups > 1 && d.attrs.i(AttrName::alternate) == 1;
+    const bool alternates = d.attrs.i(AttrName::alternate) == 1;
     int turns = 0;
     for (std::int64_t at = number(d.operands[0]); at < end && step > 0; at += step) {
-      if (alternates) is_mine_ = turns % extents_.groups == extents_.group;
+      if (alternates) {
+        tile_ = turns;
+        is_mine_ = turns % extents_.groups == extents_.group;
+      }
       if (!has_products && turns++ == extents_.turns) break;
       set(k_[body].args[0], at);
       const std::vector<std::optional<Cell>> now = cells(carried);
@@ -235,6 +238,7 @@ class Walk {
   }
   void add(ChannelEvent e) {
     if (role_ == ChannelRole::Copy ? !copies_ : !is_mine_) return;
+    e.tile = tile_;
     events_.push_back(std::move(e));
   }
   void channel_wait(OpId op) {
@@ -294,6 +298,7 @@ class Walk {
   ChannelExtents extents_;
   bool copies_ = false;   ///< inside of a branch of the leader
   bool is_mine_ = true;   ///< the tile at hand, of groups that take them in turn
+  int tile_ = 0;          ///< its number
   std::unordered_set<OpId> with_channels_;
   std::unordered_map<OpId, std::int64_t> reads_;  ///< ops that read memory, numbered
   std::vector<Cell> numbers_;                     ///< of every value

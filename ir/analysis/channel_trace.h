@@ -27,6 +27,7 @@ struct ChannelEvent {
   /// to each program.
   enum class Reach : std::uint8_t { Own, Both, OwnTwice };
   Reach reach = Reach::Own;
+  int tile = 0;  ///< of those that groups take in turn
 };
 
 /// Which warps: those that compute, the one that copies, or a thread that does both.

@@ -216,8 +216,8 @@ TEST_P(Alternate, GroupsMeetForThemselves) {
   expect_alternating(reduced);
 }
 
-/// Several product loops a tile have one turn together, one of them in a loop of its own; and A
-/// comes in front of the loop.
+/// Several product loops a tile have one turn together: one in a loop of its own, one whose A comes
+/// in front of it.
 TEST_P(Alternate, SeveralLoops) {
   const auto chain = kernel("several", [](In<bf16, 3> A, In<bf16, 3> B, In<bf16, 2> D,
                                           Out<f32, 2> C) {
@@ -229,7 +229,9 @@ TEST_P(Alternate, SeveralLoops) {
         acc = acc + part * part;
       }
       auto more = zeros<f32>(128, 64);
-      for (auto k : steps(D.cols(), 64)) more = dot(D(m, k), B(0, k, n), more);
+      const Index head(Tile(0), 64);
+      const Tile d = D(m, head);
+      for (auto e : steps(B.dim(0), 1)) more = dot(d, B(e, head, n), more);
       C(m, n) = acc + more;
     }
   });
@@ -238,10 +240,15 @@ TEST_P(Alternate, SeveralLoops) {
                D = integers({m, k}, DType::bf16, 3), C = empty({m, n}, DType::f32);
   chain(stream(), A, B, D, C);
   const std::vector<double> parts = product(A, B);
-  std::vector<double> want = product(D, B.slice(0, 0, 1).reshape({k, n}));
-  for (std::size_t e = 0; e < 3; ++e)
-    for (std::size_t i = 0; i < want.size(); ++i)
-      want[i] += parts[e * want.size() + i] * parts[e * want.size() + i];
+  std::vector<double> want(static_cast<std::size_t>(m * n));
+  for (std::int64_t e = 0; e < 3; ++e) {
+    const Tensor entry = B.slice(0, e, e + 1).reshape({k, n});
+    const std::vector<double> more = product(D.slice(1, 0, 64), entry.slice(0, 0, 64));
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      const double part = parts[static_cast<std::size_t>(e) * want.size() + i];
+      want[i] += part * part + more[i];
+    }
+  }
   expect_equal(C, want);
   expect_alternating(chain);
 }
