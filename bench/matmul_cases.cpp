@@ -13,7 +13,8 @@ Tensor as_fp8(const Tensor& bytes) {
                         bytes.strides());
 }
 
-/// The sum of 1e15 if direct, 2e15 if tiles alternate, 4e15 if multicast, + stages * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN
+/// The sum of 1e15 if direct, 2e15 if tiles alternate, 4e15 if multicast, + stages * 1e13 + 1e12 if
+/// the splits are a cluster + splits * 1e9 + BM * 1e6 + BN
 /// * 1e3 + BK, negative where operands are swapped.
 MatmulConfig config_of(double number) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
@@ -41,8 +42,7 @@ void row_and_column_scales(const Stream& s, Tensors t, double) {
 
 /// A, B, C; the configuration.
 void unscaled_fp8(const Stream& s, Tensors t, double number) {
-  static const auto plain =
-      fused_matmul<f8e4m3, bf16>([](Tile acc, Index, Index) { return acc; });
+  static const auto plain = fused_matmul<f8e4m3, bf16>([](Tile acc, Index, Index) { return acc; });
   plain.run(config_of(number), s, as_fp8(t[0]), as_fp8(t[1]), t[2]);
 }
 

@@ -141,8 +141,7 @@ std::string wgmma_function(Emitter& e, OpId id, const ptx::WgmmaForm& form) {
     add_registers(names, "a", 4 * form.steps);
   } else {
     parameters.push_back(i64 + " a");
-    for (std::int64_t bytes : ptx::steps_of_rows(attrs))
-      names.push_back(advanced(e, "a", bytes));
+    for (std::int64_t bytes : ptx::steps_of_rows(attrs)) names.push_back(advanced(e, "a", bytes));
   }
   parameters.push_back(i64 + " b");
   for (std::int64_t bytes : steps_b) names.push_back(advanced(e, "b", bytes));
@@ -156,8 +155,8 @@ std::string wgmma_function(Emitter& e, OpId id, const ptx::WgmmaForm& form) {
           : fmt::format("{}_{}", attrs.s(AttrName::a_type), attrs.s(AttrName::b_type));
   const bool overwrites = form.fresh || form.scale_d == false;
   return e.ptx_effect(
-      fmt::format("wgmma{}_m{}n{}k{}_{}{}", overwrites ? "_new" : "", shape[0] * form.row_tiles, shape[1],
-                  shape[2] * form.steps, types, form.a_in_registers ? "_rs" : ""),
+      fmt::format("wgmma{}_m{}n{}k{}_{}{}", overwrites ? "_new" : "", shape[0] * form.row_tiles,
+                  shape[1], shape[2] * form.steps, types, form.a_in_registers ? "_rs" : ""),
       parameters, ptx::wgmma(attrs, form), names);
 }
 

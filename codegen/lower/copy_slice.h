@@ -1,7 +1,7 @@
 #pragma once
 // Parts of a kernel that can be run alone, without tiles in registers.
-// What a warp of its own needs to issue all bulk copies: the leader's branches, the scalars they are
-// computed from and the loops around them. The rest never waits for that warp except through
+// What a warp of its own needs to issue all bulk copies: the leader's branches, the scalars they
+// are computed from and the loops around them. The rest never waits for that warp except through
 // channels (warp specialisation; CUTLASS, sm90 TMA mainloops).
 // What a loop carries on: the scalars they are computed from, of a turn that somebody else runs.
 #include <optional>

@@ -1,7 +1,7 @@
-// Turns of warpgroups, and groups: warpgroups that take a program's tiles in turn (plan.alternate). The machine form says
-// what a program does in order, tile after tile, and each group runs all of it that is its own; of
-// another's tile it runs what the loop over tiles carries on, scalars only. Which group the code
-// runs in is a number known at run time, so that it is there once.
+// Turns of warpgroups, and groups: warpgroups that take a program's tiles in turn (plan.alternate).
+// The machine form says what a program does in order, tile after tile, and each group runs all of
+// it that is its own; of another's tile it runs what the loop over tiles carries on, scalars only.
+// Which group the code runs in is a number known at run time, so that it is there once.
 #include <bit>
 
 #include "codegen/lower/lowering.h"
@@ -29,8 +29,6 @@ void Lowering::find_groups() {
     return;
   }
   // Machine form is right for one group alone, too.
-  context.plan->alternate = false;
-  context.plan->registers = 0;
   context.remark(Remark::Kind::Missed, {},
                  "tiles do not alternate: what is copied, or where, depends on tiles in registers");
 }
@@ -62,8 +60,8 @@ void Lowering::meet_group() {
 
 /// As much for each group as the one op that needs the most, which is known at the end.
 Value Lowering::group_scratch(std::int64_t bytes) {
-  group_scratch_bytes_ = std::max(
-      group_scratch_bytes_, (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment);
+  group_scratch_bytes_ = std::max(group_scratch_bytes_, (bytes + kScratchAlignment - 1) /
+                                                            kScratchAlignment * kScratchAlignment);
   const std::int64_t first =
       (scratch_offset_ + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
   scratch_end_ = std::max(scratch_end_, first + groups_ * group_scratch_bytes_);
@@ -104,9 +102,7 @@ void meet_alone(Lowering& l, Value who, Opcode opcode, Value turn) {
 void lower_TurnsStart(Lowering& l, OpId) {
   meet_alone(l, l.b.i32(takers(l) - 1), Opcode::BarArrive, l.b.i32(0));
 }
-void lower_TurnsEnd(Lowering& l, OpId) {
-  meet_alone(l, l.b.i32(0), Opcode::BarSync, l.b.i32(0));
-}
+void lower_TurnsEnd(Lowering& l, OpId) { meet_alone(l, l.b.i32(0), Opcode::BarSync, l.b.i32(0)); }
 // One alone always has the turn.
 void lower_TurnTake(Lowering& l, OpId) {
   if (takers(l) > 1) meet(l, Opcode::BarSync, taker(l));
@@ -124,7 +120,8 @@ void Lowering::lower_own_tile(OpId tiles, Value number) {
   const RegionId body = from[tiles].regions[0];
   const Value mine = b.cmp("eq", b.op(Opcode::And, {number, b.i32(groups_ - 1)}), group());
   std::vector<Type> types;
-  for (std::size_t i : kept(from[tiles].results)) types.push_back(from.type(from[tiles].results[i]));
+  for (std::size_t i : kept(from[tiles].results))
+    types.push_back(from.type(from[tiles].results[i]));
   const OpId branch = b.make_if(mine, types);
   const RegionId outer = b.region();
   b.at_end(to[branch].regions[0]);

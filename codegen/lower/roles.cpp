@@ -63,7 +63,9 @@ void Lowering::lower_role(Role role, OpId roles) {
   role_ = role;
   const RegionId outer = b.region();
   b.at_end(to.add_region(roles));
-  if (const int registers = context.plan->registers; registers != 0) {
+  // They were dealt for all groups.
+  const bool is_as_planned = groups_ == context.plan->groups();
+  if (const int registers = context.plan->registers; registers != 0 && is_as_planned) {
     const bool computes = role == Role::Compute;
     b.effect(Opcode::SetMaxNReg, {},
              {{AttrName::mode, computes ? "inc" : "dec"},

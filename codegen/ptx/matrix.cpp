@@ -86,11 +86,10 @@ Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form) {
   for (int s = 0; s < form.steps; ++s) {
     const std::string_view chosen = scale_of(s, form);
     for (int m = 0; m < form.row_tiles; ++m)
-      out.text += fmt::format("{} {}, {}, #{}, {}{};\n", head,
-                              braces(acc + m * registers, registers),
-                              form.a_in_registers ? braces(a + 4 * s, 4)
-                                                  : fmt::format("#{}", a + m * form.steps + s),
-                              b + s, chosen == "scale" ? scale : std::string(chosen), tail);
+      out.text += fmt::format(
+          "{} {}, {}, #{}, {}{};\n", head, braces(acc + m * registers, registers),
+          form.a_in_registers ? braces(a + 4 * s, 4) : fmt::format("#{}", a + m * form.steps + s),
+          b + s, chosen == "scale" ? scale : std::string(chosen), tail);
   }
   out.text += "}";
   return out;

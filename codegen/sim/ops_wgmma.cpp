@@ -130,7 +130,8 @@ void check_reads(Warp& w, const Work& k, Tick sequence) {
 std::string rule_broken(const Warp& w, const Instr& i, const Work& k) {
   const std::int64_t shape_k = i.op->attrs.ints(AttrName::shape)[2];
   const ir::Type acc = w.cta.kernel().type(i.op->results[0]).inner();
-  if (acc.count() != k.row_tiles * k.n / 2) return "packed f16 accumulators are not supported by the simulator";
+  if (acc.count() != k.row_tiles * k.n / 2)
+    return "packed f16 accumulators are not supported by the simulator";
   if (is_float(k.acc_type) == k.a_elem->integer || k.a_elem->bytes != k.b_elem->bytes)
     return fmt::format("operands {} and {} do not fit accumulators of {}",
                        i.op->attrs.s(AttrName::a_type), i.op->attrs.s(AttrName::b_type),

@@ -97,8 +97,8 @@ class Machine {
     if (e.kind == Kind::TurnTake && cta().turn != e.number) return false;
     ++role.next;
     using Run = void (Machine::*)(const ChannelEvent&);
-    static constexpr Run kRun[] = {&Machine::wait, &Machine::release, &Machine::expect,
-                                   &Machine::copy, &Machine::product, &Machine::product_wait,
+    static constexpr Run kRun[] = {&Machine::wait, &Machine::release,   &Machine::expect,
+                                   &Machine::copy, &Machine::product,   &Machine::product_wait,
                                    &Machine::read, &Machine::turn_take, &Machine::turn_pass};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;

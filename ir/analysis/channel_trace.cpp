@@ -296,9 +296,9 @@ class Walk {
   const Kernel& k_;
   ChannelRole role_;
   ChannelExtents extents_;
-  bool copies_ = false;   ///< inside of a branch of the leader
-  bool is_mine_ = true;   ///< the tile at hand, of groups that take them in turn
-  int tile_ = 0;          ///< its number
+  bool copies_ = false;  ///< inside of a branch of the leader
+  bool is_mine_ = true;  ///< the tile at hand, of groups that take them in turn
+  int tile_ = 0;         ///< its number
   std::unordered_set<OpId> with_channels_;
   std::unordered_map<OpId, std::int64_t> reads_;  ///< ops that read memory, numbered
   std::vector<Cell> numbers_;                     ///< of every value

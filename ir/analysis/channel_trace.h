@@ -15,7 +15,17 @@ struct SlotRef {
 };
 
 struct ChannelEvent {
-  enum class Kind : std::uint8_t { Wait, Release, Expect, Copy, Product, ProductWait, Read, TurnTake, TurnPass };
+  enum class Kind : std::uint8_t {
+    Wait,
+    Release,
+    Expect,
+    Copy,
+    Product,
+    ProductWait,
+    Read,
+    TurnTake,
+    TurnPass
+  };
   Kind kind;
   OpId op;
   SlotRef at = {};                  ///< the channel; of a copy the ring

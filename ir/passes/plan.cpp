@@ -364,7 +364,8 @@ void require_legal(const Plan& p, const Kernel& k) {
     bool holds;
     const char* rule;
   } kRules[] = {
-      {p.warps >= 1 && p.computing_warps() + p.copy_warps <= 32, "warps and copy_warps are 1 to 32 together"},
+      {p.warps >= 1 && p.computing_warps() + p.copy_warps <= 32,
+       "warps and copy_warps are 1 to 32 together"},
       {p.min_ctas >= 1, "min_ctas is at least 1"},
       {p.stages >= (p.wgmma ? 2 : 1) && p.stages <= 16, "stages is 1 to 16, with wgmma 2 to 16"},
       {p.warps_m == 0 || p.warps_m * p.warps_n == p.warps, "warps is warps_m times warps_n"},

@@ -68,9 +68,8 @@ bool ProductLoop::is_legal(OpId dot) const {
   const std::int64_t rows = kRowsPerWarp * plan_.warps;
   const bool has_rows = acc.shape()[0] == rows || (plan_.alternate && acc.shape()[0] % rows == 0 &&
                                                    is_tma_operand(k[dot].operands[0]));
-  return type && has_rows &&
-         type->has_columns(acc.shape()[1]) && a.shape()[1] % type->step() == 0 &&
-         load_of(k[dot].operands[1]) != nullptr;
+  return type && has_rows && type->has_columns(acc.shape()[1]) &&
+         a.shape()[1] % type->step() == 0 && load_of(k[dot].operands[1]) != nullptr;
 }
 
 /// In the ring or in front of the loop: what is in registers has a warp's 16 rows.

@@ -290,8 +290,8 @@ TEST_F(Assembled, MulticastMatmul) {
   check(traced("matmul", [&] { dense.run(config(128, 256, 64), stream, A, W, C, host({64}), A); }));
 }
 
-/// Products of tiles that two warpgroups take in turn: plain, shared with a neighbour, with what the
-/// sums meet, and gated.
+/// Products of tiles that two warpgroups take in turn: plain, shared with a neighbour, with what
+/// the sums meet, and gated.
 TEST_F(Assembled, AlternatingMatmul) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
@@ -326,8 +326,10 @@ TEST_F(Assembled, AlternatingMatmul) {
     if (c.result != bf16 || c.options.promoted) continue;
     check(traced("matmul",
                  [&] {
-                   if (c.operands == bf16) half.run(c.config, stream, A, B, C, host({64}), host({64, 64}));
-                   if (c.operands != bf16) eight.run(c.config, stream, A, B, C, host({64}), host({64, 64}));
+                   if (c.operands == bf16)
+                     half.run(c.config, stream, A, B, C, host({64}), host({64, 64}));
+                   if (c.operands != bf16)
+                     eight.run(c.config, stream, A, B, C, host({64}), host({64, 64}));
                  }),
           backends);
   }

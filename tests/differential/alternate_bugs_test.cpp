@@ -1,5 +1,5 @@
-// Tiles that two groups of a program take in turn: bugs that the lowering could have, planted in its
-// code. Each must be caught in the simulator, by a finding or by a wrong result.
+// Tiles that two groups of a program take in turn: bugs that the lowering could have, planted in
+// its code. Each must be caught in the simulator, by a finding or by a wrong result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,8 +13,8 @@ using test::all_of;
 using test::Bug;
 
 constexpr std::int64_t kGroupThreads = 128, kBothGroups = 256, kGroupWarps = 4;
-/// Several tiles for each group of the one program, an odd number; more steps a tile than two rounds
-/// of the ring, and no multiple of them.
+/// Several tiles for each group of the one program, an odd number; more steps a tile than two
+/// rounds of the ring, and no multiple of them.
 constexpr test::ProblemOfTiles kOdd{3, 3, 7}, kShort{8, 5, 1};
 /// Results go through shared memory of the group's own, between barriers of the group.
 constexpr Plan kPlan{.warps = 4,
@@ -33,9 +33,8 @@ std::vector<OpId> barriers(const Kernel& k, std::int64_t threads) {
 }
 
 OpId tile_loop(const Kernel& k) {
-  return all_of(k, Opcode::For, [](const OpData& d) {
-           return d.attrs.i(AttrName::alternate) == 1;
-         }).front();
+  return all_of(k, Opcode::For, [](const OpData& d) { return d.attrs.i(AttrName::alternate) == 1; })
+      .front();
 }
 
 /// The branch that a group takes for its own tiles; and what the others carry on.
@@ -61,9 +60,8 @@ void carry_on_nothing(Kernel& k, std::size_t carry) {
 
 /// The counts of what has been read: of one group's warps.
 void count_releases(Kernel& k, std::int64_t count) {
-  for (OpId op : all_of(k, Opcode::MbarInit, [](const OpData& d) {
-         return d.attrs.i(AttrName::count) == kGroupWarps;
-       }))
+  for (OpId op : all_of(k, Opcode::MbarInit,
+                        [](const OpData& d) { return d.attrs.i(AttrName::count) == kGroupWarps; }))
     k[op].attrs.set(AttrName::count, count);
 }
 
@@ -84,17 +82,14 @@ const Bug kBugs[] = {
        const OpId warp = all_of(k, Opcode::WarpId).front();
        for (OpId op : all_of(k, Opcode::Mul)) {
          const OpId shift = k[k[op].operands[0]].def;
-         const bool of_group = shift && k[shift].opcode == Opcode::Shr &&
-                               k[shift].operands[0] == k[warp].results[0];
+         const bool of_group =
+             shift && k[shift].opcode == Opcode::Shr && k[shift].operands[0] == k[warp].results[0];
          if (of_group) set_i32(k, op, 1, 0);
        }
      }},
-    {"no turn is taken",
-     [](Kernel& k) { k.erase(barriers(k, kBothGroups).front()); }},
-    {"no turn is passed on",
-     [](Kernel& k) { k.erase(all_of(k, Opcode::BarArrive).back()); }},
-    {"nobody has the first turn",
-     [](Kernel& k) { k.erase(all_of(k, Opcode::BarArrive).front()); }},
+    {"no turn is taken", [](Kernel& k) { k.erase(barriers(k, kBothGroups).front()); }},
+    {"no turn is passed on", [](Kernel& k) { k.erase(all_of(k, Opcode::BarArrive).back()); }},
+    {"nobody has the first turn", [](Kernel& k) { k.erase(all_of(k, Opcode::BarArrive).front()); }},
     {"the turn is passed on to oneself",
      [](Kernel& k) {
        const OpId pass = all_of(k, Opcode::BarArrive).back(),
@@ -125,7 +120,7 @@ const Bug kBugsOfShortTiles[] = {
 };
 
 TEST(TilesInTurn, EveryPlantedBugIsCaught) {
-  for (const unsigned ctas : {1u, 2u}) test::expect_caught(kOdd, kPlan, kBugs, ctas);
+  for (const int ctas : {1, 2}) test::expect_caught(kOdd, kPlan, kBugs, ctas);
   test::expect_caught(kShort, kPlan, kBugsOfShortTiles, 1);
 }
 

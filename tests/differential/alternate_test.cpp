@@ -126,8 +126,8 @@ TEST_P(Alternate, NoSteps) {
   expect_alternating(kernel_to);
 }
 
-/// The number of steps grows with the tile's number, from none on, so that rings go on by others for
-/// each group. A step of 64 from 32 on takes all of its 64.
+/// The number of steps grows with the tile's number, from none on, so that rings go on by others
+/// for each group. A step of 64 from 32 on takes all of its 64.
 TEST_P(Alternate, UnevenSteps) {
   const auto ragged = kernel("ragged", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
@@ -156,17 +156,16 @@ TEST_P(Alternate, FewSlots) { check_shapes<bf16, f32>({128, 64, 64, 2}, false); 
 /// What the sums meet, stored a block of columns at a time or all at once, by exchanges or through
 /// shared memory of each group's own.
 TEST_P(Alternate, Epilogue) {
-  for (const char* plan : {"", "warp_exchange=1", "store_columns=0", "stage_stores=1 stages=2",
-                           "copy_warps=1 registers=0"}) {
+  for (const char* plan :
+       {"", "warp_exchange=1", "store_columns=0", "stage_stores=1", "copy_warps=1 registers=0"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;
     const EnvOverride scope(changed);
-    const auto added = fused_matmul<bf16, bf16>(
-        [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<f32, 1> rows, In<bf16, 2> before) {
-          return (acc + expand(cast<f32>(bias(n)), 0)) * expand(rows(m), 1) +
-                 cast<f32>(before(m, n));
-        });
+    const auto added = fused_matmul<bf16, bf16>([](Tile acc, Index m, Index n, In<bf16, 1> bias,
+                                                   In<f32, 1> rows, In<bf16, 2> before) {
+      return (acc + expand(cast<f32>(bias(n)), 0)) * expand(rows(m), 1) + cast<f32>(before(m, n));
+    });
     const MatmulConfig config{.bm = 128, .bn = 128, .bk = 64, .alternate = true};
     for (const auto& [m, n, k] : {Shape{648, 392, 328}, {1288, 392, 64}, {128, 128, 384}}) {
       const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
@@ -187,16 +186,16 @@ TEST_P(Alternate, Epilogue) {
 
 /// Warps of a group meet: sums over rows and of whole tiles, stored by the group's first thread.
 TEST_P(Alternate, GroupsMeetForThemselves) {
-  const auto reduced = kernel("reduced", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C,
-                                            Out<f32, 2> totals) {
-    for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
-      auto acc = zeros<f32>(128, 64);
-      for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
-      const Tile columns = sum(acc, 0);
-      C(m, n) = acc + expand(columns, 0);
-      totals(m.first() / 128, n.first() / 64) = sum(columns, 0);
-    }
-  });
+  const auto reduced =
+      kernel("reduced", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Out<f32, 2> totals) {
+        for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
+          auto acc = zeros<f32>(128, 64);
+          for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
+          const Tile columns = sum(acc, 0);
+          C(m, n) = acc + expand(columns, 0);
+          totals(m.first() / 128, n.first() / 64) = sum(columns, 0);
+        }
+      });
   for (const auto& [m, n, k] : {Shape{512, 640, 192}, {128, 1088, 64}}) {
     const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                  C = empty({m, n}, DType::f32), totals = empty({m / 128, n / 64}, DType::f32);
@@ -219,22 +218,22 @@ TEST_P(Alternate, GroupsMeetForThemselves) {
 /// Several product loops a tile have one turn together: one in a loop of its own, one whose A comes
 /// in front of it.
 TEST_P(Alternate, SeveralLoops) {
-  const auto chain = kernel("several", [](In<bf16, 3> A, In<bf16, 3> B, In<bf16, 2> D,
-                                          Out<f32, 2> C) {
-    for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
-      auto acc = zeros<f32>(128, 64);
-      for (auto e : steps(A.dim(0), 1)) {
-        auto part = zeros<f32>(128, 64);
-        for (auto k : steps(A.dim(2), 64)) part = dot(A(e, m, k), B(e, k, n), part);
-        acc = acc + part * part;
-      }
-      auto more = zeros<f32>(128, 64);
-      const Index head(Tile(0), 64);
-      const Tile d = D(m, head);
-      for (auto e : steps(B.dim(0), 1)) more = dot(d, B(e, head, n), more);
-      C(m, n) = acc + more;
-    }
-  });
+  const auto chain =
+      kernel("several", [](In<bf16, 3> A, In<bf16, 3> B, In<bf16, 2> D, Out<f32, 2> C) {
+        for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
+          auto acc = zeros<f32>(128, 64);
+          for (auto e : steps(A.dim(0), 1)) {
+            auto part = zeros<f32>(128, 64);
+            for (auto k : steps(A.dim(2), 64)) part = dot(A(e, m, k), B(e, k, n), part);
+            acc = acc + part * part;
+          }
+          auto more = zeros<f32>(128, 64);
+          const Index head(Tile(0), 64);
+          const Tile d = D(m, head);
+          for (auto e : steps(B.dim(0), 1)) more = dot(d, B(e, head, n), more);
+          C(m, n) = acc + more;
+        }
+      });
   const std::int64_t m = 392, n = 584, k = 192;
   const Tensor A = integers({3, m, k}, DType::bf16, 1), B = integers({3, k, n}, DType::bf16, 2),
                D = integers({m, k}, DType::bf16, 3), C = empty({m, n}, DType::f32);
@@ -270,7 +269,8 @@ TEST_P(Alternate, OtherProducts) {
   const auto plain = [](Tile acc, Index, Index) { return acc; };
   const auto promoted = fused_matmul<f8e4m3, f32>(plain, MatmulOptions{.promoted = true});
   const Tensor A8 = integers({392, 528}, DType::f8e4m3, 1),
-               B8 = integers({528, 200}, DType::f8e4m3, 2, true), C8 = empty({392, 200}, DType::f32);
+               B8 = integers({528, 200}, DType::f8e4m3, 2, true),
+               C8 = empty({392, 200}, DType::f32);
   const MatmulConfig half{.bm = 64, .bn = 128, .bk = 128, .alternate = true};
   promoted.run(half, stream(), A8, B8, C8);
   expect_equal(C8, product(A8, B8));
@@ -289,15 +289,38 @@ TEST_P(Alternate, OtherProducts) {
   expect_alternating(whole, square);
 }
 
+/// A thread of those that compute copies, and has to know more than scalars: one group has all
+/// tiles.
+TEST_P(Alternate, CopiesThatDependOnTiles) {
+  const auto deep = kernel("deep", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
+      const Tile last = max(arange(192) + cast<i32>(m.first() * 0), axis(0)) + 1;
+      auto acc = zeros<f32>(128, 64);
+      for (auto k : steps(Tile(0), last, 64)) acc = dot(A(m, k), B(k, n), acc);
+      C(m, n) = acc;
+    }
+  });
+  const std::int64_t m = 648, n = 200, k = 192;
+  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+               C = empty({m, n}, DType::f32);
+  deep(stream(), A, B, C);
+  expect_equal(C, product(A, B));
+  if (GetParam().kind == DeviceKind::cpu) return;
+  const std::string said = deep.explain();
+  EXPECT_NE(said.find("depends on tiles in registers"), std::string::npos) << said;
+  EXPECT_NE(said.find("threads 128"), std::string::npos) << said;
+}
+
 /// Where one warpgroup cannot have a tile, or tiles come from a counter, all warps compute it.
 TEST_P(Alternate, AskedForInVain) {
   const std::int64_t m = 264, n = 520, k = 136;
   const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                C = empty({m, n}, DType::f32);
-  for (const auto& [tiles, plan] :
-       {std::pair(Tiles{128, 256, 64}, ""), {Tiles{128, 192, 64}, ""},
-        {Tiles{128, 128, 64}, "dynamic=1"}, {Tiles{128, 128, 64}, "persistent=0"},
-        {Tiles{128, 128, 64}, "copy_warps=0 registers=0"}}) {
+  for (const auto& [tiles, plan] : {std::pair(Tiles{128, 256, 64}, ""),
+                                    {Tiles{128, 192, 64}, ""},
+                                    {Tiles{128, 128, 64}, "dynamic=1"},
+                                    {Tiles{128, 128, 64}, "persistent=0"},
+                                    {Tiles{128, 128, 64}, "copy_warps=0 registers=0"}}) {
     SCOPED_TRACE(std::to_string(tiles.bn) + plan);
     Env changed = env();
     changed.plan = plan;

@@ -15,7 +15,6 @@ using test::Bug;
 using test::PlannedProduct;
 using Problem = test::ProblemOfTiles;
 
-
 constexpr std::int64_t kBytesOfA = 64 * 32 * 2, kBytesOfB = 32 * 96 * 2;
 
 /// Three rows of tiles: every second column begins with a tile whose neighbour lies in another one.
@@ -155,9 +154,7 @@ const Bug kBugs[] = {
      }},
 };
 
-TEST(SharedProducts, EveryPlantedBugIsCaught) {
-  test::expect_caught(kOdd, plan_of(true), kBugs);
-}
+TEST(SharedProducts, EveryPlantedBugIsCaught) { test::expect_caught(kOdd, plan_of(true), kBugs); }
 
 }  // namespace
 }  // namespace tegula::ir

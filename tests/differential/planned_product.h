@@ -1,6 +1,6 @@
 #pragma once
-// A product of small tiles by a given plan, in the simulator: its simt form can be changed before it
-// runs, so that bugs that the lowering could have are planted in it.
+// A product of small tiles by a given plan, in the simulator: its simt form can be changed before
+// it runs, so that bugs that the lowering could have are planted in it.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -44,7 +44,7 @@ class PlannedProduct {
   ir::Kernel& simt() { return k_.simt; }
 
   /// By so many CTAs, which take turns; how the kernel is found wrong.
-  std::string run(unsigned ctas = 4) {
+  std::string run(int ctas = 4) {
     const runtime::LaunchArg args[] = {{&A_}, {&B_}, {&C_}};
     std::vector<codegen::TensorMap> maps;
     sim::SimOptions options;
@@ -106,7 +106,7 @@ inline std::vector<ir::OpId> all_of(
 
 /// The kernel is right without a bug, and with each is found wrong.
 inline void expect_caught(ProblemOfTiles problem, const ir::Plan& plan, std::span<const Bug> bugs,
-                          unsigned ctas = 4) {
+                          int ctas = 4) {
   for (const Bug& bug : bugs) {
     SCOPED_TRACE(bug.name);
     PlannedProduct product(problem, plan);

@@ -1,6 +1,6 @@
 // Clusters on the GPU: sums through the shared memory of neighbours and operands that they bring
-// for each other are right at every launch, and both back ends give the same bits; so are tiles that
-// two warpgroups take in turn, alone and in clusters. Twins:
+// for each other are right at every launch, and both back ends give the same bits; so are tiles
+// that two warpgroups take in turn, alone and in clusters. Twins:
 // tests/differential/{clusters,multicast,alternate}_test.cpp on the simulator.
 #include <gtest/gtest.h>
 

@@ -181,15 +181,16 @@ TEST(ChannelCheck, TilesByACounter) {
   EXPECT_THAT(early, testing::ElementsAre("a number of a tile is read that was not waited for"));
 }
 
-/// Who does not wait for the turn takes the phase of an older round for its own; who does not pass it
-/// on, or whose tile ends elsewhere in the ring than the others count, stops them.
+/// Who does not wait for the turn takes the phase of an older round for its own; who does not pass
+/// it on, or whose tile ends elsewhere in the ring than the others count, stops them.
 TEST(ChannelCheck, TilesInTurn) {
   for (const char* plan : {"", "stages=2", "stages=3", "stages=3 multicast=1"}) {
     SCOPED_TRACE(plan);
     // Tiles of eight steps: on more than four slots nobody can be two rounds ahead.
-    if (std::string(plan).find("stages") == 0)
+    if (*plan != 0) {
       EXPECT_THAT(faults(kInTurn, plan, Opcode::TurnTake, erase),
                   testing::ElementsAre("a product reads what was copied for another tile"));
+    }
     EXPECT_THAT(faults(kInTurn, plan, Opcode::TurnPass, erase),
                 testing::ElementsAre(HasSubstr("deadlock")));
     for (const std::size_t carry : {0U, 1U})

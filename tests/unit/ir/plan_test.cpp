@@ -152,7 +152,8 @@ TEST(Plan, TilesInTurn) {
   for (const auto& [changes, rule] :
        {std::pair("dynamic=1", "goes neither with dynamic nor with turns"),
         {"copy_warps=0 registers=0", "alternate needs persistent and copy_warps"},
-        {"warps=8 warps_m=8", "alternate is for tiles that one warpgroup of 4 warps can compute"}}) {
+        {"warps=8 warps_m=8",
+         "alternate is for tiles that one warpgroup of 4 warps can compute"}}) {
     PassContext given;
     given.plan = asked;
     given.plan->change(changes);

@@ -96,8 +96,8 @@ struct WholeMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), multicast(t.multicast),
-                            alternate(t.alternate))) {
+    for (auto [m, n] :
+         grid(C, t.bm, t.bn, l2_group(8), multicast(t.multicast), alternate(t.alternate))) {
       t.wait_for_copies();
       C(m, n) = epilogue(matmul_sums<T>(
                              t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },

@@ -29,8 +29,9 @@ struct MatmulConfig {
   /// half each, to both (TMA multicast; k not divided among a cluster). Needs sm_90 and tiles that
   /// fill an SM; elsewhere it changes nothing.
   bool multicast = false;
-  /// A tile is one warpgroup's work, of bm x bn up to 128x128 or 64x256, and two take tiles in turn:
-  /// an epilogue runs beside the next tile's products. Needs sm_90; elsewhere it changes nothing.
+  /// A tile is one warpgroup's work, of bm x bn up to 128x128 or 64x256, and two take tiles in
+  /// turn: an epilogue runs beside the next tile's products. Needs sm_90; elsewhere it changes
+  /// nothing.
   bool alternate = false;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
