@@ -1,20 +1,15 @@
 // What the library may choose is assembled: no spills, no stack, no warning of the assembler
 // (C75xx: wgmmas one after another, ignored setmaxnreg). Needs ptxas.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <span>
 
 #include "bench/attention_kernel.h"
 #include "ir/analysis/channel_trace.h"
 #include "ir/pipeline.h"
-#include "ir/text.h"
 #include "runtime/doctor.h"
 #include "runtime/jit_steps.h"
 #include "support/env.h"
-#include "support/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"
@@ -22,50 +17,18 @@
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
+#include "tests/assemble/assembled.h"
 #include "tests/gpu/two_products.h"
 
 namespace tegula {
 namespace {
 
-/// The tile form that a call traces on the host.
-ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
-  std::string pattern = (std::filesystem::temp_directory_path() / "tegula-XXXXXX").string();
-  if (!mkdtemp(pattern.data())) throw std::runtime_error("no folder like " + pattern);
-  const std::filesystem::path folder = pattern;
-  Env dumping = env();
-  dumping.dump = "trace:" + pattern;
-  {
-    const EnvOverride scope(dumping);
-    call();
-  }
-  ir::Kernel kernel = ir::parse(read_file(folder / name / "01-trace.tir"), name);
-  std::filesystem::remove_all(folder);
-  return kernel;
-}
-
-/// Gives the plan.
-ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, bool is_wgmma,
-                      runtime::Backend backend = runtime::Backend::Llvm) {
-  SCOPED_TRACE(target);
-  runtime::CompileRequest request;
-  request.target = target;
-  request.backend = backend;
-  runtime::CompiledKernel k;
-  runtime::key(k, request);
-  k.tile = ir::clone(tile);
-  runtime::optimize(k, request);
-  EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
-  runtime::emit(k, request);
-  runtime::assemble(k, request);
-  EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
-  EXPECT_EQ(k.report.stack, 0);
-  EXPECT_TRUE(k.report.warnings.empty()) << testing::PrintToString(k.report.warnings);
-  return k.plan;
-}
-
-Tensor host(std::initializer_list<std::int64_t> shape) {
-  return Tensor::zeros(Dims(shape), DType::bf16, Device::cpu());
-}
+using test::Assembled;
+using test::Case;
+using test::expect_clean;
+using test::here;
+using test::host;
+using test::traced;
 
 /// Products that the checker of rings follows with extents of `steps` steps.
 std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
@@ -81,26 +44,6 @@ std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
   return static_cast<std::size_t>(
       std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
 }
-
-/// A product to be assembled.
-struct Case {
-  DType operands, result;
-  MatmulConfig config;
-  MatmulOptions options = {};
-};
-
-std::vector<runtime::Backend> here() {
-  std::vector<runtime::Backend> backends{runtime::Backend::Llvm};
-  if (runtime::diagnose().finding("NVRTC").present) backends.push_back(runtime::Backend::Nvrtc);
-  return backends;
-}
-
-class Assembled : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!runtime::find_ptxas()) GTEST_SKIP() << "no ptxas here";
-  }
-};
 
 TEST_F(Assembled, Matmul) {
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
@@ -288,60 +231,6 @@ TEST_F(Assembled, MulticastMatmul) {
                cast<tegula::f32>(residual(m, n));
       });
   check(traced("matmul", [&] { dense.run(config(128, 256, 64), stream, A, W, C, host({64}), A); }));
-}
-
-/// Products of tiles that two warpgroups take in turn: plain, shared with a neighbour, with what
-/// the sums meet, and gated.
-TEST_F(Assembled, AlternatingMatmul) {
-  const std::vector<runtime::Backend> backends = here();
-  const Stream stream(Device::cpu());
-  using enum DType;
-  const auto config = [](int bm, int bn, int bk, bool shared = false) {
-    return MatmulConfig{.bm = bm, .bn = bn, .bk = bk, .multicast = shared, .alternate = true};
-  };
-  const auto check = [&](const ir::Kernel& kernel, std::span<const runtime::Backend> by) {
-    for (const runtime::Backend backend : by)
-      EXPECT_TRUE(expect_clean(kernel, "sm_90a", true, backend).alternate);
-  };
-  const auto dense = [](Tile acc, Index m, Index n, In<tegula::bf16, 1> bias,
-                        In<tegula::bf16, 2> residual) {
-    return gelu(acc + expand(cast<tegula::f32>(bias(n)), 0)) + cast<tegula::f32>(residual(m, n));
-  };
-  const auto half = fused_matmul<tegula::bf16, tegula::bf16>(dense);
-  const auto eight = fused_matmul<tegula::f8e4m3, tegula::bf16>(dense);
-  for (const Case& c : {Case{bf16, bf16, config(128, 128, 64)},
-                        {bf16, bf16, config(128, 128, 64, true)},
-                        {bf16, f32, config(64, 256, 64)},
-                        {f16, f16, config(256, 64, 64)},
-                        {DType::f8e4m3, bf16, config(128, 128, 128)},
-                        {DType::f8e4m3, bf16, config(128, 128, 128, true)},
-                        {DType::f8e4m3, bf16, config(64, 128, 128), {.promoted = true}},
-                        {i8, i32, config(128, 128, 128)},
-                        {f32, f32, config(128, 128, 32), {.tf32 = true}}}) {
-    SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
-    const Tensor A = Tensor::zeros({64, 256}, c.operands, Device::cpu()),
-                 B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
-                 C = Tensor::zeros({64, 64}, c.result, Device::cpu());
-    check(traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); }), backends);
-    if (c.result != bf16 || c.options.promoted) continue;
-    check(traced("matmul",
-                 [&] {
-                   if (c.operands == bf16)
-                     half.run(c.config, stream, A, B, C, host({64}), host({64, 64}));
-                   if (c.operands != bf16)
-                     eight.run(c.config, stream, A, B, C, host({64}), host({64, 64}));
-                 }),
-          backends);
-  }
-  const auto gated = gated_matmul<tegula::bf16, tegula::bf16>(
-      [](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
-  const Tensor A = host({64, 64}), W = host({64, 64}), C = host({64, 64});
-  const auto halves = [&](const MatmulConfig& c) {
-    return traced("matmul_gated", [&] { gated.run(c, stream, A, W, W, C); });
-  };
-  check(halves(config(64, 128, 64)), backends);
-  // Of 128 rows a block of results takes twice the registers, which NVVM does not have.
-  check(halves(config(128, 64, 64)), std::span(backends).first(1));
 }
 
 TEST_F(Assembled, Attention) {
