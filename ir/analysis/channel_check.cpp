@@ -290,7 +290,7 @@ CtaTraces traces_of(const Kernel& machine, const Rings& rings, std::int64_t step
   ChannelExtents extents{.extent = steps * rings.step, .scalar = steps, .rank = rank};
   CtaTraces cta;
   const auto add = [&](ChannelRole role) {
-    cta.roles.push_back({channel_trace(machine, role, extents)});
+    cta.roles.emplace_back().events = channel_trace(machine, role, extents);
   };
   if (rings.groups > 1) extents.turns = kTurnsOfGroups;
   if (!with_copy_role) {
