@@ -16,20 +16,25 @@ Tensor as_fp8(const Tensor& bytes) {
                         bytes.strides());
 }
 
-/// 2e15 if streamed + 1e15 if direct + stages * 1e13 + 1e12 if the splits are a cluster + splits *
-/// 1e9 + BM * 1e6 + BN * 1e3 + BK, negative where operands are swapped. Streamed: `splits` programs
-/// for each of the device's multiprocessors.
+/// The sum of 1e15 if direct, 2e15 if tiles alternate, 4e15 if multicast, 8e15 if streamed, +
+/// stages
+/// * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK, negative
+/// where operands are swapped. Streamed: `splits` programs for each of the device's
+/// multiprocessors.
 MatmulConfig config_of(double number, Device device) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
-  MatmulConfig c{static_cast<int>(code / 1000000 % 1000),
-                 static_cast<int>(code / 1000 % 1000),
-                 static_cast<int>(code % 1000),
-                 static_cast<int>(code / 1000000000 % 1000),
-                 number < 0,
-                 code / 1000000000000 % 10 != 0,
-                 static_cast<int>(code / 10000000000000 % 100),
-                 code / 1000000000000000 % 2 != 0};
-  if (code / 2000000000000000 != 0)
+  const std::int64_t flags = code / 1000000000000000;
+  MatmulConfig c{.bm = static_cast<int>(code / 1000000 % 1000),
+                 .bn = static_cast<int>(code / 1000 % 1000),
+                 .bk = static_cast<int>(code % 1000),
+                 .splits = static_cast<int>(code / 1000000000 % 1000),
+                 .swapped = number < 0,
+                 .clustered = code / 1000000000000 % 10 != 0,
+                 .stages = static_cast<int>(code / 10000000000000 % 100),
+                 .direct = (flags & 1) != 0,
+                 .multicast = (flags & 4) != 0,
+                 .alternate = (flags & 2) != 0};
+  if ((flags & 8) != 0)
     c.streamed = runtime::device_properties(device.index).sm_count * std::exchange(c.splits, 1);
   return c;
 }
@@ -43,6 +48,12 @@ void row_and_column_scales(const Stream& s, Tensors t, double) {
   scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], t[3], t[4]);
 }
 
+/// A, B, C; the configuration.
+void unscaled_fp8(const Stream& s, Tensors t, double number) {
+  static const auto plain = fused_matmul<f8e4m3, bf16>([](Tile acc, Index, Index) { return acc; });
+  plain.run(config_of(number, s.device()), s, as_fp8(t[0]), as_fp8(t[1]), t[2]);
+}
+
 /// A, B, C, and one scale for all.
 void tensor_scale(const Stream& s, Tensors t, double scale) {
   static const auto scaled =
@@ -50,19 +61,21 @@ void tensor_scale(const Stream& s, Tensors t, double scale) {
   scaled(s, as_fp8(t[0]), as_fp8(t[1]), t[2], static_cast<float>(scale));
 }
 
-/// A, B, C, bias of columns, residual like C.
-void bias_gelu_residual(const Stream& s, Tensors t, double) {
+/// A, B, C, bias of columns, residual like C; the configuration, if not 0.
+void bias_gelu_residual(const Stream& s, Tensors t, double number) {
   static const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
         return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
       });
+  if (number != 0) return dense.run(config_of(number, s.device()), s, t[0], t[1], t[2], t[3], t[4]);
   dense(s, t[0], t[1], t[2], t[3], t[4]);
 }
 
-/// A, gate, up, C.
-void swiglu(const Stream& s, Tensors t, double) {
+/// A, gate, up, C; the configuration, if not 0.
+void swiglu(const Stream& s, Tensors t, double number) {
   static const auto gated =
       gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
+  if (number != 0) return gated.run(config_of(number, s.device()), s, t[0], t[1], t[2], t[3]);
   gated(s, t[0], t[1], t[2], t[3]);
 }
 
@@ -78,6 +91,7 @@ void add_matmul_cases(std::vector<Case>& list) {
                     matmul(s, t[0], t[1], t[2], config_of(number, s.device()));
                   }});
   list.push_back({"matmul_fp8", tensor_scale});
+  list.push_back({"matmul_fp8_config", unscaled_fp8});
   list.push_back({"matmul_fp8_promoted", [](const Stream& s, Tensors t, double) {
                     matmul(s, as_fp8(t[0]), as_fp8(t[1]), t[2], MatmulOptions{.promoted = true});
                   }});

@@ -58,7 +58,7 @@ def streamed(bm, bn, swapped, steps):
     deepest = min(8, 225 * 1024 // ((bm + bn) * 128))
     for on_sm, stages in ((1, deepest), (2, deepest // 2)):
         if stages >= 3 and steps >= 2 * on_sm * SMS:
-            number = 2e15 + stages * 1e13 + on_sm * 1e9 + bm * 1e6 + bn * 1e3 + 64
+            number = 8e15 + stages * 1e13 + on_sm * 1e9 + bm * 1e6 + bn * 1e3 + 64
             yield -number if swapped else number, f"{bm}x{bn} streamed {on_sm} stages {stages}{' swapped' if swapped else ''}"
 
 

@@ -236,6 +236,7 @@ std::uint64_t GridLoop::start() {
   if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
   if (options_.heavy_first) attrs.set(AttrName::pairs, std::int64_t{1});
   if (options_.multicast) attrs.set(AttrName::multicast, std::int64_t{1});
+  if (options_.alternate) attrs.set(AttrName::alternate, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},
                                           std::span(&i32, 1), std::move(attrs));

@@ -1,6 +1,9 @@
 // Result types of the simt-form ops.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "ir/infer.h"
 #include "ir/kernel.h"
 
@@ -78,9 +81,12 @@ Inferred infer_wgmma(const InferArgs& a) {
   const auto shape = a.attrs.ints(AttrName::shape);
   if (!acc.is_vec()) return Inferred::fail("the accumulator must be registers");
   if (shape.size() != 3 || shape[0] != 64) return Inferred::fail("attr shape must be [64, n, k]");
-  if (acc.count() != shape[1] / 2 && acc.count() != shape[1] / 4)
+  const auto tiles = std::max<std::int64_t>(1, std::ssize(a.attrs.ints(AttrName::rows_a)));
+  if (acc.count() != tiles * shape[1] / 2 && acc.count() != tiles * shape[1] / 4)
     return Inferred::fail(
         fmt::format("{} accumulator registers do not fit n = {}", acc.count(), shape[1]));
+  if (tiles > 1 && a.operands[1] != Type::scalar(DType::i64))
+    return Inferred::fail("A of more than 64 rows must be an i64 descriptor");
   if (a.operands[2] != Type::scalar(DType::i64))
     return Inferred::fail("B must be an i64 descriptor");
   if (a.operands[3] != Type::scalar(DType::i1)) return Inferred::fail("scale_d must be an i1");

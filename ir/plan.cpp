@@ -40,12 +40,13 @@ void set_field(Plan& plan, std::string_view name, int value, std::string_view ch
 }  // namespace
 
 int Plan::registers_at_entry() const {
-  const int warps_of_quarter = (warps + copy_warps + 3) / 4;
+  const int warps_of_quarter = (computing_warps() + copy_warps + 3) / 4;
   return std::min(255, 16384 / (32 * warps_of_quarter) / 8 * 8);
 }
 
 int Plan::copy_registers() const {
-  const int left = registers_at_entry() * (warps + copy_warps) - registers * warps;
+  const int left =
+      registers_at_entry() * (computing_warps() + copy_warps) - registers * computing_warps();
   return left / std::max(copy_warps, 1) / 8 * 8;
 }
 

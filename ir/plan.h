@@ -13,6 +13,10 @@ struct Plan {
 #include "ir/plan.def"
 #undef PLAN_FIELD
 
+  /// Warpgroups that take tiles in turn; one where all warps compute a tile together.
+  int groups() const { return alternate ? 2 : 1; }
+  /// Of the CTA.
+  int computing_warps() const { return warps * groups(); }
   /// Registers a thread can have where every warp has as many: each quarter of an SM holds a
   /// quarter of the warps, rounded up, in 16384 registers.
   int registers_at_entry() const;

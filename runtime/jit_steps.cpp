@@ -81,6 +81,11 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
     plan.warp_exchange = false;
     return plan;
   }
+  if (plan.alternate) {  // another plan altogether without
+    if (plan.stages == 2) return std::nullopt;
+    --plan.stages;
+    return plan;
+  }
   if (plan.persistent) {
     plan.persistent = plan.dynamic = plan.multicast = false;
     plan.stage_stores = true;

@@ -121,6 +121,7 @@ ptx::WgmmaForm form_of(Emitter& e, OpId id) {
   form.accumulator = accumulator_type(e.kernel.type(acc));
   form.a_in_registers = e.is_array(e.operand(id, 1));
   form.steps = static_cast<int>(e.attrs(id).ints(AttrName::step_b).size());
+  form.row_tiles = std::max(1, static_cast<int>(e.attrs(id).ints(AttrName::rows_a).size()));
   form.fresh = e.is_poison(acc);
   if (const auto c = e.constant(e.operand(id, 3))) form.scale_d = *c != 0;
   return form;
@@ -128,8 +129,7 @@ ptx::WgmmaForm form_of(Emitter& e, OpId id) {
 
 std::string wgmma_function(Emitter& e, OpId id, const ptx::WgmmaForm& form) {
   const ir::AttrList& attrs = e.attrs(id);
-  const auto shape = attrs.ints(AttrName::shape), steps_a = attrs.ints(AttrName::step_a),
-             steps_b = attrs.ints(AttrName::step_b);
+  const auto shape = attrs.ints(AttrName::shape), steps_b = attrs.ints(AttrName::step_b);
   const std::string i64 = e.use_type("i64");
   std::vector<std::string> parameters{
       fmt::format("{} (&d)[{}]", e.c_type(e.type(e.result(id))), form.accumulators)},
@@ -141,7 +141,7 @@ std::string wgmma_function(Emitter& e, OpId id, const ptx::WgmmaForm& form) {
     add_registers(names, "a", 4 * form.steps);
   } else {
     parameters.push_back(i64 + " a");
-    for (std::int64_t bytes : steps_a) names.push_back(advanced(e, "a", bytes));
+    for (std::int64_t bytes : ptx::steps_of_rows(attrs)) names.push_back(advanced(e, "a", bytes));
   }
   parameters.push_back(i64 + " b");
   for (std::int64_t bytes : steps_b) names.push_back(advanced(e, "b", bytes));
@@ -155,8 +155,8 @@ std::string wgmma_function(Emitter& e, OpId id, const ptx::WgmmaForm& form) {
           : fmt::format("{}_{}", attrs.s(AttrName::a_type), attrs.s(AttrName::b_type));
   const bool overwrites = form.fresh || form.scale_d == false;
   return e.ptx_effect(
-      fmt::format("wgmma{}_m{}n{}k{}_{}{}", overwrites ? "_new" : "", shape[0], shape[1],
-                  shape[2] * form.steps, types, form.a_in_registers ? "_rs" : ""),
+      fmt::format("wgmma{}_m{}n{}k{}_{}{}", overwrites ? "_new" : "", shape[0] * form.row_tiles,
+                  shape[1], shape[2] * form.steps, types, form.a_in_registers ? "_rs" : ""),
       parameters, ptx::wgmma(attrs, form), names);
 }
 

@@ -58,6 +58,7 @@ ptx::WgmmaForm form_of(Emitter& e, OpId id) {
   form.accumulator = accumulator_type(e.kernel.type(e.operand(id, 0)));
   form.a_in_registers = e.kernel.type(e.operand(id, 1)).is_vec();
   form.steps = static_cast<int>(e.attrs(id).ints(AttrName::step_b).size());
+  form.row_tiles = std::max(1, static_cast<int>(e.attrs(id).ints(AttrName::rows_a).size()));
   form.fresh = is_poison(acc);
   if (const auto* c = llvm::dyn_cast<llvm::ConstantInt>(e.scalar(e.operand(id, 3))))
     form.scale_d = c->isOne();
@@ -114,14 +115,13 @@ void llvm_WgmmaFence(Emitter& e, OpId id) {
 
 void llvm_Wgmma(Emitter& e, OpId id) {
   const ptx::WgmmaForm form = form_of(e, id);
-  const auto steps_a = e.attrs(id).ints(AttrName::step_a),
-             steps_b = e.attrs(id).ints(AttrName::step_b);
+  const auto steps_b = e.attrs(id).ints(AttrName::step_b);
   Words args;
   if (!form.fresh) args = e.words(e.operand(id, 0));
   if (form.a_in_registers)
     args.append(e.words(e.operand(id, 1)));
   else
-    for (std::int64_t bytes : steps_a)
+    for (std::int64_t bytes : ptx::steps_of_rows(e.attrs(id)))
       args.push_back(advanced(e, e.scalar(e.operand(id, 1)), bytes));
   for (std::int64_t bytes : steps_b) args.push_back(advanced(e, e.scalar(e.operand(id, 2)), bytes));
   if (!form.fresh && !form.scale_d) args.push_back(e.scalar(e.operand(id, 3)));

@@ -30,6 +30,13 @@ std::optional<CopySlice> CopySlice::of(const Kernel& machine) {
   return slice;
 }
 
+std::optional<CopySlice> CopySlice::of_carries(const Kernel& machine, OpId loop) {
+  CopySlice slice(machine);
+  for (Value v : machine[loop].results) slice.need(v);
+  if (!slice.is_legal()) return std::nullopt;
+  return slice;
+}
+
 void CopySlice::find_leaders() {
   const Kernel& k = *k_;
   std::vector<OpId> branches;

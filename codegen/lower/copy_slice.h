@@ -1,7 +1,9 @@
 #pragma once
-// What a warp of its own needs to run of a kernel to issue all of its bulk copies: the leader's
-// branches, the scalars they are computed from and the loops around them. The rest never waits for
-// that warp except through channels (warp specialisation; CUTLASS, sm90 TMA mainloops).
+// Parts of a kernel that can be run alone, without tiles in registers.
+// What a warp of its own needs to issue all bulk copies: the leader's branches, the scalars they
+// are computed from and the loops around them. The rest never waits for that warp except through
+// channels (warp specialisation; CUTLASS, sm90 TMA mainloops).
+// What a loop carries on: the scalars they are computed from, of a turn that somebody else runs.
 #include <optional>
 #include <unordered_set>
 
@@ -15,6 +17,9 @@ class CopySlice {
   /// copy depends on more than scalars and what it can read itself: a warp alone cannot take part
   /// in a tile's computation.
   static std::optional<CopySlice> of(const ir::Kernel& machine);
+
+  /// None where the loop carries more than scalars, or one that depends on a tile.
+  static std::optional<CopySlice> of_carries(const ir::Kernel& machine, ir::OpId loop);
 
   bool contains(ir::OpId op) const { return ops_.contains(op); }
   /// Results and region arguments too: a loop of the slice carries only what it needs.

@@ -41,24 +41,27 @@ Lowering::Lowering(const Kernel& machine, PassContext& ctx)
   to.info.form = Form::Simt;
   scratch_offset_ = (machine.info.smem_bytes + 127) / 128 * 128;
   scratch_end_ = machine.info.smem_bytes;
-  reserve_warp_scratch();
 }
 
 void Lowering::reserve_warp_scratch() {
   const std::int64_t bytes = context.plan ? warp_exchange_bytes(from, *context.plan) : 0;
   if (bytes == 0) return;
   warp_scratch_offset_ = (scratch_offset_ + 1023) / 1024 * 1024;
-  scratch_offset_ = scratch_end_ = warp_scratch_offset_ + bytes;
+  warp_scratch_bytes_ = bytes;
+  scratch_offset_ = scratch_end_ = warp_scratch_offset_ + groups_ * bytes;
 }
 
 Kernel Lowering::run() {
   add_params();
   if (context.plan && context.plan->copy_warps > 0) copying_ = CopySlice::of(from);
+  find_groups();
+  reserve_warp_scratch();
   find_live_ranges();
   if (copying_)
     lower_roles();
   else
     lower_body();
+  settle_group_scratch();
   to.info.smem_bytes = scratch_end_;
   return std::move(to);
 }
@@ -205,7 +208,7 @@ void Lowering::lower_op(OpId op) {
   if (row.family == Family::Math)
     throw InternalError(fmt::format("{} should have been expanded before lowering", row.mnemonic));
   if (row.family == Family::Elementwise) return lower_elementwise(op);
-  if (opcode == Opcode::For) return lower_for(op);
+  if (opcode == Opcode::For) return is_alternating(op) ? lower_alternating(op) : lower_for(op);
   if (opcode == Opcode::Yield) return lower_yield(op);
   if (opcode == Opcode::While) return lower_while(op);
   if (opcode == Opcode::If) return lower_if(op);
@@ -312,7 +315,10 @@ void Lowering::lower_for(OpId op) {
   bind(from[machine_body].args[0], to[body].args[0]);
   for (std::size_t n = 0; n < carries.size(); ++n)
     bind(from[machine_body].args[1 + carries[n]], to[body].args[1 + n]);
-  lower_region(machine_body);
+  if (is_alternating(op))
+    lower_own_tile(op, to[body].args[0]);
+  else
+    lower_region(machine_body);
   if (!to.terminator(body)) b.yield({});
   b.at_end(outer);
   for (std::size_t n = 0; n < carries.size(); ++n) bind(d.results[carries[n]], to[loop].results[n]);
@@ -387,6 +393,7 @@ Value Lowering::coordinate(In in) {
   Builder head(to);
   if (const OpId first = to[to.body()].first) head.before(first);
   v = head.op(in == In::Lane ? Opcode::LaneId : Opcode::WarpId, std::initializer_list<Value>{});
+  if (in == In::Warp && groups_ > 1) v = head.op(Opcode::And, {v, head.i32(warps() - 1)});
   return v;
 }
 
@@ -531,6 +538,7 @@ bool Lowering::is_ring_alive() const {
 
 Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   leave_cluster();
+  if (groups_ > 1) return group_scratch(bytes);
   std::int64_t from_here = scratch_offset_;
   if (!is_ring_alive())
     for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);
@@ -540,10 +548,13 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
 }
 
 Value Lowering::warp_scratch() {
-  return warp_scratch_offset_ < 0 ? Value() : shared_address(warp_scratch_offset_);
+  if (warp_scratch_offset_ < 0) return {};
+  const Value first = shared_address(warp_scratch_offset_);
+  return groups_ == 1 ? first : b.add(first, b.mul(group(), b.i32(warp_scratch_bytes_)));
 }
 
 void Lowering::barrier() {
+  if (groups_ > 1 && role_ == Role::Compute) return meet_group();
   // Barrier 0 is the whole CTA's.
   const int id = role_ == Role::Compute ? 1 : 0;
   const int threads = role_ == Role::Everything ? to.info.threads : from.info.threads;

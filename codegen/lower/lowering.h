@@ -80,8 +80,14 @@ class Lowering {
   /// A loaded tile that this addition alone takes up, and is lowered with, or that this load is;
   /// none where it is lowered by itself.
   ir::Value added_by_parts(ir::OpId op);
-  /// Warps that compute: the first of the CTA.
+  /// Warps that compute a tile together: the first of the CTA, or those of each group.
   int warps() const { return from.info.threads / 32; }
+  /// Warpgroups that take tiles in turn, one of which runs the code at hand; 1: all warps compute
+  /// a tile together.
+  int groups() const { return groups_; }
+  ir::Value group();
+  /// True in the first thread of those that compute a tile together.
+  ir::Value is_first_thread();
   /// True in the thread that issues the bulk copies; none where the code is that thread's alone.
   ir::Value is_leader();
   /// Positions of the carries, or of results, that the role at hand needs.
@@ -124,11 +130,21 @@ class Lowering {
 
  private:
   /// Which part of the kernel the code at hand is for.
-  enum class Role : std::uint8_t { Everything, Compute, Copy };
+  /// Skip: what is left of another group's tile.
+  enum class Role : std::uint8_t { Everything, Compute, Copy, Skip };
   void add_params();
   void lower_roles();
   void lower_role(Role role, ir::OpId roles);
   void prefetch_maps(ir::RegionId copies);
+  /// What the role at hand is a part of; none where it is all but what others do.
+  const CopySlice* slice() const;
+  void find_groups();
+  void meet_group();
+  ir::Value group_scratch(std::int64_t bytes);
+  void settle_group_scratch();
+  bool is_alternating(ir::OpId loop) const;
+  void lower_alternating(ir::OpId tiles);
+  void lower_own_tile(ir::OpId tiles, ir::Value number);
   bool is_for_another_role(ir::OpId op) const;
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
@@ -151,7 +167,12 @@ class Lowering {
   void lower_if(ir::OpId op);
   void lower_other_structure(ir::OpId op);
 
-  std::optional<CopySlice> copying_;  ///< where a warp of its own copies
+  std::optional<CopySlice> copying_;   ///< where a warp of its own copies
+  std::optional<CopySlice> skipping_;  ///< of a tile, where groups take them in turn
+  int groups_ = 1;
+  ir::Value group_;
+  std::int64_t group_scratch_bytes_ = 0;
+  std::vector<ir::OpId> scratch_strides_;  ///< constants: what one group needs
   Role role_ = Role::Everything;
   std::unordered_map<ir::Value, ir::Value> map_;
   std::unordered_map<ir::Value, ir::Value> fragments_;
@@ -163,7 +184,7 @@ class Lowering {
   std::map<ir::In, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
-  std::int64_t warp_scratch_offset_ = -1;
+  std::int64_t warp_scratch_offset_ = -1, warp_scratch_bytes_ = 0;
   bool is_read_by_cluster_ = false;
   bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers
   /// First and last op at which an allocation is alive, in the order of the text.

@@ -113,38 +113,6 @@ void lower_AsyncWait(Lowering& l, OpId op) {
 }
 void lower_CtaBarrier(Lowering& l, OpId) { l.barrier(); }
 
-// ---- turns of warpgroups: a named barrier each, at which it meets the one before it
-// (FlashAttention-3, section 3.1; PTX ISA, "bar": who arrives does not wait)
-namespace {
-
-constexpr int kFirstTurn = 2, kTwoGroups = 256;  // barriers 0 and 1 are Lowering::barrier's
-
-Value warpgroup(Lowering& l) { return l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)}); }
-
-void meet_group(Lowering& l, Opcode opcode, Value group) {
-  l.b.effect(opcode, {l.b.add(group, l.b.i32(kFirstTurn))}, {{AttrName::count, kTwoGroups}});
-}
-
-/// One warpgroup alone does this to the first one's barrier.
-void meet_first(Lowering& l, int group, Opcode opcode) {
-  const RegionId outer = l.b.region();
-  const Value is_it = l.b.cmp("eq", warpgroup(l), l.b.i32(group));
-  l.b.at_end(l.to[l.b.make_if(is_it, {})].regions[0]);
-  meet_group(l, opcode, l.b.i32(0));
-  l.b.at_end(outer);
-}
-
-}  // namespace
-
-void lower_TurnsStart(Lowering& l, OpId) { meet_first(l, l.warps() / 4 - 1, Opcode::BarArrive); }
-void lower_TurnsEnd(Lowering& l, OpId) { meet_first(l, 0, Opcode::BarSync); }
-void lower_TurnTake(Lowering& l, OpId) { meet_group(l, Opcode::BarSync, warpgroup(l)); }
-void lower_TurnPass(Lowering& l, OpId) {
-  const Value next = l.b.add(warpgroup(l), l.b.i32(1));
-  const Value wraps = l.b.cmp("eq", next, l.b.i32(l.warps() / 4));
-  meet_group(l, Opcode::BarArrive, l.b.select(wraps, l.b.i32(0), next));
-}
-
 // ---- neighbours on the stream
 namespace {
 

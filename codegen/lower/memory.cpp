@@ -87,8 +87,7 @@ void lower_StoreView(Lowering& l, OpId op) {
   const Value value = l.get(d.operands[1]);
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
-    const Value first =
-        l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
+    const Value first = l.is_first_thread();
     l.b.create(Opcode::StGlobal, std::vector<Value>{at, value, l.both(first, box.scalar_predicate)},
                std::span<const Type>(), access_attrs(d.attrs, 1));
     return;
@@ -123,7 +122,7 @@ Value effect_predicate(Lowering& l, Type tile, Value mask) {
   if (tile.is_tile())
     first = l.is_first_copy(layout_of(tile));
   else
-    first = l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
+    first = l.is_first_thread();
   return l.both(mask, first);
 }
 

@@ -38,7 +38,9 @@ std::int64_t warp_exchange_bytes(const Kernel& k, const Plan& plan) {
   });
   constexpr std::int64_t kAlignment = 1024;
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  return k.info.smem_bytes + kAlignment + bytes <= shared_limit(k.info.target) ? bytes : 0;
+  return k.info.smem_bytes + kAlignment + plan.groups() * bytes <= shared_limit(k.info.target)
+             ? bytes
+             : 0;
 }
 
 }  // namespace tegula::codegen

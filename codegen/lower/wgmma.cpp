@@ -16,7 +16,7 @@ using namespace ir;
 
 namespace {
 
-constexpr int kGroupRows = 64, kStepBytes = 32, kSwizzleRows = 8;
+constexpr int kGroupRows = 64, kGroupWarps = 4, kWarpRows = 16, kStepBytes = 32, kSwizzleRows = 8;
 /// Of the address in a descriptor.
 constexpr int kAddressBits = 18;
 
@@ -59,21 +59,31 @@ Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
   return m;
 }
 
-/// Where the warpgroup's 64 rows of A begin.
+/// Where the warpgroup's first 64 rows of A begin.
 Value group_offset(Lowering& l, const SharedLayout& layout) {
-  if (layout.shape()[0] <= kGroupRows) return {};
+  if (l.warps() <= kGroupWarps) return {};
   const std::int64_t stride = offset_at(layout, 1, 0, kGroupRows);
   const Value group = l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
   return l.b.mul(group, l.b.i32(stride));
 }
 
-void require_order(Lowering& l, OpId op, Type acc) {
+/// The first of each 16 rows that a warp has of the sums: those of all warps come before its next.
+std::vector<int> rows_of(Lowering& l, OpId op, Type acc) {
   const RegisterOf at(layout_of(acc));
-  const auto order = acc_order(at, at.tiles(0, 16), at.tiles(1, 8));
+  const std::vector<int> tiles = at.tiles(0, kWarpRows);
+  const auto order = acc_order(at, tiles, at.tiles(1, 8));
+  bool fits = true;
   for (std::size_t i = 0; i < order.size(); ++i)
-    if (order[i] != static_cast<std::int64_t>(i) || at.tiles(0, 16).size() != 1)
-      throw InternalError(fmt::format("dot_async: {} is not in the order of wgmma ({})", acc.str(),
-                                      l.from[op].loc.line));
+    fits = fits && order[i] == static_cast<std::int64_t>(i);
+  std::vector<int> rows;
+  for (int tile : tiles) {
+    fits = fits && tile == static_cast<int>(rows.size()) * l.warps();
+    rows.push_back(tile * kWarpRows);
+  }
+  if (!fits)
+    throw InternalError(fmt::format("dot_async: {} is not in the order of wgmma ({})", acc.str(),
+                                    l.from[op].loc.line));
+  return rows;
 }
 
 }  // namespace
@@ -81,7 +91,7 @@ void require_order(Lowering& l, OpId op, Type acc) {
 void lower_DotAsync(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Type acc_type = l.from.type(d.results[0]).inner(), a_type = l.from.type(d.operands[1]);
-  require_order(l, op, acc_type);
+  const std::vector<int> rows = rows_of(l, op, acc_type);
   std::size_t next_slot = 4;
   Value acc = l.get(d.operands[0]), a;
   AttrList attrs;
@@ -92,6 +102,9 @@ void lower_DotAsync(Lowering& l, OpId op) {
     a = m.descriptor;
     step_a = m.steps;
     if (m.mn_major) attrs.set(AttrName::trans_a, std::int64_t{1});
+    Ints bytes;
+    for (int row : rows) bytes.push_back(offset_at(at.layout, 1, 0, row));
+    if (rows.size() > 1) attrs.set(AttrName::rows_a, bytes);
   } else {
     a = a_fragments(l, d.operands[1]);
   }

@@ -153,13 +153,17 @@ struct WgmmaForm {
   DType accumulator = DType::f32;  ///< f32, i32, or f16 (two packed in each b32 register)
   bool a_in_registers = false;
   int steps = 1;
+  int row_tiles = 1;            ///< of 64 rows
   bool fresh = false;           ///< the accumulator is poison: results only, first scale-d false
   std::optional<bool> scale_d;  ///< constant, or operand
 };
-/// All k steps of one wgmma op. Operands: accumulators (InOut; Out when fresh), A (descriptors b64
-/// one a step, or 4 registers b32 a step), B descriptors (b64, one a step) [, scale_d (pred) unless
+/// All k steps of one wgmma op. Operands: accumulators (InOut; Out when fresh; tile of rows by tile
+/// of rows), A (descriptors b64 one a step, those of each tile of rows behind each other, or 4
+/// registers b32 a step), B descriptors (b64, one a step) [, scale_d (pred) unless
 /// it is constant or fresh].
 Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form);
+/// What each descriptor of A adds to the first, bytes: the k steps of each tile of 64 rows.
+std::vector<std::int64_t> steps_of_rows(const ir::AttrList& attrs);
 /// The bits of a matrix descriptor that do not depend on the address, which is below 2^18; add it
 /// >> 4.
 std::uint64_t smem_desc_bits(const ir::AttrList& attrs);

@@ -69,28 +69,39 @@ Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form) {
   const int acc = out.add(accumulator_reg(form.accumulator), form.fresh ? Role::Out : Role::InOut,
                           form.accumulators);
   const int a = form.a_in_registers ? out.add(Reg::b32, Role::In, 4 * form.steps)
-                                    : out.add(Reg::b64, Role::In, form.steps);
+                                    : out.add(Reg::b64, Role::In, form.row_tiles * form.steps);
   const int b = out.add(Reg::b64, Role::In, form.steps);
   const bool constant = form.fresh || form.scale_d;
   if (!constant) out.add(Reg::pred, Role::In);
   const std::string scale = constant ? "" : fmt::format("#{}", out.operands.size() - 1);
 
   const std::string head = fmt::format(
-      "wgmma.mma_async.sync.aligned.m{}n{}k{}.{}.{}.{} {}, ", shape[0], shape[1], shape[2],
+      "wgmma.mma_async.sync.aligned.m{}n{}k{}.{}.{}.{}", shape[0], shape[1], shape[2],
       type_suffix(form.accumulator == DType::i32 ? DType::i32 : form.accumulator),
-      matrix_suffix(attrs.s(AttrName::a_type)), matrix_suffix(attrs.s(AttrName::b_type)),
-      braces(acc, form.accumulators));
+      matrix_suffix(attrs.s(AttrName::a_type)), matrix_suffix(attrs.s(AttrName::b_type)));
+  const int registers = form.accumulators / form.row_tiles;
   const std::string tail = immediates(attrs, form);
   out.text = "{\n";
   if (scale_of(0, form) == "none") out.text += ".reg .pred none;\nsetp.ne.b32 none, 0, 0;\n";
   for (int s = 0; s < form.steps; ++s) {
     const std::string_view chosen = scale_of(s, form);
-    out.text += fmt::format("{}{}, #{}, {}{};\n", head,
-                            form.a_in_registers ? braces(a + 4 * s, 4) : fmt::format("#{}", a + s),
-                            b + s, chosen == "scale" ? scale : std::string(chosen), tail);
+    for (int m = 0; m < form.row_tiles; ++m)
+      out.text += fmt::format(
+          "{} {}, {}, #{}, {}{};\n", head, braces(acc + m * registers, registers),
+          form.a_in_registers ? braces(a + 4 * s, 4) : fmt::format("#{}", a + m * form.steps + s),
+          b + s, chosen == "scale" ? scale : std::string(chosen), tail);
   }
   out.text += "}";
   return out;
+}
+
+std::vector<std::int64_t> steps_of_rows(const ir::AttrList& attrs) {
+  const auto steps = attrs.ints(AttrName::step_a), rows = attrs.ints(AttrName::rows_a);
+  if (rows.empty()) return {steps.begin(), steps.end()};
+  std::vector<std::int64_t> all;
+  for (std::int64_t row : rows)
+    for (std::int64_t step : steps) all.push_back(row + step);
+  return all;
 }
 
 std::uint64_t smem_desc_bits(const ir::AttrList& attrs) {

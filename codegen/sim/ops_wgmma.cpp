@@ -23,7 +23,7 @@ struct Work {
   const Instr* instr = nullptr;
   const MatrixElem *a_elem = nullptr, *b_elem = nullptr;
   bool a_in_registers = false, trans_a = false, trans_b = false, keep = false;
-  int n = 0, steps = 1, first_row = 0;
+  int n = 0, steps = 1, row_tiles = 1, first_row = 0;
   DType acc_type = DType::f32;
   Descriptor a, b;
   std::vector<Cell> a_regs;
@@ -71,23 +71,36 @@ void read_shared_operand(Cta& cta, const Descriptor& d, bool mn_major, int first
              });
 }
 
+/// Bytes from A's first 64 rows to those of tile `m`.
+std::int64_t row_advance(const Work& k, int m) {
+  const auto rows = k.instr->op->attrs.ints(AttrName::rows_a);
+  return rows.empty() ? 0 : rows[static_cast<std::size_t>(m)];
+}
+
 void execute(Cta& cta, const Work& k, Accumulator& acc) {
   const auto step_a = k.instr->op->attrs.ints(AttrName::step_a),
              step_b = k.instr->op->attrs.ints(AttrName::step_b);
   Operand a, b;
+  const std::size_t registers = acc.poison.size() / static_cast<std::size_t>(k.row_tiles);
   for (int s = 0; s < k.steps; ++s) {
     const auto n = static_cast<std::size_t>(s);
-    if (k.a_in_registers)
-      read_a_fragment(k.a_regs.data() + n * 4 * kLanes, k.a_poison.data() + n * 4, 4, *k.a_elem, a);
-    else
-      read_shared_operand(cta, k.a.advanced(n < step_a.size() ? step_a[n] : 0), k.trans_a,
-                          k.first_row, 16, *k.a_elem, a);
     read_shared_operand(cta, k.b.advanced(n < step_b.size() ? step_b[n] : 0), k.trans_b, 0, k.n,
                         *k.b_elem, b);
-    const bool had_poison =
-        std::any_of(acc.poison.begin(), acc.poison.end(), [](LaneMask m) { return m != 0; });
-    multiply_accumulate(a, b, k.acc_type, k.keep || s > 0, acc.value.data(), acc.poison.data());
-    if (!had_poison) acc.poison_origin = k.instr->id;
+    for (int m = 0; m < k.row_tiles; ++m) {
+      if (k.a_in_registers)
+        read_a_fragment(k.a_regs.data() + n * 4 * kLanes, k.a_poison.data() + n * 4, 4, *k.a_elem,
+                        a);
+      else
+        read_shared_operand(cta,
+                            k.a.advanced(row_advance(k, m) + (n < step_a.size() ? step_a[n] : 0)),
+                            k.trans_a, k.first_row, 16, *k.a_elem, a);
+      const bool had_poison =
+          std::any_of(acc.poison.begin(), acc.poison.end(), [](LaneMask l) { return l != 0; });
+      const std::size_t first = registers * static_cast<std::size_t>(m);
+      multiply_accumulate(a, b, k.acc_type, k.keep || s > 0, acc.value.data() + first * kLanes,
+                          acc.poison.data() + first);
+      if (!had_poison) acc.poison_origin = k.instr->id;
+    }
   }
 }
 
@@ -107,8 +120,9 @@ void check_reads(Warp& w, const Work& k, Tick sequence) {
                });
   };
   for (std::size_t s = 0; s < static_cast<std::size_t>(k.steps); ++s) {
-    if (!k.a_in_registers)
-      check(k.a.advanced(s < step_a.size() ? step_a[s] : 0), k.trans_a, k.first_row, 16, *k.a_elem);
+    for (int m = 0; m < k.row_tiles && !k.a_in_registers; ++m)
+      check(k.a.advanced(row_advance(k, m) + (s < step_a.size() ? step_a[s] : 0)), k.trans_a,
+            k.first_row, 16, *k.a_elem);
     check(k.b.advanced(s < step_b.size() ? step_b[s] : 0), k.trans_b, 0, k.n, *k.b_elem);
   }
 }
@@ -116,7 +130,8 @@ void check_reads(Warp& w, const Work& k, Tick sequence) {
 std::string rule_broken(const Warp& w, const Instr& i, const Work& k) {
   const std::int64_t shape_k = i.op->attrs.ints(AttrName::shape)[2];
   const ir::Type acc = w.cta.kernel().type(i.op->results[0]).inner();
-  if (acc.count() != k.n / 2) return "packed f16 accumulators are not supported by the simulator";
+  if (acc.count() != k.row_tiles * k.n / 2)
+    return "packed f16 accumulators are not supported by the simulator";
   if (is_float(k.acc_type) == k.a_elem->integer || k.a_elem->bytes != k.b_elem->bytes)
     return fmt::format("operands {} and {} do not fit accumulators of {}",
                        i.op->attrs.s(AttrName::a_type), i.op->attrs.s(AttrName::b_type),
@@ -148,6 +163,7 @@ Work decode(Warp& w, const Instr& i) {
   k.trans_b = attrs.i(AttrName::trans_b) != 0;
   k.n = static_cast<int>(shape[1]);
   k.steps = std::max(1, static_cast<int>(attrs.ints(AttrName::step_b).size()));
+  k.row_tiles = std::max(1, static_cast<int>(attrs.ints(AttrName::rows_a).size()));
   k.first_row = 16 * (w.index % 4);
   k.acc_type = w.cta.kernel().type(i.op->results[0]).inner().dtype();
   k.b = Descriptor::decode(static_cast<std::uint64_t>(w.cta.uniform(w, i, i.in[2])));
@@ -267,7 +283,7 @@ Step sim_Wgmma(Warp& w, const Instr& i) {
   acc.last = sequence;
   acc.group = q.open_group;
   acc.op = i.id;
-  w.cta.launch.counters.wgmma_steps += k.steps;
+  w.cta.launch.counters.wgmma_steps += k.steps * k.row_tiles;
   Cta& cta = w.cta;
   acc.queued.emplace_back(sequence, [&cta, &acc, k] { execute(cta, k, acc); });
   if (cta.random(2) == 0) flush(acc, sequence);

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "ir/analysis/alternating.h"
 #include "ir/analysis/bounds.h"
 #include "ir/analysis/channel_trace.h"
 #include "ir/op.h"
@@ -18,6 +20,9 @@ namespace {
 
 using Kind = ChannelEvent::Kind;
 using Reach = ChannelEvent::Reach;
+
+/// Tiles that are followed where groups take them in turn.
+constexpr int kTurnsOfGroups = 5;
 
 /// A slot of a channel or a ring in the shared memory of a CTA.
 struct Key {
@@ -42,13 +47,22 @@ struct Slot {
   OpId filled;
   Key channel{};
   int phase = 0;  ///< of the channel, that the fill completes
+  int tile = 0;
+};
+
+/// What a role does, and how far it is.
+struct RoleTrace {
+  std::vector<ChannelEvent> events;
+  std::size_t next = 0;
+  std::vector<std::pair<OpId, std::vector<SlotRef>>> in_flight;  ///< products
+
+  bool is_over() const { return next == events.size(); }
 };
 
 /// What a CTA does, by role: the copies first.
 struct CtaTraces {
-  std::vector<ChannelEvent> roles[2];
-  std::size_t next[2] = {0, 0};
-  std::vector<std::pair<OpId, std::vector<SlotRef>>> in_flight;  ///< products
+  std::vector<RoleTrace> roles;
+  std::int64_t turn = 0;  ///< the group whose it is
 };
 
 /// The traces of a CTA, or of the two of a cluster, run against each other, the copies always as
@@ -62,30 +76,30 @@ class Machine {
     while (!fault_ && step_any());
     if (fault_) return fault_;
     for (const CtaTraces& cta : ctas_)
-      for (int role : {0, 1})
-        if (cta.next[role] < cta.roles[role].size()) return deadlock(cta);
+      if (!std::ranges::all_of(cta.roles, &RoleTrace::is_over)) return deadlock(cta);
     return leftovers();
   }
 
  private:
   bool step_any() {
-    for (int role : {0, 1})
+    for (role_ = 0; role_ < ctas_.front().roles.size(); ++role_)
       for (cta_ = 0; cta_ < static_cast<int>(ctas_.size()); ++cta_)
-        if (step(role)) return true;
+        if (step()) return true;
     return false;
   }
 
-  /// Runs a role's next event; false where it waits or has none.
-  bool step(int role) {
-    CtaTraces& cta = ctas_[static_cast<std::size_t>(cta_)];
-    if (cta.next[role] == cta.roles[role].size()) return false;
-    const ChannelEvent& e = cta.roles[role][cta.next[role]];
+  /// Runs the role's next event; false where it waits or has none.
+  bool step() {
+    RoleTrace& role = mine();
+    if (role.is_over()) return false;
+    const ChannelEvent& e = role.events[role.next];
     if (e.kind == Kind::Wait && barriers_[key(e.at)].complete % 2 == e.number) return false;
-    ++cta.next[role];
+    if (e.kind == Kind::TurnTake && cta().turn != e.number) return false;
+    ++role.next;
     using Run = void (Machine::*)(const ChannelEvent&);
-    static constexpr Run kRun[] = {&Machine::wait, &Machine::release, &Machine::expect,
-                                   &Machine::copy, &Machine::product, &Machine::product_wait,
-                                   &Machine::read};
+    static constexpr Run kRun[] = {&Machine::wait, &Machine::release,   &Machine::expect,
+                                   &Machine::copy, &Machine::product,   &Machine::product_wait,
+                                   &Machine::read, &Machine::turn_take, &Machine::turn_pass};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -105,7 +119,7 @@ class Machine {
     else
       for (int n = e.reach == Reach::OwnTwice ? 2 : 1; n > 0; --n)
         arrive(key(e.at), e.reach == Reach::OwnTwice);
-    for (const auto& [product, reads] : in_flight())
+    for (const auto& [product, reads] : mine().in_flight)
       for (const SlotRef& read : reads)
         if (read.slot == e.at.slot && guards(e.at.of, read.of))
           fault("a slot is released while a product that reads it is in flight", e.op, product);
@@ -139,9 +153,10 @@ class Machine {
     const bool second = e.reach == Reach::Both && slot.is_half;
     if (!second && slot.fills != slot.seen)
       fault("a slot is overwritten before what was copied there was waited for", e.op, slot.filled);
-    for (const auto& [product, reads] : ctas_[static_cast<std::size_t>(to)].in_flight)
-      if (std::ranges::find(reads, e.at) != reads.end())
-        fault("a slot is overwritten while a product reads it", e.op, product);
+    for (const RoleTrace& role : ctas_[static_cast<std::size_t>(to)].roles)
+      for (const auto& [product, reads] : role.in_flight)
+        if (std::ranges::find(reads, e.at) != reads.end())
+          fault("a slot is overwritten while a product reads it", e.op, product);
     const Key channel = key(e.channel, to);
     Barrier& b = barriers_[channel];
     if (to == cta_ && b.missing < bytes)
@@ -152,7 +167,8 @@ class Machine {
             e.reach == Reach::Both && !second,
             e.op,
             channel,
-            b.complete + 1};
+            b.complete + 1,
+            e.tile};
     settle(b);
   }
 
@@ -170,24 +186,32 @@ class Machine {
         fault(e.kind == Kind::Read ? "a number of a tile is read that was not waited for"
                                    : "a product reads a slot whose copies were not waited for",
               e.op, it == slots_.end() ? OpId() : it->second.filled);
+      else if (it->second.tile != e.tile)
+        fault("a product reads what was copied for another tile", e.op, it->second.filled);
     }
   }
 
   void product(const ChannelEvent& e) {
     read(e);
-    in_flight().emplace_back(e.op, e.reads);
+    mine().in_flight.emplace_back(e.op, e.reads);
   }
 
   void product_wait(const ChannelEvent& e) {
-    while (static_cast<std::int64_t>(in_flight().size()) > e.number)
-      in_flight().erase(in_flight().begin());
+    auto& running = mine().in_flight;
+    while (static_cast<std::int64_t>(running.size()) > e.number) running.erase(running.begin());
   }
 
+  void turn_take(const ChannelEvent&) {}
+  void turn_pass(const ChannelEvent& e) { cta().turn = e.number; }
+
   static std::optional<ChannelFault> deadlock(const CtaTraces& cta) {
-    const auto blocked = [&](int role) {
-      return cta.next[role] < cta.roles[role].size() ? cta.roles[role][cta.next[role]].op : OpId();
+    const auto blocked = [](const RoleTrace& role) {
+      return role.is_over() ? OpId() : role.events[role.next].op;
     };
-    const OpId copies = blocked(0), computes = blocked(1);
+    const OpId copies = blocked(cta.roles.front());
+    OpId computes;
+    for (std::size_t role = 1; role < cta.roles.size() && !computes; ++role)
+      computes = blocked(cta.roles[role]);
     return ChannelFault{copies && computes
                             ? "deadlock: the copies and the products wait for each other"
                             : "deadlock: nothing completes what is waited for",
@@ -208,7 +232,7 @@ class Machine {
   /// A leader's branch waits for a channel and then fills rings.
   void learn_guards() {
     Value waited, expecting;
-    for (const ChannelEvent& e : ctas_.front().roles[0]) {
+    for (const ChannelEvent& e : ctas_.front().roles.front().events) {
       if (e.kind == Kind::Wait) waited = e.at.of;
       if (e.kind == Kind::Expect) expecting = std::exchange(waited, {});
       if (e.kind == Kind::Copy && expecting) guards_[e.at.of] = expecting;
@@ -224,29 +248,30 @@ class Machine {
 
   static Key key(const SlotRef& s, int cta) { return {cta, s.of.index, s.slot}; }
   Key key(const SlotRef& s) const { return key(s, cta_); }
-  std::vector<std::pair<OpId, std::vector<SlotRef>>>& in_flight() {
-    return ctas_[static_cast<std::size_t>(cta_)].in_flight;
-  }
+  CtaTraces& cta() { return ctas_[static_cast<std::size_t>(cta_)]; }
+  RoleTrace& mine() { return cta().roles[role_]; }
   void fault(std::string what, OpId first, OpId second) {
     if (!fault_) fault_ = ChannelFault{std::move(what), first, second};
   }
 
   std::vector<CtaTraces> ctas_;
   int cta_ = 0;  ///< whose event is run
+  std::size_t role_ = 0;
   std::map<Key, Barrier> barriers_;
   std::map<Key, Slot> slots_;
   std::unordered_map<Value, Value> guards_;
   std::optional<ChannelFault> fault_;
 };
 
-/// Slots of the deepest ring, the step of the loop with products, and the programs that share
-/// channels.
+/// Slots of the deepest ring, the step of the loop with products, the programs that share channels,
+/// and the groups of each that take tiles in turn.
 struct Rings {
   std::int64_t slots = 0, step = 1;
-  int programs = 1;
+  int programs = 1, groups = 1;
 };
 Rings rings_of(const Kernel& k) {
   Rings r;
+  if (alternating_loop(k)) r.groups = 2;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == Opcode::CopyTma)
       r.slots = std::max(r.slots, k.type(k[op].operands[0]).shape()[0]);
@@ -260,6 +285,24 @@ Rings rings_of(const Kernel& k) {
   return r;
 }
 
+CtaTraces traces_of(const Kernel& machine, const Rings& rings, std::int64_t steps, int rank,
+                    bool with_copy_role) {
+  ChannelExtents extents{.extent = steps * rings.step, .scalar = steps, .rank = rank};
+  CtaTraces cta;
+  const auto add = [&](ChannelRole role) {
+    cta.roles.emplace_back().events = channel_trace(machine, role, extents);
+  };
+  if (rings.groups > 1) extents.turns = kTurnsOfGroups;
+  if (!with_copy_role) {
+    add(ChannelRole::Both);
+    return cta;
+  }
+  add(ChannelRole::Copy);
+  extents.groups = rings.groups;
+  for (extents.group = 0; extents.group < rings.groups; ++extents.group) add(ChannelRole::Compute);
+  return cta;
+}
+
 }  // namespace
 
 std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy_role) {
@@ -271,18 +314,15 @@ std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy
   for (std::int64_t more = 2; rings.programs > 1 && more <= 3; ++more)
     steps.insert(2 * rings.slots + more);
   for (const std::int64_t n : steps) {
-    std::vector<CtaTraces> ctas(static_cast<std::size_t>(rings.programs));
-    for (int rank = 0; rank < rings.programs; ++rank) {
-      const ChannelExtents extents{.extent = n * rings.step, .scalar = n, .rank = rank};
-      const auto trace = [&](ChannelRole role) { return channel_trace(machine, role, extents); };
-      auto& roles = ctas[static_cast<std::size_t>(rank)].roles;
-      roles[0] = trace(with_copy_role ? ChannelRole::Copy : ChannelRole::Both);
-      if (with_copy_role) roles[1] = trace(ChannelRole::Compute);
-    }
+    std::vector<CtaTraces> ctas;
+    for (int rank = 0; rank < rings.programs; ++rank)
+      ctas.push_back(traces_of(machine, rings, n, rank, with_copy_role));
     if (auto fault = Machine(ctas).run()) return fault;
     // The other one lags.
-    std::ranges::reverse(ctas);
-    if (rings.programs > 1)
+    if (rings.programs > 1) std::ranges::reverse(ctas);
+    for (CtaTraces& cta : ctas)
+      if (cta.roles.size() > 2) std::ranges::reverse(std::span(cta.roles).subspan(1));
+    if (rings.programs > 1 || rings.groups > 1)
       if (auto fault = Machine(ctas).run()) return fault;
   }
   return std::nullopt;

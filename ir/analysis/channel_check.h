@@ -14,10 +14,10 @@ struct ChannelFault {
   OpId first, second;  ///< the second may be none
 };
 
-/// Follows both roles of the first program, or of the two of a cluster that share channels, for
-/// extents of 0, 1, 2 and about as many steps as a
-/// ring has slots, over three turns of the loops around. `with_copy_role`: a warp of its own
-/// copies; else a thread of those that compute.
+/// Follows the roles of the first program, or of the two of a cluster that share channels, for
+/// extents of 0, 1, 2 and about as many steps as a ring has slots, over three turns of the loops
+/// around. `with_copy_role`: a warp of its own copies, and groups of those that compute take tiles
+/// in turn where they are to; else a thread of those that compute copies.
 std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy_role);
 
 }  // namespace tegula::ir

@@ -64,6 +64,8 @@ class Walk {
         Row{TakeTile, &Walk::take, true},
         Row{DotAsync, &Walk::product, true},
         Row{DotWait, &Walk::product_wait, true},
+        Row{TurnTake, &Walk::turn_take, false},
+        Row{TurnPass, &Walk::turn_pass, false},
     };
     return kRows;
   }
@@ -161,8 +163,13 @@ class Walk {
     const std::int64_t end = number(d.operands[1]), step = number(d.operands[2]);
     const bool has_products = has(body, Opcode::DotAsync);
     std::vector<Value> carried(d.operands.begin() + 3, d.operands.end());
+    const bool alternates = d.attrs.i(AttrName::alternate) == 1;
     int turns = 0;
     for (std::int64_t at = number(d.operands[0]); at < end && step > 0; at += step) {
+      if (alternates) {
+        tile_ = turns;
+        is_mine_ = turns % extents_.groups == extents_.group;
+      }
       if (!has_products && turns++ == extents_.turns) break;
       set(k_[body].args[0], at);
       const std::vector<std::optional<Cell>> now = cells(carried);
@@ -171,6 +178,7 @@ class Walk {
       const auto& yielded = k_[k_.terminator(body)].operands;
       carried.assign(yielded.begin(), yielded.end());
     }
+    is_mine_ = is_mine_ || alternates;
     const std::vector<std::optional<Cell>> last = cells(carried);
     for (std::size_t i = 0; i < carried.size(); ++i) put(d.results[i], last[i]);
   }
@@ -229,7 +237,8 @@ class Walk {
     return {k_[op].operands[of], number(k_[op].operands[slot])};
   }
   void add(ChannelEvent e) {
-    if (role_ == ChannelRole::Copy && !copies_) return;
+    if (role_ == ChannelRole::Copy ? !copies_ : !is_mine_) return;
+    e.tile = tile_;
     events_.push_back(std::move(e));
   }
   void channel_wait(OpId op) {
@@ -273,6 +282,13 @@ class Walk {
       if (k_.type(operands[i]).is(TypeKind::Shared)) e.reads.push_back(at(op, i, slot++));
     add(std::move(e));
   }
+  void turn_take(OpId op) { turn(op, ChannelEvent::Kind::TurnTake, extents_.group); }
+  void turn_pass(OpId op) {
+    turn(op, ChannelEvent::Kind::TurnPass, (extents_.group + 1) % extents_.groups);
+  }
+  void turn(OpId op, ChannelEvent::Kind kind, int whose) {
+    if (extents_.groups > 1) add({kind, op, {}, {}, whose});
+  }
   void product_wait(OpId op) {
     add({ChannelEvent::Kind::ProductWait, op, {}, {}, k_[op].attrs.i(AttrName::count)});
   }
@@ -281,6 +297,8 @@ class Walk {
   ChannelRole role_;
   ChannelExtents extents_;
   bool copies_ = false;  ///< inside of a branch of the leader
+  bool is_mine_ = true;  ///< the tile at hand, of groups that take them in turn
+  int tile_ = 0;         ///< its number
   std::unordered_set<OpId> with_channels_;
   std::unordered_map<OpId, std::int64_t> reads_;  ///< ops that read memory, numbered
   std::vector<Cell> numbers_;                     ///< of every value

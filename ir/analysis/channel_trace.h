@@ -15,17 +15,29 @@ struct SlotRef {
 };
 
 struct ChannelEvent {
-  enum class Kind : std::uint8_t { Wait, Release, Expect, Copy, Product, ProductWait, Read };
+  enum class Kind : std::uint8_t {
+    Wait,
+    Release,
+    Expect,
+    Copy,
+    Product,
+    ProductWait,
+    Read,
+    TurnTake,
+    TurnPass
+  };
   Kind kind;
   OpId op;
   SlotRef at = {};                  ///< the channel; of a copy the ring
   SlotRef channel = {};             ///< of a copy: where its bytes are counted
-  std::int64_t number = 0;          ///< parity of a wait, bytes, products that a wait leaves
+  std::int64_t number = 0;          ///< parity of a wait, bytes, products that a wait leaves,
+                                    ///< the group whose turn it is
   std::vector<SlotRef> reads = {};  ///< of a product, or of a read that is over at once
   /// In a cluster of two. Of a release: whom it tells. Of a copy: Both where it brings half the box
   /// to each program.
   enum class Reach : std::uint8_t { Own, Both, OwnTwice };
   Reach reach = Reach::Own;
+  int tile = 0;  ///< of those that groups take in turn
 };
 
 /// Which warps: those that compute, the one that copies, or a thread that does both.
@@ -37,6 +49,8 @@ struct ChannelExtents {
   std::int64_t scalar = 0;  ///< numbers given at launch; loaded ones go on from it by `extent` each
   int turns = 3;  ///< of loops around those with products, and over tiles; these run to their end
   int rank = 0;   ///< of the program in the one cluster that there is
+  /// Warps that compute: of so many groups, which take tiles in turn, this one.
+  int group = 0, groups = 1;
 };
 
 /// Branches whose condition depends on tiles do nothing to channels and are passed over; so are

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/analysis/alternating.h"
 #include "ir/analysis/bounds.h"
 #include "ir/passes/product_loop.h"
 #include "ir/pipeline.h"
@@ -53,6 +54,7 @@ class TurnByTurn {
     const auto& results = k_[l_.loop].results;
     feed.end = {results[results.size() - 2], results[results.size() - 1]};
     Builder b = behind(k_, l_.loop);
+    if (l_.is_skipped_by_others()) feed.end = l_.counted_end(b, feed);
     const Value first = k_[l_.loop].operands[0], end = k_[l_.loop].operands[1];
     const bool always = Bounds(k_).is_less(first, end);
     if (always) k_[l_.loop].attrs.set(AttrName::nonempty, std::int64_t{1});
@@ -171,7 +173,8 @@ class TurnByTurn {
 bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   ProductLoop loop(k, op, plan, context);
   if (!loop.analyze()) return false;
-  const auto late = late_sum(loop);
+  // Tiles taken in turn have one turn each, which a loop of its own form would pass on in between.
+  const auto late = plan.alternate ? std::nullopt : late_sum(loop);
   TurnByTurn turns(loop);
   for (OpId dot : loop.dots) {
     const bool overlaps = late ? dot == loop.dots[1] : turns.overlaps();
@@ -189,6 +192,30 @@ bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   return true;
 }
 
+/// Of tiles that warpgroups take in turn, the products of one come behind those of the one before:
+/// a wait tells phases of a slot apart only by their parity, so nobody may wait for a step of a
+/// further round. Whose products are issued passes the turn on, and what is left of its tile runs
+/// beside the next one's.
+void take_turns(Kernel& k) {
+  const OpId loop = alternating_loop(k);
+  if (!loop) return;
+  OpId first, last;
+  for (OpId op : k.ops(k[loop].regions[0])) {
+    bool multiplies = false;
+    for (RegionId r : k[op].regions)
+      walk(k, r, [&](OpId o) { multiplies = multiplies || k[o].opcode == Opcode::DotAsync; });
+    if (!multiplies) continue;
+    if (!first) first = op;
+    last = op;
+  }
+  if (!first) return;
+  Builder take(k), pass = behind(k, last);
+  take.before(first);
+  take.loc = pass.loc = k[first].loc;
+  take.effect(Opcode::TurnTake, {});
+  pass.effect(Opcode::TurnPass, {});
+}
+
 }  // namespace
 
 bool async_products(Kernel& kernel, PassContext& context) {
@@ -196,6 +223,7 @@ bool async_products(Kernel& kernel, PassContext& context) {
   if (!plan.wgmma || plan.stages < 2) return false;
   bool changed = false;
   for (OpId loop : loops_of(kernel)) changed |= rewrite(kernel, loop, plan, context);
+  if (changed && plan.alternate) take_turns(kernel);
   return changed;
 }
 

@@ -45,6 +45,15 @@ RingPosition ChannelRing::back(Builder& b, RingPosition at, int steps) const {
           b.op(Opcode::Xor, {at.phase, b.cast(wraps, DType::i32)})};
 }
 
+RingPosition ChannelRing::after(Builder& b, RingPosition at, Value steps) const {
+  // After two rounds all is as before.
+  const Value rest = b.rem(steps, b.constant(b.kernel().type(steps), std::int64_t{2} * slots_));
+  const Value slot = b.add(at.slot, b.cast(rest, DType::i32));
+  const Value rounds = b.div(slot, b.i32(slots_));
+  return {b.rem(slot, b.i32(slots_)),
+          b.op(Opcode::Xor, {at.phase, b.op(Opcode::And, {rounds, b.i32(1)})})};
+}
+
 void ChannelRing::release(Builder& b, Value slot, Value condition) const {
   std::vector<Value> operands{read_, slot, condition};
   if (in_step_) operands.push_back(in_step_);

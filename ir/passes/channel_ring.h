@@ -35,6 +35,8 @@ class ChannelRing {
   static RingPosition first(Builder& b) { return {b.i32(0), b.i32(0)}; }
   RingPosition next(Builder& b, RingPosition at) const;
   RingPosition back(Builder& b, RingPosition at, int steps) const;
+  /// So many steps on, of any integer type.
+  RingPosition after(Builder& b, RingPosition at, Value steps) const;
 
   /// By the leader: the copies of one step, once the slot's reads of phase `free` are over (`free`
   /// may be none: the slot is fresh).

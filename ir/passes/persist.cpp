@@ -111,11 +111,14 @@ void move_into(Kernel& k, RegionId body, std::span<const OpId> ops) {
   }
 }
 
-/// `cluster` programs get tiles side by side.
-void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, int cluster) {
+/// Of plan.multicast two programs get tiles side by side; of plan.alternate a program's warpgroups
+/// take its tiles in turn.
+void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, const Plan& plan) {
+  const int cluster = plan.multicast ? 2 : 1;
   k.info.cluster = cluster;
   const Deal tiles(b, total, takes_pairs(k), cluster);
   const OpId loop = b.make_for(b.i32(0), tiles.waves(b), b.i32(1), {});
+  if (plan.alternate) k[loop].attrs.set(AttrName::alternate, std::int64_t{1});
   const RegionId body = k[loop].regions[0];
   Builder head(k, body);
   Value tile = tiles.tile(head, k[body].args[0]);
@@ -163,7 +166,7 @@ bool persist(Kernel& k, PassContext& context) {
   if (context.plan->dynamic)
     fetch_one_by_one(k, b, total, ops);
   else
-    deal(k, b, total, ops, context.plan->multicast ? 2 : 1);
+    deal(k, b, total, ops, *context.plan);
   k.info.persistent = true;
   return true;
 }

@@ -23,6 +23,10 @@ constexpr std::int64_t kSwizzleBytes = 32;
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
+/// Of steps half as large; leaves an epilogue some memory.
+constexpr int kMaxAlternatingStages = 6;
+/// Of a warpgroup, and the rows of its instructions.
+constexpr int kGroupWarps = 4;
 /// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
 constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
 /// What a wgmma needs beside its sums: addresses, and what ptxas keeps.
@@ -36,6 +40,7 @@ struct Survey {
   std::int64_t product_rows = 0;
   bool chained = false;  ///< a dot's operand depends on another dot: rows must stay within a warp
   bool wgmma = true;     ///< every dot can be one
+  bool stacks = true;    ///< and a thread's registers of 64 rows come before those of the next 64
   std::int64_t accumulators =
       0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
   std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
@@ -126,6 +131,8 @@ Survey survey(const Kernel& k) {
     s.largest_product = std::max(s.largest_product, acc.count());
     s.chained = s.chained || depends_on_dot(k, d.operands[0], 0);
     s.wgmma = s.wgmma && is_wgmma(k, op);
+    s.stacks = s.stacks && std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
+               (is_tma_operand(k, d, 0) || is_invariant_load(k, d.operands[0], d.parent));
     s.accumulators += acc.shape()[1] / 2;
     const Type a = k.type(d.operands[0]);
     if (is_invariant_load(k, d.operands[0], d.parent))
@@ -190,8 +197,9 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
 
 /// The most that those which compute can take over, if each that copies keeps `kept`.
 int registers_beside(const Plan& plan, int kept) {
-  const int all = plan.registers_at_entry() * (plan.warps + plan.copy_warps);
-  return std::min(kMostRegisters, (all - kept * plan.copy_warps) / plan.warps / 8 * 8);
+  const int warps = plan.computing_warps();
+  const int all = plan.registers_at_entry() * (warps + plan.copy_warps);
+  return std::min(kMostRegisters, (all - kept * plan.copy_warps) / warps / 8 * 8);
 }
 
 /// One warp that copies, or, where those that compute have use for more registers than it leaves
@@ -206,11 +214,11 @@ void add_copy_warps(Plan& plan, std::int64_t useful, std::int64_t needed) {
   if (given.registers > given.registers_at_entry()) plan = given;
 }
 
-/// The grid asks for loads that neighbouring tiles share; in another order than that of `pairs`.
-bool asks_for_multicast(const Kernel& k) {
+/// The grid asks for it: for multicast (in another order than that of `pairs`), or to alternate.
+bool asks_for(const Kernel& k, AttrName what) {
   bool asked = false;
   walk(k, k.body(), [&](OpId op) {
-    asked = asked || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::multicast) == 1);
+    asked = asked || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(what) == 1);
   });
   return asked;
 }
@@ -256,12 +264,38 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   plan.stage_stores = !plan.persistent;
-  plan.multicast = asks_for_multicast(k);
+  plan.multicast = asks_for(k, AttrName::multicast);
   if (plan.persistent) plan.store_columns = kStoreColumns;
   // ptxas takes no single instruction of more registers than all have at the entry (C7602).
   const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
   if (plan.stages < 2 || needed > plan.computing_registers() || of_one > plan.registers_at_entry())
     return std::nullopt;
+  return plan;
+}
+
+bool can_alternate(const Kernel& k, const Survey& s) {
+  return k.info.target.starts_with("sm_90") && s.wgmma && s.step_bytes > 0 &&
+         s.largest_product > 0 && !s.chained && k.info.cluster == 1 && !is_work_read(k) &&
+         s.product_rows % kGroupRows == 0 && (s.product_rows == kGroupRows || s.stacks);
+}
+
+/// A tile is one warpgroup's work, all its 64 rows after each other; two take tiles in turn.
+std::optional<Plan> alternating_plan(const Kernel& k) {
+  const Survey s = survey(k);
+  if (!can_alternate(k, s)) return std::nullopt;
+  Plan plan;
+  plan.wgmma = plan.persistent = plan.alternate = true;
+  plan.warps = plan.warps_m = kGroupWarps;
+  plan.warps_n = 1;
+  plan.stages =
+      static_cast<int>(std::min<std::int64_t>(s.stages != 0 ? s.stages : kMaxAlternatingStages,
+                                              (kRingBytes - s.once_bytes) / s.step_bytes));
+  const std::int64_t needed = s.accumulators * s.product_rows / kGroupRows + s.fragments + 32;
+  add_copy_warps(plan, needed + s.fragments + 32, needed + 24);
+  plan.stage_stores = false;
+  plan.store_columns = kStoreColumns;
+  plan.multicast = asks_for(k, AttrName::multicast);
+  if (plan.stages < 2 || needed > plan.computing_registers()) return std::nullopt;
   return plan;
 }
 
@@ -298,7 +332,7 @@ Plan make_plan(const Kernel& k) {
 /// Changes are meant for every kernel of a process, and most are not for products.
 void without_wgmma_fields(Plan& p) {
   p.copy_warps = p.registers = 0;
-  p.persistent = p.turns = p.dynamic = p.multicast = false;
+  p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = false;
 }
 
 /// Tiles side by side go to a cluster only where they are dealt.
@@ -311,6 +345,25 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
                            : "no multicast: no operand that neighbouring tiles share");
 }
 
+/// Tiles that are dealt, of one warpgroup each, which does not copy.
+bool goes_with_alternate(const Plan& p) {
+  return p.wgmma && p.persistent && p.copy_warps > 0 && !p.dynamic && !p.turns;
+}
+
+/// Another plan from the first field on, to which the changes are made, too.
+void alternate_if_possible(const Kernel& k, PassContext& context) {
+  auto plan = alternating_plan(k);
+  if (plan) plan->change(context.plan_changes);
+  if (plan && plan->alternate && goes_with_alternate(*plan)) {
+    context.plan = plan;
+    return;
+  }
+  context.plan->alternate = false;
+  context.remark(Remark::Kind::Missed, {},
+                 plan ? "tiles do not alternate: not with other fields of the plan"
+                      : "tiles do not alternate: no products of which a warpgroup can have a tile");
+}
+
 /// A plan that somebody else made or changed must be one that the passes can carry out.
 void require_legal(const Plan& p, const Kernel& k) {
   const Survey s = survey(k);
@@ -320,12 +373,13 @@ void require_legal(const Plan& p, const Kernel& k) {
     bool holds;
     const char* rule;
   } kRules[] = {
-      {p.warps >= 1 && p.warps + p.copy_warps <= 32, "warps and copy_warps are 1 to 32 together"},
+      {p.warps >= 1 && p.computing_warps() + p.copy_warps <= 32,
+       "warps and copy_warps are 1 to 32 together"},
       {p.min_ctas >= 1, "min_ctas is at least 1"},
       {p.stages >= (p.wgmma ? 2 : 1) && p.stages <= 16, "stages is 1 to 16, with wgmma 2 to 16"},
       {p.warps_m == 0 || p.warps_m * p.warps_n == p.warps, "warps is warps_m times warps_n"},
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
-      {!p.wgmma || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
+      {!p.wgmma || p.alternate || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.store_columns >= 0, "store_columns is at least 0"},
       {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
@@ -334,6 +388,10 @@ void require_legal(const Plan& p, const Kernel& k) {
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
       {!p.multicast || (p.persistent && can_multicast(k, s)),
        "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
+      {!p.alternate || (p.warps == kGroupWarps && p.warps_m == kGroupWarps && can_alternate(k, s)),
+       "alternate is for tiles that one warpgroup of 4 warps can compute"},
+      {!p.alternate || goes_with_alternate(p),
+       "alternate needs persistent and copy_warps, and goes neither with dynamic nor with turns"},
       {p.persistent || !p.dynamic, "dynamic needs persistent"},
       {!p.dynamic || !starts_early(k), "a kernel that waits for the one before it is not dynamic"},
       {!p.dynamic || !p.multicast, "tiles by a counter (dynamic) are not shared (multicast)"},
@@ -364,7 +422,9 @@ bool plan(Kernel& kernel, PassContext& context) {
   const bool chosen = !context.plan && context.plan_changes.empty();
   if (!context.plan) {
     context.plan = make_plan(kernel);
+    context.plan->alternate = asks_for(kernel, AttrName::alternate);
     context.plan->change(context.plan_changes);
+    if (context.plan->alternate) alternate_if_possible(kernel, context);
     if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
     if (context.plan->warps < 8) context.plan->turns = false;
     if (kernel.info.cluster > 1) context.plan->persistent = false;

@@ -65,9 +65,20 @@ bool ProductLoop::is_tma(const OperandLoad& load) const {
 bool ProductLoop::is_legal(OpId dot) const {
   const Type acc = k.type(k[dot].results[0]), a = k.type(k[dot].operands[0]);
   const MatrixType* type = matrix_type(k, k[dot]);
-  return type && acc.shape()[0] == kRowsPerWarp * plan_.warps &&
-         type->has_columns(acc.shape()[1]) && a.shape()[1] % type->step() == 0 &&
-         load_of(k[dot].operands[1]) != nullptr;
+  const std::int64_t rows = kRowsPerWarp * plan_.warps;
+  const bool has_rows = acc.shape()[0] == rows || (plan_.alternate && acc.shape()[0] % rows == 0 &&
+                                                   is_tma_operand(k[dot].operands[0]));
+  return type && has_rows && type->has_columns(acc.shape()[1]) &&
+         a.shape()[1] % type->step() == 0 && load_of(k[dot].operands[1]) != nullptr;
+}
+
+/// In the ring or in front of the loop: what is in registers has a warp's 16 rows.
+bool ProductLoop::is_tma_operand(Value a) const {
+  if (load_of(a)) return true;
+  for (OpId dot : dots)
+    if (k[dot].operands[0] == a)
+      if (const auto load = invariant_load(k, loop, dot, 0)) return is_tma(*load);
+  return false;
 }
 
 // ---- asking
@@ -281,6 +292,14 @@ void ProductLoop::release_once(Builder& b, Value condition) {
 Value ProductLoop::next_once(Builder& b, Value brought) const {
   if (!once_ || !is_nested()) return {};
   return b.op(Opcode::Xor, {once_phase, b.cast(brought, DType::i32)});
+}
+
+RingPosition ProductLoop::counted_end(Builder& b, const Feed& feed) const {
+  const Value first = k[loop].operands[0], last = k[loop].operands[1], step = k[loop].operands[2];
+  const Type type = k.type(first);
+  const Value extent = b.op(Opcode::Max, {b.sub(last, first), b.constant(type, std::int64_t{0})});
+  const Value rounded = b.sub(b.add(extent, step), b.constant(type, std::int64_t{1}));
+  return feed.ring.after(b, feed.begin, b.div(rounded, step));
 }
 
 void ProductLoop::meet(Builder& b) {

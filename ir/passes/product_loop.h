@@ -47,6 +47,9 @@ class ProductLoop {
   void release_once(Builder& b, Value condition);
   /// The phase that the next turn waits for, if this one has brought it.
   Value next_once(Builder& b, Value brought) const;
+  /// Where the feed stands behind all steps, counted, not followed: who skips the loop needs it.
+  RingPosition counted_end(Builder& b, const Feed& feed) const;
+  bool is_skipped_by_others() const { return plan_.alternate && is_nested(); }
   /// What comes behind may use the rings' memory, unless a further turn fills them.
   void meet(Builder& b);
   /// The product begun, on `a` and on the slot `at` of its feed.
@@ -81,6 +84,7 @@ class ProductLoop {
   RegionId body_of(OpId outer) const { return k[outer].regions.back(); }
   bool is_tma(const OperandLoad& load) const;
   bool is_legal(OpId dot) const;
+  bool is_tma_operand(Value a) const;
   /// In a kernel of clusters: marks loads that may be the same for both programs, where these keep
   /// step. Gives the i1 that says, for the tile at hand, that the other program has one too; else
   /// none.

@@ -83,6 +83,7 @@ std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
          (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
          (swapped ? " swapped" : "") + (direct ? " direct" : "") + (multicast ? " multicast" : "") +
+         (alternate ? " alternate" : "") +
          (streamed != 0 ? " streamed " + std::to_string(streamed) : "") +
          (stages != 0 ? " stages " + std::to_string(stages) : "");
 }

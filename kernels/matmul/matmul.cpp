@@ -27,6 +27,7 @@ MatmulTile MatmulTile::tuned() {
       tune("PROMOTED", {0, 1}, 0) != 0,
       tune("TF32", {0, 1}, 0) != 0,
       tune("MULTICAST", {0, 1}, 0) != 0,
+      tune("ALTERNATE", {0, 1}, 0) != 0,
       tune("AFTER_COPIES", {0, 1}, 0) != 0};
 }
 
@@ -41,6 +42,7 @@ std::function<Tuning(const MatmulVariant&)> MatmulTile::tuning(const MatmulOptio
                   {"TF32", options.tf32},
                   {"PROMOTED", options.promoted},
                   {"MULTICAST", c.multicast},
+                  {"ALTERNATE", c.alternate},
                   {"AFTER_COPIES", v.after_copies}};
     if (c.clustered) values["CLUSTER"] = c.splits;
     return values;

@@ -9,7 +9,6 @@
 #include "runtime/doctor.h"
 #include "runtime/jit_steps.h"
 #include "support/env.h"
-#include "support/text.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/kernels/gated_matmul.h"

@@ -3,104 +3,40 @@
 // by a wrong result.
 #include <gtest/gtest.h>
 
-#include <cstdio>
-#include <functional>
-#include <string>
 #include <vector>
 
-#include "ir/builder.h"
-#include "ir/text.h"
-#include "ir/verify.h"
-#include "runtime/jit_steps.h"
-#include "support/text.h"
-#include "tegula/tegula.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/planned_product.h"
 
 namespace tegula::ir {
 namespace {
 
-/// Tiles of 64 x 96, steps of 32, groups of up to 8 rows of tiles.
+using test::all_of;
+using test::Bug;
+using test::PlannedProduct;
+using Problem = test::ProblemOfTiles;
+
 constexpr std::int64_t kBytesOfA = 64 * 32 * 2, kBytesOfB = 32 * 96 * 2;
 
-struct Problem {
-  std::int64_t rows, columns, steps;  ///< of tiles
-};
 /// Three rows of tiles: every second column begins with a tile whose neighbour lies in another one.
 /// Nine tiles: the last is alone.
 constexpr Problem kOdd{3, 3, 5};
 
-class SharedProduct {
- public:
-  explicit SharedProduct(Problem p, bool shares = true)
-      : C_(Tensor::zeros({64 * p.rows, 96 * p.columns}, DType::bf16, Device::sim())) {
-    const std::int64_t depth = 32 * p.steps;
-    A_ = Tensor::integers({C_.size(0), depth}, DType::bf16, -3, 4, 1, Device::sim());
-    B_ = Tensor::integers({depth, C_.size(1)}, DType::bf16, -3, 4, 2, Device::sim());
-    runtime::CompileRequest request;
-    request.device = Device::sim();
-    request.plan = Plan{.warps = 4,
-                        .stages = 3,
-                        .warps_m = 4,
-                        .warps_n = 1,
-                        .stage_stores = false,
-                        .wgmma = true,
-                        .copy_warps = 1,
-                        .persistent = true,
-                        .multicast = shares};
-    runtime::key(k_, request);
-    const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/unit/dsl/golden/matmul.tir";
-    k_.tile = parse(read_file(file), file);
-    runtime::optimize(k_, request);
-    k_.recipe = runtime::LaunchRecipe::make(k_.tile, k_.simt);
-  }
-
-  Kernel& simt() { return k_.simt; }
-
-  /// Four CTAs, which take turns; how the kernel is found wrong.
-  std::string run() {
-    const runtime::LaunchArg args[] = {{&A_}, {&B_}, {&C_}};
-    std::vector<codegen::TensorMap> maps;
-    sim::SimOptions options;
-    options.max_steps = 2'000'000;
-    const auto report = sim::simulate(k_.simt, {4, 1, 1}, k_.recipe.sim_args(args, maps), options);
-    bytes_ = report.counters.tma_bytes;
-    if (!report.clean()) return std::string(sim::name(report.findings.front().kind));
-    return difference();
-  }
-  std::int64_t bytes_copied() const { return bytes_; }
-
-  std::string interpret_machine_form() {
-    Kernel machine = clone(k_.tile);
-    PassContext context;
-    context.plan = k_.plan;
-    for (const Pass& pass : ir_passes()) {
-      if (pass.name == "check_channels") break;
-      pass.run(machine, context);
-      machine.info.form = pass.leaves;
-    }
-    EXPECT_EQ(machine.info.cluster, 2);
-    const runtime::LaunchArg args[] = {{&A_}, {&B_}, {&C_}};
-    const auto report = evaluate(machine, runtime::eval_args(k_.tile, args));
-    return report.clean() ? difference() : report.str();
-  }
-
- private:
-  std::string difference() const {
-    const auto want = test::product(A_, B_), got = C_.to_doubles();
-    for (std::size_t i = 0; i < want.size(); ++i)
-      if (got[i] != test::rounded(want[i], DType::bf16)) return "wrong result";
-    return "";
-  }
-
-  Tensor A_, B_, C_;
-  runtime::CompiledKernel k_;
-  std::int64_t bytes_ = 0;
-};
+Plan plan_of(bool shares) {
+  return {.warps = 4,
+          .stages = 3,
+          .warps_m = 4,
+          .warps_n = 1,
+          .stage_stores = false,
+          .wgmma = true,
+          .copy_warps = 1,
+          .persistent = true,
+          .multicast = shares};
+}
 
 /// `shared` of the clusters' pairs of tiles lie in one column.
 void expect_bytes(Problem p, std::int64_t shared) {
   SCOPED_TRACE(testing::Message() << p.rows << "x" << p.columns << " tiles, steps " << p.steps);
-  SharedProduct with(p), without(p, false);
+  PlannedProduct with(p, plan_of(true)), without(p, plan_of(false));
   EXPECT_EQ(with.run(), "");
   EXPECT_EQ(without.run(), "");
   const std::int64_t all = p.rows * p.columns * p.steps * (kBytesOfA + kBytesOfB);
@@ -120,24 +56,13 @@ TEST(SharedProducts, AreCopiedOnce) {
 
 /// In machine form each program still brings its own boxes: the interpreter finds the same result.
 TEST(SharedProducts, MachineFormMeansTheSame) {
-  SharedProduct product({4, 3, 4});
-  EXPECT_EQ(product.interpret_machine_form(), "");
+  PlannedProduct product({4, 3, 4}, plan_of(true));
+  const auto is_cluster = [](const Kernel& machine) { EXPECT_EQ(machine.info.cluster, 2); };
+  EXPECT_EQ(product.interpret_machine_form(is_cluster), "");
 }
 
 // ---- planted bugs
 // -------------------------------------------------------------------------------------------------
-using Wanted = std::function<bool(const OpData&)>;
-
-std::vector<OpId> all_of(
-    const Kernel& k, Opcode opcode, const Wanted& wanted = [](const OpData&) { return true; }) {
-  std::vector<OpId> found;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == opcode && wanted(k[op])) found.push_back(op);
-  });
-  EXPECT_FALSE(found.empty()) << "no " << info(opcode).mnemonic << " to plant the bug in";
-  return found;
-}
-
 bool goes_to_both(const OpData& d) { return d.attrs.i(AttrName::programs) == 2; }
 
 /// Branches that copy a half to both CTAs, where their condition holds.
@@ -154,11 +79,6 @@ void set_operand(Kernel& k, OpId op, std::size_t operand, std::int64_t value, DT
   const Value c = b.constant(Type::scalar(type), value);
   k[op].operands[operand] = c;
 }
-
-struct Bug {
-  const char* name;
-  void (*plant)(Kernel&);
-};
 
 const Bug kBugs[] = {
     {"each tells its own copying warp alone",
@@ -234,20 +154,7 @@ const Bug kBugs[] = {
      }},
 };
 
-TEST(SharedProducts, EveryPlantedBugIsCaught) {
-  for (const Bug& bug : kBugs) {
-    SCOPED_TRACE(bug.name);
-    SharedProduct product(kOdd);
-    EXPECT_EQ(product.run(), "") << "without the bug";
-    const std::string text = print(product.simt());
-    bug.plant(product.simt());
-    EXPECT_NE(print(product.simt()), text) << "the bug changes nothing";
-    verify_or_throw(product.simt(), "planting a bug");
-    const std::string how = product.run();
-    std::printf("%-50s %s\n", bug.name, how.empty() ? "NOT CAUGHT" : how.c_str());
-    EXPECT_NE(how, "");
-  }
-}
+TEST(SharedProducts, EveryPlantedBugIsCaught) { test::expect_caught(kOdd, plan_of(true), kBugs); }
 
 }  // namespace
 }  // namespace tegula::ir

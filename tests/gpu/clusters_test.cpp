@@ -1,6 +1,7 @@
 // Clusters on the GPU: sums through the shared memory of neighbours and operands that they bring
-// for each other are right at every launch, and both back ends give the same bits. Twins:
-// tests/differential/{clusters,multicast}_test.cpp on the simulator.
+// for each other are right at every launch, and both back ends give the same bits; so are tiles
+// that two warpgroups take in turn, alone and in clusters. Twins:
+// tests/differential/{clusters,multicast,alternate}_test.cpp on the simulator.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -34,6 +35,16 @@ const std::vector<MatmulConfig>& shared_operands() {
       {.bm = 128, .bn = 192, .bk = 64, .multicast = true},
       {.bm = 128, .bn = 256, .bk = 64, .stages = 2, .multicast = true},
       {.bm = 256, .bn = 128, .bk = 64, .multicast = true}};
+  return kConfigs;
+}
+
+const std::vector<MatmulConfig>& tiles_in_turn() {
+  static const std::vector<MatmulConfig> kConfigs{
+      {.bm = 128, .bn = 128, .bk = 64, .alternate = true},
+      {.bm = 128, .bn = 128, .bk = 64, .multicast = true, .alternate = true},
+      {.bm = 128, .bn = 128, .bk = 64, .stages = 2, .alternate = true},
+      {.bm = 64, .bn = 256, .bk = 64, .alternate = true},
+      {.bm = 256, .bn = 64, .bk = 64, .alternate = true}};
   return kConfigs;
 }
 
@@ -104,6 +115,13 @@ TEST_P(ClustersOnGpu, SharedOperandsAreExactAtEveryLaunch) {
   expect_exact(shared_operands(), 2440, 4616, 1032, 200);
 }
 
+/// Fewer tiles than CTAs, an odd number for some of them, and many.
+TEST_P(ClustersOnGpu, TilesInTurnAreExactAtEveryLaunch) {
+  expect_exact(tiles_in_turn(), 100, 200, 72, 300);
+  expect_exact(tiles_in_turn(), 2312, 2184, 136, 300);
+  expect_exact(tiles_in_turn(), 4488, 4616, 1032, 200);
+}
+
 /// Of numbers that round, too.
 TEST_P(ClustersOnGpu, BackEndsAgreeBitForBit) {
   if (std::string(GetParam()) != "nvrtc") GTEST_SKIP() << "compared once";
@@ -113,6 +131,7 @@ TEST_P(ClustersOnGpu, BackEndsAgreeBitForBit) {
                B = Tensor::normal({k, n}, DType::bf16, 0, 1, 2, gpu);
   std::vector<MatmulConfig> all = configs();
   all.insert(all.end(), shared_operands().begin(), shared_operands().end());
+  all.insert(all.end(), tiles_in_turn().begin(), tiles_in_turn().end());
   for (const MatmulConfig& c : all) {
     SCOPED_TRACE(c.str());
     std::vector<std::vector<f32>> results;

@@ -63,11 +63,14 @@ Drawn draw(Draws& d, int element_bytes) {
   if (d.between(0, 5) == 0) c.streamed = d.between(1, 12);
   out.options.promoted = element_bytes == 1 && d.flip();
   out.options.tf32 = element_bytes == 4;
+  // Mostly with what it needs.
+  c.alternate = d.between(0, 4) < 2;
+  const bool in_turn = c.alternate && d.between(0, 9) != 0;
   out.plan = "stages=" + std::to_string(d.between(2, 4)) +
-             " persistent=" + std::to_string(d.between(0, 2) != 0) +
-             " dynamic=" + std::to_string(d.between(0, 7) < 5) +
+             " persistent=" + std::to_string(in_turn || d.between(0, 2) != 0) +
+             " dynamic=" + std::to_string(!in_turn && d.between(0, 7) < 6) +
              " stage_stores=" + std::to_string(d.between(0, 1)) +
-             " copy_warps=" + std::to_string(d.between(0, 1)) + " registers=0" +
+             " copy_warps=" + std::to_string(in_turn || d.flip()) + " registers=0" +
              " multicast=" + std::to_string(d.between(0, 5) != 0);
   return out;
 }
@@ -122,6 +125,7 @@ void check(Draws& d, Seen& seen) {
   if (said.find("dynamic=1") != std::string::npos) ++seen["tiles by a counter"];
   if (x.config.bm == 192 && said.find("dot by wgmma") != std::string::npos)
     ++seen["three warpgroups"];
+  if (said.find("alternate=1") != std::string::npos) ++seen["tiles in turn"];
   if (x.config.streamed > 0)
     ++seen["steps dealt evenly"];
   else

@@ -151,18 +151,28 @@ struct multicast {
   bool is_set;
 };
 
+/// A tile is one warpgroup's work, and two of them take a program's tiles in turn: what follows the
+/// products of a tile, an epilogue and the stores, runs beside the products of the next (sm_90).
+/// Tiles are half as large as those that two compute together. Results are the same; asked for in
+/// vain where products are not such (`explain` says so).
+struct alternate {
+  explicit alternate(bool on) : is_set(on) {}
+  bool is_set;
+};
+
 namespace detail {
 
 struct GridOptions {
   std::vector<std::int64_t> blocks;
   int l2_group = 0;
   int cluster = 1;
-  bool heavy_first = false, multicast = false;
+  bool heavy_first = false, multicast = false, alternate = false;
   void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
   void add(struct l2_group g) { l2_group = g.rows; }
   void add(HeavyFirst h) { heavy_first = h.is_set; }
   void add(struct cluster c) { cluster = c.programs; }
   void add(struct multicast m) { multicast = m.is_set; }
+  void add(struct alternate a) { alternate = a.is_set; }
 };
 
 /// The grid loop: its body is the program that each block runs.

@@ -33,7 +33,8 @@ Kernel machine(const std::string& file, const std::string& changes = "") {
 const std::string kProduct = "tests/filetests/async_products/loop.tir",
                   kAttention = "tests/unit/dsl/golden/attention.tir",
                   kShared = "tests/filetests/persist/multicast.tir",
-                  kCounter = "tests/filetests/persist/counter.tir";
+                  kCounter = "tests/filetests/persist/counter.tir",
+                  kInTurn = "tests/filetests/persist/alternate.tir";
 
 std::string fault_of(const Kernel& k, bool with_copy_role = true) {
   const auto fault = check_channels(k, with_copy_role);
@@ -41,9 +42,10 @@ std::string fault_of(const Kernel& k, bool with_copy_role = true) {
 }
 
 TEST(ChannelCheck, NothingInWhatPassesMake) {
-  for (const std::string& file : {kProduct, kAttention, kShared, kCounter})
+  for (const std::string& file : {kProduct, kAttention, kShared, kCounter, kInTurn})
     for (const char* plan :
-         {"", "stages=2", "persistent=1", "stages=3 persistent=1", "persistent=1 dynamic=1"}) {
+         {"", "stages=2", "persistent=1", "stages=3 persistent=1", "persistent=1 dynamic=1",
+          "alternate=1", "alternate=1 multicast=1", "alternate=1 stages=3"}) {
       SCOPED_TRACE(file + " " + plan);
       const Kernel k = machine(file, plan);
       int copies = 0;
@@ -90,7 +92,9 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryBreak,
                          testing::Values(std::pair(kProduct, std::string("persistent=1")),
                                          std::pair(kShared, std::string()),
                                          std::pair(kAttention, std::string("persistent=1")),
-                                         std::pair(kCounter, std::string("stages=3"))));
+                                         std::pair(kCounter, std::string("stages=3")),
+                                         std::pair(kInTurn, std::string()),
+                                         std::pair(kInTurn, std::string("multicast=1"))));
 
 TEST_P(EveryBreak, CopyLeftOut) { expect_all(broken(Opcode::CopyTma, erase)); }
 TEST_P(EveryBreak, AnnouncementLeftOut) { expect_all(broken(Opcode::ChannelExpect, erase)); }
@@ -175,6 +179,29 @@ TEST(ChannelCheck, TilesByACounter) {
     k.insert_before(wait, op);
   });
   EXPECT_THAT(early, testing::ElementsAre("a number of a tile is read that was not waited for"));
+}
+
+/// Who does not wait for the turn takes the phase of an older round for its own; who does not pass
+/// it on, or whose tile ends elsewhere in the ring than the others count, stops them.
+TEST(ChannelCheck, TilesInTurn) {
+  for (const char* plan : {"", "stages=2", "stages=3", "stages=3 multicast=1"}) {
+    SCOPED_TRACE(plan);
+    // Tiles of eight steps: on more than four slots nobody can be two rounds ahead.
+    if (*plan != 0) {
+      EXPECT_THAT(faults(kInTurn, plan, Opcode::TurnTake, erase),
+                  testing::ElementsAre("a product reads what was copied for another tile"));
+    }
+    EXPECT_THAT(faults(kInTurn, plan, Opcode::TurnPass, erase),
+                testing::ElementsAre(HasSubstr("deadlock")));
+    for (const std::size_t carry : {0U, 1U})
+      expect_all(faults(kInTurn, plan, Opcode::TurnPass, [&](Kernel& k, OpId op) {
+        const OpId yield = k.terminator(k[op].parent);
+        Builder b(k);
+        b.before(yield);
+        const Value other = b.op(Opcode::Xor, {k[yield].operands[carry], b.i32(1)});
+        k[yield].operands[carry] = other;
+      }));
+  }
 }
 
 TEST(ChannelCheck, ReleaseBeforeTheProductIsDone) {

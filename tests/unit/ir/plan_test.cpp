@@ -121,6 +121,51 @@ TEST(Plan, MulticastOrACounter) {
   }
 }
 
+/// A tile is one warpgroup's work where the plan can be carried out so; else all warps have it.
+TEST(Plan, TilesInTurn) {
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/alternate.tir";
+  const auto run = [&](PassContext& context) {
+    Kernel k = parse(read_file(file), file);
+    find_pass(ir_passes(), "plan")->run(k, context);
+  };
+  const auto plan_of = [&](const char* changes) {
+    PassContext context;
+    context.plan_changes = changes;
+    run(context);
+    return *context.plan;
+  };
+  const Plan asked = plan_of("");
+  EXPECT_EQ(asked.groups(), 2);
+  EXPECT_EQ(asked.warps, 4);
+  EXPECT_EQ(asked.computing_warps(), 8);
+  EXPECT_EQ(asked.registers_at_entry(), 168);
+  EXPECT_EQ(asked.copy_registers(), 40);
+  EXPECT_EQ(plan_of("stages=3").stages, 3);
+  EXPECT_TRUE(plan_of("stages=3 multicast=1").alternate);
+  for (const char* changes :
+       {"alternate=0", "persistent=0", "dynamic=1", "copy_warps=0 registers=0", "wgmma=0"}) {
+    SCOPED_TRACE(changes);
+    EXPECT_FALSE(plan_of(changes).alternate);
+    EXPECT_NE(plan_of(changes).warps, asked.warps);
+  }
+  for (const auto& [changes, rule] :
+       {std::pair("dynamic=1", "goes neither with dynamic nor with turns"),
+        {"copy_warps=0 registers=0", "alternate needs persistent and copy_warps"},
+        {"warps=8 warps_m=8",
+         "alternate is for tiles that one warpgroup of 4 warps can compute"}}) {
+    PassContext given;
+    given.plan = asked;
+    given.plan->change(changes);
+    try {
+      run(given);
+      ADD_FAILURE() << changes;
+    } catch (const CompileError& e) {
+      EXPECT_THAT(e.what(), HasSubstr(rule));
+    }
+  }
+}
+
 TEST(Plan, WhatIsNoField) {
   EXPECT_THAT(refusal("product_sm_90a.tir", "depth=3"), HasSubstr("'depth=3' is no field=number"));
 }

@@ -44,7 +44,7 @@ struct MatmulVariant {
 /// Values of tune() for a MatmulVariant.
 struct MatmulTile {
   int bm, bn, bk, stages;
-  bool swapped, promoted, tf32, multicast, after_copies;
+  bool swapped, promoted, tf32, multicast, alternate, after_copies;
 
   static MatmulTile tuned();
   static std::function<Tuning(const MatmulVariant&)> tuning(const MatmulOptions& options);
@@ -110,7 +110,8 @@ struct WholeMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), multicast(t.multicast))) {
+    for (auto [m, n] :
+         grid(C, t.bm, t.bn, l2_group(8), multicast(t.multicast), alternate(t.alternate))) {
       t.wait_for_copies();
       C(m, n) = epilogue(matmul_sums<T>(
                              t, Tile(0), A.cols(), [&](auto k) { return A(m, k); },
@@ -126,7 +127,7 @@ struct BatchedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [b, m, n] : grid(C, 1, t.bm, t.bn, multicast(t.multicast))) {
+    for (auto [b, m, n] : grid(C, 1, t.bm, t.bn, multicast(t.multicast), alternate(t.alternate))) {
       t.wait_for_copies();
       C(b, m, n) = epilogue(matmul_sums<T>(
                                 t, Tile(0), A.dim(2), [&](auto k) { return A(b, m, k); },

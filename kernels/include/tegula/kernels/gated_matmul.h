@@ -14,7 +14,8 @@ struct GatedMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
     const MatmulTile t = MatmulTile::tuned();
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), multicast(t.multicast))) {
+    for (auto [m, n] :
+         grid(C, t.bm, t.bn, l2_group(8), multicast(t.multicast), alternate(t.alternate))) {
       t.wait_for_copies();
       Tile gate = zeros<SumOf<T>>(t.bm, t.bn), up = zeros<SumOf<T>>(t.bm, t.bn);
       for (auto k : steps(A.cols(), t.bk).stages(t.stages)) {

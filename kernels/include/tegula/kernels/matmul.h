@@ -33,6 +33,10 @@ struct MatmulConfig {
   /// multiprocessors (stream-K); parts of one tile are added by whoever comes last. `splits`,
   /// `clustered` and `multicast` have no meaning then. 0: each tile is one program's.
   int streamed = 0;
+  /// A tile is one warpgroup's work, of bm x bn up to 128x128 or 64x256, and two take tiles in
+  /// turn: an epilogue runs beside the next tile's products. Needs sm_90; elsewhere it changes
+  /// nothing.
+  bool alternate = false;
   std::string str() const;
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;
