@@ -13,7 +13,8 @@ constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 60.3, kDramBytesP
 /// From the request of a step's tiles to their arrival, with the memory busy.
 constexpr double kLatencyCycles = 2606;
 /// Of a step's barriers, of a tile's beginning and end, of a launch.
-constexpr double kStepCycles = 46, kTileCycles = 2142, kFixedCycles = 8219;
+constexpr double kStepCycles = 46, kAlternatingStepCycles = 34, kTileCycles = 2142,
+                 kFixedCycles = 8219;
 /// Of the kernel that adds the parts of divided k, and of each part.
 constexpr double kReduceCycles = 3942, kPartCycles = 804, kPartBytesPerCycle = 2514;
 /// Of the parts' sum in a cluster, and of each CTA in it.
@@ -77,6 +78,20 @@ double streamed_cycles(const ProductTile& t, double tiles, double steps, double 
          (is_even ? 0 : meetings * (kMeetCycles + 2 * sum_bytes / kL2BytesPerCycle));
 }
 
+/// A warpgroup holds the sums of the tile by itself. Rows of operands that are longer than these
+/// were slower: what the tiles at work at one time read is then more than the L2 holds, and they
+/// read a third more than those of two warpgroups.
+bool may_alternate(const Product& p, const ProductTile& t) {
+  constexpr int kSums = 128 * 128, kRowBytes = 16384;
+  return p.may_alternate && !t.swapped && t.bm * t.bn == kSums &&
+         p.k * p.operand_bytes <= kRowBytes;
+}
+
+/// Tiles one behind the other: what is not products counts once.
+double alternating_cycles(double rounds, double steps, double step) {
+  return kTileCycles + rounds * steps * step;
+}
+
 /// The best way so far.
 struct Search {
   const Product& product;
@@ -97,6 +112,8 @@ struct Search {
     for (int splits = 1; splits <= max_splits; ++splits) {
       if (splits > 1 && product.k < kStepsOfPart * bk * splits) break;
       consider({t, stages, splits});
+      if (splits == 1 && ctas > sms && may_alternate(product, t))
+        consider({.tile = t, .stages = stages, .alternate = true});
       const bool is_cluster = splits == 2 || splits == 4 || splits == 8;
       if (kChoosesStreamed && max_splits > 1 && splits == 1) consider({t, stages, 1, false, true});
       if (is_cluster && fits_one_wave(ctas * splits, splits, sms))
@@ -146,6 +163,9 @@ double product_cycles(const Product& p, const ProductWay& w, int sms) {
   if (w.streamed)
     cycles = kFixedCycles +
              streamed_cycles(t, static_cast<double>(ctas), steps, step(at_once), sms * at_once);
+  if (w.alternate)
+    cycles = kFixedCycles + alternating_cycles(static_cast<double>(ceil_div(ctas, sms)), steps,
+                                               step(1) - kStepCycles + kAlternatingStepCycles);
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
   cycles = soft_max(cycles, kFixedCycles + p.operand_bytes * (m * k + k * n) / kDramBytesPerCycle);

@@ -12,6 +12,8 @@ struct Product {
   int operand_bytes;
   /// Rows of both operands begin at multiples of 128 bytes, the lines of the L2.
   bool whole_lines;
+  /// A warpgroup holds the sums of 128 x 128 by itself.
+  bool may_alternate = true;
 };
 
 /// Of the result; a step along k is what one instruction takes of a row, 32 bytes, times 4.
@@ -33,6 +35,8 @@ struct ProductWay {
   bool clustered = false;
   /// The steps of all tiles are dealt evenly among as many CTAs as run at once.
   bool streamed = false;
+  /// Two warpgroups take a CTA's tiles in turn: the end of one lies beside the next.
+  bool alternate = false;
 };
 
 /// Estimated cycles on `sms` multiprocessors.

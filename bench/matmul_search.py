@@ -6,6 +6,7 @@ autotune/product_model.cpp is held against. One JSON line a shape: medians in us
 """
 import argparse
 import json
+import re
 import statistics
 import time
 
@@ -62,6 +63,14 @@ def streamed(bm, bn, swapped, steps):
             yield -number if swapped else number, f"{bm}x{bn} streamed {on_sm} stages {stages}{' swapped' if swapped else ''}"
 
 
+def alternating(m, n):
+    """Where a CTA has several tiles."""
+    for bm, bn in ((128, 128), (64, 256)):
+        if ceil_div(m, bm) * ceil_div(n, bn) > SMS:
+            for flags, text in ((2, ""), (6, " multicast")):
+                yield flags * 1e15 + bm * 1e6 + bn * 1e3 + 64, f"{bm}x{bn} alternate{text}"
+
+
 def medians(runs, rounds):
     samples = {name: [] for name in runs}
     for _ in range(rounds):
@@ -70,7 +79,7 @@ def medians(runs, rounds):
     return {name: round(1000 * statistics.median(s), 2) for name, s in samples.items()}
 
 
-def row_of(tegula, shape):
+def row_of(tegula, shape, only):
     m, n, k = shape
     a, b = (torch.randn(extents, device=peers.DEVICE).bfloat16() for extents in ((m, k), (k, n)))
     c, out = torch.empty(m, n, device=peers.DEVICE, dtype=torch.bfloat16), torch.empty(m, n, device=peers.DEVICE, dtype=torch.bfloat16)
@@ -78,7 +87,7 @@ def row_of(tegula, shape):
     torch.matmul(a, b, out=out)
     failed = []
     candidates = [(tegula.caller("matmul", [a, b, c]), "chosen")]
-    candidates += [(tegula.caller("matmul_config", [a, b, c], number), name) for number, name in configurations(m, n, k)]
+    candidates += [(tegula.caller("matmul_config", [a, b, c], number), name) for number, name in [*configurations(m, n, k), *alternating(m, n)] if re.search(only, name)]
     for run, name in candidates:
         try:
             run()
@@ -101,6 +110,7 @@ def main():
     args.add_argument("--seconds", type=float, default=1e9)
     args.add_argument("--most", type=float, default=1e99, help="leave out shapes of more multiplications")
     args.add_argument("--shapes", default="", help="only these: MxNxK,..")
+    args.add_argument("--only", default="", help="configurations whose text holds this")
     options = args.parse_args()
     tegula = peers.Tegula(options.lib)
     few = [(m, n, k) for n, k in matmul_suites.MODELS for m in (1, 16, 64)]
@@ -112,7 +122,7 @@ def main():
         for shape in (s for s in shapes if s[0] * s[1] * s[2] <= options.most):
             if time.time() - begin > options.seconds:
                 break
-            print(json.dumps(row_of(tegula, shape)), file=out, flush=True)
+            print(json.dumps(row_of(tegula, shape, options.only)), file=out, flush=True)
 
 
 if __name__ == "__main__":

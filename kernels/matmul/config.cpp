@@ -37,8 +37,9 @@ std::vector<Tile> tiles_for(const MatmulProblem& p) {
   };
   const bool is_flat = p.m <= kFewRows;
   add(kSwappedTiles, [&](const Tile& t) { return is_flat && p.m <= t.bm; });
-  add(kTiles, [&](const Tile&) { return !is_flat; });
-  add(kOddTiles, [&](const Tile&) { return !is_flat && p.b_k_major; });
+  const auto is_filled = [&](const Tile& t) { return t.bm == 64 || p.m > t.bm / 2; };
+  add(kTiles, [&](const Tile& t) { return !is_flat && is_filled(t); });
+  add(kOddTiles, [&](const Tile& t) { return !is_flat && is_filled(t) && p.b_k_major; });
   return tiles;
 }
 
@@ -51,28 +52,28 @@ MatmulConfig older_config(const MatmulProblem& p) {
   return {p.m <= 64 ? 64 : 128, p.n <= 64 ? 64 : 128, 32};
 }
 
-/// Where operands would be copied for a product of a few steps, the two launches take longer than
-/// it does: loads of single elements, each tile's all under way at once, and all tiles in one wave.
-std::optional<MatmulConfig> direct_config(const MatmulProblem& p, int sms) {
-  constexpr int kMaxDepth = 192, kTilesPerSm = 2;
+/// Of a product of a few steps whose operands TMA does not take, stores of single elements are what
+/// takes long: tiles are small. Where one round of them is enough, copies would take longer than
+/// it.
+std::optional<MatmulConfig> shallow_config(const MatmulProblem& p, int sms) {
+  constexpr int kMaxDepth = 192;
   if (!p.copies || p.whole || size_bytes(p.operands) != 2 || p.k > kMaxDepth) return std::nullopt;
-  const auto tiles = [&](const MatmulConfig& c) {
-    return ((p.m + c.bm - 1) / c.bm) * ((p.n + c.bn - 1) / c.bn);
-  };
-  MatmulConfig c{.bm = 64, .bn = 64, .bk = 64, .direct = true};
-  if (tiles(c) > sms) c.bn = 128;
-  if (tiles(c) > kTilesPerSm * sms) return std::nullopt;
+  MatmulConfig c{.bm = 64, .bn = 64, .bk = 64};
+  c.direct = ((p.m + c.bm - 1) / c.bm) * ((p.n + c.bn - 1) / c.bn) <= sms;
   return c;
 }
 
 MatmulConfig best_config(const MatmulProblem& p, int sms) {
   if (!p.by_wgmma || (p.operands == DType::f32 && !p.tf32)) return older_config(p);
-  if (const auto direct = direct_config(p, sms)) return *direct;
+  if (const auto shallow = shallow_config(p, sms)) return *shallow;
   const int size = size_bytes(p.operands);
-  const autotune::ProductWay way = autotune::best_way({p.m, p.n, p.k, size, p.whole_lines},
-                                                      tiles_for(p), p.whole ? 1 : kMaxSplits, sms);
+  const autotune::ProductWay way =
+      autotune::best_way({p.m, p.n, p.k, size, p.whole_lines, !p.promoted}, tiles_for(p),
+                         p.whole ? 1 : kMaxSplits, sms);
   MatmulConfig c{way.tile.bm,   way.tile.bn, Tile::kStepBytes / size, way.splits, way.tile.swapped,
                  way.clustered, way.stages};
+  c.alternate = way.alternate;
+  if (way.alternate) c.stages = 0;
   if (way.streamed) c.streamed = sms * autotune::ctas_at_once(way);
   return c;
 }

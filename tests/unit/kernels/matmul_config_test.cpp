@@ -9,10 +9,28 @@ namespace {
 
 TEST(MatmulConfig, LargeAndSmall) {
   EXPECT_EQ(matmul_config({8192, 8192, 8192}).bm, 128);
-  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x256x64 stages 4");
+  EXPECT_EQ(matmul_config({1024, 4096, 2048}).bm, 128);
   EXPECT_GT(matmul_config({512, 512, 8192}).splits, 1);
   EXPECT_EQ(matmul_config({.m = 512, .n = 512, .k = 8192, .whole = true}).splits, 1);
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).bk, 128);
+}
+
+/// Where an SM has several tiles, unless a warpgroup has two sums of each, or rows are long.
+TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
+  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x128x64 alternate");
+  EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).str(),
+            "128x128x128 alternate");
+  EXPECT_FALSE(
+      matmul_config({.m = 8192, .n = 8192, .k = 1024, .operands = DType::f8e4m3, .promoted = true})
+          .alternate);
+  EXPECT_FALSE(matmul_config({1024, 1024, 4096}).alternate);
+  EXPECT_FALSE(matmul_config({12096, 1472, 10368}).alternate);
+}
+
+/// No tile of which half would be empty.
+TEST(MatmulConfig, TilesAreFilled) {
+  EXPECT_EQ(matmul_config({64, 4096, 4096}).bm, 64);
+  EXPECT_EQ(matmul_config({64, 4096, 14336}).bm, 64);
 }
 
 TEST(MatmulConfig, FewRowsLieAlongTheInstructionsColumns) {
@@ -61,7 +79,7 @@ TEST(MatmulConfig, FewStepsOfOperandsThatWouldBeCopied) {
   MatmulProblem p{6739, 123, 119};
   EXPECT_FALSE(matmul_config(p).direct);
   p.copies = true;
-  EXPECT_EQ(matmul_config(p).str(), "64x128x64 direct");
+  EXPECT_EQ(matmul_config(p).str(), "64x64x64") << "more than one round of tiles";
   EXPECT_EQ(matmul_config({.m = 83, .n = 495, .k = 79, .copies = true}).str(), "64x64x64 direct");
   EXPECT_FALSE(matmul_config({.m = 595, .n = 7667, .k = 241, .copies = true}).direct);
   EXPECT_FALSE(matmul_config({.m = 9999, .n = 9999, .k = 119, .copies = true}).direct);
