@@ -82,8 +82,8 @@ double streamed_cycles(const ProductTile& t, double tiles, double steps, double 
 /// were slower: what the tiles at work at one time read is then more than the L2 holds, and they
 /// read a third more than those of two warpgroups.
 bool may_alternate(const Product& p, const ProductTile& t) {
-  constexpr int kSums = 128 * 128, kRowBytes = 16384;
-  return p.may_alternate && !t.swapped && t.bm * t.bn == kSums &&
+  constexpr int kExtent = 128, kRowBytes = 16384;
+  return p.may_alternate && t.bm == kExtent && t.bn == kExtent &&
          p.k * p.operand_bytes <= kRowBytes;
 }
 
