@@ -15,7 +15,8 @@ struct ReshapeGroup {
 std::vector<ReshapeGroup> reshape_groups(std::span<const std::int64_t> from,
                                          std::span<const std::int64_t> to);
 
-/// The dimension of the result that all of the group's elements run along; `to_end` where none does.
+/// The dimension of the result that all of the group's elements run along; `to_end` where none
+/// does.
 std::size_t whole_dim(const ReshapeGroup& group, std::span<const std::int64_t> to);
 
 /// Where operand dimension `dim` ends up together with its whole group, or -1.

@@ -109,7 +109,9 @@ void repack_poison(Warp& w, const Instr& i) {
   if (!w.has_poison(in)) return w.wrote_clean(out);
   const unsigned from = width_of(w, in), to = width_of(w, out), wide = std::max(from, to);
   const std::uint32_t per_in = wide / from, per_out = wide / to;
-  const auto half = [&](std::uint32_t n, unsigned width) { return wide == 32 ? n * width / 16 : 0; };
+  const auto half = [&](std::uint32_t n, unsigned width) {
+    return wide == 32 ? n * width / 16 : 0;
+  };
   std::vector<PoisonedHalves> words(w.info(in).regs / per_in);
   for (std::uint32_t r = 0; r < w.info(in).regs; ++r) {
     PoisonedHalves& word = words[r / per_in];

@@ -70,20 +70,22 @@ void Absence::broadcast(OpId id) {
   set(k_[id].results[0], std::move(wide));
 }
 
-/// Splitting or merging moves elements between dimensions; only bounds that leave out everything or
-/// nothing are followed.
+/// Splitting or merging moves elements between dimensions; followed are dimensions that stay, and
+/// bounds that leave out everything or nothing.
 void Absence::reshape(OpId id) {
   const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
   List moved(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
   for (Bound& bound : moved) {
     if (bound.dim < 0) continue;
-    if (!bound.is_repeated && from[static_cast<std::size_t>(bound.dim)] != 1)
+    const std::int64_t extent = from[static_cast<std::size_t>(bound.dim)];
+    bound.dim = dim_after_reshape(from, to, bound.dim);
+    if (bound.dim >= 0 && to[static_cast<std::size_t>(bound.dim)] == extent) continue;
+    if (!bound.is_repeated && extent != 1)
       throw CompileError(Diagnostic{"",
                                     "reshape of a tile that may reach outside its view",
                                     k_[id].loc,
                                     {},
                                     "use where() to give the elements outside a value first"});
-    bound.dim = dim_after_reshape(from, to, bound.dim);
     bound.is_repeated = bound.dim >= 0;
   }
   set(k_[id].results[0], std::move(moved));

@@ -10,9 +10,9 @@
 
 namespace tegula::ir {
 
-/// Element i along `dim` is present only if 0 <= offset + i < limit; where a broadcast repeats the one
-/// element there was, each only if 0 <= offset < limit. dim -1: the whole tile only if 0 <= offset <
-/// limit. A fold of another dimension stays absent by `dim`, but not by -1.
+/// Element i along `dim` is present only if 0 <= offset + i < limit; where a broadcast repeats the
+/// one element there was, each only if 0 <= offset < limit. dim -1: the whole tile only if 0 <=
+/// offset < limit. A fold of another dimension stays absent by `dim`, but not by -1.
 struct Bound {
   int dim = -1;
   Value offset, limit;

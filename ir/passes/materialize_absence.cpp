@@ -105,10 +105,9 @@ class Materializer {
   // --------------------------------------------------------------------------------------------------------
   void fold_operand(OpId op) {
     const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
-    const bool whole =
-        k_[op].opcode == Opcode::Reduce &&
-        std::ranges::any_of(absence_.of(k_[op].operands[0]),
-                            [&](const Bound& x) { return x.is_whole_along(axis); });
+    const bool whole = k_[op].opcode == Opcode::Reduce &&
+                       std::ranges::any_of(absence_.of(k_[op].operands[0]),
+                                           [&](const Bound& x) { return x.is_whole_along(axis); });
     if (whole)
       select_result(op);
     else
@@ -243,8 +242,9 @@ class Materializer {
     for (const Bound& bound : absence_.of(value)) {
       // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes
       // nothing.
-      const auto v = static_cast<std::size_t>(
-          bound.is_whole() ? (axes.empty() ? 0 : axes[0]) : axes[static_cast<std::size_t>(bound.dim)]);
+      const auto v =
+          static_cast<std::size_t>(bound.is_whole() ? (axes.empty() ? 0 : axes[0])
+                                                    : axes[static_cast<std::size_t>(bound.dim)]);
       const Value offset = k_[op].operands[2 + v];
       if (!bound.is_whole() && is_same(k_, bound.offset, offset) &&
           is_dim_of(bound.limit, view, static_cast<int>(v)))

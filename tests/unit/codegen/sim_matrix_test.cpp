@@ -493,5 +493,36 @@ TEST(SimMma, HalvesOfARegisterAreDefinedOnTheirOwn) {
   EXPECT_NE(faulty.str().find("uninitialised"), std::string::npos) << faulty.str();
 }
 
+/// Two warps write `value` to the same place by one instruction; %none is undefined.
+std::string written_twice(const std::string& value) {
+  return replaced(R"(
+kernel @w simt target(sm_90a) threads(64) smem(256) () {
+  %zero = const [value = 0] : i32
+  %l = lane_id
+  %w = warp_id
+  %c16 = const [value = 16] : i32
+  %seven = const [value = 7] : i32
+  %base = smem_base
+  %row = and %l, %seven
+  %off = mul %row, %c16
+  %at = add %base, %off
+  %none = ldmatrix %at [num = 1, trans = 0]
+  %there = const [value = 128] : i32
+  %beside = add %at, %there
+  %second = cmp %w, %zero [pred = "ne"]
+  %one_side = select %second, %l, %none
+  %v = concat {V}
+  stmatrix %beside, %v [num = 1, trans = 0]
+})",
+                  "{V}", value);
+}
+
+TEST(SimMma, CopiesMayWriteTheSameUndefinedPadding) {
+  const Report sound = Launch1().run(parse_located(written_twice("%none")));
+  EXPECT_TRUE(sound.clean()) << sound.str();
+  const Report faulty = Launch1().run(parse_located(written_twice("%one_side")));
+  EXPECT_NE(faulty.str().find("shared-race"), std::string::npos) << faulty.str();
+}
+
 }  // namespace
 }  // namespace tegula::sim
