@@ -56,7 +56,7 @@ bool LinearForms::may_be_absent_along(Value v, int dim) const {
       break;
   }
   const Family family = info(d.opcode).family;
-  return (family != Family::Elementwise && family != Family::Math) ||
+  return (family != Family::Elementwise && family != Family::Math && d.opcode != Load) ||
          std::ranges::any_of(d.operands, [&](Value x) { return may_be_absent_along(x, dim); });
 }
 
