@@ -49,6 +49,7 @@ Step sim_LdMatrix(Warp& w, const Instr& i) {
   const bool transposed = i.op->attrs.i(AttrName::trans) != 0;
   SharedMemory& shared = w.cta.shared;
   const Slot out = i.out[0];
+  std::vector<PoisonedHalves> poison(w.info(out).regs);
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     for (int m = 0; m < num; ++m) {
       const std::uint32_t reg = a * static_cast<std::uint32_t>(num) + static_cast<std::uint32_t>(m);
@@ -56,15 +57,14 @@ Step sim_LdMatrix(Warp& w, const Instr& i) {
       for (int r = 0; r < 8; ++r)
         if (rows[static_cast<std::size_t>(r)])
           w.cta.generic_read(w, i, rows[static_cast<std::size_t>(r)], kRowBytes, 8 * m + r);
-      LaneMask poison = 0;
       for (int lane = 0; lane < kLanes; ++lane) {
         std::uint32_t bits = 0;
-        for (int h = 0; h < 2; ++h) {
-          const Piece p = piece(lane, h, transposed);
+        for (std::size_t h = 0; h < 2; ++h) {
+          const Piece p = piece(lane, static_cast<int>(h), transposed);
           const std::uint32_t row = rows[static_cast<std::size_t>(p.row)];
           const std::uint32_t at = row + static_cast<std::uint32_t>(2 * p.column);
           if (!row || !shared.all_valid(at, 2)) {
-            poison |= LaneMask{1} << lane;
+            poison[reg][h] |= LaneMask{1} << lane;
             continue;
           }
           std::uint16_t element;
@@ -73,10 +73,9 @@ Step sim_LdMatrix(Warp& w, const Instr& i) {
         }
         w.cell(out, reg, lane).i = static_cast<std::int32_t>(bits);
       }
-      w.poison(out)[reg] = poison;
     }
   }
-  w.wrote_poison(out, i.id);
+  w.wrote_halves(out, std::move(poison), i.id);
   return Step::Next;
 }
 
@@ -91,9 +90,10 @@ Step sim_StMatrix(Warp& w, const Instr& i) {
       const auto rows = row_addresses(w, i, a, m);
       for (int lane = 0; lane < kLanes; ++lane) {
         const auto bits = static_cast<std::uint32_t>(w.cell(value, reg, lane).i);
-        const bool valid = !w.has_poison(value) || !((w.poison(value)[reg] >> lane) & 1);
-        for (int h = 0; h < 2; ++h) {
-          const Piece p = piece(lane, h, transposed);
+        for (std::size_t h = 0; h < 2; ++h) {
+          const bool valid =
+              !w.has_poison(value) || !((w.poisoned_half(value, reg, h) >> lane) & 1);
+          const Piece p = piece(lane, static_cast<int>(h), transposed);
           const std::uint32_t row = rows[static_cast<std::size_t>(p.row)];
           const auto element = static_cast<std::uint16_t>(bits >> (16 * h));
           std::uint8_t bytes[2];

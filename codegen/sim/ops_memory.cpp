@@ -262,8 +262,11 @@ Step sim_LdCluster(Warp& w, const Instr& i) {
 void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uint8_t* bytes,
                   std::uint32_t count, bool valid, int lane) {
   SharedMemory& shared = w.cta.shared;
-  const bool same = std::memcmp(shared.at(address), bytes, count) == 0 && valid &&
-                    shared.all_valid(address, count);
+  // Copies of a tile write the same, undefined padding included.
+  const std::uint8_t* known = shared.valid(address);
+  const bool same =
+      std::all_of(known, known + count, [&](std::uint8_t v) { return (v != 0) == valid; }) &&
+      (!valid || std::memcmp(shared.at(address), bytes, count) == 0);
   w.cta.generic_write(w, i, address, count, lane, same);
   w.cta.overwrites_barrier(w, i, address, count, lane);
   std::memcpy(shared.at(address), bytes, count);

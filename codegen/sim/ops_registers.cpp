@@ -97,30 +97,59 @@ Step sim_Regs(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
+namespace {
+
+unsigned width_of(const Warp& w, Slot s) {
+  return w.info(s).elem.pointer ? 64u : static_cast<unsigned>(size_bits(w.info(s).elem.dtype));
+}
+
+/// In words of 32 bits each half goes its own way; other groups of registers are poison as a whole.
+void repack_poison(Warp& w, const Instr& i) {
+  const Slot in = i.in[0], out = i.out[0];
+  if (!w.has_poison(in)) return w.wrote_clean(out);
+  const unsigned from = width_of(w, in), to = width_of(w, out), wide = std::max(from, to);
+  const std::uint32_t per_in = wide / from, per_out = wide / to;
+  const auto half = [&](std::uint32_t n, unsigned width) {
+    return wide == 32 ? n * width / 16 : 0;
+  };
+  std::vector<PoisonedHalves> words(w.info(in).regs / per_in);
+  for (std::uint32_t r = 0; r < w.info(in).regs; ++r) {
+    PoisonedHalves& word = words[r / per_in];
+    if (from == 32 && wide == 32)
+      word = {w.poisoned_half(in, r, 0), w.poisoned_half(in, r, 1)};
+    else
+      word[half(r % per_in, from)] |= w.poison(in)[r];
+  }
+  const ir::OpId origin = w.poison_origin(in);
+  if (to == 32 && wide == 32) return w.wrote_halves(out, std::move(words), origin);
+  for (std::uint32_t r = 0; r < w.info(out).regs; ++r)
+    w.poison(out)[r] = words[r / per_out][half(r % per_out, to)];
+  w.wrote_poison(out, origin);
+}
+
+}  // namespace
+
 Step sim_Repack(Warp& w, const Instr& i) {
   const Slot in = i.in[0], out = i.out[0];
-  const auto width = [&](Slot s) {
-    return w.info(s).elem.pointer ? 64u : static_cast<unsigned>(size_bits(w.info(s).elem.dtype));
-  };
   const DType from = w.info(in).elem.dtype, to = w.info(out).elem.dtype;
-  const unsigned wide = std::max(width(in), width(out));
-  const std::uint32_t per_in = wide / width(in), per_out = wide / width(out);
+  const unsigned in_bits = width_of(w, in), out_bits = width_of(w, out);
+  const unsigned wide = std::max(in_bits, out_bits);
+  const std::uint32_t per_in = wide / in_bits, per_out = wide / out_bits;
   const std::uint64_t out_mask =
-      width(out) == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << width(out)) - 1;
+      out_bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << out_bits) - 1;
   for (std::uint32_t group = 0; group * per_in < w.info(in).regs; ++group) {
-    LaneMask poison = 0;
-    for (std::uint32_t n = 0; n < per_in; ++n) poison |= w.poison(in)[group * per_in + n];
-    for (std::uint32_t n = 0; n < per_out; ++n) w.poison(out)[group * per_out + n] = poison;
     for (int lane = 0; lane < kLanes; ++lane) {
       std::uint64_t bits = 0;
       for (std::uint32_t n = 0; n < per_in; ++n)
-        bits |= ir::to_bits(w.cell(in, group * per_in + n, lane), from) << (n * width(in));
+        bits |= ir::to_bits(w.cell(in, group * per_in + n, lane), from) << (n * in_bits);
       for (std::uint32_t n = 0; n < per_out; ++n)
         w.cell(out, group * per_out + n, lane) =
-            ir::from_bits((bits >> (n * width(out))) & out_mask, to);
+            ir::from_bits((bits >> (n * out_bits)) & out_mask, to);
     }
   }
-  inherit(w, i);
+  repack_poison(w, i);
+  w.set_written(out, w.written(in));
+  w.set_a_fragment(out, w.a_fragment_of(in));
   return Step::Next;
 }
 

@@ -59,6 +59,7 @@ void Warp::wrote_clean(Slot s) {
   SlotState& state = state_[s];
   if (state.has_poison) std::fill_n(poison(s), info(s).regs, 0);
   state.has_poison = false;
+  state.halves.clear();
   state.written = steps;
   state.a_fragment = 0;
 }
@@ -68,8 +69,15 @@ void Warp::wrote_poison(Slot s, ir::OpId origin) {
   state.has_poison =
       std::any_of(poison(s), poison(s) + info(s).regs, [](LaneMask m) { return m != 0; });
   state.origin = origin;
+  state.halves.clear();
   state.written = steps;
   state.a_fragment = 0;
+}
+
+void Warp::wrote_halves(Slot s, std::vector<PoisonedHalves> halves, ir::OpId origin) {
+  for (std::uint32_t r = 0; r < info(s).regs; ++r) poison(s)[r] = halves[r][0] | halves[r][1];
+  wrote_poison(s, origin);
+  if (state_[s].has_poison) state_[s].halves = std::move(halves);
 }
 
 namespace {
@@ -97,6 +105,7 @@ void Warp::copy_state(SlotState& to, LaneMask* to_poison, const SlotState& from,
   const ir::OpId origin = from.has_poison ? from.origin : to.origin;
   to = from;
   to.has_poison |= keeps;
+  if (keeps) to.halves.clear();
   to.origin = origin;
 }
 

@@ -34,6 +34,9 @@ struct Frame {
   LaneMask other = 0;
 };
 
+/// Of a register: lanes whose lower and whose upper 16 bits hold no value.
+using PoisonedHalves = std::array<LaneMask, 2>;
+
 class Warp;
 
 /// What a blocked warp waits for. The text is made only when somebody asks.
@@ -91,9 +94,17 @@ class Warp {
   /// Poisoned lanes of any register of the value.
   LaneMask poisoned_lanes(Slot s) const;
   ir::OpId poison_origin(Slot s) const { return state_[s].origin; }
+  /// Lanes of a 32-bit register whose lower (0) or upper (1) 16 bits hold no value: what ldmatrix
+  /// brings together may be half defined.
+  LaneMask poisoned_half(Slot s, std::uint32_t reg, std::size_t half) {
+    const auto& halves = state_[s].halves;
+    return halves.empty() ? poison(s)[reg] : halves[reg][half];
+  }
   /// To be called after a result was written: forgets or keeps its poison.
   void wrote_clean(Slot s);
   void wrote_poison(Slot s, ir::OpId origin);
+  /// The same where it is known by halves.
+  void wrote_halves(Slot s, std::vector<PoisonedHalves> halves, ir::OpId origin);
   void copy(Slot to, Slot from, LaneMask lanes);
   /// Copies in the active lanes where a source may also be a destination.
   void copy_together(std::span<const Slot> from, std::span<const Slot> to);
@@ -133,6 +144,7 @@ class Warp {
   struct SlotState {
     bool has_poison = false;
     ir::OpId origin;
+    std::vector<PoisonedHalves> halves;  ///< by register; empty: all of a poisoned one is
     std::uint64_t written = 0;
     std::uint32_t a_fragment = 0;
   };

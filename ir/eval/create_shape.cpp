@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "ir/eval/program.h"
+#include "ir/reshape_groups.h"
 
 namespace tegula::ir::interp {
 namespace {
@@ -74,35 +75,10 @@ void rearrange(Program& p, OpId id, std::span<const std::int64_t> strides, std::
   out.origin = in.origin;
 }
 
-/// Dimensions [from, from_end) of the operand hold the same elements as [to, to_end) of the result.
-struct DimGroup {
-  std::size_t from, from_end, to, to_end;
-};
-
-std::vector<DimGroup> matching_groups(std::span<const std::int64_t> a,
-                                      std::span<const std::int64_t> b) {
-  std::vector<DimGroup> groups;
-  std::size_t i = 0, j = 0;
-  while (i < a.size() || j < b.size()) {
-    DimGroup g{i, i, j, j};
-    std::int64_t have = 1, want = 1;
-    do {
-      if (g.from_end < a.size() && (have <= want || g.to_end == b.size()))
-        have *= a[g.from_end++];
-      else
-        want *= b[g.to_end++];
-    } while (have != want);
-    groups.push_back(g);
-    i = g.from_end;
-    j = g.to_end;
-  }
-  return groups;
-}
-
 /// Whether each of the group's elements lies outside in one of the group's dimensions of the
 /// operand.
 std::vector<std::uint8_t> flattened_edge(const TileValue& v, std::span<const std::int64_t> shape,
-                                         const DimGroup& g) {
+                                         const ReshapeGroup& g) {
   std::vector<std::uint8_t> flat(1, 0);
   for (std::size_t d = g.from; d < g.from_end; ++d) {
     const auto edge = edge_of(v, shape, d);
@@ -122,14 +98,10 @@ void reshape_edges(const TileValue& in, std::span<const std::int64_t> from,
   std::size_t inner = 1;
   for (const std::int64_t extent : to) inner *= static_cast<std::size_t>(extent);
   const std::size_t count = inner;
-  for (const DimGroup& g : matching_groups(from, to)) {
+  for (const ReshapeGroup& g : reshape_groups(from, to)) {
     const auto flat = flattened_edge(in, from, g);
     inner /= flat.size();
-    const auto is_whole = [&](std::size_t d) {
-      return to[d] == static_cast<std::int64_t>(flat.size());
-    };
-    std::size_t whole = g.to;
-    while (whole < g.to_end && !is_whole(whole)) ++whole;
+    const std::size_t whole = whole_dim(g, to);
     for (std::size_t d = g.to; d < g.to_end; ++d)
       append_edge(
           out.edges,

@@ -116,10 +116,7 @@ void apply_limits(Program& p, OpId id, Box& box) {
 
 void mark_outside(const Box& box, TileValue& out) {
   if (box.is_inside()) return;
-  if (box.is_outside) {
-    out.states.assign(out.cells.size(), kAbsent);
-    return;
-  }
+  if (box.is_outside) out.states.assign(out.cells.size(), kAbsent);
   for (const Box::Dim& d : box.dims)
     for (std::int64_t i = 0; i < d.extent; ++i) out.edges.push_back(i < d.low || i >= d.high);
 }

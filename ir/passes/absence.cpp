@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "ir/builder.h"
+#include "ir/reshape_groups.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -56,6 +57,38 @@ void Absence::remap(OpId op, const std::vector<int>& new_dim) {
     moved.push_back(bound);
   }
   for (Value v : k_[op].results) set(v, moved);
+}
+
+void Absence::broadcast(OpId id) {
+  const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
+  List wide(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
+  for (Bound& bound : wide) {
+    if (bound.dim < 0) continue;
+    const auto d = static_cast<std::size_t>(bound.dim);
+    bound.is_repeated |= from[d] != to[d];
+  }
+  set(k_[id].results[0], std::move(wide));
+}
+
+/// Splitting or merging moves elements between dimensions; followed are dimensions that stay, and
+/// bounds that leave out everything or nothing.
+void Absence::reshape(OpId id) {
+  const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
+  List moved(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
+  for (Bound& bound : moved) {
+    if (bound.dim < 0) continue;
+    const std::int64_t extent = from[static_cast<std::size_t>(bound.dim)];
+    bound.dim = dim_after_reshape(from, to, bound.dim);
+    if (bound.dim >= 0 && to[static_cast<std::size_t>(bound.dim)] == extent) continue;
+    if (!bound.is_repeated && extent != 1)
+      throw CompileError(Diagnostic{"",
+                                    "reshape of a tile that may reach outside its view",
+                                    k_[id].loc,
+                                    {},
+                                    "use where() to give the elements outside a value first"});
+    bound.is_repeated = bound.dim >= 0;
+  }
+  set(k_[id].results[0], std::move(moved));
 }
 
 Value Absence::limit(Value view, std::int64_t axis, Type type) {
@@ -124,7 +157,7 @@ void Absence::cluster_sum(OpId id) {
   const std::int64_t extent = k_.type(part).shape()[static_cast<std::size_t>(axis)];
   List bounds(of(whole).begin(), of(whole).end());
   for (Bound& bound : bounds)
-    if (bound.dim == axis) bound.offset = share(id, bound.offset, extent);
+    if (bound.dim == axis && !bound.is_repeated) bound.offset = share(id, bound.offset, extent);
   set(part, std::move(bounds));
 }
 
@@ -166,12 +199,7 @@ void Absence::op(OpId id) {
       map[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
     return remap(id, map);
   }
-  if (d.opcode == Broadcast) {
-    const auto from = k_.type(d.operands[0]).shape(), to = k_.type(d.results[0]).shape();
-    for (std::size_t i = 0; i < from.size(); ++i)
-      map.push_back(from[i] == to[i] ? static_cast<int>(i) : -1);
-    return remap(id, map);
-  }
+  if (d.opcode == Broadcast) return broadcast(id);
   if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
     const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
     List kept;
@@ -189,24 +217,13 @@ void Absence::op(OpId id) {
       for (const Bound& bound : of(v))
         if (bound.dim == dim && std::ranges::find(kept, bound) == kept.end()) kept.push_back(bound);
     };
-    for (int dim : {0, 1}) take(d.operands[2], dim);
+    for (int dim : {-1, 0, 1}) take(d.operands[2], dim);
     take(d.operands[0], 0);
     take(d.operands[1], 1);
     set(d.results[0], std::move(kept));
     return;
   }
-  if (d.opcode == Reshape) {
-    // Splitting or merging moves elements between dimensions; only tiles without absence, or with
-    // extents of 1 moved, are followed.
-    for (const Bound& bound : of(d.operands[0]))
-      if (bound.dim >= 0)
-        throw CompileError(Diagnostic{"",
-                                      "reshape of a tile that may reach outside its view",
-                                      d.loc,
-                                      {},
-                                      "use where() to give the elements outside a value first"});
-    return remap(id, {});
-  }
+  if (d.opcode == Reshape) return reshape(id);
   if (d.opcode == If) return branch(id);
   const List all = union_of_operands(id);
   for (Value v : k_[id].results)

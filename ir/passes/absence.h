@@ -10,11 +10,17 @@
 
 namespace tegula::ir {
 
-/// Element i along `dim` is present only if 0 <= offset + i < limit; dim -1: the whole tile only if
-/// 0 <= offset < limit.
+/// Element i along `dim` is present only if 0 <= offset + i < limit; where a broadcast repeats the
+/// one element there was, each only if 0 <= offset < limit. dim -1: the whole tile only if 0 <=
+/// offset < limit. A fold of another dimension stays absent by `dim`, but not by -1.
 struct Bound {
   int dim = -1;
   Value offset, limit;
+  bool is_repeated = false;
+  /// Leaves out every element or none.
+  bool is_whole() const { return dim < 0 || is_repeated; }
+  /// Leaves out all of a line along `axis` or nothing of it, the same for all lines.
+  bool is_whole_along(std::int64_t axis) const { return dim < 0 || (is_repeated && dim == axis); }
   friend bool operator==(const Bound&, const Bound&) = default;
 };
 
@@ -43,6 +49,8 @@ class Absence {
   void loop(OpId op);
   List union_of_operands(OpId op) const;
   void remap(OpId op, const std::vector<int>& new_dim);
+  void broadcast(OpId op);
+  void reshape(OpId op);
   bool set(Value v, List bounds);
   Value limit(Value view, std::int64_t axis, Type type);
 

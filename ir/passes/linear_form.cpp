@@ -27,13 +27,48 @@ bool LinearForms::is_wide(Type t) {
 }
 
 // ---- narrow values ------------------------------------------------------------------------------
+/// A dimension of extent 1 may lie outside of its view. What is repeated along it is absent by that
+/// dimension, and a tile without the dimension could not say so.
+bool LinearForms::may_be_absent_along(Value v, int dim) const {
+  if (!k_.type(v).is_tile()) return false;
+  const OpId def = k_[v].def;
+  if (!def) return true;
+  const OpData& d = k_[def];
+  const auto attr = [&](AttrName name) { return static_cast<int>(d.attrs.i(name)); };
+  using enum Opcode;
+  switch (d.opcode) {
+    case Const:
+    case Arange:
+    case Splat:
+    case FillAbsent:
+      return false;
+    case ExpandDims: {
+      const int axis = attr(AttrName::axis);
+      return axis != dim && may_be_absent_along(d.operands[0], dim - (axis < dim ? 1 : 0));
+    }
+    case Permute:
+      return may_be_absent_along(
+          d.operands[0],
+          static_cast<int>(d.attrs.ints(AttrName::order)[static_cast<std::size_t>(dim)]));
+    case Broadcast:
+      return may_be_absent_along(d.operands[0], dim);
+    default:
+      break;
+  }
+  const Family family = info(d.opcode).family;
+  return (family != Family::Elementwise && family != Family::Math && d.opcode != Load) ||
+         std::ranges::any_of(d.operands, [&](Value x) { return may_be_absent_along(x, dim); });
+}
+
 std::optional<int> LinearForms::narrow_axis(Value v) const {
   if (k_.type(v).is_scalar()) return -1;
   const OpId def = k_[v].def;
   if (!def) return std::nullopt;
   const Opcode o = k_[def].opcode;
   if (o == Opcode::Const || o == Opcode::Splat) return -1;
-  return o == Opcode::Broadcast ? long_axis(k_.type(k_[def].operands[0])) : std::nullopt;
+  if (o != Opcode::Broadcast) return std::nullopt;
+  const auto axis = long_axis(k_.type(k_[def].operands[0]));
+  return axis && may_be_absent_along(k_[def].operands[0], 1 - *axis) ? std::nullopt : axis;
 }
 
 std::optional<Narrow> LinearForms::repeated_scalar(Value v) {

@@ -66,6 +66,7 @@ class LinearForms {
   Value emit_folded(Value x, const LinearForm& f);
 
  private:
+  bool may_be_absent_along(Value v, int dim) const;
   std::optional<Narrow> repeated_scalar(Value v);
   Narrow squeezed(Value v, int axis);
   Narrow to_float(const Narrow& n);

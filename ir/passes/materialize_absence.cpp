@@ -68,7 +68,7 @@ class Materializer {
 
   /// i1 tile of `shape` that is true where the bound holds.
   Value mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
-    if (bound.dim < 0)
+    if (bound.is_whole())
       return b.op(Opcode::Splat, {scalar_inside(b, bound)}, Type::tile({DType::i1, false}, shape));
     const DType index = k_.type(bound.offset).dtype();
     const std::int64_t extent = shape[static_cast<std::size_t>(bound.dim)];
@@ -87,7 +87,7 @@ class Materializer {
   Value mask_along(Builder& b, Value v, std::int64_t axis, bool with_whole = true) {
     Value all;
     for (const Bound& bound : absence_.of(v)) {
-      if (bound.dim < 0 ? !with_whole : bound.dim != axis) continue;
+      if (bound.is_whole_along(axis) ? !with_whole : bound.dim != axis) continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       all = all ? b.op(Opcode::And, {all, m}) : m;
     }
@@ -104,9 +104,10 @@ class Materializer {
   // ---- users
   // --------------------------------------------------------------------------------------------------------
   void fold_operand(OpId op) {
+    const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
     const bool whole = k_[op].opcode == Opcode::Reduce &&
                        std::ranges::any_of(absence_.of(k_[op].operands[0]),
-                                           [](const Bound& x) { return x.dim < 0; });
+                                           [&](const Bound& x) { return x.is_whole_along(axis); });
     if (whole)
       select_result(op);
     else
@@ -125,13 +126,13 @@ class Materializer {
     changed_ = true;
   }
 
-  /// A tile that is absent as a whole folds to the identity: one select of the result instead of
+  /// What is absent as a whole folds to the identity: one select of the result instead of
   /// one an element.
   void select_result(OpId op) {
     Builder b = before(op);
     Value inside;
     for (const Bound& bound : absence_.of(k_[op].operands[0]))
-      if (bound.dim < 0)
+      if (bound.is_whole_along(k_[op].attrs.i(AttrName::axis)))
         inside =
             inside ? b.op(Opcode::And, {inside, scalar_inside(b, bound)}) : scalar_inside(b, bound);
     if (!inside) return;
@@ -241,10 +242,11 @@ class Materializer {
     for (const Bound& bound : absence_.of(value)) {
       // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes
       // nothing.
-      const auto v = static_cast<std::size_t>(
-          bound.dim < 0 ? (axes.empty() ? 0 : axes[0]) : axes[static_cast<std::size_t>(bound.dim)]);
+      const auto v =
+          static_cast<std::size_t>(bound.is_whole() ? (axes.empty() ? 0 : axes[0])
+                                                    : axes[static_cast<std::size_t>(bound.dim)]);
       const Value offset = k_[op].operands[2 + v];
-      if (bound.dim >= 0 && is_same(k_, bound.offset, offset) &&
+      if (!bound.is_whole() && is_same(k_, bound.offset, offset) &&
           is_dim_of(bound.limit, view, static_cast<int>(v)))
         continue;
       limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset)});
@@ -289,7 +291,7 @@ class Materializer {
   }
 
   Value limit_in_view(Builder& b, const Bound& bound, Value offset) {
-    if (bound.dim < 0) {
+    if (bound.is_whole()) {
       const Value inside =
           b.op(Opcode::And,
                {b.cmp("ge", bound.offset, b.constant(k_.type(bound.offset), std::int64_t{0})),

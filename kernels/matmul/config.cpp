@@ -73,6 +73,8 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
   MatmulConfig c{way.tile.bm,   way.tile.bn, Tile::kStepBytes / size, way.splits, way.tile.swapped,
                  way.clustered, way.stages};
   c.alternate = way.alternate;
+  // What an epilogue reads comes from L2, too.
+  c.multicast = way.alternate && p.whole;
   if (way.alternate) c.stages = 0;
   if (way.streamed) c.streamed = sms * autotune::ctas_at_once(way);
   return c;

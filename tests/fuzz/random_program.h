@@ -233,14 +233,20 @@ inline Known RandomProgram::load(DType d, const Shape& s) {
   }
   const auto arg = static_cast<std::size_t>(add_view(d, dims, ir::Access::In));
   std::vector<ir::Value> operands{kernel.params()[arg].value};
+  bool outside = false;
   for (std::size_t i = 0, t = 0; i < dims.size(); ++i) {
     const bool is_axis = t < axes.size() && axes[t] == static_cast<std::int64_t>(i);
-    operands.push_back(is_axis ? offset_for(dims[i], s[t]) : b_.i32(below(dims[i])));
+    const std::int64_t at = chance(90) ? below(dims[i]) : chance(50) ? -1 : dims[i];
+    outside = outside || (!is_axis && (at < 0 || at >= dims[i]));
+    operands.push_back(is_axis ? offset_for(dims[i], s[t]) : b_.i32(at));
     if (is_axis) ++t;
   }
   const ir::Value v =
       b_.op(ir::Opcode::LoadView, operands, tile(d, s), {{ir::AttrName::axes, axes}});
-  return {.v = v, .magnitude = 50, .absent = std::vector<bool>(s.size(), true)};
+  return {.v = v,
+          .magnitude = 50,
+          .absent = std::vector<bool>(s.size(), true),
+          .absent_as_a_whole = outside};
 }
 
 inline Known RandomProgram::index(DType d, const Shape& s) {
@@ -279,11 +285,7 @@ inline Known RandomProgram::leaf(DType d, const Shape& s) {
 }
 
 inline Known RandomProgram::broadcast(Known k, const Shape& s) {
-  const Shape from = shape_of(k);
-  if (from == s) return k;
-  for (std::size_t i = 0; i < s.size(); ++i)
-    if (from[i] != s[i] && k.absent.size() == s.size() && k.absent[i])
-      k.absent[i] = false, k.absent_as_a_whole = true;
+  if (shape_of(k) == s) return k;
   k.v = b_.op(ir::Opcode::Broadcast, {k.v}, tile(type(k).dtype(), s));
   return k;
 }

@@ -37,7 +37,9 @@ inline void RandomProgram::grow_reshape() {
   const auto padded = [](std::int64_t e) {
     return !std::has_single_bit(static_cast<std::uint64_t>(e));
   };
-  if (!a.is_present() || std::ranges::any_of(shape_of(a), padded)) return;
+  if (std::ranges::find(a.absent, true) != a.absent.end() ||
+      std::ranges::any_of(shape_of(a), padded))
+    return;
   const std::int64_t count = type(a).count();
   std::vector<std::int64_t> divisors;
   for (std::int64_t d = 1; d <= count; ++d)
@@ -169,12 +171,13 @@ inline void RandomProgram::grow_dot() {
                      n = tensor ? one_of(kCols) : between(1, 24),
                      k = tensor ? one_of(kDepth) : between(1, 20);
   const DType d = chance(tensor ? 85 : 40) ? DType::bf16 : DType::f32;
-  const auto plain = [](const Known& v) { return v.error == 0 && v.whole && !v.absent_as_a_whole; };
+  const auto plain = [](const Known& v) { return v.error == 0 && v.whole; };
   const Known a = clamp(get(d, {m, k}, plain), 16), b = clamp(get(d, {k, n}, plain), 16);
   const Known acc =
       chance(60) ? constant(DType::f32, {m, n}, 0) : clamp(get(DType::f32, {m, n}, plain), 4096);
   Known r{b_.op(ir::Opcode::Dot, {a.v, b.v, acc.v}), acc.magnitude + static_cast<double>(k) * 256};
   r.absent = acc.absent;
+  r.absent_as_a_whole = acc.absent_as_a_whole;
   r.absent.resize(2);
   r.absent[0] = r.absent[0] || (a.absent.size() == 2 && a.absent[0]);
   r.absent[1] = r.absent[1] || (b.absent.size() == 2 && b.absent[1]);

@@ -445,5 +445,84 @@ kernel @t simt target(sm_90a) threads(32) smem(128) (%c: ptr<i32>) {
   }
 }
 
+/// Four of the eight rows that ldmatrix transposes are written: the odd ones are not, so each
+/// register is half defined. Stores half `half` of each.
+std::string half_written(int half) {
+  return replaced(R"(
+kernel @h simt target(sm_90a) threads(32) smem(256) (%c: ptr<bf16>) {
+  %zero = const [value = 0] : i32
+  %l = lane_id
+  %one = const [value = 1] : i32
+  %c16 = const [value = 16] : i32
+  %four = const [value = 4] : i32
+  %seven = const [value = 7] : i32
+  %base = smem_base
+  %row = and %l, %seven
+  %off = mul %row, %c16
+  %at = add %base, %off
+  %two = const [value = 2] : i32
+  %odd = and %l, %one
+  %is_even = cmp %odd, %zero [pred = "eq"]
+  %l4 = mul %l, %four
+  %v = concat %l, %l, %l, %l
+  %few = cmp %l, %seven [pred = "le"]
+  %stores = and %is_even, %few
+  st_shared %at, %v, %stores [width = 4]
+  bar_sync %zero
+  %t = ldmatrix %at [num = 1, trans = 1]
+  %e = repack %t : v<2xbf16>
+  %packed = repack %e : v<1xi32>
+  %there = const [value = 128] : i32
+  %beside = add %at, %there
+  stmatrix %beside, %packed [num = 1, trans = 1]
+  bar_sync %zero
+  %again = ldmatrix %beside [num = 1, trans = 1]
+  %back = repack %again : v<2xbf16>
+  %x = regs %back [indices = [{H}]]
+  %p = addptr %c, %l
+  st_global %p, %x [width = 1]
+})",
+                  "{H}", std::to_string(half));
+}
+
+TEST(SimMma, HalvesOfARegisterAreDefinedOnTheirOwn) {
+  Buffer<bf16> c(32);
+  const Report sound = Launch1().pointer(c).run(parse_located(half_written(0)));
+  EXPECT_TRUE(sound.clean()) << sound.str();
+  const Report faulty = Launch1().pointer(c).run(parse_located(half_written(1)));
+  EXPECT_NE(faulty.str().find("uninitialised"), std::string::npos) << faulty.str();
+}
+
+/// Two warps write `value` to the same place by one instruction; %none is undefined.
+std::string written_twice(const std::string& value) {
+  return replaced(R"(
+kernel @w simt target(sm_90a) threads(64) smem(256) () {
+  %zero = const [value = 0] : i32
+  %l = lane_id
+  %w = warp_id
+  %c16 = const [value = 16] : i32
+  %seven = const [value = 7] : i32
+  %base = smem_base
+  %row = and %l, %seven
+  %off = mul %row, %c16
+  %at = add %base, %off
+  %none = ldmatrix %at [num = 1, trans = 0]
+  %there = const [value = 128] : i32
+  %beside = add %at, %there
+  %second = cmp %w, %zero [pred = "ne"]
+  %one_side = select %second, %l, %none
+  %v = concat {V}
+  stmatrix %beside, %v [num = 1, trans = 0]
+})",
+                  "{V}", value);
+}
+
+TEST(SimMma, CopiesMayWriteTheSameUndefinedPadding) {
+  const Report sound = Launch1().run(parse_located(written_twice("%none")));
+  EXPECT_TRUE(sound.clean()) << sound.str();
+  const Report faulty = Launch1().run(parse_located(written_twice("%one_side")));
+  EXPECT_NE(faulty.str().find("shared-race"), std::string::npos) << faulty.str();
+}
+
 }  // namespace
 }  // namespace tegula::sim

@@ -69,7 +69,7 @@ class FusedGatedMatmul {
     both.whole = true;
     MatmulConfig c = matmul_config(both);
     // Half as high rather than half as wide: blocks of its results take fewer registers.
-    if (c.alternate) c.bm = 64, c.bn = 256;
+    if (c.alternate) c.bm = 64, c.bn = 256, c.multicast = false;
     c.bn /= 2;
     return c;
   }

@@ -1,0 +1,26 @@
+#pragma once
+// Which dimensions of a reshape's operand and result hold the same elements.
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tegula::ir {
+
+/// Dimensions [from, from_end) of the operand hold the same elements as [to, to_end) of the result.
+struct ReshapeGroup {
+  std::size_t from, from_end, to, to_end;
+};
+
+/// The finest such groups, in order.
+std::vector<ReshapeGroup> reshape_groups(std::span<const std::int64_t> from,
+                                         std::span<const std::int64_t> to);
+
+/// The dimension of the result that all of the group's elements run along; `to_end` where none
+/// does.
+std::size_t whole_dim(const ReshapeGroup& group, std::span<const std::int64_t> to);
+
+/// Where operand dimension `dim` ends up together with its whole group, or -1.
+int dim_after_reshape(std::span<const std::int64_t> from, std::span<const std::int64_t> to,
+                      int dim);
+
+}  // namespace tegula::ir
