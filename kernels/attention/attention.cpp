@@ -86,6 +86,12 @@ using ForwardKernel =
            std::optional<Out<f32, 3>>, std::optional<In<i32, 4>>, std::optional<In<i32, 3>>,
            std::optional<In<i32, 3>>>;
 
+AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs) {
+  const auto form = static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0));
+  const AttentionTiles t = tiles_of(form, needs, facts.way.reach());
+  return {tune("BM", kQueryTiles, t.queries), tune("BN", kKeyTiles, t.keys)};
+}
+
 /// Rows of Q are positions of one head; those of all heads of a group, q_length each, with
 /// `packs_heads`; those of many sequences, none longer than q_length, with tables. Which blocks are
 /// visited is the lists' to say, where there are some.
@@ -103,11 +109,7 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
         const Index d = slice(0, padded_head_dim(Q.fixed(3))),
                     dv = slice(0, padded_head_dim(V.fixed(3)));
         K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
-        const TileNeeds needs = facts->needs(d.block(), dv.block());
-        const AttentionTiles tiles =
-            tiles_of(static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0)), needs, facts->way.reach());
-        const int BM = tune("BM", kQueryTiles, tiles.queries),
-                  BN = tune("BN", kKeyTiles, tiles.keys);
+        const auto [BM, BN] = traced_tiles(*facts, facts->needs(d.block(), dv.block()));
         if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
         if (cu_q || packs_heads) {
           for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
