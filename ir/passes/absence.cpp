@@ -22,11 +22,20 @@ bool Absence::reads_zero(Value v) const {
   const OpId def = k_[v].def;
   if (!def) return of(v).empty();
   const Opcode o = k_[def].opcode;
-  if (o == Opcode::LoadView) return true;
+  if (o == Opcode::LoadView) return at_offsets(def).empty();
   // A cast keeps 0; shape ops move elements only.
   if (o == Opcode::Cast || o == Opcode::Permute || o == Opcode::ExpandDims)
     return reads_zero(k_[def].operands[0]);
   return of(v).empty();
+}
+
+Absence::List Absence::at_offsets(OpId op) const {
+  const bool is_store = k_[op].opcode == Opcode::StoreView;
+  List bounds;
+  for (std::size_t i = is_store ? 2 : 1; i < k_[op].operands.size(); ++i)
+    for (const Bound& bound : of(k_[op].operands[i]))
+      if (std::ranges::find(bounds, bound) == bounds.end()) bounds.push_back(bound);
+  return bounds;
 }
 
 bool Absence::set(Value v, List bounds) {
@@ -108,7 +117,7 @@ void Absence::load(OpId op) {
   const Ints inside(k_[op].attrs.ints(AttrName::inside).begin(),
                     k_[op].attrs.ints(AttrName::inside).end());
   const Value view = operands[0];
-  List bounds;
+  List bounds = at_offsets(op);
   for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
     if (std::ranges::find(inside, v) != inside.end()) continue;
     const auto t = std::ranges::find(axes, v);

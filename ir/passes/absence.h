@@ -30,7 +30,10 @@ class Absence {
   explicit Absence(Kernel& k);
 
   std::span<const Bound> of(Value v) const;
-  /// Absent elements of the value read as 0 already: it comes straight from a view.
+  /// Of what a load_view or store_view has as offsets: its box is absent where one of them is.
+  std::vector<Bound> at_offsets(OpId op) const;
+  /// Absent elements of the value read as 0 already: it comes straight from a view, from where it
+  /// is known to lie.
   bool reads_zero(Value v) const;
   template <class From, class To>
   void rename(const From& from, const To& to) {

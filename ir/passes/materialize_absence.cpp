@@ -5,6 +5,7 @@
 // bounds per tile dimension (element i is present if 0 <= offset + i < limit), which cost a
 // comparison per row or column, not per element.
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -63,7 +64,17 @@ class Materializer {
     return b.cmp("lt", unsigned_of(at), unsigned_of(limit));
   }
   Value scalar_inside(Builder& b, const Bound& bound) {
-    return below(b, bound.offset, bound.limit);
+    return below(b, plain(b, bound.offset), bound.limit);
+  }
+  /// An offset that may be absent itself: 0 where it is.
+  Value plain(Builder& b, Value offset) {
+    Value present;
+    for (const Bound& bound : absence_.of(offset)) {
+      const Value inside = scalar_inside(b, bound);
+      present = present ? b.op(Opcode::And, {present, inside}) : inside;
+    }
+    return present ? b.select(present, offset, b.constant(k_.type(offset), std::int64_t{0}))
+                   : offset;
   }
 
   /// i1 tile of `shape` that is true where the bound holds.
@@ -74,7 +85,7 @@ class Materializer {
     const std::int64_t extent = shape[static_cast<std::size_t>(bound.dim)];
     Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)),
                     {{AttrName::start, 0}});
-    at = b.add(at, bound.offset);
+    at = b.add(at, plain(b, bound.offset));
     Value inside = below(b, at, bound.limit);
     for (int d = 0; d < static_cast<int>(shape.size()); ++d)
       if (d != bound.dim) inside = b.op(Opcode::ExpandDims, {inside}, {{AttrName::axis, d}});
@@ -239,7 +250,9 @@ class Materializer {
       limits.push_back(b.op(Opcode::ViewDim, {view}, k_.type(k_[op].operands[2 + v]),
                             {{AttrName::axis, static_cast<int>(v)}}));
     bool narrowed = false;
-    for (const Bound& bound : absence_.of(value)) {
+    std::vector<Bound> all(absence_.of(value).begin(), absence_.of(value).end());
+    std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
+    for (const Bound& bound : all) {
       // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes
       // nothing.
       const auto v =
@@ -291,11 +304,11 @@ class Materializer {
   }
 
   Value limit_in_view(Builder& b, const Bound& bound, Value offset) {
+    const Value first = plain(b, bound.offset);
     if (bound.is_whole()) {
       const Value inside =
-          b.op(Opcode::And,
-               {b.cmp("ge", bound.offset, b.constant(k_.type(bound.offset), std::int64_t{0})),
-                b.cmp("lt", bound.offset, bound.limit)});
+          b.op(Opcode::And, {b.cmp("ge", first, b.constant(k_.type(first), std::int64_t{0})),
+                             b.cmp("lt", first, bound.limit)});
       // "No limit" is a multiple of every access width, so that it does not narrow the accesses.
       constexpr std::int64_t kNoLimit = INT32_MAX - 63;
       return b.select(inside, b.constant(k_.type(offset), kNoLimit),
@@ -312,7 +325,7 @@ class Materializer {
           "use where() to give the elements outside a value first"});
     // A box that begins behind its view's end has a negative rest; the comparison with limits is
     // unsigned.
-    return b.op(Opcode::Max, {b.add(b.sub(bound.limit, bound.offset), offset),
+    return b.op(Opcode::Max, {b.add(b.sub(bound.limit, first), offset),
                               b.constant(k_.type(offset), std::int64_t{0})});
   }
 

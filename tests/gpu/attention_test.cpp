@@ -1,25 +1,12 @@
 // Attention on the GPU, by either back end; twins: tests/fuzz/attention_test.cpp and
 // tests/differential/attention on the simulator.
-#include "runtime/doctor.h"
 #include "tests/fuzz/random_attention.h"
+#include "tests/gpu/by_back_end.h"
 
 namespace tegula::test {
 namespace {
 
-class AttentionOnGpu : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
-    if (std::string(GetParam()) == "nvrtc" && !runtime::diagnose().finding("NVRTC").present)
-      GTEST_SKIP() << "no NVRTC here";
-    Env wanted = env();
-    wanted.backend = GetParam();
-    scope_.emplace(wanted);
-  }
-
- private:
-  std::optional<EnvOverride> scope_;
-};
+class AttentionOnGpu : public ByBackEnd {};
 INSTANTIATE_TEST_SUITE_P(BackEnds, AttentionOnGpu, testing::Values("llvm", "nvrtc"),
                          [](const auto& info) { return std::string(info.param); });
 

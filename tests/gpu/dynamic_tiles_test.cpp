@@ -3,9 +3,8 @@
 #include <optional>
 
 #include "runtime/context.h"
-#include "runtime/doctor.h"
-#include "support/env.h"
 #include "tests/differential/uneven_product.h"
+#include "tests/gpu/by_back_end.h"
 
 namespace tegula::test {
 namespace {
@@ -16,15 +15,11 @@ namespace cu = runtime::cu;
 
 constexpr std::int64_t kManyTiles = 400;  // some for each SM
 
-class DynamicTilesOnGpu : public testing::TestWithParam<const char*> {
+class DynamicTilesOnGpu : public ByBackEnd {
  protected:
   void SetUp() override {
-    if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
-    if (std::string(GetParam()) == "nvrtc" && !runtime::diagnose().finding("NVRTC").present)
-      GTEST_SKIP() << "no NVRTC here";
-    Env wanted = env();
-    wanted.backend = GetParam();
-    scope_.emplace(wanted);
+    ByBackEnd::SetUp();
+    if (IsSkipped()) return;
     in_.emplace(kManyTiles, Device::cuda());
   }
   void launch(const Stream& stream, const Tensor& C) const {
@@ -32,7 +27,6 @@ class DynamicTilesOnGpu : public testing::TestWithParam<const char*> {
   }
   void expect_right(const Tensor& C) const { EXPECT_EQ(C.to_doubles(), in_->expected()); }
 
-  std::optional<EnvOverride> scope_;
   std::optional<UnevenInputs> in_;
   UnevenProduct product_ = uneven_product();
 };

@@ -5,18 +5,13 @@
 #include <cmath>
 
 #include "tegula/stream.h"
+#include "tests/gpu/by_back_end.h"
 #include "tests/gpu/simt_launch.h"
 
 namespace tegula::test {
 namespace {
 
-class G0 : public testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
-    if (runtime::device_properties(0).compute() != 90) GTEST_SKIP() << "not an sm_90 GPU";
-  }
-};
+class G0 : public OnHopper {};
 INSTANTIATE_TEST_SUITE_P(BackEnds, G0, testing::Bool(),
                          [](const auto& i) { return std::string(i.param ? "nvrtc" : "llvm"); });
 

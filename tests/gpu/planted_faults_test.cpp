@@ -7,6 +7,7 @@
 
 #include "tegula/error.h"
 #include "tegula/stream.h"
+#include "tests/gpu/by_back_end.h"
 #include "tests/gpu/simt_launch.h"
 #include "tests/replaced.h"
 
@@ -18,13 +19,7 @@ struct Fault {
   std::string from, to;
 };
 
-class PlantedFaults : public testing::TestWithParam<bool> {
- protected:
-  void SetUp() override {
-    if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
-    if (runtime::device_properties(0).compute() != 90) GTEST_SKIP() << "not an sm_90 GPU";
-  }
-};
+class PlantedFaults : public OnHopper {};
 INSTANTIATE_TEST_SUITE_P(BackEnds, PlantedFaults, testing::Bool(),
                          [](const auto& i) { return std::string(i.param ? "nvrtc" : "llvm"); });
 

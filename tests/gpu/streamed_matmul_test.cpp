@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "runtime/context.h"
-#include "runtime/doctor.h"
-#include "support/env.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
+#include "tests/gpu/by_back_end.h"
 
 namespace tegula::test {
 namespace {
@@ -34,15 +33,11 @@ struct Sums {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-class StreamedOnGpu : public testing::TestWithParam<const char*> {
+class StreamedOnGpu : public ByBackEnd {
  protected:
   void SetUp() override {
-    if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
-    if (std::string(GetParam()) == "nvrtc" && !runtime::diagnose().finding("NVRTC").present)
-      GTEST_SKIP() << "no NVRTC here";
-    Env wanted = env();
-    wanted.backend = GetParam();
-    scope_.emplace(wanted);
+    ByBackEnd::SetUp();
+    if (IsSkipped()) return;
     config_.streamed = runtime::device_properties(0).sm_count;
   }
   void launch(const Stream& stream, const Inputs& in, const Tensor& C) const {
@@ -55,7 +50,6 @@ class StreamedOnGpu : public testing::TestWithParam<const char*> {
     return C.to_doubles();
   }
 
-  std::optional<EnvOverride> scope_;
   MatmulConfig config_{.bm = 128, .bn = 256, .bk = 64};
   FusedMatmul<bf16, f32, Sums> product_ = fused_matmul<bf16, f32>(Sums{});
 };

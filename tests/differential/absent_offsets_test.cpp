@@ -1,0 +1,50 @@
+// Boxes whose offset comes from a table that has no entry there: nothing is read, summed or stored.
+#include <gtest/gtest.h>
+
+#include "tegula/tegula.h"
+#include "tests/differential/devices.h"
+
+namespace tegula::test {
+namespace {
+
+class AbsentOffsets : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, AbsentOffsets, testing::ValuesIn(devices()), device_name);
+
+TEST_P(AbsentOffsets, NameNoPage) {
+  const auto k = kernel("pages", [](In<i32, 1> table, In<f32, 2> pages, Scalar<i32> at,
+                                    Out<f32, 1> row, Out<f32, 1> total, Out<f32, 2> written) {
+    for (auto i : grid(row, 4)) {
+      const Tile page = table(at), x = pages(page, i);
+      row(i) = x;
+      total(0) = sum(x);
+      written(page, i) = x + 1.0f;
+    }
+  });
+  const Device device = GetParam();
+  // The last entry names a page that is not there; behind it there is no entry.
+  const Tensor table = Tensor::from(std::vector<i32>{1, 0, 2}, device),
+               pages =
+                   Tensor::from(std::vector<float>{1, 2, 3, 4, 5, 6, 7, 8}, device).reshape({2, 4});
+  for (const int at : {0, 1, 2, 3, -1}) {
+    SCOPED_TRACE(at);
+    const auto filled = [&](const Dims& shape) {
+      return Tensor::full(shape, -7, DType::f32, device);
+    };
+    const Tensor row = filled({4}), total = filled({1}), written = filled({2, 4});
+    k(Stream(device), table, pages, at, row, total, written);
+    std::vector<double> rows(4, -7), all(8, -7);
+    double sum = 0;
+    if (at == 0 || at == 1)
+      for (std::size_t j = 0; j < 4; ++j) {
+        rows[j] = (at == 0 ? 5.0 : 1.0) + static_cast<double>(j);
+        all[(at == 0 ? 4 : 0) + j] = rows[j] + 1;
+        sum += rows[j];
+      }
+    EXPECT_EQ(row.to_doubles(), rows);
+    EXPECT_EQ(total.to_doubles(), std::vector<double>{sum});
+    EXPECT_EQ(written.to_doubles(), all);
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test
