@@ -19,11 +19,6 @@ constexpr double kStepCycles = 46, kAlternatingStepCycles = 34, kTileCycles = 21
 constexpr double kReduceCycles = 3942, kPartCycles = 804, kPartBytesPerCycle = 2514;
 /// Of the parts' sum in a cluster, and of each CTA in it.
 constexpr double kClusterCycles = 2403, kClusterPartCycles = 838;
-/// Of a tile whose steps several CTAs have: the sum of one passes through the L2 to another, which
-/// waits for nothing but that. Not fitted yet: a count of barriers, an atomic and two latencies.
-constexpr double kMeetCycles = 4000;
-/// Steps dealt evenly are chosen only once they have been measured.
-constexpr bool kChoosesStreamed = false;
 constexpr int kSharedBytes = 225 * 1024;
 /// A part of k has at least so many steps.
 constexpr int kStepsOfPart = 8;
@@ -66,21 +61,9 @@ double sum_cycles(const Product& p, const ProductWay& w) {
   return kReduceCycles + w.splits * (kPartCycles + bytes / kPartBytesPerCycle);
 }
 
-/// What the CTAs that share an SM, all with equally many steps, take for them: the last one to end
-/// has added up a tile.
-double streamed_cycles(const ProductTile& t, double tiles, double steps, double step,
-                       int programs) {
-  const double share = tiles / programs;
-  const double meetings = share >= 1 ? 1 : std::ceil(std::log2(1 / share + 1));
-  const bool is_even = share == std::floor(share);
-  const double sum_bytes = 4.0 * t.bm * t.bn;
-  return std::ceil(share) * kTileCycles + share * steps * step +
-         (is_even ? 0 : meetings * (kMeetCycles + 2 * sum_bytes / kL2BytesPerCycle));
-}
-
-/// A warpgroup holds the sums of the tile by itself. Rows of operands that are longer than these
-/// were slower: what the tiles at work at one time read is then more than the L2 holds, and they
-/// read a third more than those of two warpgroups.
+/// A warpgroup holds the sums of the tile by itself. It reads a third more than a tile of two, and
+/// the one shape measured whose rows are longer than these was a fifth slower
+/// (bench/results/sweeps/2026-11-22-h200-alternate.jsonl).
 bool may_alternate(const Product& p, const ProductTile& t) {
   constexpr int kExtent = 128, kRowBytes = 16384;
   return p.may_alternate && t.bm == kExtent && t.bn == kExtent &&
@@ -115,7 +98,6 @@ struct Search {
       if (splits == 1 && ctas > sms && may_alternate(product, t))
         consider({.tile = t, .stages = stages, .alternate = true});
       const bool is_cluster = splits == 2 || splits == 4 || splits == 8;
-      if (kChoosesStreamed && max_splits > 1 && splits == 1) consider({t, stages, 1, false, true});
       if (is_cluster && fits_one_wave(ctas * splits, splits, sms))
         consider({t, stages, splits, true});
     }
@@ -140,8 +122,6 @@ struct Search {
 
 }  // namespace
 
-int ctas_at_once(const ProductWay& way) { return ctas_per_sm(way.tile, way.stages); }
-
 double product_cycles(const Product& p, const ProductWay& w, int sms) {
   const ProductTile& t = w.tile;
   const std::int64_t ctas = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn) * w.splits;
@@ -160,9 +140,6 @@ double product_cycles(const Product& p, const ProductWay& w, int sms) {
   const std::int64_t full = ctas / (sms * at_once), rest = ctas % (sms * at_once);
   double cycles = kFixedCycles + static_cast<double>(full) * wave(at_once);
   if (rest > 0) cycles += wave(static_cast<double>(ceil_div(rest, sms)));
-  if (w.streamed)
-    cycles = kFixedCycles +
-             streamed_cycles(t, static_cast<double>(ctas), steps, step(at_once), sms * at_once);
   if (w.alternate)
     cycles = kFixedCycles + alternating_cycles(static_cast<double>(ceil_div(ctas, sms)), steps,
                                                step(1) - kStepCycles + kAlternatingStepCycles);

@@ -33,17 +33,12 @@ struct ProductWay {
   ProductTile tile{0, 0};
   int stages = 0, splits = 1;
   bool clustered = false;
-  /// The steps of all tiles are dealt evenly among as many CTAs as run at once.
-  bool streamed = false;
   /// Two warpgroups take a CTA's tiles in turn: the end of one lies beside the next.
   bool alternate = false;
 };
 
 /// Estimated cycles on `sms` multiprocessors.
 double product_cycles(const Product& product, const ProductWay& way, int sms);
-
-/// CTAs of that way that an SM holds at once.
-int ctas_at_once(const ProductWay& way);
 
 /// The way with the least of them, of all depths of rings that differ and up to `max_splits` parts
 /// of k.

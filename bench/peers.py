@@ -206,6 +206,8 @@ def attentions(t):
     for b, h, s, d in ((16, 16, 1024, 128), (4, 16, 4096, 128), (1, 16, 16384, 128), (16, 16, 1024, 64), (4, 16, 4096, 64), (1, 16, 16384, 64), (16, 8, 1024, 256), (4, 8, 4096, 256), (1, 8, 16384, 256)):
         for name, causal in (("attention_full", False), ("attention_causal", True)):
             yield name, f"b{b} h{h} s{s} d{d} bf16", functools.partial(attention, t, name, causal, b, h, s, d)
+            if s == 4096:
+                yield f"{name}_lazy", f"b{b} h{h} s{s} d{d} bf16", functools.partial(attention, t, f"{name}_lazy", causal, b, h, s, d)
 
 
 SUITES = [vector_add, row_kernels, attentions, *attention_suites.SUITES, *matmul_suites.SUITES]

@@ -42,7 +42,7 @@ Value Lowering::lower_rescaling(OpId op, Value x, Value by) {
   if (!type(x).is_vec()) return product();
   Value changes;
   for (const Value factor : different_registers(*this, by)) {
-    const Value differs = b.cmp("ne", factor, b.f32(1));
+    const Value differs = b.cmp("ne", factor, b.constant(type(factor), 1.0));
     changes = changes ? b.op(Opcode::Or, {changes, differs}) : differs;
   }
   if (!changes) return product();

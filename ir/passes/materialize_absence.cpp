@@ -55,6 +55,10 @@ class Materializer {
 
   // ---- masks
   // --------------------------------------------------------------------------------------------------------
+  /// Of two conditions, the first of which may be none yet.
+  static Value both(Builder& b, Value all, Value one) {
+    return all ? b.op(Opcode::And, {all, one}) : one;
+  }
   /// Unsigned comparison: a value below zero is outside too.
   Value below(Builder& b, Value at, Value limit) {
     const DType u = k_.type(limit).dtype() == DType::i32 ? DType::u32 : DType::u64;
@@ -69,10 +73,8 @@ class Materializer {
   /// An offset that may be absent itself: 0 where it is.
   Value plain(Builder& b, Value offset) {
     Value present;
-    for (const Bound& bound : absence_.of(offset)) {
-      const Value inside = scalar_inside(b, bound);
-      present = present ? b.op(Opcode::And, {present, inside}) : inside;
-    }
+    for (const Bound& bound : absence_.of(offset))
+      present = both(b, present, scalar_inside(b, bound));
     return present ? b.select(present, offset, b.constant(k_.type(offset), std::int64_t{0}))
                    : offset;
   }
@@ -100,7 +102,7 @@ class Materializer {
     for (const Bound& bound : absence_.of(v)) {
       if (bound.is_whole_along(axis) ? !with_whole : bound.dim != axis) continue;
       const Value m = mask(b, bound, k_.type(v).shape());
-      all = all ? b.op(Opcode::And, {all, m}) : m;
+      all = both(b, all, m);
     }
     return all;
   }
@@ -144,8 +146,7 @@ class Materializer {
     Value inside;
     for (const Bound& bound : absence_.of(k_[op].operands[0]))
       if (bound.is_whole_along(k_[op].attrs.i(AttrName::axis)))
-        inside =
-            inside ? b.op(Opcode::And, {inside, scalar_inside(b, bound)}) : scalar_inside(b, bound);
+        inside = both(b, inside, scalar_inside(b, bound));
     if (!inside) return;
     const Value result = k_[op].results[0];
     const OpId folded = b.create(Opcode::Reduce, k_[op].operands, k_[op].attrs);
@@ -166,7 +167,7 @@ class Materializer {
     Value present;
     for (Value v : k_[op].operands)
       if (const Value m = mask_along(b, v, k_[op].attrs.i(AttrName::axis)))
-        present = present ? b.op(Opcode::And, {present, m}) : m;
+        present = both(b, present, m);
     if (!present) return;
     std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
     operands.push_back(present);
@@ -231,7 +232,7 @@ class Materializer {
     for (const Bound& bound : absence_.of(v)) {
       if (is_equal_in_cluster(k_, bound.offset) && is_equal_in_cluster(k_, bound.limit)) continue;
       const Value m = mask(b, bound, k_.type(v).shape());
-      present = present ? b.op(Opcode::And, {present, m}) : m;
+      present = both(b, present, m);
     }
     if (!present) return;
     const Value zero = reduce_kind("sum").identity(b, k_.type(v).dtype());
@@ -280,7 +281,7 @@ class Materializer {
       Value present;
       for (const Bound& bound : absence_.of(v)) {
         const Value m = mask(b, bound, k_.type(v).shape());
-        present = present ? b.op(Opcode::And, {present, m}) : m;
+        present = both(b, present, m);
       }
       if (present) filled = b.select(present, v, with);
     }

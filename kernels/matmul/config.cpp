@@ -76,7 +76,6 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
   // What an epilogue reads comes from L2, too.
   c.multicast = way.alternate && p.whole;
   if (way.alternate) c.stages = 0;
-  if (way.streamed) c.streamed = sms * autotune::ctas_at_once(way);
   return c;
 }
 

@@ -106,23 +106,8 @@ TEST_P(Alternate, Shared) {
 
 /// Loops of a length known at launch, 0 among them: a tile without steps has its turn, too.
 TEST_P(Alternate, NoSteps) {
-  const auto kernel_to =
-      kernel("to", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> depth) {
-        for (auto [m, n] : grid(C, 128, 128, l2_group(8), alternate(true))) {
-          auto acc = zeros<f32>(128, 128);
-          for (auto k : steps(Tile(0), Tile(depth), 64)) acc = dot(A(m, k), B(k, n), acc);
-          C(m, n) = acc;
-        }
-      });
-  const std::int64_t m = 648, n = 520, k = 576;
-  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2);
-  for (const int depth : {0, 64, 192, 384, 448, 576}) {
-    SCOPED_TRACE(depth);
-    const Tensor C = empty({m, n}, DType::f32);
-    kernel_to(stream(), A, B, C, depth);
-    expect_equal(C, depth == 0 ? std::vector<double>(static_cast<std::size_t>(m * n))
-                               : product(A.slice(1, 0, depth), B.slice(0, 0, depth)));
-  }
+  const auto kernel_to = test::product_to_depth(128, alternate(true));
+  expect_products_to_depths(kernel_to, 576, {0, 64, 192, 384, 448, 576});
   expect_alternating(kernel_to);
 }
 

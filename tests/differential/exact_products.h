@@ -2,6 +2,7 @@
 // Exact products: operands are small integers, so that host arithmetic gives the very bits.
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,10 @@ class OnDevice : public testing::TestWithParam<Device> {
     return Tensor::empty(shape, dtype, GetParam());
   }
   Stream stream() const { return Stream(GetParam()); }
+  /// Of what product_to_depth gives: sums of the first of k steps, none among them.
+  template <class Kernel>
+  void expect_products_to_depths(const Kernel& kernel, std::int64_t k,
+                                 std::initializer_list<int> depths) const;
 };
 
 /// A B of matrices, or of all entries of a batch.
@@ -53,6 +58,32 @@ inline void expect_equal(const Tensor& got, const std::vector<double>& want) {
   ASSERT_EQ(values.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i)
     ASSERT_EQ(values[i], rounded(want[i], got.dtype())) << "element " << i << " of " << got.str();
+}
+
+/// A B up to a depth known at launch, in tiles of 128 x bn dealt as `option` says.
+template <class Option>
+auto product_to_depth(int bn, Option option) {
+  return kernel("to", [=](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> depth) {
+    for (auto [m, n] : grid(C, 128, bn, l2_group(8), option)) {
+      auto acc = zeros<f32>(128, bn);
+      for (auto k : steps(Tile(0), Tile(depth), 64)) acc = dot(A(m, k), B(k, n), acc);
+      C(m, n) = acc;
+    }
+  });
+}
+
+template <class Kernel>
+void OnDevice::expect_products_to_depths(const Kernel& kernel, std::int64_t k,
+                                         std::initializer_list<int> depths) const {
+  const std::int64_t m = 648, n = 520;
+  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2);
+  for (const int depth : depths) {
+    SCOPED_TRACE(depth);
+    const Tensor C = empty({m, n}, DType::f32);
+    kernel(stream(), A, B, C, depth);
+    expect_equal(C, depth == 0 ? std::vector<double>(static_cast<std::size_t>(m * n))
+                               : product(A.slice(1, 0, depth), B.slice(0, 0, depth)));
+  }
 }
 
 }  // namespace tegula::test

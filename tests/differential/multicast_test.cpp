@@ -17,23 +17,6 @@ namespace {
 using test::expect_equal;
 using test::product;
 
-class Multicast : public test::OnDevice {
- protected:
-  /// One load that programs share; nothing is compiled for the cpu.
-  template <class Kernel>
-  void expect_shared(const Kernel& kernel, std::size_t loads) const {
-    if (GetParam().kind == DeviceKind::cpu) return;
-    const std::string said = kernel.explain();
-    std::size_t found = 0;
-    for (std::size_t at = said.find("shared=1"); at != std::string::npos;
-         at = said.find("shared=1", at + 1))
-      ++found;
-    EXPECT_EQ(found, loads) << said;
-    EXPECT_NE(said.find("multicast=1"), std::string::npos) << said;
-  }
-};
-INSTANTIATE_TEST_SUITE_P(Devices, Multicast, testing::ValuesIn(test::devices()), test::device_name);
-
 struct Tiles {
   int bm, bn, bk, group = 8;
 };
@@ -57,43 +40,43 @@ using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t>;
 const Shape kShapes[] = {{128, 256, 64},  {256, 256, 256}, {384, 256, 72},  {264, 520, 136},
                          {648, 264, 200}, {640, 512, 0},   {128, 1288, 64}, {1160, 520, 328}};
 
-TEST_P(Multicast, HalvesByRows) {
-  const auto kernel = matmul_of<bf16, f32>({128, 256, 64});
-  for (const auto& [m, n, k] : kShapes) {
-    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
-    const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2, true),
-                 C = empty({m, n}, DType::f32);
-    kernel(stream(), A, B, C);
-    expect_equal(C, product(A, B));
+class Multicast : public test::OnDevice {
+ protected:
+  /// One load that programs share; nothing is compiled for the cpu.
+  template <class Kernel>
+  void expect_shared(const Kernel& kernel, std::size_t loads) const {
+    if (GetParam().kind == DeviceKind::cpu) return;
+    const std::string said = kernel.explain();
+    std::size_t found = 0;
+    for (std::size_t at = said.find("shared=1"); at != std::string::npos;
+         at = said.find("shared=1", at + 1))
+      ++found;
+    EXPECT_EQ(found, loads) << said;
+    EXPECT_NE(said.find("multicast=1"), std::string::npos) << said;
   }
-  expect_shared(kernel, 1);
-}
+  template <class T, class O>
+  void expect_all_shapes(Tiles tiles, std::uint64_t seed, bool b_transposed) const {
+    const auto kernel = matmul_of<T, O>(tiles);
+    for (const auto& [m, n, k] : kShapes) {
+      if (dtype_of<T> == DType::f8e4m3 && k % 16 != 0) continue;
+      SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
+      const Tensor A = integers({m, k}, dtype_of<T>, seed),
+                   B = integers({k, n}, dtype_of<T>, seed + 1, b_transposed),
+                   C = empty({m, n}, dtype_of<O>);
+      kernel(stream(), A, B, C);
+      expect_equal(C, product(A, B));
+    }
+    expect_shared(kernel, 1);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Multicast, testing::ValuesIn(test::devices()), test::device_name);
+
+TEST_P(Multicast, HalvesByRows) { expect_all_shapes<bf16, f32>({128, 256, 64}, 1, true); }
 
 /// B's rows are four pieces of 128 bytes, of which each program brings two.
-TEST_P(Multicast, HalvesByPieces) {
-  const auto kernel = matmul_of<bf16, bf16>({128, 256, 64});
-  for (const auto& [m, n, k] : kShapes) {
-    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
-    const Tensor A = integers({m, k}, DType::bf16, 3), B = integers({k, n}, DType::bf16, 4),
-                 C = empty({m, n}, DType::bf16);
-    kernel(stream(), A, B, C);
-    expect_equal(C, product(A, B));
-  }
-  expect_shared(kernel, 1);
-}
+TEST_P(Multicast, HalvesByPieces) { expect_all_shapes<bf16, bf16>({128, 256, 64}, 3, false); }
 
-TEST_P(Multicast, EightBits) {
-  const auto kernel = matmul_of<f8e4m3, bf16>({128, 256, 128});
-  for (const auto& [m, n, k] : kShapes) {
-    if (k % 16 != 0) continue;
-    SCOPED_TRACE(testing::Message() << m << "x" << n << "x" << k);
-    const Tensor A = integers({m, k}, DType::f8e4m3, 5),
-                 B = integers({k, n}, DType::f8e4m3, 6, true), C = empty({m, n}, DType::bf16);
-    kernel(stream(), A, B, C);
-    expect_equal(C, product(A, B));
-  }
-  expect_shared(kernel, 1);
-}
+TEST_P(Multicast, EightBits) { expect_all_shapes<f8e4m3, bf16>({128, 256, 128}, 5, true); }
 
 /// Groups of one row: neighbours lie beside each other and share A.
 TEST_P(Multicast, RowsOfTiles) {
@@ -108,23 +91,8 @@ TEST_P(Multicast, RowsOfTiles) {
 
 /// Loops of a length known at launch, 0 among them: the programs still meet at the end.
 TEST_P(Multicast, NoSteps) {
-  const auto kernel_to =
-      kernel("to", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> depth) {
-        for (auto [m, n] : grid(C, 128, 256, l2_group(8), multicast(true))) {
-          auto acc = zeros<f32>(128, 256);
-          for (auto k : steps(Tile(0), Tile(depth), 64)) acc = dot(A(m, k), B(k, n), acc);
-          C(m, n) = acc;
-        }
-      });
-  const std::int64_t m = 648, n = 520, k = 192;
-  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2);
-  for (const int depth : {0, 64, 192}) {
-    SCOPED_TRACE(depth);
-    const Tensor C = empty({m, n}, DType::f32);
-    kernel_to(stream(), A, B, C, depth);
-    expect_equal(C, depth == 0 ? std::vector<double>(static_cast<std::size_t>(m * n))
-                               : product(A.slice(1, 0, depth), B.slice(0, 0, depth)));
-  }
+  const auto kernel_to = test::product_to_depth(256, multicast(true));
+  expect_products_to_depths(kernel_to, 192, {0, 64, 192});
   expect_shared(kernel_to, 1);
 }
 

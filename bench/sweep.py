@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""What a choice was made from: one kernel in several forms side by side, round robin under peers.py's timer. One JSON line a case.
+
+    python3 bench/sweep.py attention|rescaling|epilogues --out FILE.jsonl [--lib PATH] [--commit HASH]
+
+attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
+rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles alternate (numbers of
+matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen".
+"""
+import argparse
+import functools
+import json
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import peers
+
+LENGTHS = ((16, 1024), (4, 4096), (1, 16384))  # batch, length: 16k positions
+TILES = {64: (128128, 192096, 192112, 192128), 80: (192112,), 96: (192096,)}  # queries * 1000 + keys
+ALTERNATE, WITH_MULTICAST = 2e15, 6e15
+PRODUCTS = ((4096, 4096, 4096), (8192, 8192, 1024), (8192, 8192, 8192))
+
+
+def random_of(*shape):
+    return torch.randn(shape, device=peers.DEVICE).bfloat16()
+
+
+def attention_inputs(b, h, s, d):
+    q, k, v = (random_of(b, h, s, d) for _ in range(3))
+    return q, k, v, torch.empty_like(q), torch.empty(b, h, s, device=peers.DEVICE)
+
+
+def cudnn(q, k, v, causal):
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def row_of(case, runs, rounds, facts):
+    """Medians of all forms; one that fails is left out, and said."""
+    works, failed = {}, []
+    for name, run in runs.items():
+        try:
+            run()
+            torch.cuda.synchronize()
+            works[name] = run
+        except RuntimeError as problem:
+            failed.append([name, str(problem)[:300]])
+    first = next(iter(works))
+    ms, others, (clock, watts) = peers.compare(works.pop(first), works, rounds)
+    us = {name: round(1000 * value, 1) for name, value in {first: ms, **others}.items()}
+    return {"case": case, "us": us, "failed": failed, "clock_mhz": clock, "power_w": watts, **facts}
+
+
+def attention(t, shapes, forms):
+    """forms(d, causal) gives (name, case, number) of each."""
+    for d, h, lengths in shapes:
+        for b, s in lengths:
+            for causal in (False, True):
+                tensors = attention_inputs(b, h, s, d)
+                runs = {name: t.caller(case, tensors, number) for name, case, number in forms(d, causal)}
+                runs["cudnn"] = functools.partial(cudnn, *tensors[:3], causal)
+                yield f"attention_{'causal' if causal else 'full'} b{b} h{h} s{s} d{d} bf16", runs
+
+
+def chosen(causal):
+    return "attention_causal" if causal else "attention_full"
+
+
+def tiles(t):
+    def forms(d, causal):
+        yield "chosen", chosen(causal), 0.0
+        for code in TILES[d]:
+            yield f"{code // 1000}x{code % 1000}", "attention_blocks", code // 1000 * 1e6 + code % 1000 * 100.0 + causal
+
+    return attention(t, [(d, 16, LENGTHS) for d in TILES], forms)
+
+
+def rescaling(t):
+    def forms(_, causal):
+        yield "exact", chosen(causal), 0.0
+        yield "lazy", chosen(causal) + "_lazy", 0.0
+
+    return attention(t, [(d, 8 if d == 256 else 16, LENGTHS) for d in (64, 128, 256)], forms)
+
+
+def epilogues(t):
+    for m, n, k in PRODUCTS:
+        a, b, c, bias, residual = random_of(m, k), random_of(k, n), random_of(m, n), random_of(n), random_of(m, n)
+        numbers = {"chosen": 0.0, "alternate": ALTERNATE + 128128064, "alternate multicast": WITH_MULTICAST + 128128064}
+        plain = {name: t.caller("matmul_config" if number else "matmul", [a, b, c], number) for name, number in numbers.items()}
+        yield f"matmul {m}x{n}x{k}", plain
+        fused = {name: t.caller("matmul_bias_gelu_residual", [a, b, c, bias, residual], number) for name, number in numbers.items()}
+        yield f"matmul_bias_gelu_residual {m}x{n}x{k}", {"plain": plain["chosen"], **fused}
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__)
+    args.add_argument("sweep", choices=("attention", "rescaling", "epilogues"))
+    args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
+    args.add_argument("--out", required=True)
+    args.add_argument("--rounds", type=int, default=8)
+    args.add_argument("--commit", default="")
+    options = args.parse_args()
+    t = peers.Tegula(options.lib)
+    facts = {"device": torch.cuda.get_device_name(), "backend": t.lib.tegula_bench_backend().decode(), "commit": options.commit}
+    with open(options.out, "w") as out:
+        for case, runs in {"attention": tiles, "rescaling": rescaling, "epilogues": epilogues}[options.sweep](t):
+            print(json.dumps(row_of(case, runs, options.rounds, facts)), file=out, flush=True)
+
+
+if __name__ == "__main__":
+    main()
