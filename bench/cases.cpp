@@ -112,7 +112,8 @@ std::vector<Case> make_cases() {
                     static const HandWrittenGemm gemm;
                     gemm(s, t);
                   }});
-  list.push_back({"attention_full", [](const Stream& s, Tensors t, double) {
+  list.push_back({"attention_full",
+                  [](const Stream& s, Tensors t, double) {
                     static const Attention full(AttentionSpec{});
                     run_attention(full, s, t);
                   },
@@ -126,7 +127,8 @@ std::vector<Case> make_cases() {
                         {.mask = masks::causal(), .rescaling = Rescaling::lazy});
                     run_attention(causal, s, t);
                   }});
-  list.push_back({"attention_causal", [](const Stream& s, Tensors t, double) {
+  list.push_back({"attention_causal",
+                  [](const Stream& s, Tensors t, double) {
                     static const Attention causal({.mask = masks::causal()});
                     run_attention(causal, s, t);
                   },

@@ -100,9 +100,7 @@ const std::vector<MaskEntry>& mask_entries() {
        }},
       {"global_window",
        {256, 1024},
-       [](auto& n, auto& l) {
-         return global_window(n[0], global_positions(n[1], positions(l)));
-       }},
+       [](auto& n, auto& l) { return global_window(n[0], global_positions(n[1], positions(l))); }},
       {"key_padding", {900}, [](auto& n, auto&) { return key_padding(table({n[0]})); }},
       {"left_padding", {100}, [](auto& n, auto&) { return left_padding(table({n[0]})); }},
   };

@@ -85,11 +85,10 @@ std::string work_table(const HeadShape& heads) {
       const MaskNumbers numbers = row.numbers(s);
       const Mask mask = mask_entry(row.name).make(numbers, lengths);
       const AttentionPairs p = pairs_under(mask, lengths, heads);
-      table += fmt::format("| `{}({})` | {} | {} | {} x {} | {} | {} | {} |\n", row.name,
-                           fmt::join(numbers, ", "),
-                           name(ir::solve_mask(trace_mask(mask).expr).mask_class), s,
-                           p.tiles.queries, p.tiles.keys, per(p.computed, p.kept),
-                           per(p.cover, p.kept), per(p.computed, p.cover));
+      table += fmt::format(
+          "| `{}({})` | {} | {} | {} x {} | {} | {} | {} |\n", row.name, fmt::join(numbers, ", "),
+          name(ir::solve_mask(trace_mask(mask).expr).mask_class), s, p.tiles.queries, p.tiles.keys,
+          per(p.computed, p.kept), per(p.cover, p.kept), per(p.computed, p.cover));
     }
   return table;
 }

@@ -186,8 +186,8 @@ struct Attention::Kernels {
   void run(const Stream& stream, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     if (!(scale > 0)) refuse("scale is " + std::to_string(scale), "give a positive one");
-    const ListArgs lists_of_call = facts->lists(
-        stream, call, attention_tiles(facts->needs(call.Q.size(3), call.V.size(3))));
+    const ListArgs lists_of_call =
+        facts->lists(stream, call, attention_tiles(facts->needs(call.Q.size(3), call.V.size(3))));
     if (call.Q.dtype() == DType::f16)
       of_f16(stream, call, scale, lists_of_call);
     else

@@ -27,7 +27,8 @@ AttentionPairs attention_pairs(const AttentionSpec& spec, const Tensor& Q, const
   call.Q = Q, call.K = K, call.V = V, call.O = Q;
   AttentionPairs pairs{.tiles = facts.tiles(call), .kept = {}};
   for (const auto& row : visited_blocks(facts, call, pairs.tiles))
-    pairs.computed += static_cast<std::int64_t>(row.size()) * pairs.tiles.queries * pairs.tiles.keys;
+    pairs.computed +=
+        static_cast<std::int64_t>(row.size()) * pairs.tiles.queries * pairs.tiles.keys;
   const ir::MaskPairs kept = kept_pairs(spec, Q.size(2), K.size(2));
   if (kept.least == kept.most) pairs.kept = kept.most;
   pairs.cover = kept.cover;

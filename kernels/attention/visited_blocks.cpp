@@ -9,21 +9,20 @@ namespace {
 
 /// Steps(tile, i) = twice the first key of step i, and 1 where it is masked.
 auto make_probe(const SpecFacts& facts, AttentionTiles tiles) {
-  return kernel("attention_visits", [&facts, tiles](
-                                        Out<i32, 2> Steps, Scalar<i32> q_length,
-                                        Scalar<i32> kv_length, std::optional<In<i32, 4>> blocks,
-                                        std::optional<In<i32, 3>> counts,
-                                        std::optional<In<i32, 3>> full_counts) {
+  return kernel("attention_visits", [&facts, tiles](Out<i32, 2> Steps, Scalar<i32> q_length,
+                                                    Scalar<i32> kv_length,
+                                                    std::optional<In<i32, 4>> blocks,
+                                                    std::optional<In<i32, 3>> counts,
+                                                    std::optional<In<i32, 3>> full_counts) {
     const AttentionSpec& spec = facts.spec;
     const Visibility visibility(spec);
     for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), q_length}, 1, 1, tiles.queries)) {
       const Tile length = kv_length, tile = m.first() / tiles.queries;
       Rows rows = Rows::of_head(h, m);
       if (spec.queries_at_end) rows = rows.shifted(length - q_length);
-      const Visits visits = blocks
-                                ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b, h,
-                                               tile, tiles.keys)
-                                : visibility.of(rows, length, tiles.keys);
+      const Visits visits = blocks ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b,
+                                                  h, tile, tiles.keys)
+                                   : visibility.of(rows, length, tiles.keys);
       Tile i = full<i32>(0);
       for (auto step : visits.steps()) {
         const Tile is_masked = visits.needs_mask(step, spec.mask != nullptr);

@@ -33,7 +33,9 @@ class Borrowed {
 };
 
 std::vector<Tensor> tensors() {
-  const auto of = [](Dims shape, DType dtype) { return Tensor::zeros(shape, dtype, Device::cpu()); };
+  const auto of = [](Dims shape, DType dtype) {
+    return Tensor::zeros(shape, dtype, Device::cpu());
+  };
   std::vector<i32> ids(kKeys);
   for (int i = 0; i < kKeys; ++i) ids[static_cast<std::size_t>(i)] = i / 70;
   const Dims q{2, 3, kQueries, 64}, k{2, 3, kKeys, 64};

@@ -62,8 +62,7 @@ void check(const AttentionPairs& got, const Sees& sees, Walk walk, Shape s) {
     for (int kv = 0; kv < s.keys; ++kv) kept += sees(q, kv);
   for (int q = 0; q < s.queries; q += 64)
     for (int kv = 0; kv < s.keys; kv += 8)
-      cover += 64 * 8 *
-               is_seen(sees, q, std::min(s.queries, q + 64), kv, std::min(s.keys, kv + 8));
+      cover += 64 * 8 * is_seen(sees, q, std::min(s.queries, q + 64), kv, std::min(s.keys, kv + 8));
   const auto [rows, block] = got.tiles;
   for (int q = 0; q < s.queries; q += rows) {
     // A closed range is that of all rows of a tile, those behind the last query as well.
@@ -86,26 +85,31 @@ TEST(AttentionPairs, OfAllKeys) {
 
 TEST(AttentionPairs, OfCausalMasks) {
   for (const int dim : {64, 128})
-    check_all({.mask = masks::causal()}, [](int q, int kv) { return q >= kv; },
-              Walk::from_first_key, dim);
+    check_all(
+        {.mask = masks::causal()}, [](int q, int kv) { return q >= kv; }, Walk::from_first_key,
+        dim);
 }
 
 TEST(AttentionPairs, OfWindows) {
   for (const int n : {0, 7, 100})
-    check_all({.mask = masks::sliding_window(n)},
-              [=](int q, int kv) { return q >= kv && q - kv <= n; }, Walk::from_first_key);
-  check_all({.mask = masks::window(Scalar<i32>(30), 50)},
-            [](int q, int kv) { return -50 <= q - kv && q - kv <= 30; }, Walk::from_first_key);
+    check_all(
+        {.mask = masks::sliding_window(n)}, [=](int q, int kv) { return q >= kv && q - kv <= n; },
+        Walk::from_first_key);
+  check_all(
+      {.mask = masks::window(Scalar<i32>(30), 50)},
+      [](int q, int kv) { return -50 <= q - kv && q - kv <= 30; }, Walk::from_first_key);
 }
 
 TEST(AttentionPairs, OfPrefixes) {
-  check_all({.mask = masks::prefix_lm(Scalar<i32>(77))},
-            [](int q, int kv) { return kv < 77 || q >= kv; }, Walk::from_first_key);
+  check_all(
+      {.mask = masks::prefix_lm(Scalar<i32>(77))}, [](int q, int kv) { return kv < 77 || q >= kv; },
+      Walk::from_first_key);
 }
 
 TEST(AttentionPairs, OfRangesWithGaps) {
-  check_all({.mask = masks::sink_window(4, 60)},
-            [](int q, int kv) { return q >= kv && (kv < 4 || q - kv <= 60); }, Walk::aligned);
+  check_all(
+      {.mask = masks::sink_window(4, 60)},
+      [](int q, int kv) { return q >= kv && (kv < 4 || q - kv <= 60); }, Walk::aligned);
 }
 
 TEST(AttentionPairs, OfDocuments) {
@@ -114,19 +118,28 @@ TEST(AttentionPairs, OfDocuments) {
     starts.push_back(static_cast<i32>(ids.size()));
     ids.insert(ids.end(), static_cast<std::size_t>(length), static_cast<i32>(starts.size()) - 1);
   }
-  const Mask mask = masks::packed_causal(Tensor::from(ids, Device::cpu()),
-                                         Tensor::from(starts, Device::cpu()));
-  check_all({.mask = mask},
-            [&](int q, int kv) {
-              return q >= kv && ids[static_cast<std::size_t>(q)] == ids[static_cast<std::size_t>(kv)];
-            },
-            Walk::aligned);
+  const Mask mask =
+      masks::packed_causal(Tensor::from(ids, Device::cpu()), Tensor::from(starts, Device::cpu()));
+  check_all(
+      {.mask = mask},
+      [&](int q, int kv) {
+        return q >= kv && ids[static_cast<std::size_t>(q)] == ids[static_cast<std::size_t>(kv)];
+      },
+      Walk::aligned);
+}
+
+TEST(AttentionPairs, OfAMaskWhoseBlocksAreNotDecidedButEmpty) {
+  const AttentionPairs got =
+      pairs_of({.mask = masks::and_(masks::causal(), masks::not_(masks::causal()))}, {300, 300});
+  EXPECT_EQ(got.kept, 0);
+  EXPECT_EQ(got.cover, 0);
 }
 
 TEST(AttentionPairs, OfQueriesAtTheEnd) {
   const Shape s{113, 203};
-  check(pairs_of({.mask = masks::causal(), .queries_at_end = true}, s),
-        [](int q, int kv) { return q + 90 >= kv; }, Walk::from_first_key, s);
+  check(
+      pairs_of({.mask = masks::causal(), .queries_at_end = true}, s),
+      [](int q, int kv) { return q + 90 >= kv; }, Walk::from_first_key, s);
 }
 
 TEST(AttentionPairs, OfGivenTilesAndThoseThatLengthsAskFor) {
