@@ -34,6 +34,7 @@ const std::vector<Row>& rows() {
       {"block_causal", [](int) { return MaskNumbers{192}; }},
       {"batchify_causal", [](int s) { return MaskNumbers{s / 4}; }},
       {"block_diffusion", [](int s) { return MaskNumbers{s / 2, 128}; }},
+      {"block_diffusion", [](int s) { return MaskNumbers{s / 2, 96}; }},
       {"speculative_blocks", [](int s) { return MaskNumbers{s / 4, 128}; }},
       {"document", [](int s) { return MaskNumbers{s / 4 - 24}; }},
       {"causal_document", [](int s) { return MaskNumbers{s / 4 - 24}; }},

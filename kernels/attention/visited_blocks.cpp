@@ -1,5 +1,6 @@
 #include "kernels/attention/visited_blocks.h"
 
+#include "kernels/attention/mask_limits.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/visibility.h"
 #include "tegula/tegula.h"
@@ -39,9 +40,9 @@ std::vector<std::vector<VisitedBlock>> visited_blocks(const SpecFacts& facts,
                                                       const AttentionCall& call,
                                                       const AttentionTiles& tiles) {
   const std::int64_t queries = call.Q.size(2), keys = call.K.size(2);
-  // Closed ranges may begin anywhere, and blocks of several lie beside each other.
+  // Each closed range may have a block that is not full of its keys.
   const std::int64_t rows = (queries + tiles.queries - 1) / tiles.queries,
-                     most = keys / tiles.keys + 2;
+                     most = keys / tiles.keys + 1 + static_cast<std::int64_t>(kMaxParts);
   const Device device = call.Q.device();
   const Stream stream(device);
   const Tensor steps = Tensor::full({rows, most}, -1, DType::i32, device);

@@ -16,7 +16,7 @@ using Sees = std::function<bool(int q, int kv)>;
 
 /// How the blocks of a tile lie.
 enum class Walk : std::uint8_t {
-  from_first_key,  ///< one behind the other, the first begins where the tile sees its first key
+  from_first_key,  ///< each begins at the first visible key that none before it has
   aligned,         ///< at multiples of their keys, those that hold a visible key
 };
 
@@ -33,8 +33,6 @@ AttentionPairs pairs_of(const AttentionSpec& spec, Shape s, int dim = 64) {
   return attention_pairs(spec, empty(s.queries, dim), empty(s.keys, dim), empty(s.keys, dim));
 }
 
-int blocks_in(int extent, int block) { return (extent + block - 1) / block; }
-
 /// Of rows [q0, q1).
 bool is_seen(const Sees& sees, int q0, int q1, int kv0, int kv1) {
   for (int q = q0; q < q1; ++q)
@@ -45,12 +43,13 @@ bool is_seen(const Sees& sees, int q0, int q1, int kv0, int kv1) {
 
 /// Blocks of keys that a tile of rows [q0, q1) visits.
 int visited(const Sees& sees, Walk walk, int q0, int q1, int keys, int block) {
-  int first = keys, end = 0, count = 0;
-  for (int kv = 0; kv < keys; ++kv)
-    if (is_seen(sees, q0, q1, kv, kv + 1)) first = std::min(first, kv), end = kv + 1;
-  if (walk == Walk::from_first_key) return first < end ? blocks_in(end - first, block) : 0;
-  for (int kv = 0; kv < keys; kv += block)
-    count += is_seen(sees, q0, q1, kv, std::min(keys, kv + block));
+  int count = 0;
+  for (int kv = 0; kv < keys;) {
+    const int end = std::min(keys, kv + (walk == Walk::aligned ? block : 1));
+    const bool is_block = is_seen(sees, q0, q1, kv, end);
+    count += is_block;
+    kv = is_block ? kv + block : end;
+  }
   return count;
 }
 
@@ -107,9 +106,12 @@ TEST(AttentionPairs, OfPrefixes) {
 }
 
 TEST(AttentionPairs, OfRangesWithGaps) {
-  check_all(
-      {.mask = masks::sink_window(4, 60)},
-      [](int q, int kv) { return q >= kv && (kv < 4 || q - kv <= 60); }, Walk::aligned);
+  for (const int n : {60, 200, 333})
+    for (const int dim : {64, 256})
+      check_all(
+          {.mask = masks::sink_window(4, n)},
+          [=](int q, int kv) { return q >= kv && (kv < 4 || q - kv <= n); }, Walk::from_first_key,
+          dim);
 }
 
 TEST(AttentionPairs, OfDocuments) {
