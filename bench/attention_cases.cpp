@@ -2,6 +2,8 @@
 #include "bench/attention_cases.h"
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <tuple>
 
 #include "tegula/kernels/attention.h"
@@ -22,70 +24,84 @@ const Attention& made_once(std::map<Key, Attention>& made, const Key& key, const
   return at != made.end() ? at->second : made.emplace(key, Attention(make())).first->second;
 }
 
-void window(const Stream& s, Tensors t, double length) {
+// What each case is asked for. Scalars of a spec are those of the last call.
+AttentionSpec window(Tensors, double length) {
   static Scalar<i32> now;
-  static const Attention attention({.mask = masks::sliding_window(now)});
   now.set(static_cast<i32>(length));
-  run(attention, s, t);
+  return {.mask = masks::sliding_window(now)};
 }
 
-void prefix(const Stream& s, Tensors t, double length) {
+AttentionSpec prefix(Tensors, double length) {
   static Scalar<i32> now;
-  static const Attention attention({.mask = masks::prefix_lm(now)});
   now.set(static_cast<i32>(length));
-  run(attention, s, t);
+  return {.mask = masks::prefix_lm(now)};
 }
 
 /// Further tensors: the document of each position, the first position of each document (i32).
-void document(const Stream& s, Tensors t, double) {
-  // Freed memory comes again with other extents.
-  static std::map<std::tuple<void*, void*, std::int64_t, std::int64_t>, Attention> made;
-  run(made_once(made, {t[5].data(), t[6].data(), t[5].size(0), t[6].size(0)},
-                [&] { return AttentionSpec{.mask = masks::packed_causal(t[5], t[6])}; }),
-      s, t);
-}
+AttentionSpec document(Tensors t, double) { return {.mask = masks::packed_causal(t[5], t[6])}; }
 
-void alibi(const Stream& s, Tensors t, double) {
-  static std::map<int, Attention> made;
-  const auto heads = static_cast<int>(t[0].size(1));
-  run(made_once(
-          made, heads,
-          [&] { return AttentionSpec{.mask = masks::causal(), .score = scores::alibi(heads)}; }),
-      s, t);
+AttentionSpec alibi(Tensors t, double) {
+  return {.mask = masks::causal(), .score = scores::alibi(static_cast<int>(t[0].size(1)))};
 }
 
 template <scores::Tanh kind>
-void softcap(const Stream& s, Tensors t, double cap) {
+AttentionSpec softcap(Tensors, double cap) {
   static Scalar<f32> now = 1.0f;
-  static const Attention attention({.mask = masks::causal(), .score = scores::softcap(now, kind)});
   now.set(static_cast<float>(cap));
-  run(attention, s, t);
+  return {.mask = masks::causal(), .score = scores::softcap(now, kind)};
 }
 
 /// With given tiles: number = queries * 1'000'000 + keys * 100 + causal (1) or not (0).
-void tiles(const Stream& s, Tensors t, double number) {
-  static std::map<std::int64_t, Attention> made;
-  const auto key = static_cast<std::int64_t>(number);
-  run(made_once(made, key,
-                [&] {
-                  AttentionSpec spec{.mask = key % 100 == 1 ? masks::causal() : Mask()};
-                  spec.tiles = {static_cast<int>(key / 1'000'000),
-                                static_cast<int>(key / 100 % 10'000)};
-                  return spec;
-                }),
-      s, t);
+AttentionSpec tiles(Tensors, double number) {
+  const auto n = static_cast<std::int64_t>(number);
+  AttentionSpec spec{.mask = n % 100 == 1 ? masks::causal() : Mask()};
+  spec.tiles = {static_cast<int>(n / 1'000'000), static_cast<int>(n / 100 % 10'000)};
+  return spec;
 }
+
+using SpecOf = AttentionSpec (*)(Tensors, double);
+
+/// A case with one attention for each key of a call.
+template <class Key>
+Case keyed(const char* name, SpecOf spec, Key (*key)(Tensors, double)) {
+  const auto made = std::make_shared<std::map<Key, Attention>>();
+  return {name,
+          [=](const Stream& s, Tensors t, double number) {
+            run(made_once(*made, key(t, number), [&] { return spec(t, number); }), s, t);
+          },
+          spec};
+}
+
+/// A case with one attention, whose Scalars are set at each call.
+Case single(const char* name, SpecOf spec) {
+  const auto made = std::make_shared<std::optional<Attention>>();
+  return {name,
+          [=](const Stream& s, Tensors t, double number) {
+            const AttentionSpec now = spec(t, number);
+            if (!*made) made->emplace(now);
+            run(**made, s, t);
+          },
+          spec};
+}
+
+// Freed memory comes again with other extents.
+using DocumentKey = std::tuple<void*, void*, std::int64_t, std::int64_t>;
+DocumentKey document_key(Tensors t, double) {
+  return {t[5].data(), t[6].data(), t[5].size(0), t[6].size(0)};
+}
+std::int64_t heads_key(Tensors t, double) { return t[0].size(1); }
+std::int64_t number_key(Tensors, double number) { return static_cast<std::int64_t>(number); }
 
 }  // namespace
 
 std::vector<Case> attention_cases() {
-  return {{"attention_window", window},
-          {"attention_prefix", prefix},
-          {"attention_document", document},
-          {"attention_alibi_causal", alibi},
-          {"attention_softcap_causal", softcap<scores::Tanh::exact>},
-          {"attention_softcap_approx_causal", softcap<scores::Tanh::approximate>},
-          {"attention_blocks", tiles}};
+  return {single("attention_window", window),
+          single("attention_prefix", prefix),
+          keyed("attention_document", document, document_key),
+          keyed("attention_alibi_causal", alibi, heads_key),
+          single("attention_softcap_causal", softcap<scores::Tanh::exact>),
+          single("attention_softcap_approx_causal", softcap<scores::Tanh::approximate>),
+          keyed("attention_blocks", tiles, number_key)};
 }
 
 }  // namespace tegula::bench

@@ -1,6 +1,6 @@
 """Suites attention_masks and attention_scores of peers.py: FlexAttention, alone and with the time its block mask takes.
 
-TFLOPS count the pairs that the mask keeps. Values are checked in fp64 on some rows of two heads. A suite yields
+TFLOPS count the pairs that the mask keeps; computed_tflops those of the blocks that our kernel visits, as the library tells. Values are checked in fp64 on some rows of two heads. A suite yields
 (name, case, make); make() gives (ours, peers, error, work).
 """
 import functools
@@ -57,13 +57,23 @@ def kept_pairs(mask, s):
     return sum(int(mask(0, 0, rows[:, None], kv).sum()) for rows in torch.arange(s, device=DEVICE).split(1024))
 
 
+def work_of(pairs, shape, kept):
+    """Of all heads in FLOPs, of one in pairs; `kept` was counted from FlexAttention's mask, so that both masks are one."""
+    if pairs.kept != kept:
+        raise RuntimeError(f"our mask keeps {pairs.kept} pairs, FlexAttention's {kept}")
+    b, h, _, d = shape
+    facts = {"kept_pairs": kept, "computed_pairs": pairs.computed, "cover_pairs": pairs.cover, "tiles": f"{pairs.tile_queries}x{pairs.tile_keys}"}
+    return {"flops": 4 * b * h * d * kept, "computed_flops": 4 * b * h * d * pairs.computed, "facts": facts}
+
+
 def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     """Our case, and FlexAttention with the same mask and score."""
     torch._dynamo.reset()  # each row compiles anew, and past eight the compiler gives up
     b, h, s, d = shape
     q, k, v = (torch.randn(shape, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
     o, lse = torch.full_like(q, float("nan")), torch.empty(b, h, s, device=DEVICE)
-    run = t.caller(case, [q, k, v, o, lse, *tables], number)
+    tensors = [q, k, v, o, lse, *tables]
+    run = t.caller(case, tensors, number)
     run()
     error = error_on_rows(q, k, v, o, mask, score or (lambda x, *_: x))
     block_mask = make_block_mask(mask, None, None, s, s, device=DEVICE)
@@ -74,7 +84,7 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     def with_mask():
         flex(q, k, v, score_mod=score, block_mask=make_block_mask(mask, None, None, s, s, device=DEVICE))
 
-    return run, {"flex": alone, "flex_with_mask": with_mask}, error, {"flops": 4 * b * h * d * kept_pairs(mask, s)}
+    return run, {"flex": alone, "flex_with_mask": with_mask}, error, work_of(t.pairs(case, tensors, number), shape, kept_pairs(mask, s))
 
 
 def beside_flex_in_documents(t, shape):

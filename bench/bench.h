@@ -1,11 +1,13 @@
 #pragma once
 // The benchmark library: named cases over tensors that the caller owns, behind a C interface so
 // that bench/peers.py gives both sides the same tensors and stream through ctypes.
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "tegula/kernels/attention.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
@@ -15,6 +17,8 @@ namespace tegula::bench {
 struct Case {
   std::string name;
   std::function<void(const Stream&, std::span<const Tensor>, double)> run;
+  /// Of attention, what it is asked to compute for such arguments; else empty.
+  std::function<AttentionSpec(std::span<const Tensor>, double)> spec = {};
 };
 using Tensors = std::span<const Tensor>;
 void add_matmul_cases(std::vector<Case>& list);
@@ -34,6 +38,16 @@ extern "C" {
 /// tegula_bench_error().
 int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream, double number);
 const char* tegula_bench_error();
+
+/// Pairs of a query and a key of the first head of a case of attention.
+typedef struct {
+  int64_t kept, computed, cover;    ///< as in kernels/attention/attention_pairs.h
+  int64_t tile_queries, tile_keys;  ///< what attention chooses for these tensors
+} TegulaBenchPairs;
+/// Counts them for the arguments of tegula_bench_run, on host memory too. 0, or 1 with the text in
+/// tegula_bench_error().
+int tegula_bench_pairs(const char* name, void* const* dlpack, int count, double number,
+                       TegulaBenchPairs* pairs);
 /// JSON lines of compile_figures and launch_figures, valid until the next call on this thread.
 const char* tegula_bench_compile(int repeats);
 const char* tegula_bench_launch(int rounds);

@@ -8,6 +8,7 @@
 #include "bench/bench.h"
 #include "codegen/emit.h"
 #include "ir/text.h"
+#include "kernels/attention/attention_pairs.h"
 #include "runtime/assemble.h"
 #include "runtime/jit.h"
 #include "runtime/launch.h"
@@ -111,10 +112,12 @@ std::vector<Case> make_cases() {
                     static const HandWrittenGemm gemm;
                     gemm(s, t);
                   }});
-  list.push_back({"attention_full", [](const Stream& s, Tensors t, double) {
+  list.push_back({"attention_full",
+                  [](const Stream& s, Tensors t, double) {
                     static const Attention full(AttentionSpec{});
                     run_attention(full, s, t);
-                  }});
+                  },
+                  [](Tensors, double) { return AttentionSpec{}; }});
   list.push_back({"attention_full_lazy", [](const Stream& s, Tensors t, double) {
                     static const Attention full({.rescaling = Rescaling::lazy});
                     run_attention(full, s, t);
@@ -124,10 +127,12 @@ std::vector<Case> make_cases() {
                         {.mask = masks::causal(), .rescaling = Rescaling::lazy});
                     run_attention(causal, s, t);
                   }});
-  list.push_back({"attention_causal", [](const Stream& s, Tensors t, double) {
+  list.push_back({"attention_causal",
+                  [](const Stream& s, Tensors t, double) {
                     static const Attention causal({.mask = masks::causal()});
                     run_attention(causal, s, t);
-                  }});
+                  },
+                  [](Tensors, double) { return AttentionSpec{.mask = masks::causal()}; }});
   list.push_back({"attention_causal_window_alibi", [](const Stream& s, Tensors t, double window) {
                     static const auto w = static_cast<int>(window);
                     static const Attention attn(
@@ -155,7 +160,47 @@ DType our_dtype(const dlpack::DataType& t) {
   throw CompileError(Diagnostic{"", "bench: a tensor has a type that no case takes", {}, {}, ""});
 }
 
+/// The caller keeps the capsules, so only the descriptions are read.
+std::vector<Tensor> borrowed(void* const* dlpack, int count) {
+  std::vector<Tensor> tensors;
+  for (int i = 0; i < count; ++i) {
+    const auto& t = static_cast<dlpack::ManagedTensor*>(dlpack[i])->tensor;
+    Dims shape, strides;
+    for (int d = 0; d < t.ndim; ++d) {
+      shape.push_back(t.shape[d]);
+      if (t.strides) strides.push_back(t.strides[d]);
+    }
+    const bool is_host = t.device.type == dlpack::DeviceType::cpu;
+    const Device device = is_host ? Device::cpu() : Device::cuda(t.device.id);
+    tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape,
+                                     our_dtype(t.dtype), device, strides));
+  }
+  return tensors;
+}
+
+TegulaBenchPairs pairs_of(const Case& c, Tensors t, double number) {
+  if (!c.spec)
+    throw CompileError(Diagnostic{"", "bench: " + c.name + " is no attention", {}, {}, ""});
+  const AttentionPairs p = attention_pairs(c.spec(t, number), t[0], t[1], t[2]);
+  if (!p.kept)
+    throw CompileError(
+        Diagnostic{"", "bench: what the mask of " + c.name + " keeps is not decided", {}, {}, ""});
+  return {*p.kept, p.computed, p.cover, p.tiles.queries, p.tiles.keys};
+}
+
 thread_local std::string last_error, last_text;
+
+/// 0, or 1 with the text of the error kept.
+template <class Work>
+int status_of(const Work& work) {
+  try {
+    work();
+    return 0;
+  } catch (const std::exception& e) {
+    last_error = e.what();
+    return 1;
+  }
+}
 
 }  // namespace
 
@@ -178,26 +223,17 @@ extern "C" {
 int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream,
                      double number) {
   using namespace tegula;
-  try {
-    std::vector<Tensor> tensors;
-    for (int i = 0; i < count; ++i) {
-      // Borrowed: the caller keeps the capsule, so only the description is read.
-      const auto& t = static_cast<dlpack::ManagedTensor*>(dlpack[i])->tensor;
-      Dims shape, strides;
-      for (int d = 0; d < t.ndim; ++d) {
-        shape.push_back(t.shape[d]);
-        if (t.strides) strides.push_back(t.strides[d]);
-      }
-      const DType dtype = bench::our_dtype(t.dtype);
-      tensors.push_back(Tensor::borrow(static_cast<char*>(t.data) + t.byte_offset, shape, dtype,
-                                       Device::cuda(t.device.id), strides));
-    }
-    bench::find_case(name).run(Stream::wrap(stream), tensors, number);
-    return 0;
-  } catch (const std::exception& e) {
-    bench::last_error = e.what();
-    return 1;
-  }
+  return bench::status_of([&] {
+    bench::find_case(name).run(Stream::wrap(stream), bench::borrowed(dlpack, count), number);
+  });
+}
+
+int tegula_bench_pairs(const char* name, void* const* dlpack, int count, double number,
+                       TegulaBenchPairs* pairs) {
+  using namespace tegula;
+  return bench::status_of([&] {
+    *pairs = bench::pairs_of(bench::find_case(name), bench::borrowed(dlpack, count), number);
+  });
 }
 
 const char* tegula_bench_error() { return tegula::bench::last_error.c_str(); }

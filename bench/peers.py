@@ -27,22 +27,43 @@ import matmul_suites
 DEVICE = torch.device("cuda:0")
 
 
+class Pairs(ctypes.Structure):
+    """TegulaBenchPairs."""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("kept", "computed", "cover", "tile_queries", "tile_keys")]
+
+
 class Tegula:
     """The C interface of bench/bench.h."""
 
     def __init__(self, path):
         self.lib = ctypes.CDLL(path)
         self.lib.tegula_bench_run.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_void_p, ctypes.c_double]
+        self.lib.tegula_bench_pairs.argtypes = [ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_double, ctypes.POINTER(Pairs)]
         for name in ("error", "compile", "launch", "backend"):
             getattr(self.lib, f"tegula_bench_{name}").restype = ctypes.c_char_p
         self.pointer = ctypes.pythonapi.PyCapsule_GetPointer
         self.pointer.restype = ctypes.c_void_p
         self.pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
+    def borrow(self, tensors):
+        """Capsules, and pointers to what they hold for as long as they live."""
+        capsules = [torch.utils.dlpack.to_dlpack(t) for t in tensors]
+        return capsules, (ctypes.c_void_p * len(tensors))(*[self.pointer(c, b"dltensor") for c in capsules])
+
+    def pairs(self, case, tensors, number=0.0):
+        """Pairs of one head that a case of attention keeps, computes and would in the best cover, and its tiles."""
+        torch.cuda.synchronize()  # tables are read on a stream of the library's
+        capsules, pointers = self.borrow(tensors)
+        found = Pairs()
+        if self.lib.tegula_bench_pairs(case.encode(), pointers, len(tensors), number, ctypes.byref(found)) != 0:
+            raise RuntimeError(self.lib.tegula_bench_error().decode())
+        del capsules
+        return found
+
     def caller(self, case, tensors, number=0.0):
         """A function without arguments that runs the case on the current stream."""
-        capsules = [torch.utils.dlpack.to_dlpack(t) for t in tensors]
-        pointers = (ctypes.c_void_p * len(tensors))(*[self.pointer(c, b"dltensor") for c in capsules])
+        capsules, pointers = self.borrow(tensors)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         name = case.encode()
 
@@ -240,6 +261,9 @@ def row_of(name, case, make, rounds):
         row["gbs"] = round(work["bytes"] / ms / 1e6, 1)
     if "flops" in work:
         row["tflops"] = round(work["flops"] / ms / 1e9, 1)
+    if "computed_flops" in work:
+        row["computed_tflops"] = round(work["computed_flops"] / ms / 1e9, 1)
+    row.update(work.get("facts", {}))
     for peer, value in peer_ms.items():
         row[f"{peer}_ms"] = round(value, 5)
         row[f"ratio_{peer}"] = round(value / ms, 4)

@@ -8,76 +8,16 @@
 
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/block_sizes.h"
-#include "kernels/attention/mask_bounds.h"
 #include "kernels/attention/online_softmax.h"
 #include "kernels/attention/query_rows.h"
-#include "kernels/attention/score_cost.h"
-#include "kernels/attention/visits.h"
-#include "kernels/attention/way.h"
-#include "kernels/has_wgmma.h"
-#include "runtime/context.h"
+#include "kernels/attention/spec_facts.h"
+#include "kernels/attention/visibility.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
-
-/// Which keys a tile of queries sees, by what the spec says or else by what its mask computes.
-class Visibility {
- public:
-  explicit Visibility(const AttentionSpec& spec) : spec_(spec) {
-    if (spec.mask && !spec.range && !spec.full) derived_.emplace(spec.mask);
-  }
-  Visits of(const Rows& rows, const Tile& length, int block) const {
-    return Visits::range(seen(rows.first, rows.last, length), length, block);
-  }
-
- private:
-  MaskedKeys seen(const Tile& first, const Tile& last, const Tile& length) const {
-    if (derived_) return derived_->record(first, last, length);
-    MaskedKeys keys;
-    if (spec_.range) keys.visible = spec_.range(first, last, length);
-    if (keys.visible) keys.visible->lo = max(keys.visible->lo, 0);
-    if (spec_.full) keys.full = spec_.full(first, last, length);
-    return keys;
-  }
-
-  const AttentionSpec& spec_;
-  std::optional<MaskBounds> derived_;
-};
-
-/// The host's devices choose as an H200 does.
-AttentionGpu gpu_of(Device device) {
-  if (device.kind != DeviceKind::cuda) return {};
-  return {runtime::device_properties(device.index).sm_count, has_wgmma(device)};
-}
-
-/// A spec, and what was found out about its mask and score.
-struct SpecFacts {
-  explicit SpecFacts(const AttentionSpec& s)
-      : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {}
-
-  TileNeeds needs(std::int64_t dim, std::int64_t value_dim) const {
-    return {static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps(),
-            spec.score != nullptr};
-  }
-  /// Lists are of the tiles that are chosen here.
-  std::optional<AttentionTiles> given_tiles() const {
-    return way.is_listed() ? std::nullopt : spec.tiles;
-  }
-  /// Rows of packed heads and of many sequences begin anywhere, and cost registers.
-  TileForm form(const AttentionCall& c) const {
-    if (c.packs_heads || c.lengths.q.defined()) return TileForm::usual;
-    AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
-    if (spec.queries_at_end) lengths.first_query = lengths.keys - lengths.queries;
-    return best_form(needs(c.Q.size(3), c.V.size(3)), way.reach(), lengths, gpu_of(c.Q.device()));
-  }
-
-  AttentionSpec spec;
-  Way way;
-  ScoreCost score;
-};
 
 template <class T>
 using ForwardKernel =
@@ -186,8 +126,6 @@ struct KernelsOf {
         latest(&many) {}
 
   ForwardKernel<T> with_tiles(const ForwardKernel<T>& k) const {
-    if (const auto& blocks = facts->spec.blocks)
-      return k.with({{"BM", blocks->block_q}, {"BN", blocks->block_kv}});
     const auto tiles = facts->given_tiles();
     return tiles ? k.with({{"BM", tiles->queries}, {"BN", tiles->keys}}) : k;
   }
@@ -245,24 +183,11 @@ struct Attention::Kernels {
 
   const AttentionSpec& spec() const { return facts->spec; }
 
-  /// Lists are of tiles whose rows are positions of one head, as the mask numbers them: for others
-  /// all keys in the range of what is solved are visited.
-  ListArgs lists(const Stream& stream, const AttentionCall& c) const {
-    const bool rows_are_positions = !c.packs_heads && !c.lengths.q.defined();
-    if (spec().blocks && !rows_are_positions)
-      refuse("`blocks` is given for sequences in one tensor",
-             "lists are for [batch, heads, length, dim]");
-    if (!rows_are_positions || (spec().queries_at_end && !spec().blocks)) return {};
-    return facts->way
-        .lists(stream, {c.Q, c.K, c.V, c.O},
-               attention_tiles(facts->needs(c.Q.size(3), c.V.size(3))))
-        .value_or(ListArgs{});
-  }
-
   void run(const Stream& stream, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     if (!(scale > 0)) refuse("scale is " + std::to_string(scale), "give a positive one");
-    const ListArgs lists_of_call = lists(stream, call);
+    const ListArgs lists_of_call =
+        facts->lists(stream, call, attention_tiles(facts->needs(call.Q.size(3), call.V.size(3))));
     if (call.Q.dtype() == DType::f16)
       of_f16(stream, call, scale, lists_of_call);
     else

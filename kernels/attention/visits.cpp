@@ -13,38 +13,40 @@ Visits Visits::range(const MaskedKeys& keys, const Tile& length, int block) {
     if (keys.full) v.full_ = {*keys.full};
     return v;
   }
-  v.parts_ = in_blocks(keys.visible_parts, block);
   v.full_ = keys.full_parts;
   v.lo_ = Tile(0);
-  const Part& last = v.parts_.back();
-  v.hi_ = last.begin + (last.end - last.first);
+  v.place(keys.visible_parts);
   return v;
 }
 
-/// Sorted, and without what an earlier one holds.
-std::vector<Visits::Part> Visits::in_blocks(const std::vector<KvRange>& keys, int block) {
-  std::vector<Part> parts;
+/// Sorted, and without what blocks of an earlier one hold: each block begins at the first visible
+/// key that none has yet, so that there are as few as can be.
+void Visits::place(const std::vector<KvRange>& keys) {
+  struct Span {
+    Tile lo, hi;
+  };
+  std::vector<Span> spans;
   for (const KvRange& r : keys) {
     const Tile some = r.lo < r.hi;
-    parts.push_back({where(some, r.lo / block, 0), where(some, cdiv(r.hi, block), 0), {}});
+    spans.push_back({where(some, r.lo, 0), where(some, r.hi, 0)});
   }
-  for (std::size_t n = parts.size(); n > 1; --n)
+  for (std::size_t n = spans.size(); n > 1; --n)
     for (std::size_t i = 0; i + 1 < n; ++i) {
-      Part &a = parts[i], &b = parts[i + 1];
-      const Tile keep = a.first <= b.first;
-      const Part low{where(keep, a.first, b.first), where(keep, a.end, b.end), {}};
-      b = {where(keep, b.first, a.first), where(keep, b.end, a.end), {}};
-      a = low;
+      Span &x = spans[i], &y = spans[i + 1];
+      const Tile keep = x.lo <= y.lo;
+      const Span low{where(keep, x.lo, y.lo), where(keep, x.hi, y.hi)};
+      y = {where(keep, y.lo, x.lo), where(keep, y.hi, x.hi)};
+      x = low;
     }
   Tile taken = tegula::full<i32>(0), steps = tegula::full<i32>(0);
-  for (Part& p : parts) {
-    p.first = max(p.first, taken);
-    p.end = max(p.end, p.first);
-    p.begin = steps;
-    taken = p.end;
-    steps = steps + (p.end - p.first);
+  for (const Span& s : spans) {
+    const Tile first = max(s.lo, taken), blocks = cdiv(max(s.hi - first, 0), block_);
+    const Tile before = steps * block_;
+    parts_.push_back({first - before, steps});
+    steps = steps + blocks;
+    taken = first + blocks * block_;
   }
-  return parts;
+  hi_ = steps;
 }
 
 Visits Visits::list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
@@ -72,10 +74,10 @@ detail::StepRange Visits::steps() const {
 Index Visits::block(const Index& step) const {
   const Tile i = step.first();
   if (!parts_.empty()) {
-    Tile n = parts_[0].first + i;
+    Tile origin = parts_[0].origin;
     for (std::size_t p = 1; p < parts_.size(); ++p)
-      n = where(i >= parts_[p].begin, i + (parts_[p].first - parts_[p].begin), n);
-    return slice(n * block_, block_);
+      origin = where(i >= parts_[p].begin, parts_[p].origin, origin);
+    return slice(origin + i * block_, block_);
   }
   if (!row_) return step;
   const Row& r = *row_;

@@ -36,11 +36,11 @@ class Visits {
   Tile needs_mask(const Index& step, bool has_mask) const;
 
  private:
-  /// Blocks [first, end), from step `begin` on.
+  /// From step `begin` on, step i is the block from key origin + i * block on.
   struct Part {
-    Tile first, end, begin;
+    Tile origin, begin;
   };
-  static std::vector<Part> in_blocks(const std::vector<KvRange>& keys, int block);
+  void place(const std::vector<KvRange>& keys);
 
   struct Row {
     ListViews views;
@@ -49,7 +49,7 @@ class Visits {
   Tile lo_, hi_, length_;
   int block_ = 0;
   std::vector<KvRange> full_;
-  std::vector<Part> parts_;  ///< empty: one interval, which need not begin at a block
+  std::vector<Part> parts_;  ///< empty: one interval
   Tile full_count_;
   std::optional<Row> row_;
 };

@@ -3,9 +3,7 @@
 #include <iostream>
 #include <numeric>
 
-#include "kernels/attention/mask_bounds.h"
-#include "kernels/attention/visits.h"
-#include "kernels/attention/way.h"
+#include "kernels/attention/visited_blocks.h"
 #include "tests/differential/attention_expected.h"
 #include "tests/property/mask_catalogue.h"
 #include "tests/property/mask_lambdas.h"
@@ -18,79 +16,19 @@ using test::AttentionInputs;
 
 constexpr std::int64_t kMaxLength = catalogue::kLength;
 
-/// Keys [first, first + block) that a tile of queries visits.
-struct Step {
-  std::int64_t first;
-  bool is_masked;
-};
 struct Visited {
   AttentionTiles tiles;
   std::int64_t queries, keys;
-  std::vector<std::vector<Step>> rows;  ///< by tile of queries
+  std::vector<std::vector<VisitedBlock>> rows;  ///< by tile of queries
 };
-
-/// Runs the loop of attention, and notes every step.
-template <class MakeVisits>
-void note_steps(const Out<i32, 2>& steps_of, MakeVisits make) {
-  for (auto m : grid({steps_of.dim(0)}, 1)) {
-    const Visits visits = make(m);
-    Tile i = full<i32>(0);
-    for (auto step : visits.steps()) {
-      steps_of(m, i) = visits.block(step).first() * 2 + where(visits.needs_mask(step, true), 1, 0);
-      i = i + 1;
-    }
-  }
-}
-
-Tensor steps_by_list(const Mask& mask, const Tensor& steps, AttentionTiles tiles,
-                     std::int64_t queries, std::int64_t keys) {
-  const Device device = steps.device();
-  const Stream stream(device);
-  const Tensor Q = Tensor::zeros({1, 1, queries, 1}, DType::bf16, device),
-               K = Tensor::zeros({1, 1, keys, 1}, DType::bf16, device);
-  const DerivedLists derived(trace_mask_source(mask));
-  const ListArgs lists = derived.make(stream, Q, K, tiles);
-  const auto probe = kernel(
-      "probe", [tiles](In<i32, 4> blocks, In<i32, 3> counts, In<i32, 3> whole, Out<i32, 2> out) {
-        note_steps(out, [&](const Index& m) {
-          const Index zero = slice(full<i32>(0), 1);
-          return Visits::list({blocks, counts, whole, true}, zero, zero, m.first(), tiles.keys);
-        });
-      });
-  probe(stream, lists.blocks, lists.counts, lists.full, steps);
-  return steps;
-}
-
-Tensor steps_by_range(const Mask& mask, const Tensor& steps, AttentionTiles tiles,
-                      std::int64_t keys) {
-  const auto probe = kernel("probe", [tiles, mask](Scalar<i32> length, Out<i32, 2> out) {
-    const MaskBounds bounds(mask);
-    note_steps(out, [&](const Index& m) {
-      const Tile first = m.first() * tiles.queries, end = length;
-      return Visits::range(bounds.record(first, first + (tiles.queries - 1), end), end, tiles.keys);
-    });
-  });
-  probe(Stream(steps.device()), static_cast<i32>(keys), steps);
-  return steps;
-}
 
 Visited visited(const Mask& mask, Device device, AttentionTiles tiles, std::int64_t queries,
                 std::int64_t keys) {
-  const std::int64_t rows = (queries + tiles.queries - 1) / tiles.queries,
-                     most = keys / tiles.keys + 2;
-  const Tensor none = Tensor::full({rows, most}, -1, DType::i32, device);
-  const auto steps = Way({.mask = mask}).is_listed()
-                         ? steps_by_list(mask, none, tiles, queries, keys)
-                         : steps_by_range(mask, none, tiles, keys);
-  const auto noted = steps.to_vector<i32>();
-  Visited v{tiles, queries, keys, {}};
-  for (std::int64_t m = 0; m < rows; ++m) {
-    auto& row = v.rows.emplace_back();
-    for (std::int64_t i = 0; i < most; ++i)
-      if (const i32 x = noted[static_cast<std::size_t>(m * most + i)]; x >= 0)
-        row.push_back({x / 2, x % 2 != 0});
-  }
-  return v;
+  AttentionCall call;
+  call.Q = Tensor::zeros({1, 1, queries, 1}, DType::bf16, device);
+  call.K = Tensor::zeros({1, 1, keys, 1}, DType::bf16, device);
+  call.V = call.K, call.O = call.Q;
+  return {tiles, queries, keys, visited_blocks(SpecFacts({.mask = mask}), call, tiles)};
 }
 
 struct Counts {
@@ -117,7 +55,7 @@ Counts check(const Case& c, const Visited& v) {
     const std::int64_t q0 = static_cast<std::int64_t>(m) * v.tiles.queries,
                        q1 = std::min<std::int64_t>(v.queries, q0 + v.tiles.queries);
     std::vector<int> times(static_cast<std::size_t>(v.keys));
-    for (const Step& s : v.rows[m]) {
+    for (const VisitedBlock& s : v.rows[m]) {
       const std::int64_t end = s.first + v.tiles.keys, kv1 = std::min(v.keys, end);
       for (std::int64_t kv = s.first; kv < kv1; ++kv) ++times[static_cast<std::size_t>(kv)];
       const bool is_full = end <= v.keys && coverage(c, q0, q1, s.first, kv1) == ir::Coverage::Full;

@@ -39,6 +39,23 @@ def every_case(found):
     return "\n".join(out) + "\n"
 
 
+def of_masks(found):
+    """What attention computes under masks, beside what they keep, and its rate beside that of our own causal kernel."""
+    rows = [r for r in found if "computed_pairs" in r]
+    if not rows:
+        return ""
+    causal = {(r["case"], r["backend"]): r["computed_tflops"] for r in rows if r["suite"] == "mask_causal"}
+    out = ["", "## Pairs under masks", "", "Computed pairs are those of the blocks that the kernel visits; the cover has the 64 x 8 blocks that hold a kept pair ([masks](masks.md)).", "",
+           "| kernel | case | back end | tiles | TFLOPS of kept pairs | TFLOPS of computed pairs | by those of mask_causal | computed/kept | cover/kept | computed/cover | commit |",
+           "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for r in rows:
+        kept, computed, cover = (r[f"{name}_pairs"] for name in ("kept", "computed", "cover"))
+        peer = causal.get((r["case"], r["backend"]))
+        share = f"{r['computed_tflops'] / peer:.2f}" if peer else "-"
+        out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['tiles']} | {r['tflops']} | {r['computed_tflops']} | {share} | {computed / kept:.3f} | {cover / kept:.3f} | {computed / cover:.3f} | {r['commit']} |")
+    return "\n".join(out) + "\n"
+
+
 def summary(found):
     suites = {}
     for r in found:
@@ -58,7 +75,7 @@ def main():
     text = readme.read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: every_case(found)}
+    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: every_case(found) + of_masks(found)}
     if "--check" in sys.argv:
         stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
         sys.exit(f"{', '.join(stale)}: results are not those of bench/results; run tools/dev/results_table.py" if stale else 0)

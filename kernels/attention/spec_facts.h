@@ -1,0 +1,36 @@
+#pragma once
+// What attention decides about a call before its kernel runs: tiles, and lists of blocks.
+#include <optional>
+
+#include "kernels/attention/arguments.h"
+#include "kernels/attention/block_sizes.h"
+#include "kernels/attention/list_args.h"
+#include "kernels/attention/score_cost.h"
+#include "kernels/attention/way.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/stream.h"
+
+namespace tegula {
+
+/// A spec, and what was found out about its mask and score.
+struct SpecFacts {
+  explicit SpecFacts(const AttentionSpec& s);
+
+  TileNeeds needs(std::int64_t dim, std::int64_t value_dim) const;
+  /// Of lists of the caller, or those that the spec asks for: not chosen by lengths. Derived lists
+  /// are of tiles that are chosen here.
+  std::optional<AttentionTiles> given_tiles() const;
+  /// Rows of packed heads and of many sequences begin anywhere, and cost registers.
+  TileForm form(const AttentionCall& c) const;
+  /// Of a call whose heads are not packed.
+  AttentionTiles tiles(const AttentionCall& c) const;
+  /// Lists are of tiles whose rows are positions of one head, as the mask numbers them: for others
+  /// all keys in the range of what is solved are visited, and there are none.
+  ListArgs lists(const Stream& stream, const AttentionCall& c, const AttentionTiles& tiles) const;
+
+  AttentionSpec spec;
+  Way way;
+  ScoreCost score;
+};
+
+}  // namespace tegula

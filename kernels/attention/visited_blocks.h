@@ -1,0 +1,22 @@
+#pragma once
+// Which blocks of keys attention visits: its loop, run by a kernel that notes the steps.
+#include <cstdint>
+#include <vector>
+
+#include "kernels/attention/spec_facts.h"
+
+namespace tegula {
+
+/// Keys [first, first + block); where some need a mask, all are masked.
+struct VisitedBlock {
+  std::int64_t first;
+  bool is_masked;
+};
+
+/// By tile of queries, of the first head of the first entry of a batch. For calls of [batch, heads,
+/// length, head_dim] whose heads are not packed; runs where the queries are.
+std::vector<std::vector<VisitedBlock>> visited_blocks(const SpecFacts& facts,
+                                                      const AttentionCall& call,
+                                                      const AttentionTiles& tiles);
+
+}  // namespace tegula

@@ -1,0 +1,25 @@
+#pragma once
+// Masks of the library by name, with numbers and tables to look at them with.
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tegula/kernels/masks.h"
+
+namespace tegula::tools {
+
+struct MaskLengths {
+  int q = 1024, kv = 1024;
+};
+
+using MaskNumbers = std::vector<int>;
+struct MaskEntry {
+  std::string name;
+  MaskNumbers numbers;  ///< what the mask's own numbers are unless given
+  std::function<Mask(const MaskNumbers&, const MaskLengths&)> make;
+};
+
+const std::vector<MaskEntry>& mask_entries();
+const MaskEntry& mask_entry(const std::string& name);
+
+}  // namespace tegula::tools

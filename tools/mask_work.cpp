@@ -1,0 +1,97 @@
+#include "tools/mask_work.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "ir/analysis/mask_formula.h"
+#include "kernels/attention/mask_trace.h"
+#include "tegula/tegula.h"
+
+namespace tegula::tools {
+namespace {
+
+/// A mask of the table, and its numbers where queries and keys are s.
+struct Row {
+  std::string name;
+  MaskNumbers (*numbers)(int s);
+};
+
+/// The first four are those that bench/attention_suites.py times.
+const std::vector<Row>& rows() {
+  static const std::vector<Row> kRows{
+      {"causal", [](int) { return MaskNumbers{}; }},
+      {"sliding_window", [](int) { return MaskNumbers{1024}; }},
+      {"prefix_lm", [](int s) { return MaskNumbers{s / 4}; }},
+      {"packed_causal", [](int) { return MaskNumbers{12}; }},
+      {"full", [](int) { return MaskNumbers{}; }},
+      {"causal_bottom_right", [](int) { return MaskNumbers{}; }},
+      {"sliding_window", [](int) { return MaskNumbers{256}; }},
+      {"window", [](int) { return MaskNumbers{1024, 512}; }},
+      {"sink_window", [](int) { return MaskNumbers{4, 1024}; }},
+      {"chunked", [](int s) { return MaskNumbers{s / 4}; }},
+      {"block_causal", [](int) { return MaskNumbers{192}; }},
+      {"batchify_causal", [](int s) { return MaskNumbers{s / 4}; }},
+      {"block_diffusion", [](int s) { return MaskNumbers{s / 2, 128}; }},
+      {"block_diffusion", [](int s) { return MaskNumbers{s / 2, 96}; }},
+      {"speculative_blocks", [](int s) { return MaskNumbers{s / 4, 128}; }},
+      {"document", [](int s) { return MaskNumbers{s / 4 - 24}; }},
+      {"causal_document", [](int s) { return MaskNumbers{s / 4 - 24}; }},
+      {"shared_prefix", [](int s) { return MaskNumbers{s / 4, 12}; }},
+      {"global_window", [](int) { return MaskNumbers{1024, 1024}; }},
+      {"key_padding", [](int s) { return MaskNumbers{s - 300}; }},
+      {"left_padding", [](int) { return MaskNumbers{300}; }},
+  };
+  return kRows;
+}
+
+constexpr int kLengths[]{4096, 16384};
+
+double ratio(std::int64_t a, std::int64_t b) {
+  return static_cast<double>(a) / static_cast<double>(b);
+}
+/// Of what was not decided nothing is said.
+std::string per(std::int64_t a, std::optional<std::int64_t> b) {
+  return b && *b > 0 ? fmt::format("{:.3f}", ratio(a, *b)) : "-";
+}
+
+}  // namespace
+
+AttentionPairs pairs_under(const Mask& mask, const MaskLengths& l, const HeadShape& heads) {
+  // Of the tensors extents matter only.
+  const auto tensor = [&](int length) {
+    return Tensor::zeros({1, 1, 1, 1}, DType::bf16, Device::cpu())
+        .broadcast_to({1, heads.heads, length, heads.dim});
+  };
+  return attention_pairs({.mask = mask}, tensor(l.q), tensor(l.kv), tensor(l.kv));
+}
+
+std::string text(const AttentionPairs& p) {
+  return fmt::format(
+      "pairs: {} kept, {} computed by tiles of {} x {}, {} in the best cover by {} x {} blocks; "
+      "computed/kept {}, cover/kept {}, computed/cover {}",
+      p.kept ? std::to_string(*p.kept) : "undecided", p.computed, p.tiles.queries, p.tiles.keys,
+      p.cover, kCoverQueries, kCoverKeys, per(p.computed, p.kept), per(p.cover, p.kept),
+      per(p.computed, p.cover));
+}
+
+std::string work_table(const HeadShape& heads) {
+  std::string table =
+      "| mask | class | length | tiles | computed/kept | cover/kept | computed/cover |\n"
+      "|---|---|---|---|---|---|---|\n";
+  for (const Row& row : rows())
+    for (const int s : kLengths) {
+      const MaskLengths lengths{s, s};
+      const MaskNumbers numbers = row.numbers(s);
+      const Mask mask = mask_entry(row.name).make(numbers, lengths);
+      const AttentionPairs p = pairs_under(mask, lengths, heads);
+      table += fmt::format(
+          "| `{}({})` | {} | {} | {} x {} | {} | {} | {} |\n", row.name, fmt::join(numbers, ", "),
+          name(ir::solve_mask(trace_mask(mask).expr).mask_class), s, p.tiles.queries, p.tiles.keys,
+          per(p.computed, p.kept), per(p.cover, p.kept), per(p.computed, p.cover));
+    }
+  return table;
+}
+
+}  // namespace tegula::tools

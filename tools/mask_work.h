@@ -1,0 +1,23 @@
+#pragma once
+// What attention computes under masks, beside what they keep.
+#include <string>
+
+#include "kernels/attention/attention_pairs.h"
+#include "tegula/kernels/masks.h"
+#include "tools/mask_entries.h"
+
+namespace tegula::tools {
+
+struct HeadShape {
+  int heads = 16, dim = 128;
+};
+
+AttentionPairs pairs_under(const Mask& mask, const MaskLengths& lengths, const HeadShape& heads);
+
+/// Three numbers and the ratios between them, in a line.
+std::string text(const AttentionPairs& pairs);
+
+/// A Markdown table: masks of the classes I and T, each at several lengths.
+std::string work_table(const HeadShape& heads);
+
+}  // namespace tegula::tools
