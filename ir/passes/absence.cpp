@@ -94,7 +94,7 @@ void Absence::reshape(OpId id) {
                                     "reshape of a tile that may reach outside its view",
                                     k_[id].loc,
                                     {},
-                                    "use where() to give the elements outside a value first"});
+                                    "give the elements outside a value by fill_absent() first"});
     bound.is_repeated = bound.dim >= 0;
   }
   set(k_[id].results[0], std::move(moved));
@@ -261,8 +261,8 @@ void Absence::loop(OpId id) {
                          "a loop carries a tile whose absent elements change from step to step",
                          k_[id].loc,
                          {},
-                         "reduce the tile inside the loop, or use where() to give the elements "
-                         "outside a value"});
+                         "reduce the tile inside the loop, or give the elements outside a value by "
+                         "fill_absent() first"});
         carried[i].push_back(bound);
         changed = true;
       }

@@ -323,7 +323,7 @@ class Materializer {
           "a tile whose first elements may lie in front of its view is stored at another offset",
           b.loc,
           {},
-          "use where() to give the elements outside a value first"});
+          "give the elements outside a value by fill_absent() first"});
     // A box that begins behind its view's end has a negative rest; the comparison with limits is
     // unsigned.
     return b.op(Opcode::Max, {b.add(b.sub(bound.limit, first), offset),

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ir/analysis/held_registers.h"
 #include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/matrix_type.h"
@@ -33,6 +34,10 @@ constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
 constexpr int kBesideSums = 26;
 /// Of a block of results: what a thread holds of a few operands beside the largest sums.
 constexpr int kStoreColumns = 32;
+
+/// Warps on an SM that keep its memory busy, and what each thread may hold of the 64 registers
+/// that leaves it: addresses and what is computed on the way need the others.
+constexpr int kBusyWarps = 32, kHeldRegisters = 48;
 
 struct Survey {
   std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
@@ -312,6 +317,9 @@ Plan make_plan(const Kernel& k) {
     // Memory-bound: 32 elements a thread keep four or more 16-byte accesses in flight, and fewer
     // warps meet at a row's barriers than with 16.
     plan.warps = std::max(warps_for(s.largest_tile, 32), 1);
+    // While the threads of one CTA meet, others must have enough under way.
+    const auto held = held_registers(k, 32 * plan.warps);
+    if (held && *held <= kHeldRegisters) plan.min_ctas = kBusyWarps / plan.warps;
     return plan;
   }
   if (const auto hopper = wgmma_plan(k, s)) return *hopper;
