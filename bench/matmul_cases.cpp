@@ -62,10 +62,11 @@ void tensor_scale(const Stream& s, Tensors t, double scale) {
 }
 
 /// A, B, C, bias of columns, residual like C; the configuration, if not 0.
-void bias_gelu_residual(const Stream& s, Tensors t, double number) {
+template <Tile (*activation)(const Arg&)>
+void bias_activation_residual(const Stream& s, Tensors t, double number) {
   static const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
-        return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
+        return activation(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
       });
   if (number != 0) return dense.run(config_of(number, s.device()), s, t[0], t[1], t[2], t[3], t[4]);
   dense(s, t[0], t[1], t[2], t[3], t[4]);
@@ -96,7 +97,8 @@ void add_matmul_cases(std::vector<Case>& list) {
                     matmul(s, as_fp8(t[0]), as_fp8(t[1]), t[2], MatmulOptions{.promoted = true});
                   }});
   list.push_back({"matmul_fp8_rowwise", row_and_column_scales});
-  list.push_back({"matmul_bias_gelu_residual", bias_gelu_residual});
+  list.push_back({"matmul_bias_gelu_residual", bias_activation_residual<gelu>});
+  list.push_back({"matmul_bias_gelu_tanh_residual", bias_activation_residual<gelu_tanh_approx>});
   list.push_back({"matmul_swiglu", swiglu});
 }
 

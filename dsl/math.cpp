@@ -179,6 +179,14 @@ Tile gelu_of(const Tile& v) {
   return fma(-size, exp2(q), kept(Opcode::Max, v, 0.0f));
 }
 
+Tile gelu_tanh_of(const Tile& v) {
+  constexpr double kLinear = std::numbers::inv_sqrtpi * std::numbers::sqrt2,
+                   kCubic = 0.044715 * kLinear;
+  const Tile half = v * 0.5, curve = v * fma(v * v, kCubic, kLinear);
+  // Hardware has the approximation in f32 only.
+  return fma(half, v.dtype() == DType::f64 ? tanh(curve) : tanh_approx(curve), half);
+}
+
 }  // namespace
 
 Tile sigmoid(const Arg& x) { return composed("sigmoid", x, sigmoid_of); }
@@ -186,6 +194,7 @@ Tile silu(const Arg& x) {
   return composed("silu", x, [](const Tile& v) { return v * sigmoid(v); });
 }
 Tile gelu(const Arg& x) { return composed("gelu", x, gelu_of); }
+Tile gelu_tanh_approx(const Arg& x) { return composed("gelu_tanh_approx", x, gelu_tanh_of); }
 Tile softplus(const Arg& x) {
   return composed("softplus", x,
                   [](const Tile& v) { return max(v, 0.0f) + log(1.0f + exp(-abs(v))); });

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <numbers>
 #include <functional>
 
 #include "run_on_host.h"
@@ -221,6 +222,18 @@ TEST(Functions, GeluKeepsItsPrecisionFarBelowZero) {
   EXPECT_THAT((map<f32>(Floats{inf, -inf, 3e38f, -3e38f, 0}, [](Tile t) { return gelu(t); })),
               ElementsAre(inf, 0, 3e38f, 0, 0));
   EXPECT_TRUE(std::isnan(map<f32>(Floats{nan}, [](Tile t) { return gelu(t); })[0]));
+}
+
+TEST(Functions, GeluByTanhIsWithinItsBound) {
+  const auto by_tanh = [](double v) {
+    return v * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v))) / 2;
+  };
+  const Floats x = dense(), got = map<f32>(x, [](Tile t) { return gelu_tanh_approx(t); });
+  for (std::size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR(got[i], by_tanh(x[i]), 0x1p-11 * std::abs(x[i])) << x[i];
+  EXPECT_THAT((map<f32>(Floats{inf, 3e38f, -3e38f, 0}, [](Tile t) { return gelu_tanh_approx(t); })),
+              ElementsAre(inf, 3e38f, 0, 0));
+  EXPECT_TRUE(std::isnan(map<f32>(Floats{-inf}, [](Tile t) { return gelu_tanh_approx(t); })[0]));
 }
 
 TEST(Functions, SigmoidKeepsItsPrecisionFarBelowZero) {
