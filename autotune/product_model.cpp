@@ -21,22 +21,34 @@ constexpr double kReduceCycles = 3942, kPartCycles = 804, kPartBytesPerCycle = 2
 constexpr double kClusterCycles = 2403, kClusterPartCycles = 838;
 constexpr int kSharedBytes = 225 * 1024;
 /// A part of k has at least so many steps.
-constexpr int kStepsOfPart = 8;
+constexpr int kStepsOfPart = 8, kMaxSplits = 16;
 constexpr std::array kStages{4, 6, 8};
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-int stages_that_fit(const ProductTile& t) { return kSharedBytes / t.bytes_of_step(); }
+// The tile as the tensor cores have it.
+int rows(const MatmulConfig& c) { return c.swapped ? c.bn : c.bm; }
+int columns(const MatmulConfig& c) { return c.swapped ? c.bm : c.bn; }
+
+int bytes_of_step(const MatmulConfig& c) { return (c.bm + c.bn) * kStepBytes; }
+int stages_that_fit(const MatmulConfig& c) { return kSharedBytes / bytes_of_step(c); }
+
+std::int64_t tiles_of(const MatmulProblem& p, const MatmulConfig& c) {
+  return ceil_div(p.m, c.bm) * ceil_div(p.n, c.bn);
+}
+std::int64_t steps_of(const MatmulProblem& p) {
+  return ceil_div(p.k * size_bytes(p.operands), kStepBytes);
+}
 
 /// What the tensor cores reach of their rate: narrow instructions do less between two fetches of A.
-double tensor_share(int columns) {
-  return columns >= 128 ? 0.798 - 0.021 * (columns - 128) / 128
-                        : std::max(0.4, 0.798 - 0.158 * (128 - columns) / 64);
+double tensor_share(const MatmulConfig& c) {
+  return columns(c) >= 128 ? 0.798 - 0.021 * (columns(c) - 128) / 128
+                           : std::max(0.4, 0.798 - 0.158 * (128 - columns(c)) / 64);
 }
 
 /// CTAs of this tile that an SM holds at once.
-int ctas_per_sm(const ProductTile& t, int stages) {
-  const int by_registers = 65536 / (2 * t.rows() * (t.columns() / 2 + 56));
+int ctas_per_sm(const MatmulConfig& t, int stages) {
+  const int by_registers = 65536 / (2 * rows(t) * (columns(t) / 2 + 56));
   return std::clamp(std::min(stages_that_fit(t) / stages, by_registers), 1, 4);
 }
 
@@ -53,21 +65,21 @@ bool fits_one_wave(std::int64_t ctas, int splits, int sms) {
 }
 
 /// Adding the parts of divided k.
-double sum_cycles(const Product& p, const ProductWay& w) {
-  if (w.splits == 1) return 0;
+double sum_cycles(const MatmulProblem& p, const MatmulConfig& c) {
+  if (c.splits == 1) return 0;
   // Half the rows are read by half the threads.
-  if (w.clustered) return (kClusterCycles + kClusterPartCycles * w.splits) * 128 / w.tile.rows();
+  if (c.clustered) return (kClusterCycles + kClusterPartCycles * c.splits) * 128 / rows(c);
   const double bytes = static_cast<double>(p.m) * static_cast<double>(p.n) * 8;
-  return kReduceCycles + w.splits * (kPartCycles + bytes / kPartBytesPerCycle);
+  return kReduceCycles + c.splits * (kPartCycles + bytes / kPartBytesPerCycle);
 }
 
 /// A warpgroup holds the sums of the tile by itself. It reads a third more than a tile of two, and
 /// the one shape measured whose rows are longer than these was a fifth slower
 /// (bench/results/sweeps/2026-11-22-h200-alternate.jsonl).
-bool may_alternate(const Product& p, const ProductTile& t) {
+bool may_alternate(const MatmulProblem& p, const MatmulConfig& t) {
   constexpr int kExtent = 128, kRowBytes = 16384;
-  return p.may_alternate && t.bm == kExtent && t.bn == kExtent &&
-         p.k * p.operand_bytes <= kRowBytes;
+  return !p.promoted && t.bm == kExtent && t.bn == kExtent &&
+         p.k * size_bytes(p.operands) <= kRowBytes;
 }
 
 /// Tiles one behind the other: what is not products counts once.
@@ -75,84 +87,82 @@ double alternating_cycles(double rounds, double steps, double step) {
   return kTileCycles + rounds * steps * step;
 }
 
-/// The best way so far.
+/// The best configuration so far.
 struct Search {
-  const Product& product;
-  int max_splits, sms;
-  ProductWay best = {};
+  const MatmulProblem& product;
+  int sms;
+  MatmulConfig best = {};
   double least = INFINITY;
 
-  void consider(const ProductWay& way) {
-    const double cycles = product_cycles(product, way, sms);
+  void consider(const MatmulConfig& config) {
+    const double cycles = product_cycles(product, config, sms);
     if (cycles >= least) return;
     least = cycles;
-    best = way;
+    best = config;
   }
 
-  void parts(const ProductTile& t, int stages) {
-    const int bk = ProductTile::kStepBytes / product.operand_bytes;
-    const std::int64_t ctas = ceil_div(product.m, t.bm) * ceil_div(product.n, t.bn);
-    for (int splits = 1; splits <= max_splits; ++splits) {
-      if (splits > 1 && product.k < kStepsOfPart * bk * splits) break;
-      consider({t, stages, splits});
-      if (splits == 1 && ctas > sms && may_alternate(product, t))
-        consider({.tile = t, .stages = stages, .alternate = true});
-      const bool is_cluster = splits == 2 || splits == 4 || splits == 8;
-      if (is_cluster && fits_one_wave(ctas * splits, splits, sms))
-        consider({t, stages, splits, true});
+  void parts(MatmulConfig c) {
+    const std::int64_t tiles = tiles_of(product, c);
+    const int max_splits = product.whole ? 1 : kMaxSplits;
+    for (c.splits = 1; c.splits <= max_splits; ++c.splits) {
+      if (c.splits > 1 && product.k < kStepsOfPart * c.bk * c.splits) break;
+      consider(c);
+      MatmulConfig other = c;
+      other.alternate = c.splits == 1 && tiles > sms && may_alternate(product, c);
+      if (other.alternate) consider(other);
+      const bool is_cluster = c.splits == 2 || c.splits == 4 || c.splits == 8;
+      other.clustered = is_cluster && fits_one_wave(tiles * c.splits, c.splits, sms);
+      if (other.clustered) consider(other);
     }
   }
 
   /// A ring as deep as it can be for the CTAs that share an SM: a shallow one leaves room for more
   /// of them. Where a CTA has one tile, slots beyond its steps are never filled.
-  void rings(const ProductTile& t) {
-    const int deepest = std::min(stages_that_fit(t), kStages.back());
-    const std::int64_t tiles = ceil_div(product.m, t.bm) * ceil_div(product.n, t.bn),
-                       steps = ceil_div(product.k * product.operand_bytes, ProductTile::kStepBytes);
-    const std::int64_t useful = tiles <= sms ? steps : deepest;
+  void rings(MatmulConfig c) {
+    const int deepest = std::min(stages_that_fit(c), kStages.back());
+    const std::int64_t useful = tiles_of(product, c) <= sms ? steps_of(product) : deepest;
     for (const int wanted : kStages) {
-      const int stages = std::min(wanted, deepest), deeper = std::min(wanted + 2, deepest);
-      if (stages < useful && deeper > stages && ctas_per_sm(t, deeper) == ctas_per_sm(t, stages))
+      c.stages = std::min(wanted, deepest);
+      const int deeper = std::min(wanted + 2, deepest);
+      if (c.stages < useful && deeper > c.stages &&
+          ctas_per_sm(c, deeper) == ctas_per_sm(c, c.stages))
         continue;
-      parts(t, stages);
-      if (stages == deepest || stages >= useful) break;
+      parts(c);
+      if (c.stages == deepest || c.stages >= useful) break;
     }
   }
 };
 
 }  // namespace
 
-double product_cycles(const Product& p, const ProductWay& w, int sms) {
-  const ProductTile& t = w.tile;
-  const std::int64_t ctas = ceil_div(p.m, t.bm) * ceil_div(p.n, t.bn) * w.splits;
-  const auto steps = static_cast<double>(
-      ceil_div(ceil_div(p.k * p.operand_bytes, ProductTile::kStepBytes), w.splits));
-  const double tensor = 2.0 * t.bm * t.bn * ProductTile::kStepBytes /
-                        (kFlopBytesPerCycle * tensor_share(t.columns())),
-               bytes = t.bytes_of_step() * (p.whole_lines ? 1.0 : 2.0);
-  const int at_once = ctas_per_sm(t, w.stages);
-  // A wave of `c` CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
-  const auto step = [&](double c) {
-    return std::max(
-        {tensor * c + kStepCycles, bytes * c / kL2BytesPerCycle, kLatencyCycles / w.stages});
+double product_cycles(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+  const std::int64_t ctas = tiles_of(p, c) * c.splits;
+  const auto steps = static_cast<double>(ceil_div(steps_of(p), c.splits));
+  const double tensor = 2.0 * c.bm * c.bn * kStepBytes / (kFlopBytesPerCycle * tensor_share(c)),
+               bytes = bytes_of_step(c) * (p.whole_lines ? 1.0 : 2.0);
+  const int at_once = ctas_per_sm(c, c.stages);
+  // A wave of so many CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
+  const auto step = [&](double sharing) {
+    return std::max({tensor * sharing + kStepCycles, bytes * sharing / kL2BytesPerCycle,
+                     kLatencyCycles / c.stages});
   };
-  const auto wave = [&](double c) { return kTileCycles + steps * step(c); };
+  const auto wave = [&](double sharing) { return kTileCycles + steps * step(sharing); };
   const std::int64_t full = ctas / (sms * at_once), rest = ctas % (sms * at_once);
   double cycles = kFixedCycles + static_cast<double>(full) * wave(at_once);
   if (rest > 0) cycles += wave(static_cast<double>(ceil_div(rest, sms)));
-  if (w.alternate)
+  if (c.alternate)
     cycles = kFixedCycles + alternating_cycles(static_cast<double>(ceil_div(ctas, sms)), steps,
                                                step(1) - kStepCycles + kAlternatingStepCycles);
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
-  cycles = soft_max(cycles, kFixedCycles + p.operand_bytes * (m * k + k * n) / kDramBytesPerCycle);
-  return cycles + sum_cycles(p, w);
+  const double operands = size_bytes(p.operands) * (m * k + k * n);
+  return soft_max(cycles, kFixedCycles + operands / kDramBytesPerCycle) + sum_cycles(p, c);
 }
 
-ProductWay best_way(const Product& product, std::span<const ProductTile> tiles, int max_splits,
-                    int sms) {
-  Search search{product, max_splits, sms};
-  for (const ProductTile& t : tiles) search.rings(t);
+MatmulConfig best_product(const MatmulProblem& problem, std::span<const MatmulConfig> tiles,
+                          int sms) {
+  Search search{problem, sms};
+  for (const MatmulConfig& t : tiles) search.rings(t);
   return search.best;
 }
 

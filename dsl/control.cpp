@@ -7,6 +7,8 @@
 
 #include "dsl/elementwise.h"
 #include "dsl/host_scalars.h"
+#include "dsl/tile_order.h"
+#include "tegula/math.h"
 
 namespace tegula {
 
@@ -72,6 +74,17 @@ StepRange StepRange::unroll() const {
   r.unroll_ = true;
   return r;
 }
+StepRange StepRange::part(const Arg& number, const Arg& parts) const {
+  if (parts.is_literal() && parts.as_int() == 1) return *this;
+  Tracer& t = Tracer::at(number.loc(), "steps");
+  const Tracer::Pin pin(t, number.loc());
+  const Tile count = (hi_ - lo_ + (block_ - 1)) / block_, n = bound(t, "steps", parts),
+             extent = (count + (n - 1)) / n * block_;
+  StepRange r(*this);
+  r.lo_ = lo_ + bound(t, "steps", number) * extent;
+  r.hi_ = min(r.lo_ + extent, hi_);
+  return r;
+}
 
 std::uint64_t StepRange::start() {
   Tracer& t = Tracer::at(loc_, "steps");
@@ -124,70 +137,6 @@ Space cols(const View& view, std::source_location at) {
 namespace detail {
 namespace {
 
-/// From a program's number to the tile it works on, along each dimension.
-class TileOrder {
- public:
-  TileOrder(Tracer& t, const GridOptions& options, std::vector<ir::Value> counts)
-      : b_(t.build), options_(options), counts_(std::move(counts)), tiles_(counts_.size()) {}
-
-  std::vector<ir::Value> decode(ir::Value program) {
-    const std::size_t n = counts_.size();
-    if (options_.l2_group > 1 && n >= 2) {
-      if (n > 2) {
-        const ir::Value plane = b_.mul(counts_[n - 2], counts_[n - 1]);
-        row_major(b_.div(program, plane), n - 2);
-        program = b_.rem(program, plane);
-      }
-      grouped(program);
-    } else {
-      row_major(program, n);
-    }
-    if (options_.heavy_first) tiles_[n - 1] = from_both_ends(tiles_[n - 1], counts_[n - 1]);
-    return tiles_;
-  }
-
- private:
-  /// The first `n` dimensions, the last of them fastest.
-  void row_major(ir::Value number, std::size_t n) {
-    for (std::size_t i = n; i-- > 1;) {
-      tiles_[i] = b_.rem(number, counts_[i]);
-      number = b_.div(number, counts_[i]);
-    }
-    tiles_[0] = number;
-  }
-
-  /// Last, first, last but one, second, ..: any two neighbours are as much work as the next two.
-  ir::Value from_both_ends(ir::Value number, ir::Value count) {
-    const ir::Value half = b_.op(Opcode::Shr, {number, b_.i32(1)}),
-                    is_even = b_.cmp("eq", b_.op(Opcode::And, {number, b_.i32(1)}), b_.i32(0));
-    return b_.select(is_even, b_.sub(b_.sub(count, b_.i32(1)), half), half);
-  }
-
-  /// The last two dimensions: down the rows of a group, then to the next column.
-  void grouped(ir::Value number) {
-    const std::size_t m = counts_.size() - 2, n = m + 1;
-    const ir::Value height = b_.i32(options_.l2_group);
-    const ir::Value group_size = b_.mul(height, counts_[n]);
-    const ir::Value first_row = b_.mul(b_.div(number, group_size), height);
-    const ir::Value rows = b_.op(Opcode::Min, {b_.sub(counts_[m], first_row), height});
-    const ir::Value inside = b_.rem(number, group_size);
-    tiles_[m] = b_.add(first_row, b_.rem(inside, rows));
-    tiles_[n] = b_.div(inside, rows);
-  }
-
-  ir::Builder& b_;
-  const GridOptions& options_;
-  std::vector<ir::Value> counts_, tiles_;
-};
-
-/// Blocks that cover an extent, as i32: a launch has fewer than 2^31 programs.
-ir::Value block_count(ir::Builder& b, ir::Value extent, std::int64_t block) {
-  const ir::Type type = b.kernel().type(extent);
-  if (block > 1)
-    extent = b.div(b.add(extent, b.constant(type, block - 1)), b.constant(type, block));
-  return b.cast(extent, DType::i32);
-}
-
 void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
                    const std::vector<std::int64_t>& blocks, int cluster) {
   ir::Builder b(t.kernel, t.kernel.launch());
@@ -197,7 +146,7 @@ void record_launch(Tracer& t, const std::vector<ir::Value>& extents,
   for (std::size_t i = 0; i < extents.size(); ++i) {
     const ir::Value extent = host.copy(extents[i]);
     if (!extent) fail(Mistake::grid_extent, t.build.loc, {t.origin(extents[i], "the extent")});
-    const ir::Value count = block_count(b, extent, blocks[i]);
+    const ir::Value count = dsl::block_count(b, extent, blocks[i]);
     programs = i == 0 ? count : b.mul(programs, count);
   }
   if (cluster > 1) programs = b.mul(programs, b.i32(cluster));
@@ -217,7 +166,7 @@ std::uint64_t GridLoop::start() {
   if (t.recording_region()) fail(Mistake::nested_grid, loc_, {}, "a loop or branch");
   if (t.grid_seen) fail(Mistake::second_grid, loc_, {{t.grid_loc, "the first one"}});
   if (options_.blocks.size() > extents_.size())
-    fail(Mistake::grid_rank, loc_, {}, options_.blocks.size(), extents_.size());
+    fail(Mistake::grid_rank, loc_, {}, "grid", options_.blocks.size(), extents_.size());
   for (std::int64_t block : options_.blocks)
     if (block <= 0) fail(Mistake::bad_block, loc_, {}, block);
   const int cluster = options_.cluster;
@@ -230,17 +179,17 @@ std::uint64_t GridLoop::start() {
   for (std::size_t i = 0; i < options_.blocks.size(); ++i) extents.push_back(t.value(extents_[i]));
   record_launch(t, extents, options_.blocks, cluster);
   for (std::size_t i = 0; i < extents.size(); ++i)
-    counts.push_back(block_count(t.build, extents[i], options_.blocks[i]));
+    counts.push_back(dsl::block_count(t.build, extents[i], options_.blocks[i]));
   // A cluster's programs work on one tile.
   ir::AttrList attrs = cluster == 1 ? ir::attr_list({{AttrName::axis, 0}}) : ir::AttrList();
   if (options_.l2_group > 1) attrs.set(AttrName::l2_group, std::int64_t{options_.l2_group});
   if (options_.heavy_first) attrs.set(AttrName::pairs, std::int64_t{1});
-  if (options_.multicast) attrs.set(AttrName::multicast, std::int64_t{1});
-  if (options_.alternate) attrs.set(AttrName::alternate, std::int64_t{1});
+  if (cluster == 1 && options_.multicast) attrs.set(AttrName::multicast, std::int64_t{1});
+  if (cluster == 1 && options_.alternate) attrs.set(AttrName::alternate, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},
                                           std::span(&i32, 1), std::move(attrs));
-  const auto tiles = TileOrder(t, options_, counts).decode(t.kernel[program].results[0]);
+  const auto tiles = dsl::TileOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     // What bounds proofs start from; the decoding alone does not show it.
     t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])});

@@ -243,6 +243,14 @@ Tensor Tensor::reshape(const Dims& shape) const {
   return with_layout(data_, full, runtime::row_major(full));
 }
 
+Tensor Tensor::with_rank(int rank) const {
+  const auto added = static_cast<std::size_t>(std::max(0, rank - this->rank()));
+  Dims shape = Dims::filled(added, 1), strides = Dims::filled(added, 0);
+  for (const std::int64_t extent : shape_) shape.push_back(extent);
+  for (const std::int64_t stride : strides_) strides.push_back(stride);
+  return with_layout(data_, shape, strides);
+}
+
 Tensor Tensor::broadcast_to(const Dims& shape) const {
   const std::size_t added = shape.size() - std::min(shape.size(), shape_.size());
   Dims strides = Dims::filled(shape.size(), 0);

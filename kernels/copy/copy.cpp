@@ -9,21 +9,6 @@ namespace {
 
 constexpr int kRows = 32, kColumns = 64;
 
-/// Tiles that cover a tensor of three dimensions.
-Tile tiles_of(const View& v) {
-  return v.dim(0) * ((v.dim(1) + (kRows - 1)) / kRows) * ((v.dim(2) + (kColumns - 1)) / kColumns);
-}
-
-/// Tile `number` of Y = X.
-template <class T>
-void copy_tile(const In<T, 3>& X, Out<T, 3>& Y, const Tile& number) {
-  const Tile across = (Y.dim(2) + (kColumns - 1)) / kColumns,
-             down = (Y.dim(1) + (kRows - 1)) / kRows, row = number / across;
-  const Index b = slice(row / down, 1), m = slice(row % down * kRows, kRows),
-              n = slice(number % across * kColumns, kColumns);
-  Y(b, m, n) = X(b, m, n);
-}
-
 template <class T>
 auto copy_one() {
   return kernel("copy", [](In<T, 3> X, Out<T, 3> Y) {
@@ -37,25 +22,24 @@ auto copy_one() {
 template <class T>
 auto copy_two() {
   return kernel("copy_two", [](In<T, 3> X, Out<T, 3> Y, In<T, 3> V, Out<T, 3> W) {
-    const Tile first = tiles_of(Y);
-    for (auto p : grid(Space({first + tiles_of(W)}), 1)) {
+    const auto first = tiles_of(Y, 1, kRows, kColumns), second = tiles_of(W, 1, kRows, kColumns);
+    for (auto p : grid(Space({first.count() + second.count()}), 1)) {
       let_next_kernel_start();
+      const auto copy_tile = [](const auto& from, const auto& to, const auto& at) {
+        const auto& [b, m, n] = at;
+        to(b, m, n) = from(b, m, n);
+      };
       if_(
-          p.first() < first, [&] { copy_tile(X, Y, p.first()); },
-          [&] { copy_tile(V, W, p.first() - first); });
+          p.first() < first.count(), [&] { copy_tile(X, Y, first.at(p.first())); },
+          [&] { copy_tile(V, W, second.at(p.first() - first.count())); });
     }
   });
 }
 
 /// Of three dimensions, its elements as bits.
 Tensor as_bits(const Tensor& t, DType bits) {
-  const auto missing = static_cast<std::size_t>(3 - t.rank());
-  Dims shape = Dims::filled(missing, 1), strides = Dims::filled(missing, 0);
-  for (int d = 0; d < t.rank(); ++d) {
-    shape.push_back(t.size(d));
-    strides.push_back(t.stride(d));
-  }
-  return Tensor::borrow(t.data(), shape, bits, t.device(), strides);
+  const Tensor box = t.with_rank(3);
+  return Tensor::borrow(t.data(), box.shape(), bits, t.device(), box.strides());
 }
 
 template <class T>

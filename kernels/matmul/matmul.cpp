@@ -1,69 +1,13 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
-#include <functional>
-#include <map>
-#include <utility>
-
 #include "kernels/has_wgmma.h"
 #include "kernels/refuse.h"
 #include "kernels/scratch.h"
-#include "runtime/context.h"
 #include "tegula/kernels/fused_matmul.h"
-#include "tegula/tegula.h"
 
 namespace tegula {
 namespace detail {
-
-MatmulTile MatmulTile::tuned() {
-  return {
-      tune("BM", {8, 16, 24, 32, 40, 48, 56, 64, 128, 192, 256}, 128),
-      tune("BN", {8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,  96,  104, 112, 120, 128,
-                  136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256},
-           128),
-      tune("BK", {8, 16, 32, 64, 128, 256}, 64),
-      tune("STAGES", {0, 2, 3, 4, 5, 6, 7, 8}, 0),
-      tune("SWAPPED", {0, 1}, 0) != 0,
-      tune("PROMOTED", {0, 1}, 0) != 0,
-      tune("TF32", {0, 1}, 0) != 0,
-      tune("MULTICAST", {0, 1}, 0) != 0,
-      tune("ALTERNATE", {0, 1}, 0) != 0,
-      tune("AFTER_COPIES", {0, 1}, 0) != 0};
-}
-
-std::function<Tuning(const MatmulVariant&)> MatmulTile::tuning(const MatmulOptions& options) {
-  return [options](const MatmulVariant& v) {
-    const MatmulConfig& c = v.config;
-    Tuning values{{"BM", c.bm},
-                  {"BN", c.bn},
-                  {"BK", c.bk},
-                  {"STAGES", c.stages},
-                  {"SWAPPED", c.swapped},
-                  {"TF32", options.tf32},
-                  {"PROMOTED", options.promoted},
-                  {"MULTICAST", c.multicast},
-                  {"ALTERNATE", c.alternate},
-                  {"AFTER_COPIES", v.after_copies}};
-    if (c.clustered) values["CLUSTER"] = c.splits;
-    return values;
-  };
-}
-
-StreamedMemory::StreamedMemory(const MatmulConfig& config, const Stream& stream)
-    : config_(config),
-      arrivals_(Scratch::counters(stream, static_cast<std::size_t>(config.streamed))) {}
-
-Dims StreamedMemory::sums() const {
-  const MatmulConfig& c = config_;
-  return {2 * c.streamed, c.swapped ? c.bn : c.bm, c.swapped ? c.bm : c.bn};
-}
-
-Tensor as_batches(const Tensor& t) {
-  if (t.rank() == 3) return t;
-  return Tensor::borrow(t.data(), {1, t.size(0), t.size(1)}, t.dtype(), t.device(),
-                        {0, t.stride(0), t.stride(1)});
-}
-
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
   const int r = A.rank();
   const bool ranks = (r == 2 || r == 3) && B.rank() == r && C.rank() == r;
@@ -105,65 +49,88 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   return p;
 }
 
+namespace {
+
+MatmulWay way_of(const MatmulConfig& config, const Tensor& A, const Tensor& B, const Tensor& C) {
+  check_matmul(A, B, C);
+  if (config.streamed > 0 && A.size(-1) > 0) return MatmulWay::Streamed;
+  if (A.rank() == 3) return MatmulWay::Batched;
+  if (config.splits <= 1) return MatmulWay::Whole;
+  return config.clustered ? MatmulWay::Clustered : MatmulWay::Divided;
+}
+
+Dims shape_of_sums(MatmulWay way, const MatmulConfig& c, const Tensor& C) {
+  if (way == MatmulWay::Divided) return {c.splits, C.size(0), C.size(1)};
+  if (way != MatmulWay::Streamed) return {};
+  return {2 * c.streamed, c.swapped ? c.bn : c.bm, c.swapped ? c.bm : c.bn};
+}
+
+}  // namespace
+
+MatmulCall::MatmulCall(const MatmulConfig& config, const MatmulOptions& options,
+                       const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
+                       DType type_of_sums)
+    : way(way_of(config, A, B, C)),
+      arrivals(way == MatmulWay::Streamed
+                   ? Scratch::counters(stream, static_cast<std::size_t>(config.streamed))
+                   : Tensor()),
+      operands(stream,
+               {matmul_operand(A, -1, options, config.direct),
+                matmul_operand(B, -2, options, config.direct)},
+               shape_of_sums(way, config, C), type_of_sums),
+      variant{config, options, way == MatmulWay::Clustered ? config.splits : 1,
+              operands.has_copies()} {}
+
 }  // namespace detail
 
 namespace {
-
-using Run = std::function<void(const MatmulConfig&, const Stream&, const Tensor& A, const Tensor& B,
-                               const Tensor& C)>;
 
 /// The sums as they are.
 struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
 
-/// By types of operands and result.
-using Table = std::map<std::pair<DType, DType>, Run>;
+/// A call of `matmul`.
+struct Call {
+  const Stream& stream;
+  const Tensor &A, &B, &C;
+  const MatmulConfig& config;
+  const MatmulOptions& options;
 
-template <class T, class... Results>
-void add(Table& table, const MatmulOptions& options) {
-  const auto runner = [&]<class O>() {
-    return [product = fused_matmul<T, O>(Plain{}, options)](const auto&... call) {
-      product.run(call...);
+  /// Computes it if the operands are of T and the result is of one of these types: whether they
+  /// are.
+  template <class T, class... Results>
+  bool is_run_as() const {
+    const bool is_of_t = A.dtype() == dtype_of<T> && B.dtype() == dtype_of<T>;
+    return is_of_t && ((C.dtype() == dtype_of<Results> && run<T, Results>()) || ...);
+  }
+  template <class T, class O>
+  bool run() const {
+    const auto with = [](bool tf32, bool promoted) {
+      return fused_matmul<T, O>(Plain{}, {tf32, promoted});
     };
-  };
-  ((table[{dtype_of<T>, dtype_of<Results>}] = runner.template operator()<Results>()), ...);
-}
-
-Table table(const MatmulOptions& o) {
-  Table t;
-  add<bf16, bf16, f32>(t, o);
-  add<f16, f16, f32>(t, o);
-  add<f32, f32>(t, o);
-  add<f8e4m3, bf16, f16, f32>(t, o);
-  add<f8e5m2, bf16, f16, f32>(t, o);
-  add<i8, i32, f32>(t, o);
-  add<u8, i32, f32>(t, o);
-  return t;
-}
-
-const Table& table_of(const MatmulOptions& o) {
-  static const Table kTables[2][2] = {{table({false, false}), table({false, true})},
-                                      {table({true, false}), table({true, true})}};
-  return kTables[o.tf32][o.promoted];
-}
-
-[[noreturn]] void refuse_types(const Tensor& A, const Tensor& B, const Tensor& C) {
-  refuse_call("matmul: no product of " + std::string(name(A.dtype())) + " and " +
-                  std::string(name(B.dtype())) + " into " + std::string(name(C.dtype())),
-              "operands of one type; results of it or f32, for 8-bit floats bf16, f16 or f32, for "
-              "8-bit integers i32 or f32");
-}
+    static const FusedMatmul<T, O, Plain> kProducts[2][2] = {
+        {with(false, false), with(false, true)}, {with(true, false), with(true, true)}};
+    kProducts[options.tf32][options.promoted].run(config, stream, A, B, C);
+    return true;
+  }
+};
 
 }  // namespace
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulConfig& config, const MatmulOptions& options) {
   detail::check_matmul(A, B, C);
-  const Table& runs = table_of(options);
-  const auto found = runs.find({A.dtype(), C.dtype()});
-  if (found == runs.end() || B.dtype() != A.dtype()) refuse_types(A, B, C);
-  found->second(config, stream, A, B, C);
+  const Call call{stream, A, B, C, config, options};
+  if (call.is_run_as<bf16, bf16, f32>() || call.is_run_as<f16, f16, f32>() ||
+      call.is_run_as<f32, f32>() || call.is_run_as<f8e4m3, bf16, f16, f32>() ||
+      call.is_run_as<f8e5m2, bf16, f16, f32>() || call.is_run_as<i8, i32, f32>() ||
+      call.is_run_as<u8, i32, f32>())
+    return;
+  refuse_call("matmul: no product of " + std::string(name(A.dtype())) + " and " +
+                  std::string(name(B.dtype())) + " into " + std::string(name(C.dtype())),
+              "operands of one type; results of it or f32, for 8-bit floats bf16, f16 or f32, for "
+              "8-bit integers i32 or f32");
 }
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,

@@ -104,7 +104,7 @@ std::string run(const Drawn& x, const Tensor& A, const Tensor& B, const Tensor& 
   with_plan.plan = x.plan;
   const EnvOverride scope(with_plan);
   const auto fused =
-      fused_matmul<T, detail::SumOf<T>>([](Tile acc, Index, Index) { return acc; }, x.options);
+      fused_matmul<T, SumOf<T>>([](Tile acc, Index, Index) { return acc; }, x.options);
   fused.run(x.config, Stream(Device::sim()), A, B, C);
   return fused.explain(x.config);
 }
@@ -115,7 +115,7 @@ void check(Draws& d, Seen& seen) {
   SCOPED_TRACE(std::string(name(dtype_of<T>)) + " " + x.str());
   const Tensor A = integers(x.m, x.k, dtype_of<T>, 1, x.a_transposed),
                B = integers(x.k, x.n, dtype_of<T>, 2, x.b_transposed),
-               C = Tensor::empty({x.m, x.n}, dtype_of<detail::SumOf<T>>, Device::sim());
+               C = Tensor::empty({x.m, x.n}, dtype_of<SumOf<T>>, Device::sim());
   const std::string said = run<T>(x, A, B, C);
   const auto want = product(A, B), got = C.to_doubles();
   for (std::size_t i = 0; i < want.size(); ++i) ASSERT_EQ(got[i], want[i]) << "element " << i;

@@ -66,6 +66,9 @@ class StepRange {
   StepRange stages(int n) const;
   /// Unrolls the loop.
   StepRange unroll() const;
+  /// Of the steps those that are part `number` of so many `parts`, each as many, but for the last
+  /// ones.
+  StepRange part(const Arg& number, const Arg& parts) const;
 
  private:
   Tile lo_, hi_;

@@ -10,5 +10,6 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
+#include "tegula/tiles.h"
 #include "tegula/value.h"
 #include "tegula/view.h"

@@ -107,6 +107,16 @@ namespace detail {
 template <std::size_t>
 using SubscriptAt = const Subscript&;
 
+/// A view whose first subscript is given.
+template <class Whole, class Ranks>
+struct Part;
+template <class Whole, std::size_t... I>
+struct Part<Whole, std::index_sequence<I...>> {
+  auto operator()(SubscriptAt<I>... s) const { return whole(first, s...); }
+  const Whole& whole;
+  Subscript first;
+};
+
 // Subscripts are not template parameters, so that each is converted where the user wrote it and
 // knows that place.
 template <class Ranks>
@@ -117,6 +127,12 @@ struct Readable<std::index_sequence<I...>> : View {
   Tile operator()(SubscriptAt<I>... s) const {
     return read(std::array<Subscript, sizeof...(I)>{s...});
   }
+  /// `x[b](m, n)` is `x(b, m, n)`: for what is done to each part of a view alike.
+  auto operator[](const Subscript& first) const
+    requires(sizeof...(I) > 1)
+  {
+    return Part<Readable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
+  }
 };
 template <class Ranks>
 struct Writable;
@@ -125,6 +141,12 @@ struct Writable<std::index_sequence<I...>> : View {
   using View::View;
   ViewTile operator()(SubscriptAt<I>... s) const {
     return access(std::array<Subscript, sizeof...(I)>{s...});
+  }
+  /// `x[b](m, n)` is `x(b, m, n)`: for what is done to each part of a view alike.
+  auto operator[](const Subscript& first) const
+    requires(sizeof...(I) > 1)
+  {
+    return Part<Writable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
   }
 };
 

@@ -167,6 +167,8 @@ class Tensor {
   /// The same elements in another shape; -1 stands for one extent to be computed. Contiguous
   /// tensors only.
   Tensor reshape(const Dims& shape) const;
+  /// Dimensions of extent 1 in front of the others, until there are `rank`.
+  Tensor with_rank(int rank) const;
   /// Extents of 1 repeated by a stride of 0.
   Tensor broadcast_to(const Dims& shape) const;
 

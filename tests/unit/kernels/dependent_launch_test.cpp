@@ -71,14 +71,15 @@ class DependentLaunch : public testing::TestWithParam<bool> {
   static Tensor zeros(const Dims& shape, DType dtype = DType::bf16) {
     return Tensor::zeros(shape, dtype, Device::sim());
   }
-  MatmulVariant variant(const MatmulConfig& config) const { return {config, GetParam()}; }
+  MatmulVariant variant(const MatmulConfig& config) const {
+    return {config, {}, config.clustered ? config.splits : 1, GetParam()};
+  }
   Tensor a = zeros({200, 128}), b = zeros({128, 136}), c = zeros({200, 136});
 };
 INSTANTIATE_TEST_SUITE_P(AfterCopies, DependentLaunch, testing::Bool());
 
 TEST_P(DependentLaunch, OfAProduct) {
-  detail::ConfiguredMatmul<detail::WholeMatmul<bf16, bf16, Plain>> products(
-      "waits", {}, detail::MatmulTile::tuning({}));
+  detail::ConfiguredMatmul<detail::WholeMatmul<bf16, bf16, Plain>> products("waits", {});
   // One program for many tiles, one for each, and pairs of programs that begin at a barrier.
   for (const MatmulConfig& config :
        {MatmulConfig{.bm = 128, .bn = 192}, MatmulConfig{.bm = 64, .bn = 64, .stages = 2},
@@ -87,26 +88,22 @@ TEST_P(DependentLaunch, OfAProduct) {
 }
 
 TEST_P(DependentLaunch, OfBatches) {
-  detail::ConfiguredMatmul<detail::BatchedMatmul<bf16, bf16, Plain>> products(
-      "waits_batched", {}, detail::MatmulTile::tuning({}));
+  detail::ConfiguredMatmul<detail::BatchedMatmul<bf16, bf16, Plain>> products("waits_batched", {});
   expect_waits(products.of(variant({.bm = 64, .bn = 64})), GetParam(), zeros({2, 200, 128}),
                zeros({2, 128, 136}), zeros({2, 200, 136}));
 }
 
 TEST_P(DependentLaunch, OfPartsOfK) {
-  detail::ConfiguredMatmul<detail::PartialMatmul<bf16>> parts("waits_partial", {},
-                                                              detail::MatmulTile::tuning({}));
+  detail::ConfiguredMatmul<detail::PartialMatmul<bf16>> parts("waits_partial", {});
   expect_waits(parts.of(variant({.bm = 64, .bn = 64, .splits = 2})), GetParam(), a, b,
                zeros({2, 200, 136}, DType::f32));
-  detail::ConfiguredMatmul<detail::ClusteredMatmul<bf16, bf16, Plain>> clusters(
-      "waits_clustered", {}, detail::MatmulTile::tuning({}));
+  detail::ConfiguredMatmul<detail::WholeMatmul<bf16, bf16, Plain>> clusters("waits_clustered", {});
   expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .splits = 2, .clustered = true})),
                GetParam(), a, b, c);
 }
 
 TEST_P(DependentLaunch, OfAGatedUnit) {
-  detail::ConfiguredMatmul<detail::GatedMatmul<bf16, bf16, Both>> gated(
-      "waits_gated", {}, detail::MatmulTile::tuning({}));
+  detail::ConfiguredMatmul<detail::GatedMatmul<bf16, bf16, Both>> gated("waits_gated", {});
   expect_waits(gated.of(variant({.bm = 128, .bn = 64})), GetParam(), a, b, b, c);
 }
 

@@ -99,6 +99,16 @@ TEST(Tensor, BorrowedExtentsOfOne) {
   EXPECT_EQ(strides({2, 8}, {8, 1}), (Dims{8, 1}));
 }
 
+TEST(Tensor, WithRank) {
+  const Tensor t = iota({2, 3}).transpose(0, 1), box = t.with_rank(4);
+  EXPECT_EQ(box.shape(), (Dims{1, 1, 3, 2}));
+  EXPECT_EQ(box.stride(2), 1);
+  EXPECT_EQ(box.stride(3), 3);
+  EXPECT_EQ(box.data(), t.data());
+  EXPECT_EQ(t.with_rank(2).shape(), t.shape());
+  EXPECT_EQ(t.with_rank(1).shape(), t.shape());
+}
+
 TEST(Tensor, RefusesWhatMakesNoSense) {
   const Tensor t = iota({2, 3});
   EXPECT_EQ(error_of([] { Tensor::empty({2, -1}, DType::f32, kCpu); }),

@@ -1,6 +1,6 @@
 // What the estimate chooses: large tiles for large products, divided k for few tiles, odd widths
 // where they save a wave and B lets them.
-#include "tegula/kernels/matmul.h"
+#include "tegula/matmul_config.h"
 
 #include <gtest/gtest.h>
 
@@ -60,6 +60,17 @@ TEST(MatmulConfig, PartsInAWaveAreClusters) {
 }
 
 /// A ragged product takes the tile that fills its last wave, not the largest.
+/// Two products at once are as wide as one of twice the columns; k is whole.
+TEST(MatmulConfig, Gated) {
+  for (const std::int64_t n : {64, 512, 1472, 4096}) {
+    MatmulConfig c = gated_matmul_config({300, n, 1024});
+    c.bn *= 2;
+    EXPECT_EQ(c, matmul_config({.m = 300, .n = 2 * n, .k = 1024, .whole = true})) << n;
+  }
+  EXPECT_EQ(gated_matmul_config({512, 256, 8192}).splits, 1);
+  EXPECT_EQ(gated_matmul_config({4096, 4096, 4096}).str(), "64x128x64 alternate");
+}
+
 TEST(MatmulConfig, FewWaves) { EXPECT_EQ(matmul_config({1280, 10112, 3520}).bn, 128); }
 
 TEST(MatmulConfig, WithoutWgmma) {

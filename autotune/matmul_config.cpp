@@ -1,4 +1,6 @@
 // The tiles that a product may have; which is taken, an estimate of the time says.
+#include "tegula/matmul_config.h"
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -7,39 +9,41 @@
 
 #include "autotune/product_model.h"
 #include "autotune/remembered.h"
-#include "tegula/kernels/matmul.h"
 
 namespace tegula {
 namespace {
 
-using Tile = autotune::ProductTile;
+/// A tile: the rest is chosen.
+constexpr MatmulConfig tile(int bm, int bn) { return {.bm = bm, .bn = bn}; }
+constexpr MatmulConfig swapped(int bm, int bn) { return {.bm = bm, .bn = bn, .swapped = true}; }
 
-constexpr std::array kTiles{Tile{128, 256}, Tile{128, 192}, Tile{128, 128},
-                            Tile{128, 64},  Tile{64, 256},  Tile{64, 192},
-                            Tile{64, 128},  Tile{64, 64},   Tile{64, 32}};
+constexpr std::array kTiles{tile(128, 256), tile(128, 192), tile(128, 128),
+                            tile(128, 64),  tile(64, 256),  tile(64, 192),
+                            tile(64, 128),  tile(64, 64),   tile(64, 32)};
 /// Only where k is contiguous in B. Else rows of B that are no multiple of 128 bytes come in pieces
 /// of 64, which was slower than the next wider tile on every shape tried.
-constexpr std::array kOddTiles{Tile{128, 224}, Tile{128, 176}, Tile{128, 160}, Tile{128, 112},
-                               Tile{128, 96},  Tile{64, 224},  Tile{64, 160},  Tile{64, 96}};
+constexpr std::array kOddTiles{tile(128, 224), tile(128, 176), tile(128, 160), tile(128, 112),
+                               tile(128, 96),  tile(64, 224),  tile(64, 160),  tile(64, 96)};
 /// For up to half the rows of an instruction: there they are never slower than the others.
-constexpr std::array kSwappedTiles{Tile{8, 64, true},   Tile{8, 128, true}, Tile{16, 64, true},
-                                   Tile{16, 128, true}, Tile{32, 64, true}, Tile{32, 128, true}};
-constexpr int kFewRows = 32, kMaxSplits = 16;
+constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16, 64),
+                                   swapped(16, 128), swapped(32, 64), swapped(32, 128)};
+constexpr int kFewRows = 32;
 /// Of a tile that a thread holds twice.
 constexpr int kPromotedColumns = 128;
 
-std::vector<Tile> tiles_for(const MatmulProblem& p) {
-  std::vector<Tile> tiles;
+std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
+  std::vector<MatmulConfig> tiles;
   const auto add = [&](const auto& list, const auto& fits) {
-    std::ranges::copy_if(list, std::back_inserter(tiles), [&](const Tile& t) {
-      return fits(t) && !(p.promoted && t.bn > kPromotedColumns);
-    });
+    for (MatmulConfig t : list) {
+      t.bk = autotune::kStepBytes / size_bytes(p.operands);
+      if (fits(t) && !(p.promoted && t.bn > kPromotedColumns)) tiles.push_back(t);
+    }
   };
   const bool is_flat = p.m <= kFewRows;
-  add(kSwappedTiles, [&](const Tile& t) { return is_flat && p.m <= t.bm; });
-  const auto is_filled = [&](const Tile& t) { return t.bm == 64 || p.m > t.bm / 2; };
-  add(kTiles, [&](const Tile& t) { return !is_flat && is_filled(t); });
-  add(kOddTiles, [&](const Tile& t) { return !is_flat && is_filled(t) && p.b_k_major; });
+  add(kSwappedTiles, [&](const MatmulConfig& t) { return is_flat && p.m <= t.bm; });
+  const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
+  add(kTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t); });
+  add(kOddTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t) && p.b_k_major; });
   return tiles;
 }
 
@@ -66,16 +70,10 @@ std::optional<MatmulConfig> shallow_config(const MatmulProblem& p, int sms) {
 MatmulConfig best_config(const MatmulProblem& p, int sms) {
   if (!p.by_wgmma || (p.operands == DType::f32 && !p.tf32)) return older_config(p);
   if (const auto shallow = shallow_config(p, sms)) return *shallow;
-  const int size = size_bytes(p.operands);
-  const autotune::ProductWay way =
-      autotune::best_way({p.m, p.n, p.k, size, p.whole_lines, !p.promoted}, tiles_for(p),
-                         p.whole ? 1 : kMaxSplits, sms);
-  MatmulConfig c{way.tile.bm,   way.tile.bn, Tile::kStepBytes / size, way.splits, way.tile.swapped,
-                 way.clustered, way.stages};
-  c.alternate = way.alternate;
+  MatmulConfig c = autotune::best_product(p, tiles_for(p), sms);
   // What an epilogue reads comes from L2, too.
-  c.multicast = way.alternate && p.whole;
-  if (way.alternate) c.stages = 0;
+  c.multicast = c.alternate && p.whole;
+  if (c.alternate) c.stages = 0;
   return c;
 }
 
@@ -95,6 +93,19 @@ MatmulConfig matmul_config(const MatmulProblem& p, int sms) {
   thread_local autotune::Remembered<Asked, MatmulConfig> remembered;
   return remembered.of({p, sms}, static_cast<std::uint64_t>((p.m * 31 + p.n) ^ (p.k << 20)),
                        [](const Asked& asked) { return best_config(asked.first, asked.second); });
+}
+
+MatmulConfig gated_matmul_config(const MatmulProblem& problem, int sms) {
+  // That of the product with both side by side.
+  MatmulProblem both = problem;
+  both.b_k_major = false;  // half of an odd width may be none that wgmma has
+  both.n *= 2;
+  both.whole = true;
+  MatmulConfig c = matmul_config(both, sms);
+  // Half as high rather than half as wide: blocks of its results take fewer registers.
+  if (c.alternate) c.bm = 64, c.bn = 256, c.multicast = false;
+  c.bn /= 2;
+  return c;
 }
 
 }  // namespace tegula

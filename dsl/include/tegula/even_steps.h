@@ -1,5 +1,4 @@
 #pragma once
-#include <array>
 #include <cstdint>
 
 #include "tegula/control.h"
@@ -11,11 +10,21 @@
 /// For kernels whose tiles are all equally many steps, dealt evenly though the tiles do not go
 /// round evenly (stream-K; Osama, Merrill, Cecka et al. 2023): programs end with a step's time
 /// between them at most, and most tiles are still one program's.
-namespace tegula::detail {
+namespace tegula {
 
 /// What one program does of one tile: its steps [first, last).
 struct TileSteps {
+  /// Over the elements of these steps, one step at least.
+  detail::StepRange range() const {
+    // 32 bits may not hold an element's index.
+    const auto element = [&](const Tile& step) { return slice(step, 1).first() * block; };
+    const Tile begin = element(first), end = element(last);
+    assume(begin < end);
+    return steps(begin, end, block);
+  }
   Tile tile, first, last;
+  /// Elements of a step.
+  int block;
   /// Of so many programs that share the tile, side by side from `first_program`, the one that this
   /// is.
   Tile programs, number, first_program;
@@ -28,27 +37,35 @@ struct TileSteps {
 /// added of them overlaps the copies of others.
 class EvenSteps {
  public:
-  /// Tiles and their steps, one at least: i32.
-  EvenSteps(const Tile& program, const Tile& programs, const Tile& tiles, const Tile& steps)
-      : program_(program), programs_(programs), steps_(steps) {
+  /// Of so many programs and tiles, i32, whose steps are `block` elements each of `extent`, one
+  /// step at least.
+  EvenSteps(const Index& program, const Tile& programs, const Tile& tiles, const Tile& extent,
+            int block)
+      : program_(cast<i32>(program.first())),
+        programs_(programs),
+        steps_(cast<i32>((extent + (block - 1)) / block)),
+        block_(block) {
     const Tile left_over = tiles % programs;
     divided_ = where(left_over == 0, 0, min(tiles, left_over + programs));
-    const Tile all = divided_ * steps;
-    share_ = all / programs;
-    one_more_ = all % programs;
-    begin_ = program * share_ + min(program, one_more_);
-    end_ = begin_ + share_ + where(program < one_more_, 1, 0);
-    first_tile_ = begin_ / steps;
-    parts_ = where(begin_ < end_, (end_ + steps - 1) / steps - first_tile_, 0);
+    const Tile row = divided_ * steps_;
+    share_ = row / programs;
+    one_more_ = row % programs;
+    begin_ = program_ * share_ + min(program_, one_more_);
+    end_ = begin_ + share_ + where(program_ < one_more_, 1, 0);
+    first_tile_ = begin_ / steps_;
+    parts_ = where(begin_ < end_, (end_ + steps_ - 1) / steps_ - first_tile_, 0);
     count_ = parts_ + (tiles - divided_) / programs;
   }
 
   /// Tiles of which the program does something.
   const Tile& count() const { return count_; }
 
-  TileSteps at(const Tile& i) const {
+  /// The `number`th of them.
+  TileSteps at(const Index& number) const {
+    const Tile i = cast<i32>(number.first());
     const Tile is_part = i < parts_, part = first_tile_ + i, origin = part * steps_;
     TileSteps s;
+    s.block = block_;
     s.tile = where(is_part, part, divided_ + (i - parts_) * programs_ + program_);
     s.first = where(is_part, max(begin_ - origin, 0), 0);
     s.last = where(is_part, min(end_ - origin, steps_), steps_);
@@ -68,6 +85,7 @@ class EvenSteps {
 
   Tile program_, programs_, steps_, divided_, share_, one_more_, begin_, end_, first_tile_, parts_,
       count_;
+  int block_;
 };
 
 /// Adds what the programs that share a tile have of it, two by two: of two that are neighbours the
@@ -101,4 +119,4 @@ Tile add_neighbours(Tile& sum, const TileSteps& s, const InOut<T, 3>& sums,
   return goes_on;
 }
 
-}  // namespace tegula::detail
+}  // namespace tegula

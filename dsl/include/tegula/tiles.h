@@ -1,0 +1,63 @@
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <source_location>
+#include <utility>
+#include <vector>
+
+#include "tegula/control.h"
+
+/// Tiles by their numbers, for programs that choose which of them they work on.
+namespace tegula {
+
+namespace detail {
+
+class TileNumbers {
+ public:
+  TileNumbers(const Space& space, GridOptions options);
+  Tile count(Loc at) const;
+  std::vector<Index> at(const Arg& number) const;
+
+ private:
+  std::vector<Tile> extents_, counts_;
+  GridOptions options_;
+};
+
+template <std::size_t N>
+class Tiles {
+ public:
+  Tiles(const Space& space, GridOptions options) : numbers_(space, std::move(options)) {}
+  /// How many there are: an i32.
+  Tile count(std::source_location at = std::source_location::current()) const {
+    return numbers_.count(at);
+  }
+  /// Tile `number` of them: its place along each dimension.
+  std::array<Index, N> at(const Arg& number) const {
+    const std::vector<Index> indices = numbers_.at(number);
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::array<Index, N>{indices[I]...};
+    }(std::make_index_sequence<N>{});
+  }
+
+ private:
+  TileNumbers numbers_;
+};
+
+}  // namespace detail
+
+/// The tiles of a space, numbered in the order in which a `grid` of the same blocks and options
+/// takes them: `tiles_of(C, 128, 64).at(number)` gives its rows and columns.
+template <class... Options>
+  requires((std::integral<Options> || std::same_as<Options, l2_group> ||
+            std::same_as<Options, HeavyFirst>) &&
+           ...)
+auto tiles_of(const Space& space, Options... blocks_and_order) {
+  constexpr std::size_t n = (std::size_t{0} + ... + std::size_t{std::integral<Options>});
+  static_assert(n > 0, "tegula: tiles_of(space, block...) needs the extents of a block");
+  detail::GridOptions options;
+  (options.add(blocks_and_order), ...);
+  return detail::Tiles<n>(space, std::move(options));
+}
+
+}  // namespace tegula

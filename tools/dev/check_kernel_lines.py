@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""Checks that matrix products stay short. Counted are lines that are not blank, comments included.
+
+- The library's product, at most 400: every file of kernels/matmul, and of kernels/include/tegula/kernels the headers
+  matmul.h (what callers see), matmul_kernels.h (the kernels) and fused_matmul.h (epilogues). It stands on files that
+  are not counted, for others use them: the language (dsl), the choice of a configuration (autotune/matmul_config.cpp),
+  copies of operands (kernels/copy).
+- Gated products, which are made of its parts, at most 70: gated_matmul.h.
+- The kernel that a user writes, at most 10: that of examples/03_matmul.cpp, from `kernel(` to `});`.
+
+check_kernel_lines.py [--report]: with --report prints the counts as well.
+"""
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+HEADERS = ROOT / "kernels/include/tegula/kernels"
+
+
+def lines(path):
+    return [line for line in path.read_text().splitlines() if line.strip()]
+
+
+def lambda_lines(path, beginning):
+    """From the line with `beginning` to the end of that statement."""
+    all_lines = lines(path)
+    first = next(i for i, line in enumerate(all_lines) if beginning in line)
+    indent = all_lines[first][:len(all_lines[first]) - len(all_lines[first].lstrip())]
+    return all_lines.index(indent + "});", first) - first + 1
+
+
+def main(arguments):
+    product = sorted((ROOT / "kernels/matmul").rglob("*.*"))
+    product += [HEADERS / name for name in ("matmul.h", "matmul_kernels.h", "fused_matmul.h")]
+    known = {HEADERS / "gated_matmul.h", *product}
+    # A new header of products is to be counted somewhere.
+    faults = [f"{path.relative_to(ROOT)} is counted nowhere" for path in HEADERS.glob("*matmul*") if path not in known]
+    limits = [("the library's product", sum(len(lines(path)) for path in product), 400),
+              ("gated products", len(lines(HEADERS / "gated_matmul.h")), 70),
+              ("the user's kernel", lambda_lines(ROOT / "examples/03_matmul.cpp", "kernel("), 10)]
+    if "--report" in arguments:
+        for path in product:
+            print(f"{len(lines(path)):5}  {path.relative_to(ROOT)}")
+        for what, count, limit in limits:
+            print(f"{count:5}  {what}, at most {limit}")
+    faults += [f"{what}: {count} lines, at most {limit}" for what, count, limit in limits if count > limit]
+    print("\n".join(faults))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
