@@ -72,7 +72,7 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
   if (const auto shallow = shallow_config(p, sms)) return *shallow;
   MatmulConfig c = autotune::best_product(p, tiles_for(p), sms);
   // What an epilogue reads comes from L2, too.
-  c.multicast = c.alternate && p.whole;
+  c.multicast = c.alternate && (p.whole || p.further);
   if (c.alternate) c.stages = 0;
   return c;
 }

@@ -35,11 +35,10 @@ PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOption
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options) {
+                             const MatmulOptions& options, bool further) {
   check_matmul(A, B, C);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.tf32 = options.tf32;
-  p.promoted = options.promoted;
+  p.tf32 = options.tf32, p.promoted = options.promoted, p.further = further;
   p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
   const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
   p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());

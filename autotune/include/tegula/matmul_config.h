@@ -72,6 +72,8 @@ struct MatmulProblem {
   bool promoted = false;
   /// k is not to be divided.
   bool whole = false;
+  /// The epilogue reads or writes tensors beside the result.
+  bool further = false;
   /// Some operand is one that tensor cores do not take as it lies.
   bool copies = false;
   friend bool operator==(const MatmulProblem&, const MatmulProblem&) = default;

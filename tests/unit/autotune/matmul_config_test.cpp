@@ -25,6 +25,8 @@ TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
           .alternate);
   EXPECT_FALSE(matmul_config({1024, 1024, 4096}).alternate);
   EXPECT_FALSE(matmul_config({12096, 1472, 10368}).alternate);
+  EXPECT_EQ(matmul_config({.m = 4096, .n = 4096, .k = 4096, .further = true}).str(),
+            "128x128x64 multicast alternate");
 }
 
 /// No tile of which half would be empty.

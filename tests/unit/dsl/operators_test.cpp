@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
-#include <numbers>
 #include <functional>
+#include <numbers>
 
 #include "run_on_host.h"
 

@@ -38,7 +38,7 @@ struct MatmulCall {
 /// Throws CompileError unless shapes fit.
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options);
+                             const MatmulOptions& options, bool further = false);
 
 /// How a product reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA
 /// or the tensor cores do not take as they lie are copied first; those of 16 bits, where it reads
@@ -66,7 +66,9 @@ class FusedMatmul {
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
                   const Host&... further) const {
-    run(matmul_config(detail::matmul_problem(A, B, C, options_)), stream, A, B, C, further...);
+    constexpr bool kReads = sizeof...(further) > 0;
+    run(matmul_config(detail::matmul_problem(A, B, C, options_, kReads)), stream, A, B, C,
+        further...);
   }
   /// The same with a configuration given.
   template <class... Host>
