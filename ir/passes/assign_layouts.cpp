@@ -224,17 +224,30 @@ class Assigner {
   /// A value from outside a loop is converted once, in front of the loop.
   void hoist_conversions(RegionId r) {
     for (OpId op : to_.ops(r)) {
-      for (RegionId inner : to_[op].regions)
-        if (to_[op].opcode != Opcode::ReduceWith) hoist_conversions(inner);
-      const bool loops = to_[op].opcode == Opcode::For || to_[op].opcode == Opcode::While;
-      for (RegionId inner : to_[op].regions)
-        if (loops)
-          for (OpId convert : to_.ops(inner))
-            if (to_[convert].opcode == Opcode::ConvertLayout &&
-                to_.is_visible_from(to_[convert].operands[0], op)) {
-              to_.unlink(convert);
-              to_.insert_before(op, convert);
-            }
+      if (to_[op].opcode == Opcode::ReduceWith) continue;
+      for (RegionId inner : to_[op].regions) hoist_conversions(inner);
+      if (to_[op].opcode != Opcode::For && to_[op].opcode != Opcode::While) continue;
+      std::vector<OpId> converts;
+      for (RegionId inner : to_[op].regions) conversions(inner, true, converts);
+      for (OpId convert : converts) {
+        if (!to_.is_visible_from(to_[convert].operands[0], op)) continue;
+        to_.unlink(convert);
+        to_.insert_before(op, convert);
+      }
+    }
+  }
+
+  /// Those of the region, and of its branches the ones that cost few registers: a conversion
+  /// through shared memory makes all warps meet, in every step that takes the branch.
+  void conversions(RegionId r, bool always, std::vector<OpId>& found) const {
+    constexpr std::int64_t kFewElements = 1024;
+    for (OpId op : to_.ops(r)) {
+      const OpData& d = to_[op];
+      if (d.opcode == Opcode::ConvertLayout &&
+          (always || to_.type(d.results[0]).count() <= kFewElements))
+        found.push_back(op);
+      if (d.opcode == Opcode::If)
+        for (RegionId branch : d.regions) conversions(branch, false, found);
     }
   }
 

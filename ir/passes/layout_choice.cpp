@@ -164,7 +164,9 @@ void LayoutChoice::meet_sums() {
   for (OpId op : std::views::reverse(ops)) {
     const OpData& d = k_[op];
     if (d.results.size() != 1 || !k_.type(d.results[0]).is_tile()) continue;
-    if (!is_free_op(d.opcode) && info(d.opcode).family != Family::Elementwise) continue;
+    if (!is_free_op(d.opcode) && d.opcode != Opcode::Load &&
+        info(d.opcode).family != Family::Elementwise)
+      continue;
     const LinearLayout* wanted = of(d.results[0]);
     if (const auto met = met_.find(d.results[0]); !wanted && met != met_.end())
       wanted = met->second;
@@ -196,6 +198,16 @@ const LinearLayout* LayoutChoice::beside_sums(const OpData& load) const {
   const auto wider = lengthen_runs(*met, fast, widest);
   const LinearLayout* own = wider && width(*met) < width(*wider) ? intern_layout(*wider) : met;
   return fills_sectors(*own) || width(*own) >= width(*coalesced_layout) ? own : coalesced_layout;
+}
+
+/// What is gathered for the rows of sums is read by every thread that needs it, so that warps do
+/// not meet over it. For columns a thread would have to hold too many.
+const LinearLayout* LayoutChoice::gathered_beside_sums(const OpData& load) const {
+  constexpr int kFewRegisterBits = 2;
+  const auto met = met_.find(load.results[0]);
+  if (met != met_.end() && met->second->in_bits(In::Register) <= kFewRegisterBits)
+    return met->second;
+  return standard(k_.type(load.results[0]));
 }
 
 /// Threads hold consecutive runs along the axis, the lanes of a warp consecutive threads; warps
@@ -301,6 +313,10 @@ void LayoutChoice::op(OpId id) {
   if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
   if (d.opcode == Load || d.opcode == AtomicRmw) {
     const LinearLayout* known = first_known(d);
+    if (!known && d.opcode == Load && is_behind_products(d)) {
+      if (sums_are_settled_) set(d.results[0], gathered_beside_sums(d));
+      return;
+    }
     return set(d.results[0], known ? known : standard(type));
   }
   const LinearLayout* known = first_known(d);

@@ -41,6 +41,7 @@ class LayoutChoice {
   bool is_behind_products(const OpData& load) const;
   void meet_sums();
   const LinearLayout* beside_sums(const OpData& load) const;
+  const LinearLayout* gathered_beside_sums(const OpData& load) const;
   void settle();
   void region(RegionId r);
   void op(OpId op);
