@@ -72,7 +72,7 @@ struct MatmulProblem {
   bool promoted = false;
   /// k is not to be divided.
   bool whole = false;
-  /// The epilogue reads or writes tensors beside the result.
+  /// The epilogue reads or writes matrices beside the result.
   bool further = false;
   /// Some operand is one that tensor cores do not take as it lies.
   bool copies = false;
@@ -85,5 +85,18 @@ struct MatmulProblem {
 MatmulConfig matmul_config(const MatmulProblem& problem, int sms = 132);
 /// For two such products of one A that a program computes at once: bn of each.
 MatmulConfig gated_matmul_config(const MatmulProblem& problem, int sms = 132);
+
+namespace detail {
+
+/// Whether an argument of an epilogue is as large as the result, unlike scalars and vectors.
+template <class Argument>
+bool is_matrix(const Argument& argument) {
+  if constexpr (requires { argument.rank(); })
+    return argument.rank() > 1;
+  else
+    return false;
+}
+
+}  // namespace detail
 
 }  // namespace tegula

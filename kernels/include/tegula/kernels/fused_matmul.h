@@ -66,8 +66,8 @@ class FusedMatmul {
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
                   const Host&... further) const {
-    constexpr bool kReads = sizeof...(further) > 0;
-    run(matmul_config(detail::matmul_problem(A, B, C, options_, kReads)), stream, A, B, C,
+    const bool reads_more = (... || detail::is_matrix(further));
+    run(matmul_config(detail::matmul_problem(A, B, C, options_, reads_more)), stream, A, B, C,
         further...);
   }
   /// The same with a configuration given.
