@@ -1,0 +1,174 @@
+// Division by invariant integers using multiplication (Granlund and Montgomery, 1994): persistent
+// kernels find out where each of their tiles lies by dividing its number by counts that never
+// change, and the next tile's copies and products wait for it.
+//
+// Before:  for .. { q = div n, d; r = rem n, d }               n >= 0, d >= 0 and the same all along
+// After:   m = div 0xffffffff, d
+//          for .. { q = mulhi n, m; r = n - q * d; if r >= d: q = q + 1, r = r - d }      all in u32
+//
+// Exact for 0 <= n < 2^32 and 1 <= d < 2^32: let m = floor((2^32 - 1) / d). Then m <= 2^32 / d, and
+// as d (m + 1) >= 2^32 also m >= 2^32 / d - 1, so
+//   n / d >= n m / 2^32 >= n / d - n / 2^32 > n / d - 1.
+// What is between n / d - 1 and n / d has a floor that is that of n / d or one less: r is less than
+// 2 d, and one step corrects it. (r fits: it is n less something between 0 and n.)
+// Where d is 0, m is poison as the quotient was, if somebody looks at it.
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/analysis/bounds.h"
+#include "ir/builder.h"
+#include "ir/op.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kMaxSteps = 16;
+constexpr std::int64_t kAllOnes = 0xffffffff;
+
+class InvariantDivisions {
+ public:
+  InvariantDivisions(Kernel& k, PassContext& context) : k_(k), context_(context) {}
+
+  bool run() {
+    std::vector<OpId> loops;
+    const Bounds bounds(k_);
+    collect(k_.body(), loops, bounds);
+    if (found_.empty()) return false;
+    context_.remark(Remark::Kind::Applied, k_[found_.front().op].loc,
+                    "divisions by what a loop does not change became multiplications",
+                    {{"quotients and remainders", std::to_string(found_.size())}});
+    for (const auto& [op, loop] : found_) rewrite(op, loop);
+    return true;
+  }
+
+ private:
+  struct Found {
+    OpId op, loop;  ///< the outermost loop that the divisor is the same in
+  };
+  /// In u32.
+  struct Divisor {
+    Value d, reciprocal;
+  };
+  struct Quotient {
+    Value quotient, rest;
+  };
+
+  /// `loops`: those around the region, outermost first.
+  void collect(RegionId region, std::vector<OpId>& loops, const Bounds& bounds) {
+    for (OpId op : k_.ops(region)) {
+      if (const auto loop = loop_of(op, loops); loop && is_unsigned(op, bounds))
+        found_.push_back({op, *loop});
+      const bool is_loop = k_[op].opcode == Opcode::For || k_[op].opcode == Opcode::While;
+      if (is_loop) loops.push_back(op);
+      for (RegionId r : k_[op].regions) collect(r, loops, bounds);
+      if (is_loop) loops.pop_back();
+    }
+  }
+
+  /// None where a loop changes the divisor, or none changes the dividend: there the division is
+  /// done once, wherever it stands, or is the back end's to do so.
+  std::optional<OpId> loop_of(OpId op, const std::vector<OpId>& loops) const {
+    const OpData& d = k_[op];
+    if (d.opcode != Opcode::Div && d.opcode != Opcode::Rem) return std::nullopt;
+    if (as_constant(k_, d.operands[1])) return std::nullopt;
+    const auto changes = [&](Value v) {
+      return std::ranges::find_if(loops.rbegin(), loops.rend(),
+                                  [&](OpId loop) { return !is_invariant(v, loop); });
+    };
+    const auto divisor = changes(d.operands[1]), dividend = changes(d.operands[0]);
+    // Loops inside the innermost one that changes the divisor.
+    if (divisor - loops.rbegin() <= dividend - loops.rbegin()) return std::nullopt;
+    return *std::prev(divisor);
+  }
+
+  /// Both operands as they are, or as numbers that have no sign.
+  bool is_unsigned(OpId op, const Bounds& bounds) const {
+    const Type t = k_.type(k_[op].results[0]);
+    if (t == Type::scalar(DType::u32)) return true;
+    return t == Type::scalar(DType::i32) &&
+           std::ranges::all_of(k_[op].operands, [&](Value v) { return bounds.most(v).has_value(); });
+  }
+
+  /// Computed in front of the loop, or from such by what can be done there. Divisions can: by 0
+  /// they are poison, which nobody minds who does not use it.
+  bool is_invariant(Value v, OpId loop, int depth = 0) const {
+    if (k_.is_visible_from(v, loop)) return true;
+    const OpId def = k_[v].def;
+    if (!def || depth > kMaxSteps) return false;
+    const OpData& d = k_[def];
+    return info(d.opcode).has(kPure) && !info(d.opcode).has(kConvergent) && d.regions.empty() &&
+           k_.type(v).is_scalar() && std::ranges::all_of(d.operands, [&](Value o) {
+             return is_invariant(o, loop, depth + 1);
+           });
+  }
+
+  void move_in_front(Value v, OpId loop) {
+    if (k_.is_visible_from(v, loop)) return;
+    const OpId def = k_[v].def;
+    for (Value o : k_[def].operands) move_in_front(o, loop);
+    k_.unlink(def);
+    k_.insert_before(loop, def);
+  }
+
+  static Value as(Builder& b, Value v, DType dtype) {
+    if (b.kernel().type(v).dtype() == dtype) return v;
+    return b.op(Opcode::Bitcast, {v}, Type::scalar(dtype));
+  }
+
+  Divisor divisor(Value v, OpId loop, Loc loc) {
+    const auto [it, is_new] = divisors_.try_emplace({v.index, loop.index});
+    if (!is_new) return it->second;
+    move_in_front(v, loop);
+    Builder b(k_);
+    b.before(loop);
+    b.loc = loc;
+    const Value d = as(b, v, DType::u32);
+    return it->second = {d, b.div(b.constant(Type::scalar(DType::u32), kAllOnes), d)};
+  }
+
+  Quotient divide(Builder& b, Value dividend, const Divisor& by) {
+    const Value n = as(b, dividend, DType::u32), d = by.d;
+    const Value estimate = b.op(Opcode::MulHi, {n, by.reciprocal});
+    const Value rest = b.sub(n, b.mul(estimate, d));
+    const Value is_less = b.cmp("ge", rest, d);  // than the quotient, by one
+    const Value one = b.constant(Type::scalar(DType::u32), std::int64_t{1});
+    return {b.select(is_less, b.add(estimate, one), estimate),
+            b.select(is_less, b.sub(rest, d), rest)};
+  }
+
+  /// In the order of the text: what was made for a division before can be seen from a later one, or
+  /// is in another branch.
+  void rewrite(OpId op, OpId loop) {
+    const Value n = k_[op].operands[0], d = k_[op].operands[1], result = k_[op].results[0];
+    const Loc loc = k_[op].loc;
+    const DType dtype = k_.type(result).dtype();
+    Builder b(k_);
+    b.before(op);
+    b.loc = loc;
+    const auto [it, is_new] = quotients_.try_emplace({n.index, d.index});
+    if (is_new || !k_.is_visible_from(it->second.quotient, op))
+      it->second = divide(b, n, divisor(d, loop, loc));
+    const bool is_quotient = k_[op].opcode == Opcode::Div;
+    k_.replace_all_uses(result, as(b, is_quotient ? it->second.quotient : it->second.rest, dtype));
+    k_.erase(op);
+  }
+
+  Kernel& k_;
+  PassContext& context_;
+  std::vector<Found> found_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Divisor> divisors_;    ///< by value and loop
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Quotient> quotients_;  ///< by operands
+};
+
+}  // namespace
+
+bool invariant_divisions(Kernel& kernel, PassContext& context) {
+  return InvariantDivisions(kernel, context).run();
+}
+
+}  // namespace tegula::ir
