@@ -51,7 +51,7 @@ class Bounds {
   struct Induction;
   std::optional<std::int64_t> most(Value v, Induction& at) const;
   std::optional<std::int64_t> most_of_result(Value v, Induction& at) const;
-  std::optional<std::int64_t> most_of_sum(const OpData& d, Induction& at) const;
+  std::optional<std::int64_t> most_of_pair(const OpData& d, Induction& at) const;
   std::optional<std::int64_t> most_of_quotient(const OpData& d, Induction& at) const;
   std::optional<std::int64_t> most_of_argument(Value v, Induction& at) const;
   std::optional<std::int64_t> most_of_carry(OpId loop, std::size_t i, Induction& at) const;

@@ -1,5 +1,7 @@
 // The most that an index value can be, by following its definition.
 #include <algorithm>
+#include <array>
+#include <bit>
 
 #include "ir/analysis/bounds.h"
 
@@ -9,14 +11,15 @@ namespace tegula::ir {
 /// looked at, that is taken as given.
 struct Bounds::Induction {
   std::unordered_set<Value> given;
-  int depth = 0;
+  int steps = 0;
 };
 
 namespace {
 
 using Most = std::optional<std::int64_t>;
 
-constexpr int kMaxSteps = 24;
+/// Definitions that are looked at: many more than say where a tile lies.
+constexpr int kMaxSteps = 256;
 
 /// Blocks are no longer than this: a dimension that is rounded up to blocks still fits its type.
 /// (Where it does not, the grid is computed from the same sum, and has no programs.)
@@ -35,6 +38,11 @@ Most product(std::int64_t a, std::int64_t b, Type t) {
   return a * b;
 }
 
+/// The largest number that has no more bits.
+std::int64_t bits_below(std::int64_t n) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n) + 1)) - 1;
+}
+
 }  // namespace
 
 Most Bounds::most(Value v) const {
@@ -44,11 +52,9 @@ Most Bounds::most(Value v) const {
 
 Most Bounds::most(Value v, Induction& at) const {
   const std::int64_t all = largest(k_.type(v));
-  if (all == 0 || at.depth > kMaxSteps) return std::nullopt;
+  if (all == 0 || ++at.steps > kMaxSteps) return std::nullopt;
   if (at_least_zero_.contains(v) || at.given.contains(v)) return all;
-  ++at.depth;
-  Most found = k_[v].def ? most_of_result(v, at) : most_of_argument(v, at);
-  --at.depth;
+  const Most found = k_[v].def ? most_of_result(v, at) : most_of_argument(v, at);
   return found && *found <= all ? found : std::nullopt;
 }
 
@@ -87,7 +93,7 @@ Most Bounds::most_of_result(Value v, Induction& at) const {
       }
       return both;
     }
-    default: return most_of_sum(d, at);
+    default: return most_of_pair(d, at);
   }
 }
 
@@ -99,18 +105,20 @@ Most Bounds::most_of_quotient(const OpData& d, Induction& at) const {
   return c && *c > 0 ? *a / *c : *a;
 }
 
-/// Ops on two numbers or a choice of them.
-Most Bounds::most_of_sum(const OpData& d, Induction& at) const {
+/// Ops on two numbers, or a choice of them.
+Most Bounds::most_of_pair(const OpData& d, Induction& at) const {
   using enum Opcode;
+  static constexpr std::array kOps{Add, Mul, Min, Max, Shr, And, Or, Xor, Select};
+  if (std::ranges::find(kOps, d.opcode) == kOps.end()) return std::nullopt;
   const bool chooses = d.opcode == Select;
-  if (!chooses && d.opcode != Add && d.opcode != Mul && d.opcode != Min && d.opcode != Max &&
-      d.opcode != Shr)
-    return std::nullopt;
   const Most a = most(d.operands[chooses ? 1 : 0], at), b = most(d.operands[chooses ? 2 : 1], at);
   const Type t = k_.type(d.results[0]);
   if (d.opcode == Max && (a || b)) return a && b ? std::max(*a, *b) : largest(t);
+  if (d.opcode == And && (a || b)) return std::min(a ? *a : *b, b ? *b : *a);
   if (!a || !b) return std::nullopt;
   switch (d.opcode) {
+    case Or:
+    case Xor: return bits_below(std::max(*a, *b));
     case Add: return *a + *b;  // refused where it exceeds the type
     case Mul: return product(*a, *b, t);
     case Min: return std::min(*a, *b);
