@@ -1,6 +1,6 @@
 // Divisions that became multiplications give what divisions give: every divisor that is special,
 // dividends around its multiples and at the ends of the type, in the interpreter and lowered, in
-// the simulator.
+// the simulator. Divisors that are min(x, 8) become branches, whatever x and the dividend are.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,6 +33,29 @@ kernel @k tile target(sm_90a) (%x: view<?xELEM, in> [arg = 0], %q: view<?xELEM, 
   for %zero, %n, %one { (%i: i32)
     %some = load_view %x, %i [axes = []] : ELEM
     %a = max %some, %none
+    %quotient = div %a, %d
+    %rest = rem %a, %d
+    store_view %q, %quotient, %i [axes = []]
+    store_view %r, %rest, %i [axes = []]
+    yield
+  }
+})";
+
+constexpr const char* kMostlyEight = R"(
+kernel @k tile target(sm_90a) (%x: view<?xELEM, in> [arg = 0], %by: view<?xELEM, in> [arg = 1],
+                               %q: view<?xELEM, out> [arg = 2], %r: view<?xELEM, out> [arg = 3]) {
+  launch {
+    %single = const [value = 1] : i32
+    yield %single, %single, %single
+  }
+  %zero = const [value = 0] : i32
+  %one = const [value = 1] : i32
+  %eight = const [value = 8] : ELEM
+  %n = view_dim %x [axis = 0] : i32
+  for %zero, %n, %one { (%i: i32)
+    %a = load_view %x, %i [axes = []] : ELEM
+    %rows = load_view %by, %i [axes = []] : ELEM
+    %d = min %rows, %eight
     %quotient = div %a, %d
     %rest = rem %a, %d
     store_view %q, %quotient, %i [axes = []]
@@ -96,8 +119,7 @@ class InvariantDivisions : public ::testing::TestWithParam<DType> {
     by.scalar = ir::Cell{.i = d};
     return {column(GetParam(), n), column(GetParam(), unset), column(GetParam(), unset), by};
   }
-  static ir::Kernel tile() {
-    std::string text = kText;
+  static ir::Kernel tile(std::string text = kText) {
     while (text.find("ELEM") != text.npos) text = test::replaced(text, "ELEM", name(GetParam()));
     ir::Kernel k = ir::parse(text, "k");
     ir::verify_or_throw(k);
@@ -131,6 +153,34 @@ TEST_P(InvariantDivisions, AreExact) {
     EXPECT_TRUE(report.clean()) << report.str();
     EXPECT_EQ(fuzz::difference(want, by_sim), "");
   }
+}
+
+TEST_P(InvariantDivisions, ByMinimaAreBranches) {
+  const ir::Kernel plain = tile(kMostlyEight), machine = rewritten(plain),
+                   simt = fuzz::lowered(plain);
+  for (const ir::Kernel* k : {&machine, &simt}) {
+    EXPECT_EQ(count(*k, ir::Opcode::If), 1) << ir::print(*k);
+    EXPECT_EQ(count(*k, ir::Opcode::Div), 2) << ir::print(*k);
+  }
+  std::vector<std::int64_t> n, by, quotients, rests;
+  for (const std::int64_t a : dividends(8, largest()))
+    for (const std::int64_t sign : {1, -1})
+      for (std::int64_t d = -3; d <= 12; ++d) {
+        if (d == 0 || (GetParam() == DType::u32 && (d < 0 || sign < 0))) continue;
+        n.push_back(sign * a);
+        by.push_back(d);
+        quotients.push_back(n.back() / std::min<std::int64_t>(d, 8));
+        rests.push_back(n.back() % std::min<std::int64_t>(d, 8));
+      }
+  const std::vector<std::int64_t> unset(n.size(), 77);
+  const DType t = GetParam();
+  const fuzz::Arguments want{column(t, n), column(t, by), column(t, quotients), column(t, rests)};
+  fuzz::Arguments by_eval{want[0], want[1], column(t, unset), column(t, unset)}, by_sim = by_eval;
+  EXPECT_EQ(fuzz::interpret(machine, by_eval), "");
+  EXPECT_EQ(fuzz::difference(want, by_eval), "");
+  const sim::Report report = fuzz::simulate(simt, {1, 1, 1}, by_sim);
+  EXPECT_TRUE(report.clean()) << report.str();
+  EXPECT_EQ(fuzz::difference(want, by_sim), "");
 }
 
 /// Found where somebody looks at it, as without the pass.
