@@ -25,10 +25,10 @@ constexpr int kMaxSteps = 256;
 /// (Where it does not, the grid is computed from the same sum, and has no programs.)
 constexpr std::int64_t kLongestBlock = std::int64_t{1} << 16;
 
-/// Of an integer type's numbers; 0 for types that no index has.
+/// Of an integer type's numbers, but so that two can be added; 0 for types that no index has.
 std::int64_t largest(Type t) {
   if (t.is_pointer() || !t.is_scalar() || !is_integer(t.dtype())) return 0;
-  if (size_bits(t.dtype()) == 64) return std::int64_t{1} << 62;
+  if (size_bits(t.dtype()) == 64) return std::int64_t{1} << 61;
   const int bits = size_bits(t.dtype()) - (is_signed(t.dtype()) ? 1 : 0);
   return (std::int64_t{1} << bits) - 1;
 }
@@ -77,14 +77,19 @@ Most Bounds::most_of_result(Value v, Induction& at) const {
     case ClusterId:
     case ClusterTile:
     case FetchTile:
-    case Poison: return all;  // poison: whatever suits
+    case Poison:
+      return all;  // poison: whatever suits
     case Cast:
-    case Bitcast: return most(d.operands[0], at);  // what fits both types is kept
-    case TakeTile: return most(d.operands[2 + result], at);
-    case While: return most_of_carry(def, result, at);
-    case For: return most_of_carry(def, result, at);
+    case Bitcast:
+      return most(d.operands[0], at);  // what fits both types is kept
+    case TakeTile:
+      return most(d.operands[2 + result], at);
+    case While:
+    case For:
+      return most_of_carry(def, result, at);
     case Div:
-    case Rem: return most_of_quotient(d, at);
+    case Rem:
+      return most_of_quotient(d, at);
     case If: {
       Most both = 0;
       for (RegionId r : d.regions) {
@@ -93,7 +98,8 @@ Most Bounds::most_of_result(Value v, Induction& at) const {
       }
       return both;
     }
-    default: return most_of_pair(d, at);
+    default:
+      return most_of_pair(d, at);
   }
 }
 
@@ -118,12 +124,18 @@ Most Bounds::most_of_pair(const OpData& d, Induction& at) const {
   if (!a || !b) return std::nullopt;
   switch (d.opcode) {
     case Or:
-    case Xor: return bits_below(std::max(*a, *b));
-    case Add: return *a + *b;  // refused where it exceeds the type
-    case Mul: return product(*a, *b, t);
-    case Min: return std::min(*a, *b);
-    case Shr: return *a;
-    default: return std::max(*a, *b);
+    case Xor:
+      return bits_below(std::max(*a, *b));
+    case Add:
+      return *a + *b;  // refused where it exceeds the type
+    case Mul:
+      return product(*a, *b, t);
+    case Min:
+      return std::min(*a, *b);
+    case Shr:
+      return *a;
+    default:
+      return std::max(*a, *b);
   }
 }
 

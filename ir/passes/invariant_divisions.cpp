@@ -2,9 +2,9 @@
 // kernels find out where each of their tiles lies by dividing its number by counts that never
 // change, and the next tile's copies and products wait for it.
 //
-// Before:  for .. { q = div n, d; r = rem n, d }               n >= 0, d >= 0 and the same all along
+// Before:  for .. { q = div n, d; r = rem n, d }     where n >= 0, d >= 0, and d is the same
 // After:   m = div 0xffffffff, d
-//          for .. { q = mulhi n, m; r = n - q * d; if r >= d: q = q + 1, r = r - d }      all in u32
+//          for .. { q = mulhi n, m; r = n - q * d; if r >= d: q = q + 1, r = r - d }     of u32
 //
 // Exact for 0 <= n < 2^32 and 1 <= d < 2^32: let m = floor((2^32 - 1) / d). Then m <= 2^32 / d, and
 // as d (m + 1) >= 2^32 also m >= 2^32 / d - 1, so
@@ -44,9 +44,10 @@ class InvariantDivisions {
     const Bounds bounds(k_);
     collect(k_.body(), loops, bounds);
     if (found_.empty()) return false;
-    context_.remark(Remark::Kind::Applied, k_[found_.front().op].loc,
-                    "divisions by what a loop does not change became multiplications, or by constants",
-                    {{"quotients and remainders", std::to_string(found_.size())}});
+    context_.remark(
+        Remark::Kind::Applied, k_[found_.front().op].loc,
+        "divisions by what a loop does not change became multiplications, or by constants",
+        {{"quotients and remainders", std::to_string(found_.size())}});
     for (const Found& f : found_) rewrite(f);
     return true;
   }
@@ -73,6 +74,8 @@ class InvariantDivisions {
     for (OpId op : k_.ops(region)) {
       if (divides(op) && !loops.empty()) find(op, loops, bounds);
       const bool is_loop = k_[op].opcode == Opcode::For || k_[op].opcode == Opcode::While;
+      if (!is_loop && k_[op].opcode != Opcode::If)
+        continue;  // what reduces is as its user wrote it
       if (is_loop) loops.push_back(op);
       for (RegionId r : k_[op].regions) collect(r, loops, bounds);
       if (is_loop) loops.pop_back();
@@ -134,7 +137,8 @@ class InvariantDivisions {
     if (!def) return false;
     const OpData& d = k_[def];
     return info(d.opcode).has(kPure) && !info(d.opcode).has(kConvergent) && d.regions.empty() &&
-           k_.type(v).is_scalar() && std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(o, loop); });
+           k_.type(v).is_scalar() &&
+           std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(o, loop); });
   }
 
   void move_in_front(Value v, OpId loop) {
