@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "ir/analysis/bounds.h"
-#include "ir/builder.h"
+#include "ir/clone_op.h"
 #include "ir/op.h"
 #include "ir/pipeline.h"
 
@@ -60,10 +60,6 @@ class InvariantDivisions {
   /// min(other, constant), in either order.
   struct MostlyConstant {
     Value other, constant;
-  };
-  /// In u32.
-  struct Divisor {
-    Value d, reciprocal;
   };
   struct Quotient {
     Value quotient, rest;
@@ -141,12 +137,17 @@ class InvariantDivisions {
            std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(o, loop); });
   }
 
-  void move_in_front(Value v, OpId loop) {
-    if (k_.is_visible_from(v, loop)) return;
+  /// The value as it is in front of the loop. A copy: what the loop computes from arguments of the
+  /// kernel would take a register all along, and registers are scarce in tiles' loops.
+  Value copy_in_front(Builder& b, Value v, OpId loop, ValueMap& copies) {
+    if (k_.is_visible_from(v, loop)) return v;
     const OpId def = k_[v].def;
-    for (Value o : k_[def].operands) move_in_front(o, loop);
-    k_.unlink(def);
-    k_.insert_before(loop, def);
+    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+    if (copies.contains(v)) return copies.at(v);
+    for (Value o : operands)
+      if (const Value copy = copy_in_front(b, o, loop, copies); copy != o) copies[o] = copy;
+    clone_op(b, def, copies);
+    return copies.at(v);
   }
 
   static Value as(Builder& b, Value v, DType dtype) {
@@ -154,20 +155,20 @@ class InvariantDivisions {
     return b.op(Opcode::Bitcast, {v}, Type::scalar(dtype));
   }
 
-  Divisor divisor(Value v, OpId loop, Loc loc) {
-    const auto [it, is_new] = divisors_.try_emplace({v.index, loop.index});
+  Value reciprocal(Value d, OpId loop, Loc loc) {
+    const auto [it, is_new] = reciprocals_.try_emplace({d.index, loop.index});
     if (!is_new) return it->second;
-    move_in_front(v, loop);
     Builder b(k_);
     b.before(loop);
     b.loc = loc;
-    const Value d = as(b, v, DType::u32);
-    return it->second = {d, b.div(b.constant(Type::scalar(DType::u32), kAllOnes), d)};
+    ValueMap copies;
+    const Value divisor = as(b, copy_in_front(b, d, loop, copies), DType::u32);
+    return it->second = b.div(b.constant(Type::scalar(DType::u32), kAllOnes), divisor);
   }
 
-  Quotient divide(Builder& b, Value dividend, const Divisor& by) {
-    const Value n = as(b, dividend, DType::u32), d = by.d;
-    const Value estimate = b.op(Opcode::MulHi, {n, by.reciprocal});
+  Quotient divide(Builder& b, Value dividend, Value divisor, Value reciprocal) {
+    const Value n = as(b, dividend, DType::u32), d = as(b, divisor, DType::u32);
+    const Value estimate = b.op(Opcode::MulHi, {n, reciprocal});
     const Value rest = b.sub(n, b.mul(estimate, d));
     const Value is_less = b.cmp("ge", rest, d);  // than the quotient, by one
     const Value one = b.constant(Type::scalar(DType::u32), std::int64_t{1});
@@ -202,7 +203,7 @@ class InvariantDivisions {
     b.loc = k_[f.op].loc;
     const auto [it, is_new] = quotients_.try_emplace({n.index, d.index});
     if (is_new || !k_.is_visible_from(it->second.quotient, f.op))
-      it->second = f.loop ? divide(b, n, divisor(d, f.loop, b.loc))
+      it->second = f.loop ? divide(b, n, d, reciprocal(d, f.loop, b.loc))
                           : divide_by(b, n, *mostly_constant(d), f.has_signs);
     const bool is_quotient = k_[f.op].opcode == Opcode::Div;
     k_.replace_all_uses(result, as(b, is_quotient ? it->second.quotient : it->second.rest, dtype));
@@ -213,7 +214,7 @@ class InvariantDivisions {
   PassContext& context_;
   std::vector<Found> found_;
   std::map<std::pair<std::uint32_t, std::uint32_t>, bool> invariant_;      ///< by value and loop
-  std::map<std::pair<std::uint32_t, std::uint32_t>, Divisor> divisors_;    ///< by value and loop
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Value> reciprocals_;   ///< by value and loop
   std::map<std::pair<std::uint32_t, std::uint32_t>, Quotient> quotients_;  ///< by operands
 };
 
