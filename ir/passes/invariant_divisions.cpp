@@ -141,11 +141,10 @@ class InvariantDivisions {
   /// kernel would take a register all along, and registers are scarce in tiles' loops.
   Value copy_in_front(Builder& b, Value v, OpId loop, ValueMap& copies) {
     if (k_.is_visible_from(v, loop)) return v;
+    if (copies.contains(v)) return copies.at(v);
     const OpId def = k_[v].def;
     const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-    if (copies.contains(v)) return copies.at(v);
-    for (Value o : operands)
-      if (const Value copy = copy_in_front(b, o, loop, copies); copy != o) copies[o] = copy;
+    for (Value o : operands) copy_in_front(b, o, loop, copies);
     clone_op(b, def, copies);
     return copies.at(v);
   }
