@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <limits>
@@ -59,7 +60,10 @@ void key(CompiledKernel& k, const CompileRequest& request) {
 
 namespace {
 
-void optimize_by(CompiledKernel& k, const std::optional<ir::Plan>& plan) {
+constexpr std::string_view kDivisions = "invariant_divisions";
+
+void optimize_by(CompiledKernel& k, const std::optional<ir::Plan>& plan,
+                 std::span<const ir::Pass> passes = optimize_passes()) {
   k.name = k.tile.info.name;
   k.simt = ir::clone(k.tile);
   k.simt.info.target = k.target;
@@ -70,7 +74,7 @@ void optimize_by(CompiledKernel& k, const std::optional<ir::Plan>& plan) {
 #ifdef NDEBUG
   options.verify = false;
 #endif
-  k.passes = ir::run_pipeline(k.simt, optimize_passes(), context, options);
+  k.passes = ir::run_pipeline(k.simt, passes, context, options);
   k.plan = context.plan.value_or(ir::Plan{});
   k.remarks = std::move(context.remarks);
 }
@@ -151,7 +155,9 @@ std::string assembler_target(const CompiledKernel& k) {
   return k.target;
 }
 
-void assemble(CompiledKernel& k, const CompileRequest& request) {
+namespace {
+
+void assemble_once(CompiledKernel& k, const CompileRequest& request) {
   const std::string target = assembler_target(k);
   if (k.backend == Backend::Nvrtc) {
     NvrtcJob job{.source = k.emitted.source,
@@ -171,6 +177,32 @@ void assemble(CompiledKernel& k, const CompileRequest& request) {
   Assembled result = runtime::assemble(job);
   k.cubin = std::move(result.cubin);
   k.report = std::move(result.report);
+}
+
+/// A loop over tiles holds the reciprocals of its divisors: a few registers, which only the
+/// assembler knows not to be there.
+bool holds_reciprocals(const CompiledKernel& k) {
+  return std::ranges::any_of(
+      k.passes, [](const ir::PassTiming& pass) { return pass.changed && pass.name == kDivisions; });
+}
+
+}  // namespace
+
+void assemble(CompiledKernel& k, const CompileRequest& request) {
+  assemble_once(k, request);
+  if (k.report.sound() || !holds_reciprocals(k)) return;
+  std::vector<ir::Pass> passes = optimize_passes();
+  std::erase_if(passes, [](const ir::Pass& pass) { return pass.name == kDivisions; });
+  const std::string complaint = k.report.complaint();
+  optimize_by(k, k.plan, passes);
+  k.remarks.push_back({std::string(kDivisions),
+                       {},
+                       ir::Remark::Kind::Missed,
+                       "divisions by what a loop does not change stay: there are no registers for "
+                       "reciprocals",
+                       {{"with them", complaint}}});
+  emit(k, request);
+  assemble_once(k, request);
 }
 
 namespace {

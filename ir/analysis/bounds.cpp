@@ -107,8 +107,12 @@ Bounds::Bounds(const Kernel& k) : k_(k) {
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode != Opcode::Assume) return;
     const OpId def = k[k[op].operands[0]].def;
-    if (!def || k[def].opcode != Opcode::Cmp || k[def].attrs.s(AttrName::pred) != "lt") return;
-    less_than_[k[def].operands[0]].push_back(k[def].operands[1]);
+    if (!def || k[def].opcode != Opcode::Cmp) return;
+    const Value a = k[def].operands[0], b = k[def].operands[1];
+    const std::string_view pred = k[def].attrs.s(AttrName::pred);
+    if (pred == "lt") less_than_[a].push_back(b);
+    const RegionId home = k[a].def ? k[k[a].def].parent : k[a].region;
+    if (pred == "ge" && is_zero(k, b) && k[op].parent == home) at_least_zero_.insert(a);
   });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // What is known about index values: divisors, and boxes that lie inside their view. Reads only.
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/kernel.h"
@@ -30,6 +31,10 @@ class Bounds {
 
   /// True if the integer value is surely >= 0.
   bool is_non_negative(Value v, int depth = 0) const;
+  /// The most that a scalar integer can be, where it is surely >= 0 and computing it cannot have
+  /// wrapped; none for others. Stricter than is_non_negative, which follows sums and products of
+  /// whatever size: for rewrites that must not depend on what numbers stand for.
+  std::optional<std::int64_t> most(Value v) const;
   /// True if some `assume` says a < b.
   bool is_less(Value a, Value b) const;
   /// True if offset >= 0 and offset + extent <= the view's dimension for every execution.
@@ -43,8 +48,17 @@ class Bounds {
   bool is_share_inside(const OpData& sum, std::int64_t extent, Value view, int axis) const;
   bool is_grid_index(Value index, std::int64_t block, Value view, int axis) const;
 
+  struct Induction;
+  std::optional<std::int64_t> most(Value v, Induction& at) const;
+  std::optional<std::int64_t> most_of_result(Value v, Induction& at) const;
+  std::optional<std::int64_t> most_of_pair(const OpData& d, Induction& at) const;
+  std::optional<std::int64_t> most_of_quotient(const OpData& d, Induction& at) const;
+  std::optional<std::int64_t> most_of_argument(Value v, Induction& at) const;
+  std::optional<std::int64_t> most_of_carry(OpId loop, std::size_t i, Induction& at) const;
+
   const Kernel& k_;
   std::unordered_map<Value, std::vector<Value>> less_than_;
+  std::unordered_set<Value> at_least_zero_;  ///< as an `assume` says wherever they are computed
 };
 
 }  // namespace tegula::ir

@@ -123,6 +123,7 @@ void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, const P
   Builder head(k, body);
   Value tile = tiles.tile(head, k[body].args[0]);
   if (cluster > 1) tile = head.op(Opcode::ClusterTile, {tile, total});
+  TileQueue::assume_counted(head, tile);
   move_into(k, body, ops);
   rename_grid(k, body, tile, total);
   Builder(k, body).yield({});
@@ -143,6 +144,7 @@ void fetch_one_by_one(Kernel& k, Builder& b, Value total, std::span<const OpId> 
   condition.loc = head.loc = tail.loc = b.loc;
   const Value more = condition.cmp("lt", k[test].args[2], total);
   condition.yield(std::span(&more, 1));
+  TileQueue::assume_counted(head, k[body].args[2]);
   const Value fetched = queue.fetch(head);
   move_into(k, body, ops);
   const std::vector<Value> args(k[body].args.begin(), k[body].args.end());

@@ -17,6 +17,10 @@ TileQueue::TileQueue(Builder& b, Value total, const TileFacts& facts)
   leader_ = b.op(Opcode::Leader, std::initializer_list<Value>{});
 }
 
+void TileQueue::assume_counted(Builder& b, Value tile) {
+  b.effect(Opcode::Assume, {b.cmp("ge", tile, b.i32(0))});
+}
+
 Value TileQueue::fetch(Builder& b) const { return b.op(Opcode::FetchTile, {counter_, total_}); }
 
 std::vector<Value> TileQueue::by_leader(Builder& b, Value fetched, RingPosition at) const {
@@ -24,6 +28,7 @@ std::vector<Value> TileQueue::by_leader(Builder& b, Value fetched, RingPosition 
   std::vector<Value> numbers{b.add(programs_, fetched)};
   // Behind the last tile is nothing to be known.
   const Value tile = b.op(Opcode::Min, {numbers[0], b.sub(total_, b.i32(1))});
+  assume_counted(b, tile);
   for (Value fact : facts_->of(b, tile, total_)) numbers.push_back(fact);
   channel_.put(b, words_, numbers, at.slot, b.op(Opcode::Xor, {at.phase, b.i32(1)}));
   return numbers;

@@ -13,6 +13,9 @@ class TileQueue {
   /// The counter as a parameter, the channel and the slots, made ready at the builder's point.
   TileQueue(Builder& b, Value total, const TileFacts& facts);
 
+  /// States that the number, however it came about, counts from 0.
+  static void assume_counted(Builder& b, Value tile);
+
   static RingPosition first(Builder& b) { return ChannelRing::first(b); }
   RingPosition next(Builder& b, RingPosition at) const { return channel_.next(b, at); }
   /// The fetch of the next number, not looked at yet.
