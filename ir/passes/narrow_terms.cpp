@@ -295,21 +295,62 @@ class NarrowTerms {
     return !factor || (factor.axis < 0 && positive_(factor.value));
   }
 
+  /// What of a form is written where it stands, and what behind the users.
+  struct Parts {
+    LinearForm now, later;
+  };
+  Parts split(const LinearForm& f, const Waiting& w) const {
+    Parts p{f, {}};
+    for (std::size_t i = 0; i < w.terms.size(); ++i)
+      if (w.terms[i]) std::swap(p.now.terms[i], p.later.terms[i]);
+    if (w.factor && !p.now.has_terms()) std::swap(p.now.factor, p.later.factor);
+    return p;
+  }
+
   /// Writes the value's form out, but for what can wait.
   void write_out(Value v, const LinearForm& f) {
-    LinearForm now = f, later;
+    Parts p{f, {}};
     if (f.full) {
       const Waiting w = waiting(v, f);
-      for (std::size_t i = 0; i < w.terms.size(); ++i)
-        if (w.terms[i]) std::swap(now.terms[i], later.terms[i]);
-      if (w.factor && !now.has_terms()) std::swap(now.factor, later.factor);
+      p = split(f, w);
+      if (const auto begun = with_first_sums(v, f, w)) p = *begun;
     }
-    later.full = now.is_full() ? now.full : forms_.emit(now, k_.type(v));
-    report(v, now, later);
-    if (later.is_full())
-      k_.replace_all_uses(v, later.full);
+    p.later.full = p.now.is_full() ? p.now.full : forms_.emit(p.now, k_.type(v));
+    report(v, p.now, p.later);
+    if (p.later.is_full())
+      k_.replace_all_uses(v, p.later.full);
     else
-      known_[v] = later;
+      known_[v] = p.later;
+  }
+
+  /// Of a product that nothing else needs, if that saves something in each element.
+  std::optional<Parts> with_first_sums(Value v, const LinearForm& f, const Waiting& w) {
+    if (!may_wait(f.factor) || !is_only_for(f.full, v)) return std::nullopt;
+    const int cost = split(f, w).now.cost();
+    for (const int axis : {1, 0}) {
+      if (!f.term(axis) || w.terms[static_cast<std::size_t>(axis + 1)]) continue;
+      const auto begun = forms_.with_first_sums(f, axis);
+      if (!begun) continue;
+      const Parts p = split(*begun, w);
+      if (p.now.cost() >= cost) continue;
+      replaced_.insert(replaced_.begin(), k_[f.full].def);
+      context_.remark(Remark::Kind::Applied, k_[k_[f.full].def].loc, "a product begins with terms",
+                      {{"of", axis == 0 ? "rows" : "columns"}});
+      return p;
+    }
+    return std::nullopt;
+  }
+  /// The only way on from `x` leads through sums and products beside it to `v`.
+  bool is_only_for(Value x, Value v) const {
+    const OpId region_of = k_[v].def;
+    while (x != v) {
+      const auto it = uses_.find(x);
+      if (it == uses_.end() || it->second.size() != 1) return false;
+      const OpId user = it->second.front().op;
+      if (!is_linear(user) || k_[user].parent != k_[region_of].parent) return false;
+      x = k_[user].results[0];
+    }
+    return true;
   }
 
   void report(Value v, const LinearForm& now, const LinearForm& later) {
