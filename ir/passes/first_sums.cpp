@@ -13,9 +13,10 @@
 namespace tegula::ir {
 namespace {
 
-/// By tensor cores, whose sums are as accurate as floats: of fp8 Hopper keeps 14 bits.
-bool begins_with_zero(const Kernel& k, OpId dot) {
-  if (!dot || k[dot].opcode != Opcode::Dot) return false;
+/// A product whose sums are as accurate as floats (of fp8 Hopper keeps 14 bits), on a target that
+/// has registers for the terms beside them: sm_80 holds the operands there, too, and would spill.
+bool may_begin_with_terms(const Kernel& k, OpId dot) {
+  if (!dot || k[dot].opcode != Opcode::Dot || !k.info.target.starts_with("sm_90")) return false;
   const MatrixType* type = matrix_type(k, k[dot]);
   return type && type->bits == 16 && k.type(k[dot].results[0]).dtype() == DType::f32 &&
          is_zero(k, k[dot].operands[2]);
@@ -24,7 +25,7 @@ bool begins_with_zero(const Kernel& k, OpId dot) {
 }  // namespace
 
 std::optional<LinearForm> LinearForms::with_first_sums(const LinearForm& f, int axis) {
-  if (!f.full || !begins_with_zero(k_, k_[f.full].def)) return std::nullopt;
+  if (!f.full || !may_begin_with_terms(k_, k_[f.full].def)) return std::nullopt;
   if (f.factor && f.factor.axis >= 0) return std::nullopt;
   const auto ramp = ramp_of(k_, f.term(axis).value);
   if (!ramp) return std::nullopt;

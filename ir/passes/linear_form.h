@@ -85,6 +85,7 @@ class LinearForms {
   Narrow neg(const Narrow& x);
   Narrow one(Type t);
   LinearForm with_scalar_merged(LinearForm f);
+  LinearForm merged_beside(const LinearForm& f, const LinearForm& other);
   Value repeated(const Narrow& n, Type type);
   std::optional<LinearForm> sum_of_fulls(const LinearForm& x, const LinearForm& y);
 

@@ -340,15 +340,14 @@ class NarrowTerms {
     }
     return std::nullopt;
   }
-  /// The only way on from `x` leads through sums and products beside it to `v`.
+  /// The only way on from `x` leads to `v`, through sums and products in the same region.
   bool is_only_for(Value x, Value v) const {
-    const OpId region_of = k_[v].def;
+    const RegionId here = k_[k_[v].def].parent;
     while (x != v) {
       const auto it = uses_.find(x);
-      if (it == uses_.end() || it->second.size() != 1) return false;
-      const OpId user = it->second.front().op;
-      if (!is_linear(user) || k_[user].parent != k_[region_of].parent) return false;
-      x = k_[user].results[0];
+      if (!k_[x].def || k_[k_[x].def].parent != here) return false;
+      if (it == uses_.end() || it->second.size() != 1 || !is_linear(it->second[0].op)) return false;
+      x = k_[it->second[0].op].results[0];
     }
     return true;
   }
