@@ -13,6 +13,9 @@
 namespace tegula::ir {
 namespace {
 
+/// Narrower tiles have little to save, and attention takes them where head dims leave no registers.
+constexpr std::int64_t kLeastTerms = 64;
+
 /// A product whose sums are as accurate as floats (of fp8 Hopper keeps 14 bits), on a target that
 /// has registers for the terms beside them: sm_80 holds the operands there, too, and would spill.
 bool may_begin_with_terms(const Kernel& k, OpId dot) {
@@ -28,7 +31,7 @@ std::optional<LinearForm> LinearForms::with_first_sums(const LinearForm& f, int 
   if (!f.full || !may_begin_with_terms(k_, k_[f.full].def)) return std::nullopt;
   if (f.factor && f.factor.axis >= 0) return std::nullopt;
   const auto ramp = ramp_of(k_, f.term(axis).value);
-  if (!ramp) return std::nullopt;
+  if (!ramp || ramp->extent < kLeastTerms) return std::nullopt;
   const Value step = f.factor ? b_.div(ramp->step, f.factor.value) : ramp->step;
   LinearForm sums;
   sums.term(axis) = {make_ramp(b_, {ramp->extent, b_.f32(0), step}), axis};

@@ -32,7 +32,7 @@ class RandomSums {
   explicit RandomSums(std::uint64_t seed) : random_(seed), b_(kernel) {
     has_products_ = chance(40);
     rows_ = std::int64_t{has_products_ ? 16 : 2} << below(has_products_ ? 2 : 4);
-    columns_ = std::int64_t{has_products_ ? 8 : 2} << below(has_products_ ? 2 : 4);
+    columns_ = has_products_ ? 64 : std::int64_t{2} << below(4);
     const Value zero = b_.i32(0);
     zero_ = zero;
     for (int i = 0; i < 2; ++i)
