@@ -5,7 +5,8 @@
 // Float ops marked `relaxed` are followed as forms factor * full + terms (linear_form.h), which are
 // written out where something needs the tile. Some users need less: a maximum along rows is that of
 // the rest plus what a row has in common, and where rows' maxima are subtracted next, that is rows'
-// business too. A select against an infinity and a branch hand on what can wait.
+// business too. A select against an infinity and a branch hand on what can wait. What is left of a
+// product's terms it may begin with (first_sums.cpp).
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>

@@ -144,7 +144,8 @@ Survey survey(const Kernel& k) {
     s.stacks = s.stacks && std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
                (is_tma_operand(k, d, 0) || is_invariant_load(k, d.operands[0], d.parent));
     s.accumulators += acc.shape()[1] / 2;
-    if (is_repeated_row(k, d.operands[2], d.parent)) s.first_sums += acc.shape()[1] / 4 + kBesideTerms;
+    if (is_repeated_row(k, d.operands[2], d.parent))
+      s.first_sums += acc.shape()[1] / 4 + kBesideTerms;
     const Type a = k.type(d.operands[0]);
     if (is_invariant_load(k, d.operands[0], d.parent))
       s.once_bytes += a.count() * size_bytes(a.dtype());

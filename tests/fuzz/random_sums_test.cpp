@@ -183,7 +183,8 @@ class RandomSums {
       return b_.cast(load(view(shape, ir::Access::In), shape), DType::f16);
     };
     const ir::Type type = tile(DType::f32, {rows_, columns_});
-    return b_.op(Dot, {operand({rows_, kDepth}), operand({kDepth, columns_}), b_.constant(type, 0.0)},
+    return b_.op(Dot,
+                 {operand({rows_, kDepth}), operand({kDepth, columns_}), b_.constant(type, 0.0)},
                  {{ir::AttrName::label, "dot"}});
   }
 
@@ -259,8 +260,7 @@ class RandomSums {
     const Sum by = distance();
     const Value v = linear(Fma, {by.v, scalar_, scaled});
     const Value seen = chance(50) ? b_.select(mask(), v, b_.f32(-INFINITY)) : v;
-    const Value top =
-        b_.op(Reduce, {seen}, {{ir::AttrName::axis, 1}, {ir::AttrName::kind, "max"}});
+    const Value top = b_.op(Reduce, {seen}, {{ir::AttrName::axis, 1}, {ir::AttrName::kind, "max"}});
     store(top);
     keep({linear(Sub, {seen, repeated(b_.op(Max, {top, b_.f32(-100)}), 0)}), 0x1p17, true});
   }

@@ -28,8 +28,7 @@ class Scores : public testing::TestWithParam<Device> {
     host.score = host_score;
     host.mask = [](int, int, int q, int kv) { return kv - q <= 50; };
     const Attention attention({.mask = masks::window(1000, 50), .score = score});
-    const Tensors t({kBatch, kHeads, 2, queries, keys, 32, 32}, DType::bf16, Order::bhsd,
-                    device());
+    const Tensors t({kBatch, kHeads, 2, queries, keys, 32, 32}, DType::bf16, Order::bhsd, device());
     attention(Stream(device()), t.Q, t.K, t.V, t.O, t.extras());
     expect_attention(host, t, /*maxima=*/true);
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ir/eval/eval.h"
@@ -65,8 +66,11 @@ struct Result {
   Kernel kernel{""};
   bool begins = false;  ///< its product begins with terms
 };
-Result narrowed(const Parts& p) {
-  Result r{parse(text_of(p), "scores")};
+Result narrowed(const Parts& p, std::string_view columns = "64") {
+  std::string text = text_of(p);
+  for (std::size_t at = 0; (at = text.find("64x", at)) != std::string::npos; ++at)
+    text.replace(at, 2, columns);
+  Result r{parse(text, "scores")};
   verify_or_throw(r.kernel);
   PassContext context;
   find_pass(ir_passes(), "narrow_terms")->run(r.kernel, context);
@@ -74,8 +78,7 @@ Result narrowed(const Parts& p) {
   for (const Remark& remark : context.remarks)
     r.begins = r.begins || remark.reason == "a product begins with terms";
   int products = 0;
-  walk(r.kernel, r.kernel.body(),
-       [&](OpId op) { products += r.kernel[op].opcode == Opcode::Dot; });
+  walk(r.kernel, r.kernel.body(), [&](OpId op) { products += r.kernel[op].opcode == Opcode::Dot; });
   EXPECT_EQ(products, 1);
   return r;
 }
@@ -89,13 +92,15 @@ TEST(FirstSums, AreOfColumnsThatRise) {
 
 TEST(FirstSums, AreNoneWhereTheyAreNotTheSame) {
   EXPECT_FALSE(narrowed({.target = "sm_80"}).begins) << "no registers for them";
+  EXPECT_FALSE(narrowed({}, "32").begins) << "too little to save";
   EXPECT_FALSE(narrowed({.type = "f8e4m3"}).begins) << "inaccurate sums";
   EXPECT_FALSE(narrowed({.sums = "splat %slope : tile<2x64xf32>"}).begins) << "it has others";
   EXPECT_FALSE(narrowed({.fact = ""}).begins) << "the factor may be 0, and cannot wait";
-  EXPECT_FALSE(narrowed({.columns = "add %entries1, %entries1 [relaxed = 1] : tile<1x64xf32>"})
-                   .begins)
+  EXPECT_FALSE(
+      narrowed({.columns = "add %entries1, %entries1 [relaxed = 1] : tile<1x64xf32>"}).begins)
       << "of any magnitude";
-  EXPECT_FALSE(narrowed({.score = "fma %wide, %slope, %scaled : tile<2x64xf32>"}).begins) << "exact";
+  EXPECT_FALSE(narrowed({.score = "fma %wide, %slope, %scaled : tile<2x64xf32>"}).begins)
+      << "exact";
   EXPECT_FALSE(narrowed({.other = "store_view %below, %d, %zero, %zero [axes = [0, 1]]"}).begins)
       << "the product itself is needed";
 }
@@ -110,7 +115,8 @@ TEST(FirstSums, KeepTheirAccuracyFarOut) {
     keys.push_back(0.125f * (static_cast<float>(i * 7 % 13) - 6));
   const auto halves = [](const std::vector<float>& from) {
     std::vector<std::uint16_t> to;
-    for (float f : from) to.push_back(static_cast<std::uint16_t>(to_bits(Cell{.f = f}, DType::f16)));
+    for (float f : from)
+      to.push_back(static_cast<std::uint16_t>(to_bits(Cell{.f = f}, DType::f16)));
     return to;
   };
   std::vector<std::uint16_t> a = halves(q), b = halves(keys);
@@ -118,19 +124,21 @@ TEST(FirstSums, KeepTheirAccuracyFarOut) {
   for (const double scale : {0.0884, 1.0, 0.01})
     for (const double slope : {0.5, -0.7, 0.0039, 20.0})
       for (const std::int64_t first : {std::int64_t{0}, std::int64_t{131072}}) {
-        const std::vector<EvalArg> args{TensorArg{a.data(), {2, 4}, {4, 1}, DType::f16},
-                                        TensorArg{b.data(), {4, kColumns}, {kColumns, 1}, DType::f16},
-                                        Cell{.f = scale},
-                                        Cell{.f = slope},
-                                        Cell{.i = first},
-                                        TensorArg{table.data(), {kColumns}, {1}, DType::f32},
-                                        TensorArg{top.data(), {2}, {1}, DType::f32},
-                                        TensorArg{below.data(), {2, kColumns}, {kColumns, 1}, DType::f32}};
+        const std::vector<EvalArg> args{
+            TensorArg{a.data(), {2, 4}, {4, 1}, DType::f16},
+            TensorArg{b.data(), {4, kColumns}, {kColumns, 1}, DType::f16},
+            Cell{.f = scale},
+            Cell{.f = slope},
+            Cell{.i = first},
+            TensorArg{table.data(), {kColumns}, {1}, DType::f32},
+            TensorArg{top.data(), {2}, {1}, DType::f32},
+            TensorArg{below.data(), {2, kColumns}, {kColumns, 1}, DType::f32}};
         ASSERT_EQ(evaluate(k, args).str(), "");
         for (std::size_t i = 0; i < kRows; ++i) {
           std::vector<double> s(kColumns);
           for (std::size_t j = 0; j < kColumns; ++j) {
-            for (std::size_t d = 0; d < 4; ++d) s[j] += q[4 * i + d] * keys[kColumns * d + j] * scale;
+            for (std::size_t d = 0; d < 4; ++d)
+              s[j] += q[4 * i + d] * keys[kColumns * d + j] * scale;
             s[j] += slope * static_cast<double>(first + static_cast<std::int64_t>(j));
           }
           const double most = *std::ranges::max_element(s);
