@@ -292,8 +292,9 @@ class Canonicalizer {
   bool is_same_in_front(OpId op) const {
     return k_.info.form == Form::Tile && (is_constant_read(k_, op) || is_constant_line(k_, op));
   }
-  static bool may_trap(const OpData& d) {
-    return d.opcode == Opcode::Div || d.opcode == Opcode::Rem;
+  bool may_trap(const OpData& d) const {
+    return (d.opcode == Opcode::Div || d.opcode == Opcode::Rem) &&
+           !is_float(k_.type(d.results[0]).dtype());
   }
 
   // ---- merging

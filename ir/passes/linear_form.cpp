@@ -197,7 +197,16 @@ std::optional<LinearForm> LinearForms::sum_of_fulls(const LinearForm& x, const L
   return LinearForm{b_.op(Opcode::Fma, {x.full, repeated(x.factor, type), scaled}), {}, {}};
 }
 
-std::optional<LinearForm> LinearForms::sum(const LinearForm& x, const LinearForm& y) {
+/// With its scalar in its line, if that is the only one and meets another one in a sum: what was
+/// rounded together before (a maximum that now is subtracted) then cancels.
+LinearForm LinearForms::merged_beside(const LinearForm& f, const LinearForm& other) {
+  for (const int axis : {0, 1})
+    if (f.term(axis) && other.term(axis) && !f.term(1 - axis)) return with_scalar_merged(f);
+  return f;
+}
+
+std::optional<LinearForm> LinearForms::sum(const LinearForm& a, const LinearForm& b) {
+  const LinearForm x = merged_beside(a, b), y = merged_beside(b, a);
   const LinearForm& with_full = x.full ? x : y;
   LinearForm out{with_full.full, with_full.factor, {}};
   if (x.full && y.full) {

@@ -27,6 +27,12 @@ struct LinearForm {
   bool has_terms() const { return terms[0] || terms[1] || terms[2]; }
   /// The value is no more than its full tile.
   bool is_full() const { return full && !factor && !has_terms(); }
+  /// Ops of each element that write it out.
+  int cost() const {
+    const int lines = (term(0) ? 1 : 0) + (term(1) ? 1 : 0);
+    const int sums = lines > 0 ? lines : term(-1) ? 1 : 0;  // scalars join a line
+    return !full ? sums - 1 : factor && sums == 0 ? 1 : sums;
+  }
 };
 
 /// Computes with forms; ops go where `before` says. Results are nothing where a form cannot hold
@@ -57,6 +63,9 @@ class LinearForms {
   /// Of integers to floats. A sum of positions is split into its dimensions so that each part's
   /// rounding error is small beside the sum's own.
   std::optional<LinearForm> cast(const LinearForm& x, DType to);
+  /// The form, whose product begins with the terms of `axis` instead of zeros; nothing where it is
+  /// no such product, the terms are no ramp, or the factor no scalar. That must not be 0.
+  std::optional<LinearForm> with_first_sums(const LinearForm& f, int axis);
   /// An elementwise op (with its attributes) on narrow operands.
   std::optional<Narrow> elementwise(OpId like, std::span<const Narrow> operands);
 
@@ -76,6 +85,7 @@ class LinearForms {
   Narrow neg(const Narrow& x);
   Narrow one(Type t);
   LinearForm with_scalar_merged(LinearForm f);
+  LinearForm merged_beside(const LinearForm& f, const LinearForm& other);
   Value repeated(const Narrow& n, Type type);
   std::optional<LinearForm> sum_of_fulls(const LinearForm& x, const LinearForm& y);
 

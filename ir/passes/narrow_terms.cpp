@@ -5,7 +5,8 @@
 // Float ops marked `relaxed` are followed as forms factor * full + terms (linear_form.h), which are
 // written out where something needs the tile. Some users need less: a maximum along rows is that of
 // the rest plus what a row has in common, and where rows' maxima are subtracted next, that is rows'
-// business too. A select against an infinity and a branch hand on what can wait.
+// business too. A select against an infinity and a branch hand on what can wait. What is left of a
+// product's terms it may begin with (first_sums.cpp).
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -295,21 +296,61 @@ class NarrowTerms {
     return !factor || (factor.axis < 0 && positive_(factor.value));
   }
 
+  /// What of a form is written where it stands, and what behind the users.
+  struct Parts {
+    LinearForm now, later;
+  };
+  Parts split(const LinearForm& f, const Waiting& w) const {
+    Parts p{f, {}};
+    for (std::size_t i = 0; i < w.terms.size(); ++i)
+      if (w.terms[i]) std::swap(p.now.terms[i], p.later.terms[i]);
+    if (w.factor && !p.now.has_terms()) std::swap(p.now.factor, p.later.factor);
+    return p;
+  }
+
   /// Writes the value's form out, but for what can wait.
   void write_out(Value v, const LinearForm& f) {
-    LinearForm now = f, later;
+    Parts p{f, {}};
     if (f.full) {
       const Waiting w = waiting(v, f);
-      for (std::size_t i = 0; i < w.terms.size(); ++i)
-        if (w.terms[i]) std::swap(now.terms[i], later.terms[i]);
-      if (w.factor && !now.has_terms()) std::swap(now.factor, later.factor);
+      p = split(f, w);
+      if (const auto begun = with_first_sums(v, f, w)) p = *begun;
     }
-    later.full = now.is_full() ? now.full : forms_.emit(now, k_.type(v));
-    report(v, now, later);
-    if (later.is_full())
-      k_.replace_all_uses(v, later.full);
+    p.later.full = p.now.is_full() ? p.now.full : forms_.emit(p.now, k_.type(v));
+    report(v, p.now, p.later);
+    if (p.later.is_full())
+      k_.replace_all_uses(v, p.later.full);
     else
-      known_[v] = later;
+      known_[v] = p.later;
+  }
+
+  /// Of a product that nothing else needs, if that saves something in each element.
+  std::optional<Parts> with_first_sums(Value v, const LinearForm& f, const Waiting& w) {
+    if (!may_wait(f.factor) || !is_only_for(f.full, v)) return std::nullopt;
+    const int cost = split(f, w).now.cost();
+    for (const int axis : {1, 0}) {
+      if (!f.term(axis) || w.terms[static_cast<std::size_t>(axis + 1)]) continue;
+      const auto begun = forms_.with_first_sums(f, axis);
+      if (!begun) continue;
+      const Parts p = split(*begun, w);
+      if (p.now.cost() >= cost) continue;
+      replaced_.insert(replaced_.begin(), k_[f.full].def);
+      context_.remark(Remark::Kind::Applied, k_[k_[f.full].def].loc, "a product begins with terms",
+                      {{"of", axis == 0 ? "rows" : "columns"}});
+      return p;
+    }
+    return std::nullopt;
+  }
+  /// The only way on from `x` leads to `v`, through sums and products in the same region.
+  bool is_only_for(Value x, Value v) const {
+    const RegionId here = k_[k_[v].def].parent;
+    while (x != v) {
+      const auto it = uses_.find(x);
+      if (!k_[x].def || k_[k_[x].def].parent != here) return false;
+      if (it == uses_.end() || it->second.size() != 1 || !is_linear(it->second[0].op)) return false;
+      x = k_[it->second[0].op].results[0];
+    }
+    return true;
   }
 
   void report(Value v, const LinearForm& now, const LinearForm& later) {

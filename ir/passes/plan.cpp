@@ -28,6 +28,8 @@ constexpr int kMaxStages = 4;
 constexpr int kMaxAlternatingStages = 6;
 /// Of a warpgroup, and the rows of its instructions.
 constexpr int kGroupWarps = 4;
+/// What comes with terms of columns: a factor, and what is added to rows.
+constexpr int kBesideTerms = 4;
 /// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
 constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
 /// What a wgmma needs beside its sums: addresses, and what ptxas keeps.
@@ -49,6 +51,7 @@ struct Survey {
   std::int64_t accumulators =
       0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
   std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
+  std::int64_t first_sums = 0;  ///< those for what sums begin with in each turn of their loop
   std::int64_t step_bytes = 0;  ///< of the operands that one step of a loop loads
   std::int64_t once_bytes = 0;  ///< that it brings before
   int stages = 0;               ///< what a loop asks for; 0: nothing
@@ -121,6 +124,13 @@ bool is_invariant_load(const Kernel& k, Value v, RegionId loop_body) {
   return def && k[def].opcode == Opcode::LoadView && k[def].parent != loop_body;
 }
 
+/// A row of numbers that sums begin with in each turn of the loop: a thread keeps its columns.
+bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
+  const OpId def = k[acc].def;
+  return def && k[def].opcode == Opcode::Broadcast && k[def].parent != loop_body &&
+         k.type(k[def].operands[0]).shape()[0] == 1;
+}
+
 Survey survey(const Kernel& k) {
   Survey s;
   std::unordered_set<OpId> counted;  // several products may share a load
@@ -139,6 +149,8 @@ Survey survey(const Kernel& k) {
     s.stacks = s.stacks && std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
                (is_tma_operand(k, d, 0) || is_invariant_load(k, d.operands[0], d.parent));
     s.accumulators += acc.shape()[1] / 2;
+    if (is_repeated_row(k, d.operands[2], d.parent))
+      s.first_sums += acc.shape()[1] / 4 + kBesideTerms;
     const Type a = k.type(d.operands[0]);
     if (is_invariant_load(k, d.operands[0], d.parent))
       s.once_bytes += a.count() * size_bytes(a.dtype());
@@ -262,7 +274,9 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   // What else the thread keeps: rows' state, addresses. Of the two emitters' code, one takes a
   // little more, and addresses of odd widths do; two steps' fragments may be alive at once.
   const std::int64_t needed = s.accumulators + s.fragments + 32;
-  add_copy_warps(plan, needed + s.fragments + 32, needed + 24);
+  // Who copies has use for its own where lists in memory say what.
+  const std::int64_t held = is_work_read(k) ? 0 : s.first_sums;
+  add_copy_warps(plan, needed + s.fragments + 32, needed + held + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
   // stores in.
   plan.persistent = k.info.cluster == 1 &&

@@ -83,8 +83,8 @@ AttentionTiles attention_tiles(const TileNeeds& needs) {
   // A thread of 8 warps: scores (keys / 2), two steps' weights in 16 bits (keys / 2), the output.
   // Where that leaves none free, what finds the next block needs some, and so do positions.
   const bool is_full = value_dim > kMaxKeys;
-  const int others = needs.has_gaps + needs.score.of_position;
-  const int by_registers = kRegisters - value_dim / 2 - (is_full ? others * kStep : 0);
+  const int others = needs.has_gaps + needs.score.of_position, spare = is_full ? 0 : 1;
+  const int by_registers = kRegisters - value_dim / 2 - std::max(others - spare, 0) * kStep;
   const int by_shared = keys_by_shared(dim, value_dim);
   const int costly = is_full ? kCostlyKeys / 2 : kCostlyKeys;
   const int most = needs.score.of_element ? costly : kMaxKeys;

@@ -349,6 +349,24 @@ TEST_F(Assembled, AttentionWithScores) {
     }
 }
 
+/// Terms that products begin with stay in registers beside what finds the next block, and beside
+/// limits on both sides.
+TEST_F(Assembled, AttentionWithTermsUnderMasks) {
+  const Tensor ids = Tensor::zeros({64}, DType::i32, Device::cpu());
+  const Tensor starts = Tensor::zeros({3}, DType::i32, Device::cpu());
+  const bool has_nvrtc = runtime::diagnose().finding("NVRTC").present;
+  for (const Mask& mask : {masks::prefix_lm(Scalar<i32>(20)), masks::packed_causal(ids, starts)})
+    for (const Score& score : {scores::alibi(1), scores::relative_bias(0.1f)})
+      for (const int d : {128, 192, 256}) {
+        SCOPED_TRACE(d);
+        const Tensor t = host({1, 1, 64, d}), O = host({1, 1, 64, d});
+        const Attention attention({.mask = mask, .score = score});
+        const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
+        expect_clean(tile, "sm_90a", true);
+        if (has_nvrtc) expect_clean(tile, "sm_90a", true, runtime::Backend::Nvrtc);
+      }
+}
+
 /// Powers of 2 beside the special function unit need registers where they are computed.
 TEST_F(Assembled, AttentionWithSharedPowers) {
   Env shared = env();

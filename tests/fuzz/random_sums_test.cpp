@@ -4,6 +4,7 @@
 // choose other ones; a failure prints its seed and program.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -29,8 +30,9 @@ struct Sum {
 class RandomSums {
  public:
   explicit RandomSums(std::uint64_t seed) : random_(seed), b_(kernel) {
-    rows_ = std::int64_t{2} << below(4);
-    columns_ = std::int64_t{2} << below(4);
+    has_products_ = chance(40);
+    rows_ = std::int64_t{has_products_ ? 16 : 2} << below(has_products_ ? 2 : 4);
+    columns_ = has_products_ ? 64 : std::int64_t{2} << below(4);
     const Value zero = b_.i32(0);
     zero_ = zero;
     for (int i = 0; i < 2; ++i)
@@ -38,7 +40,7 @@ class RandomSums {
     row_ = load(view({rows_}, ir::Access::In), {rows_});
     column_ = load(view({columns_}, ir::Access::In), {columns_});
     scalar_ = number(DType::f32, between(-3, 3));
-    positive_ = number(DType::f32, between(1, 3));
+    positive_ = number(DType::f32, 1 << below(3));  // so that quotients are exact
     first_ = number(DType::i32, between(0, 50));
     b_.effect(Assume, {b_.cmp("gt", positive_, b_.f32(0))});
     const ir::OpId loop = b_.make_for(zero, b_.i32(between(1, 3)), b_.i32(1), {});
@@ -153,7 +155,7 @@ class RandomSums {
       case 2:
         return {scalar_, 3};
       case 3:
-        return {positive_, 3};
+        return {positive_, 4};
       case 4:
         return sum_of_lines();
       default:
@@ -175,6 +177,17 @@ class RandomSums {
   }
   Sum term() { return chance(40) ? narrow() : chance(40) ? distance() : finite(); }
 
+  /// Of halves that are whole numbers, with nothing in its first sums.
+  Value product() {
+    const auto operand = [&](const ir::Ints& shape) {
+      return b_.cast(load(view(shape, ir::Access::In), shape), DType::f16);
+    };
+    const ir::Type type = tile(DType::f32, {rows_, columns_});
+    return b_.op(Dot,
+                 {operand({rows_, kDepth}), operand({kDepth, columns_}), b_.constant(type, 0.0)},
+                 {{ir::AttrName::label, "dot"}});
+  }
+
   // ---- growth
   Value linear(ir::Opcode o, std::initializer_list<Value> operands, ir::Type type = {}) {
     const Value v = type ? b_.op(o, operands, type) : b_.op(o, operands);
@@ -187,7 +200,8 @@ class RandomSums {
   void grow() {
     static constexpr std::array kWays{&RandomSums::add,  &RandomSums::add,    &RandomSums::multiply,
                                       &RandomSums::fuse, &RandomSums::hide,   &RandomSums::branch,
-                                      &RandomSums::fold, &RandomSums::opaque, &RandomSums::negate};
+                                      &RandomSums::fold, &RandomSums::opaque, &RandomSums::negate,
+                                      &RandomSums::score};
     (this->*kWays[static_cast<std::size_t>(below(kWays.size()))])();
   }
   void add() {
@@ -196,7 +210,7 @@ class RandomSums {
     keep({linear(Sub, {x.v, y.v}), x.magnitude + y.magnitude, x.infinite});
   }
   void multiply() {
-    const Sum x = any(), y = x.infinite ? Sum{positive_, 3} : narrow();
+    const Sum x = any(), y = x.infinite || chance(30) ? Sum{positive_, 4} : narrow();
     keep({linear(Mul, {x.v, y.v}), x.magnitude * y.magnitude, x.infinite});
   }
   void fuse() {
@@ -239,6 +253,17 @@ class RandomSums {
     const Value top = b_.op(Max, {line, b_.f32(-100)});
     keep({linear(Sub, {x.v, repeated(top, 1 - axis)}), x.magnitude * 17 + 100, x.infinite});
   }
+  /// As attention does: a product that is scaled, of which distances are added, under a maximum.
+  void score() {
+    if (!has_products_) return;
+    const Value scaled = linear(Mul, {product(), positive_});
+    const Sum by = distance();
+    const Value v = linear(Fma, {by.v, scalar_, scaled});
+    const Value seen = chance(50) ? b_.select(mask(), v, b_.f32(-INFINITY)) : v;
+    const Value top = b_.op(Reduce, {seen}, {{ir::AttrName::axis, 1}, {ir::AttrName::kind, "max"}});
+    store(top);
+    keep({linear(Sub, {seen, repeated(b_.op(Max, {top, b_.f32(-100)}), 0)}), 0x1p17, true});
+  }
   void opaque() {
     const Sum x = any();
     keep({b_.op(Max, {x.v, b_.f32(0)}), x.magnitude});
@@ -247,21 +272,28 @@ class RandomSums {
   std::mt19937_64 random_;
   ir::Builder b_;
   std::vector<Sum> wide_;
+  static constexpr std::int64_t kDepth = 16;
   std::int64_t rows_ = 0, columns_ = 0;
+  bool has_products_ = false;
   Value zero_, row_, column_, scalar_, positive_, first_, index_;
 };
 
+/// Programs that the pass changed, and those where a product begins with terms.
+struct Seen {
+  int narrowed = 0, begun = 0;
+};
+
 /// What went wrong, or nothing.
-std::string check(const RandomSums& p, int& narrowed) {
+std::string check(const RandomSums& p, Seen& seen) {
   ir::verify_or_throw(p.kernel);
   Arguments want = p.args, by_passes = p.args, by_all = p.args;
   if (const std::string found = interpret(p.kernel, want); !found.empty()) return found;
-  const auto narrow = [](ir::Kernel& k) {
-    ir::PassContext context;
-    return ir::find_pass(ir::ir_passes(), "narrow_terms")->run(k, context);
-  };
   ir::Kernel once = ir::clone(p.kernel);
-  narrowed += narrow(once);
+  ir::PassContext context;
+  seen.narrowed += ir::find_pass(ir::ir_passes(), "narrow_terms")->run(once, context);
+  seen.begun += std::ranges::any_of(context.remarks, [](const ir::Remark& r) {
+    return r.reason == "a product begins with terms";
+  });
   ir::verify_or_throw(once, "narrow_terms");
   if (const std::string found = interpret(once, by_passes); !found.empty()) return found;
   const std::string wrong = difference(want, by_passes);
@@ -280,13 +312,14 @@ std::uint64_t number_from_env(const char* name, std::uint64_t otherwise) {
 TEST(RandomSums, KeepTheirValues) {
   const std::uint64_t first = number_from_env("TEGULA_FUZZ_SEED", 1),
                       count = number_from_env("TEGULA_FUZZ_PROGRAMS", 300);
-  int narrowed = 0;
+  Seen seen;
   for (std::uint64_t seed = first; seed < first + count; ++seed) {
     const RandomSums p(seed);
-    const std::string wrong = check(p, narrowed);
+    const std::string wrong = check(p, seen);
     ASSERT_EQ(wrong, "") << "seed " << seed << "\n" << ir::print(p.kernel);
   }
-  EXPECT_GT(narrowed, static_cast<int>(count / 2)) << "too few programs prove something";
+  EXPECT_GT(seen.narrowed, static_cast<int>(count / 2)) << "too few programs prove something";
+  EXPECT_GT(seen.begun, static_cast<int>(count / 30)) << "too few products begin with terms";
 }
 
 }  // namespace

@@ -22,13 +22,13 @@ class Scores : public testing::TestWithParam<Device> {
   }
 
   /// Under a mask that is nearly causal, with the group's keys shared.
-  static void check(const Score& score, const HostScore& host_score) {
+  static void check(const Score& score, const HostScore& host_score, int queries = kQueries,
+                    int keys = kKeys) {
     HostAttention host;
     host.score = host_score;
     host.mask = [](int, int, int q, int kv) { return kv - q <= 50; };
     const Attention attention({.mask = masks::window(1000, 50), .score = score});
-    const Tensors t({kBatch, kHeads, 2, kQueries, kKeys, 32, 32}, DType::bf16, Order::bhsd,
-                    device());
+    const Tensors t({kBatch, kHeads, 2, queries, keys, 32, 32}, DType::bf16, Order::bhsd, device());
     attention(Stream(device()), t.Q, t.K, t.V, t.O, t.extras());
     expect_attention(host, t, /*maxima=*/true);
   }
@@ -86,6 +86,25 @@ TEST_P(Scores, AlibiOfFarPositions) {
   check(shifted, [](double s, int, int h, int q, int kv) {
     return s + (kv - q) * std::exp2(-8.0 * (h + 1) / kHeads);
   });
+}
+
+/// Blocks of keys, tiles of queries: positions are those of the whole tensor in each of them.
+TEST_P(Scores, PositionsOfManyBlocks) {
+  const Tensor slopes = Tensor::from(std::vector<float>{0.5f, -0.02f, 0, 1.5f}, device());
+  check(
+      scores::alibi(slopes),
+      [of = HostTable(slopes)](double s, int, int h, int q, int kv) {
+        return s + (kv - q) * of({h});
+      },
+      150, 330);
+  check(
+      [](Tile s, Tile, Tile h, Tile q, Tile kv) {
+        return s * 2.0f + cast<f32>(kv) * 0.01f - cast<f32>(q - 3 * kv + 7) * cast<f32>(h) * 0.002f;
+      },
+      [](double s, int, int h, int q, int kv) {
+        return s * 2 + kv * 0.01 - (q - 3 * kv + 7) * h * 0.002;
+      },
+      150, 330);
 }
 
 /// Sums that a user writes another way; what rows have in common on its own and with all else.
