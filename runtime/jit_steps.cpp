@@ -100,10 +100,6 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
   return plan;
 }
 
-}  // namespace
-
-namespace {
-
 /// Keeps the traced kernel and gives the command that replays what became of it; empty if it cannot
 /// be written.
 std::string keep_reproducer(const CompiledKernel& k, std::string_view verb) {

@@ -247,7 +247,7 @@ void lower_Reduce(Lowering& l, OpId op) {
   };
   // What is summed comes from the special function unit one by one (attention, softmax). A chain
   // keeps up with it; the first additions of halves wait for two that lie far apart: 1-3 % of
-  // attention on an H200.
+  // attention on an H200 (bench/results/sweeps/*-attention-plans.jsonl).
   const bool is_float_sum = kind.op == Opcode::Add && is_float(wide);
   Reduction reduction(l, op, combine,
                       is_float_sum ? Reduction::Order::OneByOne : Reduction::Order::Halves);

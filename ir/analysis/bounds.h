@@ -48,13 +48,7 @@ class Bounds {
   bool is_share_inside(const OpData& sum, std::int64_t extent, Value view, int axis) const;
   bool is_grid_index(Value index, std::int64_t block, Value view, int axis) const;
 
-  struct Induction;
-  std::optional<std::int64_t> most(Value v, Induction& at) const;
-  std::optional<std::int64_t> most_of_result(Value v, Induction& at) const;
-  std::optional<std::int64_t> most_of_pair(const OpData& d, Induction& at) const;
-  std::optional<std::int64_t> most_of_quotient(const OpData& d, Induction& at) const;
-  std::optional<std::int64_t> most_of_argument(Value v, Induction& at) const;
-  std::optional<std::int64_t> most_of_carry(OpId loop, std::size_t i, Induction& at) const;
+  class MostOf;
 
   const Kernel& k_;
   std::unordered_map<Value, std::vector<Value>> less_than_;

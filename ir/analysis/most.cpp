@@ -4,15 +4,9 @@
 #include <bit>
 
 #include "ir/analysis/bounds.h"
+#include "ir/op_table.h"
 
 namespace tegula::ir {
-
-/// What a loop carries is at least 0 if it begins so and a turn leaves it so: while its turn is
-/// looked at, that is taken as given.
-struct Bounds::Induction {
-  std::unordered_set<Value> given;
-  int steps = 0;
-};
 
 namespace {
 
@@ -45,130 +39,159 @@ std::int64_t bits_below(std::int64_t n) {
 
 }  // namespace
 
-Most Bounds::most(Value v) const {
-  Induction at;
-  return most(v, at);
-}
+/// What a loop carries is at least 0 if it begins so and a turn leaves it so: while its turn is
+/// looked at, that is taken as given.
+class Bounds::MostOf {
+ public:
+  explicit MostOf(const Bounds& bounds) : bounds_(bounds), k_(bounds.k_) {}
 
-Most Bounds::most(Value v, Induction& at) const {
-  const std::int64_t all = largest(k_.type(v));
-  if (all == 0 || ++at.steps > kMaxSteps) return std::nullopt;
-  if (at_least_zero_.contains(v) || at.given.contains(v)) return all;
-  const Most found = k_[v].def ? most_of_result(v, at) : most_of_argument(v, at);
-  return found && *found <= all ? found : std::nullopt;
-}
-
-Most Bounds::most_of_result(Value v, Induction& at) const {
-  if (const auto c = as_constant(k_, v)) return *c >= 0 ? Most(*c) : std::nullopt;
-  const OpId def = k_[v].def;
-  const OpData& d = k_[def];
-  const std::size_t result = k_[v].position;
-  const std::int64_t all = largest(k_.type(v));
-  using enum Opcode;
-  switch (d.opcode) {
-    case ViewDim: {
-      const auto axis = static_cast<std::size_t>(d.attrs.i(AttrName::axis));
-      const std::int64_t known = k_.type(d.operands[0]).shape()[axis];
-      return known != kDynamic ? known : all - kLongestBlock;
-    }
-    case ProgramId:
-    case NumPrograms:
-    case ClusterRank:
-    case ClusterId:
-    case ClusterTile:
-    case FetchTile:
-    case Poison:
-      return all;  // poison: whatever suits
-    case Cast:
-    case Bitcast:
-      return most(d.operands[0], at);  // what fits both types is kept
-    case TakeTile:
-      return most(d.operands[2 + result], at);
-    case While:
-    case For:
-      return most_of_carry(def, result, at);
-    case Div:
-    case Rem:
-      return most_of_quotient(d, at);
-    case If: {
-      Most both = 0;
-      for (RegionId r : d.regions) {
-        const Most one = most(k_[k_.terminator(r)].operands[result], at);
-        both = both && one ? Most(std::max(*both, *one)) : std::nullopt;
-      }
-      return both;
-    }
-    default:
-      return most_of_pair(d, at);
+  Most of(Value v) {
+    const std::int64_t all = largest(k_.type(v));
+    if (all == 0 || ++steps_ > kMaxSteps) return std::nullopt;
+    if (bounds_.at_least_zero_.contains(v) || given_.contains(v)) return all;
+    const Most found = k_[v].def ? result(v) : argument(v);
+    return found && *found <= all ? found : std::nullopt;
   }
-}
 
-Most Bounds::most_of_quotient(const OpData& d, Induction& at) const {
-  const Most a = most(d.operands[0], at), b = most(d.operands[1], at);
-  if (!a || !b) return std::nullopt;
-  if (d.opcode == Opcode::Rem) return std::min(*a, *b);
-  const auto c = as_constant(k_, d.operands[1]);
-  return c && *c > 0 ? *a / *c : *a;
-}
+ private:
+  /// Of a result of the op, by its number.
+  using Rule = Most (MostOf::*)(OpId op, std::size_t result);
 
-/// Ops on two numbers, or a choice of them.
-Most Bounds::most_of_pair(const OpData& d, Induction& at) const {
-  using enum Opcode;
-  static constexpr std::array kOps{Add, Mul, Min, Max, Shr, And, Or, Xor, Select};
-  if (std::ranges::find(kOps, d.opcode) == kOps.end()) return std::nullopt;
-  const bool chooses = d.opcode == Select;
-  const Most a = most(d.operands[chooses ? 1 : 0], at), b = most(d.operands[chooses ? 2 : 1], at);
-  const Type t = k_.type(d.results[0]);
-  if (d.opcode == Max && (a || b)) return a && b ? std::max(*a, *b) : largest(t);
-  if (d.opcode == And && (a || b)) return std::min(a ? *a : *b, b ? *b : *a);
-  if (!a || !b) return std::nullopt;
-  switch (d.opcode) {
-    case Or:
-    case Xor:
-      return bits_below(std::max(*a, *b));
-    case Add:
-      return *a + *b;  // refused where it exceeds the type
-    case Mul:
-      return product(*a, *b, t);
-    case Min:
-      return std::min(*a, *b);
-    case Shr:
-      return *a;
-    default:
-      return std::max(*a, *b);
+  static Rule rule_of(Opcode opcode) {
+    using enum Opcode;
+    static constexpr auto kRules = op_table<Rule>({
+        {ViewDim, &MostOf::dimension}, {ProgramId, &MostOf::any},   {NumPrograms, &MostOf::any},
+        {ClusterRank, &MostOf::any},   {ClusterId, &MostOf::any},   {ClusterTile, &MostOf::any},
+        {FetchTile, &MostOf::any},     {Poison, &MostOf::any},  // whatever suits
+        {Cast, &MostOf::same},         {Bitcast, &MostOf::same},    {TakeTile, &MostOf::taken},
+        {While, &MostOf::carry},       {For, &MostOf::carry},       {If, &MostOf::either_branch},
+        {Div, &MostOf::quotient},      {Rem, &MostOf::smaller},     {Add, &MostOf::sum},
+        {Mul, &MostOf::multiple},      {Min, &MostOf::smaller},     {Max, &MostOf::larger},
+        {Shr, &MostOf::shifted},       {And, &MostOf::common_bits}, {Or, &MostOf::all_bits},
+        {Xor, &MostOf::all_bits},      {Select, &MostOf::either},
+    });
+    return kRules[static_cast<std::size_t>(opcode)];
   }
-}
 
-Most Bounds::most_of_argument(Value v, Induction& at) const {
-  const RegionId region = k_[v].region;
-  const OpId owner = region ? k_[region].owner : OpId();
-  if (!owner) return std::nullopt;
-  const OpData& d = k_[owner];
-  const std::size_t i = k_[v].position;
-  if (d.opcode == Opcode::While) return most_of_carry(owner, i, at);
-  if (d.opcode != Opcode::For) return std::nullopt;
-  if (i > 0) return most_of_carry(owner, i - 1, at);
-  // From lo upwards, and less than hi.
-  const auto step = as_constant(k_, d.operands[2]);
-  if (!step || *step <= 0 || !most(d.operands[0], at)) return std::nullopt;
-  const Most hi = most(d.operands[1], at);
-  return hi ? std::max<std::int64_t>(*hi - 1, 0) : largest(k_.type(v));
-}
+  Most result(Value v) {
+    if (const auto c = as_constant(k_, v)) return *c >= 0 ? Most(*c) : std::nullopt;
+    const OpId def = k_[v].def;
+    const Rule rule = rule_of(k_[def].opcode);
+    return rule ? (this->*rule)(def, k_[v].position) : std::nullopt;
+  }
 
-/// By induction over the turns.
-Most Bounds::most_of_carry(OpId loop, std::size_t i, Induction& at) const {
-  const OpData& d = k_[loop];
-  const bool counts = d.opcode == Opcode::For;
-  std::vector<Value> args;
-  for (RegionId r : d.regions) args.push_back(k_[r].args[counts ? i + 1 : i]);
-  const Type t = k_.type(args[0]);
-  if (!most(d.operands[counts ? i + 3 : i], at)) return std::nullopt;
-  std::vector<Value> added;
-  for (Value v : args)
-    if (at.given.insert(v).second) added.push_back(v);
-  const Most turn = most(k_[k_.terminator(d.regions.back())].operands[i], at);
-  for (Value v : added) at.given.erase(v);
-  return turn ? Most(largest(t)) : std::nullopt;
-}
+  Type type_of(OpId op, std::size_t result) const { return k_.type(k_[op].results[result]); }
+  Most operand(OpId op, std::size_t i) { return of(k_[op].operands[i]); }
+  struct Pair {
+    Most a, b;
+    bool are_known() const { return a && b; }
+  };
+  Pair operands(OpId op, std::size_t first = 0) {
+    const Most a = operand(op, first);
+    return {a, operand(op, first + 1)};
+  }
+
+  Most any(OpId op, std::size_t result) { return largest(type_of(op, result)); }
+  /// What fits both types is kept.
+  Most same(OpId op, std::size_t) { return operand(op, 0); }
+  Most taken(OpId op, std::size_t result) { return operand(op, 2 + result); }
+  Most dimension(OpId op, std::size_t result) {
+    const auto axis = static_cast<std::size_t>(k_[op].attrs.i(AttrName::axis));
+    const std::int64_t known = k_.type(k_[op].operands[0]).shape()[axis];
+    return known != kDynamic ? known : largest(type_of(op, result)) - kLongestBlock;
+  }
+
+  Most quotient(OpId op, std::size_t) {
+    const Pair p = operands(op);
+    if (!p.are_known()) return std::nullopt;
+    const auto c = as_constant(k_, k_[op].operands[1]);
+    return c && *c > 0 ? *p.a / *c : *p.a;
+  }
+
+  /// Refused where it exceeds the type.
+  Most sum(OpId op, std::size_t) {
+    const Pair p = operands(op);
+    return p.are_known() ? Most(*p.a + *p.b) : std::nullopt;
+  }
+  Most multiple(OpId op, std::size_t result) {
+    const Pair p = operands(op);
+    return p.are_known() ? product(*p.a, *p.b, type_of(op, result)) : std::nullopt;
+  }
+  /// Of a remainder, too.
+  Most smaller(OpId op, std::size_t) {
+    const Pair p = operands(op);
+    return p.are_known() ? Most(std::min(*p.a, *p.b)) : std::nullopt;
+  }
+  /// At least 0 if one of them is.
+  Most larger(OpId op, std::size_t result) {
+    const Pair p = operands(op);
+    if (p.are_known()) return std::max(*p.a, *p.b);
+    return p.a || p.b ? Most(largest(type_of(op, result))) : std::nullopt;
+  }
+  Most shifted(OpId op, std::size_t) {
+    const Pair p = operands(op);
+    return p.are_known() ? p.a : std::nullopt;
+  }
+  Most common_bits(OpId op, std::size_t) {
+    const Pair p = operands(op);
+    if (p.are_known()) return std::min(*p.a, *p.b);
+    return p.a ? p.a : p.b;
+  }
+  Most all_bits(OpId op, std::size_t) {
+    const Pair p = operands(op);
+    return p.are_known() ? Most(bits_below(std::max(*p.a, *p.b))) : std::nullopt;
+  }
+  Most either(OpId op, std::size_t) {
+    const Pair p = operands(op, 1);
+    return p.are_known() ? Most(std::max(*p.a, *p.b)) : std::nullopt;
+  }
+  Most either_branch(OpId op, std::size_t result) {
+    Most both = 0;
+    for (RegionId r : k_[op].regions) {
+      const Most one = of(k_[k_.terminator(r)].operands[result]);
+      both = both && one ? Most(std::max(*both, *one)) : std::nullopt;
+    }
+    return both;
+  }
+
+  Most argument(Value v) {
+    const RegionId region = k_[v].region;
+    const OpId owner = region ? k_[region].owner : OpId();
+    if (!owner) return std::nullopt;
+    const OpData& d = k_[owner];
+    const std::size_t i = k_[v].position;
+    if (d.opcode == Opcode::While) return carry(owner, i);
+    if (d.opcode != Opcode::For) return std::nullopt;
+    if (i > 0) return carry(owner, i - 1);
+    // From lo upwards, and less than hi.
+    const auto step = as_constant(k_, d.operands[2]);
+    if (!step || *step <= 0 || !of(d.operands[0])) return std::nullopt;
+    const Most hi = of(d.operands[1]);
+    return hi ? std::max<std::int64_t>(*hi - 1, 0) : largest(k_.type(v));
+  }
+
+  /// By induction over the turns.
+  Most carry(OpId loop, std::size_t i) {
+    const OpData& d = k_[loop];
+    const bool counts = d.opcode == Opcode::For;
+    std::vector<Value> args;
+    for (RegionId r : d.regions) args.push_back(k_[r].args[counts ? i + 1 : i]);
+    const Type t = k_.type(args[0]);
+    if (!of(d.operands[counts ? i + 3 : i])) return std::nullopt;
+    std::vector<Value> added;
+    for (Value v : args)
+      if (given_.insert(v).second) added.push_back(v);
+    const Most turn = of(k_[k_.terminator(d.regions.back())].operands[i]);
+    for (Value v : added) given_.erase(v);
+    return turn ? Most(largest(t)) : std::nullopt;
+  }
+
+  const Bounds& bounds_;
+  const Kernel& k_;
+  std::unordered_set<Value> given_;
+  int steps_ = 0;
+};
+
+Most Bounds::most(Value v) const { return MostOf(*this).of(v); }
 
 }  // namespace tegula::ir

@@ -10,8 +10,8 @@ namespace tegula {
 namespace {
 
 /// Rows are read once, yet kept in the L2 before what is written: so writing goes on all the time,
-/// and the kernels took 1.5-3 % less on an H200. A chain of such kernels on tensors that fit the L2
-/// took as long as without (bench/results/sweeps/2026-11-22-h200-rows.jsonl).
+/// and the kernels took 1-3 % less on an H200. Chains of such kernels on tensors of 8 to 270 MB
+/// took as long as without, within what two runs differ by (bench/results/sweeps/*-rows.jsonl).
 constexpr Hints kRead{.evict = Evict::last};
 
 template <class T>
