@@ -196,5 +196,22 @@ TEST_P(EveryElementwise, OpAndConversionAssembles) {
 INSTANTIATE_TEST_SUITE_P(Types, EveryElementwise, ::testing::ValuesIn(kDTypeInfo),
                          [](const auto& info) { return std::string(info.param.name); });
 
+/// The hand-written product with setmaxnreg where it has no effect, and without wgmma's fences.
+TEST(Assembler, FindsIgnoredRegistersAndSerialisedProducts) {
+  if (!runtime::find_ptxas()) GTEST_SKIP() << "no ptxas on this machine";
+  std::string ptx = testing::ptx_of(read_file(TEGULA_SOURCE_DIR "/tests/filetests/g0/gemm.tir"));
+  const auto report_of = [&](std::vector<std::string> options) {
+    return runtime::assemble({.ptx = ptx, .target = "sm_90a", .options = std::move(options)})
+        .report;
+  };
+  EXPECT_TRUE(report_of({}).sound()) << report_of({}).complaint();
+  EXPECT_TRUE(report_of({"-c"}).setmaxnreg_ignored);
+  const std::string fence = "wgmma.fence.sync.aligned;";
+  ASSERT_NE(ptx.find(fence), ptx.npos);
+  for (std::size_t at = ptx.find(fence); at != ptx.npos; at = ptx.find(fence))
+    ptx.erase(at, fence.size());
+  EXPECT_TRUE(report_of({}).serialised);
+}
+
 }  // namespace
 }  // namespace tegula

@@ -145,24 +145,6 @@ TEST(Assemble, IsDeterministicInParallel) {
   EXPECT_THROW(std::rethrow_exception(all[4].error), InternalError);
 }
 
-TEST(Assemble, FindsPlantedSpillsAndInjectedWaits) {
-  NEEDS_PTXAS();
-  const std::string reference = "/work/shared/reference/gemm_persistent.ptx";
-  if (!std::filesystem::exists(reference))
-    GTEST_SKIP() << "the reference GEMM is not at " << reference;
-  std::string ptx = read_file(reference);
-  const Assembled good = assemble(job(ptx));
-  EXPECT_TRUE(good.report.sound()) << good.log;
-  EXPECT_EQ(good.report.registers, 168);
-  AssembleJob relocatable = job(ptx);
-  relocatable.options = {"-c"};
-  EXPECT_TRUE(assemble(relocatable).report.setmaxnreg_ignored);
-  const std::string fence = "wgmma.fence.sync.aligned;";
-  for (std::size_t at = ptx.find(fence); at != std::string::npos; at = ptx.find(fence))
-    ptx.erase(at, fence.size());
-  EXPECT_TRUE(assemble(job(ptx)).report.serialised);
-}
-
 TEST(Assemble, RefusedPtxIsOurFault) {
   NEEDS_PTXAS();
   try {
