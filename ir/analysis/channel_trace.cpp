@@ -161,7 +161,7 @@ class Walk {
     const OpData& d = k_[op];
     const RegionId body = d.regions[0];
     const std::int64_t end = number(d.operands[1]), step = number(d.operands[2]);
-    const bool has_products = has(body, Opcode::DotAsync);
+    const bool has_products = has(body, Opcode::DotAsync) && !has(body, Opcode::For);
     std::vector<Value> carried(d.operands.begin() + 3, d.operands.end());
     const bool alternates = d.attrs.i(AttrName::alternate) == 1;
     int turns = 0;

@@ -18,7 +18,7 @@
 
 #include "ir/analysis/alternating.h"
 #include "ir/analysis/bounds.h"
-#include "ir/passes/product_loop.h"
+#include "ir/passes/tile_overlap.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -170,6 +170,15 @@ class TurnByTurn {
   int in_flight_ = 0;      ///< products that a wait leaves
 };
 
+void run_late(ProductLoop& loop, std::size_t sum) {
+  auto tiles = TileOverlap::of(loop, loop.dots[1], sum);
+  if (tiles) tiles->enter();
+  loop.fill_first(1);
+  run_second_product_late(loop, sum, tiles ? &*tiles : nullptr);
+  loop.finish();
+  if (tiles) tiles->close();
+}
+
 bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   ProductLoop loop(k, op, plan, context);
   if (!loop.analyze()) return false;
@@ -183,12 +192,13 @@ bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
                     {"overlapped", overlaps ? "1" : "0"}});
   }
   loop.allocate(late.has_value());
-  loop.fill_first(late ? 1 : 0);
-  if (late)
-    run_second_product_late(loop, *late);
-  else
+  if (late) {
+    run_late(loop, *late);
+  } else {
+    loop.fill_first(0);
     turns.run();
-  loop.finish();
+    loop.finish();
+  }
   return true;
 }
 

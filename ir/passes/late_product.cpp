@@ -6,36 +6,45 @@
 //                                 wait s; p = f(s); wait o'; o = g(o') }
 //                   o = dot p, V[last], o }
 // so that f, the softmax of attention, runs beside a product (FlashAttention-3, 3.2). K and V are
-// rings of their own: K's slot is free once s is there, V's a step later.
+// rings of their own: K's slot is free once s is there, V's a step later. The last product, too, may
+// run beside the first one of the next tile (tile_overlap.cpp).
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
-#include "ir/passes/product_loop.h"
+#include "ir/passes/tile_overlap.h"
 
 namespace tegula::ir {
 namespace {
 
 class LateProduct {
  public:
-  LateProduct(ProductLoop& l, std::size_t sum)
-      : l_(l), k_(l.k), c_(sum), first_(l.dots[0]), second_(l.dots[1]) {}
+  LateProduct(ProductLoop& l, std::size_t sum, TileOverlap* tiles)
+      : l_(l),
+        k_(l.k),
+        tiles_(tiles),
+        c_(sum),
+        first_(l.dots[0]),
+        second_(l.dots[1]),
+        begins_fresh_(begins_fresh()) {}
 
   void run() {
-    enter_branch();
+    if (!tiles_) enter_branch();
     const Value weights_init = peel();
     Builder outside = l_.before(l_.loop);
     const RingPosition now = l_.add_carry(keys().ring.next(outside, keys().begin)),
                        before = l_.add_carry(values().begin);
     const Value weights = l_.add_carry(l_.loop, weights_init);
+    const Value adds = l_.add_carry(l_.loop, outside.flag(!begins_fresh_));
     const Value sum_before = k_[l_.body].args[c_ + 1];
     Builder head = l_.before(k_[l_.body].first);
     const Value sum = head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the late sum
     k_.replace_all_uses(sum_before, sum);
     l_.fill_ahead(head, keys(), now);
     l_.fill_ahead(head, values(), before);
-    const Value late = overlap({sum_before, weights}, now, before);
+    const Value late = overlap({sum_before, weights, adds, before}, now);
     finish_late(late, sum, weights);
     Builder tail = l_.before(k_.terminator(l_.body));
     values().ring.release(tail, before.slot, tail.flag(true));
@@ -44,11 +53,21 @@ class LateProduct {
     l_.advance(keys(), now);
     l_.advance(values(), before);
     k_[yield].operands.push_back(k_[second_].operands[0]);
-    last_product();
+    k_[yield].operands.push_back(l_.before(yield).flag(true));
+    tiles_ ? leave_to_next_tile() : last_product();
     k_.erase(second_);
   }
 
  private:
+  /// Sums that begin as zeros and are at most scaled in a step: the first product need not read them.
+  bool begins_fresh() const {
+    if (!is_zero(k_, k_[l_.loop].operands[3 + c_])) return false;
+    const Value begin = k_[l_.body].args[c_ + 1], acc = k_[second_].operands[2];
+    const OpId def = k_[acc].def;
+    return acc == begin || (def && k_[def].opcode == Opcode::Mul &&
+                            std::ranges::count(k_[def].operands, begin) == 1);
+  }
+
   Feed& keys() { return l_.feeds[0]; }
   Feed& values() { return l_.feeds[1]; }
 
@@ -95,23 +114,55 @@ class LateProduct {
     for (std::size_t i = 1; i < k_[l_.body].args.size(); ++i)
       map[k_[l_.body].args[i]] = k_[loop].operands[2 + i];
     const OpId yield = k_.terminator(l_.body);
+    Value before;  // the pending sums of the tile before
+    std::vector<OpId> behind_it;
     for (OpId op : k_.ops(l_.body)) {
       if (op == yield || op == second_ || l_.is_load(op)) continue;
-      if (op != first_) {
+      if (op == first_)
+        before = first_scores(b, map);
+      else if (tiles_ && makes_fragments(op))
+        behind_it.push_back(op);
+      else
         clone_op(b, op, map);
-        continue;
-      }
-      map[k_[op].results[0]] = l_.complete(b, op, mapped(map, k_[op].operands[2]),
-                                           mapped(map, k_[op].operands[0]), keys().begin);
-      keys().ring.release(b, keys().begin.slot, b.flag(true));
-      release_once_behind(b, k_[loop].operands[0]);
+    }
+    if (tiles_) {
+      const Value sums = wait_for_tile_before(b, before);
+      for (OpId op : behind_it) clone_op(b, op, map);
+      tiles_->finish_before(b, sums);
     }
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
-      k_[loop].operands[3 + i] =
-          mapped(map, i == c_ ? k_[second_].operands[2] : k_[yield].operands[i]);
+      if (i != c_) k_[loop].operands[3 + i] = mapped(map, k_[yield].operands[i]);
+    const Value acc = k_[second_].operands[2];
+    k_[loop].operands[3 + c_] =
+        begins_fresh_ ? b.op(Opcode::Poison, {}, k_.type(acc)) : mapped(map, acc);
     const Value next = b.add(k_[loop].operands[0], k_[loop].operands[2]);
     k_[loop].operands[0] = next;
     return mapped(map, k_[second_].operands[0]);
+  }
+
+  /// The first step's scores; the sums of the tile before, if products overlap across tiles.
+  Value first_scores(Builder& b, ValueMap& map) {
+    const Value acc = mapped(map, k_[first_].operands[2]), a = mapped(map, k_[first_].operands[0]);
+    const RingPosition at = keys().begin;
+    Value scores, before;
+    if (tiles_) {
+      const Late late{tiles_->sum(), tiles_->weights(), tiles_->adds(), tiles_->values_at()};
+      std::tie(scores, before) = both(b, acc, a, at, late);
+    } else {
+      scores = l_.complete(b, first_, acc, a, at);
+    }
+    map[k_[first_].results[0]] = scores;
+    keys().ring.release(b, at.slot, b.flag(true));
+    release_once_behind(b, k_[l_.loop].operands[0]);
+    return before;
+  }
+
+  Value wait_for_tile_before(Builder& b, Value pending) {
+    b.effect(Opcode::Pin, {});
+    const Value sums =
+        ProductLoop::wait(b, pending, k_.type(k_[second_].results[0]), 0, tiles_->weights());
+    values().ring.release(b, tiles_->values_at().slot, tiles_->exists());
+    return sums;
   }
 
   /// What the first product needs once is free behind the last step's, long before the loop ends.
@@ -120,33 +171,41 @@ class LateProduct {
     l_.release_once(b, b.cmp("ge", b.add(step, bounds[2]), bounds[1]));
   }
 
+  /// The operands of the late product, whether it adds to a sum, and its values' place.
   struct Late {
-    Value sum, weights;
+    Value sum, weights, adds;
+    RingPosition at;
   };
-  /// Both products in flight; gives the late one's pending sum, the other is complete.
-  Value overlap(Late late, RingPosition now, RingPosition before) {
-    Builder b = l_.before(first_);
-    b.loc = k_[first_].loc;
-    const Value acc = k_[first_].operands[2], a = k_[first_].operands[0];
+  /// Both products in flight; gives the first one's scores and the late one's pending sum.
+  std::pair<Value, Value> both(Builder& b, Value acc, Value a, RingPosition now, const Late& late) {
     const bool fresh = is_zero(k_, acc);
     const Type type = k_.type(acc);
     const Value begin = fresh ? b.op(Opcode::Poison, {}, type) : acc;
-    keys().ring.wait(b, now);
     if (l_.takes_turns()) b.effect(Opcode::TurnTake, {});
     const Value scores = l_.issue(b, first_, begin, a, b.flag(!fresh), now);
-    values().ring.wait(b, before);
-    const Value sum = l_.issue(b, second_, late.sum, late.weights, b.flag(true), before);
+    values().ring.wait(b, late.at);
+    const Value sum = l_.issue(b, second_, late.sum, late.weights, late.adds, late.at);
     if (l_.takes_turns()) b.effect(Opcode::TurnPass, {});
     std::vector<Value> in_registers;
     if (!l_.load_of(a)) in_registers.push_back(a);
     const Type types[] = {type, k_.type(sum)};
-    const std::vector<Value> both =
+    const std::vector<Value> done =
         ProductLoop::wait(b, {scores, sum}, types, 1, std::move(in_registers));
+    return {done[0], done[1]};
+  }
+
+  /// A step's; gives the late product's pending sum, the other is complete.
+  Value overlap(const Late& late, RingPosition now) {
+    Builder b = l_.before(first_);
+    b.loc = k_[first_].loc;
+    keys().ring.wait(b, now);
+    const auto [scores, pending] =
+        both(b, k_[first_].operands[2], k_[first_].operands[0], now, late);
     keys().ring.release(b, now.slot, b.flag(true));
     release_once_behind(b, k_[l_.body].args[0]);
-    k_.replace_all_uses(k_[first_].results[0], both[0]);
+    k_.replace_all_uses(k_[first_].results[0], scores);
     k_.erase(first_);
-    return both[1];
+    return pending;
   }
 
   /// The conversion of the second product's A from what it is computed in, and the zeros of its
@@ -183,24 +242,44 @@ class LateProduct {
     k_.erase(k_[stand_in].def);
   }
 
+  /// What the loop has left: where its rings are, and the operands of the last product.
+  struct Left {
+    std::size_t own;  ///< results before these
+    RingPosition keys, values;
+    Value sum, weights, adds;
+  };
+  Left left() const {
+    const auto& r = k_[l_.loop].results;
+    const std::size_t own = r.size() - 6;
+    return {own, {r[own], r[own + 1]}, {r[own + 2], r[own + 3]}, r[c_], r[own + 4], r[own + 5]};
+  }
+
+  /// Behind the loop: the last product is the next tile's to do.
+  void leave_to_next_tile() {
+    const Left last = left();
+    keys().end = last.keys;
+    values().end = last.values;
+    Builder b = l_.before(k_.terminator(k_[l_.loop].parent));
+    l_.once_end = l_.next_once(b, b.flag(true));
+    tiles_->leave(last.weights, last.adds);
+  }
+
   /// Behind the loop, and the end of the branch.
   void last_product() {
+    const Left last = left();
     const auto& results = k_[l_.loop].results;
-    const std::size_t n = results.size();  // .., position of keys, of values, weights
+    std::vector<Value> yielded(results.begin(), results.begin() + static_cast<int>(last.own));
     Builder b(k_, k_[l_.loop].parent);
     b.loc = k_[second_].loc;
-    std::vector<Value> yielded(results.begin(), results.end() - 5);
-    const Value acc = results[c_], weights = results[n - 1];
-    const RingPosition keys_end{results[n - 5], results[n - 4]},
-        last{results[n - 3], results[n - 2]};
-    values().ring.wait(b, last);
-    yielded[c_] = l_.complete(b, second_, acc, weights, last);
-    values().ring.release(b, last.slot, b.flag(true));
+    values().ring.wait(b, last.values);
+    const Value pending = l_.issue(b, second_, last.sum, last.weights, last.adds, last.values);
+    yielded[c_] = ProductLoop::wait(b, pending, k_.type(last.sum), 0, last.weights);
+    values().ring.release(b, last.values.slot, b.flag(true));
     l_.meet(b);
     if (l_.is_nested()) {
-      const RingPosition values_end = values().ring.next(b, last);
+      const RingPosition values_end = values().ring.next(b, last.values);
       yielded.insert(yielded.end(),
-                     {keys_end.slot, keys_end.phase, values_end.slot, values_end.phase});
+                     {last.keys.slot, last.keys.phase, values_end.slot, values_end.phase});
       if (l_.has_once()) yielded.push_back(l_.next_once(b, b.flag(true)));
     }
     b.yield(yielded);
@@ -208,8 +287,10 @@ class LateProduct {
 
   ProductLoop& l_;
   Kernel& k_;
-  std::size_t c_;  ///< the second product's sum among the carries
+  TileOverlap* tiles_;  ///< or none
+  std::size_t c_;       ///< the second product's sum among the carries
   OpId first_, second_;
+  bool begins_fresh_;
 };
 
 }  // namespace
@@ -228,6 +309,8 @@ std::optional<std::size_t> late_sum(const ProductLoop& l) {
   return std::nullopt;
 }
 
-void run_second_product_late(ProductLoop& loop, std::size_t sum) { LateProduct(loop, sum).run(); }
+void run_second_product_late(ProductLoop& loop, std::size_t sum, TileOverlap* tiles) {
+  LateProduct(loop, sum, tiles).run();
+}
 
 }  // namespace tegula::ir

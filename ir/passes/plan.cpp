@@ -282,6 +282,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
+  plan.overlap_tiles = plan.persistent && s.chained;
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for(k, AttrName::multicast);
   if (plan.persistent) plan.store_columns = kStoreColumns;
@@ -354,7 +355,7 @@ Plan make_plan(const Kernel& k) {
 /// Changes are meant for every kernel of a process, and most are not for products.
 void without_wgmma_fields(Plan& p) {
   p.copy_warps = p.registers = 0;
-  p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = false;
+  p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = p.overlap_tiles = false;
 }
 
 /// Tiles side by side go to a cluster only where they are dealt.
@@ -405,6 +406,7 @@ void require_legal(const Plan& p, const Kernel& k) {
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.store_columns >= 0, "store_columns is at least 0"},
       {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
+      {!p.overlap_tiles || (p.wgmma && p.persistent), "overlap_tiles needs wgmma and persistent"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
@@ -451,6 +453,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (context.plan->warps < 8) context.plan->turns = false;
     if (kernel.info.cluster > 1) context.plan->persistent = false;
     if (!context.plan->persistent || starts_early(kernel)) context.plan->dynamic = false;
+    if (!context.plan->persistent) context.plan->overlap_tiles = false;
     drop_multicast_unless_possible(kernel, context);
   }
   if (!chosen) require_legal(*context.plan, kernel);

@@ -69,6 +69,11 @@ class ProductLoop {
   std::unordered_set<OpId> dependents(Value on) const;
   bool is_nested() const { return !outer_.empty(); }
   bool takes_turns() const { return plan_.turns; }
+  bool overlaps_tiles() const { return plan_.overlap_tiles; }
+  /// The loop over a program's tiles, if this one stands in it directly.
+  OpId tile_loop() const {
+    return k.info.persistent && outer_.size() == 1 ? outer_.front() : OpId();
+  }
   bool has_once() const { return once_.has_value(); }
 
   Kernel& k;
@@ -105,6 +110,8 @@ class ProductLoop {
 /// Two products, the second on what is computed from the first: it runs a step late, beside the
 /// first of the next step. Position of its sum among the carries; none where the loop is not so.
 std::optional<std::size_t> late_sum(const ProductLoop& loop);
-void run_second_product_late(ProductLoop& loop, std::size_t sum);
+class TileOverlap;
+/// With `tiles`, which have been entered, the last product runs beside the next tile's first.
+void run_second_product_late(ProductLoop& loop, std::size_t sum, TileOverlap* tiles);
 
 }  // namespace tegula::ir

@@ -77,6 +77,7 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
           Visits visits = blocks ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b,
                                                 h, m.first() / BM, BN)
                                  : visibility.of(rows, length, BN);
+          if (!spec.range) visits = visits.with_a_step();  // what it leaves out, no mask stops
           if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
           // Exponents are factor * scores; what a score function gives is scaled as it is computed.
           const Tile factor = spec.score ? full<f32>(1) : kLog2E * scale;

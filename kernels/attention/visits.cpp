@@ -63,12 +63,23 @@ Visits Visits::list(const ListViews& views, const Index& b, const Index& h, cons
 Visits Visits::if_any(const Tile& condition) const {
   Visits v = *this;
   v.hi_ = where(condition, hi_, lo_);
+  v.has_step_ = false;
+  return v;
+}
+
+Visits Visits::with_a_step() const {
+  Visits v = *this;
+  v.has_step_ = !row_;
   return v;
 }
 
 detail::StepRange Visits::steps() const {
-  if (row_ || !parts_.empty()) return tegula::steps(lo_, hi_, 1);
-  return tegula::steps(lo_, min(hi_, length_), block_);
+  const Tile hi = row_ || !parts_.empty() ? hi_ : min(hi_, length_);
+  const int step = row_ || !parts_.empty() ? 1 : block_;
+  if (!has_step_) return tegula::steps(lo_, hi, step);
+  const Tile last = max(hi, lo_ + 1);
+  assume(lo_ < last);
+  return tegula::steps(lo_, last, step);
 }
 
 Index Visits::block(const Index& step) const {

@@ -29,6 +29,10 @@ class Visits {
   /// The same, or none where the condition does not hold.
   Visits if_any(const Tile& condition) const;
 
+  /// The same, with a step where there is none, unless a list says what is visited. What is masked
+  /// must be the mask's to say.
+  Visits with_a_step() const;
+
   detail::StepRange steps() const;
   Index block(const Index& step) const;
   /// Whether the block of a step holds a key that some row must not see: one behind the last, or
@@ -48,6 +52,7 @@ class Visits {
   };
   Tile lo_, hi_, length_;
   int block_ = 0;
+  bool has_step_ = false;  ///< in every tile
   std::vector<KvRange> full_;
   std::vector<Part> parts_;  ///< empty: one interval
   Tile full_count_;
