@@ -6,8 +6,8 @@
 //                                 wait s; p = f(s); wait o'; o = g(o') }
 //                   o = dot p, V[last], o }
 // so that f, the softmax of attention, runs beside a product (FlashAttention-3, 3.2). K and V are
-// rings of their own: K's slot is free once s is there, V's a step later. The last product, too, may
-// run beside the first one of the next tile (tile_overlap.cpp).
+// rings of their own: K's slot is free once s is there, V's a step later. The last product, too,
+// may run beside the first one of the next tile (tile_overlap.cpp).
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -59,7 +59,8 @@ class LateProduct {
   }
 
  private:
-  /// Sums that begin as zeros and are at most scaled in a step: the first product need not read them.
+  /// Sums that begin as zeros and are at most scaled in a step: the first product need not read
+  /// them.
   bool begins_fresh() const {
     if (!is_zero(k_, k_[l_.loop].operands[3 + c_])) return false;
     const Value begin = k_[l_.body].args[c_ + 1], acc = k_[second_].operands[2];
@@ -80,7 +81,8 @@ class LateProduct {
     if (l_.is_nested()) {
       for (const Feed& feed : l_.feeds)
         inits.insert(inits.end(), {feed.begin.slot, feed.begin.phase});
-      if (l_.has_once()) inits.push_back(l_.once_phase);
+      if (l_.has_once())
+        for (const Value* v : l_.once_carries(l_.once_at)) inits.push_back(*v);
     }
     std::vector<Type> types;
     for (Value v : inits) types.push_back(k_.type(v));
@@ -94,7 +96,10 @@ class LateProduct {
         feed.end = {results[next], results[next + 1]};
         next += 2;
       }
-      if (l_.has_once()) l_.once_end = results[next];
+      if (l_.has_once()) {
+        l_.once_end = l_.once_at;
+        for (Value* v : l_.once_carries(l_.once_end)) *v = results[next++];
+      }
     }
     k_.unlink(l_.loop);
     k_.append(k_[branch].regions[0], l_.loop);
@@ -280,7 +285,10 @@ class LateProduct {
       const RingPosition values_end = values().ring.next(b, last.values);
       yielded.insert(yielded.end(),
                      {last.keys.slot, last.keys.phase, values_end.slot, values_end.phase});
-      if (l_.has_once()) yielded.push_back(l_.next_once(b, b.flag(true)));
+      if (l_.has_once()) {
+        const RingPosition next = l_.next_once(b, b.flag(true));
+        for (const Value* v : l_.once_carries(next)) yielded.push_back(*v);
+      }
     }
     b.yield(yielded);
   }

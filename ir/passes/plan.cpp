@@ -283,6 +283,8 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   plan.overlap_tiles = plan.persistent && s.chained;
+  if (plan.overlap_tiles && plan.stages * s.step_bytes + 2 * s.once_bytes <= kRingBytes)
+    plan.once_stages = 2;
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for(k, AttrName::multicast);
   if (plan.persistent) plan.store_columns = kStoreColumns;
@@ -406,6 +408,7 @@ void require_legal(const Plan& p, const Kernel& k) {
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.store_columns >= 0, "store_columns is at least 0"},
       {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
+      {p.once_stages >= 1, "once_stages is at least 1"},
       {!p.overlap_tiles || (p.wgmma && p.persistent), "overlap_tiles needs wgmma and persistent"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},

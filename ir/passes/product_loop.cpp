@@ -36,7 +36,7 @@ bool ProductLoop::analyze() {
     if (auto load = invariant_load(k, loop, dot, 0);
         load && load->dots.front() == dot && is_tma(*load))
       once.push_back(std::move(*load));
-  if (!once.empty()) once_.emplace(k, 1, std::move(once));
+  if (!once.empty()) once_.emplace(k, plan_.once_stages, std::move(once));
   return true;
 }
 
@@ -183,19 +183,20 @@ void ProductLoop::remark() {
 
 void ProductLoop::enter_outer_loops() {
   Builder b = before(is_nested() ? outer_.front() : loop);
-  once_phase = b.i32(0);
+  once_at = ChannelRing::first(b);
   for (Feed& feed : feeds) feed.begin = ChannelRing::first(b);
   for (OpId outer : outer_) {
     for (Feed& feed : feeds)
       feed.begin = {add_carry(outer, feed.begin.slot), add_carry(outer, feed.begin.phase)};
-    if (once_) once_phase = add_carry(outer, once_phase);
+    if (once_)
+      for (Value* v : once_carries(once_at)) *v = add_carry(outer, *v);
   }
 }
 
 void ProductLoop::leave_outer_loops() {
   std::vector<Value*> carried;
   for (Feed& feed : feeds) carried.insert(carried.end(), {&feed.end.slot, &feed.end.phase});
-  if (once_) carried.push_back(&once_end);
+  if (once_) std::ranges::copy(once_carries(once_end), std::back_inserter(carried));
   for (std::size_t i = outer_.size(); i-- > 0;) {
     const OpId yield = k.terminator(body_of(outer_[i]));
     for (Value* v : carried) k[yield].operands.push_back(*v);
@@ -217,8 +218,8 @@ void ProductLoop::fill_step(Builder& b, const Feed& feed, Value iv, Value slot, 
   StepOffsets offsets(k, body, iv);
   feed.ring.fill(inner, offsets, slot, free);
   if (with_once && once_)
-    once_->fill(inner, offsets, inner.i32(0),
-                is_nested() ? inner.op(Opcode::Xor, {once_phase, inner.i32(1)}) : Value());
+    once_->fill(inner, offsets, once_at.slot,
+                is_nested() ? inner.op(Opcode::Xor, {once_at.phase, inner.i32(1)}) : Value());
 }
 
 void ProductLoop::fill_first(int first) {
@@ -282,16 +283,19 @@ void ProductLoop::advance(const Feed& feed, RingPosition at) {
 }
 
 void ProductLoop::wait_once(Builder& b) {
-  if (once_) once_->wait(b, {b.i32(0), once_phase});
+  if (once_) once_->wait(b, once_at);
 }
 
 void ProductLoop::release_once(Builder& b, Value condition) {
-  if (once_ && is_nested()) once_->release(b, b.i32(0), condition);
+  if (once_ && is_nested()) once_->release(b, once_at.slot, condition);
 }
 
-Value ProductLoop::next_once(Builder& b, Value brought) const {
+RingPosition ProductLoop::next_once(Builder& b, Value brought) const {
   if (!once_ || !is_nested()) return {};
-  return b.op(Opcode::Xor, {once_phase, b.cast(brought, DType::i32)});
+  if (once_->slots() == 1)
+    return {once_at.slot, b.op(Opcode::Xor, {once_at.phase, b.cast(brought, DType::i32)})};
+  const RingPosition next = once_->next(b, once_at);
+  return {b.select(brought, next.slot, once_at.slot), b.select(brought, next.phase, once_at.phase)};
 }
 
 RingPosition ProductLoop::counted_end(Builder& b, const Feed& feed) const {
@@ -310,8 +314,9 @@ Value ProductLoop::issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d
   std::vector<Value> operands{acc, a, k[dot].operands[1], scale_d};
   for (std::size_t i : {1u, 2u})
     if (const OperandLoad* load = load_of(operands[i])) {
+      const bool is_once = once_ && once_->load_of(operands[i]);
       operands[i] = load->ring;
-      operands.push_back(k.type(load->ring).shape()[0] == 1 ? b.i32(0) : at.slot);
+      operands.push_back(is_once ? once_at.slot : at.slot);
     }
   const Type sum = Type::pending(k.type(k[dot].results[0]));
   const AttrList attrs = k[dot].attrs;

@@ -45,8 +45,13 @@ class ProductLoop {
   void wait_once(Builder& b);
   /// Where the condition holds, the next turn of the loop around may overwrite it.
   void release_once(Builder& b, Value condition);
-  /// The phase that the next turn waits for, if this one has brought it.
-  Value next_once(Builder& b, Value brought) const;
+  /// What the next turn waits for, if this one has brought it.
+  RingPosition next_once(Builder& b, Value brought) const;
+  /// Values of a position that loops carry.
+  template <class Position>
+  auto once_carries(Position& at) const {
+    return once_->slots() == 1 ? std::vector{&at.phase} : std::vector{&at.slot, &at.phase};
+  }
   /// Where the feed stands behind all steps, counted, not followed: who skips the loop needs it.
   RingPosition counted_end(Builder& b, const Feed& feed) const;
   bool is_skipped_by_others() const { return plan_.alternate && is_nested(); }
@@ -81,7 +86,7 @@ class ProductLoop {
   const RegionId body;
   std::vector<OpId> dots;
   std::vector<Feed> feeds;
-  Value once_phase, once_end;
+  RingPosition once_at, once_end;
 
  private:
   bool find_outer_loops();

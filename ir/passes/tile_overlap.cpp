@@ -1,5 +1,5 @@
-// Before:  for tiles { p = f(q K[0]); for k = 1.. { q K[k] beside p V[k-1]; .. }; o = p V[last], o; store h(o) }
-// After:   for tiles, p, o of the tile before {
+// Before:  for tiles { p = f(q K[0]); for k = 1.. { q K[k] beside p V[k-1]; .. }; o = p V[last], o;
+// store h(o) } After:   for tiles, p, o of the tile before {
 //            q K[0] beside p V[last], o; p' = f(..); if there is a tile before { store h(o) }
 //            for k = 1.. { .. }
 //          }
@@ -55,7 +55,12 @@ bool may_come_later(const Kernel& k, OpId op) {
 }  // namespace
 
 TileOverlap::TileOverlap(ProductLoop& l, OpId second, std::size_t sum)
-    : l_(l), k_(l.k), second_(second), tiles_(l.tile_loop()), c_(sum), own_results_(l.k[l.loop].results.size()) {}
+    : l_(l),
+      k_(l.k),
+      second_(second),
+      tiles_(l.tile_loop()),
+      c_(sum),
+      own_results_(l.k[l.loop].results.size()) {}
 
 std::optional<TileOverlap> TileOverlap::of(ProductLoop& l, OpId second, std::size_t sum) {
   if (!l.tile_loop() || !l.overlaps_tiles()) return std::nullopt;
@@ -82,9 +87,9 @@ bool TileOverlap::collect() {
       if (!late.contains(v)) add_outside(v);
     });
   return !rest_.empty() && std::ranges::all_of(from_tile_, [&](Value v) {
-           const Type t = k_.type(v);
-           return t.is_scalar() || (t.is_tile() && t.layout()->registers() <= kMostRegisters);
-         });
+    const Type t = k_.type(v);
+    return t.is_scalar() || (t.is_tile() && t.layout()->registers() <= kMostRegisters);
+  });
 }
 
 bool TileOverlap::is_of_tile(Value v) const {
