@@ -13,11 +13,10 @@ using namespace ir;
 namespace {
 
 constexpr int kGroupWarps = 4, kGroupThreads = 128;
-constexpr std::int64_t kGroupRows = 64;
 /// Named barriers: one for each of up to four warpgroups, behind those of turns and groups.
 constexpr int kFirstBarrier = 8;
 
-/// Which warpgroup runs the code.
+/// Which warpgroup runs the code: one has a tile, or some rows of it.
 Value warpgroup(Lowering& l) {
   if (l.groups() > 1) return l.group();
   if (l.warps() == kGroupWarps) return l.b.i32(0);
@@ -58,8 +57,9 @@ class StoredBox {
       clip_.insert(clip_.end(), {c.dim, c.arg, c.value});
     for (std::int64_t v : order_)
       corner_.push_back(l.b.cast(l.get(d.operands[2 + static_cast<std::size_t>(v)]), DType::i32));
-    if (l.groups() > 1 || rows_ == kGroupRows) return;
-    rows_ = kGroupRows;
+    const int warpgroups = l.warps() / kGroupWarps;
+    if (warpgroups == 1) return;
+    rows_ /= warpgroups;
     warpgroup_ = warpgroup(l);
     corner_[1] = l.b.add(corner_[1], l.b.mul(warpgroup_, l.b.i32(static_cast<int>(rows_))));
   }
