@@ -112,16 +112,18 @@ void store_by_tma(Lowering& l, OpId store) {
     wait_until_read(l, turn.unread_before);
     meet(l);
   }
-  Value base = l.shared_address(staging.offset(turn.buffer));
+  // All buffers' addresses are one register's and immediates.
+  const std::int64_t at = staging.offset(turn.buffer);
+  Value base = l.shared_address(0);
   if (l.groups() > 1)
-    base = l.b.add(base,
-                   l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
-  store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true);
+    base =
+        l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
+  store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true, at);
   l.b.effect(Opcode::FenceProxyAsync, {});
   if (turn.unread_behind != StagingTurn::kNoWait) wait_until_read(l, turn.unread_behind);
   meet(l);
   by_one(l, [&] {
-    StoredBox(l, d, layout, base).store();
+    StoredBox(l, d, layout, l.b.add(base, l.b.i32(static_cast<int>(at)))).store();
     l.b.effect(Opcode::TmaCommit, {});
   });
 }
