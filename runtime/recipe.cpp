@@ -138,10 +138,10 @@ codegen::TensorMap LaunchRecipe::tensor_map(const Field& f, std::span<const Laun
     map.strides[d] = tensor.strides()[axis] * size_bytes(map.dtype);
   }
   for (const Clip& clip : shape.clips) {
-    const std::int64_t end =
-        clip.arg < 0 ? clip.value
-                     : args[static_cast<std::size_t>(clip.arg)]
-                           .tensor->shape()[static_cast<std::size_t>(clip.value)];
+    const std::int64_t end = clip.arg < 0
+                                 ? clip.value
+                                 : args[static_cast<std::size_t>(clip.arg)]
+                                       .tensor->shape()[static_cast<std::size_t>(clip.value)];
     map.dims[clip.dim] = std::min(map.dims[clip.dim], end);
   }
   return map;

@@ -40,9 +40,8 @@ void by_one(Lowering& l, const std::function<void()>& what) {
 }
 
 void wait_until_read(Lowering& l, int but) {
-  by_one(l, [&] {
-    l.b.effect(Opcode::TmaWait, {}, {{AttrName::count, but}, {AttrName::read, 1}});
-  });
+  by_one(l,
+         [&] { l.b.effect(Opcode::TmaWait, {}, {{AttrName::count, but}, {AttrName::read, 1}}); });
 }
 
 /// The rows of one warpgroup, piece by piece.
@@ -53,8 +52,7 @@ class StoredBox {
     const auto axes = d.attrs.ints(AttrName::axes);
     order_ = map_order(axes, l.from.type(d.operands[0]).rank(), 1);
     const auto clips = clips_of(l.from, d);
-    for (const StoreClip& c : *clips)
-      clip_.insert(clip_.end(), {c.dim, c.arg, c.value});
+    for (const StoreClip& c : *clips) clip_.insert(clip_.end(), {c.dim, c.arg, c.value});
     for (std::int64_t v : order_)
       corner_.push_back(l.b.cast(l.get(d.operands[2 + static_cast<std::size_t>(v)]), DType::i32));
     const int warpgroups = l.warps() / kGroupWarps;
@@ -86,8 +84,7 @@ class StoredBox {
     operands.insert(operands.end(), corner_.begin(), corner_.end());
     if (column > 0) operands[2] = l_.b.add(corner_[0], l_.b.i32(column));
     AttrList attrs;
-    if (const AttrValue* evict = d_.attrs.find(AttrName::evict))
-      attrs.set(AttrName::evict, *evict);
+    if (const AttrValue* evict = d_.attrs.find(AttrName::evict)) attrs.set(AttrName::evict, *evict);
     l_.b.create(Opcode::TmaStore, operands, std::span<const Type>(), attrs);
   }
 
@@ -116,8 +113,7 @@ void store_by_tma(Lowering& l, OpId store) {
   const std::int64_t at = staging.offset(turn.buffer);
   Value base = l.shared_address(0);
   if (l.groups() > 1)
-    base =
-        l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
+    base = l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
   store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true, at);
   l.b.effect(Opcode::FenceProxyAsync, {});
   if (turn.unread_behind != StagingTurn::kNoWait) wait_until_read(l, turn.unread_behind);

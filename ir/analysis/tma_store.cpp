@@ -66,7 +66,8 @@ std::optional<std::vector<StoreClip>> clips_of(const Kernel& k, const OpData& st
 std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
   const Type view = k.type(store.operands[0]), tile = k.type(store.operands[1]);
   const auto axes = store.attrs.ints(AttrName::axes);
-  if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2) return "not a tile of two dimensions";
+  if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
+    return "not a tile of two dimensions";
   if (!has_staged_size(tile.dtype())) return "elements of neither 16 nor 32 bits";
   if (view.view_facts().strides[static_cast<std::size_t>(axes[1])] != 1 ||
       !is_tma_box(view, axes, tile))

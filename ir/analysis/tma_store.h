@@ -8,10 +8,11 @@
 
 namespace tegula::ir {
 
-/// A bound that a launch knows: nothing is stored at or beyond it along dimension `dim` of the view.
+/// A bound that a launch knows: nothing is stored at or beyond it along dimension `dim` of the
+/// view.
 struct StoreClip {
   std::int64_t dim;
-  std::int64_t arg;    ///< index of a parameter whose dimension `value` it is; -1: it is `value`
+  std::int64_t arg;  ///< index of a parameter whose dimension `value` it is; -1: it is `value`
   std::int64_t value;
 };
 
@@ -20,7 +21,8 @@ struct StoreClip {
 std::optional<std::vector<StoreClip>> clips_of(const Kernel& k, const OpData& store);
 
 /// Why TMA cannot store this tile (a store_view of tile or machine form); empty where it can. TMA
-/// drops what lies outside of the view, and what it writes is seen by nobody before the kernel ends.
+/// drops what lies outside of the view, and what it writes is seen by nobody before the kernel
+/// ends.
 std::string_view why_not_by_tma(const Kernel& k, const OpData& store);
 
 }  // namespace tegula::ir

@@ -376,8 +376,8 @@ std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
     const Type tile = k.type(k[op].operands[1]);
     const std::int64_t rows = tile.shape()[0], columns = tile.shape()[1];
     const bool in_blocks = p.store_columns > 0 && columns % p.store_columns == 0;
-    most = std::max(
-        most, rows * (in_blocks ? p.store_columns : columns) * size_bytes(tile.dtype()) * p.groups());
+    most = std::max(most, rows * (in_blocks ? p.store_columns : columns) *
+                              size_bytes(tile.dtype()) * p.groups());
   });
   return most;
 }

