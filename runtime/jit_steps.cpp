@@ -85,6 +85,10 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
     plan.warp_exchange = false;
     return plan;
   }
+  if (plan.tma_store) {
+    plan.tma_store = false;
+    return plan;
+  }
   if (plan.alternate) {  // another plan altogether without
     if (plan.stages == 2) return std::nullopt;
     --plan.stages;

@@ -118,7 +118,12 @@ std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype) {
     shape.order[d] = static_cast<std::uint8_t>(order[d]);
     shape.map.box[d] = static_cast<std::int32_t>(box[d]);
   }
-  maps_.push_back(shape);
+  const auto clips = attrs.ints(AttrName::clip);
+  for (std::size_t i = 0; i + 2 < clips.size(); i += 3) {
+    const auto at = std::ranges::find(order, clips[i]) - order.begin();
+    shape.clips.push_back({static_cast<std::size_t>(at), clips[i + 1], clips[i + 2]});
+  }
+  maps_.push_back(std::move(shape));
   return static_cast<std::uint8_t>(maps_.size() - 1);
 }
 
@@ -131,6 +136,13 @@ codegen::TensorMap LaunchRecipe::tensor_map(const Field& f, std::span<const Laun
     const std::size_t axis = shape.order[static_cast<std::size_t>(d)];
     map.dims[d] = tensor.shape()[axis];
     map.strides[d] = tensor.strides()[axis] * size_bytes(map.dtype);
+  }
+  for (const Clip& clip : shape.clips) {
+    const std::int64_t end = clip.arg < 0
+                                 ? clip.value
+                                 : args[static_cast<std::size_t>(clip.arg)]
+                                       .tensor->shape()[static_cast<std::size_t>(clip.value)];
+    map.dims[clip.dim] = std::min(map.dims[clip.dim], end);
   }
   return map;
 }

@@ -63,10 +63,16 @@ class LaunchRecipe {
     std::uint32_t offset;
     std::uint8_t map = 0;  ///< of maps_
   };
-  /// A tensor map but for what the argument says: view dimensions innermost first, and the box.
+  /// Ends a tensor's dimension where another argument's ends, or at `value` (arg -1).
+  struct Clip {
+    std::size_t dim = 0;
+    std::int64_t arg = -1, value = 0;
+  };
+  /// A tensor map but for what the arguments say: view dimensions innermost first, and the box.
   struct MapShape {
     std::array<std::uint8_t, codegen::kMaxTensorRank> order{};
     codegen::TensorMap map;
+    std::vector<Clip> clips;
   };
   /// One step of the grid's straight-line program: registers[i] = op(registers[a], registers[b],
   /// registers[c]).

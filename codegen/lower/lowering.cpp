@@ -10,6 +10,7 @@
 #include <array>
 
 #include "codegen/lower/lower_simt.h"
+#include "codegen/lower/tma.h"
 #include "codegen/lower/warp_exchange.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
@@ -51,11 +52,17 @@ void Lowering::reserve_warp_scratch() {
   scratch_offset_ = scratch_end_ = warp_scratch_offset_ + groups_ * bytes;
 }
 
+void Lowering::reserve_store_staging() {
+  staging_ = StoreStaging::of(from, groups_, scratch_offset_);
+  if (staging_) scratch_offset_ = scratch_end_ = staging_->end();
+}
+
 Kernel Lowering::run() {
   add_params();
   if (context.plan && context.plan->copy_warps > 0) copying_ = CopySlice::of(from);
   find_groups();
   reserve_warp_scratch();
+  reserve_store_staging();
   find_live_ranges();
   if (copying_)
     lower_roles();
@@ -190,6 +197,7 @@ void Lowering::lower_region(RegionId machine_region) {
 
 void Lowering::lower_body() {
   lower_region(from.body());
+  if (staging_ && role_ != Role::Copy) await_tma_stores(*this);
   leave_cluster();
   // Channels must be there as long as others may signal them. Warps that copy have ended by then,
   // or count as having ended when they have.
@@ -540,7 +548,8 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   leave_cluster();
   if (groups_ > 1) return group_scratch(bytes);
   std::int64_t from_here = scratch_offset_;
-  if (!is_ring_alive())
+  // Behind the rings lies what TMA may still be reading.
+  if (!is_ring_alive() && !staging_)
     for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);
   const std::int64_t at = (from_here + alignment - 1) / alignment * alignment;
   scratch_end_ = std::max(scratch_end_, at + bytes);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/lower/copy_slice.h"
+#include "codegen/lower/store_staging.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
 #include "ir/passes/ramp.h"
@@ -109,9 +110,10 @@ class Lowering {
   /// Where a channel's slot has its mbarrier.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
   ir::Value mbarrier(ir::Value machine_channel);  ///< of the first slot
-  /// A tensor map parameter for boxes of a view: made on first use.
+  /// A tensor map parameter for boxes of a view, which `clip` (attr clip) may end earlier: made on
+  /// first use.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
-                       int swizzle);
+                       int swizzle, const ir::Ints& clip = {});
   /// The mbarriers of channels: in front of the roles, where there are any.
   void init_channels(std::span<const ir::OpId> channel_inits);
   /// Scratch memory of one op, reused by the next: guarded by barriers on both sides. Lies over
@@ -121,6 +123,8 @@ class Lowering {
   /// Shared memory for exchanges within warps, which nothing else uses; none where there is no
   /// room.
   ir::Value warp_scratch();
+  /// Where stores by TMA find what they store; none where there are none.
+  const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
   /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
   /// until they have done with it, where a cluster_sum left that open.
   void leave_cluster();
@@ -149,6 +153,7 @@ class Lowering {
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
   void reserve_warp_scratch();
+  void reserve_store_staging();
   void find_live_ranges();
   bool is_ring_alive() const;
   void lower_body();
@@ -185,6 +190,7 @@ class Lowering {
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
   std::int64_t warp_scratch_offset_ = -1, warp_scratch_bytes_ = 0;
+  std::optional<StoreStaging> staging_;
   bool is_read_by_cluster_ = false;
   bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers
   /// First and last op at which an allocation is alive, in the order of the text.

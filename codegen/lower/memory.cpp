@@ -6,6 +6,7 @@
 
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/lower/tma.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
 
@@ -82,6 +83,7 @@ void lower_LoadView(Lowering& l, OpId op) {
 
 void lower_StoreView(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
+  if (d.attrs.i(AttrName::tma) == 1) return store_by_tma(l, op);
   const Type type = l.from.type(d.operands[1]);
   Box box = Box::of_store(l, op);
   const Value value = l.get(d.operands[1]);

@@ -159,13 +159,15 @@ Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
 }
 
 void store_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
-                  Value registers, bool matrices) {
+                  Value registers, bool matrices, std::int64_t behind) {
   const Elem elem = l.type(registers).elem();
   const bool sm90 = std::string_view(l.from.info.target).starts_with("sm_9");
   const Route r = choose_route(shared, dist, matrices && sm90 && size_bits(elem.dtype) == 16);
   std::vector<std::int64_t> order;
   for (const auto& regs : r.registers) order.insert(order.end(), regs.begin(), regs.end());
-  const Value addresses = shared_addresses(l, base, r.slabs, r.parts);
+  auto parts = r.parts;
+  for (auto& [slab, part] : parts) part.add += behind;
+  const Value addresses = shared_addresses(l, base, r.slabs, parts);
   const Value flat = l.regs(registers, order);
   if (r.by_matrix) {
     const Value packed =

@@ -20,8 +20,10 @@ ir::Value load_shared(Lowering& l, ir::Value base, const ir::SharedLayout& share
                       const ir::LinearLayout& dist, ir::Elem elem, bool matrices,
                       std::vector<int> wanted = {});
 
+/// `behind`: of the tile from `base`, bytes, which the instructions' addresses have as immediates.
 void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
-                  const ir::LinearLayout& dist, ir::Value registers, bool matrices);
+                  const ir::LinearLayout& dist, ir::Value registers, bool matrices,
+                  std::int64_t behind = 0);
 
 /// A shared tile's slot: its layout without the slot dimension, and where it starts.
 struct SlotAt {

@@ -4,6 +4,7 @@
 
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
+#include "codegen/lower/tma.h"
 #include "ir/analysis/access_width.h"
 
 namespace tegula::codegen {
@@ -14,18 +15,16 @@ namespace {
 
 constexpr std::int64_t kBarrierBytes = 8;
 
-/// View dimensions, innermost first: the contiguous one, the tile's others, the rest.
-Ints map_order(const Kernel& k, const OpData& d, int fast) {
-  const auto axes = d.attrs.ints(AttrName::axes);
+}  // namespace
+
+Ints map_order(std::span<const std::int64_t> axes, std::int64_t view_rank, int fast) {
   Ints order{axes[static_cast<std::size_t>(fast)]};
   for (std::size_t t = 0; t < axes.size(); ++t)
     if (static_cast<int>(t) != fast) order.push_back(axes[t]);
-  for (std::int64_t v = k.type(d.operands[3]).rank() - 1; v >= 0; --v)
+  for (std::int64_t v = view_rank - 1; v >= 0; --v)
     if (std::ranges::find(order, v) == order.end()) order.push_back(v);
   return order;
 }
-
-}  // namespace
 
 Value Lowering::mbarrier(Value machine_channel) {
   return shared_address(from[from[machine_channel].def].attrs.i(AttrName::offset));
@@ -35,7 +34,8 @@ Value Lowering::mbarrier(Value machine_channel, Value machine_slot) {
   return b.add(mbarrier(machine_channel), b.mul(get(machine_slot), b.i32(kBarrierBytes)));
 }
 
-Value Lowering::tensor_map(Value machine_view, const Ints& order, const Ints& box, int swizzle) {
+Value Lowering::tensor_map(Value machine_view, const Ints& order, const Ints& box, int swizzle,
+                           const Ints& clip) {
   const Param& p = *params_.at(machine_view);
   AttrList attrs;
   attrs.set(AttrName::arg, static_cast<std::int64_t>(&p - from.params().data()));
@@ -43,6 +43,7 @@ Value Lowering::tensor_map(Value machine_view, const Ints& order, const Ints& bo
   attrs.set(AttrName::order, order);
   attrs.set(AttrName::box, box);
   attrs.set(AttrName::swizzle, std::int64_t{swizzle});
+  if (!clip.empty()) attrs.set(AttrName::clip, clip);
   for (const Param& made : to.params())
     if (made.attrs == attrs) return made.value;
   return to.add_param(p.name + "_map", Type::tensor_map(), attrs);
@@ -130,7 +131,7 @@ class TmaBox {
         at_(slot_of(l, d_.operands[0], d_.operands[1])),
         fast_(at_.layout.order()[0]),
         piece_(at_.layout.piece_list().front()),
-        order_(map_order(l.from, d_, fast_)),
+        order_(map_order(d_.attrs.ints(AttrName::axes), l.from.type(d_.operands[3]).rank(), fast_)),
         in_halves_(d_.operands.size() > 4 + order_.size()) {
     box_.assign(order_.size(), 1);
     box_[0] = width();

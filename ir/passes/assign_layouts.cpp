@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/analysis/tma_store.h"
 #include "ir/builder.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
@@ -118,6 +119,7 @@ class Assigner {
     }
     if (d.opcode == Opcode::ReduceWith) copy_scalar_region(d.regions[0], to_.add_region(made));
     if (d.opcode == Opcode::Dot) remark_dot(d);
+    if (d.opcode == Opcode::StoreView && context_.plan->tma_store) mark_store(d, made);
   }
 
   static bool is_fold(Opcode o) {
@@ -265,6 +267,20 @@ class Assigner {
         map_[from_[op].results[i]] = to_[made].results[i];
     }
     b_.at_end(outer);
+  }
+
+  void mark_store(const OpData& d, OpId made) {
+    const Type stored = from_.type(d.operands[1]);
+    if (!stored.is_tile() || stored.rank() != 2) return;
+    const bool by_tma = choice_.is_by_tma(d);
+    if (by_tma) to_[made].attrs.set(AttrName::tma, std::int64_t{1});
+    const std::string_view why_not = why_not_by_tma(from_, d);
+    context_.remark(by_tma ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc,
+                    by_tma ? "stored by TMA" : "not stored by TMA",
+                    {{"tile", stored.str()},
+                     {"why", by_tma            ? "asked for"
+                             : why_not.empty() ? "does not lie as sums do"
+                                               : std::string(why_not)}});
   }
 
   void remark_dot(const OpData& d) {

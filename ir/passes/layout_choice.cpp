@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ir/analysis/access_width.h"
+#include "ir/analysis/tma_store.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/thread_fn.h"
@@ -127,6 +128,7 @@ const LinearLayout* LayoutChoice::store(const OpData& d) const {
   const LinearLayout* coalesced_layout = access(d, tile);
   const LinearLayout* own = of(d.operands[1]);
   if (!own) return coalesced_layout;
+  if (is_by_tma(d)) return own;
   const int fast = contiguous_dim(k_, d);
   if (fast < 0) return own;
   const int widest = std::min(access_elements(k_, d), 16 / size_bytes(tile.dtype()));
@@ -147,6 +149,19 @@ const LinearLayout* LayoutChoice::store(const OpData& d) const {
   if (static_cast<int>(width(*own)) * size_bytes(tile.dtype()) >= kSectorShare) return own;
   const auto wider = lengthen_runs(*own, fast, widest);
   return wider && width(*own) < width(*wider) ? intern_layout(*wider) : own;
+}
+
+bool LayoutChoice::is_by_tma(const OpData& d) const {
+  return plan_.tma_store && why_not_by_tma(k_, d).empty() && lies_as_sums(d.operands[1]);
+}
+
+/// Each warpgroup has 64 rows, in the lanes that a wgmma leaves them in.
+bool LayoutChoice::lies_as_sums(Value v) const {
+  constexpr int kRowsPerWarp = 16, kColumns = 8;
+  const LinearLayout* own = of(v);
+  const Dims shape = dims_of(k_.type(v).shape());
+  return own && plan_.wgmma && shape[0] % (kRowsPerWarp * plan_.warps) == 0 &&
+         shape[1] % kColumns == 0 && *own == mma_m16n8k16_acc(shape, plan_.warps, 1);
 }
 
 /// Loads outside the loops of wgmmas wait for the layout of the sums that they may meet.

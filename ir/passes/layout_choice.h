@@ -31,11 +31,14 @@ class LayoutChoice {
   const LinearLayout* standard(Type tile) const;
   /// What store_view should receive its value in.
   const LinearLayout* store(const OpData& d) const;
+  /// Its value goes through shared memory as the sums lie, and from there by TMA.
+  bool is_by_tma(const OpData& store) const;
 
   /// True for an op that can be made again in any layout.
   static bool is_free_op(Opcode op);
 
  private:
+  bool lies_as_sums(Value v) const;
   const LinearLayout* scan(Type tile, int axis) const;
   const LinearLayout* cluster_share(Type tile) const;
   bool is_behind_products(const OpData& load) const;

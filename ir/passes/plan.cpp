@@ -10,6 +10,7 @@
 #include "ir/analysis/held_registers.h"
 #include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
+#include "ir/analysis/tma_store.h"
 #include "ir/matrix_type.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
@@ -357,7 +358,8 @@ Plan make_plan(const Kernel& k) {
 /// Changes are meant for every kernel of a process, and most are not for products.
 void without_wgmma_fields(Plan& p) {
   p.copy_warps = p.registers = 0;
-  p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = p.overlap_tiles = false;
+  p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = p.overlap_tiles = p.tma_store =
+      false;
 }
 
 /// Tiles side by side go to a cluster only where they are dealt.
@@ -368,6 +370,38 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   context.remark(Remark::Kind::Missed, {},
                  p.dynamic ? "no multicast: tiles come from a counter"
                            : "no multicast: no operand that neighbouring tiles share");
+}
+
+/// Of the blocks that TMA can store, one for each warpgroup; 0: there is none.
+std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
+  std::int64_t most = 0;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode != Opcode::StoreView || !why_not_by_tma(k, k[op]).empty()) return;
+    const Type tile = k.type(k[op].operands[1]);
+    const std::int64_t rows = tile.shape()[0], columns = tile.shape()[1];
+    const bool in_blocks = p.store_columns > 0 && columns % p.store_columns == 0;
+    most = std::max(most, rows * (in_blocks ? p.store_columns : columns) *
+                              size_bytes(tile.dtype()) * p.groups());
+  });
+  return most;
+}
+
+/// Of two products' operands two slots each are enough; those of one product stay as deep.
+void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
+  Plan& p = *context.plan;
+  if (!p.tma_store) return;
+  const Survey s = survey(k);
+  const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0;
+  const auto fits = [&] { return s.once_bytes + p.stages * s.step_bytes + staged <= kRingBytes; };
+  const int stages = p.stages;
+  while (s.chained && p.stages > 2 && !fits()) --p.stages;
+  if (staged > 0 && fits()) return;
+  p.stages = stages;
+  p.tma_store = false;
+  context.remark(Remark::Kind::Missed, {},
+                 !p.persistent ? "no stores by TMA: not a persistent kernel's"
+                 : staged == 0 ? "no stores by TMA: no result that it can store"
+                               : "no stores by TMA: no shared memory beside the rings");
 }
 
 /// Tiles that are dealt, of one warpgroup each, which does not copy.
@@ -420,6 +454,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.alternate || goes_with_alternate(p),
        "alternate needs persistent and copy_warps, and goes neither with dynamic nor with turns"},
       {p.persistent || !p.dynamic, "dynamic needs persistent"},
+      {p.persistent || !p.tma_store, "tma_store needs persistent"},
       {!p.dynamic || !starts_early(k), "a kernel that waits for the one before it is not dynamic"},
       {!p.dynamic || !p.multicast, "tiles by a counter (dynamic) are not shared (multicast)"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
@@ -458,6 +493,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (!context.plan->persistent || starts_early(kernel)) context.plan->dynamic = false;
     if (!context.plan->persistent) context.plan->overlap_tiles = false;
     drop_multicast_unless_possible(kernel, context);
+    drop_tma_store_unless_possible(kernel, context);
   }
   if (!chosen) require_legal(*context.plan, kernel);
   kernel.info.threads = 32 * context.plan->warps;

@@ -97,6 +97,31 @@ TEST_P(Tiles, OtherExtents) {
   }
 }
 
+/// Results that go through shared memory and TMA, of lengths that fill no tile.
+TEST_P(Tiles, StoredByTma) {
+  Env changed = env();
+  changed.plan = "tma_store=1";
+  const EnvOverride scope(changed);
+  for (const AttentionTiles& tiles : {AttentionTiles{128, 128}, {128, 176}, kTall})
+    for (const auto& [q, kv] : {std::pair{1, 1}, {413, 129}, {203, 517}}) {
+      Case c = cases()[1];
+      const int dim = tiles.queries == 192 ? 64 : 128;
+      const Extents e{.heads = 3, .q_length = q, .kv_length = kv, .dim = dim, .value_dim = dim};
+      SCOPED_TRACE(testing::Message() << tiles.queries << "x" << tiles.keys << ": " << e.str());
+      c.spec.tiles = tiles;
+      const Attention attention(c.spec);
+      const Tensors t(e, DType::bf16, q == 1 ? Order::bhsd : Order::bshd, GetParam());
+      attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+      expect_attention(c.host, t);
+      if (HasFatalFailure()) return;
+      if (GetParam().kind == DeviceKind::cpu) continue;
+      const std::string said = attention.explain(DType::bf16);
+      if (GetParam().kind == DeviceKind::cuda && said.find("wgmma=1") == std::string::npos)
+        continue;
+      EXPECT_NE(said.find("applied: stored by TMA"), std::string::npos) << said;
+    }
+}
+
 TEST_P(Tiles, QueriesAtTheEnd) {
   Case c = cases()[1];
   c.spec.queries_at_end = true;
@@ -140,7 +165,7 @@ TEST_P(Tiles, OtherPlans) {
        {"wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2 warps=6 warps_m=6",
         "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2", "copy_warps=0 registers=0",
         "copy_warps=1 registers=0", "persistent=0 stage_stores=1", "turns=0", "warp_exchange=1",
-        "dynamic=1", "exp2_share=5"}) {
+        "dynamic=1", "exp2_share=5", "tma_store=1", "tma_store=1 dynamic=1"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;

@@ -9,6 +9,7 @@
 #include "ir/text.h"
 #include "support/text.h"
 #include "tegula/error.h"
+#include "tests/replaced.h"
 
 namespace tegula::ir {
 namespace {
@@ -49,6 +50,7 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(refusal("product_sm_80.tir", "persistent=1"),
               HasSubstr("copy_warps and persistent need wgmma"));
   EXPECT_THAT(hopper("dynamic=1 persistent=0"), HasSubstr("dynamic needs persistent"));
+  EXPECT_THAT(hopper("tma_store=1 persistent=0"), HasSubstr("tma_store needs persistent"));
   EXPECT_THAT(hopper("copy_warps=2"), HasSubstr("copy_warps is 0, 1 or 4"));
   EXPECT_THAT(hopper("registers=240"), HasSubstr("needs 4 copy_warps"));
   EXPECT_THAT(hopper("copy_warps=4 registers=236"), HasSubstr("a multiple of 8"));
@@ -69,6 +71,30 @@ TEST(Plan, ChangesOfEveryKernel) {
   EXPECT_EQ(context.plan->stages, 2);
   EXPECT_FALSE(context.plan->persistent);
   EXPECT_EQ(context.plan->copy_warps, 0);
+}
+
+/// Where TMA can store a result and its shared memory fits beside the rings; else a remark says why
+/// not.
+TEST(Plan, StoresByTma) {
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/multicast.tir";
+  const std::string text = read_file(file);
+  const auto said = [&](const std::string& kernel, const char* changes) {
+    Kernel k = parse(kernel, file);
+    PassContext context;
+    context.plan_changes = changes;
+    find_pass(ir_passes(), "plan")->run(k, context);
+    EXPECT_EQ(context.plan->tma_store, context.remarks.size() == 1);
+    return context.plan->tma_store ? context.plan->str() : context.remarks.front().reason;
+  };
+  EXPECT_THAT(said(text, "tma_store=1"), HasSubstr("tma_store=1"));
+  EXPECT_THAT(said(text, "tma_store=1 persistent=0 multicast=0"),
+              HasSubstr("no stores by TMA: not a persistent kernel's"));
+  EXPECT_THAT(said(text, "tma_store=1 stages=5"),
+              HasSubstr("no stores by TMA: no shared memory beside the rings"));
+  const std::string view = "f32, out, align=16";
+  EXPECT_THAT(said(test::replaced(text, view, "f32, out, align=8"), "tma_store=1"),
+              HasSubstr("no stores by TMA: no result that it can store"));
 }
 
 /// A kernel that may start before the one in front of it would count its tiles beside that one.

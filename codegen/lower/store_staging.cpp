@@ -1,0 +1,75 @@
+#include "codegen/lower/store_staging.h"
+
+#include <algorithm>
+
+#include "ir/pipeline.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr std::int64_t kMostBuffers = 4;
+/// Of swizzled tiles.
+constexpr std::int64_t kAlignment = 1024;
+/// From so many on, a store's warps need not meet before they write: of those in flight one can
+/// always be unread.
+constexpr int kSpareBuffers = 3;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+SharedLayout StoreStaging::layout(Type tile) {
+  const Dims shape{static_cast<int>(tile.shape()[0]), static_cast<int>(tile.shape()[1])};
+  const auto swizzled =
+      SharedLayout::swizzled(shape, size_bytes(tile.dtype()), {1, 0}, 128, PieceRule::Sum);
+  if (!swizzled) throw InternalError("a store of " + tile.str() + ": " + swizzled.reason());
+  return *swizzled;
+}
+
+std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, std::int64_t end) {
+  std::vector<OpId> stores;
+  StoreStaging s;
+  walk(machine, machine.body(), [&](OpId op) {
+    if (machine[op].opcode != Opcode::StoreView || machine[op].attrs.i(AttrName::tma) != 1) return;
+    stores.push_back(op);
+    const SharedLayout staged = layout(machine.type(machine[op].operands[1]));
+    s.bytes_ = std::max(s.bytes_, aligned(staged.bytes()));
+  });
+  if (stores.empty()) return std::nullopt;
+  s.groups_ = groups;
+  s.first_ = aligned(end);
+  const std::int64_t room = (shared_limit(machine.info.target) - s.first_) / (groups * s.bytes_);
+  const auto most = std::min(kMostBuffers, static_cast<std::int64_t>(stores.size()));
+  s.buffers_ = static_cast<int>(std::clamp<std::int64_t>(room, 1, most));
+  s.deal(machine, stores);
+  return s;
+}
+
+/// Where all stores follow each other in one region and go round evenly, a tile goes on with the
+/// buffers as the one before it left them. Else the first one waits until all of them are free.
+void StoreStaging::deal(const Kernel& machine, const std::vector<OpId>& stores) {
+  const int count = static_cast<int>(stores.size());
+  const bool in_a_row = std::ranges::all_of(
+      stores, [&](OpId op) { return machine[op].parent == machine[stores[0]].parent; });
+  const bool goes_round = in_a_row && count % buffers_ == 0;
+  const bool has_spare = buffers_ >= kSpareBuffers;
+  for (int i = 0; i < count; ++i) {
+    StagingTurn turn;
+    turn.buffer = i % buffers_;
+    if (!in_a_row || (i == 0 && !goes_round))
+      turn.unread_before = 0;
+    else if (!has_spare && (goes_round || i >= buffers_))
+      turn.unread_before = buffers_ - 1;
+    if (has_spare && in_a_row && (goes_round || (i + 1 >= buffers_ && i + 1 < count)))
+      turn.unread_behind = buffers_ - 2;
+    turns_[stores[static_cast<std::size_t>(i)]] = turn;
+  }
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,18 @@
+#pragma once
+// Boxes of views that TMA moves.
+#include <span>
+
+#include "codegen/lower/lowering.h"
+
+namespace tegula::codegen {
+
+/// View dimensions, innermost first: the contiguous one (tile dimension `fast`), the tile's others,
+/// the rest.
+ir::Ints map_order(std::span<const std::int64_t> axes, std::int64_t view_rank, int fast);
+
+/// A store_view with attr tma: through the buffer that StoreStaging says.
+void store_by_tma(Lowering& l, ir::OpId store);
+/// Shared memory must outlive what reads it.
+void await_tma_stores(Lowering& l);
+
+}  // namespace tegula::codegen

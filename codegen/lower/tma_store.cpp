@@ -1,0 +1,129 @@
+// Stores by TMA: each warpgroup lays its rows down in shared memory and one of its threads has them
+// stored, a bulk group a store.
+#include <functional>
+
+#include "codegen/lower/shared.h"
+#include "codegen/lower/tma.h"
+#include "ir/analysis/tma_store.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+constexpr int kGroupWarps = 4, kGroupThreads = 128;
+/// Named barriers: one for each of up to four warpgroups, behind those of turns and groups.
+constexpr int kFirstBarrier = 8;
+
+/// Which warpgroup runs the code: one has a tile, or some rows of it.
+Value warpgroup(Lowering& l) {
+  if (l.groups() > 1) return l.group();
+  if (l.warps() == kGroupWarps) return l.b.i32(0);
+  return l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
+}
+
+void meet(Lowering& l) {
+  l.b.effect(Opcode::BarSync, {l.b.add(warpgroup(l), l.b.i32(kFirstBarrier))},
+             {{AttrName::count, kGroupThreads}});
+}
+
+/// By the one thread of a warpgroup that has all its bulk groups.
+void by_one(Lowering& l, const std::function<void()>& what) {
+  const Value thread = l.b.op(Opcode::Tid, std::initializer_list<Value>{});
+  const Value first =
+      l.b.cmp("eq", l.b.op(Opcode::And, {thread, l.b.i32(kGroupThreads - 1)}), l.b.i32(0));
+  const RegionId outer = l.b.region();
+  l.b.at_end(l.to[l.b.make_if(first, {})].regions[0]);
+  what();
+  l.b.at_end(outer);
+}
+
+void wait_until_read(Lowering& l, int but) {
+  by_one(l,
+         [&] { l.b.effect(Opcode::TmaWait, {}, {{AttrName::count, but}, {AttrName::read, 1}}); });
+}
+
+/// The rows of one warpgroup, piece by piece.
+class StoredBox {
+ public:
+  StoredBox(Lowering& l, const OpData& d, const SharedLayout& layout, Value base)
+      : l_(l), d_(d), layout_(layout), base_(base), rows_(layout.shape()[0]) {
+    const auto axes = d.attrs.ints(AttrName::axes);
+    order_ = map_order(axes, l.from.type(d.operands[0]).rank(), 1);
+    const auto clips = clips_of(l.from, d);
+    for (const StoreClip& c : *clips) clip_.insert(clip_.end(), {c.dim, c.arg, c.value});
+    for (std::int64_t v : order_)
+      corner_.push_back(l.b.cast(l.get(d.operands[2 + static_cast<std::size_t>(v)]), DType::i32));
+    const int warpgroups = l.warps() / kGroupWarps;
+    if (warpgroups == 1) return;
+    rows_ /= warpgroups;
+    warpgroup_ = warpgroup(l);
+    corner_[1] = l.b.add(corner_[1], l.b.mul(warpgroup_, l.b.i32(static_cast<int>(rows_))));
+  }
+
+  void store() {
+    int column = 0;
+    for (const Piece& piece : layout_.piece_list())
+      for (int i = 0; i < piece.count; ++i) {
+        store_piece(piece, column);
+        column += piece.width / layout_.element_bytes();
+      }
+  }
+
+ private:
+  void store_piece(const Piece& piece, int column) {
+    Ints box(order_.size(), 1);
+    box[0] = piece.width / layout_.element_bytes();
+    box[1] = rows_;
+    const Value map = l_.tensor_map(d_.operands[0], order_, box, piece.swizzle, clip_);
+    Value from = l_.b.add(base_, l_.b.i32(layout_.offset({0, column})));
+    if (warpgroup_)
+      from = l_.b.add(from, l_.b.mul(warpgroup_, l_.b.i32(static_cast<int>(rows_) * piece.width)));
+    std::vector<Value> operands{map, from};
+    operands.insert(operands.end(), corner_.begin(), corner_.end());
+    if (column > 0) operands[2] = l_.b.add(corner_[0], l_.b.i32(column));
+    AttrList attrs;
+    if (const AttrValue* evict = d_.attrs.find(AttrName::evict)) attrs.set(AttrName::evict, *evict);
+    l_.b.create(Opcode::TmaStore, operands, std::span<const Type>(), attrs);
+  }
+
+  Lowering& l_;
+  const OpData& d_;
+  const SharedLayout& layout_;
+  Value base_, warpgroup_;
+  std::int64_t rows_;
+  Ints order_, clip_;
+  std::vector<Value> corner_;
+};
+
+}  // namespace
+
+void store_by_tma(Lowering& l, OpId store) {
+  const OpData& d = l.from[store];
+  const StoreStaging& staging = *l.store_staging();
+  const StagingTurn turn = staging.turn(store);
+  const Type tile = l.from.type(d.operands[1]);
+  const SharedLayout layout = StoreStaging::layout(tile);
+  if (turn.unread_before != StagingTurn::kNoWait) {
+    wait_until_read(l, turn.unread_before);
+    meet(l);
+  }
+  // All buffers' addresses are one register's and immediates.
+  const std::int64_t at = staging.offset(turn.buffer);
+  Value base = l.shared_address(0);
+  if (l.groups() > 1)
+    base = l.b.add(base, l.b.mul(l.group(), l.b.i32(static_cast<int>(staging.group_stride()))));
+  store_shared(l, base, layout, layout_of(tile), l.get(d.operands[1]), true, at);
+  l.b.effect(Opcode::FenceProxyAsync, {});
+  if (turn.unread_behind != StagingTurn::kNoWait) wait_until_read(l, turn.unread_behind);
+  meet(l);
+  by_one(l, [&] {
+    StoredBox(l, d, layout, l.b.add(base, l.b.i32(static_cast<int>(at)))).store();
+    l.b.effect(Opcode::TmaCommit, {});
+  });
+}
+
+void await_tma_stores(Lowering& l) { wait_until_read(l, 0); }
+
+}  // namespace tegula::codegen

@@ -1,0 +1,80 @@
+#include "ir/analysis/tma_store.h"
+
+#include <algorithm>
+
+#include "ir/analysis/tma_access.h"
+
+namespace tegula::ir {
+namespace {
+
+/// Vectors of an accumulator's registers are two elements: narrower ones would be stored by bytes.
+bool has_staged_size(DType dtype) { return size_bytes(dtype) == 2 || size_bytes(dtype) == 4; }
+
+/// The bounds of which `limit` is the least; false where a launch does not know one.
+bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<StoreClip>& clips) {
+  const OpId def = k[limit].def;
+  if (!def) return false;
+  const OpData& d = k[def];
+  if (d.opcode == Opcode::Min)
+    return collect(k, d.operands[0], dim, clips) && collect(k, d.operands[1], dim, clips);
+  if (d.opcode == Opcode::Const) {
+    clips.push_back({dim, -1, d.attrs.i(AttrName::value)});
+    return true;
+  }
+  if (d.opcode != Opcode::ViewDim) return false;
+  const auto params = k.params();
+  const auto view = std::ranges::find(params, d.operands[0], &Param::value);
+  if (view == params.end()) return false;
+  clips.push_back({dim, view - params.begin(), d.attrs.i(AttrName::axis)});
+  return true;
+}
+
+bool is_extent_of(const Kernel& k, const StoreClip& clip, Value view) {
+  const auto dim = static_cast<std::size_t>(clip.dim);
+  if (clip.arg < 0) return k.type(view).shape()[dim] == clip.value;
+  return clip.value == clip.dim && k.params()[static_cast<std::size_t>(clip.arg)].value == view;
+}
+
+/// What tells others that results are there, or lets this kernel look at them: what TMA writes is
+/// not ordered by it.
+bool may_be_read_again(const Kernel& k, const OpData& store) {
+  int uses = 0;
+  bool signals = false;
+  walk(k, k.body(), [&](OpId op) {
+    const OpData& d = k[op];
+    using enum Opcode;
+    signals |= d.opcode == LastArriver || d.opcode == AtomicRmw;
+    if (d.opcode != ViewDim && d.opcode != ViewStride)
+      uses += static_cast<int>(std::ranges::count(d.operands, store.operands[0]));
+  });
+  return signals || uses > 1;
+}
+
+}  // namespace
+
+std::optional<std::vector<StoreClip>> clips_of(const Kernel& k, const OpData& store) {
+  std::vector<StoreClip> clips;
+  const auto rank = static_cast<std::size_t>(k.type(store.operands[0]).rank());
+  for (std::size_t v = 0; 2 + rank + v < store.operands.size(); ++v)
+    if (!collect(k, store.operands[2 + rank + v], static_cast<std::int64_t>(v), clips))
+      return std::nullopt;
+  std::erase_if(clips,
+                [&](const StoreClip& clip) { return is_extent_of(k, clip, store.operands[0]); });
+  return clips;
+}
+
+std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
+  const Type view = k.type(store.operands[0]), tile = k.type(store.operands[1]);
+  const auto axes = store.attrs.ints(AttrName::axes);
+  if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
+    return "not a tile of two dimensions";
+  if (!has_staged_size(tile.dtype())) return "elements of neither 16 nor 32 bits";
+  if (view.view_facts().strides[static_cast<std::size_t>(axes[1])] != 1 ||
+      !is_tma_box(view, axes, tile))
+    return "rows that are not contiguous, or base or strides that are no multiples of 16 bytes";
+  if (!clips_of(k, store)) return "limits that are not known at the launch";
+  if (may_be_read_again(k, store)) return "results that may be read, or announced, in the kernel";
+  return {};
+}
+
+}  // namespace tegula::ir

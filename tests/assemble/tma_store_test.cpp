@@ -1,0 +1,60 @@
+// Results stored by TMA are assembled: no spills, no stack, no warning of the assembler (C75xx).
+// Needs ptxas.
+#include <gtest/gtest.h>
+
+#include "support/env.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/masks.h"
+#include "tests/assemble/assembled.h"
+
+namespace tegula {
+namespace {
+
+using namespace test;
+
+void expect_stored(const ir::Kernel& tile, bool by_wide_blocks = true) {
+  for (const std::string plan : {"tma_store=1", "tma_store=1 store_columns=64"}) {
+    if (plan != "tma_store=1" && !by_wide_blocks) continue;
+    SCOPED_TRACE(plan);
+    Env changed = env();
+    changed.plan = plan;
+    const EnvOverride scope(changed);
+    for (const runtime::Backend backend : here())
+      EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).tma_store);
+  }
+}
+
+TEST_F(Assembled, ProductsStoredByTma) {
+  const Stream stream(Device::cpu());
+  const Tensor A = host({64, 64}), B = host({64, 64}).transpose(0, 1), C = host({64, 64});
+  const auto dense = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+        return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
+      });
+  for (const MatmulConfig& c : {MatmulConfig{.bm = 128, .bn = 256, .bk = 64},
+                                {.bm = 128, .bn = 128, .bk = 64, .alternate = true},
+                                {.bm = 192, .bn = 128, .bk = 64}}) {
+    SCOPED_TRACE(c.str());
+    expect_stored(traced("matmul", [&] { matmul(stream, A, B, C, c); }));
+    // Of 128 rows a block of 64 columns takes more registers than a thread has left.
+    expect_stored(
+        traced("matmul", [&] { dense.run(c, stream, A, B, C, host({64}), host({64, 64})); }),
+        !c.alternate);
+  }
+}
+
+TEST_F(Assembled, AttentionStoredByTma) {
+  for (const auto& [tiles, dim] :
+       {std::pair{AttentionTiles{128, 128}, 128}, {{128, 176}, 128}, {{192, 128}, 64}}) {
+    SCOPED_TRACE(testing::Message() << tiles.queries << "x" << tiles.keys);
+    AttentionSpec spec{.mask = masks::causal()};
+    spec.tiles = tiles;
+    const Tensor t = host({1, 2, 64, dim}), O = host({1, 2, 64, dim});
+    const Attention attention(spec);
+    expect_stored(traced("attention", [&] { attention(t, t, t, O); }));
+  }
+}
+
+}  // namespace
+}  // namespace tegula
