@@ -17,6 +17,8 @@ std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMC
 /// Optimizes a module in place and writes PTX; adds its times (and the IR, if kept) to `out`.
 void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options,
                Emitted& out);
+/// Comparisons and what combines them, right before what needs them first.
+void place_conditions_late(llvm::Function& function);
 /// LLVM's PTX with each negation of an integer as ptx::int_neg writes it. LLVM negates where
 /// nothing in its IR does (a product by -4 is a shift and a minus), so that only its text shows
 /// them all.

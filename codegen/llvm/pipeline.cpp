@@ -129,6 +129,7 @@ void write_ptx(llvm::Module& module, const std::string& target, const EmitOption
   const auto machine = target_machine(target);
   module.setDataLayout(machine->createDataLayout());
   optimize(module, *machine);
+  for (llvm::Function& f : module) place_conditions_late(f);
   out.optimize_ms = milliseconds_since(start);
   if (options.keep_source) {
     llvm::raw_string_ostream os(out.source);

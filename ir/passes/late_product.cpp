@@ -47,13 +47,14 @@ class LateProduct {
     const Value late = overlap({sum_before, weights, adds, before}, now);
     finish_late(late, sum, weights);
     Builder tail = l_.before(k_.terminator(l_.body));
-    values().ring.release(tail, before.slot, tail.flag(true));
+    const Value later = tail.flag(true);
+    values().ring.release(tail, before.slot, later);
     const OpId yield = k_.terminator(l_.body);
     k_[yield].operands[c_] = k_[second_].operands[2];
     l_.advance(keys(), now);
     l_.advance(values(), before);
     k_[yield].operands.push_back(k_[second_].operands[0]);
-    k_[yield].operands.push_back(l_.before(yield).flag(true));
+    k_[yield].operands.push_back(later);
     tiles_ ? leave_to_next_tile() : last_product();
     k_.erase(second_);
   }

@@ -54,6 +54,7 @@ struct Survey {
   std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
   std::int64_t first_sums = 0;  ///< those for what sums begin with in each turn of their loop
   std::int64_t step_bytes = 0;  ///< of the operands that one step of a loop loads
+  std::int64_t last_bytes = 0;  ///< of those, its last product's
   std::int64_t once_bytes = 0;  ///< that it brings before
   int stages = 0;               ///< what a loop asks for; 0: nothing
 };
@@ -157,11 +158,13 @@ Survey survey(const Kernel& k) {
       s.once_bytes += a.count() * size_bytes(a.dtype());
     else if (!is_tma_operand(k, d, 0))
       s.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
+    s.last_bytes = 0;
     for (int i = 0; i < 2; ++i) {
       const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
       if (is_tma_operand(k, d, i) && counted.insert(load_of(k, d, i)).second)
-        s.step_bytes += operand.count() * size_bytes(operand.dtype());
+        s.last_bytes += operand.count() * size_bytes(operand.dtype());
     }
+    s.step_bytes += s.last_bytes;
   });
   return s;
 }
@@ -262,6 +265,22 @@ bool can_multicast(const Kernel& k, const Survey& s) {
   return any;
 }
 
+/// A tile's first product beside the last of the one before needs its operand early: a second slot,
+/// for which the late product's ring may have one less.
+void bring_next_tile_early(Plan& plan, const Survey& s) {
+  const auto fits = [&](int late_stages) {
+    return plan.stages * (s.step_bytes - s.last_bytes) + late_stages * s.last_bytes +
+               2 * s.once_bytes <=
+           kRingBytes;
+  };
+  if (fits(plan.stages)) {
+    plan.once_stages = 2;
+  } else if (plan.stages > 2 && fits(plan.stages - 1)) {
+    plan.once_stages = 2;
+    plan.late_stages = plan.stages - 1;
+  }
+}
+
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   if (!k.info.target.starts_with("sm_90") || !s.wgmma || s.step_bytes == 0) return std::nullopt;
@@ -284,8 +303,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   plan.overlap_tiles = plan.persistent && s.chained;
-  if (plan.overlap_tiles && plan.stages * s.step_bytes + 2 * s.once_bytes <= kRingBytes)
-    plan.once_stages = 2;
+  if (plan.overlap_tiles) bring_next_tile_early(plan, s);
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for(k, AttrName::multicast);
   if (plan.persistent) plan.store_columns = kStoreColumns;
@@ -443,6 +461,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {p.store_columns >= 0, "store_columns is at least 0"},
       {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
       {p.once_stages >= 1, "once_stages is at least 1"},
+      {p.late_stages == 0 || p.late_stages >= 2, "late_stages is 0 or at least 2"},
       {!p.overlap_tiles || (p.wgmma && p.persistent), "overlap_tiles needs wgmma and persistent"},
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},

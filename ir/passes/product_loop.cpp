@@ -127,7 +127,8 @@ void ProductLoop::allocate(bool late) {
       std::vector<OperandLoad> own;
       for (const OperandLoad& load : loads_)
         if (load.dots.front() == dots[i]) own.push_back(load);
-      feeds.push_back({ChannelRing(k, plan_.stages, std::move(own)), static_cast<int>(i)});
+      const int slots = i > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages;
+      feeds.push_back({ChannelRing(k, slots, std::move(own)), static_cast<int>(i)});
     }
   } else {
     const Value in_step = share_loads();

@@ -1,0 +1,273 @@
+// Conditions on columns, as limits of each row.
+//
+// Before:  and (cmp lt cols, length), (cmp ge rows, cols)                     of tiles [m, n]
+// After:   limit = min (length - first), (rows + 1 - first)                   of [m, 1], within 0
+// .. n
+//          cmp lt (arange n), limit
+// A mask's cost is what it costs each element. However many comparisons with a position it is made
+// of, a row has one limit above and one below: an element takes one comparison with each
+// (docs/masks.md). Exact for all limits: they are clamped to the tile before they are counted from
+// its first column. That a position minus a position does not wrap is taken for granted.
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/passes/ramp.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+/// first <= column < end of the tile's columns; none: no limit on that side.
+struct Limits {
+  Value first, end;
+};
+
+/// sign * column + rest; a sign of 0 has no column.
+struct Side {
+  int sign = 0;
+  Value rest;  ///< a scalar or [m, 1]; none: 0
+  bool is_position = false;
+};
+
+bool is_wide(Type t) {
+  return t.is_tile() && !t.is_pointer() && t.rank() == 2 && t.shape()[0] > 1 && t.shape()[1] > 1;
+}
+
+class IntervalMasks {
+ public:
+  explicit IntervalMasks(Kernel& k) : k_(k), b_(k) {}
+
+  bool run() {
+    std::vector<OpId> roots;
+    std::unordered_set<Value> inner;
+    walk(k_, k_.body(), [&](OpId op) {
+      const OpData& d = k_[op];
+      if (is_combination(d.opcode)) inner.insert(d.operands.begin(), d.operands.end());
+      if (d.opcode == Opcode::And && is_condition(d.results[0])) roots.push_back(op);
+    });
+    bool changed = false;
+    for (OpId op : roots)
+      if (!inner.contains(k_[op].results[0])) changed |= rewrite(op);
+    return changed;
+  }
+
+ private:
+  static bool is_combination(Opcode o) { return o == Opcode::And || o == Opcode::Or; }
+  bool is_condition(Value v) const {
+    const Type t = k_.type(v);
+    return is_wide(t) && t.dtype() == DType::i1;
+  }
+
+  /// A conjunction: its limits together, and what has none beside them.
+  bool rewrite(OpId root) {
+    const Value whole = k_[root].results[0];
+    type_ = k_.type(whole);
+    b_.before(root);
+    b_.loc = k_[root].loc;
+    columns_.reset();
+    comparisons_ = 0;
+    Limits all;
+    std::vector<Value> others;
+    collect(whole, all, others);
+    if (comparisons_ < 2) return false;
+    Value condition = written(all);
+    for (Value v : others) condition = condition ? b_.op(Opcode::And, {condition, v}) : v;
+    k_.replace_all_uses(whole, condition);
+    erase_unused(whole);
+    return true;
+  }
+
+  void collect(Value v, Limits& all, std::vector<Value>& others) {
+    const OpId def = k_[v].def;
+    if (def && k_[def].opcode == Opcode::And) {
+      const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+      for (Value operand : operands) collect(operand, all, others);
+      return;
+    }
+    const int before = comparisons_;
+    if (const auto limits = limits_of(v)) {
+      all = both(all, *limits);
+      return;
+    }
+    comparisons_ = before;
+    others.push_back(v);
+  }
+
+  // ---- limits
+  // -------------------------------------------------------------------------------------
+  std::optional<Limits> limits_of(Value v) {
+    const OpId def = k_[v].def;
+    if (!def) return std::nullopt;
+    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+    using enum Opcode;
+    const Opcode o = k_[def].opcode;
+    if (o == Broadcast) return limits_of(operands[0]);
+    if (o == Cmp) return compared(def);
+    if (o != And && o != Or) return std::nullopt;
+    const auto x = limits_of(operands[0]), y = x ? limits_of(operands[1]) : std::nullopt;
+    if (!x || !y) return std::nullopt;
+    return o == And ? both(*x, *y) : either(*x, *y);
+  }
+
+  Limits both(const Limits& x, const Limits& y) {
+    return {further(Opcode::Max, x.first, y.first), further(Opcode::Min, x.end, y.end)};
+  }
+  /// An interval too where both are limited on the same side only.
+  std::optional<Limits> either(const Limits& x, const Limits& y) {
+    if (!x.first && !y.first) return Limits{{}, further(Opcode::Max, x.end, y.end)};
+    if (!x.end && !y.end) return Limits{further(Opcode::Min, x.first, y.first), {}};
+    return std::nullopt;
+  }
+  Value further(Opcode o, Value x, Value y) { return !x ? y : !y ? x : b_.op(o, {x, y}); }
+
+  std::optional<Limits> compared(OpId cmp) {
+    const Value left = k_[cmp].operands[0], right = k_[cmp].operands[1];
+    const std::string_view pred = k_[cmp].attrs.s(AttrName::pred);
+    if (k_.type(left).dtype() != DType::i32 ||
+        (pred != "lt" && pred != "le" && pred != "gt" && pred != "ge"))
+      return std::nullopt;
+    const auto x = side(left), y = x ? side(right) : std::nullopt;
+    if (!x || !y || std::abs(x->sign - y->sign) != 1) return std::nullopt;
+    // column + rest on one side, a limit on the other; a negative column changes sides.
+    const bool column_left = x->sign - y->sign == 1;
+    const Side& of_column = x->sign != 0 ? *x : *y;
+    const Side& of_limit = x->sign != 0 ? *y : *x;
+    if (of_column.rest && !of_column.is_position) return std::nullopt;
+    ++comparisons_;
+    const Value limit = of_column.sign == 1 ? difference(of_limit.rest, of_column.rest)
+                                            : difference(of_column.rest, of_limit.rest);
+    const bool below = (pred == "lt" || pred == "le") == column_left;
+    const bool includes = pred == "le" || pred == "ge";
+    // column < limit and column >= limit cut at it, column <= limit and column > limit behind it.
+    const Value cut = counted(limit, below == includes);
+    return below ? Limits{{}, cut} : Limits{cut, {}};
+  }
+
+  Value difference(Value x, Value y) {
+    const Type wide = Type::scalar(DType::i64);
+    if (!y) return x ? x : b_.i32(0);
+    const Value from = x ? b_.cast(x, DType::i64) : b_.constant(wide, std::int64_t{0});
+    return b_.sub(from, b_.cast(y, DType::i64));
+  }
+
+  /// The limit counted from the tile's first column, one further if `behind`, within 0 .. n.
+  Value counted(Value limit, bool behind) {
+    const std::int64_t n = type_.shape()[1], extra = behind ? 1 : 0;
+    const DType type = k_.type(limit).dtype();
+    const Value base = first_ ? first_ : b_.i32(0);
+    const auto number = [&](std::int64_t i) { return b_.constant(Type::scalar(DType::i32), i); };
+    const auto as = [&](Value v) { return type == DType::i32 ? v : b_.cast(v, type); };
+    const Value low = b_.sub(base, number(extra)), high = b_.add(base, number(n - extra));
+    const Value within = b_.op(Opcode::Min, {b_.op(Opcode::Max, {limit, as(low)}), as(high)});
+    return b_.sub(type == DType::i32 ? within : b_.cast(within, DType::i32), low);
+  }
+
+  // ---- operands
+  // -----------------------------------------------------------------------------------
+  std::optional<Side> side(Value v) {
+    const Type t = k_.type(v);
+    if (t.is_scalar()) return Side{0, v};
+    if (!t.is_tile() || t.rank() != 2) return std::nullopt;
+    if (t.shape()[1] == 1) return Side{0, v, is_iota(v)};
+    if (t.shape()[0] == 1) return column(v);
+    const OpId def = k_[v].def;
+    if (!def) return std::nullopt;
+    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+    using enum Opcode;
+    if (k_[def].opcode == Broadcast) return side(operands[0]);
+    if (k_[def].opcode == Splat) return Side{0, operands[0]};
+    if (k_[def].opcode != Sub) return std::nullopt;
+    // A position minus a position.
+    const auto x = side(operands[0]), y = x ? side(operands[1]) : std::nullopt;
+    if (!x || !y || x->sign + y->sign != 1 || (x->rest && y->rest)) return std::nullopt;
+    const Side& other = x->rest ? *x : *y;
+    if (!other.rest || !other.is_position) return std::nullopt;
+    if (x->rest) return Side{-1, x->rest, true};
+    return Side{1, b_.op(Opcode::Neg, {y->rest}), true};
+  }
+
+  bool is_iota(Value v) { return iota_of(b_, v).has_value(); }
+
+  /// Columns count from the same place in all comparisons of a condition.
+  std::optional<Side> column(Value v) {
+    if (v == columns_) return Side{1, {}};
+    const auto i = iota_of(b_, v);
+    if (!i || i->step != 1) return std::nullopt;
+    const Value start = i->base && i->start != 0 ? b_.add(i->base, b_.i32(i->start))
+                        : i->base                ? i->base
+                                                 : b_.i32(i->start);
+    if (columns_) return std::nullopt;
+    columns_ = v;
+    first_ = start;
+    return Side{1, {}};
+  }
+
+  // ---- what is left
+  // -------------------------------------------------------------------------------
+  Value written(const Limits& l) {
+    const std::int64_t n = type_.shape()[1];
+    Value line = b_.op(Opcode::Arange, {}, Type::tile({DType::i32, false}, std::span(&n, 1)),
+                       {{AttrName::start, 0}});
+    line = b_.op(Opcode::ExpandDims, {line}, {{AttrName::axis, 0}});
+    const bool two_sided =
+        l.first && l.end && k_.type(l.first).is_tile() && k_.type(l.end).is_tile();
+    if (two_sided) return between(line, l);
+    Value condition;
+    for (const auto& [limit, pred] : {std::pair{l.end, "lt"}, std::pair{l.first, "ge"}})
+      if (limit) {
+        const Value one = compared_with(line, limit, pred);
+        condition = condition ? b_.op(Opcode::And, {condition, one}) : one;
+      }
+    return condition;
+  }
+
+  /// One comparison: as an unsigned number what is below the first column is beyond the last.
+  Value between(Value line, const Limits& l) {
+    const Type numbers = type_.with_elem({DType::i32, false});
+    const Value count = b_.sub(b_.op(Opcode::Max, {l.end, l.first}), l.first);
+    const Value at = b_.sub(b_.op(Opcode::Broadcast, {line}, numbers),
+                            b_.op(Opcode::Broadcast, {l.first}, numbers));
+    const Value end = b_.cast(count, DType::u32);
+    return b_.cmp("lt", b_.cast(at, DType::u32),
+                  b_.op(Opcode::Broadcast, {end}, type_.with_elem({DType::u32, false})));
+  }
+
+  /// What all rows have in common is compared once for them.
+  Value compared_with(Value line, Value limit, std::string_view pred) {
+    if (k_.type(limit).is_scalar())
+      return b_.op(Opcode::Broadcast, {b_.cmp(pred, line, limit)}, type_);
+    const Type numbers = type_.with_elem({DType::i32, false});
+    return b_.cmp(pred, b_.op(Opcode::Broadcast, {line}, numbers),
+                  b_.op(Opcode::Broadcast, {limit}, numbers));
+  }
+
+  void erase_unused(Value v) {
+    const OpId def = k_[v].def;
+    if (!def || k_[def].erased || k_[def].results.size() != 1 || !info(k_[def].opcode).has(kPure))
+      return;
+    bool used = false;
+    walk(k_, k_.body(),
+         [&](OpId op) { used = used || std::ranges::count(k_[op].operands, v) > 0; });
+    if (used) return;
+    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+    k_.erase(def);
+    for (Value operand : operands) erase_unused(operand);
+  }
+
+  Kernel& k_;
+  Builder b_;
+  Type type_;
+  std::optional<Value> columns_;  ///< the condition's, and the first of them
+  Value first_;
+  int comparisons_ = 0;
+};
+
+}  // namespace
+
+bool interval_masks(Kernel& kernel, PassContext&) { return IntervalMasks(kernel).run(); }
+
+}  // namespace tegula::ir

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""An assembler that adds clock probes: a timeline of one CTA's warpgroups.
+
+Set TEGULA_PTXAS to this file and PROBE_BASE to the device address of a zeroed buffer of GROUPS * ENTRIES pairs of u32. The first
+thread of each warpgroup of CTA 0 then writes (line of the PTX, clock) behind each commit of products, and before and behind each wait for
+products, turns and channels. PROBE_LINES names a file for what those lines are. `bench/timeline.py` runs it.
+"""
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+GROUPS, ENTRIES = 4, 4096
+BEFORE, BEHIND = 1, 2
+POINTS = (
+    (re.compile(r"wgmma\.commit_group"), BEHIND, "issued"),
+    (re.compile(r"wgmma\.wait_group\S* 1"), BEFORE | BEHIND, "scores"),
+    (re.compile(r"wgmma\.wait_group\S* 0"), BEFORE | BEHIND, "sums"),
+    (re.compile(r"bar\.sync\s+%r"), BEFORE | BEHIND, "turn"),
+    (re.compile(r"st\.global"), BEHIND, "store"),
+)
+
+
+def prologue(base):
+    return f"""
+	.reg .b64 %probe_at, %probe_end;
+	.reg .b32 %probe_t, %probe_c;
+	.reg .pred %probe_mine, %probe_now;
+	mov.u32 %probe_t, %tid.x;
+	mov.u32 %probe_c, %ctaid.x;
+	shl.b32 %probe_c, %probe_c, 16;
+	and.b32 %probe_end_lo, %probe_t, 127;
+	or.b32 %probe_c, %probe_c, %probe_end_lo;
+	setp.eq.u32 %probe_mine, %probe_c, 0;
+	shr.u32 %probe_t, %probe_t, 7;
+	mul.wide.u32 %probe_at, %probe_t, {8 * ENTRIES};
+	add.u64 %probe_at, %probe_at, {base};
+	add.u64 %probe_end, %probe_at, {8 * ENTRIES - 8};
+""".replace("	.reg .pred", "	.reg .b32 %probe_end_lo;\n	.reg .pred")
+
+
+def probe(line):
+    return f"""
+	setp.lt.and.u64 %probe_now, %probe_at, %probe_end, %probe_mine;
+	mov.u32 %probe_c, %clock;
+	@%probe_now st.global.v2.u32 [%probe_at], {{{line}, %probe_c}};
+	@%probe_now add.u64 %probe_at, %probe_at, 8;
+"""
+
+
+def probed(ptx, base):
+    """The text with probes, and what each line of it that has one does."""
+    out, what, begun = [], {}, False
+    lines = ptx.split("\n")
+    entry = next(i for i, line in enumerate(lines) if ".entry" in line)
+    for i, line in enumerate(lines):
+        found = next(((where, name) for pattern, where, name in POINTS if begun and pattern.search(line)), None)
+        if found and found[0] & BEFORE:
+            what[2 * i] = found[1] + " <"
+            out.append(probe(2 * i))
+        out.append(line)
+        if found and found[0] & BEHIND:
+            what[2 * i + 1] = found[1] + " >" if found[0] & BEFORE else found[1]
+            out.append(probe(2 * i + 1))
+        if not begun and i > entry and line.strip() == "{":
+            out.append(prologue(base))
+            begun = True
+    return "\n".join(out), what
+
+
+def real_ptxas():
+    found = os.environ.get("PROBE_PTXAS") or shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
+    return found
+
+
+def main():
+    args = sys.argv[1:]
+    base = os.environ.get("PROBE_BASE")
+    if base:
+        at = next(i for i, a in enumerate(args) if not a.startswith("-") and args[i - 1] != "-o")
+        with open(args[at]) as f:
+            ptx = f.read()
+        text, what = probed(ptx, int(base, 0))
+        with tempfile.NamedTemporaryFile("w", suffix=".ptx", delete=False) as f:
+            f.write(text)
+        args[at] = f.name
+        if os.environ.get("PROBE_LINES"):
+            with open(os.environ["PROBE_LINES"], "w") as f:
+                f.writelines(f"{line} {name}\n" for line, name in what.items())
+    os.execv(real_ptxas(), [real_ptxas(), *args])  # the output may be a descriptor of this process
+
+
+if __name__ == "__main__":
+    main()
