@@ -60,7 +60,16 @@ void key(CompiledKernel& k, const CompileRequest& request) {
 
 namespace {
 
-constexpr std::string_view kDivisions = "invariant_divisions";
+/// What a kernel can do without where registers are short, which only the assembler knows.
+struct Spared {
+  std::string_view pass, remark;
+};
+constexpr std::array kSpared{
+    Spared{"invariant_divisions",
+           "divisions by what a loop does not change stay: there are no registers for reciprocals"},
+    Spared{
+        "interval_masks",
+        "masks are compared as they are written: there are no registers for the limits of rows"}};
 
 void optimize_by(CompiledKernel& k, const std::optional<ir::Plan>& plan,
                  std::span<const ir::Pass> passes = optimize_passes()) {
@@ -95,7 +104,9 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
     return plan;
   }
   if (plan.persistent) {
-    plan.persistent = plan.dynamic = plan.multicast = false;
+    plan.persistent = plan.dynamic = plan.multicast = plan.overlap_tiles = false;
+    plan.once_stages = 1;
+    plan.late_stages = 0;
     plan.stage_stores = true;
     return plan;
   }
@@ -179,30 +190,52 @@ void assemble_once(CompiledKernel& k, const CompileRequest& request) {
   k.report = std::move(result.report);
 }
 
-/// A loop over tiles holds the reciprocals of its divisors: a few registers, which only the
-/// assembler knows not to be there.
-bool holds_reciprocals(const CompiledKernel& k) {
+bool has_changed(const CompiledKernel& k, std::string_view name) {
   return std::ranges::any_of(
-      k.passes, [](const ir::PassTiming& pass) { return pass.changed && pass.name == kDivisions; });
+      k.passes, [&](const ir::PassTiming& pass) { return pass.changed && pass.name == name; });
+}
+
+/// Each alone, then together; bit i for the one numbered i.
+std::vector<unsigned> sets_to_spare(const CompiledKernel& k) {
+  unsigned all = 0;
+  std::vector<unsigned> sets;
+  for (unsigned i = 0; i < kSpared.size(); ++i) {
+    if (!has_changed(k, kSpared[i].pass)) continue;
+    sets.push_back(1U << i);
+    all |= 1U << i;
+  }
+  if (sets.size() > 1) sets.push_back(all);
+  return sets;
+}
+
+void compile_without(CompiledKernel& k, const CompileRequest& request, unsigned set,
+                     const std::string& complaint) {
+  std::vector<ir::Pass> passes = optimize_passes();
+  for (unsigned i = 0; i < kSpared.size(); ++i)
+    if (set >> i & 1U)
+      std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name == kSpared[i].pass; });
+  optimize_by(k, k.plan, passes);
+  for (unsigned i = 0; i < kSpared.size(); ++i)
+    if (set >> i & 1U)
+      k.remarks.push_back({std::string(kSpared[i].pass),
+                           {},
+                           ir::Remark::Kind::Missed,
+                           std::string(kSpared[i].remark),
+                           {{"with them", complaint}}});
+  emit(k, request);
+  assemble_once(k, request);
 }
 
 }  // namespace
 
 void assemble(CompiledKernel& k, const CompileRequest& request) {
   assemble_once(k, request);
-  if (k.report.sound() || !holds_reciprocals(k)) return;
-  std::vector<ir::Pass> passes = optimize_passes();
-  std::erase_if(passes, [](const ir::Pass& pass) { return pass.name == kDivisions; });
+  if (k.report.sound()) return;
   const std::string complaint = k.report.complaint();
-  optimize_by(k, k.plan, passes);
-  k.remarks.push_back({std::string(kDivisions),
-                       {},
-                       ir::Remark::Kind::Missed,
-                       "divisions by what a loop does not change stay: there are no registers for "
-                       "reciprocals",
-                       {{"with them", complaint}}});
-  emit(k, request);
-  assemble_once(k, request);
+  for (const unsigned set : sets_to_spare(k)) {
+    compile_without(k, request, set, complaint);
+    if (k.report.sound()) return;
+  }
 }
 
 namespace {

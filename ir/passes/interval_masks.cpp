@@ -143,7 +143,8 @@ class IntervalMasks {
     const bool below = (pred == "lt" || pred == "le") == column_left;
     const bool includes = pred == "le" || pred == "ge";
     // column < limit and column >= limit cut at it, column <= limit and column > limit behind it.
-    const Value cut = counted(limit, below == includes);
+    const bool is_position = of_column.sign == 1 && !of_column.rest && of_limit.is_position;
+    const Value cut = counted(limit, below == includes, is_position);
     return below ? Limits{{}, cut} : Limits{cut, {}};
   }
 
@@ -155,13 +156,16 @@ class IntervalMasks {
   }
 
   /// The limit counted from the tile's first column, one further if `behind`, within 0 .. n.
-  Value counted(Value limit, bool behind) {
+  /// A position needs no clamping.
+  Value counted(Value limit, bool behind, bool is_position) {
     const std::int64_t n = type_.shape()[1], extra = behind ? 1 : 0;
     const DType type = k_.type(limit).dtype();
     const Value base = first_ ? first_ : b_.i32(0);
     const auto number = [&](std::int64_t i) { return b_.constant(Type::scalar(DType::i32), i); };
     const auto as = [&](Value v) { return type == DType::i32 ? v : b_.cast(v, type); };
-    const Value low = b_.sub(base, number(extra)), high = b_.add(base, number(n - extra));
+    const Value low = b_.sub(base, number(extra));
+    if (is_position) return b_.sub(limit, low);
+    const Value high = b_.add(base, number(n - extra));
     const Value within = b_.op(Opcode::Min, {b_.op(Opcode::Max, {limit, as(low)}), as(high)});
     return b_.sub(type == DType::i32 ? within : b_.cast(within, DType::i32), low);
   }

@@ -63,7 +63,7 @@ class LateProduct {
   /// Sums that begin as zeros and are at most scaled in a step: the first product need not read
   /// them.
   bool begins_fresh() const {
-    if (!is_zero(k_, k_[l_.loop].operands[3 + c_])) return false;
+    if (!tiles_ || !is_zero(k_, k_[l_.loop].operands[3 + c_])) return false;
     const Value begin = k_[l_.body].args[c_ + 1], acc = k_[second_].operands[2];
     const OpId def = k_[acc].def;
     return acc == begin || (def && k_[def].opcode == Opcode::Mul &&
@@ -131,19 +131,24 @@ class LateProduct {
       else
         clone_op(b, op, map);
     }
+    Value sums;  // of the tile before
     if (tiles_) {
-      const Value sums = wait_for_tile_before(b, before);
+      sums = wait_for_tile_before(b, before);
       for (OpId op : behind_it) clone_op(b, op, map);
       tiles_->finish_before(b, sums);
     }
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
       if (i != c_) k_[loop].operands[3 + i] = mapped(map, k_[yield].operands[i]);
-    const Value acc = k_[second_].operands[2];
-    k_[loop].operands[3 + c_] =
-        begins_fresh_ ? b.op(Opcode::Poison, {}, k_.type(acc)) : mapped(map, acc);
+    k_[loop].operands[3 + c_] = first_sums(map, sums);
     const Value next = b.add(k_[loop].operands[0], k_[loop].operands[2]);
     k_[loop].operands[0] = next;
     return mapped(map, k_[second_].operands[0]);
+  }
+
+  /// What is not read need not be anything; those of the tile before are in the registers that this
+  /// one's go to.
+  Value first_sums(const ValueMap& map, Value of_tile_before) const {
+    return begins_fresh_ ? of_tile_before : mapped(map, k_[second_].operands[2]);
   }
 
   /// The first step's scores; the sums of the tile before, if products overlap across tiles.

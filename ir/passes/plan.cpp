@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "ir/analysis/bounds.h"
 #include "ir/analysis/held_registers.h"
 #include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
@@ -46,9 +47,10 @@ struct Survey {
   std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
   std::int64_t largest_product = 0;  ///< elements of the largest dot accumulator
   std::int64_t product_rows = 0;
-  bool chained = false;  ///< a dot's operand depends on another dot: rows must stay within a warp
-  bool wgmma = true;     ///< every dot can be one
-  bool stacks = true;    ///< and a thread's registers of 64 rows come before those of the next 64
+  bool has_steps = false;  ///< loops with products run at least once, as some `assume` says
+  bool chained = false;    ///< a dot's operand depends on another dot: rows must stay within a warp
+  bool wgmma = true;       ///< every dot can be one
+  bool stacks = true;      ///< and a thread's registers of 64 rows come before those of the next 64
   std::int64_t accumulators =
       0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
   std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
@@ -135,6 +137,7 @@ bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
 
 Survey survey(const Kernel& k) {
   Survey s;
+  const Bounds bounds(k);
   std::unordered_set<OpId> counted;  // several products may share a load
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
@@ -147,6 +150,8 @@ Survey survey(const Kernel& k) {
     if (acc.count() > s.largest_product) s.product_rows = acc.shape()[0];
     s.largest_product = std::max(s.largest_product, acc.count());
     s.chained = s.chained || depends_on_dot(k, d.operands[0], 0);
+    if (const OpId loop = k[d.parent].owner; loop && k[loop].opcode == Opcode::For)
+      s.has_steps = bounds.is_less(k[loop].operands[0], k[loop].operands[1]);
     s.wgmma = s.wgmma && is_wgmma(k, op);
     s.stacks = s.stacks && std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
                (is_tma_operand(k, d, 0) || is_invariant_load(k, d.operands[0], d.parent));
@@ -266,19 +271,20 @@ bool can_multicast(const Kernel& k, const Survey& s) {
 }
 
 /// A tile's first product beside the last of the one before needs its operand early: a second slot,
-/// for which the late product's ring may have one less.
-void bring_next_tile_early(Plan& plan, const Survey& s) {
+/// for which the late product's ring may have one less. Where there is no room, or no register to
+/// spare, products beside each other gain nothing
+/// (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
+void overlap_tiles_if_possible(Plan& plan, const Survey& s) {
+  if (!plan.persistent || !s.chained || !s.has_steps || s.first_sums > 0) return;
   const auto fits = [&](int late_stages) {
     return plan.stages * (s.step_bytes - s.last_bytes) + late_stages * s.last_bytes +
                2 * s.once_bytes <=
            kRingBytes;
   };
-  if (fits(plan.stages)) {
-    plan.once_stages = 2;
-  } else if (plan.stages > 2 && fits(plan.stages - 1)) {
-    plan.once_stages = 2;
-    plan.late_stages = plan.stages - 1;
-  }
+  if (!fits(plan.stages) && (plan.stages == 2 || !fits(plan.stages - 1))) return;
+  plan.overlap_tiles = true;
+  plan.once_stages = 2;
+  if (!fits(plan.stages)) plan.late_stages = plan.stages - 1;
 }
 
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
@@ -302,8 +308,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
-  plan.overlap_tiles = plan.persistent && s.chained;
-  if (plan.overlap_tiles) bring_next_tile_early(plan, s);
+  overlap_tiles_if_possible(plan, s);
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for(k, AttrName::multicast);
   if (plan.persistent) plan.store_columns = kStoreColumns;
