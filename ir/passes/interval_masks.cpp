@@ -39,7 +39,8 @@ bool is_wide(Type t) {
 
 class IntervalMasks {
  public:
-  explicit IntervalMasks(Kernel& k) : k_(k), b_(k) {}
+  explicit IntervalMasks(Kernel& k)
+      : k_(k), b_(k), rows_lie_together_(k.info.target.starts_with("sm_90")) {}
 
   bool run() {
     std::vector<OpId> roots;
@@ -163,11 +164,12 @@ class IntervalMasks {
     const Value base = first_ ? first_ : b_.i32(0);
     const auto number = [&](std::int64_t i) { return b_.constant(Type::scalar(DType::i32), i); };
     const auto as = [&](Value v) { return type == DType::i32 ? v : b_.cast(v, type); };
+    const Value back = b_.sub(number(extra), base);
+    if (is_position) return b_.add(limit, back);
     const Value low = b_.sub(base, number(extra));
-    if (is_position) return b_.sub(limit, low);
     const Value high = b_.add(base, number(n - extra));
     const Value within = b_.op(Opcode::Min, {b_.op(Opcode::Max, {limit, as(low)}), as(high)});
-    return b_.sub(type == DType::i32 ? within : b_.cast(within, DType::i32), low);
+    return b_.add(type == DType::i32 ? within : b_.cast(within, DType::i32), back);
   }
 
   // ---- operands
@@ -176,7 +178,7 @@ class IntervalMasks {
     const Type t = k_.type(v);
     if (t.is_scalar()) return Side{0, v};
     if (!t.is_tile() || t.rank() != 2) return std::nullopt;
-    if (t.shape()[1] == 1) return Side{0, v, is_iota(v)};
+    if (t.shape()[1] == 1) return row(v);
     if (t.shape()[0] == 1) return column(v);
     const OpId def = k_[v].def;
     if (!def) return std::nullopt;
@@ -194,7 +196,13 @@ class IntervalMasks {
     return Side{1, b_.op(Opcode::Neg, {y->rest}), true};
   }
 
-  bool is_iota(Value v) { return iota_of(b_, v).has_value(); }
+  /// What was loaded lies as the sums of wgmma do; elsewhere it is converted in front of the loop,
+  /// and what is computed of it in a loop would be there.
+  std::optional<Side> row(Value v) {
+    const bool is_position = iota_of(b_, v).has_value();
+    if (!is_position && !rows_lie_together_) return std::nullopt;
+    return Side{0, v, is_position};
+  }
 
   /// Columns count from the same place in all comparisons of a condition.
   std::optional<Side> column(Value v) {
@@ -264,6 +272,7 @@ class IntervalMasks {
 
   Kernel& k_;
   Builder b_;
+  bool rows_lie_together_;
   Type type_;
   std::optional<Value> columns_;  ///< the condition's, and the first of them
   Value first_;

@@ -409,17 +409,23 @@ std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
   return most;
 }
 
-/// Of two products' operands two slots each are enough; those of one product stay as deep.
+/// Of two products' operands two slots each are enough, and one of what is brought once; those of
+/// one product stay as deep.
 void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_store) return;
   const Survey s = survey(k);
   const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0;
   const auto fits = [&] { return s.once_bytes + p.stages * s.step_bytes + staged <= kRingBytes; };
-  const int stages = p.stages;
+  const Plan before = p;
+  if (p.overlap_tiles) {
+    p.overlap_tiles = false;
+    p.once_stages = 1;
+    p.late_stages = 0;
+  }
   while (s.chained && p.stages > 2 && !fits()) --p.stages;
   if (staged > 0 && fits()) return;
-  p.stages = stages;
+  p = before;
   p.tma_store = false;
   context.remark(Remark::Kind::Missed, {},
                  !p.persistent ? "no stores by TMA: not a persistent kernel's"

@@ -3,7 +3,7 @@
 
 Set TEGULA_PTXAS to this file and PROBE_BASE to the device address of a zeroed buffer of GROUPS * ENTRIES pairs of u32. The first
 thread of each warpgroup of CTA 0 then writes (line of the PTX, clock) behind each commit of products, and before and behind each wait for
-products, turns and channels. PROBE_LINES names a file for what those lines are. `bench/timeline.py` runs it.
+products, turns and channels. PROBE_LINES names a file for what those lines are. `timeline.py` beside this runs it.
 """
 import os
 import re
@@ -27,17 +27,17 @@ def prologue(base):
 	.reg .b64 %probe_at, %probe_end;
 	.reg .b32 %probe_t, %probe_c;
 	.reg .pred %probe_mine, %probe_now;
-	mov.u32 %probe_t, %tid.x;
 	mov.u32 %probe_c, %ctaid.x;
-	shl.b32 %probe_c, %probe_c, 16;
-	and.b32 %probe_end_lo, %probe_t, 127;
-	or.b32 %probe_c, %probe_c, %probe_end_lo;
+	mov.u32 %probe_t, %tid.x;
+	and.b32 %probe_t, %probe_t, 127;
+	or.b32 %probe_c, %probe_c, %probe_t;
 	setp.eq.u32 %probe_mine, %probe_c, 0;
+	mov.u32 %probe_t, %tid.x;
 	shr.u32 %probe_t, %probe_t, 7;
 	mul.wide.u32 %probe_at, %probe_t, {8 * ENTRIES};
 	add.u64 %probe_at, %probe_at, {base};
 	add.u64 %probe_end, %probe_at, {8 * ENTRIES - 8};
-""".replace("	.reg .pred", "	.reg .b32 %probe_end_lo;\n	.reg .pred")
+"""
 
 
 def probe(line):
@@ -70,8 +70,7 @@ def probed(ptx, base):
 
 
 def real_ptxas():
-    found = os.environ.get("PROBE_PTXAS") or shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
-    return found
+    return os.environ.get("PROBE_PTXAS") or shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
 
 
 def main():
