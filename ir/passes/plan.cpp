@@ -275,7 +275,7 @@ bool can_multicast(const Kernel& k, const Survey& s) {
 /// spare, products beside each other gain nothing
 /// (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
 void overlap_tiles_if_possible(Plan& plan, const Survey& s) {
-  if (!plan.persistent || !s.chained || !s.has_steps || s.first_sums > 0) return;
+  if (!plan.persistent || !plan.turns || !s.has_steps || s.first_sums > 0) return;
   const auto fits = [&](int late_stages) {
     return plan.stages * (s.step_bytes - s.last_bytes) + late_stages * s.last_bytes +
                2 * s.once_bytes <=

@@ -58,6 +58,21 @@ kernel @sums simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "pt
   for (const char* offset : {"-8;", "-16;", "-24;"}) EXPECT_EQ(count(ptx, offset), 1) << ptx;
 }
 
+/// A comparison stands in front of what selects by it, not all comparisons in front of all selects.
+TEST(EmitLlvm, ComparesWhereAConditionIsNeeded) {
+  const std::string ptx = ptx_of(R"(
+kernel @masked simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2]) {
+  %x = ld_global %p [width = 4] : v<4xi32>
+  %below = cmp %x, %n [pred = "lt"] : v<4xi1>
+  %above = cmp %x, %m [pred = "gt"] : v<4xi1>
+  %both = and %below, %above : v<4xi1>
+  %kept = select %both, %x, %n : v<4xi32>
+  st_global %p, %kept [width = 4]
+})");
+  EXPECT_EQ(count(ptx, "setp"), 8) << ptx;
+  EXPECT_EQ(count(ptx.substr(0, ptx.find("selp")), "setp"), 2) << ptx;
+}
+
 TEST(EmitLlvm, IsDeterministic) { EXPECT_EQ(ptx_of(kCopy), ptx_of(kCopy)); }
 
 TEST(EmitLlvm, ReportsItsTimesAndKeepsTheSourceOnlyWhenAsked) {

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Ours only, one library and one plan a process: for comparing variants of the compiler with each other.
+
+    for round in 1 2; do LD_LIBRARY_PATH=OLD python3 bench/variants.py --lib OLD/libtegula_bench.so; TEGULA_PLAN=.. python3 bench/variants.py; done
+
+Each case alone and steady, cold L2: the clock follows what a kernel draws, so that cases timed in turn would share one. Prints the case, its median in us, and the sum of its
+result, which tells whether two variants computed the same.
+"""
+import argparse
+import functools
+import re
+import statistics
+import time
+
+import attention_suites
+import peers
+import torch
+
+DEVICE = torch.device("cuda:0")
+
+
+def random_of(*shape):
+    return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16)
+
+
+def documents(s):
+    cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[: attention_suites.DOCUMENTS - 1].sort().values + 1
+    starts = torch.cat([torch.zeros(1, dtype=torch.int64), cuts])
+    return [x.to(DEVICE, torch.int32) for x in (torch.bucketize(torch.arange(s), cuts, right=True), starts)]
+
+
+def attention(t, name, b, h, s, d):
+    tensors = [*(random_of(b, h, s, d) for _ in range(4)), torch.empty(b, h, s, device=DEVICE)]
+    tables = documents(s) if name == "document" else []
+    number = {"window": attention_suites.WINDOW, "prefix": s // 4, "softcap_causal": attention_suites.CAP}.get(name, 0.0)
+    return t.caller("attention_" + name, tensors + tables, number), tensors[3]
+
+
+def product(t, case, m, n, k):
+    tensors = [random_of(m, k), random_of(k, n), random_of(m, n)]
+    if case != "matmul":
+        tensors += [random_of(n), random_of(m, n)]
+    return t.caller(case, tensors), tensors[2]
+
+
+def cases(t):
+    for b, h, s, d in ((16, 16, 1024, 128), (4, 16, 4096, 128), (16, 16, 1024, 64), (4, 16, 4096, 64), (4, 8, 4096, 256)):
+        for name in ("full", "causal"):
+            yield f"{name} s{s} d{d}", functools.partial(attention, t, name, b, h, s, d)
+    for name in ("window", "prefix", "document", "alibi_causal", "softcap_causal"):
+        yield f"{name} s4096 d128", functools.partial(attention, t, name, 4, 16, 4096, 128)
+    yield "document s16384 d128", functools.partial(attention, t, "document", 1, 16, 16384, 128)
+    for m, n, k in ((8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (1000, 2056, 1096), (8192, 128, 8192)):
+        yield f"matmul {m}x{n}x{k}", functools.partial(product, t, "matmul", m, n, k)
+    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 1024)):
+        yield f"gelu {m}x{n}x{k}", functools.partial(product, t, "matmul_bias_gelu_residual", m, n, k)
+
+
+def steady_us(run):
+    begin = time.time()
+    while time.time() - begin < 0.35:
+        for _ in range(8):
+            run()
+        torch.cuda.synchronize()
+    return 1000 * statistics.median(peers.time_once(run, peers.FLUSH_US) for _ in range(25))
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__)
+    args.add_argument("filter", nargs="?", default="")
+    args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
+    options = args.parse_args()
+    torch.manual_seed(0)
+    for name, make in cases(peers.Tegula(options.lib)):
+        if not re.search(options.filter, name):
+            continue
+        run, result = make()
+        run()
+        total = result.double().abs().sum().item()
+        print(f"{name:26s} {steady_us(run):9.1f}  {total:.6g}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
