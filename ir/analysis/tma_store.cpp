@@ -35,6 +35,29 @@ bool is_extent_of(const Kernel& k, const StoreClip& clip, Value view) {
   return clip.value == clip.dim && k.params()[static_cast<std::size_t>(clip.arg)].value == view;
 }
 
+/// TMA writes whole pieces of 16 bytes of a row: what lies behind its end in the last piece too
+/// (seen on an H200).
+constexpr std::int64_t kPieceBytes = 16;
+
+bool has_whole_pieces(const Kernel& k, Value view, std::size_t dim, DType dtype) {
+  const Type t = k.type(view);
+  const std::int64_t extent =
+      t.shape()[dim] != kDynamic ? t.shape()[dim] : t.view_facts().dim_div[dim];
+  return extent * size_bytes(dtype) % kPieceBytes == 0;
+}
+
+bool rows_end_with_a_piece(const Kernel& k, const OpData& store, std::size_t inner,
+                           const std::vector<StoreClip>& clips) {
+  const DType dtype = k.type(store.operands[1]).dtype();
+  const auto ends = [&](const StoreClip& c) {
+    if (c.dim != static_cast<std::int64_t>(inner)) return true;
+    if (c.arg < 0) return c.value * size_bytes(dtype) % kPieceBytes == 0;
+    return has_whole_pieces(k, k.params()[static_cast<std::size_t>(c.arg)].value,
+                            static_cast<std::size_t>(c.value), dtype);
+  };
+  return has_whole_pieces(k, store.operands[0], inner, dtype) && std::ranges::all_of(clips, ends);
+}
+
 /// What tells others that results are there, or lets this kernel look at them: what TMA writes is
 /// not ordered by it.
 bool may_be_read_again(const Kernel& k, const OpData& store) {
@@ -72,7 +95,10 @@ std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
   if (view.view_facts().strides[static_cast<std::size_t>(axes[1])] != 1 ||
       !is_tma_box(view, axes, tile))
     return "rows that are not contiguous, or base or strides that are no multiples of 16 bytes";
-  if (!clips_of(k, store)) return "limits that are not known at the launch";
+  const auto clips = clips_of(k, store);
+  if (!clips) return "limits that are not known at the launch";
+  if (!rows_end_with_a_piece(k, store, static_cast<std::size_t>(axes[1]), *clips))
+    return "rows that may end within 16 bytes";
   if (may_be_read_again(k, store)) return "results that may be read, or announced, in the kernel";
   return {};
 }

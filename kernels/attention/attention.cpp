@@ -21,10 +21,10 @@ constexpr float kLog2E = std::numbers::log2e_v<float>;
 
 template <class T>
 using ForwardKernel =
-    Kernel<In<T, 4>, In<T, 4>, In<T, 4>, Out<T, 4>, Out<f32, 3>, Scalar<f32>, bool, Scalar<i32>,
-           std::optional<In<i32, 1>>, std::optional<In<i32, 1>>, std::optional<In<f32, 1>>,
-           std::optional<Out<f32, 3>>, std::optional<In<i32, 4>>, std::optional<In<i32, 3>>,
-           std::optional<In<i32, 3>>>;
+    Kernel<In<T, 4>, In<T, 4>, In<T, 4>, Out<T, 4>, Out<f32, 3>, Scalar<f32>, bool, bool,
+           Scalar<i32>, std::optional<In<i32, 1>>, std::optional<In<i32, 1>>,
+           std::optional<In<f32, 1>>, std::optional<Out<f32, 3>>, std::optional<In<i32, 4>>,
+           std::optional<In<i32, 3>>, std::optional<In<i32, 3>>>;
 
 AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs) {
   const auto form = static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0));
@@ -40,7 +40,7 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
   return kernel(
       "attention",
       [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale,
-              bool packs_heads, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
+              bool packs_heads, bool has_keys, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
               std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
               std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
               std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full_counts) {
@@ -77,7 +77,8 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
           Visits visits = blocks ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b,
                                                 h, m.first() / BM, BN)
                                  : visibility.of(rows, length, BN);
-          if (!spec.range) visits = visits.with_a_step();  // what it leaves out, no mask stops
+          // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
+          if (!spec.range && has_keys) visits = visits.with_a_step();
           if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
           // Exponents are factor * scores; what a score function gives is scaled as it is computed.
           const Tile factor = spec.score ? full<f32>(1) : kLog2E * scale;
@@ -141,8 +142,9 @@ struct KernelsOf {
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const ListArgs& lists) const {
     const ForwardKernel<T>& kernel = kernel_for(c);
-    kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.q_length, c.lengths.q,
-           c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks, lists.counts, lists.full);
+    kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) > 0,
+           c.q_length, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
+           lists.counts, lists.full);
     latest = &kernel;
   }
 
