@@ -40,7 +40,7 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
   return kernel(
       "attention",
       [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale,
-              bool packs_heads, bool has_keys, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
+              bool packs_heads, bool no_keys, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
               std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
               std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
               std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full_counts) {
@@ -78,7 +78,7 @@ ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
                                                 h, m.first() / BM, BN)
                                  : visibility.of(rows, length, BN);
           // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
-          if (!spec.range && has_keys) visits = visits.with_a_step();
+          if (!spec.range && !no_keys) visits = visits.with_a_step();
           if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
           // Exponents are factor * scores; what a score function gives is scaled as it is computed.
           const Tile factor = spec.score ? full<f32>(1) : kLog2E * scale;
