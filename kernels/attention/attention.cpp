@@ -142,7 +142,7 @@ struct KernelsOf {
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const ListArgs& lists) const {
     const ForwardKernel<T>& kernel = kernel_for(c);
-    kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) > 0,
+    kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) == 0,
            c.q_length, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
            lists.counts, lists.full);
     latest = &kernel;
