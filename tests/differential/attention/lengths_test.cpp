@@ -102,5 +102,31 @@ TEST_P(Lengths, ManySteps) {
   }
 }
 
+/// Many tiles a program, some of which see no key: each is stored beside the next one's begin,
+/// where that may be.
+TEST_P(Lengths, TilesOverlap) {
+  const bool has_plan = GetParam().kind != DeviceKind::cpu;
+  AttentionSpec given{.mask = masks::window(50, 20)};
+  given.range = [](const Tile&, const Tile&, const Tile& keys) {
+    return KvRange{full<i32>(0), keys};
+  };
+  for (const auto& [spec, kv, overlaps] :
+       {std::tuple{AttentionSpec{.mask = masks::window(50, 20)}, 90, true},
+        {AttentionSpec{.mask = masks::window(50, 20)}, 0, false},
+        {given, 90, false}}) {
+    SCOPED_TRACE(testing::Message() << kv << " keys, overlap " << overlaps);
+    const Attention attention(spec);
+    const Tensors t({.heads = 3, .q_length = 700, .kv_length = kv, .dim = 64, .value_dim = 64},
+                    DType::bf16, Order::bhsd, GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    HostAttention host;
+    host.mask = [](int, int, int q, int key) { return q - key <= 50 && key - q <= 20; };
+    expect_attention(host, t);
+    EXPECT_EQ(attention.explain().find("overlap_tiles=1") != std::string::npos,
+              has_plan && overlaps)
+        << attention.explain();
+  }
+}
+
 }  // namespace
 }  // namespace tegula::test
