@@ -91,11 +91,15 @@ def beside_flex(t, case, shape, mask, score=None, number=0.0, tables=()):
     return run, {"flex": alone, "flex_with_mask": with_mask, "flex_with_default_mask": with_default_mask}, error, work_of(t.pairs(case, tensors, number), shape, kept_pairs(mask, s))
 
 
-def beside_flex_in_documents(t, shape):
-    s = shape[2]
-    cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[: DOCUMENTS - 1].sort().values + 1
+def document_tables(s, documents):
+    """The document of each position and the first position of each document, cut at random places."""
+    cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[: documents - 1].sort().values + 1
     starts = torch.cat([torch.zeros(1, dtype=torch.int64), cuts]).to(DEVICE, torch.int32)
-    ids = (torch.bucketize(torch.arange(s), cuts, right=True)).to(DEVICE, torch.int32)
+    return torch.bucketize(torch.arange(s), cuts, right=True).to(DEVICE, torch.int32), starts
+
+
+def beside_flex_in_documents(t, shape):
+    ids, starts = document_tables(shape[2], DOCUMENTS)
     return beside_flex(t, "attention_document", shape, document(ids), tables=(ids, starts))
 
 
@@ -105,9 +109,7 @@ def text(shape):
 
 def list_time(t, s):
     """What the kernels that make the block list of a document mask take on the device, by CUPTI; attention itself is left out."""
-    cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[:255].sort().values + 1
-    starts = torch.cat([torch.zeros(1, dtype=torch.int64), cuts]).to(DEVICE, torch.int32)
-    ids = (torch.bucketize(torch.arange(s), cuts, right=True)).to(DEVICE, torch.int32)
+    ids, starts = document_tables(s, 256)
     q, k, v, o = (torch.randn(1, 1, s, 64, device=DEVICE, dtype=torch.bfloat16) for _ in range(4))
     run = t.caller("attention_document", [q, k, v, o, torch.empty(1, 1, s, device=DEVICE), ids, starts])
     run()

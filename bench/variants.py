@@ -23,17 +23,11 @@ def random_of(*shape):
     return torch.randn(*shape, device=DEVICE, dtype=torch.bfloat16)
 
 
-def documents(s):
-    cuts = torch.randperm(s - 1, generator=torch.Generator().manual_seed(1))[: attention_suites.DOCUMENTS - 1].sort().values + 1
-    starts = torch.cat([torch.zeros(1, dtype=torch.int64), cuts])
-    return [x.to(DEVICE, torch.int32) for x in (torch.bucketize(torch.arange(s), cuts, right=True), starts)]
-
-
 def attention(t, name, b, h, s, d):
     tensors = [*(random_of(b, h, s, d) for _ in range(4)), torch.empty(b, h, s, device=DEVICE)]
-    tables = documents(s) if name == "document" else []
+    tables = attention_suites.document_tables(s, attention_suites.DOCUMENTS) if name == "document" else ()
     number = {"window": attention_suites.WINDOW, "prefix": s // 4, "softcap_causal": attention_suites.CAP}.get(name, 0.0)
-    return t.caller("attention_" + name, tensors + tables, number), tensors[3]
+    return t.caller("attention_" + name, [*tensors, *tables], number), tensors[3]
 
 
 def product(t, case, m, n, k):

@@ -14,6 +14,13 @@ inline Value mapped(const ValueMap& map, Value v) {
   return it == map.end() ? v : it->second;
 }
 
+/// The op may stand elsewhere, or be computed again: it has no effect, no other lane takes part in
+/// it, and it contains nothing.
+inline bool is_movable(const OpData& d) {
+  const OpInfo& row = info(d.opcode);
+  return row.has(kPure) && !row.has(kConvergent) && d.regions.empty();
+}
+
 /// The op with all it contains, at the builder's insertion point; its results enter the map.
 void clone_op(Builder& b, OpId op, ValueMap& map);
 

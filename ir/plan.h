@@ -26,6 +26,13 @@ struct Plan {
   /// CTA has at its entry. setmaxnreg waits for ever for more than that.
   int copy_registers() const;
 
+  /// Each tile ends before the next one begins; what is brought once has one slot.
+  void overlap_no_tiles() {
+    overlap_tiles = false;
+    once_stages = 1;
+    late_stages = 0;
+  }
+
   std::string str() const;
   /// Sets the fields that "name=value name=value .." lists; throws CompileError naming the fields
   /// there are.

@@ -104,9 +104,8 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
     return plan;
   }
   if (plan.persistent) {
-    plan.persistent = plan.dynamic = plan.multicast = plan.overlap_tiles = false;
-    plan.once_stages = 1;
-    plan.late_stages = 0;
+    plan.persistent = plan.dynamic = plan.multicast = false;
+    plan.overlap_no_tiles();
     plan.stage_stores = true;
     return plan;
   }

@@ -28,13 +28,12 @@ Places places_of(const llvm::BasicBlock& block) {
 }
 
 /// The first user, if all are in the instruction's block; phis count as the ends of theirs.
-llvm::Instruction* first_user(const llvm::Instruction& i, const Places& places) {
+llvm::Instruction* first_user(llvm::Instruction& i, const Places& places) {
   llvm::Instruction* first = nullptr;
-  for (const llvm::User* u : i.users()) {
-    const auto* user = llvm::cast<llvm::Instruction>(u);
+  for (llvm::User* u : i.users()) {
+    auto* user = llvm::cast<llvm::Instruction>(u);
     if (user->getParent() != i.getParent() || llvm::isa<llvm::PHINode>(user)) return nullptr;
-    if (!first || places.lookup(user) < places.lookup(first))
-      first = const_cast<llvm::Instruction*>(user);
+    if (!first || places.lookup(user) < places.lookup(first)) first = user;
   }
   return first;
 }

@@ -9,17 +9,12 @@
 #include <vector>
 
 #include "ir/analysis/constant_read.h"
-#include "ir/builder.h"
+#include "ir/clone_op.h"
 #include "ir/eval/cell.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
-
-bool is_movable(const OpData& d) {
-  const OpInfo& row = info(d.opcode);
-  return row.has(kPure) && !row.has(kConvergent) && d.regions.empty();
-}
 
 std::optional<Cell> constant_of(const Kernel& k, Value v) {
   const OpId def = k[v].def;

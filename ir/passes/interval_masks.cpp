@@ -14,7 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ir/builder.h"
+#include "ir/passes/linear_form.h"
 #include "ir/passes/ramp.h"
 #include "ir/pipeline.h"
 
@@ -32,10 +32,6 @@ struct Side {
   Value rest;  ///< a scalar or [m, 1]; none: 0
   bool is_position = false;
 };
-
-bool is_wide(Type t) {
-  return t.is_tile() && !t.is_pointer() && t.rank() == 2 && t.shape()[0] > 1 && t.shape()[1] > 1;
-}
 
 class IntervalMasks {
  public:
@@ -60,7 +56,7 @@ class IntervalMasks {
   static bool is_combination(Opcode o) { return o == Opcode::And || o == Opcode::Or; }
   bool is_condition(Value v) const {
     const Type t = k_.type(v);
-    return is_wide(t) && t.dtype() == DType::i1;
+    return LinearForms::is_wide(t) && t.dtype() == DType::i1;
   }
 
   /// A conjunction: its limits together, and what has none beside them.

@@ -132,8 +132,7 @@ class InvariantDivisions {
     const OpId def = k_[v].def;
     if (!def) return false;
     const OpData& d = k_[def];
-    return info(d.opcode).has(kPure) && !info(d.opcode).has(kConvergent) && d.regions.empty() &&
-           k_.type(v).is_scalar() &&
+    return is_movable(d) && k_.type(v).is_scalar() &&
            std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(o, loop); });
   }
 

@@ -418,11 +418,7 @@ void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
   const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0;
   const auto fits = [&] { return s.once_bytes + p.stages * s.step_bytes + staged <= kRingBytes; };
   const Plan before = p;
-  if (p.overlap_tiles) {
-    p.overlap_tiles = false;
-    p.once_stages = 1;
-    p.late_stages = 0;
-  }
+  if (p.overlap_tiles) p.overlap_no_tiles();
   while (s.chained && p.stages > 2 && !fits()) --p.stages;
   if (staged > 0 && fits()) return;
   p = before;

@@ -24,11 +24,6 @@ Value zero(Builder& b, Type t) {
   return is_float(t.dtype()) ? b.constant(t, 0.0) : b.constant(t, std::int64_t{0});
 }
 
-bool is_pure(const Kernel& k, OpId op) {
-  const auto& row = info(k[op].opcode);
-  return row.has(kPure) && !row.has(kConvergent) && k[op].regions.empty();
-}
-
 /// Operands of the op and of all it contains.
 template <class Visit>
 void for_operands(const Kernel& k, OpId op, const Visit& visit) {
@@ -102,7 +97,7 @@ bool TileOverlap::is_of_tile(Value v) const {
 bool TileOverlap::is_invariant(Value v) const {
   if (!is_of_tile(v)) return true;
   const OpId def = k_[v].def;
-  return def && is_pure(k_, def) &&
+  return def && is_movable(k_[def]) &&
          std::ranges::all_of(k_[def].operands, [&](Value o) { return is_invariant(o); });
 }
 
@@ -110,7 +105,7 @@ bool TileOverlap::is_invariant(Value v) const {
 void TileOverlap::add_outside(Value v) {
   if (is_invariant(v) || std::ranges::count(from_tile_, v) > 0) return;
   const OpId def = k_[v].def;
-  if (!k_.type(v).is_tile() || !def || !is_pure(k_, def)) {
+  if (!k_.type(v).is_tile() || !def || !is_movable(k_[def])) {
     from_tile_.push_back(v);
     return;
   }

@@ -34,7 +34,7 @@ AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs) {
 
 /// Rows of Q are positions of one head; those of all heads of a group, q_length each, with
 /// `packs_heads`; those of many sequences, none longer than q_length, with tables. Which blocks are
-/// visited is the lists' to say, where there are some.
+/// visited is the lists' to say, where there are some. With `no_keys` there may be none.
 template <class T>
 ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
   return kernel(
