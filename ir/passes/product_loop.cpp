@@ -122,16 +122,16 @@ std::unordered_set<OpId> ProductLoop::dependents(Value on) const {
 
 // ---- rings
 void ProductLoop::allocate(bool late) {
+  const Value in_step = share_loads();
   if (late) {
     for (std::size_t i = 0; i < dots.size(); ++i) {
       std::vector<OperandLoad> own;
       for (const OperandLoad& load : loads_)
         if (load.dots.front() == dots[i]) own.push_back(load);
       const int slots = i > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages;
-      feeds.push_back({ChannelRing(k, slots, std::move(own)), static_cast<int>(i)});
+      feeds.push_back({ChannelRing(k, slots, std::move(own), in_step), static_cast<int>(i)});
     }
   } else {
-    const Value in_step = share_loads();
     feeds.push_back({ChannelRing(k, plan_.stages, loads_, in_step)});
   }
   loads_.clear();
