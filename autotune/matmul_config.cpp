@@ -28,6 +28,10 @@ constexpr std::array kOddTiles{tile(128, 224), tile(128, 176), tile(128, 160), t
 constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16, 64),
                                    swapped(16, 128), swapped(32, 64), swapped(32, 128)};
 constexpr int kFewRows = 32;
+/// Of steps beside which results go out by TMA at no cost: an epilogue that reads matrices is 2..3
+/// % faster so from here on, and not of half as many
+/// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl).
+constexpr std::int64_t kLongRowBytes = 4096;
 /// Of a tile that a thread holds twice.
 constexpr int kPromotedColumns = 128;
 
@@ -74,6 +78,7 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
   // What an epilogue reads comes from L2, too.
   c.multicast = c.alternate && (p.whole || p.further);
   if (c.alternate) c.stages = 0;
+  c.tma_store = c.alternate && p.further && p.k * size_bytes(p.operands) >= kLongRowBytes;
   return c;
 }
 
@@ -83,7 +88,7 @@ std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
          (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
          (swapped ? " swapped" : "") + (direct ? " direct" : "") + (multicast ? " multicast" : "") +
-         (alternate ? " alternate" : "") +
+         (alternate ? " alternate" : "") + (tma_store ? " tma_store" : "") +
          (streamed != 0 ? " streamed " + std::to_string(streamed) : "") +
          (stages != 0 ? " stages " + std::to_string(stages) : "");
 }

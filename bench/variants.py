@@ -26,7 +26,7 @@ def random_of(*shape):
 def attention(t, name, b, h, s, d):
     tensors = [*(random_of(b, h, s, d) for _ in range(4)), torch.empty(b, h, s, device=DEVICE)]
     tables = attention_suites.document_tables(s, attention_suites.DOCUMENTS) if name == "document" else ()
-    number = {"window": attention_suites.WINDOW, "prefix": s // 4, "softcap_causal": attention_suites.CAP}.get(name, 0.0)
+    number = {"window": attention_suites.WINDOW, "prefix": s // 4, "softcap_causal": attention_suites.CAP, "softcap_approx_causal": attention_suites.CAP}.get(name, 0.0)
     return t.caller("attention_" + name, [*tensors, *tables], number), tensors[3]
 
 
@@ -38,15 +38,15 @@ def product(t, case, m, n, k):
 
 
 def cases(t):
-    for b, h, s, d in ((16, 16, 1024, 128), (4, 16, 4096, 128), (16, 16, 1024, 64), (4, 16, 4096, 64), (4, 8, 4096, 256)):
+    for b, h, s, d in ((16, 16, 1024, 128), (4, 16, 4096, 128), (16, 16, 1024, 64), (4, 16, 4096, 64), (4, 8, 4096, 256), (1, 16, 16384, 128), (1, 16, 16384, 64)):
         for name in ("full", "causal"):
             yield f"{name} s{s} d{d}", functools.partial(attention, t, name, b, h, s, d)
-    for name in ("window", "prefix", "document", "alibi_causal", "softcap_causal"):
+    for name in ("window", "prefix", "document", "alibi_causal", "softcap_causal", "softcap_approx_causal"):
         yield f"{name} s4096 d128", functools.partial(attention, t, name, 4, 16, 4096, 128)
     yield "document s16384 d128", functools.partial(attention, t, "document", 1, 16, 16384, 128)
     for m, n, k in ((8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (1000, 2056, 1096), (8192, 128, 8192)):
         yield f"matmul {m}x{n}x{k}", functools.partial(product, t, "matmul", m, n, k)
-    for m, n, k in ((4096, 4096, 4096), (8192, 8192, 1024)):
+    for m, n, k in ((4096, 4096, 4096), (8192, 4096, 2048), (8192, 8192, 1024)):
         yield f"gelu {m}x{n}x{k}", functools.partial(product, t, "matmul_bias_gelu_residual", m, n, k)
 
 

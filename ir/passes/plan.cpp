@@ -240,7 +240,8 @@ void add_copy_warps(Plan& plan, std::int64_t useful, std::int64_t needed) {
   if (given.registers > given.registers_at_entry()) plan = given;
 }
 
-/// The grid asks for it: for multicast (in another order than that of `pairs`), or to alternate.
+/// The grid asks for it: for multicast (in another order than that of `pairs`), to alternate, or
+/// for stores by TMA.
 bool asks_for(const Kernel& k, AttrName what) {
   bool asked = false;
   walk(k, k.body(), [&](OpId op) {
@@ -251,10 +252,10 @@ bool asks_for(const Kernel& k, AttrName what) {
 
 /// A product loop of the kernel's body, as long for every tile, loads something that two
 /// neighbouring tiles share and that can be brought in halves.
-bool can_multicast(const Kernel& k, const Survey& s) {
+bool can_multicast(const Kernel& k) {
   bool pairs = false, any = false;
   walk(k, k.body(), [&](OpId op) { pairs = pairs || k[op].attrs.i(AttrName::pairs) == 1; });
-  if (pairs || k.info.cluster != 1 || s.chained || !k.info.target.starts_with("sm_9")) return false;
+  if (pairs || k.info.cluster != 1 || !k.info.target.starts_with("sm_9")) return false;
   walk(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
     if (any || k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return;
@@ -311,6 +312,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   overlap_tiles_if_possible(plan, s);
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for(k, AttrName::multicast);
+  plan.tma_store = asks_for(k, AttrName::tma_store);
   if (plan.persistent) plan.store_columns = kStoreColumns;
   // ptxas takes no single instruction of more registers than all have at the entry (C7602).
   const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
@@ -341,6 +343,7 @@ std::optional<Plan> alternating_plan(const Kernel& k) {
   plan.stage_stores = false;
   plan.store_columns = kStoreColumns;
   plan.multicast = asks_for(k, AttrName::multicast);
+  plan.tma_store = asks_for(k, AttrName::tma_store);
   if (plan.stages < 2 || needed > plan.computing_registers()) return std::nullopt;
   return plan;
 }
@@ -388,7 +391,7 @@ void without_wgmma_fields(Plan& p) {
 /// Tiles side by side go to a cluster only where they are dealt.
 void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
-  if (!p.multicast || (p.persistent && !p.dynamic && can_multicast(k, survey(k)))) return;
+  if (!p.multicast || (p.persistent && !p.dynamic && can_multicast(k))) return;
   p.multicast = false;
   context.remark(Remark::Kind::Missed, {},
                  p.dynamic ? "no multicast: tiles come from a counter"
@@ -473,7 +476,7 @@ void require_legal(const Plan& p, const Kernel& k) {
       {!p.turns || (p.wgmma && p.warps >= 8), "turns are for two or more warpgroups' wgmmas"},
       {p.wgmma || (p.copy_warps == 0 && !p.persistent), "copy_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
-      {!p.multicast || (p.persistent && can_multicast(k, s)),
+      {!p.multicast || (p.persistent && can_multicast(k)),
        "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
       {!p.alternate || (p.warps == kGroupWarps && p.warps_m == kGroupWarps && can_alternate(k, s)),
        "alternate is for tiles that one warpgroup of 4 warps can compute"},

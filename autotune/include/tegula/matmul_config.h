@@ -38,6 +38,9 @@ struct MatmulConfig {
   /// turn: an epilogue runs beside the next tile's products. Needs sm_90; elsewhere it changes
   /// nothing.
   bool alternate = false;
+  /// Results go through shared memory and from there by TMA, where rows of C end with 16 bytes.
+  /// Needs sm_90 and tiles that fill an SM; elsewhere it changes nothing.
+  bool tma_store = false;
   std::string str() const;
   /// The numbers that kernels choose by, and from which: for `tuned`.
   template <class Config, class Visit>
@@ -51,6 +54,7 @@ struct MatmulConfig {
     visit("SWAPPED", c.swapped, {0, 1});
     visit("MULTICAST", c.multicast, {0, 1});
     visit("ALTERNATE", c.alternate, {0, 1});
+    visit("TMA_STORE", c.tma_store, {0, 1});
   }
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;

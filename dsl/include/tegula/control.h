@@ -163,19 +163,28 @@ struct alternate {
   bool is_set;
 };
 
+/// A product's results go through shared memory and from there by TMA (sm_90), not from registers:
+/// fewer instructions beside the next tile's products, which long ones hide. Results are the same;
+/// asked for in vain where TMA cannot store them (`explain` says so).
+struct tma_store {
+  explicit tma_store(bool on) : is_set(on) {}
+  bool is_set;
+};
+
 namespace detail {
 
 struct GridOptions {
   std::vector<std::int64_t> blocks;
   int l2_group = 0;
   int cluster = 1;
-  bool heavy_first = false, multicast = false, alternate = false;
+  bool heavy_first = false, multicast = false, alternate = false, tma_store = false;
   void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
   void add(struct l2_group g) { l2_group = g.rows; }
   void add(HeavyFirst h) { heavy_first = h.is_set; }
   void add(struct cluster c) { cluster = c.programs; }
   void add(struct multicast m) { multicast = m.is_set; }
   void add(struct alternate a) { alternate = a.is_set; }
+  void add(struct tma_store t) { tma_store = t.is_set; }
 };
 
 /// The grid loop: its body is the program that each block runs.

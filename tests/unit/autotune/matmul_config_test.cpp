@@ -26,6 +26,8 @@ TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
   EXPECT_FALSE(matmul_config({1024, 1024, 4096}).alternate);
   EXPECT_FALSE(matmul_config({12096, 1472, 10368}).alternate);
   EXPECT_EQ(matmul_config({.m = 4096, .n = 4096, .k = 4096, .further = true}).str(),
+            "128x128x64 multicast alternate tma_store");
+  EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 1024, .further = true}).str(),
             "128x128x64 multicast alternate");
 }
 

@@ -102,15 +102,17 @@ TEST(Clusters, NeitherShareNorAlternate) {
   const auto text = [](int programs) {
     return kernel("k",
                   [programs](Out<f32, 2> z) {
-                    for (auto [m, n] :
-                         grid(z, 8, 8, cluster(programs), multicast(true), alternate(true)))
+                    for (auto [m, n] : grid(z, 8, 8, cluster(programs), multicast(true),
+                                            alternate(true), tma_store(true)))
                       z(m, n) = 0.0f;
                   })
         .trace(empty({16, 16}))
         .text();
   };
-  EXPECT_THAT(text(1), testing::AllOf(HasSubstr("multicast"), HasSubstr("alternate")));
-  EXPECT_THAT(text(2), testing::AllOf(Not(HasSubstr("multicast")), Not(HasSubstr("alternate"))));
+  for (const char* hint : {"multicast", "alternate", "tma_store"}) {
+    EXPECT_THAT(text(1), HasSubstr(hint));
+    EXPECT_THAT(text(2), Not(HasSubstr(hint)));
+  }
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ struct WholeMatmul {
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulVariant v = tuned<MatmulVariant>();
     for (auto [m, n] : grid(C, v.bm, v.bn, l2_group(8), cluster(v.programs), multicast(v.multicast),
-                            alternate(v.alternate))) {
+                            alternate(v.alternate), tma_store(v.tma_store))) {
       v.wait_for_copies();
       const auto mine = steps(A.cols(), v.bk).part(cluster_rank(), v.programs);
       // What is divided are the tensor cores' rows.
@@ -84,7 +84,8 @@ struct BatchedMatmul {
   Fn epilogue;
   void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, Extra... extra) const {
     const MatmulVariant v = tuned<MatmulVariant>();
-    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), alternate(v.alternate))) {
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), alternate(v.alternate),
+                               tma_store(v.tma_store))) {
       v.wait_for_copies();
       const Tile sums = matmul_sums<T>(v, A[b], B[b], m, n, steps(A.dim(2), v.bk));
       C(b, m, n) = epilogue(v.turned(sums), m, n, extra...);
