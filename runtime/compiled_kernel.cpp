@@ -68,7 +68,7 @@ void run_on_sim(const CompiledKernel& k, std::span<const LaunchArg> args, const 
 }
 
 std::uint32_t* counter_of(const CompiledKernel& k, const Stream& stream) {
-  return k.recipe.needs_counter() ? acquire_counter(stream) : nullptr;
+  return k.recipe.needs_counter() ? acquire_tile_counter(stream) : nullptr;
 }
 
 }  // namespace

@@ -155,7 +155,10 @@ class RecordedCounters {
 
 }  // namespace
 
-std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
+namespace {
+
+/// So many from place `first` of the stream's, or, while it records a graph, some of their own.
+std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_t count) {
   thread_local std::pair<const Driver*, int> last_device{nullptr, -1};
   thread_local RecordedCounters* recorded = nullptr;
   const std::pair<const Driver*, int> device{&driver(), stream.device().index};
@@ -165,7 +168,14 @@ std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
   }
   if (stream.capturing()) return recorded->take(count);
   recorded->fill_up(stream, count);
-  return acquire_workspace(stream, 0, count).counters;
+  return acquire_workspace(stream, 0, first + count).counters + first;
+}
+
+}  // namespace
+
+std::uint32_t* acquire_tile_counter(const Stream& stream) { return counters_from(0, stream, 1); }
+std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
+  return counters_from(1, stream, count);
 }
 
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {

@@ -25,6 +25,7 @@ Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std
 /// may be replayed on any stream. Those are taken from a supply of the device, which calls without
 /// a recording fill up; a DeviceError where it is empty.
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
-inline std::uint32_t* acquire_counter(const Stream& stream) { return acquire_counters(stream, 1); }
+/// The one by which a launch deals its tiles: another than those, which its kernel may count with.
+std::uint32_t* acquire_tile_counter(const Stream& stream);
 
 }  // namespace tegula::runtime

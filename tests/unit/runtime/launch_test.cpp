@@ -351,28 +351,28 @@ TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
   mock().stream_id = 10;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   mock().capturing = true;
-  EXPECT_THAT(error_of<DeviceError>([&] { acquire_counter(stream); }),
+  EXPECT_THAT(error_of<DeviceError>([&] { acquire_tile_counter(stream); }),
               HasSubstr("no counter is left for a launch that a CUDA graph records"));
   mock().capturing = false;
-  std::uint32_t* const mine = acquire_counter(stream);
+  std::uint32_t* const mine = acquire_tile_counter(stream);
   EXPECT_EQ(*mine, 0u);
   const int before = g_allocations;
-  EXPECT_EQ(acquire_counter(stream), mine);
+  EXPECT_EQ(acquire_tile_counter(stream), mine);
   EXPECT_EQ(g_allocations, before);
   mock().stream_id = 11;
-  EXPECT_NE(acquire_counter(stream), mine);
+  EXPECT_NE(acquire_tile_counter(stream), mine);
   // A stream on which nothing has run may record, too; no two launches share a counter.
   mock().stream_id = 12;
   std::set<std::uint32_t*> recorded{mine};
   for (int graph = 0; graph < 4; ++graph) {
     mock().capturing = true;
     for (int launch = 0; launch < 3000; ++launch) {
-      std::uint32_t* const counter = acquire_counter(stream);
+      std::uint32_t* const counter = acquire_tile_counter(stream);
       ASSERT_EQ(*counter, 0u);
       ASSERT_TRUE(recorded.insert(counter).second);
     }
     mock().capturing = false;
-    acquire_counter(stream);
+    acquire_tile_counter(stream);
   }
 }
 
@@ -382,7 +382,7 @@ TEST(Workspace, SeveralCountersForALaunch) {
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   std::uint32_t* const mine = acquire_counters(stream, 2000);
   EXPECT_EQ(acquire_counters(stream, 2000), mine);
-  EXPECT_EQ(acquire_counter(stream), mine);
+  EXPECT_EQ(acquire_tile_counter(stream) + 1, mine);
   mock().capturing = true;
   std::uint32_t* last = mine;
   for (int launch = 0; launch < 3000; ++launch) {
