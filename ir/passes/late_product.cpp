@@ -14,6 +14,7 @@
 
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
+#include "ir/passes/first_step.h"
 #include "ir/passes/tile_overlap.h"
 
 namespace tegula::ir {
@@ -120,10 +121,11 @@ class LateProduct {
     for (std::size_t i = 1; i < k_[l_.body].args.size(); ++i)
       map[k_[l_.body].args[i]] = k_[loop].operands[2 + i];
     const OpId yield = k_.terminator(l_.body);
+    FirstStep first_step(k_, loop);
     Value before;  // the pending sums of the tile before
     std::vector<OpId> behind_it;
     for (OpId op : k_.ops(l_.body)) {
-      if (op == yield || op == second_ || l_.is_load(op)) continue;
+      if (op == yield || op == second_ || l_.is_load(op) || first_step.enter(op, map)) continue;
       if (op == first_)
         before = first_scores(b, map);
       else if (tiles_ && makes_fragments(op))
@@ -142,6 +144,7 @@ class LateProduct {
     k_[loop].operands[3 + c_] = first_sums(map, sums);
     const Value next = b.add(k_[loop].operands[0], k_[loop].operands[2]);
     k_[loop].operands[0] = next;
+    first_step.drop();
     return mapped(map, k_[second_].operands[0]);
   }
 
