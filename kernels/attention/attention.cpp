@@ -1,119 +1,30 @@
-// Attention forward: one tile of queries against all visible keys, online softmax in base 2.
+// Attention as a callable: which kernels a call takes.
 #include "tegula/kernels/attention.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <numbers>
 
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/block_sizes.h"
-#include "kernels/attention/online_softmax.h"
-#include "kernels/attention/query_rows.h"
+#include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/spec_facts.h"
-#include "kernels/attention/visibility.h"
+#include "kernels/scratch.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
-constexpr float kLog2E = std::numbers::log2e_v<float>;
+/// Of a step of the second kernel, which is not there for speed: a small one.
+constexpr int kKeysAgain = 64;
 
+/// A kernel, and the one that computes again what it leaves in doubt.
 template <class T>
-using ForwardKernel =
-    Kernel<In<T, 4>, In<T, 4>, In<T, 4>, Out<T, 4>, Out<f32, 3>, Scalar<f32>, bool, bool,
-           Scalar<i32>, std::optional<In<i32, 1>>, std::optional<In<i32, 1>>,
-           std::optional<In<f32, 1>>, std::optional<Out<f32, 3>>, std::optional<In<i32, 4>>,
-           std::optional<In<i32, 3>>, std::optional<In<i32, 3>>>;
+struct Rounds {
+  ForwardKernel<T> first, second;
 
-AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs) {
-  const auto form = static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0));
-  const AttentionTiles t = tiles_of(form, needs, facts.way.reach());
-  return {tune("BM", kQueryTiles, t.queries), tune("BN", kKeyTiles, t.keys)};
-}
-
-/// Rows of Q are positions of one head; those of all heads of a group, q_length each, with
-/// `packs_heads`; those of many sequences, none longer than q_length, with tables. Which blocks are
-/// visited is the lists' to say, where there are some. With `no_keys` there may be none.
-template <class T>
-ForwardKernel<T> make_kernel(std::shared_ptr<const SpecFacts> facts) {
-  return kernel(
-      "attention",
-      [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale,
-              bool packs_heads, bool no_keys, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
-              std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
-              std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
-              std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full_counts) {
-        const AttentionSpec& spec = facts->spec;
-        // What head dims lack of a multiple of 16 is absent.
-        const Index d = slice(0, padded_head_dim(Q.fixed(3))),
-                    dv = slice(0, padded_head_dim(V.fixed(3)));
-        K.fixed(3), O.fixed(3);  // so that no guard is left where nothing is absent
-        const auto [BM, BN] = traced_tiles(*facts, facts->needs(d.block(), dv.block()));
-        if (cu_q) cu_q->any_extent(0), cu_kv->any_extent(0);
-        if (cu_q || packs_heads) {
-          for (const View* v : std::initializer_list<const View*>{&Q, &K, &V, &O, &Lse})
-            v->any_extent(2);
-          if (row_max) row_max->any_extent(2);
-        }
-        const Visibility visibility(spec);  // of this trace: what the mask captured may change
-        const Tile group = Q.dim(1) / K.dim(1);
-        const Space space = cu_q ? Space({cu_q->dim(0) - 1, O.dim(1), q_length}) : Space(O);
-        const bool is_masked = spec.mask || spec.range || spec.blocks;
-        for (auto [b, h, m] : grid(space, 1, 1, BM, heavy_first.when(is_masked))) {
-          const Sequence sequence =
-              cu_q ? Sequence::packed(*cu_q, *cu_kv, b) : Sequence{b, K.dim(2)};
-          const Index &entry = sequence.entry, at = sequence.queries(m);
-          Rows rows = packs_heads ? Rows::of_group(h, m, Q.dim(2), q_length) : Rows::of_head(h, m);
-          if (spec.queries_at_end) {
-            const Tile queries = packs_heads ? Tile(q_length) : sequence.q_length(Q.dim(2));
-            rows = rows.shifted(sequence.kv_length - queries);
-          }
-          const Tile q = cu_q ? fill_absent(Q(entry, h, at, d), 0) : Q(entry, h, at, d);
-          // The largest score is what nothing is rescaled lazily for.
-          OnlineSoftmax state(BM, static_cast<int>(dv.block()),
-                              row_max ? Rescaling::exact : spec.rescaling);
-          const Tile length = sequence.kv_length;
-          Visits visits = blocks ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b,
-                                                h, m.first() / BM, BN)
-                                 : visibility.of(rows, length, BN);
-          // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
-          if (!spec.range && !no_keys) visits = visits.with_a_step();
-          if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
-          // Exponents are factor * scores; what a score function gives is scaled as it is computed.
-          const Tile factor = spec.score ? full<f32>(1) : kLog2E * scale;
-          if (spec.score) assume(scale > 0.0f);
-          for (auto step : visits.steps()) {
-            // Keys behind the last read as 0, or as those of the next sequence; the mask stops
-            // them, and their weights are 0.
-            const Index n = visits.block(step), kv = sequence.keys(n);
-            const Tile columns = expand(n, 0), keys = fill_absent(K(entry, h / group, kv, d), 0),
-                       values = fill_absent(V(entry, h / group, kv, dv), 0);
-            Tile s = dot(q, keys.T());
-            if (spec.score)
-              s = relaxed([&] {
-                return kLog2E * spec.score(s * scale, b, rows.heads, rows.positions, columns);
-              });
-            if_(visits.needs_mask(step, spec.mask != nullptr), [&] {
-              const Tile inside = columns < length;
-              s = where(
-                  spec.mask ? inside && spec.mask(b, rows.heads, rows.positions, columns) : inside,
-                  s, -INFINITY);
-            });
-            // Without a score there is nothing to rearrange.
-            const auto weigh = [&] { return state.step(s, factor); };
-            const Tile weights = spec.score ? relaxed(weigh) : weigh();
-            state.out = dot(cast<T>(weights), values, state.out);
-          }
-          const Normaliser by =
-              sinks ? Normaliser(state, factor, fill_absent((*sinks)(rows.head_of_row), 0))
-                    : Normaliser(state, factor);
-          O(entry, h, at, dv) = sequence.own(state.out * expand(by.inverse(), 1), m);
-          Lse(entry, h, at) = sequence.own(by.lse(), m);
-          if (row_max) (*row_max)(entry, h, at) = sequence.own(row_maximum(state, factor), m);
-        }
-      });
-}
+  Rounds with(const Tuning& tuning) const { return {first.with(tuning), second.with(tuning)}; }
+};
 
 /// The kernels of one element type: `few` for fewer rows than half a tile, `wide` for many keys,
 /// `tall` for many rows, `many` for what is left.
@@ -121,18 +32,21 @@ template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const SpecFacts> of)
       : facts(std::move(of)),
-        many(with_tiles(make_kernel<T>(facts))),
+        many(with_tiles({forward_kernel<T>("attention", facts),
+                         forward_kernel<T>("attention_again", facts).with({{"BN", kKeysAgain}})})),
         few(many.with({{"BM", 64}})),
         wide(many.with({{"FORM", static_cast<int>(TileForm::wide)}})),
         tall(many.with({{"FORM", static_cast<int>(TileForm::tall)}})),
-        latest(&many) {}
+        latest(&many.first) {}
 
-  ForwardKernel<T> with_tiles(const ForwardKernel<T>& k) const {
+  Rounds<T> with_tiles(const Rounds<T>& kernels) const {
     const auto tiles = facts->given_tiles();
-    return tiles ? k.with({{"BM", tiles->queries}, {"BN", tiles->keys}}) : k;
+    if (!tiles) return kernels;
+    return {kernels.first.with({{"BM", tiles->queries}, {"BN", tiles->keys}}),
+            kernels.second.with({{"BM", tiles->queries}})};
   }
 
-  const ForwardKernel<T>& kernel_for(const AttentionCall& c) const {
+  const Rounds<T>& kernels_for(const AttentionCall& c) const {
     if (c.packs_heads && c.Q.size(2) <= 64) return few;
     if (facts->given_tiles()) return many;
     const TileForm form = facts->form(c);
@@ -141,15 +55,25 @@ struct KernelsOf {
 
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const ListArgs& lists) const {
-    const ForwardKernel<T>& kernel = kernel_for(c);
-    kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) == 0,
-           c.q_length, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
-           lists.counts, lists.full);
-    latest = &kernel;
+    const Rounds<T>& kernels = kernels_for(c);
+    const auto run = [&](const ForwardKernel<T>& kernel, Round round,
+                         detail::HostPointer<u32> marks, detail::HostPointer<u32> doubts,
+                         int programs) {
+      kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) == 0,
+             c.q_length, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
+             lists.counts, lists.full, round, marks, doubts, programs);
+    };
+    latest = &kernels.first;
+    if (!facts->may_leave_doubts(c)) return run(kernels.first, Round::only, nullptr, nullptr, 0);
+    const Dims tiles{facts->tile_count(c)};
+    Scratch scratch(stream, c.Q.device(), Scratch::bytes_of(tiles, DType::u32));
+    const Tensor marks = scratch.take(tiles, DType::u32), doubts = Scratch::counters(stream, 2);
+    run(kernels.first, Round::first, marks, doubts, 0);
+    run(kernels.second, Round::second, marks, doubts, facts->programs(c));
   }
 
   std::shared_ptr<const SpecFacts> facts;
-  ForwardKernel<T> many, few, wide, tall;
+  Rounds<T> many, few, wide, tall;
   mutable std::atomic<const ForwardKernel<T>*> latest;
 };
 

@@ -12,17 +12,39 @@ constexpr float kFloor =
     -1e30f;  // a maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN
 /// Of lazy rescaling, in powers of 2: what a maximum may lie behind.
 constexpr float kSlack = 8;
+/// Sums of weights that were not rescaled. A row that has seen a key of the first block has a
+/// weight of 1 in it. No weight is larger than the sum, so that none of halves overflows.
+struct Range {
+  float least, most;
+};
+constexpr Range kSums{0x1p-24f, 0x1p64f}, kHalfSums{0.5f, 0x1p15f};
 constexpr float kLn2 = std::numbers::ln2_v<float>, kLog2E = std::numbers::log2e_v<float>;
 
 }  // namespace
 
-OnlineSoftmax::OnlineSoftmax(int rows, int columns, Rescaling rescaling)
+OnlineSoftmax::OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType weights)
     : top(full<f32>(kFloor, rows)),
       sum(zeros<f32>(rows)),
       out(zeros<f32>(rows, columns)),
-      rescaling_(rescaling) {}
+      rescaling_(rescaling),
+      weights_(weights) {}
 
-Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor) {
+Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor, const Tile& first) {
+  if (rescaling_ != Rescaling::never) return rescaled_step(scores, factor);
+  top = where(first, reference(scores), top);
+  const Tile weights = exp2(fma(scores, factor, expand(top * -factor, 1)));
+  sum = sum + tegula::sum(weights, 1);
+  return weights;
+}
+
+/// Of a row that sees none of the block: 0, which scores are near enough to as a rule where weights
+/// have the range of floats.
+Tile OnlineSoftmax::reference(const Tile& scores) const {
+  const Tile peak = max(scores, axis(1));
+  return where(peak == -INFINITY, weights_ == DType::f16 ? NAN : 0.0f, peak);
+}
+
+Tile OnlineSoftmax::rescaled_step(const Tile& scores, const Tile& factor) {
   const Tile peak = max(top, max(scores, axis(1)));
   const Tile now =
       rescaling_ == Rescaling::lazy ? where((peak - top) * factor > kSlack, peak, top) : peak;
@@ -32,6 +54,13 @@ Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor) {
   out = rescaled(out, expand(rescale, 1));
   top = now;
   return weights;
+}
+
+Tile OnlineSoftmax::doubtful() const {
+  const Range range = weights_ == DType::f16 ? kHalfSums : kSums;
+  const Tile is_sure = sum >= range.least && sum <= range.most;
+  if (weights_ == DType::f16) return !is_sure;  // the values, too, are far from a float's largest
+  return !(is_sure && tegula::sum(abs(out), 1) < INFINITY);
 }
 
 Normaliser::Normaliser(const OnlineSoftmax& s, const Tile& factor)

@@ -8,20 +8,29 @@
 
 namespace tegula {
 
-/// What weights and sums are relative to (with lazy rescaling, nearly the running maximum) and the
-/// sum of each row, and the accumulated output they belong to. Scores times `factor`, which is
-/// positive, are exponents of 2.
+/// What weights and sums are relative to (the running maximum, nearly that with lazy rescaling, the
+/// first block's largest score without any) and the sum of each row, and the accumulated output
+/// they belong to. Scores times `factor`, which is positive, are exponents of 2.
 struct OnlineSoftmax {
-  OnlineSoftmax(int rows, int columns, Rescaling rescaling);
+  /// Weights are rounded to the type.
+  OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType weights);
 
-  /// Takes one block of scores in and rescales the output; returns the weights of the block. The
-  /// factor's product is one fma with the subtraction of the maximum.
-  Tile step(const Tile& scores, const Tile& factor);
+  /// Takes one block of scores in, which may be the `first`, and rescales the output; returns the
+  /// weights of the block. The factor's product is one fma with the subtraction of the maximum.
+  Tile step(const Tile& scores, const Tile& factor, const Tile& first);
+
+  /// Rows whose sums or outputs, never rescaled, are so large or small that they, or the weights in
+  /// them, may not have been represented.
+  Tile doubtful() const;
 
   Tile top, sum, out;
 
  private:
+  Tile reference(const Tile& scores) const;
+  Tile rescaled_step(const Tile& scores, const Tile& factor);
+
   Rescaling rescaling_;
+  DType weights_;
 };
 
 /// The denominator of each row at the end, and its logarithm. Rows without keys: 0 and -inf.

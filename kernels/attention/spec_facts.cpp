@@ -6,6 +6,16 @@
 namespace tegula {
 namespace {
 
+/// A second kernel that finds nothing to do takes 2 us or so: a few percent of so many operations.
+constexpr double kLeastWork = 2e10;
+
+/// Of both products, in floating-point operations, up to where masks end at the row.
+double work(const AttentionCall& c, KeyReach reach) {
+  const auto of = [](std::int64_t n) { return static_cast<double>(n); };
+  const double pairs = of(c.Q.size(0)) * of(c.Q.size(1)) * of(c.Q.size(2)) * of(c.K.size(2));
+  return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * (reach == KeyReach::all ? 1.0 : 0.5);
+}
+
 /// The host's devices choose as an H200 does.
 AttentionGpu gpu_of(Device device) {
   if (device.kind != DeviceKind::cuda) return {};
@@ -38,6 +48,26 @@ AttentionTiles SpecFacts::tiles(const AttentionCall& c) const {
   const auto given = given_tiles();
   return given ? *given : tiles_of(form(c), needs(c.Q.size(3), c.V.size(3)), way.reach());
 }
+
+bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
+  const bool asks = spec.rescaling == Rescaling::never;
+  if (!asks && spec.rescaling != Rescaling::automatic) return false;
+  // Rows of a tile may have no keys there, or none that is known.
+  if (c.packs_heads || c.lengths.q.defined() || c.extras.row_max.defined() || way.is_listed() ||
+      spec.blocks || spec.range || c.K.size(2) == 0)
+    return false;
+  // Rows that begin behind their tile's first block gain nothing, and scores that look at positions
+  // mostly rise towards the query (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
+  return asks || (has_wgmma(c.Q.device()) && !way.depends_on_data() && !score.of_position &&
+                  work(c, way.reach()) >= kLeastWork);
+}
+
+std::int64_t SpecFacts::tile_count(const AttentionCall& c) const {
+  const int rows = tiles(c).queries;
+  return c.Q.size(0) * c.Q.size(1) * ((c.Q.size(2) + rows - 1) / rows);
+}
+
+int SpecFacts::programs(const AttentionCall& c) const { return gpu_of(c.Q.device()).sms; }
 
 ListArgs SpecFacts::lists(const Stream& stream, const AttentionCall& c,
                           const AttentionTiles& tiles) const {

@@ -28,6 +28,12 @@ struct SpecFacts {
   /// all keys in the range of what is solved are visited, and there are none.
   ListArgs lists(const Stream& stream, const AttentionCall& c, const AttentionTiles& tiles) const;
 
+  /// Whether scores are relative to the first block's, and a second kernel follows.
+  bool may_leave_doubts(const AttentionCall& c) const;
+  /// Tiles of queries, and programs for the second kernel.
+  std::int64_t tile_count(const AttentionCall& c) const;
+  int programs(const AttentionCall& c) const;
+
   AttentionSpec spec;
   Way way;
   ScoreCost score;

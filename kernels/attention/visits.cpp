@@ -82,6 +82,8 @@ detail::StepRange Visits::steps() const {
   return tegula::steps(lo_, last, step);
 }
 
+Tile Visits::is_first(const Index& step) const { return step.first() == lo_; }
+
 Index Visits::block(const Index& step) const {
   const Tile i = step.first();
   if (!parts_.empty()) {

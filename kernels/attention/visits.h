@@ -35,6 +35,7 @@ class Visits {
 
   detail::StepRange steps() const;
   Index block(const Index& step) const;
+  Tile is_first(const Index& step) const;
   /// Whether the block of a step holds a key that some row must not see: one behind the last, or
   /// one that the mask may stop.
   Tile needs_mask(const Index& step, bool has_mask) const;

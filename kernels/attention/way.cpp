@@ -26,7 +26,9 @@ std::string Way::derive(const Mask& mask) {
   std::optional<MaskSource> source;
   try {
     source = trace_mask_source(mask);
+    depends_on_data_ = !source->tables.empty();
   } catch (const std::exception& e) {
+    depends_on_data_ = true;
     return fmt::format("all, the mask cannot be traced over scalars: {}", e.what());
   }
   const ir::MaskClosedForm form = ir::solve_mask(source->expr);

@@ -24,6 +24,8 @@ class Way {
   /// True if the blocks of a tile do not follow each other.
   bool has_gaps() const { return is_listed() || has_parts_; }
   KeyReach reach() const { return reach_; }
+  /// True if tensors, or what cannot be traced, say what a row sees: not in the first block, maybe.
+  bool depends_on_data() const { return depends_on_data_; }
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<ListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
@@ -38,7 +40,7 @@ class Way {
 
   std::optional<BlockList> list_;
   std::unique_ptr<DerivedLists> derived_;
-  bool has_parts_ = false;
+  bool has_parts_ = false, depends_on_data_ = false;
   KeyReach reach_ = KeyReach::unknown;
   std::string text_;
 };

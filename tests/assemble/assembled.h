@@ -21,8 +21,9 @@
 
 namespace tegula::test {
 
-/// The tile form that a call traces on the host.
-inline ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
+/// The tile forms of kernels that a call traces on the host.
+inline std::vector<ir::Kernel> all_traced(const std::vector<std::string>& names,
+                                          const std::function<void()>& call) {
   std::string pattern = (std::filesystem::temp_directory_path() / "tegula-XXXXXX").string();
   if (!mkdtemp(pattern.data())) throw std::runtime_error("no folder like " + pattern);
   const std::filesystem::path folder = pattern;
@@ -32,9 +33,14 @@ inline ir::Kernel traced(const std::string& name, const std::function<void()>& c
     const EnvOverride scope(dumping);
     call();
   }
-  ir::Kernel kernel = ir::parse(read_file(folder / name / "01-trace.tir"), name);
+  std::vector<ir::Kernel> kernels;
+  for (const std::string& name : names)
+    kernels.push_back(ir::parse(read_file(folder / name / "01-trace.tir"), name));
   std::filesystem::remove_all(folder);
-  return kernel;
+  return kernels;
+}
+inline ir::Kernel traced(const std::string& name, const std::function<void()>& call) {
+  return std::move(all_traced({name}, call).front());
 }
 
 /// Gives the plan.

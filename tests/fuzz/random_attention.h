@@ -199,9 +199,10 @@ inline Config random_config(std::uint64_t seed, Device device) {
       {"", "", "stages=2", "copy_warps=0 registers=0", "copy_warps=1 registers=0",
        "persistent=1 stage_stores=0", "persistent=1 stage_stores=0 dynamic=1", "dynamic=0",
        "persistent=1 copy_warps=0 registers=0 dynamic=1", "persistent=0",
-       "persistent=0 stage_stores=0", "exp2_share=5", "exp2_share=16",
+       "persistent=0 stage_stores=0", "exp2_share=5", "exp2_share=16", "persistent=1 multicast=1",
        "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2"});
-  if (dice.one_in(3)) c.spec.rescaling = Rescaling::lazy;
+  c.spec.rescaling = dice.one_of<Rescaling>(
+      {Rescaling::exact, Rescaling::lazy, Rescaling::never, Rescaling::never});
   if (dice.one_in(3)) c.spec.tiles = {dice.one_in(4) ? 64 : 192, 16 * dice.between(1, 8)};
   return c;
 }

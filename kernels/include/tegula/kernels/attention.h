@@ -20,11 +20,19 @@ struct KvRange {
 
 /// What the sums of a row are relative to while blocks of keys come in.
 enum class Rescaling : std::uint8_t {
+  /// `never` where that pays: long rows on a GPU with wgmma; else `exact`.
+  automatic,
   exact,  ///< the largest score so far
   /// One that the largest may exceed by 8 powers of 2: outputs and sums are rescaled seldom, and
   /// are as large as 2^8 times those of `exact`. The errors are of the same size, the last bits
   /// others (Dao et al. 2025, FlashAttention-4). With `row_max`, which it would change: exact.
   lazy,
+  /// The largest score of the first block of keys that a tile visits: no later step looks for a
+  /// maximum. Rows whose sums then leave the range of floats are found, and their tiles computed
+  /// again, as with `exact`, by a second kernel, which else has nothing to do (Hong et al. 2023,
+  /// FlashDecoding++). The errors are of the same size, the last bits others. With `row_max`, lists
+  /// of blocks, a given `range`, packed heads or `varlen`: exact.
+  never,
 };
 
 /// Queries and keys that a program works on at a time.
@@ -61,7 +69,7 @@ struct AttentionSpec {
   /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
   /// one query, and where [batch, heads, length, dim] is contiguous).
   std::optional<bool> pack_heads = {};
-  Rescaling rescaling = Rescaling::exact;
+  Rescaling rescaling = Rescaling::automatic;
   /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
   /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
   /// ones too; few rows of packed heads keep their 64.

@@ -1,0 +1,248 @@
+// Attention forward: one tile of queries against all visible keys, online softmax in base 2.
+#include "kernels/attention/forward_kernel.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/attention/block_sizes.h"
+#include "kernels/attention/online_softmax.h"
+#include "kernels/attention/query_rows.h"
+#include "kernels/attention/visibility.h"
+
+namespace tegula {
+namespace {
+
+constexpr float kLog2E = std::numbers::log2e_v<float>;
+
+AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs) {
+  const auto form = static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0));
+  const AttentionTiles t = tiles_of(form, needs, facts.way.reach());
+  return {tune("BM", kQueryTiles, t.queries), tune("BN", kKeyTiles, t.keys)};
+}
+
+template <class T>
+struct Tensors {
+  const In<T, 4>&Q, &K, &V;
+  const Out<T, 4>& O;
+  const Out<f32, 3>& Lse;
+  const std::optional<Out<f32, 3>>& row_max;
+  const std::optional<In<f32, 1>>& sinks;
+};
+
+/// Sequences of different lengths and heads that share keys: what rows are.
+struct RowsOfCall {
+  const std::optional<In<i32, 1>>&cu_q, &cu_kv;
+  Tile q_length;
+  bool packs_heads;
+};
+
+struct Lists {
+  const std::optional<In<i32, 4>>& blocks;
+  const std::optional<In<i32, 3>>&counts, &full;
+};
+
+/// What the trace of a kernel records for each tile of queries.
+template <class T>
+class Program {
+ public:
+  Program(const SpecFacts& facts, const Tensors<T>& x, const RowsOfCall& rows, const Lists& lists,
+          const Scalar<f32>& scale, bool no_keys, Round round)
+      : spec_(facts.spec),
+        x_(x),
+        rows_(rows),
+        lists_(lists),
+        round_(round),
+        no_keys_(no_keys),
+        scale_(scale),
+        // Exponents are factor * scores; what a score function gives is scaled as it is computed.
+        factor_(spec_.score ? full<f32>(1) : kLog2E * scale_),
+        // What head dims lack of a multiple of 16 is absent.
+        d_(slice(0, padded_head_dim(x.Q.fixed(3)))),
+        dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
+        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block()))),
+        visibility_(spec_),  // of this trace: what the mask captured may change
+        group_(x.Q.dim(1) / x.K.dim(1)) {
+    x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
+    if (rows.cu_q) rows.cu_q->any_extent(0), rows.cu_kv->any_extent(0);
+    if (!rows.cu_q && !rows.packs_heads) return;
+    for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.O, &x.Lse})
+      v->any_extent(2);
+    if (x.row_max) x.row_max->any_extent(2);
+  }
+
+  /// Every tile once.
+  void all_tiles(const Doubts& doubts) const {
+    const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
+    const int rows = tiles_.queries;
+    for (auto [b, h, m] :
+         grid(space(), 1, 1, rows, heavy_first.when(is_masked), multicast(!is_masked))) {
+      const Softmax done = softmax(b, h, m, {});
+      store(done, h, m);
+      if (round_ == Round::first) doubts.mark(number(b, h, m), done.state.doubtful());
+    }
+  }
+
+  /// Those that are marked, dealt among programs.
+  void marked_tiles(const Doubts& doubts, const Tile& programs) const {
+    for (auto p : grid(Space(programs), 1)) {
+      wait_for_previous_kernels();
+      const auto tiles = tiles_of(space(), 1, 1, tiles_.queries);
+      const Tile any = doubts.any(), left = max(tiles.count() - p.first(), 0),
+                 mine = where(any, cdiv(left, programs), 0);
+      for (auto i : steps(mine, 1)) {
+        const auto [b, h, m] = tiles.at(cast<i32>(p.first()) + cast<i32>(i.first()) * programs);
+        const Tile is_marked = doubts.is_marked(number(b, h, m));
+        const Softmax done = softmax(b, h, m, is_marked);
+        if_(is_marked, [&] {
+          store(done, h, m);
+          doubts.clear(number(b, h, m));
+        });
+      }
+      if_(any, [&] { doubts.leave(programs); });
+    }
+  }
+
+ private:
+  struct Softmax {
+    Sequence sequence;
+    Rows rows;
+    OnlineSoftmax state;
+  };
+
+  Space space() const {
+    if (!rows_.cu_q) return Space(x_.O);
+    return Space({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows_.q_length});
+  }
+
+  Tile number(const Index& b, const Index& h, const Index& m) const {
+    const Tile tiles = cdiv(x_.O.dim(2), tiles_.queries);
+    return cast<i32>((b.first() * x_.O.dim(1) + h.first()) * tiles + m.first() / tiles_.queries);
+  }
+
+  Sequence sequence_of(const Index& b) const {
+    return rows_.cu_q ? Sequence::packed(*rows_.cu_q, *rows_.cu_kv, b) : Sequence{b, x_.K.dim(2)};
+  }
+
+  Rows rows_of(const Sequence& sequence, const Index& h, const Index& m) const {
+    const Tile length = x_.Q.dim(2);
+    const Rows rows =
+        rows_.packs_heads ? Rows::of_group(h, m, length, rows_.q_length) : Rows::of_head(h, m);
+    if (!spec_.queries_at_end) return rows;
+    const Tile queries = rows_.packs_heads ? rows_.q_length : sequence.q_length(length);
+    return rows.shifted(sequence.kv_length - queries);
+  }
+
+  Visits visits_of(const Softmax& s, const Index& b, const Index& h, const Index& m,
+                   const std::optional<Tile>& is_wanted) const {
+    const int keys = tiles_.keys;
+    Visits visits =
+        lists_.blocks ? Visits::list({*lists_.blocks, *lists_.counts, *lists_.full, !spec_.blocks},
+                                     b, h, m.first() / tiles_.queries, keys)
+                      : visibility_.of(s.rows, s.sequence.kv_length, keys);
+    // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
+    if (!spec_.range && !no_keys_) visits = visits.with_a_step();
+    if (const auto any = s.sequence.has_queries(m)) visits = visits.if_any(*any);
+    return is_wanted ? visits.if_any(*is_wanted) : visits;
+  }
+
+  /// The largest score is what nothing is rescaled lazily for.
+  Rescaling rescaling() const {
+    if (round_ == Round::first) return Rescaling::never;
+    return spec_.rescaling == Rescaling::lazy && !x_.row_max ? Rescaling::lazy : Rescaling::exact;
+  }
+
+  /// Over all keys that the tile visits, of none unless it `is_wanted`.
+  Softmax softmax(const Index& b, const Index& h, const Index& m,
+                  const std::optional<Tile>& is_wanted) const {
+    const Sequence sequence = sequence_of(b);
+    const Index &entry = sequence.entry, at = sequence.queries(m);
+    const Tile q = rows_.cu_q ? fill_absent(x_.Q(entry, h, at, d_), 0) : x_.Q(entry, h, at, d_);
+    Softmax s{
+        sequence, rows_of(sequence, h, m),
+        OnlineSoftmax(tiles_.queries, static_cast<int>(dv_.block()), rescaling(), dtype_of<T>)};
+    const Visits visits = visits_of(s, b, h, m, is_wanted);
+    if (spec_.score) assume(scale_ > 0.0f);
+    for (auto step : visits.steps()) {
+      // Keys behind the last read as 0, or as those of the next sequence; the mask stops them, and
+      // their weights are 0.
+      const Index n = visits.block(step), kv = sequence.keys(n);
+      const Tile keys = fill_absent(x_.K(entry, h / group_, kv, d_), 0),
+                 values = fill_absent(x_.V(entry, h / group_, kv, dv_), 0);
+      const Tile scores = masked(scored(dot(q, keys.T()), s.rows, b, n), s, b, n, visits, step);
+      // Without a score there is nothing to rearrange.
+      const auto weigh = [&] { return s.state.step(scores, factor_, visits.is_first(step)); };
+      const Tile weights = spec_.score ? relaxed(weigh) : weigh();
+      s.state.out = dot(cast<T>(weights), values, s.state.out);
+    }
+    return s;
+  }
+
+  Tile scored(const Tile& s, const Rows& rows, const Index& b, const Index& n) const {
+    if (!spec_.score) return s;
+    return relaxed([&] {
+      return kLog2E * spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
+    });
+  }
+
+  Tile masked(Tile scores, const Softmax& s, const Index& b, const Index& n, const Visits& visits,
+              const Index& step) const {
+    const Tile columns = expand(n, 0);
+    if_(visits.needs_mask(step, spec_.mask != nullptr), [&] {
+      const Tile inside = columns < s.sequence.kv_length;
+      scores = where(
+          spec_.mask ? inside && spec_.mask(b, s.rows.heads, s.rows.positions, columns) : inside,
+          scores, -INFINITY);
+    });
+    return scores;
+  }
+
+  void store(const Softmax& s, const Index& h, const Index& m) const {
+    const Sequence& sequence = s.sequence;
+    const Index &entry = sequence.entry, at = sequence.queries(m);
+    const Normaliser by =
+        x_.sinks ? Normaliser(s.state, factor_, fill_absent((*x_.sinks)(s.rows.head_of_row), 0))
+                 : Normaliser(s.state, factor_);
+    x_.O(entry, h, at, dv_) = sequence.own(s.state.out * expand(by.inverse(), 1), m);
+    x_.Lse(entry, h, at) = sequence.own(by.lse(), m);
+    if (x_.row_max) (*x_.row_max)(entry, h, at) = sequence.own(row_maximum(s.state, factor_), m);
+  }
+
+  const AttentionSpec& spec_;
+  const Tensors<T>& x_;
+  const RowsOfCall& rows_;
+  const Lists& lists_;
+  Round round_;
+  bool no_keys_;
+  Tile scale_, factor_;
+  Index d_, dv_;
+  AttentionTiles tiles_;
+  Visibility visibility_;
+  Tile group_;
+};
+
+}  // namespace
+
+template <class T>
+ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFacts> facts) {
+  return kernel(name, [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse,
+                              Scalar<f32> scale, bool packs_heads, bool no_keys,
+                              Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
+                              std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
+                              std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
+                              std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full,
+                              Round round, Ptr<u32> marks, Ptr<u32> doubts, Scalar<i32> programs) {
+    const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
+    const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
+    const Lists lists{blocks, counts, full};
+    const Program<T> program(*facts, tensors, rows, lists, scale, no_keys, round);
+    if (round == Round::second)
+      program.marked_tiles({marks, doubts}, programs);
+    else
+      program.all_tiles({marks, doubts});
+  });
+}
+
+template ForwardKernel<bf16> forward_kernel(const char*, std::shared_ptr<const SpecFacts>);
+template ForwardKernel<f16> forward_kernel(const char*, std::shared_ptr<const SpecFacts>);
+
+}  // namespace tegula

@@ -1,0 +1,130 @@
+// Softmax that is never rescaled: near enough where scores are alike, and computed again, exactly,
+// where they are not.
+#include "tegula/kernels/masks.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+class Doubts : public testing::TestWithParam<Device> {
+ protected:
+  static Device device() { return GetParam(); }
+  static Stream stream() { return Stream(device()); }
+  static Tensors random(const Extents& e, DType dtype = DType::bf16) {
+    return {e, dtype, Order::bhsd, device()};
+  }
+  static std::vector<double> outputs(AttentionSpec spec, Rescaling rescaling, const Tensors& t) {
+    spec.rescaling = rescaling;
+    attention(spec)(stream(), t.Q, t.K, t.V, t.O, t.Lse);
+    std::vector<double> all = t.O.contiguous().to_doubles();
+    for (const double x : t.Lse.to_doubles()) all.push_back(x);
+    return all;
+  }
+  /// Every tile is doubtful: the second round computes what `exact` does with as many keys a step,
+  /// bit for bit.
+  static void expect_all_again(AttentionSpec spec, const Tensors& t) {
+    const auto never = outputs(spec, Rescaling::never, t);
+    spec.tiles = {128, 64};
+    const auto exact = outputs(spec, Rescaling::exact, t);
+    ASSERT_EQ(never.size(), exact.size());
+    for (std::size_t i = 0; i < exact.size(); ++i)
+      ASSERT_TRUE(never[i] == exact[i] || (std::isnan(never[i]) && std::isnan(exact[i])))
+          << i << ": " << never[i] << " and " << exact[i];
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Doubts, testing::ValuesIn(devices()), device_name);
+
+/// Ragged and even lengths, a step and many; heads that share keys.
+TEST_P(Doubts, ScoresAlike) {
+  for (const DType dtype : {DType::bf16, DType::f16})
+    for (const int dim : {64, 128})
+      for (const bool causal : {false, true}) {
+        SCOPED_TRACE(testing::Message() << name(dtype) << " " << dim << (causal ? " causal" : ""));
+        AttentionSpec spec{.rescaling = Rescaling::never};
+        HostAttention host;
+        if (causal) {
+          spec.mask = masks::causal();
+          host.mask = [](int, int, int q, int kv) { return q >= kv; };
+        }
+        const Attention attention(spec);
+        for (const auto& [q, kv] : {std::pair{300, 1000}, {129, 40}, {200, 257}}) {
+          const Tensors t = random(
+              {.heads = 2, .q_length = q, .kv_length = kv, .dim = dim, .value_dim = dim}, dtype);
+          attention(stream(), t.Q, t.K, t.V, t.O, t.Lse);
+          expect_attention(host, t);
+          if (HasFatalFailure()) return;
+        }
+      }
+}
+
+/// Of head 0 scores stay, of others they rise or fall by up to 2^100 between first and last keys.
+TEST_P(Doubts, ScoresApart) {
+  AttentionSpec spec{.mask = masks::causal(), .rescaling = Rescaling::never};
+  spec.score = [](Tile s, Tile, Tile h, Tile, Tile kv) {
+    return s + cast<f32>(kv * h) * where(h == 2, -0.1f, 0.1f);
+  };
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  host.score = [](double s, int, int h, int, int kv) { return s + kv * h * (h == 2 ? -0.1 : 0.1); };
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const Tensors t = random({.heads = 4, .q_length = 700, .kv_length = 700}, dtype);
+    const Attention attention(spec);
+    for (int call = 0; call < 2; ++call) {
+      attention(stream(), t.Q, t.K, t.V, t.O, t.Lse);
+      expect_attention(host, t);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// Rows that see nothing of the first block, and scores far from 0; rows without any key.
+TEST_P(Doubts, RowsThatBeginLater) {
+  AttentionSpec spec{.rescaling = Rescaling::never};
+  spec.mask = [](Tile, Tile, Tile q, Tile kv) { return kv <= q - 10 && (q % 2 == 0 || kv >= 150); };
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return kv <= q - 10 && (q % 2 == 0 || kv >= 150); };
+  for (const float offset : {0.0f, -150.0f, 150.0f}) {
+    spec.score = [=](Tile s, Tile, Tile, Tile, Tile) { return s + offset; };
+    host.score = [=](double s, int, int, int, int) { return s + offset; };
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      SCOPED_TRACE(testing::Message() << name(dtype) << " " << offset);
+      const Tensors t = random({.q_length = 400, .kv_length = 400}, dtype);
+      attention(spec)(stream(), t.Q, t.K, t.V, t.O, t.Lse);
+      expect_attention(host, t);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// What is not a number, or infinite, or nearly, comes out as it does from exact rescaling.
+TEST_P(Doubts, ExtremeNumbers) {
+  const AttentionSpec plain;
+  AttentionSpec rising;  // by 2^30: sums that are sure, of products that overflow
+  rising.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s + cast<f32>(kv) * 0.05f; };
+  const Extents e{.q_length = 130, .kv_length = 420};
+  for (const float value : {INFINITY, NAN, 3e38f}) {
+    SCOPED_TRACE(value);
+    Tensors t = random(e);
+    t.V = Tensor::full({1, 1, 420, 64}, value, DType::bf16, device());
+    expect_all_again(rising, t);
+    if (std::isinf(value) || std::isnan(value)) {
+      expect_all_again(plain, t);
+      t = random(e);
+      t.K = Tensor::full({1, 1, 420, 64}, value, DType::bf16, device());
+      expect_all_again(plain, t);
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Scores that never fall: the largest is seen last, and all is computed again.
+TEST_P(Doubts, AllAgain) {
+  AttentionSpec spec;
+  spec.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s + cast<f32>(kv); };
+  for (const DType dtype : {DType::bf16, DType::f16})
+    expect_all_again(spec,
+                     random({.batch = 2, .heads = 3, .q_length = 333, .kv_length = 500}, dtype));
+}
+
+}  // namespace
+}  // namespace tegula::test
