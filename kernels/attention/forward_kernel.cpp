@@ -53,6 +53,7 @@ class Program {
         lists_(lists),
         round_(round),
         no_keys_(no_keys),
+        goes_backwards_(facts.goes_backwards()),
         scale_(scale),
         // Exponents are factor * scores; what a score function gives is scaled as it is computed.
         factor_(spec_.score ? full<f32>(1) : kLog2E * scale_),
@@ -142,7 +143,8 @@ class Program {
     // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
     if (!spec_.range && !no_keys_) visits = visits.with_a_step();
     if (const auto any = s.sequence.has_queries(m)) visits = visits.if_any(*any);
-    return is_wanted ? visits.if_any(*is_wanted) : visits;
+    if (is_wanted) return visits.if_any(*is_wanted);
+    return round_ == Round::first && goes_backwards_ ? visits.backwards() : visits;
   }
 
   /// The largest score is what nothing is rescaled lazily for.
@@ -212,7 +214,7 @@ class Program {
   const RowsOfCall& rows_;
   const Lists& lists_;
   Round round_;
-  bool no_keys_;
+  bool no_keys_, goes_backwards_;
   Tile scale_, factor_;
   Index d_, dv_;
   AttentionTiles tiles_;

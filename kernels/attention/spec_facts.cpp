@@ -56,11 +56,16 @@ bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
   if (c.packs_heads || c.lengths.q.defined() || c.extras.row_max.defined() || way.is_listed() ||
       spec.blocks || spec.range || c.K.size(2) == 0)
     return false;
-  // Rows that begin behind their tile's first block gain nothing, and scores that look at positions
-  // mostly rise towards the query (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
-  return asks || (has_wgmma(c.Q.device()) && !way.depends_on_data() && !score.of_position &&
-                  work(c, way.reach()) >= kLeastWork);
+  // Rows that begin behind their tile's first block gain nothing
+  // (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl). Scores that look at positions have
+  // no largest place where keys lie on both sides.
+  const bool has_both_sides = way.reach() == KeyReach::all;
+  return asks || (has_wgmma(c.Q.device()) && !way.depends_on_data() &&
+                  !(score.of_position && has_both_sides) && work(c, way.reach()) >= kLeastWork);
 }
+
+/// Such scores are largest next to the query, as a rule (ALiBi, KERPLE, forgetting).
+bool SpecFacts::goes_backwards() const { return score.of_position; }
 
 std::int64_t SpecFacts::tile_count(const AttentionCall& c) const {
   const int rows = tiles(c).queries;

@@ -30,6 +30,8 @@ struct SpecFacts {
 
   /// Whether scores are relative to the first block's, and a second kernel follows.
   bool may_leave_doubts(const AttentionCall& c) const;
+  /// If so: from the last block to the first.
+  bool goes_backwards() const;
   /// Tiles of queries, and programs for the second kernel.
   std::int64_t tile_count(const AttentionCall& c) const;
   int programs(const AttentionCall& c) const;

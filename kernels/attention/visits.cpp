@@ -73,13 +73,21 @@ Visits Visits::with_a_step() const {
   return v;
 }
 
-detail::StepRange Visits::steps() const {
+Tile Visits::end() const {
   const Tile hi = row_ || !parts_.empty() ? hi_ : min(hi_, length_);
-  const int step = row_ || !parts_.empty() ? 1 : block_;
-  if (!has_step_) return tegula::steps(lo_, hi, step);
-  const Tile last = max(hi, lo_ + 1);
-  assume(lo_ < last);
-  return tegula::steps(lo_, last, step);
+  return has_step_ ? max(hi, lo_ + 1) : hi;
+}
+
+Visits Visits::backwards() const {
+  Visits v = *this;
+  if (!row_ && parts_.empty()) v.mirror_ = lo_ + lo_ + (cdiv(end() - lo_, block_) - 1) * block_;
+  return v;
+}
+
+detail::StepRange Visits::steps() const {
+  const Tile last = end();
+  if (has_step_) assume(lo_ < last);
+  return tegula::steps(lo_, last, row_ || !parts_.empty() ? 1 : block_);
 }
 
 Tile Visits::is_first(const Index& step) const { return step.first() == lo_; }
@@ -92,6 +100,7 @@ Index Visits::block(const Index& step) const {
       origin = where(i >= parts_[p].begin, parts_[p].origin, origin);
     return slice(origin + i * block_, block_);
   }
+  if (mirror_) return slice(*mirror_ - i, block_);
   if (!row_) return step;
   const Row& r = *row_;
   const Tile at = r.views.two_ended

@@ -33,6 +33,9 @@ class Visits {
   /// must be the mask's to say.
   Visits with_a_step() const;
 
+  /// The same from the last block to the first, where they are one interval.
+  Visits backwards() const;
+
   detail::StepRange steps() const;
   Index block(const Index& step) const;
   Tile is_first(const Index& step) const;
@@ -41,6 +44,9 @@ class Visits {
   Tile needs_mask(const Index& step, bool has_mask) const;
 
  private:
+  /// Behind the last key of an interval.
+  Tile end() const;
+
   /// From step `begin` on, step i is the block from key origin + i * block on.
   struct Part {
     Tile origin, begin;
@@ -52,6 +58,7 @@ class Visits {
     Tile b, h, m;
   };
   Tile lo_, hi_, length_;
+  std::optional<Tile> mirror_;  ///< backwards: step i is the block from key mirror - i on
   int block_ = 0;
   bool has_step_ = false;  ///< in every tile
   std::vector<KvRange> full_;

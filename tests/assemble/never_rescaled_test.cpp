@@ -56,6 +56,9 @@ TEST_F(NeverRescaled, Scores) {
   for (const auto kind : {scores::Tanh::exact, scores::Tanh::approximate})
     expect_both_clean({.mask = masks::causal(), .score = scores::softcap(30.0f, kind)},
                       KeyReach::up_to_row, 128, TileForm::usual);
+  for (const int dim : {64, 128})
+    expect_both_clean({.mask = masks::causal(), .score = scores::alibi(4)}, KeyReach::up_to_row,
+                      dim, TileForm::usual);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Softmax that is never rescaled: near enough where scores are alike, and computed again, exactly,
 // where they are not.
 #include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
 
 namespace tegula::test {
@@ -77,6 +78,29 @@ TEST_P(Doubts, ScoresApart) {
   }
 }
 
+/// Scores that fall with the distance from the query, by far more than floats hold: blocks next to
+/// it come first, and nothing is computed again.
+TEST_P(Doubts, NearestFirst) {
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  host.score = [](double s, int, int, int q, int kv) { return s + (kv - q); };
+  AttentionSpec spec{.mask = masks::causal(), .score = scores::relative_bias(-1.0f)};
+  for (const bool is_window : {false, true}) {
+    if (is_window) {
+      spec.mask = masks::sliding_window(130);
+      host.mask = [](int, int, int q, int kv) { return q >= kv && q - kv <= 130; };
+    }
+    for (const auto& [q, kv] : {std::pair{700, 700}, {129, 40}, {300, 1000}}) {
+      const Tensors t = random({.q_length = q, .kv_length = kv});
+      const auto exact = outputs(spec, Rescaling::exact, t);
+      // The sums of a single step are the same.
+      EXPECT_EQ(outputs(spec, Rescaling::never, t) != exact, kv > 128);
+      expect_attention(host, t);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 /// Rows that see nothing of the first block, and scores far from 0; rows without any key.
 TEST_P(Doubts, RowsThatBeginLater) {
   AttentionSpec spec{.rescaling = Rescaling::never};
@@ -100,7 +124,7 @@ TEST_P(Doubts, RowsThatBeginLater) {
 TEST_P(Doubts, ExtremeNumbers) {
   const AttentionSpec plain;
   AttentionSpec rising;  // by 2^30: sums that are sure, of products that overflow
-  rising.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s + cast<f32>(kv) * 0.05f; };
+  rising.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s - cast<f32>(kv) * 0.05f; };
   const Extents e{.q_length = 130, .kv_length = 420};
   for (const float value : {INFINITY, NAN, 3e38f}) {
     SCOPED_TRACE(value);
@@ -117,10 +141,11 @@ TEST_P(Doubts, ExtremeNumbers) {
   }
 }
 
-/// Scores that never fall: the largest is seen last, and all is computed again.
+/// Blocks are visited from the last one where scores look at positions: the largest is seen last,
+/// and all is computed again.
 TEST_P(Doubts, AllAgain) {
   AttentionSpec spec;
-  spec.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s + cast<f32>(kv); };
+  spec.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s - cast<f32>(kv); };
   for (const DType dtype : {DType::bf16, DType::f16})
     expect_all_again(spec,
                      random({.batch = 2, .heads = 3, .q_length = 333, .kv_length = 500}, dtype));
