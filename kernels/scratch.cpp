@@ -1,5 +1,8 @@
 #include "kernels/scratch.h"
 
+#include <array>
+#include <cstdint>
+
 #include "runtime/workspace.h"
 
 namespace tegula {
@@ -14,6 +17,13 @@ Tensor Scratch::take(const Dims& shape, DType dtype) {
   Tensor t = Tensor::borrow(next_, shape, dtype, device_);
   next_ += bytes_of(shape, dtype);
   return t;
+}
+
+std::unique_lock<std::mutex> Scratch::lock(const Stream& stream) {
+  static std::array<std::mutex, 61> locks;  // streams that share one wait without need, briefly
+  const auto place = reinterpret_cast<std::uintptr_t>(stream.handle()) / 64 +
+                     static_cast<std::uintptr_t>(stream.device().index);
+  return std::unique_lock(locks[place % locks.size()]);
 }
 
 Tensor Scratch::counters(const Stream& stream, std::size_t count) {

@@ -65,6 +65,7 @@ struct KernelsOf {
     };
     latest = &kernels.first;
     if (!facts->may_leave_doubts(c)) return run(kernels.first, Round::only, nullptr, nullptr, 0);
+    const auto lock = Scratch::lock(stream);
     const Dims tiles{facts->tile_count(c)};
     Scratch scratch(stream, c.Q.device(), Scratch::bytes_of(tiles, DType::u32));
     const Tensor marks = scratch.take(tiles, DType::u32), doubts = Scratch::counters(stream, 2);

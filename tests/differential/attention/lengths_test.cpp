@@ -128,5 +128,28 @@ TEST_P(Lengths, TilesOverlap) {
   }
 }
 
+/// Without a mask two programs share keys and values: even and odd numbers of tiles, so that the
+/// last has no neighbour, and neighbours of two heads, which share nothing.
+TEST_P(Lengths, NeighboursShareKeys) {
+  const Attention full{AttentionSpec{}};
+  for (const auto& [heads, q] : {std::pair{1, 600}, {3, 300}, {2, 512}, {1, 100}})
+    for (const int dim : {64, 128}) {
+      SCOPED_TRACE(testing::Message() << heads << " heads, " << q << " queries, dim " << dim);
+      const Tensors t({.heads = heads,
+                       .kv_heads = heads,
+                       .q_length = q,
+                       .kv_length = 500,
+                       .dim = dim,
+                       .value_dim = dim},
+                      DType::bf16, Order::bhsd, GetParam());
+      full(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+      expect_attention({}, t);
+      const std::string said = full.explain();
+      EXPECT_EQ(said.find("shared=1") != std::string::npos, GetParam().kind != DeviceKind::cpu)
+          << said;
+      if (HasFatalFailure()) return;
+    }
+}
+
 }  // namespace
 }  // namespace tegula::test

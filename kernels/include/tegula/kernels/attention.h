@@ -30,7 +30,9 @@ enum class Rescaling : std::uint8_t {
   /// The largest score of the first block of keys that a tile visits: no later step looks for a
   /// maximum. Rows whose sums then leave the range of floats are found, and their tiles computed
   /// again, as with `exact`, by a second kernel, which else has nothing to do (Hong et al. 2023,
-  /// FlashDecoding++). The errors are of the same size, the last bits others. With `row_max`, lists
+  /// FlashDecoding++). The errors are of the same size, the last bits others. A tile is marked in
+  /// the stream's workspace: before a CUDA graph records a call, run one on its stream. With
+  /// `row_max`, lists
   /// of blocks, a given `range`, packed heads or `varlen`: exact.
   never,
 };
