@@ -79,7 +79,9 @@ class Program {
          grid(space(), 1, 1, rows, heavy_first.when(is_masked), multicast(!is_masked))) {
       const Softmax done = softmax(b, h, m, {});
       store(done, h, m);
-      if (round_ == Round::first) doubts.mark(number(b, h, m), done.state.doubtful());
+      if (round_ != Round::first) continue;
+      const Tile doubtful = done.sequence.own(done.state.doubtful(), m);
+      doubts.mark(number(b, h, m), fill_absent(doubtful, false));
     }
   }
 
@@ -116,7 +118,8 @@ class Program {
   }
 
   Tile number(const Index& b, const Index& h, const Index& m) const {
-    const Tile tiles = cdiv(x_.O.dim(2), tiles_.queries);
+    const Tile length = rows_.cu_q ? rows_.q_length : x_.O.dim(2);
+    const Tile tiles = cdiv(length, tiles_.queries);
     return cast<i32>((b.first() * x_.O.dim(1) + h.first()) * tiles + m.first() / tiles_.queries);
   }
 

@@ -1,5 +1,7 @@
 #include "kernels/attention/spec_facts.h"
 
+#include <algorithm>
+
 #include "kernels/has_wgmma.h"
 #include "runtime/context.h"
 
@@ -9,10 +11,17 @@ namespace {
 /// A second kernel that finds nothing to do takes 2 us or so: a few percent of so many operations.
 constexpr double kLeastWork = 2e10;
 
+/// One behind the other.
+std::int64_t sequences(const AttentionCall& c) {
+  return std::max<std::int64_t>(c.lengths.q.size(0) - 1, 1);
+}
+
 /// Of both products, in floating-point operations, up to where masks end at the row.
 double work(const AttentionCall& c, KeyReach reach) {
   const auto of = [](std::int64_t n) { return static_cast<double>(n); };
-  const double pairs = of(c.Q.size(0)) * of(c.Q.size(1)) * of(c.Q.size(2)) * of(c.K.size(2));
+  const double all = of(c.Q.size(0)) * of(c.Q.size(1)) * of(c.Q.size(2)) * of(c.K.size(2));
+  // Of sequences in one tensor as if all were as long.
+  const double pairs = c.lengths.q.defined() ? all / of(sequences(c)) : all;
   return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * (reach == KeyReach::all ? 1.0 : 0.5);
 }
 
@@ -53,8 +62,8 @@ bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
   const bool asks = spec.rescaling == Rescaling::never;
   if (!asks && spec.rescaling != Rescaling::automatic) return false;
   // Rows of a tile may have no keys there, or none that is known.
-  if (c.packs_heads || c.lengths.q.defined() || c.extras.row_max.defined() || way.is_listed() ||
-      spec.blocks || spec.range || c.K.size(2) == 0)
+  if (c.packs_heads || c.extras.row_max.defined() || way.is_listed() || spec.blocks || spec.range ||
+      c.K.size(2) == 0)
     return false;
   // Rows that begin behind their tile's first block gain nothing
   // (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl). Scores that look at positions have
@@ -68,8 +77,11 @@ bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
 bool SpecFacts::goes_backwards() const { return score.of_position; }
 
 std::int64_t SpecFacts::tile_count(const AttentionCall& c) const {
+  const bool is_packed = c.lengths.q.defined();
   const int rows = tiles(c).queries;
-  return c.Q.size(0) * c.Q.size(1) * ((c.Q.size(2) + rows - 1) / rows);
+  const std::int64_t entries = is_packed ? sequences(c) : c.Q.size(0),
+                     length = is_packed ? c.q_length : c.Q.size(2);
+  return entries * c.Q.size(1) * ((length + rows - 1) / rows);
 }
 
 int SpecFacts::programs(const AttentionCall& c) const { return gpu_of(c.Q.device()).sms; }

@@ -53,11 +53,14 @@ struct Packed {
         };
         const Tensors one(rows(all.Q, q_starts, h), rows(all.K, kv_starts, h / group),
                           rows(all.V, kv_starts, h / group), rows(all.O, q_starts, h),
-                          rows(all.Lse, q_starts, h), rows(all.Max, q_starts, h));
+                          rows(all.Lse, q_starts, h),
+                          all.Max.defined() ? rows(all.Max, q_starts, h) : Tensor());
         expect_head(host, one, static_cast<int>(b), h);
         if (testing::Test::HasFatalFailure()) return;
       }
-    for (const Tensor& t : {all.O, all.Lse, all.Max})
+    std::vector<Tensor> outputs{all.O, all.Lse};
+    if (all.Max.defined()) outputs.push_back(all.Max);
+    for (const Tensor& t : outputs)
       for (const double x : t.slice(0, q_starts.back(), t.size(0)).to_doubles())
         ASSERT_TRUE(std::isnan(x)) << "a row behind the last sequence was written";
   }
@@ -124,6 +127,36 @@ TEST_P(Varlen, LengthsChangeWithoutCompiling) {
       EXPECT_NE(why.find("dot by wgmma"), std::string::npos) << why;
       // The warp that copies reads where a sequence begins itself.
       EXPECT_NE(attention.dump("optimize").find("roles"), std::string::npos);
+    }
+  }
+}
+
+/// Relative to each tile's first block, and computed again where scores rise by more than floats
+/// hold (head 1): tiles without queries, sequences without keys, rows of the next sequence.
+TEST_P(Varlen, NeverRescaled) {
+  const Lengths lengths{{1, 113, 0, 128, 17, 300, 5, 40}, {7, 203, 9, 400, 217, 300, 260, 0}};
+  HostAttention host;
+  host.mask = [&](int b, int, int q, int kv) {
+    const auto i = static_cast<std::size_t>(b);
+    return q + lengths.kv[i] - lengths.q[i] >= kv;
+  };
+  AttentionSpec spec{
+      .mask = masks::causal(), .queries_at_end = true, .rescaling = Rescaling::never};
+  const Lengths causal{{1, 113, 0, 128, 17, 300, 5}, {7, 203, 9, 400, 217, 300, 260}};
+  for (const bool scored : {false, true}) {
+    if (scored) {
+      spec.mask = {}, spec.queries_at_end = false, host.mask = HostAttention().mask;
+      spec.score = [](Tile s, Tile, Tile h, Tile, Tile kv) { return s - cast<f32>(kv * h); };
+      host.score = [](double s, int, int h, int, int kv) { return s - kv * h; };
+    }
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      SCOPED_TRACE(testing::Message() << name(dtype) << scored);
+      Packed p(scored ? lengths : causal, 2, 1, 64, 64, dtype, GetParam());
+      p.all.Max = {};
+      attention(spec).varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                             {.lse = p.all.Lse});
+      p.expect(host);
+      if (HasFatalFailure()) return;
     }
   }
 }

@@ -32,8 +32,7 @@ enum class Rescaling : std::uint8_t {
   /// again, as with `exact`, by a second kernel, which else has nothing to do (Hong et al. 2023,
   /// FlashDecoding++). The errors are of the same size, the last bits others. A tile is marked in
   /// the stream's workspace: before a CUDA graph records a call, run one on its stream. With
-  /// `row_max`, lists
-  /// of blocks, a given `range`, packed heads or `varlen`: exact.
+  /// `row_max`, lists of blocks, a given `range` or packed heads: exact.
   never,
 };
 
