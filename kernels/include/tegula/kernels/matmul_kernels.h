@@ -69,9 +69,8 @@ struct WholeMatmul {
                             alternate(v.alternate), tma_store(v.tma_store))) {
       v.wait_for_copies();
       const auto mine = steps(A.cols(), v.bk).part(cluster_rank(), v.programs);
-      // What is divided are the tensor cores' rows.
-      const Tile sum =
-          cluster_sum(v.turned(matmul_sums<T>(v, A, B, m, n, mine)), v.swapped ? 1 : 0);
+      const Tile sums = v.turned(matmul_sums<T>(v, A, B, m, n, mine));
+      const Tile sum = cluster_sum(sums, v.swapped ? 1 : 0);  // cut along the tensor cores' rows
       const Index rows = v.swapped ? m : cluster_share(m), cols = v.swapped ? cluster_share(n) : n;
       C(rows, cols) = epilogue(sum, rows, cols, extra...);
     }
