@@ -20,10 +20,17 @@ Tensor Scratch::take(const Dims& shape, DType dtype) {
 }
 
 std::unique_lock<std::mutex> Scratch::lock(const Stream& stream) {
-  static std::array<std::mutex, 61> locks;  // streams that share one wait without need, briefly
+  static std::array<std::mutex, 61> locks;  // streams that share one wait without need
   const auto place = reinterpret_cast<std::uintptr_t>(stream.handle()) / 64 +
                      static_cast<std::uintptr_t>(stream.device().index);
   return std::unique_lock(locks[place % locks.size()]);
+}
+
+Tensor Scratch::marks(const Stream& stream) {
+  static_assert(kMarks == runtime::kMarks);
+  const Device device = stream.device();
+  if (device.kind != DeviceKind::cuda) return Tensor::zeros({kMarks}, DType::u32, device);
+  return Tensor::borrow(runtime::acquire_marks(stream), {kMarks}, DType::u32, device);
 }
 
 Tensor Scratch::counters(const Stream& stream, std::size_t count) {

@@ -16,8 +16,11 @@ class Scratch {
   /// Row-major, at a multiple of 256 bytes on a GPU; its contents are undefined.
   Tensor take(const Dims& shape, DType dtype);
   static std::size_t bytes_of(const Dims& shape, DType dtype);
-  /// For launches that hand something on in this memory: while it is held, no other thread that
-  /// asks for it, too, launches on the stream.
+  /// Marks of u32 that are 0, for a launch that leaves some to the next one, which sets them back.
+  static Tensor marks(const Stream& stream);
+  static constexpr int kMarks = 64;
+  /// For such launches: while it is held, no other thread that asks for it, too, launches on the
+  /// stream.
   static std::unique_lock<std::mutex> lock(const Stream& stream);
   /// Counters [count] of u32 that are 0, for a launch that leaves them 0.
   static Tensor counters(const Stream& stream, std::size_t count);

@@ -157,6 +157,11 @@ class RecordedCounters {
 
 namespace {
 
+/// What kernels are compiled for depends on how pointers are aligned: places and supplies are whole
+/// multiples of this.
+constexpr std::size_t kAlignedCounters = 4;
+constexpr std::size_t kMarksFrom = kAlignedCounters, kCountersFrom = kMarksFrom + kMarks;
+
 /// So many from place `first` of the stream's, or, while it records a graph, some of their own.
 std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_t count) {
   thread_local std::pair<const Driver*, int> last_device{nullptr, -1};
@@ -166,16 +171,20 @@ std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_
     recorded = &RecordedCounters::of(stream.device());
     last_device = device;
   }
-  if (stream.capturing()) return recorded->take(count);
-  recorded->fill_up(stream, count);
-  return acquire_workspace(stream, 0, first + count).counters + first;
+  const std::size_t whole = (count + kAlignedCounters - 1) / kAlignedCounters * kAlignedCounters;
+  if (stream.capturing()) return recorded->take(whole);
+  recorded->fill_up(stream, whole);
+  return acquire_workspace(stream, 0, first + whole).counters + first;
 }
 
 }  // namespace
 
 std::uint32_t* acquire_tile_counter(const Stream& stream) { return counters_from(0, stream, 1); }
+std::uint32_t* acquire_marks(const Stream& stream) {
+  return counters_from(kMarksFrom, stream, kMarks);
+}
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
-  return counters_from(1, stream, count);
+  return counters_from(kCountersFrom, stream, count);
 }
 
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {

@@ -27,5 +27,9 @@ Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
 /// The one by which a launch deals its tiles: another than those, which its kernel may count with.
 std::uint32_t* acquire_tile_counter(const Stream& stream);
+/// Likewise kMarks that a launch leaves to the next one of the same call, which sets them back to
+/// 0: no other kernel has them.
+inline constexpr std::size_t kMarks = 64;
+std::uint32_t* acquire_marks(const Stream& stream);
 
 }  // namespace tegula::runtime

@@ -144,8 +144,9 @@ class LateProduct {
     k_[loop].operands[3 + c_] = first_sums(map, sums);
     const Value next = b.add(k_[loop].operands[0], k_[loop].operands[2]);
     k_[loop].operands[0] = next;
+    const Value weights = mapped(map, k_[second_].operands[0]);
     first_step.drop();
-    return mapped(map, k_[second_].operands[0]);
+    return weights;
   }
 
   /// What is not read need not be anything; those of the tile before are in the registers that this

@@ -15,9 +15,6 @@
 namespace tegula {
 namespace {
 
-/// Of a step of the second kernel, which is not there for speed: a small one.
-constexpr int kKeysAgain = 64;
-
 /// A kernel, and the one that computes again what it leaves in doubt.
 template <class T>
 struct Rounds {
@@ -32,8 +29,8 @@ template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const SpecFacts> of)
       : facts(std::move(of)),
-        many(with_tiles({forward_kernel<T>("attention", facts),
-                         forward_kernel<T>("attention_again", facts).with({{"BN", kKeysAgain}})})),
+        many(with_tiles(
+            {forward_kernel<T>("attention", facts), forward_kernel<T>("attention_again", facts)})),
         few(many.with({{"BM", 64}})),
         wide(many.with({{"FORM", static_cast<int>(TileForm::wide)}})),
         tall(many.with({{"FORM", static_cast<int>(TileForm::tall)}})),
@@ -57,20 +54,17 @@ struct KernelsOf {
                   const ListArgs& lists) const {
     const Rounds<T>& kernels = kernels_for(c);
     const auto run = [&](const ForwardKernel<T>& kernel, Round round,
-                         detail::HostPointer<u32> marks, detail::HostPointer<u32> doubts,
-                         int programs) {
+                         detail::HostPointer<u32> marks, int programs) {
       kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) == 0,
              c.q_length, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
-             lists.counts, lists.full, round, marks, doubts, programs);
+             lists.counts, lists.full, round, marks, programs);
     };
     latest = &kernels.first;
-    if (!facts->may_leave_doubts(c)) return run(kernels.first, Round::only, nullptr, nullptr, 0);
+    if (!facts->may_leave_doubts(c)) return run(kernels.first, Round::only, nullptr, 0);
     const auto lock = Scratch::lock(stream);
-    const Dims tiles{facts->tile_count(c)};
-    Scratch scratch(stream, c.Q.device(), Scratch::bytes_of(tiles, DType::u32));
-    const Tensor marks = scratch.take(tiles, DType::u32), doubts = Scratch::counters(stream, 2);
-    run(kernels.first, Round::first, marks, doubts, 0);
-    run(kernels.second, Round::second, marks, doubts, facts->programs(c));
+    const Tensor marks = Scratch::marks(stream);
+    run(kernels.first, Round::first, marks, 0);
+    run(kernels.second, Round::second, marks, facts->programs(c));
   }
 
   std::shared_ptr<const SpecFacts> facts;

@@ -17,11 +17,12 @@ enum class Round : std::uint8_t {
   second,  ///< computes marked tiles again, as `only` does
 };
 
-/// In a kernel: a tile's mark, and whether any tile has one.
+/// In a kernel: Scratch::marks, one for each of so many groups of tiles. Many tiles have few marks,
+/// so that launches that a graph records need little memory of their own: a doubtful tile takes the
+/// others of its group with it.
 class Doubts {
  public:
-  /// `marks`: of each tile. `count`: two counters that are 0.
-  Doubts(const Ptr<u32>& marks, const Ptr<u32>& count) : marks_(marks), count_(count) {}
+  explicit Doubts(const Ptr<u32>& words) : words_(words) {}
 
   /// First round: marks the tile if one of its rows [rows] is doubtful.
   void mark(const Tile& tile, const Tile& doubtful) const;
@@ -29,12 +30,14 @@ class Doubts {
   Tile any() const;
   /// Whether this one is, where some are.
   Tile is_marked(const Tile& tile) const;
-  void clear(const Tile& tile) const;
-  /// By each of so many programs when it has done with its tiles; the last one resets the counters.
+  /// By each of so many programs when it has done with its tiles. The last one unmarks all: none
+  /// reads marks any longer.
   void leave(const Tile& programs) const;
 
  private:
-  Tile marks_, count_;
+  Tile mark_of(const Tile& tile) const;
+
+  Tile words_;  ///< whether there are marks, programs that have left, marks
 };
 
 }  // namespace tegula

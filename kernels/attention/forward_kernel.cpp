@@ -1,6 +1,7 @@
 // Attention forward: one tile of queries against all visible keys, online softmax in base 2.
 #include "kernels/attention/forward_kernel.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -14,9 +15,13 @@ namespace {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
-AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs) {
+/// Of a step of the second round, which is not there for speed: few.
+constexpr int kKeysAgain = 64;
+
+AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs, Round round) {
   const auto form = static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0));
-  const AttentionTiles t = tiles_of(form, needs, facts.way.reach());
+  AttentionTiles t = tiles_of(form, needs, facts.way.reach());
+  if (round == Round::second) t.keys = std::min(kKeysAgain, attention_tiles(needs).keys);
   return {tune("BM", kQueryTiles, t.queries), tune("BN", kKeyTiles, t.keys)};
 }
 
@@ -60,7 +65,7 @@ class Program {
         // What head dims lack of a multiple of 16 is absent.
         d_(slice(0, padded_head_dim(x.Q.fixed(3)))),
         dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
-        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block()))),
+        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block()), round)),
         visibility_(spec_),  // of this trace: what the mask captured may change
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
@@ -96,10 +101,7 @@ class Program {
         const auto [b, h, m] = tiles.at(cast<i32>(p.first()) + cast<i32>(i.first()) * programs);
         const Tile is_marked = doubts.is_marked(number(b, h, m));
         const Softmax done = softmax(b, h, m, is_marked);
-        if_(is_marked, [&] {
-          store(done, h, m);
-          doubts.clear(number(b, h, m));
-        });
+        if_(is_marked, [&] { store(done, h, m); });
       }
       if_(any, [&] { doubts.leave(programs); });
     }
@@ -150,7 +152,7 @@ class Program {
     return round_ == Round::first && goes_backwards_ ? visits.backwards() : visits;
   }
 
-  /// The largest score is what nothing is rescaled lazily for.
+  /// `row_max` needs the exact maximum.
   Rescaling rescaling() const {
     if (round_ == Round::first) return Rescaling::never;
     return spec_.rescaling == Rescaling::lazy && !x_.row_max ? Rescaling::lazy : Rescaling::exact;
@@ -235,15 +237,15 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFact
                               std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
                               std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
                               std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full,
-                              Round round, Ptr<u32> marks, Ptr<u32> doubts, Scalar<i32> programs) {
+                              Round round, Ptr<u32> marks, Scalar<i32> programs) {
     const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
     const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
     const Lists lists{blocks, counts, full};
     const Program<T> program(*facts, tensors, rows, lists, scale, no_keys, round);
     if (round == Round::second)
-      program.marked_tiles({marks, doubts}, programs);
+      program.marked_tiles(Doubts(marks), programs);
     else
-      program.all_tiles({marks, doubts});
+      program.all_tiles(Doubts(marks));
   });
 }
 

@@ -16,13 +16,18 @@ std::int64_t sequences(const AttentionCall& c) {
   return std::max<std::int64_t>(c.lengths.q.size(0) - 1, 1);
 }
 
-/// Of both products, in floating-point operations, up to where masks end at the row.
+/// Of the pairs, what masks leave: under those of which little is known, as for a narrow window.
+double share_of(KeyReach reach) {
+  return reach == KeyReach::all ? 1.0 : reach == KeyReach::up_to_row ? 0.5 : 0.125;
+}
+
+/// Of both products, in floating-point operations.
 double work(const AttentionCall& c, KeyReach reach) {
   const auto of = [](std::int64_t n) { return static_cast<double>(n); };
   const double all = of(c.Q.size(0)) * of(c.Q.size(1)) * of(c.Q.size(2)) * of(c.K.size(2));
   // Of sequences in one tensor as if all were as long.
   const double pairs = c.lengths.q.defined() ? all / of(sequences(c)) : all;
-  return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * (reach == KeyReach::all ? 1.0 : 0.5);
+  return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * share_of(reach);
 }
 
 /// The host's devices choose as an H200 does.
@@ -65,24 +70,20 @@ bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
   if (c.packs_heads || c.extras.row_max.defined() || way.is_listed() || spec.blocks || spec.range ||
       c.K.size(2) == 0)
     return false;
-  // Rows that begin behind their tile's first block gain nothing
-  // (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl). Scores that look at positions have
-  // no largest place where keys lie on both sides.
-  const bool has_both_sides = way.reach() == KeyReach::all;
-  return asks || (has_wgmma(c.Q.device()) && !way.depends_on_data() &&
-                  !(score.of_position && has_both_sides) && work(c, way.reach()) >= kLeastWork);
+  if (asks) return true;
+  // Rows that begin behind their tile's first block gain nothing, and of halves they are computed
+  // again. Scores that look at positions are largest next to the query where keys end there, as a
+  // rule (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
+  const KeyReach reach = way.reach();
+  const bool all_see_key_0 = reach != KeyReach::unknown && !score.of_position;
+  if (way.depends_on_data() || (score.of_position && reach != KeyReach::up_to_row) ||
+      (c.Q.dtype() == DType::f16 && !all_see_key_0))
+    return false;
+  return has_wgmma(c.Q.device()) && work(c, reach) >= kLeastWork;
 }
 
 /// Such scores are largest next to the query, as a rule (ALiBi, KERPLE, forgetting).
 bool SpecFacts::goes_backwards() const { return score.of_position; }
-
-std::int64_t SpecFacts::tile_count(const AttentionCall& c) const {
-  const bool is_packed = c.lengths.q.defined();
-  const int rows = tiles(c).queries;
-  const std::int64_t entries = is_packed ? sequences(c) : c.Q.size(0),
-                     length = is_packed ? c.q_length : c.Q.size(2);
-  return entries * c.Q.size(1) * ((length + rows - 1) / rows);
-}
 
 int SpecFacts::programs(const AttentionCall& c) const { return gpu_of(c.Q.device()).sms; }
 

@@ -32,8 +32,7 @@ struct SpecFacts {
   bool may_leave_doubts(const AttentionCall& c) const;
   /// If so: from the last block to the first.
   bool goes_backwards() const;
-  /// Tiles of queries, and programs for the second kernel.
-  std::int64_t tile_count(const AttentionCall& c) const;
+  /// For the second kernel.
   int programs(const AttentionCall& c) const;
 
   AttentionSpec spec;

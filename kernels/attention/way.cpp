@@ -15,7 +15,7 @@ Way::Way(const AttentionSpec& spec) : list_(spec.blocks) {
   if (list_)
     text_ = "a block list of the caller";
   else if (spec.range || spec.full)
-    text_ = "a range of the caller";
+    text_ = "a range of the caller", depends_on_data_ = true;
   else if (spec.mask)
     text_ = derive(spec.mask);
   else

@@ -24,7 +24,8 @@ class Way {
   /// True if the blocks of a tile do not follow each other.
   bool has_gaps() const { return is_listed() || has_parts_; }
   KeyReach reach() const { return reach_; }
-  /// True if tensors, or what cannot be traced, say what a row sees: not in the first block, maybe.
+  /// True if tensors, the caller, or what cannot be traced, say what a row sees: not in the first
+  /// block, maybe.
   bool depends_on_data() const { return depends_on_data_; }
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.

@@ -20,7 +20,8 @@ struct KvRange {
 
 /// What the sums of a row are relative to while blocks of keys come in.
 enum class Rescaling : std::uint8_t {
-  /// `never` where that pays: long rows on a GPU with wgmma; else `exact`.
+  /// `never` where that pays, by the call's work, mask, score and type (docs/attention.md); else
+  /// `exact`.
   automatic,
   exact,  ///< the largest score so far
   /// One that the largest may exceed by 8 powers of 2: outputs and sums are rescaled seldom, and
@@ -28,11 +29,10 @@ enum class Rescaling : std::uint8_t {
   /// others (Dao et al. 2025, FlashAttention-4). With `row_max`, which it would change: exact.
   lazy,
   /// The largest score of the first block of keys that a tile visits: no later step looks for a
-  /// maximum. Rows whose sums then leave the range of floats are found, and their tiles computed
-  /// again, as with `exact`, by a second kernel, which else has nothing to do (Hong et al. 2023,
-  /// FlashDecoding++). The errors are of the same size, the last bits others. A tile is marked in
-  /// the stream's workspace: before a CUDA graph records a call, run one on its stream. With
-  /// `row_max`, lists of blocks, a given `range` or packed heads: exact.
+  /// maximum. Rows whose sums then leave the range of floats are found, and their tiles, and others
+  /// with them, computed again, as with `exact`, by a second kernel, which else has nothing to do
+  /// (Hong et al. 2023, FlashDecoding++). The errors are of the same size, the last bits others.
+  /// With `row_max`, lists of blocks, a given `range` or packed heads: exact.
   never,
 };
 

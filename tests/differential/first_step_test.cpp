@@ -1,0 +1,63 @@
+// What a loop does in its first step only, where that step is peeled: the second product's operand
+// itself, rows beside it, and both where there is no other step.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "tegula/tegula.h"
+#include "tests/differential/devices.h"
+
+namespace tegula {
+namespace {
+
+class FirstStep : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, FirstStep, testing::ValuesIn(test::devices()), test::device_name);
+
+TEST_P(FirstStep, ChoosesWhatIsMultiplied) {
+  const auto twice = kernel(
+      "twice", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O, Out<f32, 1> Top) {
+        const Index d = slice(0, 64);
+        for (auto m : grid(rows(Q), 128)) {
+          const Tile q = Q(m, d);
+          Tile sum = zeros<f32>(128, 64), top = zeros<f32>(128);
+          for (auto n : steps(K.rows(), 64)) {
+            const Tile s = dot(q, fill_absent(K(n, d), 0).T()), first = n.first() == 0;
+            top = where(first, max(s, axis(1)), top + 1.0f);
+            const Tile p = where(first, cast<bf16>(s), cast<bf16>(s * 2.0f));
+            sum = dot(p, fill_absent(V(n, d), 0), sum);
+          }
+          O(m, d) = sum;
+          Top(m) = top;
+        }
+      });
+  const Stream stream(GetParam());
+  for (const std::int64_t keys : {64, 128, 300}) {
+    SCOPED_TRACE(keys);
+    // Of 0 and 1, so that halves hold all sums.
+    const auto bits = [&](std::int64_t n, std::uint64_t seed) {
+      return Tensor::integers({n, 64}, DType::bf16, 0, 2, seed, GetParam());
+    };
+    const Tensor Q = bits(128, 1), K = bits(keys, 2), V = bits(keys, 3);
+    const Tensor O = Tensor::zeros({128, 64}, DType::f32, GetParam()),
+                 Top = Tensor::zeros({128}, DType::f32, GetParam());
+    twice(stream, Q, K, V, O, Top);
+    const auto q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(), o = O.to_doubles(),
+               top = Top.to_doubles();
+    for (std::size_t r = 0; r < 128; ++r) {
+      double largest = 0;
+      std::vector<double> want(64);
+      for (std::size_t n = 0; n < static_cast<std::size_t>(keys); ++n) {
+        double s = 0;
+        for (std::size_t i = 0; i < 64; ++i) s += q[r * 64 + i] * k[n * 64 + i];
+        if (n < 64) largest = std::max(largest, s);
+        for (std::size_t i = 0; i < 64; ++i) want[i] += (n < 64 ? s : 2 * s) * v[n * 64 + i];
+      }
+      ASSERT_EQ(top[r], largest + static_cast<double>((keys - 1) / 64)) << r;
+      for (std::size_t i = 0; i < 64; ++i) ASSERT_EQ(o[r * 64 + i], want[i]) << r << ", " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tegula

@@ -1,0 +1,63 @@
+// When attention looks for no maximum behind the first block.
+#include <gtest/gtest.h>
+
+#include "kernels/attention/spec_facts.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+
+namespace tegula {
+namespace {
+
+AttentionCall call_of(std::int64_t length, DType dtype = DType::bf16, std::int64_t dim = 128) {
+  AttentionCall c;
+  c.Q = c.K = c.V = c.O =
+      Tensor::zeros({1, 1, 1, dim}, dtype, Device::sim()).broadcast_to({4, 16, length, dim});
+  return c;
+}
+
+bool never(const AttentionSpec& spec, const AttentionCall& call) {
+  return SpecFacts(spec).may_leave_doubts(call);
+}
+
+TEST(RescalingChoice, WhereItPays) {
+  EXPECT_TRUE(never({}, call_of(4096)));
+  EXPECT_TRUE(never({.mask = masks::causal()}, call_of(4096)));
+  EXPECT_TRUE(never({.mask = masks::prefix_lm(Scalar<i32>(20))}, call_of(4096)));
+  EXPECT_FALSE(never({}, call_of(256))) << "a second launch takes longer than is saved";
+  AttentionCall with_maxima = call_of(4096);
+  with_maxima.extras.row_max = Tensor::zeros({1}, DType::f32, Device::sim());
+  EXPECT_FALSE(never({}, with_maxima));
+  EXPECT_FALSE(never({.rescaling = Rescaling::exact}, call_of(4096)));
+  EXPECT_TRUE(never({.rescaling = Rescaling::never}, call_of(256)));
+}
+
+/// Of halves only rows that surely see the first block.
+TEST(RescalingChoice, HalvesHaveLessRange) {
+  EXPECT_TRUE(never({.mask = masks::causal()}, call_of(4096, DType::f16)));
+  EXPECT_FALSE(never({.mask = masks::sliding_window(1024)}, call_of(4096, DType::f16)));
+  EXPECT_FALSE(
+      never({.mask = masks::causal(), .score = scores::alibi(16)}, call_of(4096, DType::f16)));
+}
+
+/// Largest next to the query, where keys end there.
+TEST(RescalingChoice, ScoresOfPositions) {
+  const Score alibi = scores::alibi(16);
+  EXPECT_TRUE(never({.mask = masks::causal(), .score = alibi}, call_of(4096)));
+  EXPECT_TRUE(SpecFacts({.mask = masks::causal(), .score = alibi}).goes_backwards());
+  EXPECT_FALSE(never({.score = alibi}, call_of(4096)));
+  EXPECT_FALSE(never({.mask = masks::window(500, 500), .score = alibi}, call_of(4096)));
+  EXPECT_TRUE(never({.mask = masks::causal(), .score = scores::softcap(30.0f)}, call_of(4096)));
+  EXPECT_FALSE(SpecFacts({.score = scores::softcap(30.0f)}).goes_backwards());
+}
+
+/// What tensors or the caller say of a row may begin behind its tile's first block.
+TEST(RescalingChoice, NotWhereDataSaysWhatRowsSee) {
+  const Tensor ids = Tensor::zeros({4096}, DType::i32, Device::cpu());
+  EXPECT_FALSE(never({.mask = masks::document(ids)}, call_of(4096)));
+  AttentionSpec given{.mask = masks::causal()};
+  given.full = causal_full;
+  EXPECT_FALSE(never(given, call_of(4096)));
+}
+
+}  // namespace
+}  // namespace tegula
