@@ -93,7 +93,7 @@ detail::StepRange Visits::steps() const {
 Tile Visits::is_first(const Index& step) const { return step.first() == lo_; }
 
 Index Visits::block(const Index& step) const {
-  const Tile i = step.first();
+  const Tile& i = step.first();
   if (!parts_.empty()) {
     Tile origin = parts_[0].origin;
     for (std::size_t p = 1; p < parts_.size(); ++p)

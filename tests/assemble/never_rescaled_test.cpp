@@ -9,7 +9,11 @@
 namespace tegula {
 namespace {
 
-using namespace test;
+using test::all_traced;
+using test::Assembled;
+using test::expect_clean;
+using test::here;
+using test::host;
 
 class NeverRescaled : public Assembled {
  protected:

@@ -42,6 +42,7 @@ TEST_P(FirstStep, ChoosesWhatIsMultiplied) {
     const Tensor O = Tensor::zeros({128, 64}, DType::f32, GetParam()),
                  Top = Tensor::zeros({128}, DType::f32, GetParam());
     twice(stream, Q, K, V, O, Top);
+    const std::int64_t further = (keys - 1) / 64;  // steps
     const auto q = Q.to_doubles(), k = K.to_doubles(), v = V.to_doubles(), o = O.to_doubles(),
                top = Top.to_doubles();
     for (std::size_t r = 0; r < 128; ++r) {
@@ -53,7 +54,7 @@ TEST_P(FirstStep, ChoosesWhatIsMultiplied) {
         if (n < 64) largest = std::max(largest, s);
         for (std::size_t i = 0; i < 64; ++i) want[i] += (n < 64 ? s : 2 * s) * v[n * 64 + i];
       }
-      ASSERT_EQ(top[r], largest + static_cast<double>((keys - 1) / 64)) << r;
+      ASSERT_EQ(top[r], largest + static_cast<double>(further)) << r;
       for (std::size_t i = 0; i < 64; ++i) ASSERT_EQ(o[r * 64 + i], want[i]) << r << ", " << i;
     }
   }
