@@ -28,7 +28,7 @@ constexpr std::array kOddTiles{tile(128, 224), tile(128, 176), tile(128, 160), t
 constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16, 64),
                                    swapped(16, 128), swapped(32, 64), swapped(32, 128)};
 constexpr int kFewRows = 32;
-/// Of steps beside which results go out by TMA at no cost: an epilogue that reads matrices is 2..3
+/// Of steps beside which results go out by TMA at no cost: an epilogue that reads matrices is 1..5
 /// % faster so from here on, and not of half as many
 /// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl).
 constexpr std::int64_t kLongRowBytes = 4096;

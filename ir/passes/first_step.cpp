@@ -1,7 +1,8 @@
 #include "ir/passes/first_step.h"
 
 #include <algorithm>
-#include <unordered_map>
+
+#include "ir/erase_unused.h"
 
 namespace tegula::ir {
 
@@ -38,26 +39,13 @@ bool FirstStep::enter(OpId op, ValueMap& map) const {
 
 void FirstStep::drop() {
   for (OpId op : selects_) {
-    const Value otherwise = k_[op].operands[2];
+    if (k_[op].erased) continue;  // what another one chose in the first step
+    const Value condition = k_[op].operands[0], chosen = k_[op].operands[1],
+                otherwise = k_[op].operands[2];
     k_.replace_all_uses(k_[op].results[0], otherwise);
     k_.erase(op);
-  }
-  if (!selects_.empty()) remove_unused();
-}
-
-void FirstStep::remove_unused() {
-  std::unordered_map<Value, int> uses;
-  walk(k_, k_.body(), [&](OpId op) {
-    for (Value v : k_[op].operands) ++uses[v];
-  });
-  std::vector<OpId> ops;
-  for (OpId op : k_.ops(body_)) ops.push_back(op);
-  for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
-    const OpData& d = k_[*op];
-    const bool is_needed = std::ranges::any_of(d.results, [&](Value v) { return uses[v] > 0; });
-    if (is_needed || !is_movable(d)) continue;
-    for (Value v : d.operands) --uses[v];
-    k_.erase(*op);
+    erase_unused(k_, chosen);
+    erase_unused(k_, condition);
   }
 }
 

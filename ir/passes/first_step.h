@@ -23,7 +23,6 @@ class FirstStep {
  private:
   bool asks(OpId op, Value first) const;
   bool depends_on_it(OpId op) const;
-  void remove_unused();
 
   Kernel& k_;
   RegionId body_;

@@ -14,6 +14,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/erase_unused.h"
 #include "ir/passes/linear_form.h"
 #include "ir/passes/ramp.h"
 #include "ir/pipeline.h"
@@ -74,7 +75,7 @@ class IntervalMasks {
     Value condition = written(all);
     for (Value v : others) condition = condition ? b_.op(Opcode::And, {condition, v}) : v;
     k_.replace_all_uses(whole, condition);
-    erase_unused(whole);
+    erase_unused(k_, whole);
     return true;
   }
 
@@ -251,19 +252,6 @@ class IntervalMasks {
     const Type numbers = type_.with_elem({DType::i32, false});
     return b_.cmp(pred, b_.op(Opcode::Broadcast, {line}, numbers),
                   b_.op(Opcode::Broadcast, {limit}, numbers));
-  }
-
-  void erase_unused(Value v) {
-    const OpId def = k_[v].def;
-    if (!def || k_[def].erased || k_[def].results.size() != 1 || !info(k_[def].opcode).has(kPure))
-      return;
-    bool used = false;
-    walk(k_, k_.body(),
-         [&](OpId op) { used = used || std::ranges::count(k_[op].operands, v) > 0; });
-    if (used) return;
-    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
-    k_.erase(def);
-    for (Value operand : operands) erase_unused(operand);
   }
 
   Kernel& k_;

@@ -8,7 +8,7 @@
 namespace tegula {
 namespace {
 
-/// A second kernel that finds nothing to do takes 2 us or so: a few percent of so many operations.
+/// A second kernel that finds nothing to do is a launch more: little beside so many operations.
 constexpr double kLeastWork = 2e10;
 
 /// One behind the other.

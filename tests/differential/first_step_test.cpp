@@ -60,5 +60,28 @@ TEST_P(FirstStep, ChoosesWhatIsMultiplied) {
   }
 }
 
+/// Behind the first step nothing needs the first product, which stays where it is.
+TEST_P(FirstStep, OnlyItMultiplies) {
+  const auto once = kernel("once", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
+    const Index d = slice(0, 64);
+    for (auto m : grid(rows(Q), 128)) {
+      const Tile q = Q(m, d);
+      Tile sum = zeros<f32>(128, 64);
+      for (auto n : steps(K.rows(), 64)) {
+        const Tile s = dot(q, fill_absent(K(n, d), 0).T());
+        const Tile p = where(n.first() == 0, cast<bf16>(s), full<bf16>(1.0f, 128, 64));
+        sum = dot(p, fill_absent(V(n, d), 0), sum);
+      }
+      O(m, d) = sum;
+    }
+  });
+  const auto ones = [&](std::int64_t n) {
+    return Tensor::full({n, 64}, 1, DType::bf16, GetParam());
+  };
+  const Tensor O = Tensor::zeros({128, 64}, DType::f32, GetParam());
+  once(Stream(GetParam()), ones(128), ones(192), ones(192), O);
+  for (const double x : O.to_doubles()) ASSERT_EQ(x, 64 * 64 + 128);
+}
+
 }  // namespace
 }  // namespace tegula

@@ -1,0 +1,10 @@
+#pragma once
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// Takes away the pure op of a value that nothing in the kernel's body needs, and then those whose
+/// values only it needed, up to products: passes that pipeline them hold on to them.
+void erase_unused(Kernel& k, Value v);
+
+}  // namespace tegula::ir
