@@ -262,6 +262,12 @@ Text cuda_MulHi(const Element& x) {
 
 Text cuda_Fma(const Element& x) {
   const DType wide = wide_type(x.out().dtype);
+  if (x.is_float() && x.out().dtype == DType::f16) {
+    const std::string type = x.e.c_type(x.out());
+    const std::string f = x.e.ptx_value("fma_f16", type, {type + " a", type + " b", type + " c"},
+                                        ptx::half_op("fma", false, false));
+    return call(f, {x.x(0), x.x(1), x.x(2)});
+  }
   if (x.is_float())
     return narrowed(
         x, call(wide == DType::f64 ? "__fma_rn" : "__fmaf_rn", {x.wide(0), x.wide(1), x.wide(2)}));

@@ -49,6 +49,38 @@ void emit_pair_cast(Emitter& e, OpId id) {
   e.close();
 }
 
+/// Arithmetic that the hardware does on two f16 at once.
+bool is_half_pairs(const Emitter& e, OpId id) {
+  return is_pair_arithmetic(e.kernel, id) && e.count(e.result(id)) % 2 == 0;
+}
+
+void emit_half_pairs(Emitter& e, OpId id) {
+  const Value v = e.result(id);
+  const ir::OpData& d = e.op(id);
+  const std::string_view mnemonic = ir::info(d.opcode).mnemonic;
+  const bool propagate = d.attrs.s(ir::AttrName::nan, "ignore") == "propagate";
+  const std::string &word = e.use_type("u32"), &half = e.c_type(e.type(v));
+  std::vector<std::string> parameters;
+  std::string arguments;
+  for (Value x : d.operands) {
+    parameters.push_back(fmt::format("{} {}", word, static_cast<char>('a' + parameters.size())));
+    if (!arguments.empty()) arguments += ", ";
+    arguments += e.is_array(x) ? fmt::format("{0}({1}) | {0}({2}) << 16", word, e.argument(x, "r"),
+                                             e.argument(x, "r + 1"))
+                               : fmt::format("{}({}) * 0x10001u", word, e.argument(x));
+  }
+  const std::string function =
+      e.ptx_value(fmt::format("{}{}_f16x2", mnemonic, propagate ? "_nan" : ""), word, parameters,
+                  ptx::half_op(mnemonic, true, propagate));
+  const std::string out = e.declare_array(v);
+  e.line("#pragma unroll");
+  e.open(fmt::format("for (int r = 0; r < {}; r += 2) {{", e.count(v)));
+  e.line(fmt::format("const {} pair = {}({});", word, function, arguments));
+  e.line(fmt::format("{0}[r] = {1}(pair);", out, half));
+  e.line(fmt::format("{0}[r + 1] = {1}(pair >> 16);", out, half));
+  e.close();
+}
+
 /// The array of an operand that ends here and whose registers the expression reads one by one, as a
 /// place for the result.
 const Variable* dying_operand(Emitter& e, OpId id) {
@@ -103,6 +135,7 @@ void emit_elementwise(Emitter& e, OpId id) {
     return;
   }
   if (is_pair_cast(e, id)) return emit_pair_cast(e, id);
+  if (is_half_pairs(e, id)) return emit_half_pairs(e, id);
   const Text element = fn({e, id, "r"});
   const Variable* place = dying_operand(e, id);
   if (keeps_or_replaces(e, id, place)) return emit_replacement(e, id, place->name);

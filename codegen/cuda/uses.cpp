@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "codegen/cuda/indices.h"
+#include "codegen/ptx/instructions.h"
 
 namespace tegula::codegen::cuda {
 namespace {
@@ -20,6 +21,14 @@ constexpr int kMaxExpression = 7;
 bool is_loop(Opcode o) { return o == Opcode::For || o == Opcode::While; }
 
 }  // namespace
+
+bool is_pair_arithmetic(const ir::Kernel& kernel, OpId op) {
+  const ir::OpData& d = kernel[op];
+  if (ir::info(d.opcode).family != Family::Elementwise) return false;
+  const Type type = kernel.type(d.results[0]);
+  return type.is_vec() && type.elem() == ir::Elem{DType::f16, false} &&
+         !ptx::half_arithmetic(ir::info(d.opcode).mnemonic).empty();
+}
 
 Uses::Uses(const ir::Kernel& kernel)
     : kernel_(kernel),
@@ -108,6 +117,8 @@ bool Uses::takes_scalar(OpId user, Value v) const {
 
 bool Uses::takes_vector(OpId user, OpId def, Value v) const {
   const ir::OpData& u = kernel_[user];
+  // Written as words, pair by pair.
+  if (is_pair_arithmetic(kernel_, def) || is_pair_arithmetic(kernel_, user)) return false;
   if (ir::info(u.opcode).family == Family::Elementwise)
     return kernel_.type(u.results[0]).count() == kernel_.type(v).count();
   if (u.opcode == Opcode::Repack)

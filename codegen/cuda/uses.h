@@ -9,6 +9,9 @@
 
 namespace tegula::codegen::cuda {
 
+/// Arithmetic of registers that the hardware does on two f16 of a word at once.
+bool is_pair_arithmetic(const ir::Kernel& kernel, ir::OpId op);
+
 class Uses {
  public:
   explicit Uses(const ir::Kernel& kernel);

@@ -50,6 +50,36 @@ bool goes_by_words(Emitter& e, ir::OpId id) {
   return true;
 }
 
+/// Arithmetic that the hardware does on f16 as it is, two in a word.
+bool is_half_arithmetic(const ir::Kernel& k, const ir::OpData& op) {
+  return k.type(op.results[0]).elem() == ir::Elem{DType::f16, false} &&
+         !ptx::half_arithmetic(ir::info(op.opcode).mnemonic).empty();
+}
+
+/// Operands whose word is not the result's are scalars: in both halves.
+void emit_half_arithmetic(Emitter& e, ir::OpId id) {
+  const ir::OpData& op = e.op(id);
+  const ir::Value result = e.result(id);
+  const Holding h = e.holding(e.kernel.type(result));
+  const bool pair = h.per_word == 2;
+  const auto word_of = [&](ir::Value v, std::size_t i) -> Value* {
+    const Words& words = e.words(v);
+    Value* word = words[words.size() == 1 ? 0 : i];
+    if (!pair || e.kernel.type(v).is_vec()) return word;
+    word = e.b.CreateZExt(word, e.b.getInt32Ty());
+    return e.b.CreateMul(word, e.i32(0x10001));
+  };
+  const ptx::Asm text = ptx::half_op(ir::info(op.opcode).mnemonic, pair,
+                                     op.attrs.s(AttrName::nan, "ignore") == "propagate");
+  Words results;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(h.words); ++i) {
+    Words x;
+    for (ir::Value v : op.operands) x.push_back(word_of(v, i));
+    results.push_back(e.bits_as(e.inline_ptx_value(text, x), h.word));
+  }
+  e.set_words(result, std::move(results));
+}
+
 /// The result is computed in f32 and rounded to nearest even, so that two may share one
 /// instruction.
 bool rounds_from_f32(const ir::Kernel& k, const ir::OpData& op, llvm::ArrayRef<ir::Elem> in) {
@@ -144,6 +174,7 @@ void emit_elementwise(Emitter& e, ir::OpId id) {
 #include "ir/op_rows.h"
   };
   const ir::OpData& op = e.op(id);
+  if (is_half_arithmetic(e.kernel, op)) return emit_half_arithmetic(e, id);
   const ir::Value result = e.result(id);
   const bool on_bits = works_on_bits(e.kernel, op);
   const bool by_words = goes_by_words(e, id);

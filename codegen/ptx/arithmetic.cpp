@@ -211,6 +211,27 @@ Asm float_minmax(DType d, bool max, bool propagate_nan) {
   return a;
 }
 
+std::string_view half_arithmetic(std::string_view mnemonic) {
+  static constexpr std::array<std::array<std::string_view, 2>, 6> kNames{{{"add", "add.rn"},
+                                                                          {"sub", "sub.rn"},
+                                                                          {"mul", "mul.rn"},
+                                                                          {"fma", "fma.rn"},
+                                                                          {"min", "min"},
+                                                                          {"max", "max"}}};
+  for (const auto& [op, name] : kNames)
+    if (op == mnemonic) return name;
+  return {};
+}
+
+Asm half_op(std::string_view mnemonic, bool pair, bool propagate_nan) {
+  const Reg r = pair ? Reg::b32 : Reg::b16;
+  const bool is_fma = mnemonic == "fma";
+  Asm a = is_fma ? pure(r, {r, r, r}) : pure(r, {r, r});
+  a.text = fmt::format("{}{}.f16{} #0, #1, #2{};", half_arithmetic(mnemonic),
+                       propagate_nan ? ".NaN" : "", pair ? "x2" : "", is_fma ? ", #3" : "");
+  return a;
+}
+
 Asm unary(std::string_view mnemonic, DType d, bool approx) {
   const Reg r = reg_of({d, false});
   Asm a = pure(r, {r});

@@ -47,6 +47,24 @@ void expect_golden(const std::string& name) {
 TEST(CudaText, VectorAddReadsLikeAPersonsCode) { expect_golden("vector_add"); }
 TEST(CudaText, SoftmaxReadsLikeAPersonsCode) { expect_golden("softmax"); }
 
+/// What only such arithmetic needs has a place of its own, or its conversions would be single ones.
+TEST(CudaText, HalvesAreComputedTwoInAWord) {
+  const std::string s = cuda_of(
+      "kernel @k simt target(sm_90a) threads(32) (%p: ptr<f32>) {\n"
+      "  %x = ld_global %p [width = 4] : v<4xf32>\n  %h = cast %x : v<4xf16>\n"
+      "  %two = const [value = 2] : f16\n  %y = fma %h, %two, %h\n"
+      "  %z = max %y, %h [nan = \"propagate\"]\n  %w = cast %z : v<4xf32>\n"
+      "  st_global %p, %w [width = 4]\n}");
+  for (const char* text :
+       {"cvt.rn.f16x2.f32", "fma.rn.f16x2", "max.NaN.f16x2", "* 0x10001u", "r += 2"})
+    EXPECT_THAT(s, HasSubstr(text)) << s;
+  EXPECT_THAT(s, Not(HasSubstr("cvt.rn.f16.f32")));
+  EXPECT_THAT(body_of("%p: ptr<f16>",
+                      "  %x = ld_global %p [width = 1] : f16\n"
+                      "  %y = fma %x, %x, %x\n  st_global %p, %y [width = 1]"),
+              HasSubstr("fma_f16("));
+}
+
 TEST(CudaText, IncludesNothingAndNamesTheLaunch) {
   const std::string s =
       cuda_of("kernel @k simt target(sm_90a) threads(96) smem(4096) min_ctas(2) (%n: i32) { }");

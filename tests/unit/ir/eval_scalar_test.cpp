@@ -116,6 +116,8 @@ std::vector<Case> arithmetic_cases() {
       same(Opcode::Fma, f32, {1 + std::ldexp(1.0, -23), 1 - std::ldexp(1.0, -23), -1},
            -std::ldexp(1.0, -46)),
       same(Opcode::Fma, f64, {3, 4, 5}, 17),
+      // Rounded to f32 first, it would be a tie, and 1026.
+      same(Opcode::Fma, f16, {1 + std::ldexp(1.0, -10), 0.5 - std::ldexp(1.0, -11), 1025}, 1025),
       same(Opcode::Fma, i8, {100, 2, 1}, -55),
       same(Opcode::Neg, i8, {-128}, -128),
       same(Opcode::Neg, f32, {0}, -0.0),
