@@ -28,6 +28,10 @@ constexpr std::array kOddTiles{tile(128, 224), tile(128, 176), tile(128, 160), t
 constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16, 64),
                                    swapped(16, 128), swapped(32, 64), swapped(32, 128)};
 constexpr int kFewRows = 32;
+/// Where rows lie across lines, the last wave should be full: heights in between, which A takes
+/// where B's columns lie along the tensor cores' rows. k is contiguous in A, not in B. Three
+/// warpgroups have no registers for more.
+constexpr int kLeastTall = 72, kMostTall = 176, kTallStep = 8, kTallColumns = 192;
 /// Of steps beside which results go out by TMA at no cost: an epilogue that reads matrices is 1..5
 /// % faster so from here on, and not of half as many
 /// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl).
@@ -48,6 +52,10 @@ std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
   const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
   add(kTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t); });
   add(kOddTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t) && p.b_k_major; });
+  if (p.whole_lines || p.b_k_major || !p.a_k_major || size_bytes(p.operands) != 2) return tiles;
+  for (int rows = kLeastTall; rows <= kMostTall; rows += kTallStep)
+    add(std::array{swapped(rows, kTallColumns)},
+        [&](const MatmulConfig& t) { return p.m > t.bm / 2; });
   return tiles;
 }
 
@@ -76,7 +84,7 @@ MatmulConfig best_config(const MatmulProblem& p, int sms) {
   if (const auto shallow = shallow_config(p, sms)) return *shallow;
   MatmulConfig c = autotune::best_product(p, tiles_for(p), sms);
   // What an epilogue reads comes from L2, too.
-  c.multicast = c.alternate && (p.whole || p.further);
+  c.multicast = c.multicast || (c.alternate && (p.whole || p.further));
   if (c.alternate) c.stages = 0;
   c.tma_store = c.alternate && p.further && p.k * size_bytes(p.operands) >= kLongRowBytes;
   return c;

@@ -19,7 +19,16 @@ constexpr double kStepCycles = 46, kAlternatingStepCycles = 34, kTileCycles = 21
 constexpr double kReduceCycles = 3942, kPartCycles = 804, kPartBytesPerCycle = 2514;
 /// Of the parts' sum in a cluster, and of each CTA in it.
 constexpr double kClusterCycles = 2403, kClusterPartCycles = 838;
+/// Of a launch whose CTAs share what they bring: they must lie side by side, and wait for each
+/// other.
+constexpr double kSharingCycles = 2000;
+/// Of tiles whose operands are exchanged, as high as those that are not.
+constexpr double kSwappedShare = 0.9, kSwappedTileCycles = 1900;
 constexpr int kSharedBytes = 225 * 1024;
+/// Weights that few rows wait for are read at most so many at once: with more under way each takes
+/// longer (3..7 %, bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl).
+constexpr double kWeightsUnderWay = 7.5e6;
+constexpr int kFewRows = 64, kLeastStages = 3;
 /// A part of k has at least so many steps.
 constexpr int kStepsOfPart = 8, kMaxSplits = 16;
 constexpr std::array kStages{4, 6, 8};
@@ -40,10 +49,22 @@ std::int64_t steps_of(const MatmulProblem& p) {
   return ceil_div(p.k * size_bytes(p.operands), kStepBytes);
 }
 
+/// A tile of many rows whose operands are exchanged.
+bool is_tall_swapped(const MatmulConfig& c) { return c.swapped && c.bm > kFewRows; }
+
 /// What the tensor cores reach of their rate: narrow instructions do less between two fetches of A.
 double tensor_share(const MatmulConfig& c) {
+  if (is_tall_swapped(c)) return kSwappedShare * tensor_share({.bm = c.bn, .bn = c.bm});
   return columns(c) >= 128 ? 0.798 - 0.021 * (columns(c) - 128) / 128
                            : std::max(0.4, 0.798 - 0.158 * (128 - columns(c)) / 64);
+}
+
+/// TMA makes two requests of a row that lies across lines. Pairs bring half of B's columns each;
+/// where tiles below each other are odd in number, every other pair has none in common.
+double requested_bytes(const MatmulProblem& p, const MatmulConfig& c) {
+  const bool is_odd = ceil_div(p.m, c.bm) % 2 != 0;
+  const double own = !c.multicast ? 1 : is_odd ? 0.75 : 0.5;
+  return (c.bm + c.bn * own) * kStepBytes * (p.whole_lines ? 1 : 2);
 }
 
 /// CTAs of this tile that an SM holds at once.
@@ -82,6 +103,27 @@ bool may_alternate(const MatmulProblem& p, const MatmulConfig& t) {
          p.k * size_bytes(p.operands) <= kRowBytes;
 }
 
+/// Worth it where rows across lines make the L2 the bound, not else
+/// (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl); only CTAs that fill an SM can.
+bool may_share(const MatmulProblem& p, const MatmulConfig& c) {
+  constexpr int kMostColumns = 192;
+  return !p.whole && !p.whole_lines && size_bytes(p.operands) == 2 && c.splits == 1 &&
+         c.bn <= kMostColumns && p.m > c.bm && 2 * c.stages * bytes_of_step(c) > kSharedBytes;
+}
+
+/// Slots of a ring, as many as are good for the weights of few rows; too few where there are too
+/// many CTAs.
+int useful_stages(const MatmulProblem& p, const MatmulConfig& c) {
+  if (p.m > kFewRows) return c.stages;
+  const auto step = static_cast<double>(tiles_of(p, c) * c.splits * c.bn * kStepBytes);
+  return std::min(c.stages, 1 + static_cast<int>(kWeightsUnderWay / step));
+}
+
+/// Heights between those of the other tiles are there to fill the only wave.
+bool has_purpose(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+  return !is_tall_swapped(c) || (c.splits == 1 && tiles_of(p, c) <= sms);
+}
+
 /// Tiles one behind the other: what is not products counts once.
 double alternating_cycles(double rounds, double steps, double step) {
   return kTileCycles + rounds * steps * step;
@@ -104,9 +146,16 @@ struct Search {
   void parts(MatmulConfig c) {
     const std::int64_t tiles = tiles_of(product, c);
     const int max_splits = product.whole ? 1 : kMaxSplits;
+    const int stages = c.stages;
     for (c.splits = 1; c.splits <= max_splits; ++c.splits) {
       if (c.splits > 1 && product.k < kStepsOfPart * c.bk * c.splits) break;
+      c.stages = stages;
+      c.stages = useful_stages(product, c);
+      if (c.stages < std::min(stages, kLeastStages) || !has_purpose(product, c, sms)) continue;
       consider(c);
+      MatmulConfig sharing = c;
+      sharing.multicast = may_share(product, c);
+      if (sharing.multicast) consider(sharing);
       MatmulConfig other = c;
       other.alternate = c.splits == 1 && tiles > sms && may_alternate(product, c);
       if (other.alternate) consider(other);
@@ -139,20 +188,22 @@ double product_cycles(const MatmulProblem& p, const MatmulConfig& c, int sms) {
   const std::int64_t ctas = tiles_of(p, c) * c.splits;
   const auto steps = static_cast<double>(ceil_div(steps_of(p), c.splits));
   const double tensor = 2.0 * c.bm * c.bn * kStepBytes / (kFlopBytesPerCycle * tensor_share(c)),
-               bytes = bytes_of_step(c) * (p.whole_lines ? 1.0 : 2.0);
+               bytes = requested_bytes(p, c);
+  const double tile_cycles = kTileCycles + (is_tall_swapped(c) ? kSwappedTileCycles : 0);
   const int at_once = ctas_per_sm(c, c.stages);
   // A wave of so many CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
   const auto step = [&](double sharing) {
     return std::max({tensor * sharing + kStepCycles, bytes * sharing / kL2BytesPerCycle,
                      kLatencyCycles / c.stages});
   };
-  const auto wave = [&](double sharing) { return kTileCycles + steps * step(sharing); };
+  const auto wave = [&](double sharing) { return tile_cycles + steps * step(sharing); };
   const std::int64_t full = ctas / (sms * at_once), rest = ctas % (sms * at_once);
   double cycles = kFixedCycles + static_cast<double>(full) * wave(at_once);
   if (rest > 0) cycles += wave(static_cast<double>(ceil_div(rest, sms)));
   if (c.alternate)
     cycles = kFixedCycles + alternating_cycles(static_cast<double>(ceil_div(ctas, sms)), steps,
                                                step(1) - kStepCycles + kAlternatingStepCycles);
+  if (c.multicast) cycles += kSharingCycles;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
   const double operands = size_bytes(p.operands) * (m * k + k * n);

@@ -41,6 +41,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   p.tf32 = options.tf32, p.promoted = options.promoted, p.further = further;
   p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
   const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
+  p.a_k_major = A.stride(-1) == 1 || (a.packing == Packing::AlongDim && a.needs_copy());
   p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
   p.whole_lines = a.has_whole_lines() && b.has_whole_lines();
   p.whole = A.rank() == 3;

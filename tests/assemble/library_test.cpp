@@ -93,6 +93,20 @@ TEST_F(Assembled, MatmulTypes) {
   for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
 }
 
+/// Heights for rows across lines, k contiguous in A only.
+TEST_F(Assembled, MatmulOfExchangedOperands) {
+  const Stream stream(Device::cpu());
+  const Tensor A = host({64, 72}), B = host({72, 64}), C = host({64, 64});
+  for (const int bm : {72, 88, 128, 176})
+    for (const bool shares : {false, true}) {
+      const MatmulConfig config{
+          .bm = bm, .bn = 192, .bk = 64, .swapped = true, .multicast = shares};
+      SCOPED_TRACE(config.str());
+      const ir::Kernel kernel = traced("matmul", [&] { matmul(stream, A, B, C, config); });
+      for (const runtime::Backend backend : here()) expect_clean(kernel, "sm_90a", true, backend);
+    }
+}
+
 /// What a product's sums meet comes without shared memory, for which a ring that is never empty
 /// leaves no room, and leaves enough registers.
 TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {

@@ -148,6 +148,20 @@ TEST_P(Multicast, Residual) {
   }
 }
 
+/// A's rows in heights of 8 along the tensor cores' columns, three warpgroups across.
+TEST_P(Multicast, ExchangedOperands) {
+  for (const int bm : {72, 88, 168, 176}) {
+    const MatmulConfig config{.bm = bm, .bn = 192, .bk = 64, .swapped = true, .multicast = true};
+    SCOPED_TRACE(config.str());
+    for (const auto& [m, n, k] : {Shape{520, 200, 136}, {264, 392, 72}, {1, 8, 8}}) {
+      const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+                   C = empty({m, n}, DType::bf16);
+      matmul(stream(), A, B, C, config);
+      expect_equal(C, product(A, B));
+    }
+  }
+}
+
 /// A thread of those that compute copies; few slots; other widths.
 TEST_P(Multicast, OtherPlans) {
   for (const char* plan : {"copy_warps=0 registers=0", "stages=2", "copy_warps=1 registers=0"}) {

@@ -15,7 +15,7 @@ struct MatmulConfig {
   int bm = 128, bn = 256, bk = 64;
   int splits = 1;
   /// Columns of B lie along the rows of the tensor cores' tiles, which are 64 or more: for few rows
-  /// of A. bn of 64, 128 or 256, bm of 8 to 256 in steps of 8.
+  /// of A. bn of 64, 128, 192 or 256, bm of 8 to 256 in steps of 8.
   bool swapped = false;
   /// The CTAs of a tile are a cluster, of 2, 4 or 8, and each adds and stores a part of it, 1 /
   /// splits of the rows (of the columns if swapped). Needs sm_90; matrices without batches.
@@ -45,10 +45,11 @@ struct MatmulConfig {
   /// The numbers that kernels choose by, and from which: for `tuned`.
   template <class Config, class Visit>
   static void each_value(Config& c, const Visit& visit) {
-    visit("BM", c.bm, {8, 16, 24, 32, 40, 48, 56, 64, 128, 192, 256});
-    visit("BN", c.bn,
-          {8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,  96,  104, 112, 120, 128,
-           136, 144, 152, 160, 168, 176, 184, 192, 200, 208, 216, 224, 232, 240, 248, 256});
+    const std::initializer_list<int> extents{8,   16,  24,  32,  40,  48,  56,  64,  72,  80,  88,
+                                             96,  104, 112, 120, 128, 136, 144, 152, 160, 168, 176,
+                                             184, 192, 200, 208, 216, 224, 232, 240, 248, 256};
+    visit("BM", c.bm, extents);
+    visit("BN", c.bn, extents);
     visit("BK", c.bk, {8, 16, 32, 64, 128, 256});
     visit("STAGES", c.stages, {0, 2, 3, 4, 5, 6, 7, 8});
     visit("SWAPPED", c.swapped, {0, 1});
@@ -68,6 +69,8 @@ struct MatmulProblem {
   bool by_wgmma = true;
   /// k is contiguous in B: its columns come in any number at no cost.
   bool b_k_major = false;
+  /// k is contiguous in A: the same of its rows, where operands are exchanged.
+  bool a_k_major = true;
   /// Rows of both begin at multiples of 128 bytes, the lines of the L2.
   bool whole_lines = true;
   /// Products of f32 on tensor cores, which leave out the last 13 bits; else by FMA.

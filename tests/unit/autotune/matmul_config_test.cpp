@@ -48,12 +48,37 @@ TEST(MatmulConfig, FewTilesHaveDeepRings) {
   EXPECT_EQ(matmul_config({16, 4096, 4096}).stages, 8);
 }
 
+/// Unless so many read at once that each takes longer.
+TEST(MatmulConfig, ManyCtasOfFewRowsHaveShallowRings) {
+  EXPECT_EQ(matmul_config({1, 28672, 8192}).stages, 3);
+  EXPECT_EQ(matmul_config({16, 14336, 4096}).stages, 5);
+  EXPECT_EQ(matmul_config({64, 28672, 8192}).stages, 3);
+}
+
 /// Rows across two lines of the L2 cost twice the bandwidth: tiles are larger.
 TEST(MatmulConfig, RowsAcrossLines) {
   MatmulProblem p{1000, 2056, 1096};
   const MatmulConfig with_lines = matmul_config(p);
   p.whole_lines = false;
   EXPECT_GT(matmul_config(p).bn, with_lines.bn) << matmul_config(p).str();
+}
+
+/// There pairs of tiles share what they bring, and a height of its own fills the only wave; not
+/// where lines are whole, B's columns come in any number, A's rows do not, or numbers are other.
+TEST(MatmulConfig, RowsAcrossLinesAreShared) {
+  MatmulProblem p{1000, 2056, 1096};
+  p.whole_lines = false;
+  EXPECT_EQ(matmul_config(p).str(), "88x192x64 swapped multicast stages 6");
+  p.a_k_major = false;
+  EXPECT_EQ(matmul_config(p).str(), "128x192x64 multicast stages 5");
+  p.operands = DType::f8e4m3;
+  EXPECT_FALSE(matmul_config(p).multicast);
+  MatmulProblem large{8200, 8200, 8200};
+  EXPECT_FALSE(matmul_config(large).multicast);
+  large.whole_lines = false;
+  EXPECT_TRUE(matmul_config(large).multicast) << matmul_config(large).str();
+  large.whole = true;
+  EXPECT_FALSE(matmul_config(large).multicast);
 }
 
 /// Parts of k are added in a cluster where all clusters run at once.
