@@ -52,7 +52,9 @@ std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
   const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
   add(kTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t); });
   add(kOddTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t) && p.b_k_major; });
-  if (p.whole_lines || p.b_k_major || !p.a_k_major || size_bytes(p.operands) != 2) return tiles;
+  if (!autotune::has_split_lines(p)) return tiles;
+  add(std::array{tile(192, 192)}, is_filled);
+  if (p.b_k_major || !p.a_k_major) return tiles;
   for (int rows = kLeastTall; rows <= kMostTall; rows += kTallStep)
     add(std::array{swapped(rows, kTallColumns)},
         [&](const MatmulConfig& t) { return p.m > t.bm / 2; });

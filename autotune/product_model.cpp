@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 
 namespace tegula::autotune {
@@ -22,8 +23,8 @@ constexpr double kClusterCycles = 2403, kClusterPartCycles = 838;
 /// Of a launch whose CTAs share what they bring: they must lie side by side, and wait for each
 /// other.
 constexpr double kSharingCycles = 2000;
-/// Of tiles whose operands are exchanged, as high as those that are not.
-constexpr double kSwappedShare = 0.9, kSwappedTileCycles = 1900;
+/// Of high tiles whose operands are exchanged.
+constexpr double kSwappedShare = 0.8, kSwappedTileCycles = 3500;
 constexpr int kSharedBytes = 225 * 1024;
 /// Weights that few rows wait for are read at most so many at once: with more under way each takes
 /// longer (3..7 %, bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl).
@@ -64,7 +65,7 @@ double tensor_share(const MatmulConfig& c) {
 double requested_bytes(const MatmulProblem& p, const MatmulConfig& c) {
   const bool is_odd = ceil_div(p.m, c.bm) % 2 != 0;
   const double own = !c.multicast ? 1 : is_odd ? 0.75 : 0.5;
-  return (c.bm + c.bn * own) * kStepBytes * (p.whole_lines ? 1 : 2);
+  return (c.bm * (p.a_lines ? 1 : 2) + c.bn * own * (p.b_lines ? 1 : 2)) * kStepBytes;
 }
 
 /// CTAs of this tile that an SM holds at once.
@@ -89,7 +90,8 @@ bool fits_one_wave(std::int64_t ctas, int splits, int sms) {
 double sum_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   if (c.splits == 1) return 0;
   // Half the rows are read by half the threads.
-  if (c.clustered) return (kClusterCycles + kClusterPartCycles * c.splits) * 128 / rows(c);
+  if (c.clustered)
+    return (kClusterCycles + kClusterPartCycles * c.splits) * std::sqrt(128.0 / rows(c));
   const double bytes = static_cast<double>(p.m) * static_cast<double>(p.n) * 8;
   return kReduceCycles + c.splits * (kPartCycles + bytes / kPartBytesPerCycle);
 }
@@ -105,10 +107,11 @@ bool may_alternate(const MatmulProblem& p, const MatmulConfig& t) {
 
 /// Worth it where rows across lines make the L2 the bound, not else
 /// (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl); only CTAs that fill an SM can.
-bool may_share(const MatmulProblem& p, const MatmulConfig& c) {
-  constexpr int kMostColumns = 192;
-  return !p.whole && !p.whole_lines && size_bytes(p.operands) == 2 && c.splits == 1 &&
-         c.bn <= kMostColumns && p.m > c.bm && 2 * c.stages * bytes_of_step(c) > kSharedBytes;
+bool may_share(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+  constexpr int kMostColumns = 192;  // of a single wave
+  return has_split_lines(p) && !p.whole && c.splits == 1 && p.m > c.bm &&
+         (c.bn <= kMostColumns || tiles_of(p, c) > sms) &&
+         2 * c.stages * bytes_of_step(c) > kSharedBytes;
 }
 
 /// Slots of a ring, as many as are good for the weights of few rows; too few where there are too
@@ -119,9 +122,11 @@ int useful_stages(const MatmulProblem& p, const MatmulConfig& c) {
   return std::min(c.stages, 1 + static_cast<int>(kWeightsUnderWay / step));
 }
 
-/// Heights between those of the other tiles are there to fill the only wave.
+/// Heights between powers of two are there to fill waves: no cluster adds parts of them. Exchanged
+/// operands gain nothing beyond the first wave.
 bool has_purpose(const MatmulProblem& p, const MatmulConfig& c, int sms) {
-  return !is_tall_swapped(c) || (c.splits == 1 && tiles_of(p, c) <= sms);
+  if (std::has_single_bit(static_cast<unsigned>(c.bm))) return true;
+  return c.splits == 1 && (!c.swapped || tiles_of(p, c) <= sms);
 }
 
 /// Tiles one behind the other: what is not products counts once.
@@ -154,7 +159,7 @@ struct Search {
       if (c.stages < std::min(stages, kLeastStages) || !has_purpose(product, c, sms)) continue;
       consider(c);
       MatmulConfig sharing = c;
-      sharing.multicast = may_share(product, c);
+      sharing.multicast = may_share(product, c, sms);
       if (sharing.multicast) consider(sharing);
       MatmulConfig other = c;
       other.alternate = c.splits == 1 && tiles > sms && may_alternate(product, c);

@@ -11,8 +11,14 @@ namespace tegula::autotune {
 inline constexpr int kStepBytes = 128;
 
 /// Estimated cycles of a configuration whose `stages` are given on `sms` multiprocessors. Of the
-/// problem count extents, types, `whole_lines` and `promoted`.
+/// problem count extents, types, lines and `promoted`.
 double product_cycles(const MatmulProblem& problem, const MatmulConfig& config, int sms);
+
+/// TMA makes two requests of a row of a step that lies across two lines of the L2; what is done
+/// about it was measured for operands of 16 bits.
+inline bool has_split_lines(const MatmulProblem& p) {
+  return !(p.a_lines && p.b_lines) && size_bytes(p.operands) == 2;
+}
 
 /// The configuration with the least of them: `tiles` of bm x bn, swapped or not, by all depths of
 /// rings that differ and, unless k is to be whole, up to 16 parts of it.

@@ -148,10 +148,13 @@ TEST_P(Multicast, Residual) {
   }
 }
 
-/// A's rows in heights of 8 along the tensor cores' columns, three warpgroups across.
-TEST_P(Multicast, ExchangedOperands) {
-  for (const int bm : {72, 88, 168, 176}) {
-    const MatmulConfig config{.bm = bm, .bn = 192, .bk = 64, .swapped = true, .multicast = true};
+/// Three warpgroups: below each other, or with A's rows along the tensor cores' columns, in heights
+/// of 8.
+TEST_P(Multicast, HeightsBetweenPowersOfTwo) {
+  std::vector<MatmulConfig> configs{{192, 192, 64}};
+  for (const int bm : {72, 88, 168, 176}) configs.push_back({bm, 192, 64, 1, true});
+  for (MatmulConfig config : configs) {
+    config.multicast = true;
     SCOPED_TRACE(config.str());
     for (const auto& [m, n, k] : {Shape{520, 200, 136}, {264, 392, 72}, {1, 8, 8}}) {
       const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),

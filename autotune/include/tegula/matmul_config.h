@@ -71,8 +71,8 @@ struct MatmulProblem {
   bool b_k_major = false;
   /// k is contiguous in A: the same of its rows, where operands are exchanged.
   bool a_k_major = true;
-  /// Rows of both begin at multiples of 128 bytes, the lines of the L2.
-  bool whole_lines = true;
+  /// Rows of A, and of B, begin at multiples of 128 bytes, the lines of the L2.
+  bool a_lines = true, b_lines = true;
   /// Products of f32 on tensor cores, which leave out the last 13 bits; else by FMA.
   bool tf32 = false;
   /// Two sums a tile, as MatmulOptions::promoted needs: tiles are half as wide.

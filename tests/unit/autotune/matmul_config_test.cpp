@@ -59,7 +59,7 @@ TEST(MatmulConfig, ManyCtasOfFewRowsHaveShallowRings) {
 TEST(MatmulConfig, RowsAcrossLines) {
   MatmulProblem p{1000, 2056, 1096};
   const MatmulConfig with_lines = matmul_config(p);
-  p.whole_lines = false;
+  p.a_lines = p.b_lines = false;
   EXPECT_GT(matmul_config(p).bn, with_lines.bn) << matmul_config(p).str();
 }
 
@@ -67,15 +67,18 @@ TEST(MatmulConfig, RowsAcrossLines) {
 /// where lines are whole, B's columns come in any number, A's rows do not, or numbers are other.
 TEST(MatmulConfig, RowsAcrossLinesAreShared) {
   MatmulProblem p{1000, 2056, 1096};
-  p.whole_lines = false;
-  EXPECT_EQ(matmul_config(p).str(), "88x192x64 swapped multicast stages 6");
-  p.a_k_major = false;
+  p.a_lines = p.b_lines = false;
   EXPECT_EQ(matmul_config(p).str(), "128x192x64 multicast stages 5");
   p.operands = DType::f8e4m3;
   EXPECT_FALSE(matmul_config(p).multicast);
+  MatmulProblem flat{520, 4104, 2056};
+  flat.a_lines = flat.b_lines = false;
+  EXPECT_EQ(matmul_config(flat).str(), "88x192x64 swapped multicast stages 6");
+  flat.a_k_major = false;
+  EXPECT_EQ(matmul_config(flat).str(), "128x192x64 multicast stages 5");
   MatmulProblem large{8200, 8200, 8200};
   EXPECT_FALSE(matmul_config(large).multicast);
-  large.whole_lines = false;
+  large.a_lines = large.b_lines = false;
   EXPECT_TRUE(matmul_config(large).multicast) << matmul_config(large).str();
   large.whole = true;
   EXPECT_FALSE(matmul_config(large).multicast);
