@@ -30,8 +30,8 @@ constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16
 constexpr int kFewRows = 32;
 /// Where rows lie across lines, the last wave should be full: heights in between, which A takes
 /// where B's columns lie along the tensor cores' rows. k is contiguous in A, not in B. Three
-/// warpgroups have no registers for more.
-constexpr int kLeastTall = 72, kMostTall = 176, kTallStep = 8, kTallColumns = 192;
+/// warpgroups have no registers for more beside an epilogue, nor for matrices that it reads.
+constexpr int kLeastTall = 72, kMostTall = 120, kTallStep = 8, kTallColumns = 192;
 /// Of steps beside which results go out by TMA at no cost: an epilogue that reads matrices is 1..5
 /// % faster so from here on, and not of half as many
 /// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl).
@@ -52,9 +52,9 @@ std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
   const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
   add(kTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t); });
   add(kOddTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t) && p.b_k_major; });
-  if (!autotune::has_split_lines(p)) return tiles;
+  if (!autotune::has_split_lines(p) || p.whole) return tiles;
   add(std::array{tile(192, 192)}, is_filled);
-  if (p.b_k_major || !p.a_k_major) return tiles;
+  if (p.b_k_major || !p.a_k_major || p.further) return tiles;
   for (int rows = kLeastTall; rows <= kMostTall; rows += kTallStep)
     add(std::array{swapped(rows, kTallColumns)},
         [&](const MatmulConfig& t) { return p.m > t.bm / 2; });

@@ -93,17 +93,28 @@ TEST_F(Assembled, MatmulTypes) {
   for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
 }
 
-/// What is taken for rows across lines, k contiguous in A only.
+/// What is taken for rows across lines, k contiguous in A only; vectors in the epilogue.
 TEST_F(Assembled, MatmulOfSharedOperands) {
+  const auto dense =
+      fused_matmul<bf16, bf16>([](Tile acc, Index m, Index n, In<bf16, 1> bias, In<f32, 1> scales) {
+        return gelu(acc * expand(scales(m), 1) + expand(cast<f32>(bias(n)), 0));
+      });
   const Stream stream(Device::cpu());
   const Tensor A = host({64, 72}), B = host({72, 64}), C = host({64, 64});
   std::vector<MatmulConfig> configs{{128, 128, 64}, {128, 192, 64}, {128, 256, 64}, {192, 192, 64}};
-  for (const int bm : {72, 88, 128, 176}) configs.push_back({bm, 192, 64, 1, true});
+  for (const int bm : {72, 88, 104, 120}) configs.push_back({bm, 192, 64, 1, true});
   for (MatmulConfig config : configs) {
     config.multicast = true;
     SCOPED_TRACE(config.str());
-    const ir::Kernel kernel = traced("matmul", [&] { matmul(stream, A, B, C, config); });
-    for (const runtime::Backend backend : here()) expect_clean(kernel, "sm_90a", true, backend);
+    const ir::Kernel plain = traced("matmul", [&] { matmul(stream, A, B, C, config); });
+    const ir::Kernel fused = traced("matmul", [&] {
+      dense.run(config, stream, A, B, C, host({64}),
+                Tensor::zeros({64}, DType::f32, Device::cpu()));
+    });
+    for (const runtime::Backend backend : here()) {
+      expect_clean(plain, "sm_90a", true, backend);
+      expect_clean(fused, "sm_90a", true, backend);
+    }
   }
 }
 
@@ -134,9 +145,11 @@ TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
     runtime::optimize(k, request);
     EXPECT_TRUE(k.plan.persistent) << k.plan.str();
   };
-  for (const int bn : {192, 256}) {
-    SCOPED_TRACE(bn);
-    const MatmulConfig config{128, bn, 64};
+  MatmulConfig high{192, 192, 64};
+  high.multicast = true;
+  for (const MatmulConfig& config :
+       {MatmulConfig{128, 192, 64}, MatmulConfig{128, 256, 64}, high}) {
+    SCOPED_TRACE(config.str());
     const ir::Kernel half =
         traced("matmul", [&] { dense.run(config, stream, A, B, C, host({64}), host({64, 64})); });
     const ir::Kernel full = traced("matmul", [&] {
