@@ -53,6 +53,14 @@ Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const 
                             {AttrName::scope, kScope[static_cast<int>(scope)]}}));
 }
 
+Tile atomic_bits(std::string_view what, const char* kind, const Arg& pointers, const Arg& values,
+                 const Arg& mask, Order order, Scope scope) {
+  Tracer& t = Tracer::at(pointers.loc(), what);
+  const ir::Value p = pointers_of(t, what, pointers);
+  dsl::require_integers(what, t.kernel.type(p).dtype(), pointers.loc());
+  return atomic(what, kind, pointers, values, mask, order, scope);
+}
+
 }  // namespace
 
 Tile load(const Arg& pointers, const Arg& mask, const Arg& fill, Hints hints) {
@@ -92,6 +100,15 @@ Tile atomic_min(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope 
 }
 Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
   return atomic("atomic_xchg", "xchg", p, v, mask, order, scope);
+}
+Tile atomic_and(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+  return atomic_bits("atomic_and", "and", p, v, mask, order, scope);
+}
+Tile atomic_or(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+  return atomic_bits("atomic_or", "or", p, v, mask, order, scope);
+}
+Tile atomic_xor(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
+  return atomic_bits("atomic_xor", "xor", p, v, mask, order, scope);
 }
 
 Tile last_arriver(const Arg& counter, const Arg& count) {

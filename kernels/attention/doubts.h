@@ -17,8 +17,8 @@ enum class Round : std::uint8_t {
   second,  ///< computes marked tiles again, as `only` does
 };
 
-/// In a kernel: Scratch::marks, one for each of so many groups of tiles. Many tiles have few marks,
-/// so that launches that a graph records need little memory of their own: a doubtful tile takes the
+/// In a kernel: Scratch::marks, a bit for each of so many groups of tiles, whose number is such
+/// that launches that a graph records need little memory of their own: a doubtful tile takes the
 /// others of its group with it.
 class Doubts {
  public:
@@ -35,7 +35,7 @@ class Doubts {
   void leave(const Tile& programs) const;
 
  private:
-  Tile mark_of(const Tile& tile) const;
+  Tile word_of(const Tile& tile) const;
 
   Tile words_;  ///< whether there are marks, programs that have left, marks
 };

@@ -28,6 +28,13 @@ Tile atomic_min(const Arg& pointers, const Arg& values, const Arg& mask = {},
                 Order order = Order::relaxed, Scope scope = Scope::gpu);
 Tile atomic_xchg(const Arg& pointers, const Arg& values, const Arg& mask = {},
                  Order order = Order::relaxed, Scope scope = Scope::gpu);
+/// Bit by bit, of integers of 32 or 64 bits.
+Tile atomic_and(const Arg& pointers, const Arg& values, const Arg& mask = {},
+                Order order = Order::relaxed, Scope scope = Scope::gpu);
+Tile atomic_or(const Arg& pointers, const Arg& values, const Arg& mask = {},
+               Order order = Order::relaxed, Scope scope = Scope::gpu);
+Tile atomic_xor(const Arg& pointers, const Arg& values, const Arg& mask = {},
+                Order order = Order::relaxed, Scope scope = Scope::gpu);
 /// Adds to a part of a view: `atomic_add(count(expert), 1)`. Elements outside the tensor are
 /// dropped.
 Tile atomic_add(const ViewTile& target, const Arg& values,

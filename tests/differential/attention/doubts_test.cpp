@@ -152,5 +152,23 @@ TEST_P(Doubts, AllAgain) {
                      random({.batch = 2, .heads = 3, .q_length = 333, .kv_length = 500}, dtype));
 }
 
+/// One doubtful tile of many: the others' sums stay what they are.
+TEST_P(Doubts, OneAgain) {
+  constexpr int kHeads = 70, kRows = 64, kDim = 64;
+  AttentionSpec spec;
+  spec.score = [](Tile s, Tile, Tile h, Tile, Tile kv) {
+    return s - where(h == 1, cast<f32>(kv), 0.0f);
+  };
+  const Tensors t =
+      random({.heads = kHeads, .kv_heads = kHeads, .q_length = kRows, .kv_length = 200});
+  spec.tiles = {64, 64};
+  const auto never = outputs(spec, Rescaling::never, t), exact = outputs(spec, Rescaling::exact, t);
+  for (int h = 0; h < kHeads; ++h) {
+    const auto begin = kHeads * kRows * kDim + h * kRows, end = begin + kRows;
+    EXPECT_EQ(std::equal(never.begin() + begin, never.begin() + end, exact.begin() + begin), h == 1)
+        << h;
+  }
+}
+
 }  // namespace
 }  // namespace tegula::test

@@ -217,14 +217,25 @@ TEST(Pointers, Atomics) {
       atomic_add(p + 1, 5);
       atomic_min(p + 2, -3);
       atomic_xchg(p + 3, 8);
+      atomic_or(p + 4, i.idx() + 8);
+      atomic_and(p + 5, 6, i.idx() == 0);
+      atomic_xor(p + 5, 5);
     }
   });
-  const Tensor p = Tensor::zeros({4}, DType::i32, kHost), old = empty({4}, DType::i32);
+  const Tensor p = Tensor::zeros({6}, DType::i32, kHost), old = empty({4}, DType::i32);
   std::vector<ir::EvalArg> args{
-      ir::PointerArg{p.data(), p.data(), static_cast<char*>(p.data()) + 16},
+      ir::PointerArg{p.data(), p.data(), static_cast<char*>(p.data()) + 24},
       ir::TensorArg{old.data(), {4}, {1}, DType::i32}};
   ir::evaluate(k.trace(p, old).kernel(), args);
-  EXPECT_THAT(p.to_vector<i32>(), ElementsAre(3, 5, -3, 8));
+  EXPECT_THAT(p.to_vector<i32>(), ElementsAre(3, 5, -3, 8, 11, 5));
+}
+
+TEST(Pointers, AtomicsOfBitsAreOfIntegers) {
+  const auto k = kernel("k", [](Ptr<f32> p) {
+    for ([[maybe_unused]] auto i : grid(Space({1}), 1)) atomic_or(p, 1.0f);
+  });
+  const Tensor p = Tensor::zeros({1}, DType::f32, kHost);
+  EXPECT_THAT([&] { (void)k.trace(p); }, ThrowsMessage<CompileError>(HasSubstr("tiles_test.cpp")));
 }
 
 TEST(Pointers, InlinePtxIsRecorded) {
