@@ -25,8 +25,8 @@ cp -r --parents tests/filetests .gpu/  # programs that GPU tests run
 
 cat > .gpu/run.sh <<'EOF'
 #!/usr/bin/env bash
-# run.sh [FILTER [GTEST ARGS...]]: runs the GPU tests whose name holds FILTER, as many at once as there are cores, each by both
-# back ends; run.sh tegula ARGS... runs the program. BACKENDS=llvm takes one, LIMIT=60 stops each program after a minute.
+# run.sh [FILTER [GTEST ARGS...]]: runs the GPU tests whose name holds FILTER, as many at once as there are cores, those that time the
+# host one by one behind them, each by both back ends; run.sh tegula ARGS... runs the program. BACKENDS=llvm takes one, LIMIT=60 stops each program after a minute.
 cd "$(dirname "$0")" || exit 1
 if [ "${1:-}" = tegula ]; then
   shift
@@ -34,6 +34,7 @@ if [ "${1:-}" = tegula ]; then
 fi
 filter=${1:-}
 [ $# -gt 0 ] && shift
+args=("$@")
 logs=$(mktemp -d)
 trap 'rm -rf "$logs"' EXIT
 
@@ -49,11 +50,19 @@ run_one() {
 }
 export -f run_one
 
-for backend in ${BACKENDS:-llvm nvrtc}; do
-  for test in tests/*"$filter"*; do
-    [ -f "$test" ] && [ -x "$test" ] && printf '%s\0%s\0' "$backend" "$test"
-  done
-done | xargs -0 -r -n 2 -P "$(nproc)" bash -c 'logs=$1 backend=${*: -2:1} test=${*: -1}; run_one "$logs" "$backend" "$test" "${@:2:$#-3}"' _ "$logs" "$@"
+# run_all TIMES_HOST AT_ONCE: those that time the host, or the others.
+run_all() {
+  for backend in ${BACKENDS:-llvm nvrtc}; do
+    for test in tests/*"$filter"*; do
+      local times_host=0
+      [[ $test = *runtime_launch* ]] && times_host=1
+      [ -f "$test" ] && [ -x "$test" ] && [ $times_host = "$1" ] && printf '%s\0%s\0' "$backend" "$test"
+    done
+  done | xargs -0 -r -n 2 -P "$2" bash -c 'logs=$1 backend=${*: -2:1} test=${*: -1}; run_one "$logs" "$backend" "$test" "${@:2:$#-3}"' _ "$logs" "${args[@]}"
+}
+
+run_all 0 "$(nproc)"
+run_all 1 1
 failed=$(find "$logs" -name '*.failed' | wc -l)
 echo "$(($(find "$logs" -name '*.done' | wc -l) - failed)) programs passed, $failed failed"
 [ "$failed" -eq 0 ]
