@@ -10,6 +10,9 @@ struct ScoreCost {
   /// It needs registers of its own for each element of a block: it reads a tensor at the key's
   /// position, or computes a function of many steps there.
   bool of_element = false;
+  /// Scores of alike products are the larger the farther the key lies in front of the query, if
+  /// that is known: not of what captured tensors or Scalars say.
+  bool rises_away = false;
 };
 /// Traces the function on its own, over scalars; nothing where it cannot be.
 ScoreCost score_cost(const Score& score);

@@ -82,8 +82,8 @@ bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
   return has_wgmma(c.Q.device()) && work(c, reach) >= kLeastWork;
 }
 
-/// Such scores are largest next to the query, as a rule (ALiBi, KERPLE, forgetting).
-bool SpecFacts::goes_backwards() const { return score.of_position; }
+/// Scores of positions are largest next to the query, as a rule (ALiBi, KERPLE, forgetting).
+bool SpecFacts::goes_backwards() const { return score.of_position && !score.rises_away; }
 
 int SpecFacts::programs(const AttentionCall& c) const { return gpu_of(c.Q.device()).sms; }
 

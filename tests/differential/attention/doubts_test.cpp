@@ -102,6 +102,22 @@ TEST_P(Doubts, NearestFirst) {
   }
 }
 
+/// Scores that rise with it: blocks come in order, and nothing is computed again either.
+TEST_P(Doubts, FarthestFirst) {
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  host.score = [](double s, int, int, int q, int kv) { return s + 0.1f * (q - kv); };
+  AttentionSpec spec{.mask = masks::causal(), .score = scores::relative_bias(0.1f)};
+  const Tensors t = random({.q_length = 700, .kv_length = 700});
+  spec.tiles = {128, 64};  // as the second kernel has them
+  const auto again = outputs(spec, Rescaling::exact, t);
+  spec.tiles = {128, 128};
+  const auto never = outputs(spec, Rescaling::never, t);
+  expect_attention(host, t);
+  EXPECT_EQ(never, outputs(spec, Rescaling::exact, t)) << "the first block has all maxima";
+  EXPECT_NE(never, again);
+}
+
 /// Rows that see nothing of the first block, and scores far from 0; rows without any key.
 TEST_P(Doubts, RowsThatBeginLater) {
   AttentionSpec spec{.rescaling = Rescaling::never};

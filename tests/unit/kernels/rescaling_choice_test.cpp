@@ -48,6 +48,10 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_FALSE(never({.mask = masks::window(500, 500), .score = alibi}, call_of(4096)));
   EXPECT_TRUE(never({.mask = masks::causal(), .score = scores::softcap(30.0f)}, call_of(4096)));
   EXPECT_FALSE(SpecFacts({.score = scores::softcap(30.0f)}).goes_backwards());
+  // Where they are smallest there, the first block comes first; unless only a launch can tell.
+  EXPECT_FALSE(SpecFacts({.score = scores::relative_bias(1.0f)}).goes_backwards());
+  EXPECT_TRUE(SpecFacts({.score = scores::relative_bias(-1.0f)}).goes_backwards());
+  EXPECT_TRUE(SpecFacts({.score = scores::relative_bias(Scalar<f32>(1.0f))}).goes_backwards());
 }
 
 /// What tensors or the caller say of a row may begin behind its tile's first block.
