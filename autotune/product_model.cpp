@@ -5,6 +5,8 @@
 #include <bit>
 #include <cmath>
 
+#include "tegula/error.h"
+
 namespace tegula::autotune {
 namespace {
 
@@ -26,8 +28,8 @@ constexpr double kSharingCycles = 2000;
 /// Of high tiles whose operands are exchanged.
 constexpr double kSwappedShare = 0.8, kSwappedTileCycles = 3500;
 constexpr int kSharedBytes = 225 * 1024;
-/// Weights that few rows wait for are read at most so many at once: with more under way each takes
-/// longer (3..7 %, bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl).
+/// Weights that few rows wait for are read at most so many bytes at once: with more under way most
+/// tiles took longer, up to 10 % (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl).
 constexpr double kWeightsUnderWay = 7.5e6;
 constexpr int kFewRows = 64, kLeastStages = 3;
 /// A part of k has at least so many steps.
@@ -60,12 +62,20 @@ double tensor_share(const MatmulConfig& c) {
                            : std::max(0.4, 0.798 - 0.158 * (128 - columns(c)) / 64);
 }
 
-/// TMA makes two requests of a row that lies across lines. Pairs bring half of B's columns each;
-/// where tiles below each other are odd in number, every other pair has none in common.
-double requested_bytes(const MatmulProblem& p, const MatmulConfig& c) {
-  const bool is_odd = ceil_div(p.m, c.bm) % 2 != 0;
-  const double own = !c.multicast ? 1 : is_odd ? 0.75 : 0.5;
-  return (c.bm * (p.a_lines ? 1 : 2) + c.bn * own * (p.b_lines ? 1 : 2)) * kStepBytes;
+/// Of B's columns, what a CTA brings for itself. Where tiles below each other are odd in number,
+/// one pair of so many has none in common; a single wave ends with that pair, as fitted half way
+/// between it and the others.
+double own_columns(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+  if (!c.multicast) return 1;
+  const std::int64_t below = ceil_div(p.m, c.bm);
+  if (below % 2 == 0) return 0.5;
+  return tiles_of(p, c) <= sms ? 0.75 : 0.5 + 0.5 / static_cast<double>(below);
+}
+
+/// TMA makes two requests of a row that lies across lines.
+double requested_bytes(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+  return (c.bm * (p.a_lines ? 1 : 2) + c.bn * own_columns(p, c, sms) * (p.b_lines ? 1 : 2)) *
+         kStepBytes;
 }
 
 /// CTAs of this tile that an SM holds at once.
@@ -89,7 +99,7 @@ bool fits_one_wave(std::int64_t ctas, int splits, int sms) {
 /// Adding the parts of divided k.
 double sum_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   if (c.splits == 1) return 0;
-  // Half the rows are read by half the threads.
+  // Half the rows are half as much, read by half the threads: as fitted, between the two.
   if (c.clustered)
     return (kClusterCycles + kClusterPartCycles * c.splits) * std::sqrt(128.0 / rows(c));
   const double bytes = static_cast<double>(p.m) * static_cast<double>(p.n) * 8;
@@ -114,12 +124,17 @@ bool may_share(const MatmulProblem& p, const MatmulConfig& c, int sms) {
          2 * c.stages * bytes_of_step(c) > kSharedBytes;
 }
 
-/// Slots of a ring, as many as are good for the weights of few rows; too few where there are too
-/// many CTAs.
-int useful_stages(const MatmulProblem& p, const MatmulConfig& c) {
-  if (p.m > kFewRows) return c.stages;
-  const auto step = static_cast<double>(tiles_of(p, c) * c.splits * c.bn * kStepBytes);
-  return std::min(c.stages, 1 + static_cast<int>(kWeightsUnderWay / step));
+/// Slots of a ring, as many as are good for the weights of few rows; none where k is divided among
+/// more CTAs than that. Measured for one product of 16 bits.
+int useful_stages(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+  if (p.m > kFewRows || p.whole || size_bytes(p.operands) != 2) return c.stages;
+  for (int stages = c.stages; stages >= kLeastStages; --stages) {
+    const std::int64_t at_once =
+        std::min<std::int64_t>(tiles_of(p, c) * c.splits, sms * ctas_per_sm(c, stages));
+    const auto step = static_cast<double>(at_once * c.bn * kStepBytes);
+    if ((stages - 1) * step <= kWeightsUnderWay) return stages;
+  }
+  return c.splits == 1 ? std::min(c.stages, kLeastStages) : 0;
 }
 
 /// Heights between powers of two are there to fill waves: no cluster adds parts of them. Exchanged
@@ -155,8 +170,8 @@ struct Search {
     for (c.splits = 1; c.splits <= max_splits; ++c.splits) {
       if (c.splits > 1 && product.k < kStepsOfPart * c.bk * c.splits) break;
       c.stages = stages;
-      c.stages = useful_stages(product, c);
-      if (c.stages < std::min(stages, kLeastStages) || !has_purpose(product, c, sms)) continue;
+      c.stages = useful_stages(product, c, sms);
+      if (c.stages == 0 || !has_purpose(product, c, sms)) continue;
       consider(c);
       MatmulConfig sharing = c;
       sharing.multicast = may_share(product, c, sms);
@@ -193,7 +208,7 @@ double product_cycles(const MatmulProblem& p, const MatmulConfig& c, int sms) {
   const std::int64_t ctas = tiles_of(p, c) * c.splits;
   const auto steps = static_cast<double>(ceil_div(steps_of(p), c.splits));
   const double tensor = 2.0 * c.bm * c.bn * kStepBytes / (kFlopBytesPerCycle * tensor_share(c)),
-               bytes = requested_bytes(p, c);
+               bytes = requested_bytes(p, c, sms);
   const double tile_cycles = kTileCycles + (is_tall_swapped(c) ? kSwappedTileCycles : 0);
   const int at_once = ctas_per_sm(c, c.stages);
   // A wave of so many CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
@@ -219,6 +234,7 @@ MatmulConfig best_product(const MatmulProblem& problem, std::span<const MatmulCo
                           int sms) {
   Search search{problem, sms};
   for (const MatmulConfig& t : tiles) search.rings(t);
+  if (std::isinf(search.least)) throw InternalError("no configuration for a product");
   return search.best;
 }
 

@@ -49,11 +49,6 @@ void emit_pair_cast(Emitter& e, OpId id) {
   e.close();
 }
 
-/// Arithmetic that the hardware does on two f16 at once.
-bool is_half_pairs(const Emitter& e, OpId id) {
-  return is_pair_arithmetic(e.kernel, id) && e.count(e.result(id)) % 2 == 0;
-}
-
 void emit_half_pairs(Emitter& e, OpId id) {
   const Value v = e.result(id);
   const ir::OpData& d = e.op(id);
@@ -135,7 +130,7 @@ void emit_elementwise(Emitter& e, OpId id) {
     return;
   }
   if (is_pair_cast(e, id)) return emit_pair_cast(e, id);
-  if (is_half_pairs(e, id)) return emit_half_pairs(e, id);
+  if (is_pair_arithmetic(e.kernel, id)) return emit_half_pairs(e, id);
   const Text element = fn({e, id, "r"});
   const Variable* place = dying_operand(e, id);
   if (keeps_or_replaces(e, id, place)) return emit_replacement(e, id, place->name);

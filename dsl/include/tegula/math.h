@@ -23,7 +23,7 @@ Tile min(const Arg& a, const Arg& b);
 Tile max(const Arg& a, const Arg& b);
 Tile clamp(const Arg& x, const Arg& low, const Arg& high);
 Tile abs(const Arg& x);
-/// a * b + c, rounded once.
+/// a * b + c, rounded once; of bf16 rounded to f32 first.
 Tile fma(const Arg& a, const Arg& b, const Arg& c);
 /// x * by, of floats, where `by` is 1 for most rows, like that by which online softmax rescales its
 /// output: a warp whose factors are all 1 skips the product (Dao et al. 2025, FlashAttention-4).

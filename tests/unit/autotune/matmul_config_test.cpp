@@ -55,6 +55,35 @@ TEST(MatmulConfig, ManyCtasOfFewRowsHaveShallowRings) {
   EXPECT_EQ(matmul_config({64, 28672, 8192}).stages, 3);
 }
 
+/// However many columns there are, and of whatever type: a step is as long as a line, and a ring
+/// has slots.
+TEST(MatmulConfig, FewRowsOfAnyWidth) {
+  struct Type {
+    DType operands;
+    bool tf32 = false, promoted = false;
+  };
+  for (const Type& type :
+       {Type{DType::bf16}, {DType::i8}, {DType::f8e4m3, false, true}, {DType::f32, true}})
+    for (const bool is_gated : {false, true})
+      for (const std::int64_t m : {1, 16, 33, 64})
+        for (const std::int64_t n : {28672, 29256, 32000, 128256, 1000000})
+          for (const std::int64_t k : {64, 768, 8192}) {
+            const MatmulProblem p{.m = m,
+                                  .n = n,
+                                  .k = k,
+                                  .operands = type.operands,
+                                  .tf32 = type.tf32,
+                                  .promoted = type.promoted};
+            const MatmulConfig c = is_gated ? gated_matmul_config(p) : matmul_config(p);
+            SCOPED_TRACE(testing::Message() << name(type.operands) << " " << m << "x" << n << "x"
+                                            << k << " " << c.str());
+            EXPECT_TRUE(c.stages >= 3 || c.alternate);
+            EXPECT_EQ(c.bk * size_bytes(type.operands), 128);
+            EXPECT_TRUE(c.swapped || c.bm <= 64);
+            EXPECT_LE(c.bn, type.promoted ? 128 : 256);
+          }
+}
+
 /// Rows across two lines of the L2 cost twice the bandwidth: tiles are larger.
 TEST(MatmulConfig, RowsAcrossLines) {
   MatmulProblem p{1000, 2056, 1096};
