@@ -44,8 +44,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   p.a_k_major = A.stride(-1) == 1 || (a.packing == Packing::AlongDim && a.needs_copy());
   p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
   p.a_lines = a.has_whole_lines(), p.b_lines = b.has_whole_lines();
-  p.whole = A.rank() == 3;
-  p.copies = a.needs_copy() || b.needs_copy();
+  p.whole = A.rank() == 3, p.copies = a.needs_copy() || b.needs_copy();
   return p;
 }
 

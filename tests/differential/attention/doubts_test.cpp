@@ -106,7 +106,7 @@ TEST_P(Doubts, NearestFirst) {
 TEST_P(Doubts, FarthestFirst) {
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv; };
-  host.score = [](double s, int, int, int q, int kv) { return s + 0.1f * (q - kv); };
+  host.score = [](double s, int, int, int q, int kv) { return s + 0.1 * (q - kv); };
   AttentionSpec spec{.mask = masks::causal(), .score = scores::relative_bias(0.1f)};
   const Tensors t = random({.q_length = 700, .kv_length = 700});
   spec.tiles = {128, 64};  // as the second kernel has them
