@@ -24,6 +24,8 @@ constexpr std::array kTiles{tile(128, 256), tile(128, 192), tile(128, 128),
 /// of 64, which was slower than the next wider tile on every shape tried.
 constexpr std::array kOddTiles{tile(128, 224), tile(128, 176), tile(128, 160), tile(128, 112),
                                tile(128, 96),  tile(64, 224),  tile(64, 160),  tile(64, 96)};
+/// Spills beside matrices that an epilogue reads.
+constexpr int kPlainWidth = 176;
 /// For up to half the rows of an instruction: there they are never slower than the others.
 constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16, 64),
                                    swapped(16, 128), swapped(32, 64), swapped(32, 128)};
@@ -51,7 +53,9 @@ std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
   add(kSwappedTiles, [&](const MatmulConfig& t) { return is_flat && p.m <= t.bm; });
   const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
   add(kTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t); });
-  add(kOddTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t) && p.b_k_major; });
+  add(kOddTiles, [&](const MatmulConfig& t) {
+    return !is_flat && is_filled(t) && p.b_k_major && !(p.further && t.bn == kPlainWidth);
+  });
   if (!autotune::has_split_lines(p) || p.whole) return tiles;
   add(std::array{tile(192, 192)}, is_filled);
   if (p.b_k_major || !p.a_k_major || p.further) return tiles;

@@ -165,18 +165,24 @@ std::optional<std::int64_t> Program::integer(OpId id, std::size_t i, std::string
   return v.cells[0].i;
 }
 
-bool Program::count_repeat(FindingKind kind, OpId op) {
-  const std::lock_guard lock(evaluation_.mutex);
-  for (auto& f : evaluation_.found) {
+bool Evaluation::counts(FindingKind kind, OpId op) {
+  for (Found& f : found) {
     if (f.op != op || f.finding.kind != kind) continue;
     ++f.finding.count;
     return true;
   }
-  return evaluation_.found.size() >= kMaxFindings;
+  return found.size() >= kMaxFindings;
+}
+
+bool Program::count_repeat(FindingKind kind, OpId op) {
+  const std::lock_guard lock(evaluation_.mutex);
+  return evaluation_.counts(kind, op);
 }
 
 void Program::add_finding(FindingKind kind, OpId op, Loc loc, std::string text) {
   const std::lock_guard lock(evaluation_.mutex);
+  // While the text was made, another thread may have found the same.
+  if (evaluation_.counts(kind, op)) return;
   evaluation_.found.push_back({op, {kind, std::move(text), loc, coordinates()}});
 }
 

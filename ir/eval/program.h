@@ -93,6 +93,8 @@ struct Evaluation {
     Finding finding;
   };
   std::vector<Found> found;
+  /// Counts a finding that is there already; also true where there are enough.
+  bool counts(FindingKind kind, OpId op);
 
   std::array<std::int64_t, 3> coordinates(std::int64_t program) const {
     return {program % grid[0], program / grid[0] % grid[1], program / grid[0] / grid[1]};

@@ -167,6 +167,24 @@ TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
   }
 }
 
+/// Widths between powers of two, where k is contiguous in B.
+TEST_F(Assembled, OddWidthsBesideMatrices) {
+  const auto dense = fused_matmul<bf16, bf16>(
+      [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
+        return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
+      });
+  const Stream stream(Device::cpu());
+  const Tensor A = host({64, 64}), B = host({64, 64}).transpose(0, 1), C = host({64, 64});
+  for (const int bm : {64, 128})
+    for (const int bn : {96, 112, 160, 224}) {
+      const MatmulConfig config{bm, bn, 64};
+      SCOPED_TRACE(config.str());
+      const ir::Kernel kernel =
+          traced("matmul", [&] { dense.run(config, stream, A, B, C, host({64}), host({64, 64})); });
+      for (const runtime::Backend backend : here()) expect_clean(kernel, "sm_90a", true, backend);
+    }
+}
+
 /// Products whose parts of k are added in a cluster; older targets have none.
 TEST_F(Assembled, ClusteredMatmul) {
   const std::vector<runtime::Backend> backends = here();

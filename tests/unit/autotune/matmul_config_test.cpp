@@ -174,5 +174,18 @@ TEST(MatmulConfig, OddWidthsSaveWaves) {
   EXPECT_NE(matmul_config(nn).bn, 160);
 }
 
+/// No width that spills beside what an epilogue reads.
+TEST(MatmulConfig, WidthsBesideMatrices) {
+  bool is_taken = false;
+  for (std::int64_t n = 704; n <= 8192; n += 16) {
+    MatmulProblem p{1408, n, 4096};
+    p.b_k_major = true;
+    is_taken = is_taken || matmul_config(p).bn == 176;
+    p.further = true;
+    EXPECT_NE(matmul_config(p).bn, 176) << n;
+  }
+  EXPECT_TRUE(is_taken) << "elsewhere it is a width like others";
+}
+
 }  // namespace
 }  // namespace tegula
