@@ -19,10 +19,8 @@
 #include "tests/assemble/assembled.h"
 #include "tests/gpu/two_products.h"
 
-namespace tegula {
+namespace tegula::test {
 namespace {
-
-using namespace test;
 
 TEST_F(Assembled, Matmul) {
   const Tensor A = host({64, 64}), B = host({64, 64}), C = host({64, 64});
@@ -556,4 +554,4 @@ TEST_F(Assembled, ForSm80) {
 }
 
 }  // namespace
-}  // namespace tegula
+}  // namespace tegula::test
