@@ -124,17 +124,17 @@ bool may_share(const MatmulProblem& p, const MatmulConfig& c, int sms) {
          2 * c.stages * bytes_of_step(c) > kSharedBytes;
 }
 
-/// Slots of a ring, as many as are good for the weights of few rows; none where k is divided among
-/// more CTAs than that. Measured for one product of 16 bits.
-int useful_stages(const MatmulProblem& p, const MatmulConfig& c, int sms) {
-  if (p.m > kFewRows || p.whole || size_bytes(p.operands) != 2) return c.stages;
-  for (int stages = c.stages; stages >= kLeastStages; --stages) {
+/// Slots of a ring, as many of these as are good for the weights of few rows; none where k is
+/// divided among more CTAs than that. Measured for one product of 16 bits.
+int useful_stages(const MatmulProblem& p, const MatmulConfig& c, int deepest, int sms) {
+  if (p.m > kFewRows || p.whole || size_bytes(p.operands) != 2) return deepest;
+  for (int stages = deepest; stages >= kLeastStages; --stages) {
     const std::int64_t at_once =
         std::min<std::int64_t>(tiles_of(p, c) * c.splits, sms * ctas_per_sm(c, stages));
     const auto step = static_cast<double>(at_once * c.bn * kStepBytes);
     if ((stages - 1) * step <= kWeightsUnderWay) return stages;
   }
-  return c.splits == 1 ? std::min(c.stages, kLeastStages) : 0;
+  return c.splits == 1 ? std::min(deepest, kLeastStages) : 0;
 }
 
 /// Heights between powers of two are there to fill waves: no cluster adds parts of them. Exchanged
@@ -166,11 +166,10 @@ struct Search {
   void parts(MatmulConfig c) {
     const std::int64_t tiles = tiles_of(product, c);
     const int max_splits = product.whole ? 1 : kMaxSplits;
-    const int stages = c.stages;
+    const int deepest = c.stages;
     for (c.splits = 1; c.splits <= max_splits; ++c.splits) {
       if (c.splits > 1 && product.k < kStepsOfPart * c.bk * c.splits) break;
-      c.stages = stages;
-      c.stages = useful_stages(product, c, sms);
+      c.stages = useful_stages(product, c, deepest, sms);
       if (c.stages == 0 || !has_purpose(product, c, sms)) continue;
       consider(c);
       MatmulConfig sharing = c;

@@ -15,11 +15,11 @@ import torch
 import matmul_suites
 import peers
 
-TILES = ((128, 256), (128, 192), (128, 128), (128, 64), (64, 256), (64, 192), (64, 128), (64, 64), (64, 32))
+TILES = ((192, 192), (128, 256), (128, 192), (128, 128), (128, 64), (64, 256), (64, 192), (64, 128), (64, 64), (64, 32))
 # Rows and columns of the result's tile when operands are exchanged: columns are the instruction's rows.
 SWAPPED = ((8, 64), (8, 128), (8, 256), (16, 64), (16, 128), (16, 256), (32, 64), (32, 128), (32, 256), (64, 64), (64, 128), (64, 256))
-# Of many rows: heights between those of TILES, of what `MatmulConfig` has.
-TALL = ((48, 128), (56, 128), (64, 128), (192, 128), (256, 128), (56, 256))
+# Of many rows: heights between those of TILES.
+TALL = ((72, 192), (88, 192), (104, 192), (120, 192), (48, 128), (56, 128), (64, 128), (192, 128), (256, 128), (56, 256))
 BETWEEN = ((256, 4096, 4096), (512, 4096, 4096), (1024, 4096, 4096), (2048, 4096, 1024), (4096, 1024, 4096), (1536, 1536, 1536), (3072, 3072, 3072), (64, 2048, 2048), (128, 1024, 8192), (256, 256, 16384))
 SPLITS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 SMS = 132
@@ -68,7 +68,7 @@ def configurations(m, n, k):
         if is_small:
             continue
         for splits in SPLITS:
-            if splits > 1 and (k < 512 * splits or ctas * splits > 3 * SMS):
+            if splits > 1 and (k < 512 * splits or ctas * splits > 3 * SMS or (bm == 192 and not swapped)):
                 break
             for stages in rings(bm, bn, ctas * splits, m <= 64 and swapped and splits <= 2):
                 for flags, text in variants(splits, stages, bm, bn, rows):

@@ -17,8 +17,9 @@ bool is_long(ir::Opcode o) {
 }
 
 /// Of alike products, what the first of many keys scores is more than what the last one does: not
-/// known of functions that captured what a GPU holds, or what changes later.
-bool rises_away(const ir::Kernel& k) {
+/// known of functions that captured what a GPU holds, or what changes later, or that the host
+/// cannot compute.
+bool rises_away(const ir::Kernel& k) try {
   constexpr std::int64_t kQuery = 1024;
   constexpr std::size_t kOwn = 6;
   if (k.params().size() != kOwn) return false;
@@ -31,6 +32,8 @@ bool rises_away(const ir::Kernel& k) {
     return ir::evaluate(k, args).clean() ? score : NAN;
   };
   return at(0) > at(kQuery);
+} catch (const CompileError&) {
+  return false;
 }
 
 }  // namespace

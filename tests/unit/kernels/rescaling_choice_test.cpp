@@ -4,6 +4,7 @@
 #include "kernels/attention/spec_facts.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
+#include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
@@ -52,6 +53,10 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_FALSE(SpecFacts({.score = scores::relative_bias(1.0f)}).goes_backwards());
   EXPECT_TRUE(SpecFacts({.score = scores::relative_bias(-1.0f)}).goes_backwards());
   EXPECT_TRUE(SpecFacts({.score = scores::relative_bias(Scalar<f32>(1.0f))}).goes_backwards());
+  const Score inline_ptx = [](Tile s, Tile, Tile, Tile q, Tile kv) {
+    return s + ptx<f32>("neg.f32 $0, $1;", "=f,f", cast<f32>(kv - q));
+  };
+  EXPECT_TRUE(SpecFacts({.score = inline_ptx}).goes_backwards());
 }
 
 /// What tensors or the caller say of a row may begin behind its tile's first block.
