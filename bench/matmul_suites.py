@@ -1,4 +1,4 @@
-"""Matrix products for bench/peers.py: shapes, types and epilogues, with cuBLAS and cuBLASLt beside them.
+"""Matrix products for bench/peers.py: shapes, types and epilogues, with cuBLAS, cuBLASLt and Triton beside them.
 
 A suite yields (name, case, make); make() gives (ours, peers, error, work).
 """
@@ -6,6 +6,8 @@ import functools
 import random
 
 import torch
+
+import matmul_peers
 
 DEVICE = torch.device("cuda:0")
 LISTED = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 14336, 4096), (16384, 4096, 4096), (2048, 2048, 2048), (1024, 1024, 1024), (512, 512, 8192), (128, 4096, 4096), (16, 4096, 14336), (8192, 128, 8192), (1000, 2056, 1096))
@@ -34,12 +36,36 @@ def random_of(shape, dtype):
     return torch.randn(*shape, device=DEVICE).to(dtype)
 
 
-def plain(t, case, m, n, k, dtype, peer="cublas"):
+def lazily(make, a, b, want, dtype, **options):
+    """A peer that is made, tuned and checked when it is first called: not every one takes every case."""
+    made, c = [], torch.empty(want.shape, device=DEVICE, dtype=dtype)
+
+    def run():
+        if not made:
+            made.append(make(a, b, c, **options))
+            made[0]()
+            if not error_of(c, want) <= 0.01:
+                raise RuntimeError(f"{make.__name__}: error {error_of(c, want)}")
+        made[0]()
+
+    return run
+
+
+def best_of_cublaslt(a, b, want, dtype, **options):
+    """By name, to go among the peers of a case."""
+    return {"cublaslt_best8": lazily(matmul_peers.best_of_cublaslt, a, b, want, dtype, **options)}
+
+
+def plain(t, case, m, n, k, dtype, beside_triton=False):
     a, b = random_of((m, k), dtype), random_of((k, n), dtype)
     c, out = torch.full((m, n), float("nan"), device=DEVICE, dtype=dtype), torch.empty(m, n, device=DEVICE, dtype=dtype)
     run = t.caller(case, [a, b, c])
     run()
-    return run, {peer: lambda: torch.matmul(a, b, out=out)}, error_of(c, a.float() @ b.float()), {"flops": 2 * m * n * k}
+    want = a.float() @ b.float()
+    peers = {"cublas": lambda: torch.matmul(a, b, out=out), **best_of_cublaslt(a, b, want, dtype)}
+    if beside_triton:
+        peers["triton"] = lazily(matmul_peers.triton_product, a, b, want, dtype)
+    return run, peers, error_of(c, want), {"flops": 2 * m * n * k}
 
 
 def tf32(t, m, n, k):
@@ -57,7 +83,7 @@ def tf32(t, m, n, k):
         finally:
             torch.backends.cuda.matmul.allow_tf32 = False
 
-    return run, {"cublas": peer}, error_of(c, want), {"flops": 2 * m * n * k}
+    return run, {"cublas": peer, **best_of_cublaslt(a, w.t(), want, torch.float32, tf32=True)}, error_of(c, want), {"flops": 2 * m * n * k}
 
 
 def int8(t, m, n, k):
@@ -66,7 +92,7 @@ def int8(t, m, n, k):
     run = t.caller("matmul", [a, w.t(), c])
     run()
     want = torch._int_mm(a, w.t())
-    return run, {"cublas": lambda: torch._int_mm(a, w.t())}, error_of(c, want), {"flops": 2 * m * n * k}
+    return run, {"cublas": lambda: torch._int_mm(a, w.t()), **best_of_cublaslt(a, w.t(), want, torch.int32)}, error_of(c, want), {"flops": 2 * m * n * k}
 
 
 def fp8(t, case, m, n, k):
@@ -74,21 +100,23 @@ def fp8(t, case, m, n, k):
     c = torch.empty(m, n, device=DEVICE, dtype=torch.bfloat16)
     rows, columns = torch.rand(m, device=DEVICE) + 0.5, torch.rand(n, device=DEVICE) + 0.5
     one = torch.ones((), device=DEVICE)
+    is_fast = case != "matmul_fp8_promoted"
     scales = [rows, columns] if case == "matmul_fp8_rowwise" else []
     run = t.caller(case, [a.view(torch.uint8), w.view(torch.uint8).t(), c, *scales], 1.0)
     run()
-    want = a.float() @ w.t().float()
-    if scales:
-        want = want * rows[:, None] * columns[None, :]
+    unscaled = a.float() @ w.t().float()
+    want = unscaled * rows[:, None] * columns[None, :] if scales else unscaled
 
     def tensorwise():
-        torch._scaled_mm(a, w.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=case != "matmul_fp8_promoted")
+        torch._scaled_mm(a, w.t(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=is_fast)
 
     def rowwise():
         torch._scaled_mm(a, w.t(), scale_a=rows[:, None], scale_b=columns[None, :], out_dtype=torch.bfloat16, use_fast_accum=True)
 
     # PyTorch's row-wise product is cuBLASLt's or CUTLASS's, as its version has it, and always accumulates fast.
-    peers = {"cublaslt": tensorwise} if case == "matmul_fp8_promoted" else {"cublaslt": tensorwise, "torch_rowwise": rowwise}
+    peers = {"cublaslt": tensorwise, **best_of_cublaslt(a, w.t(), unscaled, torch.bfloat16, scales=(one, one), fast=is_fast)}
+    if is_fast:
+        peers["torch_rowwise"] = rowwise
     return run, peers, error_of(c, want), {"flops": 2 * m * n * k}
 
 
@@ -139,7 +167,7 @@ def text(m, n, k):
 
 def matmul(t):
     for shape in LISTED:
-        yield "matmul", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16)
+        yield "matmul", f"{text(*shape)} bf16 NN", functools.partial(plain, t, "matmul", *shape, torch.bfloat16, beside_triton=True)
     for shape in LARGE[:2]:
         yield "g0_gemm", f"{text(*shape)} bf16 NT wgmma, hand-written SIMT", functools.partial(g0, t, *shape)
     for shape in drawn():
