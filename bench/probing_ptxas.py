@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""An assembler that adds clock probes: a timeline of one CTA's warpgroups.
+"""An assembler that adds clock probes: a timeline of one CTA's warpgroups, or when each CTA began and ended.
 
 Set TEGULA_PTXAS to this file and PROBE_BASE to the device address of a zeroed buffer of GROUPS * ENTRIES pairs of u32. The first
 thread of each warpgroup of CTA 0 then writes (line of the PTX, clock) behind each commit of products, and before and behind each wait for
 products, turns and channels. PROBE_LINES names a file for what those lines are. `timeline.py` beside this runs it.
+
+With PROBE_SPANS the buffer has SPANS entries of four u64, one for each CTA of a grid of one dimension: the time in ns and the clock when its first thread
+began, and when it ended. `variants.py --cycles` runs that. PROBE_KERNEL is a pattern of the entries that have probes.
 """
 import os
 import re
@@ -11,7 +14,7 @@ import shutil
 import sys
 import tempfile
 
-GROUPS, ENTRIES = 4, 4096
+GROUPS, ENTRIES, SPANS = 4, 4096, 4096
 BEFORE, BEHIND = 1, 2
 POINTS = (
     (re.compile(r"wgmma\.commit_group"), BEHIND, "issued"),
@@ -69,6 +72,33 @@ def probed(ptx, base):
     return "\n".join(out), what
 
 
+def clocks(at):
+    return f"""
+	mov.u64 %span_t, %globaltimer;
+	@%span_mine st.global.u64 [%span_at+{at}], %span_t;
+	mov.u64 %span_t, %clock64;
+	@%span_mine st.global.u64 [%span_at+{at + 8}], %span_t;
+"""
+
+
+def with_span(ptx, base):
+    """The text with the time and the clock written where a CTA begins and ends."""
+    body = ptx.index("{", ptx.index(".entry")) + 1
+    begin = f"""
+	.reg .b64 %span_at, %span_t;
+	.reg .b32 %span_i;
+	.reg .pred %span_mine;
+	mov.u32 %span_i, %ctaid.x;
+	setp.lt.u32 %span_mine, %span_i, {SPANS};
+	mul.wide.u32 %span_at, %span_i, 32;
+	add.u64 %span_at, %span_at, {base};
+	mov.u32 %span_i, %tid.x;
+	setp.eq.and.u32 %span_mine, %span_i, 0, %span_mine;
+"""
+    end = clocks(16)
+    return ptx[:body] + begin + clocks(0) + re.sub(r"\n(\s*)ret;", lambda found: end + found[1] + "ret;", ptx[body:])
+
+
 def real_ptxas():
     return os.environ.get("PROBE_PTXAS") or shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
 
@@ -80,7 +110,10 @@ def main():
         at = next(i for i, a in enumerate(args) if not a.startswith("-") and args[i - 1] != "-o")
         with open(args[at]) as f:
             ptx = f.read()
-        text, what = probed(ptx, int(base, 0))
+        name, is_span = re.search(r"\.entry\s+(\w+)", ptx)[1], "PROBE_SPANS" in os.environ
+        if not re.fullmatch(os.environ.get("PROBE_KERNEL", ".*"), name):
+            os.execv(real_ptxas(), [real_ptxas(), *args])
+        text, what = (with_span(ptx, int(base, 0)), {}) if is_span else probed(ptx, int(base, 0))
         with tempfile.NamedTemporaryFile("w", suffix=".ptx", delete=False) as f:
             f.write(text)
         args[at] = f.name

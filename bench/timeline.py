@@ -4,7 +4,7 @@
     LD_LIBRARY_PATH=.gpu/lib TEGULA_CACHE=off python3 bench/timeline.py window 4 16 4096 128 --number 1024
 
 Prints, for each warpgroup, cycles from each point to the next, some tiles into the launch: "issued" behind a commit of products, "turn", "scores" and "sums"
-with < in front of a wait and > behind it, "store" behind a store. The probes cost a few cycles each. Kernels that make lists write to the same buffer.
+with < in front of a wait and > behind it, "store" behind a store. The probes cost a few cycles each.
 """
 import argparse
 import os
@@ -33,7 +33,7 @@ def main():
 
     buffer = torch.zeros(probing_ptxas.GROUPS, probing_ptxas.ENTRIES, 2, dtype=torch.int32, device="cuda")
     lines = pathlib.Path(tempfile.mkdtemp()) / "lines"
-    os.environ.update(PROBE_BASE=hex(buffer.data_ptr()), PROBE_LINES=str(lines), TEGULA_PTXAS=probing_ptxas.__file__, TEGULA_CACHE="off")
+    os.environ.update(PROBE_BASE=hex(buffer.data_ptr()), PROBE_LINES=str(lines), PROBE_KERNEL="attention", TEGULA_PTXAS=probing_ptxas.__file__, TEGULA_CACHE="off")
     import peers  # opens the library, which reads its environment once
 
     t = peers.Tegula(options.lib)

@@ -5,18 +5,39 @@
 
 Each case alone and steady, cold L2: the clock follows what a kernel draws, so that cases timed in turn would share one. Prints the case, its median in us, and the sum of its
 result, which tells whether two variants computed the same.
+
+--cycles (LLVM's PTX only, attention or products) also prints how many clocks the CTAs took, on average and at most, and the clock's rate meanwhile. The card's power moves that
+rate between 1.3 and 1.8 GHz within seconds, whatever nvidia-smi says; cycles are the same in every run.
 """
 import argparse
 import functools
+import os
 import re
 import statistics
 import time
 
 import attention_suites
 import peers
+import probing_ptxas
 import torch
 
 DEVICE = torch.device("cuda:0")
+
+
+class Spans:
+    """Clocks of the CTAs of a launch. Made before the library is opened, which reads its environment once."""
+
+    def __init__(self):
+        self.spans = torch.zeros(probing_ptxas.SPANS, 4, dtype=torch.int64, device=DEVICE)
+        os.environ.update(PROBE_BASE=hex(self.spans.data_ptr()), PROBE_SPANS="1", PROBE_KERNEL="attention|matmul.*", TEGULA_PTXAS=probing_ptxas.__file__, TEGULA_CACHE="off")
+
+    def text(self, run):
+        self.spans.zero_()
+        run()
+        torch.cuda.synchronize()
+        begin_ns, begin, end_ns, end = self.spans[self.spans[:, 2] > 0].t()
+        cycles, ns = (end - begin).double(), (end_ns - begin_ns).double()
+        return f"{cycles.mean().item():10.0f} cycles, at most {cycles.max().item():.0f}, {1000 * (cycles / ns).mean().item():.0f} MHz"
 
 
 def random_of(*shape):
@@ -63,7 +84,9 @@ def main():
     args = argparse.ArgumentParser(description=__doc__)
     args.add_argument("filter", nargs="?", default="")
     args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
+    args.add_argument("--cycles", action="store_true")
     options = args.parse_args()
+    spans = Spans() if options.cycles else None
     torch.manual_seed(0)
     for name, make in cases(peers.Tegula(options.lib)):
         if not re.search(options.filter, name):
@@ -71,7 +94,7 @@ def main():
         run, result = make()
         run()
         total = result.double().abs().sum().item()
-        print(f"{name:26s} {steady_us(run):9.1f}  {total:.6g}", flush=True)
+        print(f"{name:26s} {steady_us(run):9.1f}  {total:.6g}", spans.text(run) if spans else "", flush=True)
 
 
 if __name__ == "__main__":
