@@ -8,6 +8,7 @@
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/block_sizes.h"
 #include "kernels/attention/forward_kernel.h"
+#include "kernels/attention/score_split.h"
 #include "kernels/attention/spec_facts.h"
 #include "kernels/scratch.h"
 #include "tegula/tegula.h"
@@ -123,7 +124,7 @@ struct Attention::Kernels {
 
 Attention::Attention(AttentionSpec spec) {
   check_spec(spec);
-  kernels_ = std::make_shared<const Kernels>(spec);
+  kernels_ = std::make_shared<const Kernels>(with_split_score(std::move(spec)));
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,

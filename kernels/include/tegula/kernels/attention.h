@@ -48,7 +48,9 @@ struct AttentionSpec {
   /// tile sees are left out, as far as `range`, `full`, `blocks` or what the mask computes tells.
   std::function<Tile(Tile b, Tile h, Tile q, Tile kv)> mask = {};
   /// New score from the scaled score s = scale * q.k (f32). Default: s. Its sums are `relaxed`: as
-  /// accurate as sums of the same terms, not bit for bit as they are written.
+  /// accurate as sums of the same terms, not bit for bit as they are written. A score of
+  /// `where(condition, x, -INFINITY)`, whose condition does not look at s, is x under a mask,
+  /// unless `range`, `full` or `blocks` is given.
   std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};
   /// Narrows the loop over keys for query rows [first, last]; must contain all that `mask` lets
   /// through. Default: without `full`, what is derived from the mask; else all keys.

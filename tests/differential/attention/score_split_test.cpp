@@ -1,0 +1,116 @@
+// Scores that give -inf for some pairs: the same results, and the schedule, of a mask and a score.
+#include "kernels/attention/score_split.h"
+
+#include <cmath>
+
+#include "ir/text.h"
+#include "kernels/attention/spec_facts.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+#include "tests/assemble/assembled.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+constexpr float kInf = INFINITY;
+
+/// Of a score function.
+struct Found {
+  bool has_mask, has_score;
+  friend bool operator==(const Found&, const Found&) = default;
+};
+Found split(const Score& score, const Mask& mask = {}) {
+  const AttentionSpec spec = with_split_score({.mask = mask, .score = score});
+  return {spec.mask != nullptr, spec.score != nullptr};
+}
+
+TEST(ScoreSplit, WhatIsSplit) {
+  const Found mask_alone{true, false}, both{true, true};
+  EXPECT_EQ(split([](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }),
+            mask_alone);
+  EXPECT_EQ(split([](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q < kv, -kInf, s); }),
+            mask_alone);
+  EXPECT_EQ(split([](Tile s, Tile, Tile, Tile q, Tile kv) {
+              return where(q >= kv, where(q - kv < 9, s * 2.0f, -kInf), -kInf);
+            }),
+            both);
+  EXPECT_EQ(split([](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+              return where(q >= kv, scores::softcap(2.0f)(s, b, h, q, kv), -kInf);
+            }),
+            both);
+}
+
+TEST(ScoreSplit, WhatIsNot) {
+  const Found score_alone{false, true};
+  EXPECT_EQ(split(scores::softcap(2.0f)), score_alone);
+  EXPECT_EQ(split([](Tile s, Tile, Tile, Tile, Tile) { return where(s > 0.0f, s, -kInf); }),
+            score_alone)
+      << "which pairs there are depends on the score";
+  EXPECT_EQ(split([](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -1e30f); }),
+            score_alone);
+  EXPECT_EQ(
+      split([](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf) * 2.0f; }),
+      score_alone);
+}
+
+/// A list or a range of the caller's says which blocks the mask need not be asked about; the score
+/// is asked about all.
+TEST(ScoreSplit, KeysThatTheCallerNamesKeepTheScore) {
+  const AttentionSpec spec = with_split_score(
+      {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); },
+       .range = causal_range});
+  EXPECT_FALSE(spec.mask);
+  EXPECT_TRUE(spec.score);
+}
+
+TEST(ScoreSplit, KeysAreFoundAsOfTheMask) {
+  const SpecFacts split(with_split_score(
+      {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }}));
+  EXPECT_EQ(split.way.reach(), SpecFacts({.mask = masks::causal()}).way.reach());
+  EXPECT_NE(split.way.reach(), KeyReach::all);
+}
+
+/// Not only alike: the same machine code.
+TEST(ScoreSplit, NothingIsLeftOfTheScore) {
+  const auto text_of = [](const AttentionSpec& spec) {
+    const Tensor t = host({1, 1, 64, 64}), O = host({1, 1, 64, 64});
+    const Attention attention(spec);
+    const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
+    runtime::CompileRequest request;
+    request.target = "sm_90a";
+    runtime::CompiledKernel k;
+    runtime::key(k, request);
+    k.tile = ir::clone(tile);
+    runtime::optimize(k, request);
+    return ir::print(k.simt, ir::PrintOptions{.locations = false});
+  };
+  const Score capped = scores::softcap(30.0f);
+  const auto both = [&](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    return where(q >= kv, capped(s, b, h, q, kv), -kInf);
+  };
+  EXPECT_EQ(text_of({.score = both}), text_of({.mask = masks::causal(), .score = capped}));
+}
+
+class SplitScores : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, SplitScores, testing::ValuesIn(devices()), device_name);
+
+/// A window by a Scalar, beside a mask, under a score that is not the identity.
+TEST_P(SplitScores, Results) {
+  const Device device = GetParam();
+  const Scalar<i32> window(20);
+  const Attention attention(
+      {.mask = masks::causal(), .score = [window](Tile s, Tile, Tile h, Tile q, Tile kv) {
+         const Tile biased = s + cast<f32>(h) * 0.25f;
+         return where(q - kv < window, biased, -kInf);
+       }});
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv && q - kv < 20; };
+  host.score = [](double s, int, int h, int, int) { return s + 0.25 * h; };
+  const Tensors t({2, 4, 2, 70, 133, 32, 32}, DType::bf16, Order::bhsd, device);
+  attention(Stream(device), t.Q, t.K, t.V, t.O, t.extras());
+  expect_attention(host, t, /*maxima=*/true);
+}
+
+}  // namespace
+}  // namespace tegula::test
