@@ -19,8 +19,9 @@ void add_tensor(CallKey& key, const Tensor& t, const Known& known, std::size_t p
   for (std::size_t i = 0; i < t.shape().size(); ++i) {
     const std::int64_t stride = t.strides()[i];
     const std::int64_t extent = known.is_any_extent(position, i) ? 1 : t.shape()[i];
+    const std::int64_t step = known.is_any_stride(position, i) ? 1 : stride;
     key.add(static_cast<std::uint64_t>(divisor_class(extent)) << 16 |
-            static_cast<std::uint64_t>(divisor_class(stride)) << 8 | (stride == 1));
+            static_cast<std::uint64_t>(divisor_class(step)) << 8 | (stride == 1));
   }
   wide |= needs_wide_index(t);
 }
@@ -65,7 +66,7 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
     take(known.captures[i].read(), known.captures[i].info, args.size() + i);
   for (const Request& r : known.requests) {
     const Tensor* t = r.arg < out.count ? out.args[r.arg].tensor : nullptr;
-    if (!t || r.key == ExtentKey::Any) continue;
+    if (!t || r.key == ExtentKey::Any || r.key == ExtentKey::AnyStride) continue;
     const std::int64_t extent = t->shape()[static_cast<std::size_t>(r.axis)];
     key.add(static_cast<std::uint64_t>(r.key == ExtentKey::Exact ? extent : bucket_of(extent)));
     key.add(extent == bucket_of(extent));

@@ -91,6 +91,10 @@ void fulfil(const Request& request, ArgClass& arg) {
     d.div = 1;
     return;
   }
+  if (request.key == ExtentKey::AnyStride) {
+    d.stride_div = 1;
+    return;
+  }
   const bool exact = request.key == ExtentKey::Exact;
   const std::int64_t extent = arg.sample[axis];
   d.bucket = exact ? d.bucket : bucket_of(extent);
@@ -125,9 +129,10 @@ Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
 void Known::add(const Request& request) {
   if (std::ranges::find(requests, request) != requests.end()) return;
   requests.push_back(request);
-  if (request.key != ExtentKey::Any) return;
-  any_extents.resize(std::max<std::size_t>(any_extents.size(), request.arg + 1));
-  any_extents[request.arg] |= static_cast<std::uint8_t>(1 << request.axis);
+  if (request.key != ExtentKey::Any && request.key != ExtentKey::AnyStride) return;
+  auto& bits = request.key == ExtentKey::Any ? any_extents : any_strides;
+  bits.resize(std::max<std::size_t>(bits.size(), request.arg + 1));
+  bits[request.arg] |= static_cast<std::uint8_t>(1 << request.axis);
 }
 
 HostArg Capture::read() const {

@@ -43,9 +43,10 @@ struct ArgClass {
 
 /// What the key is to say of an extent.
 enum class ExtentKey : std::uint8_t {
-  Exact,   ///< the extent itself: fixed()
-  Bucket,  ///< its power of two: `all`
-  Any,     ///< nothing, not even what divides it: any_extent()
+  Exact,      ///< the extent itself: fixed()
+  Bucket,     ///< its power of two: `all`
+  Any,        ///< nothing, not even what divides it: any_extent()
+  AnyStride,  ///< nothing of its stride, unless that is 1: any_stride()
 };
 
 /// A dimension whose extent the kernel asked for while it was traced.
@@ -81,12 +82,21 @@ struct Signature {
 struct Known {
   std::vector<Capture> captures;
   std::vector<Request> requests;
-  /// A bit a dimension of each argument: of any extent (a request); none where there is no such.
-  std::vector<std::uint8_t> any_extents;
+  /// A bit a dimension of each argument: of any extent, of any stride (requests); none where there
+  /// is no such.
+  std::vector<std::uint8_t> any_extents, any_strides;
 
   void add(const Request& request);
   bool is_any_extent(std::size_t arg, std::size_t axis) const {
-    return arg < any_extents.size() && (any_extents[arg] >> axis & 1) != 0;
+    return is_in(any_extents, arg, axis);
+  }
+  bool is_any_stride(std::size_t arg, std::size_t axis) const {
+    return is_in(any_strides, arg, axis);
+  }
+
+ private:
+  static bool is_in(const std::vector<std::uint8_t>& bits, std::size_t arg, std::size_t axis) {
+    return arg < bits.size() && (bits[arg] >> axis & 1) != 0;
   }
 };
 

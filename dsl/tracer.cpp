@@ -163,8 +163,8 @@ std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {
   return exact ? d.fixed : d.bucket;
 }
 
-void Tracer::generalise(std::uint32_t position, int axis) {
-  const Request request{position, axis, ExtentKey::Any};
+void Tracer::generalise(std::uint32_t position, int axis, ExtentKey key) {
+  const Request request{position, axis, key};
   requests.push_back(request);
   fulfil(request, signature.args[position]);
   kernel.set_type(param(position), type_of(signature.args[position]));

@@ -162,7 +162,7 @@ class Tracer {
   /// The extent of a dimension, which becomes part of what the kernel is compiled for.
   std::int64_t specialise(std::uint32_t position, int axis, bool exact);
   /// What divides the extent is no longer part of what the kernel is compiled for.
-  void generalise(std::uint32_t position, int axis);
+  void generalise(std::uint32_t position, int axis, ExtentKey key);
   DType index_type() const { return signature.index_type; }
 
   int tune(const char* name, std::vector<int> set, int otherwise, Loc loc);

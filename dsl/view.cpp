@@ -289,7 +289,13 @@ int View::fixed(int axis, std::source_location at) const {
 void View::any_extent(int axis, std::source_location at) const {
   Tracer& t = Tracer::at(at, "a view");
   if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
-  t.generalise(param_, axis < 0 ? axis + rank_ : axis);
+  t.generalise(param_, axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::Any);
+}
+
+void View::any_stride(int axis, std::source_location at) const {
+  Tracer& t = Tracer::at(at, "a view");
+  if (axis < -rank_ || axis >= rank_) fail(Mistake::bad_dim, at, {}, axis, rank_);
+  t.generalise(param_, axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::AnyStride);
 }
 
 // ---- ViewTile -----------------------------------------------------------------------------------

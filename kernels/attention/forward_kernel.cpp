@@ -70,10 +70,7 @@ class Program {
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
     if (rows.cu_q) rows.cu_q->any_extent(0), rows.cu_kv->any_extent(0);
-    if (!rows.cu_q && !rows.packs_heads) return;
-    for (const View* v : std::initializer_list<const View*>{&x.Q, &x.K, &x.V, &x.O, &x.Lse})
-      v->any_extent(2);
-    if (x.row_max) x.row_max->any_extent(2);
+    any_length();
   }
 
   /// Every tile once.
@@ -113,6 +110,16 @@ class Program {
     Rows rows;
     OnlineSoftmax state;
   };
+
+  /// What divides lengths is of no use: rows that a tile lacks are absent, and of what is stored by
+  /// rows, each thread has some that do not lie side by side.
+  void any_length() const {
+    for (const View* v : std::initializer_list<const View*>{&x_.Q, &x_.K, &x_.V, &x_.O})
+      v->any_extent(2);
+    const auto by_row = [](const View& v) { v.any_extent(2), v.any_stride(0), v.any_stride(1); };
+    by_row(x_.Lse);
+    if (x_.row_max) by_row(*x_.row_max);
+  }
 
   Space space() const {
     if (!rows_.cu_q) return Space(x_.O);

@@ -139,7 +139,6 @@ TEST_P(MaskedAttention, NewTablesLengthsAndNumbersCompileNothing) {
       return q >= kv && q - kv <= w && q / length == kv / length;
     }));
   };
-  // Lengths of one divisor, 16: a kernel knows by what its extents divide.
   run(304, 304, 70, 100);
   const auto compiled = [&] {
     std::string reasons;
@@ -153,6 +152,10 @@ TEST_P(MaskedAttention, NewTablesLengthsAndNumbersCompileNothing) {
   run(304, 304, 150, 20);
   run(512, 576, 33, 1000);
   run(80, 592, 600, 3);
+  // Whatever divides them.
+  run(305, 307, 40, 100);
+  run(132, 132, 33, 1000);
+  run(3, 140, 33, 10);
   EXPECT_EQ(compiled(), "compiled: first call;compiled: first call;compiled: first call;");
 }
 

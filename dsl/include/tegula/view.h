@@ -87,6 +87,9 @@ class View {
   /// The kernel is compiled once for all extents of the dimension. Otherwise it is compiled for
   /// each of 1, 2, 4, 8 and 16 that is the largest to divide an extent.
   void any_extent(int axis, std::source_location at = std::source_location::current()) const;
+  /// The same of its strides, other than 1: for tensors whose elements are read and written one by
+  /// one, as strides of whole granules are what wider accesses and TMA need.
+  void any_stride(int axis, std::source_location at = std::source_location::current()) const;
 
  protected:
   friend class dsl::Tracer;

@@ -124,6 +124,26 @@ TEST(Launch, AnyExtentIsCompiledOnce) {
   EXPECT_EQ(compiled(k), 1u);
 }
 
+TEST(Launch, AnyStrideIsCompiledOnce) {
+  const auto k = kernel("any_stride", [](In<f32, 2> x, Out<f32, 2> z) {
+    for (const View* v : std::initializer_list<const View*>{&x, &z}) {
+      v->any_extent(1);
+      v->any_stride(0);
+    }
+    for (auto [m, n] : grid(z, 2, 64)) z(m, n) = x(m, n) + 1.0f;
+  });
+  for (const std::int64_t n : {64, 65, 66, 68, 7}) {
+    const Tensor z = Tensor::zeros({3, n}, DType::f32, kHost);
+    k(Tensor::zeros({3, n}, DType::f32, kHost), z);
+    EXPECT_EQ(z.to_doubles(), std::vector<double>(static_cast<std::size_t>(3 * n), 1));
+  }
+  EXPECT_EQ(compiled(k), 1u);
+  // Whether it is 1 still counts.
+  k(Tensor::zeros({64, 3}, DType::f32, kHost).transpose(0, 1),
+    Tensor::zeros({3, 64}, DType::f32, kHost));
+  EXPECT_EQ(compiled(k), 2u);
+}
+
 TEST(Launch, CapturedScalarsAndTensorsAreReadAtEachLaunch) {
   Scalar<f32> offset = 1.0f;
   Tensor table = host({5, 6, 7});
