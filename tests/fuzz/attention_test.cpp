@@ -7,7 +7,7 @@ namespace {
 
 TEST(RandomAttention, OnTheSimulator) {
   run_random_configs(number_from_env("TEGULA_FUZZ_SEED", 240),
-                     number_from_env("TEGULA_FUZZ_PROGRAMS", 40), Device::sim());
+                     number_from_env("TEGULA_FUZZ_PROGRAMS", 200), Device::sim());
 }
 
 }  // namespace

@@ -39,6 +39,20 @@ def every_case(found):
     return "\n".join(out) + "\n"
 
 
+def of_errors(found):
+    """How far attention is from a reference in fp64, beside cuDNN on the same inputs."""
+    suites = {}
+    for r in found:
+        if "cudnn_err" in r:
+            suites.setdefault((r["suite"], r["backend"]), []).append((r["max_err"], r["max_err"] / r["cudnn_err"]))
+    out = ["", "## Errors of attention", "", "Relative error (2-norm) of bf16 results against fp64, and its ratio to cuDNN's, from the least to the largest case. Causal and full ones were not rescaled"
+           " (`Rescaling::never`, the choice for so much work); [attention](attention.md) says what that costs.", "", "| kernel | back end | cases | error | by cuDNN's |", "|---|---|---|---|---|"]
+    for (suite, backend), values in sorted(suites.items()):
+        errors, by_cudnn = zip(*values)
+        out.append(f"| {suite} | {backend} | {len(values)} | {min(errors):.5f} .. {max(errors):.5f} | {min(by_cudnn):.3f} .. {max(by_cudnn):.3f} |")
+    return "\n".join(out) + "\n" if suites else ""
+
+
 def of_masks(found):
     """What attention computes under masks, beside what they keep, and its rate beside that of our own causal kernel."""
     rows = [r for r in found if "computed_pairs" in r]
@@ -75,7 +89,7 @@ def main():
     text = readme.read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: every_case(found) + of_masks(found)}
+    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: every_case(found) + of_masks(found) + of_errors(found)}
     if "--check" in sys.argv:
         stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
         sys.exit(f"{', '.join(stale)}: results are not those of bench/results; run tools/dev/results_table.py" if stale else 0)

@@ -43,6 +43,22 @@ TEST_P(AttentionOptions, SinksAndMaxima) {
   }
 }
 
+/// What keys hold that no row sees is nobody's business, in blocks that are visited, too.
+TEST_P(AttentionOptions, KeysThatNobodySeesMayBeNaN) {
+  for (const auto rescaling : {Rescaling::exact, Rescaling::never}) {
+    const Attention attention(
+        {.mask = [](Tile, Tile, Tile q, Tile kv) { return q >= kv && kv < 83; },
+         .rescaling = rescaling});
+    HostAttention host;
+    host.mask = [](int, int, int q, int kv) { return q >= kv && kv < 83; };
+    const Tensors t({.q_length = 90, .kv_length = 90}, DType::bf16, Order::bhsd, GetParam());
+    t.K.slice(2, 83, 90).copy_from(Tensor::full({1, 1, 7, 64}, NAN, DType::bf16, GetParam()));
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
+    expect_attention(host, t, /*maxima=*/rescaling == Rescaling::exact);
+    if (HasFatalFailure()) return;
+  }
+}
+
 /// Positions of mask and score count from the end, the range of keys too.
 TEST_P(AttentionOptions, QueriesAtTheEnd) {
   for (const auto& [q_length, kv_length] :

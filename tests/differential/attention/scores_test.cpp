@@ -155,6 +155,38 @@ TEST_P(Scores, Biases) {
         });
 }
 
+/// Tables and Scalars are read at each launch.
+TEST_P(Scores, NewTablesAndNumbersCompileNothing) {
+  const Tensor biases = normal({kHeads}, 13);
+  Scalar<f32> cap = 1.5f;
+  const Attention attention(
+      {.score = scores::then(scores::softcap(cap), scores::head_bias(biases))});
+  const Tensors t({kBatch, kHeads, 2, kQueries, kKeys, 32, 32}, DType::bf16, Order::bhsd, device());
+  const auto run = [&](double number, std::uint64_t seed) {
+    cap = static_cast<float>(number);
+    biases.copy_from(normal({kHeads}, seed));
+    HostAttention host;
+    host.score = [&, of = HostTable(biases)](double s, int, int h, int, int) {
+      return number * std::tanh(s / number) + of({h});
+    };
+    attention(Stream(device()), t.Q, t.K, t.V, t.O, t.extras());
+    expect_attention(host, t, /*maxima=*/true);
+  };
+  run(1.5, 13);
+  const auto times_compiled = [&] {
+    std::size_t count = 0;
+    const std::string why = attention.explain();
+    for (std::size_t at = why.find("compiled: "); at != std::string::npos;
+         at = why.find("compiled: ", at + 1))
+      ++count;
+    return count;
+  };
+  const std::size_t once = times_compiled();
+  run(0.4, 14);
+  run(7, 15);
+  EXPECT_EQ(times_compiled(), once);
+}
+
 TEST_P(Scores, FullBias) {
   for (const Dims& shape : {Dims{kBatch, kHeads, kQueries, kKeys}, Dims{1, kHeads, kQueries, kKeys},
                             Dims{kBatch, 1, 1, kKeys}, Dims{kBatch, kHeads, kQueries, 1}})
