@@ -1,0 +1,260 @@
+// The path of GPUs older than Hopper, executed: kernels of the library compiled for sm_80 and run
+// in the simulator give what the interpreter gives. Launches of Device::sim itself are for sm_90a.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "runtime/jit_steps.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/rows.h"
+#include "tests/assemble/assembled.h"
+#include "tests/differential/exact_products.h"
+#include "tests/differential/planned_product.h"
+
+namespace tegula {
+namespace {
+
+using runtime::LaunchArg;
+using test::traced;
+
+runtime::CompiledKernel compiled_for_sm_80(const ir::Kernel& tile) {
+  runtime::CompileRequest request;
+  request.device = Device::sim();
+  request.target = "sm_80";
+  runtime::CompiledKernel k;
+  runtime::key(k, request);
+  k.tile = ir::clone(tile);
+  runtime::optimize(k, request);
+  runtime::prepare_launch(k);
+  return k;
+}
+
+bool has(const runtime::CompiledKernel& k, std::initializer_list<ir::Opcode> opcodes) {
+  bool found = false;
+  ir::walk(k.simt, k.simt.body(), [&](ir::OpId op) {
+    found |= std::ranges::find(opcodes, k.simt[op].opcode) != opcodes.end();
+  });
+  return found;
+}
+
+/// What Hopper has and Ampere has not.
+void expect_older_path(const runtime::CompiledKernel& k) {
+  using enum ir::Opcode;
+  EXPECT_EQ(k.simt.info.target, "sm_80");
+  EXPECT_LE(k.simt.info.smem_bytes, ir::shared_limit("sm_80"));
+  EXPECT_FALSE(k.plan.wgmma) << k.plan.str();
+  EXPECT_FALSE(has(k, {Wgmma, TmaLoad, TmaStore, MbarInit, SetMaxNReg, StMatrix, MapShared}));
+}
+
+runtime::CompiledKernel run_for_sm_80(const ir::Kernel& tile,
+                                      std::initializer_list<LaunchArg> args) {
+  runtime::CompiledKernel k = compiled_for_sm_80(tile);
+  expect_older_path(k);
+  k.launch(Stream(Device::sim()), std::span(args.begin(), args.size()));
+  return k;
+}
+
+/// No further apart than `bound`.
+void expect_near(const Tensor& got, const Tensor& want, double bound) {
+  const auto a = got.to_doubles(), b = want.to_doubles();
+  ASSERT_EQ(a.size(), b.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    worst = std::isfinite(a[i]) ? std::max(worst, std::abs(a[i] - b[i])) : INFINITY;
+  EXPECT_LE(worst, bound) << got.str();
+}
+
+constexpr double kUnwritten = 99;
+Tensor unwritten(const Dims& shape, DType type) {
+  return Tensor::full(shape, kUnwritten, type, Device::cpu());
+}
+
+// ---- products
+struct Extents {
+  std::int64_t m, n, k;
+};
+
+/// Which of A and B are stored transposed.
+struct Order {
+  bool a = false, b = false;
+};
+
+/// In the configuration that is chosen without wgmma.
+template <class T, class O>
+void expect_product(const Extents& e, Order transposed = {}, bool tf32 = false) {
+  SCOPED_TRACE(testing::Message() << name(dtype_of<T>) << " to " << name(dtype_of<O>) << " " << e.m
+                                  << "x" << e.n << "x" << e.k << (transposed.a ? " T" : " N")
+                                  << (transposed.b ? "T" : "N"));
+  const auto integers = [](std::int64_t rows, std::int64_t columns, bool is_transposed,
+                           std::uint64_t seed) {
+    const Dims stored = is_transposed ? Dims{columns, rows} : Dims{rows, columns};
+    const Tensor t = Tensor::integers(stored, dtype_of<T>, std::is_unsigned_v<T> ? 0 : -3, 4, seed,
+                                      Device::cpu());
+    return is_transposed ? t.transpose(0, 1) : t;
+  };
+  const Tensor A = integers(e.m, e.k, transposed.a, 1), B = integers(e.k, e.n, transposed.b, 2),
+               want = unwritten({e.m, e.n}, dtype_of<O>), got = unwritten({e.m, e.n}, dtype_of<O>);
+  MatmulProblem problem = detail::matmul_problem(A, B, want, {.tf32 = tf32});
+  ASSERT_FALSE(problem.copies) << "the kernel would read copies of the operands";
+  problem.by_wgmma = false;
+  const auto plain = fused_matmul<T, O>([](Tile acc, Index, Index) { return acc; }, {.tf32 = tf32});
+  const ir::Kernel tile = traced(
+      "matmul", [&] { plain.run(matmul_config(problem), Stream(Device::cpu()), A, B, want); });
+  test::expect_equal(want, test::product(A, B));
+  const runtime::CompiledKernel k = run_for_sm_80(tile, {{&A}, {&B}, {&got}});
+  EXPECT_EQ(got.to_doubles(), want.to_doubles());
+  // Of 8-bit floats these GPUs' tensor cores have no products.
+  const bool by_tensor_cores = std::is_same_v<T, f32> ? tf32 : !detail::kIsF8<T>;
+  EXPECT_EQ(has(k, {ir::Opcode::Mma}), by_tensor_cores);
+  EXPECT_TRUE(!by_tensor_cores || has(k, {ir::Opcode::CpAsync}));
+}
+
+constexpr Order kOrders[] = {{}, {.b = true}, {.a = true}, {true, true}};
+
+/// Of all four configurations, at extents that tiles divide and that they do not.
+TEST(Sm80, ProductsOfHalves) {
+  for (const Order& order : kOrders) {
+    expect_product<bf16, bf16>({128, 128, 64}, order);
+    expect_product<bf16, f32>({136, 200, 88}, order);
+    expect_product<f16, f16>({40, 136, 104}, order);
+    expect_product<f16, f32>({72, 48, 16}, order);
+  }
+  expect_product<bf16, bf16>({1, 8, 8}, {.b = true});
+  expect_product<bf16, f32>({33, 17, 200}, {.b = true});
+}
+
+TEST(Sm80, ProductsOfTf32) {
+  expect_product<f32, f32>({128, 128, 64}, {.b = true}, true);
+  expect_product<f32, f32>({132, 36, 100}, {.b = true}, true);
+  expect_product<f32, f32>({5, 3, 4}, {.b = true}, true);
+}
+
+TEST(Sm80, ProductsByFma) {
+  for (const Order& order : kOrders) {
+    expect_product<f32, f32>({64, 64, 32}, order);
+    expect_product<f32, f32>({37, 51, 67}, order);
+  }
+}
+
+TEST(Sm80, ProductsOfBytes) {
+  expect_product<i8, i32>({64, 64, 128}, {.b = true});
+  expect_product<i8, f32>({80, 100, 208}, {.b = true});
+  expect_product<u8, i32>({33, 17, 48}, {.b = true});
+  expect_product<f8e4m3, bf16>({64, 72, 80}, {.b = true});
+  expect_product<f8e5m2, f32>({65, 64, 192}, {.b = true});
+}
+
+/// C = gelu(A B + bias) + residual, and two products of one loop.
+TEST(Sm80, Epilogues) {
+  const Stream cpu(Device::cpu());
+  const auto normal = [](const Dims& shape, std::uint64_t seed) {
+    return Tensor::normal(shape, DType::bf16, 0, 1, seed, Device::cpu());
+  };
+  const std::int64_t m = 136, n = 104, k = 72;
+  const Tensor A = normal({m, k}, 1), B = normal({k, n}, 2), U = normal({k, n}, 3),
+               bias = normal({n}, 4), residual = normal({m, n}, 5);
+  const auto dense =
+      fused_matmul<bf16, f32>([](Tile acc, Index i, Index j, In<bf16, 1> b, In<bf16, 2> r) {
+        return gelu(acc + expand(cast<f32>(b(j)), 0)) + cast<f32>(r(i, j));
+      });
+  const auto gated =
+      gated_matmul<bf16, f32>([](Tile gate, Tile up, Index, Index) { return silu(gate) * up; });
+  const MatmulProblem problem{.m = m, .n = n, .k = k, .by_wgmma = false};
+  Tensor want = unwritten({m, n}, DType::f32), got = unwritten({m, n}, DType::f32);
+  const ir::Kernel of_dense =
+      traced("matmul", [&] { dense.run(matmul_config(problem), cpu, A, B, want, bias, residual); });
+  run_for_sm_80(of_dense, {{&A}, {&B}, {&got}, {&bias}, {&residual}});
+  expect_near(got, want, 1e-4);
+  want = unwritten({m, n}, DType::f32), got = unwritten({m, n}, DType::f32);
+  const ir::Kernel of_gated =
+      traced("matmul_gated", [&] { gated.run(gated_matmul_config(problem), cpu, A, B, U, want); });
+  run_for_sm_80(of_gated, {{&A}, {&B}, {&U}, {&got}});
+  expect_near(got, want, 1e-3);
+}
+
+TEST(Sm80, Softmax) {
+  for (const DType type : {DType::bf16, DType::f16, DType::f32})
+    for (const std::int64_t columns : {1, 100, 1000, 3000}) {
+      SCOPED_TRACE(testing::Message() << name(type) << ", " << columns << " columns");
+      const Tensor x = Tensor::normal({5, columns}, type, 0, 2, 3, Device::cpu()),
+                   want = unwritten({5, columns}, type), got = unwritten({5, columns}, type);
+      const ir::Kernel tile = traced("softmax", [&] { softmax(Stream(Device::cpu()), x, want); });
+      run_for_sm_80(tile, {{&x}, {&got}});
+      expect_near(got, want, type == DType::f32 ? 1e-6 : type == DType::f16 ? 1e-3 : 8e-3);
+    }
+}
+
+/// The library's kernel, called as the library calls it for whole sequences.
+void expect_attention(const AttentionSpec& spec, DType type, std::int64_t length, int dim) {
+  SCOPED_TRACE(testing::Message() << name(type) << ", " << length << " rows, head dim " << dim);
+  const std::int64_t heads = 4, kv_heads = 2;
+  const auto normal = [&](std::int64_t of_heads, std::uint64_t seed) {
+    return Tensor::normal({1, of_heads, length, dim}, type, 0, 1, seed, Device::cpu());
+  };
+  const Dims shape{1, heads, length, dim}, rows{1, heads, length};
+  const Tensor Q = normal(heads, 1), K = normal(kv_heads, 2), V = normal(kv_heads, 3),
+               want = unwritten(shape, type), got = unwritten(shape, type),
+               want_lse = unwritten(rows, DType::f32), got_lse = unwritten(rows, DType::f32);
+  const Attention attention(spec);
+  const ir::Kernel tile =
+      traced("attention", [&] { attention(Stream(Device::cpu()), Q, K, V, want, want_lse); });
+  const LaunchArg scale{nullptr,
+                        std::bit_cast<std::uint32_t>(1 / std::sqrt(static_cast<float>(dim)))};
+  // No length of packed heads, no lengths of sequences, no further outputs, no lists, no marks.
+  const LaunchArg none{};
+  const runtime::CompiledKernel k = run_for_sm_80(tile, {{&Q},
+                                                         {&K},
+                                                         {&V},
+                                                         {&got},
+                                                         {&got_lse},
+                                                         scale,
+                                                         none,
+                                                         none,
+                                                         none,
+                                                         none,
+                                                         none,
+                                                         none,
+                                                         none,
+                                                         none,
+                                                         none,
+                                                         none});
+  EXPECT_TRUE(has(k, {ir::Opcode::Mma}));
+  expect_near(got, want, type == DType::f16 ? 4e-3 : 0.03);
+  expect_near(got_lse, want_lse, 1e-4);
+}
+
+TEST(Sm80, Attention) {
+  for (const DType type : {DType::bf16, DType::f16}) {
+    expect_attention({}, type, 200, 64);
+    expect_attention({.mask = masks::causal()}, type, 161, 64);
+    expect_attention({.mask = masks::causal()}, type, 130, 128);
+  }
+  expect_attention({.mask = masks::causal()}, DType::bf16, 100, 256);
+}
+
+/// Without the waits for its copies a product reads what is not there yet, and is found out.
+TEST(Sm80, MissingWaitsAreFound) {
+  // Not divided by what the other tests' depths are: a process traces equal kernels once.
+  const Tensor A = Tensor::integers({128, 264}, DType::bf16, -3, 4, 1, Device::cpu())
+                       .slice(1, 0, 257),
+               B = Tensor::integers({257, 128}, DType::bf16, -3, 4, 2, Device::cpu()),
+               C = unwritten({128, 128}, DType::bf16);
+  const auto plain = fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return acc; });
+  const MatmulProblem problem{.m = 128, .n = 128, .k = 257, .by_wgmma = false};
+  runtime::CompiledKernel k = compiled_for_sm_80(
+      traced("matmul", [&] { plain.run(matmul_config(problem), Stream(Device::cpu()), A, B, C); }));
+  const LaunchArg args[] = {{&A}, {&B}, {&C}};
+  const Stream sim(Device::sim());
+  EXPECT_NO_THROW(k.launch(sim, args));
+  for (const ir::OpId op : test::all_of(k.simt, ir::Opcode::CpAsyncWait))
+    k.simt[op].attrs.set(ir::AttrName::count, 8);
+  EXPECT_THROW(k.launch(sim, args), CompileError);
+}
+
+}  // namespace
+}  // namespace tegula
