@@ -5,33 +5,24 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <unordered_set>
 
-#include "ir/analysis/bounds.h"
 #include "ir/analysis/held_registers.h"
 #include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
-#include "ir/matrix_type.h"
+#include "ir/passes/plan_reasons.h"
+#include "ir/passes/plan_survey.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
 namespace {
 
-/// sm_90a: products of loops can be wgmmas fed by TMA.
-constexpr std::int64_t kRowsPerWarp = 16, kGroupRows = 64, kMostRows = 256;
-/// The narrowest swizzle: what TMA brings of a row is a multiple of it.
-constexpr std::int64_t kSwizzleBytes = 32;
-/// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
-constexpr std::int64_t kRingBytes = 225 * 1024;
 constexpr int kMaxStages = 4;
 /// Of steps half as large; leaves an epilogue some memory.
 constexpr int kMaxAlternatingStages = 6;
 /// Of a warpgroup, and the rows of its instructions.
 constexpr int kGroupWarps = 4;
-/// What comes with terms of columns: a factor, and what is added to rows.
-constexpr int kBesideTerms = 4;
 /// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
 constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
 /// What a wgmma needs beside its sums: addresses, and what ptxas keeps.
@@ -42,171 +33,6 @@ constexpr int kStoreColumns = 32;
 /// Warps on an SM that keep its memory busy, and what each thread may hold of the 64 registers
 /// that leaves it: addresses and what is computed on the way need the others.
 constexpr int kBusyWarps = 32, kHeldRegisters = 48;
-
-struct Survey {
-  std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
-  std::int64_t largest_product = 0;  ///< elements of the largest dot accumulator
-  std::int64_t product_rows = 0;
-  bool has_steps = false;  ///< loops with products run at least once, as some `assume` says
-  bool chained = false;    ///< a dot's operand depends on another dot: rows must stay within a warp
-  bool wgmma = true;       ///< every dot can be one
-  bool stacks = true;      ///< and a thread's registers of 64 rows come before those of the next 64
-  std::int64_t accumulators =
-      0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
-  std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
-  std::int64_t first_sums = 0;  ///< those for what sums begin with in each turn of their loop
-  std::int64_t step_bytes = 0;  ///< of the operands that one step of a loop loads
-  std::int64_t last_bytes = 0;  ///< of those, its last product's
-  std::int64_t once_bytes = 0;  ///< that it brings before
-  int stages = 0;               ///< what a loop asks for; 0: nothing
-};
-
-/// load_view [permute] in the dot's region gives operand `i`: the load, or nothing.
-OpId load_of(const Kernel& k, const OpData& dot, int i) {
-  OpId def = k[dot.operands[static_cast<std::size_t>(i)]].def;
-  if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
-  return def && k[def].opcode == Opcode::LoadView && k[def].parent == dot.parent ? def : OpId();
-}
-
-/// TMA can bring the operand under a swizzle, contiguous along a dimension that wgmma takes.
-bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
-  const OpId def = load_of(k, dot, i);
-  if (!def) return false;
-  const OpId permute = k[dot.operands[static_cast<std::size_t>(i)]].def;
-  std::int64_t order[] = {0, 1};
-  if (permute != def) std::ranges::copy(k[permute].attrs.ints(AttrName::order), order);
-  const Type view = k.type(k[def].operands[0]), tile = k.type(k[def].results[0]);
-  const auto axes = k[def].attrs.ints(AttrName::axes);
-  const MatrixType* type = matrix_type(k, dot);
-  if (!type || !is_tma_box(view, axes, tile)) return false;
-  const int k_dim = i == 0 ? 1 : 0;
-  for (std::size_t t = 0; t < axes.size(); ++t)
-    if (view.view_facts().strides[static_cast<std::size_t>(axes[t])] == 1)
-      return tile.shape()[t] * type->bits / 8 % kSwizzleBytes == 0 &&
-             (type->any_major() || order[k_dim] == static_cast<std::int64_t>(t));
-  return false;
-}
-
-/// Whether this dot can be a wgmma: B (and A, unless computed) brought by TMA in a loop that
-/// writes no memory, 64 rows a warpgroup.
-bool is_wgmma(const Kernel& k, OpId op) {
-  const OpData& d = k[op];
-  const OpId loop = k[d.parent].owner;
-  if (!loop || k[loop].opcode != Opcode::For) return false;
-  const MatrixType* type = matrix_type(k, d);
-  const Type acc = k.type(d.results[0]);
-  const std::int64_t m = acc.shape()[0], depth = k.type(d.operands[0]).shape()[1];
-  if (!type || m % kGroupRows != 0 || m > kMostRows || !type->has_columns(acc.shape()[1]) ||
-      depth % type->step() != 0)
-    return false;
-  bool writes = false;
-  walk(k, d.parent, [&](OpId o) { writes = writes || info(k[o].opcode).has(kWrites); });
-  return !writes && is_tma_operand(k, d, 1) && (is_tma_operand(k, d, 0) || !load_of(k, d, 0));
-}
-
-/// A dot whose first operand is computed from another dot's result.
-bool depends_on_dot(const Kernel& k, Value v, int depth) {
-  const OpId def = k[v].def;
-  if (!def || depth > 24) return false;
-  if (k[def].opcode == Opcode::Dot) return true;
-  if (k[def].opcode == Opcode::LoadView) return false;
-  const auto depends = [&](Value o) {
-    return k.type(o).is_tile() && depends_on_dot(k, o, depth + 1);
-  };
-  if (k[def].opcode != Opcode::If) return std::ranges::any_of(k[def].operands, depends);
-  const std::size_t i = k[v].position;
-  return std::ranges::any_of(k[def].regions, [&](RegionId r) {
-    const OpId yield = k.terminator(r);
-    return yield && depends(k[yield].operands[i]);
-  });
-}
-
-/// Loaded in front of the loop, perhaps through a permute.
-bool is_invariant_load(const Kernel& k, Value v, RegionId loop_body) {
-  OpId def = k[v].def;
-  if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
-  return def && k[def].opcode == Opcode::LoadView && k[def].parent != loop_body;
-}
-
-/// A row of numbers that sums begin with in each turn of the loop: a thread keeps its columns.
-bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
-  const OpId def = k[acc].def;
-  return def && k[def].opcode == Opcode::Broadcast && k[def].parent != loop_body &&
-         k.type(k[def].operands[0]).shape()[0] == 1;
-}
-
-Survey survey(const Kernel& k) {
-  Survey s;
-  const Bounds bounds(k);
-  std::unordered_set<OpId> counted;  // several products may share a load
-  walk(k, k.body(), [&](OpId op) {
-    const OpData& d = k[op];
-    if (d.opcode == Opcode::For)
-      s.stages = std::max(s.stages, static_cast<int>(d.attrs.i(AttrName::stages, 0)));
-    for (Value v : d.results)
-      if (k.type(v).is_tile()) s.largest_tile = std::max(s.largest_tile, k.type(v).count());
-    if (d.opcode != Opcode::Dot) return;
-    const Type acc = k.type(d.results[0]);
-    if (acc.count() > s.largest_product) s.product_rows = acc.shape()[0];
-    s.largest_product = std::max(s.largest_product, acc.count());
-    s.chained = s.chained || depends_on_dot(k, d.operands[0], 0);
-    if (const OpId loop = k[d.parent].owner; loop && k[loop].opcode == Opcode::For)
-      s.has_steps = bounds.is_less(k[loop].operands[0], k[loop].operands[1]);
-    s.wgmma = s.wgmma && is_wgmma(k, op);
-    s.stacks = s.stacks && std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
-               (is_tma_operand(k, d, 0) || is_invariant_load(k, d.operands[0], d.parent));
-    s.accumulators += acc.shape()[1] / 2;
-    if (is_repeated_row(k, d.operands[2], d.parent))
-      s.first_sums += acc.shape()[1] / 4 + kBesideTerms;
-    const Type a = k.type(d.operands[0]);
-    if (is_invariant_load(k, d.operands[0], d.parent))
-      s.once_bytes += a.count() * size_bytes(a.dtype());
-    else if (!is_tma_operand(k, d, 0))
-      s.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
-    s.last_bytes = 0;
-    for (int i = 0; i < 2; ++i) {
-      const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
-      if (is_tma_operand(k, d, i) && counted.insert(load_of(k, d, i)).second)
-        s.last_bytes += operand.count() * size_bytes(operand.dtype());
-    }
-    s.step_bytes += s.last_bytes;
-  });
-  return s;
-}
-
-/// The value is computed from what is read from memory.
-bool is_read(const Kernel& k, Value v, std::unordered_set<Value>& seen) {
-  const OpId def = k[v].def;
-  if (!def || !seen.insert(v).second) return false;
-  const auto any = [&](const auto& values) {
-    return std::ranges::any_of(values, [&](Value o) { return is_read(k, o, seen); });
-  };
-  return info(k[def].opcode).has(kReads) || any(k[def].operands) ||
-         std::ranges::any_of(k[def].regions, [&](RegionId r) {
-           const OpId yield = k.terminator(r);
-           return yield && any(k[yield].operands);
-         });
-}
-
-/// Lists, tables and lengths in memory say how many products a tile needs.
-bool is_work_read(const Kernel& k) {
-  std::unordered_set<Value> seen;
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) {
-    const OpId loop = k[k[op].parent].owner;
-    if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return;
-    for (std::size_t bound : {0U, 1U}) found = found || is_read(k, k[loop].operands[bound], seen);
-  });
-  return found;
-}
-
-/// It may be started before the kernel in front of it has ended, which counts its tiles at the same
-/// place.
-bool starts_early(const Kernel& k) {
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) { found = found || k[op].opcode == Opcode::GridWait; });
-  return found;
-}
 
 /// As many warps of equally many 16 rows, one behind the other.
 int warps_for_rows(std::int64_t rows, std::int64_t most) {
@@ -528,6 +354,9 @@ bool plan(Kernel& kernel, PassContext& context) {
   kernel.info.threads = 32 * context.plan->warps;
   kernel.info.min_ctas = context.plan->min_ctas;
   context.remark(Remark::Kind::Analysis, {}, "plan", {{"plan", context.plan->str()}});
+  if (chosen)
+    for (std::string& why : plan_reasons(*context.plan, kernel))
+      context.remark(Remark::Kind::Analysis, {}, std::move(why));
   return true;
 }
 

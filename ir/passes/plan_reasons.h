@@ -1,0 +1,14 @@
+#pragma once
+// Why a plan is what it is, in words.
+#include <string>
+#include <vector>
+
+#include "ir/passes/plan_survey.h"
+#include "ir/plan.h"
+
+namespace tegula::ir {
+
+/// "field=value: the reason", of the fields of a plan that was chosen for the kernel.
+std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k);
+
+}  // namespace tegula::ir

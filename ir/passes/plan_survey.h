@@ -1,0 +1,47 @@
+#pragma once
+// What the choice of a plan depends on: the products of a kernel, and what they need.
+#include <cstdint>
+#include <string_view>
+
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// Rows that a warp's wgmmas compute, those of a warpgroup, and the most that a product may have.
+inline constexpr std::int64_t kRowsPerWarp = 16, kGroupRows = 64, kMostRows = 256;
+/// For rings: of the 227 KiB of a CTA, less what mbarriers and alignment take.
+inline constexpr std::int64_t kRingBytes = 225 * 1024;
+
+/// Of a kernel in tile form.
+struct Survey {
+  std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
+  std::int64_t largest_product = 0;  ///< elements of the largest dot accumulator
+  std::int64_t product_rows = 0;
+  bool has_steps = false;  ///< loops with products run at least once, as some `assume` says
+  bool chained = false;    ///< a dot's operand depends on another dot: rows must stay within a warp
+  bool wgmma = true;       ///< every dot can be one
+  std::string_view why_not_wgmma;  ///< of the first one that cannot
+  bool stacks = true;  ///< and a thread's registers of 64 rows come before those of the next 64
+  std::int64_t accumulators =
+      0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
+  std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
+  std::int64_t first_sums = 0;  ///< those for what sums begin with in each turn of their loop
+  std::int64_t step_bytes = 0;  ///< of the operands that one step of a loop loads
+  std::int64_t last_bytes = 0;  ///< of those, its last product's
+  std::int64_t once_bytes = 0;  ///< that it brings before
+  int stages = 0;               ///< what a loop asks for; 0: nothing
+};
+
+Survey survey(const Kernel& k);
+
+/// load_view [permute] in the dot's region gives operand `i`: the load, or nothing.
+OpId load_of(const Kernel& k, const OpData& dot, int i);
+/// TMA can bring the operand under a swizzle, contiguous along a dimension that wgmma takes.
+bool is_tma_operand(const Kernel& k, const OpData& dot, int i);
+/// Lists, tables and lengths in memory say how many products a tile needs.
+bool is_work_read(const Kernel& k);
+/// It may be started before the kernel in front of it has ended, which counts its tiles at the same
+/// place.
+bool starts_early(const Kernel& k);
+
+}  // namespace tegula::ir
