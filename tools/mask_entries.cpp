@@ -59,10 +59,115 @@ Tensor global_positions(int n, int positions) {
 
 int positions(const MaskLengths& l) { return std::max(l.q, l.kv); }
 
-}  // namespace
+/// value(i) for each of n positions.
+Tensor each(int n, const std::function<int(int)>& value) {
+  std::vector<i32> of;
+  for (int i = 0; i < n; ++i) of.push_back(value(i));
+  return table(of);
+}
 
-const std::vector<MaskEntry>& mask_entries() {
-  static const std::vector<MaskEntry> kEntries{
+/// A quarter of the rows is causal, a block after it dense, the rest causal again.
+Mask some_slices(const MaskLengths& l) {
+  return slices({{0, l.q / 4, 0, l.kv / 4, SliceKind::causal},
+                 {l.q / 4, l.q / 2, 0, l.kv / 2, SliceKind::full},
+                 {l.q / 2, l.q, l.kv / 2, l.kv, SliceKind::bi_causal}});
+}
+
+/// After each `text` positions an image of `image` ones.
+Mask text_and_images(int text, int image, int count) {
+  const int period = text + image;
+  return transfusion(
+      each(count, [=](int i) { return i % period < text ? i + 1 : (i / period + 1) * period; }));
+}
+
+/// Image i belongs before the text from i * text on, and is shown to twice as much.
+Mask images_shown(int tokens, int text, const MaskLengths& l) {
+  const int images = (l.kv + tokens - 1) / tokens;
+  return shown_images(each(images, [=](int i) { return i * text; }),
+                      each(images, [=](int i) { return (i + 2) * text; }), tokens);
+}
+
+/// The last `window` keys, and of each `period` queries before the first `first` keys.
+Mask window_and_first(int window, int period, int first, const MaskLengths& l) {
+  return row_intervals(
+      {{each(l.q, [=](int q) { return std::max(0, q - window); }),
+        each(l.q, [](int q) { return q + 1; })},
+       {each(l.q, [](int) { return 0; }), each(l.q, [=](int q) { return q / period * first; })}});
+}
+
+/// Causal within documents of `length`, as FlashMask says it: keys are hidden from the rows behind
+/// their document.
+Mask documents_by_columns(int length, const MaskLengths& l) {
+  const Tensor none = each(l.kv, [](int) { return 0; });
+  return and_(causal(), flash_mask(each(l.kv, [=](int kv) { return (kv / length + 1) * length; }),
+                                   each(l.kv, [q = l.q](int) { return q; }), none, none));
+}
+
+/// Each of the nodes has two children.
+Mask binary_tree(int prefix, int nodes) {
+  std::vector<int> parents;
+  for (int i = 0; i < nodes; ++i) parents.push_back(i > 0 ? (i - 1) / 2 : -1);
+  return tree(prefix, ancestor_bits({parents}, nodes, Device::cpu()), nodes);
+}
+
+std::vector<MaskEntry> table_entries() {
+  return {
+      {"within_documents",
+       {384, 100},
+       [](auto& n, auto& l) {
+         const Documents d = falling(n[0], positions(l));
+         return within_documents(table(d.ids), table(d.starts), sliding_window(n[1]));
+       }},
+      {"transfusion",
+       {192, 128},
+       [](auto& n, auto& l) { return text_and_images(n[0], n[1], positions(l)); }},
+      {"latest_image",
+       {64, 192},
+       [](auto& n, auto& l) {
+         return latest_image(each(l.q, [text = n[1]](int q) { return q / text - 1; }), n[0]);
+       }},
+      {"shown_images", {128, 192}, [](auto& n, auto& l) { return images_shown(n[0], n[1], l); }},
+      {"row_intervals",
+       {256, 128, 32},
+       [](auto& n, auto& l) { return window_and_first(n[0], n[1], n[2], l); }},
+      {"tree", {896, 128}, [](auto& n, auto&) { return binary_tree(n[0], n[1]); }},
+      {"flash_mask", {300}, [](auto& n, auto& l) { return documents_by_columns(n[0], l); }},
+  };
+}
+
+std::vector<MaskEntry> video_entries() {
+  return {
+      {"slices", {}, [](auto&, auto& l) { return some_slices(l); }},
+      {"zigzag_causal",
+       {1, 1, 4},
+       [](auto& n, auto& l) {
+         return zigzag(n[0], n[1], n[2], std::max(1, positions(l) / 2), causal());
+       }},
+      {"near_frames", {64, 192, 256}, [](auto& n, auto&) { return near_frames(n[0], n[1], n[2]); }},
+      {"same_place", {64, 256, 32}, [](auto& n, auto&) { return same_place(n[0], n[1], n[2]); }},
+      {"tiled_neighbourhood",
+       {32, 32, 8, 8, 7},
+       [](auto& n, auto&) { return tiled_neighbourhood({n[0], n[1]}, {n[2], n[3]}, n[4]); }},
+      {"morton_neighbourhood",
+       {32, 7},
+       [](auto& n, auto&) { return morton_neighbourhood(n[0], n[1]); }},
+      {"sliding_tiles",
+       {32, 28, 8, 4, 3, 3, 128},
+       [](auto& n, auto&) {
+         return sliding_tiles(ImageSize{n[0], n[1]}, ImageSize{n[2], n[3]}, ImageSize{n[4], n[5]},
+                              n[6]);
+       }},
+      {"sliding_tiles_of_video",
+       {16, 8, 8, 4, 4, 4, 3, 2, 1},
+       [](auto& n, auto&) {
+         return sliding_tiles(VideoSize{n[0], n[1], n[2]}, VideoSize{n[3], n[4], n[5]},
+                              VideoSize{n[6], n[7], n[8]}, 0);
+       }},
+  };
+}
+
+std::vector<MaskEntry> first_entries() {
+  return {
       {"full", {}, [](auto&, auto&) { return full(); }},
       {"causal", {}, [](auto&, auto&) { return causal(); }},
       {"causal_bottom_right", {}, [](auto&, auto& l) { return causal_bottom_right(l.q, l.kv); }},
@@ -104,6 +209,17 @@ const std::vector<MaskEntry>& mask_entries() {
       {"key_padding", {900}, [](auto& n, auto&) { return key_padding(table({n[0]})); }},
       {"left_padding", {100}, [](auto& n, auto&) { return left_padding(table({n[0]})); }},
   };
+}
+
+}  // namespace
+
+const std::vector<MaskEntry>& mask_entries() {
+  static const std::vector<MaskEntry> kEntries = [] {
+    std::vector<MaskEntry> all = first_entries();
+    for (const auto& more : {table_entries(), video_entries()})
+      all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }();
   return kEntries;
 }
 

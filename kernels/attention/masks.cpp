@@ -1,4 +1,5 @@
-// The library of masks. Each returns the lambda that its comment in masks.h describes.
+// The library of masks, but for those of images. Each returns the lambda that its comment in
+// masks.h describes.
 #include "tegula/kernels/masks.h"
 
 #include "tegula/math.h"
@@ -95,12 +96,39 @@ Mask speculative_blocks(MaskNumber prefix, MaskNumber block) {
   };
 }
 
-Mask neighbourhood(MaskNumber width, MaskNumber height, MaskNumber size) {
+static Tile sees(const AttentionSlice& s, const Tile& q, const Tile& kv) {
+  Tile seen = q >= s.q_begin.value() && q < s.q_end.value() && kv >= s.kv_begin.value() &&
+              kv < s.kv_end.value();
+  if (s.kind == SliceKind::causal || s.kind == SliceKind::bi_causal)
+    seen = seen && q - kv >= s.q_end.value() - s.kv_end.value();
+  if (s.kind == SliceKind::inverse_causal || s.kind == SliceKind::bi_causal)
+    seen = seen && q - kv <= s.q_begin.value() - s.kv_begin.value();
+  return seen;
+}
+
+Mask slices(std::vector<AttentionSlice> of) {
+  return [of = std::move(of)](Tile, Tile, Tile q, Tile kv) {
+    Tile seen(false);
+    for (const AttentionSlice& s : of) seen = seen || sees(s, q, kv);
+    return seen;
+  };
+}
+
+Mask zigzag(MaskNumber q_rank, MaskNumber kv_rank, MaskNumber ranks, MaskNumber chunk, Mask inner) {
+  return [=, inner = std::move(inner)](Tile b, Tile h, Tile q, Tile kv) {
+    const Tile n = chunk.value(), last = 2 * ranks.value() - 2, of_q = q_rank.value(),
+               of_kv = kv_rank.value();
+    const Tile key = where(kv < n, kv + of_kv * n, kv + (last - of_kv) * n);
+    // A mask for each half of the queries: within one of them positions are linear in q, so that
+    // conditions are solved for kv.
+    return (q < n && inner(b, h, q + of_q * n, key)) ||
+           (q >= n && inner(b, h, q + (last - of_q) * n, key));
+  };
+}
+
+Mask near_frames(MaskNumber prompt, MaskNumber sinks, MaskNumber width) {
   return [=](Tile, Tile, Tile q, Tile kv) {
-    const Tile w = width.value(), half = size.value() / 2;
-    const Tile row = clamp(q / w, half, height.value() - 1 - half);
-    const Tile column = clamp(q % w, half, w - 1 - half);
-    return abs(row - kv / w) <= half && abs(column - kv % w) <= half;
+    return q < prompt.value() || kv < sinks.value() || abs(q - kv) < width.value();
   };
 }
 
@@ -114,6 +142,14 @@ Mask document(Tensor ids) {
 Mask packed_causal(Tensor ids, Tensor starts) {
   return [ids = std::move(ids), starts = std::move(starts)](Tile, Tile, Tile q, Tile kv) {
     return kv >= view<i32, 1>(starts)(view<i32, 1>(ids)(q)) && q >= kv;
+  };
+}
+
+Mask within_documents(Tensor ids, Tensor starts, Mask inner) {
+  return [ids = std::move(ids), starts = std::move(starts), inner = std::move(inner)](
+             Tile b, Tile h, Tile q, Tile kv) {
+    const auto id = view<i32, 1>(ids), start = view<i32, 1>(starts);
+    return id(q) == id(kv) && inner(b, h, q - start(id(q)), kv - start(id(kv)));
   };
 }
 
@@ -134,6 +170,45 @@ Mask global_window(MaskNumber window, Tensor is_global) {
   return [window, is_global = std::move(is_global)](Tile, Tile, Tile q, Tile kv) {
     const auto marked = view<i32, 1>(is_global);
     return abs(q - kv) <= window.value() || marked(q) != 0 || marked(kv) != 0;
+  };
+}
+
+Mask transfusion(Tensor span_ends) {
+  return [span_ends = std::move(span_ends)](Tile, Tile, Tile q, Tile kv) {
+    return kv < view<i32, 1>(span_ends)(q);
+  };
+}
+
+Mask latest_image(Tensor images, MaskNumber image_tokens) {
+  return [images = std::move(images), image_tokens](Tile, Tile, Tile q, Tile kv) {
+    return kv / image_tokens.value() == view<i32, 1>(images)(q);
+  };
+}
+
+Mask shown_images(Tensor starts, Tensor ends, MaskNumber image_tokens) {
+  return [starts = std::move(starts), ends = std::move(ends), image_tokens](Tile, Tile, Tile q,
+                                                                            Tile kv) {
+    const Tile image = kv / image_tokens.value();
+    return q >= view<i32, 1>(starts)(image) && q < view<i32, 1>(ends)(image);
+  };
+}
+
+Mask row_intervals(std::vector<RowInterval> intervals) {
+  return [intervals = std::move(intervals)](Tile, Tile, Tile q, Tile kv) {
+    Tile seen(false);
+    for (const RowInterval& of : intervals)
+      seen = seen || (kv >= view<i32, 1>(of.begins)(q) && kv < view<i32, 1>(of.ends)(q));
+    return seen;
+  };
+}
+
+Mask flash_mask(Tensor lower_starts, Tensor lower_ends, Tensor upper_starts, Tensor upper_ends) {
+  return [ls = std::move(lower_starts), le = std::move(lower_ends), us = std::move(upper_starts),
+          ue = std::move(upper_ends)](Tile, Tile, Tile q, Tile kv) {
+    const auto is_outside = [&](const Tensor& starts, const Tensor& ends) {
+      return q < view<i32, 1>(starts)(kv) || q >= view<i32, 1>(ends)(kv);
+    };
+    return is_outside(ls, le) && is_outside(us, ue);
   };
 }
 

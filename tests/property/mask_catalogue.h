@@ -74,17 +74,8 @@ inline Tensor shuffled_ids(Device device) {
   for (int i = 0; i < kLength; ++i) ids.push_back(shuffled_id(i));
   return Tensor::from(ids, device);
 }
-/// A mask on positions within the document.
-inline Mask within_document(Mask inner, Device device) {
-  return [inner, ids = kPacking.id_table(device), starts = kPacking.start_table(device)](
-             Tile b, Tile h, Tile q, Tile kv) {
-    const auto id = view<i32, 1>(ids), start = view<i32, 1>(starts);
-    return id(q) == id(kv) && inner(b, h, q - start(id(q)), kv - start(id(kv)));
-  };
-}
-
-/// With tables on `device`.
-inline std::vector<Case> cases(Device device) {
+/// The masks that masks.h has had from the beginning, with tables on `device`.
+inline std::vector<Case> first_cases(Device device) {
   return {
       {"full", full(), [](int, int) { return true; }, "I", 100, 100},
       {"causal", causal(), [](int q, int kv) { return q >= kv; }, "I", 100, 100},
@@ -140,7 +131,9 @@ inline std::vector<Case> cases(Device device) {
        [](int q, int kv) { return q >= kv && same_document(q, kv); }, "T", 100, 100},
       {"packed_causal", packed_causal(kPacking.id_table(device), kPacking.start_table(device)),
        [](int q, int kv) { return q >= kv && same_document(q, kv); }, "T", 100, 100},
-      {"window_in_document", within_document(sliding_window(50), device),
+      {"window_in_document",
+       within_documents(kPacking.id_table(device), kPacking.start_table(device),
+                        sliding_window(50)),
        [](int q, int kv) { return q >= kv && same_document(q, kv) && q - kv <= 50; }, "T", 100,
        100},
       {"shuffled_document", document(shuffled_ids(device)),
@@ -149,6 +142,175 @@ inline std::vector<Case> cases(Device device) {
        [](int q, int kv) { return std::abs(q - kv) <= 180 && (q - kv) % 3 == 0; }, "C", 100, 100},
       {"neighbourhood", neighbourhood(kWidth, kHeight, kSize), in_neighbourhood, "G", 95, 80},
   };
+}
+
+// ---- slices, shards and video -------------------------------------------------------------------
+inline bool in_slices(int q, int kv) {
+  return (q < 300 && kv < 200 && q - 300 >= kv - 200) || (q >= 300 && kv >= 100 && kv < 400) ||
+         (q < 250 && kv >= 500 && kv < 700 && q <= kv - 500) ||
+         (q >= 400 && q < 700 && kv >= 400 && q - 700 >= kv - 768 && q - 400 <= kv - 400);
+}
+inline std::vector<AttentionSlice> some_slices() {
+  return {{0, 300, 0, 200, SliceKind::causal},
+          {Scalar<i32>(300), kLength, 100, 400},
+          {0, 250, 500, 700, SliceKind::inverse_causal},
+          {400, 700, 400, kLength, SliceKind::bi_causal}};
+}
+/// Where i is in a sequence of 8 chunks of 384 positions, of which rank r of 4 holds two.
+inline int zigzag_position(int i, int rank) {
+  return i < 384 ? rank * 384 + i : (7 - rank) * 384 + i - 384;
+}
+
+inline std::vector<Case> interval_cases() {
+  return {
+      {"near_frames", near_frames(50, 114, 128),
+       [](int q, int kv) { return q < 50 || kv < 114 || std::abs(q - kv) < 128; }, "I", 100, 100},
+      {"slices", slices(some_slices()), in_slices, "I", 100, 99},
+      {"zigzag_own", zigzag(Scalar<i32>(1), Scalar<i32>(1), 4, 384, causal()),
+       [](int q, int kv) { return zigzag_position(q, 1) >= zigzag_position(kv, 1); }, "I", 100,
+       100},
+      {"zigzag_window", zigzag(Scalar<i32>(2), Scalar<i32>(1), 4, 384, sliding_window(500)),
+       [](int q, int kv) {
+         const int distance = zigzag_position(q, 2) - zigzag_position(kv, 1);
+         return distance >= 0 && distance <= 500;
+       },
+       "I", 100, 100},
+  };
+}
+
+// ---- tables -------------------------------------------------------------------------------------
+inline std::vector<i32> by_position(const std::function<int(int)>& value) {
+  std::vector<i32> out;
+  for (int i = 0; i < kLength; ++i) out.push_back(value(i));
+  return out;
+}
+inline Tensor table_of(const std::function<int(int)>& value, Device device) {
+  return Tensor::from(by_position(value), device);
+}
+/// Images at [60, 200), [230, 240) and [500, 700) of a text: which one i is in, or -1.
+inline int image_at(int i) {
+  return i >= 60 && i < 200 ? 0 : i >= 230 && i < 240 ? 1 : i >= 500 && i < 700 ? 2 : -1;
+}
+inline int span_end(int i) {
+  const int image = image_at(i);
+  return image < 0 ? i + 1 : image == 0 ? 200 : image == 1 ? 240 : 700;
+}
+inline int image_before(int q) { return q < 40 ? -1 : q < 200 ? 0 : q < 500 ? 2 : 5; }
+inline constexpr std::array<i32, 8> kShownFrom{0, 10, 200, 200, 300, 500, 600, 600},
+    kShownTo{200, 300, 210, 500, 310, 768, 700, 650};
+inline int window_begin(int q) { return std::max(0, q - 100); }
+inline int summary_end(int q) { return q / 100 * 20; }
+inline int hidden_from(int kv) { return kv / 150 * 150 + 300; }
+
+/// Two children for each of 128 nodes, from position 640 on.
+inline constexpr int kTreeAt = 640, kNodes = 128;
+inline bool in_tree(int q, int kv) {
+  if (kv < kTreeAt) return true;
+  int node = q - kTreeAt;
+  while (node > kv - kTreeAt) node = (node - 1) / 2;
+  return node == kv - kTreeAt;
+}
+inline Mask some_tree(Device device) {
+  std::vector<int> parents{-1};
+  for (int i = 1; i < kNodes; ++i) parents.push_back((i - 1) / 2);
+  return tree(kTreeAt, ancestor_bits({parents}, kNodes, device), kNodes);
+}
+
+inline std::vector<Case> table_cases(Device device) {
+  const auto table = [device](const std::function<int(int)>& value) {
+    return table_of(value, device);
+  };
+  const auto of_images = [device](const std::array<i32, 8>& values) {
+    return Tensor::from(std::vector<i32>(values.begin(), values.end()), device);
+  };
+  const auto zero = [](int) { return 0; };
+  return {
+      {"transfusion", transfusion(table(span_end)),
+       [](int q, int kv) { return q >= kv || (image_at(q) >= 0 && image_at(q) == image_at(kv)); },
+       "T", 100, 100},
+      {"latest_image", latest_image(table(image_before), 96),
+       [](int q, int kv) { return kv / 96 == image_before(q); }, "T", 100, 97},
+      {"shown_images", shown_images(of_images(kShownFrom), of_images(kShownTo), 96),
+       [](int q, int kv) {
+         const auto image = static_cast<std::size_t>(kv / 96);
+         return q >= kShownFrom.at(image) && q < kShownTo.at(image);
+       },
+       "T", 100, 41},
+      {"row_intervals",
+       row_intervals({{table(window_begin), table([](int q) { return q + 1; })},
+                      {table(zero), table(summary_end)}}),
+       [](int q, int kv) { return (q >= kv && q - kv <= 100) || kv < summary_end(q); }, "T", 100,
+       99},
+      {"flash_mask",
+       flash_mask(table(hidden_from), table([](int) { return kLength; }), table(zero),
+                  table([](int kv) { return kv - 30; })),
+       [](int q, int kv) { return q >= kv - 30 && q < hidden_from(kv); }, "T", 100, 100},
+      {"tree", some_tree(device), in_tree, "D", 98, 98},
+  };
+}
+
+// ---- images and videos --------------------------------------------------------------------------
+struct Pixel {
+  int column, row;
+};
+inline bool are_near(Pixel q, Pixel kv, int width, int height) {
+  const int half = kSize / 2;
+  return std::abs(std::clamp(q.row, half, height - 1 - half) - kv.row) <= half &&
+         std::abs(std::clamp(q.column, half, width - 1 - half) - kv.column) <= half;
+}
+/// Of an image of 32 x 24 in tiles of 8 x 8.
+inline Pixel tiled(int i) {
+  const int tile = i / 64, inside = i % 64;
+  return {tile % 4 * 8 + inside % 8, tile / 4 * 8 + inside / 8};
+}
+inline Pixel morton(int i) {
+  Pixel p{0, 0};
+  for (int bit = 0; bit < 5; ++bit) {
+    p.column += (i >> (2 * bit) & 1) << bit;
+    p.row += (i >> (2 * bit + 1) & 1) << bit;
+  }
+  return p;
+}
+/// Which of `tiles` are among the `window` around tile q: first and last.
+inline bool is_in_window(int q, int kv, int tiles, int window) {
+  const int first = std::clamp(q - window / 2, 0, tiles - window);
+  return kv >= first && kv < first + window;
+}
+/// An image of 32 x 16 in tiles of 8 x 4, and 100 positions of text.
+inline bool in_sliding_tiles(int q, int kv) {
+  if (q >= 612 || kv >= 612) return false;
+  if (q >= 512 || kv >= 512) return true;
+  return is_in_window(q / 32 / 4, kv / 32 / 4, 4, 2) && is_in_window(q / 32 % 4, kv / 32 % 4, 4, 3);
+}
+/// A video of 16 x 8 x 4 in tiles of 4 x 4 x 2, and 200 positions of text.
+inline bool in_sliding_tiles_of_video(int q, int kv) {
+  if (q >= 712 || kv >= 712) return false;
+  if (q >= 512 || kv >= 512) return true;
+  const int a = q / 32, b = kv / 32;
+  return is_in_window(a / 8, b / 8, 2, 1) && is_in_window(a / 4 % 2, b / 4 % 2, 2, 2) &&
+         is_in_window(a % 4, b % 4, 4, 3);
+}
+
+inline std::vector<Case> image_cases() {
+  return {
+      {"tiled_neighbourhood", tiled_neighbourhood({32, 24}, {8, 8}, kSize),
+       [](int q, int kv) { return are_near(tiled(q), tiled(kv), 32, 24); }, "G", 100, 0},
+      {"morton_neighbourhood", morton_neighbourhood(32, kSize),
+       [](int q, int kv) { return are_near(morton(q), morton(kv), 32, 32); }, "G", 88, 0},
+      {"sliding_tiles", sliding_tiles(ImageSize{32, 16}, ImageSize{8, 4}, ImageSize{3, 2}, 100),
+       in_sliding_tiles, "G", 100, 80},
+      {"sliding_tiles_of_video",
+       sliding_tiles(VideoSize{16, 8, 4}, VideoSize{4, 4, 2}, VideoSize{3, 2, 1}, Scalar<i32>(200)),
+       in_sliding_tiles_of_video, "G", 100, 79},
+  };
+}
+
+/// All masks of the library, with tables on `device`.
+inline std::vector<Case> cases(Device device) {
+  std::vector<Case> all = first_cases(device);
+  for (const std::vector<Case>& more : {interval_cases(), table_cases(device), image_cases()})
+    all.insert(all.end(), more.begin(), more.end());
+  return all;
 }
 
 }  // namespace tegula::catalogue

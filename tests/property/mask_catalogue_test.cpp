@@ -8,6 +8,7 @@
 
 #include "ir/analysis/mask_ranges.h"
 #include "kernels/attention/mask_trace.h"
+#include "tegula/error.h"
 #include "tests/property/mask_catalogue.h"
 
 namespace tegula {
@@ -86,8 +87,33 @@ TEST_P(Catalogue, IsClassifiedAndDecided) {
             << ", a block " << classifying / count_blocks << "\n";
 }
 
+/// Every pair: what is said of blocks leaves out what a mask does within those it cuts.
+TEST_P(Catalogue, IsItsDefinition) {
+  const Case& c = GetParam();
+  const auto plane = kernel("mask_plane", [mask = c.mask](Out<u8, 2> seen) {
+    for (auto [q, kv] : grid(seen, 64, 64))
+      seen(q, kv) = where(mask(full<i32>(0), full<i32>(0), expand(q.idx(), 1), expand(kv.idx(), 0)),
+                          full<u8>(1), full<u8>(0));
+  });
+  const Tensor out = Tensor::empty({kLength, kLength}, DType::u8, Device::cpu());
+  plane(out);
+  const std::vector<u8> seen = out.to_vector<u8>();
+  for (int q = 0, i = 0; q < kLength; ++q)
+    for (int kv = 0; kv < kLength; ++kv, ++i)
+      ASSERT_EQ(seen[static_cast<std::size_t>(i)] != 0, c.want(q, kv))
+          << "q " << q << ", kv " << kv;
+}
+
 INSTANTIATE_TEST_SUITE_P(Masks, Catalogue, testing::ValuesIn(catalogue::cases(Device::cpu())),
                          [](const auto& info) { return std::string(info.param.name); });
+
+TEST(MortonNeighbourhood, RefusesSidesThatAreNoPowerOfTwo) {
+  EXPECT_NO_THROW(masks::morton_neighbourhood(1 << 15, 3));
+  for (const int side : {0, 24, 1 << 16}) {
+    const auto refused = [&] { masks::morton_neighbourhood(side, 3); };
+    EXPECT_THROW(refused(), CompileError) << side;
+  }
+}
 
 }  // namespace
 }  // namespace tegula

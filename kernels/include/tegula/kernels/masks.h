@@ -1,5 +1,7 @@
 #pragma once
+#include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "tegula/tensor.h"
 #include "tegula/value.h"
@@ -26,6 +28,34 @@ class MaskNumber {
   int constant_ = 0;
   Scalar<i32> scalar_;
   bool is_scalar_ = false;
+};
+
+/// Extents of an image, or of what is counted in it, as tiles and windows are.
+struct ImageSize {
+  MaskNumber width, height;
+};
+/// The same of a video.
+struct VideoSize {
+  MaskNumber width, height, frames;
+};
+
+/// Which pairs of an AttentionSlice are seen.
+enum class SliceKind : std::uint8_t {
+  full,            ///< all
+  causal,          ///< q - q_end >= kv - kv_end: the last query sees all keys
+  inverse_causal,  ///< q - q_begin <= kv - kv_begin: the first query sees all keys
+  bi_causal,       ///< both of them
+};
+/// Queries [q_begin, q_end) against keys [kv_begin, kv_end).
+struct AttentionSlice {
+  MaskNumber q_begin, q_end, kv_begin, kv_end;
+  SliceKind kind = SliceKind::full;
+};
+
+/// Keys [begins[q], ends[q]) for each query q: two i32 tables with an entry for each query. None
+/// where an end is not above its begin.
+struct RowInterval {
+  Tensor begins, ends;
 };
 
 namespace masks {
@@ -82,9 +112,50 @@ Mask block_diffusion(MaskNumber length, MaskNumber block);
 /// i after the prefix, causally within it.
 Mask speculative_blocks(MaskNumber prefix, MaskNumber block);
 
+/// The union of slices (MagiAttention, github.com/SandAI-org/MagiAttention): q_begin <= q < q_end,
+/// kv_begin <= kv < kv_end and what the slice's kind asks. Slices may overlap; no slice, no pair.
+Mask slices(std::vector<AttentionSlice> of);
+
+/// The mask of ring attention with balanced shards (Liu et al. 2023, arXiv:2310.01889, in
+/// the order that is known as zig-zag): a sequence is cut into 2 * `ranks` chunks of `chunk`
+/// positions, and rank r holds the chunks r and 2 * ranks - 1 - r, one behind the other.
+/// inner(position of q on rank `q_rank`, position of kv on rank `kv_rank`), where the position of i
+/// on rank r is i + r * chunk for i < chunk, else i + (2 * ranks - 2 - r) * chunk. Ranks that are
+/// Scalars serve all steps of the ring with one kernel.
+Mask zigzag(MaskNumber q_rank, MaskNumber kv_rank, MaskNumber ranks, MaskNumber chunk, Mask inner);
+
+/// Video in frames after a prompt, frame by frame: q < prompt, or kv < sinks, or |q - kv| < width
+/// (Xi et al. 2025, arXiv:2502.01776, Sparse VideoGen's spatial heads). `sinks` are the keys that
+/// all see: the prompt, or the prompt and the first frame. `width` counts tokens: that of some
+/// frames, which the paper rounds down to whole blocks of its kernel. Its temporal heads are
+/// `same_place`.
+Mask near_frames(MaskNumber prompt, MaskNumber sinks, MaskNumber width);
+
 /// Neighbourhood attention on an image of `width` x `height` in row-major order: each pixel sees
 /// the `size` x `size` window around it, moved inwards at the border (Hassani et al. 2023).
 Mask neighbourhood(MaskNumber width, MaskNumber height, MaskNumber size);
+
+/// `neighbourhood` where the pixels of a tile follow each other, and tiles are in row-major order:
+/// pixel i is in tile i / (tile.width * tile.height), at i % (tile.width * tile.height) in it. So a
+/// block of the kernel is a few tiles, and most blocks are empty or full (attention-gym's tiled
+/// NATTEN). The image is a multiple of the tile in both directions.
+Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size);
+
+/// `neighbourhood` on a square image of `side` x `side` pixels in Morton order: the bits of column
+/// and row alternate in a pixel's position, the column's lowest first, so that every aligned block
+/// of 4^k positions is a square. Throws CompileError unless `side` is a power of two up to 2^15.
+Mask morton_neighbourhood(int side, MaskNumber size);
+
+/// Sliding tile attention (Zhang et al. 2025, arXiv:2502.04507) on an image in tiles, laid out as
+/// in tiled_neighbourhood, followed by `text` positions. A pixel sees all pixels of the tiles in a
+/// window of window.width x window.height tiles around its own tile, and the text; text sees all.
+/// For a window of n tiles in a direction, centre c is the tile's coordinate clamped to
+/// [n / 2, tiles - 1 - (n - 1) / 2] and tiles c - n / 2 .. c + (n - 1) / 2 are seen. The image is
+/// a multiple of the tile. What lies behind the text neither sees nor is seen.
+Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskNumber text);
+/// The same in a video: tiles of tile.width x tile.height x tile.frames, the tiles of a row first,
+/// then rows, then frames.
+Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskNumber text);
 
 /// Pairs of one document: ids[q] == ids[kv], where `ids` (i32) has an entry for each position.
 /// Ascending ids make every document one interval.
@@ -93,6 +164,11 @@ Mask document(Tensor ids);
 /// Packed causal documents: kv from the start of q's document up to q. `ids` (i32) numbers the
 /// document of each position, `starts` (i32) its first position.
 Mask packed_causal(Tensor ids, Tensor starts);
+
+/// Another mask within each of packed documents, on positions that count from the document's start:
+/// ids[q] == ids[kv] and inner(q - starts[ids[q]], kv - starts[ids[kv]]). `ids` and `starts` as in
+/// packed_causal.
+Mask within_documents(Tensor ids, Tensor starts, Mask inner);
 
 /// A prefix of `length` positions that all documents share, followed by packed causal documents
 /// (Juravsky et al. 2024, Hydragen); the prefix is itself causal. `ids` and `starts` as in
@@ -108,6 +184,49 @@ Mask left_padding(Tensor padding);
 /// |q - kv| <= window, and positions marked in `is_global` (i32, not 0) see and are seen by all
 /// (Longformer).
 Mask global_window(MaskNumber window, Tensor is_global);
+
+/// Text and images in one sequence: causal, and all of an image sees all of itself (Zhou et al.
+/// 2024, arXiv:2408.11039, Transfusion): kv < span_ends[q]. `span_ends` (i32) has an entry for each
+/// position: the first position behind its image; of text at i, which is a span of its own, i + 1.
+Mask transfusion(Tensor span_ends);
+
+/// Cross attention of text to images, each of which is `image_tokens` keys: query q sees the keys
+/// of image images[q] only, images[q] == kv / image_tokens. `images` (i32) has an entry for each
+/// query: the latest image before it, or -1 for none (Alayrac et al. 2022, arXiv:2204.14198,
+/// Flamingo).
+Mask latest_image(Tensor images, MaskNumber image_tokens);
+
+/// Cross attention of text to images by what text an image is shown to: starts[i] <= q < ends[i]
+/// where i = kv / image_tokens. `starts` and `ends` (i32) have an entry for each image; several
+/// images may be shown to one text (attention-gym's Flamingo mask).
+Mask shown_images(Tensor starts, Tensor ends, MaskNumber image_tokens);
+
+/// Keys of given intervals for each query: begins[q] <= kv < ends[q] for some of `intervals`. The
+/// general mask function of HSTU (Zhai et al. 2024, arXiv:2402.17152) and of MagiAttention.
+Mask row_intervals(std::vector<RowInterval> intervals);
+
+/// Rows that each key is hidden from, as two intervals of a column (Wang et al. 2024,
+/// arXiv:2410.01359, FlashMask): neither lower_starts[kv] <= q < lower_ends[kv] nor
+/// upper_starts[kv] <= q < upper_ends[kv]. Four i32 tables with an entry for each key; an empty
+/// interval hides nothing. Causal forms are and_(causal(), ...).
+Mask flash_mask(Tensor lower_starts, Tensor lower_ends, Tensor upper_starts, Tensor upper_ends);
+
+/// A table for `tree` of trees of up to `nodes` nodes, one for each batch entry or one for all:
+/// parents[t][i] is the parent of node i of tree t, a node before it, or -1 for a root. Bit j % 32
+/// of entry (t * nodes + i) * ceil(nodes / 32) + j / 32 (i32) is set where j is i or an ancestor of
+/// it. Throws CompileError for a parent that is not before its node, for a tree of more than
+/// `nodes`, and unless `nodes` is 1 to 1024.
+Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
+                     Device device = Device::best());
+
+/// Speculative decoding of several continuations at once (Miao et al. 2023, arXiv:2305.09781; Cai
+/// et al. 2024, arXiv:2401.10774, Medusa; Li et al. 2024, arXiv:2401.15077, EAGLE): positions from
+/// `prefix` on are the nodes of a tree. A node sees the prefix, itself and its ancestors: kv <
+/// prefix, or kv - prefix is a bit of node q - prefix in `ancestors`, which ancestor_bits makes for
+/// `nodes` nodes. For queries that are nodes only, AttentionSpec::queries_at_end gives them their
+/// positions. Earlier queries see the prefix; and_(causal(), tree(...)) is the mask of a prefill.
+/// Throws CompileError for a table that holds no tree of `nodes` nodes.
+Mask tree(MaskNumber prefix, Tensor ancestors, int nodes);
 
 /// The mask of positions that lie further on: inner(q + q_offset, kv + kv_offset). For the parts of
 /// ring attention and of prefills in chunks.
