@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 #include "ir/analysis/mask_ranges.h"
@@ -13,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/mask_entries.h"
 #include "tools/mask_picture.h"
+#include "tools/mask_png.h"
 #include "tools/mask_work.h"
 
 namespace tegula::tools {
@@ -21,7 +23,7 @@ namespace {
 using ir::Coverage;
 
 struct Options {
-  std::string name, svg;
+  std::string name, svg, png;
   MaskLengths lengths;
   int bm = 128, bn = 128;
   std::vector<int> numbers;  ///< in place of the entry's own
@@ -52,8 +54,8 @@ std::string ranges_text(const ir::IntervalSet& set) {
 }
 
 void write(const std::string& path, const std::string& text) {
-  std::ofstream out(path);
-  out << text;
+  std::ofstream out(path, std::ios::binary);
+  out << text << std::flush;
   if (!out) throw CompileError(Diagnostic{"", "mask: cannot write " + path, {}, {}, ""});
 }
 
@@ -96,6 +98,7 @@ void show(const Options& o, const Mask& mask) {
                                             (static_cast<double>(o.lengths.q) * o.lengths.kv)));
   say(text(pairs));
   if (!o.svg.empty()) write(o.svg, svg(picture));
+  if (!o.png.empty()) write(o.png, png(picture));
 }
 
 int draw(const Options& o) {
@@ -117,6 +120,18 @@ int draw(const Options& o) {
   std::ranges::copy(o.numbers, numbers.begin());
   show(o, entry.make(numbers, o.lengths));
   return 0;
+}
+
+/// Refuses names that say another format than the file's. Names without an ending, such as
+/// /dev/stdout, say none.
+CLI::Validator named(std::string ending) {
+  const auto check = [ending](const std::string& path) {
+    const std::string its = std::filesystem::path(path).extension().string();
+    return its.empty() || its == ending
+               ? std::string()
+               : fmt::format("{} ends in {}: this option writes a {} file", path, its, ending);
+  };
+  return {check, "FILE" + ending};
 }
 
 }  // namespace
@@ -144,7 +159,8 @@ void add_mask(CLI::App& program, int& exit_code) {
       ->capture_default_str();
   c->add_flag("--work", o->work,
               "Instead: a table of what attention computes under masks of the classes I and T");
-  c->add_option("--svg", o->svg, "Write the picture to this file");
+  c->add_option("--svg", o->svg, "Write the picture to this SVG file")->check(named(".svg"));
+  c->add_option("--png", o->png, "Write the picture to this PNG file")->check(named(".png"));
   c->callback([o, &exit_code] { exit_code = draw(*o); });
 }
 
