@@ -12,4 +12,7 @@ if [ $# -eq 0 ]; then
   mapfile -t files < <(git ls-files -co --exclude-standard '*.h' '*.cpp')
   set -- "${files[@]}"
 fi
+for file in "$@"; do
+  [[ $file = *.h || $file = *.cpp ]] || { echo "format.sh: $file is no C++ file" >&2; exit 1; }
+done
 printf '%s\0' "$@" | xargs -0 -r -n 16 -P "$(nproc)" clang-format-19 --style=file "${mode[@]}"
