@@ -1,0 +1,131 @@
+#pragma once
+// The kernels that `matmul_config` and `gated_matmul_config` choose, over a grid of problems: each
+// once, as it is for one of the types and extents that have no say in the choice.
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tegula/kernels/matmul.h"
+
+namespace tegula::test {
+
+/// What of a product decides about its kernel.
+struct ChosenProduct {
+  /// Operands that are chosen for alike.
+  enum class Class : std::uint8_t { Halves, Bytes, Promoted, Tf32, Fma };
+  enum class Way : std::uint8_t { Plain, Further, Gated, Batched, BatchedFurther, Divided };
+  Class type = Class::Halves;
+  Way way = Way::Plain;
+  bool a_k_major = true, b_k_major = false;
+  bool for_sm_80 = false;
+  MatmulConfig config;
+  friend auto operator<=>(const ChosenProduct&, const ChosenProduct&) = default;
+
+  std::string str() const {
+    constexpr const char* kClasses[] = {"halves", "bytes", "promoted", "tf32", "fma"};
+    constexpr const char* kWays[] = {"",         " further",         " gated",
+                                     " batched", " batched further", " divided"};
+    return std::string(kClasses[static_cast<int>(type)]) + kWays[static_cast<int>(way)] +
+           (a_k_major ? " N" : " T") + (b_k_major ? "T " : "N ") + config.str() +
+           (for_sm_80 ? " for sm_80" : "");
+  }
+};
+
+/// The extents of problems: odd, ragged, of models and huge.
+inline constexpr std::int64_t kRows[] = {1,   8,   9,   16,   17,   32,   33,   64,   65,   72,
+                                         88,  100, 127, 128,  160,  192,  200,  256,  333,  384,
+                                         512, 640, 777, 1024, 1500, 2048, 4096, 8192, 16384};
+inline constexpr std::int64_t kColumns[] = {
+    1,    8,    31,   64,   100,  128,  160,  192,  224,  256,  333,   512,   768,  1000,
+    1024, 1536, 2048, 2304, 3072, 4096, 4097, 5120, 6144, 8192, 11008, 14336, 16384};
+inline constexpr std::int64_t kDepths[] = {1,    16,   64,   100,  128,  192,  256,  512,  1000,
+                                           1024, 2048, 3072, 4096, 5000, 7168, 8192, 16384};
+
+/// As the library asks of tensors: of 8 bits and tf32 k is contiguous in both, if need be in
+/// copies; rows lie across lines or not in all four ways, of 16 bits.
+class ChosenProducts {
+ public:
+  static std::vector<ChosenProduct> all() {
+    ChosenProducts found;
+    for (const std::int64_t m : kRows)
+      for (const std::int64_t n : kColumns)
+        for (const std::int64_t k : kDepths) found.of_extents({.m = m, .n = n, .k = k});
+    return {found.rows_.begin(), found.rows_.end()};
+  }
+
+ private:
+  using Class = ChosenProduct::Class;
+  using Way = ChosenProduct::Way;
+
+  void of_extents(MatmulProblem p) {
+    const auto as = [&](DType operands, Class type) {
+      p.operands = operands;
+      p.tf32 = type == Class::Tf32;
+      p.promoted = type == Class::Promoted;
+      for (const bool by_wgmma : {false, true}) {
+        p.by_wgmma = by_wgmma && type != Class::Fma;
+        of_layouts(p, type, !by_wgmma);
+      }
+    };
+    as(DType::bf16, Class::Halves);
+    as(DType::i8, Class::Bytes);
+    as(DType::f8e4m3, Class::Promoted);
+    as(DType::f32, Class::Tf32);
+    as(DType::f32, Class::Fma);
+  }
+
+  void of_layouts(MatmulProblem p, Class type, bool for_sm_80) {
+    const bool any = type == Class::Halves || type == Class::Fma;
+    for (const bool a : {true, false})
+      for (const bool b : {true, false}) {
+        if (!any && !(a && b)) continue;
+        p.a_k_major = a, p.b_k_major = b;
+        of_lines(p, type, for_sm_80);
+      }
+  }
+
+  void of_lines(MatmulProblem p, Class type, bool for_sm_80) {
+    for (const bool a : {true, false})
+      for (const bool b : {true, false}) {
+        // Nothing asks for the lines of others.
+        if ((type != Class::Halves || for_sm_80) && !(a && b)) continue;
+        p.a_lines = a, p.b_lines = b;
+        for (const bool copies : {false, true}) {
+          // Of which only a shallow product of halves takes note; copies have whole lines.
+          if (copies && !(type == Class::Halves && a && b)) continue;
+          p.copies = copies;
+          of_ways(p, type, for_sm_80);
+        }
+      }
+  }
+
+  void of_ways(MatmulProblem p, Class type, bool for_sm_80) {
+    const auto add = [&](Way way, const MatmulConfig& c) {
+      rows_.insert(collapsed({type, way, p.a_k_major, p.b_k_major, for_sm_80, c}));
+    };
+    for (const bool further : {false, true}) {
+      p.further = further;
+      p.whole = false;
+      add(further ? Way::Further : Way::Plain, matmul_config(p));
+      p.whole = true;
+      add(further ? Way::BatchedFurther : Way::Batched, matmul_config(p));
+    }
+    p.further = p.whole = false;
+    if (type == Class::Halves || type == Class::Bytes) add(Way::Gated, gated_matmul_config(p));
+  }
+
+  /// Without what changes no kernel: how many parts there are that another kernel adds, and with
+  /// what epilogue.
+  static ChosenProduct collapsed(ChosenProduct p) {
+    if (p.config.splits > 1 && !p.config.clustered) {
+      p.config.splits = 2;
+      p.way = Way::Divided;
+    }
+    return p;
+  }
+
+  std::set<ChosenProduct> rows_;
+};
+
+}  // namespace tegula::test

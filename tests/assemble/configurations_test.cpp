@@ -1,0 +1,267 @@
+// Every kernel of products that the choice of a configuration can lead to is assembled by both back
+// ends: no spills, no stack, no warning of the assembler (C75xx). Of them all an even sample,
+// unless TEGULA_ASSEMBLE=all. Needs ptxas.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <span>
+#include <thread>
+
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
+#include "tests/assemble/assembled.h"
+#include "tests/assemble/chosen_products.h"
+
+namespace tegula {
+namespace {
+
+using namespace test;
+using Class = ChosenProduct::Class;
+using Way = ChosenProduct::Way;
+
+/// What the choice does not see takes turns: types, and whether extents are even.
+struct Turn {
+  DType operands, result;
+  bool is_ragged;
+};
+Turn turn_of(const ChosenProduct& p, std::size_t number) {
+  using enum DType;
+  static const std::vector<std::pair<DType, DType>> kTypes[] = {
+      {{bf16, bf16}, {f16, f16}, {bf16, f32}},
+      {{DType::f8e4m3, bf16}, {i8, i32}, {DType::f8e5m2, f32}},
+      {{DType::f8e4m3, bf16}, {DType::f8e5m2, f32}},
+      {{f32, f32}},
+      {{f32, f32}}};
+  const auto& types = kTypes[static_cast<std::size_t>(p.type)];
+  auto [operands, result] = types[number % types.size()];
+  const bool has_epilogue =
+      p.way == Way::Further || p.way == Way::BatchedFurther || p.way == Way::Gated;
+  if (has_epilogue && result == i32) result = f32;
+  return {operands, result, number / types.size() % 2 == 1};
+}
+
+/// What a kernel is known to lack: it is not assembled by that back end, and counted. Each goes
+/// from here with its cause. Bytes are those spilled at most.
+const char* lack_of(const ChosenProduct& p, const Turn& turn, runtime::Backend backend) {
+  const bool reads_matrices = p.way == Way::Further || p.way == Way::BatchedFurther;
+  const MatmulConfig& c = p.config;
+  if (p.for_sm_80 && (turn.operands == DType::f8e4m3 || turn.operands == DType::f8e5m2))
+    return "products of 8-bit floats for sm_80 are not emitted: it has none of their conversions";
+  if (p.for_sm_80 && p.way == Way::Gated) return "gated products for sm_80 spill, 576 bytes";
+  if (p.way == Way::Gated && c.swapped)
+    return "gated products of few rows have no wgmma, for their kernel exchanges no operands; 8740 "
+           "bytes";
+  if (c.swapped && c.bm == 8 && !p.a_k_major)
+    return "8 rows of an A that is contiguous along them have no wgmma; 1264 bytes";
+  if (reads_matrices && turn.is_ragged && c.bm >= 128 && c.bn >= 112)
+    return "wide tiles beside matrices whose rows are not aligned spill, 180 bytes";
+  if (reads_matrices && c.tma_store && turn.result == DType::f32 &&
+      backend == runtime::Backend::Nvrtc)
+    return "f32 results beside a matrix, stored by TMA, spill by NVRTC, 48 bytes";
+  return nullptr;
+}
+
+/// Operands and the result of a small problem that lie as the configuration is for.
+struct Tensors {
+  Tensor A, B, C, bias, residual;
+
+  Tensors(const ChosenProduct& p, const Turn& turn)
+      : is_batched_(p.way == Way::Batched || p.way == Way::BatchedFurther),
+        is_aligned_(!p.config.direct && p.type != Class::Fma) {
+    const bool ragged = turn.is_ragged || p.config.direct;
+    const std::int64_t m = ragged ? 37 : 64, n = ragged ? 51 : 64, k = ragged ? 67 : 64;
+    A = p.a_k_major ? rows(m, k, turn.operands) : rows(k, m, turn.operands).transpose(-1, -2);
+    B = p.b_k_major ? rows(n, k, turn.operands).transpose(-1, -2) : rows(k, n, turn.operands);
+    C = Tensor::zeros(is_batched_ ? Dims{2, m, n} : Dims{m, n}, turn.result, Device::cpu());
+    bias = Tensor::zeros({n}, turn.result, Device::cpu());
+    residual = Tensor::zeros({m, n}, turn.result, Device::cpu());
+  }
+
+ private:
+  /// Rows begin at lines, as those of copies do, unless the kernel reads them as they lie.
+  Tensor rows(std::int64_t r, std::int64_t c, DType type) const {
+    const std::int64_t pitch = is_aligned_ ? 128 : c;
+    const Tensor all =
+        Tensor::zeros(is_batched_ ? Dims{2, r, pitch} : Dims{r, pitch}, type, Device::cpu());
+    return all.slice(-1, 0, c);
+  }
+  bool is_batched_, is_aligned_;
+};
+
+const char* kernel_of(const ChosenProduct& p) {
+  switch (p.way) {
+    case Way::Gated:
+      return "matmul_gated";
+    case Way::Batched:
+    case Way::BatchedFurther:
+      return "matmul_batched";
+    case Way::Divided:
+      return "matmul_partial";
+    default:
+      return p.config.clustered ? "matmul_clustered" : "matmul";
+  }
+}
+
+template <class T, class O>
+ir::Kernel trace_as(const ChosenProduct& p, const Turn& turn) {
+  const Tensors t(p, turn);
+  const Stream stream(Device::cpu());
+  const MatmulOptions options{p.type == Class::Tf32, p.type == Class::Promoted};
+  return traced(kernel_of(p), [&] {
+    if constexpr (!std::is_same_v<O, i32>) {
+      if (p.way == Way::Gated)
+        return gated_matmul<T, O>([](Tile gate, Tile up, Index, Index) {
+                 return silu(cast<f32>(gate)) * cast<f32>(up);
+               })
+            .run(p.config, stream, t.A, t.B, t.B, t.C);
+      if (p.way == Way::Further || p.way == Way::BatchedFurther)
+        return fused_matmul<T, O>(
+                   [](Tile acc, Index m, Index n, In<O, 1> bias, In<O, 2> residual) {
+                     return gelu(cast<f32>(acc) + expand(cast<f32>(bias(n)), 0)) +
+                            cast<f32>(residual(m, n));
+                   },
+                   options)
+            .run(p.config, stream, t.A, t.B, t.C, t.bias, t.residual);
+    }
+    fused_matmul<T, O>([](Tile acc, Index, Index) { return acc; }, options)
+        .run(p.config, stream, t.A, t.B, t.C);
+  });
+}
+
+ir::Kernel trace(const ChosenProduct& p, const Turn& turn) {
+  const auto is = [&](DType operands, DType result) {
+    return turn.operands == operands && turn.result == result;
+  };
+  if (is(DType::bf16, DType::bf16)) return trace_as<bf16, bf16>(p, turn);
+  if (is(DType::f16, DType::f16)) return trace_as<f16, f16>(p, turn);
+  if (is(DType::bf16, DType::f32)) return trace_as<bf16, f32>(p, turn);
+  if (is(DType::f8e4m3, DType::bf16)) return trace_as<f8e4m3, bf16>(p, turn);
+  if (is(DType::f8e5m2, DType::f32)) return trace_as<f8e5m2, f32>(p, turn);
+  if (is(DType::i8, DType::i32)) return trace_as<i8, i32>(p, turn);
+  if (is(DType::i8, DType::f32)) return trace_as<i8, f32>(p, turn);
+  if (is(DType::f32, DType::f32)) return trace_as<f32, f32>(p, turn);
+  throw std::logic_error("no such types");
+}
+
+/// Found once, unlike `here`.
+const std::vector<runtime::Backend>& backends() {
+  static const std::vector<runtime::Backend> found = here();
+  return found;
+}
+
+/// A kernel of the list as its turn has it.
+struct Row {
+  const ChosenProduct* product;
+  Turn turn;
+};
+struct Rows {
+  std::vector<Row> clean;  ///< by one back end at least
+  std::map<std::string, int> lacking;
+
+  explicit Rows(const std::vector<ChosenProduct>& all) {
+    for (const ChosenProduct& p : all) {
+      const Row row{&p, turn_of(p, static_cast<std::size_t>(&p - all.data()))};
+      bool is_clean = false;
+      for (const runtime::Backend backend : backends()) {
+        const char* lack = lack_of(p, row.turn, backend);
+        is_clean |= lack == nullptr;
+        if (lack) ++lacking[std::string(lack) + ", by " + std::string(name(backend))];
+      }
+      if (is_clean) clean.push_back(row);
+    }
+  }
+};
+
+/// A kernel by one back end.
+struct Job {
+  Row row;
+  const ir::Kernel* tile;
+  runtime::Backend backend;
+
+  void run() const {
+    const ChosenProduct& p = *row.product;
+    SCOPED_TRACE(p.str() + ", " + std::string(name(row.turn.operands)) + " to " +
+                 std::string(name(row.turn.result)) + (row.turn.is_ragged ? ", ragged" : "") +
+                 " by " + std::string(name(backend)));
+    const bool is_wgmma = !p.for_sm_80 && p.type != Class::Fma && !p.config.direct;
+    try {
+      expect_clean(*tile, p.for_sm_80 ? "sm_80" : "sm_90a", is_wgmma, backend);
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << e.what();
+    }
+  }
+};
+
+/// By every back end, on all cores; traced one after the other, as that changes the environment.
+void expect_all_clean(std::span<const Row> rows) {
+  std::vector<ir::Kernel> kernels;
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.product->str());
+    kernels.push_back(trace(*row.product, row.turn));
+  }
+  std::vector<Job> jobs;
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    for (const runtime::Backend backend : backends())
+      if (!lack_of(*rows[i].product, rows[i].turn, backend))
+        jobs.push_back({rows[i], &kernels[i], backend});
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < jobs.size();) jobs[i].run();
+  };
+  std::vector<std::jthread> workers(std::max(1u, std::thread::hardware_concurrency()));
+  for (std::jthread& worker : workers) worker = std::jthread(work);
+}
+
+/// All that is chosen: seconds to find.
+const std::vector<ChosenProduct>& all_chosen() {
+  static const std::vector<ChosenProduct> all = ChosenProducts::all();
+  return all;
+}
+
+class Configurations : public Assembled {};
+
+/// Each way to compute a product is among those chosen, so the list is no shorter than it looks.
+TEST(ChosenProducts, HaveEveryWay) {
+  const std::vector<ChosenProduct>& all = all_chosen();
+  EXPECT_GT(all.size(), 2000u);
+  const auto some = [&](const auto& is_meant) { return std::ranges::any_of(all, is_meant); };
+  for (const Way way :
+       {Way::Plain, Way::Further, Way::Gated, Way::Batched, Way::BatchedFurther, Way::Divided})
+    for (const bool for_sm_80 : {false, true}) {
+      if (way == Way::Divided && for_sm_80) continue;  // only wgmma's products are
+      EXPECT_TRUE(some([&](const ChosenProduct& p) {
+        return p.way == way && p.for_sm_80 == for_sm_80;
+      })) << static_cast<int>(way);
+    }
+  for (const bool MatmulConfig::* way :
+       {&MatmulConfig::swapped, &MatmulConfig::clustered, &MatmulConfig::direct,
+        &MatmulConfig::multicast, &MatmulConfig::alternate, &MatmulConfig::tma_store})
+    EXPECT_TRUE(some([&](const ChosenProduct& p) { return p.config.*way; }));
+}
+
+TEST_F(Configurations, AreClean) {
+  constexpr std::size_t kSample = 40, kAtOnce = 64;
+  const Rows rows(all_chosen());
+  const std::size_t all = rows.clean.size(), count = env().assemble == "all" ? all : kSample;
+  std::printf("%zu of %zu configurations, of %zu kernels\n", count, all, all_chosen().size());
+  for (const auto& [lack, number] : rows.lacking)
+    std::printf("left out: %d, %s\n", number, lack.c_str());
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Row> some;
+  for (std::size_t i = 0; i < count; ++i) {
+    some.push_back(rows.clean[i * all / count]);
+    if (some.size() < kAtOnce && i + 1 < count) continue;
+    expect_all_clean(some);
+    some.clear();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    std::printf("%zu assembled, %.0f s\n", i + 1, taken.count());
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+}  // namespace tegula
