@@ -87,6 +87,31 @@ TEST_P(ProductTypes, Tiles) {
   run<f32, f32>({128, 104, 64, false, true}, GetParam());
 }
 
+/// Every number of columns that an instruction can have, k contiguous in both operands: one tile of
+/// that width, and a part of a second one. What wgmma has not, mma.sync computes.
+template <class T, class Sum>
+void every_width(Device device, int bk) {
+  for (int bn = 8; bn <= 256; bn += 8) {
+    SCOPED_TRACE(testing::Message() << name(dtype_of<T>) << " width " << bn);
+    const std::string said = run<T, Sum>({64, bn, bk, false, true}, device);
+    if (testing::Test::HasFailure()) return;
+    if (device.kind == DeviceKind::cpu) continue;
+    const bool has_width = std::is_same_v<Sum, f32> || bn <= 32 || bn % 16 == 0;
+    EXPECT_EQ(
+        said.find("dot by wgmma sum=tile<64x" + std::to_string(bn) + "x") != std::string::npos,
+        has_width)
+        << said;
+  }
+}
+
+TEST_P(ProductTypes, EveryWidthOfBf16) { every_width<bf16, f32>(GetParam(), 32); }
+TEST_P(ProductTypes, EveryWidthOfF16) { every_width<f16, f32>(GetParam(), 16); }
+TEST_P(ProductTypes, EveryWidthOfTf32) { every_width<f32, f32>(GetParam(), 16); }
+TEST_P(ProductTypes, EveryWidthOfF8E4M3) { every_width<f8e4m3, f32>(GetParam(), 32); }
+TEST_P(ProductTypes, EveryWidthOfF8E5M2) { every_width<f8e5m2, f32>(GetParam(), 32); }
+TEST_P(ProductTypes, EveryWidthOfI8) { every_width<i8, i32>(GetParam(), 32); }
+TEST_P(ProductTypes, EveryWidthOfU8) { every_width<u8, i32>(GetParam(), 32); }
+
 /// Weights in 8 bits, activations in 16: the first operand is computed, in registers.
 TEST_P(ProductTypes, ComputedOperand) {
   const auto mixed = kernel("mixed", [](In<i8, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
