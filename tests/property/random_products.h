@@ -165,7 +165,8 @@ inline void draw_plan(Draws& d, DrawnProduct& x) {
 
 /// Operands that wgmma does not take, and that are not copied either.
 inline bool may_be_no_wgmma(const DrawnProduct& x) {
-  return x.config.direct || x.columns() % 16 != 0 || x.k <= 1 || x.plan.contains("wgmma");
+  return x.config.direct || x.columns() % 16 != 0 || std::min({x.m, x.n, x.k}) <= 1 ||
+         x.plan.contains("wgmma");
 }
 
 /// Widths that wgmma has and a thread's registers hold, and rings that fit: other widths and depths
