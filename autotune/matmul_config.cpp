@@ -50,7 +50,10 @@ std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
     }
   };
   const bool is_flat = p.m <= kFewRows;
-  add(kSwappedTiles, [&](const MatmulConfig& t) { return is_flat && p.m <= t.bm; });
+  // TMA brings no rows of 16 bytes under a swizzle.
+  const bool takes_8_rows = p.a_k_major || p.m > 8;
+  add(kSwappedTiles,
+      [&](const MatmulConfig& t) { return is_flat && p.m <= t.bm && (t.bm > 8 || takes_8_rows); });
   const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
   add(kTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t); });
   add(kOddTiles, [&](const MatmulConfig& t) {
@@ -120,6 +123,7 @@ MatmulConfig gated_matmul_config(const MatmulProblem& problem, int sms) {
   both.b_k_major = false;  // half of an odd width may be none that wgmma has
   both.n *= 2;
   both.whole = true;
+  both.m = std::max<std::int64_t>(both.m, kFewRows + 1);  // no operands are exchanged
   MatmulConfig c = matmul_config(both, sms);
   // Half as high rather than half as wide: blocks of its results take fewer registers.
   if (c.alternate) c.bm = 64, c.bn = 256, c.multicast = false;

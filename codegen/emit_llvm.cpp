@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codegen/emit.h"
+#include "codegen/ptx/instructions.h"
 #include "support/env.h"
 #include "tegula/error.h"
 
@@ -47,6 +48,7 @@ std::vector<std::string> llvm_module_places() {
 }
 
 Emitted emit_llvm(const ir::Kernel& kernel, const EmitOptions& options) {
+  ptx::require_conversions(kernel);           // here: errors come back from the library as words
   static const EmitFn emit = open_emitter();  // thrown again by the next call where it failed
   Emitted out;
   std::string error;

@@ -130,7 +130,6 @@ std::string Emitter::run() {
 void Emitter::emit_region(ir::RegionId region) {
   for (ir::OpId id : kernel.ops(region)) {
     const ir::OpData& d = kernel[id];
-    if (const auto why = ptx::missing_conversion(kernel, id, arch); !why.empty()) refuse(id, why);
     const bool pure = ir::info(d.opcode).has(ir::kPure);
     if (pure && (!uses.is_used(d.results[0]) || uses.is_inlined(d.results[0]))) continue;
     pending_location_ = d.loc;

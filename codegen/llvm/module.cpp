@@ -113,7 +113,6 @@ void Emitter::emit_region(ir::RegionId region) {
   for (ir::OpId id : kernel.ops(region)) {
     const EmitFn fn = kTable[static_cast<std::size_t>(kernel[id].opcode)];
     if (fn == nullptr) refuse(id, "not an op of the simt form");
-    if (const auto why = ptx::missing_conversion(kernel, id, arch); !why.empty()) refuse(id, why);
     set_location(kernel[id].loc);
     fn(*this, id);
   }

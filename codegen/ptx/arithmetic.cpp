@@ -5,6 +5,7 @@
 #include <array>
 
 #include "codegen/ptx/instructions.h"
+#include "tegula/error.h"
 
 namespace tegula::codegen::ptx {
 namespace {
@@ -268,7 +269,7 @@ Asm cast(DType from, DType to, int arch, ir::CastMode mode) {
   return a;
 }
 
-std::string_view missing_conversion(const ir::Kernel& kernel, ir::OpId op, int arch) {
+void require_conversions(const ir::Kernel& kernel) {
   using ir::Opcode;
   static constexpr Opcode kOnBits[] = {Opcode::Neg, Opcode::Abs, Opcode::Select, Opcode::Bitcast};
   static constexpr bool kElementwise[] = {
@@ -276,15 +277,25 @@ std::string_view missing_conversion(const ir::Kernel& kernel, ir::OpId op, int a
 #define ELEMENTWISE(...) true,
 #include "ir/op_rows.h"
   };
-  const ir::OpData& d = kernel[op];
-  if (arch >= 90 || !kElementwise[static_cast<std::size_t>(d.opcode)]) return "";
-  if (std::ranges::find(kOnBits, d.opcode) != std::end(kOnBits)) return "";
+  if (!kernel.info.target.starts_with("sm_8")) return;
   const auto holds_f8 = [&](ir::Value v) {
     const ir::Elem e = kernel.type(v).elem();
     return !e.pointer && is_f8(e.dtype);
   };
-  const bool any = std::ranges::any_of(d.operands, holds_f8) || holds_f8(d.results[0]);
-  return any ? "the target has no such conversion" : "";
+  ir::walk(kernel, kernel.body(), [&](ir::OpId op) {
+    const ir::OpData& d = kernel[op];
+    if (!kElementwise[static_cast<std::size_t>(d.opcode)] ||
+        std::ranges::find(kOnBits, d.opcode) != std::end(kOnBits))
+      return;
+    if (std::ranges::none_of(d.operands, holds_f8) && !holds_f8(d.results[0])) return;
+    throw CompileError(Diagnostic{"",
+                                  fmt::format("{} of 8-bit floats needs a GPU of sm_90 or later, "
+                                              "and the kernel is compiled for an older one",
+                                              ir::info(d.opcode).mnemonic),
+                                  d.loc,
+                                  {},
+                                  "use f16, bf16 or 8-bit integers there"});
+  });
 }
 
 Asm cast_pair(DType from, DType to) {

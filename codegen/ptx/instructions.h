@@ -59,10 +59,10 @@ Asm unary(std::string_view mnemonic, DType d, bool approx);
 /// 8 bits unspecified), x (reg_of(from); 8-bit integers extended to 16 bits by their sign). `arch`
 /// is 80 or 90.
 Asm cast(DType from, DType to, int arch, ir::CastMode mode = {});
-/// Why a target cannot execute an op for want of a conversion, or "". Below sm_90 nothing converts
-/// fp8, so every elementwise op that takes or gives it is refused, but for those that only look at
-/// or move its bits.
-std::string_view missing_conversion(const ir::Kernel& kernel, ir::OpId op, int arch);
+/// Throws CompileError where the kernel's target cannot execute an op for want of a conversion.
+/// Below sm_90 nothing converts fp8, so every elementwise op that takes or gives it is refused, but
+/// for those that only look at or move its bits.
+void require_conversions(const ir::Kernel& kernel);
 /// Two floats packed into one register, `low` in the low half: bf16, f16 (b32) or fp8 (b16).
 /// Operands: result, high, low.
 Asm cast_pair(DType from, DType to);

@@ -52,11 +52,6 @@ const char* lack_of(const ChosenProduct& p, const Turn& turn, runtime::Backend b
   if (p.for_sm_80 && (turn.operands == DType::f8e4m3 || turn.operands == DType::f8e5m2))
     return "products of 8-bit floats for sm_80 are not emitted: it has none of their conversions";
   if (p.for_sm_80 && p.way == Way::Gated) return "gated products for sm_80 spill, 576 bytes";
-  if (p.way == Way::Gated && c.swapped)
-    return "gated products of few rows have no wgmma, for their kernel exchanges no operands; 8740 "
-           "bytes";
-  if (c.swapped && c.bm == 8 && !p.a_k_major)
-    return "8 rows of an A that is contiguous along them have no wgmma; 1264 bytes";
   if (reads_matrices && turn.is_ragged && c.bm >= 128 && c.bn >= 112)
     return "wide tiles beside matrices whose rows are not aligned spill, 180 bytes";
   if (reads_matrices && c.tma_store && turn.result == DType::f32 &&

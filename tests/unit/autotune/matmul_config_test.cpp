@@ -39,6 +39,9 @@ TEST(MatmulConfig, TilesAreFilled) {
 
 TEST(MatmulConfig, FewRowsLieAlongTheInstructionsColumns) {
   EXPECT_TRUE(matmul_config({1, 4096, 4096}).swapped);
+  EXPECT_EQ(matmul_config({1, 4096, 4096}).bm, 8);
+  // Eight of a column of A are less than TMA swizzles.
+  EXPECT_EQ(matmul_config({.m = 1, .n = 4096, .k = 4096, .a_k_major = false}).bm, 16);
   EXPECT_FALSE(matmul_config({128, 4096, 4096}).swapped);
 }
 
@@ -79,6 +82,7 @@ TEST(MatmulConfig, FewRowsOfAnyWidth) {
                                             << k << " " << c.str());
             EXPECT_TRUE(c.stages >= 3 || c.alternate);
             EXPECT_EQ(c.bk * size_bytes(type.operands), 128);
+            EXPECT_TRUE(c.swapped != is_gated || m > 32);
             EXPECT_TRUE(c.swapped || c.bm <= 64);
             EXPECT_LE(c.bn, type.promoted ? 128 : 256);
           }
