@@ -196,9 +196,8 @@ void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t key
     refuse_call("select_blocks: a list without counts for its rows",
                 "empty_block_list makes one that fits");
   if (keys < 1) refuse_call(fmt::format("select_blocks: {} keys", keys), "at least 1");
-  static const auto select = make_select_kernel();
-  select.with({{"BM", list.block_q}, {"BN", list.block_kv}})(
-      stream, indices, blocks, counts, full, static_cast<i32>(keys), static_cast<i32>(within));
+  select_kernel(list.block_q, list.block_kv)(stream, indices, blocks, counts, full,
+                                             static_cast<i32>(keys), static_cast<i32>(within));
 }
 
 }  // namespace tegula
