@@ -51,9 +51,8 @@ std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
   };
   const bool is_flat = p.m <= kFewRows;
   // TMA brings no rows of 16 bytes under a swizzle.
-  const bool takes_8_rows = p.a_k_major || p.m > 8;
   add(kSwappedTiles,
-      [&](const MatmulConfig& t) { return is_flat && p.m <= t.bm && (t.bm > 8 || takes_8_rows); });
+      [&](const MatmulConfig& t) { return is_flat && p.m <= t.bm && (t.bm > 8 || p.a_k_major); });
   const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
   add(kTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t); });
   add(kOddTiles, [&](const MatmulConfig& t) {

@@ -7,7 +7,7 @@ Each case alone and steady, cold L2: the clock follows what a kernel draws, so t
 result, which tells whether two variants computed the same.
 
 --cycles (LLVM's PTX only, attention or products) also prints how many clocks the CTAs took, on average and at most, and the clock's rate meanwhile. The card's power moves that
-rate between 1.3 and 1.8 GHz within seconds, whatever nvidia-smi says; cycles are the same in every run.
+rate between 1.4 and 1.8 GHz within seconds, whatever nvidia-smi says; cycles are the same in every run.
 """
 import argparse
 import functools

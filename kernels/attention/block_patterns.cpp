@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <mutex>
 #include <random>
 #include <utility>
 #include <vector>
@@ -78,56 +76,43 @@ std::vector<bool> big_bird_row(const BlockGrid& g, const BigBird& p, std::int64_
 
 /// Compacts a row of indices: blocks without a mask first, then those with one.
 auto make_select_kernel() {
-  return kernel("attention_select_blocks", [](In<i32, 4> Indices, Out<i32, 4> Blocks,
-                                              Out<i32, 3> Counts, Out<i32, 3> Full,
-                                              Scalar<i32> keys, Scalar<i32> within) {
-    const int BM = tune("BM", {16, 32, 64, 128}, 128),
-              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
-    for (auto [b, h, m] : grid(Counts, 1, 1, 1)) {
-      const Tile first_row = m.first() * BM;
-      const Tile is_causal = within == static_cast<int>(WithinBlocks::causal),
-                 has_mask = within == static_cast<int>(WithinBlocks::masked);
-      struct Choice {
-        Tile block, is_whole, is_masked;
-      };
-      const auto choose = [&](const Index& i) {
-        const Tile block = fill_absent(Indices(b, h, m, i), -1);
-        const Tile is_there = block >= 0 && block < cdiv(keys, BN), at = where(is_there, block, 0),
-                   end = (at + 1) * BN;
-        const Tile is_seen = is_there && (!is_causal || at * BN < first_row + BM);
-        const Tile is_whole =
-            is_seen && end <= keys && !has_mask && (!is_causal || end <= first_row + 1);
-        return Choice{at, is_whole, is_seen && !is_whole};
-      };
-      Tile wholes = full<i32>(0);
-      for (auto i : steps(Indices.dim(3), kChunk))
-        wholes = wholes + sum(cast<i32>(choose(i).is_whole), 0);
-      Tile whole = full<i32>(0), masked = wholes;
-      for (auto i : steps(Indices.dim(3), kChunk)) {
-        const Choice c = choose(i);
-        const Tile a = cast<i32>(c.is_whole), z = cast<i32>(c.is_masked);
-        const Tile at = where(c.is_whole, whole + cumsum(a, 0, {.exclusive = true}),
-                              where(c.is_masked, masked + cumsum(z, 0, {.exclusive = true}), -1));
-        Blocks(b, h, m, at) = c.block;
-        whole = whole + sum(a, 0);
-        masked = masked + sum(z, 0);
-      }
-      Counts(b, h, m) = masked;
-      Full(b, h, m) = wholes;
-    }
-  });
-}
-
-/// For these blocks, compiled once.
-auto select_kernel(int block_q, int block_kv) {
-  static std::mutex mutex;
-  static std::map<std::pair<int, int>, decltype(make_select_kernel())> made;
-  const std::lock_guard lock(mutex);
-  const auto found = made.find({block_q, block_kv});
-  if (found != made.end()) return found->second;
-  static const auto any = make_select_kernel();
-  return made.try_emplace({block_q, block_kv}, any.with({{"BM", block_q}, {"BN", block_kv}}))
-      .first->second;
+  return kernel("attention_select_blocks",
+                [](In<i32, 4> Indices, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
+                   Scalar<i32> BM, Scalar<i32> BN, Scalar<i32> keys, Scalar<i32> within) {
+                  for (auto [b, h, m] : grid(Counts, 1, 1, 1)) {
+                    const Tile first_row = m.first() * BM;
+                    const Tile is_causal = within == static_cast<int>(WithinBlocks::causal),
+                               has_mask = within == static_cast<int>(WithinBlocks::masked);
+                    struct Choice {
+                      Tile block, is_whole, is_masked;
+                    };
+                    const auto choose = [&](const Index& i) {
+                      const Tile block = fill_absent(Indices(b, h, m, i), -1);
+                      const Tile is_there = block >= 0 && block < cdiv(keys, BN),
+                                 at = where(is_there, block, 0), end = (at + 1) * BN;
+                      const Tile is_seen = is_there && (!is_causal || at * BN < first_row + BM);
+                      const Tile is_whole = is_seen && end <= keys && !has_mask &&
+                                            (!is_causal || end <= first_row + 1);
+                      return Choice{at, is_whole, is_seen && !is_whole};
+                    };
+                    Tile wholes = full<i32>(0);
+                    for (auto i : steps(Indices.dim(3), kChunk))
+                      wholes = wholes + sum(cast<i32>(choose(i).is_whole), 0);
+                    Tile whole = full<i32>(0), masked = wholes;
+                    for (auto i : steps(Indices.dim(3), kChunk)) {
+                      const Choice c = choose(i);
+                      const Tile a = cast<i32>(c.is_whole), z = cast<i32>(c.is_masked);
+                      const Tile at =
+                          where(c.is_whole, whole + cumsum(a, 0, {.exclusive = true}),
+                                where(c.is_masked, masked + cumsum(z, 0, {.exclusive = true}), -1));
+                      Blocks(b, h, m, at) = c.block;
+                      whole = whole + sum(a, 0);
+                      masked = masked + sum(z, 0);
+                    }
+                    Counts(b, h, m) = masked;
+                    Full(b, h, m) = wholes;
+                  }
+                });
 }
 
 }  // namespace
@@ -196,8 +181,9 @@ void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t key
     refuse_call("select_blocks: a list without counts for its rows",
                 "empty_block_list makes one that fits");
   if (keys < 1) refuse_call(fmt::format("select_blocks: {} keys", keys), "at least 1");
-  select_kernel(list.block_q, list.block_kv)(stream, indices, blocks, counts, full,
-                                             static_cast<i32>(keys), static_cast<i32>(within));
+  static const auto select = make_select_kernel();
+  select(stream, indices, blocks, counts, full, list.block_q, list.block_kv, static_cast<i32>(keys),
+         static_cast<i32>(within));
 }
 
 }  // namespace tegula
