@@ -61,6 +61,21 @@ Tile atomic_bits(std::string_view what, const char* kind, const Arg& pointers, c
   return atomic(what, kind, pointers, values, mask, order, scope);
 }
 
+Tile atomic_on_part(Tracer& t, const char* kind, const dsl::NamedPart& part, const Arg& values,
+                    Loc at) {
+  const ir::Value v = dsl::stored_value(t, values, part.type, at);
+  if (part.gather) {
+    const dsl::Addresses a = dsl::addresses(t, part);
+    return t.tile(
+        t.build.op(Opcode::AtomicRmw, {a.pointers, v, a.inside}, {{AttrName::kind, kind}}));
+  }
+  ir::AttrList attrs = dsl::box_attrs(part);
+  attrs.set(AttrName::kind, kind);
+  return t.tile(t.kernel[t.build.create(Opcode::AtomicView, dsl::box_operands(t, part, v),
+                                        std::span(&part.type, 1), std::move(attrs))]
+                    .results[0]);
+}
+
 }  // namespace
 
 Tile load(const Arg& pointers, const Arg& mask, const Arg& fill, Hints hints) {
@@ -97,6 +112,18 @@ Tile atomic_max(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope 
 }
 Tile atomic_min(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
   return atomic("atomic_min", "min", p, v, mask, order, scope);
+}
+Tile atomic_add(const ViewTile& target, const Arg& values, std::source_location at) {
+  Tracer& t = Tracer::at(at, "atomic_add");
+  return atomic_on_part(t, "add", t.parts[target.access_], values, at);
+}
+Tile atomic_max(const ViewTile& target, const Arg& values, std::source_location at) {
+  Tracer& t = Tracer::at(at, "atomic_max");
+  return atomic_on_part(t, "max", t.parts[target.access_], values, at);
+}
+Tile atomic_min(const ViewTile& target, const Arg& values, std::source_location at) {
+  Tracer& t = Tracer::at(at, "atomic_min");
+  return atomic_on_part(t, "min", t.parts[target.access_], values, at);
 }
 Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, Order order, Scope scope) {
   return atomic("atomic_xchg", "xchg", p, v, mask, order, scope);

@@ -10,8 +10,9 @@ struct Addresses {
 };
 Addresses addresses(Tracer& t, const NamedPart& part);
 
-/// The same part selected by index tiles.
-NamedPart as_gather(Tracer& t, NamedPart part);
+/// Operands and attributes of an op on a part that is a box, which loads it or stores a value.
+std::vector<ir::Value> box_operands(Tracer& t, const NamedPart& part, ir::Value stored = {});
+ir::AttrList box_attrs(const NamedPart& part);
 
 /// The value of a store, in the type and shape of its target.
 ir::Value stored_value(Tracer& t, const Arg& value, ir::Type target, Loc loc);

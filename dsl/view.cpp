@@ -141,12 +141,6 @@ std::uint32_t name_part(Tracer& t, std::uint32_t param, Hints hints,
   return static_cast<std::uint32_t>(t.parts.size() - 1);
 }
 
-ir::AttrList box_attrs(const NamedPart& part) {
-  ir::AttrList attrs = dsl::attrs_of(part.hints);
-  attrs.set(AttrName::axes, part.axes);
-  return attrs;
-}
-
 ir::Value read_part(Tracer& t, const NamedPart& part) {
   if (part.gather) {
     const dsl::Addresses a = dsl::addresses(t, part);
@@ -158,10 +152,9 @@ ir::Value read_part(Tracer& t, const NamedPart& part) {
                                dsl::attrs_of(part.hints))]
         .results[0];
   }
-  std::vector<ir::Value> operands{t.param(part.param)};
-  operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
   return t
-      .kernel[t.build.create(Opcode::LoadView, operands, std::span(&part.type, 1), box_attrs(part))]
+      .kernel[t.build.create(Opcode::LoadView, dsl::box_operands(t, part), std::span(&part.type, 1),
+                             dsl::box_attrs(part))]
       .results[0];
 }
 
@@ -172,12 +165,23 @@ void write_part(Tracer& t, const NamedPart& part, const Arg& value) {
     t.build.create(Opcode::Store, std::array{a.pointers, v, a.inside}, dsl::attrs_of(part.hints));
     return;
   }
-  std::vector<ir::Value> operands{t.param(part.param), v};
-  operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
-  t.build.create(Opcode::StoreView, operands, box_attrs(part));
+  t.build.create(Opcode::StoreView, dsl::box_operands(t, part, v), dsl::box_attrs(part));
 }
 
 }  // namespace
+
+ir::AttrList dsl::box_attrs(const NamedPart& part) {
+  ir::AttrList attrs = attrs_of(part.hints);
+  attrs.set(AttrName::axes, part.axes);
+  return attrs;
+}
+
+std::vector<ir::Value> dsl::box_operands(Tracer& t, const NamedPart& part, ir::Value stored) {
+  std::vector<ir::Value> operands{t.param(part.param)};
+  if (stored) operands.push_back(stored);
+  operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
+  return operands;
+}
 
 dsl::Addresses dsl::addresses(Tracer& t, const NamedPart& part) {
   const ir::Value view = t.param(part.param);
@@ -336,31 +340,6 @@ ViewTile& ViewTile::operator=(const ViewTile& value) & {
     t->parts[access_].rebound = true;
   static_cast<Tile&>(*this) = static_cast<const Tile&>(value);
   return *this;
-}
-
-Tile atomic_add(const ViewTile& target, const Arg& values, std::source_location at) {
-  Tracer& t = Tracer::at(at, "atomic_add");
-  const NamedPart& part = t.parts[target.access_];
-  const ir::Value v = dsl::stored_value(t, values, part.type, at);
-  const dsl::Addresses a = dsl::addresses(t, part.gather ? part : dsl::as_gather(t, part));
-  return t.tile(
-      t.build.op(Opcode::AtomicRmw, {a.pointers, v, a.inside}, {{AttrName::kind, "add"}}));
-}
-
-NamedPart dsl::as_gather(Tracer& t, NamedPart part) {
-  const auto shape = part.type.shape();
-  for (std::size_t axis = 0; axis < part.axes.size(); ++axis) {
-    ir::Value& offset = part.offsets[static_cast<std::size_t>(part.axes[axis])];
-    const ir::Type lanes =
-        ir::Type::tile({t.kernel.type(offset).dtype(), false}, ir::Ints{shape[axis]});
-    offset = t.build.add(t.build.op(Opcode::Arange, {}, lanes, {{AttrName::start, 0}}), offset);
-    for (std::size_t later = axis + 1; later < shape.size(); ++later)
-      offset = t.build.op(Opcode::ExpandDims, {offset},
-                          {{AttrName::axis, t.kernel.type(offset).rank()}});
-  }
-  meet_shapes(t, "subscripts", part.offsets, part.loc);
-  part.gather = true;
-  return part;
 }
 
 // ---- parameters ---------------------------------------------------------------------------------

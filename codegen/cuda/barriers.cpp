@@ -126,18 +126,34 @@ void cuda_TmaLoad(Emitter& e, OpId id) {
                      e.argument(e.operand(id, 2))));
 }
 
-void cuda_TmaStore(Emitter& e, OpId id) {
-  const auto rank = static_cast<int>(e.operand_count(id)) - 2;
+namespace {
+
+/// Operands map, source, coordinates; PTX wants the source last.
+void emit_to_global(Emitter& e, OpId id, std::string_view name, int rank, const ptx::Asm& text) {
   std::vector<std::string> parameters{"const " + e.use_type("TensorMap") + "* map"}, names{"map"};
   append_int_parameters(parameters, coordinates(rank));
   for (const std::string& x : coordinates(rank)) names.push_back(x);
   parameters.push_back("int from");
   names.push_back("from");
-  const std::string f =
-      e.ptx_effect(fmt::format("tma_store_{}d{}", rank, eviction(e.attrs(id))), parameters,
-                   ptx::tma_store(rank, e.attrs(id).s(AttrName::evict)), names);
+  const std::string f = e.ptx_effect(fmt::format("{}_{}d{}", name, rank, eviction(e.attrs(id))),
+                                     parameters, text, names);
   e.line(fmt::format("{}({}{}, {});", f, e.argument(e.operand(id, 0)),
                      coordinate_arguments(e, id, 2), e.argument(e.operand(id, 1))));
+}
+
+int stored_rank(Emitter& e, OpId id) { return static_cast<int>(e.operand_count(id)) - 2; }
+
+}  // namespace
+
+void cuda_TmaStore(Emitter& e, OpId id) {
+  const int rank = stored_rank(e, id);
+  emit_to_global(e, id, "tma_store", rank, ptx::tma_store(rank, e.attrs(id).s(AttrName::evict)));
+}
+void cuda_TmaReduce(Emitter& e, OpId id) {
+  const int rank = stored_rank(e, id);
+  const std::string_view kind = e.attrs(id).s(AttrName::kind);
+  emit_to_global(e, id, fmt::format("tma_{}", kind), rank,
+                 ptx::tma_reduce(kind, rank, e.attrs(id).s(AttrName::evict)));
 }
 
 void cuda_TmaCommit(Emitter& e, OpId) { e.ptx_statement(ptx::tma_commit()); }

@@ -30,18 +30,19 @@ struct Purpose {
   const char* name;
 };
 constexpr std::array kPurposes{
-    Purpose{Opcode::MbarWait, 0, "mbar"},   Purpose{Opcode::MbarWait, 1, "phase"},
-    Purpose{Opcode::MbarArrive, 0, "mbar"}, Purpose{Opcode::MbarExpectTx, 0, "mbar"},
-    Purpose{Opcode::MbarInit, 0, "mbar"},   Purpose{Opcode::TmaLoad, 2, "mbar"},
-    Purpose{Opcode::TmaLoad, 1, "buffer"},  Purpose{Opcode::TmaStore, 1, "buffer"},
-    Purpose{Opcode::BarSync, 0, "barrier"}, Purpose{Opcode::BarArrive, 0, "barrier"},
-    Purpose{Opcode::TmaLoad, 3, "x"},       Purpose{Opcode::TmaLoad, 4, "y"},
-    Purpose{Opcode::TmaStore, 2, "x"},      Purpose{Opcode::TmaStore, 3, "y"},
-    Purpose{Opcode::LdMatrix, 0, "row"},    Purpose{Opcode::StMatrix, 0, "row"},
-    Purpose{Opcode::LdShared, 0, "addr"},   Purpose{Opcode::StShared, 0, "addr"},
-    Purpose{Opcode::For, 1, "end"},         Purpose{Opcode::SmemDesc, 0, "tile"},
-    Purpose{Opcode::AddPtr, 1, "offset"},   Purpose{Opcode::CpAsync, 0, "to"},
-    Purpose{Opcode::CpAsync, 1, "from"},
+    Purpose{Opcode::MbarWait, 0, "mbar"},    Purpose{Opcode::MbarWait, 1, "phase"},
+    Purpose{Opcode::MbarArrive, 0, "mbar"},  Purpose{Opcode::MbarExpectTx, 0, "mbar"},
+    Purpose{Opcode::MbarInit, 0, "mbar"},    Purpose{Opcode::TmaLoad, 2, "mbar"},
+    Purpose{Opcode::TmaLoad, 1, "buffer"},   Purpose{Opcode::TmaStore, 1, "buffer"},
+    Purpose{Opcode::BarSync, 0, "barrier"},  Purpose{Opcode::BarArrive, 0, "barrier"},
+    Purpose{Opcode::TmaLoad, 3, "x"},        Purpose{Opcode::TmaLoad, 4, "y"},
+    Purpose{Opcode::TmaStore, 2, "x"},       Purpose{Opcode::TmaStore, 3, "y"},
+    Purpose{Opcode::TmaReduce, 1, "buffer"}, Purpose{Opcode::TmaReduce, 2, "x"},
+    Purpose{Opcode::TmaReduce, 3, "y"},      Purpose{Opcode::LdMatrix, 0, "row"},
+    Purpose{Opcode::StMatrix, 0, "row"},     Purpose{Opcode::LdShared, 0, "addr"},
+    Purpose{Opcode::StShared, 0, "addr"},    Purpose{Opcode::For, 1, "end"},
+    Purpose{Opcode::SmemDesc, 0, "tile"},    Purpose{Opcode::AddPtr, 1, "offset"},
+    Purpose{Opcode::CpAsync, 0, "to"},       Purpose{Opcode::CpAsync, 1, "from"},
 };
 
 /// What an op makes.

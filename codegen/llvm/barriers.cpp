@@ -73,13 +73,27 @@ void llvm_TmaLoad(Emitter& e, OpId id) {
                args);
 }
 
-void llvm_TmaStore(Emitter& e, OpId id) {
-  const Words coordinates = operand_words(e, id, 2);
+namespace {
+
+/// Operands map, source, coordinates; PTX wants the source last.
+void emit_to_global(Emitter& e, OpId id, const ptx::Asm& text) {
   Words args{e.scalar(e.operand(id, 0))};
-  args.append(coordinates);
+  args.append(operand_words(e, id, 2));
   args.push_back(e.scalar(e.operand(id, 1)));
-  e.inline_ptx(ptx::tma_store(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict)),
-               args);
+  e.inline_ptx(text, args);
+}
+
+int stored_rank(Emitter& e, OpId id) { return static_cast<int>(e.operand_count(id)) - 2; }
+
+}  // namespace
+
+void llvm_TmaStore(Emitter& e, OpId id) {
+  emit_to_global(e, id, ptx::tma_store(stored_rank(e, id), e.attrs(id).s(AttrName::evict)));
+}
+void llvm_TmaReduce(Emitter& e, OpId id) {
+  emit_to_global(e, id,
+                 ptx::tma_reduce(e.attrs(id).s(AttrName::kind), stored_rank(e, id),
+                                 e.attrs(id).s(AttrName::evict)));
 }
 
 void llvm_TmaCommit(Emitter& e, OpId) { e.inline_ptx(ptx::tma_commit()); }

@@ -81,6 +81,25 @@ void lower_LoadView(Lowering& l, OpId op) {
   l.set(d.results[0], l.regs(l.to[load].results[0], inverse(order, layout.registers())));
 }
 
+namespace {
+
+bool combines(const OpData& store) { return store.attrs.find(AttrName::kind) != nullptr; }
+
+/// Stores, or has memory combine element by element.
+void write(Lowering& l, const OpData& store, const std::vector<Value>& operands,
+           std::int64_t width) {
+  if (!combines(store)) {
+    l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
+               access_attrs(store.attrs, width));
+    return;
+  }
+  const Type old = l.type(operands[1]);
+  l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1),
+             attr_list({{AttrName::kind, store.attrs.s(AttrName::kind)}}));
+}
+
+}  // namespace
+
 void lower_StoreView(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (d.attrs.i(AttrName::tma) == 1) return store_by_tma(l, op);
@@ -89,13 +108,11 @@ void lower_StoreView(Lowering& l, OpId op) {
   const Value value = l.get(d.operands[1]);
   if (!type.is_tile()) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
-    const Value first = l.is_first_thread();
-    l.b.create(Opcode::StGlobal, std::vector<Value>{at, value, l.both(first, box.scalar_predicate)},
-               std::span<const Type>(), access_attrs(d.attrs, 1));
-    return;
+    return write(l, d, {at, value, l.both(l.is_first_thread(), box.scalar_predicate)}, 1);
   }
   const LinearLayout& layout = layout_of(type);
-  const auto vectors = without_copies(box.vectors(layout), layout);
+  const auto vectors = without_copies(
+      combines(d) ? box.vectors(layout, size_bytes(type.dtype())) : box.vectors(layout), layout);
   auto access = box.access(vectors, layout);
   if (const Value first = l.is_first_copy(layout))
     access.predicate = l.both(access.predicate, first);
@@ -104,8 +121,11 @@ void lower_StoreView(Lowering& l, OpId op) {
   if (access.predicate)
     operands.push_back(l.type(access.predicate).is_vec() ? access.predicate
                                                          : l.splat(access.predicate, count));
-  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
-             access_attrs(d.attrs, static_cast<std::int64_t>(vectors.front().registers.size())));
+  write(l, d, operands, static_cast<std::int64_t>(vectors.front().registers.size()));
+}
+
+void lower_AtomicView(Lowering&, OpId) {
+  throw InternalError("atomic_view should have been removed by view_atomics");
 }
 
 // ---- pointer tiles

@@ -10,7 +10,8 @@ namespace tegula::codegen {
 /// the rest.
 ir::Ints map_order(std::span<const std::int64_t> axes, std::int64_t view_rank, int fast);
 
-/// A store_view with attr tma: through the buffer that StoreStaging says.
+/// A store_view with attr tma, of a combining one a reduction: through the buffer that StoreStaging
+/// says.
 void store_by_tma(Lowering& l, ir::OpId store);
 /// Shared memory must outlive what reads it.
 void await_tma_stores(Lowering& l);

@@ -85,7 +85,10 @@ class StoredBox {
     if (column > 0) operands[2] = l_.b.add(corner_[0], l_.b.i32(column));
     AttrList attrs;
     if (const AttrValue* evict = d_.attrs.find(AttrName::evict)) attrs.set(AttrName::evict, *evict);
-    l_.b.create(Opcode::TmaStore, operands, std::span<const Type>(), attrs);
+    const AttrValue* kind = d_.attrs.find(AttrName::kind);
+    if (kind) attrs.set(AttrName::kind, *kind);
+    l_.b.create(kind ? Opcode::TmaReduce : Opcode::TmaStore, operands, std::span<const Type>(),
+                attrs);
   }
 
   Lowering& l_;

@@ -203,6 +203,7 @@ Asm griddep_launch();
 Asm tma_load(int rank, std::string_view evict, std::int64_t ctas = 1);
 /// Operands: tensor map (b64), coordinates (b32 each), shared address (b32).
 Asm tma_store(int rank, std::string_view evict);
+Asm tma_reduce(std::string_view kind, int rank, std::string_view evict);
 Asm tma_commit();
 Asm tma_wait(std::int64_t count, bool read);
 /// Operand: tensor map (b64, generic address).

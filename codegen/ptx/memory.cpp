@@ -218,7 +218,11 @@ Asm tma_load(int rank, std::string_view evict, std::int64_t ctas) {
   return out;
 }
 
-Asm tma_store(int rank, std::string_view evict) {
+namespace {
+
+/// From shared memory to a box of a tensor, as part of the thread's bulk group.
+Asm tma_to_global(std::string_view mnemonic, std::string_view operation, int rank,
+                  std::string_view evict) {
   Asm out;
   out.memory = true;
   out.add(Reg::b64, Role::In);
@@ -226,9 +230,19 @@ Asm tma_store(int rank, std::string_view evict) {
   const std::string_view policy = l2_policy(evict);
   out.text = with_policy(
       policy,
-      fmt::format("cp.async.bulk.tensor.{}d.global.shared::cta.bulk_group{} [#0, {}], [#{}]", rank,
-                  policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), source));
+      fmt::format("{}.{}d.global.shared::cta{}.bulk_group{} [#0, {}], [#{}]", mnemonic, rank,
+                  operation, policy.empty() ? "" : ".L2::cache_hint", braces(at, rank), source));
   return out;
+}
+
+}  // namespace
+
+Asm tma_store(int rank, std::string_view evict) {
+  return tma_to_global("cp.async.bulk.tensor", "", rank, evict);
+}
+
+Asm tma_reduce(std::string_view kind, int rank, std::string_view evict) {
+  return tma_to_global("cp.reduce.async.bulk.tensor", fmt::format(".{}", kind), rank, evict);
 }
 
 }  // namespace tegula::codegen::ptx

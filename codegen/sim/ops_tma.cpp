@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "codegen/sim/cluster.h"
+#include "codegen/sim/elements.h"
 
 namespace tegula::sim {
 
@@ -166,40 +167,63 @@ void check_source(Warp& w, const Instr& i, const Box& box, int lane) {
     for (std::uint32_t n = row.begin; row.global && n < row.end; ++n) {
       const std::uint32_t from = codegen::swizzled(box.address + row.offset + n, box.map->swizzle);
       if (!*w.cta.shared.valid(from))
-        return w.cta.report(
-            w, i, Detector::Poison,
-            fmt::format("tma_store copies uninitialised shared memory at {:#x}", from), lane, from);
+        return w.cta.report(w, i, Detector::Poison,
+                            fmt::format("{} copies uninitialised shared memory at {:#x}",
+                                        op_name(w.cta.kernel(), i.id), from),
+                            lane, from);
     }
   });
 }
 
-void issue_store(Warp& w, const Instr& i, const Box& box, int lane) {
+/// How the bytes of a row reach the tensor.
+using PutRow = std::function<void(Cta& cta, std::uint8_t* global, const std::uint8_t* from,
+                                  std::uint32_t bytes)>;
+
+void issue_store(Warp& w, const Instr& i, const Box& box, int lane, const PutRow& put) {
   Cta& cta = w.cta;
   const Tick group = w.bulk.open;
   check_source(w, i, box, lane);
   cta.engine_access(w, i, cta.agents.bulk(w.index), group, true, box.address, box.bytes(), false);
-  for_rows(box, [&](const Row& row) {
-    if (row.global)
-      cta.note_global_write(w, i, reinterpret_cast<std::uintptr_t>(row.global), row.end - row.begin,
-                            lane);
-  });
   cta.launch.counters.tma_bytes += box.bytes();
   w.bulk.issue(i.id);
   w.bulk_writes.issue(i.id);
-  cta.later([&w, &cta, box, group] {
+  cta.later([&w, &cta, box, group, put] {
     std::vector<std::uint8_t> data(box.bytes());
     for (std::uint32_t n = 0; n < data.size(); n += kChunk)
       std::memcpy(data.data() + n,
                   cta.shared.at(codegen::swizzled(box.address + n, box.map->swizzle)), kChunk);
     --w.bulk.in_flight[group];
-    cta.later([&w, box, group, data = std::move(data)] {
+    cta.later([&w, &cta, box, group, put, data = std::move(data)] {
       for_rows(box, [&](const Row& row) {
         if (row.global)
-          std::memcpy(row.global, data.data() + row.offset + row.begin, row.end - row.begin);
+          put(cta, row.global, data.data() + row.offset + row.begin, row.end - row.begin);
       });
       --w.bulk_writes.in_flight[group];
     });
   });
+}
+
+void note_writes(Warp& w, const Instr& i, const Box& box, int lane) {
+  for_rows(box, [&](const Row& row) {
+    if (row.global)
+      w.cta.note_global_write(w, i, reinterpret_cast<std::uintptr_t>(row.global),
+                              row.end - row.begin, lane);
+  });
+}
+
+void copy_row(Cta&, std::uint8_t* global, const std::uint8_t* from, std::uint32_t bytes) {
+  std::memcpy(global, from, bytes);
+}
+
+PutRow combine_row(std::string_view kind, DType dtype) {
+  return [kind, e = ir::Elem{dtype, false}](Cta& cta, std::uint8_t* global,
+                                            const std::uint8_t* from, std::uint32_t bytes) {
+    const std::lock_guard lock(cta.global().atomics());
+    const auto size = static_cast<std::uint32_t>(element_bytes(e));
+    for (std::uint32_t at = 0; at < bytes; at += size)
+      store_cell(global + at, combine(kind, load_cell(global + at, e), load_cell(from + at, e), e),
+                 e);
+  };
 }
 
 /// The CTAs that a load goes to.
@@ -245,7 +269,19 @@ Step sim_TmaStore(Warp& w, const Instr& i) {
   operands_defined(w, i);
   for_lanes(w.mask, [&](int lane) {
     Box box;
-    if (read_box(w, i, i.in[0], i.in[1], i.in.subspan(2), lane, box)) issue_store(w, i, box, lane);
+    if (!read_box(w, i, i.in[0], i.in[1], i.in.subspan(2), lane, box)) return;
+    note_writes(w, i, box, lane);
+    issue_store(w, i, box, lane, copy_row);
+  });
+  return Step::Next;
+}
+
+Step sim_TmaReduce(Warp& w, const Instr& i) {
+  operands_defined(w, i);
+  for_lanes(w.mask, [&](int lane) {
+    Box box;
+    if (read_box(w, i, i.in[0], i.in[1], i.in.subspan(2), lane, box))
+      issue_store(w, i, box, lane, combine_row(i.op->attrs.s(AttrName::kind), box.map->dtype));
   });
   return Step::Next;
 }

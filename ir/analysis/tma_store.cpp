@@ -10,6 +10,12 @@ namespace {
 /// Vectors of an accumulator's registers are two elements: narrower ones would be stored by bytes.
 bool has_staged_size(DType dtype) { return size_bytes(dtype) == 2 || size_bytes(dtype) == 4; }
 
+/// What `cp.reduce.async.bulk` does of the operations of a store (PTX ISA, 9.7.9.25.5.3).
+bool is_combined_by_tma(std::string_view kind, DType dtype) {
+  if (kind.empty() || kind == "add") return true;
+  return dtype != DType::f32;
+}
+
 /// The bounds of which `limit` is the least; false where a launch does not know one.
 bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<StoreClip>& clips) {
   const OpId def = k[limit].def;
@@ -92,6 +98,8 @@ std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
   if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
     return "not a tile of two dimensions";
   if (!has_staged_size(tile.dtype())) return "elements of neither 16 nor 32 bits";
+  if (!is_combined_by_tma(store.attrs.s(AttrName::kind), tile.dtype()))
+    return "an operation that TMA does not have for this type";
   if (view.view_facts().strides[static_cast<std::size_t>(axes[1])] != 1 ||
       !is_tma_box(view, axes, tile))
     return "rows that are not contiguous, or base or strides that are no multiples of 16 bytes";

@@ -105,7 +105,9 @@ bool has_atomics(const Kernel& kernel) {
   walk(kernel, kernel.body(), [&](OpId op) {
     using enum Opcode;
     const Opcode opcode = kernel[op].opcode;
-    found |= opcode == AtomicRmw || opcode == FetchTile || opcode == LastArriver;
+    found |=
+        opcode == AtomicRmw || opcode == AtomicView || opcode == FetchTile || opcode == LastArriver;
+    found |= opcode == StoreView && kernel[op].attrs.find(AttrName::kind) != nullptr;
   });
   return found;
 }

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "ir/eval/atomic_kind.h"
 #include "ir/eval/number.h"
 #include "ir/eval/program.h"
 #include "tegula/error.h"
@@ -105,51 +106,6 @@ class PointerOp {
   bool has_mask_ = false;
   DType pointee_{};
 };
-
-using Combine = Cell (*)(Cell old, Cell value, DType dtype);
-
-template <class F>
-Cell combine(Cell old, Cell value, DType dtype, F f) {
-  return visit_dtype(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (kIsFloat<T>)
-      return give<T>(f(take<T>(old), take<T>(value)));
-    else
-      return give<T>(static_cast<T>(f(take<T>(old), take<T>(value))));
-  });
-}
-Cell combine_add(Cell old, Cell value, DType dtype) {
-  if (is_float(dtype))
-    return combine(old, value, dtype,
-                   [](auto a, auto b) { return static_cast<decltype(a)>(a + b); });
-  return canonical(Cell{.i = static_cast<std::int64_t>(static_cast<std::uint64_t>(old.i) +
-                                                       static_cast<std::uint64_t>(value.i))},
-                   dtype);
-}
-Cell combine_max(Cell old, Cell value, DType dtype) {
-  return combine(old, value, dtype, [](auto a, auto b) { return larger(a, b, false); });
-}
-Cell combine_min(Cell old, Cell value, DType dtype) {
-  return combine(old, value, dtype, [](auto a, auto b) { return smaller(a, b, false); });
-}
-Cell combine_and(Cell old, Cell value, DType) { return Cell{.i = old.i & value.i}; }
-Cell combine_or(Cell old, Cell value, DType) { return Cell{.i = old.i | value.i}; }
-Cell combine_xor(Cell old, Cell value, DType) { return Cell{.i = old.i ^ value.i}; }
-Cell combine_xchg(Cell, Cell value, DType) { return value; }
-
-Combine combine_of(std::string_view kind) {
-  struct Row {
-    std::string_view kind;
-    Combine combine;
-  };
-  static constexpr std::array kRows{Row{"add", combine_add},  Row{"max", combine_max},
-                                    Row{"min", combine_min},  Row{"and", combine_and},
-                                    Row{"or", combine_or},    Row{"xor", combine_xor},
-                                    Row{"xchg", combine_xchg}};
-  for (const Row& row : kRows)
-    if (row.kind == kind) return row.combine;
-  throw InternalError(fmt::format("atomic_rmw: unknown kind '{}'", kind));
-}
 
 }  // namespace
 

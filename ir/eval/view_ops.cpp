@@ -1,4 +1,5 @@
 // Views: boxes of tensors, and the ops that load and store them.
+#include "ir/eval/atomic_kind.h"
 #include "ir/eval/box.h"
 
 #include <fmt/format.h>
@@ -169,26 +170,65 @@ void eval_LoadView(Program& p, OpId id) {
   mark_outside(box, out);
 }
 
-void eval_StoreView(Program& p, OpId id) {
+namespace {
+
+/// What store_view and atomic_view do with each element of their box that is there.
+template <class Write>
+void for_each_stored(Program& p, OpId id, const Write& write) {
   const Value tile = p.op(id).operands[1];
   Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
   apply_limits(p, id, box);
   const Cell* cells = p.dense(tile);
   const std::uint8_t* states = p.states(tile);
   const MemoryRegion& region = *box.region;
-  const auto size = static_cast<std::size_t>(size_bytes(region.dtype));
-  const auto write = [&](std::size_t i, const std::byte* at, auto tag) {
+  for_each_inside(box, [&](std::size_t i, const std::byte* at) {
     if (states != nullptr && (states[i] & kAbsent) != 0) return;
     if (states != nullptr && (states[i] & kPoison) != 0) {
       const Memory& m = p.evaluation().memory;
       p.report_poison(id, "writes", "to " + m.describe(region, m.address_of(region, at)),
                       p.value(tile).origin);
     }
-    if (region.shadow != nullptr) p.touch_write(region, at, size, id);
-    write_element<typename decltype(tag)::type>(region.base + (at - region.base), cells[i]);
-  };
-  visit_dtype(region.tensor->dtype, [&](auto tag) {
-    for_each_inside(box, [&](std::size_t i, const std::byte* at) { write(i, at, tag); });
+    write(region, i, region.base + (at - region.base), cells[i]);
+  });
+}
+
+/// The element becomes the combination by attr kind of itself and the value: what it was.
+Cell combine_at(Program& p, OpId id, const MemoryRegion& region, std::byte* at, Cell value) {
+  const DType dtype = region.tensor->dtype;
+  const auto size = static_cast<std::size_t>(size_bytes(dtype));
+  if (region.shadow != nullptr) p.touch_atomic(region, at, size, id, "relaxed");
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, at, size);
+  const Cell old = from_bits(bits, dtype);
+  bits = to_bits(combine_of(p.attrs(id).s(AttrName::kind))(old, value, dtype), dtype);
+  std::memcpy(at, &bits, size);
+  return old;
+}
+
+}  // namespace
+
+void eval_StoreView(Program& p, OpId id) {
+  if (p.attrs(id).find(AttrName::kind) != nullptr)
+    return for_each_stored(p, id,
+                           [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
+                             combine_at(p, id, region, at, value);
+                           });
+  visit_dtype(p.operand_type(id, 0).dtype(), [&](auto tag) {
+    const auto size = sizeof(typename decltype(tag)::type);
+    for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
+      if (region.shadow != nullptr) p.touch_write(region, at, size, id);
+      write_element<typename decltype(tag)::type>(at, value);
+    });
+  });
+}
+
+void eval_AtomicView(Program& p, OpId id) {
+  TileValue& out = p.result(id);
+  out.reset(static_cast<std::size_t>(p.result_type(id).count()));
+  out.states.assign(out.cells.size(), kAbsent);
+  for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t i, std::byte* at, Cell value) {
+    out.cells[i] = combine_at(p, id, region, at, value);
+    out.states[i] = 0;
   });
 }
 

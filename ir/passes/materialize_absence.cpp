@@ -1,9 +1,9 @@
 // Turns absent elements into plain values. Before: elements of a box outside its view are absent.
 // After: they read as 0, and wherever absence matters something says so: reductions and scans get
-// the identity by a select, dot gets zeros along k, and store_view gets limits (one per view
-// dimension after its offsets) where its value is absent inside the view. Absence is followed as
-// bounds per tile dimension (element i is present if 0 <= offset + i < limit), which cost a
-// comparison per row or column, not per element.
+// the identity by a select, dot gets zeros along k, accesses through pointers get masks, and
+// store_view gets limits (one per view dimension after its offsets) where its value is absent
+// inside the view. Absence is followed as bounds per tile dimension (element i is present if
+// 0 <= offset + i < limit), which cost a comparison per row or column, not per element.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -44,6 +44,8 @@ class Materializer {
         dot_operands(op);
       else if (o == StoreView)
         store_limits(op);
+      else if (o == Load || o == Store || o == AtomicRmw)
+        access_mask(op);
       else if (o == ClusterSum)
         sum_operand(op);
       else if (o == FillAbsent)
@@ -269,6 +271,30 @@ class Materializer {
     }
     if (!narrowed) return;
     k_[op].operands.insert(k_[op].operands.end(), limits.begin(), limits.end());
+    changed_ = true;
+  }
+
+  /// Through pointers nothing is read or written where an address or a value is absent.
+  void access_mask(OpId op) {
+    Builder b = before(op);
+    const std::size_t mask_at = k_[op].opcode == Opcode::Load ? 1 : 2;
+    const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    std::vector<Bound> bounds;
+    for (Value v : operands)
+      for (const Bound& bound : absence_.of(v))
+        if (std::ranges::find(bounds, bound) == bounds.end()) bounds.push_back(bound);
+    if (bounds.empty()) return;
+    const Type pointers = k_.type(operands[0]);
+    Value present = operands.size() > mask_at ? operands[mask_at] : Value();
+    for (const Bound& bound : bounds)
+      present =
+          both(b, present,
+               pointers.is_tile() ? mask(b, bound, pointers.shape()) : scalar_inside(b, bound));
+    std::vector<Value> masked(operands.begin(),
+                              operands.begin() + static_cast<std::ptrdiff_t>(mask_at));
+    masked.push_back(present);
+    if (operands.size() > mask_at + 1) masked.push_back(operands.back());
+    k_[op].operands.assign(masked.begin(), masked.end());
     changed_ = true;
   }
 

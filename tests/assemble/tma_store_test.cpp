@@ -44,6 +44,24 @@ TEST_F(Assembled, ProductsStoredByTma) {
   }
 }
 
+TEST_F(Assembled, ProductsAddedByTma) {
+  const auto added = [](auto out, int bn) {
+    using O = decltype(out);
+    return kernel("added", [=](In<bf16, 2> A, In<bf16, 2> B, InOut<O, 2> C) {
+      for (auto [s, m, n] : grid({full<i32>(4), C.rows(), C.cols()}, 1, 128, bn)) {
+        auto acc = zeros<f32>(128, bn);
+        for (auto k : steps(A.cols(), 64).part(s.first(), 4)) acc = dot(A(m, k), B(k, n), acc);
+        atomic_add(C(m, n), acc);
+      }
+    });
+  };
+  const Stream stream(Device::cpu());
+  const Tensor A = host({64, 64}), B = host({64, 64});
+  const auto of = [](DType dtype) { return Tensor::zeros({64, 64}, dtype, Device::cpu()); };
+  expect_stored(traced("added", [&] { added(bf16(), 256)(stream, A, B, of(DType::bf16)); }));
+  expect_stored(traced("added", [&] { added(f32(), 128)(stream, A, B, of(DType::f32)); }), false);
+}
+
 TEST_F(Assembled, AttentionStoredByTma) {
   for (const auto& [tiles, dim] :
        {std::pair{AttentionTiles{128, 128}, 128}, {{128, 176}, 128}, {{192, 128}, 64}}) {

@@ -35,9 +35,16 @@ Tile atomic_or(const Arg& pointers, const Arg& values, const Arg& mask = {},
                Order order = Order::relaxed, Scope scope = Scope::gpu);
 Tile atomic_xor(const Arg& pointers, const Arg& values, const Arg& mask = {},
                 Order order = Order::relaxed, Scope scope = Scope::gpu);
-/// Adds to a part of a view: `atomic_add(count(expert), 1)`. Elements outside the tensor are
-/// dropped.
+/// The same of a part of a view: `atomic_add(count(expert), 1)`, or of a whole tile, as programs do
+/// that share a result: `atomic_add(C(m, n), acc)`. Gives the old values. Where the kernel does not
+/// look at them, sums of products go to memory by TMA as other results do
+/// (`cp.reduce.async.bulk.tensor`). Elements outside the tensor are dropped. Sums of floats depend
+/// on the order in which programs come, and subnormal ones of f32 count as 0.
 Tile atomic_add(const ViewTile& target, const Arg& values,
+                std::source_location at = std::source_location::current());
+Tile atomic_max(const ViewTile& target, const Arg& values,
+                std::source_location at = std::source_location::current());
+Tile atomic_min(const ViewTile& target, const Arg& values,
                 std::source_location at = std::source_location::current());
 
 /// For what programs put together: says that all this program has written is there, and tells

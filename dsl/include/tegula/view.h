@@ -67,6 +67,8 @@ class ViewTile : public Tile {
  private:
   friend class dsl::Tracer;
   friend Tile atomic_add(const ViewTile&, const Arg&, std::source_location);
+  friend Tile atomic_max(const ViewTile&, const Arg&, std::source_location);
+  friend Tile atomic_min(const ViewTile&, const Arg&, std::source_location);
   std::uint32_t access_;
 };
 

@@ -1,5 +1,6 @@
 // Tensor maps of every rank, one to five: boxes that hang over an edge of each dimension, brought
-// by TMA and stored by it, against plain loops. Products have operands of two to five dimensions
+// by TMA and stored or combined by it, against
+// plain loops. Products have operands of two to five dimensions
 // only.
 #include <fmt/format.h>
 
@@ -44,7 +45,8 @@ int place(int rank, const Corner& corner, int i) {
 }
 
 /// Brings the box, stores what was brought by threads, and the box into another tensor.
-std::string round_trip(int rank, int elements, const Corner& corner) {
+std::string round_trip(int rank, int elements, const Corner& corner,
+                       std::string_view store = "tma_store", std::string_view attrs = "") {
   std::string constants, coordinates;
   for (std::size_t d = 0; d < static_cast<std::size_t>(rank); ++d) {
     constants += fmt::format("  %c{} = const [value = {}] : i32\n", d, corner[d]);
@@ -82,13 +84,13 @@ kernel @ranks simt target(sm_90a) threads(256) smem(1040) (%a: tmap, %b: tmap, %
   }} {{
   }}
   if %first {{
-    tma_store %b, %base{1}
+    {4} %b, %base{1} {5}
     tma_commit
     tma_wait [count = 0]
   }} {{
   }}
 }})",
-                     constants, coordinates, 4 * elements, elements);
+                     constants, coordinates, 4 * elements, elements, store, attrs);
 }
 
 void check(int rank, const Corner& corner, codegen::OobFill fill) {
@@ -127,6 +129,37 @@ TEST(SimTma, TensorsOfEveryRank) {
       check(rank, {8, 3, 3, 2, 2}, fill);       // over the far edge of each dimension
       check(rank, {-3, -1, -1, -1, -1}, fill);  // over the near one
     }
+}
+
+/// Programs that add the same box, or keep the larger elements: none is lost, and it is no race.
+TEST(SimTma, BoxesOfManyProgramsAreCombined) {
+  constexpr int kPrograms = 5;
+  const Corner corner{8, 3, 3, 2, 2};
+  for (const std::string kind : {"add", "max", "min"}) {
+    SCOPED_TRACE(kind);
+    constexpr float kBefore = 7;
+    Buffer<float> x(kElements), y(kElements, kBefore), out(256);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 13);
+    const auto from = map_of(x, 5, codegen::OobFill::Zero), to = map_of(y, 5, from.fill);
+    Launch1 l;
+    l.options.ranges = {{x.data(), x.data() + x.size()}, {y.data(), y.data() + y.size()}};
+    l.map(from).map(to).pointer(out);
+    std::string text = round_trip(5, 256, corner, "tma_reduce", "[kind = \"" + kind + "\"]");
+    const std::string count = "%count = const [value = 256]";
+    text.replace(text.find(count), count.size(), "%count = const [value = 0]");
+    const Report r = l.run(parse_located(text), {kPrograms, 1, 1});
+    EXPECT_TRUE(r.clean()) << r.str();
+    Buffer<float> want(kElements, kBefore);
+    for (int i = 0; i < 256; ++i) {
+      const int at = place(5, corner, i);
+      if (at < 0) continue;
+      const auto p = static_cast<std::size_t>(at);
+      want[p] = kind == "add"   ? kBefore + kPrograms * x[p]
+                : kind == "max" ? std::max(kBefore, x[p])
+                                : std::min(kBefore, x[p]);
+    }
+    EXPECT_EQ(y, want);
+  }
 }
 
 /// More than a map has, and fewer.
