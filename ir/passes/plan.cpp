@@ -12,6 +12,7 @@
 #include "ir/analysis/tma_store.h"
 #include "ir/passes/plan_reasons.h"
 #include "ir/passes/plan_survey.h"
+#include "ir/passes/swap_operands.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
 
@@ -207,6 +208,42 @@ Plan make_plan(const Kernel& k) {
   return plan;
 }
 
+/// Products of few rows that are no wgmmas, but would be as their transposes.
+bool gains_by_swap(const Kernel& k) {
+  const Survey s = survey(k);
+  if (!k.info.target.starts_with("sm_90") || s.wgmma || s.chained || s.largest_product == 0)
+    return false;
+  Kernel other = clone(k);
+  return swap_operands(other) && wgmma_plan(other, survey(other)).has_value();
+}
+
+/// What changes to a plan say of its field `swap`, if anything.
+std::optional<bool> asked_to_swap(std::string_view changes) {
+  Plan without, with;
+  with.swap = true;
+  without.change(changes);
+  with.change(changes);
+  return with.swap == without.swap ? std::optional(with.swap) : std::nullopt;
+}
+
+/// Whether products are transposed now.
+bool swap_if_wanted(Kernel& k, PassContext& context) {
+  const auto asked =
+      context.plan ? std::optional(context.plan->swap) : asked_to_swap(context.plan_changes);
+  if (!asked.value_or(gains_by_swap(k))) return false;
+  if (swap_operands(k)) return true;
+  if (context.plan)
+    throw CompileError(Diagnostic{
+        "",
+        fmt::format("{}: swap needs products that add to sums which loops carry, and no cluster",
+                    context.plan->str()),
+        {},
+        {},
+        ""});
+  context.remark(Remark::Kind::Missed, {}, "operands are not swapped: no sums that loops carry");
+  return false;
+}
+
 /// Changes are meant for every kernel of a process, and most are not for products.
 void without_wgmma_fields(Plan& p) {
   p.copy_warps = p.registers = 0;
@@ -268,6 +305,7 @@ void alternate_if_possible(const Kernel& k, PassContext& context) {
   auto plan = alternating_plan(k);
   if (plan) plan->change(context.plan_changes);
   if (plan && plan->alternate && goes_with_alternate(*plan)) {
+    plan->swap = context.plan->swap;
     context.plan = plan;
     return;
   }
@@ -337,10 +375,12 @@ bool plan(Kernel& kernel, PassContext& context) {
                    {},
                    "use grid(...) without cluster(...) there"});
   const bool chosen = !context.plan && context.plan_changes.empty();
+  const bool swapped = swap_if_wanted(kernel, context);
   if (!context.plan) {
     context.plan = make_plan(kernel);
     context.plan->alternate = asks_for(kernel, AttrName::alternate);
     context.plan->change(context.plan_changes);
+    context.plan->swap = swapped;
     if (context.plan->alternate) alternate_if_possible(kernel, context);
     if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
     if (context.plan->warps < 8) context.plan->turns = false;

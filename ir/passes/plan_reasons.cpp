@@ -50,6 +50,9 @@ class Reasons {
 
   void of_wgmma() {
     const std::int64_t ring = s_.once_bytes + p_.stages * s_.step_bytes;
+    if (p_.swap)
+      add("swap=1: tiles' rows are no warpgroup's; {} columns are, as the transposes' rows",
+          s_.product_rows);
     if (p_.alternate)
       add("alternate=1: the grid asks for it; a tile of {} rows is one warpgroup's work",
           s_.product_rows);

@@ -1,0 +1,145 @@
+// Products as their transposes.
+//
+// Before:  s = for .. (acc: 16x128) { yield dot a, b, acc }                        a: 16x64, b:
+// 64x128 After:   t = for .. (acc: 128x16) { yield dot (permute b), (permute a), acc }; s = permute
+// t A warpgroup computes 64 rows of a product, and any multiple of 8 columns: a tile of few rows
+// leaves it most of its work undone, and its transpose nothing. What follows the loop sees the
+// sums as it did.
+#include "ir/passes/swap_operands.h"
+
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/builder.h"
+#include "ir/erase_unused.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::size_t kFirstInit = 3, kFirstCarry = 1;
+
+/// What a loop carries and adds products to, and those.
+struct Sums {
+  OpId loop;
+  std::size_t carry;
+  std::vector<OpId> dots;
+};
+
+class Swap {
+ public:
+  explicit Swap(Kernel& k) : k_(k) {
+    walk(k, k.body(), [&](OpId op) {
+      for (std::size_t i = 0; i < k[op].operands.size(); ++i)
+        uses_[k[op].operands[i]].push_back({op, i});
+    });
+  }
+
+  bool run() {
+    std::vector<Sums> all;
+    std::size_t dots = 0, found = 0;
+    walk(k_, k_.body(), [&](OpId op) {
+      if (k_[op].opcode == Opcode::Dot) ++dots;
+      if (k_[op].opcode != Opcode::For) return;
+      for (std::size_t i = 0; i < k_[op].results.size(); ++i)
+        if (auto sums = sums_of(op, i)) found += sums->dots.size(), all.push_back(std::move(*sums));
+    });
+    if (dots == 0 || found != dots) return false;
+    for (const Sums& sums : all) turn(sums);
+    return true;
+  }
+
+ private:
+  struct Use {
+    OpId op;
+    std::size_t operand;
+  };
+
+  std::optional<Use> only_use(Value v) const {
+    const auto it = uses_.find(v);
+    return it != uses_.end() && it->second.size() == 1 ? std::optional(it->second.front())
+                                                       : std::nullopt;
+  }
+
+  /// Follows a carry from one product to the next, up to the end of the loop's body.
+  std::optional<Sums> sums_of(OpId loop, std::size_t carry) const {
+    const RegionId body = k_[loop].regions[0];
+    Sums sums{loop, carry, {}};
+    Value v = k_[body].args[kFirstCarry + carry];
+    for (auto use = only_use(v); use; use = only_use(v)) {
+      const OpData& d = k_[use->op];
+      if (d.parent != body) return std::nullopt;
+      if (d.opcode == Opcode::Yield && use->operand == carry && !sums.dots.empty()) return sums;
+      if (d.opcode != Opcode::Dot || use->operand != 2) return std::nullopt;
+      sums.dots.push_back(use->op);
+      v = d.results[0];
+    }
+    return std::nullopt;
+  }
+
+  static Type turned(Type t) {
+    return Type::tile(t.elem(), std::vector<std::int64_t>{t.shape()[1], t.shape()[0]});
+  }
+
+  Value transposed(Builder& b, Value v) {
+    const OpId def = k_[v].def;
+    if (def && k_[def].opcode == Opcode::Permute) return k_[def].operands[0];
+    if (def && k_[def].opcode == Opcode::Const) {
+      const AttrList attrs = k_[def].attrs;
+      const Type type = turned(k_.type(v));
+      return k_[b.create(Opcode::Const, {}, std::span(&type, 1), attrs)].results[0];
+    }
+    return b.op(Opcode::Permute, {v}, {{AttrName::order, Ints{1, 0}}});
+  }
+
+  void turn(const Sums& sums) {
+    Builder b(k_);
+    b.before(sums.loop);
+    b.loc = k_[sums.loop].loc;
+    const Value init = k_[sums.loop].operands[kFirstInit + sums.carry];
+    const Value turned_init = transposed(b, init);
+    k_[sums.loop].operands[kFirstInit + sums.carry] = turned_init;
+    erase_unused(k_, init);
+    turn_type(k_[k_[sums.loop].regions[0]].args[kFirstCarry + sums.carry]);
+    for (OpId dot : sums.dots) turn_dot(dot);
+    turn_result(sums);
+  }
+
+  void turn_type(Value v) { k_.set_type(v, turned(k_.type(v))); }
+
+  void turn_dot(OpId dot) {
+    Builder b(k_);
+    b.before(dot);
+    b.loc = k_[dot].loc;
+    const Value first = k_[dot].operands[0], second = k_[dot].operands[1];
+    const Value a = transposed(b, second), c = transposed(b, first);
+    k_[dot].operands[0] = a;
+    k_[dot].operands[1] = c;
+    turn_type(k_[dot].results[0]);
+    erase_unused(k_, first);
+    erase_unused(k_, second);
+  }
+
+  void turn_result(const Sums& sums) {
+    const Value result = k_[sums.loop].results[sums.carry];
+    turn_type(result);
+    Builder b(k_);
+    if (const OpId next = k_[sums.loop].next)
+      b.before(next);
+    else
+      b.at_end(k_[sums.loop].parent);
+    b.loc = k_[sums.loop].loc;
+    const Value back = b.op(Opcode::Permute, {result}, {{AttrName::order, Ints{1, 0}}});
+    k_.replace_all_uses(result, back);
+    k_[k_[back].def].operands[0] = result;
+  }
+
+  Kernel& k_;
+  std::unordered_map<Value, std::vector<Use>> uses_;
+};
+
+}  // namespace
+
+bool swap_operands(Kernel& k) { return k.info.cluster == 1 && Swap(k).run(); }
+
+}  // namespace tegula::ir
