@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/analysis/access_width.h"
 #include "ir/analysis/constant_read.h"
 #include "ir/layout/shared_layout.h"
 
@@ -20,26 +21,30 @@ class Finder {
 
   std::optional<OperandLoad> find(OpId op) {
     auto c = chain(op);
-    if (!c || k_[c->convert].parent != body_ || k_[c->dots.front()].parent != body_)
+    if (!c || (c->convert && k_[c->convert].parent != body_) || k_[c->dots.front()].parent != body_)
       return std::nullopt;
     return offsets_are_pure(*c) ? c : std::nullopt;
   }
 
-  /// load_view -> [permute] -> convert_layout -> dots, each the only user of the one before.
+  /// load_view -> [permute] -> convert_layout (of machine form) -> dots, each the only user of the
+  /// one before.
   std::optional<OperandLoad> chain(OpId load) const {
     if (k_[load].opcode != Opcode::LoadView) return std::nullopt;
     OperandLoad c;
     c.load = load;
-    OpId user = only_user(k_[load].results[0]);
-    if (user && k_[user].opcode == Opcode::Permute) {
-      c.permute = user;
-      user = only_user(k_[user].results[0]);
-    }
-    if (!user || k_[user].opcode != Opcode::ConvertLayout) return std::nullopt;
-    c.convert = user;
-    c.dots = dots_on(k_[user].results[0]);
+    Value operand = k_[load].results[0];
+    const auto pass_through = [&](Opcode opcode) {
+      const OpId user = only_user(operand);
+      if (!user || k_[user].opcode != opcode) return OpId();
+      operand = k_[user].results[0];
+      return user;
+    };
+    c.permute = pass_through(Opcode::Permute);
+    c.convert = pass_through(Opcode::ConvertLayout);
+    if (!c.convert && k_.info.form != Form::Tile) return std::nullopt;
+    c.dots = dots_on(operand);
     if (c.dots.empty()) return std::nullopt;
-    c.tile = k_.type(k_[user].results[0]).with_layout(nullptr);
+    c.tile = k_.type(operand).with_layout(nullptr);
     const auto axes = k_[load].attrs.ints(AttrName::axes);
     c.axes.assign(axes.begin(), axes.end());
     if (c.permute) {
@@ -152,6 +157,31 @@ bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {
   if (found)
     context.remark(Remark::Kind::Missed, k[loop].loc, "not pipelined: the loop writes memory");
   return found;
+}
+
+int access_bytes(const Kernel& k, const OperandLoad& load) {
+  const OpData& box = k[load.load];
+  if (contiguous_dim(k, box) < 0) return 0;
+  return std::min(16, access_elements(k, box) * size_bytes(load.tile.dtype()));
+}
+
+bool is_copied_by_threads(const Kernel& k, const OperandLoad& load) {
+  return access_bytes(k, load) >= 4;
+}
+
+std::int64_t copied_ring_bytes(const Kernel& k, int slots) {
+  PassContext unused;
+  std::int64_t end = 0;
+  for (OpId loop : loops_of(k)) {
+    if (writes_memory(k, loop, unused)) continue;
+    for (const OperandLoad& load : operand_loads(k, loop, unused)) {
+      if (!is_copied_by_threads(k, load)) continue;
+      const SharedLayout& ring = *ring_type(k, load, slots).shared_layout();
+      const std::int64_t alignment = ring.alignment();
+      end = (end + alignment - 1) / alignment * alignment + ring.bytes();
+    }
+  }
+  return end;
 }
 
 Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {

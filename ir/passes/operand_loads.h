@@ -17,7 +17,8 @@ std::vector<OpId> loops_of(const Kernel& k);
 /// New ops go behind the loop, at its place in the text.
 Builder behind(Kernel& k, OpId loop);
 
-/// load_view -> [permute] -> convert_layout -> dots inside a loop body.
+/// load_view -> [permute] -> convert_layout -> dots inside a loop body; in tile form none is
+/// converted.
 struct OperandLoad {
   OpId load, permute, convert;
   std::vector<OpId> dots;          ///< all users; the same operand of each
@@ -38,6 +39,17 @@ std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
 
 /// A body that writes memory might write what copies read ahead; remarked if it does.
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context);
+
+/// Bytes that one access may have along the dimension that is contiguous in memory, 16 at most; 0:
+/// none is.
+int access_bytes(const Kernel& k, const OperandLoad& load);
+
+/// cp.async can bring it: 4, 8 or 16 bytes at a time.
+bool is_copied_by_threads(const Kernel& k, const OperandLoad& load);
+
+/// Of the shared memory, what rings of that many slots take in which threads' copies bring what
+/// products of all loops load (pipeline_copies).
+std::int64_t copied_ring_bytes(const Kernel& k, int slots);
 
 /// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
 /// that fits.

@@ -13,7 +13,6 @@
 #include <optional>
 #include <vector>
 
-#include "ir/analysis/access_width.h"
 #include "ir/builder.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/operand_loads.h"
@@ -45,12 +44,10 @@ class LoopPipeliner {
 
  private:
   bool is_aligned(const OperandLoad& c) {
-    const std::int64_t bytes =
-        std::min<std::int64_t>(16, access_elements(k_, k_[c.load]) * size_bytes(c.tile.dtype()));
-    if (contiguous_dim(k_, k_[c.load]) >= 0 && bytes >= 4) return true;
+    if (is_copied_by_threads(k_, c)) return true;
     context_.remark(Remark::Kind::Missed, k_[c.load].loc,
                     "not pipelined: rows are not aligned for cp.async",
-                    {{"bytes", fmt::format("{}", bytes)}});
+                    {{"bytes", fmt::format("{}", access_bytes(k_, c))}});
     return false;
   }
 

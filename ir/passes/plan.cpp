@@ -10,6 +10,7 @@
 #include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
+#include "ir/passes/operand_loads.h"
 #include "ir/passes/plan_reasons.h"
 #include "ir/passes/plan_survey.h"
 #include "ir/passes/swap_operands.h"
@@ -175,10 +176,10 @@ std::optional<Plan> alternating_plan(const Kernel& k) {
   return plan;
 }
 
-/// Of `wanted` slots, those that shared memory has room for.
-int stages_that_fit(const Kernel& k, const Survey& s, int wanted) {
-  const std::int64_t fit = shared_limit(k.info.target) / std::max<std::int64_t>(1, s.step_bytes);
-  return static_cast<int>(std::clamp<std::int64_t>(fit, 1, wanted));
+/// Of `wanted` slots of what threads copy, those that shared memory has room for.
+int stages_that_fit(const Kernel& k, int wanted) {
+  while (wanted > 1 && copied_ring_bytes(k, wanted) > shared_limit(k.info.target)) --wanted;
+  return wanted;
 }
 
 Plan make_plan(const Kernel& k) {
@@ -197,14 +198,14 @@ Plan make_plan(const Kernel& k) {
   if (s.chained) {
     plan.warps = plan.warps_m = warps_for_rows(s.product_rows, 8);
     plan.warps_n = 1;
-    plan.stages = stages_that_fit(k, s, s.stages != 0 ? s.stages : 2);
+    plan.stages = stages_that_fit(k, s.stages != 0 ? s.stages : 2);
     return plan;
   }
   plan.warps = std::clamp(warps_for(s.largest_product, 64), 1, 8);
   plan.warps_m = plan.warps >= 4 ? plan.warps / 2 : plan.warps;
   plan.warps_n = plan.warps / plan.warps_m;
   if (plan.warps == 8) plan.warps_m = 2, plan.warps_n = 4;
-  plan.stages = stages_that_fit(k, s, s.stages != 0 ? s.stages : plan.stages);
+  plan.stages = stages_that_fit(k, s.stages != 0 ? s.stages : plan.stages);
   return plan;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/passes/operand_loads.h"
+
 namespace tegula::ir {
 namespace {
 
@@ -45,7 +47,7 @@ class Reasons {
     else
       add("wgmma=0: sums, fragments and two steps of operands do not fit a CTA");
     add("warps={}: {} elements of the largest product", p_.warps, s_.largest_product);
-    add("stages={}: {} bytes a step", p_.stages, s_.step_bytes);
+    add("stages={}: {} bytes a step", p_.stages, copied_ring_bytes(k_, 1));
   }
 
   void of_wgmma() {

@@ -26,7 +26,7 @@ struct Survey {
       0;                        ///< 32-bit registers a thread needs for all of them, 16 rows a warp
   std::int64_t fragments = 0;   ///< registers a thread needs for computed operands
   std::int64_t first_sums = 0;  ///< those for what sums begin with in each turn of their loop
-  std::int64_t step_bytes = 0;  ///< of the operands that one step of a loop loads
+  std::int64_t step_bytes = 0;  ///< of the operands that TMA can bring for one step of a loop
   std::int64_t last_bytes = 0;  ///< of those, its last product's
   std::int64_t once_bytes = 0;  ///< that it brings before
   int stages = 0;               ///< what a loop asks for; 0: nothing

@@ -57,6 +57,26 @@ TEST(MatmulWays, MmaSync) {
                    }});
 }
 
+/// Rows that TMA does not bring under a swizzle: rings of what threads copy, of steps so large that
+/// memory has room for two or three slots.
+TEST(MatmulWays, CopiedByThreads) {
+  expect_exact_in({"copied by threads",
+                   [](Draws& d, DrawnProduct& x) {
+                     x.operands = d.of({DType::bf16, DType::f16});
+                     x.result = d.flip() ? DType::f32 : x.operands;
+                     x.options = {};
+                     lie_for_tma(x);
+                     x.b.transposed = false;
+                     not_swapped(d, x, d.of({64, 128}));
+                     x.config.bn = 8 * (2 * d.between(6, 15) + 1);
+                     x.config.bk = d.of({64, 128, 256});
+                     x.config.direct = false;
+                   },
+                   [](const DrawnProduct&, std::string_view said) {
+                     return !is_by_wgmma(said) && says(said, "pipelined by cp.async");
+                   }});
+}
+
 /// Operands that TMA does not take, read element by element.
 TEST(MatmulWays, Direct) {
   expect_exact_in({"direct",

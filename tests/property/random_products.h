@@ -163,12 +163,6 @@ inline void draw_plan(Draws& d, DrawnProduct& x) {
   if (d.flip()) x.plan["stages"] = d.between(2, 8);
 }
 
-/// Operands that wgmma does not take, and that are not copied either.
-inline bool may_be_no_wgmma(const DrawnProduct& x) {
-  return x.config.direct || x.columns() % 16 != 0 || std::min({x.m, x.n, x.k}) <= 1 ||
-         x.plan.contains("wgmma");
-}
-
 /// Widths that wgmma has and a thread's registers hold, and rings that fit: other widths and depths
 /// are left to the library's own choice, which the tests of its configurations see.
 inline void fit_to_machine(DrawnProduct& x) {
@@ -182,15 +176,8 @@ inline void fit_to_machine(DrawnProduct& x) {
   // for it, shared memory may have no room for two slots, and the plan is refused.
   const int scratch = x.is_streamed() ? 4 * rows * columns - 56 * 1024 : 0;
   while (2 * x.step_bytes() > kRoom - std::max(scratch, 0)) x.config.bk /= 2;
-  const int slots = kRoom / x.step_bytes();
-  if (x.plan.contains("stages")) x.plan["stages"] = std::min(slots, x.plan["stages"]);
-  // A ring of mma.sync's kernel is as deep as what TMA could bring of a step has room for; what it
-  // could not bring is not counted, and the kernel is refused (CompileError: needs .. bytes of
-  // shared memory) where that fills the memory.
-  if (may_be_no_wgmma(x)) {
-    if (slots < 3) x.config.bk /= 2;
-    x.config.stages = std::min(x.config.stages, kRoom / x.step_bytes());
-  }
+  if (x.plan.contains("stages"))
+    x.plan["stages"] = std::min(kRoom / x.step_bytes(), x.plan["stages"]);
 }
 
 inline DrawnProduct draw_product(Draws& d, const ProductForm& form) {
