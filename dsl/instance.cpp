@@ -12,6 +12,7 @@
 
 #include "dsl/eager.h"
 #include "dsl/liveness.h"
+#include "ir/plan.h"
 #include "ir/verify.h"
 #include "support/text.h"
 
@@ -131,16 +132,15 @@ void check_out_views(Tracer& t) {
 
 }  // namespace
 
-KernelInstance::KernelInstance(detail::Closure closure, Tuning tuning)
-    : KernelInstance(std::make_shared<const detail::Closure>(std::move(closure)), std::move(tuning),
-                     false) {}
+KernelInstance::KernelInstance(detail::Closure closure, KernelOptions options)
+    : KernelInstance(std::make_shared<const detail::Closure>(std::move(closure)),
+                     std::move(options)) {}
 
-KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning,
-                               bool may_alias)
+KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure,
+                               KernelOptions options)
     : closure_(std::move(closure)),
-      tuning_(std::move(tuning)),
-      identity_(identity_of(*closure_, tuning_)),
-      may_alias_(may_alias) {
+      options_(std::move(options)),
+      identity_(identity_of(*closure_, options_.tuning)) {
   for (std::size_t i = 0; i < closure_->params.size(); ++i) {
     if (closure_->params[i].kind == ParamKind::Constant) continue;
     ++run_time_params_;
@@ -151,13 +151,34 @@ KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure, T
   known_ = versions_.back().get();
 }
 
-std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning) const {
-  Tuning both = tuning;
-  both.insert(tuning_.begin(), tuning_.end());
-  return std::shared_ptr<KernelInstance>(new KernelInstance(closure_, std::move(both), may_alias_));
+std::shared_ptr<KernelInstance> KernelInstance::make(std::shared_ptr<const detail::Closure> closure,
+                                                     KernelOptions options) {
+  return std::shared_ptr<KernelInstance>(
+      new KernelInstance(std::move(closure), std::move(options)));
 }
+
+std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning) const {
+  KernelOptions options = options_;
+  for (const auto& [name, value] : tuning) options.tuning[name] = value;
+  return make(closure_, std::move(options));
+}
+
 std::shared_ptr<KernelInstance> KernelInstance::allowing_alias() const {
-  return std::shared_ptr<KernelInstance>(new KernelInstance(closure_, tuning_, true));
+  KernelOptions options = options_;
+  options.may_alias = true;
+  return make(closure_, std::move(options));
+}
+
+std::shared_ptr<KernelInstance> KernelInstance::planned(std::string_view fields, Loc at) const {
+  try {
+    ir::Plan().change(fields);
+  } catch (const CompileError& e) {
+    fail(Mistake::bad_plan, at, {}, e.diagnostic().message, e.diagnostic().hint);
+  }
+  KernelOptions options = options_;
+  options.plan = trim(options.plan + " " + std::string(fields));
+  options.planned_at = at;
+  return make(closure_, std::move(options));
 }
 
 std::shared_ptr<KernelInstance> KernelInstance::named(std::span<const char* const> names,
@@ -166,8 +187,7 @@ std::shared_ptr<KernelInstance> KernelInstance::named(std::span<const char* cons
   closure->names.clear();
   for (std::size_t i = 0; i < names.size(); ++i)
     closure->names.push_back(parse_name(names[i], closure_->params[i].rank, at));
-  return std::shared_ptr<KernelInstance>(
-      new KernelInstance(std::move(closure), tuning_, may_alias_));
+  return make(std::move(closure), options_);
 }
 
 Signature KernelInstance::signature(std::span<const HostArg> args) const {
@@ -223,7 +243,7 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
                                  std::array<std::int64_t, 3> grid) {
   const std::lock_guard lock(tracing_);
   const std::vector<HostArg> numbers = constants(key);
-  Tracer t(name(), key, tuning_, names_, /*check_loops=*/false);
+  Tracer t(name(), key, options_.tuning, names_, /*check_loops=*/false);
   t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
@@ -245,7 +265,7 @@ void KernelInstance::remember(const Tracer& t) {
 
 TraceResult KernelInstance::run(Signature key, bool check_loops) {
   const std::vector<HostArg> args = constants(key);
-  Tracer t(name(), std::move(key), tuning_, names_, check_loops);
+  Tracer t(name(), std::move(key), options_.tuning, names_, check_loops);
   t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();

@@ -32,13 +32,24 @@ struct EqualExtents {
   std::string text[2];  ///< of the arguments
 };
 
+/// How a lambda is to be compiled and called; each kernel made from another changes one of these.
+struct KernelOptions {
+  Tuning tuning;
+  /// Launched even if arguments that it writes overlap others.
+  bool may_alias = false;
+  /// Fields of its plan, and the line that asks for them.
+  std::string plan;
+  Loc planned_at;
+};
+
 class KernelInstance {
  public:
-  KernelInstance(detail::Closure closure, Tuning tuning);
+  KernelInstance(detail::Closure closure, KernelOptions options);
 
   const std::string& name() const { return closure_->name; }
   const Loc& loc() const { return closure_->loc; }
-  const Tuning& tuning() const { return tuning_; }
+  const Tuning& tuning() const { return options_.tuning; }
+  const KernelOptions& options() const { return options_; }
 
   /// Equal for kernels whose lambdas are surely the same: type, captures and tuning. A lambda whose
   /// captures may hold an address is only equal to itself; its compiled kernels are still shared,
@@ -62,30 +73,33 @@ class KernelInstance {
   std::shared_ptr<KernelInstance> with(const Tuning& tuning) const;
   /// The same lambda, launched even if arguments that it writes overlap others.
   std::shared_ptr<KernelInstance> allowing_alias() const;
+  /// The same lambda with these fields of its plan. Throws CompileError for what is no field.
+  std::shared_ptr<KernelInstance> planned(std::string_view fields, Loc at) const;
   /// The same lambda with names like "A[M, K]" for its parameters.
   std::shared_ptr<KernelInstance> named(std::span<const char* const> names, Loc at) const;
 
   const std::vector<ParamInfo>& params() const { return closure_->params; }
   /// Read without a lock; what is found later is found in a later version.
   const Known& known() const { return *known_.load(std::memory_order_acquire); }
-  bool may_alias() const { return may_alias_; }
+  bool may_alias() const { return options_.may_alias; }
   const std::vector<EqualExtents>& equal_extents() const { return equal_extents_; }
 
   Launcher launcher;
 
  private:
-  KernelInstance(std::shared_ptr<const detail::Closure> closure, Tuning tuning, bool may_alias);
+  KernelInstance(std::shared_ptr<const detail::Closure> closure, KernelOptions options);
+  static std::shared_ptr<KernelInstance> make(std::shared_ptr<const detail::Closure> closure,
+                                              KernelOptions options);
   TraceResult run(Signature key, bool check_loops);
   void remember(const Tracer& t);
   std::vector<HostArg> constants(const Signature& key) const;
   Signature completed(Signature key) const;
 
   std::shared_ptr<const detail::Closure> closure_;
-  Tuning tuning_;
+  KernelOptions options_;
   Hash128 identity_;
   std::size_t run_time_params_ = 0;
   bool checked_ = false;
-  bool may_alias_ = false;
   std::vector<detail::ParamName> names_;  ///< of the run-time parameters; empty, or one for each
   std::vector<EqualExtents> equal_extents_;
   std::mutex tracing_;

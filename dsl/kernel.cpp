@@ -15,7 +15,7 @@ const std::vector<Diagnostic>& Trace::warnings() const { return result_->warning
 namespace detail {
 
 std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure) {
-  return std::make_shared<dsl::KernelInstance>(std::move(closure), Tuning{});
+  return std::make_shared<dsl::KernelInstance>(std::move(closure), dsl::KernelOptions{});
 }
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
                                                  const Tuning& tuning) {
@@ -23,6 +23,10 @@ std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& inst
 }
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance) {
   return instance.allowing_alias();
+}
+std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
+                                               std::string_view fields, Loc at) {
+  return instance.planned(fields, at);
 }
 std::shared_ptr<dsl::KernelInstance> with_names(const dsl::KernelInstance& instance,
                                                 std::span<const char* const> names, Loc at) {

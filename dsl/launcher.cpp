@@ -49,6 +49,7 @@ Hash128 hash_of(const ir::Kernel& k) { return hash128(ir::print(k, {.locations =
 std::string key_text(const KernelInstance& k, const Signature& s) {
   std::string text = fmt::format("kernel {}\nidentity {}\n", k.name(), k.identity().hex());
   for (const auto& [name, value] : k.tuning()) text += fmt::format("tune {} = {}\n", name, value);
+  if (!k.options().plan.empty()) text += fmt::format("plan {}\n", k.options().plan);
   return text + s.text();
 }
 
@@ -100,8 +101,9 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   TraceResult traced = k.trace(k.signature(args));
   const Hash128 ir = hash_of(traced.kernel);
   const runtime::Backend emitter = backend.value_or(runtime::default_backend());
-  const std::string name = fmt::format("{} {} {} {}", ir.hex(), device.str(),
-                                       runtime::name(emitter), plan ? plan->str() : env().plan);
+  const std::string name =
+      fmt::format("{} {} {} {} {}", ir.hex(), device.str(), runtime::name(emitter),
+                  plan ? plan->str() : k.options().plan, env().plan);
   auto kernel = compiled_by_ir().find(name);
   const std::string signature = traced.signature.text();
   std::string event = fmt::format("{}: {}", kernel ? "reused" : "compiled", reason(signature));
@@ -112,6 +114,8 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
     request.device = device;
     request.backend = emitter;
     request.plan = plan;
+    request.plan_changes = k.options().plan;
+    request.changed_at = k.options().planned_at;
     kernel = runtime::compile(request);
     compiled_by_ir().add(name, kernel);
   }

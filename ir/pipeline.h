@@ -11,6 +11,7 @@
 
 #include "ir/kernel.h"
 #include "ir/plan.h"
+#include "tegula/error.h"
 
 namespace tegula::ir {
 
@@ -31,8 +32,10 @@ struct Remark {
 struct PassContext {
   /// Set by whoever compiles; the pass `plan` makes one where it is missing.
   std::optional<Plan> plan;
-  /// Fields that the plan so made gets instead of those chosen (Plan::change).
+  /// Fields that the plan so made gets instead of those chosen (Plan::change), and the line of the
+  /// kernel's author that asks for them, if one does.
   std::string plan_changes;
+  Loc changed_at;
   std::vector<Remark> remarks;
   std::string_view pass;  ///< the pass that runs
 
@@ -40,6 +43,16 @@ struct PassContext {
               std::vector<std::pair<std::string, std::string>> values = {}) {
     remarks.push_back({std::string(pass), loc, kind, std::move(reason), std::move(values)});
   }
+};
+
+/// A kernel needs more shared memory than one CTA may use.
+class SharedMemoryError : public CompileError {
+ public:
+  SharedMemoryError(const Kernel& kernel, std::int64_t bytes);
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  std::int64_t bytes_;
 };
 
 /// Bytes of shared memory that one CTA may use (CUDA C programming guide, compute capabilities).

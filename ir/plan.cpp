@@ -37,6 +37,34 @@ void set_field(Plan& plan, std::string_view name, int value, std::string_view ch
   refuse(change);
 }
 
+int value_of(std::string_view digits, std::string_view change) {
+  if (digits == "true") return 1;
+  if (digits == "false") return 0;
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
+  if (error != std::errc() || end != digits.end()) refuse(change);
+  return value;
+}
+
+/// Takes the next "name=value" from the text, past the words and braces of a printed plan; empty at
+/// its end.
+std::string_view next_change(std::string_view& text) {
+  constexpr std::string_view kBetween = " ,}", kBegin = "plan {";
+  const auto skip = [&] {
+    text.remove_prefix(std::min(text.find_first_not_of(kBetween), text.size()));
+  };
+  for (skip(); text.starts_with(kBegin); skip()) text.remove_prefix(kBegin.size());
+  const std::string_view change = text.substr(0, text.find_first_of(kBetween));
+  text.remove_prefix(change.size());
+  return change;
+}
+
+void apply(Plan& plan, std::string_view change) {
+  const std::size_t equals = change.find('=');
+  if (equals == std::string_view::npos) refuse(change);
+  set_field(plan, change.substr(0, equals), value_of(change.substr(equals + 1), change), change);
+}
+
 }  // namespace
 
 int Plan::registers_at_entry() const {
@@ -60,19 +88,20 @@ std::string Plan::str() const {
 }
 
 void Plan::change(std::string_view text) {
-  while (true) {
-    text.remove_prefix(std::min(text.find_first_not_of(" ,"), text.size()));
-    if (text.empty()) return;
-    const std::string_view change = text.substr(0, text.find_first_of(" ,"));
-    text.remove_prefix(change.size());
-    const std::size_t equals = change.find('=');
-    if (equals == std::string_view::npos) refuse(change);
-    const std::string_view digits = change.substr(equals + 1);
-    int value = 0;
-    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), value);
-    if (error != std::errc() || end != digits.end()) refuse(change);
-    set_field(*this, change.substr(0, equals), value, change);
+  for (auto change = next_change(text); !change.empty(); change = next_change(text))
+    apply(*this, change);
+}
+
+std::string_view Plan::first_missing(std::string_view text) const {
+  Plan changed = *this;
+  changed.change(text);
+  if (changed == *this) return {};
+  for (auto change = next_change(text); !change.empty(); change = next_change(text)) {
+    Plan with = *this;
+    apply(with, change);
+    if (with != *this) return change;
   }
+  return {};
 }
 
 }  // namespace tegula::ir

@@ -34,9 +34,11 @@ struct Plan {
   }
 
   std::string str() const;
-  /// Sets the fields that "name=value name=value .." lists; throws CompileError naming the fields
-  /// there are.
+  /// Sets the fields that "name=value name=value .." lists, or a plan as `str` prints it; throws
+  /// CompileError naming the fields there are.
   void change(std::string_view text);
+  /// Of such a text the first "name=value" that the plan does not have; empty: it has all.
+  std::string_view first_missing(std::string_view text) const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

@@ -31,6 +31,10 @@ struct CompileRequest {
   std::string target;              ///< "sm_90a"; empty: the device's own
   std::optional<Backend> backend;  ///< empty: default_backend()
   std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
+  /// Fields that the plan so chosen must have (Plan::change), and who asks for them. TEGULA_PLAN
+  /// goes over these.
+  std::string plan_changes;
+  Loc changed_at;
   bool lineinfo = false;
 };
 

@@ -1,17 +1,12 @@
 // The verbs' work: see runtime/jit.cpp for their order.
 #include "runtime/jit_steps.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
-#include <limits>
 
 #include "codegen/lower/lower_simt.h"
-#include "ir/text.h"
 #include "runtime/context.h"
 #include "runtime/module.h"
 #include "runtime/nvrtc.h"
@@ -58,97 +53,6 @@ void key(CompiledKernel& k, const CompileRequest& request) {
   k.key_text = request.key;
 }
 
-namespace {
-
-/// What a kernel can do without where registers are short, which only the assembler knows.
-struct Spared {
-  std::string_view pass, remark;
-};
-constexpr std::array kSpared{
-    Spared{"invariant_divisions",
-           "divisions by what a loop does not change stay: there are no registers for reciprocals"},
-    Spared{
-        "interval_masks",
-        "masks are compared as they are written: there are no registers for the limits of rows"}};
-
-void optimize_by(CompiledKernel& k, const std::optional<ir::Plan>& plan,
-                 std::span<const ir::Pass> passes = optimize_passes()) {
-  k.name = k.tile.info.name;
-  k.simt = ir::clone(k.tile);
-  k.simt.info.target = k.target;
-  ir::PassContext context;
-  context.plan = plan;
-  context.plan_changes = env().plan;
-  ir::PipelineOptions options;
-#ifdef NDEBUG
-  options.verify = false;
-#endif
-  k.passes = ir::run_pipeline(k.simt, passes, context, options);
-  k.plan = context.plan.value_or(ir::Plan{});
-  k.remarks = std::move(context.remarks);
-}
-
-/// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
-std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
-  if (plan.warp_exchange) {
-    plan.warp_exchange = false;
-    return plan;
-  }
-  if (plan.tma_store) {
-    plan.tma_store = false;
-    return plan;
-  }
-  if (plan.alternate) {  // another plan altogether without
-    if (plan.stages == 2) return std::nullopt;
-    --plan.stages;
-    return plan;
-  }
-  if (plan.persistent) {
-    plan.persistent = plan.dynamic = plan.multicast = false;
-    plan.overlap_no_tiles();
-    plan.stage_stores = true;
-    return plan;
-  }
-  if (plan.stages == 1) return std::nullopt;
-  --plan.stages;
-  return plan;
-}
-
-/// Keeps the traced kernel and gives the command that replays what became of it; empty if it cannot
-/// be written.
-std::string keep_reproducer(const CompiledKernel& k, std::string_view verb) {
-  std::string file = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.tir").string();
-  const int descriptor = ::mkostemps(file.data(), 4, O_CLOEXEC);
-  if (descriptor < 0) return {};
-  const std::string text = ir::print(k.tile);
-  const bool whole =
-      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  ::close(descriptor);
-  return whole ? fmt::format("tegula opt --target {} --backend {} --emit {} -- {}", k.target,
-                             name(k.backend), verb, file)
-               : std::string();
-}
-
-void optimize_to_fit(CompiledKernel& k, const CompileRequest& request) {
-  optimize_by(k, request.plan);
-  // Only the lowering knows how much scratch memory it needs beside the rings.
-  while (!request.plan && k.simt.info.smem_bytes > ir::shared_limit(k.target)) {
-    const auto plan = with_less_shared(k.plan);
-    if (!plan) return;  // the launch names the limit
-    optimize_by(k, plan);
-  }
-}
-
-}  // namespace
-
-void optimize(CompiledKernel& k, const CompileRequest& request) {
-  try {
-    optimize_to_fit(k, request);
-  } catch (const InternalError& e) {
-    throw InternalError(e.message(), keep_reproducer(k, "optimize"));
-  }
-}
-
 void emit(CompiledKernel& k, const CompileRequest& request) {
   const codegen::EmitOptions options{.lineinfo = request.lineinfo || env().lineinfo,
                                      .keep_source = !env().dump.empty()};
@@ -166,6 +70,17 @@ std::string assembler_target(const CompiledKernel& k) {
 }
 
 namespace {
+
+/// What a kernel can do without where registers are short, which only the assembler knows.
+struct Spared {
+  std::string_view pass, remark;
+};
+constexpr std::array kSpared{
+    Spared{"invariant_divisions",
+           "divisions by what a loop does not change stay: there are no registers for reciprocals"},
+    Spared{
+        "interval_masks",
+        "masks are compared as they are written: there are no registers for the limits of rows"}};
 
 void assemble_once(CompiledKernel& k, const CompileRequest& request) {
   const std::string target = assembler_target(k);
@@ -213,7 +128,7 @@ void compile_without(CompiledKernel& k, const CompileRequest& request, unsigned 
   for (unsigned i = 0; i < kSpared.size(); ++i)
     if (set >> i & 1U)
       std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name == kSpared[i].pass; });
-  optimize_by(k, k.plan, passes);
+  optimize_by(k, request, k.plan, passes);
   for (unsigned i = 0; i < kSpared.size(); ++i)
     if (set >> i & 1U)
       k.remarks.push_back({std::string(kSpared[i].pass),

@@ -5,7 +5,14 @@
 namespace tegula::runtime {
 
 void key(CompiledKernel& k, const CompileRequest& request);
+/// Throws SharedMemoryError, or CompileError naming what was asked of the plan, where the kernel
+/// does not fit a CTA.
 void optimize(CompiledKernel& k, const CompileRequest& request);
+/// Once, by these passes and this plan or, if there is none, one that is chosen and changed as the
+/// request says.
+void optimize_by(CompiledKernel& k, const CompileRequest& request,
+                 const std::optional<ir::Plan>& plan,
+                 std::span<const ir::Pass> passes = optimize_passes());
 void emit(CompiledKernel& k, const CompileRequest& request);
 /// What `assemble` assembles for: the GPU's own machine code where the PTX of an older one runs.
 std::string assembler_target(const CompiledKernel& k);

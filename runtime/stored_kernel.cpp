@@ -189,7 +189,8 @@ CacheKey stored_key(const CompiledKernel& k, const CompileRequest& request,
   key.add("device", k.device.kind == DeviceKind::sim ? "sim" : "cuda");
   key.add("back end", name(k.backend));
   key.add("plan", request.plan ? request.plan->str() : "chosen");
-  key.add("changes of the plan", env().plan);
+  key.add("changes of the plan", request.plan_changes);
+  key.add("TEGULA_PLAN", env().plan);
   key.add("line tables", wants_lineinfo(request) ? "yes" : "no");
   ToolFields tools(key, memos);
   tools.file("tegula", own_file());

@@ -15,6 +15,17 @@ std::int64_t shared_limit(std::string_view target) {
   return target.starts_with("sm_9") ? 232448 : 166912;
 }
 
+SharedMemoryError::SharedMemoryError(const Kernel& kernel, std::int64_t bytes)
+    : CompileError(Diagnostic{
+          "",
+          fmt::format("kernel {} needs {} bytes of shared memory, {} allows {} bytes per CTA",
+                      kernel.info.name, bytes, kernel.info.target,
+                      shared_limit(kernel.info.target)),
+          {},
+          {},
+          "use smaller tiles or fewer pipeline stages"}),
+      bytes_(bytes) {}
+
 bool allocate_shared(Kernel& kernel, PassContext& context) {
   std::int64_t end = kernel.info.smem_bytes;
   walk(kernel, kernel.body(), [&](OpId op) {
@@ -28,15 +39,7 @@ bool allocate_shared(Kernel& kernel, PassContext& context) {
     d.attrs.set(AttrName::offset, end);
     end += layout->bytes();
   });
-  const std::int64_t limit = shared_limit(kernel.info.target);
-  if (end > limit)
-    throw CompileError(Diagnostic{
-        "",
-        fmt::format("kernel {} needs {} bytes of shared memory, {} allows {} bytes per CTA",
-                    kernel.info.name, end, kernel.info.target, limit),
-        {},
-        {},
-        "use smaller tiles or fewer pipeline stages"});
+  if (end > shared_limit(kernel.info.target)) throw SharedMemoryError(kernel, end);
   kernel.info.smem_bytes = end;
   context.remark(Remark::Kind::Analysis, {}, "shared memory", {{"bytes", fmt::format("{}", end)}});
   return end != 0;

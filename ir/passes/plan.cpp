@@ -246,10 +246,13 @@ bool swap_if_wanted(Kernel& k, PassContext& context) {
 }
 
 /// Changes are meant for every kernel of a process, and most are not for products.
-void without_wgmma_fields(Plan& p) {
+void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
+  Plan& p = *context.plan;
+  const Plan before = p;
   p.copy_warps = p.registers = 0;
   p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = p.overlap_tiles = p.tma_store =
       false;
+  if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, why_no_wgmma(k));
 }
 
 /// Tiles side by side go to a cluster only where they are dealt.
@@ -317,7 +320,7 @@ void alternate_if_possible(const Kernel& k, PassContext& context) {
 }
 
 /// A plan that somebody else made or changed must be one that the passes can carry out.
-void require_legal(const Plan& p, const Kernel& k) {
+void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
   const Survey s = survey(k);
   const bool may_be_wgmma =
       k.info.target.starts_with("sm_90") && s.wgmma && s.step_bytes > 0 && s.largest_product > 0;
@@ -360,7 +363,7 @@ void require_legal(const Plan& p, const Kernel& k) {
   };
   for (const auto& [holds, rule] : kRules)
     if (!holds)
-      throw CompileError(Diagnostic{"", fmt::format("{}: {}", p.str(), rule), {}, {}, ""});
+      throw CompileError(Diagnostic{"", fmt::format("{}: {}", p.str(), rule), asked_at, {}, ""});
 }
 
 }  // namespace
@@ -379,11 +382,12 @@ bool plan(Kernel& kernel, PassContext& context) {
   const bool swapped = swap_if_wanted(kernel, context);
   if (!context.plan) {
     context.plan = make_plan(kernel);
+    const bool was_wgmma = context.plan->wgmma;
     context.plan->alternate = asks_for(kernel, AttrName::alternate);
     context.plan->change(context.plan_changes);
     context.plan->swap = swapped;
     if (context.plan->alternate) alternate_if_possible(kernel, context);
-    if (!context.plan->wgmma) without_wgmma_fields(*context.plan);
+    if (!context.plan->wgmma) drop_wgmma_fields(kernel, was_wgmma, context);
     if (context.plan->warps < 8) context.plan->turns = false;
     if (kernel.info.cluster > 1) context.plan->persistent = false;
     if (!context.plan->persistent || starts_early(kernel)) context.plan->dynamic = false;
@@ -391,7 +395,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     drop_multicast_unless_possible(kernel, context);
     drop_tma_store_unless_possible(kernel, context);
   }
-  if (!chosen) require_legal(*context.plan, kernel);
+  if (!chosen) require_legal(*context.plan, kernel, context.changed_at);
   kernel.info.threads = 32 * context.plan->warps;
   kernel.info.min_ctas = context.plan->min_ctas;
   context.remark(Remark::Kind::Analysis, {}, "plan", {{"plan", context.plan->str()}});

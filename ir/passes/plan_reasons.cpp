@@ -40,12 +40,7 @@ class Reasons {
   }
 
   void of_older_products() {
-    if (!k_.info.target.starts_with("sm_90"))
-      add("wgmma=0: {} has none", k_.info.target);
-    else if (!s_.wgmma)
-      add("wgmma=0: of some product {}", s_.why_not_wgmma);
-    else
-      add("wgmma=0: sums, fragments and two steps of operands do not fit a CTA");
+    add("{}", why_no_wgmma(k_));
     add("warps={}: {} elements of the largest product", p_.warps, s_.largest_product);
     add("stages={}: {} bytes a step", p_.stages, copied_ring_bytes(k_, 1));
   }
@@ -106,6 +101,15 @@ class Reasons {
 };
 
 }  // namespace
+
+std::string why_no_wgmma(const Kernel& k) {
+  const Survey s = survey(k);
+  if (!k.info.target.starts_with("sm_90"))
+    return fmt::format("wgmma=0: {} has none", k.info.target);
+  if (!s.wgmma) return fmt::format("wgmma=0: of some product {}", s.why_not_wgmma);
+  if (s.largest_product == 0) return "wgmma=0: there are no products";
+  return "wgmma=0: sums, fragments and two steps of operands do not fit a CTA";
+}
 
 std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k) {
   return Reasons(plan, k).all();

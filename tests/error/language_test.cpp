@@ -438,6 +438,8 @@ TEST(LanguageError, Calls) {
   expect("T0709 extents_differ",
          [&] { named(tensor({16, 32}), tensor({31, 32}), tensor({16, 32})); });
   expect("T0710 bad_name", [&] { named.named("A[M]", "B", "C"); });
+  expect("T0711 bad_plan", [&] { k.with_plan("depth=3"); });
+  expect("T0711 no number", [&] { k.with_plan("stages=2, persistent=maybe"); });
   expect("T0705 not_compiled", [&] { k.dump("trace"); });
   expect("T0706 overlap", [&] { k(x, x.select(0, 1)); });
   expect("T0707 other_device", [&] { k(x, Tensor::empty({4}, DType::f32, Device::sim())); });

@@ -189,6 +189,8 @@ std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure);
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
                                                  const Tuning& tuning);
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance);
+std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
+                                               std::string_view fields, Loc at);
 std::shared_ptr<dsl::KernelInstance> with_names(const dsl::KernelInstance& instance,
                                                 std::span<const char* const> names, Loc at);
 void launch(dsl::KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
@@ -262,6 +264,14 @@ class Kernel {
   }
   /// The same kernel, launched even where an Out tensor overlaps another argument.
   Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
+  /// The same kernel with these fields of its plan, "stages=4, multicast=true", instead of those
+  /// that are chosen, or with a whole plan as explain() prints it; ir/plan.def says what each field
+  /// means. A call throws CompileError where the kernel cannot have them. TEGULA_PLAN, for
+  /// experiments, goes over them.
+  Kernel with_plan(std::string_view fields,
+                   std::source_location at = std::source_location::current()) const {
+    return Kernel(detail::with_plan(*instance_, fields, at));
+  }
 
   /// Text of a stage of the latest compilation: key, trace, optimize, emit, assemble or launch.
   std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }

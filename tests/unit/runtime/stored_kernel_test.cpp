@@ -217,6 +217,9 @@ TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
     return k;
   };
   nth(6, r);
+  r = request_for("vector_add");
+  r.plan_changes = "warps=8";
+  nth(7, r);
 }
 
 TEST_F(Stored, OffAndDumpsWriteNothingAndReadNothing) {

@@ -1,0 +1,216 @@
+// The verb `optimize`: the passes, again with a smaller plan where a kernel does not fit the shared
+// memory.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "ir/text.h"
+#include "runtime/jit_steps.h"
+#include "support/env.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+/// What is asked of the plan that is chosen.
+std::string changes_of(const CompileRequest& request) {
+  return std::string(trim(request.plan_changes + " " + env().plan));
+}
+
+bool is_asked(const CompileRequest& request) {
+  return request.plan || !changes_of(request).empty();
+}
+
+ir::PassContext context_of(const CompileRequest& request, const std::optional<ir::Plan>& plan) {
+  ir::PassContext context;
+  context.plan = plan;
+  context.plan_changes = changes_of(request);
+  context.changed_at = request.changed_at;
+  return context;
+}
+
+void run_passes(CompiledKernel& k, ir::PassContext& context, std::span<const ir::Pass> passes) {
+  k.name = k.tile.info.name;
+  k.simt = ir::clone(k.tile);
+  k.simt.info.target = k.target;
+  ir::PipelineOptions options;
+#ifdef NDEBUG
+  options.verify = false;
+#endif
+  k.passes = ir::run_pipeline(k.simt, passes, context, options);
+}
+
+bool fits(const CompiledKernel& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
+
+int fewest_stages(const ir::Plan& plan) { return plan.wgmma ? 2 : 1; }
+
+/// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
+std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
+  if (plan.warp_exchange) {
+    plan.warp_exchange = false;
+    return plan;
+  }
+  if (plan.tma_store) {
+    plan.tma_store = false;
+    return plan;
+  }
+  if (plan.persistent && !plan.alternate) {  // which is another plan altogether without
+    plan.persistent = plan.dynamic = plan.multicast = false;
+    plan.overlap_no_tiles();
+    plan.stage_stores = true;
+    return plan;
+  }
+  if (plan.stages <= fewest_stages(plan)) return std::nullopt;
+  --plan.stages;
+  return plan;
+}
+
+/// Keeps the traced kernel and gives the command that replays what became of it; empty if it cannot
+/// be written.
+std::string keep_reproducer(const CompiledKernel& k, std::string_view verb) {
+  std::string file = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.tir").string();
+  const int descriptor = ::mkostemps(file.data(), 4, O_CLOEXEC);
+  if (descriptor < 0) return {};
+  const std::string text = ir::print(k.tile);
+  const bool whole =
+      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  ::close(descriptor);
+  return whole ? fmt::format("tegula opt --target {} --backend {} --emit {} -- {}", k.target,
+                             name(k.backend), verb, file)
+               : std::string();
+}
+
+// ---- a plan that was asked for
+
+/// Who asks for it, and in which words.
+std::string asked_plan(const CompileRequest& request) {
+  if (request.plan) return request.plan->str();
+  const std::string ours = fmt::format("with_plan(\"{}\")", request.plan_changes),
+                    environment = fmt::format("TEGULA_PLAN=\"{}\"", env().plan);
+  if (request.plan_changes.empty()) return environment;
+  return env().plan.empty() ? ours : ours + " under " + environment;
+}
+
+/// The author's line, or that of the first product.
+Loc place_of(const CompiledKernel& k, const CompileRequest& request) {
+  Loc at = request.changed_at;
+  ir::walk(k.tile, k.tile.body(), [&](ir::OpId op) {
+    if (!at.known() && k.tile[op].opcode == ir::Opcode::Dot) at = k.tile[op].loc;
+  });
+  return at;
+}
+
+/// Compiles with so many stages and all else as asked for; whether that fits.
+bool fits_with(CompiledKernel& k, const CompileRequest& request, int stages) {
+  const std::string change = fmt::format("stages={}", stages);
+  ir::PassContext context = context_of(request, request.plan);
+  context.plan_changes += " " + change;
+  if (context.plan) context.plan->change(change);
+  try {
+    run_passes(k, context, optimize_passes());
+  } catch (const CompileError&) {
+    return false;
+  }
+  return fits(k);
+}
+
+bool fits_if_chosen(CompiledKernel& k) {
+  ir::PassContext context;
+  try {
+    run_passes(k, context, optimize_passes());
+  } catch (const CompileError&) {
+    return false;
+  }
+  return fits(k);
+}
+
+/// What was asked for takes `bytes`. Compiles it with fewer stages, or without, to say what there
+/// is room for.
+[[noreturn]] void refuse_plan(CompiledKernel& k, const CompileRequest& request,
+                              std::int64_t bytes) {
+  Diagnostic said{
+      "",
+      fmt::format("kernel {}: the plan of {} takes {} bytes of shared memory, {} allows {} bytes "
+                  "per CTA",
+                  k.name, asked_plan(request), bytes, k.target, ir::shared_limit(k.target)),
+      place_of(k, request),
+      {},
+      "use smaller tiles"};
+  const auto suggest = [&](const std::string& what, std::string hint) {
+    said.notes.push_back({{}, fmt::format("{} takes {} bytes", what, k.simt.info.smem_bytes)});
+    said.hint = std::move(hint);
+    throw CompileError(said);
+  };
+  const int fewest = fewest_stages(k.plan);
+  for (int stages = k.plan.stages - 1; stages >= fewest; --stages)
+    if (fits_with(k, request, stages))
+      suggest(fmt::format("with stages={} it", stages), fmt::format("ask for stages={}", stages));
+  if (fits_if_chosen(k)) suggest("the plan that is chosen without it", "leave it out");
+  throw CompileError(said);
+}
+
+/// The author's fields are in the plan that was made.
+void require_changes(const CompiledKernel& k, const CompileRequest& request) {
+  if (!env().plan.empty()) return;  // an experiment, which goes over them
+  const std::string_view missing = k.plan.first_missing(request.plan_changes);
+  if (missing.empty()) return;
+  Diagnostic said{"",
+                  fmt::format("kernel {}: its plan cannot have {}", k.name, missing),
+                  request.changed_at,
+                  {},
+                  "leave it out; explain() says what is chosen then, and why"};
+  for (const ir::Remark& r : k.remarks)
+    if (r.pass == "plan" && r.kind == ir::Remark::Kind::Missed)
+      said.notes.push_back({{}, r.reason});
+  said.notes.push_back({{}, "what can be had is " + k.plan.str()});
+  throw CompileError(said);
+}
+
+/// Only the lowering knows how much scratch memory it needs beside the rings.
+void optimize_to_fit(CompiledKernel& k, const CompileRequest& request) {
+  optimize_by(k, request, request.plan);
+  const ir::Plan first = k.plan;
+  const std::int64_t bytes = k.simt.info.smem_bytes;
+  while (!fits(k)) {
+    const auto less = request.plan ? std::nullopt : with_less_shared(k.plan);
+    if (less && less->first_missing(request.plan_changes).empty()) {
+      optimize_by(k, request, less);
+      continue;
+    }
+    if (!is_asked(request)) throw ir::SharedMemoryError(k.simt, k.simt.info.smem_bytes);
+    k.plan = first;
+    throw ir::SharedMemoryError(k.simt, bytes);
+  }
+}
+
+}  // namespace
+
+void optimize_by(CompiledKernel& k, const CompileRequest& request,
+                 const std::optional<ir::Plan>& plan, std::span<const ir::Pass> passes) {
+  ir::PassContext context = context_of(request, plan);
+  try {
+    run_passes(k, context, passes);
+  } catch (const ir::SharedMemoryError&) {
+    k.plan = *context.plan;  // what did not fit
+    throw;
+  }
+  k.plan = context.plan.value_or(ir::Plan{});
+  k.remarks = std::move(context.remarks);
+}
+
+void optimize(CompiledKernel& k, const CompileRequest& request) {
+  try {
+    optimize_to_fit(k, request);
+    require_changes(k, request);
+  } catch (const ir::SharedMemoryError& e) {
+    if (!is_asked(request)) throw;
+    refuse_plan(k, request, e.bytes());
+  } catch (const InternalError& e) {
+    throw InternalError(e.message(), keep_reproducer(k, "optimize"));
+  }
+}
+
+}  // namespace tegula::runtime

@@ -1,0 +1,100 @@
+// Plans that were asked for and cannot be had, word for word in plan.txt.
+#include "expect_error.h"
+#include "support/env.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+test::Pinned& pinned() {
+  static test::Pinned file("plan.txt");
+  return file;
+}
+
+template <class F>
+void expect(const char* name, const F& f,
+            std::source_location at = std::source_location::current()) {
+  pinned().check(name, test::error_of(f, at));
+}
+
+Tensor tensor(const Dims& shape, DType d = DType::bf16) {
+  return Tensor::zeros(shape, d, Device::sim());
+}
+
+auto product() {
+  return kernel("product", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
+    for (auto [m, n] : grid(c, 128, 256)) {
+      auto acc = zeros<f32>(128, 256);
+      for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+      c(m, n) = acc;
+    }
+  });
+}
+
+/// Its ring stays alive between the tiles of a row of them, which are stored in between.
+auto row_of_products() {
+  return kernel("rows", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
+    for (auto m : grid(rows(c), 128))
+      for (auto n : steps(c.cols(), 256)) {
+        auto acc = zeros<f32>(128, 256);
+        for (auto k : steps(a.cols(), 128)) acc = dot(a(m, k), b(k, n), acc);
+        c(m, n) = acc;
+      }
+  });
+}
+
+template <class K>
+void call(const K& k) {
+  k(tensor({256, 256}), tensor({256, 256}), tensor({256, 256}, DType::f32));
+}
+
+template <class K>
+void call_under(const char* plan, const K& k) {
+  Env with = env();
+  with.plan = plan;
+  const EnvOverride scope(with);
+  call(k);
+}
+
+/// Rings alone are more than a CTA may use: what was asked, what it takes, and what there is room
+/// for.
+TEST(PlanError, MoreStagesThanFit) {
+  expect("TEGULA_PLAN, wgmma", [] { call_under("stages=6", product()); });
+  expect("TEGULA_PLAN, mma.sync",
+         [] { call_under("wgmma=0 stages=8 warps_m=2 warps_n=4", product()); });
+  expect("with_plan", [] { call(product().with_plan("stages=6, persistent=false")); });
+  expect("both", [] { call_under("stages=5", product().with_plan("copy_warps=1, registers=0")); });
+}
+
+/// What else needs shared memory does not fit beside the fewest slots, of which wgmma has two.
+TEST(PlanError, NoRoomBesideTheFewestStages) {
+  expect("TEGULA_PLAN, scratch",
+         [] { call_under("stage_stores=1 persistent=0", row_of_products()); });
+  expect("with_plan, scratch",
+         [] { call(row_of_products().with_plan("stage_stores=1, persistent=0")); });
+  const auto too_large = kernel("large", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
+    for (auto [m, n] : grid(c, 256, 256)) {
+      auto acc = zeros<f32>(256, 256);
+      for (auto k : steps(a.cols(), 512)) acc = dot(a(m, k), b(k, n), acc);
+      c(m, n) = acc;
+    }
+  });
+  expect("chosen", [&] { call(too_large); });
+  expect("nothing fits", [&] { call_under("stages=2", too_large); });
+}
+
+/// The author's fields are never dropped.
+TEST(PlanError, FieldsThatCannotBeHad) {
+  expect("a field of wgmma's", [] {
+    const auto copy = kernel("copy", [](In<bf16, 2> x, Out<bf16, 2> z) {
+      for (auto [i, j] : grid(z, 64, 64)) z(i, j) = x(i, j);
+    });
+    copy.with_plan("warps=2, persistent=1")(tensor({64, 64}), tensor({64, 64}));
+  });
+  expect("tiles by a counter are not shared",
+         [] { call(product().with_plan("dynamic=1, multicast=1")); });
+  expect("a rule", [] { call(product().with_plan("copy_warps=2")); });
+}
+
+}  // namespace
+}  // namespace tegula
