@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "autotune/product_model.h"
@@ -79,18 +78,18 @@ MatmulConfig older_config(const MatmulProblem& p) {
 /// Of a product of a few steps whose operands TMA does not take, stores of single elements are what
 /// takes long: tiles are small. Where one round of them is enough, copies would take longer than
 /// it.
-std::optional<MatmulConfig> shallow_config(const MatmulProblem& p, int sms) {
+std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
   constexpr int kMaxDepth = 192;
   if (!p.copies || p.whole || size_bytes(p.operands) != 2 || p.k > kMaxDepth) return std::nullopt;
   MatmulConfig c{.bm = 64, .bn = 64, .bk = 64};
-  c.direct = ((p.m + c.bm - 1) / c.bm) * ((p.n + c.bn - 1) / c.bn) <= sms;
+  c.direct = ((p.m + c.bm - 1) / c.bm) * ((p.n + c.bn - 1) / c.bn) <= p.sms;
   return c;
 }
 
-MatmulConfig best_config(const MatmulProblem& p, int sms) {
+MatmulConfig best_config(const MatmulProblem& p) {
   if (!p.by_wgmma || (p.operands == DType::f32 && !p.tf32)) return older_config(p);
-  if (const auto shallow = shallow_config(p, sms)) return *shallow;
-  MatmulConfig c = autotune::best_product(p, tiles_for(p), sms);
+  if (const auto shallow = shallow_config(p)) return *shallow;
+  MatmulConfig c = autotune::best_product(p, tiles_for(p));
   // What an epilogue reads comes from L2, too.
   c.multicast = c.multicast || (c.alternate && (p.whole || p.further));
   if (c.alternate) c.stages = 0;
@@ -109,21 +108,20 @@ std::string MatmulConfig::str() const {
          (stages != 0 ? " stages " + std::to_string(stages) : "");
 }
 
-MatmulConfig matmul_config(const MatmulProblem& p, int sms) {
-  using Asked = std::pair<MatmulProblem, int>;
-  thread_local autotune::Remembered<Asked, MatmulConfig> remembered;
-  return remembered.of({p, sms}, static_cast<std::uint64_t>((p.m * 31 + p.n) ^ (p.k << 20)),
-                       [](const Asked& asked) { return best_config(asked.first, asked.second); });
+MatmulConfig matmul_config(const MatmulProblem& problem) {
+  thread_local autotune::Remembered<MatmulProblem, MatmulConfig> remembered;
+  const auto hash = static_cast<std::uint64_t>((problem.m * 31 + problem.n) ^ (problem.k << 20));
+  return remembered.of(problem, hash, best_config);
 }
 
-MatmulConfig gated_matmul_config(const MatmulProblem& problem, int sms) {
+MatmulConfig gated_matmul_config(const MatmulProblem& problem) {
   // That of the product with both side by side.
   MatmulProblem both = problem;
   both.b_k_major = false;  // half of an odd width may be none that wgmma has
   both.n *= 2;
   both.whole = true;
   both.m = std::max<std::int64_t>(both.m, kFewRows + 1);  // no operands are exchanged
-  MatmulConfig c = matmul_config(both, sms);
+  MatmulConfig c = matmul_config(both);
   // Half as high rather than half as wide: blocks of its results take fewer registers.
   if (c.alternate) c.bm = 64, c.bn = 256, c.multicast = false;
   c.bn /= 2;

@@ -65,17 +65,16 @@ double tensor_share(const MatmulConfig& c) {
 /// Of B's columns, what a CTA brings for itself. Where tiles below each other are odd in number,
 /// one pair of so many has none in common; a single wave ends with that pair, as fitted half way
 /// between it and the others.
-double own_columns(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+double own_columns(const MatmulProblem& p, const MatmulConfig& c) {
   if (!c.multicast) return 1;
   const std::int64_t below = ceil_div(p.m, c.bm);
   if (below % 2 == 0) return 0.5;
-  return tiles_of(p, c) <= sms ? 0.75 : 0.5 + 0.5 / static_cast<double>(below);
+  return tiles_of(p, c) <= p.sms ? 0.75 : 0.5 + 0.5 / static_cast<double>(below);
 }
 
 /// TMA makes two requests of a row that lies across lines.
-double requested_bytes(const MatmulProblem& p, const MatmulConfig& c, int sms) {
-  return (c.bm * (p.a_lines ? 1 : 2) + c.bn * own_columns(p, c, sms) * (p.b_lines ? 1 : 2)) *
-         kStepBytes;
+double requested_bytes(const MatmulProblem& p, const MatmulConfig& c) {
+  return (c.bm * (p.a_lines ? 1 : 2) + c.bn * own_columns(p, c) * (p.b_lines ? 1 : 2)) * kStepBytes;
 }
 
 /// CTAs of this tile that an SM holds at once.
@@ -117,20 +116,20 @@ bool may_alternate(const MatmulProblem& p, const MatmulConfig& t) {
 
 /// Worth it where rows across lines make the L2 the bound, not else
 /// (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl); only CTAs that fill an SM can.
-bool may_share(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+bool may_share(const MatmulProblem& p, const MatmulConfig& c) {
   constexpr int kMostColumns = 192;  // of a single wave
   return has_split_lines(p) && !p.whole && c.splits == 1 && p.m > c.bm &&
-         (c.bn <= kMostColumns || tiles_of(p, c) > sms) &&
+         (c.bn <= kMostColumns || tiles_of(p, c) > p.sms) &&
          2 * c.stages * bytes_of_step(c) > kSharedBytes;
 }
 
 /// Slots of a ring, as many of these as are good for the weights of few rows; none where k is
 /// divided among more CTAs than that. Measured for one product of 16 bits.
-int useful_stages(const MatmulProblem& p, const MatmulConfig& c, int deepest, int sms) {
+int useful_stages(const MatmulProblem& p, const MatmulConfig& c, int deepest) {
   if (p.m > kFewRows || p.whole || size_bytes(p.operands) != 2) return deepest;
   for (int stages = deepest; stages >= kLeastStages; --stages) {
     const std::int64_t at_once =
-        std::min<std::int64_t>(tiles_of(p, c) * c.splits, sms * ctas_per_sm(c, stages));
+        std::min<std::int64_t>(tiles_of(p, c) * c.splits, p.sms * ctas_per_sm(c, stages));
     const auto step = static_cast<double>(at_once * c.bn * kStepBytes);
     if ((stages - 1) * step <= kWeightsUnderWay) return stages;
   }
@@ -139,9 +138,9 @@ int useful_stages(const MatmulProblem& p, const MatmulConfig& c, int deepest, in
 
 /// Heights between powers of two are there to fill waves: no cluster adds parts of them. Exchanged
 /// operands gain nothing beyond the first wave.
-bool has_purpose(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+bool has_purpose(const MatmulProblem& p, const MatmulConfig& c) {
   if (std::has_single_bit(static_cast<unsigned>(c.bm))) return true;
-  return c.splits == 1 && (!c.swapped || tiles_of(p, c) <= sms);
+  return c.splits == 1 && (!c.swapped || tiles_of(p, c) <= p.sms);
 }
 
 /// Tiles one behind the other: what is not products counts once.
@@ -152,12 +151,11 @@ double alternating_cycles(double rounds, double steps, double step) {
 /// The best configuration so far.
 struct Search {
   const MatmulProblem& product;
-  int sms;
   MatmulConfig best = {};
   double least = INFINITY;
 
   void consider(const MatmulConfig& config) {
-    const double cycles = product_cycles(product, config, sms);
+    const double cycles = product_cycles(product, config);
     if (cycles >= least) return;
     least = cycles;
     best = config;
@@ -169,17 +167,17 @@ struct Search {
     const int deepest = c.stages;
     for (c.splits = 1; c.splits <= max_splits; ++c.splits) {
       if (c.splits > 1 && product.k < kStepsOfPart * c.bk * c.splits) break;
-      c.stages = useful_stages(product, c, deepest, sms);
-      if (c.stages == 0 || !has_purpose(product, c, sms)) continue;
+      c.stages = useful_stages(product, c, deepest);
+      if (c.stages == 0 || !has_purpose(product, c)) continue;
       consider(c);
       MatmulConfig sharing = c;
-      sharing.multicast = may_share(product, c, sms);
+      sharing.multicast = may_share(product, c);
       if (sharing.multicast) consider(sharing);
       MatmulConfig other = c;
-      other.alternate = c.splits == 1 && tiles > sms && may_alternate(product, c);
+      other.alternate = c.splits == 1 && tiles > product.sms && may_alternate(product, c);
       if (other.alternate) consider(other);
       const bool is_cluster = c.splits == 2 || c.splits == 4 || c.splits == 8;
-      other.clustered = is_cluster && fits_one_wave(tiles * c.splits, c.splits, sms);
+      other.clustered = is_cluster && fits_one_wave(tiles * c.splits, c.splits, product.sms);
       if (other.clustered) consider(other);
     }
   }
@@ -188,7 +186,7 @@ struct Search {
   /// of them. Where a CTA has one tile, slots beyond its steps are never filled.
   void rings(MatmulConfig c) {
     const int deepest = std::min(stages_that_fit(c), kStages.back());
-    const std::int64_t useful = tiles_of(product, c) <= sms ? steps_of(product) : deepest;
+    const std::int64_t useful = tiles_of(product, c) <= product.sms ? steps_of(product) : deepest;
     for (const int wanted : kStages) {
       c.stages = std::min(wanted, deepest);
       const int deeper = std::min(wanted + 2, deepest);
@@ -203,11 +201,11 @@ struct Search {
 
 }  // namespace
 
-double product_cycles(const MatmulProblem& p, const MatmulConfig& c, int sms) {
+double product_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   const std::int64_t ctas = tiles_of(p, c) * c.splits;
   const auto steps = static_cast<double>(ceil_div(steps_of(p), c.splits));
   const double tensor = 2.0 * c.bm * c.bn * kStepBytes / (kFlopBytesPerCycle * tensor_share(c)),
-               bytes = requested_bytes(p, c, sms);
+               bytes = requested_bytes(p, c);
   const double tile_cycles = kTileCycles + (is_tall_swapped(c) ? kSwappedTileCycles : 0);
   const int at_once = ctas_per_sm(c, c.stages);
   // A wave of so many CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
@@ -216,11 +214,11 @@ double product_cycles(const MatmulProblem& p, const MatmulConfig& c, int sms) {
                      kLatencyCycles / c.stages});
   };
   const auto wave = [&](double sharing) { return tile_cycles + steps * step(sharing); };
-  const std::int64_t full = ctas / (sms * at_once), rest = ctas % (sms * at_once);
+  const std::int64_t full = ctas / (p.sms * at_once), rest = ctas % (p.sms * at_once);
   double cycles = kFixedCycles + static_cast<double>(full) * wave(at_once);
-  if (rest > 0) cycles += wave(static_cast<double>(ceil_div(rest, sms)));
+  if (rest > 0) cycles += wave(static_cast<double>(ceil_div(rest, p.sms)));
   if (c.alternate)
-    cycles = kFixedCycles + alternating_cycles(static_cast<double>(ceil_div(ctas, sms)), steps,
+    cycles = kFixedCycles + alternating_cycles(static_cast<double>(ceil_div(ctas, p.sms)), steps,
                                                step(1) - kStepCycles + kAlternatingStepCycles);
   if (c.multicast) cycles += kSharingCycles;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
@@ -229,9 +227,8 @@ double product_cycles(const MatmulProblem& p, const MatmulConfig& c, int sms) {
   return soft_max(cycles, kFixedCycles + operands / kDramBytesPerCycle) + sum_cycles(p, c);
 }
 
-MatmulConfig best_product(const MatmulProblem& problem, std::span<const MatmulConfig> tiles,
-                          int sms) {
-  Search search{problem, sms};
+MatmulConfig best_product(const MatmulProblem& problem, std::span<const MatmulConfig> tiles) {
+  Search search{problem};
   for (const MatmulConfig& t : tiles) search.rings(t);
   if (std::isinf(search.least)) throw InternalError("no configuration for a product");
   return search.best;

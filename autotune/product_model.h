@@ -10,9 +10,9 @@ namespace tegula::autotune {
 /// A step along k is what one instruction takes of a row, 32 bytes, times 4.
 inline constexpr int kStepBytes = 128;
 
-/// Estimated cycles of a configuration whose `stages` are given on `sms` multiprocessors. Of the
-/// problem count extents, types, lines and `promoted`.
-double product_cycles(const MatmulProblem& problem, const MatmulConfig& config, int sms);
+/// Estimated cycles of a configuration whose `stages` are given. Of the problem count extents,
+/// types, lines, `promoted` and multiprocessors.
+double product_cycles(const MatmulProblem& problem, const MatmulConfig& config);
 
 /// TMA makes two requests of a row of a step that lies across two lines of the L2; what is done
 /// about it was measured for operands of 16 bits.
@@ -22,7 +22,6 @@ inline bool has_split_lines(const MatmulProblem& p) {
 
 /// The configuration with the least of them: `tiles` of bm x bn, swapped or not, by all depths of
 /// rings that differ and, unless k is to be whole, up to 16 parts of it.
-MatmulConfig best_product(const MatmulProblem& problem, std::span<const MatmulConfig> tiles,
-                          int sms);
+MatmulConfig best_product(const MatmulProblem& problem, std::span<const MatmulConfig> tiles);
 
 }  // namespace tegula::autotune

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/has_wgmma.h"
-#include "runtime/context.h"
+#include "kernels/device_facts.h"
 
 namespace tegula {
 namespace {
@@ -30,11 +29,7 @@ double work(const AttentionCall& c, KeyReach reach) {
   return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * share_of(reach);
 }
 
-/// The host's devices choose as an H200 does.
-AttentionGpu gpu_of(Device device) {
-  if (device.kind != DeviceKind::cuda) return {};
-  return {runtime::device_properties(device.index).sm_count, has_wgmma(device)};
-}
+AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(device)}; }
 
 }  // namespace
 

@@ -1,54 +1,19 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
-#include "kernels/has_wgmma.h"
+#include "kernels/device_facts.h"
 #include "kernels/refuse.h"
 #include "kernels/scratch.h"
 #include "tegula/kernels/fused_matmul.h"
 
 namespace tegula {
 namespace detail {
-void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
-  const int r = A.rank();
-  const bool ranks = (r == 2 || r == 3) && B.rank() == r && C.rank() == r;
-  if (ranks && A.size(-1) == B.size(-2) && C.size(-2) == A.size(-2) && C.size(-1) == B.size(-1) &&
-      (r == 2 || (A.size(0) == B.size(0) && A.size(0) == C.size(0))))
-    return;
-  refuse_call("matmul: A is " + A.str() + ", B is " + B.str() + ", C is " + C.str(),
-              "shapes must be [m, k], [k, n], [m, n], or all with one batch dimension in front");
-}
-
 namespace {
 
 /// Products on tensor cores: of all types but f32 at its full precision.
 bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
-
-}  // namespace
-
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                             bool direct) {
-  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, Packing::Any};
-  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, Packing::AlongDim};
-  return {tensor, k_dim, direct ? Packing::Any : Packing::ForTma};
-}
-
-MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool further) {
-  check_matmul(A, B, C);
-  MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.tf32 = options.tf32, p.promoted = options.promoted, p.further = further;
-  p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
-  const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
-  p.a_k_major = A.stride(-1) == 1 || (a.packing == Packing::AlongDim && a.needs_copy());
-  p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
-  p.a_lines = a.has_whole_lines(), p.b_lines = b.has_whole_lines();
-  p.whole = A.rank() == 3, p.copies = a.needs_copy() || b.needs_copy();
-  return p;
-}
-
-namespace {
 
 MatmulWay way_of(const MatmulConfig& config, const Tensor& A, const Tensor& B, const Tensor& C) {
   check_matmul(A, B, C);
@@ -65,6 +30,38 @@ Dims shape_of_sums(MatmulWay way, const MatmulConfig& c, const Tensor& C) {
 }
 
 }  // namespace
+
+void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
+  const int r = A.rank();
+  const bool ranks = (r == 2 || r == 3) && B.rank() == r && C.rank() == r;
+  if (ranks && A.size(-1) == B.size(-2) && C.size(-2) == A.size(-2) && C.size(-1) == B.size(-1) &&
+      (r == 2 || (A.size(0) == B.size(0) && A.size(0) == C.size(0))))
+    return;
+  refuse_call("matmul: A is " + A.str() + ", B is " + B.str() + ", C is " + C.str(),
+              "shapes must be [m, k], [k, n], [m, n], or all with one batch dimension in front");
+}
+
+PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                             bool direct) {
+  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, Packing::Any};
+  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, Packing::AlongDim};
+  return {tensor, k_dim, direct ? Packing::Any : Packing::ForTma};
+}
+
+MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
+                             const MatmulOptions& options, bool further) {
+  check_matmul(A, B, C);
+  MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
+  p.tf32 = options.tf32, p.promoted = options.promoted, p.further = further;
+  p.sms = multiprocessors(A.device());
+  p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
+  const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
+  p.a_k_major = A.stride(-1) == 1 || (a.packing == Packing::AlongDim && a.needs_copy());
+  p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
+  p.a_lines = a.has_whole_lines(), p.b_lines = b.has_whole_lines();
+  p.whole = A.rank() == 3, p.copies = a.needs_copy() || b.needs_copy();
+  return p;
+}
 
 MatmulCall::MatmulCall(const MatmulConfig& config, const MatmulOptions& options,
                        const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
@@ -119,7 +116,6 @@ struct Call {
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
             const MatmulConfig& config, const MatmulOptions& options) {
-  detail::check_matmul(A, B, C);
   const Call call{stream, A, B, C, config, options};
   if (call.is_run_as<bf16, bf16, f32>() || call.is_run_as<f16, f16, f32>() ||
       call.is_run_as<f32, f32>() || call.is_run_as<f8e4m3, bf16, f16, f32>() ||

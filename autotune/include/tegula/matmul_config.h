@@ -83,15 +83,17 @@ struct MatmulProblem {
   bool further = false;
   /// Some operand is one that tensor cores do not take as it lies.
   bool copies = false;
+  /// Multiprocessors of the GPU: an H200's, as the host's devices choose.
+  int sms = 132;
   friend bool operator==(const MatmulProblem&, const MatmulProblem&) = default;
 };
 
-/// The configuration with the least estimated time on a GPU of `sms` multiprocessors: waves of
-/// tiles, each bound by tensor cores, by bytes from L2 or by the memory's latency, and all by its
-/// bandwidth. A thread remembers what it has asked for.
-MatmulConfig matmul_config(const MatmulProblem& problem, int sms = 132);
+/// The configuration with the least estimated time: waves of tiles, each bound by tensor cores, by
+/// bytes from L2 or by the memory's latency, and all by its bandwidth. A thread remembers what it
+/// has asked for.
+MatmulConfig matmul_config(const MatmulProblem& problem);
 /// For two such products of one A that a program computes at once: bn of each.
-MatmulConfig gated_matmul_config(const MatmulProblem& problem, int sms = 132);
+MatmulConfig gated_matmul_config(const MatmulProblem& problem);
 
 namespace detail {
 

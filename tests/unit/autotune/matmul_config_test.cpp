@@ -191,5 +191,18 @@ TEST(MatmulConfig, WidthsBesideMatrices) {
   EXPECT_TRUE(is_taken) << "elsewhere it is a width like others";
 }
 
+/// Tiles are cut, and k divided, for the waves of the GPU at hand.
+TEST(MatmulConfig, OtherNumbersOfMultiprocessors) {
+  const auto of = [](std::int64_t m, std::int64_t n, std::int64_t k, int sms) {
+    return matmul_config({.m = m, .n = n, .k = k, .sms = sms}).str();
+  };
+  // 128 tiles are one wave, or with fewer multiprocessors 88 wider ones.
+  EXPECT_EQ(of(512, 4096, 4096, 132), "128x128x64 stages 7");
+  EXPECT_EQ(of(512, 4096, 4096, 114), "128x192x64 stages 5");
+  EXPECT_EQ(of(1024, 512, 8192, 132), "64x128x64 cluster 2 stages 8");
+  EXPECT_EQ(of(1024, 512, 8192, 32), "128x128x64 stages 7");
+  EXPECT_EQ(of(4096, 4096, 4096, 132), matmul_config({4096, 4096, 4096}).str());
+}
+
 }  // namespace
 }  // namespace tegula

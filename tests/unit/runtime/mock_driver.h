@@ -25,6 +25,7 @@ struct MockState {
   int devices = 1;
   int compute_major = 9;
   int shared_optin = 232448;
+  int sms = 132;
   int max_threads = 1024;
   int local_bytes = 0;  ///< stack of every kernel
   bool capturing = false;
@@ -47,8 +48,8 @@ inline MockState& mock() {
 }
 
 inline int mock_attribute(cu::DeviceAttribute which) {
-  static const std::map<int, int> values{
-      {cu::kAttrMaxThreadsPerBlock, 1024}, {cu::kAttrSmCount, 132},
+  const std::map<int, int> values{
+      {cu::kAttrMaxThreadsPerBlock, 1024}, {cu::kAttrSmCount, mock().sms},
       {cu::kAttrRegistersPerSm, 65536},    {cu::kAttrSharedPerSm, 233472},
       {cu::kAttrL2Bytes, 52428800},        {cu::kAttrMemoryBusBits, 6144},
       {cu::kAttrClusterLaunch, 1}};

@@ -1,0 +1,34 @@
+// What the choice of tiles is told of the device at hand.
+#include "kernels/device_facts.h"
+
+#include <gtest/gtest.h>
+
+#include "tegula/kernels/fused_matmul.h"
+#include "tests/unit/runtime/mock_driver.h"
+
+namespace tegula {
+namespace {
+
+using runtime::testing::mock;
+using runtime::testing::MockDriver;
+
+int multiprocessors_of_problem(Device device) {
+  const auto of = [&](std::int64_t rows, std::int64_t columns) {
+    return Tensor::empty({rows, columns}, DType::bf16, device);
+  };
+  return detail::matmul_problem(of(64, 128), of(128, 64), of(64, 64), {}).sms;
+}
+
+TEST(DeviceFacts, ProductsAreChosenForTheMultiprocessorsAtHand) {
+  const MockDriver driver;
+  mock().sms = 114;
+  EXPECT_EQ(multiprocessors(Device::cuda()), 114);
+  EXPECT_EQ(multiprocessors_of_problem(Device::cuda()), 114);
+  for (const Device device : {Device::cpu(), Device::sim()}) {
+    EXPECT_EQ(multiprocessors(device), 132);
+    EXPECT_EQ(multiprocessors_of_problem(device), 132);
+  }
+}
+
+}  // namespace
+}  // namespace tegula
