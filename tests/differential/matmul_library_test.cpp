@@ -282,6 +282,57 @@ TEST_P(MatmulLibrary, FurtherResults) {
   expect_equal(largest, most);
 }
 
+/// An epilogue that is told the entry of a batch: a factor and a matrix for each.
+TEST_P(MatmulLibrary, EpiloguesOfBatches) {
+  const auto scaled = fused_matmul<bf16, f32>(
+      [](Tile acc, Index b, Index m, Index n, In<f32, 1> factors, In<bf16, 3> residual) {
+        return acc * factors(b) + cast<f32>(residual(b, m, n));
+      });
+  const std::int64_t batch = 3, m = 40, n = 48, k = 264;
+  const Tensor A = integers({batch, m, k}, DType::bf16, 1),
+               B = integers({batch, k, n}, DType::bf16, 2),
+               residual = integers({batch, m, n}, DType::bf16, 3);
+  const Tensor factors = Tensor::iota({batch}, DType::f32, GetParam());  // 0, 1, 2
+  auto want = product(A, B);
+  const auto added = residual.to_doubles();
+  for (std::size_t i = 0; i < want.size(); ++i)
+    want[i] = want[i] * static_cast<double>(i / (m * n)) + added[i];
+  const Tensor chosen = empty({batch, m, n}, DType::f32);
+  scaled(stream(), A, B, chosen, factors, residual);
+  expect_equal(chosen, want);
+  for (const MatmulConfig& config : {MatmulConfig{64, 64, 64},
+                                     {.bm = 16, .bn = 64, .bk = 64, .swapped = true},
+                                     {.bm = 64, .bn = 64, .bk = 64, .streamed = 5}}) {
+    SCOPED_TRACE(config.str());
+    const Tensor C = empty({batch, m, n}, DType::f32);
+    scaled.run(config, stream(), A, B, C, factors, residual);
+    expect_equal(C, want);
+  }
+}
+
+/// Matrices are the first entry, however k is divided.
+TEST_P(MatmulLibrary, EpiloguesOfBatchesOnMatrices) {
+  const auto shifted = fused_matmul<bf16, f32>(
+      [](Tile acc, Index b, Index m, Index n, In<f32, 1> terms, In<bf16, 2> residual) {
+        return acc + terms(b) + cast<f32>(residual(m, n));
+      });
+  const Tensor A = integers({40, 264}, DType::bf16, 1), B = integers({264, 72}, DType::bf16, 2),
+               residual = integers({40, 72}, DType::bf16, 3),
+               terms = Tensor::full({2}, 5, DType::f32, GetParam());
+  auto want = product(A, B);
+  const auto added = residual.to_doubles();
+  for (std::size_t i = 0; i < want.size(); ++i) want[i] += 5 + added[i];
+  for (const MatmulConfig& config : {MatmulConfig{64, 64, 64},
+                                     {64, 64, 64, 2},
+                                     {.bm = 64, .bn = 64, .bk = 64, .splits = 2, .clustered = true},
+                                     {.bm = 64, .bn = 64, .bk = 64, .streamed = 3}}) {
+    SCOPED_TRACE(config.str());
+    const Tensor C = empty({40, 72}, DType::f32);
+    shifted.run(config, stream(), A, B, C, terms, residual);
+    expect_equal(C, want);
+  }
+}
+
 TEST_P(MatmulLibrary, Gated) {
   const auto gated = gated_matmul<bf16, f32>(
       [](Tile gate, Tile up, Index, Index) { return max(gate, 0.0f) * up; });

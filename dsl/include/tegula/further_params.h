@@ -1,4 +1,5 @@
 #pragma once
+#include <tuple>
 #include <type_traits>
 
 /// For kernels around a lambda of the user's, whose last parameters are the kernel's own.
@@ -17,5 +18,31 @@ template <class C, class R, class First, class... P, int Skip>
   requires(Skip > 0)
 struct FurtherParams<R (C::*)(First, P...) const, Skip>
     : FurtherParams<R (C::*)(P...) const, Skip - 1> {};
+
+/// Where the parameters of type T end that a call operator has one behind the other from `from` on.
+template <class T, class C, class R, class... P>
+consteval int run_end(R (C::* /*call*/)(P...) const, int from) {
+  constexpr bool kIsT[] = {std::is_same_v<std::remove_cvref_t<P>, T>..., false};
+  while (kIsT[from]) ++from;
+  return from;
+}
+
+/// The parameters of a lambda behind the first `Skip` and the T's that follow them.
+template <class T, class Fn, int Skip>
+using FurtherBehind = FurtherParams<decltype(&Fn::operator()), run_end<T>(&Fn::operator(), Skip)>;
+
+/// `fn(first.., maybe, rest..)`, or without `maybe` where the lambda does not take it.
+template <class Fn, class... First, class Maybe, class... Rest>
+auto call_with(const Fn& fn, const std::tuple<First...>& first, const Maybe& maybe,
+               const Rest&... rest) {
+  return std::apply(
+      [&](const auto&... values) {
+        if constexpr (std::is_invocable_v<const Fn&, First..., const Maybe&, const Rest&...>)
+          return fn(values..., maybe, rest...);
+        else
+          return fn(values..., rest...);
+      },
+      first);
+}
 
 }  // namespace tegula::detail

@@ -50,14 +50,14 @@ PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOption
 
 /// C = epilogue(A B): A [m, k] and B [k, n] of T, C [m, n] of O (see `matmul` for what goes
 /// together; all with a batch dimension in front, if A has one), any strides. `Fn` is a lambda
-/// (Tile acc, Index m, Index n, further..) whose parameter types are written out: `acc` holds the
-/// sums at rows m and columns n, and what it returns is rounded to O. Copies share what was
-/// compiled. Calls throw CompileError for shapes that do not fit.
+/// (Tile acc, Index m, Index n, further..) or, told a batch's entry (0 of matrices), (Tile acc,
+/// Index b, Index m, Index n, further..), types written out: `acc` holds the sums at rows m and
+/// columns n, and what it returns is rounded to O. Copies share what was compiled. Calls throw
+/// CompileError for shapes that do not fit.
 template <class T, class O, class Fn>
 class FusedMatmul {
   template <template <class...> class Body>
-  using Of =
-      typename detail::FurtherParams<decltype(&Fn::operator()), 3>::template Append<Body, T, O, Fn>;
+  using Of = typename detail::FurtherBehind<Index, Fn, 1>::template Append<Body, T, O, Fn>;
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})

@@ -1,5 +1,5 @@
 #pragma once
-#include <type_traits>
+#include <tuple>
 
 #include "tegula/configured.h"
 #include "tegula/control.h"
@@ -11,9 +11,6 @@
 
 /// The kernels of matrix products around an epilogue: whole, in batches, k divided in three ways.
 namespace tegula::detail {
-
-template <class T>
-inline constexpr bool kIsF8 = std::is_same_v<T, f8e4m3> || std::is_same_v<T, f8e5m2>;
 
 /// What a product's kernel is compiled for.
 struct MatmulVariant : MatmulConfig {
@@ -53,9 +50,10 @@ Tile matmul_sums(const MatmulVariant& v, const ViewA& A, const ViewB& B, const I
     return v.swapped ? dot(B(k, n).T(), A(m, k).T(), acc, precision)
                      : dot(A(m, k), B(k, n), acc, precision);
   };
+  const bool is_f8 = size_bytes(dtype_of<T>) == 1 && dtype_of<SumOf<T>> == DType::f32;
   Tile acc = v.swapped ? zeros<SumOf<T>>(v.bn, v.bm) : zeros<SumOf<T>>(v.bm, v.bn);
   for (auto k : some.stages(v.stages))
-    acc = kIsF8<T> && v.options.promoted ? acc + product(k, {}) : product(k, acc);
+    acc = is_f8 && v.options.promoted ? acc + product(k, {}) : product(k, acc);
   return acc;
 }
 
@@ -72,7 +70,7 @@ struct WholeMatmul {
       const Tile sums = v.turned(matmul_sums<T>(v, A, B, m, n, mine));
       const Tile sum = cluster_sum(sums, v.swapped ? 1 : 0);  // cut along the tensor cores' rows
       const Index rows = v.swapped ? m : cluster_share(m), cols = v.swapped ? cluster_share(n) : n;
-      C(rows, cols) = epilogue(sum, rows, cols, extra...);
+      C(rows, cols) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), rows, cols, extra...);
     }
   }
 };
@@ -86,8 +84,8 @@ struct BatchedMatmul {
     for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), alternate(v.alternate),
                                tma_store(v.tma_store))) {
       v.wait_for_copies();
-      const Tile sums = matmul_sums<T>(v, A[b], B[b], m, n, steps(A.dim(2), v.bk));
-      C(b, m, n) = epilogue(v.turned(sums), m, n, extra...);
+      const Tile sum = v.turned(matmul_sums<T>(v, A[b], B[b], m, n, steps(A.dim(2), v.bk)));
+      C(b, m, n) = call_with(epilogue, std::tie(sum), b, m, n, extra...);
     }
   }
 };
@@ -115,7 +113,7 @@ struct SumOfParts {
       wait_for_previous_kernels();
       Tile sum = zeros<SumOf<T>>(4, 256);
       for (auto s : steps(P.dim(0), 1)) sum = sum + P(s, m, n);
-      C(m, n) = epilogue(sum, m, n, extra...);
+      C(m, n) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), m, n, extra...);
     }
   }
 };
@@ -136,8 +134,9 @@ struct StreamedMatmul {
         const TileSteps s = mine.at(i);
         const auto [b, m, n] = tiles.at(s.tile);
         Tile sum = matmul_sums<T>(v, A[b], B[b], m, n, s.range());
-        if_(add_neighbours(sum, s, sums, arrivals),
-            [&] { C(b, m, n) = epilogue(v.turned(sum), m, n, extra...); });
+        if_(add_neighbours(sum, s, sums, arrivals), [&] {
+          C(b, m, n) = call_with(epilogue, std::forward_as_tuple(v.turned(sum)), b, m, n, extra...);
+        });
       }
     }
   }
