@@ -1,12 +1,11 @@
 // From the graph of a mask to conditions on kv.
 #include "ir/analysis/mask_formula.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "ir/analysis/mask_class.h"
+#include "ir/analysis/mask_digits.h"
 #include "ir/op_table.h"
 
 namespace tegula::ir {
@@ -31,7 +30,7 @@ class Solver {
 
   MaskClosedForm run() {
     out_.formula = build(out_.expr.root, false);
-    classify();
+    classify_mask(out_, unsolved_);
     return std::move(out_);
   }
 
@@ -54,7 +53,7 @@ class Solver {
     f.kind = MaskFormula::Kind::Opaque;
     f.index = id;
     f.negated = negated;
-    if (on_key(id)) unsolved_.push_back(id);
+    if (on_key(id)) unsolved_.push_back({id});
     return f;
   }
 
@@ -148,11 +147,6 @@ class Solver {
     return group(MaskFormula::Kind::All, std::move(parts));
   }
 
-  bool is_division(MaskNodeId id) const {
-    const MaskNode& n = node(id);
-    return (n.is_op(Opcode::Div) || n.is_op(Opcode::Shr)) &&
-           !out_.expr.depends(n.in[1], kOnKey | kOnQuery | kOnTable | kOnUnknown);
-  }
   std::optional<SameQuotient> same_quotient(MaskNodeId id, bool negated) const {
     const MaskNode& n = node(id);
     if (!n.is_op(Opcode::Cmp) || n.pred != (negated ? MaskPred::Ne : MaskPred::Eq))
@@ -162,8 +156,8 @@ class Solver {
     if (!on_key(key) || on_key(query)) return std::nullopt;
     if (node(key).kind == Kind::Table && node(query).kind == Kind::Table)
       return SameQuotient{key, query};
-    if (!is_division(key) || !is_division(query) || node(key).opcode != node(query).opcode ||
-        node(key).in[1] != node(query).in[1])
+    if (!is_division(out_.expr, key) || !is_division(out_.expr, query) ||
+        node(key).opcode != node(query).opcode || node(key).in[1] != node(query).in[1])
       return std::nullopt;
     return SameQuotient{key, query};
   }
@@ -224,7 +218,7 @@ class Solver {
   }
   /// Neither proved nor refuted anywhere, unless the bounds of the sum decide it.
   MaskFormula opaque_side(MaskNodeId id, const Sum& sum, bool below, std::int64_t bound) {
-    unsolved_.push_back(id);
+    unsolved_.push_back({id});
     return add_condition(sum, {}, below, bound);
   }
   MaskFormula add_condition(const Sum& sum, std::vector<MaskStep> steps, bool below,
@@ -255,7 +249,7 @@ class Solver {
       if (of_key.size() > 1 || !rest) return unsolvable(whole, of_key, below, bound);
       steps.push_back({symbol, factor, *rest});
       if (node(symbol).kind == Kind::Key) break;
-      const bool is_step = is_division(symbol) || node(symbol).kind == Kind::Table;
+      const bool is_step = is_division(out_.expr, symbol) || node(symbol).kind == Kind::Table;
       const auto dividend = is_step ? linear(node(symbol).in[0]) : std::nullopt;
       if (!dividend) return unsolvable(whole, of_key, below, bound);
       whole.exact.push_back(symbol);
@@ -266,7 +260,8 @@ class Solver {
   }
   MaskFormula unsolvable(const Sum& sum, const std::vector<Linear::Term>& terms, bool below,
                          std::int64_t bound) {
-    for (const Linear::Term t : terms) unsolved_.push_back(t.symbol);
+    MaskUnsolved& unsolved = unsolved_.emplace_back();
+    for (const Linear::Term t : terms) unsolved.push_back(t.symbol);
     return add_condition(sum, {}, below, bound);
   }
 
@@ -326,14 +321,31 @@ class Solver {
     if (by.kind != Kind::Const || by.value < 0 || by.value >= 31) return symbol(id);
     return combine(id, Sum{}, linear(n.in[0]), std::int64_t{1} << by.value);
   }
-  static std::optional<Sum> combine(MaskNodeId id, std::optional<Sum> a,
-                                    const std::optional<Sum>& b, std::int64_t factor) {
+  std::optional<Sum> combine(MaskNodeId id, std::optional<Sum> a, const std::optional<Sum>& b,
+                             std::int64_t factor) {
     const auto form = a && b ? add(a->form, b->form, factor) : std::nullopt;
     if (!form) return symbol(id);
     Sum sum{*form, std::move(a->exact)};
     sum.exact.insert(sum.exact.end(), b->exact.begin(), b->exact.end());
     sum.exact.push_back(id);
+    while (join_digits(sum)) {
+    }
     return sum;
+  }
+  /// Coordinates put together again are the position: kv / n * n + kv % n is kv.
+  bool join_digits(Sum& sum) {
+    const auto digits = find_digits(out_.expr, sum.form);
+    const auto x = digits ? linear(digits->number) : std::nullopt;
+    if (!x) return false;
+    auto form = add(sum.form, Linear::symbol(digits->high.symbol), -digits->high.factor);
+    if (form) form = add(*form, Linear::symbol(digits->low.symbol), -digits->low.factor);
+    // The factor of a sum of both is the remainder's.
+    if (form) form = add(*form, x->form, digits->low.factor);
+    if (!form) return false;
+    sum.form = *form;
+    for (const auto& more : {digits->exact, x->exact})
+      sum.exact.insert(sum.exact.end(), more.begin(), more.end());
+    return true;
   }
 
   /// x % n as x - n * (x / n), where x / n is one of the quotients known to be equal.
@@ -341,7 +353,7 @@ class Solver {
     const MaskNode key = node(same.key), query = node(same.query);
     if (key.kind != Kind::Op) return std::nullopt;
     if (n.in[0] != key.in[0] && n.in[0] != query.in[0]) return std::nullopt;
-    if (!is_remainder_of(n, key)) return std::nullopt;
+    if (!is_remainder_by(out_.expr, n, key)) return std::nullopt;
     auto x = linear(n.in[0]);
     std::optional<Linear> form;
     if (const MaskNode by = node(key.in[1]); by.kind == Kind::Const) {
@@ -355,13 +367,6 @@ class Solver {
       x->exact.push_back(multiple);
     }
     return form ? std::optional(Sum{*form, x->exact}) : std::nullopt;
-  }
-  /// n is what the division `by` leaves over.
-  bool is_remainder_of(const MaskNode& n, const MaskNode& by) const {
-    if (by.opcode == Opcode::Div) return n.opcode == Opcode::Rem && n.in[1] == by.in[1];
-    const MaskNode &bits = node(by.in[1]), &mask = node(n.in[1]);
-    return n.opcode == Opcode::And && bits.kind == Kind::Const && mask.kind == Kind::Const &&
-           bits.value >= 0 && bits.value < 31 && mask.value == (std::int64_t{1} << bits.value) - 1;
   }
   /// The same table at another index.
   MaskNodeId entry(MaskNode table, MaskNodeId index) {
@@ -380,70 +385,13 @@ class Solver {
     return out_.expr.add(n);
   }
 
-  // ---- class ----
-  /// True if something that `from` is computed of holds.
-  bool anywhere(MaskNodeId from, auto&& holds) const {
-    std::vector<bool> used(from + 1);
-    used[from] = true;
-    for (MaskNodeId id = from + 1; id-- > 0;) {  // operands come before their users
-      if (!used[id]) continue;
-      if (holds(id)) return true;
-      for (std::size_t i = 0; i < node(id).operands; ++i) used[node(id).in[i]] = true;
-    }
-    return false;
-  }
-  bool is_remainder(MaskNodeId id) const {
-    const MaskNode& n = node(id);
-    return on_key(id) &&
-           (n.is_op(Opcode::Rem) ||
-            (n.is_op(Opcode::And) && node(n.in[1]).kind == Kind::Const && !is_bool(n.dtype)));
-  }
-  void set_class(MaskClass c, std::string reason) {
-    if (c <= out_.mask_class && !out_.reason.empty()) return;
-    out_.mask_class = c;
-    out_.reason = std::move(reason);
-  }
-
-  void classify() {
-    const bool uses_table = (node(out_.expr.root).depends & kOnTable) != 0;
-    const bool by_key = std::ranges::any_of(out_.conditions, [&](const MaskCondition& c) {
-      return std::ranges::any_of(
-          c.steps, [&](const MaskStep& s) { return node(s.symbol).kind == Kind::Table; });
-    });
-    set_class(uses_table ? MaskClass::Table : MaskClass::Interval,
-              !uses_table ? "every condition is solved for kv"
-              : by_key    ? "every condition is solved for kv where the table that kv selects from "
-                            "ascends; else blocks are classified by its minima and maxima"
-                          : "every condition is solved for kv; ends come from captured tables");
-    for (const MaskNodeId id : unsolved_) {
-      const bool unknown = (node(id).depends & kOnUnknown) != 0;
-      const bool remainder = anywhere(id, [&](MaskNodeId n) { return is_remainder(n); });
-      const bool quotient =
-          anywhere(out_.expr.root, [&](MaskNodeId n) { return on_key(n) && is_division(n); });
-      const std::string text = out_.expr.str(id);
-      if (unknown)
-        set_class(MaskClass::Data, fmt::format("{} has an operand that is not known", text));
-      else if (!remainder)
-        set_class(MaskClass::Data, fmt::format("{} is not solved for kv", text));
-      else if (quotient)
-        set_class(MaskClass::Grid, fmt::format("{} and a quotient decode kv", text));
-      else
-        set_class(MaskClass::Congruence, fmt::format("{} depends on a remainder of kv", text));
-    }
-  }
-
   MaskClosedForm out_;
   std::vector<SameQuotient> same_;
-  std::vector<MaskNodeId> unsolved_;
+  std::vector<MaskUnsolved> unsolved_;
   int parts_ = 0, sums_ = 0;
 };
 
 }  // namespace
-
-std::string_view name(MaskClass c) {
-  constexpr std::string_view kNames = "ITCGD";
-  return kNames.substr(static_cast<std::size_t>(c), 1);
-}
 
 MaskClosedForm solve_mask(const MaskExpr& expr) { return Solver(expr).run(); }
 

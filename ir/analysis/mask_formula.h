@@ -61,6 +61,8 @@ struct MaskClosedForm {
   MaskFormula formula;
   MaskClass mask_class = MaskClass::Interval;
   std::string reason;  ///< why it is of that class, for remarks
+  /// Whether a list of blocks may say more than the conditions that are solved without a table.
+  bool tells_blocks = false;
 };
 
 MaskClosedForm solve_mask(const MaskExpr& expr);

@@ -62,9 +62,7 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size) {
     const Tile pixels = w * h, tiles = width / w, strip = h * width;
     const auto place = [&](const Tile& i) {
       const Tile inside = i % pixels;
-      // The rows above a row of tiles are what is above divided by the width. By the number of rows
-      // of tiles, i / strip * h, the analysis would have a quotient without its remainder, and not
-      // see a grid.
+      // The rows above a row of tiles are what is above divided by the width.
       const Tile above = (i - i % strip) / width;
       return Place{i / pixels % tiles * w + inside % w, above + inside / w};
     };

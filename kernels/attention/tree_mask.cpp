@@ -60,8 +60,7 @@ Mask tree(MaskNumber prefix, Tensor ancestors, int nodes) {
     if (is_of_batch) row = b * nodes + row;
     const Tile bit = where(is_node, of, 0), word = bit / kBits;
     const Tile bits = view<i32, 1>(ancestors)(row * words + word);
-    // The bit in the sign's place. By a remainder of kv (bit % 32, or & 1) the analysis would take
-    // this for a grid, and have a list made that says no more than the ends of the nodes do.
+    // The bit in the sign's place.
     const Tile has_bit = (bits << ((word + 1) * kBits - 1 - bit)) < 0;
     return kv < p || (is_node && has_bit);
   };

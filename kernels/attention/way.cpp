@@ -33,7 +33,7 @@ std::string Way::derive(const Mask& mask) {
   }
   const ir::MaskClosedForm form = ir::solve_mask(source->expr);
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
-  if (form.mask_class == ir::MaskClass::Data)
+  if (form.mask_class == ir::MaskClass::Data && !form.tells_blocks)
     return fmt::format("a range of what is solved, else all ({})", why);
   const MaskLimits limits(form, source->numbers);
   if (limits.is_one_end()) reach_ = KeyReach::up_to_row;

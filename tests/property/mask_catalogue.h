@@ -305,10 +305,90 @@ inline std::vector<Case> image_cases() {
   };
 }
 
-/// All masks of the library, with tables on `device`.
+// ---- as users write them by hand ----------------------------------------------------------------
+/// tiled_neighbourhood's place, its row as the number of rows of tiles and the row within one.
+inline Tile row_of_tiled(const Tile& i) { return i / 256 * 8 + i % 64 / 8; }
+inline Tile column_of_tiled(const Tile& i) { return i / 64 % 4 * 8 + i % 64 % 8; }
+/// A remainder by hand.
+inline Tile column_by_hand(const Tile& i) { return i - i / kWidth * kWidth; }
+
+/// Coordinates that are decoded and put together.
+inline std::vector<Case> decoded_cases() {
+  const auto is_close = [](const Tile& q, const Tile& kv, int last) {
+    const int half = kSize / 2;
+    return abs(clamp(q, half, last - half) - kv) <= half;
+  };
+  return {
+      {"tiles_by_hand",
+       [=](Tile, Tile, Tile q, Tile kv) {
+         return is_close(row_of_tiled(q), row_of_tiled(kv), 23) &&
+                is_close(column_of_tiled(q), column_of_tiled(kv), 31);
+       },
+       [](int q, int kv) { return are_near(tiled(q), tiled(kv), 32, 24); }, "G", 100, 0},
+      {"columns_by_hand",
+       [=](Tile, Tile, Tile q, Tile kv) {
+         return is_close(q / kWidth, kv / kWidth, kHeight - 1) &&
+                is_close(column_by_hand(q), column_by_hand(kv), kWidth - 1);
+       },
+       in_neighbourhood, "G", 95, 80},
+      // Rows of 24 in memory of rows of 32.
+      {"padded_rows",
+       [](Tile, Tile, Tile q, Tile kv) {
+         return kv / kWidth * 32 + kv % kWidth <= q / kWidth * 32 + q % kWidth - 40;
+       },
+       [](int q, int kv) {
+         return kv / kWidth * 32 + kv % kWidth <= q / kWidth * 32 + q % kWidth - 40;
+       },
+       "G", 100, 0},
+      {"rejoined",
+       [](Tile, Tile, Tile q, Tile kv) {
+         const Tile frame = kv / (kWidth * 8), row = kv / kWidth % 8, column = kv % kWidth;
+         return q >= (frame * 8 + row) * kWidth + column;
+       },
+       [](int q, int kv) { return q >= kv; }, "I", 100, 100},
+  };
+}
+
+/// 32 keys to a word.
+inline bool is_set(int i) { return i / 100 % 3 == 0; }
+inline i32 word_of(int first) {
+  std::uint32_t word = 0;
+  for (int i = 0; i < 32; ++i) word |= std::uint32_t{is_set(first + i)} << i;
+  return static_cast<i32>(word);
+}
+inline int seen_for(int kv) { return kv % 100 < 30 ? 400 : 50; }
+
+inline std::vector<Case> bit_cases(Device device) {
+  const Tensor words = table_of([](int i) { return word_of(i % 24 * 32); }, device),
+               spans = table_of(seen_for, device);
+  std::vector<std::vector<int>> parents{{-1}};
+  for (int i = 1; i < kNodes; ++i) parents[0].push_back((i - 1) / 2);
+  const Tensor ancestors = ancestor_bits(parents, kNodes, device);
+  return {
+      {"bits_of_keys",
+       [words](Tile, Tile, Tile, Tile kv) {
+         return ((view<i32, 1>(words)(kv / 32) >> (kv % 32)) & 1) != 0;
+       },
+       [](int, int kv) { return is_set(kv); }, "T", 40, 0},
+      {"bits_of_a_tree",
+       [ancestors](Tile, Tile, Tile q, Tile kv) {
+         const Tile node = q - kTreeAt, of = kv - kTreeAt, is_node = node >= 0 && of >= 0;
+         const Tile row = where(is_node, node, 0), bit = where(is_node, of, 0);
+         const Tile word = view<i32, 1>(ancestors)(row * (kNodes / 32) + bit / 32);
+         return of < 0 || (is_node && ((word >> (bit % 32)) & 1) != 0);
+       },
+       in_tree, "D", 98, 98},
+      {"seen_for",
+       [spans](Tile, Tile, Tile q, Tile kv) { return q >= kv && q < kv + view<i32, 1>(spans)(kv); },
+       [](int q, int kv) { return q >= kv && q < kv + seen_for(kv); }, "T", 60, 50},
+  };
+}
+
+/// All masks of the library, with tables on `device`, and such as are written by hand.
 inline std::vector<Case> cases(Device device) {
   std::vector<Case> all = first_cases(device);
-  for (const std::vector<Case>& more : {interval_cases(), table_cases(device), image_cases()})
+  for (const std::vector<Case>& more :
+       {interval_cases(), table_cases(device), image_cases(), decoded_cases(), bit_cases(device)})
     all.insert(all.end(), more.begin(), more.end());
   return all;
 }

@@ -107,6 +107,55 @@ TEST_P(Catalogue, IsItsDefinition) {
 INSTANTIATE_TEST_SUITE_P(Masks, Catalogue, testing::ValuesIn(catalogue::cases(Device::cpu())),
                          [](const auto& info) { return std::string(info.param.name); });
 
+/// What the catalogue of research/attention.md says of bits, and whether a list can say more than a
+/// range of keys.
+TEST(MaskClass, OfBitsAndSumsThatKvPicks) {
+  const Tensor t = Tensor::zeros({kLength}, DType::i32, Device::cpu());
+  const auto at = [&t](const Tile& i) { return view<i32, 1>(t)(i); };
+  struct Of {
+    const char* mask_class;
+    bool tells_blocks;
+    Mask mask;
+  };
+  const std::array masks{
+      // A row of bits for each query: blocks chosen by a router, a tree's ancestors.
+      Of{"D", false, [&](Tile, Tile, Tile q, Tile kv) { return ((at(q) >> (kv / 96)) & 1) != 0; }},
+      Of{"D", false,
+         [&](Tile, Tile, Tile q, Tile kv) { return (at(q) & (1 << (kv % 32))) != 0 && q >= kv; }},
+      Of{"D", false,
+         [&](Tile, Tile, Tile q, Tile kv) {
+           return ((at(q * 8 + kv / 32) >> (kv % 32)) & 1) != 0;
+         }},
+      // Beside something that blocks are told apart by.
+      Of{"D", true,
+         [&](Tile, Tile, Tile q, Tile kv) {
+           return ((at(q) >> (kv / 96)) & 1) != 0 && q % 24 >= kv % 24;
+         }},
+      Of{"D", true,
+         [&](Tile, Tile, Tile q, Tile kv) {
+           return ((at(q) >> (kv / 96)) & 1) != 0 && at(q) == at(kv);
+         }},
+      Of{"D", true, [&](Tile, Tile, Tile q, Tile kv) { return kv * kv <= q; }},
+      // Bits of keys alone, or of queries alone, are tables.
+      Of{"T", true, [&](Tile, Tile, Tile, Tile kv) { return ((at(kv) >> 3) & 1) != 0; }},
+      Of{"T", true,
+         [&](Tile, Tile, Tile, Tile kv) { return ((at(kv / 32) >> (kv % 32)) & 1) != 0; }},
+      Of{"T", true,
+         [&](Tile, Tile, Tile q, Tile kv) { return ((at(q) >> 3) & 1) != 0 || q >= kv; }},
+      Of{"T", true, [&](Tile, Tile, Tile q, Tile kv) { return q < kv + at(kv); }},
+      Of{"C", true, [&](Tile, Tile, Tile q, Tile kv) { return (kv & 3) == (q & 3); }},
+      Of{"G", true, [&](Tile, Tile, Tile q, Tile kv) { return kv / 24 * 32 + kv % 24 <= q; }},
+      Of{"G", true, [&](Tile, Tile, Tile q, Tile kv) { return kv / 3 + kv / 5 <= q; }},
+      Of{"I", false, [&](Tile, Tile, Tile q, Tile kv) { return kv / 24 * 24 + kv % 24 <= q; }},
+      Of{"I", false, [&](Tile, Tile, Tile q, Tile kv) { return (kv >> 4) * 16 + (kv & 15) <= q; }},
+  };
+  for (std::size_t i = 0; i < masks.size(); ++i) {
+    const ir::MaskClosedForm form = ir::solve_mask(trace_mask(masks[i].mask).expr);
+    EXPECT_EQ(name(form.mask_class), masks[i].mask_class) << i << ": " << form.reason;
+    EXPECT_EQ(form.tells_blocks, masks[i].tells_blocks) << i << ": " << form.reason;
+  }
+}
+
 TEST(MortonNeighbourhood, RefusesSidesThatAreNoPowerOfTwo) {
   EXPECT_NO_THROW(masks::morton_neighbourhood(1 << 15, 3));
   for (const int side : {0, 24, 1 << 16}) {

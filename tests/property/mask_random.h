@@ -191,6 +191,8 @@ class RandomMasks {
     Builder& b = m.build;
     if (depth > 0 && chance(12)) return batched(m, depth);
     if (depth > 0 && chance(8)) return documents(m, depth);
+    if (chance(8)) return decoded(m);
+    if (chance(4)) return bit_test(m);
     if (chance(20)) return ordered(m, depth);
     if (depth > 0 && chance(55)) {
       switch (number(0, 6)) {
@@ -212,6 +214,35 @@ class RandomMasks {
     const Value x = integer(m, depth), y = integer(m, depth - 1);
     if (chance(90)) return b.cmp(pred, x, y);
     return b.cmp(pred, wide(m, x), wide(m, y));
+  }
+
+  /// Coordinates of positions by quotients and remainders: compared, put together again, with the
+  /// same number as before or with others.
+  Value decoded(MaskKernel& m) {
+    const Grid g = grid(m);
+    const Value q = moved(m, m.roles.query), kv = moved(m, m.roles.key);
+    const Value x = coordinates(m, q, g), y = coordinates(m, kv, g);
+    const std::array preds{"eq", "ne", "lt", "le", "gt", "ge"};
+    const char* pred = preds[static_cast<std::size_t>(number(0, 5))];
+    Builder& b = m.build;
+    if (chance(30)) return b.cmp(pred, y, chance(50) ? q : leaf(m));
+    if (chance(50)) return b.cmp(pred, x, y);
+    return b.cmp("le", b.op(Opcode::Abs, {b.sub(x, y)}), constant(m, 0, 9));
+  }
+
+  /// A bit of a table's entry: of the query's, of the key's, or of a row of bits.
+  Value bit_test(MaskKernel& m) {
+    Builder& b = m.build;
+    const Value row = chance(70) ? m.roles.query : m.roles.key;
+    const Value column = chance(70) ? m.roles.key : m.roles.query;
+    const Value n = chance(70) ? b.i32(8) : constant(m, 1, 12);
+    const Value word = chance(40) ? entry(m, row) : entry(m, b.add(row, b.div(column, n)));
+    const Value place = chance(20)   ? constant(m, 0, 5)
+                        : chance(30) ? b.div(column, n)
+                                     : b.rem(b.op(Opcode::Abs, {column}), n);
+    const Value bit = chance(50) ? b.op(Opcode::And, {b.op(Opcode::Shr, {word, place}), b.i32(1)})
+                                 : b.op(Opcode::And, {word, b.op(Opcode::Shl, {b.i32(1), place})});
+    return b.cmp(chance(70) ? "ne" : "eq", bit, b.i32(0));
   }
 
   MaskBlock block() {
@@ -237,6 +268,49 @@ class RandomMasks {
   }
 
  private:
+  /// Sizes to divide by: `row` for the lower coordinate, `plane` for the higher one where there are
+  /// three.
+  struct Grid {
+    Value row, rows, plane;
+    bool is_shift;
+  };
+  Grid grid(MaskKernel& m) {
+    Builder& b = m.build;
+    const std::int64_t log = number(0, 4), width = number(1, 14), height = number(1, 6);
+    if (chance(20)) return {b.i32(log), b.i32(height), b.i32(height << log), true};
+    if (chance(20)) return {m.params[0], b.i32(height), m.params[1], false};
+    return {b.i32(width), b.i32(height), b.i32(chance(80) ? width * height : number(1, 90)), false};
+  }
+  Value moved(MaskKernel& m, Value position) {
+    return chance(75) ? position : m.build.add(position, leaf(m));
+  }
+  /// One coordinate, or a sum of them.
+  Value coordinates(MaskKernel& m, Value i, const Grid& g) {
+    Builder& b = m.build;
+    const Value high = b.op(g.is_shift ? Opcode::Shr : Opcode::Div, {i, g.row});
+    const Value low = g.is_shift   ? b.sub(i, b.op(Opcode::Shl, {high, g.row}))
+                      : chance(30) ? b.sub(i, b.mul(high, g.row))
+                                   : b.rem(i, g.row);
+    const Value other = chance(70) ? g.rows : constant(m, -3, 20);
+    switch (number(0, 5)) {
+      case 0:
+        return low;
+      case 1:
+        return high;
+      case 2:
+        return g.is_shift ? b.add(b.op(Opcode::Shl, {high, g.row}), low)
+                          : b.add(b.mul(high, g.row), low);
+      case 3:
+        return b.add(b.mul(high, other), low);
+      case 4:
+        return b.add(b.mul(b.div(i, g.plane), other), b.rem(i, chance(50) ? g.row : g.plane));
+      default: {  // three digits
+        const Value middle = b.rem(high, g.rows);
+        const Value upper = b.add(b.mul(b.div(i, g.plane), other), middle);
+        return chance(50) || g.is_shift ? upper : b.add(b.mul(upper, g.row), low);
+      }
+    }
+  }
   Value constant(MaskKernel& m, std::int64_t lo, std::int64_t hi) {
     return m.build.i32(number(lo, hi));
   }

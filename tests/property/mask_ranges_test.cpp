@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
 #include <iostream>
 
 #include "ir/analysis/mask_ranges.h"
@@ -42,45 +43,72 @@ void check(const MaskKernel& m, const MaskClosedForm& form, const KvCover& cover
   }
 }
 
-TEST(MaskRanges, VisibleAndFullHoldForEveryKey) {
-  constexpr int kMasks = 60000;
-  RandomMasks random(21);
+/// Solves masks that `draw` gives, and covers a tile of queries under each.
+struct Solved {
   Score score;
   std::array<int, 5> classes{};
   double solving = 0, covering = 0;
-  const auto now = [] { return std::chrono::steady_clock::now(); };
-  const auto since = [&](auto start) {
-    return std::chrono::duration<double>(now() - start).count();
-  };
-  for (int i = 0; i < kMasks; ++i) {
-    MaskKernel m;
-    random.fill_table(m);
-    m.root = random.boolean(m, static_cast<int>(random.number(1, 4)));
-    const MaskExpr e = m.import();
-    auto start = now();
-    const MaskClosedForm form = solve_mask(e);
-    solving += since(start);
-    ++classes[static_cast<std::size_t>(form.mask_class)];
-    MaskRanges ranges(form);
-    const auto tables = m.tables();
-    MaskBlock tile = random.block();
-    tile.kv0 = 0;
-    tile.kv1 = random.number(1, 24);
-    const auto params = random.params();
-    start = now();
-    const KvCover cover = ranges.cover({tile.batch, tile.head, tile.q0, tile.q1, tile.kv1},
-                                       {m.slots(e, params), tables});
-    covering += since(start);
-    check(m, form, cover, tile, params, score);
-    if (HasFatalFailure()) return;
+
+  void operator()(RandomMasks& random, int masks, const std::function<Value(MaskKernel&)>& draw) {
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    const auto since = [&](auto start) {
+      return std::chrono::duration<double>(now() - start).count();
+    };
+    for (int i = 0; i < masks && !::testing::Test::HasFatalFailure(); ++i) {
+      MaskKernel m;
+      random.fill_table(m);
+      m.root = draw(m);
+      const MaskExpr e = m.import();
+      auto start = now();
+      const MaskClosedForm form = solve_mask(e);
+      solving += since(start);
+      ++classes[static_cast<std::size_t>(form.mask_class)];
+      MaskRanges ranges(form);
+      const auto tables = m.tables();
+      MaskBlock tile = random.block();
+      tile.kv0 = 0;
+      tile.kv1 = random.number(1, 24);
+      const auto params = random.params();
+      start = now();
+      const KvCover cover = ranges.cover({tile.batch, tile.head, tile.q0, tile.q1, tile.kv1},
+                                         {m.slots(e, params), tables});
+      covering += since(start);
+      check(m, form, cover, tile, params, score);
+    }
+    std::cout << "random masks: " << score.decided << " of " << score.decidable
+              << " uniform kv decided; classes I T C G D:";
+    for (const int n : classes) std::cout << ' ' << n;
+    std::cout << "; " << solving * 1e6 / masks << " us to solve, " << covering * 1e6 / masks
+              << " us a query tile\n";
   }
-  std::cout << "random masks: " << score.decided << " of " << score.decidable
-            << " uniform kv decided; classes I T C G D:";
-  for (const int n : classes) std::cout << ' ' << n;
-  std::cout << "; " << solving * 1e6 / kMasks << " us to solve, " << covering * 1e6 / kMasks
-            << " us a query tile\n";
-  EXPECT_GT(static_cast<double>(score.decided), 0.7 * static_cast<double>(score.decidable));
-  EXPECT_GT(classes[0], kMasks / 4);
+  double share() const {
+    return static_cast<double>(score.decided) / static_cast<double>(score.decidable);
+  }
+};
+
+TEST(MaskRanges, VisibleAndFullHoldForEveryKey) {
+  constexpr int kMasks = 60000;
+  RandomMasks random(21);
+  Solved run;
+  run(random, kMasks,
+      [&](MaskKernel& m) { return random.boolean(m, static_cast<int>(random.number(1, 4))); });
+  EXPECT_GT(run.share(), 0.7);
+  EXPECT_GT(run.classes[0], kMasks / 4);
+}
+
+/// Coordinates of the positions, which are of class I where they are put together again, else of
+/// class G, and bits of tables, which are of class T or D.
+TEST(MaskRanges, HoldOfCoordinatesAndBits) {
+  constexpr int kMasks = 100000;
+  RandomMasks random(23);
+  Solved decoded, bits;
+  decoded(random, kMasks, [&](MaskKernel& m) { return random.decoded(m); });
+  EXPECT_GT(decoded.classes[0], kMasks / 10);
+  EXPECT_GT(decoded.classes[3], kMasks / 10);
+  EXPECT_LT(decoded.classes[4], kMasks / 10);
+  bits(random, kMasks / 4, [&](MaskKernel& m) { return random.bit_test(m); });
+  EXPECT_GT(bits.classes[1], kMasks / 40);
+  EXPECT_GT(bits.classes[4], kMasks / 40);
 }
 
 }  // namespace
