@@ -187,6 +187,7 @@ std::uint64_t GridLoop::start() {
   if (cluster == 1 && options_.multicast) attrs.set(AttrName::multicast, std::int64_t{1});
   if (cluster == 1 && options_.alternate) attrs.set(AttrName::alternate, std::int64_t{1});
   if (cluster == 1 && options_.tma_store) attrs.set(AttrName::tma_store, std::int64_t{1});
+  if (cluster == 1 && options_.tma_loads) attrs.set(AttrName::tma_loads, std::int64_t{1});
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},
                                           std::span(&i32, 1), std::move(attrs));

@@ -57,6 +57,10 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
     plan.tma_store = false;
     return plan;
   }
+  if (plan.tma_loads) {
+    plan.tma_loads = false;
+    return plan;
+  }
   if (plan.persistent && !plan.alternate) {  // which is another plan altogether without
     plan.persistent = plan.dynamic = plan.multicast = false;
     plan.overlap_no_tiles();

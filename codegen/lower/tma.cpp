@@ -102,6 +102,11 @@ void release_to_cluster(Lowering& l, const OpData& d) {
 
 void lower_ChannelRelease(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
+  if (d.attrs.i(AttrName::by_threads) == 1) {
+    // All lanes' reads come before what TMA writes, for which one of them says that it may.
+    l.b.effect(Opcode::FenceProxyAsync, {});
+    l.b.effect(Opcode::WarpSync, {});
+  }
   if (d.operands.size() == 4) return release_to_cluster(l, d);
   const Value lane = l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0));
   l.b.effect(Opcode::MbarArrive,

@@ -183,7 +183,7 @@ class Machine {
       const auto it = slots_.find(key(read));
       if (it == slots_.end() || it->second.fills == 0 || it->second.seen != it->second.fills ||
           barriers_[it->second.channel].complete < it->second.phase)
-        fault(e.kind == Kind::Read ? "a number of a tile is read that was not waited for"
+        fault(e.kind == Kind::Read ? "threads read a slot that was not waited for"
                                    : "a product reads a slot whose copies were not waited for",
               e.op, it == slots_.end() ? OpId() : it->second.filled);
       else if (it->second.tile != e.tile)

@@ -62,6 +62,7 @@ class Walk {
         Row{CopyTma, &Walk::copy, true},
         Row{PutTile, &Walk::put, true},
         Row{TakeTile, &Walk::take, true},
+        Row{SmemLoad, &Walk::load, true},
         Row{DotAsync, &Walk::product, true},
         Row{DotWait, &Walk::product_wait, true},
         Row{TurnTake, &Walk::turn_take, false},
@@ -273,6 +274,9 @@ class Walk {
   void take(OpId op) {
     add({ChannelEvent::Kind::Read, op, {}, {}, 0, {at(op, 0, 1)}});
     unknown(op);
+  }
+  void load(OpId op) {
+    if (k_[op].operands.size() == 2) add({ChannelEvent::Kind::Read, op, {}, {}, 0, {at(op, 0, 1)}});
   }
   void product(OpId op) {
     ChannelEvent e{ChannelEvent::Kind::Product, op};

@@ -6,6 +6,7 @@ namespace tegula::ir {
 namespace {
 
 constexpr std::int64_t kGranule = 16;  // bytes that bases and strides must be multiples of
+constexpr std::int64_t kNarrowestSwizzle = 32;
 constexpr std::int64_t kMaxBox = 256, kMaxRank = 5;
 
 }  // namespace
@@ -26,6 +27,20 @@ bool is_tma_box(Type view, std::span<const std::int64_t> axes, Type tile) {
   }
   return contiguous &&
          std::ranges::all_of(tile.shape(), [](std::int64_t e) { return e <= kMaxBox; });
+}
+
+std::string_view why_not_tma_tile(Type view, std::span<const std::int64_t> axes, Type tile) {
+  const ViewFacts& facts = view.view_facts();
+  if (tile.rank() != 2) return "it is no tile of rows and columns";
+  if (facts.align % kGranule != 0) return "the tensor does not begin at a multiple of 16 bytes";
+  const auto row = std::ranges::find_if(
+      axes, [&](std::int64_t v) { return facts.strides[static_cast<std::size_t>(v)] == 1; });
+  if (row == axes.end()) return "neither rows nor columns are contiguous in memory";
+  if (!is_tma_box(view, axes, tile)) return "strides are no multiples of 16 bytes";
+  const auto fast = static_cast<std::size_t>(row - axes.begin());
+  if (tile.shape()[fast] * size_bytes(tile.dtype()) % kNarrowestSwizzle != 0)
+    return "rows are no multiple of 32 bytes";
+  return "";
 }
 
 bool can_be_halved(Type view, std::span<const std::int64_t> axes, Type tile) {

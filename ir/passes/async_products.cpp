@@ -38,8 +38,10 @@ class TurnByTurn {
 
   void run() {
     Feed& feed = l_.feeds[0];
+    l_.read_beside();
     const RingPosition at = l_.add_carry(feed.begin);
     Builder head = l_.before(k_[l_.body].first);
+    l_.fill_beside(head);
     if (sums_.empty()) l_.fill_ahead(head, feed, at);
     feed.ring.wait(head, at);
     l_.wait_once(head);
@@ -53,6 +55,7 @@ class TurnByTurn {
     l_.advance(feed, at);
     const auto& results = k_[l_.loop].results;
     feed.end = {results[results.size() - 2], results[results.size() - 1]};
+    l_.end_beside(l_.loop);
     Builder b = behind(k_, l_.loop);
     if (l_.is_skipped_by_others()) feed.end = l_.counted_end(b, feed);
     const Value first = k_[l_.loop].operands[0], end = k_[l_.loop].operands[1];
@@ -173,6 +176,7 @@ class TurnByTurn {
 void run_late(ProductLoop& loop, std::size_t sum) {
   auto tiles = TileOverlap::of(loop, loop.dots[1], sum);
   if (tiles) tiles->enter();
+  loop.read_beside();
   loop.fill_first(1);
   run_second_product_late(loop, sum, tiles ? &*tiles : nullptr);
   loop.finish();

@@ -54,10 +54,11 @@ RingPosition ChannelRing::after(Builder& b, RingPosition at, Value steps) const 
           b.op(Opcode::Xor, {at.phase, b.op(Opcode::And, {rounds, b.i32(1)})})};
 }
 
-void ChannelRing::release(Builder& b, Value slot, Value condition) const {
+void ChannelRing::release(Builder& b, Value slot, Value condition, bool by_threads) const {
   std::vector<Value> operands{read_, slot, condition};
   if (in_step_) operands.push_back(in_step_);
-  b.effect(Opcode::ChannelRelease, operands);
+  const OpId release = b.effect(Opcode::ChannelRelease, operands);
+  if (by_threads) (*k_)[release].attrs.set(AttrName::by_threads, std::int64_t{1});
 }
 
 void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const {

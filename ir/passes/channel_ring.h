@@ -46,7 +46,8 @@ class ChannelRing {
   void wait(Builder& b, RingPosition at) const {
     b.effect(Opcode::ChannelWait, {landed_, at.slot, at.phase});
   }
-  void release(Builder& b, Value slot, Value condition) const;
+  /// `by_threads`: they have loaded what is in the slot, not wgmma.
+  void release(Builder& b, Value slot, Value condition, bool by_threads = false) const;
 
  private:
   Kernel* k_;

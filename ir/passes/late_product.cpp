@@ -44,6 +44,7 @@ class LateProduct {
     const Value sum = head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the late sum
     k_.replace_all_uses(sum_before, sum);
     l_.fill_ahead(head, keys(), now);
+    l_.fill_beside(head);
     l_.fill_ahead(head, values(), before);
     const Value late = overlap({sum_before, weights, adds, before}, now);
     finish_late(late, sum, weights);
@@ -103,6 +104,7 @@ class LateProduct {
         for (Value* v : l_.once_carries(l_.once_end)) *v = results[next++];
       }
     }
+    l_.end_beside(branch);
     k_.unlink(l_.loop);
     k_.append(k_[branch].regions[0], l_.loop);
     Builder otherwise(k_, k_[branch].regions[1]);
@@ -274,6 +276,7 @@ class LateProduct {
     const Left last = left();
     keys().end = last.keys;
     values().end = last.values;
+    l_.end_beside(l_.loop);
     Builder b = l_.before(k_.terminator(k_[l_.loop].parent));
     l_.once_end = l_.next_once(b, b.flag(true));
     tiles_->leave(last.weights, last.adds);

@@ -16,6 +16,7 @@
 #include "ir/layout/thread_fn.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layout_before.h"
+#include "ir/passes/plan_survey.h"
 
 namespace tegula::ir {
 namespace {
@@ -52,7 +53,10 @@ Dims order_with(int rank, int fast) {
 
 }  // namespace
 
-LayoutChoice::LayoutChoice(const Kernel& k, const Plan& plan) : k_(k), plan_(plan) {
+LayoutChoice::LayoutChoice(const Kernel& k, const Plan& plan)
+    : k_(k),
+      plan_(plan),
+      wants_loads_as_sums_(plan.wgmma && (plan.tma_loads || asks_for(k, AttrName::tma_loads))) {
   // Loop carries may be decided by what the body yields, so go round until nothing changes.
   settle();
   meet_sums();
@@ -215,6 +219,13 @@ const LinearLayout* LayoutChoice::beside_sums(const OpData& load) const {
   return fills_sectors(*own) || width(*own) >= width(*coalesced_layout) ? own : coalesced_layout;
 }
 
+/// What TMA brings is read from shared memory as the sums lie that it meets. Where there is no room
+/// for it, threads load it like that: room to turn it round there is even less.
+const LinearLayout* LayoutChoice::read_beside_sums(const OpData& load) const {
+  const auto met = met_.find(load.results[0]);
+  return met != met_.end() ? met->second : access(load, k_.type(load.results[0]));
+}
+
 /// What is gathered for the rows of sums is read by every thread that needs it, so that warps do
 /// not meet over it. For columns a thread would have to hold too many.
 const LinearLayout* LayoutChoice::gathered_beside_sums(const OpData& load) const {
@@ -321,6 +332,10 @@ void LayoutChoice::op(OpId id) {
   }
   const Type type = k_.type(d.results[0]);
   if (d.opcode == LoadView) {
+    if (wants_loads_as_sums_ && is_beside_operands(k_, id)) {
+      if (sums_are_settled_) set(d.results[0], read_beside_sums(d));
+      return;
+    }
     if (!is_behind_products(d)) return set(d.results[0], access(d, type));
     if (sums_are_settled_) set(d.results[0], beside_sums(d));
     return;

@@ -44,6 +44,7 @@ class LayoutChoice {
   bool is_behind_products(const OpData& load) const;
   void meet_sums();
   const LinearLayout* beside_sums(const OpData& load) const;
+  const LinearLayout* read_beside_sums(const OpData& load) const;
   const LinearLayout* gathered_beside_sums(const OpData& load) const;
   void settle();
   void region(RegionId r);
@@ -54,6 +55,7 @@ class LayoutChoice {
 
   const Kernel& k_;
   const Plan& plan_;
+  bool wants_loads_as_sums_;  ///< of tiles beside operands
   std::unordered_map<Value, const LinearLayout*> chosen_;
   /// Of values without a layout: that of those which they meet.
   std::unordered_map<Value, const LinearLayout*> met_;

@@ -1,10 +1,13 @@
 #include "ir/passes/operand_loads.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
 #include "ir/analysis/access_width.h"
 #include "ir/analysis/constant_read.h"
+#include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 
 namespace tegula::ir {
@@ -24,6 +27,23 @@ class Finder {
     if (!c || (c->convert && k_[c->convert].parent != body_) || k_[c->dots.front()].parent != body_)
       return std::nullopt;
     return offsets_are_pure(*c) ? c : std::nullopt;
+  }
+
+  std::optional<OperandLoad> find_beside(OpId op) {
+    if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() || chain(op))
+      return std::nullopt;
+    OperandLoad c;
+    c.load = op;
+    c.tile = k_.type(k_[op].results[0]).with_layout(nullptr);
+    const auto axes = k_[op].attrs.ints(AttrName::axes);
+    c.axes.assign(axes.begin(), axes.end());
+    const std::string_view why_not = why_not_tma_tile(k_.type(k_[op].operands[0]), c.axes, c.tile);
+    if (!why_not.empty()) {
+      context_.remark(Remark::Kind::Missed, k_[op].loc,
+                      fmt::format("loaded by threads, not by TMA: {}", why_not));
+      return std::nullopt;
+    }
+    return offsets_are_pure(c) ? std::optional(c) : std::nullopt;
   }
 
   /// load_view -> [permute] -> convert_layout (of machine form) -> dots, each the only user of the
@@ -139,6 +159,14 @@ std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& 
   return found;
 }
 
+std::vector<OperandLoad> loads_beside_operands(const Kernel& k, OpId loop, PassContext& context) {
+  Finder finder(k, loop, context);
+  std::vector<OperandLoad> found;
+  for (OpId op : k.ops(k[loop].regions[0]))
+    if (auto load = finder.find_beside(op)) found.push_back(std::move(*load));
+  return found;
+}
+
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
                                           std::size_t operand) {
   OpId at = k[k[dot].operands[operand]].def;
@@ -204,7 +232,7 @@ Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
 }
 
 void erase_load(Kernel& k, const OperandLoad& load) {
-  k.erase(load.convert);
+  if (load.convert) k.erase(load.convert);
   if (load.permute) k.erase(load.permute);
   k.erase(load.load);
 }

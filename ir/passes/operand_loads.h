@@ -18,11 +18,11 @@ std::vector<OpId> loops_of(const Kernel& k);
 Builder behind(Kernel& k, OpId loop);
 
 /// load_view -> [permute] -> convert_layout -> dots inside a loop body; in tile form none is
-/// converted.
+/// converted. Or a load_view alone, of what is used in other ways.
 struct OperandLoad {
   OpId load, permute, convert;
   std::vector<OpId> dots;          ///< all users; the same operand of each
-  Type tile;                       ///< as the dot wants it, without layout
+  Type tile;                       ///< as its users want it, without layout
   Ints axes;                       ///< view dimension of each tile dimension
   Value ring;                      ///< its slots in shared memory, once allocated
   Value same;                      ///< i1: the cluster's other program loads the same box; or none
@@ -31,6 +31,9 @@ struct OperandLoad {
 
 /// All of them in the loop whose offsets can be computed for another step.
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
+
+/// Tiles that the loop loads for other uses, offsets as above, that TMA can bring.
+std::vector<OperandLoad> loads_beside_operands(const Kernel& k, OpId loop, PassContext& context);
 
 /// Operand `operand` of a dot in the loop, where it is loaded in front of the loop and used by
 /// nothing else; nothing where it is made another way.

@@ -68,16 +68,6 @@ void add_copy_warps(Plan& plan, std::int64_t useful, std::int64_t needed) {
   if (given.registers > given.registers_at_entry()) plan = given;
 }
 
-/// The grid asks for it: for multicast (in another order than that of `pairs`), to alternate, or
-/// for stores by TMA.
-bool asks_for(const Kernel& k, AttrName what) {
-  bool asked = false;
-  walk(k, k.body(), [&](OpId op) {
-    asked = asked || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(what) == 1);
-  });
-  return asked;
-}
-
 /// A product loop of the kernel's body, as long for every tile, loads something that two
 /// neighbouring tiles share and that can be brought in halves.
 bool can_multicast(const Kernel& k) {
@@ -156,8 +146,8 @@ bool can_alternate(const Kernel& k, const Survey& s) {
 }
 
 /// A tile is one warpgroup's work, all its 64 rows after each other; two take tiles in turn.
-std::optional<Plan> alternating_plan(const Kernel& k) {
-  const Survey s = survey(k);
+std::optional<Plan> alternating_plan(const Kernel& k, bool tma_loads) {
+  const Survey s = survey(k, tma_loads);
   if (!can_alternate(k, s)) return std::nullopt;
   Plan plan;
   plan.wgmma = plan.persistent = plan.alternate = true;
@@ -172,6 +162,7 @@ std::optional<Plan> alternating_plan(const Kernel& k) {
   plan.store_columns = kStoreColumns;
   plan.multicast = asks_for(k, AttrName::multicast);
   plan.tma_store = asks_for(k, AttrName::tma_store);
+  plan.tma_loads = tma_loads;
   if (plan.stages < 2 || needed > plan.computing_registers()) return std::nullopt;
   return plan;
 }
@@ -182,7 +173,7 @@ int stages_that_fit(const Kernel& k, int wanted) {
   return wanted;
 }
 
-Plan make_plan(const Kernel& k) {
+Plan make_plan(const Kernel& k, bool tma_loads) {
   const Survey s = survey(k);
   Plan plan;
   if (s.largest_product == 0) {
@@ -194,6 +185,8 @@ Plan make_plan(const Kernel& k) {
     if (held && *held <= kHeldRegisters) plan.min_ctas = kBusyWarps / plan.warps;
     return plan;
   }
+  if (tma_loads)
+    if (const auto hopper = wgmma_plan(k, survey(k, tma_loads))) return *hopper;
   if (const auto hopper = wgmma_plan(k, s)) return *hopper;
   if (s.chained) {
     plan.warps = plan.warps_m = warps_for_rows(s.product_rows, 8);
@@ -238,7 +231,7 @@ bool swap_if_wanted(Kernel& k, PassContext& context) {
         "",
         fmt::format("{}: swap needs products that add to sums which loops carry, and no cluster",
                     context.plan->str()),
-        {},
+        context.changed_at,
         {},
         ""});
   context.remark(Remark::Kind::Missed, {}, "operands are not swapped: no sums that loops carry");
@@ -251,7 +244,7 @@ void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   const Plan before = p;
   p.copy_warps = p.registers = 0;
   p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = p.overlap_tiles = p.tma_store =
-      false;
+      p.tma_loads = false;
   if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, why_no_wgmma(k));
 }
 
@@ -263,6 +256,29 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   context.remark(Remark::Kind::Missed, {},
                  p.dynamic ? "no multicast: tiles come from a counter"
                            : "no multicast: no operand that neighbouring tiles share");
+}
+
+/// Those of all rings, and of what a loop brings once.
+std::int64_t ring_bytes(const Survey& s, const Plan& p) {
+  const int late = p.late_stages > 0 ? p.late_stages : p.stages;
+  return p.once_stages * s.once_bytes + p.stages * (s.step_bytes - s.last_bytes) +
+         late * s.last_bytes;
+}
+
+void drop_tma_loads_unless_possible(const Kernel& k, PassContext& context) {
+  Plan& p = *context.plan;
+  if (!p.tma_loads) return;
+  const Survey s = survey(k, true);
+  if (p.wgmma && s.beside_bytes > 0 && ring_bytes(s, p) <= kRingBytes) return;
+  p.tma_loads = false;
+  if (s.largest_product == 0) return;
+  context.remark(
+      Remark::Kind::Missed, {},
+      !k.info.target.starts_with("sm_9") ? "no loads by TMA: " + k.info.target + " has none"
+      : !p.wgmma                         ? "no loads by TMA: products are no wgmmas"
+      : s.beside_bytes == 0
+          ? "no loads by TMA: products load nothing beside their operands that it can bring"
+          : "no loads by TMA: no shared memory beside the operands");
 }
 
 /// Of the blocks that TMA can store, one for each warpgroup; 0: there is none.
@@ -284,7 +300,7 @@ std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
 void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_store) return;
-  const Survey s = survey(k);
+  const Survey s = survey(k, p.tma_loads);
   const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0;
   const auto fits = [&] { return s.once_bytes + p.stages * s.step_bytes + staged <= kRingBytes; };
   const Plan before = p;
@@ -306,7 +322,7 @@ bool goes_with_alternate(const Plan& p) {
 
 /// Another plan from the first field on, to which the changes are made, too.
 void alternate_if_possible(const Kernel& k, PassContext& context) {
-  auto plan = alternating_plan(k);
+  auto plan = alternating_plan(k, context.plan->tma_loads);
   if (plan) plan->change(context.plan_changes);
   if (plan && plan->alternate && goes_with_alternate(*plan)) {
     plan->swap = context.plan->swap;
@@ -352,6 +368,7 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
        "alternate needs persistent and copy_warps, and goes neither with dynamic nor with turns"},
       {p.persistent || !p.dynamic, "dynamic needs persistent"},
       {p.persistent || !p.tma_store, "tma_store needs persistent"},
+      {p.wgmma || !p.tma_loads, "tma_loads needs wgmma"},
       {!p.dynamic || !starts_early(k), "a kernel that waits for the one before it is not dynamic"},
       {!p.dynamic || !p.multicast, "tiles by a counter (dynamic) are not shared (multicast)"},
       {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
@@ -381,12 +398,14 @@ bool plan(Kernel& kernel, PassContext& context) {
   const bool chosen = !context.plan && context.plan_changes.empty();
   const bool swapped = swap_if_wanted(kernel, context);
   if (!context.plan) {
-    context.plan = make_plan(kernel);
+    context.plan = make_plan(kernel, wants_tma_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
     context.plan->alternate = asks_for(kernel, AttrName::alternate);
+    context.plan->tma_loads = asks_for(kernel, AttrName::tma_loads);
     context.plan->change(context.plan_changes);
     context.plan->swap = swapped;
     if (context.plan->alternate) alternate_if_possible(kernel, context);
+    drop_tma_loads_unless_possible(kernel, context);
     if (!context.plan->wgmma) drop_wgmma_fields(kernel, was_wgmma, context);
     if (context.plan->warps < 8) context.plan->turns = false;
     if (kernel.info.cluster > 1) context.plan->persistent = false;

@@ -13,7 +13,7 @@ namespace {
 /// Of one plan.
 class Reasons {
  public:
-  Reasons(const Plan& plan, const Kernel& k) : p_(plan), k_(k), s_(survey(k)) {}
+  Reasons(const Plan& plan, const Kernel& k) : p_(plan), k_(k), s_(survey(k, plan.tma_loads)) {}
 
   std::vector<std::string> all() {
     if (s_.largest_product == 0)
@@ -74,6 +74,9 @@ class Reasons {
     else if (p_.turns && p_.persistent)
       add("overlap_tiles=0: {}", why_no_overlap());
     if (p_.multicast) add("multicast=1: the grid asks for it, and neighbouring tiles share a load");
+    if (p_.tma_loads)
+      add("tma_loads=1: the grid asks for it; {} of a step's bytes are not of operands",
+          s_.beside_bytes);
     if (p_.tma_store) add("tma_store=1: the grid asks for it, and there is room beside the rings");
   }
 

@@ -93,6 +93,24 @@ OpId load_of(const Kernel& k, const OpData& dot, int i) {
   return def && k[def].opcode == Opcode::LoadView && k[def].parent == dot.parent ? def : OpId();
 }
 
+bool has_products(const Kernel& k, RegionId r) {
+  bool found = false;
+  for (OpId op : k.ops(r)) found = found || k[op].opcode == Opcode::Dot;
+  return found;
+}
+
+bool is_beside_operands(const Kernel& k, OpId load) {
+  const OpData& d = k[load];
+  const OpId loop = k[d.parent].owner;
+  if (d.opcode != Opcode::LoadView || !loop || k[loop].opcode != Opcode::For ||
+      !k.type(d.results[0]).is_tile())
+    return false;
+  for (OpId op : k.ops(d.parent))
+    for (int i = 0; i < 2; ++i)
+      if (k[op].opcode == Opcode::Dot && load_of(k, k[op], i) == load) return false;
+  return has_products(k, d.parent);
+}
+
 bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
   const OpId def = load_of(k, dot, i);
   if (!def) return false;
@@ -111,7 +129,23 @@ bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
   return false;
 }
 
-Survey survey(const Kernel& k) {
+bool asks_for(const Kernel& k, AttrName what) {
+  bool asked = false;
+  walk(k, k.body(), [&](OpId op) {
+    asked = asked || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(what) == 1);
+  });
+  return asked;
+}
+
+bool wants_tma_loads(const Kernel& k, const PassContext& context) {
+  if (context.plan) return context.plan->tma_loads;
+  Plan wish;
+  wish.tma_loads = asks_for(k, AttrName::tma_loads);
+  wish.change(context.plan_changes);
+  return wish.tma_loads && k.info.target.starts_with("sm_9");
+}
+
+Survey survey(const Kernel& k, bool tma_loads) {
   Survey s;
   const Bounds bounds(k);
   std::unordered_set<OpId> counted;  // several products may share a load
@@ -121,6 +155,11 @@ Survey survey(const Kernel& k) {
       s.stages = std::max(s.stages, static_cast<int>(d.attrs.i(AttrName::stages, 0)));
     for (Value v : d.results)
       if (k.type(v).is_tile()) s.largest_tile = std::max(s.largest_tile, k.type(v).count());
+    if (is_beside_operands(k, op)) {
+      const Type tile = k.type(d.results[0]);
+      if (why_not_tma_tile(k.type(d.operands[0]), d.attrs.ints(AttrName::axes), tile).empty())
+        s.beside_bytes += tile.count() * size_bytes(tile.dtype());
+    }
     if (d.opcode != Opcode::Dot) return;
     const Type acc = k.type(d.results[0]);
     if (acc.count() > s.largest_product) s.product_rows = acc.shape()[0];
@@ -148,6 +187,7 @@ Survey survey(const Kernel& k) {
     }
     s.step_bytes += s.last_bytes;
   });
+  if (tma_loads) s.step_bytes += s.beside_bytes;
   return s;
 }
 

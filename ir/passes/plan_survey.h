@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "ir/kernel.h"
+#include "ir/pipeline.h"
 
 namespace tegula::ir {
 
@@ -29,13 +29,26 @@ struct Survey {
   std::int64_t step_bytes = 0;  ///< of the operands that TMA can bring for one step of a loop
   std::int64_t last_bytes = 0;  ///< of those, its last product's
   std::int64_t once_bytes = 0;  ///< that it brings before
-  int stages = 0;               ///< what a loop asks for; 0: nothing
+  /// Of what one step loads beside operands, those that TMA can bring; part of `step_bytes` if
+  /// asked.
+  std::int64_t beside_bytes = 0;
+  int stages = 0;  ///< what a loop asks for; 0: nothing
 };
 
-Survey survey(const Kernel& k);
+/// With `tma_loads` what a step loads beside operands goes through the ring, too.
+Survey survey(const Kernel& k, bool tma_loads = false);
+
+/// The grid asks for it: for multicast (in another order than that of `pairs`), to alternate, for
+/// stores or loads by TMA.
+bool asks_for(const Kernel& k, AttrName what);
+/// For loads by TMA, as far as is known in front of the plan: the grid asks, or the changes do.
+bool wants_tma_loads(const Kernel& k, const PassContext& context);
 
 /// load_view [permute] in the dot's region gives operand `i`: the load, or nothing.
 OpId load_of(const Kernel& k, const OpData& dot, int i);
+bool has_products(const Kernel& k, RegionId r);
+/// A load_view of a tile that stands beside products in their loop, and is no operand of any.
+bool is_beside_operands(const Kernel& k, OpId load);
 /// TMA can bring the operand under a swizzle, contiguous along a dimension that wgmma takes.
 bool is_tma_operand(const Kernel& k, const OpData& dot, int i);
 /// Lists, tables and lengths in memory say how many products a tile needs.

@@ -37,6 +37,9 @@ bool ProductLoop::analyze() {
         load && load->dots.front() == dot && is_tma(*load))
       once.push_back(std::move(*load));
   if (!once.empty()) once_.emplace(k, plan_.once_stages, std::move(once));
+  if (plan_.tma_loads)
+    if (auto beside = loads_beside_operands(k, loop, context_); !beside.empty())
+      beside_.emplace(Feed{ChannelRing(k, plan_.stages, std::move(beside))});
   return true;
 }
 
@@ -94,8 +97,27 @@ bool ProductLoop::is_load(OpId op) const {
   const auto is_part = [&](const OperandLoad& l) {
     return op == l.load || op == l.permute || op == l.convert;
   };
-  return std::ranges::any_of(
-      feeds, [&](const Feed& feed) { return std::ranges::any_of(feed.ring.loads(), is_part); });
+  const auto has_part = [&](const Feed& feed) {
+    return std::ranges::any_of(feed.ring.loads(), is_part);
+  };
+  return std::ranges::any_of(feeds, has_part) || (beside_ && has_part(*beside_));
+}
+
+std::vector<Feed*> ProductLoop::all_feeds() {
+  std::vector<Feed*> all;
+  for (Feed& feed : feeds) all.push_back(&feed);
+  if (beside_) all.push_back(&*beside_);
+  return all;
+}
+
+OpId ProductLoop::first_user(Value v) const {
+  for (OpId op : k.ops(body)) {
+    bool uses = std::ranges::count(k[op].operands, v) > 0;
+    for (RegionId r : k[op].regions)
+      walk(k, r, [&](OpId o) { uses = uses || std::ranges::count(k[o].operands, v) > 0; });
+    if (uses) return op;
+  }
+  return {};
 }
 
 int ProductLoop::uses(Value v) const {
@@ -136,10 +158,10 @@ void ProductLoop::allocate(bool late) {
   }
   loads_.clear();
   Builder b = before(is_nested() ? outer_.front() : loop);
-  for (Feed& feed : feeds) feed.ring.allocate_channels(b);
+  for (Feed* feed : all_feeds()) feed->ring.allocate_channels(b);
   if (once_) once_->allocate_channels(b);
   if (once_) once_->allocate_slots(b);
-  for (Feed& feed : feeds) feed.ring.allocate_slots(b);
+  for (Feed* feed : all_feeds()) feed->ring.allocate_slots(b);
   leader_ = b.op(Opcode::Leader, std::initializer_list<Value>{});
   if (late && takes_turns()) {
     b.effect(Opcode::TurnsStart, {});
@@ -174,10 +196,10 @@ Value ProductLoop::share_loads() {
 }
 
 void ProductLoop::remark() {
-  for (const Feed& feed : feeds)
-    for (const OperandLoad& load : feed.ring.loads())
+  for (const Feed* feed : all_feeds())
+    for (const OperandLoad& load : feed->ring.loads())
       context_.remark(Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
-                      {{"stages", fmt::format("{}", feed.ring.slots())},
+                      {{"stages", fmt::format("{}", feed->ring.slots())},
                        {"ring", k.type(load.ring).str()},
                        {"shared", load.same ? "1" : "0"}});
 }
@@ -185,10 +207,10 @@ void ProductLoop::remark() {
 void ProductLoop::enter_outer_loops() {
   Builder b = before(is_nested() ? outer_.front() : loop);
   once_at = ChannelRing::first(b);
-  for (Feed& feed : feeds) feed.begin = ChannelRing::first(b);
+  for (Feed* feed : all_feeds()) feed->begin = ChannelRing::first(b);
   for (OpId outer : outer_) {
-    for (Feed& feed : feeds)
-      feed.begin = {add_carry(outer, feed.begin.slot), add_carry(outer, feed.begin.phase)};
+    for (Feed* feed : all_feeds())
+      feed->begin = {add_carry(outer, feed->begin.slot), add_carry(outer, feed->begin.phase)};
     if (once_)
       for (Value* v : once_carries(once_at)) *v = add_carry(outer, *v);
   }
@@ -196,7 +218,7 @@ void ProductLoop::enter_outer_loops() {
 
 void ProductLoop::leave_outer_loops() {
   std::vector<Value*> carried;
-  for (Feed& feed : feeds) carried.insert(carried.end(), {&feed.end.slot, &feed.end.phase});
+  for (Feed* feed : all_feeds()) carried.insert(carried.end(), {&feed->end.slot, &feed->end.phase});
   if (once_) std::ranges::copy(once_carries(once_end), std::back_inserter(carried));
   for (std::size_t i = outer_.size(); i-- > 0;) {
     const OpId yield = k.terminator(body_of(outer_[i]));
@@ -226,17 +248,18 @@ void ProductLoop::fill_step(Builder& b, const Feed& feed, Value iv, Value slot, 
 void ProductLoop::fill_first(int first) {
   Builder b = before(loop);
   Value iv = k[loop].operands[0];
+  const std::vector<Feed*> all = all_feeds();
   std::vector<RingPosition> at;
-  for (const Feed& feed : feeds) at.push_back(feed.begin);
-  const auto count = [&](const Feed& f) { return first - f.lag - 1 + f.ring.slots(); };
-  const int most = count(*std::ranges::max_element(feeds, {}, count));
+  for (const Feed* feed : all) at.push_back(feed->begin);
+  const auto count = [&](const Feed* f) { return first - f->lag - 1 + f->ring.slots(); };
+  const int most = count(*std::ranges::max_element(all, {}, count));
   for (int step = 0; step < most; ++step) {
-    for (std::size_t i = 0; i < feeds.size(); ++i) {
-      if (step >= count(feeds[i])) continue;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (step >= count(all[i])) continue;
       // What a turn before left in the slot lies a round back.
       const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
-      fill_step(b, feeds[i], iv, at[i].slot, free, step == 0 && i == 0);
-      at[i] = feeds[i].ring.next(b, at[i]);
+      fill_step(b, *all[i], iv, at[i].slot, free, step == 0 && i == 0);
+      at[i] = all[i]->ring.next(b, at[i]);
     }
     iv = b.add(iv, k[loop].operands[2]);
   }
@@ -249,10 +272,49 @@ void ProductLoop::fill_ahead(Builder& b, const Feed& feed, RingPosition at) {
   fill_step(b, feed, ahead, read.slot, read.phase, false);
 }
 
+/// One wait, in front of what is read first, and one release behind the last.
+void ProductLoop::read_beside() {
+  if (!beside_) return;
+  beside_carry_ = k[loop].results.size();
+  beside_at_ = add_carry(beside_->begin);
+  std::vector<OpId> ops;
+  for (OpId op : k.ops(body)) ops.push_back(op);
+  const auto place = [&](const OperandLoad* load) {
+    return std::ranges::find(ops, first_user(k[load->load].results[0])) - ops.begin();
+  };
+  std::vector<const OperandLoad*> loads;
+  for (const OperandLoad& load : beside_->ring.loads()) loads.push_back(&load);
+  std::ranges::stable_sort(loads, {}, place);
+  for (const OperandLoad* load : loads) {
+    const Value loaded = k[load->load].results[0];
+    Builder b = before(first_user(loaded));
+    b.loc = k[load->load].loc;
+    if (load == loads.front()) beside_->ring.wait(b, beside_at_);
+    const Value read = b.op(Opcode::SmemLoad, {load->ring, beside_at_.slot}, k.type(loaded));
+    k.replace_all_uses(loaded, read);
+    if (load == loads.back())
+      beside_->ring.release(b, beside_at_.slot, b.flag(true), /*by_threads=*/true);
+  }
+  advance(*beside_, beside_at_);
+}
+
+void ProductLoop::fill_beside(Builder& b) {
+  if (beside_) fill_ahead(b, *beside_, beside_at_);
+}
+
+void ProductLoop::end_beside(OpId op) {
+  if (!beside_) return;
+  const auto& results = k[op].results;
+  beside_->end = {results[beside_carry_], results[beside_carry_ + 1]};
+  if (!is_skipped_by_others()) return;
+  Builder b = behind(k, op);
+  beside_->end = counted_end(b, *beside_);
+}
+
 void ProductLoop::finish() {
   leave_outer_loops();
   std::vector<const ChannelRing*> rings;
-  for (const Feed& feed : feeds) rings.push_back(&feed.ring);
+  for (const Feed* feed : all_feeds()) rings.push_back(&feed->ring);
   if (once_) rings.push_back(&*once_);
   for (const ChannelRing* ring : rings)
     for (const OperandLoad& load : ring->loads()) erase_load(k, load);

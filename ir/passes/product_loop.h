@@ -27,6 +27,13 @@ class ProductLoop {
   /// Shared memory and channels in front of all loops, and the positions that these carry. The
   /// loads of each dot in a feed of their own, the later one a step behind, if `late`.
   void allocate(bool late);
+  /// What the loop loads beside operands is read from its ring: a carry of the loop's own, before
+  /// all others that are added to it.
+  void read_beside();
+  /// The next step's, behind the slot that the step before has read.
+  void fill_beside(Builder& b);
+  /// Its ring stands where results of this op say that begin with the loop's.
+  void end_beside(OpId op);
   /// The copies in front of a loop that starts with step `first`.
   void fill_first(int first);
   /// Into the slot that the step before has read goes the next one that is not under way.
@@ -100,6 +107,10 @@ class ProductLoop {
   /// none.
   Value share_loads();
   void remark();
+  /// Those of operands, and the one beside them.
+  std::vector<Feed*> all_feeds();
+  /// The op of the body, itself or by what it contains, that uses the value first.
+  OpId first_user(Value v) const;
   void enter_outer_loops();
   void leave_outer_loops();
   void fill_step(Builder& b, const Feed& feed, Value iv, Value slot, Value free, bool with_once);
@@ -109,6 +120,9 @@ class ProductLoop {
   std::vector<OpId> outer_;          ///< loops around this one, outermost first
   std::vector<OperandLoad> loads_;   ///< until they are in feeds
   std::optional<ChannelRing> once_;  ///< brought before the first step
+  std::optional<Feed> beside_;       ///< what is loaded beside operands
+  RingPosition beside_at_;           ///< of the loop's turn
+  std::size_t beside_carry_ = 0;     ///< its place among the loop's carries
   Value leader_;
 };
 

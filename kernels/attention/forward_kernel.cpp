@@ -77,8 +77,8 @@ class Program {
   void all_tiles(const Doubts& doubts) const {
     const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
     const int rows = tiles_.queries;
-    for (auto [b, h, m] :
-         grid(space(), 1, 1, rows, heavy_first.when(is_masked), multicast(!is_masked))) {
+    for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
+                               multicast(!is_masked), tma_loads(spec_.tma_loads))) {
       const Softmax done = softmax(b, h, m, {});
       store(done, h, m);
       if (round_ != Round::first) continue;

@@ -12,6 +12,7 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/rows.h"
+#include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
 #include "tests/differential/exact_products.h"
 #include "tests/differential/planned_product.h"
@@ -232,6 +233,27 @@ TEST(Sm80, Attention) {
     expect_attention({.mask = masks::causal()}, type, 130, 128);
   }
   expect_attention({.mask = masks::causal()}, DType::bf16, 100, 256);
+}
+
+/// Asked for, there is no TMA: the kernel is the one that nobody asked of.
+TEST(Sm80, NoLoadsByTma) {
+  AttentionSpec spec;
+  spec.score = scores::bias(Tensor::zeros({1, 1, 64, 64}, DType::f32, Device::cpu()));
+  std::vector<std::string> code;
+  for (const bool by_tma : {false, true}) {
+    spec.tma_loads = by_tma;
+    const Attention attention(spec);
+    const Tensor t = test::host({1, 1, 64, 64}), out = test::host({1, 1, 64, 64});
+    const runtime::CompiledKernel k =
+        compiled_for_sm_80(traced("attention", [&] { attention(t, t, t, out); }));
+    expect_older_path(k);
+    code.push_back(ir::print(k.simt));
+    const auto says_so = [](const ir::Remark& r) {
+      return r.reason == "no loads by TMA: sm_80 has none";
+    };
+    EXPECT_EQ(std::ranges::count_if(k.remarks, says_so), by_tma ? 1 : 0);
+  }
+  EXPECT_EQ(code[0], code[1]);
 }
 
 /// Without the waits for its copies a product reads what is not there yet, and is found out.

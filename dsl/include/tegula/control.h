@@ -171,13 +171,23 @@ struct tma_store {
   bool is_set;
 };
 
+/// What a loop of products loads beside their operands and computes with element by element, such
+/// as a bias of each pair, is brought to shared memory by TMA while products run (sm_90), not
+/// loaded by the threads that need it. Results are the same; asked for in vain where TMA cannot
+/// bring it or shared memory has no room (`explain` says so).
+struct tma_loads {
+  explicit tma_loads(bool on) : is_set(on) {}
+  bool is_set;
+};
+
 namespace detail {
 
 struct GridOptions {
   std::vector<std::int64_t> blocks;
   int l2_group = 0;
   int cluster = 1;
-  bool heavy_first = false, multicast = false, alternate = false, tma_store = false;
+  bool heavy_first = false, multicast = false, alternate = false, tma_store = false,
+       tma_loads = false;
   void add(std::integral auto block) { blocks.push_back(static_cast<std::int64_t>(block)); }
   void add(struct l2_group g) { l2_group = g.rows; }
   void add(HeavyFirst h) { heavy_first = h.is_set; }
@@ -185,6 +195,7 @@ struct GridOptions {
   void add(struct multicast m) { multicast = m.is_set; }
   void add(struct alternate a) { alternate = a.is_set; }
   void add(struct tma_store t) { tma_store = t.is_set; }
+  void add(struct tma_loads t) { tma_loads = t.is_set; }
 };
 
 /// The grid loop: its body is the program that each block runs.

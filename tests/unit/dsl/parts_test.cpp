@@ -103,13 +103,13 @@ TEST(Clusters, NeitherShareNorAlternate) {
     return kernel("k",
                   [programs](Out<f32, 2> z) {
                     for (auto [m, n] : grid(z, 8, 8, cluster(programs), multicast(true),
-                                            alternate(true), tma_store(true)))
+                                            alternate(true), tma_store(true), tma_loads(true)))
                       z(m, n) = 0.0f;
                   })
         .trace(empty({16, 16}))
         .text();
   };
-  for (const char* hint : {"multicast", "alternate", "tma_store"}) {
+  for (const char* hint : {"multicast", "alternate", "tma_store", "tma_loads"}) {
     EXPECT_THAT(text(1), HasSubstr(hint));
     EXPECT_THAT(text(2), Not(HasSubstr(hint)));
   }

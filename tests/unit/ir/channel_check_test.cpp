@@ -34,7 +34,8 @@ const std::string kProduct = "tests/filetests/async_products/loop.tir",
                   kAttention = "tests/unit/dsl/golden/attention.tir",
                   kShared = "tests/filetests/persist/multicast.tir",
                   kCounter = "tests/filetests/persist/counter.tir",
-                  kInTurn = "tests/filetests/persist/alternate.tir";
+                  kInTurn = "tests/filetests/persist/alternate.tir",
+                  kBeside = "tests/filetests/async_products/beside.tir";
 
 std::string fault_of(const Kernel& k, bool with_copy_role = true) {
   const auto fault = check_channels(k, with_copy_role);
@@ -42,7 +43,7 @@ std::string fault_of(const Kernel& k, bool with_copy_role = true) {
 }
 
 TEST(ChannelCheck, NothingInWhatPassesMake) {
-  for (const std::string& file : {kProduct, kAttention, kShared, kCounter, kInTurn})
+  for (const std::string& file : {kProduct, kAttention, kShared, kCounter, kInTurn, kBeside})
     for (const char* plan :
          {"", "stages=2", "persistent=1", "stages=3 persistent=1", "persistent=1 dynamic=1",
           "alternate=1", "alternate=1 multicast=1", "alternate=1 stages=3"}) {
@@ -178,7 +179,34 @@ TEST(ChannelCheck, TilesByACounter) {
     k.unlink(op);
     k.insert_before(wait, op);
   });
-  EXPECT_THAT(early, testing::ElementsAre("a number of a tile is read that was not waited for"));
+  EXPECT_THAT(early, testing::ElementsAre("threads read a slot that was not waited for"));
+}
+
+/// The ring beside operands; those of operands are guarded by it, too, as the copies are in order.
+TEST(ChannelCheck, LoadsBesideOperands) {
+  for (const char* plan : {"", "persistent=1"}) {
+    SCOPED_TRACE(plan);
+    for (const Opcode op : {Opcode::CopyTma, Opcode::ChannelExpect, Opcode::ChannelRelease})
+      expect_all(faults(kBeside, plan, op, erase));
+    EXPECT_NE(faults(kBeside, plan, Opcode::ChannelWait, erase).back(), "nothing");
+  }
+}
+
+/// What threads load from a ring, before it was waited for or behind its release.
+TEST(ChannelCheck, ReadAtTheWrongTime) {
+  const auto moved = [](Opcode where, bool behind) {
+    return faults(kBeside, "", Opcode::SmemLoad, [&](Kernel& k, OpId op) {
+      OpId to = op;
+      while (k[to].opcode != where) to = behind ? k[to].next : k[to].prev;
+      if (behind) to = k[to].next;
+      k.unlink(op);
+      k.insert_before(to, op);
+    });
+  };
+  EXPECT_THAT(moved(Opcode::ChannelWait, false),
+              testing::ElementsAre("threads read a slot that was not waited for"));
+  EXPECT_THAT(moved(Opcode::ChannelRelease, true),
+              testing::ElementsAre("threads read a slot that was not waited for"));
 }
 
 /// Who does not wait for the turn takes the phase of an older round for its own; who does not pass

@@ -97,6 +97,35 @@ TEST(Plan, StoresByTma) {
               HasSubstr("no stores by TMA: no result that it can store"));
 }
 
+/// Where a loop of products loads a box beside their operands that TMA can bring, and there is
+/// room; else a remark says why not.
+TEST(Plan, LoadsByTma) {
+  const auto said = [](const std::string& name, const char* changes, const char* from = "",
+                       const char* to = "") {
+    const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/" + name;
+    const std::string text = read_file(file);
+    Kernel k = parse(*from != 0 ? test::replaced(text, from, to) : text, file);
+    PassContext context;
+    context.plan_changes = changes;
+    find_pass(ir_passes(), "plan")->run(k, context);
+    const auto missed = std::ranges::find(context.remarks, Remark::Kind::Missed, &Remark::kind);
+    EXPECT_EQ(context.plan->tma_loads, missed == context.remarks.end());
+    return context.plan->tma_loads ? context.plan->str() : missed->reason;
+  };
+  const char* beside = "async_products/beside.tir";
+  EXPECT_THAT(said(beside, ""), HasSubstr("tma_loads=1"));
+  EXPECT_THAT(said(beside, "stages=9"), HasSubstr("tma_loads=1"));
+  EXPECT_THAT(said(beside, "stages=10"),
+              HasSubstr("no loads by TMA: no shared memory beside the operands"));
+  EXPECT_THAT(said(beside, "wgmma=0 copy_warps=0 registers=0 persistent=0"),
+              HasSubstr("no loads by TMA: products are no wgmmas"));
+  EXPECT_THAT(said(beside, "", "sm_90a", "sm_80"), HasSubstr("no loads by TMA: sm_80 has none"));
+  EXPECT_THAT(said(beside, "", "stride_div=8x1", "stride_div=4x1"),
+              HasSubstr("products load nothing beside their operands that it can bring"));
+  EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_loads=1"),
+              HasSubstr("products load nothing beside their operands that it can bring"));
+}
+
 /// A kernel that may start before the one in front of it would count its tiles beside that one.
 TEST(Plan, TilesByACounter) {
   const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/persist/counter.tir";

@@ -74,6 +74,11 @@ struct AttentionSpec {
   /// one query, and where [batch, heads, length, dim] is contiguous).
   std::optional<bool> pack_heads = {};
   Rescaling rescaling = Rescaling::automatic;
+  /// Whether tensors that `score` reads at each pair (b, h, q, kv), such as a full bias, are
+  /// brought as tiles by TMA (sm_90), where they can be: their last dimension contiguous, other
+  /// strides and the address multiples of 16 bytes. Else threads load them element by element. Same
+  /// results.
+  bool tma_loads = false;
   /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
   /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
   /// ones too; few rows of packed heads keep their 64.

@@ -1,0 +1,229 @@
+// Gathers that a loop with products makes of what is a box of a view become loads of that box, so
+// that TMA can bring it. Only where the plan is to have `tma_loads`: a tensor that a score function
+// looks up at each pair, say.
+//
+// Before:  p = addptr (view_ptr V), q * (view_stride V 0) + kv * (view_stride V 1)
+//          x = load p, (0 <= q < view_dim V 0 and 0 <= kv < view_dim V 1), 0
+// After:   x = fill_absent (load_view V, q0, kv0), 0
+// where q is q0 and the number of the row, kv is kv0 and that of the column.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "ir/analysis/bounds.h"
+#include "ir/analysis/tma_access.h"
+#include "ir/builder.h"
+#include "ir/passes/plan_survey.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+/// An index: the number along a dimension of the tile, or of none of them, and scalars.
+struct Position {
+  int dim = -1;
+  std::int64_t extent = 1, start = 0;
+  std::vector<Value> plus, minus;
+};
+
+std::optional<Position> position(const Kernel& k, Value v);
+
+std::optional<Position> sum(const Kernel& k, const OpData& d) {
+  auto a = position(k, d.operands[0]);
+  const auto b = position(k, d.operands[1]);
+  const bool subtracts = d.opcode == Opcode::Sub;
+  if (!a || !b || (b->dim >= 0 && (subtracts || a->dim >= 0))) return std::nullopt;
+  if (b->dim >= 0) a->dim = b->dim, a->extent = b->extent;
+  a->start += subtracts ? -b->start : b->start;
+  const auto append = [](std::vector<Value>& to, const std::vector<Value>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(subtracts ? a->minus : a->plus, b->plus);
+  append(subtracts ? a->plus : a->minus, b->minus);
+  return a;
+}
+
+std::optional<Position> position(const Kernel& k, Value v) {
+  using enum Opcode;
+  const Type type = k.type(v);
+  const OpId def = k[v].def;
+  if (def && k[def].opcode == Const)
+    return Position{.start = k[def].attrs.i(AttrName::value), .plus = {}, .minus = {}};
+  if (!type.is_tile()) return Position{.plus = {v}, .minus = {}};
+  if (!def) return std::nullopt;
+  const OpData& d = k[def];
+  if (d.opcode == Arange) return Position{0, type.shape()[0], d.attrs.i(AttrName::start), {}, {}};
+  if (d.opcode == Add || d.opcode == Sub) return sum(k, d);
+  if (d.opcode != ExpandDims && d.opcode != Broadcast && d.opcode != Splat) return std::nullopt;
+  auto of = position(k, d.operands[0]);
+  if (!of || of->dim < 0) return of;
+  if (d.opcode == ExpandDims)
+    of->dim += of->dim >= d.attrs.i(AttrName::axis) ? 1 : 0;
+  else if (k.type(d.operands[0]).rank() != type.rank())
+    return std::nullopt;
+  return of;
+}
+
+/// The operands of nested ops of this kind.
+void flatten(const Kernel& k, Value v, Opcode opcode, std::vector<Value>& leaves) {
+  const OpId def = k[v].def;
+  if (!def || k[def].opcode != opcode) return leaves.push_back(v);
+  for (Value operand : k[def].operands) flatten(k, operand, opcode, leaves);
+}
+
+struct FoundBox {
+  Value view;
+  std::vector<Position> at;  ///< of each dimension of the view
+  Ints axes;                 ///< view dimension of each tile dimension
+};
+
+/// What the addresses and the mask of a gather say.
+class Gather {
+ public:
+  Gather(const Kernel& k, OpId load) : k_(k), d_(k[load]) {}
+
+  std::optional<FoundBox> box() {
+    if (d_.operands.size() != 3 || !is_zero(k_, d_.operands[2])) return std::nullopt;
+    const OpId sum = k_[d_.operands[0]].def;
+    if (!sum || k_[sum].opcode != Opcode::AddPtr) return std::nullopt;
+    const OpId base = k_[k_[sum].operands[0]].def;
+    if (!base || k_[base].opcode != Opcode::ViewPtr) return std::nullopt;
+    box_.view = k_[base].operands[0];
+    indices_.resize(static_cast<std::size_t>(k_.type(box_.view).rank()));
+    if (!find_indices(k_[sum].operands[1]) || !is_guarded() || !find_positions())
+      return std::nullopt;
+    return box_;
+  }
+
+ private:
+  /// The axis that `v` is a fact of.
+  std::optional<std::size_t> axis_of(Value v, Opcode fact) const {
+    const OpId def = k_[v].def;
+    if (!def || k_[def].opcode != fact || k_[def].operands[0] != box_.view) return std::nullopt;
+    return static_cast<std::size_t>(k_[def].attrs.i(AttrName::axis));
+  }
+
+  /// Each dimension's index times its stride, and nothing else.
+  bool find_indices(Value offset) {
+    std::vector<Value> terms;
+    flatten(k_, offset, Opcode::Add, terms);
+    for (Value term : terms) {
+      const OpId def = k_[term].def;
+      if (!def || k_[def].opcode != Opcode::Mul) return false;
+      const auto axis = axis_of(k_[def].operands[1], Opcode::ViewStride);
+      if (!axis || indices_[*axis]) return false;
+      indices_[*axis] = k_[def].operands[0];
+    }
+    return std::ranges::all_of(indices_, [](Value v) { return static_cast<bool>(v); });
+  }
+
+  /// What is outside of the view is not read, and nothing else is left out.
+  bool is_guarded() const {
+    std::vector<Value> conditions;
+    flatten(k_, d_.operands[1], Opcode::And, conditions);
+    std::vector<bool> from(indices_.size()), to(indices_.size());
+    for (Value condition : conditions) {
+      const OpId def = k_[condition].def;
+      if (!def || k_[def].opcode != Opcode::Cmp) return false;
+      const Value index = k_[def].operands[0], limit = k_[def].operands[1];
+      const std::string_view pred = k_[def].attrs.s(AttrName::pred);
+      if (pred == "ge" && is_zero(k_, limit)) {
+        if (std::ranges::find(indices_, index) == indices_.end()) return false;
+        for (std::size_t i = 0; i < indices_.size(); ++i) from[i] = from[i] || indices_[i] == index;
+        continue;
+      }
+      const auto axis = axis_of(limit, Opcode::ViewDim);
+      if (pred != "lt" || !axis || indices_[*axis] != index) return false;
+      to[*axis] = true;
+    }
+    return std::ranges::count(from, false) + std::ranges::count(to, false) == 0;
+  }
+
+  /// Each dimension of the tile is one of the view.
+  bool find_positions() {
+    const auto shape = k_.type(d_.results[0]).shape();
+    box_.axes.assign(shape.size(), -1);
+    for (std::size_t axis = 0; axis < indices_.size(); ++axis) {
+      auto at = position(k_, indices_[axis]);
+      if (!at) return false;
+      if (at->dim >= 0) {
+        const auto dim = static_cast<std::size_t>(at->dim);
+        if (dim >= shape.size() || box_.axes[dim] >= 0 || at->extent != shape[dim]) return false;
+        box_.axes[dim] = static_cast<std::int64_t>(axis);
+      }
+      box_.at.push_back(std::move(*at));
+    }
+    return std::ranges::all_of(box_.axes, [](std::int64_t axis) { return axis >= 0; });
+  }
+
+  const Kernel& k_;
+  const OpData& d_;
+  FoundBox box_;
+  std::vector<Value> indices_;
+};
+
+Value first_of(Builder& b, const Position& at, Type type) {
+  Value v = at.start != 0 || at.plus.empty() ? b.constant(type, at.start) : Value();
+  for (Value term : at.plus) v = v ? b.add(v, term) : term;
+  for (Value term : at.minus) v = b.sub(v, term);
+  return v;
+}
+
+void load_box(Kernel& k, OpId load, const FoundBox& box) {
+  Builder b(k);
+  b.before(load);
+  b.loc = k[load].loc;
+  std::vector<Value> operands{box.view};
+  for (const Position& at : box.at) {
+    const Value some = at.plus.empty() ? Value() : at.plus.front();
+    operands.push_back(first_of(b, at, some ? k.type(some) : Type::scalar(DType::i32)));
+  }
+  const Type tile = k.type(k[load].results[0]);
+  const Value fill = k[load].operands[2];
+  AttrList attrs = k[load].attrs;
+  attrs.set(AttrName::axes, box.axes);
+  const OpId made = b.create(Opcode::LoadView, operands, std::span(&tile, 1), attrs);
+  const Value filled = b.op(Opcode::FillAbsent, {k[made].results[0], fill}, tile);
+  k.replace_all_uses(k[load].results[0], filled);
+  k.erase(load);
+}
+
+/// A tile of rows and columns, in a loop with products.
+bool is_of_pairs(const Kernel& k, OpId op) {
+  const OpData& d = k[op];
+  const OpId loop = k[d.parent].owner;
+  if (d.opcode != Opcode::Load || !loop || k[loop].opcode != Opcode::For) return false;
+  const Type tile = k.type(d.results[0]);
+  return tile.is_tile() && tile.rank() == 2 && tile.shape()[0] > 1 && tile.shape()[1] > 1 &&
+         has_products(k, d.parent);
+}
+
+}  // namespace
+
+bool gathered_boxes(Kernel& kernel, PassContext& context) {
+  if (!wants_tma_loads(kernel, context)) return false;
+  std::vector<OpId> gathers;
+  walk(kernel, kernel.body(), [&](OpId op) {
+    if (is_of_pairs(kernel, op)) gathers.push_back(op);
+  });
+  bool changed = false;
+  for (OpId load : gathers) {
+    const auto box = Gather(kernel, load).box();
+    const Type tile = kernel.type(kernel[load].results[0]);
+    const std::string_view why_not =
+        !box ? "its elements are no box of a tensor"
+             : why_not_tma_tile(kernel.type(box->view), box->axes, tile);
+    const bool can = why_not.empty();
+    context.remark(can ? Remark::Kind::Applied : Remark::Kind::Missed, kernel[load].loc,
+                   can ? "gathered box loaded as one"
+                       : fmt::format("loaded element by element, not by TMA: {}", why_not),
+                   {{"tile", tile.str()}});
+    if (can) load_box(kernel, load, *box);
+    changed |= can;
+  }
+  return changed;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,40 @@
+// Attention whose bias of each pair TMA brings: no spills, by either emitter.
+#include "kernels/attention/block_sizes.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+#include "tests/assemble/assembled.h"
+
+namespace tegula {
+namespace {
+
+using namespace test;
+
+void expect_loaded_by_tma(AttentionSpec spec, int dim, DType dtype) {
+  SCOPED_TRACE(testing::Message() << "head dim " << dim << ", " << name(dtype));
+  spec.score = scores::bias(Tensor::zeros({1, 1, 64, 64}, dtype, Device::cpu()));
+  spec.tma_loads = true;
+  const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
+  const Attention attention(spec);
+  const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
+  for (const runtime::Backend backend : here())
+    EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).tma_loads) << runtime::name(backend);
+}
+
+TEST_F(Assembled, AttentionWithABiasByTma) {
+  for (const int dim : {64, 128, 256})
+    for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+      expect_loaded_by_tma({}, dim, dtype);
+      expect_loaded_by_tma({.mask = masks::causal()}, dim, dtype);
+      expect_loaded_by_tma({.mask = masks::sliding_window(Scalar<i32>(20))}, dim, dtype);
+    }
+}
+
+/// Tiles of three warpgroups.
+TEST_F(Assembled, TallAttentionWithABiasByTma) {
+  AttentionSpec spec{.mask = masks::causal(), .tiles = AttentionTiles{192, 64}};
+  for (const DType dtype : {DType::bf16, DType::f32}) expect_loaded_by_tma(spec, 64, dtype);
+}
+
+}  // namespace
+}  // namespace tegula

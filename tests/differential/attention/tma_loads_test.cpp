@@ -1,0 +1,235 @@
+// What a score reads at each pair, brought as tiles by TMA (plan.tma_loads): to the bit what
+// threads load element by element, and right by double precision.
+#include "support/env.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+constexpr const char* kByTma = "applied: gathered box loaded as one";
+
+/// Of a bias: it lies in a tensor with longer rows, whose first `skipped` elements are not its own.
+struct BiasCase {
+  Dims shape;
+  DType dtype;
+  std::int64_t row = 0;  ///< elements of a row in memory; 0: as many as there are
+  std::int64_t skipped = 0;
+  const char* said = kByTma;
+};
+
+class TmaLoads : public testing::TestWithParam<Device> {
+ protected:
+  static Tensor bias_of(const BiasCase& c) {
+    Dims in_memory = c.shape;
+    if (c.row != 0) in_memory[3] = c.row;
+    const Tensor all = Tensor::normal(in_memory, c.dtype, 0, 1, 7, GetParam());
+    return all.slice(3, c.skipped, c.skipped + c.shape[3]);
+  }
+
+  static std::vector<double> outputs(const Tensors& t) {
+    std::vector<double> all = t.O.to_doubles(), lse = t.Lse.to_doubles();
+    all.insert(all.end(), lse.begin(), lse.end());
+    return all;
+  }
+
+  static void expect_said(const std::string& said, const std::string& text) {
+    if (GetParam().kind == DeviceKind::cpu) return;  // compiles nothing
+    if (GetParam().kind == DeviceKind::cuda && said.find("wgmma=1") == std::string::npos) return;
+    EXPECT_NE(said.find(text), std::string::npos) << text << "\n" << said;
+  }
+
+  /// With and without, on the same tensors; gives what was said of it.
+  static std::string compare(AttentionSpec spec, const HostAttention& host, const Extents& e,
+                             Order order = Order::bhsd) {
+    SCOPED_TRACE(e.str());
+    std::vector<double> before;
+    std::string said;
+    for (const bool by_tma : {false, true}) {
+      spec.tma_loads = by_tma;
+      const Attention attention(spec);
+      const Tensors t(e, DType::bf16, order, GetParam());
+      attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+      expect_attention(host, t);
+      if (HasFatalFailure()) return said;
+      if (by_tma) {
+        EXPECT_EQ(outputs(t), before);
+      }
+      before = outputs(t);
+      said = attention.explain(DType::bf16);
+    }
+    return said;
+  }
+
+  static void check(const BiasCase& c, const Extents& e, AttentionSpec spec = {},
+                    HostAttention host = {}, int first_query = 0) {
+    SCOPED_TRACE(testing::Message() << name(c.dtype) << ", row " << c.row << " from " << c.skipped);
+    const Tensor bias = bias_of(c);
+    const std::vector<double> values = bias.to_doubles();
+    host.score = [&](double s, int b, int h, int q, int kv) {
+      const std::int64_t at[] = {b, h, q + first_query, kv};
+      std::int64_t element = 0;
+      for (std::size_t i = 0; i < 4; ++i)
+        element = element * c.shape[i] + (c.shape[i] == 1 ? 0 : at[i]);
+      return s + values[static_cast<std::size_t>(element)];
+    };
+    spec.score = scores::bias(bias);
+    const std::string said = compare(spec, host, e);
+    expect_said(said, c.said);
+    expect_said(said, std::string_view(c.said) == kByTma ? "tma_loads=1" : "tma_loads=0");
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, TmaLoads, testing::ValuesIn(devices()), device_name);
+
+constexpr Extents kOdd{2, 4, 2, 70, 133, 32, 32};
+
+TEST_P(TmaLoads, OfEachTypeWithGroupedHeads) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
+    check({{2, 4, 70, 133}, dtype, 136}, kOdd);
+}
+
+TEST_P(TmaLoads, ForAllEntriesOrHeads) {
+  for (const Dims& shape : {Dims{1, 4, 70, 133}, Dims{2, 1, 70, 133}, Dims{1, 1, 70, 133}})
+    check({shape, DType::bf16, 136}, kOdd);
+}
+
+/// Of stride 0, as frameworks expand tensors.
+TEST_P(TmaLoads, Repeated) {
+  const Tensor all = Tensor::normal({1, 1, 70, 136}, DType::f32, 0, 1, 7, GetParam());
+  const Tensor bias = all.broadcast_to({2, 4, 70, 136}).slice(3, 0, 133);
+  HostAttention host;
+  host.score = [values = all.to_doubles()](double s, int, int, int q, int kv) {
+    return s + values[static_cast<std::size_t>(q * 136 + kv)];
+  };
+  expect_said(compare({.score = scores::bias(bias)}, host, kOdd), kByTma);
+}
+
+TEST_P(TmaLoads, UnderMasks) {
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  check({{2, 4, 70, 133}, DType::bf16, 136}, kOdd, {.mask = masks::causal()}, host);
+  // The first query's position is not 0.
+  host.mask = [](int, int, int q, int kv) { return q + 63 >= kv; };
+  check({{2, 4, 133, 133}, DType::f32, 136}, kOdd,
+        {.mask = masks::causal(), .queries_at_end = true, .pack_heads = false}, host, 63);
+}
+
+/// Before and behind other functions, one of which is what products begin with.
+TEST_P(TmaLoads, AmongOtherScores) {
+  const Tensor bias = bias_of({{2, 4, 70, 133}, DType::bf16, 136});
+  const std::vector<double> values = bias.to_doubles();
+  const auto of = [&](int b, int h, int q, int kv) {
+    return values[static_cast<std::size_t>(((b * 4 + h) * 70 + q) * 133 + kv)];
+  };
+  HostAttention host;
+  host.score = [&](double s, int b, int h, int q, int kv) {
+    return 2 * std::tanh(s / 2) + of(b, h, q, kv);
+  };
+  expect_said(
+      compare({.score = scores::then(scores::softcap(2.0f), scores::bias(bias))}, host, kOdd),
+      kByTma);
+  host.score = [&](double s, int b, int h, int q, int kv) {
+    return s + of(b, h, q, kv) + (kv - q) * std::exp2(-2.0 * (h + 1));
+  };
+  expect_said(compare({.score = scores::then(scores::bias(bias), scores::alibi(4))}, host, kOdd),
+              kByTma);
+}
+
+/// Blocks of keys that a list names.
+TEST_P(TmaLoads, UnderAList) {
+  std::vector<i32> ids;
+  for (int i = 0; i < 300; ++i) ids.push_back(i / 70);
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q / 70 == kv / 70; };
+  check({{1, 2, 300, 300}, DType::f32}, {1, 2, 1, 300, 300, 64, 64},
+        {.mask = masks::document(Tensor::from(ids, GetParam()))}, host);
+}
+
+/// Sequences in one tensor: positions are those within each.
+TEST_P(TmaLoads, OfSequences) {
+  const Tensor bias = bias_of({{3, 2, 256, 280}, DType::bf16});
+  std::vector<double> before;
+  for (const bool by_tma : {false, true}) {
+    const Attention attention(
+        {.mask = masks::causal(), .score = scores::bias(bias), .tma_loads = by_tma});
+    const Tensors t({.heads = 2, .kv_heads = 2, .q_length = 450, .kv_length = 460}, DType::bf16,
+                    Order::bshd, GetParam());
+    const auto rows = [](const Tensor& x) { return x.select(0, 0).transpose(0, 1); };
+    const std::vector<i32> q{0, 250, 250, 450}, kv{0, 260, 280, 460};
+    attention.varlen(Stream(GetParam()), rows(t.Q), rows(t.K), rows(t.V), rows(t.O),
+                     {Tensor::from(q, GetParam()), Tensor::from(kv, GetParam()), 250});
+    if (by_tma) {
+      EXPECT_EQ(t.O.to_doubles(), before);
+      expect_said(attention.explain(DType::bf16), "tma_loads=1");
+    }
+    before = t.O.to_doubles();
+  }
+}
+
+/// Beside keys and values of so many positions there is no room.
+TEST_P(TmaLoads, NoRoom) {
+  const Tensor bias = bias_of({{1, 1, 200, 330}, DType::f32, 332});
+  HostAttention host;
+  host.score = [values = bias.to_doubles()](double s, int, int, int q, int kv) {
+    return s + values[static_cast<std::size_t>(q * 330 + kv)];
+  };
+  const std::string said = compare({.score = scores::bias(bias), .tiles = AttentionTiles{128, 176}},
+                                   host, {.heads = 2, .q_length = 200, .kv_length = 330});
+  expect_said(said, "no loads by TMA: no shared memory beside the operands");
+  expect_said(said, "persistent=1");
+}
+
+/// Several tiles a program, and several steps: rings go round.
+TEST_P(TmaLoads, ManySteps) {
+  for (const int dim : {64, 128})
+    for (const DType dtype : {DType::bf16, DType::f32}) {
+      HostAttention host;
+      host.mask = [](int, int, int q, int kv) { return q >= kv; };
+      check({{1, 2, 390, 520}, dtype}, {1, 2, 1, 390, 520, dim, dim}, {.mask = masks::causal()},
+            host);
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// With other fields of the plan, where the process asks and not the call.
+TEST_P(TmaLoads, OtherPlans) {
+  const Tensor bias = bias_of({{1, 2, 200, 330}, DType::f32, 332});
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  host.score = [values = bias.to_doubles()](double s, int, int h, int q, int kv) {
+    return s + values[static_cast<std::size_t>((h * 200 + q) * 330 + kv)];
+  };
+  const Extents e{.heads = 2, .q_length = 200, .kv_length = 330};
+  for (const char* plan :
+       {"", "stages=2", "persistent=0", "copy_warps=0 registers=0", "turns=0", "overlap_tiles=0",
+        "dynamic=1", "tma_store=1", "warp_exchange=1", "wgmma=0"}) {
+    SCOPED_TRACE(plan);
+    Env changed = env();
+    changed.plan = std::string("tma_loads=1 ") + plan;
+    const EnvOverride scope(changed);
+    const Attention attention({.mask = masks::causal(), .score = scores::bias(bias)});
+    const Tensors t(e, DType::bf16, Order::bshd, GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    expect_attention(host, t);
+    if (HasFatalFailure()) return;
+    const bool has_none = std::string_view(plan) == "wgmma=0";
+    expect_said(attention.explain(DType::bf16), has_none ? "tma_loads=0" : "tma_loads=1");
+  }
+}
+
+/// What TMA cannot bring, and why.
+TEST_P(TmaLoads, ElementByElement) {
+  const std::string one = "loaded element by element, not by TMA: ";
+  const std::string begins = one + "the tensor does not begin at a multiple of 16 bytes",
+                    strides = one + "strides are no multiples of 16 bytes",
+                    none = one + "its elements are no box of a tensor";
+  check({{2, 4, 70, 133}, DType::bf16, 144, 1, begins.c_str()}, kOdd);
+  check({{2, 4, 70, 133}, DType::bf16, 0, 0, strides.c_str()}, kOdd);
+  check({{2, 4, 70, 133}, DType::f32, 134, 0, strides.c_str()}, kOdd);
+  check({{2, 4, 4, 133}, DType::f32, 136, 0, none.c_str()}, {2, 4, 2, 4, 133, 32, 32},
+        {.pack_heads = true});
+}
+
+}  // namespace
+}  // namespace tegula::test
