@@ -234,6 +234,19 @@ TEST(SharedFn, RefusesWithReasons) {
   EXPECT_EQ(shared_fn(pieces, coalesced({96}, 1, 1, {0})).reason(), "the ranks differ");
 }
 
+/// Sums of f32 are pairs of columns, eight bytes a lane: of what TMA brings in rows of 128 bytes each
+/// phase takes two wavefronts, of rows of 32 bytes one.
+TEST(BankUse, WordsAsSumsLie) {
+  for (const int columns : {64, 96, 128}) {
+    const LinearLayout sums = mma_m16n8k16_acc({128, columns}, 8, 1);
+    const auto use = [&](int swizzle) {
+      return *bank_use(*SharedLayout::swizzled({128, columns}, 4, {1, 0}, swizzle), sums);
+    };
+    EXPECT_EQ(use(128).wavefronts, 2 * use(128).phases);
+    EXPECT_EQ(use(32).extra(), 0);
+  }
+}
+
 TEST(BankUse, KnownCases) {
   const auto f32 = [](const SharedLayout& l, const LinearLayout& d) {
     return bank_use(l, d, 4)->extra();
