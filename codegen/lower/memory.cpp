@@ -1,4 +1,4 @@
-// Lowering of global memory: boxes of views, pointer tiles, atomics.
+// Lowering of global memory: boxes of views.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"
+#include "codegen/lower/pointers.h"
 #include "codegen/lower/tma.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
@@ -15,14 +16,6 @@ namespace tegula::codegen {
 using namespace ir;
 
 namespace {
-
-AttrList access_attrs(const AttrList& from, std::int64_t width) {
-  AttrList attrs;
-  attrs.set(AttrName::width, width);
-  for (AttrName name : {AttrName::cache, AttrName::evict})
-    if (const AttrValue* v = from.find(name)) attrs.set(name, *v);
-  return attrs;
-}
 
 /// What absent elements read as; the pass materialize_absence has seen to those that must not
 /// count.
@@ -93,9 +86,7 @@ void write(Lowering& l, const OpData& store, const std::vector<Value>& operands,
                access_attrs(store.attrs, width));
     return;
   }
-  const Type old = l.type(operands[1]);
-  l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1),
-             attr_list({{AttrName::kind, store.attrs.s(AttrName::kind)}}));
+  combine_in_memory(l, operands, store.attrs.s(AttrName::kind));
 }
 
 }  // namespace
@@ -126,82 +117,6 @@ void lower_StoreView(Lowering& l, OpId op) {
 
 void lower_AtomicView(Lowering&, OpId) {
   throw InternalError("atomic_view should have been removed by view_atomics");
-}
-
-// ---- pointer tiles
-// --------------------------------------------------------------------------------------------------
-namespace {
-
-/// Broadcasts a scalar operand of a pointer access to as many registers as the pointers have.
-Value like(Lowering& l, Value v, Value pointers) {
-  const Type p = l.type(pointers);
-  return p.is_vec() && !l.type(v).is_vec() ? l.splat(v, p.count()) : v;
-}
-
-/// One thread, or one copy of a replicated tile, has the effect.
-Value effect_predicate(Lowering& l, Type tile, Value mask) {
-  Value first;
-  if (tile.is_tile())
-    first = l.is_first_copy(layout_of(tile));
-  else
-    first = l.is_first_thread();
-  return l.both(mask, first);
-}
-
-}  // namespace
-
-void lower_Load(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Value pointers = l.get(d.operands[0]);
-  std::vector<Value> operands{pointers};
-  for (std::size_t i = 1; i < d.operands.size(); ++i)
-    operands.push_back(like(l, l.get(d.operands[i]), pointers));
-  const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
-  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1),
-                               access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
-  l.set(d.results[0], l.to[load].results[0]);
-}
-
-void lower_Store(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Value pointers = l.get(d.operands[0]);
-  const Value mask = d.operands.size() > 2 ? like(l, l.get(d.operands[2]), pointers) : Value();
-  std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
-  if (const Value p = effect_predicate(l, l.from.type(d.operands[0]), mask))
-    operands.push_back(like(l, p, pointers));
-  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
-             access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
-}
-
-void lower_AtomicRmw(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Value pointers = l.get(d.operands[0]);
-  const Value mask = d.operands.size() > 2 ? like(l, l.get(d.operands[2]), pointers) : Value();
-  std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
-  if (const Value p = effect_predicate(l, l.from.type(d.operands[0]), mask))
-    operands.push_back(like(l, p, pointers));
-  const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
-  const OpId atom = l.b.create(Opcode::AtomGlobal, operands, std::span(&result, 1), d.attrs);
-  l.set(d.results[0], l.to[atom].results[0]);
-}
-
-/// All threads' writes come before the count of one, and its answer before their reads: what one
-/// thread has fenced, barriers hand on to the others (PTX ISA, "Causality order").
-void lower_LastArriver(Lowering& l, OpId op) {
-  const OpData& d = l.from[op];
-  const Value last = l.b.cast(l.b.sub(l.get(d.operands[1]), l.b.i32(1)), DType::u32);
-  const Value first =
-      l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
-  const Value word = l.scratch(size_bytes(DType::u32), size_bytes(DType::u32));
-  l.barrier();
-  const Value before =
-      l.b.op(Opcode::AtomGlobal, {l.get(d.operands[0]), last, first},
-             {{AttrName::kind, "inc"}, {AttrName::sem, "acq_rel"}, {AttrName::scope, "gpu"}});
-  l.b.effect(Opcode::StShared, {word, before, first}, {{AttrName::width, 1}});
-  l.barrier();
-  const Value said =
-      l.b.op(Opcode::LdShared, {word}, Type::scalar(DType::u32), {{AttrName::width, 1}});
-  l.set(d.results[0], l.b.cmp("eq", said, last));
 }
 
 // ---- facts about the launch

@@ -151,7 +151,6 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   const ir::Elem e = w.info(value).elem;
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
   const std::string_view kind = i.op->attrs.s(AttrName::kind, "add");
-  w.cta.must_be_defined(w, i, value, "the value");
   const std::lock_guard lock(w.cta.global().atomics());
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 2, a);
@@ -160,6 +159,11 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
     for_lanes(lanes, [&](int lane) {
       const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
       if (!w.cta.global_access(w, i, address, size, lane)) return;
+      if (((w.poison(value)[a] >> lane) & 1) && w.has_poison(value))
+        w.cta.report(w, i, Detector::Poison,
+                     fmt::format("an uninitialised value (from {}) is combined with global memory",
+                                 op_name(w.cta.kernel(), w.poison_origin(value))),
+                     lane, address, w.poison_origin(value));
       auto* p = reinterpret_cast<std::uint8_t*>(address);
       const Cell old = load_cell(p, e);
       store_cell(p, combine(kind, old, w.cell(value, a, lane), e), e);

@@ -204,5 +204,39 @@ TEST_P(AtomicTiles, AbsentIndicesAndValues) {
   expect_equal(copy, values);
 }
 
+/// Each program takes a place by a counter, which all its threads need to know, and writes tiles
+/// that are no powers of two there; elements that several threads hold count once.
+TEST_P(AtomicTiles, PlacesByACounter) {
+  constexpr int kWidth = 5, kPrograms = 7;
+  const auto placed = kernel("placed", [](Ptr<i32> counter, Ptr<i32> out, InOut<i32, 1> total) {
+    for (auto i : grid(Space(full<i32>(kPrograms)), 1)) {
+      const Tile slot = atomic_add(counter, 1), at = arange(kWidth);
+      store(out + slot * kWidth + at, cast<i32>(i.first()) * 10 + at);
+      const Tile ones = full<i32>(1, {kWidth}), old = atomic_add(total(slice(0, kWidth)), ones);
+      // The least of the five old values is as large as the largest: all were combined once.
+      store(out + kPrograms * kWidth + slot, max(old, axis(0)) - min(old, axis(0)));
+    }
+  });
+  const Tensor counter = Tensor::zeros({1}, DType::i32, GetParam()),
+               out = filled({kPrograms * kWidth + kPrograms + 3}, DType::i32),
+               total = filled({kWidth + 3}, DType::i32);
+  placed(stream(), counter, out, total);
+  expect_equal(counter, {kPrograms});
+  std::vector<double> totals(kWidth + 3, kBefore);
+  std::fill_n(totals.begin(), kWidth, kBefore + kPrograms);
+  expect_equal(total, totals);
+  std::vector<double> rows = out.to_doubles();
+  EXPECT_EQ(rows[rows.size() - 1], kBefore) << "nothing behind the end";
+  for (std::size_t r = 0; r < kPrograms; ++r) EXPECT_EQ(rows[kPrograms * kWidth + r], 0);
+  std::vector<double> firsts;
+  for (std::size_t r = 0; r < kPrograms; ++r) {
+    firsts.push_back(rows[r * kWidth]);
+    for (std::size_t j = 1; j < kWidth; ++j)
+      EXPECT_EQ(rows[r * kWidth + j], rows[r * kWidth] + static_cast<double>(j));
+  }
+  std::ranges::sort(firsts);
+  for (std::size_t r = 0; r < kPrograms; ++r) EXPECT_EQ(firsts[r], 10.0 * static_cast<double>(r));
+}
+
 }  // namespace
 }  // namespace tegula

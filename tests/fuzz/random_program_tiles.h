@@ -324,11 +324,21 @@ inline void RandomProgram::store(const Known& value, ir::Value row) {
     dims.push_back(chance(40) ? full : between(std::max<std::int64_t>(1, full - 9), full + 3));
     offsets.push_back(split ? b_.mul(program_, b_.i32(s[i])) : b_.i32(0));
   }
-  const auto arg = static_cast<std::size_t>(add_view(d, dims, ir::Access::Out));
+  const bool combines = d == DType::i32 && chance(30);
+  const auto arg =
+      static_cast<std::size_t>(add_view(d, dims, combines ? ir::Access::InOut : ir::Access::Out));
   args[arg].tolerance = k.error;
   std::vector<ir::Value> operands{kernel.params()[arg].value, k.v};
   operands.insert(operands.end(), offsets.begin(), offsets.end());
-  b_.effect(ir::Opcode::StoreView, operands, {{ir::AttrName::axes, axes}});
+  if (!combines) {
+    b_.effect(ir::Opcode::StoreView, operands, {{ir::AttrName::axes, axes}});
+    return;
+  }
+  const ir::Value old =
+      b_.op(ir::Opcode::AtomicView, operands, type(k),
+            {{ir::AttrName::axes, axes}, {ir::AttrName::kind, one_of({"add", "max", "min"})}});
+  if (!row && args.size() < 12 && chance(50))
+    store({.v = old, .magnitude = 0x1p31, .absent = std::vector<bool>(s.size(), true)}, {});
 }
 
 inline void RandomProgram::grow_store() {

@@ -1,0 +1,182 @@
+// Lowering of accesses to global memory through pointers. What pads a tile is no element of it:
+// its registers access nothing. An element is written or combined once, by one of the threads and
+// registers that hold it; what the others hold of an old value they are told through shared memory.
+#include "codegen/lower/pointers.h"
+
+#include <algorithm>
+
+#include "codegen/lower/shared.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+AttrList access_attrs(const AttrList& from, std::int64_t width) {
+  AttrList attrs;
+  attrs.set(AttrName::width, width);
+  for (AttrName name : {AttrName::cache, AttrName::evict})
+    if (const AttrValue* v = from.find(name)) attrs.set(name, *v);
+  return attrs;
+}
+
+namespace {
+
+/// Broadcasts a scalar operand of a pointer access to as many registers as the pointers have.
+Value like(Lowering& l, Value v, Value pointers) {
+  const Type p = l.type(pointers);
+  return p.is_vec() && !l.type(v).is_vec() ? l.splat(v, p.count()) : v;
+}
+
+/// Of each register, whether it holds an element and not what pads the tile; none where all do.
+Value is_element(Lowering& l, const LinearLayout& layout) {
+  Value all;
+  for (int t = 0; t < layout.rank(); ++t) {
+    const std::int64_t extent = layout.shape()[t];
+    if (layout.cover()[t] == extent) continue;
+    const IndexParts parts = l.index_parts(layout, t);
+    Value index = l.constants(DType::i32, parts.constant);
+    if (parts.thread) index = l.b.add(index, l.b.cast(parts.thread, DType::i32));
+    all = l.both(all, l.b.cmp("lt", index, l.b.i32(extent)));
+  }
+  return all;
+}
+
+/// What restricts an access to elements for which the op's mask, if there is one, is true.
+Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
+  const Value given = d.operands.size() > mask ? l.get(d.operands[mask]) : Value();
+  const Type tile = l.from.type(d.operands[0]);
+  return tile.is_tile() ? l.both(given, is_element(l, layout_of(tile))) : given;
+}
+
+/// One thread, or one copy of a replicated tile, has the effect.
+Value is_first(Lowering& l, Type tile) {
+  return tile.is_tile() ? l.is_first_copy(layout_of(tile)) : l.is_first_thread();
+}
+
+}  // namespace
+
+void lower_Load(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  std::vector<Value> operands{l.get(d.operands[0])};
+  if (const Value mask = mask_of(l, d, 1)) operands.push_back(like(l, mask, operands[0]));
+  if (d.operands.size() > 2) operands.push_back(like(l, l.get(d.operands[2]), operands[0]));
+  const Type result = Lowering::lowered_type(l.from.type(d.results[0]));
+  const OpId load = l.b.create(Opcode::LdGlobal, operands, std::span(&result, 1),
+                               access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
+  l.set(d.results[0], l.to[load].results[0]);
+}
+
+void lower_Store(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Value pointers = l.get(d.operands[0]);
+  std::vector<Value> operands{pointers, like(l, l.get(d.operands[1]), pointers)};
+  const Value mask = mask_of(l, d, 2);
+  if (const Value p = l.both(mask, is_first(l, l.from.type(d.operands[0]))))
+    operands.push_back(like(l, p, pointers));
+  l.b.create(Opcode::StGlobal, operands, std::span<const Type>(),
+             access_attrs(d.attrs, d.attrs.i(AttrName::width, 1)));
+}
+
+// ---- atomics ------------------------------------------------------------------------------------
+namespace {
+
+bool is_used(const Kernel& k, Value v) {
+  bool found = false;
+  walk(k, k.body(), [&](OpId op) {
+    found = found || std::ranges::find(k[op].operands, v) != k[op].operands.end();
+  });
+  return found;
+}
+
+/// Of the registers that hold one element, the first; and which of these each register goes by.
+struct Leaders {
+  explicit Leaders(const LinearLayout& layout) {
+    const std::uint32_t copies = layout.free_bits(In::Register);
+    for (int r = 0; r < layout.registers(); ++r) {
+      const int leader = static_cast<int>(static_cast<std::uint32_t>(r) & ~copies);
+      if (leader == r) registers.push_back(r);
+      place.push_back(static_cast<int>(std::ranges::find(registers, leader) - registers.begin()));
+    }
+  }
+  std::vector<int> registers, place;
+};
+
+/// What pads the tile has a place, too.
+Value told_to_copies(Lowering& l, Type tile, Value old) {
+  const ir::Dims shape = layout_of(tile).cover();
+  ir::Dims order;
+  for (int d = shape.size() - 1; d >= 0; --d) order.push_back(d);
+  const SharedLayout shared = SharedLayout::plain(shape, size_bytes(tile.dtype()), order);
+  const Value base = l.scratch(shared.bytes(), std::max(16, shared.alignment()));
+  l.barrier();
+  store_shared(l, base, shared, layout_of(tile), old, false);
+  l.barrier();
+  return load_shared(l, base, shared, layout_of(tile), tile.elem(), false);
+}
+
+Value combine_tile(Lowering& l, const OpData& d) {
+  const Type tile = l.from.type(d.results[0]);
+  const Leaders leaders(layout_of(tile));
+  const auto count = static_cast<std::int64_t>(leaders.registers.size());
+  const auto of_leaders = [&](Value v) {
+    return l.type(v).is_vec() ? l.regs(v, leaders.registers) : l.splat(v, count);
+  };
+  std::vector<Value> operands{of_leaders(l.get(d.operands[0])), of_leaders(l.get(d.operands[1]))};
+  const Value mask = mask_of(l, d, 2), first = is_first(l, tile);
+  if (const Value p = l.both(mask, first)) operands.push_back(of_leaders(p));
+  const Type result = Type::vec(tile.elem(), count);
+  const OpId atom = l.b.create(Opcode::AtomGlobal, operands, std::span(&result, 1), d.attrs);
+  const Value old = l.regs(l.to[atom].results[0], leaders.place);
+  return first && is_used(l.from, d.results[0]) ? told_to_copies(l, tile, old) : old;
+}
+
+/// By the first thread.
+Value combine_scalar(Lowering& l, const OpData& d) {
+  const Type type = l.from.type(d.results[0]);
+  const Value first = is_first(l, type);
+  const std::vector<Value> operands{l.get(d.operands[0]), l.get(d.operands[1]),
+                                    l.both(mask_of(l, d, 2), first)};
+  const auto combined = [&] {
+    return l.to[l.b.create(Opcode::AtomGlobal, operands, std::span(&type, 1), d.attrs)].results[0];
+  };
+  if (!is_used(l.from, d.results[0])) return combined();
+  const Value word = l.scratch(size_bytes(type.dtype()), 8);
+  l.barrier();
+  l.b.effect(Opcode::StShared, {word, combined(), first}, {{AttrName::width, 1}});
+  l.barrier();
+  return l.b.op(Opcode::LdShared, {word}, type, {{AttrName::width, 1}});
+}
+
+}  // namespace
+
+void lower_AtomicRmw(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const bool is_tile = l.from.type(d.results[0]).is_tile();
+  l.set(d.results[0], is_tile ? combine_tile(l, d) : combine_scalar(l, d));
+}
+
+void combine_in_memory(Lowering& l, const std::vector<Value>& operands, std::string_view kind) {
+  const Type old = l.type(operands[1]);
+  l.b.create(Opcode::AtomGlobal, operands, std::span(&old, 1), attr_list({{AttrName::kind, kind}}));
+}
+
+/// All threads' writes come before the count of one, and its answer before their reads: what one
+/// thread has fenced, barriers hand on to the others (PTX ISA, "Causality order").
+void lower_LastArriver(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  const Value last = l.b.cast(l.b.sub(l.get(d.operands[1]), l.b.i32(1)), DType::u32);
+  const Value first =
+      l.b.cmp("eq", l.b.op(Opcode::Tid, std::initializer_list<Value>{}), l.b.i32(0));
+  const Value word = l.scratch(size_bytes(DType::u32), size_bytes(DType::u32));
+  l.barrier();
+  const Value before =
+      l.b.op(Opcode::AtomGlobal, {l.get(d.operands[0]), last, first},
+             {{AttrName::kind, "inc"}, {AttrName::sem, "acq_rel"}, {AttrName::scope, "gpu"}});
+  l.b.effect(Opcode::StShared, {word, before, first}, {{AttrName::width, 1}});
+  l.barrier();
+  const Value said =
+      l.b.op(Opcode::LdShared, {word}, Type::scalar(DType::u32), {{AttrName::width, 1}});
+  l.set(d.results[0], l.b.cmp("eq", said, last));
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,16 @@
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "codegen/lower/lowering.h"
+
+namespace tegula::codegen {
+
+/// Attributes of an access of so many elements, with the hints of the op that makes it.
+ir::AttrList access_attrs(const ir::AttrList& from, std::int64_t width);
+
+/// Operands addresses, values and a predicate, if any: each element there becomes the combination
+/// of itself and the value.
+void combine_in_memory(Lowering& l, const std::vector<ir::Value>& operands, std::string_view kind);
+
+}  // namespace tegula::codegen
