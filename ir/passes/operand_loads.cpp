@@ -30,7 +30,8 @@ class Finder {
   }
 
   std::optional<OperandLoad> find_beside(OpId op) {
-    if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() || chain(op))
+    if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
+        !users_.contains(k_[op].results[0]) || chain(op))
       return std::nullopt;
     OperandLoad c;
     c.load = op;

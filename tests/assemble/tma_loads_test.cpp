@@ -1,5 +1,6 @@
 // Attention whose bias of each pair TMA brings: no spills, by either emitter.
-#include "kernels/attention/block_sizes.h"
+#include <tuple>
+
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
@@ -28,6 +29,13 @@ TEST_F(Assembled, AttentionWithABiasByTma) {
       expect_loaded_by_tma({.mask = masks::causal()}, dim, dtype);
       expect_loaded_by_tma({.mask = masks::sliding_window(Scalar<i32>(20))}, dim, dtype);
     }
+}
+
+/// More keys a step than are chosen for scores that read tensors, which are those of gathers.
+TEST_F(Assembled, ManyKeysWithABiasByTma) {
+  for (const auto& [dim, keys, dtype] :
+       {std::tuple{64, 128, DType::f32}, {128, 128, DType::bf16}, {128, 80, DType::f32}})
+    expect_loaded_by_tma({.mask = masks::causal(), .tiles = AttentionTiles{128, keys}}, dim, dtype);
 }
 
 /// Tiles of three warpgroups.
