@@ -34,7 +34,7 @@ void ProductLoop::read_beside() {
   };
   std::vector<const OperandLoad*> loads;
   for (const OperandLoad& load : beside_->ring.loads()) loads.push_back(&load);
-  std::ranges::stable_sort(loads, {}, place);
+  std::ranges::sort(loads, {}, place);
   for (const OperandLoad* load : loads) {
     const Value loaded = k[load->load].results[0];
     Builder b = before(first_user(loaded));
