@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "codegen/check/simt_check.h"
 #include "codegen/lower/lower_simt.h"
 #include "runtime/context.h"
 #include "runtime/module.h"
@@ -43,6 +44,8 @@ std::vector<ir::Pass> optimize_passes() {
                     "tiles become the registers of one thread"});
   passes.push_back({"canonicalize_simt", ir::Form::Simt, ir::Form::Simt, &ir::canonicalize,
                     "cleans up after lowering"});
+  passes.push_back({"check_simt", ir::Form::Simt, ir::Form::Simt, &codegen::check_simt,
+                    "follows fences, barriers, bulk groups and products: none is missing"});
   return passes;
 }
 

@@ -66,14 +66,17 @@ void count_releases(Kernel& k, std::int64_t count) {
 }
 
 const Bug kBugs[] = {
-    {"releases counted as those of both groups", [](Kernel& k) { count_releases(k, 8); }},
-    {"releases counted as those of fewer warps", [](Kernel& k) { count_releases(k, 2); }},
+    {"releases counted as those of both groups", [](Kernel& k) { count_releases(k, 8); },
+     "deadlock"},
+    {"releases counted as those of fewer warps", [](Kernel& k) { count_releases(k, 2); },
+     "mbarrier-misuse"},
     {"the other's slot is not carried on", [](Kernel& k) { carry_on_nothing(k, 0); }},
     {"the other's phase is not carried on", [](Kernel& k) { carry_on_nothing(k, 1); }},
     {"the barrier of a group counts both",
      [](Kernel& k) {
        for (OpId op : barriers(k, kGroupThreads)) k[op].attrs.set(AttrName::count, kBothGroups);
-     }},
+     },
+     "deadlock"},
     {"results are read before all of the group have written",
      [](Kernel& k) { k.erase(barriers(k, kGroupThreads).back()); }},
     {"one scratch memory for both groups",
@@ -108,7 +111,8 @@ const Bug kBugs[] = {
        b.before(own_tile(k));
        const Value always = b.flag(true);
        k[own_tile(k)].operands[0] = always;
-     }},
+     },
+     "mbarrier-misuse"},
 };
 
 /// Where both groups are often behind their products at one time.
@@ -116,7 +120,8 @@ const Bug kBugsOfShortTiles[] = {
     {"one barrier for both groups",
      [](Kernel& k) {
        for (OpId op : barriers(k, kGroupThreads)) set_i32(k, op, 0, 4);
-     }},
+     },
+     "barrier-count"},
 };
 
 TEST(TilesInTurn, EveryPlantedBugIsCaught) {

@@ -99,7 +99,8 @@ const Bug kBugs[] = {
        for (const OpId op : all_of(k, Opcode::MbarInit,
                                    [](const OpData& d) { return d.attrs.i(AttrName::count) == 8; }))
          k[op].attrs.set(AttrName::count, std::int64_t{4});
-     }},
+     },
+     "mbarrier-misuse"},
     {"copied before the other CTA has begun",
      [](Kernel& k) {
        const OpId arrive = all_of(k, Opcode::ClusterArrive).front(),
@@ -109,16 +110,19 @@ const Bug kBugs[] = {
        b.effect(Opcode::BarSync, {b.i32(0)}, {{AttrName::count, 160}});
        k.erase(arrive);
        k.erase(wait);
-     }},
+     },
+     "mbarrier-misuse"},
     {"exit while the other CTA may still arrive",
      [](Kernel& k) {
        k.erase(all_of(k, Opcode::ClusterArrive).back());
        k.erase(all_of(k, Opcode::ClusterWait).back());
-     }},
+     },
+     "remote-exit"},
     {"a half for its own CTA alone",
      [](Kernel& k) {
        k[all_of(k, Opcode::TmaLoad, goes_to_both).front()].attrs.erase(AttrName::programs);
-     }},
+     },
+     "tx-mismatch"},
     {"both bring the first half",
      [](Kernel& k) {
        for (const OpId op : all_of(k, Opcode::TmaLoad, goes_to_both))
@@ -132,7 +136,8 @@ const Bug kBugs[] = {
      [](Kernel& k) {
        for (const OpId op : all_of(k, Opcode::MbarExpectTx))
          k[op].attrs.set(AttrName::bytes, kBytesOfA + kBytesOfB / 2);
-     }},
+     },
+     "tx-mismatch"},
     {"tiles of two columns taken for neighbours",
      [](Kernel& k) {
        for (const OpId branch : shared_branches(k)) {

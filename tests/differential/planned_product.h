@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/check/simt_check.h"
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -90,6 +91,7 @@ class PlannedProduct {
 struct Bug {
   const char* name;
   void (*plant)(ir::Kernel&);
+  const char* statically = "";  ///< what the check of the simt form finds, too; nothing if empty
 };
 
 /// At least one.
@@ -104,20 +106,30 @@ inline std::vector<ir::OpId> all_of(
   return found;
 }
 
-/// The kernel is right without a bug, and with each is found wrong.
+/// What the check finds in a kernel before it runs.
+inline std::string found_statically(const ir::Kernel& simt) {
+  const auto faults = codegen::find_simt_faults(simt);
+  return faults.empty() ? "" : std::string(sim::name(faults.front().kind));
+}
+
+/// The kernel is right without a bug, and with each is found wrong: by the simulator, and before it
+/// runs where the bug says so.
 inline void expect_caught(ProblemOfTiles problem, const ir::Plan& plan, std::span<const Bug> bugs,
                           int ctas = 4) {
   for (const Bug& bug : bugs) {
     SCOPED_TRACE(bug.name);
     PlannedProduct product(problem, plan);
     EXPECT_EQ(product.run(ctas), "") << "without the bug";
+    EXPECT_EQ(found_statically(product.simt()), "") << "without the bug";
     const std::string text = ir::print(product.simt());
     bug.plant(product.simt());
     EXPECT_NE(ir::print(product.simt()), text) << "the bug changes nothing";
     ir::verify_or_throw(product.simt(), "planting a bug");
-    const std::string how = product.run(ctas);
-    std::printf("%-50s %s\n", bug.name, how.empty() ? "NOT CAUGHT" : how.c_str());
+    const std::string before = found_statically(product.simt()), how = product.run(ctas);
+    std::printf("%-50s %-20s %s\n", bug.name, how.empty() ? "NOT CAUGHT" : how.c_str(),
+                before.empty() ? "-" : before.c_str());
     EXPECT_NE(how, "");
+    EXPECT_EQ(before, bug.statically);
   }
 }
 

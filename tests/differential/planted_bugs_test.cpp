@@ -9,6 +9,7 @@
 #include <random>
 #include <sstream>
 
+#include "codegen/check/simt_check.h"
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -193,6 +194,7 @@ struct Bug {
   const char* name;
   Program (*program)();
   void (*plant)(Kernel&);
+  const char* statically = "";  ///< what the check of the simt form finds, too; nothing if empty
 };
 
 /// The comparison a memory op's predicate comes from.
@@ -310,17 +312,22 @@ void erase_nth(Kernel& k, int n, std::initializer_list<Opcode> opcodes) {
 
 const Bug kClusterBugs[] = {
     {"no barrier of the cluster before it reads", shares,
-     [](Kernel& k) { erase_nth(k, 0, {Opcode::ClusterArrive, Opcode::ClusterWait}); }},
-    {"no wait before it reads", shares, [](Kernel& k) { erase_nth(k, 0, {Opcode::ClusterWait}); }},
+     [](Kernel& k) { erase_nth(k, 0, {Opcode::ClusterArrive, Opcode::ClusterWait}); },
+     "shared-race"},
+    {"no wait before it reads", shares, [](Kernel& k) { erase_nth(k, 0, {Opcode::ClusterWait}); },
+     "shared-race"},
     {"no barrier of the cluster before exit", shares,
-     [](Kernel& k) { erase_nth(k, 1, {Opcode::ClusterArrive, Opcode::ClusterWait}); }},
-    {"no wait before exit", shares, [](Kernel& k) { erase_nth(k, 1, {Opcode::ClusterWait}); }},
+     [](Kernel& k) { erase_nth(k, 1, {Opcode::ClusterArrive, Opcode::ClusterWait}); },
+     "remote-exit"},
+    {"no wait before exit", shares, [](Kernel& k) { erase_nth(k, 1, {Opcode::ClusterWait}); },
+     "remote-exit"},
     {"arrival before the reads", shares,
      [](Kernel& k) {
        const OpId arrive = nth(k, Opcode::ClusterArrive, 1);
        k.unlink(arrive);
        k.insert_before(nth(k, Opcode::LdCluster, 3), arrive);
-     }},
+     },
+     "remote-exit"},
     {"own memory in place of a neighbour's", shares,
      [](Kernel& k) {
        const Value rank = k[nth(k, Opcode::CtaRank, 0)].results[0];
@@ -359,7 +366,10 @@ std::string caught_by(const Bug& bug) {
   EXPECT_NE(print(simt), text) << "the bug changes nothing";
   verify_or_throw(simt, "planting a bug");
   const std::string how = how_caught(simt, p, want);
-  std::printf("%-50s %s\n", bug.name, how.empty() ? "NOT CAUGHT" : how.c_str());
+  const auto before = codegen::find_simt_faults(simt);
+  std::printf("%-50s %-20s %s\n", bug.name, how.empty() ? "NOT CAUGHT" : how.c_str(),
+              before.empty() ? "-" : std::string(sim::name(before.front().kind)).c_str());
+  EXPECT_EQ(before.empty() ? "" : sim::name(before.front().kind), bug.statically);
   return how;
 }
 

@@ -64,10 +64,13 @@ void erase_meeting_before(Kernel& k, Opcode opcode) {
 }
 
 const Bug kBugs[] = {
-    {"no wait until buffers have been read", [](Kernel& k) { erase_all(k, Opcode::TmaWait); }},
-    {"one store too many may be unread", allow_one_more},
-    {"no wait before the exit", [](Kernel& k) { k.erase(all_of(k, Opcode::TmaWait).back()); }},
-    {"stores that are no groups", [](Kernel& k) { erase_all(k, Opcode::TmaCommit); }},
+    {"no wait until buffers have been read", [](Kernel& k) { erase_all(k, Opcode::TmaWait); },
+     "early-overwrite"},
+    {"one store too many may be unread", allow_one_more, "early-overwrite"},
+    {"no wait before the exit", [](Kernel& k) { k.erase(all_of(k, Opcode::TmaWait).back()); },
+     "async-at-exit"},
+    {"stores that are no groups", [](Kernel& k) { erase_all(k, Opcode::TmaCommit); },
+     "early-overwrite"},
     {"writes not fenced for TMA",
      [](Kernel& k) {
        for (OpId op : all_of(k, Opcode::StMatrix)) {
@@ -76,9 +79,10 @@ const Bug kBugs[] = {
          k.erase(next);
          return;
        }
-     }},
+     },
+     "proxy-fence"},
     {"stored before all warps have written",
-     [](Kernel& k) { erase_meeting_before(k, Opcode::TmaStore); }},
+     [](Kernel& k) { erase_meeting_before(k, Opcode::TmaStore); }, "async-unordered"},
     {"stored by every thread",
      [](Kernel& k) {
        const OpId branch = k[k[all_of(k, Opcode::TmaStore).front()].parent].owner;
@@ -86,7 +90,8 @@ const Bug kBugs[] = {
        b.before(branch);
        const Value always = b.flag(true);
        k[branch].operands[0] = always;
-     }},
+     },
+     "early-overwrite"},
 };
 
 /// Three buffers, two and one; the warps meet once a store or twice.
@@ -100,7 +105,8 @@ TEST(StoresByTma, EveryPlantedBugIsCaught) {
 /// With three buffers there is no second meeting.
 TEST(StoresByTma, BuffersAreWrittenWhenTheyAreFree) {
   const Bug bug[] = {{"written before one thread has waited",
-                      [](Kernel& k) { erase_meeting_before(k, Opcode::StMatrix); }}};
+                      [](Kernel& k) { erase_meeting_before(k, Opcode::StMatrix); },
+                      "early-overwrite"}};
   for (const int columns : {48, 96}) {
     SCOPED_TRACE(columns);
     test::expect_caught(kTiles, plan_of(columns), bug);

@@ -1,0 +1,97 @@
+#pragma once
+// Named barriers and mbarriers: who arrives where, and how many are expected.
+#include <array>
+#include <bitset>
+#include <map>
+#include <vector>
+
+#include "codegen/check/checker.h"
+
+namespace tegula::codegen {
+
+class NamedBarriers {
+ public:
+  explicit NamedBarriers(Checker& c) : c_(c) {}
+
+  /// bar_sync or bar_arrive.
+  void visit(SharedState& state, ir::OpId op, const Who& who);
+  /// All of the kernel was seen.
+  void finish();
+
+ private:
+  static constexpr std::int64_t kBarriers = 16;
+  struct Use {
+    ir::OpId first;
+    std::int64_t count = 0;
+    Threads threads;
+    bool waits = false;  ///< some of them
+  };
+  std::int64_t count_of(const ir::OpData& d) const;
+  std::map<std::int64_t, Threads> by_id(ir::Value id, const Threads& threads) const;
+  void may_be(ir::Value id, const Threads& threads);
+  void use(std::int64_t id, std::int64_t count, ir::OpId op, const Threads& threads);
+  void expect_enough(const Use& use);
+
+  Checker& c_;
+  std::array<Use, kBarriers> uses_{};
+  std::bitset<kBarriers> at_run_time_;  ///< others may come to these, too
+};
+
+class Mbarriers {
+ public:
+  explicit Mbarriers(Checker& c) : c_(c) {}
+
+  /// Before anything else: an mbar_arrive of the kernel.
+  void add_arrival_of_threads(ir::OpId op);
+  void init(SharedState& state, ir::OpId op, const Who& who);
+  /// mbar_arrive, mbar_expect_tx.
+  void arrive(SharedState& state, ir::OpId op, const Who& who);
+  void wait(SharedState& state, ir::OpId op, const Who& who);
+  /// A TMA load names its mbarrier.
+  void name(const SharedState& state, ir::OpId op, const Who& who);
+  void finish();
+
+ private:
+  struct Made {
+    ir::OpId op;
+    Span bytes;
+    std::int64_t count = 0;
+  };
+  struct Arrival {
+    ir::OpId op;
+    Span bytes;
+    Threads threads;
+    bool is_exact = false;
+    bool is_together = true;  ///< all warpgroups arrive in the same phase
+  };
+  void expect_made(const SharedState& state, ir::OpId op, ir::Value address, const Who& who);
+  void expect_count(const Made& made);
+  bool is_ambiguous(const Arrival& a) const;
+
+  Checker& c_;
+  std::vector<Span> told_by_threads_;
+  std::vector<Made> made_;
+  std::vector<Arrival> arrivals_;
+};
+
+/// Memory and mbarriers of other CTAs: there from the first cluster barrier on, until all have met
+/// at the last.
+class ClusterCheck {
+ public:
+  explicit ClusterCheck(Checker& c) : c_(c) {}
+
+  static bool is_for_cluster(const ir::OpData& d);
+  /// ld_cluster; an arrival or a TMA load at other CTAs.
+  void visit(SharedState& state, ir::OpId op);
+  void arrive(SharedState& state);
+  void wait(SharedState& state);
+  void exit(const SharedState& state);
+
+ private:
+  Checker& c_;
+};
+
+/// Each mbar_expect_tx announces the bytes of the TMA loads that name its mbarrier in its region.
+void check_announced_bytes(Checker& c);
+
+}  // namespace tegula::codegen

@@ -1,0 +1,47 @@
+// Memory of other CTAs of the cluster, between the barriers at which all of them meet.
+#include "codegen/check/barriers.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+using sim::Detector;
+using Remote = SharedState::Remote;
+
+bool ClusterCheck::is_for_cluster(const OpData& d) {
+  return d.opcode == Opcode::LdCluster || d.attrs.i(AttrName::programs, 1) > 1 ||
+         d.attrs.s(AttrName::scope) == "cluster";
+}
+
+void ClusterCheck::visit(SharedState& state, OpId op) {
+  const OpData& d = c_.k[op];
+  if (!is_for_cluster(d)) return;
+  const bool reads = d.opcode == Opcode::LdCluster;
+  if (!state.has_met_cluster)
+    c_.report(reads ? Detector::SharedRace : Detector::MbarrierMisuse,
+              reads ? "another CTA's memory is read, and no cluster barrier tells what is there"
+                    : "no cluster barrier tells that another CTA has made its mbarriers",
+              op);
+  // Where TMA brings something, the receiver waits for it.
+  if (d.opcode == Opcode::TmaLoad) return;
+  state.remote = Remote::Open;
+  state.remote_use = op;
+}
+
+void ClusterCheck::arrive(SharedState& state) {
+  if (state.remote == Remote::Open) state.remote = Remote::Arrived;
+}
+
+void ClusterCheck::wait(SharedState& state) {
+  if (state.remote == Remote::Arrived) state.remote = Remote::None;
+  state.has_met_cluster = true;
+  meet(state, c_.places, warpgroups_of(threads_between(0, c_.k.info.threads)));
+}
+
+void ClusterCheck::exit(const SharedState& state) {
+  if (state.remote != Remote::None)
+    c_.report(Detector::RemoteExit,
+              "a CTA exits while others may use its memory: no cluster barrier is behind it",
+              state.remote_use);
+}
+
+}  // namespace tegula::codegen

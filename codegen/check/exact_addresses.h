@@ -1,0 +1,40 @@
+#pragma once
+// The addresses that threads use in the first round of all loops, one by one: asked for where
+// ranges say that two accesses may touch, before that is called a fault.
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/check/shared_state.h"
+#include "ir/eval/cell.h"
+
+namespace tegula::codegen {
+
+class ExactAddresses {
+ public:
+  explicit ExactAddresses(const ir::Kernel& simt) : k_(simt) {}
+
+  /// The two touch each other's bytes. False where that is not known; and where both move along a
+  /// ring, whose slots need not be the same ones.
+  bool do_touch(const Place& a, const Place& b);
+
+ private:
+  using Registers = std::vector<ir::Cell>;
+  struct Bytes {
+    std::vector<Span> spans;
+    bool is_carried = false;  ///< a loop moves them
+  };
+  std::optional<Bytes> bytes_of(const Place& p);
+  const Registers* of(ir::Value v);
+  std::optional<Registers> compute(ir::Value v);
+  std::optional<Registers> first_of(ir::Value v, const ir::OpData& d);
+  std::optional<Registers> elementwise(const ir::OpData& d, ir::Type type);
+  std::optional<Registers> gathered(const ir::OpData& d);
+
+  const ir::Kernel& k_;
+  std::int64_t thread_ = 0;
+  bool is_carried_ = false;
+  std::unordered_map<ir::Value, std::optional<Registers>> known_;  ///< of the thread at hand
+};
+
+}  // namespace tegula::codegen

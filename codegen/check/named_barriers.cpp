@@ -1,0 +1,93 @@
+// Named barriers: numbers, counts, and whether so many threads can come.
+#include <algorithm>
+
+#include "codegen/check/barriers.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+using sim::Detector;
+
+namespace {
+
+constexpr int kWarp = 32;
+
+}  // namespace
+
+/// Without a count all threads of the CTA meet, in whole warps.
+std::int64_t NamedBarriers::count_of(const OpData& d) const {
+  const std::int64_t count = d.attrs.i(AttrName::count);
+  return count != 0 ? count : (c_.k.info.threads + kWarp - 1) / kWarp * kWarp;
+}
+
+/// The threads that use each barrier; none where the number is not known.
+std::map<std::int64_t, Threads> NamedBarriers::by_id(Value id, const Threads& threads) const {
+  std::map<std::int64_t, Threads> found;
+  if (const auto* numbers = c_.sets.by_thread(id)) {
+    for (std::size_t i = threads._Find_first(); i < numbers->size(); i = threads._Find_next(i))
+      found[(*numbers)[i].i].set(i);
+    return found;
+  }
+  bool is_known = true;
+  for_groups(threads, [&](int g) {
+    const Range r = c_.ranges.of(id, g);
+    is_known = is_known && r.is_known() && r.is_one();
+    if (is_known) found[r.lo] |= Checker::within(threads, g);
+  });
+  if (!is_known) found.clear();
+  return found;
+}
+
+void NamedBarriers::use(std::int64_t id, std::int64_t count, OpId op, const Threads& threads) {
+  if (id < 0 || id >= kBarriers)
+    return c_.report(Detector::BarrierCount, "there is no such barrier: 0 to 15", op);
+  Use& u = uses_[static_cast<std::size_t>(id)];
+  if (u.first && u.count != count)
+    c_.report(Detector::BarrierCount, "a barrier is used with two different counts", op, u.first);
+  if (!u.first) u = {op, count, {}, false};
+  u.threads |= threads;
+  u.waits = u.waits || c_.k[op].opcode == Opcode::BarSync;
+}
+
+/// Numbers that are known at run time only.
+void NamedBarriers::may_be(Value id, const Threads& threads) {
+  for_groups(threads, [&](int g) {
+    const Range r = c_.ranges.of(id, g);
+    for (std::int64_t n = std::max<std::int64_t>(0, r.lo); n <= std::min(r.hi, kBarriers - 1); ++n)
+      at_run_time_.set(static_cast<std::size_t>(n));
+  });
+}
+
+void NamedBarriers::visit(SharedState& state, OpId op, const Who& who) {
+  const OpData& d = c_.k[op];
+  const std::int64_t count = count_of(d);
+  if (count % kWarp != 0)
+    c_.report(Detector::BarrierCount, "a barrier counts threads that are not whole warps", op);
+  const std::uint32_t all = warpgroups_of(threads_between(0, c_.k.info.threads));
+  const auto ids = by_id(d.operands[0], who.threads);
+  if (ids.empty()) may_be(d.operands[0], who.threads);
+  const bool waits = d.opcode == Opcode::BarSync;
+  if (ids.empty() && waits) meet(state, c_.places, all);
+  for (const auto& [id, threads] : ids) {
+    use(id, count, op, threads);
+    const auto there = static_cast<std::int64_t>(threads.count());
+    if (who.is_exact && there > count)
+      c_.report(Detector::BarrierCount, "more threads come to a barrier than it counts", op);
+    // Where others arrive whom this does not show, all may have met.
+    if (waits) meet(state, c_.places, there >= count ? warpgroups_of(threads) : all);
+  }
+}
+
+void NamedBarriers::expect_enough(const Use& use) {
+  const int padding = (kWarp - c_.k.info.threads % kWarp) % kWarp;
+  if (static_cast<std::int64_t>(use.threads.count()) + padding < use.count)
+    c_.report(use.waits ? Detector::Deadlock : Detector::BarrierCount,
+              "a barrier counts more threads than ever come to it", use.first);
+}
+
+void NamedBarriers::finish() {
+  for (std::size_t id = 0; id < uses_.size(); ++id)
+    if (uses_[id].first && !at_run_time_.test(id)) expect_enough(uses_[id]);
+}
+
+}  // namespace tegula::codegen

@@ -1,0 +1,99 @@
+#include "codegen/check/shared_state.h"
+
+#include <algorithm>
+
+namespace tegula::codegen {
+
+namespace {
+
+/// Of a place on two paths.
+Status weaker(const Status& a, const Status& b) {
+  Status s = a;
+  s.age = std::min(a.age, b.age);
+  s.fenced = a.fenced && b.fenced;
+  s.done = a.done && b.done;
+  s.chained = a.chained && b.chained;
+  s.seen = a.seen & b.seen;
+  s.clean = a.clean & b.clean;
+  return s;
+}
+
+}  // namespace
+
+void SharedState::set(const Status& s) {
+  const auto at = std::ranges::lower_bound(open, s.place, {}, &Status::place);
+  if (at != open.end() && at->place == s.place)
+    *at = s;
+  else
+    open.insert(at, s);
+}
+
+void SharedState::join(const SharedState& other) {
+  needs_wgmma_fence = needs_wgmma_fence || other.needs_wgmma_fence;
+  has_met_cluster = has_met_cluster && other.has_met_cluster;
+  if (other.remote > remote) {
+    remote = other.remote;
+    remote_use = other.remote_use;
+  }
+  if (open == other.open) return;
+  std::vector<Status> both;
+  both.reserve(open.size() + other.open.size());
+  auto a = open.begin();
+  auto b = other.open.begin();
+  while (a != open.end() && b != other.open.end()) {
+    if (a->place == b->place)
+      both.push_back(weaker(*a++, *b++));
+    else
+      both.push_back(a->place < b->place ? *a++ : *b++);
+  }
+  both.insert(both.end(), a, open.end());
+  both.insert(both.end(), b, other.open.end());
+  open = std::move(both);
+}
+
+std::uint32_t Places::number(const Place& p) {
+  const std::uint64_t key = (std::uint64_t{p.op.index} << 16) |
+                            (static_cast<std::uint64_t>(p.part) << 8) |
+                            static_cast<std::uint64_t>(p.group);
+  const auto [it, is_new] = known_.try_emplace(key, static_cast<std::uint32_t>(all_.size()));
+  if (is_new) all_.push_back(p);
+  return it->second;
+}
+
+void meet(SharedState& state, const Places& places, std::uint32_t groups) {
+  for (Status& s : state.open) {
+    const Place& p = places.of(s);
+    const bool is_over = p.use == Use::Write || p.use == Use::Init || s.done;
+    const std::uint32_t known = s.seen | (1U << p.group);
+    if (!is_over || (known & groups) == 0) continue;
+    s.seen |= groups;
+    // A barrier hands a fence on to whom it tells of the write.
+    const std::uint32_t fenced = s.clean | (s.fenced ? 1U << p.group : 0U);
+    if ((fenced & groups) != 0) s.clean |= groups;
+  }
+}
+
+/// Behind a barrier those who read may fence in place of those who wrote.
+void fence(SharedState& state, const Places& places, const Threads& threads, bool inits_only) {
+  const std::uint32_t groups = warpgroups_of(threads);
+  for (Status& s : state.open) {
+    const Place& p = places.of(s);
+    if (p.use != Use::Init && (inits_only || p.use != Use::Write)) continue;
+    if ((p.threads & ~threads).none()) s.fenced = true;
+    s.clean |= s.seen & groups;
+  }
+}
+
+void commit(SharedState& state, const Places& places, Use use, const Threads& threads) {
+  for (Status& s : state.open)
+    if (places.of(s).use == use && (places.of(s).threads & threads).any()) ++s.age;
+}
+
+void retire(SharedState& state, const Places& places, Use use, const Threads& threads,
+            std::int64_t count) {
+  for (Status& s : state.open)
+    if (places.of(s).use == use && (places.of(s).threads & ~threads).none() && s.age >= count)
+      s.done = true;
+}
+
+}  // namespace tegula::codegen

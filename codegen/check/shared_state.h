@@ -1,0 +1,87 @@
+#pragma once
+// What is under way in shared memory at a point of the program, as far as a later access must be
+// ordered behind it: writes of threads, what TMA and wgmma still read, mbarriers that were made.
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/check/index_ranges.h"
+#include "codegen/check/thread_sets.h"
+
+namespace tegula::codegen {
+
+enum class Use : std::uint8_t {
+  Write,    ///< by threads
+  Load,     ///< by TMA
+  Bulk,     ///< read by a TMA store
+  Product,  ///< a wgmma, and what it reads
+  Init      ///< of an mbarrier
+};
+
+/// An access of one op by one warpgroup: the same whenever the op runs.
+struct Place {
+  ir::OpId op;
+  int part = 0;  ///< of an op that has several
+  int group = 0;
+  Use use = Use::Write;
+  Span bytes;  ///< that it may touch
+  Threads threads;
+  ir::Value address;  ///< of what each of them touches, so many bytes
+  std::int64_t size = 0;
+};
+
+/// How far one is.
+struct Status {
+  static constexpr int kOpen = -1;
+
+  std::uint32_t place = 0;
+  int age = kOpen;          ///< groups committed since its own; kOpen: not committed itself
+  bool fenced = false;      ///< for TMA and wgmma, by those who wrote
+  bool done = false;        ///< read, and its own warpgroup (or thread) knows
+  bool chained = false;     ///< a later product goes on with its sums
+  std::uint32_t seen = 0;   ///< warpgroups that a barrier behind it has told
+  std::uint32_t clean = 0;  ///< of these, behind its fence
+  friend bool operator==(const Status&, const Status&) = default;
+};
+
+/// One for each place that was reached, on some path.
+struct SharedState {
+  std::vector<Status> open;  ///< ordered by place
+  bool needs_wgmma_fence = true;
+  /// The CTAs of the cluster have met.
+  bool has_met_cluster = false;
+  /// Of uses of other CTAs' memory: whether an arrival at the cluster's barrier, or none yet, is
+  /// behind them.
+  enum class Remote : std::uint8_t { None, Arrived, Open };
+  Remote remote = Remote::None;
+  ir::OpId remote_use;
+
+  void set(const Status& s);
+  /// Of both paths, the less finished.
+  void join(const SharedState& other);
+  friend bool operator==(const SharedState&, const SharedState&) = default;
+};
+
+/// All places by number.
+class Places {
+ public:
+  std::uint32_t number(const Place& p);
+  const Place& operator[](std::uint32_t i) const { return all_[i]; }
+  const Place& of(const Status& s) const { return all_[s.place]; }
+
+ private:
+  std::vector<Place> all_;
+  std::unordered_map<std::uint64_t, std::uint32_t> known_;
+};
+
+/// Warpgroups meet: what one of them knows, all do.
+void meet(SharedState& state, const Places& places, std::uint32_t groups);
+/// fence_proxy_async by these threads; or, of mbarriers alone, fence_mbar_init.
+void fence(SharedState& state, const Places& places, const Threads& threads, bool inits_only);
+/// A group of that use is committed by these threads.
+void commit(SharedState& state, const Places& places, Use use, const Threads& threads);
+/// All but the `count` latest groups of these threads are over.
+void retire(SharedState& state, const Places& places, Use use, const Threads& threads,
+            std::int64_t count);
+
+}  // namespace tegula::codegen

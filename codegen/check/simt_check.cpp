@@ -1,0 +1,271 @@
+// Walks the structured program, each role with what was open when the roles began; branches are
+// joined, loops are repeated until nothing more is open.
+#include "codegen/check/simt_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "codegen/check/barriers.h"
+#include "codegen/check/checker.h"
+#include "codegen/check/products.h"
+#include "tegula/error.h"
+
+namespace tegula::codegen {
+
+using namespace ir;
+
+namespace {
+
+/// Rounds of a loop after which what is open may still change; more are not worth their time.
+constexpr int kMostRounds = 4;
+
+class Walk {
+ public:
+  explicit Walk(const Kernel& simt)
+      : c_(simt), k_(simt), products_(c_), named_(c_), mbarriers_(c_), cluster_(c_) {}
+
+  std::vector<SimtFault> run() {
+    find_async();
+    SharedState state;
+    const Who all{threads_between(0, k_.info.threads)};
+    region(k_.body(), state, all);
+    exit(state);
+    named_.finish();
+    if (is_async_) {
+      mbarriers_.finish();
+      check_announced_bytes(c_);
+    }
+    return std::move(c_.faults);
+  }
+
+ private:
+  using Run = void (Walk::*)(OpId, SharedState&, const Who&);
+  struct Row {
+    Opcode opcode;
+    Run run;
+    bool is_async;  ///< is of interest beside TMA, wgmma and mbarriers only
+  };
+  static std::span<const Row> rows() {
+    using enum Opcode;
+    static constexpr std::array kRows{
+        Row{If, &Walk::branch, false},
+        Row{For, &Walk::loop, false},
+        Row{While, &Walk::loop, false},
+        Row{Roles, &Walk::roles, false},
+        Row{BarSync, &Walk::named_barrier, false},
+        Row{BarArrive, &Walk::named_barrier, false},
+        Row{StShared, &Walk::write, true},
+        Row{StMatrix, &Walk::write, true},
+        Row{CpAsync, &Walk::write, true},
+        Row{ClusterArrive, &Walk::cluster_arrive, false},
+        Row{ClusterWait, &Walk::cluster_wait, false},
+        Row{LdCluster, &Walk::ld_cluster, false},
+        Row{FenceProxyAsync, &Walk::proxy_fence, true},
+        Row{FenceMbarInit, &Walk::init_fence, true},
+        Row{TmaLoad, &Walk::tma_load, true},
+        Row{TmaStore, &Walk::tma_store, true},
+        Row{TmaCommit, &Walk::tma_commit, true},
+        Row{TmaWait, &Walk::tma_wait, true},
+        Row{MbarInit, &Walk::mbar_init, true},
+        Row{MbarArrive, &Walk::mbar_arrive, true},
+        Row{MbarExpectTx, &Walk::mbar_arrive, true},
+        Row{MbarWait, &Walk::mbar_wait, true},
+        Row{WgmmaFence, &Walk::wgmma_fence, true},
+        Row{Wgmma, &Walk::wgmma, true},
+        Row{WgmmaCommit, &Walk::wgmma_commit, true},
+        Row{WgmmaWait, &Walk::wgmma_wait, true},
+    };
+    return kRows;
+  }
+  static const Row* row_of(Opcode opcode) {
+    static const auto kByOpcode = [] {
+      std::array<const Row*, kOpCount> table{};
+      for (const Row& row : rows()) table[static_cast<std::size_t>(row.opcode)] = &row;
+      return table;
+    }();
+    return kByOpcode[static_cast<std::size_t>(opcode)];
+  }
+
+  /// Threads alone need no more than their barriers looked at.
+  void find_async() {
+    walk(k_, k_.body(), [&](OpId op) {
+      const Opcode o = k_[op].opcode;
+      is_async_ = is_async_ || o == Opcode::TmaLoad || o == Opcode::TmaStore ||
+                  o == Opcode::Wgmma || o == Opcode::MbarInit;
+      if (o == Opcode::MbarArrive) mbarriers_.add_arrival_of_threads(op);
+    });
+  }
+
+  void exit(const SharedState& state) {
+    visit_exit(c_, state);
+    cluster_.exit(state);
+  }
+
+  // ---- structure
+  void region(RegionId r, SharedState& state, const Who& who) {
+    for (OpId op : k_.ops(r)) {
+      if (who.is_split && info(k_[op].opcode).has(kConvergent))
+        c_.report(sim::Detector::Divergence, "a part of a warp runs what all of it must", op);
+      const Row* row = row_of(k_[op].opcode);
+      if (row && (is_async_ || !row->is_async)) (this->*row->run)(op, state, who);
+    }
+  }
+
+  /// Some threads go one way and others the other, or all go one of them.
+  void branch(OpId op, SharedState& state, const Who& who) {
+    const OpData& d = k_[op];
+    const Taken taken = c_.sets.where(d.operands[0]);
+    Who yes = who, no = who;
+    yes.threads &= taken.yes;
+    if (taken.by_number) {
+      no.threads &= ~taken.yes;
+      yes.is_split = who.is_exact && has_part_of_warp(yes.threads, k_.info.threads);
+      no.is_split = who.is_exact && has_part_of_warp(no.threads, k_.info.threads);
+    } else {
+      yes.is_exact = no.is_exact = who.is_exact && taken.is_exact;
+      yes.is_together = no.is_together = who.is_together && taken.varies == Varies::Never;
+    }
+    if (taken.varies != Varies::Never || taken.by_number) {
+      if (yes.threads.any()) region(d.regions[0], state, yes);
+      if (no.threads.any()) region(d.regions[1], state, no);
+      return;
+    }
+    SharedState other = state;
+    region(d.regions[0], state, yes);
+    region(d.regions[1], other, no);
+    state.join(other);
+  }
+
+  void loop(OpId op, SharedState& state, const Who& who) {
+    for (int round = 0; round < kMostRounds; ++round) {
+      SharedState next = state;
+      for (RegionId r : k_[op].regions) region(r, next, who);
+      next.join(state);
+      if (next == state) return;
+      state = std::move(next);
+    }
+  }
+
+  void roles(OpId op, SharedState& state, const Who&) {
+    const OpData& d = k_[op];
+    const auto warps = d.attrs.ints(AttrName::warps);
+    int first = 0;
+    for (std::size_t i = 0; i < d.regions.size() && i < warps.size(); ++i) {
+      const int end = first + static_cast<int>(warps[i]) * 32;
+      SharedState own = state;
+      region(d.regions[i], own, Who{threads_between(first, std::min(end, k_.info.threads))});
+      exit(own);
+      first = end;
+    }
+  }
+
+  // ---- ops
+  void named_barrier(OpId op, SharedState& s, const Who& w) { named_.visit(s, op, w); }
+  void write(OpId op, SharedState& s, const Who& w) { visit_write(c_, s, op, w); }
+  void cluster_arrive(OpId, SharedState& s, const Who&) { cluster_.arrive(s); }
+  void cluster_wait(OpId, SharedState& s, const Who&) { cluster_.wait(s); }
+  void ld_cluster(OpId op, SharedState& s, const Who&) { cluster_.visit(s, op); }
+  void proxy_fence(OpId, SharedState& s, const Who& w) { fence(s, c_.places, w.threads, false); }
+  void init_fence(OpId, SharedState& s, const Who& w) { fence(s, c_.places, w.threads, true); }
+  void tma_load(OpId op, SharedState& s, const Who& w) {
+    cluster_.visit(s, op);
+    mbarriers_.name(s, op, w);
+    visit_tma_load(c_, s, op, w);
+  }
+  void tma_store(OpId op, SharedState& s, const Who& w) { visit_tma_store(c_, s, op, w); }
+  void tma_commit(OpId, SharedState& s, const Who& w) {
+    commit(s, c_.places, Use::Bulk, w.threads);
+  }
+  void tma_wait(OpId op, SharedState& s, const Who& w) {
+    retire(s, c_.places, Use::Bulk, w.threads, k_[op].attrs.i(AttrName::count));
+  }
+  void mbar_init(OpId op, SharedState& s, const Who& w) { mbarriers_.init(s, op, w); }
+  void mbar_arrive(OpId op, SharedState& s, const Who& w) {
+    cluster_.visit(s, op);
+    mbarriers_.arrive(s, op, w);
+  }
+  void mbar_wait(OpId op, SharedState& s, const Who& w) { mbarriers_.wait(s, op, w); }
+  void wgmma_fence(OpId, SharedState& s, const Who&) { products_.fence(s); }
+  void wgmma(OpId op, SharedState& s, const Who& w) { products_.issue(s, op, w); }
+  void wgmma_commit(OpId, SharedState& s, const Who& w) { products_.commit(s, w); }
+  void wgmma_wait(OpId op, SharedState& s, const Who& w) { products_.wait(s, op, w); }
+
+  Checker c_;
+  const Kernel& k_;
+  ProductCheck products_;
+  NamedBarriers named_;
+  Mbarriers mbarriers_;
+  ClusterCheck cluster_;
+  bool is_async_ = false;
+};
+
+std::string place(const Kernel& k, OpId op) {
+  const Loc& loc = k[op].loc;
+  return fmt::format("{} at {}:{}", info(k[op].opcode).mnemonic, loc.file, loc.line);
+}
+
+}  // namespace
+
+Checker::Checker(const Kernel& simt) : k(simt), ranges(simt), sets(simt), addresses(simt) {
+  for (const Param& p : simt.params()) params[p.value] = &p;
+}
+
+void Checker::report(sim::Detector kind, const char* what, OpId op, OpId other) {
+  const bool is_known = std::ranges::any_of(
+      faults, [&](const SimtFault& f) { return f.kind == kind && f.op == op && f.other == other; });
+  if (!is_known) faults.push_back({kind, what, op, other});
+}
+
+std::int64_t Checker::box_elements(Value map) const {
+  const auto it = params.find(map);
+  if (it == params.end()) return 0;
+  const auto box = it->second->attrs.ints(AttrName::box);
+  std::int64_t elements = box.empty() ? 0 : 1;
+  for (std::int64_t extent : box) elements *= extent;
+  return elements;
+}
+
+std::int64_t Checker::element_bytes(Value map) const {
+  const auto it = params.find(map);
+  if (it == params.end()) return 0;
+  const std::int64_t arg = it->second->attrs.i(AttrName::arg, -1);
+  for (const Param& p : k.params()) {
+    if (p.attrs.i(AttrName::arg, -1) != arg) continue;
+    if (p.attrs.s(AttrName::part) == "ptr") return size_bytes(k.type(p.value).dtype());
+    // A swizzle is as wide as the rows of its boxes.
+    const auto box = p.attrs.ints(AttrName::box);
+    const std::int64_t swizzle = p.attrs.i(AttrName::swizzle);
+    if (!box.empty() && swizzle % box[0] == 0 && swizzle > 0) return swizzle / box[0];
+  }
+  return 0;
+}
+
+std::int64_t Checker::box_bytes(Value map) const {
+  return std::max<std::int64_t>(1, box_elements(map)) *
+         std::max<std::int64_t>(1, element_bytes(map));
+}
+
+Place Checker::place(OpId op, Use use, int group, const Threads& threads, Value address,
+                     std::int64_t size) {
+  return {op,      0,   group, use, ranges.bytes_at(address, group, size), within(threads, group),
+          address, size};
+}
+
+std::string SimtFault::str(const Kernel& simt) const {
+  std::string text = fmt::format("{}: {}: {}", sim::name(kind), what, place(simt, op));
+  if (other) text += "; " + place(simt, other);
+  return text;
+}
+
+std::vector<SimtFault> find_simt_faults(const Kernel& simt) { return Walk(simt).run(); }
+
+bool check_simt(Kernel& kernel, PassContext&) {
+  const auto faults = find_simt_faults(kernel);
+  if (!faults.empty()) throw InternalError(faults.front().str(kernel));
+  return false;
+}
+
+}  // namespace tegula::codegen

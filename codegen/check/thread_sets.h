@@ -1,0 +1,58 @@
+#pragma once
+// Which threads of a CTA take a branch, where their number alone decides it.
+#include <bitset>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/eval/cell.h"
+#include "ir/kernel.h"
+
+namespace tegula::codegen {
+
+inline constexpr std::size_t kMostThreads = 1024;
+using Threads = std::bitset<kMostThreads>;
+
+/// Threads first .. end - 1.
+Threads threads_between(int first, int end);
+
+/// Some warp of the CTA's `all` threads is there in part.
+bool has_part_of_warp(const Threads& threads, int all);
+
+/// Bit g: some of the warpgroup's threads are among them.
+std::uint32_t warpgroups_of(const Threads& threads);
+
+/// Among which threads a value differs.
+enum class Varies : std::uint8_t { Never, ByWarpgroup, ByThread };
+
+/// What a condition says of the threads that meet it.
+struct Taken {
+  Threads yes;             ///< it may hold for these
+  bool by_number = false;  ///< for all of them, and for no other, by their number alone
+  bool is_exact = false;   ///< for all of them or for none, or for those of one warpgroup
+  Varies varies = Varies::Never;
+};
+
+class ThreadSets {
+ public:
+  explicit ThreadSets(const ir::Kernel& simt) : k_(simt), threads_(simt.info.threads) {}
+
+  Taken where(ir::Value condition);
+  /// The number that each thread has, where it is a function of the thread alone; else null.
+  const std::vector<ir::Cell>* by_thread(ir::Value v);
+  Varies varies(ir::Value v);
+
+ private:
+  std::unique_ptr<std::vector<ir::Cell>> compute(ir::Value v);
+  Varies find_varies(ir::Value v);
+  Varies carry_varies(const ir::OpData& d, std::size_t carry);
+  Varies most(std::span<const ir::Value> values);
+
+  const ir::Kernel& k_;
+  int threads_;
+  std::unordered_map<ir::Value, std::unique_ptr<std::vector<ir::Cell>>> known_;
+  std::unordered_map<ir::Value, Varies> varies_;
+};
+
+}  // namespace tegula::codegen

@@ -1,0 +1,131 @@
+// The check of the simt form before it runs: it is silent on sound kernels, finds under the same
+// name what the simulator finds in those with a fault, and says where. What it cannot see is
+// listed.
+#include "codegen/check/simt_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "tegula/error.h"
+#include "tests/unit/codegen/sim_cases.h"
+
+namespace tegula::sim {
+namespace {
+
+std::string found(const std::string& text) {
+  const ir::Kernel k = parse_located(text);
+  const auto faults = codegen::find_simt_faults(k);
+  return faults.empty() ? "" : std::string(name(faults.front().kind));
+}
+
+/// Only running the kernel shows these: what lanes and values do, which slot and phase an mbarrier
+/// is at, what warps disagree about, how many registers there are.
+constexpr std::array kUnseen{
+    Detector::LaneRace,     Detector::MbarrierWait, Detector::WrongParity, Detector::CpAsyncWait,
+    Detector::Watchdog,     Detector::WgmmaOperand, Detector::SetMaxNReg,  Detector::Poison,
+    Detector::SharedBounds, Detector::GlobalBounds, Detector::Misaligned,  Detector::TensorMapRule,
+    Detector::GlobalRace,   Detector::Trapped};
+/// Single cases of detectors that the check has otherwise.
+constexpr std::array<std::string_view, 6> kUnseenCases{
+    "exchange without barrier",
+    "memory reused before the other has read it",
+    "cluster barrier arrived at twice",
+    "cluster barrier waited for without arrival",
+    "a half comes while the other CTA still reads",
+    "a half comes without waiting for its readers",
+};
+
+bool is_unseen(const Case& c) {
+  return std::ranges::find(kUnseen, c.kind) != kUnseen.end() ||
+         std::ranges::find(kUnseenCases, c.name) != kUnseenCases.end();
+}
+
+TEST(SimtCheck, SilentOnSoundKernels) {
+  for (const Case& c : all_cases()) EXPECT_EQ(found(c.sound), "") << c.name;
+}
+
+TEST(SimtCheck, FindsWhatTheSimulatorFinds) {
+  for (const Case& c : all_cases()) {
+    const std::string before = found(faulty(c));
+    std::printf("%-55s %-18s %s\n", c.name.c_str(), std::string(name(c.kind)).c_str(),
+                before.empty() ? "-" : before.c_str());
+    EXPECT_EQ(before, is_unseen(c) ? "" : name(c.kind)) << c.name;
+  }
+}
+
+// ---- faults that no case of the simulator has
+std::string with(const std::string& sound, std::string_view from, std::string_view to) {
+  return found(replaced(sound, from, to));
+}
+
+TEST(SimtCheck, NumbersAndCountsOfNamedBarriers) {
+  const std::string both =
+      kernel(64, "  bar_sync %one [count = 64]\n  bar_sync %one [count = 64]\n");
+  EXPECT_EQ(found(both), "");
+  EXPECT_EQ(with(both, "%one [count = 64]", "%two [count = 64]"), "");
+  EXPECT_EQ(with(both, "%one [count = 64]", "%one [count = 96]"), "barrier-count");  // two counts
+  EXPECT_EQ(with(both, "%one [count = 64]", "%two [count = 32]"), "barrier-count");  // 64 come
+  EXPECT_EQ(with(both, "%one [count = 64]", "%two [count = 50]"), "barrier-count");
+  EXPECT_EQ(with(both, "bar_sync %one", "%16 = const [value = 16] : i32\n  bar_sync %16"),
+            "barrier-count");
+}
+
+TEST(SimtCheck, StoresByTmaThatAreNoGroup) {
+  EXPECT_EQ(with(kTmaStore, "tma_commit", "pin"), "early-overwrite");
+  const std::string last = replaced(kTmaStore, "st_shared %mine, %t [width = 1]", "pin");
+  EXPECT_EQ(found(last), "");
+  EXPECT_EQ(with(last, "tma_commit", "pin"), "async-at-exit");
+  EXPECT_EQ(with(kTmaStore, "bar_sync %one", "pin ; "), "early-overwrite");
+}
+
+TEST(SimtCheck, ArrivalsOfMbarriers) {
+  EXPECT_EQ(with(kTmaLoad, "mbar_wait %bar, %zero", "mbar_wait %bar, %zero\n  mbar_arrive %bar"),
+            "mbarrier-misuse");
+  EXPECT_EQ(with(kTmaLoad, "mbar_wait %bar", "mbar_wait %base"), "mbarrier-misuse");
+  EXPECT_EQ(with(kTmaLoad, "tma_load %m, %base", "tma_load %m, %bar"), "mbarrier-misuse");
+}
+
+TEST(SimtCheck, ProductsNobodyWaitsFor) {
+  const std::string unused = replaced(wgmma(false), "%acc = wgmma_wait %p [count = 0] : v<32xf32>",
+                                      "%acc = poison : v<32xf32>");
+  EXPECT_EQ(found(unused), "async-at-exit");
+  EXPECT_EQ(with(wgmma(false), "%acc = wgmma_wait %p [count = 0] : v<32xf32>",
+                 "wgmma_wait [count = 0]\n  %acc = poison : v<32xf32>"),
+            "accumulator");
+}
+
+// ---- sound kernels close to a fault
+TEST(SimtCheck, SilentOnOtherWaysToOrder) {
+  EXPECT_EQ(found(replaced(replaced(kTmaStore, "fence_proxy_async", "pin"), "tma_store",
+                           "fence_proxy_async\n    tma_store")),
+            "");
+  EXPECT_EQ(found(replaced(kTmaStore, "st_shared %mine, %t [width = 1]",
+                           "%there = add %mine, %c16k\n  st_shared %there, %t [width = 1]")),
+            "");
+  EXPECT_EQ(found(replaced(kTmaStore, "bar_sync %one [count = 64]\n  st_shared %mine",
+                           "%there = add %mine, %c16k\n  st_shared %there")),
+            "");
+}
+
+TEST(SimtCheck, NamesBothLines) {
+  const ir::Kernel k = parse_located(replaced(kTmaStore, "fence_proxy_async", "pin"));
+  const auto faults = codegen::find_simt_faults(k);
+  ASSERT_EQ(faults.size(), 1U);
+  const std::string text = faults.front().str(k);
+  EXPECT_NE(text.find("proxy-fence: "), text.npos) << text;
+  EXPECT_NE(text.find("tma_store at test.tir:"), text.npos) << text;
+  EXPECT_NE(text.find("st_shared at test.tir:"), text.npos) << text;
+  EXPECT_NE(k[faults.front().op].loc.line, k[faults.front().other].loc.line);
+}
+
+TEST(SimtCheck, ThePassRefuses) {
+  ir::PassContext context;
+  ir::Kernel sound = parse_located(kTmaStore),
+             bad = parse_located(replaced(kTmaStore, "fence_proxy_async", "pin"));
+  EXPECT_FALSE(codegen::check_simt(sound, context));
+  EXPECT_THROW(codegen::check_simt(bad, context), InternalError);
+}
+
+}  // namespace
+}  // namespace tegula::sim
