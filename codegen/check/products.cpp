@@ -73,15 +73,15 @@ bool ProductCheck::comes_from(Value v, Value origin) {
 // ---- issue
 void ProductCheck::fence(SharedState& state) { state.needs_wgmma_fence = false; }
 
-/// No register operand is defined between the last fence and the op, where they stand in one
-/// region.
+/// No register operand is written between the last fence and the op, where they stand in one
+/// region. Poison writes nothing.
 void ProductCheck::expect_fenced(OpId op) {
   const OpData& d = c_.k[op];
   for (OpId at = d.prev; at && c_.k[at].opcode != Opcode::WgmmaFence; at = c_.k[at].prev)
     for (std::size_t i : {0U, 1U}) {
       const Value v = d.operands[i];
-      const bool is_register = c_.k.type(v).is_vec();
-      if (is_register && c_.k[v].def == at)
+      const bool is_written = c_.k.type(v).is_vec() && c_.k[at].opcode != Opcode::Poison;
+      if (is_written && c_.k[v].def == at)
         c_.report(Detector::WgmmaFence,
                   i == 0 ? "the accumulator is written behind the last wgmma_fence"
                          : "the A registers are written behind the last wgmma_fence",

@@ -126,7 +126,7 @@ class Walk {
       no.is_split = who.is_exact && has_part_of_warp(no.threads, k_.info.threads);
     } else {
       yes.is_exact = no.is_exact = who.is_exact && taken.is_exact;
-      yes.is_together = no.is_together = who.is_together && taken.varies == Varies::Never;
+      yes.is_together = no.is_together = who.is_together && taken.is_together;
     }
     if (taken.varies != Varies::Never || taken.by_number) {
       if (yes.threads.any()) region(d.regions[0], state, yes);

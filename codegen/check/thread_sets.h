@@ -28,9 +28,10 @@ enum class Varies : std::uint8_t { Never, ByWarpgroup, ByThread };
 
 /// What a condition says of the threads that meet it.
 struct Taken {
-  Threads yes;             ///< it may hold for these
-  bool by_number = false;  ///< for all of them, and for no other, by their number alone
-  bool is_exact = false;   ///< for all of them or for none, or for those of one warpgroup
+  Threads yes;               ///< it may hold for these
+  bool by_number = false;    ///< for all of them, and for no other, by their number alone
+  bool is_exact = false;     ///< for all of them or for none, or for those of one warpgroup
+  bool is_together = false;  ///< it does not tell warpgroups apart but by their number
   Varies varies = Varies::Never;
 };
 
