@@ -67,6 +67,7 @@ class Walk {
         Row{FenceMbarInit, &Walk::init_fence, true},
         Row{TmaLoad, &Walk::tma_load, true},
         Row{TmaStore, &Walk::tma_store, true},
+        Row{TmaReduce, &Walk::tma_store, true},
         Row{TmaCommit, &Walk::tma_commit, true},
         Row{TmaWait, &Walk::tma_wait, true},
         Row{MbarInit, &Walk::mbar_init, true},
@@ -94,7 +95,7 @@ class Walk {
     walk(k_, k_.body(), [&](OpId op) {
       const Opcode o = k_[op].opcode;
       is_async_ = is_async_ || o == Opcode::TmaLoad || o == Opcode::TmaStore ||
-                  o == Opcode::Wgmma || o == Opcode::MbarInit;
+                  o == Opcode::TmaReduce || o == Opcode::Wgmma || o == Opcode::MbarInit;
       if (o == Opcode::MbarArrive) mbarriers_.add_arrival_of_threads(op);
     });
   }
