@@ -348,6 +348,54 @@ TEST_P(MatmulLibrary, Gated) {
   expect_equal(C, want);
 }
 
+/// Both halves of every entry of a batch, with a factor for each entry.
+TEST_P(MatmulLibrary, GatedBatches) {
+  const auto gated =
+      gated_matmul<bf16, f32>([](Tile gate, Tile up, Index b, Index, Index, In<f32, 1> factors) {
+        return max(gate, 0.0f) * up * factors(b);
+      });
+  const std::int64_t batch = 3, m = 40, n = 72, k = 136;
+  const Tensor A = integers({batch, m, k}, DType::bf16, 1),
+               W = integers({batch, k, 2 * n}, DType::bf16, 2),
+               C = empty({batch, m, n}, DType::f32),
+               factors = Tensor::iota({batch}, DType::f32, GetParam());
+  const Tensor G = W.slice(2, 0, n), U = W.slice(2, n, 2 * n);
+  gated(stream(), A, G, U, C, factors);
+  auto want = product(A, G);
+  const auto up = product(A, U);
+  for (std::size_t i = 0; i < want.size(); ++i)
+    want[i] = std::max(want[i], 0.0) * up[i] * static_cast<double>(i / (m * n));
+  expect_equal(C, want);
+  // Of matrices the entry is 0.
+  const Tensor first = Tensor::full({1}, 3, DType::f32, GetParam()), D = empty({m, n}, DType::f32);
+  gated(stream(), A.select(0, 1), G.select(0, 1), U.select(0, 1), D, first);
+  const auto gate_one = product(A.select(0, 1), G.select(0, 1)),
+             up_one = product(A.select(0, 1), U.select(0, 1));
+  std::vector<double> of_one;
+  for (std::size_t i = 0; i < gate_one.size(); ++i)
+    of_one.push_back(std::max(gate_one[i], 0.0) * up_one[i] * 3);
+  expect_equal(D, of_one);
+}
+
+/// tf32, whose last bits are cut off before products, and sums of 8-bit floats in f32.
+TEST_P(MatmulLibrary, GatedOptions) {
+  const auto sum_of_both = [](Tile gate, Tile up, Index, Index) { return gate + up; };
+  const auto check = [&](const auto& gated, DType type, std::string_view sign) {
+    const Tensor A = integers({72, 160}, type, 1), G = integers({48, 160}, type, 2).transpose(0, 1),
+                 U = integers({48, 160}, type, 3).transpose(0, 1), C = empty({72, 48}, DType::f32);
+    gated(stream(), A, G, U, C);
+    auto want = product(A, G);
+    const auto up = product(A, U);
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] += up[i];
+    expect_equal(C, want);
+    if (GetParam().kind == DeviceKind::cpu) return;  // nothing is compiled
+    EXPECT_NE(gated.explain().find(sign), std::string::npos) << gated.explain();
+  };
+  check(gated_matmul<f32, f32>(sum_of_both, {.tf32 = true}), DType::f32, "dot by wgmma");
+  check(gated_matmul<f32, f32>(sum_of_both), DType::f32, "dot by FMA");
+  check(gated_matmul<f8e4m3, f32>(sum_of_both, {.promoted = true}), DType::f8e4m3, "overlapped=0");
+}
+
 TEST_P(MatmulLibrary, WhatDoesNotFit) {
   const Tensor A = integers({8, 16}, DType::bf16, 1), B = integers({8, 16}, DType::bf16, 2),
                C = empty({8, 16}, DType::bf16), I = integers({16, 16}, DType::i8, 2);

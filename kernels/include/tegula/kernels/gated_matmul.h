@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "tegula/kernels/fused_matmul.h"
@@ -7,6 +8,17 @@
 /// Two products of one A whose results meet in an epilogue: gated units.
 namespace tegula {
 namespace detail {
+
+/// Adds the products of A's rows `m` and the columns `n` of G to one tile, those of U to another.
+template <class T, class ViewA, class ViewB>
+void add_gated(const MatmulVariant& v, const ViewA& A, const ViewB& G, const ViewB& U,
+               const Index& m, const Index& n, const StepRange& all, Tile& gate, Tile& up) {
+  for (auto k : all.stages(v.stages)) {
+    const Tile a = A(m, k);
+    gate = add_product<T>(v.options, a, G(k, n), gate);
+    up = add_product<T>(v.options, a, U(k, n), up);
+  }
+}
 
 /// C = epilogue(A G, A U).
 template <class T, class O, class Fn, class... Extra>
@@ -18,12 +30,23 @@ struct GatedMatmul {
          grid(C, v.bm, v.bn, l2_group(8), multicast(v.multicast), alternate(v.alternate))) {
       v.wait_for_copies();
       Tile gate = zeros<SumOf<T>>(v.bm, v.bn), up = zeros<SumOf<T>>(v.bm, v.bn);
-      for (auto k : steps(A.cols(), v.bk).stages(v.stages)) {
-        const Tile a = A(m, k);
-        gate = dot(a, G(k, n), gate);
-        up = dot(a, U(k, n), up);
-      }
-      C(m, n) = epilogue(gate, up, m, n, extra...);
+      add_gated<T>(v, A, G, U, m, n, steps(A.cols(), v.bk), gate, up);
+      C(m, n) = call_with(epilogue, std::tie(gate, up), Index(Tile(0), 1), m, n, extra...);
+    }
+  }
+};
+
+/// C[b] = epilogue(A[b] G[b], A[b] U[b]).
+template <class T, class O, class Fn, class... Extra>
+struct BatchedGatedMatmul {
+  Fn epilogue;
+  void operator()(In<T, 3> A, In<T, 3> G, In<T, 3> U, Out<O, 3> C, Extra... extra) const {
+    const MatmulVariant v = tuned<MatmulVariant>();
+    for (auto [b, m, n] : grid(C, 1, v.bm, v.bn, multicast(v.multicast), alternate(v.alternate))) {
+      v.wait_for_copies();
+      Tile gate = zeros<SumOf<T>>(v.bm, v.bn), up = zeros<SumOf<T>>(v.bm, v.bn);
+      add_gated<T>(v, A[b], G[b], U[b], m, n, steps(A.dim(2), v.bk), gate, up);
+      C(b, m, n) = call_with(epilogue, std::tie(gate, up), b, m, n, extra...);
     }
   }
 };
@@ -31,22 +54,25 @@ struct GatedMatmul {
 }  // namespace detail
 
 /// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
-/// A [m, k], G and U [k, n] of T, C [m, n] of O; `Fn` is a lambda (Tile gate, Tile up, Index m,
-/// Index n, further..).
+/// A [m, k], G and U [k, n] of T, C [m, n] of O, or all with a batch dimension in front; `Fn` is a
+/// lambda (Tile gate, Tile up, Index m, Index n, further..) or, told a batch's entry (0 of
+/// matrices), (Tile gate, Tile up, Index b, Index m, Index n, further..). k is never divided:
+/// `splits` and `streamed` of a configuration have no meaning, nor has `swapped`.
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
-  using Body = typename detail::FurtherParams<decltype(&Fn::operator()),
-                                              4>::template Append<detail::GatedMatmul, T, O, Fn>;
+  template <template <class...> class Body>
+  using Of = detail::ConfiguredMatmul<
+      typename detail::FurtherBehind<Index, Fn, 2>::template Append<Body, T, O, Fn>>;
 
  public:
-  explicit FusedGatedMatmul(Fn epilogue)
-      : kernels_(std::make_shared<detail::ConfiguredMatmul<Body>>("matmul_gated",
-                                                                  Body{std::move(epilogue)})) {}
+  explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {})
+      : kernels_(new Kernels{std::move(epilogue)}), options_(options) {}
 
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
                   const Tensor& C, const Host&... further) const {
-    run(gated_matmul_config(detail::matmul_problem(A, G, C, {})), stream, A, G, U, C, further...);
+    run(gated_matmul_config(detail::matmul_problem(A, G, C, options_)), stream, A, G, U, C,
+        further...);
   }
   /// The same with a configuration given, whose bn is that of each half.
   template <class... Host>
@@ -54,19 +80,32 @@ class FusedGatedMatmul {
            const Tensor& U, const Tensor& C, const Host&... further) const {
     detail::check_matmul(A, G, C);
     detail::check_matmul(A, U, C);
-    const PackedTensors m(stream, {detail::matmul_operand(A, -1, {}, config.direct),
-                                   detail::matmul_operand(G, -2, {}, config.direct),
-                                   detail::matmul_operand(U, -2, {}, config.direct)});
-    kernels_->of({config, {}, 1, m.has_copies()})(stream, m[0], m[1], m[2], C, further...);
+    const auto operand = [&](const Tensor& tensor, int k_dim) {
+      return detail::matmul_operand(tensor, k_dim, options_, config.direct);
+    };
+    const PackedTensors m(stream, {operand(A, -1), operand(G, -2), operand(U, -2)});
+    const detail::MatmulVariant v{config, options_, 1, m.has_copies()};
+    if (A.rank() == 3) return kernels_->batched.of(v)(stream, m[0], m[1], m[2], C, further...);
+    kernels_->whole.of(v)(stream, m[0], m[1], m[2], C, further...);
+  }
+  /// What was compiled for matrices, and why: plan, remarks.
+  std::string explain() const {
+    return kernels_->whole.explain([](const auto&) { return true; });
   }
 
  private:
-  std::shared_ptr<detail::ConfiguredMatmul<Body>> kernels_;
+  struct Kernels {
+    Fn epilogue;
+    Of<detail::GatedMatmul> whole{"matmul_gated", {epilogue}};
+    Of<detail::BatchedGatedMatmul> batched{"matmul_gated_batched", {epilogue}};
+  };
+  std::shared_ptr<Kernels> kernels_;
+  MatmulOptions options_;
 };
 
 template <class T, class O, class Fn>
-FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue) {
-  return FusedGatedMatmul<T, O, Fn>(std::move(epilogue));
+FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue, MatmulOptions options = {}) {
+  return FusedGatedMatmul<T, O, Fn>(std::move(epilogue), options);
 }
 
 }  // namespace tegula

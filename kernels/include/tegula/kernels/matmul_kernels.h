@@ -40,20 +40,23 @@ struct MatmulVariant : MatmulConfig {
 template <class Body>
 using ConfiguredMatmul = Configured<Body, MatmulVariant>;
 
+/// acc + a b of operands of T.
+template <class T>
+Tile add_product(const MatmulOptions& options, const Arg& a, const Arg& b, const Tile& acc) {
+  const Precision precision = options.tf32 ? Precision::tf32 : Precision::ieee;
+  const bool is_f8 = size_bytes(dtype_of<T>) == 1 && dtype_of<SumOf<T>> == DType::f32;
+  return is_f8 && options.promoted ? acc + dot(a, b, {}, precision) : dot(a, b, acc, precision);
+}
+
 /// Sums of the products of A's rows `m` and B's columns `n` over some steps of k, as the tensor
 /// cores have them: if swapped, A's rows lie along the tile's columns.
 template <class T, class ViewA, class ViewB>
 Tile matmul_sums(const MatmulVariant& v, const ViewA& A, const ViewB& B, const Index& m,
                  const Index& n, const StepRange& some) {
-  const Precision precision = v.options.tf32 ? Precision::tf32 : Precision::ieee;
-  const auto product = [&](const Index& k, const Arg& acc) {
-    return v.swapped ? dot(B(k, n).T(), A(m, k).T(), acc, precision)
-                     : dot(A(m, k), B(k, n), acc, precision);
-  };
-  const bool is_f8 = size_bytes(dtype_of<T>) == 1 && dtype_of<SumOf<T>> == DType::f32;
   Tile acc = v.swapped ? zeros<SumOf<T>>(v.bn, v.bm) : zeros<SumOf<T>>(v.bm, v.bn);
   for (auto k : some.stages(v.stages))
-    acc = is_f8 && v.options.promoted ? acc + product(k, {}) : product(k, acc);
+    acc = v.swapped ? add_product<T>(v.options, B(k, n).T(), A(m, k).T(), acc)
+                    : add_product<T>(v.options, A(m, k), B(k, n), acc);
   return acc;
 }
 
