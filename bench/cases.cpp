@@ -6,6 +6,7 @@
 
 #include "bench/attention_cases.h"
 #include "bench/bench.h"
+#include "bench/ladder.h"
 #include "codegen/emit.h"
 #include "ir/text.h"
 #include "kernels/attention/attention_pairs.h"
@@ -108,6 +109,7 @@ std::vector<Case> make_cases() {
                     rms_norm(s, t[0], t[1], t[2], static_cast<float>(e));
                   }});
   add_matmul_cases(list);
+  add_ladder(list);
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;
                     gemm(s, t);

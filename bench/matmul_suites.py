@@ -7,6 +7,7 @@ import random
 
 import torch
 
+import ladder
 import matmul_peers
 
 DEVICE = torch.device("cuda:0")
@@ -56,10 +57,10 @@ def best_of_cublaslt(a, b, want, dtype, **options):
     return {"cublaslt_best8": lazily(matmul_peers.best_of_cublaslt, a, b, want, dtype, **options)}
 
 
-def plain(t, case, m, n, k, dtype, beside_triton=False):
+def plain(t, case, m, n, k, dtype, beside_triton=False, number=0.0):
     a, b = random_of((m, k), dtype), random_of((k, n), dtype)
     c, out = torch.full((m, n), float("nan"), device=DEVICE, dtype=dtype), torch.empty(m, n, device=DEVICE, dtype=dtype)
-    run = t.caller(case, [a, b, c])
+    run = t.caller(case, [a, b, c], number)
     run()
     want = a.float() @ b.float()
     peers = {"cublas": lambda: torch.matmul(a, b, out=out), **best_of_cublaslt(a, b, want, dtype)}
@@ -198,6 +199,13 @@ def matmul_epilogue(t):
             yield case, f"{text(*shape)} bf16 NN", functools.partial(bias_gelu_residual, t, case, *shape)
     for shape in ((4096, 4096, 4096), (4096, 14336, 4096), (8192, 4096, 8192)):
         yield "matmul_swiglu", f"{text(*shape)} bf16 NN", functools.partial(swiglu, t, *shape)
+
+
+def rungs(t):
+    """bench/ladder.py measures these by themselves: plans of one kernel, not what the library chooses."""
+    for number in range(len(ladder.rungs())):
+        for shape in LARGE[:3]:
+            yield "ladder", f"{number}: {text(*shape)} bf16 NN", functools.partial(plain, t, "ladder", *shape, torch.bfloat16, number=number)
 
 
 SUITES = [matmul, matmul_types, matmul_fp8, matmul_epilogue]
