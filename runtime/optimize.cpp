@@ -74,7 +74,8 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
 
 /// Keeps the traced kernel and gives the command that replays what became of it; empty if it cannot
 /// be written.
-std::string keep_reproducer(const CompiledKernel& k, std::string_view verb) {
+std::string keep_reproducer(const CompiledKernel& k, const CompileRequest& request,
+                            std::string_view verb) {
   std::string file = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.tir").string();
   const int descriptor = ::mkostemps(file.data(), 4, O_CLOEXEC);
   if (descriptor < 0) return {};
@@ -82,8 +83,10 @@ std::string keep_reproducer(const CompiledKernel& k, std::string_view verb) {
   const bool whole =
       ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   ::close(descriptor);
-  return whole ? fmt::format("tegula opt --target {} --backend {} --emit {} -- {}", k.target,
-                             name(k.backend), verb, file)
+  const std::string plan =
+      request.plan_changes.empty() ? "" : fmt::format("TEGULA_PLAN=\"{}\" ", changes_of(request));
+  return whole ? fmt::format("{}tegula opt --target {} --backend {} --emit {} -- {}", plan,
+                             k.target, name(k.backend), verb, file)
                : std::string();
 }
 
@@ -213,7 +216,7 @@ void optimize(CompiledKernel& k, const CompileRequest& request) {
     if (!is_asked(request)) throw;
     refuse_plan(k, request, e.bytes());
   } catch (const InternalError& e) {
-    throw InternalError(e.message(), keep_reproducer(k, "optimize"));
+    throw InternalError(e.message(), keep_reproducer(k, request, "optimize"));
   }
 }
 

@@ -28,6 +28,15 @@ TEST(Reproducer, IsTheTracedKernel) {
     EXPECT_EQ(read_file(file), ir::print(k.tile));
     std::filesystem::remove(file);
   }
+  CompileRequest planned;
+  planned.plan_changes = "stages=2";
+  try {
+    optimize(k, planned);
+    FAIL() << "nothing was thrown";
+  } catch (const InternalError& e) {
+    EXPECT_THAT(e.reproducer(), testing::StartsWith("TEGULA_PLAN=\"stages=2\" tegula opt "));
+    std::filesystem::remove(e.reproducer().substr(e.reproducer().rfind(' ') + 1));
+  }
 }
 
 }  // namespace
