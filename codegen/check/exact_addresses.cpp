@@ -1,7 +1,6 @@
 #include "codegen/check/exact_addresses.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 namespace tegula::codegen {
@@ -15,7 +14,17 @@ constexpr std::int64_t kLanes = 32;
 
 }  // namespace
 
+/// Loops ask again and again.
 bool ExactAddresses::do_touch(const Place& a, const Place& b) {
+  const auto number = [](int n) { return static_cast<std::uint32_t>(n); };
+  const Pair pair{a.op.index, number(a.part), number(a.group),
+                  b.op.index, number(b.part), number(b.group)};
+  const auto [it, is_new] = touching_.try_emplace(pair, false);
+  if (is_new) it->second = find_touch(a, b);
+  return it->second;
+}
+
+bool ExactAddresses::find_touch(const Place& a, const Place& b) {
   const auto x = bytes_of(a), y = bytes_of(b);
   if (!x || !y || (x->is_carried && y->is_carried)) return false;
   return std::ranges::any_of(x->spans, [&](const Span& s) {

@@ -1,6 +1,8 @@
 #pragma once
 // The addresses that threads use in the first round of all loops, one by one: asked for where
 // ranges say that two accesses may touch, before that is called a fault.
+#include <array>
+#include <map>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -24,6 +26,8 @@ class ExactAddresses {
     std::vector<Span> spans;
     bool is_carried = false;  ///< a loop moves them
   };
+  using Pair = std::array<std::uint32_t, 6>;  ///< op, part and group of both
+  bool find_touch(const Place& a, const Place& b);
   std::optional<Bytes> bytes_of(const Place& p);
   const Registers* of(ir::Value v);
   std::optional<Registers> compute(ir::Value v);
@@ -32,6 +36,7 @@ class ExactAddresses {
   std::optional<Registers> gathered(const ir::OpData& d);
 
   const ir::Kernel& k_;
+  std::map<Pair, bool> touching_;
   std::int64_t thread_ = 0;
   bool is_carried_ = false;
   std::unordered_map<ir::Value, std::optional<Registers>> known_;  ///< of the thread at hand
