@@ -32,7 +32,7 @@ struct KernelsOf {
       : facts(std::move(of)),
         many(with_tiles(
             {forward_kernel<T>("attention", facts), forward_kernel<T>("attention_again", facts)})),
-        few(many.with({{"BM", 64}})),
+        few(many.with({{"BM", kFewRows}})),
         wide(many.with({{"FORM", static_cast<int>(TileForm::wide)}})),
         tall(many.with({{"FORM", static_cast<int>(TileForm::tall)}})),
         latest(&many.first) {}
@@ -45,7 +45,7 @@ struct KernelsOf {
   }
 
   const Rounds<T>& kernels_for(const AttentionCall& c) const {
-    if (c.packs_heads && c.Q.size(2) <= 64) return few;
+    if (SpecFacts::has_few_rows(c)) return few;
     if (facts->given_tiles()) return many;
     const TileForm form = facts->form(c);
     return form == TileForm::tall ? tall : form == TileForm::wide ? wide : many;
@@ -109,8 +109,8 @@ struct Attention::Kernels {
   void run(const Stream& stream, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     if (!(scale > 0)) refuse("scale is " + std::to_string(scale), "give a positive one");
-    const ListArgs lists_of_call =
-        facts->lists(stream, call, attention_tiles(facts->needs(call.Q.size(3), call.V.size(3))));
+    ListArgs lists_of_call;
+    if (facts->way.is_listed()) lists_of_call = facts->lists(stream, call, facts->tiles(call));
     if (call.Q.dtype() == DType::f16)
       of_f16(stream, call, scale, lists_of_call);
     else
@@ -132,10 +132,7 @@ void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& 
   const AttentionSpec& spec = kernels_->spec();
   AttentionCall call = dense_call(Q, K, V, O, extras);
   if (spec.queries_at_end) require_keys_for_queries(Q, K);
-  // A derived list is of tiles of one head, and saves more than packing.
-  const std::optional<bool> packs =
-      kernels_->facts->way.is_listed() && !spec.pack_heads ? std::optional(false) : spec.pack_heads;
-  if (!spec.blocks) call = with_heads_packed(std::move(call), packs);
+  if (!spec.blocks) call = with_heads_packed(std::move(call), spec.pack_heads);
   kernels_->run(stream, call);
 }
 

@@ -3,11 +3,14 @@
 #include "kernels/attention/derived_lists.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "kernels/attention/mask_values.h"
+#include "kernels/attention/query_rows.h"
 #include "kernels/scratch.h"
 #include "tegula/tegula.h"
 
@@ -23,19 +26,27 @@ constexpr int kSecond = 1 << 16;
 /// Smallest and largest value of the leaves of one axis over the pieces of a block.
 using LeafBounds = std::vector<std::pair<Tile, Tile>>;  // by leaf * pieces + piece
 
-/// Folds the leaves over positions [first, first + extent) below `length`.
-LeafBounds fold(const MaskSides& sides, MaskSide side, const Tile& b, const Tile& h,
-                const Tile& first, int extent, const Tile& length) {
+/// What the mask calls the rows or columns of a block.
+struct Positions {
+  Tile heads, positions;  ///< each a scalar where all have one
+};
+
+/// Folds the leaves over the lanes of a block, which are where `at` says.
+LeafBounds fold(const MaskSides& sides, MaskSide side, const Tile& b, int extent,
+                const std::function<Positions(const Tile& lane)>& at) {
   const auto& leaves = sides.leaves(side);
   const int pieces = sides.pieces(side);
   const Tile lane = arange(extent);
-  const auto position = [&](const Tile& i) { return min(first + i, length - 1); };
-  MaskValues here(sides.source, b, h, position(lane));
+  const auto values_at = [&](const Tile& i) {
+    const Positions p = at(i);
+    return MaskValues(sides.source, b, p.heads, p.positions);
+  };
+  MaskValues here = values_at(lane);
   std::vector<Tile> values;
   for (const MaskNodeId id : leaves) values.push_back(cast<i32>(here.at(id)));
   Tile cut = full<i32>(extent);
   if (pieces == 2) {
-    MaskValues before(sides.source, b, h, position(max(0, lane - 1)));
+    MaskValues before = values_at(max(0, lane - 1));
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       const Tile last = cast<i32>(before.at(leaves[i]));
       const Tile jumps = values[i] < last || (values[i] > last && values[i] - 1 > last);
@@ -54,42 +65,88 @@ LeafBounds fold(const MaskSides& sides, MaskSide side, const Tile& b, const Tile
   return bounds;
 }
 
+/// Those of keys [first, first + block) below `length`.
+LeafBounds fold_keys(const MaskSides& sides, const Tile& b, const Tile& h, const Tile& first,
+                     int block, const Tile& length) {
+  return fold(sides, MaskSide::Key, b, block,
+              [&](const Tile& lane) { return Positions{h, min(first + lane, length - 1)}; });
+}
+
 struct Sides {
-  explicit Sides(MaskSource s) : source(std::move(s)), sides(source) {}
+  Sides(MaskSource s, bool heads_are_rows) : source(std::move(s)), sides(source, heads_are_rows) {}
   Sides(const Sides&) = delete;
   Sides& operator=(const Sides&) = delete;
   MaskSource source;
   MaskSides sides;
 };
 
-/// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block], of what the mask computes of keys.
+/// cu_seqlens, where there are any.
+struct Lengths {
+  const std::optional<In<i32, 1>>&q, &kv;
+
+  void any_number() const { q->any_extent(0), kv->any_extent(0); }
+};
+
+/// What the lists of one entry of a batch, or of one of many sequences, are about.
+struct Part {
+  Tile q_length, kv_length;
+  std::optional<ListColumns> columns = {};
+
+  static Part of(const Lengths& lengths, const Tile& b, int block) {
+    const Sequence s = Sequence::packed(*lengths.q, *lengths.kv, b);
+    return {s.q_length(s.kv_length), s.kv_length,
+            ListColumns::of_sequence(b, *s.kv_first, s.kv_length, block)};
+  }
+};
+
+void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript& b,
+           const Subscript& h, const Subscript& n) {
+  for (std::size_t i = 0; i < bounds.size(); ++i) {
+    Bounds(2 * i, b, h, n) = bounds[i].first;
+    Bounds(2 * i + 1, b, h, n) = bounds[i].second;
+  }
+}
+
+/// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block], of what the mask computes of keys; of
+/// many sequences b is 0, and their blocks stand in the columns of their lists.
 auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
-  return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> kv_length) {
+  return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> kv_length,
+                                               std::optional<In<i32, 1>> cu_q,
+                                               std::optional<In<i32, 1>> cu_kv) {
     const int BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
-    for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(kv_length, BN)}, 1, 1, 1)) {
-      const LeafBounds bounds =
-          fold(mask->sides, MaskSide::Key, b.first(), h.first(), n.first() * BN, BN, kv_length);
-      for (std::size_t i = 0; i < bounds.size(); ++i) {
-        Bounds(2 * i, b, h, n) = bounds[i].first;
-        Bounds(2 * i + 1, b, h, n) = bounds[i].second;
-      }
+    if (!cu_q) {
+      for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(kv_length, BN)}, 1, 1, 1))
+        store(Bounds, fold_keys(mask->sides, b.first(), h.first(), n.first() * BN, BN, kv_length),
+              b, h, n);
+      return;
+    }
+    const Lengths lengths{cu_q, cu_kv};
+    lengths.any_number();
+    for (auto [b, h] : grid({cu_q->dim(0) - 1, Bounds.dim(2)}, 1, 1)) {
+      const Part part = Part::of(lengths, b.first(), BN);
+      for (auto n : steps(cdiv(part.kv_length, BN), 1))
+        store(Bounds,
+              fold_keys(mask->sides, b.first(), h.first(), n.first() * BN, BN, part.kv_length), 0,
+              h, part.columns->begin + n.first());
     }
   });
 }
 
 /// Bounds of the keys' leaves over a chunk of blocks.
 LeafBounds key_bounds(const MaskSides& sides, const In<i32, 4>& table, const Tile& b, const Tile& h,
-                      const Index& n, int block, const Tile& length) {
+                      const Index& n, int block, const Part& part) {
   if (sides.is_plain_key()) {
     const Tile first = cast<i32>(n.idx() * block);
-    return LeafBounds(sides.key_leaves.size(), {first, min(first + block, length) - 1});
+    return LeafBounds(sides.key_leaves.size(), {first, min(first + block, part.kv_length) - 1});
   }
+  const Subscript entry = part.columns ? Subscript(0) : Subscript(b),
+                  at = part.columns ? Subscript(n.shifted(part.columns->begin)) : Subscript(n);
   LeafBounds bounds;
   const auto count =
       sides.key_leaves.size() * static_cast<std::size_t>(sides.pieces(MaskSide::Key));
   for (std::size_t i = 0; i < count; ++i)
-    bounds.emplace_back(fill_absent(table(2 * i, b, h, n), 0),
-                        fill_absent(table(2 * i + 1, b, h, n), 0));
+    bounds.emplace_back(fill_absent(table(2 * i, entry, h, at), 0),
+                        fill_absent(table(2 * i + 1, entry, h, at), 0));
   return bounds;
 }
 
@@ -132,47 +189,94 @@ Truth classify(const MaskSides& sides, const BlockBounds& block) {
   return *all;
 }
 
-/// A row: blocks without a mask from its front, those with one from its back.
-auto make_list_kernel(std::shared_ptr<const Sides> mask) {
-  return kernel("attention_block_list", [mask](In<i32, 4> KeyBounds, Out<i32, 4> Blocks,
-                                               Out<i32, 3> Counts, Out<i32, 3> Full,
-                                               Scalar<i32> q_length, Scalar<i32> kv_length) {
-    const int BM = tune("BM", {16, 32, 64, 128}, 128),
-              BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
-    for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(q_length, BM)}, 1, 1, 1)) {
-      const MaskSides& sides = mask->sides;
-      const Tile end = Blocks.dim(3), blocks = cdiv(kv_length, BN);
-      const LeafBounds queries =
-          fold(sides, MaskSide::Query, b.first(), h.first(), m.first() * BM, BM, q_length);
-      const LeafBounds launch = launch_values(sides, b.first(), h.first());
-      Tile whole = full<i32>(0), masked = full<i32>(0);
-      for (auto n : steps(blocks, kChunk)) {
-        const LeafBounds keys =
-            key_bounds(sides, KeyBounds, b.first(), h.first(), n, BN, kv_length);
-        const Truth truth = classify(sides, {launch, queries, keys});
-        const Tile block = n.idx(), exists = block < blocks;
-        const Tile is_whole = exists && truth.every && (block + 1) * BN <= kv_length;
-        const Tile is_masked = exists && truth.some && !is_whole;
-        // Both prefix sums in one: neither exceeds the chunk.
-        const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
-                   before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
-        const Tile from_front = whole + (before & (kSecond - 1)),
-                   from_back = end - 1 - masked - (before >> 16);
-        Blocks(b, h, m, where(is_whole, from_front, where(is_masked, from_back, -1))) = block;
-        whole = whole + (total & (kSecond - 1));
-        masked = masked + (total >> 16);
-      }
-      Counts(b, h, m) = whole + masked;
-      Full(b, h, m) = whole;
-    }
+/// Rows of a tile, from row `first` of `group` heads of `part.q_length` queries each on.
+LeafBounds fold_queries(const MaskSides& sides, const Tile& b, const Tile& h, const Tile& first,
+                        int rows, const Part& part, const ListRows& call) {
+  return fold(sides, MaskSide::Query, b, rows, [&](const Tile& lane) {
+    const Tile count = call.group > 1 ? part.q_length * call.group : part.q_length;
+    const Tile row = min(first + lane, count - 1);
+    Positions p{h, row};
+    if (call.group > 1) p = {h * call.group + row / part.q_length, row % part.q_length};
+    if (call.at_end) p.positions = p.positions + (part.kv_length - part.q_length);
+    return p;
   });
+}
+
+/// What makes a row of the list: blocks without a mask from its front, those with one from its
+/// back.
+struct RowMaker {
+  RowMaker(const MaskSides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
+           const Part& of_part)
+      : sides(of),
+        key_bounds_of(key_bounds),
+        blocks(to),
+        block(keys),
+        part(of_part),
+        end(part.columns ? part.columns->end : blocks.dim(3)),
+        count(cdiv(part.kv_length, block)) {}
+
+  const MaskSides& sides;
+  const In<i32, 4>& key_bounds_of;
+  const Out<i32, 4>& blocks;
+  int block;
+  const Part& part;
+  Tile end, count;
+
+  struct Counts {
+    Tile whole, masked;
+  };
+  Counts run(const Tile& b, const Tile& h, const Index& m, const LeafBounds& queries) const {
+    const LeafBounds launch = launch_values(sides, b, h);
+    Tile whole = full<i32>(0), masked = full<i32>(0);
+    for (auto n : steps(count, kChunk)) {
+      const LeafBounds keys = key_bounds(sides, key_bounds_of, b, h, n, block, part);
+      const Truth truth = classify(sides, {launch, queries, keys});
+      const Tile at = n.idx(), exists = at < count;
+      const Tile is_whole = exists && truth.every && (at + 1) * block <= part.kv_length;
+      const Tile is_masked = exists && truth.some && !is_whole;
+      // Both prefix sums in one: neither exceeds the chunk.
+      const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
+                 before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
+      Tile from_front = whole + (before & (kSecond - 1));
+      if (part.columns) from_front = from_front + part.columns->begin;
+      const Tile from_back = end - 1 - masked - (before >> 16);
+      blocks(part.columns ? Subscript(0) : Subscript(b), h, m,
+             where(is_whole, from_front, where(is_masked, from_back, -1))) = at;
+      whole = whole + (total & (kSecond - 1));
+      masked = masked + (total >> 16);
+    }
+    return {whole, masked};
+  }
+};
+
+auto make_list_kernel(std::shared_ptr<const Sides> mask) {
+  return kernel(
+      "attention_block_list",
+      [mask](In<i32, 4> KeyBounds, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
+             Scalar<i32> q_length, Scalar<i32> kv_length, std::optional<In<i32, 1>> cu_q,
+             std::optional<In<i32, 1>> cu_kv, int group, bool at_end) {
+        const int BM = tune("BM", {16, 32, 64, 128}, 128),
+                  BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
+        const Lengths lengths{cu_q, cu_kv};
+        if (cu_q) lengths.any_number(), Counts.any_extent(0), Full.any_extent(0);
+        const Tile longest = q_length, rows = group > 1 ? longest * group : longest;
+        for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(rows, BM)}, 1, 1, 1)) {
+          const Part part = cu_q ? Part::of(lengths, b.first(), BN) : Part{q_length, kv_length};
+          const RowMaker maker{mask->sides, KeyBounds, Blocks, BN, part};
+          const LeafBounds queries = fold_queries(mask->sides, b.first(), h.first(), m.first() * BM,
+                                                  BM, part, {group, at_end, {}});
+          const auto [whole, masked] = maker.run(b.first(), h.first(), m, queries);
+          Counts(b, h, m) = whole + masked;
+          Full(b, h, m) = whole;
+        }
+      });
 }
 
 }  // namespace
 
 struct DerivedLists::Kernels {
-  explicit Kernels(const MaskSource& source)
-      : mask(std::make_shared<const Sides>(source)),
+  Kernels(const MaskSource& source, bool heads_are_rows)
+      : mask(std::make_shared<const Sides>(source, heads_are_rows)),
         bounds(make_bounds_kernel(mask)),
         list(make_list_kernel(mask)) {}
 
@@ -182,65 +286,78 @@ struct DerivedLists::Kernels {
   };
   const OfTiles& of(AttentionTiles t) {
     const std::lock_guard lock(mutex);
-    const auto found = made.find(t.keys);
+    const std::pair key{t.queries, t.keys};
+    const auto found = made.find(key);
     if (found != made.end()) return found->second;
     const OfTiles k{bounds.with({{"BN", t.keys}}), list.with({{"BM", t.queries}, {"BN", t.keys}})};
-    return made.try_emplace(t.keys, k).first->second;
+    return made.try_emplace(key, k).first->second;
+  }
+
+  std::string explain() {
+    const std::lock_guard lock(mutex);
+    std::string text;
+    for (const auto& [tiles, k] : made) {
+      if (!mask->sides.is_plain_key()) text += k.bounds.explain();
+      text += k.list.explain();
+    }
+    return text;
   }
 
   std::shared_ptr<const Sides> mask;
   decltype(make_bounds_kernel({})) bounds;
   decltype(make_list_kernel({})) list;
   std::mutex mutex;
-  std::map<int, OfTiles> made;  ///< by keys of a tile; all have as many queries
+  std::map<std::pair<int, int>, OfTiles> made;  ///< by queries and keys of a tile
 };
 
 DerivedLists::DerivedLists(const MaskSource& source)
-    : kernels_(std::make_unique<Kernels>(source)) {}
+    : of_head_(std::make_unique<Kernels>(source, false)),
+      of_group_(std::make_unique<Kernels>(source, true)) {}
 DerivedLists::~DerivedLists() = default;
 
 bool DerivedLists::holds_in_64_bits() const {
-  return MaskIntervals(kernels_->mask->sides).never_wraps();
+  return MaskIntervals(of_head_->mask->sides).never_wraps();
 }
 
 ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
-                            AttentionTiles tiles) const {
-  const MaskSides& sides = kernels_->mask->sides;
+                            AttentionTiles tiles, const ListRows& call) const {
+  Kernels& made = call.group > 1 ? *of_group_ : *of_head_;
+  const MaskSides& sides = made.mask->sides;
+  const bool is_varlen = call.lengths.q.defined();
   // Extents of one divisor, so that other lengths are not another kernel.
-  const auto blocks = [](std::int64_t n, int block) {
-    return ((n + block - 1) / block + 15) / 16 * 16;
-  };
-  const std::int64_t batch = sides.on_batch() ? Q.size(0) : 1,
+  const auto rounded = [](std::int64_t n) { return (n + 15) / 16 * 16; };
+  const auto blocks = [](std::int64_t n, int block) { return (n + block - 1) / block; };
+  const std::int64_t sequences = is_varlen ? call.lengths.q.size(0) - 1 : Q.size(0),
+                     q_length = is_varlen ? call.lengths.max_q : Q.size(2) / call.group;
+  const std::int64_t batch = is_varlen || sides.on_batch() ? sequences : 1,
                      heads = sides.on_head() ? Q.size(1) : 1,
-                     rows = blocks(Q.size(2), tiles.queries), n = blocks(K.size(2), tiles.keys);
+                     rows = rounded(blocks(q_length * call.group, tiles.queries));
+  // Each sequence's last block may have one key.
+  const std::int64_t n =
+      rounded(is_varlen ? K.size(2) / tiles.keys + sequences : blocks(K.size(2), tiles.keys));
   const std::int64_t bounds =
       sides.is_plain_key()
           ? 1
           : 2 * sides.pieces(MaskSide::Key) * static_cast<std::int64_t>(sides.key_leaves.size());
+  const std::int64_t entries = is_varlen ? 1 : batch;
   const Dims of_rows{batch, heads, rows};
-  const Dims of_bounds{bounds, batch, heads, n}, of_blocks{batch, heads, rows, n};
+  const Dims of_bounds{bounds, entries, heads, n}, of_blocks{entries, heads, rows, n};
   const auto bytes = [](const Dims& shape) { return Scratch::bytes_of(shape, DType::i32); };
   Scratch scratch(stream, Q.device(), bytes(of_bounds) + bytes(of_blocks) + 2 * bytes(of_rows));
   const Tensor key_bounds = scratch.take(of_bounds, DType::i32);
-  const ListArgs made{scratch.take(of_blocks, DType::i32), scratch.take(of_rows, DType::i32),
-                      scratch.take(of_rows, DType::i32)};
-  const auto q_length = static_cast<i32>(Q.size(2)), kv_length = static_cast<i32>(K.size(2));
-  const Kernels::OfTiles& kernels = kernels_->of(tiles);
-  if (!sides.is_plain_key()) kernels.bounds(stream, key_bounds, kv_length);
-  kernels.list(stream, key_bounds, made.blocks, made.counts, made.full, q_length, kv_length);
-  const Dims all{Q.size(0), Q.size(1), rows};
-  return {made.blocks.broadcast_to({all[0], all[1], rows, n}), made.counts.broadcast_to(all),
-          made.full.broadcast_to(all)};
+  const ListArgs lists{scratch.take(of_blocks, DType::i32), scratch.take(of_rows, DType::i32),
+                       scratch.take(of_rows, DType::i32)};
+  const auto kv_length = static_cast<i32>(K.size(2));
+  const Kernels::OfTiles& kernels = made.of(tiles);
+  const Tensor &cu_q = call.lengths.q, &cu_kv = call.lengths.kv;
+  if (!sides.is_plain_key()) kernels.bounds(stream, key_bounds, kv_length, cu_q, cu_kv);
+  kernels.list(stream, key_bounds, lists.blocks, lists.counts, lists.full,
+               static_cast<i32>(q_length), kv_length, cu_q, cu_kv, call.group, call.at_end);
+  const Dims all{sequences, Q.size(1), rows};
+  return {lists.blocks.broadcast_to({all[0], all[1], rows, n}), lists.counts.broadcast_to(all),
+          lists.full.broadcast_to(all)};
 }
 
-std::string DerivedLists::explain() const {
-  const std::lock_guard lock(kernels_->mutex);
-  std::string text;
-  for (const auto& [keys, k] : kernels_->made) {
-    if (!kernels_->mask->sides.is_plain_key()) text += k.bounds.explain();
-    text += k.list.explain();
-  }
-  return text;
-}
+std::string DerivedLists::explain() const { return of_head_->explain() + of_group_->explain(); }
 
 }  // namespace tegula

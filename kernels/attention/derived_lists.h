@@ -7,9 +7,17 @@
 #include "kernels/attention/list_args.h"
 #include "kernels/attention/mask_intervals.h"
 #include "kernels/attention/visits.h"
+#include "tegula/kernels/attention.h"
 #include "tegula/stream.h"
 
 namespace tegula {
+
+/// What the rows of a call's tiles of queries are.
+struct ListRows {
+  int group = 1;           ///< heads whose queries are one head's rows, one head behind the other
+  bool at_end = false;     ///< the last query stands at the last key
+  CuSeqlens lengths = {};  ///< of sequences one behind the other; undefined tensors: there are none
+};
 
 class DerivedLists {
  public:
@@ -19,15 +27,16 @@ class DerivedLists {
   /// Whether the lists hold for positions computed in 64 bits too.
   bool holds_in_64_bits() const;
 
-  /// Launches what makes the lists of attention from `Q` to `K` ([batch, heads, length,
-  /// head_dim]), in the stream's workspace.
-  ListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K, AttentionTiles tiles) const;
+  /// Launches what makes the lists of attention from `Q` to `K` ([batch, heads, rows, head_dim]),
+  /// in the stream's workspace. Those of many sequences are by sequence, in columns of their own.
+  ListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K, AttentionTiles tiles,
+                const ListRows& rows) const;
   /// As of a kernel, for the kernels that make lists.
   std::string explain() const;
 
  private:
   struct Kernels;
-  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Kernels> of_head_, of_group_;  ///< by whether heads are rows of a tile
 };
 
 }  // namespace tegula

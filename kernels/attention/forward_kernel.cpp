@@ -69,7 +69,7 @@ class Program {
         visibility_(spec_),  // of this trace: what the mask captured may change
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
-    if (rows.cu_q) rows.cu_q->any_extent(0), rows.cu_kv->any_extent(0);
+    if (rows.cu_q) any_number();
     any_length();
   }
 
@@ -121,6 +121,13 @@ class Program {
     if (x_.row_max) by_row(*x_.row_max);
   }
 
+  /// Of sequences.
+  void any_number() const {
+    rows_.cu_q->any_extent(0), rows_.cu_kv->any_extent(0);
+    if (lists_.blocks)
+      lists_.blocks->any_extent(0), lists_.counts->any_extent(0), lists_.full->any_extent(0);
+  }
+
   Space space() const {
     if (!rows_.cu_q) return Space(x_.O);
     return Space({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows_.q_length});
@@ -148,13 +155,17 @@ class Program {
   Visits visits_of(const Softmax& s, const Index& b, const Index& h, const Index& m,
                    const std::optional<Tile>& is_wanted) const {
     const int keys = tiles_.keys;
+    const Sequence& sequence = s.sequence;
+    std::optional<ListColumns> columns;
+    if (lists_.blocks && sequence.kv_first)
+      columns = ListColumns::of_sequence(b.first(), *sequence.kv_first, sequence.kv_length, keys);
     Visits visits =
         lists_.blocks ? Visits::list({*lists_.blocks, *lists_.counts, *lists_.full, !spec_.blocks},
-                                     b, h, m.first() / tiles_.queries, keys)
-                      : visibility_.of(s.rows, s.sequence.kv_length, keys);
+                                     b, h, m.first() / tiles_.queries, keys, std::move(columns))
+                      : visibility_.of(s.rows, sequence.kv_length, keys);
     // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
     if (!spec_.range && !no_keys_) visits = visits.with_a_step();
-    if (const auto any = s.sequence.has_queries(m)) visits = visits.if_any(*any);
+    if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
     if (is_wanted) return visits.if_any(*is_wanted);
     return round_ == Round::first && goes_backwards_ ? visits.backwards() : visits;
   }

@@ -39,8 +39,10 @@ bool is_computable(const MaskNode& n) {
   return is_known && (is_bool(n.dtype) || is_integer(n.dtype));
 }
 
-MaskSide own_side(const MaskNode& n, const MaskSource& source) {
+MaskSide own_side(const MaskNode& n, const MaskSource& source, bool heads_are_rows) {
   switch (n.kind) {
+    case Kind::Head:
+      return heads_are_rows ? MaskSide::Query : MaskSide::Launch;
     case Kind::Query:
       return MaskSide::Query;
     case Kind::Key:
@@ -57,10 +59,10 @@ MaskSide own_side(const MaskNode& n, const MaskSource& source) {
 
 }  // namespace
 
-MaskSides::MaskSides(const MaskSource& s) : source(s) {
+MaskSides::MaskSides(const MaskSource& s, bool heads_are_rows) : source(s) {
   const auto& nodes = source.expr.nodes;
   for (const MaskNode& n : nodes) {
-    MaskSide mine = own_side(n, source);
+    MaskSide mine = own_side(n, source, heads_are_rows);
     for (std::size_t i = 0; i < n.operands; ++i) mine = join(mine, side[n.in[i]]);
     // A table at an index of both axes is neither exact nor an interval.
     if (n.kind == Kind::Table && mine == MaskSide::Both) mine = MaskSide::Unknown;
@@ -99,7 +101,9 @@ bool MaskSides::is_plain_key() const {
 /// Whether the values may be other than ascending with the position.
 bool MaskSides::may_fall(MaskNodeId id) const {
   const MaskNode& n = source.expr[id];
-  if (side[id] == MaskSide::Launch || n.kind == Kind::Query || n.kind == Kind::Key) return false;
+  if (side[id] == MaskSide::Launch || n.kind == Kind::Query || n.kind == Kind::Key ||
+      n.kind == Kind::Head)
+    return false;
   if (is_bool(n.dtype) || n.kind == Kind::Table) return true;
   const Second second = kRising[static_cast<std::size_t>(n.opcode)];
   if (second == Second::Unknown || may_fall(n.in[0])) return true;

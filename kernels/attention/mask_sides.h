@@ -17,7 +17,9 @@ enum class MaskSide : std::uint8_t {
 
 /// The greatest parts of a mask that depend on one axis, or on none, are its leaves.
 struct MaskSides {
-  explicit MaskSides(const MaskSource& source);
+  /// `heads_are_rows`: a tile's rows are of several heads, so that a head is one side with a
+  /// query's position.
+  explicit MaskSides(const MaskSource& source, bool heads_are_rows = false);
 
   MaskSide of(ir::MaskNodeId id) const { return side[id]; }
   const std::vector<ir::MaskNodeId>& leaves(MaskSide s) const {

@@ -55,7 +55,14 @@ TileForm SpecFacts::form(const AttentionCall& c) const {
 
 AttentionTiles SpecFacts::tiles(const AttentionCall& c) const {
   const auto given = given_tiles();
-  return given ? *given : tiles_of(form(c), needs(c.Q.size(3), c.V.size(3)), way.reach());
+  AttentionTiles t =
+      given ? *given : tiles_of(form(c), needs(c.Q.size(3), c.V.size(3)), way.reach());
+  if (has_few_rows(c)) t.queries = kFewRows;
+  return t;
+}
+
+bool SpecFacts::has_few_rows(const AttentionCall& c) {
+  return c.packs_heads && c.Q.size(2) <= kFewRows;
 }
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
@@ -84,12 +91,12 @@ int SpecFacts::programs(const AttentionCall& c) const { return gpu_of(c.Q.device
 
 ListArgs SpecFacts::lists(const Stream& stream, const AttentionCall& c,
                           const AttentionTiles& tiles) const {
-  const bool rows_are_positions = !c.packs_heads && !c.lengths.q.defined();
-  if (spec.blocks && !rows_are_positions)
+  if (spec.blocks && c.lengths.q.defined())
     refuse("`blocks` is given for sequences in one tensor",
            "lists are for [batch, heads, length, dim]");
-  if (!rows_are_positions || (spec.queries_at_end && !spec.blocks)) return {};
-  return way.lists(stream, {c.Q, c.K, c.V, c.O}, tiles).value_or(ListArgs{});
+  const int group = c.packs_heads ? static_cast<int>(c.Q.size(2) / c.q_length) : 1;
+  return way.lists(stream, {c.Q, c.K, c.V, c.O}, tiles, {group, spec.queries_at_end, c.lengths})
+      .value_or(ListArgs{});
 }
 
 }  // namespace tegula

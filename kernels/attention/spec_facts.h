@@ -12,6 +12,9 @@
 
 namespace tegula {
 
+/// Queries of the tile for few rows of packed heads.
+inline constexpr int kFewRows = 64;
+
 /// A spec, and what was found out about its mask and score.
 struct SpecFacts {
   explicit SpecFacts(const AttentionSpec& s);
@@ -22,10 +25,10 @@ struct SpecFacts {
   std::optional<AttentionTiles> given_tiles() const;
   /// Rows of packed heads and of many sequences begin anywhere, and cost registers.
   TileForm form(const AttentionCall& c) const;
-  /// Of a call whose heads are not packed.
   AttentionTiles tiles(const AttentionCall& c) const;
-  /// Lists are of tiles whose rows are positions of one head, as the mask numbers them: for others
-  /// all keys in the range of what is solved are visited, and there are none.
+  /// Whether all rows of packed heads fit a tile of half the size, kFewRows.
+  static bool has_few_rows(const AttentionCall& c);
+  /// Without tensors where the call visits a range of keys.
   ListArgs lists(const Stream& stream, const AttentionCall& c, const AttentionTiles& tiles) const;
 
   /// Whether scores are relative to the first block's, and a second kernel follows.

@@ -10,20 +10,20 @@ namespace {
 
 /// Steps(tile, i) = twice the first key of step i, and 1 where it is masked.
 auto make_probe(const SpecFacts& facts, AttentionTiles tiles) {
-  return kernel("attention_visits", [&facts, tiles](Out<i32, 2> Steps, Scalar<i32> q_length,
-                                                    Scalar<i32> kv_length,
-                                                    std::optional<In<i32, 4>> blocks,
-                                                    std::optional<In<i32, 3>> counts,
-                                                    std::optional<In<i32, 3>> full_counts) {
+  return kernel("attention_visits", [&facts, tiles](
+                                        Out<i32, 2> Steps, Scalar<i32> rows, Scalar<i32> q_length,
+                                        Scalar<i32> kv_length, std::optional<In<i32, 4>> blocks,
+                                        std::optional<In<i32, 3>> counts,
+                                        std::optional<In<i32, 3>> full_counts, bool packs_heads) {
     const AttentionSpec& spec = facts.spec;
     const Visibility visibility(spec);
-    for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), q_length}, 1, 1, tiles.queries)) {
+    for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), rows}, 1, 1, tiles.queries)) {
       const Tile length = kv_length, tile = m.first() / tiles.queries;
-      Rows rows = Rows::of_head(h, m);
-      if (spec.queries_at_end) rows = rows.shifted(length - q_length);
+      Rows of = packs_heads ? Rows::of_group(h, m, rows, q_length) : Rows::of_head(h, m);
+      if (spec.queries_at_end) of = of.shifted(length - q_length);
       const Visits visits = blocks ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b,
                                                   h, tile, tiles.keys)
-                                   : visibility.of(rows, length, tiles.keys);
+                                   : visibility.of(of, length, tiles.keys);
       Tile i = full<i32>(0);
       for (auto step : visits.steps()) {
         const Tile is_masked = visits.needs_mask(step, spec.mask != nullptr);
@@ -47,8 +47,10 @@ std::vector<std::vector<VisitedBlock>> visited_blocks(const SpecFacts& facts,
   const Stream stream(device);
   const Tensor steps = Tensor::full({rows, most}, -1, DType::i32, device);
   const ListArgs lists = facts.lists(stream, call, tiles);
-  make_probe(facts, tiles)(stream, steps, static_cast<i32>(queries), static_cast<i32>(keys),
-                           lists.blocks, lists.counts, lists.full);
+  make_probe(facts, tiles)(stream, steps, static_cast<i32>(queries),
+                           call.packs_heads ? call.q_length : static_cast<i32>(queries),
+                           static_cast<i32>(keys), lists.blocks, lists.counts, lists.full,
+                           call.packs_heads);
   const auto noted = steps.to_vector<i32>();
   std::vector<std::vector<VisitedBlock>> visited;
   for (std::int64_t m = 0; m < rows; ++m) {

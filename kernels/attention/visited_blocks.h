@@ -13,8 +13,8 @@ struct VisitedBlock {
   bool is_masked;
 };
 
-/// By tile of queries, of the first head of the first entry of a batch. For calls of [batch, heads,
-/// length, head_dim] whose heads are not packed; runs where the queries are.
+/// By tile of queries, of the first head, or group of packed ones, of the first entry of a batch.
+/// For calls of [batch, heads, length, head_dim]; runs where the queries are.
 std::vector<std::vector<VisitedBlock>> visited_blocks(const SpecFacts& facts,
                                                       const AttentionCall& call,
                                                       const AttentionTiles& tiles);

@@ -1,5 +1,7 @@
 #include "kernels/attention/visits.h"
 
+#include <utility>
+
 namespace tegula {
 
 Visits Visits::range(const MaskedKeys& keys, const Tile& length, int block) {
@@ -49,14 +51,20 @@ void Visits::place(const std::vector<KvRange>& keys) {
   hi_ = steps;
 }
 
+ListColumns ListColumns::of_sequence(const Tile& b, const Tile& first, const Tile& length,
+                                     int block) {
+  const Tile begin = first / block + b;
+  return {begin, begin + cdiv(length, block)};
+}
+
 Visits Visits::list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
-                    int block) {
+                    int block, std::optional<ListColumns> columns) {
   Visits v;
   v.block_ = block;
   v.lo_ = Tile(0);
   v.hi_ = fill_absent(views.counts(b, h, m), 0);
   v.full_count_ = fill_absent(views.full(b, h, m), 0);
-  v.row_ = Row{views, b.first(), h.first(), m};
+  v.row_ = Row{views, b.first(), h.first(), m, std::move(columns)};
   return v;
 }
 
@@ -103,10 +111,14 @@ Index Visits::block(const Index& step) const {
   if (mirror_) return slice(*mirror_ - i, block_);
   if (!row_) return step;
   const Row& r = *row_;
-  const Tile at = r.views.two_ended
-                      ? where(i < full_count_, i, r.views.blocks.dim(3) - 1 - (i - full_count_))
-                      : i;
-  return slice(fill_absent(r.views.blocks(r.b, r.h, r.m, at), 0) * block_, block_);
+  return slice(fill_absent(r.views.blocks(r.b, r.h, r.m, r.at(i, full_count_)), 0) * block_,
+               block_);
+}
+
+Tile Visits::Row::at(const Tile& i, const Tile& full_count) const {
+  if (!views.two_ended) return i;
+  if (!columns) return where(i < full_count, i, views.blocks.dim(3) - 1 - (i - full_count));
+  return where(i < full_count, columns->begin + i, columns->end - 1 - (i - full_count));
 }
 
 Tile Visits::needs_mask(const Index& step, bool has_mask) const {

@@ -17,14 +17,23 @@ struct ListViews {
   bool two_ended;
 };
 
+/// The columns of a list's rows that hold the blocks of one sequence, where all sequences of a call
+/// have theirs beside each other: as many as there are keys need few more than keys of one.
+struct ListColumns {
+  Tile begin, end;
+
+  /// Of sequence b, whose keys begin at `first`. No other begins before the end.
+  static ListColumns of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
+};
+
 /// One step of the loop is one block, of which `block` says the keys.
 class Visits {
  public:
   /// What a mask was found to let through.
   static Visits range(const MaskedKeys& keys, const Tile& length, int block);
-  /// The row of query tile m.
+  /// The row of query tile m, or its `columns`.
   static Visits list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
-                     int block);
+                     int block, std::optional<ListColumns> columns = {});
 
   /// The same, or none where the condition does not hold.
   Visits if_any(const Tile& condition) const;
@@ -56,6 +65,9 @@ class Visits {
   struct Row {
     ListViews views;
     Tile b, h, m;
+    std::optional<ListColumns> columns;
+    /// Where the entry of step i stands.
+    Tile at(const Tile& i, const Tile& full_count) const;
   };
   Tile lo_, hi_, length_;
   std::optional<Tile> mirror_;  ///< backwards: step i is the block from key mirror - i on

@@ -44,20 +44,17 @@ std::string Way::derive(const Mask& mask) {
                        why);
   }
   derived_ = std::make_unique<DerivedLists>(*source);
-  return fmt::format(
-      "a block list derived from the mask, but for sequences in one tensor, packed heads and "
-      "queries_at_end the range of what is solved ({})",
-      why);
+  return fmt::format("a block list derived from the mask ({})", why);
 }
 
 std::optional<ListArgs> Way::lists(const Stream& stream, const AttentionTensors& t,
-                                   const AttentionTiles& tiles) const {
+                                   const AttentionTiles& tiles, const ListRows& rows) const {
   if (list_) return list_args(*list_, t.Q);
   const bool is_wide = std::ranges::any_of(std::array{&t.Q, &t.K, &t.V, &t.O}, [](const Tensor* x) {
     return dsl::needs_wide_index(*x);
   });
   if (!derived_ || (is_wide && !derived_->holds_in_64_bits())) return std::nullopt;
-  return derived_->make(stream, t.Q, t.K, tiles);
+  return derived_->make(stream, t.Q, t.K, tiles, rows);
 }
 
 }  // namespace tegula

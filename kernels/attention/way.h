@@ -30,7 +30,7 @@ class Way {
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<ListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
-                                const AttentionTiles& tiles) const;
+                                const AttentionTiles& tiles, const ListRows& rows) const;
   /// One line: the way and the reason.
   const std::string& text() const { return text_; }
   /// As of a kernel, of what makes the lists.

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <iostream>
+#include <optional>
 
 #include "ir/text.h"
 #include "tegula/tegula.h"
@@ -24,8 +25,14 @@ constexpr AttentionTiles kTiles{16, 16};
 /// What a list says of a row's blocks.
 enum class Entry : std::uint8_t { Absent, Masked, Whole };
 
+/// Columns [begin, end) of a row, or all.
+struct Columns {
+  std::size_t begin = 0;
+  std::optional<std::size_t> end = {};
+};
+
 std::vector<Entry> entries(const ListArgs& lists, std::int64_t b, std::int64_t h, std::int64_t m,
-                           std::int64_t blocks) {
+                           std::int64_t blocks, const Columns& columns = {}) {
   const auto row = lists.blocks.select(0, b).select(0, h).select(0, m).to_vector<i32>();
   const auto one = [&](const Tensor& t) {
     return t.select(0, b).select(0, h).to_vector<i32>()[static_cast<std::size_t>(m)];
@@ -33,8 +40,9 @@ std::vector<Entry> entries(const ListArgs& lists, std::int64_t b, std::int64_t h
   const i32 count = one(lists.counts), full = one(lists.full);
   std::vector<Entry> of(static_cast<std::size_t>(blocks));
   for (i32 i = 0; i < count; ++i) {
-    const auto at = i < full ? static_cast<std::size_t>(i)
-                             : row.size() - 1 - static_cast<std::size_t>(i - full);
+    const auto at = i < full
+                        ? columns.begin + static_cast<std::size_t>(i)
+                        : columns.end.value_or(row.size()) - 1 - static_cast<std::size_t>(i - full);
     Entry& e = of.at(static_cast<std::size_t>(row[at]));
     EXPECT_EQ(e, Entry::Absent) << "twice";
     e = i < full ? Entry::Whole : Entry::Masked;
@@ -118,7 +126,7 @@ Tally run(RandomMasks& random, int masks, const std::function<ir::Value(MaskKern
     const DerivedLists derived(launch.source);
     ListArgs lists;
     try {
-      lists = derived.make(Stream(Device::cpu()), Q, K, kTiles);
+      lists = derived.make(Stream(Device::cpu()), Q, K, kTiles, {});
     } catch (const std::exception& e) {
       // Such a mask has no value there, in attention neither.
       EXPECT_NE(std::string(e.what()).find("division by zero"), std::string::npos) << e.what();
@@ -149,6 +157,141 @@ TEST(DerivedLists, OfCoordinatesAndBits) {
   EXPECT_GT(static_cast<double>(tally.decided), 0.6 * static_cast<double>(tally.uniform));
 }
 
+// ---- rows that are not the positions of one head
+struct Rows {
+  std::int64_t batch, head, queries, keys, shift;
+  std::int64_t group = 1;
+};
+
+/// All pairs of a tile's rows, a row at a time, and a block.
+struct RowsBruteForce {
+  bool all = true, any = false, has_value = false;
+
+  RowsBruteForce(const MaskKernel& m, const Rows& of, std::int64_t r0, std::int64_t kv0,
+                 const std::array<std::int64_t, 3>& p) {
+    for (auto r = r0; r < std::min(r0 + kTiles.queries, of.queries * of.group); ++r) {
+      const std::int64_t q = r % of.queries + of.shift;
+      const BruteForce row(m,
+                           {of.batch, of.head * of.group + r / of.queries, q, q + 1, kv0,
+                            std::min(of.keys, kv0 + kTiles.keys)},
+                           p);
+      all = all && row.all, any = any || row.any, has_value = has_value || !row.values.empty();
+    }
+  }
+};
+
+void compare_rows(const MaskKernel& m, const ListArgs& lists, const Rows& of,
+                  const std::array<std::int64_t, 3>& p, const Columns& columns, Tally& tally) {
+  const std::int64_t blocks = (of.keys + kTiles.keys - 1) / kTiles.keys;
+  for (std::int64_t row = 0; row * kTiles.queries < of.queries * of.group; ++row) {
+    const auto found = entries(lists, of.batch, of.head, row, blocks, columns);
+    for (std::int64_t j = 0; j < blocks; ++j) {
+      const RowsBruteForce truth(m, of, row * kTiles.queries, j * kTiles.keys, p);
+      if (!truth.has_value) continue;
+      const Entry e = found[static_cast<std::size_t>(j)];
+      const bool is_ragged = (j + 1) * kTiles.keys > of.keys;
+      const auto text = [&] {
+        return m.import().str() + ", b " + std::to_string(of.batch) + ", h " +
+               std::to_string(of.head) + ", tile " + std::to_string(row) + ", block " +
+               std::to_string(j);
+      };
+      ASSERT_FALSE(e == Entry::Absent && truth.any) << text();
+      ASSERT_FALSE(e == Entry::Whole && (!truth.all || is_ragged)) << text();
+      tally.blocks += 1;
+      tally.uniform += !truth.any || (truth.all && !is_ragged);
+      tally.decided += e != Entry::Masked;
+    }
+  }
+}
+
+/// Lists of random masks for calls of a kind, and what they are compared with.
+Tally run_rows(int masks, std::uint64_t seed,
+               const std::function<ListArgs(const DerivedLists&)>& make,
+               const std::function<void(const MaskKernel&, const ListArgs&,
+                                        const std::array<std::int64_t, 3>&, Tally&)>& check) {
+  RandomMasks random(seed);
+  Tally tally;
+  for (int i = 0; i < masks && !::testing::Test::HasFatalFailure(); ++i) {
+    SCOPED_TRACE(i);
+    MaskKernel m;
+    random.fill_table(m);
+    m.root = random.boolean(m, static_cast<int>(random.number(1, 4)));
+    const auto p = random.params();
+    const Launch launch(m, p);
+    const DerivedLists derived(launch.source);
+    ListArgs lists;
+    try {
+      lists = make(derived);
+    } catch (const std::exception& e) {
+      EXPECT_NE(std::string(e.what()).find("division by zero"), std::string::npos) << e.what();
+      continue;
+    }
+    check(m, lists, p, tally);
+  }
+  std::cout << "lists of random masks: " << tally.blocks << " blocks, " << tally.decided << " of "
+            << tally.uniform << " uniform ones decided\n";
+  return tally;
+}
+
+Tensor host(std::int64_t heads, std::int64_t rows) {
+  return Tensor::zeros({kBatch, heads, rows, 1}, DType::bf16, Device::cpu());
+}
+
+TEST(DerivedLists, OfQueriesAtTheEnd) {
+  const Tensor Q = host(kHeads, 37), K = host(kHeads, kKeys);
+  const Tally tally = run_rows(
+      500, 31,
+      [&](const DerivedLists& d) {
+        return d.make(Stream(Device::cpu()), Q, K, kTiles, {.at_end = true});
+      },
+      [](const MaskKernel& m, const ListArgs& lists, const auto& p, Tally& t) {
+        compare_rows(m, lists, {1, 1, 37, kKeys, kKeys - 37}, p, {}, t);
+      });
+  EXPECT_GT(tally.blocks, 8000);
+  EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
+}
+
+TEST(DerivedLists, OfPackedHeads) {
+  for (const int group : {4, 7})
+    for (const std::int64_t queries : {1, 5}) {
+      SCOPED_TRACE(testing::Message() << group << " heads, " << queries << " queries");
+      const Tensor Q = host(kHeads, group * queries), K = host(kHeads, kKeys);
+      const Tally tally = run_rows(
+          300, 32,
+          [&](const DerivedLists& d) {
+            return d.make(Stream(Device::cpu()), Q, K, kTiles, {.group = group, .at_end = true});
+          },
+          [&](const MaskKernel& m, const ListArgs& lists, const auto& p, Tally& t) {
+            compare_rows(m, lists, {1, 1, queries, kKeys, kKeys - queries, group}, p, {}, t);
+          });
+      EXPECT_GT(tally.blocks, 1500);
+      EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
+    }
+}
+
+TEST(DerivedLists, OfSequencesInOneTensor) {
+  const std::vector<i32> q{0, 1, 34, 34, 53}, kv{0, 17, 66, 81, 164};
+  const Tensor Q = host(kHeads, q.back() + 3).slice(0, 0, 1),
+               K = host(kHeads, kv.back() + 3).slice(0, 0, 1);
+  const CuSeqlens lengths{Tensor::from(q, Device::cpu()), Tensor::from(kv, Device::cpu()), 33};
+  const Tally tally = run_rows(
+      400, 33,
+      [&](const DerivedLists& d) {
+        return d.make(Stream(Device::cpu()), Q, K, kTiles, {.at_end = true, .lengths = lengths});
+      },
+      [&](const MaskKernel& m, const ListArgs& lists, const auto& p, Tally& t) {
+        for (std::size_t s = 0; s + 1 < q.size(); ++s) {
+          const std::int64_t queries = q[s + 1] - q[s], keys = kv[s + 1] - kv[s];
+          const auto begin = static_cast<std::size_t>(kv[s] / kTiles.keys) + s,
+                     blocks = static_cast<std::size_t>((keys + kTiles.keys - 1) / kTiles.keys);
+          compare_rows(m, lists, {static_cast<std::int64_t>(s), 1, queries, keys, keys - queries},
+                       p, {begin, begin + blocks}, t);
+        }
+      });
+  EXPECT_GT(tally.blocks, 6000);
+  EXPECT_GT(static_cast<double>(tally.decided), 0.8 * static_cast<double>(tally.uniform));
+}
+
 // ---- results that leave their type
 using Sees = std::function<bool(std::uint32_t q, std::uint32_t kv)>;
 
@@ -156,7 +299,7 @@ void expect_sound(const Mask& mask, const Sees& sees) {
   const Tensor Q = Tensor::zeros({1, 1, kQueries, 1}, DType::bf16, Device::cpu()),
                K = Tensor::zeros({1, 1, kKeys, 1}, DType::bf16, Device::cpu());
   const ListArgs lists =
-      DerivedLists(trace_mask_source(mask)).make(Stream(Device::cpu()), Q, K, kTiles);
+      DerivedLists(trace_mask_source(mask)).make(Stream(Device::cpu()), Q, K, kTiles, {});
   int decided = 0;
   for (std::int64_t q0 = 0; q0 < kQueries; q0 += kTiles.queries) {
     const auto of = entries(lists, 0, 0, q0 / kTiles.queries, (kKeys + 15) / 16);

@@ -1,0 +1,191 @@
+// Derived lists of blocks where a tile's rows are not the positions of one head as the mask numbers
+// them: queries at the end of their keys, heads packed into tiles, sequences in one tensor.
+#include "kernels/attention/visited_blocks.h"
+#include "tegula/kernels/masks.h"
+#include "tests/differential/attention/attention_reference.h"
+#include "tests/differential/attention/varlen_tensors.h"
+
+namespace tegula::test {
+namespace {
+
+class DerivedRows : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, DerivedRows, testing::ValuesIn(devices()), device_name);
+
+/// A mask that takes a list, and the same on numbers.
+struct Case {
+  const char* name;
+  Mask mask;
+  std::function<bool(int b, int h, int q, int kv)> want;
+};
+
+constexpr int kPositions = 512;
+
+/// Documents of uneven lengths; each batch entry, or sequence, has its own.
+int document_of(int b, int i) { return (i + 37 * b) / 70; }
+
+std::vector<Case> cases(Device device) {
+  std::vector<i32> ids;
+  for (int b = 0; b < 8; ++b)
+    for (int i = 0; i < kPositions; ++i) ids.push_back(document_of(b, i));
+  const Tensor documents = Tensor::from(ids, device);
+  return {{"dilated", masks::dilated_window(180, 3),
+           [](int, int, int q, int kv) { return std::abs(q - kv) <= 180 && (q - kv) % 3 == 0; }},
+          {"documents",
+           [documents](Tile b, Tile, Tile q, Tile kv) {
+             const auto id = [&](const Tile& i) {
+               return view<i32, 1>(documents)(b * kPositions + i);
+             };
+             return q >= kv && id(q) == id(kv);
+           },
+           [](int b, int, int q, int kv) {
+             return q >= kv && document_of(b, q) == document_of(b, kv);
+           }},
+          // Heads see every third stripe, each others.
+          {"stripes of heads",
+           [](Tile, Tile h, Tile q, Tile kv) { return q >= kv && (kv / 48 + h) % 3 == 0; },
+           [](int, int h, int q, int kv) { return q >= kv && (kv / 48 + h) % 3 == 0; }},
+          {"grid",
+           [](Tile, Tile, Tile q, Tile kv) {
+             return kv / 24 * 32 + kv % 24 <= q / 24 * 32 + q % 24 - 9 && abs(q % 24 - kv % 24) < 9;
+           },
+           [](int, int, int q, int kv) {
+             return kv / 24 * 32 + kv % 24 <= q / 24 * 32 + q % 24 - 9 &&
+                    std::abs(q % 24 - kv % 24) < 9;
+           }}};
+}
+
+void expect_list(const Attention& attention) {
+  const std::string text = attention.explain();
+  EXPECT_NE(text.find("keys visited: a block list derived from the mask (class"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("attention_block_list"), std::string::npos) << text;
+}
+
+struct Shape {
+  int heads, kv_heads, q_length, kv_length;
+  bool at_end;
+};
+
+/// Of a decode's few queries, heads of a group are rows of one tile; one tile of 64 rows or more.
+constexpr Shape kShapes[]{{1, 1, 1, 333, true},  {2, 1, 150, 331, true}, {4, 1, 1, 333, true},
+                          {8, 2, 5, 131, true},  {7, 1, 1, 77, true},    {7, 1, 16, 299, true},
+                          {14, 2, 3, 130, true}, {4, 1, 16, 301, false}, {7, 1, 13, 203, false},
+                          {3, 3, 200, 203, true}};
+
+TEST_P(DerivedRows, GiveWhatAllPairsGive) {
+  for (const Case& c : cases(GetParam())) {
+    const Attention at_end({.mask = c.mask, .queries_at_end = true}), first({.mask = c.mask});
+    for (const Shape& s : kShapes) {
+      SCOPED_TRACE(testing::Message() << c.name << ": " << s.heads << "/" << s.kv_heads << " "
+                                      << s.q_length << " of " << s.kv_length << " " << s.at_end);
+      const Attention& attention = s.at_end ? at_end : first;
+      HostAttention host;
+      const int shift = s.at_end ? s.kv_length - s.q_length : 0;
+      host.mask = [&](int b, int h, int q, int kv) { return c.want(b, h, q + shift, kv); };
+      const Tensors t({.batch = 2,
+                       .heads = s.heads,
+                       .kv_heads = s.kv_heads,
+                       .q_length = s.q_length,
+                       .kv_length = s.kv_length},
+                      DType::bf16, Order::bhsd, GetParam());
+      attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
+      expect_attention(host, t, /*maxima=*/true);
+      expect_list(attention);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+/// Blocks of keys that hold a key which a row of the tile sees: no other is computed.
+std::vector<std::int64_t> cover(const Case& c, const Shape& s, int r0, int r1, int block) {
+  std::vector<std::int64_t> blocks;
+  const int shift = s.at_end ? s.kv_length - s.q_length : 0;
+  for (int kv0 = 0; kv0 < s.kv_length; kv0 += block) {
+    bool any = false;
+    for (int r = r0; r < r1; ++r)
+      for (int kv = kv0; kv < std::min(kv0 + block, s.kv_length); ++kv)
+        any = any || c.want(0, r / s.q_length, r % s.q_length + shift, kv);
+    if (any) blocks.push_back(kv0);
+  }
+  return blocks;
+}
+
+TEST_P(DerivedRows, ComputeTheBlocksOfTheList) {
+  const auto cases_of = cases(GetParam());
+  for (const Case& c : {cases_of[0], cases_of[1]})  // lists of these are the best cover
+    for (const Shape& s : kShapes) {
+      SCOPED_TRACE(testing::Message() << c.name << ": " << s.heads << "/" << s.kv_heads << " "
+                                      << s.q_length << " of " << s.kv_length << " " << s.at_end);
+      const int group = s.heads / s.kv_heads;
+      AttentionCall call;
+      call.packs_heads = group > 1 && s.q_length <= 16;
+      const int rows = call.packs_heads ? group * s.q_length : s.q_length;
+      call.q_length = s.q_length;
+      call.Q = call.O = Tensor::zeros({1, s.kv_heads, rows, 64}, DType::bf16, GetParam());
+      call.K = call.V = Tensor::zeros({1, s.kv_heads, s.kv_length, 64}, DType::bf16, GetParam());
+      const SpecFacts facts({.mask = c.mask, .queries_at_end = s.at_end});
+      for (const AttentionTiles tiles : {facts.tiles(call), {16, 32}}) {
+        const auto visited = visited_blocks(facts, call, tiles);
+        ASSERT_EQ(visited.size(),
+                  static_cast<std::size_t>((rows + tiles.queries - 1) / tiles.queries));
+        for (std::size_t m = 0; m < visited.size(); ++m) {
+          std::vector<std::int64_t> blocks;
+          for (const VisitedBlock& b : visited[m]) blocks.push_back(b.first);
+          std::ranges::sort(blocks);
+          const int r0 = static_cast<int>(m) * tiles.queries;
+          EXPECT_EQ(blocks, cover(c, s, r0, std::min(r0 + tiles.queries, rows), tiles.keys))
+              << "tile " << m << " of " << tiles.queries << " x " << tiles.keys;
+        }
+      }
+    }
+}
+
+TEST_P(DerivedRows, OfSequencesInOneTensor) {
+  const Lengths lengths{{1, 113, 0, 128, 17, 200, 5}, {7, 203, 9, 128, 33, 350, 260}};
+  for (const Case& c : cases(GetParam()))
+    for (const bool at_end : {false, true}) {
+      SCOPED_TRACE(testing::Message() << c.name << (at_end ? ", queries at the end" : ""));
+      HostAttention host;
+      host.mask = [&](int b, int h, int q, int kv) {
+        const auto i = static_cast<std::size_t>(b);
+        return c.want(b, h, q + (at_end ? lengths.kv[i] - lengths.q[i] : 0), kv);
+      };
+      const Attention attention({.mask = c.mask, .queries_at_end = at_end});
+      const Packed p(lengths, 4, 2, 64, 64, DType::bf16, GetParam());
+      attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                       p.all.extras());
+      p.expect(host);
+      expect_list(attention);
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Neither lengths nor their number, nor how many queries there are, is part of a kernel's key.
+TEST_P(DerivedRows, LengthsChangeWithoutCompiling) {
+  const Case c = cases(GetParam())[1];
+  const Attention attention({.mask = c.mask, .queries_at_end = true});
+  HostAttention host;
+  for (const Lengths& l : {Lengths{{64, 128}, {64, 128}},
+                           {{129, 3, 65}, {129, 30, 165}},
+                           {{1}, {1}},
+                           {{0, 0, 33, 2}, {4, 0, 33, 20}}}) {
+    host.mask = [&](int b, int h, int q, int kv) {
+      const auto i = static_cast<std::size_t>(b);
+      return c.want(b, h, q + l.kv[i] - l.q[i], kv);
+    };
+    const Packed p(l, 3, 1, 128, 128, DType::bf16, GetParam());
+    attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                     p.all.extras());
+    p.expect(host);
+    if (HasFatalFailure()) return;
+    const std::string text = attention.explain();
+    int made = 0;
+    for (const char* how : {"compiled:", "reused:"})
+      for (std::size_t at = text.find(how); at != std::string::npos; at = text.find(how, at + 1))
+        ++made;
+    EXPECT_EQ(made, 3) << text;
+  }
+}
+
+}  // namespace
+}  // namespace tegula::test
