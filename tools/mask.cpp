@@ -28,7 +28,7 @@ struct Options {
   int bm = 128, bn = 128;
   std::vector<int> numbers;  ///< in place of the entry's own
   HeadShape heads;
-  bool work = false;
+  bool work = false, order = false;
 };
 
 char sign(Coverage c) { return c == Coverage::Empty ? '.' : c == Coverage::Full ? '#' : '/'; }
@@ -106,8 +106,12 @@ int draw(const Options& o) {
     fmt::print("{}", work_table(o.heads));
     return 0;
   }
+  if (o.order) {
+    fmt::print("{}", order_table(o.heads));
+    return 0;
+  }
   if (o.name.empty()) {
-    fmt::print(stderr, "mask: give the NAME of one, or --work\n");
+    fmt::print(stderr, "mask: give the NAME of one, or --work, or --order\n");
     return 2;
   }
   const MaskEntry& entry = mask_entry(o.name);
@@ -159,6 +163,8 @@ void add_mask(CLI::App& program, int& exit_code) {
       ->capture_default_str();
   c->add_flag("--work", o->work,
               "Instead: a table of what attention computes under masks of the classes I and T");
+  c->add_flag("--order", o->order,
+              "Instead: a table of how evenly 132 programs share their tiles, by a model");
   c->add_option("--svg", o->svg, "Write the picture to this SVG file")->check(named(".svg"));
   c->add_option("--png", o->png, "Write the picture to this PNG file")->check(named(".png"));
   c->callback([o, &exit_code] { exit_code = draw(*o); });

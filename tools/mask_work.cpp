@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "ir/analysis/mask_formula.h"
 #include "kernels/attention/mask_trace.h"
+#include "kernels/attention/tile_schedule.h"
+#include "kernels/attention/way.h"
 #include "tegula/tegula.h"
 
 namespace tegula::tools {
@@ -48,6 +51,9 @@ const std::vector<Row>& rows() {
 
 constexpr int kLengths[]{4096, 16384};
 
+/// Of an H200.
+constexpr int kSms = 132;
+
 double ratio(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) / static_cast<double>(b);
 }
@@ -74,6 +80,36 @@ std::string text(const AttentionPairs& p) {
       p.kept ? std::to_string(*p.kept) : "undecided", p.computed, p.tiles.queries, p.tiles.keys,
       p.cover, kCoverQueries, kCoverKeys, per(p.computed, p.kept), per(p.cover, p.kept),
       per(p.computed, p.cover));
+}
+
+std::string order_table(const HeadShape& heads) {
+  std::string table =
+      "| mask | length | steps of a tile | tiles are | today | longest of each head first | "
+      "longest "
+      "first | 4 entries: today | longest of each head first | longest first |\n"
+      "|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const Row& row : rows())
+    for (const int s : kLengths) {
+      const MaskLengths lengths{s, s};
+      const MaskNumbers numbers = row.numbers(s);
+      const Mask mask = mask_entry(row.name).make(numbers, lengths);
+      const AttentionPairs p = pairs_under(mask, lengths, heads);
+      const auto [least, most] = std::ranges::minmax_element(p.steps);
+      const bool is_counted = Way({.mask = mask}).is_listed();
+      table += fmt::format("| `{}({})` | {} | {}..{} | {} |", row.name, fmt::join(numbers, ", "), s,
+                           *least, *most, is_counted ? "counted" : "dealt");
+      for (const int entries : {1, 4})
+        for (const TileOrdering o :
+             {TileOrdering::both_ends, TileOrdering::longest_each, TileOrdering::longest_all}) {
+          const bool is_dealt = o == TileOrdering::both_ends && !is_counted;
+          const auto times = tile_times(p.steps, std::int64_t{entries} * heads.heads, o);
+          table += fmt::format(
+              " {:.3f} |",
+              schedule_excess(times, kSms, is_dealt ? TileDeal::dealt : TileDeal::counter));
+        }
+      table += "\n";
+    }
+  return table;
 }
 
 std::string work_table(const HeadShape& heads) {

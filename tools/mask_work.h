@@ -20,4 +20,8 @@ std::string text(const AttentionPairs& pairs);
 /// A Markdown table: masks of the classes I and T, each at several lengths.
 std::string work_table(const HeadShape& heads);
 
+/// A Markdown table: the same masks, by a model of how even the work of programs is that take tiles
+/// as they do today, or those with most steps first.
+std::string order_table(const HeadShape& heads);
+
 }  // namespace tegula::tools

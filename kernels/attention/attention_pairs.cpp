@@ -26,9 +26,10 @@ AttentionPairs attention_pairs(const AttentionSpec& spec, const Tensor& Q, const
   AttentionCall call;
   call.Q = Q, call.K = K, call.V = V, call.O = Q;
   AttentionPairs pairs{.tiles = facts.tiles(call), .kept = {}};
-  for (const auto& row : visited_blocks(facts, call, pairs.tiles))
-    pairs.computed +=
-        static_cast<std::int64_t>(row.size()) * pairs.tiles.queries * pairs.tiles.keys;
+  for (const auto& row : visited_blocks(facts, call, pairs.tiles)) {
+    pairs.steps.push_back(static_cast<std::int64_t>(row.size()));
+    pairs.computed += pairs.steps.back() * pairs.tiles.queries * pairs.tiles.keys;
+  }
   const ir::MaskPairs kept = kept_pairs(spec, Q.size(2), K.size(2));
   if (kept.least == kept.most) pairs.kept = kept.most;
   pairs.cover = kept.cover;

@@ -2,6 +2,7 @@
 // How many pairs of a query and a key attention computes, beside those that its mask keeps.
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tegula/kernels/attention.h"
 
@@ -15,6 +16,8 @@ struct AttentionPairs {
   /// Of all blocks that tiles of queries visit, whole ones: rows behind the last query and keys
   /// behind the last one are computed, too.
   std::int64_t computed = 0;
+  /// Blocks that each tile of queries visits.
+  std::vector<std::int64_t> steps = {};
   /// Of the blocks of kCoverQueries x kCoverKeys, in rows and columns from the first query and the
   /// first key on, that hold a kept pair; whole ones as well.
   std::int64_t cover = 0;

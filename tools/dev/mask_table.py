@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/masks.md: what attention computes under masks, as `tegula mask --work` counts it.
+"""Writes the tables of docs/masks.md: what attention computes under masks, as `tegula mask --work` counts it, and how even that is (`--order`).
 
 mask_table.py [--check] PROGRAM: with --check, and without TEGULA_BLESS=1, compares only."""
 import os
@@ -8,19 +8,21 @@ import subprocess
 import sys
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/masks.md"
-BEGIN, END = "<!-- work:begin -->\n", "<!-- work:end -->"
+TABLES = ("work", "order")
 
 
 def main():
     program = sys.argv[-1]
-    table = subprocess.run([program, "mask", "--work"], check=True, capture_output=True, text=True).stdout
-    page = PAGE.read_text()
-    before, rest = page.split(BEGIN)
-    wanted = before + BEGIN + table + END + rest.split(END)[1]
+    page = wanted = PAGE.read_text()
+    for table in TABLES:
+        begin, end = f"<!-- {table}:begin -->\n", f"<!-- {table}:end -->"
+        text = subprocess.run([program, "mask", "--" + table], check=True, capture_output=True, text=True).stdout
+        before, rest = wanted.split(begin)
+        wanted = before + begin + text + end + rest.split(end)[1]
     if "--check" not in sys.argv or os.environ.get("TEGULA_BLESS") == "1":
         PAGE.write_text(wanted)
     elif wanted != page:
-        sys.exit(f"docs/masks.md is not what `tegula mask --work` counts; tools/dev/mask_table.py {program} rewrites it")
+        sys.exit(f"docs/masks.md is not what `tegula mask` counts; tools/dev/mask_table.py {program} rewrites it")
 
 
 if __name__ == "__main__":
