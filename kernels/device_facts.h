@@ -5,10 +5,7 @@
 
 namespace tegula {
 
-inline bool has_wgmma(Device device) {
-  return device.kind != DeviceKind::cuda ||
-         runtime::device_properties(device.index).compute() >= 90;
-}
+inline bool has_wgmma(Device device) { return runtime::default_target(device) == "sm_90a"; }
 
 inline int multiprocessors(Device device) {
   constexpr int kOfAnH200 = 132;

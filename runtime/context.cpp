@@ -113,6 +113,13 @@ const DeviceProperties& device_properties(int ordinal) {
   return gpu.properties;
 }
 
+std::string_view default_target(Device device) {
+  constexpr int kHopper = 90;
+  const bool has_wgmma =
+      device.kind != DeviceKind::cuda || device_properties(device.index).compute() == kHopper;
+  return has_wgmma ? "sm_90a" : "sm_80";
+}
+
 cu::Context primary_context(int ordinal) {
   Gpu& gpu = gpu_at(ordinal);
   std::call_once(gpu.retained, [&] {

@@ -3,8 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "runtime/driver_api.h"
+#include "tegula/device.h"
 
 namespace tegula::runtime {
 
@@ -36,6 +38,10 @@ int cuda_device_count() noexcept;
 
 /// Properties of GPU `ordinal`. Throws DeviceError if there is no such GPU.
 const DeviceProperties& device_properties(int ordinal);
+
+/// What code for a device is compiled for: "sm_90a" where it has wgmma and TMA, which is of compute
+/// capability 9.0 and on the simulator; everything newer takes the sm_80 path through the driver.
+std::string_view default_target(Device device);
 
 /// The primary context of GPU `ordinal`, retained once for the life of the process.
 cu::Context primary_context(int ordinal);

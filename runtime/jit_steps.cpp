@@ -19,17 +19,6 @@ bool canonicalize(Kernel&, PassContext&);
 }
 
 namespace tegula::runtime {
-namespace {
-
-/// Code for the path of a GPU: wgmma and TMA exist on 9.0 only; everything newer takes the sm_80
-/// path through the driver.
-std::string target_of(Device device) {
-  if (device.kind != DeviceKind::cuda) return "sm_90a";
-  const int compute = device_properties(device.index).compute();
-  return compute == 90 ? "sm_90a" : "sm_80";
-}
-
-}  // namespace
 
 std::string_view name(Backend b) { return b == Backend::Llvm ? "llvm" : "nvrtc"; }
 
@@ -51,7 +40,7 @@ std::vector<ir::Pass> optimize_passes() {
 
 void key(CompiledKernel& k, const CompileRequest& request) {
   k.device = request.device;
-  k.target = request.target.empty() ? target_of(request.device) : request.target;
+  k.target = request.target.empty() ? std::string(default_target(request.device)) : request.target;
   k.backend = request.backend.value_or(default_backend());
   k.key_text = request.key;
 }

@@ -30,5 +30,16 @@ TEST(DeviceFacts, ProductsAreChosenForTheMultiprocessorsAtHand) {
   }
 }
 
+/// Newer GPUs run what is compiled for sm_80.
+TEST(DeviceFacts, WgmmaIsOfHopperAlone) {
+  const MockDriver driver;
+  mock().devices = 3;
+  EXPECT_TRUE(has_wgmma(Device::sim()));
+  mock().compute_major = 8;
+  EXPECT_FALSE(has_wgmma(Device::cuda(1)));
+  mock().compute_major = 10;
+  EXPECT_FALSE(has_wgmma(Device::cuda(2)));
+}
+
 }  // namespace
 }  // namespace tegula
