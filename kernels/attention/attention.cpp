@@ -58,7 +58,7 @@ struct KernelsOf {
                          detail::HostPointer<u32> marks, int programs) {
       kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) == 0,
              c.q_length, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
-             lists.counts, lists.full, round, marks, programs);
+             lists.counts, lists.full, round, marks, programs, lists.order);
     };
     latest = &kernels.first;
     if (!facts->may_leave_doubts(c)) return run(kernels.first, Round::only, nullptr, 0);

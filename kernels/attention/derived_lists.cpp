@@ -3,6 +3,7 @@
 #include "kernels/attention/derived_lists.h"
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <limits>
 #include <map>
@@ -264,10 +265,33 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
           const Part part = cu_q ? Part::of(lengths, b.first(), BN) : Part{q_length, kv_length};
           const RowMaker maker{mask->sides, KeyBounds, Blocks, BN, part};
           const LeafBounds queries = fold_queries(mask->sides, b.first(), h.first(), m.first() * BM,
-                                                  BM, part, {group, at_end, {}});
+                                                  BM, part, {group, at_end});
           const auto [whole, masked] = maker.run(b.first(), h.first(), m, queries);
           Counts(b, h, m) = whole + masked;
           Full(b, h, m) = whole;
+        }
+      });
+}
+
+/// Lanes of the kernel that orders tiles: those that it gives a place, and those it looks at.
+constexpr int kPlaced = 128, kSeen = 64;
+
+/// Order[b, h, r] = the tile that has the r-th most entries; of equal ones the first is before.
+auto make_order_kernel() {
+  return kernel(
+      "attention_tile_order", [](In<i32, 3> Counts, Out<i32, 3> Order, Scalar<i32> tiles) {
+        const Tile count = tiles;
+        for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), count}, 1, 1, kPlaced)) {
+          const Tile tile = cast<i32>(m.idx()), mine = expand(fill_absent(Counts(b, h, m), 0), 1);
+          Tile rank = full<i32>(0, kPlaced);
+          for (auto n : steps(count, kSeen)) {
+            const Tile other = expand(cast<i32>(n.idx()), 0),
+                       its = expand(fill_absent(Counts(b, h, n), 0), 0);
+            const Tile is_before =
+                other < count && (its > mine || (its == mine && other < expand(tile, 1)));
+            rank = rank + sum(cast<i32>(is_before), axis(1));
+          }
+          Order(b, h, where(tile < count, rank, -1)) = tile;
         }
       });
 }
@@ -278,7 +302,8 @@ struct DerivedLists::Kernels {
   Kernels(const MaskSource& source, bool heads_are_rows)
       : mask(std::make_shared<const Sides>(source, heads_are_rows)),
         bounds(make_bounds_kernel(mask)),
-        list(make_list_kernel(mask)) {}
+        list(make_list_kernel(mask)),
+        order(make_order_kernel()) {}
 
   struct OfTiles {
     decltype(make_bounds_kernel({})) bounds;
@@ -300,12 +325,15 @@ struct DerivedLists::Kernels {
       if (!mask->sides.is_plain_key()) text += k.bounds.explain();
       text += k.list.explain();
     }
+    if (orders) text += order.explain();
     return text;
   }
 
   std::shared_ptr<const Sides> mask;
   decltype(make_bounds_kernel({})) bounds;
   decltype(make_list_kernel({})) list;
+  decltype(make_order_kernel()) order;
+  std::atomic<bool> orders = false;  ///< whether it ever did
   std::mutex mutex;
   std::map<std::pair<int, int>, OfTiles> made;  ///< by queries and keys of a tile
 };
@@ -343,10 +371,13 @@ ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor&
   const Dims of_rows{batch, heads, rows};
   const Dims of_bounds{bounds, entries, heads, n}, of_blocks{entries, heads, rows, n};
   const auto bytes = [](const Dims& shape) { return Scratch::bytes_of(shape, DType::i32); };
-  Scratch scratch(stream, Q.device(), bytes(of_bounds) + bytes(of_blocks) + 2 * bytes(of_rows));
+  Scratch scratch(
+      stream, Q.device(),
+      bytes(of_bounds) + bytes(of_blocks) + (call.longest_first ? 3 : 2) * bytes(of_rows));
   const Tensor key_bounds = scratch.take(of_bounds, DType::i32);
-  const ListArgs lists{scratch.take(of_blocks, DType::i32), scratch.take(of_rows, DType::i32),
-                       scratch.take(of_rows, DType::i32)};
+  ListArgs lists{scratch.take(of_blocks, DType::i32), scratch.take(of_rows, DType::i32),
+                 scratch.take(of_rows, DType::i32)};
+  if (call.longest_first) lists.order = scratch.take(of_rows, DType::i32);
   const auto kv_length = static_cast<i32>(K.size(2));
   const Kernels::OfTiles& kernels = made.of(tiles);
   const Tensor &cu_q = call.lengths.q, &cu_kv = call.lengths.kv;
@@ -354,8 +385,14 @@ ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor&
   kernels.list(stream, key_bounds, lists.blocks, lists.counts, lists.full,
                static_cast<i32>(q_length), kv_length, cu_q, cu_kv, call.group, call.at_end);
   const Dims all{sequences, Q.size(1), rows};
+  if (call.longest_first) {
+    made.orders = true;
+    made.order(stream, lists.counts, lists.order,
+               static_cast<i32>(blocks(q_length * call.group, tiles.queries)));
+    lists.order = lists.order.broadcast_to(all);
+  }
   return {lists.blocks.broadcast_to({all[0], all[1], rows, n}), lists.counts.broadcast_to(all),
-          lists.full.broadcast_to(all)};
+          lists.full.broadcast_to(all), lists.order};
 }
 
 std::string DerivedLists::explain() const { return of_head_->explain() + of_group_->explain(); }

@@ -14,8 +14,9 @@ namespace tegula {
 
 /// What the rows of a call's tiles of queries are.
 struct ListRows {
-  int group = 1;           ///< heads whose queries are one head's rows, one head behind the other
-  bool at_end = false;     ///< the last query stands at the last key
+  int group = 1;        ///< heads whose queries are one head's rows, one head behind the other
+  bool at_end = false;  ///< the last query stands at the last key
+  bool longest_first = false;  ///< whether an order of the tiles is wanted
   CuSeqlens lengths = {};  ///< of sequences one behind the other; undefined tensors: there are none
 };
 

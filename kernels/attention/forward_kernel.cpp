@@ -43,7 +43,7 @@ struct RowsOfCall {
 
 struct Lists {
   const std::optional<In<i32, 4>>& blocks;
-  const std::optional<In<i32, 3>>&counts, &full;
+  const std::optional<In<i32, 3>>&counts, &full, &order;
 };
 
 /// What the trace of a kernel records for each tile of queries.
@@ -75,6 +75,7 @@ class Program {
 
   /// Every tile once.
   void all_tiles(const Doubts& doubts) const {
+    if (lists_.order) return tiles_in_order();
     const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
     const int rows = tiles_.queries;
     for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
@@ -84,6 +85,20 @@ class Program {
       if (round_ != Round::first) continue;
       const Tile doubtful = done.sequence.own(done.state.doubtful(), m);
       doubts.mark(number(b, h, m), fill_absent(doubtful, false));
+    }
+  }
+
+  /// The first tile of each head's order, of all heads, then the second of each. Lists leave no
+  /// doubts.
+  void tiles_in_order() const {
+    const Tile count = cdiv(longest(), tiles_.queries);
+    const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);
+    for (auto [r, b, h] :
+         grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_loads(spec_.tma_loads))) {
+      const Tile tile = fill_absent((*lists_.order)(b, h, r), 0);
+      assume(tile >= 0), assume(tile < count);
+      const Index m = slice(tile * tiles_.queries, tiles_.queries);
+      store(softmax(b, h, m, {}), h, m);
     }
   }
 
@@ -126,6 +141,7 @@ class Program {
     rows_.cu_q->any_extent(0), rows_.cu_kv->any_extent(0);
     if (lists_.blocks)
       lists_.blocks->any_extent(0), lists_.counts->any_extent(0), lists_.full->any_extent(0);
+    if (lists_.order) lists_.order->any_extent(0);
   }
 
   Space space() const {
@@ -133,9 +149,11 @@ class Program {
     return Space({rows_.cu_q->dim(0) - 1, x_.O.dim(1), rows_.q_length});
   }
 
+  /// Rows of the longest sequence.
+  Tile longest() const { return rows_.cu_q ? rows_.q_length : x_.O.dim(2); }
+
   Tile number(const Index& b, const Index& h, const Index& m) const {
-    const Tile length = rows_.cu_q ? rows_.q_length : x_.O.dim(2);
-    const Tile tiles = cdiv(length, tiles_.queries);
+    const Tile tiles = cdiv(longest(), tiles_.queries);
     return cast<i32>((b.first() * x_.O.dim(1) + h.first()) * tiles + m.first() / tiles_.queries);
   }
 
@@ -249,22 +267,23 @@ class Program {
 
 template <class T>
 ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFacts> facts) {
-  return kernel(name, [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse,
-                              Scalar<f32> scale, bool packs_heads, bool no_keys,
-                              Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
-                              std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
-                              std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
-                              std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full,
-                              Round round, Ptr<u32> marks, Scalar<i32> programs) {
-    const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
-    const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
-    const Lists lists{blocks, counts, full};
-    const Program<T> program(*facts, tensors, rows, lists, scale, no_keys, round);
-    if (round == Round::second)
-      program.marked_tiles(Doubts(marks), programs);
-    else
-      program.all_tiles(Doubts(marks));
-  });
+  return kernel(
+      name,
+      [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale,
+              bool packs_heads, bool no_keys, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
+              std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
+              std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
+              std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full, Round round,
+              Ptr<u32> marks, Scalar<i32> programs, std::optional<In<i32, 3>> order) {
+        const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
+        const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
+        const Lists lists{blocks, counts, full, order};
+        const Program<T> program(*facts, tensors, rows, lists, scale, no_keys, round);
+        if (round == Round::second)
+          program.marked_tiles(Doubts(marks), programs);
+        else
+          program.all_tiles(Doubts(marks));
+      });
 }
 
 template ForwardKernel<bf16> forward_kernel(const char*, std::shared_ptr<const SpecFacts>);

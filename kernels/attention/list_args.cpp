@@ -42,8 +42,10 @@ ListArgs list_args(const BlockList& list, const Tensor& Q) {
   const Tensor full = list.full.defined()
                           ? fitted(list.full, "full", rows, 3, Q)
                           : Tensor::zeros({1, 1, 1}, DType::i32, Q.device()).broadcast_to(rows);
-  return {fitted(list.blocks, "blocks", rows, 4, Q), fitted(list.counts, "counts", rows, 3, Q),
-          full};
+  return {fitted(list.blocks, "blocks", rows, 4, Q),
+          fitted(list.counts, "counts", rows, 3, Q),
+          full,
+          {}};
 }
 
 }  // namespace tegula

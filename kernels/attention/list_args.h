@@ -4,9 +4,11 @@
 
 namespace tegula {
 
-/// [batch, heads, query tiles, capacity], and [batch, heads, query tiles] twice.
+/// [batch, heads, query tiles, capacity], and [batch, heads, query tiles] otherwise.
 struct ListArgs {
   Tensor blocks, counts, full;
+  /// Each head's tiles, those that visit most blocks first; undefined: as the kernel likes.
+  Tensor order = {};
 };
 
 /// What attention over `Q` [batch, heads, length, head_dim] takes of a caller's list. Throws

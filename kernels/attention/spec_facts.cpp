@@ -95,7 +95,9 @@ ListArgs SpecFacts::lists(const Stream& stream, const AttentionCall& c,
     refuse("`blocks` is given for sequences in one tensor",
            "lists are for [batch, heads, length, dim]");
   const int group = c.packs_heads ? static_cast<int>(c.Q.size(2) / c.q_length) : 1;
-  return way.lists(stream, {c.Q, c.K, c.V, c.O}, tiles, {group, spec.queries_at_end, c.lengths})
+  return way
+      .lists(stream, {c.Q, c.K, c.V, c.O}, tiles,
+             {group, spec.queries_at_end, spec.longest_first, c.lengths})
       .value_or(ListArgs{});
 }
 

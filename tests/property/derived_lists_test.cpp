@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <iostream>
+#include <numeric>
 #include <optional>
 
 #include "ir/text.h"
@@ -235,6 +236,29 @@ Tally run_rows(int masks, std::uint64_t seed,
 
 Tensor host(std::int64_t heads, std::int64_t rows) {
   return Tensor::zeros({kBatch, heads, rows, 1}, DType::bf16, Device::cpu());
+}
+
+TEST(DerivedLists, OrderTilesByWhatTheyVisit) {
+  // 13 tiles of 16 queries, and of 300 queries packed with others.
+  const Mask mask = [](Tile, Tile h, Tile q, Tile kv) { return q * 7 % 53 + h >= kv / 2; };
+  for (const int group : {1, 7}) {
+    const Tensor Q = host(kHeads, 200 * group), K = host(kHeads, kKeys);
+    const ListArgs lists =
+        DerivedLists(trace_mask_source(mask))
+            .make(Stream(Device::cpu()), Q, K, kTiles, {.group = group, .longest_first = true});
+    const std::size_t tiles = (200 * static_cast<std::size_t>(group) + 15) / 16;
+    for (int h = 0; h < kHeads; ++h) {
+      const auto counts = lists.counts.select(0, 0).select(0, h).to_vector<i32>();
+      auto order = lists.order.select(0, 0).select(0, h).to_vector<i32>();
+      order.resize(tiles);
+      std::vector<i32> want(tiles);
+      std::iota(want.begin(), want.end(), 0);
+      std::ranges::stable_sort(want, [&](i32 a, i32 b) {
+        return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
+      });
+      EXPECT_EQ(order, want) << group << " heads to a tile, head " << h;
+    }
+  }
 }
 
 TEST(DerivedLists, OfQueriesAtTheEnd) {

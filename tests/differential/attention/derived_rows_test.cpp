@@ -96,6 +96,34 @@ TEST_P(DerivedRows, GiveWhatAllPairsGive) {
   }
 }
 
+/// The order of tiles changes no bit of the results.
+TEST_P(DerivedRows, LongestFirstGivesTheSame) {
+  for (const Case& c : cases(GetParam()))
+    for (const Shape& s : {Shape{4, 2, 300, 411, true},
+                           {7, 1, 16, 299, true},
+                           {2, 1, 1, 77, true},
+                           {2, 2, 450, 450, false}}) {
+      SCOPED_TRACE(testing::Message() << c.name << " " << s.q_length << " of " << s.kv_length);
+      const Tensors t({.batch = 2,
+                       .heads = s.heads,
+                       .kv_heads = s.kv_heads,
+                       .q_length = s.q_length,
+                       .kv_length = s.kv_length},
+                      DType::bf16, Order::bhsd, GetParam());
+      std::vector<std::vector<double>> outputs;
+      for (const bool longest_first : {false, true}) {
+        t.O.fill(NAN);
+        const Attention attention(
+            {.mask = c.mask, .queries_at_end = s.at_end, .longest_first = longest_first});
+        attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras());
+        outputs.push_back(t.O.to_doubles());
+        EXPECT_EQ(attention.explain().find("attention_tile_order") != std::string::npos,
+                  longest_first);
+      }
+      EXPECT_EQ(outputs[0], outputs[1]);
+    }
+}
+
 /// Blocks of keys that hold a key which a row of the tile sees: no other is computed.
 std::vector<std::int64_t> cover(const Case& c, const Shape& s, int r0, int r1, int block) {
   std::vector<std::int64_t> blocks;
@@ -143,14 +171,17 @@ TEST_P(DerivedRows, ComputeTheBlocksOfTheList) {
 TEST_P(DerivedRows, OfSequencesInOneTensor) {
   const Lengths lengths{{1, 113, 0, 128, 17, 200, 5}, {7, 203, 9, 128, 33, 350, 260}};
   for (const Case& c : cases(GetParam()))
-    for (const bool at_end : {false, true}) {
-      SCOPED_TRACE(testing::Message() << c.name << (at_end ? ", queries at the end" : ""));
+    for (const auto& [at_end, longest_first] :
+         {std::pair{false, true}, {true, false}, {true, true}}) {
+      SCOPED_TRACE(testing::Message()
+                   << c.name << longest_first << (at_end ? ", queries at the end" : ""));
       HostAttention host;
       host.mask = [&](int b, int h, int q, int kv) {
         const auto i = static_cast<std::size_t>(b);
         return c.want(b, h, q + (at_end ? lengths.kv[i] - lengths.q[i] : 0), kv);
       };
-      const Attention attention({.mask = c.mask, .queries_at_end = at_end});
+      const Attention attention(
+          {.mask = c.mask, .queries_at_end = at_end, .longest_first = longest_first});
       const Packed p(lengths, 4, 2, 64, 64, DType::bf16, GetParam());
       attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
                        p.all.extras());

@@ -73,6 +73,10 @@ struct AttentionSpec {
   /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
   /// one query, and where [batch, heads, length, dim] is contiguous).
   std::optional<bool> pack_heads = {};
+  /// Where lists of blocks are derived from the mask: tiles of queries that visit most blocks come
+  /// first, those of all heads. Programs share uneven work more evenly (`tegula mask --order`),
+  /// heads their keys less. One small kernel more; not measured on a GPU yet.
+  bool longest_first = false;
   Rescaling rescaling = Rescaling::automatic;
   /// Whether tensors that `score` reads at each pair (b, h, q, kv), such as a full bias, are
   /// brought as tiles by TMA (sm_90), where they can be: their last dimension contiguous, other
