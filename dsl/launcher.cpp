@@ -114,7 +114,7 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
     request.device = device;
     request.backend = emitter;
     request.plan = plan;
-    request.plan_changes = k.options().plan;
+    if (!plan) request.plan_changes = k.options().plan;
     request.changed_at = k.options().planned_at;
     kernel = runtime::compile(request);
     compiled_by_ir().add(name, kernel);

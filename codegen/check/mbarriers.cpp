@@ -114,6 +114,8 @@ bool Mbarriers::is_ambiguous(const Arrival& a) const {
   return false;
 }
 
+namespace {
+
 /// Of one warpgroup the most, where they come one by one.
 std::int64_t arriving(const Threads& threads, bool is_together) {
   if (is_together) return static_cast<std::int64_t>(threads.count());
@@ -121,6 +123,8 @@ std::int64_t arriving(const Threads& threads, bool is_together) {
   for_groups(threads, [&](int g) { most = std::max(most, Checker::within(threads, g).count()); });
   return static_cast<std::int64_t>(most);
 }
+
+}  // namespace
 
 /// A thread arrives once in a phase.
 void Mbarriers::expect_count(const Made& made) {

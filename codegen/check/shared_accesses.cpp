@@ -52,12 +52,37 @@ const char* refuses(const Place& p, const Status& s, const Place& write) {
   }
 }
 
+bool is_on_mbarrier(Opcode o) {
+  using enum Opcode;
+  return o == MbarArrive || o == MbarExpectTx || o == MbarWait || o == TmaLoad;
+}
+
+/// Those who execute `op` may still come to an mbarrier: behind the last loop over rings, memory of
+/// all of them is free.
+bool mbarriers_follow(const Kernel& k, OpId op) {
+  RegionId own = k[op].parent;
+  OpId loop;
+  for (OpId owner = k[own].owner; owner && k[owner].opcode != Opcode::Roles; owner = k[own].owner) {
+    const Opcode o = k[owner].opcode;
+    if (o == Opcode::For || o == Opcode::While) loop = owner;
+    own = k[owner].parent;
+  }
+  bool follows = false, is_behind = false;
+  const auto look = [&](OpId o) {
+    is_behind = is_behind || o == op || o == loop;
+    follows = follows || (is_behind && is_on_mbarrier(k[o].opcode));
+  };
+  walk(k, own, look);
+  return follows;
+}
+
 /// Nothing under way keeps from writing there.
 void expect_free(Checker& c, const SharedState& state, const Place& write) {
   for (const Status& s : state.open) {
     const Place& p = c.places.of(s);
     if (p.use == Use::Write || !p.bytes.overlaps(write.bytes)) continue;
     const char* why = refuses(p, s, write);
+    if (p.use == Use::Init && !mbarriers_follow(c.k, write.op)) continue;
     if (why && c.addresses.do_touch(p, write))
       c.report(p.use == Use::Init ? Detector::MbarrierMisuse : Detector::EarlyOverwrite, why,
                write.op, p.op);

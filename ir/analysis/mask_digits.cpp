@@ -45,11 +45,15 @@ bool divides_further(const MaskExpr& expr, const MaskNode& division, MaskNodeId 
   return checked_mul(*m, n) == whole;
 }
 
-std::optional<std::int64_t> modulus_of(const MaskExpr& expr, const MaskNode& n) {
+/// Of negative numbers quotients and remainders are rounded towards 0, shifts and bits downwards:
+/// only those of one kind are digits of one number.
+std::optional<std::int64_t> modulus_of(const MaskExpr& expr, const MaskNode& n,
+                                       const MaskNode& division) {
   if (n.kind != Kind::Op || n.operands != 2 || expr[n.in[1]].kind != Kind::Const)
     return std::nullopt;
   const std::int64_t by = expr[n.in[1]].value;
-  if (n.opcode == Opcode::Rem) return by;
+  if (division.opcode == Opcode::Div)
+    return n.opcode == Opcode::Rem ? std::optional(by) : std::nullopt;
   const bool is_mask = n.opcode == Opcode::And && by > 0 && ((by + 1) & by) == 0;
   return is_mask ? std::optional(by + 1) : std::nullopt;
 }
@@ -60,7 +64,7 @@ bool are_digits(const MaskExpr& expr, const High& high, Linear::Term of_high, Li
   if (n.in[0] == division.in[0] && is_remainder_by(expr, n, division))
     return !high.times ? of_high.factor == low.factor
                        : checked_mul(low.factor, *high.times) == of_high.factor;
-  const auto modulus = modulus_of(expr, n);
+  const auto modulus = modulus_of(expr, n, division);
   return high.times && modulus && checked_mul(low.factor, *modulus) == of_high.factor &&
          divides_further(expr, division, n.in[0], *modulus);
 }

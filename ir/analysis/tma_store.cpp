@@ -12,8 +12,10 @@ bool has_staged_size(DType dtype) { return size_bytes(dtype) == 2 || size_bytes(
 
 /// What `cp.reduce.async.bulk` does of the operations of a store (PTX ISA, 9.7.9.25.5.3).
 bool is_combined_by_tma(std::string_view kind, DType dtype) {
-  if (kind.empty() || kind == "add") return true;
-  return dtype != DType::f32;
+  if (kind.empty()) return true;
+  const bool is_16_bit_float = dtype == DType::f16 || dtype == DType::bf16,
+             is_32_bit_integer = dtype == DType::i32 || dtype == DType::u32;
+  return is_16_bit_float || is_32_bit_integer || (kind == "add" && dtype == DType::f32);
 }
 
 /// The bounds of which `limit` is the least; false where a launch does not know one.
@@ -73,6 +75,9 @@ bool may_be_read_again(const Kernel& k, const OpData& store) {
     const OpData& d = k[op];
     using enum Opcode;
     signals |= d.opcode == LastArriver || d.opcode == AtomicRmw;
+    // Results are tiles of rows and columns: what else is combined counts or tells something.
+    signals |= d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
+               k.type(d.operands[1]).rank() != 2;
     if (d.opcode != ViewDim && d.opcode != ViewStride)
       uses += static_cast<int>(std::ranges::count(d.operands, store.operands[0]));
   });

@@ -225,7 +225,9 @@ void eval_StoreView(Program& p, OpId id) {
 void eval_AtomicView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(p.result_type(id).count()));
-  out.states.assign(out.cells.size(), kAbsent);
+  const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
+  out.states.assign(out.cells.size(), box.is_outside ? kPoison : kAbsent);
+  out.origin = id;
   for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t i, std::byte* at, Cell value) {
     out.cells[i] = combine_at(p, id, region, at, value);
     out.states[i] = 0;

@@ -26,6 +26,7 @@ struct Position {
   int dim = -1;
   std::int64_t extent = 1, start = 0;
   std::vector<Value> plus, minus;
+  DType dtype = DType::i32;
 };
 
 std::optional<Position> position(const Kernel& k, Value v);
@@ -148,6 +149,7 @@ class Gather {
     for (std::size_t axis = 0; axis < indices_.size(); ++axis) {
       auto at = position(k_, indices_[axis]);
       if (!at) return false;
+      at->dtype = k_.type(indices_[axis]).dtype();
       if (at->dim >= 0) {
         const auto dim = static_cast<std::size_t>(at->dim);
         if (dim >= shape.size() || box_.axes[dim] >= 0 || at->extent != shape[dim]) return false;
@@ -177,8 +179,7 @@ void load_box(Kernel& k, OpId load, const FoundBox& box) {
   b.loc = k[load].loc;
   std::vector<Value> operands{box.view};
   for (const Position& at : box.at) {
-    const Value some = at.plus.empty() ? Value() : at.plus.front();
-    operands.push_back(first_of(b, at, some ? k.type(some) : Type::scalar(DType::i32)));
+    operands.push_back(first_of(b, at, Type::scalar(at.dtype)));
   }
   const Type tile = k.type(k[load].results[0]);
   const Value fill = k[load].operands[2];

@@ -202,9 +202,21 @@ Plan make_plan(const Kernel& k, bool tma_loads) {
   return plan;
 }
 
+/// Products under a condition, or in a loop that does not count, are no wgmmas.
+bool are_in_counted_loops(const Kernel& k) {
+  bool all = true;
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode != Opcode::Dot) return;
+    for (OpId owner = k[k[op].parent].owner; owner; owner = k[k[owner].parent].owner)
+      all = all && k[owner].opcode == Opcode::For;
+  });
+  return all;
+}
+
 /// Products of few rows that are no wgmmas, but would be as their transposes.
 bool gains_by_swap(const Kernel& k) {
   const Survey s = survey(k);
+  if (!are_in_counted_loops(k)) return false;
   if (!k.info.target.starts_with("sm_90") || s.wgmma || s.chained || s.largest_product == 0)
     return false;
   Kernel other = clone(k);

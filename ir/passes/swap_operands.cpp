@@ -1,12 +1,15 @@
 // Products as their transposes.
 //
-// Before:  s = for .. (acc: 16x128) { yield dot a, b, acc }                        a: 16x64, b:
-// 64x128 After:   t = for .. (acc: 128x16) { yield dot (permute b), (permute a), acc }; s = permute
-// t A warpgroup computes 64 rows of a product, and any multiple of 8 columns: a tile of few rows
+// Before:  s = for .. (acc: 16x128) { yield dot a, b, acc }
+// After:   t = for .. (acc: 128x16) { yield dot (permute b), (permute a), acc }; s = permute t
+//
+// A warpgroup computes 64 rows of a product, and any multiple of 8 columns: a tile of few rows
 // leaves it most of its work undone, and its transpose nothing. What follows the loop sees the
-// sums as it did.
+// sums as it did. An operand of several products is turned once: only so are they still the only
+// users of what is loaded.
 #include "ir/passes/swap_operands.h"
 
+#include <algorithm>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -46,6 +49,7 @@ class Swap {
     });
     if (dots == 0 || found != dots) return false;
     for (const Sums& sums : all) turn(sums);
+    for (Value v : unused_) erase_unused(k_, v);
     return true;
   }
 
@@ -82,14 +86,26 @@ class Swap {
   }
 
   Value transposed(Builder& b, Value v) {
+    Value& made = turned_[v];
+    if (!made) made = make_transposed(b, v);
+    return made;
+  }
+
+  Value make_transposed(Builder& b, Value v) {
     const OpId def = k_[v].def;
-    if (def && k_[def].opcode == Opcode::Permute) return k_[def].operands[0];
+    const bool is_turned = def && k_[def].opcode == Opcode::Permute &&
+                           std::ranges::equal(k_[def].attrs.ints(AttrName::order), Ints{1, 0});
+    if (is_turned) return k_[def].operands[0];
     if (def && k_[def].opcode == Opcode::Const) {
       const AttrList attrs = k_[def].attrs;
       const Type type = turned(k_.type(v));
       return k_[b.create(Opcode::Const, {}, std::span(&type, 1), attrs)].results[0];
     }
-    return b.op(Opcode::Permute, {v}, {{AttrName::order, Ints{1, 0}}});
+    Builder behind(k_);
+    const bool has_place = def && k_[def].next;
+    if (has_place) behind.before(k_[def].next);
+    behind.loc = b.loc;
+    return (has_place ? behind : b).op(Opcode::Permute, {v}, {{AttrName::order, Ints{1, 0}}});
   }
 
   void turn(const Sums& sums) {
@@ -99,7 +115,7 @@ class Swap {
     const Value init = k_[sums.loop].operands[kFirstInit + sums.carry];
     const Value turned_init = transposed(b, init);
     k_[sums.loop].operands[kFirstInit + sums.carry] = turned_init;
-    erase_unused(k_, init);
+    unused_.push_back(init);
     turn_type(k_[k_[sums.loop].regions[0]].args[kFirstCarry + sums.carry]);
     for (OpId dot : sums.dots) turn_dot(dot);
     turn_result(sums);
@@ -116,8 +132,7 @@ class Swap {
     k_[dot].operands[0] = a;
     k_[dot].operands[1] = c;
     turn_type(k_[dot].results[0]);
-    erase_unused(k_, first);
-    erase_unused(k_, second);
+    unused_.insert(unused_.end(), {first, second});
   }
 
   void turn_result(const Sums& sums) {
@@ -136,6 +151,8 @@ class Swap {
 
   Kernel& k_;
   std::unordered_map<Value, std::vector<Use>> uses_;
+  std::unordered_map<Value, Value> turned_;
+  std::vector<Value> unused_;
 };
 
 }  // namespace

@@ -108,6 +108,9 @@ void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript&
   }
 }
 
+/// Programs that share the blocks of one of many sequences.
+constexpr int kShares = 32;
+
 /// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block], of what the mask computes of keys; of
 /// many sequences b is 0, and their blocks stand in the columns of their lists.
 auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
@@ -123,12 +126,15 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
     }
     const Lengths lengths{cu_q, cu_kv};
     lengths.any_number();
-    for (auto [b, h] : grid({cu_q->dim(0) - 1, Bounds.dim(2)}, 1, 1)) {
+    for (auto [b, h, share] :
+         grid({cu_q->dim(0) - 1, Bounds.dim(2), full<i32>(kShares)}, 1, 1, 1)) {
       const Part part = Part::of(lengths, b.first(), BN);
-      for (auto n : steps(cdiv(part.kv_length, BN), 1))
-        store(Bounds,
-              fold_keys(mask->sides, b.first(), h.first(), n.first() * BN, BN, part.kv_length), 0,
-              h, part.columns->begin + n.first());
+      const Tile left = max(cdiv(part.kv_length, BN) - share.first(), 0);
+      for (auto i : steps(cdiv(left, kShares), 1)) {
+        const Tile n = share.first() + i.first() * kShares;
+        store(Bounds, fold_keys(mask->sides, b.first(), h.first(), n * BN, BN, part.kv_length), 0,
+              h, part.columns->begin + n);
+      }
     }
   });
 }
@@ -207,14 +213,15 @@ LeafBounds fold_queries(const MaskSides& sides, const Tile& b, const Tile& h, co
 /// back.
 struct RowMaker {
   RowMaker(const MaskSides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
-           const Part& of_part)
+           const Part& of_part, const Tile& has_queries)
       : sides(of),
         key_bounds_of(key_bounds),
         blocks(to),
         block(keys),
         part(of_part),
         end(part.columns ? part.columns->end : blocks.dim(3)),
-        count(cdiv(part.kv_length, block)) {}
+        count(part.columns ? where(has_queries, cdiv(part.kv_length, block), 0)
+                           : cdiv(part.kv_length, block)) {}
 
   const MaskSides& sides;
   const In<i32, 4>& key_bounds_of;
@@ -263,7 +270,8 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
         const Tile longest = q_length, rows = group > 1 ? longest * group : longest;
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(rows, BM)}, 1, 1, 1)) {
           const Part part = cu_q ? Part::of(lengths, b.first(), BN) : Part{q_length, kv_length};
-          const RowMaker maker{mask->sides, KeyBounds, Blocks, BN, part};
+          const Tile has_queries = m.first() * BM < part.q_length * group;
+          const RowMaker maker{mask->sides, KeyBounds, Blocks, BN, part, has_queries};
           const LeafBounds queries = fold_queries(mask->sides, b.first(), h.first(), m.first() * BM,
                                                   BM, part, {group, at_end});
           const auto [whole, masked] = maker.run(b.first(), h.first(), m, queries);
@@ -281,6 +289,7 @@ auto make_order_kernel() {
   return kernel(
       "attention_tile_order", [](In<i32, 3> Counts, Out<i32, 3> Order, Scalar<i32> tiles) {
         const Tile count = tiles;
+        Counts.any_extent(0), Order.any_extent(0);
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), count}, 1, 1, kPlaced)) {
           const Tile tile = cast<i32>(m.idx()), mine = expand(fill_absent(Counts(b, h, m), 0), 1);
           Tile rank = full<i32>(0, kPlaced);

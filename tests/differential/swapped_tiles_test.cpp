@@ -37,6 +37,7 @@ class SwappedTiles : public test::OnDevice {
     if (GetParam().kind == DeviceKind::cpu) return;
     if (GetParam().kind == DeviceKind::cuda && said.find("sm_90") == std::string::npos) return;
     EXPECT_NE(said.find(is_swapped ? "swap=1 wgmma=1" : "swap=0"), std::string::npos) << said;
+    EXPECT_EQ(said.find("applied: dot by wgmma") != std::string::npos, is_swapped) << said;
   }
   template <class T, class O>
   void check(int bm, int bn, int bk, bool a_columns = false, bool b_columns = false) {
@@ -138,6 +139,19 @@ TEST_P(SwappedTiles, NotEverywhere) {
   looked_at(stream(), A, B, C);
   expect_equal(C, product(A, B));
   expect_swapped(looked_at.explain(), false);
+
+  const auto in_branch = kernel("in_branch", [](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> c) {
+    for (auto [r, s] : grid(c, 16, 64)) {
+      auto acc = zeros<f32>(16, 64);
+      if_(a.rows() > 3, [&] {
+        for (auto k : steps(a.cols(), 64)) acc = dot(a(r, k), b(k, s), acc);
+      });
+      c(r, s) = acc;
+    }
+  });
+  in_branch(stream(), A, B, C);
+  expect_equal(C, product(A, B));
+  expect_swapped(in_branch.explain(), false);
 
   const auto odd = matmul_of<bf16, f32>(16, 64, 64), square = matmul_of<bf16, f32>(16, 16, 64);
   const Tensor O = integers({m, k + 1}, DType::bf16, 1).slice(1, 0, k);

@@ -285,8 +285,9 @@ class RandomMasks {
     return chance(75) ? position : m.build.add(position, leaf(m));
   }
   /// One coordinate, or a sum of them.
-  Value coordinates(MaskKernel& m, Value i, const Grid& g) {
+  Value coordinates(MaskKernel& m, Value position, const Grid& g) {
     Builder& b = m.build;
+    const Value i = chance(20) ? b.sub(position, constant(m, 0, 120)) : position;
     const Value high = b.op(g.is_shift ? Opcode::Shr : Opcode::Div, {i, g.row});
     const Value low = g.is_shift   ? b.sub(i, b.op(Opcode::Shl, {high, g.row}))
                       : chance(30) ? b.sub(i, b.mul(high, g.row))
@@ -304,8 +305,8 @@ class RandomMasks {
         return b.add(b.mul(high, other), low);
       case 4:
         return b.add(b.mul(b.div(i, g.plane), other), b.rem(i, chance(50) ? g.row : g.plane));
-      default: {  // three digits
-        const Value middle = b.rem(high, g.rows);
+      default: {  // three digits, the middle one by bits where that is no digit, too
+        const Value middle = chance(30) ? b.op(Opcode::And, {high, b.i32(7)}) : b.rem(high, g.rows);
         const Value upper = b.add(b.mul(b.div(i, g.plane), other), middle);
         return chance(50) || g.is_shift ? upper : b.add(b.mul(upper, g.row), low);
       }

@@ -317,6 +317,13 @@ inline std::uint64_t products_seed() {
   return seed ? std::strtoull(seed, nullptr, 10) : 20261120;
 }
 
+/// A plan was drawn that takes more shared memory than there is.
+inline bool has_no_room(const std::exception& e) {
+  const std::string_view said = e.what();
+  return said.find("the plan of TEGULA_PLAN=") != said.npos &&
+         said.find("bytes of shared memory") != said.npos;
+}
+
 /// Draws until the form was there 200 times; draws in which it was not are as exact.
 inline void expect_exact_in(const ProductForm& form) {
   constexpr int kMostDraws = 3 * kOfEachForm / 2;
@@ -325,7 +332,7 @@ inline void expect_exact_in(const ProductForm& form) {
   for (const char* at = form.name; *at != 0; ++at)
     seed = 31 * seed + static_cast<std::uint64_t>(*at);  // other products than other forms have
   Draws d(seed);
-  int used = 0, drawn = 0;
+  int used = 0, drawn = 0, refused = 0;
   std::map<std::string, int> also;
   while (used < kOfEachForm && drawn < kMostDraws && !testing::Test::HasFailure()) {
     const DrawnProduct x = draw_product(d, form);
@@ -334,8 +341,8 @@ inline void expect_exact_in(const ProductForm& form) {
     try {
       said = check_product(x);
     } catch (const std::exception& e) {
-      ADD_FAILURE() << e.what();
-      return;
+      if (!has_no_room(e)) ADD_FAILURE() << e.what();
+      ++refused;
     }
     ++drawn;
     if (!form.is_used(x, said)) continue;
@@ -347,6 +354,7 @@ inline void expect_exact_in(const ProductForm& form) {
   }
   std::printf("%s: %d of %d draws\n", form.name, used, drawn);
   for (const auto& [what, count] : also) std::printf("  %s: %d\n", what.c_str(), count);
+  EXPECT_LE(refused, drawn / 20) << form.name;
   EXPECT_GE(used, kOfEachForm) << form.name;
 }
 

@@ -19,7 +19,8 @@ void store(const Arg& pointers, const Arg& values, const Arg& mask = {}, Hints h
 enum class Order : std::uint8_t { relaxed, acquire, release, acq_rel };
 enum class Scope : std::uint8_t { cta, cluster, gpu, sys };
 
-/// Adds to each address as one step; gives the old values.
+/// Adds to each address as one step; gives the old values, which all threads of the program are
+/// told: in a branch, one that all of them take.
 Tile atomic_add(const Arg& pointers, const Arg& values, const Arg& mask = {},
                 Order order = Order::relaxed, Scope scope = Scope::gpu);
 Tile atomic_max(const Arg& pointers, const Arg& values, const Arg& mask = {},

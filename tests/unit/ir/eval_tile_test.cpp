@@ -207,6 +207,22 @@ TEST(EvalTile, AtomicsGiveTheOldValuesInOrder) {
   EXPECT_THAT(old.storage, ElementsAre(0, 0, 1, 2));
 }
 
+TEST(EvalTile, AtomicsOnViewsGiveOldValuesAndLeaveTheOutsideAlone) {
+  HostTensor<i32> at({3, 2}, {1, 2, 3, 4, 5, 6}), old({4}, {-1, -1, -1, -1});
+  run_clean(R"(kernel @a tile (%x: view<?x?xi32, inout>, %o: view<?xi32, out>) {
+    %one = const [value = 1] : i32
+    %zero = const [value = 0] : i32
+    %tens = const [value = 10] : tile<4xi32>
+    %was = atomic_view %x, %tens, %one, %one [axes = [0], kind = "add"] : tile<4xi32>
+    store_view %o, %was, %zero [axes = [0]]
+    %threes = const [value = 3] : tile<2x2xi32>
+    store_view %x, %threes, %zero, %zero [axes = [0, 1], kind = "max"]
+  })",
+            {at.view(), old.view()});
+  EXPECT_THAT(at.storage, ElementsAre(3, 3, 3, 14, 5, 16));
+  EXPECT_THAT(old.storage, ElementsAre(4, 6, -1, -1));
+}
+
 TEST(EvalTile, AtomicsOfManyProgramsComeInProgramOrder) {
   HostTensor<i32> counter({1}), old({4096});
   EvalOptions threads;
