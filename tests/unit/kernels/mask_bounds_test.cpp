@@ -240,6 +240,21 @@ TEST(MaskBounds, OfHalvesAndOffsetsThatTheLaunchTells) {
   }
 }
 
+/// Quotients are rounded towards 0, bits and shifts are not: together they are no digits of what is
+/// below 0.
+TEST(MaskBounds, DigitsOfNegativeNumbers) {
+  const auto by_bits = [](auto x) { return x / 64 * 8 + ((x / 8) & 7) <= 3; };
+  const auto by_shifts = [](auto x) { return (x >> 6) * 8 + (x >> 3) % 8 <= 3; };
+  const auto alike = [](auto x) { return x / 64 * 8 + x / 8 % 8 <= 3; };
+  for (const int before : {0, 50, 100}) {
+    const auto check = [&](auto of) {
+      expect_sound(Probe([=](Tile, Tile, Tile, Tile kv) { return of(kv - before); }),
+                   [=](auto, auto kv) { return of(kv - before); });
+    };
+    check(by_bits), check(by_shifts), check(alike);
+  }
+}
+
 TEST(MaskBounds, WhatIsNotAffineIsNotSolved) {
   const Probe remainder([](Tile, Tile, Tile q, Tile kv) { return (q + kv) % 3 == 0; });
   EXPECT_FALSE(remainder(0, 15, 100).visible);
