@@ -192,9 +192,18 @@ TEST_P(DerivedRows, OfSequencesInOneTensor) {
 }
 
 /// Neither lengths nor their number, nor how many queries there are, is part of a kernel's key.
-TEST_P(DerivedRows, LengthsChangeWithoutCompiling) {
+class DerivedRowsOfLengths : public DerivedRows {
+ protected:
+  void check(bool longest_first);
+};
+INSTANTIATE_TEST_SUITE_P(Devices, DerivedRowsOfLengths, testing::ValuesIn(test::devices()),
+                         test::device_name);
+
+/// Bounds, list and attention, and the order, if asked for, are compiled once.
+void DerivedRowsOfLengths::check(bool longest_first) {
   const Case c = cases(GetParam())[1];
-  const Attention attention({.mask = c.mask, .queries_at_end = true});
+  const Attention attention(
+      {.mask = c.mask, .queries_at_end = true, .longest_first = longest_first});
   HostAttention host;
   for (const Lengths& l : {Lengths{{64, 128}, {64, 128}},
                            {{129, 3, 65}, {129, 30, 165}},
@@ -214,9 +223,12 @@ TEST_P(DerivedRows, LengthsChangeWithoutCompiling) {
     for (const char* how : {"compiled:", "reused:"})
       for (std::size_t at = text.find(how); at != std::string::npos; at = text.find(how, at + 1))
         ++made;
-    EXPECT_EQ(made, 3) << text;
+    EXPECT_EQ(made, longest_first ? 4 : 3) << text;
   }
 }
+
+TEST_P(DerivedRowsOfLengths, ChangeWithoutCompiling) { check(false); }
+TEST_P(DerivedRowsOfLengths, ChangeWithoutCompilingTheOrder) { check(true); }
 
 }  // namespace
 }  // namespace tegula::test
