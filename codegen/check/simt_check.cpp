@@ -5,12 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <span>
 
 #include "codegen/check/barriers.h"
 #include "codegen/check/checker.h"
 #include "codegen/check/products.h"
+#include "ir/op_table.h"
 #include "tegula/error.h"
 
 namespace tegula::codegen {
@@ -43,51 +42,42 @@ class Walk {
 
  private:
   using Run = void (Walk::*)(OpId, SharedState&, const Who&);
-  struct Row {
-    Opcode opcode;
-    Run run;
-    bool is_async;  ///< is of interest beside TMA, wgmma and mbarriers only
+  struct Visit {
+    Run run = nullptr;
+    bool is_async = false;  ///< is of interest beside TMA, wgmma and mbarriers only
   };
-  static std::span<const Row> rows() {
+  static const Visit& visit_of(Opcode opcode) {
     using enum Opcode;
-    static constexpr std::array kRows{
-        Row{If, &Walk::branch, false},
-        Row{For, &Walk::loop, false},
-        Row{While, &Walk::loop, false},
-        Row{Roles, &Walk::roles, false},
-        Row{BarSync, &Walk::named_barrier, false},
-        Row{BarArrive, &Walk::named_barrier, false},
-        Row{StShared, &Walk::write, true},
-        Row{StMatrix, &Walk::write, true},
-        Row{CpAsync, &Walk::write, true},
-        Row{ClusterArrive, &Walk::cluster_arrive, false},
-        Row{ClusterWait, &Walk::cluster_wait, false},
-        Row{LdCluster, &Walk::ld_cluster, false},
-        Row{FenceProxyAsync, &Walk::proxy_fence, true},
-        Row{FenceMbarInit, &Walk::init_fence, true},
-        Row{TmaLoad, &Walk::tma_load, true},
-        Row{TmaStore, &Walk::tma_store, true},
-        Row{TmaReduce, &Walk::tma_store, true},
-        Row{TmaCommit, &Walk::tma_commit, true},
-        Row{TmaWait, &Walk::tma_wait, true},
-        Row{MbarInit, &Walk::mbar_init, true},
-        Row{MbarArrive, &Walk::mbar_arrive, true},
-        Row{MbarExpectTx, &Walk::mbar_arrive, true},
-        Row{MbarWait, &Walk::mbar_wait, true},
-        Row{WgmmaFence, &Walk::wgmma_fence, true},
-        Row{Wgmma, &Walk::wgmma, true},
-        Row{WgmmaCommit, &Walk::wgmma_commit, true},
-        Row{WgmmaWait, &Walk::wgmma_wait, true},
-    };
-    return kRows;
-  }
-  static const Row* row_of(Opcode opcode) {
-    static const auto kByOpcode = [] {
-      std::array<const Row*, kOpCount> table{};
-      for (const Row& row : rows()) table[static_cast<std::size_t>(row.opcode)] = &row;
-      return table;
-    }();
-    return kByOpcode[static_cast<std::size_t>(opcode)];
+    static constexpr auto kVisits = op_table<Visit>({
+        {If, {&Walk::branch, false}},
+        {For, {&Walk::loop, false}},
+        {While, {&Walk::loop, false}},
+        {Roles, {&Walk::roles, false}},
+        {BarSync, {&Walk::named_barrier, false}},
+        {BarArrive, {&Walk::named_barrier, false}},
+        {StShared, {&Walk::write, true}},
+        {StMatrix, {&Walk::write, true}},
+        {CpAsync, {&Walk::write, true}},
+        {ClusterArrive, {&Walk::cluster_arrive, false}},
+        {ClusterWait, {&Walk::cluster_wait, false}},
+        {LdCluster, {&Walk::ld_cluster, false}},
+        {FenceProxyAsync, {&Walk::proxy_fence, true}},
+        {FenceMbarInit, {&Walk::init_fence, true}},
+        {TmaLoad, {&Walk::tma_load, true}},
+        {TmaStore, {&Walk::tma_store, true}},
+        {TmaReduce, {&Walk::tma_store, true}},
+        {TmaCommit, {&Walk::tma_commit, true}},
+        {TmaWait, {&Walk::tma_wait, true}},
+        {MbarInit, {&Walk::mbar_init, true}},
+        {MbarArrive, {&Walk::mbar_arrive, true}},
+        {MbarExpectTx, {&Walk::mbar_arrive, true}},
+        {MbarWait, {&Walk::mbar_wait, true}},
+        {WgmmaFence, {&Walk::wgmma_fence, true}},
+        {Wgmma, {&Walk::wgmma, true}},
+        {WgmmaCommit, {&Walk::wgmma_commit, true}},
+        {WgmmaWait, {&Walk::wgmma_wait, true}},
+    });
+    return kVisits[static_cast<std::size_t>(opcode)];
   }
 
   /// Threads alone need no more than their barriers looked at.
@@ -110,8 +100,8 @@ class Walk {
     for (OpId op : k_.ops(r)) {
       if (who.is_split && info(k_[op].opcode).has(kConvergent))
         c_.report(sim::Detector::Divergence, "a part of a warp runs what all of it must", op);
-      const Row* row = row_of(k_[op].opcode);
-      if (row && (is_async_ || !row->is_async)) (this->*row->run)(op, state, who);
+      const Visit& visit = visit_of(k_[op].opcode);
+      if (visit.run && (is_async_ || !visit.is_async)) (this->*visit.run)(op, state, who);
     }
   }
 

@@ -152,20 +152,25 @@ Builder behind(Kernel& k, OpId loop) {
   return b;
 }
 
-std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
+namespace {
+
+std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpId), const Kernel& k,
+                                  OpId loop, PassContext& context) {
   Finder finder(k, loop, context);
   std::vector<OperandLoad> found;
   for (OpId op : k.ops(k[loop].regions[0]))
-    if (auto load = finder.find(op)) found.push_back(std::move(*load));
+    if (auto load = (finder.*find)(op)) found.push_back(std::move(*load));
   return found;
 }
 
+}  // namespace
+
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
+  return found_by(&Finder::find, k, loop, context);
+}
+
 std::vector<OperandLoad> loads_beside_operands(const Kernel& k, OpId loop, PassContext& context) {
-  Finder finder(k, loop, context);
-  std::vector<OperandLoad> found;
-  for (OpId op : k.ops(k[loop].regions[0]))
-    if (auto load = finder.find_beside(op)) found.push_back(std::move(*load));
-  return found;
+  return found_by(&Finder::find_beside, k, loop, context);
 }
 
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
