@@ -85,10 +85,23 @@ void check_tiles(const AttentionTiles& t) {
 void check_spec(const AttentionSpec& spec) {
   if (spec.tiles) check_tiles(*spec.tiles);
   if (!spec.blocks) return;
+  if (spec.weighting == Weighting::stick_breaking)
+    refuse("stick breaking with a list of blocks",
+           "leave `blocks` out: keys come in order, which lists do not keep");
   if (spec.range || spec.full)
     refuse("`blocks` is given together with `range` or `full`",
            "leave those out: the list says which blocks are visited and which are full");
   check_blocks(*spec.blocks);
+}
+
+/// Tensors that have a meaning for softmax alone.
+void check_extras(Weighting weighting, const AttentionExtras& x) {
+  if (weighting == Weighting::softmax) return;
+  if (x.sinks.defined() || x.row_max.defined())
+    refuse(std::string(x.sinks.defined() ? "sinks" : "row_max") + " without a softmax",
+           "leave it out, or use Weighting::softmax");
+  if (weighting == Weighting::scores && x.lse.defined())
+    refuse("lse of weights that are scores", "leave it out: nothing divides their sums");
 }
 
 }  // namespace
@@ -130,6 +143,7 @@ Attention::Attention(AttentionSpec spec) {
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                            const Tensor& O, const AttentionExtras& extras) const {
   const AttentionSpec& spec = kernels_->spec();
+  check_extras(spec.weighting, extras);
   AttentionCall call = dense_call(Q, K, V, O, extras);
   if (spec.queries_at_end) require_keys_for_queries(Q, K);
   if (!spec.blocks) call = with_heads_packed(std::move(call), spec.pack_heads);
@@ -154,6 +168,7 @@ void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V,
 void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                        const Tensor& O, const CuSeqlens& lengths,
                        const AttentionExtras& extras) const {
+  check_extras(kernels_->spec().weighting, extras);
   kernels_->run(stream, varlen_call(Q, K, V, O, lengths, extras));
 }
 

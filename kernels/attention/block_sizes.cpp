@@ -86,7 +86,7 @@ AttentionTiles attention_tiles(const TileNeeds& needs) {
   const int others = needs.has_gaps + needs.score.of_position, spare = is_full ? 0 : 1;
   const int by_registers = kRegisters - value_dim / 2 - std::max(others - spare, 0) * kStep;
   const int by_shared = keys_by_shared(dim, value_dim);
-  const int costly = is_full ? kCostlyKeys / 2 : kCostlyKeys;
+  const int costly = kCostlyKeys / (is_full ? 2 : 1) / (needs.score.of_row ? 2 : 1);
   const int most = needs.score.of_element ? costly : kMaxKeys;
   return {kRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }

@@ -6,8 +6,8 @@
 #include <numbers>
 
 #include "kernels/attention/block_sizes.h"
-#include "kernels/attention/online_softmax.h"
 #include "kernels/attention/query_rows.h"
+#include "kernels/attention/row_weights.h"
 #include "kernels/attention/visibility.h"
 
 namespace tegula {
@@ -61,7 +61,7 @@ class Program {
         goes_backwards_(facts.goes_backwards()),
         scale_(scale),
         // Exponents are factor * scores; what a score function gives is scaled as it is computed.
-        factor_(spec_.score ? full<f32>(1) : kLog2E * scale_),
+        factor_(spec_.score ? full<f32>(1) : scaled(scale_)),
         // What head dims lack of a multiple of 16 is absent.
         d_(slice(0, padded_head_dim(x.Q.fixed(3)))),
         dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
@@ -80,10 +80,11 @@ class Program {
     const int rows = tiles_.queries;
     for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
                                multicast(!is_masked), tma_loads(spec_.tma_loads))) {
-      const Softmax done = softmax(b, h, m, {});
+      const Weighted done = weighted(b, h, m, {});
       store(done, h, m);
       if (round_ != Round::first) continue;
-      const Tile doubtful = done.sequence.own(done.state.doubtful(), m);
+      const auto& softmax = std::get<OnlineSoftmax>(done.state);
+      const Tile doubtful = done.sequence.own(softmax.doubtful(), m);
       doubts.mark(number(b, h, m), fill_absent(doubtful, false));
     }
   }
@@ -98,7 +99,7 @@ class Program {
       const Tile tile = fill_absent((*lists_.order)(b, h, r), 0);
       assume(tile >= 0), assume(tile < count);
       const Index m = slice(tile * tiles_.queries, tiles_.queries);
-      store(softmax(b, h, m, {}), h, m);
+      store(weighted(b, h, m, {}), h, m);
     }
   }
 
@@ -112,7 +113,7 @@ class Program {
       for (auto i : steps(mine, 1)) {
         const auto [b, h, m] = tiles.at(cast<i32>(p.first()) + cast<i32>(i.first()) * programs);
         const Tile is_marked = doubts.is_marked(number(b, h, m));
-        const Softmax done = softmax(b, h, m, is_marked);
+        const Weighted done = weighted(b, h, m, is_marked);
         if_(is_marked, [&] { store(done, h, m); });
       }
       if_(any, [&] { doubts.leave(programs); });
@@ -120,10 +121,10 @@ class Program {
   }
 
  private:
-  struct Softmax {
+  struct Weighted {
     Sequence sequence;
     Rows rows;
-    OnlineSoftmax state;
+    RowWeights state;
   };
 
   /// What divides lengths is of no use: rows that a tile lacks are absent, and of what is stored by
@@ -170,7 +171,7 @@ class Program {
     return rows.shifted(sequence.kv_length - queries);
   }
 
-  Visits visits_of(const Softmax& s, const Index& b, const Index& h, const Index& m,
+  Visits visits_of(const Weighted& s, const Index& b, const Index& h, const Index& m,
                    const std::optional<Tile>& is_wanted) const {
     const int keys = tiles_.keys;
     const Sequence& sequence = s.sequence;
@@ -195,14 +196,14 @@ class Program {
   }
 
   /// Over all keys that the tile visits, of none unless it `is_wanted`.
-  Softmax softmax(const Index& b, const Index& h, const Index& m,
-                  const std::optional<Tile>& is_wanted) const {
+  Weighted weighted(const Index& b, const Index& h, const Index& m,
+                    const std::optional<Tile>& is_wanted) const {
     const Sequence sequence = sequence_of(b);
     const Index &entry = sequence.entry, at = sequence.queries(m);
     const Tile q = rows_.cu_q ? fill_absent(x_.Q(entry, h, at, d_), 0) : x_.Q(entry, h, at, d_);
-    Softmax s{
-        sequence, rows_of(sequence, h, m),
-        OnlineSoftmax(tiles_.queries, static_cast<int>(dv_.block()), rescaling(), dtype_of<T>)};
+    Weighted s{sequence, rows_of(sequence, h, m),
+               row_weights(spec_.weighting, rescaling(), tiles_.queries,
+                           static_cast<int>(dv_.block()), dtype_of<T>)};
     const Visits visits = visits_of(s, b, h, m, is_wanted);
     if (spec_.score) assume(scale_ > 0.0f);
     for (auto step : visits.steps()) {
@@ -213,9 +214,10 @@ class Program {
                  values = fill_absent(x_.V(entry, h / group_, kv, dv_), 0);
       const Tile scores = masked(scored(dot(q, keys.T()), s.rows, b, n), s, b, n, visits, step);
       // Without a score there is nothing to rearrange.
-      const auto weigh = [&] { return s.state.step(scores, factor_, visits.is_first(step)); };
-      const Tile weights = spec_.score ? relaxed(weigh) : weigh();
-      s.state.out = dot(cast<T>(weights), values, s.state.out);
+      const auto of_block = [&] { return weigh(s.state, scores, factor_, visits.is_first(step)); };
+      const Tile weights = spec_.score ? relaxed(of_block) : of_block();
+      Tile& out = sums_of(s.state);
+      out = dot(cast<T>(weights), values, out);
     }
     return s;
   }
@@ -223,31 +225,46 @@ class Program {
   Tile scored(const Tile& s, const Rows& rows, const Index& b, const Index& n) const {
     if (!spec_.score) return s;
     return relaxed([&] {
-      return kLog2E * spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
+      return scaled(spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0)));
     });
   }
 
-  Tile masked(Tile scores, const Softmax& s, const Index& b, const Index& n, const Visits& visits,
+  /// What weights are computed of: exponents of 2 but for weights that are scores.
+  Tile scaled(const Tile& s) const { return spec_.weighting == Weighting::scores ? s : kLog2E * s; }
+
+  Tile masked(Tile scores, const Weighted& s, const Index& b, const Index& n, const Visits& visits,
               const Index& step) const {
     const Tile columns = expand(n, 0);
     if_(visits.needs_mask(step, spec_.mask != nullptr), [&] {
       const Tile inside = columns < s.sequence.kv_length;
       scores = where(
           spec_.mask ? inside && spec_.mask(b, s.rows.heads, s.rows.positions, columns) : inside,
-          scores, -INFINITY);
+          scores, unseen_score(spec_.weighting));
     });
     return scores;
   }
 
-  void store(const Softmax& s, const Index& h, const Index& m) const {
+  void store(const Weighted& s, const Index& h, const Index& m) const {
+    if (const auto* softmax = std::get_if<OnlineSoftmax>(&s.state))
+      return store_softmax(*softmax, s, h, m);
+    const Sequence& sequence = s.sequence;
+    const Index &entry = sequence.entry, at = sequence.queries(m);
+    const auto* sticks = std::get_if<StickBreaking>(&s.state);
+    const Tile& out = sticks ? sticks->out : std::get<ScoresAsWeights>(s.state).out;
+    x_.O(entry, h, at, dv_) = sequence.own(out, m);
+    if (sticks) x_.Lse(entry, h, at) = sequence.own(sticks->log_left(), m);
+  }
+
+  void store_softmax(const OnlineSoftmax& state, const Weighted& s, const Index& h,
+                     const Index& m) const {
     const Sequence& sequence = s.sequence;
     const Index &entry = sequence.entry, at = sequence.queries(m);
     const Normaliser by =
-        x_.sinks ? Normaliser(s.state, factor_, fill_absent((*x_.sinks)(s.rows.head_of_row), 0))
-                 : Normaliser(s.state, factor_);
-    x_.O(entry, h, at, dv_) = sequence.own(s.state.out * expand(by.inverse(), 1), m);
+        x_.sinks ? Normaliser(state, factor_, fill_absent((*x_.sinks)(s.rows.head_of_row), 0))
+                 : Normaliser(state, factor_);
+    x_.O(entry, h, at, dv_) = sequence.own(state.out * expand(by.inverse(), 1), m);
     x_.Lse(entry, h, at) = sequence.own(by.lse(), m);
-    if (x_.row_max) (*x_.row_max)(entry, h, at) = sequence.own(row_maximum(s.state, factor_), m);
+    if (x_.row_max) (*x_.row_max)(entry, h, at) = sequence.own(row_maximum(state, factor_), m);
   }
 
   const AttentionSpec& spec_;

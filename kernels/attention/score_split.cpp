@@ -89,6 +89,7 @@ Split split_of(const Score& score) {
 
 AttentionSpec with_split_score(AttentionSpec spec) {
   if (!spec.score || spec.blocks || spec.range || spec.full) return spec;
+  if (spec.weighting == Weighting::scores) return spec;  // a weight of -inf is no key left out
   const Split split = split_of(spec.score);
   if (!split.is_split) return spec;
   const Mask is_visible = [score = spec.score](const Tile& b, const Tile& h, const Tile& q,

@@ -34,7 +34,12 @@ AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(
 }  // namespace
 
 SpecFacts::SpecFacts(const AttentionSpec& s)
-    : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {}
+    : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {
+  // Weights that are scores are made by the function instead of an exponential.
+  const bool is_softmax = s.weighting == Weighting::softmax;
+  score.of_row = s.weighting == Weighting::stick_breaking;
+  score.of_element = score.of_element || score.of_row || (s.score && !is_softmax);
+}
 
 TileNeeds SpecFacts::needs(std::int64_t dim, std::int64_t value_dim) const {
   return {static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps(),
@@ -66,6 +71,7 @@ bool SpecFacts::has_few_rows(const AttentionCall& c) {
 }
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
+  if (spec.weighting != Weighting::softmax) return false;
   const bool asks = spec.rescaling == Rescaling::never;
   if (!asks && spec.rescaling != Rescaling::automatic) return false;
   // Rows of a tile may have no keys there, or none that is known.

@@ -17,12 +17,12 @@ Way::Way(const AttentionSpec& spec) : list_(spec.blocks) {
   else if (spec.range || spec.full)
     text_ = "a range of the caller", depends_on_data_ = true;
   else if (spec.mask)
-    text_ = derive(spec.mask);
+    text_ = derive(spec.mask, spec.weighting == Weighting::stick_breaking);
   else
     text_ = "all, there is no mask", reach_ = KeyReach::all;
 }
 
-std::string Way::derive(const Mask& mask) {
+std::string Way::derive(const Mask& mask, bool in_order) {
   std::optional<MaskSource> source;
   try {
     source = trace_mask_source(mask);
@@ -43,6 +43,8 @@ std::string Way::derive(const Mask& mask) {
                        *parts > 1 ? fmt::format("{} closed ranges", *parts) : "a closed range",
                        why);
   }
+  if (in_order)
+    return fmt::format("a range of what is solved, else all ({}; a list has no order)", why);
   derived_ = std::make_unique<DerivedLists>(*source);
   return fmt::format("a block list derived from the mask ({})", why);
 }

@@ -37,7 +37,8 @@ class Way {
   std::string explain() const { return derived_ ? derived_->explain() : ""; }
 
  private:
-  std::string derive(const Mask& mask);
+  /// `in_order`: blocks of keys must come in ascending order, which lists do not keep.
+  std::string derive(const Mask& mask, bool in_order);
 
   std::optional<BlockList> list_;
   std::unique_ptr<DerivedLists> derived_;

@@ -133,17 +133,21 @@ inline void expect_head(const HostAttention& host, const Tensors& t, int b, int 
   }
 }
 
+/// One query head of one entry and the keys that it sees; `maxima`: with row_max.
+inline Tensors head_of(const Tensors& t, int b, int h, bool maxima) {
+  const std::int64_t group = t.Q.size(1) / t.K.size(1);
+  const auto of = [&](const Tensor& x, std::int64_t head) {
+    return x.select(0, b).select(0, head);
+  };
+  return {of(t.Q, h), of(t.K, h / group), of(t.V, h / group),
+          of(t.O, h), of(t.Lse, h),       maxima ? of(t.Max, h) : Tensor()};
+}
+
 /// Every row of every head; `maxima`: of row_max too.
 inline void expect_attention(const HostAttention& host, const Tensors& t, bool maxima = false) {
-  const std::int64_t group = t.Q.size(1) / t.K.size(1);
   for (int b = 0; b < t.Q.size(0); ++b)
     for (int h = 0; h < t.Q.size(1); ++h) {
-      const auto of = [&](const Tensor& x, std::int64_t head) {
-        return x.select(0, b).select(0, head);
-      };
-      const Tensors one(of(t.Q, h), of(t.K, h / group), of(t.V, h / group), of(t.O, h),
-                        of(t.Lse, h), maxima ? of(t.Max, h) : Tensor());
-      expect_head(host, one, b, h);
+      expect_head(host, head_of(t, b, h, maxima), b, h);
       if (testing::Test::HasFatalFailure()) return;
     }
 }

@@ -156,6 +156,15 @@ TEST(AttentionErrors, AreReadable) {
   });
   check("max_q",
         [&] { attention.varlen(cpu, packed, packed, packed, packed, {starts, starts, 9}); });
+  for (const Weighting w : {Weighting::scores, Weighting::stick_breaking}) {
+    const std::string of_weighting = w == Weighting::scores ? " of scores" : " of sticks";
+    const Attention other({.weighting = w});
+    check(("sinks" + of_weighting).c_str(),
+          [&] { other(cpu, q, k, k, q, {.sinks = of({4}, DType::f32)}); });
+    check(("row_max" + of_weighting).c_str(), [&] { other(cpu, q, k, k, q, {.row_max = rows}); });
+  }
+  check("lse of scores",
+        [&] { Attention({.weighting = Weighting::scores})(cpu, q, k, k, q, rows); });
   check("varlen of a batch", [&] { attention.varlen(cpu, q, k, k, q, {starts, starts, 8}); });
 }
 

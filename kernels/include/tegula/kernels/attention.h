@@ -37,6 +37,21 @@ enum class Rescaling : std::uint8_t {
   never,
 };
 
+/// How scores become the weights of values.
+enum class Weighting : std::uint8_t {
+  softmax,  ///< e^s over their sum
+  /// The scores themselves, 0 for keys that a row does not see: the score function is an
+  /// activation, such as sigmoid(s - log(length)) (Ramapuram et al. 2024) or the square of max(s,
+  /// 0).
+  scores,
+  /// A key takes the share sigmoid(s) of what the keys behind it left of the row's weight of 1 (Tan
+  /// et al. 2024, "Scaling Stick-Breaking Attention"): no positions are encoded, near keys come
+  /// first. Masks decide what is behind: usually causal ones, with or without the diagonal. Keys
+  /// are visited in order, so that there are no lists of blocks: a mask that needs one has all
+  /// blocks between its first and its last visited.
+  stick_breaking,
+};
+
 /// Queries and keys that a program works on at a time.
 struct AttentionTiles {
   int queries = 128, keys = 128;
@@ -77,6 +92,8 @@ struct AttentionSpec {
   /// first, those of all heads. Programs share uneven work more evenly (`tegula mask --order`),
   /// heads their keys less. One small kernel more; not measured on a GPU yet.
   bool longest_first = false;
+  Weighting weighting = Weighting::softmax;
+  /// Of softmax.
   Rescaling rescaling = Rescaling::automatic;
   /// Whether tensors that `score` reads at each pair (b, h, q, kv), such as a full bias, are
   /// brought as tiles by TMA (sm_90), where they can be: their last dimension contiguous, other
@@ -98,9 +115,11 @@ KvRange causal_full(const Tile& first, const Tile& last, const Tile& kv_length);
 /// Further tensors of a call, f32. Those left out are neither read nor written.
 struct AttentionExtras {
   /// Out, [batch, heads, q_length]: the natural logarithm of the softmax's denominator; -inf for a
-  /// row that sees no key.
+  /// row that sees no key. Of stick breaking: that of the weight that is left, 0 for such a row.
+  /// Not with weights that are scores.
   Tensor lse = {};
-  /// Out, like `lse`: the largest score of a row, sinks not among them; -inf without keys.
+  /// Out, like `lse`: the largest score of a row, sinks not among them; -inf without keys. Of
+  /// softmax only, as sinks are.
   Tensor row_max = {};
   /// In, [heads]: the score of one more key of each head, whose value is 0: it counts in the
   /// denominator only (gpt-oss; Xiao et al. 2023, "attention sinks").

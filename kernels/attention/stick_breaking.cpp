@@ -1,0 +1,27 @@
+#include "kernels/attention/stick_breaking.h"
+
+#include <numbers>
+
+#include "tegula/tegula.h"
+
+namespace tegula {
+
+StickBreaking::StickBreaking(int rows, int columns)
+    : left(zeros<f32>(rows)), out(zeros<f32>(rows, columns)) {}
+
+Tile StickBreaking::step(const Tile& scores, const Tile& factor) {
+  const Tile x = scores * factor;
+  // log2 of b and of 1 - b, each accurate where it is near 0; 0 for what is left by a score of
+  // -inf.
+  const Tile common = log2(1.0f + exp2(-abs(x)));
+  const Tile taken = -(max(-x, 0.0f) + common), passed = -(max(x, 0.0f) + common);
+  const Tile behind = cumsum(passed, axis(1), {.reverse = true, .exclusive = true});
+  const Tile of_block = sum(passed, 1);
+  left = left + of_block;
+  out = out * expand(exp2(of_block), 1);
+  return exp2(taken + behind);
+}
+
+Tile StickBreaking::log_left() const { return left * std::numbers::ln2_v<float>; }
+
+}  // namespace tegula

@@ -1,0 +1,23 @@
+#pragma once
+// Stick breaking over blocks of keys (Tan et al. 2024, "Scaling Stick-Breaking Attention"): what is
+// kept of each row between blocks.
+#include "tegula/value.h"
+
+namespace tegula {
+
+/// Key j's weight is b(j) * product over k > j of (1 - b(k)), where b(j) = 1 / (1 + 2^-x(j)) and x
+/// is scores times `factor`. Blocks come in ascending order: what stood before one is multiplied by
+/// what the block leaves.
+struct StickBreaking {
+  StickBreaking(int rows, int columns);
+
+  /// Takes one block of scores in, -inf for keys that are not seen; returns the weights of the
+  /// block. Products are sums of logarithms, so that none underflows before its time.
+  Tile step(const Tile& scores, const Tile& factor);
+  /// The natural logarithm of the weight that no key took.
+  Tile log_left() const;
+
+  Tile left, out;  ///< left: logarithm to base 2
+};
+
+}  // namespace tegula

@@ -1,0 +1,38 @@
+// Attention whose weights are no softmax.
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+#include "tests/assemble/assembled.h"
+
+namespace tegula {
+namespace {
+
+using namespace test;
+
+TEST_F(Assembled, AttentionWithoutSoftmax) {
+  const Score sigmoid = [](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile&) {
+    return rcp(1.0f + exp(-s));
+  };
+  struct Case {
+    Weighting weighting;
+    Score score;
+    int largest_dim;  // of wider values a few registers spill
+  };
+  for (const Case& c :
+       {Case{Weighting::scores, sigmoid, 256}, Case{Weighting::stick_breaking, {}, 128},
+        Case{Weighting::stick_breaking, scores::alibi(1), 128}})
+    for (const int dim : {64, 128, 256}) {
+      if (dim > c.largest_dim) continue;
+      SCOPED_TRACE(testing::Message() << static_cast<int>(c.weighting) << ", head dim " << dim);
+      const Attention attention(
+          {.mask = masks::causal(), .score = c.score, .weighting = c.weighting});
+      const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
+      const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
+      for (const runtime::Backend backend : here())
+        EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).wgmma);
+      if (dim <= 128) expect_clean(tile, "sm_80", false);
+    }
+}
+
+}  // namespace
+}  // namespace tegula
