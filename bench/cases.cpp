@@ -6,6 +6,7 @@
 
 #include "bench/attention_cases.h"
 #include "bench/bench.h"
+#include "bench/choices.h"
 #include "bench/ladder.h"
 #include "codegen/emit.h"
 #include "ir/text.h"
@@ -110,6 +111,7 @@ std::vector<Case> make_cases() {
                   }});
   add_matmul_cases(list);
   add_ladder(list);
+  add_choices(list);
   list.push_back({"g0_gemm", [](const Stream& s, Tensors t, double) {
                     static const HandWrittenGemm gemm;
                     gemm(s, t);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """What a choice was made from: one kernel in several forms side by side, round robin under peers.py's timer. One JSON line a case.
 
-    python3 bench/sweep.py attention|rescaling|epilogues --out FILE.jsonl [--lib PATH] [--commit HASH]
+    python3 bench/sweep.py attention|rescaling|epilogues|choices --out FILE.jsonl [--lib PATH] [--commit HASH]
 
 attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
 rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles alternate (numbers of
-matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen".
+matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: what waits to be measured, the forms of bench/choices.h.
 """
 import argparse
 import functools
@@ -95,9 +95,42 @@ def epilogues(t):
         yield f"matmul_bias_gelu_residual {m}x{n}x{k}", {"plain": plain["chosen"], **fused}
 
 
+def documents(s, count):
+    """The document of each position, of lengths drawn at random."""
+    ends = torch.randperm(s, device=peers.DEVICE)[: count - 1].sort().values
+    return torch.bucketize(torch.arange(s, device=peers.DEVICE), ends, right=True).int()
+
+
+def choices(t):
+    def row(choice, forms, what, tensors):
+        return f"{choice} {what}", {form: t.caller(f"{choice}/{form}", tensors, 0.0) for form in forms}
+
+    for b, s, d in ((4, 4096, 64), (4, 4096, 128), (1, 8192, 128)):
+        q, k, v, o, lse = attention_inputs(b, 16, s, d)
+        yield row("bias", ("elements", "tma", "tma_wide"), f"b{b} h16 s{s} d{d}", [q, k, v, o, lse, random_of(b, 16, s, s)])
+    for b, s, count in ((1, 4096, 12), (4, 4096, 12), (1, 16384, 24)):
+        tensors = [*attention_inputs(b, 16, s, 128), documents(s, count)]
+        yield row("order", ("as_they_come", "longest_first"), f"b{b} h16 s{s} d128, {count} documents", tensors)
+    for b, s in ((16, 4096), (4, 32768)):
+        q, o = random_of(b, 32, 1, 128), random_of(b, 32, 1, 128)
+        k, v = random_of(b, 8, s, 128), random_of(b, 8, s, 128)
+        lse = torch.empty(b, 32, 1, device=peers.DEVICE)
+        yield row("decode", ("lists", "all_keys"), f"b{b} h32 kv8 s{s} d128, one query", [q, k, v, o, lse, documents(s, 12)])
+    for d in (64, 128):
+        yield row("weights", ("softmax", "sigmoid", "sticks"), f"b4 h16 s4096 d{d} causal", attention_inputs(4, 16, 4096, d))
+    for n, k in ((4096, 4096), (4096, 14336), (28672, 8192)):
+        yield row("few_rows", ("mma", "swapped", "library"), f"16x{n}x{k}", [random_of(16, k), random_of(k, n), random_of(16, n)])
+    for m, n, k in ((512, 512, 8192), (1024, 1024, 8192), (4096, 4096, 4096)):
+        c = torch.zeros(m, n, device=peers.DEVICE)
+        yield row("sums_in_memory", ("elements", "tma"), f"{m}x{n}x{k}", [random_of(m, k), random_of(k, n), c])
+
+
+SWEEPS = {"attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
+
+
 def main():
     args = argparse.ArgumentParser(description=__doc__)
-    args.add_argument("sweep", choices=("attention", "rescaling", "epilogues"))
+    args.add_argument("sweep", choices=tuple(SWEEPS))
     args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
     args.add_argument("--out", required=True)
     args.add_argument("--rounds", type=int, default=8)
@@ -106,7 +139,7 @@ def main():
     t = peers.Tegula(options.lib)
     facts = {"device": torch.cuda.get_device_name(), "backend": t.lib.tegula_bench_backend().decode(), "commit": options.commit}
     with open(options.out, "w") as out:
-        for case, runs in {"attention": tiles, "rescaling": rescaling, "epilogues": epilogues}[options.sweep](t):
+        for case, runs in SWEEPS[options.sweep](t):
             print(json.dumps(row_of(case, runs, options.rounds, facts)), file=out, flush=True)
 
 
