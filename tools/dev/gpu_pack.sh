@@ -1,23 +1,32 @@
 #!/usr/bin/env bash
 # Fills .gpu/ with what a GPU machine needs and nothing else: stripped libraries, the program, the benchmark library,
-# the tests labelled gpu, and run.sh, which runs them from wherever the folder lies.
+# the tests labelled gpu, and run.sh, which runs them from wherever the folder lies. EXTRA='differential_(tma_loads|atomic).*' takes further
+# tests along: .gpu/run.sh differential_ '--gtest_filter=*cuda*'.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 limit=$((56 * 1000 * 1000))
 tree=build/release
 
+tests_of() { ctest --test-dir $tree "$@" -N | sed -n 's/.*Test *#[0-9]*: //p'; }
 has() { compgen -G "$1" >/dev/null; }
 targets=(tegula gpu_tests)
 has 'tools/*.cpp' && targets+=(tegula_program)
 has 'bench/*.cpp' && targets+=(tegula_bench)
 tools/dev/build.sh release "${targets[@]}"
 grep -q 'TEGULA_LLVM:BOOL=ON' $tree/CMakeCache.txt && tools/dev/build.sh release tegula_llvm
+tests=$(tests_of -L gpu)
+if [ -n "${EXTRA:-}" ]; then
+  extra=$(tests_of -R "^($EXTRA)$")
+  # shellcheck disable=SC2086  # words
+  tools/dev/build.sh release $extra
+  tests+=" $extra"
+fi
 
 rm -rf .gpu
 mkdir -p .gpu/lib .gpu/tools .gpu/tests
 cp -P $tree/lib/*.so* .gpu/lib/
 has 'tools/*.cpp' && cp $tree/tools/tegula .gpu/tools/
-for test in $(ctest --test-dir $tree -L gpu -N | sed -n 's/.*Test *#[0-9]*: //p'); do
+for test in $tests; do
   cp "$tree/tests/$test" .gpu/tests/
 done
 find .gpu -type f -exec strip --strip-unneeded {} +
