@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 
+#include "ir/opt_command.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "tegula/error.h"
@@ -42,11 +43,6 @@ std::string Remark::str() const {
 
 namespace {
 
-/// The IR before the failing pass, headed by the command that replays it.
-std::string reproducer(std::string_view pass, const std::string& before) {
-  return fmt::format("; tegula opt --passes={} THIS_FILE\n{}", pass, before);
-}
-
 void run_one(Kernel& kernel, const Pass& pass, PassContext& context, const PipelineOptions& options,
              PassTiming& timing) {
   if (kernel.info.form != pass.takes)
@@ -70,7 +66,11 @@ std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passe
     context.pass = pass.name;
     // Only kept where something may go wrong: a copy is a fraction of what verifying costs.
     std::optional<Kernel> before;
-    if (options.verify) before = clone(kernel);
+    std::string command;
+    if (options.verify) {
+      before = clone(kernel);
+      command = opt_command(context);
+    }
     PassTiming& timing = timings.emplace_back(PassTiming{pass.name});
     try {
       run_one(kernel, pass, context, options, timing);
@@ -78,7 +78,7 @@ std::vector<PassTiming> run_pipeline(Kernel& kernel, std::span<const Pass> passe
       throw;
     } catch (const std::exception& e) {
       throw InternalError(fmt::format("pass {}: {}", pass.name, e.what()),
-                          before ? reproducer(pass.name, print(*before)) : "");
+                          before ? opt_comment(command, pass.name) + print(*before) : "");
     }
     if (options.after_pass) options.after_pass(static_cast<int>(i), pass, kernel, timing.changed);
   }

@@ -1,10 +1,12 @@
 // Launching and describing compiled kernels.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <limits>
 
+#include "ir/opt_command.h"
 #include "ir/text.h"
 #include "runtime/jit_steps.h"
 #include "runtime/workspace.h"
@@ -132,6 +134,22 @@ std::string CompiledKernel::explain() const {
   return out;
 }
 
+namespace {
+
+/// The traced kernel under a line by which `tegula opt` does what was done here.
+std::string replayable_trace(const CompiledKernel& k) {
+  ir::Kernel tile = ir::clone(k.tile);
+  tile.info.target = k.target;
+  ir::PassContext context;
+  context.plan = k.plan;
+  std::vector<std::string_view> passes;
+  for (const ir::PassTiming& pass : k.passes) passes.push_back(pass.name);
+  return ir::opt_comment(ir::opt_command(context), fmt::format("{}", fmt::join(passes, ","))) +
+         ir::print(tile);
+}
+
+}  // namespace
+
 void write_dumps(const CompiledKernel& k) {
   const std::string& spec = env().dump;
   const auto colon = spec.find(':');
@@ -144,7 +162,9 @@ void write_dumps(const CompiledKernel& k) {
       {"emit", "03-emit.txt"}, {"ptx", "04.ptx"},         {"launch", "06-launch.txt"}};
   for (const auto& [verb, file] : kFiles)
     if (verbs == "all" || verbs.find(verb) != std::string::npos)
-      write_file(folder / file, k.dump(verb));
+      write_file(folder / file, verb == std::string_view("trace") && !k.passes.empty()
+                                    ? replayable_trace(k)
+                                    : k.dump(verb));
   if (!k.cubin.empty() && (verbs == "all" || verbs.find("assemble") != std::string::npos))
     write_file(folder / "05.cubin", std::string_view(k.cubin.data(), k.cubin.size()));
 }

@@ -2,10 +2,12 @@
 // memory.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "ir/opt_command.h"
 #include "ir/text.h"
 #include "runtime/jit_steps.h"
 #include "support/env.h"
@@ -32,6 +34,32 @@ ir::PassContext context_of(const CompileRequest& request, const std::optional<ir
   return context;
 }
 
+/// Keeps the traced kernel in a file; empty if it cannot be written.
+std::string keep_traced(const CompiledKernel& k) {
+  std::string file = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.tir").string();
+  const int descriptor = ::mkostemps(file.data(), 4, O_CLOEXEC);
+  if (descriptor < 0) return {};
+  const std::string text = ir::print(k.tile);
+  const bool whole =
+      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  ::close(descriptor);
+  return whole ? file : std::string();
+}
+
+/// The command that hands the traced kernel to these passes again; `command` begins it.
+std::string replay(const CompiledKernel& k, const std::string& command,
+                   std::span<const ir::Pass> passes) {
+  const std::string file = keep_traced(k);
+  if (file.empty()) return {};
+  std::vector<std::string_view> names, all;
+  for (const ir::Pass& pass : passes) names.push_back(pass.name);
+  for (const ir::Pass& pass : optimize_passes()) all.push_back(pass.name);
+  const std::string which = names == all ? std::string("--emit optimize")
+                                         : fmt::format("--passes={}", fmt::join(names, ","));
+  return fmt::format("{} --target {} --backend {} {} -- {}", command, k.target, name(k.backend),
+                     which, file);
+}
+
 void run_passes(CompiledKernel& k, ir::PassContext& context, std::span<const ir::Pass> passes) {
   k.name = k.tile.info.name;
   k.simt = ir::clone(k.tile);
@@ -40,7 +68,12 @@ void run_passes(CompiledKernel& k, ir::PassContext& context, std::span<const ir:
 #ifdef NDEBUG
   options.verify = false;
 #endif
-  k.passes = ir::run_pipeline(k.simt, passes, context, options);
+  const std::string command = ir::opt_command(context);  // of the plan as it is now
+  try {
+    k.passes = ir::run_pipeline(k.simt, passes, context, options);
+  } catch (const InternalError& e) {
+    throw InternalError(e.message(), replay(k, command, passes));
+  }
 }
 
 bool fits(const CompiledKernel& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
@@ -70,24 +103,6 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
   if (plan.stages <= fewest_stages(plan)) return std::nullopt;
   --plan.stages;
   return plan;
-}
-
-/// Keeps the traced kernel and gives the command that replays what became of it; empty if it cannot
-/// be written.
-std::string keep_reproducer(const CompiledKernel& k, const CompileRequest& request,
-                            std::string_view verb) {
-  std::string file = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.tir").string();
-  const int descriptor = ::mkostemps(file.data(), 4, O_CLOEXEC);
-  if (descriptor < 0) return {};
-  const std::string text = ir::print(k.tile);
-  const bool whole =
-      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  ::close(descriptor);
-  const std::string plan =
-      request.plan_changes.empty() ? "" : fmt::format("TEGULA_PLAN=\"{}\" ", changes_of(request));
-  return whole ? fmt::format("{}tegula opt --target {} --backend {} --emit {} -- {}", plan,
-                             k.target, name(k.backend), verb, file)
-               : std::string();
 }
 
 // ---- a plan that was asked for
@@ -215,8 +230,6 @@ void optimize(CompiledKernel& k, const CompileRequest& request) {
   } catch (const ir::SharedMemoryError& e) {
     if (!is_asked(request)) throw;
     refuse_plan(k, request, e.bytes());
-  } catch (const InternalError& e) {
-    throw InternalError(e.message(), keep_reproducer(k, request, "optimize"));
   }
 }
 

@@ -156,6 +156,7 @@ void add_mask(CLI::App& program, int& exit_code) {
   positive("--bn", o->bn, "Keys of a block");
   c->add_option("--numbers", o->numbers, "The mask's own numbers, in the order of its function")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 1 << 22));
   positive("--heads", o->heads.heads, "Heads, by which attention chooses its tiles");
   c->add_option("--dim", o->heads.dim, "Head dim, likewise: a multiple of 8")

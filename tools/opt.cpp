@@ -5,6 +5,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "ir/opt_command.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "runtime/jit_steps.h"
@@ -20,6 +21,8 @@ namespace {
 
 struct Options {
   std::string file, out, emit, target;
+  std::string plan;  ///< whole; else one is chosen
+  std::string plan_changes = env().plan;
   std::string backend = "llvm";
   std::vector<std::string> passes;
   bool locations = false, timing = false, remarks = false, list = false;
@@ -34,17 +37,15 @@ std::string read_input(const std::string& file) {
   return {std::istreambuf_iterator<char>(std::cin), {}};
 }
 
-/// The passes a reproducer names in its first line: "; tegula opt --passes=a,b THIS_FILE".
-std::vector<std::string> passes_of_header(std::string_view text) {
-  constexpr std::string_view kFlag = "--passes=";
-  const std::string_view line = split(text, '\n').front();
-  const std::size_t at = line.find(kFlag);
-  if (!line.starts_with("; tegula opt") || at == std::string_view::npos) return {};
-  std::vector<std::string> names;
-  const std::string_view value = line.substr(at + kFlag.size());
-  for (std::string_view name : split(value.substr(0, value.find(' ')), ','))
-    names.emplace_back(trim(name));
-  return names;
+/// Where nothing says what to do, the comment on a reproducer's first line does.
+Options with_header(Options o, std::string_view text) {
+  if (!o.passes.empty() || !o.emit.empty()) return o;
+  const ir::OptHeader header = ir::opt_header(text);
+  if (header.passes.empty()) return o;
+  for (std::string_view name : split(header.passes, ',')) o.passes.emplace_back(trim(name));
+  if (o.plan.empty()) o.plan = header.plan;
+  if (o.plan_changes.empty()) o.plan_changes = header.plan_changes;
+  return o;
 }
 
 std::vector<ir::Pass> passes_named(const std::vector<std::string>& names) {
@@ -80,7 +81,8 @@ void check_chain(ir::Form form, const std::vector<ir::Pass>& passes) {
 void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const Options& o) {
   check_chain(kernel.info.form, passes);
   ir::PassContext context;
-  context.plan_changes = env().plan;
+  if (!o.plan.empty()) context.plan.emplace().change(o.plan);
+  context.plan_changes = o.plan_changes;
   const auto timings = ir::run_pipeline(kernel, passes, context);
   if (o.timing)
     for (const ir::PassTiming& t : timings)
@@ -127,20 +129,19 @@ std::string result_of(const Options& given) {
   ir::Kernel kernel = ir::parse(text, given.file);
   ir::verify_or_throw(kernel, "parse");
   if (!given.target.empty()) kernel.info.target = given.target;
-  const std::vector<std::string> names =
-      given.passes.empty() && given.emit.empty() ? passes_of_header(text) : given.passes;
-  if (!names.empty())
-    run_passes(kernel, passes_named(names), given);
-  else if (!given.emit.empty() && given.emit != "trace") {
+  const Options o = with_header(given, text);
+  if (!o.passes.empty())
+    run_passes(kernel, passes_named(o.passes), o);
+  else if (!o.emit.empty() && o.emit != "trace") {
     if (kernel.info.target.empty()) kernel.info.target = "sm_90a";
-    run_passes(kernel, passes_from(kernel.info.form), given);
+    run_passes(kernel, passes_from(kernel.info.form), o);
   }
-  if (given.emit.empty() || given.emit == "trace" || given.emit == "optimize")
-    return ir::print(kernel, {.locations = given.locations});
+  if (o.emit.empty() || o.emit == "trace" || o.emit == "optimize")
+    return ir::print(kernel, {.locations = o.locations});
   if (kernel.info.form != ir::Form::Simt)
-    refuse("--emit=" + given.emit + " takes the simt form, these passes leave another",
+    refuse("--emit=" + o.emit + " takes the simt form, these passes leave another",
            "leave out --passes");
-  return code_of(std::move(kernel), given);
+  return code_of(std::move(kernel), o);
 }
 
 int opt(const Options& o) {
@@ -167,8 +168,10 @@ void add_opt(CLI::App& program, int& exit_code) {
                              "reproducer's first line names, else check and print");
   auto o = std::make_shared<Options>();
   c->add_option("FILE", o->file, "Kernel in any form; - is standard input");
-  auto* passes =
-      c->add_option("--passes", o->passes, "Passes to run, comma-separated")->delimiter(',');
+  auto* passes = c->add_option("--passes", o->passes, "Passes to run, comma-separated")
+                     ->delimiter(',')
+                     ->allow_extra_args(false);
+  c->add_option("--plan", o->plan, "The plan, as it is printed; default: one is chosen");
   c->add_option("--emit", o->emit, "Take the kernel as far as this and print that")
       ->check(CLI::IsMember({"trace", "optimize", "emit", "ptx", "cubin"}));
   c->add_option("--target", o->target, "e.g. sm_80; default: the text's, else sm_90a");

@@ -1,0 +1,40 @@
+#include "ir/opt_command.h"
+
+#include <fmt/format.h>
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::string_view kProgram = "tegula opt",
+                           kPasses = " --passes=", kPlan = " --plan=", kChanges = "TEGULA_PLAN=";
+
+/// What follows the flag, in quotes or up to the next space.
+std::string value_after(std::string_view line, std::string_view flag) {
+  const std::size_t at = line.find(flag);
+  if (at == std::string_view::npos) return {};
+  line.remove_prefix(at + flag.size());
+  const bool is_quoted = line.starts_with('"');
+  if (is_quoted) line.remove_prefix(1);
+  return std::string(line.substr(0, line.find(is_quoted ? '"' : ' ')));
+}
+
+}  // namespace
+
+std::string opt_command(const PassContext& context) {
+  // A plan that is there is carried out as it is.
+  if (context.plan) return fmt::format("{}{}\"{}\"", kProgram, kPlan, context.plan->str());
+  if (context.plan_changes.empty()) return std::string(kProgram);
+  return fmt::format("{}\"{}\" {}", kChanges, context.plan_changes, kProgram);
+}
+
+std::string opt_comment(std::string_view command, std::string_view passes) {
+  return fmt::format("; {}{}{} THIS_FILE\n", command, kPasses, passes);
+}
+
+OptHeader opt_header(std::string_view text) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  if (!line.starts_with(';') || line.find(kProgram) == std::string_view::npos) return {};
+  return {value_after(line, kPasses), value_after(line, kPlan), value_after(line, kChanges)};
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,155 @@
+// What a failing pass leaves is replayed by the program to the same failure, whatever decided the
+// plan.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+
+#include "ir/text.h"
+#include "runtime/jit_steps.h"
+#include "support/env.h"
+#include "support/text.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kFault = "pass check_channels: internal error: deadlock: nothing completes";
+
+/// All, and tiles dealt twice: warpgroups that take them in turn then wait for ever. Other plans
+/// than such survive it.
+std::vector<ir::Pass> dealing_twice() {
+  std::vector<ir::Pass> passes = optimize_passes();
+  const auto persist = std::ranges::find(passes, "persist", &ir::Pass::name);
+  const ir::Pass again = *persist;
+  passes.insert(persist, again);
+  return passes;
+}
+
+/// As EnvOverride needs it.
+Env env_with(std::string plan) {
+  Env changed = env();
+  changed.plan = std::move(plan);
+  return changed;
+}
+
+ir::Kernel product() {
+  const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/unit/dsl/golden/matmul.tir";
+  return ir::parse(read_file(file), file);
+}
+
+struct Outcome {
+  std::string message, reproducer;
+  ir::Plan plan;
+};
+
+/// Of the product.
+Outcome outcome(const CompileRequest& request, const std::vector<ir::Pass>& passes) {
+  CompiledKernel k;
+  k.tile = product();
+  k.target = "sm_90a";
+  try {
+    optimize_by(k, request, request.plan, passes);
+  } catch (const InternalError& e) {
+    return {e.message(), e.reproducer(), {}};
+  }
+  return {"", "", k.plan};
+}
+
+/// What the command prints, of both outputs. `tegula` is the program of this build.
+std::string output_of(const std::string& command) {
+  const std::string folder = std::filesystem::path(TEGULA_PROGRAM).parent_path().string();
+  const std::string line = "{ PATH='" + folder + "':\"$PATH\"; " + command + "; } 2>&1";
+  std::FILE* pipe = ::popen(line.c_str(), "r");
+  std::string out;
+  std::array<char, 4096> part;
+  while (const std::size_t n = std::fread(part.data(), 1, part.size(), pipe))
+    out.append(part.data(), n);
+  ::pclose(pipe);
+  return out;
+}
+
+std::string file_of(const std::string& reproducer) {
+  return reproducer.substr(reproducer.rfind(' ') + 1);
+}
+
+/// The passes fail; the command fails alike, and so does what its output leaves in turn: the kernel
+/// in front of the pass that failed, and on its first line how to run that one.
+void expect_replayed(const Outcome& failed) {
+  EXPECT_THAT(failed.message, HasSubstr(kFault));
+  const std::string replayed = output_of(failed.reproducer);
+  EXPECT_THAT(replayed, HasSubstr(failed.message)) << failed.reproducer;
+  constexpr std::string_view kReproduce = "reproduce: ";
+  const std::size_t at = replayed.find(kReproduce);
+  ASSERT_NE(at, replayed.npos) << replayed;
+  const std::string before_pass = file_of(failed.reproducer);
+  write_file(before_pass, replayed.substr(at + kReproduce.size()));
+  EXPECT_THAT(read_file(before_pass), testing::StartsWith("; tegula opt --plan=\"plan { warps=4"));
+  EXPECT_THAT(output_of("tegula opt " + before_pass), HasSubstr(failed.message));
+  std::filesystem::remove(before_pass);
+}
+
+TEST(Reproducer, ThePlanThatIsChosenSurvives) {
+  EXPECT_EQ(outcome({}, dealing_twice()).message, "");
+}
+
+TEST(Reproducer, OfFieldsAskedForByTheKernel) {
+  CompileRequest request;
+  request.plan_changes = "alternate=1";
+  expect_replayed(outcome(request, dealing_twice()));
+}
+
+TEST(Reproducer, OfFieldsAskedForByTheEnvironment) {
+  std::optional<EnvOverride> scope(std::in_place, env_with("alternate=1"));
+  const Outcome failed = outcome({}, dealing_twice());
+  scope.reset();
+  expect_replayed(failed);
+}
+
+TEST(Reproducer, OfAWholePlan) {
+  CompileRequest asked;
+  asked.plan_changes = "alternate=1";
+  CompileRequest request;
+  request.plan = outcome(asked, optimize_passes()).plan;
+  ASSERT_TRUE(request.plan->alternate);
+  expect_replayed(outcome(request, dealing_twice()));
+}
+
+/// The pass `plan` itself is run again with the fields it was to heed.
+TEST(Reproducer, HeaderWithFields) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / "tegula-header-of-fields.tir").string();
+  write_file(file, "; TEGULA_PLAN=\"stages=2, warps=4\" tegula opt --passes=plan THIS_FILE\n" +
+                       ir::print(product()));
+  EXPECT_THAT(output_of("tegula opt --remarks --target sm_90a " + file),
+              HasSubstr("plan { warps=4 min_ctas=1 stages=2 "));
+  std::filesystem::remove(file);
+}
+
+/// What TEGULA_DUMP writes of a trace leads to what it writes of the passes' result.
+TEST(Reproducer, ADumpedTraceIsOne) {
+  const auto folder = std::filesystem::temp_directory_path() / "tegula-replayed-dump";
+  Env dumping = env();
+  dumping.dump = "all:" + folder.string();
+  const EnvOverride scope(dumping);
+  CompileRequest request;
+  request.device = Device::sim();
+  request.target = "sm_90a";
+  request.plan_changes = "stages=3 copy_warps=0 persistent=0";
+  request.trace = [] { return product(); };
+  compile(request);
+  const std::string of_passes = read_file(folder / "matmul" / "02-optimize.tir");
+  EXPECT_THAT(of_passes, HasSubstr("wgmma"));
+  EXPECT_EQ(output_of("tegula opt --locations " + (folder / "matmul" / "01-trace.tir").string()),
+            of_passes);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace tegula::runtime
