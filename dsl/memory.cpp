@@ -65,7 +65,7 @@ Tile atomic_on_part(Tracer& t, const char* kind, const dsl::NamedPart& part, con
                     Loc at) {
   const ir::Value v = dsl::stored_value(t, values, part.type, at);
   if (part.gather) {
-    const dsl::Addresses a = dsl::addresses(t, part);
+    const ir::ViewAddresses a = dsl::addresses(t, part);
     return t.tile(
         t.build.op(Opcode::AtomicRmw, {a.pointers, v, a.inside}, {{AttrName::kind, kind}}));
   }

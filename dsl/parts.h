@@ -1,14 +1,11 @@
 #pragma once
 // Parts of views as addresses, for what boxes cannot say: gathers, scatters and atomics.
 #include "dsl/tracer.h"
+#include "ir/view_addresses.h"
 
 namespace tegula::dsl {
 
-struct Addresses {
-  ir::Value pointers;
-  ir::Value inside;  ///< i1: within the tensor
-};
-Addresses addresses(Tracer& t, const NamedPart& part);
+ir::ViewAddresses addresses(Tracer& t, const NamedPart& part);
 
 /// Operands and attributes of an op on a part that is a box, which loads it or stores a value.
 std::vector<ir::Value> box_operands(Tracer& t, const NamedPart& part, ir::Value stored = {});

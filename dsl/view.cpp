@@ -143,7 +143,7 @@ std::uint32_t name_part(Tracer& t, std::uint32_t param, Hints hints,
 
 ir::Value read_part(Tracer& t, const NamedPart& part) {
   if (part.gather) {
-    const dsl::Addresses a = dsl::addresses(t, part);
+    const ir::ViewAddresses a = dsl::addresses(t, part);
     const ir::Type scalar = ir::Type::scalar(part.type.dtype());
     const ir::Value zero = is_float(scalar.dtype()) ? t.build.constant(scalar, 0.0)
                                                     : t.build.constant(scalar, std::int64_t{0});
@@ -161,7 +161,7 @@ ir::Value read_part(Tracer& t, const NamedPart& part) {
 void write_part(Tracer& t, const NamedPart& part, const Arg& value) {
   const ir::Value v = dsl::stored_value(t, value, part.type, part.loc);
   if (part.gather) {
-    const dsl::Addresses a = dsl::addresses(t, part);
+    const ir::ViewAddresses a = dsl::addresses(t, part);
     t.build.create(Opcode::Store, std::array{a.pointers, v, a.inside}, dsl::attrs_of(part.hints));
     return;
   }
@@ -183,25 +183,9 @@ std::vector<ir::Value> dsl::box_operands(Tracer& t, const NamedPart& part, ir::V
   return operands;
 }
 
-dsl::Addresses dsl::addresses(Tracer& t, const NamedPart& part) {
-  const ir::Value view = t.param(part.param);
-  const ir::Type scalar = ir::Type::scalar(t.index_type());
-  const ir::Value zero = t.build.constant(scalar, std::int64_t{0});
-  ir::Value offset, inside;
-  for (std::size_t i = 0; i < part.offsets.size(); ++i) {
-    const ir::Value at = part.offsets[i];
-    const auto axis = static_cast<std::int64_t>(i);
-    const ir::Value stride =
-        t.build.op(Opcode::ViewStride, {view}, scalar, {{AttrName::axis, axis}});
-    const ir::Value extent = t.build.op(Opcode::ViewDim, {view}, scalar, {{AttrName::axis, axis}});
-    const ir::Value step = t.build.mul(at, stride);
-    const ir::Value within =
-        t.build.op(Opcode::And, {t.build.cmp("ge", at, zero), t.build.cmp("lt", at, extent)});
-    offset = i == 0 ? step : t.build.add(offset, step);
-    inside = i == 0 ? within : t.build.op(Opcode::And, {inside, within});
-  }
-  const ir::Value base = t.build.op(Opcode::ViewPtr, {view});
-  return {t.build.op(Opcode::AddPtr, {base, offset}), inside};
+ir::ViewAddresses dsl::addresses(Tracer& t, const NamedPart& part) {
+  return ir::view_addresses(t.build, t.param(part.param), ir::Type::scalar(t.index_type()),
+                            [&](int axis) { return part.offsets[static_cast<std::size_t>(axis)]; });
 }
 
 ir::Value dsl::stored_value(Tracer& t, const Arg& value, ir::Type target, Loc loc) {
