@@ -8,7 +8,7 @@
 
 #include "ir/analysis/leader.h"
 #include "ir/eval/cell.h"
-#include "ir/op.h"
+#include "ir/op_table.h"
 
 namespace tegula::ir {
 namespace {
@@ -22,7 +22,7 @@ class Walk {
     walk(k, k.body(), [&](OpId op) {
       if (info(k[op].opcode).has(kReads))
         reads_.try_emplace(op, static_cast<std::int64_t>(reads_.size()));
-      if (!touches(k[op].opcode)) return;
+      if (!visit_of(k[op].opcode).touches) return;
       for (RegionId r = k[op].parent; k[r].owner; r = k[k[r].owner].parent)
         with_channels_.insert(k[r].owner);
     });
@@ -36,51 +36,38 @@ class Walk {
 
  private:
   using Run = void (Walk::*)(OpId);
-  struct Row {
-    Opcode opcode;
-    Run run;
-    bool touches;  ///< channels or rings
+  struct Visit {
+    Run run = nullptr;     ///< none: what it computes element by element
+    bool touches = false;  ///< channels or rings
   };
-  static std::span<const Row> rows() {
+  static const Visit& visit_of(Opcode opcode) {
     using enum Opcode;
-    static constexpr std::array kRows{
-        Row{For, &Walk::loop, false},
-        Row{While, &Walk::tile_loop, false},
-        Row{If, &Walk::branch, false},
-        Row{Yield, &Walk::nothing, false},
-        Row{ViewDim, &Walk::view_dim, false},
-        Row{NumPrograms, &Walk::programs, false},
-        Row{Leader, &Walk::one, false},
-        Row{ProgramId, &Walk::rank, false},
-        Row{ClusterId, &Walk::zero, false},
-        Row{ClusterRank, &Walk::rank, false},
-        Row{ClusterTile, &Walk::cluster_tile, false},
-        Row{Const, &Walk::constant, false},
-        Row{ChannelWait, &Walk::channel_wait, true},
-        Row{ChannelRelease, &Walk::channel_release, true},
-        Row{ChannelExpect, &Walk::channel_expect, true},
-        Row{CopyTma, &Walk::copy, true},
-        Row{PutTile, &Walk::put, true},
-        Row{TakeTile, &Walk::take, true},
-        Row{SmemLoad, &Walk::load, true},
-        Row{DotAsync, &Walk::product, true},
-        Row{DotWait, &Walk::product_wait, true},
-        Row{TurnTake, &Walk::turn_take, false},
-        Row{TurnPass, &Walk::turn_pass, false},
-    };
-    return kRows;
-  }
-  static const Row* row_of(Opcode opcode) {
-    static const auto kByOpcode = [] {
-      std::array<const Row*, kOpCount> table{};
-      for (const Row& row : rows()) table[static_cast<std::size_t>(row.opcode)] = &row;
-      return table;
-    }();
-    return kByOpcode[static_cast<std::size_t>(opcode)];
-  }
-  static bool touches(Opcode opcode) {
-    const Row* row = row_of(opcode);
-    return row && row->touches;
+    static constexpr auto kVisits = op_table<Visit>({
+        {For, {&Walk::loop, false}},
+        {While, {&Walk::tile_loop, false}},
+        {If, {&Walk::branch, false}},
+        {Yield, {&Walk::nothing, false}},
+        {ViewDim, {&Walk::view_dim, false}},
+        {NumPrograms, {&Walk::programs, false}},
+        {Leader, {&Walk::one, false}},
+        {ProgramId, {&Walk::rank, false}},
+        {ClusterId, {&Walk::zero, false}},
+        {ClusterRank, {&Walk::rank, false}},
+        {ClusterTile, {&Walk::cluster_tile, false}},
+        {Const, {&Walk::constant, false}},
+        {ChannelWait, {&Walk::channel_wait, true}},
+        {ChannelRelease, {&Walk::channel_release, true}},
+        {ChannelExpect, {&Walk::channel_expect, true}},
+        {CopyTma, {&Walk::copy, true}},
+        {PutTile, {&Walk::put, true}},
+        {TakeTile, {&Walk::take, true}},
+        {SmemLoad, {&Walk::load, true}},
+        {DotAsync, {&Walk::product, true}},
+        {DotWait, {&Walk::product_wait, true}},
+        {TurnTake, {&Walk::turn_take, false}},
+        {TurnPass, {&Walk::turn_pass, false}},
+    });
+    return kVisits[static_cast<std::size_t>(opcode)];
   }
 
   // ---- numbers
@@ -149,9 +136,9 @@ class Walk {
   // ---- structure
   void region(RegionId r) {
     for (OpId op : k_.ops(r)) {
-      const Row* row = row_of(k_[op].opcode);
-      if (row)
-        (this->*row->run)(op);
+      const Run run = visit_of(k_[op].opcode).run;
+      if (run)
+        (this->*run)(op);
       else
         elementwise(op);
     }
