@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <vector>
 
 #include "ir/analysis/mask_formula.h"
@@ -73,6 +74,29 @@ AttentionPairs pairs_under(const Mask& mask, const MaskLengths& l, const HeadSha
   return attention_pairs({.mask = mask}, tensor(l.q), tensor(l.kv), tensor(l.kv));
 }
 
+namespace {
+
+/// A mask of the table where queries and keys are `length`.
+struct Case {
+  std::string name;  ///< with its numbers
+  int length;
+  Mask mask;
+  AttentionPairs pairs;
+};
+
+void for_each_case(const HeadShape& heads, const std::function<void(const Case&)>& visit) {
+  for (const Row& row : rows())
+    for (const int s : kLengths) {
+      const MaskLengths lengths{s, s};
+      const MaskNumbers numbers = row.numbers(s);
+      const Mask mask = mask_entry(row.name).make(numbers, lengths);
+      visit({fmt::format("`{}({})`", row.name, fmt::join(numbers, ", ")), s, mask,
+             pairs_under(mask, lengths, heads)});
+    }
+}
+
+}  // namespace
+
 std::string text(const AttentionPairs& p) {
   return fmt::format(
       "pairs: {} kept, {} computed by tiles of {} x {}, {} in the best cover by {} x {} blocks; "
@@ -88,27 +112,22 @@ std::string order_table(const HeadShape& heads) {
       "longest "
       "first | 4 entries: today | longest of each head first | longest first |\n"
       "|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const Row& row : rows())
-    for (const int s : kLengths) {
-      const MaskLengths lengths{s, s};
-      const MaskNumbers numbers = row.numbers(s);
-      const Mask mask = mask_entry(row.name).make(numbers, lengths);
-      const AttentionPairs p = pairs_under(mask, lengths, heads);
-      const auto [least, most] = std::ranges::minmax_element(p.steps);
-      const bool is_counted = Way({.mask = mask}).is_listed();
-      table += fmt::format("| `{}({})` | {} | {}..{} | {} |", row.name, fmt::join(numbers, ", "), s,
-                           *least, *most, is_counted ? "counted" : "dealt");
-      for (const int entries : {1, 4})
-        for (const TileOrdering o :
-             {TileOrdering::both_ends, TileOrdering::longest_each, TileOrdering::longest_all}) {
-          const bool is_dealt = o == TileOrdering::both_ends && !is_counted;
-          const auto times = tile_times(p.steps, std::int64_t{entries} * heads.heads, o);
-          table += fmt::format(
-              " {:.3f} |",
-              schedule_excess(times, kSms, is_dealt ? TileDeal::dealt : TileDeal::counter));
-        }
-      table += "\n";
-    }
+  for_each_case(heads, [&](const Case& c) {
+    const auto [least, most] = std::ranges::minmax_element(c.pairs.steps);
+    const bool is_counted = Way({.mask = c.mask}).is_listed();
+    table += fmt::format("| {} | {} | {}..{} | {} |", c.name, c.length, *least, *most,
+                         is_counted ? "counted" : "dealt");
+    for (const int entries : {1, 4})
+      for (const TileOrdering o :
+           {TileOrdering::both_ends, TileOrdering::longest_each, TileOrdering::longest_all}) {
+        const bool is_dealt = o == TileOrdering::both_ends && !is_counted;
+        const auto times = tile_times(c.pairs.steps, std::int64_t{entries} * heads.heads, o);
+        table += fmt::format(
+            " {:.3f} |",
+            schedule_excess(times, kSms, is_dealt ? TileDeal::dealt : TileDeal::counter));
+      }
+    table += "\n";
+  });
   return table;
 }
 
@@ -116,17 +135,13 @@ std::string work_table(const HeadShape& heads) {
   std::string table =
       "| mask | class | length | tiles | computed/kept | cover/kept | computed/cover |\n"
       "|---|---|---|---|---|---|---|\n";
-  for (const Row& row : rows())
-    for (const int s : kLengths) {
-      const MaskLengths lengths{s, s};
-      const MaskNumbers numbers = row.numbers(s);
-      const Mask mask = mask_entry(row.name).make(numbers, lengths);
-      const AttentionPairs p = pairs_under(mask, lengths, heads);
-      table += fmt::format(
-          "| `{}({})` | {} | {} | {} x {} | {} | {} | {} |\n", row.name, fmt::join(numbers, ", "),
-          name(ir::solve_mask(trace_mask(mask).expr).mask_class), s, p.tiles.queries, p.tiles.keys,
-          per(p.computed, p.kept), per(p.cover, p.kept), per(p.computed, p.cover));
-    }
+  for_each_case(heads, [&](const Case& c) {
+    const AttentionPairs& p = c.pairs;
+    table += fmt::format("| {} | {} | {} | {} x {} | {} | {} | {} |\n", c.name,
+                         name(ir::solve_mask(trace_mask(c.mask).expr).mask_class), c.length,
+                         p.tiles.queries, p.tiles.keys, per(p.computed, p.kept),
+                         per(p.cover, p.kept), per(p.computed, p.cover));
+  });
   return table;
 }
 
