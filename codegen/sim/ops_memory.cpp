@@ -5,6 +5,7 @@
 
 #include "codegen/sim/cta.h"
 #include "codegen/sim/elements.h"
+#include "ir/eval/atomic_kind.h"
 #include "tegula/error.h"
 
 namespace tegula::sim {
@@ -150,7 +151,7 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   const Slot value = i.in[1], out = i.out[0];
   const ir::Elem e = w.info(value).elem;
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
-  const std::string_view kind = i.op->attrs.s(AttrName::kind, "add");
+  const auto combine = ir::interp::combine_of(i.op->attrs.s(AttrName::kind, "add"));
   const std::lock_guard lock(w.cta.global().atomics());
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 2, a);
@@ -166,7 +167,7 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
                      lane, address, w.poison_origin(value));
       auto* p = reinterpret_cast<std::uint8_t*>(address);
       const Cell old = load_cell(p, e);
-      store_cell(p, combine(kind, old, w.cell(value, a, lane), e), e);
+      store_cell(p, combine(old, w.cell(value, a, lane), ir::held_as(e)), e);
       w.cell(out, a, lane) = old;
     });
   }

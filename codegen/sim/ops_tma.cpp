@@ -5,6 +5,7 @@
 
 #include "codegen/sim/cluster.h"
 #include "codegen/sim/elements.h"
+#include "ir/eval/atomic_kind.h"
 
 namespace tegula::sim {
 
@@ -216,12 +217,12 @@ void copy_row(Cta&, std::uint8_t* global, const std::uint8_t* from, std::uint32_
 }
 
 PutRow combine_row(std::string_view kind, DType dtype) {
-  return [kind, e = ir::Elem{dtype, false}](Cta& cta, std::uint8_t* global,
-                                            const std::uint8_t* from, std::uint32_t bytes) {
+  return [combine = ir::interp::combine_of(kind), e = ir::Elem{dtype, false}](
+             Cta& cta, std::uint8_t* global, const std::uint8_t* from, std::uint32_t bytes) {
     const std::lock_guard lock(cta.global().atomics());
     const auto size = static_cast<std::uint32_t>(element_bytes(e));
     for (std::uint32_t at = 0; at < bytes; at += size)
-      store_cell(global + at, combine(kind, load_cell(global + at, e), load_cell(from + at, e), e),
+      store_cell(global + at, combine(load_cell(global + at, e), load_cell(from + at, e), e.dtype),
                  e);
   };
 }

@@ -38,6 +38,9 @@ Cell combine_and(Cell old, Cell value, DType) { return Cell{.i = old.i & value.i
 Cell combine_or(Cell old, Cell value, DType) { return Cell{.i = old.i | value.i}; }
 Cell combine_xor(Cell old, Cell value, DType) { return Cell{.i = old.i ^ value.i}; }
 Cell combine_xchg(Cell, Cell value, DType) { return value; }
+Cell combine_inc(Cell old, Cell value, DType) {
+  return Cell{.i = old.i >= value.i ? 0 : old.i + 1};
+}
 
 }  // namespace
 
@@ -46,13 +49,14 @@ Combine combine_of(std::string_view kind) {
     std::string_view kind;
     Combine combine;
   };
-  static constexpr std::array kRows{Row{"add", combine_add},  Row{"max", combine_max},
-                                    Row{"min", combine_min},  Row{"and", combine_and},
-                                    Row{"or", combine_or},    Row{"xor", combine_xor},
-                                    Row{"xchg", combine_xchg}};
+  static constexpr std::array kRows{Row{"add", combine_add},   Row{"max", combine_max},
+                                    Row{"min", combine_min},   Row{"and", combine_and},
+                                    Row{"or", combine_or},     Row{"xor", combine_xor},
+                                    Row{"xchg", combine_xchg}, Row{"inc", combine_inc}};
   for (const Row& row : kRows)
     if (row.kind == kind) return row.combine;
-  throw InternalError(fmt::format("no such atomic operation: {}", kind));
+  throw CompileError(
+      Diagnostic{"", fmt::format("no atomic operation is called '{}'", kind), {}, {}, ""});
 }
 
 }  // namespace tegula::ir::interp

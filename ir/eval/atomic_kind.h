@@ -1,4 +1,5 @@
 #pragma once
+// What atomic operations compute, for the interpreter and the simulator.
 #include <string_view>
 
 #include "ir/eval/number.h"
@@ -8,7 +9,8 @@ namespace tegula::ir::interp {
 /// What an atomic op leaves of an element and a value; both are of `dtype`.
 using Combine = Cell (*)(Cell old, Cell value, DType dtype);
 
-/// By attr kind: add max min and or xor xchg.
+/// By attr kind: add max min and or xor xchg, and inc, which counts up to the value and begins
+/// again at 0. Throws CompileError for another one.
 Combine combine_of(std::string_view kind);
 
 }  // namespace tegula::ir::interp
