@@ -7,8 +7,8 @@
 namespace tegula::tools {
 
 /// A PNG file of the blocks, each of the size and colour it has in the SVG document, with white
-/// between them; the caption is its Description (a text chunk). The picture is not compressed: two
-/// bits a pixel.
+/// between them; the caption is its Description (a text chunk). Throws CompileError for more pixels
+/// than libpng writes.
 std::string png(const MaskPicture& picture);
 
 }  // namespace tegula::tools

@@ -38,13 +38,14 @@ def png_chunks(content):
 
 def check_png(content, blocks):
     chunks = list(png_chunks(content))
-    assert [name for name, _ in chunks] == [b"IHDR", b"PLTE", b"tEXt", b"IDAT", b"IEND"]
+    names = [name for name, _ in chunks]
+    assert sorted(set(names), key=names.index) == [b"IHDR", b"PLTE", b"tEXt", b"IDAT", b"IEND"], names
     of = dict(chunks)
     width, height, *rest = struct.unpack(">IIBBBBB", of[b"IHDR"])
     assert (width, height) == (SIDE * len(blocks[0]), SIDE * len(blocks)), (width, height)
     assert rest == [2, 3, 0, 0, 0], rest
     palette = [of[b"PLTE"][i : i + 3].hex() for i in range(0, 12, 3)]
-    pixels = zlib.decompress(of[b"IDAT"])
+    pixels = zlib.decompress(b"".join(body for name, body in chunks if name == b"IDAT"))
     stride = 1 + (width + 3) // 4
     assert len(pixels) == stride * height
     for y in range(height):
@@ -54,6 +55,7 @@ def check_png(content, blocks):
             is_between = SIDE - 1 in (x % SIDE, y % SIDE)
             wanted = "ffffff" if is_between else COLORS[blocks[y // SIDE][x // SIDE]]
             assert palette[bits] == wanted, (x, y)
+    assert len(content) < len(pixels) or len(pixels) < 4096, "it is compressed"
     assert of[b"tEXt"].startswith(b"Description\0")
     return of[b"tEXt"]
 
@@ -83,6 +85,9 @@ def check_refusals(program, folder):
         assert refused.returncode != 0
         assert f"ends in {pathlib.Path(name).suffix}" in refused.stderr, refused.stderr
         assert not (folder / name).exists()
+    # 1,200,000 pixels wide, libpng's limit being a million.
+    refused = run(program, "causal", "--q", 1, "--kv", 100000, "--bn", 1, "--png", folder / "z.png")
+    assert refused.returncode != 0 and "cannot be a PNG file" in refused.stderr, refused.stderr
 
 
 def main():
@@ -91,7 +96,7 @@ def main():
         folder = pathlib.Path(name)
         check_pictures(program, folder, "causal")
         check_pictures(program, folder, "sliding_tiles", "--q", 1000, "--kv", 900, "--bm", 64)
-        # More than a stored block of the zlib stream holds.
+        # As large as pictures of the documentation are.
         check_pictures(program, folder, "document", "--q", 4096, "--kv", 4096, "--bm", 64, "--bn", 64)
         check_refusals(program, folder)
 
