@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "ir/passes/cut_dim.h"
 #include "ir/passes/slice_layout.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
 
-/// A value is cut along one of its dimensions, or none: then every block takes all of it.
-constexpr int kWhole = -1, kColumns = 1;
+constexpr int kColumns = 1;
 
 /// Registers of a thread for what is loaded ahead: at most, and beside which others, above all what
 /// a block computes.
@@ -31,22 +31,6 @@ Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
   std::vector<std::int64_t> shape(t.shape().begin(), t.shape().end());
   shape[static_cast<std::size_t>(dim)] = extent;
   return Type::tile(t.elem(), shape, intern_layout(*slice_layout(t, dim, at, extent)));
-}
-
-/// The dimension of operand `v` that dimension `dim` of an op's result is.
-int dim_of_operand(const Kernel& k, const OpData& d, Value v, int dim) {
-  const Type t = k.type(v);
-  if (!t.is_tile()) return kWhole;
-  using enum Opcode;
-  if (d.opcode == ExpandDims) {
-    const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-    return dim > axis ? dim - 1 : dim == axis ? kWhole : dim;
-  }
-  if (d.opcode == Permute)
-    return static_cast<int>(d.attrs.ints(AttrName::order)[static_cast<std::size_t>(dim)]);
-  const auto i = static_cast<std::size_t>(dim);
-  if (d.opcode == Broadcast && t.shape()[i] != k.type(d.results[0]).shape()[i]) return kWhole;
-  return dim;
 }
 
 bool stores(const Kernel& k, OpId op) {

@@ -16,6 +16,7 @@
 
 #include "ir/builder.h"
 #include "ir/erase_unused.h"
+#include "ir/uses.h"
 
 namespace tegula::ir {
 namespace {
@@ -31,12 +32,7 @@ struct Sums {
 
 class Swap {
  public:
-  explicit Swap(Kernel& k) : k_(k) {
-    walk(k, k.body(), [&](OpId op) {
-      for (std::size_t i = 0; i < k[op].operands.size(); ++i)
-        uses_[k[op].operands[i]].push_back({op, i});
-    });
-  }
+  explicit Swap(Kernel& k) : k_(k), uses_(k) {}
 
   bool run() {
     std::vector<Sums> all;
@@ -54,23 +50,12 @@ class Swap {
   }
 
  private:
-  struct Use {
-    OpId op;
-    std::size_t operand;
-  };
-
-  std::optional<Use> only_use(Value v) const {
-    const auto it = uses_.find(v);
-    return it != uses_.end() && it->second.size() == 1 ? std::optional(it->second.front())
-                                                       : std::nullopt;
-  }
-
   /// Follows a carry from one product to the next, up to the end of the loop's body.
   std::optional<Sums> sums_of(OpId loop, std::size_t carry) const {
     const RegionId body = k_[loop].regions[0];
     Sums sums{loop, carry, {}};
     Value v = k_[body].args[kFirstCarry + carry];
-    for (auto use = only_use(v); use; use = only_use(v)) {
+    for (auto use = uses_.only(v); use; use = uses_.only(v)) {
       const OpData& d = k_[use->op];
       if (d.parent != body) return std::nullopt;
       if (d.opcode == Opcode::Yield && use->operand == carry && !sums.dots.empty()) return sums;
@@ -150,7 +135,7 @@ class Swap {
   }
 
   Kernel& k_;
-  std::unordered_map<Value, std::vector<Use>> uses_;
+  Uses uses_;
   std::unordered_map<Value, Value> turned_;
   std::vector<Value> unused_;
 };
