@@ -32,9 +32,15 @@ ir::Kernel verified(std::string_view text, std::string_view file) {
   return k;
 }
 
+/// By "pass,pass", or "with field=value field=value: pass,pass".
 ir::Kernel optimized(std::string_view passes, std::string_view text, std::string_view file,
                      ir::PassContext& context) {
+  constexpr std::string_view kWith = "with ";
   ir::Kernel k = verified(text, file);
+  if (const std::size_t end = passes.find(':'); passes.starts_with(kWith) && end != passes.npos) {
+    context.plan_changes = passes.substr(kWith.size(), end - kWith.size());
+    passes = passes.substr(end + 1);
+  }
   ir::run_pipeline(k, passes_named(passes), context);
   return k;
 }

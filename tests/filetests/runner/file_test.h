@@ -31,7 +31,8 @@ std::string with_outputs(std::string_view text, const std::vector<std::string>& 
 /// command itself is wrong.
 ///   verify            every error of the verifier, or "no errors"
 ///   opt PASSES        the kernel after these passes, named with commas
-///   remarks PASSES    the plan and the remarks they leave
+///   remarks PASSES    the plan and the remarks they leave; here as there PASSES may begin with the
+///                     fields of the plan that change, "with stages=2: "
 ///   eval ARGUMENTS    what the interpreter stores: for each view parameter its extents, as in
 ///   3x20,
 ///                     for each other one its value. Views that are read hold 1, 2, 3 and so on.
