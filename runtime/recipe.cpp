@@ -176,6 +176,8 @@ void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
 LaunchRecipe LaunchRecipe::make(const ir::Kernel& tile, const ir::Kernel& simt) {
   LaunchRecipe r;
   r.compile_grid(tile);
+  // The clusters of a persistent kernel share the tiles of its grid, and make no more of them.
+  if (!simt.info.persistent) r.splits_ = simt.info.cluster / tile.info.cluster;
   r.lay_out(tile, simt);
   return r;
 }
@@ -184,7 +186,8 @@ std::array<std::int64_t, 3> LaunchRecipe::grid(std::span<const LaunchArg> args) 
   std::array<std::int64_t, kMaxSteps> registers;
   for (std::size_t i = 0; i < steps_.size(); ++i)
     registers[i] = steps_[i].op(steps_[i], registers.data(), args);
-  const std::int64_t programs = (registers[grid_[0]] + cluster_ - 1) / cluster_ * cluster_;
+  const std::int64_t programs =
+      (registers[grid_[0]] * splits_ + cluster_ - 1) / cluster_ * cluster_;
   return {std::min(programs, most_programs_), registers[grid_[1]], registers[grid_[2]]};
 }
 
@@ -245,7 +248,8 @@ std::vector<sim::SimArg> LaunchRecipe::sim_args(std::span<const LaunchArg> args,
 
 std::string LaunchRecipe::str() const {
   static constexpr const char* kNames[] = {"ptr", "dim", "stride", "value", "map", "counter"};
-  std::string out = fmt::format("grid: {} steps\n", steps_.size());
+  std::string out = fmt::format("grid: {} steps{}\n", steps_.size(),
+                                splits_ > 1 ? fmt::format(", {} programs each", splits_) : "");
   for (const Field& f : fields_)
     out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", f.offset,
                        kNames[static_cast<int>(f.part)], f.arg, f.axis, name(f.dtype));

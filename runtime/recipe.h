@@ -93,6 +93,8 @@ class LaunchRecipe {
   friend struct GridCompiler;
   std::vector<Step> steps_;
   std::array<std::uint16_t, 3> grid_{};
+  /// That a plan has divided each program of the traced grid into.
+  std::int64_t splits_ = 1;
   std::int64_t most_programs_ = std::numeric_limits<std::int64_t>::max(), cluster_ = 1;
   bool needs_counter_ = false;
   std::vector<Field> fields_;

@@ -13,6 +13,7 @@
 #include "ir/passes/operand_loads.h"
 #include "ir/passes/plan_reasons.h"
 #include "ir/passes/plan_survey.h"
+#include "ir/passes/split_products.h"
 #include "ir/passes/swap_operands.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
@@ -260,14 +261,21 @@ void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, why_no_wgmma(k));
 }
 
+void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
+  if (k.info.cluster == 1 || !context.plan->persistent) return;
+  context.plan->persistent = false;
+  context.remark(Remark::Kind::Missed, {}, "not persistent: programs work in clusters");
+}
+
 /// Tiles side by side go to a cluster only where they are dealt.
 void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.multicast || (p.persistent && !p.dynamic && can_multicast(k))) return;
   p.multicast = false;
   context.remark(Remark::Kind::Missed, {},
-                 p.dynamic ? "no multicast: tiles come from a counter"
-                           : "no multicast: no operand that neighbouring tiles share");
+                 p.dynamic            ? "no multicast: tiles come from a counter"
+                 : k.info.cluster > 1 ? "no multicast: programs work in clusters"
+                                      : "no multicast: no operand that neighbouring tiles share");
 }
 
 /// Those of all rings, and of what a loop brings once.
@@ -409,6 +417,7 @@ bool plan(Kernel& kernel, PassContext& context) {
                    "use grid(...) without cluster(...) there"});
   const bool chosen = !context.plan && context.plan_changes.empty();
   const bool swapped = swap_if_wanted(kernel, context);
+  const int splits = split_as_asked(kernel, context);
   if (!context.plan) {
     context.plan = make_plan(kernel, wants_tma_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
@@ -416,11 +425,12 @@ bool plan(Kernel& kernel, PassContext& context) {
     context.plan->tma_loads = asks_for(kernel, AttrName::tma_loads);
     context.plan->change(context.plan_changes);
     context.plan->swap = swapped;
+    context.plan->splits = splits;
     if (context.plan->alternate) alternate_if_possible(kernel, context);
     drop_tma_loads_unless_possible(kernel, context);
     if (!context.plan->wgmma) drop_wgmma_fields(kernel, was_wgmma, context);
     if (context.plan->warps < 8) context.plan->turns = false;
-    if (kernel.info.cluster > 1) context.plan->persistent = false;
+    drop_persistent_in_clusters(kernel, context);
     if (!context.plan->persistent || starts_early(kernel)) context.plan->dynamic = false;
     if (!context.plan->persistent) context.plan->overlap_tiles = false;
     drop_multicast_unless_possible(kernel, context);

@@ -96,5 +96,135 @@ TEST(PlanError, FieldsThatCannotBeHad) {
   expect("a rule", [] { call(product().with_plan("copy_warps=2")); });
 }
 
+/// A product whose tile `body` computes and stores, split in two.
+template <class Body>
+auto split(const Body& body) {
+  return kernel("product",
+                [=](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> c) {
+                  for (auto [m, n] : grid(c, 64, 64)) body(a, b, c, m, n);
+                })
+      .with_plan("splits=2");
+}
+
+Tile sums(const In<bf16, 2>& a, const In<bf16, 2>& b, const Index& m, const Index& n) {
+  auto acc = zeros<f32>(64, 64);
+  for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+  return acc;
+}
+
+using A = const In<bf16, 2>&;
+using C = const InOut<f32, 2>&;
+using I = const Index&;
+
+/// What behind the loop needs the rows of other programs.
+TEST(PlanError, SumsThatCannotBeCut) {
+  expect("splits, a fold over rows", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n);
+      c(m, n) = acc - expand(max(acc, axis(0)), 0);
+    }));
+  });
+  expect("splits, a product of sums", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = cast<bf16>(sums(a, b, m, n));
+      c(m, n) = dot(acc, b(slice(0, 64), n), zeros<f32>(64, 64));
+    }));
+  });
+  expect("splits, sums under a condition", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n);
+      if_(a.cols() > 8, [&] { c(m, n) = acc; });
+    }));
+  });
+  expect("splits, old values", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n);
+      c(m, n) = atomic_add(c(m, n), acc);
+    }));
+  });
+}
+
+/// Loops whose steps do not add alone, or cannot be told apart.
+TEST(PlanError, StepsThatCannotBeShared) {
+  expect("splits, more than sums", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      auto acc = zeros<f32>(64, 64);
+      for (auto k : steps(a.cols(), 64)) acc = max(0, dot(a(m, k), b(k, n), acc));
+      c(m, n) = acc;
+    }));
+  });
+  expect("splits, a loop in a loop", [] { call(row_of_products().with_plan("splits=2")); });
+  expect("splits, two products on each other", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      auto acc = zeros<f32>(64, 64);
+      for (auto k : steps(a.cols(), 64)) {
+        const Tile first = dot(a(m, k), b(k, n), zeros<f32>(64, 64));
+        acc = dot(cast<bf16>(first), b(k, n), acc);
+      }
+      c(m, n) = acc;
+    }));
+  });
+  expect("splits, a product of other sums", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile first = cast<bf16>(sums(a, b, m, n));
+      auto acc = zeros<f32>(64, 64);
+      for (auto k : steps(a.cols(), 64)) acc = dot(first, b(k, n), acc);
+      c(m, n) = acc;
+    }));
+  });
+}
+
+/// Another program may have stored already what this one reads; or would store it, too.
+TEST(PlanError, MemoryThatProgramsWouldShare) {
+  expect("splits, other rows of the result", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n);
+      c(m, n) = acc + c(m.shifted(1), n);
+    }));
+  });
+  expect("splits, a row of the result", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n);
+      c(m, n) = acc + c(slice(0, 1), n);
+    }));
+  });
+  expect("splits, a read behind a store", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n);
+      c(m, n) = acc;
+      c(m, n) = acc + c(m, n);
+    }));
+  });
+  expect("splits, what is no sum", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      c(m, n) = sums(a, b, m, n);
+      c(m, n) = cast<f32>(a(m, n));
+    }));
+  });
+}
+
+TEST(PlanError, SplitsOfOtherKernels) {
+  expect("splits, 3", [] { call(product().with_plan("splits=3")); });
+  expect("splits, persistent", [] { call(product().with_plan("splits=2, persistent=1")); });
+  expect("splits, 8 rows", [] {
+    call(kernel("rows", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
+           for (auto [m, n] : grid(c, 8, 64)) {
+             auto acc = zeros<f32>(8, 64);
+             for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+             c(m, n) = acc;
+           }
+         }).with_plan("splits=8, swap=0"));
+  });
+  expect("splits, clusters", [] {
+    call(kernel("clusters", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
+           for (auto [m, n] : grid(c, 64, 64, cluster(2))) {
+             auto acc = zeros<f32>(64, 64);
+             for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+             c(cluster_share(m), n) = cluster_sum(acc, axis(0));
+           }
+         }).with_plan("splits=2"));
+  });
+}
+
 }  // namespace
 }  // namespace tegula

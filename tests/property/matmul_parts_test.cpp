@@ -39,6 +39,22 @@ TEST(MatmulParts, Clustered) {
                    }});
 }
 
+/// The kernel of a whole product, or of a batch, split by its plan.
+TEST(MatmulParts, SplitByThePlan) {
+  expect_exact_in({"split by the plan",
+                   [](Draws& d, DrawnProduct& x) {
+                     force_whole(x);
+                     x.k = 16 * d.between(0, 24);
+                     x.plan["splits"] = d.of({2, 4, 8});
+                     if (x.rows() == 192) (x.config.swapped ? x.config.bn : x.config.bm) = 128;
+                   },
+                   [](const DrawnProduct& x, std::string_view said) {
+                     return is_by_wgmma(said) &&
+                            says(said, "splits=" + std::to_string(x.plan.at("splits")) + " ") &&
+                            says(said, "shared by a cluster");
+                   }});
+}
+
 TEST(MatmulParts, StepsDealtEvenly) {
   expect_exact_in({"steps dealt evenly",
                    [](Draws& d, DrawnProduct& x) {

@@ -161,6 +161,7 @@ inline void draw_plan(Draws& d, DrawnProduct& x) {
             {"store_columns", d.of({0, 16, 32, 48, 64})},
             {"warp_exchange", d.rarely(4)}};
   if (d.flip()) x.plan["stages"] = d.between(2, 8);
+  if (d.rarely(6)) x.plan["splits"] = d.of({2, 4, 8});
 }
 
 /// Widths that wgmma has and a thread's registers hold, and rings that fit: other widths and depths
@@ -222,6 +223,7 @@ inline void force_whole(DrawnProduct& x) {
 inline void force_persistent(DrawnProduct& x) {
   force_whole(x);
   x.plan["persistent"] = 1;
+  x.plan.erase("splits");
 }
 inline void not_swapped(Draws& d, DrawnProduct& x, int bm) {
   if (x.config.swapped) x.config.bn = 16 * d.between(1, 12);

@@ -221,6 +221,48 @@ TEST(Plan, TilesInTurn) {
   }
 }
 
+/// Where there are clusters and the kernel's sums can be cut; else it is dropped, or, of a plan
+/// that was given, refused.
+TEST(Plan, SplitsOfProducts) {
+  const auto run = [](const std::string& file, PassContext& context) {
+    Kernel k =
+        parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/" + file), file);
+    context.pass = "plan";
+    find_pass(ir_passes(), "plan")->run(k, context);
+    return k.info.cluster;
+  };
+  PassContext asked;
+  asked.plan_changes = "splits=4 persistent=1";
+  EXPECT_EQ(run("split_sm_90a.tir", asked), 4);
+  EXPECT_EQ(asked.plan->splits, 4);
+  EXPECT_FALSE(asked.plan->persistent);
+  PassContext given;
+  given.plan = asked.plan;
+  EXPECT_EQ(run("split_sm_90a.tir", given), 4);
+  EXPECT_EQ(given.plan, asked.plan);
+  for (const auto& [file, why] : {std::pair("product_sm_80.tir", "sm_80 has no clusters"),
+                                  {"memory_bound.tir", "there are no products"},
+                                  {"product_sm_90a.tir", "it has no grid"},
+                                  {"no_split.tir", "reduce mixes rows of sums"}}) {
+    SCOPED_TRACE(file);
+    PassContext dropped;
+    dropped.plan_changes = "splits=4";
+    EXPECT_EQ(run(file, dropped), 1);
+    EXPECT_EQ(dropped.plan->splits, 1);
+    EXPECT_EQ(dropped.remarks.front().reason, std::string("no splits: ") + why);
+    dropped.plan->splits = 4;
+    try {
+      run(file, dropped);
+      ADD_FAILURE() << "no error";
+    } catch (const CompileError& e) {
+      EXPECT_THAT(e.what(), HasSubstr(std::string("splits=4: ") + why));
+    }
+  }
+  PassContext no_number;
+  no_number.plan_changes = "splits=6";
+  EXPECT_THROW(run("memory_bound.tir", no_number), CompileError);
+}
+
 TEST(Plan, WhatIsNoField) {
   EXPECT_THAT(refusal("product_sm_90a.tir", "depth=3"), HasSubstr("'depth=3' is no field=number"));
 }
