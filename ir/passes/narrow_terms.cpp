@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/passes/float_facts.h"
 #include "ir/passes/linear_form.h"
 #include "ir/passes/ramp.h"
 #include "ir/pipeline.h"
@@ -28,35 +29,6 @@ bool is_infinite(const Kernel& k, Value v) {
   return number && std::isinf(*number);
 }
 
-/// Scalars greater than 0, as constants and `assume` say; products of them do not underflow.
-class Positive {
- public:
-  explicit Positive(const Kernel& k) : k_(k) {
-    walk(k, k.body(), [&](OpId op) {
-      if (k[op].opcode != Opcode::Assume) return;
-      const OpId fact = k[k[op].operands[0]].def;
-      if (!fact || k[fact].opcode != Opcode::Cmp) return;
-      const auto bound = number_of(k, k[fact].operands[1]);
-      if (k[fact].attrs.s(AttrName::pred) == "gt" && bound && *bound >= 0)
-        known_.insert(k[fact].operands[0]);
-    });
-  }
-
-  bool operator()(Value v) const {
-    if (known_.contains(v)) return true;
-    if (const auto number = number_of(k_, v)) return *number > 0 && !std::isinf(*number);
-    const OpId def = k_[v].def;
-    using enum Opcode;
-    if (!def || (k_[def].opcode != Mul && k_[def].opcode != Div && k_[def].opcode != Rcp))
-      return false;
-    return std::ranges::all_of(k_[def].operands, [&](Value x) { return (*this)(x); });
-  }
-
- private:
-  const Kernel& k_;
-  std::unordered_set<Value> known_;
-};
-
 /// Parts of a form that can be added, or multiplied, behind the users of a value.
 struct Waiting {
   bool factor = true;
@@ -69,7 +41,7 @@ class NarrowTerms {
       : k_(k),
         context_(context),
         forms_(k),
-        positive_(k),
+        facts_(k),
         first_new_(static_cast<std::uint32_t>(k.op_count())) {
     walk(k, k.body(), [&](OpId op) {
       for (std::size_t i = 0; i < k[op].operands.size(); ++i)
@@ -293,7 +265,7 @@ class NarrowTerms {
 
   // ---- what can wait ----------------------------------------------------------------------------
   bool may_wait(const Narrow& factor) const {
-    return !factor || (factor.axis < 0 && positive_(factor.value));
+    return !factor || (factor.axis < 0 && facts_.is_positive(factor.value));
   }
 
   /// What of a form is written where it stands, and what behind the users.
@@ -426,7 +398,7 @@ class NarrowTerms {
   Kernel& k_;
   PassContext& context_;
   LinearForms forms_;
-  Positive positive_;
+  FloatFacts facts_;
   std::uint32_t first_new_;
   std::unordered_map<Value, std::vector<Use>> uses_;  ///< as they were before the pass
   std::unordered_map<Value, LinearForm> known_;  ///< of values whose op stands for less, or nothing
