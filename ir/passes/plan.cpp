@@ -127,6 +127,8 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   // stores in.
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
+  // Where two CTAs share an SM, registers that one takes more may cost the other.
+  plan.tail_duplication = s.chained && plan.persistent;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   overlap_tiles_if_possible(plan, s);
   plan.stage_stores = !plan.persistent;
@@ -257,7 +259,7 @@ void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   const Plan before = p;
   p.copy_warps = p.registers = 0;
   p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = p.overlap_tiles = p.tma_store =
-      p.tma_loads = false;
+      p.tma_loads = p.tail_duplication = false;
   if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, why_no_wgmma(k));
 }
 

@@ -205,7 +205,7 @@ class Program {
                row_weights(spec_.weighting, rescaling(), tiles_.queries,
                            static_cast<int>(dv_.block()), dtype_of<T>)};
     const Visits visits = visits_of(s, b, h, m, is_wanted);
-    if (spec_.score) assume(scale_ > 0.0f);
+    assume(scale_ > 0.0f);
     for (auto step : visits.steps()) {
       // Keys behind the last read as 0, or as those of the next sequence; the mask stops them, and
       // their weights are 0.

@@ -1,0 +1,21 @@
+#pragma once
+// Which parts of an index along one dimension say the thread, and which the register.
+
+#include <vector>
+
+#include "ir/layout/linear_layout.h"
+
+namespace tegula::ir {
+
+/// Neighbouring digits of the index that are all of registers, or all of lanes, warps and blocks.
+struct AxisRun {
+  int extent = 1;
+  bool is_in_registers = true;
+  friend bool operator==(const AxisRun&, const AxisRun&) = default;
+};
+
+/// Most significant first; extents multiply to the dimension's. Refused where a place moves along
+/// several dimensions or bits at once (a swizzle), and where the dimension is padded.
+Result<std::vector<AxisRun>> axis_runs(const LinearLayout& layout, int dim);
+
+}  // namespace tegula::ir
