@@ -264,8 +264,8 @@ void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
 }
 
 void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
-  if (k.info.cluster == 1 || !context.plan->persistent) return;
-  context.plan->persistent = false;
+  if (k.info.cluster == 1 || (!context.plan->persistent && !context.plan->dynamic)) return;
+  context.plan->persistent = context.plan->dynamic = false;
   context.remark(Remark::Kind::Missed, {}, "not persistent: programs work in clusters");
 }
 

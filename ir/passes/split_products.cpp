@@ -77,16 +77,19 @@ class Split {
     bool all = true;
     walk(k_, k_.body(), [&](OpId op) {
       if (k_[op].opcode != Opcode::Dot) return;
-      const OpId loop = k_[k_[op].parent].owner;
-      if (!loop || k_[loop].opcode != Opcode::For || k_[loop].parent != k_.body())
-        all = false;
-      else if (!is_summed(loop))
-        loops_.push_back(loop);
+      OpId loop;
+      for (OpId at = k_[k_[op].parent].owner; at; at = k_[k_[at].parent].owner) {
+        all = all && k_[at].opcode == Opcode::For;
+        loop = at;
+      }
+      all = all && loop;
+      if (all && !is_summed(loop)) loops_.push_back(loop);
     });
-    if (!all) return "a product is in no loop of the grid's body, or in one within another";
+    if (!all) return "a product is in no loop, or under a condition";
     if (survey(k_).chained) return "a product is computed from another";
     for (OpId loop : loops_)
-      if (const auto why = why_not_summed(k_, uses_, loop); !why.empty()) return std::string(why);
+      if (const auto why = why_not_summed(k_, uses_, loop, adding_); !why.empty())
+        return std::string(why);
     return "";
   }
 
@@ -241,7 +244,7 @@ class Split {
   // ---- making
   void rewrite() {
     share_->begin();
-    for (OpId loop : loops_) keep_part_of_steps(k_, loop, share_->rank(), parts_);
+    for (OpId loop : adding_) keep_part_of_steps(k_, loop, share_->rank(), parts_);
     for (const Sum& sum : sums_) add_parts(sum);
     for (const StoreOp& store : stores_) store_part(store);
     make_clusters();
@@ -348,7 +351,8 @@ class Split {
   Kernel& k_;
   int parts_;
   Uses uses_;
-  std::vector<OpId> loops_;
+  std::vector<OpId> loops_;   ///< of the body, with products
+  std::vector<OpId> adding_;  ///< those, or loops in them
   std::vector<StoreOp> stores_;
   std::vector<Sum> sums_;
   std::optional<ProgramShare> share_;

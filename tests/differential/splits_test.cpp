@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tegula/kernels/fused_matmul.h"
@@ -124,9 +125,27 @@ TEST_P(Splits, AnyDepth) {
   }
 }
 
+/// Steps that begin and end within the operands: no program goes on behind the last one.
+TEST_P(Splits, SomeOfTheDepth) {
+  const auto some = kernel(
+      "some", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Scalar<i32> first, Scalar<i32> last) {
+        for (auto [m, n] : grid(C, 64, 64)) {
+          auto acc = zeros<f32>(64, 64);
+          for (auto k : steps(Tile(first), Tile(last), 64)) acc = dot(A(m, k), B(k, n), acc);
+          C(m, n) = acc;
+        }
+      });
+  const Tensor A = integers({72, 1096}, DType::bf16, 1), B = integers({1096, 72}, DType::bf16, 2),
+               C = empty({72, 72}, DType::f32);
+  for (const auto& [first, last] : {std::pair{0, 200}, {72, 600}, {128, 128}, {256, 64}}) {
+    SCOPED_TRACE(testing::Message() << first << " to " << last);
+    expect_same(some, C, [] {}, A, B, C, first, last);
+  }
+}
+
 /// What a user writes with cluster(n), and what the library does: the same sums in the same order.
 TEST_P(Splits, AsTheLibraryDoes) {
-  for (const bool swapped : {false, true})
+  for (const bool swapped : {true, false})
     for (const int n : {2, 4, 8}) {
       SCOPED_TRACE(testing::Message() << n << (swapped ? " swapped" : ""));
       const int bm = swapped ? 16 : 64, bn = swapped ? 64 : 80;
@@ -135,7 +154,7 @@ TEST_P(Splits, AsTheLibraryDoes) {
                    B = Tensor::normal({k, cols}, DType::bf16, 0, 1, 2, GetParam()),
                    C = empty({rows, cols}, DType::f32), want = empty({rows, cols}, DType::f32);
       matmul(stream(), A, B, want, MatmulConfig{bm, bn, 64, n, swapped, true});
-      matmul_of<bf16, f32>(bm, bn, 64).with_plan(splits(n))(stream(), A, B, C);
+      matmul_of<bf16, f32>(bm, bn, 64, 8).with_plan(splits(n))(stream(), A, B, C);
       if (GetParam().kind == DeviceKind::cpu) continue;  // which has one program a tile
       EXPECT_EQ(C.to_doubles(), want.to_doubles());
     }
@@ -227,6 +246,35 @@ TEST_P(Splits, SumsOfTwoLoops) {
                D = integers({m, r}, DType::bf16, 3), E = integers({r, n}, DType::bf16, 4),
                bias = integers({n}, DType::f32, 5), C = empty({m, n}, DType::f32);
   expect_same(both, C, [&] { C.copy_from(integers({m, n}, DType::f32, 6)); }, A, B, D, E, bias, C);
+}
+
+/// Loops around the loop, which carry its sums on, and a loop whose steps scale what another adds.
+TEST_P(Splits, LoopsAroundTheLoop) {
+  const auto taps = kernel("taps", [](In<bf16, 3> A, In<bf16, 3> B, InOut<f32, 2> C) {
+    for (auto [m, n] : grid(C, 64, 64)) {
+      Tile acc = C(m, n);
+      for (auto e : steps(A.dim(0), 1))
+        for (auto k : steps(A.dim(2), 32)) acc = dot(A(e, m, k), B(e, k, n), acc);
+      C(m, n) = acc;
+    }
+  });
+  const auto scaled =
+      kernel("scaled", [](In<bf16, 2> A, In<bf16, 2> B, Scalar<f32> scale, Out<f32, 2> C) {
+        for (auto [m, n] : grid(C, 64, 64)) {
+          auto acc = zeros<f32>(64, 64);
+          for (auto r : steps(A.cols(), 64)) {
+            auto part = zeros<f32>(64, 64);
+            for (auto k : steps(r.first(), r.first() + 64, 32)) part = dot(A(m, k), B(k, n), part);
+            acc = acc + part * scale;
+          }
+          C(m, n) = acc;
+        }
+      });
+  const std::int64_t m = 72, n = 88, k = 136, taps_of = 3;
+  const Tensor A = integers({taps_of, m, k}, DType::bf16, 1),
+               B = integers({taps_of, k, n}, DType::bf16, 2), C = empty({m, n}, DType::f32);
+  expect_same(taps, C, [&] { C.copy_from(integers({m, n}, DType::f32, 6)); }, A, B, C);
+  expect_same(scaled, C, [] {}, A.select(0, 0), B.select(0, 0), 0.5f, C);
 }
 
 /// Promoted sums of 8 bits, entries of a batch, and results that are added to memory.

@@ -154,6 +154,25 @@ TEST(PlanError, StepsThatCannotBeShared) {
     }));
   });
   expect("splits, a loop in a loop", [] { call(row_of_products().with_plan("splits=2")); });
+  expect("splits, sums of a loop and of one in it", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      auto acc = zeros<f32>(64, 64);
+      for (auto r : steps(a.rows(), 64)) {
+        for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+        acc = acc + cast<f32>(r.first());
+      }
+      c(m, n) = acc;
+    }));
+  });
+  expect("splits, products under a condition", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      auto acc = zeros<f32>(64, 64);
+      if_(a.cols() > 8, [&] {
+        for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+      });
+      c(m, n) = acc;
+    }));
+  });
   expect("splits, two products on each other", [] {
     call(split([](A a, A b, C c, I m, I n) {
       auto acc = zeros<f32>(64, 64);
