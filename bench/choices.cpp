@@ -72,11 +72,11 @@ AttentionSpec stick_weights(Tensors) {
   return spec;
 }
 
-/// The eight-line kernel for few rows, under fields of the plan.
-Case few_rows(const char* name, const char* fields) {
-  const auto product = kernel("few_rows", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
-    for (auto [m, n] : grid(C, 16, 128)) {
-      auto acc = zeros<f32>(16, 128);
+/// The eight-line kernel in tiles of `rows` x 128, under fields of the plan.
+Case product_form(const char* name, int rows, const char* fields) {
+  const auto product = kernel("product", [rows](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
+    for (auto [m, n] : grid(C, rows, 128)) {
+      auto acc = zeros<f32>(rows, 128);
       for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;
     }
@@ -84,6 +84,9 @@ Case few_rows(const char* name, const char* fields) {
   return {name, [k = product.with_plan(fields)](const Stream& s, Tensors t, double) {
             k(s, t[0], t[1], t[2]);
           }};
+}
+Case library_product(const char* name) {
+  return {name, [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }};
 }
 
 /// Four programs a tile, each of which adds what it has of k to C.
@@ -115,10 +118,14 @@ void add_choices(std::vector<Case>& list) {
   list.push_back(attention_form("weights/softmax", softmax_weights));
   list.push_back(attention_form("weights/sigmoid", sigmoid_weights));
   list.push_back(attention_form("weights/sticks", stick_weights));
-  list.push_back(few_rows("few_rows/mma", "swap=0"));
-  list.push_back(few_rows("few_rows/swapped", "swap=1"));
-  list.push_back({"few_rows/library",
-                  [](const Stream& s, Tensors t, double) { matmul(s, t[0], t[1], t[2]); }});
+  list.push_back(product_form("few_rows/mma", 16, "swap=0"));
+  list.push_back(product_form("few_rows/swapped", 16, "swap=1"));
+  list.push_back(library_product("few_rows/library"));
+  list.push_back(product_form("long_k/whole", 128, "splits=1"));
+  list.push_back(product_form("long_k/splits2", 128, "splits=2"));
+  list.push_back(product_form("long_k/splits4", 128, "splits=4"));
+  list.push_back(product_form("long_k/splits8", 128, "splits=8"));
+  list.push_back(library_product("long_k/library"));
   list.push_back(sums_in_memory("sums_in_memory/elements", false));
   list.push_back(sums_in_memory("sums_in_memory/tma", true));
 }

@@ -18,6 +18,7 @@ namespace tegula::bench {
 /// | decode | documents of positions, i32 | lists, all_keys |
 /// | weights | - | softmax, sigmoid, sticks: not the same result |
 /// | few_rows | C of bf16, 16 rows | mma, swapped, library |
+/// | long_k | C of bf16 | whole, splits2, splits4, splits8, library |
 /// | sums_in_memory | C of f32, which they add to | elements, tma |
 void add_choices(std::vector<Case>& list);
 

@@ -120,6 +120,8 @@ def choices(t):
         yield row("weights", ("softmax", "sigmoid", "sticks"), f"b4 h16 s4096 d{d} causal", attention_inputs(4, 16, 4096, d))
     for n, k in ((4096, 4096), (4096, 14336), (28672, 8192)):
         yield row("few_rows", ("mma", "swapped", "library"), f"16x{n}x{k}", [random_of(16, k), random_of(k, n), random_of(16, n)])
+    for m, n, k in ((512, 512, 8192), (1024, 1024, 8192), (256, 4096, 4096)):
+        yield row("long_k", ("whole", "splits2", "splits4", "splits8", "library"), f"{m}x{n}x{k}", [random_of(m, k), random_of(k, n), random_of(m, n)])
     for m, n, k in ((512, 512, 8192), (1024, 1024, 8192), (4096, 4096, 4096)):
         c = torch.zeros(m, n, device=peers.DEVICE)
         yield row("sums_in_memory", ("elements", "tma"), f"{m}x{n}x{k}", [random_of(m, k), random_of(k, n), c])

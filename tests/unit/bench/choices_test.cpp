@@ -48,7 +48,8 @@ Call call_of(const std::string& choice) {
   if (choice == "order") return attention_call(300, 300, {document});
   if (choice == "decode") return attention_call(3, 300, {document});
   if (choice == "weights") return attention_call(150, 150);
-  return choice == "few_rows" ? product_call(16, DType::bf16) : product_call(256, DType::f32);
+  if (choice == "sums_in_memory") return product_call(256, DType::f32);
+  return product_call(choice == "few_rows" ? 16 : 256, DType::bf16);
 }
 
 TEST(Choices, FormsComputeTheSame) {
