@@ -237,8 +237,9 @@ class Split {
 
   bool is_address_in(Value pointers, Value view) const {
     const OpId def = k_[pointers].def;
-    return def && std::ranges::any_of(k_[def].operands,
-                                      [&](Value v) { return v == view || is_address_in(v, view); });
+    if (!def || !k_.type(pointers).is_pointer()) return false;
+    return std::ranges::any_of(k_[def].operands,
+                               [&](Value v) { return v == view || is_address_in(v, view); });
   }
 
   // ---- making

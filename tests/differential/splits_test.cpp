@@ -277,6 +277,38 @@ TEST_P(Splits, LoopsAroundTheLoop) {
   expect_same(scaled, C, [] {}, A.select(0, 0), B.select(0, 0), 0.5f, C);
 }
 
+/// Tiles of addresses are cut as tiles of numbers are.
+TEST_P(Splits, ThroughPointers) {
+  const auto scattered = kernel("scattered", [](In<bf16, 2> A, In<bf16, 2> B, Ptr<f32> out,
+                                                Ptr<f32> more, InOut<f32, 2> shape) {
+    for (auto [m, n] : grid(shape, 64, 64)) {
+      auto acc = zeros<f32>(64, 64);
+      for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
+      const Tile row = expand(m.idx(), 1), col = expand(n.idx(), 0);
+      const Tile here = row < shape.rows() && col < shape.cols(), at = row * shape.cols() + col;
+      store(out + at, acc, here);
+      atomic_add(more + at, acc + 1, here);
+    }
+  });
+  const auto gathered = kernel("gathered", [](In<bf16, 2> A, In<bf16, 2> B, Ptr<const f32> table,
+                                              In<i32, 1> entry, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 64, 64)) {
+      auto acc = zeros<f32>(64, 64);
+      for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
+      C(m, n) = acc * expand(load(table + entry(m)), 1);
+    }
+  });
+  const std::int64_t m = 72, n = 88, k = 520;
+  const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
+               out = empty({m, n}, DType::f32), more = empty({m, n}, DType::f32),
+               shape = empty({m, n}, DType::f32), table = integers({8}, DType::f32, 3),
+               entry = Tensor::integers({m}, DType::i32, 0, 8, 4, GetParam());
+  const auto reset = [&] { more.copy_from(integers({m, n}, DType::f32, 6)); };
+  for (const Tensor& result : {out, more})
+    expect_same(scattered, result, reset, A, B, out, more, shape);
+  expect_same(gathered, out, [] {}, A, B, table, entry, out);
+}
+
 /// Promoted sums of 8 bits, entries of a batch, and results that are added to memory.
 TEST_P(Splits, BatchesAddedToMemory) {
   const auto added = kernel("added", [](In<f8e4m3, 3> A, In<f8e4m3, 3> B, InOut<f32, 3> C) {
