@@ -126,15 +126,15 @@ class TailDuplication {
   std::vector<OpId> tail_;
 };
 
-/// Of a step of two products: the last branch that gives a tile, and where the late product is
-/// waited for.
+/// Of a step of two products, or of a tile's first one: the last branch that gives a tile, and
+/// where the late product, or that of the tile before, is waited for.
 struct Place {
   OpId branch, end;
 };
 std::optional<Place> place_in(const Kernel& k, OpId loop) {
   Place place;
   bool multiplies = false;
-  for (OpId op : k.ops(k[loop].regions[0])) {
+  for (OpId op : k.ops(k[loop].regions.back())) {
     const OpData& d = k[op];
     multiplies = multiplies || d.opcode == Opcode::DotAsync;
     if (!multiplies) continue;
@@ -154,7 +154,7 @@ bool tail_duplication(Kernel& kernel, PassContext& context) {
   if (!context.plan || !context.plan->tail_duplication) return false;
   std::vector<Place> places;
   walk(kernel, kernel.body(), [&](OpId op) {
-    if (kernel[op].opcode != Opcode::For) return;
+    if (kernel[op].opcode != Opcode::For && kernel[op].opcode != Opcode::While) return;
     if (const auto place = place_in(kernel, op)) places.push_back(*place);
   });
   bool changed = false;
