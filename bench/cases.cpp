@@ -222,45 +222,45 @@ const Case& find_case(const std::string& name) {
 
 }  // namespace tegula::bench
 
+namespace bench = tegula::bench;
+
 extern "C" {
 
 int tegula_bench_run(const char* name, void* const* dlpack, int count, void* stream,
                      double number) {
-  using namespace tegula;
   return bench::status_of([&] {
-    bench::find_case(name).run(Stream::wrap(stream), bench::borrowed(dlpack, count), number);
+    bench::find_case(name).run(tegula::Stream::wrap(stream), bench::borrowed(dlpack, count),
+                               number);
   });
 }
 
 int tegula_bench_pairs(const char* name, void* const* dlpack, int count, double number,
                        TegulaBenchPairs* pairs) {
-  using namespace tegula;
   return bench::status_of([&] {
     *pairs = bench::pairs_of(bench::find_case(name), bench::borrowed(dlpack, count), number);
   });
 }
 
-const char* tegula_bench_error() { return tegula::bench::last_error.c_str(); }
+const char* tegula_bench_error() { return bench::last_error.c_str(); }
 
 const char* tegula_bench_compile(int repeats) {
-  using namespace tegula::bench;
-  last_text.clear();
+  std::string& text = bench::last_text;
+  text.clear();
   try {
-    for (const std::string& line : compile_figures(repeats)) last_text += line + "\n";
+    for (const std::string& line : bench::compile_figures(repeats)) text += line + "\n";
   } catch (const std::exception& e) {
-    last_text = e.what();
+    text = e.what();
   }
-  return last_text.c_str();
+  return text.c_str();
 }
 
 const char* tegula_bench_launch(int rounds) {
-  using namespace tegula::bench;
   try {
-    last_text = launch_figures(rounds);
+    bench::last_text = bench::launch_figures(rounds);
   } catch (const std::exception& e) {
-    last_text = e.what();
+    bench::last_text = e.what();
   }
-  return last_text.c_str();
+  return bench::last_text.c_str();
 }
 
 const char* tegula_bench_backend() {
