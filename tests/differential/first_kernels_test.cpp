@@ -5,6 +5,7 @@
 
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
+#include "tests/first_kernels.h"
 
 namespace tegula {
 namespace {
@@ -14,9 +15,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, testing::ValuesIn(test::devices()
                          test::device_name);
 
 TEST_P(EveryDevice, VectorAdd) {
-  const auto add = kernel("add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {
-    for (auto i : grid(z, 1024)) z(i) = x(i) + y(i);
-  });
+  const auto add = test::vector_add();
   for (std::int64_t n : {1, 1000, 4096, 5001}) {
     const Tensor x = Tensor::normal({n}, DType::f32, 0, 1, 1, GetParam()),
                  y = Tensor::normal({n}, DType::f32, 0, 1, 2, GetParam());
@@ -28,13 +27,7 @@ TEST_P(EveryDevice, VectorAdd) {
 }
 
 TEST_P(EveryDevice, RowSoftmax) {
-  const auto softmax = kernel("softmax", [](In<bf16, 2> x, Out<bf16, 2> y) {
-    for (auto r : grid(rows(y), 1)) {
-      auto v = cast<f32>(x(r, all));
-      auto e = exp(v - max(v));
-      y(r, all) = e / sum(e);
-    }
-  });
+  const auto softmax = test::row_softmax();
   for (std::int64_t n : {1, 7, 128, 1000, 3000}) {
     const Tensor x = Tensor::normal({5, n}, DType::bf16, 0, 2, 3, GetParam()),
                  y = Tensor::empty({5, n}, DType::bf16, GetParam());
@@ -103,36 +96,10 @@ TEST_P(EveryDevice, MatmulF32ByFma) {
   }
 }
 
-template <class Mask, class Score>
-auto attention(Mask mask, Score score) {
-  return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O,
-                                 Scalar<f32> scale) {
-    int BM = tune("BM", {16, 64, 128, 192}, 64), BN = tune("BN", {16, 64, 96, 128}, 64),
-        D = Q.fixed(3);
-    auto G = Q.dim(1) / K.dim(1);
-    for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
-      auto q = Q(b, h, m, all), o = zeros<f32>(BM, D);
-      auto top = full<f32>(-1e30f, BM), l = zeros<f32>(BM);
-      auto rows = expand(m, 1);
-      for (auto n : steps(K.dim(2), BN)) {
-        auto s = dot(q, K(b, h / G, n, all).T()) * scale;
-        auto columns = expand(n, 0);
-        s = where(mask(b, h, rows, columns), score(s, b, h, rows, columns), -inf);
-        auto now = max(top, max(s, axis(1)));
-        auto p = exp(s - expand(now, 1));
-        auto r = exp(top - now);
-        l = l * r + sum(p, 1);
-        o = dot(cast<bf16>(p), V(b, h / G, n, all), o * expand(r, 1));
-        top = now;
-      }
-      O(b, h, m, all) = o / expand(l, 1);
-    }
-  });
-}
-
 TEST_P(EveryDevice, CausalWindowAttention) {
-  const auto attn = attention([](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 50; },
-                              [](auto s, auto, auto, auto, auto) { return s; });
+  const auto attn =
+      test::attention([](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 50; },
+                      [](auto s, auto, auto, auto, auto) { return s; });
   for (const std::int64_t S : {1, 64, 113, 200}) {
     SCOPED_TRACE(S);
     const std::int64_t B = 1, H = 4, HK = 2, D = 64;

@@ -76,23 +76,7 @@ std::string store_tile(int n, std::string_view type) {
 
 std::string load_prologue(std::string_view header, int bytes,
                           const std::vector<std::string>& loads) {
-  std::string s = fmt::format(R"({}
-  %zero = const [value = 0] : i32
-  %tid = tid
-  %base = smem_base
-  %bar_off = const [value = 65536] : i32
-  %bar = add %base, %bar_off
-  %first = cmp %tid, %zero [pred = "eq"]
-  if %first {{
-    mbar_init %bar [count = 1]
-    fence_mbar_init
-  }} {{
-  }}
-  bar_sync %zero
-  if %first {{
-    mbar_expect_tx %bar [bytes = {}]
-)",
-                              header, bytes);
+  std::string s = fmt::format("{}\n{}", header, barrier_prologue(65536, bytes));
   for (const std::string& l : loads) s += l;
   return s + "  } {\n  }\n  mbar_wait %bar, %zero\n";
 }

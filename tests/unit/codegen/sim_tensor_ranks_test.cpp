@@ -54,21 +54,7 @@ std::string round_trip(int rank, int elements, const Corner& corner,
   }
   return fmt::format(R"(
 kernel @ranks simt target(sm_90a) threads(256) smem(1040) (%a: tmap, %b: tmap, %c: ptr<f32>) {{
-{0}  %zero = const [value = 0] : i32
-  %tid = tid
-  %base = smem_base
-  %bar_off = const [value = 1024] : i32
-  %bar = add %base, %bar_off
-  %first = cmp %tid, %zero [pred = "eq"]
-  if %first {{
-    mbar_init %bar [count = 1]
-    fence_mbar_init
-  }} {{
-  }}
-  bar_sync %zero
-  if %first {{
-    mbar_expect_tx %bar [bytes = {2}]
-    tma_load %a, %base, %bar{1}
+{0}{2}    tma_load %a, %base, %bar{1}
   }} {{
   }}
   mbar_wait %bar, %zero
@@ -90,7 +76,8 @@ kernel @ranks simt target(sm_90a) threads(256) smem(1040) (%a: tmap, %b: tmap, %
   }} {{
   }}
 }})",
-                     constants, coordinates, 4 * elements, elements, store, attrs);
+                     constants, coordinates, barrier_prologue(1024, 4 * elements), elements, store,
+                     attrs);
 }
 
 void check(int rank, const Corner& corner, codegen::OobFill fill) {

@@ -1,6 +1,7 @@
 #pragma once
 // Helpers of the simulator's tests: kernels as text whose ops carry the line they stand on,
 // arguments, running.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -48,6 +49,27 @@ inline void locate_ops(ir::Kernel& k, std::string_view text, const char* file) {
       k[id].loc = Loc(file, line, static_cast<std::uint32_t>(at - line_start + 1));
     at += name.size();
   });
+}
+
+/// Text of how a kernel begins: at `offset` of shared memory a barrier, which %first, true in
+/// thread 0, makes and tells of the bytes to come. The branch is still open for what brings them.
+inline std::string barrier_prologue(int offset, int bytes) {
+  return fmt::format(R"(  %zero = const [value = 0] : i32
+  %tid = tid
+  %base = smem_base
+  %bar_off = const [value = {}] : i32
+  %bar = add %base, %bar_off
+  %first = cmp %tid, %zero [pred = "eq"]
+  if %first {{
+    mbar_init %bar [count = 1]
+    fence_mbar_init
+  }} {{
+  }}
+  bar_sync %zero
+  if %first {{
+    mbar_expect_tx %bar [bytes = {}]
+)",
+                     offset, bytes);
 }
 
 inline ir::Kernel parse_located(std::string_view text, const char* file = "test.tir") {

@@ -7,6 +7,7 @@
 
 #include "ir/verify.h"
 #include "run_on_host.h"
+#include "tests/first_kernels.h"
 
 namespace tegula {
 namespace {
@@ -26,22 +27,6 @@ void expect_golden(const std::string& name, const Trace& trace) {
   EXPECT_TRUE(ir::verify(ir::parse(text)).empty());
 }
 
-auto vector_add() {
-  return kernel("add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {
-    for (auto i : grid(z, 1024)) z(i) = x(i) + y(i);
-  });
-}
-
-auto row_softmax() {
-  return kernel("softmax", [](In<bf16, 2> x, Out<bf16, 2> y) {
-    for (auto r : grid(rows(y), 1)) {
-      auto v = cast<f32>(x(r, all));
-      auto e = exp(v - max(v));
-      y(r, all) = e / sum(e);
-    }
-  });
-}
-
 auto matmul() {
   return kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
     int BM = tune("BM", {16, 64, 128, 256}, 64), BN = tune("BN", {16, 64, 96, 128, 192, 256}, 96),
@@ -54,41 +39,14 @@ auto matmul() {
   });
 }
 
-template <class Mask, class Score>
-auto attention(Mask mask, Score score) {
-  return kernel("attention", [=](In<bf16, 4> Q, In<bf16, 4> K, In<bf16, 4> V, Out<bf16, 4> O,
-                                 Scalar<f32> scale) {
-    int BM = tune("BM", {16, 64, 128, 192}, 64), BN = tune("BN", {16, 64, 96, 128}, 64),
-        D = Q.fixed(3);
-    auto G = Q.dim(1) / K.dim(1);
-    for (auto [b, h, m] : grid(O, 1, 1, BM, heavy_first)) {
-      auto q = Q(b, h, m, all), o = zeros<f32>(BM, D);
-      auto top = full<f32>(-1e30f, BM), l = zeros<f32>(BM);
-      auto rows = expand(m, 1);
-      for (auto n : steps(K.dim(2), BN)) {
-        auto s = dot(q, K(b, h / G, n, all).T()) * scale;
-        auto columns = expand(n, 0);
-        s = where(mask(b, h, rows, columns), score(s, b, h, rows, columns), -inf);
-        auto now = max(top, max(s, axis(1)));
-        auto p = exp(s - expand(now, 1));
-        auto r = exp(top - now);
-        l = l * r + sum(p, 1);
-        o = dot(cast<bf16>(p), V(b, h / G, n, all), o * expand(r, 1));
-        top = now;
-      }
-      O(b, h, m, all) = o / expand(l, 1);
-    }
-  });
-}
-
 TEST(Golden, VectorAdd) {
   const Tensor x = empty({5000});
-  expect_golden("vector_add", vector_add().trace(x, x, x));
+  expect_golden("vector_add", test::vector_add().trace(x, x, x));
 }
 
 TEST(Golden, RowSoftmax) {
   const Tensor x = empty({512, 384}, DType::bf16);
-  expect_golden("row_softmax", row_softmax().trace(x, x));
+  expect_golden("row_softmax", test::row_softmax().trace(x, x));
 }
 
 TEST(Golden, Matmul) {
@@ -99,15 +57,16 @@ TEST(Golden, Matmul) {
 
 TEST(Golden, SlidingWindowAttention) {
   const Tensor q = empty({2, 8, 300, 80}, DType::bf16), k = empty({2, 2, 300, 80}, DType::bf16);
-  const auto k1 = attention([](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 1024; },
-                            [](auto s, auto, auto, auto, auto) { return s; });
+  const auto k1 =
+      test::attention([](auto, auto, auto q, auto kv) { return q >= kv && q - kv < 1024; },
+                      [](auto s, auto, auto, auto, auto) { return s; });
   expect_golden("attention", k1.trace(q, k, k, q, 0.125f));
 }
 
 // ---- the same kernels, run ----------------------------------------------------------------------
 TEST(Meaning, VectorAddWithARaggedEdge) {
   const Tensor x = Tensor::iota({1500}, DType::f32, test::kHost), z = empty({1500});
-  test::run(vector_add(), x, x, z);
+  test::run(test::vector_add(), x, x, z);
   const auto got = z.to_vector<float>();
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], 2.0f * static_cast<float>(i));
 }
@@ -115,7 +74,7 @@ TEST(Meaning, VectorAddWithARaggedEdge) {
 TEST(Meaning, SoftmaxRowsOfAnyLength) {
   const Tensor x = Tensor::integers({3, 5}, DType::bf16, -3, 3, 1, test::kHost),
                y = empty({3, 5}, DType::bf16);
-  test::run(row_softmax(), x, y);
+  test::run(test::row_softmax(), x, y);
   const auto in = x.to_doubles(), out = y.to_doubles();
   for (int r = 0; r < 3; ++r) {
     double sum = 0;
@@ -148,7 +107,7 @@ TEST(Meaning, AttentionWithMaskScoreAndCapturedTables) {
   const Tensor slopes = Tensor::uniform({H}, DType::f32, 0.0, 0.5, 4, test::kHost);
   const Tensor docs = Tensor::integers({B, S}, DType::i32, 0, 1, 5, test::kHost);
   Scalar<i32> window = 9;
-  const auto attn = attention(
+  const auto attn = test::attention(
       [=](auto b, auto, auto q, auto kv) {
         const auto doc = view<i32, 2>(docs);
         return q >= kv && q - kv < window && doc(b, q) == doc(b, kv);
