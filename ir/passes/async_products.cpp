@@ -75,8 +75,10 @@ class TurnByTurn {
     Value init = {};
   };
 
-  /// One for each product, or none where one of them is not so or does not start at zero.
+  /// One for each product, or none where one of them is not so or does not start at zero, or where
+  /// others wait within the step.
   std::vector<Sum> pending_sums() const {
+    if (l_.has_inner_products()) return {};
     std::vector<Sum> sums;
     for (OpId dot : l_.dots) {
       const auto carry = pending_carry(dot);

@@ -317,7 +317,7 @@ class LateProduct {
 }  // namespace
 
 std::optional<std::size_t> late_sum(const ProductLoop& l) {
-  if (l.dots.size() != 2) return std::nullopt;
+  if (l.dots.size() != 2 || l.has_inner_products()) return std::nullopt;
   const Kernel& k = l.k;
   const Value sum = k[l.dots[1]].results[0];
   if (l.uses(sum) != 1 || l.load_of(k[l.dots[1]].operands[0])) return std::nullopt;

@@ -103,6 +103,15 @@ bool ProductLoop::is_load(OpId op) const {
   return std::ranges::any_of(feeds, has_part) || (beside_ && has_part(*beside_));
 }
 
+bool ProductLoop::has_inner_products() const {
+  bool found = false;
+  walk(k, body, [&](OpId op) {
+    const bool multiplies = k[op].opcode == Opcode::Dot || k[op].opcode == Opcode::DotAsync;
+    found = found || (multiplies && k[op].parent != body);
+  });
+  return found;
+}
+
 std::vector<Feed*> ProductLoop::all_feeds() {
   std::vector<Feed*> all;
   for (Feed& feed : feeds) all.push_back(&feed);

@@ -76,6 +76,9 @@ class ProductLoop {
   // ---- asking
   const OperandLoad* load_of(Value operand) const;
   bool is_load(OpId op) const;
+  /// Whether a loop within the body has products. Their waits are for all that is in flight, and
+  /// know nothing of this loop's sums.
+  bool has_inner_products() const;
   int uses(Value v) const;
   /// Ops of the body that need the value, themselves, in what they contain or through others.
   std::unordered_set<OpId> dependents(Value on) const;

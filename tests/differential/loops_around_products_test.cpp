@@ -1,5 +1,4 @@
-// A loop around a product loop, by mma.sync: what goes through shared memory behind the product is
-// not overwritten by the copies of the next round.
+// Loops around product loops.
 #include <gtest/gtest.h>
 
 #include "support/env.h"
@@ -14,6 +13,8 @@ class LoopsAroundProducts : public test::OnDevice {};
 INSTANTIATE_TEST_SUITE_P(Devices, LoopsAroundProducts, testing::ValuesIn(test::devices()),
                          test::device_name);
 
+/// By mma.sync: what goes through shared memory behind the product is not overwritten by the copies
+/// of the next round.
 TEST_P(LoopsAroundProducts, ReduceThroughSharedMemory) {
   constexpr int kTile = 64, kTiles = 5;
   Env with_plan = env();
@@ -37,6 +38,38 @@ TEST_P(LoopsAroundProducts, ReduceThroughSharedMemory) {
   std::vector<double> want(128 * kTiles);
   for (std::size_t i = 0; i < all.size(); ++i) want[i / kTile] += all[i];
   test::expect_equal(Y, want);
+}
+
+/// Where the products of the outer loop stand, and whether they add to the inner loop's sums.
+struct Order {
+  bool first, shares_sums;
+};
+
+/// A product beside an inner loop of products: its sum is not in flight while that loop waits for
+/// its own.
+TEST_P(LoopsAroundProducts, ProductsBesideAnInnerLoop) {
+  constexpr int kTile = 128, kStep = 64, kInner = 3 * kStep;
+  const Tensor A = integers({200, 512}, DType::bf16, 1), B = integers({512, 136}, DType::bf16, 2),
+               C = empty({200, 136}, DType::f32);
+  for (const Order order : {Order{true, true}, {false, true}, {true, false}, {false, false}}) {
+    SCOPED_TRACE(testing::Message() << order.first << order.shares_sums);
+    const auto k = kernel("nested", [order](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+      for (auto [m, n] : grid(C, kTile, kTile)) {
+        Tile inner = zeros<f32>(kTile, kTile), outer = zeros<f32>(kTile, kTile);
+        for (auto i : steps(A.cols(), kInner + kStep)) {
+          const Index last = slice(i.first() + kInner, kStep);
+          Tile& sum = order.shares_sums ? inner : outer;
+          if (order.first) sum = dot(A(m, last), B(last, n), sum);
+          for (auto l : steps(i.first(), i.first() + kInner, kStep))
+            inner = dot(A(m, l), B(l, n), inner);
+          if (!order.first) sum = dot(A(m, last), B(last, n), sum);
+        }
+        C(m, n) = inner + outer;
+      }
+    });
+    k(stream(), A, B, C);
+    test::expect_equal(C, test::product(A, B));
+  }
 }
 
 }  // namespace
