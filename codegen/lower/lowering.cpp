@@ -63,6 +63,7 @@ Kernel Lowering::run() {
   find_groups();
   reserve_warp_scratch();
   reserve_store_staging();
+  reserve_diagonals();
   find_live_ranges();
   if (copying_)
     lower_roles();
@@ -208,6 +209,8 @@ void Lowering::lower_op(OpId op) {
   if (is_for_another_role(op)) return;
   b.loc = from[op].loc;
   now_ = order_.at(op);
+  if (diagonals_->is_within(op)) return;
+  if (const WarpDiagonals* here = diagonals_->at(op)) return lower_by_diagonals(op, *here);
   // All threads are here, which inside a branch they may not be.
   if (!from[op].regions.empty()) leave_cluster();
   const Opcode opcode = from[op].opcode;
@@ -548,8 +551,8 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   leave_cluster();
   if (groups_ > 1) return group_scratch(bytes);
   std::int64_t from_here = scratch_offset_;
-  // Behind the rings lies what TMA may still be reading.
-  if (!is_ring_alive() && !staging_)
+  // Behind the rings lies what TMA, or other warps, may still be reading.
+  if (!is_ring_alive() && !staging_ && diagonals_offset_ < 0)
     for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);
   const std::int64_t at = (from_here + alignment - 1) / alignment * alignment;
   scratch_end_ = std::max(scratch_end_, at + bytes);

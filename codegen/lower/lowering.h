@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/lower/copy_slice.h"
+#include "codegen/lower/diagonals.h"
 #include "codegen/lower/store_staging.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
@@ -154,12 +155,14 @@ class Lowering {
                       const std::string& suffix);
   void reserve_warp_scratch();
   void reserve_store_staging();
+  void reserve_diagonals();
   void find_live_ranges();
   bool is_ring_alive() const;
   void lower_body();
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void add_by_parts(ir::OpId op, ir::Value loaded);
+  void lower_by_diagonals(ir::OpId op, const WarpDiagonals& here);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   bool shares_exp2(ir::Type registers) const;
   ir::Value lower_exp2(ir::Value x);
@@ -191,6 +194,8 @@ class Lowering {
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
   std::int64_t warp_scratch_offset_ = -1, warp_scratch_bytes_ = 0;
   std::optional<StoreStaging> staging_;
+  std::optional<DiagonalTiles> diagonals_;
+  std::int64_t diagonals_offset_ = -1;  ///< none: -1
   bool is_read_by_cluster_ = false;
   bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers
   /// First and last op at which an allocation is alive, in the order of the text.

@@ -9,6 +9,9 @@ namespace tegula::ir {
 /// step earlier and in another warp; where its index lies outside it reads as 0.
 bool is_constant_read(const Kernel& k, OpId op);
 
+/// True for a load through addresses in a view with access In, of any shape.
+bool is_constant_load(const Kernel& k, OpId op);
+
 /// True for a masked load of a row or column through addresses in a view with access In: it has the
 /// same values in front of a loop that computes none of its operands.
 bool is_constant_line(const Kernel& k, OpId op);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "ir/analysis/affine_index.h"
 #include "ir/analysis/bounds.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/builder.h"
@@ -21,51 +22,11 @@
 namespace tegula::ir {
 namespace {
 
-/// An index: the number along a dimension of the tile, or of none of them, and scalars.
+/// An index into one dimension of a view: positions along a dimension of the tile, or of none.
 struct Position {
-  int dim = -1;
-  std::int64_t extent = 1, start = 0;
-  std::vector<Value> plus, minus;
-  DType dtype = DType::i32;
+  AffineIndex index;
+  DType dtype;
 };
-
-std::optional<Position> position(const Kernel& k, Value v);
-
-std::optional<Position> sum(const Kernel& k, const OpData& d) {
-  auto a = position(k, d.operands[0]);
-  const auto b = position(k, d.operands[1]);
-  const bool subtracts = d.opcode == Opcode::Sub;
-  if (!a || !b || (b->dim >= 0 && (subtracts || a->dim >= 0))) return std::nullopt;
-  if (b->dim >= 0) a->dim = b->dim, a->extent = b->extent;
-  a->start += subtracts ? -b->start : b->start;
-  const auto append = [](std::vector<Value>& to, const std::vector<Value>& from) {
-    to.insert(to.end(), from.begin(), from.end());
-  };
-  append(subtracts ? a->minus : a->plus, b->plus);
-  append(subtracts ? a->plus : a->minus, b->minus);
-  return a;
-}
-
-std::optional<Position> position(const Kernel& k, Value v) {
-  using enum Opcode;
-  const Type type = k.type(v);
-  const OpId def = k[v].def;
-  if (def && k[def].opcode == Const)
-    return Position{.start = k[def].attrs.i(AttrName::value), .plus = {}, .minus = {}};
-  if (!type.is_tile()) return Position{.plus = {v}, .minus = {}};
-  if (!def) return std::nullopt;
-  const OpData& d = k[def];
-  if (d.opcode == Arange) return Position{0, type.shape()[0], d.attrs.i(AttrName::start), {}, {}};
-  if (d.opcode == Add || d.opcode == Sub) return sum(k, d);
-  if (d.opcode != ExpandDims && d.opcode != Broadcast && d.opcode != Splat) return std::nullopt;
-  auto of = position(k, d.operands[0]);
-  if (!of || of->dim < 0) return of;
-  if (d.opcode == ExpandDims)
-    of->dim += of->dim >= d.attrs.i(AttrName::axis) ? 1 : 0;
-  else if (k.type(d.operands[0]).rank() != type.rank())
-    return std::nullopt;
-  return of;
-}
 
 /// The operands of nested ops of this kind.
 void flatten(const Kernel& k, Value v, Opcode opcode, std::vector<Value>& leaves) {
@@ -83,7 +44,7 @@ struct FoundBox {
 /// What the addresses and the mask of a gather say.
 class Gather {
  public:
-  Gather(const Kernel& k, OpId load) : k_(k), d_(k[load]) {}
+  Gather(const Kernel& k, OpId load) : k_(k), d_(k[load]), positions_(k) {}
 
   std::optional<FoundBox> box() {
     if (d_.operands.size() != 3 || !is_zero(k_, d_.operands[2])) return std::nullopt;
@@ -147,40 +108,32 @@ class Gather {
     const auto shape = k_.type(d_.results[0]).shape();
     box_.axes.assign(shape.size(), -1);
     for (std::size_t axis = 0; axis < indices_.size(); ++axis) {
-      auto at = position(k_, indices_[axis]);
+      const auto& at = positions_.of(indices_[axis]);
       if (!at) return false;
-      at->dtype = k_.type(indices_[axis]).dtype();
-      if (at->dim >= 0) {
-        const auto dim = static_cast<std::size_t>(at->dim);
-        if (dim >= shape.size() || box_.axes[dim] >= 0 || at->extent != shape[dim]) return false;
-        box_.axes[dim] = static_cast<std::int64_t>(axis);
+      if (!at->is_uniform()) {
+        const auto dim = at->single_dim();
+        if (!dim || box_.axes[*dim] >= 0) return false;
+        box_.axes[*dim] = static_cast<std::int64_t>(axis);
       }
-      box_.at.push_back(std::move(*at));
+      box_.at.push_back({*at, k_.type(indices_[axis]).dtype()});
     }
     return std::ranges::all_of(box_.axes, [](std::int64_t axis) { return axis >= 0; });
   }
 
   const Kernel& k_;
   const OpData& d_;
+  AffineIndices positions_;
   FoundBox box_;
   std::vector<Value> indices_;
 };
-
-Value first_of(Builder& b, const Position& at, Type type) {
-  Value v = at.start != 0 || at.plus.empty() ? b.constant(type, at.start) : Value();
-  for (Value term : at.plus) v = v ? b.add(v, term) : term;
-  for (Value term : at.minus) v = b.sub(v, term);
-  return v;
-}
 
 void load_box(Kernel& k, OpId load, const FoundBox& box) {
   Builder b(k);
   b.before(load);
   b.loc = k[load].loc;
   std::vector<Value> operands{box.view};
-  for (const Position& at : box.at) {
-    operands.push_back(first_of(b, at, Type::scalar(at.dtype)));
-  }
+  const auto itself = [](Value v) { return v; };
+  for (const Position& at : box.at) operands.push_back(first_of(b, at.index, at.dtype, itself));
   const Type tile = k.type(k[load].results[0]);
   const Value fill = k[load].operands[2];
   AttrList attrs = k[load].attrs;

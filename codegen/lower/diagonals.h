@@ -1,0 +1,49 @@
+#pragma once
+// Tiles that are functions of column - row (ir/analysis/diagonals.h). A warp's part of such a tile
+// has few diagonals: each lane computes some of them, and the lanes of the warp hand their results
+// to each other through shared memory that is the warp's own, so that no warp waits for another.
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "ir/analysis/diagonals.h"
+#include "ir/layout/thread_fn.h"
+
+namespace tegula::codegen {
+
+/// Which diagonals (column - row) the elements of a layout lie on that one warp holds: those from
+/// what `warp` gives + first on, `count` of them.
+struct WarpDiagonals {
+  /// Nothing where a thread's place is not lane + warp + register.
+  static std::optional<WarpDiagonals> of(const ir::LinearLayout& layout);
+  /// What a lane computes, those behind the last diagonal included.
+  std::int64_t registers() const { return (count + 31) / 32; }
+
+  ir::IndexFn rows, columns;
+  std::int64_t first = 0, count = 0;
+};
+
+/// Finds the values of a kernel in machine form that are worth it.
+class DiagonalTiles {
+ public:
+  explicit DiagonalTiles(const ir::Kernel& k);
+
+  /// The op's result is computed by diagonals.
+  const WarpDiagonals* at(ir::OpId op) const;
+  /// The op is computed as a part of those only.
+  bool is_within(ir::OpId op) const { return within_.contains(op); }
+  /// Shared memory that a warp needs; 0: there are none.
+  std::int64_t bytes_per_warp() const;
+  /// Leaves all ops as they are.
+  void forget();
+
+ private:
+  void find(const ir::Kernel& k, ir::OpId op, ir::Diagonals& diagonals);
+
+  std::unordered_map<ir::OpId, WarpDiagonals> roots_;
+  std::unordered_set<ir::OpId> within_;
+  std::unordered_map<ir::Value, std::vector<ir::OpId>> users_;
+};
+
+}  // namespace tegula::codegen

@@ -1,0 +1,39 @@
+#pragma once
+// Tiles [m, n] that are functions of the column's position less the row's: all elements of a
+// diagonal are the same, so that there are m + n - 1 different ones at most (Toeplitz matrices).
+#include <unordered_map>
+
+#include "ir/analysis/affine_index.h"
+
+namespace tegula::ir {
+
+enum class OnDiagonals : std::uint8_t {
+  other,
+  uniform,   ///< one number
+  distance,  ///< an integer that changes by one from a diagonal to the next
+  computed,  ///< elementwise, loads included, from such ones of the same region
+};
+
+class Diagonals {
+ public:
+  explicit Diagonals(const Kernel& k) : k_(k), indices_(k) {}
+
+  OnDiagonals of(Value v);
+  /// Of a distance: it is factor[1] * (column - row) + what the first element is. Of what is
+  /// uniform, if it is a sum of integers; else none.
+  const std::optional<AffineIndex>& index(Value v) { return indices_.of(v); }
+  /// What computes `v`, a value that is `computed`, has a load or a function of many steps: more
+  /// than it takes to hand the result from one thread to another.
+  bool is_costly(Value v);
+
+ private:
+  OnDiagonals find(Value v);
+  bool may_be_computed(const OpData& d) const;
+
+  const Kernel& k_;
+  AffineIndices indices_;
+  std::unordered_map<Value, OnDiagonals> known_;
+  std::unordered_map<Value, bool> costly_;
+};
+
+}  // namespace tegula::ir

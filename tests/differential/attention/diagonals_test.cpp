@@ -1,0 +1,101 @@
+// Scores of distances, computed once a diagonal of a tile: to the bit what each pair computes by
+// itself, and right by double precision.
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+#include "tegula/math.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+class ScoresOfDistance : public testing::TestWithParam<Device> {
+ protected:
+  static std::vector<double> outputs(const Tensors& t) {
+    std::vector<double> all = t.O.to_doubles(), lse = t.Lse.to_doubles();
+    all.insert(all.end(), lse.begin(), lse.end());
+    return all;
+  }
+
+  /// `once`: whether tiles have diagonals to compute the score by.
+  static void check(AttentionSpec spec, const Extents& e, bool once = true,
+                    const HostAttention* host = nullptr) {
+    SCOPED_TRACE(e.str());
+    const Score score = spec.score;
+    const Scalar<i32> zero(0);
+    std::vector<double> before;
+    for (const bool hidden : {true, false}) {
+      if (hidden)  // no one can tell that it is a position
+        spec.score = [=](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+          return score(s, b, h, q ^ zero.value(), kv);
+        };
+      else
+        spec.score = score;
+      const Attention attention(spec);
+      const Tensors t(e, DType::bf16, Order::bhsd, GetParam());
+      attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+      if (host) expect_attention(*host, t);
+      if (HasFatalFailure()) return;
+      if (!hidden) {
+        ASSERT_EQ(outputs(t), before);
+      }
+      before = outputs(t);
+      if (GetParam().kind == DeviceKind::cpu) continue;  // compiles nothing
+      const std::string said = attention.explain(DType::bf16);
+      EXPECT_EQ(said.find("computed once a diagonal") != std::string::npos, once && !hidden)
+          << said;
+    }
+  }
+
+  static std::vector<Score> scores_of_distance() {
+    const Tensor buckets = Tensor::normal({32, 4}, DType::f32, 0, 1, 5, GetParam()),
+                 table = Tensor::normal({90, 4}, DType::f32, 0, 1, 6, GetParam());
+    return {scores::t5_bias(buckets, 100, true), scores::t5_bias(buckets, 100, false),
+            scores::distance_bias(table, 30), [](Tile s, Tile, Tile h, Tile q, Tile kv) {
+              const Tile steps = cast<f32>(abs(kv - q)) * exp2(cast<f32>(h) * -0.5f);
+              return s - log(1.0f + steps);
+            }};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, ScoresOfDistance, testing::ValuesIn(devices()), device_name);
+
+constexpr Extents kOdd{2, 4, 2, 70, 133, 32, 32};
+
+TEST_P(ScoresOfDistance, UnderMasks) {
+  for (const Score& score : scores_of_distance())
+    for (const Mask& mask : {Mask(), masks::causal(), masks::sliding_window(Scalar<i32>(20))}) {
+      check({.mask = mask, .score = score}, kOdd);
+      if (HasFatalFailure()) return;
+    }
+}
+
+TEST_P(ScoresOfDistance, OfOtherTiles) {
+  for (const Score& score : scores_of_distance())
+    for (const AttentionTiles& tiles :
+         {AttentionTiles{64, 32}, AttentionTiles{128, 96}, AttentionTiles{192, 64}}) {
+      check({.mask = masks::causal(), .score = score, .tiles = tiles}, {1, 4, 4, 259, 261, 64, 64});
+      if (HasFatalFailure()) return;
+    }
+}
+
+/// Positions of queries begin anywhere; the host says what the result is.
+TEST_P(ScoresOfDistance, QueriesAtTheEnd) {
+  const Tensor table = Tensor::normal({90, 4}, DType::f32, 0, 1, 6, GetParam());
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q + 133 - 70 >= kv; };
+  host.score = [values = table.to_doubles()](double s, int, int h, int q, int kv) {
+    const int at = q + 133 - 70 - kv + 30;
+    return 0 <= at && at < 90 ? s + values[static_cast<std::size_t>(at * 4 + h)] : s;
+  };
+  check(
+      {.mask = masks::causal(), .score = scores::distance_bias(table, 30), .queries_at_end = true},
+      kOdd, true, &host);
+}
+
+/// Rows of several heads are no positions one behind the other.
+TEST_P(ScoresOfDistance, PackedHeadsKeepTheirElements) {
+  for (const Score& score : scores_of_distance())
+    check({.score = score, .pack_heads = true}, {2, 4, 2, 3, 133, 32, 32}, false);
+}
+
+}  // namespace
+}  // namespace tegula::test
