@@ -11,7 +11,13 @@ enum class OnDiagonals : std::uint8_t {
   other,
   uniform,   ///< one number
   distance,  ///< an integer that changes by one from a diagonal to the next
+  ramps,     ///< that as a float: evenly spaced columns and rows, relaxed, added
   computed,  ///< elementwise, loads included, from such ones of the same region
+};
+
+/// step * (column - row) + the sum of what the first column and the first row begin with.
+struct RampSum {
+  Value step, column, row;
 };
 
 class Diagonals {
@@ -22,8 +28,10 @@ class Diagonals {
   /// Of a distance: it is factor[1] * (column - row) + what the first element is. Of what is
   /// uniform, if it is a sum of integers; else none.
   const std::optional<AffineIndex>& index(Value v) { return indices_.of(v); }
-  /// What computes `v`, a value that is `computed`, has a load or a function of many steps: more
-  /// than it takes to hand the result from one thread to another.
+  /// Of `ramps`.
+  std::optional<RampSum> ramps(Value v) const;
+  /// What computes `v`, a value that is `computed`, has a load or a function of the special
+  /// function unit: more than it takes to hand the result from one thread to another.
   bool is_costly(Value v);
 
  private:

@@ -317,7 +317,8 @@ Value LinearForms::emit(const LinearForm& form, Type type) {
   } else if (!f.full) {
     v = rest[used++];
   }
-  for (; used < rest.size(); ++used) v = b_.add(v, rest[used]);
+  for (; used < rest.size(); ++used)
+    v = b_.op(Opcode::Add, {v, rest[used]}, {{AttrName::relaxed, 1}});
   return k_.type(v).is_tile() ? v : b_.op(Opcode::Splat, {v}, type);
 }
 

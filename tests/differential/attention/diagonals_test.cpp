@@ -1,5 +1,6 @@
 // Scores of distances, computed once a diagonal of a tile: to the bit what each pair computes by
 // itself, and right by double precision.
+#include "kernels/attention/block_sizes.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/math.h"
@@ -21,6 +22,8 @@ class ScoresOfDistance : public testing::TestWithParam<Device> {
                     const HostAttention* host = nullptr) {
     SCOPED_TRACE(e.str());
     const Score score = spec.score;
+    const auto dim = static_cast<int>(e.dim);
+    if (!spec.tiles) spec.tiles = attention_tiles({dim, dim, score_cost(score)});
     const Scalar<i32> zero(0);
     std::vector<double> before;
     for (const bool hidden : {true, false}) {
@@ -44,6 +47,14 @@ class ScoresOfDistance : public testing::TestWithParam<Device> {
       EXPECT_EQ(said.find("computed once a diagonal") != std::string::npos, once && !hidden)
           << said;
     }
+  }
+
+  static Tile far_is_little(Tile s, Tile, Tile h, Tile q, Tile kv) {
+    return s - log(1.0f + cast<f32>(abs(kv - q)) * exp2(cast<f32>(h) * -0.5f));
+  }
+  /// Its distances are sums of columns and rows, each converted.
+  static Tile far_is_little_in_floats(Tile s, Tile, Tile h, Tile q, Tile kv) {
+    return s - log(1.0f + abs(cast<f32>(kv - q)) * exp2(cast<f32>(h) * -0.5f));
   }
 
   static std::vector<Score> scores_of_distance() {
@@ -75,6 +86,19 @@ TEST_P(ScoresOfDistance, OfOtherTiles) {
       check({.mask = masks::causal(), .score = score, .tiles = tiles}, {1, 4, 4, 259, 261, 64, 64});
       if (HasFatalFailure()) return;
     }
+}
+
+/// Where rings leave no shared memory, lanes tell each other by shuffles.
+TEST_P(ScoresOfDistance, WithoutRoom) {
+  for (const Score& score : {Score(far_is_little), Score(far_is_little_in_floats)}) {
+    AttentionSpec spec{.mask = masks::causal(), .score = score, .tiles = AttentionTiles{128, 128}};
+    check(spec, {1, 2, 1, 130, 261, 128, 128});
+    if (HasFatalFailure() || GetParam().kind == DeviceKind::cpu) return;
+    const Attention attention(spec);
+    const Tensors t({1, 1, 1, 1, 1, 128, 128}, DType::bf16, Order::bhsd, GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    EXPECT_NE(attention.explain(DType::bf16).find("exchanged by=shuffles"), std::string::npos);
+  }
 }
 
 /// Positions of queries begin anywhere; the host says what the result is.
