@@ -84,9 +84,13 @@ AttentionTiles attention_tiles(const TileNeeds& needs) {
   // Where that leaves none free, what finds the next block needs some, and so do positions.
   const bool is_full = value_dim > kMaxKeys;
   const int others = needs.has_gaps + needs.score.of_position, spare = is_full ? 0 : 1;
-  const int by_registers = kRegisters - value_dim / 2 - std::max(others - spare, 0) * kStep;
-  const int by_shared = keys_by_shared(dim, value_dim);
   const int costly = kCostlyKeys / (is_full ? 2 : 1) / (needs.score.of_row ? 2 : 1);
+  int by_registers = kRegisters - value_dim / 2 - std::max(others - spare, 0) * kStep;
+  // What a lane computes for others takes some, but less than what each element computes.
+  if (needs.score.of_distance)
+    by_registers =
+        std::max(by_registers - (is_full ? 2 : 1) * kStep, std::min(by_registers, costly));
+  const int by_shared = keys_by_shared(dim, value_dim);
   const int most = needs.score.of_element ? costly : kMaxKeys;
   return {kRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
@@ -105,7 +109,8 @@ AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach) {
   const int limits = reach != KeyReach::unknown ? 0 : needs.has_score ? 2 * kLimits : kLimits;
   const int left = kTallRegisters - value_dim / 2 - limits;
   const int by_registers = left * 4 / 3, by_shared = keys_by_shared(dim, value_dim, kTallRows);
-  const int most = needs.score.of_element ? kCostlyKeys : kMaxKeys;
+  const bool is_costly = needs.score.of_element || needs.score.of_distance;
+  const int most = is_costly ? kCostlyKeys : kMaxKeys;
   return {kTallRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
 

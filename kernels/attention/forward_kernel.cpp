@@ -65,7 +65,7 @@ class Program {
         // What head dims lack of a multiple of 16 is absent.
         d_(slice(0, padded_head_dim(x.Q.fixed(3)))),
         dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
-        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block()), round)),
+        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.packs_heads), round)),
         visibility_(spec_),  // of this trace: what the mask captured may change
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent

@@ -16,6 +16,48 @@ bool is_long(ir::Opcode o) {
   return o == Load || o == LoadView || o == Tanh || o == Erf || o == Sin || o == Cos;
 }
 
+/// What depends on the pair of key and query, and what of it on their distance alone.
+class Dependence {
+ public:
+  explicit Dependence(const ir::Kernel& k)
+      : key(param(k, 0)), k_(k), query_(param(k, 3)), of_key_{key, param(k, 4)} {}
+
+  /// True where a result differs from key to key, as the score itself does.
+  bool visit(ir::OpId op) {
+    const auto& d = k_[op];
+    const auto is_key_or_query = [&](ir::Value v) { return v == key || v == query_; };
+    const auto is_free = [&](ir::Value v) {
+      return of_distance_.contains(v) || !(of_key_.contains(v) || of_query_.contains(v));
+    };
+    const auto is_in = [](const std::unordered_set<ir::Value>& set) {
+      return [&set](ir::Value v) { return set.contains(v); };
+    };
+    const bool is_distance = d.opcode == ir::Opcode::Sub && d.operands[0] != d.operands[1] &&
+                             std::ranges::all_of(d.operands, is_key_or_query);
+    const bool of_key = std::ranges::any_of(d.operands, is_in(of_key_));
+    const auto results = [&](std::unordered_set<ir::Value>& set) {
+      set.insert(d.results.begin(), d.results.end());
+    };
+    if (of_key) results(of_key_);
+    if (std::ranges::any_of(d.operands, is_in(of_query_))) results(of_query_);
+    if (is_distance || (of_key && std::ranges::all_of(d.operands, is_free))) results(of_distance_);
+    return of_key;
+  }
+  bool is_of_distance(ir::OpId op) const {
+    return std::ranges::all_of(k_[op].results,
+                               [&](ir::Value v) { return of_distance_.contains(v); });
+  }
+
+  const ir::Value key;
+
+ private:
+  static ir::Value param(const ir::Kernel& k, std::size_t i) { return k.params()[i].value; }
+
+  const ir::Kernel& k_;
+  ir::Value query_;
+  std::unordered_set<ir::Value> of_key_, of_query_{query_}, of_distance_;
+};
+
 /// Of alike products, what the first of many keys scores is more than what the last one does: not
 /// known of functions that captured what a GPU holds, or what changes later, or that the host
 /// cannot compute.
@@ -47,17 +89,15 @@ ScoreCost score_cost(const Score& score) {
     const Trace trace =
         alone.trace(0, 0, 0, 0, 0.0f, Tensor::zeros({1}, DType::f32, Device::cpu()));
     const ir::Kernel& k = trace.kernel();
-    // The score itself differs from key to key.
-    const ir::Value position = k.params()[0].value;
-    std::unordered_set<ir::Value> of_key{position, k.params()[4].value};
     ScoreCost cost;
+    Dependence pairs(k);
     ir::walk(k, k.body(), [&](ir::OpId op) {
+      if (!pairs.visit(op)) return;
       const auto& d = k[op];
-      const auto is_of_key = [&](ir::Value v) { return of_key.contains(v); };
-      if (std::ranges::none_of(d.operands, is_of_key)) return;
-      of_key.insert(d.results.begin(), d.results.end());
-      cost.of_element = cost.of_element || is_long(d.opcode);
-      cost.of_position = cost.of_position || std::ranges::count(d.operands, position) > 0;
+      const bool of_distance = pairs.is_of_distance(op);
+      cost.of_element = cost.of_element || (is_long(d.opcode) && !of_distance);
+      cost.of_distance = cost.of_distance || (is_long(d.opcode) && of_distance);
+      cost.of_position = cost.of_position || std::ranges::count(d.operands, pairs.key) > 0;
     });
     cost.rises_away = cost.of_position && rises_away(k);
     return cost;

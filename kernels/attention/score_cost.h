@@ -10,7 +10,10 @@ struct ScoreCost {
   /// It needs registers of its own for each element of a block: it reads a tensor at the key's
   /// position, or computes a function of many steps there.
   bool of_element = false;
-  /// And it, or what makes weights of it, needs those of the row's other elements of the block.
+  /// That, but as a function of the distance of key and query alone, which has few values in a
+  /// block where rows are positions one behind the other.
+  bool of_distance = false;
+  /// What makes weights of scores needs those of the row's other elements of the block.
   bool of_row = false;
   /// Scores of alike products are the larger the farther the key lies in front of the query, if
   /// that is known: not of what captured tensors or Scalars say.

@@ -41,9 +41,11 @@ SpecFacts::SpecFacts(const AttentionSpec& s)
   score.of_element = score.of_element || score.of_row || (s.score && !is_softmax);
 }
 
-TileNeeds SpecFacts::needs(std::int64_t dim, std::int64_t value_dim) const {
-  return {static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps(),
-          spec.score != nullptr};
+TileNeeds SpecFacts::needs(std::int64_t dim, std::int64_t value_dim, bool packs_heads) const {
+  TileNeeds needs{static_cast<int>(dim), static_cast<int>(value_dim), score, way.has_gaps(),
+                  spec.score != nullptr};
+  needs.score.of_element |= packs_heads && score.of_distance;
+  return needs;
 }
 
 std::optional<AttentionTiles> SpecFacts::given_tiles() const {
@@ -55,13 +57,15 @@ TileForm SpecFacts::form(const AttentionCall& c) const {
   if (c.packs_heads || c.lengths.q.defined()) return TileForm::usual;
   AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
   if (spec.queries_at_end) lengths.first_query = lengths.keys - lengths.queries;
-  return best_form(needs(c.Q.size(3), c.V.size(3)), way.reach(), lengths, gpu_of(c.Q.device()));
+  return best_form(needs(c.Q.size(3), c.V.size(3), c.packs_heads), way.reach(), lengths,
+                   gpu_of(c.Q.device()));
 }
 
 AttentionTiles SpecFacts::tiles(const AttentionCall& c) const {
   const auto given = given_tiles();
   AttentionTiles t =
-      given ? *given : tiles_of(form(c), needs(c.Q.size(3), c.V.size(3)), way.reach());
+      given ? *given
+            : tiles_of(form(c), needs(c.Q.size(3), c.V.size(3), c.packs_heads), way.reach());
   if (has_few_rows(c)) t.queries = kFewRows;
   return t;
 }

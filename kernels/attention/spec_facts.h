@@ -19,7 +19,8 @@ inline constexpr int kFewRows = 64;
 struct SpecFacts {
   explicit SpecFacts(const AttentionSpec& s);
 
-  TileNeeds needs(std::int64_t dim, std::int64_t value_dim) const;
+  /// Rows of packed heads are no positions one behind the other.
+  TileNeeds needs(std::int64_t dim, std::int64_t value_dim, bool packs_heads) const;
   /// Of lists of the caller, or those that the spec asks for: not chosen by lengths. Derived lists
   /// are of tiles that are chosen here.
   std::optional<AttentionTiles> given_tiles() const;

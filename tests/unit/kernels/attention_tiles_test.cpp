@@ -45,6 +45,22 @@ TEST(AttentionTiles, WhatAMaskLeavesDependsOnWhereQueriesStand) {
   EXPECT_TRUE(is_wide(128, KeyReach::up_to_row, {1 << 20, 8192}));
 }
 
+TEST(AttentionTiles, ScoresOfDistancesLeaveMoreKeysThanOthersThatRead) {
+  constexpr ScoreCost distance{.of_position = true, .of_distance = true},
+      element{.of_position = true, .of_element = true};
+  const auto keys = [](int dim, ScoreCost score) {
+    return attention_tiles({dim, dim, score}).keys;
+  };
+  for (const int dim : {64, 80, 96}) {
+    EXPECT_EQ(keys(dim, distance), 128);
+    EXPECT_EQ(keys(dim, element), 64);
+  }
+  EXPECT_EQ(keys(128, distance), 112);
+  EXPECT_EQ(keys(256, distance), 32);
+  EXPECT_EQ(attention_tiles({256, 256, distance, /*has_gaps=*/true}).keys, 32);
+  EXPECT_EQ(tall_tiles({64, 64, distance}, KeyReach::all).keys, 64);
+}
+
 TEST(AttentionTiles, TallOnesFitRegistersAndSharedMemory) {
   for (int dim = 8; dim <= kMaxHeadDim; dim += 8)
     for (const KeyReach reach : {KeyReach::all, KeyReach::unknown}) {
