@@ -212,14 +212,14 @@ std::uint32_t Tracer::param_of_capture(const Tensor& t, DType dtype, int rank, L
 void Tracer::add_capture(Capture c) {
   captures.push_back(std::move(c));
   const HostArg now = captures.back().read();
-  ArgClass a = classify(now, captures.back().info);
+  const ArgClass a = classify(now, captures.back().info);
   if (index_type_of(std::span(&now, 1)) == DType::i64 && signature.index_type != DType::i64)
     throw IndexTypeChanged{};
   const auto position = static_cast<std::int64_t>(signature.args.size());
   ir::AttrList attrs;
   attrs.set(AttrName::arg, position);
   kernel.add_param(fmt::format("arg{}", position), type_of(a), std::move(attrs));
-  signature.args.push_back(std::move(a));
+  signature.args.push_back(a);
 }
 
 int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc loc) {

@@ -30,7 +30,7 @@ bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<StoreCl
     return true;
   }
   if (d.opcode != Opcode::ViewDim) return false;
-  const auto params = k.params();
+  const auto& params = k.params();
   const auto view = std::ranges::find(params, d.operands[0], &Param::value);
   if (view == params.end()) return false;
   clips.push_back({dim, view - params.begin(), d.attrs.i(AttrName::axis)});
