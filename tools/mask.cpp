@@ -88,10 +88,10 @@ void show(const Options& o, const Mask& mask) {
                                         ranges_text(cover.visible), ranges_text(cover.full)));
     fmt::print("{}  {}\n", line, picture.notes.back());
   }
-  const double total = counts[0] + counts[1] + counts[2];
+  const std::int64_t computed = counts[1] + counts[2];
   say(fmt::format("blocks {} x {}: {} empty, {} partial, {} full; {:.2f} % of them are computed",
                   o.bm, o.bn, counts[0], counts[1], counts[2],
-                  100 * (counts[1] + counts[2]) / total));
+                  100 * static_cast<double>(computed) / static_cast<double>(counts[0] + computed)));
   const AttentionPairs pairs = pairs_under(mask, o.lengths, o.heads);
   if (pairs.kept)
     say(fmt::format("density {:.2f} %", 100 * static_cast<double>(*pairs.kept) /
