@@ -32,6 +32,8 @@ constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
 constexpr int kBesideSums = 26;
 /// Of a block of results: what a thread holds of a few operands beside the largest sums.
 constexpr int kStoreColumns = 32;
+/// Of the instruction that the sums of mma.sync lie as.
+constexpr std::int64_t kInstructionColumns = 8;
 
 /// Warps on an SM that keep its memory busy, and what each thread may hold of the 64 registers
 /// that leaves it: addresses and what is computed on the way need the others.
@@ -357,6 +359,14 @@ void alternate_if_possible(const Kernel& k, PassContext& context) {
                       : "tiles do not alternate: no products of which a warpgroup can have a tile");
 }
 
+/// Elements in runs of `unit` can be dealt to so many warps: to a power of two in any case, as some
+/// may have what others have.
+bool are_dealt(std::int64_t elements, std::int64_t unit, int warps) {
+  const auto count = static_cast<unsigned>(std::max(warps, 1));
+  const std::int64_t odd = count >> std::countr_zero(count);
+  return odd == 1 || elements % (unit * odd) == 0;
+}
+
 /// A plan that somebody else made or changed must be one that the passes can carry out.
 void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
   const Survey s = survey(k);
@@ -371,6 +381,10 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
       {p.min_ctas >= 1, "min_ctas is at least 1"},
       {p.stages >= (p.wgmma ? 2 : 1) && p.stages <= 16, "stages is 1 to 16, with wgmma 2 to 16"},
       {p.warps_m == 0 || p.warps_m * p.warps_n == p.warps, "warps is warps_m times warps_n"},
+      {p.wgmma || (are_dealt(s.common_rows, kRowsPerWarp, p.warps_m) &&
+                   are_dealt(s.common_columns, kInstructionColumns, p.warps_n)),
+       "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of "
+       "products"},
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
       {!p.wgmma || p.alternate || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},

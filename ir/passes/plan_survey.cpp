@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <unordered_set>
 
 #include "ir/analysis/bounds.h"
@@ -164,6 +165,8 @@ Survey survey(const Kernel& k, bool tma_loads) {
     const Type acc = k.type(d.results[0]);
     if (acc.count() > s.largest_product) s.product_rows = acc.shape()[0];
     s.largest_product = std::max(s.largest_product, acc.count());
+    s.common_rows = std::gcd(s.common_rows, acc.shape()[0]);
+    s.common_columns = std::gcd(s.common_columns, acc.shape()[1]);
     s.chained = s.chained || depends_on_dot(k, d.operands[0], 0);
     if (const OpId loop = k[d.parent].owner; loop && k[loop].opcode == Opcode::For)
       s.has_steps = bounds.is_less(k[loop].operands[0], k[loop].operands[1]);

@@ -17,6 +17,8 @@ struct Survey {
   std::int64_t largest_tile = 1;     ///< elements of the largest loaded, stored or reduced tile
   std::int64_t largest_product = 0;  ///< elements of the largest dot accumulator
   std::int64_t product_rows = 0;
+  /// Greatest common divisors of all products' rows and columns.
+  std::int64_t common_rows = 0, common_columns = 0;
   bool has_steps = false;  ///< loops with products run at least once, as some `assume` says
   bool chained = false;    ///< a dot's operand depends on another dot: rows must stay within a warp
   bool wgmma = true;       ///< every dot can be one

@@ -43,6 +43,8 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(hopper("min_ctas=0"), HasSubstr("min_ctas is at least 1"));
   EXPECT_THAT(hopper("stages=1"), HasSubstr("stages is 1 to 16, with wgmma 2 to 16"));
   EXPECT_THAT(hopper("warps_m=3"), HasSubstr("warps is warps_m times warps_n"));
+  EXPECT_THAT(refusal("product_sm_80.tir", "warps=6 warps_m=2 warps_n=3"),
+              HasSubstr("warps_m and warps_n are powers of two, times what divides"));
   EXPECT_THAT(refusal("product_sm_80.tir", "wgmma=1"),
               HasSubstr("wgmma=1 needs products that wgmma can compute"));
   EXPECT_THAT(hopper("warps=8 warps_m=8"), HasSubstr("with wgmma a warp has 16 rows"));
