@@ -18,6 +18,7 @@
 #include "ir/passes/linear_form.h"
 #include "ir/passes/ramp.h"
 #include "ir/pipeline.h"
+#include "ir/uses.h"
 
 namespace tegula::ir {
 namespace {
@@ -47,13 +48,36 @@ class IntervalMasks {
       if (is_combination(d.opcode)) inner.insert(d.operands.begin(), d.operands.end());
       if (d.opcode == Opcode::And && is_condition(d.results[0])) roots.push_back(op);
     });
+    const Uses uses(k_);
+    std::erase_if(roots, [&](OpId op) {
+      const Value v = k_[op].results[0];
+      return inner.contains(v) || (is_guard(uses, v) && compares_distances(v));
+    });
     bool changed = false;
-    for (OpId op : roots)
-      if (!inner.contains(k_[op].results[0])) changed |= rewrite(op);
+    for (OpId op : roots) changed |= rewrite(op);
     return changed;
   }
 
  private:
+  /// Nothing but loads from addresses asks for it.
+  bool is_guard(const Uses& uses, Value v) const {
+    return std::ranges::all_of(uses.of(v),
+                               [&](const Uses::Use& u) { return k_[u.op].opcode == Opcode::Load; });
+  }
+  /// Guards of what is looked up by distance are themselves the same along diagonals, as long as
+  /// they are written so (ir/analysis/diagonals).
+  bool compares_distances(Value v) const {
+    const OpId def = k_[v].def;
+    if (!def) return false;
+    const OpData& d = k_[def];
+    const auto is_distance = [&](Value x) {
+      const OpId of = k_[x].def;
+      return of && k_[of].opcode == Opcode::Sub && LinearForms::is_wide(k_.type(x));
+    };
+    if (d.opcode == Opcode::Cmp) return std::ranges::any_of(d.operands, is_distance);
+    return is_combination(d.opcode) &&
+           std::ranges::any_of(d.operands, [&](Value x) { return compares_distances(x); });
+  }
   static bool is_combination(Opcode o) { return o == Opcode::And || o == Opcode::Or; }
   bool is_condition(Value v) const {
     const Type t = k_.type(v);

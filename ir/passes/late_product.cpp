@@ -227,11 +227,12 @@ class LateProduct {
 
   /// The conversion of the second product's A from what it is computed in, and the zeros of its
   /// absent elements: they must not write the registers of fragments while the product before may
-  /// read them (ptxas: C7513), so they come late.
+  /// read them (ptxas: C7513), so they come late. What the step also needs otherwise does not.
   bool makes_fragments(OpId op) const {
     for (OpId at = k_[k_[second_].operands[0]].def; at && k_[at].parent == l_.body;) {
       const Opcode o = k_[at].opcode;
       if (o != Opcode::Cast && o != Opcode::ConvertLayout && o != Opcode::Select) return false;
+      if (l_.uses(k_[at].results[0]) != 1) return false;
       if (at == op) return true;
       at = k_[k_[at].operands[o == Opcode::Select ? 1 : 0]].def;
     }

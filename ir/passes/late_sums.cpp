@@ -114,18 +114,27 @@ class LateSums {
     std::vector<OpId> loops;
     walk(k_, k_.body(), [&](OpId op) {
       if (k_[op].opcode == Opcode::For) loops.push_back(op);
-      for (Value v : k_[op].operands) ++uses_[v];
     });
-    std::vector<Fold> folds;
-    for (OpId loop : loops)
-      for (std::size_t i = 0; i < k_[loop].results.size(); ++i)
-        if (const auto fold = find(loop, i)) folds.push_back(*fold);
+    count_uses();
     bool changed = false;
-    for (const Fold& fold : folds) changed |= rewrite(fold);
+    for (OpId loop : loops)
+      for (std::size_t i = 0; i < k_[loop].results.size(); ++i) {
+        const auto fold = find(loop, i);
+        if (!fold || !rewrite(*fold)) continue;
+        changed = true;
+        count_uses();  // a factor may be what another loop has summed
+      }
     return changed;
   }
 
  private:
+  void count_uses() {
+    uses_.clear();
+    walk(k_, k_.body(), [&](OpId op) {
+      for (Value v : k_[op].operands) ++uses_[v];
+    });
+  }
+
   // ---- finding
   bool is_used_once(Value v) const {
     const auto it = uses_.find(v);

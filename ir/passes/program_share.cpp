@@ -114,11 +114,22 @@ std::optional<int> ProgramShare::cut_dim(Value v) {
   return found;
 }
 
+void ProgramShare::take_whole(Value v) {
+  const OpId def = k_[v].def;
+  if (!def || !whole_.insert(v).second) return;
+  cuts_[def].insert(kWhole);
+  const auto operands = [&](OpId op) {
+    for (Value operand : k_[op].operands) take_whole(operand);
+  };
+  operands(def);
+  for (RegionId r : k_[def].regions) walk(k_, r, operands);
+}
+
 bool ProgramShare::can_cut(Value v, int dim) {
   const Type t = k_.type(v);
   const OpId def = k_[v].def;
   if (!t.is_tile() || dim == kWhole) {
-    if (def) cuts_[def].insert(kWhole);
+    take_whole(v);
     return !depends(v) || fail("all rows of a tile meet each row of sums");
   }
   if (can_[v].contains(dim)) return true;

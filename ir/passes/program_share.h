@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "ir/builder.h"
@@ -53,6 +54,8 @@ class ProgramShare {
   Type part_type(Type t, int dim) const;
   Value rank_times(std::int64_t extent, DType dtype);
   void remake(OpId op, int dim);
+  /// Of all that the value is computed from.
+  void take_whole(Value v);
 
   Kernel& k_;
   int parts_;
@@ -60,6 +63,7 @@ class ProgramShare {
   std::unordered_map<Value, bool> depends_;
   std::unordered_map<Value, std::set<int>> can_;
   std::unordered_map<OpId, std::set<int>> cuts_;
+  std::unordered_set<Value> whole_;
   std::string why_not_;
   std::unordered_map<Value, std::map<int, Value>> made_;
   std::map<std::pair<std::int64_t, DType>, Value> multiples_;

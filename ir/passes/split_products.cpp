@@ -20,6 +20,7 @@
 
 #include "ir/analysis/bounds.h"
 #include "ir/passes/plan_survey.h"
+#include "ir/passes/program_memory.h"
 #include "ir/passes/program_share.h"
 #include "ir/passes/summed_loop.h"
 
@@ -54,11 +55,6 @@ class Split {
   OpId first_loop() const { return loops_.front(); }
 
  private:
-  struct StoreOp {
-    OpId op;
-    int dim;  ///< of what is stored, along which programs have parts
-  };
-
   // ---- asking
   std::string look_at_grid() {
     bool has_products = false;
@@ -180,7 +176,7 @@ class Split {
   }
 
   std::string follow_stores() {
-    for (StoreOp& store : stores_) {
+    for (PartialStore& store : stores_) {
       const OpData& d = k_[store.op];
       const bool in_view = d.opcode == Opcode::StoreView;
       const Value stored = d.operands[1];
@@ -193,53 +189,7 @@ class Split {
       for (std::size_t i = in_view ? 1 : 0; i < d.operands.size(); ++i)
         if (!share_->can_cut(d.operands[i], *dim)) return share_->why_not();
     }
-    return why_reads_meet_stores();
-  }
-
-  /// Another program of the cluster may have stored already.
-  std::string why_reads_meet_stores() {
-    bool summed = false, stored = false;
-    std::string why;
-    const auto look = [&](OpId op) {
-      if (!why.empty() || !reads_memory(op)) return;
-      if (stored) why = "it reads memory behind a store";
-      for (const StoreOp& store : stores_)
-        if (summed && meet(op, store)) why = "what it reads behind its products it also stores";
-    };
-    for (OpId op : k_.ops(k_.body())) {
-      look(op);
-      for (RegionId r : k_[op].regions) walk(k_, r, look);
-      summed = summed || is_summed(op);
-      stored = stored || std::ranges::count(stores_, op, &StoreOp::op) > 0;
-    }
-    return why;
-  }
-
-  bool reads_memory(OpId op) const {
-    const OpInfo& row = info(k_[op].opcode);
-    return row.has(kReads) && !row.has(kWrites);
-  }
-
-  /// Unless it is the box that the same program stores.
-  bool meet(OpId read, const StoreOp& store) {
-    const OpData &r = k_[read], &s = k_[store.op];
-    if (s.opcode != Opcode::StoreView) return true;
-    if (r.opcode != Opcode::LoadView) return is_address_in(r.operands[0], s.operands[0]);
-    if (r.operands[0] != s.operands[0]) return false;
-    const Type loaded = k_.type(r.results[0]), kept = k_.type(s.operands[1]);
-    const auto rank = static_cast<std::ptrdiff_t>(k_.type(s.operands[0]).rank());
-    const bool same_box =
-        loaded.is_tile() && std::ranges::equal(loaded.shape(), kept.shape()) &&
-        std::ranges::equal(r.attrs.ints(AttrName::axes), s.attrs.ints(AttrName::axes)) &&
-        std::equal(r.operands.begin() + 1, r.operands.begin() + 1 + rank, s.operands.begin() + 2);
-    return !same_box || share_->cuts_of(read) != std::set<int>{store.dim};
-  }
-
-  bool is_address_in(Value pointers, Value view) const {
-    const OpId def = k_[pointers].def;
-    if (!def || !k_.type(pointers).is_pointer()) return false;
-    return std::ranges::any_of(k_[def].operands,
-                               [&](Value v) { return v == view || is_address_in(v, view); });
+    return why_programs_meet(k_, *share_, stores_, loops_);
   }
 
   // ---- making
@@ -247,7 +197,7 @@ class Split {
     share_->begin();
     for (OpId loop : adding_) keep_part_of_steps(k_, loop, share_->rank(), parts_);
     for (const Sum& sum : sums_) add_parts(sum);
-    for (const StoreOp& store : stores_) store_part(store);
+    for (const PartialStore& store : stores_) store_part(store);
     make_clusters();
     erase_replaced();
   }
@@ -278,7 +228,7 @@ class Split {
     k_[sum.first_loop].operands[sum.init()] = zeros;
   }
 
-  void store_part(const StoreOp& store) {
+  void store_part(const PartialStore& store) {
     const bool in_view = k_[store.op].opcode == Opcode::StoreView;
     for (std::size_t i = in_view ? 1 : 0; i < k_[store.op].operands.size(); ++i) {
       const Value part = share_->part(k_[store.op].operands[i], store.dim);
@@ -340,7 +290,7 @@ class Split {
     for (OpId op = k_[k_.body()].last; op;) {
       const OpId before = k_[op].prev;
       const OpInfo& row = info(k_[op].opcode);
-      const bool may_go = (row.has(kPure) || reads_memory(op)) && k_[op].regions.empty();
+      const bool may_go = (row.has(kPure) || reads_memory(k_, op)) && k_[op].regions.empty();
       if (may_go && std::ranges::all_of(k_[op].results, [&](Value v) { return uses_of(v) == 0; })) {
         for (Value v : k_[op].operands) --uses_of(v);
         k_.erase(op);
@@ -354,7 +304,7 @@ class Split {
   Uses uses_;
   std::vector<OpId> loops_;   ///< of the body, with products
   std::vector<OpId> adding_;  ///< those, or loops in them
-  std::vector<StoreOp> stores_;
+  std::vector<PartialStore> stores_;
   std::vector<Sum> sums_;
   std::optional<ProgramShare> share_;
 };

@@ -35,6 +35,7 @@ class TailDuplication {
 
   /// False where something behind the branch has to stay there, or nothing needs the branch.
   bool run() {
+    if (writes(branch_)) return false;
     for (OpId op = k_[branch_].next; op != end_; op = k_[op].next)
       if (!may_enter(k_[op])) return false;
     collect();
@@ -56,6 +57,14 @@ class TailDuplication {
   }
 
  private:
+  /// What stands behind it may not be read in front of it.
+  bool writes(OpId branch) const {
+    bool found = false;
+    for (RegionId r : k_[branch].regions)
+      walk(k_, r, [&](OpId op) { found = found || info(k_[op].opcode).has(kWrites); });
+    return found;
+  }
+
   bool is_made_by(OpId op, const std::unordered_set<Value>& values) const {
     return std::ranges::any_of(k_[op].operands, [&](Value v) { return values.contains(v); });
   }

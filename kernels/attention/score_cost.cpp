@@ -40,7 +40,10 @@ class Dependence {
     };
     if (of_key) results(of_key_);
     if (std::ranges::any_of(d.operands, is_in(of_query_))) results(of_query_);
-    if (is_distance || (of_key && std::ranges::all_of(d.operands, is_free))) results(of_distance_);
+    const bool of_distance = is_distance || (of_key && std::ranges::all_of(d.operands, is_free));
+    const bool has_linear = std::ranges::any_of(d.operands, is_in(linear_));
+    if (of_distance && !(has_linear && is_scaled(op))) results(of_distance_);
+    if (is_distance || (of_distance && has_linear && keeps_steps(d.opcode))) results(linear_);
     return of_key;
   }
   bool is_of_distance(ir::OpId op) const {
@@ -51,11 +54,23 @@ class Dependence {
   const ir::Value key;
 
  private:
+  static bool keeps_steps(ir::Opcode o) {
+    using enum ir::Opcode;
+    return o == Cast || o == Neg || o == Add || o == Sub;
+  }
+  /// A float times a distance is made of rows and columns, each multiplied
+  /// (ir/passes/narrow_terms).
+  bool is_scaled(ir::OpId op) const {
+    using enum ir::Opcode;
+    const ir::Opcode o = k_[op].opcode;
+    return is_float(k_.type(k_[op].results[0]).dtype()) && (o == Mul || o == Div || o == Fma);
+  }
   static ir::Value param(const ir::Kernel& k, std::size_t i) { return k.params()[i].value; }
 
   const ir::Kernel& k_;
   ir::Value query_;
   std::unordered_set<ir::Value> of_key_, of_query_{query_}, of_distance_;
+  std::unordered_set<ir::Value> linear_;  ///< distances that steps of one change by one
 };
 
 /// Of alike products, what the first of many keys scores is more than what the last one does: not

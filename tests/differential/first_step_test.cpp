@@ -1,8 +1,10 @@
-// What a loop does in its first step only, where that step is peeled: the second product's operand
-// itself, rows beside it, and both where there is no other step.
+// Two products a step, of which the second runs late: what a loop does in its first step only,
+// where that step is peeled (the second product's operand itself, rows beside it, and both where
+// there is no other step), and what else looks at that operand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "tegula/tegula.h"
@@ -81,6 +83,44 @@ TEST_P(FirstStep, OnlyItMultiplies) {
   const Tensor O = Tensor::zeros({128, 64}, DType::f32, GetParam());
   once(Stream(GetParam()), ones(128), ones(192), ones(192), O);
   for (const double x : O.to_doubles()) ASSERT_EQ(x, 64 * 64 + 128);
+}
+
+/// The zeros of absent elements come late for the second product, but not where they are added up.
+TEST_P(FirstStep, OperandsOfTheSecondProductAreAddedUp) {
+  const auto softmax = kernel(
+      "added", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O, Out<f32, 1> Sum) {
+        const Index d = slice(0, 64);
+        for (auto m : grid(rows(Q), 128)) {
+          const Tile q = Q(m, d);
+          Tile out = zeros<f32>(128, 64), sums = zeros<f32>(128);
+          for (auto n : steps(K.rows(), 64)) {
+            const Tile p = fill_absent(exp2(dot(q, K(n, d).T())), 0);
+            sums = sums + sum(p, 1);
+            out = dot(cast<bf16>(p), V(n, d), out);
+          }
+          O(m, d) = out;
+          Sum(m) = sums;
+        }
+      });
+  const Stream stream(GetParam());
+  // Powers of 2 by scores of 0 and 1, whose sums are exact.
+  const auto first_column = [&](std::int64_t n, std::uint64_t seed) {
+    const Tensor t = Tensor::zeros({n, 64}, DType::bf16, GetParam());
+    t.slice(1, 0, 1).copy_from(Tensor::integers({n, 1}, DType::bf16, 0, 2, seed, GetParam()));
+    return t;
+  };
+  const Tensor Q = first_column(200, 1), K = first_column(230, 2),
+               V = Tensor::full({230, 64}, 1, DType::bf16, GetParam());
+  const Tensor O = Tensor::zeros({200, 64}, DType::f32, GetParam()),
+               Sum = Tensor::zeros({200}, DType::f32, GetParam());
+  softmax(stream, Q, K, V, O, Sum);
+  const auto q = Q.to_doubles(), k = K.to_doubles(), o = O.to_doubles(), sum = Sum.to_doubles();
+  for (std::size_t r = 0; r < 200; ++r) {
+    double want = 0;
+    for (std::size_t n = 0; n < 230; ++n) want += std::exp2(q[r * 64] * k[n * 64]);
+    ASSERT_EQ(sum[r], want) << r;
+    ASSERT_EQ(o[r * 64], want) << r;
+  }
 }
 
 }  // namespace

@@ -201,6 +201,26 @@ TEST(PlanError, MemoryThatProgramsWouldShare) {
       c(m, n) = acc + c(m.shifted(1), n);
     }));
   });
+  expect("splits, all and some rows of the result", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n), old = c(m, n);
+      c(m, n) = acc + old + expand(max(old, axis(0)), 0);
+    }));
+  });
+  expect("splits, two stores", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n);
+      c(m, n) = acc;
+      c(n, m) = acc.T();
+    }));
+  });
+  expect("splits, a store and what is added to it", [] {
+    call(split([](A a, A b, C c, I m, I n) {
+      const Tile acc = sums(a, b, m, n);
+      c(m, n) = acc;
+      atomic_add(c(n, m), acc.T());
+    }));
+  });
   expect("splits, a row of the result", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);

@@ -61,7 +61,8 @@ class ScoresOfDistance : public testing::TestWithParam<Device> {
     const Tensor buckets = Tensor::normal({32, 4}, DType::f32, 0, 1, 5, GetParam()),
                  table = Tensor::normal({90, 4}, DType::f32, 0, 1, 6, GetParam());
     return {scores::t5_bias(buckets, 100, true), scores::t5_bias(buckets, 100, false),
-            scores::distance_bias(table, 30), [](Tile s, Tile, Tile h, Tile q, Tile kv) {
+            scores::distance_bias(table, 30), scores::distance_bias(table, 0),
+            [](Tile s, Tile, Tile h, Tile q, Tile kv) {
               const Tile steps = cast<f32>(abs(kv - q)) * exp2(cast<f32>(h) * -0.5f);
               return s - log(1.0f + steps);
             }};

@@ -47,6 +47,11 @@ TEST(ScoreCost, OfPairs) {
               return s + view<f32, 1>(by_key)(kv - q) + view<f32, 1>(by_key)(kv);
             }),
             (Costly{true, true}));
+  // Scaled distances are sums of what rows and columns are.
+  EXPECT_EQ(costly([](Tile s, Tile, Tile, Tile q, Tile kv) {
+              return s - tanh(cast<f32>(q - kv) * 0.01f);
+            }),
+            element);
 }
 
 TEST(ScoreCost, OfNeither) {
