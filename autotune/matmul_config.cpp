@@ -86,9 +86,35 @@ std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
   return c;
 }
 
+/// Few rows wait for the weights: many CTAs of a single warp, which mma.sync's tiles are, keep the
+/// memory busier than few large ones of wgmma. Clusters of them share k, so that there are enough
+/// for all SMs; with more bytes under way than their rings then hold, reads were slower
+/// (bench/results/sweeps/2026-11-23-h200-few-rows.jsonl).
+std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
+  constexpr int kMostRows = 16, kColumns = 64, kDepth = 64, kStepsOfPart = 8;
+  constexpr std::int64_t kLeastWeights = 16 << 20, kUnderWay = 7'500'000;
+  const int bytes = size_bytes(p.operands);
+  if (p.m > kMostRows || p.whole || p.copies || bytes != 2 || p.n * p.k * bytes < kLeastWeights)
+    return std::nullopt;
+  const std::int64_t tiles = (p.n + kColumns - 1) / kColumns;
+  for (const int splits : {2, 4, 8}) {
+    if (p.k < std::int64_t{kStepsOfPart} * kDepth * splits) break;
+    if (2 * tiles * splits < 3 * p.sms) continue;
+    const std::int64_t step = tiles * splits * kColumns * kDepth * bytes;
+    return MatmulConfig{.bm = kMostRows,
+                        .bn = kColumns,
+                        .bk = kDepth,
+                        .splits = splits,
+                        .clustered = true,
+                        .stages = 3 * step <= kUnderWay ? 4 : 3};
+  }
+  return std::nullopt;
+}
+
 MatmulConfig best_config(const MatmulProblem& p) {
   if (!p.by_wgmma || (p.operands == DType::f32 && !p.tf32)) return older_config(p);
   if (const auto shallow = shallow_config(p)) return *shallow;
+  if (const auto few_rows = few_rows_config(p)) return *few_rows;
   MatmulConfig c = autotune::best_product(p, tiles_for(p));
   // What an epilogue reads comes from L2, too.
   c.multicast = c.multicast || (c.alternate && (p.whole || p.further));

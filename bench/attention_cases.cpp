@@ -51,6 +51,17 @@ AttentionSpec softcap(Tensors, double cap) {
   return {.mask = masks::causal(), .score = scores::softcap(now, kind)};
 }
 
+/// Further tensors: the table [buckets, heads], f32. number: the distance from which all share a
+/// bucket.
+AttentionSpec t5(Tensors t, double number) {
+  return {.mask = masks::causal(), .score = scores::t5_bias(t[5], static_cast<int>(number), false)};
+}
+
+/// Further tensors: the table [distances, heads], f32. number: the row of distance 0.
+AttentionSpec distances(Tensors t, double number) {
+  return {.mask = masks::causal(), .score = scores::distance_bias(t[5], static_cast<int>(number))};
+}
+
 /// With given tiles: number = queries * 1'000'000 + keys * 100 + causal (1) or not (0).
 AttentionSpec tiles(Tensors, double number) {
   const auto n = static_cast<std::int64_t>(number);
@@ -86,9 +97,11 @@ Case single(const char* name, SpecOf spec) {
 
 // Freed memory comes again with other extents.
 using DocumentKey = std::tuple<void*, void*, std::int64_t, std::int64_t>;
+using TableKey = std::tuple<void*, std::int64_t>;
 DocumentKey document_key(Tensors t, double) {
   return {t[5].data(), t[6].data(), t[5].size(0), t[6].size(0)};
 }
+TableKey table_key(Tensors t, double) { return {t[5].data(), t[5].size(0)}; }
 std::int64_t heads_key(Tensors t, double) { return t[0].size(1); }
 std::int64_t number_key(Tensors, double number) { return static_cast<std::int64_t>(number); }
 
@@ -101,6 +114,8 @@ std::vector<Case> attention_cases() {
           keyed("attention_alibi_causal", alibi, heads_key),
           single("attention_softcap_causal", softcap<scores::Tanh::exact>),
           single("attention_softcap_approx_causal", softcap<scores::Tanh::approximate>),
+          keyed("attention_t5_causal", t5, table_key),
+          keyed("attention_distances_causal", distances, table_key),
           keyed("attention_blocks", tiles, number_key)};
 }
 

@@ -5,6 +5,7 @@ TFLOPS count the pairs that the mask keeps; computed_tflops those of the blocks 
 (name, case, make); make() gives (ours, peers, error, work).
 """
 import functools
+import math
 
 import torch
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
@@ -12,6 +13,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 DEVICE = torch.device("cuda:0")
 SHAPES = ((4, 16, 4096, 128), (1, 16, 16384, 128))
 WINDOW, CAP, DOCUMENTS = 1024, 30.0, 12
+T5_BUCKETS, T5_DISTANCE = 32, 128
 
 flex = torch.compile(flex_attention, dynamic=False)
 make_block_mask = torch.compile(create_block_mask, dynamic=False)
@@ -39,6 +41,23 @@ def alibi(heads):
 
 def softcap(s, b, h, q, kv):
     return CAP * torch.tanh(s / CAP)
+
+
+def t5_bias(table):
+    """Of one direction: half of the buckets are of one distance each, the others grow logarithmically."""
+    exact = T5_BUCKETS // 2
+    grows = exact / math.log(T5_DISTANCE / exact)
+
+    def score(s, b, h, q, kv):
+        distance = (q - kv).clamp(min=0)
+        far = exact + (torch.log(distance.clamp(min=1) / exact) * grows).to(torch.int32)
+        return s + table[torch.where(distance < exact, distance, far.clamp(max=T5_BUCKETS - 1)), h]
+
+    return score
+
+
+def distance_bias(table, offset):
+    return lambda s, b, h, q, kv: s + table[q - kv + offset, h]
 
 
 def error_on_rows(q, k, v, o, mask, score, rows=256):
@@ -103,6 +122,14 @@ def beside_flex_in_documents(t, shape):
     return beside_flex(t, "attention_document", shape, document(ids), tables=(ids, starts))
 
 
+def beside_flex_by_distance(t, case, shape):
+    """A table of each head: of T5's buckets, or of all distances."""
+    s, heads = shape[2], shape[1]
+    is_t5 = case == "attention_t5_causal"
+    table = torch.randn(T5_BUCKETS if is_t5 else 2 * s - 1, heads, device=DEVICE)
+    return beside_flex(t, case, shape, causal, t5_bias(table) if is_t5 else distance_bias(table, s - 1), T5_DISTANCE if is_t5 else s - 1, [table])
+
+
 def text(shape):
     return "b{} h{} s{} d{} bf16".format(*shape)
 
@@ -140,6 +167,8 @@ def attention_scores(t):
         yield "score_alibi", text(shape), functools.partial(beside_flex, t, "attention_alibi_causal", shape, causal, alibi(shape[1]))
         yield "score_softcap", text(shape), functools.partial(beside_flex, t, "attention_softcap_causal", shape, causal, softcap, CAP)
         yield "score_softcap_approx", text(shape), functools.partial(beside_flex, t, "attention_softcap_approx_causal", shape, causal, softcap, CAP)
+        yield "score_t5", text(shape), functools.partial(beside_flex_by_distance, t, "attention_t5_causal", shape)
+        yield "score_distances", text(shape), functools.partial(beside_flex_by_distance, t, "attention_distances_causal", shape)
 
 
 SUITES = [attention_masks, attention_scores, attention_lists]

@@ -25,27 +25,27 @@ Case attention_form(const char* name, SpecOf spec) {
           }};
 }
 
-AttentionSpec biased(Tensors t) { return {.mask = masks::causal(), .score = scores::bias(t[5])}; }
 AttentionSpec biased_by_tma(Tensors t) {
-  AttentionSpec spec = biased(t);
-  spec.tma_loads = true;
+  return {.mask = masks::causal(), .score = scores::bias(t[5])};
+}
+AttentionSpec biased_by_tma_in_narrow_steps(Tensors t) {
+  AttentionSpec spec = biased_by_tma(t);
+  spec.tiles = {128, 64};
   return spec;
 }
-AttentionSpec biased_by_tma_in_wide_steps(Tensors t) {
+AttentionSpec biased(Tensors t) {
   AttentionSpec spec = biased_by_tma(t);
-  spec.tiles = {128, 128};
+  spec.tma_loads = false;
   return spec;
 }
 
-AttentionSpec documents(Tensors t) { return {.mask = masks::document(t[5])}; }
-AttentionSpec documents_longest_first(Tensors t) {
-  AttentionSpec spec = documents(t);
-  spec.longest_first = true;
-  return spec;
+template <bool longest_first>
+AttentionSpec documents(Tensors t) {
+  return {.mask = masks::document(t[5]), .longest_first = longest_first};
 }
 
 AttentionSpec decoded(Tensors t) {
-  AttentionSpec spec = documents(t);
+  AttentionSpec spec = documents<false>(t);
   spec.queries_at_end = true;
   return spec;
 }
@@ -61,9 +61,14 @@ AttentionSpec softmax_weights(Tensors) { return {.mask = masks::causal()}; }
 AttentionSpec sigmoid_weights(Tensors) {
   AttentionSpec spec = softmax_weights({});
   spec.score = [](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile&) {
-    return rcp(1.0f + exp(-s));
+    return sigmoid(s);
   };
   spec.weighting = Weighting::scores;
+  return spec;
+}
+AttentionSpec sigmoid_weights_in_narrow_steps(Tensors) {
+  AttentionSpec spec = sigmoid_weights({});
+  spec.tiles = {128, 64};
   return spec;
 }
 AttentionSpec stick_weights(Tensors) {
@@ -90,19 +95,20 @@ Case library_product(const char* name) {
 }
 
 /// Four programs a tile, each of which adds what it has of k to C.
-Case sums_in_memory(const char* name, bool by_tma) {
+Case sums_in_memory(const char* name, const char* fields) {
   constexpr int kParts = 4;
-  const auto product =
-      kernel("sums_in_memory", [by_tma](In<bf16, 2> A, In<bf16, 2> B, InOut<f32, 2> C) {
-        const Space space({full<i32>(kParts), C.rows(), C.cols()});
-        for (auto [part, m, n] : grid(space, 1, 128, 128, tma_store(by_tma))) {
-          auto acc = zeros<f32>(128, 128);
-          for (auto k : steps(A.cols(), 64).part(part.first(), kParts))
-            acc = dot(A(m, k), B(k, n), acc);
-          atomic_add(C(m, n), acc);
-        }
-      });
-  return {name, [product](const Stream& s, Tensors t, double) { product(s, t[0], t[1], t[2]); }};
+  const auto product = kernel("sums_in_memory", [](In<bf16, 2> A, In<bf16, 2> B, InOut<f32, 2> C) {
+    const Space space({full<i32>(kParts), C.rows(), C.cols()});
+    for (auto [part, m, n] : grid(space, 1, 128, 128)) {
+      auto acc = zeros<f32>(128, 128);
+      for (auto k : steps(A.cols(), 64).part(part.first(), kParts))
+        acc = dot(A(m, k), B(k, n), acc);
+      atomic_add(C(m, n), acc);
+    }
+  });
+  return {name, [k = product.with_plan(fields)](const Stream& s, Tensors t, double) {
+            k(s, t[0], t[1], t[2]);
+          }};
 }
 
 }  // namespace
@@ -110,13 +116,14 @@ Case sums_in_memory(const char* name, bool by_tma) {
 void add_choices(std::vector<Case>& list) {
   list.push_back(attention_form("bias/elements", biased));
   list.push_back(attention_form("bias/tma", biased_by_tma));
-  list.push_back(attention_form("bias/tma_wide", biased_by_tma_in_wide_steps));
-  list.push_back(attention_form("order/as_they_come", documents));
-  list.push_back(attention_form("order/longest_first", documents_longest_first));
+  list.push_back(attention_form("bias/tma_narrow", biased_by_tma_in_narrow_steps));
+  list.push_back(attention_form("order/as_they_come", documents<false>));
+  list.push_back(attention_form("order/longest_first", documents<true>));
   list.push_back(attention_form("decode/lists", decoded));
   list.push_back(attention_form("decode/all_keys", decoded_over_all_keys));
   list.push_back(attention_form("weights/softmax", softmax_weights));
   list.push_back(attention_form("weights/sigmoid", sigmoid_weights));
+  list.push_back(attention_form("weights/sigmoid_narrow", sigmoid_weights_in_narrow_steps));
   list.push_back(attention_form("weights/sticks", stick_weights));
   list.push_back(product_form("few_rows/mma", 16, "swap=0"));
   list.push_back(product_form("few_rows/swapped", 16, "swap=1"));
@@ -126,8 +133,8 @@ void add_choices(std::vector<Case>& list) {
   list.push_back(product_form("long_k/splits4", 128, "splits=4"));
   list.push_back(product_form("long_k/splits8", 128, "splits=8"));
   list.push_back(library_product("long_k/library"));
-  list.push_back(sums_in_memory("sums_in_memory/elements", false));
-  list.push_back(sums_in_memory("sums_in_memory/tma", true));
+  list.push_back(sums_in_memory("sums_in_memory/elements", "tma_store=0"));
+  list.push_back(sums_in_memory("sums_in_memory/tma", "tma_store=1"));
 }
 
 }  // namespace tegula::bench

@@ -1,4 +1,6 @@
 // Products beside the plain one: configurations, other types, epilogues.
+#include <map>
+#include <string>
 #include <utility>
 
 #include "bench/bench.h"
@@ -37,6 +39,32 @@ MatmulConfig config_of(double number, Device device) {
   if ((flags & 8) != 0)
     c.streamed = runtime::device_properties(device.index).sm_count * std::exchange(c.splits, 1);
   return c;
+}
+
+/// The eight-line kernel by `mma`, in tiles and fields of the plan that `number` says: rows * 1e9 +
+/// columns * 1e6 + k of a step * 1e3 + programs of a cluster that share the steps * 10 + stages.
+void planned_product(const Stream& s, Tensors t, double number) {
+  using Product = Kernel<In<bf16, 2>, In<bf16, 2>, Out<bf16, 2>>;
+  static std::map<std::int64_t, Product> made;
+  const auto code = static_cast<std::int64_t>(number);
+  const auto digits = [code](std::int64_t from, std::int64_t count) {
+    return static_cast<int>(code / from % count);
+  };
+  const int rows = digits(1'000'000'000, 1000), columns = digits(1'000'000, 1000),
+            step = digits(1000, 1000);
+  if (!made.contains(code)) {
+    const auto product = kernel("product", [=](In<bf16, 2> A, In<bf16, 2> B, Out<bf16, 2> C) {
+      for (auto [m, n] : grid(C, rows, columns)) {
+        auto acc = zeros<f32>(rows, columns);
+        for (auto k : steps(A.cols(), step)) acc = dot(A(m, k), B(k, n), acc);
+        C(m, n) = acc;
+      }
+    });
+    made.emplace(code,
+                 product.with_plan("swap=0 wgmma=0 splits=" + std::to_string(digits(10, 100)) +
+                                   " stages=" + std::to_string(digits(1, 10))));
+  }
+  made.at(code)(s, t[0], t[1], t[2]);
 }
 
 /// A, B, C, a scale for each row of A, one for each column of B.
@@ -91,6 +119,7 @@ void add_matmul_cases(std::vector<Case>& list) {
   list.push_back({"matmul_config", [](const Stream& s, Tensors t, double number) {
                     matmul(s, t[0], t[1], t[2], config_of(number, s.device()));
                   }});
+  list.push_back({"matmul_plan", planned_product});
   list.push_back({"matmul_fp8", tensor_scale});
   list.push_back({"matmul_fp8_config", unscaled_fp8});
   list.push_back({"matmul_fp8_promoted", [](const Stream& s, Tensors t, double) {

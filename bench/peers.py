@@ -10,6 +10,7 @@ power. Run from the repository root on a machine with PyTorch:
 import argparse
 import ctypes
 import functools
+import itertools
 import json
 import re
 import statistics
@@ -202,25 +203,27 @@ def reference_attention(q, k, v, rows, causal):
     return torch.softmax(s, -1) @ v[:1, :2].double()
 
 
-def attention(t, name, causal, b, h, s, d):
-    q, k, v = (torch.randn(b, h, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(3))
+def attention(t, name, causal, b, h, s, d, kv_heads=None, dtype=torch.bfloat16):
+    kv_heads = kv_heads or h
+    q, k, v = (torch.randn(b, heads, s, d, device=DEVICE, dtype=dtype) for heads in (h, kv_heads, kv_heads))
     o, lse = torch.empty_like(q), torch.empty(b, h, s, device=DEVICE)
     run = t.caller(name, [q, k, v, o, lse])
     run()
     # Of the last rows under a mask, and of the first ones without.
     rows = slice(s - 1024, s) if causal else slice(0, 1024)
-    want = reference_attention(q, k, v, rows, causal)
+    want = reference_attention(q, *(x[:1].repeat_interleave(h // kv_heads, 1) for x in (k, v)), rows, causal)
 
     def peer(backend):
         def call():
             with sdpa_kernel(backend):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+                return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=kv_heads != h)
         return call
 
-    error = {"max_err": error_of(o[:1, :2, rows], want), "cudnn_err": error_of(peer(SDPBackend.CUDNN_ATTENTION)()[:1, :2, rows], want)}
-
     peers = {"cudnn": peer(SDPBackend.CUDNN_ATTENTION), "flash2": peer(SDPBackend.FLASH_ATTENTION)}
-    return run, peers, error, {"flops": 4 * b * h * s * s * d // (2 if causal else 1)}
+    errors = {"max_err": error_of(o[:1, :2, rows], want)}
+    if that_work({"cudnn": peers["cudnn"]}):
+        errors["cudnn_err"] = error_of(peers["cudnn"]()[:1, :2, rows], want)
+    return run, peers, errors, {"flops": 4 * b * h * s * s * d // (2 if causal else 1)}
 
 
 def attentions(t):
@@ -231,7 +234,15 @@ def attentions(t):
                 yield f"{name}_lazy", f"b{b} h{h} s{s} d{d} bf16", functools.partial(attention, t, f"{name}_lazy", causal, b, h, s, d)
 
 
-SUITES = [vector_add, row_kernels, attentions, *attention_suites.SUITES, *matmul_suites.SUITES]
+def attention_shapes(t):
+    """What the issue's table does not hold: further head dims, groups of heads, halves."""
+    forms = ((16, 16, 96, torch.bfloat16), (16, 16, 192, torch.bfloat16), (32, 8, 128, torch.bfloat16), (32, 1, 128, torch.bfloat16), (16, 16, 128, torch.float16))
+    for (h, kv_heads, d, dtype), causal in itertools.product(forms, (False, True)):
+        what = f"{'causal' if causal else 'full'} b4 h{h} kv{kv_heads} s4096 d{d} {'f16' if dtype == torch.float16 else 'bf16'}"
+        yield "attention_shapes", what, functools.partial(attention, t, "attention_causal" if causal else "attention_full", causal, 4, h, 4096, d, kv_heads, dtype)
+
+
+SUITES = [vector_add, row_kernels, attentions, attention_shapes, *attention_suites.SUITES, *matmul_suites.SUITES]
 
 
 def that_work(peers):

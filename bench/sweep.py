@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """What a choice was made from: one kernel in several forms side by side, round robin under peers.py's timer. One JSON line a case.
 
-    python3 bench/sweep.py attention|rescaling|epilogues|choices --out FILE.jsonl [--lib PATH] [--commit HASH]
+    python3 bench/sweep.py attention|rescaling|epilogues|choices|few_rows --out FILE.jsonl [--lib PATH] [--commit HASH]
 
 attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
 rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles alternate (numbers of
-matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: what waits to be measured, the forms of bench/choices.h.
+matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: what waits to be measured, the forms of bench/choices.h;
+few_rows: products of few rows, in tiles of mma.
 """
 import argparse
 import functools
+import itertools
 import json
 
 import torch
@@ -19,6 +21,8 @@ import peers
 
 LENGTHS = ((16, 1024), (4, 4096), (1, 16384))  # batch, length: 16k positions
 TILES = {64: (128128, 192096, 192112, 192128), 80: (192112,), 96: (192096,)}  # queries * 1000 + keys
+FEW_ROWS_OF = ((1, 4096, 4096), (8, 2048, 2048), (16, 2048, 8192), (16, 5120, 3584), (16, 4096, 4096), (16, 14336, 4096), (16, 4096, 14336), (16, 28672, 8192), (16, 8192, 28672), (32, 4096, 4096), (32, 14336, 4096))
+FEW_ROWS = [(columns, step, splits, stages) for columns in (32, 64, 128) for step in (64, 128, 256) for splits in (1, 2, 4, 8) for stages in (3, 4) if columns * step <= 8192]
 ALTERNATE, WITH_MULTICAST = 2e15, 6e15
 PRODUCTS = ((4096, 4096, 4096), (8192, 8192, 1024), (8192, 8192, 8192))
 
@@ -107,7 +111,7 @@ def choices(t):
 
     for b, s, d in ((4, 4096, 64), (4, 4096, 128), (1, 8192, 128)):
         q, k, v, o, lse = attention_inputs(b, 16, s, d)
-        yield row("bias", ("elements", "tma", "tma_wide"), f"b{b} h16 s{s} d{d}", [q, k, v, o, lse, random_of(b, 16, s, s)])
+        yield row("bias", ("elements", "tma", "tma_narrow"), f"b{b} h16 s{s} d{d}", [q, k, v, o, lse, random_of(b, 16, s, s)])
     for b, s, count in ((1, 4096, 12), (4, 4096, 12), (1, 16384, 24)):
         tensors = [*attention_inputs(b, 16, s, 128), documents(s, count)]
         yield row("order", ("as_they_come", "longest_first"), f"b{b} h16 s{s} d128, {count} documents", tensors)
@@ -117,7 +121,7 @@ def choices(t):
         lse = torch.empty(b, 32, 1, device=peers.DEVICE)
         yield row("decode", ("lists", "all_keys"), f"b{b} h32 kv8 s{s} d128, one query", [q, k, v, o, lse, documents(s, 12)])
     for d in (64, 128):
-        yield row("weights", ("softmax", "sigmoid", "sticks"), f"b4 h16 s4096 d{d} causal", attention_inputs(4, 16, 4096, d))
+        yield row("weights", ("softmax", "sigmoid", "sigmoid_narrow", "sticks"), f"b4 h16 s4096 d{d} causal", attention_inputs(4, 16, 4096, d))
     for n, k in ((4096, 4096), (4096, 14336), (28672, 8192)):
         yield row("few_rows", ("mma", "swapped", "library"), f"16x{n}x{k}", [random_of(16, k), random_of(k, n), random_of(16, n)])
     for m, n, k in ((512, 512, 8192), (1024, 1024, 8192), (256, 4096, 4096)):
@@ -127,7 +131,20 @@ def choices(t):
         yield row("sums_in_memory", ("elements", "tma"), f"{m}x{n}x{k}", [random_of(m, k), random_of(k, n), c])
 
 
-SWEEPS = {"attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
+def few_rows(t):
+    """Tiles of mma in clusters that share the steps, beside the library's choice; names are columns, k of a step, splits, stages."""
+    for (m, n, k), turned in itertools.product(FEW_ROWS_OF, (False, True)):
+        a, b, c = random_of(m, k), random_of(n, k).t() if turned else random_of(k, n), random_of(m, n)
+        runs = {"cublas": functools.partial(torch.matmul, a, b, out=c), "library": t.caller("matmul", [a, b, c], 0.0)}
+        rows = (m + 15) // 16 * 16
+        for columns, step, splits, stages in FEW_ROWS:
+            programs = n // columns * splits
+            if 132 <= programs <= 2400:
+                runs[f"{columns} {step} {splits} {stages}"] = t.caller("matmul_plan", [a, b, c], rows * 1e9 + columns * 1e6 + step * 1e3 + splits * 10 + stages)
+        yield f"few_rows {m}x{n}x{k} {'NT' if turned else 'NN'}", runs
+
+
+SWEEPS = {"few_rows": few_rows, "attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
 
 
 def main():

@@ -68,8 +68,6 @@ struct Spared {
   std::string_view pass, remark;
 };
 constexpr std::array kSpared{
-    Spared{"tail_duplication",
-           "what follows a branch stays behind it: there are no registers for it in both sides"},
     Spared{"invariant_divisions",
            "divisions by what a loop does not change stay: there are no registers for reciprocals"},
     Spared{
@@ -103,19 +101,16 @@ bool has_changed(const CompiledKernel& k, std::string_view name) {
       k.passes, [&](const ir::PassTiming& pass) { return pass.changed && pass.name == name; });
 }
 
-/// Bit i for the one numbered i: the first alone, which gains the least, and without it each of the
-/// others, then all.
+/// Each alone, then together; bit i for the one numbered i.
 std::vector<unsigned> sets_to_spare(const CompiledKernel& k) {
-  const unsigned first = has_changed(k, kSpared[0].pass) ? 1U : 0U;
-  unsigned all = first;
+  unsigned all = 0;
   std::vector<unsigned> sets;
-  for (unsigned i = 1; i < kSpared.size(); ++i) {
+  for (unsigned i = 0; i < kSpared.size(); ++i) {
     if (!has_changed(k, kSpared[i].pass)) continue;
-    sets.push_back(first | 1U << i);
+    sets.push_back(1U << i);
     all |= 1U << i;
   }
   if (sets.size() > 1) sets.push_back(all);
-  if (first != 0) sets.insert(sets.begin(), first);
   return sets;
 }
 

@@ -109,6 +109,17 @@ void overlap_tiles_if_possible(Plan& plan, const Survey& s) {
   if (!fits(plan.stages)) plan.late_stages = plan.stages - 1;
 }
 
+/// Results that are combined with memory, too: an instruction of TMA stands for a box of elements
+/// (bench/results/sweeps/2026-11-23-h200-choices.jsonl).
+bool wants_tma_store(const Kernel& k) {
+  bool wants = asks_for(k, AttrName::tma_store);
+  walk(k, k.body(), [&](OpId op) {
+    wants =
+        wants || (k[op].opcode == Opcode::StoreView && k[op].attrs.find(AttrName::kind) != nullptr);
+  });
+  return wants;
+}
+
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   if (!k.info.target.starts_with("sm_90") || !s.wgmma || s.step_bytes == 0) return std::nullopt;
@@ -129,13 +140,11 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   // stores in.
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
-  // Where two CTAs share an SM, registers that one takes more may cost the other.
-  plan.tail_duplication = s.chained && plan.persistent;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
   overlap_tiles_if_possible(plan, s);
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for(k, AttrName::multicast);
-  plan.tma_store = asks_for(k, AttrName::tma_store);
+  plan.tma_store = wants_tma_store(k);
   if (plan.persistent) plan.store_columns = kStoreColumns;
   // ptxas takes no single instruction of more registers than all have at the entry (C7602).
   const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
@@ -166,7 +175,7 @@ std::optional<Plan> alternating_plan(const Kernel& k, bool tma_loads) {
   plan.stage_stores = false;
   plan.store_columns = kStoreColumns;
   plan.multicast = asks_for(k, AttrName::multicast);
-  plan.tma_store = asks_for(k, AttrName::tma_store);
+  plan.tma_store = wants_tma_store(k);
   plan.tma_loads = tma_loads;
   if (plan.stages < 2 || needed > plan.computing_registers()) return std::nullopt;
   return plan;

@@ -77,7 +77,9 @@ class Reasons {
     if (p_.tma_loads)
       add("tma_loads=1: the grid asks for it; {} of a step's bytes are not of operands",
           s_.beside_bytes);
-    if (p_.tma_store) add("tma_store=1: the grid asks for it, and there is room beside the rings");
+    if (p_.tma_store)
+      add("tma_store=1: the grid asks for it, or results are combined with memory, and there is "
+          "room beside the rings");
   }
 
   void of_registers() {

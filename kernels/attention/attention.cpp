@@ -25,7 +25,7 @@ struct Rounds {
 };
 
 /// The kernels of one element type: `few` for fewer rows than half a tile, `wide` for many keys,
-/// `tall` for many rows, `many` for what is left.
+/// `tall` for many rows, `boxed` for scores of tensors that TMA brings, `many` for what is left.
 template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const SpecFacts> of)
@@ -35,6 +35,7 @@ struct KernelsOf {
         few(many.with({{"BM", kFewRows}})),
         wide(many.with({{"FORM", static_cast<int>(TileForm::wide)}})),
         tall(many.with({{"FORM", static_cast<int>(TileForm::tall)}})),
+        boxed(many.with({{"FORM", static_cast<int>(TileForm::boxed)}})),
         latest(&many.first) {}
 
   Rounds<T> with_tiles(const Rounds<T>& kernels) const {
@@ -47,8 +48,17 @@ struct KernelsOf {
   const Rounds<T>& kernels_for(const AttentionCall& c) const {
     if (SpecFacts::has_few_rows(c)) return few;
     if (facts->given_tiles()) return many;
-    const TileForm form = facts->form(c);
-    return form == TileForm::tall ? tall : form == TileForm::wide ? wide : many;
+    switch (facts->form(c)) {
+      case TileForm::tall:
+        return tall;
+      case TileForm::wide:
+        return wide;
+      case TileForm::boxed:
+        return boxed;
+      case TileForm::usual:
+        break;
+    }
+    return many;
   }
 
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
@@ -69,7 +79,7 @@ struct KernelsOf {
   }
 
   std::shared_ptr<const SpecFacts> facts;
-  Rounds<T> many, few, wide, tall;
+  Rounds<T> many, few, wide, tall, boxed;
   mutable std::atomic<const ForwardKernel<T>*> latest;
 };
 

@@ -16,9 +16,11 @@ constexpr int kTallRows = 192, kTallRegisters = 160 - 32, kLimits = 12, kLeastTa
 /// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
 constexpr int kSharedBytes = 225 * 1024, kSlots = 2;
 
-/// Keys of which shared memory holds two slots beside the queries.
-int keys_by_shared(int dim, int value_dim, int rows = kRows) {
-  return (kSharedBytes - rows * dim * kBytes) / (kSlots * (dim + value_dim) * kBytes);
+/// Keys of which shared memory holds two slots beside the queries, `beside` bytes of each pair
+/// included.
+int keys_by_shared(int dim, int value_dim, int rows = kRows, int beside = 0) {
+  return (kSharedBytes - rows * dim * kBytes) /
+         (kSlots * ((dim + value_dim) * kBytes + rows * beside));
 }
 
 /// What a step takes beside its keys, in keys: barriers, maxima over lanes, the rescaled output.
@@ -114,8 +116,23 @@ AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach) {
   return {kTallRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
 
+AttentionTiles boxed_tiles(const TileNeeds& needs) {
+  constexpr int kOfF32 = 4;
+  TileNeeds others = needs;
+  others.score.of_element = false;
+  const AttentionTiles all = attention_tiles(others);
+  const int bytes = needs.score.box_bytes, dim = padded_head_dim(needs.dim),
+            value_dim = padded_head_dim(needs.value_dim);
+  // Words take as many registers as the sums they are added to; halves find room.
+  const int by_registers =
+      bytes < kOfF32 ? all.keys : (kRegisters - value_dim / 2) * kOfF32 / (kOfF32 + bytes / 2);
+  const int by_shared = keys_by_shared(dim, value_dim, kRows, bytes);
+  return {kRows, std::min({all.keys, by_registers, by_shared}) / kStep * kStep};
+}
+
 AttentionTiles tiles_of(TileForm form, const TileNeeds& needs, KeyReach reach) {
   if (form == TileForm::usual) return attention_tiles(needs);
+  if (form == TileForm::boxed) return boxed_tiles(needs);
   return form == TileForm::wide ? wide_tiles(needs) : tall_tiles(needs, reach);
 }
 

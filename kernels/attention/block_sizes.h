@@ -38,7 +38,11 @@ AttentionTiles wide_tiles(const TileNeeds& needs);
 /// registers, and limits of keys on both sides (`reach` unknown) take some.
 AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach);
 
-enum class TileForm : std::uint8_t { usual, wide, tall };
+/// Tiles of a score whose tensors TMA brings, as far as ScoreCost::box_bytes says: the elements of
+/// a step lie in shared memory beside its keys, and in registers beside its sums.
+AttentionTiles boxed_tiles(const TileNeeds& needs);
+
+enum class TileForm : std::uint8_t { usual, wide, tall, boxed };
 AttentionTiles tiles_of(TileForm form, const TileNeeds& needs, KeyReach reach);
 
 struct AttentionLengths {

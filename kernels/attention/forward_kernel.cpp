@@ -19,7 +19,7 @@ constexpr float kLog2E = std::numbers::log2e_v<float>;
 constexpr int kKeysAgain = 64;
 
 AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs, Round round) {
-  const auto form = static_cast<TileForm>(tune("FORM", {0, 1, 2}, 0));
+  const auto form = static_cast<TileForm>(tune("FORM", {0, 1, 2, 3}, 0));
   AttentionTiles t = tiles_of(form, needs, facts.way.reach());
   if (round == Round::second) t.keys = std::min(kKeysAgain, attention_tiles(needs).keys);
   return {tune("BM", kQueryTiles, t.queries), tune("BN", kKeyTiles, t.keys)};

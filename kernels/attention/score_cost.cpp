@@ -1,9 +1,11 @@
 #include "kernels/attention/score_cost.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <unordered_set>
 
+#include "ir/analysis/tma_access.h"
 #include "ir/eval/eval.h"
 #include "ir/kernel.h"
 #include "tegula/tegula.h"
@@ -11,8 +13,13 @@
 namespace tegula {
 namespace {
 
-bool is_long(ir::Opcode o) {
+/// Memory, functions of many steps, and what is rounded exactly, by a function call.
+bool is_long(const ir::Kernel& k, ir::OpId op) {
   using enum ir::Opcode;
+  const auto& d = k[op];
+  const ir::Opcode o = d.opcode;
+  if (o == Rcp || o == Div || o == Sqrt)
+    return is_float(k.type(d.results[0]).dtype()) && d.attrs.find(ir::AttrName::approx) == nullptr;
   return o == Load || o == LoadView || o == Tanh || o == Erf || o == Sin || o == Cos;
 }
 
@@ -49,6 +56,28 @@ class Dependence {
   bool is_of_distance(ir::OpId op) const {
     return std::ranges::all_of(k_[op].results,
                                [&](ir::Value v) { return of_distance_.contains(v); });
+  }
+
+  /// Of an element at the key and the query themselves, of a tensor whose tiles TMA can bring; 0:
+  /// it is none.
+  int box_bytes(ir::OpId op) const {
+    const auto& d = k_[op];
+    if (d.opcode != ir::Opcode::LoadView) return 0;
+    std::array<std::int64_t, 2> axes{-1, -1};
+    for (std::size_t i = 1; i < d.operands.size(); ++i) {
+      const ir::Value at = d.operands[i];
+      if (!of_key_.contains(at) && !of_query_.contains(at)) continue;
+      if (at != key && at != query_) return 0;
+      std::int64_t& axis = axes[at == key ? 1 : 0];
+      if (axis >= 0) return 0;
+      axis = static_cast<std::int64_t>(i) - 1;
+    }
+    const ir::Type view = k_.type(d.operands[0]);
+    const bool is_of_pairs = std::ranges::all_of(axes, [](std::int64_t a) { return a >= 0; });
+    constexpr std::int64_t kTile[] = {64, 64};
+    const ir::Type tile = ir::Type::tile({view.dtype()}, kTile);
+    const bool can = is_of_pairs && ir::why_not_tma_tile(view, axes, tile).empty();
+    return can ? static_cast<int>(size_bytes(view.dtype())) : 0;
   }
 
   const ir::Value key;
@@ -106,14 +135,21 @@ ScoreCost score_cost(const Score& score) {
     const ir::Kernel& k = trace.kernel();
     ScoreCost cost;
     Dependence pairs(k);
+    bool has_others = false;
     ir::walk(k, k.body(), [&](ir::OpId op) {
       if (!pairs.visit(op)) return;
       const auto& d = k[op];
-      const bool of_distance = pairs.is_of_distance(op);
-      cost.of_element = cost.of_element || (is_long(d.opcode) && !of_distance);
-      cost.of_distance = cost.of_distance || (is_long(d.opcode) && of_distance);
+      // Quotients alone are not computed once a diagonal (ir/analysis/diagonals).
+      const bool of_distance = pairs.is_of_distance(op) && d.opcode != ir::Opcode::Div,
+                 is_costly = is_long(k, op), of_element = is_costly && !of_distance;
+      const int box_bytes = pairs.box_bytes(op);
+      cost.of_element = cost.of_element || of_element;
+      cost.box_bytes += box_bytes;
+      has_others = has_others || (of_element && box_bytes == 0);
+      cost.of_distance = cost.of_distance || (is_costly && of_distance);
       cost.of_position = cost.of_position || std::ranges::count(d.operands, pairs.key) > 0;
     });
+    if (has_others) cost.box_bytes = 0;
     cost.rises_away = cost.of_position && rises_away(k);
     return cost;
   } catch (const CompileError&) {

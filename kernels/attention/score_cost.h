@@ -13,6 +13,9 @@ struct ScoreCost {
   /// That, but as a function of the distance of key and query alone, which has few values in a
   /// block where rows are positions one behind the other.
   bool of_distance = false;
+  /// Bytes of a pair that TMA can bring as part of a tile, if those are all that `of_element`
+  /// means.
+  int box_bytes = 0;
   /// What makes weights of scores needs those of the row's other elements of the block.
   bool of_row = false;
   /// Scores of alike products are the larger the farther the key lies in front of the query, if

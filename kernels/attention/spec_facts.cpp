@@ -29,16 +29,21 @@ double work(const AttentionCall& c, KeyReach reach) {
   return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * share_of(reach);
 }
 
+/// Rows of many sequences as if they were one's.
+std::int64_t tiles_of_queries(const AttentionCall& c, const AttentionTiles& tiles) {
+  return c.Q.size(0) * c.Q.size(1) * ((c.Q.size(2) + tiles.queries - 1) / tiles.queries);
+}
+
 AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(device)}; }
 
 }  // namespace
 
 SpecFacts::SpecFacts(const AttentionSpec& s)
     : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {
-  // Weights that are scores are made by the function instead of an exponential.
-  const bool is_softmax = s.weighting == Weighting::softmax;
   score.of_row = s.weighting == Weighting::stick_breaking;
-  score.of_element = score.of_element || score.of_row || (s.score && !is_softmax);
+  if (!score.of_row) return;
+  score.of_element = true;
+  score.box_bytes = 0;
 }
 
 TileNeeds SpecFacts::needs(std::int64_t dim, std::int64_t value_dim, bool packs_heads) const {
@@ -57,6 +62,7 @@ TileForm SpecFacts::form(const AttentionCall& c) const {
   if (c.packs_heads || c.lengths.q.defined()) return TileForm::usual;
   AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
   if (spec.queries_at_end) lengths.first_query = lengths.keys - lengths.queries;
+  if (score.box_bytes > 0 && spec.tma_loads && has_wgmma(c.Q.device())) return TileForm::boxed;
   return best_form(needs(c.Q.size(3), c.V.size(3), c.packs_heads), way.reach(), lengths,
                    gpu_of(c.Q.device()));
 }
@@ -105,9 +111,10 @@ ListArgs SpecFacts::lists(const Stream& stream, const AttentionCall& c,
     refuse("`blocks` is given for sequences in one tensor",
            "lists are for [batch, heads, length, dim]");
   const int group = c.packs_heads ? static_cast<int>(c.Q.size(2) / c.q_length) : 1;
+  const bool is_uneven = spec.longest_first.value_or(tiles_of_queries(c, tiles) > programs(c));
   return way
       .lists(stream, {c.Q, c.K, c.V, c.O}, tiles,
-             {group, spec.queries_at_end, spec.longest_first, c.lengths})
+             {group, spec.queries_at_end, is_uneven, c.lengths})
       .value_or(ListArgs{});
 }
 

@@ -237,7 +237,7 @@ TEST(Sm80, Attention) {
 
 /// Asked for, there is no TMA: the kernel is the one that nobody asked of.
 TEST(Sm80, NoLoadsByTma) {
-  AttentionSpec spec;
+  AttentionSpec spec{.tiles = AttentionTiles{128, 64}};
   spec.score = scores::bias(Tensor::zeros({1, 1, 64, 64}, DType::f32, Device::cpu()));
   std::vector<std::string> code;
   for (const bool by_tma : {false, true}) {

@@ -40,12 +40,14 @@ class TmaLoads : public testing::TestWithParam<Device> {
     EXPECT_NE(said.find(text), std::string::npos) << text << "\n" << said;
   }
 
-  /// With and without, on the same tensors; gives what was said of it.
+  /// With and without, on the same tensors, in steps of as many keys but under lists; gives what
+  /// was said of it.
   static std::string compare(AttentionSpec spec, const HostAttention& host, const Extents& e,
                              Order order = Order::bhsd) {
     SCOPED_TRACE(e.str());
     std::vector<double> before;
     std::string said;
+    if (!spec.tiles) spec.tiles = AttentionTiles{128, 64};
     for (const bool by_tma : {false, true}) {
       spec.tma_loads = by_tma;
       const Attention attention(spec);
@@ -53,11 +55,12 @@ class TmaLoads : public testing::TestWithParam<Device> {
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(host, t);
       if (HasFatalFailure()) return said;
-      if (by_tma) {
+      said = attention.explain(DType::bf16);
+      const bool is_listed = said.find("a block list") != std::string::npos;
+      if (by_tma && !is_listed) {
         EXPECT_EQ(outputs(t), before);
       }
       before = outputs(t);
-      said = attention.explain(DType::bf16);
     }
     return said;
   }

@@ -38,23 +38,49 @@ TEST(MatmulConfig, TilesAreFilled) {
 }
 
 TEST(MatmulConfig, FewRowsLieAlongTheInstructionsColumns) {
-  EXPECT_TRUE(matmul_config({1, 4096, 4096}).swapped);
-  EXPECT_EQ(matmul_config({1, 4096, 4096}).bm, 8);
+  EXPECT_TRUE(matmul_config({1, 1024, 4096}).swapped);
+  EXPECT_EQ(matmul_config({1, 1024, 4096}).bm, 8);
   // Eight of a column of A are less than TMA swizzles.
-  EXPECT_EQ(matmul_config({.m = 1, .n = 4096, .k = 4096, .a_k_major = false}).bm, 16);
+  EXPECT_EQ(matmul_config({.m = 1, .n = 1024, .k = 4096, .a_k_major = false}).bm, 16);
+  EXPECT_TRUE(matmul_config({17, 4096, 4096}).swapped);
   EXPECT_FALSE(matmul_config({128, 4096, 4096}).swapped);
+}
+
+/// Weights that take long to read are read by CTAs of a warp, in clusters that share k: so many
+/// that all SMs have some, with no more under way than is good.
+TEST(MatmulConfig, FewRowsOfLargeWeightsAreTilesOfMma) {
+  const auto config = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return matmul_config({m, n, k}).str();
+  };
+  for (const std::int64_t m : {1, 8, 16}) {
+    EXPECT_EQ(config(m, 4096, 4096), "16x64x64 cluster 4 stages 4");
+    EXPECT_EQ(config(m, 4096, 14336), "16x64x64 cluster 4 stages 4");
+    EXPECT_EQ(config(m, 14336, 4096), "16x64x64 cluster 2 stages 3");
+    EXPECT_EQ(config(m, 28672, 8192), "16x64x64 cluster 2 stages 3");
+    EXPECT_EQ(config(m, 8192, 28672), "16x64x64 cluster 2 stages 4");
+  }
+  const auto is_of_mma = [](const MatmulProblem& p) {
+    return matmul_config(p).bk == 64 && matmul_config(p).bm == 16 && !matmul_config(p).swapped;
+  };
+  EXPECT_TRUE(is_of_mma({16, 4096, 4096}));
+  EXPECT_FALSE(is_of_mma({16, 1024, 1024})) << "small weights";
+  EXPECT_FALSE(is_of_mma({16, 200'000, 64})) << "too short to be shared";
+  EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .operands = DType::f8e4m3}));
+  EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .whole = true}))
+      << "no clusters of batches";
+  EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .copies = true}));
 }
 
 /// Where SMs hold one tile each at most, what is under way must last as long as the memory takes.
 TEST(MatmulConfig, FewTilesHaveDeepRings) {
   EXPECT_EQ(matmul_config({1024, 1024, 1024}).stages, 8);
-  EXPECT_EQ(matmul_config({16, 4096, 4096}).stages, 8);
+  EXPECT_EQ(matmul_config({32, 4096, 4096}).stages, 8);
 }
 
 /// Unless so many read at once that each takes longer.
 TEST(MatmulConfig, ManyCtasOfFewRowsHaveShallowRings) {
-  EXPECT_EQ(matmul_config({1, 28672, 8192}).stages, 3);
-  EXPECT_EQ(matmul_config({16, 14336, 4096}).stages, 5);
+  EXPECT_EQ(matmul_config({32, 28672, 8192}).stages, 3);
+  EXPECT_EQ(matmul_config({32, 14336, 4096}).stages, 5);
   EXPECT_EQ(matmul_config({64, 28672, 8192}).stages, 3);
 }
 
@@ -82,7 +108,8 @@ TEST(MatmulConfig, FewRowsOfAnyWidth) {
                                             << k << " " << c.str());
             EXPECT_TRUE(c.stages >= 3 || c.alternate);
             EXPECT_EQ(c.bk * size_bytes(type.operands), 128);
-            EXPECT_TRUE(c.swapped != is_gated || m > 32);
+            const bool is_of_mma = c.clustered && c.bm == 16;
+            EXPECT_TRUE(c.swapped != (is_gated || is_of_mma) || m > 32);
             EXPECT_TRUE(c.swapped || c.bm <= 64);
             EXPECT_LE(c.bn, type.promoted ? 128 : 256);
           }

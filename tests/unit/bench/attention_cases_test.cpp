@@ -24,6 +24,7 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
   for (int i = 0; i < kLength; ++i) ids.push_back(i / 15);
   const Tensor document = Tensor::from(ids, cpu),
                starts = Tensor::from(std::vector<i32>{0, 15, 30}, cpu);
+  const Tensor table = Tensor::normal({8, kHeads}, DType::f32, 0, 1, 4, cpu);
   const Mask causal = masks::causal();
   const std::vector<std::pair<AttentionSpec, double>> wanted{
       {{.mask = masks::sliding_window(9)}, 9},
@@ -32,6 +33,8 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
       {{.mask = causal, .score = scores::alibi(kHeads)}, 0},
       {{.mask = causal, .score = scores::softcap(2.0f)}, 2},
       {{.mask = causal, .score = scores::softcap(2.0f, scores::Tanh::approximate)}, 2},
+      {{.mask = causal, .score = scores::t5_bias(table, 20, false)}, 20},
+      {{.mask = causal, .score = scores::distance_bias(table, 3)}, 3},
       {{.mask = causal}, 192'012'801}};
   const auto cases = attention_cases();
   ASSERT_EQ(cases.size(), wanted.size());
@@ -41,7 +44,8 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
                  got = Tensor::empty(shape, DType::bf16, cpu),
                  want = Tensor::empty(shape, DType::bf16, cpu),
                  lse = Tensor::empty({1, kHeads, kLength}, DType::f32, cpu);
-    const std::vector<Tensor> tensors{q, k, v, got, lse, document, starts};
+    std::vector<Tensor> tensors{q, k, v, got, lse, document, starts};
+    if (wanted[i].first.score) tensors[5] = table;
     cases[i].run(Stream(cpu), tensors, wanted[i].second);
     Attention(wanted[i].first)(q, k, v, want);
     EXPECT_EQ(got.to_doubles(), want.to_doubles());

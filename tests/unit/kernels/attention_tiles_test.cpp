@@ -61,6 +61,27 @@ TEST(AttentionTiles, ScoresOfDistancesLeaveMoreKeysThanOthersThatRead) {
   EXPECT_EQ(tall_tiles({64, 64, distance}, KeyReach::all).keys, 64);
 }
 
+TEST(AttentionTiles, WhatTmaBringsForScoresFitsBesideTheOperands) {
+  const auto keys = [](int dim, int bytes) {
+    const ScoreCost score{.of_position = true, .of_element = true, .box_bytes = bytes};
+    return boxed_tiles({dim, dim, score}).keys;
+  };
+  for (int dim = 8; dim <= kMaxHeadDim; dim += 8)
+    for (const int bytes : {2, 4, 8}) {
+      SCOPED_TRACE(testing::Message() << dim << ", " << bytes << " bytes");
+      const int padded = padded_head_dim(dim), n = keys(dim, bytes);
+      EXPECT_GE(n, 16);
+      EXPECT_LE(128 * padded * 2 + 2 * n * (2 * padded * 2 + 128 * bytes), 225 * 1024);
+    }
+  EXPECT_EQ(keys(64, 2), 128);
+  EXPECT_EQ(keys(128, 2), 128);
+  EXPECT_EQ(keys(64, 4), 96);
+  EXPECT_EQ(keys(128, 4), 80);
+  EXPECT_EQ(keys(192, 2), 80);
+  EXPECT_EQ(keys(256, 2), 48);
+  EXPECT_EQ(keys(256, 4), 32);
+}
+
 TEST(AttentionTiles, TallOnesFitRegistersAndSharedMemory) {
   for (int dim = 8; dim <= kMaxHeadDim; dim += 8)
     for (const KeyReach reach : {KeyReach::all, KeyReach::unknown}) {

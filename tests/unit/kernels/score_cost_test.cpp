@@ -54,6 +54,50 @@ TEST(ScoreCost, OfPairs) {
             element);
 }
 
+/// Bytes of a pair that TMA can bring, if nothing else is costly.
+TEST(ScoreCost, OfBoxes) {
+  const auto bytes = [](const Score& score) { return score_cost(score).box_bytes; };
+  const auto of = [](DType dtype, std::int64_t row) {
+    return Tensor::zeros({2, 4, 64, row}, dtype, Device::cpu());
+  };
+  EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64))), 2);
+  EXPECT_EQ(bytes(scores::bias(of(DType::f32, 64))), 4);
+  EXPECT_EQ(bytes(scores::bias(of(DType::f32, 64).slice(3, 0, 61))), 4);
+  EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).transpose(2, 3))), 2) << "queries contiguous";
+  EXPECT_EQ(
+      bytes(scores::then(scores::bias(of(DType::bf16, 64)), scores::bias(of(DType::f32, 64)))), 6);
+  EXPECT_EQ(bytes(scores::then(scores::softcap(30.0f, scores::Tanh::approximate),
+                               scores::bias(of(DType::bf16, 64)))),
+            2);
+  EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 61))), 0) << "rows begin anywhere";
+  EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).slice(3, 1, 64))), 0) << "so does the tensor";
+  EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 1))), 0) << "no element of a pair";
+  EXPECT_EQ(
+      bytes(scores::then(scores::bias(of(DType::f32, 64)), scores::forgetting(f32s({1, 1, 64})))),
+      0)
+      << "something else is read at keys";
+  const Tensor by_both = f32s({64, 64});
+  EXPECT_EQ(bytes([=](Tile s, Tile, Tile, Tile q, Tile kv) {
+              return s + view<f32, 2>(by_both)(q, kv + 4);
+            }),
+            0);
+  EXPECT_EQ(
+      bytes([=](Tile s, Tile, Tile, Tile, Tile kv) { return s + view<f32, 2>(by_both)(kv, kv); }),
+      0);
+}
+
+/// What is rounded exactly is a function call.
+TEST(ScoreCost, OfReciprocals) {
+  const auto of = [](Tile (*f)(const Arg&)) {
+    return costly([f](Tile s, Tile, Tile, Tile, Tile) { return f(1.0f + exp(-s)); });
+  };
+  EXPECT_EQ(of(rcp), (Costly{true, false}));
+  EXPECT_EQ(of(sqrt), (Costly{true, false}));
+  EXPECT_EQ(of(rcp_approx), (Costly{false, false}));
+  EXPECT_EQ(costly([](Tile s, Tile, Tile, Tile, Tile) { return sigmoid(s); }),
+            (Costly{false, false}));
+}
+
 TEST(ScoreCost, OfNeither) {
   constexpr Costly none{false, false};
   EXPECT_EQ(costly(scores::alibi(4)), none);

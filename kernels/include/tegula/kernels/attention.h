@@ -88,10 +88,10 @@ struct AttentionSpec {
   /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
   /// one query, and where [batch, heads, length, dim] is contiguous).
   std::optional<bool> pack_heads = {};
-  /// Where lists of blocks are derived from the mask: tiles of queries that visit most blocks come
-  /// first, those of all heads. Programs share uneven work more evenly (`tegula mask --order`),
-  /// heads their keys less. One small kernel more; not measured on a GPU yet.
-  bool longest_first = false;
+  /// Where lists of blocks are derived from the mask: whether tiles of queries that visit most
+  /// blocks come first, those of all heads, so that programs share uneven work more evenly (`tegula
+  /// mask --order`). One small kernel more. Default: where there are more tiles than SMs.
+  std::optional<bool> longest_first = {};
   Weighting weighting = Weighting::softmax;
   /// Of softmax.
   Rescaling rescaling = Rescaling::automatic;
@@ -99,7 +99,7 @@ struct AttentionSpec {
   /// brought as tiles by TMA (sm_90), where they can be: their last dimension contiguous, other
   /// strides and the address multiples of 16 bytes. Else threads load them element by element. Same
   /// results.
-  bool tma_loads = false;
+  bool tma_loads = true;
   /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
   /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
   /// ones too; few rows of packed heads keep their 64.
