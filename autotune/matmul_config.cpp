@@ -86,27 +86,27 @@ std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
   return c;
 }
 
-/// Few rows wait for the weights: many CTAs of a single warp, which mma.sync's tiles are, keep the
+/// Few rows wait for the weights: many CTAs of a warp or two, which mma.sync's tiles are, keep the
 /// memory busier than few large ones of wgmma. Clusters of them share k, so that there are enough
-/// for all SMs; with more bytes under way than their rings then hold, reads were slower
-/// (bench/results/sweeps/2026-11-23-h200-few-rows.jsonl).
+/// for all SMs; with more bytes under way than these reads were slower
+/// (bench/results/sweeps/2026-11-23-h200-few-rows.jsonl). Tiles lie along what is contiguous in B.
 std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
-  constexpr int kMostRows = 16, kColumns = 64, kDepth = 64, kStepsOfPart = 8;
-  constexpr std::int64_t kLeastWeights = 16 << 20, kUnderWay = 7'500'000;
-  const int bytes = size_bytes(p.operands);
-  if (p.m > kMostRows || p.whole || p.copies || bytes != 2 || p.n * p.k * bytes < kLeastWeights)
+  constexpr int kStepsOfPart = 8;
+  constexpr std::int64_t kLeastWeights = 8 << 20, kUnderWay = 8'500'000;
+  const int bytes = size_bytes(p.operands), columns = p.b_k_major ? 32 : 64;
+  if (p.m > (p.b_k_major ? 16 : 32) || p.whole || p.copies || bytes != 2 ||
+      p.n * p.k * bytes < kLeastWeights)
     return std::nullopt;
-  const std::int64_t tiles = (p.n + kColumns - 1) / kColumns;
-  for (const int splits : {2, 4, 8}) {
-    if (p.k < std::int64_t{kStepsOfPart} * kDepth * splits) break;
-    if (2 * tiles * splits < 3 * p.sms) continue;
-    const std::int64_t step = tiles * splits * kColumns * kDepth * bytes;
-    return MatmulConfig{.bm = kMostRows,
-                        .bn = kColumns,
-                        .bk = kDepth,
-                        .splits = splits,
-                        .clustered = true,
-                        .stages = 3 * step <= kUnderWay ? 4 : 3};
+  MatmulConfig c{
+      .bm = p.m <= 16 ? 16 : 32, .bn = columns, .bk = 64, .clustered = true, .stages = 4};
+  const std::int64_t tiles = (p.n + columns - 1) / columns;
+  for (c.splits = 2; c.splits <= 8; c.splits *= 2) {
+    if (p.k < std::int64_t{kStepsOfPart} * c.bk * c.splits) return std::nullopt;
+    if (2 * tiles * c.splits < 3 * p.sms) continue;
+    const std::int64_t row = tiles * c.splits * columns * bytes;  // of B, in all CTAs at once
+    if (p.b_k_major && 3 * row * 2 * c.bk <= kUnderWay) c.bk *= 2;
+    if (3 * row * c.bk > kUnderWay) c.stages = 3;
+    return c;
   }
   return std::nullopt;
 }

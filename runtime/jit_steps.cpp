@@ -114,34 +114,52 @@ std::vector<unsigned> sets_to_spare(const CompiledKernel& k) {
   return sets;
 }
 
-void compile_without(CompiledKernel& k, const CompileRequest& request, unsigned set,
-                     const std::string& complaint) {
+/// Under the same plan. Nothing where that does not fit the shared memory: without a pass, other
+/// tiles are converted through it.
+std::optional<CompiledKernel> compiled_without(unsigned set, const CompiledKernel& k,
+                                               const CompileRequest& request) {
   std::vector<ir::Pass> passes = optimize_passes();
   for (unsigned i = 0; i < kSpared.size(); ++i)
     if (set >> i & 1U)
       std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name == kSpared[i].pass; });
-  optimize_by(k, request, k.plan, passes);
+  CompiledKernel other;
+  key(other, request);
+  other.tile = ir::clone(k.tile);
+  try {
+    optimize_by(other, request, k.plan, passes);
+  } catch (const ir::SharedMemoryError&) {
+    return std::nullopt;
+  }
+  if (!fits(other)) return std::nullopt;
   for (unsigned i = 0; i < kSpared.size(); ++i)
     if (set >> i & 1U)
-      k.remarks.push_back({std::string(kSpared[i].pass),
-                           {},
-                           ir::Remark::Kind::Missed,
-                           std::string(kSpared[i].remark),
-                           {{"with them", complaint}}});
-  emit(k, request);
-  assemble_once(k, request);
+      other.remarks.push_back({std::string(kSpared[i].pass),
+                               {},
+                               ir::Remark::Kind::Missed,
+                               std::string(kSpared[i].remark),
+                               {{"with them", k.report.complaint()}}});
+  emit(other, request);
+  assemble_once(other, request);
+  return other;
 }
 
 }  // namespace
 
 void assemble(CompiledKernel& k, const CompileRequest& request) {
   assemble_once(k, request);
-  if (k.report.sound()) return;
-  const std::string complaint = k.report.complaint();
-  for (const unsigned set : sets_to_spare(k)) {
-    compile_without(k, request, set, complaint);
-    if (k.report.sound()) return;
+  std::optional<CompiledKernel> best;
+  const auto is_better = [](const AssembleReport& one, const AssembleReport& other) {
+    return one.sound() ||
+           one.spill_stores + one.spill_loads < other.spill_stores + other.spill_loads;
+  };
+  for (const unsigned set : k.report.sound() ? std::vector<unsigned>() : sets_to_spare(k)) {
+    std::optional<CompiledKernel> other = compiled_without(set, k, request);
+    if (other && is_better(other->report, best ? best->report : k.report)) best = std::move(other);
+    if (best && best->report.sound()) break;
   }
+  if (!best) return;
+  best->timings = std::move(k.timings);
+  k = std::move(*best);
 }
 
 namespace {

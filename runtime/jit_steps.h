@@ -13,6 +13,8 @@ void optimize(CompiledKernel& k, const CompileRequest& request);
 void optimize_by(CompiledKernel& k, const CompileRequest& request,
                  const std::optional<ir::Plan>& plan,
                  std::span<const ir::Pass> passes = optimize_passes());
+/// The shared memory of a CTA, rings and the lowering's scratch.
+bool fits(const CompiledKernel& k);
 void emit(CompiledKernel& k, const CompileRequest& request);
 /// What `assemble` assembles for: the GPU's own machine code where the PTX of an older one runs.
 std::string assembler_target(const CompiledKernel& k);

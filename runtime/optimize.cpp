@@ -76,8 +76,6 @@ void run_passes(CompiledKernel& k, ir::PassContext& context, std::span<const ir:
   }
 }
 
-bool fits(const CompiledKernel& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
-
 int fewest_stages(const ir::Plan& plan) { return plan.wgmma ? 2 : 1; }
 
 /// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
@@ -209,6 +207,8 @@ void optimize_to_fit(CompiledKernel& k, const CompileRequest& request) {
 }
 
 }  // namespace
+
+bool fits(const CompiledKernel& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
 
 void optimize_by(CompiledKernel& k, const CompileRequest& request,
                  const std::optional<ir::Plan>& plan, std::span<const ir::Pass> passes) {

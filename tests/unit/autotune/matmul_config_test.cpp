@@ -42,7 +42,7 @@ TEST(MatmulConfig, FewRowsLieAlongTheInstructionsColumns) {
   EXPECT_EQ(matmul_config({1, 1024, 4096}).bm, 8);
   // Eight of a column of A are less than TMA swizzles.
   EXPECT_EQ(matmul_config({.m = 1, .n = 1024, .k = 4096, .a_k_major = false}).bm, 16);
-  EXPECT_TRUE(matmul_config({17, 4096, 4096}).swapped);
+  EXPECT_TRUE(matmul_config({17, 1024, 4096}).swapped);
   EXPECT_FALSE(matmul_config({128, 4096, 4096}).swapped);
 }
 
@@ -58,9 +58,17 @@ TEST(MatmulConfig, FewRowsOfLargeWeightsAreTilesOfMma) {
     EXPECT_EQ(config(m, 14336, 4096), "16x64x64 cluster 2 stages 3");
     EXPECT_EQ(config(m, 28672, 8192), "16x64x64 cluster 2 stages 3");
     EXPECT_EQ(config(m, 8192, 28672), "16x64x64 cluster 2 stages 4");
+    EXPECT_EQ(config(m, 2048, 8192), "16x64x64 cluster 8 stages 4");
   }
+  EXPECT_EQ(config(17, 4096, 4096), "32x64x64 cluster 4 stages 4");
+  EXPECT_EQ(config(32, 14336, 4096), "32x64x64 cluster 2 stages 3");
+  const auto turned = [](std::int64_t m, std::int64_t n, std::int64_t k) {
+    return matmul_config({.m = m, .n = n, .k = k, .b_k_major = true}).str();
+  };
+  EXPECT_EQ(turned(16, 4096, 4096), "16x32x128 cluster 2 stages 4");
+  EXPECT_EQ(turned(16, 14336, 4096), "16x32x64 cluster 2 stages 3");
   const auto is_of_mma = [](const MatmulProblem& p) {
-    return matmul_config(p).bk == 64 && matmul_config(p).bm == 16 && !matmul_config(p).swapped;
+    return matmul_config(p).bm == 16 && !matmul_config(p).swapped;
   };
   EXPECT_TRUE(is_of_mma({16, 4096, 4096}));
   EXPECT_FALSE(is_of_mma({16, 1024, 1024})) << "small weights";
@@ -74,13 +82,12 @@ TEST(MatmulConfig, FewRowsOfLargeWeightsAreTilesOfMma) {
 /// Where SMs hold one tile each at most, what is under way must last as long as the memory takes.
 TEST(MatmulConfig, FewTilesHaveDeepRings) {
   EXPECT_EQ(matmul_config({1024, 1024, 1024}).stages, 8);
-  EXPECT_EQ(matmul_config({32, 4096, 4096}).stages, 8);
+  EXPECT_EQ(matmul_config({64, 4096, 4096}).stages, 8);
 }
 
 /// Unless so many read at once that each takes longer.
 TEST(MatmulConfig, ManyCtasOfFewRowsHaveShallowRings) {
-  EXPECT_EQ(matmul_config({32, 28672, 8192}).stages, 3);
-  EXPECT_EQ(matmul_config({32, 14336, 4096}).stages, 5);
+  EXPECT_EQ(matmul_config({.m = 32, .n = 28672, .k = 8192, .b_k_major = true}).stages, 3);
   EXPECT_EQ(matmul_config({64, 28672, 8192}).stages, 3);
 }
 
@@ -108,7 +115,7 @@ TEST(MatmulConfig, FewRowsOfAnyWidth) {
                                             << k << " " << c.str());
             EXPECT_TRUE(c.stages >= 3 || c.alternate);
             EXPECT_EQ(c.bk * size_bytes(type.operands), 128);
-            const bool is_of_mma = c.clustered && c.bm == 16;
+            const bool is_of_mma = c.clustered && c.bm <= 32;
             EXPECT_TRUE(c.swapped != (is_gated || is_of_mma) || m > 32);
             EXPECT_TRUE(c.swapped || c.bm <= 64);
             EXPECT_LE(c.bn, type.promoted ? 128 : 256);
