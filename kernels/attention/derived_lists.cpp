@@ -282,7 +282,7 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
 }
 
 /// Lanes of the kernel that orders tiles: those that it gives a place, and those it looks at.
-constexpr int kPlaced = 8, kSeen = 1024;
+constexpr int kPlaced = 32, kSeen = 256;
 
 /// Order[b, h, r] = the tile that has the r-th most entries; of equal ones the first is before.
 auto make_order_kernel() {

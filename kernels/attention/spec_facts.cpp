@@ -29,11 +29,6 @@ double work(const AttentionCall& c, KeyReach reach) {
   return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * share_of(reach);
 }
 
-/// Rows of many sequences as if they were one's.
-std::int64_t tiles_of_queries(const AttentionCall& c, const AttentionTiles& tiles) {
-  return c.Q.size(0) * c.Q.size(1) * ((c.Q.size(2) + tiles.queries - 1) / tiles.queries);
-}
-
 AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(device)}; }
 
 }  // namespace
@@ -105,16 +100,27 @@ bool SpecFacts::goes_backwards() const { return score.of_position && !score.rise
 
 int SpecFacts::programs(const AttentionCall& c) const { return gpu_of(c.Q.device()).sms; }
 
+bool SpecFacts::longest_first(const AttentionCall& c, const AttentionTiles& tiles) const {
+  if (spec.longest_first) return *spec.longest_first;
+  constexpr std::int64_t kMostShare = 16, kStepsByShare = 4, kMostRanked = 512;
+  const auto blocks = [](std::int64_t n, int block) { return (n + block - 1) / block; };
+  const std::int64_t entries = c.lengths.q.defined() ? sequences(c) : 1,
+                     of_head = blocks(c.Q.size(2), tiles.queries),
+                     all = c.Q.size(0) * c.Q.size(1) * of_head,
+                     steps = blocks(c.K.size(2) / entries, tiles.keys), sms = programs(c);
+  return of_head > 1 && of_head <= kMostRanked && all > sms && all <= kMostShare * sms &&
+         steps * sms >= kStepsByShare * all;
+}
+
 ListArgs SpecFacts::lists(const Stream& stream, const AttentionCall& c,
                           const AttentionTiles& tiles) const {
   if (spec.blocks && c.lengths.q.defined())
     refuse("`blocks` is given for sequences in one tensor",
            "lists are for [batch, heads, length, dim]");
   const int group = c.packs_heads ? static_cast<int>(c.Q.size(2) / c.q_length) : 1;
-  const bool is_uneven = spec.longest_first.value_or(tiles_of_queries(c, tiles) > programs(c));
   return way
       .lists(stream, {c.Q, c.K, c.V, c.O}, tiles,
-             {group, spec.queries_at_end, is_uneven, c.lengths})
+             {group, spec.queries_at_end, longest_first(c, tiles), c.lengths})
       .value_or(ListArgs{});
 }
 

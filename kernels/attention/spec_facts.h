@@ -29,6 +29,12 @@ struct SpecFacts {
   AttentionTiles tiles(const AttentionCall& c) const;
   /// Whether all rows of packed heads fit a tile of half the size, kFewRows.
   static bool has_few_rows(const AttentionCall& c);
+  /// Whether tiles that a derived list has visit most blocks come first. Unless the spec says:
+  /// where that is worth a kernel that ranks them, and what heads next to each other share in the
+  /// L2, which is where an SM has few tiles, and one may be long beside them
+  /// (bench/results/sweeps/2026-11-23-h200-choices.jsonl, 2026-11-23-h200-document-order.jsonl).
+  /// Rows of many sequences count as if they were one's.
+  bool longest_first(const AttentionCall& c, const AttentionTiles& tiles) const;
   /// Without tensors where the call visits a range of keys.
   ListArgs lists(const Stream& stream, const AttentionCall& c, const AttentionTiles& tiles) const;
 

@@ -58,7 +58,6 @@ TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
     runtime::emit(k, request);
     runtime::assemble(k, request);
     EXPECT_TRUE(runtime::fits(k)) << k.simt.info.smem_bytes << " " << k.plan.str();
-    EXPECT_LE(k.report.spill_stores, 16);
   }
 }
 

@@ -90,7 +90,8 @@ struct AttentionSpec {
   std::optional<bool> pack_heads = {};
   /// Where lists of blocks are derived from the mask: whether tiles of queries that visit most
   /// blocks come first, those of all heads, so that programs share uneven work more evenly (`tegula
-  /// mask --order`). One small kernel more. Default: where there are more tiles than SMs.
+  /// mask --order`). One small kernel more. Default: where an SM has few tiles, and keys are
+  /// many enough that one may take long beside the others.
   std::optional<bool> longest_first = {};
   Weighting weighting = Weighting::softmax;
   /// Of softmax.
