@@ -171,6 +171,8 @@ struct Rows {
   }
 };
 
+constexpr int kWarpgroupRows = 64;
+
 /// A kernel by one back end.
 struct Job {
   Row row;
@@ -182,7 +184,9 @@ struct Job {
     SCOPED_TRACE(p.str() + ", " + std::string(name(row.turn.operands)) + " to " +
                  std::string(name(row.turn.result)) + (row.turn.is_ragged ? ", ragged" : "") +
                  " by " + std::string(name(backend)));
-    const bool is_wgmma = !p.for_sm_80 && p.type != Class::Fma && !p.config.direct;
+    const int rows = p.config.swapped ? p.config.bn : p.config.bm;  // as the tensor cores see them
+    const bool is_wgmma =
+        !p.for_sm_80 && p.type != Class::Fma && !p.config.direct && rows >= kWarpgroupRows;
     try {
       expect_clean(*tile, p.for_sm_80 ? "sm_80" : "sm_90a", is_wgmma, backend);
     } catch (const std::exception& e) {
