@@ -25,7 +25,8 @@ constexpr std::array kOddTiles{tile(128, 224), tile(128, 176), tile(128, 160), t
                                tile(128, 96),  tile(64, 224),  tile(64, 160),  tile(64, 96)};
 /// Spills beside matrices that an epilogue reads.
 constexpr int kPlainWidth = 176;
-/// For up to half the rows of an instruction: there they are never slower than the others.
+/// For up to half the rows of an instruction: there they are never slower than other tiles of
+/// wgmma.
 constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16, 64),
                                    swapped(16, 128), swapped(32, 64), swapped(32, 128)};
 constexpr int kFewRows = 32;
@@ -86,26 +87,25 @@ std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
   return c;
 }
 
-/// Few rows wait for the weights: many CTAs of a warp or two, which mma.sync's tiles are, keep the
-/// memory busier than few large ones of wgmma. Clusters of them share k, so that there are enough
-/// for all SMs; with more bytes under way than these reads were slower
-/// (bench/results/sweeps/2026-11-23-h200-few-rows.jsonl). Tiles lie along what is contiguous in B.
+/// Few rows wait for the weights: many CTAs of one warp, which mma.sync's tiles are, keep the
+/// memory busier than few large ones of wgmma. Clusters of them share k, so that each SM has one or
+/// two at least; where their rings then ask for more bytes at once, shorter ones were faster
+/// (bench/results/sweeps/2026-11-23-h200-few-rows.jsonl, of B with contiguous columns). What these
+/// threads copy needs extents, too, that are whole pieces of 16 bytes.
 std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
-  constexpr int kStepsOfPart = 8;
+  constexpr int kStepsOfPart = 8, kPiece = 8, kMostRows = 32;
   constexpr std::int64_t kLeastWeights = 8 << 20, kUnderWay = 8'500'000;
-  const int bytes = size_bytes(p.operands), columns = p.b_k_major ? 32 : 64;
-  if (p.m > (p.b_k_major ? 16 : 32) || p.whole || p.copies || bytes != 2 ||
+  const int bytes = size_bytes(p.operands);
+  const bool has_pieces = p.n % kPiece == 0 && (p.a_k_major ? p.k : p.m) % kPiece == 0;
+  if (p.m > kMostRows || p.b_k_major || p.whole || p.copies || bytes != 2 || !has_pieces ||
       p.n * p.k * bytes < kLeastWeights)
     return std::nullopt;
-  MatmulConfig c{
-      .bm = p.m <= 16 ? 16 : 32, .bn = columns, .bk = 64, .clustered = true, .stages = 4};
-  const std::int64_t tiles = (p.n + columns - 1) / columns;
+  MatmulConfig c{.bm = p.m <= 16 ? 16 : 32, .bn = 64, .bk = 64, .clustered = true, .stages = 4};
+  const std::int64_t tiles = (p.n + c.bn - 1) / c.bn;
   for (c.splits = 2; c.splits <= 8; c.splits *= 2) {
     if (p.k < std::int64_t{kStepsOfPart} * c.bk * c.splits) return std::nullopt;
     if (2 * tiles * c.splits < 3 * p.sms) continue;
-    const std::int64_t row = tiles * c.splits * columns * bytes;  // of B, in all CTAs at once
-    if (p.b_k_major && 3 * row * 2 * c.bk <= kUnderWay) c.bk *= 2;
-    if (3 * row * c.bk > kUnderWay) c.stages = 3;
+    if (tiles * c.splits * c.bn * c.bk * bytes * 3 > kUnderWay) c.stages = 3;
     return c;
   }
   return std::nullopt;

@@ -97,11 +97,13 @@ Case single(const char* name, SpecOf spec) {
 
 // Freed memory comes again with other extents.
 using DocumentKey = std::tuple<void*, void*, std::int64_t, std::int64_t>;
-using TableKey = std::tuple<void*, std::int64_t>;
+using TableKey = std::tuple<void*, std::int64_t, std::int64_t, std::int64_t>;
 DocumentKey document_key(Tensors t, double) {
   return {t[5].data(), t[6].data(), t[5].size(0), t[6].size(0)};
 }
-TableKey table_key(Tensors t, double) { return {t[5].data(), t[5].size(0)}; }
+TableKey table_key(Tensors t, double number) {
+  return {t[5].data(), t[5].size(0), t[5].size(1), static_cast<std::int64_t>(number)};
+}
 std::int64_t heads_key(Tensors t, double) { return t[0].size(1); }
 std::int64_t number_key(Tensors, double number) { return static_cast<std::int64_t>(number); }
 

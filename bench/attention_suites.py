@@ -44,16 +44,11 @@ def softcap(s, b, h, q, kv):
 
 
 def t5_bias(table):
-    """Of one direction: half of the buckets are of one distance each, the others grow logarithmically."""
+    """Of one direction: half of the buckets are of one distance each, the others grow logarithmically. A distance's bucket is looked up, as it is in ours."""
     exact = T5_BUCKETS // 2
-    grows = exact / math.log(T5_DISTANCE / exact)
-
-    def score(s, b, h, q, kv):
-        distance = (q - kv).clamp(min=0)
-        far = exact + (torch.log(distance.clamp(min=1) / exact) * grows).to(torch.int32)
-        return s + table[torch.where(distance < exact, distance, far.clamp(max=T5_BUCKETS - 1)), h]
-
-    return score
+    grown = [exact + int(math.log(max(n, 1) / exact) / math.log(T5_DISTANCE / exact) * exact) for n in range(T5_DISTANCE + 1)]
+    bucket_of = torch.tensor([n if n < exact else min(grown[n], T5_BUCKETS - 1) for n in range(T5_DISTANCE + 1)], device=DEVICE)
+    return lambda s, b, h, q, kv: s + table[bucket_of[(q - kv).clamp(min=0, max=T5_DISTANCE)], h]
 
 
 def distance_bias(table, offset):

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
@@ -15,10 +16,12 @@ namespace {
 using SpecOf = AttentionSpec (*)(Tensors);
 
 /// One attention for each tensor that the spec captures; calls of the same reuse what was compiled.
+/// Freed memory comes again with other extents.
 Case attention_form(const char* name, SpecOf spec) {
-  const auto made = std::make_shared<std::map<void*, Attention>>();
+  const auto made = std::make_shared<std::map<std::pair<void*, std::int64_t>, Attention>>();
   return {name, [=](const Stream& s, Tensors t, double) {
-            void* const captured = t.size() > 5 ? t[5].data() : nullptr;
+            const auto captured = t.size() > 5 ? std::pair(t[5].data(), t[5].size(-1))
+                                               : std::pair<void*, std::int64_t>();
             auto at = made->find(captured);
             if (at == made->end()) at = made->emplace(captured, Attention(spec(t))).first;
             at->second(s, t[0], t[1], t[2], t[3]);

@@ -5,7 +5,7 @@
 
 attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
 rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles alternate (numbers of
-matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: what waits to be measured, the forms of bench/choices.h;
+matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: forms of one computation (bench/choices.h);
 few_rows: products of few rows, in tiles of mma.
 """
 import argparse
@@ -21,7 +21,7 @@ import peers
 
 LENGTHS = ((16, 1024), (4, 4096), (1, 16384))  # batch, length: 16k positions
 TILES = {64: (128128, 192096, 192112, 192128), 80: (192112,), 96: (192096,)}  # queries * 1000 + keys
-FEW_ROWS_OF = ((1, 4096, 4096), (8, 2048, 2048), (16, 2048, 8192), (16, 5120, 3584), (16, 4096, 4096), (16, 14336, 4096), (16, 4096, 14336), (16, 28672, 8192), (16, 8192, 28672), (32, 4096, 4096), (32, 14336, 4096))
+FEW_ROWS_OF = ((1, 4096, 4096), (8, 2048, 2048), (16, 2048, 8192), (16, 5120, 3584), (16, 4096, 4096), (16, 14336, 4096), (16, 4096, 14336), (16, 28672, 8192), (16, 8192, 28672), (32, 4096, 4096), (32, 14336, 4096), (64, 4096, 4096), (64, 14336, 4096))
 FEW_ROWS = [(columns, step, splits, stages) for columns in (32, 64, 128) for step in (64, 128, 256) for splits in (1, 2, 4, 8) for stages in (3, 4) if columns * step <= 8192]
 ALTERNATE, WITH_MULTICAST = 2e15, 6e15
 PRODUCTS = ((4096, 4096, 4096), (8192, 8192, 1024), (8192, 8192, 8192))
@@ -100,8 +100,8 @@ def epilogues(t):
 
 
 def documents(s, count):
-    """The document of each position, of lengths drawn at random."""
-    ends = torch.randperm(s, device=peers.DEVICE)[: count - 1].sort().values
+    """The document of each position, of lengths drawn at random, the same in every run."""
+    ends = torch.randperm(s, generator=torch.Generator().manual_seed(1))[: count - 1].sort().values.to(peers.DEVICE)
     return torch.bucketize(torch.arange(s, device=peers.DEVICE), ends, right=True).int()
 
 

@@ -71,7 +71,8 @@ ArgClass classify(const HostArg& arg, const ParamInfo& info) {
   for (std::size_t i = 0; i < t.shape().size(); ++i) {
     DimClass& d = c.dims[i];
     d.div = divisor_class(t.shape()[i]);
-    d.stride_div = divisor_class(t.strides()[i]);
+    // TMA, which needs to know what divides strides, takes no negative ones.
+    d.stride_div = t.strides()[i] < 0 ? 1 : divisor_class(t.strides()[i]);
     d.unit_stride = t.strides()[i] == 1;
   }
   return c;

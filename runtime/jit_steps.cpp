@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <tuple>
 
 #include "codegen/check/simt_check.h"
 #include "codegen/lower/lower_simt.h"
@@ -123,7 +124,8 @@ std::optional<CompiledKernel> compiled_without(unsigned set, const CompiledKerne
     if (set >> i & 1U)
       std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name == kSpared[i].pass; });
   CompiledKernel other;
-  key(other, request);
+  other.device = k.device, other.target = k.target, other.backend = k.backend;
+  other.key_text = k.key_text;
   other.tile = ir::clone(k.tile);
   try {
     optimize_by(other, request, k.plan, passes);
@@ -148,13 +150,14 @@ std::optional<CompiledKernel> compiled_without(unsigned set, const CompiledKerne
 void assemble(CompiledKernel& k, const CompileRequest& request) {
   assemble_once(k, request);
   std::optional<CompiledKernel> best;
-  const auto is_better = [](const AssembleReport& one, const AssembleReport& other) {
-    return one.sound() ||
-           one.spill_stores + one.spill_loads < other.spill_stores + other.spill_loads;
+  const auto defects = [](const AssembleReport& r) {
+    return std::tuple(!r.sound(), r.serialised || r.setmaxnreg_ignored,
+                      r.spill_stores + r.spill_loads);
   };
   for (const unsigned set : k.report.sound() ? std::vector<unsigned>() : sets_to_spare(k)) {
     std::optional<CompiledKernel> other = compiled_without(set, k, request);
-    if (other && is_better(other->report, best ? best->report : k.report)) best = std::move(other);
+    if (other && defects(other->report) < defects(best ? best->report : k.report))
+      best = std::move(other);
     if (best && best->report.sound()) break;
   }
   if (!best) return;

@@ -278,7 +278,7 @@ class Assigner {
     context_.remark(by_tma ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc,
                     by_tma ? "stored by TMA" : "not stored by TMA",
                     {{"tile", stored.str()},
-                     {"why", by_tma            ? "asked for"
+                     {"why", by_tma            ? "as the plan says"
                              : why_not.empty() ? "does not lie as sums do"
                                                : std::string(why_not)}});
   }

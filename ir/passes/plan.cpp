@@ -109,15 +109,21 @@ void overlap_tiles_if_possible(Plan& plan, const Survey& s) {
   if (!fits(plan.stages)) plan.late_stages = plan.stages - 1;
 }
 
-/// Results that are combined with memory, too: an instruction of TMA stands for a box of elements
+/// An instruction of TMA stands for a box of elements that are combined with memory
 /// (bench/results/sweeps/2026-11-23-h200-choices.jsonl).
-bool wants_tma_store(const Kernel& k) {
-  bool wants = asks_for(k, AttrName::tma_store);
+bool combines_by_tma(const Kernel& k) {
+  bool combines = false;
   walk(k, k.body(), [&](OpId op) {
-    wants =
-        wants || (k[op].opcode == Opcode::StoreView && k[op].attrs.find(AttrName::kind) != nullptr);
+    combines = combines ||
+               (k[op].opcode == Opcode::StoreView && k[op].attrs.find(AttrName::kind) != nullptr &&
+                why_not_by_tma(k, k[op]).empty());
   });
-  return wants;
+  return combines;
+}
+
+/// Of a persistent kernel. Two products a step would give up slots of their rings for it.
+bool wants_tma_store(const Kernel& k, const Survey& s, const Plan& plan) {
+  return asks_for(k, AttrName::tma_store) || (plan.persistent && !s.chained && combines_by_tma(k));
 }
 
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
@@ -144,7 +150,7 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   overlap_tiles_if_possible(plan, s);
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for(k, AttrName::multicast);
-  plan.tma_store = wants_tma_store(k);
+  plan.tma_store = wants_tma_store(k, s, plan);
   if (plan.persistent) plan.store_columns = kStoreColumns;
   // ptxas takes no single instruction of more registers than all have at the entry (C7602).
   const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
@@ -175,7 +181,7 @@ std::optional<Plan> alternating_plan(const Kernel& k, bool tma_loads) {
   plan.stage_stores = false;
   plan.store_columns = kStoreColumns;
   plan.multicast = asks_for(k, AttrName::multicast);
-  plan.tma_store = wants_tma_store(k);
+  plan.tma_store = wants_tma_store(k, s, plan);
   plan.tma_loads = tma_loads;
   if (plan.stages < 2 || needed > plan.computing_registers()) return std::nullopt;
   return plan;

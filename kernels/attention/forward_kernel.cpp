@@ -79,7 +79,7 @@ class Program {
     const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
     const int rows = tiles_.queries;
     for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
-                               multicast(!is_masked), tma_loads(spec_.tma_loads))) {
+                               multicast(!is_masked), tma_loads(reads_boxes()))) {
       const Weighted done = weighted(b, h, m, {});
       store(done, h, m);
       if (round_ != Round::first) continue;
@@ -94,8 +94,7 @@ class Program {
   void tiles_in_order() const {
     const Tile count = cdiv(longest(), tiles_.queries);
     const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);
-    for (auto [r, b, h] :
-         grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_loads(spec_.tma_loads))) {
+    for (auto [r, b, h] : grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_loads(reads_boxes()))) {
       const Tile tile = fill_absent((*lists_.order)(b, h, r), 0);
       assume(tile >= 0), assume(tile < count);
       const Index m = slice(tile * tiles_.queries, tiles_.queries);
@@ -126,6 +125,8 @@ class Program {
     Rows rows;
     RowWeights state;
   };
+
+  bool reads_boxes() const { return spec_.score && spec_.tma_loads; }
 
   /// What divides lengths is of no use: rows that a tile lacks are absent, and of what is stored by
   /// rows, each thread has some that do not lie side by side.

@@ -18,6 +18,8 @@ bool is_long(const ir::Kernel& k, ir::OpId op) {
   using enum ir::Opcode;
   const auto& d = k[op];
   const ir::Opcode o = d.opcode;
+  const ir::OpId divisor = o == Div ? k[d.operands[1]].def : ir::OpId();
+  if (divisor && k[divisor].opcode == Const) return false;
   if (o == Rcp || o == Div || o == Sqrt)
     return is_float(k.type(d.results[0]).dtype()) && d.attrs.find(ir::AttrName::approx) == nullptr;
   return o == Load || o == LoadView || o == Tanh || o == Erf || o == Sin || o == Cos;
@@ -62,10 +64,10 @@ class Dependence {
   /// it is none.
   int box_bytes(ir::OpId op) const {
     const auto& d = k_[op];
-    if (d.opcode != ir::Opcode::LoadView) return 0;
+    if (d.opcode != ir::Opcode::LoadView || d.parent != k_.body()) return 0;
     std::array<std::int64_t, 2> axes{-1, -1};
     for (std::size_t i = 1; i < d.operands.size(); ++i) {
-      const ir::Value at = d.operands[i];
+      const ir::Value at = uncast(d.operands[i]);
       if (!of_key_.contains(at) && !of_query_.contains(at)) continue;
       if (at != key && at != query_) return 0;
       std::int64_t& axis = axes[at == key ? 1 : 0];
@@ -76,13 +78,20 @@ class Dependence {
     const bool is_of_pairs = std::ranges::all_of(axes, [](std::int64_t a) { return a >= 0; });
     constexpr std::int64_t kTile[] = {64, 64};
     const ir::Type tile = ir::Type::tile({view.dtype()}, kTile);
-    const bool can = is_of_pairs && ir::why_not_tma_tile(view, axes, tile).empty();
-    return can ? static_cast<int>(size_bytes(view.dtype())) : 0;
+    const auto bytes = static_cast<int>(size_bytes(view.dtype()));
+    // Rows of 16 bytes, which is what some widths of a step have of single ones, are no TMA's.
+    const bool can = is_of_pairs && bytes > 1 && ir::why_not_tma_tile(view, axes, tile).empty();
+    return can ? bytes : 0;
   }
 
   const ir::Value key;
 
  private:
+  ir::Value uncast(ir::Value v) const {
+    for (ir::OpId def = k_[v].def; def && k_[def].opcode == ir::Opcode::Cast; def = k_[v].def)
+      v = k_[def].operands[0];
+    return v;
+  }
   static bool keeps_steps(ir::Opcode o) {
     using enum ir::Opcode;
     return o == Cast || o == Neg || o == Add || o == Sub;
@@ -139,9 +148,11 @@ ScoreCost score_cost(const Score& score) {
     ir::walk(k, k.body(), [&](ir::OpId op) {
       if (!pairs.visit(op)) return;
       const auto& d = k[op];
-      // Quotients alone are not computed once a diagonal (ir/analysis/diagonals).
-      const bool of_distance = pairs.is_of_distance(op) && d.opcode != ir::Opcode::Div,
-                 is_costly = is_long(k, op), of_element = is_costly && !of_distance;
+      // Quotients of distances are computed once a diagonal beside others alone
+      // (ir/analysis/diagonals).
+      const bool of_distance = pairs.is_of_distance(op),
+                 is_costly = is_long(k, op) && !(of_distance && d.opcode == ir::Opcode::Div),
+                 of_element = is_costly && !of_distance;
       const int box_bytes = pairs.box_bytes(op);
       cost.of_element = cost.of_element || of_element;
       cost.box_bytes += box_bytes;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/device_facts.h"
+#include "tegula/kernels/copy.h"
 
 namespace tegula {
 namespace {
@@ -57,9 +58,12 @@ TileForm SpecFacts::form(const AttentionCall& c) const {
   if (c.packs_heads || c.lengths.q.defined()) return TileForm::usual;
   AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
   if (spec.queries_at_end) lengths.first_query = lengths.keys - lengths.queries;
-  if (score.box_bytes > 0 && spec.tma_loads && has_wgmma(c.Q.device())) return TileForm::boxed;
-  return best_form(needs(c.Q.size(3), c.V.size(3), c.packs_heads), way.reach(), lengths,
-                   gpu_of(c.Q.device()));
+  const TileNeeds of_call = needs(c.Q.size(3), c.V.size(3), c.packs_heads);
+  const bool has_boxes = score.box_bytes > 0 && spec.tma_loads && has_wgmma(c.Q.device()) &&
+                         tma_takes(c.Q) && tma_takes(c.K) && tma_takes(c.V);
+  if (has_boxes && boxed_tiles(of_call).keys > attention_tiles(of_call).keys)
+    return TileForm::boxed;
+  return best_form(of_call, way.reach(), lengths, gpu_of(c.Q.device()));
 }
 
 AttentionTiles SpecFacts::tiles(const AttentionCall& c) const {

@@ -41,7 +41,7 @@ bool tma_takes(const Tensor& t) {
       t.stride(last) == 1 || t.stride(last - 1) == 1 || t.size(last) <= 1 || t.size(last - 1) <= 1;
   for (int d = 0; d <= last; ++d)
     fits = fits && (t.size(d) <= 1 || t.stride(d) == 1 ||
-                    t.stride(d) * size_bytes(t.dtype()) % kGranule == 0);
+                    (t.stride(d) >= 0 && t.stride(d) * size_bytes(t.dtype()) % kGranule == 0));
   return fits;
 }
 

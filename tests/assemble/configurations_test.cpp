@@ -28,6 +28,12 @@ struct Turn {
   DType operands, result;
   bool is_ragged;
 };
+constexpr int kWarpgroupRows = 64;
+/// Tiles of mma.sync by choice, which ragged extents are not given.
+bool is_of_few_rows(const MatmulConfig& c) {
+  return c.clustered && !c.swapped && c.bm < kWarpgroupRows;
+}
+
 Turn turn_of(const ChosenProduct& p, std::size_t number) {
   using enum DType;
   static const std::vector<std::pair<DType, DType>> kTypes[] = {
@@ -41,7 +47,7 @@ Turn turn_of(const ChosenProduct& p, std::size_t number) {
   const bool has_epilogue =
       p.way == Way::Further || p.way == Way::BatchedFurther || p.way == Way::Gated;
   if (has_epilogue && result == i32) result = f32;
-  return {operands, result, number / types.size() % 2 == 1};
+  return {operands, result, number / types.size() % 2 == 1 && !is_of_few_rows(p.config)};
 }
 
 /// What a kernel is known to lack: it is not assembled by that back end, and counted. Each goes
@@ -171,8 +177,6 @@ struct Rows {
   }
 };
 
-constexpr int kWarpgroupRows = 64;
-
 /// A kernel by one back end.
 struct Job {
   Row row;
@@ -184,9 +188,8 @@ struct Job {
     SCOPED_TRACE(p.str() + ", " + std::string(name(row.turn.operands)) + " to " +
                  std::string(name(row.turn.result)) + (row.turn.is_ragged ? ", ragged" : "") +
                  " by " + std::string(name(backend)));
-    const int rows = p.config.swapped ? p.config.bn : p.config.bm;  // as the tensor cores see them
     const bool is_wgmma =
-        !p.for_sm_80 && p.type != Class::Fma && !p.config.direct && rows >= kWarpgroupRows;
+        !p.for_sm_80 && p.type != Class::Fma && !p.config.direct && !is_of_few_rows(p.config);
     try {
       expect_clean(*tile, p.for_sm_80 ? "sm_80" : "sm_90a", is_wgmma, backend);
     } catch (const std::exception& e) {

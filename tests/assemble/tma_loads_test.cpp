@@ -37,6 +37,16 @@ TEST_F(Assembled, OtherStepsWithABiasByTma) {
     expect_loaded_by_tma({.mask = masks::causal(), .tiles = AttentionTiles{128, keys}}, dim, dtype);
 }
 
+/// Beside what finds the next block, and beside another tensor, read by threads.
+TEST_F(Assembled, AListWithABiasByTma) {
+  const Mask documents = masks::document(Tensor::zeros({64}, DType::i32, Device::cpu())),
+             padding = masks::key_padding(Tensor::zeros({1}, DType::i32, Device::cpu()));
+  for (const int dim : {64, 128})
+    for (const DType dtype : {DType::bf16, DType::f32})
+      for (const Mask& mask : {documents, padding})
+        expect_loaded_by_tma({.mask = mask}, dim, dtype);
+}
+
 /// Without room for it in rings a few registers spill, and compiled again with fewer passes the
 /// plan needs more shared memory than there is.
 TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {

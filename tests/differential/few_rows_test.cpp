@@ -2,6 +2,8 @@
 // chooses them for weights that take long to read; here for small ones, on every device.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
@@ -20,11 +22,13 @@ MatmulConfig few_rows(int bm, int bn, int bk, int splits, int stages) {
   return {.bm = bm, .bn = bn, .bk = bk, .splits = splits, .clustered = true, .stages = stages};
 }
 
-/// All that is chosen for k contiguous in A or B or not.
+/// All that are chosen, and B as they are not given it.
 TEST_P(FewRows, ChosenConfigurations) {
-  for (const MatmulConfig& c :
-       {few_rows(16, 64, 64, 2, 3), few_rows(16, 64, 64, 4, 4), few_rows(16, 64, 64, 8, 4),
-        few_rows(32, 64, 64, 2, 4), few_rows(16, 32, 128, 2, 4), few_rows(16, 32, 64, 4, 3)})
+  std::vector<MatmulConfig> chosen;
+  for (const int bm : {16, 32})
+    for (const int splits : {2, 4, 8})
+      for (const int stages : {3, 4}) chosen.push_back(few_rows(bm, 64, 64, splits, stages));
+  for (const MatmulConfig& c : chosen)
     for (const bool a_turned : {false, true})
       for (const bool b_turned : {false, true}) {
         SCOPED_TRACE(testing::Message()

@@ -11,13 +11,16 @@ BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 COMMAND = "`make gpu-pack && python3 bench/peers.py --out bench/results/FILE.jsonl`, then `tools/dev/results_table.py`"
 
 
-def rows():
-    newest = {}
+def every_row():
     for path in sorted((ROOT / "bench/results").glob("*.jsonl")):
         for line in path.read_text().splitlines():
             row = json.loads(line)
             if "ms" in row and row["suite"] not in ("floor", "ladder"):
-                newest[(row["suite"], row["case"], row.get("backend"))] = row
+                yield row
+
+
+def rows():
+    newest = {(row["suite"], row["case"], row.get("backend")): row for row in every_row()}
     return [newest[key] for key in sorted(newest)]
 
 
@@ -45,7 +48,7 @@ def of_errors(found):
     for r in found:
         if "cudnn_err" in r:
             suites.setdefault((r["suite"], r["backend"]), []).append((r["max_err"], r["max_err"] / r["cudnn_err"]))
-    out = ["", "## Errors of attention", "", "Relative error (2-norm) of bf16 results against fp64, and its ratio to cuDNN's, from the least to the largest case. Causal and full ones were not rescaled"
+    out = ["", "## Errors of attention", "", "Relative error (2-norm) of results of bf16 (two of attention_shapes: f16) against fp64, and its ratio to cuDNN's, from the least to the largest case. Causal and full ones were not rescaled"
            " (`Rescaling::never`, the choice for so much work); [attention](attention.md) says what that costs.", "", "| kernel | back end | cases | error | by cuDNN's |", "|---|---|---|---|---|"]
     for (suite, backend), values in sorted(suites.items()):
         errors, by_cudnn = zip(*values)
@@ -58,13 +61,13 @@ def of_masks(found):
     rows = [r for r in found if "computed_pairs" in r]
     if not rows:
         return ""
-    causal = {(r["case"], r["backend"]): r["computed_tflops"] for r in rows if r["suite"] == "mask_causal"}
+    causal = {(r["case"], r["backend"], r["commit"]): r["computed_tflops"] for r in every_row() if r["suite"] == "mask_causal" and "computed_tflops" in r}
     out = ["", "## Pairs under masks", "", "Computed pairs are those of the blocks that the kernel visits; the cover has the 64 x 8 blocks that hold a kept pair ([masks](masks.md)).", "",
            "| kernel | case | back end | tiles | TFLOPS of kept pairs | TFLOPS of computed pairs | by those of mask_causal | computed/kept | cover/kept | computed/cover | commit |",
            "|---|---|---|---|---|---|---|---|---|---|---|"]
     for r in rows:
         kept, computed, cover = (r[f"{name}_pairs"] for name in ("kept", "computed", "cover"))
-        peer = causal.get((r["case"], r["backend"]))
+        peer = causal.get((r["case"], r["backend"], r["commit"]))
         share = f"{r['computed_tflops'] / peer:.2f}" if peer else "-"
         out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['tiles']} | {r['tflops']} | {r['computed_tflops']} | {share} | {computed / kept:.3f} | {cover / kept:.3f} | {computed / cover:.3f} | {r['commit']} |")
     return "\n".join(out) + "\n"

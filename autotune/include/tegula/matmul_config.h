@@ -89,8 +89,8 @@ struct MatmulProblem {
 };
 
 /// The configuration with the least estimated time: waves of tiles, each bound by tensor cores, by
-/// bytes from L2 or by the memory's latency, and all by its bandwidth. A thread remembers what it
-/// has asked for.
+/// bytes from L2 or by the memory's latency, and all by its bandwidth; of few rows beside large
+/// weights, one that was measured. A thread remembers what it has asked for.
 MatmulConfig matmul_config(const MatmulProblem& problem);
 /// For two such products of one A that a program computes at once: bn of each.
 MatmulConfig gated_matmul_config(const MatmulProblem& problem);

@@ -183,6 +183,18 @@ TEST_P(TmaLoads, NoRoom) {
   expect_said(said, "persistent=1");
 }
 
+/// Rows in descending order, which TMA does not take.
+TEST_P(TmaLoads, Flipped) {
+  const Tensor all = Tensor::normal({1, 1, 72, 136}, DType::bf16, 0, 1, 7, GetParam());
+  HostAttention host;
+  host.score = [values = all.to_doubles()](double s, int, int, int q, int kv) {
+    return s + values[static_cast<std::size_t>((71 - q) * 136 + kv)];
+  };
+  const Extents e{.heads = 2, .q_length = 72, .kv_length = 136};
+  const std::string said = compare({.score = scores::bias(all.flip(2))}, host, e);
+  expect_said(said, "tma_loads=0");
+}
+
 /// Several tiles a program, and several steps: rings go round.
 TEST_P(TmaLoads, ManySteps) {
   for (const int dim : {64, 128})

@@ -62,11 +62,7 @@ TEST(MatmulConfig, FewRowsOfLargeWeightsAreTilesOfMma) {
   }
   EXPECT_EQ(config(17, 4096, 4096), "32x64x64 cluster 4 stages 4");
   EXPECT_EQ(config(32, 14336, 4096), "32x64x64 cluster 2 stages 3");
-  const auto turned = [](std::int64_t m, std::int64_t n, std::int64_t k) {
-    return matmul_config({.m = m, .n = n, .k = k, .b_k_major = true}).str();
-  };
-  EXPECT_EQ(turned(16, 4096, 4096), "16x32x128 cluster 2 stages 4");
-  EXPECT_EQ(turned(16, 14336, 4096), "16x32x64 cluster 2 stages 3");
+  EXPECT_EQ(matmul_config({.m = 16, .n = 4096, .k = 4096, .sms = 66}).splits, 2) << "fewer SMs";
   const auto is_of_mma = [](const MatmulProblem& p) {
     return matmul_config(p).bm == 16 && !matmul_config(p).swapped;
   };
@@ -77,6 +73,12 @@ TEST(MatmulConfig, FewRowsOfLargeWeightsAreTilesOfMma) {
   EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .whole = true}))
       << "no clusters of batches";
   EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .copies = true}));
+  EXPECT_FALSE(is_of_mma({.m = 16, .n = 4096, .k = 4096, .b_k_major = true})) << "not measured";
+  EXPECT_FALSE(is_of_mma({16, 4097, 4096})) << "columns in longer rows: no pieces of 16 bytes";
+  EXPECT_FALSE(is_of_mma({16, 4096, 4097}));
+  EXPECT_TRUE(is_of_mma({.m = 13, .n = 4096, .k = 4096, .operands = DType::f16}));
+  EXPECT_FALSE(is_of_mma({.m = 13, .n = 4096, .k = 4096, .a_k_major = false}));
+  EXPECT_TRUE(is_of_mma({.m = 16, .n = 4096, .k = 4097 - 8, .a_k_major = false}));
 }
 
 /// Where SMs hold one tile each at most, what is under way must last as long as the memory takes.

@@ -76,7 +76,18 @@ TEST(ScoreCost, OfBoxes) {
       bytes(scores::then(scores::bias(of(DType::f32, 64)), scores::forgetting(f32s({1, 1, 64})))),
       0)
       << "something else is read at keys";
-  const Tensor by_both = f32s({64, 64});
+  EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).flip(2))), 0) << "rows in descending order";
+  const Tensor bits = of(DType::i8, 64), by_both = f32s({64, 64});
+  EXPECT_EQ(bytes([=](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+              return s + cast<f32>(view<i8, 4>(bits)(b, h, q, kv));
+            }),
+            0);
+  EXPECT_EQ(bytes([=](Tile s, Tile, Tile h, Tile q, Tile kv) {
+              if_(h < 2, [&] { s = s + view<f32, 2>(by_both)(q, kv); });
+              return s;
+            }),
+            0)
+      << "under a condition";
   EXPECT_EQ(bytes([=](Tile s, Tile, Tile, Tile q, Tile kv) {
               return s + view<f32, 2>(by_both)(q, kv + 4);
             }),
@@ -94,6 +105,12 @@ TEST(ScoreCost, OfReciprocals) {
   EXPECT_EQ(of(rcp), (Costly{true, false}));
   EXPECT_EQ(of(sqrt), (Costly{true, false}));
   EXPECT_EQ(of(rcp_approx), (Costly{false, false}));
+  EXPECT_EQ(costly([](Tile s, Tile, Tile, Tile, Tile) { return s / 2.0f; }),
+            (Costly{false, false}));
+  EXPECT_EQ(costly([](Tile s, Tile, Tile, Tile q, Tile kv) {
+              return s - sqrt(cast<f32>(abs(kv - q)) / (1.0f + abs(cast<f32>(kv - q))));
+            }),
+            (Costly{false, true}));
   EXPECT_EQ(costly([](Tile s, Tile, Tile, Tile, Tile) { return sigmoid(s); }),
             (Costly{false, false}));
 }

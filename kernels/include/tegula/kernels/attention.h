@@ -31,7 +31,7 @@ enum class Rescaling : std::uint8_t {
   /// The largest score of the first block of keys that a tile visits: no later step looks for a
   /// maximum. Rows whose sums then leave the range of floats are found, and their tiles, and others
   /// with them, computed again, as with `exact`, by a second kernel, which else has nothing to do
-  /// (Hong et al. 2023, FlashDecoding++). Errors are 1 to 4 % larger, as the row's largest weight
+  /// (Hong et al. 2023, FlashDecoding++). Errors are 1 to 5 % larger, as the row's largest weight
   /// is not 1, which bf16 has exactly.
   /// With `row_max`, lists of blocks, a given `range` or packed heads: exact.
   never,
@@ -98,8 +98,8 @@ struct AttentionSpec {
   Rescaling rescaling = Rescaling::automatic;
   /// Whether tensors that `score` reads at each pair (b, h, q, kv), such as a full bias, are
   /// brought as tiles by TMA (sm_90), where they can be: their last dimension contiguous, other
-  /// strides and the address multiples of 16 bytes. Else threads load them element by element. Same
-  /// results.
+  /// strides and the address multiples of 16 bytes. Else threads load them element by element, in
+  /// steps of fewer keys, so that last bits differ.
   bool tma_loads = true;
   /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
   /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
