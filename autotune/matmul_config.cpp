@@ -8,6 +8,7 @@
 
 #include "autotune/product_model.h"
 #include "autotune/remembered.h"
+#include "support/quotients.h"
 
 namespace tegula {
 namespace {
@@ -83,7 +84,7 @@ std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
   constexpr int kMaxDepth = 192;
   if (!p.copies || p.whole || size_bytes(p.operands) != 2 || p.k > kMaxDepth) return std::nullopt;
   MatmulConfig c{.bm = 64, .bn = 64, .bk = 64};
-  c.direct = ((p.m + c.bm - 1) / c.bm) * ((p.n + c.bn - 1) / c.bn) <= p.sms;
+  c.direct = ceil_div(p.m, c.bm) * ceil_div(p.n, c.bn) <= p.sms;
   return c;
 }
 
@@ -101,7 +102,7 @@ std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
       p.n * p.k * bytes < kLeastWeights)
     return std::nullopt;
   MatmulConfig c{.bm = p.m <= 16 ? 16 : 32, .bn = 64, .bk = 64, .clustered = true, .stages = 4};
-  const std::int64_t tiles = (p.n + c.bn - 1) / c.bn;
+  const std::int64_t tiles = ceil_div(p.n, c.bn);
   for (c.splits = 2; c.splits <= 8; c.splits *= 2) {
     if (p.k < std::int64_t{kStepsOfPart} * c.bk * c.splits) return std::nullopt;
     if (2 * tiles * c.splits < 3 * p.sms) continue;

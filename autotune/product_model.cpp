@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 
+#include "support/quotients.h"
 #include "tegula/error.h"
 
 namespace tegula::autotune {
@@ -35,8 +36,6 @@ constexpr int kFewRows = 64, kLeastStages = 3;
 /// A part of k has at least so many steps.
 constexpr int kStepsOfPart = 8, kMaxSplits = 16;
 constexpr std::array kStages{4, 6, 8};
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // The tile as the tensor cores have it.
 int rows(const MatmulConfig& c) { return c.swapped ? c.bn : c.bm; }

@@ -30,7 +30,7 @@ bool may_hold_address(const void* bytes, std::size_t size) {
   return false;
 }
 
-Hash128 identity_of(const detail::Closure& c, const Tuning& tuning) {
+Hash128 identity_of(const Closure& c, const Tuning& tuning) {
   static std::atomic<std::uint64_t> next_unique{1};
   Hasher h;
   h.add(reinterpret_cast<std::uintptr_t>(c.type)).add(c.name);
@@ -50,9 +50,9 @@ bool is_identifier(std::string_view s) {
 }
 
 /// "A[M, K]" or "A".
-detail::ParamName parse_name(std::string_view text, int rank, Loc at) {
+ParamName parse_name(std::string_view text, int rank, Loc at) {
   const auto reject = [&] { fail(Mistake::bad_name, at, {}, text, rank); };
-  detail::ParamName out;
+  ParamName out;
   const auto open = text.find('[');
   out.name = trim(text.substr(0, open));
   if (open != text.npos) {
@@ -65,12 +65,12 @@ detail::ParamName parse_name(std::string_view text, int rank, Loc at) {
   return out;
 }
 
-std::string text_of(const detail::ParamName& n) {
+std::string text_of(const ParamName& n) {
   return fmt::format("{}[{}]", n.name, fmt::join(n.dims, ", "));
 }
 
 /// Each further use of a name is compared with the first.
-std::vector<EqualExtents> equal_extents_of(const std::vector<detail::ParamName>& names) {
+std::vector<EqualExtents> equal_extents_of(const std::vector<ParamName>& names) {
   std::vector<EqualExtents> out;
   std::map<std::string, std::pair<std::uint32_t, int>> first;
   for (std::uint32_t arg = 0; arg < names.size(); ++arg)
@@ -132,12 +132,10 @@ void check_out_views(Tracer& t) {
 
 }  // namespace
 
-KernelInstance::KernelInstance(detail::Closure closure, KernelOptions options)
-    : KernelInstance(std::make_shared<const detail::Closure>(std::move(closure)),
-                     std::move(options)) {}
+KernelInstance::KernelInstance(Closure closure, KernelOptions options)
+    : KernelInstance(std::make_shared<const Closure>(std::move(closure)), std::move(options)) {}
 
-KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure,
-                               KernelOptions options)
+KernelInstance::KernelInstance(std::shared_ptr<const Closure> closure, KernelOptions options)
     : closure_(std::move(closure)),
       options_(std::move(options)),
       identity_(identity_of(*closure_, options_.tuning)) {
@@ -151,7 +149,7 @@ KernelInstance::KernelInstance(std::shared_ptr<const detail::Closure> closure,
   known_ = versions_.back().get();
 }
 
-std::shared_ptr<KernelInstance> KernelInstance::make(std::shared_ptr<const detail::Closure> closure,
+std::shared_ptr<KernelInstance> KernelInstance::make(std::shared_ptr<const Closure> closure,
                                                      KernelOptions options) {
   return std::shared_ptr<KernelInstance>(
       new KernelInstance(std::move(closure), std::move(options)));
@@ -183,7 +181,7 @@ std::shared_ptr<KernelInstance> KernelInstance::planned(std::string_view fields,
 
 std::shared_ptr<KernelInstance> KernelInstance::named(std::span<const char* const> names,
                                                       Loc at) const {
-  auto closure = std::make_shared<detail::Closure>(*closure_);
+  auto closure = std::make_shared<Closure>(*closure_);
   closure->names.clear();
   for (std::size_t i = 0; i < names.size(); ++i)
     closure->names.push_back(parse_name(names[i], closure_->params[i].rank, at));
@@ -249,7 +247,7 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
   t.build.loc = loc();
   Live live(t, args, grid);
   t.live = &live;
-  closure_->call(numbers);
+  closure_->call(closure_->object.get(), numbers);
   t.throw_pending();
   live.finish();
 }
@@ -270,7 +268,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
   try {
-    closure_->call(args);
+    closure_->call(closure_->object.get(), args);
     t.throw_pending();
   } catch (const Error&) {
     throw;

@@ -32,6 +32,14 @@ struct EqualExtents {
   std::string text[2];  ///< of the arguments
 };
 
+/// A lambda with its type forgotten.
+struct Closure : detail::ClosureType {
+  std::string name;
+  Loc loc;
+  std::shared_ptr<const void> object;
+  std::vector<ParamName> names;  ///< empty, or one per parameter
+};
+
 /// How a lambda is to be compiled and called; each kernel made from another changes one of these.
 struct KernelOptions {
   Tuning tuning;
@@ -44,7 +52,7 @@ struct KernelOptions {
 
 class KernelInstance {
  public:
-  KernelInstance(detail::Closure closure, KernelOptions options);
+  KernelInstance(Closure closure, KernelOptions options);
 
   const std::string& name() const { return closure_->name; }
   const Loc& loc() const { return closure_->loc; }
@@ -78,7 +86,7 @@ class KernelInstance {
   /// The same lambda with names like "A[M, K]" for its parameters.
   std::shared_ptr<KernelInstance> named(std::span<const char* const> names, Loc at) const;
 
-  const std::vector<ParamInfo>& params() const { return closure_->params; }
+  std::span<const ParamInfo> params() const { return closure_->params; }
   /// Read without a lock; what is found later is found in a later version.
   const Known& known() const { return *known_.load(std::memory_order_acquire); }
   bool may_alias() const { return options_.may_alias; }
@@ -87,20 +95,20 @@ class KernelInstance {
   Launcher launcher;
 
  private:
-  KernelInstance(std::shared_ptr<const detail::Closure> closure, KernelOptions options);
-  static std::shared_ptr<KernelInstance> make(std::shared_ptr<const detail::Closure> closure,
+  KernelInstance(std::shared_ptr<const Closure> closure, KernelOptions options);
+  static std::shared_ptr<KernelInstance> make(std::shared_ptr<const Closure> closure,
                                               KernelOptions options);
   TraceResult run(Signature key, bool check_loops);
   void remember(const Tracer& t);
   std::vector<HostArg> constants(const Signature& key) const;
   Signature completed(Signature key) const;
 
-  std::shared_ptr<const detail::Closure> closure_;
+  std::shared_ptr<const Closure> closure_;
   KernelOptions options_;
   Hash128 identity_;
   std::size_t run_time_params_ = 0;
   bool checked_ = false;
-  std::vector<detail::ParamName> names_;  ///< of the run-time parameters; empty, or one for each
+  std::vector<ParamName> names_;  ///< of the run-time parameters; empty, or one for each
   std::vector<EqualExtents> equal_extents_;
   std::mutex tracing_;
   std::atomic<const Known*> known_;

@@ -14,8 +14,11 @@ const std::vector<Diagnostic>& Trace::warnings() const { return result_->warning
 
 namespace detail {
 
-std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure) {
-  return std::make_shared<dsl::KernelInstance>(std::move(closure), dsl::KernelOptions{});
+std::shared_ptr<dsl::KernelInstance> make_instance(const char* name, Loc loc, const void* object,
+                                                   const ClosureType& type) {
+  std::shared_ptr<const void> owned(object, type.destroy);
+  return std::make_shared<dsl::KernelInstance>(dsl::Closure{type, name, loc, std::move(owned), {}},
+                                               dsl::KernelOptions{});
 }
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
                                                  const Tuning& tuning) {

@@ -18,7 +18,7 @@ std::atomic<std::uint64_t> g_next_trace{1};
 
 }  // namespace
 
-Tracer::Tracer(std::string name, Signature key, Tuning tuning, std::vector<detail::ParamName> names,
+Tracer::Tracer(std::string name, Signature key, Tuning tuning, std::vector<ParamName> names,
                bool check_loops)
     : kernel(std::move(name)),
       build(kernel),

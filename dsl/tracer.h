@@ -77,9 +77,15 @@ struct NamedPart {
 /// over.
 struct IndexTypeChanged {};
 
+/// What a parameter is called, for messages, dumps and checks: "A[M, K]".
+struct ParamName {
+  std::string name;
+  std::vector<std::string> dims;  ///< empty, or one per dimension
+};
+
 class Tracer {
  public:
-  Tracer(std::string name, Signature signature, Tuning tuning, std::vector<detail::ParamName> names,
+  Tracer(std::string name, Signature signature, Tuning tuning, std::vector<ParamName> names,
          bool check_loops);
   ~Tracer();
   Tracer(const Tracer&) = delete;
@@ -208,7 +214,7 @@ class Tracer {
   void finish_loop(OpenScope& scope, std::span<const ir::RegionId> regions, std::size_t fixed_args);
   void yield(ir::RegionId region, const std::vector<ir::Value>& values);
 
-  std::vector<detail::ParamName> names_;
+  std::vector<ParamName> names_;
   std::uint64_t id_;
   Tracer* outer_;
   detail::Link variables_;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "runtime/tensor_map.h"
+#include "support/quotients.h"
 #include "tegula/error.h"
 
 namespace tegula::runtime {
@@ -186,8 +187,7 @@ std::array<std::int64_t, 3> LaunchRecipe::grid(std::span<const LaunchArg> args) 
   std::array<std::int64_t, kMaxSteps> registers;
   for (std::size_t i = 0; i < steps_.size(); ++i)
     registers[i] = steps_[i].op(steps_[i], registers.data(), args);
-  const std::int64_t programs =
-      (registers[grid_[0]] * splits_ + cluster_ - 1) / cluster_ * cluster_;
+  const std::int64_t programs = round_up(registers[grid_[0]] * splits_, cluster_);
   return {std::min(programs, most_programs_), registers[grid_[1]], registers[grid_[2]]};
 }
 

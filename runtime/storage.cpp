@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "runtime/context.h"
+#include "support/quotients.h"
 #include "tegula/error.h"
 
 namespace tegula::runtime {
@@ -21,10 +22,6 @@ struct Registry {
 Registry& registry() {
   static auto* all = new Registry();  // leaked: tensors may outlive static destructors
   return *all;
-}
-
-std::size_t round_up(std::size_t value, std::size_t unit) {
-  return (value + unit - 1) / unit * unit;
 }
 
 /// The second red zone starts right after the last usable byte, so that one element too many is

@@ -44,26 +44,4 @@ void for_each_row(const Dims& shape, const Dims& a, const Dims& b, F&& f) {
 void copy_strided(void* to, const Dims& to_strides, const void* from, const Dims& from_strides,
                   const Dims& shape, int bytes);
 
-/// Splits [0, count) over the host's cores and calls f(begin, end) for each part; small counts stay
-/// on this thread.
-template <class F>
-void parallel_ranges(std::int64_t count, F&& f);
-
 }  // namespace tegula::runtime
-
-#include <algorithm>
-#include <thread>
-#include <vector>
-
-template <class F>
-void tegula::runtime::parallel_ranges(std::int64_t count, F&& f) {
-  constexpr std::int64_t kGrain = 1 << 20;
-  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  const std::int64_t parts = std::clamp<std::int64_t>(count / kGrain, 1, cores);
-  std::vector<std::jthread> workers;
-  for (std::int64_t p = 1; p < parts; ++p)
-    workers.emplace_back([&f, count, parts, p] {
-      f(count / parts * p, p + 1 == parts ? count : count / parts * (p + 1));
-    });
-  f(std::int64_t{0}, parts == 1 ? count : count / parts);
-}

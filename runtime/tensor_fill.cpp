@@ -1,12 +1,18 @@
 // Values of tensors: constants, random numbers, conversions.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <numbers>
+#include <span>
+#include <thread>
+#include <type_traits>
+#include <vector>
 
 #include "runtime/context.h"
-#include "runtime/strided.h"
 #include "tegula/error.h"
 #include "tegula/tensor.h"
 
@@ -26,17 +32,59 @@ To convert(From value) {
     return static_cast<To>(static_cast<float>(value));
 }
 
-/// A row-major host tensor whose element i is make(i).
-template <class Make>
-Tensor generate(const Dims& shape, DType dtype, Make make) {
-  Tensor t = Tensor::empty(shape, dtype, Device::cpu());
-  visit_dtype(dtype, [&](auto type) {
+/// What holds every value of T exactly, on the way to another type.
+template <Element T>
+using Wide =
+    std::conditional_t<!std::is_integral_v<T>, double,
+                       std::conditional_t<std::is_same_v<T, std::uint64_t>, T, std::int64_t>>;
+
+/// Writes the values from position `first` on.
+template <class W>
+using Values = std::function<void(std::uint64_t first, std::span<W> out)>;
+
+/// The value at i is make(i).
+template <class Make, class W = std::invoke_result_t<Make, std::uint64_t>>
+Values<W> each(Make make) {
+  return [make](std::uint64_t i, std::span<W> out) {
+    for (W& value : out) value = make(i++);
+  };
+}
+
+template <class W>
+void write(const Tensor& t, std::int64_t first, std::span<const W> values) {
+  visit_dtype(t.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    auto* out = static_cast<T*>(t.data());
-    runtime::parallel_ranges(t.numel(), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i)
-        out[i] = convert<T>(make(static_cast<std::uint64_t>(i)));
+    std::ranges::transform(values, static_cast<T*>(t.data()) + first, convert<T, W>);
+  });
+}
+
+/// Splits [0, count) over the host's cores and calls f(begin, end) for each part; small counts stay
+/// on this thread.
+void parallel_ranges(std::int64_t count,
+                     const std::function<void(std::int64_t begin, std::int64_t end)>& f) {
+  constexpr std::int64_t kGrain = 1 << 20;
+  const std::int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const std::int64_t parts = std::clamp<std::int64_t>(count / kGrain, 1, cores);
+  std::vector<std::jthread> workers;
+  for (std::int64_t p = 1; p < parts; ++p)
+    workers.emplace_back([&f, count, parts, p] {
+      f(count / parts * p, p + 1 == parts ? count : count / parts * (p + 1));
     });
+  f(std::int64_t{0}, parts == 1 ? count : count / parts);
+}
+
+/// A row-major host tensor. Types meet in pieces of memory, not in the loop over elements: each
+/// with each would be hundreds of loops to compile.
+template <class W>
+Tensor generate(const Dims& shape, DType dtype, const Values<W>& values) {
+  Tensor t = Tensor::empty(shape, dtype, Device::cpu());
+  parallel_ranges(t.numel(), [&](std::int64_t begin, std::int64_t end) {
+    std::array<W, 1024> piece;
+    for (std::int64_t at = begin; at < end; at += std::ssize(piece)) {
+      const std::span<W> some(piece.data(), std::min<std::size_t>(piece.size(), end - at));
+      values(static_cast<std::uint64_t>(at), some);
+      write<W>(t, at, some);
+    }
   });
   return t;
 }
@@ -79,32 +127,32 @@ Tensor Tensor::zeros(const Dims& shape, DType dtype, Device device) {
 }
 
 Tensor Tensor::full(const Dims& shape, double value, DType dtype, Device device) {
-  return generate(shape, dtype, [value](std::uint64_t) { return value; }).to(device);
+  return generate(shape, dtype, each([value](std::uint64_t) { return value; })).to(device);
 }
 
 Tensor Tensor::iota(const Dims& shape, DType dtype, Device device) {
-  return generate(shape, dtype, [](std::uint64_t i) { return static_cast<std::int64_t>(i); })
+  return generate(shape, dtype, each([](std::uint64_t i) { return static_cast<std::int64_t>(i); }))
       .to(device);
 }
 
 Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed,
                        Device device) {
-  return generate(shape, dtype,
-                  [=](std::uint64_t i) { return low + (high - low) * unit(random_bits(seed, i)); })
+  return generate(shape, dtype, each([=](std::uint64_t i) {
+                    return low + (high - low) * unit(random_bits(seed, i));
+                  }))
       .to(device);
 }
 
 Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviation,
                       std::uint64_t seed, Device device) {
-  return generate(shape, dtype,
-                  [=](std::uint64_t i) {
+  return generate(shape, dtype, each([=](std::uint64_t i) {
                     // Box and Muller; 1 - u lies in (0, 1], where the logarithm is finite.
                     const double radius =
                         std::sqrt(-2 * std::log(1 - unit(random_bits(seed, 2 * i))));
                     return mean +
                            deviation * radius *
                                std::cos(2 * std::numbers::pi * unit(random_bits(seed, 2 * i + 1)));
-                  })
+                  }))
       .to(device);
 }
 
@@ -112,13 +160,12 @@ Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::i
                         std::uint64_t seed, Device device) {
   if (high <= low) refuse(fmt::format("there is no integer in [{}, {})", low, high));
   const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
-  return generate(shape, dtype,
-                  [=](std::uint64_t i) {
+  return generate(shape, dtype, each([=](std::uint64_t i) {
                     const auto scaled =
                         static_cast<unsigned __int128>(random_bits(seed, i)) * span >> 64;
                     return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) +
                                                      static_cast<std::uint64_t>(scaled));
-                  })
+                  }))
       .to(device);
 }
 
@@ -146,7 +193,8 @@ Tensor Tensor::cast(DType dtype) const {
   const Tensor result = visit_dtype(dtype_, [&](auto type) {
     using T = typename decltype(type)::type;
     const auto* in = static_cast<const T*>(source.data());
-    return generate(shape_, dtype, [in](std::uint64_t i) { return in[i]; });
+    return generate(shape_, dtype,
+                    each([in](std::uint64_t i) { return static_cast<Wide<T>>(in[i]); }));
   });
   return device_.on_host() ? borrow(result.data_, shape_, dtype, device_, {}, result.owner_)
                            : result.to(device_);

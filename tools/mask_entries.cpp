@@ -4,6 +4,7 @@
 #include <numeric>
 #include <random>
 
+#include "support/quotients.h"
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 
@@ -82,7 +83,7 @@ Mask text_and_images(int text, int image, int count) {
 
 /// Image i belongs before the text from i * text on, and is shown to twice as much.
 Mask images_shown(int tokens, int text, const MaskLengths& l) {
-  const int images = (l.kv + tokens - 1) / tokens;
+  const int images = ceil_div(l.kv, tokens);
   return shown_images(each(images, [=](int i) { return i * text; }),
                       each(images, [=](int i) { return (i + 2) * text; }), tokens);
 }

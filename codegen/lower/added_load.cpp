@@ -7,6 +7,7 @@
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"
 #include "ir/layout/linear_layout.h"
+#include "support/quotients.h"
 
 namespace tegula::codegen {
 
@@ -61,7 +62,7 @@ class Parts {
     at_once_ = std::max<std::size_t>(1, kPartRegisters / width_);
   }
 
-  std::size_t count() const { return (vectors_.size() + at_once_ - 1) / at_once_; }
+  std::size_t count() const { return ceil_div(vectors_.size(), at_once_); }
 
   std::vector<int> registers(std::size_t part) const {
     std::vector<int> all;

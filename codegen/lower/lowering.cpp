@@ -13,6 +13,7 @@
 #include "codegen/lower/tma.h"
 #include "codegen/lower/warp_exchange.h"
 #include "ir/layout/linear_layout.h"
+#include "support/quotients.h"
 #include "tegula/error.h"
 
 namespace tegula::codegen {
@@ -554,7 +555,7 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   // Behind the rings lies what TMA, or other warps, may still be reading.
   if (!is_ring_alive() && !staging_ && diagonals_offset_ < 0)
     for (const LiveRange& r : rings_) from_here = std::min(from_here, r.offset);
-  const std::int64_t at = (from_here + alignment - 1) / alignment * alignment;
+  const std::int64_t at = round_up(from_here, alignment);
   scratch_end_ = std::max(scratch_end_, at + bytes);
   return shared_address(at);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ir/analysis/mask_transfer.h"
+#include "support/quotients.h"
 
 namespace tegula::ir {
 

@@ -31,9 +31,6 @@ struct Interval {
 
 std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
 std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b);
-/// Quotients rounded down and up; b > 0.
-std::int64_t floor_div(std::int64_t a, std::int64_t b);
-std::int64_t ceil_div(std::int64_t a, std::int64_t b);
 /// a mod m in [0, m); m > 0.
 std::int64_t positive_rem(std::int64_t a, std::int64_t m);
 

@@ -1,4 +1,5 @@
 #include "ir/analysis/mask_pairs.h"
+#include "support/quotients.h"
 
 #include <utility>
 
@@ -8,14 +9,10 @@ namespace {
 /// A mask that is decided pair by pair only would take minutes.
 constexpr std::int64_t kMostBlocks = 16'000'000;
 
-std::int64_t blocks_in(std::int64_t extent, std::int64_t block) {
-  return (extent + block - 1) / block;
-}
-
 /// Two halves: whole numbers of `unit`, along the side that has more of them.
 std::pair<MaskBlock, MaskBlock> halves(const MaskBlock& b, BlockExtent unit) {
-  const std::int64_t rows = blocks_in(b.q1 - b.q0, unit.queries),
-                     columns = blocks_in(b.kv1 - b.kv0, unit.keys);
+  const std::int64_t rows = ceil_div(b.q1 - b.q0, unit.queries),
+                     columns = ceil_div(b.kv1 - b.kv0, unit.keys);
   MaskBlock first = b, second = b;
   if (rows > columns)
     first.q1 = second.q0 = b.q0 + rows / 2 * unit.queries;
@@ -37,7 +34,7 @@ MaskPairs MaskPairCounter::count(const MaskBlock& all) {
 
 void MaskPairCounter::count_blocks(const MaskBlock& b, MaskPairs& sum) {
   const std::int64_t blocks =
-      blocks_in(b.q1 - b.q0, cover_.queries) * blocks_in(b.kv1 - b.kv0, cover_.keys);
+      ceil_div(b.q1 - b.q0, cover_.queries) * ceil_div(b.kv1 - b.kv0, cover_.keys);
   const Coverage c = blocks_.classify(b, params_, 0);
   if (c == Coverage::Empty) return;
   const bool is_full = c == Coverage::Full;

@@ -1,5 +1,6 @@
 // Evaluation of a mask's closed form over a tile of queries.
 #include "ir/analysis/mask_ranges.h"
+#include "support/quotients.h"
 
 #include <algorithm>
 #include <limits>
@@ -15,8 +16,6 @@ struct Bounds {
   Wide lo, hi;
 };
 
-Wide floor_div(Wide a, Wide b) { return a / b - (a % b < 0 ? 1 : 0); }
-Wide ceil_div(Wide a, Wide b) { return a / b + (a % b > 0 ? 1 : 0); }
 bool is_finite(Wide v) { return v > -kInfinity && v < kInfinity; }
 
 /// No 64-bit number lies beyond 2^64, so nothing is lost, and the next step cannot overflow.

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "ir/op_table.h"
+#include "support/quotients.h"
 
 namespace tegula::ir {
 namespace {

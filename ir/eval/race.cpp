@@ -1,5 +1,6 @@
 // Shadow words of global memory and the order between programs.
 #include "ir/eval/race.h"
+#include "support/quotients.h"
 
 #include <sys/mman.h>
 
@@ -53,7 +54,7 @@ std::optional<Touch> first_conflict(const ProgramClock& clock, Words&... words) 
 }  // namespace
 
 void ShadowBlock::allocate() {
-  const std::size_t count = (end - begin + granule - 1) / granule;
+  const std::size_t count = ceil_div(end - begin, granule);
   const std::size_t bytes = std::max<std::size_t>(1, count) * sizeof(Shadow);
   void* zeros = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "ir/layout/layout_ops.h"
+#include "support/quotients.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -63,11 +64,11 @@ LinearLayout LayoutBuilder::build(const Dims& fill_order) const {
       // The threads suffice without their odd digit, or even without some bits: these hold copies.
       const bool keep_digit = digit[d] > 1 && shape_[d] > 1 << taken[d];
       if (!keep_digit) digit[d] = 1;
-      const int per_digit = (shape_[d] + digit[d] - 1) / digit[d];
+      const int per_digit = ceil_div(shape_[d], digit[d]);
       spec.bits.push_back(std::max(fixed[d], log2_ceil(per_digit)));
       continue;
     }
-    const int times = (shape_[d] + unit - 1) / unit;
+    const int times = ceil_div(shape_[d], unit);
     const int doublings = std::countr_zero(static_cast<unsigned>(times));
     spec.bits.push_back(taken[d] + doublings);
     register_digit[d] = times >> doublings;
@@ -106,7 +107,7 @@ namespace {
 /// that pads least.
 int lanes_along(int vectors, int most) {
   int best = std::min({most, 4, 1 << log2_ceil(vectors)});
-  const auto padded = [vectors](int lanes) { return (vectors + lanes - 1) / lanes * lanes; };
+  const auto padded = [vectors](int lanes) { return round_up(vectors, lanes); };
   for (int lanes = best; lanes <= most && lanes < 2 * vectors; lanes *= 2)
     if (padded(lanes) <= padded(best)) best = lanes;
   return best;

@@ -7,6 +7,7 @@
 #include <bit>
 
 #include "ir/layout/layout_text.h"
+#include "support/quotients.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -16,7 +17,6 @@ constexpr int kSwizzleUnit = 16;  // bytes that stay together
 constexpr int kSwizzleRows = 8;   // rows of the swizzle's width after which the pattern repeats
 
 int trailing_zeros(std::int64_t v) { return std::countr_zero(static_cast<std::uint64_t>(v)); }
-std::int64_t round_up(std::int64_t v, std::int64_t to) { return (v + to - 1) / to * to; }
 
 /// 128 B: address bits 4..6 ^= bits 7..9; 64 B: 4..5 ^= 7..8; 32 B: 4 ^= 7 (PTX ISA, "Swizzling
 /// Modes").

@@ -7,6 +7,7 @@
 #include "ir/layout/shared_layout.h"
 #include "ir/pipeline.h"
 #include "ir/text.h"
+#include "support/quotients.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -35,7 +36,7 @@ bool allocate_shared(Kernel& kernel, PassContext& context) {
     if (layout == nullptr)
       throw InternalError(print_op(kernel, op) + ": has no layout to be placed by");
     const std::int64_t alignment = std::max(16, layout->alignment());
-    end = (end + alignment - 1) / alignment * alignment;
+    end = round_up(end, alignment);
     d.attrs.set(AttrName::offset, end);
     end += layout->bytes();
   });

@@ -9,6 +9,7 @@
 #include "ir/analysis/constant_read.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
+#include "support/quotients.h"
 
 namespace tegula::ir {
 namespace {
@@ -212,7 +213,7 @@ std::int64_t copied_ring_bytes(const Kernel& k, int slots) {
       if (!is_copied_by_threads(k, load)) continue;
       const SharedLayout& ring = *ring_type(k, load, slots).shared_layout();
       const std::int64_t alignment = ring.alignment();
-      end = (end + alignment - 1) / alignment * alignment + ring.bytes();
+      end = round_up(end, alignment) + ring.bytes();
     }
   }
   return end;

@@ -1,4 +1,5 @@
 #include "kernels/attention/block_sizes.h"
+#include "support/quotients.h"
 
 #include <algorithm>
 #include <cmath>
@@ -31,8 +32,6 @@ constexpr double kMaskedShare = 0.3, kWorthwhile = 0.98;
 /// dims 64, 80 and 96 on an H200 (bench/results/sweeps/2026-11-22-h200-tall-tiles.jsonl).
 double tall_row(KeyReach reach) { return reach == KeyReach::all ? 0.82 : 0.88; }
 
-std::int64_t blocks(std::int64_t extent, int block) { return (extent + block - 1) / block; }
-
 /// What a tile of queries needs on average where masks end at its rows.
 double keys_up_to_row(int rows, const AttentionLengths& l) {
   const auto first = static_cast<double>(l.first_query), q = static_cast<double>(l.queries),
@@ -48,8 +47,8 @@ double row_cost(const AttentionTiles& t, int value_dim, KeyReach reach, const At
   // Blocks end behind the last key that is needed, by this on average where ends are multiples of
   // the rows.
   const double spare = is_all ? 0 : (t.keys - std::gcd(t.keys, t.queries)) / 2.0;
-  const double needed =
-      is_all ? static_cast<double>(blocks(l.keys, t.keys) * t.keys) : keys_up_to_row(t.queries, l);
+  const double needed = is_all ? static_cast<double>(ceil_div(l.keys, t.keys) * t.keys)
+                               : keys_up_to_row(t.queries, l);
   // One more step: the first scores and the last weights have nothing beside them.
   const double steps = (needed + spare) / t.keys + 1;
   return steps * (t.keys + step_keys(value_dim)) +
@@ -60,7 +59,7 @@ double row_cost(const AttentionTiles& t, int value_dim, KeyReach reach, const At
 /// included.
 double total_cost(TileForm form, const AttentionTiles& t, int value_dim, KeyReach reach,
                   const AttentionLengths& l, int sms) {
-  const auto tiles = static_cast<double>(l.matrices * blocks(l.queries, t.queries)) / sms;
+  const auto tiles = static_cast<double>(l.matrices * ceil_div(l.queries, t.queries)) / sms;
   // Tiles of different lengths even out, but for those of one round.
   const double rounds = reach == KeyReach::all ? std::ceil(tiles) : std::max(tiles, 1.0);
   return rounds * t.queries * row_cost(t, value_dim, reach, l) *

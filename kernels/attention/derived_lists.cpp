@@ -13,6 +13,7 @@
 #include "kernels/attention/mask_values.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/scratch.h"
+#include "support/quotients.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -362,16 +363,15 @@ ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor&
   const MaskSides& sides = made.mask->sides;
   const bool is_varlen = call.lengths.q.defined();
   // Extents of one divisor, so that other lengths are not another kernel.
-  const auto rounded = [](std::int64_t n) { return (n + 15) / 16 * 16; };
-  const auto blocks = [](std::int64_t n, int block) { return (n + block - 1) / block; };
+  constexpr int kDivisor = 16;
   const std::int64_t sequences = is_varlen ? call.lengths.q.size(0) - 1 : Q.size(0),
                      q_length = is_varlen ? call.lengths.max_q : Q.size(2) / call.group;
   const std::int64_t batch = is_varlen || sides.on_batch() ? sequences : 1,
                      heads = sides.on_head() ? Q.size(1) : 1,
-                     rows = rounded(blocks(q_length * call.group, tiles.queries));
+                     rows = round_up(ceil_div(q_length * call.group, tiles.queries), kDivisor);
   // Each sequence's last block may have one key.
-  const std::int64_t n =
-      rounded(is_varlen ? K.size(2) / tiles.keys + sequences : blocks(K.size(2), tiles.keys));
+  const std::int64_t n = round_up(
+      is_varlen ? K.size(2) / tiles.keys + sequences : ceil_div(K.size(2), tiles.keys), kDivisor);
   const std::int64_t bounds =
       sides.is_plain_key()
           ? 1
@@ -397,7 +397,7 @@ ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor&
   if (call.longest_first) {
     made.orders = true;
     made.order(stream, lists.counts, lists.order,
-               static_cast<i32>(blocks(q_length * call.group, tiles.queries)));
+               static_cast<i32>(ceil_div(q_length * call.group, tiles.queries)));
     lists.order = lists.order.broadcast_to(all);
   }
   return {lists.blocks.broadcast_to({all[0], all[1], rows, n}), lists.counts.broadcast_to(all),

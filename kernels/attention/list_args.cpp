@@ -4,6 +4,7 @@
 #include <array>
 
 #include "kernels/attention/arguments.h"
+#include "support/quotients.h"
 
 namespace tegula {
 namespace {
@@ -38,7 +39,7 @@ void check_blocks(const BlockList& list) {
 }
 
 ListArgs list_args(const BlockList& list, const Tensor& Q) {
-  const Dims rows{Q.size(0), Q.size(1), (Q.size(2) + list.block_q - 1) / list.block_q};
+  const Dims rows{Q.size(0), Q.size(1), ceil_div(Q.size(2), list.block_q)};
   const Tensor full = list.full.defined()
                           ? fitted(list.full, "full", rows, 3, Q)
                           : Tensor::zeros({1, 1, 1}, DType::i32, Q.device()).broadcast_to(rows);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/device_facts.h"
+#include "support/quotients.h"
 #include "tegula/kernels/copy.h"
 
 namespace tegula {
@@ -107,11 +108,10 @@ int SpecFacts::programs(const AttentionCall& c) const { return gpu_of(c.Q.device
 bool SpecFacts::longest_first(const AttentionCall& c, const AttentionTiles& tiles) const {
   if (spec.longest_first) return *spec.longest_first;
   constexpr std::int64_t kMostShare = 16, kStepsByShare = 4, kMostRanked = 512;
-  const auto blocks = [](std::int64_t n, int block) { return (n + block - 1) / block; };
   const std::int64_t entries = c.lengths.q.defined() ? sequences(c) : 1,
-                     of_head = blocks(c.Q.size(2), tiles.queries),
+                     of_head = ceil_div(c.Q.size(2), tiles.queries),
                      all = c.Q.size(0) * c.Q.size(1) * of_head,
-                     steps = blocks(c.K.size(2) / entries, tiles.keys), sms = programs(c);
+                     steps = ceil_div(c.K.size(2) / entries, tiles.keys), sms = programs(c);
   return of_head > 1 && of_head <= kMostRanked && all > sms && all <= kMostShare * sms &&
          steps * sms >= kStepsByShare * all;
 }

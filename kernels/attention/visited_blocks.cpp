@@ -3,6 +3,7 @@
 #include "kernels/attention/mask_limits.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/visibility.h"
+#include "support/quotients.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -41,7 +42,7 @@ std::vector<std::vector<VisitedBlock>> visited_blocks(const SpecFacts& facts,
                                                       const AttentionTiles& tiles) {
   const std::int64_t queries = call.Q.size(2), keys = call.K.size(2);
   // Each closed range may have a block that is not full of its keys.
-  const std::int64_t rows = (queries + tiles.queries - 1) / tiles.queries,
+  const std::int64_t rows = ceil_div(queries, tiles.queries),
                      most = keys / tiles.keys + 1 + static_cast<std::int64_t>(kMaxParts);
   const Device device = call.Q.device();
   const Stream stream(device);

@@ -1,5 +1,6 @@
 // Which tensors a kernel cannot read as they lie, and their copies.
 #include "kernels/scratch.h"
+#include "support/quotients.h"
 #include "tegula/kernels/copy.h"
 
 namespace tegula {
@@ -20,8 +21,7 @@ Dims shape_of_copy(const PackedOperand& o) {
   const Tensor& t = o.tensor;
   const int inner = contiguous_dim(o);
   const std::int64_t line = kLine / size_bytes(t.dtype());
-  return {t.rank() == 3 ? t.size(0) : 1, t.size(other_of(inner)),
-          (t.size(inner) + line - 1) / line * line};
+  return {t.rank() == 3 ? t.size(0) : 1, t.size(other_of(inner)), round_up(t.size(inner), line)};
 }
 
 /// The part of such a tensor that is as large as the operand.

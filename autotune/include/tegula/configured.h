@@ -1,6 +1,8 @@
 #pragma once
+#include <algorithm>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -31,6 +33,44 @@ Tuning tuning_of(const Config& config) {
   return values;
 }
 
+namespace detail {
+
+/// A kernel made anew for each configuration it is asked for, its parameters forgotten: one class
+/// for all kernels of a `Config`. Several threads may ask.
+template <class Config>
+class ConfiguredInstances {
+ public:
+  explicit ConfiguredInstances(std::shared_ptr<dsl::KernelInstance> base)
+      : base_(std::move(base)) {}
+
+  std::shared_ptr<dsl::KernelInstance> of(const Config& config) {
+    const std::lock_guard lock(mutex_);
+    auto& made = made_[config];
+    if (!made) made = with_tuning(*base_, tuning_of(config));
+    return made;
+  }
+  template <class Predicate>
+  bool has(const Predicate& is_meant) const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(made_, is_meant, [](const auto& made) { return made.first; });
+  }
+  template <class Predicate>
+  std::string explain(const Predicate& is_meant) const {
+    const std::lock_guard lock(mutex_);
+    std::string text;
+    for (const auto& [config, made] : made_)
+      if (is_meant(config)) text += detail::explain(*made);
+    return text.empty() ? detail::explain(*base_) : text;
+  }
+
+ private:
+  std::shared_ptr<dsl::KernelInstance> base_;
+  mutable std::mutex mutex_;
+  std::map<Config, std::shared_ptr<dsl::KernelInstance>> made_;
+};
+
+}  // namespace detail
+
 /// A kernel in all the configurations it is asked for, each made once. A `Config` is ordered and
 /// one of `tuned`. Several threads may ask.
 template <class Body, class Config>
@@ -38,36 +78,23 @@ class Configured {
   using KernelType = decltype(kernel("", std::declval<Body>()));
 
  public:
-  Configured(const char* name, Body body) : base_(kernel(name, std::move(body))) {}
+  Configured(const char* name, Body body)
+      : made_(kernel(name, std::move(body)).shared_instance()) {}
 
-  const KernelType& of(const Config& config) {
-    const std::lock_guard lock(mutex_);
-    const auto found = made_.find(config);
-    if (found != made_.end()) return found->second;
-    return made_.try_emplace(config, base_.with(tuning_of(config))).first->second;
-  }
+  KernelType of(const Config& config) { return KernelType(made_.of(config)); }
   /// Whether some configuration of those asked for before `is_meant`.
   template <class Predicate>
   bool has(const Predicate& is_meant) const {
-    const std::lock_guard lock(mutex_);
-    for (const auto& [config, made] : made_)
-      if (is_meant(config)) return true;
-    return false;
+    return made_.has(is_meant);
   }
   /// What was compiled of these, and why. Throws CompileError if nothing was.
   template <class Predicate>
   std::string explain(const Predicate& is_meant) const {
-    const std::lock_guard lock(mutex_);
-    std::string text;
-    for (const auto& [config, made] : made_)
-      if (is_meant(config)) text += made.explain();
-    return text.empty() ? base_.explain() : text;
+    return made_.explain(is_meant);
   }
 
  private:
-  KernelType base_;
-  mutable std::mutex mutex_;
-  std::map<Config, KernelType> made_;
+  detail::ConfiguredInstances<Config> made_;
 };
 
 }  // namespace tegula

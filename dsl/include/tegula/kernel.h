@@ -2,7 +2,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -165,27 +164,20 @@ struct ParamTraits<Ptr<T>> {
   static Ptr<T> make(std::uint32_t position, const HostArg&) { return Ptr<T>(position); }
 };
 
-/// What a parameter is called, for messages, dumps and checks: "A[M, K]".
-struct ParamName {
-  std::string name;
-  std::vector<std::string> dims;  ///< empty, or one per dimension
-};
-
-/// A lambda with its type forgotten.
-struct Closure {
-  std::string name;
-  Loc loc;
+/// What is known of a lambda once its type is forgotten.
+struct ClosureType {
   const std::type_info* type = nullptr;
-  std::shared_ptr<const void> object;
-  std::size_t size_bytes = 0;
+  std::size_t size_bytes = 0;  ///< of its captures
   bool is_plain =
       false;  ///< no padding, no floats: its bytes say all about it, addresses in it excepted
-  std::vector<ParamInfo> params;
-  std::function<void(std::span<const HostArg>)> call;
-  std::vector<ParamName> names;  ///< empty, or one per parameter
+  std::span<const ParamInfo> params;  ///< static
+  void (*call)(const void* object, std::span<const HostArg> args) = nullptr;
+  void (*destroy)(const void* object) = nullptr;
 };
 
-std::shared_ptr<dsl::KernelInstance> make_instance(Closure closure);
+/// Takes `object`, made by new.
+std::shared_ptr<dsl::KernelInstance> make_instance(const char* name, Loc loc, const void* object,
+                                                   const ClosureType& type);
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
                                                  const Tuning& tuning);
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance);
@@ -280,6 +272,7 @@ class Kernel {
   std::string explain() const { return detail::explain(*instance_); }
 
   dsl::KernelInstance& instance() const { return *instance_; }
+  const std::shared_ptr<dsl::KernelInstance>& shared_instance() const { return instance_; }
 
  private:
   static std::array<detail::HostArg, sizeof...(P)> pack(
@@ -305,22 +298,22 @@ struct Callee<R (C::*)(P...) const> {
   template <class Fn>
   static KernelType make(const char* name, Fn&& fn, Loc at) {
     using Object = std::decay_t<Fn>;
-    const auto object = std::make_shared<const Object>(std::forward<Fn>(fn));
-    Closure closure{name,
-                    at,
-                    &typeid(Object),
-                    object,
-                    std::is_empty_v<Object> ? 0 : sizeof(Object),
-                    std::is_empty_v<Object> || std::has_unique_object_representations_v<Object>,
-                    {ParamTraits<std::remove_cvref_t<P>>::kInfo...},
-                    [object](std::span<const HostArg> args) {
-                      call(*object, args, std::index_sequence_for<P...>{});
-                    },
-                    {}};
-    return KernelType(make_instance(std::move(closure)));
+    const ClosureType type{
+        &typeid(Object),
+        std::is_empty_v<Object> ? 0 : sizeof(Object),
+        std::is_empty_v<Object> || std::has_unique_object_representations_v<Object>,
+        {kParams.data(), sizeof...(P)},
+        [](const void* object, std::span<const HostArg> args) {
+          call(*static_cast<const Object*>(object), args, std::index_sequence_for<P...>{});
+        },
+        [](const void* object) { delete static_cast<const Object*>(object); }};
+    return KernelType(make_instance(name, at, new Object(std::forward<Fn>(fn)), type));
   }
 
  private:
+  static constexpr std::array<ParamInfo, sizeof...(P)> kParams{
+      ParamTraits<std::remove_cvref_t<P>>::kInfo...};
+
   template <class Object, std::size_t... I>
   static void call(const Object& object, [[maybe_unused]] std::span<const HostArg> args,
                    std::index_sequence<I...>) {

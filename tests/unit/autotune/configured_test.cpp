@@ -37,7 +37,7 @@ TEST(Configured, EachHasItsNumbers) {
   EXPECT_EQ(filled(kernels, {4, true}), (std::vector<i32>{8, 8}));
   EXPECT_EQ(filled(kernels, {}), (std::vector<i32>{8, 8}));
   EXPECT_EQ(filled(kernels, {16, false}), (std::vector<i32>{16, 16}));
-  EXPECT_EQ(&kernels.of({4, true}), &kernels.of({4, true}));
+  EXPECT_EQ(&kernels.of({4, true}).instance(), &kernels.of({4, true}).instance());
   EXPECT_THROW(filled(kernels, {5, false}), CompileError);
 }
 

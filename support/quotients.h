@@ -1,0 +1,23 @@
+#pragma once
+// Quotients of integers, rounded the way a name says; divisors are positive.
+#include <type_traits>
+
+namespace tegula {
+
+template <class T>
+constexpr T floor_div(T a, std::type_identity_t<T> b) {
+  return a / b - (a % b < 0 ? 1 : 0);
+}
+
+template <class T>
+constexpr T ceil_div(T a, std::type_identity_t<T> b) {
+  return a / b + (a % b > 0 ? 1 : 0);
+}
+
+/// The least multiple of `unit` that is not below `a`.
+template <class T>
+constexpr T round_up(T a, std::type_identity_t<T> unit) {
+  return ceil_div(a, unit) * unit;
+}
+
+}  // namespace tegula
