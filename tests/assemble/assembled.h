@@ -13,11 +13,11 @@
 #include "ir/pipeline.h"
 #include "ir/text.h"
 #include "runtime/doctor.h"
-#include "runtime/jit_steps.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/tegula.h"
+#include "tests/compiled.h"
 
 namespace tegula::test {
 
@@ -50,13 +50,8 @@ inline ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, 
   runtime::CompileRequest request;
   request.target = target;
   request.backend = backend;
-  runtime::CompiledKernel k;
-  runtime::key(k, request);
-  k.tile = ir::clone(tile);
-  runtime::optimize(k, request);
+  const runtime::CompiledKernel k = assembled(tile, request);
   EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
-  runtime::emit(k, request);
-  runtime::assemble(k, request);
   EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
   EXPECT_EQ(k.report.stack, 0);
   EXPECT_TRUE(k.report.warnings.empty()) << testing::PrintToString(k.report.warnings);

@@ -181,13 +181,9 @@ TEST_F(Assembled, AttentionFitsSm80) {
     runtime::CompileRequest request;
     request.target = "sm_80";
     request.backend = runtime::Backend::Llvm;
-    runtime::CompiledKernel k;
-    runtime::key(k, request);
-    k.tile = traced("attention", [&] { attention(Q, K, V, O); });
-    runtime::optimize(k, request);
+    const runtime::CompiledKernel k =
+        assembled(traced("attention", [&] { attention(Q, K, V, O); }), request);
     EXPECT_LE(k.simt.info.smem_bytes, ir::shared_limit("sm_80")) << k.plan.str();
-    runtime::emit(k, request);
-    runtime::assemble(k, request);
     EXPECT_FALSE(k.cubin.empty());
   }
 }
@@ -218,13 +214,7 @@ TEST_F(Assembled, AttentionOfHeadDim256ForSm80) {
       runtime::CompileRequest request;
       request.target = "sm_80";
       request.backend = backend;
-      runtime::CompiledKernel k;
-      runtime::key(k, request);
-      k.tile = ir::clone(tile);
-      runtime::optimize(k, request);
-      runtime::emit(k, request);
-      runtime::assemble(k, request);
-      EXPECT_FALSE(k.cubin.empty());
+      EXPECT_FALSE(assembled(tile, request).cubin.empty());
     }
   }
 }

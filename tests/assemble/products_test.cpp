@@ -125,15 +125,8 @@ TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
     return Tensor::zeros(shape, DType::f32, Device::cpu());
   };
   const auto expect_persistent = [](const ir::Kernel& tile, runtime::Backend backend) {
-    expect_clean(tile, "sm_90a", true, backend);
-    runtime::CompileRequest request;
-    request.target = "sm_90a";
-    request.backend = backend;
-    runtime::CompiledKernel k;
-    runtime::key(k, request);
-    k.tile = ir::clone(tile);
-    runtime::optimize(k, request);
-    EXPECT_TRUE(k.plan.persistent) << k.plan.str();
+    const ir::Plan plan = expect_clean(tile, "sm_90a", true, backend);
+    EXPECT_TRUE(plan.persistent) << plan.str();
   };
   MatmulConfig high{192, 192, 64};
   high.multicast = true;

@@ -61,12 +61,7 @@ TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
   for (const runtime::Backend backend : here()) {
     SCOPED_TRACE(runtime::name(backend));
     request.backend = backend;
-    runtime::CompiledKernel k;
-    runtime::key(k, request);
-    k.tile = ir::clone(tile);
-    runtime::optimize(k, request);
-    runtime::emit(k, request);
-    runtime::assemble(k, request);
+    const runtime::CompiledKernel k = assembled(tile, request);
     EXPECT_TRUE(runtime::fits(k)) << k.simt.info.smem_bytes << " " << k.plan.str();
   }
 }

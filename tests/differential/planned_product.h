@@ -13,9 +13,9 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
-#include "runtime/jit_steps.h"
 #include "support/text.h"
 #include "tegula/tegula.h"
+#include "tests/compiled.h"
 #include "tests/differential/exact_products.h"
 
 namespace tegula::test {
@@ -35,10 +35,8 @@ class PlannedProduct {
     runtime::CompileRequest request;
     request.device = Device::sim();
     request.plan = plan;
-    runtime::key(k_, request);
     const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/unit/dsl/golden/matmul.tir";
-    k_.tile = ir::parse(read_file(file), file);
-    runtime::optimize(k_, request);
+    k_ = optimized(ir::parse(read_file(file), file), request);
     k_.recipe = runtime::LaunchRecipe::make(k_.tile, k_.simt);
   }
 

@@ -27,10 +27,7 @@ runtime::CompiledKernel compiled_for_sm_80(const ir::Kernel& tile) {
   runtime::CompileRequest request;
   request.device = Device::sim();
   request.target = "sm_80";
-  runtime::CompiledKernel k;
-  runtime::key(k, request);
-  k.tile = ir::clone(tile);
-  runtime::optimize(k, request);
+  runtime::CompiledKernel k = test::optimized(tile, request);
   runtime::prepare_launch(k);
   return k;
 }

@@ -79,11 +79,7 @@ TEST(ScoreSplit, NothingIsLeftOfTheScore) {
     const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
     runtime::CompileRequest request;
     request.target = "sm_90a";
-    runtime::CompiledKernel k;
-    runtime::key(k, request);
-    k.tile = ir::clone(tile);
-    runtime::optimize(k, request);
-    return ir::print(k.simt, ir::PrintOptions{.locations = false});
+    return ir::print(optimized(tile, request).simt, ir::PrintOptions{.locations = false});
   };
   const Score capped = scores::softcap(30.0f);
   const auto both = [&](Tile s, Tile b, Tile h, Tile q, Tile kv) {
