@@ -95,6 +95,16 @@ Case single(const char* name, SpecOf spec) {
           spec};
 }
 
+/// Sequences one behind the other. Further tensors: where they begin (CuSeqlens). number: the
+/// longest one's length.
+Case varlen(const char* name, AttentionSpec spec) {
+  const Attention attention(std::move(spec));
+  return {name, [=](const Stream& s, Tensors t, double number) {
+            attention.varlen(s, t[0], t[1], t[2], t[3],
+                             {t[5], t[5], static_cast<std::int64_t>(number)}, {.lse = t[4]});
+          }};
+}
+
 // Freed memory comes again with other extents.
 using DocumentKey = std::tuple<void*, void*, std::int64_t, std::int64_t>;
 using TableKey = std::tuple<void*, std::int64_t, std::int64_t, std::int64_t>;
@@ -118,7 +128,9 @@ std::vector<Case> attention_cases() {
           single("attention_softcap_approx_causal", softcap<scores::Tanh::approximate>),
           keyed("attention_t5_causal", t5, table_key),
           keyed("attention_distances_causal", distances, table_key),
-          keyed("attention_blocks", tiles, number_key)};
+          keyed("attention_blocks", tiles, number_key),
+          varlen("attention_varlen", {}),
+          varlen("attention_varlen_causal", {.mask = masks::causal()})};
 }
 
 }  // namespace tegula::bench

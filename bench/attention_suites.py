@@ -1,5 +1,5 @@
 """Suites attention_masks and attention_scores of peers.py: FlexAttention, alone and with the time its block mask takes, built by
-create_block_mask compiled by us, or as one calls it by default.
+create_block_mask compiled by us, or as one calls it by default; attention_varlen: FlashAttention-2 with cu_seqlens.
 
 TFLOPS count the pairs that the mask keeps; computed_tflops those of the blocks that our kernel visits, as the library tells. Values are checked in fp64 on some rows of two heads. A suite yields
 (name, case, make); make() gives (ours, peers, error, work).
@@ -166,4 +166,40 @@ def attention_scores(t):
         yield "score_distances", text(shape), functools.partial(beside_flex_by_distance, t, "attention_distances_causal", shape)
 
 
-SUITES = [attention_masks, attention_scores, attention_lists]
+def lengths_of(total, sequences):
+    """Drawn evenly in their logarithm from 1 to 64, then stretched; the same in every run."""
+    drawn = 64 ** torch.rand(sequences, generator=torch.Generator().manual_seed(1))
+    ends = (drawn.cumsum(0) / drawn.sum() * total).round().to(torch.int64)
+    return torch.diff(ends, prepend=torch.zeros(1, dtype=torch.int64))
+
+
+def beside_flash_varlen(t, case, total, sequences, heads, d):
+    """Tensors are [position, head, dim]."""
+    lengths = lengths_of(total, sequences)
+    longest, is_causal = int(lengths.max()), case.endswith("causal")
+    begins = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)]).to(DEVICE, torch.int32)
+    q, k, v, o = (torch.randn(total, heads, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(4))
+    run = t.caller(case, [q, k, v, o, torch.empty(total, heads, device=DEVICE), begins], longest)
+    run()
+
+    def peer():
+        return torch.ops.aten._flash_attention_forward(q, k, v, begins, begins, longest, longest, 0.0, is_causal, False)[0]
+
+    longest_at = int(lengths.argmax())
+    at = slice(int(begins[longest_at]), int(begins[longest_at + 1]))
+    s = torch.einsum("qhd,khd->hqk", q[at, :2].double(), k[at, :2].double()) / d**0.5
+    if is_causal:
+        s = s.masked_fill(torch.ones_like(s, dtype=torch.bool).triu(1), float("-inf"))
+    want = torch.einsum("hqk,khd->qhd", torch.softmax(s, -1), v[at, :2].double())
+    error = ((o[at, :2].double() - want).norm() / want.norm()).item()
+    pairs = int((lengths * (lengths + 1) // 2 if is_causal else lengths * lengths).sum())
+    return run, {"flash2": peer}, error, {"flops": 4 * heads * d * pairs, "facts": {"longest": longest}}
+
+
+def attention_varlen(t):
+    for total, sequences in ((16384, 16), (65536, 16), (16384, 128)):
+        for case in ("attention_varlen", "attention_varlen_causal"):
+            yield case, f"{sequences} sequences, {total} positions, h16 d128 bf16", functools.partial(beside_flash_varlen, t, case, total, sequences, 16, 128)
+
+
+SUITES = [attention_masks, attention_scores, attention_lists, attention_varlen]

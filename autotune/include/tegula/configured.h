@@ -45,9 +45,9 @@ class ConfiguredInstances {
 
   std::shared_ptr<dsl::KernelInstance> of(const Config& config) {
     const std::lock_guard lock(mutex_);
-    auto& made = made_[config];
-    if (!made) made = with_tuning(*base_, tuning_of(config));
-    return made;
+    const auto found = made_.find(config);
+    if (found != made_.end()) return found->second;
+    return made_.try_emplace(config, with_tuning(*base_, tuning_of(config))).first->second;
   }
   template <class Predicate>
   bool has(const Predicate& is_meant) const {

@@ -37,8 +37,8 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
       {{.mask = causal, .score = scores::distance_bias(table, 3)}, 3},
       {{.mask = causal}, 192'012'801}};
   const auto cases = attention_cases();
-  ASSERT_EQ(cases.size(), wanted.size());
-  for (std::size_t i = 0; i < cases.size(); ++i) {
+  ASSERT_EQ(cases.size(), wanted.size() + 2);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
     SCOPED_TRACE(cases[i].name);
     const Tensor q = random(1), k = random(2), v = random(3),
                  got = Tensor::empty(shape, DType::bf16, cpu),
@@ -49,6 +49,30 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
     cases[i].run(Stream(cpu), tensors, wanted[i].second);
     Attention(wanted[i].first)(q, k, v, want);
     EXPECT_EQ(got.to_doubles(), want.to_doubles());
+  }
+}
+
+/// Three sequences, each as it is by itself.
+TEST(AttentionCases, SequencesBehindEachOther) {
+  const Device cpu = Device::cpu();
+  const std::vector<i32> begins{0, 15, 16, kLength};
+  const Dims shape{kLength, kHeads, 16};
+  const Tensor q = Tensor::normal(shape, DType::bf16, 0, 1, 1, cpu),
+               got = Tensor::empty(shape, DType::bf16, cpu),
+               want = Tensor::empty(shape, DType::bf16, cpu),
+               lse = Tensor::empty({kLength, kHeads}, DType::f32, cpu);
+  const std::vector<Tensor> tensors{q, q, q, got, lse, Tensor::from(begins, cpu)};
+  for (const bool is_causal : {false, true}) {
+    find_case(is_causal ? "attention_varlen_causal" : "attention_varlen")
+        .run(Stream(cpu), tensors, 24);
+    const Attention alone({.mask = is_causal ? masks::causal() : Mask()});
+    for (std::size_t i = 0; i + 1 < begins.size(); ++i) {
+      const auto of_sequence = [&](const Tensor& t) {
+        return t.slice(0, begins[i], begins[i + 1]).transpose(0, 1).with_rank(4);
+      };
+      alone(of_sequence(q), of_sequence(q), of_sequence(q), of_sequence(want));
+    }
+    EXPECT_EQ(got.to_doubles(), want.to_doubles()) << is_causal;
   }
 }
 
