@@ -306,7 +306,8 @@ class Materializer {
       Builder b = before(op);
       Value present;
       for (const Bound& bound : absence_.of(v)) {
-        const Value m = mask(b, bound, k_.type(v).shape());
+        const Type type = k_.type(v);
+        const Value m = type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound);
         present = both(b, present, m);
       }
       if (present) filled = b.select(present, v, with);

@@ -1,6 +1,7 @@
 #include "ir/passes/tile_facts.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ir/analysis/constant_read.h"
 #include "ir/op.h"
@@ -10,6 +11,9 @@ namespace tegula::ir {
 namespace {
 /// Each is a word that one thread writes and every warp reads.
 constexpr std::size_t kMost = 12;
+/// A choice that takes more slow ops than that, such as a search, is handed over itself, not each
+/// of these.
+constexpr int kMostSlow = 4;
 }  // namespace
 
 TileFacts::TileFacts(const Kernel& k) : k_(&k) {
@@ -54,10 +58,26 @@ bool TileFacts::is_slow(OpId op) const {
          (d.opcode == Opcode::Div || d.opcode == Opcode::Rem || is_constant_read(*k_, op));
 }
 
+bool TileFacts::is_long_choice(Value v) const {
+  const OpId choice = (*k_)[v].def;
+  if ((*k_)[choice].opcode != Opcode::Select || k_->type(v) != Type::scalar(DType::i32))
+    return false;
+  int slow = 0;
+  std::unordered_set<Value> seen;
+  const auto count = [&](const auto& self, Value o) -> void {
+    const OpId def = (*k_)[o].def;
+    if (!def || slow > kMostSlow || !seen.insert(o).second) return;
+    slow += is_slow(def) ? 1 : 0;
+    for (Value further : (*k_)[def].operands) self(self, further);
+  };
+  count(count, v);
+  return slow > kMostSlow;
+}
+
 void TileFacts::find(Value used) {
   const OpId def = (*k_)[used].def;
   if (!def || !is_code(used) || std::ranges::find(facts_, used) != facts_.end()) return;
-  if (is_slow(def)) return facts_.push_back(used);
+  if (is_slow(def) || is_long_choice(used)) return facts_.push_back(used);
   for (Value o : (*k_)[def].operands) find(o);
 }
 

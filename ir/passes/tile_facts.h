@@ -21,6 +21,7 @@ class TileFacts {
  private:
   bool is_code(Value v);
   bool is_slow(OpId op) const;
+  bool is_long_choice(Value v) const;
   void find(Value used);
 
   const Kernel* k_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/attention/block_sizes.h"
+#include "kernels/attention/query_rows.h"
 #include "kernels/refuse.h"
 
 namespace tegula {
@@ -133,6 +134,9 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
           t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0)))
       refuse(std::string(t.name) + " is " + (t.tensor.defined() ? t.tensor.str() : "no tensor"),
              "give i32 [sequences + 1] for both, from 0 to the total length");
+  if (lengths.q.size(0) - 1 > kMostSequences)
+    refuse("there are " + std::to_string(lengths.q.size(0) - 1) + " sequences",
+           "at most " + std::to_string(kMostSequences) + " in one call");
   if (lengths.max_q < 0 || lengths.max_q > Q.size(0))
     refuse("max_q is " + std::to_string(lengths.max_q) + ", Q is " + Q.str(),
            "give the largest number of queries of a sequence");

@@ -76,17 +76,31 @@ class Program {
   /// Every tile once.
   void all_tiles(const Doubts& doubts) const {
     if (lists_.order) return tiles_in_order();
+    if (rows_.cu_q) return tiles_of_sequences(doubts);
     const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
     const int rows = tiles_.queries;
     for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
-                               multicast(!is_masked), tma_loads(reads_boxes()))) {
-      const Weighted done = weighted(b, h, m, {});
-      store(done, h, m);
-      if (round_ != Round::first) continue;
-      const auto& softmax = std::get<OnlineSoftmax>(done.state);
-      const Tile doubtful = done.sequence.own(softmax.doubtful(), m);
-      doubts.mark(number(b, h, m), fill_absent(doubtful, false));
+                               multicast(!is_masked), tma_loads(reads_boxes())))
+      one_tile(b, h, m, doubts);
+  }
+
+  /// The last ones first, which see most where masks end at the query.
+  void tiles_of_sequences(const Doubts& doubts) const {
+    const SequenceTiles tiles(*rows_.cu_q, tiles_.queries);
+    const Tile count = tiles.count(x_.O.dim(2));
+    for (auto [h, i] : grid({x_.O.dim(1), count}, 1, 1, tma_loads(reads_boxes()))) {
+      const auto [b, m] = tiles.at(count - 1 - i.first());
+      one_tile(b, h, m, doubts);
     }
+  }
+
+  void one_tile(const Index& b, const Index& h, const Index& m, const Doubts& doubts) const {
+    const Weighted done = weighted(b, h, m, {});
+    store(done, h, m);
+    if (round_ != Round::first) return;
+    const auto& softmax = std::get<OnlineSoftmax>(done.state);
+    const Tile doubtful = done.sequence.own(softmax.doubtful(), m);
+    doubts.mark(number(b, h, m), fill_absent(doubtful, false));
   }
 
   /// The first tile of each head's order, of all heads, then the second of each. Lists leave no

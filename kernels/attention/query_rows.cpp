@@ -20,6 +20,19 @@ Tile Sequence::own(const Tile& results, const Index& m) const {
   return q_first ? crop(results, 0, queries(m).first(), *q_end) : results;
 }
 
+std::pair<Index, Index> SequenceTiles::at(const Tile& number) const {
+  // The last sequence that begins at this tile or before it; what is no entry begins behind all.
+  constexpr i32 kBehindAll = 1 << 30;
+  Tile found = full<i32>(0);
+  for (int step = kMostSequences / 2; step > 0; step /= 2) {
+    const Tile next = found + step;
+    found = where(first_of(next, fill_absent(cu_q_(next), kBehindAll)) <= number, next, found);
+  }
+  const Tile tile = number - first_of(found, fill_absent(cu_q_(found), 0));
+  assume(found >= 0), assume(found < cu_q_.dim(0) - 1), assume(tile >= 0);
+  return {Index(found, 1), slice(tile * rows_, rows_)};
+}
+
 Rows Rows::of_head(const Index& h, const Index& m) {
   const Tile first = m.first();
   return {h, expand(m, 1), first, first + (m.block() - 1), h};

@@ -2,6 +2,7 @@
 // What the rows of a tile of queries are: where they lie in the tensors, and which heads and
 // positions the mask and the score function take them for.
 #include <optional>
+#include <utility>
 
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
@@ -23,11 +24,33 @@ struct Sequence {
   /// Positions of the sequence as rows of the tensors.
   Index queries(const Index& m) const { return q_first ? m.shifted(*q_first) : m; }
   Index keys(const Index& n) const { return kv_first ? n.shifted(*kv_first) : n; }
-  /// Whether the tile has queries, where it may have none: the grid is that of the longest
-  /// sequence.
+  /// Whether the tile has queries, where it may have none (SequenceTiles).
   std::optional<Tile> has_queries(const Index& m) const;
   /// Results of the rows; those behind the sequence's end belong to another and are left out.
   Tile own(const Tile& results, const Index& m) const;
+};
+
+/// In one call.
+inline constexpr int kMostSequences = 1 << 16;
+
+/// Tiles of `rows` queries of sequences that lie one behind the other: few more than there are,
+/// however much longer the longest sequence is than the others.
+class SequenceTiles {
+ public:
+  SequenceTiles(const In<i32, 1>& cu_q, int rows) : cu_q_(cu_q), rows_(rows) {}
+
+  /// Of `total` queries.
+  Tile count(const Tile& total) const { return total / rows_ + (cu_q_.dim(0) - 1); }
+  /// The sequence of tile `number`, and the tile's queries, of which it may have none.
+  std::pair<Index, Index> at(const Tile& number) const;
+
+ private:
+  /// That of a sequence's first tile, given where it begins. Its next one's is at least as many
+  /// further on as it has tiles: each but the last is whole.
+  Tile first_of(const Tile& sequence, const Tile& begin) const { return begin / rows_ + sequence; }
+
+  const In<i32, 1>& cu_q_;
+  int rows_;
 };
 
 /// Heads and positions of the rows of a tile, and bounds of the positions.

@@ -156,6 +156,10 @@ TEST(AttentionErrors, AreReadable) {
   });
   check("max_q",
         [&] { attention.varlen(cpu, packed, packed, packed, packed, {starts, starts, 9}); });
+  check("sequences", [&] {
+    const Tensor many = of({65538}, DType::i32);
+    attention.varlen(cpu, packed, packed, packed, packed, {many, many, 8});
+  });
   for (const Weighting w : {Weighting::scores, Weighting::stick_breaking}) {
     const std::string of_weighting = w == Weighting::scores ? " of scores" : " of sticks";
     const Attention other({.weighting = w});

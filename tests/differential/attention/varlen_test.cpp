@@ -49,6 +49,22 @@ TEST_P(Varlen, QueriesAtTheEnd) {
   p.expect(host);
 }
 
+/// Some of a few queries, some empty, one that is longer than all others, whole tiles, nothing at
+/// the end: every tile belongs to the sequence whose queries it has.
+TEST_P(Varlen, ManyShortSequences) {
+  Lengths lengths;
+  for (int i = 0; i < 75; ++i) lengths.q.push_back(i % 11 == 3 ? 0 : i * i % 17);
+  lengths.q[20] = 300, lengths.q[40] = 128, lengths.q[41] = 256, lengths.q[74] = 0;
+  lengths.kv = lengths.q;
+  HostAttention host;
+  host.mask = [](int, int, int q, int kv) { return q >= kv; };
+  const Packed p(lengths, 2, 1, 64, 64, DType::bf16, GetParam());
+  const Attention attention({.mask = masks::causal()});
+  attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                   p.all.extras());
+  p.expect(host);
+}
+
 TEST_P(Varlen, LengthsChangeWithoutCompiling) {
   const Attention attention({.mask = masks::sliding_window(40)});
   HostAttention host;
