@@ -1,7 +1,8 @@
 #include "ir/analysis/mask_pairs.h"
-#include "support/quotients.h"
 
 #include <utility>
+
+#include "support/quotients.h"
 
 namespace tegula::ir {
 namespace {

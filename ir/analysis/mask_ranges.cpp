@@ -1,9 +1,10 @@
 // Evaluation of a mask's closed form over a tile of queries.
 #include "ir/analysis/mask_ranges.h"
-#include "support/quotients.h"
 
 #include <algorithm>
 #include <limits>
+
+#include "support/quotients.h"
 
 namespace tegula::ir {
 namespace {

@@ -1,11 +1,12 @@
 // Shadow words of global memory and the order between programs.
 #include "ir/eval/race.h"
-#include "support/quotients.h"
 
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <new>
+
+#include "support/quotients.h"
 
 namespace tegula::ir::interp {
 namespace {

@@ -1,9 +1,10 @@
 #include "kernels/attention/block_sizes.h"
-#include "support/quotients.h"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+
+#include "support/quotients.h"
 
 namespace tegula {
 namespace {
