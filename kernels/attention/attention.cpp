@@ -179,7 +179,8 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
                        const Tensor& O, const CuSeqlens& lengths,
                        const AttentionExtras& extras) const {
   check_extras(kernels_->spec().weighting, extras);
-  kernels_->run(stream, varlen_call(Q, K, V, O, lengths, extras));
+  const AttentionCall call = varlen_call(Q, K, V, O, lengths, extras);
+  if (lengths.q.size(0) > 1) kernels_->run(stream, call);
 }
 
 std::string Attention::explain(DType dtype) const {

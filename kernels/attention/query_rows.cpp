@@ -21,15 +21,15 @@ Tile Sequence::own(const Tile& results, const Index& m) const {
 }
 
 std::pair<Index, Index> SequenceTiles::at(const Tile& number) const {
-  // The last sequence that begins at this tile or before it; what is no entry begins behind all.
-  constexpr i32 kBehindAll = 1 << 30;
+  // The last sequence whose first tile this is or lies before.
+  const Tile sequences = this->sequences();
   Tile found = full<i32>(0);
   for (int step = kMostSequences / 2; step > 0; step /= 2) {
-    const Tile next = found + step;
-    found = where(first_of(next, fill_absent(cu_q_(next), kBehindAll)) <= number, next, found);
+    const Tile next = found + step, begin = fill_absent(cu_q_(next), 0);
+    found = where(next < sequences && first_of(next, begin) <= number, next, found);
   }
   const Tile tile = number - first_of(found, fill_absent(cu_q_(found), 0));
-  assume(found >= 0), assume(found < cu_q_.dim(0) - 1), assume(tile >= 0);
+  assume(found >= 0), assume(found < sequences), assume(tile >= 0);
   return {Index(found, 1), slice(tile * rows_, rows_)};
 }
 

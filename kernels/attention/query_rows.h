@@ -39,12 +39,14 @@ class SequenceTiles {
  public:
   SequenceTiles(const In<i32, 1>& cu_q, int rows) : cu_q_(cu_q), rows_(rows) {}
 
-  /// Of `total` queries.
-  Tile count(const Tile& total) const { return total / rows_ + (cu_q_.dim(0) - 1); }
-  /// The sequence of tile `number`, and the tile's queries, of which it may have none.
+  /// Of `total` queries, sequences' or behind them.
+  Tile count(const Tile& total) const { return total / rows_ + sequences(); }
+  /// The sequence of tile `number`, and the tile's queries, of which it may have none. There is a
+  /// sequence.
   std::pair<Index, Index> at(const Tile& number) const;
 
  private:
+  Tile sequences() const { return cu_q_.dim(0) - 1; }
   /// That of a sequence's first tile, given where it begins. Its next one's is at least as many
   /// further on as it has tiles: each but the last is whole.
   Tile first_of(const Tile& sequence, const Tile& begin) const { return begin / rows_ + sequence; }

@@ -24,9 +24,9 @@ struct Packed {
   CuSeqlens lengths;
 
   Packed(const Lengths& l, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim,
-         std::int64_t value_dim, DType dtype, Device device)
+         std::int64_t value_dim, DType dtype, Device device, std::int64_t spare = 3)
       : all({}, {}, {}, {}, {}, {}), q_starts(starts_of(l.q)), kv_starts(starts_of(l.kv)) {
-    const std::int64_t q = q_starts.back(), kv = kv_starts.back(), spare = 3;
+    const std::int64_t q = q_starts.back(), kv = kv_starts.back();
     const auto of = [&](std::int64_t used, const Dims& shape, double rest, std::uint64_t seed) {
       const Tensor t = Tensor::normal(shape, dtype, 0, 1, seed, device);
       t.slice(0, used, shape[0]).fill(rest);
@@ -39,7 +39,7 @@ struct Packed {
     all.Lse = Tensor::full({q + spare, heads}, NAN, DType::f32, device);
     all.Max = Tensor::full({q + spare, heads}, NAN, DType::f32, device);
     lengths = {Tensor::from(q_starts, device), Tensor::from(kv_starts, device),
-               *std::ranges::max_element(l.q)};
+               l.q.empty() ? 0 : *std::ranges::max_element(l.q)};
   }
 
   void expect(const HostAttention& host) const {

@@ -50,7 +50,7 @@ TEST_P(Varlen, QueriesAtTheEnd) {
 }
 
 /// Some of a few queries, some empty, one that is longer than all others, whole tiles, nothing at
-/// the end: every tile belongs to the sequence whose queries it has.
+/// the end, tiles behind it: every tile belongs to the sequence whose queries it has.
 TEST_P(Varlen, ManyShortSequences) {
   Lengths lengths;
   for (int i = 0; i < 75; ++i) lengths.q.push_back(i % 11 == 3 ? 0 : i * i % 17);
@@ -58,11 +58,21 @@ TEST_P(Varlen, ManyShortSequences) {
   lengths.kv = lengths.q;
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv; };
-  const Packed p(lengths, 2, 1, 64, 64, DType::bf16, GetParam());
   const Attention attention({.mask = masks::causal()});
-  attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
-                   p.all.extras());
-  p.expect(host);
+  for (const std::int64_t spare : {3, 700}) {
+    const Packed p(lengths, 2, 1, 64, 64, DType::bf16, GetParam(), spare);
+    attention.varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths,
+                     p.all.extras());
+    p.expect(host);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(Varlen, NoSequences) {
+  const Packed p({}, 2, 1, 64, 64, DType::bf16, GetParam(), 700);
+  Attention(AttentionSpec{})
+      .varlen(Stream(GetParam()), p.all.Q, p.all.K, p.all.V, p.all.O, p.lengths, p.all.extras());
+  p.expect({});
 }
 
 TEST_P(Varlen, LengthsChangeWithoutCompiling) {
