@@ -58,10 +58,11 @@ bool TileFacts::is_slow(OpId op) const {
          (d.opcode == Opcode::Div || d.opcode == Opcode::Rem || is_constant_read(*k_, op));
 }
 
-bool TileFacts::is_long_choice(Value v) const {
+bool TileFacts::is_long_choice(Value v) {
   const OpId choice = (*k_)[v].def;
   if ((*k_)[choice].opcode != Opcode::Select || k_->type(v) != Type::scalar(DType::i32))
     return false;
+  if (const auto known = long_choice_.find(v); known != long_choice_.end()) return known->second;
   int slow = 0;
   std::unordered_set<Value> seen;
   const auto count = [&](const auto& self, Value o) -> void {
@@ -71,7 +72,7 @@ bool TileFacts::is_long_choice(Value v) const {
     for (Value further : (*k_)[def].operands) self(self, further);
   };
   count(count, v);
-  return slow > kMostSlow;
+  return long_choice_[v] = slow > kMostSlow;
 }
 
 void TileFacts::find(Value used) {

@@ -1,6 +1,7 @@
 #pragma once
 // What is known of a tile from its number alone but takes long to find out: elements of tensors
-// that the kernel only reads (how many blocks, where a sequence begins), quotients and remainders.
+// that the kernel only reads (how many blocks, where a sequence begins), quotients and remainders,
+// choices that take several of these (a search).
 // Who learns the number early can find it out before others need it.
 #include "ir/clone_op.h"
 
@@ -21,12 +22,13 @@ class TileFacts {
  private:
   bool is_code(Value v);
   bool is_slow(OpId op) const;
-  bool is_long_choice(Value v) const;
+  bool is_long_choice(Value v);
   void find(Value used);
 
   const Kernel* k_;
   std::unordered_map<Value, bool> code_;     ///< computed from scalars alone, in front of all loops
   std::unordered_map<Value, bool> of_tile_;  ///< of those: depends on the tile's number
+  std::unordered_map<Value, bool> long_choice_;
   std::vector<Value> facts_;
 };
 

@@ -12,6 +12,8 @@ namespace {
 
 /// Queries of a head for which its tile would hold next to nothing.
 constexpr std::int64_t kFewQueries = 16;
+/// Rows of the least tile, and tiles that an i32 counts.
+constexpr std::int64_t kLeastRows = 16, kMostTiles = (std::int64_t{1} << 31) - 1;
 
 struct Named {
   const char* name;
@@ -134,12 +136,17 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
           t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0)))
       refuse(std::string(t.name) + " is " + (t.tensor.defined() ? t.tensor.str() : "no tensor"),
              "give i32 [sequences + 1] for both, from 0 to the total length");
-  if (lengths.q.size(0) - 1 > kMostSequences)
-    refuse("there are " + std::to_string(lengths.q.size(0) - 1) + " sequences",
+  const std::int64_t sequences = lengths.q.size(0) - 1;
+  if (sequences > kMostSequences)
+    refuse("there are " + std::to_string(sequences) + " sequences",
            "at most " + std::to_string(kMostSequences) + " in one call");
   if (lengths.max_q < 0 || lengths.max_q > Q.size(0))
     refuse("max_q is " + std::to_string(lengths.max_q) + ", Q is " + Q.str(),
            "give the largest number of queries of a sequence");
+  // What is found doubtful is numbered by sequence, head and tile of the longest sequence.
+  if (sequences * Q.size(1) * (lengths.max_q / kLeastRows + 1) > kMostTiles)
+    refuse("there are too many sequences, heads and queries for one call",
+           "sequences * heads * max_q / " + std::to_string(kLeastRows) + " must be below 2^31");
   const AttentionExtras x = complete(extras, {Q.size(0), Q.size(1)}, Q.size(1), Q.device());
   return {as_batch(Q),
           as_batch(K),

@@ -180,7 +180,7 @@ void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, c
                        const AttentionExtras& extras) const {
   check_extras(kernels_->spec().weighting, extras);
   const AttentionCall call = varlen_call(Q, K, V, O, lengths, extras);
-  if (lengths.q.size(0) > 1) kernels_->run(stream, call);
+  if (lengths.q.size(0) > 1 && Q.size(0) > 0) kernels_->run(stream, call);
 }
 
 std::string Attention::explain(DType dtype) const {

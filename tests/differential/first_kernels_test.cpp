@@ -72,6 +72,20 @@ struct Shape {
   std::int64_t m, n, k;
 };
 
+/// A single element that lies behind its view's end, and what stands for it there.
+TEST_P(EveryDevice, AbsentScalar) {
+  const auto halves = kernel("halves", [](In<i32, 2> x, Out<i32, 1> z) {
+    for (auto i : grid(z, 4)) {
+      const Tile all = full<i32>(0, 4) + fill_absent(x(i.first() / 2, i.first() / 4), 14) / 2;
+      z(i) = all;
+    }
+  });
+  const Tensor x = Tensor::full({3, 2}, 6, DType::i32, GetParam()),
+               z = Tensor::zeros({12}, DType::i32, GetParam());
+  halves(x, z);  // at (0, 0), (2, 1), (4, 2)
+  EXPECT_EQ(z.to_vector<i32>(), (std::vector<i32>{3, 3, 3, 3, 3, 3, 3, 3, 7, 7, 7, 7}));
+}
+
 TEST_P(EveryDevice, MatmulBf16) {
   for (const Shape s :
        {Shape{64, 64, 64}, {128, 64, 96}, {100, 72, 80}, {37, 21, 50}, {1, 1, 1}, {65, 130, 33}}) {

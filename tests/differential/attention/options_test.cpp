@@ -160,6 +160,11 @@ TEST(AttentionErrors, AreReadable) {
     const Tensor many = of({65538}, DType::i32);
     attention.varlen(cpu, packed, packed, packed, packed, {many, many, 8});
   });
+  check("tiles of sequences", [&] {
+    const Tensor wide = of({1, 1, 64}).broadcast_to({1 << 20, 64, 64});
+    const Tensor begins = of({65537}, DType::i32);
+    attention.varlen(cpu, wide, wide, wide, wide, {begins, begins, 1 << 20});
+  });
   for (const Weighting w : {Weighting::scores, Weighting::stick_breaking}) {
     const std::string of_weighting = w == Weighting::scores ? " of scores" : " of sticks";
     const Attention other({.weighting = w});

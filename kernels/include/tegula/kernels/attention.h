@@ -128,8 +128,8 @@ struct AttentionExtras {
 };
 
 /// Where sequences of different lengths begin that lie one behind the other: i32 [sequences + 1],
-/// from 0 to the total length, ascending (FlashAttention's cu_seqlens); at most 65536. Read by the
-/// kernel.
+/// from 0 to the total length, ascending (FlashAttention's cu_seqlens); at most 65536 sequences.
+/// Read by the kernel, which does not check them.
 struct CuSeqlens {
   Tensor q, kv;
   std::int64_t max_q = 0;  ///< queries of the longest sequence
