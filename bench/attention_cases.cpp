@@ -70,6 +70,9 @@ AttentionSpec tiles(Tensors, double number) {
   return spec;
 }
 
+/// Number: the programs that share a tile's keys.
+AttentionSpec splits(Tensors, double number) { return {.key_splits = static_cast<int>(number)}; }
+
 using SpecOf = AttentionSpec (*)(Tensors, double);
 
 /// A case with one attention for each key of a call.
@@ -129,6 +132,7 @@ std::vector<Case> attention_cases() {
           keyed("attention_t5_causal", t5, table_key),
           keyed("attention_distances_causal", distances, table_key),
           keyed("attention_blocks", tiles, number_key),
+          keyed("attention_splits", splits, number_key),
           varlen("attention_varlen", {}),
           varlen("attention_varlen_causal", {.mask = masks::causal()})};
 }

@@ -1,5 +1,5 @@
 """Suites attention_masks and attention_scores of peers.py: FlexAttention, alone and with the time its block mask takes, built by
-create_block_mask compiled by us, or as one calls it by default; attention_varlen: FlashAttention-2 with cu_seqlens.
+create_block_mask compiled by us, or as one calls it by default; attention_varlen: FlashAttention-2 with cu_seqlens; attention_decode: one query a head.
 
 TFLOPS count the pairs that the mask keeps; computed_tflops those of the blocks that our kernel visits, as the library tells. Values are checked in fp64 on some rows of two heads. A suite yields
 (name, case, make); make() gives (ours, peers, error, work).
@@ -8,6 +8,8 @@ import functools
 import math
 
 import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 DEVICE = torch.device("cuda:0")
@@ -202,4 +204,35 @@ def attention_varlen(t):
             yield case, f"{sequences} sequences, {total} positions, h16 d128 bf16", functools.partial(beside_flash_varlen, t, case, total, sequences, 16, 128)
 
 
-SUITES = [attention_masks, attention_scores, attention_lists, attention_varlen]
+def beside_decoders(t, case, b, h, kv_heads, s, d, number=0.0):
+    """One query a head, [batch, heads, 1, dim]; of keys and values, the bytes are counted."""
+    torch._dynamo.reset()
+    q, o = (torch.randn(b, h, 1, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    k, v = (torch.randn(b, kv_heads, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    run = t.caller(case, [q, k, v, o, torch.empty(b, h, 1, device=DEVICE)], number)
+    run()
+
+    def by(backend):
+        def call():
+            with sdpa_kernel(backend):
+                return F.scaled_dot_product_attention(q, k, v, enable_gqa=kv_heads != h)
+        return call
+
+    def want(head):
+        at = (0, head // (h // kv_heads))
+        return torch.softmax((k[at].double() @ q[0, head, 0].double()) / d**0.5, 0) @ v[at].double()
+
+    error = max(((o[0, head, 0].double() - want(head)).norm() / want(head).norm()).item() for head in (0, h - 1))
+    peers = {"cudnn": by(SDPBackend.CUDNN_ATTENTION), "flash2": by(SDPBackend.FLASH_ATTENTION), "flex": lambda: flex(q, k, v, enable_gqa=kv_heads != h)}
+    return run, peers, error, {"bytes": 2 * k.numel() * k.element_size()}
+
+
+DECODED = ((1, 32, 8, 4096), (1, 32, 8, 16384), (1, 32, 8, 131072), (4, 32, 8, 16384), (16, 32, 8, 8192), (1, 32, 32, 16384), (1, 32, 1, 32768))
+
+
+def attention_decode(t):
+    for b, h, kv_heads, s in DECODED:
+        yield "attention_decode", f"b{b} h{h} kv{kv_heads} keys {s} d128 bf16", functools.partial(beside_decoders, t, "attention_full", b, h, kv_heads, s, 128)
+
+
+SUITES = [attention_decode, attention_masks, attention_scores, attention_lists, attention_varlen]

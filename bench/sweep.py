@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """What a choice was made from: one kernel in several forms side by side, round robin under peers.py's timer. One JSON line a case.
 
-    python3 bench/sweep.py attention|rescaling|epilogues|choices|few_rows --out FILE.jsonl [--lib PATH] [--commit HASH]
+    python3 bench/sweep.py attention|rescaling|epilogues|choices|few_rows|splits --out FILE.jsonl [--lib PATH] [--commit HASH]
 
 attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
 rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles alternate (numbers of
 matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: forms of one computation (bench/choices.h);
-few_rows: products of few rows, in tiles of mma.
+few_rows: products of few rows, in tiles of mma; splits: one query a head, whose keys so many programs share.
 """
 import argparse
 import functools
@@ -144,7 +144,16 @@ def few_rows(t):
         yield f"few_rows {m}x{n}x{k} {'NT' if turned else 'NN'}", runs
 
 
-SWEEPS = {"few_rows": few_rows, "attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
+def splits(t):
+    for tiles, heads in ((2, 4), (8, 4), (16, 4), (32, 4), (64, 4), (32, 1)):
+        for s in (512, 1024, 2048, 8192, 32768):
+            q, o, k, v = random_of(1, tiles * heads, 1, 128), random_of(1, tiles * heads, 1, 128), random_of(1, tiles, s, 128), random_of(1, tiles, s, 128)
+            tensors = [q, k, v, o, torch.empty(1, tiles * heads, 1, device=peers.DEVICE)]
+            runs = {"chosen": t.caller("attention_full", tensors, 0.0)}
+            yield f"h{tiles * heads} kv{tiles} keys {s}", runs | {str(n): t.caller("attention_splits", tensors, float(n)) for n in (1, 2, 4, 8)}
+
+
+SWEEPS = {"splits": splits, "few_rows": few_rows, "attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
 
 
 def main():

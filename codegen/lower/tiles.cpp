@@ -44,8 +44,9 @@ void lower_PutTile(Lowering& l, OpId op) {
   l.b.effect(Opcode::MbarArrive, {l.mbarrier(d.operands[2], d.operands[1])});
 }
 
-/// Every lane has read before any goes on, so that one may release the slot for all. Where the
-/// leader is one of these lanes it reads for those of its warp.
+/// All lanes read before they meet, and one releases the slot for them (the shuffle, which says
+/// that the words are uniform, orders no memory). Where the leader is one of the lanes, lane 0
+/// reads.
 void lower_TakeTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (l.is_copy_role()) {
@@ -60,6 +61,7 @@ void lower_TakeTile(Lowering& l, OpId op) {
         l.b.op(Opcode::LdShared, operands, Type::scalar(DType::i32), {{AttrName::width, 1}});
     l.set(d.results[i], l.b.op(Opcode::Shfl, {read, l.b.i32(0)}, {{AttrName::mode, "idx"}}));
   }
+  if (l.is_compute_role()) l.b.effect(Opcode::WarpSync, {});
 }
 
 }  // namespace tegula::codegen

@@ -74,27 +74,30 @@ void Cta::note_global_write(Warp& w, const Instr& i, std::uint64_t address, std:
 
 // ---- races --------------------------------------------------------------------------------------
 
+namespace {
+
+/// Of a lane of a warp, which may be of another CTA than the memory.
+Access access_of(Warp& w, const Instr& i, int lane) {
+  const Agents& agents = w.cta.agents;
+  const Agent a = lane == 0 ? agents.lane_0(w.index) : agents.lanes(w.index);
+  return {{w.known.seen.at(a), w.meetings, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
+          &w.known,
+          false};
+}
+
+}  // namespace
+
 void Cta::generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
                        int lane) {
   accessing_ = &w;
-  const Agent a = w.cta.agents.warp(w.index);  // of another CTA, perhaps
-  shadow_.read(
-      address - shared.base(), bytes,
-      {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
-       &w.known,
-       false});
+  shadow_.read(address - shared.base(), bytes, access_of(w, i, lane));
 }
 
 void Cta::generic_write(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes,
                         int lane, bool same_value) {
   accessing_ = &w;
   same_value_ = same_value;
-  const Agent a = agents.warp(w.index);
-  shadow_.write(
-      address - shared.base(), bytes,
-      {{w.known.seen.at(a), w.convergence, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
-       &w.known,
-       false});
+  shadow_.write(address - shared.base(), bytes, access_of(w, i, lane));
   same_value_ = false;
 }
 

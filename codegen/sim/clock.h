@@ -26,6 +26,10 @@ class Clock {
       ticks_[i] = std::max(ticks_[i], other.ticks_[i]);
   }
 
+  void lower(Agent a, Tick t) {
+    if (a < ticks_.size()) ticks_[a] = std::min(ticks_[a], t);
+  }
+
   void clear() { ticks_.clear(); }
 
  private:

@@ -25,7 +25,7 @@ Agents agents_of(const Program& p, int rank) {
   constexpr int kMbarriers = 64;
   Agents a{warp_count(p)};
   if (p.kernel().info.cluster == 1) return a;
-  a.stride = 3 * a.warps + a.groups() + kMbarriers;
+  a.stride = 4 * a.warps + a.groups() + kMbarriers;
   a.first = rank * a.stride;
   return a;
 }
@@ -52,7 +52,7 @@ Cta::Cta(Launch& l, Cluster& c, int rank_in_cluster, std::array<int, 3> coordina
     const int lanes = std::min(kLanes, threads - w * kLanes);
     warps_.emplace_back(*this, l.program, w,
                         static_cast<LaneMask>((std::uint64_t{1} << lanes) - 1));
-    warps_.back().known.seen.raise(agents.warp(w), 1);
+    tick(warps_.back());
   }
   warp_registers.assign(static_cast<std::size_t>(agents.warps), entry_registers(threads));
   free_registers = kRegisterFile - entry_registers(threads) * kLanes * agents.warps;
@@ -150,13 +150,10 @@ bool Cta::run_warp(Warp& w) {
   w.waiting.text = nullptr;
   for (int n = 0; n < quantum; ++n) {
     const Instr& i = code[w.pc];
-    if (i.convergent) {
-      ++w.convergence;
-      if (w.mask != w.alive)
-        report(w, i, Detector::Divergence,
-               fmt::format("{} runs with {} of {} lanes", op_name(kernel(), i.id),
-                           std::popcount(w.mask), std::popcount(w.alive)));
-    }
+    if (i.convergent && w.mask != w.alive)
+      report(w, i, Detector::Divergence,
+             fmt::format("{} runs with {} of {} lanes", op_name(kernel(), i.id),
+                         std::popcount(w.mask), std::popcount(w.alive)));
     const Step step = i.exec(w, i);
     if (step == Step::Blocked) return n > 0;
     if (w.done) return true;
@@ -193,8 +190,23 @@ bool Cta::advance_to_next_event() {
 }
 
 void Cta::tick(Warp& w) {
-  const Agent a = agents.warp(w.index);
-  w.known.seen.raise(a, w.known.seen.at(a) + 1);
+  const Tick next = w.known.seen.at(agents.lanes(w.index)) + 1;
+  w.known.seen.raise(agents.lanes(w.index), next);
+  w.known.seen.raise(agents.lane_0(w.index), next);
+}
+
+void Cta::meet(Warp& w) {
+  w.met = w.known.seen.at(agents.lanes(w.index));
+  ++w.meetings;
+  tick(w);
+}
+
+void Cta::release(Warp& w, LaneMask lanes, Knowledge& to) {
+  if (lanes == w.alive) return to.join(w.known);
+  Knowledge released = w.known;
+  released.seen.lower(agents.lanes(w.index), w.met);
+  if ((lanes & 1) == 0) released.seen.lower(agents.lane_0(w.index), w.met);
+  to.join(released);
 }
 
 void Cta::report(Warp& w, const Instr& i, Detector d, std::string text, int lane,

@@ -162,6 +162,11 @@ class Cta {
 
   /// Ends the period of a warp's accesses that later releases do not cover.
   void tick(Warp& w);
+  /// The lanes of a warp have met in an op that orders their memory.
+  void meet(Warp& w);
+  /// What an arrival by `lanes` releases: of the warp's accesses those before its lanes last met,
+  /// and theirs.
+  void release(Warp& w, LaneMask lanes, Knowledge& to);
   /// Reports an access to the memory of CTA `owner` that nothing orders before its exit.
   void report_exit_race(ir::OpId op, int owner, int warp);
   /// The warp's record of an mbarrier, and whether it is new.

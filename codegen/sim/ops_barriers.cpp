@@ -91,11 +91,15 @@ Step sim_BarSync(Warp& w, const Instr& i) {
   }
   w.barrier_generation = -1;
   w.known.join(b.done);
+  w.cta.meet(w);
   return Step::Next;
 }
 
-/// Lanes run together here; what counts is that it is convergent.
-Step sim_WarpSync(Warp&, const Instr&) { return Step::Next; }
+/// Lanes run together here; what counts is that their accesses are ordered.
+Step sim_WarpSync(Warp& w, const Instr&) {
+  w.cta.meet(w);
+  return Step::Next;
+}
 
 Step sim_BarArrive(Warp& w, const Instr& i) {
   std::int64_t id = 0;
@@ -125,7 +129,7 @@ Mbarrier* Cta::mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane
     return nullptr;
   }
   Mbarrier& b = it->second;
-  if (!w.known.seen.covers(agents.warp(b.init_warp), b.init_tick))
+  if (!w.known.seen.covers(agents.lanes(b.init_warp), b.init_tick))
     report(w, i, Detector::MbarrierMisuse,
            fmt::format("no barrier orders {} behind the initialisation of mbarrier {:#x}",
                        op_name(kernel(), i.id), address),
@@ -180,7 +184,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
       b->expected += bytes;
       b->expect_op = i.id;
     }
-    b->arriving.join(w.known);
+    w.cta.release(w, lanes, b->arriving);
     --b->pending;
     owner->settle(*b);
   });
@@ -209,7 +213,7 @@ Step sim_MbarInit(Warp& w, const Instr& i) {
     b.count = b.pending = std::max<std::int64_t>(1, i.op->attrs.i(AttrName::count, 1));
     b.init_op = i.id;
     b.init_warp = w.index;
-    b.init_tick = w.known.seen.at(w.cta.agents.warp(w.index));
+    b.init_tick = w.known.seen.at(w.cta.agents.lanes(w.index));
     w.cta.mbarriers.emplace(address, std::move(b));
   });
   return Step::Next;

@@ -46,7 +46,7 @@ Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
     report_exit_race(i.id, owner, w.index);
     return nullptr;
   }
-  const Agent me = agents.warp(w.index);
+  const Agent me = agents.lanes(w.index);
   target.remote_accesses_[me] = {w.known.seen.at(me), i.id, &w};
   return &target;
 }
@@ -109,6 +109,7 @@ Step sim_ClusterWait(Warp& w, const Instr& i) {
   }
   w.cluster_phase = -1;
   w.known.join(b.done);
+  w.cta.meet(w);
   return Step::Next;
 }
 

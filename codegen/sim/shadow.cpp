@@ -8,15 +8,15 @@ namespace tegula::sim {
 
 AgentKind Agents::kind(Agent any) const {
   const int a = any % stride;
-  if (a < warps) return AgentKind::Generic;
-  if (a < 2 * warps) return AgentKind::CpAsync;
-  if (a < 3 * warps) return AgentKind::Bulk;
-  return a < 3 * warps + groups() ? AgentKind::Wgmma : AgentKind::Tma;
+  if (a < 2 * warps) return AgentKind::Generic;
+  if (a < 3 * warps) return AgentKind::CpAsync;
+  if (a < 4 * warps) return AgentKind::Bulk;
+  return a < 4 * warps + groups() ? AgentKind::Wgmma : AgentKind::Tma;
 }
 
 int Agents::number(Agent any) const {
   const int a = any % stride;
-  const int past_warps = a - 3 * warps;
+  const int past_warps = a - 4 * warps;
   if (past_warps < 0) return a % warps;
   return past_warps < groups() ? past_warps : past_warps - groups();
 }
@@ -28,7 +28,7 @@ std::uint8_t merged_lane(const AccessRecord& a, std::uint8_t lane) {
 }
 
 bool same_burst(const AccessRecord& a, const AccessRecord& b) {
-  return a.agent == b.agent && a.tick == b.tick && a.convergence == b.convergence;
+  return a.agent == b.agent && a.tick == b.tick && a.meeting == b.meeting;
 }
 
 /// Calls `f(granule, byte mask)` for every four bytes that the access touches.
@@ -52,9 +52,9 @@ void Shadow::compare(const AccessRecord& earlier, bool earlier_writes, const Acc
     on_conflict_({kind, earlier, earlier_writes, later, later_writes, offset});
   };
   const AgentKind kind = agents_.kind(earlier.agent);
-  if (kind == AgentKind::Generic && earlier.agent == later.agent) {
+  if (agents_.of_one_warp(earlier.agent, later.agent)) {
     const bool same_lane = earlier.lane == later.lane && later.lane != kManyLanes;
-    if (!same_lane && earlier.convergence == later.convergence) conflict(ConflictKind::Lanes);
+    if (!same_lane && earlier.meeting == later.meeting) conflict(ConflictKind::Lanes);
     return;
   }
   if (!access.known->seen.covers(earlier.agent, earlier.tick))

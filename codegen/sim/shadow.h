@@ -15,8 +15,9 @@ namespace tegula::sim {
 /// for in groups.
 enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, Wgmma, Tma };
 
-/// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A TMA
-/// load belongs to its mbarrier, because that is what orders it.
+/// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A warp
+/// is two: lane 0, which as a rule arrives at mbarriers for it, and its other lanes. A TMA load
+/// belongs to its mbarrier, because that is what orders it.
 struct Agents {
   static constexpr int kAlone = 1 << 16;
 
@@ -24,13 +25,19 @@ struct Agents {
   int first = 0;        ///< of this CTA
   int stride = kAlone;  ///< from CTA to CTA
   int groups() const { return (warps + 3) / 4; }
-  Agent warp(int w) const { return agent(w); }
-  Agent cp_async(int w) const { return agent(warps + w); }
-  Agent bulk(int w) const { return agent(2 * warps + w); }
-  Agent wgmma(int group) const { return agent(3 * warps + group); }
-  Agent mbarrier(int number) const { return agent(3 * warps + groups() + number); }
-  int mbarriers() const { return stride - 3 * warps - groups(); }  ///< that there are numbers for
+  Agent lanes(int w) const { return agent(w); }
+  Agent lane_0(int w) const { return agent(warps + w); }
+  Agent cp_async(int w) const { return agent(2 * warps + w); }
+  Agent bulk(int w) const { return agent(3 * warps + w); }
+  Agent wgmma(int group) const { return agent(4 * warps + group); }
+  Agent mbarrier(int number) const { return agent(4 * warps + groups() + number); }
+  int mbarriers() const { return stride - 4 * warps - groups(); }  ///< that there are numbers for
   AgentKind kind(Agent a) const;
+  /// Whether two agents are lanes of one warp.
+  bool of_one_warp(Agent a, Agent b) const {
+    return kind(a) == AgentKind::Generic && kind(b) == AgentKind::Generic && rank(a) == rank(b) &&
+           number(a) == number(b);
+  }
   int rank(Agent a) const { return a / stride; }  ///< of its CTA in the cluster
   /// Warp, warpgroup or mbarrier number.
   int number(Agent a) const;
@@ -42,9 +49,9 @@ struct Agents {
 inline constexpr std::uint8_t kManyLanes = 255;
 
 struct AccessRecord {
-  Tick tick = 0;                  ///< 0: none
-  std::uint32_t convergence = 0;  ///< convergent ops its warp had executed
-  std::uint32_t op = 0;           ///< OpId
+  Tick tick = 0;              ///< 0: none
+  std::uint32_t meeting = 0;  ///< times that the lanes of its warp had met
+  std::uint32_t op = 0;       ///< OpId
   Agent agent = 0;
   std::uint8_t lane = 0;
   std::uint8_t bytes = 0;  ///< which of the four

@@ -128,8 +128,12 @@ class Warp {
   std::vector<Frame> frames;
   bool done = false;
   Waiting waiting;
-  std::uint64_t steps = 0;        ///< instructions executed
-  std::uint32_t convergence = 1;  ///< convergent ops executed, +1
+  std::uint64_t steps = 0;  ///< instructions executed
+
+  // What orders the memory of a warp's lanes: bar.warp.sync, and barriers of several warps. Other
+  // convergent instructions, shuffles among them, do not (PTX ISA, "shfl.sync").
+  std::uint32_t meetings = 1;  ///< so far, +1
+  Tick met = 0;                ///< its tick at the last one
 
   std::int64_t barrier_generation = -1;  ///< of the named barrier it waits in; -1: none
   /// Of the cluster's barrier, at which it has arrived and for which it has not waited; -1: none.

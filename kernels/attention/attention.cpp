@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <map>
 
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/block_sizes.h"
@@ -24,8 +25,9 @@ struct Rounds {
   Rounds with(const Tuning& tuning) const { return {first.with(tuning), second.with(tuning)}; }
 };
 
-/// The kernels of one element type: `few` for fewer rows than half a tile, `wide` for many keys,
-/// `tall` for many rows, `boxed` for scores of tensors that TMA brings, `many` for what is left.
+/// The kernels of one element type: `few` for fewer rows than half a tile, `split` where programs
+/// share their keys, `wide` for many keys, `tall` for many rows, `boxed` for scores of tensors that
+/// TMA brings, `many` for what is left.
 template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const SpecFacts> of)
@@ -36,7 +38,9 @@ struct KernelsOf {
         wide(many.with({{"FORM", static_cast<int>(TileForm::wide)}})),
         tall(many.with({{"FORM", static_cast<int>(TileForm::tall)}})),
         boxed(many.with({{"FORM", static_cast<int>(TileForm::boxed)}})),
-        latest(&many.first) {}
+        latest(&many.first) {
+    for (const int n : kKeySplits) split.emplace(n, few.with({{"SPLITS", n}}));
+  }
 
   Rounds<T> with_tiles(const Rounds<T>& kernels) const {
     const auto tiles = facts->given_tiles();
@@ -46,6 +50,7 @@ struct KernelsOf {
   }
 
   const Rounds<T>& kernels_for(const AttentionCall& c) const {
+    if (const int n = facts->key_splits(c); n > 1) return split.at(n);
     if (SpecFacts::has_few_rows(c)) return few;
     if (facts->given_tiles()) return many;
     switch (facts->form(c)) {
@@ -80,6 +85,7 @@ struct KernelsOf {
 
   std::shared_ptr<const SpecFacts> facts;
   Rounds<T> many, few, wide, tall, boxed;
+  std::map<int, Rounds<T>> split;
   mutable std::atomic<const ForwardKernel<T>*> latest;
 };
 
@@ -94,6 +100,8 @@ void check_tiles(const AttentionTiles& t) {
 
 void check_spec(const AttentionSpec& spec) {
   if (spec.tiles) check_tiles(*spec.tiles);
+  if (spec.key_splits && std::ranges::find(kKeySplits, *spec.key_splits) == kKeySplits.end())
+    refuse("key_splits is " + std::to_string(*spec.key_splits), "give 1, 2, 4 or 8");
   if (!spec.blocks) return;
   if (spec.weighting == Weighting::stick_breaking)
     refuse("stick breaking with a list of blocks",

@@ -8,6 +8,7 @@
 #include "kernels/attention/block_sizes.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/row_weights.h"
+#include "kernels/attention/split_keys.h"
 #include "kernels/attention/visibility.h"
 
 namespace tegula {
@@ -66,6 +67,7 @@ class Program {
         d_(slice(0, padded_head_dim(x.Q.fixed(3)))),
         dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
         tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.packs_heads), round)),
+        programs_(tune("SPLITS", kKeySplits, 1)),
         visibility_(spec_),  // of this trace: what the mask captured may change
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
@@ -79,9 +81,22 @@ class Program {
     if (rows_.cu_q) return tiles_of_sequences(doubts);
     const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
     const int rows = tiles_.queries;
+    if (programs_ > 1) return tiles_of_clusters();
     for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
                                multicast(!is_masked), tma_loads(reads_boxes())))
       one_tile(b, h, m, doubts);
+  }
+
+  /// A tile for each cluster, whose programs share the keys. No doubts.
+  void tiles_of_clusters() const {
+    for (auto [b, h, m] :
+         grid(space(), 1, 1, tiles_.queries, cluster(programs_), tma_loads(reads_boxes()))) {
+      Weighted done = weighted(b, h, m, {});
+      const Index mine = cluster_share(m);
+      done.state = merged(std::get<OnlineSoftmax>(done.state), factor_, programs_);
+      done.rows = rows_of(done.sequence, h, mine);
+      store(done, h, mine);
+    }
   }
 
   /// The last ones first, which see most where masks end at the query.
@@ -201,6 +216,7 @@ class Program {
     if (!spec_.range && !no_keys_) visits = visits.with_a_step();
     if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
     if (is_wanted) return visits.if_any(*is_wanted);
+    if (programs_ > 1) return own_part(visits, programs_);
     return round_ == Round::first && goes_backwards_ ? visits.backwards() : visits;
   }
 
@@ -291,6 +307,7 @@ class Program {
   Tile scale_, factor_;
   Index d_, dv_;
   AttentionTiles tiles_;
+  int programs_;  ///< that share a tile
   Visibility visibility_;
   Tile group_;
 };

@@ -12,6 +12,9 @@ namespace {
 /// A second kernel that finds nothing to do is a launch more: little beside so many operations.
 constexpr double kLeastWork = 2e10;
 
+/// That are worth a program of a cluster.
+constexpr std::int64_t kLeastKeys = 256;
+
 /// One behind the other.
 std::int64_t sequences(const AttentionCall& c) {
   return std::max<std::int64_t>(c.lengths.q.size(0) - 1, 1);
@@ -80,8 +83,21 @@ bool SpecFacts::has_few_rows(const AttentionCall& c) {
   return c.packs_heads && c.Q.size(2) <= kFewRows;
 }
 
+int SpecFacts::key_splits(const AttentionCall& c) const {
+  if (spec.weighting != Weighting::softmax || c.lengths.q.defined() || way.is_listed() ||
+      given_tiles() || c.Q.size(2) > kFewRows || !has_wgmma(c.Q.device()))
+    return 1;
+  if (spec.key_splits) return *spec.key_splits;
+  const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
+  // Some GPCs have SMs left that make no cluster: what then waits for others takes twice the time.
+  const auto at_once = [&](int n) { return n <= 2 ? sms : sms - sms / 8; };
+  return *std::ranges::find_if(kKeySplits, [&](int n) {
+    return n == 1 || (tiles * n <= at_once(n) && c.K.size(2) >= n * kLeastKeys);
+  });
+}
+
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
-  if (spec.weighting != Weighting::softmax) return false;
+  if (spec.weighting != Weighting::softmax || key_splits(c) > 1) return false;
   const bool asks = spec.rescaling == Rescaling::never;
   if (!asks && spec.rescaling != Rescaling::automatic) return false;
   // Rows of a tile may have no keys there, or none that is known.

@@ -92,10 +92,19 @@ Visits Visits::backwards() const {
   return v;
 }
 
+Visits Visits::part(const Tile& number, int parts) const {
+  Visits v = *this;
+  const Tile hi = end(), each = cdiv(cdiv(max(hi - lo_, 0), stride()), parts) * stride();
+  v.lo_ = lo_ + number * each;
+  v.hi_ = min(hi, v.lo_ + each);
+  v.has_step_ = false;
+  return v;
+}
+
 detail::StepRange Visits::steps() const {
   const Tile last = end();
   if (has_step_) assume(lo_ < last);
-  return tegula::steps(lo_, last, row_ || !parts_.empty() ? 1 : block_);
+  return tegula::steps(lo_, last, stride());
 }
 
 Tile Visits::is_first(const Index& step) const { return step.first() == lo_; }

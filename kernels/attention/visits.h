@@ -45,6 +45,9 @@ class Visits {
   /// The same from the last block to the first, where they are one interval.
   Visits backwards() const;
 
+  /// Of the steps, in order, part `number` of `parts` that have as many, but for the last ones.
+  Visits part(const Tile& number, int parts) const;
+
   detail::StepRange steps() const;
   Index block(const Index& step) const;
   Tile is_first(const Index& step) const;
@@ -55,6 +58,8 @@ class Visits {
  private:
   /// Behind the last key of an interval.
   Tile end() const;
+  /// From one step to the next one.
+  int stride() const { return row_ || !parts_.empty() ? 1 : block_; }
 
   /// From step `begin` on, step i is the block from key origin + i * block on.
   struct Part {

@@ -149,6 +149,7 @@ TEST(AttentionErrors, AreReadable) {
   check("queries at end", [&] {
     Attention({.queries_at_end = true})(cpu, q, of({1, 2, 7, 64}), of({1, 2, 7, 64}), q);
   });
+  check("key splits", [&] { Attention({.key_splits = 3}); });
   const Tensor packed = of({8, 4, 64}), starts = of({3}, DType::i32);
   check("cu_seqlens of q", [&] { attention.varlen(cpu, packed, packed, packed, packed, {}); });
   check("cu_seqlens of kv", [&] {

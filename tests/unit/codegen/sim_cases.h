@@ -86,6 +86,29 @@ inline const std::string kTmaLoad = kernel(64, R"(
   st_global %out, %v [width = 1]
 )");
 
+/// The second warp reads words, one lane says so, the first warp overwrites them.
+inline const std::string kRelease = kernel(64, R"(
+  %lane4 = mul %lane, %four
+  %at = add %base, %lane4
+  %leads = cmp %lane, %zero [pred = "eq"]
+  %reads = cmp %warp, %one [pred = "eq"]
+  if %first {
+    mbar_init %bar [count = 1]
+  } {
+  }
+  st_shared %mine, %t [width = 1]
+  bar_sync %zero [count = 64]
+  if %reads {
+    %v = ld_shared %at [width = 1] : i32
+    warp_sync
+    mbar_arrive %bar, %leads
+    st_global %out, %v [width = 1]
+  } {
+    mbar_wait %bar, %zero
+    st_shared %mine, %zero [width = 1]
+  }
+)");
+
 inline const std::string kCpAsync = kernel(64, R"(
   cp_async %mine, %out [bytes = 4]
   cp_async_commit
@@ -231,6 +254,7 @@ inline const std::string kMulticast = replaced(kernel(64, R"(
   %of_lane = and %lane, %one
   %two_lanes = cmp %lane, %two [pred = "lt"]
   %there = map_shared %read, %of_lane
+  warp_sync
   mbar_arrive %there, %two_lanes [scope = "cluster"]
   if %first {
     mbar_wait %read, %zero
@@ -360,10 +384,19 @@ inline std::vector<Case> multicast_cases() {
   };
 }
 
+/// Lanes of one warp.
+inline std::vector<Case> lane_cases() {
+  return {
+      {Detector::LaneRace, "exchange in a warp without barrier", exchange(1), bar, "pin"},
+      {Detector::LaneRace, "a shuffle instead, which orders no memory", exchange(1), bar,
+       "%s = shfl %t, %zero [mode = \"idx\"]"},
+      {Detector::SharedRace, "one lane releases what others read", kRelease, "warp_sync", "pin"},
+  };
+}
+
 inline std::vector<Case> cta_cases() {
   return {
       {Detector::SharedRace, "exchange without barrier", exchange(32), bar, "pin"},
-      {Detector::LaneRace, "exchange in a warp without barrier", exchange(1), bar, "pin"},
       {Detector::ProxyFence, "TMA store behind a barrier alone", kTmaStore, "fence_proxy_async",
        "pin"},
       {Detector::AsyncUnordered, "TMA store without barrier", kTmaStore, bar, "pin"},
@@ -442,7 +475,8 @@ inline std::vector<Case> cta_cases() {
 }
 
 inline std::vector<Case> all_cases() {
-  std::vector<Case> all = cta_cases();
+  std::vector<Case> all = lane_cases();
+  for (Case& c : cta_cases()) all.push_back(std::move(c));
   for (Case& c : cluster_cases()) all.push_back(std::move(c));
   for (Case& c : multicast_cases()) all.push_back(std::move(c));
   return all;

@@ -28,8 +28,9 @@ constexpr std::array kUnseen{
     Detector::SharedBounds, Detector::GlobalBounds, Detector::Misaligned,  Detector::TensorMapRule,
     Detector::GlobalRace,   Detector::Trapped};
 /// Single cases of detectors that the check has otherwise.
-constexpr std::array<std::string_view, 6> kUnseenCases{
+constexpr std::array<std::string_view, 7> kUnseenCases{
     "exchange without barrier",
+    "one lane releases what others read",
     "memory reused before the other has read it",
     "cluster barrier arrived at twice",
     "cluster barrier waited for without arrival",

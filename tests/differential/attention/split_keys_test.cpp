@@ -1,0 +1,104 @@
+// Few queries with many keys: the programs of a cluster share the keys of a tile.
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/scores.h"
+#include "tests/differential/attention/attention_reference.h"
+
+namespace tegula::test {
+namespace {
+
+class SplitKeys : public testing::TestWithParam<Device> {};
+INSTANTIATE_TEST_SUITE_P(Devices, SplitKeys, testing::ValuesIn(devices()), device_name);
+
+/// Programs that share a tile of the latest kernel.
+int splits_of(const Attention& attention, DType dtype = DType::bf16) {
+  const std::string text = attention.dump("trace", dtype), word = " cluster(";
+  const std::size_t at = text.find(word);
+  return at == std::string::npos ? 1 : std::stoi(text.substr(at + word.size()));
+}
+
+struct Shape {
+  int heads, kv_heads, q_length, kv_length, splits;
+  Order order = Order::bhsd;
+};
+
+/// 2048 keys take eight programs, 512 two; what is no multiple of their blocks leaves the last ones
+/// few or none. Two heads of one group at one query are packed.
+TEST_P(SplitKeys, AgreeWithTheReference) {
+  Scalar<i32> q_length = 1, kv_length = 1;
+  const Attention attention({.mask = masks::causal_bottom_right(q_length, kv_length)});
+  for (const Shape s : {Shape{4, 2, 1, 520, 2},
+                        {2, 1, 1, 511, 1},
+                        {4, 2, 1, 1100, 4, Order::bshd},
+                        {4, 1, 5, 2050, 8},
+                        {3, 3, 1, 2500, 8},
+                        {3, 3, 64, 520, 2},
+                        {3, 3, 65, 520, 1}}) {
+    SCOPED_TRACE(testing::Message()
+                 << s.heads << "/" << s.kv_heads << " " << s.q_length << " " << s.kv_length);
+    q_length = s.q_length;
+    kv_length = s.kv_length;
+    const Tensors t({.heads = s.heads,
+                     .kv_heads = s.kv_heads,
+                     .q_length = s.q_length,
+                     .kv_length = s.kv_length,
+                     .value_dim = 72},
+                    DType::bf16, s.order, GetParam());
+    const std::vector<float> all{0.5f, 2, -1, 0}, sinks(all.begin(), all.begin() + s.heads);
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras(Tensor::from(sinks, GetParam())));
+    HostAttention host;
+    host.mask = [=](int, int, int q, int kv) { return q + s.kv_length - s.q_length >= kv; };
+    host.sink = [&](int h) { return sinks[static_cast<std::size_t>(h)]; };
+    expect_attention(host, t, /*maxima=*/true);
+    if (HasFatalFailure()) return;
+    if (GetParam().kind == DeviceKind::sim) {
+      EXPECT_EQ(splits_of(attention), s.splits);
+    }
+  }
+}
+
+/// Rows that see keys of one program only, or none at all; two ranges of keys; halves and a score.
+TEST_P(SplitKeys, UnderMasks) {
+  struct Case {
+    AttentionSpec spec;
+    HostAttention host;
+  };
+  const auto sees_few = [](int, int, int q, int kv) { return kv >= 900 * q && kv < 900 * q + 40; };
+  const auto sees_ends = [](int, int, int q, int kv) { return kv < 20 || kv > 1000 + q; };
+  const auto falls = [](double s, int, int, int q, int kv) { return s + 0.01 * (q - kv); };
+  const std::vector<Case> cases{
+      {{.mask = [](auto, auto, auto q, auto kv) { return kv >= 900 * q && kv < 900 * q + 40; }},
+       {.mask = sees_few}},
+      {{.mask = [](auto, auto, auto q, auto kv) { return kv < 20 || kv > 1000 + q; }},
+       {.mask = sees_ends}},
+      {{.score = [](auto s, auto, auto, auto q, auto kv) { return s + cast<f32>(q - kv) * 0.01f; }},
+       {.score = falls}}};
+  for (const Case& c : cases) {
+    const Attention attention(c.spec);
+    const Tensors t({.heads = 4, .kv_heads = 2, .q_length = 3, .kv_length = 1030}, DType::f16,
+                    Order::bhsd, GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    expect_attention(c.host, t);
+    if (GetParam().kind == DeviceKind::sim) {
+      EXPECT_EQ(splits_of(attention, DType::f16), 4);
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+/// Asked for, also where one program would do; without effect where it cannot be.
+TEST_P(SplitKeys, AreTheCallersChoice) {
+  const auto used = [&](const AttentionSpec& spec, int q_length) {
+    const Attention attention(spec);
+    const Tensors t({.heads = 2, .q_length = q_length, .kv_length = 200}, DType::bf16, Order::bhsd,
+                    GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    expect_attention({}, t);
+    return splits_of(attention);
+  };
+  EXPECT_EQ(used({}, 1), 1);
+  EXPECT_EQ(used({.key_splits = 8}, 1), 8);
+  EXPECT_EQ(used({.key_splits = 2}, 70), 1);
+}
+
+}  // namespace
+}  // namespace tegula::test
