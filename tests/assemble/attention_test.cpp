@@ -92,6 +92,28 @@ TEST_F(Assembled, AttentionOfOtherHeadDims) {
   }
 }
 
+/// Programs of a cluster that share keys, of heads packed or not, with all that may be asked for.
+TEST_F(Assembled, AttentionOfSharedKeys) {
+  const Stream cpu(Device::cpu());
+  const auto numbers = [](std::initializer_list<std::int64_t> shape) {
+    return Tensor::zeros(Dims(shape), DType::f32, Device::cpu());
+  };
+  for (const int splits : {2, 8})
+    for (const int d : {64, 128, 256})
+      for (const int heads : {2, 8}) {
+        SCOPED_TRACE(testing::Message() << splits << " " << d << " " << heads);
+        AttentionSpec spec{.mask = masks::sliding_window(Scalar<i32>(700)), .key_splits = splits};
+        spec.queries_at_end = true;
+        const Attention attention(spec);
+        const Tensor q = host({1, heads, 2, d}), kv = host({1, 2, 1024, d}),
+                     o = host({1, heads, 2, d});
+        const AttentionExtras extras{numbers({1, heads, 2}), numbers({1, heads, 2}),
+                                     numbers({heads})};
+        const ir::Kernel tile = traced("attention", [&] { attention(cpu, q, kv, kv, o, extras); });
+        for (const runtime::Backend backend : here()) expect_clean(tile, "sm_90a", true, backend);
+      }
+}
+
 /// Sequences one behind the other, and a group's heads in one tile, with all that may be asked for.
 TEST_F(Assembled, AttentionOfSequencesAndGroups) {
   const Stream cpu(Device::cpu());

@@ -85,6 +85,21 @@ TEST_P(SplitKeys, UnderMasks) {
   }
 }
 
+/// Of none of several programs, or of the first one only; lazily rescaled.
+TEST_P(SplitKeys, OfNoKeysAndOne) {
+  for (const int kv_length : {0, 1, 300}) {
+    const Attention attention({.rescaling = Rescaling::lazy, .key_splits = 4});
+    const Tensors t({.batch = 2, .heads = 2, .q_length = 2, .kv_length = kv_length}, DType::bf16,
+                    Order::bhsd, GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    expect_attention({}, t);
+    if (HasFatalFailure()) return;
+  }
+  const Tensors none({.batch = 0, .heads = 2, .kv_length = 300}, DType::bf16, Order::bhsd,
+                     GetParam());
+  Attention({.key_splits = 4})(Stream(GetParam()), none.Q, none.K, none.V, none.O, none.Lse);
+}
+
 /// Asked for, also where one program would do; without effect where it cannot be.
 TEST_P(SplitKeys, AreTheCallersChoice) {
   const auto used = [&](const AttentionSpec& spec, int q_length) {
