@@ -78,8 +78,7 @@ namespace {
 
 /// Of a lane of a warp, which may be of another CTA than the memory.
 Access access_of(Warp& w, const Instr& i, int lane) {
-  const Agents& agents = w.cta.agents;
-  const Agent a = lane == 0 ? agents.lane_0(w.index) : agents.lanes(w.index);
+  const Agent a = w.cta.agents.of_lane(w.index, lane);
   return {{w.known.seen.at(a), w.meetings, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
           &w.known,
           false};

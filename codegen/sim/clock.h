@@ -1,6 +1,7 @@
 #pragma once
-// Vector clocks: which accesses of which agent are known to be over. Agents are the warps and, for
-// each kind of asynchronous engine, the unit in which its work is waited for (see cta.h).
+// Vector clocks: which accesses of which agent are known to be over. Agents are the warps (two
+// each) and, for each kind of asynchronous engine, the unit in which its work is waited for (see
+// shadow.h).
 #include <algorithm>
 #include <cstdint>
 #include <vector>

@@ -165,7 +165,7 @@ class Cta {
   /// The lanes of a warp have met in an op that orders their memory.
   void meet(Warp& w);
   /// What an arrival by `lanes` releases: of the warp's accesses those before its lanes last met,
-  /// and theirs.
+  /// and theirs where they are all, or lane 0 is one.
   void release(Warp& w, LaneMask lanes, Knowledge& to);
   /// Reports an access to the memory of CTA `owner` that nothing orders before its exit.
   void report_exit_race(ir::OpId op, int owner, int warp);

@@ -184,7 +184,11 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
       b->expected += bytes;
       b->expect_op = i.id;
     }
-    w.cta.release(w, lanes, b->arriving);
+    LaneMask alike = 0;  // those that arrive there, too
+    for_lanes(lanes, [&](int other) {
+      if (w.cells(i.in[0])[other].i == w.cells(i.in[0])[lane].i) alike |= LaneMask{1} << other;
+    });
+    w.cta.release(w, alike, b->arriving);
     --b->pending;
     owner->settle(*b);
   });

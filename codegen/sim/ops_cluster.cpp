@@ -46,7 +46,7 @@ Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
     report_exit_race(i.id, owner, w.index);
     return nullptr;
   }
-  const Agent me = agents.lanes(w.index);
+  const Agent me = agents.of_lane(w.index, lane);
   target.remote_accesses_[me] = {w.known.seen.at(me), i.id, &w};
   return &target;
 }

@@ -115,9 +115,11 @@ void Shadow::write_granule(std::uint32_t g, std::uint8_t mask, const Access& acc
     nodes_[retired].next = free_;
     free_ = retired;
   }
-  if (same_burst(granule.write, r) && granule.write.tick != 0) {
-    r.bytes |= granule.write.bytes;
-    if (r.lane != granule.write.lane) r.lane = kManyLanes;
+  const AccessRecord& w = granule.write;
+  if (w.tick != 0 && w.tick == r.tick && w.meeting == r.meeting &&
+      agents_.of_one_warp(w.agent, r.agent)) {
+    r.bytes |= w.bytes;
+    if (r.lane != w.lane) r.lane = kManyLanes, r.agent = agents_.of_many(r.agent);
   }
   granule.write = r;
 }

@@ -27,12 +27,15 @@ struct Agents {
   int groups() const { return (warps + 3) / 4; }
   Agent lanes(int w) const { return agent(w); }
   Agent lane_0(int w) const { return agent(warps + w); }
+  Agent of_lane(int w, int lane) const { return lane == 0 ? lane_0(w) : lanes(w); }
   Agent cp_async(int w) const { return agent(2 * warps + w); }
   Agent bulk(int w) const { return agent(3 * warps + w); }
   Agent wgmma(int group) const { return agent(4 * warps + group); }
   Agent mbarrier(int number) const { return agent(4 * warps + groups() + number); }
   int mbarriers() const { return stride - 4 * warps - groups(); }  ///< that there are numbers for
   AgentKind kind(Agent a) const;
+  /// For several lanes of that agent's warp.
+  Agent of_many(Agent a) const { return static_cast<Agent>(rank(a) * stride + number(a)); }
   /// Whether two agents are lanes of one warp.
   bool of_one_warp(Agent a, Agent b) const {
     return kind(a) == AgentKind::Generic && kind(b) == AgentKind::Generic && rank(a) == rank(b) &&

@@ -12,8 +12,9 @@ namespace {
 /// A second kernel that finds nothing to do is a launch more: little beside so many operations.
 constexpr double kLeastWork = 2e10;
 
-/// That are worth a program of a cluster.
-constexpr std::int64_t kLeastKeys = 256;
+/// That are worth a program of a cluster, and that are worth sharing at all
+/// (bench/results/sweeps/2026-11-23-h200-key-splits.jsonl).
+constexpr std::int64_t kLeastKeys = 256, kLeastShared = 1024;
 
 /// One behind the other.
 std::int64_t sequences(const AttentionCall& c) {
@@ -88,6 +89,7 @@ int SpecFacts::key_splits(const AttentionCall& c) const {
       given_tiles() || c.Q.size(2) > kFewRows || !has_wgmma(c.Q.device()))
     return 1;
   if (spec.key_splits) return *spec.key_splits;
+  if (c.K.size(2) < kLeastShared) return 1;
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
   // Some GPCs have SMs left that make no cluster: what then waits for others takes twice the time.
   const auto at_once = [&](int n) { return n <= 2 ? sms : sms - sms / 8; };

@@ -21,18 +21,18 @@ struct Shape {
   Order order = Order::bhsd;
 };
 
-/// 2048 keys take eight programs, 512 two; what is no multiple of their blocks leaves the last ones
-/// few or none. Two heads of one group at one query are packed.
+/// 2048 keys take eight programs, 1024 four; what is no multiple of their blocks leaves the last
+/// ones few or none. Two heads of one group at one query are packed.
 TEST_P(SplitKeys, AgreeWithTheReference) {
   Scalar<i32> q_length = 1, kv_length = 1;
   const Attention attention({.mask = masks::causal_bottom_right(q_length, kv_length)});
-  for (const Shape s : {Shape{4, 2, 1, 520, 2},
-                        {2, 1, 1, 511, 1},
+  for (const Shape s : {Shape{4, 2, 1, 1024, 4},
+                        {2, 1, 1, 1023, 1},
                         {4, 2, 1, 1100, 4, Order::bshd},
                         {4, 1, 5, 2050, 8},
                         {3, 3, 1, 2500, 8},
-                        {3, 3, 64, 520, 2},
-                        {3, 3, 65, 520, 1}}) {
+                        {3, 3, 64, 1030, 4},
+                        {3, 3, 65, 1030, 1}}) {
     SCOPED_TRACE(testing::Message()
                  << s.heads << "/" << s.kv_heads << " " << s.q_length << " " << s.kv_length);
     q_length = s.q_length;
@@ -100,6 +100,15 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
   Attention({.key_splits = 4})(Stream(GetParam()), none.Q, none.K, none.V, none.O, none.Lse);
 }
 
+/// What is exchanged is as large as it can be.
+TEST_P(SplitKeys, OfWideHeads) {
+  const Attention attention({.key_splits = 8});
+  const Tensors t({.kv_length = 300, .dim = 256, .value_dim = 256}, DType::bf16, Order::bhsd,
+                  GetParam());
+  attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+  expect_attention({}, t);
+}
+
 /// Asked for, also where one program would do; without effect where it cannot be.
 TEST_P(SplitKeys, AreTheCallersChoice) {
   const auto used = [&](const AttentionSpec& spec, int q_length) {
@@ -112,6 +121,7 @@ TEST_P(SplitKeys, AreTheCallersChoice) {
   };
   EXPECT_EQ(used({}, 1), 1);
   EXPECT_EQ(used({.key_splits = 8}, 1), 8);
+  EXPECT_EQ(used({.key_splits = 2}, 3), 2);
   EXPECT_EQ(used({.key_splits = 2}, 70), 1);
 }
 

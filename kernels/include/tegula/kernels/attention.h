@@ -33,7 +33,8 @@ enum class Rescaling : std::uint8_t {
   /// with them, computed again, as with `exact`, by a second kernel, which else has nothing to do
   /// (Hong et al. 2023, FlashDecoding++). Errors are 1 to 5 % larger, as the row's largest weight
   /// is not 1, which bf16 has exactly.
-  /// With `row_max`, lists of blocks, a given `range` or packed heads: exact.
+  /// With `row_max`, lists of blocks, a given `range`, packed heads or keys that programs share:
+  /// exact.
   never,
 };
 
@@ -103,8 +104,9 @@ struct AttentionSpec {
   bool tma_loads = true;
   /// Programs, 1, 2, 4 or 8, that share the keys of a tile of up to 64 rows: a head's queries, or
   /// those of the heads that it packs. Default: as many as there are SMs for, where keys are many.
-  /// The programs are a cluster and merge their softmaxes; without effect with more queries, in
-  /// `varlen`, under lists of blocks, with other weights than softmax's, and before sm_90.
+  /// The programs are a cluster and merge their softmaxes; without effect with more queries, with
+  /// `tiles`, in `varlen`, under lists of blocks, with other weights than softmax's, and for other
+  /// targets than sm_90a.
   std::optional<int> key_splits = {};
   /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
   /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
