@@ -109,6 +109,25 @@ inline const std::string kRelease = kernel(64, R"(
   }
 )");
 
+/// The lanes of the first warp write two bytes each, the second reads the first two.
+inline const std::string kHalves = kernel(64, R"(
+  %lane2 = mul %lane, %two
+  %at = add %base, %lane2
+  %half = cast %t : f16
+  %writes = cmp %warp, %zero [pred = "eq"]
+  if %writes {
+    st_shared %at, %half [width = 1]
+  } {
+  }
+  bar_sync %zero [count = 64]
+  if %writes {
+  } {
+    %v = ld_shared %base [width = 1] : f16
+    %n = cast %v : i32
+    st_global %out, %n [width = 1]
+  }
+)");
+
 inline const std::string kCpAsync = kernel(64, R"(
   cp_async %mine, %out [bytes = 4]
   cp_async_commit
@@ -391,6 +410,7 @@ inline std::vector<Case> lane_cases() {
       {Detector::LaneRace, "a shuffle instead, which orders no memory", exchange(1), bar,
        "%s = shfl %t, %zero [mode = \"idx\"]"},
       {Detector::SharedRace, "one lane releases what others read", kRelease, "warp_sync", "pin"},
+      {Detector::SharedRace, "bytes of lane 0 in a word of two lanes", kHalves, bar, "pin"},
   };
 }
 
