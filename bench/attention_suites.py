@@ -204,12 +204,12 @@ def attention_varlen(t):
             yield case, f"{sequences} sequences, {total} positions, h16 d128 bf16", functools.partial(beside_flash_varlen, t, case, total, sequences, 16, 128)
 
 
-def beside_decoders(t, case, b, h, kv_heads, s, d, number=0.0):
+def beside_decoders(t, b, h, kv_heads, s, d):
     """One query a head, [batch, heads, 1, dim]; of keys and values, the bytes are counted."""
     torch._dynamo.reset()
     q, o = (torch.randn(b, h, 1, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
     k, v = (torch.randn(b, kv_heads, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
-    run = t.caller(case, [q, k, v, o, torch.empty(b, h, 1, device=DEVICE)], number)
+    run = t.caller("attention_full", [q, k, v, o, torch.empty(b, h, 1, device=DEVICE)])
     run()
 
     def by(backend):
@@ -232,7 +232,7 @@ DECODED = ((1, 32, 8, 4096), (1, 32, 8, 16384), (1, 32, 8, 131072), (4, 32, 8, 1
 
 def attention_decode(t):
     for b, h, kv_heads, s in DECODED:
-        yield "attention_decode", f"b{b} h{h} kv{kv_heads} keys {s} d128 bf16", functools.partial(beside_decoders, t, "attention_full", b, h, kv_heads, s, 128)
+        yield "attention_decode", f"b{b} h{h} kv{kv_heads} keys {s} d128 bf16", functools.partial(beside_decoders, t, b, h, kv_heads, s, 128)
 
 
 SUITES = [attention_decode, attention_masks, attention_scores, attention_lists, attention_varlen]
