@@ -35,10 +35,14 @@ constexpr int kFewRows = 32;
 /// where B's columns lie along the tensor cores' rows. k is contiguous in A, not in B. Three
 /// warpgroups have no registers for more beside an epilogue, nor for matrices that it reads.
 constexpr int kLeastTall = 72, kMostTall = 120, kTallStep = 8, kTallColumns = 192;
-/// Of steps beside which results go out by TMA at no cost: an epilogue that reads matrices is 1..5
-/// % faster so from here on, and not of half as many
-/// (bench/results/sweeps/2026-11-22-h200-tma-store.jsonl).
+/// Of steps beside which results go out by TMA at no cost: where tiles alternate, half a percent
+/// faster from here on, 1..5 % where an epilogue reads matrices
+/// (bench/results/sweeps/2026-11-24-h200-groups.jsonl, 2026-11-22-h200-tma-store.jsonl).
 constexpr std::int64_t kLongRowBytes = 4096;
+/// Rows from which on tiles that alternate share what they bring: as fast at the card's limit of
+/// power, and on a cool one not as far behind tiles of two warpgroups, which read a quarter less
+/// (bench/results/sweeps/2026-11-22-h200-alternate.jsonl).
+constexpr std::int64_t kSharedRowBytes = 16384;
 /// Of a tile that a thread holds twice.
 constexpr int kPromotedColumns = 128;
 
@@ -117,10 +121,12 @@ MatmulConfig best_config(const MatmulProblem& p) {
   if (const auto shallow = shallow_config(p)) return *shallow;
   if (const auto few_rows = few_rows_config(p)) return *few_rows;
   MatmulConfig c = autotune::best_product(p, tiles_for(p));
+  if (!c.alternate) return c;
+  const std::int64_t row_bytes = p.k * size_bytes(p.operands);
+  c.stages = 0;
   // What an epilogue reads comes from L2, too.
-  c.multicast = c.multicast || (c.alternate && (p.whole || p.further));
-  if (c.alternate) c.stages = 0;
-  c.tma_store = c.alternate && p.further && p.k * size_bytes(p.operands) >= kLongRowBytes;
+  c.multicast = p.whole || p.further || row_bytes > kSharedRowBytes;
+  c.tma_store = row_bytes >= kLongRowBytes;
   return c;
 }
 
@@ -132,7 +138,8 @@ std::string MatmulConfig::str() const {
          (swapped ? " swapped" : "") + (direct ? " direct" : "") + (multicast ? " multicast" : "") +
          (alternate ? " alternate" : "") + (tma_store ? " tma_store" : "") +
          (streamed != 0 ? " streamed " + std::to_string(streamed) : "") +
-         (stages != 0 ? " stages " + std::to_string(stages) : "");
+         (stages != 0 ? " stages " + std::to_string(stages) : "") +
+         (group_m != MatmulConfig().group_m ? " group_m " + std::to_string(group_m) : "");
 }
 
 MatmulConfig matmul_config(const MatmulProblem& problem) {
@@ -150,7 +157,7 @@ MatmulConfig gated_matmul_config(const MatmulProblem& problem) {
   both.m = std::max<std::int64_t>(both.m, kFewRows + 1);  // no operands are exchanged
   MatmulConfig c = matmul_config(both);
   // Half as high rather than half as wide: blocks of its results take fewer registers.
-  if (c.alternate) c.bm = 64, c.bn = 256, c.multicast = false;
+  if (c.alternate) c.bm = 64, c.bn = 256, c.multicast = c.tma_store = false;
   c.bn /= 2;
   return c;
 }

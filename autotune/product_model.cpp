@@ -104,13 +104,10 @@ double sum_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   return kReduceCycles + c.splits * (kPartCycles + bytes / kPartBytesPerCycle);
 }
 
-/// A warpgroup holds the sums of the tile by itself. It reads a third more than a tile of two, and
-/// the one shape measured whose rows are longer than these was a fifth slower
-/// (bench/results/sweeps/2026-11-22-h200-alternate.jsonl).
+/// A warpgroup holds the sums of the tile by itself.
 bool may_alternate(const MatmulProblem& p, const MatmulConfig& t) {
-  constexpr int kExtent = 128, kRowBytes = 16384;
-  return !p.promoted && t.bm == kExtent && t.bn == kExtent &&
-         p.k * size_bytes(p.operands) <= kRowBytes;
+  constexpr int kExtent = 128;
+  return !p.promoted && t.bm == kExtent && t.bn == kExtent;
 }
 
 /// Worth it where rows across lines make the L2 the bound, not else

@@ -20,15 +20,15 @@ Tensor as_fp8(const Tensor& bytes) {
 
 /// The sum of 1e15 if direct, 2e15 if tiles alternate, 4e15 if multicast, 8e15 if streamed, +
 /// stages
-/// * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK, negative
-/// where operands are swapped. Streamed: `splits` programs for each of the device's
-/// multiprocessors.
+/// * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK + 32 if
+/// results go by TMA + rows of tiles finished together if not as many as usual, negative where
+/// operands are swapped. Streamed: `splits` programs for each of the device's multiprocessors.
 MatmulConfig config_of(double number, Device device) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
   const std::int64_t flags = code / 1000000000000000;
   MatmulConfig c{.bm = static_cast<int>(code / 1000000 % 1000),
                  .bn = static_cast<int>(code / 1000 % 1000),
-                 .bk = static_cast<int>(code % 1000),
+                 .bk = static_cast<int>(code % 1000 / 64 * 64),
                  .splits = static_cast<int>(code / 1000000000 % 1000),
                  .swapped = number < 0,
                  .clustered = code / 1000000000000 % 10 != 0,
@@ -36,6 +36,8 @@ MatmulConfig config_of(double number, Device device) {
                  .direct = (flags & 1) != 0,
                  .multicast = (flags & 4) != 0,
                  .alternate = (flags & 2) != 0};
+  c.tma_store = code % 64 / 32 != 0;
+  if (code % 32 != 0) c.group_m = static_cast<int>(code % 32);
   if ((flags & 8) != 0)
     c.streamed = runtime::device_properties(device.index).sm_count * std::exchange(c.splits, 1);
   return c;

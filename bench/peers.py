@@ -12,6 +12,7 @@ import ctypes
 import functools
 import itertools
 import json
+import random
 import re
 import statistics
 import subprocess
@@ -121,7 +122,8 @@ def time_once(run, lead_us=0):
 
 
 def compare(ours, peers, rounds):
-    """Medians in ms of ours and of each peer, interleaved, after at least a second of warm-up."""
+    """Medians in ms of ours and of each peer after at least a second of warm-up, in another order in each round: a card at its limit of power
+    runs what follows a hot kernel more slowly."""
     sides = [ours] + list(peers.values())
     begin = time.time()
     while time.time() - begin < 1.0:
@@ -133,8 +135,8 @@ def compare(ours, peers, rounds):
     samples = [[] for _ in sides]
     power = []
     for i in range(rounds):
-        for side, run in enumerate(sides):
-            samples[side].append(time_once(run, lead_us))
+        for side in random.sample(range(len(sides)), len(sides)):
+            samples[side].append(time_once(sides[side], lead_us))
         if i == rounds // 2:
             for run in sides * 3:
                 run()

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What a choice was made from: one kernel in several forms side by side, round robin under peers.py's timer. One JSON line a case.
 
-    python3 bench/sweep.py attention|rescaling|epilogues|choices|few_rows|splits --out FILE.jsonl [--lib PATH] [--commit HASH]
+    python3 bench/sweep.py attention|rescaling|epilogues|choices|few_rows|splits|groups|groups_fp8 --out FILE.jsonl [--lib PATH] [--commit HASH]
 
 attention: usual, wide and tall tiles (case attention_blocks: queries * 1000000 + keys * 100 + causal), beside cuDNN;
 rescaling: exact and lazy, beside cuDNN; epilogues: products, plain and fused, whose tiles alternate (numbers of
 matmul_config, bench/matmul_cases.cpp), with what the estimate chooses as "chosen"; choices: forms of one computation (bench/choices.h);
-few_rows: products of few rows, in tiles of mma; splits: one query a head, whose keys so many programs share.
+few_rows: products of few rows, in tiles of mma; splits: one query a head, whose keys so many programs share;
+groups: products in the tiles that large ones have, with so many rows of tiles finished together; groups_fp8: the same of fp8.
 """
 import argparse
 import functools
@@ -153,7 +154,39 @@ def splits(t):
             yield f"h{tiles * heads} kv{tiles} keys {s}", runs | {str(n): t.caller("attention_splits", tensors, float(n)) for n in (1, 2, 4, 8)}
 
 
-SWEEPS = {"splits": splits, "few_rows": few_rows, "attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
+GROUPED = ((12608, 8960, 13248), (11584, 7552, 14208), (10368, 12416, 12032), (12096, 1472, 10368), (12096, 512, 7936), (14592, 12672, 9664), (16256, 1792, 13824), (7040, 4608, 13696), (5120, 10816, 9280), (4096, 4096, 16384), (2048, 8192, 28672), (3072, 3072, 12288), (8192, 8192, 8192), (14336, 4096, 4096))
+GROUPED_FP8 = ((4096, 4096, 4096), (8192, 8192, 8192), (16384, 4096, 4096), (4096, 14336, 4096), (2048, 2048, 2048), (6144, 4096, 8192), (8192, 2048, 4096), (4096, 4096, 28672))
+WIDE, TALL, BY_TMA = 4e13 + 1e9 + 128256e3, 4e13 + 1e9 + 128192e3, 32
+
+
+def grouped(t, case, tensors, step):
+    """Numbers of matmul_config: names are the tile and the rows of tiles finished together, 8 unless they say so."""
+    alternate, shared = ALTERNATE + 128128e3 + step, WITH_MULTICAST + 128128e3 + step
+    numbers = {"128x256": WIDE + step, "128x256 12": WIDE + step + 12, "128x192": TALL + step, "alternate": alternate, "alternate 12": alternate + 12, "alternate tma_store": alternate + BY_TMA}
+    numbers |= {"alternate multicast": shared, "alternate multicast 12": shared + 12, "alternate multicast tma_store": shared + BY_TMA}
+    return {name: t.caller(case, tensors, number) for name, number in numbers.items()}
+
+
+def groups(t):
+    for m, n, k in GROUPED:
+        tensors = [random_of(m, k), random_of(k, n), random_of(m, n)]
+        runs = {"chosen": t.caller("matmul", tensors, 0.0), "cublas": functools.partial(torch.matmul, *tensors[:2], out=tensors[2])}
+        yield f"matmul {m}x{n}x{k}", runs | grouped(t, "matmul_config", tensors, 64)
+
+
+def groups_fp8(t):
+    one = torch.ones((), device=peers.DEVICE)
+    for m, n, k in GROUPED_FP8:
+        a, w = (random_of(*shape).to(torch.float8_e4m3fn) for shape in ((m, k), (n, k)))
+        rows, columns = torch.rand(m, 1, device=peers.DEVICE) + 0.5, torch.rand(1, n, device=peers.DEVICE) + 0.5
+        tensors = [a.view(torch.uint8), w.view(torch.uint8).t(), random_of(m, n)]
+        scaled = functools.partial(torch._scaled_mm, a, w.t(), out_dtype=torch.bfloat16, use_fast_accum=True)
+        runs = {"chosen": t.caller("matmul_fp8", tensors, 1.0), "cublaslt": functools.partial(scaled, scale_a=one, scale_b=one)}
+        runs["torch_rowwise"] = functools.partial(scaled, scale_a=rows, scale_b=columns)
+        yield f"matmul_fp8 {m}x{n}x{k}", runs | grouped(t, "matmul_fp8_config", tensors, 128)
+
+
+SWEEPS = {"groups": groups, "groups_fp8": groups_fp8, "splits": splits, "few_rows": few_rows, "attention": tiles, "rescaling": rescaling, "epilogues": epilogues, "choices": choices}
 
 
 def main():

@@ -41,6 +41,10 @@ struct MatmulConfig {
   /// Results go through shared memory and from there by TMA, where rows of C end with 16 bytes.
   /// Needs sm_90 and tiles that fill an SM; elsewhere it changes nothing.
   bool tma_store = false;
+  /// Rows of tiles that are finished together, column by column (Triton's GROUP_M): tiles at work
+  /// at one time share operands in L2 where they are about as high together as wide. Of matrices
+  /// without batches; 1: row by row.
+  int group_m = 8;
   std::string str() const;
   /// The numbers that kernels choose by, and from which: for `tuned`.
   template <class Config, class Visit>
@@ -56,6 +60,7 @@ struct MatmulConfig {
     visit("MULTICAST", c.multicast, {0, 1});
     visit("ALTERNATE", c.alternate, {0, 1});
     visit("TMA_STORE", c.tma_store, {0, 1});
+    visit("GROUP_M", c.group_m, {1, 2, 4, 6, 8, 10, 12, 16, 20, 24, 32});
   }
   friend bool operator==(const MatmulConfig&, const MatmulConfig&) = default;
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;

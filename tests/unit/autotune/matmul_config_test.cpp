@@ -15,16 +15,19 @@ TEST(MatmulConfig, LargeAndSmall) {
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).bk, 128);
 }
 
-/// Where an SM has several tiles, unless a warpgroup has two sums of each, or rows are long.
+/// Where an SM has several tiles, unless a warpgroup has two sums of each. What rows are long
+/// enough for, results by TMA and operands that pairs share, follows.
 TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
-  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x128x64 alternate");
+  EXPECT_EQ(matmul_config({8192, 8192, 1024}).str(), "128x128x64 alternate");
+  EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x128x64 alternate tma_store");
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).str(),
-            "128x128x128 alternate");
+            "128x128x128 alternate tma_store");
   EXPECT_FALSE(
       matmul_config({.m = 8192, .n = 8192, .k = 1024, .operands = DType::f8e4m3, .promoted = true})
           .alternate);
   EXPECT_FALSE(matmul_config({1024, 1024, 4096}).alternate);
-  EXPECT_FALSE(matmul_config({12096, 1472, 10368}).alternate);
+  EXPECT_EQ(matmul_config({12096, 1472, 10368}).str(), "128x128x64 multicast alternate tma_store");
+  EXPECT_FALSE(matmul_config({3072, 3072, 12288}).alternate) << "a last wave of a few tiles";
   EXPECT_EQ(matmul_config({.m = 4096, .n = 4096, .k = 4096, .further = true}).str(),
             "128x128x64 multicast alternate tma_store");
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 1024, .further = true}).str(),
@@ -145,7 +148,7 @@ TEST(MatmulConfig, RowsAcrossLinesAreShared) {
   EXPECT_EQ(matmul_config(flat).str(), "88x192x64 swapped multicast stages 6");
   flat.a_k_major = false;
   EXPECT_EQ(matmul_config(flat).str(), "128x192x64 multicast stages 5");
-  MatmulProblem large{8200, 8200, 8200};
+  MatmulProblem large{8200, 8200, 8136};
   EXPECT_FALSE(matmul_config(large).multicast);
   large.a_lines = large.b_lines = false;
   EXPECT_TRUE(matmul_config(large).multicast) << matmul_config(large).str();

@@ -27,7 +27,7 @@ struct GatedMatmul {
   void operator()(In<T, 2> A, In<T, 2> G, In<T, 2> U, Out<O, 2> C, Extra... extra) const {
     const MatmulVariant v = tuned<MatmulVariant>();
     for (auto [m, n] :
-         grid(C, v.bm, v.bn, l2_group(8), multicast(v.multicast), alternate(v.alternate))) {
+         grid(C, v.bm, v.bn, l2_group(v.group_m), multicast(v.multicast), alternate(v.alternate))) {
       v.wait_for_copies();
       Tile gate = zeros<SumOf<T>>(v.bm, v.bn), up = zeros<SumOf<T>>(v.bm, v.bn);
       add_gated<T>(v, A, G, U, m, n, steps(A.cols(), v.bk), gate, up);

@@ -66,8 +66,9 @@ struct WholeMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulVariant v = tuned<MatmulVariant>();
-    for (auto [m, n] : grid(C, v.bm, v.bn, l2_group(8), cluster(v.programs), multicast(v.multicast),
-                            alternate(v.alternate), tma_store(v.tma_store))) {
+    for (auto [m, n] :
+         grid(C, v.bm, v.bn, l2_group(v.group_m), cluster(v.programs), multicast(v.multicast),
+              alternate(v.alternate), tma_store(v.tma_store))) {
       v.wait_for_copies();
       const auto mine = steps(A.cols(), v.bk).part(cluster_rank(), v.programs);
       const Tile sums = v.turned(matmul_sums<T>(v, A, B, m, n, mine));
@@ -131,7 +132,7 @@ struct StreamedMatmul {
     sums.fixed(1), sums.fixed(2);
     for (auto p : grid(Space(programs), 1)) {
       v.wait_for_copies();
-      const auto tiles = tiles_of(C, 1, v.bm, v.bn, l2_group(8));
+      const auto tiles = tiles_of(C, 1, v.bm, v.bn, l2_group(v.group_m));
       const EvenSteps mine(p, programs, tiles.count(), A.dim(2), v.bk);
       for (auto i : steps(mine.count(), 1)) {
         const TileSteps s = mine.at(i);
