@@ -146,12 +146,12 @@ def few_rows(t):
 
 
 def splits(t):
-    for tiles, heads in ((2, 4), (8, 4), (16, 4), (32, 4), (64, 4), (32, 1)):
-        for s in (512, 1024, 2048, 8192, 32768):
+    for tiles, heads in ((1, 32), (2, 4), (8, 4), (20, 4), (32, 4), (64, 4), (32, 1)):
+        for s in (1024, 2048, 4096, 8192, 32768, 131072 // max(tiles // 8, 1)):
             q, o, k, v = random_of(1, tiles * heads, 1, 128), random_of(1, tiles * heads, 1, 128), random_of(1, tiles, s, 128), random_of(1, tiles, s, 128)
             tensors = [q, k, v, o, torch.empty(1, tiles * heads, 1, device=peers.DEVICE)]
             runs = {"chosen": t.caller("attention_full", tensors, 0.0)}
-            yield f"h{tiles * heads} kv{tiles} keys {s}", runs | {str(n): t.caller("attention_splits", tensors, float(n)) for n in (1, 2, 4, 8)}
+            yield f"h{tiles * heads} kv{tiles} keys {s}", runs | {str(n): t.caller("attention_splits", tensors, float(n)) for n in (1, 2, 4, 6, 8, 16, 32, 64, 112) if tiles * n <= 140}
 
 
 GROUPED = ((12608, 8960, 13248), (11584, 7552, 14208), (10368, 12416, 12032), (12096, 1472, 10368), (12096, 512, 7936), (14592, 12672, 9664), (16256, 1792, 13824), (7040, 4608, 13696), (5120, 10816, 9280), (4096, 4096, 16384), (2048, 8192, 28672), (3072, 3072, 12288), (8192, 8192, 8192), (14336, 4096, 4096))

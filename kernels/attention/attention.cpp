@@ -25,6 +25,19 @@ struct Rounds {
   Rounds with(const Tuning& tuning) const { return {first.with(tuning), second.with(tuning)}; }
 };
 
+/// Of SharedSoftmaxes.
+struct SharedTensors {
+  Tensor outs, facts;
+};
+
+SharedTensors shared_tensors(const Stream& stream, const AttentionCall& c, std::int64_t clusters) {
+  const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), rows = c.Q.size(2);
+  const Dims outs{tiles, clusters, rows, c.V.size(3)}, facts{tiles, clusters, 2, rows};
+  Scratch scratch(stream, c.Q.device(),
+                  Scratch::bytes_of(outs, DType::f32) + Scratch::bytes_of(facts, DType::f32));
+  return {scratch.take(outs, DType::f32), scratch.take(facts, DType::f32)};
+}
+
 /// The kernels of one element type: `few` for fewer rows than half a tile, `split` where programs
 /// share their keys, `wide` for many keys, `tall` for many rows, `boxed` for scores of tensors that
 /// TMA brings, `many` for what is left.
@@ -39,7 +52,7 @@ struct KernelsOf {
         tall(many.with({{"FORM", static_cast<int>(TileForm::tall)}})),
         boxed(many.with({{"FORM", static_cast<int>(TileForm::boxed)}})),
         latest(&many.first) {
-    for (const int n : kKeySplits) split.emplace(n, few.with({{"SPLITS", n}}));
+    for (const int n : kKeyClusters) split.emplace(n, few.with({{"SPLITS", n}}));
   }
 
   Rounds<T> with_tiles(const Rounds<T>& kernels) const {
@@ -50,7 +63,6 @@ struct KernelsOf {
   }
 
   const Rounds<T>& kernels_for(const AttentionCall& c) const {
-    if (const int n = facts->key_splits(c); n > 1) return split.at(n);
     if (SpecFacts::has_few_rows(c)) return few;
     if (facts->given_tiles()) return many;
     switch (facts->form(c)) {
@@ -68,14 +80,22 @@ struct KernelsOf {
 
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const ListArgs& lists) const {
-    const Rounds<T>& kernels = kernels_for(c);
+    const KeySplits splits = facts->key_splits(c);
+    const Rounds<T>& kernels = splits.all() > 1 ? split.at(splits.programs) : kernels_for(c);
+    SharedTensors shared;
     const auto run = [&](const ForwardKernel<T>& kernel, Round round,
                          detail::HostPointer<u32> marks, int programs) {
       kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) == 0,
              c.q_length, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
-             lists.counts, lists.full, round, marks, programs, lists.order);
+             lists.counts, lists.full, round, marks, programs, lists.order, shared.outs,
+             shared.facts);
     };
     latest = &kernels.first;
+    if (splits.clusters > 1) {
+      shared = shared_tensors(stream, c, splits.clusters);
+      const Tensor arrivals = Scratch::counters(stream, splits.programs * shared.outs.size(0));
+      return run(kernels.first, Round::only, arrivals, static_cast<int>(splits.clusters));
+    }
     if (!facts->may_leave_doubts(c)) return run(kernels.first, Round::only, nullptr, 0);
     const auto lock = Scratch::lock(stream);
     const Tensor marks = Scratch::marks(stream);
@@ -100,8 +120,10 @@ void check_tiles(const AttentionTiles& t) {
 
 void check_spec(const AttentionSpec& spec) {
   if (spec.tiles) check_tiles(*spec.tiles);
-  if (spec.key_splits && std::ranges::find(kKeySplits, *spec.key_splits) == kKeySplits.end())
-    refuse("key_splits is " + std::to_string(*spec.key_splits), "give 1, 2, 4 or 8");
+  const int splits = spec.key_splits.value_or(1);
+  if (splits != 1 && (splits < 2 || splits > kMostKeySplits || splits % 2 != 0))
+    refuse("key_splits is " + std::to_string(splits),
+           "give 1 or an even number up to " + std::to_string(kMostKeySplits));
   if (!spec.blocks) return;
   if (spec.weighting == Weighting::stick_breaking)
     refuse("stick breaking with a list of blocks",

@@ -16,8 +16,9 @@ int padded_head_dim(int dim);
 inline constexpr std::initializer_list<int> kQueryTiles{16, 32, 64, 128, 192},
     kKeyTiles{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224};
 
-/// Programs that may share the keys of a tile.
-inline constexpr std::initializer_list<int> kKeySplits{8, 4, 2, 1};
+/// Programs that share the keys of a tile, and those of a cluster of them.
+inline constexpr int kMostKeySplits = 256;
+inline constexpr std::initializer_list<int> kKeyClusters{8, 4, 2, 1};
 
 /// What takes registers beside the head dims, which need not be padded.
 struct TileNeeds {

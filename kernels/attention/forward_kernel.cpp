@@ -42,6 +42,12 @@ struct RowsOfCall {
   bool packs_heads;
 };
 
+/// Clusters that share the keys of a tile.
+struct ClustersOfCall {
+  const std::optional<InOut<f32, 4>>&outs, &facts;
+  Tile arrivals, count;
+};
+
 struct Lists {
   const std::optional<In<i32, 4>>& blocks;
   const std::optional<In<i32, 3>>&counts, &full, &order;
@@ -52,11 +58,12 @@ template <class T>
 class Program {
  public:
   Program(const SpecFacts& facts, const Tensors<T>& x, const RowsOfCall& rows, const Lists& lists,
-          const Scalar<f32>& scale, bool no_keys, Round round)
+          const ClustersOfCall& clusters, const Scalar<f32>& scale, bool no_keys, Round round)
       : spec_(facts.spec),
         x_(x),
         rows_(rows),
         lists_(lists),
+        clusters_(clusters),
         round_(round),
         no_keys_(no_keys),
         goes_backwards_(facts.goes_backwards()),
@@ -67,7 +74,7 @@ class Program {
         d_(slice(0, padded_head_dim(x.Q.fixed(3)))),
         dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
         tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.packs_heads), round)),
-        programs_(tune("SPLITS", kKeySplits, 1)),
+        programs_(tune("SPLITS", kKeyClusters, 1)),
         visibility_(spec_),  // of this trace: what the mask captured may change
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
@@ -81,6 +88,7 @@ class Program {
     if (rows_.cu_q) return tiles_of_sequences(doubts);
     const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
     const int rows = tiles_.queries;
+    if (clusters_.outs) return tiles_of_several();
     if (programs_ > 1) return tiles_of_clusters();
     for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
                                multicast(!is_masked), tma_loads(reads_boxes())))
@@ -91,11 +99,27 @@ class Program {
   void tiles_of_clusters() const {
     for (auto [b, h, m] :
          grid(space(), 1, 1, tiles_.queries, cluster(programs_), tma_loads(reads_boxes()))) {
-      Weighted done = weighted(b, h, m, {});
       const Index mine = cluster_share(m);
-      done.state = merged(std::get<OnlineSoftmax>(done.state), factor_, programs_);
-      done.rows = rows_of(done.sequence, h, mine);
-      store(done, h, mine);
+      store(of_cluster(b, h, m, mine, cluster_rank(), Tile(programs_)), h, mine);
+    }
+  }
+
+  /// A tile for each of several clusters, of which the last one to have done stores.
+  void tiles_of_several() const {
+    const Tile entries = x_.O.dim(0), heads = x_.O.dim(1);
+    const SharedSoftmaxes shared{*clusters_.outs, *clusters_.facts, clusters_.arrivals,
+                                 clusters_.count};
+    for (auto [b, h, c] : grid({entries, heads, clusters_.count}, 1, 1, 1, cluster(programs_),
+                               tma_loads(reads_boxes()))) {
+      const Index m = slice(0, tiles_.queries), mine = cluster_share(m);
+      const Tile tile = cast<i32>(b.first() * heads + h.first()), cluster = c.first(),
+                 rank = cluster_rank();
+      const Weighted part =
+          of_cluster(b, h, m, mine, cluster * programs_ + rank, clusters_.count * programs_);
+      const auto& softmax = std::get<OnlineSoftmax>(part.state);
+      if_(shared.leave(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
+        store({part.sequence, part.rows, shared.all(tile, mine, dv_, factor_)}, h, mine);
+      });
     }
   }
 
@@ -155,6 +179,11 @@ class Program {
     RowWeights state;
   };
 
+  /// Of a tile's keys.
+  struct Part {
+    Tile number, parts;
+  };
+
   bool reads_boxes() const { return spec_.score && spec_.tma_loads; }
 
   /// What divides lengths is of no use: rows that a tile lacks are absent, and of what is stored by
@@ -165,6 +194,10 @@ class Program {
     const auto by_row = [](const View& v) { v.any_extent(2), v.any_stride(0), v.any_stride(1); };
     by_row(x_.Lse);
     if (x_.row_max) by_row(*x_.row_max);
+    if (!clusters_.outs) return;
+    for (const View* v :
+         {static_cast<const View*>(&*clusters_.outs), static_cast<const View*>(&*clusters_.facts)})
+      v->any_extent(0), v->any_extent(1), v->any_extent(2), v->any_extent(3);
   }
 
   /// Of sequences.
@@ -202,7 +235,7 @@ class Program {
   }
 
   Visits visits_of(const Weighted& s, const Index& b, const Index& h, const Index& m,
-                   const std::optional<Tile>& is_wanted) const {
+                   const std::optional<Tile>& is_wanted, const std::optional<Part>& part) const {
     const int keys = tiles_.keys;
     const Sequence& sequence = s.sequence;
     std::optional<ListColumns> columns;
@@ -216,7 +249,7 @@ class Program {
     if (!spec_.range && !no_keys_) visits = visits.with_a_step();
     if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
     if (is_wanted) return visits.if_any(*is_wanted);
-    if (programs_ > 1) return own_part(visits, programs_);
+    if (part) return visits.part(part->number, part->parts);
     return round_ == Round::first && goes_backwards_ ? visits.backwards() : visits;
   }
 
@@ -226,16 +259,27 @@ class Program {
     return spec_.rescaling == Rescaling::lazy && !x_.row_max ? Rescaling::lazy : Rescaling::exact;
   }
 
-  /// Over all keys that the tile visits, of none unless it `is_wanted`.
+  /// Over a part of the keys that the tile visits, and those that the cluster's other programs have
+  /// visited: of the rows that are this program's.
+  Weighted of_cluster(const Index& b, const Index& h, const Index& m, const Index& mine,
+                      const Tile& number, const Tile& parts) const {
+    Weighted done = weighted(b, h, m, {}, Part{number, parts});
+    done.state = merged(std::get<OnlineSoftmax>(done.state), factor_, programs_);
+    done.rows = rows_of(done.sequence, h, mine);
+    return done;
+  }
+
+  /// Over all keys that the tile visits, or a part of them, of none unless it `is_wanted`.
   Weighted weighted(const Index& b, const Index& h, const Index& m,
-                    const std::optional<Tile>& is_wanted) const {
+                    const std::optional<Tile>& is_wanted,
+                    const std::optional<Part>& part = {}) const {
     const Sequence sequence = sequence_of(b);
     const Index &entry = sequence.entry, at = sequence.queries(m);
     const Tile q = rows_.cu_q ? fill_absent(x_.Q(entry, h, at, d_), 0) : x_.Q(entry, h, at, d_);
     Weighted s{sequence, rows_of(sequence, h, m),
                row_weights(spec_.weighting, rescaling(), tiles_.queries,
                            static_cast<int>(dv_.block()), dtype_of<T>)};
-    const Visits visits = visits_of(s, b, h, m, is_wanted);
+    const Visits visits = visits_of(s, b, h, m, is_wanted, part);
     assume(scale_ > 0.0f);
     for (auto step : visits.steps()) {
       // Keys behind the last read as 0, or as those of the next sequence; the mask stops them, and
@@ -302,12 +346,13 @@ class Program {
   const Tensors<T>& x_;
   const RowsOfCall& rows_;
   const Lists& lists_;
+  const ClustersOfCall& clusters_;
   Round round_;
   bool no_keys_, goes_backwards_;
   Tile scale_, factor_;
   Index d_, dv_;
   AttentionTiles tiles_;
-  int programs_;  ///< that share a tile
+  int programs_;  ///< of a cluster that shares a tile
   Visibility visibility_;
   Tile group_;
 };
@@ -323,11 +368,13 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFact
               std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
               std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
               std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full, Round round,
-              Ptr<u32> marks, Scalar<i32> programs, std::optional<In<i32, 3>> order) {
+              Ptr<u32> marks, Scalar<i32> programs, std::optional<In<i32, 3>> order,
+              std::optional<InOut<f32, 4>> shared_outs, std::optional<InOut<f32, 4>> shared_facts) {
         const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
         const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
         const Lists lists{blocks, counts, full, order};
-        const Program<T> program(*facts, tensors, rows, lists, scale, no_keys, round);
+        const ClustersOfCall clusters{shared_outs, shared_facts, marks, programs};
+        const Program<T> program(*facts, tensors, rows, lists, clusters, scale, no_keys, round);
         if (round == Round::second)
           program.marked_tiles(Doubts(marks), programs);
         else

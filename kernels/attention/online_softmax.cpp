@@ -8,8 +8,6 @@
 namespace tegula {
 namespace {
 
-constexpr float kFloor =
-    -1e30f;  // a maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN
 /// Of lazy rescaling, in powers of 2: what a maximum may lie behind.
 constexpr float kSlack = 8;
 /// Sums of weights that were not rescaled. A row that has seen a key of the first block has a

@@ -12,6 +12,9 @@ namespace tegula {
 /// first block's largest score without any) and the sum of each row, and the accumulated output
 /// they belong to. Scores times `factor`, which is positive, are exponents of 2.
 struct OnlineSoftmax {
+  /// A maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN.
+  static constexpr float kFloor = -1e30f;
+
   /// Weights are rounded to the type.
   OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType weights);
 

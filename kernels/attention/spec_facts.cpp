@@ -15,6 +15,8 @@ constexpr double kLeastWork = 2e10;
 /// That are worth a program of a cluster, and that are worth sharing at all
 /// (bench/results/sweeps/2026-11-23-h200-key-splits.jsonl).
 constexpr std::int64_t kLeastKeys = 256, kLeastShared = 1024;
+/// That are worth a program of several clusters, whose parts go through memory.
+constexpr std::int64_t kLeastKeysOfMany = 512;
 
 /// One behind the other.
 std::int64_t sequences(const AttentionCall& c) {
@@ -33,6 +35,38 @@ double work(const AttentionCall& c, KeyReach reach) {
   // Of sequences in one tensor as if all were as long.
   const double pairs = c.lengths.q.defined() ? all / of(sequences(c)) : all;
   return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * share_of(reach);
+}
+
+/// Clusters that run at once: some GPCs have SMs left that make none, and what then waits for
+/// others takes twice the time.
+std::int64_t clusters_at_once(int programs, std::int64_t sms) {
+  return (programs <= 2 ? sms : sms - sms / 8) / programs;
+}
+
+/// So many programs in the largest clusters of which all tiles' run at once, or in the largest.
+KeySplits given_splits(int all, std::int64_t tiles, std::int64_t sms) {
+  KeySplits largest;
+  for (const int n : kKeyClusters) {
+    if (n == 1 || all % n != 0) continue;
+    const KeySplits splits{n, all / n};
+    if (splits.clusters == 1 || tiles * splits.clusters <= clusters_at_once(n, sms)) return splits;
+    if (largest.all() == 1) largest = splits;
+  }
+  return largest;
+}
+
+/// As many programs as run at once and have keys enough; of one cluster unless several bring
+/// half as many again.
+KeySplits best_splits(std::int64_t tiles, std::int64_t keys, std::int64_t sms) {
+  KeySplits one, several;
+  for (const int n : kKeyClusters) {
+    const std::int64_t room = clusters_at_once(n, sms) / std::max<std::int64_t>(tiles, 1);
+    if (room >= 1 && keys >= n * kLeastKeys && n > one.programs) one = {n, 1};
+    const KeySplits more{
+        n, std::min<std::int64_t>({room, keys / (n * kLeastKeysOfMany), kMostKeySplits / n})};
+    if (n > 1 && more.all() > several.all()) several = more;
+  }
+  return 2 * several.all() >= 3 * one.all() ? several : one;
 }
 
 AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(device)}; }
@@ -84,22 +118,17 @@ bool SpecFacts::has_few_rows(const AttentionCall& c) {
   return c.packs_heads && c.Q.size(2) <= kFewRows;
 }
 
-int SpecFacts::key_splits(const AttentionCall& c) const {
+KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
   if (spec.weighting != Weighting::softmax || c.lengths.q.defined() || way.is_listed() ||
       given_tiles() || c.Q.size(2) > kFewRows || !has_wgmma(c.Q.device()))
-    return 1;
-  if (spec.key_splits) return *spec.key_splits;
-  if (c.K.size(2) < kLeastShared) return 1;
+    return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
-  // Some GPCs have SMs left that make no cluster: what then waits for others takes twice the time.
-  const auto at_once = [&](int n) { return n <= 2 ? sms : sms - sms / 8; };
-  return *std::ranges::find_if(kKeySplits, [&](int n) {
-    return n == 1 || (tiles * n <= at_once(n) && c.K.size(2) >= n * kLeastKeys);
-  });
+  if (spec.key_splits) return given_splits(*spec.key_splits, tiles, sms);
+  return c.K.size(2) < kLeastShared ? KeySplits() : best_splits(tiles, c.K.size(2), sms);
 }
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
-  if (spec.weighting != Weighting::softmax || key_splits(c) > 1) return false;
+  if (spec.weighting != Weighting::softmax || key_splits(c).all() > 1) return false;
   const bool asks = spec.rescaling == Rescaling::never;
   if (!asks && spec.rescaling != Rescaling::automatic) return false;
   // Rows of a tile may have no keys there, or none that is known.

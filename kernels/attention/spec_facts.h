@@ -6,6 +6,7 @@
 #include "kernels/attention/block_sizes.h"
 #include "kernels/attention/list_args.h"
 #include "kernels/attention/score_cost.h"
+#include "kernels/attention/split_keys.h"
 #include "kernels/attention/way.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/stream.h"
@@ -29,9 +30,9 @@ struct SpecFacts {
   AttentionTiles tiles(const AttentionCall& c) const;
   /// Whether all rows of packed heads fit a tile of half the size, kFewRows.
   static bool has_few_rows(const AttentionCall& c);
-  /// Programs that share the keys of a tile of kFewRows queries: more than one where tiles are so
+  /// What shares the keys of a tile of kFewRows queries: more than one program where tiles are so
   /// few that SMs would have none, and keys are many.
-  int key_splits(const AttentionCall& c) const;
+  KeySplits key_splits(const AttentionCall& c) const;
   /// Whether tiles that a derived list has visit most blocks come first. Unless the spec says:
   /// where that is worth a kernel that ranks them, and what heads next to each other share in the
   /// L2, which is where an SM has few tiles, and one may be long beside them

@@ -1,9 +1,13 @@
 #include "kernels/attention/split_keys.h"
 
-#include "tegula/tegula.h"
+#include <algorithm>
 
 namespace tegula {
 namespace {
+
+/// Clusters whose parts are read at once: the memory's latency is paid once for them, as far as
+/// registers reach.
+constexpr std::int64_t kMostAtOnce = 8, kMostElements = 8192;
 
 /// What each program of the cluster has of each row, for all of them: [rows, programs].
 /// `cluster_sum` gives a program one of as many parts of the rows as there are programs, so that
@@ -16,10 +20,6 @@ Tile of_all_programs(const Tile& own, int rows, int programs) {
 }
 
 }  // namespace
-
-Visits own_part(const Visits& visits, int programs) {
-  return visits.part(cluster_rank(), programs);
-}
 
 OnlineSoftmax merged(const OnlineSoftmax& part, const Tile& factor, int programs) {
   const int rows = static_cast<int>(part.top.shape()[0]);
@@ -34,6 +34,38 @@ OnlineSoftmax merged(const OnlineSoftmax& part, const Tile& factor, int programs
   all.sum = sum(where(is_sum, facts, 0.0f), axis(1));
   all.top = sum(where(is_sum, 0.0f, facts), axis(1));
   return all;
+}
+
+Tile SharedSoftmaxes::leave(const OnlineSoftmax& s, const Tile& tile, const Tile& cluster,
+                            const Index& rows, const Index& columns, const Tile& arrival) const {
+  const Index t = slice(tile, 1), c = slice(cluster, 1);
+  outs(t, c, rows, columns) = s.out;
+  facts(t, c, slice(0, 1), rows) = s.top;
+  facts(t, c, slice(1, 1), rows) = s.sum;
+  return last_arriver(arrivals + arrival, clusters);
+}
+
+OnlineSoftmax SharedSoftmaxes::all(const Tile& tile, const Index& rows, const Index& columns,
+                                   const Tile& factor) const {
+  const Index t = slice(tile, 1);
+  OnlineSoftmax s(static_cast<int>(rows.block()), static_cast<int>(columns.block()),
+                  Rescaling::exact, DType::f32);
+  const int at_once = static_cast<int>(
+      std::clamp<std::int64_t>(kMostElements / (rows.block() * columns.block()), 1, kMostAtOnce));
+  for (auto c : steps(clusters, at_once)) {
+    // An index of one has no extent of its own.
+    const auto each = [&](const Tile& x) { return at_once == 1 ? expand(x, 0) : x; };
+    const Tile tops = each(fill_absent(facts(t, c, slice(0, 1), rows), OnlineSoftmax::kFloor)),
+               sums = each(fill_absent(facts(t, c, slice(1, 1), rows), 0)),
+               parts = each(fill_absent(outs(t, c, rows, columns), 0));
+    const Tile top = max(s.top, max(tops, axis(0)));
+    const Tile weights = exp2((tops - expand(top, 0)) * factor),
+               weight = exp2((s.top - top) * factor);
+    s.sum = s.sum * weight + sum(sums * weights, axis(0));
+    s.out = s.out * expand(weight, 1) + sum(parts * expand(weights, 2), axis(0));
+    s.top = top;
+  }
+  return s;
 }
 
 }  // namespace tegula

@@ -92,7 +92,7 @@ Visits Visits::backwards() const {
   return v;
 }
 
-Visits Visits::part(const Tile& number, int parts) const {
+Visits Visits::part(const Tile& number, const Tile& parts) const {
   Visits v = *this;
   const Tile hi = end(), each = cdiv(cdiv(max(hi - lo_, 0), stride()), parts) * stride();
   v.lo_ = lo_ + number * each;

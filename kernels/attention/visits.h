@@ -46,7 +46,7 @@ class Visits {
   Visits backwards() const;
 
   /// Of the steps, in order, part `number` of `parts` that have as many, but for the last ones.
-  Visits part(const Tile& number, int parts) const;
+  Visits part(const Tile& number, const Tile& parts) const;
 
   detail::StepRange steps() const;
   Index block(const Index& step) const;

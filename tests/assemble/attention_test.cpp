@@ -92,13 +92,14 @@ TEST_F(Assembled, AttentionOfOtherHeadDims) {
   }
 }
 
-/// Programs of a cluster that share keys, of heads packed or not, with all that may be asked for.
+/// Programs that share keys, of one cluster and of several, of heads packed or not, with all that
+/// may be asked for.
 TEST_F(Assembled, AttentionOfSharedKeys) {
   const Stream cpu(Device::cpu());
   const auto numbers = [](std::initializer_list<std::int64_t> shape) {
     return Tensor::zeros(Dims(shape), DType::f32, Device::cpu());
   };
-  for (const int splits : {2, 8})
+  for (const int splits : {2, 6, 8, 28})
     for (const int d : {64, 128, 256})
       for (const int heads : {2, 8}) {
         SCOPED_TRACE(testing::Message() << splits << " " << d << " " << heads);

@@ -9,7 +9,7 @@ namespace {
 class SplitKeys : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, SplitKeys, testing::ValuesIn(devices()), device_name);
 
-/// Programs that share a tile of the latest kernel.
+/// Programs of a cluster that share a tile of the latest kernel.
 int splits_of(const Attention& attention, DType dtype = DType::bf16) {
   const std::string text = attention.dump("trace", dtype), word = " cluster(";
   const std::size_t at = text.find(word);
@@ -98,6 +98,44 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
   const Tensors none({.batch = 0, .heads = 2, .kv_length = 300}, DType::bf16, Order::bhsd,
                      GetParam());
   Attention({.key_splits = 4})(Stream(GetParam()), none.Q, none.K, none.V, none.O, none.Lse);
+}
+
+/// Parts of several clusters meet in memory: more than are read at once, more than
+/// there are blocks of keys, heads packed or not, sinks and maxima, calls of several numbers one
+/// after the other on one stream.
+TEST_P(SplitKeys, OfSeveralClusters) {
+  struct Case {
+    int splits, heads, kv_heads, q_length, kv_length, programs;
+  };
+  for (const Case& s : {Case{6, 2, 1, 1, 1000, 2},
+                        {12, 4, 1, 3, 1100, 4},
+                        {24, 3, 3, 40, 1500, 8},
+                        {64, 2, 1, 1, 700, 2},
+                        {10, 1, 1, 2, 1, 2}}) {
+    SCOPED_TRACE(testing::Message() << s.splits << " of " << s.kv_length);
+    Scalar<i32> q_length = s.q_length, kv_length = s.kv_length;
+    const Attention attention(
+        {.mask = masks::causal_bottom_right(q_length, kv_length), .key_splits = s.splits});
+    const Tensors t({.batch = 2,
+                     .heads = s.heads,
+                     .kv_heads = s.kv_heads,
+                     .q_length = s.q_length,
+                     .kv_length = s.kv_length,
+                     .value_dim = 72},
+                    DType::bf16, Order::bhsd, GetParam());
+    const std::vector<float> all{0.5f, 2, -1, 0}, sinks(all.begin(), all.begin() + s.heads);
+    HostAttention host;
+    host.mask = [=](int, int, int q, int kv) { return q + s.kv_length - s.q_length >= kv; };
+    host.sink = [&](int h) { return sinks[static_cast<std::size_t>(h)]; };
+    for (int call = 0; call < 2; ++call) {
+      attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras(Tensor::from(sinks, GetParam())));
+      expect_attention(host, t, /*maxima=*/true);
+      if (HasFatalFailure()) return;
+    }
+    if (GetParam().kind == DeviceKind::sim) {
+      EXPECT_EQ(splits_of(attention), s.programs);
+    }
+  }
 }
 
 /// What is exchanged is as large as it can be.

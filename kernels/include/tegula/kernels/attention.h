@@ -102,11 +102,11 @@ struct AttentionSpec {
   /// strides and the address multiples of 16 bytes. Else threads load them element by element, in
   /// steps of fewer keys, so that last bits differ.
   bool tma_loads = true;
-  /// Programs, 1, 2, 4 or 8, that share the keys of a tile of up to 64 rows: a head's queries, or
-  /// those of the heads that it packs. Default: as many as there are SMs for, where keys are many.
-  /// The programs are a cluster and merge their softmaxes; without effect with more queries, with
-  /// `tiles`, in `varlen`, under lists of blocks, with other weights than softmax's, and for other
-  /// targets than sm_90a.
+  /// Programs, 1 or an even number up to 256, that share the keys of a tile of up to 64 rows: a
+  /// head's queries, or those of the heads that it packs. Default: as many as there are SMs for,
+  /// where keys are many. They are a cluster, or several of up to 8 whose parts meet in memory, and
+  /// merge their softmaxes; without effect with more queries, with `tiles`, in `varlen`, under
+  /// lists of blocks, with other weights than softmax's, and for other targets than sm_90a.
   std::optional<int> key_splits = {};
   /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
   /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
