@@ -181,7 +181,7 @@ struct Search {
   /// A ring as deep as it can be for the CTAs that share an SM: a shallow one leaves room for more
   /// of them. Where a CTA has one tile, slots beyond its steps are never filled.
   void rings(MatmulConfig c) {
-    const int deepest = std::min(stages_that_fit(c), kStages.back());
+    const int deepest = deepest_ring(c);
     const std::int64_t useful = tiles_of(product, c) <= product.sms ? steps_of(product) : deepest;
     for (const int wanted : kStages) {
       c.stages = std::min(wanted, deepest);
@@ -196,6 +196,10 @@ struct Search {
 };
 
 }  // namespace
+
+int deepest_ring(const MatmulConfig& config) {
+  return std::min(stages_that_fit(config), kStages.back());
+}
 
 double product_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   const std::int64_t ctas = tiles_of(p, c) * c.splits;

@@ -20,6 +20,9 @@ inline bool has_split_lines(const MatmulProblem& p) {
   return !(p.a_lines && p.b_lines) && size_bytes(p.operands) == 2;
 }
 
+/// Slots of a ring that shared memory has room for, as many as are of use.
+int deepest_ring(const MatmulConfig& config);
+
 /// The configuration with the least of them: `tiles` of bm x bn, swapped or not, by all depths of
 /// rings that differ and, unless k is to be whole, up to 16 parts of it.
 MatmulConfig best_product(const MatmulProblem& problem, std::span<const MatmulConfig> tiles);

@@ -118,7 +118,12 @@ class Program {
           of_cluster(b, h, m, mine, cluster * programs_ + rank, clusters_.count * programs_);
       const auto& softmax = std::get<OnlineSoftmax>(part.state);
       if_(shared.leave(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
-        store({part.sequence, part.rows, shared.all(tile, mine, dv_, factor_)}, h, mine);
+        // Rows that there are, a few at a time: as a rule there are not many.
+        const Tile end = min(mine.first() + mine.block(), x_.Q.dim(2));
+        for (auto some : steps(mine.first(), end, SharedSoftmaxes::kRows))
+          store({part.sequence, rows_of(part.sequence, h, some),
+                 shared.all(tile, some, dv_, factor_)},
+                h, some);
       });
     }
   }

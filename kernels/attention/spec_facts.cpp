@@ -1,6 +1,7 @@
 #include "kernels/attention/spec_facts.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "kernels/device_facts.h"
 #include "support/quotients.h"
@@ -13,10 +14,8 @@ namespace {
 constexpr double kLeastWork = 2e10;
 
 /// That are worth a program of a cluster, and that are worth sharing at all
-/// (bench/results/sweeps/2026-11-23-h200-key-splits.jsonl).
+/// (bench/results/sweeps/2026-11-24-h200-key-splits.jsonl).
 constexpr std::int64_t kLeastKeys = 256, kLeastShared = 1024;
-/// That are worth a program of several clusters, whose parts go through memory.
-constexpr std::int64_t kLeastKeysOfMany = 512;
 
 /// One behind the other.
 std::int64_t sequences(const AttentionCall& c) {
@@ -55,18 +54,44 @@ KeySplits given_splits(int all, std::int64_t tiles, std::int64_t sms) {
   return largest;
 }
 
-/// As many programs as run at once and have keys enough; of one cluster unless several bring
-/// half as many again.
-KeySplits best_splits(std::int64_t tiles, std::int64_t keys, std::int64_t sms) {
-  KeySplits one, several;
+/// In microseconds, as fitted to the file above: a program reads a part of its tile's keys and
+/// values, all together no more than the memory gives; then the programs of a cluster meet, and
+/// clusters in memory, eight at a time.
+double time_of(const KeySplits& splits, std::int64_t tiles, double bytes_of_tile) {
+  constexpr double kBytesOfProgram = 61.7e3, kBytesOfAll = 4.1e6, kCluster = 1.0, kByStep = 0.4,
+                   kClusters = 3, kEightMore = 1.8;
+  const auto programs = static_cast<double>(splits.all());
+  const double reading = std::max(bytes_of_tile / (kBytesOfProgram * programs),
+                                  bytes_of_tile * static_cast<double>(tiles) / kBytesOfAll);
+  double meeting =
+      splits.programs > 1
+          ? kCluster + kByStep * std::bit_width(static_cast<unsigned>(splits.programs) / 2)
+          : 0;
+  if (splits.clusters > 1)
+    meeting += kClusters + kEightMore * static_cast<double>((splits.clusters - 1) / 8);
+  return reading + meeting;
+}
+
+/// The fastest that run at once and have keys enough.
+KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key,
+                      std::int64_t sms) {
+  KeySplits best;
+  double least = time_of(best, tiles, bytes_of_key * static_cast<double>(keys));
+  const auto consider = [&](const KeySplits& splits) {
+    if (splits.clusters < 1 || keys < splits.all() * kLeastKeys) return;
+    const double time = time_of(splits, tiles, bytes_of_key * static_cast<double>(keys));
+    if (time >= least) return;
+    least = time;
+    best = splits;
+  };
   for (const int n : kKeyClusters) {
-    const std::int64_t room = clusters_at_once(n, sms) / std::max<std::int64_t>(tiles, 1);
-    if (room >= 1 && keys >= n * kLeastKeys && n > one.programs) one = {n, 1};
-    const KeySplits more{
-        n, std::min<std::int64_t>({room, keys / (n * kLeastKeysOfMany), kMostKeySplits / n})};
-    if (n > 1 && more.all() > several.all()) several = more;
+    if (n == 1) continue;
+    const std::int64_t room = std::min<std::int64_t>(
+        clusters_at_once(n, sms) / std::max<std::int64_t>(tiles, 1), kMostKeySplits / n);
+    for (const std::int64_t clusters : {std::int64_t{1}, std::int64_t{8}, room})
+      consider({n, std::min(room, clusters)});
   }
-  return 2 * several.all() >= 3 * one.all() ? several : one;
+  return best;
 }
 
 AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(device)}; }
@@ -124,7 +149,10 @@ KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
   if (spec.key_splits) return given_splits(*spec.key_splits, tiles, sms);
-  return c.K.size(2) < kLeastShared ? KeySplits() : best_splits(tiles, c.K.size(2), sms);
+  if (c.K.size(2) < kLeastShared) return {};
+  const auto bytes_of_key =
+      static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3)));
+  return best_splits(tiles, c.K.size(2), bytes_of_key, sms);
 }
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {

@@ -1,13 +1,10 @@
 #include "kernels/attention/split_keys.h"
 
-#include <algorithm>
-
 namespace tegula {
 namespace {
 
-/// Clusters whose parts are read at once: the memory's latency is paid once for them, as far as
-/// registers reach.
-constexpr std::int64_t kMostAtOnce = 8, kMostElements = 8192;
+/// Clusters whose parts are read at once: the memory's latency is paid once for them.
+constexpr int kAtOnce = 8;
 
 /// What each program of the cluster has of each row, for all of them: [rows, programs].
 /// `cluster_sum` gives a program one of as many parts of the rows as there are programs, so that
@@ -50,14 +47,10 @@ OnlineSoftmax SharedSoftmaxes::all(const Tile& tile, const Index& rows, const In
   const Index t = slice(tile, 1);
   OnlineSoftmax s(static_cast<int>(rows.block()), static_cast<int>(columns.block()),
                   Rescaling::exact, DType::f32);
-  const int at_once = static_cast<int>(
-      std::clamp<std::int64_t>(kMostElements / (rows.block() * columns.block()), 1, kMostAtOnce));
-  for (auto c : steps(clusters, at_once)) {
-    // An index of one has no extent of its own.
-    const auto each = [&](const Tile& x) { return at_once == 1 ? expand(x, 0) : x; };
-    const Tile tops = each(fill_absent(facts(t, c, slice(0, 1), rows), OnlineSoftmax::kFloor)),
-               sums = each(fill_absent(facts(t, c, slice(1, 1), rows), 0)),
-               parts = each(fill_absent(outs(t, c, rows, columns), 0));
+  for (auto c : steps(clusters, kAtOnce)) {
+    const Tile tops = fill_absent(facts(t, c, slice(0, 1), rows), OnlineSoftmax::kFloor),
+               sums = fill_absent(facts(t, c, slice(1, 1), rows), 0),
+               parts = fill_absent(outs(t, c, rows, columns), 0);
     const Tile top = max(s.top, max(tops, axis(0)));
     const Tile weights = exp2((tops - expand(top, 0)) * factor),
                weight = exp2((s.top - top) * factor);

@@ -24,6 +24,9 @@ OnlineSoftmax merged(const OnlineSoftmax& part, const Tile& factor, int programs
 /// Where the clusters that share a tile leave their softmaxes: outputs [tiles, clusters, rows,
 /// columns], and tops and sums [tiles, clusters, 2, rows].
 struct SharedSoftmaxes {
+  /// That `all` is asked for at a time.
+  static constexpr int kRows = 8;
+
   const InOut<f32, 4>&outs, &facts;
   Tile arrivals;  ///< [tiles * programs of a cluster], 0: pointer to the first
   Tile clusters;

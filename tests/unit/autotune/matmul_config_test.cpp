@@ -127,6 +127,25 @@ TEST(MatmulConfig, FewRowsOfAnyWidth) {
           }
 }
 
+/// Where one tile holds all columns, a height of its own fills the only wave; not where it would be
+/// as high as usual ones, or there are more columns, or few steps.
+TEST(MatmulConfig, NarrowProductsFillTheOnlyWave) {
+  EXPECT_EQ(matmul_config({12160, 128, 15104}).str(), "96x128x64 swapped stages 8");
+  EXPECT_EQ(matmul_config({9000, 96, 8192}).str(), "72x128x64 swapped stages 8");
+  MatmulProblem p{13000, 96, 8192};
+  p.b_lines = false;
+  EXPECT_EQ(matmul_config(p).str(), "104x128x64 swapped multicast stages 7");
+  for (const MatmulProblem& other : {MatmulProblem{8192, 128, 8192},
+                                     {16000, 128, 8192},
+                                     {12160, 136, 8192},
+                                     {12160, 64, 8192},
+                                     {12160, 128, 1024}})
+    EXPECT_FALSE(matmul_config(other).swapped) << matmul_config(other).str();
+  MatmulProblem along_k{12160, 128, 15104};
+  along_k.b_k_major = true;
+  EXPECT_FALSE(matmul_config(along_k).swapped) << "not measured";
+}
+
 /// Rows across two lines of the L2 cost twice the bandwidth: tiles are larger.
 TEST(MatmulConfig, RowsAcrossLines) {
   MatmulProblem p{1000, 2056, 1096};
