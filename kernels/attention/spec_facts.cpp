@@ -15,7 +15,7 @@ constexpr double kLeastWork = 2e10;
 
 /// That are worth a program of a cluster, and that are worth sharing at all
 /// (bench/results/sweeps/2026-11-24-h200-key-splits.jsonl).
-constexpr std::int64_t kLeastKeys = 256, kLeastShared = 1024;
+constexpr std::int64_t kLeastKeys = 128, kLeastShared = 1024;
 
 /// One behind the other.
 std::int64_t sequences(const AttentionCall& c) {

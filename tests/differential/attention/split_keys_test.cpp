@@ -21,17 +21,17 @@ struct Shape {
   Order order = Order::bhsd;
 };
 
-/// 2048 keys take eight programs, 1024 four; what is no multiple of their blocks leaves the last
-/// ones few or none. Two heads of one group at one query are packed.
+/// Eight programs from 1024 keys on; what is no multiple of their blocks leaves the last ones few
+/// or none. Two heads of one group at one query are packed.
 TEST_P(SplitKeys, AgreeWithTheReference) {
   Scalar<i32> q_length = 1, kv_length = 1;
   const Attention attention({.mask = masks::causal_bottom_right(q_length, kv_length)});
-  for (const Shape s : {Shape{4, 2, 1, 1024, 4},
+  for (const Shape s : {Shape{4, 2, 1, 1024, 8},
                         {2, 1, 1, 1023, 1},
-                        {4, 2, 1, 1100, 4, Order::bshd},
+                        {4, 2, 1, 1100, 8, Order::bshd},
                         {4, 1, 5, 2050, 8},
                         {3, 3, 1, 2500, 8},
-                        {3, 3, 64, 1030, 4},
+                        {3, 3, 64, 1030, 8},
                         {3, 3, 65, 1030, 1}}) {
     SCOPED_TRACE(testing::Message()
                  << s.heads << "/" << s.kv_heads << " " << s.q_length << " " << s.kv_length);
@@ -79,7 +79,7 @@ TEST_P(SplitKeys, UnderMasks) {
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention(c.host, t);
     if (GetParam().kind == DeviceKind::sim) {
-      EXPECT_EQ(splits_of(attention, DType::f16), 4);
+      EXPECT_EQ(splits_of(attention, DType::f16), 8);
     }
     if (HasFatalFailure()) return;
   }
@@ -135,6 +135,27 @@ TEST_P(SplitKeys, OfSeveralClusters) {
     if (GetParam().kind == DeviceKind::sim) {
       EXPECT_EQ(splits_of(attention), s.programs);
     }
+  }
+}
+
+/// By default as many as run at once and have keys enough: fewer a tile where tiles are many, and
+/// several clusters where one has more to read than their meeting takes.
+TEST_P(SplitKeys, ByTilesAndKeys) {
+  struct Case {
+    int heads, kv_length, programs;
+    bool several;
+  };
+  for (const Case& c : {Case{20, 1024, 4, false}, {1, 2048, 8, false}, {1, 8192, 8, true}}) {
+    SCOPED_TRACE(testing::Message() << c.heads << " heads, " << c.kv_length << " keys");
+    const Attention attention(AttentionSpec{});
+    const Tensors t({.heads = c.heads, .kv_heads = c.heads, .kv_length = c.kv_length}, DType::bf16,
+                    Order::bhsd, GetParam());
+    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+    expect_attention({}, t);
+    if (GetParam().kind != DeviceKind::sim) continue;  // which has as many SMs as an H200
+    EXPECT_EQ(splits_of(attention), c.programs);
+    const std::string text = attention.dump("trace", DType::bf16);
+    EXPECT_EQ(text.find("last_arriver") != std::string::npos, c.several);
   }
 }
 
