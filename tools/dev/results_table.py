@@ -29,7 +29,7 @@ def ratios(row):
 
 
 def head(found):
-    return (f"{found[0]['device']}, random inputs, cold L2, medians of interleaved runs after warm-up; ratio = peer time / our time, above 1 is faster "
+    return (f"{found[0]['device']}, random inputs, cold L2, medians of interleaved runs after warm-up, from commit 6d1a047 on in another order in each round; ratio = peer time / our time, above 1 is faster "
             f"than the peer. Cases marked clean began with an L2 of clean lines, the others with what a fill had left, which whoever was timed wrote back. Command: {COMMAND}.\n")
 
 
