@@ -52,7 +52,8 @@ struct KernelsOf {
         tall(many.with({{"FORM", static_cast<int>(TileForm::tall)}})),
         boxed(many.with({{"FORM", static_cast<int>(TileForm::boxed)}})),
         latest(&many.first) {
-    for (const int n : kKeyClusters) split.emplace(n, few.with({{"SPLITS", n}}));
+    for (const int n : kKeyClusters)
+      if (n > 1) split.emplace(n, few.with({{"SPLITS", n}}));
   }
 
   Rounds<T> with_tiles(const Rounds<T>& kernels) const {
@@ -96,7 +97,8 @@ struct KernelsOf {
       const Tensor arrivals = Scratch::counters(stream, splits.programs * shared.outs.size(0));
       return run(kernels.first, Round::only, arrivals, static_cast<int>(splits.clusters));
     }
-    if (!facts->may_leave_doubts(c)) return run(kernels.first, Round::only, nullptr, 0);
+    if (splits.all() > 1 || !facts->may_leave_doubts(c))
+      return run(kernels.first, Round::only, nullptr, 0);
     const auto lock = Scratch::lock(stream);
     const Tensor marks = Scratch::marks(stream);
     run(kernels.first, Round::first, marks, 0);

@@ -86,8 +86,8 @@ KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key
   };
   for (const int n : kKeyClusters) {
     if (n == 1) continue;
-    const std::int64_t room = std::min<std::int64_t>(
-        clusters_at_once(n, sms) / std::max<std::int64_t>(tiles, 1), kMostKeySplits / n);
+    const std::int64_t room =
+        std::min<std::int64_t>(clusters_at_once(n, sms) / tiles, kMostKeySplits / n);
     for (const std::int64_t clusters : {std::int64_t{1}, std::int64_t{8}, room})
       consider({n, std::min(room, clusters)});
   }
@@ -148,6 +148,7 @@ KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
       given_tiles() || c.Q.size(2) > kFewRows || !has_wgmma(c.Q.device()))
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
+  if (tiles == 0 || c.Q.size(2) == 0) return {};
   if (spec.key_splits) return given_splits(*spec.key_splits, tiles, sms);
   if (c.K.size(2) < kLeastShared) return {};
   const auto bytes_of_key =
@@ -156,7 +157,7 @@ KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
 }
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
-  if (spec.weighting != Weighting::softmax || key_splits(c).all() > 1) return false;
+  if (spec.weighting != Weighting::softmax) return false;
   const bool asks = spec.rescaling == Rescaling::never;
   if (!asks && spec.rescaling != Rescaling::automatic) return false;
   // Rows of a tile may have no keys there, or none that is known.

@@ -42,7 +42,8 @@ struct SpecFacts {
   /// Without tensors where the call visits a range of keys.
   ListArgs lists(const Stream& stream, const AttentionCall& c, const AttentionTiles& tiles) const;
 
-  /// Whether scores are relative to the first block's, and a second kernel follows.
+  /// Whether scores are relative to the first block's, and a second kernel follows, where no
+  /// programs share keys.
   bool may_leave_doubts(const AttentionCall& c) const;
   /// If so: from the last block to the first.
   bool goes_backwards() const;

@@ -95,9 +95,14 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
     expect_attention({}, t);
     if (HasFatalFailure()) return;
   }
-  const Tensors none({.batch = 0, .heads = 2, .kv_length = 300}, DType::bf16, Order::bhsd,
-                     GetParam());
-  Attention({.key_splits = 4})(Stream(GetParam()), none.Q, none.K, none.V, none.O, none.Lse);
+  for (const int splits : {4, 32}) {
+    const Tensors no_entries({.batch = 0, .heads = 2, .kv_length = 300}, DType::bf16, Order::bhsd,
+                             GetParam());
+    const Tensors no_queries({.heads = 2, .q_length = 0, .kv_length = 300}, DType::bf16,
+                             Order::bhsd, GetParam());
+    for (const Tensors* t : {&no_entries, &no_queries})
+      Attention({.key_splits = splits})(Stream(GetParam()), t->Q, t->K, t->V, t->O, t->Lse);
+  }
 }
 
 /// Parts of several clusters meet in memory: more than are read at once, more than

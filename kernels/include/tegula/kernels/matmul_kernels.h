@@ -66,9 +66,8 @@ struct WholeMatmul {
   Fn epilogue;
   void operator()(In<T, 2> A, In<T, 2> B, Out<O, 2> C, Extra... extra) const {
     const MatmulVariant v = tuned<MatmulVariant>();
-    for (auto [m, n] :
-         grid(C, v.bm, v.bn, l2_group(v.group_m), cluster(v.programs), multicast(v.multicast),
-              alternate(v.alternate), tma_store(v.tma_store))) {
+    for (auto [m, n] : grid(C, v.bm, v.bn, l2_group(v.group_m), tma_store(v.tma_store),
+                            cluster(v.programs), multicast(v.multicast), alternate(v.alternate))) {
       v.wait_for_copies();
       const auto mine = steps(A.cols(), v.bk).part(cluster_rank(), v.programs);
       const Tile sums = v.turned(matmul_sums<T>(v, A, B, m, n, mine));
