@@ -20,9 +20,10 @@ Tensor as_fp8(const Tensor& bytes) {
 
 /// The sum of 1e15 if direct, 2e15 if tiles alternate, 4e15 if multicast, 8e15 if streamed, +
 /// stages
-/// * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK + 32 if
-/// results go by TMA + rows of tiles finished together if not as many as usual, negative where
-/// operands are swapped. Streamed: `splits` programs for each of the device's multiprocessors.
+/// * 1e13 + 1e12 if the splits are a cluster + splits * 1e9 + BM * 1e6 + BN * 1e3 + BK (64 or 128)
+/// + 32 if results go by TMA + rows of tiles finished together if not as many as usual, negative
+/// where operands are swapped. Streamed: `splits` programs for each of the device's
+/// multiprocessors.
 MatmulConfig config_of(double number, Device device) {
   const auto code = static_cast<std::int64_t>(number < 0 ? -number : number);
   const std::int64_t flags = code / 1000000000000000;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a choice was made from: one kernel in several forms side by side, round robin under peers.py's timer. One JSON line a case.
+"""What a choice was made from: one kernel in several forms side by side, in random order under peers.py's timer. One JSON line a case.
 
     python3 bench/sweep.py attention|rescaling|epilogues|choices|few_rows|splits|groups|groups_fp8 --out FILE.jsonl [--lib PATH] [--commit HASH]
 

@@ -12,6 +12,7 @@
 #include "kernels/attention/score_split.h"
 #include "kernels/attention/spec_facts.h"
 #include "kernels/scratch.h"
+#include "support/quotients.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -30,8 +31,13 @@ struct SharedTensors {
   Tensor outs, facts;
 };
 
+/// Rows are padded so that the kernel is the same for all numbers of rows and clusters, which
+/// strides are products of.
+constexpr std::int64_t kRowsOfStride = 16;
+
 SharedTensors shared_tensors(const Stream& stream, const AttentionCall& c, std::int64_t clusters) {
-  const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), rows = c.Q.size(2);
+  const std::int64_t tiles = c.Q.size(0) * c.Q.size(1),
+                     rows = ceil_div(c.Q.size(2), kRowsOfStride) * kRowsOfStride;
   const Dims outs{tiles, clusters, rows, c.V.size(3)}, facts{tiles, clusters, 2, rows};
   Scratch scratch(stream, c.Q.device(),
                   Scratch::bytes_of(outs, DType::f32) + Scratch::bytes_of(facts, DType::f32));
@@ -63,6 +69,12 @@ struct KernelsOf {
             kernels.second.with({{"BM", tiles->queries}})};
   }
 
+  /// A launch that a graph records may run beside others of the stream: it has no memory for parts.
+  KeySplits splits_for(const Stream& stream, const AttentionCall& c) const {
+    const KeySplits splits = facts->key_splits(c, /*with_memory=*/true);
+    return splits.clusters > 1 && stream.capturing() ? facts->key_splits(c, false) : splits;
+  }
+
   const Rounds<T>& kernels_for(const AttentionCall& c) const {
     if (SpecFacts::has_few_rows(c)) return few;
     if (facts->given_tiles()) return many;
@@ -81,7 +93,7 @@ struct KernelsOf {
 
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const ListArgs& lists) const {
-    const KeySplits splits = facts->key_splits(c);
+    const KeySplits splits = splits_for(stream, c);
     const Rounds<T>& kernels = splits.all() > 1 ? split.at(splits.programs) : kernels_for(c);
     SharedTensors shared;
     const auto run = [&](const ForwardKernel<T>& kernel, Round round,

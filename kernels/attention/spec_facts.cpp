@@ -42,16 +42,16 @@ std::int64_t clusters_at_once(int programs, std::int64_t sms) {
   return (programs <= 2 ? sms : sms - sms / 8) / programs;
 }
 
-/// So many programs in the largest clusters of which all tiles' run at once, or in the largest.
-KeySplits given_splits(int all, std::int64_t tiles, std::int64_t sms) {
-  KeySplits largest;
+/// So many programs in the largest clusters of which all tiles' run at once, or in one.
+KeySplits given_splits(int all, std::int64_t tiles, std::int64_t sms, bool with_memory) {
+  int largest = 1;
   for (const int n : kKeyClusters) {
     if (n == 1 || all % n != 0) continue;
-    const KeySplits splits{n, all / n};
-    if (splits.clusters == 1 || tiles * splits.clusters <= clusters_at_once(n, sms)) return splits;
-    if (largest.all() == 1) largest = splits;
+    largest = std::max(largest, n);
+    const bool are_several = with_memory && tiles * (all / n) <= clusters_at_once(n, sms);
+    if (n == all || are_several) return {n, all / n};
   }
-  return largest;
+  return {largest, 1};
 }
 
 /// In microseconds, as fitted to the file above: a program reads a part of its tile's keys and
@@ -73,23 +73,23 @@ double time_of(const KeySplits& splits, std::int64_t tiles, double bytes_of_tile
 }
 
 /// The fastest that run at once and have keys enough.
-KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key,
-                      std::int64_t sms) {
+KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key, std::int64_t sms,
+                      bool with_memory) {
+  const double bytes = bytes_of_key * static_cast<double>(keys);
   KeySplits best;
-  double least = time_of(best, tiles, bytes_of_key * static_cast<double>(keys));
-  const auto consider = [&](const KeySplits& splits) {
-    if (splits.clusters < 1 || keys < splits.all() * kLeastKeys) return;
-    const double time = time_of(splits, tiles, bytes_of_key * static_cast<double>(keys));
-    if (time >= least) return;
-    least = time;
-    best = splits;
-  };
+  double least = time_of(best, tiles, bytes);
   for (const int n : kKeyClusters) {
     if (n == 1) continue;
     const std::int64_t room =
-        std::min<std::int64_t>(clusters_at_once(n, sms) / tiles, kMostKeySplits / n);
-    for (const std::int64_t clusters : {std::int64_t{1}, std::int64_t{8}, room})
-      consider({n, std::min(room, clusters)});
+        std::min({clusters_at_once(n, sms) / tiles, keys / (n * kLeastKeys),
+                  std::int64_t{kMostKeySplits / n}, with_memory ? sms : std::int64_t{1}});
+    for (const std::int64_t clusters : {std::int64_t{1}, std::int64_t{8}, room}) {
+      const KeySplits splits{n, std::min(room, clusters)};
+      const double time = time_of(splits, tiles, bytes);
+      if (room < 1 || time >= least) continue;
+      least = time;
+      best = splits;
+    }
   }
   return best;
 }
@@ -143,17 +143,17 @@ bool SpecFacts::has_few_rows(const AttentionCall& c) {
   return c.packs_heads && c.Q.size(2) <= kFewRows;
 }
 
-KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
+KeySplits SpecFacts::key_splits(const AttentionCall& c, bool with_memory) const {
   if (spec.weighting != Weighting::softmax || c.lengths.q.defined() || way.is_listed() ||
       given_tiles() || c.Q.size(2) > kFewRows || !has_wgmma(c.Q.device()))
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
   if (tiles == 0 || c.Q.size(2) == 0) return {};
-  if (spec.key_splits) return given_splits(*spec.key_splits, tiles, sms);
+  if (spec.key_splits) return given_splits(*spec.key_splits, tiles, sms, with_memory);
   if (c.K.size(2) < kLeastShared) return {};
   const auto bytes_of_key =
       static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3)));
-  return best_splits(tiles, c.K.size(2), bytes_of_key, sms);
+  return best_splits(tiles, c.K.size(2), bytes_of_key, sms, with_memory);
 }
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {

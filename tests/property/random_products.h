@@ -150,6 +150,7 @@ inline void draw_config(Draws& d, DrawnProduct& x) {
   c.alternate = d.rarely(4);
   c.tma_store = d.rarely(3);
   if (d.rarely(8)) c.streamed = d.between(1, 12);
+  c.group_m = d.of({1, 2, 4, 8, 8, 8});
 }
 
 inline void draw_plan(Draws& d, DrawnProduct& x) {

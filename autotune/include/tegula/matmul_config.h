@@ -15,7 +15,7 @@ struct MatmulConfig {
   int bm = 128, bn = 256, bk = 64;
   int splits = 1;
   /// Columns of B lie along the rows of the tensor cores' tiles, which are 64 or more: for few rows
-  /// of A. bn of 64, 128, 192 or 256, bm of 8 to 256 in steps of 8.
+  /// of A, or few columns of B. bn of 64, 128, 192 or 256, bm of 8 to 256 in steps of 8.
   bool swapped = false;
   /// The CTAs of a tile are a cluster, of 2, 4 or 8, and each adds and stores a part of it, 1 /
   /// splits of the rows (of the columns if swapped). Needs sm_90; matrices without batches.
@@ -42,8 +42,9 @@ struct MatmulConfig {
   /// Needs sm_90 and tiles that fill an SM; elsewhere it changes nothing.
   bool tma_store = false;
   /// Rows of tiles that are finished together, column by column (Triton's GROUP_M): tiles at work
-  /// at one time share operands in L2 where they are about as high together as wide. Of matrices
-  /// without batches; 1: row by row.
+  /// at one time share operands in L2 where they are about as high together as wide. 1 (row by
+  /// row), 2, 4, 6, 8, 10, 12, 16, 20, 24 or 32; without effect on batches that are not streamed,
+  /// and where a second kernel adds parts.
   int group_m = 8;
   std::string str() const;
   /// The numbers that kernels choose by, and from which: for `tuned`.

@@ -16,6 +16,11 @@ int splits_of(const Attention& attention, DType dtype = DType::bf16) {
   return at == std::string::npos ? 1 : std::stoi(text.substr(at + word.size()));
 }
 
+/// Whether several clusters share one.
+bool meets_in_memory(const Attention& attention, DType dtype = DType::bf16) {
+  return attention.dump("trace", dtype).find("last_arriver") != std::string::npos;
+}
+
 struct Shape {
   int heads, kv_heads, q_length, kv_length, splits;
   Order order = Order::bhsd;
@@ -72,17 +77,20 @@ TEST_P(SplitKeys, UnderMasks) {
        {.mask = sees_ends}},
       {{.score = [](auto s, auto, auto, auto q, auto kv) { return s + cast<f32>(q - kv) * 0.01f; }},
        {.score = falls}}};
-  for (const Case& c : cases) {
-    const Attention attention(c.spec);
-    const Tensors t({.heads = 4, .kv_heads = 2, .q_length = 3, .kv_length = 1030}, DType::f16,
-                    Order::bhsd, GetParam());
-    attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
-    expect_attention(c.host, t);
-    if (GetParam().kind == DeviceKind::sim) {
-      EXPECT_EQ(splits_of(attention, DType::f16), 8);
+  for (const bool in_memory : {false, true})
+    for (Case c : cases) {
+      if (in_memory) c.spec.key_splits = 16;
+      const Attention attention(c.spec);
+      const Tensors t({.heads = 4, .kv_heads = 2, .q_length = 3, .kv_length = 1030}, DType::f16,
+                      Order::bhsd, GetParam());
+      attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
+      expect_attention(c.host, t);
+      if (GetParam().kind == DeviceKind::sim) {
+        EXPECT_EQ(splits_of(attention, DType::f16), 8);
+        EXPECT_EQ(meets_in_memory(attention, DType::f16), in_memory);
+      }
+      if (HasFatalFailure()) return;
     }
-    if (HasFatalFailure()) return;
-  }
 }
 
 /// Of none of several programs, or of the first one only; lazily rescaled.
@@ -114,7 +122,7 @@ TEST_P(SplitKeys, OfSeveralClusters) {
   };
   for (const Case& s : {Case{6, 2, 1, 1, 1000, 2},
                         {12, 4, 1, 3, 1100, 4},
-                        {24, 3, 3, 40, 1500, 8},
+                        {24, 1, 1, 40, 1500, 8},
                         {64, 2, 1, 1, 700, 2},
                         {10, 1, 1, 2, 1, 2}}) {
     SCOPED_TRACE(testing::Message() << s.splits << " of " << s.kv_length);
@@ -139,6 +147,7 @@ TEST_P(SplitKeys, OfSeveralClusters) {
     }
     if (GetParam().kind == DeviceKind::sim) {
       EXPECT_EQ(splits_of(attention), s.programs);
+      EXPECT_TRUE(meets_in_memory(attention));
     }
   }
 }
@@ -159,9 +168,44 @@ TEST_P(SplitKeys, ByTilesAndKeys) {
     expect_attention({}, t);
     if (GetParam().kind != DeviceKind::sim) continue;  // which has as many SMs as an H200
     EXPECT_EQ(splits_of(attention), c.programs);
-    const std::string text = attention.dump("trace", DType::bf16);
-    EXPECT_EQ(text.find("last_arriver") != std::string::npos, c.several);
+    EXPECT_EQ(meets_in_memory(attention), c.several);
   }
+}
+
+/// Where not all tiles' clusters would run at once, one cluster has to do: parts in memory would be
+/// many.
+TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
+  const Attention attention({.key_splits = 16});
+  const auto run = [&](int heads) {
+    const Tensors t({.heads = heads, .kv_heads = heads, .kv_length = 300, .dim = 16}, DType::bf16,
+                    Order::bhsd, Device::sim());
+    attention(Stream(Device::sim()), t.Q, t.K, t.V, t.O, t.Lse);
+  };
+  run(8);
+  EXPECT_TRUE(meets_in_memory(attention));
+  run(67);
+  EXPECT_FALSE(meets_in_memory(attention));
+  EXPECT_EQ(splits_of(attention), 8);
+}
+
+/// How many clusters and rows there are is no part of a kernel's key.
+TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
+  const Attention attention(AttentionSpec{});
+  const auto times_compiled = [&](int q_length, int kv_length) {
+    const Tensors t({.q_length = q_length, .kv_length = kv_length, .dim = 128}, DType::bf16,
+                    Order::bhsd, Device::sim());
+    attention(Stream(Device::sim()), t.Q, t.K, t.V, t.O, t.Lse);
+    expect_attention({}, t);
+    EXPECT_TRUE(meets_in_memory(attention));
+    std::size_t count = 0;
+    const std::string why = attention.explain(), word = "compiled: ";
+    for (std::size_t at = why.find(word); at != std::string::npos; at = why.find(word, at + 1))
+      ++count;
+    return count;
+  };
+  const std::size_t once = times_compiled(3, 8192);
+  EXPECT_EQ(times_compiled(3, 7301), once) << "fewer clusters";
+  EXPECT_EQ(times_compiled(5, 8192), once) << "more rows";
 }
 
 /// What is exchanged is as large as it can be.
