@@ -72,7 +72,8 @@ struct KernelsOf {
   /// A launch that a graph records may run beside others of the stream: it has no memory for parts.
   KeySplits splits_for(const Stream& stream, const AttentionCall& c) const {
     const KeySplits splits = facts->key_splits(c, /*with_memory=*/true);
-    return splits.clusters > 1 && stream.capturing() ? facts->key_splits(c, false) : splits;
+    const bool records = stream.handle() != nullptr && splits.clusters > 1 && stream.capturing();
+    return records ? facts->key_splits(c, false) : splits;
   }
 
   const Rounds<T>& kernels_for(const AttentionCall& c) const {

@@ -1,5 +1,6 @@
 // Attention on the GPU, by either back end; twins: tests/fuzz/attention_test.cpp and
 // tests/differential/attention on the simulator.
+#include "runtime/context.h"
 #include "tests/fuzz/random_attention.h"
 #include "tests/gpu/by_back_end.h"
 
@@ -28,6 +29,42 @@ TEST_P(AttentionOnGpu, LongSequences) {
       expect_attention(host, t);
       if (HasFatalFailure()) return;
     }
+}
+
+/// Several clusters share the keys of a tile, on streams at once; a graph that a stream records
+/// which has run nothing before replays beside them, with one cluster a tile.
+TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
+  using runtime::check, runtime::driver;
+  const Attention attention(AttentionSpec{});
+  const auto inputs = [] {
+    return Tensors({.heads = 8, .q_length = 1, .kv_length = 8192, .dim = 128, .value_dim = 128},
+                   DType::bf16, Order::bhsd, Device::cuda());
+  };
+  const Tensors first = inputs(), second = inputs(), third = inputs();
+  const Stream stream = Stream::create(Device::cuda()), other = Stream::create(Device::cuda()),
+               recorded = Stream::create(Device::cuda());
+  const auto run = [&](const Stream& on, const Tensors& t) {
+    attention(on, t.Q, t.K, t.V, t.O, t.Lse);
+  };
+  run(stream, first);
+  stream.synchronize();
+  const runtime::ContextScope scope(0);
+  auto* queue = static_cast<runtime::cu::Stream>(recorded.handle());
+  check(driver().stream_begin_capture(queue, runtime::cu::kCaptureThreadLocal), "begin");
+  run(recorded, third);
+  runtime::cu::Graph graph = nullptr;
+  check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");
+  runtime::cu::GraphExec ready = nullptr;
+  check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
+  driver().graph_destroy(graph);
+  for (int again = 0; again < 20; ++again) {
+    run(stream, first);
+    run(other, second);
+    check(driver().graph_launch(ready, queue), "cuGraphLaunch");
+  }
+  for (const Stream& each : {stream, other, recorded}) each.synchronize();
+  for (const Tensors* t : {&first, &second, &third}) expect_attention({}, *t);
+  driver().graph_exec_destroy(ready);
 }
 
 }  // namespace
