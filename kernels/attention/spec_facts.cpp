@@ -67,8 +67,8 @@ double time_of(const KeySplits& splits, std::int64_t tiles, double bytes_of_tile
       splits.programs > 1
           ? kCluster + kByStep * std::bit_width(static_cast<unsigned>(splits.programs) / 2)
           : 0;
-  if (splits.clusters > 1)
-    meeting += kClusters + kEightMore * static_cast<double>((splits.clusters - 1) / 8);
+  const std::int64_t further_eights = (splits.clusters - 1) / 8;
+  if (splits.clusters > 1) meeting += kClusters + kEightMore * static_cast<double>(further_eights);
   return reading + meeting;
 }
 
