@@ -42,12 +42,6 @@ struct RowsOfCall {
   bool packs_heads;
 };
 
-/// Clusters that share the keys of a tile.
-struct ClustersOfCall {
-  const std::optional<InOut<f32, 4>>&outs, &facts;
-  Tile arrivals, count;
-};
-
 struct Lists {
   const std::optional<In<i32, 4>>& blocks;
   const std::optional<In<i32, 3>>&counts, &full, &order;
@@ -58,12 +52,13 @@ template <class T>
 class Program {
  public:
   Program(const SpecFacts& facts, const Tensors<T>& x, const RowsOfCall& rows, const Lists& lists,
-          const ClustersOfCall& clusters, const Scalar<f32>& scale, bool no_keys, Round round)
+          const std::optional<SharedSoftmaxes>& shared, const Scalar<f32>& scale, bool no_keys,
+          Round round)
       : spec_(facts.spec),
         x_(x),
         rows_(rows),
         lists_(lists),
-        clusters_(clusters),
+        shared_(shared),
         round_(round),
         no_keys_(no_keys),
         goes_backwards_(facts.goes_backwards()),
@@ -88,7 +83,7 @@ class Program {
     if (rows_.cu_q) return tiles_of_sequences(doubts);
     const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
     const int rows = tiles_.queries;
-    if (clusters_.outs) return tiles_of_several();
+    if (shared_) return tiles_of_several();
     if (programs_ > 1) return tiles_of_clusters();
     for (auto [b, h, m] : grid(space(), 1, 1, rows, heavy_first.when(is_masked),
                                multicast(!is_masked), tma_loads(reads_boxes())))
@@ -107,15 +102,14 @@ class Program {
   /// A tile for each of several clusters, of which the last one to have done stores.
   void tiles_of_several() const {
     const Tile entries = x_.O.dim(0), heads = x_.O.dim(1);
-    const SharedSoftmaxes shared{*clusters_.outs, *clusters_.facts, clusters_.arrivals,
-                                 clusters_.count};
-    for (auto [b, h, c] : grid({entries, heads, clusters_.count}, 1, 1, 1, cluster(programs_),
+    const SharedSoftmaxes& shared = *shared_;
+    for (auto [b, h, c] : grid({entries, heads, shared.clusters}, 1, 1, 1, cluster(programs_),
                                tma_loads(reads_boxes()))) {
       const Index m = slice(0, tiles_.queries), mine = cluster_share(m);
       const Tile tile = cast<i32>(b.first() * heads + h.first()), cluster = c.first(),
                  rank = cluster_rank();
       const Weighted part =
-          of_cluster(b, h, m, mine, cluster * programs_ + rank, clusters_.count * programs_);
+          of_cluster(b, h, m, mine, cluster * programs_ + rank, shared.clusters * programs_);
       const auto& softmax = std::get<OnlineSoftmax>(part.state);
       if_(shared.leave(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
         // Rows that there are, a few at a time: as a rule there are not many.
@@ -199,9 +193,8 @@ class Program {
     const auto by_row = [](const View& v) { v.any_extent(2), v.any_stride(0), v.any_stride(1); };
     by_row(x_.Lse);
     if (x_.row_max) by_row(*x_.row_max);
-    if (!clusters_.outs) return;
-    for (const View* v :
-         {static_cast<const View*>(&*clusters_.outs), static_cast<const View*>(&*clusters_.facts)})
+    if (!shared_) return;
+    for (const InOut<f32, 4>* v : {&shared_->outs, &shared_->facts})
       v->any_extent(0), v->any_extent(1), v->any_extent(2), v->any_extent(3);
   }
 
@@ -351,7 +344,7 @@ class Program {
   const Tensors<T>& x_;
   const RowsOfCall& rows_;
   const Lists& lists_;
-  const ClustersOfCall& clusters_;
+  const std::optional<SharedSoftmaxes>& shared_;
   Round round_;
   bool no_keys_, goes_backwards_;
   Tile scale_, factor_;
@@ -378,8 +371,10 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFact
         const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
         const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
         const Lists lists{blocks, counts, full, order};
-        const ClustersOfCall clusters{shared_outs, shared_facts, marks, programs};
-        const Program<T> program(*facts, tensors, rows, lists, clusters, scale, no_keys, round);
+        std::optional<SharedSoftmaxes> shared;
+        if (shared_outs)
+          shared.emplace(SharedSoftmaxes{*shared_outs, *shared_facts, marks, programs});
+        const Program<T> program(*facts, tensors, rows, lists, shared, scale, no_keys, round);
         if (round == Round::second)
           program.marked_tiles(Doubts(marks), programs);
         else

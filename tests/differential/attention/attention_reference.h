@@ -143,6 +143,15 @@ inline Tensors head_of(const Tensors& t, int b, int h, bool maxima) {
           of(t.O, h), of(t.Lse, h),       maxima ? of(t.Max, h) : Tensor()};
 }
 
+/// Kernels that the latest call's has been compiled to, by all calls so far.
+inline std::size_t times_compiled(const Attention& attention) {
+  const std::string why = attention.explain(), word = "compiled: ";
+  std::size_t count = 0;
+  for (std::size_t at = why.find(word); at != std::string::npos; at = why.find(word, at + 1))
+    ++count;
+  return count;
+}
+
 /// Every row of every head; `maxima`: of row_max too.
 inline void expect_attention(const HostAttention& host, const Tensors& t, bool maxima = false) {
   for (int b = 0; b < t.Q.size(0); ++b)

@@ -173,18 +173,10 @@ TEST_P(Scores, NewTablesAndNumbersCompileNothing) {
     expect_attention(host, t, /*maxima=*/true);
   };
   run(1.5, 13);
-  const auto times_compiled = [&] {
-    std::size_t count = 0;
-    const std::string why = attention.explain();
-    for (std::size_t at = why.find("compiled: "); at != std::string::npos;
-         at = why.find("compiled: ", at + 1))
-      ++count;
-    return count;
-  };
-  const std::size_t once = times_compiled();
+  const std::size_t once = times_compiled(attention);
   run(0.4, 14);
   run(7, 15);
-  EXPECT_EQ(times_compiled(), once);
+  EXPECT_EQ(times_compiled(attention), once);
 }
 
 TEST_P(Scores, FullBias) {
