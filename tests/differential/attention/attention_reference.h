@@ -152,6 +152,11 @@ inline std::size_t times_compiled(const Attention& attention) {
   return count;
 }
 
+/// Whether in the latest call several clusters shared the keys of a tile.
+inline bool meets_in_memory(const Attention& attention, DType dtype = DType::bf16) {
+  return attention.dump("trace", dtype).find("last_arriver") != std::string::npos;
+}
+
 /// Every row of every head; `maxima`: of row_max too.
 inline void expect_attention(const HostAttention& host, const Tensors& t, bool maxima = false) {
   for (int b = 0; b < t.Q.size(0); ++b)

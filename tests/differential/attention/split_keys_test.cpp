@@ -16,11 +16,6 @@ int splits_of(const Attention& attention, DType dtype = DType::bf16) {
   return at == std::string::npos ? 1 : std::stoi(text.substr(at + word.size()));
 }
 
-/// Whether several clusters share one.
-bool meets_in_memory(const Attention& attention, DType dtype = DType::bf16) {
-  return attention.dump("trace", dtype).find("last_arriver") != std::string::npos;
-}
-
 struct Shape {
   int heads, kv_heads, q_length, kv_length, splits;
   Order order = Order::bhsd;
