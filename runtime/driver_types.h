@@ -18,6 +18,9 @@ using Kernel = struct KernelOpaque*;
 using Function = struct FunctionOpaque*;
 using Graph = struct GraphOpaque*;
 using GraphExec = struct GraphExecOpaque*;
+using GraphNode = struct GraphNodeOpaque*;
+using UserObject = struct UserObjectOpaque*;
+using HostFunction = void (*)(void*);
 
 enum Result : int {
   kSuccess = 0,
@@ -85,6 +88,8 @@ enum StreamFlags : unsigned { kStreamDefault = 0, kStreamNonBlocking = 1 };
 enum EventFlags : unsigned { kEventDefault = 0, kEventDisableTiming = 2 };
 enum CaptureStatus : int { kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalidated = 2 };
 enum CaptureMode : int { kCaptureGlobal = 0, kCaptureThreadLocal = 1, kCaptureRelaxed = 2 };
+enum UserObjectFlags : unsigned { kUserObjectNoSync = 1 };
+enum RetainFlags : unsigned { kRetainMove = 1 };
 enum ProcQuery : int { kProcFound = 0, kProcNotFound = 1, kProcVersionTooLow = 2 };
 
 enum LaunchAttributeId : int {

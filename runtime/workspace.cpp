@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/capture.h"
 #include "runtime/context.h"
+#include "runtime/graph_memory.h"
 #include "runtime/storage.h"
 #include "tegula/error.h"
 
@@ -46,14 +48,9 @@ Slot& slot_of(const Key& key) {
 Key key_of(const Stream& stream) {
   const Device device = stream.device();
   if (device.on_host()) return {nullptr, device.kind, device.index, 0};
-  // A stream that records a graph does not tell its identifier: what it told before is remembered.
-  thread_local std::map<void*, unsigned long long> known;
   unsigned long long id = 0;
-  if (stream.handle() != nullptr && stream.capturing())
-    id = known.contains(stream.handle()) ? known[stream.handle()] : ~0ull;
-  else if (stream.handle() != nullptr)
-    check(driver().stream_id(static_cast<cu::Stream>(stream.handle()), &id), "cuStreamGetId"),
-        known[stream.handle()] = id;
+  if (stream.handle() != nullptr)
+    check(driver().stream_id(static_cast<cu::Stream>(stream.handle()), &id), "cuStreamGetId");
   return {&driver(), device.kind, device.index, id};
 }
 
@@ -77,14 +74,6 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
   const std::lock_guard lock(slot.growing);
   const Workspace* old = slot.current.load(std::memory_order_acquire);
   if (is_enough(old, scratch_bytes, counters)) return *old;
-  if (stream.capturing())
-    throw DeviceError(fmt::format("this kernel needs a workspace of {} bytes and {} counters, "
-                                  "which cannot be allocated while "
-                                  "the stream records a CUDA graph; call prepare() for the kernel "
-                                  "and its shapes, or run it "
-                                  "once, on this stream before the capture begins",
-                                  scratch_bytes, counters),
-                      cu::kErrorStreamCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
   constexpr std::size_t kLeastBytes = 64 << 10, kLeastCounters = 1024;
   auto fresh = std::make_unique<Workspace>(old != nullptr ? *old : Workspace{});
   if (scratch_bytes > fresh->scratch_bytes) {
@@ -118,44 +107,47 @@ class RecordedCounters {
     return *mine;
   }
 
-  std::uint32_t* take(std::size_t count) {
+  std::uint32_t* take(std::size_t count, Device device) {
     const std::lock_guard lock(mutex_);
-    if (left_ < count)
-      throw DeviceError(
-          "this kernel counts its tiles, and no counter is left for a launch that a CUDA graph "
-          "records; call prepare() for the kernel, or run it once, before the capture begins",
-          cu::kErrorStreamCaptureUnsupported, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED");
+    if (left_ < count) supply(std::max(kSupply, kLaunches * count), device);
     left_ -= count;
     return std::exchange(next_, next_ + count);
   }
 
-  /// Not while the stream records. What is left of the last supply is enough for most graphs, whose
-  /// launches count in up to `at_once` places.
-  void fill_up(const Stream& stream, std::size_t at_once) {
-    const std::size_t supply = kLaunches * at_once;
-    if (left_.load(std::memory_order_relaxed) >= supply / 2) [[likely]]
-      return;
-    const std::lock_guard lock(mutex_);
-    if (left_ >= supply / 2) return;
-    const std::size_t bytes = supply * sizeof(std::uint32_t);
-    memory_.push_back(allocate(bytes, stream.device()));
+ private:
+  static constexpr std::size_t kSupply = 1 << 16, kLaunches = 16;
+
+  /// On a stream of its own: what the recording one did would be recorded.
+  void supply(std::size_t count, Device device) {
+    const RelaxedCapture relaxed;
+    const std::size_t bytes = count * sizeof(std::uint32_t);
+    memory_.push_back(allocate(bytes, device));
+    const Stream stream = Stream::create(device);
+    clear(memory_.back().get(), bytes, stream);
+    stream.synchronize();
     next_ = static_cast<std::uint32_t*>(memory_.back().get());
-    clear(next_, bytes, stream);
-    stream.synchronize();  // graphs are replayed on other streams
-    left_ = supply;
+    left_ = count;
   }
 
- private:
-  static constexpr std::size_t kLaunches = 8192;
   std::mutex mutex_;
   std::uint32_t* next_ = nullptr;
-  std::atomic<std::size_t> left_{0};
+  std::size_t left_ = 0;
   std::vector<std::shared_ptr<void>> memory_;
 };
 
-}  // namespace
-
-namespace {
+Workspace workspace_of(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
+  thread_local Key last_key{nullptr, DeviceKind::cpu, -1, 0};
+  thread_local Slot* last_slot = nullptr;
+  const Key key = key_of(stream);
+  if (key != last_key || last_slot == nullptr) {
+    last_slot = &slot_of(key);
+    last_key = key;
+  }
+  const Workspace* current = last_slot->current.load(std::memory_order_acquire);
+  if (is_enough(current, scratch_bytes, counters)) [[likely]]
+    return *current;
+  return grow(*last_slot, stream, scratch_bytes, counters);
+}
 
 /// What kernels are compiled for depends on how pointers are aligned: places and supplies are whole
 /// multiples of this.
@@ -164,17 +156,9 @@ constexpr std::size_t kMarksFrom = kAlignedCounters, kCountersFrom = kMarksFrom 
 
 /// So many from place `first` of the stream's, or, while it records a graph, some of their own.
 std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_t count) {
-  thread_local std::pair<const Driver*, int> last_device{nullptr, -1};
-  thread_local RecordedCounters* recorded = nullptr;
-  const std::pair<const Driver*, int> device{&driver(), stream.device().index};
-  if (device != last_device || recorded == nullptr) {
-    recorded = &RecordedCounters::of(stream.device());
-    last_device = device;
-  }
   const std::size_t whole = (count + kAlignedCounters - 1) / kAlignedCounters * kAlignedCounters;
-  if (stream.capturing()) return recorded->take(whole);
-  recorded->fill_up(stream, whole);
-  return acquire_workspace(stream, 0, first + whole).counters + first;
+  if (stream.capturing()) return RecordedCounters::of(stream.device()).take(whole, stream.device());
+  return workspace_of(stream, 0, first + whole).counters + first;
 }
 
 }  // namespace
@@ -188,17 +172,10 @@ std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
 }
 
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
-  thread_local Key last_key{nullptr, DeviceKind::cpu, -1, 0};
-  thread_local Slot* last_slot = nullptr;
-  const Key key = key_of(stream);
-  if (key != last_key || last_slot == nullptr) {
-    last_slot = &slot_of(key);
-    last_key = key;
-  }
-  const Workspace* current = last_slot->current.load(std::memory_order_acquire);
-  if (is_enough(current, scratch_bytes, counters)) [[likely]]
-    return *current;
-  return grow(*last_slot, stream, scratch_bytes, counters);
+  if (stream.handle() == nullptr || !stream.capturing())
+    return workspace_of(stream, scratch_bytes, counters);
+  return {acquire_graph_memory(stream, scratch_bytes), scratch_bytes,
+          counters > 0 ? acquire_counters(stream, counters) : nullptr, counters};
 }
 
 }  // namespace tegula::runtime

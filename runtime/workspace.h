@@ -16,14 +16,13 @@ struct Workspace {
 };
 
 /// The workspace of a stream, at least this large. Without growth it takes no lock; growth
-/// allocates, and memory outgrown is kept, because a captured graph may use it. While the stream
-/// records a graph growth is a DeviceError.
+/// allocates, and memory outgrown is kept, because work that is queued may use it. While the stream
+/// records a graph it is the graph's (graph_memory.h), and the launch's counters.
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters);
 
 /// Counters that are 0 whenever a launch begins that leaves them 0. Launches that follow each other
 /// on a stream share them; each launch that a graph records gets some of its own, because the graph
-/// may be replayed on any stream. Those are taken from a supply of the device, which calls without
-/// a recording fill up; a DeviceError where it is empty.
+/// may be replayed on any stream. Those are taken from a supply of the device.
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
 /// The one by which a launch deals its tiles: another than those, which its kernel may count with.
 std::uint32_t* acquire_tile_counter(const Stream& stream);

@@ -69,13 +69,6 @@ struct KernelsOf {
             kernels.second.with({{"BM", tiles->queries}})};
   }
 
-  /// A launch that a graph records may run beside others of the stream: it has no memory for parts.
-  KeySplits splits_for(const Stream& stream, const AttentionCall& c) const {
-    const KeySplits splits = facts->key_splits(c, /*with_memory=*/true);
-    const bool records = stream.handle() != nullptr && splits.clusters > 1 && stream.capturing();
-    return records ? facts->key_splits(c, false) : splits;
-  }
-
   const Rounds<T>& kernels_for(const AttentionCall& c) const {
     if (SpecFacts::has_few_rows(c)) return few;
     if (facts->given_tiles()) return many;
@@ -94,7 +87,7 @@ struct KernelsOf {
 
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const ListArgs& lists) const {
-    const KeySplits splits = splits_for(stream, c);
+    const KeySplits splits = facts->key_splits(c);
     const Rounds<T>& kernels = splits.all() > 1 ? split.at(splits.programs) : kernels_for(c);
     SharedTensors shared;
     const auto run = [&](const ForwardKernel<T>& kernel, Round round,

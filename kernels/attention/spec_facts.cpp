@@ -43,12 +43,12 @@ std::int64_t clusters_at_once(int programs, std::int64_t sms) {
 }
 
 /// So many programs in the largest clusters of which all tiles' run at once, or in one.
-KeySplits given_splits(int all, std::int64_t tiles, std::int64_t sms, bool with_memory) {
+KeySplits given_splits(int all, std::int64_t tiles, std::int64_t sms) {
   int largest = 1;
   for (const int n : kKeyClusters) {
     if (n == 1 || all % n != 0) continue;
     largest = std::max(largest, n);
-    const bool are_several = with_memory && tiles * (all / n) <= clusters_at_once(n, sms);
+    const bool are_several = tiles * (all / n) <= clusters_at_once(n, sms);
     if (n == all || are_several) return {n, all / n};
   }
   return {largest, 1};
@@ -73,16 +73,15 @@ double time_of(const KeySplits& splits, std::int64_t tiles, double bytes_of_tile
 }
 
 /// The fastest that run at once and have keys enough.
-KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key, std::int64_t sms,
-                      bool with_memory) {
+KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key,
+                      std::int64_t sms) {
   const double bytes = bytes_of_key * static_cast<double>(keys);
   KeySplits best;
   double least = time_of(best, tiles, bytes);
   for (const int n : kKeyClusters) {
     if (n == 1) continue;
-    const std::int64_t room =
-        std::min({clusters_at_once(n, sms) / tiles, keys / (n * kLeastKeys),
-                  std::int64_t{kMostKeySplits / n}, with_memory ? sms : std::int64_t{1}});
+    const std::int64_t room = std::min({clusters_at_once(n, sms) / tiles, keys / (n * kLeastKeys),
+                                        std::int64_t{kMostKeySplits / n}});
     for (const std::int64_t clusters : {std::int64_t{1}, std::int64_t{8}, room}) {
       const KeySplits splits{n, std::min(room, clusters)};
       const double time = time_of(splits, tiles, bytes);
@@ -143,17 +142,17 @@ bool SpecFacts::has_few_rows(const AttentionCall& c) {
   return c.packs_heads && c.Q.size(2) <= kFewRows;
 }
 
-KeySplits SpecFacts::key_splits(const AttentionCall& c, bool with_memory) const {
+KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
   if (spec.weighting != Weighting::softmax || c.lengths.q.defined() || way.is_listed() ||
       given_tiles() || c.Q.size(2) > kFewRows || !has_wgmma(c.Q.device()))
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
   if (tiles == 0 || c.Q.size(2) == 0) return {};
-  if (spec.key_splits) return given_splits(*spec.key_splits, tiles, sms, with_memory);
+  if (spec.key_splits) return given_splits(*spec.key_splits, tiles, sms);
   if (c.K.size(2) < kLeastShared) return {};
   const auto bytes_of_key =
       static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3)));
-  return best_splits(tiles, c.K.size(2), bytes_of_key, sms, with_memory);
+  return best_splits(tiles, c.K.size(2), bytes_of_key, sms);
 }
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {

@@ -32,8 +32,7 @@ struct SpecFacts {
   static bool has_few_rows(const AttentionCall& c);
   /// What shares the keys of a tile of kFewRows queries: more than one program where tiles are so
   /// few that SMs would have none, and keys are many.
-  /// Several clusters need memory for their parts.
-  KeySplits key_splits(const AttentionCall& c, bool with_memory) const;
+  KeySplits key_splits(const AttentionCall& c) const;
   /// Whether tiles that a derived list has visit most blocks come first. Unless the spec says:
   /// where that is worth a kernel that ranks them, and what heads next to each other share in the
   /// L2, which is where an SM has few tiles, and one may be long beside them

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "runtime/context.h"
@@ -265,7 +266,21 @@ TEST_F(Gpu, TensorMapsAddressBoxes) {
   }
 }
 
-TEST_F(Gpu, CaptureRecordsLaunchesAndRefusesGrowth) {
+/// What `stream` records in `body`, instantiated.
+cu::GraphExec recorded(const Stream& stream, const std::function<void()>& body,
+                       cu::CaptureMode mode = cu::kCaptureThreadLocal) {
+  auto* queue = static_cast<cu::Stream>(stream.handle());
+  check(driver().stream_begin_capture(queue, mode), "cuStreamBeginCapture");
+  body();
+  cu::Graph graph = nullptr;
+  check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");
+  cu::GraphExec ready = nullptr;
+  check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
+  driver().graph_destroy(graph);
+  return ready;
+}
+
+TEST_F(Gpu, CaptureRecordsLaunchesWithMemoryOfTheGraph) {
   const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
   const Tensor x = Tensor::full({128}, 1, DType::f32, kGpu);
   const Tensor y = Tensor::zeros({128}, DType::f32, kGpu);
@@ -274,20 +289,60 @@ TEST_F(Gpu, CaptureRecordsLaunchesAndRefusesGrowth) {
   const Workspace before = acquire_workspace(stream, 1 << 16, 16);
   const AxpyArguments arguments{2, x.data(), y.data(), 128};
   const ContextScope scope(0);
-  check(driver().stream_begin_capture(queue, cu::kCaptureThreadLocal), "cuStreamBeginCapture");
-  EXPECT_TRUE(stream.capturing());
-  plan.launch(queue, block_of(arguments), {1, 1, 1});
-  EXPECT_EQ(acquire_workspace(stream, 1 << 16, 16).scratch, before.scratch);
-  EXPECT_THROW(acquire_workspace(stream, 1 << 26, 16), DeviceError);
-  cu::Graph graph = nullptr;
-  check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");  // still valid
-  cu::GraphExec ready = nullptr;
-  check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
+  std::byte* of_graph = nullptr;
+  cu::GraphExec ready = recorded(stream, [&] {
+    EXPECT_TRUE(stream.capturing());
+    plan.launch(queue, block_of(arguments), {1, 1, 1});
+    of_graph = acquire_workspace(stream, 1 << 26, 16).scratch;
+    EXPECT_NE(of_graph, before.scratch);
+    EXPECT_EQ(acquire_workspace(stream, 1 << 16, 16).scratch, of_graph);
+  });
   for (int i = 0; i < 3; ++i) check(driver().graph_launch(ready, queue), "cuGraphLaunch");
   stream.synchronize();
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>(128, 6));
+  const auto next_graphs = [&] {
+    std::byte* memory = nullptr;
+    driver().graph_exec_destroy(
+        recorded(stream, [&] { memory = acquire_workspace(stream, 1 << 26, 0).scratch; }));
+    return memory;
+  };
+  EXPECT_NE(next_graphs(), of_graph) << "which an instance of the first graph has";
   driver().graph_exec_destroy(ready);
-  driver().graph_destroy(graph);
+  // The driver says some time later, on a thread of its own, that a graph is gone.
+  bool is_back = false;
+  for (int attempt = 0; attempt < 200 && !is_back; ++attempt) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    const cu::GraphExec a = recorded(
+        stream, [&] { is_back = acquire_workspace(stream, 1 << 26, 0).scratch == of_graph; });
+    driver().graph_exec_destroy(a);
+  }
+  EXPECT_TRUE(is_back);
+}
+
+/// What nothing has run before is loaded, allocated and cleared while the stream records, also in
+/// the strictest mode, which is PyTorch's.
+TEST_F(Gpu, GlobalCaptureLoadsAndAllocates) {
+  const Tensor x = Tensor::full({128}, 1, DType::f32, kGpu);
+  const Tensor y = Tensor::zeros({128}, DType::f32, kGpu);
+  const Stream stream = Stream::create(kGpu);
+  const ContextScope scope(0);
+  std::uint32_t* counters = nullptr;
+  const cu::GraphExec ready = recorded(
+      stream,
+      [&] {
+        const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
+        counters = acquire_counters(stream, 1 << 20);
+        EXPECT_NE(acquire_workspace(stream, 1 << 20, 0).scratch, nullptr);
+        plan.launch(static_cast<cu::Stream>(stream.handle()),
+                    block_of(AxpyArguments{2, x.data(), y.data(), 128}), {1, 1, 1});
+      },
+      cu::kCaptureGlobal);
+  check(driver().graph_launch(ready, static_cast<cu::Stream>(stream.handle())), "cuGraphLaunch");
+  stream.synchronize();
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>(128, 2));
+  const Tensor cleared = Tensor::borrow(counters, {1 << 20}, DType::u32, kGpu);
+  EXPECT_EQ(cleared.to_vector<u32>(), std::vector<u32>(1 << 20, 0));
+  driver().graph_exec_destroy(ready);
 }
 
 TEST_F(Gpu, LaunchAddsLittleToTheDriversCall) {

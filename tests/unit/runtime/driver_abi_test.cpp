@@ -102,6 +102,8 @@ SAME_VALUE(kCaptureActive, CU_STREAM_CAPTURE_STATUS_ACTIVE);
 SAME_VALUE(kCaptureInvalidated, CU_STREAM_CAPTURE_STATUS_INVALIDATED);
 SAME_VALUE(kCaptureThreadLocal, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 SAME_VALUE(kCaptureRelaxed, CU_STREAM_CAPTURE_MODE_RELAXED);
+SAME_VALUE(kUserObjectNoSync, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+SAME_VALUE(kRetainMove, CU_GRAPH_USER_OBJECT_MOVE);
 SAME_VALUE(kProcFound, CU_GET_PROC_ADDRESS_SUCCESS);
 SAME_VALUE(kProcVersionTooLow, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
 SAME_VALUE(kLaunchCooperative, CU_LAUNCH_ATTRIBUTE_COOPERATIVE);
@@ -161,6 +163,8 @@ ALIKE(cuGraphInstantiateWithFlags, (cu::GraphExec*, cu::Graph, unsigned long lon
 ALIKE(cuStreamBeginCapture, (cu::Stream, cu::CaptureMode));
 ALIKE(cuEventElapsedTime, (float*, cu::Event, cu::Event));
 ALIKE(cuStreamGetId, (cu::Stream, unsigned long long*));
+ALIKE(cuUserObjectCreate, (cu::UserObject*, void*, cu::HostFunction, unsigned, unsigned));
+ALIKE(cuGraphRetainUserObject, (cu::Graph, cu::UserObject, unsigned, unsigned));
 
 TEST(DriverAbi, MatchesCudaHeader) {
   SUCCEED() << "checked while compiling against CUDA " << CUDA_VERSION;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/driver_api.h"
@@ -29,6 +30,10 @@ struct MockState {
   int max_threads = 1024;
   int local_bytes = 0;  ///< stack of every kernel
   bool capturing = false;
+  unsigned long long capture_id = 1;
+  /// What lives as long as the graph of the capture.
+  std::vector<std::pair<void*, cu::HostFunction>> of_graph;
+  cu::CaptureMode capture_mode = cu::kCaptureGlobal;
   cu::Result next_launch = cu::kSuccess;
   cu::Result next_load = cu::kSuccess;
   cu::Result next_alloc = cu::kSuccess;
@@ -111,6 +116,8 @@ inline void mock_devices(Driver& d) {
 inline void mock_memory(Driver& d) {
   d.mem_alloc = [](cu::DevicePtr* out, std::size_t bytes) {
     if (mock().next_alloc != cu::kSuccess) return mock().next_alloc;
+    if (mock().capturing && mock().capture_mode != cu::kCaptureRelaxed)
+      return cu::kErrorStreamCaptureUnsupported;
     *out = reinterpret_cast<cu::DevicePtr>(std::malloc(bytes));
     mock().live_memory.insert(*out);
     return cu::kSuccess;
@@ -146,10 +153,42 @@ inline void mock_memory(Driver& d) {
     *id = static_cast<unsigned long long>(mock().stream_id);
     return cu::kSuccess;
   };
+  d.stream_create = [](cu::Stream* stream, unsigned) {
+    *stream = reinterpret_cast<cu::Stream>(0x5000);
+    return cu::kSuccess;
+  };
+  d.stream_destroy = [](cu::Stream) { return cu::kSuccess; };
+}
+
+inline void mock_capture(Driver& d) {
   d.stream_capturing = [](cu::Stream, cu::CaptureStatus* status) {
     *status = mock().capturing ? cu::kCaptureActive : cu::kCaptureNone;
     return cu::kSuccess;
   };
+  d.capture_info = [](cu::Stream, cu::CaptureStatus* status, unsigned long long* id,
+                      cu::Graph* graph, const cu::GraphNode**, std::size_t*) {
+    *status = mock().capturing ? cu::kCaptureActive : cu::kCaptureNone;
+    *id = mock().capture_id;
+    *graph = reinterpret_cast<cu::Graph>(0x6000);
+    return cu::kSuccess;
+  };
+  d.exchange_capture_mode = [](cu::CaptureMode* mode) {
+    std::swap(*mode, mock().capture_mode);
+    return cu::kSuccess;
+  };
+  d.user_object_create = [](cu::UserObject* object, void* data, cu::HostFunction release, unsigned,
+                            unsigned) {
+    mock().of_graph.emplace_back(data, release);
+    *object = reinterpret_cast<cu::UserObject>(0x7000);
+    return cu::kSuccess;
+  };
+  d.graph_retain = [](cu::Graph, cu::UserObject, unsigned, unsigned) { return cu::kSuccess; };
+}
+
+/// The graph of the capture is destroyed, and the next capture begins another one.
+inline void mock_next_graph() {
+  for (const auto& [data, release] : std::exchange(mock().of_graph, {})) release(data);
+  ++mock().capture_id;
 }
 
 inline void mock_kernels(Driver& d) {
@@ -220,6 +259,7 @@ class MockDriver {
     mock() = MockState();
     mock_devices(table);
     mock_memory(table);
+    mock_capture(table);
     mock_kernels(table);
     table.version = 13000;
     table.missing = {{"cuDeviceGetUuid", "device identities", 11040}};

@@ -105,9 +105,8 @@ struct AttentionSpec {
   /// Programs, 1 or an even number up to 256, that share the keys of a tile of up to 64 rows: a
   /// head's queries, or those of the heads that it packs. Default: where keys are many and tiles
   /// few, as many as an estimate finds fastest. They are a cluster, or several of up to 8 whose
-  /// parts meet in memory, and merge their softmaxes. Several only where all tiles' run at once and
-  /// the stream is not being captured, for a graph's launches may run beside others of the stream;
-  /// else one cluster; without effect with more queries, with `tiles`, in `varlen`, under
+  /// parts meet in memory, and merge their softmaxes. Several only where all tiles' run at
+  /// once, else one cluster; without effect with more queries, with `tiles`, in `varlen`, under
   /// lists of blocks, with other weights than softmax's, and for other targets than sm_90a.
   std::optional<int> key_splits = {};
   /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or

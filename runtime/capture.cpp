@@ -1,0 +1,31 @@
+#include "runtime/capture.h"
+
+#include "runtime/context.h"
+#include "tegula/error.h"
+
+namespace tegula::runtime {
+
+RelaxedCapture::RelaxedCapture() {
+  check(driver().exchange_capture_mode(&mode_), "cuThreadExchangeStreamCaptureMode");
+}
+RelaxedCapture::~RelaxedCapture() { driver().exchange_capture_mode(&mode_); }
+
+Capture capture_of(cu::Stream stream) {
+  Capture c;
+  cu::CaptureStatus status = cu::kCaptureNone;
+  check(driver().capture_info(stream, &status, &c.id, &c.graph, nullptr, nullptr),
+        "cuStreamGetCaptureInfo");
+  if (status != cu::kCaptureActive)
+    throw DeviceError("the stream records no CUDA graph, or its capture was invalidated",
+                      cu::kErrorStreamCaptureInvalidated, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED");
+  return c;
+}
+
+void keep_for_graph(cu::Graph graph, void* data, cu::HostFunction release) {
+  cu::UserObject object = nullptr;
+  check(driver().user_object_create(&object, data, release, 1, cu::kUserObjectNoSync),
+        "cuUserObjectCreate");
+  check(driver().graph_retain(graph, object, 1, cu::kRetainMove), "cuGraphRetainUserObject");
+}
+
+}  // namespace tegula::runtime
