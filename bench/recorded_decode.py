@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""One query a head, called and replayed from a CUDA graph, as torch.cuda.graph records it: before anything has run on its stream, in the mode "global".
+
+    python3 bench/recorded_decode.py [--lib PATH]
+
+Prints a JSON line a case: medians in us with cold L2, and the error of the replayed result against fp64.
+"""
+import argparse
+import json
+import statistics
+
+import peers
+import torch
+from attention_suites import DECODED
+
+
+def recorded(t, tensors):
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream):
+        run = t.caller("attention_full", tensors)
+    with torch.cuda.graph(graph, stream=stream):
+        run()
+    return graph.replay
+
+
+def error_of(q, k, v, o):
+    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1).double() for x in (k, v))
+    want = torch.softmax(q.double() @ k.transpose(2, 3) / q.shape[3] ** 0.5, -1) @ v
+    return ((o.double() - want).norm() / want.norm()).item()
+
+
+def row_of(t, b, h, kv_heads, s, d=128):
+    q, o = (torch.randn(b, h, 1, d, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    k, v = (torch.randn(b, kv_heads, s, d, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    tensors = [q, k, v, o, torch.empty(b, h, 1, device="cuda")]
+    replay = recorded(t, tensors)
+    o.zero_()
+    replay()
+    torch.cuda.synchronize()
+    error = error_of(q, k, v, o)
+    ways = {"graph": replay, "call": t.caller("attention_full", tensors)}
+    ways["call"]()
+    times = {way: [] for way in ways}
+    for _ in range(40):
+        for way, run in ways.items():
+            times[way].append(1000 * peers.time_once(run, peers.FLUSH_US))
+    return {"case": f"b{b} h{h} kv{kv_heads} keys {s} d{d} bf16", "us": {way: round(statistics.median(us), 2) for way, us in times.items()}, "error": round(error, 5)}
+
+
+def main():
+    args = argparse.ArgumentParser(description=__doc__)
+    args.add_argument("--lib", default=".gpu/lib/libtegula_bench.so")
+    t = peers.Tegula(args.parse_args().lib)
+    torch.manual_seed(0)
+    for shape in DECODED:
+        print(json.dumps({**row_of(t, *shape), "device": torch.cuda.get_device_name(), "backend": t.lib.tegula_bench_backend().decode()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
