@@ -1,7 +1,5 @@
 #include "runtime/workspace.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>

@@ -3,6 +3,7 @@
 #include "runtime/context.h"
 #include "tests/fuzz/random_attention.h"
 #include "tests/gpu/by_back_end.h"
+#include "tests/gpu/recorded_graph.h"
 
 namespace tegula::test {
 namespace {
@@ -31,11 +32,10 @@ TEST_P(AttentionOnGpu, LongSequences) {
     }
 }
 
-/// Several clusters share the keys of a tile, on streams at once; graphs that a stream records
-/// which has run nothing before replay beside them, on any stream, with memory of their own. That
-/// they are several is looked for: of more heads one cluster would do for all.
+/// Several clusters share the keys of a tile, on streams at once; a graph of a stream which
+/// has run nothing before replays beside them, there and on another stream, with memory of its own.
+/// That they are several is looked for: of more heads one cluster would do for all.
 TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
-  using runtime::check, runtime::driver;
   const Attention attention(AttentionSpec{});
   const auto inputs = [] {
     return Tensors({.q_length = 1, .kv_length = 8192, .dim = 128, .value_dim = 128}, DType::bf16,
@@ -50,26 +50,15 @@ TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
   run(stream, first);
   stream.synchronize();
   EXPECT_TRUE(meets_in_memory(attention));
-  const runtime::ContextScope scope(0);
-  auto* queue = static_cast<runtime::cu::Stream>(recorded.handle());
-  check(driver().stream_begin_capture(queue, runtime::cu::kCaptureThreadLocal), "begin");
-  run(recorded, third);
+  const RecordedGraph graph(recorded, [&] { run(recorded, third); });
   EXPECT_TRUE(meets_in_memory(attention));
-  runtime::cu::Graph graph = nullptr;
-  check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");
-  runtime::cu::GraphExec ready = nullptr;
-  check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
-  driver().graph_destroy(graph);
   for (int again = 0; again < 20; ++again) {
     run(stream, first);
     run(other, second);
-    check(driver().graph_launch(ready, static_cast<runtime::cu::Stream>(
-                                           (again % 2 == 0 ? recorded : stream).handle())),
-          "cuGraphLaunch");
+    graph.replay(again % 2 == 0 ? recorded : stream);
   }
   for (const Stream& each : {stream, other, recorded}) each.synchronize();
   for (const Tensors* t : {&first, &second, &third}) expect_attention({}, *t);
-  driver().graph_exec_destroy(ready);
 }
 
 }  // namespace

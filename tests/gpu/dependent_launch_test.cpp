@@ -10,13 +10,10 @@
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
+#include "tests/gpu/recorded_graph.h"
 
 namespace tegula {
 namespace {
-
-using runtime::check;
-using runtime::driver;
-namespace cu = runtime::cu;
 
 struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
@@ -107,22 +104,13 @@ TEST_F(DependentLaunchOnGpu, EveryLaunchIsExact) {
 }
 
 TEST_F(DependentLaunchOnGpu, Captured) {
-  const runtime::ContextScope scope(0);
-  auto* const queue = static_cast<cu::Stream>(stream_.handle());
   for (const MatmulConfig& config : configs()) {
     SCOPED_TRACE(config.str());
     run_all(config);  // compiles, and the stream's memory grows
     stream_.synchronize();
-    check(driver().stream_begin_capture(queue, cu::kCaptureThreadLocal), "cuStreamBeginCapture");
-    run_all(config);
-    cu::Graph graph = nullptr;
-    check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");
-    cu::GraphExec ready = nullptr;
-    check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
-    for (int i = 0; i < 100; ++i) check(driver().graph_launch(ready, queue), "cuGraphLaunch");
+    const test::RecordedGraph graph(stream_, [&] { run_all(config); });
+    for (int i = 0; i < 100; ++i) graph.replay(stream_);
     expect_exact();
-    driver().graph_exec_destroy(ready);
-    driver().graph_destroy(graph);
   }
 }
 

@@ -5,13 +5,10 @@
 #include "runtime/context.h"
 #include "tests/differential/uneven_product.h"
 #include "tests/gpu/by_back_end.h"
+#include "tests/gpu/recorded_graph.h"
 
 namespace tegula::test {
 namespace {
-
-using runtime::check;
-using runtime::driver;
-namespace cu = runtime::cu;
 
 constexpr std::int64_t kManyTiles = 400;  // some for each SM
 
@@ -64,28 +61,15 @@ TEST_P(DynamicTilesOnGpu, InGraphs) {
   const Tensor one = in_->result(), two = in_->result(), eager = in_->result();
   launch(first, eager);
   first.synchronize();
-  const runtime::ContextScope scope(0);
-  const auto record = [&](const Tensor& C) {
-    auto* queue = static_cast<cu::Stream>(recorded.handle());
-    check(driver().stream_begin_capture(queue, cu::kCaptureThreadLocal), "cuStreamBeginCapture");
-    launch(recorded, C);
-    launch(recorded, C);
-    cu::Graph graph = nullptr;
-    check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");
-    cu::GraphExec ready = nullptr;
-    check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
-    driver().graph_destroy(graph);
-    return ready;
-  };
-  const cu::GraphExec graphs[] = {record(one), record(two)};
+  const auto twice = [&](const Tensor& C) { launch(recorded, C), launch(recorded, C); };
+  const RecordedGraph graph(recorded, [&] { twice(one); }), other(recorded, [&] { twice(two); });
   for (int i = 0; i < 20; ++i) {
-    check(driver().graph_launch(graphs[0], static_cast<cu::Stream>(first.handle())), "graph");
-    check(driver().graph_launch(graphs[1], static_cast<cu::Stream>(second.handle())), "graph");
+    graph.replay(first);
+    other.replay(second);
     launch(recorded, eager);
   }
   for (const Stream& stream : {recorded, first, second}) stream.synchronize();
   for (const Tensor& C : {one, two, eager}) expect_right(C);
-  for (const cu::GraphExec graph : graphs) driver().graph_exec_destroy(graph);
 }
 
 }  // namespace

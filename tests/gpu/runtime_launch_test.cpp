@@ -4,7 +4,7 @@
 
 #include <chrono>
 #include <cstring>
-#include <functional>
+#include <optional>
 #include <thread>
 
 #include "runtime/context.h"
@@ -14,6 +14,7 @@
 #include "runtime/workspace.h"
 #include "tegula/error.h"
 #include "tegula/tensor.h"
+#include "tests/gpu/recorded_graph.h"
 
 namespace tegula::runtime {
 namespace {
@@ -266,20 +267,6 @@ TEST_F(Gpu, TensorMapsAddressBoxes) {
   }
 }
 
-/// What `stream` records in `body`, instantiated.
-cu::GraphExec recorded(const Stream& stream, const std::function<void()>& body,
-                       cu::CaptureMode mode = cu::kCaptureThreadLocal) {
-  auto* queue = static_cast<cu::Stream>(stream.handle());
-  check(driver().stream_begin_capture(queue, mode), "cuStreamBeginCapture");
-  body();
-  cu::Graph graph = nullptr;
-  check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");
-  cu::GraphExec ready = nullptr;
-  check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
-  driver().graph_destroy(graph);
-  return ready;
-}
-
 TEST_F(Gpu, CaptureRecordsLaunchesWithMemoryOfTheGraph) {
   const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
   const Tensor x = Tensor::full({128}, 1, DType::f32, kGpu);
@@ -290,31 +277,29 @@ TEST_F(Gpu, CaptureRecordsLaunchesWithMemoryOfTheGraph) {
   const AxpyArguments arguments{2, x.data(), y.data(), 128};
   const ContextScope scope(0);
   std::byte* of_graph = nullptr;
-  cu::GraphExec ready = recorded(stream, [&] {
+  auto graph = std::make_optional<test::RecordedGraph>(stream, [&] {
     EXPECT_TRUE(stream.capturing());
     plan.launch(queue, block_of(arguments), {1, 1, 1});
     of_graph = acquire_workspace(stream, 1 << 26, 16).scratch;
     EXPECT_NE(of_graph, before.scratch);
     EXPECT_EQ(acquire_workspace(stream, 1 << 16, 16).scratch, of_graph);
   });
-  for (int i = 0; i < 3; ++i) check(driver().graph_launch(ready, queue), "cuGraphLaunch");
+  for (int i = 0; i < 3; ++i) graph->replay(stream);
   stream.synchronize();
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>(128, 6));
   const auto next_graphs = [&] {
     std::byte* memory = nullptr;
-    driver().graph_exec_destroy(
-        recorded(stream, [&] { memory = acquire_workspace(stream, 1 << 26, 0).scratch; }));
+    const test::RecordedGraph next(stream,
+                                   [&] { memory = acquire_workspace(stream, 1 << 26, 0).scratch; });
     return memory;
   };
   EXPECT_NE(next_graphs(), of_graph) << "which an instance of the first graph has";
-  driver().graph_exec_destroy(ready);
+  graph.reset();
   // The driver says some time later, on a thread of its own, that a graph is gone.
   bool is_back = false;
   for (int attempt = 0; attempt < 200 && !is_back; ++attempt) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    const cu::GraphExec a = recorded(
-        stream, [&] { is_back = acquire_workspace(stream, 1 << 26, 0).scratch == of_graph; });
-    driver().graph_exec_destroy(a);
+    is_back = next_graphs() == of_graph;
   }
   EXPECT_TRUE(is_back);
 }
@@ -327,7 +312,7 @@ TEST_F(Gpu, GlobalCaptureLoadsAndAllocates) {
   const Stream stream = Stream::create(kGpu);
   const ContextScope scope(0);
   std::uint32_t* counters = nullptr;
-  const cu::GraphExec ready = recorded(
+  const test::RecordedGraph graph(
       stream,
       [&] {
         const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
@@ -337,12 +322,11 @@ TEST_F(Gpu, GlobalCaptureLoadsAndAllocates) {
                     block_of(AxpyArguments{2, x.data(), y.data(), 128}), {1, 1, 1});
       },
       cu::kCaptureGlobal);
-  check(driver().graph_launch(ready, static_cast<cu::Stream>(stream.handle())), "cuGraphLaunch");
+  graph.replay(stream);
   stream.synchronize();
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>(128, 2));
   const Tensor cleared = Tensor::borrow(counters, {1 << 20}, DType::u32, kGpu);
   EXPECT_EQ(cleared.to_vector<u32>(), std::vector<u32>(1 << 20, 0));
-  driver().graph_exec_destroy(ready);
 }
 
 TEST_F(Gpu, LaunchAddsLittleToTheDriversCall) {

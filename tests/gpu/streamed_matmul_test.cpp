@@ -10,13 +10,10 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/gpu/by_back_end.h"
+#include "tests/gpu/recorded_graph.h"
 
 namespace tegula::test {
 namespace {
-
-using runtime::check;
-using runtime::driver;
-namespace cu = runtime::cu;
 
 /// Operands are small integers, so that sums are exact.
 struct Inputs {
@@ -111,23 +108,13 @@ TEST_P(StreamedOnGpu, InGraphs) {
   const Tensor C = in.result(), eager = in.result();
   launch(recorded, in, C);  // its memory is made
   recorded.synchronize();
-  const runtime::ContextScope scope(0);
-  auto* queue = static_cast<cu::Stream>(recorded.handle());
-  check(driver().stream_begin_capture(queue, cu::kCaptureThreadLocal), "cuStreamBeginCapture");
-  launch(recorded, in, C);
-  launch(recorded, in, C);
-  cu::Graph graph = nullptr;
-  check(driver().stream_end_capture(queue, &graph), "cuStreamEndCapture");
-  cu::GraphExec ready = nullptr;
-  check(driver().graph_instantiate(&ready, graph, 0), "cuGraphInstantiateWithFlags");
-  driver().graph_destroy(graph);
+  const RecordedGraph graph(recorded, [&] { launch(recorded, in, C), launch(recorded, in, C); });
   for (int i = 0; i < 20; ++i) {
-    check(driver().graph_launch(ready, queue), "graph");
+    graph.replay(recorded);
     launch(other, in, eager);
   }
   for (const Stream& stream : {recorded, other}) stream.synchronize();
   for (const Tensor& result : {C, eager}) EXPECT_EQ(result.to_doubles(), expected(in));
-  driver().graph_exec_destroy(ready);
 }
 
 }  // namespace
