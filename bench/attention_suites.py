@@ -204,11 +204,28 @@ def attention_varlen(t):
             yield case, f"{sequences} sequences, {total} positions, h16 d128 bf16", functools.partial(beside_flash_varlen, t, case, total, sequences, 16, 128)
 
 
-def beside_decoders(t, b, h, kv_heads, s, d):
-    """One query a head, [batch, heads, 1, dim]; of keys and values, the bytes are counted."""
-    torch._dynamo.reset()
+def decoder_tensors(b, h, kv_heads, s, d):
+    """Q, K, V and O of one query a head, [batch, heads, 1, dim]."""
     q, o = (torch.randn(b, h, 1, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
     k, v = (torch.randn(b, kv_heads, s, d, device=DEVICE, dtype=torch.bfloat16) for _ in range(2))
+    return q, k, v, o
+
+
+def decoder_error(q, k, v, o):
+    """Relative error of the first and the last head of the first entry against fp64."""
+    h, d = q.shape[1], q.shape[3]
+
+    def want(head):
+        at = (0, head // (h // k.shape[1]))
+        return torch.softmax((k[at].double() @ q[0, head, 0].double()) / d**0.5, 0) @ v[at].double()
+
+    return max(((o[0, head, 0].double() - want(head)).norm() / want(head).norm()).item() for head in (0, h - 1))
+
+
+def beside_decoders(t, b, h, kv_heads, s, d):
+    """Of keys and values, the bytes are counted."""
+    torch._dynamo.reset()
+    q, k, v, o = decoder_tensors(b, h, kv_heads, s, d)
     run = t.caller("attention_full", [q, k, v, o, torch.empty(b, h, 1, device=DEVICE)])
     run()
 
@@ -218,13 +235,8 @@ def beside_decoders(t, b, h, kv_heads, s, d):
                 return F.scaled_dot_product_attention(q, k, v, enable_gqa=kv_heads != h)
         return call
 
-    def want(head):
-        at = (0, head // (h // kv_heads))
-        return torch.softmax((k[at].double() @ q[0, head, 0].double()) / d**0.5, 0) @ v[at].double()
-
-    error = max(((o[0, head, 0].double() - want(head)).norm() / want(head).norm()).item() for head in (0, h - 1))
     peers = {"cudnn": by(SDPBackend.CUDNN_ATTENTION), "flash2": by(SDPBackend.FLASH_ATTENTION), "flex": lambda: flex(q, k, v, enable_gqa=kv_heads != h)}
-    return run, peers, error, {"bytes": 2 * k.numel() * k.element_size()}
+    return run, peers, decoder_error(q, k, v, o), {"bytes": 2 * k.numel() * k.element_size()}
 
 
 DECODED = ((1, 32, 8, 4096), (1, 32, 8, 16384), (1, 32, 8, 131072), (4, 32, 8, 16384), (16, 32, 8, 8192), (1, 32, 32, 16384), (1, 32, 1, 32768))

@@ -11,7 +11,7 @@ import statistics
 
 import peers
 import torch
-from attention_suites import DECODED
+from attention_suites import DECODED, decoder_error, decoder_tensors
 
 
 def recorded(t, tensors):
@@ -24,21 +24,14 @@ def recorded(t, tensors):
     return graph.replay
 
 
-def error_of(q, k, v, o):
-    k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], 1).double() for x in (k, v))
-    want = torch.softmax(q.double() @ k.transpose(2, 3) / q.shape[3] ** 0.5, -1) @ v
-    return ((o.double() - want).norm() / want.norm()).item()
-
-
 def row_of(t, b, h, kv_heads, s, d=128):
-    q, o = (torch.randn(b, h, 1, d, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    k, v = (torch.randn(b, kv_heads, s, d, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    q, k, v, o = decoder_tensors(b, h, kv_heads, s, d)
     tensors = [q, k, v, o, torch.empty(b, h, 1, device="cuda")]
     replay = recorded(t, tensors)
     o.zero_()
     replay()
     torch.cuda.synchronize()
-    error = error_of(q, k, v, o)
+    error = decoder_error(q, k, v, o)
     ways = {"graph": replay, "call": t.caller("attention_full", tensors)}
     ways["call"]()
     times = {way: [] for way in ways}

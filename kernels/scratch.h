@@ -1,6 +1,6 @@
 #pragma once
-// Tensors for the length of a call, one behind the other in the workspace of the stream, and
-// counters; on the host each in memory of its own.
+// Tensors for the length of a call, one behind the other in the workspace of the stream or of the
+// graph that it records, and counters; on the host each in memory of its own.
 #include <cstddef>
 #include <mutex>
 

@@ -10,6 +10,7 @@
 
 #include "runtime/capture.h"
 #include "runtime/context.h"
+#include "runtime/kept.h"
 #include "runtime/storage.h"
 
 namespace tegula::runtime {
@@ -24,13 +25,7 @@ struct Block {
 class GraphMemory {
  public:
   static GraphMemory& of(Device device) {
-    static std::mutex mutex;
-    // Leaked: graphs may outlive static destructors.
-    static auto* all = new std::map<std::pair<const Driver*, int>, std::unique_ptr<GraphMemory>>();
-    const std::lock_guard lock(mutex);
-    std::unique_ptr<GraphMemory>& mine = (*all)[{&driver(), device.index}];
-    if (!mine) mine = std::make_unique<GraphMemory>();
-    return *mine;
+    return kept_for<GraphMemory>(std::pair(&driver(), device.index));
   }
 
   std::byte* take(const Stream& stream, std::size_t bytes) {

@@ -49,7 +49,7 @@ class CompiledKernel {
   /// Queues the kernel (runs it to the end on cpu and sim). Throws CompileError with everything the
   /// interpreter or the simulator found.
   void launch(const Stream& stream, std::span<const LaunchArg> args) const;
-  /// Makes ready what a launch on the stream will need, so that a graph may be recorded.
+  /// Makes ready what the first launch on the stream would allocate.
   void prepare(const Stream& stream) const;
 
   Device device;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <tuple>
@@ -13,6 +12,7 @@
 #include "runtime/capture.h"
 #include "runtime/context.h"
 #include "runtime/graph_memory.h"
+#include "runtime/kept.h"
 #include "runtime/storage.h"
 #include "tegula/error.h"
 
@@ -30,16 +30,6 @@ struct Slot {
       all;  // old ones stay: other threads may still read them
   std::vector<std::shared_ptr<void>> memory;
 };
-
-Slot& slot_of(const Key& key) {
-  static std::mutex mutex;
-  static auto* slots =
-      new std::map<Key, std::unique_ptr<Slot>>();  // leaked: no driver calls in static destructors
-  const std::lock_guard lock(mutex);
-  std::unique_ptr<Slot>& slot = (*slots)[key];
-  if (!slot) slot = std::make_unique<Slot>();
-  return *slot;
-}
 
 /// Handles are reused after a stream is destroyed while its work may still run, identifiers never
 /// are.
@@ -96,13 +86,7 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
 class RecordedCounters {
  public:
   static RecordedCounters& of(Device device) {
-    static std::mutex mutex;
-    static auto* all =
-        new std::map<std::pair<const Driver*, int>, std::unique_ptr<RecordedCounters>>();
-    const std::lock_guard lock(mutex);
-    std::unique_ptr<RecordedCounters>& mine = (*all)[{&driver(), device.index}];
-    if (!mine) mine = std::make_unique<RecordedCounters>();
-    return *mine;
+    return kept_for<RecordedCounters>(std::pair(&driver(), device.index));
   }
 
   std::uint32_t* take(std::size_t count, Device device) {
@@ -138,7 +122,7 @@ Workspace workspace_of(const Stream& stream, std::size_t scratch_bytes, std::siz
   thread_local Slot* last_slot = nullptr;
   const Key key = key_of(stream);
   if (key != last_key || last_slot == nullptr) {
-    last_slot = &slot_of(key);
+    last_slot = &kept_for<Slot>(key);
     last_key = key;
   }
   const Workspace* current = last_slot->current.load(std::memory_order_acquire);

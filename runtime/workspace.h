@@ -1,6 +1,6 @@
 #pragma once
 // Scratch memory of kernels: split-K partials, tile counters, semaphores. One per device and
-// stream, so that kernels sharing it run one after another.
+// stream, or of the graph that a stream records, so that kernels sharing it run one after another.
 #include <cstddef>
 #include <cstdint>
 

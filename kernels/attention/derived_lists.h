@@ -29,7 +29,8 @@ class DerivedLists {
   bool holds_in_64_bits() const;
 
   /// Launches what makes the lists of attention from `Q` to `K` ([batch, heads, rows, head_dim]),
-  /// in the stream's workspace. Those of many sequences are by sequence, in columns of their own.
+  /// in the stream's workspace (scratch.h). Those of many sequences are by sequence, in columns of
+  /// their own.
   ListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K, AttentionTiles tiles,
                 const ListRows& rows) const;
   /// As of a kernel, for the kernels that make lists.

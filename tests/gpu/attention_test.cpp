@@ -33,15 +33,15 @@ TEST_P(AttentionOnGpu, LongSequences) {
 }
 
 /// Several clusters share the keys of a tile, on streams at once; a graph of a stream which
-/// has run nothing before replays beside them, there and on another stream, with memory of its own.
-/// That they are several is looked for: of more heads one cluster would do for all.
+/// has run nothing before replays there and, beside that stream's own calls, on another one. That
+/// they are several is looked for: of more heads one cluster would do for all.
 TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
   const Attention attention(AttentionSpec{});
   const auto inputs = [] {
     return Tensors({.q_length = 1, .kv_length = 8192, .dim = 128, .value_dim = 128}, DType::bf16,
                    Order::bhsd, Device::cuda());
   };
-  const Tensors first = inputs(), second = inputs(), third = inputs();
+  const Tensors first = inputs(), second = inputs(), third = inputs(), fourth = inputs();
   const Stream stream = Stream::create(Device::cuda()), other = Stream::create(Device::cuda()),
                recorded = Stream::create(Device::cuda());
   const auto run = [&](const Stream& on, const Tensors& t) {
@@ -55,10 +55,11 @@ TEST_P(AttentionOnGpu, SharedKeysOnStreamsAndInGraphs) {
   for (int again = 0; again < 20; ++again) {
     run(stream, first);
     run(other, second);
-    graph.replay(again % 2 == 0 ? recorded : stream);
+    run(recorded, fourth);
+    graph.replay(again % 2 == 0 ? recorded : other);
   }
   for (const Stream& each : {stream, other, recorded}) each.synchronize();
-  for (const Tensors* t : {&first, &second, &third}) expect_attention({}, *t);
+  for (const Tensors* t : {&first, &second, &third, &fourth}) expect_attention({}, *t);
 }
 
 }  // namespace

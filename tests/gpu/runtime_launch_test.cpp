@@ -317,7 +317,8 @@ TEST_F(Gpu, GlobalCaptureLoadsAndAllocates) {
       [&] {
         const LaunchPlan plan = axpy_plan(Module::load_ptx(kAxpyPtx, 0));
         counters = acquire_counters(stream, 1 << 20);
-        EXPECT_NE(acquire_workspace(stream, 1 << 20, 0).scratch, nullptr);
+        // More than other tests' graphs leave.
+        EXPECT_NE(acquire_workspace(stream, 1 << 27, 0).scratch, nullptr);
         plan.launch(static_cast<cu::Stream>(stream.handle()),
                     block_of(AxpyArguments{2, x.data(), y.data(), 128}), {1, 1, 1});
       },
