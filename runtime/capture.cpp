@@ -23,9 +23,13 @@ Capture capture_of(cu::Stream stream) {
 
 void keep_for_graph(cu::Graph graph, void* data, cu::HostFunction release) {
   cu::UserObject object = nullptr;
-  check(driver().user_object_create(&object, data, release, 1, cu::kUserObjectNoSync),
-        "cuUserObjectCreate");
-  check(driver().graph_retain(graph, object, 1, cu::kRetainMove), "cuGraphRetainUserObject");
+  const cu::Result made =
+      driver().user_object_create(&object, data, release, 1, cu::kUserObjectNoSync);
+  if (made != cu::kSuccess) release(data);
+  check(made, "cuUserObjectCreate");
+  const cu::Result kept = driver().graph_retain(graph, object, 1, cu::kRetainMove);
+  if (kept != cu::kSuccess) driver().user_object_release(object, 1);
+  check(kept, "cuGraphRetainUserObject");
 }
 
 }  // namespace tegula::runtime

@@ -26,7 +26,7 @@ struct Capture {
 Capture capture_of(cu::Stream stream);
 
 /// Has `release` called with `data` when the graph, and what was made of it, is gone: on a thread
-/// of the driver's, where it must not call the driver.
+/// of the driver's, where it must not call the driver. It is called as well where this throws.
 void keep_for_graph(cu::Graph graph, void* data, cu::HostFunction release);
 
 }  // namespace tegula::runtime

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,8 @@
 #include "runtime/context.h"
 #include "runtime/kept.h"
 #include "runtime/storage.h"
+#include "support/quotients.h"
+#include "tegula/error.h"
 
 namespace tegula::runtime {
 namespace {
@@ -21,74 +24,160 @@ struct Block {
   std::size_t bytes = 0;
 };
 
-/// The blocks of one device.
-class GraphMemory {
+/// Of few sizes, so that blocks suit later graphs.
+std::size_t block_bytes(std::size_t bytes) {
+  constexpr std::size_t kLeast = 64 << 10, kCoarse = 2 << 20;
+  return bytes <= kCoarse ? std::bit_ceil(std::max(bytes, kLeast)) : round_up(bytes, kCoarse);
+}
+
+/// On a stream of its own: what the recording one did would be recorded.
+void clear(const Block& block, Device device) {
+  const Stream stream = Stream::create(device);
+  check(driver().set_bytes(reinterpret_cast<cu::DevicePtr>(block.memory.get()), 0, block.bytes,
+                           static_cast<cu::Stream>(stream.handle())),
+        "cuMemsetD8Async");
+  stream.synchronize();
+}
+
+/// Blocks of one device that graphs have, or had.
+class BlockPool {
  public:
-  static GraphMemory& of(Device device) {
-    return kept_for<GraphMemory>(std::pair(&driver(), device.index));
+  /// Whether blocks are 0 when a graph gets them, as graphs leave them then.
+  explicit BlockPool(bool is_cleared) : is_cleared_(is_cleared) {}
+
+  /// A block that `graph` keeps.
+  Block take(cu::Graph graph, std::size_t bytes, Device device) {
+    const Block block = free_or_new(block_bytes(bytes), device);
+    keep_for_graph(graph, new Loan{this, block}, give_back);
+    return block;
   }
 
-  std::byte* take(const Stream& stream, std::size_t bytes) {
-    const Capture capture = capture_of(static_cast<cu::Stream>(stream.handle()));
-    const std::lock_guard lock(mutex_);
-    take_back();
-    Block& mine = current_[{capture.id, stream.handle()}];
-    if (mine.bytes < bytes) {
-      const Block block = free_or_new(bytes, stream.device());
-      auto loan = std::make_unique<Loan>(Loan{this, block});
-      keep_for_graph(capture.graph, loan.get(), give_back);
-      static_cast<void>(loan.release());  // give_back's
-      mine = block;
+  /// The memory of graphs that are gone since it was asked last.
+  std::vector<void*> take_back() {
+    std::vector<void*> gone;
+    const std::lock_guard lock(returning_);
+    for (Block& b : returned_) {
+      gone.push_back(b.memory.get());
+      free_.push_back(std::move(b));
     }
-    return static_cast<std::byte*>(mine.memory.get());
+    returned_.clear();
+    return gone;
   }
 
  private:
   struct Loan {
-    GraphMemory* owner;
+    BlockPool* owner;
     Block block;
   };
-  static constexpr std::size_t kLeastBytes = 64 << 10;
 
-  /// While the driver calls it, another thread may hold the other mutex and wait for the driver.
+  /// While the driver calls it, another thread may wait for the driver, but none that holds
+  /// `returning_`.
   static void give_back(void* data) {
     const std::unique_ptr<Loan> loan(static_cast<Loan*>(data));
     const std::lock_guard lock(loan->owner->returning_);
     loan->owner->returned_.push_back(std::move(loan->block));
   }
 
-  void take_back() {
-    const std::lock_guard lock(returning_);
-    for (Block& b : returned_) {
-      std::erase_if(current_, [&](const auto& held) { return held.second.memory == b.memory; });
-      free_.push_back(std::move(b));
-    }
-    returned_.clear();
-  }
-
-  /// The smallest that is large enough.
+  /// The smallest that is large enough, unless most of it would be wasted.
   Block free_or_new(std::size_t bytes, Device device) {
+    constexpr std::size_t kMostTooLarge = 4;
     const auto rank = [&](const Block& b) { return b.bytes < bytes ? SIZE_MAX : b.bytes; };
     const auto best = std::ranges::min_element(free_, {}, rank);
-    if (best != free_.end() && best->bytes >= bytes) {
+    if (best != free_.end() && best->bytes >= bytes && best->bytes / kMostTooLarge <= bytes) {
       Block block = std::move(*best);
       free_.erase(best);
       return block;
     }
-    const std::size_t size = std::bit_ceil(std::max(bytes, kLeastBytes));
-    const RelaxedCapture relaxed;
-    return {allocate(size, device), size};
+    Block block{allocate_or_free(bytes, device), bytes};
+    if (is_cleared_) clear(block, device);
+    return block;
   }
 
-  std::mutex mutex_, returning_;
-  std::map<std::pair<unsigned long long, void*>, Block> current_;  ///< by capture and stream
-  std::vector<Block> free_, returned_;
+  std::shared_ptr<void> allocate_or_free(std::size_t bytes, Device device) {
+    try {
+      return allocate(bytes, device);
+    } catch (const DeviceError& error) {
+      if (error.code() != cu::kErrorOutOfMemory || free_.empty()) throw;
+      free_.clear();
+      return allocate(bytes, device);
+    }
+  }
+
+  bool is_cleared_;
+  std::vector<Block> free_;
+  std::mutex returning_;
+  std::vector<Block> returned_;
+};
+
+/// What the graphs of one device have.
+class GraphMemory {
+ public:
+  static GraphMemory& of(Device device) {
+    return kept_for<GraphMemory>(std::pair(&driver(), device.index));
+  }
+
+  std::byte* scratch(const Stream& stream, std::size_t bytes) {
+    const ContextScope context(stream.device().index);
+    const RelaxedCapture relaxed;
+    auto* handle = static_cast<cu::Stream>(stream.handle());
+    const Capture capture = capture_of(handle);
+    // One handle means each thread's own stream.
+    unsigned long long id = 0;
+    check(driver().stream_id(handle, &id), "cuStreamGetId");
+    const std::lock_guard lock(mutex_);
+    forget(scratch_, scratch_blocks_.take_back());
+    const auto found = scratch_.find({capture.id, id});
+    if (found != scratch_.end() && found->second.bytes >= bytes) return start(found->second);
+    const Block block = scratch_blocks_.take(capture.graph, bytes, stream.device());
+    scratch_.insert_or_assign({capture.id, id}, block);
+    return start(block);
+  }
+
+  std::uint32_t* counters(const Stream& stream, std::size_t count) {
+    const ContextScope context(stream.device().index);
+    const RelaxedCapture relaxed;
+    const Capture capture = capture_of(static_cast<cu::Stream>(stream.handle()));
+    const std::size_t bytes = count * sizeof(std::uint32_t);
+    const std::lock_guard lock(mutex_);
+    forget(supplies_, counter_blocks_.take_back());
+    const auto found = supplies_.find(capture.id);
+    if (found == supplies_.end() || found->second.bytes - found->second.used < bytes)
+      supplies_.insert_or_assign(
+          capture.id, Supply{counter_blocks_.take(capture.graph, bytes, stream.device()), 0});
+    Supply& supply = supplies_.at(capture.id);
+    const std::size_t at = std::exchange(supply.used, supply.used + bytes);
+    return reinterpret_cast<std::uint32_t*>(start(supply) + at);
+  }
+
+ private:
+  /// What is left of a block whose front launches have.
+  struct Supply : Block {
+    std::size_t used = 0;
+  };
+
+  static std::byte* start(const Block& b) { return static_cast<std::byte*>(b.memory.get()); }
+
+  /// What was of the graphs that had `gone`.
+  static void forget(auto& held, const std::vector<void*>& gone) {
+    for (const void* memory : gone)
+      std::erase_if(held, [&](const auto& h) { return h.second.memory.get() == memory; });
+  }
+
+  std::mutex mutex_;
+  BlockPool scratch_blocks_{false}, counter_blocks_{true};
+  /// By capture and stream: the streams of one graph may run at once.
+  std::map<std::pair<unsigned long long, unsigned long long>, Block> scratch_;
+  std::map<unsigned long long, Supply> supplies_;  ///< by capture
 };
 
 }  // namespace
 
 std::byte* acquire_graph_memory(const Stream& stream, std::size_t bytes) {
-  return GraphMemory::of(stream.device()).take(stream, bytes);
+  return GraphMemory::of(stream.device()).scratch(stream, bytes);
+}
+
+std::uint32_t* acquire_graph_counters(const Stream& stream, std::size_t count) {
+  return GraphMemory::of(stream.device()).counters(stream, count);
 }
 
 }  // namespace tegula::runtime

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -62,6 +63,8 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
   const std::lock_guard lock(slot.growing);
   const Workspace* old = slot.current.load(std::memory_order_acquire);
   if (is_enough(old, scratch_bytes, counters)) return *old;
+  std::optional<RelaxedCapture> relaxed;  // another stream may record
+  if (!stream.device().on_host()) relaxed.emplace();
   constexpr std::size_t kLeastBytes = 64 << 10, kLeastCounters = 1024;
   auto fresh = std::make_unique<Workspace>(old != nullptr ? *old : Workspace{});
   if (scratch_bytes > fresh->scratch_bytes) {
@@ -80,42 +83,6 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
   slot.current.store(slot.all.back().get(), std::memory_order_release);
   return *slot.all.back();
 }
-
-/// Counters of a device for launches in graphs. None is ever taken back: a graph may live as long
-/// as the process.
-class RecordedCounters {
- public:
-  static RecordedCounters& of(Device device) {
-    return kept_for<RecordedCounters>(std::pair(&driver(), device.index));
-  }
-
-  std::uint32_t* take(std::size_t count, Device device) {
-    const std::lock_guard lock(mutex_);
-    if (left_ < count) supply(std::max(kSupply, kLaunches * count), device);
-    left_ -= count;
-    return std::exchange(next_, next_ + count);
-  }
-
- private:
-  static constexpr std::size_t kSupply = 1 << 16, kLaunches = 16;
-
-  /// On a stream of its own: what the recording one did would be recorded.
-  void supply(std::size_t count, Device device) {
-    const RelaxedCapture relaxed;
-    const std::size_t bytes = count * sizeof(std::uint32_t);
-    memory_.push_back(allocate(bytes, device));
-    const Stream stream = Stream::create(device);
-    clear(memory_.back().get(), bytes, stream);
-    stream.synchronize();
-    next_ = static_cast<std::uint32_t*>(memory_.back().get());
-    left_ = count;
-  }
-
-  std::mutex mutex_;
-  std::uint32_t* next_ = nullptr;
-  std::size_t left_ = 0;
-  std::vector<std::shared_ptr<void>> memory_;
-};
 
 Workspace workspace_of(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
   thread_local Key last_key{nullptr, DeviceKind::cpu, -1, 0};
@@ -139,7 +106,7 @@ constexpr std::size_t kMarksFrom = kAlignedCounters, kCountersFrom = kMarksFrom 
 /// So many from place `first` of the stream's, or, while it records a graph, some of their own.
 std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_t count) {
   const std::size_t whole = (count + kAlignedCounters - 1) / kAlignedCounters * kAlignedCounters;
-  if (stream.capturing()) return RecordedCounters::of(stream.device()).take(whole, stream.device());
+  if (stream.capturing()) return acquire_graph_counters(stream, whole);
   return workspace_of(stream, 0, first + whole).counters + first;
 }
 

@@ -21,8 +21,8 @@ struct Workspace {
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters);
 
 /// Counters that are 0 whenever a launch begins that leaves them 0. Launches that follow each other
-/// on a stream share them; each launch that a graph records gets some of its own, because the graph
-/// may be replayed on any stream. Those are taken from a supply of the device.
+/// on a stream share them; each launch that a graph records gets some of its own, of the graph's
+/// (graph_memory.h), because the graph may be replayed on any stream.
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
 /// The one by which a launch deals its tiles: another than those, which its kernel may count with.
 std::uint32_t* acquire_tile_counter(const Stream& stream);

@@ -277,31 +277,38 @@ TEST_F(Gpu, CaptureRecordsLaunchesWithMemoryOfTheGraph) {
   const AxpyArguments arguments{2, x.data(), y.data(), 128};
   const ContextScope scope(0);
   std::byte* of_graph = nullptr;
+  std::uint32_t* counters = nullptr;
   auto graph = std::make_optional<test::RecordedGraph>(stream, [&] {
     EXPECT_TRUE(stream.capturing());
     plan.launch(queue, block_of(arguments), {1, 1, 1});
     of_graph = acquire_workspace(stream, 1 << 26, 16).scratch;
     EXPECT_NE(of_graph, before.scratch);
     EXPECT_EQ(acquire_workspace(stream, 1 << 16, 16).scratch, of_graph);
+    counters = acquire_counters(stream, 1 << 18);
   });
   for (int i = 0; i < 3; ++i) graph->replay(stream);
   stream.synchronize();
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>(128, 6));
   const auto next_graphs = [&] {
-    std::byte* memory = nullptr;
-    const test::RecordedGraph next(stream,
-                                   [&] { memory = acquire_workspace(stream, 1 << 26, 0).scratch; });
+    std::pair<std::byte*, std::uint32_t*> memory;
+    const test::RecordedGraph next(stream, [&] {
+      memory = {acquire_workspace(stream, 1 << 26, 0).scratch, acquire_counters(stream, 1 << 18)};
+    });
     return memory;
   };
-  EXPECT_NE(next_graphs(), of_graph) << "which an instance of the first graph has";
+  const auto others = next_graphs();
+  EXPECT_NE(others.first, of_graph) << "which an instance of the first graph has";
+  EXPECT_NE(others.second, counters);
   graph.reset();
   // The driver says some time later, on a thread of its own, that a graph is gone.
   bool is_back = false;
   for (int attempt = 0; attempt < 200 && !is_back; ++attempt) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    is_back = next_graphs() == of_graph;
+    is_back = next_graphs() == std::pair(of_graph, counters);
   }
   EXPECT_TRUE(is_back);
+  const Tensor left = Tensor::borrow(counters, {1 << 18}, DType::u32, kGpu);
+  EXPECT_EQ(left.to_vector<u32>(), std::vector<u32>(1 << 18, 0));
 }
 
 /// What nothing has run before is loaded, allocated and cleared while the stream records, also in

@@ -164,6 +164,9 @@ ALIKE(cuStreamBeginCapture, (cu::Stream, cu::CaptureMode));
 ALIKE(cuEventElapsedTime, (float*, cu::Event, cu::Event));
 ALIKE(cuStreamGetId, (cu::Stream, unsigned long long*));
 ALIKE(cuUserObjectCreate, (cu::UserObject*, void*, cu::HostFunction, unsigned, unsigned));
+ALIKE(cuUserObjectRelease, (cu::UserObject, unsigned));
+ALIKE(cuThreadExchangeStreamCaptureMode, (cu::CaptureMode*));
+ALIKE(cuStreamIsCapturing, (cu::Stream, cu::CaptureStatus*));
 ALIKE(cuGraphRetainUserObject, (cu::Graph, cu::UserObject, unsigned, unsigned));
 
 TEST(DriverAbi, MatchesCudaHeader) {

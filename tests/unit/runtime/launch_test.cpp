@@ -339,7 +339,8 @@ TEST(Workspace, OfGraphs) {
   mock().stream_id = 9;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0)),
                other = Stream::wrap(reinterpret_cast<void*>(0x77), Device::cuda(0));
-  const auto scratch = [](const Stream& s, std::size_t bytes) {
+  const auto scratch = [&](const Stream& s, std::size_t bytes) {
+    mock().stream_id = s.handle() == other.handle() ? 90 : 9;
     return acquire_workspace(s, bytes, 0).scratch;
   };
   std::byte* const of_stream = scratch(stream, 1000);
@@ -361,6 +362,80 @@ TEST(Workspace, OfGraphs) {
   testing::mock_next_graph();
 }
 
+TEST(Workspace, OfEachThreadsOwnStream) {
+  const MockDriver driver;
+  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  mock().capturing = true;
+  mock().stream_id = 20;
+  std::byte* const mine = acquire_workspace(stream, 1000, 0).scratch;
+  mock().stream_id = 21;  // the same handle, in the same graph
+  EXPECT_NE(acquire_workspace(stream, 1000, 0).scratch, mine);
+  testing::mock_next_graph();
+}
+
+TEST(Workspace, GraphsGetBlocksOfTheirSize) {
+  const MockDriver driver;
+  mock().stream_id = 14;
+  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  mock().capturing = true;
+  std::byte* const large = acquire_workspace(stream, (5 << 20) + 1, 0).scratch;
+  EXPECT_EQ(mock().live_memory.at(reinterpret_cast<std::uintptr_t>(large)), 6u << 20);
+  testing::mock_next_graph();
+  EXPECT_NE(acquire_workspace(stream, 1 << 20, 0).scratch, large) << "a sixth of it";
+  testing::mock_next_graph();
+  EXPECT_EQ(acquire_workspace(stream, 2 << 20, 0).scratch, large);
+  testing::mock_next_graph();
+}
+
+TEST(Workspace, MemoryOfGoneGraphsMakesRoom) {
+  const MockDriver driver;
+  mock().stream_id = 15;
+  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  mock().capturing = true;
+  mock().room = 10 << 20;
+  acquire_workspace(stream, 6 << 20, 0);
+  EXPECT_THROW(acquire_workspace(stream, 8 << 20, 0), DeviceError);
+  testing::mock_next_graph();
+  EXPECT_NE(acquire_workspace(stream, 8 << 20, 0).scratch, nullptr);
+  EXPECT_EQ(mock().live_memory.size(), 1u);
+  testing::mock_next_graph();
+}
+
+/// What a graph does not keep goes back to the others, and the next call makes it anew.
+TEST(Workspace, OfGraphsThatKeepNothing) {
+  const MockDriver driver;
+  mock().stream_id = 16;
+  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  mock().capturing = true;
+  for (cu::Result* failing : {&mock().next_user_object, &mock().next_retain}) {
+    *failing = cu::kErrorInvalidValue;
+    EXPECT_THROW(acquire_workspace(stream, 1000, 0), DeviceError);
+    EXPECT_THROW(acquire_tile_counter(stream), DeviceError);
+    EXPECT_EQ(mock().of_graph.size(), 0u);
+    EXPECT_EQ(mock().live_memory.size(), 2u);
+    *failing = cu::kSuccess;
+    EXPECT_NE(acquire_workspace(stream, 1000, 0).scratch, nullptr);
+    EXPECT_EQ(*acquire_tile_counter(stream), 0u);
+    EXPECT_EQ(mock().of_graph.size(), 2u);
+    EXPECT_EQ(mock().live_memory.size(), 2u);
+    testing::mock_next_graph();
+  }
+}
+
+TEST(Workspace, GrowsWhileAnotherStreamRecords) {
+  MockDriver driver;
+  mock().stream_id = 17;
+  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  mock().capturing = true;  // which forbids allocating,
+  driver.table.stream_capturing = [](cu::Stream, cu::CaptureStatus* status) {
+    *status = cu::kCaptureNone;  // but this stream does not record
+    return cu::kSuccess;
+  };
+  EXPECT_NE(acquire_workspace(stream, 1000, 4).scratch, nullptr);
+  EXPECT_EQ(mock().capture_mode, cu::kCaptureGlobal) << "as it was";
+  mock().capturing = false;
+}
+
 TEST(Workspace, OfAnInvalidCapture) {
   MockDriver driver;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
@@ -379,7 +454,8 @@ TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
   mock().stream_id = 10;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   mock().capturing = true;
-  EXPECT_EQ(*acquire_tile_counter(stream), 0u) << "before anything has run";
+  std::uint32_t* const first = acquire_tile_counter(stream);
+  EXPECT_EQ(*first, 0u) << "before anything has run";
   mock().capturing = false;
   std::uint32_t* const mine = acquire_tile_counter(stream);
   EXPECT_EQ(*mine, 0u);
@@ -390,7 +466,7 @@ TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
   EXPECT_NE(acquire_tile_counter(stream), mine);
   // A stream on which nothing has run may record, too; no two launches share a counter.
   mock().stream_id = 12;
-  std::set<std::uint32_t*> recorded{mine};
+  std::set<std::uint32_t*> recorded{mine, first};
   for (int graph = 0; graph < 4; ++graph) {
     mock().capturing = true;
     for (int launch = 0; launch < 3000; ++launch) {
@@ -401,6 +477,15 @@ TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
     mock().capturing = false;
     acquire_tile_counter(stream);
   }
+  // A graph that is gone leaves its counters, which are 0 again, to the next one.
+  testing::mock_next_graph();
+  mock().capturing = true;
+  const std::size_t blocks = mock().live_memory.size();
+  for (int graph = 0; graph < 100; ++graph) {
+    EXPECT_TRUE(recorded.contains(acquire_tile_counter(stream)));
+    testing::mock_next_graph();
+  }
+  EXPECT_EQ(mock().live_memory.size(), blocks);
 }
 
 TEST(Workspace, SeveralCountersForALaunch) {

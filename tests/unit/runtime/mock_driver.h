@@ -34,6 +34,9 @@ struct MockState {
   /// What lives as long as the graph of the capture.
   std::vector<std::pair<void*, cu::HostFunction>> of_graph;
   cu::CaptureMode capture_mode = cu::kCaptureGlobal;
+  cu::Result next_user_object = cu::kSuccess;
+  cu::Result next_retain = cu::kSuccess;
+  std::size_t room = SIZE_MAX;  ///< bytes that all memory together may have
   cu::Result next_launch = cu::kSuccess;
   cu::Result next_load = cu::kSuccess;
   cu::Result next_alloc = cu::kSuccess;
@@ -43,7 +46,7 @@ struct MockState {
   bool record_launches = true;
   std::vector<RecordedLaunch> launches;
   std::vector<std::pair<cu::FunctionAttribute, int>> kernel_attributes;
-  std::set<std::uintptr_t> live_memory;
+  std::map<std::uintptr_t, std::size_t> live_memory;
   int unloads = 0, encodes = 0, kernel_lookups = 0, stream_id = 7, context_pushes = 0;
 };
 
@@ -118,11 +121,16 @@ inline void mock_memory(Driver& d) {
     if (mock().next_alloc != cu::kSuccess) return mock().next_alloc;
     if (mock().capturing && mock().capture_mode != cu::kCaptureRelaxed)
       return cu::kErrorStreamCaptureUnsupported;
+    if (bytes > mock().room) return cu::kErrorOutOfMemory;
+    mock().room -= bytes;
     *out = reinterpret_cast<cu::DevicePtr>(std::malloc(bytes));
-    mock().live_memory.insert(*out);
+    mock().live_memory[*out] = bytes;
     return cu::kSuccess;
   };
   d.mem_free = [](cu::DevicePtr p) {
+    if (mock().capturing && mock().capture_mode != cu::kCaptureRelaxed)
+      return cu::kErrorStreamCaptureUnsupported;
+    mock().room += mock().live_memory.at(p);
     mock().live_memory.erase(p);
     std::free(reinterpret_cast<void*>(p));
     return cu::kSuccess;
@@ -178,11 +186,18 @@ inline void mock_capture(Driver& d) {
   };
   d.user_object_create = [](cu::UserObject* object, void* data, cu::HostFunction release, unsigned,
                             unsigned) {
+    if (mock().next_user_object != cu::kSuccess) return mock().next_user_object;
     mock().of_graph.emplace_back(data, release);
     *object = reinterpret_cast<cu::UserObject>(0x7000);
     return cu::kSuccess;
   };
-  d.graph_retain = [](cu::Graph, cu::UserObject, unsigned, unsigned) { return cu::kSuccess; };
+  d.graph_retain = [](cu::Graph, cu::UserObject, unsigned, unsigned) { return mock().next_retain; };
+  d.user_object_release = [](cu::UserObject, unsigned) {  // the one made last
+    const auto [data, release] = mock().of_graph.back();
+    mock().of_graph.pop_back();
+    release(data);
+    return cu::kSuccess;
+  };
 }
 
 /// The graph of the capture is destroyed, and the next capture begins another one.
