@@ -64,6 +64,8 @@ def cases(t):
             yield f"{name} s{s} d{d}", functools.partial(attention, t, name, b, h, s, d)
     for name in ("window", "prefix", "document", "alibi_causal", "softcap_causal", "softcap_approx_causal"):
         yield f"{name} s4096 d128", functools.partial(attention, t, name, 4, 16, 4096, 128)
+    for s, d in ((16384, 128), (4096, 64), (16384, 64)):
+        yield f"alibi_causal s{s} d{d}", functools.partial(attention, t, "alibi_causal", 16384 // s, 16, s, d)
     yield "document s16384 d128", functools.partial(attention, t, "document", 1, 16, 16384, 128)
     for m, n, k in ((8192, 8192, 8192), (4096, 4096, 4096), (2048, 2048, 2048), (1000, 2056, 1096), (8192, 128, 8192)):
         yield f"matmul {m}x{n}x{k}", functools.partial(product, t, "matmul", m, n, k)
