@@ -22,6 +22,9 @@ using GraphNode = struct GraphNodeOpaque*;
 using UserObject = struct UserObjectOpaque*;
 using HostFunction = void (*)(void*);
 
+/// CU_STREAM_PER_THREAD.
+inline void* const kStreamPerThread = reinterpret_cast<void*>(std::uintptr_t{2});
+
 enum Result : int {
   kSuccess = 0,
   kErrorInvalidValue = 1,

@@ -1,7 +1,9 @@
 #include "runtime/graph_memory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -119,17 +121,14 @@ class GraphMemory {
   std::byte* scratch(const Stream& stream, std::size_t bytes) {
     const ContextScope context(stream.device().index);
     const RelaxedCapture relaxed;
-    auto* handle = static_cast<cu::Stream>(stream.handle());
-    const Capture capture = capture_of(handle);
-    // One handle means each thread's own stream.
-    unsigned long long id = 0;
-    check(driver().stream_id(handle, &id), "cuStreamGetId");
+    const Capture capture = capture_of(static_cast<cu::Stream>(stream.handle()));
+    const Recorder recorder{capture.id, stream.handle(), thread_of(stream)};
     const std::lock_guard lock(mutex_);
     forget(scratch_, scratch_blocks_.take_back());
-    const auto found = scratch_.find({capture.id, id});
+    const auto found = scratch_.find(recorder);
     if (found != scratch_.end() && found->second.bytes >= bytes) return start(found->second);
     const Block block = scratch_blocks_.take(capture.graph, bytes, stream.device());
-    scratch_.insert_or_assign({capture.id, id}, block);
+    scratch_.insert_or_assign(recorder, block);
     return start(block);
   }
 
@@ -150,6 +149,17 @@ class GraphMemory {
   }
 
  private:
+  /// A capture, and one of its streams: what two of them record may run at once. By handle, as
+  /// identifiers (cuStreamGetId) are not to be had of a stream that records.
+  using Recorder = std::tuple<unsigned long long, void*, std::uint64_t>;
+
+  /// Which thread's stream it is, where each has its own by one handle; else 0.
+  static std::uint64_t thread_of(const Stream& stream) {
+    static std::atomic<std::uint64_t> threads = 0;
+    thread_local const std::uint64_t mine = ++threads;
+    return stream.handle() == cu::kStreamPerThread ? mine : 0;
+  }
+
   /// What is left of a block whose front launches have.
   struct Supply : Block {
     std::size_t used = 0;
@@ -165,8 +175,7 @@ class GraphMemory {
 
   std::mutex mutex_;
   BlockPool scratch_blocks_{false}, counter_blocks_{true};
-  /// By capture and stream: the streams of one graph may run at once.
-  std::map<std::pair<unsigned long long, unsigned long long>, Block> scratch_;
+  std::map<Recorder, Block> scratch_;
   std::map<unsigned long long, Supply> supplies_;  ///< by capture
 };
 

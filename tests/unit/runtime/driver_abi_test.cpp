@@ -170,6 +170,7 @@ ALIKE(cuStreamIsCapturing, (cu::Stream, cu::CaptureStatus*));
 ALIKE(cuGraphRetainUserObject, (cu::Graph, cu::UserObject, unsigned, unsigned));
 
 TEST(DriverAbi, MatchesCudaHeader) {
+  EXPECT_EQ(cu::kStreamPerThread, CU_STREAM_PER_THREAD);
   SUCCEED() << "checked while compiling against CUDA " << CUDA_VERSION;
 }
 #endif

@@ -339,8 +339,7 @@ TEST(Workspace, OfGraphs) {
   mock().stream_id = 9;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0)),
                other = Stream::wrap(reinterpret_cast<void*>(0x77), Device::cuda(0));
-  const auto scratch = [&](const Stream& s, std::size_t bytes) {
-    mock().stream_id = s.handle() == other.handle() ? 90 : 9;
+  const auto scratch = [](const Stream& s, std::size_t bytes) {
     return acquire_workspace(s, bytes, 0).scratch;
   };
   std::byte* const of_stream = scratch(stream, 1000);
@@ -364,12 +363,13 @@ TEST(Workspace, OfGraphs) {
 
 TEST(Workspace, OfEachThreadsOwnStream) {
   const MockDriver driver;
-  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  const Stream stream = Stream::wrap(cu::kStreamPerThread, Device::cuda(0));
   mock().capturing = true;
-  mock().stream_id = 20;
-  std::byte* const mine = acquire_workspace(stream, 1000, 0).scratch;
-  mock().stream_id = 21;  // the same handle, in the same graph
-  EXPECT_NE(acquire_workspace(stream, 1000, 0).scratch, mine);
+  const auto scratch = [&] { return acquire_workspace(stream, 1000, 0).scratch; };
+  std::byte *const mine = scratch(), *others = nullptr;
+  std::thread([&] { others = scratch(); }).join();
+  EXPECT_NE(others, mine) << "the same handle, in the same graph";
+  EXPECT_EQ(scratch(), mine);
   testing::mock_next_graph();
 }
 
@@ -423,14 +423,10 @@ TEST(Workspace, OfGraphsThatKeepNothing) {
 }
 
 TEST(Workspace, GrowsWhileAnotherStreamRecords) {
-  MockDriver driver;
+  const MockDriver driver;
   mock().stream_id = 17;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
-  mock().capturing = true;  // which forbids allocating,
-  driver.table.stream_capturing = [](cu::Stream, cu::CaptureStatus* status) {
-    *status = cu::kCaptureNone;  // but this stream does not record
-    return cu::kSuccess;
-  };
+  mock().capturing = mock().captures_elsewhere = true;  // which forbids allocating
   EXPECT_NE(acquire_workspace(stream, 1000, 4).scratch, nullptr);
   EXPECT_EQ(mock().capture_mode, cu::kCaptureGlobal) << "as it was";
   mock().capturing = false;

@@ -30,6 +30,7 @@ struct MockState {
   int max_threads = 1024;
   int local_bytes = 0;  ///< stack of every kernel
   bool capturing = false;
+  bool captures_elsewhere = false;  ///< another stream than those that are asked about
   unsigned long long capture_id = 1;
   /// What lives as long as the graph of the capture.
   std::vector<std::pair<void*, cu::HostFunction>> of_graph;
@@ -158,6 +159,7 @@ inline void mock_memory(Driver& d) {
   };
   d.stream_synchronize = [](cu::Stream) { return cu::kSuccess; };
   d.stream_id = [](cu::Stream, unsigned long long* id) {
+    if (mock().capturing && !mock().captures_elsewhere) return cu::kErrorStreamCaptureUnsupported;
     *id = static_cast<unsigned long long>(mock().stream_id);
     return cu::kSuccess;
   };
@@ -170,7 +172,8 @@ inline void mock_memory(Driver& d) {
 
 inline void mock_capture(Driver& d) {
   d.stream_capturing = [](cu::Stream, cu::CaptureStatus* status) {
-    *status = mock().capturing ? cu::kCaptureActive : cu::kCaptureNone;
+    *status =
+        mock().capturing && !mock().captures_elsewhere ? cu::kCaptureActive : cu::kCaptureNone;
     return cu::kSuccess;
   };
   d.capture_info = [](cu::Stream, cu::CaptureStatus* status, unsigned long long* id,
