@@ -283,6 +283,10 @@ class MockDriver {
     table.missing = {{"cuDeviceGetUuid", "device identities", 11040}};
     installed_ = std::make_unique<ScopedDriver>(table);
   }
+  ~MockDriver() { mock_next_graph(); }
+  MockDriver(const MockDriver&) = delete;
+  MockDriver& operator=(const MockDriver&) = delete;
+
   // Device facts are remembered by the table's address, so a table is never used twice.
   Driver& table = next_table();
 
