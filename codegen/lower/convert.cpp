@@ -8,7 +8,6 @@
 
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
-#include "codegen/lower/warp_exchange.h"
 #include "ir/layout/conversion.h"
 #include "tegula/error.h"
 
@@ -41,16 +40,6 @@ Value through_shared(Lowering& l, Value v, const LinearLayout& from, const Linea
   if (type.dtype() == DType::i1)
     return l.b.cmp("ne", loaded, l.b.constant(Type::scalar(DType::u8), std::int64_t{0}));
   return loaded;
-}
-
-/// What a warp writes it reads again: only its lanes meet.
-Value within_warps(Lowering& l, Value v, const LinearLayout& from, const LinearLayout& to,
-                   const SharedExchange& exchange, Value base) {
-  l.b.effect(Opcode::WarpSync, {});
-  store_shared(l, base, exchange.layout, from, v, exchange.write != AccessForm::Vector);
-  l.b.effect(Opcode::WarpSync, {});
-  return load_shared(l, base, exchange.layout, to, l.type(v).elem(),
-                     exchange.read != AccessForm::Vector);
 }
 
 // ---- shuffles
@@ -149,9 +138,6 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
   const LinearLayout& from = layout_of(l.from.type(d.operands[0]));
   const LinearLayout& to = layout_of(type);
   const Value v = l.get(d.operands[0]);
-  if (const Value base = l.warp_scratch())
-    if (const auto exchange = warp_exchange(l.from, op, *l.context.plan))
-      return l.set(d.results[0], within_warps(l, v, from, to, *exchange, base));
   const int bytes = type.is_pointer() ? 8 : size_bytes(type.dtype());
   const int per_word = elements_of_word(l.type(v));
   ConversionOptions options;
