@@ -74,6 +74,11 @@ StepRange StepRange::unroll() const {
   r.unroll_ = true;
   return r;
 }
+StepRange StepRange::independent() const {
+  StepRange r(*this);
+  r.independent_ = true;
+  return r;
+}
 StepRange StepRange::part(const Arg& number, const Arg& parts) const {
   if (parts.is_literal() && parts.as_int() == 1) return *this;
   Tracer& t = Tracer::at(number.loc(), "steps");
@@ -89,7 +94,7 @@ StepRange StepRange::part(const Arg& number, const Arg& parts) const {
 std::uint64_t StepRange::start() {
   Tracer& t = Tracer::at(loc_, "steps");
   ir::AttrList attrs;
-  attrs.set(AttrName::loop, "steps");
+  attrs.set(AttrName::loop, independent_ ? "independent" : "steps");
   if (stages_ > 0) attrs.set(AttrName::stages, std::int64_t{stages_});
   if (unroll_) attrs.set(AttrName::unroll, std::int64_t{1});
   const ir::Value step = t.build.constant(ir::Type::scalar(t.index_type()), block_);

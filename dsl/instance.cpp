@@ -12,6 +12,7 @@
 
 #include "dsl/eager.h"
 #include "dsl/liveness.h"
+#include "ir/analysis/memory_hazards.h"
 #include "ir/plan.h"
 #include "ir/verify.h"
 #include "support/text.h"
@@ -30,7 +31,7 @@ bool may_hold_address(const void* bytes, std::size_t size) {
   return false;
 }
 
-Hash128 identity_of(const Closure& c, const Tuning& tuning) {
+Hash128 identity_of(const Closure& c, const KernelOptions& options) {
   static std::atomic<std::uint64_t> next_unique{1};
   Hasher h;
   h.add(reinterpret_cast<std::uintptr_t>(c.type)).add(c.name);
@@ -38,7 +39,8 @@ Hash128 identity_of(const Closure& c, const Tuning& tuning) {
     h.add(std::string_view(static_cast<const char*>(c.object.get()), c.size_bytes));
   else
     h.add(next_unique++);
-  for (const auto& [name, value] : tuning) h.add(name).add(value);
+  for (const auto& [name, value] : options.tuning) h.add(name).add(value);
+  if (options.may_alias) h.add(std::string_view("may_alias"));
   return h.digest();
 }
 
@@ -130,6 +132,34 @@ void check_out_views(Tracer& t) {
   }
 }
 
+/// Arguments may share memory: what is only read here may be written through another one.
+void let_params_alias(ir::Kernel& k) {
+  for (ir::Param& p : k.params()) {
+    const ir::Type type = k.type(p.value);
+    if (!type.is_view() && !type.is_pointer()) continue;
+    p.attrs.set(ir::AttrName::kind, ir::kMayAlias);
+    if (!type.is_view() || type.view_facts().access != ir::Access::In) continue;
+    ir::ViewFacts facts = type.view_facts();
+    facts.access = ir::Access::InOut;
+    k.set_type(p.value, ir::Type::view(type.dtype(), type.shape(), std::move(facts)));
+  }
+}
+
+/// Of each parameter, whether it is an address that the kernel writes to.
+std::vector<bool> stored_through(const ir::Kernel& k) {
+  std::vector<bool> stored(k.params().size());
+  ir::walk(k, k.body(), [&](ir::OpId op) {
+    if (!ir::info(k[op].opcode).has(ir::kWrites) || !k.type(k[op].operands[0]).is_pointer()) return;
+    const std::optional<std::vector<ir::Value>> roots = ir::memory_roots(k, k[op].operands[0]);
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const ir::Value param = k.params()[i].value;
+      if (k.type(param).is_pointer())
+        stored[i] = stored[i] || !roots || std::ranges::count(*roots, param) > 0;
+    }
+  });
+  return stored;
+}
+
 }  // namespace
 
 KernelInstance::KernelInstance(Closure closure, KernelOptions options)
@@ -138,7 +168,7 @@ KernelInstance::KernelInstance(Closure closure, KernelOptions options)
 KernelInstance::KernelInstance(std::shared_ptr<const Closure> closure, KernelOptions options)
     : closure_(std::move(closure)),
       options_(std::move(options)),
-      identity_(identity_of(*closure_, options_.tuning)) {
+      identity_(identity_of(*closure_, options_)) {
   for (std::size_t i = 0; i < closure_->params.size(); ++i) {
     if (closure_->params[i].kind == ParamKind::Constant) continue;
     ++run_time_params_;
@@ -253,8 +283,12 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
 }
 
 void KernelInstance::remember(const Tracer& t) {
-  if (t.requests.empty() && t.captures.size() == known().captures.size()) return;
+  std::vector<bool> stored = stored_through(t.kernel);
+  if (t.requests.empty() && t.captures.size() == known().captures.size() &&
+      stored == known().stored_through)
+    return;
   auto next = std::make_unique<Known>(known());
+  next->stored_through = std::move(stored);
   next->captures = t.captures;
   for (const Request& r : t.requests) next->add(r);
   known_.store(next.get(), std::memory_order_release);
@@ -279,6 +313,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   remove_dead(t.kernel);
   check_out_views(t);
   label_dots(t.kernel);
+  if (options_.may_alias) let_params_alias(t.kernel);
   TraceResult result{ir::clone(t.kernel), t.signature, std::move(t.warnings),
                      std::move(t.tunables)};
   ir::verify_or_throw(result.kernel, "trace");

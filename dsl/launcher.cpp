@@ -138,6 +138,7 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
     entry = &compile(k, args, device);
     call.count = 0;
     examine(k, args, device, call);  // with what the trace captured
+    check_overlap(k, call);          // and with the addresses that it writes to
   }
   if (wants_retrace()) [[unlikely]]
     if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir)

@@ -85,8 +85,14 @@ struct Known {
   /// A bit a dimension of each argument: of any extent, of any stride (requests); none where there
   /// is no such.
   std::vector<std::uint8_t> any_extents, any_strides;
+  /// Of each argument, whether it is an address that the kernel writes to; shorter where none of
+  /// the last ones is.
+  std::vector<bool> stored_through;
 
   void add(const Request& request);
+  bool is_stored_through(std::size_t arg) const {
+    return arg < stored_through.size() && stored_through[arg];
+  }
   bool is_any_extent(std::size_t arg, std::size_t axis) const {
     return is_in(any_extents, arg, axis);
   }

@@ -254,7 +254,7 @@ class Kernel {
     const std::array<const char*, sizeof...(P)> list{names.text...};
     return Kernel(detail::with_names(*instance_, list, detail::first_place(names...)));
   }
-  /// The same kernel, launched even where an Out tensor overlaps another argument.
+  /// The same kernel, compiled so that arguments it writes may overlap others.
   Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
   /// The same kernel with these fields of its plan, "stages=4, multicast=true", instead of those
   /// that are chosen, or with a whole plan as explain() prints it; ir/plan.def says what each field
