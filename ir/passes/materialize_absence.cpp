@@ -265,7 +265,7 @@ class Materializer {
       if (!bound.is_whole() && is_same(k_, bound.offset, offset) &&
           is_dim_of(bound.limit, view, static_cast<int>(v)))
         continue;
-      limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset)});
+      limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset, op)});
       forget_inside(op, static_cast<std::int64_t>(v));
       narrowed = true;
     }
@@ -331,7 +331,7 @@ class Materializer {
            k_[def].attrs.i(AttrName::axis) == axis;
   }
 
-  Value limit_in_view(Builder& b, const Bound& bound, Value offset) {
+  Value limit_in_view(Builder& b, const Bound& bound, Value offset, OpId store) {
     const Value first = plain(b, bound.offset);
     if (bound.is_whole()) {
       const Value inside =
@@ -344,7 +344,7 @@ class Materializer {
     }
     if (is_same(k_, bound.offset, offset)) return bound.limit;
     // A limit cuts off the end only; elements in front of the view could not be left out.
-    if (!bounds_.is_non_negative(bound.offset))
+    if (!bounds_.is_non_negative(bound.offset, store))
       throw CompileError(Diagnostic{
           "",
           "a tile whose first elements may lie in front of its view is stored at another offset",
