@@ -21,6 +21,11 @@ class Facts {
   bool is_at_most(Value a, std::int64_t plus, Value b, OpId at = {}) const;
   /// offset + extent <= the view's dimension.
   bool ends_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at = {}) const;
+  /// The view's dimension is at most `b`.
+  bool is_extent_at_most(Value view, int axis, Value b, OpId at = {}) const {
+    Search s{at};
+    return reaches(extent(view, axis), term(b), s);
+  }
   /// A number that the value never is below.
   std::optional<std::int64_t> least(Value v, OpId at = {}) const;
   bool is_non_negative(Value v, OpId at = {}) const {
