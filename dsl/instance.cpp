@@ -87,6 +87,20 @@ std::vector<EqualExtents> equal_extents_of(const std::vector<ParamName>& names) 
   return out;
 }
 
+/// A call checks them, so the kernel may rely on them.
+void state_equal_extents(Tracer& t, std::span<const EqualExtents> equal) {
+  const ir::Type index = ir::Type::scalar(t.signature.index_type);
+  const auto extent = [&](const EqualExtents& e, int i) {
+    return t.build.op(Opcode::ViewDim, {t.param(e.arg[i])}, index, {{AttrName::axis, e.axis[i]}});
+  };
+  const auto is_there = [&](std::uint32_t arg) {
+    return arg < t.signature.args.size() && !t.signature.args[arg].absent;
+  };
+  for (const EqualExtents& e : equal)
+    if (is_there(e.arg[0]) && is_there(e.arg[1]))
+      t.build.effect(Opcode::Assume, {t.build.cmp("eq", extent(e, 0), extent(e, 1))});
+}
+
 /// Stable names for a Plan to refer to.
 void label_dots(ir::Kernel& k) {
   int next = 0;
@@ -301,6 +315,7 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
+  state_equal_extents(t, equal_extents_);
   try {
     closure_->call(closure_->object.get(), args);
     t.throw_pending();

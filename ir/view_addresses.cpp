@@ -1,6 +1,32 @@
 #include "ir/view_addresses.h"
 
+#include <algorithm>
+
 namespace tegula::ir {
+namespace {
+
+/// Along view dimension `v`, of every element of the box: a scalar where its tile does not run
+/// along it.
+Value index_along(Builder& b, const OpData& op, Type tile, int v) {
+  const Value first = op.operands[2 + static_cast<std::size_t>(v)];
+  const auto axes = op.attrs.ints(AttrName::axes);
+  const auto axis = std::ranges::find(axes, std::int64_t{v}) - axes.begin();
+  if (axis == std::ssize(axes)) return first;
+  const DType dtype = b.kernel().type(first).dtype();
+  const std::int64_t extent = tile.shape()[static_cast<std::size_t>(axis)];
+  const Type line = Type::tile({dtype, false}, std::span(&extent, 1));
+  Value at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), first);
+  for (int d = 0; d < tile.rank(); ++d)
+    if (d != axis) at = b.op(Opcode::ExpandDims, {at}, {{AttrName::axis, d}});
+  return tile.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, tile.with_dtype(dtype));
+}
+
+}  // namespace
+
+ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile) {
+  return view_addresses(b, op.operands[0], b.kernel().type(op.operands[2]),
+                        [&](int v) { return index_along(b, op, tile, v); });
+}
 
 ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
                              const std::function<Value(int axis)>& index) {
