@@ -141,6 +141,20 @@ TEST_P(AnyExtents, FreeTiles) {
   expect_equal(y, want);
 }
 
+/// A scan's layout has all lanes along its axis, most of which pad a short one.
+TEST_P(AnyExtents, ScansOfShortAxes) {
+  const auto scanned = kernel("scanned", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(x, 277))
+      y(i) = cumsum(fill_absent(x(i), 0).reshape({1, 277, 1}), 0).reshape({277}) +
+             cumsum(fill_absent(x(i), 0).reshape({277, 1, 1}), 1).reshape({277});
+  });
+  const Tensor x = iota({277}, DType::f32), y = empty({277}, DType::f32);
+  scanned(stream(), x, y);
+  std::vector<double> want = x.to_doubles();
+  for (double& v : want) v *= 2;
+  expect_equal(y, want);
+}
+
 /// In loops and branches, carried from step to step.
 TEST_P(AnyExtents, Carried) {
   const auto carried = kernel("carried", [](In<f32, 2> x, Out<f32, 2> y) {
