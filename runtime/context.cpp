@@ -145,10 +145,4 @@ ContextScope::~ContextScope() {
   driver().context_pop(&popped);
 }
 
-bool is_capturing(cu::Stream stream) {
-  cu::CaptureStatus status = cu::kCaptureNone;
-  check(driver().stream_capturing(stream, &status), "cuStreamIsCapturing");
-  return status != cu::kCaptureNone;
-}
-
 }  // namespace tegula::runtime
