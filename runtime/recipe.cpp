@@ -164,11 +164,10 @@ void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
     if (part->second == Part::Map) {
       const ir::Param& tensor = tile.params()[arg];
       const DType dtype = tile.type(tensor.value).dtype();
-      fields_.push_back({Part::Map, arg, 0, dtype,
-                         layout_.add(sizeof(cu::TensorMap), kTensorMapAlignment),
-                         add_map(p.attrs, dtype,
-                                 fmt::format("argument {} of kernel {}", tensor.name,
-                                             tile.info.name))});
+      fields_.push_back(
+          {Part::Map, arg, 0, dtype, layout_.add(sizeof(cu::TensorMap), kTensorMapAlignment),
+           add_map(p.attrs, dtype,
+                   fmt::format("argument {} of kernel {}", tensor.name, tile.info.name))});
       continue;
     }
     needs_counter_ = needs_counter_ || part->second == Part::Counter;

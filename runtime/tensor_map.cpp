@@ -91,10 +91,10 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
   const auto swizzle = swizzle_mode(m.swizzle);
   const auto fill = m.fill == codegen::OobFill::Nan ? cu::kFillNan : cu::kFillZero;
   const auto encode = [&] {
-    return driver().tensor_map_encode(
-        out, kTypes[static_cast<std::size_t>(m.dtype)], static_cast<std::uint32_t>(m.rank), m.base,
-        dims.data(), strides.data(), box.data(), ones.data(), cu::kInterleaveNone, swizzle, l2,
-        fill);
+    return driver().tensor_map_encode(out, kTypes[static_cast<std::size_t>(m.dtype)],
+                                      static_cast<std::uint32_t>(m.rank), m.base, dims.data(),
+                                      strides.data(), box.data(), ones.data(), cu::kInterleaveNone,
+                                      swizzle, l2, fill);
   };
   // The driver wants a current context, although the map does not depend on which.
   cu::Result result = call_in_context(0, encode);
@@ -120,7 +120,8 @@ bool TensorMapCache::Entry::read(const Key& wanted, std::byte* to) const {
 }
 
 /// One writer at a time. Whoever sees a new word sees the odd version, too.
-void TensorMapCache::Entry::write(const Key& of, const std::array<std::uint64_t, kMapWords>& words) {
+void TensorMapCache::Entry::write(const Key& of,
+                                  const std::array<std::uint64_t, kMapWords>& words) {
   const std::uint64_t before = version.load(std::memory_order_relaxed);
   version.store(before + 1, std::memory_order_relaxed);
   for (std::size_t i = 0; i < kKeyWords; ++i) key[i].store(of[i], std::memory_order_release);

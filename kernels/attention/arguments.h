@@ -14,7 +14,7 @@ namespace tegula {
 struct AttentionCall {
   Tensor Q, K, V, O;
   AttentionExtras extras;
-  CuSeqlens lengths;       ///< undefined tensors: one sequence an entry of the batch
+  CuSeqlens lengths;  ///< undefined tensors: one sequence an entry of the batch
   bool packs_heads = false;
   std::int32_t q_length = 0;  ///< of a packed head, or of the longest sequence
 };

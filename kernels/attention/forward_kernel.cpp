@@ -238,10 +238,10 @@ class Program {
     std::optional<ListColumns> columns;
     if (lists_.blocks && sequence.kv_first)
       columns = ListColumns::of_sequence(b.first(), *sequence.kv_first, sequence.kv_length, keys);
-    Visits visits =
-        lists_.blocks ? Visits::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks},
-                                     b, h, m.first() / tiles_.queries, keys, std::move(columns))
-                      : visibility_.of(s.rows, sequence.kv_length, keys);
+    Visits visits = lists_.blocks
+                        ? Visits::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks},
+                                       b, h, m.first() / tiles_.queries, keys, std::move(columns))
+                        : visibility_.of(s.rows, sequence.kv_length, keys);
     // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
     if (!spec_.range && !no_keys_) visits = visits.with_a_step();
     if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
@@ -360,13 +360,14 @@ template <class T>
 ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFacts> facts) {
   return kernel(
       name,
-      [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, std::optional<Out<f32, 3>> Lse, Scalar<f32> scale,
-              bool packs_heads, bool no_keys, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
-              std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
-              std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
-              std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full, Round round,
-              Ptr<u32> marks, Scalar<i32> programs, std::optional<In<i32, 3>> order,
-              std::optional<InOut<f32, 4>> shared_outs, std::optional<InOut<f32, 4>> shared_facts) {
+      [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, std::optional<Out<f32, 3>> Lse,
+              Scalar<f32> scale, bool packs_heads, bool no_keys, Scalar<i32> q_length,
+              std::optional<In<i32, 1>> cu_q, std::optional<In<i32, 1>> cu_kv,
+              std::optional<In<f32, 1>> sinks, std::optional<Out<f32, 3>> row_max,
+              std::optional<In<i32, 4>> blocks, std::optional<In<i32, 3>> counts,
+              std::optional<In<i32, 3>> full, Round round, Ptr<u32> marks, Scalar<i32> programs,
+              std::optional<In<i32, 3>> order, std::optional<InOut<f32, 4>> shared_outs,
+              std::optional<InOut<f32, 4>> shared_facts) {
         const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
         const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
         const Lists lists{blocks, counts, full, order};

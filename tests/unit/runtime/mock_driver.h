@@ -297,9 +297,9 @@ namespace row {
 
 /// Puts the counters before what the table has now.
 inline void install(Driver& d) {
-#define TEGULA_DRIVER(member, symbol, since, feature, params)           \
-  Entry<row::member, cu::Result params>::inner = d.member;              \
-  Entry<row::member, cu::Result params>::calls = 0;                     \
+#define TEGULA_DRIVER(member, symbol, since, feature, params) \
+  Entry<row::member, cu::Result params>::inner = d.member;    \
+  Entry<row::member, cu::Result params>::calls = 0;           \
   d.member = &Entry<row::member, cu::Result params>::call;
 #include "runtime/driver.def"
 #undef TEGULA_DRIVER
