@@ -64,7 +64,7 @@ run_all() {
   for backend in ${BACKENDS:-llvm nvrtc}; do
     for test in tests/*"$filter"*; do
       local times_host=0
-      [[ $test = *runtime_launch* ]] && times_host=1
+      [[ $test = *runtime_launch* || $test = *queued_calls* ]] && times_host=1
       [ -f "$test" ] && [ -x "$test" ] && [ $times_host = "$1" ] && printf '%s\0%s\0' "$backend" "$test"
     done
   done | xargs -0 -r -n 2 -P "$2" bash -c 'logs=$1 backend=${*: -2:1} test=${*: -1}; run_one "$logs" "$backend" "$test" "${@:2:$#-3}"' _ "$logs" "${args[@]}"
