@@ -57,10 +57,10 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
   const Known& known = k.known();
   key.add(static_cast<std::uint64_t>(device.kind) << 32 | static_cast<std::uint64_t>(device.index));
   const auto take = [&](const HostArg& a, const ParamInfo& info, std::size_t position) {
-    check_argument(k.name(), position, a, info);
+    check_argument(k.callee(), position, a, info);
     if (a.tensor && a.tensor->device() != device) [[unlikely]]
-      fail(Mistake::other_device, {}, {}, position, k.name(), a.tensor->device().str(),
-           device.str());
+      fail(Mistake::other_device, k.loc(), {}, k.callee().argument(position),
+           a.tensor->device().str(), device.str());
     add_argument(key, a, known, out.count, wide);
     if (info.kind != ParamKind::Constant) out.add(a, info);
   };

@@ -199,8 +199,9 @@ std::shared_ptr<KernelInstance> KernelInstance::make(std::shared_ptr<const Closu
       new KernelInstance(std::move(closure), std::move(options)));
 }
 
-std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning) const {
+std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning, Loc at) const {
   KernelOptions options = options_;
+  options.tuned_at = at;
   for (const auto& [name, value] : tuning) options.tuning[name] = value;
   return make(closure_, std::move(options));
 }
@@ -233,7 +234,7 @@ std::shared_ptr<KernelInstance> KernelInstance::named(std::span<const char* cons
 }
 
 Signature KernelInstance::signature(std::span<const HostArg> args) const {
-  return signature_of(name(), args, closure_->params, known());
+  return signature_of(callee(), args, closure_->params, known());
 }
 
 std::vector<HostArg> KernelInstance::run_time_args(std::span<const HostArg> args) const {
@@ -270,14 +271,21 @@ Signature KernelInstance::completed(Signature key) const {
 }
 
 TraceResult KernelInstance::trace(const Signature& key) {
+  // A lambda that has its own kernel traced would wait for itself.
+  if (const Tracer* t = Tracer::current(); t && t->is_inside(*this))
+    fail(Mistake::nested_launch, t->build.loc, {{loc(), "it is made here"}}, name(), name());
   const std::lock_guard lock(tracing_);
-  Signature full = completed(key);
-  try {
-    return run(std::move(full), !checked_);
-  } catch (const IndexTypeChanged&) {
-    full = completed(key);
-    full.index_type = DType::i64;
-    return run(std::move(full), !checked_);
+  bool is_wide = false;
+  // Each turn knows more than the one before: captures, or extents that matter.
+  for (;;) {
+    Signature full = completed(key);
+    if (is_wide) full.index_type = DType::i64;
+    try {
+      return run(std::move(full), !checked_);
+    } catch (const IndexTypeChanged&) {
+      is_wide = true;
+    } catch (const ExtentsFound&) {
+    }
   }
 }
 
@@ -289,11 +297,25 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
   t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
+  t.instance = this;
   Live live(t, args, grid);
   t.live = &live;
   closure_->call(closure_->object.get(), numbers);
   t.throw_pending();
   live.finish();
+}
+
+/// A name that the kernel asks for in no tune() would be ignored.
+void KernelInstance::check_tuning(const Tracer& t) const {
+  for (const auto& [given, value] : options_.tuning) {
+    if (std::ranges::find(t.tunables, given, &Tunable::name) != t.tunables.end()) continue;
+    std::vector<std::string> names;
+    for (const Tunable& known : t.tunables) names.push_back(known.name);
+    fail(Mistake::unknown_tunable, options_.tuned_at.known() ? options_.tuned_at : loc(),
+         {{loc(), fmt::format("{} is made here", name())}}, name(), given,
+         names.empty() ? "it has no tune() at all"
+                       : fmt::format("it has {}", fmt::join(names, ", ")));
+  }
 }
 
 void KernelInstance::remember(const Tracer& t) {
@@ -316,15 +338,21 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
   state_equal_extents(t, equal_extents_);
+  t.instance = this;
   try {
     closure_->call(closure_->object.get(), args);
     t.throw_pending();
+  } catch (const ExtentsFound&) {
+    remember(t);
+    throw;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
     fail(Mistake::thrown_out, t.build.loc, t.left_by_exception(), e.what());
   }
+  check_tuning(t);
   finish_launch(t.kernel);
+  remove_restatements(t.kernel);
   remove_dead(t.kernel);
   check_out_views(t);
   label_dots(t.kernel);

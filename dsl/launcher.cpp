@@ -12,6 +12,7 @@
 #include "dsl/errors.h"
 #include "dsl/instance.h"
 #include "ir/text.h"
+#include "runtime/gpu_text.h"
 #include "support/env.h"
 #include "support/text.h"
 
@@ -64,6 +65,17 @@ Device device_of(const Stream* stream, std::span<const HostArg> args) {
   for (const HostArg& a : args)
     if (a.tensor && a.tensor->defined()) return a.tensor->device();
   return Device::best();
+}
+
+/// A kernel that is launched in another's lambda would run on the host once, while that is traced;
+/// one that launches itself would wait for its own trace.
+void refuse_nested(const KernelInstance& k) {
+  const Tracer* t = Tracer::current();
+  if (!t) return;
+  std::vector<Note> made{{k.loc(), fmt::format("{} is made here", k.name())}};
+  if (t->instance->loc() != k.loc())
+    made.push_back({t->instance->loc(), fmt::format("{} is made here", t->instance->name())});
+  fail(Mistake::nested_launch, t->build.loc, std::move(made), k.name(), t->instance->name());
 }
 
 }  // namespace
@@ -127,6 +139,7 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
 }
 
 void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const HostArg> args) {
+  refuse_nested(k);
   const Device device = device_of(given, args);
   if (env().eager) [[unlikely]]
     return launch_eagerly(k, args, device);
@@ -150,6 +163,7 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
 
 std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const Stream* stream,
                                                         std::span<const HostArg> args) {
+  refuse_nested(k);
   const Device device = device_of(stream, args);
   CallArgs unused;
   const CompiledEntry* entry = find(examine(k, args, device, unused));
@@ -189,6 +203,7 @@ std::string dump(dsl::KernelInstance& k, std::string_view verb) {
     dsl::fail(dsl::Mistake::unknown_verb, k.loc(), {}, verb);
   const auto kernel = k.launcher.latest();
   if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
+  if (verb == "emit" || verb == "ptx") return runtime::gpu_text(*kernel, verb);
   return kernel->dump(verb);
 }
 

@@ -24,7 +24,10 @@ Value index_along(Builder& b, const OpData& op, Type tile, int v) {
 }  // namespace
 
 ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile) {
-  return view_addresses(b, op.operands[0], b.kernel().type(op.operands[2]),
+  // A view of rank 0 has no offset that would tell the index type.
+  const Type index =
+      op.operands.size() > 2 ? b.kernel().type(op.operands[2]) : Type::scalar(DType::i32);
+  return view_addresses(b, op.operands[0], index,
                         [&](int v) { return index_along(b, op, tile, v); });
 }
 
@@ -32,6 +35,8 @@ ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
                              const std::function<Value(int axis)>& index) {
   const Value zero = b.constant(index_type, std::int64_t{0});
   Value offset, inside;
+  if (b.kernel().type(view).rank() == 0)
+    return {b.op(Opcode::ViewPtr, {view}), b.constant(Type::scalar(DType::i1), std::int64_t{1})};
   for (int axis = 0; axis < b.kernel().type(view).rank(); ++axis) {
     const auto of_view = [&](Opcode opcode) {
       return b.op(opcode, {view}, index_type, {{AttrName::axis, axis}});

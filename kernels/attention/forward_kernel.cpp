@@ -297,7 +297,10 @@ class Program {
   Tile scored(const Tile& s, const Rows& rows, const Index& b, const Index& n) const {
     if (!spec_.score) return s;
     return relaxed([&] {
-      return scaled(spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0)));
+      // A score that does not look at s may be one number, a row or a column.
+      const Tile score =
+          spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
+      return scaled(broadcast(cast<f32>(score), {s.dim(0), s.dim(1)}));
     });
   }
 

@@ -179,7 +179,7 @@ struct ClosureType {
 std::shared_ptr<dsl::KernelInstance> make_instance(const char* name, Loc loc, const void* object,
                                                    const ClosureType& type);
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
-                                                 const Tuning& tuning);
+                                                 const Tuning& tuning, Loc at = {});
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance);
 std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
                                                std::string_view fields, Loc at);
@@ -242,9 +242,11 @@ class Kernel {
   Trace trace(const typename detail::ParamTraits<P>::Host&... args) const {
     return detail::trace(*instance_, pack(args...));
   }
-  /// The same kernel with these values of tune().
-  Kernel with(const Tuning& tuning) const {
-    return Kernel(detail::with_tuning(*instance_, tuning));
+  /// The same kernel with these values of tune(). A call throws CompileError where the kernel asks
+  /// for no such name.
+  Kernel with(const Tuning& tuning,
+              std::source_location at = std::source_location::current()) const {
+    return Kernel(detail::with_tuning(*instance_, tuning, at));
   }
 
   /// The same kernel with names for its parameters and their dimensions: `named("A[M, K]", "B[K,
@@ -265,7 +267,8 @@ class Kernel {
     return Kernel(detail::with_plan(*instance_, fields, at));
   }
 
-  /// Text of a stage of the latest compilation: key, trace, optimize, emit, assemble or launch.
+  /// Text of a stage of the latest compilation: key, trace, optimize, emit, ptx, assemble or launch.
+  /// After a call on cpu or sim, emit and ptx are those of a GPU, compiled now; no GPU is needed.
   std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }
   std::string ptx() const { return detail::dump(*instance_, "ptx"); }
   /// Why it was compiled as it was, and how often.
@@ -322,6 +325,14 @@ struct Callee<R (C::*)(P...) const> {
   }
 };
 template <class C, class R, class... P>
+struct Callee<R (C::*)(P...)> {
+  static_assert(kNever<C>,
+                "tegula: kernel(name, lambda) takes no mutable lambda: it is run once to record it, "
+                "so that what it changes in itself would be frozen. Leave out `mutable`");
+};
+template <class C, class R, class... P>
+struct Callee<R (C::*)(P...) noexcept> : Callee<R (C::*)(P...)> {};
+template <class C, class R, class... P>
 struct Callee<R (C::*)(P...) const noexcept> : Callee<R (C::*)(P...) const> {};
 struct PlainFunction {};
 template <class R, class... P>
@@ -335,8 +346,9 @@ concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::rem
 }  // namespace detail
 
 /// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, std::optional of
-/// these, Scalar, Ptr or C++ constants. What it captures is frozen here, except captured Tensors
-/// and Scalars, which are arguments read at every launch.
+/// these, Scalar, Ptr or C++ constants. What it captures is frozen: values here, and what captured
+/// references and pointers, or globals, refer to at the first call (TEGULA_CHECK=retrace finds where
+/// that changes later). Captured Tensors and Scalars are arguments, read at every launch.
 template <class Fn>
 auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_location::current()) {
   using Object = std::decay_t<Fn>;
