@@ -111,6 +111,8 @@ void LaunchRecipe::compile_grid(const ir::Kernel& tile) {
 std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype,
                                    const std::string& tensor) {
   const auto order = attrs.ints(AttrName::order), box = attrs.ints(AttrName::box);
+  if (order.size() > codegen::kMaxTensorRank || box.size() != order.size())
+    throw InternalError("a tensor map of no possible rank");
   MapShape shape;
   shape.map.dtype = dtype;
   shape.map.rank = static_cast<std::int32_t>(order.size());
@@ -149,6 +151,21 @@ codegen::TensorMap LaunchRecipe::tensor_map(const Field& f, std::span<const Laun
   return map;
 }
 
+namespace {
+
+/// A kernel may come from the disk: what its parameter names is among the call's arguments.
+void check_argument(const ir::Kernel& tile, const ir::Param& p, bool is_counter, bool has_axis) {
+  if (is_counter) return;
+  const std::int64_t arg = p.attrs.i(AttrName::arg), axis = p.attrs.i(AttrName::axis);
+  const bool known = arg >= 0 && arg < std::ssize(tile.params());
+  const ir::Type of =
+      known ? tile.type(tile.params()[static_cast<std::size_t>(arg)].value) : ir::Type();
+  if (!known || (has_axis && (!of.is_view() || axis < 0 || axis >= of.rank())))
+    throw InternalError(fmt::format("parameter {} is of no argument", p.name));
+}
+
+}  // namespace
+
 void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
   static constexpr std::pair<std::string_view, Part> kParts[] = {
       {"ptr", Part::Pointer}, {"dim", Part::Dim}, {"stride", Part::Stride},
@@ -159,6 +176,8 @@ void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
     if (part == std::end(kParts))
       throw InternalError(
           fmt::format("parameter {} has part '{}'", p.name, p.attrs.s(AttrName::part)));
+    check_argument(tile, p, part->second == Part::Counter,
+                   part->second == Part::Dim || part->second == Part::Stride);
     const auto arg = static_cast<std::uint8_t>(p.attrs.i(AttrName::arg));
     const ir::Type t = simt.type(p.value);
     if (part->second == Part::Map) {

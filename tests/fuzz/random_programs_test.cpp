@@ -4,22 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <thread>
 
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "tegula/error.h"
+#include "tests/fuzz/number_from_env.h"
 #include "tests/fuzz/random_program_tiles.h"
 
 namespace tegula::fuzz {
 namespace {
-
-std::uint64_t number_from_env(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text ? std::strtoull(text, nullptr, 0) : otherwise;
-}
 
 struct Tally {
   std::map<std::string, std::int64_t> ops;
