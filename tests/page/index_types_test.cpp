@@ -20,7 +20,9 @@ TEST_P(IndexTypes, APositionKeepsItsTypeAtEverySize) {
     const auto row = in.begin() + r * 3000;
     EXPECT_EQ(out[r], std::max_element(row, row + 3000) - row);
   }
-  EXPECT_NE(row_argmax.trace(large({1'000'000, 4096}, DType::f32), large({1'000'000}, DType::i32)).text(), "");
+  EXPECT_NE(
+      row_argmax.trace(large({1'000'000, 4096}, DType::f32), large({1'000'000}, DType::i32)).text(),
+      "");
 }
 
 TEST(IndexType, DependsOnTheSizeOfTensors) {

@@ -36,7 +36,8 @@ TEST_P(Memory, AProgramSeesItsAtomics) {
 
 TEST_P(Memory, ALockOrdersPrograms) {
 #include "memory_4.inc"
-  const Tensor x = ones_of({32, 2048}), sums = zeros_of({4, 2048}), locks = zeros_of({4}, DType::i32);
+  const Tensor x = ones_of({32, 2048}), sums = zeros_of({4, 2048}),
+               locks = zeros_of({4}, DType::i32);
   add_locked(x, sums, locks);
   for (const double sum : sums.to_doubles()) ASSERT_EQ(sum, 8);
   for (const double lock : locks.to_doubles()) EXPECT_EQ(lock, 0);

@@ -27,12 +27,8 @@ class Page : public testing::TestWithParam<Device> {
   }
 };
 
-inline auto cpu_and_sim() {
-  return testing::Values(Device::cpu(), Device::sim());
-}
-inline std::string name_of(const testing::TestParamInfo<Device>& p) {
-  return p.param.str();
-}
+inline auto cpu_and_sim() { return testing::Values(Device::cpu(), Device::sim()); }
+inline std::string name_of(const testing::TestParamInfo<Device>& p) { return p.param.str(); }
 
 /// The code of the error that `call` throws, "" where it throws none.
 template <class Call>

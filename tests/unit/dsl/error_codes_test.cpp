@@ -70,9 +70,12 @@ std::string wrapped(const std::string& text) {
 std::string page() {
   std::string out =
       "# Error codes\n\n"
-      "Generated from `dsl/errors.def`; do not edit. Codes are stable: a code keeps its meaning, and a\n"
-      "code that is no longer used is not given to another mistake. `..` stands for what the message\n"
-      "names at that place. `CompileError::diagnostic()` holds code, message, place, notes and hint;\n"
+      "Generated from `dsl/errors.def`; do not edit. Codes are stable: a code keeps its meaning, "
+      "and a\n"
+      "code that is no longer used is not given to another mistake. `..` stands for what the "
+      "message\n"
+      "names at that place. `CompileError::diagnostic()` holds code, message, place, notes and "
+      "hint;\n"
       "[Debugging](debugging.md) shows how to catch it.\n";
   const std::map<std::string, std::string> of_group = titles();
   std::string group;
