@@ -21,7 +21,8 @@ class Roots {
     if (!seen_.insert(v).second) return true;
     const OpId def = k_[v].def;
     if (k_.type(v).is_view()) return add(v);
-    if (!def) return k_[v].region ? follow_argument(v) : add(v);
+    const bool is_param = !def && !k_[k_[v].region].owner;
+    if (!def) return is_param ? add(v) : follow_argument(v);
     const OpData& d = k_[def];
     using enum Opcode;
     if (d.opcode == If || d.opcode == For || d.opcode == While) return follow_result(v, d);
@@ -55,7 +56,6 @@ class Roots {
   }
   bool follow_argument(Value v) {
     const OpId owner = k_[k_[v].region].owner;
-    if (!owner) return false;
     const bool counts = k_[owner].opcode == Opcode::For;
     const std::size_t position = k_[v].position;
     if ((!counts && k_[owner].opcode != Opcode::While) || (counts && position == 0)) return false;

@@ -52,9 +52,8 @@ class MemoryOrder {
 
   bool run() {
     State open;
-    std::vector<OpId> ops;
-    for (OpId op : k_.ops(k_.body())) ops.push_back(op);
-    for (OpId op : ops)
+    // Barriers that are placed behind an op are met on the way.
+    for (OpId op = k_[k_.body()].first; op; op = k_[op].next)
       for (;;) {
         State now = open;
         missing_.reset();
