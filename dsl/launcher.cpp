@@ -15,6 +15,7 @@
 #include "runtime/gpu_text.h"
 #include "support/env.h"
 #include "support/text.h"
+#include "support/warnings.h"
 
 namespace tegula::dsl {
 namespace {
@@ -57,6 +58,20 @@ std::string key_text(const KernelInstance& k, const Signature& s) {
 bool wants_retrace() {
   const auto& checks = env().check;
   return !checks.empty() && std::ranges::find(checks, "retrace") != checks.end();
+}
+
+/// Those of the trace, then those of the machine code, which are about the kernel's own line where
+/// they know none.
+std::vector<Warning> warnings_about(const KernelInstance& k, std::span<const Diagnostic> of_trace,
+                                    const CompiledKernel& compiled) {
+  std::vector<Warning> found;
+  for (const Diagnostic& d : of_trace)
+    found.push_back({d.code, k.name(), d.loc, d.message, d.hint});
+  for (Warning w : compiled.warnings) {
+    if (!w.place.known()) w.place = k.loc();
+    found.push_back(std::move(w));
+  }
+  return found;
 }
 
 /// The device of a call: the stream's, else that of its first tensor, else the best.
@@ -104,7 +119,17 @@ std::string Launcher::reason(const std::string& signature) const {
 
 const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostArg> args,
                                        Device device) {
-  const std::lock_guard lock(compiling_);
+  std::vector<Warning> unsaid;
+  const CompiledEntry& entry = [&]() -> const CompiledEntry& {
+    const std::lock_guard lock(compiling_);
+    return find_or_compile(k, args, device, unsaid);
+  }();
+  report_warnings(unsaid);  // without the lock: the handler may ask the kernel
+  return entry;
+}
+
+const CompiledEntry& Launcher::find_or_compile(KernelInstance& k, std::span<const HostArg> args,
+                                               Device device, std::vector<Warning>& unsaid) {
   const auto key_now = [&] {
     CallArgs unused;
     return examine(k, args, device, unused);
@@ -119,7 +144,8 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   auto kernel = compiled_by_ir().find(name);
   const std::string signature = traced.signature.text();
   std::string event = fmt::format("{}: {}", kernel ? "reused" : "compiled", reason(signature));
-  if (!kernel) {
+  const bool is_new = !kernel;
+  if (is_new) {
     runtime::CompileRequest request;
     request.key = key_text(k, traced.signature);
     request.trace = [&] { return std::move(traced.kernel); };
@@ -133,6 +159,10 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   }
   history_.push_back(std::move(event));
   for (const Diagnostic& w : traced.warnings) history_.push_back("warning: " + w.str());
+  std::vector<Warning> found = warnings_about(k, traced.warnings, *kernel);
+  for (const Warning& w : found)
+    if (std::ranges::find(warnings_, w) == warnings_.end()) warnings_.push_back(w);
+  if (is_new) unsaid = std::move(found);
   last_signature_ = signature;
   // The trace may have asked for more: the key is that of what is known now.
   return *add({key_now(), std::move(kernel), ir, nullptr});
@@ -177,6 +207,11 @@ std::shared_ptr<const CompiledKernel> Launcher::latest() const {
   return entry ? entry->kernel : nullptr;
 }
 
+std::vector<Warning> Launcher::warnings() const {
+  const std::lock_guard lock(compiling_);
+  return warnings_;
+}
+
 std::string Launcher::why() const {
   const std::lock_guard lock(compiling_);
   return fmt::format("{}\n", fmt::join(history_, "\n"));
@@ -206,6 +241,8 @@ std::string dump(dsl::KernelInstance& k, std::string_view verb) {
   if (verb == "emit" || verb == "ptx") return runtime::gpu_text(*kernel, verb);
   return kernel->dump(verb);
 }
+
+std::vector<Warning> warnings(const dsl::KernelInstance& k) { return k.launcher.warnings(); }
 
 std::string explain(dsl::KernelInstance& k) {
   const auto kernel = k.launcher.latest();

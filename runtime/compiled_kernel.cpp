@@ -129,6 +129,7 @@ std::string CompiledKernel::explain() const {
     out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers,
                        report.spill_stores + report.spill_loads, ctas_per_sm());
   out += "\n";
+  for (const Warning& w : warnings) out += w.str() + "\n";
   for (const ir::Remark& r : remarks) out += r.str() + "\n";
   for (const VerbTiming& t : timings) out += fmt::format("{}: {:.2f} ms\n", t.verb, t.ms);
   return out;

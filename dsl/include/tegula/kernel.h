@@ -18,6 +18,7 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/view.h"
+#include "tegula/warning.h"
 
 /// From a C++ lambda to something that can be called with tensors.
 namespace tegula {
@@ -189,6 +190,7 @@ void launch(dsl::KernelInstance& instance, const Stream* stream, std::span<const
 Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args);
 std::string dump(dsl::KernelInstance& instance, std::string_view verb);
 std::string explain(dsl::KernelInstance& instance);
+std::vector<Warning> warnings(const dsl::KernelInstance& instance);
 
 /// A parameter's name, with the place it was written at.
 struct Name {
@@ -273,6 +275,12 @@ class Kernel {
   std::string ptx() const { return detail::dump(*instance_, "ptx"); }
   /// Why it was compiled as it was, and how often.
   std::string explain() const { return detail::explain(*instance_); }
+
+  /// What is to be known of everything compiled so far, each once: spills, products that are not
+  /// the GPU's fastest, results that are never stored. Empty before the first call. They come by
+  /// themselves to a handler (set_warning_handler) or, under TEGULA_WARN=1, to the standard error
+  /// stream.
+  std::vector<Warning> warnings() const { return detail::warnings(*instance_); }
 
   dsl::KernelInstance& instance() const { return *instance_; }
   const std::shared_ptr<dsl::KernelInstance>& shared_instance() const { return instance_; }
