@@ -6,7 +6,8 @@ ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
                              const std::function<Value(int axis)>& index) {
   const Value zero = b.constant(index_type, std::int64_t{0});
   Value offset, inside;
-  if (b.kernel().type(view).rank() == 0) return {b.op(Opcode::ViewPtr, {view}), b.constant(Type::scalar(DType::i1), std::int64_t{1})};
+  if (b.kernel().type(view).rank() == 0)
+    return {b.op(Opcode::ViewPtr, {view}), b.constant(Type::scalar(DType::i1), std::int64_t{1})};
   for (int axis = 0; axis < b.kernel().type(view).rank(); ++axis) {
     const auto of_view = [&](Opcode opcode) {
       return b.op(opcode, {view}, index_type, {{AttrName::axis, axis}});

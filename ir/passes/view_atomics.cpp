@@ -42,8 +42,8 @@ void by_address(Kernel& k, Builder& b, OpId op) {
   const OpData d = k[op];
   // A view of rank 0 has no offset that would tell the index type.
   const Type index = d.operands.size() > 2 ? k.type(d.operands[2]) : Type::scalar(DType::i32);
-  const ViewAddresses at = view_addresses(b, d.operands[0], index,
-                                          [&](int v) { return index_along(b, d, v); });
+  const ViewAddresses at =
+      view_addresses(b, d.operands[0], index, [&](int v) { return index_along(b, d, v); });
   Value old = b.op(Opcode::AtomicRmw, {at.pointers, d.operands[1], at.inside},
                    {{AttrName::kind, d.attrs.s(AttrName::kind)}});
   const auto axes = d.attrs.ints(AttrName::axes);

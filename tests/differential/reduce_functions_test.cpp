@@ -22,9 +22,7 @@ class ReduceFunctions : public testing::TestWithParam<Device> {
     k(x, y);
     return y.to_doubles();
   }
-  Tensor numbers() const {
-    return Tensor::integers({4, 64}, DType::f32, -100, 100, 3, GetParam());
-  }
+  Tensor numbers() const { return Tensor::integers({4, 64}, DType::f32, -100, 100, 3, GetParam()); }
   static double row_max(const std::vector<double>& x, std::size_t row) {
     return *std::max_element(x.begin() + row * 64, x.begin() + row * 64 + 64);
   }
@@ -69,8 +67,7 @@ TEST_P(ReduceFunctions, ACapturedScalarIsUniform) {
   const auto k = kernel("fold", [](In<f32, 2> in, Scalar<f32> bound, Out<f32, 1> y) {
     for (auto r : grid(y, 1)) {
       const Tile limit = bound * 2.0f;
-      y(r) = reduce(in(r, slice(0, 64)), 0,
-                    [&](Tile a, Tile b) { return min(max(a, b), limit); });
+      y(r) = reduce(in(r, slice(0, 64)), 0, [&](Tile a, Tile b) { return min(max(a, b), limit); });
     }
   });
   const Tensor x = numbers(), y = Tensor::empty({4}, DType::f32, GetParam());
