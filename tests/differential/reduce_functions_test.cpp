@@ -76,22 +76,5 @@ TEST_P(ReduceFunctions, ACapturedScalarIsUniform) {
     EXPECT_EQ(y.to_doubles()[i], std::min(row_max(x.to_doubles(), i), 50.0)) << i;
 }
 
-TEST_P(ReduceFunctions, TheExtentMayBeAskedForBeforeTheRowIsRead) {
-  for (const std::int64_t n : {100, 128, 4096}) {
-    const auto mean = kernel("mean", [](In<f32, 2> x, Out<f32, 1> y) {
-      for (auto r : grid(y, 1)) {
-        const Tile count = cast<f32>(x.cols());
-        y(r) = sum(x(r, all)) / count;
-      }
-    });
-    const Tensor y = Tensor::empty({3}, DType::f32, GetParam());
-    mean(Tensor::full({3, n}, 2, DType::f32, GetParam()), y);
-    EXPECT_EQ(y.to_doubles(), std::vector<double>(3, 2)) << n;
-    // And with another extent, by the same kernel.
-    mean(Tensor::full({3, 64}, 2, DType::f32, GetParam()), y);
-    EXPECT_EQ(y.to_doubles(), std::vector<double>(3, 2)) << n;
-  }
-}
-
 }  // namespace
 }  // namespace tegula

@@ -380,6 +380,9 @@ TEST(LanguageError, FunctionsOfFolds) {
   });
   expect("T1008 a tile",
          [&] { fold([](auto, auto, Tile a, Tile b) { return sum(a + b * arange(4)); }); });
+  expect("T1010 fold_extent", [] {
+    on_tile([](Tile) { reduce(arange(96), 0, [](Tile a, Tile b) { return a + b; }); });
+  });
   expect("T1008 a loop in a branch", [&] {
     fold([](auto, auto, Tile a, Tile b) {
       Tile r = a;

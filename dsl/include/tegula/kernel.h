@@ -72,7 +72,8 @@ struct HostArg {
   std::uint64_t bits = 0;
 };
 
-/// Argument for a Ptr parameter: an address on the device, or the first element of a tensor.
+/// Argument for a Ptr parameter: an address on the device, or a contiguous tensor of T, whose
+/// memory bounds what may be read and written on cpu and sim.
 template <class T>
 class HostPointer {
  public:
