@@ -203,8 +203,7 @@ std::uint64_t GridLoop::start() {
     const ir::Value tile = t.build.cast(tiles[i], t.index_type());
     const std::int64_t block = options_.blocks[i];
     const ir::Type type = t.kernel.type(tile);
-    const ir::Value start =
-        block == 1 ? tile : t.build.mul(tile, t.build.constant(type, block));
+    const ir::Value start = block == 1 ? tile : t.build.mul(tile, t.build.constant(type, block));
     t.indices.set(start, dsl::IndexTypes::Kind::Index);
     starts_.push_back(t.tile(start));
   }

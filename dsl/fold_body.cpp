@@ -54,9 +54,8 @@ const char* text_of(Opcode opcode) {
 void check_fold_body(Tracer& t, ir::RegionId body) {
   const ir::Kernel& k = t.kernel;
   std::unordered_set<ir::Value> used;
-  ir::walk(k, body, [&](ir::OpId op) {
-    used.insert(k[op].operands.begin(), k[op].operands.end());
-  });
+  ir::walk(k, body,
+           [&](ir::OpId op) { used.insert(k[op].operands.begin(), k[op].operands.end()); });
   // A part of a view that is stored to is named by a load, which is not what the user wrote.
   const auto is_name = [&](const ir::OpData& d) {
     return d.opcode == Opcode::LoadView && !used.contains(d.results[0]);

@@ -8,8 +8,8 @@ namespace tegula::dsl {
 /// elementwise ops of scalars.
 void check_fold_body(Tracer& t, ir::RegionId body);
 
-/// Puts the ops of both sides of a branch in front of it: what is elementwise may run whether or not
-/// its result is chosen.
+/// Puts the ops of both sides of a branch in front of it: what is elementwise may run whether or
+/// not its result is chosen.
 void flatten_branch(ir::Kernel& kernel, ir::OpId branch);
 
 }  // namespace tegula::dsl

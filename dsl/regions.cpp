@@ -271,8 +271,8 @@ void Tracer::check_types(const OpenScope& scope) {
   for (const Carry& c : scope.carries) {
     if (!c.arg || !c.after || indices.is_same_type(c.before, c.after)) continue;
     fail(Mistake::carried_type, scope.loc,
-         {origin(c.before, "before"), origin(c.after, "after an iteration")},
-         type_text(c.before), type_text(c.after),
+         {origin(c.before, "before"), origin(c.after, "after an iteration")}, type_text(c.before),
+         type_text(c.after),
          is_of_indices(c.before, c.after)
              ? kKeepsIndex
              : "a variable keeps its type and shape from one iteration to the next; cast or "

@@ -40,7 +40,8 @@ std::uint8_t divisor_class(std::int64_t n) {
 bool needs_wide_index(const Tensor& t) { return span_of(t) >= kSmallSpan; }
 
 std::string Callee::argument(std::size_t position) const {
-  if (position < names.size()) return fmt::format("argument {} of {}", names[position].name, kernel);
+  if (position < names.size())
+    return fmt::format("argument {} of {}", names[position].name, kernel);
   return fmt::format("argument {} of {}", position, kernel);
 }
 

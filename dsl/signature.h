@@ -118,8 +118,8 @@ inline constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64
 /// Whose arguments are checked: for messages.
 struct Callee {
   std::string_view kernel;
-  Loc loc;                             ///< where the kernel was made
-  std::span<const ParamName> names;    ///< empty, or one a parameter
+  Loc loc;                           ///< where the kernel was made
+  std::span<const ParamName> names;  ///< empty, or one a parameter
 
   /// "argument x of rows", or by its number where it has no name.
   std::string argument(std::size_t position) const;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "dsl/elementwise.h"
 #include "dsl/fold_body.h"
@@ -284,6 +285,9 @@ std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
     if (!std::ranges::equal(t.kernel.type(v).shape(), leader.shape()))
       fail(Mistake::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},
            dsl::extents_text(leader.shape()), dsl::extents_text(t.kernel.type(v).shape()));
+  const std::int64_t extent = leader.shape()[static_cast<std::size_t>(a)];
+  if (!std::has_single_bit(static_cast<std::uint64_t>(extent)))
+    fail(Mistake::fold_extent, at, {t.origin(operands[0], "the tile")}, extent, a);
   const ir::OpId op =
       t.build.create(Opcode::ReduceWith, operands, ir::attr_list({{AttrName::axis, a}}));
   const ir::RegionId region = t.kernel.add_region(op);
@@ -343,6 +347,8 @@ std::string contraction_hint(ir::Type a, ir::Type b) {
 /// Extents may agree by chance: an index that is contracted on one side and kept on the other is a
 /// mistake.
 void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vector<Note>& notes) {
+  // The square of a tile is meant.
+  if (a == b) return;
   const auto ia = t.indexed_by.find(a), ib = t.indexed_by.find(b);
   if (ia == t.indexed_by.end() || ib == t.indexed_by.end()) return;
   const auto &left = ia->second, &right = ib->second;

@@ -80,9 +80,7 @@ struct NamedPart {
 /// elements has a block at most, too.
 inline constexpr int kMaxTileRank = 6;
 inline constexpr std::int64_t kMaxTileElements = std::int64_t{1} << 20;
-inline bool is_block(std::int64_t elements) {
-  return elements > 0 && elements <= kMaxTileElements;
-}
+inline bool is_block(std::int64_t elements) { return elements > 0 && elements <= kMaxTileElements; }
 
 /// Thrown when a captured tensor is too large for the index type the trace began with: it starts
 /// over.

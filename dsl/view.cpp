@@ -244,8 +244,7 @@ ir::Value read_described(Tracer& t, std::uint32_t param, const NamedPart& part,
   const ir::Value v = read_part(t, part);
   t.read_from[v] = description(t, param, subscripts);
   for (std::int64_t axis : part.axes)
-    t.indexed_by[v].push_back(
-        dsl::stated(t.kernel, part.offsets[static_cast<std::size_t>(axis)]));
+    t.indexed_by[v].push_back(dsl::stated(t.kernel, part.offsets[static_cast<std::size_t>(axis)]));
   return v;
 }
 

@@ -162,10 +162,12 @@ void write_dumps(const CompiledKernel& k) {
       {"key", "00-key.txt"},   {"trace", "01-trace.tir"}, {"optimize", "02-optimize.tir"},
       {"emit", "03-emit.txt"}, {"ptx", "04.ptx"},         {"launch", "06-launch.txt"}};
   for (const auto& [verb, file] : kFiles)
-    if (verbs == "all" || verbs.find(verb) != std::string::npos)
-      write_file(folder / file, verb == std::string_view("trace") && !k.passes.empty()
-                                    ? replayable_trace(k)
-                                    : k.dump(verb));
+    if (verbs == "all" || verbs.find(verb) != std::string::npos) {
+      const bool is_replayable = verb == std::string_view("trace") && !k.passes.empty();
+      const std::string text = is_replayable ? replayable_trace(k) : k.dump(verb);
+      // What a device has no use for has no file: nothing is emitted for cpu and sim.
+      if (!text.empty()) write_file(folder / file, text);
+    }
   if (!k.cubin.empty() && (verbs == "all" || verbs.find("assemble") != std::string::npos))
     write_file(folder / "05.cubin", std::string_view(k.cubin.data(), k.cubin.size()));
 }

@@ -298,8 +298,7 @@ class Program {
     if (!spec_.score) return s;
     return relaxed([&] {
       // A score that does not look at s may be one number, a row or a column.
-      const Tile score =
-          spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
+      const Tile score = spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
       return scaled(broadcast(cast<f32>(score), {s.dim(0), s.dim(1)}));
     });
   }

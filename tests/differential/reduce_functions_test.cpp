@@ -22,9 +22,7 @@ class ReduceFunctions : public testing::TestWithParam<Device> {
     k(x, y);
     return y.to_doubles();
   }
-  Tensor numbers() const {
-    return Tensor::integers({4, 64}, DType::f32, -100, 100, 3, GetParam());
-  }
+  Tensor numbers() const { return Tensor::integers({4, 64}, DType::f32, -100, 100, 3, GetParam()); }
   static double row_max(const std::vector<double>& x, std::size_t row) {
     return *std::max_element(x.begin() + row * 64, x.begin() + row * 64 + 64);
   }
@@ -69,31 +67,13 @@ TEST_P(ReduceFunctions, ACapturedScalarIsUniform) {
   const auto k = kernel("fold", [](In<f32, 2> in, Scalar<f32> bound, Out<f32, 1> y) {
     for (auto r : grid(y, 1)) {
       const Tile limit = bound * 2.0f;
-      y(r) = reduce(in(r, slice(0, 64)), 0,
-                    [&](Tile a, Tile b) { return min(max(a, b), limit); });
+      y(r) = reduce(in(r, slice(0, 64)), 0, [&](Tile a, Tile b) { return min(max(a, b), limit); });
     }
   });
   const Tensor x = numbers(), y = Tensor::empty({4}, DType::f32, GetParam());
   k(x, 25, y);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(y.to_doubles()[i], std::min(row_max(x.to_doubles(), i), 50.0)) << i;
-}
-
-TEST_P(ReduceFunctions, TheExtentMayBeAskedForBeforeTheRowIsRead) {
-  for (const std::int64_t n : {100, 128, 4096}) {
-    const auto mean = kernel("mean", [](In<f32, 2> x, Out<f32, 1> y) {
-      for (auto r : grid(y, 1)) {
-        const Tile count = cast<f32>(x.cols());
-        y(r) = sum(x(r, all)) / count;
-      }
-    });
-    const Tensor y = Tensor::empty({3}, DType::f32, GetParam());
-    mean(Tensor::full({3, n}, 2, DType::f32, GetParam()), y);
-    EXPECT_EQ(y.to_doubles(), std::vector<double>(3, 2)) << n;
-    // And with another extent, by the same kernel.
-    mean(Tensor::full({3, 64}, 2, DType::f32, GetParam()), y);
-    EXPECT_EQ(y.to_doubles(), std::vector<double>(3, 2)) << n;
-  }
 }
 
 }  // namespace

@@ -117,13 +117,11 @@ TEST(LanguageError, Limits) {
     }).trace(tensor({40, 40}), tensor({40, 40}));
   });
   expect("T1001 zeros", [] { on_tile([](Tile t) { t = zeros<f32>(1 << 28); }); });
-  expect("T1001 of more elements than there are numbers", [] {
-    on_tile([](Tile t) { t = broadcast(t, {1 << 30, 1 << 30, 16, 32}); });
-  });
+  expect("T1001 of more elements than there are numbers",
+         [] { on_tile([](Tile t) { t = broadcast(t, {1 << 30, 1 << 30, 16, 32}); }); });
   expect("T1001 of operands that meet",
          [] { on_tile([](Tile) { expand(arange(1 << 20), 1) + arange(2); }); });
-  expect("T1002 tile_rank",
-         [] { on_tile([](Tile t) { t = reshape(t, {2, 8, 2, 2, 2, 2, 2}); }); });
+  expect("T1002 tile_rank", [] { on_tile([](Tile t) { t = reshape(t, {2, 8, 2, 2, 2, 2, 2}); }); });
   expect("T0205 of a reshape", [] { on_tile([](Tile t) { t = reshape(t, {-16, -32}); }); });
   expect("T0205 of a broadcast", [] { on_tile([](Tile) { broadcast(arange(1), {0}); }); });
   expect("T0604 of 2^31 elements", [] {
@@ -134,8 +132,7 @@ TEST(LanguageError, Limits) {
   expect("T0604 of 2^40 elements", [] {
     in_grid([](auto x, auto, auto j) { return x(slice(0, std::int64_t{1} << 40), j); });
   });
-  expect("T1006 compared_comparison",
-         [] { on_tile([](Tile t) { t = where(0 < t < 5, t, 0); }); });
+  expect("T1006 compared_comparison", [] { on_tile([](Tile t) { t = where(0 < t < 5, t, 0); }); });
 }
 
 // ---- control flow -------------------------------------------------------------------------------
@@ -325,7 +322,8 @@ TEST(LanguageError, LeavingALoop) {
   });
 }
 
-// ---- functions given to reduce -------------------------------------------------------------------
+// ---- functions given to reduce
+// -------------------------------------------------------------------
 TEST(LanguageError, FunctionsOfFolds) {
   const auto fold = [](auto combine) {
     kernel("k", [combine](In<f32, 1> x, InOut<f32, 1> y) {
@@ -382,6 +380,9 @@ TEST(LanguageError, FunctionsOfFolds) {
   });
   expect("T1008 a tile",
          [&] { fold([](auto, auto, Tile a, Tile b) { return sum(a + b * arange(4)); }); });
+  expect("T1010 fold_extent", [] {
+    on_tile([](Tile) { reduce(arange(96), 0, [](Tile a, Tile b) { return a + b; }); });
+  });
   expect("T1008 a loop in a branch", [&] {
     fold([](auto, auto, Tile a, Tile b) {
       Tile r = a;
@@ -536,7 +537,8 @@ TEST(LanguageError, Tune) {
          [&] { tuned([] { tune("BM", {1, 2}); }).with({{"BM", 5}}).trace(tensor({40})); });
   expect("T1005 unknown_tunable",
          [&] { tuned([] { tune("BLOCK", {1, 2}); }).with({{"BLOK", 2}}).trace(tensor({40})); });
-  expect("T1005 of a kernel without any", [&] { tuned([] {}).with({{"B", 2}}).trace(tensor({40})); });
+  expect("T1005 of a kernel without any",
+         [&] { tuned([] {}).with({{"B", 2}}).trace(tensor({40})); });
   expect("T0609 tune_empty", [&] { tuned([] { tune("BM", {}); }).trace(tensor({40})); });
 }
 

@@ -73,7 +73,8 @@ struct HostArg {
   std::uint64_t bits = 0;
 };
 
-/// Argument for a Ptr parameter: an address on the device, or the first element of a tensor.
+/// Argument for a Ptr parameter: an address on the device, or a contiguous tensor of T, whose
+/// memory bounds what may be read and written on cpu and sim.
 template <class T>
 class HostPointer {
  public:
@@ -269,8 +270,9 @@ class Kernel {
     return Kernel(detail::with_plan(*instance_, fields, at));
   }
 
-  /// Text of a stage of the latest compilation: key, trace, optimize, emit, ptx, assemble or launch.
-  /// After a call on cpu or sim, emit and ptx are those of a GPU, compiled now; no GPU is needed.
+  /// Text of a stage of the latest compilation: key, trace, optimize, emit, ptx, assemble or
+  /// launch. After a call on cpu or sim, emit and ptx are those of a GPU, compiled now; no GPU is
+  /// needed.
   std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }
   std::string ptx() const { return detail::dump(*instance_, "ptx"); }
   /// Why it was compiled as it was, and how often.
@@ -334,9 +336,10 @@ struct Callee<R (C::*)(P...) const> {
 };
 template <class C, class R, class... P>
 struct Callee<R (C::*)(P...)> {
-  static_assert(kNever<C>,
-                "tegula: kernel(name, lambda) takes no mutable lambda: it is run once to record it, "
-                "so that what it changes in itself would be frozen. Leave out `mutable`");
+  static_assert(
+      kNever<C>,
+      "tegula: kernel(name, lambda) takes no mutable lambda: it is run once to record it, "
+      "so that what it changes in itself would be frozen. Leave out `mutable`");
 };
 template <class C, class R, class... P>
 struct Callee<R (C::*)(P...) noexcept> : Callee<R (C::*)(P...)> {};
@@ -355,8 +358,8 @@ concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::rem
 
 /// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, std::optional of
 /// these, Scalar, Ptr or C++ constants. What it captures is frozen: values here, and what captured
-/// references and pointers, or globals, refer to at the first call (TEGULA_CHECK=retrace finds where
-/// that changes later). Captured Tensors and Scalars are arguments, read at every launch.
+/// references and pointers, or globals, refer to at the first call (TEGULA_CHECK=retrace finds
+/// where that changes later). Captured Tensors and Scalars are arguments, read at every launch.
 template <class Fn>
 auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_location::current()) {
   using Object = std::decay_t<Fn>;

@@ -176,9 +176,9 @@ struct Writable<std::index_sequence<>> : View {
 
 }  // namespace detail
 
-/// A tensor the kernel reads: `x(i, j)` is a tile, and `x()` the one element of an `In<T, 0>`. Elements outside the tensor are absent:
-/// elementwise operations keep them so, reductions, scans and dot products skip them, stores drop
-/// them.
+/// A tensor the kernel reads: `x(i, j)` is a tile, and `x()` the one element of an `In<T, 0>`.
+/// Elements outside the tensor are absent: elementwise operations keep them so, reductions, scans
+/// and dot products skip them, stores drop them.
 template <Element T, int Rank>
 class In : public detail::Readable<std::make_index_sequence<Rank>> {
  public:

@@ -58,16 +58,14 @@ TEST(IndexTypes, ACarryDoesNotTurnAnIntegerIntoAnIndex) {
   expect_at_all_sizes(argmax_stream([] { return full<i32>(0); },
                                     [](const Tile& i, const Index& c) { return i + c.first(); }),
                       "T0303 a loop turns i32 into index");
-  expect_at_all_sizes(argmax_stream([] { return full<i32>(0); },
-                                    [](const Tile& i, const Index& c) {
-                                      return cast<i32>(c.first()) + i;
-                                    }),
-                      "");
-  expect_at_all_sizes(argmax_stream([] { return full<i64>(0); },
-                                    [](const Tile& i, const Index& c) {
-                                      return cast<i64>(i) + c.first();
-                                    }),
-                      "");
+  expect_at_all_sizes(
+      argmax_stream([] { return full<i32>(0); },
+                    [](const Tile& i, const Index& c) { return cast<i32>(c.first()) + i; }),
+      "");
+  expect_at_all_sizes(
+      argmax_stream([] { return full<i64>(0); },
+                    [](const Tile& i, const Index& c) { return cast<i64>(i) + c.first(); }),
+      "");
   expect_at_all_sizes(argmax_stream([] { return slice(0, 1).first(); },
                                     [](const Tile& i, const Index& c) { return i + c.first(); }),
                       "");
@@ -88,13 +86,11 @@ TEST(IndexTypes, OtherSources) {
   expect_at_all_sizes(counted([](auto&, auto&, auto& c) { return sum(c.idx()); }), refused);
   expect_at_all_sizes(counted([](auto&, auto&, auto& c) { return max(c.first() * 2, 7); }),
                       refused);
-  expect_at_all_sizes(counted([](auto&, auto&, auto&) { return slice(arange(4).dim(0), 4).first(); }),
-                      refused);
+  expect_at_all_sizes(
+      counted([](auto&, auto&, auto&) { return slice(arange(4).dim(0), 4).first(); }), refused);
   expect_at_all_sizes(counted([](auto& x, auto&, auto&) { return cast<i32>(x.rows()); }), "");
-  expect_at_all_sizes(counted([](auto& x, auto&, auto& c) {
-                        return where(c.first() < x.cols(), 1, 0);
-                      }),
-                      "");
+  expect_at_all_sizes(
+      counted([](auto& x, auto&, auto& c) { return where(c.first() < x.cols(), 1, 0); }), "");
 }
 
 TEST(IndexTypes, BranchesAndSlicesOfIntegers) {
