@@ -316,8 +316,8 @@ void while_(Condition&& condition, Body&& body,
   detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
 }
 
-/// A number the autotuner may choose from `set`; `otherwise` (the first of the set if left out)
-/// until it has. The same name means the same number.
+/// A number of `set`: what Kernel::with says, else `otherwise`, or the first of the set if that is
+/// left out. The same name means the same number. Nothing chooses it by measuring.
 int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise = {},
          std::source_location at = std::source_location::current());
 
