@@ -21,7 +21,8 @@ namespace {
 
 class Materializer {
  public:
-  explicit Materializer(Kernel& k) : k_(k), absence_(k), bounds_(k) {}
+  Materializer(Kernel& k, bool keep_checks)
+      : k_(k), absence_(k), bounds_(k), keep_checks_(keep_checks) {}
 
   bool run() {
     region(k_.body());
@@ -50,6 +51,8 @@ class Materializer {
         sum_operand(op);
       else if (o == FillAbsent)
         fill(op);
+      else if (o == Assume && keep_checks_)
+        assumed(op);
       else if (o == Crop)
         settled_.emplace_back(op, k_[op].operands[0]);
     }
@@ -298,6 +301,23 @@ class Materializer {
     changed_ = true;
   }
 
+  /// Nothing is assumed of absent elements.
+  void assumed(OpId op) {
+    const Value v = k_[op].operands[0];
+    Builder b = before(op);
+    Value present;
+    for (const Bound& bound : absence_.of(v)) {
+      const Type type = k_.type(v);
+      present = both(b, present,
+                     type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
+    }
+    if (!present) return;
+    const Value absent = b.op(Opcode::Not, {present});  // first: making an op may move the assume
+    const Value holds = b.op(Opcode::Or, {v, absent});
+    k_[op].operands[0] = holds;
+    changed_ = true;
+  }
+
   void fill(OpId op) {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
     Value filled = v;
@@ -368,11 +388,14 @@ class Materializer {
   Absence absence_;
   Bounds bounds_;
   std::vector<std::pair<OpId, Value>> settled_;  ///< fill_absent and crop, and what they become
+  bool keep_checks_;
   bool changed_ = false;
 };
 
 }  // namespace
 
-bool materialize_absence(Kernel& kernel, PassContext&) { return Materializer(kernel).run(); }
+bool materialize_absence(Kernel& kernel, PassContext& context) {
+  return Materializer(kernel, context.keep_checks).run();
+}
 
 }  // namespace tegula::ir
