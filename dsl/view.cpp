@@ -302,6 +302,10 @@ void View::any_stride(int axis, std::source_location at) const {
   t.generalise(param_, axis < 0 ? axis + rank_ : axis, dsl::ExtentKey::AnyStride);
 }
 
+void View::set_partial(std::source_location at) const {
+  Tracer::at(at, "a view").kernel.params()[param_].attrs.set(AttrName::partial, std::int64_t{1});
+}
+
 // ---- ViewTile -----------------------------------------------------------------------------------
 void ViewTile::operator=(const Arg& value) && {
   // Its own place: that of the value may be inside a header.

@@ -47,7 +47,7 @@ struct VerbTiming {
 /// A kernel ready for one device. Immutable; safe to launch from many threads.
 class CompiledKernel {
  public:
-  /// Queues the kernel (runs it to the end on cpu and sim). Throws CompileError with everything the
+  /// Queues the kernel (runs it to the end on cpu and sim). Throws ProgramError with everything the
   /// interpreter or the simulator found.
   void launch(const Stream& stream, std::span<const LaunchArg> args) const;
   /// Makes ready what the first launch on the stream would allocate.

@@ -31,6 +31,7 @@ ir::PassContext context_of(const CompileRequest& request, const std::optional<ir
   context.plan = plan;
   context.plan_changes = changes_of(request);
   context.changed_at = request.changed_at;
+  context.keep_checks = request.device.kind == DeviceKind::sim;
   return context;
 }
 

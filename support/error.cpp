@@ -87,6 +87,10 @@ CompileError::CompileError(std::vector<Diagnostic> all) : Error(joined(all)), al
   if (all_.empty()) throw InternalError("CompileError without a diagnostic");
 }
 
+ProgramError::ProgramError(std::vector<Diagnostic> all) : Error(joined(all)), all_(std::move(all)) {
+  if (all_.empty()) throw InternalError("ProgramError without a diagnostic");
+}
+
 DeviceError::DeviceError(std::string message, int code, std::string name)
     : Error(device_text(message, code, name)), code_(code), name_(std::move(name)) {}
 

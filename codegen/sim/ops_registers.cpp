@@ -220,6 +220,13 @@ Step sim_Asm(Warp&, const Instr& i) {
 }
 
 Step sim_Trap(Warp& w, const Instr& i) {
+  if (i.op->attrs.s(AttrName::kind) == "assume") {
+    const std::string_view message = i.op->attrs.s(AttrName::message);
+    w.cta.report(w, i, Detector::Assume,
+                 fmt::format("assumption does not hold{}{}", message.empty() ? "" : ": ", message),
+                 std::countr_zero(w.mask));
+    return Step::Next;
+  }
   w.cta.report(w, i, Detector::Trapped,
                std::string(i.op->attrs.s(AttrName::message, "the kernel executed a trap")),
                std::countr_zero(w.mask));

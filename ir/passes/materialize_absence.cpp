@@ -21,7 +21,7 @@ namespace {
 
 class Materializer {
  public:
-  explicit Materializer(Kernel& k) : k_(k), absence_(k) {}
+  Materializer(Kernel& k, bool keep_checks) : k_(k), absence_(k), keep_checks_(keep_checks) {}
 
   bool run() {
     region(k_.body());
@@ -50,6 +50,8 @@ class Materializer {
         sum_operand(op);
       else if (o == FillAbsent)
         fill(op);
+      else if (o == Assume && keep_checks_)
+        assumed(op);
       else if (o == Crop)
         settled_.emplace_back(op, k_[op].operands[0]);
     }
@@ -202,7 +204,9 @@ class Materializer {
     if (absence_.reads_zero(v)) return;
     Value present;
     for (const Bound& bound : absence_.of(v)) {
-      if (!bound.mask && is_equal_in_cluster(k_, bound.offset) && is_equal_in_cluster(k_, bound.limit)) continue;
+      if (!bound.mask && is_equal_in_cluster(k_, bound.offset) &&
+          is_equal_in_cluster(k_, bound.limit))
+        continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       present = both(b, present, m);
     }
@@ -268,6 +272,18 @@ class Materializer {
     changed_ = true;
   }
 
+  /// Nothing is assumed of absent elements.
+  void assumed(OpId op) {
+    const Value v = k_[op].operands[0];
+    Builder b = before(op);
+    const Value present = absence_.mask_of_all(b, absence_.of(v), k_.type(v));
+    if (!present) return;
+    const Value absent = b.op(Opcode::Not, {present});  // first: making an op may move the assume
+    const Value holds = b.op(Opcode::Or, {v, absent});
+    k_[op].operands[0] = holds;
+    changed_ = true;
+  }
+
   void fill(OpId op) {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
     const std::string_view kind = k_[op].attrs.s(AttrName::kind);
@@ -330,11 +346,12 @@ class Materializer {
         const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
         if (adds_nothing(op, bound, d.operands[static_cast<std::size_t>(2 + v)], v)) continue;
       }
-      present = both(b, present,
-                     type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
+      present =
+          both(b, present, type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
     }
     AttrList attrs = d.attrs;
-    for (AttrName name : {AttrName::axes, AttrName::inside, AttrName::offset_div}) attrs.erase(name);
+    for (AttrName name : {AttrName::axes, AttrName::inside, AttrName::offset_div})
+      attrs.erase(name);
     const std::array operands{at.pointers, d.operands[1], present};
     if (attrs.find(AttrName::kind) != nullptr)
       b.create(Opcode::AtomicRmw, operands, attrs);
@@ -377,11 +394,14 @@ class Materializer {
   Kernel& k_;
   Absence absence_;
   std::vector<std::pair<OpId, Value>> settled_;  ///< fill_absent and crop, and what they become
+  bool keep_checks_;
   bool changed_ = false;
 };
 
 }  // namespace
 
-bool materialize_absence(Kernel& kernel, PassContext&) { return Materializer(kernel).run(); }
+bool materialize_absence(Kernel& kernel, PassContext& context) {
+  return Materializer(kernel, context.keep_checks).run();
+}
 
 }  // namespace tegula::ir

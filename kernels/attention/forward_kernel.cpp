@@ -377,10 +377,14 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFact
         if (shared_outs)
           shared.emplace(SharedSoftmaxes{*shared_outs, *shared_facts, marks, programs});
         const Program<T> program(*facts, tensors, rows, lists, shared, scale, no_keys, round);
-        if (round == Round::second)
+        if (round == Round::second) {  // all others are right
+          O.partial();
+          Lse.partial();
+          if (row_max) row_max->partial();
           program.marked_tiles(Doubts(marks), programs);
-        else
+        } else {
           program.all_tiles(Doubts(marks));
+        }
       });
 }
 

@@ -99,6 +99,7 @@ class View {
   Tile read(std::span<const Subscript> subscripts, Loc at) const;
   ViewTile access(std::span<const Subscript> subscripts, Loc at) const;
   void set_hints(Hints hints) { hints_ = hints; }
+  void set_partial(std::source_location at) const;
 
  private:
   std::uint32_t param_;
@@ -192,7 +193,8 @@ class In : public detail::Readable<std::make_index_sequence<Rank>> {
   }
 };
 
-/// A tensor the kernel writes: `z(i, j) = tile`, and `z() = scalar` of an `Out<T, 0>`.
+/// A tensor that the kernel defines: `z(i, j) = tile`, and `z() = scalar` of an `Out<T, 0>`. Its
+/// launch stores every element; `cpu` and `sim` report one that no program stored.
 template <Element T, int Rank>
 class Out : public detail::Writable<std::make_index_sequence<Rank>> {
  public:
@@ -203,6 +205,11 @@ class Out : public detail::Writable<std::make_index_sequence<Rank>> {
     Out view = *this;
     view.set_hints(hints);
     return view;
+  }
+  /// Said once in the kernel: the launch may leave elements as they are, and their old values are
+  /// not looked at by it.
+  void partial(std::source_location at = std::source_location::current()) const {
+    this->set_partial(at);
   }
 };
 
