@@ -379,7 +379,7 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFact
         const Program<T> program(*facts, tensors, rows, lists, shared, scale, no_keys, round);
         if (round == Round::second) {  // all others are right
           O.partial();
-          Lse.partial();
+          if (Lse) Lse->partial();
           if (row_max) row_max->partial();
           program.marked_tiles(Doubts(marks), programs);
         } else {
