@@ -60,6 +60,8 @@ class Absence {
   /// Whether it matters what the value has outside of an interval (absence_use.cpp): not where all
   /// that becomes of it is stored, and the stores drop it by themselves.
   bool is_observed(Value v, const Bound& interval);
+  /// Selects of which a mask says what is there of their result.
+  std::span<const OpId> masked_choices() const { return masked_choices_; }
   /// Something that a loop carries was made to keep its elements.
   bool rewrote_carries() const { return rewrote_; }
 
@@ -136,6 +138,7 @@ class Absence {
   std::map<std::pair<OpId, Value>, Value> exported_;  ///< values of branches that they hand out
   std::unordered_map<Value, std::vector<OpId>> users_;
   std::size_t users_of_ = 0;  ///< ops there were when users were looked for
+  std::vector<OpId> masked_choices_;
   bool rewrote_ = false;
 };
 

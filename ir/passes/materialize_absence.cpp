@@ -23,6 +23,8 @@ class Materializer {
  public:
   explicit Materializer(Kernel& k) : k_(k), absence_(k) {}
 
+  std::span<const OpId> masked_choices() const { return absence_.masked_choices(); }
+
   bool run() {
     region(k_.body());
     replace_settled();
@@ -390,6 +392,13 @@ class Materializer {
 
 }  // namespace
 
-bool materialize_absence(Kernel& kernel, PassContext&) { return Materializer(kernel).run(); }
+bool materialize_absence(Kernel& kernel, PassContext& context) {
+  Materializer materializer(kernel);
+  for (OpId op : materializer.masked_choices())
+    context.remark(Remark::Kind::Missed, kernel[op].loc,
+                   "a mask, one i1 an element, says what of the choice is there: name equal "
+                   "dimensions, assume the extents equal, or fill_absent() the tile that ends");
+  return materializer.run();
+}
 
 }  // namespace tegula::ir
