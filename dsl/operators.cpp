@@ -1,6 +1,7 @@
 // The C++ operators: which types they take, and the op each records.
 #include "dsl/elementwise.h"
 #include "tegula/math.h"
+#include "tegula/tile_ops.h"
 
 namespace tegula {
 
@@ -156,15 +157,45 @@ Tile operator&&(const Tile& a, const Tile& b) { return placed(a) && placed(b); }
 Tile operator||(const Tile& a, const Tile& b) { return placed(a) || placed(b); }
 Tile operator!(const Tile& a) { return !placed(a); }
 
-Tile& operator+=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) + b; }
-Tile& operator-=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) - b; }
-Tile& operator*=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) * b; }
-Tile& operator/=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) / b; }
-Tile& operator%=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) % b; }
-Tile& operator&=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) & b; }
-Tile& operator|=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) | b; }
-Tile& operator^=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) ^ b; }
-Tile& operator<<=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) << b; }
-Tile& operator>>=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) >> b; }
+// `a op= b` changes a where b has an element: what b lacks counts as what changes nothing.
+namespace {
+
+/// Whether elements of the operand may be absent where `a`, a tile, has some.
+bool may_lack(const Tile& a, const Arg& b) {
+  if (b.is_literal()) return false;
+  Tracer& t = Tracer::at(b.loc(), "an assignment");
+  return t.type(a).is_tile() && t.type(b).is_tile() && !t.type(b).is_pointer() &&
+         !t.type(a).is_pointer();
+}
+
+/// The operand with `neutral` for what is absent; for integers all ones are -1.
+Arg filled(const Tile& a, const Arg& b, double neutral) {
+  if (!may_lack(a, b)) return b;
+  Tracer& t = Tracer::at(b.loc(), "an assignment");
+  const double value = is_bool(t.type(b).dtype()) && neutral < 0 ? 1 : neutral;
+  return Arg(fill_absent(b, value)).at(b.loc());
+}
+
+}  // namespace
+
+Tile& operator+=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) + filled(a, b, 0); }
+Tile& operator-=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) - filled(a, b, 0); }
+Tile& operator*=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) * filled(a, b, 1); }
+Tile& operator/=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) / filled(a, b, 1); }
+Tile& operator%=(Tile& a, const Arg& b) {
+  const Arg old = Arg(a).at(b.loc());
+  if (!may_lack(a, b)) return a = old % b;
+  Tracer& t = Tracer::at(b.loc(), "an assignment");
+  const ir::Value v = t.value(b), no = t.build.flag(false);
+  const Tile there = t.tile(t.build.op(Opcode::FillAbsent, {v, no},
+                                       t.kernel.type(v).with_dtype(DType::i1),
+                                       {{dsl::AttrName::kind, "present"}}));
+  return a = where(Arg(there).at(b.loc()), old % filled(a, b, 1), old);
+}
+Tile& operator&=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) & filled(a, b, -1); }
+Tile& operator|=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) | filled(a, b, 0); }
+Tile& operator^=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) ^ filled(a, b, 0); }
+Tile& operator<<=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) << filled(a, b, 0); }
+Tile& operator>>=(Tile& a, const Arg& b) { return a = Arg(a).at(b.loc()) >> filled(a, b, 0); }
 
 }  // namespace tegula

@@ -48,7 +48,10 @@ namespace {
 Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
   const Value given = d.operands.size() > mask ? l.get(d.operands[mask]) : Value();
   const Type tile = l.from.type(d.operands[0]);
-  return tile.is_tile() ? l.both(given, is_element(l, layout_of(tile))) : given;
+  const Value element = tile.is_tile() ? is_element(l, layout_of(tile)) : Value();
+  if (!given || !element) return given ? given : element;
+  // What pads the tile has no mask either: one that came through shared memory was never written.
+  return l.b.select(element, given, l.b.constant(Type::scalar(DType::i1), std::int64_t{0}));
 }
 
 /// One thread, or one copy of a replicated tile, has the effect.

@@ -57,6 +57,11 @@ class Absence {
     for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];
   }
   const Facts& facts() const { return known_.facts(); }
+  /// Whether it matters what the value has outside of an interval (absence_use.cpp): not where all
+  /// that becomes of it is stored, and the stores drop it by themselves.
+  bool is_observed(Value v, const Bound& interval);
+  /// Selects of which a mask says what is there of their result.
+  std::span<const OpId> masked_choices() const { return masked_choices_; }
   /// Something that a loop carries was made to keep its elements.
   bool rewrote_carries() const { return rewrote_; }
 
@@ -116,8 +121,6 @@ class Absence {
   Value sum_that_keeps(Builder& b, OpId next, Value old, const List& varying);
   Value cropped(Builder& b, Value v, std::span<const Bound> bounds);
 
-  // ---- who looks at absent elements (absence_use.cpp)
-  bool is_observed(Value v, const Bound& bound);
   void find_users();
 
   Kernel& k_;
@@ -135,6 +138,7 @@ class Absence {
   std::map<std::pair<OpId, Value>, Value> exported_;  ///< values of branches that they hand out
   std::unordered_map<Value, std::vector<OpId>> users_;
   std::size_t users_of_ = 0;  ///< ops there were when users were looked for
+  std::vector<OpId> masked_choices_;
   bool rewrote_ = false;
 };
 

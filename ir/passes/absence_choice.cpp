@@ -106,6 +106,8 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
     const Value first = side(masked[0]), second = side(masked[1]);
     chosen.mask = b.select(condition, first, second);
     made = {from, {chosen}};
+    if (std::ranges::find(masked_choices_, id) == masked_choices_.end())
+      masked_choices_.push_back(id);
   }
   all.push_back(made.bounds[0]);
 }

@@ -23,6 +23,8 @@ class Materializer {
  public:
   Materializer(Kernel& k, bool keep_checks) : k_(k), absence_(k), keep_checks_(keep_checks) {}
 
+  std::span<const OpId> masked_choices() const { return absence_.masked_choices(); }
+
   bool run() {
     region(k_.body());
     replace_settled();
@@ -284,12 +286,20 @@ class Materializer {
     changed_ = true;
   }
 
+  /// Where nobody looks at what is outside of an interval, it need not be filled.
+  void drop_unobserved(std::vector<Bound>& bounds, Value filled) {
+    std::erase_if(bounds, [&](const Bound& x) {
+      return x.dim >= 0 && !x.is_repeated && !x.mask && !absence_.is_observed(filled, x);
+    });
+  }
+
   void fill(OpId op) {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
     const std::string_view kind = k_[op].attrs.s(AttrName::kind);
     Value filled = v;
     if (kind != "any" && (!is_zero(k_, with) || !absence_.reads_zero(v) || kind == "present")) {
-      const std::vector<Bound> bounds = absence_.before_fill(v);
+      std::vector<Bound> bounds = absence_.before_fill(v);
+      if (kind != "present") drop_unobserved(bounds, k_[op].results[0]);
       Builder b = before(op);
       const Value present = absence_.mask_of_all(b, bounds, k_.type(v));
       if (kind == "present")
@@ -401,7 +411,12 @@ class Materializer {
 }  // namespace
 
 bool materialize_absence(Kernel& kernel, PassContext& context) {
-  return Materializer(kernel, context.keep_checks).run();
+  Materializer materializer(kernel, context.keep_checks);
+  for (OpId op : materializer.masked_choices())
+    context.remark(Remark::Kind::Missed, kernel[op].loc,
+                   "a mask, one i1 an element, says what of the choice is there: name equal "
+                   "dimensions, assume the extents equal, or fill_absent() the tile that ends");
+  return materializer.run();
 }
 
 }  // namespace tegula::ir

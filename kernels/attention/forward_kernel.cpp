@@ -272,7 +272,8 @@ class Program {
                     const std::optional<Part>& part = {}) const {
     const Sequence sequence = sequence_of(b);
     const Index &entry = sequence.entry, at = sequence.queries(m);
-    const Tile q = rows_.cu_q ? fill_absent(x_.Q(entry, h, at, d_), 0) : x_.Q(entry, h, at, d_);
+    // What the row of a query that is not there sees is 0, and O has no such row.
+    const Tile q = fill_absent(x_.Q(entry, h, at, d_), 0);
     Weighted s{sequence, rows_of(sequence, h, m),
                row_weights(spec_.weighting, rescaling(), tiles_.queries,
                            static_cast<int>(dv_.block()), dtype_of<T>)};

@@ -1,4 +1,6 @@
-// Boxes whose offset comes from a table that has no entry there: nothing is read, summed or stored.
+// Boxes whose offset comes from a table. Where the table has no entry it reads as 0; where the
+// kernel says so by fill_absent, the entry names a page that is not there: nothing of it is read,
+// summed or stored.
 #include <gtest/gtest.h>
 
 #include "tegula/tegula.h"
@@ -10,17 +12,18 @@ namespace {
 class AbsentOffsets : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, AbsentOffsets, testing::ValuesIn(devices()), device_name);
 
-TEST_P(AbsentOffsets, NameNoPage) {
-  const auto k = kernel("pages", [](In<i32, 1> table, In<f32, 2> pages, Scalar<i32> at,
-                                    Out<f32, 1> row, Out<f32, 1> total, Out<f32, 2> written) {
+void expect_pages(Device device, bool is_filled) {
+  const auto k = kernel("pages", [is_filled](In<i32, 1> table, In<f32, 2> pages, Scalar<i32> at,
+                                             Out<f32, 1> row, Out<f32, 1> total,
+                                             Out<f32, 2> written) {
     for (auto i : grid(row, 4)) {
-      const Tile page = table(at), x = pages(page, i);
+      const Tile entry = table(at), page = is_filled ? fill_absent(entry, -1) : entry,
+                 x = pages(page, i);
       row(i) = x;
       total(0) = sum(x);
       written(page, i) = x + 1.0f;
     }
   });
-  const Device device = GetParam();
   // The last entry names a page that is not there; behind it there is no entry.
   const Tensor table = Tensor::from(std::vector<i32>{1, 0, 2}, device),
                pages =
@@ -34,10 +37,12 @@ TEST_P(AbsentOffsets, NameNoPage) {
     k(Stream(device), table, pages, at, row, total, written);
     std::vector<double> rows(4, -7), all(8, -7);
     double sum = 0;
-    if (at == 0 || at == 1)
+    const bool has_entry = at >= 0 && at < 3;
+    const int page = has_entry ? (at == 0 ? 1 : at == 1 ? 0 : 2) : is_filled ? -1 : 0;
+    if (page == 0 || page == 1)
       for (std::size_t j = 0; j < 4; ++j) {
-        rows[j] = (at == 0 ? 5.0 : 1.0) + static_cast<double>(j);
-        all[(at == 0 ? 4 : 0) + j] = rows[j] + 1;
+        rows[j] = (page == 1 ? 5.0 : 1.0) + static_cast<double>(j);
+        all[(page == 1 ? 4 : 0) + j] = rows[j] + 1;
         sum += rows[j];
       }
     EXPECT_EQ(row.to_doubles(), rows);
@@ -45,6 +50,9 @@ TEST_P(AbsentOffsets, NameNoPage) {
     EXPECT_EQ(written.to_doubles(), all);
   }
 }
+
+TEST_P(AbsentOffsets, AreZeroWhereATableHasNoEntry) { expect_pages(GetParam(), false); }
+TEST_P(AbsentOffsets, NameNoPageWhereFilledSo) { expect_pages(GetParam(), true); }
 
 }  // namespace
 }  // namespace tegula::test

@@ -77,13 +77,12 @@ TEST(EvalAbsent, ElementwiseKeepsAbsence) {
   EXPECT_TRUE(box(in, 0, 2, R"(
     %one = const [value = 1.0] : f32
     %u = add %t, %one
-    %any = const [value = 1] : tile<4x4xi1>
-    %y = select %any, %one, %u
+    %y = add %u, %one
     store_view %o, %y, %z, %z [axes = [0, 1]])",
                   {out.view()}, "%o: view<4x4xf32, out>")
                   .clean());
   EXPECT_THAT(out.storage,
-              ElementsAre(1, -1, -1, -1, 1, -1, -1, -1, 1, -1, -1, -1, -1, -1, -1, -1));
+              ElementsAre(5, -1, -1, -1, 8, -1, -1, -1, 11, -1, -1, -1, -1, -1, -1, -1));
 }
 
 TEST(EvalAbsent, ReductionsTakeTheIdentityAndKeepOtherEdges) {
@@ -287,21 +286,29 @@ TEST(EvalAbsent, PermuteBroadcastAndExpandCarryEdges) {
   EXPECT_THAT(wide.storage, ElementsAre(3, 7, 11, -1, 3, 7, 11, -1, 3, 7, 11, -1, 3, 7, 11, -1));
 }
 
-TEST(EvalAbsent, AnAbsentScalarMakesABoxAbsent) {
-  // A page table with one entry: page 1 has no number, so its rows do not exist.
+TEST(EvalAbsent, AnElementOutsideIsZeroUnlessFilled) {
+  // A page table with one entry. Where it has none the page is 0, or what fill_absent says: a page
+  // that does not exist.
   HostTensor<i32> table({1}, {2});
   HostTensor<f32> pages = iota<f32>({3, 4}), out({4}, std::vector<f32>(4, -1));
-  const std::string text =
+  const std::string begin =
       R"(kernel @p tile (%t: view<?xi32, in>, %p: view<?x?xf32, in>, %o: view<4xf32, out>, %n: i32) {
     %z = const [value = 0] : i32
-    %page = load_view %t, %n [axes = []] : i32
+    %none = const [value = -1] : i32
+    %e = load_view %t, %n [axes = []] : i32
+    )",
+                    end = R"(
     %x = load_view %p, %page, %z [axes = [1]] : tile<4xf32>
     store_view %o, %x, %z [axes = [0]]
   })";
-  EXPECT_TRUE(run(text, {table.view(), pages.view(), out.view(), int_arg(1)}).clean());
+  const std::string filled = begin + "%page = fill_absent %e, %none : i32" + end,
+                    plain = begin + "%page = add %e, %z" + end;
+  EXPECT_TRUE(run(filled, {table.view(), pages.view(), out.view(), int_arg(1)}).clean());
   EXPECT_THAT(out.storage, Each(-1));
-  EXPECT_TRUE(run(text, {table.view(), pages.view(), out.view(), int_arg(0)}).clean());
+  EXPECT_TRUE(run(filled, {table.view(), pages.view(), out.view(), int_arg(0)}).clean());
   EXPECT_THAT(out.storage, ElementsAre(8, 9, 10, 11));
+  EXPECT_TRUE(run(plain, {table.view(), pages.view(), out.view(), int_arg(1)}).clean());
+  EXPECT_THAT(out.storage, ElementsAre(0, 1, 2, 3));
 }
 
 TEST(EvalAbsent, AbsentPointersAreNotFollowed) {
