@@ -29,7 +29,7 @@ TEST_P(GpuText, IsThatOfTheKernel) {
   const auto planned = k.with_plan("warps=2");
   planned(Tensor::iota({100}, DType::f32, GetParam()), z);
   if (GetParam().kind != DeviceKind::cpu) {
-    EXPECT_NE(planned.ptx().find(".reqntid 64"), std::string::npos) << planned.ptx();
+    EXPECT_NE(planned.ptx().find(".maxntid 64"), std::string::npos) << planned.ptx();
   }
 }
 
