@@ -38,12 +38,19 @@ void meet_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& ope
   }
 }
 
+/// Every number can be exchanged, and combined where it can be computed with.
+void require_atomic(std::string_view what, std::string_view kind, DType d, Loc at) {
+  if (d == DType::i1) fail(Mistake::atomic_type, at, {}, what, name(d));
+  if (kind != "xchg") dsl::require_arithmetic(what, d, at);
+}
+
 Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const Arg& values,
             const Arg& mask, Order order, Scope scope) {
   Tracer& t = Tracer::at(pointers.loc(), what);
   const ir::Value p = pointers_of(t, what, pointers);
   const ir::Type pointee = ir::Type::scalar(t.kernel.type(p).dtype());
   std::vector<ir::Value> operands{p, dsl::operand(t, values, pointee.dtype())};
+  require_atomic(what, kind, pointee.dtype(), pointers.loc());
   if (t.grid_done) fail(Mistake::after_grid, pointers.loc(), {{t.grid_loc, "the grid loop"}});
   if (mask.present()) operands.push_back(dsl::truth(t, mask));
   meet_pointers(t, what, operands, pointers.loc());
@@ -63,6 +70,7 @@ Tile atomic_bits(std::string_view what, const char* kind, const Arg& pointers, c
 
 Tile atomic_on_part(Tracer& t, const char* kind, const dsl::NamedPart& part, const Arg& values,
                     Loc at) {
+  require_atomic(fmt::format("atomic_{}", kind), kind, part.type.dtype(), at);
   const ir::Value v = dsl::stored_value(t, values, part.type, at);
   if (part.gather) {
     const ir::ViewAddresses a = dsl::addresses(t, part);

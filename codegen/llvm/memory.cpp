@@ -106,13 +106,22 @@ Words units_of(Emitter& e, const Access& a, ir::Elem elem, const std::vector<Ele
       out.push_back(refs[first].word);
       continue;
     }
+    const auto part = [&](std::size_t i) {
+      Value* v = e.element(refs[refs.size() == 1 ? 0 : first + i], elem);
+      return bits == 8 && v->getType()->isIntegerTy(1) ? e.b.CreateZExt(v, e.b.getInt8Ty()) : v;
+    };
+    if (bits == 8 && per_unit == 2) {
+      // NVPTX would join two bytes in local memory.
+      llvm::Type* pair = e.b.getInt16Ty();
+      Value* high = e.b.CreateShl(e.b.CreateZExt(e.bits_as(part(1), e.b.getInt8Ty()), pair), 8);
+      out.push_back(
+          e.b.CreateOr(high, e.b.CreateZExt(e.bits_as(part(0), e.b.getInt8Ty()), pair)));
+      continue;
+    }
     Value* unit = llvm::PoisonValue::get(
         llvm::FixedVectorType::get(e.b.getIntNTy(bits), static_cast<unsigned>(per_unit)));
-    for (std::size_t i = 0; i < per_unit; ++i) {
-      Value* v = e.element(refs[refs.size() == 1 ? 0 : first + i], elem);
-      if (bits == 8 && v->getType()->isIntegerTy(1)) v = e.b.CreateZExt(v, e.b.getInt8Ty());
-      unit = e.b.CreateInsertElement(unit, v, static_cast<std::uint64_t>(i));
-    }
+    for (std::size_t i = 0; i < per_unit; ++i)
+      unit = e.b.CreateInsertElement(unit, part(i), static_cast<std::uint64_t>(i));
     out.push_back(e.b.CreateBitCast(unit, e.b.getIntNTy(bits * static_cast<unsigned>(per_unit))));
   }
   return out;
@@ -169,8 +178,8 @@ void llvm_AtomGlobal(Emitter& e, OpId id) {
   const ir::Value result = e.result(id);
   const ir::Elem elem = e.kernel.type(result).elem();
   const bool predicated = e.operand_count(id) > 2, used = e.is_used(result);
-  const ptx::Asm a = ptx::atomic(e.attrs(id), elem.dtype, predicated, used);
-  if (a.text.empty()) e.refuse(id, "the hardware has no such atomic for this type");
+  const ptx::Asm a = ptx::atomic(e.attrs(id), elem.dtype, predicated, used, e.kernel.info.target);
+  if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
   const Words addresses = e.words(e.operand(id, 0)), values = e.elements(e.operand(id, 1));
   Words old;
   for (std::size_t n = 0; n < addresses.size(); ++n) {

@@ -10,6 +10,7 @@
 
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shuffle.h"
+#include "ir/analysis/never_nan.h"
 #include "ir/layout/reduction.h"
 #include "ir/reduce_kind.h"
 #include "tegula/error.h"
@@ -254,6 +255,10 @@ void lower_Reduce(Lowering& l, OpId op) {
   const Value value = l.b.cast(l.get(d.operands[0]), wide);
   const Value identity = kind.identity(l.b, wide);
   Tuple result = reduction.run({reduction.without_padding(value, identity)});
+  // Of NaN alone, the hardware's extreme is NaN.
+  const bool may_be_nan = is_float(wide) && (kind.op == Opcode::Max || kind.op == Opcode::Min) &&
+                          !loses_to_users(l.from, d.results[0], kind.op);
+  if (may_be_nan) result[0] = l.b.op(kind.op, {result[0], identity});
   result[0] = l.b.cast(result[0], dtype);
   set_results(l, op, result);
 }
@@ -284,7 +289,12 @@ void lower_ArgReduce(Lowering& l, OpId op) {
     const Value number = l.b.cmp("eq", value, value);
     both = {l.b.select(number, value, identity), l.b.select(number, index, behind)};
   }
-  set_results(l, op, reduction.run({both[0], reduction.without_padding(both[1], behind)}));
+  Tuple result = reduction.run({both[0], reduction.without_padding(both[1], behind)});
+  // Where no number was found, the first element stands for all.
+  if (is_float(type.dtype()))
+    result[1] = l.b.select(l.b.cmp("lt", result[1], l.b.i32(layout_of(type).shape()[axis])),
+                           result[1], l.b.i32(0));
+  set_results(l, op, result);
 }
 
 void lower_ReduceWith(Lowering& l, OpId op) {

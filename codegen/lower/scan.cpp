@@ -84,7 +84,10 @@ void lower_Scan(Lowering& l, OpId op) {
     const Value v = l.regs(value, row);
     prefix.push_back(prefix.empty() ? v : l.b.op(kind.op, {prefix.back(), v}));
   }
-  const Value before = lanes_before(l, prefix.back(), layout, axis, reverse, kind, identity);
+  Value before = lanes_before(l, prefix.back(), layout, axis, reverse, kind, identity);
+  // Lanes of NaN alone would hand it on.
+  if (is_float(wide) && (kind.op == Opcode::Max || kind.op == Opcode::Min))
+    before = l.b.op(kind.op, {before, identity});
   std::vector<Value> out;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!exclusive)

@@ -1,6 +1,7 @@
 // Loads, stores, atomics, asynchronous copies and matrix loads.
 #include <fmt/format.h>
 
+#include "codegen/ptx/cas_loop.h"
 #include "codegen/ptx/instructions.h"
 
 namespace tegula::codegen::ptx {
@@ -58,12 +59,14 @@ std::string order(std::string_view sem, std::string_view scope) {
   return fmt::format(".{}.{}", sem.empty() ? "relaxed" : sem, scope.empty() ? "gpu" : scope);
 }
 
-/// Operation and type of an atomic instruction, "" where there is none.
-std::string atomic_operation(std::string_view kind, DType d) {
+/// Operation and type of an atomic instruction, "" where there is none. Sums of bf16 come with
+/// sm_90. Integers' instructions order floats as they do, but for NaN, which would win.
+std::string atomic_operation(std::string_view kind, DType d, std::string_view target) {
   const int bits = size_bits(d);
   if (is_float(d)) {
     if (kind == "xchg" && bits >= 32) return fmt::format("exch.b{}", bits);
     if (kind != "add" || bits < 16) return "";
+    if (d == DType::bf16 && target.starts_with("sm_8")) return "";
     return fmt::format("add{}.{}", bits == 16 ? ".noftz" : "", type_suffix(d));
   }
   if (bits < 32) return "";
@@ -73,24 +76,6 @@ std::string atomic_operation(std::string_view kind, DType d) {
   if (kind == "min" || kind == "max") return fmt::format("{}.{}", kind, type_suffix(d));
   if (kind == "inc" && d == DType::u32) return "inc.u32";
   return "";
-}
-
-/// Extremes of f32 by integer atomics: floats with a clear sign bit order like signed integers, the
-/// others like unsigned ones in reverse.
-std::string float_extreme(std::string_view kind, std::string_view name, int result, int address,
-                          int value, const std::string& predicate) {
-  const std::string old = result < 0 ? "" : "before, ";
-  const std::string give = result < 0 ? "" : fmt::format("mov.b32 #{}, before;\n", result);
-  const std::string_view other = kind == "max" ? "min" : "max";
-  const std::string restrict =
-      predicate.empty()
-          ? ""
-          : fmt::format("and.pred pos, pos, {0};\nand.pred neg, neg, {0};\n", predicate);
-  return fmt::format(
-      "{{\n.reg .pred pos, neg; .reg .b32 v, before;\nmov.b32 v, #{4};\nsetp.ge.s32 pos|neg, v, "
-      "0;\n{6}"
-      "@pos {0}.{1}.s32 {3}[#{5}], v;\n@neg {0}.{2}.u32 {3}[#{5}], v;\n{7}}}",
-      name, kind, other, old, value, address, restrict, give);
 }
 
 }  // namespace
@@ -128,27 +113,29 @@ Asm store(const Access& a) {
   return out;
 }
 
-Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used) {
-  const std::string_view kind = attrs.s(AttrName::kind), sem = attrs.s(AttrName::sem);
+Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used,
+           std::string_view target) {
+  const std::string_view kind = attrs.s(AttrName::kind), sem = attrs.s(AttrName::sem),
+                         scope = attrs.s(AttrName::scope);
   const Reg reg = reg_of({d, false});
+  const std::string operation = atomic_operation(kind, d, target);
   // `red` knows no acquire and no exchange.
-  const bool need_result = result_used || kind == "xchg" || sem == "acquire" || sem == "acq_rel";
+  const bool need_result =
+      result_used ||
+      (!operation.empty() && (kind == "xchg" || sem == "acquire" || sem == "acq_rel"));
   Asm out;
   out.memory = true;
-  const int result = need_result ? out.add(reg, Role::Out) : -1;
-  const int address = out.add(Reg::b64, Role::In), value = out.add(reg, Role::In);
+  const auto named = [](int operand) { return operand < 0 ? "" : fmt::format("#{}", operand); };
+  const std::string result = named(need_result ? out.add(reg, Role::Out) : -1);
+  const std::string address = named(out.add(Reg::b64, Role::In)), value = named(out.add(reg, Role::In));
   const int predicate = predicated ? out.add(Reg::pred, Role::In) : -1;
-  const std::string name = fmt::format("{}{}.global", need_result ? "atom" : "red",
-                                       order(sem, attrs.s(AttrName::scope)));
-  if (d == DType::f32 && (kind == "max" || kind == "min")) {
-    out.text = float_extreme(kind, name, result, address, value,
-                             predicated ? fmt::format("#{}", predicate) : "");
+  if (operation.empty()) {
+    out.text = cas_loop(kind, d, sem, scope, {result, address, value, named(predicate)});
     return out;
   }
-  const std::string operation = atomic_operation(kind, d);
-  if (operation.empty()) return out;
-  out.text = fmt::format("{}{}.{} {}[#{}], #{};", guard(predicated, predicate), name, operation,
-                         need_result ? fmt::format("#{}, ", result) : "", address, value);
+  out.text = fmt::format("{}{}{}.global.{} {}[{}], {};", guard(predicated, predicate),
+                         need_result ? "atom" : "red", order(sem, scope), operation,
+                         need_result ? result + ", " : "", address, value);
   return out;
 }
 

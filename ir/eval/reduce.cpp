@@ -74,8 +74,14 @@ void arg_fold(const Along& in, TileValue& best, TileValue& index) {
     }
 }
 
-void scan_lane(const Along& in, const Fold& fold, bool is_exclusive, DType dtype, std::size_t first,
-               std::size_t step, TileValue& out) {
+/// Extremes begin with the identity, against which a first NaN loses; a sum begins with its first
+/// element, which may be -0.
+bool is_extreme(const AttrList& attrs) {
+  return attrs.s(AttrName::kind) == "max" || attrs.s(AttrName::kind) == "min";
+}
+
+void scan_lane(const Along& in, const Fold& fold, bool begins_with_first, bool is_exclusive,
+               DType dtype, std::size_t first, std::size_t step, TileValue& out) {
   Cell running = fold.identity;
   bool has_poison = false;
   for (std::size_t k = 0, i = first; k < in.shape.extent; ++k, i += step) {
@@ -83,7 +89,7 @@ void scan_lane(const Along& in, const Fold& fold, bool is_exclusive, DType dtype
     const bool had_poison = has_poison;
     if (!is_absent(in.states, i)) {
       has_poison |= is_poison(in.states, i);
-      if (k == 0)
+      if (k == 0 && begins_with_first)
         running = in.cells[i];
       else
         fold.step(running, in.cells[i]);
@@ -100,6 +106,7 @@ void eval_Reduce(Program& p, OpId id) {
   const DType dtype = p.operand_type(id, 0).dtype();
   const AttrList& attrs = p.attrs(id);
   const Fold fold = fold_of(attrs.s(AttrName::kind), dtype, attrs.s(AttrName::nan));
+  const bool takes_extremes = is_extreme(attrs);
   const Along in = along_axis(p, id, 0);
   TileValue& out = start_result(p, id, 0, 0);
   const AxisShape& s = in.shape;
@@ -110,10 +117,8 @@ void eval_Reduce(Program& p, OpId id) {
         const std::size_t from = in.at(o, k, j);
         const Cell c = is_absent(in.states, from) ? fold.identity : in.cells[from];
         if (is_poison(in.states, from)) out.add_state(o * s.inner + j, kPoison);
-        if (k == 0)
-          to[j] = c;
-        else
-          fold.step(to[j], c);
+        if (k == 0) to[j] = takes_extremes ? fold.identity : c;
+        if (k != 0 || takes_extremes) fold.step(to[j], c);
       }
   }
   for (Cell& c : out.cells) c = canonical(c, dtype);
@@ -147,7 +152,7 @@ void eval_Scan(Program& p, OpId id) {
   const AxisShape& s = in.shape;
   for (std::size_t o = 0; o < s.outer; ++o)
     for (std::size_t j = 0; j < s.inner; ++j)
-      scan_lane(in, fold, is_exclusive, dtype, in.at(o, is_reverse ? s.extent - 1 : 0, j),
+      scan_lane(in, fold, !is_extreme(attrs), is_exclusive, dtype, in.at(o, is_reverse ? s.extent - 1 : 0, j),
                 is_reverse ? std::size_t{0} - s.inner : s.inner, out);
 }
 

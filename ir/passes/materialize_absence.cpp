@@ -6,6 +6,7 @@
 // 0 <= offset + i < limit), which cost a comparison per row or column, not per element.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -110,8 +111,12 @@ class Materializer {
         mask_along(b, v, k_[op].attrs.i(AttrName::axis), k_[op].opcode != Opcode::Reduce);
     if (!present) return;
     std::string_view kind = k_[op].attrs.s(AttrName::kind);
-    const Value identity = reduce_kind(kind).identity(b, k_.type(v).dtype());
-    k_[op].operands[0] = b.select(present, v, identity);
+    const DType dtype = k_.type(v).dtype();
+    // NaN has no index; the identity would have that of an element that is not there.
+    const bool is_nan = k_[op].opcode == Opcode::ArgReduce && is_float(dtype);
+    const Value neutral = is_nan ? b.constant(Type::scalar(dtype), std::nan(""))
+                                 : reduce_kind(kind).identity(b, dtype);
+    k_[op].operands[0] = b.select(present, v, neutral);
     changed_ = true;
   }
 

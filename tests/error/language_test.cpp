@@ -512,6 +512,16 @@ TEST(LanguageError, Grid) {
   });
   expect("T0114 narrow_sum",
          [&] { in_cluster(2, [](Tile t) { return cluster_sum(cast<bf16>(t), 0); }); });
+  expect("T1401 atomic_type", [] {
+    kernel("k", [](Ptr<i1> flags, Out<f32, 1> z) {
+      for (auto i : grid(z, 16)) atomic_xchg(flags + i.idx(), z.rows() > 3);
+    }).trace(tensor({40}, DType::i1), tensor({40}));
+  });
+  expect("T0103 storage_only of an atomic sum", [] {
+    kernel("k", [](Ptr<f8e4m3> p, Out<f32, 1> z) {
+      for (auto i : grid(z, 16)) atomic_add(p + i.idx(), 1.0f);
+    }).trace(tensor({40}, DType::f8e4m3), tensor({40}));
+  });
   expect("T0115 counter_type", [] {
     kernel("k", [](Ptr<i32> counter, Out<f32, 1> z) {
       for (auto i : grid(z, 16)) if_(last_arriver(counter, 2), [&] { z(i) = 1; });

@@ -97,7 +97,9 @@ class Axis {
 constexpr Axis axis(int n) { return Axis(n); }
 
 /// Folds of one dimension, which disappears, or of all. f16 and bf16 are summed in f32 and rounded
-/// at the end, integers narrower than 32 bits and i1 in i32. Absent elements do not count.
+/// at the end, integers narrower than 32 bits and i1 in i32. Absent elements do not count. Sums and
+/// products of a NaN are NaN; maxima and minima ignore it, and of NaN alone, or of nothing, are the
+/// identity (-inf for max, inf for min), as those of `cummax` are.
 Tile sum(const Arg& t);
 Tile sum(const Arg& t, Axis axis);
 Tile prod(const Arg& t);
@@ -123,7 +125,8 @@ Tile min(const Arg& t, N n, std::source_location at = std::source_location::curr
 /// Of i1.
 Tile any(const Arg& t);
 Tile any(const Arg& t, Axis axis);
-/// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins.
+/// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins. Where no element
+/// is a number (all are NaN or absent) it is 0, so that it is always in range.
 Tile argmax(const Arg& t, Axis axis);
 Tile argmin(const Arg& t, Axis axis);
 /// The extreme value together with its index.
