@@ -102,12 +102,12 @@ void Live::finish() {
   std::vector<Diagnostic> all;
   for (const auto& f : state_->evaluation.found)
     all.push_back(
-        {"",
-         fmt::format("kernel {} run eagerly: {}", tracer_.kernel.info.name, f.finding.str()),
+        {std::string(code(f.finding.kind)),
+         fmt::format("kernel {} run eagerly: {}", tracer_.kernel.info.name, f.finding.what()),
          f.finding.loc,
          {},
          ""});
-  if (!all.empty()) throw CompileError(std::move(all));
+  if (!all.empty()) throw ProgramError(std::move(all));
 }
 
 void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device device) {

@@ -31,7 +31,7 @@ class Live {
   void release();
   /// Type and first elements, for people.
   std::string text(ir::Value v);
-  /// Throws CompileError with what the program did wrong, if anything.
+  /// Throws ProgramError with what the program did wrong, if anything.
   void finish();
 
  private:

@@ -19,13 +19,27 @@ namespace {
 
 constexpr std::size_t kMaxBlockBytes = 4096;  // what a kernel's parameters may take
 
+/// One way to mend what the code stands for.
+std::string hint_of(std::string_view code) {
+  if (code == "T1301")
+    return "order them by release and acquire, by last_arriver, or by another launch";
+  if (code == "T1306")
+    return "store every element; else take the argument as InOut, or say .partial() of it in the "
+           "kernel";
+  return {};
+}
+
 template <class Findings>
 [[noreturn]] void throw_findings(const std::string& kernel, const char* who,
                                  const Findings& findings) {
   std::vector<Diagnostic> all;
   for (const auto& f : findings)
-    all.push_back({"", fmt::format("kernel {} on {}: {}", kernel, who, f.str()), f.loc, {}, ""});
-  throw CompileError(std::move(all));
+    all.push_back({std::string(code(f.kind)),
+                   fmt::format("kernel {} on {}: {}", kernel, who, f.what()),
+                   f.loc,
+                   {},
+                   hint_of(code(f.kind))});
+  throw ProgramError(std::move(all));
 }
 
 Extent3 checked_grid(const std::string& kernel, const std::array<std::int64_t, 3>& grid) {
@@ -44,19 +58,44 @@ Extent3 checked_grid(const std::string& kernel, const std::array<std::int64_t, 3
 }
 
 void run_on_cpu(const CompiledKernel& k, std::span<const LaunchArg> args) {
-  const auto report = ir::evaluate(k.tile, eval_args(k.tile, args));
+  ir::EvalOptions options;
+  options.loop_limit = env().loop_limit;
+  options.find_unstored = true;
+  const auto report = ir::evaluate(k.tile, eval_args(k.tile, args), options);
   if (!report.clean()) throw_findings(k.tile.info.name, "cpu", report.findings);
+}
+
+/// The memory of the arguments, by name.
+void add_ranges(sim::SimOptions& options, const ir::Kernel& tile,
+                std::span<const LaunchArg> args) {
+  const std::vector<ir::EvalArg> values = eval_args(tile, args);
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (!args[i].tensor) continue;
+    const ByteRange r = args[i].tensor->byte_range();
+    sim::GlobalRange range{reinterpret_cast<const void*>(r.begin),
+                           reinterpret_cast<const void*>(r.end)};
+    if (i < values.size()) {
+      const ir::Type type = tile.type(tile.params()[i].value);
+      range.name = tile.params()[i].name;
+      if (const auto* tensor = std::get_if<ir::TensorArg>(&values[i])) range.tensor = *tensor;
+      range.must_be_stored = type.is_view() && type.view_facts().access == ir::Access::Out &&
+                             tile.params()[i].attrs.i(ir::AttrName::partial) != 1;
+      if (type.is_pointer())
+        range.tensor = ir::TensorArg{args[i].tensor->data(),
+                                     {static_cast<std::int64_t>(r.end - r.begin)},
+                                     {1},
+                                     type.dtype()};
+    }
+    options.ranges.push_back(std::move(range));
+  }
 }
 
 void run_on_sim(const CompiledKernel& k, std::span<const LaunchArg> args, const Extent3& grid) {
   sim::SimOptions options;
   options.threads = 2;
-  for (const LaunchArg& a : args) {
-    if (!a.tensor) continue;
-    const ByteRange r = a.tensor->byte_range();
-    options.ranges.push_back(
-        {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
-  }
+  // A warp takes as long for an iteration as the interpreter for a hundred.
+  options.loop_limit = std::max<std::int64_t>(1, env().loop_limit / 100);
+  add_ranges(options, k.tile, args);
   std::vector<codegen::TensorMap> maps;
   std::uint32_t counter = 0;
   options.ranges.push_back({&counter, &counter + 1});
@@ -129,6 +168,7 @@ std::string CompiledKernel::explain() const {
     out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers,
                        report.spill_stores + report.spill_loads, ctas_per_sm());
   out += "\n";
+  for (const Warning& w : warnings) out += w.str() + "\n";
   for (const ir::Remark& r : remarks) out += r.str() + "\n";
   for (const VerbTiming& t : timings) out += fmt::format("{}: {:.2f} ms\n", t.verb, t.ms);
   return out;
@@ -161,10 +201,12 @@ void write_dumps(const CompiledKernel& k) {
       {"key", "00-key.txt"},   {"trace", "01-trace.tir"}, {"optimize", "02-optimize.tir"},
       {"emit", "03-emit.txt"}, {"ptx", "04.ptx"},         {"launch", "06-launch.txt"}};
   for (const auto& [verb, file] : kFiles)
-    if (verbs == "all" || verbs.find(verb) != std::string::npos)
-      write_file(folder / file, verb == std::string_view("trace") && !k.passes.empty()
-                                    ? replayable_trace(k)
-                                    : k.dump(verb));
+    if (verbs == "all" || verbs.find(verb) != std::string::npos) {
+      const bool is_replayable = verb == std::string_view("trace") && !k.passes.empty();
+      const std::string text = is_replayable ? replayable_trace(k) : k.dump(verb);
+      // What a device has no use for has no file: nothing is emitted for cpu and sim.
+      if (!text.empty()) write_file(folder / file, text);
+    }
   if (!k.cubin.empty() && (verbs == "all" || verbs.find("assemble") != std::string::npos))
     write_file(folder / "05.cubin", std::string_view(k.cubin.data(), k.cubin.size()));
 }

@@ -15,6 +15,7 @@
 #include "runtime/recipe.h"
 #include "tegula/device.h"
 #include "tegula/stream.h"
+#include "tegula/warning.h"
 
 namespace tegula::runtime {
 
@@ -46,7 +47,7 @@ struct VerbTiming {
 /// A kernel ready for one device. Immutable; safe to launch from many threads.
 class CompiledKernel {
  public:
-  /// Queues the kernel (runs it to the end on cpu and sim). Throws CompileError with everything the
+  /// Queues the kernel (runs it to the end on cpu and sim). Throws ProgramError with everything the
   /// interpreter or the simulator found.
   void launch(const Stream& stream, std::span<const LaunchArg> args) const;
   /// Makes ready what the first launch on the stream would allocate.
@@ -67,6 +68,7 @@ class CompiledKernel {
   std::vector<ir::Remark> remarks;
   std::vector<ir::PassTiming> passes;
   std::vector<VerbTiming> timings;
+  std::vector<Warning> warnings;
   std::optional<LaunchPlan> gpu;  ///< on cuda
 
   /// Text of a verb's result, as TEGULA_DUMP writes it: key trace optimize emit assemble launch, or

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "runtime/tensor_map.h"
 #include "support/quotients.h"
 #include "tegula/error.h"
 
@@ -109,7 +108,8 @@ void LaunchRecipe::compile_grid(const ir::Kernel& tile) {
   for (ir::OpId op : tile.ops(tile.launch())) compiler.op(op);
 }
 
-std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype) {
+std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype,
+                                   const std::string& tensor) {
   const auto order = attrs.ints(AttrName::order), box = attrs.ints(AttrName::box);
   if (order.size() > codegen::kMaxTensorRank || box.size() != order.size())
     throw InternalError("a tensor map of no possible rank");
@@ -126,6 +126,7 @@ std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype) {
     const auto at = std::ranges::find(order, clips[i]) - order.begin();
     shape.clips.push_back({static_cast<std::size_t>(at), clips[i + 1], clips[i + 2]});
   }
+  shape.encoded = std::make_unique<TensorMapCache>(tensor);
   maps_.push_back(std::move(shape));
   return static_cast<std::uint8_t>(maps_.size() - 1);
 }
@@ -180,10 +181,12 @@ void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
     const auto arg = static_cast<std::uint8_t>(p.attrs.i(AttrName::arg));
     const ir::Type t = simt.type(p.value);
     if (part->second == Part::Map) {
-      const DType dtype = tile.type(tile.params()[arg].value).dtype();
-      fields_.push_back({Part::Map, arg, 0, dtype,
-                         layout_.add(sizeof(cu::TensorMap), kTensorMapAlignment),
-                         add_map(p.attrs, dtype)});
+      const ir::Param& tensor = tile.params()[arg];
+      const DType dtype = tile.type(tensor.value).dtype();
+      fields_.push_back(
+          {Part::Map, arg, 0, dtype, layout_.add(sizeof(cu::TensorMap), kTensorMapAlignment),
+           add_map(p.attrs, dtype,
+                   fmt::format("argument {} of kernel {}", tensor.name, tile.info.name))});
       continue;
     }
     needs_counter_ = needs_counter_ || part->second == Part::Counter;
@@ -225,12 +228,11 @@ std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args
 namespace {
 
 /// The driver refuses maps of empty tensors; no box of one is ever copied.
-void write_map(const codegen::TensorMap& map, std::byte* to) {
-  thread_local TensorMapCache cache;
+void write_map(const codegen::TensorMap& map, TensorMapCache& encoded, std::byte* to) {
   if (std::any_of(map.dims, map.dims + map.rank, [](std::int64_t d) { return d == 0; }))
     std::memset(to, 0, sizeof(cu::TensorMap));
   else
-    std::memcpy(to, &cache.get(map), sizeof(cu::TensorMap));
+    encoded.get(map, to);
 }
 
 }  // namespace
@@ -239,7 +241,7 @@ void LaunchRecipe::pack(std::span<const LaunchArg> args, std::byte* block,
                         std::uint32_t* counter) const {
   for (const Field& f : fields_) {
     if (f.part == Part::Map) {
-      write_map(tensor_map(f, args), block + f.offset);
+      write_map(tensor_map(f, args), *maps_[f.map].encoded, block + f.offset);
       continue;
     }
     const std::int64_t v = value(f, args, counter);

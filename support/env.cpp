@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
 #include <utility>
 
@@ -42,6 +43,14 @@ std::filesystem::path parse_Path(const char*, const std::string& value, const ch
 bool parse_Flag(const char* name, const std::string& value, const char*) {
   if (value != "0" && value != "1") refuse(name, value, "0 or 1");
   return value == "1";
+}
+
+std::int64_t parse_Number(const char* name, const std::string& value, const char*) {
+  std::int64_t number = 0;
+  const char* const end = value.data() + value.size();
+  const auto [stop, error] = std::from_chars(value.data(), end, number);
+  if (error != std::errc() || stop != end || number < 1) refuse(name, value, "a positive integer");
+  return number;
 }
 
 std::vector<std::string> parse_List(const char*, const std::string& value, const char*) {
@@ -128,7 +137,7 @@ std::string env_markdown() {
     const std::string_view fallback = row.fallback;
     const bool shows_default = fallback != "\"\"" && fallback != "{}";
     std::string shown(fallback);
-    std::erase(shown, '"');
+    std::erase_if(shown, [](char c) { return c == '"' || c == '\''; });
     if (shown == "false") shown = "0";
     text += fmt::format("| `{}` | {} | {}{} |\n", row.name, values, row.doc,
                         shows_default ? fmt::format(" Default: {}.", shown) : "");

@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -13,6 +14,7 @@ struct Env {
   using Text = std::string;
   using Path = std::filesystem::path;
   using Flag = bool;
+  using Number = std::int64_t;
   using List = std::vector<std::string>;
   using Choice = std::string;
 

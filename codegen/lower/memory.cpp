@@ -147,7 +147,30 @@ void lower_ViewPtr(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   l.set(d.results[0], l.view_pointer(d.operands[0]));
 }
-// A fact for the analyses; nothing is emitted for it.
-void lower_Assume(Lowering&, OpId) {}
+/// A fact for the analyses; only the simulator looks whether it holds, in each thread's elements.
+void lower_Assume(Lowering& l, OpId op) {
+  const OpData& d = l.from[op];
+  if (!l.context.keep_checks || l.is_copy_role()) return;
+  Value holds = l.get(d.operands[0]);
+  if (const Type tile = l.from.type(d.operands[0]); tile.is_tile()) {
+    const Value element = is_element(l, layout_of(tile));
+    if (element) holds = l.b.op(Opcode::Or, {holds, l.b.op(Opcode::Not, {element})});
+    Value all;
+    for (int r = 0; r < layout_of(tile).registers(); ++r)
+      all = l.both(all, l.regs(holds, std::vector<std::int64_t>{r}));
+    holds = all;
+  }
+  const OpId check = l.b.make_if(l.b.op(Opcode::Not, {holds}), std::span<const Type>());
+  const RegionId outer = l.b.region();
+  AttrList attrs = d.attrs;
+  attrs.set(AttrName::kind, std::string("assume"));
+  for (const RegionId branch : {l.to[check].regions[0], l.to[check].regions[1]}) {
+    l.b.at_end(branch);
+    if (branch == l.to[check].regions[0])
+      l.b.create(Opcode::Trap, std::span<const Value>(), std::span<const Type>(), attrs);
+    l.b.yield(std::span<const Value>());
+  }
+  l.b.at_end(outer);
+}
 
 }  // namespace tegula::codegen

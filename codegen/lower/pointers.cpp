@@ -27,7 +27,8 @@ Value like(Lowering& l, Value v, Value pointers) {
   return p.is_vec() && !l.type(v).is_vec() ? l.splat(v, p.count()) : v;
 }
 
-/// Of each register, whether it holds an element and not what pads the tile; none where all do.
+}  // namespace
+
 Value is_element(Lowering& l, const LinearLayout& layout) {
   Value all;
   for (int t = 0; t < layout.rank(); ++t) {
@@ -40,6 +41,8 @@ Value is_element(Lowering& l, const LinearLayout& layout) {
   }
   return all;
 }
+
+namespace {
 
 /// What restricts an access to elements for which the op's mask, if there is one, is true.
 Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {

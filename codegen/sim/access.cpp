@@ -63,15 +63,6 @@ bool Cta::global_access(Warp& w, const Instr& i, std::uint64_t address, std::uin
   return false;
 }
 
-void Cta::note_global_write(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes,
-                            int lane) {
-  const auto before = global().note_write(address, bytes, {cta_number(), i.id.index});
-  if (before.cta < 0) return;
-  report(w, i, Detector::GlobalRace,
-         fmt::format("global address {:#x} was also written by CTA number {}", address, before.cta),
-         lane, address, ir::OpId(before.op));
-}
-
 // ---- races --------------------------------------------------------------------------------------
 
 namespace {

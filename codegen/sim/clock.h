@@ -4,6 +4,7 @@
 // shadow.h).
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace tegula::sim {
@@ -15,6 +16,11 @@ class Clock {
  public:
   Tick at(Agent a) const { return a < ticks_.size() ? ticks_[a] : 0; }
   bool covers(Agent a, Tick t) const { return t <= at(a); }
+  bool covers(const Clock& other) const {
+    for (std::size_t i = 0; i < other.ticks_.size(); ++i)
+      if (other.ticks_[i] > at(static_cast<Agent>(i))) return false;
+    return true;
+  }
 
   void raise(Agent a, Tick t) {
     if (a >= ticks_.size()) ticks_.resize(a + 1u, 0);
@@ -37,18 +43,45 @@ class Clock {
   std::vector<Tick> ticks_;
 };
 
+/// What is known of the agents of another cluster, by atomics that released and acquired.
+struct ForeignClock {
+  std::uint32_t home = 0;                ///< number of the cluster
+  std::shared_ptr<const Clock> seen;     ///< accesses that happened before
+  std::shared_ptr<const Clock> present;  ///< where its warps were at the latest of the releases
+  std::shared_ptr<const Clock> narrow;   ///< like `seen`, but at a scope that does not reach here
+
+  void join(const ForeignClock& other);
+};
+
+/// Clocks of other clusters, in ascending order of their numbers; copied on write.
+class Foreign {
+ public:
+  const ForeignClock* find(std::uint32_t home) const;
+  void join(const Foreign& other);
+  void join(ForeignClock clock);
+  /// All of it at a scope that does not reach other clusters.
+  Foreign narrowed() const;
+  void clear() { list_.reset(); }
+
+ private:
+  std::shared_ptr<const std::vector<ForeignClock>> list_;
+};
+
 /// What a release hands to an acquire.
 struct Knowledge {
   Clock seen;     ///< accesses that happened before
   Clock proxied;  ///< the part of them that a proxy fence made visible to TMA and wgmma
+  Foreign foreign;
 
   void join(const Knowledge& other) {
     seen.join(other.seen);
     proxied.join(other.proxied);
+    foreign.join(other.foreign);
   }
   void clear() {
     seen.clear();
     proxied.clear();
+    foreign.clear();
   }
 };
 

@@ -17,37 +17,47 @@ Cluster::Cluster(Launch& launch, std::int64_t first)
   }
 }
 
-bool Cluster::run(std::int64_t instructions) {
+Turn Cluster::run(std::int64_t instructions) {
   if (ctas_.size() > 1) return run_together(instructions);
   const Turn turn = ctas_.front()->run(instructions);
-  if (turn == Turn::Stuck) ctas_.front()->report_deadlock();
-  return turn == Turn::Used;
+  if (turn != Turn::Stuck) return turn;
+  ctas_.front()->report_deadlock();
+  return Turn::Over;
 }
 
 /// A CTA that has nothing left to run may wait for another; if all do, and none came further, they
-/// wait for ever.
-bool Cluster::run_together(std::int64_t instructions) {
+/// wait for ever, or for another cluster where some repeat a loop.
+Turn Cluster::run_together(std::int64_t instructions) {
   constexpr std::int64_t kMost = 500;  // instructions of a CTA before another has its turn
   while (instructions > 0) {
     std::vector<Cta*> live;
     for (auto& cta : ctas_)
       if (!cta->is_over()) live.push_back(cta.get());
-    if (live.empty()) return false;
+    if (live.empty()) return Turn::Over;
     std::shuffle(live.begin(), live.end(), rng_);
-    bool any = false;
+    bool any = false, spins = false;
     for (Cta* cta : live) {
       const std::uint64_t before = cta->executed();
       const Turn turn = cta->run(1 + static_cast<std::int64_t>(rng_() % kMost));
-      if (turn == Turn::Over && !cta->is_complete()) return false;
+      if (turn == Turn::Over && !cta->is_complete()) return Turn::Over;
       const std::uint64_t done = cta->executed() - before;
-      any |= done != 0 || turn != Turn::Stuck;
+      if (turn == Turn::Spinning)
+        spins = true;
+      else
+        any |= done != 0 || turn != Turn::Stuck;
       instructions -= static_cast<std::int64_t>(done);
     }
     if (any) continue;
+    if (spins) return Turn::Spinning;
     for (Cta* cta : live) cta->report_deadlock();
-    return false;
+    return Turn::Over;
   }
-  return true;
+  return Turn::Used;
+}
+
+void Cluster::report_spin() {
+  for (auto& cta : ctas_)
+    if (!cta->is_over()) cta->report_spin();
 }
 
 std::vector<std::pair<std::int64_t, std::vector<Finding>>> Cluster::finish() {

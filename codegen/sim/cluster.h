@@ -23,9 +23,11 @@ class Cluster {
   Cluster(Launch& launch, std::int64_t first);
   Cluster(const Cluster&) = delete;
 
-  /// Runs for about so many instructions; false once the cluster is over, for whatever reason.
-  bool run(std::int64_t instructions);
-  /// By CTA number. To be called once, after run() gave false.
+  /// Runs for about so many instructions. Never Stuck: that is reported.
+  Turn run(std::int64_t instructions);
+  /// Reports that no other cluster will change what this one, which spins, waits for.
+  void report_spin();
+  /// By CTA number. To be called once, at the end.
   std::vector<std::pair<std::int64_t, std::vector<Finding>>> finish();
 
   // ---- for ops ----------------------------------------------------------------------------------
@@ -40,7 +42,7 @@ class Cluster {
   static constexpr int kRankShift = 24;
 
  private:
-  bool run_together(std::int64_t instructions);
+  Turn run_together(std::int64_t instructions);
 
   std::vector<std::unique_ptr<Cta>> ctas_;
   std::mt19937_64 rng_;

@@ -25,7 +25,7 @@ Agents agents_of(const Program& p, int rank) {
   constexpr int kMbarriers = 64;
   Agents a{warp_count(p)};
   if (p.kernel().info.cluster == 1) return a;
-  a.stride = 4 * a.warps + a.groups() + kMbarriers;
+  a.stride = 5 * a.warps + a.groups() + kMbarriers;
   a.first = rank * a.stride;
   return a;
 }
@@ -46,7 +46,8 @@ Cta::Cta(Launch& l, Cluster& c, int rank_in_cluster, std::array<int, 3> coordina
       findings(l.program, l.options, coordinates),
       warpgroups(static_cast<std::size_t>(agents.groups())),
       rng_(l.options.seed * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(cta_number())),
-      shadow_(shared.size(), agents, [this](const Conflict& c) { conflict(c); }) {
+      shadow_(shared.size(), agents, [this](const Conflict& c) { conflict(c); }),
+      on_global_conflict_([this](const GlobalConflict& c) { global_conflict(c); }) {
   const int threads = l.program.threads();
   for (int w = 0; w < agents.warps; ++w) {
     const int lanes = std::min(kLanes, threads - w * kLanes);
@@ -111,6 +112,7 @@ Turn Cta::run_warps(std::int64_t instructions) {
     blocked_.clear();
   };
   const std::uint64_t until = now + static_cast<std::uint64_t>(instructions);
+  ++effects;  // others may have changed what loops wait for
   // The others have run meanwhile.
   if (cluster.size() > 1) wake();
   while (!ready_.empty() || !blocked_.empty()) {
@@ -130,9 +132,17 @@ Turn Cta::run_warps(std::int64_t instructions) {
     }
     if (progressed) wake();  // what it did may be what the others wait for
     if (is_blocked) blocked_.push_back(&w);
+    if (w.spin.loop && is_spinning()) return Turn::Spinning;
   }
   complete_ = true;
   return Turn::Over;
+}
+
+bool Cta::is_spinning() const {
+  return events_.empty() && std::ranges::all_of(warps_, [&](const Warp& w) {
+           return w.done || w.waiting.text != nullptr ||
+                  (w.spin.loop && w.spin.effects == effects);
+         });
 }
 
 std::vector<Finding> Cta::finish() {
@@ -248,6 +258,25 @@ void Cta::report_deadlock() {
                 -1,
                 static_cast<std::uint64_t>(first->waiting.subject)},
                text);
+}
+
+void Cta::report_spin() {
+  const Warp* spinning = nullptr;
+  for (const Warp& w : warps_) {
+    if (!w.spin.loop) continue;
+    if (!spinning || (w.spin.read && !spinning->spin.read)) spinning = &w;
+  }
+  if (!spinning) return report_deadlock();
+  const Spin& s = spinning->spin;
+  std::string text = "nothing that the loop's condition depends on changes";
+  if (s.read) {
+    const Loc loc = kernel()[s.read].loc;
+    text = fmt::format("the loop waits for {}, which holds {} and nobody changes: {}{} reads it{}",
+                       global().describe(s.address), s.value, op_name(kernel(), s.read),
+                       loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "",
+                       last_change(s.address));
+  }
+  findings.add({Detector::Deadlock, s.loop, s.read, spinning->index, -1, s.address}, text);
 }
 
 void Cta::report_exit_state() {

@@ -83,6 +83,7 @@ class Cluster;
 enum class Turn : std::uint8_t {
   Used,   ///< it can go on
   Stuck,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
+  Spinning,  ///< every warp waits or repeats a loop that changes nothing
   Over,   ///< for whatever reason
 };
 
@@ -97,6 +98,8 @@ class Cta {
   bool is_complete() const { return complete_; }  ///< every warp exited by itself
   std::uint64_t executed() const { return executed_; }
   void report_deadlock();
+  /// The same where warps repeat loops that change nothing.
+  void report_spin();
   /// To be called once, after run() gave false.
   std::vector<Finding> finish();
   bool trapped = false;
@@ -110,6 +113,7 @@ class Cta {
   SharedMemory shared;
   Findings findings;
   std::uint64_t now = 0;                        ///< instructions executed by all warps
+  std::uint64_t effects = 0;  ///< changes of memory, and of what warps wait for, by this CTA
   std::map<std::uint32_t, Mbarrier> mbarriers;  ///< by address
   std::array<NamedBarrier, 16> named;
   std::vector<Warpgroup> warpgroups;
@@ -143,8 +147,6 @@ class Cta {
                           int lane);
   /// The mbarrier at an address, usable by this warp; null (and reported) where there is none.
   Mbarrier* mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane);
-  void note_global_write(Warp& w, const Instr& i, std::uint64_t address, std::uint64_t bytes,
-                         int lane);
 
   /// Race checks. `tick` is the agent's; generic accesses use the warp's own.
   void generic_read(Warp& w, const Instr& i, std::uint32_t address, std::uint32_t bytes, int lane);
@@ -152,6 +154,19 @@ class Cta {
                      bool same_value);
   void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
                      std::uint32_t address, std::uint32_t bytes, bool writes);
+
+  /// Race checks of global memory. They are made under a lock, which one op takes at its first
+  /// access to memory that the kernel writes.
+  using GlobalLock = std::unique_lock<std::mutex>;
+  GlobalLock global_lock() { return GlobalLock(global().shadow().mutex(), std::defer_lock); }
+  void touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
+                    std::uint64_t bytes, int lane, GlobalUse use);
+  /// By an engine.
+  void touch_global(Warp& w, const Instr& i, Agent agent, Tick tick, std::uint64_t address,
+                    std::uint64_t bytes, GlobalUse use);
+  /// Effects of an atomic's memory order, after and before it, of lanes at one address.
+  void release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope);
+  void acquire_global(Warp& w, std::uint64_t address, std::string_view scope);
 
   /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
   /// null (and reported) where there is none, or it is over. Its memory must stay until it is known
@@ -188,6 +203,7 @@ class Cta {
   bool run_warp(Warp& w);
   Turn run_warps(std::int64_t instructions);
   bool stop_early();
+  bool is_spinning() const;
   void check_remote_accesses();
   bool fire_due_events();
   bool advance_to_next_event();
@@ -196,10 +212,15 @@ class Cta {
   void conflict(const Conflict& c);
   Detector classify(const Conflict& c) const;
   std::string side(const AccessRecord& r, bool writes) const;
+  void global_conflict(const GlobalConflict& c);
+  std::string global_side(const GlobalRecord& r, GlobalUse use) const;
+  std::string last_change(std::uint64_t address);
+  std::uint32_t home() const;
   void bind_arguments();
 
   std::mt19937_64 rng_;
   Shadow shadow_;
+  GlobalShadow::OnConflict on_global_conflict_;
   std::deque<Warp> warps_;
   std::vector<Warp*> ready_, blocked_;
   bool complete_ = false, over_ = false;

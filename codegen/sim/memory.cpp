@@ -1,12 +1,18 @@
 #include "codegen/sim/memory.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 
 namespace tegula::sim {
 
-GlobalMemory::GlobalMemory(const SimOptions& options)
-    : tracks_writers_(options.detectors.has(Detector::GlobalRace)) {
+GlobalMemory::GlobalMemory(const SimOptions& options, std::span<const WatchedRange> watched)
+    : arguments_(options.ranges),
+      shadow_(watched),
+      unstored_(options.detectors.has(Detector::Unstored) ? std::span(options.ranges)
+                                                          : std::span<const GlobalRange>()) {
   for (const GlobalRange& r : options.ranges)
     ranges_.emplace_back(reinterpret_cast<std::uintptr_t>(r.begin),
                          reinterpret_cast<std::uintptr_t>(r.end));
@@ -20,21 +26,17 @@ bool GlobalMemory::contains(std::uint64_t address, std::uint64_t bytes) const {
   return after != ranges_.begin() && address + bytes <= (after - 1)->second;
 }
 
-GlobalMemory::Writer GlobalMemory::note_write(std::uint64_t address, std::uint64_t bytes,
-                                              Writer writer) {
-  Writer found;
-  if (!tracks_writers_) return found;
-  // Words that are written in part may have a neighbour's bytes in them, so only whole words are
-  // kept.
-  const std::uint64_t first = (address + 3) / 4, end = (address + bytes) / 4;
-  const std::lock_guard lock(writers_lock_);
-  for (std::uint64_t word = first; word < end; ++word) {
-    const auto [it, is_new] = writers_.try_emplace(word, writer);
-    if (is_new || it->second.cta == writer.cta) continue;
-    found = it->second;
-    it->second = writer;
+std::string GlobalMemory::describe(std::uint64_t address) const {
+  for (const GlobalRange& r : arguments_) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(r.begin);
+    if (r.name.empty() || address < begin || address >= reinterpret_cast<std::uintptr_t>(r.end))
+      continue;
+    if (r.tensor)
+      if (const auto index = ir::index_of_address(*r.tensor, address))
+        return fmt::format("{}[{}]", r.name, fmt::join(*index, ", "));
+    return fmt::format("{} + {} bytes", r.name, address - begin);
   }
-  return found;
+  return fmt::format("global address {:#x}", address);
 }
 
 Wavefronts wavefronts(std::span<const std::uint32_t> addresses, int bytes) {

@@ -1,14 +1,17 @@
 #pragma once
 // Shared memory of a CTA (bytes, which of them hold a value, who touched them) and global memory
 // (host memory, checked).
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <span>
-#include <unordered_map>
+#include <string>
 #include <vector>
 
+#include "codegen/sim/global_shadow.h"
 #include "codegen/sim/shadow.h"
 #include "codegen/sim/simulator.h"
+#include "codegen/sim/unstored.h"
 
 namespace tegula::sim {
 
@@ -52,24 +55,26 @@ class SharedMemory {
 /// Common to all CTAs of a launch, and to the host threads that run them.
 class GlobalMemory {
  public:
-  explicit GlobalMemory(const SimOptions& options);
+  GlobalMemory(const SimOptions& options, std::span<const WatchedRange> watched);
 
   bool contains(std::uint64_t address, std::uint64_t bytes) const;
-  /// Notes a plain write. Returns the CTA that wrote one of the bytes before, and its op, if it was
-  /// another one.
-  struct Writer {
-    std::int64_t cta = -1;
-    std::uint32_t op = 0;
-  };
-  Writer note_write(std::uint64_t address, std::uint64_t bytes, Writer writer);
+  GlobalShadow& shadow() { return shadow_; }
+  Unstored& unstored() { return unstored_; }
   std::mutex& atomics() { return atomics_; }
 
+  /// How often anybody has changed it.
+  std::uint64_t changes() const { return changes_; }
+  void has_changed() { ++changes_; }
+  /// "y[3, 17]" where the argument is known, else "global address 0x...".
+  std::string describe(std::uint64_t address) const;
+
  private:
+  const std::vector<GlobalRange>& arguments_;
+  std::atomic<std::uint64_t> changes_{0};
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;
-  bool tracks_writers_;
-  std::unordered_map<std::uint64_t, Writer>
-      writers_;  // by four bytes; sub-word neighbours are not told apart
-  std::mutex writers_lock_, atomics_;
+  GlobalShadow shadow_;
+  Unstored unstored_;
+  std::mutex atomics_;
 };
 
 /// Passes over the 32 banks that a shared access of a warp takes; 8- and 16-byte accesses are made

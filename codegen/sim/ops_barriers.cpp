@@ -188,6 +188,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
     for_lanes(lanes, [&](int other) {
       if (w.cells(i.in[0])[other].i == w.cells(i.in[0])[lane].i) alike |= LaneMask{1} << other;
     });
+    ++owner->effects;
     w.cta.release(w, alike, b->arriving);
     --b->pending;
     owner->settle(*b);

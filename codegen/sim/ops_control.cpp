@@ -1,4 +1,6 @@
 // Control flow under an active-lane mask, and elementwise ops.
+#include <fmt/format.h>
+
 #include <vector>
 
 #include "codegen/sim/cluster.h"
@@ -90,6 +92,7 @@ Step control_for_test(Warp& w, const Instr& i) {
 
 Step control_for_next(Warp& w, const Instr& i) {
   const Slot iv = i.out[0];
+  ++w.turn;
   parallel_copy(w, i.in.subspan(1), i.out.subspan(1));
   const DType d = w.info(iv).elem.dtype;
   for_lanes(w.mask, [&](int lane) {
@@ -102,18 +105,58 @@ Step control_for_next(Warp& w, const Instr& i) {
   return Step::Jumped;
 }
 
+namespace {
+
+/// Of what an iteration begins with: active lanes and carried registers.
+std::uint64_t state_of(Warp& w, const Instr& i) {
+  std::uint64_t hash = w.mask;
+  for (const Slot s : i.out) {
+    const Cell* c = w.cells(s);
+    for (std::uint32_t n = 0; n < w.info(s).regs * kLanes; ++n)
+      hash = (hash ^ static_cast<std::uint64_t>(c[n].i)) * 0x9e3779b97f4a7c15u + (hash >> 29);
+  }
+  return hash;
+}
+
+/// Counts an iteration of the loop on top. Two that begin alike, with no change by this CTA in
+/// between, are followed by equal ones until another CTA changes what they read.
+void begin_iteration(Warp& w, const Instr& i) {
+  constexpr int kRepeats = 2;
+  Frame& f = w.frames.back();
+  const std::uint64_t state = state_of(w, i);
+  const bool repeats = f.iterations > 0 && f.state == state && f.effects == w.cta.effects;
+  f.repeats = repeats ? f.repeats + 1 : 0;
+  f.state = state;
+  f.effects = w.cta.effects;
+  ++f.iterations;
+  w.spin.loop = f.repeats >= kRepeats ? i.id : ir::OpId();
+  w.spin.effects = f.effects;
+  if (f.repeats == 0) w.spin.read = ir::OpId();
+  if (f.iterations <= w.cta.launch.options.loop_limit) return;
+  w.cta.report(w, i, Detector::Watchdog,
+               fmt::format("the loop makes more than {} iterations; TEGULA_LOOP_LIMIT=N allows "
+                           "N / 100",
+                           w.cta.launch.options.loop_limit));
+  w.cta.trapped = true;
+}
+
+}  // namespace
+
 Step control_while_test(Warp& w, const Instr& i) {
   w.cta.must_be_defined(w, i, i.in[0], "the condition");
   const LaneMask inside = w.mask & w.bits(i.in[0]);
   if (inside != 0) {
     w.mask = inside;
+    begin_iteration(w, i);
     return Step::Next;
   }
+  w.spin.loop = ir::OpId();
   w.pc = i.target;
   return Step::Jumped;
 }
 
 Step control_jump(Warp& w, const Instr& i) {
+  ++w.turn;
   w.pc = i.target;
   return Step::Jumped;
 }

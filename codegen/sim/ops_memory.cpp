@@ -90,6 +90,7 @@ Step sim_LdGlobal(Warp& w, const Instr& i) {
   const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
   const bool has_fill = i.in.size() > 2;
+  Cta::GlobalLock lock = w.cta.global_lock();
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 1, a);
     count_sectors(w, i, a, lanes, width * size);
@@ -103,6 +104,8 @@ Step sim_LdGlobal(Warp& w, const Instr& i) {
       const auto* p = reinterpret_cast<const std::uint8_t*>(address);
       for (std::uint32_t n = 0; n < width; ++n)
         w.cell(out, a * width + n, lane) = load_cell(p + n * size, e);
+      w.cta.touch_global(w, i, lock, address, width * size, lane, GlobalUse::Read);
+      if (w.spin.loop) w.has_read(i.id, address, w.cell(out, a * width, lane));
     });
     for (std::uint32_t n = 0; n < width; ++n) {
       const std::uint32_t reg = a * width + n;
@@ -124,13 +127,16 @@ Step sim_StGlobal(Warp& w, const Instr& i) {
   const ir::Elem e = w.info(value).elem;
   const auto width = static_cast<std::uint32_t>(i.op->attrs.i(AttrName::width, 1));
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
+  ++w.cta.effects;
+  Cta::GlobalLock lock = w.cta.global_lock();
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 2, a);
     count_sectors(w, i, a, lanes, width * size);
     for_lanes(lanes, [&](int lane) {
       const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
       if (!w.cta.global_access(w, i, address, width * size, lane)) return;
-      w.cta.note_global_write(w, i, address, width * size, lane);
+      w.cta.touch_global(w, i, lock, address, width * size, lane, GlobalUse::Write);
+      w.cta.global().unstored().store(address, width * size);
       auto* p = reinterpret_cast<std::uint8_t*>(address);
       for (std::uint32_t n = 0; n < width; ++n) {
         const std::uint32_t reg = a * width + n;
@@ -142,7 +148,13 @@ Step sim_StGlobal(Warp& w, const Instr& i) {
         store_cell(p + n * size, w.cell(value, reg, lane), e);
       }
     });
+    for_lanes(w.mask & ~lanes, [&](int lane) {
+      const auto address = static_cast<std::uint64_t>(w.cell(i.in[0], a, lane).i);
+      for (std::uint32_t n = 0; n < width; ++n)
+        w.cta.global().unstored().leave_out(i.id, address + n * size);
+    });
   }
+  w.cta.global().has_changed();
   return Step::Next;
 }
 
@@ -153,6 +165,12 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   const auto size = static_cast<std::uint32_t>(element_bytes(e));
   const auto combine = ir::interp::combine_of(i.op->attrs.s(AttrName::kind, "add"));
   const std::lock_guard lock(w.cta.global().atomics());
+  const std::string_view sem = i.op->attrs.s(AttrName::sem), scope = i.op->attrs.s(AttrName::scope);
+  const bool acquires = sem == "acquire" || sem == "acq_rel",
+             releases = sem == "release" || sem == "acq_rel";
+  Cta::GlobalLock shadow_lock = w.cta.global_lock();
+  if (acquires || releases) shadow_lock.lock();
+  bool changes = false;
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 2, a);
     count_sectors(w, i, a, lanes, size);
@@ -165,13 +183,24 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
                      fmt::format("an uninitialised value (from {}) is combined with global memory",
                                  op_name(w.cta.kernel(), w.poison_origin(value))),
                      lane, address, w.poison_origin(value));
+      if (acquires) w.cta.acquire_global(w, address, scope);
+      w.cta.touch_global(w, i, shadow_lock, address, size, lane, GlobalUse::Atomic);
+      w.cta.global().unstored().store(address, size);
+      if (releases) w.cta.release_global(w, LaneMask{1} << lane, address, scope);
       auto* p = reinterpret_cast<std::uint8_t*>(address);
       const Cell old = load_cell(p, e);
       store_cell(p, combine(old, w.cell(value, a, lane), ir::held_as(e)), e);
       w.cell(out, a, lane) = old;
+      changes = changes || load_cell(p, e).i != old.i;
+      if (w.spin.loop) w.has_read(i.id, address, old);
     });
   }
   w.wrote_poison(out, i.id);
+  if (releases && w.mask != 0) w.cta.tick(w);
+  if (changes) {
+    ++w.cta.effects;
+    w.cta.global().has_changed();
+  }
   return Step::Next;
 }
 
@@ -232,6 +261,7 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
   const bool same =
       std::all_of(known, known + count, [&](std::uint8_t v) { return (v != 0) == valid; }) &&
       (!valid || std::memcmp(shared.at(address), bytes, count) == 0);
+  if (!same) ++w.cta.effects;
   w.cta.generic_write(w, i, address, count, lane, same);
   w.cta.overwrites_barrier(w, i, address, count, lane);
   std::memcpy(shared.at(address), bytes, count);
@@ -270,6 +300,7 @@ Step sim_CpAsync(Warp& w, const Instr& i) {
   const Agent agent = w.cta.agents.cp_async(w.index);
   const Tick group = w.cp_async.open;
   Cta& cta = w.cta;
+  ++cta.effects;
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask reads = predicated(w, i, 2, a);
     count_shared(w, i, a, w.mask, static_cast<int>(bytes));
@@ -281,6 +312,7 @@ Step sim_CpAsync(Warp& w, const Instr& i) {
       if ((reads >> lane) & 1) {
         if (!cta.global_access(w, i, from, bytes, lane)) return;
         std::memcpy(data.data(), reinterpret_cast<const void*>(from), bytes);
+        cta.touch_global(w, i, agent, group, from, bytes, GlobalUse::Read);
       }
       cta.engine_access(w, i, agent, group, false, to, bytes, true);
       cta.overwrites_barrier(w, i, to, bytes, lane);

@@ -136,6 +136,15 @@ void land(Cta& cta, const Box& box) {
   });
 }
 
+void touch_rows(Warp& w, const Instr& i, Agent agent, Tick tick, const Box& box, GlobalUse use) {
+  for_rows(box, [&](const Row& row) {
+    if (!row.global) return;
+    const auto address = reinterpret_cast<std::uintptr_t>(row.global);
+    w.cta.touch_global(w, i, agent, tick, address, row.end - row.begin, use);
+    if (use != GlobalUse::Read) w.cta.global().unstored().store(address, row.end - row.begin);
+  });
+}
+
 /// Into the memory of `cta`, which may be another of the cluster.
 void issue_load(Warp& w, const Instr& i, Cta& cta, const Box& box, Mbarrier& b, int lane) {
   const std::uint32_t bytes = box.bytes();
@@ -147,11 +156,13 @@ void issue_load(Warp& w, const Instr& i, Cta& cta, const Box& box, Mbarrier& b, 
             b.address),
         lane, b.address, b.init_op);
   cta.overwrites_barrier(w, i, box.address, bytes, lane);
+  ++cta.effects;
   b.copy_op = i.id;
   b.copy_phase = b.phase + 1;
   ++b.copies;
   cta.engine_access(w, i, cta.agents.mbarrier(b.number), b.phase + 1, true, box.address, bytes,
                     true);
+  touch_rows(w, i, cta.agents.mbarrier(b.number), b.phase + 1, box, GlobalUse::Read);
   cta.later([&cta, &b, box, bytes] {
     land(cta, box);
     --b.copies;
@@ -183,6 +194,7 @@ using PutRow = std::function<void(Cta& cta, std::uint8_t* global, const std::uin
 void issue_store(Warp& w, const Instr& i, const Box& box, int lane, const PutRow& put) {
   Cta& cta = w.cta;
   const Tick group = w.bulk.open;
+  ++cta.effects;
   check_source(w, i, box, lane);
   cta.engine_access(w, i, cta.agents.bulk(w.index), group, true, box.address, box.bytes(), false);
   cta.launch.counters.tma_bytes += box.bytes();
@@ -199,17 +211,14 @@ void issue_store(Warp& w, const Instr& i, const Box& box, int lane, const PutRow
         if (row.global)
           put(cta, row.global, data.data() + row.offset + row.begin, row.end - row.begin);
       });
+      cta.global().has_changed();
       --w.bulk_writes.in_flight[group];
     });
   });
 }
 
-void note_writes(Warp& w, const Instr& i, const Box& box, int lane) {
-  for_rows(box, [&](const Row& row) {
-    if (row.global)
-      w.cta.note_global_write(w, i, reinterpret_cast<std::uintptr_t>(row.global),
-                              row.end - row.begin, lane);
-  });
+void touch_stored(Warp& w, const Instr& i, const Box& box, GlobalUse use) {
+  touch_rows(w, i, w.cta.agents.bulk_write(w.index), w.bulk.open, box, use);
 }
 
 void copy_row(Cta&, std::uint8_t* global, const std::uint8_t* from, std::uint32_t bytes) {
@@ -271,7 +280,7 @@ Step sim_TmaStore(Warp& w, const Instr& i) {
   for_lanes(w.mask, [&](int lane) {
     Box box;
     if (!read_box(w, i, i.in[0], i.in[1], i.in.subspan(2), lane, box)) return;
-    note_writes(w, i, box, lane);
+    touch_stored(w, i, box, GlobalUse::Write);
     issue_store(w, i, box, lane, copy_row);
   });
   return Step::Next;
@@ -281,8 +290,9 @@ Step sim_TmaReduce(Warp& w, const Instr& i) {
   operands_defined(w, i);
   for_lanes(w.mask, [&](int lane) {
     Box box;
-    if (read_box(w, i, i.in[0], i.in[1], i.in.subspan(2), lane, box))
-      issue_store(w, i, box, lane, combine_row(i.op->attrs.s(AttrName::kind), box.map->dtype));
+    if (!read_box(w, i, i.in[0], i.in[1], i.in.subspan(2), lane, box)) return;
+    touch_stored(w, i, box, GlobalUse::Atomic);
+    issue_store(w, i, box, lane, combine_row(i.op->attrs.s(AttrName::kind), box.map->dtype));
   });
   return Step::Next;
 }
@@ -302,6 +312,7 @@ Step sim_TmaWait(Warp& w, const Instr& i) {
   }
   w.bulk.waited = std::max(w.bulk.waited, retired);
   w.known.seen.raise(w.cta.agents.bulk(w.index), retired);
+  if (!sources_only) w.known.seen.raise(w.cta.agents.bulk_write(w.index), retired);
   return Step::Next;
 }
 

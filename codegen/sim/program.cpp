@@ -210,7 +210,9 @@ class Decoder {
     region(op.regions[0]);
     const auto condition = yielded(op.regions[0]);
     const std::uint32_t test = here();
-    emit(control_while_test, id).in = condition;
+    Instr& t = emit(control_while_test, id);
+    t.in = condition;
+    t.out = slots;
     region(op.regions[1]);
     copy(yielded(op.regions[1]), slots, id);
     emit(control_jump, id).target = head;

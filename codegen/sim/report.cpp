@@ -7,10 +7,10 @@ namespace tegula::sim {
 namespace {
 
 struct DetectorRow {
-  std::string_view name, doc;
+  std::string_view name, code, doc;
 };
 constexpr DetectorRow kRows[] = {
-#define DETECTOR(Name, text, doc) {text, doc},
+#define DETECTOR(Name, text, code, doc) {text, #code, doc},
 #include "codegen/sim/detectors.def"
 #undef DETECTOR
 };
@@ -22,15 +22,17 @@ std::string place(const Loc& loc) {
 }  // namespace
 
 std::string_view name(Detector d) { return kRows[static_cast<std::size_t>(d)].name; }
+std::string_view code(Detector d) { return kRows[static_cast<std::size_t>(d)].code; }
 std::string_view doc(Detector d) { return kRows[static_cast<std::size_t>(d)].doc; }
 
 std::string_view op_name(const ir::Kernel& kernel, ir::OpId op) {
   return op ? ir::info(kernel[op].opcode).mnemonic : std::string_view("kernel start");
 }
 
-std::string Finding::str() const {
-  std::string s =
-      fmt::format("{}: {}: {} (cta {},{},{}", place(loc), name(kind), text, cta[0], cta[1], cta[2]);
+std::string Finding::str() const { return fmt::format("{}: {}", place(loc), what()); }
+
+std::string Finding::what() const {
+  std::string s = fmt::format("{}: {} (cta {},{},{}", name(kind), text, cta[0], cta[1], cta[2]);
   if (warp >= 0) s += fmt::format(" warp {}", warp);
   if (lane >= 0) s += fmt::format(" lane {}", lane);
   s += ")";

@@ -11,12 +11,13 @@ AgentKind Agents::kind(Agent any) const {
   if (a < 2 * warps) return AgentKind::Generic;
   if (a < 3 * warps) return AgentKind::CpAsync;
   if (a < 4 * warps) return AgentKind::Bulk;
-  return a < 4 * warps + groups() ? AgentKind::Wgmma : AgentKind::Tma;
+  if (a < 5 * warps) return AgentKind::BulkWrite;
+  return a < 5 * warps + groups() ? AgentKind::Wgmma : AgentKind::Tma;
 }
 
 int Agents::number(Agent any) const {
   const int a = any % stride;
-  const int past_warps = a - 4 * warps;
+  const int past_warps = a - 5 * warps;
   if (past_warps < 0) return a % warps;
   return past_warps < groups() ? past_warps : past_warps - groups();
 }

@@ -13,7 +13,8 @@ namespace tegula::sim {
 
 /// Which unit an agent is. Generic: the loads and stores of a warp. The others are engines, waited
 /// for in groups.
-enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, Wgmma, Tma };
+/// Bulk: reads of shared memory by TMA stores; BulkWrite: their writes of global memory.
+enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, BulkWrite, Wgmma, Tma };
 
 /// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A warp
 /// is two: lane 0, which as a rule arrives at mbarriers for it, and its other lanes. A TMA load
@@ -30,9 +31,10 @@ struct Agents {
   Agent of_lane(int w, int lane) const { return lane == 0 ? lane_0(w) : lanes(w); }
   Agent cp_async(int w) const { return agent(2 * warps + w); }
   Agent bulk(int w) const { return agent(3 * warps + w); }
-  Agent wgmma(int group) const { return agent(4 * warps + group); }
-  Agent mbarrier(int number) const { return agent(4 * warps + groups() + number); }
-  int mbarriers() const { return stride - 4 * warps - groups(); }  ///< that there are numbers for
+  Agent bulk_write(int w) const { return agent(4 * warps + w); }
+  Agent wgmma(int group) const { return agent(5 * warps + group); }
+  Agent mbarrier(int number) const { return agent(5 * warps + groups() + number); }
+  int mbarriers() const { return stride - 5 * warps - groups(); }  ///< that there are numbers for
   AgentKind kind(Agent a) const;
   /// For several lanes of that agent's warp.
   Agent of_many(Agent a) const { return static_cast<Agent>(rank(a) * stride + number(a)); }

@@ -3,12 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <exception>
+#include <mutex>
+#include <optional>
 #include <thread>
 
 #include "codegen/sim/cluster.h"
+#include "codegen/sim/global_roots.h"
 #include "tegula/error.h"
 
 namespace tegula::sim {
@@ -48,34 +52,120 @@ struct Share {
   std::exception_ptr error;
 };
 
-/// Runs clusters in turns: another one is begun only when those begun have used up a turn without
-/// ending, so that a CTA may wait for a later one through global memory.
-void run_share(Share& share, std::atomic<std::int64_t>& next, std::int64_t clusters) {
-  constexpr std::int64_t kTurn = 100'000;  // instructions
-  const int size = share.launch.program.kernel().info.cluster;
-  std::deque<std::unique_ptr<Cluster>> live;
-  const auto begin = [&] {
-    const std::int64_t n = next < clusters ? next++ : clusters;
-    if (n >= clusters) return false;
-    live.push_back(std::make_unique<Cluster>(share.launch, n * size));
-    return true;
-  };
-  try {
-    while (!live.empty() || begin()) {
-      std::unique_ptr<Cluster> turn = std::move(live.front());
-      live.pop_front();
-      if (turn->run(kTurn)) {
-        live.push_back(std::move(turn));
-        if (static_cast<int>(live.size()) < share.launch.options.resident) begin();
+/// Tells clusters that wait for others of any host thread from those that nobody will help.
+class Standstill {
+ public:
+  explicit Standstill(std::size_t shares) : waits_(shares, kRuns) {}
+
+  /// All clusters of a share have spun since memory last changed. True: so have all others.
+  bool is_over(std::size_t share, std::uint64_t change, const GlobalMemory& memory) {
+    const std::lock_guard lock(mutex_);
+    waits_[share] = change;
+    over_ = over_ || (std::ranges::all_of(waits_,
+                                          [&](std::uint64_t w) {
+                                            return w == kDone || w == change;
+                                          }) &&
+                      memory.changes() == change);
+    return over_;
+  }
+  void runs(std::size_t share) { note(share, kRuns); }
+  void is_done(std::size_t share) { note(share, kDone); }
+
+ private:
+  static constexpr std::uint64_t kRuns = ~std::uint64_t{0}, kDone = kRuns - 1;
+  void note(std::size_t share, std::uint64_t what) {
+    const std::lock_guard lock(mutex_);
+    waits_[share] = what;
+  }
+  std::mutex mutex_;
+  std::vector<std::uint64_t> waits_;  ///< the number of changes that each has seen
+  bool over_ = false;
+};
+
+/// The clusters that one host thread runs in turns: another one is begun only when those begun have
+/// used up a turn without ending, so that a CTA may wait for a later one through global memory.
+class Turns {
+ public:
+  Turns(Share& share, std::atomic<std::int64_t>& next, std::int64_t clusters)
+      : share_(share), next_(next), clusters_(clusters) {}
+
+  void run(Standstill& standstill, std::size_t number) {
+    while (!live_.empty() || begin()) {
+      if (!all_spin() || (live_.size() < kMostWaiting && begin())) {
+        one_turn();
         continue;
       }
-      auto found = turn->finish();
-      std::move(found.begin(), found.end(), std::back_inserter(share.found));
+      const std::uint64_t change = memory().changes();
+      if (standstill.is_over(number, change, memory())) return give_up();
+      std::this_thread::yield();
+      if (memory().changes() != change) standstill.runs(number);
     }
+  }
+
+ private:
+  static constexpr std::int64_t kTurn = 100'000;    // instructions
+  static constexpr std::size_t kMostWaiting = 256;  // clusters begun where all wait
+  struct Live {
+    std::unique_ptr<Cluster> cluster;
+    std::optional<std::uint64_t> spun_at;  ///< the number of changes that it has seen in vain
+  };
+
+  const GlobalMemory& memory() const { return share_.launch.global; }
+
+  bool all_spin() const {
+    return std::ranges::all_of(live_,
+                               [&](const Live& l) { return l.spun_at == memory().changes(); });
+  }
+
+  bool begin() {
+    const std::int64_t n = next_ < clusters_ ? next_++ : clusters_;
+    if (n >= clusters_) return false;
+    const int size = share_.launch.program.kernel().info.cluster;
+    live_.push_front({std::make_unique<Cluster>(share_.launch, n * size), {}});
+    return true;
+  }
+
+  void one_turn() {
+    Live now = std::move(live_.front());
+    live_.pop_front();
+    const std::uint64_t before = memory().changes();
+    const Turn turn = now.cluster->run(kTurn);
+    if (turn == Turn::Over) return end(*now.cluster);
+    const bool in_vain = turn == Turn::Spinning && memory().changes() == before;
+    now.spun_at = in_vain ? std::optional(before) : std::nullopt;
+    live_.push_back(std::move(now));
+    if (static_cast<int>(live_.size()) < share_.launch.options.resident) begin();
+  }
+
+  void end(Cluster& cluster) {
+    auto found = cluster.finish();
+    std::move(found.begin(), found.end(), std::back_inserter(share_.found));
+  }
+
+  void give_up() {
+    for (Live& l : live_) {
+      l.cluster->report_spin();
+      end(*l.cluster);
+    }
+    live_.clear();
+    next_ = clusters_;
+  }
+
+  Share& share_;
+  std::atomic<std::int64_t>& next_;
+  std::int64_t clusters_;
+  std::deque<Live> live_;
+};
+
+void run_share(Share& share, std::size_t number, Standstill& standstill, std::atomic<std::int64_t>& next,
+               std::int64_t clusters) {
+  try {
+    Turns(share, next, clusters).run(standstill, number);
   } catch (...) {
     share.error = std::current_exception();
     next = clusters;
   }
+  standstill.is_done(number);
 }
 
 void add_counters(Counters& to, std::vector<AccessCounter>& accesses, const Launch& from) {
@@ -107,11 +197,30 @@ void merge(std::vector<Finding>& all, std::vector<Finding> found) {
 
 }  // namespace
 
+namespace {
+
+bool watches_memory(const DetectorSet& detectors) {
+  using enum Detector;
+  return detectors.has(ProgramRace) || detectors.has(GlobalRace) || detectors.has(ReleaseEarly) ||
+         detectors.has(ScopeRace);
+}
+
+/// Every CTA came to its end.
+bool ended(const Report& r) {
+  using enum Detector;
+  return !r.find(Deadlock) && !r.find(Watchdog) && !r.find(Trapped);
+}
+
+}  // namespace
+
 Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> args,
                 const SimOptions& options) {
   check_launch(kernel, grid, args);
   const Program program(kernel);
-  GlobalMemory global(options);
+  const auto watched = watches_memory(options.detectors)
+                           ? watched_ranges(kernel, args, options.ranges)
+                           : std::vector<WatchedRange>();
+  GlobalMemory global(options, watched);
   const std::int64_t clusters = std::int64_t{grid[0]} * grid[1] * grid[2] / kernel.info.cluster;
   std::vector<AccessCounter> accesses(program.code().size());
 
@@ -122,10 +231,12 @@ Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> arg
     shares.push_back(
         std::make_unique<Share>(Launch{program, options, grid, args, global, {}, accesses}));
   std::atomic<std::int64_t> next{0};
+  Standstill standstill(shares.size());
   std::vector<std::thread> threads;
   for (std::size_t n = 1; n < shares.size(); ++n)
-    threads.emplace_back(run_share, std::ref(*shares[n]), std::ref(next), clusters);
-  run_share(*shares[0], next, clusters);
+    threads.emplace_back(run_share, std::ref(*shares[n]), n, std::ref(standstill), std::ref(next),
+                         clusters);
+  run_share(*shares[0], 0, standstill, next, clusters);
   for (std::thread& t : threads) t.join();
 
   Report report;
@@ -138,6 +249,7 @@ Report simulate(const ir::Kernel& kernel, Grid grid, std::span<const SimArg> arg
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.first < b.first; });
   for (auto& [cta, list] : found) merge(report.findings, std::move(list));
+  if (ended(report)) merge(report.findings, global.unstored().find(kernel));
   for (std::size_t n = 0; n < accesses.size(); ++n) {
     const Instr& i = program.code()[n];
     if (accesses[n].requests == 0) continue;

@@ -6,6 +6,7 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,22 +14,25 @@
 #include <vector>
 
 #include "codegen/tensor_map.h"
+#include "ir/eval/eval.h"
 #include "ir/kernel.h"
 
 namespace tegula::sim {
 
 enum class Detector : std::uint8_t {
-#define DETECTOR(Name, text, doc) Name,
+#define DETECTOR(Name, text, code, doc) Name,
 #include "codegen/sim/detectors.def"
 #undef DETECTOR
 };
-#define DETECTOR(Name, text, doc) +1
+#define DETECTOR(Name, text, code, doc) +1
 inline constexpr int kDetectorCount = 0
 #include "codegen/sim/detectors.def"
     ;
 #undef DETECTOR
 
 std::string_view name(Detector d);
+/// Stable, "T1301".
+std::string_view code(Detector d);
 std::string_view doc(Detector d);
 
 class DetectorSet {
@@ -69,6 +73,8 @@ struct Finding {
   std::uint64_t address = 0;  ///< shared window address or global address
   std::int64_t count = 1;
 
+  /// `kind: text (cta x,y,z warp w lane l)`
+  std::string what() const;
   /// `file:line:column: kind: text (cta x,y,z warp w lane l)`
   std::string str() const;
 };
@@ -120,12 +126,16 @@ inline SimArg arg_pointer(const void* p) {
 struct GlobalRange {
   const void* begin = nullptr;
   const void* end = nullptr;
+  std::string name = {};                   ///< of the argument, for findings
+  std::optional<ir::TensorArg> tensor = {};  ///< whose elements they are, where it is one
+  bool must_be_stored = false;               ///< the launch is to store every element of `tensor`
 };
 
 struct SimOptions {
   std::uint64_t seed = 1;  ///< of warp scheduling and of asynchronous completion
   DetectorSet detectors = DetectorSet::all();
   std::int64_t max_steps = 200'000'000;  ///< instructions of one CTA before the watchdog stops it
+  std::int64_t loop_limit = 100'000;  ///< iterations of a while that a warp may make
   int max_delay = 400;  ///< an asynchronous copy lands within so many instructions of its issue
   int resident = 8;  ///< CTAs (clusters of them) of one host thread that may take turns; those that
                      ///< wait for each other must fit

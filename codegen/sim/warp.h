@@ -32,6 +32,11 @@ void for_lanes(LaneMask mask, const F& f) {
 struct Frame {
   LaneMask saved = 0;
   LaneMask other = 0;
+  // Of a while:
+  std::int64_t iterations = 0;
+  int repeats = 0;             ///< that began alike and changed nothing
+  std::uint64_t state = 0;     ///< hash of what the latest iteration began with
+  std::uint64_t effects = 0;   ///< of the CTA, when it began
 };
 
 /// Of a register: lanes whose lower and whose upper 16 bits hold no value.
@@ -45,6 +50,15 @@ struct Waiting {
   ir::OpId op;
   std::int64_t subject = 0;  ///< barrier number, address or amount
   std::int64_t detail = 0;
+};
+
+/// A loop whose iterations change nothing, and what the warp read of global memory last.
+struct Spin {
+  ir::OpId loop;  ///< none while the warp comes further
+  ir::OpId read;
+  std::uint64_t address = 0;
+  std::int64_t value = 0;
+  std::uint64_t effects = 0;  ///< of the CTA, when the loop's latest iteration began
 };
 
 /// Groups of copies that a thread commits and waits for in order.
@@ -117,6 +131,12 @@ class Warp {
   std::uint32_t a_fragment_of(Slot s) const { return state_[s].a_fragment; }
   void set_a_fragment(Slot s, std::uint32_t sequence) { state_[s].a_fragment = sequence; }
 
+  /// For who waits for ever: what a loop that changes nothing reads.
+  void has_read(ir::OpId op, std::uint64_t address, ir::Cell value) {
+    spin.read = op;
+    spin.address = address;
+    spin.value = value.i;
+  }
   LaneMask bits(Slot s, std::uint32_t reg = 0);  ///< lanes whose i1 is set
   const Program& program() const { return program_; }
 
@@ -128,6 +148,8 @@ class Warp {
   std::vector<Frame> frames;
   bool done = false;
   Waiting waiting;
+  Spin spin;
+  std::uint32_t turn = 0;  ///< iterations of loops ended so far
   std::uint64_t steps = 0;  ///< instructions executed
 
   // What orders the memory of a warp's lanes: bar.warp.sync, and barriers of several warps. Other

@@ -40,6 +40,7 @@ void eval_ChannelInit(Program& p, OpId id) {
 }
 
 void eval_ChannelRelease(Program& p, OpId id) {
+  ++p.effects;
   const auto phase = phase_of(p, id, 0, 1);
   const auto happens = p.integer(id, 2, "a condition");
   if (phase && happens && *happens != 0) ++phase->ended().i;
@@ -52,6 +53,7 @@ void eval_ChannelExpect(Program& p, OpId id) {
 }
 
 void eval_CopyTma(Program& p, OpId id) {
+  ++p.effects;
   const auto phase = phase_of(p, id, 2, 1);
   auto copy = start_copy(p, id, 3);
   if (!phase || !copy) return;
@@ -60,6 +62,7 @@ void eval_CopyTma(Program& p, OpId id) {
 }
 
 void eval_PutTile(Program& p, OpId id) {
+  ++p.effects;
   const auto to = slot_of(p, id, 0, 1, 1);
   const auto phase = phase_of(p, id, 2, 1);
   if (!to || !phase) return;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "ir/eval/program.h"
 #include "tegula/error.h"
@@ -22,19 +23,26 @@ void copy_values(Program& p, std::span<const Value> from, std::span<const Value>
   for (std::size_t i = 0; i < to.size(); ++i) p.value(to[i]) = p.value(from[i]);
 }
 
+[[noreturn]] void stop_endless(Program& p, OpId id, std::string why, std::string hint) {
+  const Kernel& k = p.kernel();
+  throw ProgramError({Diagnostic{std::string(code(FindingKind::EndlessLoop)),
+                                 fmt::format("kernel {} on cpu: {}: {} (program {}, {}, {})",
+                                             k.info.name, name(FindingKind::EndlessLoop), why,
+                                             p.coordinates()[0], p.coordinates()[1],
+                                             p.coordinates()[2]),
+                                 p.op(id).loc,
+                                 {},
+                                 std::move(hint)}});
+}
+
 class LoopGuard {
  public:
   LoopGuard(Program& p, OpId id) : p_(p), id_(id), left_(p.evaluation().options.loop_limit) {}
   void count() {
     if (left_-- > 0) return;
-    throw CompileError(Diagnostic{
-        "",
-        fmt::format("loop does not end within {} iterations; programs run one after another, so "
-                    "none can wait for a later one",
-                    p_.evaluation().options.loop_limit),
-        p_.op(id_).loc,
-        {},
-        ""});
+    stop_endless(p_, id_,
+                 fmt::format("{} iterations and no end", p_.evaluation().options.loop_limit),
+                 "TEGULA_LOOP_LIMIT=N allows N iterations");
   }
 
  private:
@@ -42,6 +50,29 @@ class LoopGuard {
   OpId id_;
   std::int64_t left_;
 };
+
+bool is_same(const TileValue& a, const TileValue& b) {
+  return a.cells.size() == b.cells.size() && a.states == b.states && a.edges == b.edges &&
+         std::memcmp(a.cells.data(), b.cells.data(), a.cells.size() * sizeof(Cell)) == 0;
+}
+
+/// An iteration that began with `before`, ended with `after` and changed no memory is followed by
+/// equal ones for ever, as no other program runs meanwhile.
+void require_progress(Program& p, OpId id, std::span<const Value> before,
+                      std::span<const Value> after) {
+  if (!p.evaluation().is_sequential) return;
+  for (std::size_t i = 0; i < before.size(); ++i)
+    if (!is_same(p.value(before[i]), p.value(after[i]))) return;
+  const auto& [region, at, op] = p.last_read;
+  if (region == nullptr)
+    stop_endless(p, id, "nothing that its condition depends on changes",
+                 "assign in the body what the condition looks at");
+  const Memory& m = p.evaluation().memory;
+  stop_endless(p, id,
+               fmt::format("it waits for {}, which {} reads and no program changes",
+                           m.describe(*region, m.address_of(*region, at)), op_at(p.kernel(), op)),
+               "cpu runs programs in order, each to its end: wait for earlier ones only");
+}
 
 }  // namespace
 
@@ -82,12 +113,15 @@ void eval_While(Program& p, OpId id) {
   LoopGuard guard(p, id);
   for (;;) {
     guard.count();
+    const std::uint64_t effects = p.effects;
+    p.last_read = {};
     const OpId condition = p.run_region(d.regions[0]);
     const auto goes_on = p.integer(condition, 0, "a loop condition");
     if (!goes_on || *goes_on == 0) break;
     copy_values(p, args_of(0), args_of(1));
     const OpId yield = p.run_region(d.regions[1]);
     hand_over(p, yield, args_of(0));
+    if (p.effects == effects) require_progress(p, id, args_of(1), args_of(0));
   }
   copy_values(p, args_of(0), {d.results.begin(), d.results.end()});
 }

@@ -11,9 +11,15 @@
 
 #include "ir/eval/cluster.h"
 #include "ir/eval/program.h"
+#include "ir/eval/unstored.h"
+#include "ir/pipeline.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
+
+/// The pass (ir/passes/carry_presence.cpp).
+bool carry_presence(Kernel&, PassContext&);
+
 namespace {
 
 using interp::Evaluation;
@@ -156,29 +162,37 @@ void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, i
   if (failure) std::rethrow_exception(failure);
 }
 
+struct KindRow {
+  std::string_view name, code;
+};
+/// By FindingKind. The simulator's detectors of the same faults have the same codes.
+constexpr std::array<KindRow, 11> kKinds{{{"out of bounds", "T1302"},
+                                          {"poison use", "T1303"},
+                                          {"division by zero", "T1304"},
+                                          {"race", "T1301"},
+                                          {"race between roles", "T1320"},
+                                          {"assumption violated", "T1305"},
+                                          {"uninitialized shared memory", "T1321"},
+                                          {"pending copy", "T1322"},
+                                          {"deadlock", "T1308"},
+                                          {"never stored", "T1306"},
+                                          {"endless loop", "T1307"}}};
+
 /// Small launches stay on one thread, where their findings come in one order.
 constexpr std::int64_t kProgramsWorthAThread = 8;
 
 }  // namespace
 
-std::string_view name(FindingKind kind) {
-  static constexpr std::array<std::string_view, 9> kNames{"out of bounds",
-                                                          "poison use",
-                                                          "division by zero",
-                                                          "race",
-                                                          "race between roles",
-                                                          "assumption violated",
-                                                          "uninitialized shared memory",
-                                                          "pending copy",
-                                                          "deadlock"};
-  return kNames[static_cast<std::size_t>(kind)];
+std::string_view name(FindingKind kind) { return kKinds[static_cast<std::size_t>(kind)].name; }
+
+std::string_view code(FindingKind kind) { return kKinds[static_cast<std::size_t>(kind)].code; }
+
+std::string Finding::what() const {
+  return fmt::format("{}: {} (program {}, {}, {}{})", name(kind), text, program[0], program[1],
+                     program[2], count > 1 ? fmt::format("; {} times", count) : "");
 }
 
-std::string Finding::str() const {
-  return fmt::format("{}: {}: {} (program {}, {}, {}{})", interp::str(loc), name(kind), text,
-                     program[0], program[1], program[2],
-                     count > 1 ? fmt::format("; {} times", count) : "");
-}
+std::string Finding::str() const { return fmt::format("{}: {}", interp::str(loc), what()); }
 
 std::string EvalReport::str() const {
   std::string text;
@@ -193,15 +207,17 @@ std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<cons
   return launch_grid(evaluation);
 }
 
-EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
-                    const EvalOptions& options) {
-  check_arguments(kernel, args);
+namespace {
+
+EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
+                           const EvalOptions& options) {
   Evaluation evaluation(kernel, args, options, options.check);
   evaluation.grid = launch_grid(evaluation);
   const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
   int threads = options.threads > 0 ? options.threads : count >= kProgramsWorthAThread ? 2 : 1;
   if (has_atomics(kernel)) threads = 1;
   const int cluster = kernel.info.cluster;
+  evaluation.is_sequential = threads == 1 && cluster == 1;
   if (evaluation.grid[0] % cluster != 0)
     throw CompileError(
         Diagnostic{"",
@@ -211,11 +227,26 @@ EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
                    {},
                    ""});
   run_programs(evaluation, program_order(count / cluster, options.shuffle_seed), threads);
+  if (options.check && options.find_unstored) interp::find_unstored(evaluation);
   std::ranges::sort(evaluation.found, {},
                     [](const auto& f) { return std::pair(f.op, f.finding.kind); });
   EvalReport report;
   for (auto& f : evaluation.found) report.findings.push_back(std::move(f.finding));
   return report;
+}
+
+}  // namespace
+
+EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
+                    const EvalOptions& options) {
+  check_arguments(kernel, args);
+  // The pass is the meaning of what loops carry; a kernel that it leaves alone is run as it is.
+  if (kernel.info.form == Form::Tile) {
+    Kernel meant = clone(kernel);
+    PassContext context;
+    if (carry_presence(meant, context)) return run_programs_of(meant, args, options);
+  }
+  return run_programs_of(kernel, args, options);
 }
 
 }  // namespace tegula::ir

@@ -9,7 +9,8 @@
 // operands to 10 fraction bits, to nearest even. Raw addresses are virtual: arguments lie so far
 // apart that no stray offset of one falls into another. Programs run to completion one after
 // another, those of a cluster side by side (or on two threads where they share no atomics), so a
-// kernel that waits for a later program never ends: `loop_limit` turns that into an error.
+// kernel that waits for a later program never ends: a loop that changes nothing, and one of more
+// than `loop_limit` iterations, are an error.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,10 @@ struct PointerArg {
   void* end = nullptr;
 };
 
+/// The index of the element that begins at an address; none where it falls between elements. The
+/// address must lie in the tensor's memory.
+std::optional<Ints> index_of_address(const TensorArg& tensor, std::uint64_t address);
+
 /// One a kernel parameter in tile and machine form. Where parameters have the attribute `arg` (simt
 /// form's flattened ones) it is the index here.
 using EvalArg = std::variant<Cell, TensorArg, PointerArg>;
@@ -51,8 +56,12 @@ enum class FindingKind : std::uint8_t {
   UninitializedShared,  ///< shared memory read before it was written
   PendingCopy,          ///< shared memory touched while an asynchronous copy into it is in flight
   Deadlock,             ///< a wait that nothing can end
+  Unstored,             ///< an element of an Out argument that no program stored
+  EndlessLoop,          ///< a loop that changes nothing or is beyond the limit of iterations
 };
 std::string_view name(FindingKind kind);
+/// Stable, "T1301".
+std::string_view code(FindingKind kind);
 
 /// One fault of the program that ran, reported once per op and kind.
 struct Finding {
@@ -62,6 +71,8 @@ struct Finding {
   std::array<std::int64_t, 3> program{};  ///< the first program it was seen in
   std::int64_t count = 1;                 ///< elements, over all programs
 
+  /// "race: ... (program 1, 0, 0)"
+  std::string what() const;
   /// "k.cpp:12:3: race: ... (program 1, 0, 0)"
   std::string str() const;
 };
@@ -76,20 +87,22 @@ struct EvalOptions {
   /// Track races and report faults. Without it a fault has no defined result, but never touches
   /// memory of others.
   bool check = true;
+  /// Report elements of Out arguments (but partial ones) that no program stored.
+  bool find_unstored = false;
   /// Run the programs in an order drawn from this seed instead of ascending.
   std::optional<std::uint64_t> shuffle_seed;
   /// 0 chooses. Kernels with atomics always run on one thread, so that every run gives the same
   /// bits.
   int threads = 0;
   /// Iterations of one loop after which it is taken to be endless.
-  std::int64_t loop_limit = std::int64_t{1} << 32;
+  std::int64_t loop_limit = 10'000'000;
 };
 
 /// Extents of the launch grid. Throws CompileError where an extent is not a number.
 std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<const EvalArg> args);
 
 /// Runs every program of the grid. Throws CompileError where an argument does not fit its
-/// parameter, an op cannot be executed on the host, or a loop does not end.
+/// parameter or an op cannot be executed on the host, ProgramError where a loop does not end.
 EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
                     const EvalOptions& options = {});
 

@@ -10,7 +10,8 @@
 
 #include "tegula/error.h"
 
-namespace tegula::ir::interp {
+namespace tegula::ir {
+namespace interp {
 namespace {
 
 // A virtual address is kVirtual + (region + 1) * kSpacing + offset; the low bits of the host
@@ -50,6 +51,20 @@ std::optional<Ints> index_of(const TensorArg& t, std::int64_t offset) {
   }
   return rest == 0 ? std::optional(index) : std::nullopt;
 }
+
+}  // namespace
+}  // namespace interp
+
+std::optional<Ints> index_of_address(const TensorArg& tensor, std::uint64_t address) {
+  const std::int64_t bytes =
+      static_cast<std::int64_t>(address - reinterpret_cast<std::uintptr_t>(tensor.base));
+  const std::int64_t size = size_bytes(tensor.dtype);
+  if (tensor.dims.empty()) return bytes == 0 ? std::optional(Ints()) : std::nullopt;
+  return bytes % size == 0 ? interp::index_of(tensor, bytes / size) : std::nullopt;
+}
+
+namespace interp {
+namespace {
 
 DType element_of(Type t) { return t.is_view() || t.is_scalar() ? t.dtype() : DType::u8; }
 
@@ -178,4 +193,5 @@ std::string Memory::describe(const MemoryRegion& region, std::int64_t address) c
   return fmt::format("{}[{}]", region.name, bytes / size);
 }
 
-}  // namespace tegula::ir::interp
+}  // namespace interp
+}  // namespace tegula::ir

@@ -175,9 +175,11 @@ void eval_AtomicRmw(Program& p, OpId id) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, at, size);
     out.cells[i] = from_bits(bits, op.pointee());
+    const std::uint64_t before = bits;
     bits =
         to_bits(combine_kind(out.cells[i], op.stored(i, *region, at), op.pointee()), op.pointee());
     std::memcpy(at, &bits, size);
+    p.effects += bits != before ? 1 : 0;
   }
 }
 
@@ -195,6 +197,7 @@ std::optional<std::uint32_t> count_up(Program& p, OpId id, std::int64_t total,
   std::memcpy(&before, at, sizeof before);
   const std::uint32_t now = before + 1 >= total ? 0 : before + 1;
   std::memcpy(at, &now, sizeof now);
+  ++p.effects;
   return before;
 }
 

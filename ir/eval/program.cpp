@@ -92,6 +92,7 @@ void Program::start(std::int64_t index) {
   clock_.start(static_cast<std::uint32_t>(index));
   asyncs = {};
   placed.clear();
+  dropped.clear();
   role_tag = 0;
 }
 
@@ -217,6 +218,7 @@ void Program::report_race(const MemoryRegion& region, const std::byte* at, OpId 
 
 void Program::touch_read(const MemoryRegion& region, const std::byte* at, std::size_t size,
                          OpId id) {
+  last_read = {&region, at, id};
   if (region.shadow == nullptr) return;
   if (const auto other = evaluation_.memory.races.read(*region.shadow, at, size, clock_, id.index))
     report_race(region, at, id, *other);
@@ -224,6 +226,7 @@ void Program::touch_read(const MemoryRegion& region, const std::byte* at, std::s
 
 void Program::touch_write(const MemoryRegion& region, const std::byte* at, std::size_t size,
                           OpId id) {
+  ++effects;
   if (region.shadow == nullptr) return;
   if (const auto other = evaluation_.memory.races.write(*region.shadow, at, size, clock_, id.index))
     report_race(region, at, id, *other);
@@ -231,6 +234,7 @@ void Program::touch_write(const MemoryRegion& region, const std::byte* at, std::
 
 void Program::touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size,
                            OpId id, std::string_view sem) {
+  last_read = {&region, at, id};
   if (region.shadow == nullptr) return;
   RaceDetector& races = evaluation_.memory.races;
   if (sem == "acquire" || sem == "acq_rel") races.acquire(at, clock_);

@@ -86,6 +86,8 @@ struct Evaluation {
   std::span<const EvalArg> args;
   const EvalOptions& options;
   std::array<std::int64_t, 3> grid{1, 1, 1};
+  /// One program runs at a time, to its end: nobody else changes memory meanwhile.
+  bool is_sequential = false;
   Memory memory;
   std::mutex mutex;  ///< of the members below
   struct Found {
@@ -93,6 +95,15 @@ struct Evaluation {
     Finding finding;
   };
   std::vector<Found> found;
+  /// An element that a store left out.
+  struct Drop {
+    OpId op;
+    const MemoryRegion* region = nullptr;
+    const std::byte* at = nullptr;
+    std::array<std::int64_t, 3> program{};
+    std::string why;
+  };
+  std::vector<Drop> drops;
   /// Counts a finding that is there already; also true where there are enough.
   bool counts(FindingKind kind, OpId op);
 
@@ -144,6 +155,16 @@ class Program {
   /// `sem`: memory order of the op, as its attribute says it.
   void touch_atomic(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
                     std::string_view sem);
+
+  /// Where the program last read global memory: what a loop that changes nothing waits for.
+  struct LastRead {
+    const MemoryRegion* region = nullptr;
+    const std::byte* at = nullptr;
+    OpId op;
+  };
+  LastRead last_read;
+  std::vector<OpId> dropped;  ///< stores that left out an element
+  std::uint64_t effects = 0;  ///< changes of global or shared memory so far
 
   AsyncCopies asyncs;
   std::vector<std::weak_ptr<SharedTile>> placed;  ///< allocations with an offset, which may overlap

@@ -139,6 +139,7 @@ void eval_SmemAlloc(Program& p, OpId id) {
 }
 
 void eval_SmemStore(Program& p, OpId id) {
+  ++p.effects;
   const Value v = p.op(id).operands[1];
   const auto slot = slot_of(p, id, 0, 2, p.kernel().type(v).shape().size());
   if (!slot) return;
@@ -188,6 +189,7 @@ std::optional<AsyncCopy> start_copy(Program& p, OpId id, std::size_t view) {
 }
 
 void eval_CopyAsync(Program& p, OpId id) {
+  ++p.effects;
   if (auto copy = start_copy(p, id, 2)) p.asyncs.open.push_back(std::move(*copy));
 }
 

@@ -1,6 +1,7 @@
 // Views: boxes of tensors, and the ops that load and store them.
 #include "ir/eval/atomic_kind.h"
 #include "ir/eval/box.h"
+#include "ir/eval/unstored.h"
 
 #include <fmt/format.h>
 
@@ -167,7 +168,8 @@ void eval_LoadView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(type.count()));
   read_box(p, id, box, out.cells.data());
-  mark_outside(box, out);
+  // An element by itself is there: 0 outside of the view, but for fill_absent.
+  if (type.is_tile()) mark_outside(box, out);
 }
 
 namespace {
@@ -182,7 +184,7 @@ void for_each_stored(Program& p, OpId id, const Write& write) {
   const std::uint8_t* states = p.states(tile);
   const MemoryRegion& region = *box.region;
   for_each_inside(box, [&](std::size_t i, const std::byte* at) {
-    if (states != nullptr && (states[i] & kAbsent) != 0) return;
+    if (states != nullptr && (states[i] & kAbsent) != 0) return note_drop(p, id, region, at);
     if (states != nullptr && (states[i] & kPoison) != 0) {
       const Memory& m = p.evaluation().memory;
       p.report_poison(id, "writes", "to " + m.describe(region, m.address_of(region, at)),
@@ -196,12 +198,14 @@ void for_each_stored(Program& p, OpId id, const Write& write) {
 Cell combine_at(Program& p, OpId id, const MemoryRegion& region, std::byte* at, Cell value) {
   const DType dtype = region.tensor->dtype;
   const auto size = static_cast<std::size_t>(size_bytes(dtype));
-  if (region.shadow != nullptr) p.touch_atomic(region, at, size, id, "relaxed");
+  p.touch_atomic(region, at, size, id, "relaxed");
   std::uint64_t bits = 0;
   std::memcpy(&bits, at, size);
   const Cell old = from_bits(bits, dtype);
+  const std::uint64_t before = bits;
   bits = to_bits(combine_of(p.attrs(id).s(AttrName::kind))(old, value, dtype), dtype);
   std::memcpy(at, &bits, size);
+  p.effects += bits != before ? 1 : 0;
   return old;
 }
 
@@ -216,7 +220,7 @@ void eval_StoreView(Program& p, OpId id) {
   visit_dtype(p.operand_type(id, 0).dtype(), [&](auto tag) {
     const auto size = sizeof(typename decltype(tag)::type);
     for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t, std::byte* at, Cell value) {
-      if (region.shadow != nullptr) p.touch_write(region, at, size, id);
+      p.touch_write(region, at, size, id);
       write_element<typename decltype(tag)::type>(at, value);
     });
   });

@@ -105,6 +105,8 @@ class Assigner {
     const bool tile_result = !d.results.empty() && from_.type(d.results[0]).is_tile();
     if (tile_result && !own_layout(d.results[0])) return;  // free: made when wanted
     if (d.opcode == Opcode::Yield) return yield(op);
+    if (d.opcode == Opcode::Assume && !context_.keep_checks && from_.type(d.operands[0]).is_tile())
+      return;  // says nothing to the passes that follow
     std::vector<Value> operands;
     for (std::size_t i = 0; i < d.operands.size(); ++i)
       operands.push_back(get(d.operands[i], wanted_by(d, i)));
@@ -153,10 +155,13 @@ class Assigner {
     }
     if (d.opcode == StoreView) return choice_.store(d);
     if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith ||
-        d.opcode == Store || d.opcode == ClusterSum)
+        d.opcode == Store || d.opcode == ClusterSum || d.opcode == Assume)
       return common(d);
     if (d.opcode == ExpandDims || d.opcode == Permute || d.opcode == Reshape) {
-      if (const Layout own = own_layout(operand); own && d.opcode != Reshape) return own;
+      const Layout own = own_layout(operand);
+      const bool follows = d.opcode != Reshape ||
+                           !layout_before_reshape(from_.type(operand), *own_layout(d.results[0]));
+      if (own && follows) return own;
       return operand_layout(d, operand, own_layout(d.results[0]));
     }
     return own_layout(d.results[0]);

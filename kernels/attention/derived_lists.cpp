@@ -267,6 +267,7 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
         const int BM = tune("BM", {16, 32, 64, 128}, 128),
                   BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
         const Lengths lengths{cu_q, cu_kv};
+        Blocks.partial();  // nobody reads what lies between those of both kinds
         if (cu_q) lengths.any_number(), Counts.any_extent(0), Full.any_extent(0);
         const Tile longest = q_length, rows = group > 1 ? longest * group : longest;
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(rows, BM)}, 1, 1, 1)) {

@@ -127,7 +127,7 @@ bool rises_away(const ir::Kernel& k) try {
     return ir::evaluate(k, args).clean() ? score : NAN;
   };
   return at(0) > at(kQuery);
-} catch (const CompileError&) {
+} catch (const Error&) {
   return false;
 }
 

@@ -16,6 +16,7 @@ auto make_probe(const SpecFacts& facts, AttentionTiles tiles) {
                                         Scalar<i32> kv_length, std::optional<In<i32, 4>> blocks,
                                         std::optional<In<i32, 3>> counts,
                                         std::optional<In<i32, 3>> full_counts, bool packs_heads) {
+    Steps.partial();  // tiles make fewer steps than there is room for
     const AttentionSpec& spec = facts.spec;
     const Visibility visibility(spec);
     for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), rows}, 1, 1, tiles.queries)) {

@@ -269,7 +269,7 @@ TEST(Sm80, MissingWaitsAreFound) {
   EXPECT_NO_THROW(k.launch(sim, args));
   for (const ir::OpId op : test::all_of(k.simt, ir::Opcode::CpAsyncWait))
     k.simt[op].attrs.set(ir::AttrName::count, 8);
-  EXPECT_THROW(k.launch(sim, args), CompileError);
+  EXPECT_THROW(k.launch(sim, args), ProgramError);
 }
 
 }  // namespace

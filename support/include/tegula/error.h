@@ -45,6 +45,19 @@ class CompileError : public Error {
   std::vector<Diagnostic> all_;
 };
 
+/// The kernel's author must act, and only running the kernel could tell: what the devices `cpu` and
+/// `sim` find in a program while it runs (races, bounds, false assumptions, elements that nobody
+/// stored, endless loops). Each diagnostic has a code from T1301 on.
+class ProgramError : public Error {
+ public:
+  explicit ProgramError(std::vector<Diagnostic> all);
+  const Diagnostic& diagnostic() const { return all_.front(); }
+  const std::vector<Diagnostic>& diagnostics() const { return all_; }
+
+ private:
+  std::vector<Diagnostic> all_;
+};
+
 /// The machine must be mended: driver, memory, missing library, unsupported device.
 class DeviceError : public Error {
  public:

@@ -345,7 +345,114 @@ inline const std::string kTrap = kernel(32, R"(
   if %c { trap } { }
 )");
 
+/// Every thread stores a word to global memory and loads the word of thread `t ^ distance`.
+inline std::string exchange_in_global(int distance) {
+  return kernel(64, "  %d = const [value = " + std::to_string(distance) + R"(] : i32
+  st_global %out, %t [width = 1]
+  bar_sync %zero [count = 64]
+  %other = xor %t, %d
+  %there = addptr %g, %other
+  %v = ld_global %there [width = 1] : i32
+  %c64 = const [value = 64] : i32
+  %behind = addptr %out, %c64
+  st_global %behind, %v [width = 1]
+)");
+}
+
+/// Each CTA takes a lock, adds to 32 words, and gives the lock back.
+inline const std::string kLock = kernel(32, R"(
+  %c250 = const [value = 250] : i32
+  %lock = addptr %g, %c250
+  while {
+    %old = atom_global %lock, %one, %first [kind = "xchg", sem = "acquire", scope = "gpu"]
+    %told = shfl %old, %zero [mode = "idx"]
+    %busy = cmp %told, %one [pred = "eq"]
+    yield %busy
+  } {
+    yield
+  }
+  %v = ld_global %out [width = 1] : i32
+  %sum = add %v, %one
+  st_global %out, %sum [width = 1]
+  warp_sync
+  %mine_again = atom_global %lock, %zero, %first [kind = "xchg", sem = "release", scope = "gpu"]
+)");
+
+/// The first CTA stores words and raises a flag, for which the second waits.
+inline const std::string kFlag = kernel(64, R"(
+  %cta = ctaid [axis = 0]
+  %c250 = const [value = 250] : i32
+  %flag = addptr %g, %c250
+  %is0 = cmp %cta, %zero [pred = "eq"]
+  if %is0 {
+    st_global %out, %t [width = 1]
+    bar_sync %zero [count = 64]
+    %before = atom_global %flag, %one, %first [kind = "xchg", sem = "release", scope = "gpu"]
+  } {
+    while {
+      %leads = cmp %lane, %zero [pred = "eq"]
+      %now = atom_global %flag, %zero, %leads [kind = "or", sem = "acquire", scope = "gpu"]
+      %told = shfl %now, %zero [mode = "idx"]
+      %waits = cmp %told, %zero [pred = "eq"]
+      yield %waits
+    } {
+      yield
+    }
+    %v = ld_global %out [width = 1] : i32
+    %c64 = const [value = 64] : i32
+    %behind = addptr %out, %c64
+    st_global %behind, %v [width = 1]
+  }
+)");
+
 inline const std::string bar = "bar_sync %zero [count = 64]";
+inline const std::string kBarOfFlag = "bar_sync %zero [count = 64]\n    %before";
+
+inline std::vector<Case> global_cases() {
+  const std::string bare = "sem = \"release\", ", whole = bare + "scope = \"gpu\"";
+  return {
+      {Detector::ProgramRace, "words of another warp without barrier", exchange_in_global(32), bar,
+       "pin"},
+      {Detector::ProgramRace, "words of another lane without warp_sync",
+       replaced(exchange_in_global(1), bar, "warp_sync"), "warp_sync", "pin"},
+      {Detector::ProgramRace, "stored over before it was read",
+       replaced(exchange_in_global(32), "%behind, %v [width = 1]\n",
+                "%behind, %v [width = 1]\n  bar_sync %one [count = 64]\n"
+                "  st_global %out, %zero [width = 1]\n"),
+       "bar_sync %one [count = 64]", "pin"},
+      {Detector::ProgramRace, "atomics read without barrier",
+       replaced(exchange_in_global(32), "st_global %out, %t [width = 1]",
+                "%was = atom_global %out, %t [kind = \"add\"]"),
+       bar, "pin"},
+      {Detector::GlobalRace,
+       "lock given back without release",
+       kLock,
+       bare,
+       "sem = \"relaxed\", ",
+       {4, 1, 1}},
+      {Detector::GlobalRace,
+       "lock taken without acquire",
+       kLock,
+       "sem = \"acquire\"",
+       "sem = \"relaxed\"",
+       {4, 1, 1}},
+      {Detector::GlobalRace, "flag raised without release", kFlag, bare, "", kTwoCtas},
+      {Detector::ReleaseEarly, "lock given back for one lane", kLock, "warp_sync", "pin", {4, 1, 1}},
+      {Detector::ReleaseEarly, "flag raised before all have stored", kFlag, kBarOfFlag, "%before",
+       kTwoCtas},
+      {Detector::ScopeRace, "flag for the own CTA alone", kFlag, whole,
+       bare + "scope = \"cta\"", kTwoCtas},
+      {Detector::Deadlock,
+       "lock never given back",
+       kLock,
+       "%lock, %zero, %first",
+       "%lock, %one, %first",
+       {2, 1, 1}},
+      {Detector::Deadlock, "loop that changes nothing", kLoop, "add %j, %one", "add %j, %zero"},
+      {Detector::Assume, "assumption that does not hold",
+       replaced(kTrap, "trap", "trap [kind = \"assume\"]"), "pred = \"lt\"", "pred = \"eq\""},
+  };
+}
 
 inline std::vector<Case> cluster_cases() {
   return {
@@ -443,7 +550,7 @@ inline std::vector<Case> cta_cases() {
        "mbar_init %bar [count = 2]"},
       {Detector::Deadlock, "barrier of three warps", exchange(32), bar,
        "bar_sync %zero [count = 96]"},
-      {Detector::Watchdog, "endless loop", kLoop, "add %j, %one", "add %j, %zero"},
+      {Detector::Watchdog, "endless loop", kLoop, "add %j, %one", "sub %j, %one"},
       {Detector::Accumulator, "accumulator taken in flight", wgmma(false),
        "wgmma_wait %p [count = 0]", "wgmma_wait %p [count = 1]"},
       {Detector::Accumulator, "accumulator never committed", wgmma(false), "wgmma_commit", "pin"},
@@ -497,6 +604,7 @@ inline std::vector<Case> cta_cases() {
 inline std::vector<Case> all_cases() {
   std::vector<Case> all = lane_cases();
   for (Case& c : cta_cases()) all.push_back(std::move(c));
+  for (Case& c : global_cases()) all.push_back(std::move(c));
   for (Case& c : cluster_cases()) all.push_back(std::move(c));
   for (Case& c : multicast_cases()) all.push_back(std::move(c));
   return all;

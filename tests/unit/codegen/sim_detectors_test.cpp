@@ -10,6 +10,7 @@ Report run(const std::string& text, Grid grid, std::uint64_t seed, DetectorSet d
   static Buffer<std::int32_t> words(256);
   const auto in = matrix_map(matrix, 64, 64, 64, 64, 128),
              out = matrix_map(copied, 64, 64, 64, 64, 128);
+  std::fill(words.begin(), words.end(), 0);
   Launch1 l;
   l.options.seed = seed;
   l.options.detectors = detectors;
@@ -49,6 +50,7 @@ TEST(SimDetectors, EachIsDisabledAlone) {
           << r.str();
       has_case |= c.kind == disabled;
     }
+    has_case |= disabled == Detector::Unstored;  // below: it needs an argument of its own
     EXPECT_TRUE(has_case) << "no case for " << name(disabled);
   }
 }
@@ -84,6 +86,66 @@ TEST(SimDetectors, RacesOfAClusterNameBothCtas) {
   EXPECT_NE(f->text.find("of CTA 1"), std::string::npos) << f->text;
 }
 
+TEST(SimDetectors, RacesOfGlobalMemoryNameElementAndLines) {
+  const Report r = run(replaced(exchange_in_global(32), bar, "pin"), {1, 1, 1}, 1,
+                       DetectorSet::all());
+  const Finding* f = r.find(Detector::ProgramRace);
+  ASSERT_NE(f, nullptr) << r.str();
+  EXPECT_TRUE(f->loc.known() && f->other.known() && f->loc.line != f->other.line) << f->str();
+  EXPECT_NE(f->text.find("st_global at test.tir:"), std::string::npos) << f->text;
+  EXPECT_NE(f->text.find("ld_global at test.tir:"), std::string::npos) << f->text;
+  EXPECT_EQ(code(f->kind), "T1309");
+}
+
+TEST(SimDetectors, WaitsForEverNameTheWordAndWhoChangedItLast) {
+  const Report r = run(replaced(kLock, "%lock, %zero, %first", "%lock, %one, %first"), {2, 1, 1}, 1,
+                       DetectorSet::all());
+  const Finding* f = r.find(Detector::Deadlock);
+  ASSERT_NE(f, nullptr) << r.str();
+  EXPECT_NE(f->text.find("which holds 1 and nobody changes"), std::string::npos) << f->text;
+  EXPECT_NE(f->text.find("changed last by atom_global at test.tir:"), std::string::npos) << f->text;
+}
+
+/// The threads store their numbers to an argument of `rows` rows of 8 words, of which they reach
+/// 64 words; `options.detectors` sees to the rest.
+Report store_rows(std::int64_t rows, bool must_be_stored, DetectorSet detectors) {
+  static Buffer<std::int32_t> words(256);
+  Launch1 l;
+  l.options.detectors = detectors;
+  l.args.emplace_back(arg_pointer(words.data()));
+  GlobalRange range{words.data(), words.data() + rows * 8};
+  range.name = "z";
+  range.tensor = ir::TensorArg{words.data(), {rows, 8}, {8, 1}, DType::i32};
+  range.must_be_stored = must_be_stored;
+  l.options.ranges.push_back(range);
+  const std::int64_t most = std::min<std::int64_t>(64, rows * 8 - 1);
+  return l.run(parse_located(fmt::format(R"(
+kernel @k simt target(sm_90a) threads(64) (%z: ptr<i32>) {{
+  %t = tid
+  %most = const [value = {}] : i32
+  %inside = cmp %t, %most [pred = "lt"]
+  %at = addptr %z, %t
+  st_global %at, %t, %inside [width = 1]
+}})",
+                                         must_be_stored ? most : 64)),
+               {1, 1, 1});
+}
+
+TEST(SimDetectors, ElementsThatNobodyStored) {
+  const Report left = store_rows(8, true, DetectorSet::all());
+  ASSERT_NE(left.find(Detector::Unstored), nullptr) << left.str();
+  EXPECT_EQ(left.find(Detector::Unstored)->text,
+            "1 of 64 elements of z were stored by no CTA, first z[7, 7]; the store here leaves out "
+            "z[7, 7], as its value is absent there");
+  EXPECT_TRUE(left.find(Detector::Unstored)->loc.known());
+  const Report none = store_rows(9, true, DetectorSet::all());
+  EXPECT_EQ(none.find(Detector::Unstored)->text,
+            "8 of 72 elements of z were stored by no CTA, first z[8, 0]");
+  EXPECT_TRUE(store_rows(8, false, DetectorSet::all()).clean());
+  EXPECT_TRUE(store_rows(9, false, DetectorSet::all()).clean());
+  EXPECT_TRUE(store_rows(8, true, DetectorSet::all().without(Detector::Unstored)).clean());
+}
+
 // ---- further near misses: right kernels close to a fault ----------------------------------------
 
 void expect_silent(const std::string& text) {
@@ -100,6 +162,58 @@ TEST(SimDetectors, SilentOnEqualValuesWrittenByAll) {
   %v = ld_shared %base [width = 1] : i32
   st_global %out, %v [width = 1]
 )"));
+}
+
+TEST(SimDetectors, SilentOnWordsThatAreThePrograms) {
+  // A thread meets its own words only; all store one word alike; one lane's word behind a barrier.
+  expect_silent(replaced(exchange_in_global(0), bar, "pin"));
+  expect_silent(kernel(64, R"(
+  st_global %g, %t [width = 1]
+  bar_sync %zero [count = 64]
+  %v = ld_global %g [width = 1] : i32
+)"));
+}
+
+TEST(SimDetectors, SilentOnAtomicsOfOneWord) {
+  const std::string text = kernel(64, R"(
+  %old = atom_global %g, %t [kind = "add"]
+  %again = atom_global %g, %one [kind = "add"]
+)");
+  const Report r = run(text, {4, 1, 1}, 1, DetectorSet::all());
+  EXPECT_TRUE(r.clean()) << r.str();
+}
+
+TEST(SimDetectors, SilentOnChainsOfReleases) {
+  // What the first CTA stored reaches the third through the second.
+  const std::string chain = kernel(64, R"(
+  %cta = ctaid [axis = 0]
+  %c250 = const [value = 250] : i32
+  %flags = addptr %g, %c250
+  %mine_flag = addptr %flags, %cta
+  %before = sub %cta, %one
+  %their_flag = addptr %flags, %before
+  %is0 = cmp %cta, %zero [pred = "eq"]
+  if %is0 {
+    st_global %out, %t [width = 1]
+  } {
+    while {
+      %leads = cmp %lane, %zero [pred = "eq"]
+      %now = atom_global %their_flag, %zero, %leads [kind = "or", sem = "acquire", scope = "gpu"]
+      %told = shfl %now, %zero [mode = "idx"]
+      %waits = cmp %told, %zero [pred = "eq"]
+      yield %waits
+    } {
+      yield
+    }
+    %v = ld_global %out [width = 1] : i32
+  }
+  bar_sync %zero [count = 64]
+  %old = atom_global %mine_flag, %one, %first [kind = "xchg", sem = "release", scope = "gpu"]
+)");
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    const Report r = run(chain, {3, 1, 1}, seed, DetectorSet::all());
+    EXPECT_TRUE(r.clean()) << r.str();
+  }
 }
 
 TEST(SimDetectors, SilentOnNeighbouringHalvesOfAWord) {

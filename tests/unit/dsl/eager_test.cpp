@@ -167,7 +167,7 @@ TEST_F(Eager, WhatTheProgramDoesWrongIsToldAfterwards) {
   try {
     k(host({1, 2, 3}), empty({4}));
     FAIL() << "an element behind the end was read";
-  } catch (const CompileError& e) {
+  } catch (const ProgramError& e) {
     EXPECT_THAT(e.what(), HasSubstr("run eagerly"));
     EXPECT_THAT(e.what(), HasSubstr("out of bounds"));
   }

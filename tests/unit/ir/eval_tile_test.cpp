@@ -512,7 +512,19 @@ TEST(EvalTile, EndlessLoopsAndBadStepsAreErrors) {
     while { %t = const [value = 1] : i1  yield %t } { yield }
   })",
                    {}, few),
-               CompileError);
+               ProgramError);
+  // It changes, and does not come to its end.
+  EXPECT_THROW(run(R"(kernel @c tile () {
+    %z = const [value = 0] : i32
+    %one = const [value = 1] : i32
+    %r = while %z : i32 { (%a: i32) %go = cmp %a, %z [pred = "ge"]  yield %go } { (%b: i32)
+      %n = add %b, %one
+      %m = max %n, %z
+      yield %m
+    }
+  })",
+                   {}, few),
+               ProgramError);
   EXPECT_THROW(run(R"(kernel @f tile (%n: i32) {
     %z = const [value = 0] : i32
     %hi = const [value = 4] : i32

@@ -41,17 +41,23 @@ TEST(Env, ReadsEveryKind) {
   const Env env = read_from({{"TEGULA_DEVICE", "cuda:1"},
                              {"TEGULA_EAGER", "1"},
                              {"TEGULA_CACHE", "readonly"},
+                             {"TEGULA_LOOP_LIMIT", "5000"},
                              {"TEGULA_CACHE_DIR", "/tmp/a b"},
                              {"TEGULA_CHECK", "retrace, bounds,"}});
   EXPECT_EQ(env.device, "cuda:1");
   EXPECT_TRUE(env.eager);
   EXPECT_EQ(env.cache, "readonly");
+  EXPECT_EQ(env.loop_limit, 5000);
   EXPECT_EQ(env.cache_dir, std::filesystem::path("/tmp/a b"));
   EXPECT_THAT(env.check, ElementsAre("retrace", "bounds"));
 }
 
 TEST(Env, RefusesValuesOutsideTheTable) {
   EXPECT_EQ(refusal_of({{"TEGULA_EAGER", "yes"}}), "TEGULA_EAGER=yes: expected 0 or 1");
+  EXPECT_EQ(refusal_of({{"TEGULA_LOOP_LIMIT", "0"}}),
+            "TEGULA_LOOP_LIMIT=0: expected a positive integer");
+  EXPECT_EQ(refusal_of({{"TEGULA_LOOP_LIMIT", "10k"}}),
+            "TEGULA_LOOP_LIMIT=10k: expected a positive integer");
   EXPECT_EQ(refusal_of({{"TEGULA_CACHE", "of"}}),
             "TEGULA_CACHE=of: expected one of on, off, readonly");
 }

@@ -1,0 +1,69 @@
+// What clusters know of each other.
+#include "codegen/sim/clock.h"
+
+namespace tegula::sim {
+namespace {
+
+using ClockPtr = std::shared_ptr<const Clock>;
+
+void join(ClockPtr& to, const ClockPtr& from) {
+  if (!from || to == from) return;
+  if (!to || from->covers(*to)) {
+    to = from;
+  } else if (!to->covers(*from)) {
+    auto both = std::make_shared<Clock>(*to);
+    both->join(*from);
+    to = std::move(both);
+  }
+}
+
+}  // namespace
+
+void ForeignClock::join(const ForeignClock& other) {
+  sim::join(seen, other.seen);
+  sim::join(present, other.present);
+  sim::join(narrow, other.narrow);
+}
+
+const ForeignClock* Foreign::find(std::uint32_t home) const {
+  if (!list_) return nullptr;
+  const auto at = std::ranges::lower_bound(*list_, home, {}, &ForeignClock::home);
+  return at != list_->end() && at->home == home ? &*at : nullptr;
+}
+
+void Foreign::join(const Foreign& other) {
+  if (!other.list_ || list_ == other.list_) return;
+  if (!list_) {
+    list_ = other.list_;
+    return;
+  }
+  auto all = std::make_shared<std::vector<ForeignClock>>();
+  auto mine = list_->begin();
+  for (const ForeignClock& theirs : *other.list_) {
+    for (; mine != list_->end() && mine->home < theirs.home; ++mine) all->push_back(*mine);
+    all->push_back(theirs);
+    if (mine != list_->end() && mine->home == theirs.home) all->back().join(*mine++);
+  }
+  all->insert(all->end(), mine, list_->end());
+  list_ = std::move(all);
+}
+
+void Foreign::join(ForeignClock clock) {
+  Foreign one;
+  one.list_ = std::make_shared<std::vector<ForeignClock>>(1, std::move(clock));
+  join(one);
+}
+
+Foreign Foreign::narrowed() const {
+  if (!list_) return {};
+  auto narrow = std::make_shared<std::vector<ForeignClock>>(*list_);
+  for (ForeignClock& c : *narrow) {
+    sim::join(c.narrow, c.seen);
+    c.seen = nullptr;
+  }
+  Foreign f;
+  f.list_ = std::move(narrow);
+  return f;
+}
+
+}  // namespace tegula::sim

@@ -1,0 +1,102 @@
+// Races of global memory: who accesses it, what atomics hand on, and the texts.
+#include <fmt/format.h>
+
+#include "codegen/sim/cluster.h"
+
+namespace tegula::sim {
+
+std::uint32_t Cta::home() const {
+  return static_cast<std::uint32_t>(cta_number() / kernel().info.cluster);
+}
+
+void Cta::touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t address,
+                       std::uint64_t bytes, int lane, GlobalUse use) {
+  GlobalShadow& shadow = global().shadow();
+  if (!shadow.is_watched(address)) return;
+  if (!lock) lock.lock();
+  accessing_ = &w;
+  const Agent a = agents.of_lane(w.index, lane);
+  const GlobalRecord record{w.known.seen.at(a),  home(), i.id.index, w.meetings, w.turn, a,
+                            static_cast<std::uint8_t>(lane)};
+  shadow.access(address, bytes, use, {record, &w.known, agents}, on_global_conflict_);
+}
+
+void Cta::touch_global(Warp& w, const Instr& i, Agent agent, Tick tick, std::uint64_t address,
+                       std::uint64_t bytes, GlobalUse use) {
+  GlobalShadow& shadow = global().shadow();
+  if (!shadow.is_watched(address)) return;
+  const std::lock_guard lock(shadow.mutex());
+  accessing_ = &w;
+  const GlobalRecord record{tick, home(), i.id.index, 0, w.turn, agent};
+  shadow.access(address, bytes, use, {record, &w.known, agents}, on_global_conflict_);
+}
+
+namespace {
+
+bool is_narrow(std::string_view scope) { return scope == "cta" || scope == "cluster"; }
+
+}  // namespace
+
+void Cta::release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope) {
+  if (!global().shadow().is_watched(address)) return;
+  Knowledge released;
+  release(w, lanes, released);
+  auto present = std::make_shared<Clock>();
+  for (const Warp& other : warps_)
+    for (const Agent a : {agents.lanes(other.index), agents.lane_0(other.index)})
+      present->raise(a, other.known.seen.at(a));
+  Foreign what = released.foreign;
+  what.join(ForeignClock{home(), std::make_shared<const Clock>(released.seen), std::move(present),
+                         nullptr});
+  global().shadow().release(address, is_narrow(scope) ? what.narrowed() : what);
+}
+
+void Cta::acquire_global(Warp& w, std::uint64_t address, std::string_view scope) {
+  const Foreign* what = global().shadow().released(address);
+  if (!what) return;
+  if (const ForeignClock* own = what->find(home())) {
+    if (own->seen) w.known.seen.join(*own->seen);
+    if (own->narrow) w.known.seen.join(*own->narrow);
+  }
+  w.known.foreign.join(is_narrow(scope) ? what->narrowed() : *what);
+}
+
+std::string Cta::global_side(const GlobalRecord& r, GlobalUse use) const {
+  static constexpr std::array<std::string_view, 3> kUses{"read", "write", "atomic"};
+  std::string s = op_name(kernel(), ir::OpId(r.op)).data();
+  const Loc loc = kernel()[ir::OpId(r.op)].loc;
+  if (loc.known()) s += fmt::format(" at {}:{}", loc.file, loc.line);
+  s += fmt::format(" ({}) of CTA number {}", kUses[static_cast<std::size_t>(use)],
+                   std::int64_t{r.home} * kernel().info.cluster + agents.rank(r.agent));
+  if (agents.kind(r.agent) != AgentKind::Generic) return s;
+  s += fmt::format(" warp {}", agents.number(r.agent));
+  return r.lane == kManyLanes ? s : s + fmt::format(" lane {}", r.lane);
+}
+
+void Cta::global_conflict(const GlobalConflict& c) {
+  static constexpr std::array kKinds{Detector::ProgramRace, Detector::GlobalRace,
+                                     Detector::ReleaseEarly, Detector::ScopeRace};
+  const Detector kind = kKinds[static_cast<std::size_t>(c.kind)];
+  if (!wants(kind)) return;
+  const Fault fault{kind,
+                    ir::OpId(c.later.op),
+                    ir::OpId(c.earlier.op),
+                    accessing_->index,
+                    c.later.lane == kManyLanes ? -1 : c.later.lane,
+                    c.address};
+  if (findings.is_repetition(fault)) return;
+  findings.add(fault, fmt::format("{}: {}; {} after {}", global().describe(c.address), doc(kind),
+                                  global_side(c.later, c.later_use),
+                                  global_side(c.earlier, c.earlier_use)));
+}
+
+std::string Cta::last_change(std::uint64_t address) {
+  const std::lock_guard lock(global().shadow().mutex());
+  const GlobalRecord* last = global().shadow().last_change(address);
+  if (!last) return "; nobody has changed it";
+  const Loc loc = kernel()[ir::OpId(last->op)].loc;
+  return fmt::format("; changed last by {}{}", op_name(kernel(), ir::OpId(last->op)),
+                     loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "");
+}
+
+}  // namespace tegula::sim

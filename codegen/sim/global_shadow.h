@@ -1,0 +1,124 @@
+#pragma once
+// Remembers for the elements of global memory that a kernel writes who wrote them last and who has
+// read or combined them since, and compares each new access with them. Inside a CTA barriers order
+// accesses; between CTAs only an atomic that releases and one that acquires what it gave away.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "codegen/sim/shadow.h"
+
+namespace tegula::sim {
+
+struct GlobalRecord {
+  Tick tick = 0;              ///< 0: none
+  std::uint32_t home = 0;     ///< number of the cluster
+  std::uint32_t op = 0;       ///< OpId
+  std::uint32_t meeting = 0;  ///< times that the lanes of its warp had met
+  std::uint32_t turn = 0;     ///< iterations of loops that its warp had ended
+  Agent agent = 0;
+  std::uint8_t lane = 0;
+  bool released = false;  ///< of an element's last write: an atomic has released something here
+};
+
+enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
+
+/// One access, by whom, and what that agent knows.
+struct GlobalAccess {
+  GlobalRecord record;
+  const Knowledge* known = nullptr;
+  Agents agents;  ///< of the CTA
+};
+
+/// Why two accesses are not ordered.
+enum class GlobalConflictKind : std::uint8_t {
+  InProgram,   ///< threads of one CTA, and no barrier between them
+  BetweenCtas,
+  EarlyRelease,  ///< a release that was acquired came too early for the access of another thread
+  NarrowScope,   ///< the order holds at a narrower scope only
+};
+
+struct GlobalConflict {
+  GlobalConflictKind kind;
+  GlobalRecord earlier;
+  GlobalUse earlier_use;
+  GlobalRecord later;
+  GlobalUse later_use;
+  std::uint64_t address;
+};
+
+/// Memory that some thread of the launch may write.
+struct WatchedRange {
+  std::uint64_t begin = 0, end = 0;
+  std::uint32_t granule = 4;  ///< bytes told apart
+};
+
+/// What is known of an element.
+struct GlobalGranule {
+  GlobalRecord write;
+  std::uint32_t reads = 0, atomics = 0;  ///< first nodes, 0: none
+};
+
+struct UnmapGranules {
+  std::size_t bytes = 0;
+  void operator()(GlobalGranule* p) const;
+};
+
+class GlobalShadow {
+ public:
+  using OnConflict = std::function<void(const GlobalConflict&)>;
+
+  explicit GlobalShadow(std::span<const WatchedRange> ranges);
+
+  bool is_watched(std::uint64_t address) const {
+    return address >= lowest_ && address < highest_ && find(address) != nullptr;
+  }
+  /// To be held during the calls below, by one op at a time.
+  std::mutex& mutex() { return mutex_; }
+  void access(std::uint64_t address, std::uint64_t bytes, GlobalUse use, const GlobalAccess& by,
+              const OnConflict& on_conflict);
+  /// An atomic gives away what is known; others have done so before at this address.
+  void release(std::uint64_t address, const Foreign& what);
+  /// Nothing where nobody has released anything since it was last stored to.
+  const Foreign* released(std::uint64_t address) const;
+  /// The op that changed the element last; none where nobody has.
+  const GlobalRecord* last_change(std::uint64_t address);
+
+ private:
+  using Granule = GlobalGranule;
+  /// Zeros whose untouched pages cost nothing.
+  struct Range : WatchedRange {
+    std::unique_ptr<Granule[], UnmapGranules> granules;
+  };
+  struct Node {
+    GlobalRecord record;
+    std::uint32_t next = 0;
+  };
+  struct Now {
+    std::uint64_t address;
+    GlobalUse use;
+    const GlobalAccess& by;
+    const OnConflict& on_conflict;
+  };
+
+  const Range* find(std::uint64_t address) const;
+  void access(Granule& g, const Now& now);
+  void compare(const GlobalRecord& earlier, GlobalUse earlier_use, const Now& now) const;
+  void compare_all(std::uint32_t first, GlobalUse earlier_use, const Now& now) const;
+  void note_write(Granule& g, GlobalRecord record, const Now& now);
+  void note(std::uint32_t& first, const GlobalRecord& record);
+  void forget(std::uint32_t& first);
+
+  std::vector<Range> ranges_;
+  std::uint64_t lowest_ = ~std::uint64_t{0}, highest_ = 0;
+  std::vector<Node> nodes_;
+  std::uint32_t free_ = 0;
+  std::unordered_map<std::uint64_t, Foreign> released_;
+  std::mutex mutex_;
+};
+
+}  // namespace tegula::sim

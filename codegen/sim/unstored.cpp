@@ -1,0 +1,98 @@
+// Marks what is stored, and tells what is not.
+#include "codegen/sim/unstored.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+
+namespace tegula::sim {
+
+bool Unstored::Argument::is_stored(std::uint64_t address) const {
+  // CTAs of several host threads mark.
+  return std::atomic_ref(const_cast<std::uint8_t&>(stored[number(address)]))
+             .load(std::memory_order_relaxed) != 0;
+}
+
+Unstored::Unstored(std::span<const GlobalRange> ranges) {
+  for (const GlobalRange& r : ranges) {
+    if (!r.must_be_stored || !r.tensor || r.begin == r.end) continue;
+    Argument a;
+    a.range = &r;
+    a.begin = reinterpret_cast<std::uintptr_t>(r.begin);
+    a.end = reinterpret_cast<std::uintptr_t>(r.end);
+    a.size = static_cast<std::uint64_t>(size_bytes(r.tensor->dtype));
+    a.stored.assign((a.end - a.begin + a.size - 1) / a.size, 0);
+    lowest_ = std::min(lowest_, a.begin);
+    highest_ = std::max(highest_, a.end);
+    arguments_.push_back(std::move(a));
+  }
+}
+
+void Unstored::mark(std::uint64_t address, std::uint64_t bytes) {
+  for (Argument& a : arguments_) {
+    const std::uint64_t end = std::min(address + bytes, a.end);
+    for (std::uint64_t at = std::max(address, a.begin); at < end; at += a.size)
+      std::atomic_ref(a.stored[a.number(at)]).store(1, std::memory_order_relaxed);
+  }
+}
+
+void Unstored::note(ir::OpId op, std::uint64_t address) {
+  for (Argument& a : arguments_) {
+    if (address < a.begin || address >= a.end || a.is_stored(address)) continue;
+    const std::lock_guard lock(mutex_);
+    const auto known = std::ranges::find(a.left_out, op, &LeftOut::op);
+    if (known == a.left_out.end())
+      a.left_out.push_back({op, address});
+    else if (a.is_stored(known->address))
+      known->address = address;
+  }
+}
+
+std::vector<Finding> Unstored::find(const ir::Kernel& kernel) const {
+  std::vector<Finding> found;
+  for (const Argument& a : arguments_)
+    if (Finding f = finding(a, kernel); f.count > 0) found.push_back(std::move(f));
+  return found;
+}
+
+/// With the number of elements that are missing; 0: none.
+Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
+  const ir::TensorArg& t = *a.range->tensor;
+  Finding f;
+  f.kind = Detector::Unstored;
+  f.count = 0;
+  if (std::ranges::find(t.dims, 0) != t.dims.end()) return f;
+  ir::Ints index(t.dims.size(), 0), first;
+  std::int64_t all = 0, missing = 0;
+  for (bool more = true; more;) {
+    auto at = reinterpret_cast<std::uintptr_t>(t.base);
+    for (std::size_t d = 0; d < index.size(); ++d)
+      at += static_cast<std::uintptr_t>(index[d] * t.strides[d] * size_bytes(t.dtype));
+    ++all;
+    if (!a.is_stored(at) && missing++ == 0) {
+      first = index;
+      f.address = at;
+    }
+    more = false;
+    for (std::size_t d = index.size(); d-- > 0 && !more;) {
+      more = ++index[d] < t.dims[d];
+      if (!more) index[d] = 0;
+    }
+  }
+  if (missing == 0) return f;
+  f.count = 1;
+  f.text = fmt::format("{} of {} elements of {} were stored by no CTA, first {}[{}]", missing, all,
+                       a.range->name, a.range->name, fmt::join(first, ", "));
+  const auto cause = std::ranges::find_if(
+      a.left_out, [&](const LeftOut& l) { return !a.is_stored(l.address); });
+  if (cause == a.left_out.end()) return f;
+  f.loc = kernel[cause->op].loc;
+  if (const auto at = ir::index_of_address(t, cause->address))
+    f.text += fmt::format("; the store here leaves out {}[{}], as its value is absent there",
+                          a.range->name, fmt::join(*at, ", "));
+  return f;
+}
+
+}  // namespace tegula::sim

@@ -1,0 +1,225 @@
+// What the devices that run on the host find in a program while it runs: an error of its own class,
+// said once, with a code, the kernel's line, and the argument's element.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "support/env.h"
+#include "tegula/tegula.h"
+#include "tests/differential/devices.h"
+
+namespace tegula::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class Findings : public testing::TestWithParam<Device> {
+ protected:
+  Device device() const { return GetParam(); }
+  Tensor f32s(const Dims& shape) const { return Tensor::full(shape, 1, DType::f32, device()); }
+  Tensor i32s(const Dims& shape, double value) const {
+    return Tensor::full(shape, value, DType::i32, device());
+  }
+  bool on_cpu() const { return device().kind == DeviceKind::cpu; }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, Findings, testing::Values(Device::cpu(), Device::sim()),
+                         device_name);
+
+struct Found {
+  std::string code, text, place;
+};
+
+/// What the call finds; empty where it is nothing.
+Found found_by(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const ProgramError& e) {
+    const Diagnostic& d = e.diagnostic();
+    return {d.code, d.message + (d.hint.empty() ? "" : "\nhint: " + d.hint),
+            d.loc.known() ? std::string(d.loc.file) : ""};
+  }
+  return {};
+}
+
+// ---- loops that do not end ----------------------------------------------------------------------
+
+TEST_P(Findings, AWaitForAWordThatNobodyChanges) {
+  const auto k = kernel("waits", [](Ptr<i32> flag, Out<f32, 1> z) {
+    for (auto i : grid(z, 1)) {
+      while_([&] { return atomic_add(flag, 0) == 0; }, [&] {});
+      z(i) = 1.0f;
+    }
+  }).named("flag", "z");
+  const auto f = found_by([&] { k(i32s({1}, 0), f32s({4})); });
+  EXPECT_EQ(f.code, on_cpu() ? "T1307" : "T1308") << f.text;
+  EXPECT_THAT(f.text, AllOf(HasSubstr("kernel waits on "), HasSubstr("flag[0]")));
+  EXPECT_THAT(f.place, HasSubstr("findings_test.cpp"));
+  EXPECT_THAT(f.text, Not(HasSubstr("findings_test.cpp:1:")));
+  EXPECT_EQ(found_by([&] { k(i32s({1}, 7), f32s({4})); }).text, "");
+}
+
+TEST_P(Findings, ALoopThatGoesOnForEver) {
+  Env few = env();
+  few.loop_limit = 100'000;
+  const EnvOverride with(few);
+  const auto counts = [](int step) {
+    return kernel("counts", [step](Out<i32, 1> z) {
+      for (auto i : grid(z, 1)) {
+        Tile n = full<i32>(0);
+        while_([&] { return n < 10; }, [&] { n = n + step; });
+        z(i) = n;
+      }
+    });
+  };
+  EXPECT_EQ(found_by([&] { counts(1)(i32s({2}, 0)); }).text, "");
+  const auto stays = found_by([&] { counts(0)(i32s({2}, 0)); });
+  EXPECT_THAT(stays.text, HasSubstr("nothing that "));
+  const auto grows = found_by([&] { counts(-1)(i32s({2}, 0)); });
+  EXPECT_EQ(grows.code, "T1307");
+  EXPECT_THAT(grows.text, HasSubstr("TEGULA_LOOP_LIMIT"));
+}
+
+// ---- what other programs do ---------------------------------------------------------------------
+
+/// Triton's lock of layer norm's backward, with rows that one warp has.
+TEST_P(Findings, ALockOrdersWhatItGuards) {
+  const auto sums = [](Order give_back) {
+    return kernel("lock", [give_back](In<f32, 2> x, InOut<f32, 2> dw, Ptr<i32> locks) {
+      for (auto r : grid(rows(x), 1)) {
+        const Tile g = x(r, all);
+        const Tile group = r.idx() % dw.rows();
+        while_([&] { return atomic_xchg(locks + group, 1, {}, Order::acquire) == 1; }, [&] {});
+        dw(group, all) += g;
+        atomic_xchg(locks + group, 0, {}, give_back);
+      }
+    });
+  };
+  const auto run = [&](Order give_back) {
+    const Tensor dw = Tensor::zeros({4, 1}, DType::f32, device());
+    sums(give_back)(f32s({64, 1}), dw, i32s({4}, 0));
+    EXPECT_EQ(dw.to_doubles(), std::vector<double>(4, 16.0));
+  };
+  EXPECT_EQ(found_by([&] { run(Order::release); }).text, "");
+  EXPECT_EQ(found_by([&] { run(Order::relaxed); }).code, "T1301");
+}
+
+/// Each program adds to what the one before it has published.
+TEST_P(Findings, AFlagOrdersALookBack) {
+  const auto sums = [](Order publish) {
+    return kernel("look_back", [publish](In<i32, 1> x, Ptr<i32> totals, Ptr<i32> flags,
+                                         Out<i32, 1> y) {
+      for (auto i : grid(x, 1)) {
+        Tile before = full<i32>(0);
+        const Tile at = cast<i32>(i.first());
+        if_(at > 0, [&] {
+          while_([&] { return atomic_or(flags + (at - 1), 0, {}, Order::acquire) == 0; }, [&] {});
+          before = load(totals + (at - 1));
+        });
+        const Tile now = before + x(i);
+        store(totals + at, now);
+        atomic_xchg(flags + at, 1, {}, publish);
+        y(i) = now;
+      }
+    });
+  };
+  const auto run = [&](Order publish) {
+    const Tensor y = i32s({40}, 0);
+    sums(publish)(i32s({40}, 2), i32s({40}, 0), i32s({40}, 0), y);
+    EXPECT_EQ(y.to_doubles()[39], 80);
+  };
+  EXPECT_EQ(found_by([&] { run(Order::release); }).text, "");
+  EXPECT_EQ(found_by([&] { run(Order::relaxed); }).code, "T1301");
+}
+
+TEST_P(Findings, AReadOfWhatAnotherProgramWrites) {
+  const auto k = kernel("neighbours", [](InOut<f32, 1> y) {
+    for (auto i : grid(y, 64)) y(i) = fill_absent(y(i.shifted(64)), 0) + 1.0f;
+  }).named("y");
+  const auto f = found_by([&] { k(f32s({256})); });
+  EXPECT_EQ(f.code, "T1301") << f.text;
+  EXPECT_THAT(f.text, HasSubstr("y["));
+}
+
+// ---- assumptions --------------------------------------------------------------------------------
+
+TEST_P(Findings, AFalseAssumption) {
+  const auto of_scalar = kernel("of_scalar", [](Out<i32, 1> z, Scalar<i32> n) {
+    for (auto i : grid(z, 32)) {
+      assume(n < 10);
+      z(i) = n;
+    }
+  });
+  EXPECT_EQ(found_by([&] { of_scalar(i32s({100}, 0), 9); }).text, "");
+  EXPECT_EQ(found_by([&] { of_scalar(i32s({100}, 0), 50); }).code, "T1305");
+  const auto of_tile = kernel("of_tile", [](In<i32, 1> x, Out<i32, 1> z) {
+    for (auto i : grid(z, 32)) {
+      const Tile v = x(i);
+      assume(v > 4);
+      z(i) = v;
+    }
+  });
+  // Nothing is assumed of what lies behind the end.
+  EXPECT_EQ(found_by([&] { of_tile(i32s({100}, 5), i32s({100}, 0)); }).text, "");
+  const auto f = found_by([&] { of_tile(i32s({100}, 4), i32s({100}, 0)); });
+  EXPECT_EQ(f.code, "T1305");
+  EXPECT_THAT(f.place, HasSubstr("findings_test.cpp"));
+}
+
+TEST_P(Findings, AnAssumptionOfARowThatWarpsShare) {
+  const auto k = kernel("of_rows", [](In<f32, 2> x, Out<f32, 1> z) {
+    for (auto r : grid(z, 4)) {
+      const Tile v = x(r, all);
+      assume(v > 0.0f);
+      const Tile s = sum(v, axis(1));
+      assume(s > 0.0f);
+      z(r) = s;
+    }
+  });
+  EXPECT_EQ(found_by([&] { k(f32s({6, 100}), f32s({6})); }).text, "");
+  EXPECT_EQ(found_by([&] { k(Tensor::zeros({6, 100}, DType::f32, device()), f32s({6})); }).code,
+            "T1305");
+}
+
+// ---- elements that no program stores ------------------------------------------------------------
+
+TEST_P(Findings, AnElementThatNoProgramStored) {
+  const auto add = kernel("add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {
+    for (auto i : grid(z, 32)) z(i) = x(i) + y(i);
+  }).named("x", "y", "z");
+  EXPECT_EQ(found_by([&] { add(f32s({100}), f32s({100}), f32s({100})); }).text, "");
+  const auto f = found_by([&] { add(f32s({100}), f32s({90}), f32s({100})); });
+  EXPECT_EQ(f.code, "T1306");
+  EXPECT_THAT(f.text, AllOf(HasSubstr("10 of 100 elements of z"), HasSubstr("first z[90]"),
+                            HasSubstr("leaves out z["), HasSubstr(".partial()")));
+  EXPECT_THAT(f.place, HasSubstr("findings_test.cpp"));
+  if (on_cpu()) EXPECT_THAT(f.text, HasSubstr("y at "));
+}
+
+TEST_P(Findings, APartialOutMayKeepElements) {
+  const auto add = kernel("add", [](In<f32, 1> x, Out<f32, 1> z) {
+    z.partial();
+    for (auto i : grid(z, 32)) z(i) = x(i);
+  });
+  const Tensor z = f32s({100});
+  EXPECT_EQ(found_by([&] { add(Tensor::zeros({90}, DType::f32, device()), z); }).text, "");
+  EXPECT_EQ(z.to_doubles()[89], 0);
+  EXPECT_EQ(z.to_doubles()[90], 1);
+  const auto in_place = kernel("add", [](In<f32, 1> x, InOut<f32, 1> y) {
+    for (auto i : grid(y, 32)) y(i) += x(i);
+  });
+  EXPECT_EQ(found_by([&] { in_place(f32s({90}), z); }).text, "");
+}
+
+TEST_P(Findings, ARowOfATableThatIsNotThere) {
+  const auto rows_of = kernel("embedding", [](In<f32, 2> t, In<i32, 1> ids, Out<f32, 2> y) {
+    for (auto [r, c] : grid(y, 1, 64)) y(r, c) = t(ids(r), c);
+  });
+  EXPECT_EQ(found_by([&] { rows_of(f32s({10, 64}), i32s({4}, 9), f32s({4, 64})); }).text, "");
+  EXPECT_EQ(found_by([&] { rows_of(f32s({10, 64}), i32s({4}, 12), f32s({4, 64})); }).code, "T1306");
+}
+
+}  // namespace
+}  // namespace tegula::test
