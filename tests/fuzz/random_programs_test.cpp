@@ -12,6 +12,7 @@
 #include "tegula/error.h"
 #include "tests/fuzz/number_from_env.h"
 #include "tests/fuzz/random_program_memory.h"
+#include "tests/fuzz/reduce_program.h"
 
 namespace tegula::fuzz {
 namespace {
@@ -95,6 +96,18 @@ void run_range(std::uint64_t first, std::uint64_t count, std::uint64_t stride, T
   }
 }
 
+/// The failing program of a seed, made small, as the text of a file test.
+void print_reduced(std::uint64_t seed) try {
+  RandomProgram r(seed);
+  const Fails fails = [seed](const Program& p) { return failure_of(p, plan_of(seed), seed); };
+  const Program p(std::move(r.kernel), std::move(r.args));
+  if (!fails(p).empty())
+    std::printf("seed %llu, reduced:\n%s\n", static_cast<unsigned long long>(seed),
+                reduced_text(p, fails).c_str());
+} catch (const std::exception& e) {
+  std::printf("seed %llu is not reduced: %s\n", static_cast<unsigned long long>(seed), e.what());
+}
+
 TEST(RandomPrograms, InterpreterAndSimulatorAgree) {
   const std::uint64_t count = number_from_env("TEGULA_FUZZ_PROGRAMS", 2400),
                       first = number_from_env("TEGULA_FUZZ_SEED", 1);
@@ -120,6 +133,8 @@ TEST(RandomPrograms, InterpreterAndSimulatorAgree) {
     refused += n;
   }
   for (const auto& [seed, text] : all.failures) ADD_FAILURE() << "seed " << seed << ": " << text;
+  for (std::size_t i = 0; i < std::min<std::size_t>(all.failures.size(), 4); ++i)
+    print_reduced(all.failures[i].first);
   EXPECT_LE(refused, static_cast<std::int64_t>(count) / 100)
       << "too many programs were declined to prove anything";
 }

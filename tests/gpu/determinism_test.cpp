@@ -97,10 +97,15 @@ std::vector<RepeatedCase> random_compositions(Device device, std::uint64_t seed,
   return all;
 }
 
+/// Why nothing can be said here, or nothing.
+std::string reason_to_skip() {
+  if (Device::cuda_count() == 0) return "no GPU";
+  return env().backend == "nvrtc" ? "runs both back ends where LLVM is asked for" : "";
+}
+
 /// Fails with the name of each case whose calls differ, whose back ends differ, or whose rows are
 /// not those of fp64.
 void expect_same_bits(const std::vector<RepeatedCase>& cases) {
-  if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
   const AttentionInputs in({1, kHeads}, kHeads, kLength, kLength, kDim, Device::cuda());
   const bool has_nvrtc = runtime::diagnose().finding("NVRTC").present;
   const std::vector<RepeatedResult> llvm = call_all_again(cases, in, kCalls, "llvm");
@@ -124,12 +129,12 @@ void expect_same_bits(const std::vector<RepeatedCase>& cases) {
 }
 
 TEST(Determinism, OfTheCatalogue) {
-  if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
+  if (const std::string why = reason_to_skip(); !why.empty()) GTEST_SKIP() << why;
   expect_same_bits(catalogue_of(Device::cuda()));
 }
 
 TEST(Determinism, OfRandomCompositions) {
-  if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
+  if (const std::string why = reason_to_skip(); !why.empty()) GTEST_SKIP() << why;
   const std::uint64_t seed = fuzz::number_from_env("TEGULA_FUZZ_SEED", 1);
   SCOPED_TRACE("TEGULA_FUZZ_SEED=" + std::to_string(seed));
   expect_same_bits(random_compositions(Device::cuda(), seed, 50));
@@ -185,7 +190,7 @@ void expect_rows(const LongCase& c, const AttentionInputs& in, const std::vector
 }
 
 TEST(Determinism, LongListsAreThoseOfFp64) {
-  if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
+  if (const std::string why = reason_to_skip(); !why.empty()) GTEST_SKIP() << why;
   const AttentionInputs in({1, 1}, 1, kLong, kLong, kDim, Device::cuda());
   const bool has_nvrtc = runtime::diagnose().finding("NVRTC").present;
   for (const LongCase& c : long_cases(Device::cuda())) {

@@ -10,6 +10,7 @@
 
 #include "ir/text.h"
 #include "runtime/doctor.h"
+#include "support/env.h"
 #include "tegula/error.h"
 #include "tests/fuzz/number_from_env.h"
 #include "tests/fuzz/on_device.h"
@@ -91,6 +92,7 @@ void work(std::atomic<std::uint64_t>& next, std::uint64_t end, bool has_nvrtc, O
 
 TEST(RandomProgramsOnGpu, BothBackEndsGiveWhatTheInterpreterGives) {
   if (Device::cuda_count() == 0) GTEST_SKIP() << "no GPU";
+  if (env().backend == "nvrtc") GTEST_SKIP() << "runs both back ends where LLVM is asked for";
   const std::uint64_t first = number_from_env("TEGULA_FUZZ_SEED", 1),
                       count = number_from_env("TEGULA_FUZZ_PROGRAMS", 300);
   const bool has_nvrtc = runtime::diagnose().finding("NVRTC").present;
