@@ -29,9 +29,7 @@ endif()
 add_library(dep::fmt ALIAS dep_fmt)
 target_include_directories(dep_fmt SYSTEM INTERFACE ${TEGULA_fmt_INCLUDE})
 
-tegula_archive(sqlite sqlite3.h libsqlite3.a sqlite3)
 tegula_archive(zstd zstd.h libzstd.a zstd)
-target_link_libraries(dep_sqlite INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
 
 # Header only: xxHash is inlined, the others have no library.
 find_path(TEGULA_xxhash_INCLUDE xxhash.h REQUIRED)

@@ -1,6 +1,8 @@
 #include "dsl/call_key.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 #include "dsl/errors.h"
 #include "dsl/instance.h"
@@ -44,6 +46,7 @@ void CallArgs::add(const HostArg& a, const ParamInfo& info) {
   if (count == kMax) throw InternalError("a kernel has more than 64 run-time arguments");
   // A pointer keeps the tensor it was made from: that bounds it on cpu and sim.
   args[count] = {a.tensor, a.bits};
+  is_pointer[count] = info.kind == ParamKind::Pointer;
   access[count++] = info.access;
 }
 
@@ -54,10 +57,10 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
   const Known& known = k.known();
   key.add(static_cast<std::uint64_t>(device.kind) << 32 | static_cast<std::uint64_t>(device.index));
   const auto take = [&](const HostArg& a, const ParamInfo& info, std::size_t position) {
-    check_argument(k.name(), position, a, info);
+    check_argument(k.callee(), position, a, info);
     if (a.tensor && a.tensor->device() != device) [[unlikely]]
-      fail(Mistake::other_device, {}, {}, position, k.name(), a.tensor->device().str(),
-           device.str());
+      fail(Mistake::other_device, k.loc(), {}, k.callee().argument(position),
+           a.tensor->device().str(), device.str());
     add_argument(key, a, known, out.count, wide);
     if (info.kind != ParamKind::Constant) out.add(a, info);
   };
@@ -84,17 +87,53 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
   return key;
 }
 
+namespace {
+
+/// Bytes from the first element to behind the last one, of the dimensions whose stride is less than
+/// `stride` bytes; none where one of the others is no multiple of it.
+std::optional<std::int64_t> row_bytes(const Tensor& t, std::int64_t stride) {
+  std::int64_t bytes = size_bytes(t.dtype());
+  for (std::size_t i = 0; i < t.shape().size(); ++i) {
+    const std::int64_t step = std::abs(t.strides()[i]) * size_bytes(t.dtype());
+    if (t.shape()[i] == 1) continue;
+    if (step < stride)
+      bytes += (t.shape()[i] - 1) * step;
+    else if (step % stride != 0)
+      return std::nullopt;
+  }
+  return bytes;
+}
+
+/// Both have rows of one stride, and each its own part of them: columns of one matrix, say.
+bool are_interleaved(const Tensor& a, const Tensor& b) {
+  for (std::size_t i = 0; i < a.shape().size(); ++i) {
+    const std::int64_t stride = std::abs(a.strides()[i]) * size_bytes(a.dtype());
+    if (stride == 0) continue;
+    const auto row_a = row_bytes(a, stride), row_b = row_bytes(b, stride);
+    if (!row_a || !row_b) continue;
+    const auto apart = static_cast<std::int64_t>(b.byte_range().begin - a.byte_range().begin);
+    const std::int64_t at = (apart % stride + stride) % stride;
+    if (at >= *row_a && at + *row_b <= stride) return true;
+  }
+  return false;
+}
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  const ByteRange x = a.byte_range(), y = b.byte_range();
+  return x.begin < y.end && y.begin < x.end && !are_interleaved(a, b);
+}
+
+}  // namespace
+
 void check_overlap(const KernelInstance& k, const CallArgs& a) {
   if (k.may_alias()) return;
+  const Known& known = k.known();
   for (std::size_t i = 0; i < a.count; ++i) {
-    if (!a.args[i].tensor || a.access[i] != detail::ViewAccess::Out) continue;
-    const ByteRange mine = a.args[i].tensor->byte_range();
-    for (std::size_t j = 0; j < a.count; ++j) {
-      if (j == i || !a.args[j].tensor) continue;
-      const ByteRange other = a.args[j].tensor->byte_range();
-      if (mine.begin < other.end && other.begin < mine.end) [[unlikely]]
+    if (!a.args[i].tensor || a.access[i] == detail::ViewAccess::In) continue;
+    if (a.is_pointer[i] && !known.is_stored_through(i)) continue;
+    for (std::size_t j = 0; j < a.count; ++j)
+      if (j != i && a.args[j].tensor && overlap(*a.args[i].tensor, *a.args[j].tensor)) [[unlikely]]
         fail(Mistake::overlap, k.loc(), {}, std::min(i, j), std::max(i, j), k.name(), i);
-    }
   }
 }
 

@@ -31,6 +31,7 @@ struct CallArgs {
   static constexpr std::size_t kMax = 64;
   std::array<runtime::LaunchArg, kMax> args;
   std::array<detail::ViewAccess, kMax> access;
+  std::array<bool, kMax> is_pointer;
   std::size_t count = 0;
 
   void add(const HostArg& a, const ParamInfo& info);
@@ -41,7 +42,9 @@ struct CallArgs {
 CallKey examine(const KernelInstance& kernel, std::span<const HostArg> args, Device device,
                 CallArgs& out);
 
-/// Throws CompileError where an Out tensor shares memory with another argument.
+/// Throws CompileError where an argument that the kernel writes shares memory with another one. An
+/// address is written where a trace has stored through it, so that a first call is checked again
+/// once it is traced.
 void check_overlap(const KernelInstance& kernel, const CallArgs& args);
 
 }  // namespace tegula::dsl

@@ -23,7 +23,7 @@ namespace {
 
 /// "arg0.1": the view and the dimension an extent is read from; "" for other extents.
 const char* dimension_of(const Tracer& t, ir::Value extent) {
-  const ir::OpId def = t.kernel[extent].def;
+  const ir::OpId def = t.kernel[dsl::stated(t.kernel, extent)].def;
   if (!def || t.kernel[def].opcode != Opcode::ViewDim) return "";
   const ir::OpData& d = t.kernel[def];
   for (std::uint32_t i = 0; i < t.kernel.params().size(); ++i)
@@ -50,7 +50,7 @@ void OpenRegion::abandon(bool by_exception) const {
 StepRange::StepRange(const Arg& lo, const Arg& hi, std::int64_t block, Loc at)
     : block_(block), dimension_(""), loc_(at) {
   Tracer& t = Tracer::at(at, "steps");
-  if (block <= 0) fail(Mistake::bad_block, at, {}, block);
+  if (!dsl::is_block(block)) fail(Mistake::bad_block, at, {}, block);
   lo_ = bound(t, "steps", lo);
   hi_ = bound(t, "steps", hi);
   dimension_ = dimension_of(t, t.value(hi_));
@@ -74,6 +74,11 @@ StepRange StepRange::unroll() const {
   r.unroll_ = true;
   return r;
 }
+StepRange StepRange::independent() const {
+  StepRange r(*this);
+  r.independent_ = true;
+  return r;
+}
 StepRange StepRange::part(const Arg& number, const Arg& parts) const {
   if (parts.is_literal() && parts.as_int() == 1) return *this;
   Tracer& t = Tracer::at(number.loc(), "steps");
@@ -89,7 +94,7 @@ StepRange StepRange::part(const Arg& number, const Arg& parts) const {
 std::uint64_t StepRange::start() {
   Tracer& t = Tracer::at(loc_, "steps");
   ir::AttrList attrs;
-  attrs.set(AttrName::loop, "steps");
+  attrs.set(AttrName::loop, independent_ ? "independent" : "steps");
   if (stages_ > 0) attrs.set(AttrName::stages, std::int64_t{stages_});
   if (unroll_) attrs.set(AttrName::unroll, std::int64_t{1});
   const ir::Value step = t.build.constant(ir::Type::scalar(t.index_type()), block_);
@@ -168,7 +173,7 @@ std::uint64_t GridLoop::start() {
   if (options_.blocks.size() > extents_.size())
     fail(Mistake::grid_rank, loc_, {}, "grid", options_.blocks.size(), extents_.size());
   for (std::int64_t block : options_.blocks)
-    if (block <= 0) fail(Mistake::bad_block, loc_, {}, block);
+    if (!dsl::is_block(block)) fail(Mistake::bad_block, loc_, {}, block);
   const int cluster = options_.cluster;
   if (cluster != 1 && cluster != 2 && cluster != 4 && cluster != 8)
     fail(Mistake::bad_cluster, loc_, {}, cluster);
@@ -198,7 +203,9 @@ std::uint64_t GridLoop::start() {
     const ir::Value tile = t.build.cast(tiles[i], t.index_type());
     const std::int64_t block = options_.blocks[i];
     const ir::Type type = t.kernel.type(tile);
-    starts_.push_back(t.tile(block == 1 ? tile : t.build.mul(tile, t.build.constant(type, block))));
+    const ir::Value start = block == 1 ? tile : t.build.mul(tile, t.build.constant(type, block));
+    t.indices.set(start, dsl::IndexTypes::Kind::Index);
+    starts_.push_back(t.tile(start));
   }
   return t.open_grid();
 }
@@ -224,7 +231,7 @@ std::uint64_t Branch::start() {
   const ir::Value c = dsl::truth(t, condition_);
   if (t.kernel.type(c).is_tile())
     fail(Mistake::condition_type, condition_.loc(), {t.origin(c, "the condition")}, "if_",
-         t.kernel.type(c).str());
+         t.kernel.type(c).str(), dsl::condition_hint(t.kernel.type(c)));
   return t.open_branch(c, takes_);
 }
 bool Branch::begin_otherwise() { return Tracer::at({}, "if_").else_branch(open_.id); }

@@ -68,7 +68,11 @@ DType meet(Tracer& t, std::string_view what, std::span<const Arg> args) {
 ir::Value convert(Tracer& t, ir::Value v, DType to) {
   const ir::Type type = t.kernel.type(v);
   if (type.dtype() == to) return v;
-  if (!is_bool(to)) return t.build.cast(v, to);
+  if (!is_bool(to)) {
+    const ir::Value out = t.build.cast(v, to);
+    t.indices.set_converted(v, out);
+    return out;
+  }
   const DType d = type.dtype();
   const ir::Type scalar = ir::Type::scalar(d);
   return t.build.cmp(
@@ -77,7 +81,10 @@ ir::Value convert(Tracer& t, ir::Value v, DType to) {
 }
 
 ir::Value operand(Tracer& t, const Arg& a, DType dtype) {
-  return a.is_literal() ? constant(t, a, dtype) : convert(t, t.value(a), dtype);
+  if (!a.is_literal()) return convert(t, t.value(a), dtype);
+  const ir::Value out = constant(t, a, dtype);
+  t.indices.set(out, IndexTypes::Kind::Adapted);
+  return out;
 }
 ir::Value operand(Tracer& t, const Arg& a) {
   return a.is_literal() ? constant(t, a, alone(a)) : t.value(a);

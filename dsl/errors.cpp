@@ -38,6 +38,13 @@ Diagnostic diagnose(Mistake mistake, Loc loc, std::vector<Note> notes, fmt::form
   return {r.code, both.substr(0, cut), loc, std::move(notes), both.substr(cut + 1)};
 }
 
+const char* condition_hint(ir::Type type) {
+  if (type.is_tile())
+    return "one number decides: any(condition) or all(condition); element by element it is "
+           "where(condition, a, b)";
+  return "compare, e.g. x != 0";
+}
+
 std::string extents_text(std::span<const std::int64_t> extents) {
   return fmt::format("[{}]", fmt::join(extents, ", "));
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/type.h"
 #include "tegula/error.h"
 
 namespace tegula::dsl {
@@ -39,6 +40,9 @@ template <class... T>
 [[noreturn]] void fail(Mistake mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {
   throw CompileError(diagnostic(mistake, loc, std::move(notes), arguments...));
 }
+
+/// How to make one i1 of a condition of that type.
+const char* condition_hint(ir::Type type);
 
 /// "[128, 64]"
 std::string extents_text(std::span<const std::int64_t> extents);

@@ -1,5 +1,7 @@
 #include "dsl/host_scalars.h"
 
+#include "dsl/index_types.h"
+
 namespace tegula::dsl {
 namespace {
 
@@ -15,6 +17,7 @@ bool host_computes(const ir::Kernel& k, const ir::OpData& op) {
 
 ir::Value HostScalars::copy(ir::Value v) {
   if (const auto known = copies_.find(v); known != copies_.end()) return known->second;
+  v = stated(k_, v);
   const ir::ValueData data = k_[v];
   if (!data.def) return data.region == k_.body() ? v : ir::Value();
   const ir::OpId def = data.def;

@@ -12,6 +12,7 @@
 
 #include "dsl/eager.h"
 #include "dsl/liveness.h"
+#include "ir/analysis/memory_hazards.h"
 #include "ir/plan.h"
 #include "ir/verify.h"
 #include "support/text.h"
@@ -30,7 +31,7 @@ bool may_hold_address(const void* bytes, std::size_t size) {
   return false;
 }
 
-Hash128 identity_of(const Closure& c, const Tuning& tuning) {
+Hash128 identity_of(const Closure& c, const KernelOptions& options) {
   static std::atomic<std::uint64_t> next_unique{1};
   Hasher h;
   h.add(reinterpret_cast<std::uintptr_t>(c.type)).add(c.name);
@@ -38,7 +39,8 @@ Hash128 identity_of(const Closure& c, const Tuning& tuning) {
     h.add(std::string_view(static_cast<const char*>(c.object.get()), c.size_bytes));
   else
     h.add(next_unique++);
-  for (const auto& [name, value] : tuning) h.add(name).add(value);
+  for (const auto& [name, value] : options.tuning) h.add(name).add(value);
+  if (options.may_alias) h.add(std::string_view("may_alias"));
   return h.digest();
 }
 
@@ -83,6 +85,20 @@ std::vector<EqualExtents> equal_extents_of(const std::vector<ParamName>& names) 
             {{other, arg}, {other_axis, axis}, name, {text_of(names[other]), text_of(names[arg])}});
     }
   return out;
+}
+
+/// A call checks them, so the kernel may rely on them.
+void state_equal_extents(Tracer& t, std::span<const EqualExtents> equal) {
+  const ir::Type index = ir::Type::scalar(t.signature.index_type);
+  const auto extent = [&](const EqualExtents& e, int i) {
+    return t.build.op(Opcode::ViewDim, {t.param(e.arg[i])}, index, {{AttrName::axis, e.axis[i]}});
+  };
+  const auto is_there = [&](std::uint32_t arg) {
+    return arg < t.signature.args.size() && !t.signature.args[arg].absent;
+  };
+  for (const EqualExtents& e : equal)
+    if (is_there(e.arg[0]) && is_there(e.arg[1]))
+      t.build.effect(Opcode::Assume, {t.build.cmp("eq", extent(e, 0), extent(e, 1))});
 }
 
 /// Stable names for a Plan to refer to.
@@ -130,6 +146,34 @@ void check_out_views(Tracer& t) {
   }
 }
 
+/// Arguments may share memory: what is only read here may be written through another one.
+void let_params_alias(ir::Kernel& k) {
+  for (ir::Param& p : k.params()) {
+    const ir::Type type = k.type(p.value);
+    if (!type.is_view() && !type.is_pointer()) continue;
+    p.attrs.set(ir::AttrName::kind, ir::kMayAlias);
+    if (!type.is_view() || type.view_facts().access != ir::Access::In) continue;
+    ir::ViewFacts facts = type.view_facts();
+    facts.access = ir::Access::InOut;
+    k.set_type(p.value, ir::Type::view(type.dtype(), type.shape(), std::move(facts)));
+  }
+}
+
+/// Of each parameter, whether it is an address that the kernel writes to.
+std::vector<bool> stored_through(const ir::Kernel& k) {
+  std::vector<bool> stored(k.params().size());
+  ir::walk(k, k.body(), [&](ir::OpId op) {
+    if (!ir::info(k[op].opcode).has(ir::kWrites) || !k.type(k[op].operands[0]).is_pointer()) return;
+    const std::optional<std::vector<ir::Value>> roots = ir::memory_roots(k, k[op].operands[0]);
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const ir::Value param = k.params()[i].value;
+      if (k.type(param).is_pointer())
+        stored[i] = stored[i] || !roots || std::ranges::count(*roots, param) > 0;
+    }
+  });
+  return stored;
+}
+
 }  // namespace
 
 KernelInstance::KernelInstance(Closure closure, KernelOptions options)
@@ -138,7 +182,7 @@ KernelInstance::KernelInstance(Closure closure, KernelOptions options)
 KernelInstance::KernelInstance(std::shared_ptr<const Closure> closure, KernelOptions options)
     : closure_(std::move(closure)),
       options_(std::move(options)),
-      identity_(identity_of(*closure_, options_.tuning)) {
+      identity_(identity_of(*closure_, options_)) {
   for (std::size_t i = 0; i < closure_->params.size(); ++i) {
     if (closure_->params[i].kind == ParamKind::Constant) continue;
     ++run_time_params_;
@@ -155,8 +199,9 @@ std::shared_ptr<KernelInstance> KernelInstance::make(std::shared_ptr<const Closu
       new KernelInstance(std::move(closure), std::move(options)));
 }
 
-std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning) const {
+std::shared_ptr<KernelInstance> KernelInstance::with(const Tuning& tuning, Loc at) const {
   KernelOptions options = options_;
+  options.tuned_at = at;
   for (const auto& [name, value] : tuning) options.tuning[name] = value;
   return make(closure_, std::move(options));
 }
@@ -189,7 +234,7 @@ std::shared_ptr<KernelInstance> KernelInstance::named(std::span<const char* cons
 }
 
 Signature KernelInstance::signature(std::span<const HostArg> args) const {
-  return signature_of(name(), args, closure_->params, known());
+  return signature_of(callee(), args, closure_->params, known());
 }
 
 std::vector<HostArg> KernelInstance::run_time_args(std::span<const HostArg> args) const {
@@ -226,14 +271,21 @@ Signature KernelInstance::completed(Signature key) const {
 }
 
 TraceResult KernelInstance::trace(const Signature& key) {
+  // A lambda that has its own kernel traced would wait for itself.
+  if (const Tracer* t = Tracer::current(); t && t->is_inside(*this))
+    fail(Mistake::nested_launch, t->build.loc, {{loc(), "it is made here"}}, name(), name());
   const std::lock_guard lock(tracing_);
-  Signature full = completed(key);
-  try {
-    return run(std::move(full), !checked_);
-  } catch (const IndexTypeChanged&) {
-    full = completed(key);
-    full.index_type = DType::i64;
-    return run(std::move(full), !checked_);
+  bool is_wide = false;
+  // Each turn knows more than the one before: captures, or extents that matter.
+  for (;;) {
+    Signature full = completed(key);
+    if (is_wide) full.index_type = DType::i64;
+    try {
+      return run(std::move(full), !checked_);
+    } catch (const IndexTypeChanged&) {
+      is_wide = true;
+    } catch (const ExtentsFound&) {
+    }
   }
 }
 
@@ -245,6 +297,7 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
   t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
+  t.instance = this;
   Live live(t, args, grid);
   t.live = &live;
   closure_->call(closure_->object.get(), numbers);
@@ -252,9 +305,26 @@ void KernelInstance::run_eagerly(const Signature& key, std::span<const ir::EvalA
   live.finish();
 }
 
+/// A name that the kernel asks for in no tune() would be ignored.
+void KernelInstance::check_tuning(const Tracer& t) const {
+  for (const auto& [given, value] : options_.tuning) {
+    if (std::ranges::find(t.tunables, given, &Tunable::name) != t.tunables.end()) continue;
+    std::vector<std::string> names;
+    for (const Tunable& known : t.tunables) names.push_back(known.name);
+    fail(Mistake::unknown_tunable, options_.tuned_at.known() ? options_.tuned_at : loc(),
+         {{loc(), fmt::format("{} is made here", name())}}, name(), given,
+         names.empty() ? "it has no tune() at all"
+                       : fmt::format("it has {}", fmt::join(names, ", ")));
+  }
+}
+
 void KernelInstance::remember(const Tracer& t) {
-  if (t.requests.empty() && t.captures.size() == known().captures.size()) return;
+  std::vector<bool> stored = stored_through(t.kernel);
+  if (t.requests.empty() && t.captures.size() == known().captures.size() &&
+      stored == known().stored_through)
+    return;
   auto next = std::make_unique<Known>(known());
+  next->stored_through = std::move(stored);
   next->captures = t.captures;
   for (const Request& r : t.requests) next->add(r);
   known_.store(next.get(), std::memory_order_release);
@@ -267,18 +337,26 @@ TraceResult KernelInstance::run(Signature key, bool check_loops) {
   t.captures = known().captures;
   t.stack_begin = static_cast<const char*>(__builtin_frame_address(0));
   t.build.loc = loc();
+  state_equal_extents(t, equal_extents_);
+  t.instance = this;
   try {
     closure_->call(closure_->object.get(), args);
     t.throw_pending();
+  } catch (const ExtentsFound&) {
+    remember(t);
+    throw;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
     fail(Mistake::thrown_out, t.build.loc, t.left_by_exception(), e.what());
   }
+  check_tuning(t);
   finish_launch(t.kernel);
+  remove_restatements(t.kernel);
   remove_dead(t.kernel);
   check_out_views(t);
   label_dots(t.kernel);
+  if (options_.may_alias) let_params_alias(t.kernel);
   TraceResult result{ir::clone(t.kernel), t.signature, std::move(t.warnings),
                      std::move(t.tunables)};
   ir::verify_or_throw(result.kernel, "trace");

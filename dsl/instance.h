@@ -48,6 +48,8 @@ struct KernelOptions {
   /// Fields of its plan, and the line that asks for them.
   std::string plan;
   Loc planned_at;
+  /// The line that gave the tuning.
+  Loc tuned_at;
 };
 
 class KernelInstance {
@@ -56,6 +58,8 @@ class KernelInstance {
 
   const std::string& name() const { return closure_->name; }
   const Loc& loc() const { return closure_->loc; }
+  /// For messages about the arguments of a call.
+  Callee callee() const { return {name(), loc(), closure_->names}; }
   const Tuning& tuning() const { return options_.tuning; }
   const KernelOptions& options() const { return options_; }
 
@@ -78,7 +82,7 @@ class KernelInstance {
                    std::array<std::int64_t, 3> grid);
 
   /// The same lambda with other tuning.
-  std::shared_ptr<KernelInstance> with(const Tuning& tuning) const;
+  std::shared_ptr<KernelInstance> with(const Tuning& tuning, Loc at = {}) const;
   /// The same lambda, launched even if arguments that it writes overlap others.
   std::shared_ptr<KernelInstance> allowing_alias() const;
   /// The same lambda with these fields of its plan. Throws CompileError for what is no field.
@@ -99,6 +103,7 @@ class KernelInstance {
   static std::shared_ptr<KernelInstance> make(std::shared_ptr<const Closure> closure,
                                               KernelOptions options);
   TraceResult run(Signature key, bool check_loops);
+  void check_tuning(const Tracer& t) const;
   void remember(const Tracer& t);
   std::vector<HostArg> constants(const Signature& key) const;
   Signature completed(Signature key) const;

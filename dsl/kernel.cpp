@@ -21,8 +21,8 @@ std::shared_ptr<dsl::KernelInstance> make_instance(const char* name, Loc loc, co
                                                dsl::KernelOptions{});
 }
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
-                                                 const Tuning& tuning) {
-  return instance.with(tuning);
+                                                 const Tuning& tuning, Loc at) {
+  return instance.with(tuning, at);
 }
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance) {
   return instance.allowing_alias();

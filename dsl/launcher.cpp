@@ -12,8 +12,10 @@
 #include "dsl/errors.h"
 #include "dsl/instance.h"
 #include "ir/text.h"
+#include "runtime/gpu_text.h"
 #include "support/env.h"
 #include "support/text.h"
+#include "support/warnings.h"
 
 namespace tegula::dsl {
 namespace {
@@ -58,12 +60,37 @@ bool wants_retrace() {
   return !checks.empty() && std::ranges::find(checks, "retrace") != checks.end();
 }
 
+/// Those of the trace, then those of the machine code, which are about the kernel's own line where
+/// they know none.
+std::vector<Warning> warnings_about(const KernelInstance& k, std::span<const Diagnostic> of_trace,
+                                    const CompiledKernel& compiled) {
+  std::vector<Warning> found;
+  for (const Diagnostic& d : of_trace)
+    found.push_back({d.code, k.name(), d.loc, d.message, d.hint});
+  for (Warning w : compiled.warnings) {
+    if (!w.place.known()) w.place = k.loc();
+    found.push_back(std::move(w));
+  }
+  return found;
+}
+
 /// The device of a call: the stream's, else that of its first tensor, else the best.
 Device device_of(const Stream* stream, std::span<const HostArg> args) {
   if (stream) return stream->device();
   for (const HostArg& a : args)
     if (a.tensor && a.tensor->defined()) return a.tensor->device();
   return Device::best();
+}
+
+/// A kernel that is launched in another's lambda would run on the host once, while that is traced;
+/// one that launches itself would wait for its own trace.
+void refuse_nested(const KernelInstance& k) {
+  const Tracer* t = Tracer::current();
+  if (!t) return;
+  std::vector<Note> made{{k.loc(), fmt::format("{} is made here", k.name())}};
+  if (t->instance->loc() != k.loc())
+    made.push_back({t->instance->loc(), fmt::format("{} is made here", t->instance->name())});
+  fail(Mistake::nested_launch, t->build.loc, std::move(made), k.name(), t->instance->name());
 }
 
 }  // namespace
@@ -92,7 +119,17 @@ std::string Launcher::reason(const std::string& signature) const {
 
 const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostArg> args,
                                        Device device) {
-  const std::lock_guard lock(compiling_);
+  std::vector<Warning> unsaid;
+  const CompiledEntry& entry = [&]() -> const CompiledEntry& {
+    const std::lock_guard lock(compiling_);
+    return find_or_compile(k, args, device, unsaid);
+  }();
+  report_warnings(unsaid);  // without the lock: the handler may ask the kernel
+  return entry;
+}
+
+const CompiledEntry& Launcher::find_or_compile(KernelInstance& k, std::span<const HostArg> args,
+                                               Device device, std::vector<Warning>& unsaid) {
   const auto key_now = [&] {
     CallArgs unused;
     return examine(k, args, device, unused);
@@ -107,7 +144,8 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   auto kernel = compiled_by_ir().find(name);
   const std::string signature = traced.signature.text();
   std::string event = fmt::format("{}: {}", kernel ? "reused" : "compiled", reason(signature));
-  if (!kernel) {
+  const bool is_new = !kernel;
+  if (is_new) {
     runtime::CompileRequest request;
     request.key = key_text(k, traced.signature);
     request.trace = [&] { return std::move(traced.kernel); };
@@ -121,12 +159,17 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   }
   history_.push_back(std::move(event));
   for (const Diagnostic& w : traced.warnings) history_.push_back("warning: " + w.str());
+  std::vector<Warning> found = warnings_about(k, traced.warnings, *kernel);
+  for (const Warning& w : found)
+    if (std::ranges::find(warnings_, w) == warnings_.end()) warnings_.push_back(w);
+  if (is_new) unsaid = std::move(found);
   last_signature_ = signature;
   // The trace may have asked for more: the key is that of what is known now.
   return *add({key_now(), std::move(kernel), ir, nullptr});
 }
 
 void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const HostArg> args) {
+  refuse_nested(k);
   const Device device = device_of(given, args);
   if (env().eager) [[unlikely]]
     return launch_eagerly(k, args, device);
@@ -138,6 +181,7 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
     entry = &compile(k, args, device);
     call.count = 0;
     examine(k, args, device, call);  // with what the trace captured
+    check_overlap(k, call);          // and with the addresses that it writes to
   }
   if (wants_retrace()) [[unlikely]]
     if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir)
@@ -149,6 +193,7 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
 
 std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const Stream* stream,
                                                         std::span<const HostArg> args) {
+  refuse_nested(k);
   const Device device = device_of(stream, args);
   CallArgs unused;
   const CompiledEntry* entry = find(examine(k, args, device, unused));
@@ -160,6 +205,11 @@ std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const
 std::shared_ptr<const CompiledKernel> Launcher::latest() const {
   const CompiledEntry* entry = newest_.load(std::memory_order_acquire);
   return entry ? entry->kernel : nullptr;
+}
+
+std::vector<Warning> Launcher::warnings() const {
+  const std::lock_guard lock(compiling_);
+  return warnings_;
 }
 
 std::string Launcher::why() const {
@@ -188,8 +238,11 @@ std::string dump(dsl::KernelInstance& k, std::string_view verb) {
     dsl::fail(dsl::Mistake::unknown_verb, k.loc(), {}, verb);
   const auto kernel = k.launcher.latest();
   if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
+  if (verb == "emit" || verb == "ptx") return runtime::gpu_text(*kernel, verb);
   return kernel->dump(verb);
 }
+
+std::vector<Warning> warnings(const dsl::KernelInstance& k) { return k.launcher.warnings(); }
 
 std::string explain(dsl::KernelInstance& k) {
   const auto kernel = k.launcher.latest();

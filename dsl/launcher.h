@@ -13,6 +13,7 @@
 #include "runtime/jit.h"
 #include "support/hash.h"
 #include "tegula/stream.h"
+#include "tegula/warning.h"
 
 namespace tegula::dsl {
 
@@ -39,6 +40,8 @@ class Launcher {
                                                          std::span<const HostArg> args);
   /// What was compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
+  /// Of everything compiled so far, each once.
+  std::vector<Warning> warnings() const;
   /// One line per compilation: what of its key was new.
   std::string why() const;
   std::size_t compiled() const;
@@ -47,6 +50,9 @@ class Launcher {
   const CompiledEntry* find(const CallKey& key) const;
   const CompiledEntry& compile(KernelInstance& instance, std::span<const HostArg> args,
                                Device device);
+  /// Under the lock; `unsaid` gets the warnings that the process has not heard yet.
+  const CompiledEntry& find_or_compile(KernelInstance& instance, std::span<const HostArg> args,
+                                       Device device, std::vector<Warning>& unsaid);
   const CompiledEntry* add(CompiledEntry entry);
   std::string reason(const std::string& signature) const;
 
@@ -54,6 +60,7 @@ class Launcher {
   std::unique_ptr<const CompiledEntry> entries_;
   std::atomic<const CompiledEntry*> newest_ = nullptr;
   std::vector<std::string> history_;
+  std::vector<Warning> warnings_;
   std::string last_signature_;
 };
 

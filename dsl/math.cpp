@@ -2,6 +2,7 @@
 // floats are computed in f32 and rounded once.
 #include "tegula/math.h"
 
+#include <algorithm>
 #include <array>
 #include <numbers>
 
@@ -15,10 +16,16 @@ using dsl::Tracer;
 
 namespace {
 
+/// Functions that there are of f64, too.
+constexpr Opcode kWide[] = {Opcode::Sqrt, Opcode::Rcp,   Opcode::Floor,
+                            Opcode::Ceil, Opcode::Round, Opcode::Trunc};
+
 Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = false) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::meet(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
+  if (d == DType::f64 && std::ranges::find(kWide, op) == std::end(kWide))
+    dsl::fail(dsl::Mistake::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
   const ir::Value v = dsl::operand(t, x, d);
   return t.tile(approx ? t.build.op(op, {v}, {{AttrName::approx, 1}}) : t.build.op(op, {v}));
 }
@@ -55,7 +62,9 @@ Tile cast(const Arg& x, DType to) {
   if (!x.is_literal() && t.type(x).is_pointer())
     dsl::fail(dsl::Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")},
               "cast");
-  const ir::Value v = dsl::operand(t, x, to);
+  ir::Value v = dsl::operand(t, x, to);
+  // Who writes the type wants it for tensors of all sizes.
+  if (is_integer(to)) v = t.indices.restated(t.build, v, dsl::IndexTypes::Kind::Number);
   if (!x.is_literal())
     if (const auto at = t.indexed_by.find(t.value(x)); at != t.indexed_by.end())
       t.indexed_by[v] = at->second;
@@ -79,7 +88,7 @@ Tile where(const Arg& condition, const Arg& a, const Arg& b) {
   if (!condition.is_literal() && t.type(condition).dtype() != DType::i1)
     dsl::fail(dsl::Mistake::condition_type, condition.loc(),
               {t.origin(t.value(condition), "the condition")}, "where",
-              name(t.type(condition).dtype()));
+              name(t.type(condition).dtype()), "compare, e.g. x != 0");
   ir::Value values[] = {dsl::truth(t, condition), dsl::operand(t, a, d), dsl::operand(t, b, d)};
   dsl::meet_shapes(t, "where", values, condition.loc());
   return t.tile(t.build.op(Opcode::Select, std::span<const ir::Value>(values)));

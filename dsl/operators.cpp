@@ -57,9 +57,20 @@ Tile shift(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
   return binary(what, op, a, b, d);
 }
 
+/// `low < x < high` is `(low < x) < high` in C++, which is nearly always true.
+void refuse_comparison(Tracer& t, std::string_view what, const Arg& a) {
+  if (a.is_literal() || !a.present()) return;
+  const ir::Value v = t.value(a);
+  const ir::OpId def = t.kernel[v].def;
+  if (def && t.kernel[def].opcode == Opcode::Cmp)
+    dsl::fail(dsl::Mistake::compared_comparison, a.loc(), {t.origin(v, "the operand")}, what);
+}
+
 Tile compare(std::string_view what, std::string_view predicate, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), what);
   const Arg args[] = {a, b};
+  if (predicate != "eq" && predicate != "ne")
+    for (const Arg& x : args) refuse_comparison(t, what, x);
   return binary(what, Opcode::Cmp, a, b, arithmetic_type(t, what, args),
                 {{dsl::AttrName::pred, predicate}});
 }

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "dsl/eager.h"
+#include "dsl/fold_body.h"
 #include "dsl/same_ops.h"
 #include "dsl/tracer.h"
 #include "ir/text.h"
@@ -18,6 +19,12 @@ std::string_view name(ScopeKind kind) {
                                                 "a fold"};
   return kNames[static_cast<int>(kind)];
 }
+
+namespace {
+constexpr const char* kKeepsIndex =
+    "what idx(), first(), dim() and stride() give is an index, whose width depends on the tensors: "
+    "cast<i32>(...) or cast<i64>(...) it, or begin with slice(0, 1).first()";
+}  // namespace
 
 // ---- scopes -------------------------------------------------------------------------------------
 template <class Visit>
@@ -33,6 +40,7 @@ OpenScope& Tracer::push(ScopeKind kind) {
   s.birth = ++births_;
   s.loc = build.loc;
   s.outer = build.region();
+  s.requests = requests.size();
   each_variable([&](Tile& t) { s.carries.push_back({&t, get(t), {}, {}}); });
   scopes_.push_back(std::move(s));
   return scopes_.back();
@@ -82,6 +90,7 @@ void Tracer::start_body(OpenScope& scope, ir::RegionId region) {
   for (Carry& c : scope.carries) {
     if (c.variable && c.before) {
       c.arg = kernel.add_arg(region, kernel.type(c.before));
+      keep_kind(c.before, c.arg);
       set(*c.variable, c.arg);
     }
   }
@@ -131,6 +140,8 @@ bool Tracer::again(OpenScope& scope, ir::RegionId region) {
 /// Ends the check: both recordings must be the same.
 void Tracer::compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::OpId second) {
   const auto report = [&](std::vector<Note> notes) {
+    // The first recording may differ only since it found out late which extents matter.
+    if (requests.size() > scope.requests) throw ExtentsFound{};
     fail(Mistake::hidden_state, scope.loc, std::move(notes));
   };
   if (const auto difference = same.run(first, second)) {
@@ -192,7 +203,7 @@ std::uint64_t Tracer::open_loop(ir::Value lo, ir::Value hi, ir::Value step, ir::
   OpenScope& s = push(ScopeKind::Loop);
   s.op = op;
   const ir::RegionId body = kernel.add_region(op);
-  kernel.add_arg(body, kernel.type(lo));
+  indices.set(kernel.add_arg(body, kernel.type(lo)), IndexTypes::Kind::Index);
   start_body(s, body);
   return s.id;
 }
@@ -214,7 +225,7 @@ bool Tracer::close_loop(std::uint64_t id) {
   const ir::RegionId body = kernel[s.op].regions.front();
   if (!s.second && wants_check()) {
     const ir::RegionId twin = kernel.add_region(s.op);
-    kernel.add_arg(twin, kernel.type(kernel[body].args[0]));
+    indices.set(kernel.add_arg(twin, kernel.type(kernel[body].args[0])), IndexTypes::Kind::Index);
     return again(s, twin);
   }
   if (s.second) {
@@ -258,10 +269,14 @@ std::vector<bool> Tracer::essential(const std::vector<Carry>& carries) const {
 
 void Tracer::check_types(const OpenScope& scope) {
   for (const Carry& c : scope.carries) {
-    if (!c.arg || !c.after || kernel.type(c.arg) == kernel.type(c.after)) continue;
+    if (!c.arg || !c.after || indices.is_same_type(c.before, c.after)) continue;
     fail(Mistake::carried_type, scope.loc,
-         {origin(c.before, "before"), origin(c.after, "after an iteration")},
-         kernel.type(c.arg).str(), kernel.type(c.after).str());
+         {origin(c.before, "before"), origin(c.after, "after an iteration")}, type_text(c.before),
+         type_text(c.after),
+         is_of_indices(c.before, c.after)
+             ? kKeepsIndex
+             : "a variable keeps its type and shape from one iteration to the next; cast or "
+               "broadcast before the loop");
   }
 }
 
@@ -317,9 +332,11 @@ void Tracer::finish_loop(OpenScope& s, std::span<const ir::RegionId> regions,
   kernel[op].operands.insert(kernel[op].operands.end(), inits.begin(), inits.end());
   for (std::size_t i = 0; i < s.carries.size(); ++i) {
     const Carry& c = s.carries[i];
-    if (keep[i])
-      set(*c.variable, kernel.add_result(op, kernel.type(c.before)));
-    else if (c.before)
+    if (keep[i]) {
+      const ir::Value result = kernel.add_result(op, kernel.type(c.before));
+      keep_kind(c.before, result);
+      set(*c.variable, result);
+    } else if (c.before)
       set(*c.variable, c.before);
     else if (c.after)
       lose(*c.variable, s);
@@ -354,7 +371,8 @@ void Tracer::record_while(const std::function<Tile()>& condition,
         fail(Mistake::condition_rebinds, s.loc, {});
     const ir::Type type = kernel.type(value(c));
     if (type != ir::Type::scalar(DType::i1))
-      fail(Mistake::condition_type, s.loc, {}, "while_", type.str());
+      fail(Mistake::condition_type, s.loc, {origin(value(c), "the condition")}, "while_",
+           type.str(), condition_hint(type));
     build.yield(std::vector{value(c)});
   }
   check_births(top(id));
@@ -414,6 +432,8 @@ void Tracer::close_branch(std::uint64_t id) {
   build.loc = s.loc;
   std::vector<ir::Value> yields[2];
   const ir::OpId op = s.op;
+  const bool selects = in_scope(ScopeKind::Fold);
+  if (selects) build.at_end(s.outer);
   for (std::size_t i = 0; i < s.carries.size(); ++i) {
     const Carry& c = s.carries[i];
     const ir::Value then = s.first[i].after, otherwise = c.after;
@@ -422,13 +442,28 @@ void Tracer::close_branch(std::uint64_t id) {
       lose(*c.variable, s);
       continue;
     }
-    if (kernel.type(then) != kernel.type(otherwise))
+    if (!indices.is_same_type(then, otherwise))
       fail(Mistake::branch_type, s.loc,
-           {origin(then, "if true, it"), origin(otherwise, "if false, it")},
-           kernel.type(then).str(), kernel.type(otherwise).str());
+           {origin(then, "if true, it"), origin(otherwise, "if false, it")}, type_text(then),
+           type_text(otherwise),
+           is_of_indices(then, otherwise)
+               ? kKeepsIndex
+               : "cast or broadcast so that both branches give one type");
+    if (selects) {
+      set(*c.variable, build.select(kernel[op].operands[0], then, otherwise));
+      continue;
+    }
     yields[0].push_back(then);
     yields[1].push_back(otherwise);
-    set(*c.variable, kernel.add_result(op, kernel.type(then)));
+    const ir::Value result = kernel.add_result(op, kernel.type(then));
+    keep_kind(then, result);
+    set(*c.variable, result);
+  }
+  if (selects) {
+    flatten_branch(kernel, op);
+    kernel.erase(op);
+    pop();
+    return;
   }
   for (int branch : {0, 1})
     yield(kernel[op].regions[static_cast<std::size_t>(branch)], yields[branch]);

@@ -39,16 +39,29 @@ std::uint8_t divisor_class(std::int64_t n) {
 
 bool needs_wide_index(const Tensor& t) { return span_of(t) >= kSmallSpan; }
 
-void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg,
+std::string Callee::argument(std::size_t position) const {
+  if (position < names.size())
+    return fmt::format("argument {} of {}", names[position].name, kernel);
+  return fmt::format("argument {} of {}", position, kernel);
+}
+
+void check_argument(const Callee& callee, std::size_t position, const HostArg& arg,
                     const ParamInfo& info) {
-  if (info.kind != ParamKind::View) return;
-  if (info.optional && !arg.tensor) return;
+  // Without a tensor it is a number, an address or a view that the call leaves out.
+  if (!arg.tensor) return;
   const Tensor& t = *arg.tensor;
-  if (!t.defined()) fail(Mistake::argument_undefined, {}, {}, position, kernel);
-  if (t.rank() != info.rank)
-    fail(Mistake::argument_rank, {}, {}, position, kernel, t.rank(), info.rank);
-  if (t.dtype() != info.dtype)
-    fail(Mistake::argument_type, {}, {}, position, kernel, name(t.dtype()), name(info.dtype));
+  const bool is_view = info.kind == ParamKind::View;
+  if (!t.defined()) [[unlikely]] {
+    if (!is_view) return;  // the null pointer
+    fail(Mistake::argument_undefined, callee.loc, {}, callee.argument(position));
+  }
+  if (is_view && t.rank() != info.rank) [[unlikely]]
+    fail(Mistake::argument_rank, callee.loc, {}, callee.argument(position), t.rank(), info.rank);
+  if (t.dtype() != info.dtype) [[unlikely]]
+    fail(Mistake::argument_type, callee.loc, {}, callee.argument(position), name(t.dtype()),
+         name(info.dtype));
+  if (!is_view && !t.is_contiguous()) [[unlikely]]
+    fail(Mistake::pointer_strides, callee.loc, {}, callee.argument(position));
 }
 
 std::int64_t bucket_of(std::int64_t extent) {
@@ -103,12 +116,12 @@ void fulfil(const Request& request, ArgClass& arg) {
   if (exact || extent == d.bucket) d.fixed = extent;
 }
 
-Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
+Signature signature_of(const Callee& callee, std::span<const HostArg> args,
                        std::span<const ParamInfo> params, const Known& known) {
   Signature s;
   std::vector<HostArg> run_time;
   for (std::size_t i = 0; i < args.size(); ++i) {
-    check_argument(kernel, i, args[i], params[i]);
+    check_argument(callee, i, args[i], params[i]);
     if (params[i].kind == ParamKind::Constant) {
       s.constants.push_back(args[i].bits);
     } else {
@@ -118,7 +131,7 @@ Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
   }
   for (const Capture& c : known.captures) {
     run_time.push_back(c.read());
-    check_argument(kernel, run_time.size() - 1, run_time.back(), c.info);
+    check_argument(callee, run_time.size() - 1, run_time.back(), c.info);
     s.args.push_back(classify(run_time.back(), c.info));
   }
   for (const Request& r : known.requests)

@@ -16,6 +16,12 @@ using detail::HostArg;
 using detail::ParamInfo;
 using detail::ParamKind;
 
+/// What a parameter is called, for messages, dumps and checks: "A[M, K]".
+struct ParamName {
+  std::string name;
+  std::vector<std::string> dims;  ///< empty, or one per dimension
+};
+
 /// What the key says about one dimension of a tensor.
 struct DimClass {
   std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
@@ -85,8 +91,14 @@ struct Known {
   /// A bit a dimension of each argument: of any extent, of any stride (requests); none where there
   /// is no such.
   std::vector<std::uint8_t> any_extents, any_strides;
+  /// Of each argument, whether it is an address that the kernel writes to; shorter where none of
+  /// the last ones is.
+  std::vector<bool> stored_through;
 
   void add(const Request& request);
+  bool is_stored_through(std::size_t arg) const {
+    return arg < stored_through.size() && stored_through[arg];
+  }
   bool is_any_extent(std::size_t arg, std::size_t axis) const {
     return is_in(any_extents, arg, axis);
   }
@@ -103,11 +115,21 @@ struct Known {
 /// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below
 /// 2^31 too.
 inline constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
+/// Whose arguments are checked: for messages.
+struct Callee {
+  std::string_view kernel;
+  Loc loc;                           ///< where the kernel was made
+  std::span<const ParamName> names;  ///< empty, or one a parameter
+
+  /// "argument x of rows", or by its number where it has no name.
+  std::string argument(std::size_t position) const;
+};
+
 /// Throws CompileError where an argument does not fit its parameter.
-Signature signature_of(std::string_view kernel, std::span<const HostArg> args,
+Signature signature_of(const Callee& callee, std::span<const HostArg> args,
                        std::span<const ParamInfo> params, const Known& known);
 /// Throws CompileError where the argument does not fit.
-void check_argument(std::string_view kernel, std::size_t position, const HostArg& arg,
+void check_argument(const Callee& callee, std::size_t position, const HostArg& arg,
                     const ParamInfo& info);
 /// Largest of 1, 2, 4, 8, 16 that divides.
 std::uint8_t divisor_class(std::int64_t n);

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "dsl/elementwise.h"
+#include "dsl/fold_body.h"
 #include "tegula/math.h"
 
 namespace tegula {
@@ -27,9 +29,18 @@ ir::Ints checked_shape(std::span<const Extent> extents) {
   return shape;
 }
 
+ir::Ints positive(std::initializer_list<std::int64_t> extents, Loc loc) {
+  for (std::int64_t e : extents)
+    if (e <= 0) fail(Mistake::bad_extent, loc, {}, e);
+  return ir::Ints(extents);
+}
+
+constexpr std::int64_t kTooMany = std::int64_t{1} << 30;
+
+/// Elements of a tile of that shape; more than any tile may have where it has too many of them.
 std::int64_t count(std::span<const std::int64_t> shape) {
   std::int64_t n = 1;
-  for (std::int64_t e : shape) n *= e;
+  for (std::int64_t e : shape) n = std::min(n * std::min(e, kTooMany), kTooMany);
   return n;
 }
 
@@ -71,7 +82,7 @@ Tile expand(const Arg& x, int axis) {
 Tile broadcast(const Arg& x, std::initializer_list<std::int64_t> extents) {
   Tracer& t = Tracer::at(x.loc(), "broadcast");
   const ir::Value v = dsl::operand(t, x);
-  const ir::Ints shape(extents);
+  const ir::Ints shape = positive(extents, x.loc());
   const auto from = t.kernel.type(v).shape();
   if (!dsl::can_broadcast(from, shape))
     fail(Mistake::bad_broadcast, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(from),
@@ -83,7 +94,7 @@ Tile reshape(const Arg& x, std::initializer_list<std::int64_t> extents) {
   Tracer& t = Tracer::at(x.loc(), "reshape");
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
-  const ir::Ints shape(extents);
+  const ir::Ints shape = positive(extents, x.loc());
   if (type.is_scalar()) return broadcast(x, extents);
   if (count(shape) != type.count())
     fail(Mistake::bad_reshape, x.loc(), {t.origin(v, "the tile")}, dsl::extents_text(type.shape()),
@@ -190,7 +201,8 @@ void require_scalar(std::string_view what, const Arg& x, const Arg& n) {
 Tile logical(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
   const DType d = dsl::meet(t, what, std::span(&x, 1));
-  if (!is_bool(d)) fail(Mistake::condition_type, x.loc(), {}, what, name(d));
+  if (!is_bool(d))
+    fail(Mistake::condition_type, x.loc(), {}, what, name(d), "compare, e.g. x != 0");
   return fold(what, kind, x, axis, d);
 }
 
@@ -273,6 +285,9 @@ std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
     if (!std::ranges::equal(t.kernel.type(v).shape(), leader.shape()))
       fail(Mistake::reduce_shapes, at, {t.origin(operands[0], "the first"), t.origin(v, "another")},
            dsl::extents_text(leader.shape()), dsl::extents_text(t.kernel.type(v).shape()));
+  const std::int64_t extent = leader.shape()[static_cast<std::size_t>(a)];
+  if (!std::has_single_bit(static_cast<std::uint64_t>(extent)))
+    fail(Mistake::fold_extent, at, {t.origin(operands[0], "the tile")}, extent, a);
   const ir::OpId op =
       t.build.create(Opcode::ReduceWith, operands, ir::attr_list({{AttrName::axis, a}}));
   const ir::RegionId region = t.kernel.add_region(op);
@@ -280,17 +295,28 @@ std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
   {
     std::vector<Tile> left, right;
     for (auto* side : {&left, &right})
-      for (ir::Value v : operands)
-        side->push_back(t.tile(t.kernel.add_arg(region, ir::Type::of(t.kernel.type(v).elem()))));
+      for (ir::Value v : operands) {
+        const ir::Value arg = t.kernel.add_arg(region, ir::Type::of(t.kernel.type(v).elem()));
+        if (t.indices.is_index(v)) t.indices.set(arg, dsl::IndexTypes::Kind::Index);
+        side->push_back(t.tile(arg));
+      }
     combine(left, right);
     std::vector<ir::Value> folded;
     for (std::size_t i = 0; i < left.size(); ++i) {
       const ir::Value v = t.value(left[i]);
       const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()),
                      got = t.kernel.type(v);
-      if (got.is_tile()) fail(Mistake::carried_type, at, {}, wanted.str(), got.str());
-      folded.push_back(dsl::convert(t, v, wanted.dtype()));
+      // What is wrong inside explains a wrong result.
+      const ir::Value arg = t.kernel[region].args[i];
+      if (got != wanted || t.indices.is_index(v) != t.indices.is_index(arg)) {
+        dsl::check_fold_body(t, region);
+        fail(Mistake::fold_type, at,
+             {t.origin(v, "the result"), t.origin(operands[i], "the operand")}, t.type_text(v),
+             t.type_text(arg));
+      }
+      folded.push_back(v);
     }
+    dsl::check_fold_body(t, region);
     t.build.yield(folded);
   }
   t.close_fold(scope);
@@ -321,6 +347,8 @@ std::string contraction_hint(ir::Type a, ir::Type b) {
 /// Extents may agree by chance: an index that is contracted on one side and kept on the other is a
 /// mistake.
 void check_indices(Tracer& t, ir::Value a, ir::Value b, Loc loc, const std::vector<Note>& notes) {
+  // The square of a tile is meant.
+  if (a == b) return;
   const auto ia = t.indexed_by.find(a), ib = t.indexed_by.find(b);
   if (ia == t.indexed_by.end() || ib == t.indexed_by.end()) return;
   const auto &left = ia->second, &right = ib->second;

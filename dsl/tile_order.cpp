@@ -70,7 +70,7 @@ TileNumbers::TileNumbers(const Space& space, GridOptions options)
   if (n > extents_.size())
     dsl::fail(dsl::Mistake::grid_rank, space.loc(), {}, "tiles_of", n, extents_.size());
   for (const std::int64_t block : options_.blocks)
-    if (block <= 0) dsl::fail(dsl::Mistake::bad_block, space.loc(), {}, block);
+    if (!dsl::is_block(block)) dsl::fail(dsl::Mistake::bad_block, space.loc(), {}, block);
   for (std::size_t i = 0; i < n; ++i)
     counts_.push_back(t.tile(dsl::block_count(t.build, t.value(extents_[i]), options_.blocks[i])));
 }
@@ -79,7 +79,7 @@ Tile TileNumbers::count(Loc at) const {
   dsl::Tracer& t = dsl::Tracer::at(at, "tiles_of");
   ir::Value count = t.value(counts_[0]);
   for (std::size_t i = 1; i < counts_.size(); ++i) count = t.build.mul(count, t.value(counts_[i]));
-  return t.tile(count);
+  return t.tile(t.indices.restated(t.build, count, dsl::IndexTypes::Kind::Number));
 }
 
 std::vector<Index> TileNumbers::at(const Arg& number) const {
@@ -97,6 +97,7 @@ std::vector<Index> TileNumbers::at(const Arg& number) const {
       first = t.build.mul(first, t.build.constant(type, block));
     const ir::Value extent = t.build.cast(t.value(extents_[i]), t.index_type());
     t.build.effect(dsl::Opcode::Assume, {t.build.cmp("lt", first, extent)});
+    first = t.indices.restated(t.build, first, dsl::IndexTypes::Kind::Index);
     indices.emplace_back(t.tile(first), options_.blocks[i]);
   }
   return indices;

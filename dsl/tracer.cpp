@@ -22,6 +22,7 @@ Tracer::Tracer(std::string name, Signature key, Tuning tuning, std::vector<Param
                bool check_loops)
     : kernel(std::move(name)),
       build(kernel),
+      indices(kernel),
       signature(std::move(key)),
       names_(std::move(names)),
       id_(g_next_trace++),
@@ -86,7 +87,20 @@ Arg Tracer::arg(ir::Value v, Loc loc) {
   return a;
 }
 
+void Tracer::check_limits(ir::Type type) const {
+  const auto shape = type.shape();
+  if (static_cast<int>(shape.size()) > kMaxTileRank)
+    fail(Mistake::tile_rank, build.loc, {}, extents_text(shape));
+  std::int64_t left = kMaxTileElements;
+  for (std::int64_t extent : shape) {
+    if (extent <= 0) fail(Mistake::bad_extent, build.loc, {}, extent);
+    left /= extent;
+  }
+  if (left == 0) fail(Mistake::tile_too_large, build.loc, {}, extents_text(shape));
+}
+
 Tile Tracer::tile(ir::Value v) {
+  if (const ir::Type type = kernel.type(v); type.is_tile()) check_limits(type);
   Tile t;
   set(t, v);
   return t;
@@ -101,16 +115,15 @@ void Tracer::set(Tile& t, ir::Value v) {
   t.value_ = v ? v.index : 0;
 }
 
-Note Tracer::origin(ir::Value v, std::string_view role) const {
-  const ir::ValueData& d = kernel[v];
-  if (d.def) {
-    const ir::OpData& op = kernel[d.def];
-    std::string how = fmt::format("made here by {}", ir::info(op.opcode).mnemonic);
-    if (const auto at = read_from.find(v); at != read_from.end())
-      how = "read here from " + at->second;
-    return {op.loc, fmt::format("{} is {}, {}", role, d.type.str(), how)};
-  }
-  return {{}, fmt::format("{} is {}", role, d.type.str())};
+Note Tracer::origin(ir::Value v, std::string_view role) {
+  const ir::Value source = stated(kernel, v);
+  const ir::OpId def = kernel[source].def;
+  if (!def) return {{}, fmt::format("{} is {}", role, type_text(v))};
+  const ir::OpData& op = kernel[def];
+  std::string how = fmt::format("made here by {}", ir::info(op.opcode).mnemonic);
+  if (const auto at = read_from.find(source); at != read_from.end())
+    how = "read here from " + at->second;
+  return {op.loc, fmt::format("{} is {}, {}", role, type_text(v), how)};
 }
 
 // ---- variables ----------------------------------------------------------------------------------

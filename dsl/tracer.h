@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "dsl/errors.h"
+#include "dsl/index_types.h"
 #include "dsl/signature.h"
 #include "ir/builder.h"
 #include "ir/kernel.h"
@@ -20,6 +21,7 @@
 
 namespace tegula::dsl {
 
+class KernelInstance;
 class Live;
 class SameOps;
 using ir::AttrName;
@@ -49,6 +51,7 @@ struct OpenScope {
   std::int64_t next = 0, end = 0, step = 0;  ///< of the same
   std::vector<Carry> first;  ///< the carries of the first recording, while the second runs
   bool second = false;
+  std::size_t requests = 0;  ///< of extents, when it was opened
   int exceptions =
       std::uncaught_exceptions();  ///< of this library's own C++ runtime, when it was opened
 };
@@ -73,15 +76,19 @@ struct NamedPart {
   Hints hints = {};
 };
 
+/// A tile has at most so many dimensions and elements, whatever its element type is; so many
+/// elements has a block at most, too.
+inline constexpr int kMaxTileRank = 6;
+inline constexpr std::int64_t kMaxTileElements = std::int64_t{1} << 20;
+inline bool is_block(std::int64_t elements) { return elements > 0 && elements <= kMaxTileElements; }
+
 /// Thrown when a captured tensor is too large for the index type the trace began with: it starts
 /// over.
 struct IndexTypeChanged {};
 
-/// What a parameter is called, for messages, dumps and checks: "A[M, K]".
-struct ParamName {
-  std::string name;
-  std::vector<std::string> dims;  ///< empty, or one per dimension
-};
+/// Thrown when a body was recorded in two ways, and `all` or fixed() asked for an extent meanwhile
+/// that was a run-time number before: the trace starts over and knows it from its beginning.
+struct ExtentsFound {};
 
 class Tracer {
  public:
@@ -94,6 +101,12 @@ class Tracer {
   /// The tracer of this thread, ready to record at `loc`. `what` is named if there is none.
   static Tracer& at(const Loc& loc, std::string_view what);
   static Tracer* current();
+
+  /// Whose lambda is recorded, and whether one of them further out on this thread is that one's.
+  const KernelInstance* instance = nullptr;
+  bool is_inside(const KernelInstance& of) const {
+    return instance == &of || (outer_ && outer_->is_inside(of));
+  }
 
   /// While it lives, everything is recorded at one place: for functions composed of others.
   class Pin {
@@ -117,9 +130,15 @@ class Tracer {
   ir::Value value(const Tile& t) { return value(Arg(t, std::source_location{})); }
   ir::Type type(const Arg& a) { return kernel.type(value(a)); }
   static Arg arg(ir::Value v, Loc loc);
+  /// A variable of that value. Throws CompileError where the value is a tile beyond the limits:
+  /// every tile that the user sees comes through here.
   Tile tile(ir::Value v);
+  /// Throws CompileError where a tile of the type has too many dimensions or elements.
+  void check_limits(ir::Type type) const;
   /// Where a value comes from, for notes.
-  Note origin(ir::Value v, std::string_view role) const;
+  Note origin(ir::Value v, std::string_view role);
+  /// "tile<16xf32>", "tile<16xindex>".
+  std::string type_text(ir::Value v) { return indices.type_text(v); }
 
   // ---- variables ----
   void enlist(Tile& t);
@@ -175,6 +194,7 @@ class Tracer {
 
   ir::Kernel kernel;
   ir::Builder build;
+  IndexTypes indices;   ///< which values are of the type `index`
   Signature signature;  ///< of the run-time arguments, captured ones included
   std::vector<Request> requests;
   std::vector<Capture> captures;
@@ -205,6 +225,13 @@ class Tracer {
   void read_after(OpenScope& scope);
   void check_births(const OpenScope& scope);
   void check_types(const OpenScope& scope);
+  /// Of two values of different types: whether one of them is an index.
+  bool is_of_indices(ir::Value a, ir::Value b) {
+    return indices.is_index(a) != indices.is_index(b);
+  }
+  void keep_kind(ir::Value from, ir::Value to) {
+    if (indices.is_index(from)) indices.set(to, IndexTypes::Kind::Index);
+  }
   bool again(OpenScope& scope, ir::RegionId region);
   void compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::OpId second);
   void compare_regions(const OpenScope& scope, ir::RegionId first, ir::RegionId second);

@@ -42,20 +42,23 @@ Tile Index::idx(std::source_location at) const {
   const ir::Value first = t.value(Arg(first_, at));
   const ir::Type lanes = ir::Type::tile({t.kernel.type(first).dtype(), false}, ir::Ints{block_});
   const ir::Value offsets = t.build.op(Opcode::Arange, {}, lanes, {{AttrName::start, 0}});
-  return t.tile(t.build.add(offsets, first));
+  const ir::Value all = t.build.add(offsets, first);
+  t.indices.set(all, dsl::IndexTypes::Kind::Index);
+  return t.tile(all);
 }
 
 Index Index::shifted(const Arg& by) const {
   return Index(here(first_, by.loc()) + by, block_, dimension_);
 }
 Index Index::slice(const Arg& offset, std::int64_t block) const {
-  if (block <= 0) fail(Mistake::bad_block, offset.loc(), {}, block);
+  if (!dsl::is_block(block)) fail(Mistake::bad_block, offset.loc(), {}, block);
   return Index(here(first_, offset.loc()) + offset, block, dimension_);
 }
 Index slice(const Arg& first, std::int64_t block) {
-  if (block <= 0) fail(Mistake::bad_block, first.loc(), {}, block);
+  if (!dsl::is_block(block)) fail(Mistake::bad_block, first.loc(), {}, block);
   Tracer& t = Tracer::at(first.loc(), "slice");
-  return Index(t.tile(dsl::operand(t, first, t.index_type())), block);
+  const ir::Value at = dsl::operand(t, first, t.index_type());
+  return Index(t.tile(t.indices.restated(t.build, at, dsl::IndexTypes::Kind::Index)), block);
 }
 
 Arg::Arg(const Index& i, std::source_location at) : Arg(i.idx(at), at) {}
@@ -88,7 +91,9 @@ std::int64_t whole_extent(Tracer& t, std::uint32_t param, int axis, Loc loc) {
       !sample.empty() && is_fixed_elsewhere(t, sample[static_cast<std::size_t>(axis)]);
   const std::int64_t extent = t.specialise(param, axis, exact);
   if (extent > kMaxWholeDimension)
-    fail(Mistake::all_too_large, loc, {}, extent, axis, kMaxWholeDimension, axis);
+    fail(Mistake::all_too_large, loc, {},
+         sample.empty() ? extent : sample[static_cast<std::size_t>(axis)], axis, kMaxWholeDimension,
+         axis);
   return extent;
 }
 
@@ -103,8 +108,8 @@ ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
   return dsl::operand(t, s.first(), t.index_type());
 }
 
-NamedPart name_box(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
-  NamedPart part{param, {}, {}, {}, false, subscripts.front().loc(), false};
+NamedPart name_box(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts, Loc at) {
+  NamedPart part{param, {}, {}, {}, false, at, false};
   ir::Ints shape;
   for (std::size_t i = 0; i < subscripts.size(); ++i) {
     const Subscript& s = subscripts[i];
@@ -118,11 +123,17 @@ NamedPart name_box(Tracer& t, std::uint32_t param, std::span<const Subscript> su
   return part;
 }
 
-NamedPart name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts) {
-  NamedPart part{param, {}, {}, {}, true, subscripts.front().loc(), false};
+NamedPart name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts,
+                      Loc at) {
+  NamedPart part{param, {}, {}, {}, true, at, false};
   for (const Subscript& s : subscripts) {
-    if (s.whole() || s.block() != 1)
-      fail(Mistake::mixed_subscripts, s.loc(), {}, t.param_text(param));
+    if (s.whole())
+      fail(Mistake::mixed_subscripts, s.loc(), {}, t.param_text(param), "all",
+           "replace all by arange(n) and give the tile a dimension, expand(tile, 1)");
+    if (s.block() != 1)
+      fail(Mistake::mixed_subscripts, s.loc(), {}, t.param_text(param),
+           fmt::format("an index of {} elements", s.block()),
+           "take the index's elements, j.idx(), and give the tile a dimension, expand(tile, 1)");
     part.offsets.push_back(offset_of(t, param, s));
   }
   dsl::meet_shapes(t, "subscripts", part.offsets, part.loc);
@@ -133,10 +144,11 @@ NamedPart name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript>
 }
 
 std::uint32_t name_part(Tracer& t, std::uint32_t param, Hints hints,
-                        std::span<const Subscript> subscripts) {
+                        std::span<const Subscript> subscripts, Loc at) {
   const bool gather =
       std::ranges::any_of(subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); });
-  t.parts.push_back(gather ? name_gather(t, param, subscripts) : name_box(t, param, subscripts));
+  t.parts.push_back(gather ? name_gather(t, param, subscripts, at)
+                           : name_box(t, param, subscripts, at));
   t.parts.back().hints = hints;
   return static_cast<std::uint32_t>(t.parts.size() - 1);
 }
@@ -232,21 +244,21 @@ ir::Value read_described(Tracer& t, std::uint32_t param, const NamedPart& part,
   const ir::Value v = read_part(t, part);
   t.read_from[v] = description(t, param, subscripts);
   for (std::int64_t axis : part.axes)
-    t.indexed_by[v].push_back(part.offsets[static_cast<std::size_t>(axis)]);
+    t.indexed_by[v].push_back(dsl::stated(t.kernel, part.offsets[static_cast<std::size_t>(axis)]));
   return v;
 }
 
 }  // namespace
 
-Tile View::read(std::span<const Subscript> subscripts) const {
-  Tracer& t = Tracer::at(subscripts.front().loc(), "a view");
-  const std::uint32_t part = name_part(t, param_, hints_, subscripts);
+Tile View::read(std::span<const Subscript> subscripts, Loc at) const {
+  Tracer& t = Tracer::at(at, "a view");
+  const std::uint32_t part = name_part(t, param_, hints_, subscripts, at);
   return t.tile(read_described(t, param_, t.parts[part], subscripts));
 }
 
-ViewTile View::access(std::span<const Subscript> subscripts) const {
-  Tracer& t = Tracer::at(subscripts.front().loc(), "a view");
-  const std::uint32_t part = name_part(t, param_, hints_, subscripts);
+ViewTile View::access(std::span<const Subscript> subscripts, Loc at) const {
+  Tracer& t = Tracer::at(at, "a view");
+  const std::uint32_t part = name_part(t, param_, hints_, subscripts, at);
   return ViewTile(t.tile(read_described(t, param_, t.parts[part], subscripts)), part);
 }
 
@@ -256,7 +268,11 @@ Tile View::dim(int axis, std::source_location at) const {
   const int a = axis < 0 ? axis + rank_ : axis;
   const ir::Type type = ir::Type::scalar(t.index_type());
   const std::int64_t fixed = t.arg_class(param_).dims[static_cast<std::size_t>(a)].fixed;
-  if (fixed >= 0) return t.tile(t.build.constant(type, fixed));
+  if (fixed >= 0) {
+    const ir::Value extent = t.build.constant(type, fixed);
+    t.indices.set(extent, dsl::IndexTypes::Kind::Index);
+    return t.tile(extent);
+  }
   return t.tile(t.build.op(Opcode::ViewDim, {t.param(param_)}, type, {{AttrName::axis, a}}));
 }
 

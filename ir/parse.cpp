@@ -198,7 +198,10 @@ class Parser {
     const AttrKind kind = ir::info(attr).kind;
     if (kind == AttrKind::Str) return intern(string());
     if (kind == AttrKind::Ints) return int_list();
-    return number();
+    const AttrValue value = number();
+    if (kind == AttrKind::Int && !std::holds_alternative<std::int64_t>(value))
+      fail(fmt::format("attribute '{}' is an integer", ir::info(attr).name));
+    return value;
   }
 
   AttrValue int_list() {
@@ -233,6 +236,11 @@ class Parser {
   }
 
   void region(RegionId r, bool with_args) {
+    // Passes follow regions by recursion, as this reader does.
+    constexpr int kMostNested = 100;
+    if (nested_ == kMostNested)
+      fail(fmt::format("more than {} regions in each other", kMostNested));
+    ++nested_;
     expect("{");
     if (with_args && try_token("(")) {
       do {
@@ -244,6 +252,7 @@ class Parser {
       expect(")");
     }
     ops_until_brace(r);
+    --nested_;
   }
 
   std::vector<std::string> result_names() {
@@ -342,6 +351,7 @@ class Parser {
   const char* file_;
   Kernel* kernel_ = nullptr;
   std::unordered_map<std::string, Value> values_;
+  int nested_ = 0;  ///< regions around what is read
 };
 
 }  // namespace

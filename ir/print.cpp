@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "ir/text.h"
 
@@ -56,7 +57,7 @@ std::string attrs_text(const AttrList& attrs) {
 class Printer {
  public:
   Printer(const Kernel& k, PrintOptions options) : k_(k), options_(options) {
-    for (const Param& p : k.params()) names_[p.value] = "%" + p.name;
+    for (const Param& p : k.params()) taken_.insert(names_[p.value] = "%" + p.name);
   }
 
   std::string kernel() {
@@ -97,7 +98,9 @@ class Printer {
 
   std::string& value_name(Value v) {
     auto [it, fresh] = names_.try_emplace(v);
-    if (fresh) it->second = fmt::format("%{}", next_++);
+    if (fresh) do
+        it->second = fmt::format("%{}", next_++);
+      while (taken_.contains(it->second));
     return it->second;
   }
 
@@ -161,6 +164,7 @@ class Printer {
   PrintOptions options_;
   std::string out_;
   std::unordered_map<Value, std::string> names_;
+  std::unordered_set<std::string> taken_;  ///< by parameters
   int next_ = 0;
 };
 

@@ -54,8 +54,8 @@ bool all_dynamic(std::span<const std::int64_t> values) {
 
 std::string view_text(const TypeData& d) {
   static constexpr const char* kAccess[] = {"in", "out", "inout"};
-  std::string out = fmt::format("view<{}x{}, {}", join(d.shape), name(d.elem.dtype),
-                                kAccess[static_cast<int>(d.facts.access)]);
+  std::string out = fmt::format("view<{}{}{}, {}", join(d.shape), d.shape.empty() ? "" : "x",
+                                name(d.elem.dtype), kAccess[static_cast<int>(d.facts.access)]);
   if (d.facts.align != 1) out += fmt::format(", align={}", d.facts.align);
   if (!all_dynamic(d.facts.strides)) out += ", strides=" + join(d.facts.strides);
   if (!all_ones(d.facts.dim_div)) out += ", dim_div=" + join(d.facts.dim_div);

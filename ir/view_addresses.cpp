@@ -1,11 +1,42 @@
 #include "ir/view_addresses.h"
 
+#include <algorithm>
+
 namespace tegula::ir {
+namespace {
+
+/// Along view dimension `v`, of every element of the box: a scalar where its tile does not run
+/// along it.
+Value index_along(Builder& b, const OpData& op, Type tile, int v) {
+  const Value first = op.operands[2 + static_cast<std::size_t>(v)];
+  const auto axes = op.attrs.ints(AttrName::axes);
+  const auto axis = std::ranges::find(axes, std::int64_t{v}) - axes.begin();
+  if (axis == std::ssize(axes)) return first;
+  const DType dtype = b.kernel().type(first).dtype();
+  const std::int64_t extent = tile.shape()[static_cast<std::size_t>(axis)];
+  const Type line = Type::tile({dtype, false}, std::span(&extent, 1));
+  Value at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), first);
+  for (int d = 0; d < tile.rank(); ++d)
+    if (d != axis) at = b.op(Opcode::ExpandDims, {at}, {{AttrName::axis, d}});
+  return tile.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, tile.with_dtype(dtype));
+}
+
+}  // namespace
+
+ViewAddresses box_addresses(Builder& b, const OpData& op, Type tile) {
+  // A view of rank 0 has no offset that would tell the index type.
+  const Type index =
+      op.operands.size() > 2 ? b.kernel().type(op.operands[2]) : Type::scalar(DType::i32);
+  return view_addresses(b, op.operands[0], index,
+                        [&](int v) { return index_along(b, op, tile, v); });
+}
 
 ViewAddresses view_addresses(Builder& b, Value view, Type index_type,
                              const std::function<Value(int axis)>& index) {
   const Value zero = b.constant(index_type, std::int64_t{0});
   Value offset, inside;
+  if (b.kernel().type(view).rank() == 0)
+    return {b.op(Opcode::ViewPtr, {view}), b.constant(Type::scalar(DType::i1), std::int64_t{1})};
   for (int axis = 0; axis < b.kernel().type(view).rank(); ++axis) {
     const auto of_view = [&](Opcode opcode) {
       return b.op(opcode, {view}, index_type, {{AttrName::axis, axis}});

@@ -168,6 +168,7 @@ std::string CompiledKernel::explain() const {
     out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers,
                        report.spill_stores + report.spill_loads, ctas_per_sm());
   out += "\n";
+  for (const Warning& w : warnings) out += w.str() + "\n";
   for (const ir::Remark& r : remarks) out += r.str() + "\n";
   for (const VerbTiming& t : timings) out += fmt::format("{}: {:.2f} ms\n", t.verb, t.ms);
   return out;
@@ -200,10 +201,12 @@ void write_dumps(const CompiledKernel& k) {
       {"key", "00-key.txt"},   {"trace", "01-trace.tir"}, {"optimize", "02-optimize.tir"},
       {"emit", "03-emit.txt"}, {"ptx", "04.ptx"},         {"launch", "06-launch.txt"}};
   for (const auto& [verb, file] : kFiles)
-    if (verbs == "all" || verbs.find(verb) != std::string::npos)
-      write_file(folder / file, verb == std::string_view("trace") && !k.passes.empty()
-                                    ? replayable_trace(k)
-                                    : k.dump(verb));
+    if (verbs == "all" || verbs.find(verb) != std::string::npos) {
+      const bool is_replayable = verb == std::string_view("trace") && !k.passes.empty();
+      const std::string text = is_replayable ? replayable_trace(k) : k.dump(verb);
+      // What a device has no use for has no file: nothing is emitted for cpu and sim.
+      if (!text.empty()) write_file(folder / file, text);
+    }
   if (!k.cubin.empty() && (verbs == "all" || verbs.find("assemble") != std::string::npos))
     write_file(folder / "05.cubin", std::string_view(k.cubin.data(), k.cubin.size()));
 }

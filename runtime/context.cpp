@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -23,32 +24,46 @@ struct Gpu {
 /// What is known of each GPU belongs to one driver table, so that tests may bring their own.
 struct Gpus {
   const Driver* owner = nullptr;
+  std::atomic<int> count = 0;  ///< as the driver said last, which a process's driver does once
   std::array<Gpu, kMaxDevices> gpu;
 };
 
 std::mutex g_gpus_mutex;
 
+/// Those of the table that was asked about last: asking again takes no lock.
+std::atomic<Gpus*> g_latest{nullptr};
+
 Gpus& gpus_of(const Driver& table) {
+  if (Gpus* latest = g_latest.load(std::memory_order_acquire); latest && latest->owner == &table)
+    return *latest;
   // Leaked: a GPU may still be in use when static destructors run. Tests make one or two tables
   // each.
   static auto* known = new std::vector<Gpus*>();
   const std::lock_guard lock(g_gpus_mutex);
   for (Gpus* gpus : *known)
-    if (gpus->owner == &table) return *gpus;
+    if (gpus->owner == &table) {
+      g_latest.store(gpus, std::memory_order_release);
+      return *gpus;
+    }
   known->push_back(new Gpus());
   known->back()->owner = &table;
+  g_latest.store(known->back(), std::memory_order_release);
   return *known->back();
 }
 
 Gpu& gpu_at(int ordinal) {
   const Driver& table = driver();
-  int count = 0;
+  Gpus& gpus = gpus_of(table);
+  int count = gpus.count.load(std::memory_order_relaxed);
+  if (ordinal >= 0 && ordinal < count && ordinal < kMaxDevices) [[likely]]
+    return gpus.gpu[static_cast<std::size_t>(ordinal)];
   check(table.device_count(&count), "cuDeviceGetCount");
+  gpus.count.store(count, std::memory_order_relaxed);
   if (ordinal < 0 || ordinal >= count || ordinal >= kMaxDevices)
     throw DeviceError(fmt::format("there is no device cuda:{}: the driver lists {} GPU{}", ordinal,
                                   count, count == 1 ? "" : "s"),
                       cu::kErrorInvalidDevice, "CUDA_ERROR_INVALID_DEVICE");
-  return gpus_of(table).gpu[static_cast<std::size_t>(ordinal)];
+  return gpus.gpu[static_cast<std::size_t>(ordinal)];
 }
 
 int attribute(const Driver& table, cu::DeviceAttribute which, cu::Device device) {
@@ -143,12 +158,6 @@ ContextScope::~ContextScope() {
   if (!pushed_) return;
   cu::Context popped = nullptr;
   driver().context_pop(&popped);
-}
-
-bool is_capturing(cu::Stream stream) {
-  cu::CaptureStatus status = cu::kCaptureNone;
-  check(driver().stream_capturing(stream, &status), "cuStreamIsCapturing");
-  return status != cu::kCaptureNone;
 }
 
 }  // namespace tegula::runtime

@@ -59,7 +59,17 @@ class ContextScope {
   bool pushed_ = false;
 };
 
-/// True while `stream` records a graph. An invalidated capture counts.
-bool is_capturing(cu::Stream stream);
+/// What `call` returns, called again with the primary context of GPU `ordinal` current where this
+/// thread has none, or another GPU's: the usual call does not pay for looking.
+template <class Call>
+cu::Result call_in_context(int ordinal, const Call& call) {
+  constexpr auto kInvalidContext = static_cast<cu::Result>(201),
+                 kInvalidHandle = static_cast<cu::Result>(400);
+  const cu::Result result = call();
+  if (result != kInvalidContext && result != kInvalidHandle) [[likely]]
+    return result;
+  const ContextScope scope(ordinal);
+  return call();
+}
 
 }  // namespace tegula::runtime

@@ -5,6 +5,7 @@
 
 #include "runtime/jit_steps.h"
 #include "runtime/stored_kernel.h"
+#include "runtime/warnings.h"
 
 namespace tegula::runtime {
 namespace {
@@ -40,6 +41,7 @@ std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
     }
     timed(*k, "launch", [&] { prepare_launch(*k); });
   }
+  k->warnings = warnings_of(*k);
   write_dumps(*k);
   return k;
 }

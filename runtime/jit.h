@@ -15,6 +15,7 @@
 #include "runtime/recipe.h"
 #include "tegula/device.h"
 #include "tegula/stream.h"
+#include "tegula/warning.h"
 
 namespace tegula::runtime {
 
@@ -67,6 +68,7 @@ class CompiledKernel {
   std::vector<ir::Remark> remarks;
   std::vector<ir::PassTiming> passes;
   std::vector<VerbTiming> timings;
+  std::vector<Warning> warnings;
   std::optional<LaunchPlan> gpu;  ///< on cuda
 
   /// Text of a verb's result, as TEGULA_DUMP writes it: key trace optimize emit assemble launch, or

@@ -195,6 +195,7 @@ void prepare_launch(CompiledKernel& k) {
   const LoadedKernel loaded =
       module->kernel(k.name, k.device.index,
                      {.dynamic_shared_bytes = shared, .large_cluster = k.simt.info.cluster > 8});
+  if (k.cubin.empty()) k.report = module->report();
   LaunchShape shape;
   shape.block = {static_cast<unsigned>(k.simt.info.threads), 1, 1};
   shape.cluster = {static_cast<unsigned>(k.simt.info.cluster), 1, 1};

@@ -12,6 +12,9 @@ namespace {
 
 constexpr cu::Result kErrorInvalidContext = static_cast<cu::Result>(201);
 constexpr cu::Result kErrorInvalidHandle = static_cast<cu::Result>(400);
+/// Hardware stack error to launch failure: what kernels end with, reported by a later call.
+constexpr cu::Result kFirstFault = static_cast<cu::Result>(714),
+                     kLastFault = static_cast<cu::Result>(719);
 
 std::uint64_t volume(const Extent3& e) { return std::uint64_t{e[0]} * e[1] * e[2]; }
 
@@ -110,13 +113,16 @@ void LaunchPlan::retry_or_throw(cu::Result result, const cu::LaunchConfig& confi
     result = entry_(&config, kernel_.function, pointers, nullptr);
     if (result == cu::kSuccess) return;
   }
+  const bool is_earlier =
+      result == cu::kErrorIllegalAddress || (result >= kFirstFault && result <= kLastFault);
   const Extent3 grid{config.grid_x, config.grid_y, config.grid_z};
   const std::string fault = grid_fault(grid, shape_.cluster);
   throw_driver_error(result, "cuLaunchKernelEx",
                      fmt::format("; kernel {} on cuda:{}, grid {}, block {}, cluster {}, {} bytes "
-                                 "of dynamic shared memory{}{}",
+                                 "of dynamic shared memory{}{}{}",
                                  kernel_.name, kernel_.ordinal, grid, shape_.block, shape_.cluster,
-                                 shape_.shared_bytes, fault.empty() ? "" : ": ", fault));
+                                 shape_.shared_bytes, fault.empty() ? "" : ": ", fault,
+                                 is_earlier ? ": a kernel that was queued before has failed" : ""));
 }
 
 }  // namespace tegula::runtime

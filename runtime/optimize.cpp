@@ -81,10 +81,6 @@ int fewest_stages(const ir::Plan& plan) { return plan.wgmma ? 2 : 1; }
 
 /// Scratch cannot lie over rings that are never empty; shorter rings leave it more.
 std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
-  if (plan.warp_exchange) {
-    plan.warp_exchange = false;
-    return plan;
-  }
   if (plan.tma_store) {
     plan.tma_store = false;
     return plan;

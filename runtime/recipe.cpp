@@ -7,7 +7,6 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "runtime/tensor_map.h"
 #include "support/quotients.h"
 #include "tegula/error.h"
 
@@ -109,8 +108,11 @@ void LaunchRecipe::compile_grid(const ir::Kernel& tile) {
   for (ir::OpId op : tile.ops(tile.launch())) compiler.op(op);
 }
 
-std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype) {
+std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype,
+                                   const std::string& tensor) {
   const auto order = attrs.ints(AttrName::order), box = attrs.ints(AttrName::box);
+  if (order.size() > codegen::kMaxTensorRank || box.size() != order.size())
+    throw InternalError("a tensor map of no possible rank");
   MapShape shape;
   shape.map.dtype = dtype;
   shape.map.rank = static_cast<std::int32_t>(order.size());
@@ -124,6 +126,7 @@ std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype) {
     const auto at = std::ranges::find(order, clips[i]) - order.begin();
     shape.clips.push_back({static_cast<std::size_t>(at), clips[i + 1], clips[i + 2]});
   }
+  shape.encoded = std::make_unique<TensorMapCache>(tensor);
   maps_.push_back(std::move(shape));
   return static_cast<std::uint8_t>(maps_.size() - 1);
 }
@@ -148,6 +151,21 @@ codegen::TensorMap LaunchRecipe::tensor_map(const Field& f, std::span<const Laun
   return map;
 }
 
+namespace {
+
+/// A kernel may come from the disk: what its parameter names is among the call's arguments.
+void check_argument(const ir::Kernel& tile, const ir::Param& p, bool is_counter, bool has_axis) {
+  if (is_counter) return;
+  const std::int64_t arg = p.attrs.i(AttrName::arg), axis = p.attrs.i(AttrName::axis);
+  const bool known = arg >= 0 && arg < std::ssize(tile.params());
+  const ir::Type of =
+      known ? tile.type(tile.params()[static_cast<std::size_t>(arg)].value) : ir::Type();
+  if (!known || (has_axis && (!of.is_view() || axis < 0 || axis >= of.rank())))
+    throw InternalError(fmt::format("parameter {} is of no argument", p.name));
+}
+
+}  // namespace
+
 void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
   static constexpr std::pair<std::string_view, Part> kParts[] = {
       {"ptr", Part::Pointer}, {"dim", Part::Dim}, {"stride", Part::Stride},
@@ -158,13 +176,17 @@ void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
     if (part == std::end(kParts))
       throw InternalError(
           fmt::format("parameter {} has part '{}'", p.name, p.attrs.s(AttrName::part)));
+    check_argument(tile, p, part->second == Part::Counter,
+                   part->second == Part::Dim || part->second == Part::Stride);
     const auto arg = static_cast<std::uint8_t>(p.attrs.i(AttrName::arg));
     const ir::Type t = simt.type(p.value);
     if (part->second == Part::Map) {
-      const DType dtype = tile.type(tile.params()[arg].value).dtype();
-      fields_.push_back({Part::Map, arg, 0, dtype,
-                         layout_.add(sizeof(cu::TensorMap), kTensorMapAlignment),
-                         add_map(p.attrs, dtype)});
+      const ir::Param& tensor = tile.params()[arg];
+      const DType dtype = tile.type(tensor.value).dtype();
+      fields_.push_back(
+          {Part::Map, arg, 0, dtype, layout_.add(sizeof(cu::TensorMap), kTensorMapAlignment),
+           add_map(p.attrs, dtype,
+                   fmt::format("argument {} of kernel {}", tensor.name, tile.info.name))});
       continue;
     }
     needs_counter_ = needs_counter_ || part->second == Part::Counter;
@@ -206,12 +228,11 @@ std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args
 namespace {
 
 /// The driver refuses maps of empty tensors; no box of one is ever copied.
-void write_map(const codegen::TensorMap& map, std::byte* to) {
-  thread_local TensorMapCache cache;
+void write_map(const codegen::TensorMap& map, TensorMapCache& encoded, std::byte* to) {
   if (std::any_of(map.dims, map.dims + map.rank, [](std::int64_t d) { return d == 0; }))
     std::memset(to, 0, sizeof(cu::TensorMap));
   else
-    std::memcpy(to, &cache.get(map), sizeof(cu::TensorMap));
+    encoded.get(map, to);
 }
 
 }  // namespace
@@ -220,7 +241,7 @@ void LaunchRecipe::pack(std::span<const LaunchArg> args, std::byte* block,
                         std::uint32_t* counter) const {
   for (const Field& f : fields_) {
     if (f.part == Part::Map) {
-      write_map(tensor_map(f, args), block + f.offset);
+      write_map(tensor_map(f, args), *maps_[f.map].encoded, block + f.offset);
       continue;
     }
     const std::int64_t v = value(f, args, counter);

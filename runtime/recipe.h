@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "ir/eval/eval.h"
 #include "ir/kernel.h"
 #include "runtime/launch.h"
+#include "runtime/tensor_map.h"
 #include "tegula/tensor.h"
 
 namespace tegula::runtime {
@@ -73,6 +75,7 @@ class LaunchRecipe {
     std::array<std::uint8_t, codegen::kMaxTensorRank> order{};
     codegen::TensorMap map;
     std::vector<Clip> clips;
+    std::unique_ptr<TensorMapCache> encoded;
   };
   /// One step of the grid's straight-line program: registers[i] = op(registers[a], registers[b],
   /// registers[c]).
@@ -86,7 +89,7 @@ class LaunchRecipe {
 
   std::int64_t value(const Field& f, std::span<const LaunchArg> args, std::uint32_t* counter) const;
   codegen::TensorMap tensor_map(const Field& f, std::span<const LaunchArg> args) const;
-  std::uint8_t add_map(const ir::AttrList& attrs, DType dtype);
+  std::uint8_t add_map(const ir::AttrList& attrs, DType dtype, const std::string& tensor);
   void compile_grid(const ir::Kernel& tile);
   void lay_out(const ir::Kernel& tile, const ir::Kernel& simt);
 

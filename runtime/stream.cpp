@@ -1,6 +1,7 @@
 #include "tegula/stream.h"
 
 #include "runtime/context.h"
+#include "runtime/stream_state.h"
 #include "tegula/error.h"
 
 namespace tegula {
@@ -42,10 +43,6 @@ void Stream::synchronize() const {
   check(driver().stream_synchronize(static_cast<cu::Stream>(handle_)), "cuStreamSynchronize");
 }
 
-bool Stream::capturing() const {
-  if (device_.on_host()) return false;
-  const runtime::ContextScope scope(device_.index);
-  return runtime::is_capturing(static_cast<cu::Stream>(handle_));
-}
+bool Stream::capturing() const { return runtime::is_recording(*this); }
 
 }  // namespace tegula

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "runtime/driver_api.h"
 #include "tegula/error.h"
@@ -76,9 +77,8 @@ std::string tensor_map_fault(const codegen::TensorMap& m) {
   return box_fault(m);
 }
 
-void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::TensorMapL2 l2) {
-  // The driver wants a current context, although the map does not depend on it.
-  const ContextScope context(0);
+void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::TensorMapL2 l2,
+                       const std::string& tensor) {
   std::array<std::uint64_t, codegen::kMaxTensorRank> dims{}, strides{};
   std::array<std::uint32_t, codegen::kMaxTensorRank> box{}, ones{1, 1, 1, 1, 1};
   for (int i = 0; i < std::min(m.rank, codegen::kMaxTensorRank); ++i) {
@@ -88,24 +88,95 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
     if (i > 0)
       strides[d - 1] = static_cast<std::uint64_t>(m.strides[i]);  // the driver knows the innermost
   }
-  const cu::Result result = driver().tensor_map_encode(
-      out, kTypes[static_cast<std::size_t>(m.dtype)], static_cast<std::uint32_t>(m.rank), m.base,
-      dims.data(), strides.data(), box.data(), ones.data(), cu::kInterleaveNone,
-      swizzle_mode(m.swizzle), l2, m.fill == codegen::OobFill::Nan ? cu::kFillNan : cu::kFillZero);
+  const auto swizzle = swizzle_mode(m.swizzle);
+  const auto fill = m.fill == codegen::OobFill::Nan ? cu::kFillNan : cu::kFillZero;
+  const auto encode = [&] {
+    return driver().tensor_map_encode(out, kTypes[static_cast<std::size_t>(m.dtype)],
+                                      static_cast<std::uint32_t>(m.rank), m.base, dims.data(),
+                                      strides.data(), box.data(), ones.data(), cu::kInterleaveNone,
+                                      swizzle, l2, fill);
+  };
+  // The driver wants a current context, although the map does not depend on which.
+  cu::Result result = call_in_context(0, encode);
   if (result == cu::kSuccess) return;
   if (const std::string fault = tensor_map_fault(m); !fault.empty()) {
     Diagnostic d;
-    d.message = "TMA cannot address this tensor: " + fault;
+    d.message = fmt::format("TMA cannot address {}: {}", tensor, fault);
     throw CompileError(std::move(d));
   }
-  throw_driver_error(result, "cuTensorMapEncodeTiled");
+  throw_driver_error(result, "cuTensorMapEncodeTiled", "; the tensor map of " + tensor);
 }
 
-void TensorMapCache::fill(Entry& entry, const codegen::TensorMap& map) {
-  entry.key = {};  // no half-made entry may match
-  encode_tensor_map(map, &entry.encoded);
-  entry.key = map;
-  ++misses_;
+bool TensorMapCache::Entry::read(const Key& wanted, std::byte* to) const {
+  const std::uint64_t before = version.load(std::memory_order_acquire);
+  if (before == 0 || before % 2 != 0) return false;
+  for (std::size_t i = 0; i < kKeyWords; ++i)
+    if (key[i].load(std::memory_order_acquire) != wanted[i]) return false;
+  std::array<std::uint64_t, kMapWords> words;
+  for (std::size_t i = 0; i < kMapWords; ++i) words[i] = map[i].load(std::memory_order_acquire);
+  if (version.load(std::memory_order_relaxed) != before) return false;
+  std::memcpy(to, words.data(), sizeof words);
+  return true;
+}
+
+/// One writer at a time. Whoever sees a new word sees the odd version, too.
+void TensorMapCache::Entry::write(const Key& of,
+                                  const std::array<std::uint64_t, kMapWords>& words) {
+  const std::uint64_t before = version.load(std::memory_order_relaxed);
+  version.store(before + 1, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kKeyWords; ++i) key[i].store(of[i], std::memory_order_release);
+  for (std::size_t i = 0; i < kMapWords; ++i) map[i].store(words[i], std::memory_order_release);
+  version.store(before + 2, std::memory_order_release);
+}
+
+bool TensorMapCache::Table::find(const Key& key, std::byte* to) const {
+  const Entry* set = set_of(key);
+  return std::any_of(set, set + kWays, [&](const Entry& e) { return e.read(key, to); });
+}
+
+TensorMapCache::Entry* TensorMapCache::Table::free_way(const Key& key) const {
+  Entry* set = set_of(key);
+  Entry* found = std::find_if(set, set + kWays, [](const Entry& e) { return e.version == 0; });
+  return found == set + kWays ? nullptr : found;
+}
+
+const TensorMapCache::Table& TensorMapCache::grow(std::size_t sets) {
+  auto larger = std::make_unique<const Table>(sets);
+  const Table* old = table_.load(std::memory_order_relaxed);
+  for (std::size_t i = 0; old != nullptr && i < old->sets * kWays; ++i) {
+    const Entry& e = old->entries[i];
+    if (e.version == 0) continue;
+    Key key;
+    std::array<std::uint64_t, kMapWords> words;
+    for (std::size_t w = 0; w < kKeyWords; ++w) key[w] = e.key[w];
+    for (std::size_t w = 0; w < kMapWords; ++w) words[w] = e.map[w];
+    if (Entry* way = larger->free_way(key)) way->write(key, words);
+  }
+  tables_.push_back(std::move(larger));
+  table_.store(tables_.back().get(), std::memory_order_release);
+  return *tables_.back();
+}
+
+TensorMapCache::Entry& TensorMapCache::place_for(const Key& key) {
+  const Table* table = table_.load(std::memory_order_relaxed);
+  if (table == nullptr) table = &grow(1);
+  while (table->free_way(key) == nullptr && table->sets < kMostSets) table = &grow(2 * table->sets);
+  if (Entry* way = table->free_way(key)) return *way;
+  return table->set_of(key)[next_victim_++ % kWays];
+}
+
+void TensorMapCache::fill(const Key& key, const codegen::TensorMap& map, std::byte* to) {
+  cu::TensorMap encoded;
+  encode_tensor_map(map, &encoded, cu::kL2Promote256, tensor_);
+  misses_.fetch_add(1, std::memory_order_relaxed);
+  std::memcpy(to, &encoded, sizeof encoded);
+  const std::lock_guard lock(filling_);
+  const Table* table = table_.load(std::memory_order_relaxed);
+  std::array<std::byte, sizeof encoded> unused;
+  if (table != nullptr && table->find(key, unused.data())) return;  // another thread was first
+  std::array<std::uint64_t, kMapWords> words;
+  std::memcpy(words.data(), &encoded, sizeof encoded);
+  place_for(key).write(key, words);
 }
 
 }  // namespace tegula::runtime

@@ -1,8 +1,13 @@
 #pragma once
 // Tensor maps for the driver: what TMA reads to address a box of a tensor.
 #include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "codegen/tensor_map.h"
 #include "runtime/driver_types.h"
@@ -14,40 +19,83 @@ namespace tegula::runtime {
 std::string tensor_map_fault(const codegen::TensorMap& map);
 
 /// Throws CompileError with tensor_map_fault() if the driver refuses the map for one of its
-/// reasons, else DeviceError.
+/// reasons, else DeviceError; either names `tensor`, such as "argument A of kernel matmul".
 void encode_tensor_map(const codegen::TensorMap& map, cu::TensorMap* out,
-                       cu::TensorMapL2 l2 = cu::kL2Promote256);
+                       cu::TensorMapL2 l2 = cu::kL2Promote256,
+                       const std::string& tensor = "this tensor");
 
-/// The last few tensor maps of one kernel argument. Addressing only is encoded, so an entry stays
-/// right when the tensor's contents change. For one thread at a time.
+/// The encoded tensor maps of one argument of one kernel: maps that differ in address, extents and
+/// strides alone. Addressing only is encoded, so an entry stays right when the tensor's contents
+/// change. Many threads may ask; a hit takes no lock and writes nothing that is shared.
+///
+/// It has sets of four ways: one set at first, twice as many whenever a set is full, so that the
+/// tensors of many layers stay, and at most kMostSets.
 class TensorMapCache {
  public:
-  /// Valid until the next call.
-  const cu::TensorMap& get(const codegen::TensorMap& map) {
-    Entry& entry = entries_[slot_of(map)];
-    if (!(entry.key == map)) [[unlikely]]
-      fill(entry, map);
-    return entry.encoded;
+  explicit TensorMapCache(std::string tensor = "this tensor") : tensor_(std::move(tensor)) {}
+
+  /// Writes the 128 bytes of the encoded map, or throws as encode_tensor_map() does.
+  void get(const codegen::TensorMap& map, std::byte* to) {
+    const Key key = key_of(map);
+    const Table* table = table_.load(std::memory_order_acquire);
+    if (table == nullptr || !table->find(key, to)) [[unlikely]]
+      fill(key, map, to);
   }
-  int misses() const { return misses_; }
+  int misses() const { return misses_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::size_t kWays = 8;
-  struct Entry {
-    codegen::TensorMap key;  // a null base matches no real map
-    cu::TensorMap encoded;
-  };
-  static std::size_t slot_of(const codegen::TensorMap& m) {
-    const auto x = reinterpret_cast<std::uintptr_t>(m.base) ^
-                   static_cast<std::uint64_t>(m.dims[0]) << 7 ^
-                   static_cast<std::uint64_t>(m.dims[1]) << 23 ^
-                   static_cast<std::uint64_t>(m.strides[1]) << 40;
-    return (x * 0x9e3779b97f4a7c15u) >> 61;
-  }
-  void fill(Entry& entry, const codegen::TensorMap& map);
+  static constexpr std::size_t kWays = 4, kMostSets = 128;
+  static constexpr std::size_t kKeyWords = 2 * codegen::kMaxTensorRank;
+  static constexpr std::size_t kMapWords = sizeof(cu::TensorMap) / sizeof(std::uint64_t);
+  using Key = std::array<std::uint64_t, kKeyWords>;
 
-  std::array<Entry, kWays> entries_{};
-  int misses_ = 0;
+  static Key key_of(const codegen::TensorMap& m) {
+    Key key{reinterpret_cast<std::uintptr_t>(m.base)};
+    for (std::size_t i = 0; i < codegen::kMaxTensorRank; ++i)
+      key[1 + i] = static_cast<std::uint64_t>(m.dims[i]);
+    for (std::size_t i = 1; i < codegen::kMaxTensorRank; ++i)
+      key[codegen::kMaxTensorRank + i] = static_cast<std::uint64_t>(m.strides[i]);
+    return key;
+  }
+  static std::uint64_t hash_of(const Key& k) {
+    return (k[0] ^ k[1] << 7 ^ k[2] << 23 ^ k[3] << 31 ^ k[codegen::kMaxTensorRank + 1] << 40) *
+           0x9e3779b97f4a7c15u;
+  }
+
+  /// A seqlock: the version is odd while the entry is written, and 0 before. Every word of it is
+  /// atomic, and readers' loads acquire, so that they see the version of what they have read.
+  struct alignas(64) Entry {
+    std::atomic<std::uint64_t> version = 0;
+    std::array<std::atomic<std::uint64_t>, kKeyWords> key{};
+    std::array<std::atomic<std::uint64_t>, kMapWords> map{};
+
+    bool read(const Key& wanted, std::byte* to) const;
+    void write(const Key& of, const std::array<std::uint64_t, kMapWords>& words);
+  };
+  struct Table {
+    explicit Table(std::size_t number_of_sets)
+        : sets(number_of_sets), entries(new Entry[number_of_sets * kWays]) {}
+    Entry* set_of(const Key& key) const {
+      return entries.get() + (hash_of(key) >> 32) % sets * kWays;
+    }
+    bool find(const Key& key, std::byte* to) const;
+    /// A way of the key's set that holds nothing, or null.
+    Entry* free_way(const Key& key) const;
+
+    std::size_t sets;
+    std::unique_ptr<Entry[]> entries;
+  };
+
+  void fill(const Key& key, const codegen::TensorMap& map, std::byte* to);
+  Entry& place_for(const Key& key);
+  const Table& grow(std::size_t sets);
+
+  std::string tensor_;
+  std::atomic<const Table*> table_ = nullptr;
+  std::atomic<int> misses_ = 0;
+  std::mutex filling_;
+  std::size_t next_victim_ = 0;
+  std::vector<std::unique_ptr<const Table>> tables_;  ///< outgrown ones may still be read
 };
 
 }  // namespace tegula::runtime

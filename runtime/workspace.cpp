@@ -15,6 +15,7 @@
 #include "runtime/graph_memory.h"
 #include "runtime/kept.h"
 #include "runtime/storage.h"
+#include "runtime/stream_state.h"
 #include "tegula/error.h"
 
 namespace tegula::runtime {
@@ -32,15 +33,10 @@ struct Slot {
   std::vector<std::shared_ptr<void>> memory;
 };
 
-/// Handles are reused after a stream is destroyed while its work may still run, identifiers never
-/// are.
-Key key_of(const Stream& stream) {
+Key key_of(const Stream& stream, const StreamState& state) {
   const Device device = stream.device();
   if (device.on_host()) return {nullptr, device.kind, device.index, 0};
-  unsigned long long id = 0;
-  if (stream.handle() != nullptr)
-    check(driver().stream_id(static_cast<cu::Stream>(stream.handle()), &id), "cuStreamGetId");
-  return {&driver(), device.kind, device.index, id};
+  return {&driver(), device.kind, device.index, state.id};
 }
 
 bool is_enough(const Workspace* w, std::size_t scratch_bytes, std::size_t counters) {
@@ -84,10 +80,11 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
   return *slot.all.back();
 }
 
-Workspace workspace_of(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
+Workspace workspace_of(const Stream& stream, const StreamState& state, std::size_t scratch_bytes,
+                       std::size_t counters) {
   thread_local Key last_key{nullptr, DeviceKind::cpu, -1, 0};
   thread_local Slot* last_slot = nullptr;
-  const Key key = key_of(stream);
+  const Key key = key_of(stream, state);
   if (key != last_key || last_slot == nullptr) {
     last_slot = &kept_for<Slot>(key);
     last_key = key;
@@ -106,8 +103,9 @@ constexpr std::size_t kMarksFrom = kAlignedCounters, kCountersFrom = kMarksFrom 
 /// So many from place `first` of the stream's, or, while it records a graph, some of their own.
 std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_t count) {
   const std::size_t whole = (count + kAlignedCounters - 1) / kAlignedCounters * kAlignedCounters;
-  if (stream.capturing()) return acquire_graph_counters(stream, whole);
-  return workspace_of(stream, 0, first + whole).counters + first;
+  const StreamState state = state_of(stream);
+  if (state.is_recording) return acquire_graph_counters(stream, whole);
+  return workspace_of(stream, state, 0, first + whole).counters + first;
 }
 
 }  // namespace
@@ -121,8 +119,8 @@ std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
 }
 
 Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std::size_t counters) {
-  if (stream.handle() == nullptr || !stream.capturing())
-    return workspace_of(stream, scratch_bytes, counters);
+  const StreamState state = state_of(stream);
+  if (!state.is_recording) return workspace_of(stream, state, scratch_bytes, counters);
   return {acquire_graph_memory(stream, scratch_bytes), scratch_bytes,
           counters > 0 ? acquire_counters(stream, counters) : nullptr, counters};
 }

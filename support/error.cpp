@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <fstream>
 #include <utility>
 
 namespace tegula {
@@ -15,11 +17,42 @@ std::string place(const Loc& loc) {
   return fmt::format("{}:{}:{}: ", loc.file, loc.line, loc.column);
 }
 
+/// Line `number` of a file; empty where it cannot be read, or is too long to show.
+std::string source_line(const char* file, std::uint32_t number) {
+  constexpr std::size_t kLongest = 200;
+  std::ifstream in(file);
+  std::string line;
+  for (std::uint32_t i = 0; i < number; ++i)
+    if (!std::getline(in, line)) return {};
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  return line.size() > kLongest ? std::string() : line;
+}
+
+/// The source line of a place with a caret under its column, each line behind a line break; nothing
+/// where the file cannot be read.
+std::string snippet(const Loc& loc) {
+  if (!loc.known() || loc.column == 0) return {};
+  const std::string line = source_line(loc.file, loc.line);
+  if (line.size() < loc.column) return {};
+  std::string under = line.substr(0, loc.column - 1);
+  for (char& c : under)
+    if (c != '\t') c = ' ';
+  return fmt::format("\n{:>5} | {}\n      | {}^", loc.line, line, under);
+}
+
+/// The whole diagnostic, with the source line behind its first line.
+std::string explained(const Diagnostic& d) {
+  std::string text = d.str();
+  const std::size_t head = place(d.loc).size() + d.message.size();
+  const std::size_t end = text.find('\n', std::min(head, text.size()));
+  return text.insert(std::min(end, text.size()), snippet(d.loc));
+}
+
 std::string joined(const std::vector<Diagnostic>& all) {
   std::string text;
   for (const Diagnostic& d : all) {
     if (!text.empty()) text += '\n';
-    text += d.str();
+    text += explained(d);
   }
   return text;
 }
@@ -47,7 +80,7 @@ std::string Diagnostic::str() const {
   return text;
 }
 
-CompileError::CompileError(Diagnostic d) : Error(d.str()), all_{std::move(d)} {}
+CompileError::CompileError(Diagnostic d) : Error(explained(d)), all_{std::move(d)} {}
 
 CompileError::CompileError(std::vector<Diagnostic> all) : Error(joined(all)), all_(std::move(all)) {
   // An error without a diagnostic would leave diagnostic() nothing to return.

@@ -1,10 +1,14 @@
-// Truth values are computed where they are first needed.
+// Conditions are computed where they are first needed.
 //
-// A tile's comparisons come all before what selects by them, and a thread has seven predicates:
-// ptxas packed the others into the bits of registers and tested them out again, three instructions
-// for each element of a mask.
-#include <llvm/ADT/DenseMap.h>
+// A tile's comparisons all come before what selects by them, and a thread has seven predicates:
+// ptxas packs the others into the bits of registers and tests them out again, three instructions
+// for each element of a mask. This pass walks each block forwards: a condition whose users all lie
+// in its block waits, and the first instruction that does not wait itself and needs it has it
+// placed directly in front, behind what the condition needs in turn. No positions are compared, so
+// none can tie.
 #include <llvm/ADT/STLExtras.h>
+#include <llvm/ADT/SmallPtrSet.h>
+#include <llvm/ADT/SmallVector.h>
 #include <llvm/IR/Function.h>
 #include <llvm/IR/Instructions.h>
 
@@ -13,42 +17,52 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-bool is_condition(const llvm::Instruction& i) {
-  return i.getType()->isIntegerTy(1) &&
-         (llvm::isa<llvm::CmpInst>(i) || llvm::isa<llvm::BinaryOperator>(i));
+using Waiting = llvm::SmallPtrSet<llvm::Instruction*, 32>;
+
+/// A phi uses its operand at the end of the block it comes from, so a condition that a phi needs
+/// stays.
+bool may_wait(const llvm::Instruction& i) {
+  const bool is_condition = i.getType()->isIntegerTy(1) &&
+                            (llvm::isa<llvm::CmpInst>(i) || llvm::isa<llvm::BinaryOperator>(i));
+  return is_condition && llvm::all_of(i.users(), [&](const llvm::User* u) {
+           const auto* user = llvm::cast<llvm::Instruction>(u);
+           return user->getParent() == i.getParent() && !llvm::isa<llvm::PHINode>(user);
+         });
 }
 
-/// Places of a block's instructions, which stay in order while single ones move.
-using Places = llvm::DenseMap<const llvm::Instruction*, unsigned>;
-
-Places places_of(const llvm::BasicBlock& block) {
-  Places places;
-  for (const llvm::Instruction& i : block) places.try_emplace(&i, places.size());
-  return places;
+/// The last operand comes first: what a condition combines then lies in the order that ptxas has
+/// always got.
+llvm::Instruction* waiting_operand(const llvm::Instruction& i, const Waiting& waiting) {
+  for (const llvm::Use& use : llvm::reverse(i.operands()))
+    if (auto* operand = llvm::dyn_cast<llvm::Instruction>(use.get()); waiting.contains(operand))
+      return operand;
+  return nullptr;
 }
 
-/// The first user, if all are in the instruction's block; phis count as the ends of theirs.
-llvm::Instruction* first_user(llvm::Instruction& i, const Places& places) {
-  llvm::Instruction* first = nullptr;
-  for (llvm::User* u : i.users()) {
-    auto* user = llvm::cast<llvm::Instruction>(u);
-    if (user->getParent() != i.getParent() || llvm::isa<llvm::PHINode>(user)) return nullptr;
-    if (!first || places.lookup(user) < places.lookup(first)) first = user;
+/// Places all waiting conditions that `user` needs, however indirectly, in front of it: operands
+/// before users.
+void place_needed(llvm::Instruction& user, Waiting& waiting) {
+  llvm::SmallVector<llvm::Instruction*, 16> needed{&user};
+  while (!needed.empty()) {
+    llvm::Instruction* last = needed.back();
+    if (llvm::Instruction* operand = waiting_operand(*last, waiting)) {
+      needed.push_back(operand);
+      continue;
+    }
+    needed.pop_back();
+    if (waiting.erase(last)) last->moveBefore(&user);
   }
-  return first;
 }
 
 }  // namespace
 
 void place_conditions_late(llvm::Function& function) {
   for (llvm::BasicBlock& block : function) {
-    Places places = places_of(block);
-    for (llvm::Instruction& i : llvm::make_early_inc_range(llvm::reverse(block))) {
-      llvm::Instruction* user = is_condition(i) ? first_user(i, places) : nullptr;
-      if (!user) continue;
-      i.moveBefore(user);
-      places[&i] = places.lookup(user);  // beside its user; what needs both comes behind
-    }
+    Waiting waiting;
+    for (llvm::Instruction& i : block)
+      if (may_wait(i)) waiting.insert(&i);
+    for (llvm::Instruction& i : llvm::make_early_inc_range(block))
+      if (!waiting.contains(&i)) place_needed(i, waiting);
   }
 }
 

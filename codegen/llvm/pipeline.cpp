@@ -13,6 +13,7 @@
 #include <llvm/CodeGen/Passes.h>
 #include <llvm/CodeGen/TargetPassConfig.h>
 #include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Support/CommandLine.h>
@@ -90,6 +91,26 @@ void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
   all.run(module, modules);
 }
 
+/// Verifies every function after the last pass over LLVM IR, the code generator's own ones
+/// included. A broken function is emptied, so that instruction selection does not trip over it, and
+/// its faults are kept: an exception may not cross LLVM.
+class VerifyLast : public llvm::FunctionPass {
+ public:
+  explicit VerifyLast(std::string& faults) : FunctionPass(id_), faults_(faults) {}
+  bool runOnFunction(llvm::Function& function) override {
+    llvm::raw_string_ostream os(faults_);
+    if (!llvm::verifyFunction(function, &os)) return false;
+    function.deleteBody();
+    llvm::LLVMContext& context = function.getContext();
+    llvm::ReturnInst::Create(context, llvm::BasicBlock::Create(context, "broken", &function));
+    return true;
+  }
+
+ private:
+  static inline char id_ = 0;
+  std::string& faults_;
+};
+
 /// The step from LLVM IR to machine instructions, which LLVM only shows its own subclasses.
 struct PassConfigAccess : llvm::TargetPassConfig {
   static constexpr auto kSelect = &PassConfigAccess::addCoreISelPasses;
@@ -101,7 +122,7 @@ struct PassConfigAccess : llvm::TargetPassConfig {
 /// registers coalesced at the default level: level None leaves moves between wgmmas, which
 /// serialises them too.
 void add_codegen(llvm::LLVMTargetMachine& machine, llvm::legacy::PassManager& passes,
-                 llvm::raw_pwrite_stream& out) {
+                 llvm::raw_pwrite_stream& out, std::string& faults) {
   auto* modules = new llvm::MachineModuleInfoWrapperPass(&machine);
   llvm::TargetPassConfig* config = machine.createPassConfig(passes);
   config->setDisableVerify(true);
@@ -112,6 +133,7 @@ void add_codegen(llvm::LLVMTargetMachine& machine, llvm::legacy::PassManager& pa
   config->addIRPasses();
   machine.setOptLevel(llvm::CodeGenOptLevel::Default);
   config->addISelPrepare();
+  passes.add(new VerifyLast(faults));
   const bool failed = (config->*PassConfigAccess::kSelect)();
   config->addMachinePasses();
   config->setInitialized();
@@ -139,8 +161,10 @@ void write_ptx(llvm::Module& module, const std::string& target, const EmitOption
   llvm::SmallString<0> buffer;
   llvm::raw_svector_ostream stream(buffer);
   llvm::legacy::PassManager passes;
-  add_codegen(static_cast<llvm::LLVMTargetMachine&>(*machine), passes, stream);
+  std::string faults;
+  add_codegen(static_cast<llvm::LLVMTargetMachine&>(*machine), passes, stream, faults);
   passes.run(module);
+  if (!faults.empty()) throw InternalError("LLVM emitter: a pass broke the module\n" + faults);
   out.ptx = with_safe_negations({buffer.data(), buffer.size()});
   out.codegen_ms = milliseconds_since(start);
 }

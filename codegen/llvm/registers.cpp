@@ -20,10 +20,18 @@ std::vector<ElementRef> concatenated(Emitter& e, OpId id) {
   return all;
 }
 
+/// A pointer counts as its 64 bits, which LLVM does not say of it.
+unsigned bits_of(llvm::Type* word) {
+  constexpr unsigned kPointer = 64;
+  return word->isPointerTy()
+             ? kPointer
+             : static_cast<unsigned>(word->getPrimitiveSizeInBits().getFixedValue());
+}
+
 /// Words of `bits` each with the bits of `words`, lowest first.
 Words regrouped(Emitter& e, const Words& words, unsigned bits) {
   Words out;
-  const unsigned have = words[0]->getType()->getPrimitiveSizeInBits();
+  const unsigned have = bits_of(words[0]->getType());
   if (have == bits) return words;
   auto* wide = e.b.getIntNTy(std::max(have, bits));
   auto* parts = llvm::FixedVectorType::get(e.b.getIntNTy(std::min(have, bits)),
@@ -74,7 +82,7 @@ void llvm_Regs(Emitter& e, OpId id) {
 
 void llvm_Repack(Emitter& e, OpId id) {
   const Holding h = e.holding(e.kernel.type(e.result(id)));
-  Words out = regrouped(e, e.words(e.operand(id, 0)), h.word->getPrimitiveSizeInBits());
+  Words out = regrouped(e, e.words(e.operand(id, 0)), bits_of(h.word));
   for (Value*& w : out) w = e.bits_as(w, h.word);
   e.set_words(e.result(id), std::move(out));
 }

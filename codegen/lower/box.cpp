@@ -19,12 +19,14 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
   axes_.assign(axes.begin(), axes.end());
   const auto rank = static_cast<std::size_t>(view_type_.rank());
   for (std::size_t v = 0; v < rank; ++v) offsets_.push_back(l.get(d.operands[first_offset + v]));
-  index_ = l.type(offsets_.front()).dtype();
+  if (rank > 0) index_ = l.type(offsets_.front()).dtype();
   inside_.assign(rank, false);
   for (std::int64_t proved : d.attrs.ints(AttrName::inside))
     inside_[static_cast<std::size_t>(proved)] = true;
   for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(d, first_offset + rank + v, v));
   base = l.view_pointer(view_);
+  // A view of rank 0 has no dimension to go along.
+  if (rank == 0) offset = l.b.constant(Type::scalar(index_), std::int64_t{0});
   for (std::size_t v = 0; v < rank; ++v) {
     const Value stride = l.view_stride(view_, static_cast<int>(v), index_);
     const Value term = l.b.mul(offsets_[v], stride);

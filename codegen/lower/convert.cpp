@@ -1,16 +1,13 @@
 // Lowering of layout conversions: other registers of the same thread, shuffles within the warp, or
 // an exchange through shared memory.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <map>
 
+#include "codegen/lower/linear_exchange.h"
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/shared.h"
-#include "codegen/lower/warp_exchange.h"
 #include "ir/layout/conversion.h"
-#include "tegula/error.h"
 
 namespace tegula::codegen {
 
@@ -18,17 +15,9 @@ using namespace ir;
 
 namespace {
 
-/// i1 has no place in memory of its own: it travels as a byte.
-Value widened(Lowering& l, Value v) {
-  return l.type(v).dtype() == DType::i1 && !l.type(v).is_pointer() ? l.b.cast(v, DType::u8) : v;
-}
-
 Value through_shared(Lowering& l, Value v, const LinearLayout& from, const LinearLayout& to,
                      const SharedExchange& exchange) {
-  const Type type = l.type(v);
-  Value data = widened(l, v);
-  if (type.is_pointer())
-    data = l.b.op(Opcode::Repack, {data}, Type::vec({DType::i64, false}, type.count()));
+  const Value data = as_stored(l, v);
   const Elem elem = l.type(data).elem();
   const Value base = l.scratch(exchange.layout.bytes(), std::max(16, exchange.layout.alignment()));
   l.barrier();
@@ -36,21 +25,7 @@ Value through_shared(Lowering& l, Value v, const LinearLayout& from, const Linea
   l.barrier();
   const Value loaded =
       load_shared(l, base, exchange.layout, to, elem, exchange.read != AccessForm::Vector);
-  if (type.is_pointer())
-    return l.b.op(Opcode::Repack, {loaded}, Type::vec(type.elem(), l.type(loaded).count()));
-  if (type.dtype() == DType::i1)
-    return l.b.cmp("ne", loaded, l.b.constant(Type::scalar(DType::u8), std::int64_t{0}));
-  return loaded;
-}
-
-/// What a warp writes it reads again: only its lanes meet.
-Value within_warps(Lowering& l, Value v, const LinearLayout& from, const LinearLayout& to,
-                   const SharedExchange& exchange, Value base) {
-  l.b.effect(Opcode::WarpSync, {});
-  store_shared(l, base, exchange.layout, from, v, exchange.write != AccessForm::Vector);
-  l.b.effect(Opcode::WarpSync, {});
-  return load_shared(l, base, exchange.layout, to, l.type(v).elem(),
-                     exchange.read != AccessForm::Vector);
+  return as_before(l, loaded, l.type(v).elem());
 }
 
 // ---- shuffles
@@ -149,9 +124,6 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
   const LinearLayout& from = layout_of(l.from.type(d.operands[0]));
   const LinearLayout& to = layout_of(type);
   const Value v = l.get(d.operands[0]);
-  if (const Value base = l.warp_scratch())
-    if (const auto exchange = warp_exchange(l.from, op, *l.context.plan))
-      return l.set(d.results[0], within_warps(l, v, from, to, *exchange, base));
   const int bytes = type.is_pointer() ? 8 : size_bytes(type.dtype());
   const int per_word = elements_of_word(l.type(v));
   ConversionOptions options;
@@ -166,16 +138,23 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
     options.allow_shuffles = false;
     if (!shuffles) plan = plan_conversion(from, to, bytes, options);
   }
-  if (!plan)
-    throw InternalError(
-        fmt::format("convert_layout {} to {}: {}", from.str(), to.str(), plan.reason()));
+  const auto say = [&](const char* how) {
+    l.context.remark(Remark::Kind::Analysis, d.loc, how,
+                     {{"tile", l.from.type(d.operands[0]).str()}});
+  };
+  // What pads the layouts has a place in an exchange, too, which may be more than there is.
+  const bool is_too_large =
+      plan && plan->kind == ConversionKind::Shared &&
+      plan->shared->layout.bytes() > shared_limit(l.from.info.target) / 2 &&
+      from.shape().product() * bytes <= plan->shared->layout.bytes() / 2;
+  if (!plan || is_too_large) {
+    say("layout converted through shared memory, element by element");
+    return l.set(d.results[0], through_linear_memory(l, v, from, to));
+  }
   if (plan->kind == ConversionKind::Identity) return l.set(d.results[0], v);
   if (plan->kind == ConversionKind::Registers)
     return l.set(d.results[0], l.regs(v, plan->registers));
-  l.context.remark(
-      Remark::Kind::Analysis, d.loc,
-      shuffles ? "layout converted by shuffles" : "layout converted through shared memory",
-      {{"tile", l.from.type(d.operands[0]).str()}});
+  say(shuffles ? "layout converted by shuffles" : "layout converted through shared memory");
   l.set(d.results[0], shuffles ? through_shuffles(l, v, *shuffles, per_word, to.registers())
                                : through_shared(l, v, from, to, *plan->shared));
 }

@@ -11,7 +11,6 @@
 
 #include "codegen/lower/lower_simt.h"
 #include "codegen/lower/tma.h"
-#include "codegen/lower/warp_exchange.h"
 #include "ir/layout/linear_layout.h"
 #include "support/quotients.h"
 #include "tegula/error.h"
@@ -45,14 +44,6 @@ Lowering::Lowering(const Kernel& machine, PassContext& ctx)
   scratch_end_ = machine.info.smem_bytes;
 }
 
-void Lowering::reserve_warp_scratch() {
-  const std::int64_t bytes = context.plan ? warp_exchange_bytes(from, *context.plan) : 0;
-  if (bytes == 0) return;
-  warp_scratch_offset_ = (scratch_offset_ + 1023) / 1024 * 1024;
-  warp_scratch_bytes_ = bytes;
-  scratch_offset_ = scratch_end_ = warp_scratch_offset_ + groups_ * bytes;
-}
-
 void Lowering::reserve_store_staging() {
   staging_ = StoreStaging::of(from, groups_, scratch_offset_);
   if (staging_) scratch_offset_ = scratch_end_ = staging_->end();
@@ -62,7 +53,6 @@ Kernel Lowering::run() {
   add_params();
   if (context.plan && context.plan->copy_warps > 0) copying_ = CopySlice::of(from);
   find_groups();
-  reserve_warp_scratch();
   reserve_store_staging();
   reserve_diagonals();
   find_live_ranges();
@@ -235,17 +225,10 @@ void Lowering::lower_elementwise(OpId op) {
   std::vector<Value> operands;
   for (Value v : d.operands) operands.push_back(get(v));
   const Type result = lowered_type(from.type(d.results[0]));
-  if (d.opcode == Opcode::Exp2 && shares_exp2(result))
-    return set(d.results[0], lower_exp2(operands[0]));
   if (d.attrs.i(AttrName::mostly_one) == 1)
     return set(d.results[0], lower_rescaling(op, operands[0], operands[1]));
   const OpId made = b.create(d.opcode, operands, std::span(&result, 1), d.attrs);
   set(d.results[0], to[made].results[0]);
-}
-
-bool Lowering::shares_exp2(Type registers) const {
-  return context.plan && context.plan->exp2_share > 0 && registers.is_vec() &&
-         registers.dtype() == DType::f32 && registers.count() % 16 == 0;
 }
 
 /// A thread's registers are apart by constants: one fma each, beside one for where the thread
@@ -558,12 +541,6 @@ Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   const std::int64_t at = round_up(from_here, alignment);
   scratch_end_ = std::max(scratch_end_, at + bytes);
   return shared_address(at);
-}
-
-Value Lowering::warp_scratch() {
-  if (warp_scratch_offset_ < 0) return {};
-  const Value first = shared_address(warp_scratch_offset_);
-  return groups_ == 1 ? first : b.add(first, b.mul(group(), b.i32(warp_scratch_bytes_)));
 }
 
 void Lowering::barrier() {

@@ -121,9 +121,6 @@ class Lowering {
   /// allocations of which none is alive at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
-  /// Shared memory for exchanges within warps, which nothing else uses; none where there is no
-  /// room.
-  ir::Value warp_scratch();
   /// Where stores by TMA find what they store; none where there are none.
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
   /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
@@ -153,7 +150,6 @@ class Lowering {
   bool is_for_another_role(ir::OpId op) const;
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
-  void reserve_warp_scratch();
   void reserve_store_staging();
   void reserve_diagonals();
   void find_live_ranges();
@@ -164,8 +160,6 @@ class Lowering {
   void add_by_parts(ir::OpId op, ir::Value loaded);
   void lower_by_diagonals(ir::OpId op, const WarpDiagonals& here);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
-  bool shares_exp2(ir::Type registers) const;
-  ir::Value lower_exp2(ir::Value x);
   ir::Value lower_rescaling(ir::OpId op, ir::Value x, ir::Value by);
   void lower_for(ir::OpId op);
   void lower_yield(ir::OpId op);
@@ -192,7 +186,6 @@ class Lowering {
   std::map<ir::In, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
-  std::int64_t warp_scratch_offset_ = -1, warp_scratch_bytes_ = 0;
   std::optional<StoreStaging> staging_;
   std::optional<DiagonalTiles> diagonals_;
   std::int64_t diagonals_offset_ = -1;  ///< none: -1

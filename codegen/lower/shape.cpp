@@ -1,6 +1,7 @@
 // Lowering of tile creation and shape ops: mostly a choice of registers.
 #include <fmt/format.h>
 
+#include "codegen/lower/linear_exchange.h"
 #include "codegen/lower/lowering.h"
 #include "ir/layout/layout_ops.h"
 #include "tegula/error.h"
@@ -40,15 +41,35 @@ void lower_Broadcast(Lowering& l, OpId op) {
   l.set(d.results[0], l.regs(l.get(d.operands[0]), *registers));
 }
 
-// The layouts of operand and result agree register by register: the pass assign_layouts sees to it.
+// The layouts of operand and result agree register by register: the pass assign_layouts sees to it,
+// but for reshapes that no layout follows.
 void lower_ExpandDims(Lowering& l, OpId op) {
   l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
 }
 void lower_Permute(Lowering& l, OpId op) {
   l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
 }
+
+namespace {
+
+/// Each register's element has the same number in both.
+bool agree(const LinearLayout& before, const LinearLayout& after) {
+  if (const auto moved = reshape(before, after.shape()); moved && *moved == after) return true;
+  const auto back = reshape(after, before.shape());
+  return back && *back == before;
+}
+
+}  // namespace
+
 void lower_Reshape(Lowering& l, OpId op) {
-  l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
+  const OpData& d = l.from[op];
+  const Value v = l.get(d.operands[0]);
+  const LinearLayout& before = layout_of(l.from.type(d.operands[0]));
+  const LinearLayout& after = layout_of(l.from.type(d.results[0]));
+  if (agree(before, after)) return l.set(d.results[0], v);
+  l.context.remark(Remark::Kind::Analysis, d.loc, "reshaped through shared memory",
+                   {{"tile", l.from.type(d.operands[0]).str()}});
+  l.set(d.results[0], through_linear_memory(l, v, before, after));
 }
 
 void lower_AsmElementwise(Lowering& l, OpId op) {

@@ -103,6 +103,11 @@ unsigned width_of(const Warp& w, Slot s) {
   return w.info(s).elem.pointer ? 64u : static_cast<unsigned>(size_bits(w.info(s).elem.dtype));
 }
 
+/// A pointer's registers hold its address, whatever it points to.
+DType bits_type(const Warp& w, Slot s) {
+  return w.info(s).elem.pointer ? DType::u64 : w.info(s).elem.dtype;
+}
+
 /// In words of 32 bits each half goes its own way; other groups of registers are poison as a whole.
 void repack_poison(Warp& w, const Instr& i) {
   const Slot in = i.in[0], out = i.out[0];
@@ -131,7 +136,7 @@ void repack_poison(Warp& w, const Instr& i) {
 
 Step sim_Repack(Warp& w, const Instr& i) {
   const Slot in = i.in[0], out = i.out[0];
-  const DType from = w.info(in).elem.dtype, to = w.info(out).elem.dtype;
+  const DType from = bits_type(w, in), to = bits_type(w, out);
   const unsigned in_bits = width_of(w, in), out_bits = width_of(w, out);
   const unsigned wide = std::max(in_bits, out_bits);
   const std::uint32_t per_in = wide / in_bits, per_out = wide / out_bits;

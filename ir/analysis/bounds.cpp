@@ -103,146 +103,40 @@ bool is_same(const Kernel& k, Value a, Value b, int depth) {
   return in_order || (info(p.opcode).has(kCommutative) && same(0, 1) && same(1, 0));
 }
 
-Bounds::Bounds(const Kernel& k) : k_(k) {
+namespace {
+
+/// The op is inside of a branch.
+bool is_conditional(const Kernel& k, OpId op) {
+  for (OpId owner = k[k[op].parent].owner; owner; owner = k[k[owner].parent].owner)
+    if (k[owner].opcode == Opcode::If) return true;
+  return false;
+}
+
+}  // namespace
+
+Bounds::Bounds(const Kernel& k) : k_(k), facts_(k) {
   walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode != Opcode::Assume) return;
-    const OpId def = k[k[op].operands[0]].def;
-    if (!def || k[def].opcode != Opcode::Cmp) return;
-    const Value a = k[def].operands[0], b = k[def].operands[1];
-    const std::string_view pred = k[def].attrs.s(AttrName::pred);
-    if (pred == "lt") less_than_[a].push_back(b);
-    const RegionId home = k[a].def ? k[k[a].def].parent : k[a].region;
-    if (pred == "ge" && is_zero(k, b) && k[op].parent == home) at_least_zero_.insert(a);
+    if (k[op].opcode == Opcode::Assume) collect(op, k[op].operands[0]);
   });
 }
 
-bool Bounds::is_non_negative(Value v, int depth) const {
-  if (depth > kMaxDepth) return false;
-  // A grid index: the fact that bounds it from above is stated only of what counts from 0.
-  if (less_than_.contains(v)) return true;
-  if (const auto c = as_constant(k_, v)) return *c >= 0;
-  const ValueData& value = k_[v];
-  if (!value.def) {
-    const OpId owner = value.region ? k_[value.region].owner : OpId();
-    const bool is_iv = owner && k_[owner].opcode == Opcode::For && value.position == 0;
-    return is_iv && is_non_negative(k_[owner].operands[0], depth + 1);
-  }
-  const OpData& d = k_[value.def];
-  const auto of = [&](std::size_t i) { return is_non_negative(d.operands[i], depth + 1); };
-  using enum Opcode;
-  if (d.opcode == ViewDim || d.opcode == ProgramId || d.opcode == NumPrograms ||
-      d.opcode == ClusterRank || d.opcode == ClusterId || d.opcode == ClusterTile)
-    return true;
-  if (d.opcode == Cast) return of(0);
-  if (d.opcode == Max) return of(0) || of(1);
-  if (d.opcode == Select) return of(1) && of(2);
-  if (d.opcode == Rem) return of(0);
-  if (d.opcode == Add || d.opcode == Mul || d.opcode == Div || d.opcode == Min)
-    return of(0) && of(1);
-  return false;
+void Bounds::collect(OpId assume, Value condition) {
+  const OpId def = k_[condition].def;
+  if (!def || !k_.type(condition).is_scalar()) return;
+  if (k_[def].opcode == Opcode::And)
+    for (Value v : k_[def].operands) collect(assume, v);
+  if (k_[def].opcode != Opcode::Cmp) return;
+  const Value a = k_[def].operands[0], b = k_[def].operands[1];
+  const std::string_view pred = k_[def].attrs.s(AttrName::pred);
+  const RegionId home = k_[a].def ? k_[k_[a].def].parent : k_[a].region;
+  const bool is_home = k_[assume].parent == home;
+  if (pred == "lt" && (is_home || !is_conditional(k_, assume))) less_than_[a].push_back(b);
+  if (pred == "ge" && is_zero(k_, b) && is_home) at_least_zero_.insert(a);
 }
 
 bool Bounds::is_less(Value a, Value b) const {
   const auto it = less_than_.find(a);
   return it != less_than_.end() && std::ranges::find(it->second, b) != it->second.end();
-}
-
-bool Bounds::is_dim(Value v, Value view, int axis) const {
-  const OpId def = k_[v].def;
-  if (!def) return false;
-  const OpData& d = k_[def];
-  if (d.opcode == Opcode::ViewDim)
-    return d.operands[0] == view && d.attrs.i(AttrName::axis) == axis;
-  return d.opcode == Opcode::Cast && is_dim(d.operands[0], view, axis);
-}
-
-/// count == (dim + block - 1) / block, as `cdiv` writes it.
-bool Bounds::is_tile_count(Value count, std::int64_t block, Value view, int axis) const {
-  const OpId def = k_[count].def;
-  if (!def) return false;
-  const OpData& d = k_[def];
-  if (d.opcode == Opcode::Cast) return is_tile_count(d.operands[0], block, view, axis);
-  if (block == 1 && is_dim(count, view, axis)) return true;
-  if (d.opcode != Opcode::Div || as_constant(k_, d.operands[1]) != block) return false;
-  const OpId sum = k_[d.operands[0]].def;
-  if (!sum || k_[sum].opcode != Opcode::Add) return false;
-  const auto& terms = k_[sum].operands;
-  return (is_dim(terms[0], view, axis) && as_constant(k_, terms[1]) == block - 1) ||
-         (is_dim(terms[1], view, axis) && as_constant(k_, terms[0]) == block - 1);
-}
-
-bool Bounds::loop_inside(Value iv, std::int64_t extent, Value view, int axis) const {
-  const ValueData& d = k_[iv];
-  const OpId owner = !d.def && d.region ? k_[d.region].owner : OpId();
-  if (!owner || k_[owner].opcode != Opcode::For || d.position != 0) return false;
-  const auto& operands = k_[owner].operands;
-  const auto lo = as_constant(k_, operands[0]), step = as_constant(k_, operands[2]);
-  if (!lo || !step || *lo < 0 || *step <= 0 || *lo % extent != 0 || *step % extent != 0)
-    return false;
-  // iv < hi and extent divides both, so iv + extent <= hi.
-  if (is_dim(operands[1], view, axis)) return true;
-  const auto hi = as_constant(k_, operands[1]);
-  const std::int64_t dim = k_.type(view).shape()[static_cast<std::size_t>(axis)];
-  return hi && dim != kDynamic && *hi <= dim && *hi % extent == 0;
-}
-
-bool Bounds::is_grid_index(Value index, std::int64_t block, Value view, int axis) const {
-  const OpId def = k_[index].def;
-  if (def && k_[def].opcode == Opcode::Cast)
-    return is_grid_index(k_[def].operands[0], block, view, axis);
-  const auto it = less_than_.find(index);
-  if (it == less_than_.end()) return false;
-  return std::ranges::any_of(it->second,
-                             [&](Value count) { return is_tile_count(count, block, view, axis); });
-}
-
-/// cluster_rank * constant: the constant.
-std::optional<std::int64_t> Bounds::share_of_rank(Value v) const {
-  const OpId def = k_[v].def;
-  if (!def) return std::nullopt;
-  const OpData& d = k_[def];
-  if (d.opcode == Opcode::ClusterRank) return 1;
-  if (d.opcode == Opcode::Cast) return share_of_rank(d.operands[0]);
-  if (d.opcode != Opcode::Mul) return std::nullopt;
-  for (std::size_t i = 0; i < 2; ++i)
-    if (const auto c = as_constant(k_, d.operands[i]))
-      if (const auto share = share_of_rank(d.operands[1 - i])) return *share * *c;
-  return std::nullopt;
-}
-
-/// base + rank * share: inside where the boxes of all ranks are, taken as one.
-bool Bounds::is_share_inside(const OpData& sum, std::int64_t extent, Value view, int axis) const {
-  for (std::size_t i = 0; i < 2; ++i)
-    if (const auto share = share_of_rank(sum.operands[i]); share && *share >= 0)
-      return is_inside(sum.operands[1 - i], extent + *share * (k_.info.cluster - 1), view, axis);
-  return false;
-}
-
-bool Bounds::is_inside(Value offset, std::int64_t extent, Value view, int axis) const {
-  const std::int64_t dim = k_.type(view).shape()[static_cast<std::size_t>(axis)];
-  if (const auto c = as_constant(k_, offset)) {
-    if (*c < 0) return false;
-    if (dim != kDynamic) return *c + extent <= dim;
-    return false;  // the extent may be zero at run time
-  }
-  const OpId sum = k_[offset].def;
-  if (sum && k_[sum].opcode == Opcode::Add && is_share_inside(k_[sum], extent, view, axis))
-    return true;
-  const std::int64_t divides =
-      dim != kDynamic ? dim : k_.type(view).view_facts().dim_div[static_cast<std::size_t>(axis)];
-  if (divides % extent != 0) return false;
-  if (loop_inside(offset, extent, view, axis)) return true;
-  if (extent == 1 && is_grid_index(offset, 1, view, axis)) return true;
-  const OpId def = k_[offset].def;
-  if (!def) return false;
-  const OpData& d = k_[def];
-  if (d.opcode == Opcode::Cast) return is_inside(d.operands[0], extent, view, axis);
-  if (d.opcode != Opcode::Mul) return false;
-  for (int i = 0; i < 2; ++i)
-    if (as_constant(k_, d.operands[1 - i]) == extent &&
-        is_grid_index(d.operands[i], extent, view, axis))
-      return true;
-  return false;
 }
 
 }  // namespace tegula::ir

@@ -4,6 +4,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/analysis/facts.h"
 #include "ir/kernel.h"
 
 namespace tegula::ir {
@@ -29,29 +30,28 @@ class Bounds {
   /// Collects the facts that `assume` ops state.
   explicit Bounds(const Kernel& k);
 
-  /// True if the integer value is surely >= 0.
-  bool is_non_negative(Value v, int depth = 0) const;
+  /// True if the integer value is surely >= 0 wherever `at` is executed; without `at` everywhere.
+  bool is_non_negative(Value v, OpId at = {}) const { return facts_.is_non_negative(v, at); }
   /// The most that a scalar integer can be, where it is surely >= 0 and computing it cannot have
   /// wrapped; none for others. Stricter than is_non_negative, which follows sums and products of
   /// whatever size: for rewrites that must not depend on what numbers stand for.
   std::optional<std::int64_t> most(Value v) const;
   /// True if some `assume` says a < b.
   bool is_less(Value a, Value b) const;
-  /// True if offset >= 0 and offset + extent <= the view's dimension for every execution.
-  bool is_inside(Value offset, std::int64_t extent, Value view, int axis) const;
+  /// True if offset >= 0 and offset + extent <= the view's dimension for every execution of `at`.
+  bool is_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at) const {
+    return facts_.is_non_negative(offset, at) && facts_.ends_inside(offset, extent, view, axis, at);
+  }
+  const Facts& facts() const { return facts_; }
 
  private:
-  bool is_dim(Value v, Value view, int axis) const;
-  bool is_tile_count(Value count, std::int64_t block, Value view, int axis) const;
-  bool loop_inside(Value iv, std::int64_t extent, Value view, int axis) const;
-  std::optional<std::int64_t> share_of_rank(Value v) const;
-  bool is_share_inside(const OpData& sum, std::int64_t extent, Value view, int axis) const;
-  bool is_grid_index(Value index, std::int64_t block, Value view, int axis) const;
+  void collect(OpId assume, Value condition);
 
   class MostOf;
 
   const Kernel& k_;
-  std::unordered_map<Value, std::vector<Value>> less_than_;
+  Facts facts_;
+  std::unordered_map<Value, std::vector<Value>> less_than_;  ///< but for what branches assume
   std::unordered_set<Value> at_least_zero_;  ///< as an `assume` says wherever they are computed
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
 
 namespace tegula::ir {
@@ -84,6 +85,26 @@ bool may_be_read_again(const Kernel& k, const OpData& store) {
   return signals || uses > 1;
 }
 
+/// A later turn of a loop of the kernel may store the same elements: TMA orders no two stores.
+bool may_be_stored_again(const Kernel& k, const OpData& store) {
+  MemoryHazards hazards(k);
+  OpId op = k[store.parent].first;
+  while (&k[op] != &store) op = k[op].next;
+  const MemoryAccess& box = *hazards.access(op);
+  for (OpId at = k[store.parent].owner; at; at = k[k[at].parent].owner) {
+    const bool loops = k[at].opcode == Opcode::For || k[at].opcode == Opcode::While;
+    if (loops && !has_independent_turns(k, at) && !hazards.moves_with(box, at)) return true;
+  }
+  return false;
+}
+
+/// Memory that other arguments may share: what these do with it is not ordered with TMA's stores.
+bool is_shared_by_call(const Kernel& k, Value view) {
+  return std::ranges::any_of(k.params(), [&](const Param& p) {
+    return p.value == view && p.attrs.s(AttrName::kind) == kMayAlias;
+  });
+}
+
 }  // namespace
 
 std::optional<std::vector<StoreClip>> clips_of(const Kernel& k, const OpData& store) {
@@ -113,6 +134,8 @@ std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
   if (!rows_end_with_a_piece(k, store, static_cast<std::size_t>(axes[1]), *clips))
     return "rows that may end within 16 bytes";
   if (may_be_read_again(k, store)) return "results that may be read, or announced, in the kernel";
+  if (is_shared_by_call(k, store.operands[0])) return "memory that other arguments may share";
+  if (may_be_stored_again(k, store)) return "results that a later step may store again";
   return {};
 }
 

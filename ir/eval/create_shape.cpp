@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "ir/eval/box.h"
 #include "ir/eval/program.h"
 #include "ir/reshape_groups.h"
 
@@ -130,9 +131,22 @@ void eval_Const(Program& p, OpId id) {
   p.result(id).set_scalar(elem.pointer ? c : canonical(c, elem.dtype));
 }
 
+namespace {
+
+/// An element that a load reads by itself, outside of its view.
+bool is_outside_element(Program& p, Value v) {
+  const OpId def = p.kernel()[v].def;
+  return def && p.op(def).opcode == Opcode::LoadView && !p.kernel().type(v).is_tile() &&
+         make_box(p, def, 0, 1, {}).is_outside;
+}
+
+}  // namespace
+
 void eval_FillAbsent(Program& p, OpId id) {
   const Value v = p.op(id).operands[0];
   const auto count = static_cast<std::size_t>(p.result_type(id).count());
+  const bool tells = p.attrs(id).s(AttrName::kind) == "present";
+  const bool is_outside = is_outside_element(p, v);
   const Cell* cells = p.dense(v);
   const std::uint8_t* states = p.states(v);
   const TileValue& fill = p.operand(id, 1);
@@ -141,10 +155,10 @@ void eval_FillAbsent(Program& p, OpId id) {
   out.origin = p.value(v).origin;
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint8_t state = states == nullptr ? 0 : states[i];
-    const bool absent = (state & kAbsent) != 0;
-    out.cells[i] = absent ? fill.cells[0] : cells[i];
+    const bool absent = is_outside || (state & kAbsent) != 0;
+    out.cells[i] = tells ? Cell{.i = absent ? 0 : 1} : absent ? fill.cells[0] : cells[i];
     const std::uint8_t poison = absent ? fill.state(0) : state & kPoison;
-    if (poison != 0) out.add_state(i, poison);
+    if (poison != 0 && !tells) out.add_state(i, poison);
   }
 }
 

@@ -29,21 +29,51 @@ void join_states(Program& p, const OpData& d, TileValue& out) {
   }
 }
 
-/// The side that a select does not take may be poison.
-void join_select_states(Program& p, const OpData& d, TileValue& out) {
+/// The state of each element, edges included.
+std::vector<std::uint8_t> all_states(Program& p, Value v, std::size_t count) {
+  std::vector<std::uint8_t> out(count, 0);
+  const TileValue& t = p.value(v);
+  if (t.is_plain()) return out;
+  const std::uint8_t* states = p.states(v);
+  const bool is_scalar = p.kernel().type(v).count() != static_cast<std::int64_t>(count);
+  for (std::size_t i = 0; i < count; ++i) out[i] = states[is_scalar ? 0 : i];
+  return out;
+}
+
+/// One condition for all takes a side as it is.
+void take_side(const TileValue& condition, const TileValue& side, TileValue& out) {
+  join_edges(out.edges, side.edges);
+  if (!out.origin) out.origin = side.origin;
+  const std::uint8_t all = condition.state(0);
+  if (side.states.empty() && all == 0) return;
+  out.states.assign(out.cells.size(), all);
+  for (std::size_t i = 0; i < out.states.size(); ++i) out.states[i] |= side.state(i);
+}
+
+/// Each element is there where the condition is and the side that it takes has it; the other side
+/// may be absent or poison. Coordinates that neither side has stay apart from single elements.
+void join_select_states(Program& p, OpId id, TileValue& out) {
+  const OpData& d = p.op(id);
   const TileValue &condition = p.value(d.operands[0]), &yes = p.value(d.operands[1]),
                   &no = p.value(d.operands[2]);
-  for (const TileValue* in : {&condition, &yes, &no}) {
-    join_edges(out.edges, in->edges);
+  join_edges(out.edges, condition.edges);
+  if (condition.cells.size() == 1 && condition.edges.empty())
+    return take_side(condition, condition.cells[0].i != 0 ? yes : no, out);
+  for (const TileValue* in : {&condition, &yes, &no})
     if (!out.origin) out.origin = in->origin;
+  if (condition.states.empty() && yes.is_plain() && no.is_plain()) return;
+  if (!yes.edges.empty() && !no.edges.empty()) {
+    std::vector<std::uint8_t> neither(yes.edges.size());
+    for (std::size_t i = 0; i < neither.size(); ++i) neither[i] = yes.edges[i] & no.edges[i];
+    join_edges(out.edges, neither);
   }
-  if (condition.states.empty() && yes.states.empty() && no.states.empty()) return;
-  out.states.resize(out.cells.size());
-  for (std::size_t i = 0; i < out.states.size(); ++i) {
-    const std::uint8_t a = yes.state(i), b = no.state(i);
-    const std::uint8_t taken = condition.cells[i * condition.stride()].i != 0 ? a : b;
-    out.states[i] = static_cast<std::uint8_t>(condition.state(i) | taken | ((a | b) & kAbsent));
-  }
+  const auto count = static_cast<std::size_t>(p.result_type(id).count());
+  if (out.cells.size() != count) out.cells.resize(count, Cell(out.cells[0]));
+  const auto a = all_states(p, d.operands[1], count), b = all_states(p, d.operands[2], count);
+  out.states.resize(count);
+  for (std::size_t i = 0; i < count; ++i)
+    out.states[i] = static_cast<std::uint8_t>(
+        condition.state(i) | (condition.cells[i * condition.stride()].i != 0 ? a[i] : b[i]));
 }
 
 bool may_make_poison(const OpData& d, Elem out) {
@@ -78,7 +108,7 @@ void eval_elementwise(Program& p, OpId id) {
                             .count = count,
                             .poison = poison.empty() ? nullptr : poison.data()});
   if (d.opcode == Opcode::Select)
-    join_select_states(p, d, out);
+    join_select_states(p, id, out);
   else
     join_states(p, d, out);
   if (std::ranges::find(poison, 1) == poison.end()) return;

@@ -12,9 +12,14 @@
 #include "ir/eval/cluster.h"
 #include "ir/eval/program.h"
 #include "ir/eval/unstored.h"
+#include "ir/pipeline.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
+
+/// The pass (ir/passes/carry_presence.cpp).
+bool carry_presence(Kernel&, PassContext&);
+
 namespace {
 
 using interp::Evaluation;
@@ -178,9 +183,7 @@ constexpr std::int64_t kProgramsWorthAThread = 8;
 
 }  // namespace
 
-std::string_view name(FindingKind kind) {
-  return kKinds[static_cast<std::size_t>(kind)].name;
-}
+std::string_view name(FindingKind kind) { return kKinds[static_cast<std::size_t>(kind)].name; }
 
 std::string_view code(FindingKind kind) { return kKinds[static_cast<std::size_t>(kind)].code; }
 
@@ -204,9 +207,10 @@ std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<cons
   return launch_grid(evaluation);
 }
 
-EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
-                    const EvalOptions& options) {
-  check_arguments(kernel, args);
+namespace {
+
+EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
+                           const EvalOptions& options) {
   Evaluation evaluation(kernel, args, options, options.check);
   evaluation.grid = launch_grid(evaluation);
   const std::int64_t count = evaluation.grid[0] * evaluation.grid[1] * evaluation.grid[2];
@@ -229,6 +233,20 @@ EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
   EvalReport report;
   for (auto& f : evaluation.found) report.findings.push_back(std::move(f.finding));
   return report;
+}
+
+}  // namespace
+
+EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
+                    const EvalOptions& options) {
+  check_arguments(kernel, args);
+  // The pass is the meaning of what loops carry; a kernel that it leaves alone is run as it is.
+  if (kernel.info.form == Form::Tile) {
+    Kernel meant = clone(kernel);
+    PassContext context;
+    if (carry_presence(meant, context)) return run_programs_of(meant, args, options);
+  }
+  return run_programs_of(kernel, args, options);
 }
 
 }  // namespace tegula::ir

@@ -168,7 +168,8 @@ void eval_LoadView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(type.count()));
   read_box(p, id, box, out.cells.data());
-  mark_outside(box, out);
+  // An element by itself is there: 0 outside of the view, but for fill_absent.
+  if (type.is_tile()) mark_outside(box, out);
 }
 
 namespace {

@@ -9,11 +9,18 @@
 namespace tegula::ir {
 namespace {
 
+/// Elements of a layout that is read, and widths of its pieces: far more than a CTA can have, and
+/// few enough for the arithmetic on offsets.
+constexpr std::int64_t kMostElements = 1 << 20;
+
 bool accept_shape(LayoutText& text, Dims& shape, int& element_bytes) {
+  std::int64_t elements = 1;
   if (!text.accept("()")) {
     do {
       int extent = 0;
       if (shape.size() == kMaxRank || !text.accept(extent) || extent < 1) return false;
+      elements *= extent;
+      if (elements > kMostElements) return false;
       shape.push_back(extent);
     } while (text.accept("x"));
   }
@@ -42,7 +49,8 @@ bool accept_piece(LayoutText& text, Piece& piece) {
       return false;
     piece.width = piece.swizzle;
   }
-  return (!text.accept("*") || text.accept(piece.count)) && piece.width > 0 && piece.count > 0;
+  return (!text.accept("*") || text.accept(piece.count)) && piece.width > 0 &&
+         piece.width <= kMostElements && piece.count > 0 && piece.count <= kMostElements;
 }
 
 bool is_order(const Dims& order, int rank) {

@@ -5,13 +5,17 @@
 
 #include <algorithm>
 
-#include "ir/builder.h"
 #include "ir/reshape_groups.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
 
-Absence::Absence(Kernel& k) : k_(k) { region(k.body()); }
+void merge_bounds(std::vector<Bound>& into, std::span<const Bound> more) {
+  for (const Bound& bound : more)
+    if (std::ranges::find(into, bound) == into.end()) into.push_back(bound);
+}
+
+Absence::Absence(Kernel& k) : k_(k), known_(k) { region(k.body()); }
 
 std::span<const Bound> Absence::of(Value v) const {
   const auto it = bounds_.find(v);
@@ -20,21 +24,25 @@ std::span<const Bound> Absence::of(Value v) const {
 
 bool Absence::reads_zero(Value v) const {
   const OpId def = k_[v].def;
-  if (!def) return of(v).empty();
-  const Opcode o = k_[def].opcode;
-  if (o == Opcode::LoadView) return at_offsets(def).empty();
+  if (!def || of(v).empty()) return of(v).empty();
+  const OpData& d = k_[def];
+  using enum Opcode;
+  if (d.opcode == LoadView) return at_offsets(def).empty();
   // A cast keeps 0; shape ops move elements only.
-  if (o == Opcode::Cast || o == Opcode::Permute || o == Opcode::ExpandDims)
-    return reads_zero(k_[def].operands[0]);
-  return of(v).empty();
+  if (d.opcode == Cast || d.opcode == Permute || d.opcode == ExpandDims || d.opcode == Neg ||
+      d.opcode == Abs)
+    return reads_zero(d.operands[0]);
+  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return reads_zero(d.operands[0]);
+  if (d.opcode == Dot)
+    return is_zero(k_, d.operands[2]) && reads_zero(d.operands[0]) && reads_zero(d.operands[1]);
+  return false;
 }
 
-Absence::List Absence::at_offsets(OpId op) const {
+std::vector<Bound> Absence::at_offsets(OpId op) const {
   const bool is_store = k_[op].opcode == Opcode::StoreView;
   List bounds;
   for (std::size_t i = is_store ? 2 : 1; i < k_[op].operands.size(); ++i)
-    for (const Bound& bound : of(k_[op].operands[i]))
-      if (std::ranges::find(bounds, bound) == bounds.end()) bounds.push_back(bound);
+    merge_bounds(bounds, of(k_[op].operands[i]));
   return bounds;
 }
 
@@ -51,55 +59,97 @@ void Absence::region(RegionId r) {
 
 Absence::List Absence::union_of_operands(OpId op) const {
   List all;
-  for (Value v : k_[op].operands)
-    for (const Bound& bound : of(v)) {
-      // A scalar's absence makes the whole tile absent.
-      if (std::ranges::find(all, bound) == all.end()) all.push_back(bound);
-    }
+  // A scalar's absence makes the whole tile absent.
+  for (Value v : k_[op].operands) merge_bounds(all, of(v));
   return all;
+}
+
+// ---- shape ops
+/// The mask behind an op that moves elements, which moves it alike.
+Value Absence::moved_mask(OpId id, Value mask) {
+  Value& moved = moved_[{id, mask}];
+  if (moved) return moved;
+  Builder b(k_);
+  b.before(id);
+  b.loc = k_[id].loc;
+  AttrList attrs = k_[id].attrs;
+  const Type type = k_.type(k_[id].results[0]).with_elem({DType::i1, false});
+  const OpId made =
+      b.create(k_[id].opcode, std::array{mask}, std::span(&type, 1), std::move(attrs));
+  return moved = k_[made].results[0];
 }
 
 void Absence::remap(OpId op, const std::vector<int>& new_dim) {
   List moved;
-  for (Bound bound : of(k_[op].operands[0])) {
+  const List before(of(k_[op].operands[0]).begin(), of(k_[op].operands[0]).end());
+  for (Bound bound : before) {
     if (bound.dim >= 0) bound.dim = new_dim[static_cast<std::size_t>(bound.dim)];
+    if (bound.dim == Bound::kElements) bound.mask = moved_mask(op, bound.mask);
     moved.push_back(bound);
   }
-  for (Value v : k_[op].results) set(v, moved);
+  const std::vector<Value> results(k_[op].results.begin(), k_[op].results.end());
+  for (Value v : results) set(v, moved);
 }
 
 void Absence::broadcast(OpId id) {
   const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
   List wide(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
   for (Bound& bound : wide) {
+    if (bound.dim == Bound::kElements) bound.mask = moved_mask(id, bound.mask);
     if (bound.dim < 0) continue;
     const auto d = static_cast<std::size_t>(bound.dim);
-    bound.is_repeated |= from[d] != to[d];
+    if (from[d] == to[d]) continue;
+    if (!bound.mask) {
+      bound.is_repeated = true;
+      continue;
+    }
+    // A line of one element is repeated by itself.
+    Value& moved = moved_[{id, bound.mask}];
+    if (!moved) {
+      Builder b(k_);
+      b.before(id);
+      b.loc = k_[id].loc;
+      moved = b.op(Opcode::Broadcast, {bound.mask},
+                   Type::tile({DType::i1, false}, to.subspan(d, 1)));
+    }
+    bound.mask = moved;
   }
   set(k_[id].results[0], std::move(wide));
 }
 
-/// Splitting or merging moves elements between dimensions; followed are dimensions that stay, and
-/// bounds that leave out everything or nothing.
+/// Splitting or merging moves elements between dimensions; followed as intervals are dimensions
+/// that stay, and bounds that leave out everything or nothing. The others become masks.
 void Absence::reshape(OpId id) {
   const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
   List moved(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
   for (Bound& bound : moved) {
-    if (bound.dim < 0) continue;
-    const std::int64_t extent = from[static_cast<std::size_t>(bound.dim)];
-    bound.dim = dim_after_reshape(from, to, bound.dim);
+    if (bound.dim == Bound::kWhole) continue;
+    const Bound before = bound;
+    const std::int64_t extent =
+        bound.dim >= 0 ? from[static_cast<std::size_t>(bound.dim)] : std::int64_t{0};
+    bound.dim = bound.dim >= 0 ? dim_after_reshape(from, to, bound.dim) : Bound::kElements;
     if (bound.dim >= 0 && to[static_cast<std::size_t>(bound.dim)] == extent) continue;
-    if (!bound.is_repeated && extent != 1)
-      throw CompileError(Diagnostic{"",
-                                    "reshape of a tile that may reach outside its view",
-                                    k_[id].loc,
-                                    {},
-                                    "give the elements outside a value by fill_absent() first"});
-    bound.is_repeated = bound.dim >= 0;
+    if (!before.mask && (bound.is_repeated || extent == 1)) {
+      bound.is_repeated = bound.dim >= 0;
+      continue;
+    }
+    Made& made = made_[{id, static_cast<std::size_t>(&bound - moved.data())}];
+    if (made.from != List{before}) {
+      Builder b(k_);
+      b.before(id);
+      b.loc = k_[id].loc;
+      const Value all = mask(b, before, from);
+      Bound of_result{Bound::kElements};
+      of_result.mask = b.op(Opcode::Reshape, {all}, Type::tile({DType::i1, false}, to));
+      // One dimension that a whole group becomes stays a coordinate.
+      made = {{before}, {of_result}};
+    }
+    bound = made.bounds[0];
   }
   set(k_[id].results[0], std::move(moved));
 }
 
+// ---- boxes
 Value Absence::limit(Value view, std::int64_t axis, Type type) {
   Value& v = limits_[{view.index, axis}];
   if (v) return v;
@@ -109,40 +159,63 @@ Value Absence::limit(Value view, std::int64_t axis, Type type) {
   return v = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
 }
 
-void Absence::load(OpId op) {
-  // Copies: making the limits' ops moves the op.
-  const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+/// What the box of a load lacks.
+Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
   const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
                   k_[op].attrs.ints(AttrName::axes).end());
   const Ints inside(k_[op].attrs.ints(AttrName::inside).begin(),
                     k_[op].attrs.ints(AttrName::inside).end());
   const Value view = operands[0];
+  const Type tile = k_.type(k_[op].results[0]);
   List bounds = at_offsets(op);
   for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
     if (std::ranges::find(inside, v) != inside.end()) continue;
     const auto t = std::ranges::find(axes, v);
     const Value offset = operands[static_cast<std::size_t>(1 + v)];
-    bounds.push_back({t == axes.end() ? -1 : static_cast<int>(t - axes.begin()), offset,
-                      limit(view, v, k_.type(offset))});
+    const int dim = t == axes.end() ? Bound::kWhole : static_cast<int>(t - axes.begin());
+    const std::int64_t extent = dim < 0 ? 1 : tile.shape()[static_cast<std::size_t>(dim)];
+    if (known_.is_inside(offset, extent, view, static_cast<int>(v), op)) continue;
+    bounds.push_back({dim, offset, limit(view, v, k_.type(offset))});
   }
+  return bounds;
+}
+
+void Absence::load(OpId op) {
+  // An element is there wherever it lies: outside of its view it is 0.
+  if (!k_.type(k_[op].results[0]).is_tile()) {
+    set(k_[op].results[0], at_offsets(op));
+    return;
+  }
+  // Copies: making the limits' ops moves the op.
+  List bounds = outside(op, {k_[op].operands.begin(), k_[op].operands.end()});
   set(k_[op].results[0], std::move(bounds));
+}
+
+std::vector<Bound> Absence::before_fill(Value v) {
+  const OpId def = k_[v].def;
+  if (def && k_[def].opcode == Opcode::LoadView && !k_.type(v).is_tile())
+    return outside(def, {k_[def].operands.begin(), k_[def].operands.end()});
+  return {of(v).begin(), of(v).end()};
 }
 
 void Absence::crop(OpId id) {
   // Limits are compared without sign.
   Value& end = ends_[id];
+  const Value given = k_[id].operands[2];
+  const OpId extent = k_[given].def;
+  if (!end && extent && k_[extent].opcode == Opcode::ViewDim)
+    end = limit(k_[extent].operands[0], k_[extent].attrs.i(AttrName::axis), k_.type(given));
   if (!end) {
     Builder b(k_);
     b.before(id);
     b.loc = k_[id].loc;
-    const Value given = k_[id].operands[2];
     const Value zero = b.constant(k_.type(given), std::int64_t{0});
     end = b.op(Opcode::Max, {given, zero});
   }
   const OpData& d = k_[id];
   List bounds(of(d.operands[0]).begin(), of(d.operands[0]).end());
-  const Bound cut{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], end};
-  if (std::ranges::find(bounds, cut) == bounds.end()) bounds.push_back(cut);
+  merge_bounds(bounds,
+               std::array{Bound{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], end}});
   set(d.results[0], std::move(bounds));
 }
 
@@ -165,22 +238,59 @@ void Absence::cluster_sum(OpId id) {
   const std::int64_t axis = k_[id].attrs.i(AttrName::axis);
   const std::int64_t extent = k_.type(part).shape()[static_cast<std::size_t>(axis)];
   List bounds(of(whole).begin(), of(whole).end());
-  for (Bound& bound : bounds)
+  for (Bound& bound : bounds) {
+    if (bound.mask)
+      throw CompileError(
+          Diagnostic{"T1101",
+                     "the programs of a cluster add up a tile whose elements are absent one by one",
+                     k_[id].loc,
+                     {},
+                     "give the elements outside a value by fill_absent() first"});
     if (bound.dim == axis && !bound.is_repeated) bound.offset = share(id, bound.offset, extent);
+  }
   set(part, std::move(bounds));
 }
 
-/// What either side leaves absent.
-void Absence::branch(OpId id) {
-  const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
-  for (RegionId r : regions) region(r);
-  for (std::size_t i = 0; i < k_[id].results.size(); ++i) {
-    List either;
-    for (RegionId r : regions)
-      for (const Bound& bound : of(k_[k_.terminator(r)].operands[i]))
-        if (std::ranges::find(either, bound) == either.end()) either.push_back(bound);
-    set(k_[id].results[i], std::move(either));
+// ---- folds and products
+void Absence::reduce(OpId id) {
+  const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
+  const Type operand = k_.type(k_[id].operands[0]);
+  List kept, skipped;
+  for (Bound bound : union_of_operands(id)) {
+    if (bound.dim == axis || bound.dim < 0 || bound.is_of_elements) {
+      skipped.push_back(bound);
+      continue;
+    }
+    if (bound.dim > axis) --bound.dim;
+    kept.push_back(bound);
   }
+  // Without a known identity nothing becomes of nothing.
+  if (k_[id].opcode == Opcode::ReduceWith && !skipped.empty()) {
+    Made& made = made_[{id, 0}];
+    if (made.from != skipped) {
+      Builder b(k_);
+      b.before(id);
+      b.loc = k_[id].loc;
+      const Value present = mask_of_all(b, skipped, operand);
+      Bound any;
+      any.mask =
+          b.op(Opcode::Reduce, {present}, {{AttrName::axis, axis}, {AttrName::kind, "or"}});
+      any.dim = k_.type(any.mask).is_tile() ? Bound::kElements : Bound::kWhole;
+      made = {skipped, {any}};
+    }
+    kept.push_back(made.bounds[0]);
+  }
+  const std::vector<Value> results(k_[id].results.begin(), k_[id].results.end());
+  for (Value v : results) set(v, kept);
+}
+
+void Absence::dot(OpId id) {
+  const OpData& d = k_[id];
+  List kept(of(d.operands[2]).begin(), of(d.operands[2]).end());
+  for (int i = 0; i < 2; ++i)
+    for (const Bound& bound : of(d.operands[static_cast<std::size_t>(i)]))
+      if (bound.dim == i && !bound.is_of_elements) merge_bounds(kept, std::array{bound});
+  set(d.results[0], std::move(kept));
 }
 
 void Absence::op(OpId id) {
@@ -209,66 +319,67 @@ void Absence::op(OpId id) {
     return remap(id, map);
   }
   if (d.opcode == Broadcast) return broadcast(id);
-  if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
-    const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
-    List kept;
-    for (Bound bound : union_of_operands(id)) {
-      if (bound.dim == axis || bound.dim < 0) continue;
-      if (bound.dim > axis) --bound.dim;
-      kept.push_back(bound);
-    }
-    for (Value v : d.results) set(v, kept);
-    return;
-  }
-  if (d.opcode == Dot) {
-    List kept;
-    const auto take = [&](Value v, int dim) {
-      for (const Bound& bound : of(v))
-        if (bound.dim == dim && std::ranges::find(kept, bound) == kept.end()) kept.push_back(bound);
-    };
-    for (int dim : {-1, 0, 1}) take(d.operands[2], dim);
-    take(d.operands[0], 0);
-    take(d.operands[1], 1);
-    set(d.results[0], std::move(kept));
-    return;
-  }
+  if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) return reduce(id);
+  if (d.opcode == Dot) return dot(id);
   if (d.opcode == Reshape) return reshape(id);
   if (d.opcode == If) return branch(id);
+  if (d.opcode == Select) return select(id);
   const List all = union_of_operands(id);
   for (Value v : k_[id].results)
     if (k_.type(v).is_tile() || k_.type(v).is_scalar()) set(v, all);
 }
 
-void Absence::loop(OpId id) {
-  const std::size_t first = k_[id].opcode == Opcode::For ? 3 : 0;
-  const RegionId body = k_[id].regions.back();
-  const std::size_t arg0 = k_[id].opcode == Opcode::For ? 1 : 0;
-  const std::size_t carries = k_[id].results.size();
-  std::vector<List> carried(carries);
-  for (std::size_t i = 0; i < carries; ++i)
-    carried[i].assign(of(k_[id].operands[first + i]).begin(), of(k_[id].operands[first + i]).end());
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (RegionId r : k_[id].regions)
-      for (std::size_t i = 0; i < carries; ++i) set(k_[r].args[arg0 + i], carried[i]);
-    for (RegionId r : k_[id].regions) region(r);
-    for (std::size_t i = 0; i < carries; ++i) {
-      for (const Bound& bound : of(k_[k_.terminator(body)].operands[i])) {
-        if (std::ranges::find(carried[i], bound) != carried[i].end()) continue;
-        if (!k_.is_visible_from(bound.offset, id) || !k_.is_visible_from(bound.limit, id))
-          throw CompileError(
-              Diagnostic{"",
-                         "a loop carries a tile whose absent elements change from step to step",
-                         k_[id].loc,
-                         {},
-                         "reduce the tile inside the loop, or give the elements outside a value by "
-                         "fill_absent() first"});
-        carried[i].push_back(bound);
-        changed = true;
-      }
-    }
+// ---- conditions that say what a bound says
+/// Compares without sign where a value below zero is outside too.
+Value Absence::below(Builder& b, Value at, const Bound& bound) {
+  if (bound.is_upper) return b.cmp("lt", at, bound.limit);
+  const DType u = k_.type(bound.limit).dtype() == DType::i32 ? DType::u32 : DType::u64;
+  const auto unsigned_of = [&](Value v) {
+    return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u));
+  };
+  const Value end = unsigned_of(bound.limit);
+  return b.cmp("lt", unsigned_of(at), end);
+}
+
+Value Absence::plain(Builder& b, Value offset) {
+  const Value present = mask_of_all(b, of(offset), k_.type(offset));
+  return present ? b.select(present, offset, b.constant(k_.type(offset), std::int64_t{0}))
+                 : offset;
+}
+
+Value Absence::scalar_inside(Builder& b, const Bound& bound) {
+  return bound.mask ? bound.mask : below(b, plain(b, bound.offset), bound);
+}
+
+Value Absence::line(Builder& b, const Bound& bound, std::int64_t extent) {
+  if (bound.mask) return bound.mask;
+  if (bound.is_repeated)
+    return b.op(Opcode::Splat, {scalar_inside(b, bound)},
+                Type::tile({DType::i1, false}, std::span(&extent, 1)));
+  const DType index = k_.type(bound.offset).dtype();
+  const Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)),
+                        {{AttrName::start, 0}});
+  return below(b, b.add(at, plain(b, bound.offset)), bound);
+}
+
+Value Absence::mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
+  const Type type = Type::tile({DType::i1, false}, shape);
+  if (bound.dim == Bound::kElements) return bound.mask;
+  if (bound.is_whole() && !(bound.mask && bound.dim >= 0))
+    return b.op(Opcode::Splat, {scalar_inside(b, bound)}, type);
+  Value inside = line(b, bound, shape[static_cast<std::size_t>(bound.dim)]);
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+    if (d != bound.dim) inside = b.op(Opcode::ExpandDims, {inside}, {{AttrName::axis, d}});
+  return shape.size() == 1 ? inside : b.op(Opcode::Broadcast, {inside}, type);
+}
+
+Value Absence::mask_of_all(Builder& b, std::span<const Bound> bounds, Type type) {
+  Value all;
+  for (const Bound& bound : bounds) {
+    const Value one = type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound);
+    all = all ? b.op(Opcode::And, {all, one}) : one;
   }
-  for (std::size_t i = 0; i < carries; ++i) set(k_[id].results[i], carried[i]);
+  return all;
 }
 
 }  // namespace tegula::ir

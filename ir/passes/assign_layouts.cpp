@@ -158,7 +158,10 @@ class Assigner {
         d.opcode == Store || d.opcode == ClusterSum || d.opcode == Assume)
       return common(d);
     if (d.opcode == ExpandDims || d.opcode == Permute || d.opcode == Reshape) {
-      if (const Layout own = own_layout(operand); own && d.opcode != Reshape) return own;
+      const Layout own = own_layout(operand);
+      const bool follows = d.opcode != Reshape ||
+                           !layout_before_reshape(from_.type(operand), *own_layout(d.results[0]));
+      if (own && follows) return own;
       return operand_layout(d, operand, own_layout(d.results[0]));
     }
     return own_layout(d.results[0]);

@@ -2,7 +2,6 @@
 
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
-#include "tegula/error.h"
 
 namespace tegula::ir {
 namespace {
@@ -14,6 +13,12 @@ Dims inverse_order(std::span<const std::int64_t> order) {
   return inverse;
 }
 
+Dims dims_of(Type tile) {
+  Dims shape;
+  for (std::int64_t extent : tile.shape()) shape.push_back(static_cast<int>(extent));
+  return shape;
+}
+
 LinearLayout before_broadcast(Type narrow, Type wide, LinearLayout layout) {
   for (int dim = 0; dim < narrow.rank(); ++dim)
     if (narrow.shape()[static_cast<std::size_t>(dim)] !=
@@ -22,15 +27,19 @@ LinearLayout before_broadcast(Type narrow, Type wide, LinearLayout layout) {
   return layout;
 }
 
-LinearLayout before_reshape(Type operand, const LinearLayout& wanted) {
-  Dims shape;
-  for (std::int64_t extent : operand.shape()) shape.push_back(static_cast<int>(extent));
-  const auto layout = reshape(wanted, shape);
-  if (!layout) throw InternalError("reshape: " + layout.reason());
-  return *layout;
+/// Lanes and warps along the last dimensions: for elements that change threads anyway.
+LinearLayout any_layout(const Dims& shape, int warps) {
+  Dims order;
+  for (int d = shape.size() - 1; d >= 0; --d) order.push_back(d);
+  return coalesced(shape, 1, warps, order);
 }
 
 }  // namespace
+
+const LinearLayout* layout_before_reshape(Type operand, const LinearLayout& wanted) {
+  const auto layout = reshape(wanted, dims_of(operand));
+  return layout ? intern_layout(*layout) : nullptr;
+}
 
 const LinearLayout* layout_before(const Kernel& k, const OpData& d, Value operand,
                                   const LinearLayout& wanted) {
@@ -42,7 +51,10 @@ const LinearLayout* layout_before(const Kernel& k, const OpData& d, Value operan
     return intern_layout(permute(wanted, inverse_order(d.attrs.ints(AttrName::order))));
   if (d.opcode == Broadcast)
     return intern_layout(before_broadcast(type, k.type(d.results[0]), wanted));
-  if (d.opcode == Reshape) return intern_layout(before_reshape(type, wanted));
+  if (d.opcode == Reshape) {
+    if (const LinearLayout* same = layout_before_reshape(type, wanted)) return same;
+    return intern_layout(any_layout(dims_of(type), wanted.size(In::Warp)));
+  }
   return intern_layout(wanted);
 }
 

@@ -10,5 +10,8 @@ class LinearLayout;
 /// result is wanted in `wanted`. Elementwise ops take it as it is.
 const LinearLayout* layout_before(const Kernel& k, const OpData& d, Value operand,
                                   const LinearLayout& wanted);
+/// The layout in which each thread has a reshape's operand where it is to have the result; none
+/// where no layout is, so that the elements change threads.
+const LinearLayout* layout_before_reshape(Type operand, const LinearLayout& wanted);
 
 }  // namespace tegula::ir

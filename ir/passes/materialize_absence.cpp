@@ -5,8 +5,8 @@
 // inside the view. Absence is followed as bounds per tile dimension (element i is present if
 // 0 <= offset + i < limit), which cost a comparison per row or column, not per element.
 #include <algorithm>
+#include <array>
 #include <iterator>
-#include <map>
 #include <vector>
 
 #include "ir/analysis/bounds.h"
@@ -14,15 +14,14 @@
 #include "ir/passes/absence.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
-#include "tegula/error.h"
+#include "ir/view_addresses.h"
 
 namespace tegula::ir {
 namespace {
 
 class Materializer {
  public:
-  Materializer(Kernel& k, bool keep_checks)
-      : k_(k), absence_(k), bounds_(k), keep_checks_(keep_checks) {}
+  Materializer(Kernel& k, bool keep_checks) : k_(k), absence_(k), keep_checks_(keep_checks) {}
 
   bool run() {
     region(k_.body());
@@ -64,48 +63,18 @@ class Materializer {
   static Value both(Builder& b, Value all, Value one) {
     return all ? b.op(Opcode::And, {all, one}) : one;
   }
-  /// Unsigned comparison: a value below zero is outside too.
-  Value below(Builder& b, Value at, Value limit) {
-    const DType u = k_.type(limit).dtype() == DType::i32 ? DType::u32 : DType::u64;
-    const auto unsigned_of = [&](Value v) {
-      return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u));
-    };
-    return b.cmp("lt", unsigned_of(at), unsigned_of(limit));
-  }
-  Value scalar_inside(Builder& b, const Bound& bound) {
-    return below(b, plain(b, bound.offset), bound.limit);
-  }
-  /// An offset that may be absent itself: 0 where it is.
-  Value plain(Builder& b, Value offset) {
-    Value present;
-    for (const Bound& bound : absence_.of(offset))
-      present = both(b, present, scalar_inside(b, bound));
-    return present ? b.select(present, offset, b.constant(k_.type(offset), std::int64_t{0}))
-                   : offset;
-  }
-
-  /// i1 tile of `shape` that is true where the bound holds.
+  Value scalar_inside(Builder& b, const Bound& bound) { return absence_.scalar_inside(b, bound); }
   Value mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
-    if (bound.is_whole())
-      return b.op(Opcode::Splat, {scalar_inside(b, bound)}, Type::tile({DType::i1, false}, shape));
-    const DType index = k_.type(bound.offset).dtype();
-    const std::int64_t extent = shape[static_cast<std::size_t>(bound.dim)];
-    Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)),
-                    {{AttrName::start, 0}});
-    at = b.add(at, plain(b, bound.offset));
-    Value inside = below(b, at, bound.limit);
-    for (int d = 0; d < static_cast<int>(shape.size()); ++d)
-      if (d != bound.dim) inside = b.op(Opcode::ExpandDims, {inside}, {{AttrName::axis, d}});
-    return shape.size() == 1
-               ? inside
-               : b.op(Opcode::Broadcast, {inside}, Type::tile({DType::i1, false}, shape));
+    return absence_.mask(b, bound, shape);
   }
 
   /// All bounds of the value that matter for a fold along `axis`.
   Value mask_along(Builder& b, Value v, std::int64_t axis, bool with_whole = true) {
     Value all;
     for (const Bound& bound : absence_.of(v)) {
-      if (bound.is_whole_along(axis) ? !with_whole : bound.dim != axis) continue;
+      const bool counts =
+          bound.is_whole_along(axis) ? with_whole : bound.dim == axis || bound.is_elements();
+      if (!counts) continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       all = both(b, all, m);
     }
@@ -235,7 +204,9 @@ class Materializer {
     if (absence_.reads_zero(v)) return;
     Value present;
     for (const Bound& bound : absence_.of(v)) {
-      if (is_equal_in_cluster(k_, bound.offset) && is_equal_in_cluster(k_, bound.limit)) continue;
+      if (!bound.mask && is_equal_in_cluster(k_, bound.offset) &&
+          is_equal_in_cluster(k_, bound.limit))
+        continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       present = both(b, present, m);
     }
@@ -258,6 +229,8 @@ class Materializer {
     bool narrowed = false;
     std::vector<Bound> all(absence_.of(value).begin(), absence_.of(value).end());
     std::ranges::copy(absence_.at_offsets(op), std::back_inserter(all));
+    if (std::ranges::any_of(all, [&](const Bound& x) { return needs_mask(op, x, axes); }))
+      return store_by_address(op, all, axes);
     for (const Bound& bound : all) {
       // A box that is absent as a whole is stored nowhere: its first dimension's limit becomes
       // nothing.
@@ -265,9 +238,7 @@ class Materializer {
           static_cast<std::size_t>(bound.is_whole() ? (axes.empty() ? 0 : axes[0])
                                                     : axes[static_cast<std::size_t>(bound.dim)]);
       const Value offset = k_[op].operands[2 + v];
-      if (!bound.is_whole() && is_same(k_, bound.offset, offset) &&
-          is_dim_of(bound.limit, view, static_cast<int>(v)))
-        continue;
+      if (adds_nothing(op, bound, offset, static_cast<int>(v))) continue;
       limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset)});
       forget_inside(op, static_cast<std::int64_t>(v));
       narrowed = true;
@@ -305,12 +276,7 @@ class Materializer {
   void assumed(OpId op) {
     const Value v = k_[op].operands[0];
     Builder b = before(op);
-    Value present;
-    for (const Bound& bound : absence_.of(v)) {
-      const Type type = k_.type(v);
-      present = both(b, present,
-                     type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
-    }
+    const Value present = absence_.mask_of_all(b, absence_.of(v), k_.type(v));
     if (!present) return;
     const Value absent = b.op(Opcode::Not, {present});  // first: making an op may move the assume
     const Value holds = b.op(Opcode::Or, {v, absent});
@@ -320,17 +286,16 @@ class Materializer {
 
   void fill(OpId op) {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
+    const std::string_view kind = k_[op].attrs.s(AttrName::kind);
     Value filled = v;
-    const bool any = k_[op].attrs.s(AttrName::kind) == "any";
-    if (!any && (!is_zero(k_, with) || !absence_.reads_zero(v))) {
+    if (kind != "any" && (!is_zero(k_, with) || !absence_.reads_zero(v) || kind == "present")) {
+      const std::vector<Bound> bounds = absence_.before_fill(v);
       Builder b = before(op);
-      Value present;
-      for (const Bound& bound : absence_.of(v)) {
-        const Type type = k_.type(v);
-        const Value m = type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound);
-        present = both(b, present, m);
-      }
-      if (present) filled = b.select(present, v, with);
+      const Value present = absence_.mask_of_all(b, bounds, k_.type(v));
+      if (kind == "present")
+        filled = present ? present : b.constant(k_.type(k_[op].results[0]), std::int64_t{1});
+      else if (present)
+        filled = b.select(present, v, with);
     }
     settled_.emplace_back(op, filled);
   }
@@ -351,30 +316,72 @@ class Materializer {
            k_[def].attrs.i(AttrName::axis) == axis;
   }
 
+  /// The store drops what the bound leaves out by its own view's limit.
+  bool adds_nothing(OpId op, const Bound& bound, Value offset, int view_dim) const {
+    if (bound.is_whole() || bound.mask || !is_same(k_, bound.offset, offset)) return false;
+    const Value view = k_[op].operands[0];
+    return is_dim_of(bound.limit, view, view_dim) ||
+           absence_.facts().is_extent_at_most(view, view_dim, bound.limit, op);
+  }
+
+  /// A limit cuts off the end only: elements in front of the view, or some among others, need more.
+  bool needs_mask(OpId op, const Bound& bound, const Ints& axes) const {
+    if (bound.is_whole()) return false;
+    if (bound.mask) return true;
+    const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
+    const Value offset = k_[op].operands[static_cast<std::size_t>(2 + v)];
+    return !bound.is_upper && !is_same(k_, bound.offset, offset) &&
+           !absence_.facts().is_non_negative(bound.offset, op);
+  }
+
+  /// Element by element, those that are there.
+  void store_by_address(OpId op, std::span<const Bound> bounds, const Ints& axes) {
+    Builder b = before(op);
+    const OpData d = k_[op];
+    const Type type = k_.type(d.operands[1]);
+    const ViewAddresses at = box_addresses(b, d, type);
+    Value present = at.inside;
+    for (const Bound& bound : bounds) {
+      if (!bound.is_whole() && !bound.mask) {
+        const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
+        if (adds_nothing(op, bound, d.operands[static_cast<std::size_t>(2 + v)], v)) continue;
+      }
+      present =
+          both(b, present, type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
+    }
+    AttrList attrs = d.attrs;
+    for (AttrName name : {AttrName::axes, AttrName::inside, AttrName::offset_div})
+      attrs.erase(name);
+    const std::array operands{at.pointers, d.operands[1], present};
+    if (attrs.find(AttrName::kind) != nullptr)
+      b.create(Opcode::AtomicRmw, operands, attrs);
+    else
+      b.create(Opcode::Store, operands, std::span<const Type>(), attrs);
+    k_.erase(op);
+    changed_ = true;
+  }
+
   Value limit_in_view(Builder& b, const Bound& bound, Value offset) {
-    const Value first = plain(b, bound.offset);
+    const Type index = k_.type(offset);
     if (bound.is_whole()) {
-      const Value inside =
-          b.op(Opcode::And, {b.cmp("ge", first, b.constant(k_.type(first), std::int64_t{0})),
-                             b.cmp("lt", first, bound.limit)});
       // "No limit" is a multiple of every access width, so that it does not narrow the accesses.
       constexpr std::int64_t kNoLimit = INT32_MAX - 63;
-      return b.select(inside, b.constant(k_.type(offset), kNoLimit),
-                      b.constant(k_.type(offset), std::int64_t{0}));
+      Value inside = bound.mask;
+      if (!inside) {
+        const Value first = absence_.plain(b, bound.offset);
+        const Value from = b.cmp("ge", first, b.constant(k_.type(first), std::int64_t{0}));
+        inside = b.op(Opcode::And, {from, b.cmp("lt", first, bound.limit)});
+      }
+      const Value none = b.constant(index, std::int64_t{0});
+      return b.select(inside, b.constant(index, kNoLimit), none);
     }
     if (is_same(k_, bound.offset, offset)) return bound.limit;
-    // A limit cuts off the end only; elements in front of the view could not be left out.
-    if (!bounds_.is_non_negative(bound.offset))
-      throw CompileError(Diagnostic{
-          "",
-          "a tile whose first elements may lie in front of its view is stored at another offset",
-          b.loc,
-          {},
-          "give the elements outside a value by fill_absent() first"});
+    const Value first = absence_.plain(b, bound.offset);
     // A box that begins behind its view's end has a negative rest; the comparison with limits is
     // unsigned.
-    return b.op(Opcode::Max, {b.add(b.sub(bound.limit, first), offset),
-                              b.constant(k_.type(offset), std::int64_t{0})});
+    const Value rest = b.sub(bound.limit, first);
+    const Value none = b.constant(index, std::int64_t{0});
+    return b.op(Opcode::Max, {b.add(rest, offset), none});
   }
 
   void forget_inside(OpId op, std::int64_t view_dim) {
@@ -386,7 +393,6 @@ class Materializer {
 
   Kernel& k_;
   Absence absence_;
-  Bounds bounds_;
   std::vector<std::pair<OpId, Value>> settled_;  ///< fill_absent and crop, and what they become
   bool keep_checks_;
   bool changed_ = false;

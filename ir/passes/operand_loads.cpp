@@ -7,6 +7,7 @@
 
 #include "ir/analysis/access_width.h"
 #include "ir/analysis/constant_read.h"
+#include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "support/quotients.h"
@@ -17,7 +18,7 @@ namespace {
 class Finder {
  public:
   Finder(const Kernel& k, OpId loop, PassContext& context)
-      : k_(k), body_(k[loop].regions[0]), context_(context) {
+      : k_(k), loop_(loop), body_(k[loop].regions[0]), context_(context), hazards_(k) {
     walk(k, k.body(), [&](OpId op) {
       for (Value v : k[op].operands) users_[v].push_back(op);
     });
@@ -27,7 +28,15 @@ class Finder {
     auto c = chain(op);
     if (!c || (c->convert && k_[c->convert].parent != body_) || k_[c->dots.front()].parent != body_)
       return std::nullopt;
-    return offsets_are_pure(*c) ? c : std::nullopt;
+    return offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
+  }
+
+  /// A copy reads ahead of its turn, and no barrier of those that compute holds it back.
+  bool may_be_read_ahead(OpId load) {
+    if (hazards_.may_be_read_ahead(load, loop_)) return true;
+    context_.remark(Remark::Kind::Missed, k_[load].loc,
+                    "not copied ahead: the program writes what it reads");
+    return false;
   }
 
   std::optional<OperandLoad> find_beside(OpId op) {
@@ -45,7 +54,7 @@ class Finder {
                       fmt::format("loaded by threads, not by TMA: {}", why_not));
       return std::nullopt;
     }
-    return offsets_are_pure(c) ? std::optional(c) : std::nullopt;
+    return offsets_are_pure(c) && may_be_read_ahead(op) ? std::optional(c) : std::nullopt;
   }
 
   /// load_view -> [permute] -> convert_layout (of machine form) -> dots, each the only user of the
@@ -128,8 +137,10 @@ class Finder {
   }
 
   const Kernel& k_;
+  OpId loop_;
   RegionId body_;
   PassContext& context_;
+  MemoryHazards hazards_;
   std::unordered_map<Value, std::vector<OpId>> users_;
 };
 
@@ -182,8 +193,10 @@ std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
   if (!at || k[at].opcode != Opcode::LoadView || k[at].parent != k[loop].parent)
     return std::nullopt;
   PassContext unused;
-  auto load = Finder(k, loop, unused).chain(at);
-  return load && std::ranges::find(load->dots, dot) != load->dots.end() ? load : std::nullopt;
+  Finder finder(k, loop, unused);
+  auto load = finder.chain(at);
+  const bool is_found = load && std::ranges::find(load->dots, dot) != load->dots.end();
+  return is_found && finder.may_be_read_ahead(at) ? load : std::nullopt;
 }
 
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {

@@ -276,7 +276,7 @@ void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   const Plan before = p;
   p.copy_warps = p.registers = 0;
   p.persistent = p.turns = p.dynamic = p.multicast = p.alternate = p.overlap_tiles = p.tma_store =
-      p.tma_loads = p.tail_duplication = false;
+      p.tma_loads = false;
   if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, why_no_wgmma(k));
 }
 
@@ -404,7 +404,6 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
       {!p.wgmma || p.alternate || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.store_columns >= 0, "store_columns is at least 0"},
-      {p.exp2_share >= 0 && p.exp2_share <= 16, "exp2_share is 0 to 16"},
       {p.once_stages >= 1, "once_stages is at least 1"},
       {p.late_stages == 0 || p.late_stages >= 2, "late_stages is 0 or at least 2"},
       {!p.overlap_tiles || (p.wgmma && p.persistent), "overlap_tiles needs wgmma and persistent"},

@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <string_view>
-#include <unordered_set>
+
+#include "ir/analysis/memory_hazards.h"
 
 namespace tegula::ir {
 
@@ -78,21 +79,16 @@ class ProgramMemory {
   }
 
   bool share_memory(OpId x, OpId y) const {
-    std::unordered_set<Value> of_x, of_y;
-    find_roots(k_[x].operands[0], of_x), find_roots(k_[y].operands[0], of_y);
-    return std::ranges::any_of(of_x, [&](Value v) { return of_y.contains(v); });
+    const auto of_x = memory_roots(k_, k_[x].operands[0]), of_y = memory_roots(k_, k_[y].operands[0]);
+    if (!of_x || !of_y) return true;
+    return std::ranges::any_of(*of_x, [&](Value v) {
+      return std::ranges::count(*of_y, v) > 0 || may_be_others(v);
+    });
   }
-  /// The views and pointers that an address is computed from.
-  void find_roots(Value v, std::unordered_set<Value>& roots) const {
-    const OpId def = k_[v].def;
-    if (k_.type(v).is_view() || !def) {
-      roots.insert(v);
-      return;
-    }
-    for (Value operand : k_[def].operands) {
-      const Type t = k_.type(operand);
-      if (t.is_view() || (t.is_pointer())) find_roots(operand, roots);
-    }
+  bool may_be_others(Value v) const {
+    return std::ranges::any_of(k_.params(), [&](const Param& p) {
+      return p.value == v && p.attrs.s(AttrName::kind) == kMayAlias;
+    });
   }
 
   const Kernel& k_;

@@ -30,7 +30,7 @@ bool annotate(Kernel& k, OpId op, const Bounds& bounds, PassContext& context) {
   for (std::size_t v = 0; v < type.shape().size(); ++v) {
     const Value offset = d.operands[first + v];
     const std::int64_t extent = box_extent(k, d, v);
-    if (bounds.is_inside(offset, extent, view, static_cast<int>(v)))
+    if (bounds.is_inside(offset, extent, view, static_cast<int>(v), op))
       inside.push_back(static_cast<std::int64_t>(v));
     else
       context.remark(Remark::Kind::Missed, d.loc, "guard kept",

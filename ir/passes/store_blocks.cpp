@@ -13,6 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
 #include "ir/passes/cut_dim.h"
 #include "ir/passes/slice_layout.h"
@@ -53,7 +54,8 @@ class StoreBlocks {
         store_(store),
         region_(k[store].parent),
         columns_(plan.store_columns),
-        registers_(plan.computing_registers() - kOtherRegisters) {}
+        registers_(plan.computing_registers() - kOtherRegisters),
+        hazards_(k) {}
 
   /// Reads only.
   bool analyze() {
@@ -111,10 +113,17 @@ class StoreBlocks {
     }
   }
 
-  bool is_cut(OpId op) const {
+  /// A block of it may be loaded when blocks before have been stored.
+  bool may_be_loaded_late(OpId load) {
+    const MemoryAccess *read = hazards_.access(load), *written = hazards_.access(store_);
+    return !read || !written || !hazards_.meet(*read, *written) ||
+           hazards_.is_same_box(*read, *written);
+  }
+
+  bool is_cut(OpId op) {
     if (!op || k_[op].parent != region_) return false;
     if (k_[op].opcode == Opcode::LoadView)
-      return loads_.contains(op) &&
+      return loads_.contains(op) && may_be_loaded_late(op) &&
              k_[op].attrs.ints(AttrName::axes).size() == k_.type(k_[op].results[0]).shape().size();
     return is_repeated(k_[op].opcode) && k_[op].results.size() == 1;
   }
@@ -246,6 +255,7 @@ class StoreBlocks {
   bool has_sums_ = false;
   OpId wait_;  ///< the last one in front of the loads
   OpId at_;    ///< where new ops go
+  MemoryHazards hazards_;
   std::unordered_set<OpId> loads_, late_;
   std::unordered_set<Value> followed_;
   std::vector<std::pair<Value, int>> ordered_loads_;

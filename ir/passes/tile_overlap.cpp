@@ -12,6 +12,7 @@
 #include <unordered_set>
 
 #include "ir/analysis/bounds.h"
+#include "ir/analysis/memory_hazards.h"
 #include "ir/layout/linear_layout.h"
 
 namespace tegula::ir {
@@ -40,7 +41,8 @@ bool may_come_later(const Kernel& k, OpId op) {
   const auto look = [&](OpId o) {
     using enum Opcode;
     may = may && k[o].opcode != For && k[o].opcode != While && k[o].opcode != Dot &&
-          k[o].opcode != LastArriver && k[o].opcode != GridWait;
+          k[o].opcode != LastArriver && k[o].opcode != GridWait && !is_release(k[o]) &&
+          !is_acquire(k[o]);
   };
   look(op);
   for (RegionId r : k[op].regions) walk(k, r, look);
@@ -77,6 +79,7 @@ bool TileOverlap::collect() {
     rest_.push_back(op);
     late.insert(k_[op].results.begin(), k_[op].results.end());
   }
+  if (passes_others()) return false;
   for (OpId op : rest_)
     for_operands(k_, op, [&](Value v) {
       if (!late.contains(v)) add_outside(v);
@@ -85,6 +88,25 @@ bool TileOverlap::collect() {
     const Type t = k_.type(v);
     return t.is_scalar() || (t.is_tile() && t.layout()->registers() <= kMostRegisters);
   });
+}
+
+/// What stays where it is stands behind an access that comes later then, to the same memory.
+bool TileOverlap::passes_others() const {
+  MemoryHazards hazards(k_);
+  std::vector<OpId> later;
+  bool passes = false;
+  std::size_t next = 0;
+  for (OpId op = k_[l_.loop].next; op; op = k_[op].next) {
+    const bool is_later = next < rest_.size() && rest_[next] == op;
+    if (is_later) ++next;
+    const auto look = [&](OpId o) {
+      if (is_later) return later.push_back(o);
+      for (OpId earlier : later) passes = passes || !hazards.may_pass(earlier, o);
+    };
+    look(op);
+    for (RegionId r : k_[op].regions) walk(k_, r, look);
+  }
+  return passes;
 }
 
 bool TileOverlap::is_of_tile(Value v) const {

@@ -16,23 +16,6 @@
 namespace tegula::ir {
 namespace {
 
-/// Along view dimension `v`, of every element of the box: a scalar where its tile does not run
-/// along it.
-Value index_along(Builder& b, const OpData& op, int v) {
-  const Type tile = b.kernel().type(op.operands[1]);
-  const Value first = op.operands[2 + static_cast<std::size_t>(v)];
-  const auto axes = op.attrs.ints(AttrName::axes);
-  const auto axis = std::ranges::find(axes, std::int64_t{v}) - axes.begin();
-  if (axis == std::ssize(axes)) return first;
-  const DType dtype = b.kernel().type(first).dtype();
-  const std::int64_t extent = tile.shape()[static_cast<std::size_t>(axis)];
-  const Type line = Type::tile({dtype, false}, std::span(&extent, 1));
-  Value at = b.add(b.op(Opcode::Arange, {}, line, {{AttrName::start, 0}}), first);
-  for (int d = 0; d < tile.rank(); ++d)
-    if (d != axis) at = b.op(Opcode::ExpandDims, {at}, {{AttrName::axis, d}});
-  return tile.rank() == 1 ? at : b.op(Opcode::Broadcast, {at}, tile.with_dtype(dtype));
-}
-
 void as_store(Kernel& k, Builder& b, OpId op) {
   const OpData& d = k[op];
   b.create(Opcode::StoreView, d.operands, std::span<const Type>(), d.attrs);
@@ -40,8 +23,7 @@ void as_store(Kernel& k, Builder& b, OpId op) {
 
 void by_address(Kernel& k, Builder& b, OpId op) {
   const OpData d = k[op];
-  const ViewAddresses at = view_addresses(b, d.operands[0], k.type(d.operands[2]),
-                                          [&](int v) { return index_along(b, d, v); });
+  const ViewAddresses at = box_addresses(b, d, k.type(d.operands[1]));
   Value old = b.op(Opcode::AtomicRmw, {at.pointers, d.operands[1], at.inside},
                    {{AttrName::kind, d.attrs.s(AttrName::kind)}});
   const auto axes = d.attrs.ints(AttrName::axes);

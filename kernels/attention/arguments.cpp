@@ -75,18 +75,16 @@ void check_extra(Named t, DType dtype, const Dims& shape) {
 }
 
 /// Lse and row_max have the shape `rows`.
-AttentionExtras complete(AttentionExtras x, const Dims& rows, std::int64_t heads, Device device) {
+void check_extras(const AttentionExtras& x, const Dims& rows, std::int64_t heads) {
   check_extra({"lse", x.lse}, DType::f32, rows);
   check_extra({"row_max", x.row_max}, DType::f32, rows);
   check_extra({"sinks", x.sinks}, DType::f32, {heads});
-  if (!x.lse.defined()) x.lse = Tensor::empty(rows, DType::f32, device);
-  return x;
 }
 
-/// The same elements with other extents and strides; it keeps the memory alive.
+/// The same elements with other extents and strides, for the length of a call: the caller's tensor
+/// keeps the memory alive.
 Tensor with_strides(const Tensor& t, const Dims& shape, const Dims& strides) {
-  return Tensor::borrow(t.data(), shape, t.dtype(), t.device(), strides,
-                        std::make_shared<Tensor>(t));
+  return Tensor::borrow(t.data(), shape, t.dtype(), t.device(), strides);
 }
 
 /// [total, heads, ..] as the only entry of a batch: [1, heads, total, ..].
@@ -124,8 +122,8 @@ void refuse(const std::string& message, const std::string& hint) {
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                          const AttentionExtras& extras) {
   check_tensors(kDense, {"Q", Q}, {"K", K}, {"V", V}, {"O", O});
-  return {Q, K, V, O, complete(extras, {Q.size(0), Q.size(1), Q.size(2)}, Q.size(1), Q.device()),
-          {}};
+  check_extras(extras, {Q.size(0), Q.size(1), Q.size(2)}, Q.size(1));
+  return {Q, K, V, O, extras, {}};
 }
 
 AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
@@ -147,12 +145,12 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
   if (sequences * Q.size(1) * (lengths.max_q / kLeastRows + 1) > kMostTiles)
     refuse("there are too many sequences, heads and queries for one call",
            "sequences * heads * max_q / " + std::to_string(kLeastRows) + " must be below 2^31");
-  const AttentionExtras x = complete(extras, {Q.size(0), Q.size(1)}, Q.size(1), Q.device());
+  check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));
   return {as_batch(Q),
           as_batch(K),
           as_batch(V),
           as_batch(O),
-          {as_batch(x.lse), as_batch(x.row_max), x.sinks},
+          {as_batch(extras.lse), as_batch(extras.row_max), extras.sinks},
           lengths,
           false,
           static_cast<std::int32_t>(lengths.max_q)};

@@ -13,13 +13,13 @@ namespace tegula {
 /// What the kernel is called with: views of rank 4, Lse and row_max of rank 3.
 struct AttentionCall {
   Tensor Q, K, V, O;
-  AttentionExtras extras;  ///< lse is there
-  CuSeqlens lengths;       ///< undefined tensors: one sequence an entry of the batch
+  AttentionExtras extras;
+  CuSeqlens lengths;  ///< undefined tensors: one sequence an entry of the batch
   bool packs_heads = false;
   std::int32_t q_length = 0;  ///< of a packed head, or of the longest sequence
 };
 
-/// Checks [batch, heads, length, dim]; makes Lse where there is none.
+/// Checks [batch, heads, length, dim].
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                          const AttentionExtras& extras);
 /// Checks [total length, heads, dim].

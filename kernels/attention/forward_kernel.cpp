@@ -30,8 +30,7 @@ template <class T>
 struct Tensors {
   const In<T, 4>&Q, &K, &V;
   const Out<T, 4>& O;
-  const Out<f32, 3>& Lse;
-  const std::optional<Out<f32, 3>>& row_max;
+  const std::optional<Out<f32, 3>>&Lse, &row_max;
   const std::optional<In<f32, 1>>& sinks;
 };
 
@@ -191,7 +190,7 @@ class Program {
     for (const View* v : std::initializer_list<const View*>{&x_.Q, &x_.K, &x_.V, &x_.O})
       v->any_extent(2);
     const auto by_row = [](const View& v) { v.any_extent(2), v.any_stride(0), v.any_stride(1); };
-    by_row(x_.Lse);
+    if (x_.Lse) by_row(*x_.Lse);
     if (x_.row_max) by_row(*x_.row_max);
     if (!shared_) return;
     for (const InOut<f32, 4>* v : {&shared_->outs, &shared_->facts})
@@ -201,8 +200,8 @@ class Program {
   /// Of sequences.
   void any_number() const {
     rows_.cu_q->any_extent(0), rows_.cu_kv->any_extent(0);
-    if (lists_.blocks)
-      lists_.blocks->any_extent(0), lists_.counts->any_extent(0), lists_.full->any_extent(0);
+    if (lists_.blocks) lists_.blocks->any_extent(0), lists_.counts->any_extent(0);
+    if (lists_.full) lists_.full->any_extent(0);
     if (lists_.order) lists_.order->any_extent(0);
   }
 
@@ -239,10 +238,10 @@ class Program {
     std::optional<ListColumns> columns;
     if (lists_.blocks && sequence.kv_first)
       columns = ListColumns::of_sequence(b.first(), *sequence.kv_first, sequence.kv_length, keys);
-    Visits visits =
-        lists_.blocks ? Visits::list({*lists_.blocks, *lists_.counts, *lists_.full, !spec_.blocks},
-                                     b, h, m.first() / tiles_.queries, keys, std::move(columns))
-                      : visibility_.of(s.rows, sequence.kv_length, keys);
+    Visits visits = lists_.blocks
+                        ? Visits::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks},
+                                       b, h, m.first() / tiles_.queries, keys, std::move(columns))
+                        : visibility_.of(s.rows, sequence.kv_length, keys);
     // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
     if (!spec_.range && !no_keys_) visits = visits.with_a_step();
     if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
@@ -298,7 +297,9 @@ class Program {
   Tile scored(const Tile& s, const Rows& rows, const Index& b, const Index& n) const {
     if (!spec_.score) return s;
     return relaxed([&] {
-      return scaled(spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0)));
+      // A score that does not look at s may be one number, a row or a column.
+      const Tile score = spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
+      return scaled(broadcast(cast<f32>(score), {s.dim(0), s.dim(1)}));
     });
   }
 
@@ -325,7 +326,7 @@ class Program {
     const auto* sticks = std::get_if<StickBreaking>(&s.state);
     const Tile& out = sticks ? sticks->out : std::get<ScoresAsWeights>(s.state).out;
     x_.O(entry, h, at, dv_) = sequence.own(out, m);
-    if (sticks) x_.Lse(entry, h, at) = sequence.own(sticks->log_left(), m);
+    if (sticks && x_.Lse) (*x_.Lse)(entry, h, at) = sequence.own(sticks->log_left(), m);
   }
 
   void store_softmax(const OnlineSoftmax& state, const Weighted& s, const Index& h,
@@ -336,7 +337,7 @@ class Program {
         x_.sinks ? Normaliser(state, factor_, fill_absent((*x_.sinks)(s.rows.head_of_row), 0))
                  : Normaliser(state, factor_);
     x_.O(entry, h, at, dv_) = sequence.own(state.out * expand(by.inverse(), 1), m);
-    x_.Lse(entry, h, at) = sequence.own(by.lse(), m);
+    if (x_.Lse) (*x_.Lse)(entry, h, at) = sequence.own(by.lse(), m);
     if (x_.row_max) (*x_.row_max)(entry, h, at) = sequence.own(row_maximum(state, factor_), m);
   }
 
@@ -361,13 +362,14 @@ template <class T>
 ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFacts> facts) {
   return kernel(
       name,
-      [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, Out<f32, 3> Lse, Scalar<f32> scale,
-              bool packs_heads, bool no_keys, Scalar<i32> q_length, std::optional<In<i32, 1>> cu_q,
-              std::optional<In<i32, 1>> cu_kv, std::optional<In<f32, 1>> sinks,
-              std::optional<Out<f32, 3>> row_max, std::optional<In<i32, 4>> blocks,
-              std::optional<In<i32, 3>> counts, std::optional<In<i32, 3>> full, Round round,
-              Ptr<u32> marks, Scalar<i32> programs, std::optional<In<i32, 3>> order,
-              std::optional<InOut<f32, 4>> shared_outs, std::optional<InOut<f32, 4>> shared_facts) {
+      [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, std::optional<Out<f32, 3>> Lse,
+              Scalar<f32> scale, bool packs_heads, bool no_keys, Scalar<i32> q_length,
+              std::optional<In<i32, 1>> cu_q, std::optional<In<i32, 1>> cu_kv,
+              std::optional<In<f32, 1>> sinks, std::optional<Out<f32, 3>> row_max,
+              std::optional<In<i32, 4>> blocks, std::optional<In<i32, 3>> counts,
+              std::optional<In<i32, 3>> full, Round round, Ptr<u32> marks, Scalar<i32> programs,
+              std::optional<In<i32, 3>> order, std::optional<InOut<f32, 4>> shared_outs,
+              std::optional<InOut<f32, 4>> shared_facts) {
         const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
         const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
         const Lists lists{blocks, counts, full, order};
@@ -377,7 +379,7 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFact
         const Program<T> program(*facts, tensors, rows, lists, shared, scale, no_keys, round);
         if (round == Round::second) {  // all others are right
           O.partial();
-          Lse.partial();
+          if (Lse) Lse->partial();
           if (row_max) row_max->partial();
           program.marked_tiles(Doubts(marks), programs);
         } else {

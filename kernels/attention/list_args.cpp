@@ -40,9 +40,7 @@ void check_blocks(const BlockList& list) {
 
 ListArgs list_args(const BlockList& list, const Tensor& Q) {
   const Dims rows{Q.size(0), Q.size(1), ceil_div(Q.size(2), list.block_q)};
-  const Tensor full = list.full.defined()
-                          ? fitted(list.full, "full", rows, 3, Q)
-                          : Tensor::zeros({1, 1, 1}, DType::i32, Q.device()).broadcast_to(rows);
+  const Tensor full = list.full.defined() ? fitted(list.full, "full", rows, 3, Q) : Tensor();
   return {fitted(list.blocks, "blocks", rows, 4, Q),
           fitted(list.counts, "counts", rows, 3, Q),
           full,

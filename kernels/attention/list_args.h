@@ -4,7 +4,8 @@
 
 namespace tegula {
 
-/// [batch, heads, query tiles, capacity], and [batch, heads, query tiles] otherwise.
+/// [batch, heads, query tiles, capacity], and [batch, heads, query tiles] otherwise. Without `full`
+/// every block needs the mask.
 struct ListArgs {
   Tensor blocks, counts, full;
   /// Each head's tiles, those that visit most blocks first; undefined: as the kernel likes.

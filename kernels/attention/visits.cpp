@@ -63,7 +63,7 @@ Visits Visits::list(const ListViews& views, const Index& b, const Index& h, cons
   v.block_ = block;
   v.lo_ = Tile(0);
   v.hi_ = fill_absent(views.counts(b, h, m), 0);
-  v.full_count_ = fill_absent(views.full(b, h, m), 0);
+  v.full_count_ = views.full ? fill_absent((*views.full)(b, h, m), 0) : tegula::full<i32>(0);
   v.row_ = Row{views, b.first(), h.first(), m, std::move(columns)};
   return v;
 }

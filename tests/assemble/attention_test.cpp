@@ -139,21 +139,6 @@ TEST_F(Assembled, AttentionOfSequencesAndGroups) {
   }
 }
 
-/// Powers of 2 beside the special function unit need registers where they are computed.
-TEST_F(Assembled, AttentionWithSharedPowers) {
-  Env shared = env();
-  shared.plan = "exp2_share=6";
-  const EnvOverride scope(shared);
-  const Tensor t = host({1, 1, 64, 128}), O = host({1, 1, 64, 128});
-  const Attention attention(
-      {.mask = masks::causal(),
-       .score = scores::softcap(20.0f, scores::Tanh::approximate)});  // not traced before
-  const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
-  expect_clean(tile, "sm_90a", true);
-  if (runtime::diagnose().finding("NVRTC").present)
-    expect_clean(tile, "sm_90a", true, runtime::Backend::Nvrtc);
-}
-
 /// Masks that look things up: attention over the list, and the kernels that make it.
 TEST_F(Assembled, AttentionOverDerivedLists) {
   const Tensor ids = Tensor::zeros({64}, DType::i32, Device::cpu());

@@ -138,14 +138,9 @@ TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
     const ir::Kernel full = traced("matmul", [&] {
       scaled.run(config, stream, A, B, wide({64, 64}), wide({64}), wide({64}), wide({64, 64}));
     });
-    for (const char* plan : {"", "warp_exchange=1"}) {
-      Env changed = env();
-      changed.plan = plan;
-      const EnvOverride scope(changed);
-      for (const runtime::Backend backend : here()) {
-        expect_persistent(half, backend);
-        expect_persistent(full, backend);
-      }
+    for (const runtime::Backend backend : here()) {
+      expect_persistent(half, backend);
+      expect_persistent(full, backend);
     }
   }
 }

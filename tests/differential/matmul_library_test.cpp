@@ -220,25 +220,6 @@ TEST_P(MatmulLibrary, BytesBesideTheSums) {
   expect_equal(C, want);
 }
 
-/// Words that cross lanes through shared memory, two conversions a block of columns.
-TEST_P(MatmulLibrary, ExchangesWithinWarps) {
-  Env through_shared = env();
-  through_shared.plan = "warp_exchange=1";
-  const EnvOverride scope(through_shared);
-  const auto sum = fused_matmul<bf16, bf16>(
-      [](Tile acc, Index m, Index n, In<bf16, 2> before) { return acc + cast<f32>(before(m, n)); });
-  for (const int bn : {192, 256}) {
-    const std::int64_t m = 136, n = 328, k = 72;
-    const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
-                 C = empty({m, n}, DType::bf16), before = integers({m, n}, DType::bf16, 3);
-    sum.run({128, bn, 64}, stream(), A, B, C, before);
-    auto want = product(A, B);
-    const auto r = before.to_doubles();
-    for (std::size_t i = 0; i < want.size(); ++i) want[i] += r[i];
-    expect_equal(C, want);
-  }
-}
-
 /// Sums that are added to a tensor, beside the result.
 TEST_P(MatmulLibrary, AddedInPlace) {
   const auto sum = fused_matmul<bf16, f32>([](Tile acc, Index m, Index n, InOut<f32, 2> total) {

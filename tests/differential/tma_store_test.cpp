@@ -116,7 +116,7 @@ TEST_P(TmaStore, OtherPlans) {
   for (const char* fields :
        {"store_columns=64", "store_columns=16", "store_columns=48", "store_columns=64 stages=5",
         "store_columns=0", "store_columns=0 stages=5", "copy_warps=1 registers=0",
-        "copy_warps=0 registers=0", "warp_exchange=1"}) {
+        "copy_warps=0 registers=0"}) {
     SCOPED_TRACE(fields);
     plan("tma_store=1 " + std::string(fields));
     const auto kernel = matmul_of<bf16, bf16>({128, 192, 64});

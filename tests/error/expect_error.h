@@ -80,7 +80,10 @@ std::string error_of(const F& f, std::source_location base = std::source_locatio
   try {
     f();
   } catch (const CompileError& e) {
-    return with_relative_lines(e.what(), base.line());
+    // The source line, which the whole text has, would have to be pinned with each edit of a test.
+    std::string text;
+    for (const Diagnostic& d : e.diagnostics()) text += (text.empty() ? "" : "\n") + d.str();
+    return with_relative_lines(text, base.line());
   } catch (const std::exception& e) {
     return std::string("not a CompileError: ") + e.what() + "\n";
   }

@@ -199,7 +199,7 @@ inline Config random_config(std::uint64_t seed, Device device) {
       {"", "", "stages=2", "copy_warps=0 registers=0", "copy_warps=1 registers=0",
        "persistent=1 stage_stores=0", "persistent=1 stage_stores=0 dynamic=1", "dynamic=0",
        "persistent=1 copy_warps=0 registers=0 dynamic=1", "persistent=0",
-       "persistent=0 stage_stores=0", "exp2_share=5", "exp2_share=16", "persistent=1 multicast=1",
+       "persistent=0 stage_stores=0", "persistent=1 multicast=1",
        "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2"});
   c.spec.rescaling = dice.one_of<Rescaling>(
       {Rescaling::exact, Rescaling::lazy, Rescaling::never, Rescaling::never});

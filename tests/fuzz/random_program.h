@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/builder.h"
+#include "tests/fuzz/random_features.h"
 #include "tests/fuzz/run_program.h"
 
 namespace tegula::fuzz {
@@ -21,7 +22,7 @@ struct Known {
   double magnitude = 0;
   double error = 0;   ///< by which two correct executions may differ
   bool whole = true;  ///< an integer, whatever its type
-  /// Per dimension: elements may be absent. A bound taken inside a loop may not leave it.
+  /// Per dimension: elements may be absent.
   std::vector<bool> absent{};
   bool absent_as_a_whole = false;
 
@@ -32,7 +33,7 @@ struct Known {
 
 class RandomProgram {
  public:
-  explicit RandomProgram(std::uint64_t seed);
+  explicit RandomProgram(std::uint64_t seed, Features features = features_from_env());
 
   ir::Kernel kernel{"random"};
   Arguments args;
@@ -120,18 +121,54 @@ class RandomProgram {
   void grow_while();
   void grow_if();
   void grow_store();
+  void grow_memory();
+  void grow_reduce_with();
+  void grow_fill();
   void grow_some(std::int64_t steps);
   static const std::vector<Growth>& growths();
 
   /// A carry's or branch's value: present, exact, bounded.
   Known settled(DType d, const Shape& s);
+  Known carried(ir::Value v) const;
+
+  // ---- memory that is written and read again
+  struct Memory {
+    ir::Value view;
+    DType dtype;
+    Shape dims;  ///< behind the program's
+  };
+  struct Box {
+    Shape shape;
+    std::vector<ir::Value> offsets;
+    bool is_inside;
+  };
+  struct Pointers {
+    ir::Value v;
+    Shape shape;
+  };
+  Memory& memory();
+  Box box_of(const Memory& m);
+  static ir::Ints axes_of(const Box& box);
+  Known stored(DType d, const Shape& s);
+  Known remembered(const Memory& m, ir::Value v, bool is_inside) const;
+  void write_box(const Memory& m);
+  void read_box(const Memory& m);
+  void touch_element(const Memory& m);
+  void combine_box(const Memory& m);
+  Pointers pointers_to(const Memory& m);
+  void use_pointers(const Memory& m);
+  void combine_pointers(const Memory& m);
+  std::vector<ir::Value> folded(const std::vector<ir::Value>& left,
+                                const std::vector<ir::Value>& right);
   void store(const Known& k, ir::Value row);
   std::int64_t add_view(DType d, const Shape& dims, ir::Access access);
   ir::Value offset_for(std::int64_t dim, std::int64_t box);
 
+  Features features_;
   std::mt19937_64 random_;
   ir::Builder b_;
   std::vector<Known> scope_;
+  std::vector<Memory> memories_;
   std::vector<Shape> shapes_;
   std::vector<ir::Value> loop_indices_;
   ir::Value program_;

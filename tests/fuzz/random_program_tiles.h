@@ -37,9 +37,8 @@ inline void RandomProgram::grow_reshape() {
   const auto padded = [](std::int64_t e) {
     return !std::has_single_bit(static_cast<std::uint64_t>(e));
   };
-  if (std::ranges::find(a.absent, true) != a.absent.end() ||
-      std::ranges::any_of(shape_of(a), padded))
-    return;
+  const bool is_ragged = !a.is_present();
+  if (!features_.reshape && (is_ragged || std::ranges::any_of(shape_of(a), padded))) return;
   const std::int64_t count = type(a).count();
   std::vector<std::int64_t> divisors;
   for (std::int64_t d = 1; d <= count; ++d)
@@ -51,7 +50,7 @@ inline void RandomProgram::grow_reshape() {
     s = {d, count / d};
   }
   a.v = b_.op(ir::Opcode::Reshape, {a.v}, tile(type(a).dtype(), s));
-  a.absent.assign(s.size(), false);
+  a.absent.assign(s.size(), is_ragged);
   keep(a);
 }
 
@@ -145,10 +144,10 @@ inline void RandomProgram::grow_scan() {
 inline void RandomProgram::grow_arg_reduce() {
   const Known a = any_tile();
   const DType d = type(a).dtype();
-  if (d == DType::i1 || a.error > 0 || a.absent_as_a_whole) return;
+  if (d == DType::i1 || a.error > 0) return;
   const std::int64_t axis = below(type(a).rank());
-  // Where every element is absent there is no index; programs that may ask for one are not made.
-  if (a.absent[static_cast<std::size_t>(axis)]) return;
+  const bool of_nothing = a.absent_as_a_whole || a.absent[static_cast<std::size_t>(axis)];
+  if (of_nothing && !features_.folds) return;
   const std::array operands{a.v};
   const ir::OpId op = b_.create(
       ir::Opcode::ArgReduce, operands,
@@ -159,6 +158,14 @@ inline void RandomProgram::grow_arg_reduce() {
   value.v = kernel[op].results[0], at.v = kernel[op].results[1];
   at.magnitude = 300;
   at.whole = true;
+  value.absent_as_a_whole = at.absent_as_a_whole = false;
+  // Of nothing the value is infinite.
+  if (of_nothing && is_float(d)) {
+    value.magnitude = std::ceil(value.magnitude);
+    value.v = b_.op(ir::Opcode::Max,
+                    {b_.op(ir::Opcode::Min, {value.v, constant(d, {}, value.magnitude).v}),
+                     constant(d, {}, -value.magnitude).v});
+  }
   keep(value);
   keep(at);
 }
@@ -192,8 +199,20 @@ inline void RandomProgram::grow_leaf() {
 // ---- control
 // --------------------------------------------------------------------------------------------------------
 inline Known RandomProgram::settled(DType d, const Shape& s) {
-  const Known k = get(d, s, [](const Known& v) { return v.error == 0 && v.is_present(); });
+  const Known k = get(d, s, [this](const Known& v) {
+    return v.error == 0 && (features_.carries || v.is_present());
+  });
   return is_float(d) ? clamp(whole(k), kCarry) : k;
+}
+
+/// A carry, or what a branch has given.
+inline Known RandomProgram::carried(ir::Value v) const {
+  const ir::Type t = kernel.type(v);
+  Known k{.v = v, .magnitude = is_float(t.dtype()) ? kCarry : 0x1p31};
+  if (!features_.carries || !t.is_tile()) return k;
+  k.absent.assign(static_cast<std::size_t>(t.rank()), true);
+  k.absent_as_a_whole = true;
+  return k;
 }
 
 inline void RandomProgram::grow_for() {
@@ -217,9 +236,6 @@ inline void RandomProgram::grow_for() {
   ++depth_;
   b_.at_end(body);
   loop_indices_.push_back(kernel[body].args[0]);
-  const auto carried = [&](ir::Value v) {
-    return Known{.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31};
-  };
   for (std::size_t i = 0; i < inits.size(); ++i) keep(carried(kernel[body].args[i + 1]));
   grow_some(between(1, 5));
   if (chance(35)) grow_store();
@@ -255,9 +271,6 @@ inline void RandomProgram::grow_while() {
   executions_ *= std::max<std::int64_t>(1, trips);
   ++depth_;
   b_.at_end(body);
-  const auto carried = [&](ir::Value v) {
-    return Known{.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31};
-  };
   keep(carried(kernel[body].args[1]));
   grow_some(between(1, 4));
   const std::array next{
@@ -300,8 +313,7 @@ inline void RandomProgram::grow_if() {
     scope_ = saved;
   }
   b_.at_end(outer);
-  for (ir::Value v : kernel[branch].results)
-    keep({.v = v, .magnitude = is_float(kernel.type(v).dtype()) ? kCarry : 0x1p31});
+  for (ir::Value v : kernel[branch].results) keep(carried(v));
 }
 
 // ---- stores
@@ -346,50 +358,4 @@ inline void RandomProgram::grow_store() {
   store(any_tile(), loop_indices_.empty() ? b_.i32(3) : loop_indices_.back());
 }
 
-// ---- the whole
-// ------------------------------------------------------------------------------------------------------
-inline const std::vector<RandomProgram::Growth>& RandomProgram::growths() {
-  using R = RandomProgram;
-  static const std::vector<Growth> kList{
-      {6, &R::grow_unary},      {14, &R::grow_binary},      {4, &R::grow_division},
-      {3, &R::grow_fma},        {5, &R::grow_cmp},          {2, &R::grow_logic},
-      {5, &R::grow_select},     {5, &R::grow_cast},         {4, &R::grow_math},
-      {9, &R::grow_shape},      {3, &R::grow_reshape},      {3, &R::grow_crop},
-      {9, &R::grow_reduce},     {2, &R::grow_reduce_flags}, {4, &R::grow_scan},
-      {4, &R::grow_arg_reduce}, {4, &R::grow_dot},          {5, &R::grow_leaf},
-      {7, &R::grow_for},        {2, &R::grow_while},        {4, &R::grow_if}};
-  return kList;
-}
-
-inline void RandomProgram::grow_some(std::int64_t steps) {
-  static const int kTotal =
-      std::accumulate(growths().begin(), growths().end(), 0,
-                      [](int sum, const Growth& g) { return sum + g.weight; });
-  for (std::int64_t i = 0; i < steps; ++i) {
-    std::int64_t at = below(kTotal);
-    for (const Growth& g : growths()) {
-      at -= g.weight;
-      if (at >= 0) continue;
-      (this->*g.grow)();
-      break;
-    }
-  }
-}
-
-inline RandomProgram::RandomProgram(std::uint64_t seed) : random_(seed), b_(kernel) {
-  programs_ = between(1, 3);
-  ir::Builder launch(kernel, kernel.launch());
-  const std::array grid{launch.i32(programs_), launch.i32(1), launch.i32(1)};
-  launch.yield(grid);
-  program_ =
-      b_.op(ir::Opcode::ProgramId, {}, ir::Type::scalar(DType::i32), {{ir::AttrName::axis, 0}});
-  shapes_ = {shape()};
-  if (chance(40)) shapes_.push_back(shape());
-  keep(leaf(number(), shapes_[0]));
-  grow_some(between(3, 14));
-  const std::size_t stored = scope_.size();
-  store(scope_.back(), {});
-  if (stored > 2) store(scope_[stored - 2], {});
-  if (stored > 4 && chance(50)) store(one_of(scope_), {});
-}
 }  // namespace tegula::fuzz

@@ -159,8 +159,7 @@ inline void draw_plan(Draws& d, DrawnProduct& x) {
             {"stage_stores", d.flip()},
             {"copy_warps", x.config.alternate ? d.of({1, 4}) : d.of({0, 1, 4})},
             {"registers", 0},
-            {"store_columns", d.of({0, 16, 32, 48, 64})},
-            {"warp_exchange", d.rarely(4)}};
+            {"store_columns", d.of({0, 16, 32, 48, 64})}};
   if (d.flip()) x.plan["stages"] = d.between(2, 8);
   if (d.rarely(6)) x.plan["splits"] = d.of({2, 4, 8});
 }

@@ -5,7 +5,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build ccache lld git python3 ca-certificates
   llvm-19-dev libzstd-dev zlib1g-dev   # llvm-19-dev needs the two, without saying so
-  libfmt-dev libxxhash-dev libsqlite3-dev libcli11-dev nlohmann-json3-dev
+  libfmt-dev libxxhash-dev libcli11-dev nlohmann-json3-dev
   libpng-dev  # the pictures of `tegula mask`
   libgtest-dev libgmock-dev libbenchmark-dev
 )

@@ -2,10 +2,34 @@
 # Fills .gpu/ with what a GPU machine needs and nothing else: stripped libraries, the program, the benchmark library,
 # the tests labelled gpu, and run.sh, which runs them from wherever the folder lies. EXTRA='differential_(tma_loads|atomic).*' takes further
 # tests along: .gpu/run.sh differential_ '--gtest_filter=*cuda*'.
+#
+# gpu_pack.sh --libraries FOLDER fills FOLDER/lib with what bench/compare.py compares, and nothing else: the stripped libraries, at most
+# 32 MB, so that two of them reach a GPU machine that takes 64 MiB.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 limit=$((56 * 1000 * 1000))
 tree=build/release
+
+# Sizes of a folder's files and their sum, which must not exceed a limit.
+check_size() {
+  local folder=$1 limit=$2 size
+  size=$(find "$folder" -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
+  find "$folder" -type f -printf '%10s %p\n' | sort -k2
+  printf '%10d in all, at most %d\n' "$size" "$limit"
+  [ "$size" -le "$limit" ] || { echo "gpu-pack: too large" >&2; exit 1; }
+}
+
+if [ "${1:-}" = --libraries ]; then
+  folder=${2:?gpu_pack.sh --libraries FOLDER}
+  tools/dev/build.sh release tegula tegula_bench
+  grep -q 'TEGULA_LLVM:BOOL=ON' $tree/CMakeCache.txt && tools/dev/build.sh release tegula_llvm
+  rm -rf "${folder:?}/lib"
+  mkdir -p "$folder/lib"
+  cp -P $tree/lib/libtegula*.so* "$folder/lib/"
+  find "$folder/lib" -type f -exec strip --strip-unneeded {} +
+  check_size "$folder" $((32 * 1000 * 1000))
+  exit
+fi
 
 tests_of() { ctest --test-dir $tree "$@" -N | sed -n 's/.*Test *#[0-9]*: //p'; }
 has() { compgen -G "$1" >/dev/null; }
@@ -64,7 +88,7 @@ run_all() {
   for backend in ${BACKENDS:-llvm nvrtc}; do
     for test in tests/*"$filter"*; do
       local times_host=0
-      [[ $test = *runtime_launch* ]] && times_host=1
+      [[ $test = *runtime_launch* || $test = *queued_calls* ]] && times_host=1
       [ -f "$test" ] && [ -x "$test" ] && [ $times_host = "$1" ] && printf '%s\0%s\0' "$backend" "$test"
     done
   done | xargs -0 -r -n 2 -P "$2" bash -c 'logs=$1 backend=${*: -2:1} test=${*: -1}; run_one "$logs" "$backend" "$test" "${@:2:$#-3}"' _ "$logs" "${args[@]}"
@@ -78,7 +102,4 @@ echo "$(($(find "$logs" -name '*.done' | wc -l) - failed)) programs passed, $fai
 EOF
 chmod +x .gpu/run.sh
 
-size=$(find .gpu -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum }')
-find .gpu -type f -printf '%10s %p\n' | sort -k2
-printf '%10d in all, at most %d\n' "$size" "$limit"
-[ "$size" -le "$limit" ] || { echo "gpu-pack: too large" >&2; exit 1; }
+check_size .gpu $limit

@@ -66,6 +66,10 @@ class StepRange {
   StepRange stages(int n) const;
   /// Unrolls the loop.
   StepRange unroll() const;
+  /// States that no step reads or overwrites in memory what another step of the same program has
+  /// written: then no threads meet between steps on that account. Where that is false, results are
+  /// undefined.
+  StepRange independent() const;
   /// Of the steps those that are part `number` of so many `parts`, each as many, but for the last
   /// ones.
   StepRange part(const Arg& number, const Arg& parts) const;
@@ -78,7 +82,7 @@ class StepRange {
   std::uint64_t start();  ///< 0: there is no step, in an eager run
 
   int stages_ = 0;
-  bool unroll_ = false;
+  bool unroll_ = false, independent_ = false;
   OpenRegion open_;
 };
 
@@ -312,8 +316,8 @@ void while_(Condition&& condition, Body&& body,
   detail::record_while([&] { return Tile(condition()); }, [&] { body(); }, at);
 }
 
-/// A number the autotuner may choose from `set`; `otherwise` (the first of the set if left out)
-/// until it has. The same name means the same number.
+/// A number of `set`: what Kernel::with says, else `otherwise`, or the first of the set if that is
+/// left out. The same name means the same number. Nothing chooses it by measuring.
 int tune(const char* name, std::initializer_list<int> set, std::optional<int> otherwise = {},
          std::source_location at = std::source_location::current());
 

@@ -18,6 +18,7 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/view.h"
+#include "tegula/warning.h"
 
 /// From a C++ lambda to something that can be called with tensors.
 namespace tegula {
@@ -72,7 +73,8 @@ struct HostArg {
   std::uint64_t bits = 0;
 };
 
-/// Argument for a Ptr parameter: an address on the device, or the first element of a tensor.
+/// Argument for a Ptr parameter: an address on the device, or a contiguous tensor of T, whose
+/// memory bounds what may be read and written on cpu and sim.
 template <class T>
 class HostPointer {
  public:
@@ -179,7 +181,7 @@ struct ClosureType {
 std::shared_ptr<dsl::KernelInstance> make_instance(const char* name, Loc loc, const void* object,
                                                    const ClosureType& type);
 std::shared_ptr<dsl::KernelInstance> with_tuning(const dsl::KernelInstance& instance,
-                                                 const Tuning& tuning);
+                                                 const Tuning& tuning, Loc at = {});
 std::shared_ptr<dsl::KernelInstance> allowing_alias(const dsl::KernelInstance& instance);
 std::shared_ptr<dsl::KernelInstance> with_plan(const dsl::KernelInstance& instance,
                                                std::string_view fields, Loc at);
@@ -189,6 +191,7 @@ void launch(dsl::KernelInstance& instance, const Stream* stream, std::span<const
 Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args);
 std::string dump(dsl::KernelInstance& instance, std::string_view verb);
 std::string explain(dsl::KernelInstance& instance);
+std::vector<Warning> warnings(const dsl::KernelInstance& instance);
 
 /// A parameter's name, with the place it was written at.
 struct Name {
@@ -242,9 +245,11 @@ class Kernel {
   Trace trace(const typename detail::ParamTraits<P>::Host&... args) const {
     return detail::trace(*instance_, pack(args...));
   }
-  /// The same kernel with these values of tune().
-  Kernel with(const Tuning& tuning) const {
-    return Kernel(detail::with_tuning(*instance_, tuning));
+  /// The same kernel with these values of tune(). A call throws CompileError where the kernel asks
+  /// for no such name.
+  Kernel with(const Tuning& tuning,
+              std::source_location at = std::source_location::current()) const {
+    return Kernel(detail::with_tuning(*instance_, tuning, at));
   }
 
   /// The same kernel with names for its parameters and their dimensions: `named("A[M, K]", "B[K,
@@ -254,7 +259,7 @@ class Kernel {
     const std::array<const char*, sizeof...(P)> list{names.text...};
     return Kernel(detail::with_names(*instance_, list, detail::first_place(names...)));
   }
-  /// The same kernel, launched even where an Out tensor overlaps another argument.
+  /// The same kernel, compiled so that arguments it writes may overlap others.
   Kernel may_alias() const { return Kernel(detail::allowing_alias(*instance_)); }
   /// The same kernel with these fields of its plan, "stages=4, multicast=true", instead of those
   /// that are chosen, or with a whole plan as explain() prints it; ir/plan.def says what each field
@@ -265,11 +270,19 @@ class Kernel {
     return Kernel(detail::with_plan(*instance_, fields, at));
   }
 
-  /// Text of a stage of the latest compilation: key, trace, optimize, emit, assemble or launch.
+  /// Text of a stage of the latest compilation: key, trace, optimize, emit, ptx, assemble or
+  /// launch. After a call on cpu or sim, emit and ptx are those of a GPU, compiled now; no GPU is
+  /// needed.
   std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }
   std::string ptx() const { return detail::dump(*instance_, "ptx"); }
   /// Why it was compiled as it was, and how often.
   std::string explain() const { return detail::explain(*instance_); }
+
+  /// What is to be known of everything compiled so far, each once: spills, products that are not
+  /// the GPU's fastest, results that are never stored. Empty before the first call. They come by
+  /// themselves to a handler (set_warning_handler) or, under TEGULA_WARN=1, to the standard error
+  /// stream.
+  std::vector<Warning> warnings() const { return detail::warnings(*instance_); }
 
   dsl::KernelInstance& instance() const { return *instance_; }
   const std::shared_ptr<dsl::KernelInstance>& shared_instance() const { return instance_; }
@@ -322,6 +335,15 @@ struct Callee<R (C::*)(P...) const> {
   }
 };
 template <class C, class R, class... P>
+struct Callee<R (C::*)(P...)> {
+  static_assert(
+      kNever<C>,
+      "tegula: kernel(name, lambda) takes no mutable lambda: it is run once to record it, "
+      "so that what it changes in itself would be frozen. Leave out `mutable`");
+};
+template <class C, class R, class... P>
+struct Callee<R (C::*)(P...) noexcept> : Callee<R (C::*)(P...)> {};
+template <class C, class R, class... P>
 struct Callee<R (C::*)(P...) const noexcept> : Callee<R (C::*)(P...) const> {};
 struct PlainFunction {};
 template <class R, class... P>
@@ -335,8 +357,9 @@ concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::rem
 }  // namespace detail
 
 /// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, std::optional of
-/// these, Scalar, Ptr or C++ constants. What it captures is frozen here, except captured Tensors
-/// and Scalars, which are arguments read at every launch.
+/// these, Scalar, Ptr or C++ constants. What it captures is frozen: values here, and what captured
+/// references and pointers, or globals, refer to at the first call (TEGULA_CHECK=retrace finds
+/// where that changes later). Captured Tensors and Scalars are arguments, read at every launch.
 template <class Fn>
 auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_location::current()) {
   using Object = std::decay_t<Fn>;

@@ -34,7 +34,7 @@ Tile cdiv(const Arg& a, const Arg& b);
 Tile mulhi(const Arg& a, const Arg& b);
 Tile popc(const Arg& x);
 Tile clz(const Arg& x);
-
+/// GPUs and `sim` have those of f64 that round: sqrt, rcp, floor, ceil, round, trunc; else cast.
 Tile exp(const Arg& x);
 Tile exp2(const Arg& x);
 Tile log(const Arg& x);

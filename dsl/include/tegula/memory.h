@@ -8,6 +8,23 @@
 #include "tegula/view.h"
 
 /// Memory by address: pointer tiles with masks, atomics, and inline PTX.
+///
+/// The order of a program's accesses. A program's effects on memory happen in program order, as if
+/// one thread ran it: a read sees what the same program has stored, scattered or combined before
+/// (through a view or an address, in an earlier step too), and an overwrite happens after earlier
+/// reads. The compiler has threads meet where that takes a barrier, and nowhere else. Of values
+/// that one scatter stores at one address, one stays.
+///
+/// Programs are not ordered among each other but by atomics with `Order::acquire` and
+/// `Order::release`, `last_arriver`, and the ends of kernels: a release publishes all that the
+/// program has done before, and what another program acquires from it that one sees in all it does
+/// afterwards. Two programs that access one element without such an order, one of them writing
+/// plainly, are in error.
+///
+/// An `In` tensor is written by nobody while the kernel runs, and different arguments are different
+/// memory: a call whose written argument (Out, InOut, a Ptr that is stored through) overlaps
+/// another one throws CompileError, unless the kernel is `may_alias()`. Of a Ptr given as a bare
+/// address, the caller sees to it.
 namespace tegula {
 
 /// Reads each address. Where the mask is false nothing is read and the element is `fill`; without a

@@ -14,7 +14,8 @@
 /// Operations on whole tiles: creation, shape, reductions, scans and the matrix product.
 namespace tegula {
 
-/// Extents of a tile, as the C++ numbers they are; any positive extent is legal.
+/// Extents of a tile, as the C++ numbers they are. Any positive extent is legal; a tile has at most
+/// 6 dimensions and 2^20 elements: CompileError.
 class Extent {
  public:
   template <std::integral T>
@@ -137,7 +138,10 @@ std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const Comb
                               Loc at);
 }  // namespace detail
 
-/// Folds by an associative, commutative function of two scalars.
+/// Folds an extent of 2^n (`all` has one) by an associative, commutative function of two scalars,
+/// which returns one of exactly their type. It may have operators, math functions, where, casts,
+/// if_ (both sides are computed) and captured scalars, but no loop, load, store, fold or `assume`:
+/// CompileError.
 template <class Fn>
 Tile reduce(const Tile& t, Axis axis, Fn combine,
             std::source_location at = std::source_location::current()) {

@@ -51,9 +51,9 @@ struct ScalarCell {
 
 }  // namespace detail
 
-/// A traced value: a scalar (rank 0) or a tile of any positive extents, of numbers or pointers. A
-/// Tile is a variable, not a value: assignment rebinds it, and loops carry what was rebound in
-/// them.
+/// A traced value: a scalar (rank 0) or a tile of any positive extents, of numbers or pointers, of
+/// at most 6 dimensions and 2^20 elements. A Tile is a variable, not a value: assignment rebinds
+/// it, and loops carry what was rebound in them.
 class Tile : private detail::Link {
  public:
   /// Names no value until it is assigned.
@@ -214,7 +214,10 @@ Tile& operator<<=(Tile& a, const Arg& b);
 Tile& operator>>=(Tile& a, const Arg& b);
 
 /// Where an indexed dimension comes from: carries its extent to shapes and its name to messages.
-/// Made by grid(), steps() and slice().
+/// Made by grid(), steps() and slice(). What first() and idx() give, like extents and strides of
+/// views, is of the type `index`: i32 in code, i64 where an argument is that large. An index and an
+/// i32 make an index, an index and an i64 an i64; a variable that is an i32 before a loop or a
+/// branch cannot become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
 class Index {
  public:
   /// `block` elements from `first`.

@@ -96,8 +96,8 @@ class View {
  protected:
   friend class dsl::Tracer;
   View(std::uint32_t param, DType dtype, int rank) : param_(param), dtype_(dtype), rank_(rank) {}
-  Tile read(std::span<const Subscript> subscripts) const;
-  ViewTile access(std::span<const Subscript> subscripts) const;
+  Tile read(std::span<const Subscript> subscripts, Loc at) const;
+  ViewTile access(std::span<const Subscript> subscripts, Loc at) const;
   void set_hints(Hints hints) { hints_ = hints; }
   void set_partial(std::source_location at) const;
 
@@ -131,7 +131,8 @@ template <std::size_t... I>
 struct Readable<std::index_sequence<I...>> : View {
   using View::View;
   Tile operator()(SubscriptAt<I>... s) const {
-    return read(std::array<Subscript, sizeof...(I)>{s...});
+    const std::array<Subscript, sizeof...(I)> all{s...};
+    return read(all, all.front().loc());
   }
   /// `x[b](m, n)` is `x(b, m, n)`: for what is done to each part of a view alike.
   auto operator[](const Subscript& first) const
@@ -140,13 +141,22 @@ struct Readable<std::index_sequence<I...>> : View {
     return Part<Readable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
   }
 };
+/// A view of rank 0 is one element: `x()`.
+template <>
+struct Readable<std::index_sequence<>> : View {
+  using View::View;
+  Tile operator()(std::source_location at = std::source_location::current()) const {
+    return read({}, at);
+  }
+};
 template <class Ranks>
 struct Writable;
 template <std::size_t... I>
 struct Writable<std::index_sequence<I...>> : View {
   using View::View;
   ViewTile operator()(SubscriptAt<I>... s) const {
-    return access(std::array<Subscript, sizeof...(I)>{s...});
+    const std::array<Subscript, sizeof...(I)> all{s...};
+    return access(all, all.front().loc());
   }
   /// `x[b](m, n)` is `x(b, m, n)`: for what is done to each part of a view alike.
   auto operator[](const Subscript& first) const
@@ -156,11 +166,20 @@ struct Writable<std::index_sequence<I...>> : View {
   }
 };
 
+/// A view of rank 0 is one element: `y() = v`.
+template <>
+struct Writable<std::index_sequence<>> : View {
+  using View::View;
+  ViewTile operator()(std::source_location at = std::source_location::current()) const {
+    return access({}, at);
+  }
+};
+
 }  // namespace detail
 
-/// A tensor the kernel reads: `x(i, j)` is a tile. Elements outside the tensor are absent:
-/// elementwise operations keep them so, reductions, scans and dot products skip them, stores drop
-/// them.
+/// A tensor the kernel reads: `x(i, j)` is a tile, and `x()` the one element of an `In<T, 0>`.
+/// Elements outside the tensor are absent: elementwise operations keep them so, reductions, scans
+/// and dot products skip them, stores drop them.
 template <Element T, int Rank>
 class In : public detail::Readable<std::make_index_sequence<Rank>> {
  public:
@@ -174,8 +193,8 @@ class In : public detail::Readable<std::make_index_sequence<Rank>> {
   }
 };
 
-/// A tensor that the kernel defines: `z(i, j) = tile`. Its launch stores every element; `cpu` and
-/// `sim` report one that no program stored.
+/// A tensor that the kernel defines: `z(i, j) = tile`, and `z() = scalar` of an `Out<T, 0>`. Its
+/// launch stores every element; `cpu` and `sim` report one that no program stored.
 template <Element T, int Rank>
 class Out : public detail::Writable<std::make_index_sequence<Rank>> {
  public:

@@ -91,8 +91,8 @@ class Tensor {
   static Tensor iota(const Dims& shape, DType dtype, Device device = Device::best());
 
   /// Random elements. The same seed gives the same values on every host, whatever the device;
-  /// element i depends on (seed, i) alone. `uniform` is over [low, high); `integers` over [low,
-  /// high], also for float types.
+  /// element i depends on (seed, i) alone. `uniform` and `integers` are over [low, high), also
+  /// for float types.
   static Tensor uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed,
                         Device device = Device::best());
   static Tensor normal(const Dims& shape, DType dtype, double mean, double deviation,

@@ -129,7 +129,7 @@ TEST(AttentionErrors, AreReadable) {
       f();
       ADD_FAILURE() << name << " is taken";
     } catch (const CompileError& e) {
-      pinned.check(name, std::string(e.what()) + "\n");
+      pinned.check(name, e.diagnostic().str() + "\n");
     }
   };
   check("rank", [&] { call(of({4, 8, 64}), k, k, q); });

@@ -58,6 +58,30 @@ TEST_P(Scores, Softcap) {
         [](double s, int, int, int, int) { return 0.7 * std::tanh(s / 0.7); });
 }
 
+/// Uniform attention, and weights by key, query or head alone: what these give is one number, a row
+/// or a column, under a mask and without one.
+TEST_P(Scores, ThatDoNotLookAtTheProduct) {
+  const auto both = [](const Score& score, const HostScore& host_score) {
+    check(score, host_score);
+    HostAttention host;
+    host.score = host_score;
+    const Attention attention({.score = score});
+    const Tensors t({1, 2, 2, kQueries, kKeys, 32, 32}, DType::bf16, Order::bhsd, device());
+    attention(Stream(device()), t.Q, t.K, t.V, t.O, t.extras());
+    expect_attention(host, t, /*maxima=*/true);
+  };
+  both([](Tile, Tile, Tile, Tile, Tile) { return Tile(0.5f); },
+       [](double, int, int, int, int) { return 0.5; });
+  both([](Tile, Tile, Tile, Tile, Tile kv) { return cast<f32>(kv) * -0.1f; },
+       [](double, int, int, int, int kv) { return kv * -0.1; });
+  both([](Tile, Tile, Tile, Tile q, Tile) { return cast<f32>(q) * -0.1f; },
+       [](double, int, int, int q, int) { return q * -0.1; });
+  both([](Tile, Tile, Tile h, Tile, Tile) { return cast<f32>(h); },
+       [](double, int, int h, int, int) { return h; });
+  both([](Tile s, Tile, Tile, Tile, Tile) { return s * 0.0f; },
+       [](double, int, int, int, int) { return 0; });
+}
+
 /// `exact` says within 2^-20 of the cap: from 0 to where the function is 1, and beyond.
 TEST_P(Scores, SoftcapKeepsItsBound) {
   constexpr float cap = 30;

@@ -69,14 +69,5 @@ TEST(StepForm, SumsAreAddedBehindTheLoop) {
   }
 }
 
-TEST(StepForm, WhatFollowsMasksIsInBothSides) {
-  for (const Rescaling rescaling : {Rescaling::exact, Rescaling::never}) {
-    const ir::Kernel kernel = attention_of(rescaling, masks::sliding_window(Scalar<i32>(20)), 128);
-    const int shuffles = rescaling == Rescaling::exact ? 4 : 0;
-    EXPECT_EQ(step_of(kernel, "tail_duplication=1"), (Step{shuffles, 1}));
-    EXPECT_EQ(step_of(kernel, ""), (Step{shuffles / 2, 0}));
-  }
-}
-
 }  // namespace
 }  // namespace tegula::test

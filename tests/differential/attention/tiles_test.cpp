@@ -164,8 +164,8 @@ TEST_P(Tiles, OtherPlans) {
   for (const char* plan :
        {"wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2 warps=6 warps_m=6",
         "wgmma=0 copy_warps=0 registers=0 persistent=0 stages=2", "copy_warps=0 registers=0",
-        "copy_warps=1 registers=0", "persistent=0 stage_stores=1", "turns=0", "warp_exchange=1",
-        "dynamic=1", "exp2_share=5", "tma_store=1", "tma_store=1 dynamic=1"}) {
+        "copy_warps=1 registers=0", "persistent=0 stage_stores=1", "turns=0", "dynamic=1",
+        "tma_store=1", "tma_store=1 dynamic=1"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;

@@ -216,9 +216,8 @@ TEST_P(TmaLoads, OtherPlans) {
     return s + values[static_cast<std::size_t>((h * 200 + q) * 330 + kv)];
   };
   const Extents e{.heads = 2, .q_length = 200, .kv_length = 330};
-  for (const char* plan :
-       {"", "stages=2", "persistent=0", "copy_warps=0 registers=0", "turns=0", "overlap_tiles=0",
-        "dynamic=1", "tma_store=1", "warp_exchange=1", "wgmma=0"}) {
+  for (const char* plan : {"", "stages=2", "persistent=0", "copy_warps=0 registers=0", "turns=0",
+                           "overlap_tiles=0", "dynamic=1", "tma_store=1", "wgmma=0"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = std::string("tma_loads=1 ") + plan;

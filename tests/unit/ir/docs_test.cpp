@@ -1,4 +1,4 @@
-// docs/ir.md is what the op table says.
+// docs/ir.md is what the op table says, and docs/architecture.md names every pass.
 #include <gtest/gtest.h>
 
 #include "ir/op_docs.h"
@@ -12,6 +12,14 @@ TEST(Docs, IrPageIsUpToDate) {
   const std::string path = TEGULA_SOURCE_DIR "/docs/ir.md";
   if (env().bless) write_file(path, ops_markdown());
   EXPECT_EQ(read_file(path), ops_markdown()) << "TEGULA_BLESS=1 rewrites " << path;
+}
+
+TEST(Docs, ArchitectureNamesEveryPass) {
+  const std::string page = read_file(TEGULA_SOURCE_DIR "/docs/architecture.md");
+#define PASS(name, from, to, what) \
+  EXPECT_NE(page.find("`" #name "`"), std::string::npos) << #name " is in passes.def";
+#include "ir/passes/passes.def"
+#undef PASS
 }
 
 }  // namespace

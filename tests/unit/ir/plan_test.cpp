@@ -58,7 +58,6 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(hopper("copy_warps=4 registers=236"), HasSubstr("a multiple of 8"));
   EXPECT_THAT(hopper("multicast=1"),
               HasSubstr("multicast is for persistent kernels in which neighbouring tiles share"));
-  EXPECT_THAT(hopper("exp2_share=17"), HasSubstr("exp2_share is 0 to 16"));
   EXPECT_THAT(hopper("copy_warps=4 registers=240"), HasSubstr("more than all have at the entry"));
 }
 

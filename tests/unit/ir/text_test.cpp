@@ -69,7 +69,7 @@ TEST(Text, InfersTypesThatAreLeftOut) {
 TEST(Text, TypesRoundTrip) {
   for (const char* text :
        {"i32", "ptr<bf16>", "tile<128x64xbf16>", "tile<7xptr<f32>>", "v<8xi32>",
-        "pending<v<128xf32>>", "tmap",
+        "pending<v<128xf32>>", "tmap", "view<f32, out>",
         "view<?x64xbf16, out, align=16, strides=?x1, dim_div=16x64, stride_div=8x1>"}) {
     std::string_view rest = text;
     const auto type = parse_type(rest);
@@ -77,6 +77,46 @@ TEST(Text, TypesRoundTrip) {
     EXPECT_TRUE(rest.empty());
     EXPECT_EQ(type->str(), text);
   }
+}
+
+std::string refusal_of(const std::string& text) {
+  try {
+    parse(text);
+  } catch (const CompileError& e) {
+    return e.what();
+  }
+  return "read";
+}
+
+/// Found by tests/fuzz/parsers_test.cpp.
+TEST(Text, RefusesWhatWouldCrash) {
+  const std::string head = "kernel @k tile target(sm_90a) (%x: tile<4xf32>, %c: i1) { ";
+  EXPECT_NE(refusal_of(head + "%y = expand_dims %x [axis = 1.5] }").find("'axis' is an integer"),
+            std::string::npos);
+  std::string nested = head;
+  for (int i = 0; i < 100000; ++i) nested += "if %c { ";
+  EXPECT_NE(refusal_of(nested).find("more than 100 regions in each other"), std::string::npos);
+  std::string pending = "kernel @k simt target(sm_90a) (%x: ";
+  for (int i = 0; i < 100000; ++i) pending += "pending<";
+  EXPECT_NE(refusal_of(pending).find("expected a type"), std::string::npos);
+  EXPECT_NE(refusal_of("kernel @k machine target(sm_90a) (%x: smem<2x4xf32, "
+                       "#swz<1048576x64:4; order=[1,0]; rows=[128]>>) { }")
+                .find("expected a type"),
+            std::string::npos);
+  EXPECT_NE(first_error("kernel @k tile target(sm_90a) cluster(0) (%t: tile<4xf32>) { %s = "
+                        "cluster_sum %t [axis = 0] : tile<4xf32> }")
+                .find("a cluster of 0 programs"),
+            std::string::npos);
+}
+
+/// Values without a name are numbered, past the names of parameters.
+TEST(Text, NumbersAroundNamesOfParameters) {
+  const std::string text =
+      "kernel @k tile target(sm_90a) (%1: i32) {\n"
+      "  %0 = const [value = 1] : i32\n"
+      "  %2 = add %1, %0 : i32\n"
+      "}\n";
+  EXPECT_EQ(print(parse(text)), text);
 }
 
 TEST(Verify, NamesWhatIsWrong) {

@@ -73,6 +73,27 @@ kernel @masked simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "
   EXPECT_EQ(count(ptx.substr(0, ptx.find("selp")), "setp"), 2) << ptx;
 }
 
+/// A condition that two others need, one of which needs the other: it stands in front of both. The
+/// emitter verifies the module behind its last pass, so that a wrong order throws.
+TEST(EmitLlvm, PlacesASharedConditionInFrontOfAllThatNeedIt) {
+  const std::string ptx = ptx_of(R"(
+kernel @shared simt target(sm_90a) threads(128) (%p: ptr<i32> [arg = 0, part = "ptr"], %n: i32 [arg = 1], %m: i32 [arg = 2], %l: i32 [arg = 3]) {
+  %true = const [value = 1] : i1
+  %x = ld_global %p [width = 1] : i32
+  %valid = cmp %x, %n [pred = "ne"] : i1
+  %below = cmp %x, %m [pred = "lt"] : i1
+  %small = and %valid, %below : i1
+  %above = cmp %x, %l [pred = "gt"] : i1
+  %candidate = and %valid, %above : i1
+  %other = xor %small, %true : i1
+  %large = and %candidate, %other : i1
+  %inner = select %large, %n, %m : i32
+  %outer = select %small, %x, %inner : i32
+  st_global %p, %outer [width = 1]
+})");
+  EXPECT_EQ(count(ptx, "setp"), 3) << ptx;
+}
+
 TEST(EmitLlvm, IsDeterministic) { EXPECT_EQ(ptx_of(kCopy), ptx_of(kCopy)); }
 
 TEST(EmitLlvm, ReportsItsTimesAndKeepsTheSourceOnlyWhenAsked) {

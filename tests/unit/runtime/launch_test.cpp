@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <set>
 #include <thread>
 
 #include "mock_driver.h"
 #include "runtime/context.h"
-#include "runtime/tensor_map.h"
+#include "runtime/stream_state.h"
 #include "runtime/workspace.h"
 #include "tegula/error.h"
 #include "tegula/tensor.h"
@@ -150,6 +151,15 @@ TEST(Launch, FailureNamesTheCause) {
   EXPECT_EQ(grid_fault({4, 65536, 1}, {1, 1, 1}), "65536 blocks along y, where 65535 is the most");
 }
 
+TEST(Launch, FaultOfAnEarlierKernelIsCalledSo) {
+  const MockDriver driver;
+  const LaunchPlan plan(load(), {}, {});
+  mock().next_launch = cu::kErrorIllegalAddress;
+  EXPECT_THAT(error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {1, 1, 1}); }),
+              HasSubstr("0 bytes of dynamic shared memory: a kernel that was queued before has "
+                        "failed"));
+}
+
 TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   const MockDriver driver;
   mock().max_threads = 384;
@@ -247,73 +257,34 @@ TEST(Module, ReportsWhatTheDriverKnowsWhereItsCompilerWasSilent) {
   EXPECT_FALSE(module->report().sound());
 }
 
-codegen::TensorMap box_64x128() {
-  codegen::TensorMap m;
-  m.base = reinterpret_cast<void*>(0x10000);
-  m.rank = 2;
-  m.dims[0] = 4096;
-  m.dims[1] = 1000;
-  m.strides[0] = 2;
-  m.strides[1] = 8192;
-  m.box[0] = 64;
-  m.box[1] = 128;
-  m.swizzle = 128;
-  return m;
-}
-
-TEST(TensorMap, FaultsNameTheRule) {
-  EXPECT_EQ(tensor_map_fault(box_64x128()), "");
-  const auto with = [](auto change) {
-    codegen::TensorMap m = box_64x128();
-    change(m);
-    return tensor_map_fault(m);
-  };
-  EXPECT_EQ(with([](auto& m) { m.rank = 6; }), "6 dimensions, not 1 to 5");
-  EXPECT_EQ(with([](auto& m) { m.base = reinterpret_cast<void*>(0x10008); }),
-            "the address 0x10008 is not a multiple of 16");
-  EXPECT_EQ(with([](auto& m) { m.strides[1] = 8200; }),
-            "the stride of dimension 1 is 8200 bytes, not a multiple of 16");
-  EXPECT_EQ(with([](auto& m) { m.strides[1] = std::int64_t{1} << 40; }),
-            "the stride of dimension 1 is 1099511627776 bytes, not below 2^40");
-  EXPECT_EQ(with([](auto& m) { m.strides[1] = -8192; }),
-            "the stride of dimension 1 is -8192 bytes, not below 2^40");
-  EXPECT_EQ(with([](auto& m) { m.dims[1] = 0; }), "dimension 1 has 0 elements, not 1 to 2^32");
-  EXPECT_EQ(with([](auto& m) { m.box[1] = 257; }),
-            "the box has 257 elements along dimension 1, not 1 to 256");
-  EXPECT_EQ(with([](auto& m) { m.box[0] = 72; }),
-            "a row of the box is 144 bytes, more than the swizzle of 128");
-  EXPECT_EQ(with([](auto& m) { m.box[0] = 4; }),
-            "a row of the box is 8 bytes, not a multiple of 16");
-  EXPECT_EQ(with([](auto& m) {
-              m.dtype = DType::i16;
-              m.fill = codegen::OobFill::Nan;
-            }),
-            "NaN as fill of i16");
-}
-
-TEST(TensorMap, CacheEncodesOnceAKey) {
+TEST(StreamState, AsksTheDriverOnceACall) {
   const MockDriver driver;
-  TensorMapCache cache;
-  const codegen::TensorMap a = box_64x128();
-  codegen::TensorMap b = a;
-  b.base = reinterpret_cast<void*>(0x20000);
-  codegen::TensorMap c = a;
-  c.box[1] = 64;  // differs in nothing that the slot depends on
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(cache.get(a).opaque[0], 0x10000u);
-  EXPECT_EQ(mock().encodes, 1);
-  EXPECT_EQ(cache.get(b).opaque[0], 0x20000u);
-  EXPECT_EQ(cache.get(c).opaque[1], static_cast<std::uint64_t>(cu::kMapBf16));
-  cache.get(a);
-  EXPECT_EQ(mock().encodes, 4);
-  codegen::TensorMap bad = a;
-  bad.strides[1] = 8200;
-  EXPECT_THAT(error_of<CompileError>([&] { cache.get(bad); }),
-              HasSubstr("TMA cannot address this tensor: the stride of dimension 1 is 8200 bytes"));
-  EXPECT_THROW(cache.get(bad), CompileError);  // a failed entry is no entry
-  bad = a;
-  bad.box[1] = 257;  // the same slot as `a`
-  EXPECT_THROW(cache.get(bad), CompileError);
-  EXPECT_EQ(cache.get(a).opaque[0], 0x10000u);
+  const Stream stream = Stream::wrap(kStream, Device::cuda(0));
+  using Calls = std::map<std::string, int>;
+  testing::take_calls();
+  EXPECT_EQ(state_of(Stream(Device::cuda(0))).id, 0u);
+  EXPECT_FALSE(Stream(Device::cuda(0)).capturing());
+  EXPECT_EQ(testing::take_calls(), Calls());
+  EXPECT_EQ(state_of(stream).id, 7u);
+  EXPECT_EQ(testing::take_calls(), (Calls{{"cuStreamGetCaptureInfo", 1}, {"cuStreamGetId", 1}}));
+  {
+    const StreamScope call, inner;
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(state_of(stream).id, 7u);
+    EXPECT_EQ(testing::take_calls(), (Calls{{"cuStreamGetCaptureInfo", 1}, {"cuStreamGetId", 1}}));
+    mock().stream_id = 8;
+    EXPECT_EQ(state_of(Stream::wrap(reinterpret_cast<void*>(0x77), Device::cuda(0))).id, 8u);
+  }
+  mock().capturing = true;
+  const StreamScope next_call;
+  EXPECT_TRUE(state_of(stream).is_recording);
+  EXPECT_TRUE(stream.capturing());
+}
+
+TEST(StreamState, ThreadWithoutContextIsServed) {
+  const MockDriver driver;
+  mock().needs_context = true;
+  EXPECT_EQ(state_of(Stream::wrap(kStream, Device::cuda(0))).id, 7u);
+  EXPECT_EQ(mock().current, nullptr) << "as it was";
 }
 
 TEST(Workspace, GrowsAndKeepsWhatQueuedWorkMayUse) {

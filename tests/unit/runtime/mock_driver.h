@@ -2,6 +2,7 @@
 // A driver that keeps books instead of driving: host memory as device memory, and a record of every
 // launch.
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -43,6 +44,7 @@ struct MockState {
   cu::Result next_alloc = cu::kSuccess;
   std::string jit_log;
   cu::Context current = nullptr;
+  bool needs_context = false;  ///< calls about streams and tensor maps fail without a current one
   std::size_t argument_count = 0;
   bool record_launches = true;
   std::vector<RecordedLaunch> launches;
@@ -55,6 +57,9 @@ inline MockState& mock() {
   static MockState state;
   return state;
 }
+
+constexpr auto kMockInvalidContext = static_cast<cu::Result>(201);
+inline bool mock_lacks_context() { return mock().needs_context && mock().current == nullptr; }
 
 inline int mock_attribute(cu::DeviceAttribute which) {
   const std::map<int, int> values{
@@ -159,6 +164,7 @@ inline void mock_memory(Driver& d) {
   };
   d.stream_synchronize = [](cu::Stream) { return cu::kSuccess; };
   d.stream_id = [](cu::Stream, unsigned long long* id) {
+    if (mock_lacks_context()) return kMockInvalidContext;
     if (mock().capturing && !mock().captures_elsewhere) return cu::kErrorStreamCaptureUnsupported;
     *id = static_cast<unsigned long long>(mock().stream_id);
     return cu::kSuccess;
@@ -171,16 +177,13 @@ inline void mock_memory(Driver& d) {
 }
 
 inline void mock_capture(Driver& d) {
-  d.stream_capturing = [](cu::Stream, cu::CaptureStatus* status) {
-    *status =
-        mock().capturing && !mock().captures_elsewhere ? cu::kCaptureActive : cu::kCaptureNone;
-    return cu::kSuccess;
-  };
   d.capture_info = [](cu::Stream, cu::CaptureStatus* status, unsigned long long* id,
                       cu::Graph* graph, const cu::GraphNode**, std::size_t*) {
-    *status = mock().capturing ? cu::kCaptureActive : cu::kCaptureNone;
-    *id = mock().capture_id;
-    *graph = reinterpret_cast<cu::Graph>(0x6000);
+    if (mock_lacks_context()) return kMockInvalidContext;
+    *status =
+        mock().capturing && !mock().captures_elsewhere ? cu::kCaptureActive : cu::kCaptureNone;
+    if (id != nullptr) *id = mock().capture_id;
+    if (graph != nullptr) *graph = reinterpret_cast<cu::Graph>(0x6000);
     return cu::kSuccess;
   };
   d.exchange_capture_mode = [](cu::CaptureMode* mode) {
@@ -261,6 +264,7 @@ inline void mock_kernels(Driver& d) {
                            const std::uint64_t*, const std::uint64_t* strides,
                            const std::uint32_t* box, const std::uint32_t*, cu::TensorMapInterleave,
                            cu::TensorMapSwizzle, cu::TensorMapL2, cu::TensorMapFill) {
+    if (mock_lacks_context()) return kMockInvalidContext;
     ++mock().encodes;
     map->opaque[0] = 0xbad;
     if (strides[0] % 16 != 0 || box[1] > 256) return cu::kErrorInvalidValue;
@@ -268,6 +272,52 @@ inline void mock_kernels(Driver& d) {
     map->opaque[1] = static_cast<std::uint64_t>(type);
     return cu::kSuccess;
   };
+}
+
+/// How often each entry of the table was called.
+namespace counted {
+
+template <class Row, class Function>
+struct Entry;
+template <class Row, class... Args>
+struct Entry<Row, cu::Result(Args...)> {
+  static inline cu::Result (*inner)(Args...) = nullptr;
+  static inline std::atomic<int> calls = 0;
+  static cu::Result call(Args... args) {
+    calls.fetch_add(1, std::memory_order_relaxed);
+    return inner(args...);
+  }
+};
+
+namespace row {
+#define TEGULA_DRIVER(member, symbol, since, feature, params) struct member;
+#include "runtime/driver.def"
+#undef TEGULA_DRIVER
+}  // namespace row
+
+/// Puts the counters before what the table has now.
+inline void install(Driver& d) {
+#define TEGULA_DRIVER(member, symbol, since, feature, params) \
+  Entry<row::member, cu::Result params>::inner = d.member;    \
+  Entry<row::member, cu::Result params>::calls = 0;           \
+  d.member = &Entry<row::member, cu::Result params>::call;
+#include "runtime/driver.def"
+#undef TEGULA_DRIVER
+}
+
+}  // namespace counted
+
+/// The calls since this was asked last, by the driver's names; those never made are not among them.
+inline std::map<std::string, int> take_calls() {
+  std::map<std::string, int> made;
+  const auto add = [&](const char* symbol, std::atomic<int>& calls) {
+    if (const int n = calls.exchange(0)) made[symbol] = n;
+  };
+#define TEGULA_DRIVER(member, symbol, since, feature, params) \
+  add(symbol, counted::Entry<counted::row::member, cu::Result params>::calls);
+#include "runtime/driver.def"
+#undef TEGULA_DRIVER
+  return made;
 }
 
 /// Installs the mock for one test and resets its books.
@@ -279,6 +329,7 @@ class MockDriver {
     mock_memory(table);
     mock_capture(table);
     mock_kernels(table);
+    counted::install(table);
     table.version = 13000;
     table.missing = {{"cuDeviceGetUuid", "device identities", 11040}};
     installed_ = std::make_unique<ScopedDriver>(table);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -38,6 +40,34 @@ TEST(CompileError, CarriesEveryDiagnostic) {
   EXPECT_STREQ(e.what(), "error A: one\nerror B: two");
   EXPECT_EQ(e.diagnostics().size(), 2u);
   EXPECT_EQ(e.diagnostic().code, "A");
+}
+
+TEST(CompileError, ShowsTheSourceLineWhereItCanBeRead) {
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / "tegula_error_test_source.cpp";
+  std::ofstream(file) << "int a;\n\tz(i) = x(j) + y(i);\n";
+  const std::string name = file.string();
+  const auto text = [&](std::uint32_t line, std::uint32_t column) {
+    const Diagnostic d{.code = "T0001",
+                       .message = "no",
+                       .loc = {name.c_str(), line, column},
+                       .notes = {},
+                       .hint = "else"};
+    EXPECT_EQ(d.str(), name + ":" + std::to_string(line) +
+                           (column == 0 ? "" : ":" + std::to_string(column)) +
+                           ": error T0001: no\n  hint: else");
+    const std::string whole = CompileError(d).what();
+    return whole.substr(whole.find("T0001"));
+  };
+  EXPECT_EQ(text(2, 9),
+            "T0001: no\n    2 | \tz(i) = x(j) + y(i);\n      | \t       ^\n  hint: else");
+  EXPECT_EQ(text(1, 1), "T0001: no\n    1 | int a;\n      | ^\n  hint: else");
+  // Another version of the file was compiled, or the column is not known.
+  EXPECT_EQ(text(1, 40), "T0001: no\n  hint: else");
+  EXPECT_EQ(text(9, 1), "T0001: no\n  hint: else");
+  EXPECT_EQ(text(2, 0), "T0001: no\n  hint: else");
+  std::filesystem::remove(file);
+  EXPECT_EQ(text(2, 9), "T0001: no\n  hint: else");
 }
 
 TEST(CompileError, NeedsADiagnostic) {

@@ -18,6 +18,9 @@
 ///         });
 ///     dense(stream, A, B, C, bias, residual);
 namespace tegula {
+namespace runtime {
+class StreamScope;
+}
 namespace detail {
 
 /// By which kernels a product is computed.
@@ -33,6 +36,11 @@ struct MatmulCall {
   /// A and B, and for sums of parts of k.
   PackedTensors operands;
   MatmulVariant variant;
+
+ private:
+  MatmulCall(const runtime::StreamScope&, const MatmulConfig& config, const MatmulOptions& options,
+             const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
+             DType type_of_sums);
 };
 
 /// Throws CompileError unless shapes fit.

@@ -9,7 +9,7 @@ namespace tegula {
 /// z = x + y; f32 vectors of one length.
 void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Tensor& z);
 
-/// y = softmax of each row of x, computed in f32; bf16, f16 or f32 [rows, columns], at most 65536
+/// y = softmax of each row of x, computed in f32; bf16, f16 or f32 [rows, columns], at most 32768
 /// columns.
 void softmax(const Stream& stream, const Tensor& x, const Tensor& y);
 

@@ -10,8 +10,8 @@
 /// of the attention; what is read outside of them counts as 0.
 ///
 /// Not score functions, though often listed with them: attention sinks are AttentionExtras::sinks;
-/// a rotary part of head dim r (multi-head latent attention) is r more columns of Q and K, whose
-/// head dim may differ from that of V.
+/// a rotary part of r elements is r more columns of Q and K, whose head dim may differ from that of
+/// V. No head dim exceeds 256, so the absorbed form of latent attention (576) is not possible.
 namespace tegula {
 
 /// New score from the score s (f32, scaled). Further arguments are traced integers: batch entry,

@@ -1,0 +1,77 @@
+#include "dsl/fold_body.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "dsl/errors.h"
+
+namespace tegula::dsl {
+namespace {
+
+struct Refused {
+  Opcode opcode;
+  const char* text;
+};
+
+constexpr Refused kRefused[] = {
+    {Opcode::For, "a loop"},
+    {Opcode::While, "a loop"},
+    {Opcode::If, "a branch"},
+    {Opcode::Load, "a load"},
+    {Opcode::LoadView, "a load"},
+    {Opcode::Store, "a store"},
+    {Opcode::StoreView, "a store"},
+    {Opcode::AtomicRmw, "an atomic operation"},
+    {Opcode::AtomicView, "an atomic operation"},
+    {Opcode::LastArriver, "an atomic operation"},
+    {Opcode::Assume, "assume"},
+    {Opcode::Reduce, "another fold"},
+    {Opcode::ArgReduce, "another fold"},
+    {Opcode::ReduceWith, "another fold"},
+    {Opcode::Scan, "a scan"},
+    {Opcode::Dot, "a matrix product"},
+    {Opcode::AsmElementwise, "inline PTX"},
+};
+
+bool is_of_scalars(const ir::Kernel& k, const ir::OpData& d) {
+  return std::ranges::none_of(d.results, [&](ir::Value v) { return k.type(v).is_tile(); });
+}
+
+bool is_allowed(const ir::Kernel& k, const ir::OpData& d) {
+  const ir::Family family = ir::info(d.opcode).family;
+  if (d.opcode == Opcode::Yield) return true;
+  return is_of_scalars(k, d) && (family == ir::Family::Elementwise || family == ir::Family::Math ||
+                                 d.opcode == Opcode::Const);
+}
+
+const char* text_of(Opcode opcode) {
+  const auto* at = std::ranges::find(kRefused, opcode, &Refused::opcode);
+  return at == std::end(kRefused) ? "a tile" : at->text;
+}
+
+}  // namespace
+
+void check_fold_body(Tracer& t, ir::RegionId body) {
+  const ir::Kernel& k = t.kernel;
+  std::unordered_set<ir::Value> used;
+  ir::walk(k, body,
+           [&](ir::OpId op) { used.insert(k[op].operands.begin(), k[op].operands.end()); });
+  // A part of a view that is stored to is named by a load, which is not what the user wrote.
+  const auto is_name = [&](const ir::OpData& d) {
+    return d.opcode == Opcode::LoadView && !used.contains(d.results[0]);
+  };
+  ir::OpId found;
+  for (ir::OpId op : k.ops(body))
+    if (!is_allowed(k, k[op]) && (!found || is_name(k[found]))) found = op;
+  if (found) fail(Mistake::fold_body, k[found].loc, {}, text_of(k[found].opcode));
+}
+
+void flatten_branch(ir::Kernel& kernel, ir::OpId branch) {
+  for (ir::RegionId side : kernel[branch].regions)
+    while (const ir::OpId op = kernel[side].first) {
+      kernel.unlink(op);
+      kernel.insert_before(branch, op);
+    }
+}
+
+}  // namespace tegula::dsl

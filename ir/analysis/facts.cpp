@@ -1,0 +1,317 @@
+// Comparisons are edges x <= y + c of a graph of values; a question is a search for a path.
+#include "ir/analysis/facts.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/analysis/bounds.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kMaxDepth = 12;
+
+bool is_index(Type t) { return t.is_scalar() && !t.is_pointer() && is_integer(t.dtype()); }
+
+/// (dim + block - 1) / block, as cdiv writes it: dim.
+Value counted_dim(const Kernel& k, Value count, std::int64_t block) {
+  OpId def = k[count].def;
+  while (def && k[def].opcode == Opcode::Cast) def = k[k[def].operands[0]].def;
+  if (!def || k[def].opcode != Opcode::Div || as_constant(k, k[def].operands[1]) != block)
+    return {};
+  const OpId sum = k[k[def].operands[0]].def;
+  if (!sum || k[sum].opcode != Opcode::Add) return {};
+  for (std::size_t i = 0; i < 2; ++i)
+    if (as_constant(k, k[sum].operands[1 - i]) == block - 1) return k[sum].operands[i];
+  return {};
+}
+
+}  // namespace
+
+Facts::Facts(const Kernel& k) : k_(k) {
+  std::vector<OpId> assumes;
+  walk(k, k.body(), [&](OpId op) {
+    order_.emplace(op, static_cast<std::uint32_t>(order_.size()));
+    if (k[op].opcode == Opcode::Assume) assumes.push_back(op);
+  });
+  for (OpId op : assumes) collect(op, k[op].operands[0]);
+}
+
+void Facts::collect(OpId assume, Value condition) {
+  const OpId def = k_[condition].def;
+  if (!def || !k_.type(condition).is_scalar()) return;
+  const OpData& d = k_[def];
+  if (d.opcode == Opcode::And) {
+    collect(assume, d.operands[0]);
+    collect(assume, d.operands[1]);
+  }
+  if (d.opcode != Opcode::Cmp || !is_index(k_.type(d.operands[0]))) return;
+  const Value a = d.operands[0], b = d.operands[1];
+  const std::string_view pred = d.attrs.s(AttrName::pred);
+  if (pred == "lt") add(assume, a, b, 1);
+  if (pred == "gt") add(assume, b, a, 1);
+  if (pred == "le" || pred == "eq") add(assume, a, b, 0);
+  if (pred == "ge" || pred == "eq") add(assume, b, a, 0);
+}
+
+/// less + strict <= more.
+void Facts::add(OpId assume, Value less, Value more, std::int64_t strict) {
+  const Term x = term(less), y = term(more);
+  const std::int64_t plus = y.plus - x.plus - strict;
+  most_[x.node].push_back({{y.node, y.value, plus}, less, more, assume});
+  least_[y.node].push_back({{x.node, x.value, -plus}, less, more, assume});
+}
+
+Facts::Term Facts::extent(Value view, int axis) const {
+  const std::int64_t fixed = k_.type(view).shape()[static_cast<std::size_t>(axis)];
+  if (fixed != kDynamic) return {{}, {}, fixed};
+  return {{view.index, axis}, {}, 0};
+}
+
+Facts::Term Facts::term(Value v) const {
+  std::int64_t plus = 0;
+  for (int steps = 0; steps < kMaxDepth; ++steps) {
+    if (const auto c = as_constant(k_, v)) return {{}, {}, plus + *c};
+    const OpId def = k_[v].def;
+    if (!def) break;
+    const OpData& d = k_[def];
+    if (d.opcode == Opcode::ViewDim) {
+      Term t = extent(d.operands[0], static_cast<int>(d.attrs.i(AttrName::axis)));
+      t.plus += plus;
+      t.value = v;
+      return t;
+    }
+    if (d.opcode == Opcode::Cast && is_index(k_.type(d.operands[0]))) {
+      v = d.operands[0];
+      continue;
+    }
+    if (d.opcode != Opcode::Add && d.opcode != Opcode::Sub) break;
+    const auto right = as_constant(k_, d.operands[1]);
+    const auto left =
+        d.opcode == Opcode::Add ? as_constant(k_, d.operands[0]) : std::optional<std::int64_t>();
+    if (!right && !left) break;
+    plus += right ? (d.opcode == Opcode::Sub ? -*right : *right) : *left;
+    v = d.operands[right ? 0 : 1];
+  }
+  return {{v.index, -1}, v, plus};
+}
+
+/// Where a value is computed; nothing for what every place may compute.
+RegionId Facts::home(Value v) const {
+  while (k_[v].def && k_[k_[v].def].opcode == Opcode::Cast) v = k_[k_[v].def].operands[0];
+  const OpId def = k_[v].def;
+  if (!def) return k_[v].region;
+  const Opcode o = k_[def].opcode;
+  return o == Opcode::ViewDim || o == Opcode::Const ? RegionId() : k_[def].parent;
+}
+
+bool Facts::holds(const Edge& e, OpId at) const {
+  const RegionId where = k_[e.assume].parent;
+  if (home(e.left) == where || home(e.right) == where) return true;
+  if (!at) return where == k_.body();
+  OpId over = at;
+  while (over && k_[over].parent != where) {
+    const RegionId parent = k_[over].parent;
+    over = parent ? k_[parent].owner : OpId();
+  }
+  if (!over) return false;
+  const auto a = order_.find(e.assume), b = order_.find(over);
+  // An op that was made after the facts were collected: `at` itself is never one.
+  return a != order_.end() && b != order_.end() && a->second < b->second;
+}
+
+bool Facts::is_induction(Value v) const {
+  if (!v || k_[v].def || !k_[v].region || k_[v].position != 0) return false;
+  const OpId owner = k_[k_[v].region].owner;
+  return owner && k_[owner].opcode == Opcode::For;
+}
+
+bool Facts::is_at_most(Value a, std::int64_t plus, Value b, OpId at) const {
+  Search s{at};
+  Term x = term(a);
+  x.plus += plus;
+  return reaches(x, term(b), s);
+}
+
+bool Facts::ends_inside(Value offset, std::int64_t extent_of_box, Value view, int axis,
+                        OpId at) const {
+  Search s{at};
+  Term x = term(offset);
+  x.plus += extent_of_box;
+  return reaches(x, extent(view, axis), s);
+}
+
+std::optional<std::int64_t> Facts::least(Value v, OpId at) const {
+  Search s{at};
+  return least(term(v), s);
+}
+
+/// x <= target.
+bool Facts::reaches(Term x, const Term& target, Search& s) const {
+  if (x.node == target.node) return x.plus <= target.plus;
+  if (x.node.index == kZero) {
+    const auto low = least(Term{target.node, target.value, 0}, s);
+    return low && x.plus <= *low + target.plus;
+  }
+  if (s.depth >= kMaxDepth || --s.left < 0) return false;
+  ++s.depth;
+  bool found = false;
+  for (const Term& y : above(x, s))
+    if ((found = reaches(y, target, s))) break;
+  if (const OpId def = !found && x.value ? k_[x.value].def : OpId(); def) {
+    const std::span<const Value> all(k_[def].operands.begin(), k_[def].operands.end());
+    if (k_[def].opcode == Opcode::Max) found = all_reach(all, x.plus, target, s);
+    if (k_[def].opcode == Opcode::Select) found = all_reach(all.subspan(1), x.plus, target, s);
+  }
+  --s.depth;
+  return found;
+}
+
+bool Facts::all_reach(std::span<const Value> values, std::int64_t plus, const Term& target,
+                      Search& s) const {
+  return std::ranges::all_of(values, [&](Value v) {
+    Term t = term(v);
+    t.plus += plus;
+    return reaches(t, target, s);
+  });
+}
+
+/// Terms each of which is at least x.
+std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
+  std::vector<Term> all;
+  const auto push = [&](Term t, std::int64_t plus) {
+    t.plus += x.plus + plus;
+    all.push_back(t);
+  };
+  if (const auto it = most_.find(x.node); it != most_.end())
+    for (const Edge& e : it->second)
+      if (holds(e, s.at)) push(e.other, 0);
+  if (!x.value) return all;
+  if (is_induction(x.value)) {
+    const auto& d = k_[k_[k_[x.value].region].owner];
+    // What divides all three bounds lies between the last step and the end.
+    const std::int64_t step =
+        std::gcd(std::gcd(divisor_of(k_, d.operands[0]), divisor_of(k_, d.operands[2])),
+                 divisor_of(k_, d.operands[1]));
+    push(term(d.operands[1]), -std::max<std::int64_t>(step, 1));
+    return all;
+  }
+  const OpId def = k_[x.value].def;
+  if (!def) return all;
+  const OpData& d = k_[def];
+  using enum Opcode;
+  if (d.opcode == Min)
+    for (Value v : d.operands) push(term(v), 0);
+  if (d.opcode == Sub) {
+    const auto low = least(term(d.operands[1]), s);
+    if (low) push(term(d.operands[0]), -*low);
+  }
+  if (d.opcode == Add)
+    for (std::size_t i = 0; i < 2; ++i)
+      if (const auto high = most(d.operands[i])) push(term(d.operands[1 - i]), *high);
+  if (d.opcode == Mul) above_product(x, all, s);
+  if (d.opcode == Div || d.opcode == Rem) {
+    const auto by = as_constant(k_, d.operands[1]);
+    const auto low = least(term(d.operands[0]), s);
+    if (!by || *by < 1 || !low || *low < 0) return all;
+    push(d.opcode == Div ? term(d.operands[0]) : Term{{}, {}, *by - 1}, 0);
+  }
+  return all;
+}
+
+/// block * i, where i counts blocks of a dimension: it ends where the dimension does, or, where
+/// blocks do not divide that, begins before.
+void Facts::above_product(const Term& x, std::vector<Term>& all, Search& s) const {
+  const OpData& d = k_[k_[x.value].def];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto block = as_constant(k_, d.operands[i]);
+    if (!block || *block < 1) continue;
+    const Term index = term(d.operands[1 - i]);
+    for (const Term& y : above(index, s)) {
+      // index.plus is part of y.plus already.
+      if (y.node.index == kZero) {
+        all.push_back({{}, {}, x.plus + *block * y.plus});
+        continue;
+      }
+      const Value dim = y.value ? counted_dim(k_, y.value, *block) : Value();
+      if (!dim) continue;
+      Term t = term(dim);
+      const bool divides = divisor_of(k_, dim) % *block == 0;
+      t.plus += x.plus + *block * y.plus + (divides ? 0 : *block - 1);
+      all.push_back(t);
+    }
+  }
+}
+
+std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
+  if (x.node.index == kZero) return x.plus;
+  std::optional<std::int64_t> best;
+  const auto take = [&](std::optional<std::int64_t> low) {
+    if (low && (!best || *low > *best)) best = low;
+  };
+  if (x.node.axis >= 0) take(0);
+  if (s.depth < kMaxDepth && --s.left >= 0) {
+    ++s.depth;
+    if (x.value && x.node.axis < 0) take(least_result(x.value, s));
+    if (const auto it = least_.find(x.node); it != least_.end())
+      for (const Edge& e : it->second)
+        if (holds(e, s.at)) take(least(e.other, s));
+    --s.depth;
+  }
+  // A tile's number: the fact that bounds it from above is stated of what counts from 0.
+  if (const auto it = most_.find(x.node); !best && it != most_.end() && x.value) {
+    const OpId def = k_[x.value].def;
+    const bool counts = !def || (k_[def].opcode != Opcode::Sub && k_[def].opcode != Opcode::Neg);
+    if (counts && std::ranges::any_of(it->second, [&](const Edge& e) { return holds(e, s.at); }))
+      take(0);
+  }
+  if (best) *best += x.plus;
+  return best;
+}
+
+std::optional<std::int64_t> Facts::least_result(Value v, Search& s) const {
+  if (is_induction(v)) return least(term(k_[k_[k_[v].region].owner].operands[0]), s);
+  const OpId def = k_[v].def;
+  if (!def) return std::nullopt;
+  const OpData& d = k_[def];
+  const auto of = [&](std::size_t i) { return least(term(d.operands[i]), s); };
+  using enum Opcode;
+  if (d.opcode == ProgramId || d.opcode == NumPrograms || d.opcode == ClusterRank ||
+      d.opcode == ClusterId || d.opcode == ClusterTile || d.opcode == ViewDim)
+    return 0;
+  if (d.opcode == Rem) {
+    const auto a = of(0);
+    return a && *a >= 0 ? std::optional<std::int64_t>(0) : std::nullopt;
+  }
+  if (d.opcode == Sub)
+    return reaches(term(d.operands[1]), term(d.operands[0]), s) ? std::optional<std::int64_t>(0)
+                                                                : std::nullopt;
+  const bool is_pair = d.opcode == Add || d.opcode == Mul || d.opcode == Div || d.opcode == Min ||
+                       d.opcode == Max || d.opcode == Select;
+  if (!is_pair) return std::nullopt;
+  const std::size_t first = d.opcode == Select ? 1 : 0;
+  const auto a = of(first), b = of(first + 1);
+  if (d.opcode == Max) return a && b ? std::max(a, b) : a ? a : b;
+  if (!a || !b) return std::nullopt;
+  if (d.opcode == Add) return *a + *b;
+  if (d.opcode == Min || d.opcode == Select) return std::min(*a, *b);
+  return *a >= 0 && *b >= 0 ? std::optional<std::int64_t>(0) : std::nullopt;
+}
+
+/// A number that the value never is above, whatever the arguments are.
+std::optional<std::int64_t> Facts::most(Value v, int depth) const {
+  if (const auto c = as_constant(k_, v)) return c;
+  const OpId def = k_[v].def;
+  if (!def || depth > kMaxDepth) return std::nullopt;
+  const OpData& d = k_[def];
+  if (d.opcode == Opcode::ClusterRank) return k_.info.cluster - 1;
+  if (d.opcode == Opcode::Cast && is_index(k_.type(d.operands[0])))
+    return most(d.operands[0], depth + 1);
+  if (d.opcode != Opcode::Mul) return std::nullopt;
+  for (std::size_t i = 0; i < 2; ++i)
+    if (const auto by = as_constant(k_, d.operands[i]); by && *by >= 0)
+      if (const auto high = most(d.operands[1 - i], depth + 1)) return *by * *high;
+  return std::nullopt;
+}
+
+}  // namespace tegula::ir

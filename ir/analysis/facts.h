@@ -1,0 +1,85 @@
+#pragma once
+// What comparisons hold between scalar integers, at a place of the kernel: from `assume`s, loop
+// bounds, grid indices, extents, minima and maxima. Reads only.
+#include <compare>
+#include <map>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// An `assume` counts where it dominates, and for what is computed in its own region: that is never
+/// computed without the assume being reached. Sums are taken not to wrap, as indices do not.
+class Facts {
+ public:
+  explicit Facts(const Kernel& k);
+
+  /// a + plus <= b wherever `at` is executed; without `at` in the whole kernel.
+  bool is_at_most(Value a, std::int64_t plus, Value b, OpId at = {}) const;
+  /// offset + extent <= the view's dimension.
+  bool ends_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at = {}) const;
+  /// The view's dimension is at most `b`.
+  bool is_extent_at_most(Value view, int axis, Value b, OpId at = {}) const {
+    Search s{at};
+    return reaches(extent(view, axis), term(b), s);
+  }
+  /// A number that the value never is below.
+  std::optional<std::int64_t> least(Value v, OpId at = {}) const;
+  bool is_non_negative(Value v, OpId at = {}) const {
+    const auto low = least(v, at);
+    return low && *low >= 0;
+  }
+
+ private:
+  /// A value, the extent of a view's dimension (axis >= 0), or the number 0 (index kZero).
+  struct Node {
+    std::uint32_t index = kZero;
+    int axis = -1;
+    friend auto operator<=>(const Node&, const Node&) = default;
+  };
+  static constexpr std::uint32_t kZero = UINT32_MAX;
+  /// node + plus; `value` is what the node was taken from.
+  struct Term {
+    Node node;
+    Value value;
+    std::int64_t plus = 0;
+  };
+  /// The node it is listed under is at most (or, in least_, at least) `other`, where `assume` holds.
+  struct Edge {
+    Term other;
+    Value left, right;
+    OpId assume;
+  };
+  using Edges = std::map<Node, std::vector<Edge>>;
+  struct Search {
+    OpId at;
+    int left = 256;
+    int depth = 0;
+  };
+
+  void collect(OpId assume, Value condition);
+  void add(OpId assume, Value less, Value more, std::int64_t strict);
+  Term term(Value v) const;
+  Term extent(Value view, int axis) const;
+  bool holds(const Edge& e, OpId at) const;
+  RegionId home(Value v) const;
+  bool is_induction(Value v) const;
+
+  bool reaches(Term x, const Term& target, Search& s) const;
+  std::vector<Term> above(const Term& x, Search& s) const;
+  void above_product(const Term& x, std::vector<Term>& all, Search& s) const;
+  bool all_reach(std::span<const Value> values, std::int64_t plus, const Term& target,
+                 Search& s) const;
+  std::optional<std::int64_t> least(Term x, Search& s) const;
+  std::optional<std::int64_t> least_result(Value v, Search& s) const;
+  std::optional<std::int64_t> most(Value v, int depth = 0) const;
+
+  const Kernel& k_;
+  Edges most_, least_;
+  std::unordered_map<OpId, std::uint32_t> order_;
+};
+
+}  // namespace tegula::ir

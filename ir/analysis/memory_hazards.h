@@ -1,0 +1,120 @@
+#pragma once
+// Accesses of one program to global memory that may meet: what has to stay in order, and what only
+// a barrier orders, since other threads make the two. Programs are not ordered among each other.
+#include <optional>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/analysis/affine_index.h"
+#include "ir/kernel.h"
+
+namespace tegula::ir {
+
+/// Attr kind of a parameter whose memory other parameters may share. Without it different
+/// parameters are different memory, which a launch checks, and nobody writes a view with access In
+/// while the kernel runs.
+inline constexpr const char* kMayAlias = "may_alias";
+
+/// The parameters that addresses, or a view, may come from; none where that is not known.
+std::optional<std::vector<Value>> memory_roots(const Kernel& k, Value addresses);
+
+/// An access of tile or machine form to memory that is written somewhere.
+struct MemoryAccess {
+  /// Who makes it: threads as the tile's layout says, or an engine at another time.
+  enum class By : std::uint8_t { Threads, Copies };
+
+  OpId op;
+  std::optional<std::vector<Value>> roots;
+  bool reads = false, writes = false;
+  By by = By::Threads;
+  Value address;                 ///< a view, or pointers
+  Type tile;                     ///< of what is read or written, with its layout; or a scalar's
+  std::vector<Value> offsets;    ///< of a box, one per view dimension
+  Ints axes;                     ///< of a box
+  std::string_view commutes_as;  ///< of an atomic operation whose order nobody sees: its kind
+
+  bool is_box() const { return !offsets.empty(); }
+  /// One thread makes it: of scalars what has an effect, while all threads read them.
+  bool is_first_threads() const { return !tile.is_tile() && writes; }
+};
+
+/// An atomic operation that publishes what the program has done before, and one behind which it
+/// sees what others have.
+bool is_release(const OpData& d);
+bool is_acquire(const OpData& d);
+
+/// The loop over a program's tiles that the pass persist made: each turn is a program.
+bool is_tile_loop(const Kernel& k, OpId loop);
+
+/// The turns of a loop do not meet in memory: those of tile loops, and where its author says so.
+bool has_independent_turns(const Kernel& k, OpId loop);
+
+/// The op is in one of the loop's regions, at any depth.
+bool is_inside(const Kernel& k, OpId op, OpId loop);
+
+class MemoryHazards {
+ public:
+  explicit MemoryHazards(const Kernel& k) : k_(k), affine_(k) {}
+
+  /// Null where the op does not access global memory, or what it reads nobody writes.
+  const MemoryAccess* access(OpId op);
+
+  /// They may touch the same element, one of them writing, and it matters which one comes first.
+  /// `a` comes before `b`: in the same turn of all loops around both, or in an earlier one of loop
+  /// `carried`.
+  bool meet(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
+
+  /// They meet, and not in one thread: a barrier has to stand between them.
+  bool conflict(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
+
+  /// `a` may be made behind `b` instead of in front of it, in the same turn of all loops.
+  bool may_pass(OpId a, OpId b);
+
+  /// What the loop loads, or what is loaded in front of it for it, may be read by copies ahead of
+  /// their turn: nobody writes it but behind the loop, and nothing in front of that tells the
+  /// program that another one has.
+  bool may_be_read_ahead(OpId load, OpId loop);
+
+  /// The same box in every dimension.
+  bool is_same_box(const MemoryAccess& a, const MemoryAccess& b);
+
+  /// A box that is another one, all of it, in every turn of the loop.
+  bool moves_with(const MemoryAccess& box, OpId loop);
+
+ private:
+  /// constant + sum of coefficients times scalars.
+  struct Linear {
+    std::int64_t constant = 0;
+    std::vector<std::pair<Value, std::int64_t>> terms;
+  };
+  /// base + linear + sum over the tile's dimensions of factor * index, in elements.
+  struct Pointers {
+    Value base;
+    Ints factor;
+    Linear at;
+  };
+
+  std::optional<MemoryAccess> find(OpId op) const;
+  bool may_alias(const MemoryAccess& a, const MemoryAccess& b) const;
+  bool share_memory_by_call(const MemoryAccess& a) const;
+  bool same_thread(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
+  bool equal_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
+  bool disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
+  bool is_replicated(const MemoryAccess& a) const;
+  std::int64_t extent(const MemoryAccess& a, std::size_t view_dim) const;
+
+  void add(Linear& sum, Value v, std::int64_t times, int depth = 0) const;
+  Linear linear(Value v) const;
+  std::int64_t divisor(const Linear& x) const;
+  /// b - a where it is one number in all turns of `carried`.
+  std::optional<std::int64_t> distance(const Linear& a, const Linear& b, OpId carried) const;
+  std::optional<Pointers> pointers(Value v, int depth = 0);
+  std::optional<Pointers> shaped(const OpData& d, Pointers p) const;
+
+  const Kernel& k_;
+  AffineIndices affine_;
+  std::unordered_map<OpId, std::optional<MemoryAccess>> known_;
+};
+
+}  // namespace tegula::ir

@@ -1,0 +1,224 @@
+// Barriers that make a program's accesses to global memory happen in program order, although many
+// threads make them.
+//
+// Before:  store_view Y, a, %i ..; b = load_view Y, %j ..; atomic_rmw lock [sem = "release"]
+// After:   store_view Y, a, %i ..; cta_barrier; b = load_view Y, %j ..; cta_barrier; atomic_rmw ..
+// A barrier stands where an access may meet an earlier one of another thread that no barrier
+// separates from it on some path: as late as possible, so that it serves all that wait for it, and
+// in front of the loops that hold the later access alone. What a release publishes other threads
+// have written in front of a barrier; behind an acquire all of them meet. Where every thread meets
+// its own elements only, as in epilogues, there is nothing to do.
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "ir/analysis/leader.h"
+#include "ir/analysis/memory_hazards.h"
+#include "ir/builder.h"
+#include "ir/layout/reduction.h"
+#include "ir/pipeline.h"
+#include "ir/uses.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+namespace {
+
+/// An access since which, on some path, no barrier has come.
+struct Open {
+  OpId op;
+  OpId carried;  ///< it was in an earlier turn of this loop; none: in this one
+  friend bool operator==(const Open&, const Open&) = default;
+};
+using State = std::vector<Open>;
+
+void add(State& to, Open a) {
+  if (std::ranges::find(to, a) == to.end()) to.push_back(a);
+}
+void add(State& to, const State& from) {
+  for (const Open& a : from) add(to, a);
+}
+
+/// Where a barrier is missing: in front of `op`, for the sake of accesses before it, or behind.
+struct Missing {
+  OpId op;
+  State before;
+  bool behind = false;
+};
+
+class MemoryOrder {
+ public:
+  MemoryOrder(Kernel& k, PassContext& context) : k_(k), context_(context), hazards_(k), uses_(k) {}
+
+  bool run() {
+    State open;
+    // Barriers that are placed behind an op are met on the way.
+    for (OpId op = k_[k_.body()].first; op; op = k_[op].next)
+      for (;;) {
+        State now = open;
+        missing_.reset();
+        if (visit(op, now, true)) {
+          open = std::move(now);
+          break;
+        }
+        if (place(*missing_) == op) open.clear();
+      }
+    return changed_;
+  }
+
+ private:
+  // ---- what an op does
+  bool meets_for_result(const OpData& d) const {
+    return d.opcode == Opcode::AtomicRmw && k_.type(d.results[0]).is_scalar() &&
+           !uses_.of(d.results[0]).empty();
+  }
+  /// Threads meet before the op has its effects, as lowering emits it.
+  bool meets_before(const OpData& d) const {
+    return d.opcode == Opcode::LastArriver || meets_for_result(d);
+  }
+  bool meets_behind(const OpData& d) const {
+    using enum Opcode;
+    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
+      const Type tile = k_.type(d.operands[0]);
+      if (!tile.layout()) return false;
+      const auto plan = plan_reduction(*tile.layout(), static_cast<int>(d.attrs.i(AttrName::axis)));
+      return plan && plan->needs_shared();
+    }
+    return d.opcode == CtaBarrier || meets_before(d);
+  }
+
+  State open_at(OpId op, const State& open) {
+    State found;
+    const MemoryAccess* access = hazards_.access(op);
+    const bool publishes = is_release(k_[op]);
+    for (const Open& o : open) {
+      const MemoryAccess& earlier = *hazards_.access(o.op);
+      const bool alone = earlier.is_first_threads() && access && access->is_first_threads();
+      if ((publishes && !alone) || (access && hazards_.conflict(earlier, *access, o.carried)))
+        found.push_back(o);
+    }
+    return found;
+  }
+
+  /// False where a barrier is missing and that is asked for.
+  bool visit_leaf(OpId op, State& open, bool asks) {
+    const OpData& d = k_[op];
+    if (meets_before(d)) open.clear();
+    if (asks)
+      if (State before = open_at(op, open); !before.empty()) {
+        missing_ = Missing{op, std::move(before)};
+        return false;
+      }
+    if (hazards_.access(op)) add(open, Open{op, {}});
+    if (meets_behind(d)) open.clear();
+    const bool stands = d.next && k_[d.next].opcode == Opcode::CtaBarrier;
+    if (asks && is_acquire(d) && !meets_behind(d) && !stands) {
+      missing_ = Missing{op, {}, true};
+      return false;
+    }
+    return true;
+  }
+
+  // ---- paths
+  bool visit(OpId op, State& open, bool asks) {
+    using enum Opcode;
+    const OpData& d = k_[op];
+    if (d.opcode == If) {
+      State other = open;
+      if (!visit(d.regions[0], open, asks) || !visit(d.regions[1], other, asks)) return false;
+      add(open, other);
+      return true;
+    }
+    if (d.opcode == For || d.opcode == While) return visit_loop(op, open, asks);
+    return visit_leaf(op, open, asks);
+  }
+  bool visit(RegionId region, State& open, bool asks) {
+    for (OpId op : k_.ops(region))
+      if (!visit(op, open, asks)) return false;
+    return true;
+  }
+
+  /// One turn; `open` becomes what is open behind it, `left` where the loop ends.
+  bool visit_turn(OpId loop, State& open, State& left, bool asks) {
+    const bool tests = k_[loop].opcode == Opcode::While;
+    if (tests && !visit(k_[loop].regions[0], open, asks)) return false;
+    if (tests) add(left, open);
+    if (!visit(k_[loop].regions.back(), open, asks)) return false;
+    if (!tests) add(left, open);
+    return true;
+  }
+
+  bool visit_loop(OpId loop, State& open, bool asks) {
+    State start = open;
+    while (!has_independent_turns(k_, loop)) {
+      State turn = start, unused;
+      visit_turn(loop, turn, unused, false);
+      const std::size_t before = start.size();
+      for (const Open& o : turn) add(start, carried(o, loop));
+      if (start.size() == before) break;
+    }
+    State turn = start, left;
+    const bool may_be_empty = k_[loop].opcode == Opcode::For;
+    if (!visit_turn(loop, turn, left, asks)) return false;
+    if (may_be_empty) add(left, open);
+    open = std::move(left);
+    return true;
+  }
+
+  /// What both turns see stays the same in all turns of the outermost loop.
+  Open carried(Open o, OpId loop) const {
+    const bool keeps = o.carried && (o.carried == loop || is_inside(k_, loop, o.carried));
+    return {o.op, keeps ? o.carried : loop};
+  }
+
+  // ---- barriers
+  /// In front of the outermost loop around the op that has none of the earlier accesses; gives what
+  /// it stands in front of.
+  OpId place(const Missing& m) {
+    OpId at = m.op;
+    for (OpId owner = k_[k_[m.op].parent].owner; owner && !m.behind;
+         owner = k_[k_[owner].parent].owner) {
+      if (k_[owner].opcode == Opcode::If && is_leader_condition(k_, k_[owner].operands[0]))
+        throw InternalError("a copy reads memory that the program has written");
+      const bool loops = k_[owner].opcode == Opcode::For || k_[owner].opcode == Opcode::While;
+      if (!loops) continue;
+      if (std::ranges::any_of(m.before, [&](const Open& o) { return is_inside(k_, o.op, owner); }))
+        break;
+      at = owner;
+    }
+    Builder b(k_);
+    b.loc = k_[m.op].loc;
+    if (m.behind && k_[m.op].next)
+      b.before(k_[m.op].next);
+    else if (m.behind)
+      b.at_end(k_[m.op].parent);
+    else
+      b.before(at);
+    b.effect(Opcode::CtaBarrier, {});
+    changed_ = true;
+    context_.remark(Remark::Kind::Applied, k_[m.op].loc, reason(m),
+                    {{"op", std::string(info(k_[m.op].opcode).mnemonic)}});
+    return m.behind ? OpId() : at;
+  }
+
+  std::string reason(const Missing& m) const {
+    if (m.behind) return "all threads meet: they see what is acquired";
+    if (is_release(k_[m.op])) return "all threads meet: what they have done is published";
+    return "all threads meet: another one may have accessed the same memory";
+  }
+
+  Kernel& k_;
+  PassContext& context_;
+  MemoryHazards hazards_;
+  Uses uses_;
+  std::optional<Missing> missing_;
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool memory_order(Kernel& kernel, PassContext& context) {
+  return MemoryOrder(kernel, context).run();
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,30 @@
+#pragma once
+// What calls must know of a stream before they take memory of it.
+#include "tegula/stream.h"
+
+namespace tegula::runtime {
+
+struct StreamState {
+  bool is_recording = false;  ///< a CUDA graph; an invalidated capture counts
+  /// Of no other stream of the process, 0 of the default one: handles are reused after a stream is
+  /// destroyed while its work may still run, identifiers never are. Unknown while it records.
+  unsigned long long id = 0;
+};
+
+/// Whether the stream records: one driver call, none for the default stream, which cannot.
+bool is_recording(const Stream& stream);
+
+/// Two driver calls, one where the stream records, none for the default stream, which cannot.
+StreamState state_of(const Stream& stream);
+
+/// While alive, this thread asks the driver once about the last stream that it asks about: of one
+/// call of the library, during which no stream begins to record. Scopes nest.
+class StreamScope {
+ public:
+  StreamScope();
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+};
+
+}  // namespace tegula::runtime

@@ -1,0 +1,57 @@
+#include "tegula/warning.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "support/env.h"
+#include "support/warnings.h"
+
+namespace tegula {
+namespace {
+
+struct Handler {
+  std::mutex mutex;
+  WarningHandler call;
+};
+
+Handler& handler() {
+  static auto* one = new Handler();  // kernels may be compiled while statics are destroyed
+  return *one;
+}
+
+}  // namespace
+
+std::string Warning::str() const {
+  std::string at;
+  if (place.known()) at = fmt::format("{}:{}:", place.file, place.line);
+  if (place.known() && place.column != 0) at += fmt::format("{}:", place.column);
+  std::string out =
+      fmt::format("{}{}warning {}: kernel {}: {}", at, at.empty() ? "" : " ", code, kernel, text);
+  if (!hint.empty()) out += "\n  hint: " + hint;
+  return out;
+}
+
+WarningHandler set_warning_handler(WarningHandler next) {
+  const std::lock_guard lock(handler().mutex);
+  return std::exchange(handler().call, std::move(next));
+}
+
+void report_warnings(std::span<const Warning> warnings) {
+  if (warnings.empty()) return;
+  WarningHandler call;
+  {
+    const std::lock_guard lock(handler().mutex);
+    call = handler().call;
+  }
+  for (const Warning& w : warnings) {
+    if (call)
+      call(w);
+    else if (env().warn)
+      std::fputs((w.str() + "\n").c_str(), stderr);
+  }
+}
+
+}  // namespace tegula

@@ -1,0 +1,181 @@
+// Reshapes, transposes and permutes of tiles of any extents, on every device that is here: what no
+// layout of registers follows goes through shared memory.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "tegula/tegula.h"
+#include "tests/differential/devices.h"
+#include "tests/differential/exact_products.h"
+
+namespace tegula {
+namespace {
+
+using test::expect_equal;
+
+class AnyExtents : public test::OnDevice {
+ protected:
+  Tensor iota(const Dims& shape, DType dtype) const {
+    return Tensor::iota(shape, dtype, GetParam());
+  }
+  /// A line of a * b elements as a matrix, transposed, as a line again.
+  template <class T>
+  void turned(int a, int b) {
+    SCOPED_TRACE(testing::Message() << a << " x " << b << " " << name(dtype_of<T>));
+    const auto turn = kernel("turn", [=](In<T, 1> x, Out<T, 1> y) {
+      for (auto i : grid(y, a * b))
+        y(i) = fill_absent(x(i), 0).reshape({a, b}).T().reshape({a * b});
+    });
+    const Tensor x = iota({2 * a * b}, dtype_of<T>), y = empty({2 * a * b}, dtype_of<T>);
+    turn(stream(), x, y);
+    const auto in = x.to_doubles();
+    std::vector<double> want;
+    for (int block = 0; block < 2; ++block)
+      for (int j = 0; j < b; ++j)
+        for (int i = 0; i < a; ++i)
+          want.push_back(in[static_cast<std::size_t>(block * a * b + i * b + j)]);
+    expect_equal(y, want);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, AnyExtents, testing::ValuesIn(test::devices()),
+                         test::device_name);
+
+TEST_P(AnyExtents, Transposes) {
+  for (const auto& [a, b] : {std::pair{32, 3},
+                             {3, 32},
+                             {48, 2},
+                             {24, 4},
+                             {10, 16},
+                             {16, 10},
+                             {12, 20},
+                             {7, 9},
+                             {96, 160},
+                             {160, 96},
+                             {100, 10},
+                             {128, 96},
+                             {1, 97},
+                             {97, 1},
+                             {5, 3},
+                             {33, 31}})
+    turned<f32>(a, b);
+}
+
+TEST_P(AnyExtents, OfEveryWidth) {
+  turned<i8>(12, 10);
+  turned<f16>(24, 4);
+  turned<f16>(96, 40);
+  turned<bf16>(7, 9);
+  turned<i64>(10, 16);
+  turned<f64>(48, 2);
+}
+
+TEST_P(AnyExtents, Permutes) {
+  const auto permuted = kernel("permuted", [](In<f32, 2> x, Out<f32, 2> y) {
+    for (auto [r, c] : grid(y, 96, 160))
+      y(r, c) =
+          permute(fill_absent(x(r, c), 0).reshape({96, 16, 10}), {0, 2, 1}).reshape({96, 160});
+  });
+  const Tensor x = iota({96, 160}, DType::f32), y = empty({96, 160}, DType::f32);
+  permuted(stream(), x, y);
+  std::vector<double> want;
+  for (int r = 0; r < 96; ++r)
+    for (int j = 0; j < 10; ++j)
+      for (int i = 0; i < 16; ++i) want.push_back(r * 160 + i * 10 + j);
+  expect_equal(y, want);
+}
+
+/// The whole matrix read in its other order.
+TEST_P(AnyExtents, MatricesAsOthers) {
+  const auto other = kernel("other", [](In<f32, 2> x, Out<f32, 2> y) {
+    for ([[maybe_unused]] auto i : grid(Space(full<i32>(1)), 1)) {
+      y(slice(0, 160), slice(0, 96)) =
+          fill_absent(x(slice(0, 96), slice(0, 160)), 0).reshape({160, 96}) * 2.0f;
+    }
+  });
+  const Tensor x = iota({96, 160}, DType::f32), y = empty({160, 96}, DType::f32);
+  other(stream(), x, y);
+  std::vector<double> want(96 * 160);
+  std::iota(want.begin(), want.end(), 0);
+  for (double& v : want) v *= 2;
+  expect_equal(y, want);
+}
+
+/// Folds of parts of three, conditions, and pointers: i1 and addresses change threads, too.
+TEST_P(AnyExtents, FoldsConditionsAndPointers) {
+  const auto mixed =
+      kernel("mixed", [](In<f32, 1> x, Out<f32, 1> sums, Out<i32, 1> large, Ptr<f32> copy) {
+        for (auto i : grid(x, 96)) {
+          const auto parts = slice(i.first() / 3, 32);
+          const Tile line = fill_absent(x(i), 0);
+          sums(parts) = sum(line.reshape({32, 3}), 1);
+          large(i) = cast<i32>((line > 50.0f).reshape({32, 3}).T().reshape({96}));
+          store((copy + i.idx()).reshape({24, 4}).T(), line.reshape({24, 4}).T());
+        }
+      });
+  const Tensor x = iota({192}, DType::f32), sums = empty({64}, DType::f32),
+               large = empty({192}, DType::i32), copy = empty({192}, DType::f32);
+  mixed(stream(), x, sums, large, copy);
+  std::vector<double> want_sums, want_large;
+  for (int i = 0; i < 64; ++i) want_sums.push_back(9 * i + 3);
+  for (int block = 0; block < 2; ++block)
+    for (int j = 0; j < 3; ++j)
+      for (int i = 0; i < 32; ++i) want_large.push_back(block * 96 + i * 3 + j > 50 ? 1 : 0);
+  expect_equal(sums, want_sums);
+  expect_equal(large, want_large);
+  expect_equal(copy, x.to_doubles());
+}
+
+/// A reshape of what costs nothing to make: constants and ranges.
+TEST_P(AnyExtents, FreeTiles) {
+  const auto ranges = kernel("ranges", [](In<i32, 2> x, Out<i32, 2> y) {
+    for (auto [r, c] : grid(y, 10, 12))
+      y(r, c) = fill_absent(x(r, c), 0) + arange(120).reshape({12, 10}).T();
+  });
+  const Tensor x = iota({10, 12}, DType::i32), y = empty({10, 12}, DType::i32);
+  ranges(stream(), x, y);
+  std::vector<double> want;
+  for (int r = 0; r < 10; ++r)
+    for (int c = 0; c < 12; ++c) want.push_back(r * 12 + c + c * 10 + r);
+  expect_equal(y, want);
+}
+
+/// A scan's layout has all lanes along its axis, most of which pad a short one.
+TEST_P(AnyExtents, ScansOfShortAxes) {
+  const auto scanned = kernel("scanned", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(x, 277))
+      y(i) = cumsum(fill_absent(x(i), 0).reshape({1, 277, 1}), 0).reshape({277}) +
+             cumsum(fill_absent(x(i), 0).reshape({277, 1, 1}), 1).reshape({277});
+  });
+  const Tensor x = iota({277}, DType::f32), y = empty({277}, DType::f32);
+  scanned(stream(), x, y);
+  std::vector<double> want = x.to_doubles();
+  for (double& v : want) v *= 2;
+  expect_equal(y, want);
+}
+
+/// In loops and branches, carried from step to step.
+TEST_P(AnyExtents, Carried) {
+  const auto carried = kernel("carried", [](In<f32, 2> x, Out<f32, 2> y) {
+    for ([[maybe_unused]] auto i : grid(Space(full<i32>(1)), 1)) {
+      auto turned = fill_absent(x(slice(0, 12), slice(0, 20)), 0);
+      for (auto step : steps(3, 1))
+        if_(step.first() != 1, [&] { turned = turned.T().reshape({12, 20}); });
+      y(slice(0, 12), slice(0, 20)) = turned;
+    }
+  });
+  const Tensor x = iota({12, 20}, DType::f32), y = empty({12, 20}, DType::f32);
+  carried(stream(), x, y);
+  std::vector<double> want = x.to_doubles();
+  for (int round = 0; round < 2; ++round) {
+    std::vector<double> turned;
+    for (std::size_t c = 0; c < 20; ++c)
+      for (std::size_t r = 0; r < 12; ++r) turned.push_back(want[r * 20 + c]);
+    want = turned;
+  }
+  expect_equal(y, want);
+}
+
+}  // namespace
+}  // namespace tegula

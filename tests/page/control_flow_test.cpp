@@ -1,0 +1,43 @@
+// The kernels of docs/language/control-flow.md, as they stand there.
+#include "tests/page/page.h"
+
+namespace tegula::page {
+namespace {
+
+class ControlFlow : public Page {};
+
+TEST_P(ControlFlow, ALoopCarriesItsVariables) {
+#include "control_flow_1.inc"
+  const Tensor a = ones_of({70, 100}, DType::f16), b = ones_of({100, 65}, DType::f16),
+               c = empty_of({70, 65}, DType::f16);
+  matmul(a, b, c);
+  for (const double v : c.to_doubles()) ASSERT_EQ(v, 100);
+}
+
+TEST_P(ControlFlow, HiddenStateIsAnError) {
+#include "control_flow_2.inc"
+  EXPECT_EQ(code_of([&] { frozen(ones_of({64}), empty_of({64})); }), "T0301");
+}
+
+TEST_P(ControlFlow, ALoopOfCppIsUnrolled) {
+#include "control_flow_3.inc"
+  const Tensor y = empty_of({200});
+  smoothed(ones_of({200}), y);
+  const auto out = y.to_doubles();
+  EXPECT_NEAR(out.front(), 2.0 / 3, 1e-6);
+  EXPECT_NEAR(out.back(), 2.0 / 3, 1e-6);
+  EXPECT_EQ(out[100], 1);
+}
+
+TEST_P(ControlFlow, BranchesInAnOpenLoop) {
+#include "control_flow_4.inc"
+  const Tensor x = Tensor::from(std::vector<std::int32_t>{1, 2, 7, 27}, {4}, device()),
+               count = empty_of({4}, DType::i32);
+  steps_to_one(x, count);
+  EXPECT_EQ(count.to_doubles(), (std::vector<double>{0, 1, 16, 111}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ControlFlow, cpu_and_sim(), name_of);
+
+}  // namespace
+}  // namespace tegula::page

@@ -1,0 +1,45 @@
+// The code of docs/language/debugging.md, as it stands there.
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "support/text.h"
+#include "tests/page/page.h"
+
+namespace tegula::page {
+namespace {
+
+TEST(Debugging, BothHostDevices) {
+#include "debugging_1.inc"
+  const Tensor one = Tensor::full({1500}, 1, DType::f32, Device::sim()),
+               z = Tensor::empty({1500}, DType::f32, Device::sim());
+  add(one, one, z);
+  for (const double v : z.to_doubles()) ASSERT_EQ(v, 2);
+}
+
+TEST(Debugging, ADiagnosticIsTaken) {
+  testing::internal::CaptureStderr();
+#include "debugging_2.inc"
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("error T0101"), std::string::npos) << said;
+  EXPECT_NE(said.find("debugging_2.inc:2"), std::string::npos) << said;
+}
+
+TEST(Debugging, ATraceForAGpuNeedsNone) {
+  const std::filesystem::path before = std::filesystem::current_path(),
+                              folder = std::filesystem::path(testing::TempDir()) /
+                                       "tegula_page_debugging";
+  std::filesystem::create_directories(folder);
+  std::filesystem::current_path(folder);
+  {
+#include "debugging_3.inc"
+  }
+  std::filesystem::current_path(before);
+  const std::string text = read_file(folder / "scale.tir");
+  std::filesystem::remove_all(folder);
+  EXPECT_NE(text.find("kernel @scale tile target(sm_90a)"), std::string::npos)
+      << text.substr(0, 200);
+}
+
+}  // namespace
+}  // namespace tegula::page

@@ -1,0 +1,23 @@
+// The kernels of docs/language/numerics.md, as they stand there.
+#include "tests/page/page.h"
+
+namespace tegula::page {
+namespace {
+
+class Numerics : public Page {};
+
+TEST_P(Numerics, ANumberWinsAgainstNaN) {
+#include "numerics_1.inc"
+  const Tensor x = Tensor::from(std::vector<f32>{1, tegula::nan, 3}, {1, 3}, device()),
+               y = empty_of({1, 3});
+  extremes(x, y);
+  const auto out = y.to_doubles();
+  EXPECT_EQ(out[0], 3);
+  EXPECT_EQ(out[1], 2);
+  EXPECT_TRUE(std::isnan(out[2]));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Numerics, cpu_and_sim(), name_of);
+
+}  // namespace
+}  // namespace tegula::page
