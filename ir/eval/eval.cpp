@@ -227,7 +227,7 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
                    {},
                    ""});
   run_programs(evaluation, program_order(count / cluster, options.shuffle_seed), threads);
-  if (options.check && options.find_unstored) interp::find_unstored(evaluation);
+  if (options.check && options.find_unstored && count != 0) interp::find_unstored(evaluation);
   std::ranges::sort(evaluation.found, {},
                     [](const auto& f) { return std::pair(f.op, f.finding.kind); });
   EvalReport report;

@@ -119,6 +119,7 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
                                                std::optional<In<i32, 1>> cu_q,
                                                std::optional<In<i32, 1>> cu_kv) {
     const int BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
+    Bounds.partial();  // there is room for longer calls
     if (!cu_q) {
       for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(kv_length, BN)}, 1, 1, 1))
         store(Bounds, fold_keys(mask->sides, b.first(), h.first(), n.first() * BN, BN, kv_length),
@@ -267,7 +268,8 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
         const int BM = tune("BM", {16, 32, 64, 128}, 128),
                   BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
         const Lengths lengths{cu_q, cu_kv};
-        Blocks.partial();  // nobody reads what lies between those of both kinds
+        // There is room for longer calls, and between blocks of both kinds.
+        Blocks.partial(), Counts.partial(), Full.partial();
         if (cu_q) lengths.any_number(), Counts.any_extent(0), Full.any_extent(0);
         const Tile longest = q_length, rows = group > 1 ? longest * group : longest;
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(rows, BM)}, 1, 1, 1)) {

@@ -16,6 +16,7 @@ void expect_pages(Device device, bool is_filled) {
   const auto k = kernel("pages", [is_filled](In<i32, 1> table, In<f32, 2> pages, Scalar<i32> at,
                                              Out<f32, 1> row, Out<f32, 1> total,
                                              Out<f32, 2> written) {
+    row.partial(), written.partial();
     for (auto i : grid(row, 4)) {
       const Tile entry = table(at), page = is_filled ? fill_absent(entry, -1) : entry,
                  x = pages(page, i);

@@ -166,6 +166,7 @@ TEST_P(AtomicTiles, Extremes) {
 /// Kernels without products; old values; elements that were absent, by a mask or a ragged edge.
 TEST_P(AtomicTiles, OldValues) {
   const auto counted = kernel("counted", [](In<i32, 1> x, InOut<i32, 1> sum, Out<i32, 1> old) {
+    old.partial();
     for (auto i : grid(x, 64)) old(i) = atomic_add(sum(i), x(i) + 1);
   });
   const std::int64_t n = 100;

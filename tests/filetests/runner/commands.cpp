@@ -158,7 +158,7 @@ std::string printed(const Run& run) {
     std::string out;
     for (const Diagnostic& d : e.diagnostics()) out += d.str() + "\n";
     return out;
-  } catch (const InternalError& e) {
+  } catch (const Error& e) {
     return fmt::format("{}\n", trim(e.what()));
   }
 }
