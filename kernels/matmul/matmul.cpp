@@ -3,8 +3,6 @@
 
 #include "kernels/device_facts.h"
 #include "kernels/refuse.h"
-#include "kernels/scratch.h"
-#include "runtime/stream_state.h"
 #include "tegula/kernels/fused_matmul.h"
 
 namespace tegula {
@@ -67,19 +65,12 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
 MatmulCall::MatmulCall(const MatmulConfig& config, const MatmulOptions& options,
                        const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
                        DType type_of_sums)
-    : MatmulCall(runtime::StreamScope(), config, options, stream, A, B, C, type_of_sums) {}
-
-MatmulCall::MatmulCall(const runtime::StreamScope&, const MatmulConfig& config,
-                       const MatmulOptions& options, const Stream& stream, const Tensor& A,
-                       const Tensor& B, const Tensor& C, DType type_of_sums)
     : way(way_of(config, A, B, C)),
-      arrivals(way == MatmulWay::Streamed
-                   ? Scratch::counters(stream, static_cast<std::size_t>(config.streamed))
-                   : Tensor()),
       operands(stream,
                {matmul_operand(A, -1, options, config.direct),
                 matmul_operand(B, -2, options, config.direct)},
-               shape_of_sums(way, config, C), type_of_sums),
+               shape_of_sums(way, config, C), type_of_sums,
+               way == MatmulWay::Streamed ? config.streamed : 0),
       variant{config, options, way == MatmulWay::Clustered ? config.splits : 1,
               operands.has_copies()} {}
 

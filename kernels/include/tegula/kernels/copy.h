@@ -53,21 +53,23 @@ struct PackedOperand {
 class PackedTensors {
  public:
   /// The operands, at most three and of one type, outlive it. `further`: shape of the tensor to
-  /// work in, or empty.
+  /// work in, or empty; `counters`: how many counters that are 0 a launch needs that leaves them 0.
   PackedTensors(const Stream& stream, std::initializer_list<PackedOperand> operands,
-                const Dims& further = {}, DType type_of_further = DType::f32);
+                const Dims& further = {}, DType type_of_further = DType::f32, int counters = 0);
   PackedTensors(const PackedTensors&) = delete;
   PackedTensors& operator=(const PackedTensors&) = delete;
   /// An operand or its copy.
   const Tensor& operator[](std::size_t i) const { return *of_[i]; }
   const Tensor& further() const { return further_; }
+  /// Of the stream, or of the launch that a graph records: u32 [counters].
+  const Tensor& counters() const { return counters_; }
   /// Whether some operand was copied, by kernels that let the next one start before they end.
   bool has_copies() const { return !copies_.empty(); }
 
  private:
   std::array<const Tensor*, 3> of_{};
   std::vector<Tensor> copies_;
-  Tensor further_;
+  Tensor further_, counters_;
 };
 
 }  // namespace tegula

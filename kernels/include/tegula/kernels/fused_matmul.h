@@ -18,9 +18,6 @@
 ///         });
 ///     dense(stream, A, B, C, bias, residual);
 namespace tegula {
-namespace runtime {
-class StreamScope;
-}
 namespace detail {
 
 /// By which kernels a product is computed.
@@ -31,16 +28,9 @@ struct MatmulCall {
   MatmulCall(const MatmulConfig& config, const MatmulOptions& options, const Stream& stream,
              const Tensor& A, const Tensor& B, const Tensor& C, DType type_of_sums);
   MatmulWay way;
-  /// Counters of the stream, or of the launch that a graph records, if streamed.
-  Tensor arrivals;
-  /// A and B, and for sums of parts of k.
+  /// A and B, memory for sums of parts of k and, if streamed, counters.
   PackedTensors operands;
   MatmulVariant variant;
-
- private:
-  MatmulCall(const runtime::StreamScope&, const MatmulConfig& config, const MatmulOptions& options,
-             const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-             DType type_of_sums);
 };
 
 /// Throws CompileError unless shapes fit.
@@ -92,7 +82,7 @@ class FusedMatmul {
     if (call.way == Clustered) return k.clustered.of(v)(stream, a, b, C, further...);
     if (call.way == Streamed)
       return k.streamed.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), sums,
-                              call.arrivals, config.streamed, further...);
+                              call.operands.counters(), config.streamed, further...);
     k.partial.of(v)(stream, a, b, sums);
     k.sum(stream, sums, C, further...);
   }
