@@ -378,14 +378,15 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFact
         if (shared_outs)
           shared.emplace(SharedSoftmaxes{*shared_outs, *shared_facts, marks, programs});
         const Program<T> program(*facts, tensors, rows, lists, shared, scale, no_keys, round);
-        if (round == Round::second) {  // all others are right
-          O.partial();
-          if (Lse) Lse->partial();
-          if (row_max) row_max->partial();
+        // Tiles that are not marked are right, rows of no sequence stay, and scores have no sum.
+        const bool keeps_rows = round == Round::second || cu_q;
+        if (keeps_rows) O.partial();
+        if (Lse && (keeps_rows || facts->spec.weighting == Weighting::scores)) Lse->partial();
+        if (row_max && keeps_rows) row_max->partial();
+        if (round == Round::second)
           program.marked_tiles(Doubts(marks), programs);
-        } else {
+        else
           program.all_tiles(Doubts(marks));
-        }
       });
 }
 
