@@ -1,6 +1,6 @@
 # The commands a person types. The build itself is CMake's: see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test gpu-pack compare-pack assemble-all format format-check tidy check
+.PHONY: help deps demo test gpu-pack assemble-all format format-check tidy check
 
 help:            ## this list
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/  make \1\t\2/p;s/^\([a-z-]*\):  *## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -19,6 +19,7 @@ test: deps       ## build everything with assertions and run all tests but the G
 gpu-pack: deps   ## .gpu/: what a GPU machine needs to run the GPU tests and the program
 	@tools/dev/gpu_pack.sh
 
+.PHONY: compare-pack
 compare-pack: deps ## .compare/COMMIT/: the libraries of this commit, for bench/compare.py
 	@tools/dev/gpu_pack.sh --libraries .compare/$$(git rev-parse --short HEAD)
 

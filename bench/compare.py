@@ -10,9 +10,10 @@ turns until the times of both sides stand still; then each round times both, in 
 old / new: above 1, NEW is faster. A row below 0.98 is measured three times more with tensors made anew, and the median of these three counts. Geometric
 means follow for each suite and over all; --summary computes them of rows that several runs wrote. The exit code is 1 where a case failed on one side only.
 
---suites takes names of suites or of the functions that yield them, as peers.py has them, and `rungs` and `variants`. --old-env and --new-env set variables of
+--suites takes names of suites or of the functions that yield them, as peers.py has them, and `rungs` and `variants`. `compile` and `launch`, which have to be
+named, are those of `tegula bench`: what compiling a kernel takes, which needs neither a GPU nor PyTorch, and what a launch takes the host. --old-env and --new-env set variables of
 one side (TEGULA_BACKEND=nvrtc, TEGULA_PLAN=..), so that one pack can be compared with itself. The disk cache is off: it does not tell builds apart.
-Run from the repository root; needs PyTorch.
+Run from the repository root; needs PyTorch but for `compile` and `launch`.
 """
 import argparse
 import json
@@ -29,6 +30,7 @@ import time
 
 WORKER = pathlib.Path(__file__).with_name("compare_worker.py")
 LEAST_RATIO, REPEATS = 0.98, 3
+HOST_SUITES = ("compile", "launch")
 STEADY, WARM_S, MOST_WARM_S = 0.01, 0.25, 8.0
 
 
@@ -117,6 +119,13 @@ def warm(sides):
     return False
 
 
+def spread_of(old, new):
+    """Half the range of the middle half of the rounds' ratios."""
+    ratios = [a / b for a, b in zip(old, new)]
+    quarters = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else [1, 1, 1]
+    return round((quarters[2] - quarters[0]) / 2, 4)
+
+
 def measure(sides, dice, rounds, samples):
     """Medians of each side, the ratio of these, and half the range of the middle half of the rounds' ratios."""
     is_steady = warm(sides)
@@ -125,10 +134,8 @@ def measure(sides, dice, rounds, samples):
         for side in dice.sample(sides, len(sides)):
             times[side.name].append(side.ask(do="time", samples=samples)["ms"])
     medians = {name: statistics.median(ms for visit in visits for ms in visit) for name, visits in times.items()}
-    of_rounds = [statistics.median(old) / statistics.median(new) for old, new in zip(times["old"], times["new"])]
-    quarters = statistics.quantiles(of_rounds, n=4) if rounds > 1 else [1, 1, 1]
     row = {"old_ms": round(medians["old"], 6), "new_ms": round(medians["new"], 6), "ratio": round(medians["old"] / medians["new"], 4)}
-    return {**row, "spread": round((quarters[2] - quarters[0]) / 2, 4), "is_steady": is_steady}
+    return {**row, "spread": spread_of(*(map(statistics.median, times[name]) for name in ("old", "new"))), "is_steady": is_steady}
 
 
 def make(sides, suite, case):
@@ -157,6 +164,44 @@ def row_of(sides, suite, case, dice, options):
         return {**row, **found, "same_bits": made["old"]["bits"] == made["new"]["bits"], **clocks}
     except SideFailed as problem:
         return {**row, "errors": problem.reasons}
+
+
+def parts_of(line):
+    """Case, and milliseconds of the parts of one of `tegula bench`'s lines; their sum is what compiling, or a launch, takes."""
+    if line["suite"] == "launch":
+        return line["case"], {"launch": line["tegula_us"] / 1000}
+    return f"{line['case']} {line['backend']}", {verb: line[f"{verb}_ms"] for verb in ("trace", "passes", "emit", "assemble")}
+
+
+def host_rows(sides, suite, dice, rounds):
+    """A row a case, of medians; the first round warms up."""
+    times = {}
+    for number in range(rounds + 1):
+        for side in dice.sample(sides, len(sides)):
+            lines = side.ask(do="figures", suite=suite)["lines"]
+            for case, parts in map(parts_of, lines if number > 0 else []):
+                times.setdefault(case, {}).setdefault(side.name, []).append(parts)
+    for case, taken in times.items():
+        of_rounds = {name: [sum(parts.values()) for parts in samples] for name, samples in taken.items()}
+        sums = {name: statistics.median(values) for name, values in of_rounds.items()}
+        verbs = {f"{name}_{verb}_ms": round(statistics.median(parts[verb] for parts in samples), 4) for name, samples in taken.items() for verb in samples[0]}
+        row = {"suite": suite, "case": case, "old_ms": round(sums["old"], 4), "new_ms": round(sums["new"], 4), "ratio": round(sums["old"] / sums["new"], 4)}
+        yield {**row, "spread": spread_of(of_rounds["old"], of_rounds["new"]), "is_steady": True, "same_bits": True, **verbs}
+
+
+def compare_host(sides, suite, dice, options):
+    """All cases of a suite at once, as the library runs them; again as in row_of."""
+    try:
+        rows = list(host_rows(sides, suite, dice, options.rounds))
+        if any(row["ratio"] < LEAST_RATIO for row in rows):
+            again = [list(host_rows(sides, suite, dice, options.rounds)) for _ in range(REPEATS)]
+            for number, row in enumerate(rows):
+                repeated = sorted((one[number] for one in again), key=lambda one: one["ratio"])
+                if row["ratio"] < LEAST_RATIO:
+                    rows[number] = {**repeated[REPEATS // 2], "first_ratio": row["ratio"], "ratios": [one[number]["ratio"] for one in again]}
+        return rows
+    except SideFailed as problem:
+        return [{"suite": suite, "case": "all", "errors": problem.reasons}]
 
 
 def is_wanted(options, group, suite, case):
@@ -210,36 +255,46 @@ def library_of(pack):
     sys.exit(f"compare: {pack} holds no libtegula_bench.so, nor lib/libtegula_bench.so")
 
 
-def side_of(name, pack, settings, options):
+def side_of(name, pack, settings, options, host=False):
     library = library_of(pathlib.Path(pack))
     environment = {**os.environ, "TEGULA_CACHE": "off", "LD_LIBRARY_PATH": f"{library.parent}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
     environment |= dict(setting.split("=", 1) for setting in settings)
-    return Side(name, [sys.executable, options.worker, str(library)], environment, options.timeout)
+    return Side(name, [sys.executable, options.worker, str(library), *(["--host"] if host else [])], environment, options.timeout)
 
 
-def compare(sides, options, out):
+def both_sides(options, host=False):
+    return [side_of(name, pack, settings, options, host) for name, pack, settings in zip(("old", "new"), options.packs, (options.old_env, options.new_env))]
+
+
+def names_of(options):
+    return {"old": options.old_name or options.packs[0], "new": options.new_name or options.packs[1], "seed": options.seed}
+
+
+def keep(row, facts, rows, out):
+    rows.append(row)
+    print(text_of(row), flush=True)
+    if out:
+        out.write(json.dumps({**row, **facts}) + "\n")
+        out.flush()
+
+
+def compare(sides, options, rows, out):
     """All rows of the wanted cases that both sides have."""
     try:
         answers = ask_both(sides, do="list")
     except SideFailed as problem:
         sys.exit("compare: " + "; ".join(f"{name}: {why}" for name, why in problem.reasons.items()))
     facts = {f"{name}_{key}": value for name, answer in answers.items() for key, value in answer["facts"].items()}
-    facts |= {"old": options.old_name or options.packs[0], "new": options.new_name or options.packs[1], "seed": options.seed}
+    facts |= names_of(options)
     print(json.dumps(facts), flush=True)
-    dice, rows = random.Random(options.seed), []
+    dice = random.Random(options.seed)
     print(f"{'suite':24s} {'case':44s} {'old ms':>10s} {'new ms':>10s} old/new", flush=True)
     for group, suite, case in answers["new"]["cases"]:
         if not is_wanted(options, group, suite, case):
             continue
         row = row_of(sides, suite, case, dice, options)
-        if row is None:
-            continue
-        rows.append(row)
-        print(text_of(row), flush=True)
-        if out:
-            out.write(json.dumps({**row, **facts}) + "\n")
-            out.flush()
-    return rows
+        if row is not None:
+            keep(row, facts, rows, out)
 
 
 def arguments():
@@ -274,12 +329,19 @@ def main():
     options = arguments()
     if options.summary:
         return 1 if print_summary(rows_of_files(options.summary)) else 0
-    sides = [side_of("old", options.packs[0], options.old_env, options), side_of("new", options.packs[1], options.new_env, options)]
     out = open(options.out, "a") if options.out else None
+    rows, named = [], options.suites.split(",") if options.suites else []
+    host, gpu = both_sides(options, host=True), both_sides(options)
     try:
-        failed = print_summary(compare(sides, options, out), out)
+        for suite in filter(named.__contains__, HOST_SUITES):
+            for row in compare_host(host, suite, random.Random(options.seed), options):
+                if re.search(options.filter, f"{suite} {row['case']}"):
+                    keep(row, names_of(options), rows, out)
+        if not named or set(named) - set(HOST_SUITES):
+            compare(gpu, options, rows, out)
+        failed = print_summary(rows, out)
     finally:
-        for side in sides:
+        for side in host + gpu:
             side.close()
         if out:
             out.close()

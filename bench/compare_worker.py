@@ -7,10 +7,12 @@ A line is a JSON object with "do"; each is answered by one JSON object on one li
     warm    seconds             -> {"ms": mean of a call}
     time    samples             -> {"ms": [..]}
     clock                       -> {"mhz": .., "watts": ..} while the case runs
+    figures suite               -> {"lines": [{..}]}: `tegula bench`, each figure of one sample; the only line that a worker with --host knows
 
 A failure is answered by {"error": text}, with "fatal": true where the process can go on no more; the caller then starts another one.
 """
 import argparse
+import ctypes
 import json
 import os
 import sys
@@ -127,14 +129,33 @@ class Bench:
         return {"mhz": mhz, "watts": watts}
 
 
+class Host:
+    """The suites of `tegula bench`, which need neither PyTorch nor, to compile, a GPU."""
+
+    def __init__(self, library):
+        self.lib = ctypes.CDLL(library)
+        for name in ("compile", "launch"):
+            getattr(self.lib, f"tegula_bench_{name}").restype = ctypes.c_char_p
+
+    def is_lost(self):
+        return False
+
+    def figures(self, suite):
+        text = getattr(self.lib, f"tegula_bench_{suite}")(1).decode()
+        if not text.startswith("{"):
+            raise RuntimeError(text)
+        return {"lines": [json.loads(line) for line in text.splitlines()]}
+
+
 def main():
-    args = argparse.ArgumentParser(description=__doc__)
+    args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("library", help="libtegula_bench.so of a pack")
+    args.add_argument("--host", action="store_true")
     options = args.parse_args()
     # What libraries print goes to stderr: stdout is the protocol's.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    serve(Bench(options.library), sys.stdin, answers)
+    serve((Host if options.host else Bench)(options.library), sys.stdin, answers)
 
 
 if __name__ == "__main__":

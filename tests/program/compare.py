@@ -54,6 +54,13 @@ class Bench:
             time.sleep(60)
         return {{"ms": [self.ms() for _ in range(samples)]}}
 
+    def figures(self, suite):
+        assert suite == "compile" and sys.argv[2] == "--host"
+        self.warmed += 1
+        slow = 4.0 if self.warmed == 1 else 1.3 if self.side == "new" else 1.0
+        line = {{"suite": "compile", "backend": "llvm", "trace_ms": 0.5, "passes_ms": 1.0, "emit_ms": 2.0, "registers": 3}}
+        return {{"lines": [{{**line, "case": "matmul", "assemble_ms": 6.5 * slow}}, {{**line, "case": "softmax", "assemble_ms": 6.5}}]}}
+
     def clock(self):
         return {{"mhz": 1980.0, "watts": 100.0}}
 
@@ -97,6 +104,16 @@ def check_summary(rows):
     assert means["suite_s"]["cases"] == 2 and means["suite_s"]["least_case"] == "suite_s slower"
 
 
+def check_host_suite(shown, out):
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    rows = {row["case"]: row for row in map(json.loads, out.read_text().splitlines()) if "case" in row}
+    assert list(rows) == ["matmul llvm", "softmax llvm"], rows
+    slower, equal = rows.values()
+    assert slower["old_ms"] == 10.0 and slower["new_ms"] == 11.95 and len(slower["ratios"]) == 3, slower
+    assert slower["new_assemble_ms"] == 8.45 and slower["new_trace_ms"] == 0.5, slower
+    assert equal["ratio"] == 1.0 and "ratios" not in equal, equal
+
+
 def main():
     program = pathlib.Path(sys.argv[1]) / "bench/compare.py"
     with tempfile.TemporaryDirectory() as name:
@@ -114,6 +131,7 @@ def main():
         assert again.returncode == 1 and shown.stdout.endswith(again.stdout), again.stdout
         alone = run(program, old, new, *options, "--suites", "suite_f,suite_e")
         assert alone.returncode == 0 and "faster" in alone.stdout and "slower" not in alone.stdout, alone.stdout + alone.stderr
+        check_host_suite(run(program, old, new, *options, "--suites", "compile", "--out", folder / "host.jsonl"), folder / "host.jsonl")
         missing = run(program, folder, new, *options)
         assert missing.returncode != 0 and "holds no libtegula_bench.so" in missing.stderr
 

@@ -137,7 +137,7 @@ std::vector<Tile> reduce_with(std::span<const Tile> tiles, Axis axis, const Comb
                               Loc at);
 }  // namespace detail
 
-/// Folds an extent of 2^n (`all` has one) by an associative, commutative function of two scalars.
+/// Folds by an associative, commutative function of two scalars.
 template <class Fn>
 Tile reduce(const Tile& t, Axis axis, Fn combine,
             std::source_location at = std::source_location::current()) {
