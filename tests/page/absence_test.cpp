@@ -38,12 +38,42 @@ TEST_P(Absence, CroppedRows) {
   EXPECT_EQ(y.to_doubles(), (std::vector<double>{0, 5, 100, 100}));
 }
 
-/// Traced here; what they compute is the business of tests of absence.
-TEST_P(Absence, PaddingAndRaggedSumsTrace) {
+TEST_P(Absence, PaddingTakesTheChosenBranch) {
 #include "absence_2.inc"
+  const Tensor y = Tensor::full({300}, -1, DType::f32, device());
+  padded(ones_of({90}), y);
+  const auto out = y.to_doubles();
+  for (int i = 0; i < 300; ++i) ASSERT_EQ(out[i], i < 90 ? 1 : 0) << i;
+}
+
+TEST_P(Absence, AnAccumulatorKeepsWhatAStepLacks) {
 #include "absence_4.inc"
-  EXPECT_NE(padded.trace(ones_of({90}), empty_of({100})).text(), "");
-  EXPECT_NE(row_means.trace(ones_of({3, 300}), empty_of({3})).text(), "");
+  const Tensor mean = empty_of({3});
+  row_means(iota_of({3, 300}), mean);
+  EXPECT_EQ(mean.to_doubles(), (std::vector<double>{149.5, 449.5, 749.5}));
+}
+
+TEST_P(Absence, ABranchDecides) {
+  const auto chosen = kernel("chosen", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(y, 128)) {
+      Tile v = full<f32>(7, 128);
+      if_(i.first() == 0, [&] { v = v + 1.0f; }, [&] { v = fill_absent(x(i), 3); });
+      y(i) = v;
+    }
+  });
+  const Tensor y = empty_of({200});
+  chosen(ones_of({130}), y);
+  const auto out = y.to_doubles();
+  for (int i = 0; i < 200; ++i) ASSERT_EQ(out[i], i < 128 ? 8 : i < 130 ? 1 : 3) << i;
+}
+
+TEST_P(Absence, AnElementOutsideIsNothing) {
+  const auto element = kernel("element", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(y, 1)) y(i) = fill_absent(x(i), 5) + 1.0f;
+  });
+  const Tensor y = empty_of({3});
+  element(ones_of({2}), y);
+  EXPECT_EQ(y.to_doubles(), (std::vector<double>{2, 2, 6}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, Absence, cpu_and_sim(), name_of);

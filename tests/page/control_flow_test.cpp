@@ -37,6 +37,20 @@ TEST_P(ControlFlow, BranchesInAnOpenLoop) {
   EXPECT_EQ(count.to_doubles(), (std::vector<double>{0, 1, 16, 111}));
 }
 
+TEST_P(ControlFlow, AFoldMayBranch) {
+  const auto largest = kernel("largest", [](In<f32, 2> x, Out<f32, 1> y) {
+    for (auto r : grid(y, 1))
+      y(r) = reduce(x(r, all), 0, [](Tile a, Tile b) {
+        Tile out = a;
+        if_(abs(b) > abs(a), [&] { out = b; });
+        return out;
+      });
+  });
+  const Tensor x = Tensor::from(std::vector<f32>{1, -5, 3, 2}, {1, 4}, device()), y = empty_of({1});
+  largest(x, y);
+  EXPECT_EQ(y.to_doubles().front(), -5);
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, ControlFlow, cpu_and_sim(), name_of);
 
 }  // namespace

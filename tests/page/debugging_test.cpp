@@ -25,6 +25,20 @@ TEST(Debugging, ADiagnosticIsTaken) {
   EXPECT_NE(said.find("debugging_2.inc:2"), std::string::npos) << said;
 }
 
+TEST(Debugging, BothHostDevicesCheckAssumptions) {
+  const auto assumed = kernel("assumed", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(y, 64)) {
+      assume(x.dim(0) % 64 == 0);
+      y(i) = x(i);
+    }
+  });
+  for (const Device device : {Device::cpu(), Device::sim()}) {
+    const Tensor x = Tensor::zeros({65}, DType::f32, device),
+                 y = Tensor::empty({65}, DType::f32, device);
+    EXPECT_THROW(assumed(x, y), Error) << device.str();
+  }
+}
+
 TEST(Debugging, ATraceForAGpuNeedsNone) {
   const std::filesystem::path before = std::filesystem::current_path(),
                               folder = std::filesystem::path(testing::TempDir()) /

@@ -25,6 +25,20 @@ TEST_P(IndexTypes, APositionKeepsItsTypeAtEverySize) {
       "");
 }
 
+TEST(IndexType, AVariableMayNotBecomeAnIndexAtAnySize) {
+  const auto k = kernel("becomes_index", [](In<f32, 2> x, Out<i32, 1> y) {
+    for (auto r : grid(y, 1)) {
+      Tile at = full<i32>(0);
+      for (auto c : steps(x.cols(), 1024)) at = at + c.first();
+      y(r) = at;
+    }
+  });
+  for (const std::int64_t rows : {1000, 1'000'000})
+    EXPECT_EQ(code_of([&] { k.trace(large({rows, 4096}, DType::f32), large({rows}, DType::i32)); }),
+              "T0303")
+        << rows;
+}
+
 TEST(IndexType, DependsOnTheSizeOfTensors) {
   const auto widths = [](std::int64_t rows) {
     DType first = DType::f32;

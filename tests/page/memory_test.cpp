@@ -53,7 +53,7 @@ TEST_P(Memory, TheLastProgramSeesAll) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Memory, testing::Values(Device::cpu()), name_of);
+INSTANTIATE_TEST_SUITE_P(Devices, Memory, cpu_and_sim(), name_of);
 
 }  // namespace
 }  // namespace tegula::page
