@@ -21,7 +21,9 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(TEGULA_CCACHE ccache)
   if(TEGULA_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${TEGULA_CCACHE}")
+    # Paths relative to the build folder: a clone elsewhere finds what another one has compiled.
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}"
+                                    CCACHE_NOHASHDIR=1 "${TEGULA_CCACHE}")
   endif()
   find_program(TEGULA_LLD ld.lld)
   if(TEGULA_LLD)
