@@ -83,12 +83,12 @@ inline MemoryProgram shifted(Device d) {
   const auto k = kernel("shifted", [](InOut<f32, 1> y) {
     once([&] {
       const auto c = slice(0, kMany);
-      const Tile v = fill_absent(y(c.shifted(1)), 0);
+      const Tile v = fill_absent(y(c.shifted(3000)), 0);
       y(c) = v;
     });
   });
   return memory_program<1>("shifted", 1, k, {iota(d, {kMany})}, 0,
-                           numbers(kMany, [](int i) { return i + 1 == kMany ? 0 : i + 1; }));
+                           numbers(kMany, [](int i) { return i + 3000 < kMany ? i + 3000 : 0; }));
 }
 inline MemoryProgram sorted(Device d) {
   constexpr int kCount = 512;
@@ -273,7 +273,7 @@ inline MemoryProgram scatter_and_load(Device d) {
     });
   });
   return memory_program<3>("scatter_and_load", 1, k,
-                           {quarter(d), filled(d, {1024}), filled(d, {4096})}, 2,
+                           {iota(d, {4096}, DType::i32), filled(d, {1024}), filled(d, {4096})}, 2,
                            numbers(4096, [](int) { return 5; }), {false, true});
 }
 inline MemoryProgram scatter_and_box(Device d) {

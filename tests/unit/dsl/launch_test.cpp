@@ -255,6 +255,51 @@ TEST(Launch, AnOutTensorMayOverlapNothingUnlessAllowed) {
   EXPECT_NO_THROW(twice.may_alias()(x, x));
 }
 
+TEST(Launch, WhatIsWrittenMayOverlapNothingUnlessAllowed) {
+  const auto add = kernel("add", [](In<f32, 1> x, InOut<f32, 1> y) {
+    for (auto i : grid(y, 16)) y(i) += x(i);
+  });
+  const Tensor x = host({1, 2, 3, 4});
+  EXPECT_THROW(add(x, x), CompileError);
+  EXPECT_THROW(add(x.slice(0, 0, 3), x.slice(0, 1, 4)), CompileError);
+  EXPECT_NO_THROW(add.may_alias()(x, x));
+  EXPECT_THAT(x.to_vector<float>(), ElementsAre(2, 4, 6, 8));
+  // Columns of one matrix have no element in common.
+  const Tensor matrix = Tensor::full({4, 8}, 1, DType::f32, kHost);
+  EXPECT_NO_THROW(add(matrix.slice(1, 0, 1).select(1, 0), matrix.slice(1, 5, 6).select(1, 0)));
+  EXPECT_EQ(matrix.to_doubles()[5], 2);
+}
+
+TEST(Launch, AnAddressThatIsWrittenOverlapsNothing) {
+  const auto copy = kernel("copy", [](In<f32, 1> x, Ptr<f32> y) {
+    for (auto i : grid(x, 4)) store(y + arange(4), x(i));
+  });
+  const auto sum = kernel("sum", [](Ptr<f32> x, Ptr<f32> y, Out<f32, 1> z) {
+    for (auto i : grid(z, 4)) z(i) = load(x + arange(4)) + load(y + arange(4));
+  });
+  const Tensor x = host({1, 2, 3, 4}), z = empty({4});
+  EXPECT_THROW(copy(x, x), CompileError);
+  EXPECT_NO_THROW(copy(x, z));
+  EXPECT_NO_THROW(sum(x, x, z));
+  EXPECT_THROW(sum(x, z, z), CompileError);
+  EXPECT_THAT(z.to_vector<float>(), ElementsAre(2, 4, 6, 8));
+}
+
+/// What another argument writes is read again, not hoisted out of the loop.
+TEST(Launch, KernelsThatMayAliasAreCompiledForIt) {
+  const auto twice = kernel("twice", [](In<f32, 1> x, InOut<f32, 1> y) {
+    for ([[maybe_unused]] auto p : grid({1}, 1))
+      for ([[maybe_unused]] auto t : steps(3, 1)) y(0) = x(0) * 2;
+  });
+  for (Device d : {Device::cpu(), Device::sim()}) {
+    const Tensor x = Tensor::full({1}, 1, DType::f32, d);
+    twice(Tensor::full({1}, 1, DType::f32, d), Tensor::full({1}, 1, DType::f32, d));
+    EXPECT_THROW(twice(x, x), CompileError);
+    twice.may_alias()(x, x);
+    EXPECT_EQ(x.to_doubles()[0], 8) << d.str();
+  }
+}
+
 TEST(Launch, ThreadsShareOneCompilation) {
   const auto k = kernel("threads", [](In<f32, 1> x, Out<f32, 1> z) {
     for (auto i : grid(z, 32)) z(i) = x(i) + 41;
