@@ -88,6 +88,7 @@ class Verifier {
       if (!visible_.contains(v)) report(op, "uses a value that is not visible here");
     types(op, row);
     if (d.opcode == Opcode::ClusterSum) cluster_sum(op, owner);
+    if (d.opcode == Opcode::Reshape) reshape(op);
     if (row.has(kTerminator)) {
       if (k_[r].last != op) report(op, "is not the last op of its region");
       yields(op, owner);
@@ -114,6 +115,13 @@ class Verifier {
       if (!same_without_layout(k_.type(d.results[i]), inferred.types[i]))
         report(op, fmt::format("result type {} should be {}", k_.type(d.results[i]).str(),
                                inferred.types[i].str()));
+  }
+
+  /// The result's type is written, not inferred.
+  void reshape(OpId op) {
+    const Type from = k_.type(k_[op].operands[0]), to = k_.type(k_[op].results[0]);
+    if (!from.is_tile() || !to.is_tile() || from.elem() != to.elem() || from.count() != to.count())
+      report(op, fmt::format("{} has not the elements of {}", to.str(), from.str()));
   }
 
   void cluster_sum(OpId op, OpId owner) {

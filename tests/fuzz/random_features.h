@@ -21,7 +21,7 @@ struct Features {
 
 /// What is compiled today.
 inline constexpr Features kStandardFeatures{
-    .memory = false, .carries = false, .reshape = false, .folds = false};
+    .memory = true, .carries = false, .reshape = true, .folds = false};
 
 inline Features features_from_env() {
   const char* const text = std::getenv("TEGULA_FUZZ_FEATURES");

@@ -33,7 +33,6 @@ inline void RandomProgram::grow_shape() {
 
 inline void RandomProgram::grow_reshape() {
   Known a = any_tile();
-  // Splitting or merging padded dimensions is refused by the passes.
   const auto padded = [](std::int64_t e) {
     return !std::has_single_bit(static_cast<std::uint64_t>(e));
   };

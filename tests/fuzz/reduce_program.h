@@ -1,6 +1,7 @@
 #pragma once
 // A failing program made small: ops go, values become simpler ones, constants and extents shrink,
 // as long as it fails in the same way. What is left is printed as a file test.
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <regex>
@@ -46,8 +47,12 @@ inline std::string failure_of(const Program& p, const std::optional<ir::Plan>& p
 
 class ProgramReducer {
  public:
-  explicit ProgramReducer(Fails fails, int most_tries = 6000)
-      : fails_(std::move(fails)), tries_left_(most_tries) {}
+  /// Takes at most so many tries and about so long.
+  explicit ProgramReducer(Fails fails, int most_tries = 6000,
+                          std::chrono::seconds longest = std::chrono::seconds(20))
+      : fails_(std::move(fails)),
+        tries_left_(most_tries),
+        end_(std::chrono::steady_clock::now() + longest) {}
 
   Program reduce(const Program& p) {
     Program best = p.copy();
@@ -90,6 +95,7 @@ class ProgramReducer {
 
   /// Takes the candidate where it is well formed and fails in the same way.
   bool takes(Program& best, Program candidate) {
+    if (std::chrono::steady_clock::now() > end_) tries_left_ = 0;
     if (tries_left_ <= 0 || !ir::verify(candidate.kernel).empty()) return false;
     --tries_left_;
     const std::string failure = fails_(candidate);
@@ -263,6 +269,7 @@ class ProgramReducer {
 
   Fails fails_;
   int tries_left_;
+  std::chrono::steady_clock::time_point end_;
   std::string kind_;
 };
 

@@ -144,6 +144,15 @@ TEST(Verify, NamesWhatIsWrong) {
             std::string::npos);
 }
 
+TEST(Verify, ReshapesKeepTheElements) {
+  const std::string head = "kernel @k tile target(sm_90a) (%x: tile<4x8xf32>) { %y = reshape %x : ";
+  EXPECT_EQ(first_error(head + "tile<32xf32> }"), "");
+  for (const char* type : {"tile<16xf32>", "tile<32xi32>", "f32"})
+    EXPECT_NE(first_error(head + type + " }").find("has not the elements of tile<4x8xf32>"),
+              std::string::npos)
+        << type;
+}
+
 TEST(Verify, PendingIsUsedOnceAndOnlyByWaits) {
   const std::string head =
       "kernel @k simt target(sm_90a) (%d: i64, %f: i1, %s: i32) { %n = poison : v<32xf32> %p = "
