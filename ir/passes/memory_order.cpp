@@ -161,6 +161,8 @@ class MemoryOrder {
     const bool may_be_empty = k_[loop].opcode == Opcode::For;
     if (!visit_turn(loop, turn, left, asks)) return false;
     if (may_be_empty) add(left, open);
+    // What follows the loop over tiles is a part of the last one that meets nothing of the others.
+    if (is_tile_loop(k_, loop)) left.clear();
     open = std::move(left);
     return true;
   }

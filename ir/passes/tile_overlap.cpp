@@ -79,7 +79,7 @@ bool TileOverlap::collect() {
     rest_.push_back(op);
     late.insert(k_[op].results.begin(), k_[op].results.end());
   }
-  if (passes_others()) return false;
+  if (meets_others()) return false;
   for (OpId op : rest_)
     for_operands(k_, op, [&](Value v) {
       if (!late.contains(v)) add_outside(v);
@@ -90,23 +90,20 @@ bool TileOverlap::collect() {
   });
 }
 
-/// What stays where it is stands behind an access that comes later then, to the same memory.
-bool TileOverlap::passes_others() const {
+/// What comes later meets in memory what does not: the pass memory_order takes a turn of the tile
+/// loop for a program.
+bool TileOverlap::meets_others() const {
   MemoryHazards hazards(k_);
-  std::vector<OpId> later;
-  bool passes = false;
-  std::size_t next = 0;
-  for (OpId op = k_[l_.loop].next; op; op = k_[op].next) {
-    const bool is_later = next < rest_.size() && rest_[next] == op;
-    if (is_later) ++next;
-    const auto look = [&](OpId o) {
-      if (is_later) return later.push_back(o);
-      for (OpId earlier : later) passes = passes || !hazards.may_pass(earlier, o);
-    };
+  std::vector<OpId> later, others;
+  for (OpId op : k_.ops(k_[l_.loop].parent)) {
+    const bool is_later = std::ranges::count(rest_, op) > 0;
+    const auto look = [&](OpId o) { (is_later ? later : others).push_back(o); };
     look(op);
     for (RegionId r : k_[op].regions) walk(k_, r, look);
   }
-  return passes;
+  return std::ranges::any_of(later, [&](OpId x) {
+    return std::ranges::any_of(others, [&](OpId y) { return !hazards.may_pass(x, y); });
+  });
 }
 
 bool TileOverlap::is_of_tile(Value v) const {

@@ -38,7 +38,7 @@ class TileOverlap {
   TileOverlap(ProductLoop& l, OpId second, std::size_t sum);
 
   bool collect();
-  bool passes_others() const;
+  bool meets_others() const;
   bool is_of_tile(Value v) const;
   bool is_invariant(Value v) const;
   void add_outside(Value v);
