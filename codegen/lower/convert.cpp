@@ -157,10 +157,9 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
                      {{"tile", l.from.type(d.operands[0]).str()}});
   };
   // What pads the layouts has a place in an exchange, too, which may be more than there is.
-  const bool is_too_large =
-      plan && plan->kind == ConversionKind::Shared &&
-      plan->shared->layout.bytes() > shared_limit(l.from.info.target) / 2 &&
-      from.shape().product() * bytes <= plan->shared->layout.bytes() / 2;
+  const bool is_too_large = plan && plan->kind == ConversionKind::Shared &&
+                            plan->shared->layout.bytes() > shared_limit(l.from.info.target) / 2 &&
+                            from.shape().product() * bytes <= plan->shared->layout.bytes() / 2;
   if (!plan || is_too_large) {
     say("layout converted through shared memory, element by element");
     return l.set(d.results[0], through_linear_memory(l, v, from, to));
