@@ -1,11 +1,13 @@
 // The six verbs. This is the first file to read: a kernel's way from the user's lambda to the GPU.
 #include "runtime/jit.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "runtime/jit_steps.h"
 #include "runtime/stored_kernel.h"
 #include "runtime/warnings.h"
+#include "support/env.h"
 
 namespace tegula::runtime {
 namespace {
@@ -20,6 +22,17 @@ void timed(CompiledKernel& k, const char* verb, Step step) {
                  .count()});
 }
 
+/// What the compiler refuses, the cpu refuses in the same words, although it interprets the trace:
+/// one language on every device. The result is thrown away; a key is compiled once a process.
+void require_compilable(const CompiledKernel& k, const CompileRequest& request) {
+  const auto& checks = env().check;
+  if (std::ranges::find(checks, "nocompile") != checks.end()) return;
+  CompiledKernel trial;
+  key(trial, request);
+  trial.tile = ir::clone(k.tile);
+  optimize(trial, request);
+}
+
 }  // namespace
 
 std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
@@ -27,7 +40,9 @@ std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
   timed(*k, "key", [&] { key(*k, request); });
   timed(*k, "trace", [&] { k->tile = request.trace(); });
   k->name = k->tile.info.name;
-  if (k->device.kind != DeviceKind::cpu) {
+  if (k->device.kind == DeviceKind::cpu) {
+    timed(*k, "optimize", [&] { require_compilable(*k, request); });
+  } else {
     StoredKernel on_disk(*k, request);
     bool found = false;
     timed(*k, "find", [&] { found = on_disk.load(); });

@@ -114,8 +114,7 @@ Words units_of(Emitter& e, const Access& a, ir::Elem elem, const std::vector<Ele
       // NVPTX would join two bytes in local memory.
       llvm::Type* pair = e.b.getInt16Ty();
       Value* high = e.b.CreateShl(e.b.CreateZExt(e.bits_as(part(1), e.b.getInt8Ty()), pair), 8);
-      out.push_back(
-          e.b.CreateOr(high, e.b.CreateZExt(e.bits_as(part(0), e.b.getInt8Ty()), pair)));
+      out.push_back(e.b.CreateOr(high, e.b.CreateZExt(e.bits_as(part(0), e.b.getInt8Ty()), pair)));
       continue;
     }
     Value* unit = llvm::PoisonValue::get(

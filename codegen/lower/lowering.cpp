@@ -551,8 +551,25 @@ void Lowering::barrier() {
   b.effect(Opcode::BarSync, {b.i32(id)}, {{AttrName::count, threads}});
 }
 
+namespace {
+
+/// The plan that is told is the one that was carried out; async_products has said why it is not the
+/// one that was chosen.
+void tell_true_plan(const Kernel& simt, PassContext& context) {
+  bool has_wgmma = false;
+  walk(simt, simt.body(), [&](OpId op) { has_wgmma |= simt[op].opcode == Opcode::Wgmma; });
+  if (!context.plan || !context.plan->wgmma || has_wgmma) return;
+  context.plan->wgmma = false;
+  for (Remark& r : context.remarks)
+    for (auto& [field, value] : r.values)
+      if (r.pass == "plan" && field == "plan") value = context.plan->str();
+}
+
+}  // namespace
+
 bool lower_simt(Kernel& kernel, PassContext& context) {
   kernel = Lowering(kernel, context).run();
+  tell_true_plan(kernel, context);
   return true;
 }
 

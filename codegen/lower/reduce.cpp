@@ -304,7 +304,7 @@ void lower_ReduceWith(Lowering& l, OpId op) {
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   if (layout.cover()[axis] != layout.shape()[axis])
     throw CompileError(Diagnostic{
-        "",
+        "T1403",
         fmt::format("reduce with a lambda needs a power-of-two extent along its axis, got {}",
                     layout.shape()[axis]),
         d.loc,

@@ -24,8 +24,9 @@ std::string combination(std::string_view kind, DType d, int bits) {
   // add.bf16 comes with sm_90; one product by 1 rounds as the sum does.
   if (kind == "add" && d == DType::bf16)
     return ".reg .b16 one;\nmov.b16 one, 0x3f80;\nfma.rn.bf16 next, old, one, v;\n";
-  if (kind == "add") return line(fmt::format("add.{}", is_float(d) ? std::string(type_suffix(d))
-                                                                   : fmt::format("u{}", bits)));
+  if (kind == "add")
+    return line(fmt::format("add.{}",
+                            is_float(d) ? std::string(type_suffix(d)) : fmt::format("u{}", bits)));
   return line(fmt::format("{}.b{}", kind, bits));
 }
 

@@ -14,8 +14,8 @@ struct CasOperands {
   std::string predicate;  ///< empty: always
 };
 
-/// The loop's text. `kind` as of atomic_rmw but inc; `order` is ".sem.scope". Elements of 8 bits are
-/// a part of a word of 32, the rest of which stays; extremes of floats ignore NaN, as the
+/// The loop's text. `kind` as of atomic_rmw but inc; `order` is ".sem.scope". Elements of 8 bits
+/// are a part of a word of 32, the rest of which stays; extremes of floats ignore NaN, as the
 /// interpreter does. Empty for i1, and where fp8 would be computed with.
 std::string cas_loop(std::string_view kind, DType d, std::string_view sem, std::string_view scope,
                      const CasOperands& operands);

@@ -107,8 +107,8 @@ Asm load(const Access& a);
 Asm store(const Access& a);
 
 /// Operands: [old value (Out),] address (b64), value [, predicate]. Without `result_used` a `red`,
-/// unless the order needs an `atom`; where the hardware of `target` has no such instruction, a loop of
-/// compare and swap. Empty text for i1, and for other kinds of fp8 than xchg.
+/// unless the order needs an `atom`; where the hardware of `target` has no such instruction, a loop
+/// of compare and swap. Empty text for i1, and for other kinds of fp8 than xchg.
 Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used,
            std::string_view target);
 

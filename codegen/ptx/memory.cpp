@@ -127,7 +127,8 @@ Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used
   out.memory = true;
   const auto named = [](int operand) { return operand < 0 ? "" : fmt::format("#{}", operand); };
   const std::string result = named(need_result ? out.add(reg, Role::Out) : -1);
-  const std::string address = named(out.add(Reg::b64, Role::In)), value = named(out.add(reg, Role::In));
+  const std::string address = named(out.add(Reg::b64, Role::In)),
+                    value = named(out.add(reg, Role::In));
   const int predicate = predicated ? out.add(Reg::pred, Role::In) : -1;
   if (operation.empty()) {
     out.text = cas_loop(kind, d, sem, scope, {result, address, value, named(predicate)});

@@ -152,7 +152,8 @@ void eval_Scan(Program& p, OpId id) {
   const AxisShape& s = in.shape;
   for (std::size_t o = 0; o < s.outer; ++o)
     for (std::size_t j = 0; j < s.inner; ++j)
-      scan_lane(in, fold, !is_extreme(attrs), is_exclusive, dtype, in.at(o, is_reverse ? s.extent - 1 : 0, j),
+      scan_lane(in, fold, !is_extreme(attrs), is_exclusive, dtype,
+                in.at(o, is_reverse ? s.extent - 1 : 0, j),
                 is_reverse ? std::size_t{0} - s.inner : s.inner, out);
 }
 

@@ -232,6 +232,30 @@ void take_turns(Kernel& k) {
   pass.effect(Opcode::TurnPass, {});
 }
 
+/// Why no loop of products has this one; empty where the loop's own remark says it.
+std::string_view why_in_no_loop(const Kernel& k, OpId dot) {
+  bool is_in_loop = false;
+  for (RegionId r = k[dot].parent; k[r].owner; r = k[k[r].owner].parent) {
+    const OpData& owner = k[k[r].owner];
+    if (owner.opcode == Opcode::If)
+      return "it stands in a branch (if_), where copies cannot run ahead of the steps";
+    if (owner.opcode == Opcode::While && owner.parent != k.body())
+      return "it stands in a while_ loop, whose steps nobody can count ahead";
+    is_in_loop |= owner.opcode == Opcode::For;
+  }
+  return is_in_loop ? "" : "it stands in no loop of steps";
+}
+
+void tell_others(const Kernel& k, PassContext& context) {
+  walk(k, k.body(), [&](OpId op) {
+    if (k[op].opcode != Opcode::Dot) return;
+    if (const std::string_view why = why_in_no_loop(k, op); !why.empty())
+      context.remark(Remark::Kind::Missed, k[op].loc, "no wgmma but mma.sync",
+                     {{"sum", k.type(k[op].results[0]).with_layout(nullptr).str()},
+                      {"why", std::string(why)}});
+  });
+}
+
 }  // namespace
 
 bool async_products(Kernel& kernel, PassContext& context) {
@@ -239,6 +263,7 @@ bool async_products(Kernel& kernel, PassContext& context) {
   if (!plan.wgmma || plan.stages < 2) return false;
   bool changed = false;
   for (OpId loop : loops_of(kernel)) changed |= rewrite(kernel, loop, plan, context);
+  tell_others(kernel, context);
   if (changed && plan.alternate) take_turns(kernel);
   return changed;
 }

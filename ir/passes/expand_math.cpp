@@ -107,7 +107,7 @@ bool expand_math(Kernel& kernel, PassContext&) {
     const DType dtype = kernel.type(x).dtype();
     if (dtype == DType::f64)
       throw CompileError(
-          Diagnostic{"",
+          Diagnostic{"T1402",
                      std::string(info(kernel[op].opcode).mnemonic) + " of f64 is not supported",
                      b.loc,
                      {},

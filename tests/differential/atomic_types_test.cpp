@@ -112,8 +112,8 @@ class AtomicTypes : public test::OnDevice {
     for (int i = 0; i < kValues; ++i) values.push_back((i * 37 + 11) % 100 - (has_sign ? 50 : 0));
     const auto bits = [](auto f) {
       return [f](double a, double b) {
-        return static_cast<double>(static_cast<T>(
-            f(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b))));
+        return static_cast<double>(
+            static_cast<T>(f(static_cast<std::int64_t>(a), static_cast<std::int64_t>(b))));
       };
     };
     check<T>(Kind::add, "add", values, 3, bits(std::plus<>()));

@@ -1,5 +1,5 @@
-// NaN in folds, on every device that is here: it never wins an extreme, and where there is no number
-// the result is the identity and index 0.
+// NaN in folds, on every device that is here: it never wins an extreme, and where there is no
+// number the result is the identity and index 0.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,8 +23,7 @@ class NanFolds : public test::OnDevice {
     std::vector<T> list;
     for (const auto& row : values)
       for (double v : row) list.push_back(static_cast<T>(static_cast<float>(v)));
-    return Tensor::from(list, GetParam())
-        .reshape({std::ssize(values), std::ssize(values.front())});
+    return Tensor::from(list, GetParam()).reshape({std::ssize(values), std::ssize(values.front())});
   }
   static void expect(const Tensor& got, const std::vector<double>& want, const char* what) {
     const auto values = got.to_doubles();
@@ -59,7 +58,7 @@ Extremes extremes(const std::vector<std::vector<double>>& values) {
 std::vector<std::vector<double>> rows_of(std::size_t n) {
   std::vector<std::vector<double>> rows(6, std::vector<double>(n, kNan));
   for (std::size_t i = 0; i < n; ++i) {
-    rows[1][i] = -kInf;                                          // of the identity alone
+    rows[1][i] = -kInf;                                           // of the identity alone
     if (i % 3 == 1) rows[2][i] = static_cast<double>(i % 7) - 3;  // some numbers
     if (i % 3 == 2) rows[4][i] = kInf;
   }
@@ -71,18 +70,18 @@ std::vector<std::vector<double>> rows_of(std::size_t n) {
 TEST_P(NanFolds, ExtremesAndTheirIndices) {
   for (const std::size_t n : {1u, 3u, 32u, 64u, 96u, 100u, 300u}) {
     SCOPED_TRACE(n);
-    const auto fold = kernel("fold", [](In<f32, 2> x, Out<i32, 1> at_max, Out<i32, 1> at_min,
-                                        Out<f32, 1> high, Out<f32, 1> low, Out<f32, 1> most,
-                                        Out<f32, 1> least) {
-      for (auto i : grid(at_max, 2)) {
-        at_max(i) = argmax(x(i, all), 1);
-        auto [v, j] = min_and_argmin(x(i, all), 1);
-        auto [w, k] = max_and_argmax(x(i, all), 1);
-        at_min(i) = j;
-        high(i) = w + zeros<f32>(2), low(i) = v;
-        most(i) = max(x(i, all), axis(1)), least(i) = min(x(i, all), axis(1));
-      }
-    });
+    const auto fold =
+        kernel("fold", [](In<f32, 2> x, Out<i32, 1> at_max, Out<i32, 1> at_min, Out<f32, 1> high,
+                          Out<f32, 1> low, Out<f32, 1> most, Out<f32, 1> least) {
+          for (auto i : grid(at_max, 2)) {
+            at_max(i) = argmax(x(i, all), 1);
+            auto [v, j] = min_and_argmin(x(i, all), 1);
+            auto [w, k] = max_and_argmax(x(i, all), 1);
+            at_min(i) = j;
+            high(i) = w + zeros<f32>(2), low(i) = v;
+            most(i) = max(x(i, all), axis(1)), least(i) = min(x(i, all), axis(1));
+          }
+        });
     const auto values = rows_of(n);
     const auto out = [&](DType d) { return empty({6}, d); };
     const Tensor at_max = out(DType::i32), at_min = out(DType::i32), high = out(DType::f32),
@@ -123,16 +122,16 @@ TEST_P(NanFolds, RaggedBlocks) {
 
 /// What a running maximum begins with may be the only number of a step.
 TEST_P(NanFolds, RunningMaxima) {
-  const auto run = kernel("run", [](In<f32, 2> x, Out<f32, 1> carried, Out<f32, 2> so_far,
-                                    Out<f32, 2> before) {
-    for (auto r : grid(carried, 1)) {
-      Tile top = full<f32>(-std::numeric_limits<float>::infinity());
-      for (auto c : steps(128, 64)) top = max(top, max(x(r, c), axis(0)));
-      carried(r) = top;
-      so_far(r, all) = cummax(x(r, all), 0);
-      before(r, all) = cummax(x(r, all), 0, {.reverse = true, .exclusive = true});
-    }
-  });
+  const auto run =
+      kernel("run", [](In<f32, 2> x, Out<f32, 1> carried, Out<f32, 2> so_far, Out<f32, 2> before) {
+        for (auto r : grid(carried, 1)) {
+          Tile top = full<f32>(-std::numeric_limits<float>::infinity());
+          for (auto c : steps(128, 64)) top = max(top, max(x(r, c), axis(0)));
+          carried(r) = top;
+          so_far(r, all) = cummax(x(r, all), 0);
+          before(r, all) = cummax(x(r, all), 0, {.reverse = true, .exclusive = true});
+        }
+      });
   const auto values = rows_of(128);
   const Tensor carried = empty({6}, DType::f32), so_far = empty({6, 128}, DType::f32),
                before = empty({6, 128}, DType::f32);

@@ -38,8 +38,9 @@ enum class Scope : std::uint8_t { cta, cluster, gpu, sys };
 
 /// Adds to each address as one step; gives the old values, which all threads of the program are
 /// told: in a branch, one that all of them take. Atomic operations take every type but bool, and of
-/// fp8 an exchange only; where the hardware has no instruction (8 and 16 bits, extremes of floats) a
-/// loop of compare and swap does it. Extremes of floats ignore NaN: it loses against every number.
+/// fp8 an exchange only; where the hardware has no instruction (8 and 16 bits, extremes of floats)
+/// a loop of compare and swap does it. Extremes of floats ignore NaN: it loses against every
+/// number.
 Tile atomic_add(const Arg& pointers, const Arg& values, const Arg& mask = {},
                 Order order = Order::relaxed, Scope scope = Scope::gpu);
 Tile atomic_max(const Arg& pointers, const Arg& values, const Arg& mask = {},

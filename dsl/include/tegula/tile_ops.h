@@ -125,8 +125,8 @@ Tile min(const Arg& t, N n, std::source_location at = std::source_location::curr
 /// Of i1.
 Tile any(const Arg& t);
 Tile any(const Arg& t, Axis axis);
-/// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins. Where no element
-/// is a number (all are NaN or absent) it is 0, so that it is always in range.
+/// Index (i32) of the extreme value; ties go to the smallest index, NaN never wins. Where no
+/// element is a number (all are NaN or absent) it is 0, so that it is always in range.
 Tile argmax(const Arg& t, Axis axis);
 Tile argmin(const Arg& t, Axis axis);
 /// The extreme value together with its index.

@@ -1,0 +1,87 @@
+// What the compiler refuses, the cpu refuses in the same words; what a plan says is what was done.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "support/env.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+/// What a call throws, without the lines that name the device.
+template <class Call>
+std::string thrown(const Call& call) {
+  try {
+    call();
+  } catch (const CompileError& e) {
+    return e.what();
+  }
+  return "nothing";
+}
+
+TEST(OneLanguage, ProductsThatDoNotFitAreRefusedOnTheCpuToo) {
+  const auto product = kernel("product", [](In<f16, 2> a, In<f16, 2> b, Out<f32, 2> c) {
+    for (auto [m, n] : grid(c, 512, 512)) {
+      auto acc = zeros<f32>(512, 512);
+      for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+      c(m, n) = acc;
+    }
+  });
+  const auto on = [&](Device d) {
+    return thrown([&] {
+      product(Tensor::zeros({64, 64}, DType::f16, d), Tensor::zeros({64, 64}, DType::f16, d),
+              Tensor::empty({64, 64}, DType::f32, d));
+    });
+  };
+  const std::string cpu = on(Device::cpu());
+  EXPECT_NE(cpu, "nothing");
+  EXPECT_EQ(cpu, on(Device::sim()));
+}
+
+TEST(OneLanguage, NoCompileRunsThemAll) {
+  Env changed = env();
+  changed.check = {"nocompile"};
+  const EnvOverride scope(changed);
+  const auto exponential = kernel("exponential", [](In<f64, 1> x, Out<f64, 1> z) {
+    for (auto i : grid(z, 32)) z(i) = exp(x(i));
+  });
+  const Tensor z = Tensor::empty({40}, DType::f64, Device::cpu());
+  exponential(Tensor::zeros({40}, DType::f64, Device::cpu()), z);
+  EXPECT_EQ(z.to_doubles()[39], 1);
+}
+
+TEST(OneLanguage, MathOfF64HasOneError) {
+  const auto exponential = kernel("exponential", [](In<f64, 1> x, Out<f64, 1> z) {
+    for (auto i : grid(z, 32)) z(i) = exp(x(i)) + x(i);
+  });
+  const auto on = [&](Device d) {
+    return thrown([&] {
+      exponential(Tensor::zeros({40}, DType::f64, d), Tensor::empty({40}, DType::f64, d));
+    });
+  };
+  EXPECT_NE(on(Device::cpu()).find("error T1402: exp of f64"), std::string::npos);
+  EXPECT_EQ(on(Device::cpu()), on(Device::sim()));
+}
+
+/// A product in a branch is one of mma.sync, and the plan says so.
+TEST(OneLanguage, ThePlanIsWhatWasDone) {
+  const auto branch = kernel("branch", [](In<f16, 2> a, In<f16, 2> b, In<i32, 1> which,
+                                          Out<f32, 2> c) {
+    for (auto [m, n] : grid(c, 128, 128))
+      if_(which(m.first() / 128) >= 0, [&] {
+        auto acc = zeros<f32>(128, 128);
+        for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
+        c(m, n) = acc;
+      });
+  });
+  const Device d = Device::sim();
+  branch(Tensor::zeros({128, 128}, DType::f16, d), Tensor::zeros({128, 128}, DType::f16, d),
+         Tensor::zeros({1}, DType::i32, d), Tensor::empty({128, 128}, DType::f32, d));
+  const std::string said = branch.explain();
+  EXPECT_EQ(said.find("wgmma=1"), std::string::npos) << said;
+  EXPECT_NE(said.find("it stands in a branch (if_)"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace tegula
