@@ -91,11 +91,12 @@ class Turns {
 
   void run(Standstill& standstill, std::size_t number) {
     while (!live_.empty() || begin()) {
-      if (!all_spin() || (live_.size() < kMostWaiting && begin())) {
+      // Read once: what the clusters have seen in vain must be what the others are told.
+      const std::uint64_t change = memory().changes();
+      if (!all_spin(change) || (live_.size() < kMostWaiting && begin())) {
         one_turn();
         continue;
       }
-      const std::uint64_t change = memory().changes();
       if (standstill.is_over(number, change, memory())) return give_up();
       std::this_thread::yield();
       if (memory().changes() != change) standstill.runs(number);
@@ -112,9 +113,8 @@ class Turns {
 
   const GlobalMemory& memory() const { return share_.launch.global; }
 
-  bool all_spin() const {
-    return std::ranges::all_of(live_,
-                               [&](const Live& l) { return l.spun_at == memory().changes(); });
+  bool all_spin(std::uint64_t change) const {
+    return std::ranges::all_of(live_, [&](const Live& l) { return l.spun_at == change; });
   }
 
   bool begin() {
