@@ -105,7 +105,7 @@ Step sim_LdGlobal(Warp& w, const Instr& i) {
       for (std::uint32_t n = 0; n < width; ++n)
         w.cell(out, a * width + n, lane) = load_cell(p + n * size, e);
       w.cta.touch_global(w, i, lock, address, width * size, lane, GlobalUse::Read);
-      if (w.spin.loop) w.has_read(i.id, address, w.cell(out, a * width, lane));
+      w.has_read(i.id, address, w.cell(out, a * width, lane));
     });
     for (std::uint32_t n = 0; n < width; ++n) {
       const std::uint32_t reg = a * width + n;
@@ -192,7 +192,7 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
       store_cell(p, combine(old, w.cell(value, a, lane), ir::held_as(e)), e);
       w.cell(out, a, lane) = old;
       changes = changes || load_cell(p, e).i != old.i;
-      if (w.spin.loop) w.has_read(i.id, address, old);
+      w.has_read(i.id, address, old);
     });
   }
   w.wrote_poison(out, i.id);
