@@ -47,7 +47,8 @@ class Facts {
     Value value;
     std::int64_t plus = 0;
   };
-  /// The node it is listed under is at most (or, in least_, at least) `other`, where `assume` holds.
+  /// The node it is listed under is at most (or, in least_, at least) `other`, where `assume`
+  /// holds.
   struct Edge {
     Term other;
     Value left, right;

@@ -109,8 +109,8 @@ void Absence::broadcast(OpId id) {
       Builder b(k_);
       b.before(id);
       b.loc = k_[id].loc;
-      moved = b.op(Opcode::Broadcast, {bound.mask},
-                   Type::tile({DType::i1, false}, to.subspan(d, 1)));
+      moved =
+          b.op(Opcode::Broadcast, {bound.mask}, Type::tile({DType::i1, false}, to.subspan(d, 1)));
     }
     bound.mask = moved;
   }
@@ -273,8 +273,7 @@ void Absence::reduce(OpId id) {
       b.loc = k_[id].loc;
       const Value present = mask_of_all(b, skipped, operand);
       Bound any;
-      any.mask =
-          b.op(Opcode::Reduce, {present}, {{AttrName::axis, axis}, {AttrName::kind, "or"}});
+      any.mask = b.op(Opcode::Reduce, {present}, {{AttrName::axis, axis}, {AttrName::kind, "or"}});
       any.dim = k_.type(any.mask).is_tile() ? Bound::kElements : Bound::kWhole;
       made = {skipped, {any}};
     }
@@ -343,8 +342,7 @@ Value Absence::below(Builder& b, Value at, const Bound& bound) {
 
 Value Absence::plain(Builder& b, Value offset) {
   const Value present = mask_of_all(b, of(offset), k_.type(offset));
-  return present ? b.select(present, offset, b.constant(k_.type(offset), std::int64_t{0}))
-                 : offset;
+  return present ? b.select(present, offset, b.constant(k_.type(offset), std::int64_t{0})) : offset;
 }
 
 Value Absence::scalar_inside(Builder& b, const Bound& bound) {

@@ -57,8 +57,7 @@ bool Absence::is_invariant(OpId loop, Value v, int depth) const {
   const bool is_read = d.opcode == Opcode::LoadView && k_.type(v).is_scalar() &&
                        k_.type(d.operands[0]).view_facts().access == Access::In;
   if (!is_read && !info(d.opcode).has(kPure) && d.opcode != Opcode::Const) return false;
-  return std::ranges::all_of(d.operands,
-                             [&](Value o) { return is_invariant(loop, o, depth + 1); });
+  return std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(loop, o, depth + 1); });
 }
 
 void Absence::move_in_front(OpId loop, Value v) {
@@ -118,9 +117,8 @@ Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& vary
   });
   if (!lacks_all) return {};
   const Type type = k_.type(x);
-  const Value zero = is_float(type.dtype())
-                         ? b.constant(Type::of(type.elem()), 0.0)
-                         : b.constant(Type::of(type.elem()), std::int64_t{0});
+  const Value zero = is_float(type.dtype()) ? b.constant(Type::of(type.elem()), 0.0)
+                                            : b.constant(Type::of(type.elem()), std::int64_t{0});
   Value filled = b.op(FillAbsent, {x, zero}, type);
   if (type.is_tile()) filled = cropped(b, filled, others);
   std::vector<Value> operands(k_[next].operands.begin(), k_[next].operands.end());
@@ -146,10 +144,8 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
       return b.op(Opcode::FillAbsent, {v, zero}, type, {{AttrName::kind, "any"}});
     };
     // One condition for the whole tile, if that is all that varies.
-    const bool is_whole =
-        std::ranges::all_of(varying, [](const Bound& x) { return x.is_whole(); });
-    const Value present =
-        mask_of_all(b, varying, is_whole ? Type::scalar(type.dtype()) : type);
+    const bool is_whole = std::ranges::all_of(varying, [](const Bound& x) { return x.is_whole(); });
+    const Value present = mask_of_all(b, varying, is_whole ? Type::scalar(type.dtype()) : type);
     const Value now = any(next);
     kept = b.select(present, now, any(old));
     if (type.is_tile()) kept = cropped(b, kept, invariant);

@@ -71,8 +71,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
           return implied.is_below(condition, side, bound.dim, bound.offset, bound.limit, id);
         };
         const bool from_zero =
-            bound.is_upper ||
-            implied.is_not_negative(condition, when, bound.dim, bound.offset, id);
+            bound.is_upper || implied.is_not_negative(condition, when, bound.dim, bound.offset, id);
         if (from_zero && below(when)) continue;
         if (!is_observed(result, bound)) {
           merge_bounds(all, std::array{bound});
@@ -210,8 +209,7 @@ void Absence::branch(OpId id) {
     merge_bounds(all, sides.both);
     for (const bool when : {true, false})
       for (const Bound& bound : when ? sides.first : sides.second)
-        merge_bounds(all,
-                     std::array{guarded(id, condition, when, bound, regions[when ? 0 : 1])});
+        merge_bounds(all, std::array{guarded(id, condition, when, bound, regions[when ? 0 : 1])});
     set(k_[id].results[i], std::move(all));
   }
 }

@@ -41,8 +41,8 @@ class Follower {
       return result(op, dim + (static_cast<int>(d.attrs.i(AttrName::axis)) <= dim ? 1 : 0));
     if (d.opcode == Permute) {
       const auto order = d.attrs.ints(AttrName::order);
-      return result(
-          op, static_cast<int>(std::ranges::find(order, std::int64_t{dim}) - order.begin()));
+      return result(op,
+                    static_cast<int>(std::ranges::find(order, std::int64_t{dim}) - order.begin()));
     }
     if (d.opcode == Broadcast || d.opcode == Reshape) return moves(op, dim);
     if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == Scan) {
@@ -61,8 +61,7 @@ class Follower {
     const OpData& d = k_[op];
     const auto from = k_.type(d.operands[0]).shape(), to = k_.type(d.results[0]).shape();
     const int now = d.opcode == Opcode::Broadcast ? dim : dim_after_reshape(from, to, dim);
-    return now < 0 ||
-           to[static_cast<std::size_t>(now)] != from[static_cast<std::size_t>(dim)] ||
+    return now < 0 || to[static_cast<std::size_t>(now)] != from[static_cast<std::size_t>(dim)] ||
            result(op, now);
   }
 

@@ -204,7 +204,9 @@ class Materializer {
     if (absence_.reads_zero(v)) return;
     Value present;
     for (const Bound& bound : absence_.of(v)) {
-      if (!bound.mask && is_equal_in_cluster(k_, bound.offset) && is_equal_in_cluster(k_, bound.limit)) continue;
+      if (!bound.mask && is_equal_in_cluster(k_, bound.offset) &&
+          is_equal_in_cluster(k_, bound.limit))
+        continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       present = both(b, present, m);
     }
@@ -340,11 +342,12 @@ class Materializer {
         const auto v = static_cast<int>(axes[static_cast<std::size_t>(bound.dim)]);
         if (adds_nothing(op, bound, d.operands[static_cast<std::size_t>(2 + v)], v)) continue;
       }
-      present = both(b, present,
-                     type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
+      present =
+          both(b, present, type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound));
     }
     AttrList attrs = d.attrs;
-    for (AttrName name : {AttrName::axes, AttrName::inside, AttrName::offset_div}) attrs.erase(name);
+    for (AttrName name : {AttrName::axes, AttrName::inside, AttrName::offset_div})
+      attrs.erase(name);
     const std::array operands{at.pointers, d.operands[1], present};
     if (attrs.find(AttrName::kind) != nullptr)
       b.create(Opcode::AtomicRmw, operands, attrs);
