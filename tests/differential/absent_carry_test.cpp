@@ -74,29 +74,46 @@ TEST_P(AbsentCarry, LacksWhatEveryStepLacks) {
   }
 }
 
+/// The same rows, though the kernel computes in each step where they begin.
+TEST_P(AbsentCarry, LacksWhatEveryStepComputesAlike) {
+  const auto k = kernel("rows", [](In<f32, 2> a, Scalar<i32> half, Out<f32, 2> y) {
+    for (auto m : grid(rows(y), 8)) {
+      auto acc = zeros<f32>(8, 16);
+      for (auto c : steps(a.cols(), 16))
+        acc = acc * 2.0f + a(slice(m.first() + half.value() * 2, 8), c);
+      y(m, slice(0, 16)) = acc;
+    }
+  });
+  const Tensor y = untouched({8, 16});
+  k(Stream(device), Tensor::full({7, 20}, 1, DType::f32, device), 1, y);
+  const std::vector<double> got = y.to_doubles();
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_EQ(got[i], i / 16 >= 5 ? -7 : i % 16 < 4 ? 3 : 1) << i;
+}
+
 enum class Facts : std::uint8_t { None, Named, Both, Equal, EqualInGrid };
 
 /// s = a * s + b, where `a` ends before `h` does: s stays as it is, and is not stored.
 void expect_recurrence(Device device, Facts facts, int rows_of_a) {
   const int rows = 7, columns = 10;
-  auto k = kernel("recurrence", [facts](In<f32, 2> a, In<f32, 2> b, Out<f32, 2> h,
-                                        Out<f32, 1> last) {
-    const auto equal = [&] {
-      assume(a.rows() == h.rows());
-      assume(b.rows() == h.rows());
-    };
-    if (facts == Facts::Equal) equal();
-    for (auto d : grid(cols(h), 8)) {
-      if (facts == Facts::EqualInGrid) equal();
-      auto s = zeros<f32>(8);
-      for (auto t : steps(h.rows(), 1)) {
-        if (facts == Facts::Both) assume(t.first() < a.rows() && t.first() < b.rows());
-        s = a(t, d) * s + b(t, d);
-        h(t, d) = s;
-      }
-      last(d) = s;
-    }
-  });
+  auto k =
+      kernel("recurrence", [facts](In<f32, 2> a, In<f32, 2> b, Out<f32, 2> h, Out<f32, 1> last) {
+        const auto equal = [&] {
+          assume(a.rows() == h.rows());
+          assume(b.rows() == h.rows());
+        };
+        if (facts == Facts::Equal) equal();
+        for (auto d : grid(cols(h), 8)) {
+          if (facts == Facts::EqualInGrid) equal();
+          auto s = zeros<f32>(8);
+          for (auto t : steps(h.rows(), 1)) {
+            if (facts == Facts::Both) assume(t.first() < a.rows() && t.first() < b.rows());
+            s = a(t, d) * s + b(t, d);
+            h(t, d) = s;
+          }
+          last(d) = s;
+        }
+      });
   if (facts == Facts::Named) k = k.named("a[T, D]", "b[T, D]", "h[T, D]", "last[D]");
   const Tensor a = Tensor::full({rows_of_a, columns}, 2, DType::f32, device),
                b = Tensor::full({rows, columns}, 1, DType::f32, device),
@@ -174,7 +191,8 @@ TEST_P(AbsentCarry, KeepsInNestedLoopsAndBranches) {
   });
   const Tensor y = untouched({16});
   k(Stream(device), Tensor::full({2, 12}, 1, DType::f32, device), 1, y);
-  for (std::size_t i = 0; i < 16; ++i) EXPECT_EQ(y.to_doubles()[i], i < 3 ? 2 : i < 12 ? 1 : 0) << i;
+  for (std::size_t i = 0; i < 16; ++i)
+    EXPECT_EQ(y.to_doubles()[i], i < 3 ? 2 : i < 12 ? 1 : 0) << i;
 }
 
 /// Padding, shift with a border, and concatenation as one writes them in Triton or NumPy.
@@ -183,8 +201,7 @@ TEST_P(AbsentCarry, WhereTakesThePresenceOfItsChoice) {
     for (auto i : grid(y, 32)) y(i) = where(i.idx() < x.dim(0), x(i), 0.0f);
   });
   const auto concat = kernel("concat", [](In<f32, 1> a, In<f32, 1> b, Out<f32, 1> y) {
-    for (auto i : grid(y, 32))
-      y(i) = where(i.idx() < a.dim(0), a(i), b(i.shifted(-a.dim(0))));
+    for (auto i : grid(y, 32)) y(i) = where(i.idx() < a.dim(0), a(i), b(i.shifted(-a.dim(0))));
   });
   const auto shift = kernel("shift", [](In<f32, 1> x, Out<f32, 1> y) {
     for (auto i : grid(y, 32)) y(i) = where(i.idx() > 0, x(i.shifted(-1)), -1.0f);

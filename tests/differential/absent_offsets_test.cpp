@@ -13,18 +13,18 @@ class AbsentOffsets : public testing::TestWithParam<Device> {};
 INSTANTIATE_TEST_SUITE_P(Devices, AbsentOffsets, testing::ValuesIn(devices()), device_name);
 
 void expect_pages(Device device, bool is_filled) {
-  const auto k = kernel("pages", [is_filled](In<i32, 1> table, In<f32, 2> pages, Scalar<i32> at,
-                                             Out<f32, 1> row, Out<f32, 1> total,
-                                             Out<f32, 2> written) {
-    row.partial(), written.partial();
-    for (auto i : grid(row, 4)) {
-      const Tile entry = table(at), page = is_filled ? fill_absent(entry, -1) : entry,
-                 x = pages(page, i);
-      row(i) = x;
-      total(0) = sum(x);
-      written(page, i) = x + 1.0f;
-    }
-  });
+  const auto k =
+      kernel("pages", [is_filled](In<i32, 1> table, In<f32, 2> pages, Scalar<i32> at,
+                                  Out<f32, 1> row, Out<f32, 1> total, Out<f32, 2> written) {
+        row.partial(), written.partial();
+        for (auto i : grid(row, 4)) {
+          const Tile entry = table(at), page = is_filled ? fill_absent(entry, -1) : entry,
+                     x = pages(page, i);
+          row(i) = x;
+          total(0) = sum(x);
+          written(page, i) = x + 1.0f;
+        }
+      });
   // The last entry names a page that is not there; behind it there is no entry.
   const Tensor table = Tensor::from(std::vector<i32>{1, 0, 2}, device),
                pages =

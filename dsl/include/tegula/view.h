@@ -177,9 +177,14 @@ struct Writable<std::index_sequence<>> : View {
 
 }  // namespace detail
 
-/// A tensor the kernel reads: `x(i, j)` is a tile, and `x()` the one element of an `In<T, 0>`.
-/// Elements outside the tensor are absent: elementwise operations keep them so, reductions, scans
-/// and dot products skip them, stores drop them.
+/// A tensor the kernel reads: `x(i, j)` is a tile, and `x()` the one element
+/// of an `In<T, 0>`. Elements of a box outside the tensor are absent:
+/// elementwise operations keep them so, `where` and `if_` are absent where the side they take is,
+/// reductions, scans and dot products skip them, `a += x` leaves `a` as it is, stores drop them.
+/// A single element, all of whose subscripts are scalars, and the elements that integer tiles
+/// select are there wherever they lie: outside the tensor they are 0 (`fill_absent(x(i), v)` right
+/// behind the read of a single element makes it v; `where(ids >= 0, x(ids), v)` that of selected
+/// ones).
 template <Element T, int Rank>
 class In : public detail::Readable<std::make_index_sequence<Rank>> {
  public:

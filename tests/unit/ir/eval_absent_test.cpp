@@ -291,13 +291,14 @@ TEST(EvalAbsent, AnElementOutsideIsZeroUnlessFilled) {
   // that does not exist.
   HostTensor<i32> table({1}, {2});
   HostTensor<f32> pages = iota<f32>({3, 4}), out({4}, std::vector<f32>(4, -1));
-  const std::string begin =
-      R"(kernel @p tile (%t: view<?xi32, in>, %p: view<?x?xf32, in>, %o: view<4xf32, out>, %n: i32) {
+  const std::string
+      begin =
+          R"(kernel @p tile (%t: view<?xi32, in>, %p: view<?x?xf32, in>, %o: view<4xf32, out>, %n: i32) {
     %z = const [value = 0] : i32
     %none = const [value = -1] : i32
     %e = load_view %t, %n [axes = []] : i32
     )",
-                    end = R"(
+      end = R"(
     %x = load_view %p, %page, %z [axes = [1]] : tile<4xf32>
     store_view %o, %x, %z [axes = [0]]
   })";
