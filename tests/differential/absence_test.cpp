@@ -207,10 +207,11 @@ Model by_elements(const Model& a) {
   return m;
 }
 
-std::vector<Case> cases() {
-  using I = const Index&;
-  using T = const Tile&;
-  using M = const Model&;
+using I = const Index&;
+using T = const Tile&;
+using M = const Model&;
+
+std::vector<Case> cases_of_choices() {
   return {
       {"copy", false, [](T a, T, I, I) { return a; }, [](M a, M) { return a; }},
       {"add", true, [](T a, T b, I, I) { return a + b; },
@@ -253,6 +254,11 @@ std::vector<Case> cases() {
          return x;
        },
        [](M a, M) { return a; }},
+  };
+}
+
+std::vector<Case> cases_of_folds() {
+  return {
       {"transpose", false, [](T a, T, I, I) { return permute(a, {1, 0}); },
        [](M a, M) { return transposed(a); }},
       {"reshape", false,
@@ -299,6 +305,12 @@ std::vector<Case> cases() {
          return m;
        }},
   };
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all = cases_of_choices();
+  for (Case c : cases_of_folds()) all.push_back(std::move(c));
+  return all;
 }
 
 // ---- running ------------------------------------------------------------------------------------

@@ -195,6 +195,26 @@ TEST_P(AbsentCarry, KeepsInNestedLoopsAndBranches) {
     EXPECT_EQ(y.to_doubles()[i], i < 3 ? 2 : i < 12 ? 1 : 0) << i;
 }
 
+/// A first value that lacks elements one by one cannot be kept where steps lack others.
+TEST_P(AbsentCarry, RefusesMaskedFirstValuesEverywhere) {
+  const auto k = kernel("masked", [](In<f32, 1> x, Out<f32, 1> y) {
+    for (auto i : grid(y, 16)) {
+      Tile acc = where(i.idx() % 2 == 0, x(i), x(i.shifted(100)));
+      for (auto tap : steps(2, 1)) acc = acc * x(i.shifted(tap.first()));
+      y(i) = acc;
+    }
+  });
+  try {
+    k(Stream(device), Tensor::full({20}, 1, DType::f32, device), untouched({20}));
+    FAIL() << "not refused";
+  } catch (const CompileError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find("T1102"), std::string::npos) << text;
+    EXPECT_NE(text.find("absent_carry_test.cpp"), std::string::npos) << text;
+    EXPECT_NE(text.find("fill_absent"), std::string::npos) << text;
+  }
+}
+
 /// Padding, shift with a border, and concatenation as one writes them in Triton or NumPy.
 TEST_P(AbsentCarry, WhereTakesThePresenceOfItsChoice) {
   const auto pad = kernel("pad", [](In<f32, 1> x, Out<f32, 1> y) {
