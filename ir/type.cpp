@@ -328,6 +328,7 @@ std::optional<Type> take_view(std::string_view& s) {
 }
 
 std::optional<Type> take_pending(std::string_view& s) {
+  if (s.starts_with("pending<")) return std::nullopt;  // nothing waits for what waits
   const auto inner = parse_type(s);
   if (!inner || !take(s, ">")) return std::nullopt;
   return Type::pending(*inner);
