@@ -66,8 +66,7 @@ void run_on_cpu(const CompiledKernel& k, std::span<const LaunchArg> args) {
 }
 
 /// The memory of the arguments, by name.
-void add_ranges(sim::SimOptions& options, const ir::Kernel& tile,
-                std::span<const LaunchArg> args) {
+void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<const LaunchArg> args) {
   const std::vector<ir::EvalArg> values = eval_args(tile, args);
   for (std::size_t i = 0; i < args.size(); ++i) {
     if (!args[i].tensor) continue;

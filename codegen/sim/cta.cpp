@@ -141,8 +141,7 @@ Turn Cta::run_warps(std::int64_t instructions) {
 
 bool Cta::is_spinning() const {
   return events_.empty() && std::ranges::all_of(warps_, [&](const Warp& w) {
-           return w.done || w.waiting.text != nullptr ||
-                  (w.spin.loop && w.spin.effects == effects);
+           return w.done || w.waiting.text != nullptr || (w.spin.loop && w.spin.effects == effects);
          });
 }
 

@@ -84,7 +84,7 @@ enum class Turn : std::uint8_t {
   Used,   ///< it can go on
   Stuck,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
   Spinning,  ///< every warp waits or repeats a loop that changes nothing
-  Over,   ///< for whatever reason
+  Over,      ///< for whatever reason
 };
 
 class Cta {
@@ -112,7 +112,7 @@ class Cta {
   const Agents agents;
   SharedMemory shared;
   Findings findings;
-  std::uint64_t now = 0;                        ///< instructions executed by all warps
+  std::uint64_t now = 0;      ///< instructions executed by all warps
   std::uint64_t effects = 0;  ///< changes of memory, and of what warps wait for, by this CTA
   std::map<std::uint32_t, Mbarrier> mbarriers;  ///< by address
   std::array<NamedBarrier, 16> named;

@@ -16,7 +16,12 @@ void Cta::touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t 
   if (!lock) lock.lock();
   accessing_ = &w;
   const Agent a = agents.of_lane(w.index, lane);
-  const GlobalRecord record{w.known.seen.at(a),  home(), i.id.index, w.meetings, w.turn, a,
+  const GlobalRecord record{w.known.seen.at(a),
+                            home(),
+                            i.id.index,
+                            w.meetings,
+                            w.turn,
+                            a,
                             static_cast<std::uint8_t>(lane)};
   shadow.access(address, bytes, use, {record, &w.known, agents}, on_global_conflict_);
 }
@@ -85,9 +90,9 @@ void Cta::global_conflict(const GlobalConflict& c) {
                     c.later.lane == kManyLanes ? -1 : c.later.lane,
                     c.address};
   if (findings.is_repetition(fault)) return;
-  findings.add(fault, fmt::format("{}: {}; {} after {}", global().describe(c.address), doc(kind),
-                                  global_side(c.later, c.later_use),
-                                  global_side(c.earlier, c.earlier_use)));
+  findings.add(
+      fault, fmt::format("{}: {}; {} after {}", global().describe(c.address), doc(kind),
+                         global_side(c.later, c.later_use), global_side(c.earlier, c.earlier_use)));
 }
 
 std::string Cta::last_change(std::uint64_t address) {

@@ -117,8 +117,8 @@ std::vector<WatchedRange> watched_ranges(const ir::Kernel& kernel, std::span<con
   std::vector<WatchedRange> joined;
   for (const GlobalRange& r : ranges)
     if (r.begin != r.end)
-      joined.push_back({reinterpret_cast<std::uintptr_t>(r.begin),
-                        reinterpret_cast<std::uintptr_t>(r.end), 4});
+      joined.push_back(
+          {reinterpret_cast<std::uintptr_t>(r.begin), reinterpret_cast<std::uintptr_t>(r.end), 4});
   std::ranges::sort(joined, {}, &WatchedRange::begin);
   std::size_t n = 0;
   for (std::size_t i = 1; i < joined.size(); ++i) {

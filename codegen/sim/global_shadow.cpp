@@ -38,8 +38,7 @@ void GlobalShadow::access(std::uint64_t address, std::uint64_t bytes, GlobalUse 
   if (!r) return;
   const std::uint64_t end = std::min(address + bytes, r->end);
   for (std::uint64_t g = (address - r->begin) / r->granule; r->begin + g * r->granule < end; ++g)
-    access(r->granules[g],
-           {std::max(address, r->begin + g * r->granule), use, by, on_conflict});
+    access(r->granules[g], {std::max(address, r->begin + g * r->granule), use, by, on_conflict});
 }
 
 void GlobalShadow::access(Granule& g, const Now& now) {
@@ -124,8 +123,7 @@ void GlobalShadow::note(std::uint32_t& first, const GlobalRecord& record) {
     if (!same_agent && ++count < kMost) continue;
     const bool same_burst =
         same_agent && known.tick == record.tick && known.meeting == record.meeting;
-    const std::uint8_t lane =
-        same_burst && known.lane != record.lane ? kManyLanes : record.lane;
+    const std::uint8_t lane = same_burst && known.lane != record.lane ? kManyLanes : record.lane;
     known = record;
     known.lane = lane;
     return;

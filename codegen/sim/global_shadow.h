@@ -36,7 +36,7 @@ struct GlobalAccess {
 
 /// Why two accesses are not ordered.
 enum class GlobalConflictKind : std::uint8_t {
-  InProgram,   ///< threads of one CTA, and no barrier between them
+  InProgram,  ///< threads of one CTA, and no barrier between them
   BetweenCtas,
   EarlyRelease,  ///< a release that was acquired came too early for the access of another thread
   NarrowScope,   ///< the order holds at a narrower scope only

@@ -61,10 +61,8 @@ class Standstill {
   bool is_over(std::size_t share, std::uint64_t change, const GlobalMemory& memory) {
     const std::lock_guard lock(mutex_);
     waits_[share] = change;
-    over_ = over_ || (std::ranges::all_of(waits_,
-                                          [&](std::uint64_t w) {
-                                            return w == kDone || w == change;
-                                          }) &&
+    over_ = over_ || (std::ranges::all_of(
+                          waits_, [&](std::uint64_t w) { return w == kDone || w == change; }) &&
                       memory.changes() == change);
     return over_;
   }
@@ -157,8 +155,8 @@ class Turns {
   std::deque<Live> live_;
 };
 
-void run_share(Share& share, std::size_t number, Standstill& standstill, std::atomic<std::int64_t>& next,
-               std::int64_t clusters) {
+void run_share(Share& share, std::size_t number, Standstill& standstill,
+               std::atomic<std::int64_t>& next, std::int64_t clusters) {
   try {
     Turns(share, next, clusters).run(standstill, number);
   } catch (...) {

@@ -126,7 +126,7 @@ inline SimArg arg_pointer(const void* p) {
 struct GlobalRange {
   const void* begin = nullptr;
   const void* end = nullptr;
-  std::string name = {};                   ///< of the argument, for findings
+  std::string name = {};                     ///< of the argument, for findings
   std::optional<ir::TensorArg> tensor = {};  ///< whose elements they are, where it is one
   bool must_be_stored = false;               ///< the launch is to store every element of `tensor`
 };
@@ -135,7 +135,7 @@ struct SimOptions {
   std::uint64_t seed = 1;  ///< of warp scheduling and of asynchronous completion
   DetectorSet detectors = DetectorSet::all();
   std::int64_t max_steps = 200'000'000;  ///< instructions of one CTA before the watchdog stops it
-  std::int64_t loop_limit = 100'000;  ///< iterations of a while that a warp may make
+  std::int64_t loop_limit = 100'000;     ///< iterations of a while that a warp may make
   int max_delay = 400;  ///< an asynchronous copy lands within so many instructions of its issue
   int resident = 8;  ///< CTAs (clusters of them) of one host thread that may take turns; those that
                      ///< wait for each other must fit

@@ -85,8 +85,8 @@ Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
   f.count = 1;
   f.text = fmt::format("{} of {} elements of {} were stored by no CTA, first {}[{}]", missing, all,
                        a.range->name, a.range->name, fmt::join(first, ", "));
-  const auto cause = std::ranges::find_if(
-      a.left_out, [&](const LeftOut& l) { return !a.is_stored(l.address); });
+  const auto cause =
+      std::ranges::find_if(a.left_out, [&](const LeftOut& l) { return !a.is_stored(l.address); });
   if (cause == a.left_out.end()) return f;
   f.loc = kernel[cause->op].loc;
   if (const auto at = ir::index_of_address(t, cause->address))

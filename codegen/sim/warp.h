@@ -34,9 +34,9 @@ struct Frame {
   LaneMask other = 0;
   // Of a while:
   std::int64_t iterations = 0;
-  int repeats = 0;             ///< that began alike and changed nothing
-  std::uint64_t state = 0;     ///< hash of what the latest iteration began with
-  std::uint64_t effects = 0;   ///< of the CTA, when it began
+  int repeats = 0;            ///< that began alike and changed nothing
+  std::uint64_t state = 0;    ///< hash of what the latest iteration began with
+  std::uint64_t effects = 0;  ///< of the CTA, when it began
 };
 
 /// Of a register: lanes whose lower and whose upper 16 bits hold no value.
@@ -149,7 +149,7 @@ class Warp {
   bool done = false;
   Waiting waiting;
   Spin spin;
-  std::uint32_t turn = 0;  ///< iterations of loops ended so far
+  std::uint32_t turn = 0;   ///< iterations of loops ended so far
   std::uint64_t steps = 0;  ///< instructions executed
 
   // What orders the memory of a warp's lanes: bar.warp.sync, and barriers of several warps. Other

@@ -25,14 +25,14 @@ void copy_values(Program& p, std::span<const Value> from, std::span<const Value>
 
 [[noreturn]] void stop_endless(Program& p, OpId id, std::string why, std::string hint) {
   const Kernel& k = p.kernel();
-  throw ProgramError({Diagnostic{std::string(code(FindingKind::EndlessLoop)),
-                                 fmt::format("kernel {} on cpu: {}: {} (program {}, {}, {})",
-                                             k.info.name, name(FindingKind::EndlessLoop), why,
-                                             p.coordinates()[0], p.coordinates()[1],
-                                             p.coordinates()[2]),
-                                 p.op(id).loc,
-                                 {},
-                                 std::move(hint)}});
+  throw ProgramError(
+      {Diagnostic{std::string(code(FindingKind::EndlessLoop)),
+                  fmt::format("kernel {} on cpu: {}: {} (program {}, {}, {})", k.info.name,
+                              name(FindingKind::EndlessLoop), why, p.coordinates()[0],
+                              p.coordinates()[1], p.coordinates()[2]),
+                  p.op(id).loc,
+                  {},
+                  std::move(hint)}});
 }
 
 class LoopGuard {

@@ -97,16 +97,18 @@ void find_unstored(Evaluation& e) {
     if (m.count == 0) continue;
     OpId store = first_store_to(k, param.value);
     std::array<std::int64_t, 3> program{};
-    std::string text = fmt::format("{} of {} elements of {} were stored by no program, first {}[{}]",
-                                   m.count, m.all, r->name, r->name, fmt::join(m.first, ", "));
+    std::string text =
+        fmt::format("{} of {} elements of {} were stored by no program, first {}[{}]", m.count,
+                    m.all, r->name, r->name, fmt::join(m.first, ", "));
     const auto drop = std::ranges::find_if(
         e.drops, [&](const Evaluation::Drop& d) { return d.region == r && !is_stored(*r, d.at); });
     if (drop != e.drops.end()) {
       store = drop->op;
       program = drop->program;
-      text += fmt::format("; the store at {} leaves out {}, as its value is absent there{}",
-                          str(k[store].loc), e.memory.describe(*r, e.memory.address_of(*r, drop->at)),
-                          drop->why.empty() ? "" : ": " + drop->why);
+      text +=
+          fmt::format("; the store at {} leaves out {}, as its value is absent there{}",
+                      str(k[store].loc), e.memory.describe(*r, e.memory.address_of(*r, drop->at)),
+                      drop->why.empty() ? "" : ": " + drop->why);
     }
     e.found.push_back(
         {store, {FindingKind::Unstored, std::move(text), store ? k[store].loc : Loc(), program}});

@@ -48,11 +48,11 @@ Found found_by(const std::function<void()>& call) {
 
 TEST_P(Findings, AWaitForAWordThatNobodyChanges) {
   const auto k = kernel("waits", [](Ptr<i32> flag, Out<f32, 1> z) {
-    for (auto i : grid(z, 1)) {
-      while_([&] { return atomic_add(flag, 0) == 0; }, [&] {});
-      z(i) = 1.0f;
-    }
-  }).named("flag", "z");
+                   for (auto i : grid(z, 1)) {
+                     while_([&] { return atomic_add(flag, 0) == 0; }, [&] {});
+                     z(i) = 1.0f;
+                   }
+                 }).named("flag", "z");
   const auto f = found_by([&] { k(i32s({1}, 0), f32s({4})); });
   EXPECT_EQ(f.code, on_cpu() ? "T1307" : "T1308") << f.text;
   EXPECT_THAT(f.text, AllOf(HasSubstr("kernel waits on "), HasSubstr("flag[0]")));
@@ -136,8 +136,8 @@ TEST_P(Findings, AFlagOrdersALookBack) {
 
 TEST_P(Findings, AReadOfWhatAnotherProgramWrites) {
   const auto k = kernel("neighbours", [](InOut<f32, 1> y) {
-    for (auto i : grid(y, 64)) y(i) = fill_absent(y(i.shifted(64)), 0) + 1.0f;
-  }).named("y");
+                   for (auto i : grid(y, 64)) y(i) = fill_absent(y(i.shifted(64)), 0) + 1.0f;
+                 }).named("y");
   const auto f = found_by([&] { k(f32s({256})); });
   EXPECT_EQ(f.code, "T1301") << f.text;
   EXPECT_THAT(f.text, HasSubstr("y["));
@@ -187,8 +187,8 @@ TEST_P(Findings, AnAssumptionOfARowThatWarpsShare) {
 
 TEST_P(Findings, AnElementThatNoProgramStored) {
   const auto add = kernel("add", [](In<f32, 1> x, In<f32, 1> y, Out<f32, 1> z) {
-    for (auto i : grid(z, 32)) z(i) = x(i) + y(i);
-  }).named("x", "y", "z");
+                     for (auto i : grid(z, 32)) z(i) = x(i) + y(i);
+                   }).named("x", "y", "z");
   EXPECT_EQ(found_by([&] { add(f32s({100}), f32s({100}), f32s({100})); }).text, "");
   const auto f = found_by([&] { add(f32s({100}), f32s({90}), f32s({100})); });
   EXPECT_EQ(f.code, "T1306");

@@ -87,8 +87,8 @@ TEST(SimDetectors, RacesOfAClusterNameBothCtas) {
 }
 
 TEST(SimDetectors, RacesOfGlobalMemoryNameElementAndLines) {
-  const Report r = run(replaced(exchange_in_global(32), bar, "pin"), {1, 1, 1}, 1,
-                       DetectorSet::all());
+  const Report r =
+      run(replaced(exchange_in_global(32), bar, "pin"), {1, 1, 1}, 1, DetectorSet::all());
   const Finding* f = r.find(Detector::ProgramRace);
   ASSERT_NE(f, nullptr) << r.str();
   EXPECT_TRUE(f->loc.known() && f->other.known() && f->loc.line != f->other.line) << f->str();
