@@ -79,11 +79,11 @@ class ProgramMemory {
   }
 
   bool share_memory(OpId x, OpId y) const {
-    const auto of_x = memory_roots(k_, k_[x].operands[0]), of_y = memory_roots(k_, k_[y].operands[0]);
+    const auto of_x = memory_roots(k_, k_[x].operands[0]),
+               of_y = memory_roots(k_, k_[y].operands[0]);
     if (!of_x || !of_y) return true;
-    return std::ranges::any_of(*of_x, [&](Value v) {
-      return std::ranges::count(*of_y, v) > 0 || may_be_others(v);
-    });
+    return std::ranges::any_of(
+        *of_x, [&](Value v) { return std::ranges::count(*of_y, v) > 0 || may_be_others(v); });
   }
   bool may_be_others(Value v) const {
     return std::ranges::any_of(k_.params(), [&](const Param& p) {

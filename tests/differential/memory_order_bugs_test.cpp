@@ -88,14 +88,14 @@ class Planted {
     const test::MemoryProgram p = make_(Device::sim());
     std::vector<runtime::LaunchArg> args;
     for (std::size_t i = 0; i < p.args.size(); ++i)
-      args.push_back(
-          {&p.args[i],
-           p.is_pointer[i] ? reinterpret_cast<std::uint64_t>(p.args[i].data()) : std::uint64_t{0}});
+      args.push_back({&p.args[i], p.is_pointer[i]
+                                      ? reinterpret_cast<std::uint64_t>(p.args[i].data())
+                                      : std::uint64_t{0}});
     std::vector<codegen::TensorMap> maps;
     sim::SimOptions options;
     options.seed = seed;
-    const auto report = sim::simulate(simt, {1, 1, 1},
-                                      compiled_->recipe.sim_args(args, maps, nullptr), options);
+    const auto report =
+        sim::simulate(simt, {1, 1, 1}, compiled_->recipe.sim_args(args, maps, nullptr), options);
     return report.findings.empty() && p.args[p.result].to_doubles() == p.want;
   }
 
