@@ -238,7 +238,7 @@ struct RowMaker {
   Counts run(const Tile& b, const Tile& h, const Index& m, const LeafBounds& queries) const {
     const LeafBounds launch = launch_values(sides, b, h);
     Tile whole = full<i32>(0), masked = full<i32>(0);
-    for (auto n : steps(count, kChunk)) {
+    for (auto n : steps(count, kChunk).independent()) {
       const LeafBounds keys = key_bounds(sides, key_bounds_of, b, h, n, block, part);
       const Truth truth = classify(sides, {launch, queries, keys});
       const Tile at = n.idx(), exists = at < count;
