@@ -96,6 +96,8 @@ class Absence {
   void remap(OpId op, const std::vector<int>& new_dim);
   Value moved_mask(OpId op, Value mask);
   void broadcast(OpId op);
+  Bound reshaped(Builder& b, const Bound& bound, std::span<const std::int64_t> from,
+                 std::span<const std::int64_t> to);
   void reshape(OpId op);
   bool set(Value v, List bounds);
   Value limit(Value view, std::int64_t axis, Type type);
