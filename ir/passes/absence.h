@@ -26,6 +26,8 @@ struct Bound {
   Value mask{};
   /// What is in front of the view is not left out: offset + i < limit.
   bool is_upper = false;
+  /// What a condition chooses: where it does not hold, the limit is that of a tile without end.
+  bool is_guarded = false;
   /// Says of elements, not of coordinates: a fold of another dimension skips what is left out.
   bool is_of_elements = false;
 
