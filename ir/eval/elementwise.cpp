@@ -8,20 +8,11 @@ namespace {
 
 constexpr std::size_t kMaxOperands = 3;
 
-void join_edges(std::vector<std::uint8_t>& into, const std::vector<std::uint8_t>& from) {
-  if (from.empty()) return;
-  if (into.empty()) {
-    into = from;
-    return;
-  }
-  for (std::size_t i = 0; i < into.size(); ++i) into[i] |= from[i];
-}
-
 /// Absent where any operand is absent, poison where any is.
 void join_states(Program& p, const OpData& d, TileValue& out) {
   for (const Value v : d.operands) {
     const TileValue& in = p.value(v);
-    join_edges(out.edges, in.edges);
+    out.join_edges(in.edges);
     if (in.states.empty()) continue;
     if (!out.origin) out.origin = in.origin;
     if (out.states.empty()) out.states.assign(out.cells.size(), 0);
@@ -42,7 +33,7 @@ std::vector<std::uint8_t> all_states(Program& p, Value v, std::size_t count) {
 
 /// One condition for all takes a side as it is.
 void take_side(const TileValue& condition, const TileValue& side, TileValue& out) {
-  join_edges(out.edges, side.edges);
+  out.join_edges(side.edges);
   if (!out.origin) out.origin = side.origin;
   const std::uint8_t all = condition.state(0);
   if (side.states.empty() && all == 0) return;
@@ -56,7 +47,7 @@ void join_select_states(Program& p, OpId id, TileValue& out) {
   const OpData& d = p.op(id);
   const TileValue &condition = p.value(d.operands[0]), &yes = p.value(d.operands[1]),
                   &no = p.value(d.operands[2]);
-  join_edges(out.edges, condition.edges);
+  out.join_edges(condition.edges);
   if (condition.cells.size() == 1 && condition.edges.empty())
     return take_side(condition, condition.cells[0].i != 0 ? yes : no, out);
   for (const TileValue* in : {&condition, &yes, &no})
@@ -65,7 +56,7 @@ void join_select_states(Program& p, OpId id, TileValue& out) {
   if (!yes.edges.empty() && !no.edges.empty()) {
     std::vector<std::uint8_t> neither(yes.edges.size());
     for (std::size_t i = 0; i < neither.size(); ++i) neither[i] = yes.edges[i] & no.edges[i];
-    join_edges(out.edges, neither);
+    out.join_edges(neither);
   }
   const auto count = static_cast<std::size_t>(p.result_type(id).count());
   if (out.cells.size() != count) out.cells.resize(count, Cell(out.cells[0]));

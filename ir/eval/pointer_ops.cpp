@@ -40,6 +40,13 @@ class PointerOp {
   DType pointee() const { return pointee_; }
   const Lane& lane(std::size_t operand) const { return lanes_[operand]; }
 
+  /// What becomes of the elements; coordinates that an operand lacks are none of the result.
+  TileValue& start_result() {
+    TileValue& out = p_.result(id_);
+    out.reset(static_cast<std::size_t>(p_.result_type(id_).count()));
+    for (const Value v : p_.op(id_).operands) out.join_edges(p_.value(v).edges);
+    return out;
+  }
   bool is_absent(std::size_t i) const {
     return ((lanes_[0].state(i) | (has_mask_ ? lanes_[mask_].state(i) : 0)) & kAbsent) != 0;
   }
@@ -112,8 +119,7 @@ class PointerOp {
 void eval_Load(Program& p, OpId id) {
   PointerOp op(p, id, 1);
   const bool has_fill = p.op(id).operands.size() > 2;
-  TileValue& out = p.result(id);
-  out.reset(static_cast<std::size_t>(p.result_type(id).count()));
+  TileValue& out = op.start_result();
   const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
   for (std::size_t i = 0; i < out.cells.size(); ++i) {
     out.cells[i] = Cell{.i = 0};
@@ -155,8 +161,7 @@ void eval_AtomicRmw(Program& p, OpId id) {
   PointerOp op(p, id, 2);
   const Combine combine_kind = combine_of(p.attrs(id).s(AttrName::kind));
   const auto size = static_cast<std::size_t>(size_bytes(op.pointee()));
-  TileValue& out = p.result(id);
-  out.reset(static_cast<std::size_t>(p.result_type(id).count()));
+  TileValue& out = op.start_result();
   for (std::size_t i = 0; i < out.cells.size(); ++i) {
     out.cells[i] = Cell{.i = 0};
     if (op.is_absent(i) || (op.lane(1).state(i) & kAbsent) != 0) {

@@ -50,6 +50,13 @@ struct TileValue {
     reset(1);
     cells[0] = c;
   }
+  /// Lacks these coordinates, too.
+  void join_edges(const std::vector<std::uint8_t>& more) {
+    if (edges.empty())
+      edges = more;
+    else
+      for (std::size_t i = 0; i < more.size(); ++i) edges[i] |= more[i];
+  }
   bool is_plain() const { return states.empty() && edges.empty(); }
   std::size_t stride() const { return cells.size() == 1 ? 0 : 1; }
   std::uint8_t state(std::size_t i) const { return states.empty() ? 0 : states[i * stride()]; }

@@ -116,11 +116,19 @@ void apply_limits(Program& p, OpId id, Box& box) {
 
 }  // namespace
 
+namespace {
+
+void mark_edges(const Box& box, TileValue& out) {
+  for (const Box::Dim& d : box.dims)
+    for (std::int64_t i = 0; i < d.extent; ++i) out.edges.push_back(i < d.low || i >= d.high);
+}
+
+}  // namespace
+
 void mark_outside(const Box& box, TileValue& out) {
   if (box.is_inside()) return;
   if (box.is_outside) out.states.assign(out.cells.size(), kAbsent);
-  for (const Box::Dim& d : box.dims)
-    for (std::int64_t i = 0; i < d.extent; ++i) out.edges.push_back(i < d.low || i >= d.high);
+  mark_edges(box, out);
 }
 
 void read_box(Program& p, OpId id, const Box& box, Cell* cells) {
@@ -230,7 +238,12 @@ void eval_AtomicView(Program& p, OpId id) {
   TileValue& out = p.result(id);
   out.reset(static_cast<std::size_t>(p.result_type(id).count()));
   const Box box = make_box(p, id, 0, 2, p.operand_type(id, 1).shape());
-  out.states.assign(out.cells.size(), box.is_outside ? kPoison : kAbsent);
+  // Coordinates that the value or the view lacks are none of the old values either.
+  const TileValue& value = p.operand(id, 1);
+  if (!box.is_inside()) mark_edges(box, out);
+  out.join_edges(value.edges);
+  out.states.assign(out.cells.size(), box.is_outside ? kPoison : 0);
+  for (std::size_t i = 0; i < out.states.size(); ++i) out.states[i] |= value.state(i) & kAbsent;
   out.origin = id;
   for_each_stored(p, id, [&](const MemoryRegion& region, std::size_t i, std::byte* at, Cell value) {
     out.cells[i] = combine_at(p, id, region, at, value);

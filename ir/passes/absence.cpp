@@ -117,6 +117,32 @@ void Absence::broadcast(OpId id) {
   set(k_[id].results[0], std::move(wide));
 }
 
+/// The bound as a mask. One dimension that a whole group becomes stays a coordinate.
+Bound Absence::reshaped(Builder& b, const Bound& bound, std::span<const std::int64_t> from,
+                        std::span<const std::int64_t> to) {
+  Bound of_result{Bound::kElements};
+  of_result.is_of_elements = bound.is_of_elements;
+  const int whole = bound.dim < 0 ? -1 : dim_after_reshape(from, to, bound.dim);
+  if (whole < 0) {
+    const Value all = mask(b, bound, from);
+    of_result.mask = b.op(Opcode::Reshape, {all}, Type::tile({DType::i1, false}, to));
+    return of_result;
+  }
+  // The group by itself, whose dimensions become the one.
+  const auto groups = reshape_groups(from, to);
+  const auto group = std::ranges::find_if(groups, [&](const ReshapeGroup& g) {
+    return static_cast<std::size_t>(bound.dim) < g.from_end;
+  });
+  Bound within = bound;
+  within.dim -= static_cast<int>(group->from);
+  const Value all = mask(b, within, from.subspan(group->from, group->from_end - group->from));
+  of_result.dim = whole;
+  of_result.mask =
+      b.op(Opcode::Reshape, {all},
+           Type::tile({DType::i1, false}, to.subspan(static_cast<std::size_t>(whole), 1)));
+  return of_result;
+}
+
 /// Splitting or merging moves elements between dimensions; followed as intervals are dimensions
 /// that stay, and bounds that leave out everything or nothing. The others become masks.
 void Absence::reshape(OpId id) {
@@ -138,11 +164,7 @@ void Absence::reshape(OpId id) {
       Builder b(k_);
       b.before(id);
       b.loc = k_[id].loc;
-      const Value all = mask(b, before, from);
-      Bound of_result{Bound::kElements};
-      of_result.mask = b.op(Opcode::Reshape, {all}, Type::tile({DType::i1, false}, to));
-      // One dimension that a whole group becomes stays a coordinate.
-      made = {{before}, {of_result}};
+      made = {{before}, {reshaped(b, before, from, to)}};
     }
     bound = made.bounds[0];
   }

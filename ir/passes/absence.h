@@ -26,6 +26,8 @@ struct Bound {
   Value mask{};
   /// What is in front of the view is not left out: offset + i < limit.
   bool is_upper = false;
+  /// What a condition chooses: where it does not hold, the limit is that of a tile without end.
+  bool is_guarded = false;
   /// Says of elements, not of coordinates: a fold of another dimension skips what is left out.
   bool is_of_elements = false;
 
@@ -96,6 +98,8 @@ class Absence {
   void remap(OpId op, const std::vector<int>& new_dim);
   Value moved_mask(OpId op, Value mask);
   void broadcast(OpId op);
+  Bound reshaped(Builder& b, const Bound& bound, std::span<const std::int64_t> from,
+                 std::span<const std::int64_t> to);
   void reshape(OpId op);
   bool set(Value v, List bounds);
   Value limit(Value view, std::int64_t axis, Type type);

@@ -88,6 +88,11 @@ Value Absence::cropped(Builder& b, Value v, std::span<const Bound> bounds) {
       first = b.constant(k_.type(bound.offset), std::int64_t{0});
       const Value extent = b.constant(k_.type(first), k_.type(v).shape()[0]);
       end = b.select(scalar_inside(b, bound), extent, first);
+    } else if (bound.is_guarded) {
+      // Nearer than "no limit", to which no offset can be added.
+      const std::int64_t extent = k_.type(v).shape()[static_cast<std::size_t>(axis)];
+      const Value far = b.add(first, b.constant(k_.type(first), (extent + 63) / 64 * 64));
+      end = b.op(Opcode::Min, {end, far});
     }
     v = b.op(Opcode::Crop, {v, first, end}, k_.type(v), {{AttrName::axis, axis}});
   }

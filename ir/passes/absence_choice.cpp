@@ -188,6 +188,7 @@ Bound Absence::guarded(OpId choice, Value condition, bool when, Bound bound, Reg
     const Value offset = plain(b, bound.offset);
     bound.offset = choose(offset, b.constant(k_.type(offset), std::int64_t{0}));
     bound.limit = choose(bound.limit, b.constant(k_.type(bound.limit), kNoLimit));
+    bound.is_guarded = true;
   }
   made_[{choice, slot}] = {std::move(key), {bound}};
   return bound;

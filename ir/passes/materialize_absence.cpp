@@ -246,7 +246,9 @@ class Materializer {
                                                     : axes[static_cast<std::size_t>(bound.dim)]);
       const Value offset = k_[op].operands[2 + v];
       if (adds_nothing(op, bound, offset, static_cast<int>(v))) continue;
-      limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset)});
+      const std::int64_t extent =
+          bound.dim < 0 ? 1 : k_.type(value).shape()[static_cast<std::size_t>(bound.dim)];
+      limits[v] = b.op(Opcode::Min, {limits[v], limit_in_view(b, bound, offset, extent)});
       forget_inside(op, static_cast<std::int64_t>(v));
       narrowed = true;
     }
@@ -376,7 +378,11 @@ class Materializer {
     changed_ = true;
   }
 
-  Value limit_in_view(Builder& b, const Bound& bound, Value offset) {
+  /// A multiple of every access width, so that it does not narrow the accesses.
+  static std::int64_t beyond(std::int64_t extent) { return (extent + 63) / 64 * 64; }
+
+  /// `extent` is that of the tile along the bound's dimension.
+  Value limit_in_view(Builder& b, const Bound& bound, Value offset, std::int64_t extent) {
     const Type index = k_.type(offset);
     if (bound.is_whole()) {
       // "No limit" is a multiple of every access width, so that it does not narrow the accesses.
@@ -394,7 +400,9 @@ class Materializer {
     const Value first = absence_.plain(b, bound.offset);
     // A box that begins behind its view's end has a negative rest; the comparison with limits is
     // unsigned.
-    const Value rest = b.sub(bound.limit, first);
+    Value rest = b.sub(bound.limit, first);
+    // "No limit" plus an offset would overflow; what is beyond the tile does not matter.
+    if (bound.is_guarded) rest = b.op(Opcode::Min, {rest, b.constant(index, beyond(extent))});
     const Value none = b.constant(index, std::int64_t{0});
     return b.op(Opcode::Max, {b.add(rest, offset), none});
   }
