@@ -2,34 +2,12 @@
 // barriers as that takes.
 #include <gtest/gtest.h>
 
-#include "ir/pipeline.h"
-#include "runtime/jit.h"
 #include "tests/differential/devices.h"
 #include "tests/differential/memory_programs.h"
+#include "tests/placed_barriers.h"
 
 namespace tegula {
 namespace {
-
-int barriers_in(const ir::Kernel& k) {
-  int count = 0;
-  ir::walk(k, k.body(), [&](ir::OpId op) { count += k[op].opcode == ir::Opcode::CtaBarrier; });
-  return count;
-}
-
-/// What the pass adds to a kernel that has been compiled.
-int placed_barriers(const runtime::CompiledKernel& compiled) {
-  ir::Kernel k = ir::clone(compiled.tile);
-  k.info.target = compiled.simt.info.target;
-  ir::PassContext context;
-  context.plan = compiled.plan;
-  for (const ir::Pass& pass : ir::ir_passes()) {
-    const int before = barriers_in(k);
-    pass.run(k, context);
-    k.info.form = pass.leaves;
-    if (pass.name == "memory_order") return barriers_in(k) - before;
-  }
-  return -1;
-}
 
 class MemoryOrder : public testing::TestWithParam<std::tuple<Device, std::size_t>> {};
 INSTANTIATE_TEST_SUITE_P(Devices, MemoryOrder,
@@ -59,7 +37,7 @@ TEST(MemoryOrder, TakesNoMoreBarriersThanItMust) {
   for (const test::MakeProgram make : test::kMemoryPrograms) {
     const test::MemoryProgram p = make(Device::sim());
     if (p.barriers < 0) continue;
-    EXPECT_EQ(placed_barriers(*p.call(Stream(Device::sim()))), p.barriers) << p.name;
+    EXPECT_EQ(test::placed_barriers(*p.call(Stream(Device::sim()))), p.barriers) << p.name;
   }
 }
 
