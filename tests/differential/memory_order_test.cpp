@@ -3,27 +3,33 @@
 #include <gtest/gtest.h>
 
 #include "tests/differential/devices.h"
-#include "tests/differential/memory_programs.h"
+#include "tests/differential/programs_between.h"
 #include "tests/placed_barriers.h"
 
 namespace tegula {
 namespace {
 
+std::vector<test::MakeProgram> programs() {
+  std::vector<test::MakeProgram> list(std::begin(test::kMemoryPrograms),
+                                      std::end(test::kMemoryPrograms));
+  list.insert(list.end(), std::begin(test::kProgramsBetween), std::end(test::kProgramsBetween));
+  return list;
+}
+
 class MemoryOrder : public testing::TestWithParam<std::tuple<Device, std::size_t>> {};
 INSTANTIATE_TEST_SUITE_P(Devices, MemoryOrder,
                          testing::Combine(testing::ValuesIn(test::devices()),
-                                          testing::Range(std::size_t{0},
-                                                         std::size(test::kMemoryPrograms))),
+                                          testing::Range(std::size_t{0}, programs().size())),
                          [](const auto& info) {
                            const std::size_t i = std::get<1>(info.param);
                            return test::name_of(std::get<0>(info.param)) + "_" +
-                                  test::kMemoryPrograms[i](Device::cpu()).name;
+                                  programs()[i](Device::cpu()).name;
                          });
 
 TEST_P(MemoryOrder, IsThatOfTheProgram) {
   const auto& [device, i] = GetParam();
-  const test::MemoryProgram p = test::kMemoryPrograms[i](device);
-  p.call(Stream(device));
+  const test::MemoryProgram p = programs()[i](device);
+  for (int call = 0; call < p.calls; ++call) p.call(Stream(device));
   const auto got = p.args[p.result].to_doubles();
   ASSERT_EQ(got.size(), p.want.size());
   int wrong = 0;
@@ -34,7 +40,7 @@ TEST_P(MemoryOrder, IsThatOfTheProgram) {
 }
 
 TEST(MemoryOrder, TakesNoMoreBarriersThanItMust) {
-  for (const test::MakeProgram make : test::kMemoryPrograms) {
+  for (const test::MakeProgram make : programs()) {
     const test::MemoryProgram p = make(Device::sim());
     if (p.barriers < 0) continue;
     EXPECT_EQ(test::placed_barriers(*p.call(Stream(Device::sim()))), p.barriers) << p.name;
