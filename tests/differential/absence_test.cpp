@@ -332,6 +332,7 @@ void run(const Case& test, Pattern p, Pattern q, Device d) {
                kPatternNames[static_cast<std::size_t>(q)]);
   const auto k =
       kernel("absence", [&test, p, q](In<f32, 3> a, In<f32, 3> b, Out<f32, 2> y, Out<f32, 1> v) {
+        y.partial(), v.partial();
         for (auto [r, c] : grid(y, kN, kN)) {
           const Tile x = load(a, p, r, c),
                      z = test.takes_two ? load(b, q, r, c) : full<f32>(0.0f, kN, kN),
