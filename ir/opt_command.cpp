@@ -6,7 +6,8 @@ namespace tegula::ir {
 namespace {
 
 constexpr std::string_view kProgram = "tegula opt",
-                           kPasses = " --passes=", kPlan = " --plan=", kChanges = "TEGULA_PLAN=";
+                           kPasses = " --passes=", kPlan = " --plan=", kChanges = "TEGULA_PLAN=",
+                           kChecks = " --checks";
 
 /// What follows the flag, in quotes or up to the next space.
 std::string value_after(std::string_view line, std::string_view flag) {
@@ -22,9 +23,11 @@ std::string value_after(std::string_view line, std::string_view flag) {
 
 std::string opt_command(const PassContext& context) {
   // A plan that is there is carried out as it is.
-  if (context.plan) return fmt::format("{}{}\"{}\"", kProgram, kPlan, context.plan->str());
-  if (context.plan_changes.empty()) return std::string(kProgram);
-  return fmt::format("{}\"{}\" {}", kChanges, context.plan_changes, kProgram);
+  const std::string_view checks = context.keep_checks ? kChecks : "";
+  if (context.plan)
+    return fmt::format("{}{}{}\"{}\"", kProgram, checks, kPlan, context.plan->str());
+  if (context.plan_changes.empty()) return fmt::format("{}{}", kProgram, checks);
+  return fmt::format("{}\"{}\" {}{}", kChanges, context.plan_changes, kProgram, checks);
 }
 
 std::string opt_comment(std::string_view command, std::string_view passes) {
@@ -34,7 +37,8 @@ std::string opt_comment(std::string_view command, std::string_view passes) {
 OptHeader opt_header(std::string_view text) {
   const std::string_view line = text.substr(0, text.find('\n'));
   if (!line.starts_with(';') || line.find(kProgram) == std::string_view::npos) return {};
-  return {value_after(line, kPasses), value_after(line, kPlan), value_after(line, kChanges)};
+  return {value_after(line, kPasses), value_after(line, kPlan), value_after(line, kChanges),
+          line.find(kChecks) != std::string_view::npos};
 }
 
 }  // namespace tegula::ir

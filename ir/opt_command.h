@@ -18,6 +18,7 @@ std::string opt_comment(std::string_view command, std::string_view passes);
 /// The options of such a command in a comment on a file's first line; empty where there are none.
 struct OptHeader {
   std::string passes, plan, plan_changes;
+  bool keeps_checks = false;
 };
 OptHeader opt_header(std::string_view text);
 

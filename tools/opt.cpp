@@ -25,6 +25,7 @@ struct Options {
   std::string plan_changes = env().plan;
   std::string backend = "llvm";
   std::vector<std::string> passes;
+  bool keeps_checks = false;  ///< assumptions, as traps
   bool locations = false, timing = false, remarks = false, list = false;
 };
 
@@ -45,6 +46,7 @@ Options with_header(Options o, std::string_view text) {
   for (std::string_view name : split(header.passes, ',')) o.passes.emplace_back(trim(name));
   if (o.plan.empty()) o.plan = header.plan;
   if (o.plan_changes.empty()) o.plan_changes = header.plan_changes;
+  o.keeps_checks = o.keeps_checks || header.keeps_checks;
   return o;
 }
 
@@ -83,6 +85,7 @@ void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const O
   ir::PassContext context;
   if (!o.plan.empty()) context.plan.emplace().change(o.plan);
   context.plan_changes = o.plan_changes;
+  context.keep_checks = o.keeps_checks;
   const auto timings = ir::run_pipeline(kernel, passes, context);
   if (o.timing)
     for (const ir::PassTiming& t : timings)
@@ -179,6 +182,8 @@ void add_opt(CLI::App& program, int& exit_code) {
       ->check(CLI::IsMember(backend_names()))
       ->capture_default_str();
   c->add_option("-o,--output", o->out, "File for the result");
+  c->add_flag("--checks", o->keeps_checks,
+              "Keep what the kernel assumes as checks, as for the simulator");
   c->add_flag("--locations", o->locations, "Print source locations");
   c->add_flag("--timing", o->timing, "What each pass took, on standard error");
   c->add_flag("--remarks", o->remarks,

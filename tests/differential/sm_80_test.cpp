@@ -217,6 +217,10 @@ void expect_attention(const AttentionSpec& spec, DType type, std::int64_t length
                                                          none,
                                                          none,
                                                          none,
+                                                         none,
+                                                         none,
+                                                         none,
+                                                         none,
                                                          none});
   EXPECT_TRUE(has(k, {ir::Opcode::Mma}));
   expect_near(got, want, type == DType::f16 ? 4e-3 : 0.03);
