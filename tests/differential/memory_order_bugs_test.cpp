@@ -96,8 +96,8 @@ class Planted {
     options.seed = seed;
     for (const Tensor& t : p.args) {
       const auto r = t.byte_range();
-      options.ranges.push_back({reinterpret_cast<const void*>(r.begin),
-                                reinterpret_cast<const void*>(r.end)});
+      options.ranges.push_back(
+          {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
     }
     for (int call = 0; call < p.calls; ++call) {
       const auto report = sim::simulate(simt, {p.programs, 1, 1},

@@ -85,12 +85,11 @@ inline MemoryProgram ticket_and_flag(Device d) {
       atomic_xchg(flags + row, 1, {}, Order::release);
     }
   });
-  auto p = memory_program<4>(
-      "ticket_and_flag", 1, k,
-      {filled(d, {kRows, kColumns}, 1), filled(d, {kRows, kColumns}),
-       filled(d, {1}, 0, DType::i32), filled(d, {kRows}, 0, DType::i32)},
-      1, numbers(kRows * kColumns, [](int i) { return i / kColumns + 1; }),
-      {false, false, true, true});
+  auto p = memory_program<4>("ticket_and_flag", 1, k,
+                             {filled(d, {kRows, kColumns}, 1), filled(d, {kRows, kColumns}),
+                              filled(d, {1}, 0, DType::i32), filled(d, {kRows}, 0, DType::i32)},
+                             1, numbers(kRows * kColumns, [](int i) { return i / kColumns + 1; }),
+                             {false, false, true, true});
   p.programs = kRows;
   return p;
 }
@@ -117,13 +116,13 @@ inline MemoryProgram arriver_chain(Device d) {
       });
     }
   });
-  auto p = memory_program<5>(
-      "arriver_chain", 0, k,
-      {filled(d, {kGroups * kRows, kColumns}, 1), filled(d, {kGroups * kRows, kColumns}),
-       filled(d, {kGroups, kColumns}), filled(d, {kGroups + 1}, 0, DType::u32),
-       filled(d, {kColumns})},
-      4, numbers(kColumns, [](int) { return 2 * 2 * kGroups * kRows; }),
-      {false, false, false, true});
+  auto p =
+      memory_program<5>("arriver_chain", 0, k,
+                        {filled(d, {kGroups * kRows, kColumns}, 1),
+                         filled(d, {kGroups * kRows, kColumns}), filled(d, {kGroups, kColumns}),
+                         filled(d, {kGroups + 1}, 0, DType::u32), filled(d, {kColumns})},
+                        4, numbers(kColumns, [](int) { return 2 * 2 * kGroups * kRows; }),
+                        {false, false, false, true});
   p.programs = kGroups * kRows;
   p.calls = 2;
   return p;
