@@ -5,7 +5,7 @@
 
 #include "codegen/sim/simulator.h"
 #include "runtime/jit.h"
-#include "tests/differential/memory_programs.h"
+#include "tests/differential/programs_between.h"
 
 namespace tegula {
 namespace {
@@ -94,9 +94,17 @@ class Planted {
     std::vector<codegen::TensorMap> maps;
     sim::SimOptions options;
     options.seed = seed;
-    const auto report =
-        sim::simulate(simt, {1, 1, 1}, compiled_->recipe.sim_args(args, maps, nullptr), options);
-    return report.findings.empty() && p.args[p.result].to_doubles() == p.want;
+    for (const Tensor& t : p.args) {
+      const auto r = t.byte_range();
+      options.ranges.push_back(
+          {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
+    }
+    for (int call = 0; call < p.calls; ++call) {
+      const auto report = sim::simulate(simt, {p.programs, 1, 1},
+                                        compiled_->recipe.sim_args(args, maps, nullptr), options);
+      if (!report.findings.empty()) return false;
+    }
+    return p.args[p.result].to_doubles() == p.want;
   }
 
   test::MakeProgram make_;
@@ -104,7 +112,7 @@ class Planted {
   std::shared_ptr<const runtime::CompiledKernel> compiled_;
 };
 
-/// Programs of one CTA whose kernels have no tensor maps: the arguments are given as they are.
+/// One program a CTA; kernels have no tensor maps: the arguments are given as they are.
 constexpr test::MakeProgram kPrograms[] = {test::reversed,
                                            test::shifted,
                                            test::by_pointer,
@@ -119,7 +127,9 @@ constexpr test::MakeProgram kPrograms[] = {test::reversed,
                                            test::scatter_and_box,
                                            test::box_and_scatter,
                                            test::histogram,
-                                           test::old_values};
+                                           test::old_values,
+                                           test::lock,
+                                           test::ticket_and_flag};
 
 TEST(MemoryOrderBugs, NothingPlantedShowsNothing) {
   for (const test::MakeProgram make : kPrograms) {

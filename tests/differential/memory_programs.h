@@ -22,6 +22,7 @@ struct MemoryProgram {
   std::size_t result = 0;
   std::vector<double> want;
   std::function<std::shared_ptr<const runtime::CompiledKernel>(const Stream&)> call;
+  int programs = 1;
   int calls = 1;  ///< after which the argument holds that
 };
 
@@ -31,7 +32,7 @@ MemoryProgram memory_program(std::string name, int barriers, const K& kernel,
                              std::size_t result, std::vector<double> want,
                              std::index_sequence<I...>) {
   MemoryProgram p{std::move(name), barriers, std::move(args), std::move(is_pointer), result,
-                  std::move(want), {}, 1};
+                  std::move(want), {}};
   p.call = [kernel, list = p.args](const Stream& stream) {
     kernel(stream, list[I]...);
     return kernel.instance().launcher.latest();

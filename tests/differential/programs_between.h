@@ -21,14 +21,16 @@ inline MemoryProgram lock(Device d) {
   auto p = memory_program<3>(
       "lock", 1, k, {filled(d, {64, 8192}, 1), filled(d, {4, 8192}), filled(d, {4}, 0, DType::i32)},
       1, numbers(4 * 8192, [](int) { return 3 * 16; }), {false, false, true});
+  p.programs = 64;
   p.calls = 3;
   return p;
 }
 
 /// Decoupled look-back: a program publishes its sum, then adds up those before it until one knows
-/// the total. Thread 0 alone publishes the sum; what all threads have read needs a barrier.
+/// the total. Thread 0 publishes the sum that it alone has stored. All threads have read when the
+/// total is published, and another program may overwrite what they read: one barrier.
 inline MemoryProgram look_back(Device d) {
-  constexpr int kBlock = 1024, kBlocks = 40;
+  constexpr int kBlock = 4096, kBlocks = 12;
   const auto k = kernel("look_back", [](In<f32, 1> x, Ptr<f32> sums, Ptr<f32> totals,
                                         Ptr<i32> flags, Out<f32, 1> y) {
     for (auto i : grid(x, kBlock)) {
@@ -55,12 +57,14 @@ inline MemoryProgram look_back(Device d) {
       y(i) = x(i) + before;
     }
   });
-  return memory_program<5>(
+  auto p = memory_program<5>(
       "look_back", 1, k,
       {filled(d, {kBlocks * kBlock}, 1), filled(d, {kBlocks}), filled(d, {kBlocks}),
        filled(d, {kBlocks}, 0, DType::i32), filled(d, {kBlocks * kBlock})},
       4, numbers(kBlocks * kBlock, [](int i) { return 1 + i / kBlock * kBlock; }),
       {false, true, true, true});
+  p.programs = kBlocks;
+  return p;
 }
 
 /// A program takes the next row there is, and adds to it the one above, which the program before it
@@ -81,12 +85,13 @@ inline MemoryProgram ticket_and_flag(Device d) {
       atomic_xchg(flags + row, 1, {}, Order::release);
     }
   });
-  return memory_program<4>(
-      "ticket_and_flag", 1, k,
-      {filled(d, {kRows, kColumns}, 1), filled(d, {kRows, kColumns}),
-       filled(d, {1}, 0, DType::i32), filled(d, {kRows}, 0, DType::i32)},
-      1, numbers(kRows * kColumns, [](int i) { return i / kColumns + 1; }),
-      {false, false, true, true});
+  auto p = memory_program<4>("ticket_and_flag", 1, k,
+                             {filled(d, {kRows, kColumns}, 1), filled(d, {kRows, kColumns}),
+                              filled(d, {1}, 0, DType::i32), filled(d, {kRows}, 0, DType::i32)},
+                             1, numbers(kRows * kColumns, [](int i) { return i / kColumns + 1; }),
+                             {false, false, true, true});
+  p.programs = kRows;
+  return p;
 }
 
 /// The last program of a group adds up the rows of the group, the last group their sums.
@@ -111,13 +116,14 @@ inline MemoryProgram arriver_chain(Device d) {
       });
     }
   });
-  auto p = memory_program<5>(
-      "arriver_chain", 0, k,
-      {filled(d, {kGroups * kRows, kColumns}, 1), filled(d, {kGroups * kRows, kColumns}),
-       filled(d, {kGroups, kColumns}), filled(d, {kGroups + 1}, 0, DType::u32),
-       filled(d, {kColumns})},
-      4, numbers(kColumns, [](int) { return 2 * 2 * kGroups * kRows; }),
-      {false, false, false, true});
+  auto p =
+      memory_program<5>("arriver_chain", 0, k,
+                        {filled(d, {kGroups * kRows, kColumns}, 1),
+                         filled(d, {kGroups * kRows, kColumns}), filled(d, {kGroups, kColumns}),
+                         filled(d, {kGroups + 1}, 0, DType::u32), filled(d, {kColumns})},
+                        4, numbers(kColumns, [](int) { return 2 * 2 * kGroups * kRows; }),
+                        {false, false, false, true});
+  p.programs = kGroups * kRows;
   p.calls = 2;
   return p;
 }

@@ -1,0 +1,126 @@
+// Barriers of releases and acquires in the PTX of both back ends: a release has one in front,
+// unless the thread that makes it has done all that it publishes; an acquire has one behind.
+#include <cctype>
+#include <sstream>
+
+#include "runtime/nvrtc.h"
+#include "tests/assemble/assembled.h"
+
+namespace tegula {
+namespace {
+
+using namespace test;
+
+std::string ptx_of(const ir::Kernel& tile, runtime::Backend backend) {
+  runtime::CompileRequest request;
+  request.target = "sm_90a";
+  request.backend = backend;
+  runtime::CompiledKernel k = optimized(tile, request);
+  runtime::emit(k, request);
+  if (backend == runtime::Backend::Llvm) return k.emitted.ptx;
+  runtime::NvrtcJob job{.source = k.emitted.source,
+                        .name = "kernel.cu",
+                        .target = "sm_90a",
+                        .options = {},
+                        .wants_ptx = true};
+  return runtime::compile_cuda(job).ptx;
+}
+
+/// What happens to global memory, in the order of the text, neighbours of a kind as one but for
+/// barriers: B barrier, R release, A acquire, X both, G another access.
+std::string events_of(const std::string& ptx) {
+  std::string events;
+  std::istringstream lines(ptx);
+  for (std::string line; std::getline(lines, line);) {
+    const auto has = [&](const char* text) { return line.find(text) != line.npos; };
+    const bool is_atomic = has("atom.") || has("\tred.") || has(" red.");
+    const char event = has("bar.sync") || has("barrier.sync")              ? 'B'
+                       : is_atomic && has(".acq_rel.")                     ? 'X'
+                       : is_atomic && has(".release.")                     ? 'R'
+                       : is_atomic && has(".acquire.")                     ? 'A'
+                       : is_atomic || has("ld.global") || has("st.global") ? 'G'
+                                                                           : ' ';
+    if (event != ' ' && (event == 'B' || events.empty() || events.back() != event)) events += event;
+  }
+  return events;
+}
+
+/// What a program has: the box i of x and y, words, and its number.
+struct Program {
+  In<f32, 1> x;
+  InOut<f32, 1> y;
+  Ptr<i32> p;
+  Index i;
+  Tile n;
+};
+
+template <class Body>
+void expect_events(const std::string& wanted, const Body& body) {
+  const auto call = [&] {
+    const auto k = kernel("k", [&](In<f32, 1> x, InOut<f32, 1> y, Ptr<i32> p) {
+      for (auto i : grid(x, 4096)) body(Program{x, y, p, i, cast<i32>(i.first()) / 4096});
+    });
+    k(Tensor::zeros({8192}, DType::f32, Device::cpu()),
+      Tensor::zeros({8192}, DType::f32, Device::cpu()),
+      Tensor::zeros({64}, DType::i32, Device::cpu()));
+  };
+  const ir::Kernel tile = traced("k", call);
+  for (const runtime::Backend backend : here())
+    EXPECT_EQ(events_of(ptx_of(tile, backend)), wanted) << name(backend);
+}
+
+TEST(MemoryBarriers, OneInFrontOfARelease) {
+  expect_events("GBR", [](Program t) {
+    t.y(t.i) = t.x(t.i);
+    atomic_xchg(t.p + t.n, 1, {}, Order::release);
+  });
+}
+TEST(MemoryBarriers, OneForAllThatARoundOfReleasesPublishes) {
+  expect_events("GBR", [](Program t) {
+    t.y(t.i) = t.x(t.i);
+    atomic_add(t.p + arange(32) + t.n, 1, {}, Order::release);
+  });
+}
+TEST(MemoryBarriers, NoneWhereOneThreadHasWrittenAll) {
+  expect_events("GR", [](Program t) {
+    store(t.p + t.n, 7);
+    atomic_xchg(t.p + t.n + 8, 1, {}, Order::release);
+  });
+}
+TEST(MemoryBarriers, OneBehindAnAcquire) {
+  expect_events("ABG", [](Program t) {
+    atomic_xchg(t.p + t.n, 1, {}, Order::acquire);
+    t.y(t.i) += t.x(t.i);
+  });
+}
+/// The answer goes to all threads behind the same barrier; the one in front is that of its place.
+TEST(MemoryBarriers, OneBehindAnAcquireWhoseAnswerIsUsed) {
+  expect_events("BABG", [](Program t) {
+    t.y(t.i) += cast<f32>(atomic_xchg(t.p + t.n, 1, {}, Order::acquire));
+  });
+}
+TEST(MemoryBarriers, BothOfOneThatReleasesAndAcquires) {
+  expect_events("GBXBG", [](Program t) {
+    t.y(t.i) = t.x(t.i);
+    atomic_xchg(t.p + t.n, 1, {}, Order::acq_rel);
+    t.y(t.i) += 1.0f;
+  });
+}
+TEST(MemoryBarriers, NoneOfARelaxedOne) {
+  expect_events("G", [](Program t) {
+    t.y(t.i) = t.x(t.i);
+    atomic_xchg(t.p + t.n, 1);
+  });
+}
+/// A lock: what it guards lies between one barrier behind its acquire and one in front of its
+/// release.
+TEST(MemoryBarriers, ThoseOfALock) {
+  expect_events("BABGBR", [](Program t) {
+    while_([&] { return atomic_xchg(t.p + t.n, 1, {}, Order::acquire) == 1; }, [&] {});
+    t.y(t.i) += t.x(t.i);
+    atomic_xchg(t.p + t.n, 0, {}, Order::release);
+  });
+}
+
+}  // namespace
+}  // namespace tegula
