@@ -59,6 +59,7 @@ TEST_P(AbsentCarry, SumsRaggedBlocks) {
 /// Rows beyond those of `a` are none of the sum, whatever its columns are.
 TEST_P(AbsentCarry, LacksWhatEveryStepLacks) {
   const auto k = kernel("rows", [](In<f32, 2> a, Out<f32, 2> y) {
+    y.partial();
     for (auto m : grid(rows(y), 8)) {
       auto acc = zeros<f32>(8, 16);
       for (auto c : steps(a.cols(), 16)) acc = acc + a(m, c);
@@ -77,6 +78,7 @@ TEST_P(AbsentCarry, LacksWhatEveryStepLacks) {
 /// The same rows, though the kernel computes in each step where they begin.
 TEST_P(AbsentCarry, LacksWhatEveryStepComputesAlike) {
   const auto k = kernel("rows", [](In<f32, 2> a, Scalar<i32> half, Out<f32, 2> y) {
+    y.partial();
     for (auto m : grid(rows(y), 8)) {
       auto acc = zeros<f32>(8, 16);
       for (auto c : steps(a.cols(), 16))
@@ -98,6 +100,7 @@ void expect_recurrence(Device device, Facts facts, int rows_of_a) {
   const int rows = 7, columns = 10;
   auto k =
       kernel("recurrence", [facts](In<f32, 2> a, In<f32, 2> b, Out<f32, 2> h, Out<f32, 1> last) {
+        h.partial();
         const auto equal = [&] {
           assume(a.rows() == h.rows());
           assume(b.rows() == h.rows());
@@ -221,9 +224,11 @@ TEST_P(AbsentCarry, WhereTakesThePresenceOfItsChoice) {
     for (auto i : grid(y, 32)) y(i) = where(i.idx() < x.dim(0), x(i), 0.0f);
   });
   const auto concat = kernel("concat", [](In<f32, 1> a, In<f32, 1> b, Out<f32, 1> y) {
+    y.partial();
     for (auto i : grid(y, 32)) y(i) = where(i.idx() < a.dim(0), a(i), b(i.shifted(-a.dim(0))));
   });
   const auto shift = kernel("shift", [](In<f32, 1> x, Out<f32, 1> y) {
+    y.partial();
     for (auto i : grid(y, 32)) y(i) = where(i.idx() > 0, x(i.shifted(-1)), -1.0f);
   });
   const Tensor x = Tensor::iota({20}, DType::f32, device), padded = untouched({40}),
