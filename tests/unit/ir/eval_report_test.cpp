@@ -177,10 +177,12 @@ TEST(EvalReport, ThePoisonOp) {
               ElementsAre("store writes poison to o[0], made by poison"));
 }
 
+/// The fold of nothing by a function is the one scalar that may be absent.
 TEST(EvalReport, AnAbsentElementMustNotDecide) {
   HostTensor<i32> x({2});
   const std::string text = R"(kernel @a tile (%x: view<?xi32, in>, %n: i32) {
-    %v = load_view %x, %n [axes = []] : i32
+    %t = load_view %x, %n [axes = [0]] : tile<1xi32>
+    %v = reduce_with %t [axis = 0] : i32 { (%a: i32, %b: i32) yield %a }
     %z = const [value = 0] : i32
     %c = cmp %v, %z [pred = "eq"]
     if %c { yield } { yield }
