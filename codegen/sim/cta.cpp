@@ -108,6 +108,7 @@ Turn Cta::run(std::int64_t instructions) {
 
 Turn Cta::run_warps(std::int64_t instructions) {
   const auto wake = [&] {
+    for (Warp* w : blocked_) w->waiting.text = nullptr;  // it may come further now
     ready_.insert(ready_.end(), blocked_.begin(), blocked_.end());
     blocked_.clear();
   };
@@ -132,7 +133,7 @@ Turn Cta::run_warps(std::int64_t instructions) {
     }
     if (progressed) wake();  // what it did may be what the others wait for
     if (is_blocked) blocked_.push_back(&w);
-    if (w.spin.loop && is_spinning()) return Turn::Spinning;
+    if (w.spin.loop && w.spin.effects == effects && is_spinning()) return Turn::Spinning;
   }
   complete_ = true;
   return Turn::Over;
@@ -262,7 +263,7 @@ void Cta::report_deadlock() {
 void Cta::report_spin() {
   const Warp* spinning = nullptr;
   for (const Warp& w : warps_) {
-    if (!w.spin.loop) continue;
+    if (!w.spin.loop || w.spin.effects != effects) continue;
     if (!spinning || (w.spin.read && !spinning->spin.read)) spinning = &w;
   }
   if (!spinning) return report_deadlock();

@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "ir/analysis/bounds.h"
+#include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
 
 namespace tegula::ir {
@@ -307,8 +308,8 @@ bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
   return false;
 }
 
-/// Each offset is a multiple of the extent, or all differ by such multiples.
-bool MemoryHazards::equal_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
+/// Each offset is a multiple of the smaller extent, or all differ by such multiples.
+bool MemoryHazards::inside_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if (!a.is_box() && !b.is_box()) {
     const auto x = pointers(a.address), y = pointers(b.address);
     if (!x || !y || x->base != y->base || x->factor != y->factor) return false;
@@ -320,8 +321,8 @@ bool MemoryHazards::equal_or_disjoint(const MemoryAccess& a, const MemoryAccess&
   }
   if (!a.is_box() || !b.is_box() || a.address != b.address || a.axes != b.axes) return false;
   for (std::size_t d = 0; d < a.offsets.size(); ++d) {
-    const std::int64_t size = extent(a, d);
-    if (size <= 0 || size != extent(b, d)) return false;
+    const std::int64_t size = std::min(extent(a, d), extent(b, d));
+    if (size <= 0 || std::max(extent(a, d), extent(b, d)) % size != 0) return false;
     const Linear x = linear(a.offsets[d]), y = linear(b.offsets[d]);
     const auto apart = distance(x, y, carried);
     if (apart == 0 || (apart && *apart % size == 0)) continue;
@@ -410,6 +411,23 @@ bool MemoryHazards::is_replicated(const MemoryAccess& a) const {
 
 namespace {
 
+/// Every block of `whole` that has the extents of `part` lies in the registers of the threads that
+/// `part` names: the pieces in which the pass store_blocks stores a tile.
+bool is_cut_into(const LinearLayout& whole, const LinearLayout& part) {
+  if (whole.rank() != part.rank()) return false;
+  for (int d = 0; d < whole.rank(); ++d)
+    if (whole.shape()[d] % part.shape()[d] != 0) return false;
+  Dims at = part.shape();
+  for (int d = 0; d < at.size(); ++d) at[d] = 0;
+  for (;;) {
+    const auto block = subtile(whole, at, part.shape());
+    if (!block || block->layout != part) return false;
+    int d = whole.rank() - 1;
+    while (d >= 0 && (at[d] += part.shape()[d]) == whole.shape()[d]) at[d--] = 0;
+    if (d < 0) return true;
+  }
+}
+
 /// Different indices are different elements.
 bool is_injective(const Ints& factor, std::span<const std::int64_t> shape) {
   std::vector<std::pair<std::int64_t, std::int64_t>> steps;
@@ -426,21 +444,30 @@ bool is_injective(const Ints& factor, std::span<const std::int64_t> shape) {
 
 }  // namespace
 
+/// One of the boxes is a block of the other, and each thread has the same elements of both.
+bool MemoryHazards::share_by_blocks(const MemoryAccess& a, const MemoryAccess& b) const {
+  const bool a_is_whole = a.tile.count() > b.tile.count();
+  const auto &whole = a_is_whole ? a : b, &part = a_is_whole ? b : a;
+  return a.is_box() && b.is_box() && is_cut_into(*whole.tile.layout(), *part.tile.layout());
+}
+
 bool MemoryHazards::same_thread(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   using enum MemoryAccess::By;
   if (a.by != Threads || b.by != Threads) return false;
   if (!a.tile.is_tile() || !b.tile.is_tile()) return a.is_first_threads() && b.is_first_threads();
-  if (!a.tile.layout() || a.tile.layout() != b.tile.layout()) return false;
+  if (!a.tile.layout() || !b.tile.layout()) return false;
+  const bool is_equal = *a.tile.layout() == *b.tile.layout();
+  if (!is_equal && !share_by_blocks(a, b)) return false;
   // What a call lets overlap may meet in whatever elements.
   if (share_memory_by_call(a) && (a.is_box() ? !is_same_box(a, b) : a.address != b.address))
     return false;
-  if (!equal_or_disjoint(a, b, carried)) return false;
+  if (!inside_or_disjoint(a, b, carried)) return false;
   if (!a.is_box()) {
     const auto p = pointers(a.address);
     if (!p || !is_injective(p->factor, k_.type(a.address).shape())) return false;
   }
   // Of copies the first one writes, and all of them read.
-  return (a.writes && b.writes) || !is_replicated(a);
+  return (is_equal && a.writes && b.writes) || (!is_replicated(a) && !is_replicated(b));
 }
 
 }  // namespace tegula::ir

@@ -99,7 +99,8 @@ class MemoryHazards {
   bool may_alias(const MemoryAccess& a, const MemoryAccess& b) const;
   bool share_memory_by_call(const MemoryAccess& a) const;
   bool same_thread(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
-  bool equal_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
+  bool inside_or_disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
+  bool share_by_blocks(const MemoryAccess& a, const MemoryAccess& b) const;
   bool disjoint(const MemoryAccess& a, const MemoryAccess& b, OpId carried);
   bool is_replicated(const MemoryAccess& a) const;
   std::int64_t extent(const MemoryAccess& a, std::size_t view_dim) const;

@@ -16,6 +16,7 @@
 #include "ir/analysis/leader.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
+#include "ir/layout/conversion.h"
 #include "ir/layout/reduction.h"
 #include "ir/pipeline.h"
 #include "ir/uses.h"
@@ -76,8 +77,18 @@ class MemoryOrder {
   bool meets_before(const OpData& d) const {
     return d.opcode == Opcode::LastArriver || meets_for_result(d);
   }
+  /// Elements change warps: they go through shared memory, whose writers and readers meet.
+  bool crosses_warps(const OpData& d) const {
+    const Type from = k_.type(d.operands[0]), to = k_.type(d.results[0]);
+    if (!from.layout() || !to.layout() || uses_.of(d.results[0]).empty()) return false;
+    const int bytes = to.is_pointer() ? 8 : size_bytes(to.dtype());
+    ConversionOptions within_warps;
+    within_warps.allow_shared = false;
+    return !plan_conversion(*from.layout(), *to.layout(), bytes, within_warps);
+  }
   bool meets_behind(const OpData& d) const {
     using enum Opcode;
+    if (d.opcode == ConvertLayout) return crosses_warps(d);
     if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
       const Type tile = k_.type(d.operands[0]);
       if (!tile.layout()) return false;

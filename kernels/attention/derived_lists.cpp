@@ -238,7 +238,7 @@ struct RowMaker {
   Counts run(const Tile& b, const Tile& h, const Index& m, const LeafBounds& queries) const {
     const LeafBounds launch = launch_values(sides, b, h);
     Tile whole = full<i32>(0), masked = full<i32>(0);
-    for (auto n : steps(count, kChunk)) {
+    for (auto n : steps(count, kChunk).independent()) {
       const LeafBounds keys = key_bounds(sides, key_bounds_of, b, h, n, block, part);
       const Truth truth = classify(sides, {launch, queries, keys});
       const Tile at = n.idx(), exists = at < count;
@@ -294,6 +294,7 @@ auto make_order_kernel() {
       "attention_tile_order", [](In<i32, 3> Counts, Out<i32, 3> Order, Scalar<i32> tiles) {
         const Tile count = tiles;
         Counts.any_extent(0), Order.any_extent(0);
+        Order.partial();  // places behind the last tile have no tile
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), count}, 1, 1, kPlaced)) {
           const Tile tile = cast<i32>(m.idx()), mine = expand(fill_absent(Counts(b, h, m), 0), 1);
           Tile rank = full<i32>(0, kPlaced);

@@ -1,7 +1,9 @@
 // Products whose steps are dealt evenly are assembled by both back ends: no spills, no stack, no
-// warning of the assembler.
+// warning of the assembler, and no barrier for the parts of tiles that programs exchange: a thread
+// stores and loads the same elements of them.
 #include "tegula/kernels/fused_matmul.h"
 #include "tests/assemble/assembled.h"
+#include "tests/placed_barriers.h"
 
 namespace tegula {
 namespace {
@@ -39,6 +41,7 @@ TEST_F(StreamedMatmul, Types) {
                  C = Tensor::zeros({64, 64}, c.result, Device::cpu());
     const ir::Kernel kernel =
         traced("matmul_streamed", [&] { matmul(stream, A, B, C, c.config, c.options); });
+    EXPECT_EQ(placed_barriers(kernel, "sm_90a"), 0);
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
     if (c.operands == half) {
       EXPECT_GT(products_followed(kernel, 5), 4u);
@@ -57,6 +60,7 @@ TEST_F(StreamedMatmul, Epilogue) {
       const Tensor A = host({64, 64}), C = host({64, 64});
       dense.run(config(128, bn, 64), stream, A, A, C, host({64}), host({64, 64}));
     });
+    EXPECT_EQ(placed_barriers(kernel, "sm_90a"), 0);
     for (const runtime::Backend backend : here()) expect_clean(kernel, "sm_90a", true, backend);
   }
 }

@@ -22,6 +22,7 @@ struct MemoryProgram {
   std::size_t result = 0;
   std::vector<double> want;
   std::function<std::shared_ptr<const runtime::CompiledKernel>(const Stream&)> call;
+  int calls = 1;  ///< after which the argument holds that
 };
 
 template <class K, std::size_t... I>
@@ -30,7 +31,7 @@ MemoryProgram memory_program(std::string name, int barriers, const K& kernel,
                              std::size_t result, std::vector<double> want,
                              std::index_sequence<I...>) {
   MemoryProgram p{std::move(name), barriers, std::move(args), std::move(is_pointer), result,
-                  std::move(want), {}};
+                  std::move(want), {}, 1};
   p.call = [kernel, list = p.args](const Stream& stream) {
     kernel(stream, list[I]...);
     return kernel.instance().launcher.latest();
@@ -40,8 +41,8 @@ MemoryProgram memory_program(std::string name, int barriers, const K& kernel,
 /// `result` is the argument that is compared; pointers are the arguments of type Ptr.
 template <std::size_t N, class K>
 MemoryProgram memory_program(std::string name, int barriers, const K& kernel,
-                             std::vector<Tensor> args, std::size_t result,
-                             std::vector<double> want, std::vector<bool> is_pointer = {}) {
+                             std::vector<Tensor> args, std::size_t result, std::vector<double> want,
+                             std::vector<bool> is_pointer = {}) {
   is_pointer.resize(N);
   return memory_program(std::move(name), barriers, kernel, std::move(args), std::move(is_pointer),
                         result, std::move(want), std::make_index_sequence<N>());
@@ -157,10 +158,9 @@ inline MemoryProgram recurrence_shifted(Device d) {
       }
     });
   });
-  return memory_program<1>("recurrence_shifted", 1, k, {filled(d, {9, 4096}, 1)}, 0,
-                           numbers(9 * 4096, [](int i) {
-                             return std::min(i / 4096 + 1, i % 4096 + 1);
-                           }));
+  return memory_program<1>(
+      "recurrence_shifted", 1, k, {filled(d, {9, 4096}, 1)}, 0,
+      numbers(9 * 4096, [](int i) { return std::min(i / 4096 + 1, i % 4096 + 1); }));
 }
 inline MemoryProgram stored_before_a_loop(Device d) {
   const auto k = kernel("stored_before_a_loop", [](InOut<f32, 1> s, InOut<f32, 1> z) {
@@ -339,38 +339,36 @@ inline MemoryProgram words_of_one_thread(Device d) {
 
 // ---- products
 inline MemoryProgram product_of_own_scratch(Device d) {
-  const auto k = kernel("product_of_own_scratch",
-                        [](In<bf16, 2> x, InOut<bf16, 2> s, Out<f32, 2> z) {
-                          once([&] {
-                            const auto r = slice(0, 64);
-                            for (auto c : steps(256, 64)) s(r, c) = x(r, c);
-                            Tile acc = zeros<f32>(64, 64);
-                            for (auto c : steps(256, 64)) acc = dot(s(r, c), s(r, c).T(), acc);
-                            z(r, r) = acc;
-                          });
-                        });
+  const auto k =
+      kernel("product_of_own_scratch", [](In<bf16, 2> x, InOut<bf16, 2> s, Out<f32, 2> z) {
+        once([&] {
+          const auto r = slice(0, 64);
+          for (auto c : steps(256, 64)) s(r, c) = x(r, c);
+          Tile acc = zeros<f32>(64, 64);
+          for (auto c : steps(256, 64)) acc = dot(s(r, c), s(r, c).T(), acc);
+          z(r, r) = acc;
+        });
+      });
   return memory_program<3>("product_of_own_scratch", -1, k,
                            {filled(d, {64, 256}, 1, DType::bf16),
                             filled(d, {64, 256}, 0, DType::bf16), filled(d, {64, 64})},
                            2, numbers(4096, [](int) { return 256; }));
 }
 inline MemoryProgram product_and_read(Device d) {
-  const auto k = kernel("product_and_read", [](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> c,
-                                               Out<f32, 2> z) {
-    for (auto [m, n] : grid(c, 128, 128)) {
-      Tile acc = zeros<f32>(128, 128);
-      for (auto s : steps(a.cols(), 64)) acc = dot(a(m, s), b(s, n), acc);
-      c(m, n) = acc;
-      z(m, n) = fill_absent(c(m.shifted(1), n), 0) + fill_absent(c(m, n.shifted(1)), 0);
-    }
-  });
-  return memory_program<4>("product_and_read", -1, k,
-                           {filled(d, {128, 256}, 1, DType::bf16),
-                            filled(d, {256, 128}, 1, DType::bf16), filled(d, {128, 128}),
-                            filled(d, {128, 128})},
-                           3, numbers(128 * 128, [](int i) {
-                             return 256 * ((i / 128 < 127) + (i % 128 < 127));
-                           }));
+  const auto k =
+      kernel("product_and_read", [](In<bf16, 2> a, In<bf16, 2> b, InOut<f32, 2> c, Out<f32, 2> z) {
+        for (auto [m, n] : grid(c, 128, 128)) {
+          Tile acc = zeros<f32>(128, 128);
+          for (auto s : steps(a.cols(), 64)) acc = dot(a(m, s), b(s, n), acc);
+          c(m, n) = acc;
+          z(m, n) = fill_absent(c(m.shifted(1), n), 0) + fill_absent(c(m, n.shifted(1)), 0);
+        }
+      });
+  return memory_program<4>(
+      "product_and_read", -1, k,
+      {filled(d, {128, 256}, 1, DType::bf16), filled(d, {256, 128}, 1, DType::bf16),
+       filled(d, {128, 128}), filled(d, {128, 128})},
+      3, numbers(128 * 128, [](int i) { return 256 * ((i / 128 < 127) + (i % 128 < 127)); }));
 }
 inline MemoryProgram product_stored_again(Device d) {
   const auto k = kernel("product_stored_again", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
@@ -426,15 +424,31 @@ inline MemoryProgram own_product(Device d) {
 }
 
 using MakeProgram = MemoryProgram (*)(Device);
-inline constexpr MakeProgram kMemoryPrograms[] = {
-    reversed,           shifted,          sorted,
-    by_pointer,         transposed,       prefix,
-    recurrence_shifted, nested_loops,     stored_before_a_loop,
-    no_step,            read_in_a_branch, stored_in_a_branch,
-    scalar_out_and_in,  histogram,        row_sums_out_and_in,
-    scatter_and_load,   scatter_and_box,  box_and_scatter,
-    old_values,         product_and_read, words_of_one_thread,
-    own_elements,       own_rows,         product_of_own_scratch,
-    own_product,        product_stored_again};
+inline constexpr MakeProgram kMemoryPrograms[] = {reversed,
+                                                  shifted,
+                                                  sorted,
+                                                  by_pointer,
+                                                  transposed,
+                                                  prefix,
+                                                  recurrence_shifted,
+                                                  nested_loops,
+                                                  stored_before_a_loop,
+                                                  no_step,
+                                                  read_in_a_branch,
+                                                  stored_in_a_branch,
+                                                  scalar_out_and_in,
+                                                  histogram,
+                                                  row_sums_out_and_in,
+                                                  scatter_and_load,
+                                                  scatter_and_box,
+                                                  box_and_scatter,
+                                                  old_values,
+                                                  product_and_read,
+                                                  words_of_one_thread,
+                                                  own_elements,
+                                                  own_rows,
+                                                  product_of_own_scratch,
+                                                  own_product,
+                                                  product_stored_again};
 
 }  // namespace tegula::test

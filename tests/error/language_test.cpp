@@ -399,6 +399,15 @@ TEST(LanguageError, Grid) {
   });
   expect("T0114 narrow_sum",
          [&] { in_cluster(2, [](Tile t) { return cluster_sum(cast<bf16>(t), 0); }); });
+  expect("T0606 after_grid", [] {
+    kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto i : grid(z, 16)) z(i) = x(i);
+      z(0) = 1;
+    }).trace(tensor({40}), tensor({40}));
+  });
+}
+
+TEST(LanguageError, Atomics) {
   expect("T1401 atomic_type", [] {
     kernel("k", [](Ptr<i1> flags, Out<f32, 1> z) {
       for (auto i : grid(z, 16)) atomic_xchg(flags + i.idx(), z.rows() > 3);
@@ -413,12 +422,6 @@ TEST(LanguageError, Grid) {
     kernel("k", [](Ptr<i32> counter, Out<f32, 1> z) {
       for (auto i : grid(z, 16)) if_(last_arriver(counter, 2), [&] { z(i) = 1; });
     }).trace(tensor({1}, DType::i32), tensor({40}));
-  });
-  expect("T0606 after_grid", [] {
-    kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
-      for (auto i : grid(z, 16)) z(i) = x(i);
-      z(0) = 1;
-    }).trace(tensor({40}), tensor({40}));
   });
 }
 

@@ -145,6 +145,7 @@ TEST(Warning, ProductsOfF32AreNoTensorCores) {
 
 TEST(Warning, OfTheTrace) {
   const auto lost = kernel("lost", [](In<f32, 1> x, Out<f32, 1> y) {
+    y.partial();
     for (auto i : grid(y, 16)) {
       auto out = y(i);
       out = x(i);
@@ -161,6 +162,7 @@ TEST(Warning, OfTheTrace) {
 TEST(Warning, ReachesTheErrorStreamWhereThatIsAskedFor) {
   const auto call = [](const char* name) {
     const auto k = kernel(name, [](In<f32, 1> x, Out<f32, 1> y) {
+      y.partial();
       for (auto i : grid(y, 16)) {
         auto out = y(i);
         out = x(i);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -170,6 +171,8 @@ inline void fit_to_machine(DrawnProduct& x) {
   const int rows = x.rows();
   int& columns = x.config.swapped ? x.config.bm : x.config.bn;
   columns = std::min(columns, rows <= 128 ? 256 : rows == 192 ? 192 : 128);
+  // Programs of a cluster cut accumulators of a power of two of rows only.
+  if (!std::has_single_bit(static_cast<unsigned>(rows))) x.plan.erase("splits");
   if (x.options.promoted) columns = std::min(columns, 128);
   if (x.is_of_integers() && columns > 32) columns = columns / 16 * 16;
   constexpr int kRoom = 160 * 1024;

@@ -8,7 +8,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 limit=$((56 * 1000 * 1000))
-tree=build/release
+preset=${PRESET:-release}  # PRESET=ci: for tests alone, with assertions
+tree=build/$preset
 
 # Sizes of a folder's files and their sum, which must not exceed a limit.
 check_size() {
@@ -21,8 +22,8 @@ check_size() {
 
 if [ "${1:-}" = --libraries ]; then
   folder=${2:?gpu_pack.sh --libraries FOLDER}
-  tools/dev/build.sh release tegula tegula_bench
-  grep -q 'TEGULA_LLVM:BOOL=ON' $tree/CMakeCache.txt && tools/dev/build.sh release tegula_llvm
+  tools/dev/build.sh "$preset" tegula tegula_bench
+  grep -q 'TEGULA_LLVM:BOOL=ON' $tree/CMakeCache.txt && tools/dev/build.sh "$preset" tegula_llvm
   rm -rf "${folder:?}/lib"
   mkdir -p "$folder/lib"
   cp -P $tree/lib/libtegula*.so* "$folder/lib/"
@@ -36,13 +37,13 @@ has() { compgen -G "$1" >/dev/null; }
 targets=(tegula gpu_tests)
 has 'tools/*.cpp' && targets+=(tegula_program)
 has 'bench/*.cpp' && targets+=(tegula_bench)
-tools/dev/build.sh release "${targets[@]}"
-grep -q 'TEGULA_LLVM:BOOL=ON' $tree/CMakeCache.txt && tools/dev/build.sh release tegula_llvm
+tools/dev/build.sh "$preset" "${targets[@]}"
+grep -q 'TEGULA_LLVM:BOOL=ON' $tree/CMakeCache.txt && tools/dev/build.sh "$preset" tegula_llvm
 tests=$(tests_of -L gpu)
 if [ -n "${EXTRA:-}" ]; then
   extra=$(tests_of -R "^($EXTRA)$")
   # shellcheck disable=SC2086  # words
-  tools/dev/build.sh release $extra
+  tools/dev/build.sh "$preset" $extra
   tests+=" $extra"
 fi
 

@@ -26,7 +26,8 @@ constexpr std::array kUnseen{
     Detector::LaneRace,     Detector::MbarrierWait, Detector::WrongParity, Detector::CpAsyncWait,
     Detector::Watchdog,     Detector::WgmmaOperand, Detector::SetMaxNReg,  Detector::Poison,
     Detector::SharedBounds, Detector::GlobalBounds, Detector::Misaligned,  Detector::TensorMapRule,
-    Detector::GlobalRace,   Detector::Trapped};
+    Detector::GlobalRace,   Detector::ProgramRace,  Detector::ReleaseEarly, Detector::ScopeRace,
+    Detector::Assume,       Detector::Trapped};
 /// Single cases of detectors that the check has otherwise.
 constexpr std::array<std::string_view, 8> kUnseenCases{
     "exchange without barrier",

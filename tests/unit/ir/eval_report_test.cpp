@@ -177,6 +177,19 @@ TEST(EvalReport, ThePoisonOp) {
               ElementsAre("store writes poison to o[0], made by poison"));
 }
 
+/// An element of a view is there wherever it lies: outside it is 0.
+TEST(EvalReport, AnElementOutsideDecidesAsZero) {
+  HostTensor<i32> x({2});
+  const std::string text = R"(kernel @a tile (%x: view<?xi32, in>, %n: i32) {
+    %v = load_view %x, %n [axes = []] : i32
+    %z = const [value = 0] : i32
+    %c = cmp %v, %z [pred = "eq"]
+    if %c { yield } { yield }
+  })";
+  EXPECT_TRUE(run(text, {x.view(), int_arg(2)}).clean());
+  EXPECT_TRUE(run(text, {x.view(), int_arg(1)}).clean());
+}
+
 /// The fold of nothing by a function is the one scalar that may be absent.
 TEST(EvalReport, AnAbsentElementMustNotDecide) {
   HostTensor<i32> x({2});
