@@ -360,5 +360,27 @@ TEST_P(Absence, OfEachOp) {
         if (test.takes_two || q == Pattern::All) run(test, p, q, GetParam());
 }
 
+/// A side that has no end is stored wherever the program's tile lies.
+TEST_P(Absence, OfAChoiceFarFromTheStart) {
+  const auto k = kernel("far", [](In<f32, 1> x, Out<f32, 1> by_where, Out<f32, 1> by_if) {
+    by_where.partial(), by_if.partial();
+    for (auto r : grid(by_where, kN)) {
+      by_where(r) = where(r.first() == 0, x(r), 7.0f);
+      Tile t = full<f32>(7.0f, kN);
+      if_(r.first() == 0, [&] { t = x(r) * 1.0f; });
+      by_if(r) = t;
+    }
+  });
+  const Device d = GetParam();
+  const Tensor x = Tensor::from(std::vector<float>{1, 2, 3}, d),
+               a = Tensor::full({8 * kN}, kUntouched, DType::f32, d),
+               b = Tensor::full({8 * kN}, kUntouched, DType::f32, d);
+  k(Stream(d), x, a, b);
+  std::vector<double> want(8 * kN, 7);
+  for (std::size_t i = 0; i < kN; ++i) want[i] = i < 3 ? static_cast<double>(i + 1) : kUntouched;
+  EXPECT_EQ(a.to_doubles(), want);
+  EXPECT_EQ(b.to_doubles(), want);
+}
+
 }  // namespace
 }  // namespace tegula::test

@@ -190,6 +190,21 @@ TEST(EvalReport, AnElementOutsideDecidesAsZero) {
   EXPECT_TRUE(run(text, {x.view(), int_arg(1)}).clean());
 }
 
+/// The fold of nothing by a function is the one scalar that may be absent.
+TEST(EvalReport, AnAbsentElementMustNotDecide) {
+  HostTensor<i32> x({2});
+  const std::string text = R"(kernel @a tile (%x: view<?xi32, in>, %n: i32) {
+    %t = load_view %x, %n [axes = [0]] : tile<1xi32>
+    %v = reduce_with %t [axis = 0] : i32 { (%a: i32, %b: i32) yield %a }
+    %z = const [value = 0] : i32
+    %c = cmp %v, %z [pred = "eq"]
+    if %c { yield } { yield }
+  })";
+  EXPECT_THAT(texts(run(text, {x.view(), int_arg(2)})),
+              ElementsAre("if uses an absent element as a branch condition"));
+  EXPECT_TRUE(run(text, {x.view(), int_arg(1)}).clean());
+}
+
 // ---- division by zero
 // -----------------------------------------------------------------------------------------------
 TEST(EvalReport, IntegerDivisionByZero) {
