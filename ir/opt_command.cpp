@@ -5,9 +5,8 @@
 namespace tegula::ir {
 namespace {
 
-constexpr std::string_view kProgram = "tegula opt",
-                           kPasses = " --passes=", kPlan = " --plan=", kChanges = "TEGULA_PLAN=",
-                           kChecks = " --checks";
+constexpr std::string_view kProgram = "tegula opt", kPasses = " --passes=", kPlan = " --plan=",
+                           kChanges = "TEGULA_PLAN=", kChecks = " --checks";
 
 /// What follows the flag, in quotes or up to the next space.
 std::string value_after(std::string_view line, std::string_view flag) {

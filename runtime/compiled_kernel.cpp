@@ -181,6 +181,7 @@ std::string replayable_trace(const CompiledKernel& k) {
   tile.info.target = k.target;
   ir::PassContext context;
   context.plan = k.plan;
+  context.keep_checks = k.device.kind == DeviceKind::sim;
   std::vector<std::string_view> passes;
   for (const ir::PassTiming& pass : k.passes) passes.push_back(pass.name);
   return ir::opt_comment(ir::opt_command(context), fmt::format("{}", fmt::join(passes, ","))) +

@@ -202,26 +202,9 @@ void expect_attention(const AttentionSpec& spec, DType type, std::int64_t length
                         std::bit_cast<std::uint32_t>(1 / std::sqrt(static_cast<float>(dim)))};
   // No length of packed heads, no lengths of sequences, no further outputs, no lists, no marks.
   const LaunchArg none{};
-  const runtime::CompiledKernel k = run_for_sm_80(tile, {{&Q},
-                                                         {&K},
-                                                         {&V},
-                                                         {&got},
-                                                         {&got_lse},
-                                                         scale,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none,
-                                                         none});
+  const runtime::CompiledKernel k =
+      run_for_sm_80(tile, {{&Q}, {&K}, {&V}, {&got}, {&got_lse}, scale, none, none, none, none,
+                           none, none, none, none,   none,       none,  none, none, none, none});
   EXPECT_TRUE(has(k, {ir::Opcode::Mma}));
   expect_near(got, want, type == DType::f16 ? 4e-3 : 0.03);
   expect_near(got_lse, want_lse, 1e-4);

@@ -23,9 +23,9 @@ std::string found(const std::string& text) {
 /// Only running the kernel shows these: what lanes and values do, which slot and phase an mbarrier
 /// is at, what warps disagree about, how many registers there are.
 constexpr std::array kUnseen{
-    Detector::LaneRace,     Detector::MbarrierWait, Detector::WrongParity, Detector::CpAsyncWait,
-    Detector::Watchdog,     Detector::WgmmaOperand, Detector::SetMaxNReg,  Detector::Poison,
-    Detector::SharedBounds, Detector::GlobalBounds, Detector::Misaligned,  Detector::TensorMapRule,
+    Detector::LaneRace,     Detector::MbarrierWait, Detector::WrongParity,  Detector::CpAsyncWait,
+    Detector::Watchdog,     Detector::WgmmaOperand, Detector::SetMaxNReg,   Detector::Poison,
+    Detector::SharedBounds, Detector::GlobalBounds, Detector::Misaligned,   Detector::TensorMapRule,
     Detector::GlobalRace,   Detector::ProgramRace,  Detector::ReleaseEarly, Detector::ScopeRace,
     Detector::Assume,       Detector::Trapped};
 /// Single cases of detectors that the check has otherwise.
