@@ -1,6 +1,7 @@
 // Elementwise ops on tiles: operands broadcast, absence and poison spread.
 #include <algorithm>
 
+#include "ir/analysis/uniform.h"
 #include "ir/eval/program.h"
 
 namespace tegula::ir::interp {
@@ -48,7 +49,8 @@ void join_select_states(Program& p, OpId id, TileValue& out) {
   const TileValue &condition = p.value(d.operands[0]), &yes = p.value(d.operands[1]),
                   &no = p.value(d.operands[2]);
   out.join_edges(condition.edges);
-  if (condition.cells.size() == 1 && condition.edges.empty())
+  if (condition.cells.size() == 1 && condition.edges.empty() &&
+      is_uniform(p.kernel(), d.operands[0]))
     return take_side(condition, condition.cells[0].i != 0 ? yes : no, out);
   for (const TileValue* in : {&condition, &yes, &no})
     if (!out.origin) out.origin = in->origin;

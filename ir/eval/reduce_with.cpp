@@ -39,8 +39,10 @@ class RegionFold {
     for (std::size_t i = 0; i < count_; ++i) {
       TileValue& out = p_.result(id_, i);
       out.reset(lanes);
-      out.edges = edges_without(p_.operand(id_, i).edges, p_.operand_type(id_, i).shape(),
-                                p_.attrs(id_).i(AttrName::axis));
+      // Coordinates that one operand lacks are none of any result.
+      for (std::size_t o = 0; o < count_; ++o)
+        out.join_edges(edges_without(p_.operand(id_, o).edges, p_.operand_type(id_, o).shape(),
+                                     p_.attrs(id_).i(AttrName::axis)));
     }
     for (std::size_t first = 0; first < lanes; first += batch) fold_lanes(first, batch);
   }

@@ -107,6 +107,7 @@ class Absence {
 
   // ---- what becomes of two values (absence_choice.cpp)
   static Sides compare(std::span<const Bound> first, std::span<const Bound> second);
+  Value repeated_scalar(Value condition);
   void select(OpId op);
   void choose_elements(OpId op, Value condition, const Sides& sides, List& all);
   void join_edges(OpId op, const Sides& sides, List& all);
@@ -131,6 +132,7 @@ class Absence {
   Bounds known_;
   std::unordered_map<Value, List> bounds_;
   std::map<std::pair<std::uint32_t, std::int64_t>, Value> limits_;
+  std::unordered_map<Value, Value> scalars_;        ///< of conditions that repeat one
   std::unordered_map<OpId, Value> ends_;            ///< of crops
   std::map<std::pair<OpId, Value>, Value> shares_;  ///< offsets of parts of cluster sums
   std::map<std::pair<OpId, Value>, Value> moved_;   ///< masks that shape ops moved

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/analysis/implied.h"
+#include "ir/analysis/uniform.h"
 #include "ir/passes/absence.h"
 
 namespace tegula::ir {
@@ -10,13 +11,6 @@ namespace {
 
 /// "No limit" is a multiple of every access width, so that it does not narrow the accesses.
 constexpr std::int64_t kNoLimit = INT32_MAX - 63;
-
-/// A scalar that a condition of a tile repeats.
-Value repeated_scalar(const Kernel& k, Value condition) {
-  if (!k.type(condition).is_tile()) return condition;
-  const OpId def = k[condition].def;
-  return def && k[def].opcode == Opcode::Splat ? k[def].operands[0] : Value();
-}
 
 Builder behind(Kernel& k, OpId op) {
   Builder b(k);
@@ -39,17 +33,41 @@ Absence::Sides Absence::compare(std::span<const Bound> first, std::span<const Bo
   return s;
 }
 
+/// The scalar that a condition of a tile repeats.
+Value Absence::repeated_scalar(Value condition) {
+  if (!k_.type(condition).is_tile()) return condition;
+  Value& scalar = scalars_[condition];
+  if (scalar || !is_uniform(k_, condition)) return scalar;
+  const OpId def = k_[condition].def;
+  const OpData d = k_[def];
+  using enum Opcode;
+  const bool is_moved =
+      d.opcode == Broadcast || d.opcode == ExpandDims || d.opcode == Reshape || d.opcode == Permute;
+  std::vector<Value> operands;
+  for (Value o : d.operands) operands.push_back(repeated_scalar(o));
+  Value made;
+  if (d.opcode == Splat || is_moved) {
+    made = operands[0];
+  } else {
+    Builder b = behind(k_, def);
+    const Type type = Type::of(k_.type(condition).elem());
+    made = k_[b.create(d.opcode, operands, std::span(&type, 1), d.attrs)].results[0];
+  }
+  return scalars_[condition] = made;
+}
+
 void Absence::select(OpId id) {
   const Value condition = k_[id].operands[0], result = k_[id].results[0];
   const Sides sides = compare(of(k_[id].operands[1]), of(k_[id].operands[2]));
   List all(of(condition).begin(), of(condition).end());
   merge_bounds(all, sides.both);
-  if (const Value scalar = repeated_scalar(k_, condition)) {
+  const bool differ = !sides.first.empty() || !sides.second.empty();
+  if (const Value scalar = differ ? repeated_scalar(condition) : Value()) {
     for (const Bound& bound : sides.first)
       all.push_back(guarded(id, scalar, true, bound, RegionId()));
     for (const Bound& bound : sides.second)
       all.push_back(guarded(id, scalar, false, bound, RegionId()));
-  } else if (!sides.first.empty() || !sides.second.empty()) {
+  } else if (differ) {
     choose_elements(id, condition, sides, all);
   }
   set(result, std::move(all));

@@ -1,0 +1,25 @@
+#include "ir/analysis/uniform.h"
+
+#include <algorithm>
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kMaxDepth = 12;
+
+}  // namespace
+
+bool is_uniform(const Kernel& k, Value v, int depth) {
+  if (!k.type(v).is_tile()) return true;
+  const OpId def = k[v].def;
+  if (!def || depth > kMaxDepth) return false;
+  const OpData& d = k[def];
+  using enum Opcode;
+  if (d.opcode == Const || d.opcode == Splat) return true;
+  const bool is_moved =
+      d.opcode == Broadcast || d.opcode == ExpandDims || d.opcode == Reshape || d.opcode == Permute;
+  if (!is_moved && info(d.opcode).family != Family::Elementwise) return false;
+  return std::ranges::all_of(d.operands, [&](Value o) { return is_uniform(k, o, depth + 1); });
+}
+
+}  // namespace tegula::ir
