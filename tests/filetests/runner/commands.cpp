@@ -158,6 +158,8 @@ std::string printed(const Run& run) {
     std::string out;
     for (const Diagnostic& d : e.diagnostics()) out += d.str() + "\n";
     return out;
+  } catch (const DeviceError&) {  // a tool is missing: the test is skipped
+    throw;
   } catch (const Error& e) {
     return fmt::format("{}\n", trim(e.what()));
   }
