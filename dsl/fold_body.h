@@ -1,5 +1,5 @@
 #pragma once
-// What the function given to reduce may contain: one check for all devices.
+// The ops that the function given to reduce may contain: one check for all devices.
 #include "dsl/tracer.h"
 
 namespace tegula::dsl {

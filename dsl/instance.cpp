@@ -159,7 +159,7 @@ void let_params_alias(ir::Kernel& k) {
   }
 }
 
-/// Of each parameter, whether it is an address that the kernel writes to.
+/// Tells for each parameter whether it is an address that the kernel writes to.
 std::vector<bool> stored_through(const ir::Kernel& k) {
   std::vector<bool> stored(k.params().size());
   ir::walk(k, k.body(), [&](ir::OpId op) {

@@ -60,8 +60,8 @@ bool wants_retrace() {
   return !checks.empty() && std::ranges::find(checks, "retrace") != checks.end();
 }
 
-/// Those of the trace, then those of the machine code, which are about the kernel's own line where
-/// they know none.
+/// The warnings of the trace, then those of the machine code, which are about the kernel's own line
+/// where they know none.
 std::vector<Warning> warnings_about(const KernelInstance& k, std::span<const Diagnostic> of_trace,
                                     const CompiledKernel& compiled) {
   std::vector<Warning> found;

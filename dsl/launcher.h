@@ -40,7 +40,7 @@ class Launcher {
                                                          std::span<const HostArg> args);
   /// What was compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
-  /// Of everything compiled so far, each once.
+  /// The warnings about everything compiled so far, each once.
   std::vector<Warning> warnings() const;
   /// One line per compilation: what of its key was new.
   std::string why() const;

@@ -63,7 +63,7 @@ Tile cast(const Arg& x, DType to) {
     dsl::fail(dsl::Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")},
               "cast");
   ir::Value v = dsl::operand(t, x, to);
-  // Who writes the type wants it for tensors of all sizes.
+  // A user who writes the type wants it for tensors of all sizes.
   if (is_integer(to)) v = t.indices.restated(t.build, v, dsl::IndexTypes::Kind::Number);
   if (!x.is_literal())
     if (const auto at = t.indexed_by.find(t.value(x)); at != t.indexed_by.end())

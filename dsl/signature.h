@@ -16,7 +16,7 @@ using detail::HostArg;
 using detail::ParamInfo;
 using detail::ParamKind;
 
-/// What a parameter is called, for messages, dumps and checks: "A[M, K]".
+/// The name of a parameter, for messages, dumps and checks: "A[M, K]".
 struct ParamName {
   std::string name;
   std::vector<std::string> dims;  ///< empty, or one per dimension
@@ -91,8 +91,8 @@ struct Known {
   /// A bit a dimension of each argument: of any extent, of any stride (requests); none where there
   /// is no such.
   std::vector<std::uint8_t> any_extents, any_strides;
-  /// Of each argument, whether it is an address that the kernel writes to; shorter where none of
-  /// the last ones is.
+  /// Tells for each argument whether it is an address that the kernel writes to; shorter where none
+  /// of the last ones is.
   std::vector<bool> stored_through;
 
   void add(const Request& request);

@@ -306,7 +306,7 @@ std::vector<Tile> detail::reduce_with(std::span<const Tile> tiles, Axis axis,
       const ir::Value v = t.value(left[i]);
       const ir::Type wanted = ir::Type::of(t.kernel.type(operands[i]).elem()),
                      got = t.kernel.type(v);
-      // What is wrong inside explains a wrong result.
+      // A mistake inside explains a wrong result.
       const ir::Value arg = t.kernel[region].args[i];
       if (got != wanted || t.indices.is_index(v) != t.indices.is_index(arg)) {
         dsl::check_fold_body(t, region);

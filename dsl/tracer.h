@@ -225,7 +225,7 @@ class Tracer {
   void read_after(OpenScope& scope);
   void check_births(const OpenScope& scope);
   void check_types(const OpenScope& scope);
-  /// Of two values of different types: whether one of them is an index.
+  /// Tells of two values of different types whether one of them is an index.
   bool is_of_indices(ir::Value a, ir::Value b) {
     return indices.is_index(a) != indices.is_index(b);
   }

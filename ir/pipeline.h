@@ -36,7 +36,7 @@ struct PassContext {
   /// kernel's author that asks for them, if one does.
   std::string plan_changes;
   Loc changed_at;
-  /// What the kernel assumes is checked by the code that is made (for the simulator).
+  /// The assumptions of the kernel are checked by the code that is made (for the simulator).
   bool keep_checks = false;
   std::vector<Remark> remarks;
   std::string_view pass;  ///< the pass that runs

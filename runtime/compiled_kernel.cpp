@@ -204,7 +204,7 @@ void write_dumps(const CompiledKernel& k) {
     if (verbs == "all" || verbs.find(verb) != std::string::npos) {
       const bool is_replayable = verb == std::string_view("trace") && !k.passes.empty();
       const std::string text = is_replayable ? replayable_trace(k) : k.dump(verb);
-      // What a device has no use for has no file: nothing is emitted for cpu and sim.
+      // A stage that a device has no use for has no file: nothing is emitted for cpu and sim.
       if (!text.empty()) write_file(folder / file, text);
     }
   if (!k.cubin.empty() && (verbs == "all" || verbs.find("assemble") != std::string::npos))

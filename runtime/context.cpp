@@ -30,7 +30,7 @@ struct Gpus {
 
 std::mutex g_gpus_mutex;
 
-/// Those of the table that was asked about last: asking again takes no lock.
+/// The functions of the table that was asked about last: asking again takes no lock.
 std::atomic<Gpus*> g_latest{nullptr};
 
 Gpus& gpus_of(const Driver& table) {

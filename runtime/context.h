@@ -59,8 +59,8 @@ class ContextScope {
   bool pushed_ = false;
 };
 
-/// What `call` returns, called again with the primary context of GPU `ordinal` current where this
-/// thread has none, or another GPU's: the usual call does not pay for looking.
+/// Returns what `call` does, called again with the primary context of GPU `ordinal` current where
+/// this thread has none, or another GPU's: the usual call does not pay for looking.
 template <class Call>
 cu::Result call_in_context(int ordinal, const Call& call) {
   constexpr auto kInvalidContext = static_cast<cu::Result>(201),

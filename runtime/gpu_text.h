@@ -1,5 +1,5 @@
 #pragma once
-// What a kernel that was compiled for a device of the host would be on a GPU.
+// The GPU code of a kernel that was compiled for a device of the host.
 #include <string>
 #include <string_view>
 

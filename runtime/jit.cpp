@@ -22,7 +22,7 @@ void timed(CompiledKernel& k, const char* verb, Step step) {
                  .count()});
 }
 
-/// What the compiler refuses, the cpu refuses in the same words, although it interprets the trace:
+/// The cpu refuses what the compiler refuses, in the same words, although it interprets the trace:
 /// one language on every device. The result is thrown away; a key is compiled once a process.
 void require_compilable(const CompiledKernel& k, const CompileRequest& request) {
   const auto& checks = env().check;

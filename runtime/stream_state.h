@@ -1,13 +1,14 @@
 #pragma once
-// What calls must know of a stream before they take memory of it.
+// The state of a stream that calls must know before they take memory of it.
 #include "tegula/stream.h"
 
 namespace tegula::runtime {
 
 struct StreamState {
   bool is_recording = false;  ///< a CUDA graph; an invalidated capture counts
-  /// Of no other stream of the process, 0 of the default one: handles are reused after a stream is
-  /// destroyed while its work may still run, identifiers never are. Unknown while it records.
+  /// A number that no other stream of the process has, 0 of the default one: handles are reused
+  /// after a stream is destroyed while its work may still run, identifiers never are. Unknown while
+  /// it records.
   unsigned long long id = 0;
 };
 

@@ -89,7 +89,7 @@ class Collected {
       add(Cause::no_wgmma, at, why_no_wgmma());
   }
 
-  /// Of types that tensor cores take as they are.
+  /// The operands are of types that tensor cores take as they are.
   void of_scalar_products() {
     for (const ir::Remark& r : k_.remarks) {
       if (r.reason != "dot by FMA" || r.values.empty()) continue;

@@ -142,7 +142,7 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
     l.context.remark(Remark::Kind::Analysis, d.loc, how,
                      {{"tile", l.from.type(d.operands[0]).str()}});
   };
-  // What pads the layouts has a place in an exchange, too, which may be more than there is.
+  // Padding of the layouts has a place in an exchange, too, which may be more than there is.
   const bool is_too_large = plan && plan->kind == ConversionKind::Shared &&
                             plan->shared->layout.bytes() > shared_limit(l.from.info.target) / 2 &&
                             from.shape().product() * bytes <= plan->shared->layout.bytes() / 2;

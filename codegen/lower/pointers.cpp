@@ -50,7 +50,7 @@ Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
   const Type tile = l.from.type(d.operands[0]);
   const Value element = tile.is_tile() ? is_element(l, layout_of(tile)) : Value();
   if (!given || !element) return given ? given : element;
-  // What pads the tile has no mask either: one that came through shared memory was never written.
+  // Padding of the tile has no mask either: one that came through shared memory was never written.
   return l.b.select(element, given, l.b.constant(Type::scalar(DType::i1), std::int64_t{0}));
 }
 

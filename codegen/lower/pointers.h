@@ -9,7 +9,7 @@ namespace tegula::codegen {
 /// Attributes of an access of so many elements, with the hints of the op that makes it.
 ir::AttrList access_attrs(const ir::AttrList& from, std::int64_t width);
 
-/// Of each register, whether it holds an element and not what pads the tile; none where all do.
+/// Tells for each register whether it holds an element, not padding; none where all do.
 ir::Value is_element(Lowering& l, const ir::LinearLayout& layout);
 
 /// Operands addresses, values and a predicate, if any: each element there becomes the combination

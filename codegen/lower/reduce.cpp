@@ -255,7 +255,7 @@ void lower_Reduce(Lowering& l, OpId op) {
   const Value value = l.b.cast(l.get(d.operands[0]), wide);
   const Value identity = kind.identity(l.b, wide);
   Tuple result = reduction.run({reduction.without_padding(value, identity)});
-  // Of NaN alone, the hardware's extreme is NaN.
+  // The hardware's extreme of NaN alone is NaN.
   const bool may_be_nan = is_float(wide) && (kind.op == Opcode::Max || kind.op == Opcode::Min) &&
                           !loses_to_users(l.from, d.results[0], kind.op);
   if (may_be_nan) result[0] = l.b.op(kind.op, {result[0], identity});

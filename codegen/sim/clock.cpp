@@ -1,4 +1,4 @@
-// What clusters know of each other.
+// Knowledge that clusters have of each other.
 #include "codegen/sim/clock.h"
 
 namespace tegula::sim {

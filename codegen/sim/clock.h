@@ -43,7 +43,7 @@ class Clock {
   std::vector<Tick> ticks_;
 };
 
-/// What is known of the agents of another cluster, by atomics that released and acquired.
+/// Knowledge of the agents of another cluster, by atomics that released and acquired.
 struct ForeignClock {
   std::uint32_t home = 0;                ///< number of the cluster
   std::shared_ptr<const Clock> seen;     ///< accesses that happened before

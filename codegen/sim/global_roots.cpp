@@ -70,7 +70,7 @@ class RootFinder {
   bool changed_ = false;
 };
 
-/// What the kernel does with the memory of each parameter.
+/// Finds what the kernel does with the memory of each parameter.
 struct Accesses {
   Roots written = 0;
   std::vector<std::uint32_t> granules;  ///< smallest elements

@@ -57,7 +57,7 @@ struct WatchedRange {
   std::uint32_t granule = 4;  ///< bytes told apart
 };
 
-/// What is known of an element.
+/// The accesses known of an element.
 struct GlobalGranule {
   GlobalRecord write;
   std::uint32_t reads = 0, atomics = 0;  ///< first nodes, 0: none

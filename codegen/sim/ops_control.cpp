@@ -107,7 +107,7 @@ Step control_for_next(Warp& w, const Instr& i) {
 
 namespace {
 
-/// Of what an iteration begins with: active lanes and carried registers.
+/// A hash of what an iteration begins with: active lanes and carried registers.
 std::uint64_t state_of(Warp& w, const Instr& i) {
   std::uint64_t hash = w.mask;
   for (const Slot s : i.out) {

@@ -189,7 +189,7 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
   if (!x.value) return all;
   if (is_induction(x.value)) {
     const auto& d = k_[k_[k_[x.value].region].owner];
-    // What divides all three bounds lies between the last step and the end.
+    // A number that divides all three bounds lies between the last step and the end.
     const std::int64_t step =
         std::gcd(std::gcd(divisor_of(k_, d.operands[0]), divisor_of(k_, d.operands[2])),
                  divisor_of(k_, d.operands[1]));

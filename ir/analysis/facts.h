@@ -1,5 +1,5 @@
 #pragma once
-// What comparisons hold between scalar integers, at a place of the kernel: from `assume`s, loop
+// Comparisons that hold between scalar integers, at a place of the kernel: from `assume`s, loop
 // bounds, grid indices, extents, minima and maxima. Reads only.
 #include <compare>
 #include <map>

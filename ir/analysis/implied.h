@@ -1,5 +1,5 @@
 #pragma once
-// What a condition on the elements of a tile implies about their positions. Reads only.
+// Bounds that a condition on the elements of a tile implies for their positions. Reads only.
 #include <cstdint>
 #include <map>
 #include <optional>

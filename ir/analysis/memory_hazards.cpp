@@ -458,7 +458,7 @@ bool MemoryHazards::same_thread(const MemoryAccess& a, const MemoryAccess& b, Op
   if (!a.tile.layout() || !b.tile.layout()) return false;
   const bool is_equal = *a.tile.layout() == *b.tile.layout();
   if (!is_equal && !share_by_blocks(a, b)) return false;
-  // What a call lets overlap may meet in whatever elements.
+  // Tensors that a call lets overlap may meet in whatever elements.
   if (share_memory_by_call(a) && (a.is_box() ? !is_same_box(a, b) : a.address != b.address))
     return false;
   if (!inside_or_disjoint(a, b, carried)) return false;
@@ -466,7 +466,7 @@ bool MemoryHazards::same_thread(const MemoryAccess& a, const MemoryAccess& b, Op
     const auto p = pointers(a.address);
     if (!p || !is_injective(p->factor, k_.type(a.address).shape())) return false;
   }
-  // Of copies the first one writes, and all of them read.
+  // The first copy of an element writes, and all copies read.
   return (is_equal && a.writes && b.writes) || (!is_replicated(a) && !is_replicated(b));
 }
 

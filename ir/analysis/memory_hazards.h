@@ -21,7 +21,7 @@ std::optional<std::vector<Value>> memory_roots(const Kernel& k, Value addresses)
 
 /// An access of tile or machine form to memory that is written somewhere.
 struct MemoryAccess {
-  /// Who makes it: threads as the tile's layout says, or an engine at another time.
+  /// The maker of an access: threads as the tile's layout says, or an engine at another time.
   enum class By : std::uint8_t { Threads, Copies };
 
   OpId op;
@@ -71,9 +71,9 @@ class MemoryHazards {
   /// `a` may be made behind `b` instead of in front of it, in the same turn of all loops.
   bool may_pass(OpId a, OpId b);
 
-  /// What the loop loads, or what is loaded in front of it for it, may be read by copies ahead of
-  /// their turn: nobody writes it but behind the loop, and nothing in front of that tells the
-  /// program that another one has.
+  /// A tile that the loop loads, or that is loaded in front of it for it, may be read by copies
+  /// ahead of their turn: nobody writes it but behind the loop, and nothing in front of that tells
+  /// the program that another one has.
   bool may_be_read_ahead(OpId load, OpId loop);
 
   /// The same box in every dimension.

@@ -49,7 +49,7 @@ class NeverNan {
   }
 
  private:
-  /// What one operand assumed is worth nothing for the other where it fails.
+  /// An assumption about one operand is worth nothing for the other where it fails.
   bool alone(Value v) {
     auto before = seen_;
     if ((*this)(v)) return true;

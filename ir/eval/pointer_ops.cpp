@@ -40,7 +40,7 @@ class PointerOp {
   DType pointee() const { return pointee_; }
   const Lane& lane(std::size_t operand) const { return lanes_[operand]; }
 
-  /// What becomes of the elements; coordinates that an operand lacks are none of the result.
+  /// The states of the elements; coordinates that an operand lacks are none of the result.
   TileValue& start_result() {
     TileValue& out = p_.result(id_);
     out.reset(static_cast<std::size_t>(p_.result_type(id_).count()));

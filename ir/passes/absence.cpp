@@ -181,7 +181,7 @@ Value Absence::limit(Value view, std::int64_t axis, Type type) {
   return v = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
 }
 
-/// What the box of a load lacks.
+/// The bounds of the box that a load reads.
 Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
   const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
                   k_[op].attrs.ints(AttrName::axes).end());

@@ -24,9 +24,10 @@ struct Bound {
   Value offset{}, limit{};
   bool is_repeated = false;
   Value mask{};
-  /// What is in front of the view is not left out: offset + i < limit.
+  /// Elements in front of the view are not left out: offset + i < limit.
   bool is_upper = false;
-  /// What a condition chooses: where it does not hold, the limit is that of a tile without end.
+  /// A bound that a condition chooses: where it does not hold, the limit is that of a tile without
+  /// end.
   bool is_guarded = false;
   /// Says of elements, not of coordinates: a fold of another dimension skips what is left out.
   bool is_of_elements = false;
@@ -49,8 +50,8 @@ class Absence {
   std::span<const Bound> of(Value v) const;
   /// Of what a load_view or store_view has as offsets: its box is absent where one of them is.
   std::vector<Bound> at_offsets(OpId op) const;
-  /// What fill_absent finds absent: of an element that is read right before it, that it lies
-  /// outside.
+  /// The bounds that fill_absent finds absent: of an element that is read right before it, that it
+  /// lies outside.
   std::vector<Bound> before_fill(Value v);
   /// Absent elements of the value read as 0 already.
   bool reads_zero(Value v) const;
@@ -68,7 +69,7 @@ class Absence {
   bool rewrote_carries() const { return rewrote_; }
 
   // ---- conditions that say what a bound says
-  /// Of a bound that is whole: a scalar i1.
+  /// The condition of a bound that is whole: a scalar i1.
   Value scalar_inside(Builder& b, const Bound& bound);
   /// i1 of one dimension, along that of the bound.
   Value line(Builder& b, const Bound& bound, std::int64_t extent);
@@ -136,7 +137,7 @@ class Absence {
   std::unordered_map<OpId, Value> ends_;            ///< of crops
   std::map<std::pair<OpId, Value>, Value> shares_;  ///< offsets of parts of cluster sums
   std::map<std::pair<OpId, Value>, Value> moved_;   ///< masks that shape ops moved
-  /// What was made of these lists at an op, so that looking at it again makes nothing new.
+  /// The ops made of these lists at an op, so that looking at it again makes nothing new.
   struct Made {
     List from, bounds;
   };

@@ -1,6 +1,6 @@
-// What loops carry. A bound that is the same in every step is one of the carry, and of what the
-// loop leaves behind. Where what a step's value lacks may change from step to step, the carry keeps
-// its element instead:
+// Absence of what loops carry. A bound that is the same in every step is one of the carry, and of
+// what the loop leaves behind. Where what a step's value lacks may change from step to step, the
+// carry keeps its element instead:
 //
 //   next = add old, x                ->  kept = add old, (fill_absent x, 0)
 //   next                             ->  kept = select present, (any value) next, (any value) old

@@ -212,7 +212,7 @@ Bound Absence::guarded(OpId choice, Value condition, bool when, Bound bound, Reg
   return bound;
 }
 
-/// What the branch that is taken leaves absent.
+/// The bounds that the branch taken leaves absent.
 void Absence::branch(OpId id) {
   const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
   for (RegionId r : regions) region(r);

@@ -1,4 +1,4 @@
-// What absence means in loops, written out: a carry keeps its elements where what a step gives
+// The meaning of absence in loops, written out: a carry keeps its elements where what a step gives
 // lacks some that may be others in the next step (ir/passes/absence_carry.cpp). The interpreter
 // runs this pass, too, so that it is the meaning on every device.
 #include <algorithm>

@@ -172,13 +172,14 @@ class MemoryOrder {
     const bool may_be_empty = k_[loop].opcode == Opcode::For;
     if (!visit_turn(loop, turn, left, asks)) return false;
     if (may_be_empty) add(left, open);
-    // What follows the loop over tiles is a part of the last one that meets nothing of the others.
+    // The code behind the loop over tiles is a part of the last one that meets nothing of the
+    // others.
     if (is_tile_loop(k_, loop)) left.clear();
     open = std::move(left);
     return true;
   }
 
-  /// What both turns see stays the same in all turns of the outermost loop.
+  /// Accesses that both turns see stay the same in all turns of the outermost loop.
   Open carried(Open o, OpId loop) const {
     const bool keeps = o.carried && (o.carried == loop || is_inside(k_, loop, o.carried));
     return {o.op, keeps ? o.carried : loop};

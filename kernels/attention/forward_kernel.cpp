@@ -272,7 +272,7 @@ class Program {
                     const std::optional<Part>& part = {}) const {
     const Sequence sequence = sequence_of(b);
     const Index &entry = sequence.entry, at = sequence.queries(m);
-    // What the row of a query that is not there sees is 0, and O has no such row.
+    // The row of a query that is not there reads as 0, and O has no such row.
     const Tile q = fill_absent(x_.Q(entry, h, at, d_), 0);
     Weighted s{sequence, rows_of(sequence, h, m),
                row_weights(spec_.weighting, rescaling(), tiles_.queries,

@@ -12,7 +12,7 @@ namespace tegula {
 struct ListViews {
   In<i32, 4> blocks;  ///< [batch, heads, query tiles, capacity]
   In<i32, 3> counts;  ///< entries of each row
-  /// Those of them that need no mask, which come first; absent: all need it.
+  /// The blocks that need no mask, which come first; absent: all need it.
   std::optional<In<i32, 3>> full;
   /// What needs a mask stands at the end of the row, last one first, not behind the full ones.
   bool two_ended;

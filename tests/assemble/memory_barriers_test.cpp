@@ -26,7 +26,7 @@ std::string ptx_of(const ir::Kernel& tile, runtime::Backend backend) {
   return runtime::compile_cuda(job).ptx;
 }
 
-/// What happens to global memory, in the order of the text, neighbours of a kind as one but for
+/// Accesses to global memory, in the order of the text, neighbours of a kind as one but for
 /// barriers: B barrier, R release, A acquire, X both, G another access.
 std::string events_of(const std::string& ptx) {
   std::string events;
@@ -45,7 +45,7 @@ std::string events_of(const std::string& ptx) {
   return events;
 }
 
-/// What a program has: the box i of x and y, words, and its number.
+/// The values that a program has: the box i of x and y, words, and its number.
 struct Program {
   In<f32, 1> x;
   InOut<f32, 1> y;

@@ -1,4 +1,4 @@
-// What loops carry where blocks are ragged, or end in some steps (docs/language/absence.md): sums,
+// Loop carries where blocks are ragged, or end in some steps (docs/language/absence.md): sums,
 // recurrences, maxima, convolutions; and paddings by `where`.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What the devices that run on the host find in a program while it runs: an error of its own class,
-// said once, with a code, the kernel's line, and the argument's element.
+// Findings of the devices that run on the host in a program while it runs: an error of its own
+// class, said once, with a code, the kernel's line, and the argument's element.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,7 +32,7 @@ struct Found {
   std::string code, text, place;
 };
 
-/// What the call finds; empty where it is nothing.
+/// The findings of the call; empty where it is nothing.
 Found found_by(const std::function<void()>& call) {
   try {
     call();

@@ -1,4 +1,4 @@
-// What the pass memory_order could get wrong, planted in programs of memory_programs.h: each
+// Mistakes that the pass memory_order could make, planted in programs of memory_programs.h: each
 // barrier that it places left out, one access late, or in front of the loop it stands in. Some
 // order of warps must show it, by wrong values or a finding of the simulator.
 #include <gtest/gtest.h>

@@ -120,7 +120,7 @@ TEST_P(NanFolds, RaggedBlocks) {
   expect(most, want_most, "max");
 }
 
-/// What a running maximum begins with may be the only number of a step.
+/// The first value of a running maximum may be the only number of a step.
 TEST_P(NanFolds, RunningMaxima) {
   const auto run =
       kernel("run", [](In<f32, 2> x, Out<f32, 1> carried, Out<f32, 2> so_far, Out<f32, 2> before) {

@@ -1,4 +1,4 @@
-// What the compiler refuses, the cpu refuses in the same words; what a plan says is what was done.
+// The cpu refuses what the compiler refuses, in the same words; what a plan says is what was done.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace tegula {
 namespace {
 
-/// What a call throws, without the lines that name the device.
+/// The text that a call throws, without the lines that name the device.
 template <class Call>
 std::string thrown(const Call& call) {
   try {

@@ -500,7 +500,7 @@ TEST(LanguageErrorTable, EveryRowIsProvoked) {
     EXPECT_NE(text.find(name.substr(0, 5)), text.npos) << name << " is pinned as " << text;
     all_text += text;
   }
-  // What is refused for its size, place or kind is provoked by refusals_test.cpp.
+  // Refusals for size, place or kind are provoked by refusals_test.cpp.
   std::ostringstream refusals;
   refusals << std::ifstream(std::string(TEGULA_SOURCE_DIR) + "/tests/error/refusals.txt").rdbuf();
   all_text += refusals.str();

@@ -1,4 +1,4 @@
-// What the language refuses for its size, its place or its kind, pinned word for word in
+// Programs that the language refuses for its size, its place or its kind, pinned word for word in
 // refusals.txt: limits of tiles, functions of folds, types of indices, launches inside of kernels.
 #include <functional>
 

@@ -1,4 +1,4 @@
-// What a user hears of a kernel without asking: words, lines, and how often.
+// The warnings that a user hears of a kernel without asking: words, lines, and how often.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -31,7 +31,7 @@ inline void say_seed(int signal) {
 }
 }  // namespace detail
 
-/// Of one process: signals of faults name the seed, memory has a limit.
+/// Guards of one process: signals of faults name the seed, memory has a limit.
 class Guard {
  public:
   explicit Guard(unsigned seconds_an_input) : seconds_(seconds_an_input) {

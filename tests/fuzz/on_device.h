@@ -8,7 +8,7 @@
 
 namespace tegula::fuzz {
 
-/// Of which device, by which back end and plan; what is left out is chosen as for users.
+/// The device, back end and plan of a run; what is left out is chosen as for users.
 struct Way {
   Device device;
   std::optional<runtime::Backend> backend;
@@ -26,7 +26,7 @@ inline std::shared_ptr<const runtime::CompiledKernel> compiled(const ir::Kernel&
   return runtime::compile(request);
 }
 
-/// What the arguments hold after one launch.
+/// The contents of the arguments after one launch.
 inline Arguments launched(const runtime::CompiledKernel& k, Arguments args) {
   std::vector<Tensor> memory, tensors;
   memory.reserve(args.size()), tensors.reserve(args.size());

@@ -146,7 +146,7 @@ TEST(Parsers, KernelsAreReadOrRefused) {
     ++parsed;
     if (!ir::verify(k).empty()) return;
     ++verified;
-    // What is well formed reads back as what it is.
+    // Well-formed text reads back as what it is.
     const std::string printed = ir::print(k);
     const std::string again = ir::print(ir::parse(printed, "fuzz"));
     if (again != printed) throw InternalError("prints as\n" + printed + "and then as\n" + again);

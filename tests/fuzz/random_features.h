@@ -1,7 +1,7 @@
 #pragma once
-// What random programs may have beside what all of them have. A feature is in the standard set once
-// every device gives it the same meaning; TEGULA_FUZZ_FEATURES names others: "memory,carries", or
-// "all".
+// Features that random programs may have beside what all of them have. A feature is in the standard
+// set once every device gives it the same meaning; TEGULA_FUZZ_FEATURES names others:
+// "memory,carries", or "all".
 #include <cstdlib>
 #include <string>
 
@@ -22,7 +22,7 @@ struct Features {
   bool folds = false;
 };
 
-/// What is compiled today.
+/// The features that every device agrees on today.
 inline constexpr Features kStandardFeatures{
     .memory = true, .carries = false, .reshape = true, .folds = true};
 

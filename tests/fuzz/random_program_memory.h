@@ -45,7 +45,7 @@ inline ir::Ints RandomProgram::axes_of(const Box& box) {
   return axes;
 }
 
-/// What is stored: the same on all devices, and small enough for what is computed of it.
+/// The value stored: the same on all devices, and small enough for what is computed of it.
 inline Known RandomProgram::stored(DType d, const Shape& s) {
   const Known k = get(d, s, [](const Known& v) { return v.error == 0; });
   return is_float(d) ? clamp(k, kCarry) : k;

@@ -158,7 +158,7 @@ inline void RandomProgram::grow_arg_reduce() {
   at.magnitude = 300;
   at.whole = true;
   value.absent_as_a_whole = at.absent_as_a_whole = false;
-  // Of nothing the value is infinite.
+  // The value of nothing is infinite.
   if (of_nothing && is_float(d)) {
     value.magnitude = std::ceil(value.magnitude);
     value.v = b_.op(ir::Opcode::Max,

@@ -51,7 +51,7 @@ TEST(ReducedPrograms, ShowAPlantedFaultAndLittleElse) {
              [&](ir::OpId o) { ops += small.kernel[o].opcode != ir::Opcode::Const; });
     EXPECT_LE(ops, 8);
     EXPECT_LE(small.args.size(), p.args.size());
-    // What is printed reads back.
+    // The printed text reads back.
     const std::string text = file_test(small, fails(small));
     EXPECT_EQ(ir::print(ir::parse(text)), ir::print(small.kernel));
     EXPECT_NE(text.find("; run: eval "), std::string::npos);

@@ -26,7 +26,7 @@ struct Outcomes {
   int compared = 0;
 };
 
-/// What a back end gives, or nothing where the passes decline the program with a message.
+/// The results of a back end, or nothing where the passes decline the program with a message.
 std::optional<Arguments> by(runtime::Backend back_end, const RandomProgram& p, std::uint64_t seed,
                             Outcomes& all) {
   const std::optional<ir::Plan> plan =

@@ -21,7 +21,7 @@ struct RepeatedCase {
   std::function<bool(int q, int kv)> want;
 };
 
-/// What the calls of one case by one back end gave.
+/// The results of one case's calls by one back end.
 struct RepeatedResult {
   Hash128 bits;       ///< of the output and the logarithms of the sums
   std::string fault;  ///< empty where all calls gave the same

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-/// What tests of pages share: a fixture whose parameter is the device, and short names for tensors.
+/// Shared by tests of pages: a fixture whose parameter is the device, and short names for tensors.
 namespace tegula::page {
 
 class Page : public testing::TestWithParam<Device> {

@@ -278,7 +278,7 @@ class Kernel {
   /// Why it was compiled as it was, and how often.
   std::string explain() const { return detail::explain(*instance_); }
 
-  /// What is to be known of everything compiled so far, each once: spills, products that are not
+  /// The warnings about everything compiled so far, each once: spills, products that are not
   /// the GPU's fastest, results that are never stored. Empty before the first call. They come by
   /// themselves to a handler (set_warning_handler) or, under TEGULA_WARN=1, to the standard error
   /// stream.

@@ -4,8 +4,8 @@
 
 #include "tegula/location.h"
 
-/// What runs, but not as its author may think: registers that spill, products that miss the fast
-/// instruction.
+/// A warning: the kernel runs, but not as its author may think: registers that spill, products that
+/// miss the fast instruction.
 namespace tegula {
 
 /// One warning about a compiled kernel.

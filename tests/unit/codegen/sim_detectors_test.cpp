@@ -184,7 +184,7 @@ TEST(SimDetectors, SilentOnAtomicsOfOneWord) {
 }
 
 TEST(SimDetectors, SilentOnChainsOfReleases) {
-  // What the first CTA stored reaches the third through the second.
+  // The first CTA's store reaches the third through the second.
   const std::string chain = kernel(64, R"(
   %cta = ctaid [axis = 0]
   %c250 = const [value = 250] : i32

@@ -1,5 +1,5 @@
-// What idx(), first(), dim() and steps give has one type, whatever the sizes of the tensors: the
-// same kernels are traced, and the same are refused, in 32 and in 64 bits.
+// The values of idx(), first(), dim() and steps have one type, whatever the sizes of the tensors:
+// the same kernels are traced, and the same are refused, in 32 and in 64 bits.
 #include <gtest/gtest.h>
 
 #include "run_on_host.h"
@@ -14,7 +14,7 @@ Tensor shaped(const Dims& shape, DType dtype) {
   return Tensor::borrow(reinterpret_cast<void*>(0x7f0000000000), shape, dtype, test::kHost);
 }
 
-/// What tracing says for rows of 4096 elements, with places left out: "" where it is traced.
+/// The text of tracing for rows of 4096 elements, with places left out: "" where it is traced.
 template <class F>
 std::string said(const F& body, std::int64_t rows) {
   const auto k = kernel("k", [body](In<f32, 2> x, Out<i64, 1> y) {

@@ -285,7 +285,7 @@ TEST(Launch, AnAddressThatIsWrittenOverlapsNothing) {
   EXPECT_THAT(z.to_vector<float>(), ElementsAre(2, 4, 6, 8));
 }
 
-/// What another argument writes is read again, not hoisted out of the loop.
+/// An element that another argument writes is read again, not hoisted out of the loop.
 TEST(Launch, KernelsThatMayAliasAreCompiledForIt) {
   const auto twice = kernel("twice", [](In<f32, 1> x, InOut<f32, 1> y) {
     for ([[maybe_unused]] auto p : grid({1}, 1))

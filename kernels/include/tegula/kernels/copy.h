@@ -61,7 +61,7 @@ class PackedTensors {
   /// An operand or its copy.
   const Tensor& operator[](std::size_t i) const { return *of_[i]; }
   const Tensor& further() const { return further_; }
-  /// Of the stream, or of the launch that a graph records: u32 [counters].
+  /// Counters of the stream, or of the launch that a graph records: u32 [counters].
   const Tensor& counters() const { return counters_; }
   /// Whether some operand was copied, by kernels that let the next one start before they end.
   bool has_copies() const { return !copies_.empty(); }
