@@ -10,24 +10,13 @@
 #include <set>
 #include <thread>
 
+#include "counted_allocations.h"
 #include "mock_driver.h"
 #include "runtime/context.h"
 #include "runtime/stream_state.h"
 #include "runtime/workspace.h"
 #include "tegula/error.h"
 #include "tegula/tensor.h"
-
-// Counts allocations of this thread, so that a launch can be shown to make none.
-namespace {
-thread_local int g_allocations = 0;
-}
-[[gnu::noinline]] void* operator new(std::size_t n) {
-  ++g_allocations;
-  if (void* p = std::malloc(n)) return p;
-  throw std::bad_alloc();
-}
-[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
-[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace tegula::runtime {
 namespace {
