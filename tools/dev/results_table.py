@@ -1,14 +1,33 @@
 #!/usr/bin/env python3
-"""Writes docs/results.md (every case) and the README's summary (every suite) from bench/results/*.jsonl: the newest row of each
+"""Writes docs/results.md (every case, every suite) and the README's summary (a row a workload) from bench/results/*.jsonl: the newest row of each
 suite, case and back end. --check compares only."""
 import json
 import math
 import pathlib
+import statistics
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 COMMAND = "`make gpu-pack && python3 bench/peers.py --out bench/results/FILE.jsonl`, then `tools/dev/results_table.py`"
+
+# The README's rows: what is computed, the suites whose cases count, and the peers of which the fastest of each case counts.
+WORKLOADS = [
+    ("matmul bf16, 1000 .. 16384", ["matmul"], "cuBLAS(Lt), Triton"),
+    ("matmul bf16, 20 random shapes", ["matmul_drawn"], "cuBLAS(Lt)"),
+    ("matmul bf16, 1 .. 64 rows", ["matmul_few_rows"], "cuBLAS(Lt)"),
+    ("matmul bf16, unaligned rows", ["matmul_unaligned"], "cuBLAS(Lt)"),
+    ("matmul f16, tf32, int8", ["matmul_f16", "matmul_tf32", "matmul_int8"], "cuBLAS(Lt)"),
+    ("matmul fp8, three scalings", ["matmul_fp8", "matmul_fp8_promoted", "matmul_fp8_rowwise"], "cuBLASLt"),
+    ("matmul + GELU + residual, SwiGLU", ["matmul_bias_gelu_residual", "matmul_swiglu"], "PyTorch"),
+    ("attention, causal and full", ["attention_causal", "attention_full"], "cuDNN"),
+    ("attention, packed sequences", ["attention_varlen", "attention_varlen_causal"], "FlashAttention-2"),
+    ("attention, masks as lambdas", ["mask_causal", "mask_document", "mask_prefix", "mask_window"], "FlexAttention"),
+    ("attention, scores as lambdas", ["score_alibi", "score_distances", "score_softcap", "score_t5"], "FlexAttention"),
+    ("attention, decoding", ["attention_decode"], "cuDNN"),
+    ("softmax, RMSNorm, vector add", ["softmax", "rms_norm", "vector_add"], "torch.compile"),
+]
+NOT_PEERS = ("ours_plain",)
 
 
 def every_row():
@@ -73,17 +92,38 @@ def of_masks(found):
     return "\n".join(out) + "\n"
 
 
-def summary(found):
+def by_suite(found):
+    """Every suite, back end and peer in a row."""
     suites = {}
     for r in found:
         for peer, value in ratios(r).items():
             suites.setdefault((r["suite"], r["backend"], peer), []).append((value, r["case"]))
-    out = [head(found), "| kernel | back end | peer | cases | geometric mean of the ratios | least (case) |", "|---|---|---|---|---|---|"]
+    out = ["", "## By kernel and peer", "", "| kernel | back end | peer | cases | geometric mean of the ratios | least (case) |", "|---|---|---|---|---|---|"]
     for (suite, backend, peer), values in sorted(suites.items()):
         mean = math.exp(sum(math.log(v) for v, _ in values) / len(values))
         least, case = min(values)
         out.append(f"| {suite} | {backend} | {peer} | {len(values)} | {mean:.2f} | {least:.2f} ({case}) |")
-    return "\n".join(out) + "\n\nEvery case: [docs/results.md](docs/results.md).\n"
+    return "\n".join(out) + "\n"
+
+
+def span(values, form="{:.0f}"):
+    low, high = (form.format(value) for value in (min(values), max(values)))
+    return low if low == high else f"{low} .. {high}"
+
+
+def summary(found):
+    """The README's table: a row a workload, by LLVM, beside the fastest peer of each case."""
+    out = [f"{found[0]['device']}, LLVM back end. Ratio = time of the fastest peer / our time, median (least .. largest case):",
+           "above 1 we are faster; rows whose median is below 1 are marked **slower**.", "",
+           "| workload | cases | rate | fastest peer | ratio |", "|---|---|---|---|---|"]
+    for title, suites, peer in WORKLOADS:
+        cases = [r for r in found if r["suite"] in suites and r["backend"] == "llvm"]
+        best = sorted(min(v for name, v in ratios(r).items() if name not in NOT_PEERS) for r in cases)
+        unit, key = ("TFLOPS", "tflops") if all("tflops" in r for r in cases) else ("GB/s", "gbs")
+        median = statistics.median(best)
+        mark = " **slower**" if round(median, 2) < 1 else ""
+        out.append(f"| {title} | {len(cases)} | {span([r[key] for r in cases])} {unit} | {peer} | {median:.2f} ({span(best, '{:.2f}')}){mark} |")
+    return "\n".join(out) + "\n"
 
 
 def main():
@@ -92,7 +132,7 @@ def main():
     text = readme.read_text()
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: every_case(found) + of_masks(found) + of_errors(found)}
+    wanted = {readme: before + BEGIN + "\n" + summary(found) + END + after, page: every_case(found) + by_suite(found) + of_masks(found) + of_errors(found)}
     if "--check" in sys.argv:
         stale = [path.name for path, content in wanted.items() if not path.exists() or path.read_text() != content]
         sys.exit(f"{', '.join(stale)}: results are not those of bench/results; run tools/dev/results_table.py" if stale else 0)
