@@ -6,7 +6,7 @@
 #include <span>
 
 #include "dsl/signature.h"
-#include "runtime/recipe.h"
+#include "runtime/launch_args.h"
 #include "tegula/device.h"
 
 namespace tegula::dsl {
