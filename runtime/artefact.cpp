@@ -34,11 +34,11 @@ int ctas_per_sm(const Artefact& artefact, const AssembleReport& report) {
   return std::min({32, by_threads, by_registers, by_shared});
 }
 
-std::string assembler_text(const Artefact& artefact, const AssembleReport& report) {
+std::string assembler_text(const AssembleReport& report, std::int64_t shared_bytes,
+                           std::size_t cubin_bytes) {
   std::string text = fmt::format(
       "registers {}\nshared {}\nspills {} {}\nstack {}\ncubin {} bytes\n", report.registers,
-      artefact.shared_bytes, report.spill_stores, report.spill_loads, report.stack,
-      artefact.kind == ImageKind::cubin ? artefact.image.size() : 0);
+      shared_bytes, report.spill_stores, report.spill_loads, report.stack, cubin_bytes);
   for (const std::string& w : report.warnings) text += w + "\n";
   return text;
 }

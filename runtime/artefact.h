@@ -45,7 +45,8 @@ void set_image(Artefact& artefact, std::vector<char> cubin);
 int ctas_per_sm(const Artefact& artefact, const AssembleReport& report);
 
 /// Registers, memory and spills as text, then the assembler's warnings, a line each.
-std::string assembler_text(const Artefact& artefact, const AssembleReport& report);
+std::string assembler_text(const AssembleReport& report, std::int64_t shared_bytes,
+                           std::size_t cubin_bytes);
 
 /// The PTX. An artefact of NVRTC has it made now; throws DeviceError where NVRTC is missing.
 std::string ptx_of(const Artefact& artefact);
