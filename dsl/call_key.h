@@ -42,6 +42,9 @@ struct CallArgs {
 CallKey examine(const KernelInstance& kernel, std::span<const HostArg> args, Device device,
                 CallArgs& out);
 
+/// Throws CompileError where dimensions that bear one name have different extents; examine() does.
+void check_equal_extents(const KernelInstance& kernel, const CallArgs& args);
+
 /// Throws CompileError where an argument that the kernel writes shares memory with another one. An
 /// address is written where a trace has stored through it, so that a first call is checked again
 /// once it is traced.

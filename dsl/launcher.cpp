@@ -182,16 +182,27 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   return kernel;
 }
 
-CompiledFor Launcher::compile_for(KernelInstance& k, const std::string& target,
-                                  std::span<const HostArg> args) const {
+Artefact Launcher::compile_for(KernelInstance& k, std::string_view target,
+                               std::span<const HostArg> args, const Loc& at) const {
   refuse_nested(k);
+  const auto targets = runtime::targets();
+  if (std::ranges::find(targets, target) == targets.end())
+    fail(Mistake::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
+         k.name(), target, fmt::join(targets, " and "));
+  CallArgs run_time;
+  for (const HostArg& a : k.run_time_args(args)) run_time.add(a, {});
+  check_equal_extents(k, run_time);
   TraceResult traced = k.trace(k.signature(args));
   const Hash128 ir = hash_of(traced.kernel);
+  std::shared_ptr<const CompiledKernel> kernel;
   bool is_new = false;
-  const std::lock_guard lock(compiling_);
-  auto kernel = find_or_compile(k, traced, ir, Device::cuda(), target, is_new);
+  {
+    const std::lock_guard lock(compiling_);
+    kernel = find_or_compile(k, traced, ir, Device::cuda(), std::string(target), is_new);
+  }
   std::vector<Warning> warnings = warnings_about(k, traced.warnings, kernel->warnings);
-  return {std::move(kernel), std::move(warnings)};
+  if (is_new) report_warnings(warnings);
+  return Artefact(std::move(kernel), std::move(warnings));
 }
 
 void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const HostArg> args) {
@@ -255,6 +266,11 @@ namespace tegula::detail {
 
 void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
   k.launcher.launch(k, stream, args);
+}
+
+Artefact compile(dsl::KernelInstance& k, std::string_view target, std::span<const HostArg> args,
+                 Loc at) {
+  return k.launcher.compile_for(k, target, args, at);
 }
 
 std::string dump(dsl::KernelInstance& k, std::string_view verb) {

@@ -24,12 +24,6 @@ struct CompiledEntry {
   std::unique_ptr<const CompiledEntry> next;
 };
 
-/// What was compiled for a target that need not be here.
-struct CompiledFor {
-  std::shared_ptr<const runtime::CompiledKernel> kernel;
-  std::vector<Warning> warnings;
-};
-
 class Launcher {
  public:
   Launcher() = default;
@@ -45,9 +39,9 @@ class Launcher {
                                                          const Stream* stream,
                                                          std::span<const HostArg> args);
   /// Compiles for a GPU of this target, such as "sm_90a", or finds what was compiled. Only the
-  /// shapes, types and alignment of the arguments count. Needs no GPU.
-  CompiledFor compile_for(KernelInstance& instance, const std::string& target,
-                          std::span<const HostArg> args) const;
+  /// shapes, types and alignment of the arguments count. Needs no GPU. `at` is the line that asks.
+  Artefact compile_for(KernelInstance& instance, std::string_view target,
+                       std::span<const HostArg> args, const Loc& at) const;
   /// What was compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
   /// The warnings about everything compiled so far, each once.

@@ -9,6 +9,11 @@
 
 namespace tegula::runtime {
 
+std::span<const std::string_view> targets() {
+  static constexpr std::string_view kTargets[] = {"sm_80", "sm_90a"};
+  return kTargets;
+}
+
 std::string_view name(Backend b) { return b == Backend::Llvm ? "llvm" : "nvrtc"; }
 
 Backend default_backend() {

@@ -2,7 +2,9 @@
 // A compiled kernel as data: what compilation leaves behind, without IR, pointers or a device. The
 // disk cache stores it, and any number of GPUs load it (runtime/loaded_artefact.h).
 #include <cstdint>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/assemble.h"
@@ -10,6 +12,9 @@
 #include "runtime/recipe.h"
 
 namespace tegula::runtime {
+
+/// What code is compiled for: the targets by name.
+std::span<const std::string_view> targets();
 
 /// What the driver is given.
 enum class ImageKind : std::uint8_t {

@@ -396,12 +396,12 @@ TEST_F(StoredCode, ARecipeThatIsNotTheKernelsIsAMiss) {
     entry->meta.replace(at, std::string_view(from).size(), to);
     cache.discard(stored_key(k, request_));
     cache.store(stored_key(k, request_), *entry);
-    EXPECT_FALSE(loads());
+    EXPECT_FALSE(loads()) << entry->meta;
   };
-  planted(R"(["dim",)", R"(["stride",)");
+  planted(R"("steps":[["dim",)", R"("steps":[["stride",)");
   planted(R"(["map",0,)", R"(["map",9,)");
   planted(R"("ranks":[2,)", R"("ranks":[1,)");
-  planted(R"("box":[)", R"("box":[7,)");
+  planted(R"("box":[)", R"("box":[7,)");  // of another rank than its order
   planted(R"("threads":)", R"("threads":9)");
   planted(R"("name":"matmul")", R"("name":"matmil")");
 }
