@@ -19,9 +19,7 @@ const std::string& Artefact::target() const { return kernel_->artefact().target;
 std::string Artefact::ptx() const { return runtime::ptx_of(kernel_->artefact()); }
 std::string Artefact::explain() const { return kernel_->explain(); }
 
-bool Artefact::has_cubin() const {
-  return kernel_->artefact().kind == runtime::ImageKind::cubin;
-}
+bool Artefact::has_cubin() const { return kernel_->artefact().kind == runtime::ImageKind::cubin; }
 
 std::vector<char> Artefact::cubin() const {
   if (!has_cubin()) throw DeviceError(runtime::missing_ptxas_text());

@@ -168,10 +168,10 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   runtime::Compilation keyed;
   runtime::key(keyed, request);
   // GPUs of one target share the kernel, and each loads it.
-  const std::string name = fmt::format(
-      "{} {} {} {} {} {} {}", ir.hex(), static_cast<int>(device.kind), keyed.target,
-      keyed.assembler_target, runtime::name(keyed.backend),
-      plan ? plan->str() : k.options().plan, env().plan);
+  const std::string name =
+      fmt::format("{} {} {} {} {} {} {}", ir.hex(), static_cast<int>(device.kind), keyed.target,
+                  keyed.assembler_target, runtime::name(keyed.backend),
+                  plan ? plan->str() : k.options().plan, env().plan);
   auto kernel = compiled_by_ir().find(name);
   is_new = !kernel;
   if (kernel) return kernel;

@@ -58,9 +58,11 @@ class Launcher {
   const CompiledEntry& find_or_add(KernelInstance& instance, std::span<const HostArg> args,
                                    Device device, std::vector<Warning>& unsaid);
   /// Takes the traced kernel. The target is that of the device where it is empty.
-  std::shared_ptr<const runtime::CompiledKernel> find_or_compile(
-      KernelInstance& instance, TraceResult& traced, const Hash128& ir, Device device,
-      const std::string& target, bool& is_new) const;
+  std::shared_ptr<const runtime::CompiledKernel> find_or_compile(KernelInstance& instance,
+                                                                 TraceResult& traced,
+                                                                 const Hash128& ir, Device device,
+                                                                 const std::string& target,
+                                                                 bool& is_new) const;
   const CompiledEntry* add(CompiledEntry entry);
   std::string reason(const std::string& signature) const;
 

@@ -31,15 +31,15 @@ struct Artefact {
   std::vector<char> image;
   std::string code;  ///< what the back end emitted: PTX of LLVM, CUDA C++ for NVRTC
   LaunchRecipe recipe;
-  int threads = 0;                  ///< of a CTA
-  int cluster = 1;                  ///< CTAs
-  std::uint32_t shared_bytes = 0;   ///< of a CTA, dynamic
-  bool programmatic_launch = false; ///< may overlap the end of the kernel before
-  bool persistent = false;          ///< each CTA computes many tiles
+  int threads = 0;                          ///< of a CTA
+  int cluster = 1;                          ///< CTAs
+  std::uint32_t shared_bytes = 0;           ///< of a CTA, dynamic
+  bool programmatic_launch = false;         ///< may overlap the end of the kernel before
+  bool persistent = false;                  ///< each CTA computes many tiles
   bool has_mma = false, has_wgmma = false;  ///< instructions of its tensor core products
-  std::string key_text;       ///< what it was compiled for, for people
-  std::string schedule_text;  ///< the plan
-  AssembleReport report;      ///< empty where nothing was assembled
+  std::string key_text;                     ///< what it was compiled for, for people
+  std::string schedule_text;                ///< the plan
+  AssembleReport report;                    ///< empty where nothing was assembled
 };
 
 /// The image is the cubin or, where there is none, the PTX.

@@ -177,7 +177,7 @@ std::string CompiledKernel::dump(std::string_view verb) const {
   if (verb == "emit") return source_.empty() ? artefact_->code : source_;
   if (verb == "ptx") return is_by_llvm ? artefact_->code : std::string();
   if (verb == "launch") return artefact_->recipe.str();
-  if (verb == "assemble") 
+  if (verb == "assemble")
     return assembler_text(report(), artefact_->shared_bytes,
                           artefact_->kind == ImageKind::cubin ? artefact_->image.size() : 0);
   throw CompileError(Diagnostic{"",

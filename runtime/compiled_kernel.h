@@ -20,7 +20,8 @@ namespace tegula::runtime {
 /// Immutable but for what is loaded or parsed at its first use; safe to launch from many threads.
 class CompiledKernel {
  public:
-  /// `of` was taken up to the verb `assemble`, or comes from the disk, and `artefact` is its result.
+  /// `of` was taken up to the verb `assemble`, or comes from the disk, and `artefact` is its
+  /// result.
   CompiledKernel(Compilation of, Artefact artefact);
   ~CompiledKernel();
   CompiledKernel(const CompiledKernel&) = delete;

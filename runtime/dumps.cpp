@@ -33,7 +33,8 @@ void write_dumps(const CompiledKernel& k) {
   const auto colon = spec.find(':');
   if (spec.empty() || colon == std::string::npos) return;
   const std::string verbs = spec.substr(0, colon);
-  const std::filesystem::path folder = std::filesystem::path(spec.substr(colon + 1)) / k.artefact().name;
+  const std::filesystem::path folder =
+      std::filesystem::path(spec.substr(colon + 1)) / k.artefact().name;
   std::filesystem::create_directories(folder);
   static constexpr std::pair<const char*, const char*> kFiles[] = {
       {"key", "00-key.txt"},   {"trace", "01-trace.tir"}, {"optimize", "02-optimize.tir"},
@@ -46,8 +47,7 @@ void write_dumps(const CompiledKernel& k) {
       if (!text.empty()) write_file(folder / file, text);
     }
   const Artefact& a = k.artefact();
-  if (a.kind == ImageKind::cubin &&
-      (verbs == "all" || verbs.find("assemble") != std::string::npos))
+  if (a.kind == ImageKind::cubin && (verbs == "all" || verbs.find("assemble") != std::string::npos))
     write_file(folder / "05.cubin", std::string_view(a.image.data(), a.image.size()));
 }
 

@@ -45,8 +45,7 @@ std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
       on_disk.save(artefact);
     }
   }
-  const auto kernel =
-      std::make_shared<const CompiledKernel>(std::move(c), std::move(artefact));
+  const auto kernel = std::make_shared<const CompiledKernel>(std::move(c), std::move(artefact));
   write_dumps(*kernel);
   return kernel;
 }

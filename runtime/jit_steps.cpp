@@ -133,7 +133,7 @@ std::vector<unsigned> sets_to_spare(const Compilation& k) {
 /// Under the same plan. Nothing where that does not fit the shared memory: without a pass, other
 /// tiles are converted through it.
 std::optional<Compilation> compiled_without(unsigned set, const Compilation& k,
-                                               const CompileRequest& request) {
+                                            const CompileRequest& request) {
   std::vector<ir::Pass> passes = optimize_passes();
   for (unsigned i = 0; i < kSpared.size(); ++i)
     if (set >> i & 1U)

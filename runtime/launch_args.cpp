@@ -22,11 +22,10 @@ std::int64_t remainder(std::int64_t a, std::int64_t b) { return b == 0 || b == -
 
 using StepFn = std::int64_t (*)(const GridStep&, const std::int64_t*, std::span<const LaunchArg>);
 constexpr StepFn kStepFns[] = {
-#define TEGULA_GRID_OP(name, value)                                             \
-  [](const GridStep& s, const std::int64_t* r, std::span<const LaunchArg> args) \
-      -> std::int64_t {                                                         \
-    (void)s, (void)r, (void)args;                                               \
-    return value;                                                               \
+#define TEGULA_GRID_OP(name, value)                                                               \
+  [](const GridStep& s, const std::int64_t* r, std::span<const LaunchArg> args) -> std::int64_t { \
+    (void)s, (void)r, (void)args;                                                                 \
+    return value;                                                                                 \
   },
 #include "runtime/grid_ops.def"
 #undef TEGULA_GRID_OP

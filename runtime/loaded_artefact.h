@@ -19,7 +19,8 @@ class LoadedArtefact {
   /// and InternalError where it refuses our PTX.
   LoadedArtefact(std::shared_ptr<const Artefact> artefact, int ordinal);
 
-  /// Queues the kernel on a stream of this GPU. Throws CompileError for a grid that no GPU launches.
+  /// Queues the kernel on a stream of this GPU. Throws CompileError for a grid that no GPU
+  /// launches.
   void launch(const Stream& stream, std::span<const LaunchArg> args) const;
   /// Makes ready what the first launch on the stream would allocate.
   void prepare(const Stream& stream) const;

@@ -21,11 +21,11 @@ struct OpRow {
   GridOp op;
 };
 constexpr OpRow kRows[] = {
-    {Opcode::Const, GridOp::constant}, {Opcode::ViewDim, GridOp::dim},
+    {Opcode::Const, GridOp::constant},    {Opcode::ViewDim, GridOp::dim},
     {Opcode::ViewStride, GridOp::stride}, {Opcode::Add, GridOp::add},
-    {Opcode::Sub, GridOp::sub}, {Opcode::Mul, GridOp::mul},
-    {Opcode::Div, GridOp::div}, {Opcode::Rem, GridOp::rem},
-    {Opcode::Min, GridOp::min}, {Opcode::Max, GridOp::max},
+    {Opcode::Sub, GridOp::sub},           {Opcode::Mul, GridOp::mul},
+    {Opcode::Div, GridOp::div},           {Opcode::Rem, GridOp::rem},
+    {Opcode::Min, GridOp::min},           {Opcode::Max, GridOp::max},
     {Opcode::Cast, GridOp::copy},
 };
 
@@ -108,8 +108,8 @@ class ArgLister {
       a.axis = static_cast<std::uint8_t>(p.attrs.i(AttrName::axis));
       a.dtype = t.is_pointer() ? DType::u64 : t.dtype();
     }
-    a.offset = layout_.add(
-        a.bytes(), a.component == ArgComponent::map ? kTensorMapAlignment : a.bytes());
+    a.offset =
+        layout_.add(a.bytes(), a.component == ArgComponent::map ? kTensorMapAlignment : a.bytes());
     recipe_.args.push_back(a);
   }
 

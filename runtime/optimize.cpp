@@ -146,8 +146,7 @@ bool fits_if_chosen(Compilation& k) {
 
 /// What was asked for takes `bytes`. Compiles it with fewer stages, or without, to say what there
 /// is room for.
-[[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request,
-                              std::int64_t bytes) {
+[[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request, std::int64_t bytes) {
   Diagnostic said{
       "",
       fmt::format("kernel {}: the plan of {} takes {} bytes of shared memory, {} allows {} bytes "
@@ -207,8 +206,8 @@ void optimize_to_fit(Compilation& k, const CompileRequest& request) {
 
 bool fits(const Compilation& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
 
-void optimize_by(Compilation& k, const CompileRequest& request,
-                 const std::optional<ir::Plan>& plan, std::span<const ir::Pass> passes) {
+void optimize_by(Compilation& k, const CompileRequest& request, const std::optional<ir::Plan>& plan,
+                 std::span<const ir::Pass> passes) {
   ir::PassContext context = context_of(request, plan);
   try {
     run_passes(k, context, passes);

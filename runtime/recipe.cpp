@@ -89,8 +89,9 @@ class RecipeCheck {
     if (m.map.rank < 1 || m.map.rank > codegen::kMaxTensorRank) return false;
     return std::ranges::all_of(m.bounds, [&](const MapBound& b) {
       const bool is_dim = b.dim < static_cast<std::size_t>(m.map.rank);
-      return is_dim && (b.arg < 0 || (b.value >= 0 && is_tensor(static_cast<std::size_t>(b.arg),
-                                                                static_cast<std::size_t>(b.value))));
+      return is_dim &&
+             (b.arg < 0 || (b.value >= 0 && is_tensor(static_cast<std::size_t>(b.arg),
+                                                      static_cast<std::size_t>(b.value))));
     });
   }
 

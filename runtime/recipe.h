@@ -65,7 +65,8 @@ struct MapBound {
 /// A tensor map but for what a call says: `map` has the element type, the box and the swizzle.
 struct MapShape {
   std::string tensor;  ///< the argument's name, for messages
-  std::array<std::uint8_t, codegen::kMaxTensorRank> order{};  ///< axes of the tensor, innermost first
+  std::array<std::uint8_t, codegen::kMaxTensorRank>
+      order{};  ///< axes of the tensor, innermost first
   codegen::TensorMap map;
   std::vector<MapBound> bounds;
   friend bool operator==(const MapShape&, const MapShape&) = default;

@@ -6,7 +6,7 @@ namespace tegula::test {
 
 /// Simt form.
 inline runtime::Compilation optimized(const ir::Kernel& tile,
-                                         const runtime::CompileRequest& request) {
+                                      const runtime::CompileRequest& request) {
   runtime::Compilation k;
   runtime::key(k, request);
   k.tile = ir::clone(tile);
@@ -25,7 +25,7 @@ inline std::shared_ptr<const runtime::CompiledKernel> finished(const runtime::Co
 
 /// Machine code.
 inline runtime::Compilation assembled(const ir::Kernel& tile,
-                                         const runtime::CompileRequest& request) {
+                                      const runtime::CompileRequest& request) {
   runtime::Compilation k = optimized(tile, request);
   runtime::emit(k, request);
   runtime::assemble(k, request);

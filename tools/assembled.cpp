@@ -66,9 +66,8 @@ std::shared_ptr<const runtime::CompiledKernel> compiled_for(const ir::Kernel& ti
 }
 
 std::string size_line(const runtime::Artefact& a) {
-  const std::string text =
-      fmt::format("{} {} bytes", a.backend == runtime::Backend::Llvm ? "PTX" : "CUDA C++",
-                  a.code.size());
+  const std::string text = fmt::format(
+      "{} {} bytes", a.backend == runtime::Backend::Llvm ? "PTX" : "CUDA C++", a.code.size());
   const std::string threads =
       fmt::format("threads {}, shared memory {} bytes", a.threads, a.shared_bytes);
   if (a.kind != runtime::ImageKind::cubin)

@@ -120,10 +120,9 @@ class Planted : public testing::Test {
       sim::SimOptions options;
       options.seed = seed;
       counter_ = 0;
-      const auto report =
-          sim::simulate(
-          *k_, {4, 1, 1},
-          runtime::sim_args(kernel_->artefact().recipe, args, maps, &counter_), options);
+      const auto report = sim::simulate(
+          *k_, {4, 1, 1}, runtime::sim_args(kernel_->artefact().recipe, args, maps, &counter_),
+          options);
       std::vector<sim::Detector> found;
       for (const auto& f : report.findings) found.push_back(f.kind);
       if (!found.empty()) return found;

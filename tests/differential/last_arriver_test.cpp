@@ -103,9 +103,9 @@ class PlantedArrival : public testing::Test {
       std::vector<codegen::TensorMap> maps;
       sim::SimOptions options;
       options.seed = seed;
-      const auto report = sim::simulate(
-          *k_, {3 * kParts, 1, 1}, runtime::sim_args(kernel_->artefact().recipe, args, maps),
-          options);
+      const auto report =
+          sim::simulate(*k_, {3 * kParts, 1, 1},
+                        runtime::sim_args(kernel_->artefact().recipe, args, maps), options);
       for (const auto& f : report.findings) found.push_back(f.kind);
     }
     return found;

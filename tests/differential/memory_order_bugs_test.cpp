@@ -100,9 +100,9 @@ class Planted {
           {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
     }
     for (int call = 0; call < p.calls; ++call) {
-      const auto report = sim::simulate(
-          simt, {p.programs, 1, 1}, runtime::sim_args(compiled_->artefact().recipe, args, maps),
-          options);
+      const auto report =
+          sim::simulate(simt, {p.programs, 1, 1},
+                        runtime::sim_args(compiled_->artefact().recipe, args, maps), options);
       if (!report.findings.empty()) return false;
     }
     return p.args[p.result].to_doubles() == p.want;

@@ -13,9 +13,9 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "runtime/make_recipe.h"
 #include "support/text.h"
 #include "tegula/tegula.h"
-#include "runtime/make_recipe.h"
 #include "tests/compiled.h"
 #include "tests/differential/exact_products.h"
 

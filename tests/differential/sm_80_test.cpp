@@ -47,8 +47,7 @@ void expect_older_path(const runtime::Compilation& k) {
   EXPECT_FALSE(has(k, {Wgmma, TmaLoad, TmaStore, MbarInit, SetMaxNReg, StMatrix, MapShared}));
 }
 
-runtime::Compilation run_for_sm_80(const ir::Kernel& tile,
-                                      std::initializer_list<LaunchArg> args) {
+runtime::Compilation run_for_sm_80(const ir::Kernel& tile, std::initializer_list<LaunchArg> args) {
   runtime::Compilation k = compiled_for_sm_80(tile);
   expect_older_path(k);
   test::finished(k)->launch(Stream(Device::sim()), std::span(args.begin(), args.size()));

@@ -16,8 +16,8 @@ class CompiledKernel;
 }
 
 /// The shape, strides and element type of a tensor, without its memory: what a kernel is compiled
-/// for. A Tensor of any device is one, too; none at all stands for an optional argument that is left
-/// out.
+/// for. A Tensor of any device is one, too; none at all stands for an optional argument that is
+/// left out.
 class TensorSpec {
  public:
   TensorSpec(const Tensor& tensor) : tensor_(tensor) {}
@@ -33,15 +33,15 @@ class TensorSpec {
   Tensor tensor_;
 };
 
-/// `spec<bf16>(1024, 512)`: a row-major tensor of this shape. Throws CompileError for more than eight
-/// or negative extents.
+/// `spec<bf16>(1024, 512)`: a row-major tensor of this shape. Throws CompileError for more than
+/// eight or negative extents.
 template <Element T, std::convertible_to<std::int64_t>... Extents>
 TensorSpec spec(Extents... extents) {
   return TensorSpec(Dims{static_cast<std::int64_t>(extents)...}, dtype_of<T>);
 }
 
-/// A kernel compiled for a target, as data: its code and what is known of it. Copies share it. Valid
-/// for every GPU of the target and for all calls of the same class of arguments.
+/// A kernel compiled for a target, as data: its code and what is known of it. Copies share it.
+/// Valid for every GPU of the target and for all calls of the same class of arguments.
 class Artefact {
  public:
   Artefact(std::shared_ptr<const runtime::CompiledKernel> kernel, std::vector<Warning> warnings)

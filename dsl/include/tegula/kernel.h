@@ -265,10 +265,10 @@ class Kernel {
   /// shape alone, `spec<bf16>(1024, 512)`; of extents, strides and addresses only what divides them
   /// counts, as in a call. Throws CompileError for mistakes in the kernel or its arguments and for
   /// other targets, DeviceError where the back end's library is missing.
-  Artefact compile(std::string_view target,
-                   const typename detail::Described<
-                       typename detail::ParamTraits<P>::Host>::Type&... args,
-                   std::source_location at = std::source_location::current()) const {
+  Artefact compile(
+      std::string_view target,
+      const typename detail::Described<typename detail::ParamTraits<P>::Host>::Type&... args,
+      std::source_location at = std::source_location::current()) const {
     return detail::compile(
         *instance_, target,
         pack(detail::Described<typename detail::ParamTraits<P>::Host>::host(args)...), at);
