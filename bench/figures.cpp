@@ -66,7 +66,7 @@ std::string figures_of(const Subject& subject, runtime::Backend backend, int rep
     auto start = Clock::now();
     const Trace trace = subject.trace();
     samples["trace"].push_back(ms_since(start));
-    runtime::CompiledKernel k;
+    runtime::Compilation k;
     k.tile = ir::clone(trace.kernel());
     k.target = "sm_90a";
     k.backend = backend;
@@ -114,7 +114,8 @@ std::string launch_figures(int rounds) {
   const auto compiled = add.instance().launcher.latest();
   std::vector<runtime::LaunchArg> args{{&x, 0}, {&y, 0}, {&z, 0}};
   alignas(64) std::byte block[256];
-  compiled->recipe.pack(args, block);
+  const runtime::LoadedArtefact& loaded = compiled->on(0);
+  runtime::pack(compiled->artefact().recipe, args, loaded.maps(), block);
   const auto batch = [&](auto&& launch) {
     const auto start = Clock::now();
     for (int i = 0; i < 256; ++i) launch();
@@ -125,7 +126,7 @@ std::string launch_figures(int rounds) {
   std::vector<double> ours, bare;
   for (int r = 0; r < rounds; ++r) {
     bare.push_back(batch([&] {
-      compiled->gpu->launch(static_cast<runtime::cu::Stream>(stream.handle()), block, {1, 1, 1});
+      loaded.plan().launch(static_cast<runtime::cu::Stream>(stream.handle()), block, {1, 1, 1});
     }));
     ours.push_back(batch([&] { add(stream, x, y, z); }));
   }

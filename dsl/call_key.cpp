@@ -50,6 +50,18 @@ void CallArgs::add(const HostArg& a, const ParamInfo& info) {
   access[count++] = info.access;
 }
 
+void check_equal_extents(const KernelInstance& k, const CallArgs& a) {
+  for (const EqualExtents& e : k.equal_extents()) {
+    if (!a.args[e.arg[0]].tensor || !a.args[e.arg[1]].tensor) continue;
+    const auto extent = [&](int i) {
+      return a.args[e.arg[i]].tensor->shape()[static_cast<std::size_t>(e.axis[i])];
+    };
+    if (extent(0) != extent(1)) [[unlikely]]
+      fail(Mistake::extents_differ, k.loc(), {}, e.name, extent(0), e.text[0], extent(1),
+           e.text[1]);
+  }
+}
+
 CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device device,
                 CallArgs& out) {
   CallKey key;
@@ -74,15 +86,7 @@ CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device d
     key.add(static_cast<std::uint64_t>(r.key == ExtentKey::Exact ? extent : bucket_of(extent)));
     key.add(extent == bucket_of(extent));
   }
-  for (const EqualExtents& e : k.equal_extents()) {
-    if (!out.args[e.arg[0]].tensor || !out.args[e.arg[1]].tensor) continue;
-    const auto extent = [&](int i) {
-      return out.args[e.arg[i]].tensor->shape()[static_cast<std::size_t>(e.axis[i])];
-    };
-    if (extent(0) != extent(1)) [[unlikely]]
-      fail(Mistake::extents_differ, k.loc(), {}, e.name, extent(0), e.text[0], extent(1),
-           e.text[1]);
-  }
+  check_equal_extents(k, out);
   key.add(wide);
   return key;
 }

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "dsl/signature.h"
-#include "runtime/recipe.h"
+#include "runtime/launch_args.h"
 #include "tegula/device.h"
 
 namespace tegula::dsl {
@@ -41,6 +41,9 @@ struct CallArgs {
 /// does not fit.
 CallKey examine(const KernelInstance& kernel, std::span<const HostArg> args, Device device,
                 CallArgs& out);
+
+/// Throws CompileError where dimensions that bear one name have different extents; examine() does.
+void check_equal_extents(const KernelInstance& kernel, const CallArgs& args);
 
 /// Throws CompileError where an argument that the kernel writes shares memory with another one. An
 /// address is written where a trace has stored through it, so that a first call is checked again

@@ -13,6 +13,7 @@
 #include "dsl/instance.h"
 #include "ir/text.h"
 #include "runtime/gpu_text.h"
+#include "runtime/jit_steps.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "support/warnings.h"
@@ -63,11 +64,11 @@ bool wants_retrace() {
 /// The warnings of the trace, then those of the machine code, which are about the kernel's own line
 /// where they know none.
 std::vector<Warning> warnings_about(const KernelInstance& k, std::span<const Diagnostic> of_trace,
-                                    const CompiledKernel& compiled) {
+                                    std::vector<Warning> of_code) {
   std::vector<Warning> found;
   for (const Diagnostic& d : of_trace)
     found.push_back({d.code, k.name(), d.loc, d.message, d.hint});
-  for (Warning w : compiled.warnings) {
+  for (Warning& w : of_code) {
     if (!w.place.known()) w.place = k.loc();
     found.push_back(std::move(w));
   }
@@ -122,14 +123,14 @@ const CompiledEntry& Launcher::compile(KernelInstance& k, std::span<const HostAr
   std::vector<Warning> unsaid;
   const CompiledEntry& entry = [&]() -> const CompiledEntry& {
     const std::lock_guard lock(compiling_);
-    return find_or_compile(k, args, device, unsaid);
+    return find_or_add(k, args, device, unsaid);
   }();
   report_warnings(unsaid);  // without the lock: the handler may ask the kernel
   return entry;
 }
 
-const CompiledEntry& Launcher::find_or_compile(KernelInstance& k, std::span<const HostArg> args,
-                                               Device device, std::vector<Warning>& unsaid) {
+const CompiledEntry& Launcher::find_or_add(KernelInstance& k, std::span<const HostArg> args,
+                                           Device device, std::vector<Warning>& unsaid) {
   const auto key_now = [&] {
     CallArgs unused;
     return examine(k, args, device, unused);
@@ -137,35 +138,71 @@ const CompiledEntry& Launcher::find_or_compile(KernelInstance& k, std::span<cons
   if (const CompiledEntry* entry = find(key_now())) return *entry;
   TraceResult traced = k.trace(k.signature(args));
   const Hash128 ir = hash_of(traced.kernel);
-  const runtime::Backend emitter = backend.value_or(runtime::default_backend());
-  const std::string name =
-      fmt::format("{} {} {} {} {}", ir.hex(), device.str(), runtime::name(emitter),
-                  plan ? plan->str() : k.options().plan, env().plan);
-  auto kernel = compiled_by_ir().find(name);
-  const std::string signature = traced.signature.text();
-  std::string event = fmt::format("{}: {}", kernel ? "reused" : "compiled", reason(signature));
-  const bool is_new = !kernel;
-  if (is_new) {
-    runtime::CompileRequest request;
-    request.key = key_text(k, traced.signature);
-    request.trace = [&] { return std::move(traced.kernel); };
-    request.device = device;
-    request.backend = emitter;
-    request.plan = plan;
-    if (!plan) request.plan_changes = k.options().plan;
-    request.changed_at = k.options().planned_at;
-    kernel = runtime::compile(request);
-    compiled_by_ir().add(name, kernel);
-  }
-  history_.push_back(std::move(event));
+  const std::string signature = traced.signature.text(), why = reason(signature);
+  bool is_new = false;
+  auto kernel = find_or_compile(k, traced, ir, device, {}, is_new);
+  if (device.kind == DeviceKind::cuda) kernel->on(device.index);  // a first call does all there is
+  history_.push_back(fmt::format("{}: {}", is_new ? "compiled" : "reused", why));
   for (const Diagnostic& w : traced.warnings) history_.push_back("warning: " + w.str());
-  std::vector<Warning> found = warnings_about(k, traced.warnings, *kernel);
+  std::vector<Warning> found = warnings_about(k, traced.warnings, kernel->warnings_on(device));
   for (const Warning& w : found)
     if (std::ranges::find(warnings_, w) == warnings_.end()) warnings_.push_back(w);
   if (is_new) unsaid = std::move(found);
   last_signature_ = signature;
   // The trace may have asked for more: the key is that of what is known now.
   return *add({key_now(), std::move(kernel), ir, nullptr});
+}
+
+std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& k,
+                                                                TraceResult& traced,
+                                                                const Hash128& ir, Device device,
+                                                                const std::string& target,
+                                                                bool& is_new) const {
+  runtime::CompileRequest request;
+  request.device = device;
+  request.target = target;
+  request.backend = backend.value_or(runtime::default_backend());
+  request.plan = plan;
+  if (!plan) request.plan_changes = k.options().plan;
+  request.changed_at = k.options().planned_at;
+  runtime::Compilation keyed;
+  runtime::key(keyed, request);
+  // GPUs of one target share the kernel, and each loads it.
+  const std::string name =
+      fmt::format("{} {} {} {} {} {} {}", ir.hex(), static_cast<int>(device.kind), keyed.target,
+                  keyed.assembler_target, runtime::name(keyed.backend),
+                  plan ? plan->str() : k.options().plan, env().plan);
+  auto kernel = compiled_by_ir().find(name);
+  is_new = !kernel;
+  if (kernel) return kernel;
+  request.key = key_text(k, traced.signature);
+  request.trace = [&] { return std::move(traced.kernel); };
+  kernel = runtime::compile(request);
+  compiled_by_ir().add(name, kernel);
+  return kernel;
+}
+
+Artefact Launcher::compile_for(KernelInstance& k, std::string_view target,
+                               std::span<const HostArg> args, const Loc& at) const {
+  refuse_nested(k);
+  const auto targets = runtime::targets();
+  if (std::ranges::find(targets, target) == targets.end())
+    fail(Mistake::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
+         k.name(), target, fmt::join(targets, " and "));
+  CallArgs run_time;
+  for (const HostArg& a : k.run_time_args(args)) run_time.add(a, {});
+  check_equal_extents(k, run_time);
+  TraceResult traced = k.trace(k.signature(args));
+  const Hash128 ir = hash_of(traced.kernel);
+  std::shared_ptr<const CompiledKernel> kernel;
+  bool is_new = false;
+  {
+    const std::lock_guard lock(compiling_);
+    kernel = find_or_compile(k, traced, ir, Device::cuda(), std::string(target), is_new);
+  }
+  std::vector<Warning> warnings = warnings_about(k, traced.warnings, kernel->warnings);
+  if (is_new) report_warnings(warnings);
+  return Artefact(std::move(kernel), std::move(warnings));
 }
 
 void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const HostArg> args) {
@@ -229,6 +266,11 @@ namespace tegula::detail {
 
 void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
   k.launcher.launch(k, stream, args);
+}
+
+Artefact compile(dsl::KernelInstance& k, std::string_view target, std::span<const HostArg> args,
+                 Loc at) {
+  return k.launcher.compile_for(k, target, args, at);
 }
 
 std::string dump(dsl::KernelInstance& k, std::string_view verb) {

@@ -38,6 +38,10 @@ class Launcher {
   std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance,
                                                          const Stream* stream,
                                                          std::span<const HostArg> args);
+  /// Compiles for a GPU of this target, such as "sm_90a", or finds what was compiled. Only the
+  /// shapes, types and alignment of the arguments count. Needs no GPU. `at` is the line that asks.
+  Artefact compile_for(KernelInstance& instance, std::string_view target,
+                       std::span<const HostArg> args, const Loc& at) const;
   /// What was compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
   /// The warnings about everything compiled so far, each once.
@@ -51,8 +55,14 @@ class Launcher {
   const CompiledEntry& compile(KernelInstance& instance, std::span<const HostArg> args,
                                Device device);
   /// Under the lock; `unsaid` gets the warnings that the process has not heard yet.
-  const CompiledEntry& find_or_compile(KernelInstance& instance, std::span<const HostArg> args,
-                                       Device device, std::vector<Warning>& unsaid);
+  const CompiledEntry& find_or_add(KernelInstance& instance, std::span<const HostArg> args,
+                                   Device device, std::vector<Warning>& unsaid);
+  /// Takes the traced kernel. The target is that of the device where it is empty.
+  std::shared_ptr<const runtime::CompiledKernel> find_or_compile(KernelInstance& instance,
+                                                                 TraceResult& traced,
+                                                                 const Hash128& ir, Device device,
+                                                                 const std::string& target,
+                                                                 bool& is_new) const;
   const CompiledEntry* add(CompiledEntry entry);
   std::string reason(const std::string& signature) const;
 

@@ -1,23 +1,17 @@
 // Launching and describing compiled kernels.
+#include "runtime/compiled_kernel.h"
+
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
 
-#include "ir/opt_command.h"
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
-#include "runtime/workspace.h"
+#include "runtime/warnings.h"
 #include "support/env.h"
-#include "support/text.h"
 #include "tegula/error.h"
 
 namespace tegula::runtime {
 namespace {
-
-constexpr std::size_t kMaxBlockBytes = 4096;  // what a kernel's parameters may take
 
 /// One way to mend what the code stands for.
 std::string hint_of(std::string_view code) {
@@ -40,29 +34,6 @@ template <class Findings>
                    {},
                    hint_of(code(f.kind))});
   throw ProgramError(std::move(all));
-}
-
-Extent3 checked_grid(const std::string& kernel, const std::array<std::int64_t, 3>& grid) {
-  constexpr std::int64_t kMax[3] = {std::numeric_limits<std::int32_t>::max(), 65535, 65535};
-  for (int i = 0; i < 3; ++i)
-    if (grid[i] < 0 || grid[i] > kMax[i]) [[unlikely]]
-      throw CompileError(
-          Diagnostic{"",
-                     fmt::format("kernel {}: grid extent {} along axis {} is outside 0..{}", kernel,
-                                 grid[i], i, kMax[i]),
-                     {},
-                     {},
-                     "use larger blocks"});
-  return {static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
-          static_cast<unsigned>(grid[2])};
-}
-
-void run_on_cpu(const CompiledKernel& k, std::span<const LaunchArg> args) {
-  ir::EvalOptions options;
-  options.loop_limit = env().loop_limit;
-  options.find_unstored = true;
-  const auto report = ir::evaluate(k.tile, eval_args(k.tile, args), options);
-  if (!report.clean()) throw_findings(k.tile.info.name, "cpu", report.findings);
 }
 
 /// The memory of the arguments, by name.
@@ -89,58 +60,126 @@ void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<cons
   }
 }
 
-void run_on_sim(const CompiledKernel& k, std::span<const LaunchArg> args, const Extent3& grid) {
-  sim::SimOptions options;
-  options.threads = 2;
-  // A warp takes as long for an iteration as the interpreter for a hundred.
-  options.loop_limit = std::max<std::int64_t>(1, env().loop_limit / 100);
-  add_ranges(options, k.tile, args);
-  std::vector<codegen::TensorMap> maps;
-  std::uint32_t counter = 0;
-  options.ranges.push_back({&counter, &counter + 1});
-  const auto report = sim::simulate(
-      k.simt, {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])},
-      k.recipe.sim_args(args, maps, &counter), options);
-  if (!report.clean()) throw_findings(k.name, "sim", report.findings);
-  if (counter != 0)
-    throw InternalError(
-        fmt::format("kernel {} leaves its counter of tiles at {}", k.name, counter));
-}
-
-std::uint32_t* counter_of(const CompiledKernel& k, const Stream& stream) {
-  return k.recipe.needs_counter() ? acquire_tile_counter(stream) : nullptr;
+/// CTAs of a persistent kernel that the simulator runs at one time: few, so that small grids take
+/// several turns.
+std::int64_t simulated_ctas(const Artefact& a) {
+  constexpr std::int64_t kSimulated = 4;
+  if (!a.persistent) return kAnyCtas;
+  return a.cluster * std::max<std::int64_t>(1, kSimulated / a.cluster);
 }
 
 }  // namespace
 
+/// One of a list that only grows at its head, so that readers need no lock.
+struct CompiledKernel::OnGpu {
+  LoadedArtefact artefact;
+  std::unique_ptr<const OnGpu> next;
+};
+
+CompiledKernel::CompiledKernel(Compilation of, Artefact artefact)
+    : device(of.device),
+      tile(std::move(of.tile)),
+      plan(of.plan),
+      remarks(std::move(of.remarks)),
+      passes(std::move(of.passes)),
+      timings(std::move(of.timings)),
+      warnings(warnings_of({artefact, device.kind, tile, of.simt, remarks})),
+      artefact_(std::make_shared<const Artefact>(std::move(artefact))),
+      source_(of.backend == Backend::Llvm ? std::move(of.emitted.source) : std::string()),
+      simt_text_(std::move(of.simt_text)),
+      simt_(std::move(of.simt)) {}
+
+CompiledKernel::~CompiledKernel() = default;
+
+const ir::Kernel& CompiledKernel::simt() const {
+  std::call_once(parsed_, [&] {
+    if (!simt_text_.empty()) simt_ = ir::parse(simt_text_, "a kernel of the disk cache");
+  });
+  return simt_;
+}
+
+const CompiledKernel::OnGpu* CompiledKernel::find(int ordinal) const {
+  const OnGpu* at = newest_.load(std::memory_order_acquire);
+  while (at && at->artefact.ordinal() != ordinal) at = at->next.get();
+  return at;
+}
+
+const LoadedArtefact& CompiledKernel::on(int ordinal) const {
+  if (const OnGpu* at = find(ordinal)) [[likely]]
+    return at->artefact;
+  const std::lock_guard lock(loading_);
+  if (const OnGpu* at = find(ordinal)) return at->artefact;
+  std::unique_ptr<OnGpu> made(new OnGpu{LoadedArtefact(artefact_, ordinal), nullptr});
+  made->next = std::move(loaded_);
+  loaded_ = std::move(made);
+  newest_.store(loaded_.get(), std::memory_order_release);
+  return loaded_->artefact;
+}
+
+void CompiledKernel::run_on_cpu(std::span<const LaunchArg> args) const {
+  ir::EvalOptions options;
+  options.loop_limit = env().loop_limit;
+  options.find_unstored = true;
+  const auto found = ir::evaluate(tile, eval_args(tile, args), options);
+  if (!found.clean()) throw_findings(tile.info.name, "cpu", found.findings);
+}
+
+void CompiledKernel::run_on_sim(std::span<const LaunchArg> args) const {
+  const Extent3 grid =
+      checked_grid(artefact_->recipe, args, simulated_ctas(*artefact_), artefact_->name);
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
+  sim::SimOptions options;
+  options.threads = 2;
+  // A warp takes as long for an iteration as the interpreter for a hundred.
+  options.loop_limit = std::max<std::int64_t>(1, env().loop_limit / 100);
+  add_ranges(options, tile, args);
+  std::vector<codegen::TensorMap> maps;
+  std::uint32_t counter = 0;
+  options.ranges.push_back({&counter, &counter + 1});
+  const auto found = sim::simulate(
+      simt(), {static_cast<int>(grid[0]), static_cast<int>(grid[1]), static_cast<int>(grid[2])},
+      sim_args(artefact_->recipe, args, maps, &counter), options);
+  if (!found.clean()) throw_findings(artefact_->name, "sim", found.findings);
+  if (counter != 0)
+    throw InternalError(
+        fmt::format("kernel {} leaves its counter of tiles at {}", artefact_->name, counter));
+}
+
 void CompiledKernel::prepare(const Stream& stream) const {
-  if (device.kind == DeviceKind::cuda) counter_of(*this, stream);
+  if (device.kind == DeviceKind::cuda) on(stream.device().index).prepare(stream);
 }
 
 void CompiledKernel::launch(const Stream& stream, std::span<const LaunchArg> args) const {
-  if (device.kind == DeviceKind::cpu) return run_on_cpu(*this, args);
-  const Extent3 grid = checked_grid(name, recipe.grid(args));
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return;
-  if (device.kind == DeviceKind::sim) return run_on_sim(*this, args, grid);
-  alignas(64) std::byte block[kMaxBlockBytes];
-  recipe.pack(args, block, counter_of(*this, stream));
-  gpu->launch(static_cast<cu::Stream>(stream.handle()), block, grid);
+  if (device.kind == DeviceKind::cuda) return on(stream.device().index).launch(stream, args);
+  if (device.kind == DeviceKind::cpu) return run_on_cpu(args);
+  run_on_sim(args);
+}
+
+/// What is known of the machine code: by the assembler, else by the driver that has compiled it.
+const AssembleReport& CompiledKernel::report() const {
+  const OnGpu* at = newest_.load(std::memory_order_acquire);
+  return at && artefact_->kind == ImageKind::ptx ? at->artefact.report() : artefact_->report;
+}
+
+std::vector<Warning> CompiledKernel::warnings_on(Device where) const {
+  std::vector<Warning> found = warnings;
+  if (where.kind != DeviceKind::cuda || artefact_->kind != ImageKind::ptx) return found;
+  for (Warning& w : warnings_of_report(artefact_->name, on(where.index).report()))
+    found.push_back(std::move(w));
+  return found;
 }
 
 std::string CompiledKernel::dump(std::string_view verb) const {
-  if (verb == "key") return key_text;
+  const bool is_by_llvm = artefact_->backend == Backend::Llvm;
+  if (verb == "key") return artefact_->key_text;
   if (verb == "trace") return ir::print(tile);
-  if (verb == "optimize") return ir::print(simt);
-  if (verb == "emit") return emitted.source.empty() ? emitted.ptx : emitted.source;
-  if (verb == "ptx") return emitted.ptx;
-  if (verb == "launch") return recipe.str();
-  if (verb == "assemble") {
-    std::string text = fmt::format(
-        "registers {}\nshared {}\nspills {} {}\nstack {}\ncubin {} bytes\n", report.registers,
-        simt.info.smem_bytes, report.spill_stores, report.spill_loads, report.stack, cubin.size());
-    for (const std::string& w : report.warnings) text += w + "\n";
-    return text;
-  }
+  if (verb == "optimize") return ir::print(simt());
+  if (verb == "emit") return source_.empty() ? artefact_->code : source_;
+  if (verb == "ptx") return is_by_llvm ? artefact_->code : std::string();
+  if (verb == "launch") return artefact_->recipe.str();
+  if (verb == "assemble")
+    return assembler_text(report(), artefact_->shared_bytes,
+                          artefact_->kind == ImageKind::cubin ? artefact_->image.size() : 0);
   throw CompileError(Diagnostic{"",
                                 fmt::format("no stage is called '{}'", verb),
                                 {},
@@ -148,67 +187,23 @@ std::string CompiledKernel::dump(std::string_view verb) const {
                                 "key, trace, optimize, emit, ptx, assemble or launch"});
 }
 
-// Limits of compute capability 9.0, as the CUDA C programming guide has them.
-int CompiledKernel::ctas_per_sm() const {
-  const int threads = std::max(32, simt.info.threads);
-  const int by_threads = 2048 / threads;
-  const int registers = (report.registers + 7) / 8 * 8 * threads;
-  const int by_registers = report.registers ? 65536 / std::max(1, registers) : 32;
-  const auto by_shared = static_cast<int>(233472 / (simt.info.smem_bytes + 1024));
-  return std::min({32, by_threads, by_registers, by_shared});
-}
-
 std::string CompiledKernel::explain() const {
-  std::string out = fmt::format("kernel {} for {} by {} ({})\n", name, device.str(),
-                                runtime::name(backend), target);
+  const Artefact& a = *artefact_;
+  std::string out = fmt::format("kernel {} for {} by {} ({})\n", a.name, device.str(),
+                                runtime::name(a.backend), a.target);
   out += plan.str() + "\n";
-  out += fmt::format("threads {}, shared memory {} bytes", simt.info.threads, simt.info.smem_bytes);
-  if (report.registers)
-    out += fmt::format(", registers {}, spills {}, CTAs per SM {}", report.registers,
-                       report.spill_stores + report.spill_loads, ctas_per_sm());
+  out += fmt::format("threads {}, shared memory {} bytes", a.threads, a.shared_bytes);
+  if (const AssembleReport& r = report(); r.registers)
+    out += fmt::format(", registers {}, spills {}, CTAs per SM {}", r.registers,
+                       r.spill_stores + r.spill_loads, ctas_per_sm(a, r));
   out += "\n";
   for (const Warning& w : warnings) out += w.str() + "\n";
   for (const ir::Remark& r : remarks) out += r.str() + "\n";
   for (const VerbTiming& t : timings) out += fmt::format("{}: {:.2f} ms\n", t.verb, t.ms);
+  for (const OnGpu* at = newest_.load(std::memory_order_acquire); at; at = at->next.get())
+    out += fmt::format("launch: loaded on cuda:{} in {:.2f} ms\n", at->artefact.ordinal(),
+                       at->artefact.load_ms());
   return out;
-}
-
-namespace {
-
-/// The traced kernel under a line by which `tegula opt` does what was done here.
-std::string replayable_trace(const CompiledKernel& k) {
-  ir::Kernel tile = ir::clone(k.tile);
-  tile.info.target = k.target;
-  ir::PassContext context;
-  context.plan = k.plan;
-  context.keep_checks = k.device.kind == DeviceKind::sim;
-  std::vector<std::string_view> passes;
-  for (const ir::PassTiming& pass : k.passes) passes.push_back(pass.name);
-  return ir::opt_comment(ir::opt_command(context), fmt::format("{}", fmt::join(passes, ","))) +
-         ir::print(tile);
-}
-
-}  // namespace
-
-void write_dumps(const CompiledKernel& k) {
-  const std::string& spec = env().dump;
-  const auto colon = spec.find(':');
-  if (spec.empty() || colon == std::string::npos) return;
-  const std::string verbs = spec.substr(0, colon);
-  const std::filesystem::path folder = std::filesystem::path(spec.substr(colon + 1)) / k.name;
-  std::filesystem::create_directories(folder);
-  static constexpr std::pair<const char*, const char*> kFiles[] = {
-      {"key", "00-key.txt"},   {"trace", "01-trace.tir"}, {"optimize", "02-optimize.tir"},
-      {"emit", "03-emit.txt"}, {"ptx", "04.ptx"},         {"launch", "06-launch.txt"}};
-  for (const auto& [verb, file] : kFiles)
-    if (verbs == "all" || verbs.find(verb) != std::string::npos) {
-      const bool is_replayable = verb == std::string_view("trace") && !k.passes.empty();
-      const std::string text = is_replayable ? replayable_trace(k) : k.dump(verb);
-      // A stage that a device has no use for has no file: nothing is emitted for cpu and sim.
-      if (!text.empty()) write_file(folder / file, text);
-    }
-  if (!k.cubin.empty() && (verbs == "all" || verbs.find("assemble") != std::string::npos))
-    write_file(folder / "05.cubin", std::string_view(k.cubin.data(), k.cubin.size()));
 }
 
 }  // namespace tegula::runtime

@@ -6,19 +6,19 @@ namespace tegula::runtime {
 
 std::string gpu_text(const CompiledKernel& kernel, std::string_view verb) {
   if (kernel.device.kind == DeviceKind::cuda) return kernel.dump(verb);
-  CompiledKernel k;
   CompileRequest request;
   request.device = kernel.device;
-  request.target = kernel.target;
-  request.backend = kernel.backend;
+  request.target = kernel.artefact().target;
+  request.backend = kernel.artefact().backend;
   // The plan that the passes chose for sim is that of the GPU; of cpu there is none.
   if (kernel.device.kind == DeviceKind::sim) request.plan = kernel.plan;
-  key(k, request);
-  k.tile = ir::clone(kernel.tile);
-  k.name = kernel.name;
-  optimize(k, request);
-  emit(k, request);
-  return k.dump(verb);
+  Compilation c;
+  key(c, request);
+  c.tile = ir::clone(kernel.tile);
+  optimize(c, request);
+  emit(c, request);
+  if (verb == "ptx" || c.emitted.source.empty()) return c.emitted.ptx;
+  return c.emitted.source;
 }
 
 }  // namespace tegula::runtime

@@ -1,64 +1,53 @@
 // The six verbs. This is the first file to read: a kernel's way from the user's lambda to the GPU.
+// The sixth, launch, is CompiledKernel::launch: the artefact is loaded on a GPU at its first call
+// there.
 #include "runtime/jit.h"
 
-#include <algorithm>
 #include <chrono>
 
 #include "runtime/jit_steps.h"
 #include "runtime/stored_kernel.h"
-#include "runtime/warnings.h"
-#include "support/env.h"
 
 namespace tegula::runtime {
 namespace {
 
 /// Runs one verb and notes what it took.
 template <class Step>
-void timed(CompiledKernel& k, const char* verb, Step step) {
+void timed(Compilation& c, const char* verb, Step step) {
   const auto start = std::chrono::steady_clock::now();
   step();
-  k.timings.push_back(
+  c.timings.push_back(
       {verb, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
                  .count()});
-}
-
-/// The cpu refuses what the compiler refuses, in the same words, although it interprets the trace:
-/// one language on every device. The result is thrown away; a key is compiled once a process.
-void require_compilable(const CompiledKernel& k, const CompileRequest& request) {
-  const auto& checks = env().check;
-  if (std::ranges::find(checks, "nocompile") != checks.end()) return;
-  CompiledKernel trial;
-  key(trial, request);
-  trial.tile = ir::clone(k.tile);
-  optimize(trial, request);
 }
 
 }  // namespace
 
 std::shared_ptr<const CompiledKernel> compile(const CompileRequest& request) {
-  auto k = std::make_shared<CompiledKernel>();
-  timed(*k, "key", [&] { key(*k, request); });
-  timed(*k, "trace", [&] { k->tile = request.trace(); });
-  k->name = k->tile.info.name;
-  if (k->device.kind == DeviceKind::cpu) {
-    timed(*k, "optimize", [&] { require_compilable(*k, request); });
+  Compilation c;
+  Artefact artefact;
+  timed(c, "key", [&] { key(c, request); });
+  timed(c, "trace", [&] { trace(c, request); });
+  if (c.device.kind == DeviceKind::cpu) {
+    timed(c, "optimize", [&] { require_compilable(c, request); });
+    artefact = make_artefact(c);
   } else {
-    StoredKernel on_disk(*k, request);
+    StoredKernel on_disk(c, request);
     bool found = false;
-    timed(*k, "find", [&] { found = on_disk.load(); });
+    timed(c, "find", [&] { found = on_disk.load(artefact); });
     if (!found) {
-      timed(*k, "optimize", [&] { optimize(*k, request); });
-      if (k->device.kind == DeviceKind::cuda) {
-        timed(*k, "emit", [&] { emit(*k, request); });
-        timed(*k, "assemble", [&] { assemble(*k, request); });
+      timed(c, "optimize", [&] { optimize(c, request); });
+      if (c.device.kind == DeviceKind::cuda) {
+        timed(c, "emit", [&] { emit(c, request); });
+        timed(c, "assemble", [&] { assemble(c, request); });
       }
-      on_disk.save();
+      artefact = make_artefact(c);
+      on_disk.save(artefact);
     }
-    timed(*k, "launch", [&] { prepare_launch(*k); });
   }
-  k->warnings = warnings_of(*k);
-  write_dumps(*k);
-  return k;
+  const auto kernel = std::make_shared<const CompiledKernel>(std::move(c), std::move(artefact));
+  write_dumps(*kernel);
+  return kernel;
 }
 
 }  // namespace tegula::runtime

@@ -10,7 +10,7 @@
 #include "codegen/check/simt_check.h"
 #include "codegen/lower/lower_simt.h"
 #include "runtime/context.h"
-#include "runtime/module.h"
+#include "runtime/make_recipe.h"
 #include "runtime/nvrtc.h"
 #include "support/env.h"
 #include "tegula/error.h"
@@ -20,13 +20,6 @@ bool canonicalize(Kernel&, PassContext&);
 }
 
 namespace tegula::runtime {
-
-std::string_view name(Backend b) { return b == Backend::Llvm ? "llvm" : "nvrtc"; }
-
-Backend default_backend() {
-  if (env().backend == "nvrtc") return Backend::Nvrtc;
-  return Backend::Llvm;
-}
 
 std::vector<ir::Pass> optimize_passes() {
   std::vector<ir::Pass> passes(ir::ir_passes().begin(), ir::ir_passes().end());
@@ -39,27 +32,49 @@ std::vector<ir::Pass> optimize_passes() {
   return passes;
 }
 
-void key(CompiledKernel& k, const CompileRequest& request) {
-  k.device = request.device;
-  k.target = request.target.empty() ? std::string(default_target(request.device)) : request.target;
-  k.backend = request.backend.value_or(default_backend());
-  k.key_text = request.key;
+namespace {
+
+/// The sm_80 path on a newer GPU is assembled for that GPU where ptxas can, so that its own SASS is
+/// what runs.
+std::string assembler_target(const std::string& target, Device device) {
+  if (target == "sm_80" && device.kind == DeviceKind::cuda &&
+      device_properties(device.index).compute() == 90)
+    return "sm_90";
+  return target;
 }
 
-void emit(CompiledKernel& k, const CompileRequest& request) {
+}  // namespace
+
+void key(Compilation& c, const CompileRequest& request) {
+  c.device = request.device;
+  c.backend = request.backend.value_or(default_backend());
+  c.key_text = request.key;
+  c.target = request.target;
+  c.assembler_target = request.target;
+  if (!request.target.empty()) return;
+  c.target = default_target(request.device);
+  c.assembler_target = assembler_target(c.target, request.device);
+}
+
+void trace(Compilation& c, const CompileRequest& request) {
+  c.tile = request.trace();
+  c.name = c.tile.info.name;
+}
+
+void require_compilable(const Compilation& c, const CompileRequest& request) {
+  const auto& checks = env().check;
+  if (std::ranges::find(checks, "nocompile") != checks.end()) return;
+  Compilation trial;
+  key(trial, request);
+  trial.tile = ir::clone(c.tile);
+  optimize(trial, request);
+}
+
+void emit(Compilation& k, const CompileRequest& request) {
   const codegen::EmitOptions options{.lineinfo = request.lineinfo || env().lineinfo,
                                      .keep_source = !env().dump.empty()};
   k.emitted = k.backend == Backend::Llvm ? codegen::emit_llvm(k.simt, options)
                                          : codegen::emit_cuda(k.simt, options);
-}
-
-std::string assembler_target(const CompiledKernel& k) {
-  // The sm_80 path on a newer GPU is assembled for that GPU where ptxas can, so that its own SASS
-  // is what runs.
-  if (k.target == "sm_80" && k.device.kind == DeviceKind::cuda &&
-      device_properties(k.device.index).compute() == 90)
-    return "sm_90";
-  return k.target;
 }
 
 namespace {
@@ -75,8 +90,8 @@ constexpr std::array kSpared{
         "interval_masks",
         "masks are compared as they are written: there are no registers for the limits of rows"}};
 
-void assemble_once(CompiledKernel& k, const CompileRequest& request) {
-  const std::string target = assembler_target(k);
+void assemble_once(Compilation& k, const CompileRequest& request) {
+  const std::string& target = k.assembler_target.empty() ? k.target : k.assembler_target;
   if (k.backend == Backend::Nvrtc) {
     NvrtcJob job{.source = k.emitted.source,
                  .name = k.name + ".cu",
@@ -97,13 +112,13 @@ void assemble_once(CompiledKernel& k, const CompileRequest& request) {
   k.report = std::move(result.report);
 }
 
-bool has_changed(const CompiledKernel& k, std::string_view name) {
+bool has_changed(const Compilation& k, std::string_view name) {
   return std::ranges::any_of(
       k.passes, [&](const ir::PassTiming& pass) { return pass.changed && pass.name == name; });
 }
 
 /// Each alone, then together; bit i for the one numbered i.
-std::vector<unsigned> sets_to_spare(const CompiledKernel& k) {
+std::vector<unsigned> sets_to_spare(const Compilation& k) {
   unsigned all = 0;
   std::vector<unsigned> sets;
   for (unsigned i = 0; i < kSpared.size(); ++i) {
@@ -117,14 +132,15 @@ std::vector<unsigned> sets_to_spare(const CompiledKernel& k) {
 
 /// Under the same plan. Nothing where that does not fit the shared memory: without a pass, other
 /// tiles are converted through it.
-std::optional<CompiledKernel> compiled_without(unsigned set, const CompiledKernel& k,
-                                               const CompileRequest& request) {
+std::optional<Compilation> compiled_without(unsigned set, const Compilation& k,
+                                            const CompileRequest& request) {
   std::vector<ir::Pass> passes = optimize_passes();
   for (unsigned i = 0; i < kSpared.size(); ++i)
     if (set >> i & 1U)
       std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name == kSpared[i].pass; });
-  CompiledKernel other;
-  other.device = k.device, other.target = k.target, other.backend = k.backend;
+  Compilation other;
+  other.device = k.device, other.backend = k.backend;
+  other.target = k.target, other.assembler_target = k.assembler_target;
   other.key_text = k.key_text;
   other.tile = ir::clone(k.tile);
   try {
@@ -147,15 +163,15 @@ std::optional<CompiledKernel> compiled_without(unsigned set, const CompiledKerne
 
 }  // namespace
 
-void assemble(CompiledKernel& k, const CompileRequest& request) {
+void assemble(Compilation& k, const CompileRequest& request) {
   assemble_once(k, request);
-  std::optional<CompiledKernel> best;
+  std::optional<Compilation> best;
   const auto defects = [](const AssembleReport& r) {
     return std::tuple(!r.sound(), r.serialised || r.setmaxnreg_ignored,
                       r.spill_stores + r.spill_loads);
   };
   for (const unsigned set : k.report.sound() ? std::vector<unsigned>() : sets_to_spare(k)) {
-    std::optional<CompiledKernel> other = compiled_without(set, k, request);
+    std::optional<Compilation> other = compiled_without(set, k, request);
     if (other && defects(other->report) < defects(best ? best->report : k.report))
       best = std::move(other);
     if (best && best->report.sound()) break;
@@ -165,46 +181,34 @@ void assemble(CompiledKernel& k, const CompileRequest& request) {
   k = std::move(*best);
 }
 
-namespace {
-
-/// Programs that the device runs at one time, one on each SM.
-std::int64_t programs_at_once(Device device) {
-  constexpr std::int64_t kSimulated = 4;  // few, so that small grids take several turns
-  return device.kind == DeviceKind::cuda ? device_properties(device.index).sm_count : kSimulated;
-}
-
-/// The same in whole clusters, of which the groups of SMs they must lie in may not be full.
-std::int64_t programs_at_once(const CompiledKernel& k) {
-  const std::int64_t cluster = k.simt.info.cluster, all = programs_at_once(k.device);
-  const int clusters = k.gpu && cluster > 1 ? k.gpu->most_clusters() : 0;
-  return cluster * (clusters > 0 ? clusters : std::max<std::int64_t>(1, all / cluster));
-}
-
-}  // namespace
-
-void prepare_launch(CompiledKernel& k) {
-  k.recipe = LaunchRecipe::make(k.tile, k.simt);
-  const auto limit_programs = [&] {
-    if (k.simt.info.persistent)
-      k.recipe.set_most_programs(programs_at_once(k), k.simt.info.cluster);
-  };
-  if (k.device.kind != DeviceKind::cuda) return limit_programs();
-  const auto module = k.cubin.empty() ? Module::load_ptx(k.emitted.ptx, k.device.index)
-                                      : Module::load_cubin(k.cubin);
-  const auto shared = static_cast<unsigned>(k.simt.info.smem_bytes);
-  const LoadedKernel loaded =
-      module->kernel(k.name, k.device.index,
-                     {.dynamic_shared_bytes = shared, .large_cluster = k.simt.info.cluster > 8});
-  if (k.cubin.empty()) k.report = module->report();
-  LaunchShape shape;
-  shape.block = {static_cast<unsigned>(k.simt.info.threads), 1, 1};
-  shape.cluster = {static_cast<unsigned>(k.simt.info.cluster), 1, 1};
-  shape.shared_bytes = shared;
-  ir::walk(k.simt, k.simt.body(), [&](ir::OpId op) {
-    shape.starts_early |= k.simt[op].opcode == ir::Opcode::GridDepWait;
+Artefact make_artefact(Compilation& c) {
+  Artefact a;
+  a.name = c.name;
+  a.target = c.target;
+  a.backend = c.backend;
+  a.key_text = c.key_text;
+  a.schedule_text = c.plan.str();
+  if (c.device.kind == DeviceKind::cpu) return a;  // the trace is what runs
+  a.recipe = make_recipe(c.tile, c.simt);
+  a.threads = c.simt.info.threads;
+  a.cluster = c.simt.info.cluster;
+  a.shared_bytes = static_cast<std::uint32_t>(c.simt.info.smem_bytes);
+  a.persistent = c.simt.info.persistent;
+  ir::walk(c.simt, c.simt.body(), [&](ir::OpId op) {
+    a.programmatic_launch |= c.simt[op].opcode == ir::Opcode::GridDepWait;
+    a.has_mma |= c.simt[op].opcode == ir::Opcode::Mma;
+    a.has_wgmma |= c.simt[op].opcode == ir::Opcode::Wgmma;
   });
-  k.gpu.emplace(loaded, shape, k.recipe.slots());
-  limit_programs();
+  if (c.device.kind == DeviceKind::sim) return a;
+  a.report = std::move(c.report);
+  a.code = std::move(c.backend == Backend::Llvm ? c.emitted.ptx : c.emitted.source);
+  set_image(a, std::move(c.cubin));
+  return a;
+}
+
+std::shared_ptr<const CompiledKernel> finish(Compilation c) {
+  Artefact artefact = make_artefact(c);
+  return std::make_shared<const CompiledKernel>(std::move(c), std::move(artefact));
 }
 
 }  // namespace tegula::runtime

@@ -1,25 +1,34 @@
 #pragma once
 // What each verb of runtime/jit.cpp does to a kernel under compilation.
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
 #include "runtime/jit.h"
 
 namespace tegula::runtime {
 
-void key(CompiledKernel& k, const CompileRequest& request);
+void key(Compilation& c, const CompileRequest& request);
+void trace(Compilation& c, const CompileRequest& request);
 /// Throws SharedMemoryError, or CompileError naming what was asked of the plan, where the kernel
 /// does not fit a CTA.
-void optimize(CompiledKernel& k, const CompileRequest& request);
+void optimize(Compilation& c, const CompileRequest& request);
 /// Once, by these passes and this plan or, if there is none, one that is chosen and changed as the
 /// request says.
-void optimize_by(CompiledKernel& k, const CompileRequest& request,
-                 const std::optional<ir::Plan>& plan,
+void optimize_by(Compilation& c, const CompileRequest& request, const std::optional<ir::Plan>& plan,
                  std::span<const ir::Pass> passes = optimize_passes());
+/// Refuses what the compiler refuses, in the same words, for the cpu, which interprets the trace:
+/// one language on every device. The result is thrown away; a key is compiled once a process.
+void require_compilable(const Compilation& c, const CompileRequest& request);
 /// The shared memory of a CTA, rings and the lowering's scratch.
-bool fits(const CompiledKernel& k);
-void emit(CompiledKernel& k, const CompileRequest& request);
-/// What `assemble` assembles for: the GPU's own machine code where the PTX of an older one runs.
-std::string assembler_target(const CompiledKernel& k);
-void assemble(CompiledKernel& k, const CompileRequest& request);
-void prepare_launch(CompiledKernel& k);
+bool fits(const Compilation& c);
+void emit(Compilation& c, const CompileRequest& request);
+void assemble(Compilation& c, const CompileRequest& request);
+/// The result as data. The image and the text of the code move into it.
+Artefact make_artefact(Compilation& c);
+/// The kernel whose verbs up to `assemble` were run one by one.
+std::shared_ptr<const CompiledKernel> finish(Compilation c);
 /// TEGULA_DUMP=VERBS:DIR
 void write_dumps(const CompiledKernel& k);
 

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "runtime/context.h"
-#include "support/quotients.h"
 #include "tegula/error.h"
 
 namespace tegula::runtime {
@@ -19,13 +18,6 @@ constexpr cu::Result kFirstFault = static_cast<cu::Result>(714),
 std::uint64_t volume(const Extent3& e) { return std::uint64_t{e[0]} * e[1] * e[2]; }
 
 }  // namespace
-
-std::uint32_t ArgumentLayout::add(std::uint32_t bytes, std::uint32_t alignment) {
-  const std::uint32_t offset = round_up(total_, alignment);
-  slots_.push_back({offset, bytes});
-  total_ = offset + bytes;
-  return offset;
-}
 
 std::string launch_fault(const LaunchShape& shape, const KernelResources& resources,
                          const DeviceProperties& gpu) {

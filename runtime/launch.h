@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "runtime/argument_layout.h"
 #include "runtime/driver_api.h"
 #include "runtime/module.h"
 
@@ -25,30 +26,6 @@ struct LaunchShape {
       false;  ///< may overlap the end of the kernel before; only if it executes griddepcontrol.wait
   bool cooperative = false;  ///< all blocks must be resident at once
   int priority = 0;
-};
-
-/// Where one kernel argument lies in the block of arguments.
-struct ArgumentSlot {
-  std::uint32_t offset = 0;
-  std::uint32_t bytes = 0;
-};
-
-/// Lays out arguments one after another, each aligned to its own need, as the kernel's parameters
-/// are.
-class ArgumentLayout {
- public:
-  /// Adds an argument and returns its offset. Tensor maps: 128 bytes, aligned to 64.
-  std::uint32_t add(std::uint32_t bytes, std::uint32_t alignment);
-  template <class T>
-  std::uint32_t add() {
-    return add(sizeof(T), alignof(T));
-  }
-  std::span<const ArgumentSlot> slots() const { return slots_; }
-  std::uint32_t total_bytes() const { return total_; }
-
- private:
-  std::vector<ArgumentSlot> slots_;
-  std::uint32_t total_ = 0;
 };
 
 /// A kernel with its launch configuration and argument layout. `launch` takes no lock and no memory

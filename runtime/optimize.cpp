@@ -36,7 +36,7 @@ ir::PassContext context_of(const CompileRequest& request, const std::optional<ir
 }
 
 /// Keeps the traced kernel in a file; empty if it cannot be written.
-std::string keep_traced(const CompiledKernel& k) {
+std::string keep_traced(const Compilation& k) {
   std::string file = (std::filesystem::temp_directory_path() / "tegula-XXXXXX.tir").string();
   const int descriptor = ::mkostemps(file.data(), 4, O_CLOEXEC);
   if (descriptor < 0) return {};
@@ -48,7 +48,7 @@ std::string keep_traced(const CompiledKernel& k) {
 }
 
 /// The command that hands the traced kernel to these passes again; `command` begins it.
-std::string replay(const CompiledKernel& k, const std::string& command,
+std::string replay(const Compilation& k, const std::string& command,
                    std::span<const ir::Pass> passes) {
   const std::string file = keep_traced(k);
   if (file.empty()) return {};
@@ -61,7 +61,7 @@ std::string replay(const CompiledKernel& k, const std::string& command,
                      which, file);
 }
 
-void run_passes(CompiledKernel& k, ir::PassContext& context, std::span<const ir::Pass> passes) {
+void run_passes(Compilation& k, ir::PassContext& context, std::span<const ir::Pass> passes) {
   k.name = k.tile.info.name;
   k.simt = ir::clone(k.tile);
   k.simt.info.target = k.target;
@@ -112,7 +112,7 @@ std::string asked_plan(const CompileRequest& request) {
 }
 
 /// The author's line, or that of the first product.
-Loc place_of(const CompiledKernel& k, const CompileRequest& request) {
+Loc place_of(const Compilation& k, const CompileRequest& request) {
   Loc at = request.changed_at;
   ir::walk(k.tile, k.tile.body(), [&](ir::OpId op) {
     if (!at.known() && k.tile[op].opcode == ir::Opcode::Dot) at = k.tile[op].loc;
@@ -121,7 +121,7 @@ Loc place_of(const CompiledKernel& k, const CompileRequest& request) {
 }
 
 /// Compiles with so many stages and all else as asked for; whether that fits.
-bool fits_with(CompiledKernel& k, const CompileRequest& request, int stages) {
+bool fits_with(Compilation& k, const CompileRequest& request, int stages) {
   const std::string change = fmt::format("stages={}", stages);
   ir::PassContext context = context_of(request, request.plan);
   context.plan_changes += " " + change;
@@ -134,7 +134,7 @@ bool fits_with(CompiledKernel& k, const CompileRequest& request, int stages) {
   return fits(k);
 }
 
-bool fits_if_chosen(CompiledKernel& k) {
+bool fits_if_chosen(Compilation& k) {
   ir::PassContext context;
   try {
     run_passes(k, context, optimize_passes());
@@ -146,8 +146,7 @@ bool fits_if_chosen(CompiledKernel& k) {
 
 /// What was asked for takes `bytes`. Compiles it with fewer stages, or without, to say what there
 /// is room for.
-[[noreturn]] void refuse_plan(CompiledKernel& k, const CompileRequest& request,
-                              std::int64_t bytes) {
+[[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request, std::int64_t bytes) {
   Diagnostic said{
       "",
       fmt::format("kernel {}: the plan of {} takes {} bytes of shared memory, {} allows {} bytes "
@@ -170,7 +169,7 @@ bool fits_if_chosen(CompiledKernel& k) {
 }
 
 /// The author's fields are in the plan that was made.
-void require_changes(const CompiledKernel& k, const CompileRequest& request) {
+void require_changes(const Compilation& k, const CompileRequest& request) {
   if (!env().plan.empty()) return;  // an experiment, which goes over them
   const std::string_view missing = k.plan.first_missing(request.plan_changes);
   if (missing.empty()) return;
@@ -187,7 +186,7 @@ void require_changes(const CompiledKernel& k, const CompileRequest& request) {
 }
 
 /// Only the lowering knows how much scratch memory it needs beside the rings.
-void optimize_to_fit(CompiledKernel& k, const CompileRequest& request) {
+void optimize_to_fit(Compilation& k, const CompileRequest& request) {
   optimize_by(k, request, request.plan);
   const ir::Plan first = k.plan;
   const std::int64_t bytes = k.simt.info.smem_bytes;
@@ -205,10 +204,10 @@ void optimize_to_fit(CompiledKernel& k, const CompileRequest& request) {
 
 }  // namespace
 
-bool fits(const CompiledKernel& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
+bool fits(const Compilation& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
 
-void optimize_by(CompiledKernel& k, const CompileRequest& request,
-                 const std::optional<ir::Plan>& plan, std::span<const ir::Pass> passes) {
+void optimize_by(Compilation& k, const CompileRequest& request, const std::optional<ir::Plan>& plan,
+                 std::span<const ir::Pass> passes) {
   ir::PassContext context = context_of(request, plan);
   try {
     run_passes(k, context, passes);
@@ -220,7 +219,7 @@ void optimize_by(CompiledKernel& k, const CompileRequest& request,
   k.remarks = std::move(context.remarks);
 }
 
-void optimize(CompiledKernel& k, const CompileRequest& request) {
+void optimize(Compilation& k, const CompileRequest& request) {
   try {
     optimize_to_fit(k, request);
     require_changes(k, request);

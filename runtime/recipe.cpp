@@ -1,308 +1,118 @@
-// The launch recipe: the grid program and the argument block.
 #include "runtime/recipe.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <unordered_map>
 
+#include "runtime/driver_types.h"
 #include "support/quotients.h"
-#include "tegula/error.h"
 
 namespace tegula::runtime {
 
-namespace {
-constexpr std::uint32_t kTensorMapAlignment = 64;  // of a kernel parameter
+std::uint32_t ArgumentLayout::add(std::uint32_t bytes, std::uint32_t alignment) {
+  const std::uint32_t offset = round_up(total_, alignment);
+  slots_.push_back({offset, bytes});
+  total_ = offset + bytes;
+  return offset;
 }
 
-using ir::AttrName;
-using ir::Opcode;
-
-/// Turns the ops of a launch region into steps.
-struct GridCompiler {
-  using Step = LaunchRecipe::Step;
-  using Args = std::span<const LaunchArg>;
-  using Fn = std::int64_t (*)(const Step&, const std::int64_t*, Args);
-  struct Row {
-    Opcode opcode;
-    Fn fn;
-  };
-  static constexpr Row kRows[] = {
-      {Opcode::Const, [](const Step& s, const std::int64_t*, Args) { return s.immediate; }},
-      {Opcode::ViewDim,
-       [](const Step& s, const std::int64_t*, Args a) { return a[s.arg].tensor->shape()[s.axis]; }},
-      {Opcode::ViewStride, [](const Step& s, const std::int64_t*,
-                              Args a) { return a[s.arg].tensor->strides()[s.axis]; }},
-      {Opcode::Add, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] + r[s.b]; }},
-      {Opcode::Sub, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] - r[s.b]; }},
-      {Opcode::Mul, [](const Step& s, const std::int64_t* r, Args) { return r[s.a] * r[s.b]; }},
-      {Opcode::Div, [](const Step& s, const std::int64_t* r,
-                       Args) { return r[s.b] == 0 ? 0 : r[s.a] / r[s.b]; }},
-      {Opcode::Rem, [](const Step& s, const std::int64_t* r,
-                       Args) { return r[s.b] == 0 ? 0 : r[s.a] % r[s.b]; }},
-      {Opcode::Min,
-       [](const Step& s, const std::int64_t* r, Args) { return std::min(r[s.a], r[s.b]); }},
-      {Opcode::Max,
-       [](const Step& s, const std::int64_t* r, Args) { return std::max(r[s.a], r[s.b]); }},
-      {Opcode::Cast, [](const Step& s, const std::int64_t* r, Args) { return r[s.a]; }},
-  };
-
-  const ir::Kernel& tile;
-  LaunchRecipe& recipe;
-  std::unordered_map<ir::Value, std::uint16_t> at{};
-
-  std::uint8_t param_index(ir::Value v) const {
-    for (std::size_t i = 0; i < tile.params().size(); ++i)
-      if (tile.params()[i].value == v) return static_cast<std::uint8_t>(i);
-    throw InternalError("launch region uses a value that is no parameter");
-  }
-
-  /// A scalar parameter enters as its integer value.
-  std::uint16_t operand(ir::Value v) {
-    if (const auto it = at.find(v); it != at.end()) return it->second;
-    Step load;
-    load.arg = param_index(v);
-    load.op = [](const Step& s, const std::int64_t*, Args a) {
-      return static_cast<std::int64_t>(static_cast<std::int32_t>(a[s.arg].bits));
-    };
-    if (size_bits(tile.type(v).dtype()) == 64)
-      load.op = [](const Step& s, const std::int64_t*, Args a) {
-        return static_cast<std::int64_t>(a[s.arg].bits);
-      };
-    return push(v, load);
-  }
-  std::uint16_t push(ir::Value v, const Step& s) {
-    if (recipe.steps_.size() >= LaunchRecipe::kMaxSteps)
-      throw InternalError("launch region is too long");
-    recipe.steps_.push_back(s);
-    return at[v] = static_cast<std::uint16_t>(recipe.steps_.size() - 1);
-  }
-
-  void op(ir::OpId id) {
-    const ir::OpData& d = tile[id];
-    if (d.opcode == Opcode::Yield) {
-      for (std::size_t i = 0; i < 3; ++i) recipe.grid_[i] = operand(d.operands[i]);
-      return;
-    }
-    const auto row = std::ranges::find(kRows, d.opcode, &Row::opcode);
-    if (row == std::end(kRows))
-      throw InternalError(fmt::format("launch region: {} is not evaluated on the host",
-                                      ir::info(d.opcode).mnemonic));
-    Step s;
-    s.op = row->fn;
-    if (d.opcode == Opcode::Const) s.immediate = d.attrs.i(AttrName::value);
-    if (d.opcode == Opcode::ViewDim || d.opcode == Opcode::ViewStride) {
-      s.arg = param_index(d.operands[0]);
-      s.axis = static_cast<std::uint8_t>(d.attrs.i(AttrName::axis));
-    } else {
-      if (!d.operands.empty()) s.a = operand(d.operands[0]);
-      if (d.operands.size() > 1) s.b = operand(d.operands[1]);
-    }
-    push(d.results[0], s);
-  }
-};
-
-void LaunchRecipe::compile_grid(const ir::Kernel& tile) {
-  GridCompiler compiler{tile, *this};
-  for (ir::OpId op : tile.ops(tile.launch())) compiler.op(op);
+std::uint32_t MachineArg::bytes() const {
+  return component == ArgComponent::map ? sizeof(cu::TensorMap)
+                                        : static_cast<std::uint32_t>(size_bytes(dtype));
 }
 
-std::uint8_t LaunchRecipe::add_map(const ir::AttrList& attrs, DType dtype,
-                                   const std::string& tensor) {
-  const auto order = attrs.ints(AttrName::order), box = attrs.ints(AttrName::box);
-  if (order.size() > codegen::kMaxTensorRank || box.size() != order.size())
-    throw InternalError("a tensor map of no possible rank");
-  MapShape shape;
-  shape.map.dtype = dtype;
-  shape.map.rank = static_cast<std::int32_t>(order.size());
-  shape.map.swizzle = static_cast<std::int32_t>(attrs.i(AttrName::swizzle));
-  for (std::size_t d = 0; d < order.size(); ++d) {
-    shape.order[d] = static_cast<std::uint8_t>(order[d]);
-    shape.map.box[d] = static_cast<std::int32_t>(box[d]);
-  }
-  const auto clips = attrs.ints(AttrName::clip);
-  for (std::size_t i = 0; i + 2 < clips.size(); i += 3) {
-    const auto at = std::ranges::find(order, clips[i]) - order.begin();
-    shape.clips.push_back({static_cast<std::size_t>(at), clips[i + 1], clips[i + 2]});
-  }
-  shape.encoded = std::make_unique<TensorMapCache>(tensor);
-  maps_.push_back(std::move(shape));
-  return static_cast<std::uint8_t>(maps_.size() - 1);
+bool LaunchRecipe::needs_counter() const {
+  return std::ranges::find(args, ArgComponent::counter, &MachineArg::component) != args.end();
 }
 
-codegen::TensorMap LaunchRecipe::tensor_map(const Field& f, std::span<const LaunchArg> args) const {
-  const MapShape& shape = maps_[f.map];
-  const Tensor& tensor = *args[f.arg].tensor;
-  codegen::TensorMap map = shape.map;
-  map.base = tensor.data();
-  for (int d = 0; d < map.rank; ++d) {
-    const std::size_t axis = shape.order[static_cast<std::size_t>(d)];
-    map.dims[d] = tensor.shape()[axis];
-    map.strides[d] = tensor.strides()[axis] * size_bytes(map.dtype);
-  }
-  for (const Clip& clip : shape.clips) {
-    const std::int64_t end = clip.arg < 0
-                                 ? clip.value
-                                 : args[static_cast<std::size_t>(clip.arg)]
-                                       .tensor->shape()[static_cast<std::size_t>(clip.value)];
-    map.dims[clip.dim] = std::min(map.dims[clip.dim], end);
-  }
-  return map;
-}
-
-namespace {
-
-/// A kernel may come from the disk: what its parameter names is among the call's arguments.
-void check_argument(const ir::Kernel& tile, const ir::Param& p, bool is_counter, bool has_axis) {
-  if (is_counter) return;
-  const std::int64_t arg = p.attrs.i(AttrName::arg), axis = p.attrs.i(AttrName::axis);
-  const bool known = arg >= 0 && arg < std::ssize(tile.params());
-  const ir::Type of =
-      known ? tile.type(tile.params()[static_cast<std::size_t>(arg)].value) : ir::Type();
-  if (!known || (has_axis && (!of.is_view() || axis < 0 || axis >= of.rank())))
-    throw InternalError(fmt::format("parameter {} is of no argument", p.name));
-}
-
-}  // namespace
-
-void LaunchRecipe::lay_out(const ir::Kernel& tile, const ir::Kernel& simt) {
-  static constexpr std::pair<std::string_view, Part> kParts[] = {
-      {"ptr", Part::Pointer}, {"dim", Part::Dim}, {"stride", Part::Stride},
-      {"value", Part::Value}, {"map", Part::Map}, {"counter", Part::Counter}};
-  for (const ir::Param& p : simt.params()) {
-    const auto part = std::ranges::find(kParts, p.attrs.s(AttrName::part),
-                                        &std::pair<std::string_view, Part>::first);
-    if (part == std::end(kParts))
-      throw InternalError(
-          fmt::format("parameter {} has part '{}'", p.name, p.attrs.s(AttrName::part)));
-    check_argument(tile, p, part->second == Part::Counter,
-                   part->second == Part::Dim || part->second == Part::Stride);
-    const auto arg = static_cast<std::uint8_t>(p.attrs.i(AttrName::arg));
-    const ir::Type t = simt.type(p.value);
-    if (part->second == Part::Map) {
-      const ir::Param& tensor = tile.params()[arg];
-      const DType dtype = tile.type(tensor.value).dtype();
-      fields_.push_back(
-          {Part::Map, arg, 0, dtype, layout_.add(sizeof(cu::TensorMap), kTensorMapAlignment),
-           add_map(p.attrs, dtype,
-                   fmt::format("argument {} of kernel {}", tensor.name, tile.info.name))});
-      continue;
-    }
-    needs_counter_ = needs_counter_ || part->second == Part::Counter;
-    const auto bytes = static_cast<std::uint32_t>(t.is_pointer() ? 8 : size_bytes(t.dtype()));
-    fields_.push_back({part->second, arg, static_cast<std::uint8_t>(p.attrs.i(AttrName::axis)),
-                       t.is_pointer() ? DType::u64 : t.dtype(), layout_.add(bytes, bytes)});
-  }
-}
-
-LaunchRecipe LaunchRecipe::make(const ir::Kernel& tile, const ir::Kernel& simt) {
-  LaunchRecipe r;
-  r.compile_grid(tile);
-  // The clusters of a persistent kernel share the tiles of its grid, and make no more of them.
-  if (!simt.info.persistent) r.splits_ = simt.info.cluster / tile.info.cluster;
-  r.lay_out(tile, simt);
-  return r;
-}
-
-std::array<std::int64_t, 3> LaunchRecipe::grid(std::span<const LaunchArg> args) const {
-  std::array<std::int64_t, kMaxSteps> registers;
-  for (std::size_t i = 0; i < steps_.size(); ++i)
-    registers[i] = steps_[i].op(steps_[i], registers.data(), args);
-  const std::int64_t programs = round_up(registers[grid_[0]] * splits_, cluster_);
-  return {std::min(programs, most_programs_), registers[grid_[1]], registers[grid_[2]]};
-}
-
-std::int64_t LaunchRecipe::value(const Field& f, std::span<const LaunchArg> args,
-                                 std::uint32_t* counter) const {
-  if (f.part == Part::Counter)
-    return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(counter));
-  const LaunchArg& a = args[f.arg];
-  if (f.part == Part::Dim) return a.tensor->shape()[f.axis];
-  if (f.part == Part::Stride) return a.tensor->strides()[f.axis];
-  if (f.part == Part::Pointer && a.tensor)
-    return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(a.tensor->data()));
-  return static_cast<std::int64_t>(a.bits);
-}
-
-namespace {
-
-/// The driver refuses maps of empty tensors; no box of one is ever copied.
-void write_map(const codegen::TensorMap& map, TensorMapCache& encoded, std::byte* to) {
-  if (std::any_of(map.dims, map.dims + map.rank, [](std::int64_t d) { return d == 0; }))
-    std::memset(to, 0, sizeof(cu::TensorMap));
-  else
-    encoded.get(map, to);
-}
-
-}  // namespace
-
-void LaunchRecipe::pack(std::span<const LaunchArg> args, std::byte* block,
-                        std::uint32_t* counter) const {
-  for (const Field& f : fields_) {
-    if (f.part == Part::Map) {
-      write_map(tensor_map(f, args), *maps_[f.map].encoded, block + f.offset);
-      continue;
-    }
-    const std::int64_t v = value(f, args, counter);
-    std::memcpy(block + f.offset, &v,
-                static_cast<std::size_t>(size_bytes(f.dtype)));  // little-endian: the low bytes
-  }
-}
-
-std::vector<sim::SimArg> LaunchRecipe::sim_args(std::span<const LaunchArg> args,
-                                                std::vector<codegen::TensorMap>& maps,
-                                                std::uint32_t* counter) const {
-  std::vector<sim::SimArg> out;
-  maps.reserve(maps.size() + maps_.size());
-  for (const Field& f : fields_) {
-    if (f.part == Part::Map) {
-      maps.push_back(tensor_map(f, args));
-      out.emplace_back(&maps.back());
-      continue;
-    }
-    const ir::Cell c = ir::from_bits(static_cast<std::uint64_t>(value(f, args, counter)), f.dtype);
-    out.push_back(is_float(f.dtype) ? sim::SimArg(c.f) : sim::SimArg(c.i));
-  }
+std::vector<ArgumentSlot> LaunchRecipe::slots() const {
+  std::vector<ArgumentSlot> out;
+  for (const MachineArg& a : args) out.push_back({a.offset, a.bytes()});
   return out;
 }
 
 std::string LaunchRecipe::str() const {
-  static constexpr const char* kNames[] = {"ptr", "dim", "stride", "value", "map", "counter"};
-  std::string out = fmt::format("grid: {} steps{}\n", steps_.size(),
-                                splits_ > 1 ? fmt::format(", {} programs each", splits_) : "");
-  for (const Field& f : fields_)
-    out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", f.offset,
-                       kNames[static_cast<int>(f.part)], f.arg, f.axis, name(f.dtype));
+  std::string out = fmt::format("grid: {} steps{}\n", steps.size(),
+                                splits > 1 ? fmt::format(", {} programs each", splits) : "");
+  for (const MachineArg& a : args)
+    out += fmt::format("+{:<4} {} of argument {} axis {} as {}\n", a.offset,
+                       kArgComponentNames[static_cast<std::size_t>(a.component)], a.arg, a.axis,
+                       name(a.dtype));
   return out;
 }
 
-std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const LaunchArg> args) {
-  std::vector<ir::EvalArg> out;
-  for (std::size_t i = 0; i < tile.params().size(); ++i) {
-    const ir::Type t = tile.type(tile.params()[i].value);
-    const LaunchArg& a = args[i];
-    if (t.is_view() && !a.tensor) {  // left out: never touched
-      out.emplace_back(ir::TensorArg{nullptr, ir::Ints(t.shape().size(), 0),
-                                     ir::Ints(t.shape().size(), 1), t.dtype()});
-    } else if (t.is_view()) {
-      ir::TensorArg tensor{a.tensor->data(), {}, {}, t.dtype()};
-      tensor.dims.assign(a.tensor->shape().begin(), a.tensor->shape().end());
-      tensor.strides.assign(a.tensor->strides().begin(), a.tensor->strides().end());
-      out.emplace_back(std::move(tensor));
-    } else if (t.is_pointer()) {
-      ir::PointerArg p;
-      p.base = a.tensor ? a.tensor->data() : reinterpret_cast<void*>(a.bits);
-      const ByteRange range =
-          a.tensor ? a.tensor->byte_range() : ByteRange{a.bits, a.bits + (std::uint64_t{1} << 40)};
-      p.begin = reinterpret_cast<void*>(range.begin);
-      p.end = reinterpret_cast<void*>(range.end);
-      out.emplace_back(p);
-    } else {
-      out.emplace_back(ir::from_bits(a.bits, t.dtype()));
+namespace {
+
+/// The checks of one recipe; each returns what is wrong, or nothing.
+class RecipeCheck {
+ public:
+  explicit RecipeCheck(const LaunchRecipe& recipe) : r_(recipe) {}
+
+  std::string fault() const {
+    if (r_.steps.size() > LaunchRecipe::kMaxSteps) return "its grid program is too long";
+    for (std::size_t i = 0; i < r_.steps.size(); ++i)
+      if (!is_step_sound(r_.steps[i], i)) return fmt::format("step {} of its grid", i);
+    for (const std::uint16_t extent : r_.grid)
+      if (extent >= r_.steps.size()) return "an extent of its grid";
+    if (r_.splits < 1 || r_.cluster < 1 || r_.splits > kMaxCluster || r_.cluster > kMaxCluster)
+      return "its clusters";
+    for (std::size_t i = 0; i < r_.maps.size(); ++i)
+      if (!is_map_sound(r_.maps[i])) return fmt::format("tensor map {}", i);
+    std::uint32_t end = 0;
+    for (std::size_t i = 0; i < r_.args.size(); ++i) {
+      if (!is_arg_sound(r_.args[i]) || r_.args[i].offset < end)
+        return fmt::format("machine argument {}", i);
+      end = r_.args[i].offset + r_.args[i].bytes();
     }
+    return {};
   }
-  return out;
-}
+
+ private:
+  static constexpr std::int64_t kMaxCluster = 16;
+
+  bool is_tensor(std::size_t arg, std::size_t axis = 0) const {
+    return arg < r_.ranks.size() && static_cast<std::int64_t>(axis) < r_.ranks[arg];
+  }
+  bool is_number(std::size_t arg) const {
+    return arg < r_.ranks.size() && r_.ranks[arg] == LaunchRecipe::kNoTensor;
+  }
+
+  bool is_step_sound(const GridStep& s, std::size_t at) const {
+    if (s.op == GridOp::constant) return true;
+    if (s.op == GridOp::dim || s.op == GridOp::stride) return is_tensor(s.arg, s.axis);
+    if (s.op == GridOp::scalar32 || s.op == GridOp::scalar64) return is_number(s.arg);
+    return s.a < at && (s.b < at || s.op == GridOp::copy);
+  }
+
+  /// Which axis of which argument is seen where the map is used: by is_arg_sound.
+  bool is_map_sound(const MapShape& m) const {
+    if (m.map.rank < 1 || m.map.rank > codegen::kMaxTensorRank) return false;
+    return std::ranges::all_of(m.bounds, [&](const MapBound& b) {
+      const bool is_dim = b.dim < static_cast<std::size_t>(m.map.rank);
+      return is_dim &&
+             (b.arg < 0 || (b.value >= 0 && is_tensor(static_cast<std::size_t>(b.arg),
+                                                      static_cast<std::size_t>(b.value))));
+    });
+  }
+
+  bool is_arg_sound(const MachineArg& a) const {
+    if (a.offset > kMaxBlockBytes || a.offset + a.bytes() > kMaxBlockBytes) return false;
+    if (a.component == ArgComponent::counter) return true;
+    if (a.component == ArgComponent::dim || a.component == ArgComponent::stride)
+      return is_tensor(a.arg, a.axis);
+    if (a.component == ArgComponent::value) return is_number(a.arg);
+    if (a.component == ArgComponent::pointer) return a.arg < r_.ranks.size();
+    if (a.map >= r_.maps.size()) return false;
+    const MapShape& m = r_.maps[a.map];
+    return std::ranges::all_of(m.order.begin(), m.order.begin() + m.map.rank,
+                               [&](std::uint8_t axis) { return is_tensor(a.arg, axis); });
+  }
+
+  const LaunchRecipe& r_;
+};
+
+}  // namespace
+
+std::string recipe_fault(const LaunchRecipe& recipe) { return RecipeCheck(recipe).fault(); }
 
 }  // namespace tegula::runtime

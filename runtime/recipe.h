@@ -1,111 +1,102 @@
 #pragma once
-// The launch recipe of a compiled kernel: how the host arguments of a call become the grid and the
-// block of machine arguments. Made once per kernel, evaluated at each launch without lock or
-// allocation.
+// The launch recipe of a kernel, as data: how the arguments of a call become the grid and the block
+// of machine arguments. The compiler makes it once (runtime/make_recipe.h), it is stored with the
+// machine code (runtime/artefact_format.h), and a launch evaluates it (runtime/launch_args.h).
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <memory>
-#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "codegen/sim/simulator.h"
 #include "codegen/tensor_map.h"
-#include "ir/eval/eval.h"
-#include "ir/kernel.h"
-#include "runtime/launch.h"
-#include "runtime/tensor_map.h"
-#include "tegula/tensor.h"
+#include "runtime/argument_layout.h"
+#include "tegula/dtype.h"
 
 namespace tegula::runtime {
 
-/// One run-time argument of a call: a tensor, or the bytes of a scalar or address.
-struct LaunchArg {
-  const Tensor* tensor = nullptr;
-  std::uint64_t bits = 0;
+enum class GridOp : std::uint8_t {
+#define TEGULA_GRID_OP(name, value) name,
+#include "runtime/grid_ops.def"
+#undef TEGULA_GRID_OP
+};
+inline constexpr std::string_view kGridOpNames[] = {
+#define TEGULA_GRID_OP(name, value) #name,
+#include "runtime/grid_ops.def"
+#undef TEGULA_GRID_OP
 };
 
-class LaunchRecipe {
- public:
-  /// `tile` holds the launch region, `simt` the flattened parameters.
-  static LaunchRecipe make(const ir::Kernel& tile, const ir::Kernel& simt);
+/// One step of the grid's straight-line program: the value of step i is op(step a, step b), or is
+/// read from argument `arg`.
+struct GridStep {
+  GridOp op = GridOp::constant;
+  std::uint8_t arg = 0, axis = 0;
+  std::uint16_t a = 0, b = 0;
+  std::int64_t immediate = 0;
+  friend bool operator==(const GridStep&, const GridStep&) = default;
+};
 
-  /// More programs than these are never launched: a persistent kernel runs the rest itself. They
-  /// come in clusters of `cluster`, the last of which may have more programs than there is work
-  /// for.
-  void set_most_programs(std::int64_t programs, std::int64_t cluster) {
-    most_programs_ = programs;
-    cluster_ = cluster;
-  }
-  /// Grid extents of a call; 0 where there is nothing to do.
-  std::array<std::int64_t, 3> grid(std::span<const LaunchArg> args) const;
-  /// The kernel counts its tiles in memory.
-  bool needs_counter() const { return needs_counter_; }
-  /// Writes the machine arguments into a block of `block_bytes()`; `counter` is 0 between launches,
-  /// or none where the kernel needs none.
-  void pack(std::span<const LaunchArg> args, std::byte* block,
-            std::uint32_t* counter = nullptr) const;
-  /// Tensor maps are kept in `maps`, which must outlive the arguments.
-  std::vector<sim::SimArg> sim_args(std::span<const LaunchArg> args,
-                                    std::vector<codegen::TensorMap>& maps,
-                                    std::uint32_t* counter = nullptr) const;
+/// What of an argument of the call becomes a machine argument.
+enum class ArgComponent : std::uint8_t { pointer, dim, stride, value, map, counter };
+/// As the attribute of a parameter in simt form spells them.
+inline constexpr std::string_view kArgComponentNames[] = {"ptr",   "dim", "stride",
+                                                          "value", "map", "counter"};
 
-  std::span<const ArgumentSlot> slots() const { return layout_.slots(); }
-  std::size_t block_bytes() const { return layout_.total_bytes(); }
-  std::string str() const;
+/// One argument of the machine code.
+struct MachineArg {
+  ArgComponent component = ArgComponent::pointer;
+  std::uint8_t arg = 0, axis = 0;
+  std::uint8_t map = 0;  ///< index into LaunchRecipe::maps
+  DType dtype = DType::u64;
+  std::uint32_t offset = 0;  ///< in the block of arguments
+  friend bool operator==(const MachineArg&, const MachineArg&) = default;
 
- private:
-  enum class Part : std::uint8_t { Pointer, Dim, Stride, Value, Map, Counter };
-  struct Field {
-    Part part;
-    std::uint8_t arg, axis;
-    DType dtype;
-    std::uint32_t offset;
-    std::uint8_t map = 0;  ///< of maps_
-  };
-  /// Ends a tensor's dimension where another argument's ends, or at `value` (arg -1).
-  struct Clip {
-    std::size_t dim = 0;
-    std::int64_t arg = -1, value = 0;
-  };
-  /// A tensor map but for what the arguments say: view dimensions innermost first, and the box.
-  struct MapShape {
-    std::array<std::uint8_t, codegen::kMaxTensorRank> order{};
-    codegen::TensorMap map;
-    std::vector<Clip> clips;
-    std::unique_ptr<TensorMapCache> encoded;
-  };
-  /// One step of the grid's straight-line program: registers[i] = op(registers[a], registers[b],
-  /// registers[c]).
-  struct Step {
-    std::int64_t (*op)(const Step&, const std::int64_t*, std::span<const LaunchArg>);
-    std::int64_t immediate = 0;
-    std::uint16_t a = 0, b = 0, c = 0;
-    std::uint8_t arg = 0, axis = 0;
-  };
+  std::uint32_t bytes() const;
+};
+
+/// Ends a dimension of a tensor map where dimension `value` of argument `arg` ends, or at `value`
+/// where `arg` is -1.
+struct MapBound {
+  std::size_t dim = 0;
+  std::int64_t arg = -1, value = 0;
+  friend bool operator==(const MapBound&, const MapBound&) = default;
+};
+
+/// A tensor map but for what a call says: `map` has the element type, the box and the swizzle.
+struct MapShape {
+  std::string tensor;  ///< the argument's name, for messages
+  std::array<std::uint8_t, codegen::kMaxTensorRank>
+      order{};  ///< axes of the tensor, innermost first
+  codegen::TensorMap map;
+  std::vector<MapBound> bounds;
+  friend bool operator==(const MapShape&, const MapShape&) = default;
+};
+
+struct LaunchRecipe {
   static constexpr std::size_t kMaxSteps = 128;
+  static constexpr std::int8_t kNoTensor = -1;
 
-  std::int64_t value(const Field& f, std::span<const LaunchArg> args, std::uint32_t* counter) const;
-  codegen::TensorMap tensor_map(const Field& f, std::span<const LaunchArg> args) const;
-  std::uint8_t add_map(const ir::AttrList& attrs, DType dtype, const std::string& tensor);
-  void compile_grid(const ir::Kernel& tile);
-  void lay_out(const ir::Kernel& tile, const ir::Kernel& simt);
+  /// The rank of each tensor argument of a call, kNoTensor for numbers and addresses.
+  std::vector<std::int8_t> ranks;
+  std::vector<GridStep> steps;
+  std::array<std::uint16_t, 3> grid{};  ///< the steps whose values are the extents
+  /// CTAs of a cluster that share one program of the traced grid.
+  std::int64_t splits = 1;
+  /// CTAs are launched in multiples of this: the clusters of a persistent kernel, the last of which
+  /// may have more CTAs than there is work for.
+  std::int64_t cluster = 1;
+  std::vector<MachineArg> args;
+  std::vector<MapShape> maps;
+  friend bool operator==(const LaunchRecipe&, const LaunchRecipe&) = default;
 
-  friend struct GridCompiler;
-  std::vector<Step> steps_;
-  std::array<std::uint16_t, 3> grid_{};
-  /// That a plan has divided each program of the traced grid into.
-  std::int64_t splits_ = 1;
-  std::int64_t most_programs_ = std::numeric_limits<std::int64_t>::max(), cluster_ = 1;
-  bool needs_counter_ = false;
-  std::vector<Field> fields_;
-  std::vector<MapShape> maps_;
-  ArgumentLayout layout_;
+  /// Whether the kernel counts its tiles in memory.
+  bool needs_counter() const;
+  std::vector<ArgumentSlot> slots() const;
+  std::string str() const;
 };
 
-/// The arguments as the interpreter takes them, for parameters of `tile`.
-std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const LaunchArg> args);
+/// Why a launch must not evaluate the recipe: a step, argument, axis, map or offset that is out of
+/// range. Empty for every recipe that the compiler makes.
+std::string recipe_fault(const LaunchRecipe& recipe);
 
 }  // namespace tegula::runtime

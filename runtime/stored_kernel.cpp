@@ -4,15 +4,13 @@
 #include <fmt/format.h>
 #include <link.h>
 
-#include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <type_traits>
 
 #include "codegen/emit.h"
 #include "ir/text.h"
 #include "ir/verify.h"
-#include "runtime/jit_steps.h"
+#include "runtime/artefact_format.h"
+#include "runtime/make_recipe.h"
 #include "runtime/nvrtc.h"
 #include "runtime/shared_library.h"
 #include "runtime/tool_hash.h"
@@ -86,57 +84,11 @@ bool wants_lineinfo(const CompileRequest& request) { return request.lineinfo || 
 
 /// Machine code without line tables is the same wherever the kernel's source lies; the simulator's
 /// reports name lines.
-bool names_lines(const CompiledKernel& k, const CompileRequest& request) {
+bool names_lines(const Compilation& k, const CompileRequest& request) {
   return k.device.kind == DeviceKind::sim || wants_lineinfo(request);
 }
 
 // ---- what is kept beside the code
-
-/// The key names the library by its content, so a plan is read by the code that wrote it.
-json plan_bytes(const ir::Plan& plan) {
-  static_assert(std::is_trivially_copyable_v<ir::Plan>, "keep it field by field instead");
-  std::vector<std::uint8_t> bytes(sizeof plan);
-  std::memcpy(bytes.data(), &plan, sizeof plan);
-  return bytes;
-}
-
-ir::Plan plan_of(const json& kept) {
-  const auto bytes = kept.get<std::vector<std::uint8_t>>();
-  ir::Plan plan;
-  if (bytes.size() != sizeof plan) throw InternalError("a plan of another size");
-  std::memcpy(&plan, bytes.data(), sizeof plan);
-  return plan;
-}
-
-json report_fields(const AssembleReport& r) {
-  return {{"registers", r.registers},
-          {"spill_loads", r.spill_loads},
-          {"spill_stores", r.spill_stores},
-          {"stack", r.stack},
-          {"smem", r.smem},
-          {"barriers", r.barriers},
-          {"tool_ms", r.tool_ms},
-          {"warnings", r.warnings},
-          {"codes", r.codes},
-          {"serialised", r.serialised},
-          {"setmaxnreg_ignored", r.setmaxnreg_ignored}};
-}
-
-AssembleReport report_of(const json& kept) {
-  AssembleReport r;
-  kept.at("registers").get_to(r.registers);
-  kept.at("spill_loads").get_to(r.spill_loads);
-  kept.at("spill_stores").get_to(r.spill_stores);
-  kept.at("stack").get_to(r.stack);
-  kept.at("smem").get_to(r.smem);
-  kept.at("barriers").get_to(r.barriers);
-  kept.at("tool_ms").get_to(r.tool_ms);
-  kept.at("warnings").get_to(r.warnings);
-  kept.at("codes").get_to(r.codes);
-  kept.at("serialised").get_to(r.serialised);
-  kept.at("setmaxnreg_ignored").get_to(r.setmaxnreg_ignored);
-  return r;
-}
 
 json remark_fields(const ir::Remark& r, bool with_lines) {
   json kept = {{"pass", r.pass},
@@ -162,26 +114,19 @@ ir::Remark remark_of(const json& kept) {
   return r;
 }
 
-json meta_of(const CompiledKernel& k, bool with_lines) {
-  json remarks = json::array();
-  for (const ir::Remark& r : k.remarks) remarks.push_back(remark_fields(r, with_lines));
-  return {{"plan", plan_bytes(k.plan)}, {"report", report_fields(k.report)}, {"remarks", remarks}};
-}
-
-/// The text that the assembler took.
-std::string& code_text(codegen::Emitted& emitted, Backend backend) {
-  return backend == Backend::Llvm ? emitted.ptx : emitted.source;
-}
-
-/// A GPU kernel must bring something that the driver can load; that a cubin is one was checked with
-/// the entry.
-void check_code(const CompiledKernel& k) {
-  if (k.cubin.empty() && k.emitted.ptx.empty()) throw InternalError("no machine code");
+/// What the trace alone decides must be as the trace has it.
+void check_artefact(const Artefact& found, const Compilation& k) {
+  const LaunchRecipe grid = grid_recipe(k.tile);
+  const bool is_for_gpu = k.device.kind == DeviceKind::cuda;
+  if (found.name != k.name || found.target != k.target || found.backend != k.backend ||
+      found.recipe.ranks != grid.ranks || found.recipe.steps != grid.steps ||
+      found.recipe.grid != grid.grid || is_for_gpu != (found.kind != ImageKind::none))
+    throw InternalError("another kernel");
 }
 
 }  // namespace
 
-CacheKey stored_key(const CompiledKernel& k, const CompileRequest& request,
+CacheKey stored_key(const Compilation& k, const CompileRequest& request,
                     const std::filesystem::path& memos) {
   CacheKey key;
   key.add("ir", ir::print(k.tile, {.locations = names_lines(k, request)}));
@@ -195,7 +140,7 @@ CacheKey stored_key(const CompiledKernel& k, const CompileRequest& request,
   ToolFields tools(key, memos);
   tools.file("tegula", own_file());
   if (k.device.kind != DeviceKind::cuda) return key;
-  key.add("assembled for", assembler_target(k));
+  key.add("assembled for", k.assembler_target);
   if (k.backend == Backend::Llvm)
     tools.llvm();
   else
@@ -203,7 +148,7 @@ CacheKey stored_key(const CompiledKernel& k, const CompileRequest& request,
   return key;
 }
 
-StoredKernel::StoredKernel(CompiledKernel& k, const CompileRequest& request)
+StoredKernel::StoredKernel(Compilation& k, const CompileRequest& request)
     : k_(k), request_(request), with_lines_(names_lines(k, request)) {}
 
 void StoredKernel::open() {
@@ -223,7 +168,7 @@ void StoredKernel::open() {
 
 void StoredKernel::note(std::string text) { notes_.push_back(std::move(text)); }
 
-bool StoredKernel::load() {
+bool StoredKernel::load(Artefact& artefact) {
   open();
   if (!cache_) return false;
   auto entry = cache_->find(key_);
@@ -231,7 +176,7 @@ bool StoredKernel::load() {
     lock_ = cache_->lock_for_build(key_, kPatience);
     if (lock_) entry = cache_->find(key_);  // whoever held the lock may have published it
   }
-  if (!entry || !restore(*entry)) return false;
+  if (!entry || !restore(*entry, artefact)) return false;
   lock_ = nullptr;
   note("taken from the disk cache");
   for (std::string& text : notes_)
@@ -240,30 +185,28 @@ bool StoredKernel::load() {
 }
 
 /// The checksum is right by now, so what fails here was written by another hand or by a bug.
-bool StoredKernel::restore(const CacheEntry& entry) try {
-  CompiledKernel found;
-  found.device = k_.device;
-  found.backend = k_.backend;
-  const json meta = json::parse(entry.meta);
-  found.plan = plan_of(meta.at("plan"));
-  found.report = report_of(meta.at("report"));
-  for (const json& r : meta.at("remarks")) found.remarks.push_back(remark_of(r));
-  found.simt = ir::parse(entry.ir, "a kernel of the disk cache");
-  ir::verify_or_throw(found.simt);
-  if (found.simt.info.name != k_.name || found.simt.info.target != k_.target)
-    throw InternalError("another kernel");
-  LaunchRecipe::make(k_.tile, found.simt);
-  if (k_.device.kind == DeviceKind::cuda) {
-    found.cubin.assign(entry.cubin.begin(), entry.cubin.end());
-    code_text(found.emitted, k_.backend) = entry.ptx;
-    check_code(found);
+bool StoredKernel::restore(const CacheEntry& entry, Artefact& artefact) try {
+  Artefact found = decode_artefact(entry);
+  check_artefact(found, k_);
+  const json remarks = json::parse(entry.log);
+  std::vector<ir::Remark> told;
+  for (const json& r : remarks) told.push_back(remark_of(r));
+  ir::Plan plan;
+  plan.change(found.schedule_text);
+  if (with_lines_) {
+    ir::Kernel simt = ir::parse(entry.ir, "a kernel of the disk cache");
+    ir::verify_or_throw(simt);
+    if (simt.info.name != k_.name || simt.info.target != k_.target ||
+        make_recipe(k_.tile, simt) != found.recipe || simt.info.threads != found.threads)
+      throw InternalError("another kernel");
+    k_.simt = std::move(simt);
+  } else {
+    k_.simt_text = entry.ir;  // explain() and dumps alone read it
   }
-  k_.plan = found.plan;
-  k_.report = std::move(found.report);
-  k_.remarks = std::move(found.remarks);
-  k_.simt = std::move(found.simt);
-  k_.cubin = std::move(found.cubin);
-  k_.emitted = std::move(found.emitted);
+  found.key_text = k_.key_text;
+  k_.plan = plan;
+  k_.remarks = std::move(told);
+  artefact = std::move(found);
   return true;
 } catch (const std::exception& e) {
   note(fmt::format("{} is of no use ({}): compiled again", cache_->path_of(key_).string(),
@@ -272,12 +215,13 @@ bool StoredKernel::restore(const CacheEntry& entry) try {
   return false;
 }
 
-void StoredKernel::save() {
+void StoredKernel::save(const Artefact& artefact) {
   if (cache_) try {
       CacheEntry entry;
-      entry.meta = meta_of(k_, with_lines_).dump();
-      entry.cubin.assign(k_.cubin.begin(), k_.cubin.end());
-      entry.ptx = code_text(k_.emitted, k_.backend);
+      encode_artefact(artefact, entry);
+      json remarks = json::array();
+      for (const ir::Remark& r : k_.remarks) remarks.push_back(remark_fields(r, with_lines_));
+      entry.log = remarks.dump();
       entry.ir = ir::print(k_.simt, {.locations = with_lines_});
       cache_->store(key_, entry);
     } catch (const std::exception& e) {

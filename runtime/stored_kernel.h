@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "runtime/cache.h"
-#include "runtime/jit.h"
+#include "runtime/compilation.h"
 
 namespace tegula::runtime {
 
 /// What the result of compiling a traced kernel depends on: its IR, target, back end, plan, options
 /// and the content of every tool. `memos` is where hashes of tools are remembered, or empty. Throws
 /// DeviceError where a tool cannot be read or is not there.
-CacheKey stored_key(const CompiledKernel& k, const CompileRequest& request,
+CacheKey stored_key(const Compilation& k, const CompileRequest& request,
                     const std::filesystem::path& memos = {});
 
 /// The place of one kernel in the disk cache, from the look-up to the publishing. Nothing here
@@ -23,19 +23,19 @@ class StoredKernel {
  public:
   /// `k` is traced; it and the request must outlive this. TEGULA_CACHE=off and TEGULA_DUMP, which
   /// is to show every stage, make all that follows do nothing.
-  StoredKernel(CompiledKernel& k, const CompileRequest& request);
+  StoredKernel(Compilation& k, const CompileRequest& request);
 
-  /// Completes the kernel up to the verb `launch` from the disk; false where it must be compiled.
-  bool load();
+  /// Completes the kernel up to the verb `assemble` from the disk; false where it must be compiled.
+  bool load(Artefact& artefact);
   /// Publishes the compiled kernel.
-  void save();
+  void save(const Artefact& artefact);
 
  private:
   void open();
-  bool restore(const CacheEntry& entry);
+  bool restore(const CacheEntry& entry, Artefact& artefact);
   void note(std::string text);
 
-  CompiledKernel& k_;
+  Compilation& k_;
   const CompileRequest& request_;
   bool with_lines_;  ///< the kernel's result names lines of the source
   std::vector<std::string> notes_;

@@ -26,72 +26,67 @@ constexpr Row kRows[] = {
 
 class Collected {
  public:
-  explicit Collected(const CompiledKernel& k) : k_(k) {}
+  explicit Collected(std::string kernel) : kernel_(std::move(kernel)) {}
 
   template <class... Args>
   void add(Cause cause, Loc at, const Args&... args) {
     const Row& row = kRows[static_cast<std::size_t>(cause)];
-    Warning w{row.code, k_.name, at, fmt::format(fmt::runtime(row.text), args...), row.hint};
+    Warning w{row.code, kernel_, at, fmt::format(fmt::runtime(row.text), args...), row.hint};
     if (std::ranges::find(all, w) == all.end()) all.push_back(std::move(w));
   }
 
   /// The line of the log with this code, or the code.
-  std::string line_of(std::string_view code) const {
-    const auto& lines = k_.report.warnings;
+  static std::string line_of(const AssembleReport& r, std::string_view code) {
+    const auto& lines = r.warnings;
     const auto found = std::ranges::find_if(
         lines, [&](const std::string& line) { return line.find(code) != std::string::npos; });
     return found == lines.end() ? std::string(code) : *found;
   }
 
-  void of_report() {
-    const AssembleReport& r = k_.report;
+  void of_report(const AssembleReport& r) {
     const int spilled = std::max(r.spill_stores, r.spill_loads);
     if (spilled > 0) add(Cause::spills, {}, spilled, r.spill_stores, r.spill_loads);
     if (r.stack > 0 && spilled == 0) add(Cause::stack, {}, r.stack);
     for (const std::string& code : r.codes) {
-      if (code >= "C7510" && code <= "C7519") add(Cause::serialised, {}, line_of(code));
-      if (code >= "C7504" && code <= "C7508") add(Cause::registers_kept, {}, line_of(code));
+      if (code >= "C7510" && code <= "C7519") add(Cause::serialised, {}, line_of(r, code));
+      if (code >= "C7504" && code <= "C7508") add(Cause::registers_kept, {}, line_of(r, code));
     }
   }
 
-  /// Lines of the products that became this op: all there are, where no line is known and none
-  /// became the other.
-  std::vector<Loc> products_by(ir::Opcode op, ir::Opcode other) const {
+  /// Lines of the products that became mma: where their lines are not known, one line that is not,
+  /// or, if none became wgmma, those of all products.
+  static std::vector<Loc> products_by_mma(const WarningSources& k) {
+    if (!k.artefact.has_mma) return {};
     std::vector<Loc> places;
-    bool has_other = false, is_any_unknown = false;
-    ir::walk(k_.simt, k_.simt.body(), [&](ir::OpId o) {
-      has_other |= k_.simt[o].opcode == other;
-      if (k_.simt[o].opcode != op) return;
-      places.push_back(k_.simt[o].loc);
-      is_any_unknown |= !k_.simt[o].loc.known();
+    ir::walk(k.simt, k.simt.body(), [&](ir::OpId o) {
+      if (k.simt[o].opcode == ir::Opcode::Mma) places.push_back(k.simt[o].loc);
     });
-    if (!is_any_unknown) return places;
+    if (!places.empty() && std::ranges::all_of(places, &Loc::known)) return places;
     places.assign(1, Loc());
-    if (has_other) return places;
+    if (k.artefact.has_wgmma) return places;
     places.clear();
-    ir::walk(k_.tile, k_.tile.body(), [&](ir::OpId o) {
-      if (k_.tile[o].opcode == ir::Opcode::Dot) places.push_back(k_.tile[o].loc);
+    ir::walk(k.tile, k.tile.body(), [&](ir::OpId o) {
+      if (k.tile[o].opcode == ir::Opcode::Dot) places.push_back(k.tile[o].loc);
     });
     return places;
   }
 
   /// The first reason that a pass gives, behind its colon.
-  std::string why_no_wgmma() const {
+  static std::string why_no_wgmma(const WarningSources& k) {
     for (const std::string_view begin : {"no wgmma: ", "wgmma=0: "})
-      for (const ir::Remark& r : k_.remarks)
+      for (const ir::Remark& r : k.remarks)
         if (r.reason.starts_with(begin)) return r.reason.substr(begin.size());
     return "its loop is around something else, or inside a branch";
   }
 
-  void of_products() {
-    if (!k_.target.starts_with("sm_90")) return;
-    for (const Loc at : products_by(ir::Opcode::Mma, ir::Opcode::Wgmma))
-      add(Cause::no_wgmma, at, why_no_wgmma());
+  void of_products(const WarningSources& k) {
+    if (!k.artefact.target.starts_with("sm_90")) return;
+    for (const Loc at : products_by_mma(k)) add(Cause::no_wgmma, at, why_no_wgmma(k));
   }
 
   /// The operands are of types that tensor cores take as they are.
-  void of_scalar_products() {
-    for (const ir::Remark& r : k_.remarks) {
+  void of_scalar_products(const WarningSources& k) {
+    for (const ir::Remark& r : k.remarks) {
       if (r.reason != "dot by FMA" || r.values.empty()) continue;
       const std::string& type = r.values.front().second;
       for (const std::string_view name : {"bf16", "f16", "f8e4m3", "f8e5m2", "i8", "u8"})
@@ -103,17 +98,23 @@ class Collected {
   std::vector<Warning> all;
 
  private:
-  const CompiledKernel& k_;
+  std::string kernel_;
 };
 
 }  // namespace
 
-std::vector<Warning> warnings_of(const CompiledKernel& k) {
-  Collected found(k);
-  if (k.device.kind == DeviceKind::cpu) return {};
-  found.of_report();
-  found.of_products();
-  found.of_scalar_products();
+std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report) {
+  Collected found(kernel);
+  found.of_report(report);
+  return std::move(found.all);
+}
+
+std::vector<Warning> warnings_of(const WarningSources& sources) {
+  if (sources.device == DeviceKind::cpu) return {};
+  Collected found(sources.artefact.name);
+  found.of_report(sources.artefact.report);
+  found.of_products(sources);
+  found.of_scalar_products(sources);
   return std::move(found.all);
 }
 

@@ -1,14 +1,31 @@
 #pragma once
 // Warnings about a compiled kernel, given without being asked for.
+#include <span>
+#include <string>
 #include <vector>
 
-#include "runtime/jit.h"
+#include "ir/kernel.h"
+#include "ir/pipeline.h"
+#include "runtime/artefact.h"
+#include "tegula/device.h"
 #include "tegula/warning.h"
 
 namespace tegula::runtime {
 
+/// What warnings are read from.
+struct WarningSources {
+  const Artefact& artefact;
+  DeviceKind device;
+  const ir::Kernel& tile;
+  const ir::Kernel& simt;  ///< without a name where it is not known
+  std::span<const ir::Remark> remarks;
+};
+
 /// Warnings of the assembler's report and the products' instructions; each once. Products of a
 /// kernel that came from the disk cache have their lines where all of them are of one kind.
-std::vector<Warning> warnings_of(const CompiledKernel& kernel);
+std::vector<Warning> warnings_of(const WarningSources& sources);
+
+/// Of a report alone.
+std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report);
 
 }  // namespace tegula::runtime

@@ -27,7 +27,7 @@ inline int placed_barriers(const ir::Kernel& tile, const std::string& target,
   return -1;
 }
 inline int placed_barriers(const runtime::CompiledKernel& compiled) {
-  return placed_barriers(compiled.tile, compiled.simt.info.target, compiled.plan);
+  return placed_barriers(compiled.tile, compiled.artefact().target, compiled.plan);
 }
 
 }  // namespace tegula::test

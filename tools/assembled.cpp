@@ -49,10 +49,12 @@ ir::Kernel traced(const std::string& name, const std::function<void()>& run) {
   return ir::parse(read_file(file), file.string());
 }
 
-runtime::CompiledKernel compiled_for(const ir::Kernel& tile, const std::string& target,
-                                     runtime::Backend backend) {
-  runtime::CompiledKernel k;
+std::shared_ptr<const runtime::CompiledKernel> compiled_for(const ir::Kernel& tile,
+                                                            const std::string& target,
+                                                            runtime::Backend backend) {
+  runtime::Compilation k;
   runtime::CompileRequest request;
+  request.device = Device::cuda();  // what it is for, here or elsewhere
   request.target = target;
   request.backend = backend;
   runtime::key(k, request);
@@ -60,24 +62,22 @@ runtime::CompiledKernel compiled_for(const ir::Kernel& tile, const std::string& 
   runtime::optimize(k, request);
   runtime::emit(k, request);
   runtime::assemble(k, request);
-  k.device = Device::cuda();  // what it is for, here or elsewhere
-  return k;
+  return runtime::finish(std::move(k));
 }
 
-std::string size_line(const runtime::CompiledKernel& k) {
-  const std::string text = k.emitted.ptx.empty()
-                               ? fmt::format("CUDA C++ {} bytes", k.emitted.source.size())
-                               : fmt::format("PTX {} bytes", k.emitted.ptx.size());
-  const std::string threads = fmt::format("threads {}, shared memory {} bytes", k.simt.info.threads,
-                                          k.simt.info.smem_bytes);
-  if (k.cubin.empty())
+std::string size_line(const runtime::Artefact& a) {
+  const std::string text = fmt::format(
+      "{} {} bytes", a.backend == runtime::Backend::Llvm ? "PTX" : "CUDA C++", a.code.size());
+  const std::string threads =
+      fmt::format("threads {}, shared memory {} bytes", a.threads, a.shared_bytes);
+  if (a.kind != runtime::ImageKind::cubin)
     return fmt::format("{}, {}, registers and occupancy unknown without ptxas", text, threads);
-  const int ctas = k.ctas_per_sm();
+  const int ctas = runtime::ctas_per_sm(a, a.report);
   return fmt::format(
       "{}, {}, registers {}, spilled {} bytes, {} CTAs an SM ({:.0f} % of its warps), cubin {} "
       "bytes",
-      text, threads, k.report.registers, k.report.spill_stores + k.report.spill_loads, ctas,
-      100.0 * ctas * k.simt.info.threads / 2048, k.cubin.size());
+      text, threads, a.report.registers, a.report.spill_stores + a.report.spill_loads, ctas,
+      100.0 * ctas * a.threads / 2048, a.image.size());
 }
 
 std::string missing_parts() {

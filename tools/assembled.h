@@ -16,12 +16,13 @@ ir::Kernel traced(const std::string& name, const std::function<void()>& run);
 
 /// The verbs optimize, emit and assemble. Throws DeviceError where the back end or the assembler is
 /// missing; without ptxas the PTX is there and the report is empty.
-runtime::CompiledKernel compiled_for(const ir::Kernel& tile, const std::string& target,
-                                     runtime::Backend backend);
+std::shared_ptr<const runtime::CompiledKernel> compiled_for(const ir::Kernel& tile,
+                                                            const std::string& target,
+                                                            runtime::Backend backend);
 
 /// PTX or source size, registers, spills, shared memory and occupancy as one line; what is missing,
 /// where it is.
-std::string size_line(const runtime::CompiledKernel& k);
+std::string size_line(const runtime::Artefact& a);
 
 /// The lines of the doctor about what would make the missing figures known; empty if nothing is
 /// missing.

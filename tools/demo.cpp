@@ -207,7 +207,8 @@ bool print_sizes(const Attention& attn) {
   bool good = true;
   for (const std::string& backend : backend_names()) {
     try {
-      const runtime::CompiledKernel k = compiled_for(tile, "sm_90a", backend_of(backend));
+      const auto compiled = compiled_for(tile, "sm_90a", backend_of(backend));
+      const runtime::Artefact& k = compiled->artefact();
       fmt::print("  {:<7}{}\n", backend, size_line(k));
       if (!k.report.sound()) fmt::print("         UNSOUND: {}\n", k.report.complaint());
       good &= k.report.sound();

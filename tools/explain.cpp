@@ -93,9 +93,9 @@ int explain(const std::string& name, const std::string& target, const std::strin
   for (const Subject& s : subjects()) {
     if (s.name != name) continue;
     const ir::Kernel tile = traced(name, s.run);
-    const runtime::CompiledKernel k = compiled_for(tile, target, backend_of(backend));
-    fmt::print("{}{}\n{}", k.explain(), size_line(k), roofline(s));
-    if (k.cubin.empty()) fmt::print("{}", missing_parts());
+    const auto k = compiled_for(tile, target, backend_of(backend));
+    fmt::print("{}{}\n{}", k->explain(), size_line(k->artefact()), roofline(s));
+    if (k->artefact().kind != runtime::ImageKind::cubin) fmt::print("{}", missing_parts());
   }
   return 0;
 }

@@ -98,7 +98,7 @@ void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const O
 
 /// The verbs after `optimize`, each by what it leaves behind.
 std::string code_of(ir::Kernel simt, const Options& o) {
-  runtime::CompiledKernel k;
+  runtime::Compilation k;
   runtime::CompileRequest request;
   request.target = !o.target.empty()          ? o.target
                    : simt.info.target.empty() ? "sm_90a"
@@ -123,7 +123,9 @@ std::string code_of(ir::Kernel simt, const Options& o) {
   }
   runtime::assemble(k, request);
   if (k.cubin.empty()) throw DeviceError(runtime::missing_ptxas_text());
-  if (o.remarks) fmt::print(stderr, "{}\n", k.dump("assemble"));
+  if (o.remarks)
+    fmt::print(stderr, "{}\n",
+               runtime::assembler_text(k.report, k.simt.info.smem_bytes, k.cubin.size()));
   return {k.cubin.begin(), k.cubin.end()};
 }
 

@@ -50,7 +50,7 @@ inline ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, 
   runtime::CompileRequest request;
   request.target = target;
   request.backend = backend;
-  const runtime::CompiledKernel k = assembled(tile, request);
+  const runtime::Compilation k = assembled(tile, request);
   EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
   EXPECT_EQ(k.report.spill_stores + k.report.spill_loads, 0);
   EXPECT_EQ(k.report.stack, 0);

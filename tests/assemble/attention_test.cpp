@@ -189,7 +189,7 @@ TEST_F(Assembled, AttentionFitsSm80) {
     runtime::CompileRequest request;
     request.target = "sm_80";
     request.backend = runtime::Backend::Llvm;
-    const runtime::CompiledKernel k =
+    const runtime::Compilation k =
         assembled(traced("attention", [&] { attention(Q, K, V, O); }), request);
     EXPECT_LE(k.simt.info.smem_bytes, ir::shared_limit("sm_80")) << k.plan.str();
     EXPECT_FALSE(k.cubin.empty());

@@ -15,7 +15,7 @@ std::string ptx_of(const ir::Kernel& tile, runtime::Backend backend) {
   runtime::CompileRequest request;
   request.target = "sm_90a";
   request.backend = backend;
-  runtime::CompiledKernel k = optimized(tile, request);
+  runtime::Compilation k = optimized(tile, request);
   runtime::emit(k, request);
   if (backend == runtime::Backend::Llvm) return k.emitted.ptx;
   runtime::NvrtcJob job{.source = k.emitted.source,

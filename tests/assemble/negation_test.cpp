@@ -36,7 +36,7 @@ kernel @outermost simt target(sm_90a) threads(32) (%p: ptr<{1}> [arg = 0, part =
   runtime::CompileRequest request;
   request.target = "sm_90a";
   request.backend = backend;
-  runtime::CompiledKernel k;
+  runtime::Compilation k;
   runtime::key(k, request);
   k.name = "outermost";
   k.simt = ir::parse(text, k.name);

@@ -61,7 +61,7 @@ TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
   for (const runtime::Backend backend : here()) {
     SCOPED_TRACE(runtime::name(backend));
     request.backend = backend;
-    const runtime::CompiledKernel k = assembled(tile, request);
+    const runtime::Compilation k = assembled(tile, request);
     EXPECT_TRUE(runtime::fits(k)) << k.simt.info.smem_bytes << " " << k.plan.str();
   }
 }

@@ -92,7 +92,7 @@ class Planted : public testing::Test {
   Planted() : in_(9, Device::sim()), C_(in_.result()) {
     product_(in_.A, in_.B, in_.blocks, C_);
     kernel_ = product_.instance().launcher.latest();
-    k_.emplace(clone(kernel_->simt));
+    k_.emplace(clone(kernel_->simt()));
     walk(*k_, k_->body(), [&](OpId op) {
       if ((*k_)[op].opcode == Opcode::Shfl && (*k_)[op].attrs.s(AttrName::mode) == "idx" &&
           (*k_)[(*k_)[(*k_)[op].operands[0]].def].opcode == Opcode::LdShared)
@@ -120,8 +120,9 @@ class Planted : public testing::Test {
       sim::SimOptions options;
       options.seed = seed;
       counter_ = 0;
-      const auto report =
-          sim::simulate(*k_, {4, 1, 1}, kernel_->recipe.sim_args(args, maps, &counter_), options);
+      const auto report = sim::simulate(
+          *k_, {4, 1, 1}, runtime::sim_args(kernel_->artefact().recipe, args, maps, &counter_),
+          options);
       std::vector<sim::Detector> found;
       for (const auto& f : report.findings) found.push_back(f.kind);
       if (!found.empty()) return found;

@@ -80,7 +80,7 @@ class PlantedArrival : public testing::Test {
   PlantedArrival() : in_(Device::sim()) {
     kernel_function_(Stream(Device::sim()), in_.X, in_.Y, in_.sums, in_.counters);
     kernel_ = kernel_function_.instance().launcher.latest();
-    k_.emplace(clone(kernel_->simt));
+    k_.emplace(clone(kernel_->simt()));
     walk(*k_, k_->body(), [&](OpId op) {
       if ((*k_)[op].opcode == Opcode::AtomGlobal) count_ = op;
     });
@@ -103,8 +103,9 @@ class PlantedArrival : public testing::Test {
       std::vector<codegen::TensorMap> maps;
       sim::SimOptions options;
       options.seed = seed;
-      const auto report = sim::simulate(*k_, {3 * kParts, 1, 1},
-                                        kernel_->recipe.sim_args(args, maps, nullptr), options);
+      const auto report =
+          sim::simulate(*k_, {3 * kParts, 1, 1},
+                        runtime::sim_args(kernel_->artefact().recipe, args, maps), options);
       for (const auto& f : report.findings) found.push_back(f.kind);
     }
     return found;

@@ -62,7 +62,7 @@ class Planted {
   /// Nothing where the fault cannot be planted there, or there is no such barrier.
   std::optional<bool> shows(std::size_t barrier, Fault fault) {
     ir::Kernel k = clone(compiled_->tile);
-    k.info.target = compiled_->simt.info.target;
+    k.info.target = compiled_->artefact().target;
     PassContext context;
     context.plan = compiled_->plan;
     bool planted = false;
@@ -100,8 +100,9 @@ class Planted {
           {reinterpret_cast<const void*>(r.begin), reinterpret_cast<const void*>(r.end)});
     }
     for (int call = 0; call < p.calls; ++call) {
-      const auto report = sim::simulate(simt, {p.programs, 1, 1},
-                                        compiled_->recipe.sim_args(args, maps, nullptr), options);
+      const auto report =
+          sim::simulate(simt, {p.programs, 1, 1},
+                        runtime::sim_args(compiled_->artefact().recipe, args, maps), options);
       if (!report.findings.empty()) return false;
     }
     return p.args[p.result].to_doubles() == p.want;

@@ -13,6 +13,7 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "runtime/make_recipe.h"
 #include "support/text.h"
 #include "tegula/tegula.h"
 #include "tests/compiled.h"
@@ -37,7 +38,7 @@ class PlannedProduct {
     request.plan = plan;
     const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/unit/dsl/golden/matmul.tir";
     k_ = optimized(ir::parse(read_file(file), file), request);
-    k_.recipe = runtime::LaunchRecipe::make(k_.tile, k_.simt);
+    recipe_ = runtime::make_recipe(k_.tile, k_.simt);
   }
 
   ir::Kernel& simt() { return k_.simt; }
@@ -49,7 +50,7 @@ class PlannedProduct {
     sim::SimOptions options;
     options.max_steps = 2'000'000;
     const auto report =
-        sim::simulate(k_.simt, {ctas, 1, 1}, k_.recipe.sim_args(args, maps), options);
+        sim::simulate(k_.simt, {ctas, 1, 1}, runtime::sim_args(recipe_, args, maps), options);
     bytes_ = report.counters.tma_bytes;
     if (!report.clean()) return std::string(sim::name(report.findings.front().kind));
     return difference();
@@ -81,7 +82,8 @@ class PlannedProduct {
   }
 
   Tensor A_, B_, C_;
-  runtime::CompiledKernel k_;
+  runtime::Compilation k_;
+  runtime::LaunchRecipe recipe_;
   std::int64_t bytes_ = 0;
 };
 

@@ -23,16 +23,14 @@ namespace {
 using runtime::LaunchArg;
 using test::traced;
 
-runtime::CompiledKernel compiled_for_sm_80(const ir::Kernel& tile) {
+runtime::Compilation compiled_for_sm_80(const ir::Kernel& tile) {
   runtime::CompileRequest request;
   request.device = Device::sim();
   request.target = "sm_80";
-  runtime::CompiledKernel k = test::optimized(tile, request);
-  runtime::prepare_launch(k);
-  return k;
+  return test::optimized(tile, request);
 }
 
-bool has(const runtime::CompiledKernel& k, std::initializer_list<ir::Opcode> opcodes) {
+bool has(const runtime::Compilation& k, std::initializer_list<ir::Opcode> opcodes) {
   bool found = false;
   ir::walk(k.simt, k.simt.body(), [&](ir::OpId op) {
     found |= std::ranges::find(opcodes, k.simt[op].opcode) != opcodes.end();
@@ -41,7 +39,7 @@ bool has(const runtime::CompiledKernel& k, std::initializer_list<ir::Opcode> opc
 }
 
 /// What Hopper has and Ampere has not.
-void expect_older_path(const runtime::CompiledKernel& k) {
+void expect_older_path(const runtime::Compilation& k) {
   using enum ir::Opcode;
   EXPECT_EQ(k.simt.info.target, "sm_80");
   EXPECT_LE(k.simt.info.smem_bytes, ir::shared_limit("sm_80"));
@@ -49,11 +47,10 @@ void expect_older_path(const runtime::CompiledKernel& k) {
   EXPECT_FALSE(has(k, {Wgmma, TmaLoad, TmaStore, MbarInit, SetMaxNReg, StMatrix, MapShared}));
 }
 
-runtime::CompiledKernel run_for_sm_80(const ir::Kernel& tile,
-                                      std::initializer_list<LaunchArg> args) {
-  runtime::CompiledKernel k = compiled_for_sm_80(tile);
+runtime::Compilation run_for_sm_80(const ir::Kernel& tile, std::initializer_list<LaunchArg> args) {
+  runtime::Compilation k = compiled_for_sm_80(tile);
   expect_older_path(k);
-  k.launch(Stream(Device::sim()), std::span(args.begin(), args.size()));
+  test::finished(k)->launch(Stream(Device::sim()), std::span(args.begin(), args.size()));
   return k;
 }
 
@@ -104,7 +101,7 @@ void expect_product(const Extents& e, Order transposed = {}, bool tf32 = false) 
   const ir::Kernel tile = traced(
       "matmul", [&] { plain.run(matmul_config(problem), Stream(Device::cpu()), A, B, want); });
   test::expect_equal(want, test::product(A, B));
-  const runtime::CompiledKernel k = run_for_sm_80(tile, {{&A}, {&B}, {&got}});
+  const runtime::Compilation k = run_for_sm_80(tile, {{&A}, {&B}, {&got}});
   EXPECT_EQ(got.to_doubles(), want.to_doubles());
   const bool by_tensor_cores = !std::is_same_v<T, f32> || tf32;
   EXPECT_EQ(has(k, {ir::Opcode::Mma}), by_tensor_cores);
@@ -202,7 +199,7 @@ void expect_attention(const AttentionSpec& spec, DType type, std::int64_t length
                         std::bit_cast<std::uint32_t>(1 / std::sqrt(static_cast<float>(dim)))};
   // No length of packed heads, no lengths of sequences, no further outputs, no lists, no marks.
   const LaunchArg none{};
-  const runtime::CompiledKernel k =
+  const runtime::Compilation k =
       run_for_sm_80(tile, {{&Q}, {&K}, {&V}, {&got}, {&got_lse}, scale, none, none, none, none,
                            none, none, none, none,   none,       none,  none, none, none, none});
   EXPECT_TRUE(has(k, {ir::Opcode::Mma}));
@@ -228,7 +225,7 @@ TEST(Sm80, NoLoadsByTma) {
     spec.tma_loads = by_tma;
     const Attention attention(spec);
     const Tensor t = test::host({1, 1, 64, 64}), out = test::host({1, 1, 64, 64});
-    const runtime::CompiledKernel k =
+    const runtime::Compilation k =
         compiled_for_sm_80(traced("attention", [&] { attention(t, t, t, out); }));
     expect_older_path(k);
     code.push_back(ir::print(k.simt));
@@ -249,14 +246,14 @@ TEST(Sm80, MissingWaitsAreFound) {
                C = unwritten({128, 128}, DType::bf16);
   const auto plain = fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return acc; });
   const MatmulProblem problem{.m = 128, .n = 128, .k = 257, .by_wgmma = false};
-  runtime::CompiledKernel k = compiled_for_sm_80(
+  runtime::Compilation k = compiled_for_sm_80(
       traced("matmul", [&] { plain.run(matmul_config(problem), Stream(Device::cpu()), A, B, C); }));
   const LaunchArg args[] = {{&A}, {&B}, {&C}};
   const Stream sim(Device::sim());
-  EXPECT_NO_THROW(k.launch(sim, args));
+  EXPECT_NO_THROW(test::finished(k)->launch(sim, args));
   for (const ir::OpId op : test::all_of(k.simt, ir::Opcode::CpAsyncWait))
     k.simt[op].attrs.set(ir::AttrName::count, 8);
-  EXPECT_THROW(k.launch(sim, args), ProgramError);
+  EXPECT_THROW(test::finished(k)->launch(sim, args), ProgramError);
 }
 
 }  // namespace

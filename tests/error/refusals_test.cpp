@@ -165,6 +165,15 @@ TEST(Refusal, NamesThatNoTuneHas) {
          [&] { tuned([] {}).with({{"B", 2}}).trace(tensor({40})); });
 }
 
+TEST(Refusal, TargetsThatThereAreNot) {
+  const auto k = kernel("k", [](Out<f32, 1> z) {
+    for (auto i : grid(z, 16)) z(i) = 1.0f;
+  });
+  expect("T1020 unknown_target", [&] { k.compile("sm_42", spec<f32>(64)); });
+  expect("T0701 a spec of another rank", [&] { k.compile("sm_90a", spec<f32>(64, 64)); });
+  expect("T0702 a spec of another type", [&] { k.compile("sm_90a", spec<f16>(64)); });
+}
+
 TEST(Refusal, TensorsForPointers) {
   const auto pointer = kernel("first", [](Ptr<f32> x, Out<f32, 1> z) {
     for (auto i : grid(z, 16)) z(i) = load(x);

@@ -187,13 +187,9 @@ TEST(Warning, ReachesTheErrorStreamWhereThatIsAskedFor) {
 // ---- of the assembler's log
 
 std::vector<std::string> of_log(const char* log) {
-  runtime::CompiledKernel k;
-  k.device = Device::cuda(0);
-  k.target = "sm_90a";
-  k.name = "k";
-  k.report = runtime::parse_assembler_log(log);
   std::vector<std::string> lines;
-  for (const Warning& w : runtime::warnings_of(k)) lines.push_back(Heard::line_of(w));
+  for (const Warning& w : runtime::warnings_of_report("k", runtime::parse_assembler_log(log)))
+    lines.push_back(Heard::line_of(w));
   return lines;
 }
 

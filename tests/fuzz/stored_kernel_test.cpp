@@ -59,12 +59,12 @@ TEST_F(StoredKernels, AreTakenOrCompiledAgain) {
   const fs::path file = only_entry();
   ASSERT_FALSE(file.empty());
   const std::string whole = read_file(file);
-  runtime::CompiledKernel fresh;
+  runtime::Compilation fresh;
   fresh.device = Device::sim();
   const runtime::CompileRequest request = request_for(kernel);
   runtime::key(fresh, request);
   fresh.tile = request.trace();
-  const runtime::CacheKey key = stored_key(fresh, request, folder_ / "v1/t");
+  const runtime::CacheKey key = runtime::stored_key(fresh, request, folder_ / "v1/t");
   const runtime::ReadResult read = runtime::decode_entry(whole, key);
   ASSERT_EQ(read.state, runtime::Reading::ok) << read.why;
   const std::vector<std::string> metas{read.entry.meta}, texts{read.entry.ir};

@@ -24,10 +24,24 @@ if(WAY STREQUAL "installed")
   endif()
   step(${configure} "-DCMAKE_PREFIX_PATH=${prefix}")
   step(${CMAKE_COMMAND} --build "${build}")
-  step("${build}/consumer")
+  # Without a GPU's driver and with the back end of the package alone: nothing of the build tree is looked for.
+  set(backend "")
+  if(LLVM)
+    set(backend llvm)
+  endif()
+  step(${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH --unset=TEGULA_LLVM TEGULA_CACHE=off "${build}/consumer" ${backend})
   if(PROGRAM)  # it starts from where it is installed, with the libraries that lie there
     step(${CMAKE_COMMAND} --install "${TEGULA_BUILD}" --prefix "${prefix}" --component program)
     step("${prefix}/${BINDIR}/tegula" --help)
+    step(${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH --unset=TEGULA_LLVM "${prefix}/${BINDIR}/tegula" doctor)
+    if(LLVM)  # a kernel's text to PTX
+      execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH --unset=TEGULA_LLVM "${prefix}/${BINDIR}/tegula"
+          opt --emit=ptx "${TEGULA_SOURCE}/tests/unit/dsl/golden/vector_add.tir"
+        RESULT_VARIABLE status OUTPUT_VARIABLE ptx ERROR_VARIABLE ptx_error)
+      if(NOT status EQUAL 0 OR NOT ptx MATCHES "\\.entry add")
+        message(FATAL_ERROR "tegula opt --emit=ptx: ${status}\n${ptx_error}\n${ptx}")
+      endif()
+    endif()
     if(EXISTS "${TEGULA_BUILD}/lib/libtegula_bench.so" AND NOT EXISTS "${prefix}/${LIBDIR}/libtegula_bench.so")
       message(FATAL_ERROR "libtegula_bench.so is not installed beside the program's other libraries")
     endif()

@@ -2,7 +2,9 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 
+#include "runtime/doctor.h"
 #include "support/text.h"
 #include "tests/page/page.h"
 
@@ -39,7 +41,7 @@ TEST(Debugging, BothHostDevicesCheckAssumptions) {
   }
 }
 
-TEST(Debugging, ATraceForAGpuNeedsNone) {
+TEST(Debugging, CodeForAGpuNeedsNone) {
   const std::filesystem::path before = std::filesystem::current_path(),
                               folder = std::filesystem::path(testing::TempDir()) /
                                        "tegula_page_debugging";
@@ -47,6 +49,11 @@ TEST(Debugging, ATraceForAGpuNeedsNone) {
   std::filesystem::current_path(folder);
   {
 #include "debugging_3.inc"
+    if (runtime::diagnose().finding("LLVM").present) {
+#include "debugging_4.inc"
+      EXPECT_NE(ptx.find(".entry scale"), std::string::npos);
+    }
+#include "debugging_5.inc"
   }
   std::filesystem::current_path(before);
   const std::string text = read_file(folder / "scale.tir");

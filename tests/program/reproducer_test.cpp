@@ -51,7 +51,7 @@ struct Outcome {
 
 /// Of the product.
 Outcome outcome(const CompileRequest& request, const std::vector<ir::Pass>& passes) {
-  CompiledKernel k;
+  Compilation k;
   k.tile = product();
   k.target = "sm_90a";
   try {

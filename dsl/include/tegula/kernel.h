@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tegula/artefact.h"
 #include "tegula/error.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
@@ -189,6 +190,8 @@ std::shared_ptr<dsl::KernelInstance> with_names(const dsl::KernelInstance& insta
                                                 std::span<const char* const> names, Loc at);
 void launch(dsl::KernelInstance& instance, const Stream* stream, std::span<const HostArg> args);
 Trace trace(dsl::KernelInstance& instance, std::span<const HostArg> args);
+Artefact compile(dsl::KernelInstance& instance, std::string_view target,
+                 std::span<const HostArg> args, Loc at);
 std::string dump(dsl::KernelInstance& instance, std::string_view verb);
 std::string explain(dsl::KernelInstance& instance);
 std::vector<Warning> warnings(const dsl::KernelInstance& instance);
@@ -205,6 +208,18 @@ template <class... Rest>
 Loc first_place(const Name& first, const Rest&...) {
   return first.at;
 }
+
+/// What stands for an argument where a kernel is only compiled.
+template <class Host>
+struct Described {
+  using Type = Host;
+  static const Host& host(const Host& value) { return value; }
+};
+template <>
+struct Described<Tensor> {
+  using Type = TensorSpec;
+  static const Tensor& host(const TensorSpec& value) { return value.described(); }
+};
 
 /// Position of each parameter among those that exist at run time.
 template <class... P>
@@ -244,6 +259,19 @@ class Kernel {
   /// Traces for these arguments without compiling.
   Trace trace(const typename detail::ParamTraits<P>::Host&... args) const {
     return detail::trace(*instance_, pack(args...));
+  }
+  /// Compiles for a GPU of this target, "sm_90a" or "sm_80", without launching: no GPU, no driver
+  /// and, with LLVM, no CUDA toolkit is needed. A view's argument is a Tensor of any device or its
+  /// shape alone, `spec<bf16>(1024, 512)`; of extents, strides and addresses only what divides them
+  /// counts, as in a call. Throws CompileError for mistakes in the kernel or its arguments and for
+  /// other targets, DeviceError where the back end's library is missing.
+  Artefact compile(
+      std::string_view target,
+      const typename detail::Described<typename detail::ParamTraits<P>::Host>::Type&... args,
+      std::source_location at = std::source_location::current()) const {
+    return detail::compile(
+        *instance_, target,
+        pack(detail::Described<typename detail::ParamTraits<P>::Host>::host(args)...), at);
   }
   /// The same kernel with these values of tune(). A call throws CompileError where the kernel asks
   /// for no such name.

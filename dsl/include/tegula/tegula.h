@@ -1,5 +1,6 @@
 #pragma once
 // The whole language: include this to write kernels.
+#include "tegula/artefact.h"
 #include "tegula/control.h"
 #include "tegula/device.h"
 #include "tegula/dtype.h"

@@ -27,7 +27,7 @@ Step step_of(const ir::Kernel& tile, const std::string& plan) {
   runtime::CompileRequest request;
   request.target = "sm_90a";
   request.plan_changes = plan;
-  const runtime::CompiledKernel compiled = optimized(tile, request);
+  const runtime::Compilation compiled = optimized(tile, request);
   const ir::Kernel& k = compiled.simt;
   std::vector<Step> steps;
   ir::walk(k, k.body(), [&](ir::OpId loop) {

@@ -65,6 +65,21 @@ bool learns_where_its_kernel_threw() {
   return false;
 }
 
+/// PTX of shapes alone: no tensor, no GPU, no CUDA toolkit. `has_llvm` tells whether the package
+/// has the back end; without it the library says so.
+bool compiles_for_a_gpu(bool has_llvm) {
+  const auto scale = kernel("scale", [](In<f32, 2> x, Out<f32, 2> y) {
+    for (auto [r, c] : grid(y, 16, 32)) y(r, c) = x(r, c) * 2.0f;
+  });
+  try {
+    const Artefact a = scale.compile("sm_90a", spec<f32>(1024, 512), spec<f32>(1024, 512));
+    return a.name() == "scale" && a.target() == "sm_90a" && a.warnings().empty() &&
+           a.ptx().find(".entry scale") != std::string::npos;
+  } catch (const DeviceError& e) {
+    return !has_llvm && std::string(e.what()).find("libtegula_llvm.so") != std::string::npos;
+  }
+}
+
 int failures = 0;
 
 void check(const char* what, bool holds) {
@@ -74,9 +89,11 @@ void check(const char* what, bool holds) {
 
 }  // namespace
 
-int main() {
+int main(int count, char** words) {
+  const bool has_llvm = count > 1 && std::string(words[1]) == "llvm";
   check("a kernel on cpu", adds_on(Device::cpu()));
   check("a kernel on sim", adds_on(Device::sim()));
+  check("PTX for a GPU that is not here", compiles_for_a_gpu(has_llvm));
   check("an error made by the library", catches_what_the_library_made());
   check("an error thrown by the library", catches_what_the_library_threw());
   check("an exception of our own inside the library", learns_where_its_kernel_threw());

@@ -14,7 +14,7 @@ namespace {
 
 TEST(Reproducer, IsTheTracedKernel) {
   // Already in SIMT form, which no pass over tiles takes.
-  CompiledKernel k;
+  Compilation k;
   k.tile = ir::parse("kernel @broken simt target(sm_90a) () {\n}\n", "broken.tir");
   k.target = "sm_90a";
   try {

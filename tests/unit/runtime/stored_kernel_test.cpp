@@ -134,7 +134,7 @@ TEST_F(Stored, ASplitProductComesBackWithItsClusters) {
   ASSERT_TRUE(is_from_disk(*second));
   EXPECT_THAT(second->dump("launch"), HasSubstr("4 programs each"));
   EXPECT_EQ(second->plan.splits, 4);
-  EXPECT_EQ(second->simt.info.cluster, 4);
+  EXPECT_EQ(second->artefact().cluster, 4);
   EXPECT_EQ(result_of(*first), result_of(*whole));
   EXPECT_EQ(result_of(*second), result_of(*whole));
 }
@@ -169,11 +169,10 @@ TEST_F(Stored, ADamagedEntryIsCompiledAgainAndReplaced) {
 
 /// Sound bytes, another content: what a bug of the writer or another hand leaves behind.
 TEST_F(Stored, AnEntryOfAnotherContentIsAMissWhatever) {
-  CompiledKernel k;
+  Compilation k;
   const CompileRequest request = request_for("vector_add");
   key(k, request);
-  k.tile = request.trace();
-  k.name = k.tile.info.name;
+  trace(k, request);
   optimize(k, request);
   const std::string simt = ir::print(k.simt);
   const auto renamed = [&](std::string text) {
@@ -201,11 +200,10 @@ TEST_F(Stored, AnEntryOfAnotherContentIsAMissWhatever) {
 /// The same with meta and IR that can be read: the kernel is checked against the one asked for.
 TEST_F(Stored, AKernelOfAnotherNameIsNotTaken) {
   compile(request_for("vector_add"));
-  CompiledKernel k;
+  Compilation k;
   const CompileRequest request = request_for("vector_add");
   key(k, request);
-  k.tile = request.trace();
-  k.name = k.tile.info.name;
+  trace(k, request);
   KernelCache cache({.folder = settings_.cache_dir, .log = {}});
   auto entry = cache.find(stored_key(k, request));
   ASSERT_TRUE(entry);
@@ -300,16 +298,15 @@ class StoredCode : public Stored {
     request_.target = "sm_90a";
   }
 
-  CompiledKernel traced() const {
-    CompiledKernel k;
+  Compilation traced() const {
+    Compilation k;
     key(k, request_);
-    k.tile = request_.trace();
-    k.name = k.tile.info.name;
+    trace(k, request_);
     return k;
   }
 
   /// As `emit` and `assemble` would leave it.
-  void build(CompiledKernel& k) const {
+  void build(Compilation& k) const {
     optimize(k, request_);
     k.emitted.ptx = "// ptx";
     k.cubin.assign(2000, 'x');
@@ -321,47 +318,92 @@ class StoredCode : public Stored {
     k.report.serialised = true;
   }
 
-  bool publish(void (*change)(CompiledKernel&) = [](CompiledKernel&) {}) const {
-    CompiledKernel k = traced();
+  bool publish(void (*change)(Compilation&) = [](Compilation&) {}) const {
+    Compilation k = traced();
     StoredKernel stored(k, request_);
-    if (stored.load()) return false;
+    Artefact artefact;
+    if (stored.load(artefact)) return false;
     build(k);
     change(k);
-    stored.save();
+    stored.save(make_artefact(k));
     return true;
+  }
+
+  bool loads() const {
+    Compilation k = traced();
+    Artefact artefact;
+    return StoredKernel(k, request_).load(artefact);
   }
 
   CompileRequest request_;
 };
 
-TEST_F(StoredCode, CodeAndReportComeBack) {
+TEST_F(StoredCode, CodeRecipeAndReportComeBack) {
   ASSERT_TRUE(publish());
-  CompiledKernel want = traced(), k = traced();
-  build(want);
+  Compilation of = traced(), k = traced();
+  build(of);
+  const std::string simt = ir::print(of.simt, {.locations = false});
+  const Artefact want = make_artefact(of);
   StoredKernel stored(k, request_);
-  const bool found = stored.load();
-  if (!found) stored.save();  // tells why
-  ASSERT_TRUE(found) << k.explain();
-  EXPECT_EQ(k.cubin, want.cubin);
-  EXPECT_EQ(k.emitted.ptx, want.emitted.ptx);
-  EXPECT_EQ(k.report.registers, 168);
-  EXPECT_EQ(k.report.warnings, want.report.warnings);
-  EXPECT_TRUE(k.report.serialised);
-  EXPECT_EQ(k.simt.info.threads, want.simt.info.threads);
-  EXPECT_EQ(k.simt.info.smem_bytes, want.simt.info.smem_bytes);
-  EXPECT_EQ(LaunchRecipe::make(k.tile, k.simt).str(),
-            LaunchRecipe::make(want.tile, want.simt).str());
+  Artefact got;
+  const bool found = stored.load(got);
+  if (!found) stored.save(got);  // tells why
+  ASSERT_TRUE(found) << k.remarks.back().reason;
+  EXPECT_EQ(got.name, "matmul");
+  EXPECT_EQ(got.target, "sm_90a");
+  EXPECT_EQ(got.kind, ImageKind::cubin);
+  EXPECT_EQ(got.image, want.image);
+  EXPECT_EQ(got.code, "// ptx");
+  EXPECT_EQ(got.report.registers, 168);
+  EXPECT_EQ(got.report.warnings, want.report.warnings);
+  EXPECT_TRUE(got.report.serialised);
+  EXPECT_EQ(got.threads, want.threads);
+  EXPECT_EQ(got.cluster, want.cluster);
+  EXPECT_EQ(got.shared_bytes, want.shared_bytes);
+  EXPECT_EQ(got.persistent, want.persistent);
+  EXPECT_EQ(got.has_wgmma, want.has_wgmma);
+  EXPECT_EQ(got.schedule_text, want.schedule_text);
+  EXPECT_EQ(k.plan, of.plan);
+  EXPECT_EQ(got.recipe, want.recipe);
+  // The launch needs no IR: it is parsed where somebody reads it.
+  EXPECT_TRUE(k.simt.info.name.empty());
+  const CompiledKernel kernel(std::move(k), std::move(got));
+  EXPECT_EQ(ir::print(kernel.simt(), {.locations = false}), simt);
 }
 
 TEST_F(StoredCode, CodeThatNoDriverWouldTakeIsAMiss) {
-  ASSERT_TRUE(publish([](CompiledKernel& k) { k.cubin.assign(2000, 'x'); }));
-  CompiledKernel k = traced();
-  EXPECT_FALSE(StoredKernel(k, request_).load());
-  ASSERT_TRUE(publish([](CompiledKernel& none) {
+  ASSERT_TRUE(publish([](Compilation& k) { k.cubin.assign(2000, 'x'); }));
+  EXPECT_FALSE(loads());
+  ASSERT_TRUE(publish([](Compilation& none) {
     none.cubin.clear();
     none.emitted.ptx.clear();
   })) << "the bad one is gone";
-  EXPECT_FALSE(StoredKernel(k, request_).load());
+  EXPECT_FALSE(loads());
+}
+
+/// A recipe is read without the IR that it was made from, so an entry with another one is a miss.
+TEST_F(StoredCode, ARecipeThatIsNotTheKernelsIsAMiss) {
+  const auto planted = [&](const char* from, const char* to) {
+    SCOPED_TRACE(from);
+    fs::remove_all(settings_.cache_dir);
+    ASSERT_TRUE(publish());
+    KernelCache cache({.folder = settings_.cache_dir, .log = {}});
+    const Compilation k = traced();
+    auto entry = cache.find(stored_key(k, request_));
+    ASSERT_TRUE(entry);
+    const std::size_t at = entry->meta.find(from);
+    ASSERT_NE(at, std::string::npos) << entry->meta;
+    entry->meta.replace(at, std::string_view(from).size(), to);
+    cache.discard(stored_key(k, request_));
+    cache.store(stored_key(k, request_), *entry);
+    EXPECT_FALSE(loads()) << entry->meta;
+  };
+  planted(R"("steps":[["dim",)", R"("steps":[["stride",)");
+  planted(R"(["map",0,)", R"(["map",9,)");
+  planted(R"("ranks":[2,)", R"("ranks":[1,)");
+  planted(R"("box":[)", R"("box":[7,)");  // of another rank than its order
+  planted(R"("threads":)", R"("threads":9)");
+  planted(R"("name":"matmul")", R"("name":"matmil")");
 }
 
 TEST_F(StoredCode, AToolReplacedInPlaceMakesAnotherKey) {
@@ -373,8 +415,7 @@ TEST_F(StoredCode, AToolReplacedInPlaceMakesAnotherKey) {
   EXPECT_TRUE(publish());
   settings_.ptxas = folder_ / "none";
   apply();
-  CompiledKernel k = traced();
-  EXPECT_FALSE(StoredKernel(k, request_).load()) << "an error of the assembler's, not of ours";
+  EXPECT_FALSE(loads()) << "an error of the assembler's, not of ours";
 }
 
 TEST_F(StoredCode, NvrtcIsNamedByItsContentAndItsBuiltins) {
@@ -399,8 +440,8 @@ TEST_F(StoredCode, LinesMatterOnlyWhereTheyAreKept) {
     };
     return r;
   };
-  const CompiledKernel k = traced();
-  CompiledKernel m = traced();
+  const Compilation k = traced();
+  Compilation m = traced();
   m.tile = moved(request_).trace();
   EXPECT_EQ(stored_key(k, request_).hash(), stored_key(m, request_).hash());
   request_.lineinfo = true;

@@ -1,0 +1,29 @@
+#include "tegula/artefact.h"
+
+#include "runtime/compiled_kernel.h"
+#include "tegula/error.h"
+
+namespace tegula {
+namespace {
+
+/// A multiple of 16 bytes. Nobody reads there: a spec gives no Tensor to a launch.
+void* const kNowhere = reinterpret_cast<void*>(std::uintptr_t{1} << 40);
+
+}  // namespace
+
+TensorSpec::TensorSpec(const Dims& shape, DType dtype, const Dims& strides)
+    : tensor_(Tensor::borrow(kNowhere, shape, dtype, Device::cuda(), strides)) {}
+
+const std::string& Artefact::name() const { return kernel_->artefact().name; }
+const std::string& Artefact::target() const { return kernel_->artefact().target; }
+std::string Artefact::ptx() const { return runtime::ptx_of(kernel_->artefact()); }
+std::string Artefact::explain() const { return kernel_->explain(); }
+
+bool Artefact::has_cubin() const { return kernel_->artefact().kind == runtime::ImageKind::cubin; }
+
+std::vector<char> Artefact::cubin() const {
+  if (!has_cubin()) throw DeviceError(runtime::missing_ptxas_text());
+  return kernel_->artefact().image;
+}
+
+}  // namespace tegula

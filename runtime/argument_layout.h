@@ -1,0 +1,37 @@
+#pragma once
+// Where the arguments of a kernel lie in the block that a launch hands to the driver.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tegula::runtime {
+
+/// What a kernel's parameters may take.
+inline constexpr std::size_t kMaxBlockBytes = 4096;
+
+/// Where one kernel argument lies in the block of arguments.
+struct ArgumentSlot {
+  std::uint32_t offset = 0;
+  std::uint32_t bytes = 0;
+};
+
+/// Lays out arguments one after another, each aligned to its own need, as the kernel's parameters
+/// are.
+class ArgumentLayout {
+ public:
+  /// Adds an argument and returns its offset. Tensor maps: 128 bytes, aligned to 64.
+  std::uint32_t add(std::uint32_t bytes, std::uint32_t alignment);
+  template <class T>
+  std::uint32_t add() {
+    return add(sizeof(T), alignof(T));
+  }
+  std::span<const ArgumentSlot> slots() const { return slots_; }
+  std::uint32_t total_bytes() const { return total_; }
+
+ private:
+  std::vector<ArgumentSlot> slots_;
+  std::uint32_t total_ = 0;
+};
+
+}  // namespace tegula::runtime

@@ -1,0 +1,59 @@
+#pragma once
+// A compiled kernel as data: what compilation leaves behind, without IR, pointers or a device. The
+// disk cache stores it, and any number of GPUs load it (runtime/loaded_artefact.h).
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/assemble.h"
+#include "runtime/backend.h"
+#include "runtime/recipe.h"
+
+namespace tegula::runtime {
+
+/// What code is compiled for: the targets by name.
+std::span<const std::string_view> targets();
+
+/// What the driver is given.
+enum class ImageKind : std::uint8_t {
+  none,   ///< nothing: a kernel of the simulator or the interpreter
+  cubin,  ///< machine code of one target
+  ptx     ///< text that the driver compiles when it loads it: the way without an assembler
+};
+
+struct Artefact {
+  std::string name;    ///< of the kernel, in the image too
+  std::string target;  ///< what the code is compiled for, such as "sm_90a"
+  Backend backend = Backend::Llvm;
+  ImageKind kind = ImageKind::none;
+  std::vector<char> image;
+  std::string code;  ///< what the back end emitted: PTX of LLVM, CUDA C++ for NVRTC
+  LaunchRecipe recipe;
+  int threads = 0;                          ///< of a CTA
+  int cluster = 1;                          ///< CTAs
+  std::uint32_t shared_bytes = 0;           ///< of a CTA, dynamic
+  bool programmatic_launch = false;         ///< may overlap the end of the kernel before
+  bool persistent = false;                  ///< each CTA computes many tiles
+  bool has_mma = false, has_wgmma = false;  ///< instructions of its tensor core products
+  std::string key_text;                     ///< what it was compiled for, for people
+  std::string schedule_text;                ///< the plan
+  AssembleReport report;                    ///< empty where nothing was assembled
+};
+
+/// The image is the cubin or, where there is none, the PTX.
+void set_image(Artefact& artefact, std::vector<char> cubin);
+
+/// CTAs that one SM of compute capability 9.0 holds at once, from registers, threads and shared
+/// memory; registers count where the report has them.
+int ctas_per_sm(const Artefact& artefact, const AssembleReport& report);
+
+/// Registers, memory and spills as text, then the assembler's warnings, a line each.
+std::string assembler_text(const AssembleReport& report, std::int64_t shared_bytes,
+                           std::size_t cubin_bytes);
+
+/// The PTX. An artefact of NVRTC has it made now; throws DeviceError where NVRTC is missing.
+std::string ptx_of(const Artefact& artefact);
+
+}  // namespace tegula::runtime

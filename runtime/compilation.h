@@ -1,0 +1,55 @@
+#pragma once
+// A kernel under compilation: what the verbs of runtime/jit.cpp hand on to each other.
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "codegen/emit.h"
+#include "ir/pipeline.h"
+#include "runtime/artefact.h"
+#include "tegula/device.h"
+
+namespace tegula::runtime {
+
+/// What to compile, for which device, and how.
+struct CompileRequest {
+  std::string key;                    ///< text of the key, for dumps
+  std::function<ir::Kernel()> trace;  ///< the tile form; called once
+  Device device;
+  std::string target;  ///< "sm_90a"; empty: the device's own, for which a GPU must be here
+  std::optional<Backend> backend;  ///< empty: default_backend()
+  std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
+  /// Fields that the plan so chosen must have (Plan::change), and who asks for them. TEGULA_PLAN
+  /// goes over these.
+  std::string plan_changes;
+  Loc changed_at;
+  bool lineinfo = false;
+};
+
+struct VerbTiming {
+  std::string verb;
+  double ms = 0;
+};
+
+struct Compilation {
+  Device device;
+  std::string key_text;
+  std::string name;
+  std::string target;
+  /// What the assembler assembles for: the GPU's own machine code where that of an older one runs.
+  std::string assembler_target;
+  Backend backend = Backend::Llvm;
+  ir::Kernel tile{"", ir::Form::Tile};
+  ir::Kernel simt{"", ir::Form::Simt};  ///< empty where a stored kernel has not been parsed
+  std::string simt_text;                ///< of a stored kernel
+  ir::Plan plan;
+  codegen::Emitted emitted;
+  std::vector<char> cubin;
+  AssembleReport report;
+  std::vector<ir::Remark> remarks;
+  std::vector<ir::PassTiming> passes;
+  std::vector<VerbTiming> timings;
+};
+
+}  // namespace tegula::runtime

@@ -1,0 +1,57 @@
+#pragma once
+// The arguments of a call as a launch needs them: the launch recipe evaluated, without lock or
+// allocation where a GPU runs the kernel.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codegen/sim/simulator.h"
+#include "codegen/tensor_map.h"
+#include "ir/eval/eval.h"
+#include "ir/kernel.h"
+#include "runtime/recipe.h"
+#include "runtime/tensor_map.h"
+#include "tegula/tensor.h"
+
+namespace tegula::runtime {
+
+/// One run-time argument of a call: a tensor, or the bytes of a scalar or address.
+struct LaunchArg {
+  const Tensor* tensor = nullptr;
+  std::uint64_t bits = 0;
+};
+
+inline constexpr std::int64_t kAnyCtas = std::numeric_limits<std::int64_t>::max();
+
+/// Grid extents of a call; 0 where there is nothing to do. No more than `max_ctas` CTAs are ever
+/// launched along x: a persistent kernel runs the rest itself.
+std::array<std::int64_t, 3> grid_of(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
+                                    std::int64_t max_ctas = kAnyCtas);
+/// The same as the launch takes it. Throws CompileError for an extent that no GPU launches.
+std::array<unsigned, 3> checked_grid(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
+                                     std::int64_t max_ctas, const std::string& kernel);
+
+/// The encoded maps of a kernel on one GPU, one cache for each of LaunchRecipe::maps.
+using EncodedMaps = std::vector<std::unique_ptr<TensorMapCache>>;
+EncodedMaps encoded_maps(const LaunchRecipe& recipe, const std::string& kernel);
+
+/// Writes the machine arguments into a block of kMaxBlockBytes; `counter` is 0 between launches, or
+/// none where the kernel needs none.
+void pack(const LaunchRecipe& recipe, std::span<const LaunchArg> args, const EncodedMaps& encoded,
+          std::byte* block, std::uint32_t* counter = nullptr);
+
+/// The same as the simulator takes them. Tensor maps are kept in `maps`, which must outlive the
+/// arguments.
+std::vector<sim::SimArg> sim_args(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
+                                  std::vector<codegen::TensorMap>& maps,
+                                  std::uint32_t* counter = nullptr);
+
+/// The arguments as the interpreter takes them, for parameters of `tile`.
+std::vector<ir::EvalArg> eval_args(const ir::Kernel& tile, std::span<const LaunchArg> args);
+
+}  // namespace tegula::runtime
