@@ -8,8 +8,6 @@
 // cropped by the bounds that do not change. The first value is cropped by these, too, so that the
 // number of steps does not matter. Where the first value lacks what later ones have, presence is
 // carried beside the values (absence_presence.cpp).
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 
@@ -252,8 +250,10 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
 }
 
 void Absence::loop(OpId id) {
-  while (!follow(id)) {
-  }
+  // Each time a carry became another, which it does twice at most.
+  constexpr int kMaxRounds = 1000;
+  for (int round = 0; !follow(id); ++round)
+    if (round == kMaxRounds) throw InternalError("absence: what a loop carries does not settle");
 }
 
 /// Whether what the loop carries is settled; else ops were added, and it begins anew.
