@@ -90,6 +90,10 @@ class Absence {
     List both, first, second;  ///< bounds of both values, of the first alone, of the second alone
   };
 
+  struct Lacking {
+    List always, at_times;  ///< of a carry's next value: in every step, in some
+  };
+
   void region(RegionId r);
   void op(OpId op);
   void load(OpId op);
@@ -124,9 +128,10 @@ class Absence {
   // ---- loops (absence_carry.cpp)
   void loop(OpId op);
   bool follow(OpId loop);
-  bool carry(OpId loop, std::size_t i, List& carried);
+  bool grow(OpId loop, std::size_t i, List& carried);
   std::span<const Bound> begin_of(OpId loop, std::size_t i) const;
-  List next_lacks(OpId loop, std::size_t i, const List& carried) const;
+  Lacking next_lacks(OpId loop, std::size_t i, const List& carried) const;
+  bool keep_at_times(OpId loop, std::size_t i, const List& carried);
   bool begin_apart(OpId loop, std::size_t i, const List& carried);
   bool begin_alike(OpId loop, std::size_t i, const List& carried);
   void lack_alike(OpId loop, std::size_t i, const List& found);

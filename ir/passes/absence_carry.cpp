@@ -136,60 +136,60 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   ++rewritten_;
 }
 
-/// Follows what the carry lacks by one step. Whether that, or what the carry is, changed.
-bool Absence::carry(OpId loop, std::size_t i, List& carried) {
+/// Whether the carry lacks more, the same in every step, than was known of it.
+bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   const Value next = k_[k_.terminator(k_[loop].regions.back())].operands[i];
+  // A scalar cannot be cropped.
+  if (!k_.type(next).is_tile()) return false;
   const List found(of(next).begin(), of(next).end());
-  const bool is_tile = k_.type(next).is_tile();
-  List varying, invariant;
   bool changed = false;
   for (const Bound& bound : found) {
-    if (const Bound* const known = find_bound(carried, bound)) {
-      invariant.push_back(*known);
-      continue;
-    }
-    // A scalar cannot be cropped.
-    if (!is_tile || !bring_in_front(loop, bound)) {
-      varying.push_back(bound);
-      continue;
-    }
-    invariant.push_back(bound);
+    if (has_bound(carried, bound) || !bring_in_front(loop, bound)) continue;
     carried.push_back(bound);
     changed = true;
   }
-  if (varying.empty()) return changed;
-  // Masks and open intervals are no crops: they count as varying.
-  List cut;
-  for (const Bound& bound : invariant) (bound.is_interval() ? cut : varying).push_back(bound);
-  const bool has_all = std::ranges::all_of(
-      begin_of(loop, i), [&](const Bound& bound) { return has_bound(cut, bound); });
-  if (has_all)
-    keep(loop, i, varying, cut);
-  else
-    add_presence(loop, i, cut, true);
-  return true;
+  return changed;
 }
 
 std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
   return of(k_[loop].operands[(k_[loop].opcode == Opcode::For ? 3 : 0) + i]);
 }
 
-/// What the next value lacks, by bounds that hold in front of the loop.
-Absence::List Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
-  List found;
+/// What the next value lacks: in every step, by bounds that hold in front of the loop, and in some.
+Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
+  Lacking lacking;
   for (const Bound& bound : of(k_[k_.terminator(k_[loop].regions.back())].operands[i]))
-    found.push_back(*find_bound(carried, bound));
-  return found;
+    if (const Bound* const known = find_bound(carried, bound))
+      lacking.always.push_back(*known);
+    else
+      lacking.at_times.push_back(bound);
+  return lacking;
 }
 
 /// Of a carry whose first value lacks what later values have, presence is carried, too. Whether
 /// that is so.
 bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
-  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end()),
-      found = next_lacks(loop, i, carried);
-  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(found, x); }))
+  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
+  const Lacking next = next_lacks(loop, i, carried);
+  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(next.always, x); }))
     return false;
-  add_presence(loop, i, found, false);
+  add_presence(loop, i, next.always, !next.at_times.empty());
+  return true;
+}
+
+/// A carry whose next value lacks others from step to step keeps its elements. Whether it is one.
+bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
+  Lacking next = next_lacks(loop, i, carried);
+  if (next.at_times.empty()) return false;
+  // Masks and open intervals are no crops: they count as varying.
+  List cut;
+  for (const Bound& bound : next.always)
+    (bound.is_interval() ? cut : next.at_times).push_back(bound);
+  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
+  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(cut, x); }))
+    keep(loop, i, next.at_times, cut);
+  else
+    add_presence(loop, i, cut, true);
   return true;
 }
 
@@ -198,7 +198,7 @@ bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
 bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
   const std::size_t first = (k_[loop].opcode == Opcode::For ? 3 : 0) + i;
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end()),
-      found = next_lacks(loop, i, carried);
+      found = next_lacks(loop, i, carried).always;
   List missing;
   std::ranges::copy_if(found, std::back_inserter(missing),
                        [&](const Bound& x) { return !has_bound(begins, x); });
@@ -264,22 +264,27 @@ bool Absence::follow(OpId id) {
   for (std::size_t i = 0; i < carries; ++i)
     carried[i].assign(begin_of(id, i).begin(), begin_of(id, i).end());
   const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
-  for (bool changed = true; changed;) {
+  // A mask that is made of what the carry itself lacks is another one in each round: then it is no
+  // bound of all steps.
+  const std::size_t rounds = carries + 4;
+  bool changed = true;
+  for (std::size_t round = 0; changed; ++round) {
     changed = false;
     const std::size_t before = rewritten_;
     for (RegionId r : regions)
       for (std::size_t i = 0; i < carries; ++i) set(k_[r].args[arg0 + i], carried[i]);
     for (RegionId r : regions) region(r);
-    for (std::size_t i = 0; i < carries && rewritten_ == before; ++i)
-      changed |= carry(id, i, carried[i]);
     if (rewritten_ != before) return false;
+    for (std::size_t i = 0; i < carries && round < rounds; ++i) changed |= grow(id, i, carried[i]);
   }
-  if (defines_carries_)
+  const auto any = [&](bool (Absence::*rewrites)(OpId, std::size_t, const List&)) {
     for (std::size_t i = 0; i < carries; ++i)
-      if (begin_apart(id, i, carried[i])) return false;
-  if (defines_carries_)
-    for (std::size_t i = 0; i < carries; ++i)
-      if (begin_alike(id, i, carried[i])) return false;
+      if ((this->*rewrites)(id, i, carried[i])) return true;
+    return false;
+  };
+  if (defines_carries_ && any(&Absence::begin_apart)) return false;
+  if (any(&Absence::keep_at_times)) return false;
+  if (defines_carries_ && any(&Absence::begin_alike)) return false;
   for (std::size_t i = 0; i < carries; ++i) set(k_[id].results[i], carried[i]);
   return true;
 }

@@ -48,7 +48,7 @@ Value Absence::repeated_scalar(Value condition) {
 
 void Absence::select(OpId id) {
   const Value condition = k_[id].operands[0], result = k_[id].results[0];
-  if (is_nowhere(k_, k_[id].operands[2])) return select_present(id);
+  if (is_nowhere(k_, k_[id].operands[2]) && !repeated_scalar(condition)) return select_present(id);
   const Sides sides = compare(of(k_[id].operands[1]), of(k_[id].operands[2]));
   List all(of(condition).begin(), of(condition).end());
   merge_bounds(all, sides.both);
@@ -69,7 +69,7 @@ void Absence::select_present(OpId id) {
   const Value condition = k_[id].operands[0];
   List all(of(condition).begin(), of(condition).end());
   merge_bounds(all, of(k_[id].operands[1]));
-  Bound there{k_.type(condition).is_tile() ? Bound::kElements : Bound::kWhole};
+  Bound there{Bound::kElements};
   there.mask = condition;
   merge_bounds(all, std::array{there});
   set(k_[id].results[0], std::move(all));
