@@ -252,8 +252,11 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
 void Absence::loop(OpId id) {
   // Each time a carry became another, which it does twice at most.
   constexpr int kMaxRounds = 1000;
+  const OpId behind = k_[id].next;
   for (int round = 0; !follow(id); ++round)
     if (round == kMaxRounds) throw InternalError("absence: what a loop carries does not settle");
+  // Who walks over the region goes on behind the ops that were added there.
+  for (OpId made = k_[id].next; made != behind; made = k_[made].next) op(made);
 }
 
 /// Whether what the loop carries is settled; else ops were added, and it begins anew.
