@@ -174,6 +174,7 @@ class Absence {
   std::vector<OpId> masked_choices_;
   std::size_t rewritten_ = 0;  ///< carries of loops that became others
   bool defines_carries_;
+  int unsettled_ = 0;  ///< loops around, of which it is not known yet what they carry
 };
 
 /// A crop that leaves nothing of its tile.

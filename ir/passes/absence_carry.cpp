@@ -273,11 +273,11 @@ bool Absence::follow(OpId id) {
   bool changed = true;
   for (std::size_t round = 0; changed; ++round) {
     changed = false;
-    const std::size_t before = rewritten_;
     for (RegionId r : regions)
       for (std::size_t i = 0; i < carries; ++i) set(k_[r].args[arg0 + i], carried[i]);
+    ++unsettled_;
     for (RegionId r : regions) region(r);
-    if (rewritten_ != before) return false;
+    --unsettled_;
     for (std::size_t i = 0; i < carries && round < rounds; ++i) changed |= grow(id, i, carried[i]);
   }
   const auto any = [&](bool (Absence::*rewrites)(OpId, std::size_t, const List&)) {
@@ -285,10 +285,15 @@ bool Absence::follow(OpId id) {
       if ((this->*rewrites)(id, i, carried[i])) return true;
     return false;
   };
+  for (std::size_t i = 0; i < carries; ++i) set(k_[id].results[i], carried[i]);
+  if (unsettled_ != 0) return true;
   if (defines_carries_ && any(&Absence::begin_apart)) return false;
+  // Loops inside, now that it is known what they are given.
+  const std::size_t before = rewritten_;
+  for (RegionId r : regions) region(r);
+  if (rewritten_ != before) return false;
   if (any(&Absence::keep_at_times)) return false;
   if (defines_carries_ && any(&Absence::begin_alike)) return false;
-  for (std::size_t i = 0; i < carries; ++i) set(k_[id].results[i], carried[i]);
   return true;
 }
 
