@@ -38,8 +38,7 @@ bool is_nowhere(const Kernel& k, Value v) {
 Value Absence::end_of(const Bound& bound) const {
   if (!bound.limit) return {};
   const OpId def = k_[bound.limit].def;
-  const bool is_end =
-      def && k_[def].opcode == Opcode::Max && is_zero(k_, k_[def].operands[1]);
+  const bool is_end = def && k_[def].opcode == Opcode::Max && is_zero(k_, k_[def].operands[1]);
   return is_end ? k_[def].operands[0] : bound.limit;
 }
 

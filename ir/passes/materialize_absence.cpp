@@ -418,7 +418,8 @@ class Materializer {
 
   Kernel& k_;
   Absence absence_;
-  std::vector<std::pair<OpId, Value>> settled_;  ///< ops that say what is absent, and what they become
+  std::vector<std::pair<OpId, Value>>
+      settled_;  ///< ops that say what is absent, and what they become
   bool keep_checks_;
   bool changed_ = false;
 };

@@ -25,7 +25,8 @@ struct Program {
 };
 
 /// Folds of ragged rows of negative numbers, to which 1000 is added.
-const Program kFolds{R"(kernel @folds tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %m: view<?xi32, out> [arg = 1], %s: view<?xi32, out> [arg = 2], %a: view<?xi32, out> [arg = 3], %c: view<?x?xi32, out> [arg = 4]) {
+const Program kFolds{
+    R"(kernel @folds tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %m: view<?xi32, out> [arg = 1], %s: view<?xi32, out> [arg = 2], %a: view<?xi32, out> [arg = 3], %c: view<?x?xi32, out> [arg = 4]) {
   %zero = const [value = 0] : i32
   %less = const [value = -1000] : i32
   %more = const [value = 2000] : i32
@@ -42,10 +43,11 @@ const Program kFolds{R"(kernel @folds tile target(sm_90a) (%x: view<?x?xi32, in>
   %c0 = scan %v [axis = 1, kind = "sum", reverse = 1, exclusive = 0] : tile<4x100xi32>
   store_view %c, %c0, %zero, %zero [axes = [0, 1]]
 })",
-                     {{3, 70}, {4}, {4}, {4}, {4, 100}}};
+    {{3, 70}, {4}, {4}, {4}, {4, 100}}};
 
 /// A product whose k ends inside of both operands, which are 1 there were they not absent.
-const Program kProduct{R"(kernel @product tile target(sm_90a) (%a: view<?x?xf32, in> [arg = 0], %b: view<?x?xf32, in> [arg = 1], %c: view<?x?xf32, out> [arg = 2]) {
+const Program kProduct{
+    R"(kernel @product tile target(sm_90a) (%a: view<?x?xf32, in> [arg = 0], %b: view<?x?xf32, in> [arg = 1], %c: view<?x?xf32, out> [arg = 2]) {
   %zero = const [value = 0] : i32
   %one = const [value = 1.0] : f32
   %acc = const [value = 0.0] : tile<8x8xf32>
@@ -56,10 +58,11 @@ const Program kProduct{R"(kernel @product tile target(sm_90a) (%a: view<?x?xf32,
   %d = dot %p, %q, %acc : tile<8x8xf32>
   store_view %c, %d, %zero, %zero [axes = [0, 1]]
 })",
-                       {{6, 13}, {13, 8}, {8, 8}}};
+    {{6, 13}, {13, 8}, {8, 8}}};
 
 /// What is absent moves through a reshape, a choice of elements and a branch.
-const Program kMoved{R"(kernel @moved tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %y: view<?xi32, out> [arg = 1], %z: view<?x?xi32, out> [arg = 2], %u: view<?x?xi32, out> [arg = 3]) {
+const Program kMoved{
+    R"(kernel @moved tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %y: view<?xi32, out> [arg = 1], %z: view<?x?xi32, out> [arg = 2], %u: view<?x?xi32, out> [arg = 3]) {
   %zero = const [value = 0] : i32
   %seven = const [value = -7] : i32
   %ones = const [value = 1] : tile<8x16xi32>
@@ -81,10 +84,11 @@ const Program kMoved{R"(kernel @moved tile target(sm_90a) (%x: view<?x?xi32, in>
   }
   store_view %u, %v, %zero, %zero [axes = [0, 1]]
 })",
-                     {{5, 11}, {128}, {8, 16}, {8, 16}}};
+    {{5, 11}, {128}, {8, 16}, {8, 16}}};
 
 /// Variables of loops: kept, begun with less, of a loop without a step.
-const Program kCarried{R"(kernel @carried tile target(sm_90a) (%x: view<?xi32, in> [arg = 0], %y: view<?xi32, out> [arg = 1], %z: view<?xi32, out> [arg = 2], %u: view<?xi32, out> [arg = 3]) {
+const Program kCarried{
+    R"(kernel @carried tile target(sm_90a) (%x: view<?xi32, in> [arg = 0], %y: view<?xi32, out> [arg = 1], %z: view<?xi32, out> [arg = 2], %u: view<?xi32, out> [arg = 3]) {
   %zero = const [value = 0] : i32
   %one = const [value = 1] : i32
   %ten = const [value = 10] : i32
@@ -107,10 +111,11 @@ const Program kCarried{R"(kernel @carried tile target(sm_90a) (%x: view<?xi32, i
   }
   store_view %u, %none, %zero [axes = [0]]
 })",
-                       {{12}, {16}, {16}, {16}}};
+    {{12}, {16}, {16}, {16}}};
 
 /// Another thread's element is read again, in a loop too.
-const Program kOrder{R"(kernel @order tile target(sm_90a) (%x: view<?xi32, in> [arg = 0], %s: view<?xi32, inout> [arg = 1], %y: view<?xi32, out> [arg = 2]) {
+const Program kOrder{
+    R"(kernel @order tile target(sm_90a) (%x: view<?xi32, in> [arg = 0], %s: view<?xi32, inout> [arg = 1], %y: view<?xi32, out> [arg = 2]) {
   %zero = const [value = 0] : i32
   %one = const [value = 1] : i32
   %three = const [value = 3] : i32
@@ -124,13 +129,17 @@ const Program kOrder{R"(kernel @order tile target(sm_90a) (%x: view<?xi32, in> [
   %b = load_view %s, %three [axes = [0]] : tile<512xi32>
   store_view %y, %b, %zero [axes = [0]]
 })",
-                     {{512}, {520}, {512}}};
+    {{512}, {520}, {512}}};
 
 Arguments arguments(const Program& p, const Kernel& k) {
   Arguments args;
   for (std::size_t n = 0; n < p.dims.size(); ++n) {
     const Type view = k.type(k.params()[n].value);
-    Argument a{.dtype = view.dtype(), .is_view = true, .dims = p.dims[n], .strides = Ints(p.dims[n].size()), .bytes = {}};
+    Argument a{.dtype = view.dtype(),
+               .is_view = true,
+               .dims = p.dims[n],
+               .strides = Ints(p.dims[n].size()),
+               .bytes = {}};
     std::int64_t step = 1;
     for (std::size_t i = a.dims.size(); i-- > 0; step *= a.dims[i]) a.strides[i] = step;
     a.bytes.resize(static_cast<std::size_t>(step * size_bytes(a.dtype)));
@@ -146,12 +155,15 @@ Arguments arguments(const Program& p, const Kernel& k) {
 // ---- edits --------------------------------------------------------------------------------------
 using Wanted = std::function<bool(const OpData&)>;
 
-OpId nth(const Kernel& k, Opcode opcode, int n, const Wanted& wanted = [](const OpData&) { return true; }) {
+OpId nth(
+    const Kernel& k, Opcode opcode, int n,
+    const Wanted& wanted = [](const OpData&) { return true; }) {
   OpId found;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == opcode && wanted(k[op]) && n-- == 0) found = op;
   });
-  if (!found) throw std::runtime_error(fmt::format("no {} to plant the fault in", info(opcode).mnemonic));
+  if (!found)
+    throw std::runtime_error(fmt::format("no {} to plant the fault in", info(opcode).mnemonic));
   return found;
 }
 /// What the op gives becomes one of its operands.
@@ -283,7 +295,7 @@ const Fault kFaults[] = {
        k[shuffle].operands[1] = zero;
      }},
     {"no barrier between the warps of a fold", kFolds, kLower,
-     [](Kernel& k) { erase(k, nth(k, Opcode::BarSync, 0)); }},
+     [](Kernel& k) { erase(k, nth(k, Opcode::BarSync, 1)); }},
     {"an address of shared memory that is a word off", kFolds, kLower,
      [](Kernel& k) {
        const OpId load = nth(k, Opcode::LdShared, 0);
@@ -361,9 +373,9 @@ TEST(AbsenceBugs, TwentyEightOfThirtyAreCaught) {
     Arguments want = arguments(fault.program, tile);
     ASSERT_EQ(fuzz::interpret(tile, want), "");
     ASSERT_EQ(how_caught(tile, compiled(tile, nullptr), fault.program, want), "");
-    const std::string how =
-        how_caught(tile, compiled(tile, &fault), fault.program, want);
-    std::printf("%-52s %-20s %s\n", fault.name, fault.behind, how.empty() ? "NOT CAUGHT" : how.c_str());
+    const std::string how = how_caught(tile, compiled(tile, &fault), fault.program, want);
+    std::printf("%-52s %-20s %s\n", fault.name, fault.behind,
+                how.empty() ? "NOT CAUGHT" : how.c_str());
     caught += how.empty() ? 0 : 1;
   }
   std::printf("%zu planted, %d caught\n", std::size(kFaults), caught);

@@ -216,19 +216,20 @@ TEST_P(AbsentCarry, CarriesThePresenceOfMaskedFirstValues) {
 
 /// A loop of the host's length that makes no step, a ragged first value, and both.
 TEST_P(AbsentCarry, FirstValuesOfLoops) {
-  const auto k = kernel("first_values", [](In<f32, 1> x, Scalar<i32> count, Out<f32, 1> y, Out<f32, 1> z) {
-    y.partial();
-    z.partial();
-    for (auto i : grid(y, 16)) {
-      Tile acc = full<f32>(3, 16), last = x(i);
-      for (auto s : steps(count, 1)) {
-        acc = acc + x(i);
-        last = full<f32>(7, 16) + cast<f32>(s.first());
-      }
-      y(i) = acc;
-      z(i) = last;
-    }
-  });
+  const auto k =
+      kernel("first_values", [](In<f32, 1> x, Scalar<i32> count, Out<f32, 1> y, Out<f32, 1> z) {
+        y.partial();
+        z.partial();
+        for (auto i : grid(y, 16)) {
+          Tile acc = full<f32>(3, 16), last = x(i);
+          for (auto s : steps(count, 1)) {
+            acc = acc + x(i);
+            last = full<f32>(7, 16) + cast<f32>(s.first());
+          }
+          y(i) = acc;
+          z(i) = last;
+        }
+      });
   for (const int count : {0, 1, 3}) {
     const Tensor y = untouched({16}), z = untouched({16});
     const double old = y.to_doubles()[0];

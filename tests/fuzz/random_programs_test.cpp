@@ -69,7 +69,8 @@ std::string check(RandomProgram& p, std::uint64_t seed, Tally& tally) {
     simt = lowered(p.kernel, plan_of(seed));
     if (!declined.empty()) return "the interpreter alone declines: " + declined;
   } catch (const CompileError& e) {
-    if (!declined.empty() && declined != e.what()) return declined + "\nis another error than " + e.what();
+    if (!declined.empty() && declined != e.what())
+      return declined + "\nis another error than " + e.what();
     ++tally.refused[std::string(e.what()).substr(0, 90)];
     return "";
   } catch (const InternalError& e) {
