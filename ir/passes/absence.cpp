@@ -15,7 +15,10 @@ void merge_bounds(std::vector<Bound>& into, std::span<const Bound> more) {
     if (std::ranges::find(into, bound) == into.end()) into.push_back(bound);
 }
 
-Absence::Absence(Kernel& k) : k_(k), known_(k) { region(k.body()); }
+Absence::Absence(Kernel& k, bool defines_carries)
+    : k_(k), known_(k), defines_carries_(defines_carries) {
+  region(k.body());
+}
 
 std::span<const Bound> Absence::of(Value v) const {
   const auto it = bounds_.find(v);

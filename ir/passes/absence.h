@@ -32,6 +32,8 @@ struct Bound {
   /// Says of elements, not of coordinates: a fold of another dimension skips what is left out.
   bool is_of_elements = false;
 
+  /// What a crop says.
+  bool is_interval() const { return !mask && !is_upper && !is_of_elements; }
   bool is_elements() const { return dim == kElements || is_of_elements; }
   /// Leaves out every element or none.
   bool is_whole() const { return dim == kWhole || is_repeated; }
@@ -45,7 +47,9 @@ struct Bound {
 class Absence {
  public:
   /// Adds the view_dim ops of the limits at the head of the body, and those of crops before them.
-  explicit Absence(Kernel& k);
+  /// `defines_carries`: first values of loops come to lack what all later values lack, and where
+  /// they lack more, presence is carried, too.
+  explicit Absence(Kernel& k, bool defines_carries = false);
 
   std::span<const Bound> of(Value v) const;
   /// Of what a load_view or store_view has as offsets: its box is absent where one of them is.
@@ -66,7 +70,7 @@ class Absence {
   /// Selects of which a mask says what is there of their result.
   std::span<const OpId> masked_choices() const { return masked_choices_; }
   /// Something that a loop carries was made to keep its elements.
-  bool rewrote_carries() const { return rewrote_; }
+  bool rewrote_carries() const { return rewritten_ != 0; }
 
   // ---- conditions that say what a bound says
   /// The condition of a bound that is whole: a scalar i1.
@@ -84,6 +88,10 @@ class Absence {
   using List = std::vector<Bound>;
   struct Sides {
     List both, first, second;  ///< bounds of both values, of the first alone, of the second alone
+  };
+
+  struct Lacking {
+    List always, at_times;  ///< of a carry's next value: in every step, in some
   };
 
   void region(RegionId r);
@@ -110,6 +118,7 @@ class Absence {
   static Sides compare(std::span<const Bound> first, std::span<const Bound> second);
   Value repeated_scalar(Value condition);
   void select(OpId op);
+  void select_present(OpId op);
   void choose_elements(OpId op, Value condition, const Sides& sides, List& all);
   void join_edges(OpId op, const Sides& sides, List& all);
   void branch(OpId op);
@@ -118,14 +127,31 @@ class Absence {
 
   // ---- loops (absence_carry.cpp)
   void loop(OpId op);
-  [[noreturn]] void refuse(OpId loop, Value start, Value next) const;
-  bool carry(OpId loop, std::size_t i, List& carried);
+  bool follow(OpId loop);
+  bool grow(OpId loop, std::size_t i, List& carried);
+  std::span<const Bound> begin_of(OpId loop, std::size_t i) const;
+  Lacking next_lacks(OpId loop, std::size_t i, const List& carried) const;
+  bool keep_at_times(OpId loop, std::size_t i, const List& carried);
+  bool begin_apart(OpId loop, std::size_t i, const List& carried);
+  bool begin_alike(OpId loop, std::size_t i, const List& carried);
+  void lack_alike(OpId loop, std::size_t i, const List& found);
   bool is_invariant(OpId loop, Value v, int depth = 0) const;
   void move_in_front(OpId loop, Value v);
   bool bring_in_front(OpId loop, const Bound& bound);
   void keep(OpId loop, std::size_t i, const List& varying, const List& invariant);
   Value sum_that_keeps(Builder& b, OpId next, Value old, const List& varying);
   Value cropped(Builder& b, Value v, std::span<const Bound> bounds);
+
+  // ---- presence that loops carry (absence_presence.cpp)
+  [[noreturn]] void refuse(OpId loop, Value start, Value next) const;
+  Value end_of(const Bound& bound) const;
+  bool is_limit_of_crop(const Bound& bound) const;
+  const Bound* find_bound(std::span<const Bound> list, const Bound& bound) const;
+  bool has_bound(std::span<const Bound> list, const Bound& bound) const;
+  Value any_value(Builder& b, Value v) const;
+  Value only_where(Builder& b, Value condition, Value v) const;
+  void replace_by_present(Builder& b, Value v, Value present, std::span<const Bound> cut);
+  void add_presence(OpId loop, std::size_t i, const List& always, bool keeps);
 
   void find_users();
 
@@ -146,8 +172,16 @@ class Absence {
   std::unordered_map<Value, std::vector<OpId>> users_;
   std::size_t users_of_ = 0;  ///< ops there were when users were looked for
   std::vector<OpId> masked_choices_;
-  bool rewrote_ = false;
+  std::size_t rewritten_ = 0;  ///< carries of loops that became others
+  bool defines_carries_;
+  int unsettled_ = 0;  ///< loops around, of which it is not known yet what they carry
 };
+
+/// A crop that leaves nothing of its tile.
+bool is_nowhere(const Kernel& k, Value v);
+
+/// Of ops right behind the op.
+Builder builder_behind(Kernel& k, OpId op);
 
 /// Adds what is not there yet.
 void merge_bounds(std::vector<Bound>& into, std::span<const Bound> more);

@@ -5,10 +5,11 @@
 //   next = add old, x                ->  kept = add old, (fill_absent x, 0)
 //   next                             ->  kept = select present, (any value) next, (any value) old
 //
-// cropped by the bounds that do not change.
-#include <fmt/format.h>
-
+// cropped by the bounds that do not change. The first value is cropped by these, too, so that the
+// number of steps does not matter. Where the first value lacks what later ones have, presence is
+// carried beside the values (absence_presence.cpp).
 #include <algorithm>
+#include <iterator>
 
 #include "ir/passes/absence.h"
 #include "tegula/error.h"
@@ -28,24 +29,7 @@ bool is_inside_loop(const Kernel& k, OpId loop, Value v) {
   return false;
 }
 
-bool is_interval(const Bound& bound) {
-  return !bound.mask && !bound.is_upper && !bound.is_of_elements;
-}
-
 }  // namespace
-
-/// The first value says of each element whether it is there, and a step's value of others.
-void Absence::refuse(OpId loop, Value start, Value next) const {
-  const auto place = [&](Value v) { return k_[v].def ? k_[k_[v].def].loc : k_[loop].loc; };
-  throw CompileError(Diagnostic{
-      "T1102",
-      fmt::format("a loop carries {}, whose first value lacks elements one by one, and whose next "
-                  "values lack others from step to step",
-                  k_.type(start).str()),
-      k_[loop].loc,
-      {{place(start), "the first value"}, {place(next), "the next value"}},
-      "give the first value all elements: fill_absent(first, 0)"});
-}
 
 /// The same in every step: computed from nothing that the loop counts, carries or may write.
 bool Absence::is_invariant(OpId loop, Value v, int depth) const {
@@ -81,14 +65,14 @@ bool Absence::bring_in_front(OpId loop, const Bound& bound) {
 /// The value, absent outside of intervals that hold for all steps.
 Value Absence::cropped(Builder& b, Value v, std::span<const Bound> bounds) {
   for (const Bound& bound : bounds) {
-    Value first = bound.offset, end = bound.limit;
-    int axis = bound.dim;
+    const Value first = bound.offset;
+    Value end = end_of(bound);
+    const int axis = bound.dim;
     if (bound.is_whole()) {
-      axis = 0;
-      first = b.constant(k_.type(bound.offset), std::int64_t{0});
-      const Value extent = b.constant(k_.type(first), k_.type(v).shape()[0]);
-      end = b.select(scalar_inside(b, bound), extent, first);
-    } else if (bound.is_guarded) {
+      v = only_where(b, scalar_inside(b, bound), v);
+      continue;
+    }
+    if (bound.is_guarded) {
       // Nearer than "no limit", to which no offset can be added.
       const std::int64_t extent = k_.type(v).shape()[static_cast<std::size_t>(axis)];
       const Value far = b.add(first, b.constant(k_.type(first), (extent + 63) / 64 * 64));
@@ -141,73 +125,176 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   Value kept = sum_that_keeps(b, k_[next].def, old, varying);
   if (!kept) {
     const Type type = k_.type(next);
-    const auto any = [&](Value v) {
-      const Type scalar = Type::of(type.elem());
-      const Value zero = is_float(scalar.dtype()) && !scalar.is_pointer()
-                             ? b.constant(scalar, 0.0)
-                             : b.constant(scalar, std::int64_t{0});
-      return b.op(Opcode::FillAbsent, {v, zero}, type, {{AttrName::kind, "any"}});
-    };
     // One condition for the whole tile, if that is all that varies.
     const bool is_whole = std::ranges::all_of(varying, [](const Bound& x) { return x.is_whole(); });
     const Value present = mask_of_all(b, varying, is_whole ? Type::scalar(type.dtype()) : type);
-    const Value now = any(next);
-    kept = b.select(present, now, any(old));
+    const Value now = any_value(b, next);
+    kept = b.select(present, now, any_value(b, old));
     if (type.is_tile()) kept = cropped(b, kept, invariant);
   }
   k_[yield].operands[i] = kept;
-  rewrote_ = true;
+  ++rewritten_;
 }
 
-/// Whether the carry's bounds, or what it is in the next step, changed.
-bool Absence::carry(OpId loop, std::size_t i, List& carried) {
+/// Whether the carry lacks more, the same in every step, than was known of it.
+bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   const Value next = k_[k_.terminator(k_[loop].regions.back())].operands[i];
+  // A scalar cannot be cropped.
+  if (!k_.type(next).is_tile()) return false;
   const List found(of(next).begin(), of(next).end());
-  List varying, invariant = carried;
   bool changed = false;
   for (const Bound& bound : found) {
-    if (std::ranges::find(carried, bound) != carried.end()) continue;
-    if (bring_in_front(loop, bound)) {
-      invariant.push_back(bound);
-      changed = true;
-    } else {
-      varying.push_back(bound);
-    }
+    if (has_bound(carried, bound) || !bring_in_front(loop, bound)) continue;
+    carried.push_back(bound);
+    changed = true;
   }
-  if (varying.empty()) {
-    carried = std::move(invariant);
-    return changed;
-  }
-  // Masks and open intervals are no crops: they count as varying.
-  const std::size_t first = k_[loop].opcode == Opcode::For ? 3 : 0;
-  const Value start = k_[loop].operands[first + i];
-  List cut, begins(of(start).begin(), of(start).end());
-  for (const Bound& bound : begins)
-    if (!is_interval(bound)) refuse(loop, start, next);
-  for (const Bound& bound : invariant) (is_interval(bound) ? cut : varying).push_back(bound);
-  keep(loop, i, varying, cut);
-  carried = std::move(begins);
-  const RegionId body = k_[loop].regions.back();
-  for (OpId op : k_.ops(body)) this->op(op);
+  return changed;
+}
+
+std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
+  return of(k_[loop].operands[(k_[loop].opcode == Opcode::For ? 3 : 0) + i]);
+}
+
+/// What the next value lacks: in every step, by bounds that hold in front of the loop, and in some.
+Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
+  Lacking lacking;
+  for (const Bound& bound : of(k_[k_.terminator(k_[loop].regions.back())].operands[i]))
+    if (const Bound* const known = find_bound(carried, bound))
+      lacking.always.push_back(*known);
+    else
+      lacking.at_times.push_back(bound);
+  return lacking;
+}
+
+/// Of a carry whose first value lacks what later values have, presence is carried, too. Whether
+/// that is so.
+bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
+  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
+  const Lacking next = next_lacks(loop, i, carried);
+  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(next.always, x); }))
+    return false;
+  add_presence(loop, i, next.always, !next.at_times.empty());
   return true;
 }
 
+/// A carry whose next value lacks others from step to step keeps its elements. Whether it is one.
+bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
+  Lacking next = next_lacks(loop, i, carried);
+  if (next.at_times.empty()) return false;
+  // Masks and open intervals are no crops: they count as varying.
+  List cut;
+  for (const Bound& bound : next.always)
+    (bound.is_interval() ? cut : next.at_times).push_back(bound);
+  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
+  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(cut, x); }))
+    keep(loop, i, next.at_times, cut);
+  else
+    add_presence(loop, i, cut, true);
+  return true;
+}
+
+/// The first value comes to lack what every later value lacks. Whether the loop has to be followed
+/// again.
+bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
+  const std::size_t first = (k_[loop].opcode == Opcode::For ? 3 : 0) + i;
+  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end()),
+      found = next_lacks(loop, i, carried).always;
+  List missing;
+  std::ranges::copy_if(found, std::back_inserter(missing),
+                       [&](const Bound& x) { return !has_bound(begins, x); });
+  if (missing.empty() || !k_.type(k_[loop].operands[first]).is_tile()) return false;
+  ++rewritten_;
+  const bool are_crops = std::ranges::all_of(missing, [&](const Bound& x) {
+    return x.is_interval() && !x.is_whole() && !x.is_guarded && is_limit_of_crop(x);
+  });
+  if (are_crops) {
+    Builder b(k_);
+    b.before(loop);
+    b.loc = k_[loop].loc;
+    const Value start = cropped(b, k_[loop].operands[first], missing);
+    k_[loop].operands[first] = start;
+    return false;
+  }
+  lack_alike(loop, i, found);
+  return true;
+}
+
+/// The first and the next value come to lack the same by the same ops.
+void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
+  List cut, masked, whole;
+  for (const Bound& bound : found)
+    (bound.is_whole() ? whole : bound.is_interval() ? cut : masked).push_back(bound);
+  const std::size_t first = (k_[loop].opcode == Opcode::For ? 3 : 0) + i;
+  const OpId yield = k_.terminator(k_[loop].regions.back());
+  const Type type = k_.type(k_[yield].operands[i]);
+  Builder b(k_);
+  b.before(loop);
+  b.loc = k_[loop].loc;
+  const Value all = mask_of_all(b, whole, Type::of(type.elem()));
+  const Value some = mask_of_all(b, masked, type);
+  const auto lacking = [&](Value v) {
+    v = cropped(b, any_value(b, v), cut);
+    if (some) v = only_where(b, some, v);
+    return all ? only_where(b, all, v) : v;
+  };
+  const OpId before = k_[loop].prev;
+  const Value start = lacking(k_[loop].operands[first]);
+  k_[loop].operands[first] = start;
+  // The ops in front are not looked at again, as those of the body are.
+  for (OpId made = before ? k_[before].next : k_[k_[loop].parent].first; made != loop;
+       made = k_[made].next)
+    op(made);
+  b.before(yield);
+  const Value next = lacking(k_[yield].operands[i]);
+  k_[yield].operands[i] = next;
+}
+
 void Absence::loop(OpId id) {
-  const std::size_t first = k_[id].opcode == Opcode::For ? 3 : 0;
+  // Each time a carry became another, which it does twice at most.
+  constexpr int kMaxRounds = 1000;
+  const OpId behind = k_[id].next;
+  for (int round = 0; !follow(id); ++round)
+    if (round == kMaxRounds) throw InternalError("absence: what a loop carries does not settle");
+  // Who walks over the region goes on behind the ops that were added there.
+  for (OpId made = k_[id].next; made != behind; made = k_[made].next) op(made);
+}
+
+/// Whether what the loop carries is settled; else ops were added, and it begins anew.
+bool Absence::follow(OpId id) {
   const std::size_t arg0 = k_[id].opcode == Opcode::For ? 1 : 0;
   const std::size_t carries = k_[id].results.size();
   std::vector<List> carried(carries);
   for (std::size_t i = 0; i < carries; ++i)
-    carried[i].assign(of(k_[id].operands[first + i]).begin(), of(k_[id].operands[first + i]).end());
+    carried[i].assign(begin_of(id, i).begin(), begin_of(id, i).end());
   const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
-  for (bool changed = true; changed;) {
+  // A mask that is made of what the carry itself lacks is another one in each round: then it is no
+  // bound of all steps.
+  const std::size_t rounds = carries + 4;
+  bool changed = true;
+  for (std::size_t round = 0; changed; ++round) {
     changed = false;
     for (RegionId r : regions)
       for (std::size_t i = 0; i < carries; ++i) set(k_[r].args[arg0 + i], carried[i]);
+    ++unsettled_;
     for (RegionId r : regions) region(r);
-    for (std::size_t i = 0; i < carries; ++i) changed |= carry(id, i, carried[i]);
+    --unsettled_;
+    for (std::size_t i = 0; i < carries && round < rounds; ++i) changed |= grow(id, i, carried[i]);
   }
+  const auto any = [&](bool (Absence::*rewrites)(OpId, std::size_t, const List&)) {
+    for (std::size_t i = 0; i < carries; ++i)
+      if ((this->*rewrites)(id, i, carried[i])) return true;
+    return false;
+  };
   for (std::size_t i = 0; i < carries; ++i) set(k_[id].results[i], carried[i]);
+  if (unsettled_ != 0) return true;
+  if (defines_carries_ && any(&Absence::begin_apart)) return false;
+  // Loops inside, now that it is known what they are given.
+  const std::size_t before = rewritten_;
+  for (RegionId r : regions) region(r);
+  if (rewritten_ != before) return false;
+  if (any(&Absence::keep_at_times)) return false;
+  if (defines_carries_ && any(&Absence::begin_alike)) return false;
+  return true;
 }
 
 }  // namespace tegula::ir

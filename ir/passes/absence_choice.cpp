@@ -12,16 +12,6 @@ namespace {
 /// "No limit" is a multiple of every access width, so that it does not narrow the accesses.
 constexpr std::int64_t kNoLimit = INT32_MAX - 63;
 
-Builder behind(Kernel& k, OpId op) {
-  Builder b(k);
-  if (k[op].next)
-    b.before(k[op].next);
-  else
-    b.at_end(k[op].parent);
-  b.loc = k[op].loc;
-  return b;
-}
-
 }  // namespace
 
 Absence::Sides Absence::compare(std::span<const Bound> first, std::span<const Bound> second) {
@@ -49,7 +39,7 @@ Value Absence::repeated_scalar(Value condition) {
   if (d.opcode == Splat || is_moved) {
     made = operands[0];
   } else {
-    Builder b = behind(k_, def);
+    Builder b = builder_behind(k_, def);
     const Type type = Type::of(k_.type(condition).elem());
     made = k_[b.create(d.opcode, operands, std::span(&type, 1), d.attrs)].results[0];
   }
@@ -58,6 +48,7 @@ Value Absence::repeated_scalar(Value condition) {
 
 void Absence::select(OpId id) {
   const Value condition = k_[id].operands[0], result = k_[id].results[0];
+  if (is_nowhere(k_, k_[id].operands[2]) && !repeated_scalar(condition)) return select_present(id);
   const Sides sides = compare(of(k_[id].operands[1]), of(k_[id].operands[2]));
   List all(of(condition).begin(), of(condition).end());
   merge_bounds(all, sides.both);
@@ -71,6 +62,17 @@ void Absence::select(OpId id) {
     choose_elements(id, condition, sides, all);
   }
   set(result, std::move(all));
+}
+
+/// The first side where the condition holds, and nothing elsewhere: it is the mask.
+void Absence::select_present(OpId id) {
+  const Value condition = k_[id].operands[0];
+  List all(of(condition).begin(), of(condition).end());
+  merge_bounds(all, of(k_[id].operands[1]));
+  Bound there{Bound::kElements};
+  there.mask = condition;
+  merge_bounds(all, std::array{there});
+  set(k_[id].results[0], std::move(all));
 }
 
 /// Bounds of one side, that say of each element whether it is there where that side is chosen.
@@ -113,7 +115,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   from.insert(from.end(), masked[1].begin(), masked[1].end());
   Made& made = made_[{id, 0}];
   if (made.from != from) {
-    Builder b = behind(k_, id);
+    Builder b = builder_behind(k_, id);
     const Type type = k_.type(result);
     const auto side = [&](const List& bounds) {
       const Value m = mask_of_all(b, bounds, type);
@@ -146,7 +148,7 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
     from.insert(from.end(), second.begin(), second.end());
     Made& made = made_[{id, static_cast<std::size_t>(1 + dim)}];
     if (made.from != from) {
-      Builder b = behind(k_, id);
+      Builder b = builder_behind(k_, id);
       const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
       const auto lines = [&](const List& bounds) {
         Value m;
@@ -195,7 +197,7 @@ Bound Absence::guarded(OpId choice, Value condition, bool when, Bound bound, Reg
     if (made_[{choice, slot}].from == key) return made_[{choice, slot}].bounds[0];
   for (Value* part : {&bound.offset, &bound.limit, &bound.mask})
     if (*part) *part = visible_behind(choice, from, *part);
-  Builder b = behind(k_, choice);
+  Builder b = builder_behind(k_, choice);
   const auto choose = [&](Value mine, Value other) {
     return when ? b.select(condition, mine, other) : b.select(condition, other, mine);
   };

@@ -1,6 +1,7 @@
 // The meaning of absence in loops, written out: a carry keeps its elements where what a step gives
-// lacks some that may be others in the next step (ir/passes/absence_carry.cpp). The interpreter
-// runs this pass, too, so that it is the meaning on every device.
+// lacks some that may be others in the next step, and has what its values lack in every step from
+// its first value on (ir/passes/absence_carry.cpp). The interpreter runs this pass, too, so that it
+// is the meaning on every device.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
@@ -51,9 +52,9 @@ bool carry_presence(Kernel& kernel, PassContext&) {
   if (!has_varying_carries(kernel)) return false;
   // Following absence adds and moves ops: a copy is followed, and the kernel only if need be.
   Kernel copy = clone(kernel);
-  if (!Absence(copy).rewrote_carries()) return false;
+  if (!Absence(copy, true).rewrote_carries()) return false;
   const std::size_t before = kernel.op_count();
-  const Absence absence(kernel);
+  const Absence absence(kernel, true);
   erase_unused(kernel, before);
   return true;
 }

@@ -57,6 +57,8 @@ class Materializer {
         assumed(op);
       else if (o == Crop)
         settled_.emplace_back(op, k_[op].operands[0]);
+      else if (o == Select && is_nowhere(k_, k_[op].operands[2]))
+        settled_.emplace_back(op, k_[op].operands[1]);
     }
   }
 
@@ -416,7 +418,8 @@ class Materializer {
 
   Kernel& k_;
   Absence absence_;
-  std::vector<std::pair<OpId, Value>> settled_;  ///< fill_absent and crop, and what they become
+  std::vector<std::pair<OpId, Value>>
+      settled_;  ///< ops that say what is absent, and what they become
   bool keep_checks_;
   bool changed_ = false;
 };

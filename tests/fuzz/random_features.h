@@ -11,10 +11,7 @@ struct Features {
   /// Views that the program writes and reads again, by boxes, elements, atomics and pointers: needs
   /// barriers where another thread's access comes before (docs/language/memory.md).
   bool memory = false;
-  /// Carries of loops and results of branches whose elements are absent at times. Not standard: the
-  /// compiler gives a carry what any of its values lacks in every step, the interpreter what the
-  /// last of them lacks, so a loop without steps, and a first value that lacks what the next ones
-  /// have, are stored otherwise.
+  /// Carries of loops and results of branches whose elements are absent at times.
   bool carries = false;
   /// Reshapes of any extents, of tiles with absent elements too.
   bool reshape = false;
@@ -24,7 +21,7 @@ struct Features {
 
 /// The features that every device agrees on today.
 inline constexpr Features kStandardFeatures{
-    .memory = true, .carries = false, .reshape = true, .folds = true};
+    .memory = true, .carries = true, .reshape = true, .folds = true};
 
 inline Features features_from_env() {
   const char* const text = std::getenv("TEGULA_FUZZ_FEATURES");

@@ -57,12 +57,20 @@ std::string check(RandomProgram& p, std::uint64_t seed, Tally& tally) {
            [&](ir::OpId op) { ++tally.ops[std::string(ir::info(p.kernel[op].opcode).mnemonic)]; });
   ++tally.depths[loop_depth(p.kernel, p.kernel.body())];
   Arguments want = p.args, got = p.args;
-  if (const std::string found = interpret(p.kernel, want); !found.empty())
-    return "interpreter: " + found;
+  std::string declined;
+  try {
+    if (const std::string found = interpret(p.kernel, want); !found.empty())
+      return "interpreter: " + found;
+  } catch (const CompileError& e) {
+    declined = e.what();
+  }
   ir::Kernel simt("none");
   try {
     simt = lowered(p.kernel, plan_of(seed));
+    if (!declined.empty()) return "the interpreter alone declines: " + declined;
   } catch (const CompileError& e) {
+    if (!declined.empty() && declined != e.what())
+      return declined + "\nis another error than " + e.what();
     ++tally.refused[std::string(e.what()).substr(0, 90)];
     return "";
   } catch (const InternalError& e) {
