@@ -51,6 +51,11 @@ bool is_identifier(std::string_view s) {
   });
 }
 
+/// Identifiers with dots between them: the name of a struct's member, `tensors.Q`.
+bool is_member_name(std::string_view s) {
+  return std::ranges::all_of(split(s, '.'), is_identifier);
+}
+
 /// "A[M, K]" or "A".
 ParamName parse_name(std::string_view text, int rank, Loc at) {
   const auto reject = [&] { fail(Mistake::bad_name, at, {}, text, rank); };
@@ -63,7 +68,7 @@ ParamName parse_name(std::string_view text, int rank, Loc at) {
       out.dims.emplace_back(trim(d));
     if (static_cast<int>(out.dims.size()) != rank) reject();
   }
-  if (!is_identifier(out.name) || !std::ranges::all_of(out.dims, is_identifier)) reject();
+  if (!is_member_name(out.name) || !std::ranges::all_of(out.dims, is_identifier)) reject();
   return out;
 }
 

@@ -93,6 +93,7 @@ struct KernelsOf {
     SharedTensors shared;
     const auto run = [&](const ForwardKernel<T>& kernel, Round round,
                          detail::HostPointer<u32> marks, int programs) {
+      // An argument for each member of the kernel's structs.
       kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) == 0,
              c.q_length, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
              lists.counts, lists.full, round, marks, programs, lists.order, shared.outs,

@@ -26,37 +26,20 @@ AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs, Roun
   return {tune("BM", kQueryTiles, t.queries), tune("BN", kKeyTiles, t.keys)};
 }
 
-template <class T>
-struct Tensors {
-  const In<T, 4>&Q, &K, &V;
-  const Out<T, 4>& O;
-  const std::optional<Out<f32, 3>>&Lse, &row_max;
-  const std::optional<In<f32, 1>>& sinks;
-};
-
-/// Sequences of different lengths and heads that share keys: what rows are.
-struct RowsOfCall {
-  const std::optional<In<i32, 1>>&cu_q, &cu_kv;
-  Tile q_length;
-  bool packs_heads;
-};
-
-struct Lists {
-  const std::optional<In<i32, 4>>& blocks;
-  const std::optional<In<i32, 3>>&counts, &full, &order;
-};
-
 /// What the trace of a kernel records for each tile of queries.
 template <class T>
 class Program {
  public:
-  Program(const SpecFacts& facts, const Tensors<T>& x, const RowsOfCall& rows, const Lists& lists,
-          const std::optional<SharedSoftmaxes>& shared, const Scalar<f32>& scale, bool no_keys,
-          Round round)
+  Program(const SpecFacts& facts, const ForwardTensors<T>& x, const SoftmaxTensors& softmax,
+          const ForwardRows& rows, const ForwardLists& lists,
+          const std::optional<In<i32, 3>>& order, const std::optional<SharedSoftmaxes>& shared,
+          const Scalar<f32>& scale, bool no_keys, Round round)
       : spec_(facts.spec),
         x_(x),
+        softmax_(softmax),
         rows_(rows),
         lists_(lists),
+        order_(order),
         shared_(shared),
         round_(round),
         no_keys_(no_keys),
@@ -78,7 +61,7 @@ class Program {
 
   /// Every tile once.
   void all_tiles(const Doubts& doubts) const {
-    if (lists_.order) return tiles_in_order();
+    if (order_) return tiles_in_order();
     if (rows_.cu_q) return tiles_of_sequences(doubts);
     const bool is_masked = spec_.mask || spec_.range || spec_.blocks;
     const int rows = tiles_.queries;
@@ -146,7 +129,7 @@ class Program {
     const Tile count = cdiv(longest(), tiles_.queries);
     const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);
     for (auto [r, b, h] : grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_loads(reads_boxes()))) {
-      const Tile tile = fill_absent((*lists_.order)(b, h, r), 0);
+      const Tile tile = fill_absent((*order_)(b, h, r), 0);
       assume(tile >= 0), assume(tile < count);
       const Index m = slice(tile * tiles_.queries, tiles_.queries);
       store(weighted(b, h, m, {}), h, m);
@@ -191,7 +174,7 @@ class Program {
       v->any_extent(2);
     const auto by_row = [](const View& v) { v.any_extent(2), v.any_stride(0), v.any_stride(1); };
     if (x_.Lse) by_row(*x_.Lse);
-    if (x_.row_max) by_row(*x_.row_max);
+    if (softmax_.row_max) by_row(*softmax_.row_max);
     if (!shared_) return;
     for (const InOut<f32, 4>* v : {&shared_->outs, &shared_->facts})
       v->any_extent(0), v->any_extent(1), v->any_extent(2), v->any_extent(3);
@@ -202,7 +185,7 @@ class Program {
     rows_.cu_q->any_extent(0), rows_.cu_kv->any_extent(0);
     if (lists_.blocks) lists_.blocks->any_extent(0), lists_.counts->any_extent(0);
     if (lists_.full) lists_.full->any_extent(0);
-    if (lists_.order) lists_.order->any_extent(0);
+    if (order_) order_->any_extent(0);
   }
 
   Space space() const {
@@ -253,7 +236,8 @@ class Program {
   /// `row_max` needs the exact maximum.
   Rescaling rescaling() const {
     if (round_ == Round::first) return Rescaling::never;
-    return spec_.rescaling == Rescaling::lazy && !x_.row_max ? Rescaling::lazy : Rescaling::exact;
+    return spec_.rescaling == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy
+                                                                   : Rescaling::exact;
   }
 
   /// Over a part of the keys that the tile visits, and those that the cluster's other programs have
@@ -335,17 +319,21 @@ class Program {
     const Sequence& sequence = s.sequence;
     const Index &entry = sequence.entry, at = sequence.queries(m);
     const Normaliser by =
-        x_.sinks ? Normaliser(state, factor_, fill_absent((*x_.sinks)(s.rows.head_of_row), 0))
-                 : Normaliser(state, factor_);
+        softmax_.sinks
+            ? Normaliser(state, factor_, fill_absent((*softmax_.sinks)(s.rows.head_of_row), 0))
+            : Normaliser(state, factor_);
     x_.O(entry, h, at, dv_) = sequence.own(state.out * expand(by.inverse(), 1), m);
     if (x_.Lse) (*x_.Lse)(entry, h, at) = sequence.own(by.lse(), m);
-    if (x_.row_max) (*x_.row_max)(entry, h, at) = sequence.own(row_maximum(state, factor_), m);
+    if (softmax_.row_max)
+      (*softmax_.row_max)(entry, h, at) = sequence.own(row_maximum(state, factor_), m);
   }
 
   const AttentionSpec& spec_;
-  const Tensors<T>& x_;
-  const RowsOfCall& rows_;
-  const Lists& lists_;
+  const ForwardTensors<T>& x_;
+  const SoftmaxTensors& softmax_;
+  const ForwardRows& rows_;
+  const ForwardLists& lists_;
+  const std::optional<In<i32, 3>>& order_;
   const std::optional<SharedSoftmaxes>& shared_;
   Round round_;
   bool no_keys_, goes_backwards_;
@@ -362,35 +350,30 @@ class Program {
 template <class T>
 ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFacts> facts) {
   return kernel(
-      name,
-      [facts](In<T, 4> Q, In<T, 4> K, In<T, 4> V, Out<T, 4> O, std::optional<Out<f32, 3>> Lse,
-              Scalar<f32> scale, bool packs_heads, bool no_keys, Scalar<i32> q_length,
-              std::optional<In<i32, 1>> cu_q, std::optional<In<i32, 1>> cu_kv,
-              std::optional<In<f32, 1>> sinks, std::optional<Out<f32, 3>> row_max,
-              std::optional<In<i32, 4>> blocks, std::optional<In<i32, 3>> counts,
-              std::optional<In<i32, 3>> full, Round round, Ptr<u32> marks, Scalar<i32> programs,
-              std::optional<In<i32, 3>> order, std::optional<InOut<f32, 4>> shared_outs,
-              std::optional<InOut<f32, 4>> shared_facts) {
-        const Tensors<T> tensors{Q, K, V, O, Lse, row_max, sinks};
-        const RowsOfCall rows{cu_q, cu_kv, q_length, packs_heads};
-        const Lists lists{blocks, counts, full, order};
+      name, [facts](const ForwardTensors<T>& tensors, Scalar<f32> scale, const ForwardRows& rows,
+                    const SoftmaxTensors& softmax, const ForwardLists& lists,
+                    const FallbackParams& fallback, const std::optional<In<i32, 3>>& order,
+                    const SplitKvWorkspace& split_kv) {
         std::optional<SharedSoftmaxes> shared;
-        if (shared_outs)
-          shared.emplace(SharedSoftmaxes{*shared_outs, *shared_facts, marks, programs});
-        const Program<T> program(*facts, tensors, rows, lists, shared, scale, no_keys, round);
+        if (split_kv.acc_partials)
+          shared.emplace(SharedSoftmaxes{*split_kv.acc_partials, *split_kv.row_stats,
+                                         fallback.words, fallback.programs});
+        const Program<T> program(*facts, tensors, softmax, rows, lists, order, shared, scale,
+                                 rows.no_keys, fallback.pass);
         // Tiles that are not marked are right, rows of no sequence stay, and scores have no sum.
-        const bool keeps_rows = round == Round::second || cu_q;
-        if (keeps_rows) O.partial();
-        if (Lse && (keeps_rows || facts->spec.weighting == Weighting::scores)) Lse->partial();
-        if (row_max && keeps_rows) row_max->partial();
-        if (round == Round::second)
-          program.marked_tiles(Doubts(marks), programs);
+        const bool is_second = fallback.pass == Round::second, keeps_rows = is_second || rows.cu_q;
+        const bool sums_scores = facts->spec.weighting == Weighting::scores;
+        if (keeps_rows) tensors.O.partial();
+        if (tensors.Lse && (keeps_rows || sums_scores)) tensors.Lse->partial();
+        if (softmax.row_max && keeps_rows) softmax.row_max->partial();
+        if (is_second)
+          program.marked_tiles(Doubts(fallback.words), fallback.programs);
         else
-          program.all_tiles(Doubts(marks));
+          program.all_tiles(Doubts(fallback.words));
       });
 }
 
-template ForwardKernel<bf16> forward_kernel(const char*, std::shared_ptr<const SpecFacts>);
-template ForwardKernel<f16> forward_kernel(const char*, std::shared_ptr<const SpecFacts>);
+template ForwardKernel<bf16> forward_kernel<bf16>(const char*, std::shared_ptr<const SpecFacts>);
+template ForwardKernel<f16> forward_kernel<f16>(const char*, std::shared_ptr<const SpecFacts>);
 
 }  // namespace tegula

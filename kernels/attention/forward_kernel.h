@@ -9,24 +9,61 @@
 
 namespace tegula {
 
+/// Tensors of a call; Lse is stored where there is one. Rows of Q are positions of one head, unless
+/// ForwardRows says otherwise.
+template <class T>
+struct ForwardTensors {
+  In<T, 4> Q, K, V;
+  Out<T, 4> O;
+  std::optional<Out<f32, 3>> Lse;
+};
+
+/// Meaning of the rows. With `packs_heads` a tile holds those of all heads of a group, q_length
+/// each. With tables of cumulative lengths there are many sequences, none longer than q_length.
+struct ForwardRows {
+  bool packs_heads;
+  bool no_keys;  ///< there may be none
+  Scalar<i32> q_length;
+  std::optional<In<i32, 1>> cu_q, cu_kv;
+};
+
+/// Tensors that have a meaning for softmax alone (AttentionExtras).
+struct SoftmaxTensors {
+  std::optional<In<f32, 1>> sinks;
+  std::optional<Out<f32, 3>> row_max;
+};
+
+/// Where there are lists, they say which blocks are visited (ListArgs).
+struct ForwardLists {
+  std::optional<In<i32, 4>> blocks;
+  std::optional<In<i32, 3>> counts, full;
+};
+
+/// The two rounds of Doubts and their memory. Split-KV has one round and uses both parameters its
+/// own way: `words` are the counters of SharedSoftmaxes, `programs` the clusters that share a tile.
+struct FallbackParams {
+  Round pass;
+  Ptr<u32> words;
+  Scalar<i32> programs;  ///< of the second round
+};
+
+/// Where clusters that share a tile leave their softmaxes (SharedSoftmaxes).
+struct SplitKvWorkspace {
+  std::optional<InOut<f32, 4>> acc_partials, row_stats;
+};
+
+/// The last but one parameter is ListArgs::order.
 template <class T>
 using ForwardKernel =
-    Kernel<In<T, 4>, In<T, 4>, In<T, 4>, Out<T, 4>, std::optional<Out<f32, 3>>, Scalar<f32>, bool,
-           bool, Scalar<i32>, std::optional<In<i32, 1>>, std::optional<In<i32, 1>>,
-           std::optional<In<f32, 1>>, std::optional<Out<f32, 3>>, std::optional<In<i32, 4>>,
-           std::optional<In<i32, 3>>, std::optional<In<i32, 3>>, Round, Ptr<u32>, Scalar<i32>,
-           std::optional<In<i32, 3>>, std::optional<InOut<f32, 4>>, std::optional<InOut<f32, 4>>>;
+    KernelOf<ForwardTensors<T>, Scalar<f32>, ForwardRows, SoftmaxTensors, ForwardLists,
+             FallbackParams, std::optional<In<i32, 3>>, SplitKvWorkspace>;
 
-/// Lse is stored where there is one. Rows of Q are positions of one head; those of all heads of a
-/// group, q_length each, with `packs_heads`; those of many sequences, none longer than q_length,
-/// with tables. Which blocks are visited is the lists' to say, where there are some. With `no_keys`
-/// there may be none. The marks are for rounds that go by doubts, beside how many programs run the
-/// second round; then comes ListArgs::order. The last two tensors are those of SharedSoftmaxes:
-/// marks are its counters then, and programs how many clusters share a tile.
 template <class T>
 ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const SpecFacts> facts);
 
-extern template ForwardKernel<bf16> forward_kernel(const char*, std::shared_ptr<const SpecFacts>);
-extern template ForwardKernel<f16> forward_kernel(const char*, std::shared_ptr<const SpecFacts>);
+extern template ForwardKernel<bf16> forward_kernel<bf16>(const char*,
+                                                         std::shared_ptr<const SpecFacts>);
+extern template ForwardKernel<f16> forward_kernel<f16>(const char*,
+                                                       std::shared_ptr<const SpecFacts>);
 
 }  // namespace tegula

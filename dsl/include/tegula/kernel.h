@@ -16,6 +16,7 @@
 
 #include "tegula/artefact.h"
 #include "tegula/error.h"
+#include "tegula/param_structs.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/view.h"
@@ -104,7 +105,7 @@ struct ParamTraits {
   static_assert(
       std::is_arithmetic_v<P> || std::is_enum_v<P>,
       "tegula: kernel parameters are In, Out, InOut, Scalar, Ptr, or C++ numbers, bools and enums "
-      "(taken by value)");
+      "(taken by value), or structs of these");
   using Host = P;
   static constexpr ParamInfo kInfo{ParamKind::Constant, DType::i64, 0, ViewAccess::In};
   static HostArg pack(const Host& value) {
@@ -223,7 +224,7 @@ struct Described<Tensor> {
 
 /// Position of each parameter among those that exist at run time.
 template <class... P>
-constexpr auto run_time_positions() {
+constexpr auto run_time_positions(TypeList<P...>) {
   std::array<std::uint32_t, sizeof...(P) + 1> positions{};
   const std::array<bool, sizeof...(P) + 1> exists{
       ParamTraits<P>::kInfo.kind != ParamKind::Constant..., false};
@@ -323,7 +324,34 @@ class Kernel {
   std::shared_ptr<dsl::KernelInstance> instance_;
 };
 
+/// The type of a kernel whose lambda takes P..., some of which may be structs.
+template <class... P>
+using KernelOf = typename detail::Leaves<P...>::template Apply<Kernel>;
+
 namespace detail {
+
+/// Makes parameters of arguments, one behind the other.
+struct ArgCursor {
+  const HostArg* arg;
+  const std::uint32_t* position;
+
+  template <class P>
+  P make() {
+    if constexpr (ParamStruct<P>) {
+      return members<P>(MemberTypes<P>{});
+    } else {
+      const std::uint32_t at = *position++;
+      return ParamTraits<P>::make(at, *arg++);
+    }
+  }
+
+ private:
+  /// Braces initialise members in order.
+  template <class P, class... M>
+  P members(TypeList<M...>) {
+    return P{make<M>()...};
+  }
+};
 
 template <class Fn>
 struct Callee {
@@ -334,7 +362,7 @@ struct Callee {
 };
 template <class C, class R, class... P>
 struct Callee<R (C::*)(P...) const> {
-  using KernelType = Kernel<std::remove_cvref_t<P>...>;
+  using KernelType = KernelOf<std::remove_cvref_t<P>...>;
 
   template <class Fn>
   static KernelType make(const char* name, Fn&& fn, Loc at) {
@@ -343,7 +371,7 @@ struct Callee<R (C::*)(P...) const> {
         &typeid(Object),
         std::is_empty_v<Object> ? 0 : sizeof(Object),
         std::is_empty_v<Object> || std::has_unique_object_representations_v<Object>,
-        {kParams.data(), sizeof...(P)},
+        {kParams.data(), ParamList::kSize},
         [](const void* object, std::span<const HostArg> args) {
           call(*static_cast<const Object*>(object), args, std::index_sequence_for<P...>{});
         },
@@ -352,14 +380,21 @@ struct Callee<R (C::*)(P...) const> {
   }
 
  private:
-  static constexpr std::array<ParamInfo, sizeof...(P)> kParams{
-      ParamTraits<std::remove_cvref_t<P>>::kInfo...};
+  using ParamList = Leaves<std::remove_cvref_t<P>...>;
+
+  template <class... Leaf>
+  static constexpr std::array<ParamInfo, sizeof...(Leaf)> infos(TypeList<Leaf...>) {
+    return {ParamTraits<Leaf>::kInfo...};
+  }
+  static constexpr auto kParams = infos(ParamList{});
+  static constexpr auto kPositions = run_time_positions(ParamList{});
 
   template <class Object, std::size_t... I>
   static void call(const Object& object, [[maybe_unused]] std::span<const HostArg> args,
                    std::index_sequence<I...>) {
-    [[maybe_unused]] constexpr auto kPositions = run_time_positions<std::remove_cvref_t<P>...>();
-    object(ParamTraits<std::remove_cvref_t<P>>::make(kPositions[I], args[I])...);
+    [[maybe_unused]] constexpr auto kFirst = first_leaves<std::remove_cvref_t<P>...>();
+    object(ArgCursor{args.data() + kFirst[I], kPositions.data() + kFirst[I]}
+               .template make<std::remove_cvref_t<P>>()...);
   }
 };
 template <class C, class R, class... P>
@@ -385,9 +420,12 @@ concept IsFunctionPointer = std::is_pointer_v<Fn> && std::is_function_v<std::rem
 }  // namespace detail
 
 /// Makes a kernel of a lambda or function whose parameters are In, Out, InOut, std::optional of
-/// these, Scalar, Ptr or C++ constants. What it captures is frozen: values here, and what captured
-/// references and pointers, or globals, refer to at the first call (TEGULA_CHECK=retrace finds
-/// where that changes later). Captured Tensors and Scalars are arguments, read at every launch.
+/// these, Scalar, Ptr, C++ constants, or structs of such parameters (aggregates of at most 16
+/// members without a base, nested as you like). A struct stands for its members: a call gives one
+/// argument for each, in order, and `named` one name, `"tensors.Q[B, H, M, D]"`. What it captures
+/// is frozen: values here, and what captured references and pointers, or globals, refer to at the
+/// first call (TEGULA_CHECK=retrace finds where that changes later). Captured Tensors and Scalars
+/// are arguments, read at every launch.
 template <class Fn>
 auto kernel(const char* name, Fn&& fn, std::source_location at = std::source_location::current()) {
   using Object = std::decay_t<Fn>;
