@@ -7,10 +7,10 @@
 
 namespace tegula::runtime {
 
-/// What a kernel's parameters may take.
+/// Maximum bytes of a kernel's parameters.
 inline constexpr std::size_t kMaxBlockBytes = 4096;
 
-/// Where one kernel argument lies in the block of arguments.
+/// Position of one kernel argument in the block of arguments.
 struct ArgumentSlot {
   std::uint32_t offset = 0;
   std::uint32_t bytes = 0;

@@ -13,10 +13,10 @@
 
 namespace tegula::runtime {
 
-/// What code is compiled for: the targets by name.
+/// Names of the targets that code can be compiled for.
 std::span<const std::string_view> targets();
 
-/// What the driver is given.
+/// Kind of the image that the driver loads.
 enum class ImageKind : std::uint8_t {
   none,   ///< nothing: a kernel of the simulator or the interpreter
   cubin,  ///< machine code of one target
@@ -24,21 +24,21 @@ enum class ImageKind : std::uint8_t {
 };
 
 struct Artefact {
-  std::string name;    ///< of the kernel, in the image too
-  std::string target;  ///< what the code is compiled for, such as "sm_90a"
+  std::string name;    ///< the kernel's name, in the image too
+  std::string target;  ///< the target, such as "sm_90a"
   Backend backend = Backend::Llvm;
   ImageKind kind = ImageKind::none;
   std::vector<char> image;
-  std::string code;  ///< what the back end emitted: PTX of LLVM, CUDA C++ for NVRTC
+  std::string code;  ///< the back end's text: PTX of LLVM, CUDA C++ for NVRTC
   LaunchRecipe recipe;
-  int threads = 0;                          ///< of a CTA
-  int cluster = 1;                          ///< CTAs
-  std::uint32_t shared_bytes = 0;           ///< of a CTA, dynamic
+  int threads = 0;                          ///< threads of a CTA
+  int cluster = 1;                          ///< CTAs of a cluster
+  std::uint32_t shared_bytes = 0;           ///< dynamic shared memory of a CTA
   bool programmatic_launch = false;         ///< may overlap the end of the kernel before
   bool persistent = false;                  ///< each CTA computes many tiles
-  bool has_mma = false, has_wgmma = false;  ///< instructions of its tensor core products
-  std::string key_text;                     ///< what it was compiled for, for people
-  std::string schedule_text;                ///< the plan
+  bool has_mma = false, has_wgmma = false;  ///< tensor core instructions in the code
+  std::string key_text;                     ///< the key as text, for people
+  std::string schedule_text;                ///< the plan as text
   AssembleReport report;                    ///< empty where nothing was assembled
 };
 

@@ -9,6 +9,11 @@
 #include "tegula/error.h"
 
 namespace tegula::runtime {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AssembleReport, registers, spill_loads, spill_stores, stack,
+                                   smem, barriers, tool_ms, warnings, codes, serialised,
+                                   setmaxnreg_ignored)
+
 namespace {
 
 using nlohmann::json;
@@ -137,42 +142,12 @@ LaunchRecipe recipe_of(const json& j) {
   return r;
 }
 
-// ---- the report
-
-json fields_of(const AssembleReport& r) {
-  return {{"registers", r.registers},
-          {"spill_loads", r.spill_loads},
-          {"spill_stores", r.spill_stores},
-          {"stack", r.stack},
-          {"smem", r.smem},
-          {"barriers", r.barriers},
-          {"tool_ms", r.tool_ms},
-          {"warnings", r.warnings},
-          {"codes", r.codes},
-          {"serialised", r.serialised},
-          {"setmaxnreg_ignored", r.setmaxnreg_ignored}};
-}
-
-AssembleReport report_of(const json& kept) {
-  AssembleReport r;
-  kept.at("registers").get_to(r.registers);
-  kept.at("spill_loads").get_to(r.spill_loads);
-  kept.at("spill_stores").get_to(r.spill_stores);
-  kept.at("stack").get_to(r.stack);
-  kept.at("smem").get_to(r.smem);
-  kept.at("barriers").get_to(r.barriers);
-  kept.at("tool_ms").get_to(r.tool_ms);
-  kept.at("warnings").get_to(r.warnings);
-  kept.at("codes").get_to(r.codes);
-  kept.at("serialised").get_to(r.serialised);
-  kept.at("setmaxnreg_ignored").get_to(r.setmaxnreg_ignored);
-  return r;
-}
+// ---- the artefact
 
 constexpr std::string_view kBackends[] = {"llvm", "nvrtc"};
 constexpr std::string_view kImages[] = {"none", "cubin", "ptx"};
 
-/// What a launch takes as it is.
+/// Refuses a shape of a CTA that a launch would hand to the driver unchecked.
 void check_shape(const Artefact& a) {
   constexpr int kMaxThreads = 1024, kMaxCluster = 16;
   constexpr std::uint32_t kMaxShared = 1 << 20;
@@ -197,7 +172,7 @@ void encode_artefact(const Artefact& a, CacheEntry& entry) {
                        {"mma", a.has_mma},
                        {"wgmma", a.has_wgmma},
                        {"schedule", a.schedule_text},
-                       {"report", fields_of(a.report)}};
+                       {"report", a.report}};
   entry.meta = fields.dump();
   entry.cubin.clear();
   if (a.kind == ImageKind::cubin) entry.cubin.assign(a.image.begin(), a.image.end());
@@ -221,7 +196,7 @@ Artefact decode_artefact(const CacheEntry& entry) {
   j.at("mma").get_to(a.has_mma);
   j.at("wgmma").get_to(a.has_wgmma);
   j.at("schedule").get_to(a.schedule_text);
-  a.report = report_of(j.at("report"));
+  j.at("report").get_to(a.report);
   a.code = entry.ptx;
   if (kind != ImageKind::none) set_image(a, {entry.cubin.begin(), entry.cubin.end()});
   if (a.kind != kind || (kind != ImageKind::none && a.image.empty()))

@@ -29,7 +29,7 @@ class CacheKey {
 
 enum class Section : std::uint32_t { key = 1, meta = 2, cubin = 3, ptx = 4, ir = 5, log = 6 };
 
-/// What is kept for a key. `meta` is the artefact but for its code, `ptx` what the back end
+/// Entry of the disk cache. `meta` is the artefact but for its code, `ptx` what the back end
 /// emitted, and `log` the remarks of the passes, each as its owner encodes it.
 struct CacheEntry {
   std::string meta;

@@ -12,7 +12,7 @@
 
 namespace tegula::runtime {
 
-/// What to compile, for which device, and how.
+/// Request to compile a kernel for a device.
 struct CompileRequest {
   std::string key;                    ///< text of the key, for dumps
   std::function<ir::Kernel()> trace;  ///< the tile form; called once
@@ -20,8 +20,8 @@ struct CompileRequest {
   std::string target;  ///< "sm_90a"; empty: the device's own, for which a GPU must be here
   std::optional<Backend> backend;  ///< empty: default_backend()
   std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
-  /// Fields that the plan so chosen must have (Plan::change), and who asks for them. TEGULA_PLAN
-  /// goes over these.
+  /// Fields that the chosen plan must have (Plan::change), and the line that asks for them.
+  /// TEGULA_PLAN goes over these.
   std::string plan_changes;
   Loc changed_at;
   bool lineinfo = false;
@@ -37,12 +37,12 @@ struct Compilation {
   std::string key_text;
   std::string name;
   std::string target;
-  /// What the assembler assembles for: the GPU's own machine code where that of an older one runs.
+  /// Target of the assembler: the GPU's own where the code of an older target runs.
   std::string assembler_target;
   Backend backend = Backend::Llvm;
   ir::Kernel tile{"", ir::Form::Tile};
   ir::Kernel simt{"", ir::Form::Simt};  ///< empty where a stored kernel has not been parsed
-  std::string simt_text;                ///< of a stored kernel
+  std::string simt_text;                ///< text of a stored kernel's simt form
   ir::Plan plan;
   codegen::Emitted emitted;
   std::vector<char> cubin;

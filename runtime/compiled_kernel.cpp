@@ -155,7 +155,7 @@ void CompiledKernel::launch(const Stream& stream, std::span<const LaunchArg> arg
   run_on_sim(args);
 }
 
-/// What is known of the machine code: by the assembler, else by the driver that has compiled it.
+/// Report about the machine code: the assembler's, else that of the driver, if it compiled the PTX.
 const AssembleReport& CompiledKernel::report() const {
   const OnGpu* at = newest_.load(std::memory_order_acquire);
   return at && artefact_->kind == ImageKind::ptx ? at->artefact.report() : artefact_->report;

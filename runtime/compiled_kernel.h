@@ -40,7 +40,7 @@ class CompiledKernel {
   /// The simt form; that of a stored kernel is parsed now.
   const ir::Kernel& simt() const;
 
-  const Device device;  ///< what it was compiled for first; every GPU of its target runs it
+  const Device device;  ///< the first device compiled for; every GPU of its target runs it
   const ir::Kernel tile;
   const ir::Plan plan;
   const std::vector<ir::Remark> remarks;

@@ -14,7 +14,7 @@ namespace {
 using ir::AttrName;
 using ir::Opcode;
 
-constexpr std::uint32_t kTensorMapAlignment = 64;  // of a kernel parameter
+constexpr std::uint32_t kTensorMapAlignment = 64;  // bytes, as a kernel parameter
 
 struct OpRow {
   Opcode opcode;

@@ -9,7 +9,7 @@ namespace tegula::runtime {
 /// flattened parameters. Throws InternalError where a parameter names no argument.
 LaunchRecipe make_recipe(const ir::Kernel& tile, const ir::Kernel& simt);
 
-/// What of it the tile form alone decides: `ranks`, `steps` and `grid`.
+/// The part of the recipe that the tile form alone decides: `ranks`, `steps` and `grid`.
 LaunchRecipe grid_recipe(const ir::Kernel& tile);
 
 }  // namespace tegula::runtime

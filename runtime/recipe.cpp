@@ -84,7 +84,7 @@ class RecipeCheck {
     return s.a < at && (s.b < at || s.op == GridOp::copy);
   }
 
-  /// Which axis of which argument is seen where the map is used: by is_arg_sound.
+  /// Checks the map itself; is_arg_sound checks the axes and arguments where the map is used.
   bool is_map_sound(const MapShape& m) const {
     if (m.map.rank < 1 || m.map.rank > codegen::kMaxTensorRank) return false;
     return std::ranges::all_of(m.bounds, [&](const MapBound& b) {

@@ -36,9 +36,9 @@ struct GridStep {
   friend bool operator==(const GridStep&, const GridStep&) = default;
 };
 
-/// What of an argument of the call becomes a machine argument.
+/// Component of an argument of the call that becomes a machine argument.
 enum class ArgComponent : std::uint8_t { pointer, dim, stride, value, map, counter };
-/// As the attribute of a parameter in simt form spells them.
+/// Spellings of the components in the attribute of a parameter in simt form.
 inline constexpr std::string_view kArgComponentNames[] = {"ptr",   "dim", "stride",
                                                           "value", "map", "counter"};
 

@@ -114,7 +114,7 @@ ir::Remark remark_of(const json& kept) {
   return r;
 }
 
-/// What the trace alone decides must be as the trace has it.
+/// Refuses an artefact that differs from the trace in what the trace alone decides.
 void check_artefact(const Artefact& found, const Compilation& k) {
   const LaunchRecipe grid = grid_recipe(k.tile);
   const bool is_for_gpu = k.device.kind == DeviceKind::cuda;

@@ -12,7 +12,7 @@
 
 namespace tegula::runtime {
 
-/// What warnings are read from.
+/// Sources of a kernel's warnings.
 struct WarningSources {
   const Artefact& artefact;
   DeviceKind device;
@@ -25,7 +25,7 @@ struct WarningSources {
 /// kernel that came from the disk cache have their lines where all of them are of one kind.
 std::vector<Warning> warnings_of(const WarningSources& sources);
 
-/// Of a report alone.
+/// Warnings of the assembler's report alone.
 std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report);
 
 }  // namespace tegula::runtime

@@ -54,7 +54,7 @@ std::shared_ptr<const runtime::CompiledKernel> compiled_for(const ir::Kernel& ti
                                                             runtime::Backend backend) {
   runtime::Compilation k;
   runtime::CompileRequest request;
-  request.device = Device::cuda();  // what it is for, here or elsewhere
+  request.device = Device::cuda();  // the GPU need not be here
   request.target = target;
   request.backend = backend;
   runtime::key(k, request);

@@ -32,7 +32,7 @@ struct Bound {
   /// Says of elements, not of coordinates: a fold of another dimension skips what is left out.
   bool is_of_elements = false;
 
-  /// What a crop says.
+  /// The bound is one that a crop states: an interval of coordinates.
   bool is_interval() const { return !mask && !is_upper && !is_of_elements; }
   bool is_elements() const { return dim == kElements || is_of_elements; }
   /// Leaves out every element or none.
@@ -91,7 +91,7 @@ class Absence {
   };
 
   struct Lacking {
-    List always, at_times;  ///< of a carry's next value: in every step, in some
+    List always, at_times;  ///< bounds of a carry's next value in every iteration, in some
   };
 
   void region(RegionId r);
@@ -180,7 +180,7 @@ class Absence {
 /// A crop that leaves nothing of its tile.
 bool is_nowhere(const Kernel& k, Value v);
 
-/// Of ops right behind the op.
+/// A builder that inserts right after the op.
 Builder builder_behind(Kernel& k, OpId op);
 
 /// Adds what is not there yet.

@@ -155,7 +155,8 @@ std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
   return of(k_[loop].operands[(k_[loop].opcode == Opcode::For ? 3 : 0) + i]);
 }
 
-/// What the next value lacks: in every step, by bounds that hold in front of the loop, and in some.
+/// Bounds by which the next value lacks elements: in every iteration, by bounds that hold in front
+/// of the loop, and in some iterations.
 Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
   Lacking lacking;
   for (const Bound& bound : of(k_[k_.terminator(k_[loop].regions.back())].operands[i]))
@@ -166,8 +167,8 @@ Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carri
   return lacking;
 }
 
-/// Of a carry whose first value lacks what later values have, presence is carried, too. Whether
-/// that is so.
+/// Carries presence beside a carry whose first value lacks elements that later values have. Returns
+/// whether the carry is one.
 bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
   const Lacking next = next_lacks(loop, i, carried);
@@ -255,7 +256,7 @@ void Absence::loop(OpId id) {
   const OpId behind = k_[id].next;
   for (int round = 0; !follow(id); ++round)
     if (round == kMaxRounds) throw InternalError("absence: what a loop carries does not settle");
-  // Who walks over the region goes on behind the ops that were added there.
+  // The walk over the region goes on after the ops that were added there.
   for (OpId made = k_[id].next; made != behind; made = k_[made].next) op(made);
 }
 

@@ -33,7 +33,7 @@ struct SoftmaxTensors {
   std::optional<Out<f32, 3>> row_max;
 };
 
-/// Where there are lists, they say which blocks are visited (ListArgs).
+/// Block lists: if given, they say which kv blocks a query tile visits (ListArgs).
 struct ForwardLists {
   std::optional<In<i32, 4>> blocks;
   std::optional<In<i32, 3>> counts, full;
@@ -44,10 +44,11 @@ struct ForwardLists {
 struct FallbackParams {
   Round pass;
   Ptr<u32> words;
-  Scalar<i32> programs;  ///< of the second round
+  Scalar<i32> programs;  ///< programs of the second round
 };
 
-/// Where clusters that share a tile leave their softmaxes (SharedSoftmaxes).
+/// Workspace in which clusters that share a tile leave their partial softmax states
+/// (SharedSoftmaxes).
 struct SplitKvWorkspace {
   std::optional<InOut<f32, 4>> acc_partials, row_stats;
 };

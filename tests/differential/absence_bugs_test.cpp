@@ -9,6 +9,7 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "tests/differential/nth_op.h"
 #include "tests/fuzz/run_program.h"
 
 namespace tegula {
@@ -21,7 +22,7 @@ using fuzz::Arguments;
 // ---- programs -----------------------------------------------------------------------------------
 struct Program {
   const char* text;
-  std::vector<Ints> dims;  ///< of the views, in order
+  std::vector<Ints> dims;  ///< extents of the views, in order
 };
 
 /// Folds of ragged rows of negative numbers, to which 1000 is added.
@@ -60,7 +61,7 @@ const Program kProduct{
 })",
     {{6, 13}, {13, 8}, {8, 8}}};
 
-/// What is absent moves through a reshape, a choice of elements and a branch.
+/// Absent elements move through a reshape, a choice of elements and a branch.
 const Program kMoved{
     R"(kernel @moved tile target(sm_90a) (%x: view<?x?xi32, in> [arg = 0], %y: view<?xi32, out> [arg = 1], %z: view<?x?xi32, out> [arg = 2], %u: view<?x?xi32, out> [arg = 3]) {
   %zero = const [value = 0] : i32
@@ -153,20 +154,17 @@ Arguments arguments(const Program& p, const Kernel& k) {
 }
 
 // ---- edits --------------------------------------------------------------------------------------
-using Wanted = std::function<bool(const OpData&)>;
+using test::nth_op;
 
-OpId nth(
-    const Kernel& k, Opcode opcode, int n,
-    const Wanted& wanted = [](const OpData&) { return true; }) {
-  OpId found;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == opcode && wanted(k[op]) && n-- == 0) found = op;
-  });
-  if (!found)
-    throw std::runtime_error(fmt::format("no {} to plant the fault in", info(opcode).mnemonic));
-  return found;
+/// The parameter that holds a component of the first view along an axis.
+Value first_view(const Kernel& k, std::string_view component, int axis) {
+  for (const Param& p : k.params())
+    if (p.attrs.s(AttrName::part) == component && p.attrs.i(AttrName::arg) == 0 &&
+        p.attrs.i(AttrName::axis) == axis)
+      return p.value;
+  throw std::runtime_error("no such parameter");
 }
-/// What the op gives becomes one of its operands.
+/// Replaces the op's result by one of its operands.
 void becomes(Kernel& k, OpId op, std::size_t operand) {
   const Value v = k[op].operands[operand];
   k.replace_all_uses(k[op].results[0], v);
@@ -178,23 +176,23 @@ void unmask(Kernel& k, OpId op, std::size_t operand) {
   k[op].operands[operand] = k[select].operands[1];
 }
 void erase(Kernel& k, OpId op) { k.erase(op); }
-Wanted yields(const Kernel& k, DType d, bool is_tile) {
+test::WantedOp yields(const Kernel& k, DType d, bool is_tile) {
   return [&k, d, is_tile](const OpData& o) {
     const Type t = k.type(o.results[0]);
     return t.dtype() == d && t.is_tile() == is_tile;
   };
 }
-Wanted of_kind(const char* kind) {
+test::WantedOp of_kind(const char* kind) {
   return [kind](const OpData& d) { return d.attrs.s(AttrName::kind) == kind; };
 }
-OpId barrier(const Kernel& k, int n) { return nth(k, Opcode::CtaBarrier, n); }
+OpId barrier(const Kernel& k, int n) { return nth_op(k, Opcode::CtaBarrier, n); }
 void move_behind(Kernel& k, OpId op, int steps) {
   OpId to = op;
   for (int i = 0; i < steps && k[to].next; ++i) to = k[to].next;
   k.unlink(op);
   k.insert_after(to, op);
 }
-OpId loop(const Kernel& k, int n) { return nth(k, Opcode::For, n); }
+OpId loop(const Kernel& k, int n) { return nth_op(k, Opcode::For, n); }
 Value first_of(Kernel& k, OpId loop) { return k[loop].operands[3]; }
 
 struct Fault {
@@ -212,10 +210,10 @@ constexpr const char* kLower = "lower_simt";
 const Fault kFaults[] = {
     // ---- absence
     {"a maximum sees absent elements", kFolds, kMaterialize,
-     [](Kernel& k) { unmask(k, nth(k, Opcode::Reduce, 0, of_kind("max")), 0); }},
+     [](Kernel& k) { unmask(k, nth_op(k, Opcode::Reduce, 0, of_kind("max")), 0); }},
     {"a maximum's identity is 0", kFolds, kMaterialize,
      [](Kernel& k) {
-       const OpId fold = nth(k, Opcode::Reduce, 0, of_kind("max"));
+       const OpId fold = nth_op(k, Opcode::Reduce, 0, of_kind("max"));
        const OpId select = k[k[fold].operands[0]].def;
        Builder b(k);
        b.before(select);
@@ -223,40 +221,41 @@ const Fault kFaults[] = {
        k[select].operands[2] = zero;
      }},
     {"a sum sees absent elements", kFolds, kMaterialize,
-     [](Kernel& k) { unmask(k, nth(k, Opcode::Reduce, 0, of_kind("sum")), 0); }},
+     [](Kernel& k) { unmask(k, nth_op(k, Opcode::Reduce, 0, of_kind("sum")), 0); }},
     {"an argmax sees absent elements", kFolds, kMaterialize,
-     [](Kernel& k) { unmask(k, nth(k, Opcode::ArgReduce, 0), 0); }},
+     [](Kernel& k) { unmask(k, nth_op(k, Opcode::ArgReduce, 0), 0); }},
     {"a scan counts absent elements", kFolds, kMaterialize,
-     [](Kernel& k) { unmask(k, nth(k, Opcode::Scan, 0), 0); }},
+     [](Kernel& k) { unmask(k, nth_op(k, Opcode::Scan, 0), 0); }},
     {"a row more is there", kFolds, kMaterialize,
      [](Kernel& k) {
-       k[nth(k, Opcode::Cmp, 0, [](const OpData& d) { return d.attrs.s(AttrName::pred) == "lt"; })]
-           .attrs.set(AttrName::pred, "le");
+       k[nth_op(k, Opcode::Cmp, 0, [](const OpData& d) {
+         return d.attrs.s(AttrName::pred) == "lt";
+       })].attrs.set(AttrName::pred, "le");
      }},
     {"a store forgets what its value lacks", kFolds, kMaterialize,
-     [](Kernel& k) { k[nth(k, Opcode::StoreView, 0)].operands.resize(3); }},
+     [](Kernel& k) { k[nth_op(k, Opcode::StoreView, 0)].operands.resize(3); }},
     {"a product's left side is not 0 along k", kProduct, kMaterialize,
      [](Kernel& k) {
-       unmask(k, nth(k, Opcode::Dot, 0), 0);
-       unmask(k, nth(k, Opcode::Dot, 0), 1);
+       unmask(k, nth_op(k, Opcode::Dot, 0), 0);
+       unmask(k, nth_op(k, Opcode::Dot, 0), 1);
      }},
     {"a product forgets the rows that its left side lacks", kProduct, kMaterialize,
-     [](Kernel& k) { k[nth(k, Opcode::StoreView, 0)].operands.resize(4); }},
+     [](Kernel& k) { k[nth_op(k, Opcode::StoreView, 0)].operands.resize(4); }},
     {"a reshape loses the mask", kMoved, kMaterialize,
-     [](Kernel& k) { k[nth(k, Opcode::Store, 0)].operands.resize(2); }},
+     [](Kernel& k) { k[nth_op(k, Opcode::Store, 0)].operands.resize(2); }},
     {"a choice takes the mask of one side", kMoved, kMaterialize,
-     [](Kernel& k) { becomes(k, nth(k, Opcode::Select, 0, yields(k, DType::i1, true)), 2); }},
+     [](Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i1, true)), 2); }},
     {"a choice takes the other side's mask", kMoved, kMaterialize,
      [](Kernel& k) {
-       const OpId select = nth(k, Opcode::Select, 0, yields(k, DType::i1, true));
+       const OpId select = nth_op(k, Opcode::Select, 0, yields(k, DType::i1, true));
        std::swap(k[select].operands[1], k[select].operands[2]);
      }},
     {"a branch takes what both sides lack", kMoved, kMaterialize,
-     [](Kernel& k) { becomes(k, nth(k, Opcode::Select, 1, yields(k, DType::i32, false)), 1); }},
+     [](Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 1, yields(k, DType::i32, false)), 1); }},
     {"a variable does not keep its elements", kCarried, kCarries,
-     [](Kernel& k) { becomes(k, nth(k, Opcode::Select, 0, yields(k, DType::i32, true)), 1); }},
+     [](Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 1); }},
     {"a variable keeps all its elements", kCarried, kCarries,
-     [](Kernel& k) { becomes(k, nth(k, Opcode::Select, 0, yields(k, DType::i32, true)), 2); }},
+     [](Kernel& k) { becomes(k, nth_op(k, Opcode::Select, 0, yields(k, DType::i32, true)), 2); }},
     {"presence stays that of the first value", kCarried, kCarries,
      [](Kernel& k) {
        const OpId yield = k.terminator(k[loop(k, 1)].regions[0]);
@@ -281,24 +280,24 @@ const Fault kFaults[] = {
     // ---- lowering
     {"a store without its predicate", kFolds, kLower,
      [](Kernel& k) {
-       k[nth(k, Opcode::StGlobal, 0, [](const OpData& d) { return d.operands.size() > 2; })]
+       k[nth_op(k, Opcode::StGlobal, 0, [](const OpData& d) { return d.operands.size() > 2; })]
            .operands.resize(2);
      }},
     {"a load without its predicate", kMoved, kLower,
-     [](Kernel& k) { k[nth(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
+     [](Kernel& k) { k[nth_op(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
     {"a fold's shuffle that reads its own lane", kFolds, kLower,
      [](Kernel& k) {
-       const OpId shuffle = nth(k, Opcode::Shfl, 0);
+       const OpId shuffle = nth_op(k, Opcode::Shfl, 0);
        Builder b(k);
        b.before(shuffle);
        const Value zero = b.i32(0);
        k[shuffle].operands[1] = zero;
      }},
     {"no barrier between the warps of a fold", kFolds, kLower,
-     [](Kernel& k) { erase(k, nth(k, Opcode::BarSync, 1)); }},
+     [](Kernel& k) { erase(k, nth_op(k, Opcode::BarSync, 1)); }},
     {"an address of shared memory that is a word off", kFolds, kLower,
      [](Kernel& k) {
-       const OpId load = nth(k, Opcode::LdShared, 0);
+       const OpId load = nth_op(k, Opcode::LdShared, 0);
        Builder b(k);
        b.before(load);
        const Value at = b.add(k[load].operands[0], b.i32(4));
@@ -306,7 +305,7 @@ const Fault kFaults[] = {
      }},
     {"registers of a store in another order", kOrder, kLower,
      [](Kernel& k) {
-       const OpId store = nth(k, Opcode::StGlobal, 0);
+       const OpId store = nth_op(k, Opcode::StGlobal, 0);
        const Value v = k[store].operands[1];
        Ints order;
        for (std::int64_t i = 0; i < k.type(v).count(); ++i)
@@ -318,21 +317,9 @@ const Fault kFaults[] = {
        k[store].operands[1] = moved;
      }},
     {"a stride of another axis", kMoved, kLower,
-     [](Kernel& k) {
-       Value rows, columns;
-       for (const Param& p : k.params())
-         if (p.attrs.s(AttrName::part) == "stride" && p.attrs.i(AttrName::arg) == 0)
-           (p.attrs.i(AttrName::axis) == 0 ? rows : columns) = p.value;
-       k.replace_all_uses(rows, columns);
-     }},
+     [](Kernel& k) { k.replace_all_uses(first_view(k, "stride", 0), first_view(k, "stride", 1)); }},
     {"an extent of another axis", kFolds, kLower,
-     [](Kernel& k) {
-       Value rows, columns;
-       for (const Param& p : k.params())
-         if (p.attrs.s(AttrName::part) == "dim" && p.attrs.i(AttrName::arg) == 0)
-           (p.attrs.i(AttrName::axis) == 0 ? rows : columns) = p.value;
-       k.replace_all_uses(columns, rows);
-     }},
+     [](Kernel& k) { k.replace_all_uses(first_view(k, "dim", 1), first_view(k, "dim", 0)); }},
 };
 static_assert(std::size(kFaults) == 30);
 

@@ -13,6 +13,7 @@
 #include "ir/builder.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "tests/differential/nth_op.h"
 #include "tests/fuzz/run_program.h"
 
 namespace tegula {
@@ -135,20 +136,9 @@ Program tied_rows() { return rows(108, -91); }
 
 // ---- edits
 // ----------------------------------------------------------------------------------------------------------
-using Wanted = std::function<bool(const OpData&)>;
+using test::nth_op;
 
-/// The n-th op of this kind in program order; fails the test where there is none.
-OpId nth(
-    const Kernel& k, Opcode opcode, int n,
-    const Wanted& wanted = [](const OpData&) { return true; }) {
-  OpId found;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == opcode && wanted(k[op]) && n-- == 0) found = op;
-  });
-  EXPECT_TRUE(found) << "no " << info(opcode).mnemonic << " to plant the bug in";
-  return found;
-}
-OpId loop(const Kernel& k) { return nth(k, Opcode::For, 0); }
+OpId loop(const Kernel& k) { return nth_op(k, Opcode::For, 0); }
 bool is_in_loop(const Kernel& k, const OpData& d) {
   return k[d.parent].owner && k[k[d.parent].owner].opcode == Opcode::For;
 }
@@ -186,7 +176,7 @@ Value param(const Kernel& k, std::string_view part, std::int64_t arg) {
   ADD_FAILURE() << "no parameter " << part << " of " << arg;
   return {};
 }
-Wanted with_mode(const char* mode) {
+test::WantedOp with_mode(const char* mode) {
   return [mode](const OpData& d) { return d.attrs.s(AttrName::mode) == mode; };
 }
 
@@ -208,36 +198,40 @@ OpId guard(const Kernel& k, OpId access, std::size_t predicate) {
 
 const Bug kBugs[] = {
     {"wrong mask of a reduction's shuffle", wide_rows,
-     [](Kernel& k) { set_constant_operand(k, nth(k, Opcode::Shfl, 0, with_mode("xor")), 1, 0); }},
+     [](Kernel& k) {
+       set_constant_operand(k, nth_op(k, Opcode::Shfl, 0, with_mode("xor")), 1, 0);
+     }},
     {"wrong distance of a scan's shuffle", wide_rows,
-     [](Kernel& k) { set_constant_operand(k, nth(k, Opcode::Shfl, 0, with_mode("down")), 1, 3); }},
+     [](Kernel& k) {
+       set_constant_operand(k, nth_op(k, Opcode::Shfl, 0, with_mode("down")), 1, 3);
+     }},
     {"dropped barrier between warps' partial results", wide_rows,
-     [](Kernel& k) { k.erase(nth(k, Opcode::BarSync, 1)); }},
+     [](Kernel& k) { k.erase(nth_op(k, Opcode::BarSync, 1)); }},
     {"dropped barrier of the ring", matmul,
      [](Kernel& k) {
-       k.erase(nth(k, Opcode::BarSync, 0, [&](const OpData& d) { return is_in_loop(k, d); }));
+       k.erase(nth_op(k, Opcode::BarSync, 0, [&](const OpData& d) { return is_in_loop(k, d); }));
      }},
     {"off-by-one predicate of a load", vector_add,
      [](Kernel& k) {
-       k[guard(k, nth(k, Opcode::LdGlobal, 0), 1)].attrs.set(AttrName::pred, "le");
+       k[guard(k, nth_op(k, Opcode::LdGlobal, 0), 1)].attrs.set(AttrName::pred, "le");
      }},
     {"lost predicate of a load", vector_add,
-     [](Kernel& k) { k[nth(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
+     [](Kernel& k) { k[nth_op(k, Opcode::LdGlobal, 0)].operands.resize(1); }},
     {"lost predicate of a store", vector_add,
-     [](Kernel& k) { k[nth(k, Opcode::StGlobal, 0)].operands.resize(2); }},
+     [](Kernel& k) { k[nth_op(k, Opcode::StGlobal, 0)].operands.resize(2); }},
     {"order of A's fragment registers", matmul,
      [](Kernel& k) {
-       reorder(k, nth(k, Opcode::Mma, 0), 0, [](std::int64_t i) {
+       reorder(k, nth_op(k, Opcode::Mma, 0), 0, [](std::int64_t i) {
          return i % 4 == 1 ? i + 1 : i % 4 == 2 ? i - 1 : i;
        });
      }},
     {"order of B's fragment registers", matmul,
      [](Kernel& k) {
-       reorder(k, nth(k, Opcode::Mma, 1), 1, [](std::int64_t i) { return i ^ 1; });
+       reorder(k, nth_op(k, Opcode::Mma, 1), 1, [](std::int64_t i) { return i ^ 1; });
      }},
     {"swapped operands of mma", matmul,
      [](Kernel& k) {
-       const OpId mma = nth(k, Opcode::Mma, 0);
+       const OpId mma = nth_op(k, Opcode::Mma, 0);
        const Value a = k[mma].operands[0], b = k[mma].operands[1];
        Ints for_a, for_b;
        for (std::int64_t i = 0; i < k.type(a).count(); ++i) for_a.push_back(i % k.type(b).count());
@@ -251,7 +245,7 @@ const Bug kBugs[] = {
     {"missing cp_async_wait", matmul, [](Kernel& k) { erase_all(k, Opcode::CpAsyncWait); }},
     {"cp_async_wait that leaves a group too many", matmul,
      [](Kernel& k) {
-       const OpId wait = nth(k, Opcode::CpAsyncWait, 0);
+       const OpId wait = nth_op(k, Opcode::CpAsyncWait, 0);
        k[wait].attrs.set(AttrName::count, k[wait].attrs.i(AttrName::count) + 1);
      }},
     {"ring slot that does not advance", matmul,
@@ -262,31 +256,31 @@ const Bug kBugs[] = {
     {"refill of the slot that is read", matmul,
      [](Kernel& k) {
        const OpId select =
-           nth(k, Opcode::Select, 0, [&](const OpData& d) { return is_in_loop(k, d); });
+           nth_op(k, Opcode::Select, 0, [&](const OpData& d) { return is_in_loop(k, d); });
        k.replace_all_uses(k[select].results[0], k[k[loop(k)].regions[0]].args.back());
      }},
     {"wrong xor constant of a swizzle", matmul,
      [](Kernel& k) {
-       const OpId load = nth(k, Opcode::LdMatrix, 0);
+       const OpId load = nth_op(k, Opcode::LdMatrix, 0);
        Builder b = before(k, load);
        const Value moved = b.op(Opcode::Xor, {k[load].operands[0], b.i32(16)});
        k[load].operands[0] = moved;
      }},
     {"ldmatrix without its transposition", matmul,
      [](Kernel& k) {
-       k[nth(k, Opcode::LdMatrix, 0, [](const OpData& d) {
+       k[nth_op(k, Opcode::LdMatrix, 0, [](const OpData& d) {
          return d.attrs.i(AttrName::trans) == 1;
        })].attrs.set(AttrName::trans, AttrValue(std::int64_t{0}));
      }},
     {"wrong identity of a reduction", short_rows,
      [](Kernel& k) {
-       k[nth(k, Opcode::Const, 0, [](const OpData& d) {
+       k[nth_op(k, Opcode::Const, 0, [](const OpData& d) {
          return std::isinf(d.attrs.f(AttrName::value));
        })].attrs.set(AttrName::value, AttrValue(0.0));
      }},
     {"missing select for padding", wide_rows,
      [](Kernel& k) {
-       const OpId select = nth(k, Opcode::Select, 1);
+       const OpId select = nth_op(k, Opcode::Select, 1);
        k.replace_all_uses(k[select].results[0], k[select].operands[1]);
      }},
     {"swapped strides", matmul,
@@ -294,7 +288,7 @@ const Bug kBugs[] = {
     {"tie of arg_reduce goes to the last", tied_rows,
      [](Kernel& k) {
        // The first comparison of indices follows the first "eq" of two values.
-       const OpId eq = nth(k, Opcode::Cmp, 0, [](const OpData& d) {
+       const OpId eq = nth_op(k, Opcode::Cmp, 0, [](const OpData& d) {
          return d.attrs.s(AttrName::pred) == "eq" && d.operands[0] != d.operands[1];
        });
        OpId at = eq;
@@ -307,7 +301,7 @@ const Bug kBugs[] = {
 static_assert(std::size(kBugs) == 20);
 
 void erase_nth(Kernel& k, int n, std::initializer_list<Opcode> opcodes) {
-  for (const Opcode o : opcodes) k.erase(nth(k, o, n));
+  for (const Opcode o : opcodes) k.erase(nth_op(k, o, n));
 }
 
 const Bug kClusterBugs[] = {
@@ -323,21 +317,21 @@ const Bug kClusterBugs[] = {
      "remote-exit"},
     {"arrival before the reads", shares,
      [](Kernel& k) {
-       const OpId arrive = nth(k, Opcode::ClusterArrive, 1);
+       const OpId arrive = nth_op(k, Opcode::ClusterArrive, 1);
        k.unlink(arrive);
-       k.insert_before(nth(k, Opcode::LdCluster, 3), arrive);
+       k.insert_before(nth_op(k, Opcode::LdCluster, 3), arrive);
      },
      "remote-exit"},
     {"own memory in place of a neighbour's", shares,
      [](Kernel& k) {
-       const Value rank = k[nth(k, Opcode::CtaRank, 0)].results[0];
-       k[nth(k, Opcode::MapShared, 1)].operands[1] = rank;
+       const Value rank = k[nth_op(k, Opcode::CtaRank, 0)].results[0];
+       k[nth_op(k, Opcode::MapShared, 1)].operands[1] = rank;
      }},
     {"the first part for everybody", shares,
      [](Kernel& k) {
-       const Value rank = k[nth(k, Opcode::CtaRank, 0)].results[0];
+       const Value rank = k[nth_op(k, Opcode::CtaRank, 0)].results[0];
        const OpId bit =
-           nth(k, Opcode::And, 0, [&](const OpData& d) { return d.operands[0] == rank; });
+           nth_op(k, Opcode::And, 0, [&](const OpData& d) { return d.operands[0] == rank; });
        set_constant_operand(k, bit, 0, 0);
      }},
 };

@@ -47,7 +47,7 @@ class Artefact {
   Artefact(std::shared_ptr<const runtime::CompiledKernel> kernel, std::vector<Warning> warnings)
       : kernel_(std::move(kernel)), warnings_(std::move(warnings)) {}
 
-  /// Of the kernel, and of the entry point in the code.
+  /// The kernel's name, which is also the entry point's in the code.
   const std::string& name() const;
   /// "sm_90a"
   const std::string& target() const;

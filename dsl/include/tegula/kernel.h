@@ -210,7 +210,8 @@ Loc first_place(const Name& first, const Rest&...) {
   return first.at;
 }
 
-/// What stands for an argument where a kernel is only compiled.
+/// Maps the type of an argument of compile() to the host type that a call would take: a
+/// description of a tensor stands for the tensor.
 template <class Host>
 struct Described {
   using Type = Host;

@@ -138,7 +138,7 @@ struct LeavesOf<P> : LeavesOfEach<MemberTypes<P>> {};
 template <class... P>
 using Leaves = typename LeavesOfEach<TypeList<P...>>::Type;
 
-/// Where the leaves of each of P start among all of them.
+/// Index of each parameter's first leaf among the leaves of all parameters.
 template <class... P>
 consteval auto first_leaves() {
   const std::array<std::size_t, sizeof...(P) + 1> sizes{Leaves<P>::kSize..., 0};

@@ -401,7 +401,7 @@ TEST_F(StoredCode, ARecipeThatIsNotTheKernelsIsAMiss) {
   planted(R"("steps":[["dim",)", R"("steps":[["stride",)");
   planted(R"(["map",0,)", R"(["map",9,)");
   planted(R"("ranks":[2,)", R"("ranks":[1,)");
-  planted(R"("box":[)", R"("box":[7,)");  // of another rank than its order
+  planted(R"("box":[)", R"("box":[7,)");  // a rank other than that of the order
   planted(R"("threads":)", R"("threads":9)");
   planted(R"("name":"matmul")", R"("name":"matmil")");
 }

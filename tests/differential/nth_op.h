@@ -1,0 +1,28 @@
+#pragma once
+// Finds the op in which a test plants a fault.
+#include <fmt/format.h>
+
+#include <functional>
+#include <stdexcept>
+
+#include "ir/kernel.h"
+#include "ir/op.h"
+
+namespace tegula::test {
+
+using WantedOp = std::function<bool(const ir::OpData&)>;
+
+/// The n-th wanted op of this kind in program order, from 0; throws where there is none.
+inline ir::OpId nth_op(
+    const ir::Kernel& k, ir::Opcode opcode, int n,
+    const WantedOp& wanted = [](const ir::OpData&) { return true; }) {
+  ir::OpId found;
+  ir::walk(k, k.body(), [&](ir::OpId op) {
+    if (k[op].opcode == opcode && wanted(k[op]) && n-- == 0) found = op;
+  });
+  if (!found)
+    throw std::runtime_error(fmt::format("no {} to plant the fault in", ir::info(opcode).mnemonic));
+  return found;
+}
+
+}  // namespace tegula::test
