@@ -99,7 +99,8 @@ class Machine {
     using Run = void (Machine::*)(const ChannelEvent&);
     static constexpr Run kRun[] = {&Machine::wait, &Machine::release,   &Machine::expect,
                                    &Machine::copy, &Machine::product,   &Machine::product_wait,
-                                   &Machine::read, &Machine::turn_take, &Machine::turn_pass};
+                                   &Machine::read, &Machine::turn_take, &Machine::turn_pass,
+                                   &Machine::end};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -202,6 +203,7 @@ class Machine {
   }
 
   void turn_take(const ChannelEvent&) {}
+  void end(const ChannelEvent&) {}
   void turn_pass(const ChannelEvent& e) { cta().turn = e.number; }
 
   static std::optional<ChannelFault> deadlock(const CtaTraces& cta) {

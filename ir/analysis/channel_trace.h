@@ -24,7 +24,8 @@ struct ChannelEvent {
     ProductWait,
     Read,
     TurnTake,
-    TurnPass
+    TurnPass,
+    End
   };
   Kind kind;
   OpId op;
@@ -38,6 +39,8 @@ struct ChannelEvent {
   enum class Reach : std::uint8_t { Own, Both, OwnTwice };
   Reach reach = Reach::Own;
   int tile = 0;  ///< of those that groups take in turn
+  std::vector<OpId> computed =
+      {};  ///< by those that compute: what made tiles since the event before
 };
 
 /// Which warps: those that compute, the one that copies, or a thread that does both.
@@ -53,8 +56,8 @@ struct ChannelExtents {
   int group = 0, groups = 1;
 };
 
-/// Branches whose condition depends on tiles do nothing to channels and are passed over; so are
-/// loops without channels.
+/// Ends with Kind::End. Branches whose condition depends on tiles do nothing to channels and are
+/// passed over; so are loops without channels.
 std::vector<ChannelEvent> channel_trace(const Kernel& machine, ChannelRole role,
                                         const ChannelExtents& extents);
 
