@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ir/analysis/constant_read.h"
-#include "ir/passes/ramp.h"
+#include "ir/ramp.h"
 
 namespace tegula::ir {
 namespace {

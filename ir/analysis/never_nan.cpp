@@ -4,7 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
-#include "ir/passes/ramp.h"
+#include "ir/ramp.h"
 
 namespace tegula::ir {
 namespace {

@@ -12,8 +12,8 @@
 #include "ir/builder.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
-#include "ir/passes/layout_before.h"
-#include "ir/passes/layout_choice.h"
+#include "ir/passes/layouts/layout_before.h"
+#include "ir/passes/layouts/layout_choice.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
 

@@ -18,7 +18,7 @@
 
 #include "ir/analysis/alternating.h"
 #include "ir/analysis/bounds.h"
-#include "ir/passes/tile_overlap.h"
+#include "ir/passes/mma_loop/tile_overlap.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {

@@ -1,12 +1,12 @@
 // The meaning of absence in loops, written out: a carry keeps its elements where what a step gives
 // lacks some that may be others in the next step, and has what its values lack in every step from
-// its first value on (ir/passes/absence_carry.cpp). The interpreter runs this pass, too, so that it
-// is the meaning on every device.
+// its first value on (ir/passes/absence/absence_carry.cpp). The interpreter runs this pass, too, so
+// that it is the meaning on every device.
 #include <algorithm>
 #include <unordered_map>
 #include <vector>
 
-#include "ir/passes/absence.h"
+#include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {

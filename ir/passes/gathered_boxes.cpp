@@ -16,7 +16,7 @@
 #include "ir/analysis/bounds.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/builder.h"
-#include "ir/passes/plan_survey.h"
+#include "ir/passes/schedule/plan_survey.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {

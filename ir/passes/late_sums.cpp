@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "ir/analysis/bounds.h"
+#include "ir/analysis/float_facts.h"
 #include "ir/layout/axis_runs.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
-#include "ir/passes/float_facts.h"
-#include "ir/passes/operand_loads.h"
+#include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
 

@@ -12,7 +12,7 @@
 
 #include "ir/analysis/bounds.h"
 #include "ir/builder.h"
-#include "ir/passes/absence.h"
+#include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
 #include "ir/view_addresses.h"

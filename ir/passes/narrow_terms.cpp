@@ -13,10 +13,10 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ir/passes/float_facts.h"
-#include "ir/passes/linear_form.h"
-#include "ir/passes/ramp.h"
+#include "ir/analysis/float_facts.h"
+#include "ir/passes/terms/linear_form.h"
 #include "ir/pipeline.h"
+#include "ir/ramp.h"
 
 namespace tegula::ir {
 namespace {

@@ -11,7 +11,7 @@
 // once. With plan.multicast tiles are dealt to clusters, two neighbours to each.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
-#include "ir/passes/tile_queue.h"
+#include "ir/passes/tile_scheduler/tile_queue.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {

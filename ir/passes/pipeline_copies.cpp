@@ -15,8 +15,8 @@
 
 #include "ir/builder.h"
 #include "ir/matrix_type.h"
-#include "ir/passes/operand_loads.h"
-#include "ir/passes/slice_layout.h"
+#include "ir/passes/layouts/slice_layout.h"
+#include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {

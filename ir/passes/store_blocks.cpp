@@ -15,8 +15,8 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
-#include "ir/passes/cut_dim.h"
-#include "ir/passes/slice_layout.h"
+#include "ir/passes/layouts/cut_dim.h"
+#include "ir/passes/layouts/slice_layout.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
