@@ -13,6 +13,13 @@ AttrList attr_list(AttrInits attrs) {
   return list;
 }
 
+Builder Builder::behind(Kernel& kernel, OpId op) {
+  const OpData& d = kernel[op];
+  Builder b = d.next ? Builder(kernel, d.next) : Builder(kernel, d.parent);
+  b.loc = d.loc;
+  return b;
+}
+
 OpId Builder::place(OpId op) {
   if (before_)
     kernel_.insert_before(before_, op);

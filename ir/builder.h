@@ -24,6 +24,12 @@ class Builder {
  public:
   explicit Builder(Kernel& kernel) : kernel_(kernel), region_(kernel.body()) {}
   Builder(Kernel& kernel, RegionId region) : kernel_(kernel), region_(region) {}
+  /// New ops go in front of `op` and have its location.
+  Builder(Kernel& kernel, OpId op)
+      : loc(kernel[op].loc), kernel_(kernel), region_(kernel[op].parent), before_(op) {}
+
+  /// New ops go behind `op` and have its location.
+  static Builder behind(Kernel& kernel, OpId op);
 
   Kernel& kernel() { return kernel_; }
   Loc loc;  ///< given to every op created

@@ -58,6 +58,9 @@ struct OpData {
   RegionId parent;
   OpId prev, next;  ///< neighbours in the parent region
   bool erased = false;
+
+  /// The op is one of `ops`.
+  bool is(auto... ops) const { return ((opcode == ops) || ...); }
 };
 
 struct ValueData {

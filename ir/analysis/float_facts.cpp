@@ -37,8 +37,7 @@ bool FloatFacts::is_positive(Value v) const {
   if (const auto number = number_of(k_, v)) return *number > 0 && !std::isinf(*number);
   const OpId def = k_[v].def;
   using enum Opcode;
-  if (!def || (k_[def].opcode != Mul && k_[def].opcode != Div && k_[def].opcode != Rcp))
-    return false;
+  if (!def || !k_[def].is(Mul, Div, Rcp)) return false;
   return std::ranges::all_of(k_[def].operands, [&](Value x) { return is_positive(x); });
 }
 

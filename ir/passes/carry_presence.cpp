@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
 
@@ -39,9 +40,8 @@ bool has_varying_carries(const Kernel& kernel) {
   bool loads = false, carries = false;
   walk(kernel, kernel.body(), [&](OpId op) {
     const OpData& d = kernel[op];
-    const bool is_loop = d.opcode == Opcode::For || d.opcode == Opcode::While;
-    carries = carries || (is_loop && !d.results.empty());
-    loads = loads || d.opcode == Opcode::LoadView || d.opcode == Opcode::Crop;
+    carries = carries || (is_loop(d) && !d.results.empty());
+    loads = loads || d.is(Opcode::LoadView, Opcode::Crop);
   });
   return loads && carries;
 }

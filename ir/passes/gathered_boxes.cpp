@@ -128,9 +128,7 @@ class Gather {
 };
 
 void load_box(Kernel& k, OpId load, const FoundBox& box) {
-  Builder b(k);
-  b.before(load);
-  b.loc = k[load].loc;
+  Builder b(k, load);
   std::vector<Value> operands{box.view};
   const auto itself = [](Value v) { return v; };
   for (const Position& at : box.at) operands.push_back(first_of(b, at.index, at.dtype, itself));

@@ -22,6 +22,7 @@
 #include "ir/layout/axis_runs.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
+#include "ir/loop.h"
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
@@ -149,7 +150,7 @@ class LateSums {
 
   std::optional<Fold> find(OpId loop, std::size_t carry) const {
     const RegionId body = k_[loop].regions[0];
-    const Value before = k_[body].args[carry + 1];
+    const Value before = body_carries(k_, loop)[carry];
     const OpId update = maker(k_[k_.terminator(body)].operands[carry], body);
     if (!update || !is_used_once(before)) return std::nullopt;
     for (const auto& [sum, fold] : updates(update, before, body)) {
@@ -272,27 +273,23 @@ class LateSums {
 
   bool rewrite(const Fold& f) {
     const auto p = parts_of(k_.type(k_[f.reduce].operands[0]), f.axis);
-    const Value init = k_[f.loop].operands[3 + f.carry];
+    const Value init = loop_inits(k_[f.loop])[f.carry];
     if (!p || !can_widen(init, *p, f.axis) || (f.factor && !can_widen(f.factor, *p, f.axis)))
       return false;
     context_.remark(Remark::Kind::Applied, k_[f.update].loc, "added over lanes behind the loop",
                     {{"sums", p->sums.with_layout(nullptr).str()}});
     const RegionId body = k_[f.loop].regions[0];
-    const Value before = k_[body].args[f.carry + 1], after = k_[f.update].results[0],
+    const Value before = body_carries(k_, f.loop)[f.carry], after = k_[f.update].results[0],
                 result = k_[f.loop].results[f.carry];
     const Type whole = k_.type(result);
     const AttrList folding = k_[f.reduce].attrs;
 
-    Builder outside(k_);
-    outside.before(f.loop);
-    outside.loc = k_[f.loop].loc;
-    k_[f.loop].operands[3 + f.carry] = first_sums(outside, init, *p, f);
+    Builder outside(k_, f.loop);
+    loop_inits(k_[f.loop])[f.carry] = first_sums(outside, init, *p, f);
     k_.set_type(before, p->sums);
     k_.set_type(result, p->sums);
 
-    Builder inside(k_);
-    inside.before(f.update);
-    inside.loc = k_[f.update].loc;
+    Builder inside(k_, f.update);
     const Value sums = thread_sums(inside, f, *p);
     k_.replace_all_uses(after, update(inside, f, before, sums, *p));
     k_.erase(f.update);
@@ -316,7 +313,7 @@ class LateSums {
 
   /// Behind the loop: over lanes and warps.
   void finish(OpId loop, const AttrList& folding, const Parts& p, Value result, Type whole) const {
-    Builder b = behind(k_, loop);
+    Builder b = Builder::behind(k_, loop);
     const Value stand_in = b.op(Opcode::Poison, {}, whole);
     k_.replace_all_uses(result, stand_in);
     const int axis = static_cast<int>(folding.i(AttrName::axis));

@@ -87,9 +87,7 @@ class Materializer {
   }
 
   Builder before(OpId op) {
-    Builder b(k_);
-    b.before(op);
-    b.loc = k_[op].loc;
+    Builder b(k_, op);
     return b;
   }
 

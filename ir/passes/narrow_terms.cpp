@@ -23,8 +23,7 @@ namespace {
 
 bool is_infinite(const Kernel& k, Value v) {
   if (const OpId def = k[v].def)
-    if (k[def].opcode == Opcode::Splat || k[def].opcode == Opcode::Broadcast)
-      return is_infinite(k, k[def].operands[0]);
+    if (k[def].is(Opcode::Splat, Opcode::Broadcast)) return is_infinite(k, k[def].operands[0]);
   const auto number = number_of(k, v);
   return number && std::isinf(*number);
 }
@@ -76,7 +75,7 @@ class NarrowTerms {
     const OpData& d = k_[op];
     if (d.results.size() != 1 || !is_float_wide(d.results[0])) return false;
     using enum Opcode;
-    const bool fits = is_sum(d.opcode) || d.opcode == Mul || d.opcode == Div || d.opcode == Fma ||
+    const bool fits = is_sum(d.opcode) || d.is(Mul, Div, Fma) ||
                       (d.opcode == Cast && is_integer_wide(d.operands[0]));
     return fits && d.attrs.i(AttrName::relaxed) != 0;
   }
@@ -191,8 +190,7 @@ class NarrowTerms {
 
   /// An elementwise op whose operands are all narrow.
   bool before_broadcasts(OpId op) {
-    const Family family = info(k_[op].opcode).family;
-    if (family != Family::Elementwise && family != Family::Math) return false;
+    if (!info(k_[op].opcode).is_elementwise()) return false;
     if (k_[op].results.size() != 1 || !LinearForms::is_wide(k_.type(k_[op].results[0])))
       return false;
     const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());

@@ -37,10 +37,7 @@ Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
 bool stores(const Kernel& k, OpId op) {
   using enum Opcode;
   bool found = false;
-  const auto look = [&](OpId o) {
-    found |= k[o].opcode == StoreView || k[o].opcode == Store || k[o].opcode == AtomicRmw ||
-             k[o].opcode == LastArriver;
-  };
+  const auto look = [&](OpId o) { found |= k[o].is(StoreView, Store, AtomicRmw, LastArriver); };
   look(op);
   for (RegionId r : k[op].regions) walk(k, r, look);
   return found;
@@ -149,8 +146,7 @@ class StoreBlocks {
   }
 
   Builder here(OpId like) {
-    Builder b(k_);
-    b.before(at_);
+    Builder b(k_, at_);
     b.loc = k_[like].loc;
     return b;
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/loop.h"
 #include "ir/reshape_groups.h"
 #include "tegula/error.h"
 
@@ -32,9 +33,7 @@ bool Absence::reads_zero(Value v) const {
   using enum Opcode;
   if (d.opcode == LoadView) return at_offsets(def).empty();
   // A cast keeps 0; shape ops move elements only.
-  if (d.opcode == Cast || d.opcode == Permute || d.opcode == ExpandDims || d.opcode == Neg ||
-      d.opcode == Abs)
-    return reads_zero(d.operands[0]);
+  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return reads_zero(d.operands[0]);
   if (d.opcode == Mul && d.operands[0] == d.operands[1]) return reads_zero(d.operands[0]);
   if (d.opcode == Dot)
     return is_zero(k_, d.operands[2]) && reads_zero(d.operands[0]) && reads_zero(d.operands[1]);
@@ -72,9 +71,7 @@ Absence::List Absence::union_of_operands(OpId op) const {
 Value Absence::moved_mask(OpId id, Value mask) {
   Value& moved = moved_[{id, mask}];
   if (moved) return moved;
-  Builder b(k_);
-  b.before(id);
-  b.loc = k_[id].loc;
+  Builder b(k_, id);
   AttrList attrs = k_[id].attrs;
   const Type type = k_.type(k_[id].results[0]).with_elem({DType::i1, false});
   const OpId made =
@@ -109,9 +106,7 @@ void Absence::broadcast(OpId id) {
     // A line of one element is repeated by itself.
     Value& moved = moved_[{id, bound.mask}];
     if (!moved) {
-      Builder b(k_);
-      b.before(id);
-      b.loc = k_[id].loc;
+      Builder b(k_, id);
       moved =
           b.op(Opcode::Broadcast, {bound.mask}, Type::tile({DType::i1, false}, to.subspan(d, 1)));
     }
@@ -164,9 +159,7 @@ void Absence::reshape(OpId id) {
     }
     Made& made = made_[{id, static_cast<std::size_t>(&bound - moved.data())}];
     if (made.from != List{before}) {
-      Builder b(k_);
-      b.before(id);
-      b.loc = k_[id].loc;
+      Builder b(k_, id);
       made = {{before}, {reshaped(b, before, from, to)}};
     }
     bound = made.bounds[0];
@@ -231,9 +224,7 @@ void Absence::crop(OpId id) {
   if (!end && extent && k_[extent].opcode == Opcode::ViewDim)
     end = limit(k_[extent].operands[0], k_[extent].attrs.i(AttrName::axis), k_.type(given));
   if (!end) {
-    Builder b(k_);
-    b.before(id);
-    b.loc = k_[id].loc;
+    Builder b(k_, id);
     const Value zero = b.constant(k_.type(given), std::int64_t{0});
     end = b.op(Opcode::Max, {given, zero});
   }
@@ -248,9 +239,7 @@ void Absence::crop(OpId id) {
 Value Absence::share(OpId id, Value offset, std::int64_t extent) {
   Value& at = shares_[{id, offset}];
   if (at) return at;
-  Builder b(k_);
-  b.before(id);
-  b.loc = k_[id].loc;
+  Builder b(k_, id);
   const Type type = k_.type(offset);
   const Value rank = b.op(Opcode::ClusterRank, {}, Type::scalar(DType::i32));
   const Value first = b.mul(b.cast(rank, type.dtype()), b.constant(type, extent));
@@ -293,9 +282,7 @@ void Absence::reduce(OpId id) {
   if (k_[id].opcode == Opcode::ReduceWith && !skipped.empty()) {
     Made& made = made_[{id, 0}];
     if (made.from != skipped) {
-      Builder b(k_);
-      b.before(id);
-      b.loc = k_[id].loc;
+      Builder b(k_, id);
       const Value present = mask_of_all(b, skipped, operand);
       Bound any;
       any.mask = b.op(Opcode::Reduce, {present}, {{AttrName::axis, axis}, {AttrName::kind, "or"}});
@@ -321,7 +308,7 @@ void Absence::op(OpId id) {
   const OpData& d = k_[id];
   using enum Opcode;
   if (d.opcode == LoadView) return load(id);
-  if (d.opcode == For || d.opcode == While) return loop(id);
+  if (is_loop(d)) return loop(id);
   if (d.opcode == FillAbsent) {
     set(d.results[0], {});
     return;
@@ -343,7 +330,7 @@ void Absence::op(OpId id) {
     return remap(id, map);
   }
   if (d.opcode == Broadcast) return broadcast(id);
-  if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) return reduce(id);
+  if (d.is(Reduce, ArgReduce, ReduceWith)) return reduce(id);
   if (d.opcode == Dot) return dot(id);
   if (d.opcode == Reshape) return reshape(id);
   if (d.opcode == If) return branch(id);

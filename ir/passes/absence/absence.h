@@ -180,9 +180,6 @@ class Absence {
 /// A crop that leaves nothing of its tile.
 bool is_nowhere(const Kernel& k, Value v);
 
-/// A builder that inserts right after the op.
-Builder builder_behind(Kernel& k, OpId op);
-
 /// Adds what is not there yet.
 void merge_bounds(std::vector<Bound>& into, std::span<const Bound> more);
 

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
 #include "tegula/error.h"
 
@@ -89,7 +90,7 @@ Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& vary
   if (!next || k_[next].operands.size() != 2) return {};
   const OpData& d = k_[next];
   using enum Opcode;
-  const bool commutes = d.opcode == Add || d.opcode == Or || d.opcode == Xor;
+  const bool commutes = d.is(Add, Or, Xor);
   if (!commutes && d.opcode != Sub) return {};
   const std::size_t at = d.operands[0] == old ? 0 : commutes && d.operands[1] == old ? 1 : 2;
   if (at == 2 || d.operands[1 - at] == old) return {};
@@ -117,10 +118,8 @@ Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& vary
 
 void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& invariant) {
   const OpId yield = k_.terminator(k_[loop].regions.back());
-  const std::size_t arg = i + (k_[loop].opcode == Opcode::For ? 1 : 0);
-  const Value next = k_[yield].operands[i], old = k_[k_[loop].regions.back()].args[arg];
-  Builder b(k_);
-  b.before(yield);
+  const Value next = k_[yield].operands[i], old = body_carries(k_, loop)[i];
+  Builder b(k_, yield);
   b.loc = k_[next].def ? k_[k_[next].def].loc : k_[loop].loc;
   Value kept = sum_that_keeps(b, k_[next].def, old, varying);
   if (!kept) {
@@ -138,7 +137,7 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
 
 /// Whether the carry lacks more, the same in every step, than was known of it.
 bool Absence::grow(OpId loop, std::size_t i, List& carried) {
-  const Value next = k_[k_.terminator(k_[loop].regions.back())].operands[i];
+  const Value next = loop_nexts(k_, loop)[i];
   // A scalar cannot be cropped.
   if (!k_.type(next).is_tile()) return false;
   const List found(of(next).begin(), of(next).end());
@@ -152,14 +151,14 @@ bool Absence::grow(OpId loop, std::size_t i, List& carried) {
 }
 
 std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
-  return of(k_[loop].operands[(k_[loop].opcode == Opcode::For ? 3 : 0) + i]);
+  return of(loop_inits(k_[loop])[i]);
 }
 
 /// Bounds by which the next value lacks elements: in every iteration, by bounds that hold in front
 /// of the loop, and in some iterations.
 Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
   Lacking lacking;
-  for (const Bound& bound : of(k_[k_.terminator(k_[loop].regions.back())].operands[i]))
+  for (const Bound& bound : of(loop_nexts(k_, loop)[i]))
     if (const Bound* const known = find_bound(carried, bound))
       lacking.always.push_back(*known);
     else
@@ -197,23 +196,20 @@ bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
 /// The first value comes to lack what every later value lacks. Whether the loop has to be followed
 /// again.
 bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
-  const std::size_t first = (k_[loop].opcode == Opcode::For ? 3 : 0) + i;
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end()),
       found = next_lacks(loop, i, carried).always;
   List missing;
   std::ranges::copy_if(found, std::back_inserter(missing),
                        [&](const Bound& x) { return !has_bound(begins, x); });
-  if (missing.empty() || !k_.type(k_[loop].operands[first]).is_tile()) return false;
+  if (missing.empty() || !k_.type(loop_inits(k_[loop])[i]).is_tile()) return false;
   ++rewritten_;
   const bool are_crops = std::ranges::all_of(missing, [&](const Bound& x) {
     return x.is_interval() && !x.is_whole() && !x.is_guarded && is_limit_of_crop(x);
   });
   if (are_crops) {
-    Builder b(k_);
-    b.before(loop);
-    b.loc = k_[loop].loc;
-    const Value start = cropped(b, k_[loop].operands[first], missing);
-    k_[loop].operands[first] = start;
+    Builder b(k_, loop);
+    const Value start = cropped(b, loop_inits(k_[loop])[i], missing);
+    loop_inits(k_[loop])[i] = start;
     return false;
   }
   lack_alike(loop, i, found);
@@ -225,12 +221,9 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
   List cut, masked, whole;
   for (const Bound& bound : found)
     (bound.is_whole() ? whole : bound.is_interval() ? cut : masked).push_back(bound);
-  const std::size_t first = (k_[loop].opcode == Opcode::For ? 3 : 0) + i;
   const OpId yield = k_.terminator(k_[loop].regions.back());
   const Type type = k_.type(k_[yield].operands[i]);
-  Builder b(k_);
-  b.before(loop);
-  b.loc = k_[loop].loc;
+  Builder b(k_, loop);
   const Value all = mask_of_all(b, whole, Type::of(type.elem()));
   const Value some = mask_of_all(b, masked, type);
   const auto lacking = [&](Value v) {
@@ -239,8 +232,8 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
     return all ? only_where(b, all, v) : v;
   };
   const OpId before = k_[loop].prev;
-  const Value start = lacking(k_[loop].operands[first]);
-  k_[loop].operands[first] = start;
+  const Value start = lacking(loop_inits(k_[loop])[i]);
+  loop_inits(k_[loop])[i] = start;
   // The ops in front are not looked at again, as those of the body are.
   for (OpId made = before ? k_[before].next : k_[k_[loop].parent].first; made != loop;
        made = k_[made].next)
@@ -262,7 +255,6 @@ void Absence::loop(OpId id) {
 
 /// Whether what the loop carries is settled; else ops were added, and it begins anew.
 bool Absence::follow(OpId id) {
-  const std::size_t arg0 = k_[id].opcode == Opcode::For ? 1 : 0;
   const std::size_t carries = k_[id].results.size();
   std::vector<List> carried(carries);
   for (std::size_t i = 0; i < carries; ++i)
@@ -275,7 +267,7 @@ bool Absence::follow(OpId id) {
   for (std::size_t round = 0; changed; ++round) {
     changed = false;
     for (RegionId r : regions)
-      for (std::size_t i = 0; i < carries; ++i) set(k_[r].args[arg0 + i], carried[i]);
+      for (std::size_t i = 0; i < carries; ++i) set(loop_carries(k_, r)[i], carried[i]);
     ++unsettled_;
     for (RegionId r : regions) region(r);
     --unsettled_;

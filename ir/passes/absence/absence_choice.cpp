@@ -31,15 +31,14 @@ Value Absence::repeated_scalar(Value condition) {
   const OpId def = k_[condition].def;
   const OpData d = k_[def];
   using enum Opcode;
-  const bool is_moved =
-      d.opcode == Broadcast || d.opcode == ExpandDims || d.opcode == Reshape || d.opcode == Permute;
+  const bool is_moved = d.is(Broadcast, ExpandDims, Reshape, Permute);
   std::vector<Value> operands;
   for (Value o : d.operands) operands.push_back(repeated_scalar(o));
   Value made;
   if (d.opcode == Splat || is_moved) {
     made = operands[0];
   } else {
-    Builder b = builder_behind(k_, def);
+    Builder b = Builder::behind(k_, def);
     const Type type = Type::of(k_.type(condition).elem());
     made = k_[b.create(d.opcode, operands, std::span(&type, 1), d.attrs)].results[0];
   }
@@ -115,7 +114,7 @@ void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List
   from.insert(from.end(), masked[1].begin(), masked[1].end());
   Made& made = made_[{id, 0}];
   if (made.from != from) {
-    Builder b = builder_behind(k_, id);
+    Builder b = Builder::behind(k_, id);
     const Type type = k_.type(result);
     const auto side = [&](const List& bounds) {
       const Value m = mask_of_all(b, bounds, type);
@@ -148,7 +147,7 @@ void Absence::join_edges(OpId id, const Sides& sides, List& all) {
     from.insert(from.end(), second.begin(), second.end());
     Made& made = made_[{id, static_cast<std::size_t>(1 + dim)}];
     if (made.from != from) {
-      Builder b = builder_behind(k_, id);
+      Builder b = Builder::behind(k_, id);
       const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
       const auto lines = [&](const List& bounds) {
         Value m;
@@ -197,7 +196,7 @@ Bound Absence::guarded(OpId choice, Value condition, bool when, Bound bound, Reg
     if (made_[{choice, slot}].from == key) return made_[{choice, slot}].bounds[0];
   for (Value* part : {&bound.offset, &bound.limit, &bound.mask})
     if (*part) *part = visible_behind(choice, from, *part);
-  Builder b = builder_behind(k_, choice);
+  Builder b = Builder::behind(k_, choice);
   const auto choose = [&](Value mine, Value other) {
     return when ? b.select(condition, mine, other) : b.select(condition, other, mine);
   };

@@ -9,20 +9,11 @@
 
 #include <algorithm>
 
+#include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
-
-Builder builder_behind(Kernel& k, OpId op) {
-  Builder b(k);
-  if (k[op].next)
-    b.before(k[op].next);
-  else
-    b.at_end(k[op].parent);
-  b.loc = k[op].loc;
-  return b;
-}
 
 bool is_nowhere(const Kernel& k, Value v) {
   const OpId def = k[v].def;
@@ -110,10 +101,8 @@ void Absence::replace_by_present(Builder& b, Value v, Value present, std::span<c
 void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool keeps) {
   List cut, masks;
   for (const Bound& bound : always) (bound.is_interval() ? cut : masks).push_back(bound);
-  const bool is_for = k_[loop].opcode == Opcode::For;
-  const std::size_t first = (is_for ? 3 : 0) + i, arg = (is_for ? 1 : 0) + i;
   const OpId yield = k_.terminator(k_[loop].regions.back());
-  const Value start = k_[loop].operands[first];
+  const Value start = loop_inits(k_[loop])[i];
   const Type type = k_.type(start), flag = type.with_elem({DType::i1, false});
   if (!type.is_tile()) refuse(loop, start, k_[yield].operands[i]);
   const auto present = [&](Builder& b, Value v) {
@@ -123,22 +112,16 @@ void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool ke
                            : b.constant(scalar, std::int64_t{0});
     return b.op(Opcode::FillAbsent, {v, zero}, flag, {{AttrName::kind, "present"}});
   };
-  Builder b(k_);
-  b.before(loop);
-  b.loc = k_[loop].loc;
+  Builder b(k_, loop);
   const Value begins = any_value(b, start), all = mask_of_all(b, masks, type);
   Value is_there = present(b, start);
   if (all) is_there = b.op(Opcode::And, {is_there, all});
-  k_[loop].operands[first] = begins;
-  k_[loop].operands.push_back(is_there);
-
-  Value old, was_there;
+  loop_inits(k_[loop])[i] = begins;
+  const Value was_there = add_carry(k_, loop, is_there), old = body_carries(k_, loop)[i];
   const std::vector<RegionId> regions(k_[loop].regions.begin(), k_[loop].regions.end());
   for (RegionId r : regions) {
-    was_there = k_.add_arg(r, flag);
-    old = k_[r].args[arg];
     b.before(k_[r].first);
-    replace_by_present(b, old, was_there, cut);
+    replace_by_present(b, loop_carries(k_, r)[i], loop_carries(k_, r).back(), cut);
   }
   b.before(yield);
   const Value next = k_[yield].operands[i], has = present(b, next);
@@ -148,9 +131,8 @@ void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool ke
   k_[yield].operands[i] = yielded;
   k_[yield].operands.push_back(flags);
 
-  const Value left = k_.add_result(loop, flag), result = k_[loop].results[i];
-  Builder behind = builder_behind(k_, loop);
-  replace_by_present(behind, result, left, cut);
+  Builder behind = Builder::behind(k_, loop);
+  replace_by_present(behind, k_[loop].results[i], k_[loop].results.back(), cut);
   ++rewritten_;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
 #include "ir/reshape_groups.h"
 
@@ -33,9 +34,7 @@ class Follower {
   bool looks(OpId op, Value v, int dim) {
     const OpData& d = k_[op];
     using enum Opcode;
-    const Family family = info(d.opcode).family;
-    if (family == Family::Elementwise || family == Family::Math || d.opcode == Crop)
-      return result(op, dim);
+    if (info(d.opcode).is_elementwise() || d.opcode == Crop) return result(op, dim);
     if (d.opcode == FillAbsent) return d.attrs.s(AttrName::kind) != "any" || result(op, dim);
     if (d.opcode == ExpandDims)
       return result(op, dim + (static_cast<int>(d.attrs.i(AttrName::axis)) <= dim ? 1 : 0));
@@ -44,15 +43,15 @@ class Follower {
       return result(op,
                     static_cast<int>(std::ranges::find(order, std::int64_t{dim}) - order.begin()));
     }
-    if (d.opcode == Broadcast || d.opcode == Reshape) return moves(op, dim);
-    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == Scan) {
+    if (d.is(Broadcast, Reshape)) return moves(op, dim);
+    if (d.is(Reduce, ArgReduce, Scan)) {
       const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
       if (axis == dim) return true;
       return result(op, dim - (d.opcode != Scan && axis < dim ? 1 : 0));
     }
     if (d.opcode == Dot) return product(op, v, dim);
     if (d.opcode == StoreView) return stores(d, v, dim);
-    if (d.opcode == For || d.opcode == While) return begins_loop(op, v, dim);
+    if (is_loop(d)) return begins_loop(op, v, dim);
     if (d.opcode == Yield) return yields(op, v, dim);
     return true;
   }
@@ -87,7 +86,7 @@ class Follower {
 
   bool begins_loop(OpId op, Value v, int dim) {
     const OpData& d = k_[op];
-    const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
+    const std::size_t first = first_init(d.opcode);
     for (std::size_t i = 0; i < d.operands.size(); ++i) {
       if (d.operands[i] != v) continue;
       if (i < first || carried(op, i - first, dim)) return true;
@@ -95,21 +94,20 @@ class Follower {
     return false;
   }
   bool carried(OpId loop, std::size_t i, int dim) {
-    const std::size_t arg = i + (k_[loop].opcode == Opcode::For ? 1 : 0);
     for (RegionId r : k_[loop].regions)
-      if (is_observed(k_[r].args[arg], dim)) return true;
+      if (is_observed(loop_carries(k_, r)[i], dim)) return true;
     return is_observed(k_[loop].results[i], dim);
   }
   bool yields(OpId op, Value v, int dim) {
     const OpId owner = k_[k_[op].parent].owner;
     if (!owner) return true;
-    const Opcode o = k_[owner].opcode;
+    const bool is_branch = k_[owner].opcode == Opcode::If,
+               is_carry = is_loop(k_[owner]) && k_[op].parent == k_[owner].regions.back();
     for (std::size_t i = 0; i < k_[op].operands.size(); ++i) {
       if (k_[op].operands[i] != v) continue;
-      if (o == Opcode::If ? is_observed(k_[owner].results[i], dim)
-          : o == Opcode::For || (o == Opcode::While && k_[op].parent == k_[owner].regions[1])
-              ? carried(owner, i, dim)
-              : true)
+      if (is_branch  ? is_observed(k_[owner].results[i], dim)
+          : is_carry ? carried(owner, i, dim)
+                     : true)
         return true;
     }
     return false;

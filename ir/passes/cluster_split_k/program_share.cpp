@@ -15,26 +15,10 @@ namespace {
 /// wherever it stands.
 bool is_repeatable(const OpData& d) {
   using enum Opcode;
-  switch (d.opcode) {
-    case Const:
-    case Poison:
-    case Arange:
-    case Splat:
-    case Broadcast:
-    case ExpandDims:
-    case Reshape:
-    case Permute:
-    case LoadView:
-    case Load:
-    case Reduce:
-    case ArgReduce:
-    case Scan:
-      return true;
-    case AsmElementwise:
-      return d.attrs.i(AttrName::effects) == 0;
-    default:
-      return info(d.opcode).family == Family::Elementwise || info(d.opcode).family == Family::Math;
-  }
+  return info(d.opcode).is_elementwise() ||
+         d.is(Const, Poison, Arange, Splat, Broadcast, ExpandDims, Reshape, Permute, LoadView, Load,
+              Reduce, ArgReduce, Scan) ||
+         (d.opcode == AsmElementwise && d.attrs.i(AttrName::effects) == 0);
 }
 
 /// The dimension of the operand that keeps its elements' order, if one does.
@@ -80,7 +64,7 @@ std::optional<int> ProgramShare::operand_dim(OpId op, Value operand, int dim) co
   if (!t.is_tile()) return kWhole;
   const auto axis = static_cast<int>(d.attrs.i(AttrName::axis));
   using enum Opcode;
-  if (d.opcode == Reduce || d.opcode == ArgReduce) return dim < axis ? dim : dim + 1;
+  if (d.is(Reduce, ArgReduce)) return dim < axis ? dim : dim + 1;
   if (d.opcode == Scan && dim == axis) return std::nullopt;
   if (d.opcode == Reshape) return dim_before_reshape(t, k_.type(d.results[0]), dim);
   return dim_of_operand(k_, d, operand, dim);
@@ -175,9 +159,7 @@ void ProgramShare::move_box(OpId op, std::size_t first, int dim, std::int64_t ex
   OpData& d = k_[op];
   const auto axis =
       static_cast<std::size_t>(d.attrs.ints(AttrName::axes)[static_cast<std::size_t>(dim)]);
-  Builder b(k_);
-  b.before(op);
-  b.loc = d.loc;
+  Builder b(k_, op);
   const Value offset = d.operands[first + axis];
   k_[op].operands[first + axis] = b.add(offset, rank_times(extent, k_.type(offset).dtype()));
   const bool is_contiguous = k_.type(k_[op].operands[0]).view_facts().strides[axis] == 1;
@@ -200,9 +182,7 @@ void ProgramShare::remake(OpId op, int dim) {
   }
   std::vector<Type> types;
   for (Value result : k_[op].results) types.push_back(part_type(k_.type(result), dim));
-  Builder b(k_);
-  b.before(op);
-  b.loc = k_[op].loc;
+  Builder b(k_, op);
   const AttrList attrs = k_[op].attrs;
   const OpId made = b.create(k_[op].opcode, operands, types, attrs);
   for (std::size_t i = 0; i < types.size(); ++i)

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ir/analysis/bounds.h"
+#include "ir/loop.h"
 #include "ir/passes/cluster_split_k/program_memory.h"
 #include "ir/passes/cluster_split_k/program_share.h"
 #include "ir/passes/cluster_split_k/summed_loop.h"
@@ -35,8 +36,6 @@ struct Sum {
   int axis;         ///< of it, which is cut
   OpId first_loop;  ///< that adds to it
   std::size_t carry;
-
-  std::size_t init() const { return kFirstInit + carry; }
 };
 
 class Split {
@@ -97,10 +96,9 @@ class Split {
       const OpData& d = k_[op];
       const bool has_effect = info(d.opcode).has(kWrites) || info(d.opcode).has(kEffects) ||
                               d.attrs.i(AttrName::effects) == 1;
-      const bool is_harmless =
-          d.opcode == Assume || d.opcode == GridWait || d.opcode == GridTrigger || d.opcode == Pin;
+      const bool is_harmless = d.is(Assume, GridWait, GridTrigger, Pin);
       if (!why.empty() || !has_effect || is_harmless) return;
-      const bool is_store = d.opcode == StoreView || d.opcode == Store || d.opcode == AtomicRmw;
+      const bool is_store = d.is(StoreView, Store, AtomicRmw);
       if (!is_store)
         why = fmt::format("it has a {}", info(d.opcode).mnemonic);
       else if (d.parent != k_.body())
@@ -138,19 +136,19 @@ class Split {
     return "";
   }
 
-  Value init_of(const Sum& sum) const { return k_[sum.first_loop].operands[sum.init()]; }
+  Value init_of(const Sum& sum) const { return loop_inits(k_[sum.first_loop])[sum.carry]; }
 
   /// What another loop adds to, and nothing else looks at.
   bool goes_on(Value v) const {
     const auto use = uses_.only(v);
     return k_[v].def && is_summed(k_[v].def) && use && is_summed(use->op) &&
-           use->operand >= kFirstInit;
+           use->operand >= first_init(Opcode::For);
   }
 
   bool is_computed_from_sums(OpId loop) {
     bool found = false;
     const auto look = [&](Value v) { found = found || share_->depends(v); };
-    for (std::size_t i = 0; i < kFirstInit; ++i) look(k_[loop].operands[i]);
+    for (Value v : std::span(k_[loop].operands).first(first_init(Opcode::For))) look(v);
     walk(k_, k_[loop].regions[0], [&](OpId op) {
       for (Value v : k_[op].operands) look(v);
     });
@@ -204,9 +202,7 @@ class Split {
 
   void add_parts(const Sum& sum) {
     const OpId def = k_[sum.total].def;
-    Builder b(k_);
-    b.before(k_[def].next);  // at least the store
-    b.loc = k_[def].loc;
+    Builder b = Builder::behind(k_, def);
     const Type t = k_.type(sum.total);
     std::vector<std::int64_t> shape(t.shape().begin(), t.shape().end());
     shape[static_cast<std::size_t>(sum.axis)] /= parts_;
@@ -220,9 +216,7 @@ class Split {
   }
 
   void begin_with_zeros(const Sum& sum) {
-    Builder b(k_);
-    b.before(sum.first_loop);
-    b.loc = k_[sum.first_loop].loc;
+    Builder b(k_, sum.first_loop);
     const Type t = k_.type(init_of(sum));
     const Value zeros = is_float(t.dtype()) ? b.constant(t, 0.0) : b.constant(t, std::int64_t{0});
     k_[sum.first_loop].operands[sum.init()] = zeros;
@@ -244,25 +238,20 @@ class Split {
   void make_clusters() {
     k_.info.cluster = parts_;
     const OpId yield = k_.terminator(k_.launch());
-    Builder b(k_);
-    b.before(yield);
-    b.loc = k_[yield].loc;
+    Builder b(k_, yield);
     const Value programs = k_[yield].operands[0];
     const Value all = b.mul(programs, b.constant(k_.type(programs), std::int64_t{parts_}));
     k_[yield].operands[0] = all;
     std::vector<OpId> numbers;
     walk(k_, k_.body(), [&](OpId op) {
-      const bool is_number =
-          k_[op].opcode == Opcode::ProgramId || k_[op].opcode == Opcode::NumPrograms;
+      const bool is_number = k_[op].is(Opcode::ProgramId, Opcode::NumPrograms);
       if (is_number && k_[op].attrs.i(AttrName::axis) == 0) numbers.push_back(op);
     });
     for (OpId op : numbers) number_clusters(op);
   }
 
   void number_clusters(OpId op) {
-    Builder b(k_);
-    b.before(op);
-    b.loc = k_[op].loc;
+    Builder b(k_, op);
     const Type t = k_.type(k_[op].results[0]);
     Value number;
     if (k_[op].opcode == Opcode::ProgramId) {

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "ir/analysis/bounds.h"
+#include "ir/loop.h"
 
 namespace tegula::ir {
 
@@ -25,14 +26,14 @@ class SummedLoop {
   bool is_sum(OpId loop, std::size_t carry) {
     followed_[loop].insert(carry);
     const RegionId body = k_[loop].regions[0];
-    Value v = k_[body].args[kFirstCarry + carry];
+    Value v = body_carries(k_, loop)[carry];
     for (auto use = uses_.only(v); use; use = uses_.only(v)) {
       const OpData& d = k_[use->op];
       if (d.parent != body) return false;
       if (d.opcode == Opcode::Yield) return use->operand == carry;
       std::size_t result = 0;
-      if (d.opcode == Opcode::For && use->operand >= kFirstInit) {
-        result = use->operand - kFirstInit;
+      if (d.opcode == Opcode::For && use->operand >= first_init(d.opcode)) {
+        result = use->operand - first_init(d.opcode);
         if (!is_sum(use->op, result)) return false;
       } else if (adds_to(d, use->operand)) {
         adding_.insert(loop);
@@ -78,9 +79,7 @@ std::string_view why_not_summed(const Kernel& k, const Uses& uses, OpId loop,
 }
 
 void keep_part_of_steps(Kernel& k, OpId loop, Value rank, int parts) {
-  Builder b(k);
-  b.before(loop);
-  b.loc = k[loop].loc;
+  Builder b(k, loop);
   const Value lo = k[loop].operands[0], hi = k[loop].operands[1], step = k[loop].operands[2];
   const Type type = k.type(lo);
   const std::int64_t block = *as_constant(k, step);

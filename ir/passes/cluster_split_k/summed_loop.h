@@ -9,9 +9,6 @@
 
 namespace tegula::ir {
 
-/// Operands of a `for` before its carries, and arguments of its body before them.
-inline constexpr std::size_t kFirstInit = 3, kFirstCarry = 1;
-
 /// Why a loop carries anything but sums, to which its steps, or those of loops in it, add terms;
 /// empty if nothing else. Then `adding` gets the loops, none in another, whose steps do.
 std::string_view why_not_summed(const Kernel& k, const Uses& uses, OpId loop,

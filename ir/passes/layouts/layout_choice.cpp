@@ -14,6 +14,7 @@
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/thread_fn.h"
+#include "ir/loop.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/layouts/layout_before.h"
 #include "ir/passes/schedule/plan_survey.h"
@@ -65,7 +66,7 @@ LayoutChoice::LayoutChoice(const Kernel& k, const Plan& plan)
   // standard layout.
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
-    if (d.opcode != Opcode::For && d.opcode != Opcode::While && d.opcode != Opcode::If) return;
+    if (!d.is(Opcode::For, Opcode::While, Opcode::If)) return;
     for (Value v : d.results)
       if (k.type(v).is_tile() && !of(v)) set(v, standard(k.type(v)));
   });
@@ -304,23 +305,21 @@ void LayoutChoice::region(RegionId r) {
 
 void LayoutChoice::loop(OpId id) {
   const OpData& d = k_[id];
-  const std::size_t first = d.opcode == Opcode::For ? 3 : 0, arg0 = d.opcode == Opcode::For ? 1 : 0;
   for (RegionId r : d.regions) region(r);
-  const OpId yield = k_.terminator(d.regions.back());
   for (std::size_t i = 0; i < d.results.size(); ++i) {
     const Value carried = d.results[i];
     if (!k_.type(carried).is_tile()) continue;
-    const LinearLayout* layout = of(k_[yield].operands[i]);
-    if (!layout) layout = of(d.operands[first + i]);
+    const LinearLayout* layout = of(loop_nexts(k_, id)[i]);
+    if (!layout) layout = of(loop_inits(d)[i]);
     set(carried, layout);
-    for (RegionId r : d.regions) set(k_[r].args[arg0 + i], of(carried));
+    for (RegionId r : d.regions) set(loop_carries(k_, r)[i], of(carried));
   }
 }
 
 void LayoutChoice::op(OpId id) {
   const OpData& d = k_[id];
   using enum Opcode;
-  if (d.opcode == For || d.opcode == While) return loop(id);
+  if (is_loop(d)) return loop(id);
   if (d.opcode == If) {
     for (RegionId r : d.regions) region(r);
     for (std::size_t i = 0; i < d.results.size(); ++i)
@@ -341,7 +340,7 @@ void LayoutChoice::op(OpId id) {
     return;
   }
   if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
-  if (d.opcode == Load || d.opcode == AtomicRmw) {
+  if (d.is(Load, AtomicRmw)) {
     const LinearLayout* known = first_known(d);
     if (!known && d.opcode == Load && is_behind_products(d)) {
       if (sums_are_settled_) set(d.results[0], gathered_beside_sums(d));
@@ -350,7 +349,7 @@ void LayoutChoice::op(OpId id) {
     return set(d.results[0], known ? known : standard(type));
   }
   const LinearLayout* known = first_known(d);
-  if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
+  if (d.is(Reduce, ArgReduce, ReduceWith)) {
     if (!known) known = standard(k_.type(d.operands[0]));
     const LinearLayout* result =
         intern_layout(slice(*known, static_cast<int>(d.attrs.i(AttrName::axis))));

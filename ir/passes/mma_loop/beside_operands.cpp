@@ -57,7 +57,7 @@ void ProductLoop::end_beside(OpId op) {
   const auto& results = k[op].results;
   beside_->end = {results[beside_carry_], results[beside_carry_ + 1]};
   if (!is_skipped_by_others()) return;
-  Builder b = behind(k, op);
+  Builder b = Builder::behind(k, op);
   beside_->end = counted_end(b, *beside_);
 }
 

@@ -26,8 +26,7 @@ bool FirstStep::asks(OpId op, Value first) const {
 bool FirstStep::depends_on_it(OpId op) const {
   using enum Opcode;
   const OpData& d = k_[op];
-  const bool repeats = d.opcode == Splat || d.opcode == Broadcast || d.opcode == ExpandDims ||
-                       d.opcode == ConvertLayout;
+  const bool repeats = d.is(Splat, Broadcast, ExpandDims, ConvertLayout);
   return repeats && conditions_.contains(d.operands[0]);
 }
 

@@ -14,6 +14,7 @@
 
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
+#include "ir/loop.h"
 #include "ir/passes/mma_loop/first_step.h"
 #include "ir/passes/mma_loop/tile_overlap.h"
 
@@ -39,7 +40,7 @@ class LateProduct {
                        before = l_.add_carry(values().begin);
     const Value weights = l_.add_carry(l_.loop, weights_init);
     const Value adds = l_.add_carry(l_.loop, outside.flag(!begins_fresh_));
-    const Value sum_before = k_[l_.body].args[c_ + 1];
+    const Value sum_before = body_carries(k_, l_.loop)[c_];
     Builder head = l_.before(k_[l_.body].first);
     const Value sum = head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the late sum
     k_.replace_all_uses(sum_before, sum);
@@ -65,8 +66,8 @@ class LateProduct {
   /// Sums that begin as zeros and are at most scaled in a step: the first product need not read
   /// them.
   bool begins_fresh() const {
-    if (!tiles_ || !is_zero(k_, k_[l_.loop].operands[3 + c_])) return false;
-    const Value begin = k_[l_.body].args[c_ + 1], acc = k_[second_].operands[2];
+    if (!tiles_ || !is_zero(k_, loop_inits(k_[l_.loop])[c_])) return false;
+    const Value begin = body_carries(k_, l_.loop)[c_], acc = k_[second_].operands[2];
     const OpId def = k_[acc].def;
     return acc == begin || (def && k_[def].opcode == Opcode::Mul &&
                             std::ranges::count(k_[def].operands, begin) == 1);
@@ -79,7 +80,8 @@ class LateProduct {
   /// and the positions in the rings stay what they were.
   void enter_branch() {
     Builder b = l_.before(l_.loop);
-    std::vector<Value> inits(k_[l_.loop].operands.begin() + 3, k_[l_.loop].operands.end());
+    const auto own_inits = loop_inits(k_[l_.loop]);
+    std::vector<Value> inits(own_inits.begin(), own_inits.end());
     const std::size_t own = inits.size();
     if (l_.is_nested()) {
       for (const Feed& feed : l_.feeds)
@@ -120,8 +122,8 @@ class LateProduct {
     keys().ring.wait(b, keys().begin);
     l_.wait_once(b);
     ValueMap map{{k_[l_.body].args[0], k_[loop].operands[0]}};
-    for (std::size_t i = 1; i < k_[l_.body].args.size(); ++i)
-      map[k_[l_.body].args[i]] = k_[loop].operands[2 + i];
+    for (std::size_t i = 0; i < loop_inits(k_[loop]).size(); ++i)
+      map[body_carries(k_, loop)[i]] = loop_inits(k_[loop])[i];
     const OpId yield = k_.terminator(l_.body);
     FirstStep first_step(k_, loop);
     Value before;  // the pending sums of the tile before
@@ -142,8 +144,8 @@ class LateProduct {
       tiles_->finish_before(b, sums);
     }
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
-      if (i != c_) k_[loop].operands[3 + i] = mapped(map, k_[yield].operands[i]);
-    k_[loop].operands[3 + c_] = first_sums(map, sums);
+      if (i != c_) loop_inits(k_[loop])[i] = mapped(map, k_[yield].operands[i]);
+    loop_inits(k_[loop])[c_] = first_sums(map, sums);
     const Value next = b.add(k_[loop].operands[0], k_[loop].operands[2]);
     k_[loop].operands[0] = next;
     const Value weights = mapped(map, k_[second_].operands[0]);
@@ -326,7 +328,8 @@ std::optional<std::size_t> late_sum(const ProductLoop& l) {
   if (l.load_of(k[l.dots[1]].operands[1])->dots.size() > 1) return std::nullopt;
   const OpId yield = k.terminator(l.body);
   for (std::size_t i = 0; i < k[yield].operands.size(); ++i)
-    if (k[yield].operands[i] == sum && !l.dependents(k[l.body].args[i + 1]).contains(l.dots[0]))
+    if (k[yield].operands[i] == sum &&
+        !l.dependents(body_carries(k, l.loop)[i]).contains(l.dots[0]))
       return i;
   return std::nullopt;
 }

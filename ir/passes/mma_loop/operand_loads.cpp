@@ -154,16 +154,6 @@ std::vector<OpId> loops_of(const Kernel& k) {
   return loops;
 }
 
-Builder behind(Kernel& k, OpId loop) {
-  Builder b(k);
-  if (const OpId after = k[loop].next)
-    b.before(after);
-  else
-    b.at_end(k[loop].parent);
-  b.loc = k[loop].loc;
-  return b;
-}
-
 namespace {
 
 std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpId), const Kernel& k,
@@ -188,8 +178,7 @@ std::vector<OperandLoad> loads_beside_operands(const Kernel& k, OpId loop, PassC
 std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
                                           std::size_t operand) {
   OpId at = k[k[dot].operands[operand]].def;
-  while (at && (k[at].opcode == Opcode::ConvertLayout || k[at].opcode == Opcode::Permute))
-    at = k[k[at].operands[0]].def;
+  while (at && k[at].is(Opcode::ConvertLayout, Opcode::Permute)) at = k[k[at].operands[0]].def;
   if (!at || k[at].opcode != Opcode::LoadView || k[at].parent != k[loop].parent)
     return std::nullopt;
   PassContext unused;

@@ -14,9 +14,6 @@ namespace tegula::ir {
 /// All `for` loops of the kernel, outer ones first.
 std::vector<OpId> loops_of(const Kernel& k);
 
-/// New ops go behind the loop, at its place in the text.
-Builder behind(Kernel& k, OpId loop);
-
 /// load_view -> [permute] -> convert_layout -> dots inside a loop body; in tile form none is
 /// converted. Or a load_view alone, of what is used in other ways.
 struct OperandLoad {

@@ -9,6 +9,7 @@
 #include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
+#include "ir/loop.h"
 #include "ir/matrix_type.h"
 
 namespace tegula::ir {
@@ -106,7 +107,7 @@ bool ProductLoop::is_load(OpId op) const {
 bool ProductLoop::has_inner_products() const {
   bool found = false;
   walk(k, body, [&](OpId op) {
-    const bool multiplies = k[op].opcode == Opcode::Dot || k[op].opcode == Opcode::DotAsync;
+    const bool multiplies = k[op].is(Opcode::Dot, Opcode::DotAsync);
     found = found || (multiplies && k[op].parent != body);
   });
   return found;
@@ -282,20 +283,12 @@ void ProductLoop::finish() {
 
 // ---- building
 Builder ProductLoop::before(OpId op) {
-  Builder b(k);
-  b.before(op);
+  Builder b(k, op);
   b.loc = k[loop].loc;
   return b;
 }
 
-Value ProductLoop::add_carry(OpId to, Value init) {
-  const Type type = k.type(init);
-  k[to].operands.push_back(init);
-  k.add_result(to, type);
-  // The condition of a while sees what it carries, too.
-  if (k[to].opcode == Opcode::While) k.add_arg(k[to].regions[0], type);
-  return k.add_arg(body_of(to), type);
-}
+Value ProductLoop::add_carry(OpId to, Value init) { return ir::add_carry(k, to, init); }
 
 void ProductLoop::advance(const Feed& feed, RingPosition at) {
   const OpId yield = k.terminator(body);

@@ -40,8 +40,7 @@ bool may_come_later(const Kernel& k, OpId op) {
   bool may = true;
   const auto look = [&](OpId o) {
     using enum Opcode;
-    may = may && k[o].opcode != For && k[o].opcode != While && k[o].opcode != Dot &&
-          k[o].opcode != LastArriver && k[o].opcode != GridWait && !is_release(k[o]) &&
+    may = may && !k[o].is(For, While, Dot, LastArriver, GridWait) && !is_release(k[o]) &&
           !is_acquire(k[o]);
   };
   look(op);
@@ -197,7 +196,7 @@ void TileOverlap::leave(Value weights, Value adds) {
   yields_ = {tail.flag(true), adds, weights};
   for (std::size_t i = 0; i < own_results_; ++i) yields_.push_back(k_[l_.loop].results[i]);
   yields_.insert(yields_.end(), from_tile_.begin(), from_tile_.end());
-  Builder b = behind(k_, tiles_);
+  Builder b = Builder::behind(k_, tiles_);
   b.loc = k_[second_].loc;
   const OpId branch = b.make_if(behind_tiles(exists_), {});
   Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);

@@ -16,12 +16,11 @@
 
 #include "ir/builder.h"
 #include "ir/erase_unused.h"
+#include "ir/loop.h"
 #include "ir/uses.h"
 
 namespace tegula::ir {
 namespace {
-
-constexpr std::size_t kFirstInit = 3, kFirstCarry = 1;
 
 /// What a loop carries and adds products to, and those.
 struct Sums {
@@ -54,7 +53,7 @@ class Swap {
   std::optional<Sums> sums_of(OpId loop, std::size_t carry) const {
     const RegionId body = k_[loop].regions[0];
     Sums sums{loop, carry, {}};
-    Value v = k_[body].args[kFirstCarry + carry];
+    Value v = body_carries(k_, loop)[carry];
     for (auto use = uses_.only(v); use; use = uses_.only(v)) {
       const OpData& d = k_[use->op];
       if (d.parent != body) return std::nullopt;
@@ -94,14 +93,12 @@ class Swap {
   }
 
   void turn(const Sums& sums) {
-    Builder b(k_);
-    b.before(sums.loop);
-    b.loc = k_[sums.loop].loc;
-    const Value init = k_[sums.loop].operands[kFirstInit + sums.carry];
+    Builder b(k_, sums.loop);
+    const Value init = loop_inits(k_[sums.loop])[sums.carry];
     const Value turned_init = transposed(b, init);
-    k_[sums.loop].operands[kFirstInit + sums.carry] = turned_init;
+    loop_inits(k_[sums.loop])[sums.carry] = turned_init;
     unused_.push_back(init);
-    turn_type(k_[k_[sums.loop].regions[0]].args[kFirstCarry + sums.carry]);
+    turn_type(body_carries(k_, sums.loop)[sums.carry]);
     for (OpId dot : sums.dots) turn_dot(dot);
     turn_result(sums);
   }
@@ -109,9 +106,7 @@ class Swap {
   void turn_type(Value v) { k_.set_type(v, turned(k_.type(v))); }
 
   void turn_dot(OpId dot) {
-    Builder b(k_);
-    b.before(dot);
-    b.loc = k_[dot].loc;
+    Builder b(k_, dot);
     const Value first = k_[dot].operands[0], second = k_[dot].operands[1];
     const Value a = transposed(b, second), c = transposed(b, first);
     k_[dot].operands[0] = a;
@@ -123,12 +118,7 @@ class Swap {
   void turn_result(const Sums& sums) {
     const Value result = k_[sums.loop].results[sums.carry];
     turn_type(result);
-    Builder b(k_);
-    if (const OpId next = k_[sums.loop].next)
-      b.before(next);
-    else
-      b.at_end(k_[sums.loop].parent);
-    b.loc = k_[sums.loop].loc;
+    Builder b = Builder::behind(k_, sums.loop);
     const Value back = b.op(Opcode::Permute, {result}, {{AttrName::order, Ints{1, 0}}});
     k_.replace_all_uses(result, back);
     k_[k_[back].def].operands[0] = result;

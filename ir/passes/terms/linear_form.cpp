@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "ir/passes/layouts/cut_dim.h"
 #include "ir/ramp.h"
 
 namespace tegula::ir {
@@ -34,30 +35,14 @@ bool LinearForms::may_be_absent_along(Value v, int dim) const {
   const OpId def = k_[v].def;
   if (!def) return true;
   const OpData& d = k_[def];
-  const auto attr = [&](AttrName name) { return static_cast<int>(d.attrs.i(name)); };
   using enum Opcode;
-  switch (d.opcode) {
-    case Const:
-    case Arange:
-    case Splat:
-    case FillAbsent:
-      return false;
-    case ExpandDims: {
-      const int axis = attr(AttrName::axis);
-      return axis != dim && may_be_absent_along(d.operands[0], dim - (axis < dim ? 1 : 0));
-    }
-    case Permute:
-      return may_be_absent_along(
-          d.operands[0],
-          static_cast<int>(d.attrs.ints(AttrName::order)[static_cast<std::size_t>(dim)]));
-    case Broadcast:
-      return may_be_absent_along(d.operands[0], dim);
-    default:
-      break;
-  }
-  const Family family = info(d.opcode).family;
-  return (family != Family::Elementwise && family != Family::Math && d.opcode != Load) ||
-         std::ranges::any_of(d.operands, [&](Value x) { return may_be_absent_along(x, dim); });
+  if (d.is(Const, Arange, Splat, FillAbsent)) return false;
+  if (!info(d.opcode).is_elementwise() && !d.is(ExpandDims, Permute, Broadcast, Load)) return true;
+  return std::ranges::any_of(d.operands, [&](Value x) {
+    // What is repeated along the dimension is absent by the one that it has there.
+    const int at = d.opcode == Broadcast ? dim : dim_of_operand(k_, d, x, dim);
+    return at != kWhole && may_be_absent_along(x, at);
+  });
 }
 
 std::optional<int> LinearForms::narrow_axis(Value v) const {

@@ -55,7 +55,7 @@ bool TileFacts::is_code(Value v) {
 bool TileFacts::is_slow(OpId op) const {
   const OpData& d = (*k_)[op];
   return k_->type(d.results[0]) == Type::scalar(DType::i32) && of_tile_.at(d.results[0]) &&
-         (d.opcode == Opcode::Div || d.opcode == Opcode::Rem || is_constant_read(*k_, op));
+         (d.is(Opcode::Div, Opcode::Rem) || is_constant_read(*k_, op));
 }
 
 bool TileFacts::is_long_choice(Value v) {
