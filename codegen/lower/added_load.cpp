@@ -7,6 +7,7 @@
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/uses.h"
 #include "support/quotients.h"
 
 namespace tegula::codegen {
@@ -109,12 +110,9 @@ class Parts {
 
 Value Lowering::added_by_parts(OpId op) {
   if (!found_added_) {
-    std::unordered_map<Value, int> uses;
+    const Uses uses(from);
     walk(from, from.body(), [&](OpId o) {
-      for (Value v : from[o].operands) ++uses[v];
-    });
-    walk(from, from.body(), [&](OpId o) {
-      if (const Value v = find_added(from, o); v && uses[v] == 1) {
+      if (const Value v = find_added(from, o); v && uses.count(v) == 1) {
         added_[o] = v;
         added_[from[v].def] = v;
       }

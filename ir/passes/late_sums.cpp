@@ -26,6 +26,7 @@
 #include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
+#include "ir/uses.h"
 
 namespace tegula::ir {
 namespace {
@@ -123,24 +124,14 @@ class LateSums {
         const auto fold = find(loop, i);
         if (!fold || !rewrite(*fold)) continue;
         changed = true;
-        count_uses();  // a factor may be what another loop has summed
+        uses_ = Uses(k_);  // a factor may be what another loop has summed
       }
     return changed;
   }
 
  private:
-  void count_uses() {
-    uses_.clear();
-    walk(k_, k_.body(), [&](OpId op) {
-      for (Value v : k_[op].operands) ++uses_[v];
-    });
-  }
-
   // ---- finding
-  bool is_used_once(Value v) const {
-    const auto it = uses_.find(v);
-    return it != uses_.end() && it->second == 1;
-  }
+  bool is_used_once(Value v) const { return uses_.count(v) == 1; }
 
   /// The op of the loop's body that makes the value for one user.
   OpId maker(Value v, RegionId body) const {
@@ -329,7 +320,7 @@ class LateSums {
   Kernel& k_;
   PassContext& context_;
   FloatFacts facts_;
-  std::unordered_map<Value, int> uses_;
+  Uses uses_;
 };
 
 }  // namespace

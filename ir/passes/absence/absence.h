@@ -10,6 +10,7 @@
 
 #include "ir/analysis/bounds.h"
 #include "ir/builder.h"
+#include "ir/uses.h"
 
 namespace tegula::ir {
 
@@ -153,8 +154,6 @@ class Absence {
   void replace_by_present(Builder& b, Value v, Value present, std::span<const Bound> cut);
   void add_presence(OpId loop, std::size_t i, const List& always, bool keeps);
 
-  void find_users();
-
   Kernel& k_;
   Bounds known_;
   std::unordered_map<Value, List> bounds_;
@@ -169,8 +168,8 @@ class Absence {
   };
   std::map<std::pair<OpId, std::size_t>, Made> made_;
   std::map<std::pair<OpId, Value>, Value> exported_;  ///< values of branches that they hand out
-  std::unordered_map<Value, std::vector<OpId>> users_;
-  std::size_t users_of_ = 0;  ///< ops there were when users were looked for
+  std::optional<Uses> uses_;
+  std::size_t uses_of_ = 0;  ///< ops there were when uses were looked for
   std::vector<OpId> masked_choices_;
   std::size_t rewritten_ = 0;  ///< carries of loops that became others
   bool defines_carries_;

@@ -12,16 +12,13 @@ namespace {
 
 class Follower {
  public:
-  Follower(const Kernel& k, const Facts& facts,
-           const std::unordered_map<Value, std::vector<OpId>>& users, const Bound& bound)
-      : k_(k), facts_(facts), users_(users), bound_(bound) {}
+  Follower(const Kernel& k, const Facts& facts, const Uses& uses, const Bound& bound)
+      : k_(k), facts_(facts), uses_(uses), bound_(bound) {}
 
   /// Elements along dimension `dim` of the value that lie outside of the bound.
   bool is_observed(Value v, int dim) {
     if (!seen_.insert({v.index, dim}).second) return false;
-    const auto users = users_.find(v);
-    if (users == users_.end()) return false;
-    return std::ranges::any_of(users->second, [&](OpId op) { return looks(op, v, dim); });
+    return std::ranges::any_of(uses_.of(v), [&](const auto& use) { return looks(use.op, v, dim); });
   }
 
  private:
@@ -115,28 +112,17 @@ class Follower {
 
   const Kernel& k_;
   const Facts& facts_;
-  const std::unordered_map<Value, std::vector<OpId>>& users_;
+  const Uses& uses_;
   const Bound& bound_;
   std::set<std::pair<std::uint32_t, int>> seen_;
 };
 
 }  // namespace
 
-void Absence::find_users() {
-  if (users_of_ == k_.op_count()) return;
-  users_.clear();
-  walk(k_, k_.body(), [&](OpId op) {
-    for (Value v : k_[op].operands) {
-      auto& users = users_[v];
-      if (users.empty() || users.back() != op) users.push_back(op);
-    }
-  });
-  users_of_ = k_.op_count();
-}
-
 bool Absence::is_observed(Value v, const Bound& bound) {
-  find_users();
-  return Follower(k_, facts(), users_, bound).is_observed(v, bound.dim);
+  if (uses_of_ != k_.op_count()) uses_.emplace(k_);
+  uses_of_ = k_.op_count();
+  return Follower(k_, facts(), *uses_, bound).is_observed(v, bound.dim);
 }
 
 }  // namespace tegula::ir

@@ -10,6 +10,7 @@
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
+#include "ir/uses.h"
 #include "support/quotients.h"
 
 namespace tegula::ir {
@@ -18,11 +19,7 @@ namespace {
 class Finder {
  public:
   Finder(const Kernel& k, OpId loop, PassContext& context)
-      : k_(k), loop_(loop), body_(k[loop].regions[0]), context_(context), hazards_(k) {
-    walk(k, k.body(), [&](OpId op) {
-      for (Value v : k[op].operands) users_[v].push_back(op);
-    });
-  }
+      : k_(k), loop_(loop), body_(k[loop].regions[0]), context_(context), hazards_(k), uses_(k) {}
 
   std::optional<OperandLoad> find(OpId op) {
     auto c = chain(op);
@@ -41,7 +38,7 @@ class Finder {
 
   std::optional<OperandLoad> find_beside(OpId op) {
     if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
-        !users_.contains(k_[op].results[0]) || chain(op))
+        uses_.count(k_[op].results[0]) == 0 || chain(op))
       return std::nullopt;
     OperandLoad c;
     c.load = op;
@@ -88,22 +85,22 @@ class Finder {
 
  private:
   OpId only_user(Value v) const {
-    const auto it = users_.find(v);
-    return it != users_.end() && it->second.size() == 1 ? it->second.front() : OpId();
+    const auto use = uses_.only(v);
+    return use ? use->op : OpId();
   }
 
   /// The users, if all are dots of one region that take the value as the same operand.
   std::vector<OpId> dots_on(Value v) const {
-    const auto it = users_.find(v);
-    if (it == users_.end()) return {};
+    std::vector<OpId> users;
+    for (const Uses::Use& use : uses_.of(v)) users.push_back(use.op);
     const auto position = [&](OpId op) {
       return std::ranges::find(k_[op].operands, v) - k_[op].operands.begin();
     };
-    for (OpId op : it->second)
-      if (k_[op].opcode != Opcode::Dot || k_[op].parent != k_[it->second.front()].parent ||
-          position(op) != position(it->second.front()))
+    for (OpId op : users)
+      if (k_[op].opcode != Opcode::Dot || k_[op].parent != k_[users.front()].parent ||
+          position(op) != position(users.front()))
         return {};
-    return it->second;
+    return users;
   }
 
   /// The offsets must be computable for another step: pure ops of the body, and reads of what does
@@ -141,7 +138,7 @@ class Finder {
   RegionId body_;
   PassContext& context_;
   MemoryHazards hazards_;
-  std::unordered_map<Value, std::vector<OpId>> users_;
+  Uses uses_;
 };
 
 }  // namespace
