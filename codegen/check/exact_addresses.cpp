@@ -1,10 +1,10 @@
 #include "codegen/check/exact_addresses.h"
 
-#include "ir/eval/evaluate.h"
-#include "ir/loop.h"
-
 #include <algorithm>
 #include <span>
+
+#include "ir/eval/evaluate.h"
+#include "ir/loop.h"
 
 namespace tegula::codegen {
 

@@ -1,11 +1,11 @@
 #include "codegen/check/index_ranges.h"
 
-#include "ir/op_table.h"
-
 #include <algorithm>
 #include <bit>
 #include <limits>
 #include <optional>
+
+#include "ir/op_table.h"
 
 namespace tegula::codegen {
 

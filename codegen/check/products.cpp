@@ -1,8 +1,8 @@
 #include "codegen/check/products.h"
 
-#include "ir/loop.h"
-
 #include <algorithm>
+
+#include "ir/loop.h"
 
 namespace tegula::codegen {
 

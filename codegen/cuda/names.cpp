@@ -1,10 +1,10 @@
 // Names of variables.
 #include "codegen/cuda/names.h"
 
-#include "ir/loop.h"
-
 #include <array>
 #include <cctype>
+
+#include "ir/loop.h"
 
 namespace tegula::codegen::cuda {
 namespace {

@@ -110,14 +110,13 @@ bool is_idempotent(Opcode o) {
 
 class LateSums {
  public:
-  LateSums(Kernel& k, PassContext& context) : k_(k), context_(context), facts_(k) {}
+  LateSums(Kernel& k, PassContext& context) : k_(k), context_(context), facts_(k), uses_(k) {}
 
   bool run() {
     std::vector<OpId> loops;
     walk(k_, k_.body(), [&](OpId op) {
       if (k_[op].opcode == Opcode::For) loops.push_back(op);
     });
-    count_uses();
     bool changed = false;
     for (OpId loop : loops)
       for (std::size_t i = 0; i < k_[loop].results.size(); ++i) {
