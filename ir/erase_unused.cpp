@@ -13,9 +13,7 @@ void erase_unused(Kernel& k, Value v) {
   if (!def || k[def].erased || k[def].results.size() != 1 || !info(k[def].opcode).has(kPure) ||
       k[def].opcode == Opcode::Dot)
     return;
-  bool used = false;
-  walk(k, k.body(), [&](OpId op) { used = used || std::ranges::count(k[op].operands, v) > 0; });
-  if (used) return;
+  if (is_used(k, v)) return;
   const std::vector<Value> operands(k[def].operands.begin(), k[def].operands.end());
   k.erase(def);
   for (Value operand : operands) erase_unused(k, operand);

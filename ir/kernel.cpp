@@ -258,6 +258,13 @@ class Cloner {
 
 }  // namespace
 
+bool is_used(const Kernel& k, Value v, OpId op) {
+  return any_op(k, op, [&](OpId o) { return std::ranges::count(k[o].operands, v) > 0; });
+}
+bool is_used(const Kernel& k, Value v) {
+  return any_op(k, k.body(), [&](OpId o) { return std::ranges::count(k[o].operands, v) > 0; });
+}
+
 Kernel clone(const Kernel& k) { return Cloner(k).run(); }
 
 }  // namespace tegula::ir

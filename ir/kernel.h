@@ -201,6 +201,34 @@ void walk(const Kernel& k, RegionId region, const Visit& visit) {
   }
 }
 
+/// `holds` of the op, or of an op inside it.
+template <class Test>
+bool any_op(const Kernel& k, OpId op, const Test& holds) {
+  if (holds(op)) return true;
+  for (RegionId r : k[op].regions)
+    if (any_op(k, r, holds)) return true;
+  return false;
+}
+/// `holds` of some op of the region or of the regions inside it.
+template <class Test>
+bool any_op(const Kernel& k, RegionId region, const Test& holds) {
+  for (OpId op : k.ops(region))
+    if (any_op(k, op, holds)) return true;
+  return false;
+}
+/// The ops of the region, and of the regions inside it, of which `holds`, in the order of the text.
+template <class Test>
+std::vector<OpId> ops_where(const Kernel& k, RegionId region, const Test& holds) {
+  std::vector<OpId> found;
+  walk(k, region, [&](OpId op) {
+    if (holds(op)) found.push_back(op);
+  });
+  return found;
+}
+/// Some op of the body, or `op` or one inside it, takes the value.
+bool is_used(const Kernel& k, Value v);
+bool is_used(const Kernel& k, Value v, OpId op);
+
 /// A deep copy; ids are renumbered densely.
 Kernel clone(const Kernel& k);
 

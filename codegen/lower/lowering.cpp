@@ -556,8 +556,8 @@ namespace {
 /// The plan that is told is the one that was carried out; async_products has said why it is not the
 /// one that was chosen.
 void tell_true_plan(const Kernel& simt, PassContext& context) {
-  bool has_wgmma = false;
-  walk(simt, simt.body(), [&](OpId op) { has_wgmma |= simt[op].opcode == Opcode::Wgmma; });
+  const bool has_wgmma =
+      any_op(simt, simt.body(), [&](OpId op) { return simt[op].opcode == Opcode::Wgmma; });
   if (!context.plan || !context.plan->wgmma || has_wgmma) return;
   context.plan->wgmma = false;
   for (Remark& r : context.remarks)

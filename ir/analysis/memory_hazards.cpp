@@ -54,12 +54,6 @@ bool is_commuting(std::string_view kind) {
          kind == "xor";
 }
 
-bool is_used(const Kernel& k, Value v) {
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) { found = found || std::ranges::count(k[op].operands, v) > 0; });
-  return found;
-}
-
 std::string_view order_of(const OpData& d) {
   return d.opcode == Opcode::AtomicRmw ? d.attrs.s(AttrName::sem, "relaxed") : "relaxed";
 }

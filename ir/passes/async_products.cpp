@@ -218,10 +218,9 @@ void take_turns(Kernel& k) {
   if (!loop) return;
   OpId first, last;
   for (OpId op : k.ops(k[loop].regions[0])) {
-    bool multiplies = false;
-    for (RegionId r : k[op].regions)
-      walk(k, r, [&](OpId o) { multiplies = multiplies || k[o].opcode == Opcode::DotAsync; });
-    if (!multiplies) continue;
+    if (k[op].regions.empty() ||
+        !any_op(k, op, [&](OpId o) { return k[o].opcode == Opcode::DotAsync; }))
+      continue;
     if (!first) first = op;
     last = op;
   }

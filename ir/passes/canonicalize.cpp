@@ -385,14 +385,11 @@ class Canonicalizer {
     if (d.regions.empty()) return is_removable(info(d.opcode));
     if (d.is(Opcode::While, Opcode::Roles)) return false;
     if (d.opcode == Opcode::ReduceWith) return true;
-    bool removable = true;
-    for (RegionId r : d.regions)
-      walk(k_, r, [&](OpId inner) {
-        const OpInfo& row = info(k_[inner].opcode);
-        const bool structure = k_[inner].is(Opcode::Yield, Opcode::If, Opcode::For);
-        removable = removable && (structure || is_removable(row));
-      });
-    return removable;
+    const auto stays = [&](OpId op) {
+      return !k_[op].is(Opcode::Yield, Opcode::If, Opcode::For) &&
+             !is_removable(info(k_[op].opcode));
+    };
+    return std::ranges::none_of(d.regions, [&](RegionId r) { return any_op(k_, r, stays); });
   }
 
   void release(OpId op, std::unordered_map<Value, int>& uses) {

@@ -14,13 +14,9 @@ namespace {
 
 /// Loops carry something, and something may be absent.
 bool has_varying_carries(const Kernel& kernel) {
-  bool loads = false, carries = false;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    const OpData& d = kernel[op];
-    carries = carries || (is_loop(d) && !d.results.empty());
-    loads = loads || d.is(Opcode::LoadView, Opcode::Crop);
-  });
-  return loads && carries;
+  const auto carries = [&](OpId op) { return is_loop(kernel[op]) && !kernel[op].results.empty(); };
+  const auto loads = [&](OpId op) { return kernel[op].is(Opcode::LoadView, Opcode::Crop); };
+  return any_op(kernel, kernel.body(), carries) && any_op(kernel, kernel.body(), loads);
 }
 
 }  // namespace
@@ -32,11 +28,8 @@ bool carry_presence(Kernel& kernel, PassContext&) {
   if (!Absence(copy, true).rewrote_carries()) return false;
   const std::size_t before = kernel.op_count();
   const Absence absence(kernel, true);
-  std::vector<OpId> made;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    if (op.index >= before) made.push_back(op);
-  });
-  erase_unused(kernel, std::move(made));
+  erase_unused(kernel,
+               ops_where(kernel, kernel.body(), [&](OpId op) { return op.index >= before; }));
   return true;
 }
 

@@ -156,10 +156,8 @@ bool is_of_pairs(const Kernel& k, OpId op) {
 
 bool gathered_boxes(Kernel& kernel, PassContext& context) {
   if (!wants_tma_loads(kernel, context)) return false;
-  std::vector<OpId> gathers;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    if (is_of_pairs(kernel, op)) gathers.push_back(op);
-  });
+  const std::vector<OpId> gathers =
+      ops_where(kernel, kernel.body(), [&](OpId op) { return is_of_pairs(kernel, op); });
   bool changed = false;
   for (OpId load : gathers) {
     const auto box = Gather(kernel, load).box();

@@ -113,12 +113,8 @@ class LateSums {
   LateSums(Kernel& k, PassContext& context) : k_(k), context_(context), facts_(k), uses_(k) {}
 
   bool run() {
-    std::vector<OpId> loops;
-    walk(k_, k_.body(), [&](OpId op) {
-      if (k_[op].opcode == Opcode::For) loops.push_back(op);
-    });
     bool changed = false;
-    for (OpId loop : loops)
+    for (OpId loop : loops_of(k_))
       for (std::size_t i = 0; i < k_[loop].results.size(); ++i) {
         const auto fold = find(loop, i);
         if (!fold || !rewrite(*fold)) continue;

@@ -84,11 +84,9 @@ class Deal {
 };
 
 bool takes_pairs(const Kernel& k) {
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) {
-    found = found || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::pairs) == 1);
+  return any_op(k, k.body(), [&](OpId op) {
+    return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::pairs) == 1;
   });
-  return found;
 }
 
 /// In what follows the loop's head, the launch grid is that of the tiles.

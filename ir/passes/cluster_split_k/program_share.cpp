@@ -49,8 +49,7 @@ bool ProgramShare::depends(Value v) {
   const auto any = [&](OpId op) {
     return std::ranges::any_of(k_[op].operands, [&](Value o) { return depends(o); });
   };
-  bool found = any(def);
-  for (RegionId r : k_[def].regions) walk(k_, r, [&](OpId op) { found = found || any(op); });
+  const bool found = any_op(k_, def, any);
   return depends_[v] = found;
 }
 

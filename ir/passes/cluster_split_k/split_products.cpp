@@ -56,10 +56,8 @@ class Split {
  private:
   // ---- asking
   std::string look_at_grid() {
-    bool has_products = false;
-    walk(k_, k_.body(),
-         [&](OpId op) { has_products = has_products || k_[op].opcode == Opcode::Dot; });
-    if (!has_products) return "there are no products";
+    if (!any_op(k_, k_.body(), [&](OpId op) { return k_[op].opcode == Opcode::Dot; }))
+      return "there are no products";
     if (!k_.info.target.starts_with("sm_9")) return k_.info.target + " has no clusters";
     if (k_.info.cluster != 1) return "its programs work in clusters already";
     if (!k_.terminator(k_.launch())) return "it has no grid";
@@ -242,12 +240,11 @@ class Split {
     const Value programs = k_[yield].operands[0];
     const Value all = b.mul(programs, b.constant(k_.type(programs), std::int64_t{parts_}));
     k_[yield].operands[0] = all;
-    std::vector<OpId> numbers;
-    walk(k_, k_.body(), [&](OpId op) {
-      const bool is_number = k_[op].is(Opcode::ProgramId, Opcode::NumPrograms);
-      if (is_number && k_[op].attrs.i(AttrName::axis) == 0) numbers.push_back(op);
-    });
-    for (OpId op : numbers) number_clusters(op);
+    const auto is_number = [&](OpId op) {
+      return k_[op].is(Opcode::ProgramId, Opcode::NumPrograms) &&
+             k_[op].attrs.i(AttrName::axis) == 0;
+    };
+    for (OpId op : ops_where(k_, k_.body(), is_number)) number_clusters(op);
   }
 
   void number_clusters(OpId op) {

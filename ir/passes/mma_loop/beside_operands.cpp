@@ -13,12 +13,8 @@
 namespace tegula::ir {
 
 OpId ProductLoop::first_user(Value v) const {
-  for (OpId op : k.ops(body)) {
-    bool uses = std::ranges::count(k[op].operands, v) > 0;
-    for (RegionId r : k[op].regions)
-      walk(k, r, [&](OpId o) { uses = uses || std::ranges::count(k[o].operands, v) > 0; });
-    if (uses) return op;
-  }
+  for (OpId op : k.ops(body))
+    if (is_used(k, v, op)) return op;
   return {};
 }
 

@@ -144,11 +144,7 @@ class Finder {
 }  // namespace
 
 std::vector<OpId> loops_of(const Kernel& k) {
-  std::vector<OpId> loops;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == Opcode::For) loops.push_back(op);
-  });
-  return loops;
+  return ops_where(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::For; });
 }
 
 namespace {
@@ -186,8 +182,8 @@ std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
 }
 
 bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {
-  bool found = false;
-  walk(k, k[loop].regions[0], [&](OpId op) { found = found || info(k[op].opcode).has(kWrites); });
+  const bool found =
+      any_op(k, k[loop].regions[0], [&](OpId op) { return info(k[op].opcode).has(kWrites); });
   if (found)
     context.remark(Remark::Kind::Missed, k[loop].loc, "not pipelined: the loop writes memory");
   return found;

@@ -105,12 +105,9 @@ bool ProductLoop::is_load(OpId op) const {
 }
 
 bool ProductLoop::has_inner_products() const {
-  bool found = false;
-  walk(k, body, [&](OpId op) {
-    const bool multiplies = k[op].is(Opcode::Dot, Opcode::DotAsync);
-    found = found || (multiplies && k[op].parent != body);
+  return any_op(k, body, [&](OpId op) {
+    return k[op].is(Opcode::Dot, Opcode::DotAsync) && k[op].parent != body;
   });
-  return found;
 }
 
 std::vector<Feed*> ProductLoop::all_feeds() {
@@ -133,9 +130,7 @@ std::unordered_set<OpId> ProductLoop::dependents(Value on) const {
     return std::ranges::any_of(k[op].operands, [&](Value v) { return reached.contains(v); });
   };
   for (OpId op : k.ops(body)) {
-    bool any = needs(op);
-    for (RegionId r : k[op].regions) walk(k, r, [&](OpId o) { any = any || needs(o); });
-    if (!any) continue;
+    if (!any_op(k, op, needs)) continue;
     found.insert(op);
     reached.insert(k[op].results.begin(), k[op].results.end());
   }

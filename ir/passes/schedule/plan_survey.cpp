@@ -31,9 +31,8 @@ std::string_view why_not_wgmma(const Kernel& k, OpId op) {
   if (m > kMostRows) return "it has more than 256 rows";
   if (!type->has_columns(acc.shape()[1])) return "no instruction has as many columns";
   if (depth % type->step() != 0) return "a step is no multiple of an instruction's depth";
-  bool writes = false;
-  walk(k, d.parent, [&](OpId o) { writes = writes || info(k[o].opcode).has(kWrites); });
-  if (writes) return "its loop writes memory";
+  if (any_op(k, d.parent, [&](OpId o) { return info(k[o].opcode).has(kWrites); }))
+    return "its loop writes memory";
   if (!load_of(k, d, 1)) return "its second operand is not loaded in the loop";
   if (!is_tma_operand(k, d, 1)) return "TMA does not take its second operand as it lies";
   if (load_of(k, d, 0) && !is_tma_operand(k, d, 0))
@@ -131,11 +130,9 @@ bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
 }
 
 bool asks_for(const Kernel& k, AttrName what) {
-  bool asked = false;
-  walk(k, k.body(), [&](OpId op) {
-    asked = asked || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(what) == 1);
+  return any_op(k, k.body(), [&](OpId op) {
+    return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(what) == 1;
   });
-  return asked;
 }
 
 bool wants_tma_loads(const Kernel& k, const PassContext& context) {
@@ -196,19 +193,15 @@ Survey survey(const Kernel& k, bool tma_loads) {
 
 bool is_work_read(const Kernel& k) {
   std::unordered_set<Value> seen;
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) {
+  return any_op(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
-    if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return;
-    for (std::size_t bound : {0U, 1U}) found = found || is_read(k, k[loop].operands[bound], seen);
+    if (k[op].opcode != Opcode::Dot || !loop || k[loop].opcode != Opcode::For) return false;
+    return is_read(k, k[loop].operands[0], seen) || is_read(k, k[loop].operands[1], seen);
   });
-  return found;
 }
 
 bool starts_early(const Kernel& k) {
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) { found = found || k[op].opcode == Opcode::GridWait; });
-  return found;
+  return any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::GridWait; });
 }
 
 }  // namespace tegula::ir
