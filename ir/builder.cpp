@@ -83,6 +83,11 @@ Value Builder::constant(Type type, double value) {
   return op(Opcode::Const, {}, type, {{AttrName::value, value}});
 }
 
+Value Builder::zero(Type type) {
+  const bool is_number = is_float(type.dtype()) && !type.is_pointer();
+  return is_number ? constant(type, 0.0) : constant(type, std::int64_t{0});
+}
+
 Value Builder::cast(Value v, DType to) {
   const Type type = kernel_.type(v);
   if (type.dtype() == to && !type.is_pointer()) return v;

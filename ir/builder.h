@@ -64,6 +64,8 @@ class Builder {
 
   Value constant(Type type, std::int64_t value);
   Value constant(Type type, double value);
+  /// Zeros, or the null pointer.
+  Value zero(Type type);
   Value i32(std::int64_t value) { return constant(Type::scalar(DType::i32), value); }
   Value i64(std::int64_t value) { return constant(Type::scalar(DType::i64), value); }
   Value f32(double value) { return constant(Type::scalar(DType::f32), value); }

@@ -80,8 +80,7 @@ class Parts {
     std::vector<Value> operands{l_.as_vec(l_.regs(access_.addresses, indices))};
     if (access_.predicate) {
       operands.push_back(l_.as_vec(l_.regs(access_.predicate, indices)));
-      operands.push_back(is_float(type.dtype()) ? l_.b.constant(type, 0.0)
-                                                : l_.b.constant(type, std::int64_t{0}));
+      operands.push_back(l_.b.zero(type));
     }
     AttrList attrs;
     attrs.set(AttrName::width, static_cast<std::int64_t>(width_));

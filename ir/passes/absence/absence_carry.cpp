@@ -107,9 +107,7 @@ Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& vary
   });
   if (!lacks_all) return {};
   const Type type = k_.type(x);
-  const Value zero = is_float(type.dtype()) ? b.constant(Type::of(type.elem()), 0.0)
-                                            : b.constant(Type::of(type.elem()), std::int64_t{0});
-  Value filled = b.op(FillAbsent, {x, zero}, type);
+  Value filled = b.op(FillAbsent, {x, b.zero(Type::of(type.elem()))}, type);
   if (type.is_tile()) filled = cropped(b, filled, others);
   std::vector<Value> operands(k_[next].operands.begin(), k_[next].operands.end());
   operands[1 - at] = filled;

@@ -59,10 +59,8 @@ bool Absence::has_bound(std::span<const Bound> list, const Bound& bound) const {
 
 /// The value without absent elements, whatever they become.
 Value Absence::any_value(Builder& b, Value v) const {
-  const Type type = k_.type(v), scalar = Type::of(type.elem());
-  const Value zero = is_float(scalar.dtype()) && !scalar.is_pointer()
-                         ? b.constant(scalar, 0.0)
-                         : b.constant(scalar, std::int64_t{0});
+  const Type type = k_.type(v);
+  const Value zero = b.zero(Type::of(type.elem()));
   return b.op(Opcode::FillAbsent, {v, zero}, type, {{AttrName::kind, "any"}});
 }
 
@@ -106,10 +104,7 @@ void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool ke
   const Type type = k_.type(start), flag = type.with_elem({DType::i1, false});
   if (!type.is_tile()) refuse(loop, start, k_[yield].operands[i]);
   const auto present = [&](Builder& b, Value v) {
-    const Type scalar = Type::of(type.elem());
-    const Value zero = is_float(scalar.dtype()) && !scalar.is_pointer()
-                           ? b.constant(scalar, 0.0)
-                           : b.constant(scalar, std::int64_t{0});
+    const Value zero = b.zero(Type::of(type.elem()));
     return b.op(Opcode::FillAbsent, {v, zero}, flag, {{AttrName::kind, "present"}});
   };
   Builder b(k_, loop);

@@ -215,9 +215,8 @@ class Split {
 
   void begin_with_zeros(const Sum& sum) {
     Builder b(k_, sum.first_loop);
-    const Type t = k_.type(init_of(sum));
-    const Value zeros = is_float(t.dtype()) ? b.constant(t, 0.0) : b.constant(t, std::int64_t{0});
-    k_[sum.first_loop].operands[sum.init()] = zeros;
+    const Value zeros = b.zero(k_.type(init_of(sum)));
+    loop_inits(k_[sum.first_loop])[sum.carry] = zeros;
   }
 
   void store_part(const PartialStore& store) {

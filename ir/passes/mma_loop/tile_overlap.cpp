@@ -21,10 +21,6 @@ namespace {
 /// What a thread may hold of the tile before, beside its sums.
 constexpr std::int64_t kMostRegisters = 8;
 
-Value zero(Builder& b, Type t) {
-  return is_float(t.dtype()) ? b.constant(t, 0.0) : b.constant(t, std::int64_t{0});
-}
-
 /// Operands of the op and of all it contains.
 template <class Visit>
 void for_operands(const Kernel& k, OpId op, const Visit& visit) {
@@ -143,14 +139,14 @@ void TileOverlap::enter() {
   at_ = values.begin;
   exists_ = carried(b.flag(false));
   adds_ = carried(b.flag(false));
-  weights_ = carried(zero(b, k_.type(k_[second_].operands[0])));
+  weights_ = carried(b.zero(k_.type(k_[second_].operands[0])));
   for (std::size_t i = 0; i < k_[l_.loop].results.size(); ++i) {
     const Value result = k_[l_.loop].results[i];
-    const Value arg = carried(zero(b, k_.type(result)));
+    const Value arg = carried(b.zero(k_.type(result)));
     if (i == c_) sum_ = arg;
     before_[result] = arg;
   }
-  for (Value v : from_tile_) before_[v] = carried(zero(b, k_.type(v)));
+  for (Value v : from_tile_) before_[v] = carried(b.zero(k_.type(v)));
   Builder head = l_.before(l_.loop);
   const RingPosition next = values.ring.next(head, at_);
   values.begin = {head.select(exists_, next.slot, at_.slot),
