@@ -126,7 +126,6 @@ class Kernel {
   void set_type(Value v, Type t) { values_[v].type = t; }
   std::size_t value_count() const { return values_.size(); }
   std::size_t op_count() const { return ops_.size(); }
-  std::size_t region_count() const { return regions_.size(); }
 
   /// Makes an op that is in no region yet.
   OpId make_op(Opcode opcode, std::span<const Value> operands, std::span<const Type> result_types,

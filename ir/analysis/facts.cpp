@@ -126,13 +126,6 @@ bool Facts::is_induction(Value v) const {
   return owner && k_[owner].opcode == Opcode::For;
 }
 
-bool Facts::is_at_most(Value a, std::int64_t plus, Value b, OpId at) const {
-  Search s{at};
-  Term x = term(a);
-  x.plus += plus;
-  return reaches(x, term(b), s);
-}
-
 bool Facts::ends_inside(Value offset, std::int64_t extent_of_box, Value view, int axis,
                         OpId at) const {
   Search s{at};
