@@ -8,10 +8,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
-
 std::vector<Value> tail(const std::pmr::vector<Value>& v, std::size_t from = 0) {
   return {v.begin() + static_cast<std::ptrdiff_t>(from), v.end()};
 }

@@ -10,10 +10,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::Opcode;
-using llvm::Value;
-
 bool is_narrow_float(ir::Elem e) {
   return !e.pointer && is_float(e.dtype) && size_bits(e.dtype) < 32;
 }
