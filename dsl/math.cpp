@@ -9,11 +9,6 @@
 #include "dsl/elementwise.h"
 
 namespace tegula {
-
-using dsl::AttrName;
-using dsl::Opcode;
-using dsl::Tracer;
-
 namespace {
 
 /// Functions that there are of f64, too.
