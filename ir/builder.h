@@ -46,6 +46,8 @@ class Builder {
     before_ = op;
   }
 
+  /// Puts an op that is in no region where new ops go.
+  OpId place(OpId op);
   /// Creates an op whose result types follow from its operands.
   OpId create(Opcode opcode, std::span<const Value> operands, AttrList attrs = {});
   /// Creates an op with given result types.
@@ -93,7 +95,6 @@ class Builder {
   OpId make_if(Value condition, std::span<const Type> results);
 
  private:
-  OpId place(OpId op);
   Kernel& kernel_;
   RegionId region_;
   OpId before_;
