@@ -9,11 +9,6 @@
 #include "dsl/elementwise.h"
 
 namespace tegula {
-
-using dsl::AttrName;
-using dsl::Opcode;
-using dsl::Tracer;
-
 namespace {
 
 /// Functions that there are of f64, too.
@@ -241,8 +236,7 @@ bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
   if (d.attrs.i(AttrName::mostly_one) == 1) return false;  // elsewhere it would not be skipped
   using enum Opcode;
   if (d.opcode == Cast) return !is_float(k.type(d.operands[0]).dtype());
-  return d.opcode == Add || d.opcode == Sub || d.opcode == Neg || d.opcode == Mul ||
-         d.opcode == Div || d.opcode == Fma;
+  return d.is(Add, Sub, Neg, Mul, Div, Fma);
 }
 
 }  // namespace

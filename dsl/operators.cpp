@@ -4,10 +4,6 @@
 #include "tegula/tile_ops.h"
 
 namespace tegula {
-
-using dsl::Opcode;
-using dsl::Tracer;
-
 namespace {
 
 /// The operands' common type, i32 where that is i1: what arithmetic is done in.

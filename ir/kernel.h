@@ -58,6 +58,9 @@ struct OpData {
   RegionId parent;
   OpId prev, next;  ///< neighbours in the parent region
   bool erased = false;
+
+  /// The op is one of `ops`.
+  bool is(auto... ops) const { return ((opcode == ops) || ...); }
 };
 
 struct ValueData {
@@ -123,7 +126,6 @@ class Kernel {
   void set_type(Value v, Type t) { values_[v].type = t; }
   std::size_t value_count() const { return values_.size(); }
   std::size_t op_count() const { return ops_.size(); }
-  std::size_t region_count() const { return regions_.size(); }
 
   /// Makes an op that is in no region yet.
   OpId make_op(Opcode opcode, std::span<const Value> operands, std::span<const Type> result_types,
@@ -197,6 +199,34 @@ void walk(const Kernel& k, RegionId region, const Visit& visit) {
     for (RegionId r : k[op].regions) walk(k, r, visit);
   }
 }
+
+/// `holds` of the op, or of an op inside it.
+template <class Test>
+bool any_op(const Kernel& k, OpId op, const Test& holds) {
+  if (holds(op)) return true;
+  for (RegionId r : k[op].regions)
+    if (any_op(k, r, holds)) return true;
+  return false;
+}
+/// `holds` of some op of the region or of the regions inside it.
+template <class Test>
+bool any_op(const Kernel& k, RegionId region, const Test& holds) {
+  for (OpId op : k.ops(region))
+    if (any_op(k, op, holds)) return true;
+  return false;
+}
+/// The ops of the region, and of the regions inside it, of which `holds`, in the order of the text.
+template <class Test>
+std::vector<OpId> ops_where(const Kernel& k, RegionId region, const Test& holds) {
+  std::vector<OpId> found;
+  walk(k, region, [&](OpId op) {
+    if (holds(op)) found.push_back(op);
+  });
+  return found;
+}
+/// Some op of the body, or `op` or one inside it, takes the value.
+bool is_used(const Kernel& k, Value v);
+bool is_used(const Kernel& k, Value v, OpId op);
 
 /// A deep copy; ids are renumbered densely.
 Kernel clone(const Kernel& k);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/loop.h"
+
 namespace tegula::codegen {
 
 using namespace ir;
@@ -40,20 +42,11 @@ void ProductCheck::collect(Value v, Values& into, std::vector<Value>& passed) {
   const OpId op = region ? k[region].owner : k[v].def;
   if (!op) return into.push_back(v);
   const OpData& d = k[op];
-  const std::size_t position = k[v].position;
   if (d.opcode == Opcode::Poison) return;
-  if (d.opcode == Opcode::WgmmaWait) return collect(d.operands[position], into, passed);
-  const bool is_for = d.opcode == Opcode::For;
-  if (!is_for && d.opcode != Opcode::If && d.opcode != Opcode::While) return into.push_back(v);
-  if (is_for && region && position == 0) return;
-  const std::size_t carry = is_for && region ? position - 1 : position;
-  if (is_for) collect(d.operands[3 + carry], into, passed);
-  if (d.opcode == Opcode::While) collect(d.operands[carry], into, passed);
-  for (RegionId r : d.regions) {
-    const OpId yield = k.terminator(r);
-    if (yield && !(d.opcode == Opcode::While && r == d.regions[0]))
-      collect(k[yield].operands[carry], into, passed);
-  }
+  if (d.opcode == Opcode::WgmmaWait) return collect(d.operands[k[v].position], into, passed);
+  const auto merge = merge_of(k, v);
+  if (!merge) return into.push_back(v);
+  for (Value x : incoming_values(k, *merge)) collect(x, into, passed);
 }
 
 /// The values that this one may be, behind carries, branches and waits.

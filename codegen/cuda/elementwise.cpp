@@ -6,10 +6,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::Opcode;
-using ir::OpId;
-using ir::Value;
-
 bool is_small_float(DType d) { return is_float(d) && size_bits(d) < 32; }
 bool is_f8(DType d) { return is_float(d) && size_bits(d) == 8; }
 

@@ -28,9 +28,6 @@ std::string from_bits(Emitter& e, ir::Elem elem, const std::string& word) {
 
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
 using ptx::Access;
 using ptx::Space;
 

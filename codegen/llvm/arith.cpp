@@ -8,8 +8,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using llvm::Value;
 using llvm::Intrinsic::ID;
 namespace Intrinsic = llvm::Intrinsic;
 

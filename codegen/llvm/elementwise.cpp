@@ -10,10 +10,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::Opcode;
-using llvm::Value;
-
 bool is_narrow_float(ir::Elem e) {
   return !e.pointer && is_float(e.dtype) && size_bits(e.dtype) < 32;
 }
@@ -35,8 +31,8 @@ bool goes_by_words(Emitter& e, ir::OpId id) {
                                         Opcode::Select};
   const ir::OpData& op = e.op(id);
   const Holding result = e.holding(e.kernel.type(e.result(id)));
-  const bool is_sign = is_narrow_float(e.kernel.type(e.result(id)).elem()) &&
-                       (op.opcode == Opcode::Neg || op.opcode == Opcode::Abs);
+  const bool is_sign =
+      is_narrow_float(e.kernel.type(e.result(id)).elem()) && op.is(Opcode::Neg, Opcode::Abs);
   if (result.per_word == 1) return false;
   if (!is_sign &&
       std::find(std::begin(kBitwise), std::end(kBitwise), op.opcode) == std::end(kBitwise))

@@ -5,9 +5,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using llvm::Value;
 using ptx::Access;
 using ptx::Space;
 

@@ -12,6 +12,7 @@
 #include "codegen/lower/lower_simt.h"
 #include "codegen/lower/tma.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/loop.h"
 #include "support/quotients.h"
 #include "tegula/error.h"
 
@@ -296,7 +297,7 @@ void Lowering::lower_for(OpId op) {
   const std::vector<std::size_t> carries = kept(d.results);
   std::vector<Value> inits;
   for (std::size_t i : carries) {
-    const Value init = get(d.operands[3 + i]);
+    const Value init = get(loop_inits(d)[i]);
     inits.push_back(as_type(init, carried_type(type(init))));
   }
   const OpId loop = b.make_for(get(d.operands[0]), get(d.operands[1]), get(d.operands[2]), inits);
@@ -309,7 +310,7 @@ void Lowering::lower_for(OpId op) {
   };
   bind(from[machine_body].args[0], to[body].args[0]);
   for (std::size_t n = 0; n < carries.size(); ++n)
-    bind(from[machine_body].args[1 + carries[n]], to[body].args[1 + n]);
+    bind(body_carries(from, op)[carries[n]], body_carries(to, loop)[n]);
   if (is_alternating(op))
     lower_own_tile(op, to[body].args[0]);
   else
@@ -507,8 +508,7 @@ void Lowering::find_live_ranges() {
   const auto outside_of_loops = [&](RegionId home) {
     RegionId outermost = home;
     for (OpId o = from[home].owner; o; o = from[from[o].parent].owner)
-      if (from[o].opcode == Opcode::For || from[o].opcode == Opcode::While)
-        outermost = from[o].parent;
+      if (is_loop(from[o])) outermost = from[o].parent;
     return outermost;
   };
   // A use inside a loop keeps the allocation alive to the loop's end.
@@ -556,8 +556,8 @@ namespace {
 /// The plan that is told is the one that was carried out; async_products has said why it is not the
 /// one that was chosen.
 void tell_true_plan(const Kernel& simt, PassContext& context) {
-  bool has_wgmma = false;
-  walk(simt, simt.body(), [&](OpId op) { has_wgmma |= simt[op].opcode == Opcode::Wgmma; });
+  const bool has_wgmma =
+      any_op(simt, simt.body(), [&](OpId op) { return simt[op].opcode == Opcode::Wgmma; });
   if (!context.plan || !context.plan->wgmma || has_wgmma) return;
   context.plan->wgmma = false;
   for (Remark& r : context.remarks)

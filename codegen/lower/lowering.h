@@ -13,8 +13,8 @@
 #include "codegen/lower/store_staging.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
-#include "ir/passes/ramp.h"
 #include "ir/pipeline.h"
+#include "ir/ramp.h"
 
 namespace tegula::codegen {
 

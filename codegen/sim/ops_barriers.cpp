@@ -6,9 +6,6 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-
 namespace {
 
 constexpr std::int64_t kMaxTx = (1 << 20) - 1;  // PTX ISA, "mbarrier": range of the tx-count

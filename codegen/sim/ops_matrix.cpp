@@ -7,10 +7,6 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-using ir::Cell;
-
 namespace {
 
 constexpr std::uint32_t kRowBytes = 16;  // of an 8x8 matrix of 16-bit elements

@@ -6,10 +6,6 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-using ir::Cell;
-
 namespace {
 
 Step fill(Warp& w, const Instr& i, std::int64_t value) {

@@ -9,10 +9,6 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-using ir::Cell;
-
 namespace {
 
 constexpr int kStepBytes = 32;  // of k that one wgmma consumes

@@ -107,15 +107,11 @@ std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
 }
 
 bool has_atomics(const Kernel& kernel) {
-  bool found = false;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    using enum Opcode;
-    const Opcode opcode = kernel[op].opcode;
-    found |=
-        opcode == AtomicRmw || opcode == AtomicView || opcode == FetchTile || opcode == LastArriver;
-    found |= opcode == StoreView && kernel[op].attrs.find(AttrName::kind) != nullptr;
+  using enum Opcode;
+  return any_op(kernel, kernel.body(), [&](OpId op) {
+    return kernel[op].is(AtomicRmw, AtomicView, FetchTile, LastArriver) ||
+           (kernel[op].opcode == StoreView && kernel[op].attrs.has(AttrName::kind));
   });
-  return found;
 }
 
 /// Numbers of programs, or clusters, in the order they are run in.

@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "ir/erase_unused.h"
-#include "ir/passes/linear_form.h"
-#include "ir/passes/ramp.h"
+#include "ir/passes/terms/linear_form.h"
 #include "ir/pipeline.h"
+#include "ir/ramp.h"
 #include "ir/uses.h"
 
 namespace tegula::ir {

@@ -15,8 +15,8 @@
 
 #include "ir/builder.h"
 #include "ir/matrix_type.h"
-#include "ir/passes/operand_loads.h"
-#include "ir/passes/slice_layout.h"
+#include "ir/passes/layouts/slice_layout.h"
+#include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -54,8 +54,7 @@ class LoopPipeliner {
   // ---- rewriting
   // ----------------------------------------------------------------------------------------------------
   Builder before(OpId op) {
-    Builder b(k_);
-    b.before(op);
+    Builder b(k_, op);
     b.loc = k_[loop_].loc;
     return b;
   }
@@ -143,7 +142,7 @@ class LoopPipeliner {
   /// The slots are used again by the next loop (or the next run of this one): nobody may still read
   /// them.
   void drain() {
-    Builder b = behind(k_, loop_);
+    Builder b = Builder::behind(k_, loop_);
     b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});
     b.effect(Opcode::CtaBarrier, {});
   }

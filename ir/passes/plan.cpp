@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <optional>
 
@@ -10,11 +11,11 @@
 #include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
-#include "ir/passes/operand_loads.h"
-#include "ir/passes/plan_reasons.h"
-#include "ir/passes/plan_survey.h"
-#include "ir/passes/split_products.h"
-#include "ir/passes/swap_operands.h"
+#include "ir/passes/cluster_split_k/split_products.h"
+#include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/passes/schedule/plan_reasons.h"
+#include "ir/passes/schedule/plan_survey.h"
+#include "ir/passes/schedule/swap_operands.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
 
@@ -74,22 +75,21 @@ void add_copy_warps(Plan& plan, std::int64_t useful, std::int64_t needed) {
 /// A product loop of the kernel's body, as long for every tile, loads something that two
 /// neighbouring tiles share and that can be brought in halves.
 bool can_multicast(const Kernel& k) {
-  bool pairs = false, any = false;
-  walk(k, k.body(), [&](OpId op) { pairs = pairs || k[op].attrs.i(AttrName::pairs) == 1; });
-  if (pairs || k.info.cluster != 1 || !k.info.target.starts_with("sm_9")) return false;
-  walk(k, k.body(), [&](OpId op) {
+  if (any_op(k, k.body(), [&](OpId op) { return k[op].attrs.i(AttrName::pairs) == 1; }))
+    return false;
+  if (k.info.cluster != 1 || !k.info.target.starts_with("sm_9")) return false;
+  return any_op(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
-    if (any || k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return;
+    if (k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return false;
     Neighbours neighbours(k, loop);
-    for (int i = 0; i < 2; ++i) {
+    return std::ranges::any_of(std::array{0, 1}, [&](int i) {
       const OpId load = load_of(k, k[op], i);
-      any = any || (load && is_tma_operand(k, k[op], i) && neighbours.have_equal_steps() &&
-                    can_be_halved(k.type(k[load].operands[0]), k[load].attrs.ints(AttrName::axes),
-                                  k.type(k[load].results[0])) &&
-                    neighbours.may_share(load));
-    }
+      return load && is_tma_operand(k, k[op], i) && neighbours.have_equal_steps() &&
+             can_be_halved(k.type(k[load].operands[0]), k[load].attrs.ints(AttrName::axes),
+                           k.type(k[load].results[0])) &&
+             neighbours.may_share(load);
+    });
   });
-  return any;
 }
 
 /// A tile's first product beside the last of the one before needs its operand early: a second slot,
@@ -224,13 +224,11 @@ Plan make_plan(const Kernel& k, bool tma_loads) {
 
 /// Products under a condition, or in a loop that does not count, are no wgmmas.
 bool are_in_counted_loops(const Kernel& k) {
-  bool all = true;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode != Opcode::Dot) return;
-    for (OpId owner = k[k[op].parent].owner; owner; owner = k[k[owner].parent].owner)
-      all = all && k[owner].opcode == Opcode::For;
+  return !any_op(k, k.body(), [&](OpId op) {
+    OpId owner = k[op].opcode == Opcode::Dot ? k[k[op].parent].owner : OpId();
+    while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
+    return bool(owner);
   });
-  return all;
 }
 
 /// Products of few rows that are no wgmmas, but would be as their transposes.

@@ -57,6 +57,7 @@ class Stored : public ::testing::Test {
     static int next = 0;
     folder_ = fs::temp_directory_path() /
               ("tegula-stored-" + std::to_string(::getpid()) + "-" + std::to_string(next++));
+    settings_.path = env().path;
     settings_.cache_dir = folder_ / "cache";
     apply();
   }
