@@ -7,7 +7,7 @@
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"
 #include "ir/layout/linear_layout.h"
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula::codegen {
 

@@ -12,8 +12,8 @@
 #include "codegen/lower/lower_simt.h"
 #include "codegen/lower/tma.h"
 #include "ir/layout/linear_layout.h"
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 
 namespace tegula::codegen {
 namespace {

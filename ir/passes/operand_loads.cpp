@@ -10,7 +10,7 @@
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula::ir {
 namespace {
