@@ -8,7 +8,7 @@
 
 #include "autotune/product_model.h"
 #include "autotune/remembered.h"
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula {
 namespace {

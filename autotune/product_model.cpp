@@ -5,8 +5,8 @@
 #include <bit>
 #include <cmath>
 
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 
 namespace tegula::autotune {
 namespace {

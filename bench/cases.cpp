@@ -10,7 +10,6 @@
 #include "bench/ladder.h"
 #include "codegen/emit.h"
 #include "ir/text.h"
-#include "kernels/attention/attention_pairs.h"
 #include "runtime/assemble.h"
 #include "runtime/jit.h"
 #include "runtime/launch.h"
@@ -23,6 +22,7 @@
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/rows.h"
 #include "tegula/tegula.h"
+#include "tools/workload/attention_pairs.h"
 
 namespace tegula::bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 
 namespace tegula::runtime {
 namespace {

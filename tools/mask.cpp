@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "ir/analysis/mask_ranges.h"
-#include "kernels/attention/mask_trace.h"
+#include "dsl/functions/mask_trace.h"
+#include "ir/analysis/mask/ranges.h"
 #include "kernels/attention/way.h"
 #include "tegula/error.h"
 #include "tegula/tegula.h"

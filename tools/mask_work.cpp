@@ -7,11 +7,11 @@
 #include <functional>
 #include <vector>
 
-#include "ir/analysis/mask_formula.h"
-#include "kernels/attention/mask_trace.h"
-#include "kernels/attention/tile_schedule.h"
+#include "dsl/functions/mask_trace.h"
+#include "ir/analysis/mask/formula.h"
 #include "kernels/attention/way.h"
 #include "tegula/tegula.h"
+#include "tools/workload/tile_schedule.h"
 
 namespace tegula::tools {
 namespace {

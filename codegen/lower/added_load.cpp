@@ -8,7 +8,7 @@
 #include "codegen/lower/lowering.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/uses.h"
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula::codegen {
 

@@ -13,8 +13,8 @@
 #include "codegen/lower/tma.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/loop.h"
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 
 namespace tegula::codegen {
 namespace {

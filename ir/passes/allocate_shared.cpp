@@ -7,8 +7,8 @@
 #include "ir/layout/shared_layout.h"
 #include "ir/pipeline.h"
 #include "ir/text.h"
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 
 namespace tegula::ir {
 

@@ -9,11 +9,9 @@
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/block_sizes.h"
 #include "kernels/attention/forward_kernel.h"
-#include "kernels/attention/score_split.h"
 #include "kernels/attention/spec_facts.h"
-#include "kernels/scratch.h"
-#include "runtime/stream_state.h"
-#include "support/quotients.h"
+#include "tegula/quotients.h"
+#include "tegula/scratch.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -172,7 +170,7 @@ struct Attention::Kernels {
   void run(const Stream& stream, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
     if (!(scale > 0)) refuse("scale is " + std::to_string(scale), "give a positive one");
-    const runtime::StreamScope one_call;
+    const StreamScope one_call;
     ListArgs lists_of_call;
     if (facts->way.is_listed()) lists_of_call = facts->lists(stream, call, facts->tiles(call));
     if (call.Q.dtype() == DType::f16)

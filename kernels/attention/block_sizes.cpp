@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula {
 namespace {

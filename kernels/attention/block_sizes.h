@@ -2,7 +2,7 @@
 // Extents of attention's tiles by head dim: what registers and shared memory of an sm_90 CTA hold.
 #include <initializer_list>
 
-#include "kernels/attention/score_cost.h"
+#include "tegula/functions.h"
 #include "tegula/kernels/attention.h"
 
 namespace tegula {

@@ -1,6 +1,6 @@
 #include "kernels/attention/doubts.h"
 
-#include "kernels/scratch.h"
+#include "tegula/scratch.h"
 
 namespace tegula {
 namespace {

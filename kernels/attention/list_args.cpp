@@ -4,7 +4,7 @@
 #include <array>
 
 #include "kernels/attention/arguments.h"
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula {
 namespace {

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <bit>
 
-#include "kernels/device_facts.h"
-#include "support/quotients.h"
+#include "tegula/device_facts.h"
 #include "tegula/kernels/copy.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/quotients.h"
 
 namespace tegula {
 namespace {
@@ -96,6 +97,16 @@ KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key
 AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(device)}; }
 
 }  // namespace
+
+AttentionSpec with_split_score(AttentionSpec spec) {
+  if (!spec.score || spec.blocks || spec.range || spec.full) return spec;
+  if (spec.weighting == Weighting::scores) return spec;  // a weight of -inf is no key left out
+  const auto split = split_score(spec.score);
+  if (!split) return spec;
+  spec.mask = spec.mask ? masks::and_(spec.mask, split->is_visible) : split->is_visible;
+  spec.score = split->score;
+  return spec;
+}
 
 SpecFacts::SpecFacts(const AttentionSpec& s)
     : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {

@@ -1,8 +1,8 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
-#include "kernels/device_facts.h"
 #include "kernels/refuse.h"
+#include "tegula/device_facts.h"
 #include "tegula/kernels/fused_matmul.h"
 
 namespace tegula {

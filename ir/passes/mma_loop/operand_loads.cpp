@@ -11,7 +11,7 @@
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/uses.h"
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula::ir {
 namespace {

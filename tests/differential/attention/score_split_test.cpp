@@ -1,6 +1,4 @@
 // Scores that give -inf for some pairs: the same results, and the schedule, of a mask and a score.
-#include "kernels/attention/score_split.h"
-
 #include <cmath>
 
 #include "ir/text.h"

@@ -1,5 +1,5 @@
 // What the choice of tiles is told of the device at hand.
-#include "kernels/device_facts.h"
+#include "tegula/device_facts.h"
 
 #include <gtest/gtest.h>
 

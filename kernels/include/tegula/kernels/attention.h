@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "tegula/block_mask.h"
 #include "tegula/kernels/block_list.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
@@ -12,11 +13,6 @@
 /// Attention with a mask and a score function given as lambdas, computed block by block with an
 /// online softmax (Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention").
 namespace tegula {
-
-/// Positions [lo, hi) of keys and values.
-struct KvRange {
-  Tile lo, hi;
-};
 
 /// What the sums of a row are relative to while blocks of keys come in.
 enum class Rescaling : std::uint8_t {
@@ -133,14 +129,6 @@ struct AttentionExtras {
   /// In, [heads]: the score of one more key of each head, whose value is 0: it counts in the
   /// denominator only (gpt-oss; Xiao et al. 2023, "attention sinks").
   Tensor sinks = {};
-};
-
-/// Where sequences of different lengths begin that lie one behind the other: i32 [sequences + 1],
-/// from 0 to the total length, ascending (FlashAttention's cu_seqlens); at most 65536 sequences.
-/// Read by the kernel, which does not check them.
-struct CuSeqlens {
-  Tensor q, kv;
-  std::int64_t max_q = 0;  ///< queries of the longest sequence
 };
 
 /// A callable attention. Copies share what was compiled. Throws CompileError for tensors that do

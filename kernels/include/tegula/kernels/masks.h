@@ -1,8 +1,8 @@
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <vector>
 
+#include "tegula/functions.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
@@ -10,10 +10,6 @@
 /// Masks of attention as functions to be composed: `and_(causal(), document(ids))`. Each is an
 /// ordinary mask lambda; which blocks it leaves empty or full is derived from what it computes.
 namespace tegula {
-
-/// True where the query at position q sees the key at position kv. Arguments are traced integers:
-/// batch entry, head, positions.
-using Mask = std::function<Tile(Tile b, Tile h, Tile q, Tile kv)>;
 
 /// A number in a mask. An int is compiled in; a Scalar is read at every launch, so that it changes
 /// without compiling.

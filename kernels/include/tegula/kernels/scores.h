@@ -1,6 +1,5 @@
 #pragma once
-#include <functional>
-
+#include "tegula/functions.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
@@ -13,10 +12,6 @@
 /// a rotary part of r elements is r more columns of Q and K, whose head dim may differ from that of
 /// V. No head dim exceeds 256, so the absorbed form of latent attention (576) is not possible.
 namespace tegula {
-
-/// New score from the score s (f32, scaled). Further arguments are traced integers: batch entry,
-/// head, positions of query and key.
-using Score = std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)>;
 
 /// A number in a score. A float is compiled in; a Scalar is read at every launch, so that it
 /// changes without compiling.
