@@ -35,12 +35,13 @@ class HandWrittenGemm {
     if (runtime::default_backend() == runtime::Backend::Nvrtc)
       cubin = runtime::compile_cuda({.source = codegen::emit_cuda(kernel_).source,
                                      .name = "gemm.cu",
-                                     .target = "sm_90a",
+                                     .target = std::string(kernel_.info.target.name()),
                                      .options = {}})
                   .cubin;
     else
-      cubin = runtime::assemble(
-                  {.ptx = codegen::emit_llvm(kernel_).ptx, .target = "sm_90a", .options = {}})
+      cubin = runtime::assemble({.ptx = codegen::emit_llvm(kernel_).ptx,
+                                 .target = std::string(kernel_.info.target.name()),
+                                 .options = {}})
                   .cubin;
     loaded_ = runtime::Module::load_cubin(cubin)->kernel(
         "gemm", 0, {.dynamic_shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes)});

@@ -5,7 +5,7 @@
 
 namespace tegula {
 
-inline bool has_wgmma(Device device) { return runtime::default_target(device) == "sm_90a"; }
+inline bool has_wgmma(Device device) { return runtime::default_target(device)->has_wgmma; }
 
 inline int multiprocessors(Device device) {
   constexpr int kOfAnH200 = 132;

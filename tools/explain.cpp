@@ -89,7 +89,7 @@ std::string roofline(const Subject& s) {
       by_memory > by_math ? "memory" : "arithmetic");
 }
 
-int explain(const std::string& name, const std::string& target, const std::string& backend) {
+int explain(const std::string& name, ir::Target target, const std::string& backend) {
   for (const Subject& s : subjects()) {
     if (s.name != name) continue;
     const ir::Kernel tile = traced(name, s.run);
@@ -107,17 +107,18 @@ void add_explain(CLI::App& program, int& exit_code) {
       "explain",
       "Plan, remarks, registers, shared memory, occupancy and roofline of a kernel of the library");
   struct Options {
-    std::string kernel, target = "sm_90a", backend = "llvm";
+    std::string kernel, target{ir::Target().name()}, backend = "llvm";
   };
   auto o = std::make_shared<Options>();
   c->add_option("KERNEL", o->kernel, "Which")->required()->check(CLI::IsMember(names()));
   c->add_option("--target", o->target, "Architecture")
-      ->check(CLI::IsMember({"sm_80", "sm_90a"}))
+      ->check(CLI::IsMember(target_names()))
       ->capture_default_str();
   c->add_option("--backend", o->backend, "Emitter")
       ->check(CLI::IsMember(backend_names()))
       ->capture_default_str();
-  c->callback([o, &exit_code] { exit_code = explain(o->kernel, o->target, o->backend); });
+  c->callback(
+      [o, &exit_code] { exit_code = explain(o->kernel, target_of(o->target), o->backend); });
 }
 
 }  // namespace tegula::tools

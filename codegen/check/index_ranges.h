@@ -9,7 +9,7 @@
 namespace tegula::codegen {
 
 /// Threads of a warpgroup, and warps.
-inline constexpr int kWarpgroupThreads = 128, kWarpgroupWarps = 4;
+using ir::kWarpgroupThreads, ir::kWarpgroupWarps;
 
 /// From `lo` to `hi`; where that is not negative, no bit outside of `bits` is set.
 struct Range {
