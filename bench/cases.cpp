@@ -17,6 +17,7 @@
 #include "runtime/nvrtc.h"
 #include "runtime/tensor_map.h"
 #include "support/text.h"
+#include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
@@ -59,7 +60,7 @@ class HandWrittenGemm {
     const std::int32_t numbers[4] = {(K + 63) / 64, (M + 127) / 128, (N + 255) / 256, 8};
     std::memcpy(block + 384, numbers, sizeof numbers);
     runtime::LaunchShape shape;
-    shape.grid = {132, 1, 1};
+    shape.grid = {static_cast<unsigned>(multiprocessors(t[0].device())), 1, 1};
     shape.block = {384, 1, 1};
     shape.shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes);
     runtime::LaunchPlan(loaded_, shape, layout_.slots())

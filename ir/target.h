@@ -62,6 +62,13 @@ struct TargetRow {
     const int fair = registers_per_sm / sub_partitions / (32 * in_partition);
     return std::min(max_registers, fair / register_unit * register_unit);
   }
+  /// Registers that setmaxnreg can give a consumer thread where a CTA has so many consumer and
+  /// producer warps and a producer thread keeps `kept`.
+  constexpr int setmaxnreg_beside(int consumer_warps, int producer_warps, int kept) const {
+    const int warps = consumer_warps + producer_warps, all = registers_at_entry(warps) * warps;
+    const int left = all - std::max(kept, least_setmaxnreg) * producer_warps;
+    return std::min(most_setmaxnreg, left / consumer_warps / register_unit * register_unit);
+  }
   /// Shared memory of a CTA for the rings of a mainloop: all but what mbarriers and alignment take.
   constexpr std::int64_t ring_bytes() const { return shared_bytes_per_cta - 2 * 1024; }
 };

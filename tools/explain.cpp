@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "runtime/doctor.h"
+#include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/matmul.h"
@@ -15,9 +16,6 @@
 
 namespace tegula::tools {
 namespace {
-
-// H200 SXM as its data sheet has it: dense, without sparsity.
-constexpr double kBytesPerSecond = 4.8e12, kTensorFlops = 989e12, kPlainFlops = 67e12;
 
 /// A kernel of the library, and the work it does for a shape worth measuring.
 struct Subject {
@@ -77,15 +75,17 @@ std::vector<std::string> names() {
 }
 
 std::string roofline(const Subject& s) {
-  const double peak = s.tensor_cores ? kTensorFlops : kPlainFlops;
-  const double by_memory = s.bytes / kBytesPerSecond, by_math = s.flops / peak;
+  const DeviceProfile& gpu = host_profile();
+  const double peak = 1e12 * (s.tensor_cores ? gpu.tensor_tflops : gpu.f32_tflops),
+               bandwidth = 1e9 * gpu.memory_gbs;
+  const double by_memory = s.bytes / bandwidth, by_math = s.flops / peak;
   return fmt::format(
-      "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte (an H200 "
+      "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte ({} "
       "balances at {:.0f})\n"
-      "  an H200 needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
+      "  {} needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
       "{:.0f} TFLOPS: bound by {}\n",
-      s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, peak / kBytesPerSecond,
-      1e3 * by_memory, kBytesPerSecond / 1e9, 1e3 * by_math, peak / 1e12,
+      s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, gpu.name, peak / bandwidth,
+      gpu.name, 1e3 * by_memory, bandwidth / 1e9, 1e3 * by_math, peak / 1e12,
       by_memory > by_math ? "memory" : "arithmetic");
 }
 

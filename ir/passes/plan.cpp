@@ -48,14 +48,6 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
-/// The most that those which compute can take over, if each that copies keeps `kept`.
-int registers_beside(const Plan& plan, const TargetRow& target, int kept) {
-  const int warps = plan.computing_warps();
-  const int all = plan.registers_at_entry(target) * (warps + plan.copy_warps);
-  const int unit = target.register_unit;
-  return std::min(target.most_setmaxnreg, (all - kept * plan.copy_warps) / warps / unit * unit);
-}
-
 /// One warp that copies, or, where those that compute have use for more registers than it leaves
 /// them, a warpgroup that gives up its own, if that is more: all of them if they are needed.
 void add_copy_warps(Plan& plan, const TargetRow& target, std::int64_t useful, std::int64_t needed) {
@@ -63,9 +55,11 @@ void add_copy_warps(Plan& plan, const TargetRow& target, std::int64_t useful, st
   if (useful <= plan.registers_at_entry(target)) return;
   Plan given = plan;
   given.copy_warps = kWarpgroupWarps;
-  given.registers = registers_beside(given, target, kCopyRegisters);
-  if (needed > given.registers)
-    given.registers = registers_beside(given, target, target.least_setmaxnreg);
+  const auto beside = [&](int kept) {
+    return target.setmaxnreg_beside(given.computing_warps(), given.copy_warps, kept);
+  };
+  given.registers = beside(kCopyRegisters);
+  if (needed > given.registers) given.registers = beside(target.least_setmaxnreg);
   if (given.registers > given.registers_at_entry(target)) plan = given;
 }
 
