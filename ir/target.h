@@ -49,7 +49,7 @@ struct TargetRow {
   int sub_partitions = 4;   ///< of an SM, each with its share of registers and of a CTA's warps
   int max_registers = 255;  ///< of a thread, as ptxas allocates them
   int register_unit = 8;    ///< registers of a thread are allocated in multiples of this
-  /// What setmaxnreg can leave to a thread, at least and at most.
+  /// Registers that setmaxnreg can leave to a thread, at least and at most.
   int least_setmaxnreg = 24, most_setmaxnreg = 240;
   int max_threads_per_cta = 1024;
   int max_threads_per_sm = 2048;
@@ -108,7 +108,7 @@ class Target {
   constexpr std::string_view name() const { return row_->name; }
   friend constexpr bool operator==(Target, Target) = default;
 
-  /// What the assembler is asked for where a GPU of this capability is to run the code: the GPU's
+  /// Architecture to assemble for where a GPU of this capability is to run the code: the GPU's
   /// own architecture where some row knows it, so that its own machine code runs.
   std::string assembled_for(int capability) const;
 
@@ -117,7 +117,7 @@ class Target {
   const TargetRow* row_;
 };
 
-/// What one CTA takes of an SM.
+/// Resources that one CTA takes of an SM.
 struct CtaNeeds {
   int threads = 0;
   int registers = 0;  ///< of a thread; 0: not known, and not counted

@@ -38,7 +38,7 @@ struct Compilation {
   std::string key_text;
   std::string name;
   ir::Target target;
-  /// What the assembler is asked for: the GPU's own architecture where the code of an older target
+  /// Architecture to assemble for: the GPU's own where the code of an older target
   /// runs. Empty: the target.
   std::string assembler_target;
   Backend backend = Backend::Llvm;

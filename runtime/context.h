@@ -40,7 +40,7 @@ int cuda_device_count() noexcept;
 /// Properties of GPU `ordinal`. Throws DeviceError if there is no such GPU.
 const DeviceProperties& device_properties(int ordinal);
 
-/// What code for a device is compiled for: the newest target that a GPU runs, and the newest of all
+/// Target of code for a device: the newest target that a GPU runs, and the newest of all
 /// on the host's devices. GPUs newer than every target take the sm_80 path through the driver.
 ir::Target default_target(Device device);
 

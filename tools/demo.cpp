@@ -200,7 +200,7 @@ bool run_cuda(const std::vector<Shape>& shapes) {
   return good && same;
 }
 
-/// What the attention kernel that ran last becomes for the newest target, with or without a GPU.
+/// The attention kernel that ran last, compiled for the newest target, with or without a GPU.
 bool print_sizes(const Attention& attn) {
   const ir::Kernel tile = ir::parse(attn.dump("trace"), "attention");
   fmt::print("the same kernel for {}:\n", ir::Target().name());

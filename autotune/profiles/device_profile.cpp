@@ -62,7 +62,8 @@ const DeviceProfile& device_profile(Device device) {
     const runtime::DeviceProperties* gpu = nullptr;
     const DeviceProfile* profile = nullptr;
   };
-  // Of the GPU asked about last; properties stay where they are as long as the process lives.
+  // The GPU asked about last is remembered; properties stay where they are as long as the process
+  // lives.
   thread_local Known known;
   const runtime::DeviceProperties& gpu = runtime::device_properties(device.index);
   if (known.gpu != &gpu) known = {&gpu, find_profile(device.index).profile};

@@ -1,5 +1,5 @@
 #pragma once
-// What `tegula doctor` says of device profiles.
+// The line of `tegula doctor` about device profiles.
 #include <span>
 
 #include "runtime/doctor.h"

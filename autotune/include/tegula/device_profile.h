@@ -5,7 +5,7 @@
 
 #include "tegula/device.h"
 
-/// What was measured on a model of GPU. Choices of tiles and stages estimate times by it; limits
+/// Measurements of a model of GPU. Choices of tiles and stages estimate times by it; limits
 /// that hold for every GPU of an architecture are not here but in the target table.
 namespace tegula {
 
@@ -19,8 +19,8 @@ struct Share {
 struct MatmulRates {
   /// Bytes of a row of A times columns of B that an SM's tensor cores multiply in a cycle.
   double flop_bytes_per_cycle = 0;
-  /// What they reach of that with tiles of 128 columns, what each further 128 columns take from it,
-  /// what each 64 fewer take, and the least.
+  /// Share of that which tiles of 128 columns reach, loss of each further 128 columns, loss of each
+  /// 64 fewer, and the least share.
   double share_of_128 = 0, loss_of_wider = 0, loss_of_narrower = 0, least_share = 0;
   /// Bytes that an SM reads of the L2, and all SMs of the memory, in a cycle.
   double l2_bytes_per_cycle = 0, memory_bytes_per_cycle = 0;
@@ -117,7 +117,7 @@ struct ProfileMatch {
 };
 /// The row of this model, or the nearest one: by compute capability, then by memory and SMs.
 ProfileMatch find_profile(const GpuModel& gpu);
-/// That of GPU `ordinal`. Throws DeviceError if there is no such GPU.
+/// The row of GPU `ordinal`. Throws DeviceError if there is no such GPU.
 ProfileMatch find_profile(int ordinal);
 
 /// The row of a device.
