@@ -156,7 +156,7 @@ const CompiledEntry& Launcher::find_or_add(KernelInstance& k, std::span<const Ho
 std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& k,
                                                                 TraceResult& traced,
                                                                 const Hash128& ir, Device device,
-                                                                const std::string& target,
+                                                                std::optional<ir::Target> target,
                                                                 bool& is_new) const {
   runtime::CompileRequest request;
   request.device = device;
@@ -169,8 +169,8 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   runtime::key(keyed, request);
   // GPUs of one target share the kernel, and each loads it.
   const std::string name =
-      fmt::format("{} {} {} {} {} {} {}", ir.hex(), static_cast<int>(device.kind), keyed.target,
-                  keyed.assembler_target, runtime::name(keyed.backend),
+      fmt::format("{} {} {} {} {} {} {}", ir.hex(), static_cast<int>(device.kind),
+                  keyed.target.name(), keyed.assembler_target, runtime::name(keyed.backend),
                   plan ? plan->str() : k.options().plan, env().plan);
   auto kernel = compiled_by_ir().find(name);
   is_new = !kernel;
@@ -182,13 +182,13 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   return kernel;
 }
 
-Artefact Launcher::compile_for(KernelInstance& k, std::string_view target,
+Artefact Launcher::compile_for(KernelInstance& k, std::string_view name,
                                std::span<const HostArg> args, const Loc& at) const {
   refuse_nested(k);
-  const auto targets = runtime::targets();
-  if (std::ranges::find(targets, target) == targets.end())
+  const auto target = ir::Target::find(name);
+  if (!target)
     fail(Mistake::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
-         k.name(), target, fmt::join(targets, " and "));
+         k.name(), name, ir::Target::all_names());
   CallArgs run_time;
   for (const HostArg& a : k.run_time_args(args)) run_time.add(a, {});
   check_equal_extents(k, run_time);
@@ -198,7 +198,7 @@ Artefact Launcher::compile_for(KernelInstance& k, std::string_view target,
   bool is_new = false;
   {
     const std::lock_guard lock(compiling_);
-    kernel = find_or_compile(k, traced, ir, Device::cuda(), std::string(target), is_new);
+    kernel = find_or_compile(k, traced, ir, Device::cuda(), target, is_new);
   }
   std::vector<Warning> warnings = warnings_about(k, traced.warnings, kernel->warnings);
   if (is_new) report_warnings(warnings);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/target.h"
 #include "support/entity.h"
 #include "tegula/location.h"
 
@@ -89,7 +90,7 @@ struct Param {
 struct KernelInfo {
   std::string name;
   Form form = Form::Tile;
-  std::string target = "sm_90a";
+  Target target;
   int threads = 0;              ///< per CTA; 0 until a plan chose it
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory
   int cluster = 1;              ///< programs that run at once and see each other's shared memory

@@ -138,7 +138,7 @@ class Parser {
       const std::string_view key = word("a kernel property or '('");
       expect("(");
       if (key == "target")
-        info.target = word("a target");
+        info.target = target();
       else if (key == "threads")
         info.threads = static_cast<int>(integer());
       else if (key == "smem")
@@ -163,6 +163,13 @@ class Parser {
       define(name, kernel_->add_param(name, t, std::move(attrs)));
     } while (try_token(","));
     expect(")");
+  }
+
+  Target target() {
+    const std::string_view name = word("a target");
+    const auto target = Target::find(name);
+    if (!target) fail(fmt::format("unknown target '{}': there are {}", name, Target::all_names()));
+    return *target;
   }
 
   void define(std::string_view name, Value v) {

@@ -67,15 +67,10 @@ void apply(Plan& plan, std::string_view change) {
 
 }  // namespace
 
-int Plan::registers_at_entry() const {
-  const int warps_of_quarter = (computing_warps() + copy_warps + 3) / 4;
-  return std::min(255, 16384 / (32 * warps_of_quarter) / 8 * 8);
-}
-
-int Plan::copy_registers() const {
-  const int left =
-      registers_at_entry() * (computing_warps() + copy_warps) - registers * computing_warps();
-  return left / std::max(copy_warps, 1) / 8 * 8;
+int Plan::copy_registers(const TargetRow& target) const {
+  const int warps = computing_warps(), unit = target.register_unit;
+  const int left = registers_at_entry(target) * (warps + copy_warps) - registers * warps;
+  return left / std::max(copy_warps, 1) / unit * unit;
 }
 
 std::string Plan::str() const {

@@ -190,7 +190,7 @@ std::string CompiledKernel::dump(std::string_view verb) const {
 std::string CompiledKernel::explain() const {
   const Artefact& a = *artefact_;
   std::string out = fmt::format("kernel {} for {} by {} ({})\n", a.name, device.str(),
-                                runtime::name(a.backend), a.target);
+                                runtime::name(a.backend), a.target.name());
   out += plan.str() + "\n";
   out += fmt::format("threads {}, shared memory {} bytes", a.threads, a.shared_bytes);
   if (const AssembleReport& r = report(); r.registers)

@@ -57,8 +57,8 @@ std::string replay(const Compilation& k, const std::string& command,
   for (const ir::Pass& pass : optimize_passes()) all.push_back(pass.name);
   const std::string which = names == all ? std::string("--emit optimize")
                                          : fmt::format("--passes={}", fmt::join(names, ","));
-  return fmt::format("{} --target {} --backend {} {} -- {}", command, k.target, name(k.backend),
-                     which, file);
+  return fmt::format("{} --target {} --backend {} {} -- {}", command, k.target.name(),
+                     name(k.backend), which, file);
 }
 
 void run_passes(Compilation& k, ir::PassContext& context, std::span<const ir::Pass> passes) {
@@ -151,7 +151,8 @@ bool fits_if_chosen(Compilation& k) {
       "",
       fmt::format("kernel {}: the plan of {} takes {} bytes of shared memory, {} allows {} bytes "
                   "per CTA",
-                  k.name, asked_plan(request), bytes, k.target, ir::shared_limit(k.target)),
+                  k.name, asked_plan(request), bytes, k.target.name(),
+                  k.target->shared_bytes_per_cta),
       place_of(k, request),
       {},
       "use smaller tiles"};
@@ -204,7 +205,7 @@ void optimize_to_fit(Compilation& k, const CompileRequest& request) {
 
 }  // namespace
 
-bool fits(const Compilation& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
+bool fits(const Compilation& k) { return k.simt.info.smem_bytes <= k.target->shared_bytes_per_cta; }
 
 void optimize_by(Compilation& k, const CompileRequest& request, const std::optional<ir::Plan>& plan,
                  std::span<const ir::Pass> passes) {

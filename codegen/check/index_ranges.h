@@ -8,8 +8,8 @@
 
 namespace tegula::codegen {
 
-/// Threads of a warpgroup.
-inline constexpr int kWarpgroupThreads = 128;
+/// Threads of a warpgroup, and warps.
+using ir::kWarpgroupThreads, ir::kWarpgroupWarps;
 
 /// From `lo` to `hi`; where that is not negative, no bit outside of `bits` is set.
 struct Range {

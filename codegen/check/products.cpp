@@ -11,7 +11,6 @@ using sim::Detector;
 
 namespace {
 
-constexpr int kRows = 64, kStepBytes = 32, kSwizzleRows = 8;
 /// Parts of a product's place: itself with what it reads of B, and what it reads of A.
 constexpr int kItself = 0, kOfA = 1;
 
@@ -24,7 +23,7 @@ std::int64_t reach_of(const OpData& descriptor, std::int64_t rows, bool mn_major
   const std::int64_t lbo = descriptor.attrs.i(AttrName::lbo),
                      sbo = descriptor.attrs.i(AttrName::sbo),
                      swizzle = descriptor.attrs.i(AttrName::swizzle);
-  if (swizzle == 0) return last_step + kStepBytes;
+  if (swizzle == 0) return last_step + kMmaStepBytes;
   const std::int64_t piece = kSwizzleRows * swizzle;
   if (!mn_major) return last_step / piece * piece + (rows / kSwizzleRows - 1) * sbo + piece;
   const std::int64_t pieces = std::max<std::int64_t>(1, rows * 2 / swizzle);
@@ -95,7 +94,7 @@ Place ProductCheck::operand(OpId op, std::size_t operand, int group, const Threa
     return list.empty() ? 0 : std::ranges::max(list);
   };
   const bool mn_major = d.attrs.i(is_a ? AttrName::trans_a : AttrName::trans_b) != 0;
-  const std::int64_t rows = is_a || shape.size() < 2 ? kRows : shape[1];
+  const std::int64_t rows = is_a || shape.size() < 2 ? kWgmmaRows : shape[1];
   p.address = c_.k[def].operands[0];
   p.size = reach_of(c_.k[def], rows, mn_major, most(steps)) + (is_a ? most(more_rows) : 0);
   p.bytes = c_.ranges.bytes_at(p.address, group, p.size);

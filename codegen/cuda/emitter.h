@@ -44,7 +44,6 @@ class Emitter {
   const ir::Kernel& kernel;
   const Uses uses;
   Names names;
-  int arch = 90;  ///< 80 or 90
 
   // ---- ops
   // ------------------------------------------------------------------------------------------------

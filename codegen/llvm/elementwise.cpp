@@ -151,8 +151,9 @@ void set_narrowed(Emitter& e, ir::Value v, llvm::ArrayRef<Value*> floats) {
   Words out;
   for (std::size_t i = 0; i < floats.size(); i += static_cast<std::size_t>(h.per_word)) {
     if (h.per_word == 1)
-      out.push_back(
-          e.bits_as(e.inline_ptx_value(ptx::cast(DType::f32, to, e.arch), {floats[i]}), h.word));
+      out.push_back(e.bits_as(
+          e.inline_ptx_value(ptx::cast(DType::f32, to, *e.kernel.info.target), {floats[i]}),
+          h.word));
     else if (h.per_word == 2)
       out.push_back(pack_pair(e, floats[i], floats[i + 1], to));
     else

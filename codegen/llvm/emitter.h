@@ -49,7 +49,6 @@ class Emitter {
   llvm::LLVMContext& context;
   llvm::Function& function;
   llvm::IRBuilder<> b;
-  int arch = 90;  ///< 80 or 90
 
   // ---- ops
   // ------------------------------------------------------------------------------------------------

@@ -287,7 +287,7 @@ void Lowering::reserve_diagonals() {
   const std::int64_t bytes = diagonals_->bytes_per_warp() * groups_ * warps();
   if (bytes == 0) return;
   constexpr std::int64_t kLeftToOthers = 8 * 1024;
-  if (scratch_offset_ + bytes + kLeftToOthers > shared_limit(from.info.target)) {
+  if (scratch_offset_ + bytes + kLeftToOthers > from.info.target->shared_bytes_per_cta) {
     diagonals_.emplace(from, /*has_memory=*/false);
     return;
   }

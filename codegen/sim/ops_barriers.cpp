@@ -42,7 +42,7 @@ bool arrive(Warp& w, const Instr& i, NamedBarrier& b, std::int64_t id) {
 NamedBarrier& named_barrier(Warp& w, const Instr& i, std::int64_t& id) {
   w.cta.must_be_defined(w, i, i.in[0], "the barrier number");
   id = w.cta.uniform(w, i, i.in[0]);
-  if (id < 0 || id >= 16) {
+  if (id < 0 || id >= ir::kNamedBarriers) {
     w.cta.report(w, i, Detector::BarrierCount, fmt::format("there is no barrier {}: 0 to 15", id));
     id &= 15;
   }

@@ -12,16 +12,12 @@
 
 namespace tegula::ir {
 
-std::int64_t shared_limit(std::string_view target) {
-  return target.starts_with("sm_9") ? 232448 : 166912;
-}
-
 SharedMemoryError::SharedMemoryError(const Kernel& kernel, std::int64_t bytes)
     : CompileError(Diagnostic{
           "",
           fmt::format("kernel {} needs {} bytes of shared memory, {} allows {} bytes per CTA",
-                      kernel.info.name, bytes, kernel.info.target,
-                      shared_limit(kernel.info.target)),
+                      kernel.info.name, bytes, kernel.info.target.name(),
+                      kernel.info.target->shared_bytes_per_cta),
           {},
           {},
           "use smaller tiles or fewer pipeline stages"}),
@@ -40,7 +36,7 @@ bool allocate_shared(Kernel& kernel, PassContext& context) {
     d.attrs.set(AttrName::offset, end);
     end += layout->bytes();
   });
-  if (end > shared_limit(kernel.info.target)) throw SharedMemoryError(kernel, end);
+  if (end > kernel.info.target->shared_bytes_per_cta) throw SharedMemoryError(kernel, end);
   kernel.info.smem_bytes = end;
   context.remark(Remark::Kind::Analysis, {}, "shared memory", {{"bytes", fmt::format("{}", end)}});
   return end != 0;

@@ -37,8 +37,7 @@ struct Side {
 
 class IntervalMasks {
  public:
-  explicit IntervalMasks(Kernel& k)
-      : k_(k), b_(k), rows_lie_together_(k.info.target.starts_with("sm_90")) {}
+  explicit IntervalMasks(Kernel& k) : k_(k), b_(k), rows_lie_together_(k.info.target->has_wgmma) {}
 
   bool run() {
     std::vector<OpId> roots;

@@ -47,7 +47,7 @@ class StoreBlocks {
         store_(store),
         region_(k[store].parent),
         columns_(plan.store_columns),
-        registers_(plan.computing_registers() - kOtherRegisters),
+        registers_(plan.computing_registers(*k.info.target) - kOtherRegisters),
         hazards_(k) {}
 
   /// Reads only.

@@ -2,7 +2,6 @@
 #include "tegula/kernels/matmul.h"
 
 #include "kernels/refuse.h"
-#include "tegula/device_facts.h"
 #include "tegula/kernels/fused_matmul.h"
 
 namespace tegula {
@@ -52,6 +51,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
   check_matmul(A, B, C);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
   p.tf32 = options.tf32, p.promoted = options.promoted, p.further = further;
+  p.profile = &device_profile(A.device());
   p.sms = multiprocessors(A.device());
   p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
   const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);

@@ -58,7 +58,8 @@ class Split {
   std::string look_at_grid() {
     if (!any_op(k_, k_.body(), [&](OpId op) { return k_[op].opcode == Opcode::Dot; }))
       return "there are no products";
-    if (!k_.info.target.starts_with("sm_9")) return k_.info.target + " has no clusters";
+    if (!k_.info.target->has_clusters)
+      return fmt::format("{} has no clusters", k_.info.target.name());
     if (k_.info.cluster != 1) return "its programs work in clusters already";
     if (!k_.terminator(k_.launch())) return "it has no grid";
     return "";

@@ -162,11 +162,10 @@ bool LayoutChoice::is_by_tma(const OpData& d) const {
 
 /// Each warpgroup has 64 rows, in the lanes that a wgmma leaves them in.
 bool LayoutChoice::lies_as_sums(Value v) const {
-  constexpr int kRowsPerWarp = 16, kColumns = 8;
   const LinearLayout* own = of(v);
   const Dims shape = dims_of(k_.type(v).shape());
-  return own && plan_.wgmma && shape[0] % (kRowsPerWarp * plan_.warps) == 0 &&
-         shape[1] % kColumns == 0 && *own == mma_m16n8k16_acc(shape, plan_.warps, 1);
+  return own && plan_.wgmma && shape[0] % (kWarpRows * plan_.warps) == 0 &&
+         shape[1] % kMmaColumns == 0 && *own == mma_m16n8k16_acc(shape, plan_.warps, 1);
 }
 
 /// Loads outside the loops of wgmmas wait for the layout of the sums that they may meet.

@@ -14,10 +14,6 @@
 
 namespace tegula::ir {
 
-namespace {
-constexpr int kRowsPerWarp = 16;
-}
-
 // ---- legality
 bool ProductLoop::analyze() {
   for (OpId op : k.ops(body))
@@ -69,7 +65,7 @@ bool ProductLoop::is_tma(const OperandLoad& load) const {
 bool ProductLoop::is_legal(OpId dot) const {
   const Type acc = k.type(k[dot].results[0]), a = k.type(k[dot].operands[0]);
   const MatrixType* type = matrix_type(k, k[dot]);
-  const std::int64_t rows = kRowsPerWarp * plan_.warps;
+  const std::int64_t rows = kWarpRows * plan_.warps;
   const bool has_rows = acc.shape()[0] == rows || (plan_.alternate && acc.shape()[0] % rows == 0 &&
                                                    is_tma_operand(k[dot].operands[0]));
   return type && has_rows && type->has_columns(acc.shape()[1]) &&

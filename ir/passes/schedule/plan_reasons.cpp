@@ -54,10 +54,10 @@ class Reasons {
       add("alternate=1: the grid asks for it; a tile of {} rows is one warpgroup's work",
           s_.product_rows);
     else
-      add("warps={}: {} rows of products, {} a warp", p_.warps, s_.product_rows, kRowsPerWarp);
+      add("warps={}: {} rows of products, {} a warp", p_.warps, s_.product_rows, kWarpRows);
     add("stages={}: {}; {} bytes a step, {} once, room for {}", p_.stages,
         s_.stages != 0 ? "the loop asks for it" : "as deep as is of use", s_.step_bytes,
-        s_.once_bytes, (kRingBytes - s_.once_bytes) / s_.step_bytes);
+        s_.once_bytes, (k_.info.target->ring_bytes() - s_.once_bytes) / s_.step_bytes);
     of_registers();
     if (p_.persistent)
       add("persistent=1: rings of {} bytes fill an SM", ring);
@@ -83,7 +83,7 @@ class Reasons {
   }
 
   void of_registers() {
-    const std::int64_t stacked = p_.alternate ? s_.product_rows / kGroupRows : 1,
+    const std::int64_t stacked = p_.alternate ? s_.product_rows / kWgmmaRows : 1,
                        needed = s_.accumulators * stacked + s_.fragments;
     if (p_.registers != 0)
       add("registers={}: sums and fragments take {}, and a warpgroup that copies gives up its own",
@@ -109,8 +109,7 @@ class Reasons {
 
 std::string why_no_wgmma(const Kernel& k) {
   const Survey s = survey(k);
-  if (!k.info.target.starts_with("sm_90"))
-    return fmt::format("wgmma=0: {} has none", k.info.target);
+  if (!k.info.target->has_wgmma) return fmt::format("wgmma=0: {} has none", k.info.target.name());
   if (!s.wgmma) return fmt::format("wgmma=0: of some product {}", s.why_not_wgmma);
   if (s.largest_product == 0) return "wgmma=0: there are no products";
   return "wgmma=0: sums, fragments and two steps of operands do not fit a CTA";

@@ -27,7 +27,7 @@ std::string_view why_not_wgmma(const Kernel& k, OpId op) {
   const Type acc = k.type(d.results[0]);
   const std::int64_t m = acc.shape()[0], depth = k.type(d.operands[0]).shape()[1];
   if (!type) return "tensor cores do not take its types";
-  if (m % kGroupRows != 0) return "its rows are no multiple of 64";
+  if (m % kWgmmaRows != 0) return "its rows are no multiple of 64";
   if (m > kMostRows) return "it has more than 256 rows";
   if (!type->has_columns(acc.shape()[1])) return "no instruction has as many columns";
   if (depth % type->step() != 0) return "a step is no multiple of an instruction's depth";
@@ -140,7 +140,7 @@ bool wants_tma_loads(const Kernel& k, const PassContext& context) {
   Plan wish;
   wish.tma_loads = asks_for(k, AttrName::tma_loads);
   wish.change(context.plan_changes);
-  return wish.tma_loads && k.info.target.starts_with("sm_9");
+  return wish.tma_loads && k.info.target->has_tma;
 }
 
 Survey survey(const Kernel& k, bool tma_loads) {

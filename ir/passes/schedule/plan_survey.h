@@ -7,10 +7,8 @@
 
 namespace tegula::ir {
 
-/// Rows that a warp's wgmmas compute, those of a warpgroup, and the most that a product may have.
-inline constexpr std::int64_t kRowsPerWarp = 16, kGroupRows = 64, kMostRows = 256;
-/// For rings: of the 227 KiB of a CTA, less what mbarriers and alignment take.
-inline constexpr std::int64_t kRingBytes = 225 * 1024;
+/// The most rows that a product of wgmmas may have.
+inline constexpr std::int64_t kMostRows = 256;
 
 /// Of a kernel in tile form.
 struct Survey {

@@ -17,9 +17,9 @@ namespace {
 constexpr std::int64_t kLeastTerms = 64;
 
 /// A product whose sums are as accurate as floats (of fp8 Hopper keeps 14 bits), on a target that
-/// has registers for the terms beside them: sm_80 holds the operands there, too, and would spill.
+/// has registers for the terms beside them: without wgmma operands are held there, too, and spill.
 bool may_begin_with_terms(const Kernel& k, OpId dot) {
-  if (!dot || k[dot].opcode != Opcode::Dot || !k.info.target.starts_with("sm_90")) return false;
+  if (!dot || k[dot].opcode != Opcode::Dot || !k.info.target->has_wgmma) return false;
   const MatrixType* type = matrix_type(k, k[dot]);
   return type && type->bits == 16 && k.type(k[dot].results[0]).dtype() == DType::f32 &&
          is_zero(k, k[dot].operands[2]);
