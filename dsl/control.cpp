@@ -13,8 +13,6 @@
 namespace tegula {
 
 using dsl::AttrName;
-using dsl::fail;
-using dsl::Mistake;
 using dsl::Opcode;
 using dsl::ScopeKind;
 using dsl::Tracer;

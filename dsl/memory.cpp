@@ -9,8 +9,6 @@ namespace tegula {
 
 using dsl::AttrName;
 using dsl::attrs_of;
-using dsl::fail;
-using dsl::Mistake;
 using dsl::Opcode;
 using dsl::Tracer;
 

@@ -15,8 +15,6 @@
 namespace tegula {
 
 using dsl::AttrName;
-using dsl::fail;
-using dsl::Mistake;
 using dsl::NamedPart;
 using dsl::Opcode;
 using dsl::Tracer;

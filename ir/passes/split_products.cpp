@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ir/analysis/bounds.h"
+#include "ir/passes/plan_reasons.h"
 #include "ir/passes/plan_survey.h"
 #include "ir/passes/program_memory.h"
 #include "ir/passes/program_share.h"
@@ -322,8 +323,7 @@ int split_as_asked(Kernel& k, PassContext& context) {
   const int parts = asked_splits(context);
   if (parts == 1) return 1;
   const auto refuse = [&](const std::string& rule) {
-    throw CompileError(
-        Diagnostic{"", fmt::format("splits={}: {}", parts, rule), context.changed_at, {}, ""});
+    refuse_plan(k, fmt::format("splits={}", parts), rule, context.changed_at);
   };
   if (parts != 2 && parts != 4 && parts != 8) refuse("splits is 1, 2, 4 or 8");
   Split split(k, parts);
