@@ -220,7 +220,9 @@ std::shared_ptr<KernelInstance> KernelInstance::planned(std::string_view fields,
   try {
     ir::Plan().change(fields);
   } catch (const CompileError& e) {
-    fail(Mistake::bad_plan, at, {}, e.diagnostic().message, e.diagnostic().hint);
+    Diagnostic said = e.diagnostic();
+    said.loc = at;
+    throw CompileError(std::move(said));
   }
   KernelOptions options = options_;
   options.plan = trim(options.plan + " " + std::string(fields));

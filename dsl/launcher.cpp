@@ -263,23 +263,49 @@ std::size_t Launcher::compiled() const {
 }  // namespace tegula::dsl
 
 namespace tegula::detail {
+namespace {
+
+/// Throws the error again, whose diagnostics without a line are about the kernel's own.
+template <class E>
+[[noreturn]] void rethrow_at(const dsl::KernelInstance& k, const E& e) {
+  std::vector<Diagnostic> all = e.diagnostics();
+  const auto is_known = [](const Diagnostic& d) { return d.loc.known(); };
+  if (std::ranges::all_of(all, is_known)) throw;
+  for (Diagnostic& d : all)
+    if (!is_known(d)) d.loc = k.loc();
+  throw E(std::move(all));
+}
+
+/// Calls `f`. What it refuses without knowing a line is said of the kernel's own line.
+template <class F>
+decltype(auto) at_kernel(const dsl::KernelInstance& k, const F& f) {
+  try {
+    return f();
+  } catch (const CompileError& e) {
+    rethrow_at(k, e);
+  } catch (const ProgramError& e) {
+    rethrow_at(k, e);
+  }
+}
+
+}  // namespace
 
 void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
-  k.launcher.launch(k, stream, args);
+  at_kernel(k, [&] { k.launcher.launch(k, stream, args); });
 }
 
 Artefact compile(dsl::KernelInstance& k, std::string_view target, std::span<const HostArg> args,
                  Loc at) {
-  return k.launcher.compile_for(k, target, args, at);
+  return at_kernel(k, [&] { return k.launcher.compile_for(k, target, args, at); });
 }
 
 std::string dump(dsl::KernelInstance& k, std::string_view verb) {
   static constexpr std::string_view kVerbs[] = {"key", "trace",    "optimize", "emit",
                                                 "ptx", "assemble", "launch"};
   if (std::ranges::find(kVerbs, verb) == std::end(kVerbs))
-    dsl::fail(dsl::Mistake::unknown_verb, k.loc(), {}, verb);
+    fail(Mistake::unknown_verb, k.loc(), {}, verb);
   const auto kernel = k.launcher.latest();
-  if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
+  if (!kernel) fail(Mistake::not_compiled, k.loc(), {}, k.name());
   if (verb == "emit" || verb == "ptx") return runtime::gpu_text(*kernel, verb);
   return kernel->dump(verb);
 }
@@ -288,7 +314,7 @@ std::vector<Warning> warnings(const dsl::KernelInstance& k) { return k.launcher.
 
 std::string explain(dsl::KernelInstance& k) {
   const auto kernel = k.launcher.latest();
-  if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
+  if (!kernel) fail(Mistake::not_compiled, k.loc(), {}, k.name());
   return k.launcher.why() + kernel->explain();
 }
 

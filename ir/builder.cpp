@@ -39,12 +39,8 @@ OpId Builder::create(Opcode opcode, std::span<const Value> operands, AttrList at
   if (!inferred.error.empty()) {
     std::string operand_types;
     for (Type t : types) operand_types += (operand_types.empty() ? "" : ", ") + t.str();
-    throw CompileError(Diagnostic{
-        "",
-        fmt::format("{}: {} (operands: {})", row.mnemonic, inferred.error, operand_types),
-        loc,
-        {},
-        ""});
+    throw InternalError(fmt::format("{}:{}: {}: {} (operands: {})", loc.file, loc.line,
+                                    row.mnemonic, inferred.error, operand_types));
   }
   return create(opcode, operands, inferred.types, std::move(attrs));
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Creates ops at an insertion point. Result types are inferred where the op's row can; a mismatch
-// throws CompileError at the builder's current location.
+// throws InternalError with the builder's current location.
 #include <initializer_list>
 
 #include "ir/kernel.h"

@@ -87,14 +87,22 @@ struct Param {
 };
 
 /// Launch facts that are not part of any op.
+/// Something that takes shared memory, for messages about too much of it.
+struct SharedUse {
+  Loc loc;
+  std::string what;
+  std::int64_t bytes = 0;
+};
+
 struct KernelInfo {
   std::string name;
   Form form = Form::Tile;
   Target target;
   int threads = 0;              ///< per CTA; 0 until a plan chose it
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory
-  int cluster = 1;              ///< programs that run at once and see each other's shared memory
-  int min_ctas = 1;             ///< per SM, passed to the assembler
+  std::vector<SharedUse> shared_uses;
+  int cluster = 1;   ///< programs that run at once and see each other's shared memory
+  int min_ctas = 1;  ///< per SM, passed to the assembler
   /// The body computes any share of the grid's programs: launched with one CTA an SM, if there are
   /// as many.
   bool persistent = false;

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "ir/text.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 namespace {
@@ -42,12 +42,9 @@ class Parser {
     const auto line = 1 + std::count(read.begin(), read.end(), '\n');
     const auto column =
         read.size() - (read.rfind('\n') == std::string_view::npos ? 0 : read.rfind('\n') + 1) + 1;
-    throw CompileError(
-        Diagnostic{"",
-                   message,
-                   Loc(file_, static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column)),
-                   {},
-                   ""});
+    tegula::fail(Mistake::ir_text,
+                 Loc(file_, static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column)),
+                 {}, message);
   }
 
   void skip() {

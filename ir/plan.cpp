@@ -6,7 +6,7 @@
 #include <charconv>
 #include <iterator>
 
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 
@@ -19,11 +19,7 @@ constexpr std::string_view kFieldNames =
     ;
 
 [[noreturn]] void refuse(std::string_view change) {
-  throw CompileError(Diagnostic{"",
-                                fmt::format("plan: '{}' is no field=number", change),
-                                {},
-                                {},
-                                fmt::format("the fields are {}", kFieldNames)});
+  fail(Mistake::bad_plan, {}, {}, change, kFieldNames);
 }
 
 void set_field(Plan& plan, std::string_view name, int value, std::string_view change) {

@@ -63,6 +63,7 @@ Kernel Lowering::run() {
     lower_body();
   settle_group_scratch();
   to.info.smem_bytes = scratch_end_;
+  if (most_scratch_.bytes > 0) to.info.shared_uses.push_back(most_scratch_);
   return std::move(to);
 }
 
@@ -533,6 +534,8 @@ bool Lowering::is_ring_alive() const {
 
 Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   leave_cluster();
+  if (bytes * groups_ > most_scratch_.bytes)
+    most_scratch_ = {b.loc, "what threads exchange here", bytes * groups_};
   if (groups_ > 1) return group_scratch(bytes);
   std::int64_t from_here = scratch_offset_;
   // Behind the rings lies what TMA, or other warps, may still be reading.

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "codegen/ptx/instructions.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::codegen::ptx {
 namespace {
@@ -288,13 +288,7 @@ void require_conversions(const ir::Kernel& kernel) {
         std::ranges::find(kOnBits, d.opcode) != std::end(kOnBits))
       return;
     if (std::ranges::none_of(d.operands, holds_f8) && !holds_f8(d.results[0])) return;
-    throw CompileError(Diagnostic{"",
-                                  fmt::format("{} of 8-bit floats needs a GPU of sm_90 or later, "
-                                              "and the kernel is compiled for an older one",
-                                              ir::info(d.opcode).mnemonic),
-                                  d.loc,
-                                  {},
-                                  "use f16, bf16 or 8-bit integers there"});
+    fail(Mistake::f8_target, d.loc, {}, ir::info(d.opcode).mnemonic);
   });
 }
 

@@ -209,8 +209,7 @@ Step sim_MbarInit(Warp& w, const Instr& i) {
     Mbarrier b;
     b.number = static_cast<int>(w.cta.mbarriers.size());
     if (b.number >= w.cta.agents.mbarriers())
-      throw CompileError(
-          Diagnostic{"", "sim: too many mbarriers for a kernel with clusters", i.op->loc, {}, ""});
+      throw InternalError("sim: too many mbarriers for a kernel with clusters");
     b.address = address;
     b.count = b.pending = std::max<std::int64_t>(1, i.op->attrs.i(AttrName::count, 1));
     b.init_op = i.id;

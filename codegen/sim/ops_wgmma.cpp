@@ -172,7 +172,7 @@ Work decode(Warp& w, const Instr& i) {
   }
   k.keep = w.cta.uniform(w, i, i.in[3]) != 0;
   if (const std::string why = rule_broken(w, i, k); !why.empty())
-    throw CompileError(Diagnostic{"", "wgmma: " + why, i.op->loc, {}, ""});
+    throw InternalError("wgmma: " + why);
   return k;
 }
 

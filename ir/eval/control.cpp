@@ -6,6 +6,7 @@
 
 #include "ir/eval/program.h"
 #include "ir/loop.h"
+#include "support/errors.h"
 #include "tegula/error.h"
 
 namespace tegula::ir::interp {
@@ -87,8 +88,7 @@ void eval_For(Program& p, OpId id) {
   copy_values(p, loop_inits(d), carries);
   if (low && high && step && *low < *high) {
     if (*step <= 0)
-      throw CompileError(Diagnostic{
-          "", fmt::format("the step of a loop must be positive, it is {}", *step), d.loc, {}, ""});
+      throw InternalError(fmt::format("the step of a loop must be positive, it is {}", *step));
     LoopGuard guard(p, id);
     for (std::int64_t i = *low; i < *high; i += *step) {
       guard.count();
@@ -180,9 +180,6 @@ void eval_Assume(Program& p, OpId id) {
   }
 }
 
-void eval_AsmElementwise(Program& p, OpId id) {
-  throw CompileError(Diagnostic{
-      "", "inline PTX cannot be executed on the devices 'cpu' and 'sim'", p.op(id).loc, {}, ""});
-}
+void eval_AsmElementwise(Program& p, OpId id) { fail(Mistake::inline_ptx, p.op(id).loc, {}); }
 
 }  // namespace tegula::ir::interp

@@ -62,6 +62,7 @@ class LoopPipeliner {
   void allocate() {
     Builder b = before(loop_);
     for (OperandLoad& c : candidates_) {
+      b.loc = k_[c.load].loc;
       c.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, c, stages_));
       context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
                       {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(c.ring).str()}});

@@ -17,7 +17,7 @@
 #include "ir/passes/schedule/plan_survey.h"
 #include "ir/passes/schedule/swap_operands.h"
 #include "ir/pipeline.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 namespace {
@@ -251,13 +251,9 @@ bool swap_if_wanted(Kernel& k, PassContext& context) {
   if (!asked.value_or(gains_by_swap(k))) return false;
   if (swap_operands(k)) return true;
   if (context.plan)
-    throw CompileError(Diagnostic{
-        "",
-        fmt::format("{}: swap needs products that add to sums which loops carry, and no cluster",
-                    context.plan->str()),
-        context.changed_at,
-        {},
-        ""});
+    refuse_plan(k, context.plan->str(),
+                "swap needs products that add to sums which loops carry, and no cluster",
+                context.changed_at);
   context.remark(Remark::Kind::Missed, {}, "operands are not swapped: no sums that loops carry");
   return false;
 }
@@ -427,22 +423,15 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
        "registers is more than all have at the entry"},
   };
   for (const auto& [holds, rule] : kRules)
-    if (!holds)
-      throw CompileError(Diagnostic{"", fmt::format("{}: {}", p.str(), rule), asked_at, {}, ""});
+    if (!holds) refuse_plan(k, p.str(), rule, asked_at);
 }
 
 }  // namespace
 
 bool plan(Kernel& kernel, PassContext& context) {
   if (kernel.info.cluster > 1 && !kernel.info.target->has_clusters)
-    throw CompileError(
-        Diagnostic{"",
-                   fmt::format("kernel {} runs in clusters of {} programs, which {} "
-                               "does not have",
-                               kernel.info.name, kernel.info.cluster, kernel.info.target.name()),
-                   {},
-                   {},
-                   "use grid(...) without cluster(...) there"});
+    fail(Mistake::no_clusters, kernel[kernel.terminator(kernel.launch())].loc, {}, kernel.info.name,
+         kernel.info.cluster, kernel.info.target.name());
   const bool chosen = !context.plan && context.plan_changes.empty();
   const bool swapped = swap_if_wanted(kernel, context);
   const int splits = split_as_asked(kernel, context);

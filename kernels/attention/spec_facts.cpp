@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/refuse.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/quotients.h"
@@ -205,9 +206,7 @@ bool SpecFacts::longest_first(const AttentionCall& c, const AttentionTiles& tile
 
 ListArgs SpecFacts::lists(const Stream& stream, const AttentionCall& c,
                           const AttentionTiles& tiles) const {
-  if (spec.blocks && c.lengths.q.defined())
-    refuse("`blocks` is given for sequences in one tensor",
-           "lists are for [batch, heads, length, dim]");
+  if (spec.blocks && c.lengths.q.defined()) refuse_call(Mistake::varlen_blocks);
   const int group = c.packs_heads ? static_cast<int>(c.Q.size(2) / c.q_length) : 1;
   return way
       .lists(stream, {c.Q, c.K, c.V, c.O}, tiles,

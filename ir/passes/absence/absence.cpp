@@ -7,7 +7,7 @@
 
 #include "ir/loop.h"
 #include "ir/reshape_groups.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 
@@ -254,12 +254,8 @@ void Absence::cluster_sum(OpId id) {
   List bounds(of(whole).begin(), of(whole).end());
   for (Bound& bound : bounds) {
     if (bound.mask)
-      throw CompileError(
-          Diagnostic{"T1101",
-                     "the programs of a cluster add up a tile whose elements are absent one by one",
-                     k_[id].loc,
-                     {},
-                     "give the elements outside a value by fill_absent() first"});
+      fail(Mistake::absent_one_by_one, k_[id].loc,
+           {{k_[whole].def ? k_[k_[whole].def].loc : Loc(), "the tile"}});
     if (bound.dim == axis && !bound.is_repeated) bound.offset = share(id, bound.offset, extent);
   }
   set(part, std::move(bounds));

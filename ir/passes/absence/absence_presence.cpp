@@ -11,7 +11,7 @@
 
 #include "ir/loop.h"
 #include "ir/passes/absence/absence.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 
@@ -74,13 +74,8 @@ Value Absence::only_where(Builder& b, Value condition, Value v) const {
 
 void Absence::refuse(OpId loop, Value start, Value next) const {
   const auto place = [&](Value v) { return k_[v].def ? k_[k_[v].def].loc : k_[loop].loc; };
-  throw CompileError(Diagnostic{
-      "T1102",
-      fmt::format("a loop carries {}, whose first value may be absent where later values are not",
-                  k_.type(start).str()),
-      k_[loop].loc,
-      {{place(start), "the first value"}, {place(next), "the next value"}},
-      "give the first value all elements: fill_absent(first, 0)"});
+  fail(Mistake::absent_carry, k_[loop].loc,
+       {{place(start), "the first value"}, {place(next), "the next value"}}, k_.type(start).str());
 }
 
 /// Every user of `v` comes to use what `only_where` makes of it.

@@ -23,6 +23,7 @@
 #include "ir/passes/cluster_split_k/program_memory.h"
 #include "ir/passes/cluster_split_k/program_share.h"
 #include "ir/passes/cluster_split_k/summed_loop.h"
+#include "ir/passes/schedule/plan_reasons.h"
 #include "ir/passes/schedule/plan_survey.h"
 
 namespace tegula::ir {
@@ -308,8 +309,7 @@ int split_as_asked(Kernel& k, PassContext& context) {
   const int parts = asked_splits(context);
   if (parts == 1) return 1;
   const auto refuse = [&](const std::string& rule) {
-    throw CompileError(
-        Diagnostic{"", fmt::format("splits={}: {}", parts, rule), context.changed_at, {}, ""});
+    refuse_plan(k, fmt::format("splits={}", parts), rule, context.changed_at);
   };
   if (parts != 2 && parts != 4 && parts != 8) refuse("splits is 1, 2, 4 or 8");
   Split split(k, parts);

@@ -27,8 +27,12 @@ void ChannelRing::allocate_channels(Builder& b) {
 }
 
 void ChannelRing::allocate_slots(Builder& b) {
-  for (OperandLoad& load : loads_)
+  const Loc loc = b.loc;
+  for (OperandLoad& load : loads_) {
+    b.loc = (*k_)[load.load].loc;
     load.ring = b.op(Opcode::SmemAlloc, {}, ring_type(*k_, load, slots_));
+  }
+  b.loc = loc;
 }
 
 RingPosition ChannelRing::next(Builder& b, RingPosition at) const {

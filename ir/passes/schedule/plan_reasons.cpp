@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/passes/mma_loop/operand_loads.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 namespace {
@@ -117,6 +118,16 @@ std::string why_no_wgmma(const Kernel& k) {
 
 std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k) {
   return Reasons(plan, k).all();
+}
+
+void refuse_plan(const Kernel& k, const std::string& asked, const std::string& rule, Loc asked_at) {
+  Loc product;
+  walk(k, k.body(), [&](OpId op) {
+    if (!product.known() && k[op].opcode == Opcode::Dot) product = k[op].loc;
+  });
+  std::vector<Note> notes;
+  if (asked_at.known() && product.known()) notes.push_back({product, "the first product"});
+  fail(Mistake::plan_rule, asked_at.known() ? asked_at : product, std::move(notes), asked, rule);
 }
 
 }  // namespace tegula::ir

@@ -2,9 +2,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 
 #include "tegula/block_mask.h"
 #include "tegula/kernels/block_list.h"
+#include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
@@ -144,16 +146,19 @@ struct AttentionExtras {
 /// visits their block, which multiplies them by weights of 0.
 class Attention {
  public:
-  explicit Attention(AttentionSpec spec);
+  explicit Attention(AttentionSpec spec, Loc at = std::source_location::current());
 
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O, const AttentionExtras& extras) const;
+                  const Tensor& O, const AttentionExtras& extras,
+                  Loc at = std::source_location::current()) const;
   /// With the logarithm `Lse` of AttentionExtras.
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O, const Tensor& Lse) const;
+                  const Tensor& O, const Tensor& Lse,
+                  Loc at = std::source_location::current()) const;
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O) const;
-  void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) const;
+                  const Tensor& O, Loc at = std::source_location::current()) const;
+  void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                  Loc at = std::source_location::current()) const;
 
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
   /// head_dim], V [total kv, kv_heads, value_dim], O [total q, heads, value_dim]; lse and row_max
@@ -162,7 +167,8 @@ class Attention {
   /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_q
   /// vary without compiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-              const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {}) const;
+              const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
+              Loc at = std::source_location::current()) const;
 
   /// Plan, remarks, registers of what was compiled last for `dtype`.
   std::string explain(DType dtype = DType::bf16) const;
@@ -173,6 +179,8 @@ class Attention {
   std::shared_ptr<const Kernels> kernels_;
 };
 
-inline Attention attention(AttentionSpec spec) { return Attention(std::move(spec)); }
+inline Attention attention(AttentionSpec spec, Loc at = std::source_location::current()) {
+  return Attention(std::move(spec), at);
+}
 
 }  // namespace tegula
