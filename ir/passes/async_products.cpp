@@ -57,7 +57,7 @@ class TurnByTurn {
     const auto& results = k_[l_.loop].results;
     feed.end = {results[results.size() - 2], results[results.size() - 1]};
     l_.end_beside(l_.loop);
-    Builder b = behind(k_, l_.loop);
+    Builder b = Builder::behind(k_, l_.loop);
     if (l_.is_skipped_by_others()) feed.end = l_.counted_end(b, feed);
     const Value first = k_[l_.loop].operands[0], end = k_[l_.loop].operands[1];
     const bool always = Bounds(k_).is_less(first, end);
@@ -225,7 +225,7 @@ void take_turns(Kernel& k) {
     last = op;
   }
   if (!first) return;
-  Builder take(k), pass = behind(k, last);
+  Builder take(k), pass = Builder::behind(k, last);
   take.before(first);
   take.loc = pass.loc = k[first].loc;
   take.effect(Opcode::TurnTake, {});
