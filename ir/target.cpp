@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula::ir {
 

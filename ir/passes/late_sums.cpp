@@ -264,7 +264,6 @@ class LateSums {
       return false;
     context_.remark(Remark::Kind::Applied, k_[f.update].loc, "added over lanes behind the loop",
                     {{"sums", p->sums.with_layout(nullptr).str()}});
-    const RegionId body = k_[f.loop].regions[0];
     const Value before = body_carries(k_, f.loop)[f.carry], after = k_[f.update].results[0],
                 result = k_[f.loop].results[f.carry];
     const Type whole = k_.type(result);
