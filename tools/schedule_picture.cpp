@@ -119,7 +119,7 @@ class Picture {
                               name(a.dtype())));
     });
     return fmt::format("{}, one CTA: {} threads, {:.0f} KB of shared memory; MMAs of {}{}{}",
-                       k_.info.target, 32 * (plan_.computing_warps() + plan_.copy_warps),
+                       k_.info.target.name(), 32 * (plan_.computing_warps() + plan_.copy_warps),
                        std::ceil(static_cast<double>(k_.info.smem_bytes) / 1024),
                        fmt::join(mmas, ", "), plan_.persistent ? "; persistent" : "",
                        plan_.dynamic ? ", tiles from a counter" : "");
@@ -368,7 +368,7 @@ class Picture {
 
 }  // namespace
 
-Scheduled scheduled(const ir::Kernel& tile, const std::string& target) {
+Scheduled scheduled(const ir::Kernel& tile, ir::Target target) {
   Scheduled s{ir::clone(tile), {}};
   s.machine.info.target = target;
   std::vector<ir::Pass> passes = runtime::optimize_passes();

@@ -14,7 +14,7 @@ struct Scheduled {
 };
 
 /// Runs the passes of `optimize` up to the lowering.
-Scheduled scheduled(const ir::Kernel& tile, const std::string& target);
+Scheduled scheduled(const ir::Kernel& tile, ir::Target target);
 
 /// The picture, an SVG file. `title` names the kernel.
 std::string schedule_svg(const Scheduled& s, const Timeline& t, const std::string& title);

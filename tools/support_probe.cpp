@@ -46,11 +46,9 @@ std::map<std::string, int> ops_of(const ir::Kernel& k) {
   return ops;
 }
 
-runtime::Compilation optimized(const ir::Kernel& tile, const std::string& target,
-                               const runtime::CompileRequest& request) {
+runtime::Compilation optimized(const ir::Kernel& tile, const runtime::CompileRequest& request) {
   runtime::Compilation c;
   runtime::key(c, request);
-  c.target = target;
   c.tile = ir::clone(tile);
   runtime::optimize(c, request);
   return c;
@@ -64,9 +62,9 @@ void emit_for(const std::string& target, const ir::Kernel& tile, bool assembles,
     out.refusals[is_llvm ? at : at + 2] = refusal_of([&] {
       runtime::CompileRequest request;
       request.device = Device::cuda();  // the GPU need not be here
-      request.target = target;
+      request.target = target_of(target);
       request.backend = backend;
-      runtime::Compilation c = optimized(tile, target, request);
+      runtime::Compilation c = optimized(tile, request);
       runtime::emit(c, request);
       if (is_llvm) out.compares_and_swaps = c.emitted.ptx.find(".cas.") != std::string::npos;
       if (assembles) runtime::assemble(c, request);
