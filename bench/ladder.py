@@ -98,7 +98,7 @@ def page(found):
     what = ("its tile and each field of its plan changed in turn (`with_plan`;" if has_tiles else
             "128x256 outputs a CTA, with each field of its plan switched on in turn (`TEGULA_PLAN`;")
     out = ["# The ladder of the Hopper matmul", "", textwrap.fill(
-        f"The eight-line kernel, {what} [hopper.md](hopper.md) says what each does). {device['device']}, back end "
+        f"The eight-line kernel, {what} [wgmma-pipeline.md](wgmma-pipeline.md) says what each does). {device['device']}, back end "
         f"{device['backend']}, commit {device['commit']}; random inputs, cold L2, medians of interleaved runs after warm-up; the "
         "ratio is cuBLAS' time by ours in the same run.", 120), "",
            "Generated: `python3 bench/ladder.py run --out bench/results/FILE-ladder.jsonl`, then `python3 bench/ladder.py page`.",

@@ -17,7 +17,7 @@
 namespace tegula {
 namespace {
 
-struct Row {
+struct EnvRow {
   const char* kind;
   const char* name;
   const char* values;
@@ -25,7 +25,7 @@ struct Row {
   const char* doc;
 };
 
-constexpr Row kRows[] = {
+constexpr EnvRow kRows[] = {
 #define TEGULA_ENV(Kind, field, fallback, name, values, doc) {#Kind, name, values, #fallback, doc},
 #include "support/env.def"
 #undef TEGULA_ENV
@@ -108,7 +108,8 @@ std::vector<std::string> unknown_variables(const std::vector<std::string>& entri
   for (const std::string& entry : entries) {
     const std::string name = entry.substr(0, entry.find('='));
     const bool ours = name.starts_with("TEGULA_");
-    const bool known = std::ranges::any_of(kRows, [&](const Row& row) { return name == row.name; });
+    const bool known =
+        std::ranges::any_of(kRows, [&](const EnvRow& row) { return name == row.name; });
     if (ours && !known) unknown.push_back(name);
   }
   std::ranges::sort(unknown);
@@ -129,7 +130,7 @@ std::string env_markdown() {
           "unset or empty variable means the default; a value that is not allowed is a "
           "`DeviceError`; `tegula doctor` names `TEGULA_*` variables that are not in this list.") +
       "\n";
-  for (const Row& row : kRows) {
+  for (const EnvRow& row : kRows) {
     std::string values = row.values;
     if (std::string_view(row.kind) == "Choice") {
       values = fmt::format("{}", fmt::join(split(row.values, '|'), ", "));

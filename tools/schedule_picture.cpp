@@ -119,15 +119,15 @@ class Picture {
                               name(a.dtype())));
     });
     return fmt::format("{}, one CTA: {} threads, {:.0f} KB of shared memory; MMAs of {}{}{}",
-                       k_.info.target.name(), 32 * (plan_.computing_warps() + plan_.copy_warps),
+                       k_.info.target.name(), 32 * (plan_.consumer_warps() + plan_.producer_warps),
                        std::ceil(static_cast<double>(k_.info.smem_bytes) / 1024),
                        fmt::join(mmas, ", "), plan_.persistent ? "; persistent" : "",
-                       plan_.dynamic ? ", tiles from a counter" : "");
+                       plan_.dynamic_scheduler ? ", tiles from a counter" : "");
   }
 
   // ---- roles and rings
   void structure() {
-    const std::size_t consumers = t_.roles.size() - (plan_.copy_warps > 0 ? 1 : 0);
+    const std::size_t consumers = t_.roles.size() - (plan_.producer_warps > 0 ? 1 : 0);
     const double rings_height = static_cast<double>(t_.rings.size()) * kRing + 16,
                  warps_height = static_cast<double>(consumers) * kWarps - 12;
     const Box panel{kMargin, y_, kWidth - 2 * kMargin, std::max(rings_height, warps_height) + 76};
@@ -141,7 +141,7 @@ class Picture {
     const double rings_width = 84 + static_cast<double>(slots) * slot;
     const Box rings{(producer.right() + warps.x - rings_width) / 2, middle - rings_height / 2,
                     rings_width, rings_height};
-    if (plan_.copy_warps > 0) {
+    if (plan_.producer_warps > 0) {
       draw_producer(producer);
       flow(producer.right() + 8, rings.x - 12, middle, "TMA loads", "empty");
     }
@@ -164,13 +164,13 @@ class Picture {
   void draw_producer(const Box& b) {
     svg_.rect(b, kPaper, "rx=\"6\" stroke=\"#c9d1da\"");
     svg_.text(b.x + 14, b.y + 25, "producer", 14, kInk, "start", true);
-    const char* plural = plan_.copy_warps > 1 ? "s" : "";
-    svg_.text(b.x + 14, b.y + 46, fmt::format("{} warp{}; one thread", plan_.copy_warps, plural),
-              12, kGrey);
+    const char* plural = plan_.producer_warps > 1 ? "s" : "";
+    svg_.text(b.x + 14, b.y + 46,
+              fmt::format("{} warp{}; one thread", plan_.producer_warps, plural), 12, kGrey);
     svg_.text(b.x + 14, b.y + 63, "issues the TMA loads", 12, kGrey);
     if (plan_.registers != 0)
-      svg_.text(b.x + 14, b.y + 80, fmt::format("{} registers a thread", plan_.copy_registers()),
-                12, kGrey);
+      svg_.text(b.x + 14, b.y + 80,
+                fmt::format("{} registers a thread", plan_.producer_registers()), 12, kGrey);
   }
 
   void draw_rings(const Box& b, double width) {
@@ -208,20 +208,20 @@ class Picture {
       rows = k_.type(k_[op].results[0]).shape()[0];
       columns = std::max(columns, k_.type(k_[op].results[0]).shape()[1]);
     });
-    const std::int64_t share = plan_.alternate ? rows : rows / static_cast<std::int64_t>(count);
+    const std::int64_t share = plan_.pingpong ? rows : rows / static_cast<std::int64_t>(count);
     for (std::size_t i = 0; i < count; ++i) {
       const Box b{all.x, all.y + static_cast<double>(i) * kWarps, all.width, kWarps - 12};
       svg_.rect(b, kPaper, "rx=\"6\" stroke=\"#c9d1da\"");
       svg_.text(b.x + 14, b.y + 24, t_.roles[t_.roles.size() - count + i].name, 14, kInk, "start",
                 true);
       svg_.text(b.x + 14, b.y + 43,
-                fmt::format("4 warps, {} registers a thread", plan_.computing_registers()), 12,
+                fmt::format("4 warps, {} registers a thread", plan_.registers_per_consumer()), 12,
                 kGrey);
-      const std::int64_t first = plan_.alternate ? 0 : static_cast<std::int64_t>(i) * share;
+      const std::int64_t first = plan_.pingpong ? 0 : static_cast<std::int64_t>(i) * share;
       svg_.text(b.x + 14, b.y + 60,
-                plan_.alternate ? fmt::format("every second tile, {} x {}", rows, columns)
-                                : fmt::format("rows {}..{}, accumulators of {} x {}", first,
-                                              first + share - 1, share, columns),
+                plan_.pingpong ? fmt::format("every second tile, {} x {}", rows, columns)
+                               : fmt::format("rows {}..{}, accumulators of {} x {}", first,
+                                             first + share - 1, share, columns),
                 12, kGrey);
     }
   }
@@ -241,7 +241,7 @@ class Picture {
               true);
     y_ += 36;
     axis(y_ - 6);
-    if (plan_.copy_warps > 0) {
+    if (plan_.producer_warps > 0) {
       lane_label("producer");
       for (const Timeline::Span& s : t_.roles[0].waits)
         span(s, 0, "url(#wait)", "waits for " + s.note);
@@ -253,7 +253,7 @@ class Picture {
     lane_label("tensor cores");
     for (const Timeline::Span& m : t_.mmas) mma(m);
     y_ += kLane + 4;
-    for (std::size_t i = plan_.copy_warps > 0 ? 1 : 0; i < t_.roles.size(); ++i) {
+    for (std::size_t i = plan_.producer_warps > 0 ? 1 : 0; i < t_.roles.size(); ++i) {
       lane_label(t_.roles[i].name);
       consumer_lane(t_.roles[i]);
     }

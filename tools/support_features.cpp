@@ -20,8 +20,8 @@ struct Feature {
   }
 std::vector<Feature> features() {
   return {
-      FEATURE("`grid`, `idx`", (y, kBlock), { y(i) = x(i) + cast<f32>(i.idx()); }),
-      FEATURE("`x(integers)`, a gather", (y, kBlock), { y(i) = x(i.idx()); }),
+      FEATURE("`grid`, `idx`", (y, kBlock), { y(i) = x(i) + cast<f32>(i.indices()); }),
+      FEATURE("`x(integers)`, a gather", (y, kBlock), { y(i) = x(i.indices()); }),
       FEATURE("`steps`", (y, kBlock),
               {
                 Tile total = x(i);
@@ -47,25 +47,25 @@ std::vector<Feature> features() {
               }),
       FEATURE("`x.stride`", (y, kBlock), { y(i) = x(i) * cast<f32>(x.stride(0)); }),
       FEATURE("`relaxed`", (y, kBlock), { y(i) = relaxed([&] { return x(i) * sum(x(i)); }); }),
-      FEATURE("`last_arriver`", (y, kBlock),
+      FEATURE("`arrive_and_test_last`", (y, kBlock),
               {
                 y(i) = x(i);
-                if_(last_arriver(counter, 4), [&] { y(i) = x(i) + 1.0f; });
+                if_(arrive_and_test_last(counter, 4), [&] { y(i) = x(i) + 1.0f; });
               }),
-      FEATURE("`wait_for_previous_kernels`", (y, kBlock),
+      FEATURE("`grid_dependency_wait`", (y, kBlock),
               {
-                wait_for_previous_kernels();
+                grid_dependency_wait();
                 y(i) = x(i);
               }),
-      FEATURE("`let_next_kernel_start`", (y, kBlock),
+      FEATURE("`grid_launch_dependents`", (y, kBlock),
               {
-                let_next_kernel_start();
+                grid_launch_dependents();
                 y(i) = x(i);
               }),
-      FEATURE("`cluster(2)`, `cluster_rank`, `cluster_sum`", (y, kBlock, cluster(2)),
+      FEATURE("`cluster(2)`, `cluster_rank`, `cluster_reduce_scatter`", (y, kBlock, cluster(2)),
               {
-                const Index part = cluster_share(i);
-                y(part) = cluster_sum(x(i) + cast<f32>(cluster_rank()), axis(0));
+                const Index part = cluster_slice(i);
+                y(part) = cluster_reduce_scatter(x(i) + cast<f32>(cluster_rank()), axis(0));
               }),
       FEATURE("`ptx`, inline PTX", (y, kBlock),
               { y(i) = ptx<f32>("neg.f32 $0, $1;", "=f,f", x(i)); }),

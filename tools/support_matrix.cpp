@@ -143,9 +143,9 @@ Outcome support_of(const Row& row, DType type, DType to, bool assembles) {
 template <Element T>
 Probe product_probe(Precision precision, bool is_transposed) {
   constexpr std::int64_t kM = 64, kN = 64, kK = 256, kStep = 128;
-  const auto product = kernel("probe", [=](In<T, 2> A, In<T, 2> B, Out<SumOf<T>, 2> C) {
+  const auto product = kernel("probe", [=](In<T, 2> A, In<T, 2> B, Out<Accumulator<T>, 2> C) {
     for (auto [m, n] : grid(C, kM, kN)) {
-      Tile acc = zeros<SumOf<T>>(kM, kN);
+      Tile acc = zeros<Accumulator<T>>(kM, kN);
       for (auto k : steps(A.cols(), kStep))
         acc = dot(A(m, k), is_transposed ? B(n, k).T() : B(k, n), acc, precision);
       C(m, n) = acc;
@@ -155,7 +155,7 @@ Probe product_probe(Precision precision, bool is_transposed) {
     const Tensor a = Tensor::integers({kM, kK}, dtype_of<T>, 0, 2, 1, device);
     const Dims shape = is_transposed ? Dims{kN, kK} : Dims{kK, kN};
     const Tensor b = Tensor::integers(shape, dtype_of<T>, 0, 2, 2, device);
-    return use(a, b, Tensor::zeros({kM, kN}, dtype_of<SumOf<T>>, device));
+    return use(a, b, Tensor::zeros({kM, kN}, dtype_of<Accumulator<T>>, device));
   };
   return {[=] {
             return call(Device::cpu(), [&](const Tensor& a, const Tensor& b, const Tensor& c) {
@@ -166,7 +166,7 @@ Probe product_probe(Precision precision, bool is_transposed) {
             return call(device, [&](const Tensor& a, const Tensor& b, const Tensor& c) {
               product(a, b, c);
               std::vector<std::uint64_t> values;  // sums of ones: whole numbers
-              for (const auto v : c.to_vector<SumOf<T>>())
+              for (const auto v : c.to_vector<Accumulator<T>>())
                 values.push_back(static_cast<std::uint64_t>(static_cast<double>(v)));
               return values;
             });
@@ -178,7 +178,7 @@ ProductSupport product_of(DType type, Precision precision, bool assembles) {
     using T = typename decltype(tag)::type;
     return ProductSupport{
         fmt::format("{}{}", name(type), precision == Precision::tf32 ? " as tf32" : ""),
-        std::string(name(dtype_of<SumOf<T>>)),
+        std::string(name(dtype_of<Accumulator<T>>)),
         outcome_of(product_probe<T>(precision, false), assembles),
         outcome_of(product_probe<T>(precision, true), assembles)};
   });

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "dsl/errors.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "runtime/nvrtc.h"
 #include "tegula/error.h"
 #include "tools/assembled.h"
@@ -15,7 +15,7 @@ namespace {
 /// line.
 std::string reason_of(const std::string& code, const std::string& message) {
   for (int i = 0; i < dsl::mistake_count(); ++i) {
-    const dsl::MistakeRow& row = dsl::row(static_cast<dsl::Mistake>(i));
+    const dsl::ErrorRow& row = dsl::row(static_cast<dsl::ErrorId>(i));
     if (code != row.code) continue;
     std::string text = row.message;
     for (std::size_t at = 0; (at = text.find("{}", at)) != std::string::npos;)

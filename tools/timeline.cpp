@@ -84,7 +84,7 @@ class Simulation {
         plan_(plan),
         names_(names),
         m_(model),
-        warpgroups_(std::max(1, plan.computing_warps() / 4)) {}
+        warpgroups_(std::max(1, plan.consumer_warps() / 4)) {}
 
   Timeline run(int k_iterations, int tiles) {
     find_rings();
@@ -115,11 +115,12 @@ class Simulation {
     });
     std::ranges::stable_sort(out_.rings, {}, &Timeline::Ring::arg);
     if (out_.rings.empty())
-      throw CompileError(Diagnostic{"",
-                                    "kernel " + k_.info.name + " has no rings to draw",
-                                    {},
-                                    {},
-                                    "only loops of wgmma on sm_90a have: see docs/hopper.md"});
+      throw CompileError(
+          Diagnostic{"",
+                     "kernel " + k_.info.name + " has no rings to draw",
+                     {},
+                     {},
+                     "only loops of wgmma on sm_90a have: see docs/wgmma-pipeline.md"});
   }
 
   std::size_t ring_index(ir::Value ring) const {
@@ -130,19 +131,19 @@ class Simulation {
   void trace(int k_iterations, int tiles) {
     ir::ChannelExtents extents{
         .extent = k_iterations * k_step(k_), .scalar = k_iterations, .turns = tiles};
-    const bool has_producer = plan_.copy_warps > 0;
+    const bool has_producer = plan_.producer_warps > 0;
     if (has_producer) {
       out_.roles.push_back({"producer", {}, {}, {}, {}});
-      actors_.emplace_back().events = ir::channel_trace(k_, ir::ChannelRole::Copy, extents);
+      actors_.emplace_back().events = ir::channel_trace(k_, ir::ChannelRole::Producer, extents);
     }
     // Warpgroups that take turns, at tiles or at MMAs, have traces of their own.
-    if (plan_.alternate || plan_.turns) extents.groups = warpgroups_;
+    if (plan_.pingpong || plan_.warp_scheduler_barrier) extents.groups = warpgroups_;
     for (int g = 0; g < warpgroups_; ++g) {
       extents.group = extents.groups > 1 ? g : 0;
       out_.roles.push_back({fmt::format("consumer {}", g), {}, {}, {}, {}});
       const bool copies = !has_producer && g == 0;
-      actors_.emplace_back().events =
-          ir::channel_trace(k_, copies ? ir::ChannelRole::Both : ir::ChannelRole::Compute, extents);
+      actors_.emplace_back().events = ir::channel_trace(
+          k_, copies ? ir::ChannelRole::Unified : ir::ChannelRole::Consumer, extents);
     }
   }
 
@@ -167,7 +168,7 @@ class Simulation {
   bool is_blocked(Actor& a) {
     const ChannelEvent& e = a.events[a.next];
     const bool waits = e.kind == Kind::Wait && barrier(e.at).complete % 2 == e.number;
-    const bool queues = e.kind == Kind::TurnTake && turn_ != e.number;
+    const bool queues = e.kind == Kind::OrderWait && turn_ != e.number;
     if (!e.computed.empty() || (!waits && !queues)) return false;
     if (!a.blocked) a.blocked = a.now;
     return true;
@@ -220,13 +221,13 @@ class Simulation {
       case Kind::Product:
         multiply(a, e);
         break;
-      case Kind::ProductWait:
+      case Kind::MmaWait:
         wait_for_mmas(a, e);
         break;
       case Kind::Release:
         release(a, e);
         break;
-      case Kind::TurnPass:
+      case Kind::OrderArrive:
         turn_ = e.number;
         turn_since_ = a.now;
         break;
@@ -307,7 +308,7 @@ class Simulation {
           {a.now, a.now, out_.fills[f].number, out_.rings[out_.fills[f].ring].name, ""});
       out_.fills[f].released = a.now;
     }
-    if (++b.arrived < (plan_.alternate ? 1 : warpgroups_)) return;
+    if (++b.arrived < (plan_.pingpong ? 1 : warpgroups_)) return;
     b.arrived = 0;
     ++b.complete;
     b.completed_at = a.now;
@@ -334,14 +335,14 @@ class Simulation {
   }
 
   std::string wait_note(const ChannelEvent& e) const {
-    if (e.kind == Kind::TurnTake) return "its turn";
+    if (e.kind == Kind::OrderWait) return "its turn";
     for (const Timeline::Ring& r : out_.rings)
       if (r.full == e.at.of) return fmt::format("full[{}] of {}", e.at.slot, r.name);
     return fmt::format("empty[{}]", e.at.slot);
   }
 
   /// Those that compute one tile together.
-  int warpgroups_per_tile() const { return plan_.alternate ? 1 : warpgroups_; }
+  int warpgroups_per_tile() const { return plan_.pingpong ? 1 : warpgroups_; }
   Barrier& barrier(const ir::SlotRef& s) { return barriers_[{s.of.index, s.slot}]; }
   Timeline::Role& role(const Actor& a) {
     return out_.roles[static_cast<std::size_t>(&a - actors_.data())];

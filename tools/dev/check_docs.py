@@ -51,7 +51,7 @@ def is_known(word, words):
 
 def parts(lines):
     """The page without its blocks of code, line by line, and the words of those."""
-    prose, words, inside = [], set(), False
+    prose, words, in_bounds = [], set(), False
     for line in lines:
         fence = line.lstrip().startswith("```")
         inside ^= fence
