@@ -1,4 +1,4 @@
-// The tiles that a product may have; which is taken, an estimate of the time says.
+// Candidate tiles of a GEMM; the cost model chooses among them.
 #include "tegula/matmul_config.h"
 
 #include <algorithm>
@@ -20,22 +20,22 @@ constexpr MatmulConfig swapped(int bm, int bn) { return {.bm = bm, .bn = bn, .sw
 constexpr std::array kTiles{tile(128, 256), tile(128, 192), tile(128, 128),
                             tile(128, 64),  tile(64, 256),  tile(64, 192),
                             tile(64, 128),  tile(64, 64),   tile(64, 32)};
-/// Only where k is contiguous in B. Else rows of B that are no multiple of 128 bytes come in pieces
-/// of 64, which was slower than the next wider tile on every shape tried.
+/// Only for k-major B. Else rows of B that are no multiple of 128 bytes are loaded in chunks of 64,
+/// which was slower than the next wider tile on every shape tried.
 constexpr std::array kOddTiles{tile(128, 224), tile(128, 176), tile(128, 160), tile(128, 112),
                                tile(128, 96),  tile(64, 224),  tile(64, 160),  tile(64, 96)};
-/// Spills beside matrices that an epilogue reads.
+/// Maximum BN in an epilogue that reads tensors: wider tiles spill.
 constexpr int kPlainWidth = 176;
 /// For up to half the rows of an instruction: there they are never slower than other tiles of
 /// wgmma.
 constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16, 64),
                                    swapped(16, 128), swapped(32, 64), swapped(32, 128)};
 constexpr int kFewRows = 32;
-/// Where rows lie across lines, the last wave should be full: heights in between, which A takes
-/// where B's columns lie along the tensor cores' rows. k is contiguous in A, not in B. Three
-/// warpgroups have no registers for more beside an epilogue, nor for matrices that it reads.
+/// Tile heights (swap A/B) for problems whose rows are not 128-byte aligned, chosen so that the
+/// last wave is full. Requires A k-major and B not k-major; three warpgroups have no registers for
+/// more than an epilogue, nor for matrices that it reads.
 constexpr int kLeastTall = 72, kMostTall = 120, kTallStep = 8, kTallColumns = 192;
-/// Of a tile that a thread holds twice.
+/// Maximum BN with FP32 promotion, which needs two accumulators per thread.
 constexpr int kPromotedColumns = 128;
 
 std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
@@ -47,7 +47,7 @@ std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
     }
   };
   const bool is_flat = p.m <= kFewRows;
-  // TMA brings no rows of 16 bytes under a swizzle.
+  // TMA cannot load rows of 16 bytes under a swizzle.
   add(kSwappedTiles,
       [&](const MatmulConfig& t) { return is_flat && p.m <= t.bm && (t.bm > 8 || p.a_k_major); });
   const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
@@ -73,9 +73,8 @@ MatmulConfig older_config(const MatmulProblem& p) {
   return {p.m <= 64 ? 64 : 128, p.n <= 64 ? 64 : 128, 32};
 }
 
-/// Of a product of a few steps whose operands TMA does not take, stores of single elements are what
-/// takes long: tiles are small. Where one round of them is enough, copies would take longer than
-/// it.
+/// Small-k problems whose operands TMA cannot load are bound by element-wise stores, so tiles are
+/// small. If one wave suffices, repacking the operands would cost more than it saves.
 std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
   constexpr int kMaxDepth = 192;
   if (!p.copies || p.whole || size_bytes(p.operands) != 2 || p.k > kMaxDepth) return std::nullopt;
@@ -84,11 +83,11 @@ std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
   return c;
 }
 
-/// Few rows wait for the weights: many CTAs of one warp, which mma.sync's tiles are, keep the
-/// memory busier than few large ones of wgmma. Clusters of them share k, so that each SM has one or
-/// two at least; where their rings then ask for more bytes at once, shorter ones were faster
-/// (bench/results/sweeps/2026-11-23-h200-few-rows.jsonl, of B with contiguous columns). What these
-/// threads copy needs extents, too, that are whole pieces of 16 bytes.
+/// Small m waits for the weights: many CTAs of one warp, with mma.sync's tiles, keep the memory
+/// busier than few large ones of wgmma. Clusters of them split k, so that each SM has one or two at
+/// least; if their rings then request more bytes at once, fewer stages were faster
+/// (bench/results/sweeps/2026-11-23-h200-few-rows.jsonl, of B with contiguous columns). cp.async
+/// also needs extents in multiples of 16 bytes.
 std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
   constexpr int kStepsOfPart = 8, kPiece = 8, kMostRows = 32;
   const MatmulRates& r = p.profile->matmul;
@@ -108,9 +107,9 @@ std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
   return std::nullopt;
 }
 
-/// Columns that one tile holds, beside so many rows that tiles of 128 would not fill the only wave:
-/// tiles as high as do. Of six shapes they took 0 to 10 % less time than the best of the others
-/// (bench/results/sweeps/2026-11-24-h200-narrow.jsonl).
+/// Small n: one tile holds all columns, and so many rows that tiles of 128 would not fill the only
+/// wave; takes tiles as high as do. On six shapes they took 0 to 10 % less time than the best of
+/// the others (bench/results/sweeps/2026-11-24-h200-narrow.jsonl).
 std::optional<MatmulConfig> narrow_config(const MatmulProblem& p) {
   constexpr int kColumns = 128, kMost = 112, kLeastDepth = 2048;
   const std::int64_t rows = ceil_div(ceil_div(p.m, p.sms), kTallStep) * kTallStep;
@@ -134,7 +133,7 @@ MatmulConfig best_config(const MatmulProblem& p) {
   if (!c.alternate) return c;
   const std::int64_t row_bytes = p.k * size_bytes(p.operands);
   c.stages = 0;
-  // What an epilogue reads comes from L2, too.
+  // The tensors that an epilogue reads come from L2, too.
   c.multicast = p.whole || p.further || row_bytes > p.profile->matmul.multicast_row_bytes;
   c.tma_store = row_bytes >= p.profile->matmul.tma_store_row_bytes;
   return c;
@@ -159,7 +158,7 @@ MatmulConfig matmul_config(const MatmulProblem& problem) {
 }
 
 MatmulConfig gated_matmul_config(const MatmulProblem& problem) {
-  // That of the product with both side by side.
+  // Starts from the configuration of one GEMM with both B matrices side by side.
   MatmulProblem both = problem;
   both.b_k_major = false;  // half of an odd width may be none that wgmma has
   both.n *= 2;

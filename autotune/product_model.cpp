@@ -12,7 +12,7 @@ namespace tegula::autotune {
 namespace {
 
 constexpr int kFewRows = 64, kLeastStages = 3;
-/// A part of k has at least so many steps.
+/// Minimum k-iterations of a split-K slice.
 constexpr int kStepsOfPart = 8, kMaxSplits = 16;
 constexpr std::array kStages{4, 6, 8};
 
@@ -35,7 +35,8 @@ std::int64_t steps_of(const MatmulProblem& p) {
 /// A tile of many rows whose operands are exchanged.
 bool is_tall_swapped(const MatmulConfig& c) { return c.swapped && c.bm > kFewRows; }
 
-/// What the tensor cores reach of their rate: narrow instructions do less between two fetches of A.
+/// Fraction of their peak rate that the tensor cores reach: narrow instructions do less between two
+/// fetches of A.
 double tensor_share(const MatmulConfig& c, const MatmulRates& r) {
   if (is_tall_swapped(c)) return r.swapped_share * tensor_share({.bm = c.bn, .bn = c.bm}, r);
   return columns(c) >= 128 ? r.share_of_128 - r.loss_of_wider * (columns(c) - 128) / 128
@@ -43,9 +44,9 @@ double tensor_share(const MatmulConfig& c, const MatmulRates& r) {
                                                                           (128 - columns(c)) / 64);
 }
 
-/// Of B's columns, what a CTA brings for itself. Where tiles below each other are odd in number,
-/// one pair of so many has none in common; a single wave ends with that pair, as fitted half way
-/// between it and the others.
+/// Fraction of B's columns that a CTA loads without sharing them. If a column of tiles has an odd
+/// number of rows, one pair of CTAs has none in common; a single wave ends with that pair and is
+/// fitted half way between it and the others.
 double own_columns(const MatmulProblem& p, const MatmulConfig& c) {
   if (!c.multicast) return 1;
   const std::int64_t below = ceil_div(p.m, c.bm);
@@ -54,7 +55,7 @@ double own_columns(const MatmulProblem& p, const MatmulConfig& c) {
                                  : 0.5 + 0.5 / static_cast<double>(below);
 }
 
-/// TMA makes two requests of a row that lies across lines.
+/// Bytes requested per k-iteration: TMA makes two requests for a row that crosses a line.
 double requested_bytes(const MatmulProblem& p, const MatmulConfig& c) {
   return (c.bm * (p.a_lines ? 1 : 2) + c.bn * own_columns(p, c) * (p.b_lines ? 1 : 2)) * kStepBytes;
 }
@@ -76,7 +77,7 @@ bool fits_one_wave(std::int64_t ctas, int splits, const MatmulProblem& p) {
   return ctas <= (splits == 2 ? p.sms : p.profile->matmul.in_clusters(p.sms));
 }
 
-/// Adding the parts of divided k.
+/// Cycles of the split-K reduction.
 double sum_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   if (c.splits == 1) return 0;
   const MatmulRates& r = p.profile->matmul;
@@ -87,7 +88,7 @@ double sum_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   return r.reduce_cycles + c.splits * (r.part_cycles + bytes / r.part_bytes_per_cycle);
 }
 
-/// A warpgroup holds the sums of the tile by itself.
+/// In ping-pong mode one warpgroup holds the accumulator of the tile.
 bool may_alternate(const MatmulProblem& p, const MatmulConfig& t) {
   constexpr int kExtent = 128;
   return !p.promoted && t.bm == kExtent && t.bn == kExtent;
@@ -115,14 +116,14 @@ int useful_stages(const MatmulProblem& p, const MatmulConfig& c, int deepest) {
   return c.splits == 1 ? std::min(deepest, kLeastStages) : 0;
 }
 
-/// Heights between powers of two are there to fill waves: no cluster adds parts of them. Exchanged
-/// operands gain nothing beyond the first wave.
+/// Heights between powers of two serve to fill waves: no cluster split-K on them. Swap A/B gains
+/// nothing beyond the first wave.
 bool has_purpose(const MatmulProblem& p, const MatmulConfig& c) {
   if (std::has_single_bit(static_cast<unsigned>(c.bm))) return true;
   return c.splits == 1 && (!c.swapped || tiles_of(p, c) <= p.sms);
 }
 
-/// Tiles one behind the other: what is not products counts once.
+/// Ping-pong tiles one after the other: all but their mainloops counts once.
 double alternating_cycles(const MatmulRates& r, double rounds, double steps, double step) {
   return r.tile_cycles + rounds * steps * step;
 }
@@ -161,8 +162,8 @@ struct Search {
     }
   }
 
-  /// A ring as deep as it can be for the CTAs that share an SM: a shallow one leaves room for more
-  /// of them. Where a CTA has one tile, slots beyond its steps are never filled.
+  /// Tries rings as deep as the CTAs that share an SM allow: a shallow one leaves room for more
+  /// CTAs. If a CTA has one tile, stages beyond its k-iterations are never filled.
   void rings(MatmulConfig c) {
     const int deepest = deepest_ring(c, *product.profile);
     const std::int64_t useful = tiles_of(product, c) <= product.sms ? steps_of(product) : deepest;
@@ -193,7 +194,7 @@ double product_cycles(const MatmulProblem& p, const MatmulConfig& c) {
                bytes = requested_bytes(p, c);
   const double tile_cycles = r.tile_cycles + (is_tall_swapped(c) ? r.swapped_tile_cycles : 0);
   const int at_once = ctas_per_sm(c, c.stages, *p.profile);
-  // A wave of so many CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
+  // The CTAs of a wave on one SM share its tensor cores and its part of the L2's bandwidth.
   const auto step = [&](double sharing) {
     return std::max({tensor * sharing + r.step_cycles, bytes * sharing / r.l2_bytes_per_cycle,
                      r.latency_cycles / c.stages});

@@ -1,13 +1,13 @@
 #pragma once
-// What was chosen for the problems of late: a choice costs more than a launch, and a program has
-// few problems many times.
+// Remembers the latest choices: a choice costs more than a launch, and a program repeats few
+// problems many times.
 #include <array>
 #include <cstddef>
 #include <cstdint>
 
 namespace tegula::autotune {
 
-/// 256 choices, the last one of each hash. Not shared by threads.
+/// Table of 256 choices, the latest one of each hash. Not shared by threads.
 template <class Problem, class Choice>
 class Remembered {
  public:

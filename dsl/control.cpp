@@ -190,7 +190,7 @@ std::uint64_t GridLoop::start() {
                                           std::span(&i32, 1), std::move(attrs));
   const auto tiles = dsl::TileOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
-    // What bounds proofs start from; the decoding alone does not show it.
+    // States the range that bounds proofs start from; the decoding alone does not show it.
     t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])});
     const ir::Value tile = t.build.cast(tiles[i], t.index_type());
     const std::int64_t block = options_.blocks[i];

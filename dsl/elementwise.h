@@ -1,6 +1,6 @@
 #pragma once
-// What the operands of an elementwise operation become before it is recorded: one element type, one
-// shape.
+// Converts the operands of an elementwise operation before it is recorded: to one element type and
+// one shape.
 #include <initializer_list>
 #include <span>
 #include <string_view>

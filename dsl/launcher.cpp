@@ -109,7 +109,7 @@ const CompiledEntry* Launcher::add(CompiledEntry entry) {
   return entries_.get();
 }
 
-/// What differs between the keys of this and the last compilation.
+/// Names the difference between the keys of this and the last compilation.
 std::string Launcher::reason(const std::string& signature) const {
   if (history_.empty()) return "first call";
   const auto before = split(last_signature_, '\n'), now = split(signature, '\n');

@@ -96,7 +96,7 @@ Tile advance(const Arg& pointer, const Arg& offset, bool backwards) {
   return t.tile(t.build.op(Opcode::AddPtr, std::span<const ir::Value>(values)));
 }
 
-/// Where the value of a tile was made: the best place known where the operator could not take the
+/// Adds the place where a tile was made: the best place known if the operator could not take the
 /// user's.
 Arg placed(const Tile& x) {
   Tracer& t = Tracer::at({}, "an operation");

@@ -245,8 +245,8 @@ void Tracer::compare_regions(const OpenScope& scope, ir::RegionId first, ir::Reg
   compare(scope, same, a.first, b.first);
 }
 
-/// Which carries change from one iteration to the next. A carry that yields itself, or what it
-/// began with, does not; taking it out may show others to be the same.
+/// Marks the carries that change from one iteration to the next. A carry that yields itself, or its
+/// initial value, does not; taking it out may show others to be the same.
 std::vector<bool> Tracer::essential(const std::vector<Carry>& carries) const {
   std::vector<bool> keep(carries.size(), true);
   std::unordered_map<ir::Value, ir::Value> settled;

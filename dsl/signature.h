@@ -22,7 +22,7 @@ struct ParamName {
   std::vector<std::string> dims;  ///< empty, or one per dimension
 };
 
-/// What the key says about one dimension of a tensor.
+/// Part of the key for one dimension of a tensor.
 struct DimClass {
   std::uint8_t div = 1;         ///< the extent is a multiple: 1, 2, 4, 8 or 16
   std::uint8_t stride_div = 1;  ///< and so is the stride, in elements
@@ -33,7 +33,7 @@ struct DimClass {
   friend bool operator==(const DimClass&, const DimClass&) = default;
 };
 
-/// What the key says about one argument.
+/// Part of the key for one argument.
 struct ArgClass {
   ParamInfo info;
   std::uint8_t align = 1;  ///< bytes the address is a multiple of: 1 .. 16
@@ -47,7 +47,7 @@ struct ArgClass {
   Dims sample;
 };
 
-/// What the key is to say of an extent.
+/// How an extent enters the key.
 enum class ExtentKey : std::uint8_t {
   Exact,      ///< the extent itself: fixed()
   Bucket,     ///< its power of two: `all`
@@ -84,7 +84,7 @@ struct Signature {
   std::string text() const;
 };
 
-/// What traces found out about a kernel: more arguments, and extents that matter.
+/// Facts that traces found out about a kernel: more arguments, and extents that matter.
 struct Known {
   std::vector<Capture> captures;
   std::vector<Request> requests;
@@ -115,7 +115,7 @@ struct Known {
 /// Indices of this size and more are computed in 64 bits; the margin keeps `index + block` below
 /// 2^31 too.
 inline constexpr std::int64_t kSmallSpan = (std::int64_t{1} << 31) - (std::int64_t{1} << 20);
-/// Whose arguments are checked: for messages.
+/// The kernel whose arguments are checked: for messages.
 struct Callee {
   std::string_view kernel;
   Loc loc;                           ///< where the kernel was made

@@ -135,7 +135,7 @@ class Tracer {
   Tile tile(ir::Value v);
   /// Throws CompileError where a tile of the type has too many dimensions or elements.
   void check_limits(ir::Type type) const;
-  /// Where a value comes from, for notes.
+  /// A note on the origin of a value.
   Note origin(ir::Value v, std::string_view role);
   /// "tile<16xf32>", "tile<16xindex>".
   std::string type_text(ir::Value v) { return indices.type_text(v); }
@@ -186,7 +186,7 @@ class Tracer {
   std::string dimension_text(std::uint32_t position, int axis) const;
   /// The extent of a dimension, which becomes part of what the kernel is compiled for.
   std::int64_t specialise(std::uint32_t position, int axis, bool exact);
-  /// What divides the extent is no longer part of what the kernel is compiled for.
+  /// Removes the divisibility of the extent from the properties that the kernel is compiled for.
   void generalise(std::uint32_t position, int axis, ExtentKey key);
   DType index_type() const { return signature.index_type; }
 

@@ -17,18 +17,18 @@ struct Plan {
 
   /// Warpgroups that take tiles in turn; one where all warps compute a tile together.
   int groups() const { return alternate ? 2 : 1; }
-  /// Of the CTA.
+  /// Consumer warps of the CTA.
   int computing_warps() const { return warps * groups(); }
   /// Registers a thread can have where every warp has as many.
   int registers_at_entry(const TargetRow& target) const {
     return target.registers_at_entry(computing_warps() + copy_warps);
   }
-  /// What a thread that computes has.
+  /// Registers of a consumer thread.
   int computing_registers(const TargetRow& target) const {
     return registers != 0 ? registers : registers_at_entry(target);
   }
-  /// What a copying thread keeps where those that compute take over `registers` of all that the
-  /// CTA has at its entry. setmaxnreg waits for ever for more than that.
+  /// Registers that a producer thread keeps if consumer threads take over `registers` of all that
+  /// the CTA has at its entry. setmaxnreg waits for ever for more than that.
   int copy_registers(const TargetRow& target) const;
 
   /// Each tile ends before the next one begins; what is brought once has one slot.
@@ -42,7 +42,7 @@ struct Plan {
   /// Sets the fields that "name=value name=value .." lists, or a plan as `str` prints it; throws
   /// CompileError naming the fields there are.
   void change(std::string_view text);
-  /// Of such a text the first "name=value" that the plan does not have; empty: it has all.
+  /// The first "name=value" of such a text that the plan does not have; empty: it has all.
   std::string_view first_missing(std::string_view text) const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };

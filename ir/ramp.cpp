@@ -30,7 +30,7 @@ std::optional<Iota> iota_of(Builder& b, Value v) {
   using enum Opcode;
   if (o == Arange) return Iota{k.type(v).count(), k[def].attrs.i(AttrName::start), 1, {}};
   if (o != ExpandDims && o != Reshape && o != Add && o != Sub && o != Neg) return std::nullopt;
-  // No reference to the op: sums of bases make others.
+  // A copy, not a reference to the op: sums of bases create others.
   const Value x = k[def].operands[0];
   if (o == ExpandDims || o == Reshape) return iota_of(b, x);
   if (o == Neg) return reversed(b, iota_of(b, x));

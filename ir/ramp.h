@@ -8,7 +8,7 @@
 
 namespace tegula::ir {
 
-/// base + start + step * i for i below `extent`; a base of none is 0.
+/// base + start + step * i for i below `extent`; no base is 0.
 struct Iota {
   std::int64_t extent = 0, start = 0, step = 1;
   Value base;

@@ -11,8 +11,8 @@
 
 namespace tegula::runtime {
 
-/// What an assembler says about the code it made. Sizes are in bytes; over several kernels in one
-/// file, the largest registers, stack, shared memory and barriers, and the sum of the spills.
+/// An assembler's report on the code it made. Sizes are in bytes; over several kernels in one file,
+/// the largest registers, stack, shared memory and barriers, and the sum of the spills.
 struct AssembleReport {
   int registers = 0;
   int spill_loads = 0;
@@ -28,7 +28,7 @@ struct AssembleReport {
 
   /// No spill, no stack, no C75xx: what every configuration of the library must be.
   bool sound() const;
-  /// What makes it unsound, e.g. "spills 64 bytes; C7510"; empty if sound.
+  /// Defects of the code, e.g. "spills 64 bytes; C7510"; empty if it has none.
   std::string complaint() const;
 };
 

@@ -22,7 +22,8 @@ struct Capture {
   cu::Graph graph = nullptr;
 };
 
-/// What `stream` records. Throws DeviceError where it records nothing or the capture is invalid.
+/// The capture that `stream` records. Throws DeviceError if it records nothing or the capture is
+/// invalid.
 Capture capture_of(cu::Stream stream);
 
 /// Has `release` called with `data` when the graph, and what was made of it, is gone: on a thread

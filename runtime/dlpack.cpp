@@ -79,7 +79,7 @@ Tensor import(Managed* managed, Loc at) {
                         std::move(owner), at);
 }
 
-/// What a handed-out DLPack tensor points into.
+/// Memory that a handed-out DLPack tensor points into.
 template <class Managed>
 struct Export {
   Managed managed{};

@@ -1,6 +1,6 @@
 #pragma once
-// What this machine has, what it lacks, which package brings it and what that enables. Data only:
-// the tool prints it.
+// Lists the parts of this machine that Tegula uses: present or missing, the package that brings
+// each and the features it enables. Data only: the tool prints it.
 #include <string>
 #include <vector>
 

@@ -34,7 +34,7 @@ constexpr MissingEntry kRows[] = {
 #undef TEGULA_DRIVER
 };
 
-/// What stands in for an entry that the driver lacks.
+/// Stands in for an entry that the driver lacks.
 template <Row R, class Signature>
 struct Missing;
 template <Row R, class... Args>

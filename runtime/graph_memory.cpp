@@ -26,7 +26,7 @@ struct Block {
   std::size_t bytes = 0;
 };
 
-/// Of few sizes, so that blocks suit later graphs.
+/// Rounds to one of a few sizes, so that blocks suit later graphs.
 std::size_t block_bytes(std::size_t bytes) {
   constexpr std::size_t kLeast = 64 << 10, kCoarse = 2 << 20;
   return bytes <= kCoarse ? std::bit_ceil(std::max(bytes, kLeast)) : round_up(bytes, kCoarse);
@@ -111,7 +111,7 @@ class BlockPool {
   std::vector<Block> returned_;
 };
 
-/// What the graphs of one device have.
+/// Memory of the graphs of one device.
 class GraphMemory {
  public:
   static GraphMemory& of(Device device) {
@@ -153,21 +153,21 @@ class GraphMemory {
   /// identifiers (cuStreamGetId) are not to be had of a stream that records.
   using Recorder = std::tuple<unsigned long long, void*, std::uint64_t>;
 
-  /// Which thread's stream it is, where each has its own by one handle; else 0.
+  /// The thread whose stream it is, if each thread has its own by one handle; else 0.
   static std::uint64_t thread_of(const Stream& stream) {
     static std::atomic<std::uint64_t> threads = 0;
     thread_local const std::uint64_t mine = ++threads;
     return stream.handle() == cu::kStreamPerThread ? mine : 0;
   }
 
-  /// What is left of a block whose front launches have.
+  /// The rest of a block whose front launches have taken.
   struct Supply : Block {
     std::size_t used = 0;
   };
 
   static std::byte* start(const Block& b) { return static_cast<std::byte*>(b.memory.get()); }
 
-  /// What was of the graphs that had `gone`.
+  /// Drops the memory of graphs that are `gone`.
   static void forget(auto& held, const std::vector<void*>& gone) {
     for (const void* memory : gone)
       std::erase_if(held, [&](const auto& h) { return h.second.memory.get() == memory; });

@@ -75,7 +75,7 @@ void emit(Compilation& k, const CompileRequest& request) {
 
 namespace {
 
-/// What a kernel can do without where registers are short, which only the assembler knows.
+/// A pass that a kernel can do without if registers are short, which only the assembler knows.
 struct Spared {
   std::string_view pass, remark;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// What each verb of runtime/jit.cpp does to a kernel under compilation.
+// The steps that each verb of runtime/jit.cpp takes on a kernel under compilation.
 #include <memory>
 #include <optional>
 #include <span>

@@ -1,5 +1,5 @@
 #pragma once
-// What the process keeps of something to its end.
+// Objects that the process keeps to its end, one per key.
 #include <map>
 #include <mutex>
 

@@ -17,7 +17,7 @@
 namespace tegula::runtime {
 namespace {
 
-/// What is asked of the plan that is chosen.
+/// Requested changes to the chosen plan.
 std::string changes_of(const CompileRequest& request) {
   return std::string(trim(request.plan_changes + " " + env().plan));
 }
@@ -102,7 +102,7 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
 
 // ---- a plan that was asked for
 
-/// Who asks for it, and in which words.
+/// The source of the request, and its words.
 std::string asked_plan(const CompileRequest& request) {
   if (request.plan) return request.plan->str();
   const std::string ours = fmt::format("with_plan(\"{}\")", request.plan_changes),
@@ -144,8 +144,8 @@ bool fits_if_chosen(Compilation& k) {
   return fits(k);
 }
 
-/// What was asked for takes `bytes`. Compiles it with fewer stages, or without, to say what there
-/// is room for.
+/// Throws because the requested plan takes `bytes` of shared memory. Compiles with fewer stages, or
+/// without the request, to say how much there is room for.
 [[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request,
                               const ir::SharedMemoryError& e) {
   Diagnostic said = diagnostic(Mistake::plan_too_large, place_of(k, request), e.diagnostic().notes,

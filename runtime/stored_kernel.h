@@ -11,9 +11,9 @@
 
 namespace tegula::runtime {
 
-/// What the result of compiling a traced kernel depends on: its IR, target, back end, plan, options
-/// and the content of every tool. `memos` is where hashes of tools are remembered, or empty. Throws
-/// DeviceError where a tool cannot be read or is not there.
+/// Key of everything that the result of compiling a traced kernel depends on: its IR, target, back
+/// end, plan, options and the content of every tool. `memos` is the folder in which hashes of tools
+/// are remembered, or empty. Throws DeviceError if a tool cannot be read or is not there.
 CacheKey stored_key(const Compilation& k, const CompileRequest& request,
                     const std::filesystem::path& memos = {});
 

@@ -30,7 +30,7 @@ To convert(From value) {
     return static_cast<To>(static_cast<float>(value));
 }
 
-/// What holds every value of T exactly, on the way to another type.
+/// A type that holds every value of T exactly, on the way to another type.
 template <Element T>
 using Wide =
     std::conditional_t<!std::is_integral_v<T>, double,

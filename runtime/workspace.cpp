@@ -95,12 +95,13 @@ Workspace workspace_of(const Stream& stream, const StreamState& state, std::size
   return grow(*last_slot, stream, scratch_bytes, counters);
 }
 
-/// What kernels are compiled for depends on how pointers are aligned: places and supplies are whole
-/// multiples of this.
+/// Kernels are compiled for an alignment of pointers: offsets and sizes of counters are multiples
+/// of this.
 constexpr std::size_t kAlignedCounters = 4;
 constexpr std::size_t kMarksFrom = kAlignedCounters, kCountersFrom = kMarksFrom + kMarks;
 
-/// So many from place `first` of the stream's, or, while it records a graph, some of their own.
+/// `count` counters of the stream from number `first` on, or, while it records a graph, counters of
+/// the graph's own.
 std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_t count) {
   const std::size_t whole = (count + kAlignedCounters - 1) / kAlignedCounters * kAlignedCounters;
   const StreamState state = state_of(stream);

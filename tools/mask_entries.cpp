@@ -29,7 +29,7 @@ struct Documents {
   Mask causal() const { return packed_causal(table(ids), table(starts)); }
 };
 
-/// Of lengths n, n / 2, n / 4, n, ...
+/// Documents of lengths n, n / 2, n / 4, n, ...
 Documents falling(int n, int positions) {
   std::vector<i32> starts;
   for (int at = 0, d = 0; at < positions; at += std::max(1, n >> (d++ % 3))) starts.push_back(at);

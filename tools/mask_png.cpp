@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kSide = 12;  // pixels of a block, the last of which are white
 constexpr std::uint8_t kWhite = 3;
-/// Of empty, partial and full blocks, and white.
+/// Colours of empty, partial and full blocks, and white.
 constexpr std::array<png_color, 4> kPalette{
     {{0xf2, 0xf2, 0xf2}, {0xf2, 0xb8, 0x80}, {0xc8, 0x55, 0x3d}, {0xff, 0xff, 0xff}}};
 

@@ -56,7 +56,7 @@ constexpr int kLengths[]{4096, 16384};
 double ratio(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) / static_cast<double>(b);
 }
-/// Of what was not decided nothing is said.
+/// Undecided numbers give an empty text.
 std::string per(std::int64_t a, std::optional<std::int64_t> b) {
   return b && *b > 0 ? fmt::format("{:.3f}", ratio(a, *b)) : "-";
 }
@@ -64,7 +64,7 @@ std::string per(std::int64_t a, std::optional<std::int64_t> b) {
 }  // namespace
 
 AttentionPairs pairs_under(const Mask& mask, const MaskLengths& l, const HeadShape& heads) {
-  // Of the tensors extents matter only.
+  // Only the extents of these tensors matter.
   const auto tensor = [&](int length) {
     return Tensor::zeros({1, 1, 1, 1}, DType::bf16, Device::cpu())
         .broadcast_to({1, heads.heads, length, heads.dim});

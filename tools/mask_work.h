@@ -1,5 +1,5 @@
 #pragma once
-// What attention computes under masks, beside what they keep.
+// Compares the pairs that attention computes under masks with those that the masks keep.
 #include <string>
 
 #include "tegula/kernels/masks.h"

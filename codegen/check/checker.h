@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of the check share.
+// State that the parts of the check share.
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace tegula::codegen {
 
-/// Who runs the op at hand.
+/// The threads that run the op at hand.
 struct Who {
   Threads threads;
   /// No branch around it is taken by some of them only, without it being known by whom.
@@ -37,7 +37,7 @@ struct Checker {
   void report(sim::Detector kind, const char* what, ir::OpId op, ir::OpId other = {});
   /// Elements of the box of a tensor map parameter; 0 where it is none that the lowering made.
   std::int64_t box_elements(ir::Value map) const;
-  /// Of what a swizzled map of the same argument says; 0 where none does.
+  /// Element size that a swizzled map of the same argument declares; 0 if none does.
   std::int64_t element_bytes(ir::Value map) const;
   /// Bytes that a TMA op brings or takes; at least one.
   std::int64_t box_bytes(ir::Value map) const;

@@ -21,7 +21,7 @@ void ClusterCheck::visit(SharedState& state, OpId op) {
               reads ? "another CTA's memory is read, and no cluster barrier tells what is there"
                     : "no cluster barrier tells that another CTA has made its mbarriers",
               op);
-  // Where TMA brings something, the receiver waits for it.
+  // The receiver of a TMA load waits for it.
   if (d.opcode == Opcode::TmaLoad) return;
   state.remote = Remote::Open;
   state.remote_use = op;

@@ -70,7 +70,7 @@ std::optional<ExactAddresses::Registers> ExactAddresses::compute(Value v) {
   return d.is(Opcode::Concat, Opcode::Regs) ? gathered(d) : elementwise(d, t);
 }
 
-/// What a loop begins with; its results are that where it has no round.
+/// The initial value of a loop carry; a loop without iterations returns it.
 std::optional<ExactAddresses::Registers> ExactAddresses::first_of(Value v, const OpData& d) {
   if (!is_loop(d)) return std::nullopt;
   is_carried_ = true;

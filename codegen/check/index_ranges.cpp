@@ -49,7 +49,7 @@ Range difference(const Range& a, const Range& b) {
 /// Bits that are not the same in all numbers from `lo` to `hi`: those above are.
 std::int64_t varying_bits(const Range& r) { return bits_up_to(r.lo ^ r.hi) & r.bits; }
 
-/// Of bits, of which those that neither can have are 0.
+/// Range of a bitwise op; bits that neither operand can have are 0.
 template <bool exclusive>
 Range either(const Range& a, const Range& b) {
   if (!a.is_known() || !b.is_known() || a.lo < 0 || b.lo < 0) return Range::unknown();

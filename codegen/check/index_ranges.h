@@ -1,6 +1,6 @@
 #pragma once
-// What integers of the simt form can be, by warpgroup: addresses in shared memory above all, which
-// count from where dynamic shared memory begins.
+// Ranges of integers in the simt form, per warpgroup: above all addresses in shared memory, counted
+// from the start of dynamic shared memory.
 #include <unordered_set>
 #include <vector>
 
@@ -34,9 +34,9 @@ class IndexRanges {
  public:
   explicit IndexRanges(const ir::Kernel& simt);
 
-  /// Of all registers of the value together.
+  /// Range over all registers of the value.
   Range of(ir::Value v, int warpgroup);
-  /// Where `bytes` from each of these addresses lie.
+  /// Hull of the `bytes` bytes behind each of these addresses.
   Span bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
 
  private:

@@ -116,7 +116,7 @@ bool Mbarriers::is_ambiguous(const Arrival& a) const {
 
 namespace {
 
-/// Of one warpgroup the most, where they come one by one.
+/// Number of arriving threads; of warpgroups that arrive separately, the maximum over them.
 std::int64_t arriving(const Threads& threads, bool is_together) {
   if (is_together) return static_cast<std::int64_t>(threads.count());
   std::size_t most = 0;
@@ -154,7 +154,7 @@ void Mbarriers::finish() {
 // ---- bytes
 namespace {
 
-/// What the loads of one mbarrier bring on each path through a region.
+/// Bytes that the loads of one mbarrier bring on each path through a region.
 class Announced {
  public:
   Announced(const Checker& c, Value mbarrier) : c_(c), mbarrier_(mbarrier) {}

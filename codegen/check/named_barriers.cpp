@@ -74,7 +74,8 @@ void NamedBarriers::visit(SharedState& state, OpId op, const Who& who) {
     const auto there = static_cast<std::int64_t>(threads.count());
     if (who.is_exact && there > count)
       c_.report(Detector::BarrierCount, "more threads come to a barrier than it counts", op);
-    // Where others arrive whom this does not show, all may have met.
+    // Other warps may arrive that this analysis does not know, so all warpgroups may be
+    // synchronised.
     if (waits) meet(state, c_.places, there >= count ? warpgroups_of(threads) : all);
   }
 }

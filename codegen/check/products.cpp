@@ -81,7 +81,7 @@ void ProductCheck::expect_fenced(OpId op) {
     }
 }
 
-/// What it reads of A (operand 1) or B; nothing that is known where that is in registers.
+/// Shared memory that a wgmma reads for A (operand 1) or B; empty if the operand is in registers.
 Place ProductCheck::operand(OpId op, std::size_t operand, int group, const Threads& threads) {
   const OpData& d = c_.k[op];
   const OpId def = c_.k[d.operands[operand]].def;
@@ -156,7 +156,7 @@ void ProductCheck::expect_kept(const Status& s, OpId wait) {
               product);
 }
 
-/// What the wait gives as registers is no product's any more.
+/// Registers that the wait returns belong to no wgmma any more.
 void ProductCheck::expect_over(const SharedState& state, OpId wait) {
   const OpData& d = c_.k[wait];
   for (const Status& s : state.open) {

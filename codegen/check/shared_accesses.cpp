@@ -19,7 +19,8 @@ std::int64_t written_bytes(const Kernel& k, const OpData& d) {
 
 bool is_within(const Threads& some, const Threads& all) { return (some & ~all).none(); }
 
-/// What TMA stores is read first, as far as those who write know; null where they may.
+/// A TMA store must have read its source before threads overwrite it, and they must know; null if
+/// they may write.
 const char* refuses_store(const Place& p, const Status& s, const Place& write) {
   if (s.age == Status::kOpen)
     return "shared memory is written while a TMA store that was never committed reads it";
@@ -57,8 +58,8 @@ bool is_on_mbarrier(Opcode o) {
   return o == MbarArrive || o == MbarExpectTx || o == MbarWait || o == TmaLoad;
 }
 
-/// Those who execute `op` may still come to an mbarrier: behind the last loop over rings, memory of
-/// all of them is free.
+/// Whether the threads that execute `op` may still reach an mbarrier: after the last loop over
+/// rings, the memory of all mbarriers is free.
 bool mbarriers_follow(const Kernel& k, OpId op) {
   RegionId own = k[op].parent;
   OpId loop;

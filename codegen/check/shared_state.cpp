@@ -6,7 +6,7 @@ namespace tegula::codegen {
 
 namespace {
 
-/// Of a place on two paths.
+/// Join of the status of one access over two paths.
 Status weaker(const Status& a, const Status& b) {
   Status s = a;
   s.age = std::min(a.age, b.age);

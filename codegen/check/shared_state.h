@@ -1,6 +1,6 @@
 #pragma once
-// What is under way in shared memory at a point of the program, as far as a later access must be
-// ordered behind it: writes of threads, what TMA and wgmma still read, mbarriers that were made.
+// Accesses in flight in shared memory at a point of the program, as far as a later access must be
+// ordered after them: writes of threads, reads of TMA and wgmma, initialised mbarriers.
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -50,14 +50,14 @@ struct SharedState {
   bool needs_wgmma_fence = true;
   /// The CTAs of the cluster have met.
   bool has_met_cluster = false;
-  /// Of uses of other CTAs' memory: whether an arrival at the cluster's barrier, or none yet, is
-  /// behind them.
+  /// State of accesses to other CTAs' memory: whether an arrival at the cluster barrier comes after
+  /// them, or none yet.
   enum class Remote : std::uint8_t { None, Arrived, Open };
   Remote remote = Remote::None;
   ir::OpId remote_use;
 
   void set(const Status& s);
-  /// Of both paths, the less finished.
+  /// Takes the less finished state of both paths.
   void join(const SharedState& other);
   friend bool operator==(const SharedState&, const SharedState&) = default;
 };

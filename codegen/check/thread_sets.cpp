@@ -96,7 +96,7 @@ Varies ThreadSets::most(std::span<const Value> values) {
   return all;
 }
 
-/// What is read from memory is taken for the same in all threads where its address is.
+/// A load is taken to return the same value in all threads if its address is the same.
 Varies ThreadSets::find_varies(Value v) {
   const RegionId region = k_[v].region;
   const OpId op = region ? k_[region].owner : k_[v].def;

@@ -1,5 +1,5 @@
 #pragma once
-// Which threads of a CTA take a branch, where their number alone decides it.
+// Computes which threads of a CTA take a branch whose condition depends on the thread index alone.
 #include <bitset>
 #include <memory>
 #include <span>
@@ -31,7 +31,7 @@ std::uint32_t warpgroups_of(const Threads& threads);
 /// Among which threads a value differs.
 enum class Varies : std::uint8_t { Never, ByWarpgroup, ByThread };
 
-/// What a condition says of the threads that meet it.
+/// Threads for which a condition may hold.
 struct Taken {
   Threads yes;               ///< it may hold for these
   bool by_number = false;    ///< for all of them, and for no other, by their number alone

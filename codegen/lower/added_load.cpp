@@ -1,5 +1,5 @@
-// A tile that is loaded to be added to another one. Where a thread holds much of both, it is loaded
-// a part at a time, some parts ahead, so that it need not be held beside the sum as a whole.
+// Loads a tile in chunks that are added to another tile at once, some chunks ahead: if a thread
+// holds much of both, it need not hold all of it next to the sum.
 #include <algorithm>
 #include <numeric>
 #include <vector>
@@ -16,12 +16,12 @@ using namespace ir;
 
 namespace {
 
-/// Of a thread: what is much, and a part.
+/// Registers per thread from which a tile is loaded in chunks, and the registers of one chunk.
 constexpr int kManyRegisters = 64, kPartRegisters = 16;
-/// Under way at one time: enough to hide much of their latency.
+/// Chunks in flight at a time: enough to hide most of their latency.
 constexpr std::size_t kPartsAhead = 3;
 
-/// Nothing between the two writes memory or waits for others who do.
+/// Whether nothing between the two ops writes memory or synchronises.
 bool are_side_by_side(const Kernel& k, OpId load, OpId use) {
   if (k[load].parent != k[use].parent) return false;
   bool found = false;

@@ -1,6 +1,5 @@
-// Lowering of clusters: the sum of all programs' tiles, each program receiving a part, through
-// shared memory that the CTAs of the cluster read from each other (PTX ISA, "mapa",
-// "barrier.cluster").
+// Lowering of clusters: the reduce-scatter of the CTAs' tiles through shared memory that the CTAs
+// of the cluster read from each other (PTX ISA, "mapa", "barrier.cluster").
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +19,7 @@ namespace {
 
 int log2_of(int n) { return std::countr_zero(static_cast<unsigned>(n)); }
 
-/// The layout of a tile whose dimension `axis` is cut into parts: the part's number comes first.
+/// The layout of a tile whose dimension `axis` is split into slices: the slice number comes first.
 LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   ir::Dims shape, order{axis};
   for (int d = 0; d < whole.rank(); ++d) {
@@ -34,7 +33,7 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   return permute(*cut, order);
 }
 
-/// What the number of a part, known to the thread only, flips in the offsets of its elements.
+/// Bits that the slice number, known to the thread only, flips in the offsets of its elements.
 Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value number) {
   const Slab& slab = shared.slabs().front();
   if (shared.slabs().size() != 1 || slab.bits[0] != log2_of(parts))
@@ -50,7 +49,8 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
   return flips;
 }
 
-/// How a part is read: every vector's place, its registers, and where each register then is.
+/// How a slice is read: the address of every vector, its registers, and the position of each
+/// register afterwards.
 struct PartRoute {
   std::vector<ThreadFn> slabs;
   std::vector<std::pair<int, RegisterPart>> places;
@@ -77,7 +77,7 @@ PartRoute route(const SharedLayout& shared, const LinearLayout& part) {
   return r;
 }
 
-/// The sums of neighbours, then of neighbours of these: each rank reads from the others in another
+/// Sums of neighbours, then of neighbours of these: each rank reads from the others in another
 /// order, (r, r ^ 1), (r ^ 2, r ^ 3), .., and as a sum of two has no order, all get the same bits.
 Value sum_of_pairs(Lowering& l, std::vector<Value> terms) {
   while (terms.size() > 1) {

@@ -42,7 +42,7 @@ void CopySlice::find_leaders() {
   const Kernel& k = *k_;
   std::vector<OpId> branches;
   walk(k, k.body(), [&](OpId op) {
-    // What it copies may be what an earlier kernel writes.
+    // A producer may load data that an earlier kernel writes.
     if (k[op].opcode == Opcode::GridWait) need(op);
     if (k[op].opcode == Opcode::FetchTile) {  // like what is in a branch of the leader
       leaders_.insert(op);

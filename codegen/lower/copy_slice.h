@@ -1,9 +1,8 @@
 #pragma once
-// Parts of a kernel that can be run alone, without tiles in registers.
-// What a warp of its own needs to issue all bulk copies: the leader's branches, the scalars they
-// are computed from and the loops around them. The rest never waits for that warp except through
-// channels (warp specialisation; CUTLASS, sm90 TMA mainloops).
-// What a loop carries on: the scalars they are computed from, of a turn that somebody else runs.
+// Slices of a kernel that can run alone, without tiles in registers. The producer slice: the
+// branches that issue TMA loads, the scalars these depend on, and the enclosing loops. Other warps
+// synchronise with it only through channels (warp specialization; CUTLASS, sm90 TMA mainloops). The
+// carry slice: the scalars that a loop carries past an iteration that another warpgroup runs.
 #include <optional>
 #include <unordered_set>
 
@@ -13,9 +12,9 @@ namespace tegula::codegen {
 
 class CopySlice {
  public:
-  /// None where the kernel has no channels, or makes some ready within a loop or branch, or where a
-  /// copy depends on more than scalars and what it can read itself: a warp alone cannot take part
-  /// in a tile's computation.
+  /// None if the kernel has no channels, initialises some within a loop or branch, or if a load
+  /// depends on more than scalars and memory that the producer can read itself: a warp alone cannot
+  /// take part in a tile's computation.
   static std::optional<CopySlice> of(const ir::Kernel& machine);
 
   /// None where the loop carries more than scalars, or one that depends on a tile.

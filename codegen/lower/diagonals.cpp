@@ -14,10 +14,10 @@ using namespace ir;
 
 namespace {
 
-/// Of a thread's registers of a tile, as many for each that is computed are worth an exchange.
+/// Registers of a tile per computed register from which on an exchange between lanes pays.
 constexpr std::int64_t kWorthwhile = 2;
 
-/// What the lanes, or warps, contribute to an index.
+/// Contribution of the lanes, or of the warps, to an index.
 ThreadFn part_of(const ThreadFn& fn, In in) {
   ThreadFn part = fn;
   std::erase_if(part.bits, [&](const ThreadBit& b) { return b.in != in; });
@@ -30,7 +30,7 @@ ThreadFn part_of(const ThreadFn& fn, In in) {
 // ---- which ones ---------------------------------------------------------------------------------
 std::optional<WarpDiagonals> WarpDiagonals::of(const LinearLayout& layout) {
   WarpDiagonals d{index_fn(layout, 0), index_fn(layout, 1)};
-  // What pads a tile lies on diagonals that no element lies on.
+  // Padding of a tile lies on diagonals without elements.
   if (!layout.is_exact() || layout.in_bits(In::Block) > 0) return std::nullopt;
   for (const IndexFn* fn : {&d.rows, &d.columns})
     if (!fn->is_additive || !fn->thread.is_disjoint()) return std::nullopt;
@@ -158,7 +158,7 @@ class DiagonalValues {
     return l_.b.op(Opcode::Fma, {column_less_row(DType::f32), l_.get(sum.step), begin});
   }
 
-  /// Lanes behind the last diagonal compute that one again: nothing else may be read.
+  /// Lanes beyond the last diagonal compute that one again: nothing else may be read.
   Value column_less_row(DType dtype) {
     if (!at_) {
       std::vector<std::int64_t> apart;
@@ -169,7 +169,7 @@ class DiagonalValues {
       Value begin = l_.thread_value(part_of(here_.columns.thread, In::Warp));
       if (const Value rows = l_.thread_value(part_of(here_.rows.thread, In::Warp)))
         begin = l_.b.sub(begin ? begin : l_.b.i32(0), rows);
-      // Register 0 of lane 0 lies on diagonal 0: the first one is not behind that.
+      // Register 0 of lane 0 lies on diagonal 0, so the first diagonal is not after it.
       const Value first = l_.b.i32(-here_.first);
       at_ = begin ? l_.b.add(at_, l_.b.sub(begin, first)) : l_.b.sub(at_, first);
     }
@@ -185,7 +185,7 @@ class DiagonalValues {
 };
 
 // ---- from lane to lane --------------------------------------------------------------------------
-/// What a thread holds, by diagonals of lane 0's: registers on one diagonal are the same.
+/// Registers of a thread, grouped by the diagonals of lane 0: registers on one diagonal are equal.
 struct HeldDiagonals {
   explicit HeldDiagonals(const WarpDiagonals& here) {
     for (std::size_t r = 0; r < here.columns.registers.size(); ++r) {
@@ -198,8 +198,8 @@ struct HeldDiagonals {
   std::vector<std::int64_t> each, of_register;
 };
 
-/// What a lane adds to the diagonal of one of lane 0's registers to get that of its own, counted
-/// from the warp's first one on.
+/// Offset of a lane's diagonal from lane 0's diagonal of the same register, counted from the first
+/// diagonal of the warp.
 Value lane_offset(Lowering& l, const WarpDiagonals& here) {
   Value offset = l.b.i32(-here.first);
   if (const Value columns = l.thread_value(part_of(here.columns.thread, In::Lane)))
@@ -209,8 +209,8 @@ Value lane_offset(Lowering& l, const WarpDiagonals& here) {
   return offset;
 }
 
-/// Through memory from `base` on, which is the warp's. Only its lanes meet: before, they read what
-/// the last step wrote.
+/// Exchange through the warp's shared memory at `base`. Only the warp's lanes synchronise: before,
+/// they read the previous iteration's values.
 Value through_memory(Lowering& l, const WarpDiagonals& here, Value values, Value base) {
   const Elem elem = l.type(values).elem();
   const int bytes = size_bytes(elem.dtype);
@@ -230,8 +230,8 @@ Value through_memory(Lowering& l, const WarpDiagonals& here, Value values, Value
   return l.regs(each, held.of_register);
 }
 
-/// What the lanes need of one register are neighbouring diagonals, no more than there are lanes. A
-/// lane has one of these, in one register or, where they begin behind it, in the next.
+/// The lanes need neighbouring diagonals for one register, no more than there are lanes. A lane has
+/// one of these, in one register or, if they begin after it, in the next.
 Value by_shuffles(Lowering& l, const WarpDiagonals& here, Value values) {
   const HeldDiagonals held(here);
   std::map<std::int64_t, std::vector<std::size_t>> by_lane;

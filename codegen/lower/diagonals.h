@@ -1,8 +1,8 @@
 #pragma once
 // Tiles that are functions of column - row (ir/analysis/diagonals.h). A warp's part of such a tile
-// has few diagonals: each lane computes some of them, and the lanes of the warp hand their results
-// to each other, so that no warp waits for another: through shared memory that is the warp's own,
-// or by shuffles where there is no room.
+// has few diagonals: each lane computes some of them, and the lanes of the warp exchange their
+// results, so that no warp waits for another: through shared memory of the warp's own, or by
+// shuffles if there is no room.
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -16,21 +16,21 @@ namespace tegula::codegen {
 
 inline constexpr int kLanes = 32;
 
-/// Which diagonals (column - row) the elements of a layout lie on that one warp holds: those from
-/// what `warp` gives + first on, `count` of them.
+/// Diagonals (column - row) on which the elements of a layout lie that one warp holds: `count` of
+/// them, from the value of `warp` plus first on.
 struct WarpDiagonals {
   /// Nothing where a thread's place is not lane + warp + register.
   static std::optional<WarpDiagonals> of(const ir::LinearLayout& layout);
-  /// What a lane computes, those behind the last diagonal included.
+  /// Diagonals that a lane computes, including those beyond the last one.
   std::int64_t registers() const { return (count + kLanes - 1) / kLanes; }
 
-  /// One register, of all lanes, lies on diagonals that shuffles can give it: one of each lane.
+  /// Whether shuffles can give each register its diagonals: one of each lane.
   bool is_for_shuffles() const;
   std::int64_t of_register(int r) const { return columns.constant(r) - rows.constant(r); }
 
   ir::IndexFn rows, columns;
   std::int64_t first = 0, count = 0;
-  /// What lanes add to `of_register`: from this on, so many.
+  /// Range of the lanes' offsets that are added to `of_register`.
   std::int64_t lane_first = 0, lane_count = 0;
 };
 
@@ -42,7 +42,7 @@ class DiagonalTiles {
 
   /// The op's result is computed by diagonals.
   const WarpDiagonals* at(ir::OpId op) const;
-  /// The op is computed as a part of those only.
+  /// Whether the op is computed as a part of those only.
   bool is_within(ir::OpId op) const { return within_.contains(op); }
   /// Shared memory that a warp needs; 0: there are none.
   std::int64_t bytes_per_warp() const;

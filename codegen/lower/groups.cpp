@@ -1,7 +1,6 @@
-// Turns of warpgroups, and groups: warpgroups that take a program's tiles in turn (plan.alternate).
-// The machine form says what a program does in order, tile after tile, and each group runs all of
-// it that is its own; of another's tile it runs what the loop over tiles carries on, scalars only.
-// Which group the code runs in is a number known at run time, so that it is there once.
+// Ping-pong: two warpgroups take the tiles of a CTA alternately. Each runs the code of its own
+// tiles; for the other's tiles it only advances the scalar loop carries (ring positions). The
+// warpgroup's number is known at run time only, so the code exists once.
 #include <bit>
 
 #include "codegen/lower/lowering.h"
@@ -13,7 +12,8 @@ using namespace ir;
 
 namespace {
 
-/// Named barriers: 0 and 1 are Lowering::barrier's where there are no groups, turns have the next.
+/// Named barriers: 0 and 1 are Lowering::barrier's without ping-pong, the order of warpgroups has
+/// the next ones.
 constexpr int kFirstTurn = 2, kFirstGroup = kFirstTurn + 2;
 constexpr int kTwoWarpgroups = 2 * kWarpgroupThreads;
 constexpr std::int64_t kScratchAlignment = 1024;
@@ -74,8 +74,8 @@ void Lowering::settle_group_scratch() {
   for (OpId stride : scratch_strides_) to[stride].attrs.set(AttrName::value, group_scratch_bytes_);
 }
 
-// ---- turns of warpgroups: a named barrier each, at which it meets the one before it
-// (FlashAttention-3, section 3.1; PTX ISA, "bar": who arrives does not wait)
+// ---- order of warpgroups: a named barrier each, at which a warpgroup waits for the previous one
+// (FlashAttention-3, section 3.1; PTX ISA, "bar": an arriving thread does not wait)
 namespace {
 
 /// Groups that have a tile each, or the warpgroups that have one together.
@@ -103,7 +103,7 @@ void lower_TurnsStart(Lowering& l, OpId) {
   meet_alone(l, l.b.i32(takers(l) - 1), Opcode::BarArrive, l.b.i32(0));
 }
 void lower_TurnsEnd(Lowering& l, OpId) { meet_alone(l, l.b.i32(0), Opcode::BarSync, l.b.i32(0)); }
-// One alone always has the turn.
+// A single warpgroup never waits.
 void lower_TurnTake(Lowering& l, OpId) {
   if (takers(l) > 1) meet(l, Opcode::BarSync, taker(l));
 }
@@ -115,7 +115,7 @@ void lower_TurnPass(Lowering& l, OpId) {
 }
 
 // ---- tiles
-/// The tile at hand is this group's, or the branch gives what the next one begins with.
+/// Runs the tile if it is this warpgroup's; else the branch yields the carries for the next one.
 void Lowering::lower_own_tile(OpId tiles, Value number) {
   const RegionId body = from[tiles].regions[0];
   const Value mine = b.cmp("eq", b.op(Opcode::And, {number, b.i32(groups_ - 1)}), group());
@@ -139,7 +139,7 @@ void Lowering::lower_alternating(OpId tiles) {
   lower_TurnsStart(*this, {});
   const Value end = get(from[tiles].operands[1]);
   lower_for(tiles);
-  // The group whose turn it would be takes it, so that none is left over.
+  // The next warpgroup in the order waits for the last arrival, so that none is left over.
   const Value next = b.op(Opcode::And, {end, b.i32(groups_ - 1)});
   meet_alone(*this, next, Opcode::BarSync, next);
 }

@@ -58,7 +58,8 @@ Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
   return index;
 }
 
-/// Where the registers' elements lie, and which registers hold one; no predicate: all do.
+/// Linear index of each register's element, and a predicate for the registers that hold one; no
+/// predicate: all do.
 struct Numbers {
   Value addresses;
   Value are_elements;

@@ -69,7 +69,7 @@ Kernel Lowering::run() {
 
 // ---- parameters
 // -----------------------------------------------------------------------------------------------------
-/// What nobody reads is not passed: parts of views are made where they are asked for.
+/// Parameters that nobody reads are not passed: sub-views are made at their uses.
 void Lowering::add_params() {
   std::unordered_set<Value> read;
   walk(from, from.body(),

@@ -1,7 +1,7 @@
 #pragma once
-// Machine form to simt form: every tile becomes the registers that one thread holds of it, in the
-// order of its layout. One function per op (`lower_X`), grouped by family; the services they share
-// are here.
+// Lowers machine form to simt form: every tile becomes the registers that one thread holds of it,
+// in the order of its layout. One function per op (`lower_X`), grouped by family; the services they
+// share are here.
 #include <map>
 #include <optional>
 #include <span>
@@ -18,14 +18,13 @@
 
 namespace tegula::codegen {
 
-/// The host values a view brought along, as simt parameters made on first use.
+/// The host values of a view, as simt parameters made on first use.
 struct ViewParts {
   ir::Value pointer;
   std::vector<ir::Value> dims, strides;
 };
 
-/// Where the elements of a tile lie along one of its dimensions: index = thread +
-/// constant(register).
+/// Position of a tile's elements along one of its dimensions: index = thread + constant(register).
 struct IndexParts {
   ir::Value thread;                    ///< i32; none where it is always 0
   std::vector<std::int64_t> constant;  ///< per register
@@ -51,7 +50,7 @@ class Lowering {
   ir::Value fragments(ir::Value machine_tile) const { return fragments_.at(machine_tile); }
   void set_fragments(ir::Value machine_tile, ir::Value words) { fragments_[machine_tile] = words; }
   void lower_region(ir::RegionId machine_region);
-  /// Inlines a region of scalar ops with its arguments bound to registers; gives what it yields.
+  /// Inlines a region of scalar ops with its arguments bound to registers; returns its yields.
   std::vector<ir::Value> inline_scalar_region(ir::RegionId region, std::span<const ir::Value> args);
 
   // ---- registers
@@ -72,29 +71,29 @@ class Lowering {
   IndexParts index_parts(const ir::LinearLayout& layout, int dim);
   /// Index along `dim` of each of the chosen registers, as `dtype`.
   ir::Value index_of(const IndexParts& parts, std::span<const int> registers, DType dtype);
-  /// True where this thread's copy of a replicated tile is the one that writes; none where nothing
-  /// is replicated.
+  /// True where this thread holds the replica of a replicated tile that writes; none if nothing is
+  /// replicated.
   ir::Value is_first_copy(const ir::LinearLayout& layout);
-  /// The same for copies that repeat digits of a coordinate number.
+  /// The same for replicas that repeat digits of a coordinate number.
   ir::Value is_first_digit(const ir::LinearLayout& layout, ir::In in);
   /// A smem_load every user of which is a tile_slice is emitted slice by slice.
   bool is_read_by_slices(ir::Value machine_value);
   /// A loaded tile that this addition alone takes up, and is lowered with, or that this load is;
   /// none where it is lowered by itself.
   ir::Value added_by_parts(ir::OpId op);
-  /// Warps that compute a tile together: the first of the CTA, or those of each group.
+  /// Warps that compute a tile together: all consumers of the CTA, or those of each warpgroup.
   int warps() const { return from.info.threads / 32; }
-  /// Warpgroups that take tiles in turn, one of which runs the code at hand; 1: all warps compute
-  /// a tile together.
+  /// Warpgroups that take tiles alternately (ping-pong), one of which runs the code at hand; 1: all
+  /// warps compute a tile together.
   int groups() const { return groups_; }
   ir::Value group();
-  /// True in the first thread of those that compute a tile together.
+  /// True in the first thread of the warps that compute a tile together.
   ir::Value is_first_thread();
-  /// True in the thread that issues the bulk copies; none where the code is that thread's alone.
+  /// True in the thread that issues TMA loads; none if the code is that thread's alone.
   ir::Value is_leader();
   /// Positions of the carries, or of results, that the role at hand needs.
   std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
-  /// The code at hand is for the warps that only copy, or for those that only compute.
+  /// Whether the code is for the producer warps, or for the consumer warps only.
   bool is_copy_role() const { return role_ == Role::Copy; }
   bool is_compute_role() const { return role_ == Role::Compute; }
 
@@ -108,7 +107,7 @@ class Lowering {
   // ---- shared memory
   /// Byte address of an allocation made by the pass allocate_shared.
   ir::Value shared_address(std::int64_t offset);
-  /// Where a channel's slot has its mbarrier.
+  /// Address of the mbarrier of a channel's slot.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
   ir::Value mbarrier(ir::Value machine_channel);  ///< of the first slot
   /// A tensor map parameter for boxes of a view, which `clip` (attr clip) may end earlier: made on
@@ -121,24 +120,24 @@ class Lowering {
   /// allocations of which none is alive at this op.
   ir::Value scratch(std::int64_t bytes, std::int64_t alignment);
   void barrier();
-  /// Where stores by TMA find what they store; none where there are none.
+  /// Staging buffers of TMA stores; null if there are none.
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
   /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
   /// until they have done with it, where a cluster_sum left that open.
   void leave_cluster();
   void will_leave_cluster() { is_read_by_cluster_ = true; }
-  /// All threads of the cluster that have not exited meet.
+  /// Barrier of all threads of the cluster that have not exited.
   void meet_cluster();
 
  private:
-  /// Which part of the kernel the code at hand is for.
-  /// Skip: what is left of another group's tile.
+  /// Part of the kernel that is being lowered. Skip: the loop carries of a tile of the other
+  /// warpgroup.
   enum class Role : std::uint8_t { Everything, Compute, Copy, Skip };
   void add_params();
   void lower_roles();
   void lower_role(Role role, ir::OpId roles);
   void prefetch_maps(ir::RegionId copies);
-  /// What the role at hand is a part of; none where it is all but what others do.
+  /// Slice of the kernel that the role runs; null if it runs all but the ops of other roles.
   const CopySlice* slice() const;
   void find_groups();
   void meet_group();
@@ -169,8 +168,8 @@ class Lowering {
   void lower_if(ir::OpId op);
   void lower_other_structure(ir::OpId op);
 
-  std::optional<CopySlice> copying_;   ///< where a warp of its own copies
-  std::optional<CopySlice> skipping_;  ///< of a tile, where groups take them in turn
+  std::optional<CopySlice> copying_;   ///< if there are producer warps
+  std::optional<CopySlice> skipping_;  ///< of a tile, in ping-pong mode
   int groups_ = 1;
   ir::Value group_;
   std::int64_t group_scratch_bytes_ = 0;
@@ -196,7 +195,7 @@ class Lowering {
   struct LiveRange {
     int first = 0, last = 0;
     std::int64_t offset = 0;
-    bool behind_barrier = false;  ///< all threads meet before it is first written
+    bool behind_barrier = false;  ///< all threads synchronise before it is first written
   };
   std::vector<LiveRange> rings_;
   std::unordered_map<ir::OpId, int> order_;

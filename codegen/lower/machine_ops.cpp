@@ -123,8 +123,8 @@ void on_dependent_launch(Lowering& l, Opcode opcode) {
 
 }  // namespace
 
-/// Pinned: the assembler would move what comes before the wait, all that can be done beside the
-/// kernels before, behind it.
+/// Pinned: the assembler would move work from before the wait, which can overlap the previous
+/// kernels, behind it.
 void lower_GridWait(Lowering& l, OpId) {
   on_dependent_launch(l, Opcode::Pin);
   on_dependent_launch(l, Opcode::GridDepWait);

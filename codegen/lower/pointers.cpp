@@ -44,7 +44,7 @@ Value is_element(Lowering& l, const LinearLayout& layout) {
 
 namespace {
 
-/// What restricts an access to elements for which the op's mask, if there is one, is true.
+/// Predicate that restricts an access to elements whose mask, if the op has one, is true.
 Value mask_of(Lowering& l, const OpData& d, std::size_t mask) {
   const Value given = d.operands.size() > mask ? l.get(d.operands[mask]) : Value();
   const Type tile = l.from.type(d.operands[0]);
@@ -86,7 +86,7 @@ void lower_Store(Lowering& l, OpId op) {
 // ---- atomics ------------------------------------------------------------------------------------
 namespace {
 
-/// Of the registers that hold one element, the first; and which of these each register goes by.
+/// The first of the registers that hold the same element, for each register.
 struct Leaders {
   explicit Leaders(const LinearLayout& layout) {
     const std::uint32_t copies = layout.free_bits(In::Register);
@@ -99,7 +99,7 @@ struct Leaders {
   std::vector<int> registers, place;
 };
 
-/// What pads the tile has a place, too.
+/// Padding of the tile has an address, too.
 Value told_to_copies(Lowering& l, Type tile, Value old) {
   const ir::Dims shape = layout_of(tile).cover();
   ir::Dims order;

@@ -6,7 +6,7 @@
 
 namespace tegula::codegen {
 
-/// Attributes of an access of so many elements, with the hints of the op that makes it.
+/// Attributes of an access of `width` elements, with the hints of the op that makes it.
 ir::AttrList access_attrs(const ir::AttrList& from, std::int64_t width);
 
 /// Tells for each register whether it holds an element, not padding; none where all do.

@@ -247,8 +247,8 @@ void lower_Reduce(Lowering& l, OpId op) {
   const auto combine = [&](const Tuple& a, const Tuple& b) {
     return Tuple{l.b.op(kind.op, {a[0], b[0]})};
   };
-  // What is summed comes from the special function unit one by one (attention, softmax). A chain
-  // keeps up with it; the first additions of halves wait for two that lie far apart: 1-3 % of
+  // The summands come from the special function unit one by one (attention, softmax). A chain keeps
+  // up with it; adding halves first would wait for two summands that lie far apart: 1-3 % of
   // attention on an H200 (bench/results/sweeps/*-attention-plans.jsonl).
   const bool is_float_sum = kind.op == Opcode::Add && is_float(wide);
   Reduction reduction(l, op, combine,
@@ -280,7 +280,7 @@ void lower_ArgReduce(Lowering& l, OpId op) {
   Reduction reduction(l, op, combine);
   const ReduceKind& kind = reduce_kind(largest ? "max" : "min");
   const Value identity = kind.identity(l.b, type.dtype());
-  // What is only padding may be anything, so that it must not decide what its index is.
+  // Padding may hold anything, so it must not decide the index.
   const Value value = reduction.without_padding(l.get(d.operands[0]), identity);
   const Value index = reduction.index_along_axis(),
               behind = l.b.add(index, l.b.i32(layout_of(type).cover()[axis]));
@@ -291,7 +291,7 @@ void lower_ArgReduce(Lowering& l, OpId op) {
     both = {l.b.select(number, value, identity), l.b.select(number, index, behind)};
   }
   Tuple result = reduction.run({both[0], reduction.without_padding(both[1], behind)});
-  // Where no number was found, the first element stands for all.
+  // If no number was found, the first element stands for all.
   if (is_float(type.dtype()))
     result[1] = l.b.select(l.b.cmp("lt", result[1], l.b.i32(layout_of(type).shape()[axis])),
                            result[1], l.b.i32(0));

@@ -1,6 +1,6 @@
-// Roles: the warps that compute, and one that copies. Both are lowered from the same machine form,
-// which says what happens in order; channels keep the order between them. Those that compute may be
-// groups that take tiles in turn (groups.cpp).
+// Warp specialization: lowers the same machine form once for the consumer warps and once for the
+// producer warp. Channels (mbarriers) order the two. Consumers may be two ping-pong warpgroups
+// (groups.cpp).
 #include <algorithm>
 
 #include "codegen/lower/lowering.h"
@@ -51,7 +51,8 @@ void Lowering::lower_roles() {
   role_ = Role::Everything;
 }
 
-/// A map's first use would wait for it. Those of all copies are known once these are lowered.
+/// Prefetches tensor maps, as the first use would wait for them. The maps of all loads are known
+/// once these are lowered.
 void Lowering::prefetch_maps(RegionId copies) {
   Builder head(to);
   head.before(to[copies].first);
@@ -63,7 +64,7 @@ void Lowering::lower_role(Role role, OpId roles) {
   role_ = role;
   const RegionId outer = b.region();
   b.at_end(to.add_region(roles));
-  // They were dealt for all groups.
+  // Registers were divided over all consumer warpgroups.
   const bool is_as_planned = groups_ == context.plan->groups();
   if (const int registers = context.plan->registers; registers != 0 && is_as_planned) {
     const bool computes = role == Role::Compute;

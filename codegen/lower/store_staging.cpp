@@ -12,10 +12,10 @@ using namespace ir;
 namespace {
 
 constexpr std::int64_t kMostBuffers = 4;
-/// Of swizzled tiles.
+/// Alignment of swizzled tiles.
 constexpr std::int64_t kAlignment = 1024;
-/// From so many on, a store's warps need not meet before they write: of those in flight one can
-/// always be unread.
+/// From this number of buffers on, a store's warps need not synchronise before they write: of those
+/// in flight one can always be unread.
 constexpr int kSpareBuffers = 3;
 
 std::int64_t aligned(std::int64_t bytes) {
@@ -52,8 +52,9 @@ std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, 
   return s;
 }
 
-/// Where all stores follow each other in one region and go round evenly, a tile goes on with the
-/// buffers as the one before it left them. Else the first one waits until all of them are free.
+/// If all stores follow each other in one region and use the buffers evenly, a tile continues with
+/// the buffers as the previous one left them. Else the first store waits until all buffers are
+/// free.
 void StoreStaging::deal(const Kernel& machine, const std::vector<OpId>& stores) {
   const int count = static_cast<int>(stores.size());
   const bool in_a_row = std::ranges::all_of(

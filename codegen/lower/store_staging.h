@@ -1,6 +1,6 @@
 #pragma once
-// Shared memory between the registers of warpgroups and their stores by TMA: buffers that the
-// stores of a program take in turn.
+// Staging buffers in shared memory between accumulator registers and TMA stores. The stores of a
+// CTA use the buffers round-robin.
 #include <cstdint>
 #include <optional>
 #include <unordered_map>
@@ -15,9 +15,10 @@ namespace tegula::codegen {
 struct StagingTurn {
   static constexpr int kNoWait = -1;
   int buffer = 0;
-  /// Groups that may be unread before the buffer is written, and the warps meet.
+  /// Commit groups that may be unread before the buffer is written, and the warps synchronise.
   int unread_before = kNoWait;
-  /// The same before they meet to hand their writes over: then the next store's buffer is free.
+  /// The same before they synchronise to hand their writes over: then the next store's buffer is
+  /// free.
   int unread_behind = kNoWait;
 };
 
@@ -28,7 +29,7 @@ class StoreStaging {
   /// four, and at least one. `groups` of warps have their own.
   static std::optional<StoreStaging> of(const ir::Kernel& machine, int groups, std::int64_t end);
 
-  /// How a stored tile lies in a buffer.
+  /// Layout of a stored tile in a buffer.
   static ir::SharedLayout layout(ir::Type tile);
 
   StagingTurn turn(ir::OpId store) const { return turns_.at(store); }

@@ -1,4 +1,5 @@
-// Lowering of tiles by a counter: the leader's fetch, and the number on its way to the other warps.
+// Lowering of the dynamic tile scheduler: the leader fetches a tile id and passes it on to the
+// other warps.
 #include "codegen/lower/lowering.h"
 
 namespace tegula::codegen {
@@ -44,9 +45,8 @@ void lower_PutTile(Lowering& l, OpId op) {
   l.b.effect(Opcode::MbarArrive, {l.mbarrier(d.operands[2], d.operands[1])});
 }
 
-/// All lanes read before they meet, and one releases the slot for them (the shuffle, which says
-/// that the words are uniform, orders no memory). Where the leader is one of the lanes, lane 0
-/// reads.
+/// All lanes read before they synchronise, and one releases the slot for them (the shuffle, which
+/// makes the words uniform, orders no memory). If the leader is one of the lanes, lane 0 reads.
 void lower_TakeTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (l.is_copy_role()) {

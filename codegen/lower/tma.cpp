@@ -1,4 +1,4 @@
-// Lowering of channels and TMA copies: mbarriers, tensor maps, one bulk copy for each piece of a
+// Lowering of channels and TMA loads: mbarriers, tensor maps, one bulk copy for each segment of a
 // swizzled tile.
 #include <algorithm>
 
@@ -73,7 +73,7 @@ void Lowering::init_channels(std::span<const OpId> inits) {
   }
   b.effect(Opcode::FenceMbarInit, {});
   b.at_end(outer);
-  // What threads wrote to this memory before comes before what TMA will write.
+  // Orders earlier writes of threads to this memory before the writes of TMA.
   b.effect(Opcode::FenceProxyAsync, {});
   if (!of_cluster) return barrier();
   is_signalled_by_cluster_ = true;
@@ -84,8 +84,8 @@ void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
 
 namespace {
 
-/// A lane for each of the two CTAs of the cluster arrives there; or, where the other is not in
-/// step, both arrive here.
+/// One lane for each of the two CTAs of the cluster arrives there; or, if the peer is not in
+/// lockstep, both arrive here.
 void release_to_cluster(Lowering& l, const OpData& d) {
   const Value lane = l.coordinate(In::Lane);
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
@@ -126,8 +126,8 @@ void lower_ChannelWait(Lowering& l, OpId op) {
 
 namespace {
 
-/// The pieces of a box that TMA brings one by one, and how it is cut into two halves: half the
-/// pieces, or of each the rows of half the tile.
+/// The segments of a box that TMA loads one by one, and its split into two halves: half the
+/// segments, or half the rows of each.
 class TmaBox {
  public:
   TmaBox(Lowering& l, OpId op)
@@ -167,7 +167,7 @@ class TmaBox {
     return position(d_.attrs.ints(AttrName::axes)[static_cast<std::size_t>(rows_dim())]);
   }
 
-  /// Where the other program copies the same box, one half to both; else both halves, here.
+  /// If the other CTA loads the same box, multicasts one half to both; else loads both halves.
   void copy_halves() {
     const RegionId outer = l_.b.region();
     const OpId branch = l_.b.make_if(l_.get(d_.operands.back()), {});

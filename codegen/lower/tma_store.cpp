@@ -12,10 +12,11 @@ using namespace ir;
 
 namespace {
 
-/// Named barriers: one for each of up to four warpgroups, behind those of turns and groups.
+/// Named barriers: one for each of up to four warpgroups, after those of ping-pong and of the
+/// order.
 constexpr int kFirstBarrier = 8;
 
-/// Which warpgroup runs the code: one has a tile, or some rows of it.
+/// Index of the warpgroup that runs the code: each has a tile, or some rows of it.
 Value warpgroup(Lowering& l) {
   if (l.groups() > 1) return l.group();
   if (l.warps() == kWarpgroupWarps) return l.b.i32(0);
@@ -43,7 +44,7 @@ void wait_until_read(Lowering& l, int but) {
          [&] { l.b.effect(Opcode::TmaWait, {}, {{AttrName::count, but}, {AttrName::read, 1}}); });
 }
 
-/// The rows of one warpgroup, piece by piece.
+/// The rows of one warpgroup, segment by segment.
 class StoredBox {
  public:
   StoredBox(Lowering& l, const OpData& d, const SharedLayout& layout, Value base)

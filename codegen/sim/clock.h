@@ -67,7 +67,7 @@ class Foreign {
   std::shared_ptr<const std::vector<ForeignClock>> list_;
 };
 
-/// What a release hands to an acquire.
+/// Clocks that a release hands to an acquire.
 struct Knowledge {
   Clock seen;     ///< accesses that happened before
   Clock proxied;  ///< the part of them that a proxy fence made visible to TMA and wgmma

@@ -179,8 +179,8 @@ class Cta {
   void tick(Warp& w);
   /// The lanes of a warp have met in an op that orders their memory.
   void meet(Warp& w);
-  /// What an arrival by `lanes` releases: of the warp's accesses those before its lanes last met,
-  /// and theirs where they are all, or lane 0 is one.
+  /// Hands over what an arrival by `lanes` releases: the warp's accesses before its last lane
+  /// synchronisation, and the lanes' own if they are all lanes or lane 0 is among them.
   void release(Warp& w, LaneMask lanes, Knowledge& to);
   /// Reports an access to the memory of CTA `owner` that nothing orders before its exit.
   void report_exit_race(ir::OpId op, int owner, int warp);

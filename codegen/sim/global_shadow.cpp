@@ -58,8 +58,8 @@ void GlobalShadow::compare_all(std::uint32_t first, GlobalUse earlier_use, const
 
 namespace {
 
-/// What an agent of the same cluster did is not known to be over. Copies of a tile, and the
-/// elements of one scatter that meet, are stored by one op.
+/// An access by an agent of the same cluster is not known to be complete. Replicas of a tile, and
+/// equal elements of one scatter, are stored by one op.
 bool races_at_home(const GlobalRecord& earlier, GlobalUse earlier_use, const GlobalRecord& later,
                    GlobalUse later_use, const GlobalAccess& by) {
   if (earlier_use == GlobalUse::Write && later_use == GlobalUse::Write && earlier.op == later.op &&

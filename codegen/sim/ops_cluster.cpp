@@ -1,4 +1,4 @@
-// What the CTAs of a cluster share: rank, addresses of each other's memory, the barrier.
+// Ops of a cluster: rank, addresses of other CTAs' shared memory, the cluster barrier.
 #include <fmt/format.h>
 
 #include "codegen/sim/cluster.h"

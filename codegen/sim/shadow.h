@@ -11,9 +11,8 @@
 
 namespace tegula::sim {
 
-/// Which unit an agent is. Generic: the loads and stores of a warp. The others are engines, waited
-/// for in groups.
-/// Bulk: reads of shared memory by TMA stores; BulkWrite: their writes of global memory.
+/// Kinds of agents. Generic: the loads and stores of a warp. The others are engines, waited for in
+/// groups. Bulk: reads of shared memory by TMA stores; BulkWrite: their writes of global memory.
 enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, BulkWrite, Wgmma, Tma };
 
 /// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A warp

@@ -39,7 +39,7 @@ void check_launch(const ir::Kernel& k, const Grid& grid, std::span<const SimArg>
   }
 }
 
-/// What one host thread made of its CTAs.
+/// Results of one host thread's CTAs.
 struct Share {
   explicit Share(Launch l) : launch(std::move(l)) {}
   Launch launch;

@@ -20,14 +20,15 @@ namespace {
 
 using ir::MaskNodeId;
 
-/// Key blocks that a program looks at together.
+/// kv blocks that a program classifies at a time.
 constexpr int kChunk = 256;
 constexpr int kSecond = 1 << 16;
 
-/// Smallest and largest value of the leaves of one axis over the pieces of a block.
+/// Minimum and maximum of the leaves of one axis over the pieces of a block, by leaf * pieces +
+/// piece.
 using LeafBounds = std::vector<std::pair<Tile, Tile>>;  // by leaf * pieces + piece
 
-/// What the mask calls the rows or columns of a block.
+/// Positions by which the mask knows the rows or columns of a block.
 struct Positions {
   Tile heads, positions;  ///< each a scalar where all have one
 };
@@ -57,7 +58,7 @@ LeafBounds fold(const MaskSides& sides, MaskSide side, const Tile& b, int extent
   LeafBounds bounds;
   for (const Tile& v : values)
     for (int piece = 0; piece < pieces; ++piece) {
-      // A block without a cut has one piece twice.
+      // A block that is not divided has one piece twice.
       const Tile inside = piece == 0 ? lane < cut : lane >= cut || cut == extent;
       const auto limits = std::numeric_limits<i32>();
       bounds.emplace_back(min(where(inside, v, limits.max()), axis(0)),
@@ -66,7 +67,7 @@ LeafBounds fold(const MaskSides& sides, MaskSide side, const Tile& b, int extent
   return bounds;
 }
 
-/// Those of keys [first, first + block) below `length`.
+/// Bounds of keys [first, first + block) below `length`.
 LeafBounds fold_keys(const MaskSides& sides, const Tile& b, const Tile& h, const Tile& first,
                      int block, const Tile& length) {
   return fold(sides, MaskSide::Key, b, block,
@@ -88,7 +89,7 @@ struct Lengths {
   void any_number() const { q->any_extent(0), kv->any_extent(0); }
 };
 
-/// What the lists of one entry of a batch, or of one of many sequences, are about.
+/// Lengths of one entry of a batch, or of one of many sequences, and the columns of its lists.
 struct Part {
   Tile q_length, kv_length;
   std::optional<ListColumns> columns = {};
@@ -112,11 +113,11 @@ void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript&
   }
 }
 
-/// Programs that share the blocks of one of many sequences.
+/// Programs that divide the blocks of one of many sequences.
 constexpr int kShares = 32;
 
-/// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block], of what the mask computes of keys; of
-/// many sequences b is 0, and their blocks stand in the columns of their lists.
+/// Bounds[2 * (leaf * pieces + piece) + {0, 1}, b, h, block] of the key leaves of a mask; with many
+/// sequences b is 0, and their blocks stand in the columns of their lists.
 auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
   return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> kv_length,
                                                std::optional<In<i32, 1>> cu_q,
@@ -177,7 +178,7 @@ struct BlockBounds {
   const LeafBounds &launch, &queries, &keys;
 };
 
-/// What holds of every pair of pieces.
+/// The truth value that holds for every pair of the block.
 Truth classify(const MaskSides& sides, const BlockBounds& block) {
   MaskIntervals intervals(sides);
   std::optional<Truth> all;
@@ -214,8 +215,7 @@ LeafBounds fold_queries(const MaskSides& sides, const Tile& b, const Tile& h, co
   });
 }
 
-/// What makes a row of the list: blocks without a mask from its front, those with one from its
-/// back.
+/// Writes a row of the list: full blocks from its front, partial ones from its back.
 struct RowMaker {
   RowMaker(const MaskSides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
            const Part& of_part, const Tile& has_queries)
@@ -247,7 +247,7 @@ struct RowMaker {
       const Tile at = n.idx(), exists = at < count;
       const Tile is_whole = exists && truth.every && (at + 1) * block <= part.kv_length;
       const Tile is_masked = exists && truth.some && !is_whole;
-      // Both prefix sums in one: neither exceeds the chunk.
+      // Both prefix sums in one number: neither exceeds the chunk.
       const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
                  before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
       Tile from_front = whole + (before & (kSecond - 1));
@@ -288,7 +288,8 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
       });
 }
 
-/// Lanes of the kernel that orders tiles: those that it gives a place, and those it looks at.
+/// Lanes of the kernel that orders tiles: tiles that it ranks, and tiles that it compares them
+/// with.
 constexpr int kPlaced = 32, kSeen = 256;
 
 /// Order[b, h, r] = the tile that has the r-th most entries; of equal ones the first is before.
@@ -297,7 +298,7 @@ auto make_order_kernel() {
       "attention_tile_order", [](In<i32, 3> Counts, Out<i32, 3> Order, Scalar<i32> tiles) {
         const Tile count = tiles;
         Counts.any_extent(0), Order.any_extent(0);
-        Order.partial();  // places behind the last tile have no tile
+        Order.partial();  // entries beyond the last tile are unused
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), count}, 1, 1, kPlaced)) {
           const Tile tile = cast<i32>(m.idx()), mine = expand(fill_absent(Counts(b, h, m), 0), 1);
           Tile rank = full<i32>(0, kPlaced);

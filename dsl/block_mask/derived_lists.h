@@ -22,7 +22,7 @@ class DerivedLists {
   /// their own.
   ListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K, BlockShape tiles,
                 const ListRows& rows) const;
-  /// As of a kernel, for the kernels that make lists.
+  /// Report, as Kernel::explain() gives it, on the kernels that make lists.
   std::string explain() const;
 
  private:

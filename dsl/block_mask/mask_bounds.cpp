@@ -41,7 +41,7 @@ class Recorder {
         length_(std::move(kv_length)) {}
 
   Cover run() { return of(form_.formula); }
-  /// Where all conditions are solved, and what is visible may have gaps.
+  /// The intervals of a mask whose conditions are all solved, with gaps between them.
   std::optional<Parts> run_parts() {
     const auto count = limits_.intervals();
     return count && *count > 1 ? std::optional(parts(form_.formula)) : std::nullopt;
@@ -102,7 +102,7 @@ class Recorder {
     auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
     if (!some || !every) return kUnknown;
     if (fits) {
-      // Else all keys are visible, and no row is known to see one.
+      // Else all keys may be visible, and no row is known to attend to one.
       const Tile none = full<i32>(0);
       *some = chosen(*fits, *some, limit.is_upper ? length_ : none);
       *every = chosen(*fits, *every, limit.is_upper ? none : length_);
@@ -136,13 +136,14 @@ class Recorder {
   static End chosen(const Tile& condition, const End& a, const Tile& otherwise) {
     return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
   }
-  /// Of what is not solved for kv; the bounds of its truth are those over all positions.
+  /// Ranges of a condition that is not solved for kv, from the bounds of its truth over all
+  /// positions.
   static Cover decided(Interval truth) {
     if (truth.hi == 0) return {};
     return {Span{}, truth.lo == 1 ? std::optional(Span{}) : std::nullopt};
   }
 
-  /// What rises with q, at a row.
+  /// A symbol that does not fall with q, at a row.
   Tile at_row(ir::MaskNodeId id, const Tile& row) const {
     const ir::MaskNode& n = limits_.node(id);
     if (n.kind == ir::MaskNode::Kind::Query) return row;
@@ -207,12 +208,12 @@ class Recorder {
     if (!sum) return full<T>(static_cast<T>(form.constant));
     return form.constant == 0 ? *sum : *sum + static_cast<T>(form.constant);
   }
-  /// Where x / n, truncated, begins to be at least y: n * y, but for quotients that are not
-  /// positive, to which n - 1 smaller numbers belong too. x is kv plus an offset; without one it is
-  /// not negative, and those do not matter. n is positive, or the product is not used.
+  /// The smallest x whose truncated quotient x / n is at least y: n * y, but for quotients that are
+  /// not positive, to which n - 1 smaller numbers belong too. x is kv plus an offset; without one
+  /// it is not negative, and those do not matter. n is positive, or the product is not used.
   Tile multiplied(const Tile& y, const MaskLimits::Quotient& of) const {
     const Tile n = cast<i64>(at_row(of.by, first_));
-    // No quotient is beyond 32 bits, and these products fit.
+    // Quotients have 32 bits, so these multiples fit.
     constexpr std::int64_t kMost = std::int64_t{1} << 31;
     const Tile small = min(max(y, Tile(-kMost)), Tile(kMost));
     if (of.offset.count == 0 && of.offset.constant == 0) return small * n;

@@ -38,8 +38,8 @@ struct Step {
 
   MaskKnowledge run() const;
 
-  /// Of ends that are computed by `f` in a type where they fit; they are dropped for all values of
-  /// the node's type where they would wrap around in that.
+  /// Bounds computed by `f` in a type in which they fit; replaced by all values of the node's type
+  /// if they would wrap around in that.
   template <class F>
   Number ends(std::optional<Interval> range, F f) const;
   Number linear(const Number& a, const Number& b, std::int64_t factor) const;

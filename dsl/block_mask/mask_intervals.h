@@ -24,13 +24,13 @@ struct Truth {
   Tile every, some;
 };
 
-/// What is known of a node; nothing of an integer that may be anything.
+/// Abstract value of a node; nothing for an integer that may be anything.
 struct MaskKnowledge {
   std::optional<IntBounds> number;
   std::optional<Truth> truth;
 };
 
-/// Records the evaluation of the parts of a mask that join both axes. Scalars and tiles may be
+/// Records the evaluation of the parts of a mask that depend on both axes. Scalars and tiles may be
 /// mixed: the result is for each element of the tiles.
 class MaskIntervals {
  public:
@@ -39,8 +39,8 @@ class MaskIntervals {
   explicit MaskIntervals(const MaskSides& sides);
 
   Truth run(const Leaf& leaf);
-  /// Of a leaf, from its smallest and largest value (i32; 0 and 1 of a condition). Nothing is known
-  /// where these do not fit.
+  /// Abstract value of a leaf, from its smallest and largest value (i32; 0 and 1 of a condition).
+  /// Nothing is known if these do not fit.
   MaskKnowledge known(ir::MaskNodeId id, const Tile& lo, const Tile& hi, bool is_point) const;
   /// Whether the smallest and largest value of a node fit an i32.
   bool fits(ir::MaskNodeId id) const;

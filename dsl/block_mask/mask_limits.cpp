@@ -15,7 +15,7 @@ using ir::Opcode;
 
 namespace {
 
-/// What MaskWrap needs of an op's second operand; ops without a row it cannot follow.
+/// Requirement of MaskWrap on an op's second operand; it cannot follow ops without a row.
 enum class Second : std::uint8_t { Unknown, None, Followed, Divisor };
 constexpr auto kFollowed = ir::op_table<Second>({
     {Opcode::Neg, Second::None},

@@ -1,6 +1,6 @@
 #pragma once
-// Which conditions of a mask are limits of kv whose ends a kernel can compute for every tile of
-// queries: the half of the closed range that is known when a kernel is traced.
+// Solves conditions of a mask for kv if a kernel can compute the bounds for every query tile: the
+// half of the closed range that is known when a kernel is traced.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -17,7 +17,7 @@ namespace tegula {
 /// rows of a tile that reach past its tensor do so by less than a block.
 inline constexpr ir::Interval kMaskPositions{0, dsl::kSmallSpan + 1024};
 
-/// More parts than these are not worth the choice between them in every step.
+/// More intervals than these are not worth the choice between them in every iteration.
 inline constexpr std::size_t kMaxParts = 4;
 
 /// Unions of intervals with ends `lo` and `hi` that may be absent; functions `meet` and `around`
@@ -60,7 +60,7 @@ class MaskLimits {
     bool is_upper;
     std::optional<Quotient> of = {};
   };
-  /// Of a condition of which nothing is known, all are absent.
+  /// Solution of a condition; all members are absent if nothing is known.
   struct Solution {
     std::optional<Limit> limit;
     std::optional<ir::Interval> truth;  ///< over all positions, of what is not solved for kv
@@ -76,8 +76,8 @@ class MaskLimits {
   /// Nodes below one that may wrap around.
   std::vector<ir::MaskNodeId> wrapping(ir::MaskNodeId id) const;
 
-  /// In how many intervals the visible keys of a tile of queries lie; nothing if not all of their
-  /// ends can be computed.
+  /// Number of intervals of the visible keys of a query tile; nothing if not all of their bounds
+  /// can be computed.
   std::optional<std::size_t> intervals() const;
 
   /// Whether the mask is one comparison, before whose limit all keys are visible.
@@ -92,7 +92,7 @@ class MaskLimits {
   bool may_wrap(ir::MaskNodeId id) const { return blocks_.may_wrap(id); }
 
  private:
-  /// Which ends an interval of keys has; one without both holds all of them.
+  /// Ends that an interval of keys has; one without both holds all of them.
   struct Shape {
     bool lo = false, hi = false;
     friend Shape meet(Shape a, Shape b) { return {a.lo || b.lo, a.hi || b.hi}; }

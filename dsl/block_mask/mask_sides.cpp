@@ -14,8 +14,8 @@ using Kind = MaskNode::Kind;
 
 namespace {
 
-/// What an op's second operand must be, so that the result rises with the first one. Of ops without
-/// a row that is not known.
+/// Requirement on an op's second operand such that the result rises with the first one. Unknown for
+/// ops without a row.
 enum class Second : std::uint8_t { Unknown, None, Rising, Fixed, Positive };
 constexpr auto kRising = ir::op_table<Second>({
     {Opcode::Add, Second::Rising},
@@ -33,7 +33,7 @@ MaskSide join(MaskSide a, MaskSide b) {
   return b == MaskSide::Launch ? a : MaskSide::Both;
 }
 
-/// Of what the analyses know, ops have no other attributes than a comparison's predicate.
+/// Ops that the analyses know have no other attributes than a comparison's predicate.
 bool is_computable(const MaskNode& n) {
   const bool is_known = n.kind != Kind::Op || ir::MaskTransfer::of(n.opcode) != nullptr;
   return is_known && (is_bool(n.dtype) || is_integer(n.dtype));

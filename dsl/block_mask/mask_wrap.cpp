@@ -43,7 +43,7 @@ MaskWrap::Wide MaskWrap::bounds(ir::MaskNodeId id) {
   if (!limits_.may_wrap(id)) return w;
   const Interval all = Interval::of(DType::i32);
   require(w.lo >= Tile(all.lo) && w.hi <= Tile(all.hi));
-  // What is beyond is refused already; operands of 32 bits again.
+  // Numbers beyond the type are refused already; clamps to operands of 32 bits again.
   return {max(w.lo, Tile(all.lo)), min(w.hi, Tile(all.hi))};
 }
 

@@ -26,7 +26,7 @@ class MaskWrap {
   Wide sum(const Wide& a, const Wide& b);
   Wide difference(const Wide& a, const Wide& b);
   Wide product(const Wide& a, const Wide& b);
-  /// Of quotients and remainders, by what is one number.
+  /// Bounds of quotients and remainders by a single number.
   Wide division(const Wide& a, const Wide& b);
   void require(const Tile& condition);
 

@@ -43,11 +43,11 @@ std::optional<End> of_either(const std::optional<End>& a, const std::optional<En
 inline Span meet(const Span& a, const Span& b) {
   return {of_either(a.lo, b.lo, larger), of_either(a.hi, b.hi, smaller)};
 }
-/// Around both, what lies between them included.
+/// Hull of both, including the keys between them.
 inline Span around(const Span& a, const Span& b) {
   return {of_both(a.lo, b.lo, smaller), of_both(a.hi, b.hi, larger)};
 }
-/// Part of what one of them holds: all of it where they share an end, else one of the two.
+/// An interval within the union: all of it if they share an end, else one of the two.
 inline Span within_either(const Span& a, const Span& b) {
   const bool share_end = (!a.lo && !b.lo) || (!a.hi && !b.hi);
   if (share_end) return around(a, b);

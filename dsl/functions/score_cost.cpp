@@ -26,7 +26,8 @@ bool is_long(const ir::Kernel& k, ir::OpId op) {
   return o == Load || o == LoadView || o == Tanh || o == Erf || o == Sin || o == Cos;
 }
 
-/// What depends on the pair of key and query, and what of it on their distance alone.
+/// Finds values that depend on the pair of key and query, and those that depend on their distance
+/// alone.
 class Dependence {
  public:
   explicit Dependence(const ir::Kernel& k)
@@ -61,8 +62,8 @@ class Dependence {
                                [&](ir::Value v) { return of_distance_.contains(v); });
   }
 
-  /// Of an element at the key and the query themselves, of a tensor whose tiles TMA can bring; 0:
-  /// it is none.
+  /// Bytes of an element at (q, kv) of a tensor whose tiles TMA can load; 0: the op is no such
+  /// load.
   int box_bytes(ir::OpId op) const {
     const auto& d = k_[op];
     if (d.opcode != ir::Opcode::LoadView || d.parent != k_.body()) return 0;
@@ -80,7 +81,8 @@ class Dependence {
     constexpr std::int64_t kTile[] = {64, 64};
     const ir::Type tile = ir::Type::tile({view.dtype()}, kTile);
     const auto bytes = static_cast<int>(size_bytes(view.dtype()));
-    // Rows of 16 bytes, which is what some widths of a step have of single ones, are no TMA's.
+    // Rows of 16 bytes, which single-byte elements have with some block widths, cannot be loaded by
+    // TMA.
     const bool can = is_of_pairs && bytes > 1 && ir::why_not_tma_tile(view, axes, tile).empty();
     return can ? bytes : 0;
   }
@@ -109,12 +111,12 @@ class Dependence {
   const ir::Kernel& k_;
   ir::Value query_;
   std::unordered_set<ir::Value> of_key_, of_query_{query_}, of_distance_;
-  std::unordered_set<ir::Value> linear_;  ///< distances that steps of one change by one
+  std::unordered_set<ir::Value> linear_;  ///< distances whose unit steps change them by one
 };
 
-/// Of alike products, what the first of many keys scores is more than what the last one does: not
-/// known of functions that captured what a GPU holds, or what changes later, or that the host
-/// cannot compute.
+/// Whether, for equal dot products, the first of many keys scores higher than the last one: unknown
+/// for functions that captured device memory or values that change later, or that the host cannot
+/// compute.
 bool rises_away(const ir::Kernel& k) try {
   constexpr std::int64_t kQuery = 1024;
   constexpr std::size_t kOwn = 6;

@@ -20,7 +20,7 @@ std::int64_t divisor_of_dim(const Kernel& k, const OpData& d) {
   return view.shape()[axis] != kDynamic ? view.shape()[axis] : facts.dim_div[axis];
 }
 
-/// Of a loop's induction variable: it starts at lo and moves by step.
+/// Divisor of a loop's induction variable, which starts at lo and moves by step.
 std::int64_t divisor_of_argument(const Kernel& k, Value v, int depth) {
   const ValueData& d = k[v];
   const OpId owner = d.region ? k[d.region].owner : OpId();

@@ -1,5 +1,5 @@
 #pragma once
-// What is known about index values: divisors, and boxes that lie inside their view. Reads only.
+// Facts about index values: divisors, and boxes that lie inside their view. Reads only.
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>

@@ -50,7 +50,7 @@ struct Slot {
   int tile = 0;
 };
 
-/// What a role does, and how far it is.
+/// The events of a role, and how far it has come.
 struct RoleTrace {
   std::vector<ChannelEvent> events;
   std::size_t next = 0;
@@ -59,7 +59,7 @@ struct RoleTrace {
   bool is_over() const { return next == events.size(); }
 };
 
-/// What a CTA does, by role: the copies first.
+/// The events of a CTA, by role: the producer first.
 struct CtaTraces {
   std::vector<RoleTrace> roles;
   std::int64_t turn = 0;  ///< the group whose it is

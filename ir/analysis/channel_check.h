@@ -8,7 +8,7 @@
 
 namespace tegula::ir {
 
-/// What is wrong with a kernel of machine form, at two places.
+/// A fault of a kernel in machine form, at two ops.
 struct ChannelFault {
   std::string what;
   OpId first, second;  ///< the second may be none

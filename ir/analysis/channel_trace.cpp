@@ -156,7 +156,7 @@ class Walk {
     for (std::size_t i = 0; i < carried.size(); ++i) put(d.results[i], last[i]);
   }
 
-  /// Which tiles there are does not matter to channels: as many turns as of any loop around.
+  /// The tiles themselves do not matter to channels: the loop runs as often as any outer loop.
   void tile_loop(OpId op) {
     if (!with_channels_.contains(op)) return unknown(op);
     const OpData& d = k_[op];

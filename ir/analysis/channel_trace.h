@@ -1,5 +1,5 @@
 #pragma once
-// What a role does to channels and rings, in order: the machine form run with numbers in place of
+// Events of a role on channels and rings, in order: runs the machine form with numbers in place of
 // tiles, for given extents.
 #include <vector>
 
@@ -40,7 +40,7 @@ struct ChannelEvent {
   int tile = 0;  ///< of those that groups take in turn
 };
 
-/// Which warps: those that compute, the one that copies, or a thread that does both.
+/// Warps whose events are traced: the consumers, the producer, or a thread that is both.
 enum class ChannelRole : std::uint8_t { Compute, Copy, Both };
 
 /// Extents that a kernel is followed for.

@@ -58,7 +58,7 @@ OnDiagonals Diagonals::of(Value v) {
   return known_[v] = found;
 }
 
-/// What no one writes while the kernel runs may be read where its results are wanted.
+/// A load from memory that nobody writes while the kernel runs may move to the uses of its result.
 bool Diagonals::may_be_computed(const OpData& d) const {
   if (d.results.size() != 1 || d.operands.empty()) return false;
   return info(d.opcode).family == Family::Elementwise || d.opcode == Opcode::ConvertLayout ||
@@ -84,7 +84,7 @@ OnDiagonals Diagonals::find(Value v) {
   for (Value x : d.operands) {
     const OnDiagonals kind = of(x);
     if (kind == other) return other;
-    // What a loop does not change is computed in front of it.
+    // Loop-invariant values are computed in front of the loop.
     if (kind == computed && k_[k_[x].def].parent != d.parent) return other;
     varies = varies || kind != uniform;
   }

@@ -25,13 +25,13 @@ class Diagonals {
   explicit Diagonals(const Kernel& k) : k_(k), indices_(k) {}
 
   OnDiagonals of(Value v);
-  /// Of a distance: it is factor[1] * (column - row) + what the first element is. Of what is
-  /// uniform, if it is a sum of integers; else none.
+  /// Index of a value: of a `distance` it is factor[1] * (column - row) + the first element. Of a
+  /// `uniform` value, if it is a sum of integers; else none.
   const std::optional<AffineIndex>& index(Value v) { return indices_.of(v); }
-  /// Of `ramps`.
+  /// The sum of ramps of a value that is `ramps`.
   std::optional<RampSum> ramps(Value v) const;
-  /// What computes `v`, a value that is `computed`, has a load or a function of the special
-  /// function unit: more than it takes to hand the result from one thread to another.
+  /// Whether computing `v`, which is `computed`, takes a load or a special function: more than
+  /// passing the result from one thread to another.
   bool is_costly(Value v);
 
  private:

@@ -96,7 +96,7 @@ Facts::Term Facts::term(Value v) const {
   return {{v.index, -1}, v, plus};
 }
 
-/// Where a value is computed; nothing for what every place may compute.
+/// The region in which a value is computed; none if every region may compute it.
 RegionId Facts::home(Value v) const {
   while (k_[v].def && k_[k_[v].def].opcode == Opcode::Cast) v = k_[k_[v].def].operands[0];
   const OpId def = k_[v].def;

@@ -50,7 +50,7 @@ class Spans {
       found->second.last = std::max(found->second.last, at);
   }
 
-  /// What a loop or a branch reads from outside is needed until its end.
+  /// A value that a loop or a branch reads from outside is live until its end.
   void region(RegionId r) {
     for (OpId op : k_.ops(r)) {
       const OpData& d = k_[op];

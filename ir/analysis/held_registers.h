@@ -1,5 +1,5 @@
 #pragma once
-// What the threads of a program without products have to hold at once.
+// Register pressure of a program without MMAs: the registers that its threads hold at once.
 #include <cstdint>
 #include <optional>
 

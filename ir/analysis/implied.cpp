@@ -131,7 +131,7 @@ bool Implications::implies(Value condition, bool when, const Positions& wanted, 
   const auto side = [&](std::size_t i) {
     return implies(d.operands[i], when, wanted, at, depth + 1);
   };
-  // Where a conjunction holds both sides do; where it does not, one of them does not.
+  // A true conjunction implies both sides; a false one implies that one side is false.
   return (d.opcode == And) == when ? side(0) || side(1) : side(0) && side(1);
 }
 

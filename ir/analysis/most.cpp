@@ -20,7 +20,7 @@ constexpr int kMaxSteps = 256;
 /// (Where it does not, the grid is computed from the same sum, and has no programs.)
 constexpr std::int64_t kLongestBlock = std::int64_t{1} << 16;
 
-/// Of an integer type's numbers, but so that two can be added; 0 for types that no index has.
+/// Largest number of an integer type such that two can be added; 0 for types that no index has.
 std::int64_t largest(Type t) {
   if (t.is_pointer() || !t.is_scalar() || !is_integer(t.dtype())) return 0;
   if (size_bits(t.dtype()) == 64) return std::int64_t{1} << 61;
@@ -40,8 +40,8 @@ std::int64_t bits_below(std::int64_t n) {
 
 }  // namespace
 
-/// What a loop carries is at least 0 if it begins so and a turn leaves it so: while its turn is
-/// looked at, that is taken as given.
+/// A loop carry is at least 0 if it begins so and an iteration leaves it so: while its iteration is
+/// examined, that is taken as given.
 class Bounds::MostOf {
  public:
   explicit MostOf(const Bounds& bounds) : bounds_(bounds), k_(bounds.k_) {}
@@ -55,7 +55,7 @@ class Bounds::MostOf {
   }
 
  private:
-  /// Of a result of the op, by its number.
+  /// Rule for a result of the op, by its number.
   using Rule = Most (MostOf::*)(OpId op, std::size_t result);
 
   static Rule rule_of(Opcode opcode) {
@@ -93,7 +93,7 @@ class Bounds::MostOf {
   }
 
   Most any(OpId op, std::size_t result) { return largest(type_of(op, result)); }
-  /// What fits both types is kept.
+  /// A number that fits both types is unchanged.
   Most same(OpId op, std::size_t) { return operand(op, 0); }
   Most taken(OpId op, std::size_t result) { return operand(op, 2 + result); }
   Most dimension(OpId op, std::size_t result) {
@@ -118,7 +118,7 @@ class Bounds::MostOf {
     const Pair p = operands(op);
     return p.are_known() ? product(*p.a, *p.b, type_of(op, result)) : std::nullopt;
   }
-  /// Of a remainder, too.
+  /// Serves remainders, too.
   Most smaller(OpId op, std::size_t) {
     const Pair p = operands(op);
     return p.are_known() ? Most(std::min(*p.a, *p.b)) : std::nullopt;

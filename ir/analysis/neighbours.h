@@ -1,5 +1,5 @@
 #pragma once
-// What two neighbouring tiles of a grid have in common: boxes of views that a loop loads for both.
+// Multicast analysis: boxes of views that a loop loads for both of two neighbouring tiles.
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -30,7 +30,7 @@ class Neighbours {
   From from(Value v);
   From computed_from(Value v);
   bool is_tile(Value v) const;
-  /// What of the offsets is computed in front of the loop from the tile's number.
+  /// Offsets that are computed in front of the loop from the tile id.
   std::vector<Value> of_tile(OpId load);
   void collect(Value v, std::vector<Value>& found, std::unordered_set<Value>& visited);
   bool is_inside(Value v) const;

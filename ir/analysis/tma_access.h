@@ -1,5 +1,5 @@
 #pragma once
-// Which boxes of views TMA can bring.
+// Decides which boxes of views TMA can load.
 #include <string_view>
 
 #include "ir/kernel.h"

@@ -12,7 +12,7 @@ namespace {
 /// Vectors of an accumulator's registers are two elements: narrower ones would be stored by bytes.
 bool has_staged_size(DType dtype) { return size_bytes(dtype) == 2 || size_bytes(dtype) == 4; }
 
-/// What `cp.reduce.async.bulk` does of the operations of a store (PTX ISA, 9.7.9.25.5.3).
+/// Whether `cp.reduce.async.bulk` has the operation of a store (PTX ISA, 9.7.9.25.5.3).
 bool is_combined_by_tma(std::string_view kind, DType dtype) {
   if (kind.empty()) return true;
   const bool is_16_bit_float = dtype == DType::f16 || dtype == DType::bf16,
@@ -68,8 +68,8 @@ bool rows_end_with_a_piece(const Kernel& k, const OpData& store, std::size_t inn
   return has_whole_pieces(k, store.operands[0], inner, dtype) && std::ranges::all_of(clips, ends);
 }
 
-/// What tells others that results are there, or lets this kernel look at them: what TMA writes is
-/// not ordered by it.
+/// Whether the kernel signals its results to others or reads them again: the writes of TMA are not
+/// ordered by that.
 bool may_be_read_again(const Kernel& k, const OpData& store) {
   int uses = 0;
   bool signals = false;

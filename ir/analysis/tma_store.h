@@ -1,5 +1,5 @@
 #pragma once
-// Which stores TMA can make from shared memory.
+// Decides which stores TMA can make from shared memory.
 #include <optional>
 #include <string_view>
 #include <vector>

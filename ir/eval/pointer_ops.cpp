@@ -59,7 +59,7 @@ class PointerOp {
     }
     return mask.cell(i).i == 0;
   }
-  /// Where element `i` lies, and in whose memory; null (and reported) where it must not be touched.
+  /// Address of element `i`, and its memory region; null (and reported) if it must not be touched.
   std::byte* address(std::size_t i, std::string_view verb, const MemoryRegion*& region) {
     const Lane& pointer = lanes_[0];
     if ((pointer.state(i) & kPoison) != 0) {

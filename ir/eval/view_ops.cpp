@@ -30,8 +30,8 @@ std::optional<std::int64_t> offset_along(Program& p, OpId id, std::size_t operan
   return p.integer(id, operand, "an offset");
 }
 
-/// What earlier passes proved about the box (attributes `inside`, `offset_div`) must hold: later
-/// ones drop guards for it.
+/// Checks the proofs of earlier passes about the box (attributes `inside`, `offset_div`): later
+/// passes drop guards for them.
 void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int64_t> known_strides,
                   std::span<const std::int64_t> offsets) {
   const AttrList& attrs = p.attrs(id);
@@ -182,7 +182,7 @@ void eval_LoadView(Program& p, OpId id) {
 
 namespace {
 
-/// What store_view and atomic_view do with each element of their box that is there.
+/// Applies store_view or atomic_view to each present element of the box.
 template <class Write>
 void for_each_stored(Program& p, OpId id, const Write& write) {
   const Value tile = p.op(id).operands[1];

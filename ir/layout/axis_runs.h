@@ -1,5 +1,5 @@
 #pragma once
-// Which parts of an index along one dimension say the thread, and which the register.
+// Splits an index along one dimension into segments owned by the thread and by the register.
 
 #include <vector>
 

@@ -118,8 +118,8 @@ std::optional<Rounds> stagger(const WarpMap& m) {
   return out;
 }
 
-/// What the source lane must flip for its readers, found by inverting `rounds.lanes` on its image.
-/// Lanes with one source are copies of each other, so they wish the same.
+/// Bits that the source lane must flip for its readers, found by inverting `rounds.lanes` on its
+/// image. Lanes with one source are replicas of each other and ask for the same.
 BitMatrix flips_of_sources(const WarpMap& m, const Rounds& rounds) {
   BitMatrix wished(kLaneBits, m.reg_from_reg.outputs());
   for (int l = 0; l < kLaneBits; ++l)

@@ -103,8 +103,8 @@ LinearLayout blocked(const Dims& shape, const Dims& elems_per_thread, const Dims
 
 namespace {
 
-/// Of the powers of two up to `most`, but not below 4 where there is that much to do, the largest
-/// that pads least.
+/// The power of two up to `most`, but not below 4 if there is that much to do, that pads least; the
+/// largest of several.
 int lanes_along(int vectors, int most) {
   int best = std::min({most, 4, 1 << log2_ceil(vectors)});
   const auto padded = [vectors](int lanes) { return round_up(vectors, lanes); };

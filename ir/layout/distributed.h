@@ -55,7 +55,7 @@ LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& orde
 /// Every thread holds the whole tile.
 LinearLayout replicated(const Dims& shape, int warps);
 
-/// Which input of a matrix product.
+/// Operand of an MMA.
 enum class Operand : std::uint8_t { A, B };
 
 /// mma.m16n8*: f32, s32 and f64-free accumulator [M, N]; a warp's tile is 16x8, warps along M
@@ -73,8 +73,8 @@ LinearLayout wgmma_acc(int m, int n, int warpgroups = 1, int warpgroups_n = 1);
 /// A of wgmma from registers [m, k]; a k step is 256 / element bits.
 LinearLayout wgmma_a_reg(int m, int k, int element_bits, int warpgroups = 1);
 
-/// What ldmatrix (and stmatrix) of 8x8 matrices of 16-bit elements leaves in registers; warps along
-/// the rows.
+/// Layout that ldmatrix (and stmatrix) of 8x8 matrices of 16-bit elements uses; warps along the
+/// rows.
 LinearLayout ldmatrix_fragment(const Dims& shape, bool transposed, int warps = 1);
 
 /// A [M, K] or B [K, N] of a dot done by FMA with accumulator `acc` [M, N]: each thread holds all

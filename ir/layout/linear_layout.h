@@ -132,17 +132,16 @@ class LinearLayout {
   std::array<BitVector, kMaxInputs> basis_{};
 };
 
-/// What a place map does: coordinates of a place of one layout to those of a place of another that
-/// holds the same element. Digits map by `digit_of`: repeat i of the first takes the place of
-/// repeat digit_of[i] of the second.
+/// Map from the coordinates of one layout to those of another that hold the same element. Digits
+/// map by `digit_of`: repeat i of the first goes to repeat digit_of[i] of the second.
 struct PlaceMap {
   BitMatrix matrix{0, 0};
   std::vector<int> digit_of;  ///< -1 for a repeat without dimension
 };
 
-/// Where the elements of `to`'s places are found in `from`: right inverse of `from` after `to`.
-/// Among duplicates in `from` the one in the same lane, warp and block is preferred. Refused when
-/// the two cover the tile differently.
+/// Finds the elements of `to` in `from`: right inverse of `from` after `to`. Among duplicates in
+/// `from` the one in the same lane, warp and block is preferred. Refused if the two cover the tile
+/// differently.
 Result<PlaceMap> place_map(const LinearLayout& from, const LinearLayout& to);
 
 }  // namespace tegula::ir

@@ -77,7 +77,8 @@ struct Side {
     for (int b = 0; b < l.in_bits(In::Lane); ++b) lanes.push_back(cover.pack(l.basis(In::Lane, b)));
   }
 
-  /// What the instruction wants contiguous, lowest first (for vectors: all that registers hold).
+  /// Bits that the instruction needs contiguous, lowest first (for vectors: all that registers
+  /// hold).
   std::optional<BitBasis> vector(AccessForm form, int element_bytes) const {
     if (form == AccessForm::Vector) return registers;
     const auto in_word = static_cast<std::size_t>(log2_of(kWordBytes / element_bytes));
@@ -90,7 +91,7 @@ struct Side {
     return own;
   }
 
-  /// What is accessed in one phase when 2^width elements are contiguous.
+  /// Elements accessed in one phase if 2^width elements are contiguous.
   BitBasis phase(AccessForm form, std::span<const BitVector> contiguous, int width,
                  int element_bytes) const {
     if (form == AccessForm::Matrix) return concat({std::span(lanes).subspan(2), contiguous});

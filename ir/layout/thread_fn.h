@@ -11,7 +11,7 @@
 
 namespace tegula::ir {
 
-/// What one bit of a thread coordinate contributes.
+/// Contribution of one bit of a thread coordinate.
 struct ThreadBit {
   In in = In::Lane;
   int bit = 0;
@@ -20,7 +20,7 @@ struct ThreadBit {
   friend bool operator==(const ThreadBit&, const ThreadBit&) = default;
 };
 
-/// What a repeat digit of a thread coordinate contributes: coordinate / divisor % count * stride.
+/// Contribution of a repeat digit of a thread coordinate: coordinate / divisor % count * stride.
 struct ThreadDigit {
   In in = In::Warp;
   int divisor = 1;
@@ -81,7 +81,7 @@ struct IndexFn {
   bool is_additive = true;
 
   std::int64_t operator()(const Place& place) const;
-  /// Of an additive function.
+  /// Constant of a register in an additive function.
   std::int64_t constant(int reg) const {
     const auto& r = registers[static_cast<std::size_t>(reg)];
     return r.flip + r.add;

@@ -189,7 +189,7 @@ class Assigner {
     b_.yield(operands);
   }
 
-  /// Of a loop carry or branch result; one that nothing decided gets the standard layout.
+  /// Layout of a loop carry or branch result; the standard layout if nothing decided it.
   Layout result_layout(OpId owner, std::size_t i) const {
     const Value v = from_[owner].results[i];
     const Layout l = own_layout(v);
@@ -241,8 +241,8 @@ class Assigner {
     }
   }
 
-  /// Those of the region, and of its branches the ones that cost few registers: a conversion
-  /// through shared memory makes all warps meet, in every step that takes the branch.
+  /// Conversions of the region, and those in its branches that cost few registers: a conversion
+  /// through shared memory synchronises all warps in every iteration that takes the branch.
   void conversions(RegionId r, bool always, std::vector<OpId>& found) const {
     constexpr std::int64_t kFewElements = 1024;
     for (OpId op : to_.ops(r)) {

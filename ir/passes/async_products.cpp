@@ -25,12 +25,12 @@
 namespace tegula::ir {
 namespace {
 
-/// One turn after another: every product is waited for in its own step, or, where nothing else
-/// reads the loop's sums, in the next.
+/// Pipeline without skew: every MMA is waited for in its own iteration, or, if nothing else reads
+/// the accumulators, in the next one.
 class TurnByTurn {
  public:
   explicit TurnByTurn(ProductLoop& l) : l_(l), k_(l.k), sums_(pending_sums()) {
-    // A tile of A in registers belongs to its step's product: it cannot outlive the step.
+    // A tile of A in registers belongs to the MMA of its iteration: it cannot outlive that.
     const bool in_ring = std::ranges::all_of(
         l_.dots, [&](OpId dot) { return l_.load_of(k_[dot].operands[0]) != nullptr; });
     in_flight_ = in_ring ? static_cast<int>(sums_.size()) : 0;
@@ -70,14 +70,14 @@ class TurnByTurn {
   }
 
  private:
-  /// A carry that a product of the loop adds to and that nothing else reads.
+  /// A carry that an MMA of the loop adds to and that nothing else reads.
   struct Sum {
     std::size_t carry;
     Value init = {};
   };
 
-  /// One for each product, or none where one of them is not so or does not start at zero, or where
-  /// others wait within the step.
+  /// One for each MMA, or none if one of them has another use or does not start at zero, or if
+  /// others wait within the iteration.
   std::vector<Sum> pending_sums() const {
     if (l_.has_inner_products()) return {};
     std::vector<Sum> sums;
@@ -119,7 +119,7 @@ class TurnByTurn {
     return pending;
   }
 
-  /// All products begin together, where the last one stands.
+  /// Issues all MMAs together, at the position of the last one.
   void pending_products(RingPosition at) {
     Builder b = l_.before(l_.dots.back());
     b.loc = k_[l_.dots.back()].loc;
@@ -136,8 +136,7 @@ class TurnByTurn {
     }
     const std::vector<Value> sums =
         ProductLoop::wait(b, issued, types, in_flight_, std::move(in_registers));
-    // Each wait completes the products of the step before: their slot is the one that has been
-    // read.
+    // Each wait completes the MMAs of the previous iteration: their slot has been read.
     const ChannelRing& ring = l_.feeds[0].ring;
     if (overlaps())
       ring.release(b, ring.back(b, at, 1).slot, later);
@@ -150,7 +149,8 @@ class TurnByTurn {
     }
   }
 
-  /// Behind the loop: the last products, and what an empty loop gives, unless it `always` runs.
+  /// After the loop: waits for the last MMAs, and selects the result of an empty loop unless it
+  /// `always` runs.
   void finish_pending(Builder& b, Value runs, bool always) {
     std::vector<Value> carried, placeholders;
     std::vector<Type> types;
@@ -172,8 +172,8 @@ class TurnByTurn {
 
   ProductLoop& l_;
   Kernel& k_;
-  std::vector<Sum> sums_;  ///< those that stay pending round the loop, one a product
-  int in_flight_ = 0;      ///< products that a wait leaves
+  std::vector<Sum> sums_;  ///< accumulators that stay pending around the loop, one per MMA
+  int in_flight_ = 0;      ///< MMAs that a wait leaves in flight
 };
 
 void run_late(ProductLoop& loop, std::size_t sum) {
@@ -189,7 +189,7 @@ void run_late(ProductLoop& loop, std::size_t sum) {
 bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   ProductLoop loop(k, op, plan, context);
   if (!loop.analyze()) return false;
-  // Tiles taken in turn have one turn each, which a loop of its own form would pass on in between.
+  // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
   const auto late = plan.alternate ? std::nullopt : late_sum(loop);
   TurnByTurn turns(loop);
   for (OpId dot : loop.dots) {
@@ -209,10 +209,10 @@ bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   return true;
 }
 
-/// Of tiles that warpgroups take in turn, the products of one come behind those of the one before:
-/// a wait tells phases of a slot apart only by their parity, so nobody may wait for a step of a
-/// further round. Whose products are issued passes the turn on, and what is left of its tile runs
-/// beside the next one's.
+/// Ping-pong: the MMAs of a tile come after those of the previous one. A wait tells phases of a
+/// slot apart only by their parity, so nobody may wait for a slot more than one phase ahead. The
+/// warpgroup that has issued its MMAs passes the order on, and the rest of its tile overlaps the
+/// next one.
 void take_turns(Kernel& k) {
   const OpId loop = alternating_loop(k);
   if (!loop) return;
@@ -232,7 +232,7 @@ void take_turns(Kernel& k) {
   pass.effect(Opcode::TurnPass, {});
 }
 
-/// Why no loop of products has this one; empty where the loop's own remark says it.
+/// Why no mainloop has this dot; empty if the loop's own remark says it.
 std::string_view why_in_no_loop(const Kernel& k, OpId dot) {
   bool is_in_loop = false;
   for (RegionId r = k[dot].parent; k[r].owner; r = k[k[r].owner].parent) {

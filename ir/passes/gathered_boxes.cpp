@@ -41,7 +41,7 @@ struct FoundBox {
   Ints axes;                 ///< view dimension of each tile dimension
 };
 
-/// What the addresses and the mask of a gather say.
+/// Addresses and mask of a gather.
 class Gather {
  public:
   Gather(const Kernel& k, OpId load) : k_(k), d_(k[load]), positions_(k) {}
@@ -81,7 +81,7 @@ class Gather {
     return std::ranges::all_of(indices_, [](Value v) { return static_cast<bool>(v); });
   }
 
-  /// What is outside of the view is not read, and nothing else is left out.
+  /// Whether exactly the elements outside of the view are masked.
   bool is_guarded() const {
     std::vector<Value> conditions;
     flatten(k_, d_.operands[1], Opcode::And, conditions);
@@ -142,7 +142,7 @@ void load_box(Kernel& k, OpId load, const FoundBox& box) {
   k.erase(load);
 }
 
-/// A tile of rows and columns, in a loop with products.
+/// A tile of rows and columns, in a mainloop.
 bool is_of_pairs(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   const OpId loop = k[d.parent].owner;

@@ -1,8 +1,7 @@
-// Conditions on columns, as limits of each row.
+// Rewrites mask conditions on columns as one lower and one upper column bound per row.
 //
 // Before:  and (cmp lt cols, length), (cmp ge rows, cols)                     of tiles [m, n]
-// After:   limit = min (length - first), (rows + 1 - first)                   of [m, 1], within 0
-// .. n
+// After:   limit = min (length - first), (rows + 1 - first)          of [m, 1], within 0 .. n
 //          cmp lt (arange n), limit
 // A mask's cost is what it costs each element. However many comparisons with a position it is made
 // of, a row has one limit above and one below: an element takes one comparison with each
@@ -83,7 +82,7 @@ class IntervalMasks {
     return LinearForms::is_wide(t) && t.dtype() == DType::i1;
   }
 
-  /// A conjunction: its limits together, and what has none beside them.
+  /// A conjunction: combines its bounds, and keeps the other conditions.
   bool rewrite(OpId root) {
     const Value whole = k_[root].results[0];
     type_ = k_.type(whole);
@@ -216,8 +215,8 @@ class IntervalMasks {
     return Side{1, b_.op(Opcode::Neg, {y->rest}), true};
   }
 
-  /// What was loaded lies as the sums of wgmma do; elsewhere it is converted in front of the loop,
-  /// and what is computed of it in a loop would be there.
+  /// A loaded row has the layout of wgmma accumulators; elsewhere it would be converted in front of
+  /// the loop, and values computed of it in a loop would be converted there.
   std::optional<Side> row(Value v) {
     const bool is_position = iota_of(b_, v).has_value();
     if (!is_position && !rows_lie_together_) return std::nullopt;
@@ -268,7 +267,7 @@ class IntervalMasks {
                   b_.op(Opcode::Broadcast, {end}, type_.with_elem({DType::u32, false})));
   }
 
-  /// What all rows have in common is compared once for them.
+  /// A bound that all rows share is compared once for them.
   Value compared_with(Value line, Value limit, std::string_view pred) {
     if (k_.type(limit).is_scalar())
       return b_.op(Opcode::Broadcast, {b_.cmp(pred, line, limit)}, type_);

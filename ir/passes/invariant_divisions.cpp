@@ -66,7 +66,7 @@ class InvariantDivisions {
     Value quotient, rest;
   };
 
-  /// `loops`: those around the region, outermost first.
+  /// `loops`: the loops around the region, outermost first.
   void collect(RegionId region, std::vector<OpId>& loops, const Bounds& bounds) {
     for (OpId op : k_.ops(region)) {
       if (divides(op) && !loops.empty()) find(op, loops, bounds);
@@ -121,8 +121,8 @@ class InvariantDivisions {
     return *std::prev(divisor);
   }
 
-  /// Computed in front of the loop, or from such by what can be done there. Divisions can: by 0
-  /// they are poison, which nobody minds who does not use it.
+  /// Whether the value is computed in front of the loop, or can be recomputed there. Divisions can:
+  /// by 0 they are poison, which does not matter without a use.
   bool is_invariant(Value v, OpId loop) {
     const auto [it, is_new] = invariant_.try_emplace({v.index, loop.index}, false);
     if (is_new) it->second = k_.is_visible_from(v, loop) || can_be_in_front(v, loop);
@@ -136,8 +136,8 @@ class InvariantDivisions {
            std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(o, loop); });
   }
 
-  /// The value as it is in front of the loop. A copy: what the loop computes from arguments of the
-  /// kernel would take a register all along, and registers are scarce in tiles' loops.
+  /// The value in front of the loop. A copy: values that the loop computes from arguments of the
+  /// kernel would take registers throughout, and registers are scarce in tile loops.
   Value copy_in_front(Builder& b, Value v, OpId loop, ValueMap& copies) {
     if (k_.is_visible_from(v, loop)) return v;
     if (copies.contains(v)) return copies.at(v);
@@ -190,8 +190,8 @@ class InvariantDivisions {
     return {k_[branch].results[0], k_[branch].results[1]};
   }
 
-  /// In the order of the text: what was made for a division before can be seen from a later one, or
-  /// is in another branch.
+  /// In program order: the multiplier of an earlier division is visible to a later one, or is in
+  /// another branch.
   void rewrite(const Found& f) {
     const Value n = k_[f.op].operands[0], d = k_[f.op].operands[1], result = k_[f.op].results[0];
     const DType dtype = k_.type(result).dtype();

@@ -1,15 +1,14 @@
-// Sums that a loop carries, added over lanes and warps behind it.
+// Defers cross-lane and cross-warp reductions of loop-carried values until after the loop.
 //
 // Before:  for l = l0 { .. l = l * f + reduce p }                  p: [m, n], l, f: [m]
-// After:   for l = l0 in one thread, else 0 { .. l = l * f + reduce (p as [m, threads, registers])
-// }
+// After:   for l = l0 in thread 0, else 0 { .. l = l * f + reduce (p as [m, threads, regs]) }
 //          l = reduce l                                            l: [m, threads]
-// where the inner reduce folds what lies in one thread's registers, so that a step has no shuffles
-// and no barriers. The order of additions is another one. (FlashAttention-2 keeps its sums so; Dao,
-// 2023.) The same for products, maxima and the like.
+// The inner reduce folds the registers of one thread, so that an iteration has no shuffles and no
+// barriers. The order of additions changes. (FlashAttention-2 keeps row_sum this way; Dao, 2023.)
+// The same holds for products, maxima and the like.
 //
-// A factor that is infinite in some step would make NaN of the parts that are 0, where the sum is
-// infinite: it must be known not to be, or the sum be `relaxed`.
+// A factor that is infinite in some iteration would make NaN of the partials that are 0, where the
+// sum is infinite: it must be known not to be, or the sum be `relaxed`.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -31,7 +30,7 @@
 namespace tegula::ir {
 namespace {
 
-/// A carry of the loop that each step folds a reduce into and that nothing else reads.
+/// A carry of the loop that each iteration folds a reduce into and that nothing else reads.
 struct Fold {
   OpId loop = {};
   std::size_t carry = 0;
@@ -41,10 +40,10 @@ struct Fold {
   int axis = 0;
 };
 
-/// How the reduced tile is dealt, and what is folded in a thread.
+/// Partition of the reduced tile over threads, and the part that is folded in a thread.
 struct Parts {
   Ints digits;      ///< shape of the tile with the axis cut into its runs
-  Ints order;       ///< of those, with the registers' runs last
+  Ints order;       ///< order of these, with the registers' segments last
   Ints shape;       ///< [.., threads, .., registers]
   Type cut, dealt;  ///< tiles of these shapes
   Type tile;        ///< the same as [.., threads, .., registers]
@@ -61,7 +60,7 @@ Dims dims_of(const Ints& values) {
   return d;
 }
 
-/// Nothing where threads hold no parts of their own, or the layout does not say which.
+/// Nothing if threads hold no partials of their own, or the layout does not tell.
 std::optional<Parts> parts_of(Type t, int axis) {
   const auto runs = axis_runs(*t.layout(), axis);
   if (!runs || std::ranges::all_of(*runs, &AxisRun::is_in_registers)) return std::nullopt;
@@ -102,7 +101,7 @@ std::optional<Parts> parts_of(Type t, int axis) {
   return p;
 }
 
-/// Whether a further part of the same value changes nothing.
+/// Whether combining a value twice changes nothing.
 bool is_idempotent(Opcode o) {
   using enum Opcode;
   return o == Max || o == Min || o == And || o == Or;
@@ -147,7 +146,7 @@ class LateSums {
     return std::nullopt;
   }
 
-  /// What may be the reduce's result, with the rest of the update.
+  /// Values that may be the reduce's result, each with the rest of the update.
   std::vector<std::pair<Value, Fold>> updates(OpId update, Value before, RegionId body) const {
     const auto& of = k_[update].operands;
     std::vector<std::pair<Value, Fold>> found;
@@ -187,25 +186,25 @@ class LateSums {
     const ReduceKind& kind = reduce_kind(reduce.attrs.s(AttrName::kind));
     const bool is_sum = kind.op == Opcode::Add;
     if (update.opcode != kind.op && !(is_sum && update.opcode == Opcode::Fma)) return false;
-    // What decides about NaN would have to be that of the reduce.
+    // The NaN mode would have to be the reduce's.
     if (!update.attrs.s(AttrName::nan).empty() || !reduce.attrs.s(AttrName::nan).empty())
       return false;
     const DType t = k_.type(update.results[0]).dtype();
-    if (is_float(t) && size_bits(t) < 32) return false;  // a thread's part would be rounded, too
+    if (is_float(t) && size_bits(t) < 32) return false;  // a thread's partial would be rounded, too
     if (!f.factor) return true;
     const bool is_relaxed = update.attrs.i(AttrName::relaxed) == 1;
     return is_sum && (!is_float(t) || is_relaxed || facts_.is_never_infinite(f.factor));
   }
 
   // ---- rewriting
-  /// Every thread that holds parts of a row can have the row's value.
+  /// Whether every thread that holds partials of a row can have the row's value.
   bool can_widen(Value v, const Parts& p, int axis) const {
     const Type t = k_.type(v);
     return !t.is_tile() ||
            broadcast_registers(expand_dim(*t.layout(), axis), *p.sums.layout()).operator bool();
   }
 
-  /// The value of each row, repeated for the parts of the row.
+  /// The value of each row, repeated for the partials of the row.
   Value widen(Builder& b, Value v, const Parts& p, int axis) const {
     const Type t = k_.type(v), wanted = p.sums.with_elem(t.elem());
     if (!t.is_tile()) return b.op(Opcode::Splat, {v}, wanted);
@@ -216,7 +215,7 @@ class LateSums {
     return b.op(Opcode::Broadcast, {column}, wanted);
   }
 
-  /// True in the parts that one thread of each row has.
+  /// True in the partials of one thread of each row.
   Value is_first_part(Builder& b, const Parts& p, int axis) const {
     LinearLayout of_parts = *p.sums.layout();
     for (int d = static_cast<int>(p.sums.rank()); d-- > 0;)
@@ -246,7 +245,7 @@ class LateSums {
     return b.select(is_first_part(b, p, f.axis), widen(b, init, p, f.axis), neutral);
   }
 
-  /// What is folded in a thread.
+  /// Reduces within a thread.
   Value thread_sums(Builder& b, const Fold& f, const Parts& p) const {
     const Value tile = k_[f.reduce].operands[0];
     const Value cut = b.op(Opcode::Reshape, {tile}, p.cut),

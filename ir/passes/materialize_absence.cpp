@@ -64,7 +64,7 @@ class Materializer {
 
   // ---- masks
   // --------------------------------------------------------------------------------------------------------
-  /// Of two conditions, the first of which may be none yet.
+  /// And of two conditions, the first of which may be none yet.
   static Value both(Builder& b, Value all, Value one) {
     return all ? b.op(Opcode::And, {all, one}) : one;
   }
@@ -120,8 +120,8 @@ class Materializer {
     changed_ = true;
   }
 
-  /// What is absent as a whole folds to the identity: one select of the result instead of
-  /// one an element.
+  /// A tile that is absent as a whole folds to the identity: one select of the result instead of
+  /// one per element.
   void select_result(OpId op) {
     Builder b = before(op);
     Value inside;
@@ -203,8 +203,8 @@ class Materializer {
     }
   }
 
-  /// What is absent for the giver alone is 0. Where it is absent for the receiver too, nobody looks
-  /// at the sum.
+  /// An element that is absent for the sender alone is 0. If it is absent for the receiver too,
+  /// nobody reads the sum.
   void sum_operand(OpId op) {
     Builder b = before(op);
     const Value v = k_[op].operands[0];
@@ -293,7 +293,7 @@ class Materializer {
     changed_ = true;
   }
 
-  /// Where nobody looks at what is outside of an interval, it need not be filled.
+  /// Elements outside of an interval that nobody reads need not be filled.
   void drop_unobserved(std::vector<Bound>& bounds, Value filled) {
     std::erase_if(bounds, [&](const Bound& x) {
       return x.dim >= 0 && !x.is_repeated && !x.mask && !absence_.is_observed(filled, x);
@@ -398,7 +398,7 @@ class Materializer {
     }
     if (is_same(k_, bound.offset, offset)) return bound.limit;
     const Value first = absence_.plain(b, bound.offset);
-    // A box that begins behind its view's end has a negative rest; the comparison with limits is
+    // A box that begins beyond its view's end has a negative rest; the comparison with bounds is
     // unsigned.
     Value rest = b.sub(bound.limit, first);
     // "No limit" plus an offset would overflow; what is beyond the tile does not matter.

@@ -1,12 +1,12 @@
-// Computes what is the same along rows or columns of a tile once for each of them, not in every
-// element. Before and after: tile form.
+// Hoists terms that are constant along rows or columns out of per-element arithmetic and computes
+// them once per row or column. Before and after: tile form.
 //
 // An elementwise op on broadcasts is computed before they are repeated: exact, in every kernel.
-// Float ops marked `relaxed` are followed as forms factor * full + terms (linear_form.h), which are
+// Float ops marked `relaxed` are followed as forms factor * tile + terms (linear_form.h), which are
 // written out where something needs the tile. Some users need less: a maximum along rows is that of
-// the rest plus what a row has in common, and where rows' maxima are subtracted next, that is rows'
-// business too. A select against an infinity and a branch hand on what can wait. What is left of a
-// product's terms it may begin with (first_sums.cpp).
+// the tile plus the row term, and if row maxima are subtracted next, that happens per row, too. A
+// select against an infinity and a branch pass on deferrable terms. The accumulator of an MMA may
+// begin with the remaining terms (first_sums.cpp).
 #include <algorithm>
 #include <cmath>
 #include <unordered_map>
@@ -30,7 +30,7 @@ bool is_infinite(const Kernel& k, Value v) {
   return number && std::isinf(*number);
 }
 
-/// Parts of a form that can be added, or multiplied, behind the users of a value.
+/// Terms and factor of a form that can be applied after the users of a value.
 struct Waiting {
   bool factor = true;
   std::array<bool, 3> terms{true, true, true};  ///< as in LinearForm
@@ -65,7 +65,7 @@ class NarrowTerms {
   }
 
   static bool is_sum(Opcode o) { return o == Opcode::Add || o == Opcode::Sub || o == Opcode::Neg; }
-  /// A sum or product that may be rounded elsewhere than it stands.
+  /// Whether the op is a sum or product that may be reassociated.
   bool is_linear(OpId op) const {
     const OpData& d = k_[op];
     if (d.results.size() != 1 || !is_float_wide(d.results[0])) return false;
@@ -90,7 +90,7 @@ class NarrowTerms {
     const std::string_view kind = d.attrs.s(AttrName::kind);
     return d.opcode == Opcode::Reduce && (kind == "max" || kind == "min");
   }
-  /// Which operand a select chooses, where it chooses between that and an infinity.
+  /// Index of the operand that a select chooses, if it chooses between that and an infinity.
   std::optional<std::size_t> chosen(const OpData& d) const {
     if (d.opcode != Opcode::Select || !is_float_wide(d.results[0])) return std::nullopt;
     if (is_infinite(k_, d.operands[2])) return 1;
@@ -130,11 +130,12 @@ class NarrowTerms {
     if (o == Div) return forms_.quotient(x[0], x[1]);
     if (o == Cast) return forms_.cast(x[0], DType::f32);
     const auto product = forms_.product(x[0], x[1]);
-    // What is subtracted from a tile often comes from it: first, as layouts follow first operands.
+    // The subtrahend of a tile often comes from it: it goes first, as layouts follow first
+    // operands.
     return o == Mul || !product ? product : forms_.sum(x[2], *product);
   }
 
-  /// The value as a tile of its own, made right behind its definition.
+  /// The value as a tile of its own, made right after its definition.
   Value whole(Value v) {
     const auto it = known_.find(v);
     if (it == known_.end()) return v;
@@ -228,7 +229,7 @@ class NarrowTerms {
     return true;
   }
 
-  /// What both regions leave to be added becomes the result's to add.
+  /// Terms that both regions leave to be added are added to the result.
   void branch(OpId op) {
     const std::vector<RegionId> regions(k_[op].regions.begin(), k_[op].regions.end());
     for (RegionId r : regions) region(r);
@@ -261,7 +262,7 @@ class NarrowTerms {
     return !factor || (factor.axis < 0 && facts_.is_positive(factor.value));
   }
 
-  /// What of a form is written where it stands, and what behind the users.
+  /// The terms of a form that are written at the value, and those deferred until after its users.
   struct Parts {
     LinearForm now, later;
   };
@@ -289,7 +290,8 @@ class NarrowTerms {
       known_[v] = p.later;
   }
 
-  /// Of a product that nothing else needs, if that saves something in each element.
+  /// Starts the accumulator of an MMA that nothing else uses with the form's terms, if that saves
+  /// work per element.
   std::optional<Parts> with_first_sums(Value v, const LinearForm& f, const Waiting& w) {
     if (!may_wait(f.factor) || !is_only_for(f.full, v)) return std::nullopt;
     const int cost = split(f, w).now.cost();
@@ -306,7 +308,7 @@ class NarrowTerms {
     }
     return std::nullopt;
   }
-  /// The only way on from `x` leads to `v`, through sums and products in the same region.
+  /// Whether the only path from `x` leads to `v`, through sums and products in the same region.
   bool is_only_for(Value x, Value v) const {
     const RegionId here = k_[k_[v].def].parent;
     while (x != v) {
@@ -368,7 +370,7 @@ class NarrowTerms {
   }
 
   // ---- what is left over ------------------------------------------------------------------------
-  /// Replaced ops, and what was made for forms that nobody wrote out.
+  /// Removes replaced ops, and ops of forms that nobody wrote out.
   void remove_unused() {
     std::vector<OpId> ops = replaced_;
     for (auto id = first_new_; id < k_.op_count(); ++id) ops.push_back(OpId(id));

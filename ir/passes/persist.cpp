@@ -1,14 +1,14 @@
-// One program for many tiles: what follows a tile, the loads of the next among it, overlaps what is
-// left of it, and the ring of copies never runs empty.
+// Makes a kernel persistent: one CTA computes many tiles, so that the epilogue of a tile overlaps
+// the loads of the next one and the operand ring never runs empty.
 //
 // Before:   launch { .. yield total, 1, 1 }   body of tile program_id
 // After:    for w in 0 .. waves { body of tile .. }, kernel.info.persistent
 // dynamic:  tile = program_id; while tile < total { fetch; body of tile; tile = what was fetched }
-// Of a deal made beforehand, tiles go round the programs, there and back, so that where they come
-// in order of their work no program gets the heavier one of every wave; or, where two neighbours
-// are as much work as any other two (attr pairs of program_id), two at a time (there and back too:
-// pairs may differ after all). Right for any number of programs; the launch takes as many as run at
-// once. With plan.multicast tiles are dealt to clusters, two neighbours to each.
+// The static scheduler assigns tiles to CTAs in serpentine order: the direction alternates from
+// wave to wave, so that no CTA gets the heaviest tile of every wave. If two neighbouring tiles are
+// as much work as any other two (an attribute of program_id), tiles go in pairs (in serpentine
+// order too: pairs may differ after all). Right for any number of CTAs; the launch takes as many as
+// are resident at once. With multicast, tiles go to clusters, two neighbours to each.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
 #include "ir/passes/tile_scheduler/tile_queue.h"
@@ -35,8 +35,8 @@ Value program_of(Builder& b, Opcode opcode) {
   return b.op(opcode, {}, Type::scalar(DType::i32), {{AttrName::axis, 0}});
 }
 
-/// Which tiles a program gets. The programs of a cluster get tiles side by side, 2 n and 2 n + 1;
-/// an odd last one has no neighbour.
+/// Assigns tiles to CTAs. The CTAs of a cluster get neighbouring tiles, 2 n and 2 n + 1; an odd
+/// last tile has no neighbour.
 class Deal {
  public:
   Deal(Builder& b, Value total, bool pairs, int cluster)
@@ -70,8 +70,8 @@ class Deal {
   }
 
  private:
-  /// The program's number, counted from the other end in every second wave (of pairs). The programs
-  /// of a cluster change places at that end, and so have neighbours in the same order again.
+  /// The CTA's number, counted from the other end in every second wave (of pairs). The CTAs of a
+  /// cluster change places at that end, and so have neighbours in the same order again.
   Value there_and_back(Builder& b, Value wave) const {
     const Value place = cluster_ == 1 ? place_ : b.op(Opcode::Xor, {place_, b.i32(cluster_ - 1)});
     const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place);
@@ -109,8 +109,8 @@ void move_into(Kernel& k, RegionId body, std::span<const OpId> ops) {
   }
 }
 
-/// Of plan.multicast two programs get tiles side by side; of plan.alternate a program's warpgroups
-/// take its tiles in turn.
+/// Builds the static tile scheduler. With multicast, both CTAs of a cluster get neighbouring tiles;
+/// with ping-pong, the two warpgroups of a CTA take its tiles alternately.
 void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, const Plan& plan) {
   const int cluster = plan.multicast ? 2 : 1;
   k.info.cluster = cluster;
@@ -127,7 +127,8 @@ void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, const P
   Builder(k, body).yield({});
 }
 
-/// The fetch stands at the head and is looked at behind the tile, so that nobody waits for memory.
+/// Builds the dynamic tile scheduler. The fetch stands at the head and its result is used after the
+/// tile, so that nobody waits for memory.
 void fetch_one_by_one(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
   const TileFacts facts(k);
   b.loc = k[k.terminator(k.launch())].loc;

@@ -69,7 +69,8 @@ class LoopPipeliner {
     }
   }
 
-  /// Copies of the step at `iv` (a value of the induction variable) of every ring into `slot`.
+  /// Copies the operands of the iteration at `iv` (a value of the induction variable) into `slot`
+  /// of every ring.
   void copy_step(Builder& b, Value iv, Value slot) {
     StepOffsets offsets(k_, body_, iv);
     for (const OperandLoad& c : candidates_) {
@@ -140,8 +141,7 @@ class LoopPipeliner {
     erase_load(k_, c);
   }
 
-  /// The slots are used again by the next loop (or the next run of this one): nobody may still read
-  /// them.
+  /// The next loop (or the next run of this one) uses the slots again: nobody may still read them.
   void drain() {
     Builder b = Builder::behind(k_, loop_);
     b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});

@@ -23,20 +23,23 @@ namespace tegula::ir {
 namespace {
 
 constexpr int kMaxStages = 4;
-/// Of steps half as large; leaves an epilogue some memory.
+/// Maximum number of stages in ping-pong mode, where a stage is half as large; six leave shared
+/// memory for the epilogue.
 constexpr int kMaxAlternatingStages = 6;
 /// Registers that a thread which copies has use for.
 constexpr int kCopyRegisters = 40;
-/// What a wgmma needs beside its sums: addresses, and what ptxas keeps.
+/// Registers that a wgmma thread needs besides its accumulators: addresses, and those that ptxas
+/// keeps live.
 constexpr int kBesideSums = 26;
-/// Of a block of results: what a thread holds of a few operands beside the largest sums.
+/// Columns of an epilogue subtile: as many as leave registers for the epilogue's operands next to
+/// the largest accumulator.
 constexpr int kStoreColumns = 32;
 
-/// Warps on an SM that keep its memory busy, and what each thread may hold of the 64 registers
-/// that leaves it: addresses and what is computed on the way need the others.
+/// Warps on an SM that keep its memory busy, and the registers that each thread may hold of the 64
+/// that leaves it: addresses and intermediate values need the others.
 constexpr int kBusyWarps = 32, kHeldRegisters = 48;
 
-/// As many warps of equally many 16 rows, one behind the other.
+/// The largest number of warps, at most `most`, that divides the rows into equal multiples of 16.
 int warps_for_rows(std::int64_t rows, std::int64_t most) {
   for (std::int64_t warps = most; warps > 1; --warps)
     if (rows % (warps * kWarpRows) == 0) return static_cast<int>(warps);
@@ -49,8 +52,8 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
-/// One warp that copies, or, where those that compute have use for more registers than it leaves
-/// them, a warpgroup that gives up its own, if that is more: all of them if they are needed.
+/// Adds one producer warp. If consumers can use more registers than that leaves them, adds a whole
+/// producer warpgroup, which releases its registers by setmaxnreg.
 void add_copy_warps(Plan& plan, const TargetRow& target, std::int64_t useful, std::int64_t needed) {
   plan.copy_warps = 1;
   if (useful <= plan.registers_at_entry(target)) return;
@@ -64,8 +67,8 @@ void add_copy_warps(Plan& plan, const TargetRow& target, std::int64_t useful, st
   if (given.registers > given.registers_at_entry(target)) plan = given;
 }
 
-/// A product loop of the kernel's body, as long for every tile, loads something that two
-/// neighbouring tiles share and that can be brought in halves.
+/// Whether a mainloop of the kernel's body, with equal trip counts for every tile, loads a box that
+/// two neighbouring tiles share and that can be split for multicast.
 bool can_multicast(const Kernel& k) {
   if (any_op(k, k.body(), [&](OpId op) { return k[op].attrs.i(AttrName::pairs) == 1; }))
     return false;
@@ -84,10 +87,9 @@ bool can_multicast(const Kernel& k) {
   });
 }
 
-/// A tile's first product beside the last of the one before needs its operand early: a second slot,
-/// for which the late product's ring may have one less. Where there is no room, or no register to
-/// spare, products beside each other gain nothing
-/// (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
+/// A tile's first GEMM0 needs its operand early to run next to the last GEMM1 of the previous tile:
+/// a second slot, for which the ring of GEMM1 may have one less. Without room, or registers to
+/// spare, the overlap gains nothing (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
 void overlap_tiles_if_possible(Plan& plan, const Survey& s, std::int64_t ring_bytes) {
   if (!plan.persistent || !plan.turns || !s.has_steps || s.first_sums > 0) return;
   const auto fits = [&](int late_stages) {
@@ -101,7 +103,7 @@ void overlap_tiles_if_possible(Plan& plan, const Survey& s, std::int64_t ring_by
   if (!fits(plan.stages)) plan.late_stages = plan.stages - 1;
 }
 
-/// An instruction of TMA stands for a box of elements that are combined with memory
+/// Whether a store combines with memory: one TMA instruction does so for a whole box
 /// (bench/results/sweeps/2026-11-23-h200-choices.jsonl).
 bool combines_by_tma(const Kernel& k) {
   bool combines = false;
@@ -113,12 +115,14 @@ bool combines_by_tma(const Kernel& k) {
   return combines;
 }
 
-/// Of a persistent kernel. Two products a step would give up slots of their rings for it.
+/// Whether results are stored by TMA. Only for persistent kernels; with back-to-back GEMMs the
+/// staging buffer would cost stages of the operand rings.
 bool wants_tma_store(const Kernel& k, const Survey& s, const Plan& plan) {
   return asks_for(k, AttrName::tma_store) || (plan.persistent && !s.chained && combines_by_tma(k));
 }
 
-/// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
+/// Cooperative plan: all warps compute one tile, 16 rows each; the ring is as deep as shared memory
+/// allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   const TargetRow& target = *k.info.target;
   if (!target.has_wgmma || !s.wgmma || s.step_bytes == 0) return std::nullopt;
@@ -129,14 +133,13 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.turns = s.chained && plan.warps >= 8;
   plan.stages = static_cast<int>(std::min<std::int64_t>(
       s.stages != 0 ? s.stages : kMaxStages, (target.ring_bytes() - s.once_bytes) / s.step_bytes));
-  // What else the thread keeps: rows' state, addresses. Of the two emitters' code, one takes a
-  // little more, and addresses of odd widths do; two steps' fragments may be alive at once.
+  // The thread also keeps row statistics and addresses. One of the two emitters takes a little
+  // more, and addresses of odd widths do; fragments of two iterations may be live at once.
   const std::int64_t needed = s.accumulators + s.fragments + 32;
-  // Who copies has use for its own where lists in memory say what.
+  // If trip counts come from device memory, the producer warp needs its registers for that work.
   const std::int64_t held = is_work_read(k) ? 0 : s.first_sums;
   add_copy_warps(plan, target, needed + s.fragments + 32, needed + held + 24);
-  // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
-  // stores in.
+  // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no room for staging.
   plan.persistent = k.info.cluster == 1 &&
                     s.once_bytes + plan.stages * s.step_bytes > target.shared_bytes_per_cta / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
@@ -145,7 +148,8 @@ std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
   plan.multicast = asks_for(k, AttrName::multicast);
   plan.tma_store = wants_tma_store(k, s, plan);
   if (plan.persistent) plan.store_columns = kStoreColumns;
-  // ptxas takes no single instruction of more registers than all have at the entry (C7602).
+  // ptxas takes no single instruction with more registers than all threads have at the entry
+  // (C7602).
   const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
   if (plan.stages < 2 || needed > plan.computing_registers(target) ||
       of_one > plan.registers_at_entry(target))
@@ -159,7 +163,8 @@ bool can_alternate(const Kernel& k, const Survey& s) {
          s.product_rows % kWgmmaRows == 0 && (s.product_rows == kWgmmaRows || s.stacks);
 }
 
-/// A tile is one warpgroup's work, all its 64 rows after each other; two take tiles in turn.
+/// Ping-pong plan: a tile is one warpgroup's work, all its blocks of 64 rows after each other; two
+/// warpgroups take tiles alternately.
 std::optional<Plan> alternating_plan(const Kernel& k, bool tma_loads) {
   const Survey s = survey(k, tma_loads);
   const TargetRow& target = *k.info.target;
@@ -182,7 +187,7 @@ std::optional<Plan> alternating_plan(const Kernel& k, bool tma_loads) {
   return plan;
 }
 
-/// Of `wanted` slots of what threads copy, those that shared memory has room for.
+/// The largest number of cp.async stages, at most `wanted`, that fits in shared memory.
 int stages_that_fit(const Kernel& k, int wanted) {
   while (wanted > 1 && copied_ring_bytes(k, wanted) > k.info.target->shared_bytes_per_cta) --wanted;
   return wanted;
@@ -193,9 +198,9 @@ Plan make_plan(const Kernel& k, bool tma_loads) {
   Plan plan;
   if (s.largest_product == 0) {
     // Memory-bound: 32 elements a thread keep four or more 16-byte accesses in flight, and fewer
-    // warps meet at a row's barriers than with 16.
+    // warps synchronise at a row's barriers than with 16.
     plan.warps = std::max(warps_for(s.largest_tile, 32), 1);
-    // While the threads of one CTA meet, others must have enough under way.
+    // While the threads of one CTA synchronise, others must have enough bytes in flight.
     const auto held = held_registers(k, 32 * plan.warps);
     if (held && *held <= kHeldRegisters) plan.min_ctas = kBusyWarps / plan.warps;
     return plan;
@@ -217,7 +222,7 @@ Plan make_plan(const Kernel& k, bool tma_loads) {
   return plan;
 }
 
-/// Products under a condition, or in a loop that does not count, are no wgmmas.
+/// MMAs under a condition, or in a loop that is not counted, cannot be wgmmas.
 bool are_in_counted_loops(const Kernel& k) {
   return !any_op(k, k.body(), [&](OpId op) {
     OpId owner = k[op].opcode == Opcode::Dot ? k[k[op].parent].owner : OpId();
@@ -226,7 +231,7 @@ bool are_in_counted_loops(const Kernel& k) {
   });
 }
 
-/// Products of few rows that are no wgmmas, but would be as their transposes.
+/// Whether GEMMs of few rows cannot use wgmma, but their transposes can.
 bool gains_by_swap(const Kernel& k) {
   const Survey s = survey(k);
   if (!are_in_counted_loops(k)) return false;
@@ -235,7 +240,7 @@ bool gains_by_swap(const Kernel& k) {
   return swap_operands(other) && wgmma_plan(other, survey(other)).has_value();
 }
 
-/// What changes to a plan say of its field `swap`, if anything.
+/// The value of the field `swap_ab` that changes to a plan ask for, if any.
 std::optional<bool> asked_to_swap(std::string_view changes) {
   Plan without, with;
   with.swap = true;
@@ -244,7 +249,7 @@ std::optional<bool> asked_to_swap(std::string_view changes) {
   return with.swap == without.swap ? std::optional(with.swap) : std::nullopt;
 }
 
-/// Whether products are transposed now.
+/// Transposes the GEMMs if asked or useful; returns whether they are transposed now.
 bool swap_if_wanted(Kernel& k, PassContext& context) {
   const auto asked =
       context.plan ? std::optional(context.plan->swap) : asked_to_swap(context.plan_changes);
@@ -258,7 +263,8 @@ bool swap_if_wanted(Kernel& k, PassContext& context) {
   return false;
 }
 
-/// Changes are meant for every kernel of a process, and most are not for products.
+/// Drops wgmma fields with a remark: changes are meant for every kernel of a process, and most are
+/// not for GEMMs.
 void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   Plan& p = *context.plan;
   const Plan before = p;
@@ -274,7 +280,8 @@ void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
   context.remark(Remark::Kind::Missed, {}, "not persistent: programs work in clusters");
 }
 
-/// Tiles side by side go to a cluster only where they are dealt.
+/// Multicast needs a static tile scheduler: only then do both CTAs of a cluster get neighbouring
+/// tiles.
 void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.multicast || (p.persistent && !p.dynamic && can_multicast(k))) return;
@@ -285,7 +292,7 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
                                       : "no multicast: no operand that neighbouring tiles share");
 }
 
-/// Those of all rings, and of what a loop brings once.
+/// Shared memory of all operand rings, including that of stationary operands.
 std::int64_t ring_bytes(const Survey& s, const Plan& p) {
   const int late = p.late_stages > 0 ? p.late_stages : p.stages;
   return p.once_stages * s.once_bytes + p.stages * (s.step_bytes - s.last_bytes) +
@@ -308,7 +315,7 @@ void drop_tma_loads_unless_possible(const Kernel& k, PassContext& context) {
           : "no loads by TMA: no shared memory beside the operands");
 }
 
-/// Of the blocks that TMA can store, one for each warpgroup; 0: there is none.
+/// Bytes of the largest staging buffer for TMA stores, one per warpgroup; 0 if no store qualifies.
 std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
   std::int64_t most = 0;
   walk(k, k.body(), [&](OpId op) {
@@ -322,8 +329,8 @@ std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
   return most;
 }
 
-/// Of two products' operands two slots each are enough, and one of what is brought once; those of
-/// one product stay as deep.
+/// Two slots of each operand ring are enough for back-to-back GEMMs, and one of stationary
+/// operands; the rings of a single GEMM stay as deep.
 void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_store) return;
@@ -344,12 +351,12 @@ void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
                                : "no stores by TMA: no shared memory beside the rings");
 }
 
-/// Tiles that are dealt, of one warpgroup each, which does not copy.
+/// Whether the other fields allow ping-pong: a static scheduler, and producer warps.
 bool goes_with_alternate(const Plan& p) {
   return p.wgmma && p.persistent && p.copy_warps > 0 && !p.dynamic && !p.turns;
 }
 
-/// Another plan from the first field on, to which the changes are made, too.
+/// Chooses a ping-pong plan from the first field on and applies the changes to it, too.
 void alternate_if_possible(const Kernel& k, PassContext& context) {
   auto plan = alternating_plan(k, context.plan->tma_loads);
   if (plan) plan->change(context.plan_changes);
@@ -364,15 +371,15 @@ void alternate_if_possible(const Kernel& k, PassContext& context) {
                       : "tiles do not alternate: no products of which a warpgroup can have a tile");
 }
 
-/// Elements in runs of `unit` can be dealt to so many warps: to a power of two in any case, as some
-/// may have what others have.
+/// Whether elements in runs of `unit` can be partitioned over that many warps: over a power of two
+/// in any case, as warps may hold replicas.
 bool are_dealt(std::int64_t elements, std::int64_t unit, int warps) {
   const auto count = static_cast<unsigned>(std::max(warps, 1));
   const std::int64_t odd = count >> std::countr_zero(count);
   return odd == 1 || elements % (unit * odd) == 0;
 }
 
-/// A plan that somebody else made or changed must be one that the passes can carry out.
+/// Checks that the passes can carry out a plan that the user made or changed.
 void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
   const TargetRow& target = *k.info.target;
   const Survey s = survey(k);

@@ -1,11 +1,11 @@
-// What is computed of a product's sums and stored, a block of columns after the other.
+// Splits an epilogue into column subtiles, each computed and stored before the next.
 //
 // Before:  r = load_view R; v = f(sums, cast r); store_view C, v                   (128x256)
 // After:   for each block: r = load_view R at the block; v = f(tile_slice sums, cast r); store_view
-// so that a thread holds of operands and of what it computes as much as a block needs, beside the
-// sums. Loads are a few blocks ahead: what is computed in between hides their latency, and as they
-// stand in front of stores they stay there. The first ones go in front of the wait for the last
-// products.
+// A thread then holds the operands and intermediate values of one subtile only, besides the
+// accumulator. Loads are a few subtiles ahead: the computation in between hides their latency, and
+// as they stand in front of stores they stay there. The first ones go in front of the wait for the
+// last MMAs.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -24,8 +24,8 @@ namespace {
 
 constexpr int kColumns = 1;
 
-/// Registers of a thread for what is loaded ahead: at most, and beside which others, above all what
-/// a block computes.
+/// Registers of a thread for loads ahead: the maximum, and the registers that a subtile's other
+/// values take.
 constexpr std::int64_t kAheadRegisters = 24, kOtherRegisters = 56;
 
 Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
@@ -39,7 +39,7 @@ bool stores(const Kernel& k, OpId op) {
   return any_op(k, op, [&](OpId o) { return k[o].is(StoreView, Store, AtomicRmw, LastArriver); });
 }
 
-/// One store, and what leads to it.
+/// One store, and the ops that it depends on.
 class StoreBlocks {
  public:
   StoreBlocks(Kernel& k, OpId store, const Plan& plan)
@@ -89,8 +89,8 @@ class StoreBlocks {
            op == Permute || op == ConvertLayout || info(op).family == Family::Elementwise;
   }
 
-  /// Loads may move to the store where nothing is written in between, and in front of the wait for
-  /// the last products where they could stand there.
+  /// Collects loads that may move to the store, as nothing is written in between, and those that
+  /// may move in front of the wait for the last MMAs.
   void collect_movable() {
     std::unordered_set<OpId> behind_wait;
     for (OpId op : k_.ops(region_)) {
@@ -106,7 +106,7 @@ class StoreBlocks {
     }
   }
 
-  /// A block of it may be loaded when blocks before have been stored.
+  /// Whether a subtile of the load may be loaded after earlier subtiles were stored.
   bool may_be_loaded_late(OpId load) {
     const MemoryAccess *read = hazards_.access(load), *written = hazards_.access(store_);
     return !read || !written || !hazards_.meet(*read, *written) ||
@@ -121,7 +121,7 @@ class StoreBlocks {
     return is_repeated(k_[op].opcode) && k_[op].results.size() == 1;
   }
 
-  /// Every layout on the way can be cut.
+  /// Checks that every layout between the accumulator and the store can be split.
   bool follow(Value v, int dim) {
     const Type t = k_.type(v);
     if (!t.is_tile() || dim == kWhole || !followed_.insert(v).second) return true;
@@ -147,7 +147,8 @@ class StoreBlocks {
     return b;
   }
 
-  /// The sums leave few registers: what does not fit is loaded where its block begins.
+  /// Subtiles that are loaded ahead: the accumulator leaves few registers, so the rest is loaded
+  /// where its subtile begins.
   std::int64_t blocks_ahead() const {
     std::int64_t bytes = 0;
     for (const auto& [v, dim] : ordered_loads_)
@@ -170,7 +171,7 @@ class StoreBlocks {
     for (const auto& [v, dim] : ordered_loads_) part(v, dim, block);
   }
 
-  /// Operands of a load or store of the block, but for the stored value.
+  /// Operands of a subtile's load or store, without the stored value.
   std::vector<Value> box(Builder& b, OpId op, std::size_t first_offset, int dim,
                          std::int64_t block) {
     std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
@@ -225,7 +226,7 @@ class StoreBlocks {
     return k_[here(op).create(k_[op].opcode, operands, std::span(&t, 1), k_[op].attrs)].results[0];
   }
 
-  /// What was cut and nobody else needs.
+  /// Erases split ops that nobody else needs.
   void erase_unused(Value v) {
     const OpId def = k_[v].def;
     if (!followed_.contains(v) || !is_cut(def) || is_used(k_, v)) return;
@@ -239,16 +240,16 @@ class StoreBlocks {
   OpId store_;
   RegionId region_;
   std::int64_t columns_;
-  std::int64_t registers_;  ///< for sums and what is loaded
+  std::int64_t registers_;  ///< registers of accumulators and loads
   std::int64_t blocks_ = 0;
   bool has_sums_ = false;
-  OpId wait_;  ///< the last one in front of the loads
-  OpId at_;    ///< where new ops go
+  OpId wait_;  ///< the last wait in front of the loads
+  OpId at_;    ///< position of new ops
   MemoryHazards hazards_;
   std::unordered_set<OpId> loads_, late_;
   std::unordered_set<Value> followed_;
   std::vector<std::pair<Value, int>> ordered_loads_;
-  std::vector<std::unordered_map<Value, Value>> parts_;  ///< of each block
+  std::vector<std::unordered_map<Value, Value>> parts_;  ///< values of each subtile
 };
 
 }  // namespace

@@ -125,7 +125,7 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
     refuse_call(Mistake::too_many_sequences, sequences, +kMostSequences);
   if (lengths.max_q < 0 || lengths.max_q > Q.size(0))
     refuse_call(Mistake::longest_sequence, lengths.max_q, Q.str());
-  // What is found doubtful is numbered by sequence, head and tile of the longest sequence.
+  // Fallback flags are numbered by sequence, head and tile of the longest sequence.
   if (sequences * Q.size(1) * (lengths.max_q / kLeastRows + 1) > kMostTiles)
     refuse_call(Mistake::varlen_tiles, +kLeastRows);
   check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors of a call of attention: what fits, and how the kernel sees them.
+// Checks the tensors of a call of attention and prepares the kernel's views of them.
 #include <cstdint>
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace tegula {
 
-/// What the kernel is called with: views of rank 4, Lse and row_max of rank 3.
+/// Arguments of the kernel: views of rank 4, Lse and row_max of rank 3.
 struct AttentionCall {
   Tensor Q, K, V, O;
   AttentionExtras extras;

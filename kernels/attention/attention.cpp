@@ -26,7 +26,7 @@ struct Rounds {
   Rounds with(const Tuning& tuning) const { return {first.with(tuning), second.with(tuning)}; }
 };
 
-/// Of SharedSoftmaxes.
+/// Workspace of split-KV: partial accumulators and row statistics.
 struct SharedTensors {
   Tensor outs, facts;
 };
@@ -44,9 +44,9 @@ SharedTensors shared_tensors(const Stream& stream, const AttentionCall& c, std::
   return {scratch.take(outs, DType::f32), scratch.take(facts, DType::f32)};
 }
 
-/// The kernels of one element type: `few` for fewer rows than half a tile, `split` where programs
-/// share their keys, `wide` for many keys, `tall` for many rows, `boxed` for scores of tensors that
-/// TMA brings, `many` for what is left.
+/// The kernels of one element type: `few` for fewer rows than half a tile, `split` for split-KV,
+/// `wide` for many keys, `tall` for many rows, `boxed` for scores of tensors that TMA loads, `many`
+/// for the rest.
 template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const SpecFacts> of)

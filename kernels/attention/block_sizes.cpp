@@ -24,7 +24,7 @@ int registers_for_sums() { return host_profile().consumer_registers(kWarps, kPro
 int all_registers_for_sums() { return host_profile().consumer_registers(kWarps) - kState; }
 int tall_registers_for_sums() { return host_profile().consumer_registers(kTallWarps) - kTallState; }
 
-/// Keys of which shared memory holds two slots beside the queries, `beside` bytes of each pair
+/// Keys for which shared memory holds two stages next to the queries, `beside` bytes of each pair
 /// included.
 int keys_by_shared(int dim, int value_dim, int rows = kRows, int beside = 0) {
   const int bytes = static_cast<int>(host_profile().ring_bytes());
@@ -40,37 +40,37 @@ double tall_row(KeyReach reach, const AttentionRates& r) {
   return reach == KeyReach::all ? r.tall_row_full : r.tall_row_masked;
 }
 
-/// What a tile of queries needs on average where masks end at its rows.
+/// Average keys of a query tile under a causal mask.
 double keys_up_to_row(int rows, const AttentionLengths& l) {
   const auto first = static_cast<double>(l.first_query), q = static_cast<double>(l.queries),
              k = static_cast<double>(l.keys);
-  // Rows behind the last key need all.
+  // Rows beyond the last key need all.
   const double rising = std::clamp(k - first, 0.0, q);
   return (rising * (first + rising / 2) + (q - rising) * k) / std::max(q, 1.0) + rows / 2.0;
 }
 
-/// Of a row of a tile, on average, in keys.
+/// Average cost of a row of a tile, in keys.
 double row_cost(const AttentionTiles& t, int value_dim, KeyReach reach, const AttentionLengths& l,
                 const AttentionRates& r) {
   const bool is_all = reach == KeyReach::all;
-  // Blocks end behind the last key that is needed, by this on average where ends are multiples of
+  // kv blocks end after the last key that is needed, by this on average if bounds are multiples of
   // the rows.
   const double spare = is_all ? 0 : (t.keys - std::gcd(t.keys, t.queries)) / 2.0;
   const double needed = is_all ? static_cast<double>(ceil_div(l.keys, t.keys) * t.keys)
                                : keys_up_to_row(t.queries, l);
-  // One more step: the first scores and the last weights have nothing beside them.
+  // One more iteration: the first GEMM0 and the last GEMM1 overlap nothing.
   const double steps = (needed + spare) / t.keys + 1;
   return steps * (t.keys + step_keys(value_dim, r)) +
          (is_all ? 0 : r.masked_share * (t.queries + 2 * spare));
 }
 
-/// Of all rows, those behind the last ones and those that SMs without a tile could have computed
-/// included.
+/// Cost of all rows, including those beyond the last query and those that SMs without a tile could
+/// have computed.
 double total_cost(TileForm form, const AttentionTiles& t, int value_dim, KeyReach reach,
                   const AttentionLengths& l, const AttentionGpu& gpu) {
   const AttentionRates& r = gpu.profile->attention;
   const auto tiles = static_cast<double>(l.matrices * ceil_div(l.queries, t.queries)) / gpu.sms;
-  // Tiles of different lengths even out, but for those of one round.
+  // Tiles of different lengths even out, except within one wave.
   const double rounds = reach == KeyReach::all ? std::ceil(tiles) : std::max(tiles, 1.0);
   return rounds * t.queries * row_cost(t, value_dim, reach, l, r) *
          (form == TileForm::tall ? tall_row(reach, r) : 1.0);
@@ -92,13 +92,14 @@ int padded_head_dim(int dim) { return (dim + kStep - 1) / kStep * kStep; }
 
 AttentionTiles attention_tiles(const TileNeeds& needs) {
   const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
-  // A thread of 8 warps: scores (keys / 2), two steps' weights in 16 bits (keys / 2), the output.
-  // Where that leaves none free, what finds the next block needs some, and so do positions.
+  // Registers of a thread of 8 warps: scores (block_kv / 2), two blocks of P in 16 bits (block_kv /
+  // 2), the output accumulator. If that leaves none free, the search for the next block needs some,
+  // and so do positions.
   const bool is_full = value_dim > kMaxKeys;
   const int others = needs.has_gaps + needs.score.of_position, spare = is_full ? 0 : 1;
   const int costly = kCostlyKeys / (is_full ? 2 : 1) / (needs.score.of_row ? 2 : 1);
   int by_registers = registers_for_sums() - value_dim / 2 - std::max(others - spare, 0) * kStep;
-  // What a lane computes for others takes some, but less than what each element computes.
+  // A score that lanes compute for others takes some registers, but fewer than one per element.
   if (needs.score.of_distance)
     by_registers =
         std::max(by_registers - (is_full ? 2 : 1) * kStep, std::min(by_registers, costly));
@@ -109,7 +110,8 @@ AttentionTiles attention_tiles(const TileNeeds& needs) {
 
 AttentionTiles wide_tiles(const TileNeeds& needs) {
   const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
-  // Scores (keys / 2), a step's weights in 16 bits (keys / 4), the output.
+  // Registers: scores (block_kv / 2), one block of P in 16 bits (block_kv / 4), the output
+  // accumulator.
   const int by_registers = (all_registers_for_sums() - value_dim / 2) * 4 / 3;
   return {kRows,
           std::min({kMaxWideKeys, by_registers, keys_by_shared(dim, value_dim)}) / kStep * kStep};
@@ -117,7 +119,8 @@ AttentionTiles wide_tiles(const TileNeeds& needs) {
 
 AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach) {
   const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
-  // As of wide ones.
+  // Registers as in large_n_tiles(): scores (block_kv / 2), one block of P in 16 bits (block_kv /
+  // 4), the output accumulator.
   const int limits = reach != KeyReach::unknown ? 0 : needs.has_score ? 2 * kLimits : kLimits;
   const int left = tall_registers_for_sums() - value_dim / 2 - limits;
   const int by_registers = left * 4 / 3, by_shared = keys_by_shared(dim, value_dim, kTallRows);
@@ -133,7 +136,8 @@ AttentionTiles boxed_tiles(const TileNeeds& needs) {
   const AttentionTiles all = attention_tiles(others);
   const int bytes = needs.score.box_bytes, dim = padded_head_dim(needs.dim),
             value_dim = padded_head_dim(needs.value_dim);
-  // Words take as many registers as the sums they are added to; halves find room.
+  // 32-bit score terms take as many registers as the accumulator they are added to; 16-bit ones
+  // find room.
   const int by_registers =
       bytes < kOfF32 ? all.keys
                      : (registers_for_sums() - value_dim / 2) * kOfF32 / (kOfF32 + bytes / 2);

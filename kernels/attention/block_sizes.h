@@ -10,41 +10,41 @@ namespace tegula {
 
 inline constexpr int kMaxHeadDim = 256;
 
-/// The extent of a tile that holds a head dim: products take steps of 16.
+/// The extent of a tile that holds a head dim: a multiple of 16, the k step of an MMA.
 int padded_head_dim(int dim);
 
 /// Extents that the kernel may be traced with.
 inline constexpr std::initializer_list<int> kQueryTiles{16, 32, 64, 128, 192},
     kKeyTiles{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224};
 
-/// Programs that share the keys of a tile, and those of a cluster of them.
+/// Maximum programs that split the keys of a tile, and the sizes of their clusters.
 inline constexpr int kMostKeySplits = 256;
 inline constexpr std::initializer_list<int> kKeyClusters{8, 4, 2, 1};
 
-/// What takes registers beside the head dims, which need not be padded.
+/// Properties of a call that take registers besides the head dims, which need not be padded.
 struct TileNeeds {
   int dim, value_dim;
   ScoreCost score = {};
-  bool has_gaps = false;  ///< finding a block that is not just the one behind the last
+  bool has_gaps = false;  ///< kv blocks of a tile are not consecutive
   bool has_score = false;
 };
 AttentionTiles attention_tiles(const TileNeeds& needs);
 
-/// Which keys a tile of queries visits, as far as it is known before the kernel is traced.
+/// Keys that a query tile visits, as far as known before the kernel is traced.
 enum class KeyReach : std::uint8_t {
   unknown,
   all,
   up_to_row,  ///< from the first to one that rises with the rows
 };
 
-/// Tiles with as many keys as fit where no score and no gap takes registers.
+/// Tiles with as many keys as fit if no score and no search for blocks takes registers.
 AttentionTiles wide_tiles(const TileNeeds& needs);
-/// Tiles of three warpgroups, which share the keys and values that are brought. Each has the fewer
-/// registers, and limits of keys on both sides (`reach` unknown) take some.
+/// Tiles of three consumer warpgroups, which share loaded keys and values. Each thread has fewer
+/// registers, and bounds of keys on both sides (`reach` unknown) take some.
 AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach);
 
-/// Tiles of a score whose tensors TMA brings, as far as ScoreCost::box_bytes says: the elements of
-/// a step lie in shared memory beside its keys, and in registers beside its sums.
+/// Tiles for a score whose tensors TMA loads, as far as ScoreCost::box_bytes says: the elements of
+/// a kv block lie in shared memory next to its keys, and in registers next to the accumulator.
 AttentionTiles boxed_tiles(const TileNeeds& needs);
 
 enum class TileForm : std::uint8_t { usual, wide, tall, boxed };
@@ -60,8 +60,8 @@ struct AttentionGpu {
   int sms = profile->sms;
   bool has_wgmma = true;  ///< else tiles are usual ones or wide
 };
-/// The form with the least estimated time: fewer steps, and keys and values that more rows share,
-/// against keys that no row needs, rows behind the last, and SMs without a tile.
+/// The tile shape with the shortest estimated time: fewer kv blocks, and keys and values that more
+/// rows share, against keys that no row needs, rows beyond the last, and SMs without a tile.
 TileForm best_form(const TileNeeds& needs, KeyReach reach, const AttentionLengths& lengths,
                    const AttentionGpu& gpu = {});
 

@@ -10,7 +10,7 @@
 
 namespace tegula {
 
-/// What a kernel of attention does about it.
+/// Role of an attention kernel in speculative softmax.
 enum class Round : std::uint8_t {
   only,    ///< each step's exponents are relative to the largest score so far
   first,   ///< relative to the largest of the first block: marks doubtful tiles
@@ -24,20 +24,20 @@ class Doubts {
  public:
   explicit Doubts(const Ptr<u32>& words) : words_(words) {}
 
-  /// First round: marks the tile if one of its rows [rows] is doubtful.
+  /// First pass: flags the tile if one of its rows [rows] is doubtful.
   void mark(const Tile& tile, const Tile& doubtful) const;
-  /// Second round: whether there are marked tiles at all.
+  /// Second pass: whether any tile is flagged.
   Tile any() const;
   /// Whether this one is, where some are.
   Tile is_marked(const Tile& tile) const;
-  /// By each of so many programs when it has done with its tiles. The last one unmarks all: none
-  /// reads marks any longer.
+  /// Called by each of `programs` programs after its tiles. The last one clears all flags: none
+  /// reads them any longer.
   void leave(const Tile& programs) const;
 
  private:
   Tile word_of(const Tile& tile) const;
 
-  Tile words_;  ///< whether there are marks, programs that have left, marks
+  Tile words_;  ///< whether there are flags, programs that have ended, flags
 };
 
 }  // namespace tegula

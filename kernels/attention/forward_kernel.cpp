@@ -16,7 +16,7 @@ namespace {
 
 constexpr float kLog2E = std::numbers::log2e_v<float>;
 
-/// Of a step of the second round, which is not there for speed: few.
+/// Keys per kv block of the recompute pass, which need not be fast: few.
 constexpr int kKeysAgain = 64;
 
 AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs, Round round) {
@@ -26,7 +26,7 @@ AttentionTiles traced_tiles(const SpecFacts& facts, const TileNeeds& needs, Roun
   return {tune("BM", kQueryTiles, t.queries), tune("BN", kKeyTiles, t.keys)};
 }
 
-/// What the trace of a kernel records for each tile of queries.
+/// Records the work on each query tile when the kernel is traced.
 template <class T>
 class Program {
  public:
@@ -45,9 +45,10 @@ class Program {
         no_keys_(no_keys),
         goes_backwards_(facts.goes_backwards()),
         scale_(scale),
-        // Exponents are factor * scores; what a score function gives is scaled as it is computed.
+        // Exponents are factor * scores; results of a score function are scaled as they are
+        // computed.
         factor_(spec_.score ? full<f32>(1) : scaled(scale_)),
-        // What head dims lack of a multiple of 16 is absent.
+        // Head dims are padded to a multiple of 16 by absent elements.
         d_(slice(0, padded_head_dim(x.Q.fixed(3)))),
         dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
         tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.packs_heads), round)),
@@ -72,7 +73,7 @@ class Program {
       one_tile(b, h, m, doubts);
   }
 
-  /// A tile for each cluster, whose programs share the keys. No doubts.
+  /// A tile for each cluster, whose programs split the keys. No speculative softmax.
   void tiles_of_clusters() const {
     for (auto [b, h, m] :
          grid(space(), 1, 1, tiles_.queries, cluster(programs_), tma_loads(reads_boxes()))) {
@@ -104,7 +105,7 @@ class Program {
     }
   }
 
-  /// The last ones first, which see most where masks end at the query.
+  /// The last ones first, which have most kv blocks under causal masks.
   void tiles_of_sequences(const Doubts& doubts) const {
     const SequenceTiles tiles(*rows_.cu_q, tiles_.queries);
     const Tile count = tiles.count(x_.O.dim(2));
@@ -136,7 +137,7 @@ class Program {
     }
   }
 
-  /// Those that are marked, dealt among programs.
+  /// Recomputes the flagged tiles, divided over the programs.
   void marked_tiles(const Doubts& doubts, const Tile& programs) const {
     for (auto p : grid(Space(programs), 1)) {
       wait_for_previous_kernels();
@@ -160,15 +161,15 @@ class Program {
     RowWeights state;
   };
 
-  /// Of a tile's keys.
+  /// Part of a tile's keys.
   struct Part {
     Tile number, parts;
   };
 
   bool reads_boxes() const { return spec_.score && spec_.tma_loads; }
 
-  /// What divides lengths is of no use: rows that a tile lacks are absent, and of what is stored by
-  /// rows, each thread has some that do not lie side by side.
+  /// Divisibility of lengths is of no use: rows that a tile lacks are absent, and each thread
+  /// stores rows that do not lie side by side.
   void any_length() const {
     for (const View* v : std::initializer_list<const View*>{&x_.Q, &x_.K, &x_.V, &x_.O})
       v->any_extent(2);
@@ -180,7 +181,7 @@ class Program {
       v->any_extent(0), v->any_extent(1), v->any_extent(2), v->any_extent(3);
   }
 
-  /// Of sequences.
+  /// Does not specialise on the number of sequences.
   void any_number() const {
     rows_.cu_q->any_extent(0), rows_.cu_kv->any_extent(0);
     if (lists_.blocks) lists_.blocks->any_extent(0), lists_.counts->any_extent(0);
@@ -225,7 +226,8 @@ class Program {
                         ? Visits::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks},
                                        b, h, m.first() / tiles_.queries, keys, std::move(columns))
                         : visibility_.of(s.rows, sequence.kv_length, keys);
-    // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
+    // A user-given range may exclude keys that the mask would keep, so an empty range must stay
+    // empty; without keys there is nothing to load.
     if (!spec_.range && !no_keys_) visits = visits.with_a_step();
     if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
     if (is_wanted) return visits.if_any(*is_wanted);
@@ -240,8 +242,8 @@ class Program {
                                                                    : Rescaling::exact;
   }
 
-  /// Over a part of the keys that the tile visits, and those that the cluster's other programs have
-  /// visited: of the rows that are this program's.
+  /// The tile over a part of its keys, combined with the parts of the cluster's other programs: the
+  /// rows of this program's slice.
   Weighted of_cluster(const Index& b, const Index& h, const Index& m, const Index& mine,
                       const Tile& number, const Tile& parts) const {
     Weighted done = weighted(b, h, m, {}, Part{number, parts});
@@ -250,7 +252,7 @@ class Program {
     return done;
   }
 
-  /// Over all keys that the tile visits, or a part of them, of none unless it `is_wanted`.
+  /// The tile over all its keys, or a part of them; over none unless it `is_wanted`.
   Weighted weighted(const Index& b, const Index& h, const Index& m,
                     const std::optional<Tile>& is_wanted,
                     const std::optional<Part>& part = {}) const {
@@ -265,7 +267,8 @@ class Program {
     assume(scale_ > 0.0f);
     for (auto step : visits.steps()) {
       // Keys behind the last read as 0, or as those of the next sequence; the mask stops them, and
-      // their weights are 0.
+      // Keys beyond seqlen_kv read as 0 (varlen: as keys of the next sequence). The mask excludes
+      // them, so their softmax weights are 0.
       const Index n = visits.block(step), kv = sequence.keys(n);
       const Tile keys = fill_absent(x_.K(entry, h / group_, kv, d_), 0),
                  values = fill_absent(x_.V(entry, h / group_, kv, dv_), 0);
@@ -282,13 +285,13 @@ class Program {
   Tile scored(const Tile& s, const Rows& rows, const Index& b, const Index& n) const {
     if (!spec_.score) return s;
     return relaxed([&] {
-      // A score that does not look at s may be one number, a row or a column.
+      // A score that does not depend on s may be one number, a row or a column.
       const Tile score = spec_.score(s * scale_, b, rows.heads, rows.positions, expand(n, 0));
       return scaled(broadcast(cast<f32>(score), {s.dim(0), s.dim(1)}));
     });
   }
 
-  /// What weights are computed of: exponents of 2 but for weights that are scores.
+  /// Scores as exponents of 2, or unchanged if weights are the scores themselves.
   Tile scaled(const Tile& s) const { return spec_.weighting == Weighting::scores ? s : kLog2E * s; }
 
   Tile masked(Tile scores, const Weighted& s, const Index& b, const Index& n, const Visits& visits,

@@ -39,12 +39,12 @@ struct ForwardLists {
   std::optional<In<i32, 3>> counts, full;
 };
 
-/// The two rounds of Doubts and their memory. Split-KV has one round and uses both parameters its
-/// own way: `words` are the counters of SharedSoftmaxes, `programs` the clusters that share a tile.
+/// Parameters of the fallback pass. Split-KV has no such pass and uses both in its own way: `words`
+/// are the counters of SharedSoftmaxes, `programs` the clusters that share a tile.
 struct FallbackParams {
   Round pass;
   Ptr<u32> words;
-  Scalar<i32> programs;  ///< programs of the second round
+  Scalar<i32> programs;  ///< programs of the recompute pass
 };
 
 /// Workspace in which clusters that share a tile leave their partial softmax states

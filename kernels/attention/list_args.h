@@ -5,8 +5,8 @@
 
 namespace tegula {
 
-/// What attention over `Q` [batch, heads, length, head_dim] takes of a caller's list. Throws
-/// CompileError where it does not fit.
+/// Arguments that attention over `Q` [batch, heads, length, head_dim] takes from a caller's list.
+/// Throws CompileError if it does not fit.
 ListArgs list_args(const BlockList& list, const Tensor& Q);
 
 /// Tile sizes that attention has no kernel for are a CompileError.

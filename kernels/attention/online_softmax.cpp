@@ -8,10 +8,11 @@
 namespace tegula {
 namespace {
 
-/// Of lazy rescaling, in powers of 2: what a maximum may lie behind.
+/// Threshold of lazy rescaling (log2): the reference is kept until the row maximum exceeds it by
+/// more than this.
 constexpr float kSlack = 8;
-/// Sums of weights that were not rescaled. A row that has seen a key of the first block has a
-/// weight of 1 in it. No weight is larger than the sum, so that none of halves overflows.
+/// Row sums that are accurate without rescaling. A row with a key in the first block has a weight
+/// of 1 in it. No weight is larger than the sum, so none of halves overflows.
 struct Range {
   float least, most;
 };
@@ -35,8 +36,8 @@ Tile OnlineSoftmax::step(const Tile& scores, const Tile& factor, const Tile& fir
   return weights;
 }
 
-/// Of a row that sees none of the block: 0, which scores are near enough to as a rule where weights
-/// have the range of floats.
+/// Reference of a row that attends to no key of the block: 0, which is near enough to scores as a
+/// rule if weights have the range of floats.
 Tile OnlineSoftmax::reference(const Tile& scores) const {
   const Tile peak = max(scores, axis(1));
   return where(peak == -INFINITY, weights_ == DType::f16 ? NAN : 0.0f, peak);

@@ -8,22 +8,23 @@
 
 namespace tegula {
 
-/// What weights and sums are relative to (the running maximum, nearly that with lazy rescaling, the
-/// first block's largest score without any) and the sum of each row, and the accumulated output
-/// they belong to. Scores times `factor`, which is positive, are exponents of 2.
+/// State of a row: the reference of its weights (the running maximum, nearly that with lazy
+/// rescaling, the first block's largest score without any), their sum, and the accumulated output.
+/// Scores times `factor`, which is positive, are exponents of 2.
 struct OnlineSoftmax {
-  /// A maximum that no score lies below, yet finite: exp2(-inf - kFloor) is 0, not NaN.
+  /// A maximum below every score, yet finite: exp2(-inf - kFloor) is 0, not NaN.
   static constexpr float kFloor = -1e30f;
 
   /// Weights are rounded to the type.
   OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType weights);
 
-  /// Takes one block of scores in, which may be the `first`, and rescales the output; returns the
-  /// weights of the block. The factor's product is one fma with the subtraction of the maximum.
+  /// Adds one block of scores, which may be the `first`, and rescales the output; returns the
+  /// weights of the block. The multiplication by the factor is one fma with the subtraction of the
+  /// maximum.
   Tile step(const Tile& scores, const Tile& factor, const Tile& first);
 
-  /// Rows whose sums or outputs, never rescaled, are so large or small that they, or the weights in
-  /// them, may not have been represented.
+  /// Rows whose sums or outputs, without rescaling, are so large or small that they, or the weights
+  /// in them, may have left the range of their type.
   Tile doubtful() const;
 
   Tile top, sum, out;
@@ -43,7 +44,7 @@ class Normaliser {
   /// With one more key in the denominator, whose score is `sink` and whose value is 0.
   Normaliser(const OnlineSoftmax& s, const Tile& factor, const Tile& sink);
 
-  /// What outputs are multiplied by.
+  /// Factor that normalizes outputs.
   Tile inverse() const;
   Tile lse() const;
 

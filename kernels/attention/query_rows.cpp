@@ -21,7 +21,7 @@ Tile Sequence::own(const Tile& results, const Index& m) const {
 }
 
 std::pair<Index, Index> SequenceTiles::at(const Tile& number) const {
-  // The last sequence whose first tile this is or lies before.
+  // The last sequence whose first tile has this number or a smaller one.
   const Tile sequences = this->sequences();
   Tile found = full<i32>(0);
   for (int step = kMostSequences / 2; step > 0; step /= 2) {

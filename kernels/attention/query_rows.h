@@ -1,6 +1,6 @@
 #pragma once
-// What the rows of a tile of queries are: where they lie in the tensors, and which heads and
-// positions the mask and the score function take them for.
+// Rows of a query tile: their position in the tensors, and the heads and positions that the mask
+// and the score function see.
 #include <optional>
 #include <utility>
 
@@ -9,8 +9,8 @@
 
 namespace tegula {
 
-/// The part of the tensors that a program works on: an entry of the batch, or one of the sequences
-/// that lie one behind the other in the only entry.
+/// The part of the tensors that a program works on: an entry of the batch, or one of the
+/// consecutive sequences in the only entry.
 struct Sequence {
   Index entry;
   Tile kv_length;
@@ -26,20 +26,20 @@ struct Sequence {
   Index keys(const Index& n) const { return kv_first ? n.shifted(*kv_first) : n; }
   /// Whether the tile has queries, where it may have none (SequenceTiles).
   std::optional<Tile> has_queries(const Index& m) const;
-  /// Results of the rows; those behind the sequence's end belong to another and are left out.
+  /// Results with the rows beyond the sequence's end masked out: they belong to the next sequence.
   Tile own(const Tile& results, const Index& m) const;
 };
 
 /// In one call.
 inline constexpr int kMostSequences = 1 << 16;
 
-/// Tiles of `rows` queries of sequences that lie one behind the other: few more than there are,
-/// however much longer the longest sequence is than the others.
+/// Tiles of `rows` queries of consecutive sequences: few more than there are, however much longer
+/// the longest sequence is than the others.
 class SequenceTiles {
  public:
   SequenceTiles(const In<i32, 1>& cu_q, int rows) : cu_q_(cu_q), rows_(rows) {}
 
-  /// Of `total` queries, sequences' or behind them.
+  /// Number of tiles of `total` queries, those between sequences included.
   Tile count(const Tile& total) const { return total / rows_ + sequences(); }
   /// The sequence of tile `number`, and the tile's queries, of which it may have none. There is a
   /// sequence.
@@ -47,8 +47,8 @@ class SequenceTiles {
 
  private:
   Tile sequences() const { return cu_q_.dim(0) - 1; }
-  /// That of a sequence's first tile, given where it begins. Its next one's is at least as many
-  /// further on as it has tiles: each but the last is whole.
+  /// Number of a sequence's first tile, given where it begins. The next sequence's is at least as
+  /// many further on as this one has tiles: each but the last is full.
   Tile first_of(const Tile& sequence, const Tile& begin) const { return begin / rows_ + sequence; }
 
   const In<i32, 1>& cu_q_;

@@ -11,21 +11,22 @@
 namespace tegula {
 namespace {
 
-/// One behind the other.
+/// Number of consecutive sequences.
 std::int64_t sequences(const AttentionCall& c) {
   return std::max<std::int64_t>(c.lengths.q.size(0) - 1, 1);
 }
 
-/// Of the pairs, what masks leave: under those of which little is known, as for a narrow window.
+/// Estimated fraction of the query-key pairs that a mask keeps; masks that are not analysable count
+/// as a narrow window.
 double share_of(KeyReach reach) {
   return reach == KeyReach::all ? 1.0 : reach == KeyReach::up_to_row ? 0.5 : 0.125;
 }
 
-/// Of both products, in floating-point operations.
+/// Floating-point operations of both GEMMs.
 double work(const AttentionCall& c, KeyReach reach) {
   const auto of = [](std::int64_t n) { return static_cast<double>(n); };
   const double all = of(c.Q.size(0)) * of(c.Q.size(1)) * of(c.Q.size(2)) * of(c.K.size(2));
-  // Of sequences in one tensor as if all were as long.
+  // Sequences in one tensor count as if all were equally long.
   const double pairs = c.lengths.q.defined() ? all / of(sequences(c)) : all;
   return 2 * pairs * of(c.Q.size(3) + c.V.size(3)) * share_of(reach);
 }
@@ -37,7 +38,8 @@ std::int64_t clusters_at_once(int programs, const AttentionGpu& gpu) {
   return (programs <= 2 ? gpu.sms : gpu.sms - left_over) / programs;
 }
 
-/// So many programs in the largest clusters of which all tiles' run at once, or in one.
+/// Splits the keys over `all` CTAs: in the largest clusters such that all tiles' clusters are
+/// co-resident, else in one cluster.
 KeySplits given_splits(int all, std::int64_t tiles, const AttentionGpu& gpu) {
   int largest = 1;
   for (const int n : kKeyClusters) {
@@ -176,9 +178,9 @@ bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
       c.K.size(2) == 0)
     return false;
   if (asks) return true;
-  // Rows that begin behind their tile's first block gain nothing, and of halves they are computed
-  // again. Scores that look at positions are largest next to the query where keys end there, as a
-  // rule (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
+  // Rows that begin after their tile's first block gain nothing, and in 16 bits they are
+  // recomputed. Scores that depend on positions are usually largest next to the query if keys end
+  // there (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
   const KeyReach reach = way.reach();
   const bool all_see_key_0 = reach != KeyReach::unknown && !score.of_position;
   if (way.depends_on_data() || (score.of_position && reach != KeyReach::up_to_row) ||

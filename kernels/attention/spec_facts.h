@@ -1,5 +1,5 @@
 #pragma once
-// What attention decides about a call before its kernel runs: tiles, and lists of blocks.
+// Heuristics that attention applies to a call before its kernel runs: tile shape, and block lists.
 #include <optional>
 
 #include "kernels/attention/arguments.h"
@@ -25,18 +25,18 @@ AttentionSpec with_split_score(AttentionSpec spec);
 struct SpecFacts {
   explicit SpecFacts(const AttentionSpec& s);
 
-  /// Rows of packed heads are no positions one behind the other.
+  /// Rows of packed heads are not consecutive positions.
   TileNeeds needs(std::int64_t dim, std::int64_t value_dim, bool packs_heads) const;
-  /// Of lists of the caller, or those that the spec asks for: not chosen by lengths. Derived lists
-  /// are of tiles that are chosen here.
+  /// Tile shape of the caller's lists, or the one that the spec asks for: not chosen by lengths.
+  /// Derived lists use tiles that are chosen here.
   std::optional<AttentionTiles> given_tiles() const;
   /// Rows of packed heads and of many sequences begin anywhere, and cost registers.
   TileForm form(const AttentionCall& c) const;
   AttentionTiles tiles(const AttentionCall& c) const;
   /// Whether all rows of packed heads fit a tile of half the size, kFewRows.
   static bool has_few_rows(const AttentionCall& c);
-  /// What shares the keys of a tile of kFewRows queries: more than one program where tiles are so
-  /// few that SMs would have none, and keys are many.
+  /// Split-KV of a tile of kSmallQBlock queries: more than one program if tiles are so few that SMs
+  /// would have none, and keys are many.
   KeySplits key_splits(const AttentionCall& c) const;
   /// Whether tiles that a derived list has visit most blocks come first. Unless the spec says:
   /// where that is worth a kernel that ranks them, and what heads next to each other share in the
@@ -47,8 +47,8 @@ struct SpecFacts {
   /// Without tensors where the call visits a range of keys.
   ListArgs lists(const Stream& stream, const AttentionCall& c, const AttentionTiles& tiles) const;
 
-  /// Whether scores are relative to the first block's, and a second kernel follows, where no
-  /// programs share keys.
+  /// Whether scores are relative to the first block's maximum and a recompute kernel follows,
+  /// without split-KV.
   bool may_leave_doubts(const AttentionCall& c) const;
   /// If so: from the last block to the first.
   bool goes_backwards() const;

@@ -3,12 +3,12 @@
 namespace tegula {
 namespace {
 
-/// Clusters whose parts are read at once: the memory's latency is paid once for them.
+/// Clusters whose partials are read at a time: their memory latencies overlap.
 constexpr int kAtOnce = 8;
 
-/// What each program of the cluster has of each row, for all of them: [rows, programs].
-/// `cluster_sum` gives a program one of as many parts of the rows as there are programs, so that
-/// all rows go to each if there are as many copies of them.
+/// The values of all programs of the cluster for each row: [rows, programs]. `cluster_sum` scatters
+/// as many slices of the rows as there are programs, so every program gets all rows if they are
+/// replicated as often.
 Tile of_all_programs(const Tile& own, int rows, int programs) {
   const Tile is_own = expand(expand(arange(programs) == cluster_rank(), 0), 0);  // [1, 1, programs]
   const Tile copies = where(is_own, expand(expand(fill_absent(own, 0), 1), 0),
@@ -22,7 +22,7 @@ OnlineSoftmax merged(const OnlineSoftmax& part, const Tile& factor, int programs
   const int rows = static_cast<int>(part.top.shape()[0]);
   const Tile top = max(of_all_programs(part.top, rows, programs), axis(1));
   const Tile weight = exp2((part.top - top) * factor);
-  // Of the rows' maxima, which all have, one program's are to arrive.
+  // All programs have the row maxima; only those of one are to be added.
   const Tile is_first = cluster_rank() == 0, is_sum = expand(arange(2) == 0, 0);
   const Tile facts = cluster_sum(
       where(is_sum, expand(part.sum * weight, 1), where(is_first, expand(top, 1), 0.0f)), axis(0));

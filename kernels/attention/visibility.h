@@ -1,5 +1,5 @@
 #pragma once
-// Which keys a tile of queries sees where no list says it.
+// Source of the kv range of a query tile if no list gives it.
 #include <optional>
 
 #include "kernels/attention/query_rows.h"

@@ -14,14 +14,14 @@ struct ListViews {
   In<i32, 3> counts;  ///< entries of each row
   /// The blocks that need no mask, which come first; absent: all need it.
   std::optional<In<i32, 3>> full;
-  /// What needs a mask stands at the end of the row, last one first, not behind the full ones.
+  /// Partial blocks stand at the end of the row, last one first, instead of after the full ones.
   bool two_ended;
 };
 
-/// One step of the loop is one block, of which `block` says the keys.
+/// Iterates over kv blocks; `block` gives the keys of an iteration.
 class Visits {
  public:
-  /// What a mask was found to let through.
+  /// Iterates over the kv ranges that a mask was found to leave.
   static Visits range(const MaskedKeys& keys, const Tile& length, int block);
   /// The row of query tile m, or its `columns`.
   static Visits list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
@@ -30,30 +30,31 @@ class Visits {
   /// The same, or none where the condition does not hold.
   Visits if_any(const Tile& condition) const;
 
-  /// The same, with a step where there is none, unless a list says what is visited. What is masked
-  /// must be the mask's to say.
+  /// The same with at least one iteration, unless a list gives the blocks. The mask must then
+  /// exclude all keys.
   Visits with_a_step() const;
 
   /// The same from the last block to the first, where they are one interval.
   Visits backwards() const;
 
-  /// Of the steps, in order, part `number` of `parts` that have as many, but for the last ones.
+  /// Chunk `number` of `parts` equal chunks of the iterations, in order; the last ones may be
+  /// shorter.
   Visits part(const Tile& number, const Tile& parts) const;
 
   detail::StepRange steps() const;
   Index block(const Index& step) const;
   Tile is_first(const Index& step) const;
-  /// Whether the block of a step holds a key that some row must not see: one behind the last, or
-  /// one that the mask may stop.
+  /// Whether the kv block needs masking: it contains keys beyond kv_length, or keys that the mask
+  /// may exclude for some row.
   Tile needs_mask(const Index& step, bool has_mask) const;
 
  private:
   /// Behind the last key of an interval.
   Tile end() const;
-  /// From one step to the next one.
+  /// Distance between iterations.
   int stride() const { return row_ || !parts_.empty() ? 1 : block_; }
 
-  /// From step `begin` on, step i is the block from key origin + i * block on.
+  /// From iteration `begin` on, iteration i is the block from key origin + i * block on.
   struct Part {
     Tile origin, begin;
   };
@@ -63,11 +64,11 @@ class Visits {
     ListViews views;
     Tile b, h, m;
     std::optional<ListColumns> columns;
-    /// Where the entry of step i stands.
+    /// Position of the entry of iteration i.
     Tile at(const Tile& i, const Tile& full_count) const;
   };
   Tile lo_, hi_, length_;
-  std::optional<Tile> mirror_;  ///< backwards: step i is the block from key mirror - i on
+  std::optional<Tile> mirror_;  ///< in reverse: iteration i is the block from key mirror - i on
   int block_ = 0;
   bool has_step_ = false;  ///< in every tile
   std::vector<KvRange> full_;

@@ -1,5 +1,5 @@
 #pragma once
-// Which of the ways through the keys attention takes under a mask, and why.
+// The traversal of the keys that attention takes under a mask, and the reason.
 #include <optional>
 #include <string>
 
@@ -20,19 +20,19 @@ class Way {
 
   /// True if the kernel runs over block lists.
   bool is_listed() const { return list_ || (derived_ && derived_->is_listed()); }
-  /// True if the blocks of a tile do not follow each other.
+  /// True if the kv blocks of a tile are not consecutive.
   bool has_gaps() const { return is_listed() || (derived_ && derived_->has_parts()); }
   KeyReach reach() const { return reach_; }
-  /// True if tensors, the caller, or what cannot be traced, say what a row sees: not in the first
-  /// block, maybe.
+  /// True if tensors, the caller, or an untraceable mask decide what a row attends to, which may
+  /// not be in the first block.
   bool depends_on_data() const { return depends_on_data_; }
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<ListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
                                 const AttentionTiles& tiles, const ListRows& rows) const;
-  /// One line: the way and the reason.
+  /// One line: the traversal and the reason.
   const std::string& text() const { return text_; }
-  /// As of a kernel, of what makes the lists.
+  /// Report, as Kernel::explain() gives it, on the kernels that make the lists.
   std::string explain() const { return derived_ ? derived_->explain() : ""; }
 
  private:

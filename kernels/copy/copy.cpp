@@ -36,7 +36,7 @@ auto copy_two() {
   });
 }
 
-/// Of three dimensions, its elements as bits.
+/// The tensor as three dimensions, its elements as bits.
 Tensor as_bits(const Tensor& t, DType bits) {
   const Tensor box = t.with_rank(3);
   return Tensor::borrow(t.data(), box.shape(), bits, t.device(), box.strides());

@@ -1,4 +1,4 @@
-// Which tensors a kernel cannot read as they lie, and their copies.
+// Repacks tensors that a kernel cannot read in their layout.
 #include "tegula/kernels/copy.h"
 #include "tegula/quotients.h"
 #include "tegula/scratch.h"
@@ -10,13 +10,13 @@ constexpr std::int64_t kGranule = 16, kLine = 128;
 
 int other_of(int dim) { return dim == -1 ? -2 : -1; }
 
-/// Where the copy is contiguous.
+/// The dimension along which the copy is contiguous.
 int contiguous_dim(const PackedOperand& o) {
   const int other = other_of(o.dim);
   return o.packing == Packing::ForTma && o.tensor.stride(other) == 1 ? other : o.dim;
 }
 
-/// Of a row-major tensor that has room for the copy.
+/// Shape of a row-major tensor that has room for the copy.
 Dims shape_of_copy(const PackedOperand& o) {
   const Tensor& t = o.tensor;
   const int inner = contiguous_dim(o);

@@ -13,7 +13,7 @@
 namespace tegula {
 namespace {
 
-/// Entries of a row that a program looks at together.
+/// Entries of a row that a program reads at a time.
 constexpr int kChunk = 128;
 
 void check(const BlockGrid& g) {
@@ -48,13 +48,13 @@ BlockList list_of(const BlockGrid& g, const std::vector<Row>& rows, Device devic
 /// `count` of `from`, or all of them; each set of them is as likely.
 std::vector<std::int64_t> drawn(std::vector<std::int64_t> from, int count, std::mt19937& random) {
   const auto n = std::min(from.size(), static_cast<std::size_t>(std::max(count, 0)));
-  // Not std::shuffle, which libraries differ in: a seed gives the same blocks everywhere.
+  // std::shuffle differs between libraries; this gives the same blocks for a seed everywhere.
   for (std::size_t i = 0; i < n; ++i) std::swap(from[i], from[i + random() % (from.size() - i)]);
   from.resize(n);
   return from;
 }
 
-/// Which columns row m of a BigBird sees.
+/// Columns that row m of a BigBird attends to.
 std::vector<bool> big_bird_row(const BlockGrid& g, const BigBird& p, std::int64_t m,
                                std::mt19937& random) {
   const std::int64_t end = p.is_causal ? std::min(g.columns(), m + 1) : g.columns();
@@ -70,12 +70,12 @@ std::vector<bool> big_bird_row(const BlockGrid& g, const BigBird& p, std::int64_
   return seen;
 }
 
-/// Compacts a row of indices: blocks without a mask first, then those with one.
+/// Compacts a row of indices: full blocks first, then partial ones.
 auto make_select_kernel() {
   return kernel("attention_select_blocks",
                 [](In<i32, 4> Indices, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
                    Scalar<i32> BM, Scalar<i32> BN, Scalar<i32> keys, Scalar<i32> within) {
-                  Blocks.partial();  // nobody reads what lies behind the counts
+                  Blocks.partial();  // nobody reads entries beyond the counts
                   for (auto [b, h, m] : grid(Counts, 1, 1, 1)) {
                     const Tile first_row = m.first() * BM;
                     const Tile is_causal = within == static_cast<int>(WithinBlocks::causal),

@@ -38,7 +38,8 @@ Tile is_in_window(const Tile& q, const Tile& kv, const Tile& tiles, const Tile& 
   return kv >= centre - before && kv <= centre + after;
 }
 
-/// Pixels, of which there are `pixels`, see what `seen` says and the text; text sees all.
+/// Pixels, of which there are `pixels`, attend to what `seen` says and to the text; text attends to
+/// all.
 Tile with_text(const Tile& q, const Tile& kv, const Tile& pixels, const Tile& text,
                const Tile& seen) {
   const Tile end = pixels + text;

@@ -24,8 +24,8 @@ std::int64_t by_counter(std::span<const std::int64_t> times, std::size_t program
   return last;
 }
 
-/// In rounds of two tiles a program, every second round from the last program to the first; what is
-/// left is one tile a program where that is enough.
+/// Waves of two tiles a program, in serpentine order; the rest is one tile a program if that is
+/// enough.
 std::int64_t dealt(std::span<const std::int64_t> times, std::size_t programs) {
   std::vector<std::int64_t> busy(programs);
   const std::size_t round = 2 * programs;

@@ -9,14 +9,14 @@
 namespace tegula {
 namespace {
 
-/// Steps(tile, i) = twice the first key of step i, and 1 where it is masked.
+/// Steps(tile, i) = twice the first key of iteration i, plus 1 if it is masked.
 auto make_probe(const SpecFacts& facts, AttentionTiles tiles) {
   return kernel("attention_visits", [&facts, tiles](
                                         Out<i32, 2> Steps, Scalar<i32> rows, Scalar<i32> q_length,
                                         Scalar<i32> kv_length, std::optional<In<i32, 4>> blocks,
                                         std::optional<In<i32, 3>> counts,
                                         std::optional<In<i32, 3>> full_counts, bool packs_heads) {
-    Steps.partial();  // tiles make fewer steps than there is room for
+    Steps.partial();  // tiles take fewer iterations than there is room for
     const AttentionSpec& spec = facts.spec;
     const Visibility visibility(spec);
     for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), rows}, 1, 1, tiles.queries)) {

@@ -1,5 +1,5 @@
 #pragma once
-// Which blocks of keys attention visits: its loop, run by a kernel that notes the steps.
+// Lists the kv blocks that attention visits: its loop, run by a kernel that notes the iterations.
 #include <cstdint>
 #include <vector>
 

@@ -23,7 +23,7 @@ Config tuned() {
   return config;
 }
 
-/// Of such a configuration the values of tune().
+/// The tune() values of such a configuration.
 template <class Config>
 Tuning tuning_of(const Config& config) {
   Tuning values;
@@ -82,12 +82,12 @@ class Configured {
       : made_(kernel(name, std::move(body)).shared_instance()) {}
 
   KernelType of(const Config& config) { return KernelType(made_.of(config)); }
-  /// Whether some configuration of those asked for before `is_meant`.
+  /// Whether one of the configurations compiled so far `is_meant`.
   template <class Predicate>
   bool has(const Predicate& is_meant) const {
     return made_.has(is_meant);
   }
-  /// What was compiled of these, and why. Throws CompileError if nothing was.
+  /// Describes what was compiled of these and why. Throws CompileError if nothing was.
   template <class Predicate>
   std::string explain(const Predicate& is_meant) const {
     return made_.explain(is_meant);

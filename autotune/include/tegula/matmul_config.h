@@ -6,46 +6,47 @@
 #include "tegula/device_profile.h"
 #include "tegula/dtype.h"
 
-/// How matrix products are cut, and which way takes least.
+/// Tiles and decomposition of GEMMs, and the choice of the fastest.
 namespace tegula {
 
-/// How a product is cut: tiles of bm x bn, steps of bk along k, and k divided among `splits` CTAs
-/// whose partial sums (f32 or i32) a second kernel adds, or, where they are `clustered`, they
-/// themselves.
+/// Decomposition of a GEMM: tiles of bm x bn, k-iterations of bk, and split-K over `splits` CTAs
+/// whose partial accumulators (f32 or i32) a second kernel adds, or the CTAs themselves if they are
+/// `clustered`.
 struct MatmulConfig {
   int bm = 128, bn = 256, bk = 64;
   int splits = 1;
-  /// Columns of B lie along the rows of the tensor cores' tiles, which are 64 or more: for few rows
-  /// of A, or few columns of B. bn of 64, 128, 192 or 256, bm of 8 to 256 in steps of 8.
+  /// Swap A/B: columns of B lie along the rows of the tensor cores' tiles, which are 64 or more:
+  /// for few rows of A, or few columns of B. bn of 64, 128, 192 or 256, bm of 8 to 256 in steps of
+  /// 8.
   bool swapped = false;
-  /// The CTAs of a tile are a cluster, of 2, 4 or 8, and each adds and stores a part of it, 1 /
-  /// splits of the rows (of the columns if swapped). Needs sm_90; matrices without batches.
+  /// Cluster split-K: the CTAs of a tile are a cluster, of 2, 4 or 8, and each adds and stores a
+  /// slice of it, 1 / splits of the rows (of the columns if swapped). Needs sm_90; matrices without
+  /// batches.
   bool clustered = false;
-  /// Steps whose operands are under way or read, 2 to 8, as far as shared memory has room for them;
-  /// 0: up to 4.
+  /// Stages of the operand ring, 2 to 8, as far as shared memory has room for them; 0: up to 4.
   int stages = 0;
-  /// Operands of 16 bits that TMA does not take are read as they lie, element by element, by
-  /// mma.sync's kernel, instead of copied for wgmma's: one launch, for a k of few steps.
+  /// Operands of 16 bits that TMA cannot load are read as stored, element by element, by the
+  /// mma.sync kernel, instead of repacked for wgmma: one launch, for a small k.
   bool direct = false;
-  /// CTAs of tiles below each other run in pairs and bring the columns of B that both need once,
-  /// half each, to both (TMA multicast; k not divided among a cluster). Needs sm_90 and tiles that
-  /// fill an SM; elsewhere it changes nothing.
+  /// CTAs of tiles below each other form clusters of two and multicast the columns of B that both
+  /// need, half each (TMA multicast; no cluster split-K). Needs sm_90 and tiles that fill an SM;
+  /// elsewhere it changes nothing.
   bool multicast = false;
-  /// The steps of all tiles are dealt evenly among so many programs, as many as the GPU has
-  /// multiprocessors (stream-K); parts of one tile are added by whoever comes last. `splits`,
-  /// `clustered` and `multicast` have no meaning then. 0: each tile is one program's.
+  /// Stream-K: the k-iterations of all tiles are divided evenly over this many CTAs, as many as the
+  /// GPU has SMs; the last CTA of a tile adds the partial accumulators. `splits`, `clustered` and
+  /// `multicast` have no meaning then. 0: each tile is one CTA's.
   int streamed = 0;
-  /// A tile is one warpgroup's work, of bm x bn up to 128x128 or 64x256, and two take tiles in
-  /// turn: an epilogue runs beside the next tile's products. Needs sm_90; elsewhere it changes
-  /// nothing.
+  /// Ping-pong: a tile is one warpgroup's work, of bm x bn up to 128x128 or 64x256, and two
+  /// warpgroups take tiles alternately: an epilogue overlaps the next tile's mainloop. Needs sm_90;
+  /// elsewhere it changes nothing.
   bool alternate = false;
   /// Results go through shared memory and from there by TMA, where rows of C end with 16 bytes.
   /// Needs sm_90 and tiles that fill an SM; elsewhere it changes nothing.
   bool tma_store = false;
-  /// Rows of tiles that are finished together, column by column (Triton's GROUP_M): tiles at work
-  /// at one time share operands in L2 where they are about as high together as wide. 1 (row by
-  /// row), 2, 4, 6, 8, 10, 12, 16, 20, 24 or 32; without effect on batches that are not streamed,
-  /// and where a second kernel adds parts.
+  /// Rows of tiles that are finished together, column by column (Triton's GROUP_M): concurrent
+  /// tiles share operands in L2 if together they are about as high as wide. 1 (row by row), 2, 4,
+  /// 6, 8, 10, 12, 16, 20, 24 or 32; without effect on batches without stream-K, and with split-K
+  /// by a second kernel.
   int group_m = 8;
   std::string str() const;
   /// The numbers that kernels choose by, and from which: for `tuned`.
@@ -68,7 +69,7 @@ struct MatmulConfig {
   friend auto operator<=>(const MatmulConfig&, const MatmulConfig&) = default;
 };
 
-/// What the choice of a configuration depends on.
+/// The properties of a GEMM that the choice of a configuration depends on.
 struct MatmulProblem {
   std::int64_t m = 0, n = 0, k = 0;
   DType operands = DType::bf16;
@@ -82,13 +83,13 @@ struct MatmulProblem {
   bool a_lines = true, b_lines = true;
   /// Products of f32 on tensor cores, which leave out the last 13 bits; else by FMA.
   bool tf32 = false;
-  /// Two sums a tile, as MatmulOptions::promoted needs: tiles are half as wide.
+  /// Two accumulators per tile, for FP32 promotion: tiles are half as wide.
   bool promoted = false;
   /// k is not to be divided.
   bool whole = false;
-  /// The epilogue reads or writes matrices beside the result.
+  /// The epilogue reads or writes tensors besides the result.
   bool further = false;
-  /// Some operand is one that tensor cores do not take as it lies.
+  /// Some operand must be repacked for the tensor cores.
   bool copies = false;
   /// The GPU: what was measured on its model, and its multiprocessors.
   const DeviceProfile* profile = &host_profile();
@@ -96,11 +97,11 @@ struct MatmulProblem {
   friend bool operator==(const MatmulProblem&, const MatmulProblem&) = default;
 };
 
-/// The configuration with the least estimated time: waves of tiles, each bound by tensor cores, by
-/// bytes from L2 or by the memory's latency, and all by its bandwidth; of few rows beside large
-/// weights, one that was measured. A thread remembers what it has asked for.
+/// The configuration with the shortest estimated time: waves of tiles, each bound by the tensor
+/// cores, by bytes from L2 or by memory latency, and all of them by memory bandwidth; for a small m
+/// with large weights, a measured one. A thread remembers its latest choices.
 MatmulConfig matmul_config(const MatmulProblem& problem);
-/// For two such products of one A that a program computes at once: bn of each.
+/// The configuration for two such GEMMs on one A that a CTA computes at once: bn of each.
 MatmulConfig gated_matmul_config(const MatmulProblem& problem);
 
 namespace detail {

@@ -66,12 +66,11 @@ class StepRange {
   StepRange stages(int n) const;
   /// Unrolls the loop.
   StepRange unroll() const;
-  /// States that no step reads or overwrites in memory what another step of the same program has
-  /// written: then no threads meet between steps on that account. Where that is false, results are
+  /// States that no iteration reads or overwrites memory that another iteration of the same program
+  /// has written: then no barrier orders iterations on that account. If that is false, results are
   /// undefined.
   StepRange independent() const;
-  /// Of the steps those that are part `number` of so many `parts`, each as many, but for the last
-  /// ones.
+  /// Chunk `number` of `parts` equal chunks of the iterations; the last chunks may be shorter.
   StepRange part(const Arg& number, const Arg& parts) const;
 
  private:
@@ -88,9 +87,9 @@ class StepRange {
 
 }  // namespace detail
 
-/// Steps over 0 .. extent, `block` elements at a time. The last step may reach past the end: past
-/// the end of a tensor elements are absent, but elements of a longer tensor are read, so mask them
-/// where `extent` is not the view's own.
+/// Iterations over 0 .. extent, `block` elements at a time. The last one may reach past the end:
+/// past the end of a tensor elements are absent, but elements of a longer tensor are read, so mask
+/// them if `extent` is not the view's own.
 detail::StepRange steps(const Arg& extent, std::int64_t block);
 /// Steps over lo .. hi.
 detail::StepRange steps(const Arg& lo, const Arg& hi, std::int64_t block);
@@ -126,16 +125,16 @@ void wait_for_previous_kernels(std::source_location at = std::source_location::c
 /// `wait_for_previous_kernels`. Without it, that kernel starts as this one's blocks end.
 void let_next_kernel_start(std::source_location at = std::source_location::current());
 
-/// Order of the tiles: groups of `rows` tile rows are finished together, so that they share the
+/// Raster order: groups of `rows` tile rows are finished together, so that they share the
 /// second-level cache.
 struct l2_group {
   explicit l2_group(int n) : rows(n) {}
   int rows;
 };
-/// Order of the tiles for work that grows along the last dimension (triangular): its blocks come
-/// from both ends in turn, last, first, last but one, .., so that two neighbours are as much work
-/// as any other two, and one program takes both. Blocks that differ in the last dimension alone
-/// stay together: what they share stays in L2.
+/// Tile order for work that grows along the last dimension (triangular): its blocks come from both
+/// ends alternately, last, first, last but one, .., so that two neighbours are as much work as any
+/// other two, and one CTA takes both. Blocks that differ in the last dimension alone stay together:
+/// their common operands stay in L2.
 struct HeavyFirst {
   bool is_set = true;
   /// Only for work of that kind; else the order is that of memory.
@@ -150,35 +149,35 @@ struct cluster {
   int programs;
 };
 
-/// Two neighbouring tiles go to programs that run side by side and bring what both load once (TMA
-/// multicast, sm_90): B's columns for tiles below each other. Results are the same; asked for in
-/// vain where the product's loads are not such (`explain` says so).
+/// TMA multicast (sm_90): two neighbouring tiles go to the CTAs of a cluster, which load common
+/// operands once: B's columns for tiles below each other. Results are the same; without effect if
+/// the mainloop has no such loads (`explain` says so).
 struct multicast {
   explicit multicast(bool on) : is_set(on) {}
   bool is_set;
 };
 
-/// A tile is one warpgroup's work, and two of them take a program's tiles in turn: what follows the
-/// products of a tile, an epilogue and the stores, runs beside the products of the next (sm_90).
-/// Tiles are half as large as those that two compute together. Results are the same; asked for in
-/// vain where products are not such (`explain` says so).
+/// Ping-pong (sm_90): a tile is one warpgroup's work, and two warpgroups take a CTA's tiles
+/// alternately, so that the epilogue of a tile overlaps the mainloop of the next one. Tiles are
+/// half as large as those that two warpgroups compute together. Results are the same; without
+/// effect if one warpgroup cannot compute a tile (`explain` says so).
 struct alternate {
   explicit alternate(bool on) : is_set(on) {}
   bool is_set;
 };
 
-/// A product's results go through shared memory and from there by TMA (sm_90), not from registers:
-/// fewer instructions beside the next tile's products, which long ones hide. Results are the same;
-/// asked for in vain where TMA cannot store them (`explain` says so).
+/// TMA store epilogue (sm_90): results go through shared memory and from there by TMA, not from
+/// registers: fewer instructions next to the next tile's mainloop, if that is long enough to hide
+/// them. Results are the same; without effect if TMA cannot store them (`explain` says so).
 struct tma_store {
   explicit tma_store(bool on) : is_set(on) {}
   bool is_set;
 };
 
-/// What a loop of products loads beside their operands and computes with element by element, such
-/// as a bias of each pair, is brought to shared memory by TMA while products run (sm_90), not
-/// loaded by the threads that need it. Results are the same; asked for in vain where TMA cannot
-/// bring it or shared memory has no room (`explain` says so).
+/// Auxiliary loads of a mainloop, which the loop combines element by element with an accumulator
+/// (such as a bias of each pair), go to shared memory by TMA while MMAs run (sm_90), instead of to
+/// the threads that need them. Results are the same; without effect if TMA cannot load them or
+/// shared memory has no room (`explain` says so).
 struct tma_loads {
   explicit tma_loads(bool on) : is_set(on) {}
   bool is_set;
@@ -287,10 +286,10 @@ auto grid(const Space& space, Options... blocks_and_options) {
   return detail::GridRange<n>(space, std::move(options));
 }
 
-/// Which of its cluster's programs this is: an i32 from 0; always 0 without `cluster(...)`.
+/// Rank of this program in its cluster: an i32 from 0; always 0 without `cluster(...)`.
 Tile cluster_rank(std::source_location at = std::source_location::current());
-/// The part of an index that is this program's, one of as many as its cluster has programs; all of
-/// it without `cluster(...)`. Each has two elements at least.
+/// This program's slice of an index, one of as many as its cluster has programs; all of it without
+/// `cluster(...)`. Each has two elements at least.
 Index cluster_share(const Index& whole, std::source_location at = std::source_location::current());
 
 /// Records both branches; variables rebound in either are merged.

@@ -7,14 +7,14 @@
 #include "tegula/tile_ops.h"
 #include "tegula/view.h"
 
-/// For kernels whose tiles are all equally many steps, dealt evenly though the tiles do not go
-/// round evenly (stream-K; Osama, Merrill, Cecka et al. 2023): programs end with a step's time
-/// between them at most, and most tiles are still one program's.
+/// Stream-K (Osama, Merrill, Cecka et al. 2023), for kernels whose tiles have equal trip counts but
+/// do not fill a whole number of waves: k-iterations are divided evenly, so that programs end
+/// within one iteration of each other, and most tiles are still one program's.
 namespace tegula {
 
-/// What one program does of one tile: its steps [first, last).
+/// Work of one program on one tile: its k-iterations [first, last).
 struct TileSteps {
-  /// Over the elements of these steps, one step at least.
+  /// Loop over the elements of these k-iterations, at least one.
   detail::StepRange range() const {
     // 32 bits may not hold an element's index.
     const auto element = [&](const Tile& step) { return slice(step, 1).first() * block; };
@@ -23,22 +23,22 @@ struct TileSteps {
     return steps(begin, end, block);
   }
   Tile tile, first, last;
-  /// Elements of a step.
+  /// Elements of a k-iteration.
   int block;
-  /// Of so many programs that share the tile, side by side from `first_program`, the one that this
-  /// is.
+  /// Number of programs that share the tile, side by side from `first_program`, and this program's
+  /// number among them.
   Tile programs, number, first_program;
 };
 
-/// The steps that are one program's. Whole rounds of tiles are dealt one each; those left over,
-/// with those of a round before them, if there is one, are taken as one row of steps and cut into
-/// as many equal parts as there are programs. A tile is then cut once at most, and by more programs
-/// only where there are fewer tiles than programs. The divided ones come first, so that what is
-/// added of them overlaps the copies of others.
+/// The k-iterations of one program. Tiles of whole waves go to one program each; the remaining
+/// ones, with those of the wave before them, if there is one, form one row of k-iterations that is
+/// divided into as many equal parts as there are programs. A tile is then divided at most once, and
+/// over more programs only if there are fewer tiles than programs. The divided tiles come first, so
+/// that their fixup overlaps the loads of others.
 class EvenSteps {
  public:
-  /// Of so many programs and tiles, i32, whose steps are `block` elements each of `extent`, one
-  /// step at least.
+  /// Divides the k-iterations of `tiles` tiles over `programs` programs (i32). An iteration takes
+  /// `block` elements of `extent`; there is one at least.
   EvenSteps(const Index& program, const Tile& programs, const Tile& tiles, const Tile& extent,
             int block)
       : program_(cast<i32>(program.first())),
@@ -57,7 +57,7 @@ class EvenSteps {
     count_ = parts_ + (tiles - divided_) / programs;
   }
 
-  /// Tiles of which the program does something.
+  /// Number of tiles that the program works on.
   const Tile& count() const { return count_; }
 
   /// The `number`th of them.
@@ -77,7 +77,7 @@ class EvenSteps {
   }
 
  private:
-  /// Which program does a step of the row.
+  /// The program that does an iteration of the row.
   Tile program_of(const Tile& step) const {
     const Tile longer = one_more_ * (share_ + 1);
     return where(step < longer, step / (share_ + 1), one_more_ + (step - longer) / max(share_, 1));
@@ -88,11 +88,11 @@ class EvenSteps {
   int block_;
 };
 
-/// Adds what the programs that share a tile have of it, two by two: of two that are neighbours the
-/// first leaves its sum in memory and has done, and the second adds that to its own. Who is second
-/// makes no difference, so that results are the same in every run. True in the program that has all
-/// of the sum. `sums` [2 programs, rows, cols] and `arrivals`, as many as programs and 0, have a
-/// place for the border in front of every program.
+/// Fixup: adds the partial accumulators of the programs that share a tile, pairwise: the first of
+/// two neighbours to arrive leaves its sum in memory and ends, and the second adds that to its own.
+/// The order of arrival makes no difference, so that results are the same in every run. True in the
+/// program that has the whole sum. `sums` [2 programs, rows, cols] and `arrivals`, as many as
+/// programs and 0, have an entry for the border in front of every program.
 template <Element T>
 Tile add_neighbours(Tile& sum, const TileSteps& s, const InOut<T, 3>& sums,
                     const Ptr<u32>& arrivals) {

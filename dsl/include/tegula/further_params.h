@@ -5,8 +5,8 @@
 /// For kernels around a lambda of the user's, whose last parameters are the kernel's own.
 namespace tegula::detail {
 
-/// The parameters of a call operator behind the first `Skip` of them:
-/// `FurtherParams<decltype(&Fn::operator()), 3>::Append<Body, Fn>` is Body<Fn, the further ones..>.
+/// The parameters of a call operator after its first `Skip` ones:
+/// `FurtherParams<decltype(&Fn::operator()), 3>::Append<Body, Fn>` is Body<Fn, trailing..>.
 template <class Call, int Skip>
 struct FurtherParams;
 template <class C, class R, class... P>
@@ -19,7 +19,8 @@ template <class C, class R, class First, class... P, int Skip>
 struct FurtherParams<R (C::*)(First, P...) const, Skip>
     : FurtherParams<R (C::*)(P...) const, Skip - 1> {};
 
-/// Where the parameters of type T end that a call operator has one behind the other from `from` on.
+/// One past the last of the consecutive parameters of type T that a call operator has from `from`
+/// on.
 template <class T, class C, class R, class... P>
 consteval int run_end(R (C::* /*call*/)(P...) const, int from) {
   constexpr bool kIsT[] = {std::is_same_v<std::remove_cvref_t<P>, T>..., false};
@@ -27,7 +28,7 @@ consteval int run_end(R (C::* /*call*/)(P...) const, int from) {
   return from;
 }
 
-/// The parameters of a lambda behind the first `Skip` and the T's that follow them.
+/// The parameters of a lambda after the first `Skip` and the T's that follow them.
 template <class T, class Fn, int Skip>
 using FurtherBehind = FurtherParams<decltype(&Fn::operator()), run_end<T>(&Fn::operator(), Skip)>;
 

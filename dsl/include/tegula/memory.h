@@ -56,11 +56,11 @@ Tile atomic_or(const Arg& pointers, const Arg& values, const Arg& mask = {},
                Order order = Order::relaxed, Scope scope = Scope::gpu);
 Tile atomic_xor(const Arg& pointers, const Arg& values, const Arg& mask = {},
                 Order order = Order::relaxed, Scope scope = Scope::gpu);
-/// The same of a part of a view: `atomic_add(count(expert), 1)`, or of a whole tile, as programs do
-/// that share a result: `atomic_add(C(m, n), acc)`. Gives the old values. Where the kernel does not
-/// look at them, sums of products go to memory by TMA as other results do
-/// (`cp.reduce.async.bulk.tensor`). Elements outside the tensor are dropped. Sums of floats depend
-/// on the order in which programs come, and subnormal ones of f32 count as 0.
+/// The same on a sub-view: `atomic_add(count(expert), 1)`, or on a whole tile, by programs that
+/// share a result: `atomic_add(C(m, n), acc)`. Returns the old values. If the kernel does not use
+/// them, accumulators are added by TMA like other results (`cp.reduce.async.bulk.tensor`). Elements
+/// outside the tensor are dropped. Sums of floats depend on the order in which programs come, and
+/// subnormal ones of f32 count as 0.
 Tile atomic_add(const ViewTile& target, const Arg& values,
                 std::source_location at = std::source_location::current());
 Tile atomic_max(const ViewTile& target, const Arg& values,
@@ -68,9 +68,9 @@ Tile atomic_max(const ViewTile& target, const Arg& values,
 Tile atomic_min(const ViewTile& target, const Arg& values,
                 std::source_location at = std::source_location::current());
 
-/// For what programs put together: says that all this program has written is there, and tells
-/// whether it is the last of `count` programs to say so at this counter (a u32 that is 0). The last
-/// one, and no other, sees what all of them had written before, and the counter is 0 again:
+/// For programs that combine results: publishes all writes of this program, and tells whether it is
+/// the last of `count` programs to do so at this counter (a u32 that is 0). The last one, and no
+/// other, sees the earlier writes of all of them, and the counter is 0 again:
 /// `if_(last_arriver(counters + tile, parts), [&] { .. })`. Nobody waits, so it does not matter how
 /// many programs run at once.
 Tile last_arriver(const Arg& counter, const Arg& count);

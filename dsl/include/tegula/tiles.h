@@ -8,7 +8,7 @@
 
 #include "tegula/control.h"
 
-/// Tiles by their numbers, for programs that choose which of them they work on.
+/// Tiles by their ids, for programs that choose their own tiles.
 namespace tegula {
 
 namespace detail {
@@ -46,8 +46,8 @@ class Tiles {
 
 }  // namespace detail
 
-/// The tiles of a space, numbered in the order in which a `grid` of the same blocks and options
-/// takes them: `tiles_of(C, 128, 64).at(number)` gives its rows and columns.
+/// The tiles of a space, numbered in the raster order of a `grid` of the same blocks and options:
+/// `tiles_of(C, 128, 64).at(number)` gives its rows and columns.
 template <class... Options>
   requires((std::integral<Options> || std::same_as<Options, l2_group> ||
             std::same_as<Options, HeavyFirst>) &&

@@ -117,8 +117,8 @@ class Tile : private detail::Link {
 /// For debuggers and prints: what a tile holds in a run with TEGULA_EAGER=1, its type in any other.
 std::string live(const Tile& tile);
 
-/// An operand as the operators take it: a traced value or a C++ number, with the place it was
-/// written at. Numbers are weak: they take the type of the tile they meet.
+/// An operand as the operators take it: a traced value or a C++ number, with its source location.
+/// Numbers are weak: they take the type of the other operand's tile.
 class Arg {
  public:
   enum class Kind : std::uint8_t { None, Value, Int, Float, Bool };
@@ -163,9 +163,9 @@ class Arg {
   Kind kind_ = Kind::None;
 };
 
-/// Arithmetic. Element types meet by kind (bool < int < float), then width, f16 before bf16,
-/// unsigned before signed; shapes meet by their trailing dimensions. `/` and `%` of integers
-/// truncate as in C.
+/// Arithmetic. Element types are promoted by kind (bool < int < float), then width, f16 before
+/// bf16, unsigned before signed; shapes are broadcast by their trailing dimensions. `/` and `%` of
+/// integers truncate as in C.
 Tile operator+(const Arg& a, const Arg& b);
 Tile operator-(const Arg& a, const Arg& b);
 Tile operator*(const Arg& a, const Arg& b);
@@ -213,11 +213,11 @@ Tile& operator^=(Tile& a, const Arg& b);
 Tile& operator<<=(Tile& a, const Arg& b);
 Tile& operator>>=(Tile& a, const Arg& b);
 
-/// Where an indexed dimension comes from: carries its extent to shapes and its name to messages.
-/// Made by grid(), steps() and slice(). What first() and idx() give, like extents and strides of
-/// views, is of the type `index`: i32 in code, i64 where an argument is that large. An index and an
-/// i32 make an index, an index and an i64 an i64; a variable that is an i32 before a loop or a
-/// branch cannot become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
+/// An index along one dimension: carries the dimension's extent to shapes and its name to messages.
+/// Made by grid(), steps() and slice(). first() and idx(), like extents and strides of views, are
+/// of the type `index`: i32 in code, i64 where an argument is that large. An index and an i32 make
+/// an index, an index and an i64 an i64; a variable that is an i32 before a loop or a branch cannot
+/// become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
 class Index {
  public:
   /// `block` elements from `first`.

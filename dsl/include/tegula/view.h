@@ -16,9 +16,9 @@
 /// Kernel parameters: views of tensors, run-time scalars and raw pointers.
 namespace tegula {
 
-/// What selects elements along one dimension of a view: an Index, a scalar (the dimension
-/// disappears), a whole dimension (`all`), or an integer tile (each element by itself, for all
-/// dimensions at once).
+/// Selects elements along one dimension of a view: an Index, a scalar (the dimension disappears), a
+/// whole dimension (`all`), or an integer tile (each element by itself, for all dimensions at
+/// once).
 class Subscript {
  public:
   Subscript(const Index& i, std::source_location at = std::source_location::current());
@@ -44,7 +44,8 @@ class Subscript {
   Loc loc_;
 };
 
-/// A part of an Out or InOut view: a tile to compute with, and the target of `view(i, j) = tile`.
+/// A sub-view of an Out or InOut view: a tile to compute with, and the target of `view(i, j) =
+/// tile`.
 class ViewTile : public Tile {
  public:
   ViewTile(Tile loaded, std::uint32_t access) : Tile(std::move(loaded)), access_(access) {}
@@ -72,7 +73,7 @@ class ViewTile : public Tile {
   std::uint32_t access_;
 };
 
-/// What all views have in common. A view is a parameter, not a variable.
+/// Base class of all views. A view is a parameter, not a variable.
 class View {
  public:
   int rank() const { return rank_; }
@@ -134,7 +135,7 @@ struct Readable<std::index_sequence<I...>> : View {
     const std::array<Subscript, sizeof...(I)> all{s...};
     return read(all, all.front().loc());
   }
-  /// `x[b](m, n)` is `x(b, m, n)`: for what is done to each part of a view alike.
+  /// `x[b](m, n)` is `x(b, m, n)`: for code that treats each sub-view alike.
   auto operator[](const Subscript& first) const
     requires(sizeof...(I) > 1)
   {
@@ -158,7 +159,7 @@ struct Writable<std::index_sequence<I...>> : View {
     const std::array<Subscript, sizeof...(I)> all{s...};
     return access(all, all.front().loc());
   }
-  /// `x[b](m, n)` is `x(b, m, n)`: for what is done to each part of a view alike.
+  /// `x[b](m, n)` is `x(b, m, n)`: for code that treats each sub-view alike.
   auto operator[](const Subscript& first) const
     requires(sizeof...(I) > 1)
   {
@@ -211,8 +212,8 @@ class Out : public detail::Writable<std::make_index_sequence<Rank>> {
     view.set_hints(hints);
     return view;
   }
-  /// Said once in the kernel: the launch may leave elements as they are, and their old values are
-  /// not looked at by it.
+  /// Said once in the kernel: the launch may leave elements as they are, and does not read their
+  /// old values.
   void partial(std::source_location at = std::source_location::current()) const {
     this->set_partial(at);
   }

@@ -1,7 +1,7 @@
 #pragma once
-// Which blocks of the (q, kv) plane a mask leaves empty, lets through in full, or cuts: interval
+// Classifies the blocks of the (q, kv) plane under a mask as empty, full or partial: interval
 // analysis of its expression with three-valued logic. Nothing is sampled: Empty and Full hold for
-// every element, and whatever cannot be decided is Partial.
+// every element, and anything undecided is Partial.
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -20,7 +20,7 @@ struct MaskBlock {
   std::int64_t q0 = 0, q1 = 0, kv0 = 0, kv1 = 0;
 };
 
-/// What is known about a node over the block at hand.
+/// Abstract value of a node over the block at hand.
 struct MaskValue {
   Interval range;
   Congruence stride;

@@ -14,7 +14,7 @@ namespace tegula::ir {
 /// Index of a node; operands have smaller ones than their user.
 using MaskNodeId = std::uint32_t;
 
-/// What a node depends on, as a bit set.
+/// Inputs that a node depends on, as a bit set.
 enum MaskDependence : std::uint8_t {
   kOnBatch = 1,
   kOnHead = 2,
@@ -43,7 +43,7 @@ struct MaskNode {
   friend bool operator==(const MaskNode&, const MaskNode&) = default;
 };
 
-/// Which values the lambda was called with. One that is none does not occur.
+/// Values that the lambda was called with. A missing one does not occur in the mask.
 struct MaskRoles {
   Value batch, head, query, key;
 };

@@ -269,7 +269,7 @@ class Solver {
   /// The value as a sum of symbols, if the nodes in `exact` do not wrap.
   std::optional<Sum> linear(MaskNodeId id) {
     const MaskNode n = node(id);
-    // What is shared is followed from each of its users: bounded, as their number may double.
+    // A shared node is followed from each of its users: bounded, as their number may double.
     if (++sums_ > kMaxSums) return symbol(id);
     if (n.kind == Kind::Const) return Sum{Linear::number(n.value), {}};
     if (n.kind == Kind::Table)

@@ -1,5 +1,6 @@
 #pragma once
-// Which kv a tile of queries sees: the launch-time half of the closed form. No block is looked at.
+// Ranges of kv that a query tile may attend to: the launch-time half of the closed form. No block
+// is looked at.
 #include <cstdint>
 #include <span>
 #include <vector>

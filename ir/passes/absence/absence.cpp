@@ -67,7 +67,7 @@ Absence::List Absence::union_of_operands(OpId op) const {
 }
 
 // ---- shape ops
-/// The mask behind an op that moves elements, which moves it alike.
+/// The mask after an op that moves elements, moved likewise.
 Value Absence::moved_mask(OpId id, Value mask) {
   Value& moved = moved_[{id, mask}];
   if (moved) return moved;
@@ -171,7 +171,7 @@ void Absence::reshape(OpId id) {
 Value Absence::limit(Value view, std::int64_t axis, Type type) {
   Value& v = limits_[{view.index, axis}];
   if (v) return v;
-  // At the head of the body, so that equal limits are one value that every region sees.
+  // At the head of the body, so that equal bounds are one value that every region sees.
   Builder b(k_);
   b.before(k_[k_.body()].first);
   return v = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
@@ -199,7 +199,7 @@ Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
 }
 
 void Absence::load(OpId op) {
-  // An element is there wherever it lies: outside of its view it is 0.
+  // A single element is present everywhere: outside of its view it is 0.
   if (!k_.type(k_[op].results[0]).is_tile()) {
     set(k_[op].results[0], at_offsets(op));
     return;
@@ -235,7 +235,7 @@ void Absence::crop(OpId id) {
   set(d.results[0], std::move(bounds));
 }
 
-/// Where the program's part of a tile at `offset` begins.
+/// Start of the program's slice of a tile at `offset`.
 Value Absence::share(OpId id, Value offset, std::int64_t extent) {
   Value& at = shares_[{id, offset}];
   if (at) return at;
@@ -246,7 +246,7 @@ Value Absence::share(OpId id, Value offset, std::int64_t extent) {
   return at = b.add(offset, first);
 }
 
-/// The receiver's own part.
+/// Bounds of the receiver's own slice.
 void Absence::cluster_sum(OpId id) {
   const Value whole = k_[id].operands[0], part = k_[id].results[0];
   const std::int64_t axis = k_[id].attrs.i(AttrName::axis);
@@ -261,7 +261,7 @@ void Absence::cluster_sum(OpId id) {
   set(part, std::move(bounds));
 }
 
-// ---- folds and products
+// ---- folds and dots
 void Absence::reduce(OpId id) {
   const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
   const Type operand = k_.type(k_[id].operands[0]);

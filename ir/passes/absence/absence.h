@@ -1,7 +1,7 @@
 #pragma once
-// Which elements of each tile may be absent, as bounds per dimension and, where no interval says
-// it, as masks (docs/language/absence.md). Needs prove_bounds' attributes or proves boxes inside
-// itself. Adds what bounds are made of, and makes what loops carry keep its elements.
+// Elements of each tile that may be absent, as bounds per dimension and, if no interval describes
+// them, as masks (docs/language/absence.md). Needs prove_bounds' attributes or proves boxes inside
+// itself. Adds the ops that bounds are made of, and makes loop carries keep their elements.
 #include <map>
 #include <span>
 #include <unordered_map>
@@ -53,7 +53,7 @@ class Absence {
   explicit Absence(Kernel& k, bool defines_carries = false);
 
   std::span<const Bound> of(Value v) const;
-  /// Of what a load_view or store_view has as offsets: its box is absent where one of them is.
+  /// Bounds of a load_view or store_view from its offsets: its box is absent if one of them is.
   std::vector<Bound> at_offsets(OpId op) const;
   /// The bounds that fill_absent finds absent: of an element that is read right before it, that it
   /// lies outside.

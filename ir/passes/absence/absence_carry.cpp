@@ -32,13 +32,14 @@ bool is_inside_loop(const Kernel& k, OpId loop, Value v) {
 
 }  // namespace
 
-/// The same in every step: computed from nothing that the loop counts, carries or may write.
+/// Whether the value is the same in every iteration: computed from nothing that the loop counts,
+/// carries or may write.
 bool Absence::is_invariant(OpId loop, Value v, int depth) const {
   if (!v || !is_inside_loop(k_, loop, v)) return true;
   const OpId def = k_[v].def;
   if (!def || depth > kMaxDepth || !k_[def].regions.empty()) return false;
   const OpData& d = k_[def];
-  // An element that nobody writes.
+  // An element that nobody writes is invariant.
   const bool is_read = d.opcode == Opcode::LoadView && k_.type(v).is_scalar() &&
                        k_.type(d.operands[0]).view_facts().access == Access::In;
   if (!is_read && !info(d.opcode).has(kPure) && d.opcode != Opcode::Const) return false;
@@ -52,7 +53,7 @@ void Absence::move_in_front(OpId loop, Value v) {
   for (Value o : operands) move_in_front(loop, o);
   k_.unlink(def);
   k_.insert_before(loop, def);
-  // Where it is now, nothing is proved of it.
+  // Nothing is proved at the op's new position.
   k_[def].attrs.erase(AttrName::inside);
 }
 
@@ -63,7 +64,7 @@ bool Absence::bring_in_front(OpId loop, const Bound& bound) {
   return true;
 }
 
-/// The value, absent outside of intervals that hold for all steps.
+/// The value, absent outside of intervals that hold for all iterations.
 Value Absence::cropped(Builder& b, Value v, std::span<const Bound> bounds) {
   for (const Bound& bound : bounds) {
     const Value first = bound.offset;
@@ -133,7 +134,7 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   ++rewritten_;
 }
 
-/// Whether the carry lacks more, the same in every step, than was known of it.
+/// Whether the carry lacks more, the same in every iteration, than was known of it.
 bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   const Value next = loop_nexts(k_, loop)[i];
   // A scalar cannot be cropped.
@@ -164,8 +165,8 @@ Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carri
   return lacking;
 }
 
-/// Carries presence beside a carry whose first value lacks elements that later values have. Returns
-/// whether the carry is one.
+/// Carries presence next to a carry whose first value lacks elements that later values have.
+/// Returns whether the carry is one.
 bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
   const Lacking next = next_lacks(loop, i, carried);
@@ -175,7 +176,8 @@ bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
   return true;
 }
 
-/// A carry whose next value lacks others from step to step keeps its elements. Whether it is one.
+/// Makes a carry keep its elements if its next value lacks others from iteration to iteration.
+/// Returns whether it is one.
 bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
   Lacking next = next_lacks(loop, i, carried);
   if (next.at_times.empty()) return false;
@@ -232,7 +234,7 @@ void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
   const OpId before = k_[loop].prev;
   const Value start = lacking(loop_inits(k_[loop])[i]);
   loop_inits(k_[loop])[i] = start;
-  // The ops in front are not looked at again, as those of the body are.
+  // The ops in front are not visited again, as those of the body are.
   for (OpId made = before ? k_[before].next : k_[k_[loop].parent].first; made != loop;
        made = k_[made].next)
     op(made);

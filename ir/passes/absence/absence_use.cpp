@@ -15,7 +15,7 @@ class Follower {
   Follower(const Kernel& k, const Facts& facts, const Uses& uses, const Bound& bound)
       : k_(k), facts_(facts), uses_(uses), bound_(bound) {}
 
-  /// Elements along dimension `dim` of the value that lie outside of the bound.
+  /// Whether elements along dimension `dim` outside of the bound are used.
   bool is_observed(Value v, int dim) {
     if (!seen_.insert({v.index, dim}).second) return false;
     return std::ranges::any_of(uses_.of(v), [&](const auto& use) { return looks(use.op, v, dim); });

@@ -14,7 +14,7 @@ class ProgramMemory {
   ProgramMemory(const Kernel& k, ProgramShare& share, std::span<const PartialStore> stores)
       : k_(k), share_(share), stores_(stores) {}
 
-  /// Another program may have stored already.
+  /// Another CTA may have stored already.
   std::string why_reads_meet(std::span<const OpId> loops) {
     bool summed = false, stored = false;
     std::string why;
@@ -41,7 +41,7 @@ class ProgramMemory {
   }
 
  private:
-  /// Unless it is the box that the same program stores.
+  /// Whether the read may touch the store, unless it is the box that the same CTA stores.
   bool meets(OpId read, const PartialStore& store) {
     const OpData &r = k_[read], &s = k_[store.op];
     if (s.opcode != Opcode::StoreView) return true;
@@ -72,7 +72,7 @@ class ProgramMemory {
   }
 
   static std::string_view kind(const OpData& d) { return d.attrs.s(AttrName::kind); }
-  /// Of operations whose old values nobody looks at.
+  /// Whether an operation's old values are unused, so that its order does not matter.
   static bool is_any_order(const OpData& d) {
     const std::string_view k = kind(d);
     return k == "add" || k == "max" || k == "min" || k == "and" || k == "or" || k == "xor";

@@ -1,7 +1,6 @@
 #pragma once
-// Memory that the programs of a cluster would meet in, were the tile of one dealt to them: in one
-// program loads and stores come one after the other, in several only what `cluster_sum` separates
-// does.
+// Memory hazards between the CTAs of a cluster that divide the tile of one program: within a
+// program loads and stores come one after the other, between CTAs only `cluster_sum` orders them.
 #include <span>
 #include <string>
 
@@ -9,18 +8,18 @@
 
 namespace tegula::ir {
 
-/// A store behind the sums.
+/// A store after the accumulators are reduced.
 struct PartialStore {
   OpId op;
-  int dim;  ///< of what is stored, along which programs have parts
+  int dim;  ///< dimension of the stored tile in which CTAs have slices
 };
 
 /// Whether it reads memory and does nothing else.
 bool reads_memory(const Kernel& k, OpId op);
 
-/// Why a program would read what another one stores, or both store the same; empty if neither.
-/// Stores are in the order of the body; `loops` are those whose sums are shared. Different
-/// parameters are taken to be different memory.
+/// Why a CTA would read a store of another one, or both store to the same element; empty if
+/// neither. Stores are in the order of the body; `loops` are those whose accumulators are divided.
+/// Different parameters are taken to be different memory.
 std::string why_programs_meet(const Kernel& k, ProgramShare& share,
                               std::span<const PartialStore> stores, std::span<const OpId> loops);
 

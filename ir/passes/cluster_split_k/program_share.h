@@ -1,6 +1,6 @@
 #pragma once
-// What a program of a cluster computes behind sums of which it has a part only: as large a part,
-// along the dimension that theirs has become, of every tile that meets them.
+// Computes only this CTA's slice of everything that depends on a cluster split-K accumulator, along
+// the dimension in which the accumulator was scattered.
 //
 // Before:  r = load_view R, m, n; v = f(sums, cast r)          (128x256)
 // After:   r = load_view R, m + rank * 32, n; v = f(part, cast r)   (32x256)
@@ -16,34 +16,36 @@
 
 namespace tegula::ir {
 
-/// First it is asked what can be cut, then parts are made; a value whose part cannot be made stays.
+/// First determines which values can be split, then creates the slices; a value that cannot be
+/// split stays.
 class ProgramShare {
  public:
-  /// `sums` have parts already, each along its dimension.
+  /// `sums` are scattered already, each along its dimension.
   ProgramShare(Kernel& k, int parts, std::unordered_map<Value, int> sums)
       : k_(k), parts_(parts), sums_(std::move(sums)) {}
 
   // ---- asking
-  /// The value is computed from sums.
+  /// Whether the value is computed from the accumulators.
   bool depends(Value v);
-  /// The dimension of such a value that a sum's has become; none where parts of it need the others.
+  /// The dimension of such a value in which an accumulator is scattered; none if its slices need
+  /// each other.
   std::optional<int> cut_dim(Value v);
-  /// A program can compute its part along `dim`, or all of what has no such dimension.
+  /// Whether a CTA can compute its slice along `dim`, or all of a value without that dimension.
   bool can_cut(Value v, int dim);
-  /// Why the last answer was no.
+  /// The reason of the last negative answer.
   const std::string& why_not() const { return why_not_; }
-  /// Along which dimensions of its tile a load would be cut; kWhole among them where it is needed
-  /// whole, and empty where nothing asked for it.
+  /// Dimensions along which a load's tile would be split; kWhole among them if it is needed whole,
+  /// and empty if nothing asked for it.
   const std::set<int>& cuts_of(OpId load) { return cuts_[load]; }
 
   // ---- making
-  /// Before anything is made, at the beginning of the body.
+  /// Prepares the rewrite, at the beginning of the body.
   void begin();
   Value rank() const { return rank_; }
   void set_sum(Value sum, Value part) { made_[sum][sums_.at(sum)] = part; }
   Value part(Value v, int dim);
-  /// A box of so many elements along the dimension that is cut becomes the program's part of it.
-  /// `first` is the place of its first offset among the operands.
+  /// Moves a box of `extent` elements along the split dimension to the CTA's slice. `first` is the
+  /// index of its first offset among the operands.
   void move_box(OpId op, std::size_t first, int dim, std::int64_t extent);
 
  private:
@@ -54,7 +56,7 @@ class ProgramShare {
   Type part_type(Type t, int dim) const;
   Value rank_times(std::int64_t extent, DType dtype);
   void remake(OpId op, int dim);
-  /// Of all that the value is computed from.
+  /// Uses all operands of the value whole.
   void take_whole(Value v);
 
   Kernel& k_;

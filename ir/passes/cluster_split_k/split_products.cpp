@@ -29,13 +29,13 @@
 namespace tegula::ir {
 namespace {
 
-/// What a carry of a loop has become behind it, or behind further loops that add to it. A sum that
-/// begins with zeros and is turned there, is cut turned: a part of the tensor cores' rows is then
-/// received in rows of what is stored.
+/// The result of a loop-carried accumulator after the loop, or after further loops that add to it.
+/// An accumulator that begins with zeros and is transposed there, is scattered transposed: a slice
+/// of the tensor cores' rows is then received in rows of the stored tile.
 struct Sum {
-  Value total;      ///< as it is looked at
-  int axis;         ///< of it, which is cut
-  OpId first_loop;  ///< that adds to it
+  Value total;      ///< as it is used
+  int axis;         ///< its dimension that is split
+  OpId first_loop;  ///< the loop that adds to it first
   std::size_t carry;
 };
 
@@ -43,7 +43,7 @@ class Split {
  public:
   Split(Kernel& k, int parts) : k_(k), parts_(parts), uses_(k) {}
 
-  /// Why it cannot be, or nothing: then it is done.
+  /// Splits the kernel; else returns the reason why it cannot be split.
   std::string run() {
     for (const auto check : {&Split::look_at_grid, &Split::find_loops, &Split::find_stores,
                              &Split::find_sums, &Split::follow_stores})
@@ -88,7 +88,7 @@ class Split {
     return "";
   }
 
-  /// Nothing has an effect but stores of tiles behind the loops.
+  /// Checks that nothing has an effect but stores of tiles after the loops.
   std::string find_stores() {
     std::string why;
     walk(k_, k_.body(), [&](OpId op) {
@@ -138,7 +138,7 @@ class Split {
 
   Value init_of(const Sum& sum) const { return loop_inits(k_[sum.first_loop])[sum.carry]; }
 
-  /// What another loop adds to, and nothing else looks at.
+  /// Whether another loop adds to the value and nothing else reads it.
   bool goes_on(Value v) const {
     const auto use = uses_.only(v);
     return k_[v].def && is_summed(k_[v].def) && use && is_summed(use->op) &&
@@ -233,7 +233,7 @@ class Split {
     for (Value old : k_[store.op].results) k_.set_type(old, t);
   }
 
-  /// Programs side by side along the first axis of the launch grid are a cluster.
+  /// Neighbouring programs along the first axis of the launch grid form a cluster.
   void make_clusters() {
     k_.info.cluster = parts_;
     const OpId yield = k_.terminator(k_.launch());
@@ -254,7 +254,7 @@ class Split {
     Value number;
     if (k_[op].opcode == Opcode::ProgramId) {
       AttrList attrs = k_[op].attrs;
-      // Those of persistent kernels are left out, as the language leaves them out.
+      // Attributes of persistent kernels are left out, as the language leaves them out.
       for (AttrName other : {AttrName::axis, AttrName::multicast, AttrName::alternate,
                              AttrName::tma_store, AttrName::tma_loads})
         attrs.erase(other);
@@ -267,7 +267,7 @@ class Split {
     k_.erase(op);
   }
 
-  /// What was only needed whole.
+  /// Erases ops that only whole tiles needed.
   void erase_replaced() {
     const Uses uses(k_);
     std::unordered_map<Value, std::size_t> left;
@@ -289,8 +289,8 @@ class Split {
   Kernel& k_;
   int parts_;
   Uses uses_;
-  std::vector<OpId> loops_;   ///< of the body, with products
-  std::vector<OpId> adding_;  ///< those, or loops in them
+  std::vector<OpId> loops_;   ///< loops of the body with MMAs
+  std::vector<OpId> adding_;  ///< those, or loops in them, that accumulate
   std::vector<PartialStore> stores_;
   std::vector<Sum> sums_;
   std::optional<ProgramShare> share_;

@@ -3,10 +3,9 @@
 
 namespace tegula::ir {
 
-/// Divides the steps of a kernel's products among the programs of clusters, as plan field `splits`
-/// asks: of a plan that is given it is required (CompileError), of changes to one it is dropped
-/// with a remark where the kernel is not so. Gives the programs of a cluster that are now the
-/// plan's.
+/// Cluster split-K: divides the k-iterations of a kernel's GEMMs over the CTAs of clusters, as plan
+/// field `splits` asks. A given plan requires it (CompileError); changes to a plan are dropped with
+/// a remark if the kernel does not allow it. Returns the CTAs of a cluster.
 int split_as_asked(Kernel& k, PassContext& context);
 
 }  // namespace tegula::ir

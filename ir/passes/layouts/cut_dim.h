@@ -3,7 +3,7 @@
 
 namespace tegula::ir {
 
-/// Of a value that is not cut, where others are: every part takes all of it.
+/// Marks a value that is not split although others are: every CTA uses all of it.
 inline constexpr int kWhole = -1;
 
 /// The dimension of operand `v` that dimension `dim` is of the result of an elementwise op, or of

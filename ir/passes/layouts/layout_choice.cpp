@@ -1,5 +1,5 @@
-// Anchors are matrix products and memory accesses; everything else follows its operands. Constants,
-// ranges and broadcasts are free: they cost nothing to make in the layout of whoever uses them.
+// Anchors are MMAs and memory accesses; everything else follows its operands. Constants, ranges and
+// broadcasts are rematerializable: they cost nothing to make in the layout of their users.
 #include "ir/passes/layouts/layout_choice.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Dims dims_of(std::span<const std::int64_t> shape) {
 constexpr int kSectorShare = 8;
 constexpr int kWord = 4;
 
-/// Rows that a warp's lanes lie across.
+/// Rows over which a warp's lanes are spread.
 int rows_of_warp(const LinearLayout& layout, int fast) {
   int rows = 1;
   for (int bit = 0; bit < layout.in_bits(In::Lane); ++bit) {
@@ -168,14 +168,15 @@ bool LayoutChoice::lies_as_sums(Value v) const {
          shape[1] % kMmaColumns == 0 && *own == mma_m16n8k16_acc(shape, plan_.warps, 1);
 }
 
-/// Loads outside the loops of wgmmas wait for the layout of the sums that they may meet.
+/// Loads outside of mainloops wait for the layout of the accumulator that they may be combined
+/// with.
 bool LayoutChoice::is_behind_products(const OpData& load) const {
   bool is_behind = plan_.wgmma;
   for (OpId op : k_.ops(load.parent)) is_behind = is_behind && k_[op].opcode != Opcode::Dot;
   return is_behind;
 }
 
-/// Against the order of the program, so that of several users the first one counts.
+/// In reverse program order, so that of several users the first one counts.
 void LayoutChoice::meet_sums() {
   sums_are_settled_ = true;
   std::vector<OpId> ops;
@@ -195,9 +196,9 @@ void LayoutChoice::meet_sums() {
   }
 }
 
-/// A load that meets sums lies as they do, so that nothing of it goes through shared memory, in
-/// which rings that are never empty leave no room. What exchanges within warps make wider is loaded
-/// wider; where several threads hold an element, as of a bias, they load it from the cache.
+/// A load that is combined with an accumulator takes its layout, so that it needs no shared memory,
+/// in which rings that are never empty leave no room. Loads that an exchange within warps can widen
+/// are loaded wider; if several threads hold an element, as of a bias, they load it from the cache.
 const LinearLayout* LayoutChoice::beside_sums(const OpData& load) const {
   const Type tile = k_.type(load.results[0]);
   const LinearLayout* coalesced_layout = access(load, tile);
@@ -219,15 +220,15 @@ const LinearLayout* LayoutChoice::beside_sums(const OpData& load) const {
   return fills_sectors(*own) || width(*own) >= width(*coalesced_layout) ? own : coalesced_layout;
 }
 
-/// What TMA brings is read from shared memory as the sums lie that it meets. Where there is no room
-/// for it, threads load it like that: room to turn it round there is even less.
+/// TMA loads are read from shared memory in the layout of the accumulator that they are combined
+/// with. Without room for them threads load in that layout: a conversion would take even more room.
 const LinearLayout* LayoutChoice::read_beside_sums(const OpData& load) const {
   const auto met = met_.find(load.results[0]);
   return met != met_.end() ? met->second : access(load, k_.type(load.results[0]));
 }
 
-/// What is gathered for the rows of sums is read by every thread that needs it, so that warps do
-/// not meet over it. For columns a thread would have to hold too many.
+/// Values gathered for the rows of accumulators are read by every thread that needs them, so that
+/// warps do not synchronise. For columns a thread would have to hold too many.
 const LinearLayout* LayoutChoice::gathered_beside_sums(const OpData& load) const {
   constexpr int kFewRegisterBits = 2;
   const auto met = met_.find(load.results[0]);
@@ -252,8 +253,8 @@ const LinearLayout* LayoutChoice::scan(Type tile, int axis) const {
   return intern_layout(builder.build(order_with(shape.size(), axis)));
 }
 
-/// What is read from shared memory may be read in any order: runs that make 16 bytes once rounded
-/// to 16-bit elements can be stored as they are.
+/// Shared memory may be read in any order: segments that are 16 bytes once rounded to 16-bit
+/// elements can be stored without a conversion.
 const LinearLayout* LayoutChoice::cluster_share(Type tile) const {
   constexpr std::int64_t kRun = 8;
   const Dims shape = dims_of(tile.shape());
@@ -368,8 +369,8 @@ void LayoutChoice::op(OpId id) {
                intern_layout(permute(*known, dims_of(d.attrs.ints(AttrName::order)))));
   }
   if (is_free_op(d.opcode)) return;
-  // What is loaded changes its layout before a cast makes it wider. Values of nothing but free ones
-  // stay free.
+  // A loaded value changes its layout before a cast widens it. Values made of rematerializable ones
+  // only stay free.
   const auto met = met_.find(d.results[0]);
   set(d.results[0], known && met != met_.end() ? met->second : known);
 }

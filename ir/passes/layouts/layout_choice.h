@@ -1,5 +1,6 @@
 #pragma once
-// Which layout each tile of a kernel should have: the plan of the pass assign_layouts. Reads only.
+// Layout assignment: the layout that each tile of a kernel should have, for the pass
+// assign_layouts. Reads only.
 #include <unordered_map>
 
 #include "ir/kernel.h"
@@ -29,9 +30,10 @@ class LayoutChoice {
   const LinearLayout* access(const OpData& box, Type tile) const;
   /// A tile that nothing else decides.
   const LinearLayout* standard(Type tile) const;
-  /// What store_view should receive its value in.
+  /// Layout in which store_view should receive its value.
   const LinearLayout* store(const OpData& d) const;
-  /// Its value goes through shared memory as the sums lie, and from there by TMA.
+  /// Whether the value goes through shared memory in the accumulator's layout, and from there by
+  /// TMA.
   bool is_by_tma(const OpData& store) const;
 
   /// True for an op that can be made again in any layout.
@@ -55,9 +57,9 @@ class LayoutChoice {
 
   const Kernel& k_;
   const Plan& plan_;
-  bool wants_loads_as_sums_;  ///< of tiles beside operands
+  bool wants_loads_as_sums_;  ///< for auxiliary loads
   std::unordered_map<Value, const LinearLayout*> chosen_;
-  /// Of values without a layout: that of those which they meet.
+  /// For values that have no layout yet: the layout of the operand they are combined with.
   std::unordered_map<Value, const LinearLayout*> met_;
   bool changed_ = false;
   bool sums_are_settled_ = false;

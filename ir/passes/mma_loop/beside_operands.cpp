@@ -1,10 +1,10 @@
-// Of a loop of products, the ring of what it loads beside operands.
+// Gives a mainloop's auxiliary loads (a bias, for instance) a TMA ring of their own.
 //
 // Before:  for k { .. c = dot a, b; t = load_view T[.., k]; d = add c, t .. }
 // After:   for k, slot, phase { the leader copies step k + slots - 1 into the slot before;
 //                               .. channel_wait slot, phase; t = smem_load ring[slot];
 //                               channel_release slot; d = add c, t .. }
-// A step that is peeled, or a tile that comes with the one before, takes these ops with it.
+// A peeled iteration, or the overlapped tail of a tile, takes these ops with it.
 #include <algorithm>
 #include <vector>
 
@@ -18,7 +18,7 @@ OpId ProductLoop::first_user(Value v) const {
   return {};
 }
 
-/// One wait, in front of what is read first, and one release behind the last.
+/// One wait, in front of the first read, and one release after the last.
 void ProductLoop::read_beside() {
   if (!beside_) return;
   beside_carry_ = k[loop].results.size();

@@ -38,7 +38,7 @@ bool FirstStep::enter(OpId op, ValueMap& map) const {
 
 void FirstStep::drop() {
   for (OpId op : selects_) {
-    if (k_[op].erased) continue;  // what another one chose in the first step
+    if (k_[op].erased) continue;  // folded by another choice in the first iteration
     const Value condition = k_[op].operands[0], chosen = k_[op].operands[1],
                 otherwise = k_[op].operands[2];
     k_.replace_all_uses(k_[op].results[0], otherwise);

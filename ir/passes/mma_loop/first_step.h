@@ -1,6 +1,6 @@
 #pragma once
-// What a loop does in its first step only, where that step is peeled: `select(iv == lo, a, b)` is a
-// in front of the loop and b in it, and what only a needs goes from the loop.
+// Simplifies a peeled first iteration: `select(iv == lo, a, b)` becomes a in front of the loop and
+// b in it, and ops that only a needs leave the loop.
 #include <unordered_set>
 
 #include "ir/builder.h"
@@ -10,11 +10,11 @@ namespace tegula::ir {
 
 class FirstStep {
  public:
-  /// Of a loop that still begins with its first step, and begins a step later when `drop` is
-  /// called.
+  /// Analyses a loop that still begins with its first iteration, and begins one later when `drop`
+  /// is called.
   FirstStep(Kernel& k, OpId loop);
 
-  /// In the copy of the body that is the first step: such an op's result is what the map says, and
+  /// In the copy of the body for the first iteration: the result of such an op is in the map, and
   /// there is nothing to clone.
   bool enter(OpId op, ValueMap& map) const;
   /// In the body that is left.
@@ -26,7 +26,7 @@ class FirstStep {
 
   Kernel& k_;
   RegionId body_;
-  std::unordered_set<Value> conditions_;  ///< true in the first step, in no other
+  std::unordered_set<Value> conditions_;  ///< true in the first iteration, in no other
   std::vector<OpId> selects_;             ///< by them
 };
 

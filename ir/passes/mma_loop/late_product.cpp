@@ -1,13 +1,14 @@
-// Two products, the second a step late.
+// Software-pipelines a loop with two back-to-back GEMMs: GEMM1 of iteration i - 1 runs next to
+// GEMM0 of iteration i.
 //
 // Before:  for k { s = dot q, K[k]; p = f(s); o = dot p, V[k], g(o) }
 // After:   if any { p = f(dot q, K[0]);
 //                   for k = 1.. { s = dot_async q, K[k]; o' = dot_async p, V[k-1], o
 //                                 wait s; p = f(s); wait o'; o = g(o') }
 //                   o = dot p, V[last], o }
-// so that f, the softmax of attention, runs beside a product (FlashAttention-3, 3.2). K and V are
-// rings of their own: K's slot is free once s is there, V's a step later. The last product, too,
-// may run beside the first one of the next tile (tile_overlap.cpp).
+// f, the softmax of attention, then overlaps an MMA (FlashAttention-3, 3.2). K and V are rings of
+// their own: K's slot is free once s is there, V's one iteration later. The last GEMM1, too, may
+// overlap the first GEMM0 of the next tile (tile_overlap.cpp).
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -42,7 +43,7 @@ class LateProduct {
     const Value adds = l_.add_carry(l_.loop, outside.flag(!begins_fresh_));
     const Value sum_before = body_carries(k_, l_.loop)[c_];
     Builder head = l_.before(k_[l_.body].first);
-    const Value sum = head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the late sum
+    const Value sum = head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the skewed accumulator
     k_.replace_all_uses(sum_before, sum);
     l_.fill_ahead(head, keys(), now);
     l_.fill_beside(head);
@@ -63,8 +64,8 @@ class LateProduct {
   }
 
  private:
-  /// Sums that begin as zeros and are at most scaled in a step: the first product need not read
-  /// them.
+  /// Whether the accumulator begins with zeros and is at most scaled in an iteration: the first MMA
+  /// need not read it.
   bool begins_fresh() const {
     if (!tiles_ || !is_zero(k_, loop_inits(k_[l_.loop])[c_])) return false;
     const Value begin = body_carries(k_, l_.loop)[c_], acc = k_[second_].operands[2];
@@ -76,8 +77,8 @@ class LateProduct {
   Feed& keys() { return l_.feeds[0]; }
   Feed& values() { return l_.feeds[1]; }
 
-  /// The loop moves into a branch that is taken where it has a step; an empty loop gives its inits,
-  /// and the positions in the rings stay what they were.
+  /// Moves the loop into a branch that is taken if it has an iteration; an empty loop returns its
+  /// initial values, and the ring positions stay the same.
   void enter_branch() {
     Builder b = l_.before(l_.loop);
     const auto own_inits = loop_inits(k_[l_.loop]);
@@ -114,8 +115,8 @@ class LateProduct {
     otherwise.yield(inits);
   }
 
-  /// The first step but for its second product, in front of the loop, which then starts a step
-  /// later. Gives the second product's A.
+  /// Peels the first iteration without its GEMM1; the loop then starts at iteration 1. Returns
+  /// operand A of that GEMM1.
   Value peel() {
     const OpId loop = l_.loop;
     Builder b = l_.before(loop);
@@ -126,7 +127,7 @@ class LateProduct {
       map[body_carries(k_, loop)[i]] = loop_inits(k_[loop])[i];
     const OpId yield = k_.terminator(l_.body);
     FirstStep first_step(k_, loop);
-    Value before;  // the pending sums of the tile before
+    Value before;  // the pending accumulator of the previous tile
     std::vector<OpId> behind_it;
     for (OpId op : k_.ops(l_.body)) {
       if (op == yield || op == second_ || l_.is_load(op) || first_step.enter(op, map)) continue;
@@ -137,7 +138,7 @@ class LateProduct {
       else
         clone_op(b, op, map);
     }
-    Value sums;  // of the tile before
+    Value sums;  // the accumulator of the previous tile
     if (tiles_) {
       sums = wait_for_tile_before(b, before);
       for (OpId op : behind_it) clone_op(b, op, map);
@@ -153,13 +154,14 @@ class LateProduct {
     return weights;
   }
 
-  /// What is not read need not be anything; those of the tile before are in the registers that this
-  /// one's go to.
+  /// An accumulator that is not read may hold anything; the previous tile's is in the registers
+  /// that this tile's takes.
   Value first_sums(const ValueMap& map, Value of_tile_before) const {
     return begins_fresh_ ? of_tile_before : mapped(map, k_[second_].operands[2]);
   }
 
-  /// The first step's scores; the sums of the tile before, if products overlap across tiles.
+  /// Issues GEMM0 of the first iteration; returns the accumulator of the previous tile if MMAs
+  /// overlap across tiles.
   Value first_scores(Builder& b, ValueMap& map) {
     const Value acc = mapped(map, k_[first_].operands[2]), a = mapped(map, k_[first_].operands[0]);
     const RingPosition at = keys().begin;
@@ -184,18 +186,18 @@ class LateProduct {
     return sums;
   }
 
-  /// What the first product needs once is free behind the last step's, long before the loop ends.
+  /// Releases stationary operands of mma0 after its last iteration, long before the loop ends.
   void release_once_behind(Builder& b, Value step) {
     const auto& bounds = k_[l_.loop].operands;
     l_.release_once(b, b.cmp("ge", b.add(step, bounds[2]), bounds[1]));
   }
 
-  /// The operands of the late product, whether it adds to a sum, and its values' place.
+  /// Operands of the skewed MMA, whether it adds to its accumulator, and its position in the ring.
   struct Late {
     Value sum, weights, adds;
     RingPosition at;
   };
-  /// Both products in flight; gives the first one's scores and the late one's pending sum.
+  /// Issues both MMAs; returns the result of GEMM0 and the pending accumulator of GEMM1.
   std::pair<Value, Value> both(Builder& b, Value acc, Value a, RingPosition now, const Late& late) {
     const bool fresh = is_zero(k_, acc);
     const Type type = k_.type(acc);
@@ -213,7 +215,8 @@ class LateProduct {
     return {done[0], done[1]};
   }
 
-  /// A step's; gives the late product's pending sum, the other is complete.
+  /// Issues the MMAs of an iteration; returns the pending accumulator of GEMM1, while GEMM0 is
+  /// complete.
   Value overlap(const Late& late, RingPosition now) {
     Builder b = l_.before(first_);
     b.loc = k_[first_].loc;
@@ -227,9 +230,9 @@ class LateProduct {
     return pending;
   }
 
-  /// The conversion of the second product's A from what it is computed in, and the zeros of its
-  /// absent elements: they must not write the registers of fragments while the product before may
-  /// read them (ptxas: C7513), so they come late. What the step also needs otherwise does not.
+  /// Whether the op converts GEMM1's A or zeroes its absent elements: such ops must not write the
+  /// registers of fragments while the previous MMA may read them (ptxas: C7513), so they come late.
+  /// Other uses of their operands are not affected.
   bool makes_fragments(OpId op) const {
     for (OpId at = k_[k_[second_].operands[0]].def; at && k_[at].parent == l_.body;) {
       const Opcode o = k_[at].opcode;
@@ -241,8 +244,8 @@ class LateProduct {
     return false;
   }
 
-  /// The late sum is waited for behind all that does not need it. `stand_in` is what its users
-  /// name.
+  /// Waits for the skewed accumulator after all ops that do not depend on it. `stand_in` is the
+  /// value that its users name.
   void finish_late(Value late, Value stand_in, Value weights) {
     const OpId yield = k_.terminator(l_.body);
     const std::unordered_set<OpId> late_ops = l_.dependents(stand_in);
@@ -262,9 +265,9 @@ class LateProduct {
     k_.erase(k_[stand_in].def);
   }
 
-  /// What the loop has left: where its rings are, and the operands of the last product.
+  /// State after the loop: ring positions, and the operands of the last mma1.
   struct Left {
-    std::size_t own;  ///< results before these
+    std::size_t own;  ///< number of results before these
     RingPosition keys, values;
     Value sum, weights, adds;
   };
@@ -274,7 +277,7 @@ class LateProduct {
     return {own, {r[own], r[own + 1]}, {r[own + 2], r[own + 3]}, r[c_], r[own + 4], r[own + 5]};
   }
 
-  /// Behind the loop: the last product is the next tile's to do.
+  /// After the loop: leaves the last GEMM1 to the next tile.
   void leave_to_next_tile() {
     const Left last = left();
     keys().end = last.keys;
@@ -285,7 +288,7 @@ class LateProduct {
     tiles_->leave(last.weights, last.adds);
   }
 
-  /// Behind the loop, and the end of the branch.
+  /// After the loop: issues the last GEMM1 and ends the branch.
   void last_product() {
     const Left last = left();
     const auto& results = k_[l_.loop].results;
@@ -312,7 +315,7 @@ class LateProduct {
   ProductLoop& l_;
   Kernel& k_;
   TileOverlap* tiles_;  ///< or none
-  std::size_t c_;       ///< the second product's sum among the carries
+  std::size_t c_;       ///< index of GEMM1's accumulator among the carries
   OpId first_, second_;
   bool begins_fresh_;
 };
@@ -324,7 +327,7 @@ std::optional<std::size_t> late_sum(const ProductLoop& l) {
   const Kernel& k = l.k;
   const Value sum = k[l.dots[1]].results[0];
   if (l.uses(sum) != 1 || l.load_of(k[l.dots[1]].operands[0])) return std::nullopt;
-  // A slot that both read is free only when the late one has done with it.
+  // A slot that both MMAs read is free only after the skewed one.
   if (l.load_of(k[l.dots[1]].operands[1])->dots.size() > 1) return std::nullopt;
   const OpId yield = k.terminator(l.body);
   for (std::size_t i = 0; i < k[yield].operands.size(); ++i)

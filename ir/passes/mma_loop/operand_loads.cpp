@@ -28,7 +28,7 @@ class Finder {
     return offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
   }
 
-  /// A copy reads ahead of its turn, and no barrier of those that compute holds it back.
+  /// Whether a load may run ahead of its iteration: no barrier of the consumers holds it back.
   bool may_be_read_ahead(OpId load) {
     if (hazards_.may_be_read_ahead(load, loop_)) return true;
     context_.remark(Remark::Kind::Missed, k_[load].loc,

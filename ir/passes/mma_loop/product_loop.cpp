@@ -40,7 +40,7 @@ bool ProductLoop::analyze() {
   return true;
 }
 
-/// False where something else than loops that count, or the one over tiles, is around this one.
+/// False if the loop stands in anything but counted loops and the loop over tiles.
 bool ProductLoop::find_outer_loops() {
   for (RegionId r = k[loop].parent; k[r].owner; r = k[k[r].owner].parent) {
     const OpId owner = k[r].owner;
@@ -72,7 +72,8 @@ bool ProductLoop::is_legal(OpId dot) const {
          a.shape()[1] % type->step() == 0 && load_of(k[dot].operands[1]) != nullptr;
 }
 
-/// In the ring or in front of the loop: what is in registers has a warp's 16 rows.
+/// Whether A is in shared memory, in a ring or loaded in front of the loop: A in registers has 16
+/// rows a warp.
 bool ProductLoop::is_tma_operand(Value a) const {
   if (load_of(a)) return true;
   for (OpId dot : dots)
@@ -173,7 +174,7 @@ Value ProductLoop::share_loads() {
   const Value tile = k[mine].results[0], tiles = k[mine].operands[1];
   const Value next = b.op(Opcode::Xor, {tile, b.i32(1)});
   const Value in_step = b.cmp("lt", next, tiles);
-  const Value other = b.select(in_step, next, tile);  // the place of no tile may divide by 0
+  const Value other = b.select(in_step, next, tile);  // an index beyond the last tile might divide by 0
   bool any = false;
   for (OperandLoad& load : loads_) {
     const Ints axes = load.axes;
@@ -220,9 +221,9 @@ void ProductLoop::leave_outer_loops() {
   }
 }
 
-/// By the leader, and only if the step at `iv` exists. What the loop needs once comes behind the
-/// first step's: the turn before may still read it, and the wait for that must not hold up the
-/// rest.
+/// Issues the loads of the iteration at `iv` by the leader, if that exists. Stationary operands
+/// come after the loads of the first iteration: the previous tile may still read them, and the wait
+/// for that must not delay the rest.
 void ProductLoop::fill_step(Builder& b, const Feed& feed, Value iv, Value slot, Value free,
                             bool with_once) {
   const Value exists = b.cmp("lt", iv, k[loop].operands[1]);
@@ -247,7 +248,7 @@ void ProductLoop::fill_first(int first) {
   for (int step = 0; step < most; ++step) {
     for (std::size_t i = 0; i < all.size(); ++i) {
       if (step >= count(all[i])) continue;
-      // What a turn before left in the slot lies a round back.
+      // The previous use of the slot lies one phase back.
       const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
       fill_step(b, *all[i], iv, at[i].slot, free, step == 0 && i == 0);
       at[i] = all[i]->ring.next(b, at[i]);

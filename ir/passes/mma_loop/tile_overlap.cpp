@@ -18,10 +18,10 @@
 namespace tegula::ir {
 namespace {
 
-/// What a thread may hold of the tile before, beside its sums.
+/// Registers that a thread may hold of the previous tile, besides its accumulator.
 constexpr std::int64_t kMostRegisters = 8;
 
-/// Operands of the op and of all it contains.
+/// Operands of the op and of all nested ops.
 template <class Visit>
 void for_operands(const Kernel& k, OpId op, const Visit& visit) {
   for (Value v : k[op].operands) visit(v);
@@ -31,7 +31,7 @@ void for_operands(const Kernel& k, OpId op, const Visit& visit) {
     });
 }
 
-/// Products and loops wait for each other in an order of their own.
+/// MMAs and loops wait in an order of their own.
 bool may_come_later(const Kernel& k, OpId op) {
   bool may = true;
   const auto look = [&](OpId o) {
@@ -85,8 +85,8 @@ bool TileOverlap::collect() {
   });
 }
 
-/// What comes later meets in memory what does not: the pass memory_order takes a turn of the tile
-/// loop for a program.
+/// Whether the delayed ops access the same memory as others: the pass memory_order treats an
+/// iteration of the tile loop as a program.
 bool TileOverlap::meets_others() const {
   MemoryHazards hazards(k_);
   std::vector<OpId> later, others;
@@ -107,7 +107,7 @@ bool TileOverlap::is_of_tile(Value v) const {
   return def ? k_[def].parent == body : k_[v].region == body;
 }
 
-/// The same in every tile.
+/// Whether the value is the same in every tile.
 bool TileOverlap::is_invariant(Value v) const {
   if (!is_of_tile(v)) return true;
   const OpId def = k_[v].def;
@@ -115,7 +115,7 @@ bool TileOverlap::is_invariant(Value v) const {
          std::ranges::all_of(k_[def].operands, [&](Value o) { return is_invariant(o); });
 }
 
-/// Tiles are computed again from the scalars that they come from.
+/// Tiles are recomputed from the scalars that they come from.
 void TileOverlap::add_outside(Value v) {
   if (is_invariant(v) || std::ranges::count(from_tile_, v) > 0) return;
   const OpId def = k_[v].def;
@@ -153,7 +153,7 @@ void TileOverlap::enter() {
                   head.select(exists_, next.phase, at_.phase)};
 }
 
-/// The value itself, what the map says of it, or its computation again.
+/// The value itself, its entry in the map, or a copy of its computation.
 Value TileOverlap::again(Builder& b, Value v, ValueMap& map) const {
   if (map.contains(v) || !is_of_tile(v)) return mapped(map, v);
   const OpId def = k_[v].def;

@@ -11,7 +11,7 @@
 namespace tegula::ir {
 namespace {
 
-/// Of one plan.
+/// Collects the reasons of one plan.
 class Reasons {
  public:
   Reasons(const Plan& plan, const Kernel& k) : p_(plan), k_(k), s_(survey(k, plan.tma_loads)) {}

@@ -12,13 +12,13 @@
 namespace tegula::ir {
 namespace {
 
-/// The narrowest swizzle: what TMA brings of a row is a multiple of it.
+/// The narrowest swizzle: TMA loads multiples of it of a row.
 constexpr std::int64_t kSwizzleBytes = 32;
-/// What comes with terms of columns: a factor, and what is added to rows.
+/// Registers that column terms take: a factor, and the terms added to rows.
 constexpr int kBesideTerms = 4;
 
-/// Why this dot cannot be a wgmma; empty where it can: B (and A, unless computed) brought by TMA in
-/// a loop that writes no memory, 64 rows a warpgroup.
+/// Why this dot cannot be a wgmma; empty if it can: B (and A, unless computed) loaded by TMA in a
+/// loop that writes no memory, 64 rows a warpgroup.
 std::string_view why_not_wgmma(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   const OpId loop = k[d.parent].owner;
@@ -64,7 +64,8 @@ bool is_invariant_load(const Kernel& k, Value v, RegionId loop_body) {
   return def && k[def].opcode == Opcode::LoadView && k[def].parent != loop_body;
 }
 
-/// A row of numbers that sums begin with in each turn of the loop: a thread keeps its columns.
+/// A row of numbers with which the accumulator begins in each outer iteration: a thread keeps its
+/// columns.
 bool is_repeated_row(const Kernel& k, Value acc, RegionId loop_body) {
   const OpId def = k[acc].def;
   return def && k[def].opcode == Opcode::Broadcast && k[def].parent != loop_body &&
@@ -146,7 +147,7 @@ bool wants_tma_loads(const Kernel& k, const PassContext& context) {
 Survey survey(const Kernel& k, bool tma_loads) {
   Survey s;
   const Bounds bounds(k);
-  std::unordered_set<OpId> counted;  // several products may share a load
+  std::unordered_set<OpId> counted;  // several dots may share a load
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     if (d.opcode == Opcode::For)

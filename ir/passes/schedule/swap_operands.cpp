@@ -22,7 +22,7 @@
 namespace tegula::ir {
 namespace {
 
-/// What a loop carries and adds products to, and those.
+/// A loop carry that accumulates dots, and these dots.
 struct Sums {
   OpId loop;
   std::size_t carry;
@@ -49,7 +49,7 @@ class Swap {
   }
 
  private:
-  /// Follows a carry from one product to the next, up to the end of the loop's body.
+  /// Follows a carry from one dot to the next, up to the end of the loop's body.
   std::optional<Sums> sums_of(OpId loop, std::size_t carry) const {
     const RegionId body = k_[loop].regions[0];
     Sums sums{loop, carry, {}};

@@ -3,9 +3,9 @@
 
 namespace tegula::ir {
 
-/// Writes every product of a kernel in tile form as the transpose of that of its transposed
-/// operands. False, and nothing is changed, unless each product adds to a sum that a loop carries
-/// and nothing else in the loop looks at.
+/// Writes every dot of a kernel in tile form as the transpose of the dot of its transposed
+/// operands. Returns false, and changes nothing, unless each dot adds to an accumulator that a loop
+/// carries and that nothing else in the loop reads.
 bool swap_operands(Kernel& k);
 
 }  // namespace tegula::ir

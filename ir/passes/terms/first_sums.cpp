@@ -1,10 +1,10 @@
 // factor * dot(a, b) + ramp = factor * dot(a, b, ramp / factor) + what the ramp begins with.
 //
-// The product then adds its operand's dimension's terms for nothing, and as what is left varies
-// along the other dimension, or not at all, no element needs a sum of its own. A product of halves
-// is rounded (on Hopper cut off) at each of its steps, as its sums are then: so they begin with a
-// ramp from 0, whose terms are as small as the tile is narrow. Where that lies is a scalar's
-// business, and terms that are no ramp, which may be of any magnitude, stay what they are.
+// The MMA then adds the column terms for free, as the initial value of its accumulator. Row terms
+// and scalars remain and cost nothing per element. A product of halves is rounded (on Hopper
+// truncated) at each k step, and so is the accumulator: it begins with a ramp from 0, whose terms
+// are as small as the tile is narrow. The ramp's start is a scalar; terms that are no ramp, which
+// may be of any magnitude, are left alone.
 #include "ir/analysis/bounds.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/terms/linear_form.h"

@@ -51,7 +51,7 @@ class LinearForms {
 
   /// The axis of a value that is narrow: a scalar, or a repeated scalar, row or column.
   std::optional<int> narrow_axis(Value v) const;
-  /// What the value is read as: narrow where it is a broadcast, else full.
+  /// The form of a value: a row or column term if it is a broadcast, else a tile.
   LinearForm of(Value v);
   /// The one narrow value that a form without full tile is; none where there are two or more.
   std::optional<Narrow> narrow(const LinearForm& f);
@@ -60,11 +60,12 @@ class LinearForms {
   LinearForm negated(const LinearForm& x);
   std::optional<LinearForm> product(const LinearForm& x, const LinearForm& y);
   std::optional<LinearForm> quotient(const LinearForm& x, const LinearForm& y);
-  /// Of integers to floats. A sum of positions is split into its dimensions so that each part's
-  /// rounding error is small beside the sum's own.
+  /// Converts an integer form to floats. A sum of positions is split by dimension, so that each
+  /// term's rounding error is small relative to the sum.
   std::optional<LinearForm> cast(const LinearForm& x, DType to);
-  /// The form, whose product begins with the terms of `axis` instead of zeros; nothing where it is
-  /// no such product, the terms are no ramp, or the factor no scalar. That must not be 0.
+  /// The form with an MMA whose accumulator begins with the terms of `axis` instead of zeros;
+  /// nothing if it has no such MMA, the terms are no ramp, or the factor no scalar. The factor must
+  /// not be 0.
   std::optional<LinearForm> with_first_sums(const LinearForm& f, int axis);
   /// An elementwise op (with its attributes) on narrow operands.
   std::optional<Narrow> elementwise(OpId like, std::span<const Narrow> operands);

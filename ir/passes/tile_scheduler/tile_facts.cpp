@@ -20,7 +20,7 @@ TileFacts::TileFacts(const Kernel& k) : k_(&k) {
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     const bool code = d.results.size() == 1 && is_code(d.results[0]);
-    if (code) return;  // found by who uses it
+    if (code) return;  // reached from its users
     for (Value v : d.operands) find(v);
   });
   std::ranges::stable_partition(facts_, [&](Value v) { return is_constant_read(k, k[v].def); });

@@ -1,20 +1,20 @@
 #pragma once
-// What is known of a tile from its number alone but takes long to find out: elements of tensors
-// that the kernel only reads (how many blocks, where a sequence begins), quotients and remainders,
-// choices that take several of these (a search).
-// Who learns the number early can find it out before others need it.
+// Values that depend on the tile id alone but take long to compute: elements of read-only tensors
+// (how many blocks, where a sequence begins), quotients and remainders, choices that take several
+// of these (a search). A producer that knows the tile id early can compute them before the
+// consumers need them.
 #include "ir/clone_op.h"
 
 namespace tegula::ir {
 
 class TileFacts {
  public:
-  /// Of the kernel's body, for tiles that are program_id of num_programs: scalars (i32) that ops of
-  /// it use, a few at most.
+  /// Finds the values in the kernel's body, for tiles that are program_id of num_programs: scalars
+  /// (i32) that its ops use, a few at most.
   explicit TileFacts(const Kernel& k);
 
   std::size_t count() const { return facts_.size(); }
-  /// Those of tile `number` of `total`, computed at the builder's point.
+  /// The values of tile `number` of `total`, computed at the builder's point.
   std::vector<Value> of(Builder& b, Value number, Value total) const;
   /// From here on `values` stand for them.
   void replace(Kernel& k, std::span<const Value> values) const;
@@ -27,7 +27,7 @@ class TileFacts {
 
   const Kernel* k_;
   std::unordered_map<Value, bool> code_;     ///< computed from scalars alone, in front of all loops
-  std::unordered_map<Value, bool> of_tile_;  ///< of those: depends on the tile's number
+  std::unordered_map<Value, bool> of_tile_;  ///< whether these depend on the tile id
   std::unordered_map<Value, bool> long_choice_;
   std::vector<Value> facts_;
 };

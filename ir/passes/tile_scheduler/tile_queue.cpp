@@ -24,7 +24,7 @@ void TileQueue::assume_counted(Builder& b, Value tile) {
 Value TileQueue::fetch(Builder& b) const { return b.op(Opcode::FetchTile, {counter_, total_}); }
 
 std::vector<Value> TileQueue::by_leader(Builder& b, Value fetched, RingPosition at) const {
-  // The programs' own numbers are the first tiles.
+  // The CTAs' own numbers are the first tile ids.
   std::vector<Value> numbers{b.add(programs_, fetched)};
   // Behind the last tile is nothing to be known.
   const Value tile = b.op(Opcode::Min, {numbers[0], b.sub(total_, b.i32(1))});

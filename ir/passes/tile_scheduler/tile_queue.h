@@ -1,8 +1,8 @@
 #pragma once
-// The numbers of a program's tiles, one by one from a counter in memory: the leader fetches a
-// number while the tile before it runs, finds out what is known of that tile, and hands both to
-// every warp through a channel of two slots. (The protocol of FlashAttention-3's and CUTLASS's
-// dynamic persistent schedulers.)
+// Dynamic tile scheduler: tile ids come one by one from a counter in memory. The leader fetches an
+// id while the previous tile runs, computes the tile's metadata, and hands both to every warp
+// through a channel of two slots. (The protocol of FlashAttention-3's and CUTLASS's dynamic
+// persistent schedulers.)
 #include "ir/passes/mma_loop/channel_ring.h"
 #include "ir/passes/tile_scheduler/tile_facts.h"
 
@@ -18,7 +18,7 @@ class TileQueue {
 
   static RingPosition first(Builder& b) { return ChannelRing::first(b); }
   RingPosition next(Builder& b, RingPosition at) const { return channel_.next(b, at); }
-  /// The fetch of the next number, not looked at yet.
+  /// Fetches the next tile id; its value is used later.
   Value fetch(Builder& b) const;
   /// The number that was fetched and its tile's facts, through the slot `at`, to every warp.
   std::vector<Value> hand_over(Builder& b, Value fetched, RingPosition at) const;

@@ -8,12 +8,12 @@
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
-/// Block lists of patterns that no mask function describes: blocks that the host chooses, and those
-/// that a router on the device chose.
+/// Block lists of patterns that no mask function describes: blocks chosen by the host, and by a
+/// router on the device.
 namespace tegula {
 
-/// Of which attention a list is. `batch` and `heads` are 1 where all batch entries or heads share
-/// their rows.
+/// Extents of the attention that a list is for. `batch` and `heads` are 1 if all batch entries or
+/// heads share their rows.
 struct BlockGrid {
   std::int64_t queries = 0, keys = 0;
   std::int64_t batch = 1, heads = 1;
@@ -23,7 +23,7 @@ struct BlockGrid {
   std::int64_t columns() const { return (keys + block_kv - 1) / block_kv; }
 };
 
-/// What a query tile does with a block of keys.
+/// Coverage of a kv block for a query tile.
 enum class BlockUse : std::uint8_t {
   skipped,  ///< nothing: none of its pairs is kept
   masked,   ///< visits it, and computes AttentionSpec::mask in it
@@ -39,9 +39,9 @@ BlockList list_blocks(const BlockGrid& grid,
                       Device device = Device::best(), Loc at = std::source_location::current());
 
 /// Global, near and random blocks (Zaheer et al. 2020, arXiv:2007.14062, BigBird), by numbers of
-/// blocks: the first `global` rows see all blocks and their columns are seen by all; tile m sees
-/// block n where |m - n| <= window; and each other tile sees `random` further blocks, or as many as
-/// there are. Causal: only n <= m, of which n = m is masked; AttentionSpec::mask is then causal().
+/// blocks: the first `global` rows and columns of blocks are full; tile m visits block n if |m - n|
+/// <= window; and each other tile visits `random` more blocks, or as many as there are. Causal:
+/// only n <= m, of which n = m is masked; AttentionSpec::mask is then causal().
 struct BigBird {
   int global = 1, window = 1, random = 3;
   bool is_causal = false;
@@ -51,7 +51,7 @@ struct BigBird {
 BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device = Device::best(),
                    Loc at = std::source_location::current());
 
-/// Which pairs of a chosen block attention keeps.
+/// Pairs of a chosen block that attention keeps.
 enum class WithinBlocks : std::uint8_t {
   all,     ///< all: no mask is computed but in a last block that the keys do not fill
   causal,  ///< q >= kv: blocks above the diagonal are dropped, those on it masked
@@ -63,12 +63,12 @@ BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device 
                            Loc at = std::source_location::current());
 
 /// Block top-k selection (Lu et al. 2025, arXiv:2502.13189, MoBA; Yuan et al. 2025,
-/// arXiv:2502.11089, NSA): `list` becomes the blocks that a router chose. `indices`, i32
-/// [batch or 1, heads or 1, query tiles, k] on the list's device, has the key blocks of each query
-/// tile in any order; what is below 0 or no block of `keys` keys is no choice. Numbers of a row
-/// must differ. Runs on the stream without waiting, so that each step of a model can select anew
-/// into the list that its attention was made with. Throws CompileError for indices that do not fit
-/// the list.
+/// arXiv:2502.11089, NSA): `list` becomes the blocks that a router chose. `indices`, i32 [batch or
+/// 1, heads or 1, query tiles, k] on the list's device, has the kv blocks of each query tile in any
+/// order; entries below 0 or beyond the blocks of `keys` keys are no choice. Numbers of a row must
+/// differ. Runs on the stream without waiting, so that each step of a model can select anew into
+/// the list that its attention was made with. Throws CompileError for indices that do not fit the
+/// list.
 void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t keys,
                    WithinBlocks within, const BlockList& list,
                    Loc at = std::source_location::current());

@@ -8,9 +8,9 @@
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/matmul_kernels.h"
 
-/// Matrix products whose epilogue is a lambda: DSL code on the tile of sums, before it is stored.
-/// Of two products at once: tegula/kernels/gated_matmul.h.
-/// What the lambda needs beside the sums are its further parameters, and arguments of every call:
+/// GEMMs whose epilogue is a lambda: DSL code on the accumulator tile, before it is stored. Two
+/// GEMMs at once: tegula/kernels/gated_matmul.h. Other inputs of the lambda are its trailing
+/// parameters, and arguments of every call:
 ///
 ///     auto dense = fused_matmul<bf16, bf16>(
 ///         [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
@@ -20,15 +20,15 @@
 namespace tegula {
 namespace detail {
 
-/// By which kernels a product is computed.
+/// Kernels that compute a GEMM.
 enum class MatmulWay : std::uint8_t { Whole, Batched, Clustered, Divided, Streamed };
 
-/// What the kernels of a call take. Throws CompileError unless shapes fit.
+/// Arguments of a call's kernels. Throws CompileError unless shapes fit.
 struct MatmulCall {
   MatmulCall(const MatmulConfig& config, const MatmulOptions& options, const Stream& stream,
              const Tensor& A, const Tensor& B, const Tensor& C, DType type_of_sums);
   MatmulWay way;
-  /// A and B, memory for sums of parts of k and, if streamed, counters.
+  /// A and B, workspace for partial accumulators and, with stream-K, counters.
   PackedTensors operands;
   MatmulVariant variant;
 };
@@ -38,20 +38,20 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options, bool further = false, Loc made_at = {});
 
-/// How a product reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA
-/// or the tensor cores do not take as they lie are copied first; those of 16 bits, where it reads
-/// them `direct`ly, are not.
+/// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
+/// the tensor cores cannot read are repacked first, unless they have 16 bits and `direct` lets
+/// mma.sync read them as stored.
 PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
                              bool direct = false);
 
 }  // namespace detail
 
-/// C = epilogue(A B): A [m, k] and B [k, n] of T, C [m, n] of O (see `matmul` for what goes
-/// together; all with a batch dimension in front, if A has one), any strides. `Fn` is a lambda
-/// (Tile acc, Index m, Index n, further..) or, told a batch's entry (0 of matrices), (Tile acc,
-/// Index b, Index m, Index n, further..), types written out: `acc` holds the sums at rows m and
-/// columns n, and what it returns is rounded to O. Copies share what was compiled. Calls throw
-/// CompileError for shapes that do not fit.
+/// C = epilogue(A B): A [m, k] and B [k, n] of T, C [m, n] of O (see `matmul` for supported types;
+/// all with a batch dimension in front, if A has one), any strides. `Fn` is a lambda (Tile acc,
+/// Index m, Index n, trailing..) or, with the batch entry (0 of matrices), (Tile acc, Index b,
+/// Index m, Index n, trailing..), types written out: `acc` is the accumulator at rows m and columns
+/// n, and the result is rounded to O. Copies share compiled kernels. Calls throw CompileError for
+/// shapes that do not fit.
 template <class T, class O, class Fn>
 class FusedMatmul {
   template <template <class...> class Body>
@@ -87,7 +87,8 @@ class FusedMatmul {
     k.partial.of(v)(stream, a, b, sums);
     k.sum(stream, sums, C, further...);
   }
-  /// What was compiled of this configuration for operands without batches, and why: plan, remarks.
+  /// Report on the kernel compiled of this configuration for operands without batches: plan,
+  /// remarks.
   std::string explain(const MatmulConfig& config) const {
     const auto is_meant = [&](const MatmulConfig& of_variant) { return of_variant == config; };
     const Kernels& k = *kernels_;

@@ -4,11 +4,12 @@
 
 #include "tegula/kernels/fused_matmul.h"
 
-/// Two products of one A whose results meet in an epilogue: gated units.
+/// Two GEMMs on one A with a common epilogue: gated units.
 namespace tegula {
 namespace detail {
 
-/// Adds the products of A's rows `m` and the columns `n` of G to one tile, those of U to another.
+/// Mainloop of A's rows `m` with the columns `n` of G into one accumulator, with those of U into
+/// another.
 template <class T, class ViewA, class ViewB>
 void add_gated(const MatmulVariant& v, const ViewA& A, const ViewB& G, const ViewB& U,
                const Index& m, const Index& n, const StepRange& all, Tile& gate, Tile& up) {
@@ -87,7 +88,7 @@ class FusedGatedMatmul {
     if (A.rank() == 3) return kernels_->batched.of(v)(stream, m[0], m[1], m[2], C, further...);
     kernels_->whole.of(v)(stream, m[0], m[1], m[2], C, further...);
   }
-  /// What was compiled for matrices, and why: plan, remarks.
+  /// Report on the kernel compiled for matrices: plan, remarks.
   std::string explain() const {
     return kernels_->whole.explain([](const auto&) { return true; });
   }

@@ -37,7 +37,7 @@ struct VideoSize {
   MaskNumber width, height, frames;
 };
 
-/// Which pairs of an AttentionSlice are seen.
+/// Pairs that an AttentionSlice keeps.
 enum class SliceKind : std::uint8_t {
   full,            ///< all
   causal,          ///< q - q_end >= kv - kv_end: the last query sees all keys
@@ -65,10 +65,10 @@ Mask or_(Mask a, Mask b);
 /// The mask does not let the pair through.
 Mask not_(Mask a);
 
-/// Every query sees every key.
+/// Every query attends to every key.
 Mask full();
 
-/// q >= kv: no query sees what comes after it.
+/// q >= kv: no query attends to later keys.
 Mask causal();
 
 /// Causal where the last query stands at the last key: q + kv_length - q_length >= kv. For chunks
@@ -82,7 +82,7 @@ Mask sliding_window(MaskNumber window);
 /// From `left` positions back to `right` positions ahead: -right <= q - kv <= left.
 Mask window(MaskNumber left, MaskNumber right);
 
-/// Causal within chunks of `size` positions, no chunk sees another (Llama 4).
+/// Causal within chunks of `size` positions (Llama 4).
 Mask chunked(MaskNumber size);
 
 /// |q - kv| <= window in steps of `dilation` (Longformer's dilated window).
@@ -91,35 +91,36 @@ Mask dilated_window(MaskNumber window, MaskNumber dilation);
 /// Sliding window that always keeps the first `sinks` keys (Xiao et al. 2023, StreamingLLM).
 Mask sink_window(MaskNumber sinks, MaskNumber window);
 
-/// The first `prefix` keys are seen by all, the rest causally (prefix language models).
+/// All queries attend to the first `prefix` keys, and causally to the rest (prefix language
+/// models).
 Mask prefix_lm(MaskNumber prefix);
 
-/// Causal from block to block, all of a block sees all of itself (autoregressive video).
+/// Causal from block to block, full within a block (autoregressive video).
 Mask block_causal(MaskNumber block);
 
-/// The same mask for each group of `length` positions; no group sees another. Runs a batch as one
+/// The same mask for each group of `length` positions, nothing between groups. Runs a batch as one
 /// long sequence.
 Mask batchify(MaskNumber length, Mask inner);
 
 /// Block diffusion over a noised copy of `length` positions followed by the clean one (Arriola et
-/// al. 2025): noised blocks see themselves and the clean blocks before them, clean ones are
-/// causal by block.
+/// al. 2025): noised blocks attend to themselves and to earlier clean blocks, clean ones are causal
+/// by block.
 Mask block_diffusion(MaskNumber length, MaskNumber block);
 
-/// Speculative blocks after a prompt: all see the first `prefix` keys; query block i sees key block
-/// i after the prefix, causally within it.
+/// Speculative blocks after a prompt: all queries attend to the first `prefix` keys; query block i
+/// attends to key block i after the prefix, causally within it.
 Mask speculative_blocks(MaskNumber prefix, MaskNumber block);
 
 /// The union of slices (MagiAttention, github.com/SandAI-org/MagiAttention): q_begin <= q < q_end,
 /// kv_begin <= kv < kv_end and what the slice's kind asks. Slices may overlap; no slice, no pair.
 Mask slices(std::vector<AttentionSlice> of);
 
-/// The mask of ring attention with balanced shards (Liu et al. 2023, arXiv:2310.01889, in
-/// the order that is known as zig-zag): a sequence is cut into 2 * `ranks` chunks of `chunk`
-/// positions, and rank r holds the chunks r and 2 * ranks - 1 - r, one behind the other.
-/// inner(position of q on rank `q_rank`, position of kv on rank `kv_rank`), where the position of i
-/// on rank r is i + r * chunk for i < chunk, else i + (2 * ranks - 2 - r) * chunk. Ranks that are
-/// Scalars serve all steps of the ring with one kernel.
+/// The mask of ring attention with balanced shards (Liu et al. 2023, arXiv:2310.01889, in zig-zag
+/// order): a sequence is divided into 2 * `ranks` chunks of `chunk` positions, and rank r holds the
+/// chunks r and 2 * ranks - 1 - r, consecutively. inner(position of q on rank `q_rank`, position of
+/// kv on rank `kv_rank`), where the position of i on rank r is i + r * chunk for i < chunk, else i
+/// + (2 * ranks - 2 - r) * chunk. Ranks that are Scalars serve all steps of the ring with one
+/// kernel.
 Mask zigzag(MaskNumber q_rank, MaskNumber kv_rank, MaskNumber ranks, MaskNumber chunk, Mask inner);
 
 /// Video in frames after a prompt, frame by frame: q < prompt, or kv < sinks, or |q - kv| < width
@@ -145,11 +146,12 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size);
 Mask morton_neighbourhood(int side, MaskNumber size, Loc at = std::source_location::current());
 
 /// Sliding tile attention (Zhang et al. 2025, arXiv:2502.04507) on an image in tiles, laid out as
-/// in tiled_neighbourhood, followed by `text` positions. A pixel sees all pixels of the tiles in a
-/// window of window.width x window.height tiles around its own tile, and the text; text sees all.
-/// For a window of n tiles in a direction, centre c is the tile's coordinate clamped to
-/// [n / 2, tiles - 1 - (n - 1) / 2] and tiles c - n / 2 .. c + (n - 1) / 2 are seen. The image is
-/// a multiple of the tile. What lies behind the text neither sees nor is seen.
+/// in tiled_neighbourhood, followed by `text` positions. A pixel attends to all pixels of the tiles
+/// in a window of window.width x window.height tiles around its own tile, and to the text; text
+/// attends to all. For a window of n tiles in a direction, centre c is the tile's coordinate
+/// clamped to [n / 2, tiles - 1 - (n - 1) / 2] and tiles c - n / 2 .. c + (n - 1) / 2 are in it.
+/// The image is a multiple of the tile. Positions beyond the text neither attend nor are attended
+/// to.
 Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskNumber text);
 /// The same in a video: tiles of tile.width x tile.height x tile.frames, the tiles of a row first,
 /// then rows, then frames.
@@ -179,18 +181,18 @@ Mask key_padding(Tensor lengths);
 /// Keys from the first real one of their batch entry on: kv >= padding[b] (i32).
 Mask left_padding(Tensor padding);
 
-/// |q - kv| <= window, and positions marked in `is_global` (i32, not 0) see and are seen by all
-/// (Longformer).
+/// |q - kv| <= window, and positions marked in `is_global` (i32, not 0) attend to and are attended
+/// to by all (Longformer).
 Mask global_window(MaskNumber window, Tensor is_global);
 
-/// Text and images in one sequence: causal, and all of an image sees all of itself (Zhou et al.
-/// 2024, arXiv:2408.11039, Transfusion): kv < span_ends[q]. `span_ends` (i32) has an entry for each
-/// position: the first position behind its image; of text at i, which is a span of its own, i + 1.
+/// Text and images in one sequence: causal, and full within an image (Zhou et al. 2024,
+/// arXiv:2408.11039, Transfusion): kv < span_ends[q]. `span_ends` (i32) has an entry for each
+/// position: the first position after its image; for text at i, which is a span of its own, i + 1.
 Mask transfusion(Tensor span_ends);
 
-/// Cross attention of text to images, each of which is `image_tokens` keys: query q sees the keys
-/// of image images[q] only, images[q] == kv / image_tokens. `images` (i32) has an entry for each
-/// query: the latest image before it, or -1 for none (Alayrac et al. 2022, arXiv:2204.14198,
+/// Cross attention of text to images, each of which is `image_tokens` keys: query q attends to the
+/// keys of image images[q] only, images[q] == kv / image_tokens. `images` (i32) has an entry for
+/// each query: the latest image before it, or -1 for none (Alayrac et al. 2022, arXiv:2204.14198,
 /// Flamingo).
 Mask latest_image(Tensor images, MaskNumber image_tokens);
 
@@ -226,8 +228,8 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
 /// Throws CompileError for a table that holds no tree of `nodes` nodes.
 Mask tree(MaskNumber prefix, Tensor ancestors, int nodes, Loc at = std::source_location::current());
 
-/// The mask of positions that lie further on: inner(q + q_offset, kv + kv_offset). For the parts of
-/// ring attention and of prefills in chunks.
+/// The mask of shifted positions: inner(q + q_offset, kv + kv_offset). For the shards of ring
+/// attention and for chunked prefills.
 Mask shifted(MaskNumber q_offset, MaskNumber kv_offset, Mask inner);
 
 /// Video in frames of `frame` tokens after a prompt: a token sees the prompt, and tokens less than

@@ -9,15 +9,15 @@
 #include "tegula/tiles.h"
 #include "tegula/view.h"
 
-/// The kernels of matrix products around an epilogue: whole, in batches, k divided in three ways.
+/// GEMM kernels around an epilogue: data-parallel, batched, split-K in three ways.
 namespace tegula::detail {
 
-/// What a product's kernel is compiled for.
+/// Compile-time variant of a GEMM kernel.
 struct MatmulVariant : MatmulConfig {
   MatmulOptions options;
-  /// Of a cluster that divides k.
+  /// CTAs of a cluster that divides k.
   int programs = 1;
-  /// The kernel before it on the stream copies its operands, and may not have ended.
+  /// The previous kernel on the stream repacks its operands, and may not have ended.
   bool after_copies = false;
 
   template <class Variant, class Visit>
@@ -32,7 +32,7 @@ struct MatmulVariant : MatmulConfig {
   void wait_for_copies() const {
     if (after_copies) wait_for_previous_kernels();
   }
-  /// A's rows along the rows of a tile of sums.
+  /// The accumulator with A's rows along its rows.
   Tile turned(const Tile& sums) const { return swapped ? sums.T() : sums; }
   friend auto operator<=>(const MatmulVariant&, const MatmulVariant&) = default;
 };
@@ -48,8 +48,8 @@ Tile add_product(const MatmulOptions& options, const Arg& a, const Arg& b, const
   return is_f8 && options.promoted ? acc + dot(a, b, {}, precision) : dot(a, b, acc, precision);
 }
 
-/// Sums of the products of A's rows `m` and B's columns `n` over some steps of k, as the tensor
-/// cores have them: if swapped, A's rows lie along the tile's columns.
+/// Mainloop of A's rows `m` and B's columns `n` over some k-iterations. The accumulator is as the
+/// tensor cores have it: with swap A/B, A's rows lie along its columns.
 template <class T, class ViewA, class ViewB>
 Tile matmul_sums(const MatmulVariant& v, const ViewA& A, const ViewB& B, const Index& m,
                  const Index& n, const StepRange& some) {
@@ -60,7 +60,8 @@ Tile matmul_sums(const MatmulVariant& v, const ViewA& A, const ViewB& B, const I
   return acc;
 }
 
-/// C = epilogue(A B). The programs of a cluster take a part of k each, and then of the tile.
+/// C = epilogue(A B). The programs of a cluster take a slice of k each, and then a slice of the
+/// tile.
 template <class T, class O, class Fn, class... Extra>
 struct WholeMatmul {
   Fn epilogue;
@@ -93,7 +94,7 @@ struct BatchedMatmul {
   }
 };
 
-/// P[s] = the part of A B that steps s * ceil(steps / splits) .. give.
+/// P[s] = the partial accumulator of A B over the k-iterations from s * ceil(steps / splits) on.
 template <class T>
 struct PartialMatmul {
   void operator()(In<T, 2> A, In<T, 2> B, Out<SumOf<T>, 3> P) const {
@@ -121,7 +122,8 @@ struct SumOfParts {
   }
 };
 
-/// C[b] = epilogue(A[b] B[b]) of one step at least, the steps of all tiles dealt evenly.
+/// C[b] = epilogue(A[b] B[b]) with at least one k-iteration, stream-K: the k-iterations of all
+/// tiles are divided evenly.
 template <class T, class O, class Fn, class... Extra>
 struct StreamedMatmul {
   Fn epilogue;

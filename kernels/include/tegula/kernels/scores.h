@@ -87,7 +87,7 @@ Score log_length(ScoreNumber length);
 Score forgetting(Tensor f);
 
 /// log(f(s)): weights in proportion to f(s) >= 0 instead of e^s, for instance sigmoid or the square
-/// of max(s, 0). Outputs times e^lse are the sums without a denominator; Weighting::scores gives
+/// of max(s, 0). Outputs times e^lse are the results without a denominator; Weighting::scores gives
 /// those at once.
 Score activation(std::function<Tile(Tile s)> f);
 
