@@ -6,16 +6,16 @@
 #include <optional>
 #include <vector>
 
-#include "autotune/product_model.h"
-#include "autotune/remembered.h"
-#include "tegula/quotients.h"
+#include "autotune/matmul_cost_model.h"
+#include "autotune/memo_table.h"
+#include "tegula/int_math.h"
 
 namespace tegula {
 namespace {
 
 /// A tile: the rest is chosen.
 constexpr MatmulConfig tile(int bm, int bn) { return {.bm = bm, .bn = bn}; }
-constexpr MatmulConfig swapped(int bm, int bn) { return {.bm = bm, .bn = bn, .swapped = true}; }
+constexpr MatmulConfig swap_ab_tile(int bm, int bn) { return {.bm = bm, .bn = bn, .swap_ab = true}; }
 
 constexpr std::array kTiles{tile(128, 256), tile(128, 192), tile(128, 128),
                             tile(128, 64),  tile(64, 256),  tile(64, 192),
@@ -28,38 +28,38 @@ constexpr std::array kOddTiles{tile(128, 224), tile(128, 176), tile(128, 160), t
 constexpr int kPlainWidth = 176;
 /// For up to half the rows of an instruction: there they are never slower than other tiles of
 /// wgmma.
-constexpr std::array kSwappedTiles{swapped(8, 64),   swapped(8, 128), swapped(16, 64),
-                                   swapped(16, 128), swapped(32, 64), swapped(32, 128)};
+constexpr std::array kSwapAbTiles{swap_ab_tile(8, 64),   swap_ab_tile(8, 128), swap_ab_tile(16, 64),
+                                   swap_ab_tile(16, 128), swap_ab_tile(32, 64), swap_ab_tile(32, 128)};
 constexpr int kFewRows = 32;
 /// Tile heights (swap A/B) for problems whose rows are not 128-byte aligned, chosen so that the
 /// last wave is full. Requires A k-major and B not k-major; three warpgroups have no registers for
 /// more than an epilogue, nor for matrices that it reads.
 constexpr int kLeastTall = 72, kMostTall = 120, kTallStep = 8, kTallColumns = 192;
 /// Maximum BN with FP32 promotion, which needs two accumulators per thread.
-constexpr int kPromotedColumns = 128;
+constexpr int kPromotionColumns = 128;
 
 std::vector<MatmulConfig> tiles_for(const MatmulProblem& p) {
   std::vector<MatmulConfig> tiles;
   const auto add = [&](const auto& list, const auto& fits) {
     for (MatmulConfig t : list) {
       t.bk = autotune::kStepBytes / size_bytes(p.operands);
-      if (fits(t) && !(p.promoted && t.bn > kPromotedColumns)) tiles.push_back(t);
+      if (fits(t) && !(p.fp32_promotion && t.bn > kPromotionColumns)) tiles.push_back(t);
     }
   };
   const bool is_flat = p.m <= kFewRows;
   // TMA cannot load rows of 16 bytes under a swizzle.
-  add(kSwappedTiles,
+  add(kSwapAbTiles,
       [&](const MatmulConfig& t) { return is_flat && p.m <= t.bm && (t.bm > 8 || p.a_k_major); });
   const auto is_filled = [&](const MatmulConfig& t) { return t.bm == 64 || p.m > t.bm / 2; };
   add(kTiles, [&](const MatmulConfig& t) { return !is_flat && is_filled(t); });
   add(kOddTiles, [&](const MatmulConfig& t) {
-    return !is_flat && is_filled(t) && p.b_k_major && !(p.further && t.bn == kPlainWidth);
+    return !is_flat && is_filled(t) && p.b_k_major && !(p.has_epilogue_tensors && t.bn == kPlainWidth);
   });
-  if (!autotune::has_split_lines(p) || p.whole) return tiles;
+  if (!autotune::has_split_lines(p) || p.no_split_k) return tiles;
   add(std::array{tile(192, 192)}, is_filled);
-  if (p.b_k_major || !p.a_k_major || p.further) return tiles;
+  if (p.b_k_major || !p.a_k_major || p.has_epilogue_tensors) return tiles;
   for (int rows = kLeastTall; rows <= kMostTall; rows += kTallStep)
-    add(std::array{swapped(rows, kTallColumns)},
+    add(std::array{swap_ab_tile(rows, kTallColumns)},
         [&](const MatmulConfig& t) { return p.m > t.bm / 2; });
   return tiles;
 }
@@ -77,9 +77,9 @@ MatmulConfig older_config(const MatmulProblem& p) {
 /// small. If one wave suffices, repacking the operands would cost more than it saves.
 std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
   constexpr int kMaxDepth = 192;
-  if (!p.copies || p.whole || size_bytes(p.operands) != 2 || p.k > kMaxDepth) return std::nullopt;
+  if (!p.needs_repack || p.no_split_k || size_bytes(p.operands) != 2 || p.k > kMaxDepth) return std::nullopt;
   MatmulConfig c{.bm = 64, .bn = 64, .bk = 64};
-  c.direct = ceil_div(p.m, c.bm) * ceil_div(p.n, c.bn) <= p.sms;
+  c.no_repack = ceil_div(p.m, c.bm) * ceil_div(p.n, c.bn) <= p.num_sms;
   return c;
 }
 
@@ -93,15 +93,15 @@ std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
   const MatmulRates& r = p.profile->matmul;
   const int bytes = size_bytes(p.operands);
   const bool has_pieces = p.n % kPiece == 0 && (p.a_k_major ? p.k : p.m) % kPiece == 0;
-  if (p.m > kMostRows || p.b_k_major || p.whole || p.copies || bytes != 2 || !has_pieces ||
+  if (p.m > kMostRows || p.b_k_major || p.no_split_k || p.needs_repack || bytes != 2 || !has_pieces ||
       p.n * p.k * bytes < r.least_weights_cp_async)
     return std::nullopt;
-  MatmulConfig c{.bm = p.m <= 16 ? 16 : 32, .bn = 64, .bk = 64, .clustered = true, .stages = 4};
+  MatmulConfig c{.bm = p.m <= 16 ? 16 : 32, .bn = 64, .bk = 64, .split_k_in_cluster = true, .stages = 4};
   const std::int64_t tiles = ceil_div(p.n, c.bn);
-  for (c.splits = 2; c.splits <= 8; c.splits *= 2) {
-    if (p.k < std::int64_t{kStepsOfPart} * c.bk * c.splits) return std::nullopt;
-    if (2 * tiles * c.splits < 3 * p.sms) continue;
-    if (tiles * c.splits * c.bn * c.bk * bytes * 3 > r.weights_under_way_cp_async) c.stages = 3;
+  for (c.split_k = 2; c.split_k <= 8; c.split_k *= 2) {
+    if (p.k < std::int64_t{kStepsOfPart} * c.bk * c.split_k) return std::nullopt;
+    if (2 * tiles * c.split_k < 3 * p.num_sms) continue;
+    if (tiles * c.split_k * c.bn * c.bk * bytes * 3 > r.weights_under_way_cp_async) c.stages = 3;
     return c;
   }
   return std::nullopt;
@@ -112,12 +112,12 @@ std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
 /// the others (bench/results/sweeps/2026-11-24-h200-narrow.jsonl).
 std::optional<MatmulConfig> narrow_config(const MatmulProblem& p) {
   constexpr int kColumns = 128, kMost = 112, kLeastDepth = 2048;
-  const std::int64_t rows = ceil_div(ceil_div(p.m, p.sms), kTallStep) * kTallStep;
+  const std::int64_t rows = ceil_div(ceil_div(p.m, p.num_sms), kTallStep) * kTallStep;
   if (p.n > kColumns || p.n <= kColumns / 2 || rows < kLeastTall || rows > kMost ||
-      p.k < kLeastDepth || size_bytes(p.operands) != 2 || p.b_k_major || !p.a_k_major || p.copies ||
-      p.whole || p.further)
+      p.k < kLeastDepth || size_bytes(p.operands) != 2 || p.b_k_major || !p.a_k_major || p.needs_repack ||
+      p.no_split_k || p.has_epilogue_tensors)
     return std::nullopt;
-  MatmulConfig t = swapped(static_cast<int>(rows), kColumns);
+  MatmulConfig t = swap_ab_tile(static_cast<int>(rows), kColumns);
   t.bk = autotune::kStepBytes / size_bytes(p.operands);
   t.stages = autotune::deepest_ring(t, *p.profile);
   t.multicast = autotune::has_split_lines(p);
@@ -125,16 +125,16 @@ std::optional<MatmulConfig> narrow_config(const MatmulProblem& p) {
 }
 
 MatmulConfig best_config(const MatmulProblem& p) {
-  if (!p.by_wgmma || (p.operands == DType::f32 && !p.tf32)) return older_config(p);
+  if (!p.has_wgmma || (p.operands == DType::f32 && !p.tf32)) return older_config(p);
   if (const auto shallow = shallow_config(p)) return *shallow;
   if (const auto few_rows = few_rows_config(p)) return *few_rows;
   if (const auto narrow = narrow_config(p)) return *narrow;
   MatmulConfig c = autotune::best_product(p, tiles_for(p));
-  if (!c.alternate) return c;
+  if (!c.pingpong) return c;
   const std::int64_t row_bytes = p.k * size_bytes(p.operands);
   c.stages = 0;
   // The tensors that an epilogue reads come from L2, too.
-  c.multicast = p.whole || p.further || row_bytes > p.profile->matmul.multicast_row_bytes;
+  c.multicast = p.no_split_k || p.has_epilogue_tensors || row_bytes > p.profile->matmul.multicast_row_bytes;
   c.tma_store = row_bytes >= p.profile->matmul.tma_store_row_bytes;
   return c;
 }
@@ -143,18 +143,18 @@ MatmulConfig best_config(const MatmulProblem& p) {
 
 std::string MatmulConfig::str() const {
   return std::to_string(bm) + "x" + std::to_string(bn) + "x" + std::to_string(bk) +
-         (splits > 1 ? (clustered ? " cluster " : " split ") + std::to_string(splits) : "") +
-         (swapped ? " swapped" : "") + (direct ? " direct" : "") + (multicast ? " multicast" : "") +
-         (alternate ? " alternate" : "") + (tma_store ? " tma_store" : "") +
-         (streamed != 0 ? " streamed " + std::to_string(streamed) : "") +
+         (split_k > 1 ? (split_k_in_cluster ? " cluster_split_k " : " split_k ") + std::to_string(split_k) : "") +
+         (swap_ab ? " swap_ab" : "") + (no_repack ? " no_repack" : "") + (multicast ? " multicast" : "") +
+         (pingpong ? " pingpong" : "") + (tma_store ? " tma_store" : "") +
+         (stream_k_ctas != 0 ? " stream_k " + std::to_string(stream_k_ctas) : "") +
          (stages != 0 ? " stages " + std::to_string(stages) : "") +
          (group_m != MatmulConfig().group_m ? " group_m " + std::to_string(group_m) : "");
 }
 
 MatmulConfig matmul_config(const MatmulProblem& problem) {
-  thread_local autotune::Remembered<MatmulProblem, MatmulConfig> remembered;
+  thread_local autotune::MemoTable<MatmulProblem, MatmulConfig> memo;
   const auto hash = static_cast<std::uint64_t>((problem.m * 31 + problem.n) ^ (problem.k << 20));
-  return remembered.of(problem, hash, best_config);
+  return memo.of(problem, hash, best_config);
 }
 
 MatmulConfig gated_matmul_config(const MatmulProblem& problem) {
@@ -162,11 +162,11 @@ MatmulConfig gated_matmul_config(const MatmulProblem& problem) {
   MatmulProblem both = problem;
   both.b_k_major = false;  // half of an odd width may be none that wgmma has
   both.n *= 2;
-  both.whole = true;
+  both.no_split_k = true;
   both.m = std::max<std::int64_t>(both.m, kFewRows + 1);  // no operands are exchanged
   MatmulConfig c = matmul_config(both);
   // Half as high rather than half as wide: blocks of its results take fewer registers.
-  if (c.alternate) c.bm = 64, c.bn = 256, c.multicast = c.tma_store = false;
+  if (c.pingpong) c.bm = 64, c.bn = 256, c.multicast = c.tma_store = false;
   c.bn /= 2;
   return c;
 }

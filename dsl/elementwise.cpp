@@ -30,7 +30,7 @@ ir::Value constant(Tracer& t, const Arg& a, DType d) {
   if (is_bool(d)) return t.build.constant(type, std::int64_t{a.as_int() != 0});
   // The conversion of a float literal is the cast of the language.
   if (a.kind() == Arg::Kind::Float) return t.build.cast(t.build.f32(a.as_float()), d);
-  if (!fits(a.as_int(), d)) fail(Mistake::literal_range, a.loc(), {}, a.as_int(), name(d));
+  if (!fits(a.as_int(), d)) fail(ErrorId::literal_range, a.loc(), {}, a.as_int(), name(d));
   return t.build.constant(type, a.as_int());
 }
 
@@ -56,7 +56,7 @@ DType meet(Tracer& t, std::string_view what, std::span<const Arg> args) {
     }
     const ir::Type type = t.type(a);
     if (type.is_pointer())
-      fail(Mistake::pointer_operand, a.loc(), {t.origin(t.value(a), "the operand")}, what);
+      fail(ErrorId::pointer_operand, a.loc(), {t.origin(t.value(a), "the operand")}, what);
     add(tiles, type.dtype());
   }
   if (!tiles) return *literals;
@@ -122,7 +122,7 @@ void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, 
         std::vector<Note> notes;
         for (std::size_t n = 0; n < values.size(); ++n)
           notes.push_back(t.origin(values[n], fmt::format("operand {}", n)));
-        fail(Mistake::shapes_differ, loc, std::move(notes), what, extents_text(before),
+        fail(ErrorId::shapes_differ, loc, std::move(notes), what, extents_text(before),
              extents_text(s));
       }
       extent = std::max(extent, s[i]);
@@ -146,20 +146,20 @@ Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
 
 int checked_axis(std::string_view what, ir::Type type, int axis, Loc loc) {
   const int rank = static_cast<int>(type.rank());
-  if (!type.is_tile()) fail(Mistake::not_a_tile, loc, {}, what);
-  if (axis < -rank || axis >= rank) fail(Mistake::bad_axis, loc, {}, what, axis, rank);
+  if (!type.is_tile()) fail(ErrorId::not_a_tile, loc, {}, what);
+  if (axis < -rank || axis >= rank) fail(ErrorId::bad_axis, loc, {}, what, axis, rank);
   return axis < 0 ? axis + rank : axis;
 }
 
 void require_integers(std::string_view what, DType d, Loc loc) {
-  if (!is_integer(d)) fail(Mistake::integers_only, loc, {}, what, name(d));
+  if (!is_integer(d)) fail(ErrorId::integers_only, loc, {}, what, name(d));
 }
 void require_floats(std::string_view what, DType d, Loc loc) {
-  if (!is_float(d)) fail(Mistake::floats_only, loc, {}, what, name(d));
+  if (!is_float(d)) fail(ErrorId::floats_only, loc, {}, what, name(d));
   require_arithmetic(what, d, loc);
 }
 void require_arithmetic(std::string_view what, DType d, Loc loc) {
-  if (is_float(d) && size_bits(d) == 8) fail(Mistake::storage_only, loc, {}, what, name(d));
+  if (is_float(d) && size_bits(d) == 8) fail(ErrorId::storage_only, loc, {}, what, name(d));
 }
 
 }  // namespace tegula::dsl

@@ -13,7 +13,7 @@
 #include "dsl/instance.h"
 #include "ir/text.h"
 #include "runtime/gpu_text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/text.h"
 #include "support/warnings.h"
@@ -91,7 +91,7 @@ void refuse_nested(const KernelInstance& k) {
   std::vector<Note> made{{k.loc(), fmt::format("{} is made here", k.name())}};
   if (t->instance->loc() != k.loc())
     made.push_back({t->instance->loc(), fmt::format("{} is made here", t->instance->name())});
-  fail(Mistake::nested_launch, t->build.loc, std::move(made), k.name(), t->instance->name());
+  fail(ErrorId::nested_launch, t->build.loc, std::move(made), k.name(), t->instance->name());
 }
 
 }  // namespace
@@ -187,7 +187,7 @@ Artefact Launcher::compile_for(KernelInstance& k, std::string_view name,
   refuse_nested(k);
   const auto target = ir::Target::find(name);
   if (!target)
-    fail(Mistake::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
+    fail(ErrorId::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
          k.name(), name, ir::Target::all_names());
   CallArgs run_time;
   for (const HostArg& a : k.run_time_args(args)) run_time.add(a, {});
@@ -222,7 +222,7 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
   }
   if (wants_retrace()) [[unlikely]]
     if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir)
-      fail(Mistake::stale_trace, k.loc(), {}, k.name());
+      fail(ErrorId::stale_trace, k.loc(), {}, k.name());
   const std::span<const runtime::LaunchArg> run_time(call.args.data(),
                                                      entry->kernel->tile.params().size());
   entry->kernel->launch(given ? *given : Stream(device), run_time);
@@ -303,9 +303,9 @@ std::string dump(dsl::KernelInstance& k, std::string_view verb) {
   static constexpr std::string_view kVerbs[] = {"key", "trace",    "optimize", "emit",
                                                 "ptx", "assemble", "launch"};
   if (std::ranges::find(kVerbs, verb) == std::end(kVerbs))
-    fail(Mistake::unknown_verb, k.loc(), {}, verb);
+    fail(ErrorId::unknown_verb, k.loc(), {}, verb);
   const auto kernel = k.launcher.latest();
-  if (!kernel) fail(Mistake::not_compiled, k.loc(), {}, k.name());
+  if (!kernel) fail(ErrorId::not_compiled, k.loc(), {}, k.name());
   if (verb == "emit" || verb == "ptx") return runtime::gpu_text(*kernel, verb);
   return kernel->dump(verb);
 }
@@ -314,7 +314,7 @@ std::vector<Warning> warnings(const dsl::KernelInstance& k) { return k.launcher.
 
 std::string explain(dsl::KernelInstance& k) {
   const auto kernel = k.launcher.latest();
-  if (!kernel) fail(Mistake::not_compiled, k.loc(), {}, k.name());
+  if (!kernel) fail(ErrorId::not_compiled, k.loc(), {}, k.name());
   return k.launcher.why() + kernel->explain();
 }
 

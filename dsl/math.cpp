@@ -20,7 +20,7 @@ Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = f
   const DType d = dsl::meet(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
   if (d == DType::f64 && std::ranges::find(kWide, op) == std::end(kWide))
-    fail(Mistake::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
+    fail(ErrorId::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
   const ir::Value v = dsl::operand(t, x, d);
   return t.tile(approx ? t.build.op(op, {v}, {{AttrName::approx, 1}}) : t.build.op(op, {v}));
 }
@@ -55,7 +55,7 @@ Tile composed(std::string_view what, const Arg& x, const F& f) {
 Tile cast(const Arg& x, DType to) {
   Tracer& t = Tracer::at(x.loc(), "cast");
   if (!x.is_literal() && t.type(x).is_pointer())
-    fail(Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
+    fail(ErrorId::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
   ir::Value v = dsl::operand(t, x, to);
   // A user who writes the type wants it for tensors of all sizes.
   if (is_integer(to)) v = t.indices.restated(t.build, v, dsl::IndexTypes::Kind::Number);
@@ -70,7 +70,7 @@ Tile bitcast(const Arg& x, DType to) {
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
   if (size_bits(type.dtype()) != size_bits(to))
-    fail(Mistake::bitcast_width, x.loc(), {t.origin(v, "the operand")}, name(type.dtype()),
+    fail(ErrorId::bitcast_width, x.loc(), {t.origin(v, "the operand")}, name(type.dtype()),
          size_bits(type.dtype()), name(to), size_bits(to));
   return t.tile(type.dtype() == to ? v : t.build.op(Opcode::Bitcast, {v}, type.with_dtype(to)));
 }
@@ -80,7 +80,7 @@ Tile where(const Arg& condition, const Arg& a, const Arg& b) {
   const Arg choices[] = {a, b};
   const DType d = dsl::meet(t, "where", choices);
   if (!condition.is_literal() && t.type(condition).dtype() != DType::i1)
-    fail(Mistake::condition_type, condition.loc(), {t.origin(t.value(condition), "the condition")},
+    fail(ErrorId::condition_type, condition.loc(), {t.origin(t.value(condition), "the condition")},
          "where", name(t.type(condition).dtype()), "compare, e.g. x != 0");
   ir::Value values[] = {dsl::truth(t, condition), dsl::operand(t, a, d), dsl::operand(t, b, d)};
   dsl::meet_shapes(t, "where", values, condition.loc());
@@ -104,11 +104,11 @@ Tile fma(const Arg& a, const Arg& b, const Arg& c) {
   dsl::require_floats("fma", dsl::meet(t, "fma", args), a.loc());
   return dsl::record("fma", Opcode::Fma, {a, b, c});
 }
-Tile rescaled(const Arg& x, const Arg& by) {
-  Tracer& t = Tracer::at(x.loc(), "rescaled");
+Tile conditional_rescale(const Arg& x, const Arg& by) {
+  Tracer& t = Tracer::at(x.loc(), "conditional_rescale");
   const Arg args[] = {x, by};
-  dsl::require_floats("rescaled", dsl::meet(t, "rescaled", args), x.loc());
-  return dsl::record("rescaled", Opcode::Mul, {x, by}, {{AttrName::mostly_one, 1}});
+  dsl::require_floats("conditional_rescale", dsl::meet(t, "conditional_rescale", args), x.loc());
+  return dsl::record("conditional_rescale", Opcode::Mul, {x, by}, {{AttrName::skip_if_one, 1}});
 }
 Tile cdiv(const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), "cdiv");
@@ -222,7 +222,7 @@ Tile pow(const Arg& x, const Arg& y) {
   return cast(where(power == 0.0f, 1.0f, where(base < 0.0f, of_negative, size)), d);
 }
 
-// ---- relaxed sums -------------------------------------------------------------------------------
+// ---- reassociable sums -------------------------------------------------------------------------------
 namespace {
 
 /// Ops that the pass narrow_terms may rearrange: what scalars and lines cost does not matter.
@@ -231,7 +231,7 @@ bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
   const ir::Type type = k.type(d.results[0]);
   if (!type.is_tile() || type.rank() < 2 || type.is_pointer() || !is_float(type.dtype()))
     return false;
-  if (d.attrs.i(AttrName::mostly_one) == 1) return false;  // elsewhere it would not be skipped
+  if (d.attrs.i(AttrName::skip_if_one) == 1) return false;  // elsewhere it would not be skipped
   using enum Opcode;
   if (d.opcode == Cast) return !is_float(k.type(d.operands[0]).dtype());
   return d.is(Add, Sub, Neg, Mul, Div, Fma);
@@ -239,13 +239,13 @@ bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
 
 }  // namespace
 
-detail::RelaxedScope::RelaxedScope() : first_(Tracer::at({}, "relaxed").kernel.op_count()) {}
-detail::RelaxedScope::~RelaxedScope() {
+detail::ReassocScope::ReassocScope() : first_(Tracer::at({}, "reassociable").kernel.op_count()) {}
+detail::ReassocScope::~ReassocScope() {
   Tracer* t = Tracer::current();
   if (!t) return;
   for (std::size_t i = first_; i < t->kernel.op_count(); ++i) {
     ir::OpData& d = t->kernel[ir::OpId(static_cast<std::uint32_t>(i))];
-    if (is_sum_of_floats(t->kernel, d)) d.attrs.set(AttrName::relaxed, std::int64_t{1});
+    if (is_sum_of_floats(t->kernel, d)) d.attrs.set(AttrName::reassoc, std::int64_t{1});
   }
 }
 

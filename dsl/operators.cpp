@@ -60,7 +60,7 @@ void refuse_comparison(Tracer& t, std::string_view what, const Arg& a) {
   const ir::Value v = t.value(a);
   const ir::OpId def = t.kernel[v].def;
   if (def && t.kernel[def].opcode == Opcode::Cmp)
-    fail(Mistake::compared_comparison, a.loc(), {t.origin(v, "the operand")}, what);
+    fail(ErrorId::compared_comparison, a.loc(), {t.origin(v, "the operand")}, what);
 }
 
 Tile compare(std::string_view what, std::string_view predicate, const Arg& a, const Arg& b) {

@@ -42,25 +42,25 @@ struct ArgClass {
   std::array<DimClass, Dims::kMaxRank> dims{};
   std::uint64_t constant = 0;  ///< bytes of a C++ constant
 
-  /// Extents of the tensor at hand. Not part of the key: only for `fixed` and `all`. Empty where
+  /// Extents of the tensor at hand. Not part of the key: only for `static_dim` and `all`. Empty where
   /// unknown.
   Dims sample;
 };
 
 /// How an extent enters the key.
 enum class ExtentKey : std::uint8_t {
-  Exact,      ///< the extent itself: fixed()
+  Exact,      ///< the extent itself: static_dim()
   Bucket,     ///< its power of two: `all`
-  Any,        ///< nothing, not even what divides it: any_extent()
-  AnyStride,  ///< nothing of its stride, unless that is 1: any_stride()
+  Any,        ///< nothing, not even what divides it: do_not_specialize()
+  AnyStride,  ///< nothing of its stride, unless that is 1: do_not_specialize_stride()
 };
 
 /// A dimension whose extent the kernel asked for while it was traced.
-struct Request {
+struct SpecializationRequest {
   std::uint32_t arg;  ///< position among the run-time arguments
   int axis;
   ExtentKey key;
-  friend bool operator==(const Request&, const Request&) = default;
+  friend bool operator==(const SpecializationRequest&, const SpecializationRequest&) = default;
 };
 
 /// A Scalar or Tensor that the lambda captured: one more run-time argument.
@@ -85,9 +85,9 @@ struct Signature {
 };
 
 /// Facts that traces found out about a kernel: more arguments, and extents that matter.
-struct Known {
+struct Specialization {
   std::vector<Capture> captures;
-  std::vector<Request> requests;
+  std::vector<SpecializationRequest> requests;
   /// A bit a dimension of each argument: of any extent, of any stride (requests); none where there
   /// is no such.
   std::vector<std::uint8_t> any_extents, any_strides;
@@ -95,7 +95,7 @@ struct Known {
   /// of the last ones is.
   std::vector<bool> stored_through;
 
-  void add(const Request& request);
+  void add(const SpecializationRequest& request);
   bool is_stored_through(std::size_t arg) const {
     return arg < stored_through.size() && stored_through[arg];
   }
@@ -127,7 +127,7 @@ struct Callee {
 
 /// Throws CompileError where an argument does not fit its parameter.
 Signature signature_of(const Callee& callee, std::span<const HostArg> args,
-                       std::span<const ParamInfo> params, const Known& known);
+                       std::span<const ParamInfo> params, const Specialization& known);
 /// Throws CompileError where the argument does not fit.
 void check_argument(const Callee& callee, std::size_t position, const HostArg& arg,
                     const ParamInfo& info);
@@ -139,7 +139,7 @@ bool needs_wide_index(const Tensor& t);
 ArgClass classify(const HostArg& arg, const ParamInfo& info);
 /// i64 if an index into the tensor may not fit an i32.
 DType index_type_of(std::span<const HostArg> args);
-void fulfil(const Request& request, ArgClass& arg);
+void fulfil(const SpecializationRequest& request, ArgClass& arg);
 
 /// The IR type of a parameter.
 ir::Type type_of(const ArgClass& arg);

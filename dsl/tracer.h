@@ -22,8 +22,8 @@
 namespace tegula::dsl {
 
 class KernelInstance;
-class Live;
-class SameOps;
+class EagerInterpreter;
+class BodyComparison;
 using ir::AttrName;
 using ir::Opcode;
 
@@ -65,7 +65,7 @@ struct Tunable {
 };
 
 /// A part of a view that was named: what a store through it needs.
-struct NamedPart {
+struct ViewAccessRecord {
   std::uint32_t param;
   std::vector<ir::Value> offsets;  ///< one per dimension, or the index tiles of a gather
   ir::Ints axes;
@@ -86,7 +86,7 @@ inline bool is_block(std::int64_t elements) { return elements > 0 && elements <=
 /// over.
 struct IndexTypeChanged {};
 
-/// Thrown when a body was recorded in two ways, and `all` or fixed() asked for an extent meanwhile
+/// Thrown when a body was recorded in two ways, and `all` or static_dim() asked for an extent meanwhile
 /// that was a run-time number before: the trace starts over and knows it from its beginning.
 struct ExtentsFound {};
 
@@ -172,7 +172,7 @@ class Tracer {
   std::vector<ir::Value> held() const;
   /// Whether ops are executed as they are recorded: in an eager run, outside of folds.
   bool runs() const { return live != nullptr && !in_scope(ScopeKind::Fold); }
-  Live* live = nullptr;  ///< of an eager run
+  EagerInterpreter* live = nullptr;  ///< of an eager run
   /// Throws what was found where throwing was not possible.
   void throw_pending();
 
@@ -196,10 +196,10 @@ class Tracer {
   ir::Builder build;
   IndexTypes indices;   ///< which values are of the type `index`
   Signature signature;  ///< of the run-time arguments, captured ones included
-  std::vector<Request> requests;
+  std::vector<SpecializationRequest> requests;
   std::vector<Capture> captures;
   std::vector<Tunable> tunables;
-  std::vector<NamedPart> parts;
+  std::vector<ViewAccessRecord> accesses;
   std::map<ir::Value, std::string> read_from;  ///< "A[C.M, A.K]" of what was read by index
   /// The first element's index along each dimension of a tile that was read: tells indices that
   /// were mixed up.
@@ -233,7 +233,7 @@ class Tracer {
     if (indices.is_index(from)) indices.set(to, IndexTypes::Kind::Index);
   }
   bool again(OpenScope& scope, ir::RegionId region);
-  void compare(const OpenScope& scope, SameOps& same, ir::OpId first, ir::OpId second);
+  void compare(const OpenScope& scope, BodyComparison& same, ir::OpId first, ir::OpId second);
   void compare_regions(const OpenScope& scope, ir::RegionId first, ir::RegionId second);
   void restore(const std::vector<Carry>& carries);
   std::vector<bool> essential(const std::vector<Carry>& carries) const;
@@ -263,7 +263,7 @@ namespace tegula {
 // What the implementation of the public language says throughout.
 using dsl::AttrName;
 using dsl::fail;
-using dsl::Mistake;
+using dsl::ErrorId;
 using dsl::Opcode;
 using dsl::ScopeKind;
 using dsl::Tracer;

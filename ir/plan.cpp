@@ -19,7 +19,7 @@ constexpr std::string_view kFieldNames =
     ;
 
 [[noreturn]] void refuse(std::string_view change) {
-  fail(Mistake::bad_plan, {}, {}, change, kFieldNames);
+  fail(ErrorId::bad_plan, {}, {}, change, kFieldNames);
 }
 
 void set_field(Plan& plan, std::string_view name, int value, std::string_view change) {
@@ -64,9 +64,9 @@ void apply(Plan& plan, std::string_view change) {
 }  // namespace
 
 int Plan::copy_registers(const TargetRow& target) const {
-  const int warps = computing_warps(), unit = target.register_unit;
-  const int left = registers_at_entry(target) * (warps + copy_warps) - registers * warps;
-  return left / std::max(copy_warps, 1) / unit * unit;
+  const int num_warps = computing_warps(), unit = target.register_unit;
+  const int left = registers_at_entry(target) * (num_warps + producer_warps) - consumer_registers * num_warps;
+  return left / std::max(producer_warps, 1) / unit * unit;
 }
 
 std::string Plan::str() const {

@@ -16,24 +16,24 @@ struct Plan {
 #undef PLAN_FIELD
 
   /// Warpgroups that take tiles in turn; one where all warps compute a tile together.
-  int groups() const { return alternate ? 2 : 1; }
+  int groups() const { return pingpong ? 2 : 1; }
   /// Consumer warps of the CTA.
-  int computing_warps() const { return warps * groups(); }
+  int computing_warps() const { return num_warps * groups(); }
   /// Registers a thread can have where every warp has as many.
   int registers_at_entry(const TargetRow& target) const {
-    return target.registers_at_entry(computing_warps() + copy_warps);
+    return target.registers_at_entry(computing_warps() + producer_warps);
   }
   /// Registers of a consumer thread.
   int computing_registers(const TargetRow& target) const {
-    return registers != 0 ? registers : registers_at_entry(target);
+    return consumer_registers != 0 ? consumer_registers : registers_at_entry(target);
   }
-  /// Registers that a producer thread keeps if consumer threads take over `registers` of all that
+  /// Registers that a producer thread keeps if consumer threads take over `consumer_registers` of all that
   /// the CTA has at its entry. setmaxnreg waits for ever for more than that.
   int copy_registers(const TargetRow& target) const;
 
   /// Each tile ends before the next one begins; what is brought once has one slot.
   void overlap_no_tiles() {
-    overlap_tiles = false;
+    overlap_epilogue = false;
     once_stages = 1;
     late_stages = 0;
   }

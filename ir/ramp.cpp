@@ -52,7 +52,7 @@ std::optional<Iota> iota_of(Builder& b, Value v) {
 
 std::optional<Ramp> ramp_of(const Kernel& k, Value v) {
   const OpId def = k[v].def;
-  if (!def || k[def].opcode != Opcode::Fma || !k[def].attrs.i(AttrName::relaxed))
+  if (!def || k[def].opcode != Opcode::Fma || !k[def].attrs.i(AttrName::reassoc))
     return std::nullopt;
   const OpData& d = k[def];
   const OpId index = k[d.operands[0]].def;
@@ -66,7 +66,7 @@ std::optional<Ramp> ramp_of(const Kernel& k, Value v) {
 Value make_ramp(Builder& b, const Ramp& r) {
   const Type type = Type::tile({DType::f32, false}, std::span(&r.extent, 1));
   const Value index = b.op(Opcode::Arange, {}, type, {{AttrName::start, 0}});
-  return b.op(Opcode::Fma, {index, r.step, r.first}, {{AttrName::relaxed, 1}});
+  return b.op(Opcode::Fma, {index, r.step, r.first}, {{AttrName::reassoc, 1}});
 }
 
 std::optional<double> number_of(const Kernel& k, Value v) {

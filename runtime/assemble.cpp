@@ -8,7 +8,7 @@
 #include <cstring>
 #include <thread>
 
-#include "runtime/process.h"
+#include "runtime/subprocess.h"
 #include "runtime/shared_library.h"
 #include "support/env.h"
 #include "support/text.h"

@@ -6,12 +6,12 @@ namespace tegula::runtime {
 
 /// Lets this thread allocate, load kernels and wait for other streams, although a stream records a
 /// graph: of the work that is recorded nothing depends on that.
-class RelaxedCapture {
+class RelaxedCaptureScope {
  public:
-  RelaxedCapture();
-  ~RelaxedCapture();
-  RelaxedCapture(const RelaxedCapture&) = delete;
-  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+  RelaxedCaptureScope();
+  ~RelaxedCaptureScope();
+  RelaxedCaptureScope(const RelaxedCaptureScope&) = delete;
+  RelaxedCaptureScope& operator=(const RelaxedCaptureScope&) = delete;
 
  private:
   cu::CaptureMode mode_ = cu::kCaptureRelaxed;  ///< the one to exchange with

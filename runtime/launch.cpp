@@ -52,7 +52,7 @@ std::string grid_fault(const Extent3& grid, const Extent3& cluster) {
   return {};
 }
 
-LaunchPlan::LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
+PreparedLaunch::PreparedLaunch(const LoadedKernel& kernel, const LaunchShape& shape,
                        std::span<const ArgumentSlot> slots)
     : entry_(driver().launch_kernel),
       kernel_(kernel),
@@ -85,7 +85,7 @@ LaunchPlan::LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
   if (shape.priority != 0) add(cu::kLaunchPriority).priority = shape.priority;
 }
 
-int LaunchPlan::most_clusters() const {
+int PreparedLaunch::most_clusters() const {
   const auto ask = driver().max_active_clusters;
   if (!ask) return 0;
   const ContextScope scope(kernel_.ordinal);
@@ -97,7 +97,7 @@ int LaunchPlan::most_clusters() const {
   return ask(&clusters, kernel_.function, &config) == cu::kSuccess ? clusters : 0;
 }
 
-void LaunchPlan::retry_or_throw(cu::Result result, const cu::LaunchConfig& config,
+void PreparedLaunch::retry_or_throw(cu::Result result, const cu::LaunchConfig& config,
                                 void** pointers) const {
   if (result == kErrorInvalidContext || result == kErrorInvalidHandle) {
     // This thread has no context, or another GPU's: the launch path does not pay for looking.

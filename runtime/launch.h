@@ -30,13 +30,13 @@ struct LaunchShape {
 
 /// A kernel with its launch configuration and argument layout. `launch` takes no lock and no memory
 /// and may be called from many threads.
-class LaunchPlan {
+class PreparedLaunch {
  public:
   static constexpr std::size_t kMaxArguments = 128;
 
   /// Throws DeviceError naming the limiting resource if no launch of this shape can work on the
   /// kernel's GPU, and InternalError for more than kMaxArguments arguments.
-  LaunchPlan(const LoadedKernel& kernel, const LaunchShape& shape,
+  PreparedLaunch(const LoadedKernel& kernel, const LaunchShape& shape,
              std::span<const ArgumentSlot> slots);
 
   /// Queues the kernel. `arguments` is the block laid out by the slots; it may be reused at once.

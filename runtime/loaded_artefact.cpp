@@ -11,7 +11,7 @@ namespace tegula::runtime {
 namespace {
 
 /// The image on a GPU, and what of the report only the driver can tell.
-LaunchPlan loaded(const Artefact& a, int ordinal, AssembleReport& report) {
+PreparedLaunch loaded(const Artefact& a, int ordinal, AssembleReport& report) {
   const auto module = a.kind == ImageKind::cubin
                           ? Module::load_cubin(a.image)
                           : Module::load_ptx({a.image.begin(), a.image.end()}, ordinal);
@@ -23,7 +23,7 @@ LaunchPlan loaded(const Artefact& a, int ordinal, AssembleReport& report) {
   shape.cluster = {static_cast<unsigned>(a.cluster), 1, 1};
   shape.shared_bytes = a.shared_bytes;
   shape.starts_early = a.programmatic_launch;
-  return LaunchPlan(kernel, shape, a.recipe.slots());
+  return PreparedLaunch(kernel, shape, a.recipe.slots());
 }
 
 }  // namespace
@@ -34,7 +34,7 @@ LoadedArtefact::LoadedArtefact(std::shared_ptr<const Artefact> artefact, int ord
       needs_counter_(artefact_->recipe.needs_counter()),
       plan_([&] {
         const auto start = std::chrono::steady_clock::now();
-        LaunchPlan plan = loaded(*artefact_, ordinal, report_);
+        PreparedLaunch plan = loaded(*artefact_, ordinal, report_);
         const std::chrono::duration<double, std::milli> took =
             std::chrono::steady_clock::now() - start;
         load_ms_ = took.count();

@@ -9,7 +9,7 @@
 
 #include "ir/opt_command.h"
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "support/env.h"
 #include "support/errors.h"
 #include "support/text.h"
@@ -85,12 +85,12 @@ std::optional<ir::Plan> with_less_shared(ir::Plan plan) {
     plan.tma_store = false;
     return plan;
   }
-  if (plan.tma_loads) {
-    plan.tma_loads = false;
+  if (plan.tma_aux_loads) {
+    plan.tma_aux_loads = false;
     return plan;
   }
-  if (plan.persistent && !plan.alternate) {  // which is another plan altogether without
-    plan.persistent = plan.dynamic = plan.multicast = false;
+  if (plan.persistent && !plan.pingpong) {  // which is another plan altogether without
+    plan.persistent = plan.dynamic_scheduler = plan.multicast = false;
     plan.overlap_no_tiles();
     plan.stage_stores = true;
     return plan;
@@ -148,7 +148,7 @@ bool fits_if_chosen(Compilation& k) {
 /// without the request, to say how much there is room for.
 [[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request,
                               const ir::SharedMemoryError& e) {
-  Diagnostic said = diagnostic(Mistake::plan_too_large, place_of(k, request), e.diagnostic().notes,
+  Diagnostic said = diagnostic(ErrorId::plan_too_large, place_of(k, request), e.diagnostic().notes,
                                k.name, asked_plan(request), e.bytes(), k.target.name(),
                                k.target->shared_bytes_per_cta, "use smaller tiles");
   const auto suggest = [&](const std::string& what, std::string hint) {
@@ -169,7 +169,7 @@ void require_changes(const Compilation& k, const CompileRequest& request) {
   if (!env().plan.empty()) return;  // an experiment, which goes over them
   const std::string_view missing = k.plan.first_missing(request.plan_changes);
   if (missing.empty()) return;
-  Diagnostic said = diagnostic(Mistake::plan_not_had, request.changed_at, {}, k.name, missing);
+  Diagnostic said = diagnostic(ErrorId::plan_not_had, request.changed_at, {}, k.name, missing);
   for (const ir::Remark& r : k.remarks)
     if (r.pass == "plan" && r.kind == ir::Remark::Kind::Missed)
       said.notes.push_back({{}, r.reason});

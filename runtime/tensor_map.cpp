@@ -100,7 +100,7 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
   cu::Result result = call_in_context(0, encode);
   if (result == cu::kSuccess) return;
   if (const std::string fault = tensor_map_fault(m); !fault.empty())
-    fail(Mistake::tensor_map, {}, {}, tensor, fault);
+    fail(ErrorId::tensor_map, {}, {}, tensor, fault);
   throw_driver_error(result, "cuTensorMapEncodeTiled", "; the tensor map of " + tensor);
 }
 

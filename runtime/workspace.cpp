@@ -13,7 +13,7 @@
 #include "runtime/capture.h"
 #include "runtime/context.h"
 #include "runtime/graph_memory.h"
-#include "runtime/kept.h"
+#include "runtime/process_singleton.h"
 #include "runtime/storage.h"
 #include "runtime/stream_state.h"
 #include "tegula/error.h"
@@ -59,7 +59,7 @@ const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_byte
   const std::lock_guard lock(slot.growing);
   const Workspace* old = slot.current.load(std::memory_order_acquire);
   if (is_enough(old, scratch_bytes, counters)) return *old;
-  std::optional<RelaxedCapture> relaxed;  // another stream may record
+  std::optional<RelaxedCaptureScope> relaxed;  // another stream may record
   if (!stream.device().on_host()) relaxed.emplace();
   constexpr std::size_t kLeastBytes = 64 << 10, kLeastCounters = 1024;
   auto fresh = std::make_unique<Workspace>(old != nullptr ? *old : Workspace{});
@@ -86,7 +86,7 @@ Workspace workspace_of(const Stream& stream, const StreamState& state, std::size
   thread_local Slot* last_slot = nullptr;
   const Key key = key_of(stream, state);
   if (key != last_key || last_slot == nullptr) {
-    last_slot = &kept_for<Slot>(key);
+    last_slot = &process_singleton<Slot>(key);
     last_key = key;
   }
   const Workspace* current = last_slot->current.load(std::memory_order_acquire);
@@ -98,7 +98,7 @@ Workspace workspace_of(const Stream& stream, const StreamState& state, std::size
 /// Kernels are compiled for an alignment of pointers: offsets and sizes of counters are multiples
 /// of this.
 constexpr std::size_t kAlignedCounters = 4;
-constexpr std::size_t kMarksFrom = kAlignedCounters, kCountersFrom = kMarksFrom + kMarks;
+constexpr std::size_t kFallbackFrom = kAlignedCounters, kCountersFrom = kFallbackFrom + kFallbackWords;
 
 /// `count` counters of the stream from number `first` on, or, while it records a graph, counters of
 /// the graph's own.
@@ -112,8 +112,8 @@ std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_
 }  // namespace
 
 std::uint32_t* acquire_tile_counter(const Stream& stream) { return counters_from(0, stream, 1); }
-std::uint32_t* acquire_marks(const Stream& stream) {
-  return counters_from(kMarksFrom, stream, kMarks);
+std::uint32_t* acquire_fallback_flags(const Stream& stream) {
+  return counters_from(kFallbackFrom, stream, kFallbackWords);
 }
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count) {
   return counters_from(kCountersFrom, stream, count);

@@ -8,7 +8,7 @@
 namespace tegula::tools {
 
 struct MaskPicture {
-  std::vector<std::vector<ir::Coverage>> rows;  ///< of blocks, from the first query on
+  std::vector<std::vector<ir::BlockCoverage>> rows;  ///< of blocks, from the first query on
   std::vector<std::string> notes;               ///< of each row, shown under the pointer
   std::vector<std::string> caption;             ///< lines under the blocks
 };

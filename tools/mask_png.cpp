@@ -21,7 +21,7 @@ constexpr std::array<png_color, 4> kPalette{
 using Line = std::vector<std::uint8_t>;
 
 /// A line of pixels through a row of blocks, each the number of its colour.
-Line line(const std::vector<ir::Coverage>& row, bool is_between) {
+Line line(const std::vector<ir::BlockCoverage>& row, bool is_between) {
   Line out(row.size() * kSide, kWhite);
   if (is_between) return out;
   for (std::size_t x = 0; x < out.size(); ++x)

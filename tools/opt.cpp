@@ -8,7 +8,7 @@
 #include "ir/opt_command.h"
 #include "ir/text.h"
 #include "ir/verify.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "runtime/nvrtc.h"
 #include "support/env.h"
 #include "support/text.h"

@@ -14,7 +14,7 @@ class NamedBarriers {
   explicit NamedBarriers(Checker& c) : c_(c) {}
 
   /// bar_sync or bar_arrive.
-  void visit(SharedState& state, ir::OpId op, const Who& who);
+  void visit(SharedState& state, ir::OpId op, const ThreadContext& who);
   /// All of the kernel was seen.
   void finish();
 
@@ -42,12 +42,12 @@ class Mbarriers {
 
   /// Before anything else: an mbar_arrive of the kernel.
   void add_arrival_of_threads(ir::OpId op);
-  void init(SharedState& state, ir::OpId op, const Who& who);
+  void init(SharedState& state, ir::OpId op, const ThreadContext& who);
   /// mbar_arrive, mbar_expect_tx.
-  void arrive(SharedState& state, ir::OpId op, const Who& who);
-  void wait(SharedState& state, ir::OpId op, const Who& who);
+  void arrive(SharedState& state, ir::OpId op, const ThreadContext& who);
+  void wait(SharedState& state, ir::OpId op, const ThreadContext& who);
   /// A TMA load names its mbarrier.
-  void name(const SharedState& state, ir::OpId op, const Who& who);
+  void name(const SharedState& state, ir::OpId op, const ThreadContext& who);
   void finish();
 
  private:
@@ -61,9 +61,9 @@ class Mbarriers {
     Span bytes;
     Threads threads;
     bool is_exact = false;
-    bool is_together = true;  ///< all warpgroups arrive in the same phase
+    bool is_convergent = true;  ///< all warpgroups arrive in the same phase
   };
-  void expect_made(const SharedState& state, ir::OpId op, ir::Value address, const Who& who);
+  void expect_made(const SharedState& state, ir::OpId op, ir::Value address, const ThreadContext& who);
   void expect_count(const Made& made);
   bool is_ambiguous(const Arrival& a) const;
 

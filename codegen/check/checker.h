@@ -13,14 +13,14 @@
 namespace tegula::codegen {
 
 /// The threads that run the op at hand.
-struct Who {
+struct ThreadContext {
   Threads threads;
   /// No branch around it is taken by some of them only, without it being known by whom.
   bool is_exact = true;
   /// Nor by one warpgroup at a time.
-  bool is_together = true;
+  bool is_convergent = true;
   /// Some warp is here in part.
-  bool is_split = false;
+  bool has_partial_warp = false;
 };
 
 struct Checker {
@@ -60,9 +60,9 @@ void for_groups(const Threads& threads, const F& f) {
 
 // ---- shared memory (shared_accesses.cpp)
 /// st_shared, stmatrix, cp_async.
-void visit_write(Checker& c, SharedState& state, ir::OpId op, const Who& who);
-void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const Who& who);
-void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const Who& who);
+void visit_write(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
+void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
+void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
 /// TMA or a wgmma is there: threads' writes must be fenced and ordered before it.
 void reach_by_async(Checker& c, const SharedState& state, const Place& there);
 /// The role is over.

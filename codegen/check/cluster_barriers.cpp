@@ -8,7 +8,7 @@ using sim::Detector;
 using Remote = SharedState::Remote;
 
 bool ClusterCheck::is_for_cluster(const OpData& d) {
-  return d.opcode == Opcode::LdCluster || d.attrs.i(AttrName::programs, 1) > 1 ||
+  return d.opcode == Opcode::LdCluster || d.attrs.i(AttrName::cluster_ctas, 1) > 1 ||
          d.attrs.s(AttrName::scope) == "cluster";
 }
 

@@ -142,7 +142,7 @@ IndexRanges::IndexRanges(const Kernel& simt) : k_(simt) {
   const int groups = (simt.info.threads + kWarpgroupThreads - 1) / kWarpgroupThreads;
   known_.resize(static_cast<std::size_t>(std::max(1, groups)));
   for (const Param& p : simt.params())
-    if (p.attrs.s(AttrName::part) == "dim") extents_.insert(p.value);
+    if (p.attrs.s(AttrName::component) == "dim") extents_.insert(p.value);
 }
 
 Range IndexRanges::of(Value v, int warpgroup) {

@@ -16,7 +16,7 @@ constexpr std::int64_t kBarrierBytes = 8;
 
 }  // namespace
 
-void Mbarriers::init(SharedState& state, OpId op, const Who& who) {
+void Mbarriers::init(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   for_groups(who.threads, [&](int g) {
     const Place there = c_.place(op, Use::Init, g, who.threads, d.operands[0], kBarrierBytes);
@@ -28,7 +28,7 @@ void Mbarriers::init(SharedState& state, OpId op, const Who& who) {
 }
 
 /// The mbarrier was made, and a barrier has told so.
-void Mbarriers::expect_made(const SharedState& state, OpId op, Value address, const Who& who) {
+void Mbarriers::expect_made(const SharedState& state, OpId op, Value address, const ThreadContext& who) {
   for_groups(who.threads, [&](int g) {
     const Span bytes = c_.ranges.bytes_at(address, g, kBarrierBytes);
     if (bytes.end == 0) return;
@@ -47,7 +47,7 @@ void Mbarriers::expect_made(const SharedState& state, OpId op, Value address, co
   });
 }
 
-void Mbarriers::name(const SharedState& state, OpId op, const Who& who) {
+void Mbarriers::name(const SharedState& state, OpId op, const ThreadContext& who) {
   const Value address = c_.k[op].operands[2];
   expect_made(state, op, address, who);
   for_groups(who.threads, [&](int g) {
@@ -63,7 +63,7 @@ void Mbarriers::name(const SharedState& state, OpId op, const Who& who) {
   });
 }
 
-void Mbarriers::arrive(SharedState& state, OpId op, const Who& who) {
+void Mbarriers::arrive(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   expect_made(state, op, d.operands[0], who);
   if (std::ranges::any_of(arrivals_, [&](const Arrival& a) { return a.op == op; })) return;
@@ -74,7 +74,7 @@ void Mbarriers::arrive(SharedState& state, OpId op, const Who& who) {
     threads &= taken.yes;
     is_exact = is_exact && taken.is_exact;
   }
-  Arrival a{op, {}, threads, is_exact, who.is_together};
+  Arrival a{op, {}, threads, is_exact, who.is_convergent};
   for_groups(threads, [&](int g) {
     const Span bytes = c_.ranges.bytes_at(d.operands[0], g, kBarrierBytes);
     if (bytes.end == 0) a.is_exact = false;
@@ -92,7 +92,7 @@ void Mbarriers::add_arrival_of_threads(OpId op) {
 }
 
 /// Orders what threads did before they arrived; one that only TMA completes says nothing of them.
-void Mbarriers::wait(SharedState& state, OpId op, const Who& who) {
+void Mbarriers::wait(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   expect_made(state, op, d.operands[0], who);
   const Span at = c_.ranges.bytes_at(d.operands[0], std::countr_zero(warpgroups_of(who.threads)),
@@ -117,8 +117,8 @@ bool Mbarriers::is_ambiguous(const Arrival& a) const {
 namespace {
 
 /// Number of arriving threads; of warpgroups that arrive separately, the maximum over them.
-std::int64_t arriving(const Threads& threads, bool is_together) {
-  if (is_together) return static_cast<std::int64_t>(threads.count());
+std::int64_t arriving(const Threads& threads, bool is_convergent) {
+  if (is_convergent) return static_cast<std::int64_t>(threads.count());
   std::size_t most = 0;
   for_groups(threads, [&](int g) { most = std::max(most, Checker::within(threads, g).count()); });
   return static_cast<std::int64_t>(most);
@@ -129,19 +129,19 @@ std::int64_t arriving(const Threads& threads, bool is_together) {
 /// A thread arrives once in a phase.
 void Mbarriers::expect_count(const Made& made) {
   Threads all;
-  bool is_together = true;
+  bool is_convergent = true;
   OpId last;
   for (const Arrival& a : arrivals_) {
     if (!a.bytes.overlaps(made.bytes)) continue;
     if (!a.is_exact || is_ambiguous(a)) return;
     last = a.op;
     all |= a.threads;
-    is_together = is_together && a.is_together;
-    if (arriving(a.threads, a.is_together) > made.count)
+    is_convergent = is_convergent && a.is_convergent;
+    if (arriving(a.threads, a.is_convergent) > made.count)
       c_.report(Detector::MbarrierMisuse, "an mbarrier gets more arrivals at once than it expects",
                 a.op, made.op);
   }
-  if (last && arriving(all, is_together) < made.count)
+  if (last && arriving(all, is_convergent) < made.count)
     c_.report(Detector::Deadlock, "an mbarrier expects more arrivals than it can get", last,
               made.op);
 }
@@ -181,7 +181,7 @@ class Announced {
   bool add(OpId op, std::vector<std::int64_t>& all) {
     const OpData& d = c_.k[op];
     const std::int64_t bytes = c_.box_elements(d.operands[0]) * c_.element_bytes(d.operands[0]) *
-                               d.attrs.i(AttrName::programs, 1);
+                               d.attrs.i(AttrName::cluster_ctas, 1);
     if (!load) load = op;
     for (std::int64_t& n : all) n += bytes;
     return bytes != 0;

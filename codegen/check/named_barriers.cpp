@@ -59,7 +59,7 @@ void NamedBarriers::may_be(Value id, const Threads& threads) {
   });
 }
 
-void NamedBarriers::visit(SharedState& state, OpId op, const Who& who) {
+void NamedBarriers::visit(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   const std::int64_t count = count_of(d);
   if (count % kWarp != 0)

@@ -101,7 +101,7 @@ Place ProductCheck::operand(OpId op, std::size_t operand, int group, const Threa
   return p;
 }
 
-void ProductCheck::issue(SharedState& state, OpId op, const Who& who) {
+void ProductCheck::issue(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   if (state.needs_wgmma_fence)
     c_.report(Detector::WgmmaFence,
@@ -124,7 +124,7 @@ void ProductCheck::issue(SharedState& state, OpId op, const Who& who) {
   });
 }
 
-void ProductCheck::commit(SharedState& state, const Who& who) {
+void ProductCheck::commit(SharedState& state, const ThreadContext& who) {
   codegen::commit(state, c_.places, Use::Product, who.threads);
 }
 
@@ -174,7 +174,7 @@ void ProductCheck::expect_over(const SharedState& state, OpId wait) {
   }
 }
 
-void ProductCheck::wait(SharedState& state, OpId op, const Who& who) {
+void ProductCheck::wait(SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c_.k[op];
   const std::int64_t count = d.attrs.i(AttrName::count);
   for (const Status& s : state.open) {

@@ -12,9 +12,9 @@ class ProductCheck {
   explicit ProductCheck(Checker& c) : c_(c) {}
 
   void fence(SharedState& state);
-  void issue(SharedState& state, ir::OpId op, const Who& who);
-  void commit(SharedState& state, const Who& who);
-  void wait(SharedState& state, ir::OpId op, const Who& who);
+  void issue(SharedState& state, ir::OpId op, const ThreadContext& who);
+  void commit(SharedState& state, const ThreadContext& who);
+  void wait(SharedState& state, ir::OpId op, const ThreadContext& who);
 
  private:
   using Values = std::vector<ir::Value>;

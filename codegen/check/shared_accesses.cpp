@@ -92,7 +92,7 @@ void expect_free(Checker& c, const SharedState& state, const Place& write) {
 
 }  // namespace
 
-void visit_write(Checker& c, SharedState& state, OpId op, const Who& who) {
+void visit_write(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = written_bytes(c.k, d);
   for_groups(who.threads, [&](int g) {
@@ -120,7 +120,7 @@ void reach_by_async(Checker& c, const SharedState& state, const Place& there) {
   }
 }
 
-void visit_tma_load(Checker& c, SharedState& state, OpId op, const Who& who) {
+void visit_tma_load(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = c.box_bytes(d.operands[0]);
   for_groups(who.threads, [&](int g) {
@@ -131,7 +131,7 @@ void visit_tma_load(Checker& c, SharedState& state, OpId op, const Who& who) {
   });
 }
 
-void visit_tma_store(Checker& c, SharedState& state, OpId op, const Who& who) {
+void visit_tma_store(Checker& c, SharedState& state, OpId op, const ThreadContext& who) {
   const OpData& d = c.k[op];
   const std::int64_t bytes = c.box_bytes(d.operands[0]);
   for_groups(who.threads, [&](int g) {

@@ -122,21 +122,21 @@ Taken ThreadSets::where(Value condition) {
   if (t.varies == Varies::Never || !by_thread(condition)) {
     t.yes.set();
     t.is_exact = t.varies != Varies::ByThread;
-    t.is_together = t.varies == Varies::Never;
+    t.is_convergent = t.varies == Varies::Never;
     const OpId def = k_[condition].def;
-    if (t.is_together || !def || k_[def].opcode != Opcode::And) return t;
-    t.is_exact = t.is_together = true;
+    if (t.is_convergent || !def || k_[def].opcode != Opcode::And) return t;
+    t.is_exact = t.is_convergent = true;
     for (Value part : k_[def].operands) {
       const Taken one = where(part);
       t.yes &= one.yes;
       t.is_exact = t.is_exact && one.is_exact;
-      t.is_together = t.is_together && one.is_together;
+      t.is_convergent = t.is_convergent && one.is_convergent;
     }
     return t;
   }
   const auto* cells = by_thread(condition);
   for (std::size_t i = 0; i < cells->size(); ++i) t.yes.set(i, (*cells)[i].i != 0);
-  t.by_number = t.is_exact = t.is_together = true;
+  t.by_number = t.is_exact = t.is_convergent = true;
   return t;
 }
 

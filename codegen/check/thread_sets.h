@@ -36,7 +36,7 @@ struct Taken {
   Threads yes;               ///< it may hold for these
   bool by_number = false;    ///< for all of them, and for no other, by their number alone
   bool is_exact = false;     ///< for all of them or for none, or for those of one warpgroup
-  bool is_together = false;  ///< it does not tell warpgroups apart but by their number
+  bool is_convergent = false;  ///< it does not tell warpgroups apart but by their number
   Varies varies = Varies::Never;
 };
 

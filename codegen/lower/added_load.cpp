@@ -8,7 +8,7 @@
 #include "codegen/lower/lowering.h"
 #include "ir/layout/linear_layout.h"
 #include "ir/uses.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::codegen {
 

@@ -21,7 +21,7 @@ Box::Box(Lowering& l, OpId op, Value machine_view, std::size_t first_offset)
   for (std::size_t v = 0; v < rank; ++v) offsets_.push_back(l.get(d.operands[first_offset + v]));
   if (rank > 0) index_ = l.type(offsets_.front()).dtype();
   inside_.assign(rank, false);
-  for (std::int64_t proved : d.attrs.ints(AttrName::inside))
+  for (std::int64_t proved : d.attrs.ints(AttrName::in_bounds))
     inside_[static_cast<std::size_t>(proved)] = true;
   for (std::size_t v = 0; v < rank; ++v) limits_.push_back(limit(d, first_offset + rank + v, v));
   base = l.view_pointer(view_);

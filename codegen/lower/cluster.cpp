@@ -29,7 +29,7 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   for (int d = 0; d < shape.size(); ++d)
     if (d != axis) order.push_back(d);
   const auto cut = reshape(whole, shape);
-  if (!cut) fail(Mistake::cluster_cut, loc, {}, parts, axis, whole.str(), cut.reason());
+  if (!cut) fail(ErrorId::cluster_cut, loc, {}, parts, axis, whole.str(), cut.reason());
   return permute(*cut, order);
 }
 
@@ -37,7 +37,7 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
 Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value number) {
   const Slab& slab = shared.slabs().front();
   if (shared.slabs().size() != 1 || slab.bits[0] != log2_of(parts))
-    throw InternalError("cluster_sum: parts of " + shared.str() + " are not told apart by bits");
+    throw InternalError("cluster_reduce_scatter: parts of " + shared.str() + " are not told apart by bits");
   Value flips;
   for (int bit = 0; bit < slab.bits[0]; ++bit) {
     const std::uint32_t basis = slab.basis[static_cast<std::size_t>(slab.first_bit(0) + bit)];
@@ -52,8 +52,8 @@ Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value nu
 /// How a slice is read: the address of every vector, its registers, and the position of each
 /// register afterwards.
 struct PartRoute {
-  std::vector<ThreadFn> slabs;
-  std::vector<std::pair<int, RegisterPart>> places;
+  std::vector<ThreadOffset> slabs;
+  std::vector<std::pair<int, RegisterOffset>> places;
   std::vector<std::int64_t> position;  ///< of each register among those loaded
   std::int64_t width = 1;
 };
@@ -116,18 +116,18 @@ void lower_ClusterTile(Lowering& l, OpId op) {
   l.set(l.from[op].results[0], l.get(l.from[op].operands[0]));
 }
 
-void lower_ClusterSum(Lowering& l, OpId op) {
+void lower_ClusterReduceScatter(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Type type = l.from.type(d.results[0]);
   const int ctas = l.from.info.cluster;
-  if (ctas == 1) throw InternalError("cluster_sum without a cluster");
+  if (ctas == 1) throw InternalError("cluster_reduce_scatter without a cluster");
   const LinearLayout giving = in_parts(layout_of(l.from.type(d.operands[0])),
                                        static_cast<int>(d.attrs.i(AttrName::axis)), ctas, d.loc);
   const LinearLayout taking = expand_dim(layout_of(type), 0);
   const auto exchange = synthesize_exchange(giving, taking, size_bytes(type.dtype()),
                                             {.stmatrix = false, .ldmatrix = false, .reads = ctas});
   if (!exchange)
-    throw InternalError(fmt::format("cluster_sum of {}: {}", giving.str(), exchange.reason()));
+    throw InternalError(fmt::format("cluster_reduce_scatter of {}: {}", giving.str(), exchange.reason()));
   const SharedLayout& shared = exchange->layout;
   const Value base = l.scratch(shared.bytes(), std::max(16, shared.alignment()));
   l.barrier();

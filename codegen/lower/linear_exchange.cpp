@@ -43,11 +43,11 @@ bool has_vectors(const SharedLayout& shared, const LinearLayout& layout) {
 /// meet.
 Value index_along(Lowering& l, const LinearLayout& layout, int dim) {
   const IndexFn fn = index_fn(layout, dim);
-  ThreadFn flips = fn.thread, adds = fn.thread;
+  ThreadOffset flips = fn.thread, adds = fn.thread;
   flips.digits.clear();
   adds.bits.clear();
   std::vector<std::int64_t> flip, add;
-  for (const RegisterPart& part : fn.registers) {
+  for (const RegisterOffset& part : fn.registers) {
     flip.push_back(part.flip);
     add.push_back(part.add);
   }

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "codegen/lower/copy_slice.h"
-#include "codegen/lower/diagonals.h"
+#include "codegen/lower/producer_slice.h"
+#include "codegen/lower/toeplitz.h"
 #include "codegen/lower/store_staging.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
@@ -66,8 +66,8 @@ class Lowering {
   ir::Value both(ir::Value a, ir::Value b);
 
   // ---- the thread
-  ir::Value coordinate(ir::In in);
-  ir::Value thread_value(const ir::ThreadFn& fn);
+  ir::Value coordinate(ir::HwDim in);
+  ir::Value thread_value(const ir::ThreadOffset& fn);
   IndexParts index_parts(const ir::LinearLayout& layout, int dim);
   /// Index along `dim` of each of the chosen registers, as `dtype`.
   ir::Value index_of(const IndexParts& parts, std::span<const int> registers, DType dtype);
@@ -75,7 +75,7 @@ class Lowering {
   /// replicated.
   ir::Value is_first_copy(const ir::LinearLayout& layout);
   /// The same for replicas that repeat digits of a coordinate number.
-  ir::Value is_first_digit(const ir::LinearLayout& layout, ir::In in);
+  ir::Value is_first_digit(const ir::LinearLayout& layout, ir::HwDim in);
   /// A smem_load every user of which is a tile_slice is emitted slice by slice.
   bool is_read_by_slices(ir::Value machine_value);
   /// A loaded tile that this addition alone takes up, and is lowered with, or that this load is;
@@ -90,12 +90,12 @@ class Lowering {
   /// True in the first thread of the warps that compute a tile together.
   ir::Value is_first_thread();
   /// True in the thread that issues TMA loads; none if the code is that thread's alone.
-  ir::Value is_leader();
+  ir::Value is_producer_thread();
   /// Positions of the carries, or of results, that the role at hand needs.
   std::vector<std::size_t> kept(std::span<const ir::Value> results) const;
   /// Whether the code is for the producer warps, or for the consumer warps only.
-  bool is_copy_role() const { return role_ == Role::Copy; }
-  bool is_compute_role() const { return role_ == Role::Compute; }
+  bool is_producer() const { return role_ == Role::Producer; }
+  bool is_consumer() const { return role_ == Role::Consumer; }
 
   // ---- views
   ViewParts& view(ir::Value machine_view) { return views_.at(machine_view); }
@@ -110,7 +110,7 @@ class Lowering {
   /// Address of the mbarrier of a channel's slot.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
   ir::Value mbarrier(ir::Value machine_channel);  ///< of the first slot
-  /// A tensor map parameter for boxes of a view, which `clip` (attr clip) may end earlier: made on
+  /// A tensor map parameter for boxes of a view, which `clip` (attr map_bounds) may end earlier: made on
   /// first use.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
                        int swizzle, const ir::Ints& clip = {});
@@ -123,7 +123,7 @@ class Lowering {
   /// Staging buffers of TMA stores; null if there are none.
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
   /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
-  /// until they have done with it, where a cluster_sum left that open.
+  /// until they have done with it, where a cluster_reduce_scatter left that open.
   void leave_cluster();
   void will_leave_cluster() { is_read_by_cluster_ = true; }
   /// Barrier of all threads of the cluster that have not exited.
@@ -132,32 +132,32 @@ class Lowering {
  private:
   /// Part of the kernel that is being lowered. Skip: the loop carries of a tile of the other
   /// warpgroup.
-  enum class Role : std::uint8_t { Everything, Compute, Copy, Skip };
+  enum class Role : std::uint8_t { All, Consumer, Producer, Skip };
   void add_params();
   void lower_roles();
   void lower_role(Role role, ir::OpId roles);
   void prefetch_maps(ir::RegionId copies);
   /// Slice of the kernel that the role runs; null if it runs all but the ops of other roles.
-  const CopySlice* slice() const;
+  const ProducerSlice* slice() const;
   void find_groups();
   void meet_group();
   ir::Value group_scratch(std::int64_t bytes);
   void settle_group_scratch();
-  bool is_alternating(ir::OpId loop) const;
-  void lower_alternating(ir::OpId tiles);
+  bool is_pingpong(ir::OpId loop) const;
+  void lower_pingpong(ir::OpId tiles);
   void lower_own_tile(ir::OpId tiles, ir::Value number);
   bool is_for_another_role(ir::OpId op) const;
   ir::Value view_part(ir::Value machine_view, const char* part, int axis, ir::Type type,
                       const std::string& suffix);
   void reserve_store_staging();
-  void reserve_diagonals();
+  void reserve_toeplitz();
   void find_live_ranges();
   bool is_ring_alive() const;
   void lower_body();
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void add_by_parts(ir::OpId op, ir::Value loaded);
-  void lower_by_diagonals(ir::OpId op, const WarpDiagonals& here);
+  void lower_by_diagonals(ir::OpId op, const WarpToeplitz& here);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   ir::Value lower_rescaling(ir::OpId op, ir::Value x, ir::Value by);
   void lower_for(ir::OpId op);
@@ -168,13 +168,13 @@ class Lowering {
   void lower_if(ir::OpId op);
   void lower_other_structure(ir::OpId op);
 
-  std::optional<CopySlice> copying_;   ///< if there are producer warps
-  std::optional<CopySlice> skipping_;  ///< of a tile, in ping-pong mode
+  std::optional<ProducerSlice> copying_;   ///< if there are producer warps
+  std::optional<ProducerSlice> skipping_;  ///< of a tile, in ping-pong mode
   int groups_ = 1;
   ir::Value group_;
   std::int64_t group_scratch_bytes_ = 0;
   std::vector<ir::OpId> scratch_strides_;  ///< constants: what one group needs
-  Role role_ = Role::Everything;
+  Role role_ = Role::All;
   std::unordered_map<ir::Value, ir::Value> map_;
   std::unordered_map<ir::Value, ir::Value> fragments_;
   std::unordered_map<ir::Value, bool> sliced_only_;
@@ -182,13 +182,13 @@ class Lowering {
   bool found_added_ = false;
   std::unordered_map<ir::Value, ViewParts> views_;
   std::unordered_map<ir::Value, const ir::Param*> params_;
-  std::map<ir::In, ir::Value> coordinates_;
+  std::map<ir::HwDim, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
   ir::SharedUse most_scratch_;  ///< of one op
   std::optional<StoreStaging> staging_;
-  std::optional<DiagonalTiles> diagonals_;
-  std::int64_t diagonals_offset_ = -1;  ///< none: -1
+  std::optional<ToeplitzTiles> toeplitz_;
+  std::int64_t toeplitz_offset_ = -1;  ///< none: -1
   bool is_read_by_cluster_ = false;
   bool is_signalled_by_cluster_ = false;  ///< others arrive at this CTA's mbarriers
   /// First and last op at which an allocation is alive, in the order of the text.

@@ -59,7 +59,7 @@ void lower_TileSlice(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value whole = d.operands[0];
   const LinearLayout& layout = layout_of(l.from.type(whole));
-  const auto view = subtile(layout, dims_of(d.attrs.ints(AttrName::start_at)),
+  const auto view = subtile(layout, dims_of(d.attrs.ints(AttrName::offsets)),
                             dims_of(l.from.type(d.results[0]).shape()));
   if (!view) throw InternalError("tile_slice: " + view.reason());
   if (!l.is_read_by_slices(whole))
@@ -89,7 +89,7 @@ void lower_CopyAsync(Lowering& l, OpId op) {
   const auto vectors = box.vectors(dist);
   const auto fn = shared_fn(at.layout, dist);
   if (!fn) throw InternalError("copy_async: " + fn.reason());
-  std::vector<std::pair<int, RegisterPart>> parts;
+  std::vector<std::pair<int, RegisterOffset>> parts;
   for (const Vector& v : vectors) {
     const auto& first = fn->registers[static_cast<std::size_t>(v.registers.front())];
     parts.emplace_back(first.slab, first.part);
@@ -125,10 +125,10 @@ void on_dependent_launch(Lowering& l, Opcode opcode) {
 
 /// Pinned: the assembler would move work from before the wait, which can overlap the previous
 /// kernels, behind it.
-void lower_GridWait(Lowering& l, OpId) {
+void lower_GridDependencyWait(Lowering& l, OpId) {
   on_dependent_launch(l, Opcode::Pin);
   on_dependent_launch(l, Opcode::GridDepWait);
 }
-void lower_GridTrigger(Lowering& l, OpId) { on_dependent_launch(l, Opcode::GridDepLaunch); }
+void lower_GridLaunchDependents(Lowering& l, OpId) { on_dependent_launch(l, Opcode::GridDepLaunch); }
 
 }  // namespace tegula::codegen

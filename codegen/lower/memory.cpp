@@ -34,7 +34,7 @@ std::vector<int> inverse(const std::vector<int>& order, int registers) {
 
 /// Registers that hold an element no earlier register of the thread holds.
 std::vector<Vector> without_copies(std::vector<Vector> vectors, const LinearLayout& layout) {
-  const std::uint32_t copies = layout.free_bits(In::Register);
+  const std::uint32_t copies = layout.free_bits(HwDim::Register);
   std::erase_if(vectors, [&](const Vector& v) {
     return (static_cast<std::uint32_t>(v.registers.front()) & copies) != 0;
   });
@@ -146,7 +146,7 @@ void lower_ViewPtr(Lowering& l, OpId op) {
 /// A fact for the analyses; only the simulator looks whether it holds, in each thread's elements.
 void lower_Assume(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  if (!l.context.keep_checks || l.is_copy_role()) return;
+  if (!l.context.keep_checks || l.is_producer()) return;
   Value holds = l.get(d.operands[0]);
   if (const Type tile = l.from.type(d.operands[0]); tile.is_tile()) {
     const Value element = is_element(l, layout_of(tile));

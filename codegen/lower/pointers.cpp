@@ -89,7 +89,7 @@ namespace {
 /// The first of the registers that hold the same element, for each register.
 struct Leaders {
   explicit Leaders(const LinearLayout& layout) {
-    const std::uint32_t copies = layout.free_bits(In::Register);
+    const std::uint32_t copies = layout.free_bits(HwDim::Register);
     for (int r = 0; r < layout.registers(); ++r) {
       const int leader = static_cast<int>(static_cast<std::uint32_t>(r) & ~copies);
       if (leader == r) registers.push_back(r);
@@ -160,7 +160,7 @@ void combine_in_memory(Lowering& l, const std::vector<Value>& operands, std::str
 
 /// All threads' writes come before the count of one, and its answer before their reads: what one
 /// thread has fenced, barriers hand on to the others (PTX ISA, "Causality order").
-void lower_LastArriver(Lowering& l, OpId op) {
+void lower_ArriveAndTestLast(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   const Value last = l.b.cast(l.b.sub(l.get(d.operands[1]), l.b.i32(1)), DType::u32);
   const Value first =

@@ -8,8 +8,8 @@ namespace tegula::codegen {
 
 /// base + ((thread flips ^ flip) + adds): one address per part, as registers. `more_flips` are
 /// XORed to all, where there are any.
-ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::ThreadFn>& slabs,
-                           const std::vector<std::pair<int, ir::RegisterPart>>& parts,
+ir::Value shared_addresses(Lowering& l, ir::Value base, const std::vector<ir::ThreadOffset>& slabs,
+                           const std::vector<std::pair<int, ir::RegisterOffset>>& parts,
                            ir::Value more_flips = {});
 /// Registers that pad the tile read something of it, not of what lies behind: no offset from `base`
 /// is beyond `last`.

@@ -27,7 +27,7 @@ std::int64_t aligned(std::int64_t bytes) {
 SharedLayout StoreStaging::layout(Type tile) {
   const Dims shape{static_cast<int>(tile.shape()[0]), static_cast<int>(tile.shape()[1])};
   const auto swizzled =
-      SharedLayout::swizzled(shape, size_bytes(tile.dtype()), {1, 0}, 128, PieceRule::Sum);
+      SharedLayout::swizzled(shape, size_bytes(tile.dtype()), {1, 0}, 128, SegmentRule::WidestFirst);
   if (!swizzled) throw InternalError("a store of " + tile.str() + ": " + swizzled.reason());
   return *swizzled;
 }
@@ -62,7 +62,7 @@ void StoreStaging::deal(const Kernel& machine, const std::vector<OpId>& stores) 
   const bool goes_round = in_a_row && count % buffers_ == 0;
   const bool has_spare = buffers_ >= kSpareBuffers;
   for (int i = 0; i < count; ++i) {
-    StagingTurn turn;
+    StagingSlot turn;
     turn.buffer = i % buffers_;
     if (!in_a_row || (i == 0 && !goes_round))
       turn.unread_before = 0;

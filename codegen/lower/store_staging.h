@@ -12,7 +12,7 @@ namespace tegula::codegen {
 
 /// How one store gets a buffer that is free. A thread's stores are bulk groups in their order, so
 /// that "all but the last n have been read" can be waited for.
-struct StagingTurn {
+struct StagingSlot {
   static constexpr int kNoWait = -1;
   int buffer = 0;
   /// Commit groups that may be unread before the buffer is written, and the warps synchronise.
@@ -32,7 +32,7 @@ class StoreStaging {
   /// Layout of a stored tile in a buffer.
   static ir::SharedLayout layout(ir::Type tile);
 
-  StagingTurn turn(ir::OpId store) const { return turns_.at(store); }
+  StagingSlot turn(ir::OpId store) const { return turns_.at(store); }
   std::int64_t offset(int buffer) const { return first_ + buffer * bytes_; }
   /// From one group's buffers to the next one's.
   std::int64_t group_stride() const { return buffers_ * bytes_; }
@@ -43,7 +43,7 @@ class StoreStaging {
 
   std::int64_t first_ = 0, bytes_ = 0;  ///< of one buffer
   int buffers_ = 1, groups_ = 1;
-  std::unordered_map<ir::OpId, StagingTurn> turns_;
+  std::unordered_map<ir::OpId, StagingSlot> turns_;
 };
 
 }  // namespace tegula::codegen

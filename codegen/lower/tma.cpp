@@ -39,19 +39,19 @@ Value Lowering::tensor_map(Value machine_view, const Ints& order, const Ints& bo
   const Param& p = *params_.at(machine_view);
   AttrList attrs;
   attrs.set(AttrName::arg, static_cast<std::int64_t>(&p - from.params().data()));
-  attrs.set(AttrName::part, "map");
+  attrs.set(AttrName::component, "map");
   attrs.set(AttrName::order, order);
   attrs.set(AttrName::box, box);
   attrs.set(AttrName::swizzle, std::int64_t{swizzle});
-  if (!clip.empty()) attrs.set(AttrName::clip, clip);
+  if (!clip.empty()) attrs.set(AttrName::map_bounds, clip);
   for (const Param& made : to.params())
     if (made.attrs == attrs) return made.value;
   return to.add_param(p.name + "_map", Type::tensor_map(), attrs);
 }
 
-void lower_Leader(Lowering& l, OpId op) {
-  const Value leader = l.is_leader();
-  l.set(l.from[op].results[0], leader ? leader : l.b.flag(true));
+void lower_ProducerThread(Lowering& l, OpId op) {
+  const Value producer_thread = l.is_producer_thread();
+  l.set(l.from[op].results[0], producer_thread ? producer_thread : l.b.flag(true));
 }
 
 void Lowering::init_channels(std::span<const OpId> inits) {
@@ -60,7 +60,7 @@ void Lowering::init_channels(std::span<const OpId> inits) {
   b.at_end(to[b.make_if(first, {})].regions[0]);
   bool of_cluster = false;
   for (OpId op : inits) {
-    const std::int64_t programs = from[op].attrs.i(AttrName::programs, 1);
+    const std::int64_t programs = from[op].attrs.i(AttrName::cluster_ctas, 1);
     of_cluster = of_cluster || programs > 1;
     for (std::size_t i = 0; i < from[op].operands.size(); ++i) {
       const Value channel = from[op].operands[i];
@@ -87,7 +87,7 @@ namespace {
 /// One lane for each of the two CTAs of the cluster arrives there; or, if the peer is not in
 /// lockstep, both arrive here.
 void release_to_cluster(Lowering& l, const OpData& d) {
-  const Value lane = l.coordinate(In::Lane);
+  const Value lane = l.coordinate(HwDim::Lane);
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   const Value in_step = l.b.cast(l.get(d.operands[3]), DType::i32);
   const Value to = l.b.op(Opcode::Xor, {rank, l.b.op(Opcode::And, {lane, in_step})});
@@ -102,18 +102,18 @@ void release_to_cluster(Lowering& l, const OpData& d) {
 
 void lower_ChannelRelease(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
-  if (d.attrs.i(AttrName::by_threads) == 1) {
+  if (d.attrs.i(AttrName::generic_proxy) == 1) {
     // All lanes' reads come before what TMA writes, for which one of them says that it may.
     l.b.effect(Opcode::FenceProxyAsync, {});
     l.b.effect(Opcode::WarpSync, {});
   }
   if (d.operands.size() == 4) return release_to_cluster(l, d);
-  const Value lane = l.b.cmp("eq", l.coordinate(In::Lane), l.b.i32(0));
+  const Value lane = l.b.cmp("eq", l.coordinate(HwDim::Lane), l.b.i32(0));
   l.b.effect(Opcode::MbarArrive,
              {l.mbarrier(d.operands[0], d.operands[1]), l.both(lane, l.get(d.operands[2]))});
 }
 
-void lower_ChannelExpect(Lowering& l, OpId op) {
+void lower_ChannelExpectTx(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   l.b.effect(Opcode::MbarExpectTx, {l.mbarrier(d.operands[0], d.operands[1])},
              {{AttrName::bytes, d.attrs.i(AttrName::bytes)}});
@@ -189,7 +189,7 @@ class TmaBox {
     Value& along = corner_[halves_pieces() ? 0 : row_position()];
     along = l_.b.add(along, l_.b.mul(half, l_.b.i32(extent)));
     AttrList attrs;
-    if (for_cluster) attrs.set(AttrName::programs, std::int64_t{l_.from.info.cluster});
+    if (for_cluster) attrs.set(AttrName::cluster_ctas, std::int64_t{l_.from.info.cluster});
     copy_pieces(halves_pieces() ? piece_.count / 2 : piece_.count, attrs);
     at_.base = base;
     corner_ = corner;
@@ -211,7 +211,7 @@ class TmaBox {
   const OpData& d_;
   SlotAt at_;
   int fast_;
-  Piece piece_;
+  SwizzleSegment piece_;
   Ints order_, box_;
   bool in_halves_;
   Value map_, barrier_;

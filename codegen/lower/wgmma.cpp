@@ -36,7 +36,7 @@ std::int64_t offset_at(const SharedLayout& layout, int k_dim, int k, int mn) {
 /// `k_dim`: the contracted dimension of the tile. `row`: first row of the warpgroup, or none.
 Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
   const SharedLayout& layout = at.layout;
-  const Piece piece = layout.piece_list().front();
+  const SwizzleSegment piece = layout.piece_list().front();
   Matrix m;
   m.mn_major = layout.order()[0] != k_dim;
   const int depth = layout.shape()[k_dim];
@@ -62,7 +62,7 @@ Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
 Value group_offset(Lowering& l, const SharedLayout& layout) {
   if (l.warps() <= kWarpgroupWarps) return {};
   const std::int64_t stride = offset_at(layout, 1, 0, kWgmmaRows);
-  const Value group = l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
+  const Value group = l.b.op(Opcode::Shr, {l.coordinate(HwDim::Warp), l.b.i32(2)});
   return l.b.mul(group, l.b.i32(stride));
 }
 

@@ -29,8 +29,8 @@ struct Mbarrier {
   std::uint32_t copy_phase = 0,
                 waited_phase =
                     0;       ///< 1 + phase of the latest copy; completed phases the latest wait saw
-  Knowledge arriving, done;  ///< of the arrivals of this phase; of all completed phases
-  Knowledge initialised;     ///< what the initialising warp knew; orders the first use
+  VisibleClocks arriving, done;  ///< of the arrivals of this phase; of all completed phases
+  VisibleClocks initialised;     ///< what the initialising warp knew; orders the first use
   bool async_visible = false;  ///< the initialisation passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;
@@ -49,7 +49,7 @@ struct NamedBarrier {
   std::int64_t arrived = 0;
   std::uint32_t generation = 0;
   std::uint64_t waiters = 0;  ///< warps inside bar_sync
-  Knowledge arriving, done;
+  VisibleClocks arriving, done;
   ir::OpId first_op;
 };
 
@@ -80,11 +80,11 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
 class Cluster;
 
 /// How a CTA's turn ended.
-enum class Turn : std::uint8_t {
-  Used,   ///< it can go on
-  Stuck,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
+enum class CtaStatus : std::uint8_t {
+  Runnable,   ///< it can go on
+  Blocked,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
   Spinning,  ///< every warp waits or repeats a loop that changes nothing
-  Over,      ///< for whatever reason
+  Finished,      ///< for whatever reason
 };
 
 class Cta {
@@ -93,7 +93,7 @@ class Cta {
   Cta(const Cta&) = delete;
 
   /// Runs for about so many instructions.
-  Turn run(std::int64_t instructions);
+  CtaStatus run(std::int64_t instructions);
   bool is_over() const { return over_; }
   bool is_complete() const { return complete_; }  ///< every warp exited by itself
   std::uint64_t executed() const { return executed_; }
@@ -181,7 +181,7 @@ class Cta {
   void meet(Warp& w);
   /// Hands over what an arrival by `lanes` releases: the warp's accesses before its last lane
   /// synchronisation, and the lanes' own if they are all lanes or lane 0 is among them.
-  void release(Warp& w, LaneMask lanes, Knowledge& to);
+  void release(Warp& w, LaneMask lanes, VisibleClocks& to);
   /// Reports an access to the memory of CTA `owner` that nothing orders before its exit.
   void report_exit_race(ir::OpId op, int owner, int warp);
   /// The warp's record of an mbarrier, and whether it is new.
@@ -201,7 +201,7 @@ class Cta {
   };
 
   bool run_warp(Warp& w);
-  Turn run_warps(std::int64_t instructions);
+  CtaStatus run_warps(std::int64_t instructions);
   bool stop_early();
   bool is_spinning() const;
   void check_remote_accesses();

@@ -66,7 +66,7 @@ bool races_at_home(const GlobalRecord& earlier, GlobalUse earlier_use, const Glo
       earlier.turn == later.turn)
     return false;
   if (!by.agents.of_one_warp(earlier.agent, later.agent))
-    return !by.known->seen.covers(earlier.agent, earlier.tick);
+    return !by.known->generic.covers(earlier.agent, earlier.tick);
   const bool same_lane = earlier.lane == later.lane && later.lane != kManyLanes;
   return !same_lane && earlier.meeting == later.meeting;
 }

@@ -30,7 +30,7 @@ enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
 /// One access, by whom, and what that agent knows.
 struct GlobalAccess {
   GlobalRecord record;
-  const Knowledge* known = nullptr;
+  const VisibleClocks* known = nullptr;
   Agents agents;  ///< of the CTA
 };
 

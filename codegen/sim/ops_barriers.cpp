@@ -126,7 +126,7 @@ Mbarrier* Cta::mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane
     return nullptr;
   }
   Mbarrier& b = it->second;
-  if (!w.known.seen.covers(agents.lanes(b.init_warp), b.init_tick))
+  if (!w.known.generic.covers(agents.lanes(b.init_warp), b.init_tick))
     report(w, i, Detector::MbarrierMisuse,
            fmt::format("no barrier orders {} behind the initialisation of mbarrier {:#x}",
                        op_name(kernel(), i.id), address),
@@ -141,7 +141,7 @@ void Cta::settle(Mbarrier& b) {
                    fmt::format("phase {} of mbarrier {:#x} is over after {} expected bytes while "
                                "TMA loads of it are in flight",
                                b.phase, b.address, b.expected));
-    b.arriving.seen.raise(agents.mbarrier(b.number), b.phase + 1);
+    b.arriving.generic.raise(agents.mbarrier(b.number), b.phase + 1);
     b.done.join(b.arriving);
     b.arriving.clear();
     b.pending = b.count;
@@ -214,7 +214,7 @@ Step sim_MbarInit(Warp& w, const Instr& i) {
     b.count = b.pending = std::max<std::int64_t>(1, i.op->attrs.i(AttrName::count, 1));
     b.init_op = i.id;
     b.init_warp = w.index;
-    b.init_tick = w.known.seen.at(w.cta.agents.lanes(w.index));
+    b.init_tick = w.known.generic.at(w.cta.agents.lanes(w.index));
     w.cta.mbarriers.emplace(address, std::move(b));
   });
   return Step::Next;
@@ -273,7 +273,7 @@ Step sim_GridDepLaunch(Warp&, const Instr&) { return Step::Next; }
 
 Step sim_FenceProxyAsync(Warp& w, const Instr&) {
   for (auto& [address, b] : w.cta.mbarriers) b.async_visible |= b.init_warp == w.index;
-  w.known.proxied.join(w.known.seen);
+  w.known.async_proxy.join(w.known.generic);
   w.cta.tick(w);
   return Step::Next;
 }

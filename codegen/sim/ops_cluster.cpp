@@ -47,7 +47,7 @@ Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
     return nullptr;
   }
   const Agent me = agents.of_lane(w.index, lane);
-  target.remote_accesses_[me] = {w.known.seen.at(me), i.id, &w};
+  target.remote_accesses_[me] = {w.known.generic.at(me), i.id, &w};
   return &target;
 }
 
@@ -63,10 +63,10 @@ Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uin
 
 /// The memory is there as long as a warp of the CTA is.
 void Cta::check_remote_accesses() {
-  Knowledge all;
+  VisibleClocks all;
   for (Warp& w : warps_) all.join(w.known);
   for (const auto& [agent, access] : remote_accesses_)
-    if (!all.seen.covers(agent, access.tick))
+    if (!all.generic.covers(agent, access.tick))
       access.by->cta.report_exit_race(access.op, rank, access.by->index);
 }
 

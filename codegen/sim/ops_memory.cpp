@@ -334,7 +334,7 @@ Step sim_CpAsyncWait(Warp& w, const Instr& i) {
     w.waiting = {[](Warp&) -> std::string { return "its cp.async groups"; }, i.id};
     return Step::Blocked;
   }
-  w.known.seen.raise(w.cta.agents.cp_async(w.index), retired);
+  w.known.generic.raise(w.cta.agents.cp_async(w.index), retired);
   return Step::Next;
 }
 

@@ -207,7 +207,7 @@ Step sim_Elect(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-Step sim_Asm(Warp&, const Instr& i) { fail(Mistake::inline_ptx, i.op->loc, {}); }
+Step sim_Asm(Warp&, const Instr& i) { fail(ErrorId::inline_ptx, i.op->loc, {}); }
 
 Step sim_Trap(Warp& w, const Instr& i) {
   if (i.op->attrs.s(AttrName::kind) == "assume") {

@@ -237,7 +237,7 @@ PutRow combine_row(std::string_view kind, DType dtype) {
 
 /// The CTAs that a load goes to.
 std::vector<Cta*> receivers(Warp& w, const Instr& i) {
-  const std::int64_t programs = i.op->attrs.i(AttrName::programs, 1);
+  const std::int64_t programs = i.op->attrs.i(AttrName::cluster_ctas, 1);
   if (programs == 1) return {&w.cta};
   std::vector<Cta*> all;
   for (int rank = 0; rank < programs && rank < w.cta.cluster.size(); ++rank)
@@ -310,8 +310,8 @@ Step sim_TmaWait(Warp& w, const Instr& i) {
     return Step::Blocked;
   }
   w.bulk.waited = std::max(w.bulk.waited, retired);
-  w.known.seen.raise(w.cta.agents.bulk(w.index), retired);
-  if (!sources_only) w.known.seen.raise(w.cta.agents.bulk_write(w.index), retired);
+  w.known.generic.raise(w.cta.agents.bulk(w.index), retired);
+  if (!sources_only) w.known.generic.raise(w.cta.agents.bulk_write(w.index), retired);
   return Step::Next;
 }
 

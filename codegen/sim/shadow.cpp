@@ -58,12 +58,12 @@ void Shadow::compare(const AccessRecord& earlier, bool earlier_writes, const Acc
     if (!same_lane && earlier.meeting == later.meeting) conflict(ConflictKind::Lanes);
     return;
   }
-  if (!access.known->seen.covers(earlier.agent, earlier.tick))
+  if (!access.known->generic.covers(earlier.agent, earlier.tick))
     return conflict(ConflictKind::Unordered);
   const bool generic_write =
       earlier_writes && (kind == AgentKind::Generic || kind == AgentKind::CpAsync);
   if (access.async_proxy && generic_write &&
-      !access.known->proxied.covers(earlier.agent, earlier.tick))
+      !access.known->async_proxy.covers(earlier.agent, earlier.tick))
     conflict(ConflictKind::NoProxyFence);
 }
 

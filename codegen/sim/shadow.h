@@ -64,7 +64,7 @@ struct AccessRecord {
 /// One access, by whom, and what that agent knows.
 struct Access {
   AccessRecord record;  ///< without bytes
-  const Knowledge* known = nullptr;
+  const VisibleClocks* known = nullptr;
   bool async_proxy = false;
 };
 

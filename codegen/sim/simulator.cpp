@@ -122,9 +122,9 @@ class Turns {
     Live now = std::move(live_.front());
     live_.pop_front();
     const std::uint64_t before = memory().changes();
-    const Turn turn = now.cluster->run(kTurn);
-    if (turn == Turn::Over) return end(*now.cluster);
-    const bool in_vain = turn == Turn::Spinning && memory().changes() == before;
+    const CtaStatus turn = now.cluster->run(kTurn);
+    if (turn == CtaStatus::Finished) return end(*now.cluster);
+    const bool in_vain = turn == CtaStatus::Spinning && memory().changes() == before;
     now.spun_at = in_vain ? std::optional(before) : std::nullopt;
     live_.push_back(std::move(now));
     if (static_cast<int>(live_.size()) < share_.launch.options.resident) begin();

@@ -167,7 +167,7 @@ class Warp {
   /// -1: none.
   std::int64_t cluster_phase = -1;
 
-  Knowledge known;
+  VisibleClocks known;
   CopyGroups cp_async, bulk,
       bulk_writes;  ///< bulk: sources still to be read; bulk_writes: destinations
   WgmmaQueue wgmma;

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "ir/analysis/alternating.h"
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/pingpong_loop.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/analysis/channel_trace.h"
 #include "ir/op.h"
 
@@ -94,12 +94,12 @@ class Machine {
     if (role.is_over()) return false;
     const ChannelEvent& e = role.events[role.next];
     if (e.kind == Kind::Wait && barriers_[key(e.at)].complete % 2 == e.number) return false;
-    if (e.kind == Kind::TurnTake && cta().turn != e.number) return false;
+    if (e.kind == Kind::OrderWait && cta().turn != e.number) return false;
     ++role.next;
     using Run = void (Machine::*)(const ChannelEvent&);
     static constexpr Run kRun[] = {&Machine::wait, &Machine::release,   &Machine::expect,
                                    &Machine::copy, &Machine::product,   &Machine::product_wait,
-                                   &Machine::read, &Machine::turn_take, &Machine::turn_pass};
+                                   &Machine::read, &Machine::order_wait, &Machine::order_arrive};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -201,8 +201,8 @@ class Machine {
     while (static_cast<std::int64_t>(running.size()) > e.number) running.erase(running.begin());
   }
 
-  void turn_take(const ChannelEvent&) {}
-  void turn_pass(const ChannelEvent& e) { cta().turn = e.number; }
+  void order_wait(const ChannelEvent&) {}
+  void order_arrive(const ChannelEvent& e) { cta().turn = e.number; }
 
   static std::optional<ChannelFault> deadlock(const CtaTraces& cta) {
     const auto blocked = [](const RoleTrace& role) {
@@ -229,7 +229,7 @@ class Machine {
     return std::nullopt;
   }
 
-  /// A leader's branch waits for a channel and then fills rings.
+  /// A producer thread's branch waits for a channel and then fills rings.
   void learn_guards() {
     Value waited, expecting;
     for (const ChannelEvent& e : ctas_.front().roles.front().events) {
@@ -271,12 +271,12 @@ struct Rings {
 };
 Rings rings_of(const Kernel& k) {
   Rings r;
-  if (alternating_loop(k)) r.groups = 2;
+  if (pingpong_loop(k)) r.groups = 2;
   walk(k, k.body(), [&](OpId op) {
     if (k[op].opcode == Opcode::CopyTma)
       r.slots = std::max(r.slots, k.type(k[op].operands[0]).shape()[0]);
     if (k[op].opcode == Opcode::ChannelInit)
-      r.programs = std::max(r.programs, static_cast<int>(k[op].attrs.i(AttrName::programs, 1)));
+      r.programs = std::max(r.programs, static_cast<int>(k[op].attrs.i(AttrName::cluster_ctas, 1)));
     if (k[op].opcode != Opcode::For) return;
     for (OpId inner : k.ops(k[op].regions[0]))
       if (k[inner].opcode == Opcode::DotAsync)
@@ -294,12 +294,12 @@ CtaTraces traces_of(const Kernel& machine, const Rings& rings, std::int64_t step
   };
   if (rings.groups > 1) extents.turns = kTurnsOfGroups;
   if (!with_copy_role) {
-    add(ChannelRole::Both);
+    add(ChannelRole::Unified);
     return cta;
   }
-  add(ChannelRole::Copy);
+  add(ChannelRole::Producer);
   extents.groups = rings.groups;
-  for (extents.group = 0; extents.group < rings.groups; ++extents.group) add(ChannelRole::Compute);
+  for (extents.group = 0; extents.group < rings.groups; ++extents.group) add(ChannelRole::Consumer);
   return cta;
 }
 

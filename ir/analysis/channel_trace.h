@@ -23,8 +23,8 @@ struct ChannelEvent {
     Product,
     ProductWait,
     Read,
-    TurnTake,
-    TurnPass
+    OrderWait,
+    OrderArrive
   };
   Kind kind;
   OpId op;
@@ -41,7 +41,7 @@ struct ChannelEvent {
 };
 
 /// Warps whose events are traced: the consumers, the producer, or a thread that is both.
-enum class ChannelRole : std::uint8_t { Compute, Copy, Both };
+enum class ChannelRole : std::uint8_t { Consumer, Producer, Unified };
 
 /// Extents that a kernel is followed for.
 struct ChannelExtents {

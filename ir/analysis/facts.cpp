@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 
 namespace tegula::ir {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 
 namespace tegula::ir {
 namespace {

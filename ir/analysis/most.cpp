@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/loop.h"
 #include "ir/op_table.h"
 
@@ -42,9 +42,9 @@ std::int64_t bits_below(std::int64_t n) {
 
 /// A loop carry is at least 0 if it begins so and an iteration leaves it so: while its iteration is
 /// examined, that is taken as given.
-class Bounds::MostOf {
+class IndexFacts::MostOf {
  public:
-  explicit MostOf(const Bounds& bounds) : bounds_(bounds), k_(bounds.k_) {}
+  explicit MostOf(const IndexFacts& bounds) : bounds_(bounds), k_(bounds.k_) {}
 
   Most of(Value v) {
     const std::int64_t all = largest(k_.type(v));
@@ -64,7 +64,7 @@ class Bounds::MostOf {
         {ViewDim, &MostOf::dimension}, {ProgramId, &MostOf::any},   {NumPrograms, &MostOf::any},
         {ClusterRank, &MostOf::any},   {ClusterId, &MostOf::any},   {ClusterTile, &MostOf::any},
         {FetchTile, &MostOf::any},     {Poison, &MostOf::any},  // whatever suits
-        {Cast, &MostOf::same},         {Bitcast, &MostOf::same},    {TakeTile, &MostOf::taken},
+        {Cast, &MostOf::same},         {Bitcast, &MostOf::same},    {ReceiveTile, &MostOf::taken},
         {While, &MostOf::carry},       {For, &MostOf::carry},       {If, &MostOf::either_branch},
         {Div, &MostOf::quotient},      {Rem, &MostOf::smaller},     {Add, &MostOf::sum},
         {Mul, &MostOf::multiple},      {Min, &MostOf::smaller},     {Max, &MostOf::larger},
@@ -180,12 +180,12 @@ class Bounds::MostOf {
     return turn ? Most(largest(type_of(loop, i))) : std::nullopt;
   }
 
-  const Bounds& bounds_;
+  const IndexFacts& bounds_;
   const Kernel& k_;
   std::unordered_set<Value> given_;
   int steps_ = 0;
 };
 
-Most Bounds::most(Value v) const { return MostOf(*this).of(v); }
+Most IndexFacts::most(Value v) const { return MostOf(*this).of(v); }
 
 }  // namespace tegula::ir

@@ -21,7 +21,7 @@ bool is_combined_by_tma(std::string_view kind, DType dtype) {
 }
 
 /// The bounds of which `limit` is the least; false where a launch does not know one.
-bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<StoreClip>& clips) {
+bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<TensorMapBound>& clips) {
   const OpId def = k[limit].def;
   if (!def) return false;
   const OpData& d = k[def];
@@ -39,7 +39,7 @@ bool collect(const Kernel& k, Value limit, std::int64_t dim, std::vector<StoreCl
   return true;
 }
 
-bool is_extent_of(const Kernel& k, const StoreClip& clip, Value view) {
+bool is_extent_of(const Kernel& k, const TensorMapBound& clip, Value view) {
   const auto dim = static_cast<std::size_t>(clip.dim);
   if (clip.arg < 0) return k.type(view).shape()[dim] == clip.value;
   return clip.value == clip.dim && k.params()[static_cast<std::size_t>(clip.arg)].value == view;
@@ -57,9 +57,9 @@ bool has_whole_pieces(const Kernel& k, Value view, std::size_t dim, DType dtype)
 }
 
 bool rows_end_with_a_piece(const Kernel& k, const OpData& store, std::size_t inner,
-                           const std::vector<StoreClip>& clips) {
+                           const std::vector<TensorMapBound>& clips) {
   const DType dtype = k.type(store.operands[1]).dtype();
-  const auto ends = [&](const StoreClip& c) {
+  const auto ends = [&](const TensorMapBound& c) {
     if (c.dim != static_cast<std::int64_t>(inner)) return true;
     if (c.arg < 0) return c.value * size_bytes(dtype) % kPieceBytes == 0;
     return has_whole_pieces(k, k.params()[static_cast<std::size_t>(c.arg)].value,
@@ -76,7 +76,7 @@ bool may_be_read_again(const Kernel& k, const OpData& store) {
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     using enum Opcode;
-    signals |= d.is(LastArriver, AtomicRmw);
+    signals |= d.is(ArriveAndTestLast, AtomicRmw);
     // Results are tiles of rows and columns: what else is combined counts or tells something.
     signals |= d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
                k.type(d.operands[1]).rank() != 2;
@@ -108,14 +108,14 @@ bool is_shared_by_call(const Kernel& k, Value view) {
 
 }  // namespace
 
-std::optional<std::vector<StoreClip>> clips_of(const Kernel& k, const OpData& store) {
-  std::vector<StoreClip> clips;
+std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpData& store) {
+  std::vector<TensorMapBound> clips;
   const auto rank = static_cast<std::size_t>(k.type(store.operands[0]).rank());
   for (std::size_t v = 0; 2 + rank + v < store.operands.size(); ++v)
     if (!collect(k, store.operands[2 + rank + v], static_cast<std::int64_t>(v), clips))
       return std::nullopt;
   std::erase_if(clips,
-                [&](const StoreClip& clip) { return is_extent_of(k, clip, store.operands[0]); });
+                [&](const TensorMapBound& clip) { return is_extent_of(k, clip, store.operands[0]); });
   return clips;
 }
 

@@ -82,7 +82,7 @@ void run_cluster(std::span<const std::unique_ptr<Program>> programs, std::int64_
     const Opcode opcode = k[id].opcode;
     if (opcode == Opcode::Yield) return;
     for (std::size_t i = 0; i < programs.size(); ++i) {
-      if (opcode == Opcode::ClusterSum)
+      if (opcode == Opcode::ClusterReduceScatter)
         receive(programs, id, i);
       else
         eval_fn(opcode)(*programs[i], id);
@@ -104,6 +104,6 @@ void eval_ClusterTile(Program& p, OpId id) {
 }
 
 // Only run_cluster knows the other programs.
-void eval_ClusterSum(Program& p, OpId id) { fail(Mistake::eager_cluster, p.op(id).loc, {}); }
+void eval_ClusterReduceScatter(Program& p, OpId id) { fail(ErrorId::eager_cluster, p.op(id).loc, {}); }
 
 }  // namespace tegula::ir::interp

@@ -214,7 +214,7 @@ void eval_FetchTile(Program& p, OpId id) {
   p.result(id).set_scalar(Cell{.i = before ? *before : 0});
 }
 
-void eval_LastArriver(Program& p, OpId id) {
+void eval_ArriveAndTestLast(Program& p, OpId id) {
   const auto count = p.integer(id, 1, "a number of arrivals");
   const auto before = count ? count_up(p, id, *count, "acq_rel") : std::nullopt;
   p.result(id).set_scalar(Cell{.i = before && *before + 1 == *count ? 1 : 0});

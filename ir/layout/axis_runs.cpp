@@ -7,9 +7,9 @@ namespace tegula::ir {
 namespace {
 
 /// The coordinate that a bit of the index belongs to; nothing if it is no coordinate's alone.
-std::optional<In> owner_of_bit(const LinearLayout& layout, int dim, int bit) {
-  std::optional<In> owner;
-  for (In in : kIns)
+std::optional<HwDim> owner_of_bit(const LinearLayout& layout, int dim, int bit) {
+  std::optional<HwDim> owner;
+  for (HwDim in : kIns)
     for (int b = 0; b < layout.in_bits(in); ++b) {
       const Dims basis = layout.basis(in, b);
       if ((basis[dim] >> bit & 1) == 0) continue;
@@ -21,8 +21,8 @@ std::optional<In> owner_of_bit(const LinearLayout& layout, int dim, int bit) {
   return owner;
 }
 
-void append(std::vector<AxisRun>& runs, int extent, In in) {
-  const bool is_in_registers = in == In::Register;
+void append(std::vector<AxisRun>& runs, int extent, HwDim in) {
+  const bool is_in_registers = in == HwDim::Register;
   if (runs.empty() || runs.back().is_in_registers != is_in_registers)
     runs.push_back({1, is_in_registers});
   runs.back().extent *= extent;

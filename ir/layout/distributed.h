@@ -14,21 +14,21 @@ class LayoutBuilder {
   explicit LayoutBuilder(Dims shape);
 
   /// The next `bits` index bits of `dim` go to `in`.
-  LayoutBuilder& take(In in, int dim, int bits);
+  LayoutBuilder& take(HwDim in, int dim, int bits);
   /// Like `take`, but the tile is padded up to them rather than clipped: the shape of an
   /// instruction.
-  LayoutBuilder& fix(In in, int dim, int bits);
+  LayoutBuilder& fix(HwDim in, int dim, int bits);
   /// `count` (odd x 2^k) warps or blocks side by side along `dim`.
-  LayoutBuilder& spread(In in, int dim, int count);
+  LayoutBuilder& spread(HwDim in, int dim, int count);
   /// `bits` bits of a coordinate that hold copies.
-  LayoutBuilder& copy(In in, int bits);
+  LayoutBuilder& copy(HwDim in, int bits);
   /// Covers what is left with registers, dimensions of `fill_order` first to last (low to high
   /// register bits).
   LinearLayout build(const Dims& fill_order) const;
 
  private:
   struct Step {
-    In in;
+    HwDim in;
     int dim;
     int bits;
     int digit;  // odd repeat count above the bits

@@ -40,7 +40,7 @@ bool accept_list(LayoutText& text, std::string_view name, Item item) {
   return text.accept("]");
 }
 
-bool accept_piece(LayoutText& text, Piece& piece) {
+bool accept_piece(LayoutText& text, SwizzleSegment& piece) {
   if (text.accept("plain:")) {
     if (!text.accept(piece.width)) return false;
   } else {
@@ -68,7 +68,7 @@ Parsed not_a_layout(const LayoutText& text) {
 Parsed parse_pieces(LayoutText& text) {
   Dims shape, order;
   int element_bytes = 0, batch = 0;
-  std::vector<Piece> pieces;
+  std::vector<SwizzleSegment> pieces;
   const auto dim = [&] {
     int d = 0;
     if (order.size() == kMaxRank || !text.accept(d)) return false;

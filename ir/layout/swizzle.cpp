@@ -27,7 +27,7 @@ std::span<const BitVector> prefix(std::span<const BitVector> list, int n) {
 
 bool has_thread_digit(const LinearLayout& l, int dim) {
   return std::any_of(l.repeats().begin(), l.repeats().end(),
-                     [dim](const Repeat& r) { return r.dim == dim && r.in != In::Register; });
+                     [dim](const Repeat& r) { return r.dim == dim && r.in != HwDim::Register; });
 }
 
 /// The index space both layouts share: per dimension the bits counted in binary, and a digit above.
@@ -44,7 +44,7 @@ struct Cover {
                                                   : std::max(a.bits(d), b.bits(d)));
       shape.push_back(extent);
       const int count = (extent + (1 << bits[d]) - 1) >> bits[d];
-      if (count > 1) digits.push_back({d, count, In::Register});
+      if (count > 1) digits.push_back({d, count, HwDim::Register});
     }
   }
   int total_bits() const {
@@ -72,9 +72,9 @@ struct Side {
   BitBasis registers, lanes;
 
   Side(const LinearLayout& l, const Cover& cover) : layout(l) {
-    for (int b = 0; b < l.in_bits(In::Register); ++b)
-      registers.push_back(cover.pack(l.basis(In::Register, b)));
-    for (int b = 0; b < l.in_bits(In::Lane); ++b) lanes.push_back(cover.pack(l.basis(In::Lane, b)));
+    for (int b = 0; b < l.in_bits(HwDim::Register); ++b)
+      registers.push_back(cover.pack(l.basis(HwDim::Register, b)));
+    for (int b = 0; b < l.in_bits(HwDim::Lane); ++b) lanes.push_back(cover.pack(l.basis(HwDim::Lane, b)));
   }
 
   /// Bits that the instruction needs contiguous, lowest first (for vectors: all that registers
@@ -161,8 +161,8 @@ class Synthesis {
   /// Every access of full width and without conflicts: no other form can be cheaper.
   bool is_perfect(const SharedExchange& e) const {
     const auto full = [&](const BankUse& use, const LinearLayout& l) {
-      const std::int64_t bytes = static_cast<std::int64_t>(l.registers()) * l.size(In::Lane) *
-                                 l.size(In::Warp) * element_bytes_;
+      const std::int64_t bytes = static_cast<std::int64_t>(l.registers()) * l.size(HwDim::Lane) *
+                                 l.size(HwDim::Warp) * element_bytes_;
       return use.extra() == 0 && use.instructions * 32LL * options_.max_vector_bytes <= bytes;
     };
     return full(e.write_use, sides_[0].layout) && full(e.read_use, sides_[1].layout);
@@ -235,11 +235,11 @@ class Synthesis {
 
 Result<SharedExchange> synthesize_exchange(const LinearLayout& writer, const LinearLayout& reader,
                                            int element_bytes, const ExchangeOptions& options) {
-  using Refused = Result<SharedExchange>;
-  if (writer.rank() != reader.rank()) return Refused::refused("the ranks differ");
+  using LayoutRefusal = Result<SharedExchange>;
+  if (writer.rank() != reader.rank()) return LayoutRefusal::refused("the ranks differ");
   const auto best = Synthesis(writer, reader, element_bytes, options).run();
   if (!best)
-    return Refused::refused("no layout gives both sides addresses of thread and register parts");
+    return LayoutRefusal::refused("no layout gives both sides addresses of thread and register parts");
   return *best;
 }
 

@@ -14,7 +14,7 @@
 #include "ir/layout/layout_ops.h"
 #include "ir/loop.h"
 #include "ir/passes/layouts/layout_before.h"
-#include "ir/passes/layouts/layout_choice.h"
+#include "ir/passes/layouts/layout_assignment.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
 
@@ -155,7 +155,7 @@ class Assigner {
       return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
     }
     if (d.opcode == StoreView) return choice_.store(d);
-    if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterSum, Assume)) return common(d);
+    if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterReduceScatter, Assume)) return common(d);
     if (d.is(ExpandDims, Permute, Reshape)) {
       const Layout own = own_layout(operand);
       const bool follows = d.opcode != Reshape ||
@@ -295,7 +295,7 @@ class Assigner {
 
   const Kernel& from_;
   PassContext& context_;
-  LayoutChoice choice_;
+  LayoutAssignment choice_;
   Kernel to_;
   Builder b_;
   std::unordered_map<Value, Value> map_;
@@ -305,7 +305,7 @@ class Assigner {
 }  // namespace
 
 bool assign_layouts(Kernel& kernel, PassContext& context) {
-  if (!context.plan) context.plan = Plan{.warps = std::max(1, kernel.info.threads / 32)};
+  if (!context.plan) context.plan = Plan{.num_warps = std::max(1, kernel.info.threads / 32)};
   kernel = Assigner(kernel, context).run();
   return true;
 }

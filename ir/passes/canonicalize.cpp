@@ -8,7 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ir/analysis/constant_read.h"
+#include "ir/analysis/invariant_load.h"
 #include "ir/clone_op.h"
 #include "ir/eval/cell.h"
 #include "ir/eval/evaluate.h"

@@ -27,7 +27,7 @@ void require_none(const Kernel& k, const std::optional<ChannelFault>& fault) {
 bool check_channels(Kernel& kernel, PassContext& context) {
   // Checks the kernel in program order, as one thread would run it, and by roles.
   require_none(kernel, check_channels(kernel, false));
-  if (context.plan && context.plan->copy_warps > 0)
+  if (context.plan && context.plan->producer_warps > 0)
     require_none(kernel, check_channels(kernel, true));
   return false;
 }

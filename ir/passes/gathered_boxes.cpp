@@ -1,5 +1,5 @@
 // Gathers that a loop with products makes of what is a box of a view become loads of that box, so
-// that TMA can bring it. Only where the plan is to have `tma_loads`: a tensor that a score function
+// that TMA can bring it. Only where the plan is to have `tma_aux_loads`: a tensor that a score function
 // looks up at each pair, say.
 //
 // Before:  p = addptr (view_ptr V), q * (view_stride V 0) + kv * (view_stride V 1)
@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "ir/analysis/affine_index.h"
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/builder.h"
-#include "ir/passes/schedule/plan_survey.h"
+#include "ir/passes/schedule/kernel_summary.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -149,13 +149,13 @@ bool is_of_pairs(const Kernel& k, OpId op) {
   if (d.opcode != Opcode::Load || !loop || k[loop].opcode != Opcode::For) return false;
   const Type tile = k.type(d.results[0]);
   return tile.is_tile() && tile.rank() == 2 && tile.shape()[0] > 1 && tile.shape()[1] > 1 &&
-         has_products(k, d.parent);
+         has_mma(k, d.parent);
 }
 
 }  // namespace
 
 bool gathered_boxes(Kernel& kernel, PassContext& context) {
-  if (!wants_tma_loads(kernel, context)) return false;
+  if (!wants_tma_aux_loads(kernel, context)) return false;
   const std::vector<OpId> gathers =
       ops_where(kernel, kernel.body(), [&](OpId op) { return is_of_pairs(kernel, op); });
   bool changed = false;

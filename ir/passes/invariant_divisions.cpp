@@ -25,7 +25,7 @@
 #include <utility>
 #include <vector>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/clone_op.h"
 #include "ir/loop.h"
 #include "ir/op.h"
@@ -42,7 +42,7 @@ class InvariantDivisions {
 
   bool run() {
     std::vector<OpId> loops;
-    const Bounds bounds(k_);
+    const IndexFacts bounds(k_);
     collect(k_.body(), loops, bounds);
     if (found_.empty()) return false;
     context_.remark(
@@ -67,7 +67,7 @@ class InvariantDivisions {
   };
 
   /// `loops`: the loops around the region, outermost first.
-  void collect(RegionId region, std::vector<OpId>& loops, const Bounds& bounds) {
+  void collect(RegionId region, std::vector<OpId>& loops, const IndexFacts& bounds) {
     for (OpId op : k_.ops(region)) {
       if (divides(op) && !loops.empty()) find(op, loops, bounds);
       const bool loops_around = is_loop(k_[op]);
@@ -86,7 +86,7 @@ class InvariantDivisions {
             k_.type(d.results[0]) == Type::scalar(DType::u32));
   }
 
-  void find(OpId op, const std::vector<OpId>& loops, const Bounds& bounds) {
+  void find(OpId op, const std::vector<OpId>& loops, const IndexFacts& bounds) {
     const auto has_sign = [&](Value v) {
       return k_.type(v).dtype() != DType::u32 && !bounds.most(v).has_value();
     };

@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/analysis/leader.h"
+#include "ir/analysis/producer_thread.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
 #include "ir/layout/conversion.h"
@@ -77,7 +77,7 @@ class MemoryOrder {
   }
   /// Whether threads synchronise before the op has its effects, as lowering emits it.
   bool meets_before(const OpData& d) const {
-    return d.opcode == Opcode::LastArriver || meets_for_result(d);
+    return d.opcode == Opcode::ArriveAndTestLast || meets_for_result(d);
   }
   /// Whether elements change warps: they go through shared memory, whose writers and readers
   /// synchronise.
@@ -196,7 +196,7 @@ class MemoryOrder {
     OpId at = m.op;
     for (OpId owner = k_[k_[m.op].parent].owner; owner && !m.behind;
          owner = k_[k_[owner].parent].owner) {
-      if (k_[owner].opcode == Opcode::If && is_leader_condition(k_, k_[owner].operands[0]))
+      if (k_[owner].opcode == Opcode::If && is_producer_condition(k_, k_[owner].operands[0]))
         throw InternalError("a copy reads memory that the program has written");
       if (!is_loop(k_[owner])) continue;
       if (std::ranges::any_of(m.before, [&](const Open& o) { return is_inside(k_, o.op, owner); }))

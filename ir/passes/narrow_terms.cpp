@@ -2,7 +2,7 @@
 // them once per row or column. Before and after: tile form.
 //
 // An elementwise op on broadcasts is computed before they are repeated: exact, in every kernel.
-// Float ops marked `relaxed` are followed as forms factor * tile + terms (linear_form.h), which are
+// Float ops marked `reassoc` are followed as forms factor * tile + terms (linear_form.h), which are
 // written out where something needs the tile. Some users need less: a maximum along rows is that of
 // the tile plus the row term, and if row maxima are subtracted next, that happens per row, too. A
 // select against an infinity and a branch pass on deferrable terms. The accumulator of an MMA may
@@ -72,7 +72,7 @@ class NarrowTerms {
     using enum Opcode;
     const bool fits = is_sum(d.opcode) || d.is(Mul, Div, Fma) ||
                       (d.opcode == Cast && is_integer_wide(d.operands[0]));
-    return fits && d.attrs.i(AttrName::relaxed) != 0;
+    return fits && d.attrs.i(AttrName::reassoc) != 0;
   }
   /// A linear op that can take the used value as a form.
   bool takes_form(const Use& u) const {

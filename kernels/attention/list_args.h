@@ -7,7 +7,7 @@ namespace tegula {
 
 /// Arguments that attention over `Q` [batch, heads, length, head_dim] takes from a caller's list.
 /// Throws CompileError if it does not fit.
-ListArgs list_args(const BlockList& list, const Tensor& Q);
+BlockListArgs list_args(const BlockList& list, const Tensor& Q);
 
 /// Tile sizes that attention has no kernel for are a CompileError.
 void check_blocks(const BlockList& list);

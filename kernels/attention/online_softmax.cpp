@@ -50,7 +50,7 @@ Tile OnlineSoftmax::rescaled_step(const Tile& scores, const Tile& factor) {
   const Tile weights = exp2(fma(scores, factor, expand(now * -factor, 1)));
   const Tile rescale = exp2((top - now) * factor);
   sum = fma(sum, rescale, tegula::sum(weights, 1));
-  out = rescaled(out, expand(rescale, 1));
+  out = conditional_rescale(out, expand(rescale, 1));
   top = now;
   return weights;
 }
@@ -62,10 +62,10 @@ Tile OnlineSoftmax::doubtful() const {
   return !(is_sure && tegula::sum(abs(out), 1) < INFINITY);
 }
 
-Normaliser::Normaliser(const OnlineSoftmax& s, const Tile& factor)
+SoftmaxFinalizer::SoftmaxFinalizer(const OnlineSoftmax& s, const Tile& factor)
     : top_(s.top), factor_(factor), sum_(s.sum), empty_(s.sum == 0.0f) {}
 
-Normaliser::Normaliser(const OnlineSoftmax& s, const Tile& factor, const Tile& sink) {
+SoftmaxFinalizer::SoftmaxFinalizer(const OnlineSoftmax& s, const Tile& factor, const Tile& sink) {
   const Tile top = s.top * factor, extra = sink * kLog2E;
   top_ = max(top, extra);
   factor_ = full<f32>(1);
@@ -74,10 +74,10 @@ Normaliser::Normaliser(const OnlineSoftmax& s, const Tile& factor, const Tile& s
   empty_ = sum_ == 0.0f;
 }
 
-Tile Normaliser::inverse() const {
+Tile SoftmaxFinalizer::inv_row_sum() const {
   return where(empty_, 0.0f, share_ ? *share_ * rcp(sum_) : rcp(sum_));
 }
-Tile Normaliser::lse() const {
+Tile SoftmaxFinalizer::lse() const {
   return where(empty_, -INFINITY, fma(top_, factor_, log2(sum_)) * kLn2);
 }
 

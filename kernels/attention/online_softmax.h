@@ -38,14 +38,14 @@ struct OnlineSoftmax {
 };
 
 /// The denominator of each row at the end, and its logarithm. Rows without keys: 0 and -inf.
-class Normaliser {
+class SoftmaxFinalizer {
  public:
-  Normaliser(const OnlineSoftmax& s, const Tile& factor);
+  SoftmaxFinalizer(const OnlineSoftmax& s, const Tile& factor);
   /// With one more key in the denominator, whose score is `sink` and whose value is 0.
-  Normaliser(const OnlineSoftmax& s, const Tile& factor, const Tile& sink);
+  SoftmaxFinalizer(const OnlineSoftmax& s, const Tile& factor, const Tile& sink);
 
   /// Factor that normalizes outputs.
-  Tile inverse() const;
+  Tile inv_row_sum() const;
   Tile lse() const;
 
  private:

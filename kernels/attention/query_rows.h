@@ -11,23 +11,23 @@ namespace tegula {
 
 /// The part of the tensors that a program works on: an entry of the batch, or one of the
 /// consecutive sequences in the only entry.
-struct Sequence {
+struct SequenceRange {
   Index entry;
-  Tile kv_length;
+  Tile seqlen_kv;
   std::optional<Tile> q_first = {}, q_end = {}, kv_first = {};  ///< of one among others
 
   /// Sequence b, between entries b and b + 1 of the tables.
-  static Sequence packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);
+  static SequenceRange packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b);
 
   /// Its queries: `dense` where it has the only sequence of its entry.
-  Tile q_length(const Tile& dense) const { return q_first ? *q_end - *q_first : dense; }
+  Tile seqlen_q(const Tile& dense) const { return q_first ? *q_end - *q_first : dense; }
   /// Positions of the sequence as rows of the tensors.
   Index queries(const Index& m) const { return q_first ? m.shifted(*q_first) : m; }
   Index keys(const Index& n) const { return kv_first ? n.shifted(*kv_first) : n; }
-  /// Whether the tile has queries, where it may have none (SequenceTiles).
+  /// Whether the tile has queries, where it may have none (VarlenTileScheduler).
   std::optional<Tile> has_queries(const Index& m) const;
   /// Results with the rows beyond the sequence's end masked out: they belong to the next sequence.
-  Tile own(const Tile& results, const Index& m) const;
+  Tile mask_tail(const Tile& results, const Index& m) const;
 };
 
 /// In one call.
@@ -35,9 +35,9 @@ inline constexpr int kMostSequences = 1 << 16;
 
 /// Tiles of `rows` queries of consecutive sequences: few more than there are, however much longer
 /// the longest sequence is than the others.
-class SequenceTiles {
+class VarlenTileScheduler {
  public:
-  SequenceTiles(const In<i32, 1>& cu_q, int rows) : cu_q_(cu_q), rows_(rows) {}
+  VarlenTileScheduler(const In<i32, 1>& cu_q, int rows) : cu_q_(cu_q), rows_(rows) {}
 
   /// Number of tiles of `total` queries, those between sequences included.
   Tile count(const Tile& total) const { return total / rows_ + sequences(); }
@@ -56,17 +56,17 @@ class SequenceTiles {
 };
 
 /// Heads and positions of the rows of a tile, and bounds of the positions.
-struct Rows {
+struct QueryRows {
   Tile heads, positions;  ///< [rows, 1], or a scalar where all have one
   Tile first, last;
   Tile head_of_row;  ///< `heads` as [rows], or a scalar
 
   /// Positions of one head.
-  static Rows of_head(const Index& h, const Index& m);
+  static QueryRows of_head(const Index& h, const Index& m);
   /// The same rows, `by` positions further on.
-  Rows shifted(const Tile& by) const;
+  QueryRows shifted(const Tile& by) const;
   /// All positions of a group's first head, then those of its next (`rows` in all).
-  static Rows of_group(const Index& group, const Index& m, const Tile& rows, const Tile& q_length);
+  static QueryRows of_group(const Index& group, const Index& m, const Tile& rows, const Tile& seqlen_q);
 };
 
 }  // namespace tegula

@@ -2,7 +2,7 @@
 // in masks.h describes.
 #include <bit>
 
-#include "kernels/refuse.h"
+#include "kernels/argument_error.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
 
@@ -48,14 +48,14 @@ Tile with_text(const Tile& q, const Tile& kv, const Tile& pixels, const Tile& te
 
 }  // namespace
 
-Mask neighbourhood(MaskNumber width, MaskNumber height, MaskNumber size) {
+Mask neighbourhood(MaskScalar width, MaskScalar height, MaskScalar size) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile w = width.value();
     return is_near({q % w, q / w}, {kv % w, kv / w}, w, height.value(), size.value());
   };
 }
 
-Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size) {
+Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskScalar size) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile width = image.width.value(), w = tile.width.value(), h = tile.height.value();
     const Tile pixels = w * h, tiles = width / w, strip = h * width;
@@ -69,10 +69,10 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size) {
   };
 }
 
-Mask morton_neighbourhood(int side, MaskNumber size, Loc at) {
+Mask morton_neighbourhood(int side, MaskScalar size, Loc at) {
   const detail::CallPlace here(at);
   if (side < 1 || side > (1 << 15) || !std::has_single_bit(static_cast<unsigned>(side)))
-    refuse_call(Mistake::morton_side, side);
+    throw_argument_error(ErrorId::morton_side, side);
   return [=](Tile, Tile, Tile q, Tile kv) {
     const int bits = std::countr_zero(static_cast<unsigned>(side));
     const auto place = [&](const Tile& i) {
@@ -82,7 +82,7 @@ Mask morton_neighbourhood(int side, MaskNumber size, Loc at) {
   };
 }
 
-Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskNumber text) {
+Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskScalar text) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile width = image.width.value(), height = image.height.value();
     const Tile w = tile.width.value(), h = tile.height.value();
@@ -94,7 +94,7 @@ Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskNumber
   };
 }
 
-Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskNumber text) {
+Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskScalar text) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const Tile pixels = video.width.value() * video.height.value() * video.frames.value(),
                of_tile = tile.width.value() * tile.height.value() * tile.frames.value();

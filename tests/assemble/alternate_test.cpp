@@ -20,16 +20,16 @@ using test::traced;
 
 /// Products of tiles that two warpgroups take in turn: plain, shared with a neighbour, with what
 /// the sums meet, and gated.
-TEST_F(Assembled, AlternatingMatmul) {
+TEST_F(Assembled, PingpongMatmul) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
   using enum DType;
   const auto config = [](int bm, int bn, int bk, bool shared = false) {
-    return MatmulConfig{.bm = bm, .bn = bn, .bk = bk, .multicast = shared, .alternate = true};
+    return MatmulConfig{.bm = bm, .bn = bn, .bk = bk, .multicast = shared, .pingpong = true};
   };
   const auto check = [&](const ir::Kernel& kernel, std::span<const runtime::Backend> by) {
     for (const runtime::Backend backend : by)
-      EXPECT_TRUE(expect_clean(kernel, "sm_90a", true, backend).alternate);
+      EXPECT_TRUE(expect_clean(kernel, "sm_90a", true, backend).pingpong);
   };
   const auto dense = [](Tile acc, Index m, Index n, In<tegula::bf16, 1> bias,
                         In<tegula::bf16, 2> residual) {
@@ -43,7 +43,7 @@ TEST_F(Assembled, AlternatingMatmul) {
                         {f16, f16, config(256, 64, 64)},
                         {DType::f8e4m3, bf16, config(128, 128, 128)},
                         {DType::f8e4m3, bf16, config(128, 128, 128, true)},
-                        {DType::f8e4m3, bf16, config(64, 128, 128), {.promoted = true}},
+                        {DType::f8e4m3, bf16, config(64, 128, 128), {.fp32_promotion = true}},
                         {i8, i32, config(128, 128, 128)},
                         {f32, f32, config(128, 128, 32), {.tf32 = true}}}) {
     SCOPED_TRACE(std::string(name(c.operands)) + " " + c.config.str());
@@ -51,7 +51,7 @@ TEST_F(Assembled, AlternatingMatmul) {
                  B = Tensor::zeros({64, 256}, c.operands, Device::cpu()).transpose(0, 1),
                  C = Tensor::zeros({64, 64}, c.result, Device::cpu());
     check(traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); }), backends);
-    if (c.result != bf16 || c.options.promoted) continue;
+    if (c.result != bf16 || c.options.fp32_promotion) continue;
     check(traced("matmul",
                  [&] {
                    if (c.operands == bf16)

@@ -13,10 +13,10 @@ using namespace test;
 void expect_clean_split(const ir::Kernel& tile, int programs) {
   SCOPED_TRACE(programs);
   Env with = env();
-  with.plan = "splits=" + std::to_string(programs);
+  with.plan = "cluster_split_k=" + std::to_string(programs);
   const EnvOverride scope(with);
   for (const runtime::Backend backend : here())
-    EXPECT_EQ(expect_clean(tile, "sm_90a", true, backend).splits, programs);
+    EXPECT_EQ(expect_clean(tile, "sm_90a", true, backend).cluster_split_k, programs);
 }
 
 TEST_F(Assembled, SplitProducts) {
@@ -28,7 +28,7 @@ TEST_F(Assembled, SplitProducts) {
     const int bm = rows, bn = columns;
     const auto dense = kernel("dense", [=](In<bf16, 2> a, In<bf16, 2> b, In<bf16, 1> add,
                                            In<bf16, 2> residual, Out<bf16, 2> c) {
-      for (auto [m, n] : grid(c, bm, bn, l2_group(8))) {
+      for (auto [m, n] : grid(c, bm, bn, group_m(8))) {
         auto acc = zeros<f32>(bm, bn);
         for (auto k : steps(a.cols(), 64)) acc = dot(a(m, k), b(k, n), acc);
         c(m, n) = silu(acc + expand(cast<f32>(add(n)), 0)) + cast<f32>(residual(m, n));

@@ -25,7 +25,7 @@ TEST_F(Assembled, SwappedProducts) {
     });
     const ir::Kernel tile = traced("few", [&] { few(stream, A, B, C); });
     for (const runtime::Backend backend : here())
-      EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).swap);
+      EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).swap_ab);
   }
 }
 

@@ -17,15 +17,15 @@ constexpr std::int64_t kGroupThreads = 128, kBothGroups = 256, kGroupWarps = 4;
 /// rounds of the ring, and no multiple of them.
 constexpr test::ProblemOfTiles kOdd{3, 3, 7}, kShort{8, 5, 1};
 /// Results go through shared memory of the group's own, between barriers of the group.
-constexpr Plan kPlan{.warps = 4,
+constexpr Plan kPlan{.num_warps = 4,
                      .stages = 2,
                      .warps_m = 4,
                      .warps_n = 1,
                      .stage_stores = true,
                      .wgmma = true,
-                     .copy_warps = 1,
+                     .producer_warps = 1,
                      .persistent = true,
-                     .alternate = true};
+                     .pingpong = true};
 
 std::vector<OpId> barriers(const Kernel& k, std::int64_t threads) {
   return all_of(k, Opcode::BarSync,
@@ -33,7 +33,7 @@ std::vector<OpId> barriers(const Kernel& k, std::int64_t threads) {
 }
 
 OpId tile_loop(const Kernel& k) {
-  return all_of(k, Opcode::For, [](const OpData& d) { return d.attrs.i(AttrName::alternate) == 1; })
+  return all_of(k, Opcode::For, [](const OpData& d) { return d.attrs.i(AttrName::pingpong) == 1; })
       .front();
 }
 

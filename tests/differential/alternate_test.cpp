@@ -23,26 +23,26 @@ struct Tiles {
   int bm, bn, bk, stages = 0;
 };
 
-class Alternate : public test::OnDevice {
+class Pingpong : public test::OnDevice {
  protected:
   template <class T, class O>
   void check_shapes(Tiles t, bool b_transposed);
   /// Nothing is compiled for the cpu.
   template <class Kernel, class... Config>
-  void expect_alternating(const Kernel& kernel, const Config&... config) const {
+  void expect_pingpong(const Kernel& kernel, const Config&... config) const {
     if (GetParam().kind == DeviceKind::cpu) return;
     const std::string said = kernel.explain(config...);
-    EXPECT_NE(said.find("alternate=1"), std::string::npos) << said;
-    EXPECT_EQ(said.find("do not alternate"), std::string::npos) << said;
+    EXPECT_NE(said.find("pingpong=1"), std::string::npos) << said;
+    EXPECT_EQ(said.find("no ping-pong"), std::string::npos) << said;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, Alternate, testing::ValuesIn(test::devices()), test::device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, Pingpong, testing::ValuesIn(test::devices()), test::device_name);
 
 /// The eight-line kernel.
 template <class T, class O>
 auto matmul_of(Tiles t) {
   return kernel("in_turn", [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
-    for (auto [m, n] : grid(C, t.bm, t.bn, l2_group(8), alternate(true))) {
+    for (auto [m, n] : grid(C, t.bm, t.bn, group_m(8), pingpong(true))) {
       auto acc = zeros<f32>(t.bm, t.bn);
       for (auto k : steps(A.cols(), t.bk).stages(t.stages)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;
@@ -58,7 +58,7 @@ const Shape kShapes[] = {{128, 128, 64},  {64, 32, 512},   {256, 256, 256}, {384
                          {264, 520, 136}, {648, 264, 456}, {640, 512, 0},   {1160, 520, 328}};
 
 template <class T, class O>
-void Alternate::check_shapes(Tiles t, bool b_transposed) {
+void Pingpong::check_shapes(Tiles t, bool b_transposed) {
   const auto kernel = matmul_of<T, O>(t);
   for (const auto& [m, n, k] : kShapes) {
     if (sizeof(T) == 1 && k % 16 != 0) continue;
@@ -67,25 +67,25 @@ void Alternate::check_shapes(Tiles t, bool b_transposed) {
                  B = integers({k, n}, dtype_of<T>, 2, b_transposed), C = empty({m, n}, dtype_of<O>);
     kernel(stream(), A, B, C);
     expect_equal(C, product(A, B));
-    if (k % 64 == 0 && k > 0) expect_alternating(kernel);  // rows of no elements have no box
+    if (k % 64 == 0 && k > 0) expect_pingpong(kernel);  // rows of no elements have no box
   }
 }
 
-TEST_P(Alternate, Square) {
+TEST_P(Pingpong, Square) {
   check_shapes<bf16, f32>({128, 128, 64}, false);
   check_shapes<bf16, bf16>({128, 128, 64}, true);
 }
-TEST_P(Alternate, Wide) {
+TEST_P(Pingpong, Wide) {
   check_shapes<f16, f16>({64, 256, 64}, true);
   check_shapes<bf16, f32>({64, 192, 32}, false);
 }
-TEST_P(Alternate, Tall) { check_shapes<bf16, f32>({256, 64, 64}, false); }
-TEST_P(Alternate, EightBits) { check_shapes<f8e4m3, bf16>({128, 128, 128}, true); }
+TEST_P(Pingpong, Tall) { check_shapes<bf16, f32>({256, 64, 64}, false); }
+TEST_P(Pingpong, EightBits) { check_shapes<f8e4m3, bf16>({128, 128, 128}, true); }
 /// Two programs side by side bring the operand that both tiles need once, group by group.
-TEST_P(Alternate, Shared) {
+TEST_P(Pingpong, Shared) {
   for (const int group : {8, 1}) {
     const auto shared = kernel("shared", [=](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-      for (auto [m, n] : grid(C, 128, 128, l2_group(group), alternate(true), multicast(true))) {
+      for (auto [m, n] : grid(C, 128, 128, group_m(group), pingpong(true), multicast(true))) {
         auto acc = zeros<f32>(128, 128);
         for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
         C(m, n) = acc;
@@ -98,24 +98,24 @@ TEST_P(Alternate, Shared) {
       shared(stream(), A, B, C);
       expect_equal(C, product(A, B));
       if (k % 64 != 0 || k == 0 || GetParam().kind == DeviceKind::cpu) continue;
-      expect_alternating(shared);
+      expect_pingpong(shared);
       EXPECT_NE(shared.explain().find("shared=1"), std::string::npos) << shared.explain();
     }
   }
 }
 
 /// Loops of a length known at launch, 0 among them: a tile without steps has its turn, too.
-TEST_P(Alternate, NoSteps) {
-  const auto kernel_to = test::product_to_depth(128, alternate(true));
+TEST_P(Pingpong, NoSteps) {
+  const auto kernel_to = test::product_to_depth(128, pingpong(true));
   expect_products_to_depths(kernel_to, 576, {0, 64, 192, 384, 448, 576});
-  expect_alternating(kernel_to);
+  expect_pingpong(kernel_to);
 }
 
 /// The number of steps grows with the tile's number, from none on, so that rings go on by others
 /// for each group. A step of 64 from 32 on takes all of its 64.
-TEST_P(Alternate, UnevenSteps) {
+TEST_P(Pingpong, UnevenSteps) {
   const auto ragged = kernel("ragged", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-    for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
+    for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
       auto acc = zeros<f32>(128, 64);
       for (auto k : steps(Tile(32), n.first() / 2, 64)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;
@@ -133,15 +133,15 @@ TEST_P(Alternate, UnevenSteps) {
         want[static_cast<std::size_t>(i * n + j)] +=
             a[static_cast<std::size_t>(i * k + l)] * b[static_cast<std::size_t>(l * n + j)];
   expect_equal(C, want);
-  expect_alternating(ragged);
+  expect_pingpong(ragged);
 }
 
-TEST_P(Alternate, FewSlots) { check_shapes<bf16, f32>({128, 64, 64, 2}, false); }
+TEST_P(Pingpong, FewSlots) { check_shapes<bf16, f32>({128, 64, 64, 2}, false); }
 
 /// What the sums meet, stored a block of columns at a time or all at once, by exchanges or through
 /// shared memory of each group's own.
-TEST_P(Alternate, Epilogue) {
-  for (const char* plan : {"", "store_columns=0", "stage_stores=1", "copy_warps=1 registers=0"}) {
+TEST_P(Pingpong, Epilogue) {
+  for (const char* plan : {"", "epilogue_tile_n=0", "stage_stores=1", "producer_warps=1 consumer_registers=0"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;
@@ -150,7 +150,7 @@ TEST_P(Alternate, Epilogue) {
                                                    In<f32, 1> rows, In<bf16, 2> before) {
       return (acc + expand(cast<f32>(bias(n)), 0)) * expand(rows(m), 1) + cast<f32>(before(m, n));
     });
-    const MatmulConfig config{.bm = 128, .bn = 128, .bk = 64, .alternate = true};
+    const MatmulConfig config{.bm = 128, .bn = 128, .bk = 64, .pingpong = true};
     for (const auto& [m, n, k] : {Shape{648, 392, 328}, {1288, 392, 64}, {128, 128, 384}}) {
       const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                    bias = integers({n}, DType::bf16, 3), rows = integers({m}, DType::f32, 4),
@@ -164,15 +164,15 @@ TEST_P(Alternate, Epilogue) {
       }
       expect_equal(C, want);
     }
-    expect_alternating(added, config);
+    expect_pingpong(added, config);
   }
 }
 
 /// Warps of a group meet: sums over rows and of whole tiles, stored by the group's first thread.
-TEST_P(Alternate, GroupsMeetForThemselves) {
+TEST_P(Pingpong, GroupsMeetForThemselves) {
   const auto reduced =
       kernel("reduced", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Out<f32, 2> totals) {
-        for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
+        for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
           auto acc = zeros<f32>(128, 64);
           for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
           const Tile columns = sum(acc, 0);
@@ -196,15 +196,15 @@ TEST_P(Alternate, GroupsMeetForThemselves) {
     expect_equal(C, want);
     expect_equal(totals, total);
   }
-  expect_alternating(reduced);
+  expect_pingpong(reduced);
 }
 
 /// Several product loops a tile have one turn together: one in a loop of its own, one whose A comes
 /// in front of it.
-TEST_P(Alternate, SeveralLoops) {
+TEST_P(Pingpong, SeveralLoops) {
   const auto chain =
       kernel("several", [](In<bf16, 3> A, In<bf16, 3> B, In<bf16, 2> D, Out<f32, 2> C) {
-        for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
+        for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
           auto acc = zeros<f32>(128, 64);
           for (auto e : steps(A.dim(0), 1)) {
             auto part = zeros<f32>(128, 64);
@@ -233,13 +233,13 @@ TEST_P(Alternate, SeveralLoops) {
     }
   }
   expect_equal(C, want);
-  expect_alternating(chain);
+  expect_pingpong(chain);
 }
 
 /// Both sums of a gated unit, sums of fp8 that are promoted, batches, and a product that waits for
 /// the copies of its operands.
-TEST_P(Alternate, OtherProducts) {
-  const MatmulConfig square{.bm = 128, .bn = 64, .bk = 64, .alternate = true};
+TEST_P(Pingpong, OtherProducts) {
+  const MatmulConfig square{.bm = 128, .bn = 64, .bk = 64, .pingpong = true};
   const auto gated = gated_matmul<bf16, f32>([](Tile g, Tile u, Index, Index) { return g + u; });
   const std::int64_t m = 648, n = 200, k = 200;
   const Tensor A = integers({m, k}, DType::bf16, 1), G = integers({k, n}, DType::bf16, 2),
@@ -251,14 +251,14 @@ TEST_P(Alternate, OtherProducts) {
   expect_equal(C, want);
 
   const auto plain = [](Tile acc, Index, Index) { return acc; };
-  const auto promoted = fused_matmul<f8e4m3, f32>(plain, MatmulOptions{.promoted = true});
+  const auto fp32_promotion = fused_matmul<f8e4m3, f32>(plain, MatmulOptions{.fp32_promotion = true});
   const Tensor A8 = integers({392, 528}, DType::f8e4m3, 1),
                B8 = integers({528, 200}, DType::f8e4m3, 2, true),
                C8 = empty({392, 200}, DType::f32);
-  const MatmulConfig half{.bm = 64, .bn = 128, .bk = 128, .alternate = true};
-  promoted.run(half, stream(), A8, B8, C8);
+  const MatmulConfig half{.bm = 64, .bn = 128, .bk = 128, .pingpong = true};
+  fp32_promotion.run(half, stream(), A8, B8, C8);
   expect_equal(C8, product(A8, B8));
-  expect_alternating(promoted, half);
+  expect_pingpong(fp32_promotion, half);
 
   const auto whole = fused_matmul<bf16, f32>(plain);
   const Tensor As = integers({5, 200, 136}, DType::bf16, 4),
@@ -270,14 +270,14 @@ TEST_P(Alternate, OtherProducts) {
                Co = empty({392, 393}, DType::f32);
   whole.run(square, stream(), Ao, Bo, Co);
   expect_equal(Co, product(Ao, Bo));
-  expect_alternating(whole, square);
+  expect_pingpong(whole, square);
 }
 
 /// A thread of those that compute copies, and has to know more than scalars: one group has all
 /// tiles.
-TEST_P(Alternate, CopiesThatDependOnTiles) {
+TEST_P(Pingpong, CopiesThatDependOnTiles) {
   const auto deep = kernel("deep", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
-    for (auto [m, n] : grid(C, 128, 64, alternate(true))) {
+    for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
       const Tile last = max(arange(192) + cast<i32>(m.first() * 0), axis(0)) + 1;
       auto acc = zeros<f32>(128, 64);
       for (auto k : steps(Tile(0), last, 64)) acc = dot(A(m, k), B(k, n), acc);
@@ -296,15 +296,15 @@ TEST_P(Alternate, CopiesThatDependOnTiles) {
 }
 
 /// Where one warpgroup cannot have a tile, or tiles come from a counter, all warps compute it.
-TEST_P(Alternate, AskedForInVain) {
+TEST_P(Pingpong, AskedForInVain) {
   const std::int64_t m = 264, n = 520, k = 136;
   const Tensor A = integers({m, k}, DType::bf16, 1), B = integers({k, n}, DType::bf16, 2),
                C = empty({m, n}, DType::f32);
   for (const auto& [tiles, plan] : {std::pair(Tiles{128, 256, 64}, ""),
                                     {Tiles{128, 192, 64}, ""},
-                                    {Tiles{128, 128, 64}, "dynamic=1"},
+                                    {Tiles{128, 128, 64}, "dynamic_scheduler=1"},
                                     {Tiles{128, 128, 64}, "persistent=0"},
-                                    {Tiles{128, 128, 64}, "copy_warps=0 registers=0"}}) {
+                                    {Tiles{128, 128, 64}, "producer_warps=0 consumer_registers=0"}}) {
     SCOPED_TRACE(std::to_string(tiles.bn) + plan);
     Env changed = env();
     changed.plan = plan;
@@ -314,8 +314,8 @@ TEST_P(Alternate, AskedForInVain) {
     expect_equal(C, product(A, B));
     if (GetParam().kind == DeviceKind::cpu) continue;
     const std::string said = kernel.explain();
-    EXPECT_NE(said.find("tiles do not alternate"), std::string::npos) << said;
-    EXPECT_NE(said.find("alternate=0"), std::string::npos) << said;
+    EXPECT_NE(said.find("no ping-pong"), std::string::npos) << said;
+    EXPECT_NE(said.find("pingpong=0"), std::string::npos) << said;
   }
 }
 

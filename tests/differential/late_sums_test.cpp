@@ -16,9 +16,9 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr std::int64_t kRows = 8;
 
-EnvOverride without_late_sums() {
+EnvOverride without_deferred_reductions() {
   Env changed = env();
-  changed.plan = "late_sums=0";
+  changed.plan = "defer_cross_lane_reductions=0";
   return EnvOverride(changed);
 }
 
@@ -109,7 +109,7 @@ TEST_P(LateSums, ClassesOfNumbers) {
     return all;
   };
   const auto late = results();
-  const EnvOverride scope = without_late_sums();
+  const EnvOverride scope = without_deferred_reductions();
   const auto every_step = results();
   for (std::size_t i = 0; i < late.size(); ++i) {
     SCOPED_TRACE(i);

@@ -18,7 +18,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, LoopsAroundProducts, testing::ValuesIn(test::d
 TEST_P(LoopsAroundProducts, ReduceThroughSharedMemory) {
   constexpr int kTile = 64, kTiles = 5;
   Env with_plan = env();
-  with_plan.plan = "wgmma=0 warps=4 warps_m=2 warps_n=2 stages=3";
+  with_plan.plan = "wgmma=0 num_warps=4 warps_m=2 warps_n=2 stages=3";
   const EnvOverride scope(with_plan);
   // Y[m, j] = the sum over n in tile j of (A B)[m, n].
   const auto k = kernel("row_sums", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> Y) {

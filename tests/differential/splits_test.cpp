@@ -1,4 +1,4 @@
-// Products whose steps the programs of a cluster share because the plan says so (field `splits`),
+// Products whose steps the programs of a cluster share because the plan says so (field `cluster_split_k`),
 // on every device that is here. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
@@ -20,14 +20,14 @@ namespace {
 using test::expect_equal;
 using test::product;
 
-std::string splits(int n) { return "splits=" + std::to_string(n); }
+std::string splits(int n) { return "cluster_split_k=" + std::to_string(n); }
 
 /// The eight-line kernel.
 template <class T, class O>
 auto matmul_of(int bm, int bn, int bk, int group = 1) {
   return kernel("eight_lines", [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
-    for (auto [m, n] : grid(C, bm, bn, l2_group(group))) {
-      auto acc = zeros<SumOf<T>>(bm, bn);
+    for (auto [m, n] : grid(C, bm, bn, group_m(group))) {
+      auto acc = zeros<Accumulator<T>>(bm, bn);
       for (auto k : steps(A.cols(), bk)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;
     }
@@ -97,15 +97,15 @@ TEST_P(Splits, EveryType) {
 }
 /// Products that wgmma does not compute, and those computed as their transposes.
 TEST_P(Splits, EveryWay) {
-  check<bf16, f32>(64, 64, 64, 4, false, "wgmma=0 warps=4 warps_m=2 warps_n=2");
-  check<bf16, f32>(32, 48, 32, 2, false, "swap=0");
-  check<bf16, f32>(64, 64, 64, 4, false, "swap=1");
+  check<bf16, f32>(64, 64, 64, 4, false, "wgmma=0 num_warps=4 warps_m=2 warps_n=2");
+  check<bf16, f32>(32, 48, 32, 2, false, "swap_ab=0");
+  check<bf16, f32>(64, 64, 64, 4, false, "swap_ab=1");
   check<bf16, f32>(16, 128, 64, 4);  // swapped without being asked
   check<bf16, bf16>(8, 64, 64, 4);
 }
 
 TEST_P(Splits, GroupsOfTiles) {
-  const auto kernel = matmul_of<bf16, f32>(64, 64, 64, 3).with_plan("splits=2");
+  const auto kernel = matmul_of<bf16, f32>(64, 64, 64, 3).with_plan("cluster_split_k=2");
   const Tensor A = integers({500, 136}, DType::bf16, 1), B = integers({136, 200}, DType::bf16, 2),
                C = empty({500, 200}, DType::f32);
   kernel(stream(), A, B, C);
@@ -115,7 +115,7 @@ TEST_P(Splits, GroupsOfTiles) {
 
 /// Fewer steps than programs, none, and steps that are no whole ones.
 TEST_P(Splits, AnyDepth) {
-  const auto kernel = matmul_of<bf16, f32>(64, 64, 64).with_plan("splits=8");
+  const auto kernel = matmul_of<bf16, f32>(64, 64, 64).with_plan("cluster_split_k=8");
   for (const std::int64_t k : {0, 8, 64, 72, 448, 512, 520, 1096}) {
     SCOPED_TRACE(k);
     const Tensor A = integers({72, k}, DType::bf16, 1), B = integers({k, 72}, DType::bf16, 2),
@@ -145,15 +145,15 @@ TEST_P(Splits, SomeOfTheDepth) {
 
 /// What a user writes with cluster(n), and what the library does: the same sums in the same order.
 TEST_P(Splits, AsTheLibraryDoes) {
-  for (const bool swapped : {true, false})
+  for (const bool swap_ab : {true, false})
     for (const int n : {2, 4, 8}) {
-      SCOPED_TRACE(testing::Message() << n << (swapped ? " swapped" : ""));
-      const int bm = swapped ? 16 : 64, bn = swapped ? 64 : 80;
+      SCOPED_TRACE(testing::Message() << n << (swap_ab ? " swap_ab" : ""));
+      const int bm = swap_ab ? 16 : 64, bn = swap_ab ? 64 : 80;
       const std::int64_t rows = 136, cols = 152, k = 1096;
       const Tensor A = Tensor::normal({rows, k}, DType::bf16, 0, 1, 1, GetParam()),
                    B = Tensor::normal({k, cols}, DType::bf16, 0, 1, 2, GetParam()),
                    C = empty({rows, cols}, DType::f32), want = empty({rows, cols}, DType::f32);
-      matmul(stream(), A, B, want, MatmulConfig{bm, bn, 64, n, swapped, true});
+      matmul(stream(), A, B, want, MatmulConfig{bm, bn, 64, n, swap_ab, true});
       matmul_of<bf16, f32>(bm, bn, 64, 8).with_plan(splits(n))(stream(), A, B, C);
       if (GetParam().kind == DeviceKind::cpu) continue;  // which has one program a tile
       EXPECT_EQ(C.to_doubles(), want.to_doubles());
@@ -212,7 +212,7 @@ TEST_P(Splits, RowsOfSums) {
           const Index n(Tile(0), 64);
           auto acc = zeros<f32>(64, 64);
           for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
-          const Tile row = m.idx(), col = n.idx();
+          const Tile row = m.indices(), col = n.indices();
           const Tile x = where(expand(row, 1) >= expand(col, 0), acc, -1000.0f);
           top(m) = max(x, axis(1));
           place(m) = argmax(x, axis(1));
@@ -284,7 +284,7 @@ TEST_P(Splits, ThroughPointers) {
     for (auto [m, n] : grid(shape, 64, 64)) {
       auto acc = zeros<f32>(64, 64);
       for (auto k : steps(A.cols(), 64)) acc = dot(A(m, k), B(k, n), acc);
-      const Tile row = expand(m.idx(), 1), col = expand(n.idx(), 0);
+      const Tile row = expand(m.indices(), 1), col = expand(n.indices(), 0);
       const Tile here = row < shape.rows() && col < shape.cols(), at = row * shape.cols() + col;
       store(out + at, acc, here);
       atomic_add(more + at, acc + 1, here);

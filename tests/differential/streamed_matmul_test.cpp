@@ -1,4 +1,4 @@
-// Products whose steps are dealt evenly (MatmulConfig::streamed) on every device that is here,
+// Products whose steps are dealt evenly (MatmulConfig::stream_k_ctas) on every device that is here,
 // against host arithmetic: tiles in one part, in two, in as many as there are programs.
 #include <gtest/gtest.h>
 
@@ -15,42 +15,42 @@ namespace {
 using test::expect_equal;
 using test::product;
 
-class StreamedMatmul : public test::OnDevice {
+class StreamKMatmul : public test::OnDevice {
  protected:
   /// Nothing that a product leaves as it was is right.
   Tensor unset(const Dims& shape, DType dtype) const {
     return Tensor::full(shape, -77, dtype, GetParam());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, StreamedMatmul, testing::ValuesIn(test::devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, StreamKMatmul, testing::ValuesIn(test::devices()),
                          test::device_name);
 
 /// Programs that divide the steps, that do not, more than there are steps, and one.
-TEST_P(StreamedMatmul, AnyNumberOfPrograms) {
+TEST_P(StreamKMatmul, AnyNumberOfPrograms) {
   const Tensor A = integers({130, 328}, DType::bf16, 1), B = integers({328, 136}, DType::bf16, 2);
   const auto want = product(A, B);
   // 9 tiles of 6 steps.
   for (const int programs : {1, 2, 3, 4, 5, 7, 8, 9, 10, 18, 27, 54, 61}) {
     SCOPED_TRACE(programs);
     const Tensor C = unset({130, 136}, DType::f32);
-    matmul(stream(), A, B, C, {.bm = 64, .bn = 64, .bk = 64, .streamed = programs});
+    matmul(stream(), A, B, C, {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = programs});
     expect_equal(C, want);
   }
 }
 
 /// Tiles that are cut, whole rounds of them, and both; rows along the instructions' columns; rings
 /// that leave room for several programs; what mma.sync and FMA compute.
-TEST_P(StreamedMatmul, Configurations) {
+TEST_P(StreamKMatmul, Configurations) {
   const Tensor A = integers({72, 456}, DType::bf16, 1), B = integers({456, 200}, DType::bf16, 2);
   const auto want = product(A, B);
   for (MatmulConfig c : {MatmulConfig{.bm = 128, .bn = 128, .bk = 64},
                          {.bm = 64, .bn = 64, .bk = 64, .stages = 8},
                          {.bm = 64, .bn = 24, .bk = 64},
-                         {.bm = 16, .bn = 64, .bk = 64, .swapped = true},
-                         {.bm = 32, .bn = 128, .bk = 64, .swapped = true, .stages = 8},
-                         {.bm = 64, .bn = 64, .bk = 64, .direct = true}})
+                         {.bm = 16, .bn = 64, .bk = 64, .swap_ab = true},
+                         {.bm = 32, .bn = 128, .bk = 64, .swap_ab = true, .stages = 8},
+                         {.bm = 64, .bn = 64, .bk = 64, .no_repack = true}})
     for (const int programs : {2, 3, 5, 11}) {
-      c.streamed = programs;
+      c.stream_k_ctas = programs;
       SCOPED_TRACE(c.str());
       const Tensor C = unset({72, 200}, DType::bf16);
       matmul(stream(), A, B, C, c);
@@ -58,7 +58,7 @@ TEST_P(StreamedMatmul, Configurations) {
     }
 }
 
-TEST_P(StreamedMatmul, Types) {
+TEST_P(StreamKMatmul, Types) {
   using enum DType;
   struct Types {
     DType operands, result;
@@ -68,7 +68,7 @@ TEST_P(StreamedMatmul, Types) {
                          {f32, f32},
                          {f32, f32, {.tf32 = true}},
                          {f8e4m3, bf16},
-                         {f8e5m2, f32, {.promoted = true}},
+                         {f8e5m2, f32, {.fp32_promotion = true}},
                          {i8, i32},
                          {u8, f32}})
     for (const bool transposed : {false, true}) {
@@ -78,13 +78,13 @@ TEST_P(StreamedMatmul, Types) {
                    B = integers({300, 90}, t.operands, 2, transposed),
                    C = unset({70, 90}, t.result);
       matmul(stream(), A, B, C,
-             {.bm = 64, .bn = 32, .bk = t.operands == f32 ? 32 : 64, .streamed = 4}, t.options);
+             {.bm = 64, .bn = 32, .bk = t.operands == f32 ? 32 : 64, .stream_k_ctas = 4}, t.options);
       expect_equal(C, product(A, B));
     }
 }
 
-TEST_P(StreamedMatmul, BatchesAndOperandsThatAreCopied) {
-  const MatmulConfig c{.bm = 64, .bn = 32, .bk = 64, .streamed = 4};
+TEST_P(StreamKMatmul, BatchesAndOperandsThatAreCopied) {
+  const MatmulConfig c{.bm = 64, .bn = 32, .bk = 64, .stream_k_ctas = 4};
   const Tensor A = integers({3, 70, 136}, DType::bf16, 1),
                B = integers({3, 136, 48}, DType::bf16, 2), C = unset({3, 70, 48}, DType::f32);
   matmul(stream(), A, B, C, c);
@@ -95,20 +95,20 @@ TEST_P(StreamedMatmul, BatchesAndOperandsThatAreCopied) {
   expect_equal(Z, product(X, Y));
 }
 
-TEST_P(StreamedMatmul, EmptyAndOne) {
+TEST_P(StreamKMatmul, EmptyAndOne) {
   for (const Dims& s :
        {Dims{0, 8, 8}, Dims{8, 0, 8}, Dims{8, 8, 0}, Dims{1, 1, 1}, Dims{1, 9, 33}}) {
     SCOPED_TRACE(s.str());
     const Tensor A = integers({s[0], s[2]}, DType::bf16, 1),
                  B = integers({s[2], s[1]}, DType::bf16, 2), C = unset({s[0], s[1]}, DType::bf16);
-    matmul(stream(), A, B, C, {.bm = 64, .bn = 64, .bk = 64, .streamed = 4});
+    matmul(stream(), A, B, C, {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 4});
     expect_equal(C, product(A, B));
   }
 }
 
 /// An epilogue sees the whole sum once, with the indices of its tile and with what is outside of C
 /// absent.
-TEST_P(StreamedMatmul, Epilogues) {
+TEST_P(StreamKMatmul, Epilogues) {
   const auto fused = fused_matmul<bf16, f32>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<f32, 2> residual) {
         return max(acc + expand(cast<f32>(bias(n)), 0), 0.0f) + residual(m, n);
@@ -120,9 +120,9 @@ TEST_P(StreamedMatmul, Epilogues) {
   const auto b = bias.to_doubles(), r = residual.to_doubles();
   for (std::size_t i = 0; i < want.size(); ++i)
     want[i] = std::max(want[i] + b[i % 136], 0.0) + r[i];
-  for (const MatmulConfig& c : {MatmulConfig{.bm = 64, .bn = 64, .bk = 64, .streamed = 4},
-                                {.bm = 128, .bn = 128, .bk = 64, .streamed = 5},
-                                {.bm = 32, .bn = 64, .bk = 64, .swapped = true, .streamed = 7}}) {
+  for (const MatmulConfig& c : {MatmulConfig{.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 4},
+                                {.bm = 128, .bn = 128, .bk = 64, .stream_k_ctas = 5},
+                                {.bm = 32, .bn = 64, .bk = 64, .swap_ab = true, .stream_k_ctas = 7}}) {
     SCOPED_TRACE(c.str());
     const Tensor C = unset({90, 136}, DType::f32);
     fused.run(c, stream(), A, B, C, bias, residual);
@@ -131,11 +131,11 @@ TEST_P(StreamedMatmul, Epilogues) {
 }
 
 /// Whoever comes last: sums that are rounded are the same in every run.
-TEST_P(StreamedMatmul, IsDeterministic) {
+TEST_P(StreamKMatmul, IsDeterministic) {
   const Tensor A = Tensor::normal({70, 700}, DType::bf16, 0, 1, 1, GetParam()),
                B = Tensor::normal({700, 90}, DType::bf16, 0, 1, 2, GetParam()),
                C = unset({70, 90}, DType::f32);
-  const MatmulConfig c{.bm = 64, .bn = 64, .bk = 64, .streamed = 13};
+  const MatmulConfig c{.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 13};
   matmul(stream(), A, B, C, c);
   const auto first = C.to_doubles();
   for (int run = 0; run < 5; ++run) {

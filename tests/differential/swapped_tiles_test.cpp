@@ -23,7 +23,7 @@ template <class T, class O>
 auto matmul_of(int bm, int bn, int bk) {
   return kernel("few_rows", [=](In<T, 2> A, In<T, 2> B, Out<O, 2> C) {
     for (auto [m, n] : grid(C, bm, bn)) {
-      auto acc = zeros<SumOf<T>>(bm, bn);
+      auto acc = zeros<Accumulator<T>>(bm, bn);
       for (auto k : steps(A.cols(), bk)) acc = dot(A(m, k), B(k, n), acc);
       C(m, n) = acc;
     }
@@ -36,7 +36,7 @@ class SwappedTiles : public test::OnDevice {
   void expect_swapped(const std::string& said, bool is_swapped = true) const {
     if (GetParam().kind == DeviceKind::cpu) return;
     if (GetParam().kind == DeviceKind::cuda && said.find("sm_90") == std::string::npos) return;
-    EXPECT_NE(said.find(is_swapped ? "swap=1 wgmma=1" : "swap=0"), std::string::npos) << said;
+    EXPECT_NE(said.find(is_swapped ? "swap_ab=1 wgmma=1" : "swap_ab=0"), std::string::npos) << said;
     EXPECT_EQ(said.find("applied: dot by wgmma") != std::string::npos, is_swapped) << said;
   }
   template <class T, class O>
@@ -170,9 +170,9 @@ TEST_P(SwappedTiles, AsAsked) {
                C = empty({m, n}, DType::f32);
   for (const bool asked : {false, true})
     for (const int bm : {16, 64}) {
-      SCOPED_TRACE(testing::Message() << "swap=" << asked << ", " << bm << " rows");
+      SCOPED_TRACE(testing::Message() << "swap_ab=" << asked << ", " << bm << " rows");
       Env changed = env();
-      changed.plan = asked ? "swap=1" : "swap=0";
+      changed.plan = asked ? "swap_ab=1" : "swap_ab=0";
       const EnvOverride scope(changed);
       const auto kernel = matmul_of<bf16, f32>(bm, 64, 64);
       kernel(stream(), A, B, C);

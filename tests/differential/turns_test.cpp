@@ -25,13 +25,13 @@ constexpr const char* kTurns =
   %step = const [value = 1] : i32
   %rounds = const [value = {}] : i32
   store_view %o, %zero, %zero [axes = []]
-  turns_start
+  order_init
   for %zero, %rounds, %step {{ (%i: i32)
-    turn_take
-    turn_pass
+    order_wait
+    order_arrive
     yield
   }}
-  turns_end
+  order_drain
 }})";
 
 OpId only(const Kernel& k, Opcode opcode, bool in_loop) {
@@ -55,7 +55,7 @@ void append_in_turn(Kernel& k) {
   b.at_end(k[b.make_if(b.cmp("eq", place, b.i32(0)), {})].regions[0]);
   Value out;  // of the argument that the kernel clears
   for (const Param& p : k.params())
-    if (p.attrs.s(AttrName::part) == "ptr") out = p.value;
+    if (p.attrs.s(AttrName::component) == "ptr") out = p.value;
   const Value group = b.add(b.op(Opcode::Shr, {warp, b.i32(2)}), b.i32(1));
   const Value before =
       b.op(Opcode::LdGlobal, {out}, Type::scalar(DType::i32), {{AttrName::width, 1}});
@@ -80,7 +80,7 @@ Ran run(const Kernel& simt, std::uint64_t seed) {
 Kernel lowered(int groups) {
   Kernel k = parse(fmt::format(kTurns, groups * 128, kRounds), "turns.tir");
   PassContext context;
-  context.plan = Plan{.warps = groups * 4, .turns = true};
+  context.plan = Plan{.num_warps = groups * 4, .warp_scheduler_barrier = true};
   codegen::lower_simt(k, context);
   append_in_turn(k);
   verify_or_throw(k, "what is done in a turn");

@@ -1,5 +1,5 @@
 // Random sums of rows, columns, positions and whole tiles, under masks, branches and folds: marked
-// as `relaxed`, they keep their values through the pass narrow_terms and all others. Numbers are
+// as `reassoc`, they keep their values through the pass narrow_terms and all others. Numbers are
 // whole and small, so that no order of the sums rounds. TEGULA_FUZZ_PROGRAMS and TEGULA_FUZZ_SEED
 // choose other ones; a failure prints its seed and program.
 #include <gtest/gtest.h>
@@ -191,7 +191,7 @@ class RandomSums {
   // ---- growth
   Value linear(ir::Opcode o, std::initializer_list<Value> operands, ir::Type type = {}) {
     const Value v = type ? b_.op(o, operands, type) : b_.op(o, operands);
-    if (chance(85)) kernel[kernel[v].def].attrs.set(ir::AttrName::relaxed, std::int64_t{1});
+    if (chance(85)) kernel[kernel[v].def].attrs.set(ir::AttrName::reassoc, std::int64_t{1});
     return v;
   }
   void keep(const Sum& s) {

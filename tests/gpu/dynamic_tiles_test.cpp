@@ -40,7 +40,7 @@ TEST_P(DynamicTilesOnGpu, OneLaunchAfterAnother) {
   }
   stream.synchronize();
   for (const Tensor& C : results) expect_right(C);
-  EXPECT_NE(product_.explain().find("dynamic=1"), std::string::npos) << product_.explain();
+  EXPECT_NE(product_.explain().find("dynamic_scheduler=1"), std::string::npos) << product_.explain();
 }
 
 TEST_P(DynamicTilesOnGpu, OnStreamsAtOnce) {

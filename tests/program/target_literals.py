@@ -13,7 +13,7 @@ PLANTED = {
     "ir/passes/c.cpp": "constexpr std::int64_t kRing = 227 * 1024;",
     "ir/passes/d.cpp": "constexpr int kGroupRows = 64;",
     "codegen/sim/e.cpp": "constexpr std::int64_t kRegisterFile = 65536;",
-    "runtime/f.cpp": "const int by_threads = 2048 / threads;",
+    "runtime/f.cpp": "const int generic_proxy = 2048 / threads;",
     "kernels/include/tegula/kernels/g.h": "  int sms = 114;",
     "kernels/attention/h.cpp": "return std::min(132, tiles);",
     "autotune/i.cpp": "constexpr double kBytesPerSecond = 4.8e12;",

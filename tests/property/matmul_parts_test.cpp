@@ -17,10 +17,10 @@ TEST(MatmulParts, Divided) {
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
                      x.batch = 0, x.one_b = false;
-                     x.config.splits = d.of({2, 3, 4, 7});
+                     x.config.split_k = d.of({2, 3, 4, 7});
                    },
                    [](const DrawnProduct&, std::string_view said) {
-                     return is_by_wgmma(said) && says(said, "kernel matmul_partial for");
+                     return is_by_wgmma(said) && says(said, "kernel matmul_split_k for");
                    }});
 }
 
@@ -29,13 +29,13 @@ TEST(MatmulParts, Clustered) {
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
                      x.batch = 0, x.one_b = false;
-                     x.config.splits = d.of({2, 4, 8});
-                     x.config.clustered = true;
+                     x.config.split_k = d.of({2, 4, 8});
+                     x.config.split_k_in_cluster = true;
                      // Rows that a cluster can cut: of 3 times 64 it cannot, with most widths.
-                     if (x.rows() == 192) (x.config.swapped ? x.config.bn : x.config.bm) = 128;
+                     if (x.rows() == 192) (x.config.swap_ab ? x.config.bn : x.config.bm) = 128;
                    },
                    [](const DrawnProduct&, std::string_view said) {
-                     return is_by_wgmma(said) && says(said, "kernel matmul_clustered for");
+                     return is_by_wgmma(said) && says(said, "kernel matmul_cluster_split_k for");
                    }});
 }
 
@@ -45,12 +45,12 @@ TEST(MatmulParts, SplitByThePlan) {
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
                      x.k = 16 * d.between(0, 24);
-                     x.plan["splits"] = d.of({2, 4, 8});
-                     if (x.rows() == 192) (x.config.swapped ? x.config.bn : x.config.bm) = 128;
+                     x.plan["cluster_split_k"] = d.of({2, 4, 8});
+                     if (x.rows() == 192) (x.config.swap_ab ? x.config.bn : x.config.bm) = 128;
                    },
                    [](const DrawnProduct& x, std::string_view said) {
                      return is_by_wgmma(said) &&
-                            says(said, "splits=" + std::to_string(x.plan.at("splits")) + " ") &&
+                            says(said, "cluster_split_k=" + std::to_string(x.plan.at("cluster_split_k")) + " ") &&
                             says(said, "shared by a cluster");
                    }});
 }
@@ -59,10 +59,10 @@ TEST(MatmulParts, StepsDealtEvenly) {
   expect_exact_in({"steps dealt evenly",
                    [](Draws& d, DrawnProduct& x) {
                      force_wgmma(x);
-                     x.config.streamed = d.between(1, 14);
+                     x.config.stream_k_ctas = d.between(1, 14);
                    },
                    [](const DrawnProduct&, std::string_view said) {
-                     return is_by_wgmma(said) && says(said, "kernel matmul_streamed for");
+                     return is_by_wgmma(said) && says(said, "kernel matmul_stream_k for");
                    }});
 }
 

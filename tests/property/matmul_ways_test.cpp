@@ -15,19 +15,19 @@ using test::says;
 void draw_warps(Draws& d, DrawnProduct& x) {
   const int m = d.of({1, 2, 4}), n = d.of({1, 2, 4});
   const int across = x.columns() % (8 * n) == 0 ? n : 1;
-  x.plan["warps"] = m * across, x.plan["warps_m"] = m, x.plan["warps_n"] = across;
+  x.plan["num_warps"] = m * across, x.plan["warps_m"] = m, x.plan["warps_n"] = across;
 }
 
 TEST(MatmulWays, Swapped) {
-  expect_exact_in({"swapped",
+  expect_exact_in({"swap_ab",
                    [](Draws& d, DrawnProduct& x) {
-                     x.config.swapped = true;
+                     x.config.swap_ab = true;
                      x.config.bm = 8 * d.between(1, d.flip() ? 6 : 32);
                      x.config.bn = d.of({64, 128, 192, 256});
                      force_wgmma(x);
                    },
                    [](const DrawnProduct& x, std::string_view said) {
-                     return is_by_wgmma(said) && x.config.swapped;
+                     return is_by_wgmma(said) && x.config.swap_ab;
                    }});
 }
 
@@ -35,7 +35,7 @@ TEST(MatmulWays, Batched) {
   expect_exact_in({"batched",
                    [](Draws& d, DrawnProduct& x) {
                      force_wgmma(x);
-                     x.config.streamed = 0;
+                     x.config.stream_k_ctas = 0;
                      x.batch = d.between(1, 4);
                      x.m = (x.m + 1) / 2, x.n = (x.n + 1) / 2;
                      x.one_b = d.rarely(3);
@@ -70,7 +70,7 @@ TEST(MatmulWays, CopiedByThreads) {
                      not_swapped(d, x, d.of({64, 128}));
                      x.config.bn = 8 * (2 * d.between(6, 15) + 1);
                      x.config.bk = d.of({64, 128, 256});
-                     x.config.direct = false;
+                     x.config.no_repack = false;
                    },
                    [](const DrawnProduct&, std::string_view said) {
                      return !is_by_wgmma(said) && says(said, "pipelined by cp.async");
@@ -85,7 +85,7 @@ TEST(MatmulWays, Direct) {
                      x.result = d.flip() ? DType::f32 : x.operands;
                      x.options = {};
                      x.config.bk = d.of({16, 32, 64});
-                     x.config.direct = true;
+                     x.config.no_repack = true;
                      x.m |= 1, x.k |= 1;
                      if (d.flip()) x.n |= 1;
                    },

@@ -9,8 +9,8 @@
 namespace tegula {
 
 /// Pairs of the first head of the first entry of a batch.
-struct AttentionPairs {
-  AttentionTiles tiles;  ///< that attention chooses for the call
+struct AttentionWorkload {
+  AttentionTileShape tiles;  ///< that attention chooses for the call
   /// Pairs that the mask keeps; nothing if that was not decided for every pair.
   std::optional<std::int64_t> kept;
   /// Pairs of all kv blocks that query tiles visit, in full: rows beyond the last query and keys
@@ -28,7 +28,7 @@ inline constexpr int kCoverQueries = 64, kCoverKeys = 8;
 
 /// Pairs of a call with such tensors ([batch, heads, length, head_dim]), of which only extents and
 /// device matter. Heads are not packed. A spec without a mask keeps all.
-AttentionPairs attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
+AttentionWorkload attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
                                const Tensor& V);
 
 }  // namespace tegula

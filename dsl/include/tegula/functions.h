@@ -16,25 +16,25 @@ using Mask = std::function<Tile(Tile b, Tile h, Tile q, Tile kv)>;
 using Score = std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)>;
 
 /// What a score function asks of registers.
-struct ScoreCost {
+struct ScoreTraits {
   /// Whether the function reads the key's position: the start of a block then stays in registers.
   bool of_position = false;
   /// Whether it needs registers of its own for each element of a block: it reads a tensor at the
   /// key's position, or computes a long function there.
-  bool of_element = false;
+  bool has_per_element_state = false;
   /// Whether it depends on the distance of key and query alone, which has few values in a block if
   /// rows are consecutive positions.
   bool of_distance = false;
-  /// Bytes per pair that TMA can load as part of a tile, if these are all that `of_element` means.
+  /// Bytes per pair that TMA can load as part of a tile, if these are all that `has_per_element_state` means.
   int box_bytes = 0;
   /// Whether turning scores into weights needs the row's other elements of the block.
   bool of_row = false;
   /// Whether, for equal dot products, scores grow with the distance of the key in front of the
   /// query, if that is known: unknown for captured tensors and Scalars.
-  bool rises_away = false;
+  bool grows_with_distance = false;
 };
 /// Traces the function on its own, over scalars; nothing where it cannot be.
-ScoreCost score_cost(const Score& score);
+ScoreTraits score_cost(const Score& score);
 
 /// A score function that gives -inf for some pairs, as a mask and a score.
 struct SplitScore {

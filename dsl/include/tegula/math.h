@@ -28,7 +28,7 @@ Tile fma(const Arg& a, const Arg& b, const Arg& c);
 /// x * by, of floats, where `by` is 1 for most rows, like the factor by which online softmax
 /// rescales its accumulator: a warp whose factors are all 1 skips the multiplication (Dao et al.
 /// 2025, FlashAttention-4).
-Tile rescaled(const Arg& x, const Arg& by);
+Tile conditional_rescale(const Arg& x, const Arg& by);
 /// Quotient rounded up, of integers.
 Tile cdiv(const Arg& a, const Arg& b);
 /// Upper half of the double-width product.
@@ -81,12 +81,12 @@ Tile isinf(const Arg& x);
 
 namespace detail {
 /// Marks what is recorded while it lives.
-class RelaxedScope {
+class ReassocScope {
  public:
-  RelaxedScope();
-  ~RelaxedScope();
-  RelaxedScope(const RelaxedScope&) = delete;
-  RelaxedScope& operator=(const RelaxedScope&) = delete;
+  ReassocScope();
+  ~ReassocScope();
+  ReassocScope(const ReassocScope&) = delete;
+  ReassocScope& operator=(const ReassocScope&) = delete;
 
  private:
   std::size_t first_;
@@ -100,8 +100,8 @@ class RelaxedScope {
 /// same terms: about 2^-23 of the largest. Holds for numbers that neither overflow nor underflow in
 /// another order.
 template <class Body>
-auto relaxed(const Body& body) {
-  const detail::RelaxedScope scope;
+auto reassociable(const Body& body) {
+  const detail::ReassocScope scope;
   return body();
 }
 

@@ -195,15 +195,15 @@ Tile fill_absent(const Arg& x, AnyValue);
 Tile crop(const Arg& x, Axis axis, const Arg& first, const Arg& end);
 
 /// Reduce-scatter over the programs of the cluster: the slice along `axis` of the sum of their
-/// tiles that is this program's (`cluster_share` of the index). For 32- and 64-bit types, outside
+/// tiles that is this program's (`cluster_slice` of the index). For 32- and 64-bit types, outside
 /// of loops and branches; without `cluster(...)` the tile itself. Elements absent in the program's
 /// own tile are absent; those absent in another's count as 0.
-Tile cluster_sum(const Arg& t, Axis axis);
+Tile cluster_reduce_scatter(const Arg& t, Axis axis);
 
 enum class Precision : std::uint8_t { ieee, tf32 };
 /// The accumulator type of `dot` on operands of T.
 template <Element T>
-using SumOf = std::conditional_t<std::is_integral_v<T>, i32,
+using Accumulator = std::conditional_t<std::is_integral_v<T>, i32,
                                  std::conditional_t<std::is_same_v<T, f64>, f64, f32>>;
 
 /// acc + a @ b, with a [m, k], b [k, n], acc [m, n]. Floats accumulate in f32 (f64 in f64), 8-bit

@@ -115,7 +115,7 @@ class Tile : private detail::Link {
 };
 
 /// For debuggers and prints: what a tile holds in a run with TEGULA_EAGER=1, its type in any other.
-std::string live(const Tile& tile);
+std::string debug_string(const Tile& tile);
 
 /// An operand as the operators take it: a traced value or a C++ number, with its source location.
 /// Numbers are weak: they take the type of the other operand's tile.
@@ -214,7 +214,7 @@ Tile& operator<<=(Tile& a, const Arg& b);
 Tile& operator>>=(Tile& a, const Arg& b);
 
 /// An index along one dimension: carries the dimension's extent to shapes and its name to messages.
-/// Made by grid(), steps() and slice(). first() and idx(), like extents and strides of views, are
+/// Made by grid(), steps() and slice(). first() and indices(), like extents and strides of views, are
 /// of the type `index`: i32 in code, i64 where an argument is that large. An index and an i32 make
 /// an index, an index and an i64 an i64; a variable that is an i32 before a loop or a branch cannot
 /// become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
@@ -230,13 +230,13 @@ class Index {
   /// Name of the dimension, "" where it has none.
   const char* dimension() const { return dimension_; }
   /// Indices of all elements: a scalar for block 1, else a tile of one dimension.
-  Tile idx(std::source_location at = std::source_location::current()) const;
+  Tile indices(std::source_location at = std::source_location::current()) const;
   /// The same number of elements, `by` further on.
   Index shifted(const Arg& by) const;
   /// `block` elements from the `offset`th of this one.
   Index slice(const Arg& offset, std::int64_t block) const;
 
-  operator Tile() const { return idx(); }
+  operator Tile() const { return indices(); }
 
  private:
   Tile first_;

@@ -32,7 +32,7 @@ class Subscript {
 
   const Arg& first() const { return first_; }
   std::int64_t block() const { return block_; }
-  bool whole() const { return whole_; }
+  bool is_all() const { return whole_; }
   const char* dimension() const { return dimension_; }
   const Loc& loc() const { return loc_; }
 
@@ -86,13 +86,13 @@ class View {
   Tile stride(int axis, std::source_location at = std::source_location::current()) const;
   /// The extent as a C++ number: the kernel is compiled for this extent, and for each new one
   /// again.
-  int fixed(int axis, std::source_location at = std::source_location::current()) const;
+  int static_dim(int axis, std::source_location at = std::source_location::current()) const;
   /// The kernel is compiled once for all extents of the dimension. Otherwise it is compiled for
   /// each of 1, 2, 4, 8 and 16 that is the largest to divide an extent.
-  void any_extent(int axis, std::source_location at = std::source_location::current()) const;
+  void do_not_specialize(int axis, std::source_location at = std::source_location::current()) const;
   /// The same of its strides, other than 1: for tensors whose elements are read and written one by
   /// one, as strides of whole granules are what wider accesses and TMA need.
-  void any_stride(int axis, std::source_location at = std::source_location::current()) const;
+  void do_not_specialize_stride(int axis, std::source_location at = std::source_location::current()) const;
 
  protected:
   friend class dsl::Tracer;
@@ -116,9 +116,9 @@ using SubscriptAt = const Subscript&;
 
 /// A view whose first subscript is given.
 template <class Whole, class Ranks>
-struct Part;
+struct SubView;
 template <class Whole, std::size_t... I>
-struct Part<Whole, std::index_sequence<I...>> {
+struct SubView<Whole, std::index_sequence<I...>> {
   auto operator()(SubscriptAt<I>... s) const { return whole(first, s...); }
   const Whole& whole;
   Subscript first;
@@ -139,7 +139,7 @@ struct Readable<std::index_sequence<I...>> : View {
   auto operator[](const Subscript& first) const
     requires(sizeof...(I) > 1)
   {
-    return Part<Readable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
+    return SubView<Readable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
   }
 };
 /// A view of rank 0 is one element: `x()`.
@@ -163,7 +163,7 @@ struct Writable<std::index_sequence<I...>> : View {
   auto operator[](const Subscript& first) const
     requires(sizeof...(I) > 1)
   {
-    return Part<Writable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
+    return SubView<Writable, std::make_index_sequence<sizeof...(I) - 1>>{*this, first};
   }
 };
 

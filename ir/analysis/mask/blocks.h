@@ -12,7 +12,7 @@
 
 namespace tegula::ir {
 
-enum class Coverage : std::uint8_t { Empty, Partial, Full };
+enum class BlockCoverage : std::uint8_t { Empty, Partial, Full };
 
 /// Queries [q0, q1) against keys [kv0, kv1), of one batch entry and head.
 struct MaskBlock {
@@ -35,7 +35,7 @@ class MaskBlocks {
 
   /// An undecided block is cut where the expression changes its form (a boundary of a division or a
   /// comparison with one axis), at most `cuts` times; without cuts fewer blocks are decided.
-  Coverage classify(const MaskBlock& block, const MaskParams& params, int cuts = 32);
+  BlockCoverage classify(const MaskBlock& block, const MaskParams& params, int cuts = 32);
 
   /// Evaluates every node over non-empty closed ranges; `value` and `may_wrap` refer to the last
   /// evaluation.
@@ -54,7 +54,7 @@ class MaskBlocks {
 
  private:
   friend struct MaskTransfer;
-  Coverage refine(const Ranges& ranges, const MaskParams& params, int& cuts);
+  BlockCoverage refine(const Ranges& ranges, const MaskParams& params, int& cuts);
   void finish(MaskNodeId id, std::optional<MaskValue> v);
   MaskValue leaf(const MaskNode& node, MaskNodeId id, const Ranges& ranges,
                  const MaskParams& params) const;

@@ -44,7 +44,7 @@ struct MaskNode {
 };
 
 /// Values that the lambda was called with. A missing one does not occur in the mask.
-struct MaskRoles {
+struct MaskArgs {
   Value batch, head, query, key;
 };
 
@@ -66,6 +66,6 @@ struct MaskExpr {
 /// Follows the definition of `root`, an i1 scalar or tile. What it cannot follow becomes Unknown
 /// where it varies with q or kv, and a Param where it is one scalar for the whole block; so this
 /// never fails.
-MaskExpr import_mask(const Kernel& k, Value root, const MaskRoles& roles);
+MaskExpr import_mask(const Kernel& k, Value root, const MaskArgs& roles);
 
 }  // namespace tegula::ir

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
@@ -36,9 +36,9 @@ MaskPairs MaskPairCounter::count(const MaskBlock& all) {
 void MaskPairCounter::count_blocks(const MaskBlock& b, MaskPairs& sum) {
   const std::int64_t blocks =
       ceil_div(b.q1 - b.q0, cover_.queries) * ceil_div(b.kv1 - b.kv0, cover_.keys);
-  const Coverage c = blocks_.classify(b, params_, 0);
-  if (c == Coverage::Empty) return;
-  const bool is_full = c == Coverage::Full;
+  const BlockCoverage c = blocks_.classify(b, params_, 0);
+  if (c == BlockCoverage::Empty) return;
+  const bool is_full = c == BlockCoverage::Full;
   if (is_full || --budget_ < 0) {
     sum.least += is_full ? pairs_in(b) : 0;
     sum.most += pairs_in(b);
@@ -55,11 +55,11 @@ void MaskPairCounter::count_blocks(const MaskBlock& b, MaskPairs& sum) {
 }
 
 void MaskPairCounter::count_within(const MaskBlock& b, MaskPairs& sum) {
-  const Coverage c = blocks_.classify(b, params_, 0);
-  if (c == Coverage::Empty) return;
+  const BlockCoverage c = blocks_.classify(b, params_, 0);
+  if (c == BlockCoverage::Empty) return;
   const std::int64_t pairs = pairs_in(b);
-  if (c == Coverage::Full || pairs == 1 || --budget_ < 0) {
-    sum.least += c == Coverage::Full ? pairs : 0;
+  if (c == BlockCoverage::Full || pairs == 1 || --budget_ < 0) {
+    sum.least += c == BlockCoverage::Full ? pairs : 0;
     sum.most += pairs;
     return;
   }

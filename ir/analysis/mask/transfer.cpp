@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "ir/op_table.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {

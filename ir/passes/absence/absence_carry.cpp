@@ -54,10 +54,10 @@ void Absence::move_in_front(OpId loop, Value v) {
   k_.unlink(def);
   k_.insert_before(loop, def);
   // Nothing is proved at the op's new position.
-  k_[def].attrs.erase(AttrName::inside);
+  k_[def].attrs.erase(AttrName::in_bounds);
 }
 
-bool Absence::bring_in_front(OpId loop, const Bound& bound) {
+bool Absence::bring_in_front(OpId loop, const PresenceBound& bound) {
   for (Value v : {bound.offset, bound.limit, bound.mask})
     if (!is_invariant(loop, v)) return false;
   for (Value v : {bound.offset, bound.limit, bound.mask}) move_in_front(loop, v);
@@ -65,8 +65,8 @@ bool Absence::bring_in_front(OpId loop, const Bound& bound) {
 }
 
 /// The value, absent outside of intervals that hold for all iterations.
-Value Absence::cropped(Builder& b, Value v, std::span<const Bound> bounds) {
-  for (const Bound& bound : bounds) {
+Value Absence::cropped(Builder& b, Value v, std::span<const PresenceBound> bounds) {
+  for (const PresenceBound& bound : bounds) {
     const Value first = bound.offset;
     Value end = end_of(bound);
     const int axis = bound.dim;
@@ -98,12 +98,12 @@ Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& vary
   const Value x = d.operands[1 - at];
   const auto missing = of(x);
   List others;
-  for (const Bound& bound : missing)
+  for (const PresenceBound& bound : missing)
     if (std::ranges::find(varying, bound) == varying.end()) {
       if (bound.mask || bound.is_upper) return {};
       others.push_back(bound);
     }
-  const bool lacks_all = std::ranges::all_of(varying, [&](const Bound& bound) {
+  const bool lacks_all = std::ranges::all_of(varying, [&](const PresenceBound& bound) {
     return std::ranges::find(missing, bound) != missing.end();
   });
   if (!lacks_all) return {};
@@ -124,7 +124,7 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   if (!kept) {
     const Type type = k_.type(next);
     // One condition for the whole tile, if that is all that varies.
-    const bool is_whole = std::ranges::all_of(varying, [](const Bound& x) { return x.is_whole(); });
+    const bool is_whole = std::ranges::all_of(varying, [](const PresenceBound& x) { return x.is_whole(); });
     const Value present = mask_of_all(b, varying, is_whole ? Type::scalar(type.dtype()) : type);
     const Value now = any_value(b, next);
     kept = b.select(present, now, any_value(b, old));
@@ -141,7 +141,7 @@ bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   if (!k_.type(next).is_tile()) return false;
   const List found(of(next).begin(), of(next).end());
   bool changed = false;
-  for (const Bound& bound : found) {
+  for (const PresenceBound& bound : found) {
     if (has_bound(carried, bound) || !bring_in_front(loop, bound)) continue;
     carried.push_back(bound);
     changed = true;
@@ -149,7 +149,7 @@ bool Absence::grow(OpId loop, std::size_t i, List& carried) {
   return changed;
 }
 
-std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
+std::span<const PresenceBound> Absence::begin_of(OpId loop, std::size_t i) const {
   return of(loop_inits(k_[loop])[i]);
 }
 
@@ -157,8 +157,8 @@ std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
 /// of the loop, and in some iterations.
 Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
   Lacking lacking;
-  for (const Bound& bound : of(loop_nexts(k_, loop)[i]))
-    if (const Bound* const known = find_bound(carried, bound))
+  for (const PresenceBound& bound : of(loop_nexts(k_, loop)[i]))
+    if (const PresenceBound* const known = find_bound(carried, bound))
       lacking.always.push_back(*known);
     else
       lacking.at_times.push_back(bound);
@@ -170,7 +170,7 @@ Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carri
 bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
   const Lacking next = next_lacks(loop, i, carried);
-  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(next.always, x); }))
+  if (std::ranges::all_of(begins, [&](const PresenceBound& x) { return has_bound(next.always, x); }))
     return false;
   add_presence(loop, i, next.always, !next.at_times.empty());
   return true;
@@ -183,10 +183,10 @@ bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
   if (next.at_times.empty()) return false;
   // Masks and open intervals are no crops: they count as varying.
   List cut;
-  for (const Bound& bound : next.always)
+  for (const PresenceBound& bound : next.always)
     (bound.is_interval() ? cut : next.at_times).push_back(bound);
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
-  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(cut, x); }))
+  if (std::ranges::all_of(begins, [&](const PresenceBound& x) { return has_bound(cut, x); }))
     keep(loop, i, next.at_times, cut);
   else
     add_presence(loop, i, cut, true);
@@ -200,10 +200,10 @@ bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
       found = next_lacks(loop, i, carried).always;
   List missing;
   std::ranges::copy_if(found, std::back_inserter(missing),
-                       [&](const Bound& x) { return !has_bound(begins, x); });
+                       [&](const PresenceBound& x) { return !has_bound(begins, x); });
   if (missing.empty() || !k_.type(loop_inits(k_[loop])[i]).is_tile()) return false;
   ++rewritten_;
-  const bool are_crops = std::ranges::all_of(missing, [&](const Bound& x) {
+  const bool are_crops = std::ranges::all_of(missing, [&](const PresenceBound& x) {
     return x.is_interval() && !x.is_whole() && !x.is_guarded && is_limit_of_crop(x);
   });
   if (are_crops) {
@@ -219,7 +219,7 @@ bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
 /// The first and the next value come to lack the same by the same ops.
 void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
   List cut, masked, whole;
-  for (const Bound& bound : found)
+  for (const PresenceBound& bound : found)
     (bound.is_whole() ? whole : bound.is_interval() ? cut : masked).push_back(bound);
   const OpId yield = k_.terminator(k_[loop].regions.back());
   const Type type = k_.type(k_[yield].operands[i]);

@@ -53,7 +53,7 @@ const LinearLayout* layout_before(const Kernel& k, const OpData& d, Value operan
     return intern_layout(before_broadcast(type, k.type(d.results[0]), wanted));
   if (d.opcode == Reshape) {
     if (const LinearLayout* same = layout_before_reshape(type, wanted)) return same;
-    return intern_layout(any_layout(dims_of(type), wanted.size(In::Warp)));
+    return intern_layout(any_layout(dims_of(type), wanted.size(HwDim::Warp)));
   }
   return intern_layout(wanted);
 }

@@ -23,7 +23,7 @@ void ChannelRing::allocate_channels(Builder& b) {
   landed_ = b.op(Opcode::SmemAlloc, {}, channel);
   read_ = b.op(Opcode::SmemAlloc, {}, channel);
   const OpId init = b.effect(Opcode::ChannelInit, {landed_, read_});
-  if (in_step_) (*k_)[init].attrs.set(AttrName::programs, std::int64_t{k_->info.cluster});
+  if (in_step_) (*k_)[init].attrs.set(AttrName::cluster_ctas, std::int64_t{k_->info.cluster});
 }
 
 void ChannelRing::allocate_slots(Builder& b) {
@@ -58,18 +58,18 @@ RingPosition ChannelRing::after(Builder& b, RingPosition at, Value steps) const 
           b.op(Opcode::Xor, {at.phase, b.op(Opcode::And, {rounds, b.i32(1)})})};
 }
 
-void ChannelRing::release(Builder& b, Value slot, Value condition, bool by_threads) const {
+void ChannelRing::release(Builder& b, Value slot, Value condition, bool generic_proxy) const {
   std::vector<Value> operands{read_, slot, condition};
   if (in_step_) operands.push_back(in_step_);
   const OpId release = b.effect(Opcode::ChannelRelease, operands);
-  if (by_threads) (*k_)[release].attrs.set(AttrName::by_threads, std::int64_t{1});
+  if (generic_proxy) (*k_)[release].attrs.set(AttrName::generic_proxy, std::int64_t{1});
 }
 
-void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const {
+void ChannelRing::fill(Builder& b, IterationOffsets& offsets, Value slot, Value free) const {
   if (free) b.effect(Opcode::ChannelWait, {read_, slot, free});
   std::int64_t bytes = 0;
   for (const OperandLoad& load : loads_) bytes += load.tile.count() * size_bytes(load.tile.dtype());
-  b.effect(Opcode::ChannelExpect, {landed_, slot}, {{AttrName::bytes, bytes}});
+  b.effect(Opcode::ChannelExpectTx, {landed_, slot}, {{AttrName::bytes, bytes}});
   for (const OperandLoad& load : loads_) {
     const Value into[] = {load.ring, slot, landed_};
     offsets.copy(b, load, Opcode::CopyTma, into);
@@ -81,7 +81,7 @@ void ChannelRing::put(Builder& b, Value words, std::span<const Value> numbers, V
   b.effect(Opcode::ChannelWait, {read_, slot, free});
   std::vector<Value> operands{words, slot, landed_};
   operands.insert(operands.end(), numbers.begin(), numbers.end());
-  b.effect(Opcode::PutTile, operands);
+  b.effect(Opcode::PublishTile, operands);
 }
 
 }  // namespace tegula::ir

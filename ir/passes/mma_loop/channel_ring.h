@@ -1,5 +1,5 @@
 #pragma once
-// A ring of slots that the leader fills by TMA and the warps read: operand tiles in shared memory
+// A ring of slots that the producer thread fills by TMA and the warps read: operand tiles in shared memory
 // and two channels, full (loads have landed) and empty (slots have been read). Iterations are
 // numbered through the kernel's life; a position is an iteration's slot and the parity of its
 // phase. (PTX ISA, "mbarrier"; CUTLASS, PipelineTmaAsync.)
@@ -38,16 +38,16 @@ class ChannelRing {
   /// The position `steps` further on, of any integer type.
   RingPosition after(Builder& b, RingPosition at, Value steps) const;
 
-  /// Issues the loads of one iteration by the leader, after the slot's reads of phase `free`
+  /// Issues the loads of one iteration by the producer thread, after the slot's reads of phase `free`
   /// (`free` may be none: the slot is fresh).
-  void fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const;
-  /// Writes numbers into a slot's words by the leader, after the slot's reads of phase `free`.
+  void fill(Builder& b, IterationOffsets& offsets, Value slot, Value free) const;
+  /// Writes numbers into a slot's words by the producer thread, after the slot's reads of phase `free`.
   void put(Builder& b, Value words, std::span<const Value> numbers, Value slot, Value free) const;
   void wait(Builder& b, RingPosition at) const {
     b.effect(Opcode::ChannelWait, {landed_, at.slot, at.phase});
   }
-  /// Releases a slot. `by_threads`: threads have read it by loads, not wgmma.
-  void release(Builder& b, Value slot, Value condition, bool by_threads = false) const;
+  /// Releases a slot. `generic_proxy`: threads have read it by loads, not wgmma.
+  void release(Builder& b, Value slot, Value condition, bool generic_proxy = false) const;
 
  private:
   Kernel* k_;

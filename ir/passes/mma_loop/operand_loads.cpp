@@ -6,12 +6,12 @@
 #include <optional>
 
 #include "ir/analysis/access_width.h"
-#include "ir/analysis/constant_read.h"
+#include "ir/analysis/invariant_load.h"
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/layout/shared_layout.h"
 #include "ir/uses.h"
-#include "tegula/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
 namespace {
@@ -227,7 +227,7 @@ Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
     if (d != fast) order.push_back(d);
   order.push_back(0);
   const int bytes = size_bytes(load.tile.dtype());
-  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, PieceRule::Divide, 1);
+  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, SegmentRule::Equal, 1);
   return Type::shared(
       load.tile.dtype(), shape,
       intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order)));
@@ -239,7 +239,7 @@ void erase_load(Kernel& k, const OperandLoad& load) {
   k.erase(load.load);
 }
 
-void StepOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
+void IterationOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
                        std::span<const Value> into) {
   for (OpId op : k_.ops(body_))
     if (load.slice.contains(op) && !map_.contains(k_[op].results[0])) clone_op(b, op, map_);
@@ -250,7 +250,7 @@ void StepOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
   if (load.same) operands.push_back(load.same);
   AttrList attrs;
   attrs.set(AttrName::axes, load.axes);
-  for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})
+  for (AttrName name : {AttrName::in_bounds, AttrName::offset_divisibility, AttrName::evict})
     if (const AttrValue* v = k_[load.load].attrs.find(name)) attrs.set(name, *v);
   const Loc saved = std::exchange(b.loc, k_[load.load].loc);
   b.create(opcode, operands, std::span<const Type>(), attrs);

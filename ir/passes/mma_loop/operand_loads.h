@@ -57,9 +57,9 @@ Type ring_type(const Kernel& k, const OperandLoad& load, int slots);
 void erase_load(Kernel& k, const OperandLoad& load);
 
 /// Offsets of the loads of one iteration, computed for another value of the induction variable.
-class StepOffsets {
+class IterationOffsets {
  public:
-  StepOffsets(Kernel& k, RegionId body, Value iv) : k_(k), body_(body) {
+  IterationOffsets(Kernel& k, RegionId body, Value iv) : k_(k), body_(body) {
     map_[k[body].args[0]] = iv;
   }
   /// `opcode` on operands `into`, then view and offsets; attributes of a box.

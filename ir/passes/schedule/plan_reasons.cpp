@@ -14,7 +14,7 @@ namespace {
 /// Collects the reasons of one plan.
 class Reasons {
  public:
-  Reasons(const Plan& plan, const Kernel& k) : p_(plan), k_(k), s_(survey(k, plan.tma_loads)) {}
+  Reasons(const Plan& plan, const Kernel& k) : p_(plan), k_(k), s_(survey(k, plan.tma_aux_loads)) {}
 
   std::vector<std::string> all() {
     if (s_.largest_product == 0)
@@ -33,29 +33,29 @@ class Reasons {
   }
 
   void of_rows() {
-    add("warps={}: no products; a thread holds {} of the largest tile's {} elements", p_.warps,
-        std::max<std::int64_t>(1, s_.largest_tile / (32 * p_.warps)), s_.largest_tile);
-    if (p_.min_ctas > 1)
-      add("min_ctas={}: while the threads of one CTA meet, others keep the memory busy",
-          p_.min_ctas);
+    add("num_warps={}: no products; a thread holds {} of the largest tile's {} elements", p_.num_warps,
+        std::max<std::int64_t>(1, s_.largest_tile / (32 * p_.num_warps)), s_.largest_tile);
+    if (p_.min_ctas_per_sm > 1)
+      add("min_ctas_per_sm={}: while the threads of one CTA meet, others keep the memory busy",
+          p_.min_ctas_per_sm);
   }
 
   void of_older_products() {
     add("{}", why_no_wgmma(k_));
-    add("warps={}: {} elements of the largest product", p_.warps, s_.largest_product);
+    add("num_warps={}: {} elements of the largest product", p_.num_warps, s_.largest_product);
     add("stages={}: {} bytes a step", p_.stages, copied_ring_bytes(k_, 1));
   }
 
   void of_wgmma() {
     const std::int64_t ring = s_.once_bytes + p_.stages * s_.step_bytes;
-    if (p_.swap)
-      add("swap=1: tiles' rows are no warpgroup's; {} columns are, as the transposes' rows",
+    if (p_.swap_ab)
+      add("swap_ab=1: tiles' rows are no warpgroup's; {} columns are, as the transposes' rows",
           s_.product_rows);
-    if (p_.alternate)
-      add("alternate=1: the grid asks for it; a tile of {} rows is one warpgroup's work",
+    if (p_.pingpong)
+      add("pingpong=1: the grid asks for it; a tile of {} rows is one warpgroup's work",
           s_.product_rows);
     else
-      add("warps={}: {} rows of products, {} a warp", p_.warps, s_.product_rows, kWarpRows);
+      add("num_warps={}: {} rows of products, {} a warp", p_.num_warps, s_.product_rows, kWarpRows);
     add("stages={}: {}; {} bytes a step, {} once, room for {}", p_.stages,
         s_.stages != 0 ? "the loop asks for it" : "as deep as is of use", s_.step_bytes,
         s_.once_bytes, (k_.info.target->ring_bytes() - s_.once_bytes) / s_.step_bytes);
@@ -68,15 +68,15 @@ class Reasons {
                                   : fmt::format("with rings of {} bytes two CTAs share an SM, "
                                                 "and overlap by themselves",
                                                 ring));
-    if (p_.turns) add("turns=1: an operand of a product is computed from another product");
-    if (p_.dynamic) add("dynamic=1: how many steps a tile has is read from memory");
-    if (p_.overlap_tiles)
-      add("overlap_tiles=1: there is room for what the next tile brings first");
-    else if (p_.turns && p_.persistent)
-      add("overlap_tiles=0: {}", why_no_overlap());
+    if (p_.warp_scheduler_barrier) add("warp_scheduler_barrier=1: an operand of a product is computed from another product");
+    if (p_.dynamic_scheduler) add("dynamic_scheduler=1: how many steps a tile has is read from memory");
+    if (p_.overlap_epilogue)
+      add("overlap_epilogue=1: there is room for what the next tile brings first");
+    else if (p_.warp_scheduler_barrier && p_.persistent)
+      add("overlap_epilogue=0: {}", why_no_overlap());
     if (p_.multicast) add("multicast=1: the grid asks for it, and neighbouring tiles share a load");
-    if (p_.tma_loads)
-      add("tma_loads=1: the grid asks for it; {} of a step's bytes are not of operands",
+    if (p_.tma_aux_loads)
+      add("tma_aux_loads=1: the grid asks for it; {} of a step's bytes are not of operands",
           s_.beside_bytes);
     if (p_.tma_store)
       add("tma_store=1: the grid asks for it, or results are combined with memory, and there is "
@@ -84,14 +84,14 @@ class Reasons {
   }
 
   void of_registers() {
-    const std::int64_t stacked = p_.alternate ? s_.product_rows / kWgmmaRows : 1,
+    const std::int64_t stacked = p_.pingpong ? s_.product_rows / kWgmmaRows : 1,
                        needed = s_.accumulators * stacked + s_.fragments;
-    if (p_.registers != 0)
-      add("registers={}: sums and fragments take {}, and a warpgroup that copies gives up its own",
-          p_.registers, needed);
-    else if (p_.copy_warps > 0)
-      add("copy_warps={}: sums and fragments take {} registers, which all have at the entry",
-          p_.copy_warps, needed);
+    if (p_.consumer_registers != 0)
+      add("consumer_registers={}: sums and fragments take {}, and a warpgroup that copies gives up its own",
+          p_.consumer_registers, needed);
+    else if (p_.producer_warps > 0)
+      add("producer_warps={}: sums and fragments take {} registers, which all have at the entry",
+          p_.producer_warps, needed);
   }
 
   std::string why_no_overlap() const {
@@ -102,14 +102,14 @@ class Reasons {
 
   const Plan& p_;
   const Kernel& k_;
-  Survey s_;
+  KernelSummary s_;
   std::vector<std::string> reasons_;
 };
 
 }  // namespace
 
 std::string why_no_wgmma(const Kernel& k) {
-  const Survey s = survey(k);
+  const KernelSummary s = survey(k);
   if (!k.info.target->has_wgmma) return fmt::format("wgmma=0: {} has none", k.info.target.name());
   if (!s.wgmma) return fmt::format("wgmma=0: of some product {}", s.why_not_wgmma);
   if (s.largest_product == 0) return "wgmma=0: there are no products";
@@ -127,7 +127,7 @@ void refuse_plan(const Kernel& k, const std::string& asked, const std::string& r
   });
   std::vector<Note> notes;
   if (asked_at.known() && product.known()) notes.push_back({product, "the first product"});
-  fail(Mistake::plan_rule, asked_at.known() ? asked_at : product, std::move(notes), asked, rule);
+  fail(ErrorId::plan_rule, asked_at.known() ? asked_at : product, std::move(notes), asked, rule);
 }
 
 }  // namespace tegula::ir

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/passes/schedule/plan_survey.h"
+#include "ir/passes/schedule/kernel_summary.h"
 #include "ir/plan.h"
 
 namespace tegula::ir {

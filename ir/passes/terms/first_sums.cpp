@@ -5,7 +5,7 @@
 // truncated) at each k step, and so is the accumulator: it begins with a ramp from 0, whose terms
 // are as small as the tile is narrow. The ramp's start is a scalar; terms that are no ramp, which
 // may be of any magnitude, are left alone.
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/matrix_type.h"
 #include "ir/passes/terms/linear_form.h"
 #include "ir/ramp.h"

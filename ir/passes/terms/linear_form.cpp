@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "ir/passes/layouts/cut_dim.h"
+#include "ir/passes/layouts/split_dim.h"
 #include "ir/ramp.h"
 
 namespace tegula::ir {
@@ -41,7 +41,7 @@ bool LinearForms::may_be_absent_along(Value v, int dim) const {
   return std::ranges::any_of(d.operands, [&](Value x) {
     // What is repeated along the dimension is absent by the one that it has there.
     const int at = d.opcode == Broadcast ? dim : dim_of_operand(k_, d, x, dim);
-    return at != kWhole && may_be_absent_along(x, at);
+    return at != kNotSplit && may_be_absent_along(x, at);
   });
 }
 
@@ -75,7 +75,7 @@ Narrow LinearForms::squeezed(Value v, int axis) {
   const OpId def = k_[v].def;
   if (def && k_[def].opcode == Opcode::ExpandDims && k_.type(k_[def].operands[0]).rank() == 1)
     return {k_[def].operands[0], axis};
-  if (def && k_[def].attrs.i(AttrName::relaxed) != 0 && k_.type(v).dtype() == DType::f32) {
+  if (def && k_[def].attrs.i(AttrName::reassoc) != 0 && k_.type(v).dtype() == DType::f32) {
     const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
     const auto x = [&](std::size_t i) { return squeezed(operands[i], axis); };
     using enum Opcode;
@@ -303,7 +303,7 @@ Value LinearForms::emit(const LinearForm& form, Type type) {
     v = rest[used++];
   }
   for (; used < rest.size(); ++used)
-    v = b_.op(Opcode::Add, {v, rest[used]}, {{AttrName::relaxed, 1}});
+    v = b_.op(Opcode::Add, {v, rest[used]}, {{AttrName::reassoc, 1}});
   return k_.type(v).is_tile() ? v : b_.op(Opcode::Splat, {v}, type);
 }
 

@@ -7,7 +7,7 @@
 namespace tegula::test {
 namespace {
 
-class Doubts : public testing::TestWithParam<Device> {
+class FallbackFlags : public testing::TestWithParam<Device> {
  protected:
   static Device device() { return GetParam(); }
   static Stream stream() { return Stream(device()); }
@@ -33,10 +33,10 @@ class Doubts : public testing::TestWithParam<Device> {
           << i << ": " << never[i] << " and " << exact[i];
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, Doubts, testing::ValuesIn(devices()), device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, FallbackFlags, testing::ValuesIn(devices()), device_name);
 
 /// Ragged and even lengths, a step and many; heads that share keys.
-TEST_P(Doubts, ScoresAlike) {
+TEST_P(FallbackFlags, ScoresAlike) {
   for (const DType dtype : {DType::bf16, DType::f16})
     for (const int dim : {64, 128})
       for (const bool causal : {false, true}) {
@@ -50,7 +50,7 @@ TEST_P(Doubts, ScoresAlike) {
         const Attention attention(spec);
         for (const auto& [q, kv] : {std::pair{300, 1000}, {129, 40}, {200, 257}}) {
           const Tensors t = random(
-              {.heads = 2, .q_length = q, .kv_length = kv, .dim = dim, .value_dim = dim}, dtype);
+              {.heads = 2, .seqlen_q = q, .seqlen_kv = kv, .dim = dim, .head_dim_v = dim}, dtype);
           attention(stream(), t.Q, t.K, t.V, t.O, t.Lse);
           expect_attention(host, t);
           if (HasFatalFailure()) return;
@@ -59,7 +59,7 @@ TEST_P(Doubts, ScoresAlike) {
 }
 
 /// Of head 0 scores stay, of others they rise or fall by up to 2^100 between first and last keys.
-TEST_P(Doubts, ScoresApart) {
+TEST_P(FallbackFlags, ScoresApart) {
   AttentionSpec spec{.mask = masks::causal(), .rescaling = Rescaling::never};
   spec.score = [](Tile s, Tile, Tile h, Tile, Tile kv) {
     return s + cast<f32>(kv * h) * where(h == 2, -0.1f, 0.1f);
@@ -68,7 +68,7 @@ TEST_P(Doubts, ScoresApart) {
   host.mask = [](int, int, int q, int kv) { return q >= kv; };
   host.score = [](double s, int, int h, int, int kv) { return s + kv * h * (h == 2 ? -0.1 : 0.1); };
   for (const DType dtype : {DType::bf16, DType::f16}) {
-    const Tensors t = random({.heads = 4, .q_length = 700, .kv_length = 700}, dtype);
+    const Tensors t = random({.heads = 4, .seqlen_q = 700, .seqlen_kv = 700}, dtype);
     const Attention attention(spec);
     for (int call = 0; call < 2; ++call) {
       attention(stream(), t.Q, t.K, t.V, t.O, t.Lse);
@@ -80,7 +80,7 @@ TEST_P(Doubts, ScoresApart) {
 
 /// Scores that fall with the distance from the query, by far more than floats hold: blocks next to
 /// it come first, and nothing is computed again.
-TEST_P(Doubts, NearestFirst) {
+TEST_P(FallbackFlags, NearestFirst) {
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv; };
   host.score = [](double s, int, int, int q, int kv) { return s + (kv - q); };
@@ -92,7 +92,7 @@ TEST_P(Doubts, NearestFirst) {
       host.mask = [](int, int, int q, int kv) { return q >= kv && q - kv <= 130; };
     }
     for (const auto& [q, kv] : {std::pair{700, 700}, {129, 40}, {300, 1000}}) {
-      const Tensors t = random({.q_length = q, .kv_length = kv});
+      const Tensors t = random({.seqlen_q = q, .seqlen_kv = kv});
       const auto exact = outputs(spec, Rescaling::exact, t);
       // The sums of a single step are the same.
       EXPECT_EQ(outputs(spec, Rescaling::never, t) != exact, kv > 64);
@@ -103,12 +103,12 @@ TEST_P(Doubts, NearestFirst) {
 }
 
 /// Scores that rise with it: blocks come in order, and nothing is computed again either.
-TEST_P(Doubts, FarthestFirst) {
+TEST_P(FallbackFlags, FarthestFirst) {
   HostAttention host;
   host.mask = [](int, int, int q, int kv) { return q >= kv; };
   host.score = [](double s, int, int, int q, int kv) { return s + 0.1 * (q - kv); };
   AttentionSpec spec{.mask = masks::causal(), .score = scores::relative_bias(0.1f)};
-  const Tensors t = random({.q_length = 700, .kv_length = 700});
+  const Tensors t = random({.seqlen_q = 700, .seqlen_kv = 700});
   spec.tiles = {128, 64};  // as the second kernel has them
   const auto again = outputs(spec, Rescaling::exact, t);
   spec.tiles = {128, 128};
@@ -119,7 +119,7 @@ TEST_P(Doubts, FarthestFirst) {
 }
 
 /// Rows that see nothing of the first block, and scores far from 0; rows without any key.
-TEST_P(Doubts, RowsThatBeginLater) {
+TEST_P(FallbackFlags, RowsThatBeginLater) {
   AttentionSpec spec{.rescaling = Rescaling::never};
   spec.mask = [](Tile, Tile, Tile q, Tile kv) { return kv <= q - 10 && (q % 2 == 0 || kv >= 150); };
   HostAttention host;
@@ -129,7 +129,7 @@ TEST_P(Doubts, RowsThatBeginLater) {
     host.score = [=](double s, int, int, int, int) { return s + offset; };
     for (const DType dtype : {DType::bf16, DType::f16}) {
       SCOPED_TRACE(testing::Message() << name(dtype) << " " << offset);
-      const Tensors t = random({.q_length = 400, .kv_length = 400}, dtype);
+      const Tensors t = random({.seqlen_q = 400, .seqlen_kv = 400}, dtype);
       attention(spec)(stream(), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(host, t);
       if (HasFatalFailure()) return;
@@ -138,11 +138,11 @@ TEST_P(Doubts, RowsThatBeginLater) {
 }
 
 /// What is not a number, or infinite, or nearly, comes out as it does from exact rescaling.
-TEST_P(Doubts, ExtremeNumbers) {
+TEST_P(FallbackFlags, ExtremeNumbers) {
   const AttentionSpec plain;
   AttentionSpec rising;  // by 2^30: sums that are sure, of products that overflow
   rising.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s - cast<f32>(kv) * 0.05f; };
-  const Extents e{.q_length = 130, .kv_length = 420};
+  const Extents e{.seqlen_q = 130, .seqlen_kv = 420};
   for (const float value : {INFINITY, NAN, 3e38f}) {
     SCOPED_TRACE(value);
     Tensors t = random(e);
@@ -160,23 +160,23 @@ TEST_P(Doubts, ExtremeNumbers) {
 
 /// Blocks are visited from the last one where scores look at positions: the largest is seen last,
 /// and all is computed again.
-TEST_P(Doubts, AllAgain) {
+TEST_P(FallbackFlags, AllAgain) {
   AttentionSpec spec;
   spec.score = [](Tile s, Tile, Tile, Tile, Tile kv) { return s - cast<f32>(kv); };
   for (const DType dtype : {DType::bf16, DType::f16})
     expect_all_again(spec,
-                     random({.batch = 2, .heads = 3, .q_length = 333, .kv_length = 500}, dtype));
+                     random({.batch = 2, .heads = 3, .seqlen_q = 333, .seqlen_kv = 500}, dtype));
 }
 
 /// One doubtful tile of many: the others' sums stay what they are.
-TEST_P(Doubts, OneAgain) {
+TEST_P(FallbackFlags, OneAgain) {
   constexpr int kHeads = 70, kRows = 64, kDim = 64;
   AttentionSpec spec;
   spec.score = [](Tile s, Tile, Tile h, Tile, Tile kv) {
     return s - where(h == 1, cast<f32>(kv), 0.0f);
   };
   const Tensors t =
-      random({.heads = kHeads, .kv_heads = kHeads, .q_length = kRows, .kv_length = 200});
+      random({.heads = kHeads, .kv_heads = kHeads, .seqlen_q = kRows, .seqlen_kv = 200});
   spec.tiles = {64, 64};
   const auto never = outputs(spec, Rescaling::never, t), exact = outputs(spec, Rescaling::exact, t);
   for (int h = 0; h < kHeads; ++h) {

@@ -10,14 +10,14 @@ INSTANTIATE_TEST_SUITE_P(Devices, PackedHeads, testing::ValuesIn(devices()), dev
 
 /// The last query stands at the last key; heads have slopes and sinks of their own.
 struct Decode {
-  Scalar<i32> q_length = 1, kv_length = 1;
+  Scalar<i32> seqlen_q = 1, seqlen_kv = 1;
   std::vector<float> sinks{0.5f, 2, -1, 0, 1, 3, -2, 0.25f, 0, 1, 2, 3, 4, 5};
 
   AttentionSpec spec(std::optional<bool> pack) const {
-    return {.mask = masks::causal_bottom_right(q_length, kv_length),
+    return {.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv),
             .score = [](Tile s, Tile b, Tile h, Tile q,
                         Tile kv) { return s + cast<f32>(kv - q) * 0.02f * cast<f32>(h + b); },
-            .pack_heads = pack};
+            .pack_gqa = pack};
   }
   HostAttention host(int q_rows, int kv_rows) const {
     HostAttention host;
@@ -34,7 +34,7 @@ TEST_P(PackedHeads, AgreeWithTheReference) {
   Decode decode;
   const Attention attention(decode.spec({}));
   struct Shape {
-    int heads, kv_heads, q_length, kv_length;
+    int heads, kv_heads, seqlen_q, seqlen_kv;
     Order order;
   };
   for (const Shape s : {Shape{8, 2, 1, 300, Order::bshd},
@@ -43,19 +43,19 @@ TEST_P(PackedHeads, AgreeWithTheReference) {
                         {14, 2, 16, 200, Order::bhsd},
                         {8, 2, 5, 131, Order::bshd},  // rows are not evenly spaced: one head a tile
                         {3, 3, 2, 64, Order::bhsd}}) {
-    SCOPED_TRACE(testing::Message() << s.heads << "/" << s.kv_heads << " " << s.q_length);
-    decode.q_length = s.q_length;
-    decode.kv_length = s.kv_length;
+    SCOPED_TRACE(testing::Message() << s.heads << "/" << s.kv_heads << " " << s.seqlen_q);
+    decode.seqlen_q = s.seqlen_q;
+    decode.seqlen_kv = s.seqlen_kv;
     const Tensors t({.batch = 2,
                      .heads = s.heads,
                      .kv_heads = s.kv_heads,
-                     .q_length = s.q_length,
-                     .kv_length = s.kv_length,
-                     .value_dim = 72},
+                     .seqlen_q = s.seqlen_q,
+                     .seqlen_kv = s.seqlen_kv,
+                     .head_dim_v = 72},
                     DType::bf16, s.order, GetParam());
     const std::vector<float> sinks(decode.sinks.begin(), decode.sinks.begin() + s.heads);
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras(Tensor::from(sinks, GetParam())));
-    expect_attention(decode.host(s.q_length, s.kv_length), t, /*maxima=*/true);
+    expect_attention(decode.host(s.seqlen_q, s.seqlen_kv), t, /*maxima=*/true);
     if (HasFatalFailure()) return;
   }
 }
@@ -65,12 +65,12 @@ TEST_P(PackedHeads, AgreeWithTheReference) {
 TEST_P(PackedHeads, OneKernelWhileTheCacheGrows) {
   Decode decode;
   const Attention attention(decode.spec({}));
-  for (const int kv_length : {64, 65, 66, 67, 68, 130, 256}) {
-    decode.kv_length = kv_length;
-    const Tensors t({.heads = 8, .kv_heads = 2, .kv_length = kv_length}, DType::bf16, Order::bshd,
+  for (const int seqlen_kv : {64, 65, 66, 67, 68, 130, 256}) {
+    decode.seqlen_kv = seqlen_kv;
+    const Tensors t({.heads = 8, .kv_heads = 2, .seqlen_kv = seqlen_kv}, DType::bf16, Order::bshd,
                     GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
-    HostAttention host = decode.host(1, kv_length);
+    HostAttention host = decode.host(1, seqlen_kv);
     host.sink = [](int) { return -INFINITY; };
     expect_attention(host, t);
     if (HasFatalFailure()) return;
@@ -83,10 +83,10 @@ TEST_P(PackedHeads, OneKernelWhileTheCacheGrows) {
 }
 
 TEST_P(PackedHeads, AreTheCallersChoice) {
-  const Tensors t({.heads = 4, .kv_heads = 2, .q_length = 40, .kv_length = 70}, DType::f16,
+  const Tensors t({.heads = 4, .kv_heads = 2, .seqlen_q = 40, .seqlen_kv = 70}, DType::f16,
                   Order::bhsd, GetParam());
   for (const std::optional<bool> pack : {std::optional<bool>(), {false}, {true}}) {
-    const Attention attention({.pack_heads = pack});
+    const Attention attention({.pack_gqa = pack});
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention({}, t);
     const bool is_packed =

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "ir/text.h"
-#include "kernels/attention/spec_facts.h"
+#include "kernels/attention/heuristics.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
@@ -57,16 +57,16 @@ TEST(ScoreSplit, WhatIsNot) {
 TEST(ScoreSplit, KeysThatTheCallerNamesKeepTheScore) {
   const AttentionSpec spec = with_split_score(
       {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); },
-       .range = causal_range});
+       .kv_range = causal_range});
   EXPECT_FALSE(spec.mask);
   EXPECT_TRUE(spec.score);
 }
 
 TEST(ScoreSplit, KeysAreFoundAsOfTheMask) {
-  const SpecFacts split(with_split_score(
+  const AttentionHeuristics split(with_split_score(
       {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }}));
-  EXPECT_EQ(split.way.reach(), SpecFacts({.mask = masks::causal()}).way.reach());
-  EXPECT_NE(split.way.reach(), KeyReach::all);
+  EXPECT_EQ(split.traversal.kv_extent(), AttentionHeuristics({.mask = masks::causal()}).traversal.kv_extent());
+  EXPECT_NE(split.traversal.kv_extent(), KvExtent::full);
 }
 
 /// Not only alike: the same machine code.

@@ -17,15 +17,15 @@ int splits_of(const Attention& attention, DType dtype = DType::bf16) {
 }
 
 struct Shape {
-  int heads, kv_heads, q_length, kv_length, splits;
+  int heads, kv_heads, seqlen_q, seqlen_kv, splits;
   Order order = Order::bhsd;
 };
 
 /// Eight programs from 1024 keys on; what is no multiple of their blocks leaves the last ones few
 /// or none. Two heads of one group at one query are packed.
 TEST_P(SplitKeys, AgreeWithTheReference) {
-  Scalar<i32> q_length = 1, kv_length = 1;
-  const Attention attention({.mask = masks::causal_bottom_right(q_length, kv_length)});
+  Scalar<i32> seqlen_q = 1, seqlen_kv = 1;
+  const Attention attention({.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv)});
   for (const Shape s : {Shape{4, 2, 1, 1024, 8},
                         {2, 1, 1, 1023, 1},
                         {4, 2, 1, 1100, 8, Order::bshd},
@@ -34,19 +34,19 @@ TEST_P(SplitKeys, AgreeWithTheReference) {
                         {3, 3, 64, 1030, 8},
                         {3, 3, 65, 1030, 1}}) {
     SCOPED_TRACE(testing::Message()
-                 << s.heads << "/" << s.kv_heads << " " << s.q_length << " " << s.kv_length);
-    q_length = s.q_length;
-    kv_length = s.kv_length;
+                 << s.heads << "/" << s.kv_heads << " " << s.seqlen_q << " " << s.seqlen_kv);
+    seqlen_q = s.seqlen_q;
+    seqlen_kv = s.seqlen_kv;
     const Tensors t({.heads = s.heads,
                      .kv_heads = s.kv_heads,
-                     .q_length = s.q_length,
-                     .kv_length = s.kv_length,
-                     .value_dim = 72},
+                     .seqlen_q = s.seqlen_q,
+                     .seqlen_kv = s.seqlen_kv,
+                     .head_dim_v = 72},
                     DType::bf16, s.order, GetParam());
     const std::vector<float> all{0.5f, 2, -1, 0}, sinks(all.begin(), all.begin() + s.heads);
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras(Tensor::from(sinks, GetParam())));
     HostAttention host;
-    host.mask = [=](int, int, int q, int kv) { return q + s.kv_length - s.q_length >= kv; };
+    host.mask = [=](int, int, int q, int kv) { return q + s.seqlen_kv - s.seqlen_q >= kv; };
     host.sink = [&](int h) { return sinks[static_cast<std::size_t>(h)]; };
     expect_attention(host, t, /*maxima=*/true);
     if (HasFatalFailure()) return;
@@ -74,9 +74,9 @@ TEST_P(SplitKeys, UnderMasks) {
        {.score = falls}}};
   for (const bool in_memory : {false, true})
     for (Case c : cases) {
-      if (in_memory) c.spec.key_splits = 16;
+      if (in_memory) c.spec.split_kv = 16;
       const Attention attention(c.spec);
-      const Tensors t({.heads = 4, .kv_heads = 2, .q_length = 3, .kv_length = 1030}, DType::f16,
+      const Tensors t({.heads = 4, .kv_heads = 2, .seqlen_q = 3, .seqlen_kv = 1030}, DType::f16,
                       Order::bhsd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(c.host, t);
@@ -90,21 +90,21 @@ TEST_P(SplitKeys, UnderMasks) {
 
 /// Of none of several programs, or of the first one only; lazily rescaled.
 TEST_P(SplitKeys, OfNoKeysAndOne) {
-  for (const int kv_length : {0, 1, 300}) {
-    const Attention attention({.rescaling = Rescaling::lazy, .key_splits = 4});
-    const Tensors t({.batch = 2, .heads = 2, .q_length = 2, .kv_length = kv_length}, DType::bf16,
+  for (const int seqlen_kv : {0, 1, 300}) {
+    const Attention attention({.rescaling = Rescaling::lazy, .split_kv = 4});
+    const Tensors t({.batch = 2, .heads = 2, .seqlen_q = 2, .seqlen_kv = seqlen_kv}, DType::bf16,
                     Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention({}, t);
     if (HasFatalFailure()) return;
   }
   for (const int splits : {4, 32}) {
-    const Tensors no_entries({.batch = 0, .heads = 2, .kv_length = 300}, DType::bf16, Order::bhsd,
+    const Tensors no_entries({.batch = 0, .heads = 2, .seqlen_kv = 300}, DType::bf16, Order::bhsd,
                              GetParam());
-    const Tensors no_queries({.heads = 2, .q_length = 0, .kv_length = 300}, DType::bf16,
+    const Tensors no_queries({.heads = 2, .seqlen_q = 0, .seqlen_kv = 300}, DType::bf16,
                              Order::bhsd, GetParam());
     for (const Tensors* t : {&no_entries, &no_queries})
-      Attention({.key_splits = splits})(Stream(GetParam()), t->Q, t->K, t->V, t->O, t->Lse);
+      Attention({.split_kv = splits})(Stream(GetParam()), t->Q, t->K, t->V, t->O, t->Lse);
   }
 }
 
@@ -112,27 +112,27 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
 /// of keys, heads packed or not, sinks and maxima, one call after another on one stream.
 TEST_P(SplitKeys, OfSeveralClusters) {
   struct Case {
-    int splits, heads, kv_heads, q_length, kv_length, programs;
+    int splits, heads, kv_heads, seqlen_q, seqlen_kv, programs;
   };
   for (const Case& s : {Case{6, 2, 1, 1, 1000, 2},
                         {12, 4, 1, 3, 1100, 4},
                         {24, 1, 1, 40, 1500, 8},
                         {64, 2, 1, 1, 700, 2},
                         {10, 1, 1, 2, 1, 2}}) {
-    SCOPED_TRACE(testing::Message() << s.splits << " of " << s.kv_length);
-    Scalar<i32> q_length = s.q_length, kv_length = s.kv_length;
+    SCOPED_TRACE(testing::Message() << s.splits << " of " << s.seqlen_kv);
+    Scalar<i32> seqlen_q = s.seqlen_q, seqlen_kv = s.seqlen_kv;
     const Attention attention(
-        {.mask = masks::causal_bottom_right(q_length, kv_length), .key_splits = s.splits});
+        {.mask = masks::causal_bottom_right(seqlen_q, seqlen_kv), .split_kv = s.splits});
     const Tensors t({.batch = 2,
                      .heads = s.heads,
                      .kv_heads = s.kv_heads,
-                     .q_length = s.q_length,
-                     .kv_length = s.kv_length,
-                     .value_dim = 72},
+                     .seqlen_q = s.seqlen_q,
+                     .seqlen_kv = s.seqlen_kv,
+                     .head_dim_v = 72},
                     DType::bf16, Order::bhsd, GetParam());
     const std::vector<float> all{0.5f, 2, -1, 0}, sinks(all.begin(), all.begin() + s.heads);
     HostAttention host;
-    host.mask = [=](int, int, int q, int kv) { return q + s.kv_length - s.q_length >= kv; };
+    host.mask = [=](int, int, int q, int kv) { return q + s.seqlen_kv - s.seqlen_q >= kv; };
     host.sink = [&](int h) { return sinks[static_cast<std::size_t>(h)]; };
     for (int call = 0; call < 2; ++call) {
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.extras(Tensor::from(sinks, GetParam())));
@@ -150,13 +150,13 @@ TEST_P(SplitKeys, OfSeveralClusters) {
 /// several clusters where one has more to read than their meeting takes.
 TEST_P(SplitKeys, ByTilesAndKeys) {
   struct Case {
-    int heads, kv_length, programs;
+    int heads, seqlen_kv, programs;
     bool several;
   };
   for (const Case& c : {Case{20, 1024, 4, false}, {1, 2048, 8, false}, {1, 8192, 8, true}}) {
-    SCOPED_TRACE(testing::Message() << c.heads << " heads, " << c.kv_length << " keys");
+    SCOPED_TRACE(testing::Message() << c.heads << " heads, " << c.seqlen_kv << " keys");
     const Attention attention(AttentionSpec{});
-    const Tensors t({.heads = c.heads, .kv_heads = c.heads, .kv_length = c.kv_length}, DType::bf16,
+    const Tensors t({.heads = c.heads, .kv_heads = c.heads, .seqlen_kv = c.seqlen_kv}, DType::bf16,
                     Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention({}, t);
@@ -169,9 +169,9 @@ TEST_P(SplitKeys, ByTilesAndKeys) {
 /// Where not all tiles' clusters would run at once, one cluster has to do: parts in memory would be
 /// many.
 TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
-  const Attention attention({.key_splits = 16});
+  const Attention attention({.split_kv = 16});
   const auto run = [&](int heads) {
-    const Tensors t({.heads = heads, .kv_heads = heads, .kv_length = 300, .dim = 16}, DType::bf16,
+    const Tensors t({.heads = heads, .kv_heads = heads, .seqlen_kv = 300, .dim = 16}, DType::bf16,
                     Order::bhsd, Device::sim());
     attention(Stream(Device::sim()), t.Q, t.K, t.V, t.O, t.Lse);
   };
@@ -185,8 +185,8 @@ TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
 /// How many clusters and rows there are is no part of a kernel's key.
 TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
   const Attention attention(AttentionSpec{});
-  const auto compiled_by = [&](int q_length, int kv_length) {
-    const Tensors t({.q_length = q_length, .kv_length = kv_length, .dim = 128}, DType::bf16,
+  const auto compiled_by = [&](int seqlen_q, int seqlen_kv) {
+    const Tensors t({.seqlen_q = seqlen_q, .seqlen_kv = seqlen_kv, .dim = 128}, DType::bf16,
                     Order::bhsd, Device::sim());
     attention(Stream(Device::sim()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention({}, t);
@@ -200,8 +200,8 @@ TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
 
 /// What is exchanged is as large as it can be.
 TEST_P(SplitKeys, OfWideHeads) {
-  const Attention attention({.key_splits = 8});
-  const Tensors t({.kv_length = 300, .dim = 256, .value_dim = 256}, DType::bf16, Order::bhsd,
+  const Attention attention({.split_kv = 8});
+  const Tensors t({.seqlen_kv = 300, .dim = 256, .head_dim_v = 256}, DType::bf16, Order::bhsd,
                   GetParam());
   attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
   expect_attention({}, t);
@@ -209,18 +209,18 @@ TEST_P(SplitKeys, OfWideHeads) {
 
 /// Asked for, also where one program would do; without effect where it cannot be.
 TEST_P(SplitKeys, AreTheCallersChoice) {
-  const auto used = [&](const AttentionSpec& spec, int q_length) {
+  const auto used = [&](const AttentionSpec& spec, int seqlen_q) {
     const Attention attention(spec);
-    const Tensors t({.heads = 2, .q_length = q_length, .kv_length = 200}, DType::bf16, Order::bhsd,
+    const Tensors t({.heads = 2, .seqlen_q = seqlen_q, .seqlen_kv = 200}, DType::bf16, Order::bhsd,
                     GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
     expect_attention({}, t);
     return splits_of(attention);
   };
   EXPECT_EQ(used({}, 1), 1);
-  EXPECT_EQ(used({.key_splits = 8}, 1), 8);
-  EXPECT_EQ(used({.key_splits = 2}, 3), 2);
-  EXPECT_EQ(used({.key_splits = 2}, 70), 1);
+  EXPECT_EQ(used({.split_kv = 8}, 1), 8);
+  EXPECT_EQ(used({.split_kv = 2}, 3), 2);
+  EXPECT_EQ(used({.split_kv = 2}, 70), 1);
 }
 
 }  // namespace

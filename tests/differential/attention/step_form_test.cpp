@@ -62,9 +62,9 @@ TEST(StepForm, SumsAreAddedBehindTheLoop) {
     SCOPED_TRACE(dim);
     const ir::Kernel exact = attention_of(Rescaling::exact, masks::causal(), dim),
                      never = attention_of(Rescaling::never, masks::causal(), dim);
-    EXPECT_EQ(step_of(exact, "late_sums=0"), (Step{4, 0}));
+    EXPECT_EQ(step_of(exact, "defer_cross_lane_reductions=0"), (Step{4, 0}));
     EXPECT_EQ(step_of(exact, ""), (Step{2, 0}));
-    EXPECT_EQ(step_of(never, "late_sums=0"), (Step{2, 0}));
+    EXPECT_EQ(step_of(never, "defer_cross_lane_reductions=0"), (Step{2, 0}));
     EXPECT_EQ(step_of(never, ""), (Step{0, 0}));
   }
 }

@@ -23,10 +23,10 @@ constexpr std::size_t kRows = 2, kColumns = 64;
 struct Parts {
   std::string target = "sm_90a", type = "f16";
   std::string sums = "const [value = 0.0] : tile<2x64xf32>";
-  std::string scaled = "mul %d, %scale [relaxed = 1] : tile<2x64xf32>";
+  std::string scaled = "mul %d, %scale [reassoc = 1] : tile<2x64xf32>";
   std::string fact = "assume %positive";
-  std::string columns = "cast %at [relaxed = 1] : tile<1x64xf32>";
-  std::string score = "fma %wide, %slope, %scaled [relaxed = 1] : tile<2x64xf32>";
+  std::string columns = "cast %at [reassoc = 1] : tile<1x64xf32>";
+  std::string score = "fma %wide, %slope, %scaled [reassoc = 1] : tile<2x64xf32>";
   std::string other = "";  ///< a use of the product beside the score
 };
 
@@ -56,7 +56,7 @@ kernel @scores tile target({0}) (%q: view<?x?x{1}, in> [arg = 0], %k: view<?x?x{
   store_view %top, %most, %zero [axes = [0]]
   %most1 = expand_dims %most [axis = 1] : tile<2x1xf32>
   %wide_most = broadcast %most1 : tile<2x64xf32>
-  %e = sub %s, %wide_most [relaxed = 1] : tile<2x64xf32>
+  %e = sub %s, %wide_most [reassoc = 1] : tile<2x64xf32>
   store_view %below, %e, %zero, %zero [axes = [0, 1]]
 }})",
                      p.target, p.type, p.sums, p.fact, p.columns, p.score, p.other, p.scaled);
@@ -86,8 +86,8 @@ Result narrowed(const Parts& p, std::string_view columns = "64") {
 TEST(FirstSums, AreOfColumnsThatRise) {
   EXPECT_TRUE(narrowed({}).begins);
   EXPECT_TRUE(narrowed({.type = "bf16"}).begins);
-  EXPECT_TRUE(narrowed({.scaled = "add %d, %scale [relaxed = 1] : tile<2x64xf32>"}).begins);
-  EXPECT_TRUE(narrowed({.score = "sub %scaled, %wide [relaxed = 1] : tile<2x64xf32>"}).begins);
+  EXPECT_TRUE(narrowed({.scaled = "add %d, %scale [reassoc = 1] : tile<2x64xf32>"}).begins);
+  EXPECT_TRUE(narrowed({.score = "sub %scaled, %wide [reassoc = 1] : tile<2x64xf32>"}).begins);
 }
 
 TEST(FirstSums, AreNoneWhereTheyAreNotTheSame) {
@@ -97,7 +97,7 @@ TEST(FirstSums, AreNoneWhereTheyAreNotTheSame) {
   EXPECT_FALSE(narrowed({.sums = "splat %slope : tile<2x64xf32>"}).begins) << "it has others";
   EXPECT_FALSE(narrowed({.fact = ""}).begins) << "the factor may be 0, and cannot wait";
   EXPECT_FALSE(
-      narrowed({.columns = "add %entries1, %entries1 [relaxed = 1] : tile<1x64xf32>"}).begins)
+      narrowed({.columns = "add %entries1, %entries1 [reassoc = 1] : tile<1x64xf32>"}).begins)
       << "of any magnitude";
   EXPECT_FALSE(narrowed({.score = "fma %wide, %slope, %scaled : tile<2x64xf32>"}).begins)
       << "exact";

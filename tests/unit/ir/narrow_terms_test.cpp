@@ -25,7 +25,7 @@ kernel @distances tile target(sm_90a) (%q0: i64 [arg = 0], %kv0: i64 [arg = 1], 
   %kv1 = expand_dims %kv [axis = 0] : tile<1x8xi64>
   %wide_kv = broadcast %kv1 : tile<4x8xi64>
   %d = sub %wide_kv, %wide_q : tile<4x8xi64>
-  %f = cast %d [relaxed = 1] : tile<4x8xf32>
+  %f = cast %d [reassoc = 1] : tile<4x8xf32>
   store_view %y, %f, %zero, %zero [axes = [0, 1]]
 })";
 

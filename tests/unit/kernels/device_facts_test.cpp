@@ -15,7 +15,7 @@ int multiprocessors_of_problem(Device device) {
   const auto of = [&](std::int64_t rows, std::int64_t columns) {
     return Tensor::empty({rows, columns}, DType::bf16, device);
   };
-  return detail::matmul_problem(of(64, 128), of(128, 64), of(64, 64), {}).sms;
+  return detail::matmul_problem(of(64, 128), of(128, 64), of(64, 64), {}).num_sms;
 }
 
 TEST(DeviceFacts, ProductsAreChosenForTheMultiprocessorsAtHand) {

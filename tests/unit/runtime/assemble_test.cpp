@@ -9,7 +9,7 @@
 #include <fstream>
 #include <functional>
 
-#include "runtime/process.h"
+#include "runtime/subprocess.h"
 #include "runtime/tool_hash.h"
 #include "support/env.h"
 #include "support/text.h"

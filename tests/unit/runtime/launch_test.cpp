@@ -58,7 +58,7 @@ TEST(Launch, PacksArgumentsAsTheirLayoutSays) {
   shape.cluster = {2, 1, 1};
   shape.shared_bytes = 200000;
   shape.starts_early = true;
-  const LaunchPlan plan(load({200000, false}), shape, layout.slots());
+  const PreparedLaunch plan(load({200000, false}), shape, layout.slots());
   alignas(64) std::array<std::byte, 196> block{};
   plan.launch(kStream, block.data(), {264, 3, 2});
 
@@ -84,7 +84,7 @@ TEST(Launch, PacksArgumentsAsTheirLayoutSays) {
 
 TEST(Launch, EmptyGridIsNoLaunch) {
   const MockDriver driver;
-  const LaunchPlan plan(load(), {}, {});
+  const PreparedLaunch plan(load(), {}, {});
   plan.launch(kStream, nullptr, {0, 1, 1});
   plan.launch(kStream, nullptr, {4, 0, 1});
   EXPECT_TRUE(mock().launches.empty());
@@ -94,7 +94,7 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
   const MockDriver driver;
   ArgumentLayout layout;
   for (int i = 0; i < 12; ++i) layout.add<void*>();
-  const LaunchPlan plan(load(), {}, layout.slots());
+  const PreparedLaunch plan(load(), {}, layout.slots());
   std::array<std::byte, 96> block{};
   mock().record_launches = false;
   const int before = g_allocations;
@@ -119,7 +119,7 @@ TEST(Launch, TakesNoMemoryAndLittleTime) {
 
 TEST(Launch, ThreadWithoutContextIsServed) {
   const MockDriver driver;
-  const LaunchPlan plan(load(), {}, {});
+  const PreparedLaunch plan(load(), {}, {});
   mock().context_pushes = 0;
   mock().next_launch = static_cast<cu::Result>(201);
   plan.launch(kStream, nullptr);
@@ -131,7 +131,7 @@ TEST(Launch, FailureNamesTheCause) {
   const MockDriver driver;
   LaunchShape shape;
   shape.cluster = {2, 1, 1};
-  const LaunchPlan plan(load(), shape, {});
+  const PreparedLaunch plan(load(), shape, {});
   mock().next_launch = cu::kErrorInvalidValue;
   EXPECT_EQ(error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {3, 1, 1}); }),
             "cuLaunchKernelEx failed: mock text; kernel k on cuda:0, grid [3, 1, 1], block [1, 1, "
@@ -143,7 +143,7 @@ TEST(Launch, FailureNamesTheCause) {
 
 TEST(Launch, FaultOfAnEarlierKernelIsCalledSo) {
   const MockDriver driver;
-  const LaunchPlan plan(load(), {}, {});
+  const PreparedLaunch plan(load(), {}, {});
   mock().next_launch = cu::kErrorIllegalAddress;
   EXPECT_THAT(error_of<DeviceError>([&] { plan.launch(kStream, nullptr, {1, 1, 1}); }),
               HasSubstr("0 bytes of dynamic shared memory: a kernel that was queued before has "
@@ -155,7 +155,7 @@ TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   mock().max_threads = 384;
   const LoadedKernel kernel = load();
   const auto fault = [&](LaunchShape s) {
-    return error_of<DeviceError>([&] { LaunchPlan(kernel, s, {}); });
+    return error_of<DeviceError>([&] { PreparedLaunch(kernel, s, {}); });
   };
   LaunchShape s;
   s.block = {385, 1, 1};
@@ -173,7 +173,7 @@ TEST(Launch, ImpossibleShapesAreRefusedWithTheLimit) {
   s.cluster = {16, 1, 1};
   EXPECT_EQ(fault(s), "no such error");
   const std::vector<ArgumentSlot> many(129);
-  EXPECT_THAT(error_of<InternalError>([&] { LaunchPlan(kernel, {}, many); }),
+  EXPECT_THAT(error_of<InternalError>([&] { PreparedLaunch(kernel, {}, many); }),
               HasSubstr("129 arguments"));
 }
 
@@ -182,7 +182,7 @@ TEST(Launch, ManyThreadsShareAPlan) {
   mock().record_launches = false;
   ArgumentLayout layout;
   layout.add<void*>();
-  const LaunchPlan plan(load(), {}, layout.slots());
+  const PreparedLaunch plan(load(), {}, layout.slots());
   std::vector<std::jthread> threads;
   for (int t = 0; t < 8; ++t)
     threads.emplace_back([&] {
@@ -452,10 +452,10 @@ TEST(Workspace, SeveralCountersForALaunch) {
   std::uint32_t* const mine = acquire_counters(stream, 2000);
   EXPECT_EQ(acquire_counters(stream, 2000), mine);
   // What deals tiles and what marks them is neither; all are aligned alike, in graphs, too.
-  std::uint32_t *const tile = acquire_tile_counter(stream), *const marks = acquire_marks(stream);
-  EXPECT_GT(marks, tile);
-  EXPECT_LE(marks + kMarks, mine);
-  EXPECT_EQ((marks - tile) % 4, 0);
+  std::uint32_t *const tile = acquire_tile_counter(stream), *const flags = acquire_fallback_flags(stream);
+  EXPECT_GT(flags, tile);
+  EXPECT_LE(flags + kFallbackWords, mine);
+  EXPECT_EQ((flags - tile) % 4, 0);
   EXPECT_EQ((mine - tile) % 4, 0);
   mock().capturing = true;
   std::uint32_t* last = mine;
@@ -471,7 +471,7 @@ TEST(Workspace, SeveralCountersForALaunch) {
   };
   EXPECT_TRUE(std::ranges::none_of(taken, overlaps));
   EXPECT_EQ((acquire_tile_counter(stream) - last) % 4, 0);
-  EXPECT_EQ((acquire_marks(stream) - last) % 4, 0);
+  EXPECT_EQ((acquire_fallback_flags(stream) - last) % 4, 0);
   EXPECT_EQ(last[1999], 0u);
 }
 

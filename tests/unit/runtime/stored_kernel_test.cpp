@@ -1,6 +1,6 @@
 // Compiled kernels come back from the disk: the same kernel, only where nothing that matters
 // changed, and never as an error.
-#include "runtime/stored_kernel.h"
+#include "runtime/disk_cache.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 
 #include "ir/text.h"
-#include "runtime/jit_steps.h"
+#include "runtime/jit_verbs.h"
 #include "runtime/nvrtc.h"
 #include "runtime/tool_hash.h"
 #include "support/env.h"
@@ -129,12 +129,12 @@ TEST_F(Stored, ASplitProductComesBackWithItsClusters) {
     return c.to_vector<bf16>();
   };
   const auto whole = compile(request);
-  request.plan_changes = "splits=4";
+  request.plan_changes = "cluster_split_k=4";
   const auto first = compile(request), second = compile(request);
   EXPECT_FALSE(is_from_disk(*first)) << "the plan is a part of the key";
   ASSERT_TRUE(is_from_disk(*second));
   EXPECT_THAT(second->dump("launch"), HasSubstr("4 programs each"));
-  EXPECT_EQ(second->plan.splits, 4);
+  EXPECT_EQ(second->plan.cluster_split_k, 4);
   EXPECT_EQ(second->artefact().cluster, 4);
   EXPECT_EQ(result_of(*first), result_of(*whole));
   EXPECT_EQ(result_of(*second), result_of(*whole));
@@ -228,7 +228,7 @@ TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
   r.backend = Backend::Llvm;
   nth(3, r);
   r = request_for("vector_add");
-  r.plan = ir::Plan{.warps = 8};
+  r.plan = ir::Plan{.num_warps = 8};
   nth(4, r);
   r = request_for("vector_add");
   r.lineinfo = true;
@@ -241,7 +241,7 @@ TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
   };
   nth(6, r);
   r = request_for("vector_add");
-  r.plan_changes = "warps=8";
+  r.plan_changes = "num_warps=8";
   nth(7, r);
 }
 
@@ -321,7 +321,7 @@ class StoredCode : public Stored {
 
   bool publish(void (*change)(Compilation&) = [](Compilation&) {}) const {
     Compilation k = traced();
-    StoredKernel stored(k, request_);
+    DiskCacheLookup stored(k, request_);
     Artefact artefact;
     if (stored.load(artefact)) return false;
     build(k);
@@ -333,7 +333,7 @@ class StoredCode : public Stored {
   bool loads() const {
     Compilation k = traced();
     Artefact artefact;
-    return StoredKernel(k, request_).load(artefact);
+    return DiskCacheLookup(k, request_).load(artefact);
   }
 
   CompileRequest request_;
@@ -345,7 +345,7 @@ TEST_F(StoredCode, CodeRecipeAndReportComeBack) {
   build(of);
   const std::string simt = ir::print(of.simt, {.locations = false});
   const Artefact want = make_artefact(of);
-  StoredKernel stored(k, request_);
+  DiskCacheLookup stored(k, request_);
   Artefact got;
   const bool found = stored.load(got);
   if (!found) stored.save(got);  // tells why

@@ -1,4 +1,4 @@
-// The model of how programs share tiles: its deal is that of ir/passes/persist, and what order is
+// The model of how programs share tiles: its deal is that of ir/passes/make_persistent, and what order is
 // worth where it can be counted by hand.
 #include "tools/workload/tile_schedule.h"
 
@@ -46,7 +46,7 @@ TEST(TileSchedule, DealsAsPersistDoes) {
     for (int programs = 1; programs <= std::min(total, 9); ++programs) {
       Times times;
       for (int i = 0; i < total; ++i) times.push_back(1 + static_cast<std::int64_t>(random() % 50));
-      EXPECT_EQ(schedule_length(times, programs, TileDeal::dealt),
+      EXPECT_EQ(schedule_length(times, programs, TileSchedulerKind::static_),
                 as_persist_deals(times, programs))
           << total << " tiles, " << programs << " programs";
     }
@@ -55,20 +55,20 @@ TEST(TileSchedule, DealsAsPersistDoes) {
 TEST(TileSchedule, OfTilesThatAreCountedByHand) {
   // From both ends: the long one in the middle comes last.
   const Times steps{1, 1, 9, 1, 1};
-  EXPECT_EQ(tile_times(steps, 1, TileOrdering::both_ends), (Times{2, 2, 2, 2, 10}));
-  EXPECT_EQ(tile_times(steps, 2, TileOrdering::longest_each),
+  EXPECT_EQ(tile_times(steps, 1, TileOrderKind::balanced_pairs), (Times{2, 2, 2, 2, 10}));
+  EXPECT_EQ(tile_times(steps, 2, TileOrderKind::lpt_per_head),
             (Times{10, 2, 2, 2, 2, 10, 2, 2, 2, 2}));
-  EXPECT_EQ(tile_times(steps, 2, TileOrdering::longest_all),
+  EXPECT_EQ(tile_times(steps, 2, TileOrderKind::lpt),
             (Times{10, 10, 2, 2, 2, 2, 2, 2, 2, 2}));
-  const auto excess = [&](TileOrdering o) {
-    return schedule_excess(tile_times(steps, 1, o), 2, TileDeal::counter);
+  const auto excess = [&](TileOrderKind o) {
+    return schedule_excess(tile_times(steps, 1, o), 2, TileSchedulerKind::counter);
   };
-  EXPECT_DOUBLE_EQ(excess(TileOrdering::both_ends), 1.4);  // 4 + 10 where one tile takes 10
-  EXPECT_DOUBLE_EQ(excess(TileOrdering::longest_each), 1);
+  EXPECT_DOUBLE_EQ(excess(TileOrderKind::balanced_pairs), 1.4);  // 4 + 10 where one tile takes 10
+  EXPECT_DOUBLE_EQ(excess(TileOrderKind::lpt_per_head), 1);
   // Five equal ones for two programs.
-  EXPECT_DOUBLE_EQ(schedule_excess(Times{2, 2, 2, 2, 2}, 2, TileDeal::counter), 1.2);
-  EXPECT_DOUBLE_EQ(schedule_excess(Times{2, 2, 2, 2, 2}, 2, TileDeal::dealt), 1.2);
-  EXPECT_DOUBLE_EQ(schedule_excess(Times{}, 2, TileDeal::counter), 1);
+  EXPECT_DOUBLE_EQ(schedule_excess(Times{2, 2, 2, 2, 2}, 2, TileSchedulerKind::counter), 1.2);
+  EXPECT_DOUBLE_EQ(schedule_excess(Times{2, 2, 2, 2, 2}, 2, TileSchedulerKind::static_), 1.2);
+  EXPECT_DOUBLE_EQ(schedule_excess(Times{}, 2, TileSchedulerKind::counter), 1);
 }
 
 /// Graham's bound of list scheduling, 2 - 1/m of any order, holds against what an excess is of.
@@ -79,10 +79,10 @@ TEST(TileSchedule, IsWithinGrahamsBound) {
     for (auto n = 1 + random() % 20; n > 0; --n)
       steps.push_back(static_cast<std::int64_t>(random() % 40));
     const int programs = 1 + static_cast<int>(random() % 12);
-    for (const TileOrdering o :
-         {TileOrdering::both_ends, TileOrdering::longest_each, TileOrdering::longest_all}) {
+    for (const TileOrderKind o :
+         {TileOrderKind::balanced_pairs, TileOrderKind::lpt_per_head, TileOrderKind::lpt}) {
       const Times times = tile_times(steps, 3, o);
-      const double excess = schedule_excess(times, programs, TileDeal::counter);
+      const double excess = schedule_excess(times, programs, TileSchedulerKind::counter);
       EXPECT_GE(excess, 1 - 1e-12);
       EXPECT_LE(excess, 2 - 1.0 / programs + 1e-12);
     }

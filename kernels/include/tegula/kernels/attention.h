@@ -36,11 +36,11 @@ enum class Rescaling : std::uint8_t {
 };
 
 /// How scores become the weights of values.
-enum class Weighting : std::uint8_t {
+enum class AttentionNormalization : std::uint8_t {
   softmax,  ///< e^s over their sum
   /// The scores themselves, 0 for masked keys: the score function is an activation, such as
   /// sigmoid(s - log(length)) (Ramapuram et al. 2024) or the square of max(s, 0).
-  scores,
+  none,
   /// A key takes the share sigmoid(s) of the row's weight of 1 that later keys left (Tan et al.
   /// 2024, "Scaling Stick-Breaking Attention"): no positions are encoded, near keys come first.
   /// Masks decide which keys come later: usually causal ones, with or without the diagonal. Keys
@@ -50,8 +50,8 @@ enum class Weighting : std::uint8_t {
 };
 
 /// Queries and keys that a CTA works on at a time.
-struct AttentionTiles {
-  int queries = 128, keys = 128;
+struct AttentionTileShape {
+  int block_q = 128, block_kv = 128;
 };
 
 /// Definition of an attention besides its tensors. All lambdas are traced: their arguments are
@@ -67,60 +67,60 @@ struct AttentionSpec {
   /// unless kv ranges or a block list are given.
   std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)> score = {};
   /// Narrows the loop over keys for query rows [first, last]; must contain all that `mask` lets
-  /// through. Default: without `full`, what is derived from the mask; else all keys.
-  std::function<KvRange(Tile first, Tile last, Tile kv_length)> range = {};
+  /// through. Default: without `full_kv_range`, what is derived from the mask; else all keys.
+  std::function<KvRange(Tile first, Tile last, Tile seqlen_kv)> kv_range = {};
   /// Keys that all query rows [first, last] attend to, so that the mask need not be computed there.
   /// Default: without a given kv range, derived from the mask; else none if there is a mask.
-  std::function<KvRange(Tile first, Tile last, Tile kv_length)> full = {};
+  std::function<KvRange(Tile first, Tile last, Tile seqlen_kv)> full_kv_range = {};
   /// The kv blocks to visit, for masks that only the device knows; `mask` is computed in the
   /// partial ones. Excludes given kv ranges and `varlen`; heads are not packed.
   std::optional<BlockList> blocks = {};
   /// Softmax temperature, positive; default 1 / sqrt(head dim).
   std::optional<float> scale = {};
   /// Queries are the last positions of their sequence, so that mask and score get the query at
-  /// position q + kv_length - q_length: chunks of a prefill, decoding with a cache (causal masks
+  /// position q + seqlen_kv - seqlen_q: chunks of a prefill, decoding with a cache (causal masks
   /// are then aligned bottom right). No sequence may have more queries than keys.
-  bool queries_at_end = false;
+  bool align_bottom_right = false;
   /// Whether a query tile holds all heads of a GQA group, so that their keys are read once: for few
   /// queries a head. Default: up to 16 of them. Without effect in `varlen`, for groups of one head,
   /// or if rows of a group's heads are not evenly spaced in memory (they are for one query, and in
   /// contiguous [batch, heads, length, dim]).
-  std::optional<bool> pack_heads = {};
+  std::optional<bool> pack_gqa = {};
   /// Whether derived block lists put the query tiles that visit most blocks first, over all heads,
   /// so that programs share uneven work more evenly (`tegula mask --order`). Takes one small kernel
   /// more. Default: on if an SM has few tiles, and keys are so many that one tile may take long
   /// next to the others.
   std::optional<bool> longest_first = {};
-  Weighting weighting = Weighting::softmax;
+  AttentionNormalization weighting = AttentionNormalization::softmax;
   /// Rescaling of the online softmax.
   Rescaling rescaling = Rescaling::automatic;
   /// Whether tensors that `score` reads at each pair (b, h, q, kv), such as a full bias, are loaded
   /// as tiles by TMA (sm_90), if they can be: their last dimension contiguous, other strides and
   /// the address multiples of 16 bytes. Else threads load them element by element, in smaller kv
   /// blocks, so that last bits differ.
-  bool tma_loads = true;
+  bool tma_aux_loads = true;
   /// Programs, 1 or an even number up to 256, that split the keys of a tile of up to 64 rows: a
   /// head's queries, or those of the heads that it packs. Default: if keys are many and tiles few,
   /// as many as an estimate finds fastest. They are a cluster, or several of up to 8, and combine
   /// their softmaxes. Several clusters only if those of all tiles are co-resident, else one;
   /// without effect with more queries, with `tiles`, in `varlen`, under block lists, with other
   /// normalizations than softmax, and for other targets than sm_90a.
-  std::optional<int> key_splits = {};
+  std::optional<int> split_kv = {};
   /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
   /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
   /// ones too; few rows of packed heads keep their 64.
-  std::optional<AttentionTiles> tiles = {};
+  std::optional<AttentionTileShape> tiles = {};
 };
 
-/// The keys a causal mask lets through: [0, last + 1); a `range` of every mask that is at least
+/// The keys a causal mask lets through: [0, last + 1); a `kv_range` of every mask that is at least
 /// causal.
-KvRange causal_range(const Tile& first, const Tile& last, const Tile& kv_length);
+KvRange causal_range(const Tile& first, const Tile& last, const Tile& seqlen_kv);
 /// The keys that all rows attend to under a mask that is causal and nothing else: [0, first + 1).
-KvRange causal_full(const Tile& first, const Tile& last, const Tile& kv_length);
+KvRange causal_full(const Tile& first, const Tile& last, const Tile& seqlen_kv);
 
 /// Further tensors of a call, f32. Those left out are neither read nor written.
 struct AttentionExtras {
-  /// Out, [batch, heads, q_length]: the natural logarithm of the softmax's denominator; -inf for a
+  /// Out, [batch, heads, seqlen_q]: the natural logarithm of the softmax's denominator; -inf for a
   /// row without keys. With stick breaking: that of the remaining weight, 0 for such a row. Not
   /// available if weights are the scores.
   Tensor lse = {};
@@ -136,9 +136,9 @@ struct AttentionExtras {
 /// fit. Under a mask whose block list is derived (`explain` says so), calls of one stream come from
 /// one thread at a time: they share its memory for the list.
 ///
-/// Tensors (bf16 or f16, all alike): Q [batch, heads, q_length, head_dim], K [batch, kv_heads,
-/// kv_length, head_dim], V [batch, kv_heads, kv_length, value_dim], O [batch, heads, q_length,
-/// value_dim]; any strides, the last dimension contiguous; heads is a multiple of kv_heads (grouped
+/// Tensors (bf16 or f16, all alike): Q [batch, heads, seqlen_q, head_dim], K [batch, kv_heads,
+/// seqlen_kv, head_dim], V [batch, kv_heads, seqlen_kv, head_dim_v], O [batch, heads, seqlen_q,
+/// head_dim_v]; any strides, the last dimension contiguous; heads is a multiple of kv_heads (grouped
 /// queries); both head dims are multiples of 8 up to 256. A row that sees no key gives 0. Lengths
 /// of any size; they vary without compiling. The same inputs give the same bits in every run.
 /// Keys that a row does not see may hold anything; their values must be finite where the row's tile
@@ -160,10 +160,10 @@ class Attention {
                   Loc at = std::source_location::current()) const;
 
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
-  /// head_dim], V [total kv, kv_heads, value_dim], O [total q, heads, value_dim]; lse and row_max
+  /// head_dim], V [total kv, kv_heads, head_dim_v], O [total q, heads, head_dim_v]; lse and row_max
   /// [total q, heads]. Mask and score get the sequence's number as batch entry and positions within
   /// it. Rows of O beyond the last sequence keep their contents. Values must be finite, as those of
-  /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_q vary
+  /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_seqlen_q vary
   /// without compiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},

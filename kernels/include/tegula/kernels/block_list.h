@@ -12,13 +12,13 @@ namespace tegula {
 /// 2502.11089). A tensor that does not fit throws CompileError.
 struct BlockList {
   /// [batch or 1, heads or 1, query tiles, capacity].
-  Tensor blocks;
+  Tensor kv_indices;
   /// [batch or 1, heads or 1, query tiles]: entries of each row, at most the capacity.
-  Tensor counts;
-  /// Like `counts`: the number of leading entries that need no mask. They must hold existing keys
+  Tensor kv_num_blocks;
+  /// Like `kv_num_blocks`: the number of leading entries that need no mask. They must hold existing keys
   /// only, and all rows must attend to them. Undefined: none, so that the mask is computed in every
   /// block.
-  Tensor full = {};
+  Tensor full_kv_num_blocks = {};
   /// Queries and keys of a block; attention's own tile sizes: 16, 32, 64 or 128 queries, and 16,
   /// 32, 48, 64, 80, 96, 112, 128 or 176 keys.
   int block_q = 128, block_kv = 128;

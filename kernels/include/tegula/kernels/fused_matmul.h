@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "tegula/further_params.h"
+#include "tegula/trailing_params.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/matmul_kernels.h"
 
@@ -21,16 +21,16 @@ namespace tegula {
 namespace detail {
 
 /// Kernels that compute a GEMM.
-enum class MatmulWay : std::uint8_t { Whole, Batched, Clustered, Divided, Streamed };
+enum class MatmulDecomposition : std::uint8_t { DataParallel, Batched, ClusterSplitK, SplitK, StreamK };
 
 /// Arguments of a call's kernels. Throws CompileError unless shapes fit.
 struct MatmulCall {
   MatmulCall(const MatmulConfig& config, const MatmulOptions& options, const Stream& stream,
-             const Tensor& A, const Tensor& B, const Tensor& C, DType type_of_sums);
-  MatmulWay way;
+             const Tensor& A, const Tensor& B, const Tensor& C, DType accumulator_type);
+  MatmulDecomposition decomposition;
   /// A and B, workspace for partial accumulators and, with stream-K, counters.
-  PackedTensors operands;
-  MatmulVariant variant;
+  RepackedOperands operands;
+  MatmulTraits variant;
 };
 
 /// Throws CompileError unless shapes fit.
@@ -41,8 +41,8 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
 /// the tensor cores cannot read are repacked first, unless they have 16 bits and `direct` lets
 /// mma.sync read them as stored.
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                             bool direct = false);
+RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                             bool no_repack = false);
 
 }  // namespace detail
 
@@ -55,7 +55,7 @@ PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOption
 template <class T, class O, class Fn>
 class FusedMatmul {
   template <template <class...> class Body>
-  using Of = typename detail::FurtherBehind<Index, Fn, 1>::template Append<Body, T, O, Fn>;
+  using Of = typename detail::TrailingAfter<Index, Fn, 1>::template Append<Body, T, O, Fn>;
 
  public:
   explicit FusedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
@@ -72,41 +72,41 @@ class FusedMatmul {
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
            const Tensor& C, const Host&... further) const {
-    using enum detail::MatmulWay;
+    using enum detail::MatmulDecomposition;
     const detail::CallPlace here(made_at_);
     Kernels& k = *kernels_;
-    const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<SumOf<T>>);
-    const detail::MatmulVariant& v = call.variant;
-    const Tensor &a = call.operands[0], &b = call.operands[1], &sums = call.operands.further();
-    if (call.way == Whole) return k.whole.of(v)(stream, a, b, C, further...);
-    if (call.way == Batched) return k.batched.of(v)(stream, a, b, C, further...);
-    if (call.way == Clustered) return k.clustered.of(v)(stream, a, b, C, further...);
-    if (call.way == Streamed)
-      return k.streamed.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), sums,
-                              call.operands.counters(), config.streamed, further...);
-    k.partial.of(v)(stream, a, b, sums);
-    k.sum(stream, sums, C, further...);
+    const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<Accumulator<T>>);
+    const detail::MatmulTraits& v = call.variant;
+    const Tensor &a = call.operands[0], &b = call.operands[1], &sums = call.operands.workspace();
+    if (call.decomposition == DataParallel) return k.data_parallel.of(v)(stream, a, b, C, further...);
+    if (call.decomposition == Batched) return k.batched.of(v)(stream, a, b, C, further...);
+    if (call.decomposition == ClusterSplitK) return k.cluster_split_k.of(v)(stream, a, b, C, further...);
+    if (call.decomposition == StreamK)
+      return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), sums,
+                              call.operands.counters(), config.stream_k_ctas, further...);
+    k.split_k.of(v)(stream, a, b, sums);
+    k.split_k_reduce(stream, sums, C, further...);
   }
   /// Report on the kernel compiled of this configuration for operands without batches: plan,
   /// remarks.
   std::string explain(const MatmulConfig& config) const {
-    const auto is_meant = [&](const MatmulConfig& of_variant) { return of_variant == config; };
+    const auto matches = [&](const MatmulConfig& of_variant) { return of_variant == config; };
     const Kernels& k = *kernels_;
-    if (k.streamed.has(is_meant)) return k.streamed.explain(is_meant);
-    if (config.splits <= 1) return k.whole.explain(is_meant);
-    return config.clustered ? k.clustered.explain(is_meant) : k.partial.explain(is_meant);
+    if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
+    if (config.split_k <= 1) return k.data_parallel.explain(matches);
+    return config.split_k_in_cluster ? k.cluster_split_k.explain(matches) : k.split_k.explain(matches);
   }
 
  private:
   struct Kernels {
     Fn epilogue;
-    detail::ConfiguredMatmul<Of<detail::WholeMatmul>> whole{"matmul", {epilogue}},
-        clustered{"matmul_clustered", {epilogue}};
+    detail::ConfiguredMatmul<Of<detail::DataParallelMatmul>> data_parallel{"matmul", {epilogue}},
+        cluster_split_k{"matmul_cluster_split_k", {epilogue}};
     detail::ConfiguredMatmul<Of<detail::BatchedMatmul>> batched{"matmul_batched", {epilogue}};
-    detail::ConfiguredMatmul<Of<detail::StreamedMatmul>> streamed{"matmul_streamed", {epilogue}};
-    detail::ConfiguredMatmul<detail::PartialMatmul<T>> partial{"matmul_partial", {}};
-    decltype(kernel("", std::declval<Of<detail::SumOfParts>>())) sum =
-        kernel("matmul_sum", Of<detail::SumOfParts>{epilogue});
+    detail::ConfiguredMatmul<Of<detail::StreamKMatmul>> stream_k{"matmul_stream_k", {epilogue}};
+    detail::ConfiguredMatmul<detail::SplitKMatmul<T>> split_k{"matmul_split_k", {}};
+    decltype(kernel("", std::declval<Of<detail::SplitKReduction>>())) split_k_reduce =
+        kernel("matmul_split_k_reduce", Of<detail::SplitKReduction>{epilogue});
   };
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;

@@ -15,7 +15,7 @@ struct MatmulOptions {
   /// For operands of 8-bit floats: adds the accumulator of each k-iteration (bk) in f32 (DeepGEMM's
   /// promotion), as Hopper's tensor cores keep about 14 bits of an fp8 accumulator. Not for other
   /// types.
-  bool promoted = false;
+  bool fp32_promotion = false;
   friend auto operator<=>(const MatmulOptions&, const MatmulOptions&) = default;
 };
 
