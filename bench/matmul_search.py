@@ -33,13 +33,13 @@ def ceil_div(a, b):
     return (a + b - 1) // b
 
 
-def deepest_ring(bm, bn):
+def max_stages(bm, bn):
     return min(8, RING_BYTES // ((bm + bn) * 128))
 
 
 def rings(bm, bn, ctas, every):
     """Depths: as deep as shared memory has room for, or shallow, where several CTAs share an SM; or every one."""
-    deepest = deepest_ring(bm, bn)
+    deepest = max_stages(bm, bn)
     if every:
         return range(deepest, 2, -1)
     return [deepest] if deepest <= 4 or ctas <= SMS else [deepest, 4]
@@ -79,7 +79,7 @@ def configurations(m, n, k):
 
 def streamed(bm, bn, swapped, steps):
     """All steps dealt evenly (stream-K), to one program an SM, or to two where they fit."""
-    deepest = deepest_ring(bm, bn)
+    deepest = max_stages(bm, bn)
     for on_sm, stages in ((1, deepest), (2, deepest // 2)):
         if stages >= 3 and steps >= 2 * on_sm * SMS:
             number = 8e15 + stages * 1e13 + on_sm * 1e9 + bm * 1e6 + bn * 1e3 + 64

@@ -62,8 +62,8 @@ void check_equal_extents(const KernelInstance& k, const CallArgs& a) {
   }
 }
 
-CallKey examine(const KernelInstance& k, std::span<const HostArg> args, Device device,
-                CallArgs& out) {
+CallKey make_call_key(const KernelInstance& k, std::span<const HostArg> args, Device device,
+                      CallArgs& out) {
   CallKey key;
   bool wide = false;
   const Specialization& known = k.known();

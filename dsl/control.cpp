@@ -25,7 +25,7 @@ const char* dimension_of(const Tracer& t, ir::Value extent) {
 }
 
 Tile bound(Tracer& t, std::string_view what, const Arg& a) {
-  const DType d = dsl::meet(t, what, std::span(&a, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&a, 1));
   dsl::require_integers(what, d, a.loc());
   return t.tile(dsl::operand(t, a, t.index_type()));
 }
@@ -188,7 +188,8 @@ std::uint64_t GridLoop::start() {
   const ir::Type i32 = ir::Type::scalar(DType::i32);
   const ir::OpId program = t.build.create(cluster == 1 ? Opcode::ProgramId : Opcode::ClusterId, {},
                                           std::span(&i32, 1), std::move(attrs));
-  const auto tiles = dsl::RasterOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
+  const auto tiles =
+      dsl::RasterOrder(t.build, options_, counts).decode(t.kernel[program].results[0]);
   for (std::size_t i = 0; i < tiles.size(); ++i) {
     // States the range that bounds proofs start from; the decoding alone does not show it.
     t.build.effect(Opcode::Assume, {t.build.cmp("lt", tiles[i], counts[i])});

@@ -35,7 +35,8 @@ struct EagerInterpreter::State {
   std::vector<ir::Value> large;  ///< results that are kept
 };
 
-EagerInterpreter::EagerInterpreter(Tracer& tracer, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid)
+EagerInterpreter::EagerInterpreter(Tracer& tracer, std::span<const ir::EvalArg> args,
+                                   std::array<std::int64_t, 3> grid)
     : tracer_(tracer), state_(std::make_unique<State>(tracer.kernel, args, grid)) {}
 EagerInterpreter::~EagerInterpreter() = default;
 
@@ -114,7 +115,7 @@ void launch_eagerly(KernelInstance& k, std::span<const HostArg> args, Device dev
                     k.name(), device.str()));
   const TraceResult traced = k.trace(k.signature(args));
   CallArgs call;
-  examine(k, args, device, call);
+  make_call_key(k, args, device, call);
   check_overlap(k, call);
   const auto given =
       runtime::eval_args(traced.kernel, std::span(call.args.data(), traced.kernel.params().size()));

@@ -19,7 +19,8 @@ class Tracer;
 class EagerInterpreter {
  public:
   /// Program 0, with the kernel's arguments. The tracer has all its parameters by now.
-  EagerInterpreter(Tracer& tracer, std::span<const ir::EvalArg> args, std::array<std::int64_t, 3> grid);
+  EagerInterpreter(Tracer& tracer, std::span<const ir::EvalArg> args,
+                   std::array<std::int64_t, 3> grid);
   ~EagerInterpreter();
 
   /// Executes what was recorded since the last time.

@@ -44,7 +44,7 @@ DType common_dtype(DType a, DType b) {
   return is_signed(a) ? b : a;
 }
 
-DType meet(Tracer& t, std::string_view what, std::span<const Arg> args) {
+DType promote_types(Tracer& t, std::string_view what, std::span<const Arg> args) {
   std::optional<DType> tiles, literals;
   const auto add = [](std::optional<DType>& sum, DType d) {
     sum = sum ? common_dtype(*sum, d) : d;
@@ -109,7 +109,7 @@ ir::Value broadcast_to(Tracer& t, ir::Value v, const ir::Ints& shape) {
   return t.kernel.type(v) == wanted ? v : t.build.op(Opcode::Broadcast, {v}, wanted);
 }
 
-void meet_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc) {
+void broadcast_shapes(Tracer& t, std::string_view what, std::span<ir::Value> values, Loc loc) {
   ir::Ints shape;
   for (ir::Value v : values) {
     const auto s = t.kernel.type(v).shape();
@@ -136,11 +136,11 @@ Tile record(std::string_view what, Opcode op, std::initializer_list<Arg> args,
             ir::AttrInits attrs) {
   const std::span<const Arg> list(args.begin(), args.size());
   Tracer& t = Tracer::at(list.front().loc(), what);
-  const DType d = meet(t, what, list);
+  const DType d = promote_types(t, what, list);
   std::array<ir::Value, 3> values;
   for (std::size_t i = 0; i < list.size(); ++i) values[i] = operand(t, list[i], d);
   const std::span<ir::Value> used(values.data(), list.size());
-  meet_shapes(t, what, used, list.front().loc());
+  broadcast_shapes(t, what, used, list.front().loc());
   return t.tile(t.build.op(op, std::span<const ir::Value>(used), attrs));
 }
 

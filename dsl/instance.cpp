@@ -272,7 +272,7 @@ Signature KernelInstance::completed(Signature key) const {
     if (index_type_of(std::span(&now, 1)) == DType::i64) key.index_type = DType::i64;
   }
   for (const SpecializationRequest& r : found.requests)
-    if (r.arg < key.args.size()) fulfil(r, key.args[r.arg]);
+    if (r.arg < key.args.size()) apply_request(r, key.args[r.arg]);
   return key;
 }
 

@@ -133,7 +133,7 @@ const CompiledEntry& Launcher::find_or_add(KernelInstance& k, std::span<const Ho
                                            Device device, std::vector<Warning>& unsaid) {
   const auto key_now = [&] {
     CallArgs unused;
-    return examine(k, args, device, unused);
+    return make_call_key(k, args, device, unused);
   };
   if (const CompiledEntry* entry = find(key_now())) return *entry;
   TraceResult traced = k.trace(k.signature(args));
@@ -211,14 +211,14 @@ void Launcher::launch(KernelInstance& k, const Stream* given, std::span<const Ho
   if (env().eager) [[unlikely]]
     return launch_eagerly(k, args, device);
   CallArgs call;
-  const CallKey key = examine(k, args, device, call);
+  const CallKey key = make_call_key(k, args, device, call);
   check_overlap(k, call);
   const CompiledEntry* entry = find(key);
   if (!entry) [[unlikely]] {
     entry = &compile(k, args, device);
     call.count = 0;
-    examine(k, args, device, call);  // with what the trace captured
-    check_overlap(k, call);          // and with the addresses that it writes to
+    make_call_key(k, args, device, call);  // with what the trace captured
+    check_overlap(k, call);                // and with the addresses that it writes to
   }
   if (wants_retrace()) [[unlikely]]
     if (hash_of(k.trace(k.signature(args)).kernel) != entry->ir)
@@ -233,7 +233,7 @@ std::shared_ptr<const CompiledKernel> Launcher::prepare(KernelInstance& k, const
   refuse_nested(k);
   const Device device = device_of(stream, args);
   CallArgs unused;
-  const CompiledEntry* entry = find(examine(k, args, device, unused));
+  const CompiledEntry* entry = find(make_call_key(k, args, device, unused));
   auto kernel = entry ? entry->kernel : compile(k, args, device).kernel;
   kernel->prepare(stream ? *stream : Stream(device));
   return kernel;
@@ -249,7 +249,7 @@ std::vector<Warning> Launcher::warnings() const {
   return warnings_;
 }
 
-std::string Launcher::why() const {
+std::string Launcher::compile_history() const {
   const std::lock_guard lock(compiling_);
   return fmt::format("{}\n", fmt::join(history_, "\n"));
 }
@@ -315,7 +315,7 @@ std::vector<Warning> warnings(const dsl::KernelInstance& k) { return k.launcher.
 std::string explain(dsl::KernelInstance& k) {
   const auto kernel = k.launcher.latest();
   if (!kernel) fail(ErrorId::not_compiled, k.loc(), {}, k.name());
-  return k.launcher.why() + kernel->explain();
+  return k.launcher.compile_history() + kernel->explain();
 }
 
 }  // namespace tegula::detail

@@ -47,7 +47,7 @@ class Launcher {
   /// The warnings about everything compiled so far, each once.
   std::vector<Warning> warnings() const;
   /// One line per compilation: what of its key was new.
-  std::string why() const;
+  std::string compile_history() const;
   std::size_t compiled() const;
 
  private:

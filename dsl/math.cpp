@@ -17,7 +17,7 @@ constexpr Opcode kWide[] = {Opcode::Sqrt, Opcode::Rcp,   Opcode::Floor,
 
 Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = false) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
   if (d == DType::f64 && std::ranges::find(kWide, op) == std::end(kWide))
     fail(ErrorId::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
@@ -27,7 +27,7 @@ Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = f
 
 Tile unary_integer(std::string_view what, Opcode op, const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_integers(what, d, x.loc());
   return t.tile(t.build.op(op, {dsl::operand(t, x, d)}));
 }
@@ -35,7 +35,7 @@ Tile unary_integer(std::string_view what, Opcode op, const Arg& x) {
 Tile binary_number(std::string_view what, Opcode op, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), what);
   const Arg args[] = {a, b};
-  dsl::require_arithmetic(what, dsl::meet(t, what, args), a.loc());
+  dsl::require_arithmetic(what, dsl::promote_types(t, what, args), a.loc());
   return dsl::record(what, op, {a, b});
 }
 
@@ -43,7 +43,7 @@ Tile binary_number(std::string_view what, Opcode op, const Arg& a, const Arg& b)
 template <class F>
 Tile composed(std::string_view what, const Arg& x, const F& f) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
   const Tracer::Pin pin(t, x.loc());
   const Tile result = f(t.tile(dsl::operand(t, x, d == DType::f64 ? d : DType::f32)));
@@ -78,12 +78,12 @@ Tile bitcast(const Arg& x, DType to) {
 Tile where(const Arg& condition, const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(condition.loc(), "where");
   const Arg choices[] = {a, b};
-  const DType d = dsl::meet(t, "where", choices);
+  const DType d = dsl::promote_types(t, "where", choices);
   if (!condition.is_literal() && t.type(condition).dtype() != DType::i1)
     fail(ErrorId::condition_type, condition.loc(), {t.origin(t.value(condition), "the condition")},
          "where", name(t.type(condition).dtype()), "compare, e.g. x != 0");
   ir::Value values[] = {dsl::truth(t, condition), dsl::operand(t, a, d), dsl::operand(t, b, d)};
-  dsl::meet_shapes(t, "where", values, condition.loc());
+  dsl::broadcast_shapes(t, "where", values, condition.loc());
   return t.tile(t.build.op(Opcode::Select, std::span<const ir::Value>(values)));
 }
 
@@ -95,32 +95,33 @@ Tile clamp(const Arg& x, const Arg& low, const Arg& high) {
 }
 Tile abs(const Arg& x) {
   Tracer& t = Tracer::at(x.loc(), "abs");
-  dsl::require_arithmetic("abs", dsl::meet(t, "abs", std::span(&x, 1)), x.loc());
+  dsl::require_arithmetic("abs", dsl::promote_types(t, "abs", std::span(&x, 1)), x.loc());
   return dsl::record("abs", Opcode::Abs, {x});
 }
 Tile fma(const Arg& a, const Arg& b, const Arg& c) {
   Tracer& t = Tracer::at(a.loc(), "fma");
   const Arg args[] = {a, b, c};
-  dsl::require_floats("fma", dsl::meet(t, "fma", args), a.loc());
+  dsl::require_floats("fma", dsl::promote_types(t, "fma", args), a.loc());
   return dsl::record("fma", Opcode::Fma, {a, b, c});
 }
 Tile conditional_rescale(const Arg& x, const Arg& by) {
   Tracer& t = Tracer::at(x.loc(), "conditional_rescale");
   const Arg args[] = {x, by};
-  dsl::require_floats("conditional_rescale", dsl::meet(t, "conditional_rescale", args), x.loc());
+  dsl::require_floats("conditional_rescale", dsl::promote_types(t, "conditional_rescale", args),
+                      x.loc());
   return dsl::record("conditional_rescale", Opcode::Mul, {x, by}, {{AttrName::skip_if_one, 1}});
 }
 Tile cdiv(const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), "cdiv");
   const Arg args[] = {a, b};
-  dsl::require_integers("cdiv", dsl::meet(t, "cdiv", args), a.loc());
+  dsl::require_integers("cdiv", dsl::promote_types(t, "cdiv", args), a.loc());
   const Tracer::Pin pin(t, a.loc());
   return (a + b - 1) / b;
 }
 Tile mulhi(const Arg& a, const Arg& b) {
   Tracer& t = Tracer::at(a.loc(), "mulhi");
   const Arg args[] = {a, b};
-  dsl::require_integers("mulhi", dsl::meet(t, "mulhi", args), a.loc());
+  dsl::require_integers("mulhi", dsl::promote_types(t, "mulhi", args), a.loc());
   return dsl::record("mulhi", Opcode::MulHi, {a, b});
 }
 Tile popc(const Arg& x) { return unary_integer("popc", Opcode::Popc, x); }
@@ -211,7 +212,7 @@ Tile isinf(const Arg& x) {
 Tile pow(const Arg& x, const Arg& y) {
   Tracer& t = Tracer::at(x.loc(), "pow");
   const Arg args[] = {x, y};
-  const DType d = dsl::meet(t, "pow", args);
+  const DType d = dsl::promote_types(t, "pow", args);
   dsl::require_floats("pow", d, x.loc());
   const Tracer::Pin pin(t, x.loc());
   const DType wide = d == DType::f64 ? d : DType::f32;
@@ -222,10 +223,12 @@ Tile pow(const Arg& x, const Arg& y) {
   return cast(where(power == 0.0f, 1.0f, where(base < 0.0f, of_negative, size)), d);
 }
 
-// ---- reassociable sums -------------------------------------------------------------------------------
+// ---- reassociable sums
+// -------------------------------------------------------------------------------
 namespace {
 
-/// Ops that the pass narrow_terms may rearrange: what scalars and lines cost does not matter.
+/// Ops that the pass hoist_broadcast_terms may rearrange: what scalars and lines cost does not
+/// matter.
 bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
   if (d.results.size() != 1) return false;
   const ir::Type type = k.type(d.results[0]);

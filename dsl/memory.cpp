@@ -24,8 +24,9 @@ ir::Value pointers_of(Tracer& t, std::string_view what, const Arg& a) {
 }
 
 /// Operands of one shape: if any is a tile, the pointers become one too.
-void meet_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& operands, Loc loc) {
-  dsl::meet_shapes(t, what, operands, loc);
+void broadcast_pointers(Tracer& t, std::string_view what, std::vector<ir::Value>& operands,
+                        Loc loc) {
+  dsl::broadcast_shapes(t, what, operands, loc);
   for (ir::Value v : operands) {
     const auto shape = t.kernel.type(v).shape();
     if (!shape.empty())
@@ -48,7 +49,7 @@ Tile atomic(std::string_view what, const char* kind, const Arg& pointers, const 
   require_atomic(what, kind, pointee.dtype(), pointers.loc());
   if (t.grid_done) fail(ErrorId::after_grid, pointers.loc(), {{t.grid_loc, "the grid loop"}});
   if (mask.present()) operands.push_back(dsl::truth(t, mask));
-  meet_pointers(t, what, operands, pointers.loc());
+  broadcast_pointers(t, what, operands, pointers.loc());
   return t.tile(t.build.op(Opcode::AtomicRmw, operands,
                            {{AttrName::kind, kind},
                             {AttrName::sem, kOrder[static_cast<int>(order)]},
@@ -63,8 +64,8 @@ Tile atomic_bits(std::string_view what, const char* kind, const Arg& pointers, c
   return atomic(what, kind, pointers, values, mask, order, scope);
 }
 
-Tile atomic_on_part(Tracer& t, const char* kind, const dsl::ViewAccessRecord& part, const Arg& values,
-                    Loc at) {
+Tile atomic_on_view(Tracer& t, const char* kind, const dsl::ViewAccessRecord& part,
+                    const Arg& values, Loc at) {
   require_atomic(fmt::format("atomic_{}", kind), kind, part.type.dtype(), at);
   const ir::Value v = dsl::stored_value(t, values, part.type, at);
   if (part.gather) {
@@ -88,7 +89,7 @@ Tile load(const Arg& pointers, const Arg& mask, const Arg& fill, Hints hints) {
   if (mask.present() || fill.present())
     operands.push_back(dsl::truth(t, mask.present() ? mask : Arg(true).at(pointers.loc())));
   if (fill.present()) operands.push_back(dsl::operand(t, fill, pointee));
-  meet_pointers(t, "load", operands, pointers.loc());
+  broadcast_pointers(t, "load", operands, pointers.loc());
   const ir::OpId op = t.build.create(Opcode::Load, operands, attrs_of(hints));
   return t.tile(t.kernel[op].results[0]);
 }
@@ -103,7 +104,7 @@ void store(const Arg& pointers, const Arg& values, const Arg& mask, Hints hints)
   }
   std::vector<ir::Value> operands{p, dsl::stored_value(t, values, target, pointers.loc())};
   if (mask.present()) operands.push_back(dsl::truth(t, mask));
-  meet_pointers(t, "store", operands, pointers.loc());
+  broadcast_pointers(t, "store", operands, pointers.loc());
   t.build.create(Opcode::Store, operands, std::span<const ir::Type>(), attrs_of(hints));
 }
 
@@ -118,17 +119,18 @@ Tile atomic_min(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, 
 }
 Tile atomic_add(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_add");
-  return atomic_on_part(t, "add", t.accesses[target.access_], values, at);
+  return atomic_on_view(t, "add", t.accesses[target.access_], values, at);
 }
 Tile atomic_max(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_max");
-  return atomic_on_part(t, "max", t.accesses[target.access_], values, at);
+  return atomic_on_view(t, "max", t.accesses[target.access_], values, at);
 }
 Tile atomic_min(const ViewTile& target, const Arg& values, std::source_location at) {
   Tracer& t = Tracer::at(at, "atomic_min");
-  return atomic_on_part(t, "min", t.accesses[target.access_], values, at);
+  return atomic_on_view(t, "min", t.accesses[target.access_], values, at);
 }
-Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
+Tile atomic_xchg(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order,
+                 MemoryScope scope) {
   return atomic("atomic_xchg", "xchg", p, v, mask, order, scope);
 }
 Tile atomic_and(const Arg& p, const Arg& v, const Arg& mask, MemoryOrder order, MemoryScope scope) {
@@ -148,7 +150,7 @@ Tile arrive_and_test_last(const Arg& counter, const Arg& count) {
   if (type.is_tile() || type.dtype() != DType::u32)
     fail(ErrorId::counter_type, counter.loc(), {t.origin(at, "the counter")}, type.str());
   if (t.grid_done) fail(ErrorId::after_grid, counter.loc(), {{t.grid_loc, "the grid loop"}});
-  const DType integer = dsl::meet(t, "arrive_and_test_last", std::span(&count, 1));
+  const DType integer = dsl::promote_types(t, "arrive_and_test_last", std::span(&count, 1));
   dsl::require_integers("arrive_and_test_last", integer, count.loc());
   const ir::Value n = t.build.cast(dsl::operand(t, count, integer), DType::i32);
   return t.tile(t.build.op(Opcode::ArriveAndTestLast, {at, n}));
@@ -160,7 +162,7 @@ Tile ptx(std::string_view text, std::string_view constraints, DType result, cons
   std::vector<ir::Value> operands;
   for (const Arg* x : {&a, &b, &c})
     if (x->present()) operands.push_back(dsl::operand(t, *x));
-  dsl::meet_shapes(t, "ptx", operands, a.loc());
+  dsl::broadcast_shapes(t, "ptx", operands, a.loc());
   ir::Type type = ir::Type::scalar(result);
   for (ir::Value v : operands)
     if (t.kernel.type(v).is_tile()) type = t.kernel.type(v).with_elem({result, false});

@@ -20,7 +20,7 @@ std::vector<ir::Value> RasterOrder::decode(ir::Value number) {
   } else {
     row_major(number, n);
   }
-  if (options_.balanced_pairs) tiles_[n - 1] = from_both_ends(tiles_[n - 1], counts_[n - 1]);
+  if (options_.balanced_pairs) tiles_[n - 1] = fold_order(tiles_[n - 1], counts_[n - 1]);
   return tiles_;
 }
 
@@ -34,7 +34,7 @@ void RasterOrder::row_major(ir::Value number, std::size_t n) {
 }
 
 /// Last, first, last but one, second, ..: any two neighbours are as much work as the next two.
-ir::Value RasterOrder::from_both_ends(ir::Value number, ir::Value count) {
+ir::Value RasterOrder::fold_order(ir::Value number, ir::Value count) {
   const ir::Value half = b_.op(Opcode::Shr, {number, b_.i32(1)}),
                   is_even = b_.cmp("eq", b_.op(Opcode::And, {number, b_.i32(1)}), b_.i32(0));
   return b_.select(is_even, b_.sub(b_.sub(count, b_.i32(1)), half), half);

@@ -15,13 +15,14 @@ ir::Value block_count(ir::Builder& b, ir::Value extent, std::int64_t block);
 class RasterOrder {
  public:
   /// `counts`: tiles along each dimension, i32.
-  RasterOrder(ir::Builder& builder, const detail::GridOptions& options, std::vector<ir::Value> counts)
+  RasterOrder(ir::Builder& builder, const detail::GridOptions& options,
+              std::vector<ir::Value> counts)
       : b_(builder), options_(options), counts_(std::move(counts)), tiles_(counts_.size()) {}
   std::vector<ir::Value> decode(ir::Value number);
 
  private:
   void row_major(ir::Value number, std::size_t n);
-  ir::Value from_both_ends(ir::Value number, ir::Value count);
+  ir::Value fold_order(ir::Value number, ir::Value count);
   void grouped(ir::Value number);
 
   ir::Builder& b_;

@@ -22,7 +22,8 @@ std::string_view name(ScopeKind kind) {
 
 namespace {
 constexpr const char* kKeepsIndex =
-    "what indices(), first(), dim() and stride() give is an index, whose width depends on the tensors: "
+    "what indices(), first(), dim() and stride() give is an index, whose width depends on the "
+    "tensors: "
     "cast<i32>(...) or cast<i64>(...) it, or begin with slice(0, 1).first()";
 }  // namespace
 
@@ -37,7 +38,7 @@ OpenScope& Tracer::push(ScopeKind kind) {
   OpenScope s;
   s.kind = kind;
   s.id = ++next_scope_;
-  s.birth = ++births_;
+  s.first_variable_id = ++next_variable_id_;
   s.loc = build.loc;
   s.outer = build.region();
   s.requests = requests.size();
@@ -110,7 +111,7 @@ void Tracer::read_after(OpenScope& scope) {
 
 void Tracer::check_births(const OpenScope& scope) {
   each_variable([&](Tile& t) {
-    if (t.scope_ < scope.birth) return;
+    if (t.scope_ < scope.first_variable_id) return;
     std::vector<Note> notes;
     if (const ir::Value v = get(t)) notes.push_back(origin(v, "its value"));
     fail(ErrorId::born_in_loop, scope.loc, std::move(notes), name(scope.kind));
@@ -138,7 +139,8 @@ bool Tracer::again(OpenScope& scope, ir::RegionId region) {
 }
 
 /// Ends the check: both recordings must be the same.
-void Tracer::compare(const OpenScope& scope, BodyComparison& same, ir::OpId first, ir::OpId second) {
+void Tracer::compare(const OpenScope& scope, BodyComparison& same, ir::OpId first,
+                     ir::OpId second) {
   const auto report = [&](std::vector<Note> notes) {
     // The first recording may differ only since it found out late which extents matter.
     if (requests.size() > scope.requests) throw ExtentsFound{};
@@ -167,7 +169,8 @@ std::vector<ir::Value> Tracer::held() const {
   std::vector<ir::Value> out;
   for (detail::Link* at = variables_.next; at != &variables_; at = at->next)
     if (const ir::Value v = get(static_cast<const Tile&>(*at))) out.push_back(v);
-  for (const ViewAccessRecord& p : accesses) out.insert(out.end(), p.offsets.begin(), p.offsets.end());
+  for (const ViewAccessRecord& p : accesses)
+    out.insert(out.end(), p.offsets.begin(), p.offsets.end());
   std::ranges::sort(out);
   return out;
 }

@@ -97,7 +97,7 @@ DType index_type_of(std::span<const HostArg> args) {
   return DType::i32;
 }
 
-void fulfil(const SpecializationRequest& request, ArgClass& arg) {
+void apply_request(const SpecializationRequest& request, ArgClass& arg) {
   const auto axis = static_cast<std::size_t>(request.axis);
   if (axis >= arg.sample.size()) return;
   DimClass& d = arg.dims[axis];
@@ -135,7 +135,7 @@ Signature signature_of(const Callee& callee, std::span<const HostArg> args,
     s.args.push_back(classify(run_time.back(), c.info));
   }
   for (const SpecializationRequest& r : known.requests)
-    if (r.arg < s.args.size()) fulfil(r, s.args[r.arg]);
+    if (r.arg < s.args.size()) apply_request(r, s.args[r.arg]);
   s.index_type = index_type_of(run_time);
   return s;
 }

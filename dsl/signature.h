@@ -42,8 +42,8 @@ struct ArgClass {
   std::array<DimClass, Dims::kMaxRank> dims{};
   std::uint64_t constant = 0;  ///< bytes of a C++ constant
 
-  /// Extents of the tensor at hand. Not part of the key: only for `static_dim` and `all`. Empty where
-  /// unknown.
+  /// Extents of the tensor at hand. Not part of the key: only for `static_dim` and `all`. Empty
+  /// where unknown.
   Dims sample;
 };
 
@@ -139,7 +139,7 @@ bool needs_wide_index(const Tensor& t);
 ArgClass classify(const HostArg& arg, const ParamInfo& info);
 /// i64 if an index into the tensor may not fit an i32.
 DType index_type_of(std::span<const HostArg> args);
-void fulfil(const SpecializationRequest& request, ArgClass& arg);
+void apply_request(const SpecializationRequest& request, ArgClass& arg);
 
 /// The IR type of a parameter.
 ir::Type type_of(const ArgClass& arg);

@@ -167,7 +167,7 @@ Tile fold(std::string_view what, const char* kind, const Arg& x, int axis, DType
 /// Sums and products are formed in a type that can hold them.
 Tile accumulate(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_arithmetic(what, d, x.loc());
   if (is_float(d)) {
     const Tracer::Pin pin(t, x.loc());
@@ -178,7 +178,7 @@ Tile accumulate(std::string_view what, const char* kind, const Arg& x, int axis)
 
 Tile extreme(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   dsl::require_arithmetic(what, d, x.loc());
   return fold(what, kind, x, axis, is_bool(d) ? DType::i32 : d);
 }
@@ -193,7 +193,7 @@ void require_scalar(std::string_view what, const Arg& x, const Arg& n) {
 
 Tile logical(std::string_view what, const char* kind, const Arg& x, int axis) {
   Tracer& t = Tracer::at(x.loc(), what);
-  const DType d = dsl::meet(t, what, std::span(&x, 1));
+  const DType d = dsl::promote_types(t, what, std::span(&x, 1));
   if (!is_bool(d))
     fail(ErrorId::condition_type, x.loc(), {}, what, name(d), "compare, e.g. x != 0");
   return fold(what, kind, x, axis, d);

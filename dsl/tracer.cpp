@@ -133,12 +133,12 @@ void Tracer::enlist(Tile& t) {
   l.next = &variables_;
   l.previous->next = &l;
   variables_.previous = &l;
-  t.scope_ = births_;
+  t.scope_ = next_variable_id_;
 }
 
 void Tracer::forget(Tile& t) {
   for (OpenScope& s : scopes_) {
-    if (t.scope_ >= s.birth) continue;
+    if (t.scope_ >= s.first_variable_id) continue;
     for (auto* list : {&s.carries, &s.first})
       for (Carry& c : *list)
         if (c.variable == &t) c.variable = nullptr;
@@ -171,7 +171,7 @@ std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {
     throw InternalError(fmt::format("{} has no extents to specialise on", param_text(position)));
   const SpecializationRequest request{position, axis, exact ? ExtentKey::Exact : ExtentKey::Bucket};
   requests.push_back(request);
-  fulfil(request, a);
+  apply_request(request, a);
   kernel.set_type(param(position), type_of(a));
   return exact ? d.fixed : d.bucket;
 }
@@ -179,7 +179,7 @@ std::int64_t Tracer::specialise(std::uint32_t position, int axis, bool exact) {
 void Tracer::generalise(std::uint32_t position, int axis, ExtentKey key) {
   const SpecializationRequest request{position, axis, key};
   requests.push_back(request);
-  fulfil(request, signature.args[position]);
+  apply_request(request, signature.args[position]);
   kernel.set_type(param(position), type_of(signature.args[position]));
 }
 

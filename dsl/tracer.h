@@ -42,7 +42,7 @@ std::string_view name(ScopeKind kind);
 struct OpenScope {
   ScopeKind kind;
   std::uint64_t id = 0;
-  std::uint32_t birth = 0;  ///< variables made inside have this number or a greater one
+  std::uint32_t first_variable_id = 0;  ///< variables made inside have this number or a greater one
   Loc loc;
   ir::OpId op;         ///< the op that owns the region; of a grid, the last op before it
   ir::RegionId outer;  ///< where recording goes on afterwards
@@ -86,8 +86,9 @@ inline bool is_block(std::int64_t elements) { return elements > 0 && elements <=
 /// over.
 struct IndexTypeChanged {};
 
-/// Thrown when a body was recorded in two ways, and `all` or static_dim() asked for an extent meanwhile
-/// that was a run-time number before: the trace starts over and knows it from its beginning.
+/// Thrown when a body was recorded in two ways, and `all` or static_dim() asked for an extent
+/// meanwhile that was a run-time number before: the trace starts over and knows it from its
+/// beginning.
 struct ExtentsFound {};
 
 class Tracer {
@@ -248,7 +249,7 @@ class Tracer {
   std::vector<OpenScope> scopes_;
   std::vector<std::pair<ScopeKind, Loc>> lost_;
   std::uint64_t next_scope_ = 0;
-  std::uint32_t births_ = 1;
+  std::uint32_t next_variable_id_ = 1;
   Tuning tuning_;
   bool check_loops_;
   bool pinned_ = false;
@@ -262,8 +263,8 @@ namespace tegula {
 
 // What the implementation of the public language says throughout.
 using dsl::AttrName;
-using dsl::fail;
 using dsl::ErrorId;
+using dsl::fail;
 using dsl::Opcode;
 using dsl::ScopeKind;
 using dsl::Tracer;

@@ -103,7 +103,8 @@ ir::Value offset_of(Tracer& t, std::uint32_t param, const Subscript& s) {
   return dsl::operand(t, s.first(), t.index_type());
 }
 
-ViewAccessRecord name_box(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts, Loc at) {
+ViewAccessRecord make_box_access(Tracer& t, std::uint32_t param,
+                                 std::span<const Subscript> subscripts, Loc at) {
   ViewAccessRecord part{param, {}, {}, {}, false, at, false};
   ir::Ints shape;
   for (std::size_t i = 0; i < subscripts.size(); ++i) {
@@ -118,32 +119,33 @@ ViewAccessRecord name_box(Tracer& t, std::uint32_t param, std::span<const Subscr
   return part;
 }
 
-ViewAccessRecord name_gather(Tracer& t, std::uint32_t param, std::span<const Subscript> subscripts,
-                      Loc at) {
+ViewAccessRecord make_gather_access(Tracer& t, std::uint32_t param,
+                                    std::span<const Subscript> subscripts, Loc at) {
   ViewAccessRecord part{param, {}, {}, {}, true, at, false};
   for (const Subscript& s : subscripts) {
     if (s.is_all())
       fail(ErrorId::mixed_subscripts, s.loc(), {}, t.param_text(param), "all",
            "replace all by arange(n) and give the tile a dimension, expand(tile, 1)");
     if (s.block() != 1)
-      fail(ErrorId::mixed_subscripts, s.loc(), {}, t.param_text(param),
-           fmt::format("an index of {} elements", s.block()),
-           "take the index's elements, j.indices(), and give the tile a dimension, expand(tile, 1)");
+      fail(
+          ErrorId::mixed_subscripts, s.loc(), {}, t.param_text(param),
+          fmt::format("an index of {} elements", s.block()),
+          "take the index's elements, j.indices(), and give the tile a dimension, expand(tile, 1)");
     part.offsets.push_back(offset_of(t, param, s));
   }
-  dsl::meet_shapes(t, "subscripts", part.offsets, part.loc);
+  dsl::broadcast_shapes(t, "subscripts", part.offsets, part.loc);
   part.type = ir::Type::scalar(t.arg_class(param).info.dtype);
   for (ir::Value v : part.offsets)
     if (t.kernel.type(v).is_tile()) part.type = t.kernel.type(v).with_dtype(part.type.dtype());
   return part;
 }
 
-std::uint32_t name_part(Tracer& t, std::uint32_t param, Hints hints,
-                        std::span<const Subscript> subscripts, Loc at) {
+std::uint32_t make_access(Tracer& t, std::uint32_t param, Hints hints,
+                          std::span<const Subscript> subscripts, Loc at) {
   const bool gather =
       std::ranges::any_of(subscripts, [&](const Subscript& s) { return selects_by_tile(t, s); });
-  t.accesses.push_back(gather ? name_gather(t, param, subscripts, at)
-                           : name_box(t, param, subscripts, at));
+  t.accesses.push_back(gather ? make_gather_access(t, param, subscripts, at)
+                              : make_box_access(t, param, subscripts, at));
   t.accesses.back().hints = hints;
   return static_cast<std::uint32_t>(t.accesses.size() - 1);
 }
@@ -182,7 +184,8 @@ ir::AttrList dsl::box_attrs(const ViewAccessRecord& part) {
   return attrs;
 }
 
-std::vector<ir::Value> dsl::box_operands(Tracer& t, const ViewAccessRecord& part, ir::Value stored) {
+std::vector<ir::Value> dsl::box_operands(Tracer& t, const ViewAccessRecord& part,
+                                         ir::Value stored) {
   std::vector<ir::Value> operands{t.param(part.param)};
   if (stored) operands.push_back(stored);
   operands.insert(operands.end(), part.offsets.begin(), part.offsets.end());
@@ -246,13 +249,13 @@ ir::Value read_described(Tracer& t, std::uint32_t param, const ViewAccessRecord&
 
 Tile View::read(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
-  const std::uint32_t part = name_part(t, param_, hints_, subscripts, at);
+  const std::uint32_t part = make_access(t, param_, hints_, subscripts, at);
   return t.tile(read_described(t, param_, t.accesses[part], subscripts));
 }
 
 ViewTile View::access(std::span<const Subscript> subscripts, Loc at) const {
   Tracer& t = Tracer::at(at, "a view");
-  const std::uint32_t part = name_part(t, param_, hints_, subscripts, at);
+  const std::uint32_t part = make_access(t, param_, hints_, subscripts, at);
   return ViewTile(t.tile(read_described(t, param_, t.accesses[part], subscripts)), part);
 }
 

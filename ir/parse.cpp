@@ -241,9 +241,8 @@ class Parser {
 
   void region(RegionId r, bool with_args) {
     // Passes follow regions by recursion, as this reader does.
-    constexpr int kMostNested = 100;
-    if (nested_ == kMostNested)
-      fail(fmt::format("more than {} regions in each other", kMostNested));
+    constexpr int kMaxNested = 100;
+    if (nested_ == kMaxNested) fail(fmt::format("more than {} regions in each other", kMaxNested));
     ++nested_;
     expect("{");
     if (with_args && try_token("(")) {

@@ -63,9 +63,10 @@ void apply(Plan& plan, std::string_view change) {
 
 }  // namespace
 
-int Plan::copy_registers(const TargetRow& target) const {
-  const int num_warps = computing_warps(), unit = target.register_unit;
-  const int left = registers_at_entry(target) * (num_warps + producer_warps) - consumer_registers * num_warps;
+int Plan::producer_registers(const TargetRow& target) const {
+  const int num_warps = consumer_warps(), unit = target.register_unit;
+  const int left =
+      registers_at_entry(target) * (num_warps + producer_warps) - consumer_registers * num_warps;
   return left / std::max(producer_warps, 1) / unit * unit;
 }
 
@@ -83,7 +84,7 @@ void Plan::change(std::string_view text) {
     apply(*this, change);
 }
 
-std::string_view Plan::first_missing(std::string_view text) const {
+std::string_view Plan::first_mismatch(std::string_view text) const {
   Plan changed = *this;
   changed.change(text);
   if (changed == *this) return {};

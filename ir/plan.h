@@ -18,21 +18,21 @@ struct Plan {
   /// Warpgroups that take tiles in turn; one where all warps compute a tile together.
   int groups() const { return pingpong ? 2 : 1; }
   /// Consumer warps of the CTA.
-  int computing_warps() const { return num_warps * groups(); }
+  int consumer_warps() const { return num_warps * groups(); }
   /// Registers a thread can have where every warp has as many.
   int registers_at_entry(const TargetRow& target) const {
-    return target.registers_at_entry(computing_warps() + producer_warps);
+    return target.registers_at_entry(consumer_warps() + producer_warps);
   }
   /// Registers of a consumer thread.
-  int computing_registers(const TargetRow& target) const {
+  int registers_per_consumer(const TargetRow& target) const {
     return consumer_registers != 0 ? consumer_registers : registers_at_entry(target);
   }
-  /// Registers that a producer thread keeps if consumer threads take over `consumer_registers` of all that
-  /// the CTA has at its entry. setmaxnreg waits for ever for more than that.
-  int copy_registers(const TargetRow& target) const;
+  /// Registers that a producer thread keeps if consumer threads take over `consumer_registers` of
+  /// all that the CTA has at its entry. setmaxnreg waits for ever for more than that.
+  int producer_registers(const TargetRow& target) const;
 
   /// Each tile ends before the next one begins; what is brought once has one slot.
-  void overlap_no_tiles() {
+  void disable_epilogue_overlap() {
     overlap_epilogue = false;
     once_stages = 1;
     late_stages = 0;
@@ -43,7 +43,7 @@ struct Plan {
   /// CompileError naming the fields there are.
   void change(std::string_view text);
   /// The first "name=value" of such a text that the plan does not have; empty: it has all.
-  std::string_view first_missing(std::string_view text) const;
+  std::string_view first_mismatch(std::string_view text) const;
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 

@@ -27,9 +27,9 @@ struct AssembleReport {
   bool setmaxnreg_ignored = false;  ///< C7504..C7508
 
   /// No spill, no stack, no C75xx: what every configuration of the library must be.
-  bool sound() const;
+  bool is_clean() const;
   /// Defects of the code, e.g. "spills 64 bytes; C7510"; empty if it has none.
-  std::string complaint() const;
+  std::string defects() const;
 };
 
 /// Reads the log of `ptxas -v`, of NVRTC's assembler or of the driver's compiler.

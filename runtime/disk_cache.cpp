@@ -32,7 +32,7 @@ constexpr std::chrono::seconds kPatience{2};  // for another process that compil
 std::filesystem::path own_file() {
   Dl_info info{};
   link_map* map = nullptr;
-  const bool known = ::dladdr1(reinterpret_cast<const void*>(&stored_key), &info,
+  const bool known = ::dladdr1(reinterpret_cast<const void*>(&disk_key), &info,
                                reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) != 0;
   // The program itself has no name there.
   if (!known || map == nullptr || map->l_name[0] == 0) return "/proc/self/exe";
@@ -84,7 +84,7 @@ bool wants_lineinfo(const CompileRequest& request) { return request.lineinfo || 
 
 /// Machine code without line tables is the same wherever the kernel's source lies; the simulator's
 /// reports name lines.
-bool names_lines(const Compilation& k, const CompileRequest& request) {
+bool has_lineinfo(const Compilation& k, const CompileRequest& request) {
   return k.device.kind == DeviceKind::sim || wants_lineinfo(request);
 }
 
@@ -126,10 +126,10 @@ void check_artefact(const Artefact& found, const Compilation& k) {
 
 }  // namespace
 
-CacheKey stored_key(const Compilation& k, const CompileRequest& request,
-                    const std::filesystem::path& memos) {
+CacheKey disk_key(const Compilation& k, const CompileRequest& request,
+                  const std::filesystem::path& memos) {
   CacheKey key;
-  key.add("ir", ir::print(k.tile, {.locations = names_lines(k, request)}));
+  key.add("ir", ir::print(k.tile, {.locations = has_lineinfo(k, request)}));
   key.add("target", std::string(k.target.name()));
   key.add("device", k.device.kind == DeviceKind::sim ? "sim" : "cuda");
   key.add("back end", name(k.backend));
@@ -149,7 +149,7 @@ CacheKey stored_key(const Compilation& k, const CompileRequest& request,
 }
 
 DiskCacheLookup::DiskCacheLookup(Compilation& k, const CompileRequest& request)
-    : k_(k), request_(request), with_lines_(names_lines(k, request)) {}
+    : k_(k), request_(request), with_lines_(has_lineinfo(k, request)) {}
 
 void DiskCacheLookup::open() {
   if (env().cache == "off" || !env().dump.empty()) return;
@@ -159,7 +159,7 @@ void DiskCacheLookup::open() {
     cache_ = std::make_unique<KernelCache>(
         CacheOptions{folder, env().cache == "readonly", kMaxBytes,
                      [this](const std::string& line) { note(line); }, &Vfs::posix()});
-    key_ = stored_key(k_, request_, cache_->memo_folder());
+    key_ = disk_key(k_, request_, cache_->memo_folder());
   } catch (const std::exception& e) {
     note(fmt::format("not looked up: {}", e.what()));
     cache_ = nullptr;

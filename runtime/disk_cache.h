@@ -14,8 +14,8 @@ namespace tegula::runtime {
 /// Key of everything that the result of compiling a traced kernel depends on: its IR, target, back
 /// end, plan, options and the content of every tool. `memos` is the folder in which hashes of tools
 /// are remembered, or empty. Throws DeviceError if a tool cannot be read or is not there.
-CacheKey stored_key(const Compilation& k, const CompileRequest& request,
-                    const std::filesystem::path& memos = {});
+CacheKey disk_key(const Compilation& k, const CompileRequest& request,
+                  const std::filesystem::path& memos = {});
 
 /// The place of one kernel in the disk cache, from the look-up to the publishing. Nothing here
 /// throws: whatever goes wrong is a miss, told in the kernel's remarks.

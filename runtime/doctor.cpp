@@ -103,7 +103,8 @@ DoctorCheck examine_ptxas() {
 }
 
 DoctorCheck examine_nvrtc() {
-  DoctorCheck f{"NVRTC", false, {}, "the back end 'nvrtc': readable CUDA C++ straight to cubin", {}};
+  DoctorCheck f{
+      "NVRTC", false, {}, "the back end 'nvrtc': readable CUDA C++ straight to cubin", {}};
   std::string why;
   if (const auto nvrtc = find_nvrtc(&why)) {
     f.present = true;

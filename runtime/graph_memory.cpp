@@ -82,10 +82,10 @@ class BlockPool {
 
   /// The smallest that is large enough, unless most of it would be wasted.
   Block free_or_new(std::size_t bytes, Device device) {
-    constexpr std::size_t kMostTooLarge = 4;
+    constexpr std::size_t kMaxTooLarge = 4;
     const auto rank = [&](const Block& b) { return b.bytes < bytes ? SIZE_MAX : b.bytes; };
     const auto best = std::ranges::min_element(free_, {}, rank);
-    if (best != free_.end() && best->bytes >= bytes && best->bytes / kMostTooLarge <= bytes) {
+    if (best != free_.end() && best->bytes >= bytes && best->bytes / kMaxTooLarge <= bytes) {
       Block block = std::move(*best);
       free_.erase(best);
       return block;
@@ -142,7 +142,9 @@ class GraphMemory {
     const auto found = supplies_.find(capture.id);
     if (found == supplies_.end() || found->second.bytes - found->second.used < bytes)
       supplies_.insert_or_assign(
-          capture.id, CaptureArena{counter_blocks_.allocate_for_graph(capture.graph, bytes, stream.device()), 0});
+          capture.id,
+          CaptureArena{counter_blocks_.allocate_for_graph(capture.graph, bytes, stream.device()),
+                       0});
     CaptureArena& supply = supplies_.at(capture.id);
     const std::size_t at = std::exchange(supply.used, supply.used + bytes);
     return reinterpret_cast<std::uint32_t*>(start(supply) + at);

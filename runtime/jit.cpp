@@ -5,8 +5,8 @@
 
 #include <chrono>
 
-#include "runtime/jit_verbs.h"
 #include "runtime/disk_cache.h"
+#include "runtime/jit_verbs.h"
 
 namespace tegula::runtime {
 namespace {

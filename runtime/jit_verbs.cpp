@@ -80,8 +80,9 @@ struct RegisterHungryPass {
   std::string_view pass, remark;
 };
 constexpr std::array kRegisterHungryPasses{
-    RegisterHungryPass{"invariant_divisions",
-           "divisions by what a loop does not change stay: there are no registers for reciprocals"},
+    RegisterHungryPass{
+        "strength_reduce_divisions",
+        "divisions by what a loop does not change stay: there are no registers for reciprocals"},
     RegisterHungryPass{
         "masks_to_row_bounds",
         "masks are compared as they are written: there are no registers for the limits of rows"}};
@@ -129,12 +130,13 @@ std::vector<unsigned> pass_subsets_to_drop(const Compilation& k) {
 
 /// Under the same plan. Nothing where that does not fit the shared memory: without a pass, other
 /// tiles are converted through it.
-std::optional<Compilation> compiled_without(unsigned set, const Compilation& k,
-                                            const CompileRequest& request) {
+std::optional<Compilation> recompile_without(unsigned set, const Compilation& k,
+                                             const CompileRequest& request) {
   std::vector<ir::Pass> passes = optimize_passes();
   for (unsigned i = 0; i < kRegisterHungryPasses.size(); ++i)
     if (set >> i & 1U)
-      std::erase_if(passes, [&](const ir::Pass& pass) { return pass.name == kRegisterHungryPasses[i].pass; });
+      std::erase_if(
+          passes, [&](const ir::Pass& pass) { return pass.name == kRegisterHungryPasses[i].pass; });
   Compilation other;
   other.device = k.device, other.backend = k.backend;
   other.target = k.target, other.assembler_target = k.assembler_target;
@@ -152,7 +154,7 @@ std::optional<Compilation> compiled_without(unsigned set, const Compilation& k,
                                {},
                                ir::Remark::Kind::Missed,
                                std::string(kRegisterHungryPasses[i].remark),
-                               {{"with them", k.report.complaint()}}});
+                               {{"with them", k.report.defects()}}});
   emit(other, request);
   assemble_once(other, request);
   return other;
@@ -164,14 +166,15 @@ void assemble(Compilation& k, const CompileRequest& request) {
   assemble_once(k, request);
   std::optional<Compilation> best;
   const auto defects = [](const AssembleReport& r) {
-    return std::tuple(!r.sound(), r.serialised || r.setmaxnreg_ignored,
+    return std::tuple(!r.is_clean(), r.serialised || r.setmaxnreg_ignored,
                       r.spill_stores + r.spill_loads);
   };
-  for (const unsigned set : k.report.sound() ? std::vector<unsigned>() : pass_subsets_to_drop(k)) {
-    std::optional<Compilation> other = compiled_without(set, k, request);
+  for (const unsigned set :
+       k.report.is_clean() ? std::vector<unsigned>() : pass_subsets_to_drop(k)) {
+    std::optional<Compilation> other = recompile_without(set, k, request);
     if (other && defects(other->report) < defects(best ? best->report : k.report))
       best = std::move(other);
-    if (best && best->report.sound()) break;
+    if (best && best->report.is_clean()) break;
   }
   if (!best) return;
   best->timings = std::move(k.timings);

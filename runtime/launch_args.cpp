@@ -107,8 +107,8 @@ std::array<unsigned, 3> checked_grid(const LaunchRecipe& recipe, std::span<const
   if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) [[unlikely]]
     refuse_division_by_zero(recipe, args, kernel);
   for (int i = 0; i < 3; ++i)
-    if (grid[i] < 0 || grid[i] > ir::kMostPrograms[i]) [[unlikely]]
-      fail(ErrorId::grid_too_large, {}, {}, kernel, grid[i], i, ir::kMostPrograms[i]);
+    if (grid[i] < 0 || grid[i] > ir::kMaxPrograms[i]) [[unlikely]]
+      fail(ErrorId::grid_too_large, {}, {}, kernel, grid[i], i, ir::kMaxPrograms[i]);
   return {static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
           static_cast<unsigned>(grid[2])};
 }

@@ -30,7 +30,8 @@ Tensor Scratch::fallback_flags(const Stream& stream) {
   static_assert(kFallbackWords == runtime::kFallbackWords);
   const Device device = stream.device();
   if (device.kind != DeviceKind::cuda) return Tensor::zeros({kFallbackWords}, DType::u32, device);
-  return Tensor::borrow(runtime::acquire_fallback_flags(stream), {kFallbackWords}, DType::u32, device);
+  return Tensor::borrow(runtime::acquire_fallback_flags(stream), {kFallbackWords}, DType::u32,
+                        device);
 }
 
 Tensor Scratch::counters(const Stream& stream, std::size_t count) {

@@ -27,7 +27,7 @@ using Key = std::tuple<const Driver*, DeviceKind, int, unsigned long long>;
 
 struct Slot {
   std::atomic<const Workspace*> current{nullptr};
-  std::mutex growing;
+  std::mutex growth_mutex;
   std::vector<std::unique_ptr<const Workspace>>
       all;  // old ones stay: other threads may still read them
   std::vector<std::shared_ptr<void>> memory;
@@ -56,20 +56,20 @@ void clear(void* memory, std::size_t bytes, const Stream& stream) {
 
 const Workspace& grow(Slot& slot, const Stream& stream, std::size_t scratch_bytes,
                       std::size_t counters) {
-  const std::lock_guard lock(slot.growing);
+  const std::lock_guard lock(slot.growth_mutex);
   const Workspace* old = slot.current.load(std::memory_order_acquire);
   if (is_enough(old, scratch_bytes, counters)) return *old;
   std::optional<RelaxedCaptureScope> relaxed;  // another stream may record
   if (!stream.device().on_host()) relaxed.emplace();
-  constexpr std::size_t kLeastBytes = 64 << 10, kLeastCounters = 1024;
+  constexpr std::size_t kMinBytes = 64 << 10, kMinCounters = 1024;
   auto fresh = std::make_unique<Workspace>(old != nullptr ? *old : Workspace{});
   if (scratch_bytes > fresh->scratch_bytes) {
-    fresh->scratch_bytes = std::max({scratch_bytes, 2 * fresh->scratch_bytes, kLeastBytes});
+    fresh->scratch_bytes = std::max({scratch_bytes, 2 * fresh->scratch_bytes, kMinBytes});
     slot.memory.push_back(allocate(fresh->scratch_bytes, stream.device()));
     fresh->scratch = static_cast<std::byte*>(slot.memory.back().get());
   }
   if (counters > fresh->counter_count) {
-    fresh->counter_count = std::max({counters, 2 * fresh->counter_count, kLeastCounters});
+    fresh->counter_count = std::max({counters, 2 * fresh->counter_count, kMinCounters});
     const std::size_t bytes = fresh->counter_count * sizeof(std::uint32_t);
     slot.memory.push_back(allocate(bytes, stream.device()));
     fresh->counters = static_cast<std::uint32_t*>(slot.memory.back().get());
@@ -98,7 +98,8 @@ Workspace workspace_of(const Stream& stream, const StreamState& state, std::size
 /// Kernels are compiled for an alignment of pointers: offsets and sizes of counters are multiples
 /// of this.
 constexpr std::size_t kAlignedCounters = 4;
-constexpr std::size_t kFallbackFrom = kAlignedCounters, kCountersFrom = kFallbackFrom + kFallbackWords;
+constexpr std::size_t kFallbackFrom = kAlignedCounters,
+                      kCountersFrom = kFallbackFrom + kFallbackWords;
 
 /// `count` counters of the stream from number `first` on, or, while it records a graph, counters of
 /// the graph's own.
@@ -111,7 +112,9 @@ std::uint32_t* counters_from(std::size_t first, const Stream& stream, std::size_
 
 }  // namespace
 
-std::uint32_t* acquire_tile_counter(const Stream& stream) { return counters_from(0, stream, 1); }
+std::uint32_t* acquire_scheduler_counter(const Stream& stream) {
+  return counters_from(0, stream, 1);
+}
 std::uint32_t* acquire_fallback_flags(const Stream& stream) {
   return counters_from(kFallbackFrom, stream, kFallbackWords);
 }

@@ -26,9 +26,9 @@ Workspace acquire_workspace(const Stream& stream, std::size_t scratch_bytes, std
 std::uint32_t* acquire_counters(const Stream& stream, std::size_t count);
 /// Counter of the dynamic tile scheduler; separate from acquire_counters(), which the kernel itself
 /// may use.
-std::uint32_t* acquire_tile_counter(const Stream& stream);
-/// Likewise kFallbackWords that a launch leaves to the next one of the same call, which sets them back to
-/// 0: no other kernel has them.
+std::uint32_t* acquire_scheduler_counter(const Stream& stream);
+/// Likewise kFallbackWords that a launch leaves to the next one of the same call, which sets them
+/// back to 0: no other kernel has them.
 inline constexpr std::size_t kFallbackWords = 64;
 std::uint32_t* acquire_fallback_flags(const Stream& stream);
 

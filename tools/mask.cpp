@@ -32,11 +32,13 @@ struct Options {
   bool work = false, order = false;
 };
 
-char sign(BlockCoverage c) { return c == BlockCoverage::Empty ? '.' : c == BlockCoverage::Full ? '#' : '/'; }
+char sign(BlockCoverage c) {
+  return c == BlockCoverage::Empty ? '.' : c == BlockCoverage::Full ? '#' : '/';
+}
 
 /// One row of blocks for each query tile.
-std::vector<std::vector<BlockCoverage>> grid_of(ir::MaskBlocks& blocks, const ir::MaskParams& params,
-                                           const Options& o) {
+std::vector<std::vector<BlockCoverage>> grid_of(ir::MaskBlocks& blocks,
+                                                const ir::MaskParams& params, const Options& o) {
   std::vector<std::vector<BlockCoverage>> rows;
   const auto [queries, keys] = o.lengths;
   for (int q = 0; q < queries; q += o.bm) {

@@ -144,8 +144,12 @@ std::vector<MaskEntry> video_entries() {
        [](auto& n, auto& l) {
          return zigzag(n[0], n[1], n[2], std::max(1, positions(l) / 2), causal());
        }},
-      {"svg_spatial_head", {64, 192, 256}, [](auto& n, auto&) { return svg_spatial_head(n[0], n[1], n[2]); }},
-      {"svg_temporal_head", {64, 256, 32}, [](auto& n, auto&) { return svg_temporal_head(n[0], n[1], n[2]); }},
+      {"svg_spatial_head",
+       {64, 192, 256},
+       [](auto& n, auto&) { return svg_spatial_head(n[0], n[1], n[2]); }},
+      {"svg_temporal_head",
+       {64, 256, 32},
+       [](auto& n, auto&) { return svg_temporal_head(n[0], n[1], n[2]); }},
       {"tiled_neighbourhood",
        {32, 32, 8, 8, 7},
        [](auto& n, auto&) { return tiled_neighbourhood({n[0], n[1]}, {n[2], n[3]}, n[4]); }},

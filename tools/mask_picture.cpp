@@ -12,7 +12,9 @@ namespace {
 constexpr int kSide = 12, kLine = 16;
 
 std::string_view color(ir::BlockCoverage c) {
-  return c == ir::BlockCoverage::Empty ? "#f2f2f2" : c == ir::BlockCoverage::Full ? "#c8553d" : "#f2b880";
+  return c == ir::BlockCoverage::Empty  ? "#f2f2f2"
+         : c == ir::BlockCoverage::Full ? "#c8553d"
+                                        : "#f2b880";
 }
 
 std::string escaped(std::string_view text) {

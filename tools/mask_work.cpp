@@ -18,14 +18,14 @@ namespace tegula::tools {
 namespace {
 
 /// A mask of the table, and its numbers where queries and keys are s.
-struct Row {
+struct MaskWorkRow {
   std::string name;
   MaskScalars (*numbers)(int s);
 };
 
 /// The first four are those that bench/attention_suites.py times.
-const std::vector<Row>& rows() {
-  static const std::vector<Row> kRows{
+const std::vector<MaskWorkRow>& rows() {
+  static const std::vector<MaskWorkRow> kRows{
       {"causal", [](int) { return MaskScalars{}; }},
       {"sliding_window", [](int) { return MaskScalars{1024}; }},
       {"prefix_lm", [](int s) { return MaskScalars{s / 4}; }},
@@ -83,7 +83,7 @@ struct Case {
 };
 
 void for_each_case(const HeadShape& heads, const std::function<void(const Case&)>& visit) {
-  for (const Row& row : rows())
+  for (const MaskWorkRow& row : rows())
     for (const int s : kLengths) {
       const MaskLengths lengths{s, s};
       const MaskScalars numbers = row.numbers(s);
@@ -112,7 +112,7 @@ std::string order_table(const HeadShape& heads) {
       "|---|---|---|---|---|---|---|---|---|---|\n";
   for_each_case(heads, [&](const Case& c) {
     const auto [least, most] = std::ranges::minmax_element(c.pairs.steps);
-    const bool is_counted = KvTraversal({.mask = c.mask}).is_listed();
+    const bool is_counted = KvTraversal({.mask = c.mask}).uses_block_list();
     table += fmt::format("| {} | {} | {}..{} | {} |", c.name, c.length, *least, *most,
                          is_counted ? "counted" : "dealt");
     for (const int entries : {1, 4})
@@ -120,9 +120,9 @@ std::string order_table(const HeadShape& heads) {
            {TileOrderKind::balanced_pairs, TileOrderKind::lpt_per_head, TileOrderKind::lpt}) {
         const bool is_dealt = o == TileOrderKind::balanced_pairs && !is_counted;
         const auto times = tile_times(c.pairs.steps, std::int64_t{entries} * heads.heads, o);
-        table += fmt::format(" {:.3f} |",
-                             schedule_excess(times, host_profile().num_sms,
-                                             is_dealt ? TileSchedulerKind::static_ : TileSchedulerKind::counter));
+        table += fmt::format(" {:.3f} |", makespan_ratio(times, host_profile().num_sms,
+                                                         is_dealt ? TileSchedulerKind::static_
+                                                                  : TileSchedulerKind::counter));
       }
     table += "\n";
   });

@@ -45,7 +45,8 @@ const DeviceProfile& host_profile() { return autotune::kH200; }
 
 ProfileMatch find_profile(const GpuModel& gpu) {
   for (const DeviceProfile* row : autotune::kProfiles)
-    if (row->capability == gpu.capability && row->sms == gpu.num_sms && gpu.name == row->driver_name)
+    if (row->capability == gpu.capability && row->sms == gpu.num_sms &&
+        gpu.name == row->driver_name)
       return {row, true};
   return {*std::ranges::min_element(autotune::kProfiles, {},
                                     [&](const DeviceProfile* row) { return distance(*row, gpu); }),

@@ -19,7 +19,7 @@ class NamedBarriers {
   void finish();
 
  private:
-  struct Use {
+  struct BarrierUse {
     ir::OpId first;
     std::int64_t count = 0;
     Threads threads;
@@ -29,10 +29,10 @@ class NamedBarriers {
   std::map<std::int64_t, Threads> by_id(ir::Value id, const Threads& threads) const;
   void may_be(ir::Value id, const Threads& threads);
   void use(std::int64_t id, std::int64_t count, ir::OpId op, const Threads& threads);
-  void expect_enough(const Use& use);
+  void expect_enough(const BarrierUse& use);
 
   Checker& c_;
-  std::array<Use, ir::kNamedBarriers> uses_{};
+  std::array<BarrierUse, ir::kNamedBarriers> uses_{};
   std::bitset<ir::kNamedBarriers> at_run_time_;  ///< others may come to these, too
 };
 
@@ -51,25 +51,26 @@ class Mbarriers {
   void finish();
 
  private:
-  struct Made {
+  struct InitializedBarrier {
     ir::OpId op;
-    Span bytes;
+    ByteRange bytes;
     std::int64_t count = 0;
   };
   struct Arrival {
     ir::OpId op;
-    Span bytes;
+    ByteRange bytes;
     Threads threads;
     bool is_exact = false;
     bool is_convergent = true;  ///< all warpgroups arrive in the same phase
   };
-  void expect_made(const SharedState& state, ir::OpId op, ir::Value address, const ThreadContext& who);
-  void expect_count(const Made& made);
+  void expect_initialized(const SharedState& state, ir::OpId op, ir::Value address,
+                          const ThreadContext& who);
+  void expect_count(const InitializedBarrier& barrier);
   bool is_ambiguous(const Arrival& a) const;
 
   Checker& c_;
-  std::vector<Span> told_by_threads_;
-  std::vector<Made> made_;
+  std::vector<ByteRange> thread_arrivals_;
+  std::vector<InitializedBarrier> initialized_;
   std::vector<Arrival> arrivals_;
 };
 

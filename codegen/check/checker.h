@@ -30,7 +30,7 @@ struct Checker {
   IndexRanges ranges;
   ThreadSets sets;
   ExactAddresses addresses;
-  Places places;
+  SmemAccesses places;
   std::vector<SimtFault> faults;
   std::unordered_map<ir::Value, const ir::Param*> params;
 
@@ -42,8 +42,8 @@ struct Checker {
   /// Bytes that a TMA op brings or takes; at least one.
   std::int64_t box_bytes(ir::Value map) const;
   /// An access of `size` bytes at `address` by the warpgroup's threads among these.
-  Place place(ir::OpId op, Use use, int group, const Threads& threads, ir::Value address,
-              std::int64_t size);
+  SmemAccess place(ir::OpId op, AccessKind use, int group, const Threads& threads,
+                   ir::Value address, std::int64_t size);
   /// The threads of one warpgroup among these.
   static Threads within(const Threads& threads, int group) {
     return threads & threads_between(group * kWarpgroupThreads, (group + 1) * kWarpgroupThreads);
@@ -64,7 +64,7 @@ void visit_write(Checker& c, SharedState& state, ir::OpId op, const ThreadContex
 void visit_tma_load(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
 void visit_tma_store(Checker& c, SharedState& state, ir::OpId op, const ThreadContext& who);
 /// TMA or a wgmma is there: threads' writes must be fenced and ordered before it.
-void reach_by_async(Checker& c, const SharedState& state, const Place& there);
+void access_by_async_proxy(Checker& c, const SharedState& state, const SmemAccess& there);
 /// The role is over.
 void visit_exit(Checker& c, const SharedState& state);
 

@@ -24,9 +24,9 @@ struct Range {
 };
 
 /// Bytes from `first` up to `end`; none where that is not known.
-struct Span {
+struct ByteRange {
   std::int64_t first = 0, end = 0;
-  bool overlaps(const Span& o) const { return first < o.end && o.first < end; }
+  bool overlaps(const ByteRange& o) const { return first < o.end && o.first < end; }
 };
 
 /// Computed when asked for; loops are followed until their carries do not grow.
@@ -37,7 +37,7 @@ class IndexRanges {
   /// Range over all registers of the value.
   Range of(ir::Value v, int warpgroup);
   /// Hull of the `bytes` bytes behind each of these addresses.
-  Span bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
+  ByteRange bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
 
  private:
   struct Known {

@@ -8,7 +8,7 @@
 
 #include "codegen/check/barriers.h"
 #include "codegen/check/checker.h"
-#include "codegen/check/products.h"
+#include "codegen/check/wgmma_check.h"
 #include "ir/op_table.h"
 #include "tegula/error.h"
 
@@ -19,7 +19,7 @@ using namespace ir;
 namespace {
 
 /// Rounds of a loop after which what is open may still change; more are not worth their time.
-constexpr int kMostRounds = 4;
+constexpr int kMaxFixpointIterations = 4;
 
 class Walk {
  public:
@@ -107,18 +107,18 @@ class Walk {
   /// Some threads go one way and others the other, or all go one of them.
   void branch(OpId op, SharedState& state, const ThreadContext& who) {
     const OpData& d = k_[op];
-    const Taken taken = c_.sets.where(d.operands[0]);
+    const BranchThreads taken = c_.sets.where(d.operands[0]);
     ThreadContext yes = who, no = who;
-    yes.threads &= taken.yes;
-    if (taken.by_number) {
-      no.threads &= ~taken.yes;
+    yes.threads &= taken.threads;
+    if (taken.by_thread_id) {
+      no.threads &= ~taken.threads;
       yes.has_partial_warp = who.is_exact && has_part_of_warp(yes.threads, k_.info.threads);
       no.has_partial_warp = who.is_exact && has_part_of_warp(no.threads, k_.info.threads);
     } else {
       yes.is_exact = no.is_exact = who.is_exact && taken.is_exact;
       yes.is_convergent = no.is_convergent = who.is_convergent && taken.is_convergent;
     }
-    if (taken.varies != Varies::Never || taken.by_number) {
+    if (taken.varies != Divergence::Uniform || taken.by_thread_id) {
       if (yes.threads.any()) region(d.regions[0], state, yes);
       if (no.threads.any()) region(d.regions[1], state, no);
       return;
@@ -130,7 +130,7 @@ class Walk {
   }
 
   void loop(OpId op, SharedState& state, const ThreadContext& who) {
-    for (int round = 0; round < kMostRounds; ++round) {
+    for (int round = 0; round < kMaxFixpointIterations; ++round) {
       SharedState next = state;
       for (RegionId r : k_[op].regions) region(r, next, who);
       next.join(state);
@@ -146,7 +146,8 @@ class Walk {
     for (std::size_t i = 0; i < d.regions.size() && i < warps.size(); ++i) {
       const int end = first + static_cast<int>(warps[i]) * 32;
       SharedState own = state;
-      region(d.regions[i], own, ThreadContext{threads_between(first, std::min(end, k_.info.threads))});
+      region(d.regions[i], own,
+             ThreadContext{threads_between(first, std::min(end, k_.info.threads))});
       exit(own);
       first = end;
     }
@@ -158,8 +159,12 @@ class Walk {
   void cluster_arrive(OpId, SharedState& s, const ThreadContext&) { cluster_.arrive(s); }
   void cluster_wait(OpId, SharedState& s, const ThreadContext&) { cluster_.wait(s); }
   void ld_cluster(OpId op, SharedState& s, const ThreadContext&) { cluster_.visit(s, op); }
-  void proxy_fence(OpId, SharedState& s, const ThreadContext& w) { fence(s, c_.places, w.threads, false); }
-  void init_fence(OpId, SharedState& s, const ThreadContext& w) { fence(s, c_.places, w.threads, true); }
+  void proxy_fence(OpId, SharedState& s, const ThreadContext& w) {
+    fence(s, c_.places, w.threads, false);
+  }
+  void init_fence(OpId, SharedState& s, const ThreadContext& w) {
+    fence(s, c_.places, w.threads, true);
+  }
   void tma_load(OpId op, SharedState& s, const ThreadContext& w) {
     cluster_.visit(s, op);
     mbarriers_.name(s, op, w);
@@ -167,10 +172,10 @@ class Walk {
   }
   void tma_store(OpId op, SharedState& s, const ThreadContext& w) { visit_tma_store(c_, s, op, w); }
   void tma_commit(OpId, SharedState& s, const ThreadContext& w) {
-    commit(s, c_.places, Use::Bulk, w.threads);
+    commit(s, c_.places, AccessKind::TmaStore, w.threads);
   }
   void tma_wait(OpId op, SharedState& s, const ThreadContext& w) {
-    retire(s, c_.places, Use::Bulk, w.threads, k_[op].attrs.i(AttrName::count));
+    retire(s, c_.places, AccessKind::TmaStore, w.threads, k_[op].attrs.i(AttrName::count));
   }
   void mbar_init(OpId op, SharedState& s, const ThreadContext& w) { mbarriers_.init(s, op, w); }
   void mbar_arrive(OpId op, SharedState& s, const ThreadContext& w) {
@@ -185,7 +190,7 @@ class Walk {
 
   Checker c_;
   const Kernel& k_;
-  ProductCheck products_;
+  WgmmaCheck products_;
   NamedBarriers named_;
   Mbarriers mbarriers_;
   ClusterCheck cluster_;
@@ -238,8 +243,8 @@ std::int64_t Checker::box_bytes(Value map) const {
          std::max<std::int64_t>(1, element_bytes(map));
 }
 
-Place Checker::place(OpId op, Use use, int group, const Threads& threads, Value address,
-                     std::int64_t size) {
+SmemAccess Checker::place(OpId op, AccessKind use, int group, const Threads& threads, Value address,
+                          std::int64_t size) {
   return {op,      0,   group, use, ranges.bytes_at(address, group, size), within(threads, group),
           address, size};
 }

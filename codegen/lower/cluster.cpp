@@ -37,7 +37,8 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
 Value flips_of_part(Lowering& l, const SharedLayout& shared, int parts, Value number) {
   const Slab& slab = shared.slabs().front();
   if (shared.slabs().size() != 1 || slab.bits[0] != log2_of(parts))
-    throw InternalError("cluster_reduce_scatter: parts of " + shared.str() + " are not told apart by bits");
+    throw InternalError("cluster_reduce_scatter: parts of " + shared.str() +
+                        " are not told apart by bits");
   Value flips;
   for (int bit = 0; bit < slab.bits[0]; ++bit) {
     const std::uint32_t basis = slab.basis[static_cast<std::size_t>(slab.first_bit(0) + bit)];
@@ -90,13 +91,13 @@ Value sum_of_pairs(Lowering& l, std::vector<Value> terms) {
 
 }  // namespace
 
-void Lowering::leave_cluster() {
+void Lowering::wait_for_cluster_reads() {
   if (!is_read_by_cluster_) return;
   is_read_by_cluster_ = false;
   b.effect(Opcode::ClusterWait, {});
 }
 
-void Lowering::meet_cluster() {
+void Lowering::cluster_barrier() {
   b.effect(Opcode::ClusterArrive, {});
   b.effect(Opcode::ClusterWait, {});
 }
@@ -127,12 +128,13 @@ void lower_ClusterReduceScatter(Lowering& l, OpId op) {
   const auto exchange = synthesize_exchange(giving, taking, size_bytes(type.dtype()),
                                             {.stmatrix = false, .ldmatrix = false, .reads = ctas});
   if (!exchange)
-    throw InternalError(fmt::format("cluster_reduce_scatter of {}: {}", giving.str(), exchange.reason()));
+    throw InternalError(
+        fmt::format("cluster_reduce_scatter of {}: {}", giving.str(), exchange.reason()));
   const SharedLayout& shared = exchange->layout;
   const Value base = l.scratch(shared.bytes(), std::max(16, shared.alignment()));
   l.barrier();
   store_shared(l, base, shared, giving, l.get(d.operands[0]), /*matrices=*/false);
-  l.meet_cluster();
+  l.cluster_barrier();
 
   const Value rank = l.b.op(Opcode::CtaRank, std::initializer_list<Value>{});
   const Value flips = flips_of_part(l, shared, ctas, rank);

@@ -66,9 +66,10 @@ Value with_lanes_swapped(Lowering& l, Value words, const std::vector<LaneSwap>& 
 Value source_lane(Lowering& l, const ShufflePlan& plan) {
   Value source = l.b.i32(0);
   for (std::size_t bit = 0; bit < plan.source_of_bit.size(); ++bit) {
-    const Value has = l.b.op(
-        Opcode::And, {l.b.op(Opcode::Shr, {l.coordinate(HwDim::Lane), l.b.i32(static_cast<int>(bit))}),
-                      l.b.i32(1)});
+    const Value has =
+        l.b.op(Opcode::And,
+               {l.b.op(Opcode::Shr, {l.coordinate(HwDim::Lane), l.b.i32(static_cast<int>(bit))}),
+                l.b.i32(1)});
     source = l.b.op(Opcode::Xor, {source, l.b.mul(has, l.b.i32(plan.source_of_bit[bit]))});
   }
   return source;

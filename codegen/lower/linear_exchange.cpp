@@ -71,7 +71,7 @@ struct Numbers {
       Value index = index_along(l, layout, d);
       const std::int64_t extent = layout.shape()[d];
       if (layout.cover()[d] != extent) {
-        are_elements = l.both(are_elements, l.b.cmp("lt", index, l.b.i32(extent)));
+        are_elements = l.and_predicates(are_elements, l.b.cmp("lt", index, l.b.i32(extent)));
         index = l.b.op(Opcode::Min, {index, l.b.i32(extent - 1)});
       }
       addresses = l.b.add(addresses, l.b.mul(index, l.b.i32(stride)));
@@ -86,7 +86,7 @@ void write(Lowering& l, Value base, const LinearLayout& layout, Value data) {
   if (has_vectors(shared, layout)) return store_shared(l, base, shared, layout, data, false);
   const Numbers at(l, base, layout, bytes);
   std::vector<Value> operands{at.addresses, data};
-  if (const Value p = l.both(at.are_elements, l.is_first_copy(layout)))
+  if (const Value p = l.and_predicates(at.are_elements, l.is_replica_zero(layout)))
     operands.push_back(l.type(p).is_vec() ? p : l.splat(p, layout.registers()));
   l.b.effect(Opcode::StShared, operands, {{AttrName::width, 1}});
 }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "codegen/lower/producer_slice.h"
-#include "codegen/lower/toeplitz.h"
 #include "codegen/lower/store_staging.h"
+#include "codegen/lower/toeplitz.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
 #include "ir/pipeline.h"
@@ -63,7 +63,7 @@ class Lowering {
   ir::Value splat(ir::Value scalar, std::int64_t count);
   ir::Value as_vec(ir::Value v);
   /// Elementwise and of two predicates, either of which may be none (always true).
-  ir::Value both(ir::Value a, ir::Value b);
+  ir::Value and_predicates(ir::Value a, ir::Value b);
 
   // ---- the thread
   ir::Value coordinate(ir::HwDim in);
@@ -73,14 +73,14 @@ class Lowering {
   ir::Value index_of(const IndexParts& parts, std::span<const int> registers, DType dtype);
   /// True where this thread holds the replica of a replicated tile that writes; none if nothing is
   /// replicated.
-  ir::Value is_first_copy(const ir::LinearLayout& layout);
+  ir::Value is_replica_zero(const ir::LinearLayout& layout);
   /// The same for replicas that repeat digits of a coordinate number.
-  ir::Value is_first_digit(const ir::LinearLayout& layout, ir::HwDim in);
+  ir::Value is_replica_zero_along(const ir::LinearLayout& layout, ir::HwDim in);
   /// A smem_load every user of which is a tile_slice is emitted slice by slice.
-  bool is_read_by_slices(ir::Value machine_value);
+  bool is_sliced_load(ir::Value machine_value);
   /// A loaded tile that this addition alone takes up, and is lowered with, or that this load is;
   /// none where it is lowered by itself.
-  ir::Value added_by_parts(ir::OpId op);
+  ir::Value chunked_load_add(ir::OpId op);
   /// Warps that compute a tile together: all consumers of the CTA, or those of each warpgroup.
   int warps() const { return from.info.threads / 32; }
   /// Warpgroups that take tiles alternately (ping-pong), one of which runs the code at hand; 1: all
@@ -110,8 +110,8 @@ class Lowering {
   /// Address of the mbarrier of a channel's slot.
   ir::Value mbarrier(ir::Value machine_channel, ir::Value machine_slot);
   ir::Value mbarrier(ir::Value machine_channel);  ///< of the first slot
-  /// A tensor map parameter for boxes of a view, which `clip` (attr map_bounds) may end earlier: made on
-  /// first use.
+  /// A tensor map parameter for boxes of a view, which `clip` (attr map_bounds) may end earlier:
+  /// made on first use.
   ir::Value tensor_map(ir::Value machine_view, const ir::Ints& order, const ir::Ints& box,
                        int swizzle, const ir::Ints& clip = {});
   /// The mbarriers of channels: in front of the roles, where there are any.
@@ -124,10 +124,10 @@ class Lowering {
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
   /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
   /// until they have done with it, where a cluster_reduce_scatter left that open.
-  void leave_cluster();
+  void wait_for_cluster_reads();
   void will_leave_cluster() { is_read_by_cluster_ = true; }
   /// Barrier of all threads of the cluster that have not exited.
-  void meet_cluster();
+  void cluster_barrier();
 
  private:
   /// Part of the kernel that is being lowered. Skip: the loop carries of a tile of the other
@@ -140,7 +140,7 @@ class Lowering {
   /// Slice of the kernel that the role runs; null if it runs all but the ops of other roles.
   const ProducerSlice* slice() const;
   void find_groups();
-  void meet_group();
+  void warpgroup_barrier();
   ir::Value group_scratch(std::int64_t bytes);
   void settle_group_scratch();
   bool is_pingpong(ir::OpId loop) const;
@@ -152,12 +152,12 @@ class Lowering {
   void reserve_store_staging();
   void reserve_toeplitz();
   void find_live_ranges();
-  bool is_ring_alive() const;
+  bool has_live_ring() const;
   void lower_body();
   void lower_op(ir::OpId op);
   void lower_elementwise(ir::OpId op);
   void add_by_parts(ir::OpId op, ir::Value loaded);
-  void lower_by_diagonals(ir::OpId op, const WarpToeplitz& here);
+  void lower_toeplitz(ir::OpId op, const WarpToeplitz& here);
   ir::Value lower_ramp(ir::Type type, const ir::Ramp& ramp);
   ir::Value lower_rescaling(ir::OpId op, ir::Value x, ir::Value by);
   void lower_for(ir::OpId op);
@@ -168,8 +168,8 @@ class Lowering {
   void lower_if(ir::OpId op);
   void lower_other_structure(ir::OpId op);
 
-  std::optional<ProducerSlice> copying_;   ///< if there are producer warps
-  std::optional<ProducerSlice> skipping_;  ///< of a tile, in ping-pong mode
+  std::optional<ProducerSlice> producer_slice_;  ///< if there are producer warps
+  std::optional<ProducerSlice> carry_slice_;     ///< of a tile, in ping-pong mode
   int groups_ = 1;
   ir::Value group_;
   std::int64_t group_scratch_bytes_ = 0;
@@ -195,7 +195,7 @@ class Lowering {
   struct LiveRange {
     int first = 0, last = 0;
     std::int64_t offset = 0;
-    bool behind_barrier = false;  ///< all threads synchronise before it is first written
+    bool after_barrier = false;  ///< all threads synchronise before it is first written
   };
   std::vector<LiveRange> rings_;
   std::unordered_map<ir::OpId, int> order_;

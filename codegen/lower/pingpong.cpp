@@ -22,9 +22,9 @@ constexpr std::int64_t kScratchAlignment = 1024;
 
 void Lowering::find_groups() {
   if (!context.plan || !context.plan->pingpong) return;
-  if (const OpId tiles = pingpong_loop(from); tiles && copying_)
-    skipping_ = ProducerSlice::carry_slice(from, tiles);
-  if (skipping_) {
+  if (const OpId tiles = pingpong_loop(from); tiles && producer_slice_)
+    carry_slice_ = ProducerSlice::carry_slice(from, tiles);
+  if (carry_slice_) {
     groups_ = context.plan->groups();
     return;
   }
@@ -53,7 +53,7 @@ bool Lowering::is_pingpong(OpId loop) const {
   return groups_ > 1 && role_ == Role::Consumer && from[loop].attrs.i(AttrName::pingpong) == 1;
 }
 
-void Lowering::meet_group() {
+void Lowering::warpgroup_barrier() {
   b.effect(Opcode::BarSync, {b.add(group(), b.i32(kFirstGroup))},
            {{AttrName::count, from.info.threads}});
 }
@@ -79,8 +79,10 @@ void Lowering::settle_group_scratch() {
 namespace {
 
 /// Groups that have a tile each, or the warpgroups that have one together.
-int takers(const Lowering& l) { return l.groups() > 1 ? l.groups() : l.warps() / kWarpgroupWarps; }
-Value taker(Lowering& l) {
+int order_participants(const Lowering& l) {
+  return l.groups() > 1 ? l.groups() : l.warps() / kWarpgroupWarps;
+}
+Value order_index(Lowering& l) {
   return l.groups() > 1 ? l.group() : l.b.op(Opcode::Shr, {l.coordinate(HwDim::Warp), l.b.i32(2)});
 }
 
@@ -89,9 +91,9 @@ void meet(Lowering& l, Opcode opcode, Value turn) {
 }
 
 /// One warpgroup alone does this to a barrier.
-void meet_alone(Lowering& l, Value who, Opcode opcode, Value turn) {
+void order_barrier_by(Lowering& l, Value who, Opcode opcode, Value turn) {
   const RegionId outer = l.b.region();
-  const Value is_it = l.b.cmp("eq", taker(l), who);
+  const Value is_it = l.b.cmp("eq", order_index(l), who);
   l.b.at_end(l.to[l.b.make_if(is_it, {})].regions[0]);
   meet(l, opcode, turn);
   l.b.at_end(outer);
@@ -100,17 +102,19 @@ void meet_alone(Lowering& l, Value who, Opcode opcode, Value turn) {
 }  // namespace
 
 void lower_OrderInit(Lowering& l, OpId) {
-  meet_alone(l, l.b.i32(takers(l) - 1), Opcode::BarArrive, l.b.i32(0));
+  order_barrier_by(l, l.b.i32(order_participants(l) - 1), Opcode::BarArrive, l.b.i32(0));
 }
-void lower_OrderDrain(Lowering& l, OpId) { meet_alone(l, l.b.i32(0), Opcode::BarSync, l.b.i32(0)); }
+void lower_OrderDrain(Lowering& l, OpId) {
+  order_barrier_by(l, l.b.i32(0), Opcode::BarSync, l.b.i32(0));
+}
 // A single warpgroup never waits.
 void lower_OrderWait(Lowering& l, OpId) {
-  if (takers(l) > 1) meet(l, Opcode::BarSync, taker(l));
+  if (order_participants(l) > 1) meet(l, Opcode::BarSync, order_index(l));
 }
 void lower_OrderArrive(Lowering& l, OpId) {
-  if (takers(l) == 1) return;
-  const Value next = l.b.add(taker(l), l.b.i32(1));
-  const Value wraps = l.b.cmp("eq", next, l.b.i32(takers(l)));
+  if (order_participants(l) == 1) return;
+  const Value next = l.b.add(order_index(l), l.b.i32(1));
+  const Value wraps = l.b.cmp("eq", next, l.b.i32(order_participants(l)));
   meet(l, Opcode::BarArrive, l.b.select(wraps, l.b.i32(0), next));
 }
 
@@ -141,7 +145,7 @@ void Lowering::lower_pingpong(OpId tiles) {
   lower_for(tiles);
   // The next warpgroup in the order waits for the last arrival, so that none is left over.
   const Value next = b.op(Opcode::And, {end, b.i32(groups_ - 1)});
-  meet_alone(*this, next, Opcode::BarSync, next);
+  order_barrier_by(*this, next, Opcode::BarSync, next);
 }
 
 }  // namespace tegula::codegen

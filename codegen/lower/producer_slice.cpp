@@ -100,10 +100,11 @@ void ProducerSlice::need(Value v) {
 bool ProducerSlice::is_legal() const {
   const auto is_plain = [&](OpId op) {
     const OpData& d = (*k_)[op];
-    if (producers_.contains(op) || d.is(Opcode::SmemAlloc, Opcode::GridDependencyWait, Opcode::For,
-                                      Opcode::While, Opcode::If, Opcode::Yield, Opcode::ReceiveTile))
+    if (producers_.contains(op) ||
+        d.is(Opcode::SmemAlloc, Opcode::GridDependencyWait, Opcode::For, Opcode::While, Opcode::If,
+             Opcode::Yield, Opcode::ReceiveTile))
       return true;
-    return (info(d.opcode).has(kPure) || is_constant_read(*k_, op)) &&
+    return (info(d.opcode).has(kPure) || is_invariant_scalar_load(*k_, op)) &&
            std::ranges::none_of(d.results, [&](Value v) { return k_->type(v).is_tile(); });
   };
   const auto is_scalar = [&](Value v) {

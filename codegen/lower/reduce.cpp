@@ -210,10 +210,10 @@ class Reduction {
       first = l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(HwDim::Lane), l_.b.i32(lanes)}),
                        l_.b.i32(0));
     if (const std::uint32_t warps = layout_.free_bits(HwDim::Warp))
-      first = l_.both(
+      first = l_.and_predicates(
           first, l_.b.cmp("eq", l_.b.op(Opcode::And, {l_.coordinate(HwDim::Warp), l_.b.i32(warps)}),
                           l_.b.i32(0)));
-    return l_.both(first, l_.is_first_digit(layout_, HwDim::Warp));
+    return l_.and_predicates(first, l_.is_replica_zero_along(layout_, HwDim::Warp));
   }
 
   Lowering& l_;

@@ -15,14 +15,14 @@ Value Lowering::is_producer_thread() {
 }
 
 const ProducerSlice* Lowering::slice() const {
-  if (role_ == Role::Producer) return &*copying_;
-  return role_ == Role::Skip ? &*skipping_ : nullptr;
+  if (role_ == Role::Producer) return &*producer_slice_;
+  return role_ == Role::Skip ? &*carry_slice_ : nullptr;
 }
 
 bool Lowering::is_for_another_role(OpId op) const {
   if (role_ == Role::All) return false;
   if (role_ == Role::Consumer)
-    return copying_->is_producer_only(op) || from[op].opcode == Opcode::ChannelInit;
+    return producer_slice_->is_producer_only(op) || from[op].opcode == Opcode::ChannelInit;
   return !slice()->contains(op);
 }
 
@@ -71,7 +71,7 @@ void Lowering::lower_role(Role role, OpId roles) {
     b.effect(Opcode::SetMaxNReg, {},
              {{AttrName::mode, computes ? "inc" : "dec"},
               {AttrName::regs,
-               Ints{computes ? registers : context.plan->copy_registers(*from.info.target)}}});
+               Ints{computes ? registers : context.plan->producer_registers(*from.info.target)}}});
   }
   if (role == Role::Producer) {
     const Value first = b.cmp("eq", b.op(Opcode::Tid, std::initializer_list<Value>{}),

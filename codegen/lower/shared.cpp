@@ -179,7 +179,7 @@ void store_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
     return;
   }
   std::vector<Value> operands{addresses, flat};
-  if (const Value first = l.is_first_copy(dist))
+  if (const Value first = l.is_replica_zero(dist))
     operands.push_back(l.splat(first, l.type(addresses).count()));
   l.b.effect(Opcode::StShared, operands, {{AttrName::width, r.num}});
 }
@@ -200,7 +200,7 @@ SharedLayout without_slots(const SharedLayout& whole) {
 
 }  // namespace
 
-SlotAt slot_of(Lowering& l, Value shared_tile, Value slot) {
+SmemSlot slot_of(Lowering& l, Value shared_tile, Value slot) {
   const Type type = l.from.type(shared_tile);
   const SharedLayout& whole = *type.shared_layout();
   const std::int64_t offset = l.from[l.from[shared_tile].def].attrs.i(AttrName::offset);

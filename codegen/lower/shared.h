@@ -26,11 +26,11 @@ void store_shared(Lowering& l, ir::Value base, const ir::SharedLayout& shared,
                   std::int64_t behind = 0);
 
 /// A shared tile's slot: its layout without the slot dimension, and where it starts.
-struct SlotAt {
+struct SmemSlot {
   ir::SharedLayout layout;
   ir::Value base;
 };
 /// The slot of a shared tile; the whole tile where `machine_slot` is none.
-SlotAt slot_of(Lowering& l, ir::Value machine_shared, ir::Value machine_slot);
+SmemSlot slot_of(Lowering& l, ir::Value machine_shared, ir::Value machine_slot);
 
 }  // namespace tegula::codegen

@@ -11,7 +11,7 @@ using namespace ir;
 
 namespace {
 
-constexpr std::int64_t kMostBuffers = 4;
+constexpr std::int64_t kMaxBuffers = 4;
 /// Alignment of swizzled tiles.
 constexpr std::int64_t kAlignment = 1024;
 /// From this number of buffers on, a store's warps need not synchronise before they write: of those
@@ -26,8 +26,8 @@ std::int64_t aligned(std::int64_t bytes) {
 
 SharedLayout StoreStaging::layout(Type tile) {
   const Dims shape{static_cast<int>(tile.shape()[0]), static_cast<int>(tile.shape()[1])};
-  const auto swizzled =
-      SharedLayout::swizzled(shape, size_bytes(tile.dtype()), {1, 0}, 128, SegmentRule::WidestFirst);
+  const auto swizzled = SharedLayout::swizzled(shape, size_bytes(tile.dtype()), {1, 0}, 128,
+                                               SegmentRule::WidestFirst);
   if (!swizzled) throw InternalError("a store of " + tile.str() + ": " + swizzled.reason());
   return *swizzled;
 }
@@ -46,7 +46,7 @@ std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, 
   s.first_ = aligned(end);
   const std::int64_t room =
       (machine.info.target->shared_bytes_per_cta - s.first_) / (groups * s.bytes_);
-  const auto most = std::min(kMostBuffers, static_cast<std::int64_t>(stores.size()));
+  const auto most = std::min(kMaxBuffers, static_cast<std::int64_t>(stores.size()));
   s.buffers_ = static_cast<int>(std::clamp<std::int64_t>(room, 1, most));
   s.deal(machine, stores);
   return s;

@@ -1,5 +1,5 @@
-// Lowering of the dynamic tile scheduler: the producer thread fetches a tile id and passes it on to the
-// other warps.
+// Lowering of the dynamic tile scheduler: the producer thread fetches a tile id and passes it on to
+// the other warps.
 #include "codegen/lower/lowering.h"
 
 namespace tegula::codegen {
@@ -46,7 +46,8 @@ void lower_PublishTile(Lowering& l, OpId op) {
 }
 
 /// All lanes read before they synchronise, and one releases the slot for them (the shuffle, which
-/// makes the words uniform, orders no memory). If the producer thread is one of the lanes, lane 0 reads.
+/// makes the words uniform, orders no memory). If the producer thread is one of the lanes, lane 0
+/// reads.
 void lower_ReceiveTile(Lowering& l, OpId op) {
   const OpData& d = l.from[op];
   if (l.is_producer()) {

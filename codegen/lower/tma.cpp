@@ -77,7 +77,7 @@ void Lowering::init_channels(std::span<const OpId> inits) {
   b.effect(Opcode::FenceProxyAsync, {});
   if (!of_cluster) return barrier();
   is_signalled_by_cluster_ = true;
-  meet_cluster();
+  cluster_barrier();
 }
 
 void lower_ChannelInit(Lowering& l, OpId op) { l.init_channels({&op, 1}); }
@@ -94,7 +94,7 @@ void release_to_cluster(Lowering& l, const OpData& d) {
   const Value there = l.b.op(Opcode::MapShared, {l.mbarrier(d.operands[0]), to});
   const Value address = l.b.add(there, l.b.mul(l.get(d.operands[1]), l.b.i32(kBarrierBytes)));
   const Value arrives =
-      l.both(l.b.cmp("lt", lane, l.b.i32(l.from.info.cluster)), l.get(d.operands[2]));
+      l.and_predicates(l.b.cmp("lt", lane, l.b.i32(l.from.info.cluster)), l.get(d.operands[2]));
   l.b.effect(Opcode::MbarArrive, {address, arrives}, {{AttrName::scope, "cluster"}});
 }
 
@@ -109,8 +109,8 @@ void lower_ChannelRelease(Lowering& l, OpId op) {
   }
   if (d.operands.size() == 4) return release_to_cluster(l, d);
   const Value lane = l.b.cmp("eq", l.coordinate(HwDim::Lane), l.b.i32(0));
-  l.b.effect(Opcode::MbarArrive,
-             {l.mbarrier(d.operands[0], d.operands[1]), l.both(lane, l.get(d.operands[2]))});
+  l.b.effect(Opcode::MbarArrive, {l.mbarrier(d.operands[0], d.operands[1]),
+                                  l.and_predicates(lane, l.get(d.operands[2]))});
 }
 
 void lower_ChannelExpectTx(Lowering& l, OpId op) {
@@ -209,7 +209,7 @@ class TmaBox {
 
   Lowering& l_;
   const OpData& d_;
-  SlotAt at_;
+  SmemSlot at_;
   int fast_;
   SwizzleSegment piece_;
   Ints order_, box_;

@@ -150,7 +150,7 @@ class ToeplitzValues {
   Value distance(Value v) {
     const Value at = column_less_row(l_.from.type(v).dtype()), begin = first(v);
     return toeplitz_.index(v)->factor[1] > 0 ? l_.b.add(at, begin)
-                                              : l_.b.sub(l_.splat(begin, count_), at);
+                                             : l_.b.sub(l_.splat(begin, count_), at);
   }
 
   Value ramps(const RampSum& sum) {
@@ -266,7 +266,7 @@ Value by_shuffles(Lowering& l, const WarpToeplitz& here, Value values) {
 
 }  // namespace
 
-void Lowering::lower_by_diagonals(OpId op, const WarpToeplitz& here) {
+void Lowering::lower_toeplitz(OpId op, const WarpToeplitz& here) {
   const Value v = from[op].results[0];
   context.remark(Remark::Kind::Applied, from[op].loc, "computed once a diagonal",
                  {{"tile", from.type(v).str()},

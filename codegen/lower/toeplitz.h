@@ -49,7 +49,8 @@ class ToeplitzTiles {
   bool has_memory() const { return has_memory_; }
 
  private:
-  void find(const ir::Kernel& k, ir::OpId op, const ir::Uses& uses, ir::ToeplitzAnalysis& diagonals);
+  void find(const ir::Kernel& k, ir::OpId op, const ir::Uses& uses,
+            ir::ToeplitzAnalysis& diagonals);
 
   bool has_memory_;
   std::unordered_map<ir::OpId, WarpToeplitz> roots_;

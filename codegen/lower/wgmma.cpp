@@ -34,7 +34,7 @@ std::int64_t offset_at(const SharedLayout& layout, int k_dim, int k, int mn) {
 }
 
 /// `k_dim`: the contracted dimension of the tile. `row`: first row of the warpgroup, or none.
-Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
+Matrix matrix(Lowering& l, const SmemSlot& at, int k_dim, Value first_byte) {
   const SharedLayout& layout = at.layout;
   const SwizzleSegment piece = layout.piece_list().front();
   Matrix m;
@@ -97,7 +97,7 @@ void lower_DotAsync(Lowering& l, OpId op) {
   AttrList attrs;
   Ints step_a;
   if (a_type.is(TypeKind::Shared)) {
-    const SlotAt at = slot_of(l, d.operands[1], d.operands[next_slot++]);
+    const SmemSlot at = slot_of(l, d.operands[1], d.operands[next_slot++]);
     const Matrix m = matrix(l, at, 1, group_offset(l, at.layout));
     a = m.descriptor;
     step_a = m.steps;

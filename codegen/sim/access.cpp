@@ -70,7 +70,7 @@ namespace {
 /// Access of one lane of a warp, which may be of another CTA than the memory.
 Access access_of(Warp& w, const Instr& i, int lane) {
   const Agent a = w.cta.agents.of_lane(w.index, lane);
-  return {{w.known.generic.at(a), w.meetings, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
+  return {{w.known.generic.at(a), w.warp_syncs, i.id.index, a, static_cast<std::uint8_t>(lane), 0},
           &w.known,
           false};
 }

@@ -69,7 +69,7 @@ class Foreign {
 
 /// Clocks that a release hands to an acquire.
 struct VisibleClocks {
-  Clock generic;     ///< accesses that happened before
+  Clock generic;      ///< accesses that happened before
   Clock async_proxy;  ///< the part of them that a proxy fence made visible to TMA and wgmma
   Foreign foreign;
 

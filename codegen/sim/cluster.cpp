@@ -18,7 +18,7 @@ Cluster::Cluster(Launch& launch, std::int64_t first)
 }
 
 CtaStatus Cluster::run(std::int64_t instructions) {
-  if (ctas_.size() > 1) return run_together(instructions);
+  if (ctas_.size() > 1) return run_interleaved(instructions);
   const CtaStatus turn = ctas_.front()->run(instructions);
   if (turn != CtaStatus::Blocked) return turn;
   ctas_.front()->report_deadlock();
@@ -27,7 +27,7 @@ CtaStatus Cluster::run(std::int64_t instructions) {
 
 /// A CTA that has nothing left to run may wait for another; if all do, and none came further, they
 /// wait for ever, or for another cluster where some repeat a loop.
-CtaStatus Cluster::run_together(std::int64_t instructions) {
+CtaStatus Cluster::run_interleaved(std::int64_t instructions) {
   constexpr std::int64_t kMost = 500;  // instructions of a CTA before another has its turn
   while (instructions > 0) {
     std::vector<Cta*> live;

@@ -42,7 +42,7 @@ class Cluster {
   static constexpr int kRankShift = 24;
 
  private:
-  CtaStatus run_together(std::int64_t instructions);
+  CtaStatus run_interleaved(std::int64_t instructions);
 
   std::vector<std::unique_ptr<Cta>> ctas_;
   std::mt19937_64 rng_;

@@ -177,7 +177,7 @@ bool Cta::run_warp(Warp& w) {
   return true;
 }
 
-void Cta::later(std::function<void()> f) {
+void Cta::post_event(std::function<void()> f) {
   const auto delay = 1 + random(static_cast<std::uint64_t>(std::max(1, launch.options.max_delay)));
   events_.push_back({now + delay, event_order_++, std::move(f)});
   std::push_heap(events_.begin(), events_.end(), later_than);
@@ -207,17 +207,17 @@ void Cta::tick(Warp& w) {
   w.known.generic.raise(agents.lane_0(w.index), next);
 }
 
-void Cta::meet(Warp& w) {
-  w.met = w.known.generic.at(agents.lanes(w.index));
-  ++w.meetings;
+void Cta::sync_lanes(Warp& w) {
+  w.last_sync_tick = w.known.generic.at(agents.lanes(w.index));
+  ++w.warp_syncs;
   tick(w);
 }
 
 void Cta::release(Warp& w, LaneMask lanes, VisibleClocks& to) {
   if (lanes == w.alive) return to.join(w.known);
   VisibleClocks released = w.known;
-  released.generic.lower(agents.lanes(w.index), w.met);
-  if ((lanes & 1) == 0) released.generic.lower(agents.lane_0(w.index), w.met);
+  released.generic.lower(agents.lanes(w.index), w.last_sync_tick);
+  if ((lanes & 1) == 0) released.generic.lower(agents.lane_0(w.index), w.last_sync_tick);
   to.join(released);
 }
 

@@ -28,10 +28,10 @@ struct Mbarrier {
   std::uint32_t phase = 0;                   ///< completed phases
   std::uint32_t copy_phase = 0,
                 waited_phase =
-                    0;       ///< 1 + phase of the latest copy; completed phases the latest wait saw
+                    0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
   VisibleClocks arriving, done;  ///< of the arrivals of this phase; of all completed phases
   VisibleClocks initialised;     ///< what the initialising warp knew; orders the first use
-  bool async_visible = false;  ///< the initialisation passed fence_mbar_init or fence_proxy_async
+  bool async_visible = false;    ///< the initialisation passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;
   ir::OpId init_op, expect_op, copy_op;
@@ -81,10 +81,10 @@ class Cluster;
 
 /// How a CTA's turn ended.
 enum class CtaStatus : std::uint8_t {
-  Runnable,   ///< it can go on
+  Runnable,  ///< it can go on
   Blocked,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
   Spinning,  ///< every warp waits or repeats a loop that changes nothing
-  Finished,      ///< for whatever reason
+  Finished,  ///< for whatever reason
 };
 
 class Cta {
@@ -128,7 +128,7 @@ class Cta {
   std::uint64_t random(std::uint64_t below) { return rng_() % below; }
 
   /// Runs `f` after a random time.
-  void later(std::function<void()> f);
+  void post_event(std::function<void()> f);
   void report(Warp& w, const Instr& i, Detector d, std::string text, int lane = -1,
               std::uint64_t address = 0, ir::OpId other = {});
 
@@ -171,14 +171,14 @@ class Cta {
   /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
   /// null (and reported) where there is none, or it is over. Its memory must stay until it is known
   /// there that this warp has been here.
-  Cta* reach(Warp& w, const Instr& i, std::uint32_t& address, int lane);
+  Cta* map_cluster_address(Warp& w, const Instr& i, std::uint32_t& address, int lane);
   /// The same for a read, which is checked.
   Cta* cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes, int lane);
 
   /// Ends the period of a warp's accesses that later releases do not cover.
   void tick(Warp& w);
   /// The lanes of a warp have met in an op that orders their memory.
-  void meet(Warp& w);
+  void sync_lanes(Warp& w);
   /// Hands over what an arrival by `lanes` releases: the warp's accesses before its last lane
   /// synchronisation, and the lanes' own if they are all lanes or lane 0 is among them.
   void release(Warp& w, LaneMask lanes, VisibleClocks& to);
@@ -190,7 +190,7 @@ class Cta {
     return {&it->second, is_new};
   }
   /// Called when arrivals or bytes of an mbarrier changed.
-  void settle(Mbarrier& b);
+  void complete_phase(Mbarrier& b);
 
  private:
   /// The latest access to this CTA's memory by a warp of another.

@@ -16,13 +16,9 @@ void Cta::touch_global(Warp& w, const Instr& i, GlobalLock& lock, std::uint64_t 
   if (!lock) lock.lock();
   accessing_ = &w;
   const Agent a = agents.of_lane(w.index, lane);
-  const GlobalRecord record{w.known.generic.at(a),
-                            home(),
-                            i.id.index,
-                            w.meetings,
-                            w.turn,
-                            a,
-                            static_cast<std::uint8_t>(lane)};
+  const GlobalRecord record{
+      w.known.generic.at(a),          home(), i.id.index, w.warp_syncs, w.turn, a,
+      static_cast<std::uint8_t>(lane)};
   shadow.access(address, bytes, use, {record, &w.known, agents}, on_global_conflict_);
 }
 
@@ -51,8 +47,8 @@ void Cta::release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::st
     for (const Agent a : {agents.lanes(other.index), agents.lane_0(other.index)})
       present->raise(a, other.known.generic.at(a));
   Foreign what = released.foreign;
-  what.join(ForeignClock{home(), std::make_shared<const Clock>(released.generic), std::move(present),
-                         nullptr});
+  what.join(ForeignClock{home(), std::make_shared<const Clock>(released.generic),
+                         std::move(present), nullptr});
   global().shadow().release(address, is_narrow(scope) ? what.narrowed() : what);
 }
 

@@ -88,13 +88,13 @@ Step sim_BarSync(Warp& w, const Instr& i) {
   }
   w.barrier_generation = -1;
   w.known.join(b.done);
-  w.cta.meet(w);
+  w.cta.sync_lanes(w);
   return Step::Next;
 }
 
 /// Lanes run together here; what counts is that their accesses are ordered.
 Step sim_WarpSync(Warp& w, const Instr&) {
-  w.cta.meet(w);
+  w.cta.sync_lanes(w);
   return Step::Next;
 }
 
@@ -134,7 +134,7 @@ Mbarrier* Cta::mbarrier(Warp& w, const Instr& i, std::uint32_t address, int lane
   return &b;
 }
 
-void Cta::settle(Mbarrier& b) {
+void Cta::complete_phase(Mbarrier& b) {
   while (b.pending == 0 && b.tx == 0) {
     if (b.copies != 0 || b.expected != b.delivered)
       findings.add({Detector::TxMismatch, b.expect_op, b.copy_op, -1, -1, b.address},
@@ -162,7 +162,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
   const bool of_cluster = i.op->attrs.s(AttrName::scope) == "cluster";
   for_lanes(lanes, [&](int lane) {
     auto address = static_cast<std::uint32_t>(w.cells(i.in[0])[lane].i);
-    Cta* const owner = of_cluster ? w.cta.reach(w, i, address, lane) : &w.cta;
+    Cta* const owner = of_cluster ? w.cta.map_cluster_address(w, i, address, lane) : &w.cta;
     Mbarrier* b = owner ? owner->mbarrier(w, i, address, lane) : nullptr;
     if (!b) return;
     if (b->pending <= 0) {
@@ -188,7 +188,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
     ++owner->effects;
     w.cta.release(w, alike, b->arriving);
     --b->pending;
-    owner->settle(*b);
+    owner->complete_phase(*b);
   });
   if (lanes != 0) w.cta.tick(w);
 }

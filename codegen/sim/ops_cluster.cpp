@@ -28,7 +28,7 @@ Step sim_MapShared(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
+Cta* Cta::map_cluster_address(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
   const std::uint32_t mapped = address;
   const int owner = static_cast<int>(mapped >> Cluster::kRankShift) - 1;
   address &= (1u << Cluster::kRankShift) - 1;
@@ -53,7 +53,7 @@ Cta* Cta::reach(Warp& w, const Instr& i, std::uint32_t& address, int lane) {
 
 Cta* Cta::cluster_read(Warp& w, const Instr& i, std::uint32_t& address, std::uint32_t bytes,
                        int lane) {
-  Cta* const target = reach(w, i, address, lane);
+  Cta* const target = map_cluster_address(w, i, address, lane);
   if (!target) return nullptr;
   const std::uint32_t here = address - target->shared.window() + shared.window();
   if (!shared_access(w, i, here, bytes, lane)) return nullptr;
@@ -109,7 +109,7 @@ Step sim_ClusterWait(Warp& w, const Instr& i) {
   }
   w.cluster_phase = -1;
   w.known.join(b.done);
-  w.cta.meet(w);
+  w.cta.sync_lanes(w);
   return Step::Next;
 }
 

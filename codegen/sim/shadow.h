@@ -53,9 +53,9 @@ struct Agents {
 inline constexpr std::uint8_t kManyLanes = 255;
 
 struct AccessRecord {
-  Tick tick = 0;              ///< 0: none
-  std::uint32_t meeting = 0;  ///< times that the lanes of its warp had met
-  std::uint32_t op = 0;       ///< OpId
+  Tick tick = 0;                ///< 0: none
+  std::uint32_t warp_sync = 0;  ///< times that the lanes of its warp had met
+  std::uint32_t op = 0;         ///< OpId
   Agent agent = 0;
   std::uint8_t lane = 0;
   std::uint8_t bytes = 0;  ///< which of the four

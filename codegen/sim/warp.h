@@ -159,8 +159,8 @@ class Warp {
   // Synchronisations that order the memory of a warp's lanes: bar.warp.sync, and barriers of
   // several warps. Other convergent instructions, shuffles among them, do not (PTX ISA,
   // "shfl.sync").
-  std::uint32_t meetings = 1;  ///< so far, +1
-  Tick met = 0;                ///< its tick at the last one
+  std::uint32_t warp_syncs = 1;  ///< so far, +1
+  Tick last_sync_tick = 0;       ///< its tick at the last one
 
   std::int64_t barrier_generation = -1;  ///< of the named barrier it waits in; -1: none
   /// Phase of the cluster barrier at which the warp has arrived and for which it has not waited;

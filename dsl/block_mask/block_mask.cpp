@@ -28,7 +28,7 @@ std::string BlockMask::derive(const Mask& mask, bool in_order) {
   if (form.mask_class == ir::MaskClass::Data && !form.tells_blocks)
     return fmt::format("a range of what is solved, else all ({})", why);
   const SolvedConditions limits(form, source->numbers);
-  is_up_to_row_ = limits.is_one_end();
+  is_up_to_row_ = limits.is_single_comparison();
   if (const auto parts = limits.intervals()) {
     has_parts_ = *parts > 1;
     return fmt::format("{}, no block tensors ({})",
@@ -41,9 +41,9 @@ std::string BlockMask::derive(const Mask& mask, bool in_order) {
   return fmt::format("a block list derived from the mask ({})", why);
 }
 
-std::optional<BlockListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q, const Tensor& K,
-                                         const Tensor& V, const Tensor& O, BlockShape block,
-                                         const QueryTileRows& rows) const {
+std::optional<BlockListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q,
+                                              const Tensor& K, const Tensor& V, const Tensor& O,
+                                              BlockShape block, const QueryTileRows& rows) const {
   const bool is_wide = std::ranges::any_of(
       std::array{&Q, &K, &V, &O}, [](const Tensor* x) { return dsl::needs_wide_index(*x); });
   if (!derived_ || (is_wide && !derived_->holds_in_64_bits())) return std::nullopt;

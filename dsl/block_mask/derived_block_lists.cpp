@@ -68,8 +68,8 @@ LeafBounds fold(const MaskAxisDependence& sides, MaskAxis side, const Tile& b, i
 }
 
 /// Bounds of keys [first, first + block) below `length`.
-LeafBounds fold_keys(const MaskAxisDependence& sides, const Tile& b, const Tile& h, const Tile& first,
-                     int block, const Tile& length) {
+LeafBounds fold_keys(const MaskAxisDependence& sides, const Tile& b, const Tile& h,
+                     const Tile& first, int block, const Tile& length) {
   return fold(sides, MaskAxis::Key, b, block,
               [&](const Tile& lane) { return Positions{h, min(first + lane, length - 1)}; });
 }
@@ -90,11 +90,11 @@ struct Lengths {
 };
 
 /// Lengths of one entry of a batch, or of one of many sequences, and the columns of its lists.
-struct Part {
+struct SequenceLists {
   Tile seqlen_q, seqlen_kv;
   std::optional<KvIndexWindow> columns = {};
 
-  static Part of(const Lengths& lengths, const Tile& b, int block) {
+  static SequenceLists of(const Lengths& lengths, const Tile& b, int block) {
     const auto at = [](const In<i32, 1>& begins, const Tile& i) {
       return fill_absent(begins(i), 0);
     };
@@ -134,7 +134,7 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
     lengths.any_number();
     for (auto [b, h, share] :
          grid({cu_q->dim(0) - 1, Bounds.dim(2), full<i32>(kShares)}, 1, 1, 1)) {
-      const Part part = Part::of(lengths, b.first(), BN);
+      const SequenceLists part = SequenceLists::of(lengths, b.first(), BN);
       const Tile left = max(cdiv(part.seqlen_kv, BN) - share.first(), 0);
       for (auto i : steps(cdiv(left, kShares), 1)) {
         const Tile n = share.first() + i.first() * kShares;
@@ -146,8 +146,8 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
 }
 
 /// Bounds of the keys' leaves over a chunk of blocks.
-LeafBounds key_bounds(const MaskAxisDependence& sides, const In<i32, 4>& table, const Tile& b, const Tile& h,
-                      const Index& n, int block, const Part& part) {
+LeafBounds key_bounds(const MaskAxisDependence& sides, const In<i32, 4>& table, const Tile& b,
+                      const Tile& h, const Index& n, int block, const SequenceLists& part) {
   if (sides.is_plain_key()) {
     const Tile first = cast<i32>(n.indices() * block);
     return LeafBounds(sides.key_leaves.size(), {first, min(first + block, part.seqlen_kv) - 1});
@@ -203,8 +203,9 @@ ThreeValued classify(const MaskAxisDependence& sides, const BlockBounds& block) 
 }
 
 /// Rows of a tile, from row `first` of `group` heads of `part.seqlen_q` queries each on.
-LeafBounds fold_queries(const MaskAxisDependence& sides, const Tile& b, const Tile& h, const Tile& first,
-                        int rows, const Part& part, const QueryTileRows& call) {
+LeafBounds fold_queries(const MaskAxisDependence& sides, const Tile& b, const Tile& h,
+                        const Tile& first, int rows, const SequenceLists& part,
+                        const QueryTileRows& call) {
   return fold(sides, MaskAxis::Query, b, rows, [&](const Tile& lane) {
     const Tile count = call.group > 1 ? part.seqlen_q * call.group : part.seqlen_q;
     const Tile row = min(first + lane, count - 1);
@@ -217,8 +218,8 @@ LeafBounds fold_queries(const MaskAxisDependence& sides, const Tile& b, const Ti
 
 /// Writes a row of the list: full blocks from its front, partial ones from its back.
 struct BlockListWriter {
-  BlockListWriter(const MaskAxisDependence& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
-           const Part& of_part, const Tile& has_queries)
+  BlockListWriter(const MaskAxisDependence& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to,
+                  int keys, const SequenceLists& of_part, const Tile& has_queries)
       : sides(of),
         key_bounds_of(key_bounds),
         blocks(to),
@@ -232,7 +233,7 @@ struct BlockListWriter {
   const In<i32, 4>& key_bounds_of;
   const Out<i32, 4>& blocks;
   int block;
-  const Part& part;
+  const SequenceLists& part;
   Tile end, count;
 
   struct Counts {
@@ -276,7 +277,8 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
         if (cu_q) lengths.any_number(), Counts.do_not_specialize(0), Full.do_not_specialize(0);
         const Tile longest = seqlen_q, rows = group > 1 ? longest * group : longest;
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(rows, BM)}, 1, 1, 1)) {
-          const Part part = cu_q ? Part::of(lengths, b.first(), BN) : Part{seqlen_q, seqlen_kv};
+          const SequenceLists part =
+              cu_q ? SequenceLists::of(lengths, b.first(), BN) : SequenceLists{seqlen_q, seqlen_kv};
           const Tile has_queries = m.first() * BM < part.seqlen_q * group;
           const BlockListWriter maker{mask->sides, KeyBounds, Blocks, BN, part, has_queries};
           const LeafBounds queries = fold_queries(mask->sides, b.first(), h.first(), m.first() * BM,
@@ -294,30 +296,30 @@ constexpr int kPlaced = 32, kSeen = 256;
 
 /// Order[b, h, r] = the tile that has the r-th most entries; of equal ones the first is before.
 auto make_order_kernel() {
-  return kernel(
-      "attention_tile_order", [](In<i32, 3> Counts, Out<i32, 3> Order, Scalar<i32> tiles) {
-        const Tile count = tiles;
-        Counts.do_not_specialize(0), Order.do_not_specialize(0);
-        Order.partial();  // entries beyond the last tile are unused
-        for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), count}, 1, 1, kPlaced)) {
-          const Tile tile = cast<i32>(m.indices()), mine = expand(fill_absent(Counts(b, h, m), 0), 1);
-          Tile rank = full<i32>(0, kPlaced);
-          for (auto n : steps(count, kSeen)) {
-            const Tile other = expand(cast<i32>(n.indices()), 0),
-                       its = expand(fill_absent(Counts(b, h, n), 0), 0);
-            const Tile is_before =
-                other < count && (its > mine || (its == mine && other < expand(tile, 1)));
-            rank = rank + sum(cast<i32>(is_before), axis(1));
-          }
-          Order(b, h, where(tile < count, rank, -1)) = tile;
-        }
-      });
+  return kernel("attention_tile_order", [](In<i32, 3> Counts, Out<i32, 3> Order,
+                                           Scalar<i32> tiles) {
+    const Tile count = tiles;
+    Counts.do_not_specialize(0), Order.do_not_specialize(0);
+    Order.partial();  // entries beyond the last tile are unused
+    for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), count}, 1, 1, kPlaced)) {
+      const Tile tile = cast<i32>(m.indices()), mine = expand(fill_absent(Counts(b, h, m), 0), 1);
+      Tile rank = full<i32>(0, kPlaced);
+      for (auto n : steps(count, kSeen)) {
+        const Tile other = expand(cast<i32>(n.indices()), 0),
+                   its = expand(fill_absent(Counts(b, h, n), 0), 0);
+        const Tile is_before =
+            other < count && (its > mine || (its == mine && other < expand(tile, 1)));
+        rank = rank + sum(cast<i32>(is_before), axis(1));
+      }
+      Order(b, h, where(tile < count, rank, -1)) = tile;
+    }
+  });
 }
 
 }  // namespace
 
 KvIndexWindow KvIndexWindow::of_sequence(const Tile& b, const Tile& first, const Tile& length,
-                                     int block) {
+                                         int block) {
   const Tile begin = first / block + b;
   return {begin, begin + cdiv(length, block)};
 }
@@ -338,7 +340,8 @@ struct DerivedBlockLists::Kernels {
     const std::pair key{t.block_q, t.block_kv};
     const auto found = made.find(key);
     if (found != made.end()) return found->second;
-    const OfTiles k{bounds.with({{"BN", t.block_kv}}), list.with({{"BM", t.block_q}, {"BN", t.block_kv}})};
+    const OfTiles k{bounds.with({{"BN", t.block_kv}}),
+                    list.with({{"BM", t.block_q}, {"BN", t.block_kv}})};
     return made.try_emplace(key, k).first->second;
   }
 
@@ -368,11 +371,11 @@ DerivedBlockLists::DerivedBlockLists(const MaskSource& source)
 DerivedBlockLists::~DerivedBlockLists() = default;
 
 bool DerivedBlockLists::holds_in_64_bits() const {
-  return MaskIntervals(of_head_->mask->sides).never_wraps();
+  return MaskIntervals(of_head_->mask->sides).has_no_overflow();
 }
 
 BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
-                            BlockShape tiles, const QueryTileRows& call) const {
+                                      BlockShape tiles, const QueryTileRows& call) const {
   Kernels& made = call.group > 1 ? *of_group_ : *of_head_;
   const MaskAxisDependence& sides = made.mask->sides;
   const bool is_varlen = call.lengths.q.defined();
@@ -385,7 +388,8 @@ BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, con
                      rows = round_up(ceil_div(seqlen_q * call.group, tiles.block_q), kDivisor);
   // Each sequence's last block may have one key.
   const std::int64_t n = round_up(
-      is_varlen ? K.size(2) / tiles.block_kv + sequences : ceil_div(K.size(2), tiles.block_kv), kDivisor);
+      is_varlen ? K.size(2) / tiles.block_kv + sequences : ceil_div(K.size(2), tiles.block_kv),
+      kDivisor);
   const std::int64_t bounds =
       sides.is_plain_key()
           ? 1
@@ -399,14 +403,15 @@ BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, con
       bytes(of_bounds) + bytes(of_blocks) + (call.longest_first ? 3 : 2) * bytes(of_rows));
   const Tensor key_bounds = scratch.take(of_bounds, DType::i32);
   BlockListArgs lists{scratch.take(of_blocks, DType::i32), scratch.take(of_rows, DType::i32),
-                 scratch.take(of_rows, DType::i32)};
+                      scratch.take(of_rows, DType::i32)};
   if (call.longest_first) lists.order = scratch.take(of_rows, DType::i32);
   const auto seqlen_kv = static_cast<i32>(K.size(2));
   const Kernels::OfTiles& kernels = made.of(tiles);
   const Tensor &cu_q = call.lengths.q, &cu_kv = call.lengths.kv;
   if (!sides.is_plain_key()) kernels.bounds(stream, key_bounds, seqlen_kv, cu_q, cu_kv);
   kernels.list(stream, key_bounds, lists.blocks, lists.counts, lists.full,
-               static_cast<i32>(seqlen_q), seqlen_kv, cu_q, cu_kv, call.group, call.align_bottom_right);
+               static_cast<i32>(seqlen_q), seqlen_kv, cu_q, cu_kv, call.group,
+               call.align_bottom_right);
   const Dims all{sequences, Q.size(1), rows};
   if (call.longest_first) {
     made.orders = true;
@@ -418,6 +423,8 @@ BlockListArgs DerivedBlockLists::make(const Stream& stream, const Tensor& Q, con
           lists.full.broadcast_to(all), lists.order};
 }
 
-std::string DerivedBlockLists::explain() const { return of_head_->explain() + of_group_->explain(); }
+std::string DerivedBlockLists::explain() const {
+  return of_head_->explain() + of_group_->explain();
+}
 
 }  // namespace tegula

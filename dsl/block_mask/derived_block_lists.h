@@ -21,7 +21,7 @@ class DerivedBlockLists {
   /// in the stream's workspace (scratch.h). Those of many sequences are by sequence, in columns of
   /// their own.
   BlockListArgs make(const Stream& stream, const Tensor& Q, const Tensor& K, BlockShape tiles,
-                const QueryTileRows& rows) const;
+                     const QueryTileRows& rows) const;
   /// Report, as Kernel::explain() gives it, on the kernels that make lists.
   std::string explain() const;
 

@@ -33,31 +33,34 @@ struct KvInterval {
 };
 
 template <class Fn>
-std::optional<RecordedBound> of_both(const std::optional<RecordedBound>& a, const std::optional<RecordedBound>& b, Fn pick) {
+std::optional<RecordedBound> of_both(const std::optional<RecordedBound>& a,
+                                     const std::optional<RecordedBound>& b, Fn pick) {
   return a && b ? std::optional(pick(*a, *b)) : std::nullopt;
 }
 template <class Fn>
-std::optional<RecordedBound> of_either(const std::optional<RecordedBound>& a, const std::optional<RecordedBound>& b, Fn pick) {
+std::optional<RecordedBound> of_either(const std::optional<RecordedBound>& a,
+                                       const std::optional<RecordedBound>& b, Fn pick) {
   return a && b ? std::optional(pick(*a, *b)) : a ? a : b;
 }
-inline KvInterval meet(const KvInterval& a, const KvInterval& b) {
+inline KvInterval intersect(const KvInterval& a, const KvInterval& b) {
   return {of_either(a.lo, b.lo, larger), of_either(a.hi, b.hi, smaller)};
 }
 /// Hull of both, including the keys between them.
-inline KvInterval around(const KvInterval& a, const KvInterval& b) {
+inline KvInterval hull(const KvInterval& a, const KvInterval& b) {
   return {of_both(a.lo, b.lo, smaller), of_both(a.hi, b.hi, larger)};
 }
 /// An interval within the union: all of it if they share an end, else one of the two.
-inline KvInterval within_either(const KvInterval& a, const KvInterval& b) {
+inline KvInterval inner_hull(const KvInterval& a, const KvInterval& b) {
   const bool share_end = (!a.lo && !b.lo) || (!a.hi && !b.hi);
-  if (share_end) return around(a, b);
+  if (share_end) return hull(a, b);
   return a.hi && !b.hi ? b : a;
 }
 
 /// The range for the loop over keys: inside of [0, length], and its ends in order.
-inline KvRange clip(const KvInterval& s, const Tile& length) {
+inline KvRange clamp_to_range(const KvInterval& s, const Tile& length) {
   if (!s.lo) {
-    const RecordedBound hi = s.hi ? larger(*s.hi, {full<i32>(0), ir::Interval::point(0)}) : RecordedBound{length, {}};
+    const RecordedBound hi =
+        s.hi ? larger(*s.hi, {full<i32>(0), ir::Interval::point(0)}) : RecordedBound{length, {}};
     return {full<i32>(0), min(hi.tile, length)};
   }
   const RecordedBound positive = larger(*s.lo, {full<i32>(0), ir::Interval::point(0)});

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "dsl/block_mask/solved_conditions.h"
-#include "dsl/block_mask/mask_overflow.h"
 #include "dsl/block_mask/kv_interval.h"
+#include "dsl/block_mask/mask_overflow.h"
+#include "dsl/block_mask/solved_conditions.h"
 #include "dsl/functions/mask_trace.h"
 #include "tegula/tegula.h"
 
@@ -25,7 +25,7 @@ struct Cover {
 const Cover kUnknown{KvInterval{}, std::nullopt};
 
 /// The same without gaps filled in.
-struct Parts {
+struct KvIntervals {
   std::vector<KvInterval> visible, full;
 };
 
@@ -42,27 +42,27 @@ class Recorder {
 
   Cover run() { return of(form_.formula); }
   /// The intervals of a mask whose conditions are all solved, with gaps between them.
-  std::optional<Parts> run_parts() {
+  std::optional<KvIntervals> run_parts() {
     const auto count = limits_.intervals();
     return count && *count > 1 ? std::optional(parts(form_.formula)) : std::nullopt;
   }
 
  private:
-  Parts parts(const MaskFormula& f) {
+  KvIntervals parts(const MaskFormula& f) {
     const bool is_leaf =
         f.kind == MaskFormula::Kind::Condition || f.kind == MaskFormula::Kind::Opaque;
     if (is_leaf) {
       const Cover c = of(f);
-      Parts one;
+      KvIntervals one;
       if (c.visible) one.visible.push_back(*c.visible);
       if (c.full) one.full.push_back(*c.full);
       return one;
     }
     const bool all = f.kind == MaskFormula::Kind::All;
-    Parts sum;
+    KvIntervals sum;
     if (all) sum = {{KvInterval{}}, {KvInterval{}}};
     for (const MaskFormula& part : f.accesses) {
-      const Parts p = parts(part);
+      const KvIntervals p = parts(part);
       sum.visible = all ? intersection(sum.visible, p.visible) : united(sum.visible, p.visible);
       sum.full = all ? intersection(sum.full, p.full) : united(sum.full, p.full);
     }
@@ -78,18 +78,19 @@ class Recorder {
     if (all) sum = {KvInterval{}, KvInterval{}};
     for (const MaskFormula& part : f.accesses) {
       const Cover c = of(part);
-      sum.visible = all ? both(sum.visible, c.visible, meet) : any(sum.visible, c.visible, around);
-      sum.full = all ? both(sum.full, c.full, meet) : any(sum.full, c.full, within_either);
+      sum.visible =
+          all ? both(sum.visible, c.visible, intersect) : any(sum.visible, c.visible, hull);
+      sum.full = all ? both(sum.full, c.full, intersect) : any(sum.full, c.full, inner_hull);
     }
     return sum;
   }
   using Combine = KvInterval (*)(const KvInterval&, const KvInterval&);
-  static std::optional<KvInterval> both(const std::optional<KvInterval>& a, const std::optional<KvInterval>& b,
-                                  Combine f) {
+  static std::optional<KvInterval> both(const std::optional<KvInterval>& a,
+                                        const std::optional<KvInterval>& b, Combine f) {
     return a && b ? std::optional(f(*a, *b)) : std::nullopt;
   }
-  static std::optional<KvInterval> any(const std::optional<KvInterval>& a, const std::optional<KvInterval>& b,
-                                 Combine f) {
+  static std::optional<KvInterval> any(const std::optional<KvInterval>& a,
+                                       const std::optional<KvInterval>& b, Combine f) {
     return a && b ? std::optional(f(*a, *b)) : a ? a : b;
   }
 
@@ -97,7 +98,7 @@ class Recorder {
     const SolvedConditions::Solution solution = limits_.solve(c);
     if (solution.truth) return decided(*solution.truth);
     if (!solution.limit) return kUnknown;
-    const auto fits = stays_in_type(solution.if_fits);
+    const auto fits = stays_in_type(solution.overflow_checks);
     const Limit& limit = *solution.limit;
     auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
     if (!some || !every) return kUnknown;
@@ -124,16 +125,18 @@ class Recorder {
       every = every && *fits;
     }
     const auto keys = [&](const Tile& condition) {
-      return KvInterval{std::nullopt, RecordedBound{where(condition, length_, full<i32>(0)), kMaskPositions}};
+      return KvInterval{std::nullopt,
+                        RecordedBound{where(condition, length_, full<i32>(0)), kMaskPositions}};
     };
     return {keys(some), keys(every)};
   }
   /// Nothing where it is sure.
   std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
     if (nodes.empty()) return std::nullopt;
-    return MaskOverflow(limits_, first_, last_, length_).never(nodes);
+    return MaskOverflow(limits_, first_, last_, length_).no_overflow(nodes);
   }
-  static RecordedBound chosen(const Tile& condition, const RecordedBound& a, const Tile& otherwise) {
+  static RecordedBound chosen(const Tile& condition, const RecordedBound& a,
+                              const Tile& otherwise) {
     return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
   }
   /// Ranges of a condition that is not solved for kv, from the bounds of its truth over all
@@ -194,7 +197,8 @@ class Recorder {
     if (!whole) return std::nullopt;
     fits = fits && Interval::point(form.constant).is_within(narrow) && whole->is_within(narrow);
     if (limit.of) return clamped(multiplied(total<i64>(form, values), *limit.of));
-    return fits ? RecordedBound{total<i32>(form, values), *whole} : clamped(total<i64>(form, values));
+    return fits ? RecordedBound{total<i32>(form, values), *whole}
+                : clamped(total<i64>(form, values));
   }
   template <class T>
   static Tile total(const Linear& form, const std::vector<RecordedBound>& symbols) {
@@ -264,10 +268,11 @@ KvRanges KvRangeAnalysis::record(const Tile& first, const Tile& last, const Tile
   if (!cover.visible)
     keys.visible = KvRange{full<i32>(0), full<i32>(0)};
   else if (cover.visible->lo || cover.visible->hi)
-    keys.visible = clip(*cover.visible, seqlen_kv);
+    keys.visible = clamp_to_range(*cover.visible, seqlen_kv);
   if (cover.full) keys.full = full_range(*cover.full);
   if (const auto parts = recorder.run_parts()) {
-    for (const KvInterval& s : parts->visible) keys.visible_intervals.push_back(clip(s, seqlen_kv));
+    for (const KvInterval& s : parts->visible)
+      keys.visible_intervals.push_back(clamp_to_range(s, seqlen_kv));
     for (const KvInterval& s : parts->full) keys.full_intervals.push_back(full_range(s));
   }
   return keys;

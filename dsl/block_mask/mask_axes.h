@@ -34,7 +34,8 @@ struct MaskAxisDependence {
 
   const MaskSource& source;
   std::vector<MaskAxis> side;  ///< by node
-  std::vector<bool> is_above;  ///< nodes that depend on both axes, or are unknown, and belong to the mask
+  std::vector<bool>
+      is_above;  ///< nodes that depend on both axes, or are unknown, and belong to the mask
   std::vector<ir::MaskNodeId> query_leaves, key_leaves, launch_leaves;
 
  private:

@@ -65,7 +65,7 @@ Number Step::ends(std::optional<Interval> range, F f) const {
   const auto [lo, hi] = f([](const Tile& t) { return cast<i64>(t); });
   const Tile inside = lo >= Tile(kNarrow.lo) && hi <= Tile(kNarrow.hi);
   return RecordedInterval{where(inside, cast<i32>(lo), constant(kNarrow.lo)),
-                   where(inside, cast<i32>(hi), constant(kNarrow.hi)), kNarrow, false};
+                          where(inside, cast<i32>(hi), constant(kNarrow.hi)), kNarrow, false};
 }
 
 Number Step::linear(const Number& a, const Number& b, std::int64_t factor) const {
@@ -105,7 +105,7 @@ Number Step::quotient(const Number& a, const Number& b) const {
   const Interval range = b->range.lo > 0 ? hull(a->range, Interval::point(0)) : kNarrow;
   if (!range.is_within(Interval::of(node.dtype))) return std::nullopt;
   return RecordedInterval{where(valid, a->lo / by, constant(range.lo)),
-                   where(valid, a->hi / by, constant(range.hi)), range, false};
+                          where(valid, a->hi / by, constant(range.hi)), range, false};
 }
 
 Number Step::remainder(const Number& a, const Number& b) const {
@@ -118,8 +118,8 @@ Number Step::remainder(const Number& a, const Number& b) const {
              hi = where(is_straight, a->hi - first * by, min(max(a->hi, zero), most));
   const Interval range = b->range.lo > 0 ? hull(a->range, Interval::point(0)) : kNarrow;
   if (!range.is_within(Interval::of(node.dtype))) return std::nullopt;
-  return RecordedInterval{where(valid, lo, constant(range.lo)), where(valid, hi, constant(range.hi)),
-                   range, false};
+  return RecordedInterval{where(valid, lo, constant(range.lo)),
+                          where(valid, hi, constant(range.hi)), range, false};
 }
 
 /// `x & (2^k - 1)`.
@@ -131,9 +131,9 @@ Number Step::low_bits(const Number& a, const Number& b) const {
   if (shift > 30) return std::nullopt;
   const Tile is_straight = (a->lo >> constant(shift)) == (a->hi >> constant(shift));
   return RecordedInterval{where(is_straight, a->lo & constant(c), constant(0)),
-                   where(is_straight, a->hi & constant(c), constant(c)),
-                   {0, c},
-                   false};
+                          where(is_straight, a->hi & constant(c), constant(c)),
+                          {0, c},
+                          false};
 }
 
 /// By a constant.
@@ -165,8 +165,8 @@ Number chosen_number(const Step& s) {
   const auto pick = [&](const Tile& x, const Tile& y, const Tile& either) {
     return where(c->all, x, where(c->any, either, y));
   };
-  return RecordedInterval{pick(a->lo, b->lo, min(a->lo, b->lo)), pick(a->hi, b->hi, max(a->hi, b->hi)),
-                   hull(a->range, b->range), false};
+  return RecordedInterval{pick(a->lo, b->lo, min(a->lo, b->lo)),
+                          pick(a->hi, b->hi, max(a->hi, b->hi)), hull(a->range, b->range), false};
 }
 
 Number converted(const Step& s) {
@@ -206,7 +206,8 @@ MaybeTruth compared(const Step& s) {
   if (s.node.pred == MaskPred::Lt) return ThreeValued{a->hi < b->lo, a->lo < b->hi};
   if (s.node.pred == MaskPred::Le) return ThreeValued{a->hi <= b->lo, a->lo <= b->hi};
   const Tile surely = a->lo == b->hi && a->hi == b->lo, possible = a->lo <= b->hi && b->lo <= a->hi;
-  return s.node.pred == MaskPred::Eq ? ThreeValued{surely, possible} : ThreeValued{!possible, !surely};
+  return s.node.pred == MaskPred::Eq ? ThreeValued{surely, possible}
+                                     : ThreeValued{!possible, !surely};
 }
 
 MaybeTruth negated(const Step& s) {
@@ -227,7 +228,7 @@ MaybeTruth chosen_truth(const Step& s) {
     return (a->all && x) || (!a->any && y) || (a->any && !a->all && either);
   };
   return ThreeValued{pick(b->all, c->all, b->all && c->all),
-               pick(b->any, c->any, b->any || c->any)};
+                     pick(b->any, c->any, b->any || c->any)};
 }
 
 using TruthFn = MaybeTruth (*)(const Step&);
@@ -250,7 +251,7 @@ constexpr auto kTruths = ir::op_table<TruthFn>({
      [](const Step& s) {
        return joined(s, [](const ThreeValued& a, const ThreeValued& b) {
          return ThreeValued{(a.all && !b.any) || (b.all && !a.any),
-                      (a.any && !b.all) || (b.any && !a.all)};
+                            (a.any && !b.all) || (b.any && !a.all)};
        });
      }},
     {Opcode::Select, chosen_truth},
@@ -268,7 +269,8 @@ AbstractValue Step::run() const {
 
 }  // namespace
 
-MaskIntervals::MaskIntervals(const MaskAxisDependence& sides) : sides_(sides), whole_domain_(sides.source.expr) {
+MaskIntervals::MaskIntervals(const MaskAxisDependence& sides)
+    : sides_(sides), whole_domain_(sides.source.expr) {
   whole_domain_.evaluate({kMaskPositions, kMaskPositions, kMaskPositions, kMaskPositions}, {});
 }
 
@@ -276,10 +278,10 @@ bool MaskIntervals::fits(MaskNodeId id) const {
   return whole_domain_.value(id).range.is_within(kNarrow);
 }
 
-bool MaskIntervals::never_wraps() const {
+bool MaskIntervals::has_no_overflow() const {
   const auto& nodes = sides_.source.expr.nodes;
   for (MaskNodeId id = 0; id < nodes.size(); ++id)
-    if (nodes[id].kind == MaskNode::Kind::Op && whole_domain_.may_wrap(id)) return false;
+    if (nodes[id].kind == MaskNode::Kind::Op && whole_domain_.may_overflow(id)) return false;
   return true;
 }
 

@@ -46,7 +46,7 @@ class MaskIntervals {
   bool fits(ir::MaskNodeId id) const;
   /// True if no operation above the leaves, nor in them, may leave its type: then the mask means
   /// the same in wider types.
-  bool never_wraps() const;
+  bool has_no_overflow() const;
 
  private:
   const MaskAxisDependence& sides_;

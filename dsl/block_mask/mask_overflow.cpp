@@ -10,19 +10,21 @@ using ir::MaskNode;
 using ir::Opcode;
 
 MaskOverflow::MaskOverflow(const SolvedConditions& limits, const Tile& first, const Tile& last,
-                   const Tile& seqlen_kv)
+                           const Tile& seqlen_kv)
     : limits_(limits),
       first_(cast<i64>(first)),
       last_(cast<i64>(last)),
       length_(cast<i64>(seqlen_kv)) {}
 
-Tile MaskOverflow::never(const std::vector<ir::MaskNodeId>& nodes) {
+Tile MaskOverflow::no_overflow(const std::vector<ir::MaskNodeId>& nodes) {
   fits_.reset();
   for (const ir::MaskNodeId id : nodes) bounds(id);
   return fits_ ? *fits_ : Tile(true);
 }
 
-void MaskOverflow::require(const Tile& condition) { fits_ = fits_ ? *fits_ && condition : condition; }
+void MaskOverflow::require(const Tile& condition) {
+  fits_ = fits_ ? *fits_ && condition : condition;
+}
 
 MaskOverflow::Wide MaskOverflow::bounds(ir::MaskNodeId id) {
   const MaskNode& n = limits_.node(id);
@@ -40,7 +42,7 @@ MaskOverflow::Wide MaskOverflow::bounds(ir::MaskNodeId id) {
       break;
   }
   const Wide w = operation(n);
-  if (!limits_.may_wrap(id)) return w;
+  if (!limits_.may_overflow(id)) return w;
   const Interval all = Interval::of(DType::i32);
   require(w.lo >= Tile(all.lo) && w.hi <= Tile(all.hi));
   // Numbers beyond the type are refused already; clamps to operands of 32 bits again.
@@ -60,7 +62,9 @@ MaskOverflow::Wide MaskOverflow::operation(const MaskNode& n) {
 }
 
 MaskOverflow::Wide MaskOverflow::negation(const Wide& a, const Wide&) { return {-a.hi, -a.lo}; }
-MaskOverflow::Wide MaskOverflow::sum(const Wide& a, const Wide& b) { return {a.lo + b.lo, a.hi + b.hi}; }
+MaskOverflow::Wide MaskOverflow::sum(const Wide& a, const Wide& b) {
+  return {a.lo + b.lo, a.hi + b.hi};
+}
 MaskOverflow::Wide MaskOverflow::difference(const Wide& a, const Wide& b) {
   return {a.lo - b.hi, a.hi - b.lo};
 }

@@ -7,11 +7,12 @@ namespace tegula {
 
 class MaskOverflow {
  public:
-  MaskOverflow(const SolvedConditions& limits, const Tile& first, const Tile& last, const Tile& seqlen_kv);
+  MaskOverflow(const SolvedConditions& limits, const Tile& first, const Tile& last,
+               const Tile& seqlen_kv);
 
   /// i1: no node of the list, nor what it is computed from, leaves i32 or divides by less than 1.
   /// The nodes are such that SolvedConditions::is_checkable.
-  Tile never(const std::vector<ir::MaskNodeId>& nodes);
+  Tile no_overflow(const std::vector<ir::MaskNodeId>& nodes);
 
  private:
   /// In 64 bits, so that it is exact for operands of 32.

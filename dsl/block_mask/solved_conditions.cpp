@@ -36,13 +36,13 @@ SolvedConditions::SolvedConditions(const ir::MaskClosedForm& form, const Numbers
 SolvedConditions::Solution SolvedConditions::solve(const ir::MaskCondition& c) const {
   Solution s;
   for (const MaskNodeId id : c.exact)
-    if (may_wrap(id)) s.if_fits.push_back(id);
-  if (c.steps.empty()) return s.if_fits.empty() ? Solution{{}, truth(c)} : Solution{};
+    if (may_overflow(id)) s.overflow_checks.push_back(id);
+  if (c.steps.empty()) return s.overflow_checks.empty() ? Solution{{}, truth(c)} : Solution{};
   s.limit = limit(c);
   if (!s.limit || !are_symbols(s.limit->form)) return {};
-  if (s.limit->of) collect_wrapping(c.steps[0].symbol, s.if_fits);
-  for (const Linear::Term& t : s.limit->form) collect_wrapping(t.symbol, s.if_fits);
-  return are_checkable(s.if_fits) ? s : Solution{};
+  if (s.limit->of) collect_wrapping(c.steps[0].symbol, s.overflow_checks);
+  for (const Linear::Term& t : s.limit->form) collect_wrapping(t.symbol, s.overflow_checks);
+  return are_checkable(s.overflow_checks) ? s : Solution{};
 }
 
 bool SolvedConditions::is_of_rows(const MaskFormula& f) const {
@@ -70,7 +70,7 @@ bool SolvedConditions::are_checkable(const std::vector<MaskNodeId>& nodes) const
 void SolvedConditions::collect_wrapping(MaskNodeId id, std::vector<MaskNodeId>& into) const {
   const MaskNode& n = node(id);
   if (n.kind != MaskNode::Kind::Op) return;
-  if (may_wrap(id)) into.push_back(id);
+  if (may_overflow(id)) into.push_back(id);
   for (std::size_t i = 0; i < n.operands; ++i) collect_wrapping(n.in[i], into);
 }
 
@@ -124,7 +124,8 @@ bool SolvedConditions::is_divisor(MaskNodeId id) const {
   return n.kind == MaskNode::Kind::Const ? n.value > 0 : number(id) != nullptr;
 }
 
-std::optional<SolvedConditions::Quotient> SolvedConditions::quotient(const ir::MaskCondition& c) const {
+std::optional<SolvedConditions::Quotient> SolvedConditions::quotient(
+    const ir::MaskCondition& c) const {
   const MaskNode& symbol = node(c.steps[0].symbol);
   if (c.steps.size() != 2 || !symbol.is_op(Opcode::Div) || !is_divisor(symbol.in[1]))
     return std::nullopt;
@@ -183,10 +184,10 @@ std::optional<std::size_t> SolvedConditions::intervals() const {
   return of ? std::optional(of->size()) : std::nullopt;
 }
 
-bool SolvedConditions::is_one_end() const {
+bool SolvedConditions::is_single_comparison() const {
   if (form_.formula.kind != MaskFormula::Kind::Condition) return false;
   const Solution s = solve(form_.conditions[form_.formula.index]);
-  return s.limit && s.limit->is_upper && !s.limit->of && s.if_fits.empty();
+  return s.limit && s.limit->is_upper && !s.limit->of && s.overflow_checks.empty();
 }
 
 SolvedConditions::Shapes SolvedConditions::decided(Interval truth) {

@@ -20,13 +20,13 @@ inline constexpr ir::Interval kMaskPositions{0, dsl::kSmallSpan + 1024};
 /// More intervals than these are not worth the choice between them in every iteration.
 inline constexpr std::size_t kMaxParts = 4;
 
-/// Unions of intervals with ends `lo` and `hi` that may be absent; functions `meet` and `around`
+/// Unions of intervals with ends `lo` and `hi` that may be absent; functions `intersect` and `hull`
 /// come with the intervals.
 template <class T>
 std::vector<T> intersection(const std::vector<T>& a, const std::vector<T>& b) {
   std::vector<T> out;
   for (const T& x : a)
-    for (const T& y : b) out.push_back(meet(x, y));
+    for (const T& y : b) out.push_back(intersect(x, y));
   return out;
 }
 /// Two that begin, or end, together are one.
@@ -38,7 +38,7 @@ std::vector<T> united(std::vector<T> a, const std::vector<T>& b) {
     if (at == a.end())
       a.push_back(y);
     else
-      *at = around(*at, y);
+      *at = hull(*at, y);
   }
   return a;
 }
@@ -65,7 +65,7 @@ class SolvedConditions {
     std::optional<Limit> limit;
     std::optional<ir::Interval> truth;  ///< over all positions, of what is not solved for kv
     /// Nodes that must not wrap around for that to hold, and may.
-    std::vector<ir::MaskNodeId> if_fits = {};
+    std::vector<ir::MaskNodeId> overflow_checks = {};
   };
   Solution solve(const ir::MaskCondition& c) const;
   /// Bounds of a part of the formula that is not taken apart, over all positions.
@@ -81,7 +81,7 @@ class SolvedConditions {
   std::optional<std::size_t> intervals() const;
 
   /// Whether the mask is one comparison, before whose limit all keys are visible.
-  bool is_one_end() const;
+  bool is_single_comparison() const;
 
   /// Bounds of a symbol at all positions, if it fits.
   ir::Interval range_of_symbol(ir::MaskNodeId id) const;
@@ -89,14 +89,14 @@ class SolvedConditions {
   std::shared_ptr<detail::ScalarCell> number(ir::MaskNodeId id) const;
 
   const ir::MaskNode& node(ir::MaskNodeId id) const { return form_.expr[id]; }
-  bool may_wrap(ir::MaskNodeId id) const { return blocks_.may_wrap(id); }
+  bool may_overflow(ir::MaskNodeId id) const { return blocks_.may_overflow(id); }
 
  private:
   /// Ends that an interval of keys has; one without both holds all of them.
   struct Shape {
     bool lo = false, hi = false;
-    friend Shape meet(Shape a, Shape b) { return {a.lo || b.lo, a.hi || b.hi}; }
-    friend Shape around(Shape a, Shape b) { return {a.lo && b.lo, a.hi && b.hi}; }
+    friend Shape intersect(Shape a, Shape b) { return {a.lo || b.lo, a.hi || b.hi}; }
+    friend Shape hull(Shape a, Shape b) { return {a.lo && b.lo, a.hi && b.hi}; }
   };
   using Shapes = std::optional<std::vector<Shape>>;
   Shapes shapes(const ir::MaskFormula& f) const;

@@ -34,14 +34,14 @@ bool depends_on(const ir::Kernel& k, ir::Value v, ir::Value on,
 
 /// The selects that a score ends with, as long as one of their values is -inf: the value that is
 /// left, and where it is one.
-struct Parts {
+struct MaskAndScore {
   Tile score;
   std::optional<Tile> is_visible;
 };
 
-Parts parts_of(const Tile& score) {
+MaskAndScore parts_of(const Tile& score) {
   dsl::Tracer& t = dsl::Tracer::at({}, "split_score");
-  Parts parts{score, {}};
+  MaskAndScore parts{score, {}};
   while (true) {
     const ir::Value v = t.value(parts.score);
     const ir::OpId def = t.kernel[v].def;
@@ -56,17 +56,17 @@ Parts parts_of(const Tile& score) {
 }
 
 /// Whether a score can be split, and what is left is the score as it came.
-struct Split {
+struct MaskAndScoreResult {
   bool is_split = false, is_plain = false;
 };
 
-Split split_of(const Score& score) {
-  Split found;
+MaskAndScoreResult split_of(const Score& score) {
+  MaskAndScoreResult found;
   const auto alone = kernel("score", [&](Scalar<i32> kv, Scalar<i32> b, Scalar<i32> h,
                                          Scalar<i32> q, Scalar<f32> s, Out<f32, 1> out) {
     for (auto i : grid(out, 1)) {
       const Tile argument = s;
-      const Parts parts = parts_of(score(argument, b, h, q, kv));
+      const MaskAndScore parts = parts_of(score(argument, b, h, q, kv));
       dsl::Tracer& t = dsl::Tracer::at({}, "split_score");
       std::unordered_set<ir::Value> seen;
       found.is_split = parts.is_visible &&
@@ -86,7 +86,7 @@ Split split_of(const Score& score) {
 }  // namespace
 
 std::optional<SplitScore> split_score(const Score& score) {
-  const Split split = split_of(score);
+  const MaskAndScoreResult split = split_of(score);
   if (!split.is_split) return std::nullopt;
   SplitScore parts;
   parts.is_visible = [score](const Tile& b, const Tile& h, const Tile& q, const Tile& kv) {

@@ -51,10 +51,10 @@ class Dependence {
     };
     if (of_key) results(of_key_);
     if (std::ranges::any_of(d.operands, is_in(of_query_))) results(of_query_);
-    const bool of_distance = is_distance || (of_key && std::ranges::all_of(d.operands, is_free));
+    const bool is_toeplitz = is_distance || (of_key && std::ranges::all_of(d.operands, is_free));
     const bool has_linear = std::ranges::any_of(d.operands, is_in(linear_));
-    if (of_distance && !(has_linear && is_scaled(op))) results(of_distance_);
-    if (is_distance || (of_distance && has_linear && keeps_steps(d.opcode))) results(linear_);
+    if (is_toeplitz && !(has_linear && is_scaled(op))) results(of_distance_);
+    if (is_distance || (is_toeplitz && has_linear && keeps_steps(d.opcode))) results(linear_);
     return of_key;
   }
   bool is_of_distance(ir::OpId op) const {
@@ -64,7 +64,7 @@ class Dependence {
 
   /// Bytes of an element at (q, kv) of a tensor whose tiles TMA can load; 0: the op is no such
   /// load.
-  int box_bytes(ir::OpId op) const {
+  int tma_bytes_per_element(ir::OpId op) const {
     const auto& d = k_[op];
     if (d.opcode != ir::Opcode::LoadView || d.parent != k_.body()) return 0;
     std::array<std::int64_t, 2> axes{-1, -1};
@@ -100,7 +100,7 @@ class Dependence {
     return o == Cast || o == Neg || o == Add || o == Sub;
   }
   /// A float times a distance is made of rows and columns, each multiplied
-  /// (ir/passes/narrow_terms).
+  /// (ir/passes/hoist_broadcast_terms).
   bool is_scaled(ir::OpId op) const {
     using enum ir::Opcode;
     const ir::Opcode o = k_[op].opcode;
@@ -153,18 +153,18 @@ ScoreTraits score_cost(const Score& score) {
       const auto& d = k[op];
       // Quotients of distances are computed once a diagonal beside others alone
       // (ir/analysis/diagonals).
-      const bool of_distance = pairs.is_of_distance(op),
-                 is_costly = is_long(k, op) && !(of_distance && d.opcode == ir::Opcode::Div),
-                 has_per_element_state = is_costly && !of_distance;
-      const int box_bytes = pairs.box_bytes(op);
+      const bool is_toeplitz = pairs.is_of_distance(op),
+                 is_costly = is_long(k, op) && !(is_toeplitz && d.opcode == ir::Opcode::Div),
+                 has_per_element_state = is_costly && !is_toeplitz;
+      const int tma_bytes_per_element = pairs.tma_bytes_per_element(op);
       cost.has_per_element_state = cost.has_per_element_state || has_per_element_state;
-      cost.box_bytes += box_bytes;
-      has_others = has_others || (has_per_element_state && box_bytes == 0);
-      cost.of_distance = cost.of_distance || (is_costly && of_distance);
-      cost.of_position = cost.of_position || std::ranges::count(d.operands, pairs.key) > 0;
+      cost.tma_bytes_per_element += tma_bytes_per_element;
+      has_others = has_others || (has_per_element_state && tma_bytes_per_element == 0);
+      cost.is_toeplitz = cost.is_toeplitz || (is_costly && is_toeplitz);
+      cost.reads_kv_index = cost.reads_kv_index || std::ranges::count(d.operands, pairs.key) > 0;
     });
-    if (has_others) cost.box_bytes = 0;
-    cost.grows_with_distance = cost.of_position && grows_with_distance(k);
+    if (has_others) cost.tma_bytes_per_element = 0;
+    cost.grows_with_distance = cost.reads_kv_index && grows_with_distance(k);
     return cost;
   } catch (const CompileError&) {
     return {};

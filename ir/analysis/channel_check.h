@@ -16,8 +16,8 @@ struct ChannelFault {
 
 /// Follows the roles of the first program, or of the two of a cluster that share channels, for
 /// extents of 0, 1, 2 and about as many steps as a ring has slots, over three turns of the loops
-/// around. `with_copy_role`: a warp of its own copies, and groups of those that compute take tiles
+/// around. `with_producer`: a warp of its own copies, and groups of those that compute take tiles
 /// in turn where they are to; else a thread of those that compute copies.
-std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_copy_role);
+std::optional<ChannelFault> check_channels(const Kernel& machine, bool with_producer);
 
 }  // namespace tegula::ir

@@ -62,8 +62,8 @@ class Walk {
         {PublishTile, {&Walk::put, true}},
         {ReceiveTile, {&Walk::take, true}},
         {SmemLoad, {&Walk::load, true}},
-        {DotAsync, {&Walk::product, true}},
-        {DotWait, {&Walk::product_wait, true}},
+        {DotAsync, {&Walk::mma, true}},
+        {DotWait, {&Walk::mma_wait, true}},
         {OrderWait, {&Walk::order_wait, false}},
         {OrderArrive, {&Walk::order_arrive, false}},
     });
@@ -134,16 +134,16 @@ class Walk {
     const OpData& d = k_[op];
     const RegionId body = d.regions[0];
     const std::int64_t end = number(d.operands[1]), step = number(d.operands[2]);
-    const bool has_products = has(body, Opcode::DotAsync) && !has(body, Opcode::For);
+    const bool has_mma = has(body, Opcode::DotAsync) && !has(body, Opcode::For);
     std::vector<Value> carried(loop_inits(d).begin(), loop_inits(d).end());
     const bool is_pingpong = d.attrs.i(AttrName::pingpong) == 1;
-    int turns = 0;
+    int outer_trips = 0;
     for (std::int64_t at = number(d.operands[0]); at < end && step > 0; at += step) {
       if (is_pingpong) {
-        tile_ = turns;
-        is_mine_ = turns % extents_.groups == extents_.group;
+        tile_ = outer_trips;
+        is_mine_ = outer_trips % extents_.groups == extents_.group;
       }
-      if (!has_products && turns++ == extents_.turns) break;
+      if (!has_mma && outer_trips++ == extents_.outer_trips) break;
       set(k_[body].args[0], at);
       const std::vector<std::optional<Cell>> now = cells(carried);
       for (std::size_t i = 0; i < carried.size(); ++i) put(body_carries(k_, op)[i], now[i]);
@@ -166,7 +166,7 @@ class Walk {
       const std::vector<std::optional<Cell>> now = cells(carried);
       for (std::size_t i = 0; i < carried.size(); ++i) put(to[i], now[i]);
     };
-    for (int turn = 0; turn < extents_.turns; ++turn) {
+    for (int trip = 0; trip < extents_.outer_trips; ++trip) {
       hand_to(k_[body].args);
       region(body);
       const auto& yielded = k_[k_.terminator(body)].operands;
@@ -220,8 +220,9 @@ class Walk {
   void channel_release(OpId op) {
     if (number(k_[op].operands[2]) == 0) return;
     ChannelEvent e{ChannelEvent::Kind::Release, op, at(op, 0, 1)};
-    using enum ChannelEvent::Reach;
-    if (k_[op].operands.size() == 4) e.reach = number(k_[op].operands[3]) != 0 ? Both : OwnTwice;
+    using enum ChannelEvent::SignalScope;
+    if (k_[op].operands.size() == 4)
+      e.signals = number(k_[op].operands[3]) != 0 ? BothCtas : OwnCtaTwice;
     add(std::move(e));
   }
   void channel_expect_tx(OpId op) {
@@ -232,8 +233,9 @@ class Walk {
     const std::int64_t bytes = ring.count() / ring.shape()[0] * size_bytes(ring.dtype());
     ChannelEvent e{ChannelEvent::Kind::Copy, op, at(op, 0, 1), at(op, 2, 1), bytes};
     const auto& operands = k_[op].operands;
-    const bool may_share = operands.size() > 4 + k_.type(operands[3]).shape().size();
-    if (may_share && number(operands.back()) != 0) e.reach = ChannelEvent::Reach::Both;
+    const bool may_multicast = operands.size() > 4 + k_.type(operands[3]).shape().size();
+    if (may_multicast && number(operands.back()) != 0)
+      e.signals = ChannelEvent::SignalScope::BothCtas;
     add(std::move(e));
   }
   /// A number is announced and brought at once.
@@ -250,23 +252,23 @@ class Walk {
   void load(OpId op) {
     if (k_[op].operands.size() == 2) add({ChannelEvent::Kind::Read, op, {}, {}, 0, {at(op, 0, 1)}});
   }
-  void product(OpId op) {
-    ChannelEvent e{ChannelEvent::Kind::Product, op};
+  void mma(OpId op) {
+    ChannelEvent e{ChannelEvent::Kind::Mma, op};
     const auto& operands = k_[op].operands;
     std::size_t slot = 4;
     for (std::size_t i : {1U, 2U})
       if (k_.type(operands[i]).is(TypeKind::Shared)) e.reads.push_back(at(op, i, slot++));
     add(std::move(e));
   }
-  void order_wait(OpId op) { turn(op, ChannelEvent::Kind::OrderWait, extents_.group); }
+  void order_wait(OpId op) { order(op, ChannelEvent::Kind::OrderWait, extents_.group); }
   void order_arrive(OpId op) {
-    turn(op, ChannelEvent::Kind::OrderArrive, (extents_.group + 1) % extents_.groups);
+    order(op, ChannelEvent::Kind::OrderArrive, (extents_.group + 1) % extents_.groups);
   }
-  void turn(OpId op, ChannelEvent::Kind kind, int whose) {
+  void order(OpId op, ChannelEvent::Kind kind, int whose) {
     if (extents_.groups > 1) add({kind, op, {}, {}, whose});
   }
-  void product_wait(OpId op) {
-    add({ChannelEvent::Kind::ProductWait, op, {}, {}, k_[op].attrs.i(AttrName::count)});
+  void mma_wait(OpId op) {
+    add({ChannelEvent::Kind::MmaWait, op, {}, {}, k_[op].attrs.i(AttrName::count)});
   }
 
   const Kernel& k_;

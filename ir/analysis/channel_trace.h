@@ -20,8 +20,8 @@ struct ChannelEvent {
     Release,
     Expect,
     Copy,
-    Product,
-    ProductWait,
+    Mma,
+    MmaWait,
     Read,
     OrderWait,
     OrderArrive
@@ -35,8 +35,8 @@ struct ChannelEvent {
   std::vector<SlotRef> reads = {};  ///< of a product, or of a read that is over at once
   /// In a cluster of two. Of a release: whom it tells. Of a copy: Both where it brings half the box
   /// to each program.
-  enum class Reach : std::uint8_t { Own, Both, OwnTwice };
-  Reach reach = Reach::Own;
+  enum class SignalScope : std::uint8_t { OwnCta, BothCtas, OwnCtaTwice };
+  SignalScope signals = SignalScope::OwnCta;
   int tile = 0;  ///< of those that groups take in turn
 };
 
@@ -47,8 +47,9 @@ enum class ChannelRole : std::uint8_t { Consumer, Producer, Unified };
 struct ChannelExtents {
   std::int64_t extent = 0;  ///< of every dimension that is not known
   std::int64_t scalar = 0;  ///< numbers given at launch; loaded ones go on from it by `extent` each
-  int turns = 3;  ///< of loops around those with products, and over tiles; these run to their end
-  int rank = 0;   ///< of the program in the one cluster that there is
+  int outer_trips =
+      3;         ///< of loops around those with products, and over tiles; these run to their end
+  int rank = 0;  ///< of the program in the one cluster that there is
   /// Warps that compute: of so many groups, which take tiles in turn, this one.
   int group = 0, groups = 1;
 };

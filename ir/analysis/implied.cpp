@@ -24,7 +24,7 @@ void Positions::add(const Positions& other, std::int64_t factor) {
 }
 
 void Implications::add_scalar(Positions& to, Value v, std::int64_t factor, int depth) const {
-  if (const auto c = as_constant(k_, v)) {
+  if (const auto c = constant_value(k_, v)) {
     to.constant += factor * *c;
     return;
   }

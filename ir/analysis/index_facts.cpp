@@ -39,7 +39,7 @@ std::int64_t divisor(const Kernel& k, Value v, int depth) {
   const OpData& d = k[def];
   const auto of = [&](std::size_t i) { return divisor(k, d.operands[i], depth + 1); };
   using enum Opcode;
-  if (const auto c = as_constant(k, v)) return std::abs(*c);
+  if (const auto c = constant_value(k, v)) return std::abs(*c);
   if (d.is(ViewDim, ViewStride)) return divisor_of_dim(k, d);
   if (d.opcode == Mul) {
     const std::int64_t a = of(0), b = of(1);
@@ -49,7 +49,8 @@ std::int64_t divisor(const Kernel& k, Value v, int depth) {
   if (d.opcode == Select) return std::gcd(of(1), of(2));
   if (d.is(Cast, Neg)) return of(0);
   if (d.opcode == Shl)
-    if (const auto c = as_constant(k, d.operands[1]); c && *c >= 0 && *c < 30) return of(0) << *c;
+    if (const auto c = constant_value(k, d.operands[1]); c && *c >= 0 && *c < 30)
+      return of(0) << *c;
   return 1;
 }
 
@@ -62,12 +63,12 @@ bool is_zero(const Kernel& k, Value v) {
   return *value == AttrValue(0.0) || *value == AttrValue(std::int64_t{0});
 }
 
-std::optional<std::int64_t> as_constant(const Kernel& k, Value v) {
+std::optional<std::int64_t> constant_value(const Kernel& k, Value v) {
   const OpId def = k[v].def;
   if (!def) return std::nullopt;
   const OpData& d = k[def];
   if (d.opcode == Opcode::Cast && is_integer(k.type(v).dtype()))
-    return as_constant(k, d.operands[0]);
+    return constant_value(k, d.operands[0]);
   if (d.opcode != Opcode::Const || k.type(v).is_pointer()) return std::nullopt;
   const auto* i = std::get_if<std::int64_t>(d.attrs.find(AttrName::value));
   return i ? std::optional(*i) : std::nullopt;
@@ -75,7 +76,7 @@ std::optional<std::int64_t> as_constant(const Kernel& k, Value v) {
 
 std::int64_t divisor_of(const Kernel& k, Value v) { return divisor(k, v, 0); }
 
-bool is_equal_in_cluster(const Kernel& k, Value v, int depth) {
+bool is_cluster_uniform(const Kernel& k, Value v, int depth) {
   const OpId def = k[v].def;
   if (!def) return !k[v].region;  // a parameter
   const OpData& d = k[def];
@@ -83,7 +84,7 @@ bool is_equal_in_cluster(const Kernel& k, Value v, int depth) {
       !info(d.opcode).has(kPure))
     return false;
   return std::ranges::all_of(d.operands,
-                             [&](Value o) { return is_equal_in_cluster(k, o, depth + 1); });
+                             [&](Value o) { return is_cluster_uniform(k, o, depth + 1); });
 }
 
 bool is_same(const Kernel& k, Value a, Value b, int depth) {

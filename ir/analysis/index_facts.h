@@ -10,7 +10,7 @@
 namespace tegula::ir {
 
 /// The integer value as a constant, if it is one.
-std::optional<std::int64_t> as_constant(const Kernel& k, Value v);
+std::optional<std::int64_t> constant_value(const Kernel& k, Value v);
 
 /// The constant 0, of whatever type.
 bool is_zero(const Kernel& k, Value v);
@@ -23,7 +23,7 @@ std::int64_t divisor_of(const Kernel& k, Value v);
 bool is_same(const Kernel& k, Value a, Value b, int depth = 0);
 
 /// The value is the same in all programs of a cluster.
-bool is_equal_in_cluster(const Kernel& k, Value v, int depth = 0);
+bool is_cluster_uniform(const Kernel& k, Value v, int depth = 0);
 
 class IndexFacts {
  public:
@@ -35,7 +35,7 @@ class IndexFacts {
   /// The most that a scalar integer can be, where it is surely >= 0 and computing it cannot have
   /// wrapped; none for others. Stricter than is_non_negative, which follows sums and products of
   /// whatever size: for rewrites that must not depend on what numbers stand for.
-  std::optional<std::int64_t> most(Value v) const;
+  std::optional<std::int64_t> upper_bound(Value v) const;
   /// True if some `assume` says a < b.
   bool is_less(Value a, Value b) const;
   /// True if offset >= 0 and offset + extent <= the view's dimension for every execution of `at`.
@@ -47,7 +47,7 @@ class IndexFacts {
  private:
   void collect(OpId assume, Value condition);
 
-  class MostOf;
+  class UpperBound;
 
   const Kernel& k_;
   Facts facts_;

@@ -4,7 +4,7 @@
 
 namespace tegula::ir {
 
-bool is_constant_read(const Kernel& k, OpId op) {
+bool is_invariant_scalar_load(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   return d.opcode == Opcode::LoadView && k.type(d.results[0]).is_scalar() &&
          k.type(d.operands[0]).view_facts().access == Access::In;
@@ -25,20 +25,20 @@ Value view_of(const Kernel& k, Value pointers) {
 
 }  // namespace
 
-bool is_constant_load(const Kernel& k, OpId op) {
+bool is_invariant_load(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   if (d.opcode != Opcode::Load) return false;
   const Value view = view_of(k, d.operands[0]);
   return view && k.type(view).view_facts().access == Access::In;
 }
 
-bool is_constant_line(const Kernel& k, OpId op) {
+bool is_invariant_row_load(const Kernel& k, OpId op) {
   const OpData& d = k[op];
   if (d.opcode != Opcode::Load || d.operands.size() < 2) return false;
   const auto shape = k.type(d.results[0]).shape();
   if (std::ranges::count_if(shape, [](std::int64_t extent) { return extent > 1; }) > 1)
     return false;
-  return is_constant_load(k, op);
+  return is_invariant_load(k, op);
 }
 
 }  // namespace tegula::ir

@@ -67,10 +67,12 @@ std::optional<std::vector<Value>> memory_roots(const Kernel& k, Value addresses)
 }
 
 bool is_release(const OpData& d) {
-  return d.opcode == Opcode::ArriveAndTestLast || order_of(d) == "release" || order_of(d) == "acq_rel";
+  return d.opcode == Opcode::ArriveAndTestLast || order_of(d) == "release" ||
+         order_of(d) == "acq_rel";
 }
 bool is_acquire(const OpData& d) {
-  return d.opcode == Opcode::ArriveAndTestLast || order_of(d) == "acquire" || order_of(d) == "acq_rel";
+  return d.opcode == Opcode::ArriveAndTestLast || order_of(d) == "acquire" ||
+         order_of(d) == "acq_rel";
 }
 
 bool is_tile_loop(const Kernel& k, OpId loop) {
@@ -193,7 +195,7 @@ bool MemoryHazards::may_be_read_ahead(OpId load, OpId loop) {
 // ---- scalars
 void MemoryHazards::add(Linear& sum, Value v, std::int64_t times, int depth) const {
   if (times == 0) return;
-  const auto constant = as_constant(k_, v);
+  const auto constant = constant_value(k_, v);
   if (constant) {
     sum.constant += times * *constant;
     return;
@@ -212,7 +214,7 @@ void MemoryHazards::add(Linear& sum, Value v, std::int64_t times, int depth) con
       return add(sum, d.operands[0], times, depth + 1);
     if (d.opcode == Mul)
       for (std::size_t i = 0; i < 2; ++i)
-        if (const auto c = as_constant(k_, d.operands[i]); c && std::abs(*c) < (1 << 30))
+        if (const auto c = constant_value(k_, d.operands[i]); c && std::abs(*c) < (1 << 30))
           return add(sum, d.operands[1 - i], times * *c, depth + 1);
   }
   for (auto& [term, factor] : sum.terms)
@@ -269,7 +271,7 @@ bool MemoryHazards::is_same_box(const MemoryAccess& a, const MemoryAccess& b) {
 bool MemoryHazards::moves_with(const MemoryAccess& box, OpId loop) {
   if (!box.is_box() || k_[loop].opcode != Opcode::For) return false;
   const Value iv = k_[k_[loop].regions[0]].args[0];
-  const auto step = as_constant(k_, k_[loop].operands[2]);
+  const auto step = constant_value(k_, k_[loop].operands[2]);
   for (std::size_t d = 0; step && d < box.offsets.size(); ++d) {
     const std::int64_t size = extent(box, d);
     std::int64_t moves = 0;
@@ -380,7 +382,8 @@ bool MemoryHazards::is_replicated(const MemoryAccess& a) const {
   if (layout.free_bits(HwDim::Lane) != 0 || layout.free_bits(HwDim::Warp) != 0) return true;
   for (const Repeat& r : layout.repeats())
     if (r.dim == Repeat::kNoDim && r.in != HwDim::Register) return true;
-  return layout.size(HwDim::Lane) != 32 || layout.size(HwDim::Warp) != std::max(1, k_.info.threads / 32);
+  return layout.size(HwDim::Lane) != 32 ||
+         layout.size(HwDim::Warp) != std::max(1, k_.info.threads / 32);
 }
 
 namespace {

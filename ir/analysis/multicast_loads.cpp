@@ -56,13 +56,13 @@ class Sample {
 
 }  // namespace
 
-bool MulticastLoads::have_equal_steps() {
+bool MulticastLoads::have_equal_trip_counts() {
   const auto& bounds = k_[loop_].operands;
   return std::all_of(bounds.begin(), bounds.begin() + 3,
                      [&](Value v) { return varies_with(v) == VariesWith::Nothing; });
 }
 
-bool MulticastLoads::may_share(OpId load) {
+bool MulticastLoads::may_multicast(OpId load) {
   const auto& operands = k_[load].operands;
   for (std::size_t i = 1; i < operands.size(); ++i)
     if (varies_with(operands[i]) == VariesWith::Unknown) return false;
@@ -100,8 +100,9 @@ MulticastLoads::VariesWith MulticastLoads::computed_from(Value v) {
   const OpData& d = k_[def];
   using enum Opcode;
   const bool of_program = d.is(ProgramId, ClusterId, ClusterRank);
-  const bool repeatable = info(d.opcode).has(kPure) || is_constant_read(k_, def);
-  if (of_program || d.opcode == ProducerThread || !repeatable || !d.regions.empty() || k_.type(v).is_tile())
+  const bool repeatable = info(d.opcode).has(kPure) || is_invariant_scalar_load(k_, def);
+  if (of_program || d.opcode == ProducerThread || !repeatable || !d.regions.empty() ||
+      k_.type(v).is_tile())
     return VariesWith::Unknown;
   VariesWith result = VariesWith::Nothing;
   for (Value o : d.operands)
@@ -124,7 +125,8 @@ std::vector<Value> MulticastLoads::of_tile(OpId load) {
   return found;
 }
 
-void MulticastLoads::collect(Value v, std::vector<Value>& found, std::unordered_set<Value>& visited) {
+void MulticastLoads::collect(Value v, std::vector<Value>& found,
+                             std::unordered_set<Value>& visited) {
   if (varies_with(v) != VariesWith::Tile || !visited.insert(v).second) return;
   if (!is_inside(v)) return found.push_back(v);
   const auto operands = k_[k_[v].def].operands;

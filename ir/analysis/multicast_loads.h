@@ -16,12 +16,12 @@ class MulticastLoads {
   MulticastLoads(const Kernel& k, OpId loop) : k_(k), body_(k[loop].regions[0]), loop_(loop) {}
 
   /// The loop has as many steps for one tile as for any other.
-  bool have_equal_steps();
+  bool have_equal_trip_counts();
   /// The load's offsets in every step are pure scalars of the tile's number and of what is the same
   /// for all tiles, and they are equal for the first two tiles of a large problem.
-  bool may_share(OpId load);
-  /// Both tiles' boxes are the same in every step (i1), where may_share: computed at `b`, in front
-  /// of the loop, for this tile and for the tile `other`.
+  bool may_multicast(OpId load);
+  /// Both tiles' boxes are the same in every step (i1), where may_multicast: computed at `b`, in
+  /// front of the loop, for this tile and for the tile `other`.
   Value is_same(Builder& b, OpId load, Value other);
 
  private:

@@ -15,24 +15,24 @@ bool meets_other_threads(Opcode o) {
 bool is_loaded(Opcode o) { return o == Opcode::LoadView || o == Opcode::Load; }
 
 /// From the op that makes a tile to the last one that needs it, in the order of the text.
-struct Span {
+struct LiveSpan {
   std::int64_t registers = 0, first = 0, last = 0;
   bool is_loaded = false;
 };
 
-class Spans {
+class LiveSpans {
  public:
-  Spans(const Kernel& k, std::int64_t threads) : k_(k), threads_(threads) { region(k.body()); }
+  LiveSpans(const Kernel& k, std::int64_t threads) : k_(k), threads_(threads) { region(k.body()); }
 
   std::optional<std::int64_t> most() const {
     if (meetings_.empty()) return std::nullopt;
-    std::vector<Span> held;
+    std::vector<LiveSpan> held;
     for (const auto& [value, span] : spans_)
       if (span.is_loaded || waits(span)) held.push_back(span);
     std::int64_t most = 0;
     for (std::int64_t at = 0; at < now_; ++at) {
       std::int64_t sum = 0;
-      for (const Span& s : held)
+      for (const LiveSpan& s : held)
         if (s.first < at && at <= s.last) sum += s.registers;
       most = std::max(most, sum);
     }
@@ -40,7 +40,7 @@ class Spans {
   }
 
  private:
-  bool waits(const Span& s) const {
+  bool waits(const LiveSpan& s) const {
     return std::ranges::any_of(meetings_,
                                [&](std::int64_t at) { return s.first < at && at < s.last; });
   }
@@ -78,14 +78,14 @@ class Spans {
 
   const Kernel& k_;
   std::int64_t threads_, now_ = 0;
-  std::unordered_map<Value, Span> spans_;
+  std::unordered_map<Value, LiveSpan> spans_;
   std::vector<std::int64_t> meetings_;
 };
 
 }  // namespace
 
-std::optional<std::int64_t> held_registers(const Kernel& k, std::int64_t threads) {
-  return Spans(k, threads).most();
+std::optional<std::int64_t> register_pressure(const Kernel& k, std::int64_t threads) {
+  return LiveSpans(k, threads).most();
 }
 
 }  // namespace tegula::ir

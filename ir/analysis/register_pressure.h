@@ -11,6 +11,6 @@ namespace tegula::ir {
 /// loaded and are still needed, and those that wait while a reduction meets the other threads.
 /// What is computed from element to element in between is not counted. Empty without reductions:
 /// then no point of the program has to hold more than an assembler likes to.
-std::optional<std::int64_t> held_registers(const Kernel& k, std::int64_t threads);
+std::optional<std::int64_t> register_pressure(const Kernel& k, std::int64_t threads);
 
 }  // namespace tegula::ir

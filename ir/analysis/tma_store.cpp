@@ -114,12 +114,12 @@ std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpDat
   for (std::size_t v = 0; 2 + rank + v < store.operands.size(); ++v)
     if (!collect(k, store.operands[2 + rank + v], static_cast<std::int64_t>(v), clips))
       return std::nullopt;
-  std::erase_if(clips,
-                [&](const TensorMapBound& clip) { return is_extent_of(k, clip, store.operands[0]); });
+  std::erase_if(
+      clips, [&](const TensorMapBound& clip) { return is_extent_of(k, clip, store.operands[0]); });
   return clips;
 }
 
-std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
+std::string_view why_not_tma_store(const Kernel& k, const OpData& store) {
   const Type view = k.type(store.operands[0]), tile = k.type(store.operands[1]);
   const auto axes = store.attrs.ints(AttrName::axes);
   if (!tile.is_tile() || tile.rank() != 2 || axes.size() != 2)
@@ -128,7 +128,7 @@ std::string_view why_not_by_tma(const Kernel& k, const OpData& store) {
   if (!is_combined_by_tma(store.attrs.s(AttrName::kind), tile.dtype()))
     return "an operation that TMA does not have for this type";
   if (view.view_facts().strides[static_cast<std::size_t>(axes[1])] != 1 ||
-      !is_tma_box(view, axes, tile))
+      !is_tma_loadable(view, axes, tile))
     return "rows that are not contiguous, or base or strides that are no multiples of 16 bytes";
   const auto clips = clips_of(k, store);
   if (!clips) return "limits that are not known at the launch";

@@ -23,6 +23,6 @@ std::optional<std::vector<TensorMapBound>> clips_of(const Kernel& k, const OpDat
 /// Why TMA cannot store this tile (a store_view of tile or machine form); empty where it can. TMA
 /// drops what lies outside of the view, and what it writes is seen by nobody before the kernel
 /// ends.
-std::string_view why_not_by_tma(const Kernel& k, const OpData& store);
+std::string_view why_not_tma_store(const Kernel& k, const OpData& store);
 
 }  // namespace tegula::ir

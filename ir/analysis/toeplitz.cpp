@@ -62,7 +62,7 @@ ToeplitzKind ToeplitzAnalysis::of(Value v) {
 bool ToeplitzAnalysis::may_be_computed(const OpData& d) const {
   if (d.results.size() != 1 || d.operands.empty()) return false;
   return info(d.opcode).family == Family::Elementwise || d.opcode == Opcode::ConvertLayout ||
-         (d.opcode == Opcode::Load && is_constant_load(k_, k_[d.results[0]].def));
+         (d.opcode == Opcode::Load && is_invariant_load(k_, k_[d.results[0]].def));
 }
 
 ToeplitzKind ToeplitzAnalysis::find(Value v) {

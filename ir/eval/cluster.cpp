@@ -104,6 +104,8 @@ void eval_ClusterTile(Program& p, OpId id) {
 }
 
 // Only run_cluster knows the other programs.
-void eval_ClusterReduceScatter(Program& p, OpId id) { fail(ErrorId::eager_cluster, p.op(id).loc, {}); }
+void eval_ClusterReduceScatter(Program& p, OpId id) {
+  fail(ErrorId::eager_cluster, p.op(id).loc, {});
+}
 
 }  // namespace tegula::ir::interp

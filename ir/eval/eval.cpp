@@ -91,8 +91,8 @@ std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
     const interp::TileValue& v = host.operand(yield, i);
     if (v.state(0) != 0) fail(ErrorId::grid_by_zero, {}, {}, k.info.name);
     grid[i] = v.cells[0].i;
-    if (grid[i] < 0 || grid[i] > kMostPrograms[i])
-      fail(ErrorId::grid_too_large, {}, {}, k.info.name, grid[i], i, kMostPrograms[i]);
+    if (grid[i] < 0 || grid[i] > kMaxPrograms[i])
+      fail(ErrorId::grid_too_large, {}, {}, k.info.name, grid[i], i, kMaxPrograms[i]);
   }
   return grid;
 }

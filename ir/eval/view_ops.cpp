@@ -30,8 +30,8 @@ std::optional<std::int64_t> offset_along(Program& p, OpId id, std::size_t operan
   return p.integer(id, operand, "an offset");
 }
 
-/// Checks the proofs of earlier passes about the box (attributes `inside`, `offset_divisibility`): later
-/// passes drop guards for them.
+/// Checks the proofs of earlier passes about the box (attributes `inside`, `offset_divisibility`):
+/// later passes drop guards for them.
 void check_proofs(Program& p, OpId id, const Box& box, std::span<const std::int64_t> known_strides,
                   std::span<const std::int64_t> offsets) {
   const AttrList& attrs = p.attrs(id);

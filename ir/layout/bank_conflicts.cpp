@@ -91,7 +91,8 @@ Result<BankUse> bank_use(const SharedLayout& shared, const LinearLayout& dist, i
       p.reg = v.registers[0];
       return (*fn)(p);
     };
-    counter.count(fn->registers[static_cast<std::size_t>(v.registers[0])].slab, dist.size(HwDim::Lane),
+    counter.count(fn->registers[static_cast<std::size_t>(v.registers[0])].slab,
+                  dist.size(HwDim::Lane),
                   static_cast<int>(v.registers.size()) * shared.element_bytes(), address);
   }
   return counter.total();

@@ -104,7 +104,8 @@ Result<ContractionMatch> match_contraction(const LinearLayout& have, const Linea
       if (without(slot, k_dim) != without(logical, k_dim))
         return LayoutRefusal::refused("a thread holds other rows");
       if (is_zero(slot) != is_zero(logical) || !builder.add(slot[k_dim], logical[k_dim]))
-        return LayoutRefusal::refused("no permutation of the contraction index maps one to the other");
+        return LayoutRefusal::refused(
+            "no permutation of the contraction index maps one to the other");
     }
   const auto permutation = builder.build(want.bits(k_dim));
   if (!permutation)

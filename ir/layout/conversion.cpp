@@ -94,13 +94,13 @@ std::vector<LaneSwap> swaps_of(const BitMatrix& flip_of_lane) {
 /// lanes(l) ^ lane_from_reg(j). The stagger makes readers of one lane want one register: it is zero
 /// where the map from lanes to lanes is injective already, and elsewhere trades a register bit for
 /// the lost lane bit.
-struct Rounds {
+struct ShuffleRounds {
   BitMatrix stagger{0, 0};  // lane -> target register
   BitMatrix lanes{0, 0};    // lane -> source lane
 };
 
-std::optional<Rounds> stagger(const WarpMap& m) {
-  Rounds out{BitMatrix(kLaneBits, m.reg_from_reg.inputs()), m.lane_from_lane};
+std::optional<ShuffleRounds> stagger(const WarpMap& m) {
+  ShuffleRounds out{BitMatrix(kLaneBits, m.reg_from_reg.inputs()), m.lane_from_lane};
   Echelon reached(m.lane_from_lane.columns());
   const BitBasis lost = reached.relations();
   for (BitVector lanes : lost) {
@@ -120,7 +120,7 @@ std::optional<Rounds> stagger(const WarpMap& m) {
 
 /// Bits that the source lane must flip for its readers, found by inverting `rounds.lanes` on its
 /// image. Lanes with one source are replicas of each other and ask for the same.
-BitMatrix flips_of_sources(const WarpMap& m, const Rounds& rounds) {
+BitMatrix flips_of_sources(const WarpMap& m, const ShuffleRounds& rounds) {
   BitMatrix wished(kLaneBits, m.reg_from_reg.outputs());
   for (int l = 0; l < kLaneBits; ++l)
     wished.set_column(l, m.reg_from_lane.column(l) ^ m.reg_from_reg(rounds.stagger.column(l)));

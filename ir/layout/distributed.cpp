@@ -119,7 +119,10 @@ LinearLayout coalesced(const Dims& shape, int vector, int warps, const Dims& ord
   const int rank = shape.size();
   Dims elems = Dims::filled(rank, 1), lanes = elems, warps_per_dim = elems;
   if (rank == 0)
-    return LayoutBuilder(shape).copy(HwDim::Lane, 5).spread(HwDim::Warp, Repeat::kNoDim, warps).build({});
+    return LayoutBuilder(shape)
+        .copy(HwDim::Lane, 5)
+        .spread(HwDim::Warp, Repeat::kNoDim, warps)
+        .build({});
   int lanes_left = 32, warps_left = warps;
   const auto threads_for = [&](int d) {
     return 1 << log2_ceil(std::max(1, (shape[d] + elems[d] - 1) / elems[d]));
@@ -158,7 +161,8 @@ LinearLayout unpadded(const Dims& shape, int vector, int warps, const Dims& orde
   builder.copy(HwDim::Lane, lanes);
   for (int d : order) warp_bits -= take(HwDim::Warp, d, 1 << warp_bits);
   builder.copy(HwDim::Warp, warp_bits);
-  builder.spread(HwDim::Warp, Repeat::kNoDim, warps >> std::countr_zero(static_cast<unsigned>(warps)));
+  builder.spread(HwDim::Warp, Repeat::kNoDim,
+                 warps >> std::countr_zero(static_cast<unsigned>(warps)));
   return builder.build(order);
 }
 

@@ -27,7 +27,9 @@ const char* name(HwDim in) {
 }
 
 int HardwareCoord::operator[](HwDim in) const { return std::array{reg, lane, warp, block}[at(in)]; }
-int& HardwareCoord::operator[](HwDim in) { return *std::array<int*, 4>{&reg, &lane, &warp, &block}[at(in)]; }
+int& HardwareCoord::operator[](HwDim in) {
+  return *std::array<int*, 4>{&reg, &lane, &warp, &block}[at(in)];
+}
 
 LinearLayout::LinearLayout(const LayoutSpec& spec) : shape_(spec.shape), bits_(spec.bits) {
   require(shape_.size() == bits_.size(), "shape and bits differ in rank");
@@ -220,7 +222,8 @@ class SourceFinder {
       const std::vector<std::vector<HwDim>> reach =
           in == Lane && !keep_own
               ? std::vector<std::vector<HwDim>>{{Lane}, {Lane, Register}, {Warp, Lane, Register}}
-              : std::vector<std::vector<HwDim>>{{Register}, {Register, Lane}, {Register, Lane, Warp}};
+              : std::vector<std::vector<HwDim>>{
+                    {Register}, {Register, Lane}, {Register, Lane, Warp}};
       for (const auto& ins : reach)
         if (const auto found = solve(ins, rest)) return own ^ *found;
     }
@@ -282,7 +285,8 @@ Result<CoordMap> coord_map(const LinearLayout& from, const LinearLayout& to) {
   for (HwDim in : kIns)
     for (int b = 0; b < to.in_bits(in); ++b) {
       const auto source = finder.find(in, b, to.packed_basis(in, b));
-      if (!source) return LayoutRefusal::refused("the source does not hold every element of the target");
+      if (!source)
+        return LayoutRefusal::refused("the source does not hold every element of the target");
       map.matrix.set_column(to.first_input(in) + b, *source);
     }
   return map;

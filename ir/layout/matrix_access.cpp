@@ -51,7 +51,8 @@ class WordIndex {
 };
 
 /// Pairs up words that differ by `step`; each pair becomes one word with the registers of both.
-std::optional<std::vector<Word>> paired(const std::vector<Word>& words, const RegisterOffset& step) {
+std::optional<std::vector<Word>> paired(const std::vector<Word>& words,
+                                        const RegisterOffset& step) {
   const WordIndex index(words);
   std::vector<bool> used(words.size());
   std::vector<Word> out;

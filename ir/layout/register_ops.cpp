@@ -68,7 +68,8 @@ bool same_threads(const LinearLayout& from, const LinearLayout& to) {
 
 Result<LinearLayout> broadcast(const LinearLayout& layout, int dim, int extent) {
   using LayoutRefusal = Result<LinearLayout>;
-  if (layout.cover()[dim] != 1) return LayoutRefusal::refused("only an unpadded extent of 1 broadcasts");
+  if (layout.cover()[dim] != 1)
+    return LayoutRefusal::refused("only an unpadded extent of 1 broadcasts");
   LayoutSpec spec = layout.spec();
   spec.shape[dim] = extent;
   spec.bits[dim] = std::countr_zero(static_cast<unsigned>(extent));
@@ -129,8 +130,8 @@ LinearLayout join(const LinearLayout& layout) {
   return LinearLayout(spec);
 }
 
-Result<Split> split(const LinearLayout& layout) {
-  using LayoutRefusal = Result<Split>;
+Result<LayoutSplit> split(const LinearLayout& layout) {
+  using LayoutRefusal = Result<LayoutSplit>;
   const int last = layout.rank() - 1;
   if (last < 0 || layout.shape()[last] != 2 || layout.cover()[last] != 2 || layout.bits(last) != 1)
     return LayoutRefusal::refused("the last dimension does not have extent 2");
@@ -152,7 +153,7 @@ Result<Split> split(const LinearLayout& layout) {
     for (Dims& basis : spec.of(in)) basis.erase(last);
   spec.shape.erase(last);
   spec.bits.erase(last);
-  Split out{LinearLayout(spec), {}, {}};
+  LayoutSplit out{LinearLayout(spec), {}, {}};
   const int low = (1 << half_bit) - 1;
   for (int r = 0; r < out.layout.registers(); ++r) {
     out.first.push_back((r & low) | (r & ~low) << 1);
@@ -204,7 +205,8 @@ Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, con
     Dims index = view.layout.apply({.reg = r});
     for (int d = 0; d < layout.rank(); ++d) index[d] += offset[d];
     view.registers.push_back(held.find(index));
-    if (view.registers.back() < 0) return LayoutRefusal::refused("the box is not held by every thread");
+    if (view.registers.back() < 0)
+      return LayoutRefusal::refused("the box is not held by every thread");
   }
   return view;
 }

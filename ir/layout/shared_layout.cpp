@@ -148,7 +148,8 @@ Result<SharedLayout> SharedLayout::pieces(const Dims& shape, int element_bytes, 
     Slab slab = builder.build(begin, piece);
     if (slab.block_bytes(element_bytes) <
         std::min<std::int64_t>(swizzle_span(piece.swizzle), builder.piece_bytes))
-      return LayoutRefusal::refused("the swizzle would depend on rows that are not counted in binary");
+      return LayoutRefusal::refused(
+          "the swizzle would depend on rows that are not counted in binary");
     bytes = round_up(bytes, std::max(1, swizzle_span(piece.swizzle)));
     slab.base = bytes;
     bytes += builder.run_bytes;

@@ -44,8 +44,8 @@ struct Slab {
 
 /// How a swizzled tile whose rows are wider than the swizzle is cut into pieces.
 enum class SegmentRule : std::uint8_t {
-  Equal,  ///< equal pieces of the widest swizzle that divides a row: 192 B = 3 x 64
-  WidestFirst,     ///< widest first: 192 B = 128 + 64, 320 B = 128 + 128 + 64
+  Equal,        ///< equal pieces of the widest swizzle that divides a row: 192 B = 3 x 64
+  WidestFirst,  ///< widest first: 192 B = 128 + 64, 320 B = 128 + 128 + 64
 };
 
 /// A value like LinearLayout. Two spellings:

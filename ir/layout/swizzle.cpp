@@ -74,7 +74,8 @@ struct Side {
   Side(const LinearLayout& l, const Cover& cover) : layout(l) {
     for (int b = 0; b < l.in_bits(HwDim::Register); ++b)
       registers.push_back(cover.pack(l.basis(HwDim::Register, b)));
-    for (int b = 0; b < l.in_bits(HwDim::Lane); ++b) lanes.push_back(cover.pack(l.basis(HwDim::Lane, b)));
+    for (int b = 0; b < l.in_bits(HwDim::Lane); ++b)
+      lanes.push_back(cover.pack(l.basis(HwDim::Lane, b)));
   }
 
   /// Bits that the instruction needs contiguous, lowest first (for vectors: all that registers
@@ -239,7 +240,8 @@ Result<SharedExchange> synthesize_exchange(const LinearLayout& writer, const Lin
   if (writer.rank() != reader.rank()) return LayoutRefusal::refused("the ranks differ");
   const auto best = Synthesis(writer, reader, element_bytes, options).run();
   if (!best)
-    return LayoutRefusal::refused("no layout gives both sides addresses of thread and register parts");
+    return LayoutRefusal::refused(
+        "no layout gives both sides addresses of thread and register parts");
   return *best;
 }
 

@@ -37,7 +37,8 @@ std::vector<Digit> digits_of(const LinearLayout& layout) {
 
 }  // namespace
 
-std::int64_t ThreadOffset::operator()(const HardwareCoord& thread, const RegisterOffset& part) const {
+std::int64_t ThreadOffset::operator()(const HardwareCoord& thread,
+                                      const RegisterOffset& part) const {
   std::uint32_t flips = part.flip;
   std::int64_t sum = part.add;
   for (const ThreadBit& b : bits)

@@ -13,7 +13,7 @@
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/loop.h"
-#include "ir/passes/layouts/layout_before.h"
+#include "ir/passes/layouts/infer_operand_layout.h"
 #include "ir/passes/layouts/layout_assignment.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
@@ -88,7 +88,8 @@ class Assigner {
   }
 
   Layout operand_layout(const OpData& d, Value operand, Layout wanted) const {
-    return from_.type(operand).is_tile() ? layout_before(from_, d, operand, *wanted) : nullptr;
+    return from_.type(operand).is_tile() ? infer_operand_layout(from_, d, operand, *wanted)
+                                         : nullptr;
   }
 
   // ---- ops
@@ -276,7 +277,7 @@ class Assigner {
     if (!stored.is_tile() || stored.rank() != 2) return;
     const bool by_tma = choice_.is_by_tma(d);
     if (by_tma) to_[made].attrs.set(AttrName::tma, std::int64_t{1});
-    const std::string_view why_not = why_not_by_tma(from_, d);
+    const std::string_view why_not = why_not_tma_store(from_, d);
     context_.remark(by_tma ? Remark::Kind::Applied : Remark::Kind::Missed, d.loc,
                     by_tma ? "stored by TMA" : "not stored by TMA",
                     {{"tile", stored.str()},

@@ -263,7 +263,8 @@ class Canonicalizer {
   }
   /// A read that a loop repeats; guarded, so that it may also be one that the loop never reaches.
   bool is_same_in_front(OpId op) const {
-    return k_.info.form == Form::Tile && (is_constant_read(k_, op) || is_constant_line(k_, op));
+    return k_.info.form == Form::Tile &&
+           (is_invariant_scalar_load(k_, op) || is_invariant_row_load(k_, op));
   }
   bool may_trap(const OpData& d) const {
     return d.is(Opcode::Div, Opcode::Rem) && !is_float(k_.type(d.results[0]).dtype());

@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "ir/analysis/index_facts.h"
 #include "ir/analysis/float_facts.h"
-#include "ir/layout/axis_runs.h"
+#include "ir/analysis/index_facts.h"
+#include "ir/layout/axis_segments.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/loop.h"
@@ -31,7 +31,7 @@ namespace tegula::ir {
 namespace {
 
 /// A carry of the loop that each iteration folds a reduce into and that nothing else reads.
-struct Fold {
+struct CarriedReduction {
   OpId loop = {};
   std::size_t carry = 0;
   OpId update = {}, reduce = {};
@@ -41,7 +41,7 @@ struct Fold {
 };
 
 /// Partition of the reduced tile over threads, and the part that is folded in a thread.
-struct Parts {
+struct ReductionShapes {
   Ints digits;      ///< shape of the tile with the axis cut into its runs
   Ints order;       ///< order of these, with the registers' segments last
   Ints shape;       ///< [.., threads, .., registers]
@@ -61,12 +61,12 @@ Dims dims_of(const Ints& values) {
 }
 
 /// Nothing if threads hold no partials of their own, or the layout does not tell.
-std::optional<Parts> parts_of(Type t, int axis) {
-  const auto runs = axis_runs(*t.layout(), axis);
-  if (!runs || std::ranges::all_of(*runs, &AxisRun::is_in_registers)) return std::nullopt;
+std::optional<ReductionShapes> parts_of(Type t, int axis) {
+  const auto runs = axis_segments(*t.layout(), axis);
+  if (!runs || std::ranges::all_of(*runs, &AxisSegment::is_in_registers)) return std::nullopt;
   const auto rank = static_cast<std::size_t>(t.rank()), at = static_cast<std::size_t>(axis);
   if (rank + std::max<std::size_t>(runs->size(), 2) - 1 > kMaxRank) return std::nullopt;
-  Parts p;
+  ReductionShapes p;
   Ints in_registers;
   std::int64_t threads = 1, registers = 1;
   for (std::size_t d = 0; d < rank; ++d) {
@@ -76,7 +76,7 @@ std::optional<Parts> parts_of(Type t, int axis) {
       p.shape.push_back(t.shape()[d]);
       continue;
     }
-    for (const AxisRun& run : *runs) {
+    for (const AxisSegment& run : *runs) {
       (run.is_in_registers ? in_registers : p.order)
           .push_back(static_cast<std::int64_t>(p.digits.size()));
       (run.is_in_registers ? registers : threads) *= run.extent;
@@ -107,9 +107,10 @@ bool is_idempotent(Opcode o) {
   return o == Max || o == Min || o == And || o == Or;
 }
 
-class LateSums {
+class DeferReductions {
  public:
-  LateSums(Kernel& k, PassContext& context) : k_(k), context_(context), facts_(k), uses_(k) {}
+  DeferReductions(Kernel& k, PassContext& context)
+      : k_(k), context_(context), facts_(k), uses_(k) {}
 
   bool run() {
     bool changed = false;
@@ -133,13 +134,13 @@ class LateSums {
     return def && k_[def].parent == body && is_used_once(v) ? def : OpId();
   }
 
-  std::optional<Fold> find(OpId loop, std::size_t carry) const {
+  std::optional<CarriedReduction> find(OpId loop, std::size_t carry) const {
     const RegionId body = k_[loop].regions[0];
     const Value before = body_carries(k_, loop)[carry];
     const OpId update = maker(k_[k_.terminator(body)].operands[carry], body);
     if (!update || !is_used_once(before)) return std::nullopt;
     for (const auto& [sum, fold] : updates(update, before, body)) {
-      Fold found = fold;
+      CarriedReduction found = fold;
       found.loop = loop, found.carry = carry;
       if (with_reduce(found, sum, body) && is_legal(found)) return found;
     }
@@ -147,9 +148,10 @@ class LateSums {
   }
 
   /// Values that may be the reduce's result, each with the rest of the update.
-  std::vector<std::pair<Value, Fold>> updates(OpId update, Value before, RegionId body) const {
+  std::vector<std::pair<Value, CarriedReduction>> updates(OpId update, Value before,
+                                                          RegionId body) const {
     const auto& of = k_[update].operands;
-    std::vector<std::pair<Value, Fold>> found;
+    std::vector<std::pair<Value, CarriedReduction>> found;
     if (k_[update].opcode == Opcode::Fma) {
       for (const std::size_t i : {0u, 1u})
         if (of[i] == before) found.push_back({of[2], {.update = update, .factor = of[1 - i]}});
@@ -169,7 +171,7 @@ class LateSums {
     return found;
   }
 
-  bool with_reduce(Fold& f, Value sum, RegionId body) const {
+  bool with_reduce(CarriedReduction& f, Value sum, RegionId body) const {
     OpId def = maker(sum, body);
     if (def && k_[def].opcode == Opcode::ConvertLayout) {
       f.convert = def;
@@ -181,7 +183,7 @@ class LateSums {
     return true;
   }
 
-  bool is_legal(const Fold& f) const {
+  bool is_legal(const CarriedReduction& f) const {
     const OpData &update = k_[f.update], &reduce = k_[f.reduce];
     const ReduceKind& kind = reduce_kind(reduce.attrs.s(AttrName::kind));
     const bool is_sum = kind.op == Opcode::Add;
@@ -198,14 +200,14 @@ class LateSums {
 
   // ---- rewriting
   /// Whether every thread that holds partials of a row can have the row's value.
-  bool can_widen(Value v, const Parts& p, int axis) const {
+  bool can_widen(Value v, const ReductionShapes& p, int axis) const {
     const Type t = k_.type(v);
     return !t.is_tile() ||
            broadcast_registers(expand_dim(*t.layout(), axis), *p.sums.layout()).operator bool();
   }
 
   /// The value of each row, repeated for the partials of the row.
-  Value widen(Builder& b, Value v, const Parts& p, int axis) const {
+  Value widen(Builder& b, Value v, const ReductionShapes& p, int axis) const {
     const Type t = k_.type(v), wanted = p.sums.with_elem(t.elem());
     if (!t.is_tile()) return b.op(Opcode::Splat, {v}, wanted);
     Ints shape(t.shape().begin(), t.shape().end());
@@ -216,7 +218,7 @@ class LateSums {
   }
 
   /// True in the partials of one thread of each row.
-  Value is_first_part(Builder& b, const Parts& p, int axis) const {
+  Value is_first_part(Builder& b, const ReductionShapes& p, int axis) const {
     LinearLayout of_parts = *p.sums.layout();
     for (int d = static_cast<int>(p.sums.rank()); d-- > 0;)
       if (d != axis) of_parts = slice(of_parts, d);
@@ -237,7 +239,8 @@ class LateSums {
                : b.op(Opcode::Broadcast, {first}, p.sums.with_elem({DType::i1, false}));
   }
 
-  Value first_sums(Builder& b, Value init, const Parts& p, const Fold& f) const {
+  Value initial_partials(Builder& b, Value init, const ReductionShapes& p,
+                         const CarriedReduction& f) const {
     const ReduceKind& kind = reduce_kind(k_[f.reduce].attrs.s(AttrName::kind));
     if (is_idempotent(kind.op)) return widen(b, init, p, f.axis);
     const Value neutral = b.op(Opcode::Splat, {kind.identity(b, p.sums.dtype())}, p.sums);
@@ -246,7 +249,7 @@ class LateSums {
   }
 
   /// Reduces within a thread.
-  Value thread_sums(Builder& b, const Fold& f, const Parts& p) const {
+  Value thread_partials(Builder& b, const CarriedReduction& f, const ReductionShapes& p) const {
     const Value tile = k_[f.reduce].operands[0];
     const Value cut = b.op(Opcode::Reshape, {tile}, p.cut),
                 dealt = b.op(Opcode::Permute, {cut}, p.dealt, {{AttrName::order, p.order}}),
@@ -256,7 +259,7 @@ class LateSums {
     return k_[b.create(Opcode::Reduce, std::array{parts}, std::array{p.sums}, attrs)].results[0];
   }
 
-  bool rewrite(const Fold& f) {
+  bool rewrite(const CarriedReduction& f) {
     const auto p = parts_of(k_.type(k_[f.reduce].operands[0]), f.axis);
     const Value init = loop_inits(k_[f.loop])[f.carry];
     if (!p || !can_widen(init, *p, f.axis) || (f.factor && !can_widen(f.factor, *p, f.axis)))
@@ -269,12 +272,12 @@ class LateSums {
     const AttrList folding = k_[f.reduce].attrs;
 
     Builder outside(k_, f.loop);
-    loop_inits(k_[f.loop])[f.carry] = first_sums(outside, init, *p, f);
+    loop_inits(k_[f.loop])[f.carry] = initial_partials(outside, init, *p, f);
     k_.set_type(before, p->sums);
     k_.set_type(result, p->sums);
 
     Builder inside(k_, f.update);
-    const Value sums = thread_sums(inside, f, *p);
+    const Value sums = thread_partials(inside, f, *p);
     k_.replace_all_uses(after, update(inside, f, before, sums, *p));
     k_.erase(f.update);
     for (const OpId op : {f.scaling, f.convert, f.reduce})
@@ -284,7 +287,8 @@ class LateSums {
     return true;
   }
 
-  Value update(Builder& b, const Fold& f, Value before, Value sums, const Parts& p) const {
+  Value update(Builder& b, const CarriedReduction& f, Value before, Value sums,
+               const ReductionShapes& p) const {
     const auto again = [&](OpId like, std::initializer_list<Value> operands) {
       const AttrList attrs = k_[like].attrs;
       return k_[b.create(k_[like].opcode, operands, std::array{p.sums}, attrs)].results[0];
@@ -296,7 +300,8 @@ class LateSums {
   }
 
   /// Behind the loop: over lanes and warps.
-  void finish(OpId loop, const AttrList& folding, const Parts& p, Value result, Type whole) const {
+  void finish(OpId loop, const AttrList& folding, const ReductionShapes& p, Value result,
+              Type whole) const {
     Builder b = Builder::behind(k_, loop);
     const Value stand_in = b.op(Opcode::Poison, {}, whole);
     k_.replace_all_uses(result, stand_in);
@@ -320,7 +325,7 @@ class LateSums {
 
 bool defer_cross_lane_reductions(Kernel& kernel, PassContext& context) {
   if (!context.plan || !context.plan->defer_cross_lane_reductions) return false;
-  return LateSums(kernel, context).run();
+  return DeferReductions(kernel, context).run();
 }
 
 }  // namespace tegula::ir

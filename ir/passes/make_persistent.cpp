@@ -21,8 +21,8 @@ namespace {
 /// dimensions.
 Value total_tiles(Kernel& k, Builder& b) {
   const OpId yield = k.terminator(k.launch());
-  if (!yield || as_constant(k, k[yield].operands[1]) != 1 ||
-      as_constant(k, k[yield].operands[2]) != 1)
+  if (!yield || constant_value(k, k[yield].operands[1]) != 1 ||
+      constant_value(k, k[yield].operands[2]) != 1)
     return {};
   ValueMap map;
   for (OpId op : k.ops(k.launch()))
@@ -37,53 +37,54 @@ Value program_of(Builder& b, Opcode opcode) {
 
 /// Assigns tiles to CTAs. The CTAs of a cluster get neighbouring tiles, 2 n and 2 n + 1; an odd
 /// last tile has no neighbour.
-class Deal {
+class StaticTileScheduler {
  public:
-  Deal(Builder& b, Value total, bool pairs, int cluster)
+  StaticTileScheduler(Builder& b, Value total, bool pairs, int cluster)
       : pairs_(pairs),
         cluster_(cluster),
         total_(total),
-        place_(program_of(b, Opcode::ProgramId)),
+        position_(program_of(b, Opcode::ProgramId)),
         programs_(program_of(b, Opcode::NumPrograms)),
-        round_(pairs ? b.add(programs_, programs_) : programs_),
-        full_(b.div(total, round_)),
-        rest_(b.rem(total, round_)),
-        last_singly_(pairs ? b.cmp("le", rest_, programs_) : Value()) {}
+        tiles_per_pass_(pairs ? b.add(programs_, programs_) : programs_),
+        full_(b.div(total, tiles_per_pass_)),
+        rest_(b.rem(total, tiles_per_pass_)),
+        last_wave_is_single_(pairs ? b.cmp("le", rest_, programs_) : Value()) {}
 
   Value waves(Builder& b) const {
-    if (!pairs_)
-      return b.add(full_, b.cast(b.cmp("lt", there_and_back(b, full_), rest_), DType::i32));
-    const Value place = there_and_back(b, full_);
-    const Value left = b.sub(rest_, b.add(place, place));
+    if (!pairs_) return b.add(full_, b.cast(b.cmp("lt", serpentine(b, full_), rest_), DType::i32));
+    const Value position = serpentine(b, full_);
+    const Value left = b.sub(rest_, b.add(position, position));
     const Value of_pairs = b.op(Opcode::Max, {b.op(Opcode::Min, {left, b.i32(2)}), b.i32(0)}),
-                single = b.cast(b.cmp("lt", place, rest_), DType::i32);
-    return b.add(b.add(full_, full_), b.select(last_singly_, single, of_pairs));
+                single = b.cast(b.cmp("lt", position, rest_), DType::i32);
+    return b.add(b.add(full_, full_), b.select(last_wave_is_single_, single, of_pairs));
   }
 
   Value tile(Builder& b, Value wave) const {
-    if (!pairs_) return b.add(b.mul(wave, programs_), there_and_back(b, wave));
-    const Value round = b.op(Opcode::Shr, {wave, b.i32(1)});
-    const Value place = there_and_back(b, round);
-    const Value pair = b.add(b.add(place, place), b.op(Opcode::And, {wave, b.i32(1)}));
-    const Value alone = b.op(Opcode::And, {last_singly_, b.cmp("eq", round, full_)});
-    return b.add(b.mul(round, round_), b.select(alone, place, pair));
+    if (!pairs_) return b.add(b.mul(wave, programs_), serpentine(b, wave));
+    const Value wave_pair = b.op(Opcode::Shr, {wave, b.i32(1)});
+    const Value position = serpentine(b, wave_pair);
+    const Value pair = b.add(b.add(position, position), b.op(Opcode::And, {wave, b.i32(1)}));
+    const Value alone = b.op(Opcode::And, {last_wave_is_single_, b.cmp("eq", wave_pair, full_)});
+    return b.add(b.mul(wave_pair, tiles_per_pass_), b.select(alone, position, pair));
   }
 
  private:
   /// The CTA's number, counted from the other end in every second wave (of pairs). The CTAs of a
   /// cluster change places at that end, and so have neighbours in the same order again.
-  Value there_and_back(Builder& b, Value wave) const {
-    const Value place = cluster_ == 1 ? place_ : b.op(Opcode::Xor, {place_, b.i32(cluster_ - 1)});
-    const Value from_end = b.sub(b.sub(programs_, b.i32(1)), place);
-    return b.select(b.cmp("eq", b.op(Opcode::And, {wave, b.i32(1)}), b.i32(0)), place_, from_end);
+  Value serpentine(Builder& b, Value wave) const {
+    const Value position =
+        cluster_ == 1 ? position_ : b.op(Opcode::Xor, {position_, b.i32(cluster_ - 1)});
+    const Value from_end = b.sub(b.sub(programs_, b.i32(1)), position);
+    return b.select(b.cmp("eq", b.op(Opcode::And, {wave, b.i32(1)}), b.i32(0)), position_,
+                    from_end);
   }
 
   bool pairs_;
   int cluster_;
-  Value total_, place_, programs_, round_, full_, rest_, last_singly_;
+  Value total_, position_, programs_, tiles_per_pass_, full_, rest_, last_wave_is_single_;
 };
 
-bool takes_pairs(const Kernel& k) {
+bool uses_balanced_pairs(const Kernel& k) {
   return any_op(k, k.body(), [&](OpId op) {
     return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::balanced_pairs) == 1;
   });
@@ -111,10 +112,11 @@ void move_into(Kernel& k, RegionId body, std::span<const OpId> ops) {
 
 /// Builds the static tile scheduler. With multicast, both CTAs of a cluster get neighbouring tiles;
 /// with ping-pong, the two warpgroups of a CTA take its tiles alternately.
-void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, const Plan& plan) {
+void add_static_scheduler(Kernel& k, Builder& b, Value total, std::span<const OpId> ops,
+                          const Plan& plan) {
   const int cluster = plan.multicast ? 2 : 1;
   k.info.cluster = cluster;
-  const Deal tiles(b, total, takes_pairs(k), cluster);
+  const StaticTileScheduler tiles(b, total, uses_balanced_pairs(k), cluster);
   const OpId loop = b.make_for(b.i32(0), tiles.waves(b), b.i32(1), {});
   if (plan.pingpong) k[loop].attrs.set(AttrName::pingpong, std::int64_t{1});
   const RegionId body = k[loop].regions[0];
@@ -129,7 +131,7 @@ void deal(Kernel& k, Builder& b, Value total, std::span<const OpId> ops, const P
 
 /// Builds the dynamic tile scheduler. The fetch stands at the head and its result is used after the
 /// tile, so that nobody waits for memory.
-void fetch_one_by_one(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
+void add_dynamic_scheduler(Kernel& k, Builder& b, Value total, std::span<const OpId> ops) {
   const TileMetadata facts(k);
   b.loc = k[k.terminator(k.launch())].loc;
   const DynamicTileScheduler queue(b, total, facts);
@@ -149,7 +151,7 @@ void fetch_one_by_one(Kernel& k, Builder& b, Value total, std::span<const OpId> 
   const std::vector<Value> args(k[body].args.begin(), k[body].args.end());
   const RingPosition at{args[0], args[1]}, behind = queue.next(tail, at);
   std::vector<Value> carried{behind.slot, behind.phase};
-  for (Value v : queue.hand_over(tail, fetched, at)) carried.push_back(v);
+  for (Value v : queue.broadcast_tile(tail, fetched, at)) carried.push_back(v);
   tail.yield(carried);
   facts.replace(k, std::span(args).subspan(3));
   rename_grid(k, body, args[2], total);
@@ -165,9 +167,9 @@ bool make_persistent(Kernel& k, PassContext& context) {
   const Value total = total_tiles(k, b);
   if (!total) return false;
   if (context.plan->dynamic_scheduler)
-    fetch_one_by_one(k, b, total, ops);
+    add_dynamic_scheduler(k, b, total, ops);
   else
-    deal(k, b, total, ops, *context.plan);
+    add_static_scheduler(k, b, total, ops, *context.plan);
   k.info.persistent = true;
   return true;
 }

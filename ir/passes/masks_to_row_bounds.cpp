@@ -23,7 +23,7 @@ namespace tegula::ir {
 namespace {
 
 /// first <= column < end of the tile's columns; none: no limit on that side.
-struct Limits {
+struct RowBounds {
   Value first, end;
 };
 
@@ -34,9 +34,10 @@ struct Side {
   bool is_position = false;
 };
 
-class IntervalMasks {
+class MasksToRowBounds {
  public:
-  explicit IntervalMasks(Kernel& k) : k_(k), b_(k), rows_lie_together_(k.info.target->has_wgmma) {}
+  explicit MasksToRowBounds(Kernel& k)
+      : k_(k), b_(k), rows_lie_together_(k.info.target->has_wgmma) {}
 
   bool run() {
     std::vector<OpId> roots;
@@ -70,7 +71,7 @@ class IntervalMasks {
     const OpData& d = k_[def];
     const auto is_distance = [&](Value x) {
       const OpId of = k_[x].def;
-      return of && k_[of].opcode == Opcode::Sub && LinearForms::is_wide(k_.type(x));
+      return of && k_[of].opcode == Opcode::Sub && LinearForms::has_broadcast_dims(k_.type(x));
     };
     if (d.opcode == Opcode::Cmp) return std::ranges::any_of(d.operands, is_distance);
     return is_combination(d.opcode) &&
@@ -79,7 +80,7 @@ class IntervalMasks {
   static bool is_combination(Opcode o) { return o == Opcode::And || o == Opcode::Or; }
   bool is_condition(Value v) const {
     const Type t = k_.type(v);
-    return LinearForms::is_wide(t) && t.dtype() == DType::i1;
+    return LinearForms::has_broadcast_dims(t) && t.dtype() == DType::i1;
   }
 
   /// A conjunction: combines its bounds, and keeps the other conditions.
@@ -90,7 +91,7 @@ class IntervalMasks {
     b_.loc = k_[root].loc;
     columns_.reset();
     comparisons_ = 0;
-    Limits all;
+    RowBounds all;
     std::vector<Value> others;
     collect(whole, all, others);
     if (comparisons_ < 2) return false;
@@ -101,7 +102,7 @@ class IntervalMasks {
     return true;
   }
 
-  void collect(Value v, Limits& all, std::vector<Value>& others) {
+  void collect(Value v, RowBounds& all, std::vector<Value>& others) {
     const OpId def = k_[v].def;
     if (def && k_[def].opcode == Opcode::And) {
       const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
@@ -119,7 +120,7 @@ class IntervalMasks {
 
   // ---- limits
   // -------------------------------------------------------------------------------------
-  std::optional<Limits> limits_of(Value v) {
+  std::optional<RowBounds> limits_of(Value v) {
     const OpId def = k_[v].def;
     if (!def) return std::nullopt;
     const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
@@ -133,18 +134,18 @@ class IntervalMasks {
     return o == And ? both(*x, *y) : either(*x, *y);
   }
 
-  Limits both(const Limits& x, const Limits& y) {
+  RowBounds both(const RowBounds& x, const RowBounds& y) {
     return {further(Opcode::Max, x.first, y.first), further(Opcode::Min, x.end, y.end)};
   }
   /// An interval too where both are limited on the same side only.
-  std::optional<Limits> either(const Limits& x, const Limits& y) {
-    if (!x.first && !y.first) return Limits{{}, further(Opcode::Max, x.end, y.end)};
-    if (!x.end && !y.end) return Limits{further(Opcode::Min, x.first, y.first), {}};
+  std::optional<RowBounds> either(const RowBounds& x, const RowBounds& y) {
+    if (!x.first && !y.first) return RowBounds{{}, further(Opcode::Max, x.end, y.end)};
+    if (!x.end && !y.end) return RowBounds{further(Opcode::Min, x.first, y.first), {}};
     return std::nullopt;
   }
   Value further(Opcode o, Value x, Value y) { return !x ? y : !y ? x : b_.op(o, {x, y}); }
 
-  std::optional<Limits> compared(OpId cmp) {
+  std::optional<RowBounds> compared(OpId cmp) {
     const Value left = k_[cmp].operands[0], right = k_[cmp].operands[1];
     const std::string_view pred = k_[cmp].attrs.s(AttrName::pred);
     if (k_.type(left).dtype() != DType::i32 ||
@@ -165,7 +166,7 @@ class IntervalMasks {
     // column < limit and column >= limit cut at it, column <= limit and column > limit behind it.
     const bool is_position = of_column.sign == 1 && !of_column.rest && of_limit.is_position;
     const Value cut = counted(limit, below == includes, is_position);
-    return below ? Limits{{}, cut} : Limits{cut, {}};
+    return below ? RowBounds{{}, cut} : RowBounds{cut, {}};
   }
 
   Value difference(Value x, Value y) {
@@ -239,7 +240,7 @@ class IntervalMasks {
 
   // ---- what is left
   // -------------------------------------------------------------------------------
-  Value written(const Limits& l) {
+  Value written(const RowBounds& l) {
     const std::int64_t n = type_.shape()[1];
     Value line = b_.op(Opcode::Arange, {}, Type::tile({DType::i32, false}, std::span(&n, 1)),
                        {{AttrName::start, 0}});
@@ -257,7 +258,7 @@ class IntervalMasks {
   }
 
   /// One comparison: as an unsigned number what is below the first column is beyond the last.
-  Value between(Value line, const Limits& l) {
+  Value between(Value line, const RowBounds& l) {
     const Type numbers = type_.with_elem({DType::i32, false});
     const Value count = b_.sub(b_.op(Opcode::Max, {l.end, l.first}), l.first);
     const Value at = b_.sub(b_.op(Opcode::Broadcast, {line}, numbers),
@@ -287,6 +288,6 @@ class IntervalMasks {
 
 }  // namespace
 
-bool masks_to_row_bounds(Kernel& kernel, PassContext&) { return IntervalMasks(kernel).run(); }
+bool masks_to_row_bounds(Kernel& kernel, PassContext&) { return MasksToRowBounds(kernel).run(); }
 
 }  // namespace tegula::ir

@@ -68,7 +68,9 @@ class Materializer {
   static Value both(Builder& b, Value all, Value one) {
     return all ? b.op(Opcode::And, {all, one}) : one;
   }
-  Value scalar_inside(Builder& b, const PresenceBound& bound) { return absence_.scalar_inside(b, bound); }
+  Value scalar_inside(Builder& b, const PresenceBound& bound) {
+    return absence_.scalar_inside(b, bound);
+  }
   Value mask(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> shape) {
     return absence_.mask(b, bound, shape);
   }
@@ -95,9 +97,10 @@ class Materializer {
   // --------------------------------------------------------------------------------------------------------
   void fold_operand(OpId op) {
     const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
-    const bool whole = k_[op].opcode == Opcode::Reduce &&
-                       std::ranges::any_of(absence_.of(k_[op].operands[0]),
-                                           [&](const PresenceBound& x) { return x.is_whole_along(axis); });
+    const bool whole =
+        k_[op].opcode == Opcode::Reduce &&
+        std::ranges::any_of(absence_.of(k_[op].operands[0]),
+                            [&](const PresenceBound& x) { return x.is_whole_along(axis); });
     if (whole)
       select_result(op);
     else
@@ -195,7 +198,7 @@ class Materializer {
     Builder b = before(op);
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = k_[op].operands[i];
-      if (absence_.reads_zero(v)) continue;
+      if (absence_.is_zero_filled(v)) continue;
       const Value present = mask_along(b, v, i == 0 ? 1 : 0);
       if (!present) continue;
       k_[op].operands[i] = b.select(present, v, b.constant(Type::scalar(k_.type(v).dtype()), 0.0));
@@ -208,11 +211,11 @@ class Materializer {
   void sum_operand(OpId op) {
     Builder b = before(op);
     const Value v = k_[op].operands[0];
-    if (absence_.reads_zero(v)) return;
+    if (absence_.is_zero_filled(v)) return;
     Value present;
     for (const PresenceBound& bound : absence_.of(v)) {
-      if (!bound.mask && is_equal_in_cluster(k_, bound.offset) &&
-          is_equal_in_cluster(k_, bound.limit))
+      if (!bound.mask && is_cluster_uniform(k_, bound.offset) &&
+          is_cluster_uniform(k_, bound.limit))
         continue;
       const Value m = mask(b, bound, k_.type(v).shape());
       present = both(b, present, m);
@@ -304,7 +307,7 @@ class Materializer {
     const Value v = k_[op].operands[0], with = k_[op].operands[1];
     const std::string_view kind = k_[op].attrs.s(AttrName::kind);
     Value filled = v;
-    if (kind != "any" && (!is_zero(k_, with) || !absence_.reads_zero(v) || kind == "present")) {
+    if (kind != "any" && (!is_zero(k_, with) || !absence_.is_zero_filled(v) || kind == "present")) {
       std::vector<PresenceBound> bounds = absence_.before_fill(v);
       if (kind != "present") drop_unobserved(bounds, k_[op].results[0]);
       Builder b = before(op);

@@ -13,8 +13,8 @@
 #include <optional>
 #include <vector>
 
-#include "ir/analysis/producer_thread.h"
 #include "ir/analysis/memory_hazards.h"
+#include "ir/analysis/producer_thread.h"
 #include "ir/builder.h"
 #include "ir/layout/conversion.h"
 #include "ir/layout/reduction.h"

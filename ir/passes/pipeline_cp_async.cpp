@@ -44,7 +44,7 @@ class LoopPipeliner {
 
  private:
   bool is_aligned(const OperandLoad& c) {
-    if (is_copied_by_threads(k_, c)) return true;
+    if (is_cp_async_load(k_, c)) return true;
     context_.remark(Remark::Kind::Missed, k_[c.load].loc,
                     "not pipelined: rows are not aligned for cp.async",
                     {{"bytes", fmt::format("{}", access_bytes(k_, c))}});

@@ -5,19 +5,20 @@
 // After, with copies of stages - 1 steps in flight:
 //     for k, slot, phase {
 //       channel_wait slot, phase; c = dot_async c, ring_a[slot], ring_b[slot]; dot_wait 1
-//       channel_release slot - 1; the producer thread waits for all releases and copies step k + stages - 1
+//       channel_release slot - 1; the producer thread waits for all releases and copies step k +
+//       stages - 1
 //     }
 // Each wait completes the product of the step before, so that slot is free, while the current
 // product runs. Sums that nothing else reads stay pending round the loop; of two products, the
-// second may run a step late (skew_back_to_back_mma.cpp); others are waited for at once. (CUTLASS, sm90
-// TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
+// second may run a step late (skew_back_to_back_mma.cpp); others are waited for at once. (CUTLASS,
+// sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
 #include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "ir/analysis/pingpong_loop.h"
 #include "ir/analysis/index_facts.h"
+#include "ir/analysis/pingpong_loop.h"
 #include "ir/loop.h"
 #include "ir/passes/mma_loop/epilogue_overlap.h"
 #include "ir/pipeline.h"
@@ -29,7 +30,7 @@ namespace {
 /// the accumulators, in the next one.
 class InOrderMma {
  public:
-  explicit InOrderMma(MmaLoop& l) : l_(l), k_(l.k), sums_(pending_sums()) {
+  explicit InOrderMma(MmaLoop& l) : l_(l), k_(l.k), sums_(pending_accumulators()) {
     // A tile of A in registers belongs to the MMA of its iteration: it cannot outlive that.
     const bool in_ring = std::ranges::all_of(
         l_.dots, [&](OpId dot) { return l_.load_of(k_[dot].operands[0]) != nullptr; });
@@ -38,49 +39,49 @@ class InOrderMma {
   bool overlaps() const { return in_flight_ > 0; }
 
   void run() {
-    OperandPipeline& feed = l_.feeds[0];
-    l_.read_beside();
-    const RingPosition at = l_.add_carry(feed.begin);
+    OperandPipeline& pipeline = l_.pipelines[0];
+    l_.read_aux();
+    const RingPosition at = l_.add_carry(pipeline.begin);
     Builder head = l_.before(k_[l_.body].first);
-    l_.fill_beside(head);
-    if (sums_.empty()) l_.fill_ahead(head, feed, at);
-    feed.ring.wait(head, at);
-    l_.wait_once(head);
+    l_.fill_aux(head);
+    if (sums_.empty()) l_.prefetch_next(head, pipeline, at);
+    pipeline.ring.wait(head, at);
+    l_.wait_stationary(head);
     if (!sums_.empty()) {
-      pending_products(at);
+      pending_mma(at);
     } else {
       for (OpId dot : l_.dots) product(dot, at);
       Builder tail = l_.before(k_.terminator(l_.body));
-      feed.ring.release(tail, at.slot, tail.flag(true));
+      pipeline.ring.release(tail, at.slot, tail.flag(true));
     }
-    l_.advance(feed, at);
+    l_.advance(pipeline, at);
     const auto& results = k_[l_.loop].results;
-    feed.end = {results[results.size() - 2], results[results.size() - 1]};
-    l_.end_beside(l_.loop);
+    pipeline.end = {results[results.size() - 2], results[results.size() - 1]};
+    l_.end_aux(l_.loop);
     Builder b = Builder::behind(k_, l_.loop);
-    if (l_.is_skipped_by_others()) feed.end = l_.counted_end(b, feed);
+    if (l_.is_skipped_by_other_warpgroup()) pipeline.end = l_.end_position(b, pipeline);
     const Value first = k_[l_.loop].operands[0], end = k_[l_.loop].operands[1];
     const bool always = IndexFacts(k_).is_less(first, end);
     if (always) k_[l_.loop].attrs.set(AttrName::has_trip, std::int64_t{1});
     const Value runs = always ? b.flag(true) : b.cmp("lt", first, end);
     if (!sums_.empty()) finish_pending(b, runs, always);
-    l_.release_once(b, runs);
-    l_.once_end = l_.next_once(b, runs);
+    l_.release_stationary(b, runs);
+    l_.stationary_end = l_.next_stationary(b, runs);
     l_.meet(b);
   }
 
  private:
   /// A carry that an MMA of the loop adds to and that nothing else reads.
-  struct Sum {
+  struct PendingAccumulator {
     std::size_t carry;
     Value init = {};
   };
 
   /// One for each MMA, or none if one of them has another use or does not start at zero, or if
   /// others wait within the iteration.
-  std::vector<Sum> pending_sums() const {
-    if (l_.has_inner_products()) return {};
-    std::vector<Sum> sums;
+  std::vector<PendingAccumulator> pending_accumulators() const {
+    if (l_.has_inner_mma()) return {};
+    std::vector<PendingAccumulator> sums;
     for (OpId dot : l_.dots) {
       const auto carry = pending_carry(dot);
       if (!carry) return {};
@@ -108,7 +109,7 @@ class InOrderMma {
   }
 
   /// The carry of the sum is pending from here on, and begins as nothing.
-  Type make_pending(Sum& sum) {
+  Type make_pending(PendingAccumulator& sum) {
     const std::size_t i = sum.carry;
     sum.init = loop_inits(k_[l_.loop])[i];
     const Type pending = Type::pending(k_.type(sum.init));
@@ -120,7 +121,7 @@ class InOrderMma {
   }
 
   /// Issues all MMAs together, at the position of the last one.
-  void pending_products(RingPosition at) {
+  void pending_mma(RingPosition at) {
     Builder b = l_.before(l_.dots.back());
     b.loc = k_[l_.dots.back()].loc;
     const Value later = b.cmp("ne", k_[l_.body].args[0], k_[l_.loop].operands[0]);
@@ -137,12 +138,12 @@ class InOrderMma {
     const std::vector<Value> sums =
         MmaLoop::wait(b, issued, types, in_flight_, std::move(in_registers));
     // Each wait completes the MMAs of the previous iteration: their slot has been read.
-    const ChannelRing& ring = l_.feeds[0].ring;
+    const ChannelRing& ring = l_.pipelines[0].ring;
     if (overlaps())
       ring.release(b, ring.back(b, at, 1).slot, later);
     else
       ring.release(b, at.slot, b.flag(true));
-    l_.fill_ahead(b, l_.feeds[0], at);
+    l_.prefetch_next(b, l_.pipelines[0], at);
     for (std::size_t i = 0; i < sums.size(); ++i) {
       k_.replace_all_uses(k_[l_.dots[i]].results[0], sums[i]);
       k_.erase(l_.dots[i]);
@@ -154,15 +155,15 @@ class InOrderMma {
   void finish_pending(Builder& b, Value runs, bool always) {
     std::vector<Value> carried, placeholders;
     std::vector<Type> types;
-    for (const Sum& sum : sums_) {
+    for (const PendingAccumulator& sum : sums_) {
       carried.push_back(k_[l_.loop].results[sum.carry]);
       types.push_back(k_.type(sum.init));
       placeholders.push_back(b.op(Opcode::Poison, {}, types.back()));
       k_.replace_all_uses(carried.back(), placeholders.back());
     }
     const std::vector<Value> done = MmaLoop::wait(b, carried, types, 0);
-    const OperandPipeline& feed = l_.feeds[0];
-    if (overlaps()) feed.ring.release(b, feed.ring.back(b, feed.end, 1).slot, runs);
+    const OperandPipeline& pipeline = l_.pipelines[0];
+    if (overlaps()) pipeline.ring.release(b, pipeline.ring.back(b, pipeline.end, 1).slot, runs);
     for (std::size_t i = 0; i < done.size(); ++i) {
       k_.replace_all_uses(placeholders[i],
                           always ? done[i] : b.select(runs, done[i], sums_[i].init));
@@ -172,16 +173,17 @@ class InOrderMma {
 
   MmaLoop& l_;
   Kernel& k_;
-  std::vector<Sum> sums_;  ///< accumulators that stay pending around the loop, one per MMA
-  int in_flight_ = 0;      ///< MMAs that a wait leaves in flight
+  std::vector<PendingAccumulator>
+      sums_;           ///< accumulators that stay pending around the loop, one per MMA
+  int in_flight_ = 0;  ///< MMAs that a wait leaves in flight
 };
 
 void run_late(MmaLoop& loop, std::size_t sum) {
   auto tiles = EpilogueOverlap::of(loop, loop.dots[1], sum);
   if (tiles) tiles->enter();
-  loop.read_beside();
-  loop.fill_first(1);
-  run_second_product_late(loop, sum, tiles ? &*tiles : nullptr);
+  loop.read_aux();
+  loop.fill_prologue(1);
+  skew_back_to_back_mma(loop, sum, tiles ? &*tiles : nullptr);
   loop.finish();
   if (tiles) tiles->close();
 }
@@ -190,7 +192,7 @@ bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   MmaLoop loop(k, op, plan, context);
   if (!loop.analyze()) return false;
   // Ping-pong tiles pass the order on once per tile; a skewed loop would do so in between.
-  const auto late = plan.pingpong ? std::nullopt : late_sum(loop);
+  const auto late = plan.pingpong ? std::nullopt : skewed_accumulator(loop);
   InOrderMma in_order(loop);
   for (OpId dot : loop.dots) {
     const bool overlaps = late ? dot == loop.dots[1] : in_order.overlaps();
@@ -202,7 +204,7 @@ bool rewrite(Kernel& k, OpId op, const Plan& plan, PassContext& context) {
   if (late) {
     run_late(loop, *late);
   } else {
-    loop.fill_first(0);
+    loop.fill_prologue(0);
     in_order.run();
     loop.finish();
   }

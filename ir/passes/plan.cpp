@@ -7,14 +7,14 @@
 #include <bit>
 #include <optional>
 
-#include "ir/analysis/register_pressure.h"
 #include "ir/analysis/multicast_loads.h"
+#include "ir/analysis/register_pressure.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
 #include "ir/passes/cluster_split_k/cluster_split_k.h"
 #include "ir/passes/mma_loop/operand_loads.h"
-#include "ir/passes/schedule/plan_reasons.h"
 #include "ir/passes/schedule/kernel_summary.h"
+#include "ir/passes/schedule/plan_reasons.h"
 #include "ir/passes/schedule/swap_ab.h"
 #include "ir/pipeline.h"
 #include "support/errors.h"
@@ -27,13 +27,13 @@ constexpr int kMaxStages = 4;
 /// memory for the epilogue.
 constexpr int kMaxPingpongStages = 6;
 /// Registers that a thread which copies has use for.
-constexpr int kCopyRegisters = 40;
+constexpr int kProducerRegisters = 40;
 /// Registers that a wgmma thread needs besides its accumulators: addresses, and those that ptxas
 /// keeps live.
-constexpr int kBesideSums = 26;
+constexpr int kNonAccumulatorRegisters = 26;
 /// Columns of an epilogue subtile: as many as leave registers for the epilogue's operands next to
 /// the largest accumulator.
-constexpr int kStoreColumns = 32;
+constexpr int kEpilogueTileN = 32;
 
 /// Warps on an SM that keep its memory busy, and the registers that each thread may hold of the 64
 /// that leaves it: addresses and intermediate values need the others.
@@ -54,15 +54,16 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
 
 /// Adds one producer warp. If consumers can use more registers than that leaves them, adds a whole
 /// producer warpgroup, which releases its registers by setmaxnreg.
-void add_copy_warps(Plan& plan, const TargetRow& target, std::int64_t useful, std::int64_t needed) {
+void add_producer_warps(Plan& plan, const TargetRow& target, std::int64_t useful,
+                        std::int64_t needed) {
   plan.producer_warps = 1;
   if (useful <= plan.registers_at_entry(target)) return;
   Plan given = plan;
   given.producer_warps = kWarpgroupWarps;
   const auto beside = [&](int kept) {
-    return target.setmaxnreg_beside(given.computing_warps(), given.producer_warps, kept);
+    return target.setmaxnreg_beside(given.consumer_warps(), given.producer_warps, kept);
   };
-  given.consumer_registers = beside(kCopyRegisters);
+  given.consumer_registers = beside(kProducerRegisters);
   if (needed > given.consumer_registers) given.consumer_registers = beside(target.least_setmaxnreg);
   if (given.consumer_registers > given.registers_at_entry(target)) plan = given;
 }
@@ -79,10 +80,11 @@ bool can_multicast(const Kernel& k) {
     MulticastLoads neighbours(k, loop);
     return std::ranges::any_of(std::array{0, 1}, [&](int i) {
       const OpId load = load_of(k, k[op], i);
-      return load && is_tma_operand(k, k[op], i) && neighbours.have_equal_steps() &&
-             can_be_halved(k.type(k[load].operands[0]), k[load].attrs.ints(AttrName::axes),
-                           k.type(k[load].results[0])) &&
-             neighbours.may_share(load);
+      return load && is_tma_operand(k, k[op], i) && neighbours.have_equal_trip_counts() &&
+             is_multicast_splittable(k.type(k[load].operands[0]),
+                                     k[load].attrs.ints(AttrName::axes),
+                                     k.type(k[load].results[0])) &&
+             neighbours.may_multicast(load);
     });
   });
 }
@@ -91,10 +93,12 @@ bool can_multicast(const Kernel& k) {
 /// a second slot, for which the ring of GEMM1 may have one less. Without room, or registers to
 /// spare, the overlap gains nothing (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
 void overlap_epilogue_if_possible(Plan& plan, const KernelSummary& s, std::int64_t ring_bytes) {
-  if (!plan.persistent || !plan.warp_scheduler_barrier || !s.has_steps || s.first_sums > 0) return;
+  if (!plan.persistent || !plan.warp_scheduler_barrier || !s.has_trip ||
+      s.accumulator_init_registers > 0)
+    return;
   const auto fits = [&](int late_stages) {
-    return plan.stages * (s.step_bytes - s.last_bytes) + late_stages * s.last_bytes +
-               2 * s.once_bytes <=
+    return plan.stages * (s.stage_bytes - s.mma1_bytes) + late_stages * s.mma1_bytes +
+               2 * s.stationary_bytes <=
            ring_bytes;
   };
   if (!fits(plan.stages) && (plan.stages == 2 || !fits(plan.stages - 1))) return;
@@ -110,7 +114,7 @@ bool combines_by_tma(const Kernel& k) {
   walk(k, k.body(), [&](OpId op) {
     combines = combines ||
                (k[op].opcode == Opcode::StoreView && k[op].attrs.find(AttrName::kind) != nullptr &&
-                why_not_by_tma(k, k[op]).empty());
+                why_not_tma_store(k, k[op]).empty());
   });
   return combines;
 }
@@ -118,103 +122,106 @@ bool combines_by_tma(const Kernel& k) {
 /// Whether results are stored by TMA. Only for persistent kernels; with back-to-back GEMMs the
 /// staging buffer would cost stages of the operand rings.
 bool wants_tma_store(const Kernel& k, const KernelSummary& s, const Plan& plan) {
-  return asks_for(k, AttrName::tma_store) || (plan.persistent && !s.chained && combines_by_tma(k));
+  return has_grid_hint(k, AttrName::tma_store) ||
+         (plan.persistent && !s.back_to_back && combines_by_tma(k));
 }
 
 /// Cooperative plan: all warps compute one tile, 16 rows each; the ring is as deep as shared memory
 /// allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const KernelSummary& s) {
   const TargetRow& target = *k.info.target;
-  if (!target.has_wgmma || !s.wgmma || s.step_bytes == 0) return std::nullopt;
+  if (!target.has_wgmma || !s.wgmma || s.stage_bytes == 0) return std::nullopt;
   Plan plan;
   plan.wgmma = true;
-  plan.num_warps = plan.warps_m = static_cast<int>(s.product_rows / kWarpRows);
+  plan.num_warps = plan.warps_m = static_cast<int>(s.mma_rows / kWarpRows);
   plan.warps_n = 1;
-  plan.warp_scheduler_barrier = s.chained && plan.num_warps >= 8;
-  plan.stages = static_cast<int>(std::min<std::int64_t>(
-      s.stages != 0 ? s.stages : kMaxStages, (target.ring_bytes() - s.once_bytes) / s.step_bytes));
+  plan.warp_scheduler_barrier = s.back_to_back && plan.num_warps >= 8;
+  plan.stages = static_cast<int>(
+      std::min<std::int64_t>(s.stages != 0 ? s.stages : kMaxStages,
+                             (target.ring_bytes() - s.stationary_bytes) / s.stage_bytes));
   // The thread also keeps row statistics and addresses. One of the two emitters takes a little
   // more, and addresses of odd widths do; fragments of two iterations may be live at once.
   const std::int64_t needed = s.accumulators + s.fragments + 32;
   // If trip counts come from device memory, the producer warp needs its registers for that work.
-  const std::int64_t held = is_work_read(k) ? 0 : s.first_sums;
-  add_copy_warps(plan, target, needed + s.fragments + 32, needed + held + 24);
+  const std::int64_t held = has_data_dependent_trips(k) ? 0 : s.accumulator_init_registers;
+  add_producer_warps(plan, target, needed + s.fragments + 32, needed + held + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no room for staging.
-  plan.persistent = k.info.cluster == 1 &&
-                    s.once_bytes + plan.stages * s.step_bytes > target.shared_bytes_per_cta / 2;
-  plan.dynamic_scheduler = plan.persistent && !starts_early(k) && is_work_read(k);
+  plan.persistent = k.info.cluster == 1 && s.stationary_bytes + plan.stages * s.stage_bytes >
+                                               target.shared_bytes_per_cta / 2;
+  plan.dynamic_scheduler = plan.persistent && !uses_pdl(k) && has_data_dependent_trips(k);
   overlap_epilogue_if_possible(plan, s, target.ring_bytes());
   plan.stage_stores = !plan.persistent;
-  plan.multicast = asks_for(k, AttrName::multicast);
+  plan.multicast = has_grid_hint(k, AttrName::multicast);
   plan.tma_store = wants_tma_store(k, s, plan);
-  if (plan.persistent) plan.epilogue_tile_n = kStoreColumns;
+  if (plan.persistent) plan.epilogue_tile_n = kEpilogueTileN;
   // ptxas takes no single instruction with more registers than all threads have at the entry
   // (C7602).
-  const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
-  if (plan.stages < 2 || needed > plan.computing_registers(target) ||
+  const std::int64_t of_one = s.max_accumulator_elems / s.mma_rows / 2 + kNonAccumulatorRegisters;
+  if (plan.stages < 2 || needed > plan.registers_per_consumer(target) ||
       of_one > plan.registers_at_entry(target))
     return std::nullopt;
   return plan;
 }
 
 bool can_pingpong(const Kernel& k, const KernelSummary& s) {
-  return k.info.target->has_wgmma && s.wgmma && s.step_bytes > 0 && s.largest_product > 0 &&
-         !s.chained && k.info.cluster == 1 && !is_work_read(k) &&
-         s.product_rows % kWgmmaRows == 0 && (s.product_rows == kWgmmaRows || s.stacks);
+  return k.info.target->has_wgmma && s.wgmma && s.stage_bytes > 0 && s.max_accumulator_elems > 0 &&
+         !s.back_to_back && k.info.cluster == 1 && !has_data_dependent_trips(k) &&
+         s.mma_rows % kWgmmaRows == 0 && (s.mma_rows == kWgmmaRows || s.is_row_stacked);
 }
 
 /// Ping-pong plan: a tile is one warpgroup's work, all its blocks of 64 rows after each other; two
 /// warpgroups take tiles alternately.
 std::optional<Plan> pingpong_plan(const Kernel& k, bool tma_aux_loads) {
-  const KernelSummary s = survey(k, tma_aux_loads);
+  const KernelSummary s = summarize(k, tma_aux_loads);
   const TargetRow& target = *k.info.target;
   if (!can_pingpong(k, s)) return std::nullopt;
   Plan plan;
   plan.wgmma = plan.persistent = plan.pingpong = true;
   plan.num_warps = plan.warps_m = kWarpgroupWarps;
   plan.warps_n = 1;
-  plan.stages =
-      static_cast<int>(std::min<std::int64_t>(s.stages != 0 ? s.stages : kMaxPingpongStages,
-                                              (target.ring_bytes() - s.once_bytes) / s.step_bytes));
-  const std::int64_t needed = s.accumulators * s.product_rows / kWgmmaRows + s.fragments + 32;
-  add_copy_warps(plan, target, needed + s.fragments + 32, needed + 24);
+  plan.stages = static_cast<int>(
+      std::min<std::int64_t>(s.stages != 0 ? s.stages : kMaxPingpongStages,
+                             (target.ring_bytes() - s.stationary_bytes) / s.stage_bytes));
+  const std::int64_t needed = s.accumulators * s.mma_rows / kWgmmaRows + s.fragments + 32;
+  add_producer_warps(plan, target, needed + s.fragments + 32, needed + 24);
   plan.stage_stores = false;
-  plan.epilogue_tile_n = kStoreColumns;
-  plan.multicast = asks_for(k, AttrName::multicast);
+  plan.epilogue_tile_n = kEpilogueTileN;
+  plan.multicast = has_grid_hint(k, AttrName::multicast);
   plan.tma_store = wants_tma_store(k, s, plan);
   plan.tma_aux_loads = tma_aux_loads;
-  if (plan.stages < 2 || needed > plan.computing_registers(target)) return std::nullopt;
+  if (plan.stages < 2 || needed > plan.registers_per_consumer(target)) return std::nullopt;
   return plan;
 }
 
 /// The largest number of cp.async stages, at most `wanted`, that fits in shared memory.
 int stages_that_fit(const Kernel& k, int wanted) {
-  while (wanted > 1 && copied_ring_bytes(k, wanted) > k.info.target->shared_bytes_per_cta) --wanted;
+  while (wanted > 1 && cp_async_ring_bytes(k, wanted) > k.info.target->shared_bytes_per_cta)
+    --wanted;
   return wanted;
 }
 
 Plan make_plan(const Kernel& k, bool tma_aux_loads) {
-  const KernelSummary s = survey(k);
+  const KernelSummary s = summarize(k);
   Plan plan;
-  if (s.largest_product == 0) {
+  if (s.max_accumulator_elems == 0) {
     // Memory-bound: 32 elements a thread keep four or more 16-byte accesses in flight, and fewer
     // warps synchronise at a row's barriers than with 16.
-    plan.num_warps = std::max(warps_for(s.largest_tile, 32), 1);
+    plan.num_warps = std::max(warps_for(s.max_tile_elems, 32), 1);
     // While the threads of one CTA synchronise, others must have enough bytes in flight.
-    const auto held = held_registers(k, 32 * plan.num_warps);
+    const auto held = register_pressure(k, 32 * plan.num_warps);
     if (held && *held <= kHeldRegisters) plan.min_ctas_per_sm = kBusyWarps / plan.num_warps;
     return plan;
   }
   if (tma_aux_loads)
-    if (const auto hopper = wgmma_plan(k, survey(k, tma_aux_loads))) return *hopper;
+    if (const auto hopper = wgmma_plan(k, summarize(k, tma_aux_loads))) return *hopper;
   if (const auto hopper = wgmma_plan(k, s)) return *hopper;
-  if (s.chained) {
-    plan.num_warps = plan.warps_m = warps_for_rows(s.product_rows, 8);
+  if (s.back_to_back) {
+    plan.num_warps = plan.warps_m = warps_for_rows(s.mma_rows, 8);
     plan.warps_n = 1;
     plan.stages = stages_that_fit(k, s.stages != 0 ? s.stages : 2);
     return plan;
   }
-  plan.num_warps = std::clamp(warps_for(s.largest_product, 64), 1, 8);
+  plan.num_warps = std::clamp(warps_for(s.max_accumulator_elems, 64), 1, 8);
   plan.warps_m = plan.num_warps >= 4 ? plan.num_warps / 2 : plan.num_warps;
   plan.warps_n = plan.num_warps / plan.warps_m;
   if (plan.num_warps == 8) plan.warps_m = 2, plan.warps_n = 4;
@@ -232,16 +239,17 @@ bool are_in_counted_loops(const Kernel& k) {
 }
 
 /// Whether GEMMs of few rows cannot use wgmma, but their transposes can.
-bool gains_by_swap(const Kernel& k) {
-  const KernelSummary s = survey(k);
+bool benefits_from_swap_ab(const Kernel& k) {
+  const KernelSummary s = summarize(k);
   if (!are_in_counted_loops(k)) return false;
-  if (!k.info.target->has_wgmma || s.wgmma || s.chained || s.largest_product == 0) return false;
+  if (!k.info.target->has_wgmma || s.wgmma || s.back_to_back || s.max_accumulator_elems == 0)
+    return false;
   Kernel other = clone(k);
-  return swap_operands(other) && wgmma_plan(other, survey(other)).has_value();
+  return swap_ab(other) && wgmma_plan(other, summarize(other)).has_value();
 }
 
 /// The value of the field `swap_ab` that changes to a plan ask for, if any.
-std::optional<bool> asked_to_swap(std::string_view changes) {
+std::optional<bool> requested_swap_ab(std::string_view changes) {
   Plan without, with;
   with.swap_ab = true;
   without.change(changes);
@@ -252,9 +260,9 @@ std::optional<bool> asked_to_swap(std::string_view changes) {
 /// Transposes the GEMMs if asked or useful; returns whether they are transposed now.
 bool swap_if_wanted(Kernel& k, PassContext& context) {
   const auto asked =
-      context.plan ? std::optional(context.plan->swap_ab) : asked_to_swap(context.plan_changes);
-  if (!asked.value_or(gains_by_swap(k))) return false;
-  if (swap_operands(k)) return true;
+      context.plan ? std::optional(context.plan->swap_ab) : requested_swap_ab(context.plan_changes);
+  if (!asked.value_or(benefits_from_swap_ab(k))) return false;
+  if (swap_ab(k)) return true;
   if (context.plan)
     refuse_plan(k, context.plan->str(),
                 "swap needs products that add to sums which loops carry, and no cluster",
@@ -269,15 +277,16 @@ void drop_wgmma_fields(const Kernel& k, bool was_wgmma, PassContext& context) {
   Plan& p = *context.plan;
   const Plan before = p;
   p.producer_warps = p.consumer_registers = 0;
-  p.persistent = p.warp_scheduler_barrier = p.dynamic_scheduler = p.multicast = p.pingpong = p.overlap_epilogue = p.tma_store =
-      p.tma_aux_loads = false;
-  if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, why_no_wgmma(k));
+  p.persistent = p.warp_scheduler_barrier = p.dynamic_scheduler = p.multicast = p.pingpong =
+      p.overlap_epilogue = p.tma_store = p.tma_aux_loads = false;
+  if (p != before && !was_wgmma) context.remark(Remark::Kind::Missed, {}, wgmma_missed_remark(k));
 }
 
 void drop_persistent_in_clusters(const Kernel& k, PassContext& context) {
-  if (k.info.cluster == 1 || (!context.plan->persistent && !context.plan->dynamic_scheduler)) return;
+  if (k.info.cluster == 1 || (!context.plan->persistent && !context.plan->dynamic_scheduler))
+    return;
   context.plan->persistent = context.plan->dynamic_scheduler = false;
-  context.remark(Remark::Kind::Missed, {}, "not persistent: programs work in clusters");
+  context.remark(Remark::Kind::Missed, {}, "not persistent: the kernel uses clusters");
 }
 
 /// Multicast needs a static tile scheduler: only then do both CTAs of a cluster get neighbouring
@@ -287,7 +296,7 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
   if (!p.multicast || (p.persistent && !p.dynamic_scheduler && can_multicast(k))) return;
   p.multicast = false;
   context.remark(Remark::Kind::Missed, {},
-                 p.dynamic_scheduler            ? "no multicast: tiles come from a counter"
+                 p.dynamic_scheduler  ? "no multicast: tiles come from a counter"
                  : k.info.cluster > 1 ? "no multicast: programs work in clusters"
                                       : "no multicast: no operand that neighbouring tiles share");
 }
@@ -295,22 +304,22 @@ void drop_multicast_unless_possible(const Kernel& k, PassContext& context) {
 /// Shared memory of all operand rings, including that of stationary operands.
 std::int64_t ring_bytes(const KernelSummary& s, const Plan& p) {
   const int late = p.late_stages > 0 ? p.late_stages : p.stages;
-  return p.once_stages * s.once_bytes + p.stages * (s.step_bytes - s.last_bytes) +
-         late * s.last_bytes;
+  return p.once_stages * s.stationary_bytes + p.stages * (s.stage_bytes - s.mma1_bytes) +
+         late * s.mma1_bytes;
 }
 
 void drop_tma_aux_loads_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_aux_loads) return;
-  const KernelSummary s = survey(k, true);
-  if (p.wgmma && s.beside_bytes > 0 && ring_bytes(s, p) <= k.info.target->ring_bytes()) return;
+  const KernelSummary s = summarize(k, true);
+  if (p.wgmma && s.aux_bytes > 0 && ring_bytes(s, p) <= k.info.target->ring_bytes()) return;
   p.tma_aux_loads = false;
-  if (s.largest_product == 0) return;
+  if (s.max_accumulator_elems == 0) return;
   context.remark(
       Remark::Kind::Missed, {},
       !k.info.target->has_tma ? fmt::format("no loads by TMA: {} has none", k.info.target.name())
       : !p.wgmma              ? "no loads by TMA: products are no wgmmas"
-      : s.beside_bytes == 0
+      : s.aux_bytes == 0
           ? "no loads by TMA: products load nothing beside their operands that it can bring"
           : "no loads by TMA: no shared memory beside the operands");
 }
@@ -319,7 +328,7 @@ void drop_tma_aux_loads_unless_possible(const Kernel& k, PassContext& context) {
 std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
   std::int64_t most = 0;
   walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode != Opcode::StoreView || !why_not_by_tma(k, k[op]).empty()) return;
+    if (k[op].opcode != Opcode::StoreView || !why_not_tma_store(k, k[op]).empty()) return;
     const Type tile = k.type(k[op].operands[1]);
     const std::int64_t rows = tile.shape()[0], columns = tile.shape()[1];
     const bool in_blocks = p.epilogue_tile_n > 0 && columns % p.epilogue_tile_n == 0;
@@ -334,14 +343,14 @@ std::int64_t staged_bytes(const Kernel& k, const Plan& p) {
 void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_store) return;
-  const KernelSummary s = survey(k, p.tma_aux_loads);
+  const KernelSummary s = summarize(k, p.tma_aux_loads);
   const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0;
   const auto fits = [&] {
-    return s.once_bytes + p.stages * s.step_bytes + staged <= k.info.target->ring_bytes();
+    return s.stationary_bytes + p.stages * s.stage_bytes + staged <= k.info.target->ring_bytes();
   };
   const Plan before = p;
-  if (p.overlap_epilogue) p.overlap_no_tiles();
-  while (s.chained && p.stages > 2 && !fits()) --p.stages;
+  if (p.overlap_epilogue) p.disable_epilogue_overlap();
+  while (s.back_to_back && p.stages > 2 && !fits()) --p.stages;
   if (staged > 0 && fits()) return;
   p = before;
   p.tma_store = false;
@@ -353,7 +362,8 @@ void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
 
 /// Whether the other fields allow ping-pong: a static scheduler, and producer warps.
 bool is_compatible_with_pingpong(const Plan& p) {
-  return p.wgmma && p.persistent && p.producer_warps > 0 && !p.dynamic_scheduler && !p.warp_scheduler_barrier;
+  return p.wgmma && p.persistent && p.producer_warps > 0 && !p.dynamic_scheduler &&
+         !p.warp_scheduler_barrier;
 }
 
 /// Chooses a ping-pong plan from the first field on and applies the changes to it, too.
@@ -373,7 +383,7 @@ void pingpong_if_possible(const Kernel& k, PassContext& context) {
 
 /// Whether elements in runs of `unit` can be partitioned over that many warps: over a power of two
 /// in any case, as warps may hold replicas.
-bool are_dealt(std::int64_t elements, std::int64_t unit, int warps) {
+bool can_partition(std::int64_t elements, std::int64_t unit, int warps) {
   const auto count = static_cast<unsigned>(std::max(warps, 1));
   const std::int64_t odd = count >> std::countr_zero(count);
   return odd == 1 || elements % (unit * odd) == 0;
@@ -382,31 +392,35 @@ bool are_dealt(std::int64_t elements, std::int64_t unit, int warps) {
 /// Checks that the passes can carry out a plan that the user made or changed.
 void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
   const TargetRow& target = *k.info.target;
-  const KernelSummary s = survey(k);
+  const KernelSummary s = summarize(k);
   const bool may_be_wgmma =
-      k.info.target->has_wgmma && s.wgmma && s.step_bytes > 0 && s.largest_product > 0;
+      k.info.target->has_wgmma && s.wgmma && s.stage_bytes > 0 && s.max_accumulator_elems > 0;
   const struct {
     bool holds;
     const char* rule;
   } kRules[] = {
-      {p.num_warps >= 1 && p.computing_warps() + p.producer_warps <= 32,
+      {p.num_warps >= 1 && p.consumer_warps() + p.producer_warps <= 32,
        "num_warps and producer_warps are 1 to 32 together"},
       {p.min_ctas_per_sm >= 1, "min_ctas_per_sm is at least 1"},
       {p.stages >= (p.wgmma ? 2 : 1) && p.stages <= 16, "stages is 1 to 16, with wgmma 2 to 16"},
-      {p.warps_m == 0 || p.warps_m * p.warps_n == p.num_warps, "num_warps is warps_m times warps_n"},
-      {p.wgmma || (are_dealt(s.common_rows, kWarpRows, p.warps_m) &&
-                   are_dealt(s.common_columns, kMmaColumns, p.warps_n)),
+      {p.warps_m == 0 || p.warps_m * p.warps_n == p.num_warps,
+       "num_warps is warps_m times warps_n"},
+      {p.wgmma || (can_partition(s.common_rows, kWarpRows, p.warps_m) &&
+                   can_partition(s.common_columns, kMmaColumns, p.warps_n)),
        "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of "
        "products"},
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
-      {!p.wgmma || p.pingpong || (p.warps_n == 1 && p.num_warps * kWarpRows == s.product_rows),
+      {!p.wgmma || p.pingpong || (p.warps_n == 1 && p.num_warps * kWarpRows == s.mma_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.epilogue_tile_n >= 0, "epilogue_tile_n is at least 0"},
       {p.once_stages >= 1, "once_stages is at least 1"},
       {p.late_stages == 0 || p.late_stages >= 2, "late_stages is 0 or at least 2"},
-      {!p.overlap_epilogue || (p.wgmma && p.persistent), "overlap_epilogue needs wgmma and persistent"},
-      {!p.warp_scheduler_barrier || (p.wgmma && p.num_warps >= 8), "warp_scheduler_barrier is for two or more warpgroups' wgmmas"},
-      {p.wgmma || (p.producer_warps == 0 && !p.persistent), "producer_warps and persistent need wgmma"},
+      {!p.overlap_epilogue || (p.wgmma && p.persistent),
+       "overlap_epilogue needs wgmma and persistent"},
+      {!p.warp_scheduler_barrier || (p.wgmma && p.num_warps >= 8),
+       "warp_scheduler_barrier is for two or more warpgroups' wgmmas"},
+      {p.wgmma || (p.producer_warps == 0 && !p.persistent),
+       "producer_warps and persistent need wgmma"},
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
       {!p.multicast || (p.persistent && can_multicast(k)),
        "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
@@ -414,17 +428,20 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
            (p.num_warps == kWarpgroupWarps && p.warps_m == kWarpgroupWarps && can_pingpong(k, s)),
        "pingpong is for tiles that one warpgroup of 4 warps can compute"},
       {!p.pingpong || is_compatible_with_pingpong(p),
-       "pingpong needs persistent and producer_warps, and goes neither with dynamic_scheduler nor with warp_scheduler_barrier"},
+       "pingpong needs persistent and producer_warps, and goes neither with dynamic_scheduler nor "
+       "with warp_scheduler_barrier"},
       {p.persistent || !p.dynamic_scheduler, "dynamic_scheduler needs persistent"},
       {p.persistent || !p.tma_store, "tma_store needs persistent"},
       {p.wgmma || !p.tma_aux_loads, "tma_aux_loads needs wgmma"},
-      {!p.dynamic_scheduler || !starts_early(k), "a kernel that waits for the one before it has no dynamic_scheduler"},
-      {!p.dynamic_scheduler || !p.multicast, "tiles by a counter (dynamic_scheduler) are not shared (multicast)"},
+      {!p.dynamic_scheduler || !uses_pdl(k),
+       "a kernel that waits for the one before it has no dynamic_scheduler"},
+      {!p.dynamic_scheduler || !p.multicast,
+       "tiles by a counter (dynamic_scheduler) are not shared (multicast)"},
       {p.producer_warps == 0 || p.producer_warps == 1 || p.producer_warps == kWarpgroupWarps,
        "producer_warps is 0, 1 or 4"},
-      {p.consumer_registers == 0 ||
-           (p.producer_warps == kWarpgroupWarps && p.consumer_registers % target.register_unit == 0 &&
-            p.copy_registers(target) >= target.least_setmaxnreg),
+      {p.consumer_registers == 0 || (p.producer_warps == kWarpgroupWarps &&
+                                     p.consumer_registers % target.register_unit == 0 &&
+                                     p.producer_registers(target) >= target.least_setmaxnreg),
        "registers is a multiple of 8, needs 4 producer_warps, and leaves 24 to a thread of those"},
       {p.consumer_registers == 0 || p.consumer_registers > p.registers_at_entry(target),
        "registers is more than all have at the entry"},
@@ -441,12 +458,12 @@ bool plan(Kernel& kernel, PassContext& context) {
          kernel.info.cluster, kernel.info.target.name());
   const bool chosen = !context.plan && context.plan_changes.empty();
   const bool swap_ab = swap_if_wanted(kernel, context);
-  const int splits = split_as_asked(kernel, context);
+  const int splits = apply_cluster_split_k(kernel, context);
   if (!context.plan) {
     context.plan = make_plan(kernel, wants_tma_aux_loads(kernel, context));
     const bool was_wgmma = context.plan->wgmma;
-    context.plan->pingpong = asks_for(kernel, AttrName::pingpong);
-    context.plan->tma_aux_loads = asks_for(kernel, AttrName::tma_aux_loads);
+    context.plan->pingpong = has_grid_hint(kernel, AttrName::pingpong);
+    context.plan->tma_aux_loads = has_grid_hint(kernel, AttrName::tma_aux_loads);
     context.plan->change(context.plan_changes);
     context.plan->swap_ab = swap_ab;
     context.plan->cluster_split_k = splits;
@@ -455,7 +472,7 @@ bool plan(Kernel& kernel, PassContext& context) {
     if (!context.plan->wgmma) drop_wgmma_fields(kernel, was_wgmma, context);
     if (context.plan->num_warps < 8) context.plan->warp_scheduler_barrier = false;
     drop_persistent_in_clusters(kernel, context);
-    if (!context.plan->persistent || starts_early(kernel)) context.plan->dynamic_scheduler = false;
+    if (!context.plan->persistent || uses_pdl(kernel)) context.plan->dynamic_scheduler = false;
     if (!context.plan->persistent) context.plan->overlap_epilogue = false;
     drop_multicast_unless_possible(kernel, context);
     drop_tma_store_unless_possible(kernel, context);

@@ -35,7 +35,8 @@ bool annotate(Kernel& k, OpId op, const IndexFacts& bounds, PassContext& context
     else
       context.remark(Remark::Kind::Missed, d.loc, "guard kept",
                      {{"dimension", fmt::format("{}", v)}, {"extent", fmt::format("{}", extent)}});
-    if (type.view_facts().strides[v] == 1) offset_divisibility = std::gcd(offset_divisibility, divisor_of(k, offset));
+    if (type.view_facts().strides[v] == 1)
+      offset_divisibility = std::gcd(offset_divisibility, divisor_of(k, offset));
   }
   if (!inside.empty()) d.attrs.set(AttrName::in_bounds, inside);
   d.attrs.set(AttrName::offset_divisibility, offset_divisibility);

@@ -15,8 +15,8 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
-#include "ir/passes/layouts/split_dim.h"
 #include "ir/passes/layouts/slice_layout.h"
+#include "ir/passes/layouts/split_dim.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -36,7 +36,8 @@ Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
 
 bool stores(const Kernel& k, OpId op) {
   using enum Opcode;
-  return any_op(k, op, [&](OpId o) { return k[o].is(StoreView, Store, AtomicRmw, ArriveAndTestLast); });
+  return any_op(k, op,
+                [&](OpId o) { return k[o].is(StoreView, Store, AtomicRmw, ArriveAndTestLast); });
 }
 
 /// One store, and the ops that it depends on.
@@ -47,7 +48,7 @@ class EpilogueSubtiles {
         store_(store),
         region_(k[store].parent),
         columns_(plan.epilogue_tile_n),
-        registers_(plan.computing_registers(*k.info.target) - kOtherRegisters),
+        registers_(plan.registers_per_consumer(*k.info.target) - kOtherRegisters),
         hazards_(k) {}
 
   /// Reads only.

@@ -12,7 +12,7 @@ struct AttentionCall {
   Tensor Q, K, V, O;
   AttentionExtras extras;
   CuSeqlens lengths;  ///< undefined tensors: one sequence an entry of the batch
-  bool packs_heads = false;
+  bool pack_gqa = false;
   std::int32_t seqlen_q = 0;  ///< of a packed head, or of the longest sequence
 };
 
@@ -29,6 +29,6 @@ void require_keys_for_queries(const Tensor& Q, const Tensor& K);
 /// The heads of each group as rows of one head, where their rows are evenly spaced in memory: the
 /// same call where they are not, or where there is no group. `wanted` by the caller or not;
 /// otherwise where queries are few.
-AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted);
+AttentionCall with_packed_gqa(AttentionCall call, std::optional<bool> wanted);
 
 }  // namespace tegula

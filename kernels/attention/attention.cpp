@@ -6,11 +6,11 @@
 #include <cmath>
 #include <map>
 
+#include "kernels/argument_error.h"
 #include "kernels/attention/arguments.h"
-#include "kernels/attention/tile_shapes.h"
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/heuristics.h"
-#include "kernels/argument_error.h"
+#include "kernels/attention/tile_shapes.h"
 #include "tegula/int_math.h"
 #include "tegula/scratch.h"
 #include "tegula/tegula.h"
@@ -20,10 +20,12 @@ namespace {
 
 /// A kernel, and the one that computes again what it leaves in doubt.
 template <class T>
-struct Rounds {
-  ForwardKernel<T> first, second;
+struct KernelPair {
+  ForwardKernel<T> main, recompute;
 
-  Rounds with(const Tuning& tuning) const { return {first.with(tuning), second.with(tuning)}; }
+  KernelPair with(const Tuning& tuning) const {
+    return {main.with(tuning), recompute.with(tuning)};
+  }
 };
 
 /// Workspace of split-KV: partial accumulators and row statistics.
@@ -51,26 +53,26 @@ template <class T>
 struct KernelsOf {
   explicit KernelsOf(std::shared_ptr<const AttentionHeuristics> of)
       : facts(std::move(of)),
-        many(with_tiles(
-            {forward_kernel<T>("attention", facts), forward_kernel<T>("attention_again", facts)})),
-        few(many.with({{"BM", kFewRows}})),
+        many(with_tiles({forward_kernel<T>("attention", facts),
+                         forward_kernel<T>("attention_recompute", facts)})),
+        few(many.with({{"BM", kSmallQBlock}})),
         wide(many.with({{"TILE_SHAPE", static_cast<int>(TileShapeClass::large_n)}})),
         tall(many.with({{"TILE_SHAPE", static_cast<int>(TileShapeClass::three_warpgroups)}})),
         boxed(many.with({{"TILE_SHAPE", static_cast<int>(TileShapeClass::tma_bias)}})),
-        latest(&many.first) {
-    for (const int n : kKeyClusters)
+        latest(&many.main) {
+    for (const int n : kSplitKvClusters)
       if (n > 1) split.emplace(n, few.with({{"SPLITS", n}}));
   }
 
-  Rounds<T> with_tiles(const Rounds<T>& kernels) const {
+  KernelPair<T> with_tiles(const KernelPair<T>& kernels) const {
     const auto tiles = facts->given_tiles();
     if (!tiles) return kernels;
-    return {kernels.first.with({{"BM", tiles->block_q}, {"BN", tiles->block_kv}}),
-            kernels.second.with({{"BM", tiles->block_q}})};
+    return {kernels.main.with({{"BM", tiles->block_q}, {"BN", tiles->block_kv}}),
+            kernels.recompute.with({{"BM", tiles->block_q}})};
   }
 
-  const Rounds<T>& kernels_for(const AttentionCall& c) const {
-    if (AttentionHeuristics::has_few_rows(c)) return few;
+  const KernelPair<T>& kernels_for(const AttentionCall& c) const {
+    if (AttentionHeuristics::is_small_q(c)) return few;
     if (facts->given_tiles()) return many;
     switch (facts->form(c)) {
       case TileShapeClass::three_warpgroups:
@@ -88,33 +90,35 @@ struct KernelsOf {
   void operator()(const Stream& stream, const AttentionCall& c, float scale,
                   const BlockListArgs& lists) const {
     const SplitKv splits = facts->split_kv(c);
-    const Rounds<T>& kernels = splits.all() > 1 ? split.at(splits.cluster_ctas) : kernels_for(c);
+    const KernelPair<T>& kernels =
+        splits.all() > 1 ? split.at(splits.cluster_ctas) : kernels_for(c);
     SharedTensors shared;
     const auto run = [&](const ForwardKernel<T>& kernel, SoftmaxPass pass,
                          detail::HostPointer<u32> flags, int programs) {
       // An argument for each member of the kernel's structs.
-      kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.packs_heads, c.K.size(2) == 0,
+      kernel(stream, c.Q, c.K, c.V, c.O, c.extras.lse, scale, c.pack_gqa, c.K.size(2) == 0,
              c.seqlen_q, c.lengths.q, c.lengths.kv, c.extras.sinks, c.extras.row_max, lists.blocks,
              lists.counts, lists.full, pass, flags, programs, lists.order, shared.acc_partials,
              shared.row_stats);
     };
-    latest = &kernels.first;
+    latest = &kernels.main;
     if (splits.clusters > 1) {
       shared = shared_tensors(stream, c, splits.clusters);
-      const Tensor arrivals = Scratch::counters(stream, splits.cluster_ctas * shared.acc_partials.size(0));
-      return run(kernels.first, SoftmaxPass::exact, arrivals, static_cast<int>(splits.clusters));
+      const Tensor arrivals =
+          Scratch::counters(stream, splits.cluster_ctas * shared.acc_partials.size(0));
+      return run(kernels.main, SoftmaxPass::exact, arrivals, static_cast<int>(splits.clusters));
     }
-    if (splits.all() > 1 || !facts->may_leave_doubts(c))
-      return run(kernels.first, SoftmaxPass::exact, nullptr, 0);
+    if (splits.all() > 1 || !facts->uses_speculative_softmax(c))
+      return run(kernels.main, SoftmaxPass::exact, nullptr, 0);
     const auto lock = Scratch::lock(stream);
     const Tensor flags = Scratch::fallback_flags(stream);
-    run(kernels.first, SoftmaxPass::speculative, flags, 0);
-    run(kernels.second, SoftmaxPass::recompute, flags, facts->programs(c));
+    run(kernels.main, SoftmaxPass::speculative, flags, 0);
+    run(kernels.recompute, SoftmaxPass::recompute, flags, facts->programs(c));
   }
 
   std::shared_ptr<const AttentionHeuristics> facts;
-  Rounds<T> many, few, wide, tall, boxed;
-  std::map<int, Rounds<T>> split;
+  KernelPair<T> many, few, wide, tall, boxed;
+  std::map<int, KernelPair<T>> split;
   mutable std::atomic<const ForwardKernel<T>*> latest;
 };
 
@@ -129,10 +133,11 @@ void check_tiles(const AttentionTileShape& t) {
 void check_spec(const AttentionSpec& spec) {
   if (spec.tiles) check_tiles(*spec.tiles);
   const int splits = spec.split_kv.value_or(1);
-  if (splits != 1 && (splits < 2 || splits > kMostKeySplits || splits % 2 != 0))
-    throw_argument_error(ErrorId::split_kv, splits, +kMostKeySplits);
+  if (splits != 1 && (splits < 2 || splits > kMaxSplitKv || splits % 2 != 0))
+    throw_argument_error(ErrorId::split_kv, splits, +kMaxSplitKv);
   if (!spec.blocks) return;
-  if (spec.weighting == AttentionNormalization::stick_breaking) throw_argument_error(ErrorId::stick_breaking_blocks);
+  if (spec.weighting == AttentionNormalization::stick_breaking)
+    throw_argument_error(ErrorId::stick_breaking_blocks);
   if (spec.kv_range || spec.full_kv_range) throw_argument_error(ErrorId::blocks_and_range);
   check_blocks(*spec.blocks);
 }
@@ -142,7 +147,8 @@ void check_extras(AttentionNormalization weighting, const AttentionExtras& x) {
   if (weighting == AttentionNormalization::softmax) return;
   if (x.sinks.defined() || x.row_max.defined())
     throw_argument_error(ErrorId::without_softmax, x.sinks.defined() ? "sinks" : "row_max");
-  if (weighting == AttentionNormalization::none && x.lse.defined()) throw_argument_error(ErrorId::lse_of_scores);
+  if (weighting == AttentionNormalization::none && x.lse.defined())
+    throw_argument_error(ErrorId::lse_of_scores);
 }
 
 }  // namespace
@@ -165,7 +171,8 @@ struct Attention::Kernels {
     if (!(scale > 0)) throw_argument_error(ErrorId::attention_scale, scale);
     const StreamScope one_call;
     BlockListArgs lists_of_call;
-    if (facts->traversal.is_listed()) lists_of_call = facts->lists(stream, call, facts->tiles(call));
+    if (facts->traversal.uses_block_list())
+      lists_of_call = facts->lists(stream, call, facts->tiles(call));
     if (call.Q.dtype() == DType::f16)
       of_f16(stream, call, scale, lists_of_call);
     else
@@ -180,7 +187,7 @@ struct Attention::Kernels {
 Attention::Attention(AttentionSpec spec, Loc at) {
   const detail::CallPlace here(at);
   check_spec(spec);
-  kernels_ = std::make_shared<const Kernels>(with_split_score(std::move(spec)));
+  kernels_ = std::make_shared<const Kernels>(extract_mask_from_score(std::move(spec)));
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
@@ -190,7 +197,7 @@ void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& 
   check_extras(spec.weighting, extras);
   AttentionCall call = dense_call(Q, K, V, O, extras);
   if (spec.align_bottom_right) require_keys_for_queries(Q, K);
-  if (!spec.blocks) call = with_heads_packed(std::move(call), spec.pack_gqa);
+  if (!spec.blocks) call = with_packed_gqa(std::move(call), spec.pack_gqa);
   kernels_->run(stream, call);
 }
 

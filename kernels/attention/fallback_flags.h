@@ -12,20 +12,20 @@ namespace tegula {
 
 /// Role of an attention kernel in speculative softmax.
 enum class SoftmaxPass : std::uint8_t {
-  exact,    ///< each step's exponents are relative to the largest score so far
-  speculative,   ///< relative to the largest of the first block: marks doubtful tiles
-  recompute,  ///< computes marked tiles again, as `exact` does
+  exact,        ///< each step's exponents are relative to the largest score so far
+  speculative,  ///< relative to the largest of the first block: marks needs_recompute tiles
+  recompute,    ///< computes marked tiles again, as `exact` does
 };
 
-/// In a kernel: Scratch::fallback_flags, a bit for each of so many groups of tiles, whose number is such
-/// that launches that a graph records need little memory of their own: a doubtful tile takes the
-/// others of its group with it.
+/// In a kernel: Scratch::fallback_flags, a bit for each of so many groups of tiles, whose number is
+/// such that launches that a graph records need little memory of their own: a needs_recompute tile
+/// takes the others of its group with it.
 class FallbackFlags {
  public:
   explicit FallbackFlags(const Ptr<u32>& words) : words_(words) {}
 
-  /// First pass: flags the tile if one of its rows [rows] is doubtful.
-  void mark(const Tile& tile, const Tile& doubtful) const;
+  /// First pass: flags the tile if one of its rows [rows] is needs_recompute.
+  void mark(const Tile& tile, const Tile& needs_recompute) const;
   /// Second pass: whether any tile is flagged.
   Tile any() const;
   /// Whether this one is, where some are.

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernels/attention/tile_shapes.h"
+#include "kernels/attention/kv_range_source.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/softmax_state.h"
 #include "kernels/attention/split_kv.h"
-#include "kernels/attention/kv_range_source.h"
+#include "kernels/attention/tile_shapes.h"
 
 namespace tegula {
 namespace {
@@ -19,10 +19,12 @@ constexpr float kLog2E = std::numbers::log2e_v<float>;
 /// Keys per kv block of the recompute pass, which need not be fast: few.
 constexpr int kKeysAgain = 64;
 
-AttentionTileShape traced_tiles(const AttentionHeuristics& facts, const TileRequirements& needs, SoftmaxPass pass) {
+AttentionTileShape traced_tiles(const AttentionHeuristics& facts, const TileRequirements& needs,
+                                SoftmaxPass pass) {
   const auto form = static_cast<TileShapeClass>(tune("TILE_SHAPE", {0, 1, 2, 3}, 0));
   AttentionTileShape t = tiles_of(form, needs, facts.traversal.kv_extent());
-  if (pass == SoftmaxPass::recompute) t.block_kv = std::min(kKeysAgain, attention_tiles(needs).block_kv);
+  if (pass == SoftmaxPass::recompute)
+    t.block_kv = std::min(kKeysAgain, attention_tiles(needs).block_kv);
   return {tune("BM", kQueryTiles, t.block_q), tune("BN", kKeyTiles, t.block_kv)};
 }
 
@@ -30,8 +32,8 @@ AttentionTileShape traced_tiles(const AttentionHeuristics& facts, const TileRequ
 template <class T>
 class Program {
  public:
-  Program(const AttentionHeuristics& facts, const ForwardTensors<T>& x, const SoftmaxTensors& softmax,
-          const ForwardRows& rows, const ForwardLists& lists,
+  Program(const AttentionHeuristics& facts, const ForwardTensors<T>& x,
+          const SoftmaxTensors& softmax, const ForwardRows& rows, const ForwardLists& lists,
           const std::optional<In<i32, 3>>& order, const std::optional<SplitKvPartials>& shared,
           const Scalar<f32>& scale, bool no_keys, SoftmaxPass pass)
       : spec_(facts.spec),
@@ -43,7 +45,7 @@ class Program {
         shared_(shared),
         pass_(pass),
         no_keys_(no_keys),
-        goes_backwards_(facts.goes_backwards()),
+        goes_backwards_(facts.iterates_in_reverse()),
         scale_(scale),
         // Exponents are factor * scores; results of a score function are scaled as they are
         // computed.
@@ -51,8 +53,8 @@ class Program {
         // Head dims are padded to a multiple of 16 by absent elements.
         d_(slice(0, padded_head_dim(x.Q.static_dim(3)))),
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
-        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.packs_heads), pass)),
-        programs_(tune("SPLITS", kKeyClusters, 1)),
+        tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.pack_gqa), pass)),
+        programs_(tune("SPLITS", kSplitKvClusters, 1)),
         visibility_(spec_),  // of this trace: what the mask captured may change
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.O.static_dim(3);  // so that no guard is left where nothing is absent
@@ -94,12 +96,12 @@ class Program {
       const TileResult part =
           of_cluster(b, h, m, mine, cluster * programs_ + rank, shared.clusters * programs_);
       const auto& softmax = std::get<OnlineSoftmax>(part.state);
-      if_(shared.leave(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
+      if_(shared.publish(softmax, tile, cluster, mine, dv_, tile * programs_ + rank), [&] {
         // Rows that there are, a few at a time: as a rule there are not many.
         const Tile end = min(mine.first() + mine.block(), x_.Q.dim(2));
         for (auto some : steps(mine.first(), end, SplitKvPartials::kRows))
           store({part.sequence, rows_of(part.sequence, h, some),
-                 shared.all(tile, some, dv_, factor_)},
+                 shared.combine_all(tile, some, dv_, factor_)},
                 h, some);
       });
     }
@@ -115,13 +117,14 @@ class Program {
     }
   }
 
-  void one_tile(const Index& b, const Index& h, const Index& m, const FallbackFlags& fallback_flags) const {
+  void one_tile(const Index& b, const Index& h, const Index& m,
+                const FallbackFlags& fallback_flags) const {
     const TileResult done = attend_tile(b, h, m, {});
     store(done, h, m);
     if (pass_ != SoftmaxPass::speculative) return;
     const auto& softmax = std::get<OnlineSoftmax>(done.state);
-    const Tile doubtful = done.sequence.mask_tail(softmax.doubtful(), m);
-    fallback_flags.mark(number(b, h, m), fill_absent(doubtful, false));
+    const Tile needs_recompute = done.sequence.mask_tail(softmax.needs_recompute(), m);
+    fallback_flags.mark(number(b, h, m), fill_absent(needs_recompute, false));
   }
 
   /// The first tile of each head's order, of all heads, then the second of each. Lists leave no
@@ -129,7 +132,8 @@ class Program {
   void tiles_in_order() const {
     const Tile count = cdiv(longest(), tiles_.block_q);
     const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);
-    for (auto [r, b, h] : grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_aux_loads(reads_boxes()))) {
+    for (auto [r, b, h] :
+         grid({count, entries, x_.O.dim(1)}, 1, 1, 1, tma_aux_loads(reads_boxes()))) {
       const Tile tile = fill_absent((*order_)(b, h, r), 0);
       assume(tile >= 0), assume(tile < count);
       const Index m = slice(tile * tiles_.block_q, tiles_.block_q);
@@ -162,7 +166,7 @@ class Program {
   };
 
   /// Part of a tile's keys.
-  struct Part {
+  struct KvPart {
     Tile number, parts;
   };
 
@@ -173,12 +177,15 @@ class Program {
   void any_length() const {
     for (const View* v : std::initializer_list<const View*>{&x_.Q, &x_.K, &x_.V, &x_.O})
       v->do_not_specialize(2);
-    const auto by_row = [](const View& v) { v.do_not_specialize(2), v.do_not_specialize_stride(0), v.do_not_specialize_stride(1); };
+    const auto by_row = [](const View& v) {
+      v.do_not_specialize(2), v.do_not_specialize_stride(0), v.do_not_specialize_stride(1);
+    };
     if (x_.Lse) by_row(*x_.Lse);
     if (softmax_.row_max) by_row(*softmax_.row_max);
     if (!shared_) return;
     for (const InOut<f32, 4>* v : {&shared_->acc_partials, &shared_->row_stats})
-      v->do_not_specialize(0), v->do_not_specialize(1), v->do_not_specialize(2), v->do_not_specialize(3);
+      v->do_not_specialize(0), v->do_not_specialize(1), v->do_not_specialize(2),
+          v->do_not_specialize(3);
   }
 
   /// Does not specialise on the number of sequences.
@@ -203,36 +210,39 @@ class Program {
   }
 
   SequenceRange sequence_of(const Index& b) const {
-    return rows_.cu_q ? SequenceRange::packed(*rows_.cu_q, *rows_.cu_kv, b) : SequenceRange{b, x_.K.dim(2)};
+    return rows_.cu_q ? SequenceRange::packed(*rows_.cu_q, *rows_.cu_kv, b)
+                      : SequenceRange{b, x_.K.dim(2)};
   }
 
   QueryRows rows_of(const SequenceRange& sequence, const Index& h, const Index& m) const {
     const Tile length = x_.Q.dim(2);
-    const QueryRows rows =
-        rows_.packs_heads ? QueryRows::of_group(h, m, length, rows_.seqlen_q) : QueryRows::of_head(h, m);
+    const QueryRows rows = rows_.pack_gqa ? QueryRows::of_group(h, m, length, rows_.seqlen_q)
+                                          : QueryRows::of_head(h, m);
     if (!spec_.align_bottom_right) return rows;
-    const Tile queries = rows_.packs_heads ? rows_.seqlen_q : sequence.seqlen_q(length);
+    const Tile queries = rows_.pack_gqa ? rows_.seqlen_q : sequence.seqlen_q(length);
     return rows.shifted(sequence.seqlen_kv - queries);
   }
 
-  KvBlockIterator visits_of(const TileResult& s, const Index& b, const Index& h, const Index& m,
-                   const std::optional<Tile>& is_wanted, const std::optional<Part>& part) const {
+  KvBlockIterator kv_blocks_of(const TileResult& s, const Index& b, const Index& h, const Index& m,
+                               const std::optional<Tile>& is_wanted,
+                               const std::optional<KvPart>& part) const {
     const int keys = tiles_.block_kv;
     const SequenceRange& sequence = s.sequence;
     std::optional<KvIndexWindow> columns;
     if (lists_.blocks && sequence.kv_first)
       columns = KvIndexWindow::of_sequence(b.first(), *sequence.kv_first, sequence.seqlen_kv, keys);
-    KvBlockIterator kv_blocks = lists_.blocks
-                        ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks},
-                                       b, h, m.first() / tiles_.block_q, keys, std::move(columns))
-                        : visibility_.of(s.rows, sequence.seqlen_kv, keys);
+    KvBlockIterator kv_blocks =
+        lists_.blocks
+            ? KvBlockIterator::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks}, b,
+                                    h, m.first() / tiles_.block_q, keys, std::move(columns))
+            : visibility_.of(s.rows, sequence.seqlen_kv, keys);
     // A user-given range may exclude keys that the mask would keep, so an empty range must stay
     // empty; without keys there is nothing to load.
-    if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_a_step();
-    if (const auto any = sequence.has_queries(m)) kv_blocks = kv_blocks.if_any(*any);
-    if (is_wanted) return kv_blocks.if_any(*is_wanted);
+    if (!spec_.kv_range && !no_keys_) kv_blocks = kv_blocks.with_min_one_block();
+    if (const auto any = sequence.has_queries(m)) kv_blocks = kv_blocks.only_if(*any);
+    if (is_wanted) return kv_blocks.only_if(*is_wanted);
     if (part) return kv_blocks.chunk(part->number, part->parts);
-    return pass_ == SoftmaxPass::speculative && goes_backwards_ ? kv_blocks.backwards() : kv_blocks;
+    return pass_ == SoftmaxPass::speculative && goes_backwards_ ? kv_blocks.reversed() : kv_blocks;
   }
 
   /// `row_max` needs the exact maximum.
@@ -245,25 +255,25 @@ class Program {
   /// The tile over a part of its keys, combined with the parts of the cluster's other programs: the
   /// rows of this program's slice.
   TileResult of_cluster(const Index& b, const Index& h, const Index& m, const Index& mine,
-                      const Tile& number, const Tile& parts) const {
-    TileResult done = attend_tile(b, h, m, {}, Part{number, parts});
-    done.state = merged(std::get<OnlineSoftmax>(done.state), factor_, programs_);
+                        const Tile& number, const Tile& parts) const {
+    TileResult done = attend_tile(b, h, m, {}, KvPart{number, parts});
+    done.state = combine_in_cluster(std::get<OnlineSoftmax>(done.state), factor_, programs_);
     done.rows = rows_of(done.sequence, h, mine);
     return done;
   }
 
   /// The tile over all its keys, or a part of them; over none unless it `is_wanted`.
   TileResult attend_tile(const Index& b, const Index& h, const Index& m,
-                    const std::optional<Tile>& is_wanted,
-                    const std::optional<Part>& part = {}) const {
+                         const std::optional<Tile>& is_wanted,
+                         const std::optional<KvPart>& part = {}) const {
     const SequenceRange sequence = sequence_of(b);
     const Index &entry = sequence.entry, at = sequence.queries(m);
     // The row of a query that is not there reads as 0, and O has no such row.
     const Tile q = fill_absent(x_.Q(entry, h, at, d_), 0);
     TileResult s{sequence, rows_of(sequence, h, m),
-               row_weights(spec_.weighting, rescaling(), tiles_.block_q,
-                           static_cast<int>(dv_.block()), dtype_of<T>)};
-    const KvBlockIterator kv_blocks = visits_of(s, b, h, m, is_wanted, part);
+                 initial_softmax_state(spec_.weighting, rescaling(), tiles_.block_q,
+                                       static_cast<int>(dv_.block()), dtype_of<T>)};
+    const KvBlockIterator kv_blocks = kv_blocks_of(s, b, h, m, is_wanted, part);
     assume(scale_ > 0.0f);
     for (auto step : kv_blocks.steps()) {
       // Keys behind the last read as 0, or as those of the next sequence; the mask stops them, and
@@ -274,10 +284,12 @@ class Program {
                  values = fill_absent(x_.V(entry, h / group_, kv, dv_), 0);
       const Tile scores = masked(scored(dot(q, keys.T()), s.rows, b, n), s, b, n, kv_blocks, step);
       // Without a score there is nothing to rearrange.
-      const auto of_block = [&] { return softmax_step(s.state, scores, factor_, kv_blocks.is_first(step)); };
+      const auto of_block = [&] {
+        return softmax_step(s.state, scores, factor_, kv_blocks.is_first(step));
+      };
       const Tile weights = spec_.score ? reassociable(of_block) : of_block();
-      Tile& out = sums_of(s.state);
-      out = dot(cast<T>(weights), values, out);
+      Tile& acc = accumulator_of(s.state);
+      acc = dot(cast<T>(weights), values, acc);
     }
     return s;
   }
@@ -292,10 +304,12 @@ class Program {
   }
 
   /// Scores as exponents of 2, or unchanged if weights are the scores themselves.
-  Tile scaled(const Tile& s) const { return spec_.weighting == AttentionNormalization::none ? s : kLog2E * s; }
+  Tile scaled(const Tile& s) const {
+    return spec_.weighting == AttentionNormalization::none ? s : kLog2E * s;
+  }
 
-  Tile masked(Tile scores, const TileResult& s, const Index& b, const Index& n, const KvBlockIterator& kv_blocks,
-              const Index& step) const {
+  Tile masked(Tile scores, const TileResult& s, const Index& b, const Index& n,
+              const KvBlockIterator& kv_blocks, const Index& step) const {
     const Tile columns = expand(n, 0);
     if_(kv_blocks.needs_mask(step, spec_.mask != nullptr), [&] {
       const Tile inside = columns < s.sequence.seqlen_kv;
@@ -312,9 +326,9 @@ class Program {
     const SequenceRange& sequence = s.sequence;
     const Index &entry = sequence.entry, at = sequence.queries(m);
     const auto* sticks = std::get_if<StickBreaking>(&s.state);
-    const Tile& out = sticks ? sticks->out : std::get<UnnormalizedState>(s.state).out;
-    x_.O(entry, h, at, dv_) = sequence.mask_tail(out, m);
-    if (sticks && x_.Lse) (*x_.Lse)(entry, h, at) = sequence.mask_tail(sticks->log_left(), m);
+    const Tile& acc = sticks ? sticks->acc : std::get<UnnormalizedState>(s.state).acc;
+    x_.O(entry, h, at, dv_) = sequence.mask_tail(acc, m);
+    if (sticks && x_.Lse) (*x_.Lse)(entry, h, at) = sequence.mask_tail(sticks->log_remaining(), m);
   }
 
   void store_softmax(const OnlineSoftmax& state, const TileResult& s, const Index& h,
@@ -322,13 +336,13 @@ class Program {
     const SequenceRange& sequence = s.sequence;
     const Index &entry = sequence.entry, at = sequence.queries(m);
     const SoftmaxFinalizer by =
-        softmax_.sinks
-            ? SoftmaxFinalizer(state, factor_, fill_absent((*softmax_.sinks)(s.rows.head_of_row), 0))
-            : SoftmaxFinalizer(state, factor_);
-    x_.O(entry, h, at, dv_) = sequence.mask_tail(state.out * expand(by.inv_row_sum(), 1), m);
+        softmax_.sinks ? SoftmaxFinalizer(state, factor_,
+                                          fill_absent((*softmax_.sinks)(s.rows.head_of_row), 0))
+                       : SoftmaxFinalizer(state, factor_);
+    x_.O(entry, h, at, dv_) = sequence.mask_tail(state.acc * expand(by.inv_row_sum(), 1), m);
     if (x_.Lse) (*x_.Lse)(entry, h, at) = sequence.mask_tail(by.lse(), m);
     if (softmax_.row_max)
-      (*softmax_.row_max)(entry, h, at) = sequence.mask_tail(row_maximum(state, factor_), m);
+      (*softmax_.row_max)(entry, h, at) = sequence.mask_tail(scaled_row_max(state, factor_), m);
   }
 
   const AttentionSpec& spec_;
@@ -351,7 +365,8 @@ class Program {
 }  // namespace
 
 template <class T>
-ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const AttentionHeuristics> facts) {
+ForwardKernel<T> forward_kernel(const char* name,
+                                std::shared_ptr<const AttentionHeuristics> facts) {
   return kernel(
       name, [facts](const ForwardTensors<T>& tensors, Scalar<f32> scale, const ForwardRows& rows,
                     const SoftmaxTensors& softmax, const ForwardLists& lists,
@@ -364,7 +379,8 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const Attentio
         const Program<T> program(*facts, tensors, softmax, rows, lists, order, shared, scale,
                                  rows.no_keys, fallback.pass);
         // Tiles that are not marked are right, rows of no sequence stay, and scores have no sum.
-        const bool is_second = fallback.pass == SoftmaxPass::recompute, keeps_rows = is_second || rows.cu_q;
+        const bool is_second = fallback.pass == SoftmaxPass::recompute,
+                   keeps_rows = is_second || rows.cu_q;
         const bool sums_scores = facts->spec.weighting == AttentionNormalization::none;
         if (keeps_rows) tensors.O.partial();
         if (tensors.Lse && (keeps_rows || sums_scores)) tensors.Lse->partial();
@@ -376,7 +392,9 @@ ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const Attentio
       });
 }
 
-template ForwardKernel<bf16> forward_kernel<bf16>(const char*, std::shared_ptr<const AttentionHeuristics>);
-template ForwardKernel<f16> forward_kernel<f16>(const char*, std::shared_ptr<const AttentionHeuristics>);
+template ForwardKernel<bf16> forward_kernel<bf16>(const char*,
+                                                  std::shared_ptr<const AttentionHeuristics>);
+template ForwardKernel<f16> forward_kernel<f16>(const char*,
+                                                std::shared_ptr<const AttentionHeuristics>);
 
 }  // namespace tegula

@@ -18,10 +18,10 @@ struct ForwardTensors {
   std::optional<Out<f32, 3>> Lse;
 };
 
-/// Meaning of the rows. With `packs_heads` a tile holds those of all heads of a group, seqlen_q
+/// Meaning of the rows. With `pack_gqa` a tile holds those of all heads of a group, seqlen_q
 /// each. With tables of cumulative lengths there are many sequences, none longer than seqlen_q.
 struct ForwardRows {
-  bool packs_heads;
+  bool pack_gqa;
   bool no_keys;  ///< there may be none
   Scalar<i32> seqlen_q;
   std::optional<In<i32, 1>> cu_q, cu_kv;
@@ -62,8 +62,8 @@ using ForwardKernel =
 template <class T>
 ForwardKernel<T> forward_kernel(const char* name, std::shared_ptr<const AttentionHeuristics> facts);
 
-extern template ForwardKernel<bf16> forward_kernel<bf16>(const char*,
-                                                         std::shared_ptr<const AttentionHeuristics>);
+extern template ForwardKernel<bf16> forward_kernel<bf16>(
+    const char*, std::shared_ptr<const AttentionHeuristics>);
 extern template ForwardKernel<f16> forward_kernel<f16>(const char*,
                                                        std::shared_ptr<const AttentionHeuristics>);
 

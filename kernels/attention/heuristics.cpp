@@ -4,9 +4,9 @@
 #include <bit>
 
 #include "kernels/argument_error.h"
+#include "tegula/int_math.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/masks.h"
-#include "tegula/int_math.h"
 
 namespace tegula {
 namespace {
@@ -42,7 +42,7 @@ std::int64_t clusters_at_once(int programs, const AttentionGpu& gpu) {
 /// co-resident, else in one cluster.
 SplitKv given_splits(int all, std::int64_t tiles, const AttentionGpu& gpu) {
   int largest = 1;
-  for (const int n : kKeyClusters) {
+  for (const int n : kSplitKvClusters) {
     if (n == 1 || all % n != 0) continue;
     largest = std::max(largest, n);
     const bool are_several = tiles * (all / n) <= clusters_at_once(n, gpu);
@@ -62,8 +62,8 @@ double time_of(const SplitKv& splits, std::int64_t tiles, double bytes_of_tile,
                bytes_of_tile * static_cast<double>(tiles) / r.memory_bytes_per_us);
   double meeting =
       splits.cluster_ctas > 1
-          ? r.cluster_us +
-                r.cluster_doubling_us * std::bit_width(static_cast<unsigned>(splits.cluster_ctas) / 2)
+          ? r.cluster_us + r.cluster_doubling_us *
+                               std::bit_width(static_cast<unsigned>(splits.cluster_ctas) / 2)
           : 0;
   const std::int64_t further_eights = (splits.clusters - 1) / 8;
   if (splits.clusters > 1)
@@ -73,16 +73,16 @@ double time_of(const SplitKv& splits, std::int64_t tiles, double bytes_of_tile,
 
 /// The fastest that run at once and have keys enough.
 SplitKv best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key,
-                      const AttentionGpu& gpu) {
+                    const AttentionGpu& gpu) {
   const AttentionRates& r = gpu.profile->attention;
   const double bytes = bytes_of_key * static_cast<double>(keys);
   SplitKv best;
   double least = time_of(best, tiles, bytes, r);
-  for (const int n : kKeyClusters) {
+  for (const int n : kSplitKvClusters) {
     if (n == 1) continue;
     const std::int64_t room =
         std::min({clusters_at_once(n, gpu) / tiles, keys / (n * r.least_split_keys),
-                  std::int64_t{kMostKeySplits / n}});
+                  std::int64_t{kMaxSplitKv / n}});
     for (const std::int64_t clusters : {std::int64_t{1}, std::int64_t{8}, room}) {
       const SplitKv splits{n, std::min(room, clusters)};
       const double time = time_of(splits, tiles, bytes, r);
@@ -95,14 +95,15 @@ SplitKv best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key,
 }
 
 AttentionGpu gpu_of(Device device) {
-  return {&device_profile(device), multiprocessors(device), has_wgmma(device)};
+  return {&device_profile(device), num_sms(device), has_wgmma(device)};
 }
 
 }  // namespace
 
-AttentionSpec with_split_score(AttentionSpec spec) {
+AttentionSpec extract_mask_from_score(AttentionSpec spec) {
   if (!spec.score || spec.blocks || spec.kv_range || spec.full_kv_range) return spec;
-  if (spec.weighting == AttentionNormalization::none) return spec;  // a weight of -inf is no key left out
+  if (spec.weighting == AttentionNormalization::none)
+    return spec;  // a weight of -inf is no key left out
   const auto split = split_score(spec.score);
   if (!split) return spec;
   spec.mask = spec.mask ? masks::and_(spec.mask, split->is_visible) : split->is_visible;
@@ -115,49 +116,52 @@ AttentionHeuristics::AttentionHeuristics(const AttentionSpec& s)
   score.needs_row_scan = s.weighting == AttentionNormalization::stick_breaking;
   if (!score.needs_row_scan) return;
   score.has_per_element_state = true;
-  score.box_bytes = 0;
+  score.tma_bytes_per_element = 0;
 }
 
-TileRequirements AttentionHeuristics::needs(std::int64_t dim, std::int64_t head_dim_v, bool packs_heads) const {
-  TileRequirements needs{static_cast<int>(dim), static_cast<int>(head_dim_v), score, traversal.has_gaps(),
-                  spec.score != nullptr};
-  needs.score.has_per_element_state |= packs_heads && score.of_distance;
+TileRequirements AttentionHeuristics::needs(std::int64_t dim, std::int64_t head_dim_v,
+                                            bool pack_gqa) const {
+  TileRequirements needs{static_cast<int>(dim), static_cast<int>(head_dim_v), score,
+                         traversal.is_non_contiguous(), spec.score != nullptr};
+  needs.score.has_per_element_state |= pack_gqa && score.is_toeplitz;
   return needs;
 }
 
 std::optional<AttentionTileShape> AttentionHeuristics::given_tiles() const {
   if (spec.blocks) return AttentionTileShape{spec.blocks->block_q, spec.blocks->block_kv};
-  return traversal.is_listed() ? std::nullopt : spec.tiles;
+  return traversal.uses_block_list() ? std::nullopt : spec.tiles;
 }
 
 TileShapeClass AttentionHeuristics::form(const AttentionCall& c) const {
-  if (c.packs_heads || c.lengths.q.defined()) return TileShapeClass::standard;
+  if (c.pack_gqa || c.lengths.q.defined()) return TileShapeClass::standard;
   AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
   if (spec.align_bottom_right) lengths.first_query = lengths.keys - lengths.queries;
-  const TileRequirements of_call = needs(c.Q.size(3), c.V.size(3), c.packs_heads);
-  const bool has_boxes = score.box_bytes > 0 && spec.tma_aux_loads && has_wgmma(c.Q.device()) &&
-                         is_tma_compatible(c.Q) && is_tma_compatible(c.K) && is_tma_compatible(c.V);
+  const TileRequirements of_call = needs(c.Q.size(3), c.V.size(3), c.pack_gqa);
+  const bool has_boxes = score.tma_bytes_per_element > 0 && spec.tma_aux_loads &&
+                         has_wgmma(c.Q.device()) && is_tma_compatible(c.Q) &&
+                         is_tma_compatible(c.K) && is_tma_compatible(c.V);
   if (has_boxes && tma_bias_tiles(of_call).block_kv > attention_tiles(of_call).block_kv)
     return TileShapeClass::tma_bias;
-  return best_form(of_call, traversal.kv_extent(), lengths, gpu_of(c.Q.device()));
+  return choose_tile_shape(of_call, traversal.kv_extent(), lengths, gpu_of(c.Q.device()));
 }
 
 AttentionTileShape AttentionHeuristics::tiles(const AttentionCall& c) const {
   const auto given = given_tiles();
   AttentionTileShape t =
       given ? *given
-            : tiles_of(form(c), needs(c.Q.size(3), c.V.size(3), c.packs_heads), traversal.kv_extent());
-  if (has_few_rows(c)) t.block_q = kFewRows;
+            : tiles_of(form(c), needs(c.Q.size(3), c.V.size(3), c.pack_gqa), traversal.kv_extent());
+  if (is_small_q(c)) t.block_q = kSmallQBlock;
   return t;
 }
 
-bool AttentionHeuristics::has_few_rows(const AttentionCall& c) {
-  return c.packs_heads && c.Q.size(2) <= kFewRows;
+bool AttentionHeuristics::is_small_q(const AttentionCall& c) {
+  return c.pack_gqa && c.Q.size(2) <= kSmallQBlock;
 }
 
 SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
-  if (spec.weighting != AttentionNormalization::softmax || c.lengths.q.defined() || traversal.is_listed() ||
-      given_tiles() || c.Q.size(2) > kFewRows || !has_wgmma(c.Q.device()))
+  if (spec.weighting != AttentionNormalization::softmax || c.lengths.q.defined() ||
+      traversal.uses_block_list() || given_tiles() || c.Q.size(2) > kSmallQBlock ||
+      !has_wgmma(c.Q.device()))
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
   const AttentionGpu gpu = gpu_of(c.Q.device());
@@ -169,21 +173,21 @@ SplitKv AttentionHeuristics::split_kv(const AttentionCall& c) const {
   return best_splits(tiles, c.K.size(2), bytes_of_key, gpu);
 }
 
-bool AttentionHeuristics::may_leave_doubts(const AttentionCall& c) const {
+bool AttentionHeuristics::uses_speculative_softmax(const AttentionCall& c) const {
   if (spec.weighting != AttentionNormalization::softmax) return false;
   const bool asks = spec.rescaling == Rescaling::never;
   if (!asks && spec.rescaling != Rescaling::automatic) return false;
   // Rows of a tile may have no keys there, or none that is known.
-  if (c.packs_heads || c.extras.row_max.defined() || traversal.is_listed() || spec.blocks || spec.kv_range ||
-      c.K.size(2) == 0)
+  if (c.pack_gqa || c.extras.row_max.defined() || traversal.uses_block_list() || spec.blocks ||
+      spec.kv_range || c.K.size(2) == 0)
     return false;
   if (asks) return true;
   // Rows that begin after their tile's first block gain nothing, and in 16 bits they are
   // recomputed. Scores that depend on positions are usually largest next to the query if keys end
   // there (bench/results/sweeps/2026-11-22-h200-never-rescaled.jsonl).
   const KvExtent kv_extent = traversal.kv_extent();
-  const bool all_see_key_0 = kv_extent != KvExtent::unknown && !score.of_position;
-  if (traversal.depends_on_data() || (score.of_position && kv_extent != KvExtent::causal) ||
+  const bool all_see_key_0 = kv_extent != KvExtent::unknown && !score.reads_kv_index;
+  if (traversal.is_data_dependent() || (score.reads_kv_index && kv_extent != KvExtent::causal) ||
       (c.Q.dtype() == DType::f16 && !all_see_key_0))
     return false;
   return has_wgmma(c.Q.device()) &&
@@ -191,25 +195,30 @@ bool AttentionHeuristics::may_leave_doubts(const AttentionCall& c) const {
 }
 
 /// Scores of positions are largest next to the query, as a rule (ALiBi, KERPLE, forgetting).
-bool AttentionHeuristics::goes_backwards() const { return score.of_position && !score.grows_with_distance; }
+bool AttentionHeuristics::iterates_in_reverse() const {
+  return score.reads_kv_index && !score.grows_with_distance;
+}
 
-int AttentionHeuristics::programs(const AttentionCall& c) const { return gpu_of(c.Q.device()).num_sms; }
+int AttentionHeuristics::programs(const AttentionCall& c) const {
+  return gpu_of(c.Q.device()).num_sms;
+}
 
-bool AttentionHeuristics::longest_first(const AttentionCall& c, const AttentionTileShape& tiles) const {
+bool AttentionHeuristics::longest_first(const AttentionCall& c,
+                                        const AttentionTileShape& tiles) const {
   if (spec.longest_first) return *spec.longest_first;
-  constexpr std::int64_t kMostShare = 16, kStepsByShare = 4, kMostRanked = 512;
+  constexpr std::int64_t kMaxShare = 16, kStepsByShare = 4, kMaxRanked = 512;
   const std::int64_t entries = c.lengths.q.defined() ? sequences(c) : 1,
                      of_head = ceil_div(c.Q.size(2), tiles.block_q),
                      all = c.Q.size(0) * c.Q.size(1) * of_head,
                      steps = ceil_div(c.K.size(2) / entries, tiles.block_kv), sms = programs(c);
-  return of_head > 1 && of_head <= kMostRanked && all > sms && all <= kMostShare * sms &&
+  return of_head > 1 && of_head <= kMaxRanked && all > sms && all <= kMaxShare * sms &&
          steps * sms >= kStepsByShare * all;
 }
 
 BlockListArgs AttentionHeuristics::lists(const Stream& stream, const AttentionCall& c,
-                          const AttentionTileShape& tiles) const {
+                                         const AttentionTileShape& tiles) const {
   if (spec.blocks && c.lengths.q.defined()) throw_argument_error(ErrorId::varlen_blocks);
-  const int group = c.packs_heads ? static_cast<int>(c.Q.size(2) / c.seqlen_q) : 1;
+  const int group = c.pack_gqa ? static_cast<int>(c.Q.size(2) / c.seqlen_q) : 1;
   return traversal
       .lists(stream, {c.Q, c.K, c.V, c.O}, tiles,
              {group, spec.align_bottom_right, longest_first(c, tiles), c.lengths})

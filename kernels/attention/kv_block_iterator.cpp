@@ -24,24 +24,24 @@ KvBlockIterator KvBlockIterator::range(const KvRanges& keys, const Tile& length,
 /// Sorted, and without what blocks of an earlier one hold: each block begins at the first visible
 /// key that none has yet, so that there are as few as can be.
 void KvBlockIterator::place(const std::vector<KvRange>& keys) {
-  struct Span {
+  struct VisitedInterval {
     Tile lo, hi;
   };
-  std::vector<Span> spans;
+  std::vector<VisitedInterval> spans;
   for (const KvRange& r : keys) {
     const Tile some = r.lo < r.hi;
     spans.push_back({where(some, r.lo, 0), where(some, r.hi, 0)});
   }
   for (std::size_t n = spans.size(); n > 1; --n)
     for (std::size_t i = 0; i + 1 < n; ++i) {
-      Span &x = spans[i], &y = spans[i + 1];
+      VisitedInterval &x = spans[i], &y = spans[i + 1];
       const Tile keep = x.lo <= y.lo;
-      const Span low{where(keep, x.lo, y.lo), where(keep, x.hi, y.hi)};
+      const VisitedInterval low{where(keep, x.lo, y.lo), where(keep, x.hi, y.hi)};
       y = {where(keep, y.lo, x.lo), where(keep, y.hi, x.hi)};
       x = low;
     }
   Tile taken = tegula::full<i32>(0), steps = tegula::full<i32>(0);
-  for (const Span& s : spans) {
+  for (const VisitedInterval& s : spans) {
     const Tile first = max(s.lo, taken), blocks = cdiv(max(s.hi - first, 0), block_);
     const Tile before = steps * block_;
     parts_.push_back({first - before, steps});
@@ -51,25 +51,26 @@ void KvBlockIterator::place(const std::vector<KvRange>& keys) {
   hi_ = steps;
 }
 
-KvBlockIterator KvBlockIterator::list(const BlockListViews& views, const Index& b, const Index& h, const Tile& m,
-                    int block, std::optional<KvIndexWindow> columns) {
+KvBlockIterator KvBlockIterator::list(const BlockListViews& views, const Index& b, const Index& h,
+                                      const Tile& m, int block,
+                                      std::optional<KvIndexWindow> columns) {
   KvBlockIterator v;
   v.block_ = block;
   v.lo_ = Tile(0);
   v.hi_ = fill_absent(views.counts(b, h, m), 0);
   v.full_count_ = views.full ? fill_absent((*views.full)(b, h, m), 0) : tegula::full<i32>(0);
-  v.row_ = Row{views, b.first(), h.first(), m, std::move(columns)};
+  v.row_ = BlockListRow{views, b.first(), h.first(), m, std::move(columns)};
   return v;
 }
 
-KvBlockIterator KvBlockIterator::if_any(const Tile& condition) const {
+KvBlockIterator KvBlockIterator::only_if(const Tile& condition) const {
   KvBlockIterator v = *this;
   v.hi_ = where(condition, hi_, lo_);
   v.has_step_ = false;
   return v;
 }
 
-KvBlockIterator KvBlockIterator::with_a_step() const {
+KvBlockIterator KvBlockIterator::with_min_one_block() const {
   KvBlockIterator v = *this;
   v.has_step_ = !row_;
   return v;
@@ -80,9 +81,10 @@ Tile KvBlockIterator::end() const {
   return has_step_ ? max(hi, lo_ + 1) : hi;
 }
 
-KvBlockIterator KvBlockIterator::backwards() const {
+KvBlockIterator KvBlockIterator::reversed() const {
   KvBlockIterator v = *this;
-  if (!row_ && parts_.empty()) v.mirror_ = lo_ + lo_ + (cdiv(end() - lo_, block_) - 1) * block_;
+  if (!row_ && parts_.empty())
+    v.reverse_end_ = lo_ + lo_ + (cdiv(end() - lo_, block_) - 1) * block_;
   return v;
 }
 
@@ -111,14 +113,14 @@ Index KvBlockIterator::block(const Index& step) const {
       origin = where(i >= parts_[p].begin, parts_[p].origin, origin);
     return slice(origin + i * block_, block_);
   }
-  if (mirror_) return slice(*mirror_ - i, block_);
+  if (reverse_end_) return slice(*reverse_end_ - i, block_);
   if (!row_) return step;
-  const Row& r = *row_;
+  const BlockListRow& r = *row_;
   return slice(fill_absent(r.views.blocks(r.b, r.h, r.m, r.at(i, full_count_)), 0) * block_,
                block_);
 }
 
-Tile KvBlockIterator::Row::at(const Tile& i, const Tile& full_count) const {
+Tile KvBlockIterator::BlockListRow::at(const Tile& i, const Tile& full_count) const {
   if (!views.two_ended) return i;
   if (!columns) return where(i < full_count, i, views.blocks.dim(3) - 1 - (i - full_count));
   return where(i < full_count, columns->begin + i, columns->end - 1 - (i - full_count));

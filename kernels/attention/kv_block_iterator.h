@@ -24,18 +24,18 @@ class KvBlockIterator {
   /// Iterates over the kv ranges that a mask was found to leave.
   static KvBlockIterator range(const KvRanges& keys, const Tile& length, int block);
   /// The row of query tile m, or its `columns`.
-  static KvBlockIterator list(const BlockListViews& views, const Index& b, const Index& h, const Tile& m,
-                     int block, std::optional<KvIndexWindow> columns = {});
+  static KvBlockIterator list(const BlockListViews& views, const Index& b, const Index& h,
+                              const Tile& m, int block, std::optional<KvIndexWindow> columns = {});
 
   /// The same, or none where the condition does not hold.
-  KvBlockIterator if_any(const Tile& condition) const;
+  KvBlockIterator only_if(const Tile& condition) const;
 
   /// The same with at least one iteration, unless a list gives the blocks. The mask must then
   /// exclude all keys.
-  KvBlockIterator with_a_step() const;
+  KvBlockIterator with_min_one_block() const;
 
   /// The same from the last block to the first, where they are one interval.
-  KvBlockIterator backwards() const;
+  KvBlockIterator reversed() const;
 
   /// Chunk `number` of `parts` equal chunks of the iterations, in order; the last ones may be
   /// shorter.
@@ -55,12 +55,12 @@ class KvBlockIterator {
   int stride() const { return row_ || !parts_.empty() ? 1 : block_; }
 
   /// From iteration `begin` on, iteration i is the block from key origin + i * block on.
-  struct Part {
+  struct PlacedInterval {
     Tile origin, begin;
   };
   void place(const std::vector<KvRange>& keys);
 
-  struct Row {
+  struct BlockListRow {
     BlockListViews views;
     Tile b, h, m;
     std::optional<KvIndexWindow> columns;
@@ -68,13 +68,14 @@ class KvBlockIterator {
     Tile at(const Tile& i, const Tile& full_count) const;
   };
   Tile lo_, hi_, length_;
-  std::optional<Tile> mirror_;  ///< in reverse: iteration i is the block from key mirror - i on
+  std::optional<Tile>
+      reverse_end_;  ///< in reverse: iteration i is the block from key mirror - i on
   int block_ = 0;
   bool has_step_ = false;  ///< in every tile
   std::vector<KvRange> full_;
-  std::vector<Part> parts_;  ///< empty: one interval
+  std::vector<PlacedInterval> parts_;  ///< empty: one interval
   Tile full_count_;
-  std::optional<Row> row_;
+  std::optional<BlockListRow> row_;
 };
 
 }  // namespace tegula

@@ -2,8 +2,8 @@
 // Source of the kv range of a query tile if no list gives it.
 #include <optional>
 
-#include "kernels/attention/query_rows.h"
 #include "kernels/attention/kv_block_iterator.h"
+#include "kernels/attention/query_rows.h"
 #include "tegula/block_mask.h"
 #include "tegula/kernels/attention.h"
 

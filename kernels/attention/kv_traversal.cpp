@@ -11,7 +11,7 @@ KvTraversal::KvTraversal(const AttentionSpec& spec) : list_(spec.blocks) {
     text_ = "a range of the caller", depends_on_data_ = true;
   } else if (spec.mask) {
     derived_.emplace(spec.mask, spec.weighting == AttentionNormalization::stick_breaking);
-    text_ = derived_->text(), depends_on_data_ = derived_->depends_on_data();
+    text_ = derived_->text(), depends_on_data_ = derived_->is_data_dependent();
     if (derived_->is_up_to_row()) kv_extent_ = KvExtent::causal;
   } else {
     text_ = "all, there is no mask", kv_extent_ = KvExtent::full;
@@ -19,7 +19,8 @@ KvTraversal::KvTraversal(const AttentionSpec& spec) : list_(spec.blocks) {
 }
 
 std::optional<BlockListArgs> KvTraversal::lists(const Stream& stream, const AttentionTensors& t,
-                                   const AttentionTileShape& tiles, const QueryTileRows& rows) const {
+                                                const AttentionTileShape& tiles,
+                                                const QueryTileRows& rows) const {
   if (list_) return list_args(*list_, t.Q);
   if (!derived_) return std::nullopt;
   return derived_->lists(stream, t.Q, t.K, t.V, t.O, {tiles.block_q, tiles.block_kv}, rows);

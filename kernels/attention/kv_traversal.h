@@ -19,17 +19,20 @@ class KvTraversal {
   explicit KvTraversal(const AttentionSpec& spec);
 
   /// True if the kernel runs over block lists.
-  bool is_listed() const { return list_ || (derived_ && derived_->is_listed()); }
+  bool uses_block_list() const { return list_ || (derived_ && derived_->uses_block_list()); }
   /// True if the kv blocks of a tile are not consecutive.
-  bool has_gaps() const { return is_listed() || (derived_ && derived_->has_parts()); }
+  bool is_non_contiguous() const {
+    return uses_block_list() || (derived_ && derived_->has_parts());
+  }
   KvExtent kv_extent() const { return kv_extent_; }
   /// True if tensors, the caller, or an untraceable mask decide what a row attends to, which may
   /// not be in the first block.
-  bool depends_on_data() const { return depends_on_data_; }
+  bool is_data_dependent() const { return depends_on_data_; }
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<BlockListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
-                                const AttentionTileShape& tiles, const QueryTileRows& rows) const;
+                                     const AttentionTileShape& tiles,
+                                     const QueryTileRows& rows) const;
   /// One line: the traversal and the reason.
   const std::string& text() const { return text_; }
   /// Report, as Kernel::explain() gives it, on the kernels that make the lists.

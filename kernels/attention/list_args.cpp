@@ -34,7 +34,9 @@ void check_blocks(const BlockList& list) {
 
 BlockListArgs list_args(const BlockList& list, const Tensor& Q) {
   const Dims rows{Q.size(0), Q.size(1), ceil_div(Q.size(2), list.block_q)};
-  const Tensor full = list.full_kv_num_blocks.defined() ? fitted(list.full_kv_num_blocks, "full_kv_num_blocks", rows, 3, Q) : Tensor();
+  const Tensor full = list.full_kv_num_blocks.defined()
+                          ? fitted(list.full_kv_num_blocks, "full_kv_num_blocks", rows, 3, Q)
+                          : Tensor();
   return {fitted(list.kv_indices, "kv_indices", rows, 4, Q),
           fitted(list.kv_num_blocks, "kv_num_blocks", rows, 3, Q),
           full,

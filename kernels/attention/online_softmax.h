@@ -12,8 +12,8 @@ namespace tegula {
 /// rescaling, the first block's largest score without any), their sum, and the accumulated output.
 /// Scores times `factor`, which is positive, are exponents of 2.
 struct OnlineSoftmax {
-  /// A maximum below every score, yet finite: exp2(-inf - kFloor) is 0, not NaN.
-  static constexpr float kFloor = -1e30f;
+  /// A maximum below every score, yet finite: exp2(-inf - kMinFiniteMax) is 0, not NaN.
+  static constexpr float kMinFiniteMax = -1e30f;
 
   /// Weights are rounded to the type.
   OnlineSoftmax(int rows, int columns, Rescaling rescaling, DType weights);
@@ -25,9 +25,9 @@ struct OnlineSoftmax {
 
   /// Rows whose sums or outputs, without rescaling, are so large or small that they, or the weights
   /// in them, may have left the range of their type.
-  Tile doubtful() const;
+  Tile needs_recompute() const;
 
-  Tile top, sum, out;
+  Tile row_max, row_sum, acc;
 
  private:
   Tile reference(const Tile& scores) const;
@@ -49,10 +49,10 @@ class SoftmaxFinalizer {
   Tile lse() const;
 
  private:
-  Tile top_, factor_, sum_, empty_;  ///< sum * 2^(top * factor)
-  std::optional<Tile> share_;        ///< of the outputs in that sum
+  Tile row_max_, factor_, row_sum_, is_empty_;  ///< row_sum * 2^(row_max * factor)
+  std::optional<Tile> acc_fraction_;            ///< of the outputs in that sum
 };
 /// The largest score of each row in natural units; -inf without keys.
-Tile row_maximum(const OnlineSoftmax& s, const Tile& factor);
+Tile scaled_row_max(const OnlineSoftmax& s, const Tile& factor);
 
 }  // namespace tegula

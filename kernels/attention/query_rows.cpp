@@ -2,7 +2,8 @@
 
 namespace tegula {
 
-SequenceRange SequenceRange::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv, const Tile& b) {
+SequenceRange SequenceRange::packed(const In<i32, 1>& cu_q, const In<i32, 1>& cu_kv,
+                                    const Tile& b) {
   const Tile next = b + 1, kv_first = fill_absent(cu_kv(b), 0);
   return {.entry = Index(Tile(0), 1),
           .seqlen_kv = fill_absent(cu_kv(next), 0) - kv_first,
@@ -24,7 +25,7 @@ std::pair<Index, Index> VarlenTileScheduler::at(const Tile& number) const {
   // The last sequence whose first tile has this number or a smaller one.
   const Tile sequences = this->sequences();
   Tile found = full<i32>(0);
-  for (int step = kMostSequences / 2; step > 0; step /= 2) {
+  for (int step = kMaxSequences / 2; step > 0; step /= 2) {
     const Tile next = found + step, begin = fill_absent(cu_q_(next), 0);
     found = where(next < sequences && first_of(next, begin) <= number, next, found);
   }
@@ -44,7 +45,8 @@ QueryRows QueryRows::shifted(const Tile& by) const {
   return {heads, positions + by, first + by, last + by, head_of_row};
 }
 
-QueryRows QueryRows::of_group(const Index& group, const Index& m, const Tile& rows, const Tile& seqlen_q) {
+QueryRows QueryRows::of_group(const Index& group, const Index& m, const Tile& rows,
+                              const Tile& seqlen_q) {
   const Tile r = m.indices(), head = group * (rows / seqlen_q) + r / seqlen_q;
   return {expand(head, 1), expand(r % seqlen_q, 1), full<i32>(0), seqlen_q - 1, head};
 }

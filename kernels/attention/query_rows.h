@@ -31,7 +31,7 @@ struct SequenceRange {
 };
 
 /// In one call.
-inline constexpr int kMostSequences = 1 << 16;
+inline constexpr int kMaxSequences = 1 << 16;
 
 /// Tiles of `rows` queries of consecutive sequences: few more than there are, however much longer
 /// the longest sequence is than the others.
@@ -66,7 +66,8 @@ struct QueryRows {
   /// The same rows, `by` positions further on.
   QueryRows shifted(const Tile& by) const;
   /// All positions of a group's first head, then those of its next (`rows` in all).
-  static QueryRows of_group(const Index& group, const Index& m, const Tile& rows, const Tile& seqlen_q);
+  static QueryRows of_group(const Index& group, const Index& m, const Tile& rows,
+                            const Tile& seqlen_q);
 };
 
 }  // namespace tegula

@@ -10,15 +10,15 @@ namespace tegula {
 
 /// Weights that are the scores: only their products with values are kept.
 struct UnnormalizedState {
-  Tile out;
+  Tile acc;
 };
 
 using SoftmaxState = std::variant<OnlineSoftmax, StickBreaking, UnnormalizedState>;
 
 /// Initial state of a tile's rows, before any key. `weights` is the type that weights are rounded
 /// to.
-SoftmaxState row_weights(AttentionNormalization weighting, Rescaling rescaling, int rows, int columns,
-                       DType weights);
+SoftmaxState initial_softmax_state(AttentionNormalization weighting, Rescaling rescaling, int rows,
+                                   int columns, DType weights);
 
 /// The score of a masked key.
 float masked_score(AttentionNormalization weighting);
@@ -28,6 +28,6 @@ float masked_score(AttentionNormalization weighting);
 Tile softmax_step(SoftmaxState& rows, const Tile& scores, const Tile& factor, const Tile& first);
 
 /// The accumulator of weights times values.
-Tile& sums_of(SoftmaxState& rows);
+Tile& accumulator_of(SoftmaxState& rows);
 
 }  // namespace tegula

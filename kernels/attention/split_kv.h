@@ -2,8 +2,8 @@
 // Split-KV, for few rows with many keys: programs share a tile, each visits a part of its keys, and
 // their softmaxes are combined (Dao et al. 2023, "Flash-Decoding"): those of a cluster through its
 // shared memory, those of several clusters through memory, by the last one to arrive.
-#include "kernels/attention/online_softmax.h"
 #include "kernels/attention/kv_block_iterator.h"
+#include "kernels/attention/online_softmax.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -17,9 +17,9 @@ struct SplitKv {
 };
 
 /// The softmax over the keys of all programs of the cluster, for the rows of this program's slice
-/// (`cluster_slice`). Partials are added in an order of their own (`cluster_reduce_scatter`), the same in
-/// every run.
-OnlineSoftmax merged(const OnlineSoftmax& part, const Tile& factor, int programs);
+/// (`cluster_slice`). Partials are added in an order of their own (`cluster_reduce_scatter`), the
+/// same in every run.
+OnlineSoftmax combine_in_cluster(const OnlineSoftmax& part, const Tile& factor, int programs);
 
 /// Workspace of the clusters that share a tile: partial accumulators [tiles, clusters, rows,
 /// columns], and row_max and row_sum [tiles, clusters, 2, rows].
@@ -33,11 +33,11 @@ struct SplitKvPartials {
 
   /// Publishes some rows of a tile for one cluster. True in the last cluster, which may read the
   /// partials of all.
-  Tile leave(const OnlineSoftmax& s, const Tile& tile, const Tile& cluster, const Index& rows,
-             const Index& columns, const Tile& arrival) const;
+  Tile publish(const OnlineSoftmax& s, const Tile& tile, const Tile& cluster, const Index& rows,
+               const Index& columns, const Tile& arrival) const;
   /// Combines the partials of all clusters, in their order: the same in every run, whoever is last.
-  OnlineSoftmax all(const Tile& tile, const Index& rows, const Index& columns,
-                    const Tile& factor) const;
+  OnlineSoftmax combine_all(const Tile& tile, const Index& rows, const Index& columns,
+                            const Tile& factor) const;
 };
 
 }  // namespace tegula

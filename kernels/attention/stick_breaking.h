@@ -15,9 +15,9 @@ struct StickBreaking {
   /// sums of logarithms, so that none underflows early.
   Tile step(const Tile& scores, const Tile& factor);
   /// The natural logarithm of the weight that no key took.
-  Tile log_left() const;
+  Tile log_remaining() const;
 
-  Tile left, out;  ///< left: logarithm to base 2
+  Tile log2_remaining, acc;  ///< log2_remaining: logarithm to base 2
 };
 
 }  // namespace tegula

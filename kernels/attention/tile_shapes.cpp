@@ -12,7 +12,7 @@ namespace {
 constexpr int kStep = 16, kMaxKeys = 128, kMaxWideKeys = 224, kCostlyKeys = 64, kRows = 128,
               kBytes = 2;
 /// Rows of tiles of three warpgroups, and fewer keys a step than gain anything there.
-constexpr int kTallRows = 192, kLimits = 12, kLeastTallKeys = 96;
+constexpr int kTallRows = 192, kLimits = 12, kMinTallKeys = 96;
 constexpr int kWarps = 8, kTallWarps = 12, kSlots = 2;
 /// Registers that rows' state and addresses take, and those that a producer thread has use for.
 constexpr int kState = 40, kTallState = 32, kProducer = 40;
@@ -50,8 +50,8 @@ double keys_up_to_row(int rows, const AttentionLengths& l) {
 }
 
 /// Average cost of a row of a tile, in keys.
-double row_cost(const AttentionTileShape& t, int head_dim_v, KvExtent kv_extent, const AttentionLengths& l,
-                const AttentionRates& r) {
+double row_cost(const AttentionTileShape& t, int head_dim_v, KvExtent kv_extent,
+                const AttentionLengths& l, const AttentionRates& r) {
   const bool is_all = kv_extent == KvExtent::full;
   // kv blocks end after the last key that is needed, by this on average if bounds are multiples of
   // the rows.
@@ -66,8 +66,8 @@ double row_cost(const AttentionTileShape& t, int head_dim_v, KvExtent kv_extent,
 
 /// Cost of all rows, including those beyond the last query and those that SMs without a tile could
 /// have computed.
-double total_cost(TileShapeClass form, const AttentionTileShape& t, int head_dim_v, KvExtent kv_extent,
-                  const AttentionLengths& l, const AttentionGpu& gpu) {
+double total_cost(TileShapeClass form, const AttentionTileShape& t, int head_dim_v,
+                  KvExtent kv_extent, const AttentionLengths& l, const AttentionGpu& gpu) {
   const AttentionRates& r = gpu.profile->attention;
   const auto tiles = static_cast<double>(l.matrices * ceil_div(l.queries, t.block_q)) / gpu.num_sms;
   // Tiles of different lengths even out, except within one wave.
@@ -79,11 +79,12 @@ double total_cost(TileShapeClass form, const AttentionTileShape& t, int head_dim
 /// Forms that were measured to be worth a kernel of their own somewhere.
 bool may_be(TileShapeClass form, const TileRequirements& needs, const AttentionTileShape& t,
             const AttentionGpu& gpu) {
-  const bool is_plain = !needs.has_score && !needs.score.has_per_element_state && !needs.score.of_position;
+  const bool is_plain =
+      !needs.has_score && !needs.score.has_per_element_state && !needs.score.reads_kv_index;
   if (form == TileShapeClass::standard) return true;
-  if (needs.has_gaps || !is_plain) return false;
+  if (needs.is_non_contiguous || !is_plain) return false;
   return form == TileShapeClass::large_n ? t.block_kv > attention_tiles(needs).block_kv
-                                : gpu.has_wgmma && t.block_kv >= kLeastTallKeys;
+                                         : gpu.has_wgmma && t.block_kv >= kMinTallKeys;
 }
 
 }  // namespace
@@ -96,11 +97,11 @@ AttentionTileShape attention_tiles(const TileRequirements& needs) {
   // 2), the output accumulator. If that leaves none free, the search for the next block needs some,
   // and so do positions.
   const bool is_full = head_dim_v > kMaxKeys;
-  const int others = needs.has_gaps + needs.score.of_position, spare = is_full ? 0 : 1;
+  const int others = needs.is_non_contiguous + needs.score.reads_kv_index, spare = is_full ? 0 : 1;
   const int costly = kCostlyKeys / (is_full ? 2 : 1) / (needs.score.needs_row_scan ? 2 : 1);
   int by_registers = registers_for_sums() - head_dim_v / 2 - std::max(others - spare, 0) * kStep;
   // A score that lanes compute for others takes some registers, but fewer than one per element.
-  if (needs.score.of_distance)
+  if (needs.score.is_toeplitz)
     by_registers =
         std::max(by_registers - (is_full ? 2 : 1) * kStep, std::min(by_registers, costly));
   const int by_shared = keys_by_shared(dim, head_dim_v);
@@ -124,7 +125,7 @@ AttentionTileShape three_warpgroup_tiles(const TileRequirements& needs, KvExtent
   const int limits = kv_extent != KvExtent::unknown ? 0 : needs.has_score ? 2 * kLimits : kLimits;
   const int left = tall_registers_for_sums() - head_dim_v / 2 - limits;
   const int by_registers = left * 4 / 3, by_shared = keys_by_shared(dim, head_dim_v, kTallRows);
-  const bool is_costly = needs.score.has_per_element_state || needs.score.of_distance;
+  const bool is_costly = needs.score.has_per_element_state || needs.score.is_toeplitz;
   const int most = is_costly ? kCostlyKeys : kMaxKeys;
   return {kTallRows, std::min({most, by_registers, by_shared}) / kStep * kStep};
 }
@@ -134,7 +135,7 @@ AttentionTileShape tma_bias_tiles(const TileRequirements& needs) {
   TileRequirements others = needs;
   others.score.has_per_element_state = false;
   const AttentionTileShape all = attention_tiles(others);
-  const int bytes = needs.score.box_bytes, dim = padded_head_dim(needs.dim),
+  const int bytes = needs.score.tma_bytes_per_element, dim = padded_head_dim(needs.dim),
             head_dim_v = padded_head_dim(needs.head_dim_v);
   // 32-bit score terms take as many registers as the accumulator they are added to; 16-bit ones
   // find room.
@@ -145,17 +146,20 @@ AttentionTileShape tma_bias_tiles(const TileRequirements& needs) {
   return {kRows, std::min({all.block_kv, by_registers, by_shared}) / kStep * kStep};
 }
 
-AttentionTileShape tiles_of(TileShapeClass form, const TileRequirements& needs, KvExtent kv_extent) {
+AttentionTileShape tiles_of(TileShapeClass form, const TileRequirements& needs,
+                            KvExtent kv_extent) {
   if (form == TileShapeClass::standard) return attention_tiles(needs);
   if (form == TileShapeClass::tma_bias) return tma_bias_tiles(needs);
-  return form == TileShapeClass::large_n ? large_n_tiles(needs) : three_warpgroup_tiles(needs, kv_extent);
+  return form == TileShapeClass::large_n ? large_n_tiles(needs)
+                                         : three_warpgroup_tiles(needs, kv_extent);
 }
 
-TileShapeClass best_form(const TileRequirements& needs, KvExtent kv_extent, const AttentionLengths& lengths,
-                   const AttentionGpu& gpu) {
+TileShapeClass choose_tile_shape(const TileRequirements& needs, KvExtent kv_extent,
+                                 const AttentionLengths& lengths, const AttentionGpu& gpu) {
   if (kv_extent == KvExtent::unknown) return TileShapeClass::standard;
   const auto cost = [&](TileShapeClass form) {
-    return total_cost(form, tiles_of(form, needs, kv_extent), needs.head_dim_v, kv_extent, lengths, gpu);
+    return total_cost(form, tiles_of(form, needs, kv_extent), needs.head_dim_v, kv_extent, lengths,
+                      gpu);
   };
   TileShapeClass best = TileShapeClass::standard;
   for (const TileShapeClass form : {TileShapeClass::large_n, TileShapeClass::three_warpgroups})

@@ -18,14 +18,14 @@ inline constexpr std::initializer_list<int> kQueryTiles{16, 32, 64, 128, 192},
     kKeyTiles{16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224};
 
 /// Maximum programs that split the keys of a tile, and the sizes of their clusters.
-inline constexpr int kMostKeySplits = 256;
-inline constexpr std::initializer_list<int> kKeyClusters{8, 4, 2, 1};
+inline constexpr int kMaxSplitKv = 256;
+inline constexpr std::initializer_list<int> kSplitKvClusters{8, 4, 2, 1};
 
 /// Properties of a call that take registers besides the head dims, which need not be padded.
 struct TileRequirements {
   int dim, head_dim_v;
   ScoreTraits score = {};
-  bool has_gaps = false;  ///< kv blocks of a tile are not consecutive
+  bool is_non_contiguous = false;  ///< kv blocks of a tile are not consecutive
   bool has_score = false;
 };
 AttentionTileShape attention_tiles(const TileRequirements& needs);
@@ -43,8 +43,9 @@ AttentionTileShape large_n_tiles(const TileRequirements& needs);
 /// registers, and bounds of keys on both sides (`kv_extent` unknown) take some.
 AttentionTileShape three_warpgroup_tiles(const TileRequirements& needs, KvExtent kv_extent);
 
-/// Tiles for a score whose tensors TMA loads, as far as ScoreTraits::box_bytes says: the elements of
-/// a kv block lie in shared memory next to its keys, and in registers next to the accumulator.
+/// Tiles for a score whose tensors TMA loads, as far as ScoreTraits::tma_bytes_per_element says:
+/// the elements of a kv block lie in shared memory next to its keys, and in registers next to the
+/// accumulator.
 AttentionTileShape tma_bias_tiles(const TileRequirements& needs);
 
 enum class TileShapeClass : std::uint8_t { standard, large_n, three_warpgroups, tma_bias };
@@ -62,7 +63,7 @@ struct AttentionGpu {
 };
 /// The tile shape with the shortest estimated time: fewer kv blocks, and keys and values that more
 /// rows share, against keys that no row needs, rows beyond the last, and SMs without a tile.
-TileShapeClass best_form(const TileRequirements& needs, KvExtent kv_extent, const AttentionLengths& lengths,
-                   const AttentionGpu& gpu = {});
+TileShapeClass choose_tile_shape(const TileRequirements& needs, KvExtent kv_extent,
+                                 const AttentionLengths& lengths, const AttentionGpu& gpu = {});
 
 }  // namespace tegula

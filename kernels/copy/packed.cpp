@@ -1,6 +1,6 @@
 // Repacks tensors that a kernel cannot read in their layout.
-#include "tegula/kernels/copy.h"
 #include "tegula/int_math.h"
+#include "tegula/kernels/copy.h"
 #include "tegula/scratch.h"
 
 namespace tegula {
@@ -13,7 +13,8 @@ int other_of(int dim) { return dim == -1 ? -2 : -1; }
 /// The dimension along which the copy is contiguous.
 int dim_of_copy(const RepackedOperand& o) {
   const int other = other_of(o.dim);
-  return o.requirement == LayoutRequirement::tma_compatible && o.tensor.stride(other) == 1 ? other : o.dim;
+  return o.requirement == LayoutRequirement::tma_compatible && o.tensor.stride(other) == 1 ? other
+                                                                                           : o.dim;
 }
 
 /// Shape of a row-major tensor that has room for the copy.
@@ -48,7 +49,8 @@ bool is_tma_compatible(const Tensor& t) {
 bool RepackedOperand::needs_repack() const {
   if (requirement == LayoutRequirement::any || tensor.numel() == 0) return false;
   if (!is_tma_compatible(tensor)) return true;
-  return requirement == LayoutRequirement::contiguous_dim && tensor.stride(dim) != 1 && tensor.size(dim) > 1;
+  return requirement == LayoutRequirement::contiguous_dim && tensor.stride(dim) != 1 &&
+         tensor.size(dim) > 1;
 }
 
 bool RepackedOperand::is_line_aligned() const {
@@ -57,8 +59,9 @@ bool RepackedOperand::is_line_aligned() const {
   return pitch * size_bytes(tensor.dtype()) % kLine == 0;
 }
 
-RepackedOperands::RepackedOperands(const Stream& stream, std::initializer_list<RepackedOperand> operands,
-                             const Dims& workspace, DType workspace_type, int counters) {
+RepackedOperands::RepackedOperands(const Stream& stream,
+                                   std::initializer_list<RepackedOperand> operands,
+                                   const Dims& workspace, DType workspace_type, int counters) {
   const StreamScope one_call;
   if (counters > 0) counters_ = Scratch::counters(stream, static_cast<std::size_t>(counters));
   std::size_t bytes = workspace.empty() ? 0 : Scratch::bytes_of(workspace, workspace_type), i = 0;

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/attention/list_args.h"
 #include "kernels/argument_error.h"
+#include "kernels/attention/list_args.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -22,16 +22,16 @@ void check(const BlockMaskShape& g) {
     throw_argument_error(ErrorId::block_grid, g.seqlen_q, g.seqlen_kv, g.batch, g.heads);
 }
 
-struct Row {
+struct BlockRow {
   std::vector<i32> whole, masked;
 };
 
 /// Row by row, each padded to the longest.
-BlockList list_of(const BlockMaskShape& g, const std::vector<Row>& rows, Device device) {
+BlockList list_of(const BlockMaskShape& g, const std::vector<BlockRow>& rows, Device device) {
   std::size_t capacity = 1;
-  for (const Row& r : rows) capacity = std::max(capacity, r.whole.size() + r.masked.size());
+  for (const BlockRow& r : rows) capacity = std::max(capacity, r.whole.size() + r.masked.size());
   std::vector<i32> blocks, counts, full;
-  for (const Row& r : rows) {
+  for (const BlockRow& r : rows) {
     blocks.insert(blocks.end(), r.whole.begin(), r.whole.end());
     blocks.insert(blocks.end(), r.masked.begin(), r.masked.end());
     counts.push_back(static_cast<i32>(r.whole.size() + r.masked.size()));
@@ -115,20 +115,21 @@ auto make_select_kernel() {
 }  // namespace
 
 BlockList list_blocks(const BlockMaskShape& grid,
-                      const std::function<BlockCoverage(std::int64_t b, std::int64_t h, std::int64_t m,
-                                                   std::int64_t n)>& use,
+                      const std::function<BlockCoverage(std::int64_t b, std::int64_t h,
+                                                        std::int64_t m, std::int64_t n)>& use,
                       Device device, Loc at) {
   const detail::CallPlace here(at);
   check(grid);
-  std::vector<Row> rows;
+  std::vector<BlockRow> rows;
   for (std::int64_t b = 0; b < grid.batch; ++b)
     for (std::int64_t h = 0; h < grid.heads; ++h)
       for (std::int64_t m = 0; m < grid.q_blocks(); ++m) {
-        Row& row = rows.emplace_back();
+        BlockRow& row = rows.emplace_back();
         for (std::int64_t n = 0; n < grid.kv_blocks(); ++n) {
           const BlockCoverage is = use(b, h, m, n);
           if (is == BlockCoverage::empty) continue;
-          const bool is_whole = is == BlockCoverage::full && (n + 1) * grid.block_kv <= grid.seqlen_kv;
+          const bool is_whole =
+              is == BlockCoverage::full && (n + 1) * grid.block_kv <= grid.seqlen_kv;
           (is_whole ? row.whole : row.masked).push_back(static_cast<i32>(n));
         }
       }
@@ -166,7 +167,8 @@ void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t key
                    BlockInterior within, const BlockList& list, Loc at) {
   const detail::CallPlace here(at);
   check_blocks(list);
-  const Tensor &blocks = list.kv_indices, &counts = list.kv_num_blocks, &full = list.full_kv_num_blocks;
+  const Tensor &blocks = list.kv_indices, &counts = list.kv_num_blocks,
+               &full = list.full_kv_num_blocks;
   const bool fits = indices.dtype() == DType::i32 && indices.rank() == 4 && blocks.rank() == 4 &&
                     indices.device() == blocks.device() && indices.size(0) == blocks.size(0) &&
                     indices.size(1) == blocks.size(1) && indices.size(2) == blocks.size(2) &&

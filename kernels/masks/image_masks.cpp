@@ -9,12 +9,12 @@
 namespace tegula::masks {
 namespace {
 
-struct Place {
+struct Pixel {
   Tile column, row;
 };
 
 /// kv lies in the size x size window around q, which is moved inwards at the border.
-Tile is_near(const Place& q, const Place& kv, const Tile& width, const Tile& height,
+Tile is_near(const Pixel& q, const Pixel& kv, const Tile& width, const Tile& height,
              const Tile& size) {
   const Tile half = size / 2;
   const Tile row = clamp(q.row, half, height - 1 - half),
@@ -63,7 +63,7 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskScalar size) {
       const Tile inside = i % pixels;
       // The rows above a row of tiles are what is above divided by the width.
       const Tile above = (i - i % strip) / width;
-      return Place{i / pixels % tiles * w + inside % w, above + inside / w};
+      return Pixel{i / pixels % tiles * w + inside % w, above + inside / w};
     };
     return is_near(place(q), place(kv), width, image.height.value(), size.value());
   };
@@ -76,7 +76,7 @@ Mask morton_neighbourhood(int side, MaskScalar size, Loc at) {
   return [=](Tile, Tile, Tile q, Tile kv) {
     const int bits = std::countr_zero(static_cast<unsigned>(side));
     const auto place = [&](const Tile& i) {
-      return Place{even_bits(i, bits), even_bits(i >> 1, bits)};
+      return Pixel{even_bits(i, bits), even_bits(i >> 1, bits)};
     };
     return is_near(place(q), place(kv), Tile(side), Tile(side), size.value());
   };

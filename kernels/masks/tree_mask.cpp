@@ -24,7 +24,8 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes, De
   const std::size_t words = words_of(nodes), row_count = static_cast<std::size_t>(nodes);
   std::vector<std::uint32_t> bits(parents.size() * row_count * words);
   for (std::size_t t = 0; t < parents.size(); ++t) {
-    if (parents[t].size() > row_count) throw_argument_error(ErrorId::tree_size, t, parents[t].size(), nodes);
+    if (parents[t].size() > row_count)
+      throw_argument_error(ErrorId::tree_size, t, parents[t].size(), nodes);
     for (std::size_t i = 0; i < parents[t].size(); ++i) {
       const int parent = parents[t][i];
       if (parent < -1 || parent >= static_cast<int>(i))

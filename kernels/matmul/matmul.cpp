@@ -13,15 +13,17 @@ bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-MatmulDecomposition decomposition_of(const MatmulConfig& config, const Tensor& A, const Tensor& B, const Tensor& C) {
+MatmulDecomposition decomposition_of(const MatmulConfig& config, const Tensor& A, const Tensor& B,
+                                     const Tensor& C) {
   check_matmul(A, B, C);
   if (config.stream_k_ctas > 0 && A.size(-1) > 0) return MatmulDecomposition::StreamK;
   if (A.rank() == 3) return MatmulDecomposition::Batched;
   if (config.split_k <= 1) return MatmulDecomposition::DataParallel;
-  return config.split_k_in_cluster ? MatmulDecomposition::ClusterSplitK : MatmulDecomposition::SplitK;
+  return config.split_k_in_cluster ? MatmulDecomposition::ClusterSplitK
+                                   : MatmulDecomposition::SplitK;
 }
 
-Dims shape_of_sums(MatmulDecomposition decomposition, const MatmulConfig& c, const Tensor& C) {
+Dims workspace_shape(MatmulDecomposition decomposition, const MatmulConfig& c, const Tensor& C) {
   if (decomposition == MatmulDecomposition::SplitK) return {c.split_k, C.size(0), C.size(1)};
   if (decomposition != MatmulDecomposition::StreamK) return {};
   return {2 * c.stream_k_ctas, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
@@ -40,7 +42,7 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at
 }
 
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                             bool no_repack) {
+                               bool no_repack) {
   if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, LayoutRequirement::any};
   if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, LayoutRequirement::contiguous_dim};
   return {tensor, k_dim, no_repack ? LayoutRequirement::any : LayoutRequirement::tma_compatible};
@@ -50,13 +52,16 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options, bool further, Loc made_at) {
   check_matmul(A, B, C, made_at);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.tf32 = options.tf32, p.fp32_promotion = options.fp32_promotion, p.has_epilogue_tensors = further;
+  p.tf32 = options.tf32, p.fp32_promotion = options.fp32_promotion,
+  p.has_epilogue_tensors = further;
   p.profile = &device_profile(A.device());
-  p.num_sms = multiprocessors(A.device());
+  p.num_sms = num_sms(A.device());
   p.has_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
   const RepackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
-  p.a_k_major = A.stride(-1) == 1 || (a.requirement == LayoutRequirement::contiguous_dim && a.needs_repack());
-  p.b_k_major = B.stride(-2) == 1 || (b.requirement == LayoutRequirement::contiguous_dim && b.needs_repack());
+  p.a_k_major =
+      A.stride(-1) == 1 || (a.requirement == LayoutRequirement::contiguous_dim && a.needs_repack());
+  p.b_k_major =
+      B.stride(-2) == 1 || (b.requirement == LayoutRequirement::contiguous_dim && b.needs_repack());
   p.is_a_line_aligned = a.is_line_aligned(), p.is_b_line_aligned = b.is_line_aligned();
   p.no_split_k = A.rank() == 3, p.needs_repack = a.needs_repack() || b.needs_repack();
   return p;
@@ -69,9 +74,10 @@ MatmulCall::MatmulCall(const MatmulConfig& config, const MatmulOptions& options,
       operands(stream,
                {matmul_operand(A, -1, options, config.no_repack),
                 matmul_operand(B, -2, options, config.no_repack)},
-               shape_of_sums(decomposition, config, C), accumulator_type,
+               workspace_shape(decomposition, config, C), accumulator_type,
                decomposition == MatmulDecomposition::StreamK ? config.stream_k_ctas : 0),
-      variant{config, options, decomposition == MatmulDecomposition::ClusterSplitK ? config.split_k : 1,
+      variant{config, options,
+              decomposition == MatmulDecomposition::ClusterSplitK ? config.split_k : 1,
               operands.is_repacked()} {}
 
 }  // namespace detail

@@ -7,7 +7,8 @@ namespace {
 class Atomics : public test::Assembled {};
 
 template <class T>
-void combine(const std::string& what, const Tile& p, const Tile& v, MemoryOrder order, bool wants_old) {
+void combine(const std::string& what, const Tile& p, const Tile& v, MemoryOrder order,
+             bool wants_old) {
   const bool is_bits = std::is_integral_v<T>;
   const Tile old = what == "add"                ? atomic_add(p, v, {}, order)
                    : what == "max"              ? atomic_max(p, v, {}, order)

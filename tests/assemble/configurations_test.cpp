@@ -1,6 +1,6 @@
 // Every kernel of products that the choice of a configuration can lead to is assembled by both back
 // ends: no spills, no stack, no warning of the assembler (C75xx). Of them all an even sample,
-// unless TEGULA_ASSEMBLE=all. Needs ptxas.
+// unless TEGULA_TEST_ASSEMBLE=all. Needs ptxas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,8 +44,8 @@ Turn turn_of(const ChosenProduct& p, std::size_t number) {
       {{f32, f32}}};
   const auto& types = kTypes[static_cast<std::size_t>(p.type)];
   auto [operands, result] = types[number % types.size()];
-  const bool has_epilogue =
-      p.variant == Variant::Further || p.variant == Variant::BatchedFurther || p.variant == Variant::Gated;
+  const bool has_epilogue = p.variant == Variant::Further || p.variant == Variant::BatchedFurther ||
+                            p.variant == Variant::Gated;
   if (has_epilogue && result == i32) result = f32;
   return {operands, result, number / types.size() % 2 == 1 && !is_of_few_rows(p.config)};
 }
@@ -57,7 +57,8 @@ const char* lack_of(const ChosenProduct& p, const Turn& turn, runtime::Backend b
   const MatmulConfig& c = p.config;
   if (p.for_sm_80 && (turn.operands == DType::f8e4m3 || turn.operands == DType::f8e5m2))
     return "products of 8-bit floats for sm_80 are not emitted: it has none of their conversions";
-  if (p.for_sm_80 && p.variant == Variant::Gated) return "gated products for sm_80 spill, 576 bytes";
+  if (p.for_sm_80 && p.variant == Variant::Gated)
+    return "gated products for sm_80 spill, 576 bytes";
   if (reads_matrices && turn.is_ragged && c.bm >= 128 && c.bn >= 112)
     return "wide tiles beside matrices whose rows are not aligned spill, 180 bytes";
   if (reads_matrices && c.tma_store && turn.result == DType::f32 &&
@@ -231,8 +232,8 @@ TEST(ChosenProducts, HaveEveryWay) {
   const std::vector<ChosenProduct>& all = all_chosen();
   EXPECT_GT(all.size(), 2000u);
   const auto some = [&](const auto& matches) { return std::ranges::any_of(all, matches); };
-  for (const Variant variant :
-       {Variant::Plain, Variant::Further, Variant::Gated, Variant::Batched, Variant::BatchedFurther, Variant::Divided})
+  for (const Variant variant : {Variant::Plain, Variant::Further, Variant::Gated, Variant::Batched,
+                                Variant::BatchedFurther, Variant::Divided})
     for (const bool for_sm_80 : {false, true}) {
       if (variant == Variant::Divided && for_sm_80) continue;  // only wgmma's products are
       EXPECT_TRUE(some([&](const ChosenProduct& p) {

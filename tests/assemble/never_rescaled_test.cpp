@@ -1,5 +1,5 @@
 // Attention whose softmax is never rescaled, in the tiles that are chosen for it, and the kernel
-// that computes doubtful tiles again.
+// that computes needs_recompute tiles again.
 #include "kernels/attention/tile_shapes.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
@@ -19,7 +19,8 @@ using test::placed_barriers;
 
 class NeverRescaled : public Assembled {
  protected:
-  static void expect_both_clean(AttentionSpec spec, KvExtent kv_extent, int dim, TileShapeClass form) {
+  static void expect_both_clean(AttentionSpec spec, KvExtent kv_extent, int dim,
+                                TileShapeClass form) {
     const ScoreTraits cost = spec.score ? score_cost(spec.score) : ScoreTraits();
     spec.tiles = tiles_of(form, {dim, dim, cost, false, spec.score != nullptr}, kv_extent);
     spec.rescaling = Rescaling::never;
@@ -29,13 +30,14 @@ class NeverRescaled : public Assembled {
     const Attention attention(spec);
     std::vector<std::string> names{"attention"};
     // The second one has the same keys a step in either form, and was compiled then.
-    if (form != TileShapeClass::large_n) names.emplace_back("attention_again");
+    if (form != TileShapeClass::large_n) names.emplace_back("attention_recompute");
     for (const ir::Kernel& tile : all_traced(names, [&] { attention(t, t, t, O); })) {
       // Its tiles share nothing but marks, whose atomic operations commute.
       EXPECT_EQ(placed_barriers(tile, "sm_90a"), 0);
       for (const runtime::Backend backend : here()) {
         // NVVM keeps 16 bytes more than fit here, too (AttentionOfManyKeys).
-        if (dim == 256 && form == TileShapeClass::large_n && spec.mask && backend == runtime::Backend::Nvrtc)
+        if (dim == 256 && form == TileShapeClass::large_n && spec.mask &&
+            backend == runtime::Backend::Nvrtc)
           continue;
         expect_clean(tile, "sm_90a", true, backend);
       }
@@ -45,7 +47,8 @@ class NeverRescaled : public Assembled {
 
 TEST_F(NeverRescaled, AllKeysAndCausal) {
   for (const int dim : {64, 128, 256})
-    for (const TileShapeClass form : {TileShapeClass::standard, TileShapeClass::large_n, TileShapeClass::three_warpgroups}) {
+    for (const TileShapeClass form :
+         {TileShapeClass::standard, TileShapeClass::large_n, TileShapeClass::three_warpgroups}) {
       if (form == TileShapeClass::three_warpgroups && dim > 96) continue;
       expect_both_clean({}, KvExtent::full, dim, form);
       expect_both_clean({.mask = masks::causal()}, KvExtent::causal, dim, form);
@@ -66,8 +69,8 @@ TEST_F(NeverRescaled, Scores) {
     expect_both_clean({.mask = masks::causal(), .score = scores::softcap(30.0f, kind)},
                       KvExtent::causal, 128, TileShapeClass::standard);
   for (const int dim : {64, 128})
-    expect_both_clean({.mask = masks::causal(), .score = scores::alibi(4)}, KvExtent::causal,
-                      dim, TileShapeClass::standard);
+    expect_both_clean({.mask = masks::causal(), .score = scores::alibi(4)}, KvExtent::causal, dim,
+                      TileShapeClass::standard);
 }
 
 }  // namespace

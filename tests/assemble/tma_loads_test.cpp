@@ -18,7 +18,8 @@ void expect_loaded_by_tma(AttentionSpec spec, int dim, DType dtype) {
   const Attention attention(spec);
   const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
   for (const runtime::Backend backend : here())
-    EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).tma_aux_loads) << runtime::name(backend);
+    EXPECT_TRUE(expect_clean(tile, "sm_90a", true, backend).tma_aux_loads)
+        << runtime::name(backend);
 }
 
 TEST_F(Assembled, AttentionWithABiasByTma) {
@@ -34,7 +35,8 @@ TEST_F(Assembled, AttentionWithABiasByTma) {
 TEST_F(Assembled, OtherStepsWithABiasByTma) {
   for (const auto& [dim, keys, dtype] :
        {std::tuple{64, 64, DType::f32}, {64, 128, DType::f32}, {128, 64, DType::bf16}})
-    expect_loaded_by_tma({.mask = masks::causal(), .tiles = AttentionTileShape{128, keys}}, dim, dtype);
+    expect_loaded_by_tma({.mask = masks::causal(), .tiles = AttentionTileShape{128, keys}}, dim,
+                         dtype);
 }
 
 /// Beside what finds the next block, and beside another tensor, read by threads.

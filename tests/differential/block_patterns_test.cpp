@@ -46,10 +46,13 @@ Rows rows_of(const BlockList& l) {
 TEST_P(BlockPatterns, OfTheHost) {
   const AttentionInputs in({1, 2}, 1, 300, 420, 16, device());
   const auto use = [](auto, auto h, auto m, auto n) {
-    return (m + n + h) % 2 ? BlockCoverage::empty : n == m + h ? BlockCoverage::partial : BlockCoverage::full;
+    return (m + n + h) % 2 ? BlockCoverage::empty
+           : n == m + h    ? BlockCoverage::partial
+                           : BlockCoverage::full;
   };
-  const BlockList list = list_blocks(
-      {.seqlen_q = 300, .seqlen_kv = 420, .heads = 2, .block_q = 64, .block_kv = 80}, use, device());
+  const BlockList list =
+      list_blocks({.seqlen_q = 300, .seqlen_kv = 420, .heads = 2, .block_q = 64, .block_kv = 80},
+                  use, device());
   const auto mask = [](const Tile&, const Tile&, const Tile& q, const Tile& kv) {
     return q + 40 >= kv;
   };
@@ -63,7 +66,8 @@ TEST_P(BlockPatterns, OfTheHost) {
 }
 
 TEST_P(BlockPatterns, BigBirdHasItsThreeKinds) {
-  const BlockMaskShape grid{.seqlen_q = 700, .seqlen_kv = 700, .heads = 2, .block_q = 64, .block_kv = 64};
+  const BlockMaskShape grid{
+      .seqlen_q = 700, .seqlen_kv = 700, .heads = 2, .block_q = 64, .block_kv = 64};
   for (const bool is_causal : {false, true}) {
     const BigBird pattern{.global = 1, .window = 1, .random = 2, .is_causal = is_causal, .seed = 5};
     const BlockList list = big_bird(grid, pattern, device());
@@ -183,7 +187,8 @@ TEST(BlockPattern, WhatDoesNotFitIsRefused) {
     EXPECT_NE(message(call).find(text), std::string::npos) << message(call);
   };
   const BlockMaskShape grid{.seqlen_q = 256, .seqlen_kv = 256};
-  const BlockMaskShape uneven{.seqlen_q = 256, .seqlen_kv = 256, .block_q = 64}, odd{256, 256, 1, 1, 100, 100};
+  const BlockMaskShape uneven{.seqlen_q = 256, .seqlen_kv = 256, .block_q = 64},
+      odd{256, 256, 1, 1, 100, 100};
   expect([&] { big_bird(uneven, {}, cpu); }, "big_bird: blocks of 64 x 128");
   expect([&] { big_bird(odd, {}, cpu); }, "blocks of a BlockList are 100 x 100");
   expect([&] { big_bird({.seqlen_kv = 256}, {}, cpu); }, "a block list of 0 queries, 256 keys");

@@ -8,7 +8,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -136,8 +136,8 @@ TEST_P(Clusters, ProductsOfEveryConfiguration) {
     for (const MatmulConfig& c :
          {in_cluster(64, 64, 64, 2), in_cluster(64, 64, 64, 4), in_cluster(64, 128, 64, 8),
           in_cluster(128, 64, 64, 2), in_cluster(128, 96, 64, 8), in_cluster(64, 80, 64, 4),
-          in_cluster(64, 24, 64, 2), in_cluster(16, 64, 64, 2, true), in_cluster(8, 128, 64, 4, true),
-          in_cluster(24, 64, 128, 8, true)}) {
+          in_cluster(64, 24, 64, 2), in_cluster(16, 64, 64, 2, true),
+          in_cluster(8, 128, 64, 4, true), in_cluster(24, 64, 128, 8, true)}) {
       SCOPED_TRACE(c.str() + ", k " + std::to_string(k));
       const Tensor A = integers({77, k}, DType::bf16, 1), B = integers({k, 152}, DType::bf16, 2),
                    C = empty({77, 152}, DType::bf16);

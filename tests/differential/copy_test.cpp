@@ -61,7 +61,8 @@ TEST_P(Copies, WhatDoesNotFit) {
 TEST_P(Copies, OperandsAsTmaTakesThem) {
   const Tensor even = integers({40, 64}, DType::bf16), odd = integers({40, 67}, DType::bf16),
                bytes = integers({64, 48}, DType::u8);
-  EXPECT_TRUE(is_tma_compatible(even) && is_tma_compatible(even.transpose(0, 1)) && !is_tma_compatible(odd));
+  EXPECT_TRUE(is_tma_compatible(even) && is_tma_compatible(even.transpose(0, 1)) &&
+              !is_tma_compatible(odd));
   EXPECT_FALSE((RepackedOperand{odd, -1, LayoutRequirement::any}.needs_repack()));
   EXPECT_FALSE((RepackedOperand{bytes, -2, LayoutRequirement::tma_compatible}.needs_repack()));
   EXPECT_TRUE((RepackedOperand{bytes, -2, LayoutRequirement::contiguous_dim}.needs_repack()));

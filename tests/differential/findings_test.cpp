@@ -91,7 +91,8 @@ TEST_P(Findings, ALockOrdersWhatItGuards) {
       for (auto r : grid(rows(x), 1)) {
         const Tile g = x(r, all);
         const Tile group = r.indices() % dw.rows();
-        while_([&] { return atomic_xchg(locks + group, 1, {}, MemoryOrder::acquire) == 1; }, [&] {});
+        while_([&] { return atomic_xchg(locks + group, 1, {}, MemoryOrder::acquire) == 1; },
+               [&] {});
         dw(group, all) += g;
         atomic_xchg(locks + group, 0, {}, give_back);
       }
@@ -109,21 +110,22 @@ TEST_P(Findings, ALockOrdersWhatItGuards) {
 /// Each program adds to what the one before it has published.
 TEST_P(Findings, AFlagOrdersALookBack) {
   const auto sums = [](MemoryOrder publish) {
-    return kernel("look_back", [publish](In<i32, 1> x, Ptr<i32> totals, Ptr<i32> flags,
-                                         Out<i32, 1> y) {
-      for (auto i : grid(x, 1)) {
-        Tile before = full<i32>(0);
-        const Tile at = cast<i32>(i.first());
-        if_(at > 0, [&] {
-          while_([&] { return atomic_or(flags + (at - 1), 0, {}, MemoryOrder::acquire) == 0; }, [&] {});
-          before = load(totals + (at - 1));
+    return kernel(
+        "look_back", [publish](In<i32, 1> x, Ptr<i32> totals, Ptr<i32> flags, Out<i32, 1> y) {
+          for (auto i : grid(x, 1)) {
+            Tile before = full<i32>(0);
+            const Tile at = cast<i32>(i.first());
+            if_(at > 0, [&] {
+              while_([&] { return atomic_or(flags + (at - 1), 0, {}, MemoryOrder::acquire) == 0; },
+                     [&] {});
+              before = load(totals + (at - 1));
+            });
+            const Tile now = before + x(i);
+            store(totals + at, now);
+            atomic_xchg(flags + at, 1, {}, publish);
+            y(i) = now;
+          }
         });
-        const Tile now = before + x(i);
-        store(totals + at, now);
-        atomic_xchg(flags + at, 1, {}, publish);
-        y(i) = now;
-      }
-    });
   };
   const auto run = [&](MemoryOrder publish) {
     const Tensor y = i32s({40}, 0);

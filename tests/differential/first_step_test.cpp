@@ -14,7 +14,8 @@ namespace tegula {
 namespace {
 
 class PeeledIteration : public testing::TestWithParam<Device> {};
-INSTANTIATE_TEST_SUITE_P(Devices, PeeledIteration, testing::ValuesIn(test::devices()), test::device_name);
+INSTANTIATE_TEST_SUITE_P(Devices, PeeledIteration, testing::ValuesIn(test::devices()),
+                         test::device_name);
 
 TEST_P(PeeledIteration, ChoosesWhatIsMultiplied) {
   const auto twice = kernel(

@@ -38,7 +38,7 @@ struct Counts {
 
 /// What the pairs of queries [q0, q1) and keys [kv0, kv1) are.
 ir::BlockCoverage coverage(const Case& c, std::int64_t q0, std::int64_t q1, std::int64_t kv0,
-                      std::int64_t kv1) {
+                           std::int64_t kv1) {
   bool all = true, any = false;
   for (std::int64_t q = q0; q < q1; ++q)
     for (std::int64_t kv = kv0; kv < kv1; ++kv) {
@@ -46,7 +46,8 @@ ir::BlockCoverage coverage(const Case& c, std::int64_t q0, std::int64_t q1, std:
       all = all && sees;
       any = any || sees;
     }
-  return any ? all ? ir::BlockCoverage::Full : ir::BlockCoverage::Partial : ir::BlockCoverage::Empty;
+  return any ? all ? ir::BlockCoverage::Full : ir::BlockCoverage::Partial
+             : ir::BlockCoverage::Empty;
 }
 
 /// Every visible pair is visited once, and what has no mask holds visible pairs only.
@@ -59,7 +60,8 @@ Counts check(const Case& c, const Visited& v) {
     for (const VisitedBlock& s : v.rows[m]) {
       const std::int64_t end = s.first + v.tiles.block_kv, kv1 = std::min(v.keys, end);
       for (std::int64_t kv = s.first; kv < kv1; ++kv) ++times[static_cast<std::size_t>(kv)];
-      const bool is_full = end <= v.keys && coverage(c, q0, q1, s.first, kv1) == ir::BlockCoverage::Full;
+      const bool is_full =
+          end <= v.keys && coverage(c, q0, q1, s.first, kv1) == ir::BlockCoverage::Full;
       EXPECT_TRUE(s.is_masked || is_full) << c.name << ": " << m << ", keys from " << s.first;
       n.visited += 1;
       n.masked += s.is_masked;
@@ -87,12 +89,12 @@ TEST_P(MaskVisits, AreThoseOfTheBestCover) {
   for (const Case& c : catalogue::cases(GetParam())) {
     const KvTraversal way({.mask = c.mask});
     std::cout << std::left << std::setw(20) << c.name << " " << c.mask_class << " "
-              << (way.is_listed() ? "list " : "range") << std::right;
+              << (way.uses_block_list() ? "list " : "range") << std::right;
     for (const AttentionTileShape tiles : {AttentionTileShape{128, 128}, {128, 64}, {64, 32}}) {
       const Counts n = check(c, visited(c.mask, GetParam(), tiles, kMaxLength, kMaxLength));
-      std::cout << "  " << tiles.block_q << "x" << tiles.block_kv << ": " << std::setw(3) << n.visited
-                << " of " << std::setw(3) << n.cover << ", masks " << std::setw(3) << n.masked
-                << " of " << std::setw(3) << n.partial;
+      std::cout << "  " << tiles.block_q << "x" << tiles.block_kv << ": " << std::setw(3)
+                << n.visited << " of " << std::setw(3) << n.cover << ", masks " << std::setw(3)
+                << n.masked << " of " << std::setw(3) << n.partial;
       EXPECT_LE(static_cast<double>(n.visited), 1.05 * static_cast<double>(n.cover)) << c.name;
     }
     std::cout << "\n";
@@ -109,7 +111,7 @@ TEST(MaskVisitsOfLambdas, HoldEveryVisiblePair) {
     const Case c{"random", mask, [&](int q, int kv) { return sees(q, kv); }, "", 0, 0};
     check(c, visited(mask, Device::cpu(), {16, 16}, 61, 87));
     const KvTraversal way({.mask = mask});
-    listed += way.is_listed();
+    listed += way.uses_block_list();
     with_gaps += way.text().find("closed ranges") != std::string::npos;
     if (HasFailure()) FAIL() << "mask " << i;
   }

@@ -9,7 +9,7 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -303,10 +303,11 @@ TEST_P(MatmulLibrary, EpiloguesOfBatchesOnMatrices) {
   auto want = product(A, B);
   const auto added = residual.to_doubles();
   for (std::size_t i = 0; i < want.size(); ++i) want[i] += 5 + added[i];
-  for (const MatmulConfig& config : {MatmulConfig{64, 64, 64},
-                                     {64, 64, 64, 2},
-                                     {.bm = 64, .bn = 64, .bk = 64, .split_k = 2, .split_k_in_cluster = true},
-                                     {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 3}}) {
+  for (const MatmulConfig& config :
+       {MatmulConfig{64, 64, 64},
+        {64, 64, 64, 2},
+        {.bm = 64, .bn = 64, .bk = 64, .split_k = 2, .split_k_in_cluster = true},
+        {.bm = 64, .bn = 64, .bk = 64, .stream_k_ctas = 3}}) {
     SCOPED_TRACE(config.str());
     const Tensor C = empty({40, 72}, DType::f32);
     shifted.run(config, stream(), A, B, C, terms, residual);
@@ -374,7 +375,8 @@ TEST_P(MatmulLibrary, GatedOptions) {
   };
   check(gated_matmul<f32, f32>(sum_of_both, {.tf32 = true}), DType::f32, "dot by wgmma");
   check(gated_matmul<f32, f32>(sum_of_both), DType::f32, "dot by FMA");
-  check(gated_matmul<f8e4m3, f32>(sum_of_both, {.fp32_promotion = true}), DType::f8e4m3, "overlapped=0");
+  check(gated_matmul<f8e4m3, f32>(sum_of_both, {.fp32_promotion = true}), DType::f8e4m3,
+        "overlapped=0");
 }
 
 TEST_P(MatmulLibrary, WhatDoesNotFit) {

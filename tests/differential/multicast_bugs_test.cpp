@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "tests/differential/planned_product.h"
+#include "tests/differential/scheduled_matmul.h"
 
 namespace tegula::ir {
 namespace {

@@ -9,7 +9,7 @@
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -167,7 +167,8 @@ TEST_P(Multicast, HeightsBetweenPowersOfTwo) {
 
 /// A thread of those that compute copies; few slots; other widths.
 TEST_P(Multicast, OtherPlans) {
-  for (const char* plan : {"producer_warps=0 consumer_registers=0", "stages=2", "producer_warps=1 consumer_registers=0"}) {
+  for (const char* plan : {"producer_warps=0 consumer_registers=0", "stages=2",
+                           "producer_warps=1 consumer_registers=0"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;

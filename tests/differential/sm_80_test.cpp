@@ -14,8 +14,8 @@
 #include "tegula/kernels/rows.h"
 #include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
-#include "tests/differential/exact_products.h"
-#include "tests/differential/planned_product.h"
+#include "tests/differential/exact_matmul.h"
+#include "tests/differential/scheduled_matmul.h"
 
 namespace tegula {
 namespace {

@@ -99,8 +99,9 @@ TEST_P(TmaLoads, OtherPlans) {
   const auto of = [](std::int64_t rows, std::int64_t columns, DType dtype, std::uint64_t seed) {
     return numbers(rows, columns, dtype, seed, 2);
   };
-  for (const char* plan : {"producer_warps=0 consumer_registers=0", "persistent=0", "stages=2", "warp_scheduler_barrier=0",
-                           "multicast=1", "persistent=0 producer_warps=0 consumer_registers=0 stages=2"}) {
+  for (const char* plan : {"producer_warps=0 consumer_registers=0", "persistent=0", "stages=2",
+                           "warp_scheduler_barrier=0", "multicast=1",
+                           "persistent=0 producer_warps=0 consumer_registers=0 stages=2"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = plan;

@@ -2,7 +2,7 @@
 // caught, by a finding or by a wrong result.
 #include <gtest/gtest.h>
 
-#include "tests/differential/planned_product.h"
+#include "tests/differential/scheduled_matmul.h"
 
 namespace tegula::ir {
 namespace {

@@ -13,7 +13,7 @@
 #include "tegula/kernels/gated_matmul.h"
 #include "tegula/tegula.h"
 #include "tests/differential/devices.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula {
 namespace {
@@ -114,9 +114,9 @@ TEST_P(TmaStore, Tall) {
 /// other fields that a store depends on.
 TEST_P(TmaStore, OtherPlans) {
   for (const char* fields :
-       {"epilogue_tile_n=64", "epilogue_tile_n=16", "epilogue_tile_n=48", "epilogue_tile_n=64 stages=5",
-        "epilogue_tile_n=0", "epilogue_tile_n=0 stages=5", "producer_warps=1 consumer_registers=0",
-        "producer_warps=0 consumer_registers=0"}) {
+       {"epilogue_tile_n=64", "epilogue_tile_n=16", "epilogue_tile_n=48",
+        "epilogue_tile_n=64 stages=5", "epilogue_tile_n=0", "epilogue_tile_n=0 stages=5",
+        "producer_warps=1 consumer_registers=0", "producer_warps=0 consumer_registers=0"}) {
     SCOPED_TRACE(fields);
     plan("tma_store=1 " + std::string(fields));
     const auto kernel = matmul_of<bf16, bf16>({128, 192, 64});

@@ -103,7 +103,8 @@ TEST(DeviceError, Eagerly) {
                z = Tensor::zeros({64}, DType::f32, Device::cpu());
   expect("T1412 eager_cluster", [&] {
     kernel("halves", [](In<f32, 1> from, Out<f32, 1> to) {
-      for (auto i : grid(to, 32, cluster(2))) to(cluster_slice(i)) = cluster_reduce_scatter(from(i), 0);
+      for (auto i : grid(to, 32, cluster(2)))
+        to(cluster_slice(i)) = cluster_reduce_scatter(from(i), 0);
     })(x, z);
   });
   expect("T1413 eager_poison", [&] {

@@ -376,7 +376,8 @@ TEST(LanguageError, Grid) {
       for (auto i : grid(z, 16, cluster(programs))) z(cluster_slice(i)) = f(x(i));
     }).trace(tensor({40}), tensor({40}));
   };
-  expect("T0610 bad_cluster", [&] { in_cluster(3, [](Tile t) { return cluster_reduce_scatter(t, 0); }); });
+  expect("T0610 bad_cluster",
+         [&] { in_cluster(3, [](Tile t) { return cluster_reduce_scatter(t, 0); }); });
   expect("T0611 before_grid", [] {
     kernel("k", [](Out<f32, 1> z) {
       const Tile rank = cluster_rank();
@@ -388,8 +389,9 @@ TEST(LanguageError, Grid) {
       for (auto i : grid(z, 12, cluster(8))) z(cluster_slice(i)) = 1;
     }).trace(tensor({40}));
   });
-  expect("T0612 cluster_parts of one element",
-         [&] { in_cluster(2, [](Tile t) { return cluster_reduce_scatter(t.reshape({8, 2}), 1); }); });
+  expect("T0612 cluster_parts of one element", [&] {
+    in_cluster(2, [](Tile t) { return cluster_reduce_scatter(t.reshape({8, 2}), 1); });
+  });
   expect("T0613 cluster_in_loop", [&] {
     in_cluster(2, [](Tile t) {
       Tile all = zeros<f32>(8);

@@ -63,7 +63,9 @@ TEST(PlanError, MoreStagesThanFit) {
   expect("TEGULA_PLAN, mma.sync",
          [] { call_under("wgmma=0 stages=8 warps_m=2 warps_n=4", product()); });
   expect("with_plan", [] { call(product().with_plan("stages=6, persistent=false")); });
-  expect("both", [] { call_under("stages=5", product().with_plan("producer_warps=1, consumer_registers=0")); });
+  expect("both", [] {
+    call_under("stages=5", product().with_plan("producer_warps=1, consumer_registers=0"));
+  });
 }
 
 /// What else needs shared memory does not fit beside the fewest slots, of which wgmma has two.
@@ -153,7 +155,8 @@ TEST(PlanError, StepsThatCannotBeShared) {
       c(m, n) = acc;
     }));
   });
-  expect("cluster_split_k, a loop in a loop", [] { call(row_of_products().with_plan("cluster_split_k=2")); });
+  expect("cluster_split_k, a loop in a loop",
+         [] { call(row_of_products().with_plan("cluster_split_k=2")); });
   expect("cluster_split_k, sums of a loop and of one in it", [] {
     call(split([](A a, A b, C c, I m, I n) {
       auto acc = zeros<f32>(64, 64);
@@ -244,7 +247,8 @@ TEST(PlanError, MemoryThatProgramsWouldShare) {
 
 TEST(PlanError, SplitsOfOtherKernels) {
   expect("cluster_split_k, 3", [] { call(product().with_plan("cluster_split_k=3")); });
-  expect("cluster_split_k, persistent", [] { call(product().with_plan("cluster_split_k=2, persistent=1")); });
+  expect("cluster_split_k, persistent",
+         [] { call(product().with_plan("cluster_split_k=2, persistent=1")); });
   expect("cluster_split_k, 8 rows", [] {
     call(kernel("rows", [](In<bf16, 2> a, In<bf16, 2> b, Out<f32, 2> c) {
            for (auto [m, n] : grid(c, 8, 64)) {

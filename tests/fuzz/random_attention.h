@@ -196,8 +196,9 @@ inline Config random_config(std::uint64_t seed, Device device) {
     align_bottom_right(c);
   }
   c.plan = dice.one_of<std::string>(
-      {"", "", "stages=2", "producer_warps=0 consumer_registers=0", "producer_warps=1 consumer_registers=0",
-       "persistent=1 stage_stores=0", "persistent=1 stage_stores=0 dynamic_scheduler=1", "dynamic_scheduler=0",
+      {"", "", "stages=2", "producer_warps=0 consumer_registers=0",
+       "producer_warps=1 consumer_registers=0", "persistent=1 stage_stores=0",
+       "persistent=1 stage_stores=0 dynamic_scheduler=1", "dynamic_scheduler=0",
        "persistent=1 producer_warps=0 consumer_registers=0 dynamic_scheduler=1", "persistent=0",
        "persistent=0 stage_stores=0", "persistent=1 multicast=1",
        "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2"});

@@ -64,7 +64,7 @@ TEST_F(StoredKernels, AreTakenOrCompiledAgain) {
   const runtime::CompileRequest request = request_for(kernel);
   runtime::key(fresh, request);
   fresh.tile = request.trace();
-  const runtime::CacheKey key = runtime::stored_key(fresh, request, folder_ / "v1/t");
+  const runtime::CacheKey key = runtime::disk_key(fresh, request, folder_ / "v1/t");
   const runtime::ReadResult read = runtime::decode_entry(whole, key);
   ASSERT_EQ(read.state, runtime::ReadStatus::ok) << read.why;
   const std::vector<std::string> metas{read.entry.meta}, texts{read.entry.ir};

@@ -90,7 +90,8 @@ void expect_replayed(const Outcome& failed) {
   ASSERT_NE(at, replayed.npos) << replayed;
   const std::string before_pass = file_of(failed.reproducer);
   write_file(before_pass, replayed.substr(at + kReproduce.size()));
-  EXPECT_THAT(read_file(before_pass), testing::StartsWith("; tegula opt --plan=\"plan { num_warps=4"));
+  EXPECT_THAT(read_file(before_pass),
+              testing::StartsWith("; tegula opt --plan=\"plan { num_warps=4"));
   EXPECT_THAT(output_of("tegula opt " + before_pass), HasSubstr(failed.message));
   std::filesystem::remove(before_pass);
 }

@@ -11,7 +11,7 @@ PLANTED = {
     "ir/passes/a.cpp": 'if (k.info.target.starts_with("sm_90")) return;',
     "ir/passes/b.cpp": "constexpr std::int64_t kShared = 232448;",
     "ir/passes/c.cpp": "constexpr std::int64_t kRing = 227 * 1024;",
-    "ir/passes/d.cpp": "constexpr int kGroupRows = 64;",
+    "ir/passes/d.cpp": "constexpr int kWarpgroupRows = 64;",
     "codegen/sim/e.cpp": "constexpr std::int64_t kRegisterFile = 65536;",
     "runtime/f.cpp": "const int generic_proxy = 2048 / threads;",
     "kernels/include/tegula/kernels/g.h": "  int sms = 114;",

@@ -32,8 +32,8 @@ struct Columns {
   std::optional<std::size_t> end = {};
 };
 
-std::vector<Entry> entries(const BlockListArgs& lists, std::int64_t b, std::int64_t h, std::int64_t m,
-                           std::int64_t blocks, const Columns& columns = {}) {
+std::vector<Entry> entries(const BlockListArgs& lists, std::int64_t b, std::int64_t h,
+                           std::int64_t m, std::int64_t blocks, const Columns& columns = {}) {
   const auto row = lists.blocks.select(0, b).select(0, h).select(0, m).to_vector<i32>();
   const auto one = [&](const Tensor& t) {
     return t.select(0, b).select(0, h).to_vector<i32>()[static_cast<std::size_t>(m)];
@@ -283,7 +283,8 @@ TEST(DerivedBlockLists, OfPackedHeads) {
       const Tally tally = run_rows(
           300, 32,
           [&](const DerivedBlockLists& d) {
-            return d.make(Stream(Device::cpu()), Q, K, kTiles, {.group = group, .align_bottom_right = true});
+            return d.make(Stream(Device::cpu()), Q, K, kTiles,
+                          {.group = group, .align_bottom_right = true});
           },
           [&](const MaskKernel& m, const BlockListArgs& lists, const auto& p, Tally& t) {
             compare_rows(m, lists, {1, 1, queries, kKeys, kKeys - queries, group}, p, {}, t);
@@ -301,13 +302,15 @@ TEST(DerivedBlockLists, OfSequencesInOneTensor) {
   const Tally tally = run_rows(
       400, 33,
       [&](const DerivedBlockLists& d) {
-        return d.make(Stream(Device::cpu()), Q, K, kTiles, {.align_bottom_right = true, .lengths = lengths});
+        return d.make(Stream(Device::cpu()), Q, K, kTiles,
+                      {.align_bottom_right = true, .lengths = lengths});
       },
       [&](const MaskKernel& m, const BlockListArgs& lists, const auto& p, Tally& t) {
         for (std::size_t s = 0; s + 1 < q.size(); ++s) {
           const std::int64_t queries = q[s + 1] - q[s], keys = kv[s + 1] - kv[s];
           const auto begin = static_cast<std::size_t>(kv[s] / kTiles.block_kv) + s,
-                     blocks = static_cast<std::size_t>((keys + kTiles.block_kv - 1) / kTiles.block_kv);
+                     blocks =
+                         static_cast<std::size_t>((keys + kTiles.block_kv - 1) / kTiles.block_kv);
           compare_rows(m, lists, {static_cast<std::int64_t>(s), 1, queries, keys, keys - queries},
                        p, {begin, begin + blocks}, t);
         }

@@ -27,8 +27,9 @@ void for_each_place(const LinearLayout& l, F f) {
 
 SharedLayout random_shared(RandomLayouts& random, const Dims& shape, int bytes) {
   const Dims order = random.pick(2) ? Dims{1, 0} : Dims{0, 1};
-  const auto l = SharedLayout::swizzled(shape, bytes, order, 32 << random.pick(3),
-                                        random.pick(2) ? SegmentRule::WidestFirst : SegmentRule::Equal);
+  const auto l =
+      SharedLayout::swizzled(shape, bytes, order, 32 << random.pick(3),
+                             random.pick(2) ? SegmentRule::WidestFirst : SegmentRule::Equal);
   return l && random.pick(5) ? *l : SharedLayout::plain(shape, bytes, order);
 }
 

@@ -92,8 +92,9 @@ TEST_P(Catalogue, IsItsDefinition) {
   const Case& c = GetParam();
   const auto plane = kernel("mask_plane", [mask = c.mask](Out<u8, 2> seen) {
     for (auto [q, kv] : grid(seen, 64, 64))
-      seen(q, kv) = where(mask(full<i32>(0), full<i32>(0), expand(q.indices(), 1), expand(kv.indices(), 0)),
-                          full<u8>(1), full<u8>(0));
+      seen(q, kv) =
+          where(mask(full<i32>(0), full<i32>(0), expand(q.indices(), 1), expand(kv.indices(), 0)),
+                full<u8>(1), full<u8>(0));
   });
   const Tensor out = Tensor::empty({kLength, kLength}, DType::u8, Device::cpu());
   plane(out);

@@ -71,7 +71,7 @@ struct Solved {
       const auto params = random.params();
       start = now();
       const KvVisibility cover = ranges.cover({tile.batch, tile.head, tile.q0, tile.q1, tile.kv1},
-                                         {m.slots(e, params), tables});
+                                              {m.slots(e, params), tables});
       covering += since(start);
       check(m, form, cover, tile, params, score);
     }

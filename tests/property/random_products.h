@@ -20,7 +20,7 @@
 #include "support/env.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tegula/tegula.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula::test {
 
@@ -331,7 +331,7 @@ inline bool has_no_room(const std::exception& e) {
 
 /// Draws until the form was there 200 times; draws in which it was not are as exact.
 inline void expect_exact_in(const ProductForm& form) {
-  constexpr int kMostDraws = 3 * kOfEachForm / 2;
+  constexpr int kMaxDraws = 3 * kOfEachForm / 2;
   std::printf("TEGULA_TEST_SEED=%llu\n", static_cast<unsigned long long>(products_seed()));
   std::uint64_t seed = products_seed();
   for (const char* at = form.name; *at != 0; ++at)
@@ -339,7 +339,7 @@ inline void expect_exact_in(const ProductForm& form) {
   Draws d(seed);
   int used = 0, drawn = 0, refused = 0;
   std::map<std::string, int> also;
-  while (used < kOfEachForm && drawn < kMostDraws && !testing::Test::HasFailure()) {
+  while (used < kOfEachForm && drawn < kMaxDraws && !testing::Test::HasFailure()) {
     const DrawnProduct x = draw_product(d, form);
     SCOPED_TRACE("draw " + std::to_string(drawn) + ": " + x.str());
     std::string said;

@@ -21,7 +21,7 @@ ir::MaskPairs kept_pairs(const AttentionSpec& spec, std::int64_t queries, std::i
 }  // namespace
 
 AttentionWorkload attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
-                               const Tensor& V) {
+                                  const Tensor& V) {
   const AttentionHeuristics facts(spec);
   AttentionCall call;
   call.Q = Q, call.K = K, call.V = V, call.O = Q;

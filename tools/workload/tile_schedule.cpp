@@ -52,18 +52,18 @@ std::vector<std::int64_t> tile_times(std::span<const std::int64_t> steps, std::i
   return times;
 }
 
-std::int64_t schedule_length(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal) {
+std::int64_t makespan(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal) {
   if (times.empty()) return 0;
   const std::size_t used = std::min(times.size(), static_cast<std::size_t>(programs));
   return deal == TileSchedulerKind::static_ ? dealt(times, used) : by_counter(times, used);
 }
 
-double schedule_excess(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal) {
+double makespan_ratio(std::span<const std::int64_t> times, int programs, TileSchedulerKind deal) {
   if (times.empty()) return 1;
   const double even =
       static_cast<double>(std::accumulate(times.begin(), times.end(), std::int64_t{0})) / programs;
   const auto longest = static_cast<double>(*std::ranges::max_element(times));
-  return static_cast<double>(schedule_length(times, programs, deal)) / std::max(even, longest);
+  return static_cast<double>(makespan(times, programs, deal)) / std::max(even, longest);
 }
 
 }  // namespace tegula

@@ -20,8 +20,8 @@ struct MatmulConfig {
   /// 8.
   bool swap_ab = false;
   /// Cluster split-K: the CTAs of a tile are a cluster, of 2, 4 or 8, and each adds and stores a
-  /// slice of it, 1 / split_k of the rows (of the columns if swapped). Needs sm_90; matrices without
-  /// batches.
+  /// slice of it, 1 / split_k of the rows (of the columns if swapped). Needs sm_90; matrices
+  /// without batches.
   bool split_k_in_cluster = false;
   /// Stages of the operand ring, 2 to 8, as far as shared memory has room for them; 0: up to 4.
   int stages = 0;
@@ -33,8 +33,8 @@ struct MatmulConfig {
   /// elsewhere it changes nothing.
   bool multicast = false;
   /// Stream-K: the k-iterations of all tiles are divided evenly over this many CTAs, as many as the
-  /// GPU has SMs; the last CTA of a tile adds the partial accumulators. `split_k`, `split_k_in_cluster` and
-  /// `multicast` have no meaning then. 0: each tile is one CTA's.
+  /// GPU has SMs; the last CTA of a tile adds the partial accumulators. `split_k`,
+  /// `split_k_in_cluster` and `multicast` have no meaning then. 0: each tile is one CTA's.
   int stream_k_ctas = 0;
   /// Ping-pong: a tile is one warpgroup's work, of bm x bn up to 128x128 or 64x256, and two
   /// warpgroups take tiles alternately: an epilogue overlaps the next tile's mainloop. Needs sm_90;

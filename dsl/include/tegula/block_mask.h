@@ -80,20 +80,20 @@ struct KvIndexWindow {
   static KvIndexWindow of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
-/// How the blocks of keys that a mask lets through are found: by closed ranges (KvRangeAnalysis), or by
-/// lists that kernels make of what the mask computes.
+/// How the blocks of keys that a mask lets through are found: by closed ranges (KvRangeAnalysis),
+/// or by lists that kernels make of what the mask computes.
 class BlockMask {
  public:
   /// `in_order`: blocks of keys must come in ascending order, which lists do not keep.
   BlockMask(const Mask& mask, bool in_order);
 
-  bool is_listed() const { return derived_ != nullptr; }
+  bool uses_block_list() const { return derived_ != nullptr; }
   /// True if there are several closed ranges.
   bool has_parts() const { return has_parts_; }
   /// True if all keys before one limit, which rises with the rows, are visible.
   bool is_up_to_row() const { return is_up_to_row_; }
   /// True if tensors, or what cannot be traced, say what a row sees.
-  bool depends_on_data() const { return depends_on_data_; }
+  bool is_data_dependent() const { return depends_on_data_; }
   /// One line: how blocks are found, and why.
   const std::string& text() const { return text_; }
 
@@ -101,8 +101,8 @@ class BlockMask {
   /// head_dim]) into `O`, in the stream's workspace. Nothing where there are none, or where
   /// positions are computed in 64 bits and the lists may not hold for those.
   std::optional<BlockListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
-                                const Tensor& V, const Tensor& O, BlockShape block,
-                                const QueryTileRows& rows) const;
+                                     const Tensor& V, const Tensor& O, BlockShape block,
+                                     const QueryTileRows& rows) const;
   /// As of a kernel, of what makes the lists.
   std::string explain() const;
 

@@ -99,7 +99,7 @@ class GridSpace {
  public:
   GridSpace(const View& view, std::source_location at = std::source_location::current());
   GridSpace(std::initializer_list<Arg> extents,
-        std::source_location at = std::source_location::current());
+            std::source_location at = std::source_location::current());
   GridSpace(const Tile& extent, std::source_location at = std::source_location::current());
   template <Element T>
   GridSpace(const Scalar<T>& extent, std::source_location at = std::source_location::current())

@@ -18,14 +18,15 @@ using Score = std::function<Tile(Tile s, Tile b, Tile h, Tile q, Tile kv)>;
 /// What a score function asks of registers.
 struct ScoreTraits {
   /// Whether the function reads the key's position: the start of a block then stays in registers.
-  bool of_position = false;
+  bool reads_kv_index = false;
   /// Whether it needs registers of its own for each element of a block: it reads a tensor at the
   /// key's position, or computes a long function there.
   bool has_per_element_state = false;
   /// Whether it depends on the distance of key and query alone, which has few values in a block if
   /// rows are consecutive positions.
-  bool of_distance = false;
-  /// Bytes per pair that TMA can load as part of a tile, if these are all that `has_per_element_state` means.
+  bool is_toeplitz = false;
+  /// Bytes per pair that TMA can load as part of a tile, if these are all that
+  /// `has_per_element_state` means.
   int box_bytes = 0;
   /// Whether turning scores into weights needs the row's other elements of the block.
   bool of_row = false;

@@ -16,10 +16,10 @@
 /// that one scatter stores at one address, one stays.
 ///
 /// Programs are not ordered among each other but by atomics with `MemoryOrder::acquire` and
-/// `MemoryOrder::release`, `arrive_and_test_last`, and the ends of kernels: a release publishes all that the
-/// program has done before, and what another program acquires from it that one sees in all it does
-/// afterwards. Two programs that access one element without such an order, one of them writing
-/// plainly, are in error.
+/// `MemoryOrder::release`, `arrive_and_test_last`, and the ends of kernels: a release publishes all
+/// that the program has done before, and what another program acquires from it that one sees in all
+/// it does afterwards. Two programs that access one element without such an order, one of them
+/// writing plainly, are in error.
 ///
 /// An `In` tensor is written by nobody while the kernel runs, and different arguments are different
 /// memory: a call whose written argument (Out, InOut, a Ptr that is stored through) overlaps
@@ -71,8 +71,8 @@ Tile atomic_min(const ViewTile& target, const Arg& values,
 /// For programs that combine results: publishes all writes of this program, and tells whether it is
 /// the last of `count` programs to do so at this counter (a u32 that is 0). The last one, and no
 /// other, sees the earlier writes of all of them, and the counter is 0 again:
-/// `if_(arrive_and_test_last(counters + tile, parts), [&] { .. })`. Nobody waits, so it does not matter how
-/// many programs run at once.
+/// `if_(arrive_and_test_last(counters + tile, parts), [&] { .. })`. Nobody waits, so it does not
+/// matter how many programs run at once.
 Tile arrive_and_test_last(const Arg& counter, const Arg& count);
 
 /// Inline PTX on each element: $0 is the result, $1 ... the operands; `constraints` as LLVM spells

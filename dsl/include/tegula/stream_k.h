@@ -39,22 +39,22 @@ class StreamKScheduler {
  public:
   /// Divides the k-iterations of `tiles` tiles over `programs` programs (i32). An iteration takes
   /// `block` elements of `extent`; there is one at least.
-  StreamKScheduler(const Index& program, const Tile& programs, const Tile& tiles, const Tile& extent,
-            int block)
+  StreamKScheduler(const Index& program, const Tile& programs, const Tile& tiles,
+                   const Tile& extent, int block)
       : program_(cast<i32>(program.first())),
         programs_(programs),
         steps_(cast<i32>((extent + (block - 1)) / block)),
         block_(block) {
     const Tile left_over = tiles % programs;
-    divided_ = where(left_over == 0, 0, min(tiles, left_over + programs));
-    const Tile row = divided_ * steps_;
-    share_ = row / programs;
-    one_more_ = row % programs;
-    begin_ = program_ * share_ + min(program_, one_more_);
-    end_ = begin_ + share_ + where(program_ < one_more_, 1, 0);
+    stream_k_tiles_ = where(left_over == 0, 0, min(tiles, left_over + programs));
+    const Tile row = stream_k_tiles_ * steps_;
+    iters_per_cta_ = row / programs;
+    remainder_ = row % programs;
+    begin_ = program_ * iters_per_cta_ + min(program_, remainder_);
+    end_ = begin_ + iters_per_cta_ + where(program_ < remainder_, 1, 0);
     first_tile_ = begin_ / steps_;
     parts_ = where(begin_ < end_, (end_ + steps_ - 1) / steps_ - first_tile_, 0);
-    count_ = parts_ + (tiles - divided_) / programs;
+    count_ = parts_ + (tiles - stream_k_tiles_) / programs;
   }
 
   /// Number of tiles that the program works on.
@@ -66,7 +66,7 @@ class StreamKScheduler {
     const Tile is_part = i < parts_, part = first_tile_ + i, origin = part * steps_;
     StreamKWork s;
     s.block = block_;
-    s.tile = where(is_part, part, divided_ + (i - parts_) * programs_ + program_);
+    s.tile = where(is_part, part, stream_k_tiles_ + (i - parts_) * programs_ + program_);
     s.k_begin = where(is_part, max(begin_ - origin, 0), 0);
     s.k_end = where(is_part, min(end_ - origin, steps_), steps_);
     const Tile is_whole = s.k_end - s.k_begin == steps_;
@@ -79,12 +79,13 @@ class StreamKScheduler {
  private:
   /// The program that does an iteration of the row.
   Tile program_of(const Tile& step) const {
-    const Tile longer = one_more_ * (share_ + 1);
-    return where(step < longer, step / (share_ + 1), one_more_ + (step - longer) / max(share_, 1));
+    const Tile longer = remainder_ * (iters_per_cta_ + 1);
+    return where(step < longer, step / (iters_per_cta_ + 1),
+                 remainder_ + (step - longer) / max(iters_per_cta_, 1));
   }
 
-  Tile program_, programs_, steps_, divided_, share_, one_more_, begin_, end_, first_tile_, parts_,
-      count_;
+  Tile program_, programs_, steps_, stream_k_tiles_, iters_per_cta_, remainder_, begin_, end_,
+      first_tile_, parts_, count_;
   int block_;
 };
 
@@ -94,8 +95,7 @@ class StreamKScheduler {
 /// program that has the whole sum. `sums` [2 programs, rows, cols] and `arrivals`, as many as
 /// programs and 0, have an entry for the border in front of every program.
 template <Element T>
-Tile fixup(Tile& sum, const StreamKWork& s, const InOut<T, 3>& sums,
-                    const Ptr<u32>& arrivals) {
+Tile fixup(Tile& sum, const StreamKWork& s, const InOut<T, 3>& sums, const Ptr<u32>& arrivals) {
   const auto shape = sum.shape();
   const auto place = [&](const Tile& border, const Tile& side) {
     const Index at = slice(border * 2 + side, 1);

@@ -214,10 +214,10 @@ Tile& operator<<=(Tile& a, const Arg& b);
 Tile& operator>>=(Tile& a, const Arg& b);
 
 /// An index along one dimension: carries the dimension's extent to shapes and its name to messages.
-/// Made by grid(), steps() and slice(). first() and indices(), like extents and strides of views, are
-/// of the type `index`: i32 in code, i64 where an argument is that large. An index and an i32 make
-/// an index, an index and an i64 an i64; a variable that is an i32 before a loop or a branch cannot
-/// become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
+/// Made by grid(), steps() and slice(). first() and indices(), like extents and strides of views,
+/// are of the type `index`: i32 in code, i64 where an argument is that large. An index and an i32
+/// make an index, an index and an i64 an i64; a variable that is an i32 before a loop or a branch
+/// cannot become an index in it, whatever the tensors' sizes (cast<i32> or cast<i64> it).
 class Index {
  public:
   /// `block` elements from `first`.

@@ -92,7 +92,8 @@ class View {
   void do_not_specialize(int axis, std::source_location at = std::source_location::current()) const;
   /// The same of its strides, other than 1: for tensors whose elements are read and written one by
   /// one, as strides of whole granules are what wider accesses and TMA need.
-  void do_not_specialize_stride(int axis, std::source_location at = std::source_location::current()) const;
+  void do_not_specialize_stride(int axis,
+                                std::source_location at = std::source_location::current()) const;
 
  protected:
   friend class dsl::Tracer;

@@ -37,8 +37,8 @@ class MaskBlocks {
   /// comparison with one axis), at most `cuts` times; without cuts fewer blocks are decided.
   BlockCoverage classify(const MaskBlock& block, const MaskParams& params, int cuts = 32);
 
-  /// Evaluates every node over non-empty closed ranges; `value` and `may_wrap` refer to the last
-  /// evaluation.
+  /// Evaluates every node over non-empty closed ranges; `value` and `may_overflow` refer to the
+  /// last evaluation.
   struct Ranges {
     Interval batch, head, query, key;
   };
@@ -46,7 +46,7 @@ class MaskBlocks {
   const MaskValue& value(MaskNodeId id) const { return values_[id]; }
   /// True if the operation may leave its type's range, so that its value is not the mathematical
   /// one.
-  bool may_wrap(MaskNodeId id) const { return wraps_[id]; }
+  bool may_overflow(MaskNodeId id) const { return wraps_[id]; }
   const MaskExpr& expr() const { return expr_; }
 
   /// Bounds of a linear form over the block at hand.

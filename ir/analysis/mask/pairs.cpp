@@ -8,7 +8,7 @@ namespace tegula::ir {
 namespace {
 
 /// A mask that is decided pair by pair only would take minutes.
-constexpr std::int64_t kMostBlocks = 16'000'000;
+constexpr std::int64_t kMaxBlocks = 16'000'000;
 
 /// Two halves: whole numbers of `unit`, along the side that has more of them.
 std::pair<MaskBlock, MaskBlock> halves(const MaskBlock& b, BlockExtent unit) {
@@ -28,7 +28,7 @@ std::int64_t pairs_in(const MaskBlock& b) { return (b.q1 - b.q0) * (b.kv1 - b.kv
 
 MaskPairs MaskPairCounter::count(const MaskBlock& all) {
   MaskPairs sum;
-  budget_ = kMostBlocks;
+  budget_ = kMaxBlocks;
   if (all.q0 < all.q1 && all.kv0 < all.kv1) count_blocks(all, sum);
   return sum;
 }

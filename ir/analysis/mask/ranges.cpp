@@ -27,7 +27,8 @@ ConditionBounds clamped(ConditionBounds b) {
 }
 
 /// Bounds of x so that factor * x + rest lies in `target`: for some rest, or for every one.
-ConditionBounds solve_linear(ConditionBounds target, std::int64_t factor, Interval rest, bool for_every) {
+ConditionBounds solve_linear(ConditionBounds target, std::int64_t factor, Interval rest,
+                             bool for_every) {
   ConditionBounds t = target;
   if (is_finite(t.lo)) t.lo -= for_every ? rest.lo : rest.hi;
   if (is_finite(t.hi)) t.hi -= for_every ? rest.hi : rest.lo;
@@ -145,7 +146,7 @@ KvVisibility MaskRanges::of(const MaskFormula& f) const {
 
 KvVisibility MaskRanges::of(const MaskCondition& c) const {
   const bool wraps =
-      std::ranges::any_of(c.exact, [&](MaskNodeId id) { return blocks_.may_wrap(id); });
+      std::ranges::any_of(c.exact, [&](MaskNodeId id) { return blocks_.may_overflow(id); });
   if (wraps) return decided({0, 1});
   if (c.steps.empty()) {
     const auto range = blocks_.range_of(c.form);
@@ -154,7 +155,7 @@ KvVisibility MaskRanges::of(const MaskCondition& c) const {
     return decided({range->is_within(c.target), !never});
   }
   ConditionBounds some{c.target.lo == kMinusInfinity ? -kInfinity : Wide{c.target.lo},
-              c.target.hi == kPlusInfinity ? kInfinity : Wide{c.target.hi}};
+                       c.target.hi == kPlusInfinity ? kInfinity : Wide{c.target.hi}};
   ConditionBounds every = some;
   for (const MaskStep& step : c.steps) {
     const auto rest = blocks_.range_of(step.rest);

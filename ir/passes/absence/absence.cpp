@@ -23,20 +23,22 @@ Absence::Absence(Kernel& k, bool defines_carries)
 
 std::span<const PresenceBound> Absence::of(Value v) const {
   const auto it = bounds_.find(v);
-  return it == bounds_.end() ? std::span<const PresenceBound>() : std::span<const PresenceBound>(it->second);
+  return it == bounds_.end() ? std::span<const PresenceBound>()
+                             : std::span<const PresenceBound>(it->second);
 }
 
-bool Absence::reads_zero(Value v) const {
+bool Absence::is_zero_filled(Value v) const {
   const OpId def = k_[v].def;
   if (!def || of(v).empty()) return of(v).empty();
   const OpData& d = k_[def];
   using enum Opcode;
   if (d.opcode == LoadView) return at_offsets(def).empty();
   // A cast keeps 0; shape ops move elements only.
-  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return reads_zero(d.operands[0]);
-  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return reads_zero(d.operands[0]);
+  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return is_zero_filled(d.operands[0]);
+  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return is_zero_filled(d.operands[0]);
   if (d.opcode == Dot)
-    return is_zero(k_, d.operands[2]) && reads_zero(d.operands[0]) && reads_zero(d.operands[1]);
+    return is_zero(k_, d.operands[2]) && is_zero_filled(d.operands[0]) &&
+           is_zero_filled(d.operands[1]);
   return false;
 }
 
@@ -116,8 +118,9 @@ void Absence::broadcast(OpId id) {
 }
 
 /// The bound as a mask. One dimension that a whole group becomes stays a coordinate.
-PresenceBound Absence::reshaped(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> from,
-                        std::span<const std::int64_t> to) {
+PresenceBound Absence::reshaped(Builder& b, const PresenceBound& bound,
+                                std::span<const std::int64_t> from,
+                                std::span<const std::int64_t> to) {
   PresenceBound of_result{PresenceBound::kElements};
   of_result.is_of_elements = bound.is_of_elements;
   const int whole = bound.dim < 0 ? -1 : dim_after_reshape(from, to, bound.dim);
@@ -230,8 +233,8 @@ void Absence::crop(OpId id) {
   }
   const OpData& d = k_[id];
   List bounds(of(d.operands[0]).begin(), of(d.operands[0]).end());
-  merge_bounds(bounds,
-               std::array{PresenceBound{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], end}});
+  merge_bounds(bounds, std::array{PresenceBound{static_cast<int>(d.attrs.i(AttrName::axis)),
+                                                d.operands[1], end}});
   set(d.results[0], std::move(bounds));
 }
 

@@ -59,7 +59,7 @@ class Absence {
   /// lies outside.
   std::vector<PresenceBound> before_fill(Value v);
   /// Absent elements of the value read as 0 already.
-  bool reads_zero(Value v) const;
+  bool is_zero_filled(Value v) const;
   template <class From, class To>
   void rename(const From& from, const To& to) {
     for (std::size_t i = 0; i < from.size(); ++i) bounds_[to[i]] = bounds_[from[i]];
@@ -109,7 +109,7 @@ class Absence {
   Value moved_mask(OpId op, Value mask);
   void broadcast(OpId op);
   PresenceBound reshaped(Builder& b, const PresenceBound& bound, std::span<const std::int64_t> from,
-                 std::span<const std::int64_t> to);
+                         std::span<const std::int64_t> to);
   void reshape(OpId op);
   bool set(Value v, List bounds);
   Value limit(Value view, std::int64_t axis, Type type);
@@ -123,7 +123,8 @@ class Absence {
   void choose_elements(OpId op, Value condition, const Sides& sides, List& all);
   void join_edges(OpId op, const Sides& sides, List& all);
   void branch(OpId op);
-  PresenceBound guarded(OpId choice, Value condition, bool when, PresenceBound bound, RegionId from);
+  PresenceBound guarded(OpId choice, Value condition, bool when, PresenceBound bound,
+                        RegionId from);
   Value visible_behind(OpId choice, RegionId from, Value v);
 
   // ---- loops (absence_carry.cpp)
@@ -147,7 +148,8 @@ class Absence {
   [[noreturn]] void refuse(OpId loop, Value start, Value next) const;
   Value end_of(const PresenceBound& bound) const;
   bool is_limit_of_crop(const PresenceBound& bound) const;
-  const PresenceBound* find_bound(std::span<const PresenceBound> list, const PresenceBound& bound) const;
+  const PresenceBound* find_bound(std::span<const PresenceBound> list,
+                                  const PresenceBound& bound) const;
   bool has_bound(std::span<const PresenceBound> list, const PresenceBound& bound) const;
   Value any_value(Builder& b, Value v) const;
   Value only_where(Builder& b, Value condition, Value v) const;

@@ -124,7 +124,8 @@ void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& in
   if (!kept) {
     const Type type = k_.type(next);
     // One condition for the whole tile, if that is all that varies.
-    const bool is_whole = std::ranges::all_of(varying, [](const PresenceBound& x) { return x.is_whole(); });
+    const bool is_whole =
+        std::ranges::all_of(varying, [](const PresenceBound& x) { return x.is_whole(); });
     const Value present = mask_of_all(b, varying, is_whole ? Type::scalar(type.dtype()) : type);
     const Value now = any_value(b, next);
     kept = b.select(present, now, any_value(b, old));
@@ -170,7 +171,8 @@ Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carri
 bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
   const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
   const Lacking next = next_lacks(loop, i, carried);
-  if (std::ranges::all_of(begins, [&](const PresenceBound& x) { return has_bound(next.always, x); }))
+  if (std::ranges::all_of(begins,
+                          [&](const PresenceBound& x) { return has_bound(next.always, x); }))
     return false;
   add_presence(loop, i, next.always, !next.at_times.empty());
   return true;

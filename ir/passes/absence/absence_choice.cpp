@@ -14,7 +14,8 @@ constexpr std::int64_t kNoLimit = INT32_MAX - 63;
 
 }  // namespace
 
-Absence::Sides Absence::compare(std::span<const PresenceBound> first, std::span<const PresenceBound> second) {
+Absence::Sides Absence::compare(std::span<const PresenceBound> first,
+                                std::span<const PresenceBound> second) {
   Sides s;
   for (const PresenceBound& bound : first)
     (std::ranges::find(second, bound) != second.end() ? s.both : s.first).push_back(bound);
@@ -188,7 +189,8 @@ Value Absence::visible_behind(OpId choice, RegionId from, Value v) {
 }
 
 /// The bound, of what is chosen where the scalar `condition` is `when`.
-PresenceBound Absence::guarded(OpId choice, Value condition, bool when, PresenceBound bound, RegionId from) {
+PresenceBound Absence::guarded(OpId choice, Value condition, bool when, PresenceBound bound,
+                               RegionId from) {
   // The key: which of the two sides, by a mark behind the bound.
   List key{bound, PresenceBound{when ? PresenceBound::kNotSplit : PresenceBound::kElements}};
   std::size_t slot = 16;

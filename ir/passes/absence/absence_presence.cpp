@@ -40,7 +40,8 @@ bool Absence::is_limit_of_crop(const PresenceBound& bound) const {
 }
 
 /// The bound of the list that says the same.
-const PresenceBound* Absence::find_bound(std::span<const PresenceBound> list, const PresenceBound& bound) const {
+const PresenceBound* Absence::find_bound(std::span<const PresenceBound> list,
+                                         const PresenceBound& bound) const {
   const auto same = [&](Value a, Value b) { return a == b || (a && b && is_same(k_, a, b)); };
   const auto found = std::ranges::find_if(list, [&](const PresenceBound& other) {
     PresenceBound renamed = other;
@@ -79,7 +80,8 @@ void Absence::refuse(OpId loop, Value start, Value next) const {
 }
 
 /// Every user of `v` comes to use what `only_where` makes of it.
-void Absence::replace_by_present(Builder& b, Value v, Value present, std::span<const PresenceBound> cut) {
+void Absence::replace_by_present(Builder& b, Value v, Value present,
+                                 std::span<const PresenceBound> cut) {
   const Value there = only_where(b, present, v);
   const OpId choice = k_[there].def, nowhere = k_[k_[choice].operands[2]].def;
   const Value all = cropped(b, there, cut);

@@ -36,7 +36,7 @@ class AccumulationLoop {
         result = use->operand - first_init(d.opcode);
         if (!is_sum(use->op, result)) return false;
       } else if (adds_to(d, use->operand)) {
-        adding_.insert(loop);
+        accumulation_loops_.insert(loop);
       } else {
         return false;
       }
@@ -45,16 +45,16 @@ class AccumulationLoop {
     return false;
   }
 
-  const std::set<OpId>& adding() const { return adding_; }
+  const std::set<OpId>& accumulation_loops() const { return accumulation_loops_; }
 
   std::string_view why_not() const {
-    for (OpId loop : adding_) {
-      const auto step = as_constant(k_, k_[loop].operands[2]);
+    for (OpId loop : accumulation_loops_) {
+      const auto step = constant_value(k_, k_[loop].operands[2]);
       if (!step || *step <= 0) return "the steps of its loop of products have no constant length";
       if (followed_.at(loop).size() != k_[loop].results.size())
         return "its loop of products carries more than sums that steps add to";
       for (OpId around = k_[k_[loop].parent].owner; around; around = k_[k_[around].parent].owner)
-        if (adding_.contains(around)) return "loops within each other add to its sums";
+        if (accumulation_loops_.contains(around)) return "loops within each other add to its sums";
     }
     return "";
   }
@@ -63,26 +63,27 @@ class AccumulationLoop {
   const Kernel& k_;
   const Uses& uses_;
   std::map<OpId, std::set<std::size_t>> followed_;
-  std::set<OpId> adding_;
+  std::set<OpId> accumulation_loops_;
 };
 
 }  // namespace
 
-std::string_view why_not_summed(const Kernel& k, const Uses& uses, OpId loop,
-                                std::vector<OpId>& adding) {
+std::string_view why_not_accumulation(const Kernel& k, const Uses& uses, OpId loop,
+                                      std::vector<OpId>& accumulation_loops) {
   AccumulationLoop summed(k, uses);
   for (std::size_t i = 0; i < k[loop].results.size(); ++i)
     if (!summed.is_sum(loop, i))
       return "its loop of products carries more than sums that steps add to";
-  adding.insert(adding.end(), summed.adding().begin(), summed.adding().end());
+  accumulation_loops.insert(accumulation_loops.end(), summed.accumulation_loops().begin(),
+                            summed.accumulation_loops().end());
   return summed.why_not();
 }
 
-void keep_part_of_steps(Kernel& k, OpId loop, Value rank, int parts) {
+void keep_k_slice(Kernel& k, OpId loop, Value rank, int parts) {
   Builder b(k, loop);
   const Value lo = k[loop].operands[0], hi = k[loop].operands[1], step = k[loop].operands[2];
   const Type type = k.type(lo);
-  const std::int64_t block = *as_constant(k, step);
+  const std::int64_t block = *constant_value(k, step);
   const auto number = [&](std::int64_t n) { return b.constant(type, n); };
   const Value all = is_zero(k, lo) ? hi : b.sub(hi, lo),
               count = b.div(b.add(all, number(block - 1)), step),

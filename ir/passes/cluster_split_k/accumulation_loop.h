@@ -10,13 +10,13 @@
 namespace tegula::ir {
 
 /// Why a loop carries anything but accumulators, to which its iterations, or those of nested loops,
-/// add terms; empty if nothing else. Then `adding` receives the loops, none nested in another, that
-/// add them.
-std::string_view why_not_summed(const Kernel& k, const Uses& uses, OpId loop,
-                                std::vector<OpId>& adding);
+/// add terms; empty if nothing else. Then `accumulation_loops` receives the loops, none nested in
+/// another, that add them.
+std::string_view why_not_accumulation(const Kernel& k, const Uses& uses, OpId loop,
+                                      std::vector<OpId>& accumulation_loops);
 
 /// Leaves program `rank` (i32) of `parts` its slice of the iterations, equal to the others' except
 /// for the last ones; it may be empty. The code is that of LoopRange::part in the language.
-void keep_part_of_steps(Kernel& k, OpId loop, Value rank, int parts);
+void keep_k_slice(Kernel& k, OpId loop, Value rank, int parts);
 
 }  // namespace tegula::ir

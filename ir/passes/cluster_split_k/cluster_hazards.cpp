@@ -15,7 +15,7 @@ class ClusterHazards {
       : k_(k), share_(share), stores_(stores) {}
 
   /// Another CTA may have stored already.
-  std::string why_reads_meet(std::span<const OpId> loops) {
+  std::string why_reads_conflict(std::span<const OpId> loops) {
     bool summed = false, stored = false;
     std::string why;
     const auto look = [&](OpId op) {
@@ -33,7 +33,7 @@ class ClusterHazards {
     return why;
   }
 
-  std::string why_stores_meet() const {
+  std::string why_stores_conflict() const {
     for (std::size_t i = 0; i < stores_.size(); ++i)
       for (std::size_t j = 0; j < i; ++j)
         if (meet(stores_[i], stores_[j])) return "it stores the same memory twice";
@@ -103,11 +103,11 @@ bool reads_memory(const Kernel& k, OpId op) {
   return row.has(kReads) && !row.has(kWrites);
 }
 
-std::string why_programs_meet(const Kernel& k, ClusterSlicer& share,
+std::string why_ctas_conflict(const Kernel& k, ClusterSlicer& share,
                               std::span<const PartialStore> stores, std::span<const OpId> loops) {
   ClusterHazards memory(k, share, stores);
-  const std::string why = memory.why_reads_meet(loops);
-  return why.empty() ? memory.why_stores_meet() : why;
+  const std::string why = memory.why_reads_conflict(loops);
+  return why.empty() ? memory.why_stores_conflict() : why;
 }
 
 }  // namespace tegula::ir

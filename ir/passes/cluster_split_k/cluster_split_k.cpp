@@ -1,13 +1,13 @@
 // The steps of a tile's products, shared by the programs of a cluster.
 //
 // Before:  s = for 0 .. k { yield dot a, b, acc }; store_view C, f(s), m, n          (128x256)
-// After:   s = for part of rank { .. }; p = cluster_reduce_scatter s                            (32x256)
+// After:   s = for part of rank { .. }; p = cluster_reduce_scatter s (32x256)
 //          store_view C, f(p), m + rank * 32, n
 //
 // so that a product of few tiles has work for all SMs. It is what a kernel says with cluster(n),
-// cluster_rank, cluster_reduce_scatter and cluster_slice, and from here on is one of those. The sum is a
-// barrier, too: what the loop or what stands in front of it reads, all programs have read before
-// one of them stores.
+// cluster_rank, cluster_reduce_scatter and cluster_slice, and from here on is one of those. The sum
+// is a barrier, too: what the loop or what stands in front of it reads, all programs have read
+// before one of them stores.
 #include "ir/passes/cluster_split_k/cluster_split_k.h"
 
 #include <fmt/format.h>
@@ -20,11 +20,11 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/loop.h"
+#include "ir/passes/cluster_split_k/accumulation_loop.h"
 #include "ir/passes/cluster_split_k/cluster_hazards.h"
 #include "ir/passes/cluster_split_k/cluster_slice.h"
-#include "ir/passes/cluster_split_k/accumulation_loop.h"
-#include "ir/passes/schedule/plan_reasons.h"
 #include "ir/passes/schedule/kernel_summary.h"
+#include "ir/passes/schedule/plan_reasons.h"
 
 namespace tegula::ir {
 namespace {
@@ -32,21 +32,22 @@ namespace {
 /// The result of a loop-carried accumulator after the loop, or after further loops that add to it.
 /// An accumulator that begins with zeros and is transposed there, is scattered transposed: a slice
 /// of the tensor cores' rows is then received in rows of the stored tile.
-struct Sum {
+struct CarriedAccumulator {
   Value total;      ///< as it is used
   int axis;         ///< its dimension that is split
   OpId first_loop;  ///< the loop that adds to it first
   std::size_t carry;
 };
 
-class Split {
+class SplitKRewrite {
  public:
-  Split(Kernel& k, int parts) : k_(k), parts_(parts), uses_(k) {}
+  SplitKRewrite(Kernel& k, int parts) : k_(k), parts_(parts), uses_(k) {}
 
   /// Splits the kernel; else returns the reason why it cannot be split.
   std::string run() {
-    for (const auto check : {&Split::look_at_grid, &Split::find_loops, &Split::find_stores,
-                             &Split::find_sums, &Split::follow_stores})
+    for (const auto check :
+         {&SplitKRewrite::look_at_grid, &SplitKRewrite::find_loops, &SplitKRewrite::find_stores,
+          &SplitKRewrite::find_sums, &SplitKRewrite::follow_stores})
       if (std::string why = (this->*check)(); !why.empty()) return why;
     rewrite();
     return "";
@@ -81,9 +82,9 @@ class Split {
       if (all && !is_summed(loop)) loops_.push_back(loop);
     });
     if (!all) return "a product is in no loop, or under a condition";
-    if (survey(k_).chained) return "a product is computed from another";
+    if (summarize(k_).back_to_back) return "a product is computed from another";
     for (OpId loop : loops_)
-      if (const auto why = why_not_summed(k_, uses_, loop, adding_); !why.empty())
+      if (const auto why = why_not_accumulation(k_, uses_, loop, accumulation_loops_); !why.empty())
         return std::string(why);
     return "";
   }
@@ -118,7 +119,7 @@ class Split {
         const Value result = k_[loop].results[i];
         if (const std::string why = why_no_parts(k_.type(result)); !why.empty()) return why;
         if (uses_.of(result).empty() || goes_on(result)) continue;
-        Sum sum{result, 0, loop, i};
+        CarriedAccumulator sum{result, 0, loop, i};
         while (goes_on(init_of(sum))) {
           const Value before = init_of(sum);
           sum.first_loop = k_[before].def;
@@ -129,14 +130,16 @@ class Split {
         sums_.push_back(sum);
       }
     share_.emplace(k_, parts_, std::move(dims));
-    for (const Sum& sum : sums_)
+    for (const CarriedAccumulator& sum : sums_)
       if (!is_zero(k_, init_of(sum)) && !share_->can_cut(init_of(sum), 0)) return share_->why_not();
     for (OpId loop : loops_)
       if (is_computed_from_sums(loop)) return "a product is computed from another's sums";
     return "";
   }
 
-  Value init_of(const Sum& sum) const { return loop_inits(k_[sum.first_loop])[sum.carry]; }
+  Value init_of(const CarriedAccumulator& sum) const {
+    return loop_inits(k_[sum.first_loop])[sum.carry];
+  }
 
   /// Whether another loop adds to the value and nothing else reads it.
   bool goes_on(Value v) const {
@@ -165,7 +168,7 @@ class Split {
     return "";
   }
 
-  void turn(Sum& sum) const {
+  void turn(CarriedAccumulator& sum) const {
     const auto use = uses_.only(sum.total);
     if (!use || k_[use->op].opcode != Opcode::Permute || k_[use->op].parent != k_.body()) return;
     const auto order = k_[use->op].attrs.ints(AttrName::order);
@@ -187,20 +190,20 @@ class Split {
       for (std::size_t i = in_view ? 1 : 0; i < d.operands.size(); ++i)
         if (!share_->can_cut(d.operands[i], *dim)) return share_->why_not();
     }
-    return why_programs_meet(k_, *share_, stores_, loops_);
+    return why_ctas_conflict(k_, *share_, stores_, loops_);
   }
 
   // ---- making
   void rewrite() {
     share_->begin();
-    for (OpId loop : adding_) keep_part_of_steps(k_, loop, share_->rank(), parts_);
-    for (const Sum& sum : sums_) add_parts(sum);
+    for (OpId loop : accumulation_loops_) keep_k_slice(k_, loop, share_->rank(), parts_);
+    for (const CarriedAccumulator& sum : sums_) add_parts(sum);
     for (const PartialStore& store : stores_) store_part(store);
     make_clusters();
     erase_replaced();
   }
 
-  void add_parts(const Sum& sum) {
+  void add_parts(const CarriedAccumulator& sum) {
     const OpId def = k_[sum.total].def;
     Builder b = Builder::behind(k_, def);
     const Type t = k_.type(sum.total);
@@ -215,7 +218,7 @@ class Split {
     share_->set_sum(sum.total, part);
   }
 
-  void begin_with_zeros(const Sum& sum) {
+  void begin_with_zeros(const CarriedAccumulator& sum) {
     Builder b(k_, sum.first_loop);
     const Value zeros = b.zero(k_.type(init_of(sum)));
     loop_inits(k_[sum.first_loop])[sum.carry] = zeros;
@@ -289,14 +292,14 @@ class Split {
   Kernel& k_;
   int parts_;
   Uses uses_;
-  std::vector<OpId> loops_;   ///< loops of the body with MMAs
-  std::vector<OpId> adding_;  ///< those, or loops in them, that accumulate
+  std::vector<OpId> loops_;               ///< loops of the body with MMAs
+  std::vector<OpId> accumulation_loops_;  ///< those, or loops in them, that accumulate
   std::vector<PartialStore> stores_;
-  std::vector<Sum> sums_;
+  std::vector<CarriedAccumulator> sums_;
   std::optional<ClusterSlicer> share_;
 };
 
-int asked_splits(const PassContext& context) {
+int requested_split_k(const PassContext& context) {
   if (context.plan) return context.plan->cluster_split_k;
   Plan wish;
   wish.change(context.plan_changes);
@@ -305,14 +308,14 @@ int asked_splits(const PassContext& context) {
 
 }  // namespace
 
-int split_as_asked(Kernel& k, PassContext& context) {
-  const int parts = asked_splits(context);
+int apply_cluster_split_k(Kernel& k, PassContext& context) {
+  const int parts = requested_split_k(context);
   if (parts == 1) return 1;
   const auto refuse = [&](const std::string& rule) {
     refuse_plan(k, fmt::format("cluster_split_k={}", parts), rule, context.changed_at);
   };
   if (parts != 2 && parts != 4 && parts != 8) refuse("cluster_split_k is 1, 2, 4 or 8");
-  Split split(k, parts);
+  SplitKRewrite split(k, parts);
   const std::string why = split.run();
   if (why.empty()) {
     context.remark(Remark::Kind::Applied, k[split.first_loop()].loc,

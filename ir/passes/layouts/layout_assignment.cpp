@@ -16,7 +16,7 @@
 #include "ir/layout/thread_fn.h"
 #include "ir/loop.h"
 #include "ir/matrix_type.h"
-#include "ir/passes/layouts/layout_before.h"
+#include "ir/passes/layouts/infer_operand_layout.h"
 #include "ir/passes/schedule/kernel_summary.h"
 
 namespace tegula::ir {
@@ -57,11 +57,12 @@ Dims order_with(int rank, int fast) {
 LayoutAssignment::LayoutAssignment(const Kernel& k, const Plan& plan)
     : k_(k),
       plan_(plan),
-      wants_loads_as_sums_(plan.wgmma && (plan.tma_aux_loads || asks_for(k, AttrName::tma_aux_loads))) {
+      wants_aux_in_accumulator_layout_(
+          plan.wgmma && (plan.tma_aux_loads || has_grid_hint(k, AttrName::tma_aux_loads))) {
   // Loop carries may be decided by what the body yields, so go round until nothing changes.
-  settle();
-  meet_sums();
-  settle();
+  assign_remaining();
+  propagate_accumulator_layouts();
+  assign_remaining();
   // Results of control flow that nothing decided cannot be made again like free ops: they get the
   // standard layout.
   walk(k, k.body(), [&](OpId op) {
@@ -70,17 +71,17 @@ LayoutAssignment::LayoutAssignment(const Kernel& k, const Plan& plan)
     for (Value v : d.results)
       if (k.type(v).is_tile() && !of(v)) set(v, standard(k.type(v)));
   });
-  settle();
+  assign_remaining();
 }
 
-void LayoutAssignment::settle() {
+void LayoutAssignment::assign_remaining() {
   do {
     changed_ = false;
     region(k_.body());
   } while (changed_);
 }
 
-bool LayoutAssignment::is_free_op(Opcode op) {
+bool LayoutAssignment::is_rematerializable(Opcode op) {
   using enum Opcode;
   constexpr std::array kFree{Const, Poison, Splat, Arange, Broadcast, ExpandDims, Permute};
   return std::ranges::find(kFree, op) != kFree.end();
@@ -157,11 +158,12 @@ const LinearLayout* LayoutAssignment::store(const OpData& d) const {
 }
 
 bool LayoutAssignment::is_by_tma(const OpData& d) const {
-  return plan_.tma_store && why_not_by_tma(k_, d).empty() && lies_as_sums(d.operands[1]);
+  return plan_.tma_store && why_not_tma_store(k_, d).empty() &&
+         has_accumulator_layout(d.operands[1]);
 }
 
 /// Each warpgroup has 64 rows, in the lanes that a wgmma leaves them in.
-bool LayoutAssignment::lies_as_sums(Value v) const {
+bool LayoutAssignment::has_accumulator_layout(Value v) const {
   const LinearLayout* own = of(v);
   const Dims shape = dims_of(k_.type(v).shape());
   return own && plan_.wgmma && shape[0] % (kWarpRows * plan_.num_warps) == 0 &&
@@ -177,34 +179,36 @@ bool LayoutAssignment::is_behind_products(const OpData& load) const {
 }
 
 /// In reverse program order, so that of several users the first one counts.
-void LayoutAssignment::meet_sums() {
+void LayoutAssignment::propagate_accumulator_layouts() {
   sums_are_settled_ = true;
   std::vector<OpId> ops;
   if (plan_.wgmma) walk(k_, k_.body(), [&](OpId op) { ops.push_back(op); });
   for (OpId op : std::views::reverse(ops)) {
     const OpData& d = k_[op];
     if (d.results.size() != 1 || !k_.type(d.results[0]).is_tile()) continue;
-    if (!is_free_op(d.opcode) && d.opcode != Opcode::Load &&
+    if (!is_rematerializable(d.opcode) && d.opcode != Opcode::Load &&
         info(d.opcode).family != Family::Elementwise)
       continue;
     const LinearLayout* wanted = of(d.results[0]);
-    if (const auto met = met_.find(d.results[0]); !wanted && met != met_.end())
+    if (const auto met = neighbour_layouts_.find(d.results[0]);
+        !wanted && met != neighbour_layouts_.end())
       wanted = met->second;
     if (!wanted) continue;
     for (Value v : d.operands)
-      if (k_.type(v).is_tile() && !of(v)) met_[v] = layout_before(k_, d, v, *wanted);
+      if (k_.type(v).is_tile() && !of(v))
+        neighbour_layouts_[v] = infer_operand_layout(k_, d, v, *wanted);
   }
 }
 
 /// A load that is combined with an accumulator takes its layout, so that it needs no shared memory,
 /// in which rings that are never empty leave no room. Loads that an exchange within warps can widen
 /// are loaded wider; if several threads hold an element, as of a bias, they load it from the cache.
-const LinearLayout* LayoutAssignment::beside_sums(const OpData& load) const {
+const LinearLayout* LayoutAssignment::aux_layout(const OpData& load) const {
   const Type tile = k_.type(load.results[0]);
   const LinearLayout* coalesced_layout = access(load, tile);
-  const auto found = met_.find(load.results[0]);
+  const auto found = neighbour_layouts_.find(load.results[0]);
   const int fast = contiguous_dim(k_, load);
-  if (found == met_.end() || fast < 0) return coalesced_layout;
+  if (found == neighbour_layouts_.end() || fast < 0) return coalesced_layout;
   const LinearLayout* met = found->second;
   if (met->free_bits(HwDim::Lane) != 0) return met;
   const int widest = std::min(access_elements(k_, load), 16 / size_bytes(tile.dtype()));
@@ -222,17 +226,17 @@ const LinearLayout* LayoutAssignment::beside_sums(const OpData& load) const {
 
 /// TMA loads are read from shared memory in the layout of the accumulator that they are combined
 /// with. Without room for them threads load in that layout: a conversion would take even more room.
-const LinearLayout* LayoutAssignment::read_beside_sums(const OpData& load) const {
-  const auto met = met_.find(load.results[0]);
-  return met != met_.end() ? met->second : access(load, k_.type(load.results[0]));
+const LinearLayout* LayoutAssignment::read_aux_layout(const OpData& load) const {
+  const auto met = neighbour_layouts_.find(load.results[0]);
+  return met != neighbour_layouts_.end() ? met->second : access(load, k_.type(load.results[0]));
 }
 
 /// Values gathered for the rows of accumulators are read by every thread that needs them, so that
 /// warps do not synchronise. For columns a thread would have to hold too many.
-const LinearLayout* LayoutAssignment::gathered_beside_sums(const OpData& load) const {
+const LinearLayout* LayoutAssignment::gathered_aux_layout(const OpData& load) const {
   constexpr int kFewRegisterBits = 2;
-  const auto met = met_.find(load.results[0]);
-  if (met != met_.end() && met->second->in_bits(HwDim::Register) <= kFewRegisterBits)
+  const auto met = neighbour_layouts_.find(load.results[0]);
+  if (met != neighbour_layouts_.end() && met->second->in_bits(HwDim::Register) <= kFewRegisterBits)
     return met->second;
   return standard(k_.type(load.results[0]));
 }
@@ -331,19 +335,19 @@ void LayoutAssignment::op(OpId id) {
   }
   const Type type = k_.type(d.results[0]);
   if (d.opcode == LoadView) {
-    if (wants_loads_as_sums_ && is_beside_operands(k_, id)) {
-      if (sums_are_settled_) set(d.results[0], read_beside_sums(d));
+    if (wants_aux_in_accumulator_layout_ && is_aux_load(k_, id)) {
+      if (sums_are_settled_) set(d.results[0], read_aux_layout(d));
       return;
     }
     if (!is_behind_products(d)) return set(d.results[0], access(d, type));
-    if (sums_are_settled_) set(d.results[0], beside_sums(d));
+    if (sums_are_settled_) set(d.results[0], aux_layout(d));
     return;
   }
   if (d.opcode == Dot) return set(d.results[0], dot(d).acc);
   if (d.is(Load, AtomicRmw)) {
     const LinearLayout* known = first_known(d);
     if (!known && d.opcode == Load && is_behind_products(d)) {
-      if (sums_are_settled_) set(d.results[0], gathered_beside_sums(d));
+      if (sums_are_settled_) set(d.results[0], gathered_aux_layout(d));
       return;
     }
     return set(d.results[0], known ? known : standard(type));
@@ -368,11 +372,11 @@ void LayoutAssignment::op(OpId id) {
     return set(d.results[0],
                intern_layout(permute(*known, dims_of(d.attrs.ints(AttrName::order)))));
   }
-  if (is_free_op(d.opcode)) return;
+  if (is_rematerializable(d.opcode)) return;
   // A loaded value changes its layout before a cast widens it. Values made of rematerializable ones
   // only stay free.
-  const auto met = met_.find(d.results[0]);
-  set(d.results[0], known && met != met_.end() ? met->second : known);
+  const auto met = neighbour_layouts_.find(d.results[0]);
+  set(d.results[0], known && met != neighbour_layouts_.end() ? met->second : known);
 }
 
 }  // namespace tegula::ir

@@ -37,18 +37,18 @@ class LayoutAssignment {
   bool is_by_tma(const OpData& store) const;
 
   /// True for an op that can be made again in any layout.
-  static bool is_free_op(Opcode op);
+  static bool is_rematerializable(Opcode op);
 
  private:
-  bool lies_as_sums(Value v) const;
+  bool has_accumulator_layout(Value v) const;
   const LinearLayout* scan(Type tile, int axis) const;
   const LinearLayout* cluster_slice(Type tile) const;
   bool is_behind_products(const OpData& load) const;
-  void meet_sums();
-  const LinearLayout* beside_sums(const OpData& load) const;
-  const LinearLayout* read_beside_sums(const OpData& load) const;
-  const LinearLayout* gathered_beside_sums(const OpData& load) const;
-  void settle();
+  void propagate_accumulator_layouts();
+  const LinearLayout* aux_layout(const OpData& load) const;
+  const LinearLayout* read_aux_layout(const OpData& load) const;
+  const LinearLayout* gathered_aux_layout(const OpData& load) const;
+  void assign_remaining();
   void region(RegionId r);
   void op(OpId op);
   void loop(OpId op);
@@ -57,10 +57,10 @@ class LayoutAssignment {
 
   const Kernel& k_;
   const Plan& plan_;
-  bool wants_loads_as_sums_;  ///< for auxiliary loads
+  bool wants_aux_in_accumulator_layout_;  ///< for auxiliary loads
   std::unordered_map<Value, const LinearLayout*> chosen_;
   /// For values that have no layout yet: the layout of the operand they are combined with.
-  std::unordered_map<Value, const LinearLayout*> met_;
+  std::unordered_map<Value, const LinearLayout*> neighbour_layouts_;
   bool changed_ = false;
   bool sums_are_settled_ = false;
 };

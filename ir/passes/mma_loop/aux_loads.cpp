@@ -19,42 +19,42 @@ OpId MmaLoop::first_user(Value v) const {
 }
 
 /// One wait, in front of the first read, and one release after the last.
-void MmaLoop::read_beside() {
-  if (!beside_) return;
-  beside_carry_ = k[loop].results.size();
-  beside_at_ = add_carry(beside_->begin);
+void MmaLoop::read_aux() {
+  if (!aux_) return;
+  aux_carry_ = k[loop].results.size();
+  aux_position_ = add_carry(aux_->begin);
   std::vector<OpId> ops;
   for (OpId op : k.ops(body)) ops.push_back(op);
   const auto place = [&](const OperandLoad* load) {
     return std::ranges::find(ops, first_user(k[load->load].results[0])) - ops.begin();
   };
   std::vector<const OperandLoad*> loads;
-  for (const OperandLoad& load : beside_->ring.loads()) loads.push_back(&load);
+  for (const OperandLoad& load : aux_->ring.loads()) loads.push_back(&load);
   std::ranges::sort(loads, {}, place);
   for (const OperandLoad* load : loads) {
     const Value loaded = k[load->load].results[0];
     Builder b = before(first_user(loaded));
     b.loc = k[load->load].loc;
-    if (load == loads.front()) beside_->ring.wait(b, beside_at_);
-    const Value read = b.op(Opcode::SmemLoad, {load->ring, beside_at_.slot}, k.type(loaded));
+    if (load == loads.front()) aux_->ring.wait(b, aux_position_);
+    const Value read = b.op(Opcode::SmemLoad, {load->ring, aux_position_.slot}, k.type(loaded));
     k.replace_all_uses(loaded, read);
     if (load == loads.back())
-      beside_->ring.release(b, beside_at_.slot, b.flag(true), /*generic_proxy=*/true);
+      aux_->ring.release(b, aux_position_.slot, b.flag(true), /*generic_proxy=*/true);
   }
-  advance(*beside_, beside_at_);
+  advance(*aux_, aux_position_);
 }
 
-void MmaLoop::fill_beside(Builder& b) {
-  if (beside_) fill_ahead(b, *beside_, beside_at_);
+void MmaLoop::fill_aux(Builder& b) {
+  if (aux_) prefetch_next(b, *aux_, aux_position_);
 }
 
-void MmaLoop::end_beside(OpId op) {
-  if (!beside_) return;
+void MmaLoop::end_aux(OpId op) {
+  if (!aux_) return;
   const auto& results = k[op].results;
-  beside_->end = {results[beside_carry_], results[beside_carry_ + 1]};
-  if (!is_skipped_by_others()) return;
+  aux_->end = {results[aux_carry_], results[aux_carry_ + 1]};
+  if (!is_skipped_by_other_warpgroup()) return;
   Builder b = Builder::behind(k, op);
-  beside_->end = counted_end(b, *beside_);
+  aux_->end = end_position(b, *aux_);
 }
 
 }  // namespace tegula::ir

@@ -1,7 +1,7 @@
 #pragma once
-// A ring of slots that the producer thread fills by TMA and the warps read: operand tiles in shared memory
-// and two channels, full (loads have landed) and empty (slots have been read). Iterations are
-// numbered through the kernel's life; a position is an iteration's slot and the parity of its
+// A ring of slots that the producer thread fills by TMA and the warps read: operand tiles in shared
+// memory and two channels, full (loads have landed) and empty (slots have been read). Iterations
+// are numbered through the kernel's life; a position is an iteration's slot and the parity of its
 // phase. (PTX ISA, "mbarrier"; CUTLASS, PipelineTmaAsync.)
 #include <vector>
 
@@ -18,7 +18,7 @@ class ChannelRing {
   /// `in_step` (i1), if given: the CTAs of the cluster multicast loads, and the peer has a tile. It
   /// is known where the ring is filled and released.
   ChannelRing(Kernel& k, int slots, std::vector<OperandLoad> loads, Value in_step = {})
-      : k_(&k), slots_(slots), loads_(std::move(loads)), in_step_(in_step) {}
+      : k_(&k), slots_(slots), loads_(std::move(loads)), is_multicast_(in_step) {}
 
   int slots() const { return slots_; }
   const std::vector<OperandLoad>& loads() const { return loads_; }
@@ -38,13 +38,15 @@ class ChannelRing {
   /// The position `steps` further on, of any integer type.
   RingPosition after(Builder& b, RingPosition at, Value steps) const;
 
-  /// Issues the loads of one iteration by the producer thread, after the slot's reads of phase `free`
+  /// Issues the loads of one iteration by the producer thread, after the slot's reads of phase
+  /// `free`
   /// (`free` may be none: the slot is fresh).
   void fill(Builder& b, IterationOffsets& offsets, Value slot, Value free) const;
-  /// Writes numbers into a slot's words by the producer thread, after the slot's reads of phase `free`.
+  /// Writes numbers into a slot's words by the producer thread, after the slot's reads of phase
+  /// `free`.
   void put(Builder& b, Value words, std::span<const Value> numbers, Value slot, Value free) const;
   void wait(Builder& b, RingPosition at) const {
-    b.effect(Opcode::ChannelWait, {landed_, at.slot, at.phase});
+    b.effect(Opcode::ChannelWait, {full_, at.slot, at.phase});
   }
   /// Releases a slot. `generic_proxy`: threads have read it by loads, not wgmma.
   void release(Builder& b, Value slot, Value condition, bool generic_proxy = false) const;
@@ -53,8 +55,8 @@ class ChannelRing {
   Kernel* k_;
   int slots_;
   std::vector<OperandLoad> loads_;
-  Value in_step_;
-  Value landed_, read_;
+  Value is_multicast_;
+  Value full_, empty_;
 };
 
 }  // namespace tegula::ir

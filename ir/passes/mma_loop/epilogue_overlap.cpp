@@ -19,7 +19,7 @@ namespace tegula::ir {
 namespace {
 
 /// Registers that a thread may hold of the previous tile, besides its accumulator.
-constexpr std::int64_t kMostRegisters = 8;
+constexpr std::int64_t kMaxRegisters = 8;
 
 /// Operands of the op and of all nested ops.
 template <class Visit>
@@ -36,8 +36,8 @@ bool may_come_later(const Kernel& k, OpId op) {
   bool may = true;
   const auto look = [&](OpId o) {
     using enum Opcode;
-    may = may && !k[o].is(For, While, Dot, ArriveAndTestLast, GridDependencyWait) && !is_release(k[o]) &&
-          !is_acquire(k[o]);
+    may = may && !k[o].is(For, While, Dot, ArriveAndTestLast, GridDependencyWait) &&
+          !is_release(k[o]) && !is_acquire(k[o]);
   };
   look(op);
   for (RegionId r : k[op].regions) walk(k, r, look);
@@ -81,7 +81,7 @@ bool EpilogueOverlap::collect() {
     });
   return !rest_.empty() && std::ranges::all_of(from_tile_, [&](Value v) {
     const Type t = k_.type(v);
-    return t.is_scalar() || (t.is_tile() && t.layout()->registers() <= kMostRegisters);
+    return t.is_scalar() || (t.is_tile() && t.layout()->registers() <= kMaxRegisters);
   });
 }
 
@@ -135,11 +135,11 @@ Value EpilogueOverlap::behind_tiles(Value arg) const {
 
 void EpilogueOverlap::enter() {
   Builder b = l_.before(tiles_);
-  OperandPipeline& values = l_.feeds[1];
+  OperandPipeline& values = l_.pipelines[1];
   at_ = values.begin;
   exists_ = carried(b.flag(false));
   adds_ = carried(b.flag(false));
-  weights_ = carried(b.zero(k_.type(k_[second_].operands[0])));
+  mma1_a_ = carried(b.zero(k_.type(k_[second_].operands[0])));
   for (std::size_t i = 0; i < k_[l_.loop].results.size(); ++i) {
     const Value result = k_[l_.loop].results[i];
     const Value arg = carried(b.zero(k_.type(result)));
@@ -177,7 +177,7 @@ void EpilogueOverlap::write(Builder& b, ValueMap map) const {
   b.yield({});
 }
 
-void EpilogueOverlap::finish_before(Builder& b, Value sums) {
+void EpilogueOverlap::finish_previous_tile(Builder& b, Value sums) {
   const OpId branch = b.make_if(exists_, {});
   Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);
   there.loc = none.loc = b.loc;
@@ -187,9 +187,9 @@ void EpilogueOverlap::finish_before(Builder& b, Value sums) {
   none.yield({});
 }
 
-void EpilogueOverlap::leave(Value weights, Value adds) {
+void EpilogueOverlap::leave(Value mma1_a, Value adds) {
   Builder tail = l_.before(k_.terminator(k_[l_.loop].parent));
-  yields_ = {tail.flag(true), adds, weights};
+  yields_ = {tail.flag(true), adds, mma1_a};
   for (std::size_t i = 0; i < own_results_; ++i) yields_.push_back(k_[l_.loop].results[i]);
   yields_.insert(yields_.end(), from_tile_.begin(), from_tile_.end());
   Builder b = Builder::behind(k_, tiles_);
@@ -198,10 +198,10 @@ void EpilogueOverlap::leave(Value weights, Value adds) {
   Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);
   there.loc = none.loc = b.loc;
   const RingPosition at{behind_tiles(at_.slot), behind_tiles(at_.phase)};
-  l_.feeds[1].ring.wait(there, at);
+  l_.pipelines[1].ring.wait(there, at);
   ValueMap map;
   for (const auto& [of_tile, arg] : before_) map[of_tile] = behind_tiles(arg);
-  const Value last = behind_tiles(weights_),
+  const Value last = behind_tiles(mma1_a_),
               pending = l_.issue(there, second_, behind_tiles(sum_), last, behind_tiles(adds_), at);
   const Value sum = k_[l_.loop].results[c_];
   map[sum] = MmaLoop::wait(there, pending, k_.type(sum), 0, last);

@@ -22,14 +22,14 @@ class EpilogueOverlap {
   /// one, the MMA runs on zeros and its result is unused.
   Value exists() const { return exists_; }
   Value sum() const { return sum_; }
-  Value weights() const { return weights_; }
+  Value mma1_a() const { return mma1_a_; }
   Value adds() const { return adds_; }
-  RingPosition values_at() const { return at_; }
+  RingPosition mma1_position() const { return at_; }
   /// The rest of the previous tile's work on its accumulator.
-  void finish_before(Builder& b, Value sums);
+  void finish_previous_tile(Builder& b, Value sums);
   /// Ends the mainloop, which yields A of the last GEMM1 and whether that adds to the accumulator:
   /// the rest of the last tile comes after the tile loop.
-  void leave(Value weights, Value adds);
+  void leave(Value mma1_a, Value adds);
   /// Adds the tile loop's yields, after those of the rings.
   void close();
 
@@ -56,7 +56,7 @@ class EpilogueOverlap {
   std::vector<Value> from_tile_;  ///< values of the tile that these use
   std::vector<Value> yields_;     ///< additional yields of the tile loop
   ValueMap before_;               ///< maps values of this tile to those of the previous one
-  Value exists_, sum_, weights_, adds_;
+  Value exists_, sum_, mma1_a_, adds_;
   RingPosition at_;
 };
 

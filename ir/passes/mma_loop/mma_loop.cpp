@@ -19,7 +19,7 @@ bool MmaLoop::analyze() {
   for (OpId op : k.ops(body))
     if (k[op].opcode == Opcode::Dot) dots.push_back(op);
   if (dots.empty() || !find_outer_loops() || writes_memory(k, loop, context_)) return false;
-  std::vector<OperandLoad> once;
+  std::vector<OperandLoad> stationary;
   for (OperandLoad& load : operand_loads(k, loop, context_))
     if (is_tma(load)) loads_.push_back(std::move(load));
   for (OpId dot : dots)
@@ -32,11 +32,11 @@ bool MmaLoop::analyze() {
   for (OpId dot : dots)
     if (auto load = invariant_load(k, loop, dot, 0);
         load && load->dots.front() == dot && is_tma(*load))
-      once.push_back(std::move(*load));
-  if (!once.empty()) once_.emplace(k, plan_.once_stages, std::move(once));
+      stationary.push_back(std::move(*load));
+  if (!stationary.empty()) stationary_.emplace(k, plan_.once_stages, std::move(stationary));
   if (plan_.tma_aux_loads)
-    if (auto beside = loads_beside_operands(k, loop, context_); !beside.empty())
-      beside_.emplace(OperandPipeline{ChannelRing(k, plan_.stages, std::move(beside))});
+    if (auto aux = aux_loads(k, loop, context_); !aux.empty())
+      aux_.emplace(OperandPipeline{ChannelRing(k, plan_.stages, std::move(aux))});
   return true;
 }
 
@@ -53,7 +53,7 @@ bool MmaLoop::find_outer_loops() {
 }
 
 bool MmaLoop::is_tma(const OperandLoad& load) const {
-  if (!is_tma_box(k.type(k[load.load].operands[0]), load.axes, load.tile)) return false;
+  if (!is_tma_loadable(k.type(k[load.load].operands[0]), load.axes, load.tile)) return false;
   const SharedLayout& ring = *ring_type(k, load, plan_.stages).shared_layout();
   const MatrixType* type = matrix_type(k, k[load.dots.front()]);
   const int k_dim = k[load.convert].results[0] == k[load.dots.front()].operands[0] ? 1 : 0;
@@ -86,31 +86,31 @@ bool MmaLoop::is_tma_operand(Value a) const {
 const OperandLoad* MmaLoop::load_of(Value operand) const {
   for (const OperandLoad& load : loads_)
     if (k[load.convert].results[0] == operand) return &load;
-  for (const OperandPipeline& feed : feeds)
-    if (const OperandLoad* load = feed.ring.load_of(operand)) return load;
-  return once_ ? once_->load_of(operand) : nullptr;
+  for (const OperandPipeline& pipeline : pipelines)
+    if (const OperandLoad* load = pipeline.ring.load_of(operand)) return load;
+  return stationary_ ? stationary_->load_of(operand) : nullptr;
 }
 
 bool MmaLoop::is_load(OpId op) const {
   const auto is_part = [&](const OperandLoad& l) {
     return op == l.load || op == l.permute || op == l.convert;
   };
-  const auto has_part = [&](const OperandPipeline& feed) {
-    return std::ranges::any_of(feed.ring.loads(), is_part);
+  const auto has_part = [&](const OperandPipeline& pipeline) {
+    return std::ranges::any_of(pipeline.ring.loads(), is_part);
   };
-  return std::ranges::any_of(feeds, has_part) || (beside_ && has_part(*beside_));
+  return std::ranges::any_of(pipelines, has_part) || (aux_ && has_part(*aux_));
 }
 
-bool MmaLoop::has_inner_products() const {
+bool MmaLoop::has_inner_mma() const {
   return any_op(k, body, [&](OpId op) {
     return k[op].is(Opcode::Dot, Opcode::DotAsync) && k[op].parent != body;
   });
 }
 
-std::vector<OperandPipeline*> MmaLoop::all_feeds() {
+std::vector<OperandPipeline*> MmaLoop::all_pipelines() {
   std::vector<OperandPipeline*> all;
-  for (OperandPipeline& feed : feeds) all.push_back(&feed);
-  if (beside_) all.push_back(&*beside_);
+  for (OperandPipeline& pipeline : pipelines) all.push_back(&pipeline);
+  if (aux_) all.push_back(&*aux_);
   return all;
 }
 
@@ -136,26 +136,26 @@ std::unordered_set<OpId> MmaLoop::dependents(Value on) const {
 
 // ---- rings
 void MmaLoop::allocate(bool late) {
-  const Value in_step = share_loads();
+  const Value in_step = multicast_loads();
   if (late) {
     for (std::size_t i = 0; i < dots.size(); ++i) {
       std::vector<OperandLoad> own;
       for (const OperandLoad& load : loads_)
         if (load.dots.front() == dots[i]) own.push_back(load);
       const int slots = i > 0 && plan_.late_stages > 0 ? plan_.late_stages : plan_.stages;
-      feeds.push_back({ChannelRing(k, slots, std::move(own), in_step), static_cast<int>(i)});
+      pipelines.push_back({ChannelRing(k, slots, std::move(own), in_step), static_cast<int>(i)});
     }
   } else {
-    feeds.push_back({ChannelRing(k, plan_.stages, loads_, in_step)});
+    pipelines.push_back({ChannelRing(k, plan_.stages, loads_, in_step)});
   }
   loads_.clear();
   Builder b = before(is_nested() ? outer_.front() : loop);
-  for (OperandPipeline* feed : all_feeds()) feed->ring.allocate_channels(b);
-  if (once_) once_->allocate_channels(b);
-  if (once_) once_->allocate_slots(b);
-  for (OperandPipeline* feed : all_feeds()) feed->ring.allocate_slots(b);
+  for (OperandPipeline* pipeline : all_pipelines()) pipeline->ring.allocate_channels(b);
+  if (stationary_) stationary_->allocate_channels(b);
+  if (stationary_) stationary_->allocate_slots(b);
+  for (OperandPipeline* pipeline : all_pipelines()) pipeline->ring.allocate_slots(b);
   producer_thread_ = b.op(Opcode::ProducerThread, std::initializer_list<Value>{});
-  if (late && takes_turns()) {
+  if (late && uses_warp_scheduler_barrier()) {
     b.effect(Opcode::OrderInit, {});
     Builder(k, k.body()).effect(Opcode::OrderDrain, {});
   }
@@ -163,23 +163,24 @@ void MmaLoop::allocate(bool late) {
   enter_outer_loops();
 }
 
-Value MmaLoop::share_loads() {
+Value MmaLoop::multicast_loads() {
   if (!plan_.multicast || k.info.cluster != 2 || outer_.size() != 1) return {};
   OpId mine;
   for (OpId op : k.ops(k[loop].parent))
     if (k[op].opcode == Opcode::ClusterTile) mine = op;
   MulticastLoads neighbours(k, loop);
-  if (!mine || !neighbours.have_equal_steps()) return {};
+  if (!mine || !neighbours.have_equal_trip_counts()) return {};
   Builder b = before(loop);
   const Value tile = k[mine].results[0], tiles = k[mine].operands[1];
   const Value next = b.op(Opcode::Xor, {tile, b.i32(1)});
   const Value in_step = b.cmp("lt", next, tiles);
-  const Value other = b.select(in_step, next, tile);  // an index beyond the last tile might divide by 0
+  const Value other =
+      b.select(in_step, next, tile);  // an index beyond the last tile might divide by 0
   bool any = false;
   for (OperandLoad& load : loads_) {
     const Ints axes = load.axes;
-    if (!can_be_halved(k.type(k[load.load].operands[0]), axes, load.tile) ||
-        !neighbours.may_share(load.load))
+    if (!is_multicast_splittable(k.type(k[load.load].operands[0]), axes, load.tile) ||
+        !neighbours.may_multicast(load.load))
       continue;
     load.same = b.op(Opcode::And, {in_step, neighbours.is_same(b, load.load, other)});
     any = true;
@@ -188,30 +189,33 @@ Value MmaLoop::share_loads() {
 }
 
 void MmaLoop::remark() {
-  for (const OperandPipeline* feed : all_feeds())
-    for (const OperandLoad& load : feed->ring.loads())
+  for (const OperandPipeline* pipeline : all_pipelines())
+    for (const OperandLoad& load : pipeline->ring.loads())
       context_.remark(Remark::Kind::Applied, k[load.load].loc, "brought by TMA",
-                      {{"stages", fmt::format("{}", feed->ring.slots())},
+                      {{"stages", fmt::format("{}", pipeline->ring.slots())},
                        {"ring", k.type(load.ring).str()},
                        {"shared", load.same ? "1" : "0"}});
 }
 
 void MmaLoop::enter_outer_loops() {
   Builder b = before(is_nested() ? outer_.front() : loop);
-  once_at = ChannelRing::first(b);
-  for (OperandPipeline* feed : all_feeds()) feed->begin = ChannelRing::first(b);
+  stationary_position = ChannelRing::first(b);
+  for (OperandPipeline* pipeline : all_pipelines()) pipeline->begin = ChannelRing::first(b);
   for (OpId outer : outer_) {
-    for (OperandPipeline* feed : all_feeds())
-      feed->begin = {add_carry(outer, feed->begin.slot), add_carry(outer, feed->begin.phase)};
-    if (once_)
-      for (Value* v : once_carries(once_at)) *v = add_carry(outer, *v);
+    for (OperandPipeline* pipeline : all_pipelines())
+      pipeline->begin = {add_carry(outer, pipeline->begin.slot),
+                         add_carry(outer, pipeline->begin.phase)};
+    if (stationary_)
+      for (Value* v : stationary_carries(stationary_position)) *v = add_carry(outer, *v);
   }
 }
 
 void MmaLoop::leave_outer_loops() {
   std::vector<Value*> carried;
-  for (OperandPipeline* feed : all_feeds()) carried.insert(carried.end(), {&feed->end.slot, &feed->end.phase});
-  if (once_) std::ranges::copy(once_carries(once_end), std::back_inserter(carried));
+  for (OperandPipeline* pipeline : all_pipelines())
+    carried.insert(carried.end(), {&pipeline->end.slot, &pipeline->end.phase});
+  if (stationary_)
+    std::ranges::copy(stationary_carries(stationary_end), std::back_inserter(carried));
   for (std::size_t i = outer_.size(); i-- > 0;) {
     const OpId yield = k.terminator(body_of(outer_[i]));
     for (Value* v : carried) k[yield].operands.push_back(*v);
@@ -221,28 +225,29 @@ void MmaLoop::leave_outer_loops() {
   }
 }
 
-/// Issues the loads of the iteration at `iv` by the producer thread, if that exists. Stationary operands
-/// come after the loads of the first iteration: the previous tile may still read them, and the wait
-/// for that must not delay the rest.
-void MmaLoop::fill_step(Builder& b, const OperandPipeline& feed, Value iv, Value slot, Value free,
-                            bool with_once) {
+/// Issues the loads of the iteration at `iv` by the producer thread, if that exists. Stationary
+/// operands come after the loads of the first iteration: the previous tile may still read them, and
+/// the wait for that must not delay the rest.
+void MmaLoop::fill_iteration(Builder& b, const OperandPipeline& pipeline, Value iv, Value slot,
+                             Value free, bool with_stationary) {
   const Value exists = b.cmp("lt", iv, k[loop].operands[1]);
   const OpId branch = b.make_if(b.op(Opcode::And, {producer_thread_, exists}), {});
   Builder inner(k, k[branch].regions[0]);
   inner.loc = b.loc;
   IterationOffsets offsets(k, body, iv);
-  feed.ring.fill(inner, offsets, slot, free);
-  if (with_once && once_)
-    once_->fill(inner, offsets, once_at.slot,
-                is_nested() ? inner.op(Opcode::Xor, {once_at.phase, inner.i32(1)}) : Value());
+  pipeline.ring.fill(inner, offsets, slot, free);
+  if (with_stationary && stationary_)
+    stationary_->fill(
+        inner, offsets, stationary_position.slot,
+        is_nested() ? inner.op(Opcode::Xor, {stationary_position.phase, inner.i32(1)}) : Value());
 }
 
-void MmaLoop::fill_first(int first) {
+void MmaLoop::fill_prologue(int first) {
   Builder b = before(loop);
   Value iv = k[loop].operands[0];
-  const std::vector<OperandPipeline*> all = all_feeds();
+  const std::vector<OperandPipeline*> all = all_pipelines();
   std::vector<RingPosition> at;
-  for (const OperandPipeline* feed : all) at.push_back(feed->begin);
+  for (const OperandPipeline* pipeline : all) at.push_back(pipeline->begin);
   const auto count = [&](const OperandPipeline* f) { return first - f->lag - 1 + f->ring.slots(); };
   const int most = count(*std::ranges::max_element(all, {}, count));
   for (int step = 0; step < most; ++step) {
@@ -250,25 +255,26 @@ void MmaLoop::fill_first(int first) {
       if (step >= count(all[i])) continue;
       // The previous use of the slot lies one phase back.
       const Value free = is_nested() ? b.op(Opcode::Xor, {at[i].phase, b.i32(1)}) : Value();
-      fill_step(b, *all[i], iv, at[i].slot, free, step == 0 && i == 0);
+      fill_iteration(b, *all[i], iv, at[i].slot, free, step == 0 && i == 0);
       at[i] = all[i]->ring.next(b, at[i]);
     }
     iv = b.add(iv, k[loop].operands[2]);
   }
 }
 
-void MmaLoop::fill_ahead(Builder& b, const OperandPipeline& feed, RingPosition at) {
+void MmaLoop::prefetch_next(Builder& b, const OperandPipeline& pipeline, RingPosition at) {
   Value ahead = k[body].args[0];
-  for (int s = feed.lag + 1; s < feed.ring.slots(); ++s) ahead = b.add(ahead, k[loop].operands[2]);
-  const RingPosition read = feed.ring.back(b, at, 1);
-  fill_step(b, feed, ahead, read.slot, read.phase, false);
+  for (int s = pipeline.lag + 1; s < pipeline.ring.slots(); ++s)
+    ahead = b.add(ahead, k[loop].operands[2]);
+  const RingPosition read = pipeline.ring.back(b, at, 1);
+  fill_iteration(b, pipeline, ahead, read.slot, read.phase, false);
 }
 
 void MmaLoop::finish() {
   leave_outer_loops();
   std::vector<const ChannelRing*> rings;
-  for (const OperandPipeline* feed : all_feeds()) rings.push_back(&feed->ring);
-  if (once_) rings.push_back(&*once_);
+  for (const OperandPipeline* pipeline : all_pipelines()) rings.push_back(&pipeline->ring);
+  if (stationary_) rings.push_back(&*stationary_);
   for (const ChannelRing* ring : rings)
     for (const OperandLoad& load : ring->loads()) erase_load(k, load);
 }
@@ -282,36 +288,38 @@ Builder MmaLoop::before(OpId op) {
 
 Value MmaLoop::add_carry(OpId to, Value init) { return ir::add_carry(k, to, init); }
 
-void MmaLoop::advance(const OperandPipeline& feed, RingPosition at) {
+void MmaLoop::advance(const OperandPipeline& pipeline, RingPosition at) {
   const OpId yield = k.terminator(body);
   Builder b = before(yield);
-  const RingPosition next = feed.ring.next(b, at);
+  const RingPosition next = pipeline.ring.next(b, at);
   k[yield].operands.push_back(next.slot);
   k[yield].operands.push_back(next.phase);
 }
 
-void MmaLoop::wait_once(Builder& b) {
-  if (once_) once_->wait(b, once_at);
+void MmaLoop::wait_stationary(Builder& b) {
+  if (stationary_) stationary_->wait(b, stationary_position);
 }
 
-void MmaLoop::release_once(Builder& b, Value condition) {
-  if (once_ && is_nested()) once_->release(b, once_at.slot, condition);
+void MmaLoop::release_stationary(Builder& b, Value condition) {
+  if (stationary_ && is_nested()) stationary_->release(b, stationary_position.slot, condition);
 }
 
-RingPosition MmaLoop::next_once(Builder& b, Value brought) const {
-  if (!once_ || !is_nested()) return {};
-  if (once_->slots() == 1)
-    return {once_at.slot, b.op(Opcode::Xor, {once_at.phase, b.cast(brought, DType::i32)})};
-  const RingPosition next = once_->next(b, once_at);
-  return {b.select(brought, next.slot, once_at.slot), b.select(brought, next.phase, once_at.phase)};
+RingPosition MmaLoop::next_stationary(Builder& b, Value brought) const {
+  if (!stationary_ || !is_nested()) return {};
+  if (stationary_->slots() == 1)
+    return {stationary_position.slot,
+            b.op(Opcode::Xor, {stationary_position.phase, b.cast(brought, DType::i32)})};
+  const RingPosition next = stationary_->next(b, stationary_position);
+  return {b.select(brought, next.slot, stationary_position.slot),
+          b.select(brought, next.phase, stationary_position.phase)};
 }
 
-RingPosition MmaLoop::counted_end(Builder& b, const OperandPipeline& feed) const {
+RingPosition MmaLoop::end_position(Builder& b, const OperandPipeline& pipeline) const {
   const Value first = k[loop].operands[0], last = k[loop].operands[1], step = k[loop].operands[2];
   const Type type = k.type(first);
   const Value extent = b.op(Opcode::Max, {b.sub(last, first), b.constant(type, std::int64_t{0})});
   const Value rounded = b.sub(b.add(extent, step), b.constant(type, std::int64_t{1}));
-  return feed.ring.after(b, feed.begin, b.div(rounded, step));
+  return pipeline.ring.after(b, pipeline.begin, b.div(rounded, step));
 }
 
 void MmaLoop::meet(Builder& b) {
@@ -322,9 +330,9 @@ Value MmaLoop::issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, Ri
   std::vector<Value> operands{acc, a, k[dot].operands[1], scale_d};
   for (std::size_t i : {1u, 2u})
     if (const OperandLoad* load = load_of(operands[i])) {
-      const bool is_once = once_ && once_->load_of(operands[i]);
+      const bool is_stationary = stationary_ && stationary_->load_of(operands[i]);
       operands[i] = load->ring;
-      operands.push_back(is_once ? once_at.slot : at.slot);
+      operands.push_back(is_stationary ? stationary_position.slot : at.slot);
     }
   const Type sum = Type::pending(k.type(k[dot].results[0]));
   const AttrList attrs = k[dot].attrs;
@@ -332,7 +340,7 @@ Value MmaLoop::issue(Builder& b, OpId dot, Value acc, Value a, Value scale_d, Ri
 }
 
 std::vector<Value> MmaLoop::wait(Builder& b, std::vector<Value> pending,
-                                     std::span<const Type> types, int count, std::vector<Value> a) {
+                                 std::span<const Type> types, int count, std::vector<Value> a) {
   pending.insert(pending.end(), a.begin(), a.end());
   AttrList attrs;
   attrs.set(AttrName::count, std::int64_t{count});

@@ -29,7 +29,7 @@ struct OperandLoad {
 std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
 
 /// Auxiliary loads of the loop, with offsets as above, that TMA can make.
-std::vector<OperandLoad> loads_beside_operands(const Kernel& k, OpId loop, PassContext& context);
+std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context);
 
 /// Operand `operand` of a dot in the loop, if it is loaded in front of the loop and used by nothing
 /// else; nothing if it is made another way.
@@ -44,11 +44,11 @@ bool writes_memory(const Kernel& k, OpId loop, PassContext& context);
 int access_bytes(const Kernel& k, const OperandLoad& load);
 
 /// Whether cp.async can load it: 4, 8 or 16 bytes at a time.
-bool is_copied_by_threads(const Kernel& k, const OperandLoad& load);
+bool is_cp_async_load(const Kernel& k, const OperandLoad& load);
 
 /// Shared memory of rings with that many slots for all operands that cp.async loads
 /// (pipeline_cp_async).
-std::int64_t copied_ring_bytes(const Kernel& k, int slots);
+std::int64_t cp_async_ring_bytes(const Kernel& k, int slots);
 
 /// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
 /// that fits.

@@ -16,8 +16,8 @@
 #include "ir/analysis/index_facts.h"
 #include "ir/clone_op.h"
 #include "ir/loop.h"
-#include "ir/passes/mma_loop/peeled_iteration.h"
 #include "ir/passes/mma_loop/epilogue_overlap.h"
+#include "ir/passes/mma_loop/peeled_iteration.h"
 
 namespace tegula::ir {
 namespace {
@@ -31,32 +31,34 @@ class SkewedBackToBackMma {
         c_(sum),
         first_(l.dots[0]),
         second_(l.dots[1]),
-        begins_fresh_(begins_fresh()) {}
+        accumulator_starts_at_zero_(accumulator_starts_at_zero()) {}
 
   void run() {
     if (!tiles_) enter_branch();
-    const Value weights_init = peel();
+    const Value mma1_a_init = peel();
     Builder outside = l_.before(l_.loop);
-    const RingPosition now = l_.add_carry(keys().ring.next(outside, keys().begin)),
-                       before = l_.add_carry(values().begin);
-    const Value weights = l_.add_carry(l_.loop, weights_init);
-    const Value adds = l_.add_carry(l_.loop, outside.flag(!begins_fresh_));
+    const RingPosition now =
+                           l_.add_carry(mma0_operands().ring.next(outside, mma0_operands().begin)),
+                       before = l_.add_carry(mma1_operands().begin);
+    const Value mma1_a = l_.add_carry(l_.loop, mma1_a_init);
+    const Value adds = l_.add_carry(l_.loop, outside.flag(!accumulator_starts_at_zero_));
     const Value sum_before = body_carries(k_, l_.loop)[c_];
     Builder head = l_.before(k_[l_.body].first);
-    const Value sum = head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the skewed accumulator
+    const Value sum =
+        head.op(Opcode::Poison, {}, k_.type(sum_before));  // stands for the skewed accumulator
     k_.replace_all_uses(sum_before, sum);
-    l_.fill_ahead(head, keys(), now);
-    l_.fill_beside(head);
-    l_.fill_ahead(head, values(), before);
-    const Value late = overlap({sum_before, weights, adds, before}, now);
-    finish_late(late, sum, weights);
+    l_.prefetch_next(head, mma0_operands(), now);
+    l_.fill_aux(head);
+    l_.prefetch_next(head, mma1_operands(), before);
+    const Value late = overlap({sum_before, mma1_a, adds, before}, now);
+    finish_skewed_mma(late, sum, mma1_a);
     Builder tail = l_.before(k_.terminator(l_.body));
     const Value later = tail.flag(true);
-    values().ring.release(tail, before.slot, later);
+    mma1_operands().ring.release(tail, before.slot, later);
     const OpId yield = k_.terminator(l_.body);
     k_[yield].operands[c_] = k_[second_].operands[2];
-    l_.advance(keys(), now);
-    l_.advance(values(), before);
+    l_.advance(mma0_operands(), now);
+    l_.advance(mma1_operands(), before);
     k_[yield].operands.push_back(k_[second_].operands[0]);
     k_[yield].operands.push_back(later);
     tiles_ ? leave_to_next_tile() : last_product();
@@ -66,7 +68,7 @@ class SkewedBackToBackMma {
  private:
   /// Whether the accumulator begins with zeros and is at most scaled in an iteration: the first MMA
   /// need not read it.
-  bool begins_fresh() const {
+  bool accumulator_starts_at_zero() const {
     if (!tiles_ || !is_zero(k_, loop_inits(k_[l_.loop])[c_])) return false;
     const Value begin = body_carries(k_, l_.loop)[c_], acc = k_[second_].operands[2];
     const OpId def = k_[acc].def;
@@ -74,8 +76,8 @@ class SkewedBackToBackMma {
                             std::ranges::count(k_[def].operands, begin) == 1);
   }
 
-  OperandPipeline& keys() { return l_.feeds[0]; }
-  OperandPipeline& values() { return l_.feeds[1]; }
+  OperandPipeline& mma0_operands() { return l_.pipelines[0]; }
+  OperandPipeline& mma1_operands() { return l_.pipelines[1]; }
 
   /// Moves the loop into a branch that is taken if it has an iteration; an empty loop returns its
   /// initial values, and the ring positions stay the same.
@@ -85,10 +87,10 @@ class SkewedBackToBackMma {
     std::vector<Value> inits(own_inits.begin(), own_inits.end());
     const std::size_t own = inits.size();
     if (l_.is_nested()) {
-      for (const OperandPipeline& feed : l_.feeds)
-        inits.insert(inits.end(), {feed.begin.slot, feed.begin.phase});
-      if (l_.has_once())
-        for (const Value* v : l_.once_carries(l_.once_at)) inits.push_back(*v);
+      for (const OperandPipeline& pipeline : l_.pipelines)
+        inits.insert(inits.end(), {pipeline.begin.slot, pipeline.begin.phase});
+      if (l_.has_stationary())
+        for (const Value* v : l_.stationary_carries(l_.stationary_position)) inits.push_back(*v);
     }
     std::vector<Type> types;
     for (Value v : inits) types.push_back(k_.type(v));
@@ -98,16 +100,16 @@ class SkewedBackToBackMma {
     for (std::size_t i = 0; i < own; ++i) k_.replace_all_uses(k_[l_.loop].results[i], results[i]);
     if (l_.is_nested()) {
       std::size_t next = own;
-      for (OperandPipeline& feed : l_.feeds) {
-        feed.end = {results[next], results[next + 1]};
+      for (OperandPipeline& pipeline : l_.pipelines) {
+        pipeline.end = {results[next], results[next + 1]};
         next += 2;
       }
-      if (l_.has_once()) {
-        l_.once_end = l_.once_at;
-        for (Value* v : l_.once_carries(l_.once_end)) *v = results[next++];
+      if (l_.has_stationary()) {
+        l_.stationary_end = l_.stationary_position;
+        for (Value* v : l_.stationary_carries(l_.stationary_end)) *v = results[next++];
       }
     }
-    l_.end_beside(branch);
+    l_.end_aux(branch);
     k_.unlink(l_.loop);
     k_.append(k_[branch].regions[0], l_.loop);
     Builder otherwise(k_, k_[branch].regions[1]);
@@ -120,8 +122,8 @@ class SkewedBackToBackMma {
   Value peel() {
     const OpId loop = l_.loop;
     Builder b = l_.before(loop);
-    keys().ring.wait(b, keys().begin);
-    l_.wait_once(b);
+    mma0_operands().ring.wait(b, mma0_operands().begin);
+    l_.wait_stationary(b);
     ValueMap map{{k_[l_.body].args[0], k_[loop].operands[0]}};
     for (std::size_t i = 0; i < loop_inits(k_[loop]).size(); ++i)
       map[body_carries(k_, loop)[i]] = loop_inits(k_[loop])[i];
@@ -132,7 +134,7 @@ class SkewedBackToBackMma {
     for (OpId op : k_.ops(l_.body)) {
       if (op == yield || op == second_ || l_.is_load(op) || first_step.enter(op, map)) continue;
       if (op == first_)
-        before = first_scores(b, map);
+        before = peeled_mma0(b, map);
       else if (tiles_ && makes_fragments(op))
         behind_it.push_back(op);
       else
@@ -140,92 +142,94 @@ class SkewedBackToBackMma {
     }
     Value sums;  // the accumulator of the previous tile
     if (tiles_) {
-      sums = wait_for_tile_before(b, before);
+      sums = wait_for_previous_tile(b, before);
       for (OpId op : behind_it) clone_op(b, op, map);
-      tiles_->finish_before(b, sums);
+      tiles_->finish_previous_tile(b, sums);
     }
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
       if (i != c_) loop_inits(k_[loop])[i] = mapped(map, k_[yield].operands[i]);
-    loop_inits(k_[loop])[c_] = first_sums(map, sums);
+    loop_inits(k_[loop])[c_] = initial_accumulator(map, sums);
     const Value next = b.add(k_[loop].operands[0], k_[loop].operands[2]);
     k_[loop].operands[0] = next;
-    const Value weights = mapped(map, k_[second_].operands[0]);
+    const Value mma1_a = mapped(map, k_[second_].operands[0]);
     first_step.drop();
-    return weights;
+    return mma1_a;
   }
 
   /// An accumulator that is not read may hold anything; the previous tile's is in the registers
   /// that this tile's takes.
-  Value first_sums(const ValueMap& map, Value of_tile_before) const {
-    return begins_fresh_ ? of_tile_before : mapped(map, k_[second_].operands[2]);
+  Value initial_accumulator(const ValueMap& map, Value of_previous_tile) const {
+    return accumulator_starts_at_zero_ ? of_previous_tile : mapped(map, k_[second_].operands[2]);
   }
 
   /// Issues GEMM0 of the first iteration; returns the accumulator of the previous tile if MMAs
   /// overlap across tiles.
-  Value first_scores(Builder& b, ValueMap& map) {
+  Value peeled_mma0(Builder& b, ValueMap& map) {
     const Value acc = mapped(map, k_[first_].operands[2]), a = mapped(map, k_[first_].operands[0]);
-    const RingPosition at = keys().begin;
-    Value scores, before;
+    const RingPosition at = mma0_operands().begin;
+    Value mma0, before;
     if (tiles_) {
-      const Late late{tiles_->sum(), tiles_->weights(), tiles_->adds(), tiles_->values_at()};
-      std::tie(scores, before) = both(b, acc, a, at, late);
+      const SkewedCarries late{tiles_->sum(), tiles_->mma1_a(), tiles_->adds(),
+                               tiles_->mma1_position()};
+      std::tie(mma0, before) = issue_both(b, acc, a, at, late);
     } else {
-      scores = l_.complete(b, first_, acc, a, at);
+      mma0 = l_.complete(b, first_, acc, a, at);
     }
-    map[k_[first_].results[0]] = scores;
-    keys().ring.release(b, at.slot, b.flag(true));
-    release_once_behind(b, k_[l_.loop].operands[0]);
+    map[k_[first_].results[0]] = mma0;
+    mma0_operands().ring.release(b, at.slot, b.flag(true));
+    release_stationary_after(b, k_[l_.loop].operands[0]);
     return before;
   }
 
-  Value wait_for_tile_before(Builder& b, Value pending) {
+  Value wait_for_previous_tile(Builder& b, Value pending) {
     b.effect(Opcode::Pin, {});
     const Value sums =
-        MmaLoop::wait(b, pending, k_.type(k_[second_].results[0]), 0, tiles_->weights());
-    values().ring.release(b, tiles_->values_at().slot, tiles_->exists());
+        MmaLoop::wait(b, pending, k_.type(k_[second_].results[0]), 0, tiles_->mma1_a());
+    mma1_operands().ring.release(b, tiles_->mma1_position().slot, tiles_->exists());
     return sums;
   }
 
   /// Releases stationary operands of mma0 after its last iteration, long before the loop ends.
-  void release_once_behind(Builder& b, Value step) {
+  void release_stationary_after(Builder& b, Value step) {
     const auto& bounds = k_[l_.loop].operands;
-    l_.release_once(b, b.cmp("ge", b.add(step, bounds[2]), bounds[1]));
+    l_.release_stationary(b, b.cmp("ge", b.add(step, bounds[2]), bounds[1]));
   }
 
   /// Operands of the skewed MMA, whether it adds to its accumulator, and its position in the ring.
-  struct Late {
-    Value sum, weights, adds;
+  struct SkewedCarries {
+    Value sum, mma1_a, adds;
     RingPosition at;
   };
   /// Issues both MMAs; returns the result of GEMM0 and the pending accumulator of GEMM1.
-  std::pair<Value, Value> both(Builder& b, Value acc, Value a, RingPosition now, const Late& late) {
+  std::pair<Value, Value> issue_both(Builder& b, Value acc, Value a, RingPosition now,
+                                     const SkewedCarries& late) {
     const bool fresh = is_zero(k_, acc);
     const Type type = k_.type(acc);
     const Value begin = fresh ? b.op(Opcode::Poison, {}, type) : acc;
-    if (l_.takes_turns()) b.effect(Opcode::OrderWait, {});
-    const Value scores = l_.issue(b, first_, begin, a, b.flag(!fresh), now);
-    values().ring.wait(b, late.at);
-    const Value sum = l_.issue(b, second_, late.sum, late.weights, late.adds, late.at);
-    if (l_.takes_turns()) b.effect(Opcode::OrderArrive, {});
+    if (l_.uses_warp_scheduler_barrier()) b.effect(Opcode::OrderWait, {});
+    const Value mma0 = l_.issue(b, first_, begin, a, b.flag(!fresh), now);
+    mma1_operands().ring.wait(b, late.at);
+    const Value sum = l_.issue(b, second_, late.sum, late.mma1_a, late.adds, late.at);
+    if (l_.uses_warp_scheduler_barrier()) b.effect(Opcode::OrderArrive, {});
     std::vector<Value> in_registers;
     if (!l_.load_of(a)) in_registers.push_back(a);
     const Type types[] = {type, k_.type(sum)};
     const std::vector<Value> done =
-        MmaLoop::wait(b, {scores, sum}, types, 1, std::move(in_registers));
+        MmaLoop::wait(b, {mma0, sum}, types, 1, std::move(in_registers));
     return {done[0], done[1]};
   }
 
   /// Issues the MMAs of an iteration; returns the pending accumulator of GEMM1, while GEMM0 is
   /// complete.
-  Value overlap(const Late& late, RingPosition now) {
+  Value overlap(const SkewedCarries& late, RingPosition now) {
     Builder b = l_.before(first_);
     b.loc = k_[first_].loc;
-    keys().ring.wait(b, now);
-    const auto [scores, pending] =
-        both(b, k_[first_].operands[2], k_[first_].operands[0], now, late);
-    keys().ring.release(b, now.slot, b.flag(true));
-    release_once_behind(b, k_[l_.body].args[0]);
-    k_.replace_all_uses(k_[first_].results[0], scores);
+    mma0_operands().ring.wait(b, now);
+    const auto [mma0, pending] =
+        issue_both(b, k_[first_].operands[2], k_[first_].operands[0], now, late);
+    mma0_operands().ring.release(b, now.slot, b.flag(true));
+    release_stationary_after(b, k_[l_.body].args[0]);
+    k_.replace_all_uses(k_[first_].results[0], mma0);
     k_.erase(first_);
     return pending;
   }
@@ -246,7 +250,7 @@ class SkewedBackToBackMma {
 
   /// Waits for the skewed accumulator after all ops that do not depend on it. `stand_in` is the
   /// value that its users name.
-  void finish_late(Value late, Value stand_in, Value weights) {
+  void finish_skewed_mma(Value late, Value stand_in, Value mma1_a) {
     const OpId yield = k_.terminator(l_.body);
     const std::unordered_set<OpId> late_ops = l_.dependents(stand_in);
     std::vector<OpId> users;
@@ -256,7 +260,7 @@ class SkewedBackToBackMma {
         users.push_back(op);
     Builder b = l_.before(yield);
     b.effect(Opcode::Pin, {});
-    const Value sum = MmaLoop::wait(b, late, k_.type(stand_in), 0, weights);
+    const Value sum = MmaLoop::wait(b, late, k_.type(stand_in), 0, mma1_a);
     for (OpId op : users) {
       k_.unlink(op);
       k_.insert_before(yield, op);
@@ -266,12 +270,12 @@ class SkewedBackToBackMma {
   }
 
   /// State after the loop: ring positions, and the operands of the last mma1.
-  struct Left {
+  struct TileRemainder {
     std::size_t own;  ///< number of results before these
-    RingPosition keys, values;
-    Value sum, weights, adds;
+    RingPosition mma0_position, mma1_position;
+    Value sum, mma1_a, adds;
   };
-  Left left() const {
+  TileRemainder left() const {
     const auto& r = k_[l_.loop].results;
     const std::size_t own = r.size() - 6;
     return {own, {r[own], r[own + 1]}, {r[own + 2], r[own + 3]}, r[c_], r[own + 4], r[own + 5]};
@@ -279,34 +283,35 @@ class SkewedBackToBackMma {
 
   /// After the loop: leaves the last GEMM1 to the next tile.
   void leave_to_next_tile() {
-    const Left last = left();
-    keys().end = last.keys;
-    values().end = last.values;
-    l_.end_beside(l_.loop);
+    const TileRemainder last = left();
+    mma0_operands().end = last.mma0_position;
+    mma1_operands().end = last.mma1_position;
+    l_.end_aux(l_.loop);
     Builder b = l_.before(k_.terminator(k_[l_.loop].parent));
-    l_.once_end = l_.next_once(b, b.flag(true));
-    tiles_->leave(last.weights, last.adds);
+    l_.stationary_end = l_.next_stationary(b, b.flag(true));
+    tiles_->leave(last.mma1_a, last.adds);
   }
 
   /// After the loop: issues the last GEMM1 and ends the branch.
   void last_product() {
-    const Left last = left();
+    const TileRemainder last = left();
     const auto& results = k_[l_.loop].results;
     std::vector<Value> yielded(results.begin(), results.begin() + static_cast<int>(last.own));
     Builder b(k_, k_[l_.loop].parent);
     b.loc = k_[second_].loc;
-    values().ring.wait(b, last.values);
-    const Value pending = l_.issue(b, second_, last.sum, last.weights, last.adds, last.values);
-    yielded[c_] = MmaLoop::wait(b, pending, k_.type(last.sum), 0, last.weights);
-    values().ring.release(b, last.values.slot, b.flag(true));
+    mma1_operands().ring.wait(b, last.mma1_position);
+    const Value pending =
+        l_.issue(b, second_, last.sum, last.mma1_a, last.adds, last.mma1_position);
+    yielded[c_] = MmaLoop::wait(b, pending, k_.type(last.sum), 0, last.mma1_a);
+    mma1_operands().ring.release(b, last.mma1_position.slot, b.flag(true));
     l_.meet(b);
     if (l_.is_nested()) {
-      const RingPosition values_end = values().ring.next(b, last.values);
-      yielded.insert(yielded.end(),
-                     {last.keys.slot, last.keys.phase, values_end.slot, values_end.phase});
-      if (l_.has_once()) {
-        const RingPosition next = l_.next_once(b, b.flag(true));
-        for (const Value* v : l_.once_carries(next)) yielded.push_back(*v);
+      const RingPosition mma1_end = mma1_operands().ring.next(b, last.mma1_position);
+      yielded.insert(yielded.end(), {last.mma0_position.slot, last.mma0_position.phase,
+                                     mma1_end.slot, mma1_end.phase});
+      if (l_.has_stationary()) {
+        const RingPosition next = l_.next_stationary(b, b.flag(true));
+        for (const Value* v : l_.stationary_carries(next)) yielded.push_back(*v);
       }
     }
     b.yield(yielded);
@@ -315,15 +320,15 @@ class SkewedBackToBackMma {
   MmaLoop& l_;
   Kernel& k_;
   EpilogueOverlap* tiles_;  ///< or none
-  std::size_t c_;       ///< index of GEMM1's accumulator among the carries
+  std::size_t c_;           ///< index of GEMM1's accumulator among the carries
   OpId first_, second_;
-  bool begins_fresh_;
+  bool accumulator_starts_at_zero_;
 };
 
 }  // namespace
 
-std::optional<std::size_t> late_sum(const MmaLoop& l) {
-  if (l.dots.size() != 2 || l.has_inner_products()) return std::nullopt;
+std::optional<std::size_t> skewed_accumulator(const MmaLoop& l) {
+  if (l.dots.size() != 2 || l.has_inner_mma()) return std::nullopt;
   const Kernel& k = l.k;
   const Value sum = k[l.dots[1]].results[0];
   if (l.uses(sum) != 1 || l.load_of(k[l.dots[1]].operands[0])) return std::nullopt;
@@ -337,7 +342,7 @@ std::optional<std::size_t> late_sum(const MmaLoop& l) {
   return std::nullopt;
 }
 
-void run_second_product_late(MmaLoop& loop, std::size_t sum, EpilogueOverlap* tiles) {
+void skew_back_to_back_mma(MmaLoop& loop, std::size_t sum, EpilogueOverlap* tiles) {
   SkewedBackToBackMma(loop, sum, tiles).run();
 }
 

@@ -28,7 +28,7 @@ std::string_view why_not_wgmma(const Kernel& k, OpId op) {
   const std::int64_t m = acc.shape()[0], depth = k.type(d.operands[0]).shape()[1];
   if (!type) return "tensor cores do not take its types";
   if (m % kWgmmaRows != 0) return "its rows are no multiple of 64";
-  if (m > kMostRows) return "it has more than 256 rows";
+  if (m > kMaxMmaRows) return "it has more than 256 rows";
   if (!type->has_columns(acc.shape()[1])) return "no instruction has as many columns";
   if (depth % type->step() != 0) return "a step is no multiple of an instruction's depth";
   if (any_op(k, d.parent, [&](OpId o) { return info(k[o].opcode).has(kWrites); }))
@@ -58,7 +58,7 @@ bool depends_on_dot(const Kernel& k, Value v, int depth) {
 }
 
 /// Loaded in front of the loop, perhaps through a permute.
-bool is_invariant_load(const Kernel& k, Value v, RegionId loop_body) {
+bool is_hoisted_load(const Kernel& k, Value v, RegionId loop_body) {
   OpId def = k[v].def;
   if (def && k[def].opcode == Opcode::Permute) def = k[k[def].operands[0]].def;
   return def && k[def].opcode == Opcode::LoadView && k[def].parent != loop_body;
@@ -100,7 +100,7 @@ bool has_mma(const Kernel& k, RegionId r) {
   return found;
 }
 
-bool is_beside_operands(const Kernel& k, OpId load) {
+bool is_aux_load(const Kernel& k, OpId load) {
   const OpData& d = k[load];
   const OpId loop = k[d.parent].owner;
   if (d.opcode != Opcode::LoadView || !loop || k[loop].opcode != Opcode::For ||
@@ -121,7 +121,7 @@ bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
   const Type view = k.type(k[def].operands[0]), tile = k.type(k[def].results[0]);
   const auto axes = k[def].attrs.ints(AttrName::axes);
   const MatrixType* type = matrix_type(k, dot);
-  if (!type || !is_tma_box(view, axes, tile)) return false;
+  if (!type || !is_tma_loadable(view, axes, tile)) return false;
   const int k_dim = i == 0 ? 1 : 0;
   for (std::size_t t = 0; t < axes.size(); ++t)
     if (view.view_facts().strides[static_cast<std::size_t>(axes[t])] == 1)
@@ -130,7 +130,7 @@ bool is_tma_operand(const Kernel& k, const OpData& dot, int i) {
   return false;
 }
 
-bool asks_for(const Kernel& k, AttrName what) {
+bool has_grid_hint(const Kernel& k, AttrName what) {
   return any_op(k, k.body(), [&](OpId op) {
     return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(what) == 1;
   });
@@ -139,12 +139,12 @@ bool asks_for(const Kernel& k, AttrName what) {
 bool wants_tma_aux_loads(const Kernel& k, const PassContext& context) {
   if (context.plan) return context.plan->tma_aux_loads;
   Plan wish;
-  wish.tma_aux_loads = asks_for(k, AttrName::tma_aux_loads);
+  wish.tma_aux_loads = has_grid_hint(k, AttrName::tma_aux_loads);
   wish.change(context.plan_changes);
   return wish.tma_aux_loads && k.info.target->has_tma;
 }
 
-KernelSummary survey(const Kernel& k, bool tma_aux_loads) {
+KernelSummary summarize(const Kernel& k, bool tma_aux_loads) {
   KernelSummary s;
   const IndexFacts bounds(k);
   std::unordered_set<OpId> counted;  // several dots may share a load
@@ -153,46 +153,47 @@ KernelSummary survey(const Kernel& k, bool tma_aux_loads) {
     if (d.opcode == Opcode::For)
       s.stages = std::max(s.stages, static_cast<int>(d.attrs.i(AttrName::stages, 0)));
     for (Value v : d.results)
-      if (k.type(v).is_tile()) s.largest_tile = std::max(s.largest_tile, k.type(v).count());
-    if (is_beside_operands(k, op)) {
+      if (k.type(v).is_tile()) s.max_tile_elems = std::max(s.max_tile_elems, k.type(v).count());
+    if (is_aux_load(k, op)) {
       const Type tile = k.type(d.results[0]);
       if (why_not_tma_tile(k.type(d.operands[0]), d.attrs.ints(AttrName::axes), tile).empty())
-        s.beside_bytes += tile.count() * size_bytes(tile.dtype());
+        s.aux_bytes += tile.count() * size_bytes(tile.dtype());
     }
     if (d.opcode != Opcode::Dot) return;
     const Type acc = k.type(d.results[0]);
-    if (acc.count() > s.largest_product) s.product_rows = acc.shape()[0];
-    s.largest_product = std::max(s.largest_product, acc.count());
+    if (acc.count() > s.max_accumulator_elems) s.mma_rows = acc.shape()[0];
+    s.max_accumulator_elems = std::max(s.max_accumulator_elems, acc.count());
     s.common_rows = std::gcd(s.common_rows, acc.shape()[0]);
     s.common_columns = std::gcd(s.common_columns, acc.shape()[1]);
-    s.chained = s.chained || depends_on_dot(k, d.operands[0], 0);
+    s.back_to_back = s.back_to_back || depends_on_dot(k, d.operands[0], 0);
     if (const OpId loop = k[d.parent].owner; loop && k[loop].opcode == Opcode::For)
-      s.has_steps = bounds.is_less(k[loop].operands[0], k[loop].operands[1]);
+      s.has_trip = bounds.is_less(k[loop].operands[0], k[loop].operands[1]);
     if (s.wgmma) s.why_not_wgmma = why_not_wgmma(k, op);
     s.wgmma = s.wgmma && s.why_not_wgmma.empty();
-    s.stacks = s.stacks && std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
-               (is_tma_operand(k, d, 0) || is_invariant_load(k, d.operands[0], d.parent));
+    s.is_row_stacked = s.is_row_stacked &&
+                       std::has_single_bit(static_cast<std::uint64_t>(acc.shape()[1])) &&
+                       (is_tma_operand(k, d, 0) || is_hoisted_load(k, d.operands[0], d.parent));
     s.accumulators += acc.shape()[1] / 2;
     if (is_repeated_row(k, d.operands[2], d.parent))
-      s.first_sums += acc.shape()[1] / 4 + kBesideTerms;
+      s.accumulator_init_registers += acc.shape()[1] / 4 + kBesideTerms;
     const Type a = k.type(d.operands[0]);
-    if (is_invariant_load(k, d.operands[0], d.parent))
-      s.once_bytes += a.count() * size_bytes(a.dtype());
+    if (is_hoisted_load(k, d.operands[0], d.parent))
+      s.stationary_bytes += a.count() * size_bytes(a.dtype());
     else if (!is_tma_operand(k, d, 0))
       s.fragments += a.shape()[1] * size_bits(a.dtype()) / 64;
-    s.last_bytes = 0;
+    s.mma1_bytes = 0;
     for (int i = 0; i < 2; ++i) {
       const Type operand = k.type(d.operands[static_cast<std::size_t>(i)]);
       if (is_tma_operand(k, d, i) && counted.insert(load_of(k, d, i)).second)
-        s.last_bytes += operand.count() * size_bytes(operand.dtype());
+        s.mma1_bytes += operand.count() * size_bytes(operand.dtype());
     }
-    s.step_bytes += s.last_bytes;
+    s.stage_bytes += s.mma1_bytes;
   });
-  if (tma_aux_loads) s.step_bytes += s.beside_bytes;
+  if (tma_aux_loads) s.stage_bytes += s.aux_bytes;
   return s;
 }
 
-bool is_work_read(const Kernel& k) {
+bool has_data_dependent_trips(const Kernel& k) {
   std::unordered_set<Value> seen;
   return any_op(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
@@ -201,7 +202,7 @@ bool is_work_read(const Kernel& k) {
   });
 }
 
-bool starts_early(const Kernel& k) {
+bool uses_pdl(const Kernel& k) {
   return any_op(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::GridDependencyWait; });
 }
 

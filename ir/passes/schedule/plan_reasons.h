@@ -9,7 +9,7 @@
 namespace tegula::ir {
 
 /// "wgmma=0: the reason", of a kernel whose plan could not have it.
-std::string why_no_wgmma(const Kernel& k);
+std::string wgmma_missed_remark(const Kernel& k);
 
 /// "field=value: the reason", of the fields of a plan that was chosen for the kernel.
 std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k);

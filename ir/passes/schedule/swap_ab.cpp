@@ -23,7 +23,7 @@ namespace tegula::ir {
 namespace {
 
 /// A loop carry that accumulates dots, and these dots.
-struct Sums {
+struct CarriedDots {
   OpId loop;
   std::size_t carry;
   std::vector<OpId> dots;
@@ -34,25 +34,26 @@ class Swap {
   explicit Swap(Kernel& k) : k_(k), uses_(k) {}
 
   bool run() {
-    std::vector<Sums> all;
+    std::vector<CarriedDots> all;
     std::size_t dots = 0, found = 0;
     walk(k_, k_.body(), [&](OpId op) {
       if (k_[op].opcode == Opcode::Dot) ++dots;
       if (k_[op].opcode != Opcode::For) return;
       for (std::size_t i = 0; i < k_[op].results.size(); ++i)
-        if (auto sums = sums_of(op, i)) found += sums->dots.size(), all.push_back(std::move(*sums));
+        if (auto sums = carried_accumulators(op, i))
+          found += sums->dots.size(), all.push_back(std::move(*sums));
     });
     if (dots == 0 || found != dots) return false;
-    for (const Sums& sums : all) turn(sums);
+    for (const CarriedDots& sums : all) turn(sums);
     for (Value v : unused_) erase_unused(k_, v);
     return true;
   }
 
  private:
   /// Follows a carry from one dot to the next, up to the end of the loop's body.
-  std::optional<Sums> sums_of(OpId loop, std::size_t carry) const {
+  std::optional<CarriedDots> carried_accumulators(OpId loop, std::size_t carry) const {
     const RegionId body = k_[loop].regions[0];
-    Sums sums{loop, carry, {}};
+    CarriedDots sums{loop, carry, {}};
     Value v = body_carries(k_, loop)[carry];
     for (auto use = uses_.only(v); use; use = uses_.only(v)) {
       const OpData& d = k_[use->op];
@@ -92,7 +93,7 @@ class Swap {
     return (has_place ? behind : b).op(Opcode::Permute, {v}, {{AttrName::order, Ints{1, 0}}});
   }
 
-  void turn(const Sums& sums) {
+  void turn(const CarriedDots& sums) {
     Builder b(k_, sums.loop);
     const Value init = loop_inits(k_[sums.loop])[sums.carry];
     const Value turned_init = transposed(b, init);
@@ -115,7 +116,7 @@ class Swap {
     unused_.insert(unused_.end(), {first, second});
   }
 
-  void turn_result(const Sums& sums) {
+  void turn_result(const CarriedDots& sums) {
     const Value result = k_[sums.loop].results[sums.carry];
     turn_type(result);
     Builder b = Builder::behind(k_, sums.loop);
@@ -132,6 +133,6 @@ class Swap {
 
 }  // namespace
 
-bool swap_operands(Kernel& k) { return k.info.cluster == 1 && Swap(k).run(); }
+bool swap_ab(Kernel& k) { return k.info.cluster == 1 && Swap(k).run(); }
 
 }  // namespace tegula::ir

@@ -21,9 +21,12 @@ void DynamicTileScheduler::assume_counted(Builder& b, Value tile) {
   b.effect(Opcode::Assume, {b.cmp("ge", tile, b.i32(0))});
 }
 
-Value DynamicTileScheduler::fetch(Builder& b) const { return b.op(Opcode::FetchTile, {counter_, total_}); }
+Value DynamicTileScheduler::fetch(Builder& b) const {
+  return b.op(Opcode::FetchTile, {counter_, total_});
+}
 
-std::vector<Value> DynamicTileScheduler::by_producer(Builder& b, Value fetched, RingPosition at) const {
+std::vector<Value> DynamicTileScheduler::by_producer(Builder& b, Value fetched,
+                                                     RingPosition at) const {
   // The CTAs' own numbers are the first tile ids.
   std::vector<Value> numbers{b.add(programs_, fetched)};
   // Behind the last tile is nothing to be known.
@@ -34,7 +37,8 @@ std::vector<Value> DynamicTileScheduler::by_producer(Builder& b, Value fetched, 
   return numbers;
 }
 
-std::vector<Value> DynamicTileScheduler::hand_over(Builder& b, Value fetched, RingPosition at) const {
+std::vector<Value> DynamicTileScheduler::broadcast_tile(Builder& b, Value fetched,
+                                                        RingPosition at) const {
   Kernel& k = b.kernel();
   const std::vector<Type> types(1 + facts_->count(), Type::scalar(DType::i32));
   const OpId branch = b.make_if(producer_thread_, types);

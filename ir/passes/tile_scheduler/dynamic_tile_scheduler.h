@@ -1,7 +1,7 @@
 #pragma once
-// Dynamic tile scheduler: tile ids come one by one from a counter in memory. The producer thread fetches an
-// id while the previous tile runs, computes the tile's metadata, and hands both to every warp
-// through a channel of two slots. (The protocol of FlashAttention-3's and CUTLASS's dynamic
+// Dynamic tile scheduler: tile ids come one by one from a counter in memory. The producer thread
+// fetches an id while the previous tile runs, computes the tile's metadata, and hands both to every
+// warp through a channel of two slots. (The protocol of FlashAttention-3's and CUTLASS's dynamic
 // persistent schedulers.)
 #include "ir/passes/mma_loop/channel_ring.h"
 #include "ir/passes/tile_scheduler/tile_metadata.h"
@@ -21,7 +21,7 @@ class DynamicTileScheduler {
   /// Fetches the next tile id; its value is used later.
   Value fetch(Builder& b) const;
   /// The number that was fetched and its tile's facts, through the slot `at`, to every warp.
-  std::vector<Value> hand_over(Builder& b, Value fetched, RingPosition at) const;
+  std::vector<Value> broadcast_tile(Builder& b, Value fetched, RingPosition at) const;
 
  private:
   std::vector<Value> by_producer(Builder& b, Value fetched, RingPosition at) const;

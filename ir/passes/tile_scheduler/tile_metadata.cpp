@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kMost = 12;
 /// A choice that takes more slow ops than that, such as a search, is handed over itself, not each
 /// of these.
-constexpr int kMostSlow = 4;
+constexpr int kMaxSlow = 4;
 }  // namespace
 
 TileMetadata::TileMetadata(const Kernel& k) : k_(&k) {
@@ -23,7 +23,8 @@ TileMetadata::TileMetadata(const Kernel& k) : k_(&k) {
     if (code) return;  // reached from its users
     for (Value v : d.operands) find(v);
   });
-  std::ranges::stable_partition(facts_, [&](Value v) { return is_constant_read(k, k[v].def); });
+  std::ranges::stable_partition(facts_,
+                                [&](Value v) { return is_invariant_scalar_load(k, k[v].def); });
   if (facts_.size() > kMost) facts_.resize(kMost);
   // Reads keep their order: what comes first may be where something begins.
   std::unordered_map<Value, int> place;
@@ -41,7 +42,8 @@ bool TileMetadata::is_code(Value v) {
   if (const auto known = code_.find(v); known != code_.end()) return known->second;
   const OpData& d = (*k_)[def];
   bool code = d.parent == k_->body() && d.regions.empty() && d.results.size() == 1 &&
-              k_->type(v).is_scalar() && (info(d.opcode).has(kPure) || is_constant_read(*k_, def));
+              k_->type(v).is_scalar() &&
+              (info(d.opcode).has(kPure) || is_invariant_scalar_load(*k_, def));
   bool of_tile = d.opcode == Opcode::ProgramId;
   for (Value o : d.operands) {
     code = code && is_code(o);
@@ -55,7 +57,7 @@ bool TileMetadata::is_code(Value v) {
 bool TileMetadata::is_slow(OpId op) const {
   const OpData& d = (*k_)[op];
   return k_->type(d.results[0]) == Type::scalar(DType::i32) && of_tile_.at(d.results[0]) &&
-         (d.is(Opcode::Div, Opcode::Rem) || is_constant_read(*k_, op));
+         (d.is(Opcode::Div, Opcode::Rem) || is_invariant_scalar_load(*k_, op));
 }
 
 bool TileMetadata::is_long_choice(Value v) {
@@ -67,12 +69,12 @@ bool TileMetadata::is_long_choice(Value v) {
   std::unordered_set<Value> seen;
   const auto count = [&](const auto& self, Value o) -> void {
     const OpId def = (*k_)[o].def;
-    if (!def || slow > kMostSlow || !seen.insert(o).second) return;
+    if (!def || slow > kMaxSlow || !seen.insert(o).second) return;
     slow += is_slow(def) ? 1 : 0;
     for (Value further : (*k_)[def].operands) self(self, further);
   };
   count(count, v);
-  return long_choice_[v] = slow > kMostSlow;
+  return long_choice_[v] = slow > kMaxSlow;
 }
 
 void TileMetadata::find(Value used) {

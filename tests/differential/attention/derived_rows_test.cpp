@@ -146,8 +146,8 @@ TEST_P(DerivedRows, ComputeTheBlocksOfTheList) {
                                       << s.seqlen_q << " of " << s.seqlen_kv << " " << s.at_end);
       const int group = s.heads / s.kv_heads;
       AttentionCall call;
-      call.packs_heads = group > 1 && s.seqlen_q <= 16;
-      const int rows = call.packs_heads ? group * s.seqlen_q : s.seqlen_q;
+      call.pack_gqa = group > 1 && s.seqlen_q <= 16;
+      const int rows = call.pack_gqa ? group * s.seqlen_q : s.seqlen_q;
       call.seqlen_q = s.seqlen_q;
       call.Q = call.O = Tensor::zeros({1, s.kv_heads, rows, 64}, DType::bf16, GetParam());
       call.K = call.V = Tensor::zeros({1, s.kv_heads, s.seqlen_kv, 64}, DType::bf16, GetParam());

@@ -92,7 +92,8 @@ TEST_P(ScoresOfDistance, OfOtherTiles) {
 /// Where rings leave no shared memory, lanes tell each other by shuffles.
 TEST_P(ScoresOfDistance, WithoutRoom) {
   for (const Score& score : {Score(far_is_little), Score(far_is_little_in_floats)}) {
-    AttentionSpec spec{.mask = masks::causal(), .score = score, .tiles = AttentionTileShape{128, 128}};
+    AttentionSpec spec{
+        .mask = masks::causal(), .score = score, .tiles = AttentionTileShape{128, 128}};
     check(spec, {1, 2, 1, 130, 261, 128, 128});
     if (HasFatalFailure() || GetParam().kind == DeviceKind::cpu) return;
     const Attention attention(spec);
@@ -111,9 +112,10 @@ TEST_P(ScoresOfDistance, QueriesAtTheEnd) {
     const int at = q + 133 - 70 - kv + 30;
     return 0 <= at && at < 90 ? s + values[static_cast<std::size_t>(at * 4 + h)] : s;
   };
-  check(
-      {.mask = masks::causal(), .score = scores::distance_bias(table, 30), .align_bottom_right = true},
-      kOdd, true, &host);
+  check({.mask = masks::causal(),
+         .score = scores::distance_bias(table, 30),
+         .align_bottom_right = true},
+        kOdd, true, &host);
 }
 
 /// Rows of several heads are no positions one behind the other.

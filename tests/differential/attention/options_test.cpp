@@ -166,8 +166,10 @@ TEST(AttentionErrors, AreReadable) {
     const Tensor begins = of({65537}, DType::i32);
     attention.varlen(cpu, wide, wide, wide, wide, {begins, begins, 1 << 20});
   });
-  for (const AttentionNormalization w : {AttentionNormalization::none, AttentionNormalization::stick_breaking}) {
-    const std::string of_weighting = w == AttentionNormalization::none ? " of scores" : " of sticks";
+  for (const AttentionNormalization w :
+       {AttentionNormalization::none, AttentionNormalization::stick_breaking}) {
+    const std::string of_weighting =
+        w == AttentionNormalization::none ? " of scores" : " of sticks";
     const Attention other({.weighting = w});
     check(("sinks" + of_weighting).c_str(),
           [&] { other(cpu, q, k, k, q, {.sinks = of({4}, DType::f32)}); });

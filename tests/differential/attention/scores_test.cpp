@@ -154,7 +154,9 @@ TEST_P(Scores, SumsOfTheUser) {
       });
   check([=](Tile s, Tile, Tile, Tile q,
             Tile kv) { return where(q > kv, s + view<f32, 1>(rows)(q), -s) * -1.5f; },
-        [=](double s, int, int, int q, int kv) { return (q > kv ? s + needs_row_scan({q}) : -s) * -1.5; });
+        [=](double s, int, int, int q, int kv) {
+          return (q > kv ? s + needs_row_scan({q}) : -s) * -1.5;
+        });
 }
 
 TEST_P(Scores, Alibi) {

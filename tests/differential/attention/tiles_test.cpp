@@ -43,8 +43,8 @@ void expect_warpgroups(const Attention& attention, const AttentionTileShape& til
   EXPECT_NE(said.find(" warp_scheduler_barrier=1 "), std::string::npos) << said;
 }
 
-void expect_right(Case c, const AttentionTileShape& tiles, const Extents& e, DType dtype, Order order,
-                  Device device) {
+void expect_right(Case c, const AttentionTileShape& tiles, const Extents& e, DType dtype,
+                  Order order, Device device) {
   SCOPED_TRACE(testing::Message() << c.name << " " << tiles.block_q << "x" << tiles.block_kv << ": "
                                   << e.str());
   c.spec.tiles = tiles;
@@ -163,8 +163,9 @@ TEST_P(Tiles, PackedHeadsAndSequences) {
 TEST_P(Tiles, OtherPlans) {
   for (const char* plan :
        {"wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2 num_warps=6 warps_m=6",
-        "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2", "producer_warps=0 consumer_registers=0",
-        "producer_warps=1 consumer_registers=0", "persistent=0 stage_stores=1", "warp_scheduler_barrier=0", "dynamic_scheduler=1",
+        "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0 stages=2",
+        "producer_warps=0 consumer_registers=0", "producer_warps=1 consumer_registers=0",
+        "persistent=0 stage_stores=1", "warp_scheduler_barrier=0", "dynamic_scheduler=1",
         "tma_store=1", "tma_store=1 dynamic_scheduler=1"}) {
     SCOPED_TRACE(plan);
     Env changed = env();

@@ -56,8 +56,8 @@ class TmaLoads : public testing::TestWithParam<Device> {
       expect_attention(host, t);
       if (HasFatalFailure()) return said;
       said = attention.explain(DType::bf16);
-      const bool is_listed = said.find("a block list") != std::string::npos;
-      if (by_tma && !is_listed) {
+      const bool uses_block_list = said.find("a block list") != std::string::npos;
+      if (by_tma && !uses_block_list) {
         EXPECT_EQ(outputs(t), before);
       }
       before = outputs(t);
@@ -177,8 +177,9 @@ TEST_P(TmaLoads, NoRoom) {
   host.score = [values = bias.to_doubles()](double s, int, int, int q, int kv) {
     return s + values[static_cast<std::size_t>(q * 330 + kv)];
   };
-  const std::string said = compare({.score = scores::bias(bias), .tiles = AttentionTileShape{128, 176}},
-                                   host, {.heads = 2, .seqlen_q = 200, .seqlen_kv = 330});
+  const std::string said =
+      compare({.score = scores::bias(bias), .tiles = AttentionTileShape{128, 176}}, host,
+              {.heads = 2, .seqlen_q = 200, .seqlen_kv = 330});
   expect_said(said, "no loads by TMA: no shared memory beside the operands");
   expect_said(said, "persistent=1");
 }
@@ -216,8 +217,9 @@ TEST_P(TmaLoads, OtherPlans) {
     return s + values[static_cast<std::size_t>((h * 200 + q) * 330 + kv)];
   };
   const Extents e{.heads = 2, .seqlen_q = 200, .seqlen_kv = 330};
-  for (const char* plan : {"", "stages=2", "persistent=0", "producer_warps=0 consumer_registers=0", "warp_scheduler_barrier=0",
-                           "overlap_epilogue=0", "dynamic_scheduler=1", "tma_store=1", "wgmma=0"}) {
+  for (const char* plan : {"", "stages=2", "persistent=0", "producer_warps=0 consumer_registers=0",
+                           "warp_scheduler_barrier=0", "overlap_epilogue=0", "dynamic_scheduler=1",
+                           "tma_store=1", "wgmma=0"}) {
     SCOPED_TRACE(plan);
     Env changed = env();
     changed.plan = std::string("tma_aux_loads=1 ") + plan;

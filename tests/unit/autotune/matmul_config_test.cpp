@@ -23,7 +23,8 @@ TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).str(),
             "128x128x128 pingpong tma_store");
   EXPECT_FALSE(
-      matmul_config({.m = 8192, .n = 8192, .k = 1024, .operands = DType::f8e4m3, .fp32_promotion = true})
+      matmul_config(
+          {.m = 8192, .n = 8192, .k = 1024, .operands = DType::f8e4m3, .fp32_promotion = true})
           .pingpong);
   EXPECT_FALSE(matmul_config({1024, 1024, 4096}).pingpong);
   EXPECT_EQ(matmul_config({12096, 1472, 10368}).str(), "128x128x64 multicast pingpong tma_store");
@@ -56,16 +57,17 @@ TEST(MatmulConfig, FewRowsOfLargeWeightsAreTilesOfMma) {
     return matmul_config({m, n, k}).str();
   };
   for (const std::int64_t m : {1, 8, 16}) {
-    EXPECT_EQ(config(m, 4096, 4096), "16x64x64 cluster 4 stages 4");
-    EXPECT_EQ(config(m, 4096, 14336), "16x64x64 cluster 4 stages 4");
-    EXPECT_EQ(config(m, 14336, 4096), "16x64x64 cluster 2 stages 3");
-    EXPECT_EQ(config(m, 28672, 8192), "16x64x64 cluster 2 stages 3");
-    EXPECT_EQ(config(m, 8192, 28672), "16x64x64 cluster 2 stages 4");
-    EXPECT_EQ(config(m, 2048, 8192), "16x64x64 cluster 8 stages 4");
+    EXPECT_EQ(config(m, 4096, 4096), "16x64x64 cluster_split_k 4 stages 4");
+    EXPECT_EQ(config(m, 4096, 14336), "16x64x64 cluster_split_k 4 stages 4");
+    EXPECT_EQ(config(m, 14336, 4096), "16x64x64 cluster_split_k 2 stages 3");
+    EXPECT_EQ(config(m, 28672, 8192), "16x64x64 cluster_split_k 2 stages 3");
+    EXPECT_EQ(config(m, 8192, 28672), "16x64x64 cluster_split_k 2 stages 4");
+    EXPECT_EQ(config(m, 2048, 8192), "16x64x64 cluster_split_k 8 stages 4");
   }
-  EXPECT_EQ(config(17, 4096, 4096), "32x64x64 cluster 4 stages 4");
-  EXPECT_EQ(config(32, 14336, 4096), "32x64x64 cluster 2 stages 3");
-  EXPECT_EQ(matmul_config({.m = 16, .n = 4096, .k = 4096, .num_sms = 66}).split_k, 2) << "fewer SMs";
+  EXPECT_EQ(config(17, 4096, 4096), "32x64x64 cluster_split_k 4 stages 4");
+  EXPECT_EQ(config(32, 14336, 4096), "32x64x64 cluster_split_k 2 stages 3");
+  EXPECT_EQ(matmul_config({.m = 16, .n = 4096, .k = 4096, .num_sms = 66}).split_k, 2)
+      << "fewer SMs";
   const auto is_of_mma = [](const MatmulProblem& p) {
     return matmul_config(p).bm == 16 && !matmul_config(p).swap_ab;
   };
@@ -214,11 +216,13 @@ TEST(MatmulConfig, FewStepsOfOperandsThatWouldBeCopied) {
   EXPECT_FALSE(matmul_config(p).no_repack);
   p.needs_repack = true;
   EXPECT_EQ(matmul_config(p).str(), "64x64x64") << "more than one round of tiles";
-  EXPECT_EQ(matmul_config({.m = 83, .n = 495, .k = 79, .needs_repack = true}).str(), "64x64x64 no_repack");
+  EXPECT_EQ(matmul_config({.m = 83, .n = 495, .k = 79, .needs_repack = true}).str(),
+            "64x64x64 no_repack");
   EXPECT_FALSE(matmul_config({.m = 595, .n = 7667, .k = 241, .needs_repack = true}).no_repack);
   EXPECT_FALSE(matmul_config({.m = 9999, .n = 9999, .k = 119, .needs_repack = true}).no_repack);
   EXPECT_FALSE(
-      matmul_config({.m = 83, .n = 495, .k = 79, .operands = DType::i8, .needs_repack = true}).no_repack);
+      matmul_config({.m = 83, .n = 495, .k = 79, .operands = DType::i8, .needs_repack = true})
+          .no_repack);
 }
 
 /// Of the slots of a ring, a program with one tile fills as many as it has steps.
@@ -257,7 +261,7 @@ TEST(MatmulConfig, OtherNumbersOfMultiprocessors) {
   // 128 tiles are one wave, or with fewer multiprocessors 88 wider ones.
   EXPECT_EQ(of(512, 4096, 4096, 132), "128x128x64 stages 7");
   EXPECT_EQ(of(512, 4096, 4096, 114), "128x192x64 stages 5");
-  EXPECT_EQ(of(1024, 512, 8192, 132), "64x128x64 cluster 2 stages 8");
+  EXPECT_EQ(of(1024, 512, 8192, 132), "64x128x64 cluster_split_k 2 stages 8");
   EXPECT_EQ(of(1024, 512, 8192, 32), "128x128x64 stages 7");
   EXPECT_EQ(of(4096, 4096, 4096, 132), matmul_config({4096, 4096, 4096}).str());
 }

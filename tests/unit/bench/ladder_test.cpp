@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "tegula/tegula.h"
-#include "tests/differential/exact_products.h"
+#include "tests/differential/exact_matmul.h"
 
 namespace tegula::bench {
 namespace {

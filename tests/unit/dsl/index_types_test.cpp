@@ -1,5 +1,5 @@
-// The values of indices(), first(), dim() and steps have one type, whatever the sizes of the tensors:
-// the same kernels are traced, and the same are refused, in 32 and in 64 bits.
+// The values of indices(), first(), dim() and steps have one type, whatever the sizes of the
+// tensors: the same kernels are traced, and the same are refused, in 32 and in 64 bits.
 #include <gtest/gtest.h>
 
 #include "run_on_host.h"

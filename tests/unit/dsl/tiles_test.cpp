@@ -133,7 +133,8 @@ TEST(Views, SubscriptsOfEveryKind) {
 TEST(Views, CacheHints) {
   const auto k = kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
     const auto once = x.with({.evict = Evict::first});
-    for (auto i : grid(z, 4)) z.with({.cache = Cache::cs})(i) = once(i) + x(i) + once(3 - i.indices());
+    for (auto i : grid(z, 4))
+      z.with({.cache = Cache::cs})(i) = once(i) + x(i) + once(3 - i.indices());
   });
   const std::string text = k.trace(empty({4}), empty({4})).text();
   const auto count = [&](const std::string& what) {

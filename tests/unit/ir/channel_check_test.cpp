@@ -37,16 +37,16 @@ const std::string kProduct = "tests/filetests/pipeline_wgmma/loop.tir",
                   kInTurn = "tests/filetests/make_persistent/alternate.tir",
                   kBeside = "tests/filetests/pipeline_wgmma/beside.tir";
 
-std::string fault_of(const Kernel& k, bool with_copy_role = true) {
-  const auto fault = check_channels(k, with_copy_role);
+std::string fault_of(const Kernel& k, bool with_producer = true) {
+  const auto fault = check_channels(k, with_producer);
   return fault ? fault->what : "nothing";
 }
 
 TEST(ChannelCheck, NothingInWhatPassesMake) {
   for (const std::string& file : {kProduct, kAttention, kShared, kCounter, kInTurn, kBeside})
-    for (const char* plan :
-         {"", "stages=2", "persistent=1", "stages=3 persistent=1", "persistent=1 dynamic_scheduler=1",
-          "pingpong=1", "pingpong=1 multicast=1", "pingpong=1 stages=3"}) {
+    for (const char* plan : {"", "stages=2", "persistent=1", "stages=3 persistent=1",
+                             "persistent=1 dynamic_scheduler=1", "pingpong=1",
+                             "pingpong=1 multicast=1", "pingpong=1 stages=3"}) {
       SCOPED_TRACE(file + " " + plan);
       const Kernel k = machine(file, plan);
       int copies = 0;

@@ -56,7 +56,8 @@ TEST(EvalChannel, CopiesLandWhenTheirSlotIsWaitedFor) {
 TEST(EvalChannel, WaitsThatNothingEnds) {
   const auto wait = [](const std::string& expect, const std::string& copies,
                        const std::string& waits) {
-    return run_machine(kRing + "channel_expect_tx %c, %z [bytes = " + expect + "]\n" + copies + waits)
+    return run_machine(kRing + "channel_expect_tx %c, %z [bytes = " + expect + "]\n" + copies +
+                       waits)
         .texts;
   };
   const std::string copy = "copy_tma %s, %z, %c, %x, %z [axes = [0]]\n";

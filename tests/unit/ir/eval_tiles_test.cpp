@@ -68,9 +68,10 @@ TEST(EvalTiles, NumbersGoThroughTheirSlots) {
 TEST(EvalTiles, WhatIsNotPutIsNotThere) {
   EXPECT_THAT(with_queue("publish_tile %words, %z, %there, %n, %n\nchannel_wait %there, %one, %z"),
               ElementsAre("channel_wait waits for phase 0 of slot 1, which nothing ends"));
-  EXPECT_THAT(with_queue("%a = receive_tile %words, %one, %z : i32"),
-              ElementsAre("receive_tile reads element [0] of shared memory that nothing has written, "
-                          "or only another allocation at the same offset"));
+  EXPECT_THAT(
+      with_queue("%a = receive_tile %words, %one, %z : i32"),
+      ElementsAre("receive_tile reads element [0] of shared memory that nothing has written, "
+                  "or only another allocation at the same offset"));
   EXPECT_THAT(with_queue("publish_tile %words, %n, %there, %n, %n"),
               ElementsAre("publish_tile uses slot 41 of 2"));
 }
@@ -85,7 +86,8 @@ Kernel counted(const Kernel& tile) {
 }
 
 TEST(EvalTiles, AWholeKernelInOrder) {
-  const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/counter.tir";
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/counter.tir";
   const Kernel tile = parse(read_file(file), file);
   HostTensor<u32> counter({1});
   HostTensor<bf16> x({304, 512}), w({512, 128});

@@ -51,14 +51,16 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(hopper("wgmma=0"), HasSubstr("producer_warps and persistent need wgmma"));
   EXPECT_THAT(refusal("product_sm_80.tir", "persistent=1"),
               HasSubstr("producer_warps and persistent need wgmma"));
-  EXPECT_THAT(hopper("dynamic_scheduler=1 persistent=0"), HasSubstr("dynamic_scheduler needs persistent"));
+  EXPECT_THAT(hopper("dynamic_scheduler=1 persistent=0"),
+              HasSubstr("dynamic_scheduler needs persistent"));
   EXPECT_THAT(hopper("tma_store=1 persistent=0"), HasSubstr("tma_store needs persistent"));
   EXPECT_THAT(hopper("producer_warps=2"), HasSubstr("producer_warps is 0, 1 or 4"));
   EXPECT_THAT(hopper("consumer_registers=240"), HasSubstr("needs 4 producer_warps"));
   EXPECT_THAT(hopper("producer_warps=4 consumer_registers=236"), HasSubstr("a multiple of 8"));
   EXPECT_THAT(hopper("multicast=1"),
               HasSubstr("multicast is for persistent kernels in which neighbouring tiles share"));
-  EXPECT_THAT(hopper("producer_warps=4 consumer_registers=240"), HasSubstr("more than all have at the entry"));
+  EXPECT_THAT(hopper("producer_warps=4 consumer_registers=240"),
+              HasSubstr("more than all have at the entry"));
 }
 
 /// What TEGULA_PLAN sets is for all kernels of a process.
@@ -129,7 +131,8 @@ TEST(Plan, LoadsByTma) {
 
 /// A kernel that may start before the one in front of it would count its tiles beside that one.
 TEST(Plan, TilesByACounter) {
-  const std::string file = std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/counter.tir";
+  const std::string file =
+      std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/counter.tir";
   const auto plan_of = [&](bool waits, const char* changes) {
     Kernel k = parse(read_file(file), file);
     Builder b(k);
@@ -173,7 +176,8 @@ TEST(Plan, MulticastOrACounter) {
     run(given);
     ADD_FAILURE() << "both at once";
   } catch (const CompileError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("tiles by a counter (dynamic_scheduler) are not shared (multicast)"));
+    EXPECT_THAT(e.what(),
+                HasSubstr("tiles by a counter (dynamic_scheduler) are not shared (multicast)"));
   }
 }
 
@@ -194,19 +198,20 @@ TEST(Plan, TilesInTurn) {
   const Plan asked = plan_of("");
   EXPECT_EQ(asked.groups(), 2);
   EXPECT_EQ(asked.num_warps, 4);
-  EXPECT_EQ(asked.computing_warps(), 8);
+  EXPECT_EQ(asked.consumer_warps(), 8);
   EXPECT_EQ(asked.registers_at_entry(*Target()), 168);
-  EXPECT_EQ(asked.copy_registers(*Target()), 40);
+  EXPECT_EQ(asked.producer_registers(*Target()), 40);
   EXPECT_EQ(plan_of("stages=3").stages, 3);
   EXPECT_TRUE(plan_of("stages=3 multicast=1").pingpong);
-  for (const char* changes :
-       {"pingpong=0", "persistent=0", "dynamic_scheduler=1", "producer_warps=0 consumer_registers=0", "wgmma=0"}) {
+  for (const char* changes : {"pingpong=0", "persistent=0", "dynamic_scheduler=1",
+                              "producer_warps=0 consumer_registers=0", "wgmma=0"}) {
     SCOPED_TRACE(changes);
     EXPECT_FALSE(plan_of(changes).pingpong);
     EXPECT_NE(plan_of(changes).num_warps, asked.num_warps);
   }
   for (const auto& [changes, rule] :
-       {std::pair("dynamic_scheduler=1", "goes neither with dynamic_scheduler nor with warp_scheduler_barrier"),
+       {std::pair("dynamic_scheduler=1",
+                  "goes neither with dynamic_scheduler nor with warp_scheduler_barrier"),
         {"producer_warps=0 consumer_registers=0", "pingpong needs persistent and producer_warps"},
         {"num_warps=8 warps_m=8",
          "pingpong is for tiles that one warpgroup of 4 warps can compute"}}) {

@@ -7,7 +7,8 @@ namespace tegula {
 namespace {
 
 bool is_wide(int dim, KvExtent kv_extent, AttentionLengths lengths) {
-  return best_form({dim, dim}, kv_extent, lengths, {.has_wgmma = false}) == TileShapeClass::large_n;
+  return choose_tile_shape({dim, dim}, kv_extent, lengths, {.has_wgmma = false}) ==
+         TileShapeClass::large_n;
 }
 
 TEST(AttentionTileShape, WideOnesFitRegistersAndSharedMemory) {
@@ -46,8 +47,8 @@ TEST(AttentionTileShape, WhatAMaskLeavesDependsOnWhereQueriesStand) {
 }
 
 TEST(AttentionTileShape, ScoresOfDistancesLeaveMoreKeysThanOthersThatRead) {
-  constexpr ScoreTraits distance{.of_position = true, .of_distance = true},
-      element{.of_position = true, .has_per_element_state = true};
+  constexpr ScoreTraits distance{.reads_kv_index = true, .is_toeplitz = true},
+      element{.reads_kv_index = true, .has_per_element_state = true};
   const auto keys = [](int dim, ScoreTraits score) {
     return attention_tiles({dim, dim, score}).keys;
   };
@@ -57,13 +58,14 @@ TEST(AttentionTileShape, ScoresOfDistancesLeaveMoreKeysThanOthersThatRead) {
   }
   EXPECT_EQ(keys(128, distance), 112);
   EXPECT_EQ(keys(256, distance), 32);
-  EXPECT_EQ(attention_tiles({256, 256, distance, /*has_gaps=*/true}).keys, 32);
+  EXPECT_EQ(attention_tiles({256, 256, distance, /*is_non_contiguous=*/true}).keys, 32);
   EXPECT_EQ(three_warpgroup_tiles({64, 64, distance}, KvExtent::full).keys, 64);
 }
 
 TEST(AttentionTileShape, WhatTmaBringsForScoresFitsBesideTheOperands) {
   const auto keys = [](int dim, int bytes) {
-    const ScoreTraits score{.of_position = true, .has_per_element_state = true, .box_bytes = bytes};
+    const ScoreTraits score{
+        .reads_kv_index = true, .has_per_element_state = true, .tma_bytes_per_element = bytes};
     return tma_bias_tiles({dim, dim, score}).keys;
   };
   for (int dim = 8; dim <= kMaxHeadDim; dim += 8)
@@ -95,7 +97,8 @@ TEST(AttentionTileShape, TallOnesFitRegistersAndSharedMemory) {
     }
   EXPECT_EQ(three_warpgroup_tiles({64, 64}, KvExtent::causal).keys, 128);
   EXPECT_EQ(three_warpgroup_tiles({64, 64}, KvExtent::unknown).keys, 112);
-  EXPECT_EQ(three_warpgroup_tiles({64, 64, {.has_per_element_state = true}}, KvExtent::full).keys, 64);
+  EXPECT_EQ(three_warpgroup_tiles({64, 64, {.has_per_element_state = true}}, KvExtent::full).keys,
+            64);
   EXPECT_EQ(three_warpgroup_tiles({80, 80}, KvExtent::full).keys, 112);
   EXPECT_EQ(three_warpgroup_tiles({96, 96}, KvExtent::full).keys, 96);
 }
@@ -103,7 +106,8 @@ TEST(AttentionTileShape, TallOnesFitRegistersAndSharedMemory) {
 TEST(AttentionTileShape, TallOnesAreForManyRowsOfSmallHeadDims) {
   const auto is_tall = [](TileRequirements needs, KvExtent kv_extent, std::int64_t length,
                           std::int64_t matrices = 64) {
-    return best_form(needs, kv_extent, {length, length, 0, matrices}) == TileShapeClass::three_warpgroups;
+    return choose_tile_shape(needs, kv_extent, {length, length, 0, matrices}) ==
+           TileShapeClass::three_warpgroups;
   };
   for (const std::int64_t length : {0, 64, 128}) {
     EXPECT_FALSE(is_tall({64, 64}, KvExtent::full, length));
@@ -122,16 +126,18 @@ TEST(AttentionTileShape, TallOnesAreForManyRowsOfSmallHeadDims) {
   EXPECT_FALSE(is_tall({64, 64}, KvExtent::full, 1024, 16));
   EXPECT_FALSE(is_tall({64, 64, {}, true}, KvExtent::full, 16384));
   EXPECT_FALSE(is_tall({64, 64, {.has_per_element_state = true}}, KvExtent::full, 16384));
-  EXPECT_EQ(best_form({64, 64}, KvExtent::full, {16384, 16384, 0, 64}, {.has_wgmma = false}),
-            TileShapeClass::large_n);
+  EXPECT_EQ(
+      choose_tile_shape({64, 64}, KvExtent::full, {16384, 16384, 0, 64}, {.has_wgmma = false}),
+      TileShapeClass::large_n);
 }
 
 TEST(AttentionTileShape, UsualWhereLittleIsKnownOrRegistersAreTaken) {
   const AttentionLengths many{16384, 16384};
   for (const TileRequirements& needs :
-       {TileRequirements{128, 128, {}, true}, TileRequirements{128, 128, {.has_per_element_state = true}}})
-    EXPECT_EQ(best_form(needs, KvExtent::full, many), TileShapeClass::standard);
-  EXPECT_EQ(best_form({128, 128}, KvExtent::unknown, many), TileShapeClass::standard);
+       {TileRequirements{128, 128, {}, true},
+        TileRequirements{128, 128, {.has_per_element_state = true}}})
+    EXPECT_EQ(choose_tile_shape(needs, KvExtent::full, many), TileShapeClass::standard);
+  EXPECT_EQ(choose_tile_shape({128, 128}, KvExtent::unknown, many), TileShapeClass::standard);
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ TEST_P(DependentLaunch, OfPartsOfK) {
   detail::ConfiguredMatmul<detail::SplitKMatmul<bf16>> parts("waits_partial", {});
   expect_waits(parts.of(variant({.bm = 64, .bn = 64, .split_k = 2})), GetParam(), a, b,
                zeros({2, 200, 136}, DType::f32));
-  detail::ConfiguredMatmul<detail::DataParallelMatmul<bf16, bf16, Plain>> clusters("waits_clustered", {});
+  detail::ConfiguredMatmul<detail::DataParallelMatmul<bf16, bf16, Plain>> clusters(
+      "waits_clustered", {});
   expect_waits(clusters.of(variant({.bm = 64, .bn = 64, .split_k = 2, .split_k_in_cluster = true})),
                GetParam(), a, b, c);
 }

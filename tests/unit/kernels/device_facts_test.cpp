@@ -21,10 +21,10 @@ int multiprocessors_of_problem(Device device) {
 TEST(DeviceFacts, ProductsAreChosenForTheMultiprocessorsAtHand) {
   const MockDriver driver;
   mock().sms = 114;
-  EXPECT_EQ(multiprocessors(Device::cuda()), 114);
+  EXPECT_EQ(num_sms(Device::cuda()), 114);
   EXPECT_EQ(multiprocessors_of_problem(Device::cuda()), 114);
   for (const Device device : {Device::cpu(), Device::sim()}) {
-    EXPECT_EQ(multiprocessors(device), 132);
+    EXPECT_EQ(num_sms(device), 132);
     EXPECT_EQ(multiprocessors_of_problem(device), 132);
   }
 }

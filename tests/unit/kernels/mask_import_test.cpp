@@ -36,7 +36,7 @@ ir::MaskExpr import_tiles(const Mask& mask) {
 }
 
 BlockCoverage classify(const ir::MaskExpr& e, std::int64_t q, std::int64_t kv,
-                  const ir::MaskParams& params = {}) {
+                       const ir::MaskParams& params = {}) {
   return ir::MaskBlocks(e).classify({0, 0, q, q + 32, kv, kv + 64}, params);
 }
 

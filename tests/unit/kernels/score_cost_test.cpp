@@ -13,12 +13,12 @@ Tensor f32s(const Dims& shape) { return Tensor::zeros(shape, DType::f32, Device:
 
 /// Whether something costly differs from pair to pair, and whether that is of distances only.
 struct Costly {
-  bool has_per_element_state, of_distance;
+  bool has_per_element_state, is_toeplitz;
   friend bool operator==(const Costly&, const Costly&) = default;
 };
 Costly costly(const Score& score) {
   const ScoreTraits cost = score_cost(score);
-  return {cost.has_per_element_state, cost.of_distance};
+  return {cost.has_per_element_state, cost.is_toeplitz};
 }
 
 TEST(ScoreTraits, OfDistances) {
@@ -57,7 +57,7 @@ TEST(ScoreTraits, OfPairs) {
 
 /// Bytes of a pair that TMA can bring, if nothing else is costly.
 TEST(ScoreTraits, OfBoxes) {
-  const auto bytes = [](const Score& score) { return score_cost(score).box_bytes; };
+  const auto bytes = [](const Score& score) { return score_cost(score).tma_bytes_per_element; };
   const auto of = [](DType dtype, std::int64_t row) {
     return Tensor::zeros({2, 4, 64, row}, dtype, Device::cpu());
   };

@@ -241,7 +241,7 @@ TEST(Assembler, FindsIgnoredRegistersAndSerialisedProducts) {
     return runtime::assemble({.ptx = ptx, .target = "sm_90a", .options = std::move(options)})
         .report;
   };
-  EXPECT_TRUE(report_of({}).sound()) << report_of({}).complaint();
+  EXPECT_TRUE(report_of({}).is_clean()) << report_of({}).defects();
   EXPECT_TRUE(report_of({"-c"}).setmaxnreg_ignored);
   const std::string fence = "wgmma.fence.sync.aligned;";
   ASSERT_NE(ptx.find(fence), ptx.npos);

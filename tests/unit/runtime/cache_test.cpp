@@ -112,7 +112,8 @@ TEST(CacheFormat, EveryChangedBitIsSeen) {
 TEST(CacheFormat, EveryTruncationAndExtensionIsSeen) {
   const std::string good = encode_entry(key_of(1), entry_of(1));
   for (std::size_t n = 0; n < good.size(); ++n)
-    ASSERT_EQ(decode_entry(std::string_view(good).substr(0, n), key_of(1)).state, ReadStatus::damaged)
+    ASSERT_EQ(decode_entry(std::string_view(good).substr(0, n), key_of(1)).state,
+              ReadStatus::damaged)
         << n;
   for (std::size_t n = 0; n < good.size();
        ++n) {  // zero-filled from here on, as after a power loss

@@ -57,7 +57,7 @@ TEST(Launch, PacksArgumentsAsTheirLayoutSays) {
   shape.block = {384, 1, 1};
   shape.cluster = {2, 1, 1};
   shape.shared_bytes = 200000;
-  shape.starts_early = true;
+  shape.programmatic_launch = true;
   const PreparedLaunch plan(load({200000, false}), shape, layout.slots());
   alignas(64) std::array<std::byte, 196> block{};
   plan.launch(kStream, block.data(), {264, 3, 2});
@@ -244,7 +244,7 @@ TEST(Module, ReportsWhatTheDriverKnowsWhereItsCompilerWasSilent) {
   module->kernel("k", 0, {});
   EXPECT_EQ(module->report().registers, 168);
   EXPECT_EQ(module->report().stack, 24);
-  EXPECT_FALSE(module->report().sound());
+  EXPECT_FALSE(module->report().is_clean());
 }
 
 TEST(StreamState, AsksTheDriverOnceACall) {
@@ -371,12 +371,12 @@ TEST(Workspace, OfGraphsThatKeepNothing) {
   for (cu::Result* failing : {&mock().next_user_object, &mock().next_retain}) {
     *failing = cu::kErrorInvalidValue;
     EXPECT_THROW(acquire_workspace(stream, 1000, 0), DeviceError);
-    EXPECT_THROW(acquire_tile_counter(stream), DeviceError);
+    EXPECT_THROW(acquire_scheduler_counter(stream), DeviceError);
     EXPECT_EQ(mock().of_graph.size(), 0u);
     EXPECT_EQ(mock().live_memory.size(), 2u);
     *failing = cu::kSuccess;
     EXPECT_NE(acquire_workspace(stream, 1000, 0).scratch, nullptr);
-    EXPECT_EQ(*acquire_tile_counter(stream), 0u);
+    EXPECT_EQ(*acquire_scheduler_counter(stream), 0u);
     EXPECT_EQ(mock().of_graph.size(), 2u);
     EXPECT_EQ(mock().live_memory.size(), 2u);
     testing::mock_next_graph();
@@ -411,35 +411,35 @@ TEST(Workspace, CountersOfStreamsAndOfRecordedLaunches) {
   mock().stream_id = 10;
   const Stream stream = Stream::wrap(kStream, Device::cuda(0));
   mock().capturing = true;
-  std::uint32_t* const first = acquire_tile_counter(stream);
+  std::uint32_t* const first = acquire_scheduler_counter(stream);
   EXPECT_EQ(*first, 0u) << "before anything has run";
   mock().capturing = false;
-  std::uint32_t* const mine = acquire_tile_counter(stream);
+  std::uint32_t* const mine = acquire_scheduler_counter(stream);
   EXPECT_EQ(*mine, 0u);
   const int before = g_allocations;
-  EXPECT_EQ(acquire_tile_counter(stream), mine);
+  EXPECT_EQ(acquire_scheduler_counter(stream), mine);
   EXPECT_EQ(g_allocations, before);
   mock().stream_id = 11;
-  EXPECT_NE(acquire_tile_counter(stream), mine);
+  EXPECT_NE(acquire_scheduler_counter(stream), mine);
   // A stream on which nothing has run may record, too; no two launches share a counter.
   mock().stream_id = 12;
   std::set<std::uint32_t*> recorded{mine, first};
   for (int graph = 0; graph < 4; ++graph) {
     mock().capturing = true;
     for (int launch = 0; launch < 3000; ++launch) {
-      std::uint32_t* const counter = acquire_tile_counter(stream);
+      std::uint32_t* const counter = acquire_scheduler_counter(stream);
       ASSERT_EQ(*counter, 0u);
       ASSERT_TRUE(recorded.insert(counter).second);
     }
     mock().capturing = false;
-    acquire_tile_counter(stream);
+    acquire_scheduler_counter(stream);
   }
   // A graph that is gone leaves its counters, which are 0 again, to the next one.
   testing::mock_next_graph();
   mock().capturing = true;
   const std::size_t blocks = mock().live_memory.size();
   for (int graph = 0; graph < 100; ++graph) {
-    EXPECT_TRUE(recorded.contains(acquire_tile_counter(stream)));
+    EXPECT_TRUE(recorded.contains(acquire_scheduler_counter(stream)));
     testing::mock_next_graph();
   }
   EXPECT_EQ(mock().live_memory.size(), blocks);
@@ -452,7 +452,8 @@ TEST(Workspace, SeveralCountersForALaunch) {
   std::uint32_t* const mine = acquire_counters(stream, 2000);
   EXPECT_EQ(acquire_counters(stream, 2000), mine);
   // What deals tiles and what marks them is neither; all are aligned alike, in graphs, too.
-  std::uint32_t *const tile = acquire_tile_counter(stream), *const flags = acquire_fallback_flags(stream);
+  std::uint32_t *const tile = acquire_scheduler_counter(stream), *const flags =
+                                                                     acquire_fallback_flags(stream);
   EXPECT_GT(flags, tile);
   EXPECT_LE(flags + kFallbackWords, mine);
   EXPECT_EQ((flags - tile) % 4, 0);
@@ -470,7 +471,7 @@ TEST(Workspace, SeveralCountersForALaunch) {
     return next != taken.end() && *next < at + 2000;
   };
   EXPECT_TRUE(std::ranges::none_of(taken, overlaps));
-  EXPECT_EQ((acquire_tile_counter(stream) - last) % 4, 0);
+  EXPECT_EQ((acquire_scheduler_counter(stream) - last) % 4, 0);
   EXPECT_EQ((acquire_fallback_flags(stream) - last) % 4, 0);
   EXPECT_EQ(last[1999], 0u);
 }

@@ -189,7 +189,7 @@ TEST_F(Stored, AnEntryOfAnotherContentIsAMissWhatever) {
       {.meta = meta, .cubin = "", .ptx = "", .ir = renamed(simt), .log = ""}};
   for (const CacheEntry& entry : wrong) {
     fs::remove_all(settings_.cache_dir);
-    KernelCache({.folder = settings_.cache_dir, .log = {}}).store(stored_key(k, request), entry);
+    KernelCache({.folder = settings_.cache_dir, .log = {}}).store(disk_key(k, request), entry);
     ASSERT_EQ(entries().size(), 1u);
     const auto got = compile(request_for("vector_add"));
     EXPECT_THAT(got->explain(), HasSubstr("is of no use"));
@@ -206,11 +206,11 @@ TEST_F(Stored, AKernelOfAnotherNameIsNotTaken) {
   key(k, request);
   trace(k, request);
   KernelCache cache({.folder = settings_.cache_dir, .log = {}});
-  auto entry = cache.find(stored_key(k, request));
+  auto entry = cache.find(disk_key(k, request));
   ASSERT_TRUE(entry);
   entry->ir.replace(entry->ir.find("@" + k.name), k.name.size() + 1, "@other");
-  cache.discard(stored_key(k, request));
-  cache.store(stored_key(k, request), *entry);
+  cache.discard(disk_key(k, request));
+  cache.store(disk_key(k, request), *entry);
   EXPECT_THAT(compile(request_for("vector_add"))->explain(), HasSubstr("(internal error"));
 }
 
@@ -390,13 +390,13 @@ TEST_F(StoredCode, ARecipeThatIsNotTheKernelsIsAMiss) {
     ASSERT_TRUE(publish());
     KernelCache cache({.folder = settings_.cache_dir, .log = {}});
     const Compilation k = traced();
-    auto entry = cache.find(stored_key(k, request_));
+    auto entry = cache.find(disk_key(k, request_));
     ASSERT_TRUE(entry);
     const std::size_t at = entry->meta.find(from);
     ASSERT_NE(at, std::string::npos) << entry->meta;
     entry->meta.replace(at, std::string_view(from).size(), to);
-    cache.discard(stored_key(k, request_));
-    cache.store(stored_key(k, request_), *entry);
+    cache.discard(disk_key(k, request_));
+    cache.store(disk_key(k, request_), *entry);
     EXPECT_FALSE(loads()) << entry->meta;
   };
   planted(R"("steps":[["dim",)", R"("steps":[["stride",)");
@@ -424,7 +424,7 @@ TEST_F(StoredCode, NvrtcIsNamedByItsContentAndItsBuiltins) {
   const auto nvrtc = find_nvrtc(&why);
   if (!nvrtc) GTEST_SKIP() << why;
   request_.backend = Backend::Nvrtc;
-  const std::string key = stored_key(traced(), request_).str();
+  const std::string key = disk_key(traced(), request_).str();
   EXPECT_THAT(key, HasSubstr("nvrtc: " + tool_hash(nvrtc->path).hex()));
   EXPECT_THAT(key, HasSubstr("nvrtc builtins: "));
   EXPECT_THAT(key, Not(HasSubstr("ptxas")));
@@ -444,9 +444,9 @@ TEST_F(StoredCode, LinesMatterOnlyWhereTheyAreKept) {
   const Compilation k = traced();
   Compilation m = traced();
   m.tile = moved(request_).trace();
-  EXPECT_EQ(stored_key(k, request_).hash(), stored_key(m, request_).hash());
+  EXPECT_EQ(disk_key(k, request_).hash(), disk_key(m, request_).hash());
   request_.lineinfo = true;
-  EXPECT_NE(stored_key(k, request_).hash(), stored_key(m, request_).hash());
+  EXPECT_NE(disk_key(k, request_).hash(), disk_key(m, request_).hash());
 }
 
 }  // namespace

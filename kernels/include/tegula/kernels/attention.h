@@ -138,11 +138,11 @@ struct AttentionExtras {
 ///
 /// Tensors (bf16 or f16, all alike): Q [batch, heads, seqlen_q, head_dim], K [batch, kv_heads,
 /// seqlen_kv, head_dim], V [batch, kv_heads, seqlen_kv, head_dim_v], O [batch, heads, seqlen_q,
-/// head_dim_v]; any strides, the last dimension contiguous; heads is a multiple of kv_heads (grouped
-/// queries); both head dims are multiples of 8 up to 256. A row that sees no key gives 0. Lengths
-/// of any size; they vary without compiling. The same inputs give the same bits in every run.
-/// Keys that a row does not see may hold anything; their values must be finite where the row's tile
-/// visits their block, which multiplies them by weights of 0.
+/// head_dim_v]; any strides, the last dimension contiguous; heads is a multiple of kv_heads
+/// (grouped queries); both head dims are multiples of 8 up to 256. A row that sees no key gives 0.
+/// Lengths of any size; they vary without compiling. The same inputs give the same bits in every
+/// run. Keys that a row does not see may hold anything; their values must be finite where the row's
+/// tile visits their block, which multiplies them by weights of 0.
 class Attention {
  public:
   explicit Attention(AttentionSpec spec, Loc at = std::source_location::current());
@@ -163,8 +163,8 @@ class Attention {
   /// head_dim], V [total kv, kv_heads, head_dim_v], O [total q, heads, head_dim_v]; lse and row_max
   /// [total q, heads]. Mask and score get the sequence's number as batch entry and positions within
   /// it. Rows of O beyond the last sequence keep their contents. Values must be finite, as those of
-  /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_seqlen_q vary
-  /// without compiling.
+  /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_seqlen_q
+  /// vary without compiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;

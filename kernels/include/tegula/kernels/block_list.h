@@ -15,9 +15,9 @@ struct BlockList {
   Tensor kv_indices;
   /// [batch or 1, heads or 1, query tiles]: entries of each row, at most the capacity.
   Tensor kv_num_blocks;
-  /// Like `kv_num_blocks`: the number of leading entries that need no mask. They must hold existing keys
-  /// only, and all rows must attend to them. Undefined: none, so that the mask is computed in every
-  /// block.
+  /// Like `kv_num_blocks`: the number of leading entries that need no mask. They must hold existing
+  /// keys only, and all rows must attend to them. Undefined: none, so that the mask is computed in
+  /// every block.
   Tensor full_kv_num_blocks = {};
   /// Queries and keys of a block; attention's own tile sizes: 16, 32, 64 or 128 queries, and 16,
   /// 32, 48, 64, 80, 96, 112, 128 or 176 keys.

@@ -25,17 +25,17 @@ struct BlockMaskShape {
 
 /// Coverage of a kv block for a query tile.
 enum class BlockCoverage : std::uint8_t {
-  empty,  ///< nothing: none of its pairs is kept
-  partial,   ///< visits it, and computes AttentionSpec::mask in it
-  full,    ///< visits it without a mask: all of its pairs are kept
+  empty,    ///< nothing: none of its pairs is kept
+  partial,  ///< visits it, and computes AttentionSpec::mask in it
+  full,     ///< visits it without a mask: all of its pairs are kept
 };
 
 /// The list of what `use(b, h, m, n)` says of query tile m and key block n, on `device`. A last
 /// block that the keys do not fill is never whole. Throws CompileError for blocks that are not
 /// attention's, and extents below 1.
 BlockList list_blocks(const BlockMaskShape& grid,
-                      const std::function<BlockCoverage(std::int64_t b, std::int64_t h, std::int64_t m,
-                                                   std::int64_t n)>& use,
+                      const std::function<BlockCoverage(std::int64_t b, std::int64_t h,
+                                                        std::int64_t m, std::int64_t n)>& use,
                       Device device = Device::best(), Loc at = std::source_location::current());
 
 /// Global, near and random blocks (Zaheer et al. 2020, arXiv:2007.14062, BigBird), by numbers of
@@ -48,18 +48,19 @@ struct BigBird {
   std::uint32_t seed = 1;  ///< batch entries, heads and tiles of a seed have blocks of their own
 };
 /// Throws CompileError as list_blocks does, and unless grid.block_q is grid.block_kv.
-BlockList big_bird(const BlockMaskShape& grid, const BigBird& pattern, Device device = Device::best(),
-                   Loc at = std::source_location::current());
+BlockList big_bird(const BlockMaskShape& grid, const BigBird& pattern,
+                   Device device = Device::best(), Loc at = std::source_location::current());
 
 /// Pairs of a chosen block that attention keeps.
 enum class BlockInterior : std::uint8_t {
   full,     ///< all: no mask is computed but in a last block that the keys do not fill
-  causal,  ///< q >= kv: blocks above the diagonal are dropped, those on it masked
+  causal,   ///< q >= kv: blocks above the diagonal are dropped, those on it masked
   partial,  ///< what AttentionSpec::mask says, everywhere
 };
 
 /// A list with room for `k` blocks in each row, of zeros, for select_blocks. Throws as list_blocks.
-BlockList empty_block_list(const BlockMaskShape& grid, std::int64_t k, Device device = Device::best(),
+BlockList empty_block_list(const BlockMaskShape& grid, std::int64_t k,
+                           Device device = Device::best(),
                            Loc at = std::source_location::current());
 
 /// Block top-k selection (Lu et al. 2025, arXiv:2502.13189, MoBA; Yuan et al. 2025,

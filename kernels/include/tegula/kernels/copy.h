@@ -32,16 +32,16 @@ bool is_tma_compatible(const Tensor& tensor);
 
 /// Requirement of a kernel on the layout of a tensor's last two dimensions.
 enum class LayoutRequirement : std::uint8_t {
-  any,       ///< nothing: the tensor is never copied
-  tma_compatible,    ///< that TMA takes it, whichever of the two is contiguous
+  any,             ///< nothing: the tensor is never copied
+  tma_compatible,  ///< that TMA takes it, whichever of the two is contiguous
   contiguous_dim,  ///< that TMA takes it, contiguous along a dimension that is named
 };
 
 /// A tensor of two or three dimensions that a kernel reads.
 struct RepackedOperand {
   const Tensor& tensor;
-  int dim =
-      -1;  ///< -1 or -2: along which a copy is contiguous; tma_compatible keeps the other one if it is
+  int dim = -1;  ///< -1 or -2: along which a copy is contiguous; tma_compatible keeps the other one
+                 ///< if it is
   LayoutRequirement requirement = LayoutRequirement::tma_compatible;
 
   /// Whether the kernel has to read a repacked copy.
@@ -60,7 +60,7 @@ class RepackedOperands {
   /// tensor, or empty; `counters`: number of counters that a launch needs, which are 0 before and
   /// after it.
   RepackedOperands(const Stream& stream, std::initializer_list<RepackedOperand> operands,
-                const Dims& workspace = {}, DType workspace_type = DType::f32, int counters = 0);
+                   const Dims& workspace = {}, DType workspace_type = DType::f32, int counters = 0);
   RepackedOperands(const RepackedOperands&) = delete;
   RepackedOperands& operator=(const RepackedOperands&) = delete;
   /// An operand or its repacked copy.

@@ -4,9 +4,9 @@
 #include <string>
 #include <utility>
 
-#include "tegula/trailing_params.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/matmul_kernels.h"
+#include "tegula/trailing_params.h"
 
 /// GEMMs whose epilogue is a lambda: DSL code on the accumulator tile, before it is stored. Two
 /// GEMMs at once: tegula/kernels/gated_matmul.h. Other inputs of the lambda are its trailing
@@ -21,7 +21,13 @@ namespace tegula {
 namespace detail {
 
 /// Kernels that compute a GEMM.
-enum class MatmulDecomposition : std::uint8_t { DataParallel, Batched, ClusterSplitK, SplitK, StreamK };
+enum class MatmulDecomposition : std::uint8_t {
+  DataParallel,
+  Batched,
+  ClusterSplitK,
+  SplitK,
+  StreamK
+};
 
 /// Arguments of a call's kernels. Throws CompileError unless shapes fit.
 struct MatmulCall {
@@ -42,7 +48,7 @@ MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
 /// the tensor cores cannot read are repacked first, unless they have 16 bits and `direct` lets
 /// mma.sync read them as stored.
 RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                             bool no_repack = false);
+                               bool no_repack = false);
 
 }  // namespace detail
 
@@ -78,9 +84,11 @@ class FusedMatmul {
     const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<Accumulator<T>>);
     const detail::MatmulTraits& v = call.variant;
     const Tensor &a = call.operands[0], &b = call.operands[1], &sums = call.operands.workspace();
-    if (call.decomposition == DataParallel) return k.data_parallel.of(v)(stream, a, b, C, further...);
+    if (call.decomposition == DataParallel)
+      return k.data_parallel.of(v)(stream, a, b, C, further...);
     if (call.decomposition == Batched) return k.batched.of(v)(stream, a, b, C, further...);
-    if (call.decomposition == ClusterSplitK) return k.cluster_split_k.of(v)(stream, a, b, C, further...);
+    if (call.decomposition == ClusterSplitK)
+      return k.cluster_split_k.of(v)(stream, a, b, C, further...);
     if (call.decomposition == StreamK)
       return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), sums,
                               call.operands.counters(), config.stream_k_ctas, further...);
@@ -94,7 +102,8 @@ class FusedMatmul {
     const Kernels& k = *kernels_;
     if (k.stream_k.has(matches)) return k.stream_k.explain(matches);
     if (config.split_k <= 1) return k.data_parallel.explain(matches);
-    return config.split_k_in_cluster ? k.cluster_split_k.explain(matches) : k.split_k.explain(matches);
+    return config.split_k_in_cluster ? k.cluster_split_k.explain(matches)
+                                     : k.split_k.explain(matches);
   }
 
  private:

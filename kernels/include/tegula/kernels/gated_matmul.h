@@ -12,7 +12,7 @@ namespace detail {
 /// another.
 template <class T, class ViewA, class ViewB>
 void gated_mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& G, const ViewB& U,
-               const Index& m, const Index& n, const LoopRange& all, Tile& gate, Tile& up) {
+                    const Index& m, const Index& n, const LoopRange& all, Tile& gate, Tile& up) {
   for (auto k : all.stages(v.stages)) {
     const Tile a = A(m, k);
     gate = mma_accumulate<T>(v.options, a, G(k, n), gate);
@@ -56,8 +56,8 @@ struct BatchedGatedMatmul {
 /// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
 /// A [m, k], G and U [k, n] of T, C [m, n] of O, or all with a batch dimension in front; `Fn` is a
 /// lambda (Tile gate, Tile up, Index m, Index n, further..), or with an Index b in front of m, a
-/// batch's entry (0 of matrices). k is never divided: `split_k`, `stream_k_ctas` and `swap_ab` have no
-/// meaning in a configuration.
+/// batch's entry (0 of matrices). k is never divided: `split_k`, `stream_k_ctas` and `swap_ab` have
+/// no meaning in a configuration.
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
   template <template <class...> class Body>

@@ -1,10 +1,10 @@
 #pragma once
 #include <tuple>
 
-#include "tegula/kernel_variants.h"
 #include "tegula/control.h"
-#include "tegula/stream_k.h"
+#include "tegula/kernel_variants.h"
 #include "tegula/kernels/matmul.h"
+#include "tegula/stream_k.h"
 #include "tegula/tile_ops.h"
 #include "tegula/tiles.h"
 #include "tegula/view.h"
@@ -45,14 +45,15 @@ template <class T>
 Tile mma_accumulate(const MatmulOptions& options, const Arg& a, const Arg& b, const Tile& acc) {
   const Precision precision = options.tf32 ? Precision::tf32 : Precision::ieee;
   const bool is_f8 = size_bytes(dtype_of<T>) == 1 && dtype_of<Accumulator<T>> == DType::f32;
-  return is_f8 && options.fp32_promotion ? acc + dot(a, b, {}, precision) : dot(a, b, acc, precision);
+  return is_f8 && options.fp32_promotion ? acc + dot(a, b, {}, precision)
+                                         : dot(a, b, acc, precision);
 }
 
 /// Mainloop of A's rows `m` and B's columns `n` over some k-iterations. The accumulator is as the
 /// tensor cores have it: with swap A/B, A's rows lie along its columns.
 template <class T, class ViewA, class ViewB>
-Tile mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& B, const Index& m,
-                 const Index& n, const LoopRange& some) {
+Tile mainloop(const MatmulTraits& v, const ViewA& A, const ViewB& B, const Index& m, const Index& n,
+              const LoopRange& some) {
   Tile acc = v.swap_ab ? zeros<Accumulator<T>>(v.bn, v.bm) : zeros<Accumulator<T>>(v.bm, v.bn);
   for (auto k : some.stages(v.stages))
     acc = v.swap_ab ? mma_accumulate<T>(v.options, B(k, n).T(), A(m, k).T(), acc)
@@ -72,7 +73,8 @@ struct DataParallelMatmul {
       v.wait_for_repack();
       const auto mine = steps(A.cols(), v.bk).chunk(cluster_rank(), v.programs);
       const Tile sums = v.undo_swap_ab(mainloop<T>(v, A, B, m, n, mine));
-      const Tile sum = cluster_reduce_scatter(sums, v.swap_ab ? 1 : 0);  // cut along the tensor cores' rows
+      const Tile sum =
+          cluster_reduce_scatter(sums, v.swap_ab ? 1 : 0);  // cut along the tensor cores' rows
       const Index rows = v.swap_ab ? m : cluster_slice(m), cols = v.swap_ab ? cluster_slice(n) : n;
       C(rows, cols) = call_with(epilogue, std::tie(sum), Index(Tile(0), 1), rows, cols, extra...);
     }
@@ -127,8 +129,8 @@ struct SplitKReduction {
 template <class T, class O, class Fn, class... Extra>
 struct StreamKMatmul {
   Fn epilogue;
-  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<Accumulator<T>, 3> sums, Ptr<u32> arrivals,
-                  Scalar<i32> programs, Extra... extra) const {
+  void operator()(In<T, 3> A, In<T, 3> B, Out<O, 3> C, InOut<Accumulator<T>, 3> sums,
+                  Ptr<u32> arrivals, Scalar<i32> programs, Extra... extra) const {
     const MatmulTraits v = tuned<MatmulTraits>();
     sums.static_dim(1), sums.static_dim(2);
     for (auto p : grid(GridSpace(programs), 1)) {
@@ -140,7 +142,8 @@ struct StreamKMatmul {
         const auto [b, m, n] = tiles.at(s.tile);
         Tile sum = mainloop<T>(v, A[b], B[b], m, n, s.range());
         if_(fixup(sum, s, sums, arrivals), [&] {
-          C(b, m, n) = call_with(epilogue, std::forward_as_tuple(v.undo_swap_ab(sum)), b, m, n, extra...);
+          C(b, m, n) =
+              call_with(epilogue, std::forward_as_tuple(v.undo_swap_ab(sum)), b, m, n, extra...);
         });
       }
     }

@@ -87,8 +87,8 @@ Score log_length(ScoreScalar length);
 Score forgetting(Tensor f);
 
 /// log(f(s)): weights in proportion to f(s) >= 0 instead of e^s, for instance sigmoid or the square
-/// of max(s, 0). Outputs times e^lse are the results without a denominator; AttentionNormalization::none gives
-/// those at once.
+/// of max(s, 0). Outputs times e^lse are the results without a denominator;
+/// AttentionNormalization::none gives those at once.
 Score activation(std::function<Tile(Tile s)> f);
 
 }  // namespace scores
