@@ -27,9 +27,9 @@ struct ScoreTraits {
   bool is_toeplitz = false;
   /// Bytes per pair that TMA can load as part of a tile, if these are all that
   /// `has_per_element_state` means.
-  int box_bytes = 0;
+  int tma_bytes_per_element = 0;
   /// Whether turning scores into weights needs the row's other elements of the block.
-  bool of_row = false;
+  bool needs_row_scan = false;
   /// Whether, for equal dot products, scores grow with the distance of the key in front of the
   /// query, if that is known: unknown for captured tensors and Scalars.
   bool grows_with_distance = false;
