@@ -431,9 +431,11 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
 }  // namespace
 
 bool plan(Kernel& kernel, PassContext& context) {
-  if (kernel.info.cluster > 1 && !kernel.info.target.starts_with("sm_9"))
-    fail(Mistake::no_clusters, kernel[kernel.terminator(kernel.launch())].loc, {}, kernel.info.name,
+  if (kernel.info.cluster > 1 && !kernel.info.target.starts_with("sm_9")) {
+    const OpId grid = kernel.terminator(kernel.launch());
+    fail(Mistake::no_clusters, grid ? kernel[grid].loc : Loc(), {}, kernel.info.name,
          kernel.info.cluster, kernel.info.target);
+  }
   const bool chosen = !context.plan && context.plan_changes.empty();
   const bool swapped = swap_if_wanted(kernel, context);
   const int splits = split_as_asked(kernel, context);
