@@ -10,19 +10,20 @@
 #include "bench/ladder.h"
 #include "codegen/emit.h"
 #include "ir/text.h"
-#include "kernels/attention/attention_pairs.h"
 #include "runtime/assemble.h"
 #include "runtime/jit.h"
 #include "runtime/launch.h"
 #include "runtime/nvrtc.h"
 #include "runtime/tensor_map.h"
 #include "support/text.h"
+#include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/matmul.h"
 #include "tegula/kernels/rows.h"
 #include "tegula/tegula.h"
+#include "tools/workload/attention_pairs.h"
 
 namespace tegula::bench {
 namespace {
@@ -35,12 +36,13 @@ class HandWrittenGemm {
     if (runtime::default_backend() == runtime::Backend::Nvrtc)
       cubin = runtime::compile_cuda({.source = codegen::emit_cuda(kernel_).source,
                                      .name = "gemm.cu",
-                                     .target = "sm_90a",
+                                     .target = std::string(kernel_.info.target.name()),
                                      .options = {}})
                   .cubin;
     else
-      cubin = runtime::assemble(
-                  {.ptx = codegen::emit_llvm(kernel_).ptx, .target = "sm_90a", .options = {}})
+      cubin = runtime::assemble({.ptx = codegen::emit_llvm(kernel_).ptx,
+                                 .target = std::string(kernel_.info.target.name()),
+                                 .options = {}})
                   .cubin;
     loaded_ = runtime::Module::load_cubin(cubin)->kernel(
         "gemm", 0, {.dynamic_shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes)});
@@ -58,10 +60,10 @@ class HandWrittenGemm {
     const std::int32_t numbers[4] = {(K + 63) / 64, (M + 127) / 128, (N + 255) / 256, 8};
     std::memcpy(block + 384, numbers, sizeof numbers);
     runtime::LaunchShape shape;
-    shape.grid = {132, 1, 1};
+    shape.grid = {static_cast<unsigned>(multiprocessors(t[0].device())), 1, 1};
     shape.block = {384, 1, 1};
     shape.shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes);
-    runtime::LaunchPlan(loaded_, shape, layout_.slots())
+    runtime::PreparedLaunch(loaded_, shape, layout_.slots())
         .launch(static_cast<runtime::cu::Stream>(stream.handle()), block);
   }
 
@@ -145,7 +147,7 @@ std::vector<Case> make_cases() {
                              [](auto x, auto, auto h, auto q, auto kv) {
                                return x + exp2(cast<f32>(h + 1) * -0.5f) * cast<f32>(kv - q);
                              },
-                         .range = causal_range});
+                         .kv_range = causal_range});
                     run_attention(attn, s, t);
                   }});
   for (Case& c : attention_cases()) list.push_back(std::move(c));
@@ -185,11 +187,11 @@ std::vector<Tensor> borrowed(void* const* dlpack, int count) {
 TegulaBenchPairs pairs_of(const Case& c, Tensors t, double number) {
   if (!c.spec)
     throw CompileError(Diagnostic{"", "bench: " + c.name + " is no attention", {}, {}, ""});
-  const AttentionPairs p = attention_pairs(c.spec(t, number), t[0], t[1], t[2]);
+  const AttentionWorkload p = attention_pairs(c.spec(t, number), t[0], t[1], t[2]);
   if (!p.kept)
     throw CompileError(
         Diagnostic{"", "bench: what the mask of " + c.name + " keeps is not decided", {}, {}, ""});
-  return {*p.kept, p.computed, p.cover, p.tiles.queries, p.tiles.keys};
+  return {*p.kept, p.computed, p.cover, p.tiles.block_q, p.tiles.block_kv};
 }
 
 thread_local std::string last_error, last_text;

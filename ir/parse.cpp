@@ -42,7 +42,7 @@ class Parser {
     const auto line = 1 + std::count(read.begin(), read.end(), '\n');
     const auto column =
         read.size() - (read.rfind('\n') == std::string_view::npos ? 0 : read.rfind('\n') + 1) + 1;
-    tegula::fail(Mistake::ir_text,
+    tegula::fail(ErrorId::ir_text,
                  Loc(file_, static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column)),
                  {}, message);
   }
@@ -135,15 +135,15 @@ class Parser {
       const std::string_view key = word("a kernel property or '('");
       expect("(");
       if (key == "target")
-        info.target = word("a target");
+        info.target = target();
       else if (key == "threads")
         info.threads = static_cast<int>(integer());
       else if (key == "smem")
         info.smem_bytes = integer();
       else if (key == "cluster")
         info.cluster = static_cast<int>(integer());
-      else if (key == "min_ctas")
-        info.min_ctas = static_cast<int>(integer());
+      else if (key == "min_ctas_per_sm")
+        info.min_ctas_per_sm = static_cast<int>(integer());
       else if (key == "persistent")
         info.persistent = integer() != 0;
       else
@@ -160,6 +160,13 @@ class Parser {
       define(name, kernel_->add_param(name, t, std::move(attrs)));
     } while (try_token(","));
     expect(")");
+  }
+
+  Target target() {
+    const std::string_view name = word("a target");
+    const auto target = Target::find(name);
+    if (!target) fail(fmt::format("unknown target '{}': there are {}", name, Target::all_names()));
+    return *target;
   }
 
   void define(std::string_view name, Value v) {
@@ -234,9 +241,8 @@ class Parser {
 
   void region(RegionId r, bool with_args) {
     // Passes follow regions by recursion, as this reader does.
-    constexpr int kMostNested = 100;
-    if (nested_ == kMostNested)
-      fail(fmt::format("more than {} regions in each other", kMostNested));
+    constexpr int kMaxNested = 100;
+    if (nested_ == kMaxNested) fail(fmt::format("more than {} regions in each other", kMaxNested));
     ++nested_;
     expect("{");
     if (with_args && try_token("(")) {

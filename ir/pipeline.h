@@ -28,7 +28,7 @@ struct Remark {
   std::string str() const;
 };
 
-/// What a pass may know beside the kernel.
+/// Inputs of a pass besides the kernel.
 struct PassContext {
   /// Set by whoever compiles; the pass `plan` makes one where it is missing.
   std::optional<Plan> plan;
@@ -56,9 +56,6 @@ class SharedMemoryError : public CompileError {
  private:
   std::int64_t bytes_;
 };
-
-/// Bytes of shared memory that one CTA may use (CUDA C programming guide, compute capabilities).
-std::int64_t shared_limit(std::string_view target);
 
 /// A pass plans reading only, then rewrites. Returns whether it changed the kernel.
 using PassFn = bool (*)(Kernel&, PassContext&);

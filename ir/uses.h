@@ -1,5 +1,5 @@
 #pragma once
-// Who uses the values of a kernel's body.
+// Users of the values of a kernel's body.
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -20,6 +20,7 @@ class Uses {
   explicit Uses(const Kernel& k);
 
   std::span<const Use> of(Value v) const;
+  std::size_t count(Value v) const { return of(v).size(); }
   /// None where there are none, or several.
   std::optional<Use> only(Value v) const;
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/loop.h"
 #include "ir/text.h"
 
 namespace tegula::ir {
@@ -87,7 +88,7 @@ class Verifier {
     for (Value v : d.operands)
       if (!visible_.contains(v)) report(op, "uses a value that is not visible here");
     types(op, row);
-    if (d.opcode == Opcode::ClusterSum) cluster_sum(op, owner);
+    if (d.opcode == Opcode::ClusterReduceScatter) cluster_reduce_scatter(op, owner);
     if (d.opcode == Opcode::Reshape) reshape(op);
     if (row.has(kTerminator)) {
       if (k_[r].last != op) report(op, "is not the last op of its region");
@@ -124,7 +125,7 @@ class Verifier {
       report(op, fmt::format("{} has not the elements of {}", to.str(), from.str()));
   }
 
-  void cluster_sum(OpId op, OpId owner) {
+  void cluster_reduce_scatter(OpId op, OpId owner) {
     if (owner) report(op, "stands outside of loops and branches");
     const Type whole = k_.type(k_[op].operands[0]), part = k_.type(k_[op].results[0]);
     const std::int64_t axis = k_[op].attrs.i(AttrName::axis);
@@ -172,17 +173,15 @@ class Verifier {
     const bool needs_yield = !d.results.empty() || d.opcode == Opcode::While;
     for (RegionId r : d.regions)
       if (needs_yield && !k_.terminator(r)) report(op, "has a region that does not end in yield");
-    if (d.opcode == Opcode::For || d.opcode == Opcode::While) loop_args(op);
+    if (is_loop(d)) loop_args(op);
   }
 
   void loop_args(OpId op) {
     const OpData& d = k_[op];
-    const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
     for (RegionId r : d.regions) {
       std::vector<Type> wanted;
       if (d.opcode == Opcode::For) wanted.push_back(k_.type(d.operands[0]));
-      for (std::size_t i = first; i < d.operands.size(); ++i)
-        wanted.push_back(k_.type(d.operands[i]));
+      for (Value v : loop_inits(d)) wanted.push_back(k_.type(v));
       std::vector<Type> args;
       for (Value v : k_[r].args) args.push_back(k_.type(v));
       if (args != wanted) report(op, "region arguments do not match the loop's carries");

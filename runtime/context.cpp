@@ -21,7 +21,7 @@ struct Gpu {
   cu::Context context = nullptr;
 };
 
-/// What is known of each GPU belongs to one driver table, so that tests may bring their own.
+/// Facts about each GPU belong to one driver table, so that tests may bring their own.
 struct Gpus {
   const Driver* owner = nullptr;
   std::atomic<int> count = 0;  ///< as the driver said last, which a process's driver does once
@@ -128,11 +128,9 @@ const DeviceProperties& device_properties(int ordinal) {
   return gpu.properties;
 }
 
-std::string_view default_target(Device device) {
-  constexpr int kHopper = 90;
-  const bool has_wgmma =
-      device.kind != DeviceKind::cuda || device_properties(device.index).compute() == kHopper;
-  return has_wgmma ? "sm_90a" : "sm_80";
+ir::Target default_target(Device device) {
+  if (device.kind != DeviceKind::cuda) return {};
+  return ir::Target::of_capability(device_properties(device.index).compute());
 }
 
 cu::Context primary_context(int ordinal) {

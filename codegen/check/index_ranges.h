@@ -1,15 +1,15 @@
 #pragma once
-// What integers of the simt form can be, by warpgroup: addresses in shared memory above all, which
-// count from where dynamic shared memory begins.
+// Ranges of integers in the simt form, per warpgroup: above all addresses in shared memory, counted
+// from the start of dynamic shared memory.
 #include <unordered_set>
 #include <vector>
 
-#include "ir/kernel.h"
+#include "ir/loop.h"
 
 namespace tegula::codegen {
 
 /// Threads of a warpgroup, and warps.
-inline constexpr int kWarpgroupThreads = 128, kWarpgroupWarps = 4;
+using ir::kWarpgroupThreads, ir::kWarpgroupWarps;
 
 /// From `lo` to `hi`; where that is not negative, no bit outside of `bits` is set.
 struct Range {
@@ -24,9 +24,9 @@ struct Range {
 };
 
 /// Bytes from `first` up to `end`; none where that is not known.
-struct Span {
+struct ByteRange {
   std::int64_t first = 0, end = 0;
-  bool overlaps(const Span& o) const { return first < o.end && o.first < end; }
+  bool overlaps(const ByteRange& o) const { return first < o.end && o.first < end; }
 };
 
 /// Computed when asked for; loops are followed until their carries do not grow.
@@ -34,10 +34,10 @@ class IndexRanges {
  public:
   explicit IndexRanges(const ir::Kernel& simt);
 
-  /// Of all registers of the value together.
+  /// Range over all registers of the value.
   Range of(ir::Value v, int warpgroup);
-  /// Where `bytes` from each of these addresses lie.
-  Span bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
+  /// Hull of the `bytes` bytes behind each of these addresses.
+  ByteRange bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
 
  private:
   struct Known {
@@ -45,13 +45,15 @@ class IndexRanges {
     bool is_set = false;
   };
   Range compute(ir::Value v);
-  Range of_argument(ir::Value v);
-  Range of_result(ir::Value v, const ir::OpData& d);
+  Range of_merge(ir::Value v, const ir::Merge& merge);
   Range of_op(const ir::OpData& d);
   Range of_select(const ir::OpData& d);
   Range of_cmp(const ir::OpData& d);
-  Range of_product(const ir::OpData& d);
-  Range of_thread(const ir::OpData& d) const;
+  Range of_const(const ir::OpData& d);
+  Range of_thread(const ir::OpData& d);
+  Range of_cta(const ir::OpData& d);
+  Range of_first(const ir::OpData& d);
+  Range of_any(const ir::OpData& d);
   Range carried(ir::Value arg, ir::Value first, ir::Value next);
   Range under(ir::Value v, ir::Value assumed, const Range& range);
   Range operand(const ir::OpData& d, std::size_t i) { return get(d.operands[i]); }

@@ -5,6 +5,9 @@
 #include <span>
 
 #include "codegen/check/index_ranges.h"
+#include "ir/eval/evaluate.h"
+#include "ir/loop.h"
+#include "ir/op_table.h"
 
 namespace tegula::codegen {
 
@@ -12,14 +15,23 @@ using namespace ir;
 
 namespace {
 
-constexpr std::size_t kMostOperands = 3;
 constexpr int kLanes = 32;
 
 }  // namespace
 
+ThreadNumber thread_number(const OpData& d) {
+  static constexpr auto kNumbers = op_table<ThreadNumber>({
+      {Opcode::Tid, [](int thread) { return thread; }},
+      {Opcode::LaneId, [](int thread) { return thread % kLanes; }},
+      {Opcode::WarpId, [](int thread) { return thread / kLanes; }},
+      {Opcode::Elect, [](int thread) { return thread % kLanes == 0 ? 1 : 0; }},  // any lane's
+  });
+  return kNumbers[static_cast<std::size_t>(d.opcode)];
+}
+
 Threads threads_between(int first, int end) {
   Threads t;
-  for (int i = first; i < end && i < static_cast<int>(kMostThreads); ++i)
+  for (int i = first; i < end && i < static_cast<int>(kMaxThreads); ++i)
     t.set(static_cast<std::size_t>(i));
   return t;
 }
@@ -35,7 +47,7 @@ bool has_part_of_warp(const Threads& threads, int all) {
 
 std::uint32_t warpgroups_of(const Threads& threads) {
   std::uint32_t groups = 0;
-  for (std::size_t i = threads._Find_first(); i < kMostThreads;
+  for (std::size_t i = threads._Find_first(); i < kMaxThreads;
        i = threads._Find_next(i | (kWarpgroupThreads - 1)))
     groups |= 1U << (i / kWarpgroupThreads);
   return groups;
@@ -53,112 +65,78 @@ std::unique_ptr<std::vector<Cell>> ThreadSets::compute(Value v) {
   if (!k_[v].def || !t.is_scalar() || t.is_pointer() || is_float(t.dtype())) return nullptr;
   const OpData& d = k_[k_[v].def];
   auto out = std::make_unique<std::vector<Cell>>(static_cast<std::size_t>(threads_));
-  const auto fill = [&](const auto& number) {
+  if (const auto number = thread_number(d)) {
     for (int i = 0; i < threads_; ++i) (*out)[static_cast<std::size_t>(i)].i = number(i);
-    return std::move(out);
-  };
-  switch (d.opcode) {
-    case Opcode::Tid:
-      return fill([](int i) { return i; });
-    case Opcode::LaneId:
-      return fill([](int i) { return i % kLanes; });
-    case Opcode::WarpId:
-      return fill([](int i) { return i / kLanes; });
-    // Any one of the warp's.
-    case Opcode::Elect:
-      return fill([](int i) { return i % kLanes == 0 ? 1 : 0; });
-    case Opcode::Const:
-      return fill([&](int) { return d.attrs.i(AttrName::value); });
-    default:
-      break;
+    return out;
   }
-  const ElementwiseFn fn = elementwise_fn(d.opcode);
-  if (!fn || d.operands.empty() || d.operands.size() > kMostOperands) return nullptr;
-  std::array<Elem, kMostOperands> in;
-  std::array<const Cell*, kMostOperands> operands{};
-  static constexpr std::array<std::size_t, kMostOperands> kStrides{1, 1, 1};
-  const std::size_t n = d.operands.size();
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto* cells = by_thread(d.operands[i]);
+  if (d.opcode == Opcode::Const) {
+    std::ranges::fill(*out, Cell{.i = d.attrs.i(AttrName::value)});
+    return out;
+  }
+  if (!elementwise_fn(d.opcode)) return nullptr;
+  std::vector<std::span<const Cell>> operands;
+  for (Value o : d.operands) {
+    const auto* cells = by_thread(o);
     if (!cells) return nullptr;
-    in[i] = k_.type(d.operands[i]).elem();
-    operands[i] = cells->data();
+    operands.emplace_back(*cells);
   }
-  std::vector<std::uint8_t> poison(out->size());
-  fn({d.attrs, std::span(in).first(n), t.elem(), std::span(operands).first(n),
-      std::span(kStrides).first(n), out->data(), out->size(), poison.data()});
-  const bool is_defined = std::ranges::none_of(poison, [](std::uint8_t p) { return p != 0; });
-  return is_defined ? std::move(out) : nullptr;
+  return evaluate_elementwise(k_, d, operands, *out) ? std::move(out) : nullptr;
 }
 
-Varies ThreadSets::varies(Value v) {
-  const auto [it, is_new] = varies_.try_emplace(v, Varies::Never);
+Divergence ThreadSets::varies(Value v) {
+  const auto [it, is_new] = varies_.try_emplace(v, Divergence::Uniform);
   if (!is_new) return it->second;
-  const Varies found = find_varies(v);
+  const Divergence found = find_varies(v);
   return varies_[v] = found;
 }
 
-Varies ThreadSets::most(std::span<const Value> values) {
-  Varies all = Varies::Never;
+Divergence ThreadSets::most(std::span<const Value> values) {
+  Divergence all = Divergence::Uniform;
   for (Value v : values) all = std::max(all, varies(v));
   return all;
 }
 
-/// A carry varies where what it begins with or goes on with does.
-Varies ThreadSets::carry_varies(const OpData& d, std::size_t carry) {
-  const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
-  Varies all = varies(d.operands[d.opcode == Opcode::If ? 0 : first + carry]);
-  for (RegionId r : d.regions) {
-    const OpId yield = k_.terminator(r);
-    const bool is_condition = d.opcode == Opcode::While && r == d.regions[0];
-    if (yield && !is_condition) all = std::max(all, varies(k_[yield].operands[carry]));
-  }
-  return all;
-}
-
-/// What is read from memory is taken for the same in all threads where its address is.
-Varies ThreadSets::find_varies(Value v) {
+/// A load is taken to return the same value in all threads if its address is the same.
+Divergence ThreadSets::find_varies(Value v) {
   const RegionId region = k_[v].region;
   const OpId op = region ? k_[region].owner : k_[v].def;
-  if (!op) return Varies::Never;
+  if (!op) return Divergence::Uniform;
   const OpData& d = k_[op];
-  const bool is_loop = d.opcode == Opcode::For || d.opcode == Opcode::While;
-  const std::size_t position = k_[v].position;
-  if (d.opcode == Opcode::For && region)
-    return position > 0 ? carry_varies(d, position - 1) : most(std::span(d.operands).first(3));
-  if (is_loop || d.opcode == Opcode::If) return carry_varies(d, position);
-  const bool is_number = d.opcode == Opcode::Tid || d.opcode == Opcode::LaneId ||
-                         d.opcode == Opcode::WarpId || d.opcode == Opcode::Elect;
-  const Varies all = is_number ? Varies::ByThread : most(d.operands);
-  if (all != Varies::ByThread) return all;
+  if (const auto merge = merge_of(k_, v)) {
+    const Divergence all = most(incoming_values(k_, *merge));
+    return d.opcode == Opcode::If ? std::max(all, varies(d.operands[0])) : all;
+  }
+  if (d.opcode == Opcode::For) return most(std::span(d.operands).first(first_init(d.opcode)));
+  const Divergence all = thread_number(d) ? Divergence::PerThread : most(d.operands);
+  if (all != Divergence::PerThread) return all;
   const auto* cells = by_thread(v);
   if (!cells) return all;
   for (std::size_t i = 0; i < cells->size(); ++i)
     if ((*cells)[i].i != (*cells)[i / kWarpgroupThreads * kWarpgroupThreads].i) return all;
-  return Varies::ByWarpgroup;
+  return Divergence::PerWarpgroup;
 }
 
-Taken ThreadSets::where(Value condition) {
-  Taken t;
+BranchThreads ThreadSets::where(Value condition) {
+  BranchThreads t;
   t.varies = varies(condition);
-  if (t.varies == Varies::Never || !by_thread(condition)) {
-    t.yes.set();
-    t.is_exact = t.varies != Varies::ByThread;
-    t.is_together = t.varies == Varies::Never;
+  if (t.varies == Divergence::Uniform || !by_thread(condition)) {
+    t.threads.set();
+    t.is_exact = t.varies != Divergence::PerThread;
+    t.is_convergent = t.varies == Divergence::Uniform;
     const OpId def = k_[condition].def;
-    if (t.is_together || !def || k_[def].opcode != Opcode::And) return t;
-    t.is_exact = t.is_together = true;
+    if (t.is_convergent || !def || k_[def].opcode != Opcode::And) return t;
+    t.is_exact = t.is_convergent = true;
     for (Value part : k_[def].operands) {
-      const Taken one = where(part);
-      t.yes &= one.yes;
+      const BranchThreads one = where(part);
+      t.threads &= one.threads;
       t.is_exact = t.is_exact && one.is_exact;
-      t.is_together = t.is_together && one.is_together;
+      t.is_convergent = t.is_convergent && one.is_convergent;
     }
     return t;
   }
   const auto* cells = by_thread(condition);
-  for (std::size_t i = 0; i < cells->size(); ++i) t.yes.set(i, (*cells)[i].i != 0);
-  t.by_number = t.is_exact = t.is_together = true;
+  for (std::size_t i = 0; i < cells->size(); ++i) t.threads.set(i, (*cells)[i].i != 0);
+  t.by_thread_id = t.is_exact = t.is_convergent = true;
   return t;
 }
 

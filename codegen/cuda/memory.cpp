@@ -28,9 +28,6 @@ std::string from_bits(Emitter& e, ir::Elem elem, const std::string& word) {
 
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
 using ptx::Access;
 using ptx::Space;
 
@@ -168,7 +165,7 @@ void emit_load(Emitter& e, OpId id, Space space) {
   const bool many = e.is_array(address);
   const std::string index = many ? "r" : "0";
   std::string guard = predicated ? ", " + e.argument(e.operand(id, 1), index) : "";
-  // Where there is no fill the element is poison; zero is as good as any.
+  // Without a fill the element is poison; zero is as good as any value.
   const auto fill = [&](std::string_view at) {
     return filled ? e.argument(e.operand(id, 2), at) : e.float_literal(0, e.type(v).dtype()).s;
   };
@@ -231,7 +228,7 @@ void cuda_AtomGlobal(Emitter& e, OpId id) {
   const ir::Elem elem = e.type(v).elem();
   const bool predicated = e.operand_count(id) > 2, many = e.is_array(address);
   const ptx::Asm a =
-      ptx::atomic(e.attrs(id), elem.dtype, predicated, e.uses.is_used(v), e.kernel.info.target);
+      ptx::atomic(e.attrs(id), elem.dtype, predicated, e.uses.is_used(v), *e.kernel.info.target);
   if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
   const std::string type = e.c_type(elem), index = many ? "r" : "0";
   std::vector<std::string> parameters{type + "* p", type + " x"}, names{"p", "x"};

@@ -4,6 +4,8 @@
 #include <array>
 #include <cctype>
 
+#include "ir/loop.h"
+
 namespace tegula::codegen::cuda {
 namespace {
 
@@ -23,7 +25,7 @@ constexpr const char* kReserved[] = {
     // The index of registers in the loops that the emitter itself writes.
     "r"};
 
-/// What an operand of an op is for.
+/// Name for an operand of an op, by its purpose.
 struct Purpose {
   Opcode user;
   std::size_t operand;
@@ -45,7 +47,7 @@ constexpr std::array kPurposes{
     Purpose{Opcode::CpAsync, 0, "to"},       Purpose{Opcode::CpAsync, 1, "from"},
 };
 
-/// What an op makes.
+/// Name for the result of an op.
 struct Product {
   Opcode opcode;
   const char* name;
@@ -70,7 +72,7 @@ constexpr std::array kProducts{
     Product{Opcode::Shr, "high"},        Product{Opcode::And, "low_bits"},
 };
 
-/// What a carried number is, from what the loop makes of it.
+/// Name for a loop carry, by the op that updates it.
 constexpr std::array kCarried{
     Product{Opcode::Select, "slot"},     Product{Opcode::Xor, "phase"},
     Product{Opcode::Wgmma, "acc"},       Product{Opcode::WgmmaWait, "acc"},
@@ -89,20 +91,15 @@ std::string from_type(ir::Type t) {
   return t.is_vec() ? "w" : "t";
 }
 
-/// What the loop that `v` is carried through makes of it, as far as one op tells.
+/// The value that the loop yields for the carry `v`, as far as one op tells.
 ir::Value next_carry(const ir::Kernel& k, ir::Value v) {
-  const ir::ValueData& d = k[v];
-  if (!d.region || !k[d.region].owner) return {};
-  const ir::OpId loop = k[d.region].owner;
-  const ir::OpId end = k.terminator(k[loop].regions.back());
-  const std::size_t first = k[loop].opcode == Opcode::For ? 1 : 0;
-  if (!end || d.position < first || d.position - first >= k[end].operands.size()) return {};
-  const ir::Value next = k[end].operands[d.position - first];
+  const auto merge = ir::merge_of(k, v);
+  if (!merge || k[v].def) return {};
+  const ir::Value next = ir::loop_nexts(k, merge->op)[merge->index];
   // Carried through an inner loop too: that one knows more.
   const ir::OpId inner = k[next].def;
   if (!inner || k[inner].opcode != Opcode::For) return next;
-  const auto& args = k[k[inner].regions[0]].args;
-  const ir::Value deeper = next_carry(k, args[k[next].position + 1]);
+  const ir::Value deeper = next_carry(k, ir::body_carries(k, inner)[k[next].position]);
   return deeper ? deeper : next;
 }
 
@@ -113,7 +110,7 @@ const char* look_up(const Table& table, const ir::Kernel& k, ir::OpId op) {
   return nullptr;
 }
 
-/// What the first user that tells needs an integer for.
+/// Name for an integer, by the first user whose purpose is known.
 const char* from_users(const ir::Kernel& k, ir::Value v, std::span<const ir::OpId> users) {
   if (k.type(v).is(ir::TypeKind::Pending) || k.type(v).is(ir::TypeKind::TensorMap) ||
       !is_integer(k.type(v).dtype()))

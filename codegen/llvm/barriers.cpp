@@ -8,10 +8,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using llvm::Value;
-
 using NamedBarrier = ptx::Asm (*)(std::optional<std::int64_t>, std::int64_t);
 
 void emit_named_barrier(Emitter& e, OpId id, NamedBarrier spell) {
@@ -69,7 +65,7 @@ void llvm_TmaLoad(Emitter& e, OpId id) {
   args.append(coordinates);
   args.push_back(e.scalar(e.operand(id, 2)));
   e.inline_ptx(ptx::tma_load(static_cast<int>(coordinates.size()), e.attrs(id).s(AttrName::evict),
-                             e.attrs(id).i(AttrName::programs, 1)),
+                             e.attrs(id).i(AttrName::cluster_ctas, 1)),
                args);
 }
 

@@ -56,7 +56,7 @@ bool initialize_once() {
   return llvm::cl::ParseCommandLineOptions(2, options);
 }
 
-std::unique_ptr<llvm::TargetMachine> target_machine(const std::string& target) {
+std::unique_ptr<llvm::TargetMachine> target_machine(std::string_view target) {
   [[maybe_unused]] static const bool ready = initialize_once();
   constexpr const char* kTriple = "nvptx64-nvidia-cuda";
   std::string error;
@@ -116,9 +116,9 @@ struct PassConfigAccess : llvm::TargetPassConfig {
   static constexpr auto kSelect = &PassConfigAccess::addCoreISelPasses;
 };
 
-/// What addPassesToEmitFile does, except that of the target's passes over LLVM IR only the required
-/// ones run: loop strength reduction took a third of all time, and by rewriting what defines the A
-/// registers of a wgmma it made ptxas serialise them (C7513). Instructions are selected and
+/// Does the same as addPassesToEmitFile, but runs only the required ones of the target's passes
+/// over LLVM IR: loop strength reduction took a third of all time, and by rewriting the definitions
+/// of a wgmma's A registers it made ptxas serialise them (C7513). Instructions are selected and
 /// registers coalesced at the default level: level None leaves moves between wgmmas, which
 /// serialises them too.
 void add_codegen(llvm::LLVMTargetMachine& machine, llvm::legacy::PassManager& passes,
@@ -145,7 +145,7 @@ void add_codegen(llvm::LLVMTargetMachine& machine, llvm::legacy::PassManager& pa
 
 }  // namespace
 
-void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options,
+void write_ptx(llvm::Module& module, std::string_view target, const EmitOptions& options,
                Emitted& out) {
   auto start = Clock::now();
   const auto machine = target_machine(target);

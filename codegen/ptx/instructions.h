@@ -55,13 +55,13 @@ Asm half_op(std::string_view mnemonic, bool pair, bool propagate_nan);
 /// floor ceil round trunc.
 Asm unary(std::string_view mnemonic, DType d, bool approx);
 /// Conversions as ops.def's `cast` has them, where a float is involved, and saturating ones between
-/// integers; empty text for the rest (and for fp8 below sm_90). Operands: result (reg_of(to); above
-/// 8 bits unspecified), x (reg_of(from); 8-bit integers extended to 16 bits by their sign). `arch`
-/// is 80 or 90.
-Asm cast(DType from, DType to, int arch, ir::CastMode mode = {});
+/// integers; empty text for the rest (and for fp8 where the target lacks it). Operands: result
+/// (reg_of(to); above 8 bits unspecified), x (reg_of(from); 8-bit integers extended to 16 bits by
+/// their sign).
+Asm cast(DType from, DType to, const ir::TargetRow& target, ir::CastMode mode = {});
 /// Throws CompileError where the kernel's target cannot execute an op for want of a conversion.
-/// Below sm_90 nothing converts fp8, so every elementwise op that takes or gives it is refused, but
-/// for those that only look at or move its bits.
+/// Without has_f8 nothing converts fp8, so every elementwise op that takes or gives it is refused,
+/// but for those that only look at or move its bits.
 void require_conversions(const ir::Kernel& kernel);
 /// Two floats packed into one register, `low` in the low half: bf16, f16 (b32) or fp8 (b16).
 /// Operands: result, high, low.
@@ -110,7 +110,7 @@ Asm store(const Access& a);
 /// unless the order needs an `atom`; where the hardware of `target` has no such instruction, a loop
 /// of compare and swap. Empty text for i1, and for other kinds of fp8 than xchg.
 Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used,
-           std::string_view target);
+           const ir::TargetRow& target);
 
 /// Operands: shared address (b32), global address (b64) [, bytes to read (b32): the rest is filled
 /// with 0].
@@ -155,7 +155,7 @@ struct MmaRegisters {
 MmaRegisters mma_registers(const ir::AttrList& attrs);
 Asm mma(const ir::AttrList& attrs, DType accumulator);
 
-/// What depends on the operands of a wgmma rather than on its attributes.
+/// Properties of a wgmma that depend on its operands rather than on its attributes.
 struct WgmmaForm {
   int accumulators = 0;            ///< registers
   DType accumulator = DType::f32;  ///< f32, i32, or f16 (two packed in each b32 register)
@@ -170,12 +170,12 @@ struct WgmmaForm {
 /// registers b32 a step), B descriptors (b64, one a step) [, scale_d (pred) unless
 /// it is constant or fresh].
 Asm wgmma(const ir::AttrList& attrs, const WgmmaForm& form);
-/// What each descriptor of A adds to the first, bytes: the k steps of each tile of 64 rows.
+/// Bytes that each descriptor of A adds to the first: the k steps of each tile of 64 rows.
 std::vector<std::int64_t> steps_of_rows(const ir::AttrList& attrs);
 /// The bits of a matrix descriptor that do not depend on the address, which is below 2^18; add it
 /// >> 4.
 std::uint64_t smem_desc_bits(const ir::AttrList& attrs);
-/// What a step of `bytes` adds to a descriptor.
+/// Increment of a descriptor for a step of `bytes`.
 inline std::int64_t smem_desc_step(std::int64_t bytes) { return bytes / 16; }
 
 /// Orders registers before the next wgmma. Operands: the registers passed through (InOut, classes

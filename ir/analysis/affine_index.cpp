@@ -6,7 +6,7 @@ namespace tegula::ir {
 namespace {
 
 /// Sums of more are no positions.
-constexpr std::size_t kMostScalars = 16;
+constexpr std::size_t kMaxScalars = 16;
 
 AffineIndex negated(AffineIndex x) {
   for (std::int64_t& f : x.factor) f = -f;
@@ -60,24 +60,12 @@ std::optional<AffineIndex> AffineIndices::find(Value v) {
   if (!type.is_tile()) return AffineIndex{none, 0, {v}, {}};
   if (!def) return std::nullopt;
   const OpData& d = k_[def];
-  switch (d.opcode) {
-    case Arange:
-      return AffineIndex{{1}, d.attrs.i(AttrName::start), {}, {}};
-    case Add:
-    case Sub:
-      return sum(d);
-    case Neg:
-      if (const auto& x = of(d.operands[0])) return negated(*x);
-      return std::nullopt;
-    case ConvertLayout:
-      return of(d.operands[0]);
-    case Splat:
-    case ExpandDims:
-    case Broadcast:
-      return reshaped(d);
-    default:
-      return std::nullopt;
-  }
+  if (d.opcode == Arange) return AffineIndex{{1}, d.attrs.i(AttrName::start), {}, {}};
+  if (d.is(Add, Sub)) return sum(d);
+  if (d.is(Splat, ExpandDims, Broadcast)) return reshaped(d);
+  if (!d.is(Neg, ConvertLayout)) return std::nullopt;
+  const auto& x = of(d.operands[0]);
+  return x && d.opcode == Neg ? negated(*x) : x;
 }
 
 std::optional<AffineIndex> AffineIndices::sum(const OpData& d) {
@@ -90,7 +78,7 @@ std::optional<AffineIndex> AffineIndices::sum(const OpData& d) {
   all.start += other.start;
   all.plus.insert(all.plus.end(), other.plus.begin(), other.plus.end());
   all.minus.insert(all.minus.end(), other.minus.begin(), other.minus.end());
-  if (all.plus.size() + all.minus.size() > kMostScalars) return std::nullopt;
+  if (all.plus.size() + all.minus.size() > kMaxScalars) return std::nullopt;
   return all;
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 
 namespace tegula::ir {
 namespace {
@@ -17,12 +17,12 @@ bool is_index(Type t) { return t.is_scalar() && !t.is_pointer() && is_integer(t.
 Value counted_dim(const Kernel& k, Value count, std::int64_t block) {
   OpId def = k[count].def;
   while (def && k[def].opcode == Opcode::Cast) def = k[k[def].operands[0]].def;
-  if (!def || k[def].opcode != Opcode::Div || as_constant(k, k[def].operands[1]) != block)
+  if (!def || k[def].opcode != Opcode::Div || constant_value(k, k[def].operands[1]) != block)
     return {};
   const OpId sum = k[k[def].operands[0]].def;
   if (!sum || k[sum].opcode != Opcode::Add) return {};
   for (std::size_t i = 0; i < 2; ++i)
-    if (as_constant(k, k[sum].operands[1 - i]) == block - 1) return k[sum].operands[i];
+    if (constant_value(k, k[sum].operands[1 - i]) == block - 1) return k[sum].operands[i];
   return {};
 }
 
@@ -71,7 +71,7 @@ Facts::Term Facts::extent(Value view, int axis) const {
 Facts::Term Facts::term(Value v) const {
   std::int64_t plus = 0;
   for (int steps = 0; steps < kMaxDepth; ++steps) {
-    if (const auto c = as_constant(k_, v)) return {{}, {}, plus + *c};
+    if (const auto c = constant_value(k_, v)) return {{}, {}, plus + *c};
     const OpId def = k_[v].def;
     if (!def) break;
     const OpData& d = k_[def];
@@ -85,10 +85,10 @@ Facts::Term Facts::term(Value v) const {
       v = d.operands[0];
       continue;
     }
-    if (d.opcode != Opcode::Add && d.opcode != Opcode::Sub) break;
-    const auto right = as_constant(k_, d.operands[1]);
+    if (!d.is(Opcode::Add, Opcode::Sub)) break;
+    const auto right = constant_value(k_, d.operands[1]);
     const auto left =
-        d.opcode == Opcode::Add ? as_constant(k_, d.operands[0]) : std::optional<std::int64_t>();
+        d.opcode == Opcode::Add ? constant_value(k_, d.operands[0]) : std::optional<std::int64_t>();
     if (!right && !left) break;
     plus += right ? (d.opcode == Opcode::Sub ? -*right : *right) : *left;
     v = d.operands[right ? 0 : 1];
@@ -96,7 +96,7 @@ Facts::Term Facts::term(Value v) const {
   return {{v.index, -1}, v, plus};
 }
 
-/// Where a value is computed; nothing for what every place may compute.
+/// The region in which a value is computed; none if every region may compute it.
 RegionId Facts::home(Value v) const {
   while (k_[v].def && k_[k_[v].def].opcode == Opcode::Cast) v = k_[k_[v].def].operands[0];
   const OpId def = k_[v].def;
@@ -124,13 +124,6 @@ bool Facts::is_induction(Value v) const {
   if (!v || k_[v].def || !k_[v].region || k_[v].position != 0) return false;
   const OpId owner = k_[k_[v].region].owner;
   return owner && k_[owner].opcode == Opcode::For;
-}
-
-bool Facts::is_at_most(Value a, std::int64_t plus, Value b, OpId at) const {
-  Search s{at};
-  Term x = term(a);
-  x.plus += plus;
-  return reaches(x, term(b), s);
 }
 
 bool Facts::ends_inside(Value offset, std::int64_t extent_of_box, Value view, int axis,
@@ -210,8 +203,8 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
     for (std::size_t i = 0; i < 2; ++i)
       if (const auto high = most(d.operands[i])) push(term(d.operands[1 - i]), *high);
   if (d.opcode == Mul) above_product(x, all, s);
-  if (d.opcode == Div || d.opcode == Rem) {
-    const auto by = as_constant(k_, d.operands[1]);
+  if (d.is(Div, Rem)) {
+    const auto by = constant_value(k_, d.operands[1]);
     const auto low = least(term(d.operands[0]), s);
     if (!by || *by < 1 || !low || *low < 0) return all;
     push(d.opcode == Div ? term(d.operands[0]) : Term{{}, {}, *by - 1}, 0);
@@ -224,7 +217,7 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
 void Facts::above_product(const Term& x, std::vector<Term>& all, Search& s) const {
   const OpData& d = k_[k_[x.value].def];
   for (std::size_t i = 0; i < 2; ++i) {
-    const auto block = as_constant(k_, d.operands[i]);
+    const auto block = constant_value(k_, d.operands[i]);
     if (!block || *block < 1) continue;
     const Term index = term(d.operands[1 - i]);
     for (const Term& y : above(index, s)) {
@@ -252,7 +245,7 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
   if (x.node.axis >= 0) take(0);
   if (s.depth < kMaxDepth && --s.left >= 0) {
     ++s.depth;
-    if (x.value && x.node.axis < 0) take(least_result(x.value, s));
+    if (x.value && x.node.axis < 0) take(min_result(x.value, s));
     if (const auto it = least_.find(x.node); it != least_.end())
       for (const Edge& e : it->second)
         if (holds(e, s.at)) take(least(e.other, s));
@@ -261,7 +254,7 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
   // A tile's number: the fact that bounds it from above is stated of what counts from 0.
   if (const auto it = most_.find(x.node); !best && it != most_.end() && x.value) {
     const OpId def = k_[x.value].def;
-    const bool counts = !def || (k_[def].opcode != Opcode::Sub && k_[def].opcode != Opcode::Neg);
+    const bool counts = !def || !k_[def].is(Opcode::Sub, Opcode::Neg);
     if (counts && std::ranges::any_of(it->second, [&](const Edge& e) { return holds(e, s.at); }))
       take(0);
   }
@@ -269,16 +262,14 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
   return best;
 }
 
-std::optional<std::int64_t> Facts::least_result(Value v, Search& s) const {
+std::optional<std::int64_t> Facts::min_result(Value v, Search& s) const {
   if (is_induction(v)) return least(term(k_[k_[k_[v].region].owner].operands[0]), s);
   const OpId def = k_[v].def;
   if (!def) return std::nullopt;
   const OpData& d = k_[def];
   const auto of = [&](std::size_t i) { return least(term(d.operands[i]), s); };
   using enum Opcode;
-  if (d.opcode == ProgramId || d.opcode == NumPrograms || d.opcode == ClusterRank ||
-      d.opcode == ClusterId || d.opcode == ClusterTile || d.opcode == ViewDim)
-    return 0;
+  if (d.is(ProgramId, NumPrograms, ClusterRank, ClusterId, ClusterTile, ViewDim)) return 0;
   if (d.opcode == Rem) {
     const auto a = of(0);
     return a && *a >= 0 ? std::optional<std::int64_t>(0) : std::nullopt;
@@ -286,21 +277,20 @@ std::optional<std::int64_t> Facts::least_result(Value v, Search& s) const {
   if (d.opcode == Sub)
     return reaches(term(d.operands[1]), term(d.operands[0]), s) ? std::optional<std::int64_t>(0)
                                                                 : std::nullopt;
-  const bool is_pair = d.opcode == Add || d.opcode == Mul || d.opcode == Div || d.opcode == Min ||
-                       d.opcode == Max || d.opcode == Select;
+  const bool is_pair = d.is(Add, Mul, Div, Min, Max, Select);
   if (!is_pair) return std::nullopt;
   const std::size_t first = d.opcode == Select ? 1 : 0;
   const auto a = of(first), b = of(first + 1);
   if (d.opcode == Max) return a && b ? std::max(a, b) : a ? a : b;
   if (!a || !b) return std::nullopt;
   if (d.opcode == Add) return *a + *b;
-  if (d.opcode == Min || d.opcode == Select) return std::min(*a, *b);
+  if (d.is(Min, Select)) return std::min(*a, *b);
   return *a >= 0 && *b >= 0 ? std::optional<std::int64_t>(0) : std::nullopt;
 }
 
 /// A number that the value never is above, whatever the arguments are.
 std::optional<std::int64_t> Facts::most(Value v, int depth) const {
-  if (const auto c = as_constant(k_, v)) return c;
+  if (const auto c = constant_value(k_, v)) return c;
   const OpId def = k_[v].def;
   if (!def || depth > kMaxDepth) return std::nullopt;
   const OpData& d = k_[def];
@@ -309,7 +299,7 @@ std::optional<std::int64_t> Facts::most(Value v, int depth) const {
     return most(d.operands[0], depth + 1);
   if (d.opcode != Opcode::Mul) return std::nullopt;
   for (std::size_t i = 0; i < 2; ++i)
-    if (const auto by = as_constant(k_, d.operands[i]); by && *by >= 0)
+    if (const auto by = constant_value(k_, d.operands[i]); by && *by >= 0)
       if (const auto high = most(d.operands[1 - i], depth + 1)) return *by * *high;
   return std::nullopt;
 }

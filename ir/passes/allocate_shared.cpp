@@ -11,14 +11,9 @@
 #include "ir/pipeline.h"
 #include "ir/text.h"
 #include "support/errors.h"
-#include "support/quotients.h"
+#include "tegula/int_math.h"
 
 namespace tegula::ir {
-
-std::int64_t shared_limit(std::string_view target) {
-  return target.starts_with("sm_9") ? 232448 : 166912;
-}
-
 namespace {
 
 /// "4 slots of bf16 [128, 64]"
@@ -42,9 +37,9 @@ Diagnostic too_much(const Kernel& kernel, std::int64_t bytes) {
   std::vector<Note> notes;
   for (const SharedUse& use : std::span(uses).first(std::min(uses.size(), kNamed)))
     notes.push_back({use.loc, fmt::format("{} bytes: {}", use.bytes, use.what)});
-  return diagnostic(Mistake::shared_memory, uses.empty() ? Loc() : uses.front().loc,
-                    std::move(notes), kernel.info.name, bytes, kernel.info.target,
-                    shared_limit(kernel.info.target));
+  return diagnostic(ErrorId::shared_memory, uses.empty() ? Loc() : uses.front().loc,
+                    std::move(notes), kernel.info.name, bytes, kernel.info.target.name(),
+                    kernel.info.target->shared_bytes_per_cta);
 }
 
 }  // namespace
@@ -68,7 +63,7 @@ bool allocate_shared(Kernel& kernel, PassContext& context) {
     if (type.dtype() != DType::i64)  // else channels
       kernel.info.shared_uses.push_back({d.loc, words(type), layout->bytes()});
   });
-  if (end > shared_limit(kernel.info.target)) throw SharedMemoryError(kernel, end);
+  if (end > kernel.info.target->shared_bytes_per_cta) throw SharedMemoryError(kernel, end);
   kernel.info.smem_bytes = end;
   context.remark(Remark::Kind::Analysis, {}, "shared memory", {{"bytes", fmt::format("{}", end)}});
   return end != 0;

@@ -101,9 +101,7 @@ bool expand_math(Kernel& kernel, PassContext&) {
   walk(kernel, kernel.body(), [&](OpId op) {
     const Expand expand = kExpand[static_cast<std::size_t>(kernel[op].opcode)];
     if (!expand) return;
-    Builder b(kernel);
-    b.before(op);
-    b.loc = kernel[op].loc;
+    Builder b(kernel, op);
     const Value x = kernel[op].operands[0];
     const DType dtype = kernel.type(x).dtype();
     if (dtype == DType::f64)

@@ -1,31 +1,32 @@
 // Matrix products by element types known at run time; the kernels are in fused_matmul.h.
 #include "tegula/kernels/matmul.h"
 
-#include "kernels/device_facts.h"
-#include "kernels/refuse.h"
+#include "kernels/argument_error.h"
 #include "tegula/kernels/fused_matmul.h"
 
 namespace tegula {
 namespace detail {
 namespace {
 
+using enum MatmulDecomposition;
+
 /// Products on tensor cores: of all types but f32 at its full precision.
 bool uses_tensor_cores(const Tensor& A, const MatmulOptions& options) {
   return A.dtype() != DType::f32 || options.tf32;
 }
 
-MatmulWay way_of(const MatmulConfig& config, const Tensor& A, const Tensor& B, const Tensor& C) {
+auto mode_of(const MatmulConfig& c, const Tensor& A, const Tensor& B, const Tensor& C) {
   check_matmul(A, B, C);
-  if (config.streamed > 0 && A.size(-1) > 0) return MatmulWay::Streamed;
-  if (A.rank() == 3) return MatmulWay::Batched;
-  if (config.splits <= 1) return MatmulWay::Whole;
-  return config.clustered ? MatmulWay::Clustered : MatmulWay::Divided;
+  if (c.stream_k_ctas > 0 && A.size(-1) > 0) return StreamK;
+  if (A.rank() == 3) return Batched;
+  if (c.split_k <= 1) return DataParallel;
+  return c.split_k_in_cluster ? ClusterSplitK : SplitK;
 }
 
-Dims shape_of_sums(MatmulWay way, const MatmulConfig& c, const Tensor& C) {
-  if (way == MatmulWay::Divided) return {c.splits, C.size(0), C.size(1)};
-  if (way != MatmulWay::Streamed) return {};
-  return {2 * c.streamed, c.swapped ? c.bn : c.bm, c.swapped ? c.bm : c.bn};
+Dims workspace_shape(MatmulDecomposition mode, const MatmulConfig& c, const Tensor& C) {
+  if (mode == SplitK) return {c.split_k, C.size(0), C.size(1)};
+  if (mode != StreamK) return {};
+  return {2 * c.stream_k_ctas, c.swap_ab ? c.bn : c.bm, c.swap_ab ? c.bm : c.bn};
 }
 
 }  // namespace
@@ -37,48 +38,46 @@ void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at
       (r == 2 || (A.size(0) == B.size(0) && A.size(0) == C.size(0))))
     return;
   const CallPlace here(made_at);
-  refuse_call(Mistake::matmul_shapes, A.str(), B.str(), C.str());
+  throw_argument_error(ErrorId::matmul_shapes, A.str(), B.str(), C.str());
 }
 
-PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
-                             bool direct) {
-  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, Packing::Any};
-  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, Packing::AlongDim};
-  return {tensor, k_dim, direct ? Packing::Any : Packing::ForTma};
+RepackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
+                               bool no_repack) {
+  if (!uses_tensor_cores(tensor, options)) return {tensor, k_dim, LayoutRequirement::any};
+  if (size_bytes(tensor.dtype()) != 2) return {tensor, k_dim, LayoutRequirement::contiguous_dim};
+  return {tensor, k_dim, no_repack ? LayoutRequirement::any : LayoutRequirement::tma_compatible};
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
                              const MatmulOptions& options, bool further, Loc made_at) {
   check_matmul(A, B, C, made_at);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
-  p.tf32 = options.tf32, p.promoted = options.promoted, p.further = further;
-  p.sms = multiprocessors(A.device());
-  p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
-  const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
-  p.a_k_major = A.stride(-1) == 1 || (a.packing == Packing::AlongDim && a.needs_copy());
-  p.b_k_major = B.stride(-2) == 1 || (b.packing == Packing::AlongDim && b.needs_copy());
-  p.a_lines = a.has_whole_lines(), p.b_lines = b.has_whole_lines();
-  p.whole = A.rank() == 3, p.copies = a.needs_copy() || b.needs_copy();
+  p.fp32_promotion = options.fp32_promotion, p.has_epilogue_tensors = further;
+  p.profile = &device_profile(A.device()), p.num_sms = num_sms(A.device());
+  p.tf32 = options.tf32, p.has_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
+  const RepackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
+  const bool along_k = a.requirement == LayoutRequirement::contiguous_dim;
+  p.a_k_major = A.stride(-1) == 1 || (along_k && a.needs_repack());
+  p.b_k_major = B.stride(-2) == 1 || (along_k && b.needs_repack());
+  p.is_a_line_aligned = a.is_line_aligned(), p.is_b_line_aligned = b.is_line_aligned();
+  p.no_split_k = A.rank() == 3, p.needs_repack = a.needs_repack() || b.needs_repack();
   return p;
 }
 
-MatmulCall::MatmulCall(const MatmulConfig& config, const MatmulOptions& options,
-                       const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-                       DType type_of_sums)
-    : way(way_of(config, A, B, C)),
+MatmulCall::MatmulCall(const MatmulConfig& c, const MatmulOptions& options, const Stream& stream,
+                       const Tensor& A, const Tensor& B, const Tensor& C, DType acc_type)
+    : mode(mode_of(c, A, B, C)),
       operands(stream,
-               {matmul_operand(A, -1, options, config.direct),
-                matmul_operand(B, -2, options, config.direct)},
-               shape_of_sums(way, config, C), type_of_sums,
-               way == MatmulWay::Streamed ? config.streamed : 0),
-      variant{config, options, way == MatmulWay::Clustered ? config.splits : 1,
-              operands.has_copies()} {}
+               {matmul_operand(A, -1, options, c.no_repack),
+                matmul_operand(B, -2, options, c.no_repack)},
+               workspace_shape(mode, c, C), acc_type, mode == StreamK ? c.stream_k_ctas : 0),
+      variant{c, options, mode == ClusterSplitK ? c.split_k : 1, operands.is_repacked()} {}
 
 }  // namespace detail
 
 namespace {
 
-/// The sums as they are.
+/// The accumulator itself.
 struct Plain {
   Tile operator()(Tile acc, Index, Index) const { return acc; }
 };
@@ -90,8 +89,7 @@ struct Call {
   const MatmulConfig& config;
   const MatmulOptions& options;
 
-  /// Computes it if the operands are of T and the result is of one of these types: whether they
-  /// are.
+  /// Computes it if the operands are of T and the result is of one of these types, else false.
   template <class T, class... Results>
   bool is_run_as() const {
     const bool is_of_t = A.dtype() == dtype_of<T> && B.dtype() == dtype_of<T>;
@@ -99,12 +97,12 @@ struct Call {
   }
   template <class T, class O>
   bool run() const {
-    const auto with = [](bool tf32, bool promoted) {
-      return fused_matmul<T, O>(Plain{}, {tf32, promoted});
+    const auto with = [](bool tf32, bool fp32_promotion) {
+      return fused_matmul<T, O>(Plain{}, {tf32, fp32_promotion});
     };
     static const FusedMatmul<T, O, Plain> kProducts[2][2] = {
         {with(false, false), with(false, true)}, {with(true, false), with(true, true)}};
-    kProducts[options.tf32][options.promoted].run(config, stream, A, B, C);
+    kProducts[options.tf32][options.fp32_promotion].run(config, stream, A, B, C);
     return true;
   }
 };
@@ -120,7 +118,7 @@ void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor
       call.is_run_as<f8e5m2, bf16, f16, f32>() || call.is_run_as<i8, i32, f32>() ||
       call.is_run_as<u8, i32, f32>())
     return;
-  refuse_call(Mistake::matmul_types, name(A.dtype()), name(B.dtype()), name(C.dtype()));
+  throw_argument_error(ErrorId::matmul_types, name(A.dtype()), name(B.dtype()), name(C.dtype()));
 }
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,

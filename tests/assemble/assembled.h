@@ -48,7 +48,7 @@ inline ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, 
                              runtime::Backend backend = runtime::Backend::Llvm) {
   SCOPED_TRACE(target);
   runtime::CompileRequest request;
-  request.target = target;
+  request.target = ir::Target::find(target).value();
   request.backend = backend;
   const runtime::Compilation k = assembled(tile, request);
   EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
@@ -65,14 +65,14 @@ inline Tensor host(std::initializer_list<std::int64_t> shape) {
 /// Products that the checker of rings follows with extents of `steps` steps.
 inline std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
   ir::Kernel k = ir::clone(tile);
-  k.info.target = "sm_90a";
+  k.info.target = ir::Target("sm_90a");
   ir::PassContext context;
   for (const ir::Pass& pass : ir::ir_passes()) {
     if (pass.name == "check_channels") break;
     pass.run(k, context);
     k.info.form = pass.leaves;
   }
-  const auto events = ir::channel_trace(k, ir::ChannelRole::Compute, {steps * 128, steps});
+  const auto events = ir::channel_trace(k, ir::ChannelRole::Consumer, {steps * 128, steps});
   return static_cast<std::size_t>(
       std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
 }

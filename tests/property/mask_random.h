@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "ir/analysis/mask_blocks.h"
+#include "ir/analysis/mask/blocks.h"
 #include "ir/builder.h"
 #include "ir/eval/cell.h"
 
@@ -19,7 +19,7 @@ inline constexpr std::size_t kParamCount = 3;
 struct MaskKernel {
   Kernel kernel{"mask"};
   Builder build{kernel};
-  MaskRoles roles;
+  MaskArgs roles;
   std::array<Value, kParamCount> params;
   Value table;
   std::vector<std::int64_t> entries;

@@ -1,0 +1,89 @@
+#pragma once
+// Abstract values of an integer that varies over a block: bounds, a congruence, and an exact linear
+// form. All arithmetic is that of mathematical integers; a result beyond 64 bits is reported as
+// nothing, never wrapped.
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "tegula/dtype.h"
+
+namespace tegula::ir {
+
+/// lo..hi, both included.
+struct Interval {
+  std::int64_t lo = std::numeric_limits<std::int64_t>::min();
+  std::int64_t hi = std::numeric_limits<std::int64_t>::max();
+
+  static Interval point(std::int64_t v) { return {v, v}; }
+  /// All values of an integer type or i1; of anything else, everything.
+  static Interval of(DType d);
+  bool is_point() const { return lo == hi; }
+  bool contains(std::int64_t v) const { return lo <= v && v <= hi; }
+  bool is_within(Interval o) const { return o.lo <= lo && hi <= o.hi; }
+  /// Number of values less one, saturated.
+  std::uint64_t width() const {
+    return static_cast<std::uint64_t>(hi) - static_cast<std::uint64_t>(lo);
+  }
+  friend bool operator==(Interval, Interval) = default;
+};
+
+std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b);
+std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b);
+/// a mod m in [0, m); m > 0.
+std::int64_t positive_rem(std::int64_t a, std::int64_t m);
+
+std::optional<Interval> add(Interval a, Interval b);
+std::optional<Interval> scale(Interval a, std::int64_t factor);
+std::optional<Interval> mul(Interval a, Interval b);
+/// The smallest interval around both.
+Interval hull(Interval a, Interval b);
+/// Intersection of both; `a` if they contradict (which only a value without meaning can make them).
+Interval meet(Interval a, Interval b);
+
+/// v = residue (mod modulus); modulus 0: v is the residue, 1: anything.
+struct Congruence {
+  std::int64_t modulus = 1, residue = 0;
+
+  static Congruence point(std::int64_t v) { return {0, v}; }
+  bool allows(std::int64_t v) const;
+  /// The same knowledge of a known divisor of the modulus.
+  Congruence coarser(std::int64_t divisor) const;
+};
+Congruence add(Congruence a, Congruence b);
+Congruence scale(Congruence a, std::int64_t factor);
+Congruence mul(Congruence a, Congruence b);
+/// The strongest congruence that both imply.
+Congruence join(Congruence a, Congruence b);
+/// The more telling of two that both hold.
+Congruence stronger(Congruence a, Congruence b);
+/// The bounds moved inwards to values that the congruence allows.
+Interval tighten(Interval range, Congruence c);
+
+/// constant + sum of factor * symbol. A symbol is a node of the mask that is not taken apart.
+struct Linear {
+  static constexpr int kMaxTerms = 5;
+  struct Term {
+    std::uint32_t symbol;
+    std::int64_t factor;
+    friend bool operator==(Term, Term) = default;
+  };
+  std::int64_t constant = 0;
+  std::array<Term, kMaxTerms> terms{};  ///< by ascending symbol, no factor 0
+  int count = 0;
+
+  static Linear symbol(std::uint32_t s);
+  static Linear number(std::int64_t v);
+  const Term* begin() const { return terms.data(); }
+  const Term* end() const { return terms.data() + count; }
+  std::int64_t factor_of(std::uint32_t symbol) const;
+  /// True if every factor and the constant are multiples of `d`.
+  bool is_divisible(std::int64_t d) const;
+};
+/// a + factor * b; nothing where it overflows or has too many terms. Every factor it gives can be
+/// negated.
+std::optional<Linear> add(const Linear& a, const Linear& b, std::int64_t factor = 1);
+Linear divide_exactly(Linear a, std::int64_t d);
+
+}  // namespace tegula::ir

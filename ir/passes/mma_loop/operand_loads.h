@@ -1,0 +1,74 @@
+#pragma once
+// Operands of dots that a loop loads from memory: the start of every pipelining pass.
+#include <optional>
+#include <span>
+#include <unordered_set>
+#include <vector>
+
+#include "ir/clone_op.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+
+/// All `for` loops of the kernel, outer ones first.
+std::vector<OpId> loops_of(const Kernel& k);
+
+/// load_view -> [permute] -> convert_layout -> dots inside a loop body; in tile form without
+/// conversion. Or a load_view alone, of a tile with other uses.
+struct OperandLoad {
+  OpId load, permute, convert;
+  std::vector<OpId> dots;          ///< all users; the same operand of each
+  Type tile;                       ///< as its users want it, without layout
+  Ints axes;                       ///< view dimension of each tile dimension
+  Value ring;                      ///< its slots in shared memory, once allocated
+  Value same;                      ///< i1: the peer CTA of the cluster loads the same box; or none
+  std::unordered_set<OpId> slice;  ///< ops of the body that the offsets need
+};
+
+/// All operand loads of the loop whose offsets can be computed for another iteration.
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context);
+
+/// Auxiliary loads of the loop, with offsets as above, that TMA can make.
+std::vector<OperandLoad> aux_loads(const Kernel& k, OpId loop, PassContext& context);
+
+/// Operand `operand` of a dot in the loop, if it is loaded in front of the loop and used by nothing
+/// else; nothing if it is made another way.
+std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
+                                          std::size_t operand);
+
+/// Whether the body writes memory, which loads ahead might read; remarked if it does.
+bool writes_memory(const Kernel& k, OpId loop, PassContext& context);
+
+/// Bytes that one access may have along the dimension that is contiguous in memory, 16 at most; 0:
+/// none is.
+int access_bytes(const Kernel& k, const OperandLoad& load);
+
+/// Whether cp.async can load it: 4, 8 or 16 bytes at a time.
+bool is_cp_async_load(const Kernel& k, const OperandLoad& load);
+
+/// Shared memory of rings with that many slots for all operands that cp.async loads
+/// (pipeline_cp_async).
+std::int64_t cp_async_ring_bytes(const Kernel& k, int slots);
+
+/// Slots outermost; rows along the dimension that is contiguous in memory, under the widest swizzle
+/// that fits.
+Type ring_type(const Kernel& k, const OperandLoad& load, int slots);
+
+void erase_load(Kernel& k, const OperandLoad& load);
+
+/// Offsets of the loads of one iteration, computed for another value of the induction variable.
+class IterationOffsets {
+ public:
+  IterationOffsets(Kernel& k, RegionId body, Value iv) : k_(k), body_(body) {
+    map_[k[body].args[0]] = iv;
+  }
+  /// `opcode` on operands `into`, then view and offsets; attributes of a box.
+  void copy(Builder& b, const OperandLoad& load, Opcode opcode, std::span<const Value> into);
+
+ private:
+  Kernel& k_;
+  RegionId body_;
+  ValueMap map_;
+};
+
+}  // namespace tegula::ir
