@@ -1,5 +1,5 @@
 #pragma once
-// Integers that vary evenly along the dimensions of a tile: positions, and what sums make of them.
+// Integers that vary evenly along the dimensions of a tile: positions, and sums of them.
 #include <functional>
 #include <optional>
 #include <unordered_map>

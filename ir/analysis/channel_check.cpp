@@ -21,7 +21,7 @@ namespace {
 using Kind = ChannelEvent::Kind;
 using SignalScope = ChannelEvent::SignalScope;
 
-/// Tiles that are followed where groups take them in turn.
+/// Tiles that are followed in ping-pong mode.
 constexpr int kTripsOfPingpong = 5;
 
 /// A slot of a channel or a ring in the shared memory of a CTA.
@@ -36,7 +36,7 @@ struct Key {
 struct Barrier {
   int complete = 0, arrived = 0;
   bool is_announced = false;
-  std::int64_t missing = 0;  ///< below 0: of another CTA's copies, which came first
+  std::int64_t missing = 0;  ///< below 0: bytes of the other CTA's loads came first
   OpId announced;            ///< the expectation of the current phase
 };
 
@@ -54,7 +54,7 @@ struct Slot {
 struct RoleTrace {
   std::vector<ChannelEvent> events;
   std::size_t next = 0;
-  std::vector<std::pair<OpId, std::vector<SlotRef>>> in_flight;  ///< products
+  std::vector<std::pair<OpId, std::vector<SlotRef>>> in_flight;  ///< MMAs
 
   bool is_over() const { return next == events.size(); }
 };
@@ -65,9 +65,9 @@ struct CtaTraces {
   std::int64_t next_in_order = 0;  ///< the group whose it is
 };
 
-/// The traces of a CTA, or of the two of a cluster, run against each other, the copies always as
-/// far ahead as they can: what they could overwrite too early, they do. The products of the last
-/// CTA run when nothing else can.
+/// Runs the traces of a CTA, or of the two of a cluster, against each other, the producer always as
+/// far ahead as it can: a slot that it could overwrite too early, it does. The MMAs of the last CTA
+/// run when nothing else can.
 class Machine {
  public:
   explicit Machine(std::vector<CtaTraces> ctas) : ctas_(std::move(ctas)) { learn_guards(); }
@@ -147,7 +147,7 @@ class Machine {
     for (int to = 0; to < static_cast<int>(ctas_.size()); ++to) land(e, to, e.number / 2);
   }
 
-  /// The bytes that a copy brings to a CTA: of this one's copies all, or half of what two bring.
+  /// The bytes that a load brings to a CTA: all of a load of its own, or half if two CTAs load.
   void land(const ChannelEvent& e, int to, std::int64_t bytes) {
     Slot& slot = slots_[key(e.at, to)];
     const bool second = e.signals == SignalScope::BothCtas && slot.is_half;
@@ -239,8 +239,8 @@ class Machine {
     }
   }
 
-  /// The releases of `channel` come behind the products that read this ring: it is the one that the
-  /// copies into the ring wait for.
+  /// Whether releases of `channel` come after the MMAs that read this ring: then loads into the
+  /// ring wait for it.
   bool guards(Value channel, Value ring) const {
     const auto it = guards_.find(ring);
     return it != guards_.end() && it->second == channel;
@@ -263,8 +263,8 @@ class Machine {
   std::optional<ChannelFault> fault_;
 };
 
-/// Slots of the deepest ring, the step of the loop with products, the programs that share channels,
-/// and the groups of each that take tiles in turn.
+/// Slots of the deepest ring, the k-iteration's extent, the CTAs that share channels, and the
+/// ping-pong warpgroups of each.
 struct Rings {
   std::int64_t slots = 0, step = 1;
   int programs = 1, groups = 1;
