@@ -36,7 +36,7 @@ class IndexRanges {
 
   /// Range over all registers of the value.
   Range of(ir::Value v, int warpgroup);
-  /// Hull of the `bytes` bytes behind each of these addresses.
+  /// Hull of the `bytes` bytes from each of these addresses on.
   ByteRange bytes_at(ir::Value addresses, int warpgroup, std::int64_t bytes);
 
  private:

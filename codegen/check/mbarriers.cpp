@@ -159,7 +159,7 @@ void Mbarriers::finish() {
 // ---- bytes
 namespace {
 
-/// Bytes that the loads of one mbarrier bring on each path through a region.
+/// Bytes of the loads of one mbarrier on each path through a region.
 class Announced {
  public:
   Announced(const Checker& c, Value mbarrier) : c_(c), mbarrier_(mbarrier) {}

@@ -26,7 +26,7 @@ struct SmemAccess {
   AccessKind use = AccessKind::GenericWrite;
   ByteRange bytes;  ///< that it may touch
   Threads threads;
-  ir::Value address;  ///< of what each of them touches, so many bytes
+  ir::Value address;  ///< first address of each thread's access
   std::int64_t size = 0;
 };
 
@@ -36,11 +36,11 @@ struct AccessStatus {
 
   std::uint32_t place = 0;
   int age = kOpen;                ///< groups committed since its own; kOpen: not committed itself
-  bool fenced = false;            ///< for TMA and wgmma, by those who wrote
+  bool fenced = false;            ///< for TMA and wgmma, by the writing threads
   bool done = false;              ///< read, and its own warpgroup (or thread) knows
-  bool is_reaccumulated = false;  ///< a later product goes on with its sums
-  std::uint32_t seen = 0;         ///< warpgroups that a barrier behind it has told
-  std::uint32_t clean = 0;        ///< of these, behind its fence
+  bool is_reaccumulated = false;  ///< a later wgmma adds to its accumulator
+  std::uint32_t seen = 0;         ///< warpgroups that a later barrier has synchronised with it
+  std::uint32_t clean = 0;        ///< of these, those behind its fence
   friend bool operator==(const AccessStatus&, const AccessStatus&) = default;
 };
 
@@ -74,7 +74,7 @@ class SmemAccesses {
   std::unordered_map<std::uint64_t, std::uint32_t> known_;
 };
 
-/// Warpgroups meet: what one of them knows, all do.
+/// Warpgroups synchronise: each knows what any of them knows.
 void join_warpgroups(SharedState& state, const SmemAccesses& places, std::uint32_t groups);
 /// fence_proxy_async by these threads; or, of mbarriers alone, fence_mbar_init.
 void fence(SharedState& state, const SmemAccesses& places, const Threads& threads, bool inits_only);

@@ -22,7 +22,7 @@ ThreadNumber thread_number(const ir::OpData& d);
 /// Threads first .. end - 1.
 Threads threads_between(int first, int end);
 
-/// Some warp of the CTA's `all` threads is there in part.
+/// Whether some warp of the CTA's `all` threads is among them only in part.
 bool has_part_of_warp(const Threads& threads, int all);
 
 /// Bit g: some of the warpgroup's threads are among them.

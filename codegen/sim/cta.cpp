@@ -110,7 +110,7 @@ CtaStatus Cta::run(std::int64_t instructions) {
 
 CtaStatus Cta::run_warps(std::int64_t instructions) {
   const auto wake = [&] {
-    for (Warp* w : blocked_) w->waiting.text = nullptr;  // it may come further now
+    for (Warp* w : blocked_) w->waiting.text = nullptr;  // it may make progress now
     ready_.insert(ready_.end(), blocked_.begin(), blocked_.end());
     blocked_.clear();
   };

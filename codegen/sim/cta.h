@@ -79,7 +79,7 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
 
 class Cluster;
 
-/// How a CTA's turn ended.
+/// Status of a CTA after it has run for a while.
 enum class CtaStatus : std::uint8_t {
   Runnable,  ///< it can go on
   Blocked,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
@@ -92,7 +92,7 @@ class Cta {
   Cta(Launch& launch, Cluster& cluster, int rank, std::array<int, 3> id);
   Cta(const Cta&) = delete;
 
-  /// Runs for about so many instructions.
+  /// Runs for about `instructions` instructions.
   CtaStatus run(std::int64_t instructions);
   bool is_over() const { return over_; }
   bool is_complete() const { return complete_; }  ///< every warp exited by itself

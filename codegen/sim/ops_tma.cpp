@@ -13,7 +13,7 @@ using codegen::TensorMap;
 
 namespace {
 
-constexpr std::uint32_t kChunk = 16;  // swizzles move 16-byte pieces
+constexpr std::uint32_t kChunk = 16;  // swizzles move 16-byte chunks
 
 struct Box {
   const TensorMap* map = nullptr;

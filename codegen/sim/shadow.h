@@ -1,7 +1,7 @@
 #pragma once
-// Remembers for every four shared bytes who wrote them last and who has read them since, and
-// compares each new access with them. Two accesses of which one writes must be ordered by barriers;
-// an access of TMA or wgmma after a generic write needs a proxy fence on the way as well.
+// Remembers for every four shared bytes the last write and the reads since, and compares each new
+// access with them. Two accesses of which one writes must be ordered by barriers; an access of TMA
+// or wgmma after a generic write needs a proxy fence on the way as well.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -16,8 +16,8 @@ namespace tegula::sim {
 enum class AgentKind : std::uint8_t { Generic, CpAsync, Bulk, BulkWrite, Wgmma, Tma };
 
 /// Numbering of the agents of a CTA, different from those of the other CTAs of its cluster. A warp
-/// is two: lane 0, which as a rule arrives at mbarriers for it, and its other lanes. A TMA load
-/// belongs to its mbarrier, because that is what orders it.
+/// is two: lane 0, which usually arrives at mbarriers for it, and its other lanes. A TMA load
+/// belongs to its mbarrier, because that orders it.
 struct Agents {
   static constexpr int kAlone = 1 << 16;
 

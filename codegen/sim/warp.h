@@ -58,14 +58,14 @@ struct Waiting {
 
 /// A loop whose iterations change nothing, and what the warp read of global memory last.
 struct Spin {
-  ir::OpId loop;  ///< none while the warp comes further
+  ir::OpId loop;  ///< none while the warp makes progress
   ir::OpId read;
   std::uint64_t address = 0;
   std::int64_t value = 0;
   std::uint64_t effects = 0;  ///< of the CTA, when the loop's latest iteration began
 };
 
-/// Groups of copies that a thread commits and waits for in order.
+/// Commit groups of copies that a thread waits for in order.
 struct CopyGroups {
   Tick open = 1;                        ///< number of the group being filled
   std::vector<int> in_flight = {0, 0};  ///< copies not landed yet, by group number
