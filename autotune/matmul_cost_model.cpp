@@ -100,7 +100,7 @@ bool may_pingpong(const MatmulProblem& p, const MatmulConfig& t) {
 /// Worth it where rows across lines make the L2 the bound, not else
 /// (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl); only CTAs that fill an SM can.
 bool may_multicast(const MatmulProblem& p, const MatmulConfig& c) {
-  constexpr int kMaxColumns = 192;  // of a single wave
+  constexpr int kMaxColumns = 192;  // maximum for a single wave
   return is_line_misaligned(p) && !p.no_split_k && c.split_k == 1 && p.m > c.bm &&
          (c.bn <= kMaxColumns || tiles_of(p, c) > p.num_sms) &&
          2 * c.stages * bytes_of_step(c) > p.profile->ring_bytes();

@@ -39,7 +39,8 @@ class ExactAddresses {
   std::map<Pair, bool> touching_;
   std::int64_t thread_ = 0;
   bool is_carried_ = false;
-  std::unordered_map<ir::Value, std::optional<Registers>> known_;  ///< of the thread at hand
+  std::unordered_map<ir::Value, std::optional<Registers>>
+      known_;  ///< registers of the thread at hand
 };
 
 }  // namespace tegula::codegen

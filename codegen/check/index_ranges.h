@@ -63,8 +63,8 @@ class IndexRanges {
 
   const ir::Kernel& k_;
   std::vector<std::vector<Known>> known_;  ///< by warpgroup, of every value
-  std::unordered_set<ir::Value> extents_;  ///< of tensors, given at launch
-  std::vector<ir::Value> trail_;           ///< what was computed, in order
+  std::unordered_set<ir::Value> extents_;  ///< extents of tensors, given at launch
+  std::vector<ir::Value> trail_;           ///< computed values, in order
   int group_ = 0;
 };
 

@@ -21,10 +21,10 @@ enum class AccessKind : std::uint8_t {
 /// An access of one op by one warpgroup: the same whenever the op runs.
 struct SmemAccess {
   ir::OpId op;
-  int part = 0;  ///< of an op that has several
+  int part = 0;  ///< number among the accesses of an op
   int group = 0;
   AccessKind use = AccessKind::GenericWrite;
-  ByteRange bytes;  ///< that it may touch
+  ByteRange bytes;  ///< bytes that it may touch
   Threads threads;
   ir::Value address;  ///< first address of each thread's access
   std::int64_t size = 0;
@@ -40,7 +40,7 @@ struct AccessStatus {
   bool done = false;              ///< read, and its own warpgroup (or thread) knows
   bool is_reaccumulated = false;  ///< a later wgmma adds to its accumulator
   std::uint32_t seen = 0;         ///< warpgroups that a later barrier has synchronised with it
-  std::uint32_t clean = 0;        ///< of these, those behind its fence
+  std::uint32_t clean = 0;        ///< warpgroups among these behind its fence
   friend bool operator==(const AccessStatus&, const AccessStatus&) = default;
 };
 

@@ -14,7 +14,7 @@ namespace tegula::codegen {
 struct SimtFault {
   sim::Detector kind{};
   std::string what;
-  ir::OpId op;     ///< that meets the fault
+  ir::OpId op;     ///< op with the fault
   ir::OpId other;  ///< the other side; may be none
 
   /// `early-overwrite: ..: stmatrix at k.cpp:12; tma_store at k.cpp:12`

@@ -33,7 +33,7 @@ enum class Divergence : std::uint8_t { Uniform, PerWarpgroup, PerThread };
 
 /// Threads for which a condition may hold.
 struct BranchThreads {
-  Threads threads;             ///< those for which it may hold
+  Threads threads;             ///< threads for which it may hold
   bool by_thread_id = false;   ///< for all of them, and for no other, by their number alone
   bool is_exact = false;       ///< for all of them or for none, or for those of one warpgroup
   bool is_convergent = false;  ///< it does not tell warpgroups apart but by their number

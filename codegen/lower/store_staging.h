@@ -41,7 +41,7 @@ class StoreStaging {
  private:
   void deal(const ir::Kernel& machine, const std::vector<ir::OpId>& stores);
 
-  std::int64_t first_ = 0, bytes_ = 0;  ///< of one buffer
+  std::int64_t first_ = 0, bytes_ = 0;  ///< extent of one buffer
   int buffers_ = 1, groups_ = 1;
   std::unordered_map<ir::OpId, StagingSlot> turns_;
 };

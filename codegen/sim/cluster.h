@@ -14,7 +14,7 @@ namespace tegula::sim {
 /// barrier.cluster: a phase is over when every warp that has not exited has arrived.
 struct ClusterBarrier {
   std::int64_t phase = 0;
-  VisibleClocks arriving, done;  ///< of the arrivals of this phase; of the phase before
+  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; of the previous phase's
 };
 
 class Cluster {

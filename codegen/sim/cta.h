@@ -17,7 +17,7 @@
 namespace tegula::sim {
 
 struct Mbarrier {
-  int number = 0;  ///< of its agent
+  int number = 0;  ///< number of its agent
   std::uint32_t address = 0;
   std::int64_t count = 1;    ///< arrivals a phase needs
   std::int64_t pending = 1;  ///< arrivals still missing
@@ -29,8 +29,8 @@ struct Mbarrier {
   std::uint32_t copy_phase = 0,
                 waited_phase =
                     0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
-  VisibleClocks arriving, done;  ///< of the arrivals of this phase; of all completed phases
-  VisibleClocks initialised;     ///< what the initialising warp knew; orders the first use
+  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; of all completed phases
+  VisibleClocks initialised;     ///< clocks of the initialising warp; orders the first use
   bool async_visible = false;    ///< the initialisation passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;
@@ -45,7 +45,7 @@ struct LastWait {
 };
 
 struct NamedBarrier {
-  std::int64_t threads = 0;  ///< of the count attribute of the first arrival
+  std::int64_t threads = 0;  ///< count attribute of the first arrival
   std::int64_t arrived = 0;
   std::uint32_t generation = 0;
   std::uint64_t waiters = 0;  ///< warps inside bar_sync

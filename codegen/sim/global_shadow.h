@@ -22,7 +22,7 @@ struct GlobalRecord {
   std::uint32_t turn = 0;       ///< iterations of loops that its warp had ended
   Agent agent = 0;
   std::uint8_t lane = 0;
-  bool released = false;  ///< of an element's last write: an atomic has released something here
+  bool released = false;  ///< an atomic has released something here since the last write
 };
 
 enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
@@ -31,7 +31,7 @@ enum class GlobalUse : std::uint8_t { Read, Write, Atomic };
 struct GlobalAccess {
   GlobalRecord record;
   const VisibleClocks* known = nullptr;
-  Agents agents;  ///< of the CTA
+  Agents agents;  ///< agents of the CTA
 };
 
 /// Why two accesses are not ordered.

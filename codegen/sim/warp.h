@@ -38,9 +38,9 @@ struct Frame {
   LaneMask other = 0;
   // State of a while loop:
   std::int64_t iterations = 0;
-  int repeats = 0;            ///< that began alike and changed nothing
+  int repeats = 0;            ///< iterations that began alike and changed nothing
   std::uint64_t state = 0;    ///< hash of what the latest iteration began with
-  std::uint64_t effects = 0;  ///< of the CTA, when it began
+  std::uint64_t effects = 0;  ///< effects of the CTA when it began
 };
 
 /// Poison of a register: lanes whose lower and whose upper 16 bits hold no value.
@@ -62,7 +62,7 @@ struct Spin {
   ir::OpId read;
   std::uint64_t address = 0;
   std::int64_t value = 0;
-  std::uint64_t effects = 0;  ///< of the CTA, when the loop's latest iteration began
+  std::uint64_t effects = 0;  ///< effects of the CTA when the loop's latest iteration began
 };
 
 /// Commit groups of copies that a thread waits for in order.
@@ -162,7 +162,7 @@ class Warp {
   std::uint32_t warp_syncs = 1;  ///< so far, +1
   Tick last_sync_tick = 0;       ///< its tick at the last one
 
-  std::int64_t barrier_generation = -1;  ///< of the named barrier it waits in; -1: none
+  std::int64_t barrier_generation = -1;  ///< generation of the named barrier it waits in; -1: none
   /// Phase of the cluster barrier at which the warp has arrived and for which it has not waited;
   /// -1: none.
   std::int64_t cluster_phase = -1;

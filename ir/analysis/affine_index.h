@@ -12,7 +12,7 @@ namespace tegula::ir {
 /// start + sum of plus - sum of minus + sum over dimensions of factor * index. Sums wrap, so that
 /// their order does not matter.
 struct AffineIndex {
-  Ints factor;  ///< of each dimension of the tile; none of a scalar
+  Ints factor;  ///< factor of each dimension of the tile; none for a scalar
   std::int64_t start = 0;
   std::vector<Value> plus, minus;  ///< scalars
 

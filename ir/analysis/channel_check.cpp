@@ -46,7 +46,7 @@ struct Slot {
   bool is_half = false;  ///< half of the latest fill is still to come
   OpId filled;
   Key channel{};
-  int phase = 0;  ///< of the channel, that the fill completes
+  int phase = 0;  ///< phase of the channel that the fill completes
   int tile = 0;
 };
 
@@ -255,7 +255,7 @@ class Machine {
   }
 
   std::vector<CtaTraces> ctas_;
-  int cta_ = 0;  ///< whose event is run
+  int cta_ = 0;  ///< CTA of the event at hand
   std::size_t role_ = 0;
   std::map<Key, Barrier> barriers_;
   std::map<Key, Slot> slots_;

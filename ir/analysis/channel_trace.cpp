@@ -279,7 +279,7 @@ class Walk {
   int tile_ = 0;         ///< its number
   std::unordered_set<OpId> with_channels_;
   std::unordered_map<OpId, std::int64_t> reads_;  ///< ops that read memory, numbered
-  std::vector<Cell> numbers_;                     ///< of every value
+  std::vector<Cell> numbers_;                     ///< number of every value
   std::vector<bool> known_;
   std::vector<ChannelEvent> events_;
 };

@@ -29,7 +29,7 @@ struct ChannelEvent {
   Kind kind;
   OpId op;
   SlotRef at = {};                  ///< the channel; of a load the ring
-  SlotRef channel = {};             ///< of a load: the one that counts its bytes
+  SlotRef channel = {};             ///< channel that counts the bytes of a load
   std::int64_t number = 0;          ///< parity of a wait, bytes, MMAs that a wait leaves,
                                     ///< the next warpgroup in the order
   std::vector<SlotRef> reads = {};  ///< slots that an MMA or a load from the ring reads
@@ -45,10 +45,10 @@ enum class ChannelRole : std::uint8_t { Consumer, Producer, Unified };
 
 /// Extents that a kernel is followed for.
 struct ChannelExtents {
-  std::int64_t extent = 0;  ///< of every dimension that is not known
+  std::int64_t extent = 0;  ///< extent of every dimension that is not known
   std::int64_t scalar = 0;  ///< numbers given at launch; loaded ones go on from it by `extent` each
-  int outer_trips = 3;      ///< of tile loops and other outer loops; mainloops run to their end
-  int rank = 0;             ///< of the CTA in the only cluster
+  int outer_trips = 3;  ///< trips of tile loops and other outer loops; mainloops run to their end
+  int rank = 0;         ///< rank of the CTA in the only cluster
   /// Consumers: the warpgroup that is followed, of so many in ping-pong mode.
   int group = 0, groups = 1;
 };

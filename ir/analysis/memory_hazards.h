@@ -30,9 +30,9 @@ struct MemoryAccess {
   bool reads = false, writes = false;
   By by = By::Threads;
   Value address;                 ///< a view, or pointers
-  Type tile;                     ///< of what is read or written, with its layout; or a scalar's
-  std::vector<Value> offsets;    ///< of a box, one per view dimension
-  Ints axes;                     ///< of a box
+  Type tile;                     ///< type of the accessed tile, with its layout; or a scalar's
+  std::vector<Value> offsets;    ///< offsets of a box, one per view dimension
+  Ints axes;                     ///< axes of a box
   std::string_view commutes_as;  ///< kind of an atomic operation whose order does not matter
 
   bool is_box() const { return !offsets.empty(); }

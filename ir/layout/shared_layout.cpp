@@ -58,7 +58,7 @@ class SlabBuilder {
     return slab;
   }
 
-  std::int64_t piece_bytes = 0;   // of one piece, without padding
+  std::int64_t piece_bytes = 0;   // bytes of one segment, without padding
   std::int64_t stride_bytes = 0;  // from one piece to the next
   std::int64_t run_bytes = 0;
 

@@ -106,7 +106,7 @@ class SharedLayout {
   Dims order_;
   std::vector<SwizzleSegment> pieces_;
   int batch_ = 0;
-  std::vector<Dims> offset_basis_;  // of synthesised layouts
+  std::vector<Dims> offset_basis_;  // basis of synthesised layouts
   std::vector<Repeat> digits_;
   std::vector<Slab> slabs_;
   std::int64_t bytes_ = 1;

@@ -36,7 +36,7 @@ struct CarriedReduction {
   std::size_t carry = 0;
   OpId update = {}, reduce = {};
   OpId scaling = {}, convert = {};  ///< or none
-  Value factor = {};                ///< of the carry, or none
+  Value factor = {};                ///< factor of the carry, or none
   int axis = 0;
 };
 

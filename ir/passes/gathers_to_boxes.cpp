@@ -37,7 +37,7 @@ void flatten(const Kernel& k, Value v, Opcode opcode, std::vector<Value>& leaves
 
 struct RecoveredBox {
   Value view;
-  std::vector<Position> at;  ///< of each dimension of the view
+  std::vector<Position> at;  ///< position in each dimension of the view
   Ints axes;                 ///< view dimension of each tile dimension
 };
 

@@ -357,7 +357,7 @@ class Program {
   Tile scale_, factor_;
   Index d_, dv_;
   AttentionTileShape tiles_;
-  int programs_;  ///< of a cluster that shares a tile
+  int programs_;  ///< programs of a cluster that shares a tile
   KvRangeSource visibility_;
   Tile group_;
 };

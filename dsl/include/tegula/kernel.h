@@ -171,7 +171,7 @@ struct ParamTraits<Ptr<T>> {
 /// Facts about a lambda that remain once its type is erased.
 struct ClosureType {
   const std::type_info* type = nullptr;
-  std::size_t size_bytes = 0;  ///< of its captures
+  std::size_t size_bytes = 0;  ///< size of its captures
   bool is_plain =
       false;  ///< no padding, no floats: its bytes say all about it, addresses in it excepted
   std::span<const ParamInfo> params;  ///< static

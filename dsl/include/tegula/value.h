@@ -109,7 +109,7 @@ class Tile : private detail::Link {
   static Tile constant(double f, std::int64_t i, DType dtype, Loc at);
   void enlist();
 
-  std::uint64_t trace_ = 0;  ///< which trace the value belongs to; 0: none
+  std::uint64_t trace_ = 0;  ///< trace that the value belongs to; 0: none
   std::uint32_t value_ = 0;
   std::uint32_t scope_ = 0;  ///< the loop or branch body the variable was made in; 0: none
 };

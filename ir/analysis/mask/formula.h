@@ -38,7 +38,7 @@ struct MaskFormula {
     Opaque,     ///< the i1 node `index`, or its negation
   };
   Kind kind = Kind::All;
-  bool negated = false;  ///< of an Opaque
+  bool negated = false;  ///< whether an Opaque is negated
   std::uint32_t index = 0;
   std::vector<MaskFormula> parts;
 };

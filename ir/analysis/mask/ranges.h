@@ -67,7 +67,7 @@ class MaskRanges {
 
   const MaskClosedForm& form_;
   MaskBlocks blocks_;
-  MaskParams params_;  ///< of the cover being computed
+  MaskParams params_;  ///< parameters of the cover being computed
   Interval keys_;
 };
 

@@ -19,8 +19,8 @@ struct RowOrColTerm {
 
 struct LinearForm {
   Value tile;                         ///< none: there are only terms
-  RowOrColTerm factor;                ///< of the tile; none: 1
-  std::array<RowOrColTerm, 3> terms;  ///< that of an axis at axis + 1; none: 0
+  RowOrColTerm factor;                ///< factor of the tile; none: 1
+  std::array<RowOrColTerm, 3> terms;  ///< term of an axis at axis + 1; none: 0
 
   RowOrColTerm& term(int axis) { return terms[static_cast<std::size_t>(axis + 1)]; }
   const RowOrColTerm& term(int axis) const { return terms[static_cast<std::size_t>(axis + 1)]; }

@@ -55,7 +55,7 @@ BlockList big_bird(const BlockMaskShape& grid, const BigBird& pattern,
 enum class BlockInterior : std::uint8_t {
   full,     ///< all: no mask is computed but in a last block that the keys do not fill
   causal,   ///< q >= kv: blocks above the diagonal are dropped, those on it masked
-  partial,  ///< what AttentionSpec::mask says, everywhere
+  partial,  ///< AttentionSpec::mask is computed everywhere
 };
 
 /// A list with room for `k` blocks in each row, of zeros, for select_blocks. Throws as list_blocks.
