@@ -74,8 +74,8 @@ class Mbarriers {
   std::vector<Arrival> arrivals_;
 };
 
-/// Memory and mbarriers of other CTAs: there from the first cluster barrier on, until all have met
-/// at the last.
+/// Memory and mbarriers of other CTAs: accessible from the first cluster barrier on, until the
+/// last.
 class ClusterCheck {
  public:
   explicit ClusterCheck(Checker& c) : c_(c) {}

@@ -48,7 +48,7 @@ struct AccessStatus {
 struct SharedState {
   std::vector<AccessStatus> open;  ///< ordered by place
   bool needs_wgmma_fence = true;
-  /// The CTAs of the cluster have met.
+  /// Whether a cluster barrier has been passed.
   bool is_after_cluster_barrier = false;
   /// State of accesses to other CTAs' memory: whether an arrival at the cluster barrier comes after
   /// them, or none yet.

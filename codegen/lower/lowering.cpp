@@ -233,8 +233,7 @@ void Lowering::lower_elementwise(OpId op) {
   set(d.results[0], to[made].results[0]);
 }
 
-/// A thread's registers are apart by constants: one fma each, beside one for where the thread
-/// begins.
+/// A thread's registers differ by constants: one fma each, besides one for the thread's start.
 Value Lowering::lower_ramp(Type type, const Ramp& ramp) {
   const IndexParts parts = index_parts(layout_of(type), 0);
   const Value step = get(ramp.step), first = get(ramp.first);
@@ -262,8 +261,7 @@ void Lowering::lower_other_structure(OpId op) {
 
 namespace {
 
-/// Loops carry 16-bit registers in pairs: apart, each turn would take them apart and join them
-/// again.
+/// Loops carry 16-bit registers in pairs: else each iteration would unpack and pack them again.
 Type carried_type(Type t) {
   const bool halves = t.is_vec() && !t.is_pointer() && size_bits(t.dtype()) == 16;
   return halves && t.count() % 2 == 0 ? Type::vec({DType::i32, false}, t.count() / 2) : t;

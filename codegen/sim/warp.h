@@ -135,7 +135,7 @@ class Warp {
   std::uint32_t a_fragment_of(Slot s) const { return state_[s].a_fragment; }
   void set_a_fragment(Slot s, std::uint32_t sequence) { state_[s].a_fragment = sequence; }
 
-  /// For who waits for ever: what a loop that changes nothing reads.
+  /// Notes the read of a loop that changes nothing, for the report of a deadlock.
   void has_read(ir::OpId op, std::uint64_t address, ir::Cell value) {
     spin.read = op;
     spin.address = address;

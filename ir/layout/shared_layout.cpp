@@ -1,4 +1,4 @@
-// Shared-memory layouts: plain, hardware-swizzled in pieces, and given by a matrix.
+// Shared-memory layouts: plain, hardware-swizzled in segments, and given by a matrix.
 #include "ir/layout/shared_layout.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ std::uint32_t swizzle_address(std::uint32_t address, int swizzle) {
 /// Address bits that the swizzle reads lie below this.
 int swizzle_span(int swizzle) { return swizzle == 0 ? 0 : swizzle * kSwizzleRows; }
 
-/// Lays out one run of equal pieces, dimension after dimension.
+/// Lays out one run of equal segments, dimension after dimension.
 class SlabBuilder {
  public:
   SlabBuilder(const Dims& shape, int element_bytes, const Dims& order, int batch)
