@@ -1,5 +1,5 @@
 #pragma once
-// What the assembler says of a kernel that the library made.
+// Assembles kernels that the library made, and reads ptxas's report.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

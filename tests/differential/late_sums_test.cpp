@@ -1,4 +1,5 @@
-// What loops add up: each thread its part, and all of them behind the loop.
+// Reductions over a loop: each thread adds up its share, and the threads are reduced after the
+// loop.
 #include <gtest/gtest.h>
 
 #include <algorithm>

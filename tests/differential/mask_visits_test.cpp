@@ -1,4 +1,4 @@
-// Which blocks attention visits under every mask of the library, and what it computes there.
+// Checks the blocks that attention visits under every mask of the library, and its results there.
 #include <iomanip>
 #include <iostream>
 #include <numeric>

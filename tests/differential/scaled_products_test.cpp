@@ -106,7 +106,7 @@ void ScaledProducts::check_silu(double bound) const {
           << "element " << i << ": " << got[i] << " for " << want << " of gate " << x;
       negative += x < -1 && x > -8 && want != 0;
     }
-    // Where silu is no rectifier.
+    // Negative inputs: silu is no rectifier there.
     EXPECT_GT(negative, static_cast<int>(got.size()) / 8);
   }
 }

@@ -1,5 +1,5 @@
-// What a failing pass leaves is replayed by the program to the same failure, whatever decided the
-// plan.
+// The reproducer of a failing pass, replayed by the program, fails in the same way, whatever
+// decided the plan.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

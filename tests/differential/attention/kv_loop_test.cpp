@@ -1,5 +1,5 @@
-// What a step of attention is, as threads execute it: no shuffles for sums, and what follows the
-// masks in both sides of their branch.
+// An iteration of attention's mainloop, as threads execute it: no shuffles for row sums, and the
+// instructions after the masks in both arms of their branch.
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
 #include "tests/assemble/assembled.h"

@@ -1,5 +1,5 @@
-// What a call of attention may ask for beyond its output: sinks, maxima of rows, a scale; and what
-// is refused.
+// Options of a call of attention beyond its output: sinks, row maxima, a scale; and those that are
+// refused.
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"

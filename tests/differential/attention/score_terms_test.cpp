@@ -1,5 +1,5 @@
-// What scores add to each element of a block of scores, in the code for one thread: sums of rows,
-// columns and positions are recognised, whoever wrote them.
+// Terms that scores add to each element of a score tile, in the code for one thread: sums of rows,
+// columns and positions are recognised, in whatever form they were written.
 #include <gtest/gtest.h>
 
 #include "ir/text.h"

@@ -1,5 +1,5 @@
-// What a score reads at each pair, brought as tiles by TMA (plan.tma_aux_loads): to the bit what
-// threads load element by element, and right by double precision.
+// Tensors that a score reads at each pair, loaded as tiles by TMA (plan.tma_aux_loads): equal to
+// the bit to loads by threads, and right by double precision.
 #include "support/env.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"

@@ -1,4 +1,4 @@
-// What the directives do.
+// The directives' commands.
 #include <fmt/format.h>
 
 #include <charconv>

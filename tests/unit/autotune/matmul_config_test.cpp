@@ -1,5 +1,5 @@
-// What the estimate chooses: large tiles for large products, divided k for few tiles, odd widths
-// where they save a wave and B lets them.
+// Choices of the estimate: large tiles for large matrices, split-K for few tiles, odd widths where
+// they save a wave and B permits them.
 #include "tegula/matmul_config.h"
 
 #include <gtest/gtest.h>

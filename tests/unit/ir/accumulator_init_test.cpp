@@ -1,5 +1,5 @@
-// Which products the pass hoist_broadcast_terms has begin with terms, and what that leaves of the
-// result.
+// MMAs that the pass hoist_broadcast_terms starts from terms instead of zeros, and the epilogue
+// that remains.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
