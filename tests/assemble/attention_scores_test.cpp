@@ -11,7 +11,7 @@
 namespace tegula::test {
 namespace {
 
-/// What scores read and compute comes on top of what attention keeps in registers.
+/// Registers for the operands of scores come on top of those that attention itself keeps.
 TEST_F(Assembled, AttentionWithScores) {
   const auto f32s = [](const Dims& shape) {
     return Tensor::zeros(shape, DType::f32, Device::cpu());

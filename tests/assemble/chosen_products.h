@@ -10,7 +10,7 @@
 
 namespace tegula::test {
 
-/// What of a product decides about its kernel.
+/// The properties of a matmul that decide its kernel.
 struct ChosenProduct {
   /// Operands that are chosen for alike.
   enum class Class : std::uint8_t { Halves, Bytes, Promoted, Tf32, Fma };

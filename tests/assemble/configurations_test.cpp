@@ -23,7 +23,7 @@ using namespace test;
 using Class = ChosenProduct::Class;
 using Variant = ChosenProduct::Variant;
 
-/// What the choice does not see takes turns: types, and whether extents are even.
+/// Properties that the choice does not depend on alternate: types, and whether extents are even.
 struct Turn {
   DType operands, result;
   bool is_ragged;
@@ -50,8 +50,8 @@ Turn turn_of(const ChosenProduct& p, std::size_t number) {
   return {operands, result, number / types.size() % 2 == 1 && !is_of_few_rows(p.config)};
 }
 
-/// What a kernel is known to lack: it is not assembled by that back end, and counted. Each goes
-/// from here with its cause. Bytes are those spilled at most.
+/// A known fault of a kernel: the back end does not assemble it, and counts it. Each goes from here
+/// with its cause. Bytes are those spilled at most.
 const char* lack_of(const ChosenProduct& p, const Turn& turn, runtime::Backend backend) {
   const bool reads_matrices = p.variant == Variant::Further || p.variant == Variant::BatchedFurther;
   const MatmulConfig& c = p.config;

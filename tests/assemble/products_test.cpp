@@ -27,7 +27,7 @@ TEST_F(Assembled, Matmul) {
     }
 }
 
-/// What the tensor cores take beside halves, few rows by exchanged operands, and gated products.
+/// The tensor cores' types other than halves, few rows by exchanged operands, and gated matmuls.
 TEST_F(Assembled, MatmulTypes) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
@@ -83,7 +83,7 @@ TEST_F(Assembled, MatmulTypes) {
   for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
 }
 
-/// What is taken for rows across lines, k contiguous in A only; vectors in the epilogue.
+/// Kernels for rows that are not 128-byte aligned, k contiguous in A only; vectors in the epilogue.
 TEST_F(Assembled, MatmulOfSharedOperands) {
   const auto dense =
       fused_matmul<bf16, bf16>([](Tile acc, Index m, Index n, In<bf16, 1> bias, In<f32, 1> scales) {
@@ -108,8 +108,8 @@ TEST_F(Assembled, MatmulOfSharedOperands) {
   }
 }
 
-/// What a product's sums meet comes without shared memory, for which a ring that is never empty
-/// leaves no room, and leaves enough registers.
+/// Epilogue operands come without shared memory, for which a ring that is never empty leaves no
+/// room, and leave enough registers.
 TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
   const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {

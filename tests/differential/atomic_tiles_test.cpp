@@ -179,7 +179,7 @@ TEST_P(AtomicTiles, OldValues) {
   expect_equal(sum, is);
 }
 
-/// What is absent of indices or values, behind the end of x, goes nowhere.
+/// Absent indices or values, behind the end of x, go nowhere.
 TEST_P(AtomicTiles, AbsentIndicesAndValues) {
   const auto scattered =
       kernel("scattered", [](In<i32, 1> x, InOut<i32, 1> count, InOut<i32, 1> seen, Ptr<i32> copy) {

@@ -144,7 +144,7 @@ TEST_P(Splits, SomeOfTheDepth) {
   }
 }
 
-/// What a user writes with cluster(n), and what the library does: the same sums in the same order.
+/// A kernel that a user writes with cluster(n), and the library's: the same sums in the same order.
 TEST_P(Splits, AsTheLibraryDoes) {
   for (const bool swap_ab : {true, false})
     for (const int n : {2, 4, 8}) {

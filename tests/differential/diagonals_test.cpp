@@ -131,7 +131,8 @@ TEST_P(ToeplitzTiles, InAProductWithAVector) {
   }
 }
 
-/// What may be written meanwhile is read where it stands, and what costs little stays where it is.
+/// A tensor that may be written meanwhile is read in its place, and a cheap term stays in its
+/// place.
 TEST_P(ToeplitzTiles, WhatIsNot) {
   const auto written = kernel("written", [](InOut<f32, 1> t, Out<f32, 2> out) {
     for (auto [m, n] : grid(out, 32, 32)) {

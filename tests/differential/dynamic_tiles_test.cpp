@@ -75,7 +75,7 @@ TEST_P(DynamicTiles, OfDocuments) {
   }
 }
 
-/// What is as much work in any tile, or known from the launch, is dealt beforehand.
+/// Tiles of equal work, or of work known from the launch, are assigned statically.
 TEST(DynamicTilesPlan, OfEvenWorkAreDealt) {
   const AttentionInputs in({1, 1}, 1, 200, 200, 64, Device::sim());
   for (const Mask& mask : {Mask(), masks::causal(), masks::sliding_window(Scalar<i32>(20))}) {

@@ -123,7 +123,7 @@ TEST_P(Multicast, TwoSums) {
   expect_shared(gated, 2);
 }
 
-/// What the sums meet comes a block of columns at a time, in front of the last products.
+/// Epilogue operands come a block of columns at a time, before the last MMAs.
 TEST_P(Multicast, Residual) {
   for (const char* plan : {"", "epilogue_tile_n=0"}) {
     SCOPED_TRACE(plan);

@@ -51,7 +51,8 @@ void set_i32(Kernel& k, OpId op, std::size_t operand, std::int64_t value) {
   k[op].operands[operand] = c;
 }
 
-/// What the others carry on is taken from the tile's begin.
+/// The tile's loop yields the value that it began with, instead of the one that the other
+/// warpgroups left.
 void carry_on_nothing(Kernel& k, std::size_t carry) {
   const OpId yield = k.terminator(k[own_tile(k)].regions[1]);
   const Value same = k[k[tile_loop(k)].regions[0]].args[1 + carry];

@@ -138,8 +138,8 @@ TEST_P(Pingpong, UnevenSteps) {
 
 TEST_P(Pingpong, FewSlots) { check_shapes<bf16, f32>({128, 64, 64, 2}, false); }
 
-/// What the sums meet, stored a block of columns at a time or all at once, by exchanges or through
-/// shared memory of each group's own.
+/// Epilogues whose results are stored a block of columns at a time or all at once, by exchanges or
+/// through shared memory of each group's own.
 TEST_P(Pingpong, Epilogue) {
   for (const char* plan :
        {"", "epilogue_tile_n=0", "stage_stores=1", "producer_warps=1 consumer_registers=0"}) {

@@ -106,7 +106,7 @@ inline std::vector<ir::OpId> all_of(
   return found;
 }
 
-/// What the check finds in a kernel before it runs.
+/// The faults that the check finds in a kernel before it runs.
 inline std::string found_statically(const ir::Kernel& simt) {
   const auto faults = codegen::find_simt_faults(simt);
   return faults.empty() ? "" : std::string(sim::name(faults.front().kind));

@@ -38,7 +38,7 @@ bool has(const runtime::Compilation& k, std::initializer_list<ir::Opcode> opcode
   return found;
 }
 
-/// What Hopper has and Ampere has not.
+/// Expects no instruction that Hopper has and Ampere has not.
 void expect_older_path(const runtime::Compilation& k) {
   using enum ir::Opcode;
   const ir::Target sm_80("sm_80");
@@ -75,7 +75,7 @@ struct Extents {
   std::int64_t m, n, k;
 };
 
-/// Which of A and B are stored transposed.
+/// The operands that are stored transposed.
 struct Order {
   bool a = false, b = false;
 };

@@ -77,7 +77,7 @@ TEST_P(SwappedTiles, OfEachMajor) {
   for (const bool b_columns : {false, true}) check<bf16, f32>(32, 128, 64, true, b_columns);
 }
 
-/// What meets the sums is where it was: two products of one A, a bias, a matrix, a gate.
+/// Epilogue operands keep their places: two matmuls of one A, a bias, a matrix, a gate.
 TEST_P(SwappedTiles, WhatMeetsTheSums) {
   const auto gated = kernel("gated", [](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> G,
                                         In<f32, 1> bias, In<bf16, 2> R, Out<f32, 2> C) {

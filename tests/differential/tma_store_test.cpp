@@ -192,7 +192,7 @@ TEST_P(TmaStore, OperandsEndEarlier) {
   }
 }
 
-/// What the sums meet, with two groups and without.
+/// Epilogue operands, with two consumer warpgroups and with one.
 TEST_P(TmaStore, Epilogue) {
   const auto added = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> before) {

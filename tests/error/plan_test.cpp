@@ -68,7 +68,7 @@ TEST(PlanError, MoreStagesThanFit) {
   });
 }
 
-/// What else needs shared memory does not fit beside the fewest slots, of which wgmma has two.
+/// Other users of shared memory do not fit beside the fewest slots, of which wgmma has two.
 TEST(PlanError, NoRoomBesideTheFewestStages) {
   expect("TEGULA_PLAN, scratch",
          [] { call_under("stage_stores=1 persistent=0", row_of_products()); });
@@ -118,7 +118,7 @@ using A = const In<bf16, 2>&;
 using C = const InOut<f32, 2>&;
 using I = const Index&;
 
-/// What behind the loop needs the rows of other programs.
+/// Code after the loop that needs the rows of other CTAs.
 TEST(PlanError, SumsThatCannotBeCut) {
   expect("cluster_split_k, a fold over rows", [] {
     call(split([](A a, A b, C c, I m, I n) {

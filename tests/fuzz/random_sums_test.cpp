@@ -283,7 +283,7 @@ struct Seen {
   int narrowed = 0, begun = 0;
 };
 
-/// What went wrong, or nothing.
+/// The fault found, or nothing.
 std::string check(const RandomSums& p, Seen& seen) {
   ir::verify_or_throw(p.kernel);
   Arguments want = p.args, by_passes = p.args, by_all = p.args;

@@ -87,7 +87,7 @@ std::vector<std::uint64_t> bits_of(const Tensor& t, DType d) {
   return bits;
 }
 
-/// What the oracle says of a case, and which elements it leaves open.
+/// The oracle's results of a case, and the elements that it leaves open.
 struct Expected {
   std::vector<Cell> values;
   std::vector<std::uint8_t> poison;

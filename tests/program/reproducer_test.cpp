@@ -62,7 +62,7 @@ Outcome outcome(const CompileRequest& request, const std::vector<ir::Pass>& pass
   return {"", "", k.plan};
 }
 
-/// What the command prints, of both outputs. `tegula` is the program of this build.
+/// The text that the command prints, on both outputs. `tegula` is the program of this build.
 std::string output_of(const std::string& command) {
   const std::string folder = std::filesystem::path(TEGULA_PROGRAM).parent_path().string();
   const std::string line = "{ PATH='" + folder + "':\"$PATH\"; " + command + "; } 2>&1";
@@ -133,7 +133,7 @@ TEST(Reproducer, HeaderWithFields) {
   std::filesystem::remove(file);
 }
 
-/// What TEGULA_DUMP writes of a trace leads to what it writes of the passes' result.
+/// A trace as TEGULA_DUMP writes it leads to the passes' result as TEGULA_DUMP writes it.
 TEST(Reproducer, ADumpedTraceIsOne) {
   const auto folder = std::filesystem::temp_directory_path() / "tegula-replayed-dump";
   Env dumping = env();

@@ -23,7 +23,7 @@ using ir::testing::RandomMasks;
 constexpr std::int64_t kQueries = 75, kKeys = 109, kBatch = 2, kHeads = 2;
 constexpr BlockShape kTiles{16, 16};
 
-/// What a list says of a row's blocks.
+/// A list's entry for a block of a row.
 enum class Entry : std::uint8_t { Absent, Masked, Whole };
 
 /// Columns [begin, end) of a row, or all.

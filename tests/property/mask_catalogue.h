@@ -271,7 +271,7 @@ inline Pixel morton(int i) {
   }
   return p;
 }
-/// Which of `tiles` are among the `window` around tile q: first and last.
+/// Whether tile kv is in the `window` around tile q: first and last of `tiles`.
 inline bool is_in_window(int q, int kv, int tiles, int window) {
   const int first = std::clamp(q - window / 2, 0, tiles - window);
   return kv >= first && kv < first + window;

@@ -43,7 +43,7 @@ TEST_P(AttentionOptions, SinksAndMaxima) {
   }
 }
 
-/// What keys hold that no row sees is nobody's business, in blocks that are visited, too.
+/// Values of keys that no row attends to have no effect, even in blocks that are visited.
 TEST_P(AttentionOptions, KeysThatNobodySeesMayBeNaN) {
   for (const auto rescaling : {Rescaling::exact, Rescaling::never}) {
     const Attention attention(

@@ -137,7 +137,7 @@ TEST_P(FallbackFlags, RowsThatBeginLater) {
   }
 }
 
-/// What is not a number, or infinite, or nearly, comes out as it does from exact rescaling.
+/// NaNs, infinities and values near them come out as they do from exact rescaling.
 TEST_P(FallbackFlags, ExtremeNumbers) {
   const AttentionSpec plain;
   AttentionSpec rising;  // by 2^30: sums that are sure, of products that overflow

@@ -198,7 +198,7 @@ TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
   EXPECT_EQ(compiled_by(5, 8192), once) << "more rows";
 }
 
-/// What is exchanged is as large as it can be.
+/// The exchanged partial results are as large as they can be.
 TEST_P(SplitKeys, OfWideHeads) {
   const Attention attention({.split_kv = 8});
   const Tensors t({.seqlen_kv = 300, .dim = 256, .head_dim_v = 256}, DType::bf16, Order::bhsd,

@@ -234,7 +234,7 @@ TEST_P(TmaLoads, OtherPlans) {
   }
 }
 
-/// What TMA cannot bring, and why.
+/// Tensors that TMA cannot load, and why.
 TEST_P(TmaLoads, ElementByElement) {
   const std::string one = "loaded element by element, not by TMA: ";
   const std::string begins = one + "the tensor does not begin at a multiple of 16 bytes",

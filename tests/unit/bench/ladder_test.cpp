@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// What of the machine a rung is there for, as remarks and the plan name it.
+/// The feature of the machine that a rung is there for, as remarks and the plan name it.
 const std::map<std::string_view, std::string_view> kSigns{
     {"mma.sync, cp.async ring of 3", "pipelined by cp.async stages=3"},
     {"wgmma, TMA, the fewest slots", "brought by TMA stages=2"},

@@ -126,7 +126,8 @@ TEST(SimtCheck, SilentOnKernelsWrittenByHand) {
   }
 }
 
-/// What the second group of warps waits for is left out of it, and what both arrive at.
+/// Faults put into the hand-written kernel, one at a time: counts of its mbarriers, waits and
+/// fences.
 TEST(SimtCheck, FaultsInTheKernelWrittenByHand) {
   const std::string gemm =
       read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/g0/gemm.tir");

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kRows = 2, kColumns = 64;
 
-/// What a kernel is made of; each member replaces one line of it.
+/// The lines of a kernel; each member replaces one of them.
 struct Parts {
   std::string target = "sm_90a", type = "f16";
   std::string sums = "const [value = 0.0] : tile<2x64xf32>";

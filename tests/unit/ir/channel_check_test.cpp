@@ -192,7 +192,7 @@ TEST(ChannelCheck, LoadsBesideOperands) {
   }
 }
 
-/// What threads load from a ring, before it was waited for or behind its release.
+/// Threads' loads from a ring before the wait for a slot or after its release.
 TEST(ChannelCheck, ReadAtTheWrongTime) {
   const auto moved = [](Opcode where, bool behind) {
     return faults(kBeside, "", Opcode::SmemLoad, [&](Kernel& k, OpId op) {
@@ -209,8 +209,9 @@ TEST(ChannelCheck, ReadAtTheWrongTime) {
               testing::ElementsAre("threads read a slot that was not waited for"));
 }
 
-/// Who does not wait for the turn takes the phase of an older round for its own; who does not pass
-/// it on, or whose tile ends elsewhere in the ring than the others count, stops them.
+/// A warpgroup that does not wait for its turn takes the phase of an older round for its own; one
+/// that does not pass it on, or whose tile ends elsewhere in the ring than the others count, stops
+/// the others.
 TEST(ChannelCheck, TilesInTurn) {
   for (const char* plan : {"", "stages=2", "stages=3", "stages=3 multicast=1"}) {
     SCOPED_TRACE(plan);

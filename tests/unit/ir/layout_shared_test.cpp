@@ -117,7 +117,8 @@ TEST(SharedLayout, TextRefusesWhatIsNotALayout) {
   EXPECT_TRUE(SharedLayout::parse("mem<12x2:2; off=[(1,0),(2,1),(2,0)]; rep=[0*3]>"));
 }
 
-/// What hardware does with a plan: element register -> byte address, for each lane.
+/// The addresses that hardware computes from a plan: element register -> byte address, for each
+/// lane.
 void expect_addresses(const MatrixPlan& plan, const SharedLayout& shared,
                       const LinearLayout& dist) {
   const int bytes = shared.element_bytes(), per_word = 4 / bytes;

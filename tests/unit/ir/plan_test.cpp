@@ -63,7 +63,7 @@ TEST(Plan, EveryRule) {
               HasSubstr("more than all have at the entry"));
 }
 
-/// What TEGULA_PLAN sets is for all kernels of a process.
+/// TEGULA_PLAN applies to all kernels of a process.
 TEST(Plan, ChangesOfEveryKernel) {
   Kernel k =
       parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/product_sm_80.tir"),

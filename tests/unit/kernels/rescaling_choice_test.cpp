@@ -60,7 +60,7 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_TRUE(AttentionHeuristics({.score = inline_ptx}).iterates_in_reverse());
 }
 
-/// What tensors or the caller say of a row may begin behind its tile's first block.
+/// Rows whose range tensors or the caller determine may begin behind their tile's first block.
 TEST(RescalingChoice, NotWhereDataSaysWhatRowsSee) {
   const Tensor ids = Tensor::zeros({4096}, DType::i32, Device::cpu());
   EXPECT_FALSE(never({.mask = masks::document(ids)}, call_of(4096)));

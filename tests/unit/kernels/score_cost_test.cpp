@@ -98,7 +98,7 @@ TEST(ScoreTraits, OfBoxes) {
       0);
 }
 
-/// What is rounded exactly is a function call.
+/// An exactly rounded reciprocal is a function call.
 TEST(ScoreTraits, OfReciprocals) {
   const auto of = [](Tile (*f)(const Arg&)) {
     return costly([f](Tile s, Tile, Tile, Tile, Tile) { return f(1.0f + exp(-s)); });

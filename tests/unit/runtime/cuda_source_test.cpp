@@ -47,7 +47,7 @@ NvrtcResult compile_file(const std::string& name) {
 // ---- elementwise
 // ----------------------------------------------------------------------------------------------------
 
-/// Which ops have a meaning on which types.
+/// The types on which an op has a meaning.
 enum class On { Integers, Floats, Numbers, F32 };
 struct Case {
   Opcode op;

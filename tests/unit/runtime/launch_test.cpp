@@ -362,7 +362,7 @@ TEST(Workspace, MemoryOfGoneGraphsMakesRoom) {
   testing::mock_next_graph();
 }
 
-/// What a graph does not keep goes back to the others, and the next call makes it anew.
+/// Memory that a graph does not keep goes back to the others, and the next call allocates anew.
 TEST(Workspace, OfGraphsThatKeepNothing) {
   const MockDriver driver;
   mock().stream_id = 16;
