@@ -1,4 +1,4 @@
-// What a score function asks of registers, found by its trace.
+// The cost of a score function in registers, found by its trace.
 #include "tegula/functions.h"
 
 #include <gtest/gtest.h>
