@@ -97,7 +97,7 @@ bool may_pingpong(const MatmulProblem& p, const MatmulConfig& t) {
   return !p.fp32_promotion && t.bm == kExtent && t.bn == kExtent;
 }
 
-/// Worth it where rows across lines make the L2 the bound, not else
+/// Whether multicast pays: if rows that are not line-aligned make the L2 the bound, not else
 /// (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl); only CTAs that fill an SM can.
 bool may_multicast(const MatmulProblem& p, const MatmulConfig& c) {
   constexpr int kMaxColumns = 192;  // maximum for a single wave

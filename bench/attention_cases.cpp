@@ -98,8 +98,8 @@ Case single(const char* name, SpecOf spec) {
           spec};
 }
 
-/// Sequences one behind the other. Further tensors: where they begin (CuSeqlens). number: the
-/// longest one's length.
+/// Consecutive sequences. Other tensors: their starts (CuSeqlens). number: the longest one's
+/// length.
 Case varlen(const char* name, AttentionSpec spec) {
   const Attention attention(std::move(spec));
   return {name, [=](const Stream& s, Tensors t, double number) {

@@ -495,7 +495,7 @@ void Lowering::find_live_ranges() {
       // Mbarriers and the words beside them stay what they are; nothing else may be written there.
       if (d.opcode == Opcode::SmemAlloc && from.type(d.results[0]).dtype() != DType::i64) {
         ring_of[d.results[0]] = rings_.size();
-        // A warp that copies on its own may fill a ring at any time before its last use.
+        // A producer warp may fill a ring at any time before its last use.
         const int first = producer_slice_ ? -1 : order_[op];
         rings_.push_back({first, order_[op], d.attrs.i(AttrName::offset), false});
       }
@@ -503,7 +503,7 @@ void Lowering::find_live_ranges() {
     }
   };
   visit(visit, from.body());
-  // One that is made in a loop is written again in its next round, by whoever comes there first.
+  // A ring that is made in a loop is written again in the next iteration, by the first warp there.
   const auto outside_of_loops = [&](RegionId home) {
     RegionId outermost = home;
     for (OpId o = from[home].owner; o; o = from[from[o].parent].owner)

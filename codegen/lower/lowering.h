@@ -122,8 +122,8 @@ class Lowering {
   void barrier();
   /// Staging buffers of TMA stores; null if there are none.
   const StoreStaging* store_staging() const { return staging_ ? &*staging_ : nullptr; }
-  /// Before what would overwrite, or end, shared memory that other CTAs may still be reading: waits
-  /// until they have done with it, where a cluster_reduce_scatter left that open.
+  /// Waits for other CTAs that may still read this CTA's shared memory after a
+  /// cluster_reduce_scatter, before it is overwritten or ends.
   void wait_for_cluster_reads();
   void will_leave_cluster() { is_read_by_cluster_ = true; }
   /// Barrier of all threads of the cluster that have not exited.

@@ -112,8 +112,8 @@ class Warp {
   /// Poisoned lanes of any register of the value.
   LaneMask poisoned_lanes(Slot s) const;
   ir::OpId poison_origin(Slot s) const { return state_[s].origin; }
-  /// Lanes of a 32-bit register whose lower (0) or upper (1) 16 bits hold no value: what ldmatrix
-  /// brings together may be half defined.
+  /// Lanes of a 32-bit register whose lower (0) or upper (1) 16 bits hold no value: a register that
+  /// ldmatrix fills may be half defined.
   LaneMask poisoned_half(Slot s, std::uint32_t reg, std::size_t half) {
     const auto& halves = state_[s].halves;
     return halves.empty() ? poison(s)[reg] : halves[reg][half];

@@ -1,17 +1,17 @@
-// Matrix products of a loop become wgmmas whose operands TMA brings into a ring of slots.
+// Turns the dots of a mainloop into wgmmas whose operands TMA loads into a ring of slots.
 //
 // Before:
 //     for k { a = load_view A[.., k]; b = load_view B[k, ..]; c = dot a, b, c }
-// After, with copies of stages - 1 steps in flight:
+// After, with loads of stages - 1 iterations in flight:
 //     for k, slot, phase {
 //       channel_wait slot, phase; c = dot_async c, ring_a[slot], ring_b[slot]; dot_wait 1
-//       channel_release slot - 1; the producer thread waits for all releases and copies step k +
-//       stages - 1
+//       channel_release slot - 1; the producer thread waits for all releases and loads iteration
+//       k + stages - 1
 //     }
-// Each wait completes the product of the step before, so that slot is free, while the current
-// product runs. Sums that nothing else reads stay pending round the loop; of two products, the
-// second may run a step late (skew_back_to_back_mma.cpp); others are waited for at once. (CUTLASS,
-// sm90 TMA mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
+// Each wait completes the MMA of the previous iteration, whose slot is then free, while the current
+// MMA runs. Accumulators that nothing else reads stay pending around the loop; GEMM1 of back-to-back
+// GEMMs may be skewed (skew_back_to_back_mma.cpp); others are waited for at once. (CUTLASS, sm90 TMA
+// mainloops; PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions".)
 #include <algorithm>
 #include <optional>
 #include <utility>

@@ -194,7 +194,8 @@ bool AttentionHeuristics::uses_speculative_softmax(const AttentionCall& c) const
          work(c, kv_extent) >= device_profile(c.Q.device()).attention.least_work;
 }
 
-/// Scores of positions are largest next to the query, as a rule (ALiBi, KERPLE, forgetting).
+/// Scores that depend on positions are usually largest next to the query (ALiBi, KERPLE,
+/// forgetting).
 bool AttentionHeuristics::iterates_in_reverse() const {
   return score.reads_kv_index && !score.grows_with_distance;
 }

@@ -1,4 +1,4 @@
-// The steps of a tile's products, shared by the programs of a cluster.
+// Cluster split-K: divides the k-iterations of a tile over the CTAs of a cluster.
 //
 // Before:  s = for 0 .. k { yield dot a, b, acc }; store_view C, f(s), m, n          (128x256)
 // After:   s = for part of rank { .. }; p = cluster_reduce_scatter s (32x256)

@@ -1,6 +1,9 @@
-// Before:  for tiles { p = f(q K[0]); for k = 1.. { q K[k] beside p V[k-1]; .. }; o = p V[last], o;
-// store h(o) } After:   for tiles, p, o of the tile before {
-//            q K[0] beside p V[last], o; p' = f(..); if there is a tile before { store h(o) }
+// Before:  for tiles {
+//            p = f(q K[0]); for k = 1.. { q K[k] next to p V[k-1]; .. }
+//            o = p V[last], o; store h(o)
+//          }
+// After:   for tiles, p, o of the previous tile {
+//            q K[0] next to p V[last], o; p' = f(..); if there is a previous tile { store h(o) }
 //            for k = 1.. { .. }
 //          }
 //          if there was a tile { o = p V[last], o; store h(o) }

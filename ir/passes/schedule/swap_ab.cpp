@@ -1,4 +1,4 @@
-// Products as their transposes.
+// Swap A/B: computes GEMMs as their transposes.
 //
 // Before:  s = for .. (acc: 16x128) { yield dot a, b, acc }
 // After:   t = for .. (acc: 128x16) { yield dot (permute b), (permute a), acc }; s = permute t
