@@ -1,5 +1,5 @@
-// Maps tile ids to tile coordinates: for the tiles of a grid, and for programs that choose their own
-// (tiles_of).
+// Maps tile ids to tile coordinates: for the tiles of a grid, and for programs that choose their
+// own (tiles_of).
 #include "dsl/raster_order.h"
 
 #include "dsl/elementwise.h"

@@ -151,7 +151,7 @@ bool MemoryHazards::may_alias(const MemoryAccess& a, const MemoryAccess& b) cons
                              [&](Value v) { return std::ranges::count(*b.roots, v) > 0; });
 }
 
-bool MemoryHazards::meet(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
+bool MemoryHazards::may_collide(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
   if ((!a.writes && !b.writes) || !may_alias(a, b)) return false;
   if (!a.commutes_as.empty() && a.commutes_as == b.commutes_as) return false;
   if (a.op == b.op && carried && moves_with(a, carried)) return false;
@@ -159,7 +159,7 @@ bool MemoryHazards::meet(const MemoryAccess& a, const MemoryAccess& b, OpId carr
 }
 
 bool MemoryHazards::conflict(const MemoryAccess& a, const MemoryAccess& b, OpId carried) {
-  return meet(a, b, carried) && !same_thread(a, b, carried);
+  return may_collide(a, b, carried) && !same_thread(a, b, carried);
 }
 
 bool MemoryHazards::may_pass(OpId a, OpId b) {
@@ -168,7 +168,7 @@ bool MemoryHazards::may_pass(OpId a, OpId b) {
   const bool touches = info(first.opcode).has(kReads | kWrites),
              other_touches = info(second.opcode).has(kReads | kWrites);
   if ((is_release(second) && touches) || (is_acquire(first) && other_touches)) return false;
-  return !x || !y || !meet(*x, *y);
+  return !x || !y || !may_collide(*x, *y);
 }
 
 bool MemoryHazards::may_be_read_ahead(OpId load, OpId loop) {

@@ -65,7 +65,7 @@ class MemoryHazards {
   /// Whether the accesses may touch the same element, one of them writing, and their order matters.
   /// `a` comes before `b`: in the same iteration of all common loops, or in an earlier one of loop
   /// `carried`.
-  bool meet(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
+  bool may_collide(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});
 
   /// Whether they conflict between threads: a barrier has to stand between them.
   bool conflict(const MemoryAccess& a, const MemoryAccess& b, OpId carried = {});

@@ -96,11 +96,11 @@ struct Evaluation {
   bool is_sequential = false;
   Memory memory;
   std::mutex mutex;  ///< guards the members below
-  struct Found {
+  struct LocatedFinding {
     OpId op;
     Finding finding;
   };
-  std::vector<Found> found;
+  std::vector<LocatedFinding> found;
   /// An element that a store left out.
   struct Drop {
     OpId op;

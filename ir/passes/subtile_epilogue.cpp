@@ -110,7 +110,7 @@ class EpilogueSubtiles {
   /// Whether a subtile of the load may be loaded after earlier subtiles were stored.
   bool may_be_loaded_late(OpId load) {
     const MemoryAccess *read = hazards_.access(load), *written = hazards_.access(store_);
-    return !read || !written || !hazards_.meet(*read, *written) ||
+    return !read || !written || !hazards_.may_collide(*read, *written) ||
            hazards_.is_same_box(*read, *written);
   }
 

@@ -128,7 +128,7 @@ class Program {
   }
 
   /// The first tile of each head's order, of all heads, then the second of each. Lists leave no
-  /// doubts.
+  /// flags.
   void tiles_in_order() const {
     const Tile count = cdiv(longest(), tiles_.block_q);
     const Tile entries = rows_.cu_q ? rows_.cu_q->dim(0) - 1 : x_.O.dim(0);

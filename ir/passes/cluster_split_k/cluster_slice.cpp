@@ -42,7 +42,7 @@ bool ClusterSlicer::fail(std::string why) {
 }
 
 bool ClusterSlicer::depends(Value v) {
-  if (sums_.contains(v)) return true;
+  if (accumulators_.contains(v)) return true;
   const OpId def = k_[v].def;
   if (!def) return false;
   if (const auto known = depends_.find(v); known != depends_.end()) return known->second;
@@ -76,7 +76,7 @@ std::optional<int> ClusterSlicer::result_dim(OpId op, Value operand, int dim) co
 }
 
 std::optional<int> ClusterSlicer::cut_dim(Value v) {
-  if (const auto sum = sums_.find(v); sum != sums_.end()) return sum->second;
+  if (const auto sum = accumulators_.find(v); sum != accumulators_.end()) return sum->second;
   const OpId def = k_[v].def;
   if (!is_computed_here(def)) {
     fail(def ? fmt::format("{} looks at sums", info(k_[def].opcode).mnemonic) : "a loop has sums");
@@ -116,7 +116,7 @@ bool ClusterSlicer::can_cut(Value v, int dim) {
     return !depends(v) || fail("all rows of a tile meet each row of sums");
   }
   if (can_[v].contains(dim)) return true;
-  if (const auto sum = sums_.find(v); sum != sums_.end())
+  if (const auto sum = accumulators_.find(v); sum != accumulators_.end())
     return sum->second == dim || fail("rows of sums meet their columns");
   if (!is_computed_here(def))
     return fail("what meets sums is computed in a loop, a branch or a product");

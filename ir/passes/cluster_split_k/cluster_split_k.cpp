@@ -127,10 +127,10 @@ class SplitKRewrite {
         }
         if (is_zero(k_, init_of(sum))) turn(sum);
         dims[sum.total] = sum.axis;
-        sums_.push_back(sum);
+        accumulators_.push_back(sum);
       }
     share_.emplace(k_, parts_, std::move(dims));
-    for (const CarriedAccumulator& sum : sums_)
+    for (const CarriedAccumulator& sum : accumulators_)
       if (!is_zero(k_, init_of(sum)) && !share_->can_cut(init_of(sum), 0)) return share_->why_not();
     for (OpId loop : loops_)
       if (is_computed_from_sums(loop)) return "a product is computed from another's sums";
@@ -197,7 +197,7 @@ class SplitKRewrite {
   void rewrite() {
     share_->begin();
     for (OpId loop : accumulation_loops_) keep_k_slice(k_, loop, share_->rank(), parts_);
-    for (const CarriedAccumulator& sum : sums_) add_parts(sum);
+    for (const CarriedAccumulator& sum : accumulators_) add_parts(sum);
     for (const PartialStore& store : stores_) store_part(store);
     make_clusters();
     erase_replaced();
@@ -215,7 +215,7 @@ class SplitKRewrite {
       part = b.add(part, share_->part(init, 0));
       begin_with_zeros(sum);
     }
-    share_->set_sum(sum.total, part);
+    share_->set_slice(sum.total, part);
   }
 
   void begin_with_zeros(const CarriedAccumulator& sum) {
@@ -295,7 +295,7 @@ class SplitKRewrite {
   std::vector<OpId> loops_;               ///< loops of the body with MMAs
   std::vector<OpId> accumulation_loops_;  ///< those, or loops in them, that accumulate
   std::vector<PartialStore> stores_;
-  std::vector<CarriedAccumulator> sums_;
+  std::vector<CarriedAccumulator> accumulators_;
   std::optional<ClusterSlicer> share_;
 };
 

@@ -180,12 +180,12 @@ void EpilogueOverlap::write(Builder& b, ValueMap map) const {
   b.yield({});
 }
 
-void EpilogueOverlap::finish_previous_tile(Builder& b, Value sums) {
+void EpilogueOverlap::finish_previous_tile(Builder& b, Value accumulator) {
   const OpId branch = b.make_if(exists_, {});
   Builder there(k_, k_[branch].regions[0]), none(k_, k_[branch].regions[1]);
   there.loc = none.loc = b.loc;
   ValueMap map = before_;
-  map[k_[l_.loop].results[c_]] = sums;
+  map[k_[l_.loop].results[c_]] = accumulator;
   write(there, std::move(map));
   none.yield({});
 }

@@ -322,7 +322,7 @@ RingPosition MmaLoop::end_position(Builder& b, const OperandPipeline& pipeline) 
   return pipeline.ring.after(b, pipeline.begin, b.div(rounded, step));
 }
 
-void MmaLoop::meet(Builder& b) {
+void MmaLoop::sync_before_reuse(Builder& b) {
   if (!is_nested()) b.effect(Opcode::CtaBarrier, {});
 }
 

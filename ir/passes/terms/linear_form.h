@@ -86,7 +86,7 @@ class LinearForms {
   RowOrColTerm neg(const RowOrColTerm& x);
   RowOrColTerm one(Type t);
   LinearForm with_scalar_merged(LinearForm f);
-  LinearForm merged_beside(const LinearForm& f, const LinearForm& other);
+  LinearForm merged_with_axis_of(const LinearForm& f, const LinearForm& other);
   Value repeated(const RowOrColTerm& n, Type type);
   std::optional<LinearForm> sum_of_fulls(const LinearForm& x, const LinearForm& y);
 

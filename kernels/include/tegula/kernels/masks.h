@@ -221,11 +221,11 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
 
 /// Speculative decoding of several continuations at once (Miao et al. 2023, arXiv:2305.09781; Cai
 /// et al. 2024, arXiv:2401.10774, Medusa; Li et al. 2024, arXiv:2401.15077, EAGLE): positions from
-/// `prefix` on are the nodes of a tree. A node attends to the prefix, itself and its ancestors: kv <
-/// prefix, or kv - prefix is a bit of node q - prefix in `ancestors`, which ancestor_bits makes for
-/// `nodes` nodes. For queries that are nodes only, AttentionSpec::align_bottom_right gives them
-/// their positions. Earlier queries attend to the prefix; and_(causal(), tree(...)) is the mask of a
-/// prefill. Throws CompileError for a table that holds no tree of `nodes` nodes.
+/// `prefix` on are the nodes of a tree. A node attends to the prefix, itself and its ancestors: kv
+/// < prefix, or kv - prefix is a bit of node q - prefix in `ancestors`, which ancestor_bits makes
+/// for `nodes` nodes. For queries that are nodes only, AttentionSpec::align_bottom_right gives them
+/// their positions. Earlier queries attend to the prefix; and_(causal(), tree(...)) is the mask of
+/// a prefill. Throws CompileError for a table that holds no tree of `nodes` nodes.
 Mask tree(MaskScalar prefix, Tensor ancestors, int nodes, Loc at = std::source_location::current());
 
 /// The mask of shifted positions: inner(q + q_offset, kv + kv_offset). For the shards of ring
