@@ -118,7 +118,7 @@ class KernelInstance {
   std::mutex tracing_;
   std::atomic<const Specialization*> specialization_;
   std::vector<std::unique_ptr<const Specialization>>
-      versions_;  ///< of specialization_; readers may still hold an old one
+      versions_;  ///< versions of specialization_; readers may still hold an old one
 };
 
 }  // namespace tegula::dsl

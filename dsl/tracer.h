@@ -53,7 +53,7 @@ struct OpenScope {
   bool second = false;
   std::size_t requests = 0;  ///< requested extents when it was opened
   int exceptions =
-      std::uncaught_exceptions();  ///< of this library's own C++ runtime, when it was opened
+      std::uncaught_exceptions();  ///< count of this library's own C++ runtime, when it was opened
 };
 
 /// One tune() call.

@@ -55,7 +55,7 @@ class Program {
         dv_(slice(0, padded_head_dim(x.V.static_dim(3)))),
         tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.pack_gqa), pass)),
         programs_(tune("SPLITS", kSplitKvClusters, 1)),
-        visibility_(spec_),  // of this trace: what the mask captured may change
+        visibility_(spec_),  // visibility in this trace: values that the mask captured may change
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.static_dim(3), x.O.static_dim(3);  // so that no guard is left where nothing is absent
     if (rows.cu_q) any_number();

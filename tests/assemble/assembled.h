@@ -77,7 +77,7 @@ inline std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps)
       std::ranges::count(events, ir::ChannelEvent::Kind::Product, &ir::ChannelEvent::kind));
 }
 
-/// A product to be assembled.
+/// A matmul to be assembled.
 struct Case {
   DType operands, result;
   MatmulConfig config;

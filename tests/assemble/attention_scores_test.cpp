@@ -58,7 +58,7 @@ TEST_F(Assembled, AttentionWithScoresOfDistances) {
     }
 }
 
-/// Terms that products begin with stay in registers beside what finds the next block, and beside
+/// Accumulator-init terms stay in registers beside those that find the next block, and beside
 /// limits on both sides.
 TEST_F(Assembled, AttentionWithTermsUnderMasks) {
   const Tensor ids = Tensor::zeros({64}, DType::i32, Device::cpu());

@@ -42,8 +42,8 @@ inline constexpr std::int64_t kColumns[] = {
 inline constexpr std::int64_t kDepths[] = {1,    16,   64,   100,  128,  192,  256,  512,  1000,
                                            1024, 2048, 3072, 4096, 5000, 7168, 8192, 16384};
 
-/// As the library asks of tensors: of 8 bits and tf32 k is contiguous in both, if need be in
-/// copies; rows lie across lines or not in all four ways, of 16 bits.
+/// Alignment as the library asks of tensors: for 8 bits and tf32, k is contiguous in both, if need
+/// be in copies; for 16 bits, rows are 128-byte aligned or not in all four ways.
 class ChosenProducts {
  public:
   static std::vector<ChosenProduct> all() {

@@ -1,6 +1,6 @@
-// Every kernel of products that the choice of a configuration can lead to is assembled by both back
-// ends: no spills, no stack, no warning of the assembler (C75xx). Of them all an even sample,
-// unless TEGULA_TEST_ASSEMBLE=all. Needs ptxas.
+// Both back ends assemble every matmul kernel that the choice of a configuration can lead to: no
+// spills, no stack, no warning of the assembler (C75xx). Takes an even sample of them, unless
+// TEGULA_TEST_ASSEMBLE=all. Needs ptxas.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -155,7 +155,7 @@ const std::vector<runtime::Backend>& backends() {
   return found;
 }
 
-/// A kernel of the list as its turn has it.
+/// A kernel of the list, with the properties of its place in the list.
 struct Row {
   const ChosenProduct* product;
   Turn turn;
@@ -227,7 +227,7 @@ const std::vector<ChosenProduct>& all_chosen() {
 
 class Configurations : public Assembled {};
 
-/// Each way to compute a product is among those chosen, so the list is no shorter than it looks.
+/// Each decomposition of a matmul is among those chosen, so the list is no shorter than it looks.
 TEST(ChosenProducts, HaveEveryWay) {
   const std::vector<ChosenProduct>& all = all_chosen();
   EXPECT_GT(all.size(), 2000u);

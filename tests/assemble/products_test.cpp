@@ -54,7 +54,7 @@ TEST_F(Assembled, MatmulTypes) {
         traced("matmul", [&] { matmul(stream, A, B, C, c.config, c.options); });
     for (const runtime::Backend backend : backends) expect_clean(kernel, "sm_90a", true, backend);
   }
-  // Rows that nothing asynchronous can bring are copied first.
+  // Rows that no asynchronous copy can load are repacked first.
   const Tensor X = host({37, 67}), Y = host({67, 51}), Z = host({37, 51});
   const auto odd = [&](const char* kernel, const MatmulConfig& config) {
     return traced(kernel, [&] { matmul(stream, X, Y, Z, config); });
@@ -163,7 +163,7 @@ TEST_F(Assembled, OddWidthsBesideMatrices) {
     }
 }
 
-/// Products whose parts of k are added in a cluster; older targets have none.
+/// Matmuls with split-K in a cluster; older targets have none.
 TEST_F(Assembled, ClusteredMatmul) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());

@@ -48,7 +48,7 @@ TEST_P(BlockLists, VisitWhatTheySay) {
     const std::string text = listed.explain();
     EXPECT_NE(text.find("dot by wgmma"), std::string::npos) << text;
     EXPECT_NE(text.find("overlapped=1"), std::string::npos) << text;
-    // The entries are read by the warps that copy: their threads are beside those that compute.
+    // Producer warps read the entries: their threads come on top of the consumers'.
     EXPECT_NE(text.find("threads 384"), std::string::npos) << text;
     EXPECT_NE(listed.dump("optimize").find("names = \"consumer,producer\""), std::string::npos);
   }

@@ -1,5 +1,5 @@
 // Widths between the powers of two, which the library chooses for rows of weights that k is
-// contiguous in, by every way a product is computed, on every device that is here.
+// contiguous in, in every decomposition of a matmul, on every device that is here.
 #include <gtest/gtest.h>
 
 #include "tegula/kernels/fused_matmul.h"
@@ -36,7 +36,8 @@ constexpr int kWidths[] = {112, 160, 176, 224};
 TEST_P(ChosenWidths, Whole) {
   for (const int bn : kWidths)
     for (const int bm : {64, 128, 192}) {
-      if (bm == 192 && bn == 224) continue;  // more sums than three warpgroups have registers for
+      if (bm == 192 && bn == 224)
+        continue;  // more accumulators than three warpgroups have registers for
       check<bf16>({.bm = bm, .bn = bn, .bk = 64}, bm + 8, 2 * bn + 8, 200);
       check<f32>({.bm = bm, .bn = bn, .bk = 64}, bm, bn, 64);
     }

@@ -1,5 +1,5 @@
-// Tiles by a counter (plan.dynamic_scheduler) and dealt beforehand give the same; what a lowering
-// of the counter could get wrong, the simulator finds.
+// Dynamic (plan.dynamic_scheduler) and static tile schedulers give the same results; the simulator
+// finds faults that a lowering of the counter could have.
 #include <functional>
 #include <optional>
 
@@ -89,7 +89,7 @@ TEST(DynamicTilesPlan, OfEvenWorkAreDealt) {
 // ---- planted faults
 using namespace ir;
 
-/// The lowered product, to be broken and run.
+/// The lowered matmul, to be broken and run.
 class Planted : public testing::Test {
  protected:
   Planted() : in_(9, Device::sim()), C_(in_.result()) {

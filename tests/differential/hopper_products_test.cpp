@@ -1,5 +1,5 @@
-// Products that become wgmma on operands brought by TMA: every operand order, tile and odd shape,
-// exact on small integers, on every device that is here.
+// Matmuls by wgmma on operands loaded by TMA: every operand order, tile and odd shape, exact on
+// small integers, on every device that is here.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -99,7 +99,7 @@ TEST_P(HopperProducts, FewStepsAndNone) {
     expect_exact(kernel, integers({72, k}, 5), integers({40, k}, 6), 72, 40, k, order);
 }
 
-/// A product whose operand is another product's result, and a sum that something else reads.
+/// An MMA whose operand is another MMA's result, and an accumulator that something else reads.
 TEST_P(HopperProducts, ChainedProducts) {
   const auto back_to_back =
       kernel("chained", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
@@ -137,7 +137,8 @@ TEST_P(HopperProducts, ChainedProducts) {
   }
 }
 
-/// Two sums over one A: both stay in flight, and A is brought once. With an empty and a short loop.
+/// Two accumulators over one A: both stay in flight, and A is loaded once. With an empty and a
+/// short loop.
 TEST_P(HopperProducts, TwoSumsOverOneOperand) {
   const auto gated =
       kernel("gated", [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
@@ -178,7 +179,7 @@ TEST_P(HopperProducts, TwoSumsOverOneOperand) {
   EXPECT_EQ(said.find("overlapped=0"), std::string::npos) << said;
 }
 
-/// A product loop inside the user's own loop: the ring goes on from turn to turn.
+/// A mainloop inside the user's own loop: the ring goes on from iteration to iteration.
 TEST_P(HopperProducts, LoopsInLoops) {
   const auto sums = kernel("sums", [](In<bf16, 3> A, In<bf16, 3> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 64, 64)) {
@@ -212,7 +213,7 @@ TEST_P(HopperProducts, LoopsInLoops) {
   }
 }
 
-/// The library's product: k divided among CTAs, and whatever is chosen for a shape.
+/// The library's matmul: split-K, and whatever is chosen for a shape.
 TEST_P(HopperProducts, ConfigurationsOfTheLibrary) {
   const std::int64_t m = 72, n = 136, k = 1096;
   const Tensor A = integers({m, k}, 1), B = integers({k, n}, 2);

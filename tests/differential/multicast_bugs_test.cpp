@@ -1,6 +1,5 @@
-// Operands that the programs of a cluster bring for each other, in the simulator: what is copied,
-// and bugs that the lowering could have, planted in its code. Each must be caught, by a finding or
-// by a wrong result.
+// Multicast operands in the simulator: what is copied, and bugs that the lowering could have,
+// planted in its code. Each must be caught, by a finding or by a wrong result.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -54,7 +53,7 @@ TEST(SharedProducts, AreCopiedOnce) {
   expect_bytes(kOdd, 3);
 }
 
-/// In machine form each program still brings its own boxes: the interpreter finds the same result.
+/// In machine form each program still loads its own boxes: the interpreter finds the same result.
 TEST(SharedProducts, MachineFormMeansTheSame) {
   PlannedProduct product({4, 3, 4}, plan_of(true));
   const auto is_cluster = [](const Kernel& machine) { EXPECT_EQ(machine.info.cluster, 2); };

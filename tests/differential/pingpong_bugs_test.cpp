@@ -1,5 +1,5 @@
-// Tiles that two groups of a program take in turn: bugs that the lowering could have, planted in
-// its code. Each must be caught in the simulator, by a finding or by a wrong result.
+// Ping-pong: bugs that the lowering could have, planted in its code. Each must be caught in the
+// simulator, by a finding or by a wrong result.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -117,7 +117,7 @@ const Bug kBugs[] = {
      "mbarrier-misuse"},
 };
 
-/// Where both groups are often behind their products at one time.
+/// Tiles so short that both warpgroups are often after their mainloops at one time.
 const Bug kBugsOfShortTiles[] = {
     {"one barrier for both groups",
      [](Kernel& k) {

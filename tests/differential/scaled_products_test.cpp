@@ -1,4 +1,4 @@
-// Products whose sums are scaled by the epilogue, as quantized layers do, gated units with the
+// Matmuls whose epilogue scales the accumulators, as quantized layers do, gated units with the
 // function that models use, and results of 8 bits, on every device that is here.
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 using test::expect_equal;
 using test::product;
 
-/// Configurations of every way a product is computed.
+/// Configurations of every decomposition of a matmul.
 const MatmulConfig kWays[] = {
     {.bm = 64, .bn = 64, .bk = 128},
     {.bm = 128, .bn = 128, .bk = 128, .multicast = true, .tma_store = true},

@@ -1,5 +1,5 @@
-// Tiles of few rows, whose products are computed as their transposes (plan field `swap`), on every
-// device that is here. Operands are small integers, so that sums are exact.
+// Tiles of few rows, computed as their transposes (plan field `swap_ab`), on every device that is
+// here. Operands are small integers, so that sums are exact.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -43,7 +43,8 @@ class SwappedTiles : public test::OnDevice {
   void check(int bm, int bn, int bk, bool a_columns = false, bool b_columns = false) {
     SCOPED_TRACE(testing::Message() << bm << "x" << bn << "x" << bk);
     const auto kernel = matmul_of<T, O>(bm, bn, bk);
-    const std::int64_t unit = 16 / size_bytes(dtype_of<T>);  // of what TMA takes
+    const std::int64_t unit =
+        16 / size_bytes(dtype_of<T>);  // elements of 16 bytes, the granule of TMA
     for (const auto& [m, n, k] :
          {std::tuple<std::int64_t, std::int64_t, std::int64_t>{bm, 320, 33 * unit},
           {40, 200, 17 * unit},
@@ -123,8 +124,8 @@ TEST_P(SwappedTiles, SumsThatBeginWithSomething) {
   expect_equal(C, want);
 }
 
-/// Where the sums are looked at within the loop, TMA does not take an operand, or the transposes
-/// would have no more rows, products stay as they are.
+/// MMAs stay as they are where the accumulators are read within the loop, TMA does not take an
+/// operand, or the transposes would have no more rows.
 TEST_P(SwappedTiles, NotEverywhere) {
   const auto looked_at = kernel("looked_at", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 16, 64)) {

@@ -1,5 +1,5 @@
-// Tiles that a kernel's loop of products loads for other uses than as their operands, brought by
-// TMA (grid(.., tma_aux_loads(true))): to the bit what threads load, in one product and in two.
+// Tiles that a kernel's mainloop loads for other uses than as MMA operands, by TMA (grid(..,
+// tma_aux_loads(true))): to the bit as by threads, with one MMA and with two.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -111,7 +111,7 @@ TEST_P(TmaLoads, OtherPlans) {
   }
 }
 
-/// Two warpgroups take tiles in turn: what one skips, its ring beside operands skips, too.
+/// Ping-pong: where a warpgroup skips a tile, its auxiliary ring skips it, too.
 TEST_P(TmaLoads, TilesInTurn) {
   const auto weighted = [](bool by_tma) {
     return kernel("weighted", [=](In<bf16, 2> A, In<bf16, 2> B, In<f32, 2> W, Out<f32, 2> C) {

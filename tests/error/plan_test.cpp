@@ -98,7 +98,7 @@ TEST(PlanError, FieldsThatCannotBeHad) {
   expect("a rule", [] { call(product().with_plan("producer_warps=2")); });
 }
 
-/// A product whose tile `body` computes and stores, split in two.
+/// A matmul whose tile `body` computes and stores, split in two.
 template <class Body>
 auto split(const Body& body) {
   return kernel("product",

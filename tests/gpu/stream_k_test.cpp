@@ -1,5 +1,5 @@
-// Products whose steps are dealt evenly, launched many times, on streams at once and in graphs;
-// twin: tests/differential/stream_k_test.cpp.
+// Stream-K matmuls, launched many times, on streams at once and in graphs; twin:
+// tests/differential/stream_k_test.cpp.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -53,8 +53,8 @@ class StreamedOnGpu : public ByBackEnd {
 INSTANTIATE_TEST_SUITE_P(BackEnds, StreamedOnGpu, testing::Values("llvm", "nvrtc"),
                          [](const auto& info) { return std::string(info.param); });
 
-/// A ragged last round, fewer tiles than programs, fewer steps than programs, and more CTAs than
-/// one an SM.
+/// A ragged last wave, fewer tiles than CTAs, fewer k-iterations than CTAs, and more CTAs than one
+/// an SM.
 TEST_P(StreamedOnGpu, ManyLaunches) {
   const Stream stream = Stream::create(Device::cuda());
   const int sms = config_.stream_k_ctas;
@@ -74,7 +74,7 @@ TEST_P(StreamedOnGpu, ManyLaunches) {
     }
 }
 
-/// Sums that are rounded: whoever comes last.
+/// Rounded sums, in any order of arrival.
 TEST_P(StreamedOnGpu, IsDeterministic) {
   const Tensor A = Tensor::normal({700, 3000}, DType::bf16, 0, 1, 1, Device::cuda()),
                B = Tensor::normal({3000, 900}, DType::bf16, 0, 1, 2, Device::cuda()),

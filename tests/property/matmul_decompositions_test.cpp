@@ -1,5 +1,5 @@
-// Products of exchanged operands and of batches, and those that wgmma does not compute, in 200
-// random products each; and whatever is drawn where nothing is forced. The law: random_products.h.
+// Matmuls of exchanged operands and of batches, and those without wgmma, 200 random ones each; and
+// whatever is drawn where nothing is forced. The law: random_products.h.
 #include "tests/property/random_products.h"
 
 namespace tegula {
@@ -57,8 +57,8 @@ TEST(MatmulWays, MmaSync) {
                    }});
 }
 
-/// Rows that TMA does not bring under a swizzle: rings of what threads copy, of steps so large that
-/// memory has room for two or three slots.
+/// Rows that TMA does not load with a swizzle: rings of copies by threads, with iterations so large
+/// that memory has room for two or three slots.
 TEST(MatmulWays, CopiedByThreads) {
   expect_exact_in({"copied by threads",
                    [](Draws& d, DrawnProduct& x) {

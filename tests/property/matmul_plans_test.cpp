@@ -1,6 +1,5 @@
-// Each kind of plan that a product by wgmma in one kernel can have, in 200 random products each;
-// those whose k is divided are in matmul_split_k_test.cpp, others in
-// matmul_decompositions_test.cpp. The law: random_products.h.
+// Each kind of plan that a wgmma matmul in one kernel can have, 200 random matmuls each; split-K is
+// in matmul_split_k_test.cpp, others in matmul_decompositions_test.cpp. The law: random_products.h.
 #include "tests/property/random_products.h"
 
 namespace tegula {

@@ -1,5 +1,4 @@
-// Each way of dividing a product's k among programs, in 200 random products each. The law:
-// random_products.h.
+// Each kind of split-K, 200 random matmuls each. The law: random_products.h.
 #include "tests/property/random_products.h"
 
 namespace tegula {
@@ -11,7 +10,8 @@ using test::expect_exact_in;
 using test::is_by_wgmma;
 using test::says;
 
-/// A second kernel adds the sums of parts of k, some of which may have no step.
+/// A second kernel adds the partial accumulators of slices of k, some of which may have no
+/// iteration.
 TEST(MatmulParts, Divided) {
   expect_exact_in({"divided",
                    [](Draws& d, DrawnProduct& x) {
@@ -39,7 +39,7 @@ TEST(MatmulParts, Clustered) {
                    }});
 }
 
-/// The kernel of a whole product, or of a batch, split by its plan.
+/// The kernel of a data-parallel matmul, or of a batch, split by its plan.
 TEST(MatmulParts, SplitByThePlan) {
   expect_exact_in({"split by the plan",
                    [](Draws& d, DrawnProduct& x) {

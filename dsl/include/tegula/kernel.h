@@ -68,8 +68,8 @@ struct ParamInfo {
 struct HostArg {
   ParamKind kind = ParamKind::View;
   DType dtype = DType::f32;
-  const Tensor* tensor = nullptr;  ///< of a View, none if left out; for a Pointer made from a
-                                   ///< tensor, that tensor
+  const Tensor* tensor = nullptr;  ///< tensor of a View, none if left out; for a Pointer made from
+                                   ///< a tensor, that tensor
   /// Of a Scalar or Constant: its bytes; of a Pointer: the address; of an optional View: 1 if
   /// given.
   std::uint64_t bits = 0;

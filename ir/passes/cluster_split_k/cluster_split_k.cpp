@@ -293,7 +293,7 @@ class SplitKRewrite {
   int parts_;
   Uses uses_;
   std::vector<OpId> loops_;               ///< loops of the body with MMAs
-  std::vector<OpId> accumulation_loops_;  ///< those, or loops in them, that accumulate
+  std::vector<OpId> accumulation_loops_;  ///< the loops, or loops in them, that accumulate
   std::vector<PartialStore> stores_;
   std::vector<CarriedAccumulator> accumulators_;
   std::optional<ClusterSlicer> share_;

@@ -118,7 +118,7 @@ TEST_P(TmaLoads, UnderMasks) {
         {.mask = masks::causal(), .align_bottom_right = true, .pack_gqa = false}, host, 63);
 }
 
-/// Before and behind other functions, one of which is what products begin with.
+/// Before and after other functions, one of which gives accumulator-init terms.
 TEST_P(TmaLoads, AmongOtherScores) {
   const Tensor bias = bias_of({{2, 4, 70, 133}, DType::bf16, 136});
   const std::vector<double> values = bias.to_doubles();

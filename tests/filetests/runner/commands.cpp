@@ -120,7 +120,7 @@ fuzz::Arguments arguments_of(const ir::Kernel& k, std::string_view list) {
   return args;
 }
 
-/// Four digits: what the interpreter sums in f64 may come from f32 elsewhere.
+/// Four digits: a sum that the interpreter forms in f64 may come from f32 elsewhere.
 std::string element(const fuzz::Argument& a, std::int64_t i) {
   const ir::Cell c = a.at(i);
   return is_float(a.dtype) ? fmt::format("{:.4g}", c.f) : fmt::format("{}", c.i);

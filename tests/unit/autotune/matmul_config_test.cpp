@@ -15,8 +15,8 @@ TEST(MatmulConfig, LargeAndSmall) {
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).bk, 128);
 }
 
-/// Where an SM has several tiles, unless a warpgroup has two sums of each. What rows are long
-/// enough for, results by TMA and operands that pairs share, follows.
+/// Ping-pong, if an SM has several tiles, unless a warpgroup has two accumulators of each. Whole
+/// rows, results by TMA and multicast operands follow from it.
 TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
   EXPECT_EQ(matmul_config({8192, 8192, 1024}).str(), "128x128x64 pingpong");
   EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x128x64 pingpong tma_store");
@@ -156,8 +156,9 @@ TEST(MatmulConfig, RowsAcrossLines) {
   EXPECT_GT(matmul_config(p).bn, with_lines.bn) << matmul_config(p).str();
 }
 
-/// There pairs of tiles share what they bring, and a height of its own fills the only wave; not
-/// where lines are whole, B's columns come in any number, A's rows do not, or numbers are other.
+/// Unaligned rows: pairs of tiles share their loads, and a height of its own fills the only wave;
+/// not if rows are 128-byte aligned, B's columns come in any number, A's rows do not, or numbers
+/// are other.
 TEST(MatmulConfig, RowsAcrossLinesAreShared) {
   MatmulProblem p{1000, 2056, 1096};
   p.is_a_line_aligned = p.is_b_line_aligned = false;
@@ -184,8 +185,8 @@ TEST(MatmulConfig, PartsInAWaveAreClusters) {
   EXPECT_FALSE(matmul_config({8192, 8192, 8192}).split_k_in_cluster);
 }
 
-/// A ragged product takes the tile that fills its last wave, not the largest.
-/// Two products at once are as wide as one of twice the columns; k is whole.
+/// A ragged matmul takes the tile that fills its last wave, not the largest. Two matmuls at once
+/// are as wide as one of twice the columns; k is whole.
 TEST(MatmulConfig, Gated) {
   for (const std::int64_t n : {64, 512, 1472, 4096}) {
     MatmulConfig c = gated_matmul_config({300, n, 1024});
@@ -210,7 +211,8 @@ TEST(MatmulConfig, RowsThatAreNotAligned) {
   EXPECT_EQ(matmul_config({.m = 9, .n = 999, .k = 999, .has_wgmma = false}).str(), "64x128x32");
 }
 
-/// Two launches take longer than a product of a few steps; one of many has the faster instructions.
+/// Two launches take longer than a matmul of a few k-iterations; one of many has the faster
+/// instructions.
 TEST(MatmulConfig, FewStepsOfOperandsThatWouldBeCopied) {
   MatmulProblem p{6739, 123, 119};
   EXPECT_FALSE(matmul_config(p).no_repack);
@@ -253,7 +255,7 @@ TEST(MatmulConfig, WidthsBesideMatrices) {
   EXPECT_TRUE(is_taken) << "elsewhere it is a width like others";
 }
 
-/// Tiles are cut, and k divided, for the waves of the GPU at hand.
+/// Tiles are cut, and k split, for the waves of the GPU at hand.
 TEST(MatmulConfig, OtherNumbersOfMultiprocessors) {
   const auto of = [](std::int64_t m, std::int64_t n, std::int64_t k, int sms) {
     return matmul_config({.m = m, .n = n, .k = k, .num_sms = sms}).str();

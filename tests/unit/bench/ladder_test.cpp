@@ -1,4 +1,4 @@
-// Every rung of the ladder is a plan that its kernel can have on Hopper, and computes the product;
+// Every rung of the ladder is a plan that its kernel can have on Hopper, and computes the matmul;
 // the test prints the plans.
 #include "bench/ladder.h"
 

@@ -165,7 +165,8 @@ TEST(SimDetectors, SilentOnEqualValuesWrittenByAll) {
 }
 
 TEST(SimDetectors, SilentOnWordsThatAreThePrograms) {
-  // A thread meets its own words only; all store one word alike; one lane's word behind a barrier.
+  // A thread accesses only its own words; all store one word alike; one lane's word after a
+  // barrier.
   expect_silent(replaced(exchange_in_global(0), bar, "pin"));
   expect_silent(kernel(64, R"(
   st_global %g, %t [width = 1]

@@ -28,7 +28,7 @@ struct Parts {
   std::string fact = "assume %positive";
   std::string columns = "cast %at [reassoc = 1] : tile<1x64xf32>";
   std::string score = "fma %wide, %slope, %scaled [reassoc = 1] : tile<2x64xf32>";
-  std::string other = "";  ///< a use of the product beside the score
+  std::string other = "";  ///< a use of the MMA's result besides the score
 };
 
 /// scale * a b + slope * (first + column): its maxima of rows, and what is below them.
@@ -65,7 +65,7 @@ kernel @scores tile target({0}) (%q: view<?x?x{1}, in> [arg = 0], %k: view<?x?x{
 
 struct Result {
   Kernel kernel{""};
-  bool begins = false;  ///< its product begins with terms
+  bool begins = false;  ///< its accumulator starts from terms
 };
 Result narrowed(const Parts& p, std::string_view columns = "64") {
   std::string text = text_of(p);

@@ -172,7 +172,7 @@ TEST(ChannelCheck, TilesByACounter) {
   EXPECT_THAT(kept.back(), HasSubstr("deadlock"));
   for (const std::string& fault : faults(kCounter, "", Opcode::PublishTile, erase))
     EXPECT_THAT(fault, HasSubstr("deadlock"));
-  // Announced and brought, but read before it was waited for.
+  // Expected and loaded, but read before the wait for it.
   const auto early = faults(kCounter, "", Opcode::ReceiveTile, [](Kernel& k, OpId op) {
     OpId wait = k[op].prev;
     while (k[wait].opcode != Opcode::ChannelWait) wait = k[wait].prev;
@@ -182,7 +182,7 @@ TEST(ChannelCheck, TilesByACounter) {
   EXPECT_THAT(early, testing::ElementsAre("threads read a slot that was not waited for"));
 }
 
-/// The ring beside operands; those of operands are guarded by it, too, as the copies are in order.
+/// The auxiliary ring; the operands' barriers guard it, too, as the copies are in order.
 TEST(ChannelCheck, LoadsBesideOperands) {
   for (const char* plan : {"", "persistent=1"}) {
     SCOPED_TRACE(plan);

@@ -235,8 +235,8 @@ TEST(SharedFn, RefusesWithReasons) {
   EXPECT_EQ(shared_fn(pieces, coalesced({96}, 1, 1, {0})).reason(), "the ranks differ");
 }
 
-/// Sums of f32 are pairs of columns, eight bytes a lane: of what TMA brings in rows of 128 bytes
-/// each phase takes two wavefronts, of rows of 32 bytes one.
+/// Accumulators of f32 are pairs of columns, eight bytes a lane: from boxes that TMA loads in rows
+/// of 128 bytes each phase takes two wavefronts, in rows of 32 bytes one.
 TEST(BankUse, WordsAsSumsLie) {
   for (const int columns : {64, 96, 128}) {
     const LinearLayout sums = mma_m16n8k16_acc({128, columns}, 8, 1);

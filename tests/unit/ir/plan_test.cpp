@@ -100,8 +100,8 @@ TEST(Plan, StoresByTma) {
               HasSubstr("no stores by TMA: no result that it can store"));
 }
 
-/// Where a loop of products loads a box beside their operands that TMA can bring, and there is
-/// room; else a remark says why not.
+/// Auxiliary loads by TMA: if a mainloop loads a box that TMA can load, besides its operands, and
+/// there is room; else a remark says why not.
 TEST(Plan, LoadsByTma) {
   const auto said = [](const std::string& name, const char* changes, const char* from = "",
                        const char* to = "") {
@@ -152,7 +152,7 @@ TEST(Plan, TilesByACounter) {
   EXPECT_FALSE(plan_of(true, "dynamic_scheduler=1"));
 }
 
-/// Tiles side by side are dealt, not fetched.
+/// Neighbouring tiles are assigned statically, not fetched.
 TEST(Plan, MulticastOrACounter) {
   const std::string file =
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/multicast.tir";
@@ -227,8 +227,8 @@ TEST(Plan, TilesInTurn) {
   }
 }
 
-/// Where there are clusters and the kernel's sums can be cut; else it is dropped, or, of a plan
-/// that was given, refused.
+/// Split-K by the plan where there are clusters and the kernel's accumulators can be sliced; else
+/// it is dropped, or, of a plan that was given, refused.
 TEST(Plan, SplitsOfProducts) {
   const auto run = [](const std::string& file, PassContext& context) {
     Kernel k =

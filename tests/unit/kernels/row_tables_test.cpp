@@ -1,4 +1,5 @@
-// Tables that a mask looks up by row: no step of attention's loop may make warps meet over them.
+// Tables that a mask looks up by row: no iteration of attention's mainloop may make warps
+// synchronise for them.
 #include <gtest/gtest.h>
 
 #include <string>

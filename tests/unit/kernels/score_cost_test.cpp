@@ -55,7 +55,7 @@ TEST(ScoreTraits, OfPairs) {
             element);
 }
 
-/// Bytes of a pair that TMA can bring, if nothing else is costly.
+/// Bytes of a pair that TMA can load, if nothing else is costly.
 TEST(ScoreTraits, OfBoxes) {
   const auto bytes = [](const Score& score) { return score_cost(score).tma_bytes_per_element; };
   const auto of = [](DType dtype, std::int64_t row) {
