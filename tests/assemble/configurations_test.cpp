@@ -235,7 +235,7 @@ TEST(ChosenProducts, HaveEveryWay) {
   for (const Variant variant : {Variant::Plain, Variant::Further, Variant::Gated, Variant::Batched,
                                 Variant::BatchedFurther, Variant::Divided})
     for (const bool for_sm_80 : {false, true}) {
-      if (variant == Variant::Divided && for_sm_80) continue;  // only wgmma's products are
+      if (variant == Variant::Divided && for_sm_80) continue;  // only wgmma's matmuls are
       EXPECT_TRUE(some([&](const ChosenProduct& p) {
         return p.variant == variant && p.for_sm_80 == for_sm_80;
       })) << static_cast<int>(variant);

@@ -1,5 +1,5 @@
-// The model of how programs share tiles: its deal is that of ir/passes/make_persistent, and what
-// order is worth where it can be counted by hand.
+// The model of tile schedulers: its static order is that of ir/passes/make_persistent, and the
+// worth of an order where it can be counted by hand.
 #include "tools/workload/tile_schedule.h"
 
 #include <gtest/gtest.h>
