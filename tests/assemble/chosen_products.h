@@ -14,7 +14,7 @@ namespace tegula::test {
 struct ChosenProduct {
   /// Operands that are chosen for alike.
   enum class Class : std::uint8_t { Halves, Bytes, Promoted, Tf32, Fma };
-  enum class Variant : std::uint8_t { Plain, Further, Gated, Batched, BatchedFurther, Divided };
+  enum class Variant : std::uint8_t { Plain, Epilogue, Gated, Batched, BatchedEpilogue, SplitK };
   Class type = Class::Halves;
   Variant variant = Variant::Plain;
   bool a_k_major = true, b_k_major = false;
@@ -24,9 +24,9 @@ struct ChosenProduct {
 
   std::string str() const {
     constexpr const char* kClasses[] = {"halves", "bytes", "fp32_promotion", "tf32", "fma"};
-    constexpr const char* kWays[] = {"",         " further",         " gated",
-                                     " batched", " batched further", " divided"};
-    return std::string(kClasses[static_cast<int>(type)]) + kWays[static_cast<int>(variant)] +
+    constexpr const char* kVariants[] = {"",         " epilogue",         " gated",
+                                         " batched", " batched epilogue", " split_k"};
+    return std::string(kClasses[static_cast<int>(type)]) + kVariants[static_cast<int>(variant)] +
            (a_k_major ? " N" : " T") + (b_k_major ? "T " : "N ") + config.str() +
            (for_sm_80 ? " for sm_80" : "");
   }
@@ -105,12 +105,12 @@ class ChosenProducts {
     const auto add = [&](Variant variant, const MatmulConfig& c) {
       rows_.insert(collapsed({type, variant, p.a_k_major, p.b_k_major, for_sm_80, c}));
     };
-    for (const bool further : {false, true}) {
-      p.has_epilogue_tensors = further;
+    for (const bool has_epilogue : {false, true}) {
+      p.has_epilogue_tensors = has_epilogue;
       p.no_split_k = false;
-      add(further ? Variant::Further : Variant::Plain, matmul_config(p));
+      add(has_epilogue ? Variant::Epilogue : Variant::Plain, matmul_config(p));
       p.no_split_k = true;
-      add(further ? Variant::BatchedFurther : Variant::Batched, matmul_config(p));
+      add(has_epilogue ? Variant::BatchedEpilogue : Variant::Batched, matmul_config(p));
     }
     p.has_epilogue_tensors = p.no_split_k = false;
     if (type == Class::Halves || type == Class::Bytes) add(Variant::Gated, gated_matmul_config(p));
@@ -121,7 +121,7 @@ class ChosenProducts {
   static ChosenProduct collapsed(ChosenProduct p) {
     if (p.config.split_k > 1 && !p.config.split_k_in_cluster) {
       p.config.split_k = 2;
-      p.variant = Variant::Divided;
+      p.variant = Variant::SplitK;
     }
     return p;
   }
