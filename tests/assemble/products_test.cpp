@@ -146,7 +146,7 @@ TEST_F(Assembled, MatmulWithOperandsOfItsEpilogue) {
 }
 
 /// Widths between powers of two, where k is contiguous in B.
-TEST_F(Assembled, OddWidthsBesideMatrices) {
+TEST_F(Assembled, OddWidthsWithEpilogueTensors) {
   const auto dense = fused_matmul<bf16, bf16>(
       [](Tile acc, Index m, Index n, In<bf16, 1> bias, In<bf16, 2> residual) {
         return gelu(acc + expand(cast<f32>(bias(n)), 0)) + cast<f32>(residual(m, n));
@@ -164,7 +164,7 @@ TEST_F(Assembled, OddWidthsBesideMatrices) {
 }
 
 /// Matmuls with split-K in a cluster; older targets have none.
-TEST_F(Assembled, ClusteredMatmul) {
+TEST_F(Assembled, ClusterSplitKMatmul) {
   const std::vector<runtime::Backend> backends = here();
   const Stream stream(Device::cpu());
   using enum DType;
@@ -239,7 +239,7 @@ TEST_F(Assembled, MulticastMatmul) {
 
 /// The largest tile leaves the fewest registers.
 /// What tests/gpu/register_operands_test.cpp launches ten thousand times stays asynchronous.
-TEST_F(Assembled, TwoProductsOfOneLoop) {
+TEST_F(Assembled, TwoMmasOfOneLoop) {
   const Stream stream(Device::cpu());
   for (const auto& [D, step] : {std::pair{64, 64}, {128, 64}, {64, 128}}) {
     SCOPED_TRACE(testing::Message() << D << " in steps of " << step);

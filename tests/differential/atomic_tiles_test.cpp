@@ -109,7 +109,7 @@ TEST_P(AtomicTiles, FromRegisters) {
 }
 
 /// Rows that are not multiples of 16 bytes, and a part of a tensor: nothing beside it changes.
-TEST_P(AtomicTiles, RaggedAndBesideOthers) {
+TEST_P(AtomicTiles, RaggedAndAmongOthers) {
   plan("persistent=1 tma_store=1");
   const std::int64_t m = 200, k = 72;
   for (const auto& [stride, first, n, said] :

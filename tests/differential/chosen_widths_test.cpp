@@ -49,12 +49,12 @@ TEST_P(ChosenWidths, SharedAndStoredByTma) {
                 136);
 }
 
-TEST_P(ChosenWidths, TilesInTurn) {
+TEST_P(ChosenWidths, Pingpong) {
   for (const int bn : kWidths)
     check<bf16>({.bm = 64, .bn = bn, .bk = 64, .pingpong = true}, 200, 2 * bn + 16, 136);
 }
 
-TEST_P(ChosenWidths, Divided) {
+TEST_P(ChosenWidths, SplitK) {
   for (const int bn : kWidths) {
     check<bf16>({.bm = 128, .bn = bn, .bk = 64, .split_k = 3}, 136, bn + 8, 328);
     check<bf16>({.bm = 64, .bn = bn, .bk = 64, .split_k = 2, .split_k_in_cluster = true}, 72,

@@ -183,7 +183,7 @@ TEST_P(Splits, BiasGeluResidual) {
 }
 
 /// Two accumulators in one loop, and two results, one of them transposed.
-TEST_P(Splits, GatedProducts) {
+TEST_P(Splits, GatedMatmuls) {
   for (const int bm : {64, 16}) {  // as they are, and as their transposes
     const auto gated = kernel("gated", [=](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> G,
                                            Out<f32, 2> C, Out<f32, 2> turned) {
@@ -206,7 +206,7 @@ TEST_P(Splits, GatedProducts) {
 }
 
 /// Rows of accumulators are folded along their columns, masked by their numbers, and reshaped.
-TEST_P(Splits, RowsOfSums) {
+TEST_P(Splits, RowsOfAccumulators) {
   const auto rows = kernel(
       "rows", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Out<f32, 1> top, Out<i32, 1> place) {
         for (auto m : grid(tegula::rows(C), 64)) {

@@ -95,7 +95,7 @@ MatmulConfig in_cluster(int bm, int bn, int bk, int splits, bool swap_ab = false
   return {bm, bn, bk, splits, swap_ab, true};
 }
 
-TEST_P(Clusters, ProductsOfEveryType) {
+TEST_P(Clusters, MatmulsOfEveryType) {
   using enum DType;
   struct Types {
     DType operands, result;
@@ -131,7 +131,7 @@ TEST_P(Clusters, ProductsOfEveryType) {
 
 /// Slices of every height, odd widths, operands swapped, rows that TMA cannot load, slices of k
 /// that are empty, ragged, or all of it.
-TEST_P(Clusters, ProductsOfEveryConfiguration) {
+TEST_P(Clusters, MatmulsOfEveryConfiguration) {
   for (const std::int64_t k : {1096, 200, 65, 0})
     for (const MatmulConfig& c :
          {in_cluster(64, 64, 64, 2), in_cluster(64, 64, 64, 4), in_cluster(64, 128, 64, 8),

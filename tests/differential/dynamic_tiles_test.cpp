@@ -76,7 +76,7 @@ TEST_P(DynamicTiles, OfDocuments) {
 }
 
 /// Tiles of equal work, or of work known from the launch, are assigned statically.
-TEST(DynamicTilesPlan, OfEvenWorkAreDealt) {
+TEST(DynamicTilesPlan, OfEvenWorkAreStatic) {
   const AttentionInputs in({1, 1}, 1, 200, 200, 64, Device::sim());
   for (const Mask& mask : {Mask(), masks::causal(), masks::sliding_window(Scalar<i32>(20))}) {
     const Attention a = attention({.mask = mask});

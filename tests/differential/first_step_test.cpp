@@ -88,7 +88,7 @@ TEST_P(PeeledIteration, OnlyItMultiplies) {
 
 /// The zeros of absent elements are put in late for the second MMA, but not where they are added
 /// up.
-TEST_P(PeeledIteration, OperandsOfTheSecondProductAreAddedUp) {
+TEST_P(PeeledIteration, OperandsOfTheSecondMmaAreAddedUp) {
   const auto softmax = kernel(
       "added", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O, Out<f32, 1> Sum) {
         const Index d = slice(0, 64);

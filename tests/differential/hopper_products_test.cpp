@@ -11,14 +11,14 @@
 namespace tegula {
 namespace {
 
-class HopperProducts : public testing::TestWithParam<Device> {
+class HopperMatmul : public testing::TestWithParam<Device> {
  protected:
   Tensor integers(const Dims& shape, int seed) const {
     return Tensor::integers(shape, DType::bf16, -4, 4, static_cast<std::uint64_t>(seed),
                             GetParam());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Devices, HopperProducts, testing::ValuesIn(test::devices()),
+INSTANTIATE_TEST_SUITE_P(Devices, HopperMatmul, testing::ValuesIn(test::devices()),
                          test::device_name);
 
 struct Order {
@@ -54,7 +54,7 @@ void expect_exact(const Kernel& kernel, const Tensor& A, const Tensor& B, std::i
     }
 }
 
-TEST_P(HopperProducts, EveryOperandOrder) {
+TEST_P(HopperMatmul, EveryOperandOrder) {
   for (const Order order : {Order{false, false}, {false, true}, {true, false}, {true, true}}) {
     SCOPED_TRACE(testing::Message() << order.a_transposed << order.b_transposed);
     const auto kernel = product(128, 128, 64, order);
@@ -68,7 +68,7 @@ TEST_P(HopperProducts, EveryOperandOrder) {
   }
 }
 
-TEST_P(HopperProducts, TilesOfEveryWidth) {
+TEST_P(HopperMatmul, TilesOfEveryWidth) {
   struct Tiles {
     int bm, bn, bk;
   };
@@ -92,7 +92,7 @@ TEST_P(HopperProducts, TilesOfEveryWidth) {
   }
 }
 
-TEST_P(HopperProducts, FewStepsAndNone) {
+TEST_P(HopperMatmul, FewStepsAndNone) {
   const Order order{false, true};
   const auto kernel = product(64, 64, 64, order);
   for (std::int64_t k : {0, 8, 64, 72, 128, 192, 256, 320})
@@ -100,7 +100,7 @@ TEST_P(HopperProducts, FewStepsAndNone) {
 }
 
 /// An MMA whose operand is another MMA's result, and an accumulator that something else reads.
-TEST_P(HopperProducts, ChainedProducts) {
+TEST_P(HopperMatmul, BackToBackMmas) {
   const auto back_to_back =
       kernel("chained", [](In<bf16, 2> Q, In<bf16, 2> K, In<bf16, 2> V, Out<f32, 2> O) {
         for (auto [m, d] : grid(O, 64, 64)) {
@@ -139,7 +139,7 @@ TEST_P(HopperProducts, ChainedProducts) {
 
 /// Two accumulators over one A: both stay in flight, and A is loaded once. With an empty and a
 /// short loop.
-TEST_P(HopperProducts, TwoSumsOverOneOperand) {
+TEST_P(HopperMatmul, TwoAccumulatorsOverOneOperand) {
   const auto gated =
       kernel("gated", [](In<bf16, 2> A, In<bf16, 2> G, In<bf16, 2> U, Out<f32, 2> C) {
         for (auto [m, n] : grid(C, 128, 64)) {
@@ -180,7 +180,7 @@ TEST_P(HopperProducts, TwoSumsOverOneOperand) {
 }
 
 /// A mainloop inside the user's own loop: the ring goes on from iteration to iteration.
-TEST_P(HopperProducts, LoopsInLoops) {
+TEST_P(HopperMatmul, LoopsInLoops) {
   const auto sums = kernel("sums", [](In<bf16, 3> A, In<bf16, 3> B, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 64, 64)) {
       auto total = zeros<f32>(64, 64);
@@ -214,7 +214,7 @@ TEST_P(HopperProducts, LoopsInLoops) {
 }
 
 /// The library's matmul: split-K, and whatever is chosen for a shape.
-TEST_P(HopperProducts, ConfigurationsOfTheLibrary) {
+TEST_P(HopperMatmul, ConfigurationsOfTheLibrary) {
   const std::int64_t m = 72, n = 136, k = 1096;
   const Tensor A = integers({m, k}, 1), B = integers({k, n}, 2);
   const auto expect = [&](const auto& multiply) {
@@ -244,7 +244,7 @@ TEST_P(HopperProducts, ConfigurationsOfTheLibrary) {
 }
 
 /// Rows that TMA cannot address take another path and are right too.
-TEST_P(HopperProducts, OddStrides) {
+TEST_P(HopperMatmul, OddStrides) {
   const Order order{false, false};
   const auto kernel = product(64, 64, 32, order);
   expect_exact(kernel, integers({65, 77}, 1), integers({77, 33}, 2), 65, 33, 77, order);

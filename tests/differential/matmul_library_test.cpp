@@ -204,7 +204,7 @@ TEST_P(MatmulLibrary, ResidualsOfEveryLayout) {
 }
 
 /// Bytes are exchanged through shared memory, where that has room.
-TEST_P(MatmulLibrary, BytesBesideTheSums) {
+TEST_P(MatmulLibrary, BytesInTheEpilogue) {
   const auto sum =
       fused_matmul<bf16, f32>([](Tile acc, Index m, Index n, In<u8, 2> before, In<bool, 2> keep) {
         return where(keep(m, n), acc + cast<f32>(before(m, n)), 0.0f);
@@ -238,7 +238,7 @@ TEST_P(MatmulLibrary, AddedInPlace) {
 }
 
 /// A second result, and the largest magnitude of each tile, in one pass.
-TEST_P(MatmulLibrary, FurtherResults) {
+TEST_P(MatmulLibrary, ScaledResults) {
   const auto both = fused_matmul<bf16, f32>(
       [](Tile acc, Index m, Index n, Out<bf16, 2> copy, Out<f32, 2> largest) {
         copy(m, n) = acc;

@@ -43,7 +43,7 @@ void expect_bytes(Problem p, std::int64_t shared) {
   EXPECT_EQ(with.bytes_copied(), all - shared * p.steps * kBytesOfB);
 }
 
-TEST(SharedProducts, AreCopiedOnce) {
+TEST(MulticastMatmul, AreCopiedOnce) {
   expect_bytes({4, 3, 4}, 6);
   expect_bytes({2, 1, 1}, 1);
   expect_bytes({5, 2, 3}, 4);
@@ -54,7 +54,7 @@ TEST(SharedProducts, AreCopiedOnce) {
 }
 
 /// In machine form each program still loads its own boxes: the interpreter finds the same result.
-TEST(SharedProducts, MachineFormMeansTheSame) {
+TEST(MulticastMatmul, MachineFormMeansTheSame) {
   PlannedProduct product({4, 3, 4}, plan_of(true));
   const auto is_cluster = [](const Kernel& machine) { EXPECT_EQ(machine.info.cluster, 2); };
   EXPECT_EQ(product.interpret_machine_form(is_cluster), "");
@@ -158,7 +158,7 @@ const Bug kBugs[] = {
      }},
 };
 
-TEST(SharedProducts, EveryPlantedBugIsCaught) { test::expect_caught(kOdd, plan_of(true), kBugs); }
+TEST(MulticastMatmul, EveryPlantedBugIsCaught) { test::expect_caught(kOdd, plan_of(true), kBugs); }
 
 }  // namespace
 }  // namespace tegula::ir

@@ -126,13 +126,13 @@ const Bug kBugsOfShortTiles[] = {
      "barrier-count"},
 };
 
-TEST(TilesInTurn, EveryPlantedBugIsCaught) {
+TEST(PingpongTiles, EveryPlantedBugIsCaught) {
   for (const int ctas : {1, 2}) test::expect_caught(kOdd, kPlan, kBugs, ctas);
   test::expect_caught(kShort, kPlan, kBugsOfShortTiles, 1);
 }
 
 /// Machine form says what one group alone would do: the interpreter finds the same result.
-TEST(TilesInTurn, MachineFormMeansTheSame) {
+TEST(PingpongTiles, MachineFormMeansTheSame) {
   test::PlannedProduct product({4, 3, 5}, kPlan);
   const auto has_loop = [](const Kernel& machine) { EXPECT_TRUE(tile_loop(machine)); };
   EXPECT_EQ(product.interpret_machine_form(has_loop), "");

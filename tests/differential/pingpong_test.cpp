@@ -171,7 +171,7 @@ TEST_P(Pingpong, Epilogue) {
 
 /// Warps of a warpgroup synchronise: sums over rows and of whole tiles, stored by the group's first
 /// thread.
-TEST_P(Pingpong, GroupsMeetForThemselves) {
+TEST_P(Pingpong, GroupsSynchroniseByThemselves) {
   const auto reduced =
       kernel("reduced", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C, Out<f32, 2> totals) {
         for (auto [m, n] : grid(C, 128, 64, pingpong(true))) {
@@ -240,7 +240,7 @@ TEST_P(Pingpong, SeveralLoops) {
 
 /// Both accumulators of a gated unit, promoted accumulators of fp8, batches, and an MMA that waits
 /// for the copies of its operands.
-TEST_P(Pingpong, OtherProducts) {
+TEST_P(Pingpong, OtherMmas) {
   const MatmulConfig square{.bm = 128, .bn = 64, .bk = 64, .pingpong = true};
   const auto gated = gated_matmul<bf16, f32>([](Tile g, Tile u, Index, Index) { return g + u; });
   const std::int64_t m = 648, n = 200, k = 200;

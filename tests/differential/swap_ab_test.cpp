@@ -79,7 +79,7 @@ TEST_P(SwappedTiles, OfEachMajor) {
 }
 
 /// Epilogue operands keep their places: two matmuls of one A, a bias, a matrix, a gate.
-TEST_P(SwappedTiles, WhatMeetsTheSums) {
+TEST_P(SwappedTiles, EpilogueOperands) {
   const auto gated = kernel("gated", [](In<bf16, 2> A, In<bf16, 2> B, In<bf16, 2> G,
                                         In<f32, 1> bias, In<bf16, 2> R, Out<f32, 2> C) {
     for (auto [m, n] : grid(C, 16, 64)) {
@@ -105,7 +105,7 @@ TEST_P(SwappedTiles, WhatMeetsTheSums) {
 }
 
 /// Sums that do not begin with zeros, and a loop around the loop.
-TEST_P(SwappedTiles, SumsThatBeginWithSomething) {
+TEST_P(SwappedTiles, AccumulatorsThatStartFromValues) {
   const auto added = kernel("added", [](In<bf16, 3> A, In<bf16, 3> B, InOut<f32, 2> C) {
     for (auto [m, n] : grid(C, 16, 128)) {
       Tile acc = C(m, n);

@@ -80,7 +80,7 @@ void expect_biased(
     }
 }
 
-TEST_P(TmaLoads, BesideTwoProducts) {
+TEST_P(TmaLoads, BesideTwoMmas) {
   const auto of = [](std::int64_t rows, std::int64_t columns, DType dtype, std::uint64_t seed) {
     return numbers(rows, columns, dtype, seed, 2);
   };
@@ -112,7 +112,7 @@ TEST_P(TmaLoads, OtherPlans) {
 }
 
 /// Ping-pong: where a warpgroup skips a tile, its auxiliary ring skips it, too.
-TEST_P(TmaLoads, TilesInTurn) {
+TEST_P(TmaLoads, Pingpong) {
   const auto weighted = [](bool by_tma) {
     return kernel("weighted", [=](In<bf16, 2> A, In<bf16, 2> B, In<f32, 2> W, Out<f32, 2> C) {
       for (auto [m, n] : grid(C, 64, 64, pingpong(true), tma_aux_loads(by_tma))) {

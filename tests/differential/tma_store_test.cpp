@@ -129,7 +129,7 @@ TEST_P(TmaStore, OtherPlans) {
   }
 }
 
-TEST_P(TmaStore, TilesInTurn) {
+TEST_P(TmaStore, Pingpong) {
   for (const MatmulConfig c : {MatmulConfig{.bm = 128, .bn = 128, .bk = 64, .pingpong = true},
                                {.bm = 64, .bn = 256, .bk = 64, .pingpong = true},
                                {.bm = 128, .bn = 128, .bk = 64, .multicast = true}})

@@ -95,11 +95,11 @@ std::int64_t in_order(int groups) {
   return static_cast<std::int32_t>(all);
 }
 
-class Turns : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Warpgroups, Turns, testing::Values(2, 3, 4),
+class WarpSchedulerBarrier : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Warpgroups, WarpSchedulerBarrier, testing::Values(2, 3, 4),
                          testing::PrintToStringParamName());
 
-TEST_P(Turns, GoRound) {
+TEST_P(WarpSchedulerBarrier, GoRound) {
   const Kernel k = lowered(GetParam());
   for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const Ran ran = run(k, seed);
@@ -109,7 +109,7 @@ TEST_P(Turns, GoRound) {
 }
 
 /// The last does not pass it on to the first, or the first never gets it: all wait for ever.
-TEST_P(Turns, StopWhereOneIsNotPassedOn) {
+TEST_P(WarpSchedulerBarrier, StopWhereOneIsNotPassedOn) {
   for (const bool starts : {false, true}) {
     Kernel k = lowered(GetParam());
     const OpId arrive = only(k, Opcode::BarArrive, starts);
@@ -129,7 +129,7 @@ TEST_P(Turns, StopWhereOneIsNotPassedOn) {
 }
 
 /// A warpgroup that does not wait for the order.
-TEST_P(Turns, AreOutOfOrderWithoutWaiting) {
+TEST_P(WarpSchedulerBarrier, AreOutOfOrderWithoutWaiting) {
   Kernel k = lowered(GetParam());
   k.erase(only(k, Opcode::BarSync, true));
   bool found = false;

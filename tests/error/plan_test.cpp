@@ -69,7 +69,7 @@ TEST(PlanError, MoreStagesThanFit) {
 }
 
 /// Other users of shared memory do not fit beside the fewest slots, of which wgmma has two.
-TEST(PlanError, NoRoomBesideTheFewestStages) {
+TEST(PlanError, NoRoomNextToTheFewestStages) {
   expect("TEGULA_PLAN, scratch",
          [] { call_under("stage_stores=1 persistent=0", row_of_products()); });
   expect("with_plan, scratch",
@@ -119,7 +119,7 @@ using C = const InOut<f32, 2>&;
 using I = const Index&;
 
 /// Code after the loop that needs the rows of other CTAs.
-TEST(PlanError, SumsThatCannotBeCut) {
+TEST(PlanError, AccumulatorsThatCannotBeSliced) {
   expect("cluster_split_k, a fold over rows", [] {
     call(split([](A a, A b, C c, I m, I n) {
       const Tile acc = sums(a, b, m, n);

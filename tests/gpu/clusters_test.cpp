@@ -114,7 +114,7 @@ TEST_P(ClustersOnGpu, SharedOperandsAreExactAtEveryLaunch) {
 }
 
 /// Fewer tiles than CTAs, an odd number for some of them, and many.
-TEST_P(ClustersOnGpu, TilesInTurnAreExactAtEveryLaunch) {
+TEST_P(ClustersOnGpu, PingpongIsExactAtEveryLaunch) {
   expect_exact(tiles_in_turn(), 100, 200, 72, 300);
   expect_exact(tiles_in_turn(), 2312, 2184, 136, 300);
   expect_exact(tiles_in_turn(), 4488, 4616, 1032, 200);

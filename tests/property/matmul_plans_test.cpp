@@ -36,7 +36,7 @@ TEST(MatmulPlans, Persistent) {
                    }});
 }
 
-TEST(MatmulPlans, TilesInTurn) {
+TEST(MatmulPlans, Pingpong) {
   expect_exact_in({"tiles in turn",
                    [](Draws& d, DrawnProduct& x) {
                      if (!x.config.swap_ab) x.config.bm = d.of({64, 128});

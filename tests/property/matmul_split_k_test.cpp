@@ -12,7 +12,7 @@ using test::says;
 
 /// A second kernel adds the partial accumulators of slices of k, some of which may have no
 /// iteration.
-TEST(MatmulParts, Divided) {
+TEST(MatmulSplitK, TwoKernels) {
   expect_exact_in({"divided",
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
@@ -24,7 +24,7 @@ TEST(MatmulParts, Divided) {
                    }});
 }
 
-TEST(MatmulParts, Clustered) {
+TEST(MatmulSplitK, InACluster) {
   expect_exact_in({"clustered",
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
@@ -40,7 +40,7 @@ TEST(MatmulParts, Clustered) {
 }
 
 /// The kernel of a data-parallel matmul, or of a batch, split by its plan.
-TEST(MatmulParts, SplitByThePlan) {
+TEST(MatmulSplitK, SplitByThePlan) {
   expect_exact_in({"split by the plan",
                    [](Draws& d, DrawnProduct& x) {
                      force_whole(x);
@@ -56,7 +56,7 @@ TEST(MatmulParts, SplitByThePlan) {
                    }});
 }
 
-TEST(MatmulParts, StepsDealtEvenly) {
+TEST(MatmulSplitK, StreamK) {
   expect_exact_in({"steps dealt evenly",
                    [](Draws& d, DrawnProduct& x) {
                      force_wgmma(x);

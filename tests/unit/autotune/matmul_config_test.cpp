@@ -17,7 +17,7 @@ TEST(MatmulConfig, LargeAndSmall) {
 
 /// Ping-pong, if an SM has several tiles, unless a warpgroup has two accumulators of each. Whole
 /// rows, results by TMA and multicast operands follow from it.
-TEST(MatmulConfig, ManyTilesAreTakenInTurn) {
+TEST(MatmulConfig, ManyTilesPingpong) {
   EXPECT_EQ(matmul_config({8192, 8192, 1024}).str(), "128x128x64 pingpong");
   EXPECT_EQ(matmul_config({4096, 4096, 4096}).str(), "128x128x64 pingpong tma_store");
   EXPECT_EQ(matmul_config({.m = 8192, .n = 8192, .k = 8192, .operands = DType::f8e4m3}).str(),
@@ -131,7 +131,7 @@ TEST(MatmulConfig, FewRowsOfAnyWidth) {
 
 /// Where one tile holds all columns, a height of its own fills the only wave; not where it would be
 /// as high as usual ones, or there are more columns, or few steps.
-TEST(MatmulConfig, NarrowProductsFillTheOnlyWave) {
+TEST(MatmulConfig, NarrowMatmulsFillTheOnlyWave) {
   EXPECT_EQ(matmul_config({12160, 128, 15104}).str(), "96x128x64 swap_ab stages 8");
   EXPECT_EQ(matmul_config({9000, 96, 8192}).str(), "72x128x64 swap_ab stages 8");
   MatmulProblem p{13000, 96, 8192};
@@ -243,7 +243,7 @@ TEST(MatmulConfig, OddWidthsSaveWaves) {
 }
 
 /// No width that spills beside what an epilogue reads.
-TEST(MatmulConfig, WidthsBesideMatrices) {
+TEST(MatmulConfig, WidthsWithEpilogueTensors) {
   bool is_taken = false;
   for (std::int64_t n = 704; n <= 8192; n += 16) {
     MatmulProblem p{1408, n, 4096};

@@ -293,7 +293,7 @@ TEST(SimMma, EveryElementType) {
 }
 
 // A in registers by ldmatrix, two MMAs into one accumulator in flight.
-TEST(SimWgmma, AFromRegistersChained) {
+TEST(SimWgmma, AFromRegistersBackToBack) {
   Buffer<bf16> a = random_matrix<bf16>(64, 32, 8), b = random_matrix<bf16>(16, 32, 9);
   Buffer<float> c(64 * 16, -99.0f);
   std::string text = load_prologue(

@@ -286,7 +286,7 @@ kernel @k simt target(sm_90a) threads(32) smem(4096) (%x: ptr<f32>, %y: ptr<f32>
 }
 
 // CTA 0 spins until CTA 3 has counted itself in.
-TEST(SimRun, CtasThatWaitForEachOtherTakeTurns) {
+TEST(SimRun, CtasThatWaitForEachOtherAlternate) {
   const ir::Kernel k = parse_located(R"(
 kernel @k simt target(sm_90a) threads(32) (%count: ptr<i32>, %out: ptr<i32>) {
   %zero = const [value = 0] : i32

@@ -154,7 +154,7 @@ TEST(ChannelCheck, ReleasesOfAClusterGoAstray) {
 }
 
 /// Each program takes the other's box for its own, whether there is one or not.
-TEST(ChannelCheck, HalvesThatNobodyBrings) {
+TEST(ChannelCheck, HalvesThatNobodyLoads) {
   expect_all(faults(kShared, "", Opcode::CopyTma, [](Kernel& k, OpId op) {
     Builder b(k);
     b.before(op);
@@ -183,7 +183,7 @@ TEST(ChannelCheck, TilesByACounter) {
 }
 
 /// The auxiliary ring; the operands' barriers guard it, too, as the copies are in order.
-TEST(ChannelCheck, LoadsBesideOperands) {
+TEST(ChannelCheck, AuxLoads) {
   for (const char* plan : {"", "persistent=1"}) {
     SCOPED_TRACE(plan);
     for (const Opcode op : {Opcode::CopyTma, Opcode::ChannelExpectTx, Opcode::ChannelRelease})
@@ -212,7 +212,7 @@ TEST(ChannelCheck, ReadAtTheWrongTime) {
 /// A warpgroup that does not wait for its turn takes the phase of an older round for its own; one
 /// that does not pass it on, or whose tile ends elsewhere in the ring than the others count, stops
 /// the others.
-TEST(ChannelCheck, TilesInTurn) {
+TEST(ChannelCheck, Pingpong) {
   for (const char* plan : {"", "stages=2", "stages=3", "stages=3 multicast=1"}) {
     SCOPED_TRACE(plan);
     // Tiles of eight steps: on more than four slots nobody can be two rounds ahead.
@@ -233,7 +233,7 @@ TEST(ChannelCheck, TilesInTurn) {
   }
 }
 
-TEST(ChannelCheck, ReleaseBeforeTheProductIsDone) {
+TEST(ChannelCheck, ReleaseBeforeTheMmaIsDone) {
   const auto found = faults(kProduct, "", Opcode::DotWait, [](Kernel& k, OpId op) {
     k[op].attrs.set(AttrName::count, k[op].attrs.i(AttrName::count) + 1);
   });

@@ -237,7 +237,7 @@ TEST(SharedFn, RefusesWithReasons) {
 
 /// Accumulators of f32 are pairs of columns, eight bytes a lane: from boxes that TMA loads in rows
 /// of 128 bytes each phase takes two wavefronts, in rows of 32 bytes one.
-TEST(BankUse, WordsAsSumsLie) {
+TEST(BankUse, WordsAsAccumulatorsLie) {
   for (const int columns : {64, 96, 128}) {
     const LinearLayout sums = mma_m16n8k16_acc({128, columns}, 8, 1);
     const auto use = [&](int swizzle) {

@@ -182,7 +182,7 @@ TEST(Plan, MulticastOrACounter) {
 }
 
 /// A tile is one warpgroup's work where the plan can be carried out so; else all warps have it.
-TEST(Plan, TilesInTurn) {
+TEST(Plan, Pingpong) {
   const std::string file =
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/alternate.tir";
   const auto run = [&](PassContext& context) {
@@ -229,7 +229,7 @@ TEST(Plan, TilesInTurn) {
 
 /// Split-K by the plan where there are clusters and the kernel's accumulators can be sliced; else
 /// it is dropped, or, of a plan that was given, refused.
-TEST(Plan, SplitsOfProducts) {
+TEST(Plan, ClusterSplitK) {
   const auto run = [](const std::string& file, PassContext& context) {
     Kernel k =
         parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/plan/" + file), file);

@@ -62,7 +62,7 @@ TEST(AttentionTileShape, ScoresOfDistancesLeaveMoreKeysThanOthersThatRead) {
   EXPECT_EQ(three_warpgroup_tiles({64, 64, distance}, KvExtent::full).keys, 64);
 }
 
-TEST(AttentionTileShape, WhatTmaBringsForScoresFitsBesideTheOperands) {
+TEST(AttentionTileShape, AuxLoadsFitNextToTheOperands) {
   const auto keys = [](int dim, int bytes) {
     const ScoreTraits score{
         .reads_kv_index = true, .has_per_element_state = true, .tma_bytes_per_element = bytes};

@@ -60,7 +60,7 @@ Conversions conversions(const ir::Kernel& k, ir::RegionId region, bool in_loop =
   return found;
 }
 
-TEST(RowTables, AreReadAsTheSumsLie) {
+TEST(RowTables, AreReadAsTheAccumulatorsLie) {
   const ir::Kernel k = laid_out("sm_90a");
   EXPECT_EQ(conversions(k, k.body()).all, 0);
 }

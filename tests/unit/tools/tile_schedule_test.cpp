@@ -38,7 +38,7 @@ std::int64_t as_persist_deals(const Times& times, std::int64_t programs) {
   return last;
 }
 
-TEST(TileSchedule, DealsAsPersistDoes) {
+TEST(TileSchedule, AgreesWithMakePersistent) {
   std::mt19937 random(5);
   for (int total = 1; total < 60; ++total)
     for (int programs = 1; programs <= std::min(total, 9); ++programs) {
