@@ -70,8 +70,7 @@ struct HostArg {
   DType dtype = DType::f32;
   const Tensor* tensor = nullptr;  ///< tensor of a View, none if left out; for a Pointer made from
                                    ///< a tensor, that tensor
-  /// Of a Scalar or Constant: its bytes; of a Pointer: the address; of an optional View: 1 if
-  /// given.
+  /// Bytes of a Scalar or Constant; address of a Pointer; 1 for an optional View that is given.
   std::uint64_t bits = 0;
 };
 
@@ -305,7 +304,7 @@ class Kernel {
   /// needed.
   std::string dump(std::string_view verb) const { return detail::dump(*instance_, verb); }
   std::string ptx() const { return detail::dump(*instance_, "ptx"); }
-  /// Why it was compiled as it was, and how often.
+  /// Report: why the kernel was compiled as it was, and how often.
   std::string explain() const { return detail::explain(*instance_); }
 
   /// The warnings about everything compiled so far, each once: spills, dots that are not on the

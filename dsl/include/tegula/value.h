@@ -37,7 +37,7 @@ inline constexpr bool kNever = false;
 template <class T>
 concept Number = std::is_arithmetic_v<T>;
 
-/// Knot of a list that an object leaves by itself.
+/// Node of an intrusive list, which an object leaves by itself.
 struct Link {
   Link* previous = nullptr;
   Link* next = nullptr;

@@ -169,7 +169,7 @@ class Attention {
               const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
               Loc at = std::source_location::current()) const;
 
-  /// Plan, remarks, registers of what was compiled last for `dtype`.
+  /// Report on the kernel compiled last for `dtype`: plan, remarks, registers.
   std::string explain(DType dtype = DType::bf16) const;
   std::string dump(std::string_view verb, DType dtype = DType::bf16) const;
 

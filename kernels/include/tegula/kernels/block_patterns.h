@@ -30,7 +30,7 @@ enum class BlockCoverage : std::uint8_t {
   full,     ///< visits it without a mask: all of its pairs are kept
 };
 
-/// The list of what `use(b, h, m, n)` says of query tile m and key block n, on `device`. A last
+/// The list of the coverages `use(b, h, m, n)` of query tile m and key block n, on `device`. A last
 /// block that the keys do not fill is never whole. Throws CompileError for blocks that are not
 /// attention's, and extents below 1.
 BlockList list_blocks(const BlockMaskShape& grid,
