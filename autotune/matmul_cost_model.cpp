@@ -222,7 +222,7 @@ double estimate_cycles(const MatmulProblem& p, const MatmulConfig& c) {
 MatmulConfig best_matmul_config(const MatmulProblem& problem, std::span<const MatmulConfig> tiles) {
   ConfigSearch search{problem};
   for (const MatmulConfig& t : tiles) search.try_stages(t);
-  if (std::isinf(search.least)) throw InternalError("no configuration for a product");
+  if (std::isinf(search.least)) throw InternalError("no configuration for a GEMM");
   return search.best;
 }
 

@@ -173,7 +173,7 @@ void require_changes(const Compilation& k, const CompileRequest& request) {
   for (const ir::Remark& r : k.remarks)
     if (r.pass == "plan" && r.kind == ir::Remark::Kind::Missed)
       said.notes.push_back({{}, r.reason});
-  said.notes.push_back({{}, "what can be had is " + k.plan.str()});
+  said.notes.push_back({{}, "possible: " + k.plan.str()});
   throw CompileError(said);
 }
 

@@ -239,8 +239,7 @@ void check_announced_bytes(Checker& c) {
     const std::int64_t bytes = c.k[op].attrs.i(AttrName::bytes);
     if (std::ranges::any_of(*brought, [&](std::int64_t n) { return n != bytes; }))
       c.report(Detector::TxMismatch,
-               "the TMA loads of an mbarrier do not bring the bytes that are announced", op,
-               there.load);
+               "the TMA loads of an mbarrier do not add up to the expected bytes", op, there.load);
   }
 }
 

@@ -29,8 +29,7 @@ void Lowering::find_groups() {
     return;
   }
   // Machine form is right for one group alone, too.
-  context.remark(Remark::Kind::Missed, {},
-                 "no ping-pong: what is copied, or where, depends on tiles in registers");
+  context.remark(Remark::Kind::Missed, {}, "no ping-pong: copies depend on tiles in registers");
 }
 
 Value Lowering::group() {

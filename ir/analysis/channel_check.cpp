@@ -122,7 +122,7 @@ class Machine {
     for (const auto& [mma, reads] : mine().in_flight)
       for (const SlotRef& read : reads)
         if (read.slot == e.at.slot && guards(e.at.of, read.of))
-          fault("a slot is released while a product that reads it is in flight", e.op, mma);
+          fault("a slot is released while an MMA that reads it is in flight", e.op, mma);
   }
 
   void arrive(const Key& channel, bool counts_cluster) {
@@ -135,7 +135,7 @@ class Machine {
 
   void expect(const ChannelEvent& e) {
     Barrier& b = barriers_[key(e.at)];
-    if (b.is_announced) fault("the copies do not bring the announced bytes", b.announced, e.op);
+    if (b.is_announced) fault("the copies do not add up to the expected bytes", b.announced, e.op);
     b.is_announced = true;
     b.missing += e.number;
     b.announced = e.op;
@@ -156,7 +156,7 @@ class Machine {
     for (const RoleTrace& role : ctas_[static_cast<std::size_t>(to)].roles)
       for (const auto& [mma, reads] : role.in_flight)
         if (std::ranges::find(reads, e.at) != reads.end())
-          fault("a slot is overwritten while a product reads it", e.op, mma);
+          fault("a slot is overwritten while an MMA reads it", e.op, mma);
     const Key channel = key(e.channel, to);
     Barrier& b = barriers_[channel];
     if (to == cta_ && b.missing < bytes)
@@ -184,10 +184,10 @@ class Machine {
       if (it == slots_.end() || it->second.fills == 0 || it->second.seen != it->second.fills ||
           barriers_[it->second.channel].complete < it->second.phase)
         fault(e.kind == Kind::Read ? "threads read a slot that was not waited for"
-                                   : "a product reads a slot whose copies were not waited for",
+                                   : "an MMA reads a slot whose copies were not waited for",
               e.op, it == slots_.end() ? OpId() : it->second.filled);
       else if (it->second.tile != e.tile)
-        fault("a product reads what was copied for another tile", e.op, it->second.filled);
+        fault("an MMA reads a slot that was filled for another tile", e.op, it->second.filled);
     }
   }
 
@@ -212,16 +212,15 @@ class Machine {
     OpId computes;
     for (std::size_t role = 1; role < cta.roles.size() && !computes; ++role)
       computes = blocked(cta.roles[role]);
-    return ChannelFault{copies && computes
-                            ? "deadlock: the copies and the products wait for each other"
-                            : "deadlock: nothing completes what is waited for",
+    return ChannelFault{copies && computes ? "deadlock: the copies and the MMAs wait for each other"
+                                           : "deadlock: nothing completes what is waited for",
                         computes ? computes : copies, computes ? copies : OpId()};
   }
 
   std::optional<ChannelFault> leftovers() const {
     for (const auto& [place, b] : barriers_)
       if (b.missing != 0)
-        return ChannelFault{"the copies do not bring the announced bytes", b.announced, {}};
+        return ChannelFault{"the copies do not add up to the expected bytes", b.announced, {}};
     for (const auto& [place, slot] : slots_)
       if (slot.fills != slot.seen)
         return ChannelFault{

@@ -265,7 +265,7 @@ class DeferReductions {
     const Value init = loop_inits(k_[f.loop])[f.carry];
     if (!p || !can_widen(init, *p, f.axis) || (f.factor && !can_widen(f.factor, *p, f.axis)))
       return false;
-    context_.remark(Remark::Kind::Applied, k_[f.update].loc, "added over lanes behind the loop",
+    context_.remark(Remark::Kind::Applied, k_[f.update].loc, "reduced across lanes after the loop",
                     {{"sums", p->partials.with_layout(nullptr).str()}});
     const RegionId body = k_[f.loop].regions[0];
     const Value before = body_carries(k_, f.loop)[f.carry], after = k_[f.update].results[0],

@@ -214,9 +214,9 @@ class MemoryOrder {
   }
 
   std::string reason(const Missing& m) const {
-    if (m.behind) return "all threads meet: they see what is acquired";
-    if (is_release(k_[m.op])) return "all threads meet: what they have done is published";
-    return "all threads meet: another one may have accessed the same memory";
+    if (m.behind) return "all threads synchronise: they see what is acquired";
+    if (is_release(k_[m.op])) return "all threads synchronise: what they have done is published";
+    return "all threads synchronise: another one may have accessed the same memory";
   }
 
   Kernel& k_;

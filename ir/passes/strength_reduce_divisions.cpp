@@ -45,10 +45,9 @@ class StrengthReduceDivisions {
     const IndexFacts bounds(k_);
     collect(k_.body(), loops, bounds);
     if (found_.empty()) return false;
-    context_.remark(
-        Remark::Kind::Applied, k_[found_.front().op].loc,
-        "divisions by what a loop does not change became multiplications, or by constants",
-        {{"quotients and remainders", std::to_string(found_.size())}});
+    context_.remark(Remark::Kind::Applied, k_[found_.front().op].loc,
+                    "divisions by loop invariants became multiplications, or by constants",
+                    {{"quotients and remainders", std::to_string(found_.size())}});
     for (const Division& f : found_) rewrite(f);
     return true;
   }

@@ -38,9 +38,7 @@ class Splits : public test::OnDevice {
  protected:
   void expect_split(const std::string& said) const {
     if (GetParam().kind == DeviceKind::cpu) return;
-    EXPECT_NE(said.find("applied: the steps of a tile's products are shared by a cluster"),
-              std::string::npos)
-        << said;
+    EXPECT_NE(said.find("applied: split-K in a cluster"), std::string::npos) << said;
   }
   /// Runs the kernel as it is and split 2, 4 and 8 times; each time it leaves the same in `result`.
   /// Both ways begin with what `reset` leaves.

@@ -172,8 +172,8 @@ TEST_P(HopperMatmul, TwoAccumulatorsOverOneOperand) {
   if (GetParam().kind == DeviceKind::cpu) return;
   const std::string said = gated.explain();
   std::size_t brought = 0;
-  for (std::size_t at = said.find("brought by TMA"); at != std::string::npos;
-       at = said.find("brought by TMA", at + 1))
+  for (std::size_t at = said.find("loaded by TMA"); at != std::string::npos;
+       at = said.find("loaded by TMA", at + 1))
     ++brought;
   EXPECT_EQ(brought, 3U) << said;
   EXPECT_EQ(said.find("overlapped=0"), std::string::npos) << said;

@@ -27,8 +27,8 @@ class TensorRanks : public test::OnDevice {
   }
   void expect_brought(const std::string& said, bool by_tma) const {
     std::size_t count = 0;
-    for (std::size_t at = said.find("brought by TMA"); at != std::string::npos;
-         at = said.find("brought by TMA", at + 1))
+    for (std::size_t at = said.find("loaded by TMA"); at != std::string::npos;
+         at = said.find("loaded by TMA", at + 1))
       ++count;
     EXPECT_EQ(count, by_tma ? 2U : 0U) << said;
   }

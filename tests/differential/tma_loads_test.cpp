@@ -26,7 +26,7 @@ class TmaLoads : public testing::TestWithParam<Device> {
     if (GetParam().kind == DeviceKind::cpu) return;  // compiles nothing
     if (GetParam().kind == DeviceKind::cuda && said.find("wgmma=1") == std::string::npos) return;
     int found = 0;
-    for (std::size_t at = 0; (at = said.find("brought by TMA", at)) != std::string::npos; ++at)
+    for (std::size_t at = 0; (at = said.find("loaded by TMA", at)) != std::string::npos; ++at)
       ++found;
     EXPECT_EQ(found, times) << said;
   }

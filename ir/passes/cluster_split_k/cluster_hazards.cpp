@@ -22,8 +22,7 @@ class ClusterHazards {
       if (!why.empty() || !reads_memory(k_, op)) return;
       if (stored) why = "it reads memory behind a store";
       for (const PartialStore& store : stores_)
-        if (summed && may_touch(op, store))
-          why = "what it reads behind its products it also stores";
+        if (summed && may_touch(op, store)) why = "it also stores what it reads after its mainloop";
     };
     for (OpId op : k_.ops(k_.body())) {
       look(op);

@@ -180,7 +180,7 @@ TEST_P(TmaLoads, NoRoom) {
   const std::string said =
       compare({.score = scores::bias(bias), .tiles = AttentionTileShape{128, 176}}, host,
               {.heads = 2, .seqlen_q = 200, .seqlen_kv = 330});
-  expect_said(said, "no loads by TMA: no shared memory beside the operands");
+  expect_said(said, "no loads by TMA: no shared memory left by the operands");
   expect_said(said, "persistent=1");
 }
 

@@ -77,7 +77,7 @@ Result narrowed(const Parts& p, std::string_view columns = "64") {
   find_pass(ir_passes(), "hoist_broadcast_terms")->run(r.kernel, context);
   verify_or_throw(r.kernel);
   for (const Remark& remark : context.remarks)
-    r.begins = r.begins || remark.reason == "a product begins with terms";
+    r.begins = r.begins || remark.reason == "an accumulator starts from terms";
   int products = 0;
   walk(r.kernel, r.kernel.body(), [&](OpId op) { products += r.kernel[op].opcode == Opcode::Dot; });
   EXPECT_EQ(products, 1);

@@ -218,7 +218,7 @@ TEST(ChannelCheck, Pingpong) {
     // Tiles of eight steps: on more than four slots nobody can be two rounds ahead.
     if (*plan != 0) {
       EXPECT_THAT(faults(kInTurn, plan, Opcode::OrderWait, erase),
-                  testing::ElementsAre("a product reads what was copied for another tile"));
+                  testing::ElementsAre("an MMA reads a slot that was filled for another tile"));
     }
     EXPECT_THAT(faults(kInTurn, plan, Opcode::OrderArrive, erase),
                 testing::ElementsAre(HasSubstr("deadlock")));
@@ -237,7 +237,7 @@ TEST(ChannelCheck, ReleaseBeforeTheMmaIsDone) {
   const auto found = faults(kProduct, "", Opcode::DotWait, [](Kernel& k, OpId op) {
     k[op].attrs.set(AttrName::count, k[op].attrs.i(AttrName::count) + 1);
   });
-  EXPECT_THAT(found.front(), HasSubstr("released while a product that reads it is in flight"));
+  EXPECT_THAT(found.front(), HasSubstr("released while an MMA that reads it is in flight"));
 }
 
 }  // namespace

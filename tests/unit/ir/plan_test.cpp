@@ -46,7 +46,7 @@ TEST(Plan, EveryRule) {
   EXPECT_THAT(refusal("product_sm_80.tir", "num_warps=6 warps_m=2 warps_n=3"),
               HasSubstr("warps_m and warps_n are powers of two, times what divides"));
   EXPECT_THAT(refusal("product_sm_80.tir", "wgmma=1"),
-              HasSubstr("wgmma=1 needs products that wgmma can compute"));
+              HasSubstr("wgmma=1 needs MMAs that wgmma can compute"));
   EXPECT_THAT(hopper("num_warps=8 warps_m=8"), HasSubstr("with wgmma a warp has 16 rows"));
   EXPECT_THAT(hopper("wgmma=0"), HasSubstr("producer_warps and persistent need wgmma"));
   EXPECT_THAT(refusal("product_sm_80.tir", "persistent=1"),
@@ -94,7 +94,7 @@ TEST(Plan, StoresByTma) {
   EXPECT_THAT(said(text, "tma_store=1 persistent=0 multicast=0"),
               HasSubstr("no stores by TMA: not a persistent kernel's"));
   EXPECT_THAT(said(text, "tma_store=1 stages=5"),
-              HasSubstr("no stores by TMA: no shared memory beside the rings"));
+              HasSubstr("no stores by TMA: no shared memory left by the rings"));
   const std::string view = "f32, out, align=16";
   EXPECT_THAT(said(test::replaced(text, view, "f32, out, align=8"), "tma_store=1"),
               HasSubstr("no stores by TMA: no result that it can store"));
@@ -119,14 +119,14 @@ TEST(Plan, LoadsByTma) {
   EXPECT_THAT(said(beside, ""), HasSubstr("tma_aux_loads=1"));
   EXPECT_THAT(said(beside, "stages=9"), HasSubstr("tma_aux_loads=1"));
   EXPECT_THAT(said(beside, "stages=10"),
-              HasSubstr("no loads by TMA: no shared memory beside the operands"));
+              HasSubstr("no loads by TMA: no shared memory left by the operands"));
   EXPECT_THAT(said(beside, "wgmma=0 producer_warps=0 consumer_registers=0 persistent=0"),
-              HasSubstr("no loads by TMA: products are no wgmmas"));
+              HasSubstr("no loads by TMA: MMAs are no wgmmas"));
   EXPECT_THAT(said(beside, "", "sm_90a", "sm_80"), HasSubstr("no loads by TMA: sm_80 has none"));
   EXPECT_THAT(said(beside, "", "stride_div=8x1", "stride_div=4x1"),
-              HasSubstr("products load nothing beside their operands that it can bring"));
+              HasSubstr("mainloops have no auxiliary loads that it can do"));
   EXPECT_THAT(said("plan/product_sm_90a.tir", "tma_aux_loads=1"),
-              HasSubstr("products load nothing beside their operands that it can bring"));
+              HasSubstr("mainloops have no auxiliary loads that it can do"));
 }
 
 /// A kernel that may start before the one in front of it would count its tiles beside that one.
@@ -247,9 +247,9 @@ TEST(Plan, ClusterSplitK) {
   EXPECT_EQ(run("split_sm_90a.tir", given), 4);
   EXPECT_EQ(given.plan, asked.plan);
   for (const auto& [file, why] : {std::pair("product_sm_80.tir", "sm_80 has no clusters"),
-                                  {"memory_bound.tir", "there are no products"},
+                                  {"memory_bound.tir", "there are no MMAs"},
                                   {"product_sm_90a.tir", "it has no grid"},
-                                  {"no_split.tir", "reduce mixes rows of sums"}}) {
+                                  {"no_split.tir", "reduce mixes rows of accumulators"}}) {
     SCOPED_TRACE(file);
     PassContext dropped;
     dropped.plan_changes = "cluster_split_k=4";
