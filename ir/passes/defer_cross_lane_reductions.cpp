@@ -267,7 +267,6 @@ class DeferReductions {
       return false;
     context_.remark(Remark::Kind::Applied, k_[f.update].loc, "reduced across lanes after the loop",
                     {{"sums", p->partials.with_layout(nullptr).str()}});
-    const RegionId body = k_[f.loop].regions[0];
     const Value before = body_carries(k_, f.loop)[f.carry], after = k_[f.update].results[0],
                 result = k_[f.loop].results[f.carry];
     const Type whole = k_.type(result);
