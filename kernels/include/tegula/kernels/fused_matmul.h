@@ -36,8 +36,7 @@ struct MatmulCall {
 /// Throws CompileError unless shapes fit.
 void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at = {});
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool has_epilogue_tensors = false,
-                             Loc made_at = {});
+                             const MatmulOptions& options, bool has_aux = false, Loc made_at = {});
 
 /// How a GEMM reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA or
 /// the tensor cores cannot read are repacked first, unless they have 16 bits and `no_repack` lets
@@ -78,16 +77,15 @@ class FusedMatmul {
     Kernels& k = *kernels_;
     const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<Accumulator<T>>);
     const detail::MatmulTraits& v = call.variant;
-    const Tensor &a = call.operands[0], &b = call.operands[1],
-                 &workspace = call.operands.workspace();
+    const Tensor &a = call.operands[0], &b = call.operands[1], &partial = call.operands.workspace();
     if (call.mode == DataParallel) return k.data_parallel.of(v)(stream, a, b, C, trailing...);
     if (call.mode == Batched) return k.batched.of(v)(stream, a, b, C, trailing...);
     if (call.mode == ClusterSplitK) return k.cluster_split_k.of(v)(stream, a, b, C, trailing...);
     if (call.mode == StreamK)
-      return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), workspace,
+      return k.stream_k.of(v)(stream, a.with_rank(3), b.with_rank(3), C.with_rank(3), partial,
                               call.operands.counters(), config.stream_k_ctas, trailing...);
-    k.split_k.of(v)(stream, a, b, workspace);
-    k.split_k_reduce(stream, workspace, C, trailing...);
+    k.split_k.of(v)(stream, a, b, partial);
+    k.split_k_reduce(stream, partial, C, trailing...);
   }
   /// Report on the kernel of this configuration for operands without batches: plan, remarks.
   std::string explain(const MatmulConfig& config) const {
