@@ -17,7 +17,7 @@ namespace tegula::bench {
 struct Case {
   std::string name;
   std::function<void(const Stream&, std::span<const Tensor>, double)> run;
-  /// Of attention, what it is asked to compute for such arguments; else empty.
+  /// The AttentionSpec of a case of attention for such arguments; else empty.
   std::function<AttentionSpec(std::span<const Tensor>, double)> spec = {};
 };
 using Tensors = std::span<const Tensor>;

@@ -103,7 +103,8 @@ class Tracer {
   static Tracer& at(const Loc& loc, std::string_view what);
   static Tracer* current();
 
-  /// Whose lambda is recorded, and whether one of them further out on this thread is that one's.
+  /// The instance whose lambda is recorded, and whether a tracer further out on this thread records
+  /// the same one.
   const KernelInstance* instance = nullptr;
   bool is_inside(const KernelInstance& of) const {
     return instance == &of || (outer_ && outer_->is_inside(of));

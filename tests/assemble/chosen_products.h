@@ -92,7 +92,8 @@ class ChosenProducts {
         if ((type != Class::Halves || for_sm_80) && !(a && b)) continue;
         p.is_a_line_aligned = a, p.is_b_line_aligned = b;
         for (const bool copies : {false, true}) {
-          // Of which only a shallow product of halves takes note; copies have whole lines.
+          // Line alignment, which only a shallow product of halves takes note of; copies are
+          // line-aligned.
           if (copies && !(type == Class::Halves && a && b)) continue;
           p.needs_repack = copies;
           of_ways(p, type, for_sm_80);

@@ -68,7 +68,7 @@ TEST_F(Assembled, PingpongMatmul) {
     return traced("matmul_gated", [&] { gated.run(c, stream, A, W, W, C); });
   };
   check(halves(config(64, 128, 64)), backends);
-  // Of 128 rows a block of results takes twice the registers, which NVVM does not have.
+  // A block of results of 128 rows takes twice the registers, which NVVM does not have.
   check(halves(config(128, 64, 64)), std::span(backends).first(1));
 }
 

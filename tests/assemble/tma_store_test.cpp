@@ -37,7 +37,7 @@ TEST_F(Assembled, ProductsStoredByTma) {
                                 {.bm = 192, .bn = 128, .bk = 64}}) {
     SCOPED_TRACE(c.str());
     expect_stored(traced("matmul", [&] { matmul(stream, A, B, C, c); }));
-    // Of 128 rows a block of 64 columns takes more registers than a thread has left.
+    // A block of 128 rows and 64 columns takes more registers than a thread has left.
     expect_stored(
         traced("matmul", [&] { dense.run(c, stream, A, B, C, host({64}), host({64, 64})); }),
         !c.pingpong);

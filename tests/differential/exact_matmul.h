@@ -25,7 +25,7 @@ class OnDevice : public testing::TestWithParam<Device> {
     return Tensor::empty(shape, dtype, GetParam());
   }
   Stream stream() const { return Stream(GetParam()); }
-  /// Of what product_to_depth gives: sums of the first of k steps, none among them.
+  /// The expected results of product_to_depth: sums of the first of k steps, none among them.
   template <class Kernel>
   void expect_products_to_depths(const Kernel& kernel, std::int64_t k,
                                  std::initializer_list<int> depths) const;

@@ -37,7 +37,7 @@ TEST_P(PeeledIteration, ChoosesWhatIsMultiplied) {
   const Stream stream(GetParam());
   for (const std::int64_t keys : {64, 128, 300}) {
     SCOPED_TRACE(keys);
-    // Of 0 and 1, so that halves hold all sums.
+    // Elements of 0 and 1, so that halves hold all sums.
     const auto bits = [&](std::int64_t n, std::uint64_t seed) {
       return Tensor::integers({n, 64}, DType::bf16, 0, 2, seed, GetParam());
     };

@@ -348,7 +348,7 @@ TEST_P(MatmulLibrary, GatedBatches) {
   for (std::size_t i = 0; i < want.size(); ++i)
     want[i] = std::max(want[i], 0.0) * up[i] * static_cast<double>(i / (m * n));
   expect_equal(C, want);
-  // Of matrices the entry is 0.
+  // The batch entry of matrices is 0.
   const Tensor first = Tensor::full({1}, 3, DType::f32, GetParam()), D = empty({m, n}, DType::f32);
   gated(stream(), A.select(0, 1), G.select(0, 1), U.select(0, 1), D, first);
   const auto gate_one = product(A.select(0, 1), G.select(0, 1)),

@@ -14,7 +14,7 @@ using test::product;
 
 class TensorRanks : public test::OnDevice {
  protected:
-  /// Of products of the last two dimensions, one for each entry of those before.
+  /// Products of the last two dimensions, one for each entry of those before.
   std::vector<double> products(const Tensor& A, const Tensor& B) const {
     const std::int64_t m = A.size(-2), k = A.size(-1), n = B.size(-1),
                        entries = A.numel() / (m * k);

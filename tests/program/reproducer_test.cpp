@@ -49,7 +49,7 @@ struct Outcome {
   ir::Plan plan;
 };
 
-/// Of the product.
+/// Compiles the product.
 Outcome outcome(const CompileRequest& request, const std::vector<ir::Pass>& passes) {
   Compilation k;
   k.tile = product();

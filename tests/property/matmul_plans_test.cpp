@@ -45,7 +45,8 @@ TEST(MatmulPlans, TilesInTurn) {
                      x.config.pingpong = true;
                      x.plan["dynamic_scheduler"] = 0;
                      x.plan["producer_warps"] = d.of({1, 4});
-                     // Of several blocks of 64 rows, those whose registers follow each other.
+                     // Accumulators of several blocks of 64 rows, whose registers follow each
+                     // other.
                      if (x.rows() > 64)
                        (x.config.swap_ab ? x.config.bm : x.config.bn) = d.of({16, 32, 64, 128});
                      if (x.config.swap_ab) x.config.bn = d.of({64, 128});

@@ -22,7 +22,7 @@ int count(const ir::Kernel& k, ir::RegionId r, ir::Opcode opcode) {
   return n;
 }
 
-/// Of the innermost loop with products.
+/// Ops of the innermost loop with MMAs.
 Step step_of(const ir::Kernel& tile, const std::string& plan) {
   runtime::CompileRequest request;
   request.target = ir::Target("sm_90a");

@@ -209,8 +209,9 @@ TEST(ChannelCheck, ReadAtTheWrongTime) {
               testing::ElementsAre("threads read a slot that was not waited for"));
 }
 
-/// Who does not wait for the turn takes the phase of an older round for its own; who does not pass
-/// it on, or whose tile ends elsewhere in the ring than the others count, stops them.
+/// A warpgroup that does not wait for its turn takes the phase of an older round for its own; one
+/// that does not pass it on, or whose tile ends elsewhere in the ring than the others count, stops
+/// them.
 TEST(ChannelCheck, TilesInTurn) {
   for (const char* plan : {"", "stages=2", "stages=3", "stages=3 multicast=1"}) {
     SCOPED_TRACE(plan);

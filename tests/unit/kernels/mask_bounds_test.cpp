@@ -356,7 +356,7 @@ TEST(DerivedRange, WhatTheSpecSaysWins) {
   };
   const auto got = in.run(attention({.mask = causal(), .full_kv_range = every}));
   const auto want = in.expected([](auto, auto kv) { return kv < 384; });
-  // Of the first row, blocks that lie in `full` are not masked, the ragged last one is.
+  // The first row's blocks that lie in `full` are not masked, the ragged last one is.
   for (std::size_t i = 0; i < kDim; ++i) ASSERT_NEAR(got[i], want[i], 0.03);
 }
 
