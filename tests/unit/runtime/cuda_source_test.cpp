@@ -1,4 +1,4 @@
-// What the CUDA C++ emitter writes goes through NVRTC: every elementwise op on every element type,
+// NVRTC compiles the output of the CUDA C++ emitter: every elementwise op on every element type,
 // every conversion, every family of simt ops, and the handwritten Hopper kernels, which must keep
 // their registers and their asynchrony.
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ NvrtcResult compile_file(const std::string& name) {
 // ---- elementwise
 // ----------------------------------------------------------------------------------------------------
 
-/// Which ops have a meaning on which types.
+/// The types on which an op has a meaning.
 enum class On { Integers, Floats, Numbers, F32 };
 struct Case {
   Opcode op;
