@@ -19,6 +19,8 @@ namespace tegula::ir {
 
 /// The pass (ir/passes/carry_presence.cpp).
 bool carry_presence(Kernel&, PassContext&);
+/// The pass (ir/passes/outside_reads.cpp).
+bool outside_reads(Kernel&, PassContext&);
 
 namespace {
 
@@ -166,7 +168,7 @@ struct KindRow {
   std::string_view name, code;
 };
 /// By FindingKind. The simulator's detectors of the same faults have the same codes.
-constexpr std::array<KindRow, 11> kKinds{{{"out of bounds", "T1302"},
+constexpr std::array<KindRow, 13> kKinds{{{"out of bounds", "T1302"},
                                           {"poison use", "T1303"},
                                           {"division by zero", "T1304"},
                                           {"race", "T1301"},
@@ -176,7 +178,9 @@ constexpr std::array<KindRow, 11> kKinds{{{"out of bounds", "T1302"},
                                           {"pending copy", "T1322"},
                                           {"deadlock", "T1308"},
                                           {"never stored", "T1306"},
-                                          {"endless loop", "T1307"}}};
+                                          {"endless loop", "T1307"},
+                                          {"race of steps", "T1309"},
+                                          {"outside read", "T1314"}}};
 
 /// Small launches stay on one thread, where their findings come in one order.
 constexpr std::int64_t kProgramsWorthAThread = 8;
@@ -244,7 +248,9 @@ EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
   if (kernel.info.form == Form::Tile) {
     Kernel meant = clone(kernel);
     PassContext context;
-    if (carry_presence(meant, context)) return run_programs_of(meant, args, options);
+    context.keep_checks = options.check;
+    const bool keeps = carry_presence(meant, context), checks = outside_reads(meant, context);
+    if (keeps || checks) return run_programs_of(meant, args, options);
   }
   return run_programs_of(kernel, args, options);
 }

@@ -58,6 +58,8 @@ enum class FindingKind : std::uint8_t {
   Deadlock,             ///< a wait that nothing can end
   Unstored,             ///< an element of an Out argument that no program stored
   EndlessLoop,          ///< a loop that changes nothing or is beyond the limit of iterations
+  StepRace,             ///< two steps of an independent loop touch one element, one writing
+  OutsideRead,          ///< an element read outside its view is an index, a bound or a condition
 };
 std::string_view name(FindingKind kind);
 /// Stable, "T1301".
