@@ -159,7 +159,9 @@ class Walk {
   void cluster_arrive(OpId, SharedState& s, const Who&) { cluster_.arrive(s); }
   void cluster_wait(OpId, SharedState& s, const Who&) { cluster_.wait(s); }
   void ld_cluster(OpId op, SharedState& s, const Who&) { cluster_.visit(s, op); }
-  void proxy_fence(OpId, SharedState& s, const Who& w) { fence(s, c_.places, w.threads, false); }
+  void proxy_fence(OpId op, SharedState& s, const Who& w) {
+    if (k_[op].attrs.s(AttrName::kind) != "global") fence(s, c_.places, w.threads, false);
+  }
   void init_fence(OpId, SharedState& s, const Who& w) { fence(s, c_.places, w.threads, true); }
   void tma_load(OpId op, SharedState& s, const Who& w) {
     cluster_.visit(s, op);

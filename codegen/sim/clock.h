@@ -69,18 +69,21 @@ class Foreign {
 
 /// What a release hands to an acquire.
 struct Knowledge {
-  Clock seen;     ///< accesses that happened before
-  Clock proxied;  ///< the part of them that a proxy fence made visible to TMA and wgmma
+  Clock seen;            ///< accesses that happened before
+  Clock proxied;         ///< the part of them that a proxy fence made visible to TMA and wgmma
+  Clock proxied_global;  ///< the part whose writes of global memory such a fence made visible
   Foreign foreign;
 
   void join(const Knowledge& other) {
     seen.join(other.seen);
     proxied.join(other.proxied);
+    proxied_global.join(other.proxied_global);
     foreign.join(other.foreign);
   }
   void clear() {
     seen.clear();
     proxied.clear();
+    proxied_global.clear();
     foreign.clear();
   }
 };
