@@ -208,18 +208,21 @@ class OutsideReads {
   bool changed_ = false;
 };
 
-bool has_been_run(const Kernel& kernel) {
-  bool found = false;
+/// Elements are read by themselves, and have no checks yet.
+bool lacks_checks(const Kernel& kernel) {
+  bool reads = false, checks = false;
   walk(kernel, kernel.body(), [&](OpId op) {
-    found = found || (kernel[op].opcode == Opcode::Assume && !states_fact(kernel, op));
+    const OpData& d = kernel[op];
+    reads = reads || (d.opcode == Opcode::LoadView && !kernel.type(d.results[0]).is_tile());
+    checks = checks || (d.opcode == Opcode::Assume && !states_fact(kernel, op));
   });
-  return found;
+  return reads && !checks;
 }
 
 }  // namespace
 
 bool outside_reads(Kernel& kernel, PassContext& context) {
-  if (!context.keep_checks || has_been_run(kernel)) return false;
+  if (!context.keep_checks || !lacks_checks(kernel)) return false;
   return OutsideReads(kernel).run();
 }
 
