@@ -41,7 +41,7 @@ const char* tegula_bench_error();
 
 /// Pairs of a query and a key of the first head of a case of attention.
 typedef struct {
-  int64_t kept, computed, cover;    ///< as in kernels/attention/attention_pairs.h
+  int64_t kept, computed, cover;    ///< as in tools/workload/attention_pairs.h
   int64_t tile_queries, tile_keys;  ///< what attention chooses for these tensors
 } TegulaBenchPairs;
 /// Counts them for the arguments of tegula_bench_run, on host memory too. 0, or 1 with the text in

@@ -15,8 +15,8 @@
 #include "runtime/context.h"
 #include "runtime/kept.h"
 #include "runtime/storage.h"
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 
 namespace tegula::runtime {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "runtime/driver_types.h"
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula::runtime {
 

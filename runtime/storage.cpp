@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "runtime/context.h"
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 
 namespace tegula::runtime {
 namespace {

@@ -1,6 +1,7 @@
 #include "runtime/stream_state.h"
 
 #include "runtime/context.h"
+#include "tegula/scratch.h"
 
 namespace tegula::runtime {
 namespace {
@@ -50,9 +51,13 @@ StreamState state_of(const Stream& stream) {
   return memo.state;
 }
 
-StreamScope::StreamScope() { ++g_memo.scopes; }
+}  // namespace tegula::runtime
+
+namespace tegula {
+
+StreamScope::StreamScope() { ++runtime::g_memo.scopes; }
 StreamScope::~StreamScope() {
-  if (--g_memo.scopes == 0) g_memo.is_known = false;
+  if (--runtime::g_memo.scopes == 0) runtime::g_memo.is_known = false;
 }
 
-}  // namespace tegula::runtime
+}  // namespace tegula

@@ -18,14 +18,4 @@ bool is_recording(const Stream& stream);
 /// Two driver calls, one where the stream records, none for the default stream, which cannot.
 StreamState state_of(const Stream& stream);
 
-/// While alive, this thread asks the driver once about the last stream that it asks about: of one
-/// call of the library, during which no stream begins to record. Scopes nest.
-class StreamScope {
- public:
-  StreamScope();
-  ~StreamScope();
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
-};
-
 }  // namespace tegula::runtime

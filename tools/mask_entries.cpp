@@ -4,8 +4,8 @@
 #include <numeric>
 #include <random>
 
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 #include "tegula/tegula.h"
 
 namespace tegula::tools {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/analysis/mask_blocks.h"
+#include "ir/analysis/mask/blocks.h"
 
 namespace tegula::tools {
 

@@ -2,9 +2,9 @@
 // What attention computes under masks, beside what they keep.
 #include <string>
 
-#include "kernels/attention/attention_pairs.h"
 #include "tegula/kernels/masks.h"
 #include "tools/mask_entries.h"
+#include "tools/workload/attention_pairs.h"
 
 namespace tegula::tools {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <new>
 
-#include "support/quotients.h"
+#include "tegula/quotients.h"
 
 namespace tegula::ir::interp {
 namespace {

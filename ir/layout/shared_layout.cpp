@@ -7,8 +7,8 @@
 #include <bit>
 
 #include "ir/layout/layout_text.h"
-#include "support/quotients.h"
 #include "tegula/error.h"
+#include "tegula/quotients.h"
 
 namespace tegula::ir {
 namespace {

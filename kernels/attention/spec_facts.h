@@ -5,9 +5,9 @@
 #include "kernels/attention/arguments.h"
 #include "kernels/attention/block_sizes.h"
 #include "kernels/attention/list_args.h"
-#include "kernels/attention/score_cost.h"
 #include "kernels/attention/split_keys.h"
 #include "kernels/attention/way.h"
+#include "tegula/functions.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/stream.h"
 
@@ -15,6 +15,11 @@ namespace tegula {
 
 /// Queries of the tile for few rows of packed heads.
 inline constexpr int kFewRows = 64;
+
+/// The same attention, in which a score that gives -inf for some pairs (split_score) is a score
+/// under a mask: the keys that it leaves out are then found, and not visited. A spec that says
+/// itself which keys are visited keeps its score, which is asked about each of them.
+AttentionSpec with_split_score(AttentionSpec spec);
 
 /// A spec, and what was found out about its mask and score.
 struct SpecFacts {

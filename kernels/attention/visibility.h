@@ -2,9 +2,9 @@
 // Which keys a tile of queries sees where no list says it.
 #include <optional>
 
-#include "kernels/attention/mask_bounds.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/visits.h"
+#include "tegula/block_mask.h"
 #include "tegula/kernels/attention.h"
 
 namespace tegula {

@@ -51,12 +51,6 @@ void Visits::place(const std::vector<KvRange>& keys) {
   hi_ = steps;
 }
 
-ListColumns ListColumns::of_sequence(const Tile& b, const Tile& first, const Tile& length,
-                                     int block) {
-  const Tile begin = first / block + b;
-  return {begin, begin + cdiv(length, block)};
-}
-
 Visits Visits::list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
                     int block, std::optional<ListColumns> columns) {
   Visits v;

@@ -2,7 +2,7 @@
 // The blocks of keys that one tile of queries visits: what the loop of attention runs over.
 #include <optional>
 
-#include "kernels/attention/mask_bounds.h"
+#include "tegula/block_mask.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 
@@ -16,15 +16,6 @@ struct ListViews {
   std::optional<In<i32, 3>> full;
   /// What needs a mask stands at the end of the row, last one first, not behind the full ones.
   bool two_ended;
-};
-
-/// The columns of a list's rows that hold the blocks of one sequence, where all sequences of a call
-/// have theirs beside each other: as many as there are keys need few more than keys of one.
-struct ListColumns {
-  Tile begin, end;
-
-  /// Of sequence b, whose keys begin at `first`. No other begins before the end.
-  static ListColumns of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
 /// One step of the loop is one block, of which `block` says the keys.

@@ -1,11 +1,10 @@
 #pragma once
 // Which of the ways through the keys attention takes under a mask, and why.
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "kernels/attention/block_sizes.h"
-#include "kernels/attention/derived_lists.h"
+#include "tegula/block_mask.h"
 #include "tegula/kernels/attention.h"
 
 namespace tegula {
@@ -20,9 +19,9 @@ class Way {
   explicit Way(const AttentionSpec& spec);
 
   /// True if the kernel runs over block lists.
-  bool is_listed() const { return list_ || derived_; }
+  bool is_listed() const { return list_ || (derived_ && derived_->is_listed()); }
   /// True if the blocks of a tile do not follow each other.
-  bool has_gaps() const { return is_listed() || has_parts_; }
+  bool has_gaps() const { return is_listed() || (derived_ && derived_->has_parts()); }
   KeyReach reach() const { return reach_; }
   /// True if tensors, the caller, or what cannot be traced, say what a row sees: not in the first
   /// block, maybe.
@@ -37,12 +36,9 @@ class Way {
   std::string explain() const { return derived_ ? derived_->explain() : ""; }
 
  private:
-  /// `in_order`: blocks of keys must come in ascending order, which lists do not keep.
-  std::string derive(const Mask& mask, bool in_order);
-
   std::optional<BlockList> list_;
-  std::unique_ptr<DerivedLists> derived_;
-  bool has_parts_ = false, depends_on_data_ = false;
+  std::optional<BlockMask> derived_;
+  bool depends_on_data_ = false;
   KeyReach reach_ = KeyReach::unknown;
   std::string text_;
 };

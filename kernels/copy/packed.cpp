@@ -1,8 +1,7 @@
 // Which tensors a kernel cannot read as they lie, and their copies.
-#include "kernels/scratch.h"
-#include "runtime/stream_state.h"
-#include "support/quotients.h"
 #include "tegula/kernels/copy.h"
+#include "tegula/quotients.h"
+#include "tegula/scratch.h"
 
 namespace tegula {
 namespace {
@@ -60,7 +59,7 @@ bool PackedOperand::has_whole_lines() const {
 
 PackedTensors::PackedTensors(const Stream& stream, std::initializer_list<PackedOperand> operands,
                              const Dims& further, DType type_of_further, int counters) {
-  const runtime::StreamScope one_call;
+  const StreamScope one_call;
   if (counters > 0) counters_ = Scratch::counters(stream, static_cast<std::size_t>(counters));
   std::size_t bytes = further.empty() ? 0 : Scratch::bytes_of(further, type_of_further), i = 0;
   std::vector<std::size_t> copied;

@@ -3,10 +3,11 @@
 #include <iostream>
 #include <numeric>
 
-#include "kernels/attention/visited_blocks.h"
+#include "ir/analysis/mask/blocks.h"
 #include "tests/differential/attention_expected.h"
 #include "tests/property/mask_catalogue.h"
 #include "tests/property/mask_lambdas.h"
+#include "tools/workload/visited_blocks.h"
 
 namespace tegula {
 namespace {

@@ -1,6 +1,6 @@
 // Block lists made by kernels from random masks, against brute force: no block is left out that
 // holds a visible pair, none is without a mask that holds another.
-#include "kernels/attention/derived_lists.h"
+#include "dsl/block_mask/derived_lists.h"
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using ir::testing::MaskKernel;
 using ir::testing::RandomMasks;
 
 constexpr std::int64_t kQueries = 75, kKeys = 109, kBatch = 2, kHeads = 2;
-constexpr AttentionTiles kTiles{16, 16};
+constexpr BlockShape kTiles{16, 16};
 
 /// What a list says of a row's blocks.
 enum class Entry : std::uint8_t { Absent, Masked, Whole };

@@ -6,8 +6,8 @@
 #include <iomanip>
 #include <iostream>
 
-#include "ir/analysis/mask_ranges.h"
-#include "kernels/attention/mask_trace.h"
+#include "dsl/functions/mask_trace.h"
+#include "ir/analysis/mask/ranges.h"
 #include "tegula/error.h"
 #include "tests/property/mask_catalogue.h"
 

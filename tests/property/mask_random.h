@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-#include "ir/analysis/mask_blocks.h"
+#include "ir/analysis/mask/blocks.h"
 #include "ir/builder.h"
 #include "ir/eval/cell.h"
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <iostream>
 
-#include "ir/analysis/mask_ranges.h"
+#include "ir/analysis/mask/ranges.h"
 #include "ir/text.h"
 #include "tests/property/mask_random.h"
 

@@ -1,9 +1,9 @@
 // Derived lists of blocks where a tile's rows are not the positions of one head as the mask numbers
 // them: queries at the end of their keys, heads packed into tiles, sequences in one tensor.
-#include "kernels/attention/visited_blocks.h"
 #include "tegula/kernels/masks.h"
 #include "tests/differential/attention/attention_reference.h"
 #include "tests/differential/attention/varlen_tensors.h"
+#include "tools/workload/visited_blocks.h"
 
 namespace tegula::test {
 namespace {

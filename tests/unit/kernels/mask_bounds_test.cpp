@@ -1,5 +1,5 @@
 // Key ranges that attention derives from its mask, against the mask asked for every pair.
-#include "kernels/attention/mask_bounds.h"
+#include "tegula/block_mask.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "tegula/kernels/attention.h"
 #include "tegula/tegula.h"
 #include "tests/property/mask_lambdas.h"
 

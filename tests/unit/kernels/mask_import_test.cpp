@@ -1,11 +1,12 @@
 // Masks taken out of IR: as tiles in a kernel, and what cannot be followed.
 #include <gtest/gtest.h>
 
+#include "dsl/functions/mask_trace.h"
 #include "dsl/instance.h"
-#include "ir/analysis/mask_blocks.h"
-#include "ir/analysis/mask_formula.h"
+#include "ir/analysis/mask/blocks.h"
+#include "ir/analysis/mask/formula.h"
 #include "ir/text.h"
-#include "kernels/attention/mask_trace.h"
+#include "tegula/kernels/masks.h"
 #include "tegula/tegula.h"
 
 namespace tegula {

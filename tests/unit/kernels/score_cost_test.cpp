@@ -1,8 +1,9 @@
 // What a score function asks of registers, found by its trace.
-#include "kernels/attention/score_cost.h"
+#include "tegula/functions.h"
 
 #include <gtest/gtest.h>
 
+#include "tegula/kernels/scores.h"
 #include "tegula/tegula.h"
 
 namespace tegula {

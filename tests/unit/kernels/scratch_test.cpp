@@ -1,5 +1,5 @@
 // Scratch memory of kernels.
-#include "kernels/scratch.h"
+#include "tegula/scratch.h"
 
 #include <gtest/gtest.h>
 

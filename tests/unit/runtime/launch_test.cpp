@@ -16,6 +16,7 @@
 #include "runtime/stream_state.h"
 #include "runtime/workspace.h"
 #include "tegula/error.h"
+#include "tegula/scratch.h"
 #include "tegula/tensor.h"
 
 namespace tegula::runtime {

@@ -2,8 +2,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 
+#include "tegula/block_mask.h"
 #include "tegula/kernels/block_list.h"
+#include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
@@ -12,11 +15,6 @@
 /// Attention with a mask and a score function given as lambdas, computed block by block with an
 /// online softmax (Milakov and Gimelshein 2018; Dao et al. 2022, "FlashAttention").
 namespace tegula {
-
-/// Positions [lo, hi) of keys and values.
-struct KvRange {
-  Tile lo, hi;
-};
 
 /// What the sums of a row are relative to while blocks of keys come in.
 enum class Rescaling : std::uint8_t {
@@ -135,14 +133,6 @@ struct AttentionExtras {
   Tensor sinks = {};
 };
 
-/// Where sequences of different lengths begin that lie one behind the other: i32 [sequences + 1],
-/// from 0 to the total length, ascending (FlashAttention's cu_seqlens); at most 65536 sequences.
-/// Read by the kernel, which does not check them.
-struct CuSeqlens {
-  Tensor q, kv;
-  std::int64_t max_q = 0;  ///< queries of the longest sequence
-};
-
 /// A callable attention. Copies share what was compiled. Throws CompileError for tensors that do
 /// not fit. Under a mask whose block list is derived (`explain` says so), calls of one stream come
 /// from one thread at a time: they share its memory for the list.
@@ -156,16 +146,19 @@ struct CuSeqlens {
 /// visits their block, which multiplies them by weights of 0.
 class Attention {
  public:
-  explicit Attention(AttentionSpec spec);
+  explicit Attention(AttentionSpec spec, Loc at = std::source_location::current());
 
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O, const AttentionExtras& extras) const;
+                  const Tensor& O, const AttentionExtras& extras,
+                  Loc at = std::source_location::current()) const;
   /// With the logarithm `Lse` of AttentionExtras.
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O, const Tensor& Lse) const;
+                  const Tensor& O, const Tensor& Lse,
+                  Loc at = std::source_location::current()) const;
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O) const;
-  void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) const;
+                  const Tensor& O, Loc at = std::source_location::current()) const;
+  void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                  Loc at = std::source_location::current()) const;
 
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
   /// head_dim], V [total kv, kv_heads, value_dim], O [total q, heads, value_dim]; lse and row_max
@@ -174,7 +167,8 @@ class Attention {
   /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_q
   /// vary without compiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-              const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {}) const;
+              const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
+              Loc at = std::source_location::current()) const;
 
   /// Plan, remarks, registers of what was compiled last for `dtype`.
   std::string explain(DType dtype = DType::bf16) const;
@@ -185,6 +179,8 @@ class Attention {
   std::shared_ptr<const Kernels> kernels_;
 };
 
-inline Attention attention(AttentionSpec spec) { return Attention(std::move(spec)); }
+inline Attention attention(AttentionSpec spec, Loc at = std::source_location::current()) {
+  return Attention(std::move(spec), at);
+}
 
 }  // namespace tegula

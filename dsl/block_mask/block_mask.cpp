@@ -1,0 +1,55 @@
+// Which of the ways to find the blocks of a mask is taken, and why.
+#include "tegula/block_mask.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "dsl/block_mask/derived_lists.h"
+#include "dsl/block_mask/mask_limits.h"
+#include "dsl/signature.h"
+
+namespace tegula {
+
+BlockMask::BlockMask(const Mask& mask, bool in_order) : text_(derive(mask, in_order)) {}
+
+std::string BlockMask::derive(const Mask& mask, bool in_order) {
+  std::optional<MaskSource> source;
+  try {
+    source = trace_mask_source(mask);
+    depends_on_data_ = !source->tables.empty();
+  } catch (const std::exception& e) {
+    depends_on_data_ = true;
+    return fmt::format("all, the mask cannot be traced over scalars: {}", e.what());
+  }
+  const ir::MaskClosedForm form = ir::solve_mask(source->expr);
+  const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
+  if (form.mask_class == ir::MaskClass::Data && !form.tells_blocks)
+    return fmt::format("a range of what is solved, else all ({})", why);
+  const MaskLimits limits(form, source->numbers);
+  is_up_to_row_ = limits.is_one_end();
+  if (const auto parts = limits.intervals()) {
+    has_parts_ = *parts > 1;
+    return fmt::format("{}, no block tensors ({})",
+                       *parts > 1 ? fmt::format("{} closed ranges", *parts) : "a closed range",
+                       why);
+  }
+  if (in_order)
+    return fmt::format("a range of what is solved, else all ({}; a list has no order)", why);
+  derived_ = std::make_shared<DerivedLists>(*source);
+  return fmt::format("a block list derived from the mask ({})", why);
+}
+
+std::optional<ListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q, const Tensor& K,
+                                         const Tensor& V, const Tensor& O, BlockShape block,
+                                         const ListRows& rows) const {
+  const bool is_wide = std::ranges::any_of(
+      std::array{&Q, &K, &V, &O}, [](const Tensor* x) { return dsl::needs_wide_index(*x); });
+  if (!derived_ || (is_wide && !derived_->holds_in_64_bits())) return std::nullopt;
+  return derived_->make(stream, Q, K, block, rows);
+}
+
+std::string BlockMask::explain() const { return derived_ ? derived_->explain() : ""; }
+
+}  // namespace tegula

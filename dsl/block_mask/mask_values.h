@@ -1,0 +1,29 @@
+#pragma once
+// Parts of a mask computed in a kernel that is being traced, as the mask itself computes them.
+#include <optional>
+#include <vector>
+
+#include "dsl/functions/mask_trace.h"
+#include "ir/kernel.h"
+#include "tegula/value.h"
+
+namespace tegula {
+
+/// Records nodes at given positions, each once.
+class MaskValues {
+ public:
+  /// `position`: that of the queries or of the keys, i32, whichever the nodes depend on.
+  MaskValues(const MaskSource& source, const Tile& b, const Tile& h, const Tile& position);
+  Tile at(ir::MaskNodeId id);
+
+ private:
+  ir::Value value(ir::MaskNodeId id);
+  ir::Value operation(const ir::MaskNode& node);
+  ir::Value entry(const ir::MaskNode& node);
+
+  const MaskSource& source_;
+  Tile b_, h_, position_;
+  std::vector<ir::Value> values_;  ///< by node; none: not recorded yet
+};
+
+}  // namespace tegula

@@ -1,0 +1,75 @@
+#pragma once
+// Which blocks of the (q, kv) plane a mask leaves empty, lets through in full, or cuts: interval
+// analysis of its expression with three-valued logic. Nothing is sampled: Empty and Full hold for
+// every element, and whatever cannot be decided is Partial.
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "ir/analysis/mask/domain.h"
+#include "ir/analysis/mask/expr.h"
+#include "ir/analysis/mask/table.h"
+
+namespace tegula::ir {
+
+enum class Coverage : std::uint8_t { Empty, Partial, Full };
+
+/// Queries [q0, q1) against keys [kv0, kv1), of one batch entry and head.
+struct MaskBlock {
+  std::int64_t batch = 0, head = 0;
+  std::int64_t q0 = 0, q1 = 0, kv0 = 0, kv1 = 0;
+};
+
+/// What is known about a node over the block at hand.
+struct MaskValue {
+  Interval range;
+  Congruence stride;
+  Linear form;  ///< equal to the value at every element
+};
+
+/// Evaluates one mask over blocks. Keeps its working memory, so one object serves many blocks; it
+/// is not for several threads at once.
+class MaskBlocks {
+ public:
+  explicit MaskBlocks(const MaskExpr& expr);
+
+  /// An undecided block is cut where the expression changes its form (a boundary of a division or a
+  /// comparison with one axis), at most `cuts` times; without cuts fewer blocks are decided.
+  Coverage classify(const MaskBlock& block, const MaskParams& params, int cuts = 32);
+
+  /// Evaluates every node over non-empty closed ranges; `value` and `may_wrap` refer to the last
+  /// evaluation.
+  struct Ranges {
+    Interval batch, head, query, key;
+  };
+  void evaluate(const Ranges& ranges, const MaskParams& params);
+  const MaskValue& value(MaskNodeId id) const { return values_[id]; }
+  /// True if the operation may leave its type's range, so that its value is not the mathematical
+  /// one.
+  bool may_wrap(MaskNodeId id) const { return wraps_[id]; }
+  const MaskExpr& expr() const { return expr_; }
+
+  /// Bounds of a linear form over the block at hand.
+  std::optional<Interval> range_of(const Linear& form) const;
+
+ private:
+  friend struct MaskTransfer;
+  Coverage refine(const Ranges& ranges, const MaskParams& params, int& cuts);
+  void finish(MaskNodeId id, std::optional<MaskValue> v);
+  MaskValue leaf(const MaskNode& node, MaskNodeId id, const Ranges& ranges,
+                 const MaskParams& params) const;
+  MaskValue look_up(const MaskNode& node, MaskNodeId id, const MaskParams& params);
+  Congruence stride_of(const Linear& form) const;
+  /// Fills in what the linear form says.
+  void reduce(MaskValue& v) const;
+  /// Remembers to cut where the form reaches `threshold`, if that is a cut of one axis.
+  void suggest(const Linear& form, std::optional<std::int64_t> threshold);
+
+  const MaskExpr& expr_;
+  std::vector<MaskValue> values_;
+  std::vector<bool> wraps_;
+  MaskNodeId current_ = 0;                           ///< being evaluated
+  std::optional<std::int64_t> cut_query_, cut_key_;  ///< first element of the second part
+};
+
+}  // namespace tegula::ir

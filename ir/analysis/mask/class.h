@@ -1,0 +1,17 @@
+#pragma once
+// The class of a mask: by what of it is solved for kv, and how what is not looks at kv.
+#include <span>
+#include <vector>
+
+#include "ir/analysis/mask/formula.h"
+
+namespace tegula::ir {
+
+/// What is left of one condition that cannot be solved for kv: the terms of a sum that depend on
+/// it, or a node that is not taken apart.
+using MaskUnsolved = std::vector<MaskNodeId>;
+
+/// Sets what MaskClosedForm says of the class.
+void classify_mask(MaskClosedForm& form, std::span<const MaskUnsolved> unsolved);
+
+}  // namespace tegula::ir

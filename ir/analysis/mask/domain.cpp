@@ -1,0 +1,151 @@
+// Interval, congruence and linear arithmetic.
+#include "ir/analysis/mask/domain.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <numeric>
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+
+std::int64_t gcd(std::int64_t a, std::int64_t b) { return std::gcd(a, b); }
+
+/// Of a modulus and a residue that may have overflowed.
+Congruence normal(std::optional<std::int64_t> modulus, std::optional<std::int64_t> residue) {
+  if (!modulus || !residue || *modulus == kMin) return {};
+  const std::int64_t m = *modulus < 0 ? -*modulus : *modulus;
+  return m == 0 ? Congruence::point(*residue) : Congruence{m, positive_rem(*residue, m)};
+}
+
+}  // namespace
+
+Interval Interval::of(DType d) {
+  if (is_bool(d)) return {0, 1};
+  if (!is_integer(d) || size_bits(d) == 64) return {};
+  const int bits = size_bits(d);
+  if (!is_signed(d)) return {0, (std::int64_t{1} << bits) - 1};
+  return {-(std::int64_t{1} << (bits - 1)), (std::int64_t{1} << (bits - 1)) - 1};
+}
+
+std::optional<std::int64_t> checked_add(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::nullopt : std::optional(sum);
+}
+std::optional<std::int64_t> checked_mul(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional(product);
+}
+std::int64_t positive_rem(std::int64_t a, std::int64_t m) {
+  const std::int64_t r = a % m;
+  return r < 0 ? r + m : r;
+}
+
+std::optional<Interval> add(Interval a, Interval b) {
+  const auto lo = checked_add(a.lo, b.lo), hi = checked_add(a.hi, b.hi);
+  return lo && hi ? std::optional(Interval{*lo, *hi}) : std::nullopt;
+}
+std::optional<Interval> scale(Interval a, std::int64_t factor) {
+  const auto x = checked_mul(a.lo, factor), y = checked_mul(a.hi, factor);
+  return x && y ? std::optional(Interval{std::min(*x, *y), std::max(*x, *y)}) : std::nullopt;
+}
+std::optional<Interval> mul(Interval a, Interval b) {
+  const auto x = scale(a, b.lo), y = scale(a, b.hi);
+  return x && y ? std::optional(hull(*x, *y)) : std::nullopt;
+}
+Interval hull(Interval a, Interval b) { return {std::min(a.lo, b.lo), std::max(a.hi, b.hi)}; }
+Interval meet(Interval a, Interval b) {
+  const Interval both{std::max(a.lo, b.lo), std::min(a.hi, b.hi)};
+  return both.lo <= both.hi ? both : a;
+}
+
+bool Congruence::allows(std::int64_t v) const {
+  return modulus == 0 ? v == residue : positive_rem(v, modulus) == residue;
+}
+Congruence Congruence::coarser(std::int64_t divisor) const {
+  return {divisor, positive_rem(residue, divisor)};
+}
+
+Congruence add(Congruence a, Congruence b) {
+  return normal(gcd(a.modulus, b.modulus), checked_add(a.residue, b.residue));
+}
+Congruence scale(Congruence a, std::int64_t factor) {
+  return normal(checked_mul(a.modulus, factor), checked_mul(a.residue, factor));
+}
+Congruence mul(Congruence a, Congruence b) {
+  const auto mm = checked_mul(a.modulus, b.modulus), mr = checked_mul(a.modulus, b.residue),
+             rm = checked_mul(a.residue, b.modulus);
+  if (!mm || !mr || !rm || *mm == kMin || *mr == kMin || *rm == kMin) return {};
+  return normal(gcd(*mm, gcd(*mr, *rm)), checked_mul(a.residue, b.residue));
+}
+Congruence join(Congruence a, Congruence b) {
+  const auto apart = b.residue == kMin ? std::nullopt : checked_add(a.residue, -b.residue);
+  if (!apart || *apart == kMin) return {};
+  return normal(gcd(gcd(a.modulus, b.modulus), *apart), a.residue);
+}
+Congruence stronger(Congruence a, Congruence b) {
+  if (a.modulus == 0 || b.modulus == 0) return a.modulus == 0 ? a : b;
+  return a.modulus >= b.modulus ? a : b;
+}
+Interval tighten(Interval range, Congruence c) {
+  if (c.modulus == 0) return meet(range, Interval::point(c.residue));
+  if (c.modulus == 1) return range;
+  const auto lo =
+      checked_add(range.lo, positive_rem(c.residue - positive_rem(range.lo, c.modulus), c.modulus));
+  const auto hi = checked_add(
+      range.hi, -positive_rem(positive_rem(range.hi, c.modulus) - c.residue, c.modulus));
+  return lo && hi && *lo <= *hi ? Interval{*lo, *hi} : range;
+}
+
+Linear Linear::symbol(std::uint32_t s) {
+  Linear l;
+  l.terms[0] = {s, 1};
+  l.count = 1;
+  return l;
+}
+Linear Linear::number(std::int64_t v) {
+  Linear l;
+  l.constant = v;
+  return l;
+}
+std::int64_t Linear::factor_of(std::uint32_t symbol) const {
+  for (const Term& t : *this)
+    if (t.symbol == symbol) return t.factor;
+  return 0;
+}
+bool Linear::is_divisible(std::int64_t d) const {
+  return constant % d == 0 &&
+         std::all_of(begin(), end(), [&](const Term& t) { return t.factor % d == 0; });
+}
+
+std::optional<Linear> add(const Linear& a, const Linear& b, std::int64_t factor) {
+  Linear sum;
+  const auto constant = checked_mul(b.constant, factor);
+  const auto total = constant ? checked_add(a.constant, *constant) : std::nullopt;
+  if (!total) return std::nullopt;
+  sum.constant = *total;
+  const Linear::Term *x = a.begin(), *y = b.begin();
+  while (x != a.end() || y != b.end()) {
+    const bool has_x = x != a.end() && (y == b.end() || x->symbol <= y->symbol);
+    const bool has_y = y != b.end() && (x == a.end() || y->symbol <= x->symbol);
+    const std::uint32_t symbol = has_x ? x->symbol : y->symbol;
+    const auto of_y = has_y ? checked_mul(y->factor, factor) : std::optional<std::int64_t>(0);
+    const auto both = of_y ? checked_add(has_x ? x->factor : 0, *of_y) : std::nullopt;
+    if (!both || *both == kMin) return std::nullopt;
+    x += has_x;
+    y += has_y;
+    if (*both == 0) continue;
+    if (sum.count == Linear::kMaxTerms) return std::nullopt;
+    sum.terms[static_cast<std::size_t>(sum.count++)] = {symbol, *both};
+  }
+  return sum;
+}
+
+Linear divide_exactly(Linear a, std::int64_t d) {
+  a.constant /= d;
+  for (int i = 0; i < a.count; ++i) a.terms[static_cast<std::size_t>(i)].factor /= d;
+  return a;
+}
+
+}  // namespace tegula::ir

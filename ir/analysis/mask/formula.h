@@ -1,0 +1,70 @@
+#pragma once
+// A mask as a formula over conditions that can be solved for kv: the compile-time half of the
+// closed form.
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ir/analysis/mask/domain.h"
+#include "ir/analysis/mask/expr.h"
+
+namespace tegula::ir {
+
+inline constexpr std::int64_t kMinusInfinity = std::numeric_limits<std::int64_t>::min();
+inline constexpr std::int64_t kPlusInfinity = std::numeric_limits<std::int64_t>::max();
+
+/// One step from a condition towards kv: factor * symbol + rest. The symbol is kv itself, or a
+/// division whose dividend the next step takes apart.
+struct MaskStep {
+  MaskNodeId symbol = 0;
+  std::int64_t factor = 0;
+  Linear rest;  ///< depends on q and the launch only
+};
+
+/// lo <= form <= hi.
+struct MaskCondition {
+  Linear form;
+  Interval target;                ///< kMinusInfinity, kPlusInfinity where there is no bound
+  std::vector<MaskStep> steps;    ///< empty: does not depend on kv, or cannot be solved for it
+  std::vector<MaskNodeId> exact;  ///< nodes that must not wrap for the form to be their value
+};
+
+/// Negations are gone: they were moved into the conditions.
+struct MaskFormula {
+  enum class Kind : std::uint8_t {
+    All,        ///< every part holds
+    Any,        ///< some part holds
+    Condition,  ///< conditions[index]
+    Opaque,     ///< the i1 node `index`, or its negation
+  };
+  Kind kind = Kind::All;
+  bool negated = false;  ///< of an Opaque
+  std::uint32_t index = 0;
+  std::vector<MaskFormula> parts;
+};
+
+/// How far a mask can be decided; docs: research/attention.md (d).
+enum class MaskClass : std::uint8_t {
+  Interval,    ///< I: the kv of each query tile are a few intervals with closed-form ends
+  Table,       ///< T: the same, with ends looked up in captured one-dimensional tables
+  Congruence,  ///< C: depends on kv modulo something: blocks are classified, kv are not intervals
+  Grid,        ///< G: kv is decoded into coordinates by division and remainder
+  Data,        ///< D: depends on what only the device knows, or on kv in a way that is not solved
+};
+/// "I", "T", "C", "G" or "D".
+std::string_view name(MaskClass c);
+
+/// The closed form of a mask and how it was classified.
+struct MaskClosedForm {
+  MaskExpr expr;  ///< the mask's, followed by nodes that the formula needed
+  std::vector<MaskCondition> conditions;
+  MaskFormula formula;
+  MaskClass mask_class = MaskClass::Interval;
+  std::string reason;  ///< why it is of that class, for remarks
+  /// Whether a list of blocks may say more than the conditions that are solved without a table.
+  bool tells_blocks = false;
+};
+
+MaskClosedForm solve_mask(const MaskExpr& expr);
+
+}  // namespace tegula::ir

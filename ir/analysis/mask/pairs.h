@@ -1,0 +1,42 @@
+#pragma once
+// How many pairs of a query and a key a mask keeps, and how many the best cover by blocks has.
+#include <cstdint>
+
+#include "ir/analysis/mask/blocks.h"
+
+namespace tegula::ir {
+
+struct BlockExtent {
+  std::int64_t queries, keys;
+};
+
+/// Pairs in [least, most] are kept; equal where every pair was decided.
+struct MaskPairs {
+  std::int64_t least = 0, most = 0;
+  /// Of the blocks that hold a kept pair or an undecided one. Those at the ends count whole, too:
+  /// what is computed of them is.
+  std::int64_t cover = 0;
+
+  friend bool operator==(const MaskPairs&, const MaskPairs&) = default;
+};
+
+/// Counts by cutting what is undecided in two, first between blocks, then within one.
+class MaskPairCounter {
+ public:
+  MaskPairCounter(MaskBlocks& blocks, const MaskParams& params, BlockExtent cover)
+      : blocks_(blocks), params_(params), cover_(cover) {}
+
+  /// The blocks of the cover begin at the first query and the first key.
+  MaskPairs count(const MaskBlock& all);
+
+ private:
+  void count_blocks(const MaskBlock& b, MaskPairs& sum);
+  void count_within(const MaskBlock& b, MaskPairs& sum);
+
+  MaskBlocks& blocks_;
+  const MaskParams& params_;
+  BlockExtent cover_;
+  std::int64_t budget_ = 0;  ///< blocks that may still be looked at
+};
+
+}  // namespace tegula::ir

@@ -1,0 +1,44 @@
+#pragma once
+// What each elementwise op makes of the knowledge about its operands.
+#include "ir/analysis/mask/blocks.h"
+
+namespace tegula::ir {
+
+/// One step of an evaluation. A transfer function gives the mathematical result, before it wraps
+/// into the node's type, or nothing where it knows nothing.
+struct MaskTransfer {
+  MaskBlocks& blocks;
+  const MaskNode& node;
+  MaskNodeId id;
+
+  using Result = std::optional<MaskValue>;
+  using Fn = Result (*)(MaskTransfer&);
+  /// The function of an op; null where there is none.
+  static Fn of(Opcode op);
+
+  const MaskValue& operand(std::size_t i) const { return blocks.values_[node.in[i]]; }
+  DType dtype(std::size_t i) const { return blocks.expr_[node.in[i]].dtype; }
+
+  /// An unknown combination of nothing but a range.
+  MaskValue value(Interval range, Congruence stride = {}) const {
+    return {range, stride, Linear::symbol(id)};
+  }
+  MaskValue constant(std::int64_t v) const {
+    return {Interval::point(v), Congruence::point(v), Linear::number(v)};
+  }
+  Result sum(const MaskValue& a, const MaskValue& b, std::int64_t factor) const;
+  Result scaled(const MaskValue& a, std::int64_t factor) const;
+  Result plus(const MaskValue& a, std::int64_t constant) const;
+  /// Bounds of a - b, exact for what the two have in common.
+  MaskValue difference(const MaskValue& a, const MaskValue& b) const;
+  Result smaller(const MaskValue& a, const MaskValue& b);
+  Result larger(const MaskValue& a, const MaskValue& b);
+  Result quotient(const MaskValue& a, std::int64_t divisor);
+  Result remainder(const MaskValue& a, std::int64_t divisor);
+  Result bits(Opcode op, const MaskValue& a, std::int64_t mask);
+  void suggest(const MaskValue& v, std::optional<std::int64_t> threshold) const {
+    blocks.suggest(v.form, threshold);
+  }
+};
+
+}  // namespace tegula::ir

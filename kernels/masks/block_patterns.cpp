@@ -1,0 +1,184 @@
+// Block lists of the host's patterns, and of a router's choice on the device.
+#include "tegula/kernels/block_patterns.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "kernels/attention/list_args.h"
+#include "kernels/refuse.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+/// Entries of a row that a program looks at together.
+constexpr int kChunk = 128;
+
+void check(const BlockGrid& g) {
+  check_blocks({{}, {}, {}, g.block_q, g.block_kv});
+  if (std::min({g.queries, g.keys, g.batch, g.heads}) < 1)
+    refuse_call(Mistake::block_grid, g.queries, g.keys, g.batch, g.heads);
+}
+
+struct Row {
+  std::vector<i32> whole, masked;
+};
+
+/// Row by row, each padded to the longest.
+BlockList list_of(const BlockGrid& g, const std::vector<Row>& rows, Device device) {
+  std::size_t capacity = 1;
+  for (const Row& r : rows) capacity = std::max(capacity, r.whole.size() + r.masked.size());
+  std::vector<i32> blocks, counts, full;
+  for (const Row& r : rows) {
+    blocks.insert(blocks.end(), r.whole.begin(), r.whole.end());
+    blocks.insert(blocks.end(), r.masked.begin(), r.masked.end());
+    counts.push_back(static_cast<i32>(r.whole.size() + r.masked.size()));
+    full.push_back(static_cast<i32>(r.whole.size()));
+    blocks.resize(counts.size() * capacity);
+  }
+  const Dims of_rows{g.batch, g.heads, g.rows()};
+  Dims of_blocks = of_rows;
+  of_blocks.push_back(static_cast<std::int64_t>(capacity));
+  return {Tensor::from(blocks, of_blocks, device), Tensor::from(counts, of_rows, device),
+          Tensor::from(full, of_rows, device), g.block_q, g.block_kv};
+}
+
+/// `count` of `from`, or all of them; each set of them is as likely.
+std::vector<std::int64_t> drawn(std::vector<std::int64_t> from, int count, std::mt19937& random) {
+  const auto n = std::min(from.size(), static_cast<std::size_t>(std::max(count, 0)));
+  // Not std::shuffle, which libraries differ in: a seed gives the same blocks everywhere.
+  for (std::size_t i = 0; i < n; ++i) std::swap(from[i], from[i + random() % (from.size() - i)]);
+  from.resize(n);
+  return from;
+}
+
+/// Which columns row m of a BigBird sees.
+std::vector<bool> big_bird_row(const BlockGrid& g, const BigBird& p, std::int64_t m,
+                               std::mt19937& random) {
+  const std::int64_t end = p.is_causal ? std::min(g.columns(), m + 1) : g.columns();
+  std::vector<bool> seen(static_cast<std::size_t>(g.columns()));
+  std::vector<std::int64_t> others;
+  for (std::int64_t n = 0; n < end; ++n) {
+    const bool is_near = n - m <= p.window && m - n <= p.window;
+    seen[static_cast<std::size_t>(n)] = m < p.global || n < p.global || is_near;
+    if (!seen[static_cast<std::size_t>(n)]) others.push_back(n);
+  }
+  for (const std::int64_t n : drawn(std::move(others), p.random, random))
+    seen[static_cast<std::size_t>(n)] = true;
+  return seen;
+}
+
+/// Compacts a row of indices: blocks without a mask first, then those with one.
+auto make_select_kernel() {
+  return kernel("attention_select_blocks",
+                [](In<i32, 4> Indices, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
+                   Scalar<i32> BM, Scalar<i32> BN, Scalar<i32> keys, Scalar<i32> within) {
+                  Blocks.partial();  // nobody reads what lies behind the counts
+                  for (auto [b, h, m] : grid(Counts, 1, 1, 1)) {
+                    const Tile first_row = m.first() * BM;
+                    const Tile is_causal = within == static_cast<int>(WithinBlocks::causal),
+                               has_mask = within == static_cast<int>(WithinBlocks::masked);
+                    struct Choice {
+                      Tile block, is_whole, is_masked;
+                    };
+                    const auto choose = [&](const Index& i) {
+                      const Tile block = fill_absent(Indices(b, h, m, i), -1);
+                      const Tile is_there = block >= 0 && block < cdiv(keys, BN),
+                                 at = where(is_there, block, 0), end = (at + 1) * BN;
+                      const Tile is_seen = is_there && (!is_causal || at * BN < first_row + BM);
+                      const Tile is_whole = is_seen && end <= keys && !has_mask &&
+                                            (!is_causal || end <= first_row + 1);
+                      return Choice{at, is_whole, is_seen && !is_whole};
+                    };
+                    Tile wholes = full<i32>(0);
+                    for (auto i : steps(Indices.dim(3), kChunk))
+                      wholes = wholes + sum(cast<i32>(choose(i).is_whole), 0);
+                    Tile whole = full<i32>(0), masked = wholes;
+                    for (auto i : steps(Indices.dim(3), kChunk)) {
+                      const Choice c = choose(i);
+                      const Tile a = cast<i32>(c.is_whole), z = cast<i32>(c.is_masked);
+                      const Tile at =
+                          where(c.is_whole, whole + cumsum(a, 0, {.exclusive = true}),
+                                where(c.is_masked, masked + cumsum(z, 0, {.exclusive = true}), -1));
+                      Blocks(b, h, m, at) = c.block;
+                      whole = whole + sum(a, 0);
+                      masked = masked + sum(z, 0);
+                    }
+                    Counts(b, h, m) = masked;
+                    Full(b, h, m) = wholes;
+                  }
+                });
+}
+
+}  // namespace
+
+BlockList list_blocks(const BlockGrid& grid,
+                      const std::function<BlockUse(std::int64_t b, std::int64_t h, std::int64_t m,
+                                                   std::int64_t n)>& use,
+                      Device device, Loc at) {
+  const detail::CallPlace here(at);
+  check(grid);
+  std::vector<Row> rows;
+  for (std::int64_t b = 0; b < grid.batch; ++b)
+    for (std::int64_t h = 0; h < grid.heads; ++h)
+      for (std::int64_t m = 0; m < grid.rows(); ++m) {
+        Row& row = rows.emplace_back();
+        for (std::int64_t n = 0; n < grid.columns(); ++n) {
+          const BlockUse is = use(b, h, m, n);
+          if (is == BlockUse::skipped) continue;
+          const bool is_whole = is == BlockUse::whole && (n + 1) * grid.block_kv <= grid.keys;
+          (is_whole ? row.whole : row.masked).push_back(static_cast<i32>(n));
+        }
+      }
+  return list_of(grid, rows, device);
+}
+
+BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device, Loc at) {
+  const detail::CallPlace here(at);
+  if (grid.block_q != grid.block_kv)
+    refuse_call(Mistake::big_bird_blocks, grid.block_q, grid.block_kv);
+  std::mt19937 random(pattern.seed);
+  std::vector<bool> row;
+  // Tiles are asked for in order, each from its first block on.
+  return list_blocks(
+      grid,
+      [&](std::int64_t, std::int64_t, std::int64_t m, std::int64_t n) {
+        if (n == 0) row = big_bird_row(grid, pattern, m, random);
+        if (!row[static_cast<std::size_t>(n)]) return BlockUse::skipped;
+        return pattern.is_causal && n == m ? BlockUse::masked : BlockUse::whole;
+      },
+      device);
+}
+
+BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device, Loc at) {
+  const detail::CallPlace here(at);
+  check(grid);
+  if (k < 1) refuse_call(Mistake::empty_list, k);
+  const Dims of_rows{grid.batch, grid.heads, grid.rows()};
+  const auto zeros = [&](const Dims& shape) { return Tensor::zeros(shape, DType::i32, device); };
+  return {zeros({grid.batch, grid.heads, grid.rows(), k}), zeros(of_rows), zeros(of_rows),
+          grid.block_q, grid.block_kv};
+}
+
+void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t keys,
+                   WithinBlocks within, const BlockList& list, Loc at) {
+  const detail::CallPlace here(at);
+  check_blocks(list);
+  const Tensor &blocks = list.blocks, &counts = list.counts, &full = list.full;
+  const bool fits = indices.dtype() == DType::i32 && indices.rank() == 4 && blocks.rank() == 4 &&
+                    indices.device() == blocks.device() && indices.size(0) == blocks.size(0) &&
+                    indices.size(1) == blocks.size(1) && indices.size(2) == blocks.size(2) &&
+                    indices.size(3) <= blocks.size(3);
+  if (!fits) refuse_call(Mistake::selected_indices, indices.str(), blocks.str());
+  const Dims rows{blocks.size(0), blocks.size(1), blocks.size(2)};
+  if (!full.defined() || counts.shape() != rows || full.shape() != rows)
+    refuse_call(Mistake::selected_counts);
+  if (keys < 1) refuse_call(Mistake::selected_keys, keys);
+  static const auto select = make_select_kernel();
+  select(stream, indices, blocks, counts, full, list.block_q, list.block_kv, static_cast<i32>(keys),
+         static_cast<i32>(within));
+}
+
+}  // namespace tegula

@@ -1,0 +1,113 @@
+// Masks of positions that are places in images and videos. Each returns the lambda that its comment
+// in masks.h describes.
+#include <bit>
+
+#include "kernels/refuse.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/math.h"
+
+namespace tegula::masks {
+namespace {
+
+struct Place {
+  Tile column, row;
+};
+
+/// kv lies in the size x size window around q, which is moved inwards at the border.
+Tile is_near(const Place& q, const Place& kv, const Tile& width, const Tile& height,
+             const Tile& size) {
+  const Tile half = size / 2;
+  const Tile row = clamp(q.row, half, height - 1 - half),
+             column = clamp(q.column, half, width - 1 - half);
+  return abs(row - kv.row) <= half && abs(column - kv.column) <= half;
+}
+
+/// Every second bit of i from the lowest on. A sum of bits rather than the usual shifts by powers
+/// of two: bits above those that vary in a block are constants to the analysis, so that an aligned
+/// block is a square to it.
+Tile even_bits(const Tile& i, int bits) {
+  Tile sum = i & 1;
+  for (int k = 1; k < bits; ++k) sum = sum + (((i >> (2 * k)) & 1) << k);
+  return sum;
+}
+
+/// Tile `kv` is one of the `window` ones around tile `q` out of `tiles`.
+Tile is_in_window(const Tile& q, const Tile& kv, const Tile& tiles, const Tile& window) {
+  const Tile before = window / 2, after = (window - 1) / 2;
+  const Tile centre = clamp(q, before, tiles - 1 - after);
+  return kv >= centre - before && kv <= centre + after;
+}
+
+/// Pixels, of which there are `pixels`, see what `seen` says and the text; text sees all.
+Tile with_text(const Tile& q, const Tile& kv, const Tile& pixels, const Tile& text,
+               const Tile& seen) {
+  const Tile end = pixels + text;
+  return q < end && kv < end && (q >= pixels || kv >= pixels || seen);
+}
+
+}  // namespace
+
+Mask neighbourhood(MaskNumber width, MaskNumber height, MaskNumber size) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile w = width.value();
+    return is_near({q % w, q / w}, {kv % w, kv / w}, w, height.value(), size.value());
+  };
+}
+
+Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile width = image.width.value(), w = tile.width.value(), h = tile.height.value();
+    const Tile pixels = w * h, tiles = width / w, strip = h * width;
+    const auto place = [&](const Tile& i) {
+      const Tile inside = i % pixels;
+      // The rows above a row of tiles are what is above divided by the width.
+      const Tile above = (i - i % strip) / width;
+      return Place{i / pixels % tiles * w + inside % w, above + inside / w};
+    };
+    return is_near(place(q), place(kv), width, image.height.value(), size.value());
+  };
+}
+
+Mask morton_neighbourhood(int side, MaskNumber size, Loc at) {
+  const detail::CallPlace here(at);
+  if (side < 1 || side > (1 << 15) || !std::has_single_bit(static_cast<unsigned>(side)))
+    refuse_call(Mistake::morton_side, side);
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const int bits = std::countr_zero(static_cast<unsigned>(side));
+    const auto place = [&](const Tile& i) {
+      return Place{even_bits(i, bits), even_bits(i >> 1, bits)};
+    };
+    return is_near(place(q), place(kv), Tile(side), Tile(side), size.value());
+  };
+}
+
+Mask sliding_tiles(ImageSize image, ImageSize tile, ImageSize window, MaskNumber text) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile width = image.width.value(), height = image.height.value();
+    const Tile w = tile.width.value(), h = tile.height.value();
+    const Tile columns = width / w, q_tile = q / (w * h), kv_tile = kv / (w * h);
+    const Tile seen =
+        is_in_window(q_tile / columns, kv_tile / columns, height / h, window.height.value()) &&
+        is_in_window(q_tile % columns, kv_tile % columns, columns, window.width.value());
+    return with_text(q, kv, width * height, text.value(), seen);
+  };
+}
+
+Mask sliding_tiles(VideoSize video, VideoSize tile, VideoSize window, MaskNumber text) {
+  return [=](Tile, Tile, Tile q, Tile kv) {
+    const Tile pixels = video.width.value() * video.height.value() * video.frames.value(),
+               of_tile = tile.width.value() * tile.height.value() * tile.frames.value();
+    const Tile columns = video.width.value() / tile.width.value(),
+               rows = video.height.value() / tile.height.value(),
+               frames = video.frames.value() / tile.frames.value();
+    const Tile q_tile = q / of_tile, kv_tile = kv / of_tile, plane = columns * rows;
+    const Tile seen =
+        is_in_window(q_tile / plane, kv_tile / plane, frames, window.frames.value()) &&
+        is_in_window(q_tile % plane / columns, kv_tile % plane / columns, rows,
+                     window.height.value()) &&
+        is_in_window(q_tile % columns, kv_tile % columns, columns, window.width.value());
+    return with_text(q, kv, pixels, text.value(), seen);
+  };
+}
+
+}  // namespace tegula::masks

@@ -1,0 +1,174 @@
+// The library of score functions. Each returns the lambda that its comment in scores.h describes.
+#include "tegula/kernels/scores.h"
+
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "kernels/refuse.h"
+#include "tegula/math.h"
+#include "tegula/memory.h"
+#include "tegula/tile_ops.h"
+
+namespace tegula::scores {
+namespace {
+
+/// Buckets of the distances 0 .. max_distance, what is farther being in the last one.
+std::vector<i32> t5_buckets(int buckets, int max_distance) {
+  const int exact = buckets / 2;
+  std::vector<i32> table;
+  for (int n = 0; n <= max_distance; ++n) {
+    int bucket = n;
+    if (n >= exact) {
+      const double share = std::log(static_cast<double>(n) / exact) /
+                           std::log(static_cast<double>(max_distance) / exact);
+      bucket = std::min(exact + static_cast<int>(share * (buckets - exact)), buckets - 1);
+    }
+    table.push_back(bucket);
+  }
+  return table;
+}
+
+/// One number of a tensor; without absence, which would ask for a select in every element.
+Tile of_head(const Tensor& t, const Tile& h) { return fill_absent(view<f32, 1>(t)(h), 0); }
+
+/// 2 / (1 + e^-2x) - 1: two of the hardware's functions instead of the four of `tanh`, which keeps
+/// relative accuracy near 0. Scores need no more than absolute accuracy.
+Tile tanh_of_share(const Tile& x) {
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  return 2.0f * rcp_approx(1.0f + exp2(x * (-2 * log2e))) - 1.0f;
+}
+
+/// An index, or 0 along an extent that stands for all.
+Tile along(const Tensor& t, int dim, const Tile& index) {
+  return t.size(dim) == 1 ? Tile(0) : index;
+}
+
+template <class T>
+Score bias_of(Tensor bias) {
+  return [bias = std::move(bias)](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    return s + cast<f32>(view<T, 4>(bias)(along(bias, 0, b), along(bias, 1, h), along(bias, 2, q),
+                                          along(bias, 3, kv)));
+  };
+}
+
+}  // namespace
+
+Score then(Score first, Score second) {
+  return [first = std::move(first), second = std::move(second)](Tile s, Tile b, Tile h, Tile q,
+                                                                Tile kv) {
+    return second(first(s, b, h, q, kv), b, h, q, kv);
+  };
+}
+
+Score softcap(ScoreNumber cap, Tanh kind) {
+  return [=](Tile s, Tile, Tile, Tile, Tile) {
+    const Tile c = cap.value(), share = s * rcp(c);
+    assume(c > 0.0f);  // so that the maximum of a row may be scaled instead of each score
+    return c * (kind == Tanh::exact ? tanh_of_share(share) : tanh_approx(share));
+  };
+}
+
+Score alibi(int heads, Loc at) {
+  const detail::CallPlace here(at);
+  if (heads <= 0) refuse_call(Mistake::alibi_heads, heads);
+  return [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    const Tile slope = exp2(cast<f32>(h + 1) * (-8.0f / static_cast<float>(heads)));
+    return fma(cast<f32>(kv - q), slope, s);
+  };
+}
+Score alibi(Tensor slopes) {
+  return [slopes = std::move(slopes)](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    return fma(cast<f32>(kv - q), of_head(slopes, h), s);
+  };
+}
+
+Score relative_bias(ScoreNumber weight) {
+  return [=](Tile s, Tile, Tile, Tile q, Tile kv) {
+    return fma(cast<f32>(q - kv), weight.value(), s);
+  };
+}
+Score head_bias(Tensor bias) {
+  return
+      [bias = std::move(bias)](Tile s, Tile, Tile h, Tile, Tile) { return s + of_head(bias, h); };
+}
+Score distance_bias(Tensor table, int offset) {
+  return [table = std::move(table), offset](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    return s + view<f32, 2>(table)(q - kv + offset, h);
+  };
+}
+
+Score t5_bias(Tensor table, int max_distance, bool bidirectional, Loc at) {
+  const detail::CallPlace here(at);
+  if (table.rank() != 2) refuse_call(Mistake::t5_table, table.str());
+  const auto all = static_cast<int>(table.size(0)), buckets = bidirectional ? all / 2 : all;
+  if (buckets < 2 || max_distance <= buckets / 2)
+    refuse_call(Mistake::t5_buckets, all, max_distance);
+  Tensor bucket_of = Tensor::from(t5_buckets(buckets, max_distance), table.device());
+  return [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
+    const Tile ahead = kv - q;
+    const Tile distance = bidirectional ? abs(ahead) : max(Tile(0), -ahead);
+    Tile bucket = view<i32, 1>(bucket_of)(min(distance, Tile(max_distance)));
+    if (bidirectional) bucket = where(ahead > 0, bucket + buckets, bucket);
+    return s + view<f32, 2>(table)(bucket, h);
+  };
+}
+
+Score bias(Tensor bias, Loc at) {
+  const detail::CallPlace here(at);
+  if (bias.rank() != 4) refuse_call(Mistake::bias_rank, bias.str());
+  if (bias.dtype() == DType::bf16) return bias_of<bf16>(std::move(bias));
+  if (bias.dtype() == DType::f16) return bias_of<f16>(std::move(bias));
+  return bias_of<f32>(std::move(bias));
+}
+
+Score graph_distance(Tensor bias, Tensor distance) {
+  return [bias = std::move(bias), distance = std::move(distance)](Tile s, Tile b, Tile h, Tile q,
+                                                                  Tile kv) {
+    return s + view<f32, 2>(bias)(h, view<i32, 3>(distance)(b, q, kv));
+  };
+}
+
+Score graph_edges(Tensor table, Tensor types, Tensor lengths, Loc at) {
+  const detail::CallPlace here(at);
+  if (table.rank() != 3) refuse_call(Mistake::graph_table, table.str());
+  return [table = std::move(table), types = std::move(types), lengths = std::move(lengths)](
+             Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    const Tile length = view<i32, 3>(lengths)(b, q, kv);
+    Tile sum = Tile(0.0f);
+    for (int n = 0; n < table.size(0); ++n) {
+      const Tile type = view<i32, 4>(types)(b, q, kv, n);
+      sum = sum + where(length > n, view<f32, 3>(table)(n, h, type), 0.0f);
+    }
+    return s + sum * rcp(cast<f32>(max(length, Tile(1))));
+  };
+}
+
+Score query_temperature(Tensor factors) {
+  return [factors = std::move(factors)](Tile s, Tile, Tile, Tile q, Tile) {
+    return s * view<f32, 1>(factors)(q);
+  };
+}
+Score head_temperature(Tensor factors) {
+  return [factors = std::move(factors)](Tile s, Tile, Tile h, Tile, Tile) {
+    return s * of_head(factors, h);
+  };
+}
+Score log_length(ScoreNumber length) {
+  return [=](Tile s, Tile, Tile, Tile q, Tile) {
+    return s * (log2(cast<f32>(q + 1)) * rcp(log2(length.value())));
+  };
+}
+
+Score forgetting(Tensor f) {
+  return [f = std::move(f)](Tile s, Tile b, Tile h, Tile q, Tile kv) {
+    const auto sums = view<f32, 3>(f);
+    return s + (sums(b, h, q) - sums(b, h, kv));
+  };
+}
+
+Score activation(std::function<Tile(Tile s)> f) {
+  return [f = std::move(f)](Tile s, Tile, Tile, Tile, Tile) { return log(f(s)); };
+}
+
+}  // namespace tegula::scores

@@ -1,0 +1,69 @@
+#include "tools/workload/tile_schedule.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+
+namespace tegula {
+namespace {
+
+/// Steps that a tile's beginning and end are worth.
+constexpr std::int64_t kEnds = 1;
+
+std::int64_t by_counter(std::span<const std::int64_t> times, std::size_t programs) {
+  std::priority_queue<std::int64_t, std::vector<std::int64_t>, std::greater<>> free_at;
+  for (std::size_t p = 0; p < programs; ++p) free_at.push(0);
+  std::int64_t last = 0;
+  for (const std::int64_t t : times) {
+    const std::int64_t end = free_at.top() + t;
+    free_at.pop();
+    free_at.push(end);
+    last = std::max(last, end);
+  }
+  return last;
+}
+
+/// In rounds of two tiles a program, every second round from the last program to the first; what is
+/// left is one tile a program where that is enough.
+std::int64_t dealt(std::span<const std::int64_t> times, std::size_t programs) {
+  std::vector<std::int64_t> busy(programs);
+  const std::size_t round = 2 * programs;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const std::size_t left = times.size() - i / round * round;
+    const std::size_t place = left <= programs ? i % round : i % round / 2;
+    busy[i / round % 2 == 0 ? place : programs - 1 - place] += times[i];
+  }
+  return *std::ranges::max_element(busy);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> tile_times(std::span<const std::int64_t> steps, std::int64_t matrices,
+                                     TileOrdering ordering) {
+  const std::size_t n = steps.size();
+  std::vector<std::int64_t> of_head, times;
+  for (std::size_t i = 0; i < n; ++i)
+    of_head.push_back(kEnds + steps[i % 2 == 0 ? n - 1 - i / 2 : i / 2]);
+  if (ordering == TileOrdering::longest_each) std::ranges::sort(of_head, std::greater<>());
+  for (std::int64_t m = 0; m < matrices; ++m)
+    times.insert(times.end(), of_head.begin(), of_head.end());
+  if (ordering == TileOrdering::longest_all) std::ranges::sort(times, std::greater<>());
+  return times;
+}
+
+std::int64_t schedule_length(std::span<const std::int64_t> times, int programs, TileDeal deal) {
+  if (times.empty()) return 0;
+  const std::size_t used = std::min(times.size(), static_cast<std::size_t>(programs));
+  return deal == TileDeal::dealt ? dealt(times, used) : by_counter(times, used);
+}
+
+double schedule_excess(std::span<const std::int64_t> times, int programs, TileDeal deal) {
+  if (times.empty()) return 1;
+  const double even =
+      static_cast<double>(std::accumulate(times.begin(), times.end(), std::int64_t{0})) / programs;
+  const auto longest = static_cast<double>(*std::ranges::max_element(times));
+  return static_cast<double>(schedule_length(times, programs, deal)) / std::max(even, longest);
+}
+
+}  // namespace tegula
