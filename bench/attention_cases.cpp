@@ -71,7 +71,7 @@ AttentionSpec tiles(Tensors, double number) {
 }
 
 /// Number: the programs that share a tile's keys.
-AttentionSpec splits(Tensors, double number) { return {.key_splits = static_cast<int>(number)}; }
+AttentionSpec splits(Tensors, double number) { return {.split_kv = static_cast<int>(number)}; }
 
 using SpecOf = AttentionSpec (*)(Tensors, double);
 

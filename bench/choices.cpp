@@ -38,7 +38,7 @@ AttentionSpec biased_by_tma_in_narrow_steps(Tensors t) {
 }
 AttentionSpec biased(Tensors t) {
   AttentionSpec spec = biased_by_tma(t);
-  spec.tma_loads = false;
+  spec.tma_aux_loads = false;
   return spec;
 }
 
@@ -49,12 +49,12 @@ AttentionSpec documents(Tensors t) {
 
 AttentionSpec decoded(Tensors t) {
   AttentionSpec spec = documents<false>(t);
-  spec.queries_at_end = true;
+  spec.align_bottom_right = true;
   return spec;
 }
 AttentionSpec decoded_over_all_keys(Tensors t) {
   AttentionSpec spec = decoded(t);
-  spec.range = [](const Tile&, const Tile&, const Tile& length) {
+  spec.kv_range = [](const Tile&, const Tile&, const Tile& length) {
     return KvRange{full<i32>(0), length};
   };
   return spec;
@@ -66,7 +66,7 @@ AttentionSpec sigmoid_weights(Tensors) {
   spec.score = [](const Tile& s, const Tile&, const Tile&, const Tile&, const Tile&) {
     return sigmoid(s);
   };
-  spec.weighting = Weighting::scores;
+  spec.weighting = AttentionNormalization::none;
   return spec;
 }
 AttentionSpec sigmoid_weights_in_narrow_steps(Tensors) {
@@ -76,7 +76,7 @@ AttentionSpec sigmoid_weights_in_narrow_steps(Tensors) {
 }
 AttentionSpec stick_weights(Tensors) {
   AttentionSpec spec = softmax_weights({});
-  spec.weighting = Weighting::stick_breaking;
+  spec.weighting = AttentionNormalization::stick_breaking;
   return spec;
 }
 
@@ -101,10 +101,10 @@ Case library_product(const char* name) {
 Case sums_in_memory(const char* name, const char* fields) {
   constexpr int kParts = 4;
   const auto product = kernel("sums_in_memory", [](In<bf16, 2> A, In<bf16, 2> B, InOut<f32, 2> C) {
-    const Space space({full<i32>(kParts), C.rows(), C.cols()});
+    const GridSpace space({full<i32>(kParts), C.rows(), C.cols()});
     for (auto [part, m, n] : grid(space, 1, 128, 128)) {
       auto acc = zeros<f32>(128, 128);
-      for (auto k : steps(A.cols(), 64).part(part.first(), kParts))
+      for (auto k : steps(A.cols(), 64).chunk(part.first(), kParts))
         acc = dot(A(m, k), B(k, n), acc);
       atomic_add(C(m, n), acc);
     }
@@ -128,13 +128,13 @@ void add_choices(std::vector<Case>& list) {
   list.push_back(attention_form("weights/sigmoid", sigmoid_weights));
   list.push_back(attention_form("weights/sigmoid_narrow", sigmoid_weights_in_narrow_steps));
   list.push_back(attention_form("weights/sticks", stick_weights));
-  list.push_back(product_form("few_rows/mma", 16, "swap=0"));
-  list.push_back(product_form("few_rows/swapped", 16, "swap=1"));
+  list.push_back(product_form("few_rows/mma", 16, "swap_ab=0"));
+  list.push_back(product_form("few_rows/swapped", 16, "swap_ab=1"));
   list.push_back(library_product("few_rows/library"));
-  list.push_back(product_form("long_k/whole", 128, "splits=1"));
-  list.push_back(product_form("long_k/splits2", 128, "splits=2"));
-  list.push_back(product_form("long_k/splits4", 128, "splits=4"));
-  list.push_back(product_form("long_k/splits8", 128, "splits=8"));
+  list.push_back(product_form("long_k/whole", 128, "cluster_split_k=1"));
+  list.push_back(product_form("long_k/splits2", 128, "cluster_split_k=2"));
+  list.push_back(product_form("long_k/splits4", 128, "cluster_split_k=4"));
+  list.push_back(product_form("long_k/splits8", 128, "cluster_split_k=8"));
   list.push_back(library_product("long_k/library"));
   list.push_back(sums_in_memory("sums_in_memory/elements", "tma_store=0"));
   list.push_back(sums_in_memory("sums_in_memory/tma", "tma_store=1"));

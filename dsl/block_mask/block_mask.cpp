@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "dsl/block_mask/derived_lists.h"
-#include "dsl/block_mask/mask_limits.h"
+#include "dsl/block_mask/derived_block_lists.h"
+#include "dsl/block_mask/solved_conditions.h"
 #include "dsl/signature.h"
 
 namespace tegula {
@@ -27,8 +27,8 @@ std::string BlockMask::derive(const Mask& mask, bool in_order) {
   const std::string why = fmt::format("class {}: {}", name(form.mask_class), form.reason);
   if (form.mask_class == ir::MaskClass::Data && !form.tells_blocks)
     return fmt::format("a range of what is solved, else all ({})", why);
-  const MaskLimits limits(form, source->numbers);
-  is_up_to_row_ = limits.is_one_end();
+  const SolvedConditions limits(form, source->numbers);
+  is_up_to_row_ = limits.is_single_comparison();
   if (const auto parts = limits.intervals()) {
     has_parts_ = *parts > 1;
     return fmt::format("{}, no block tensors ({})",
@@ -37,13 +37,13 @@ std::string BlockMask::derive(const Mask& mask, bool in_order) {
   }
   if (in_order)
     return fmt::format("a range of what is solved, else all ({}; a list has no order)", why);
-  derived_ = std::make_shared<DerivedLists>(*source);
+  derived_ = std::make_shared<DerivedBlockLists>(*source);
   return fmt::format("a block list derived from the mask ({})", why);
 }
 
-std::optional<ListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q, const Tensor& K,
-                                         const Tensor& V, const Tensor& O, BlockShape block,
-                                         const ListRows& rows) const {
+std::optional<BlockListArgs> BlockMask::lists(const Stream& stream, const Tensor& Q,
+                                              const Tensor& K, const Tensor& V, const Tensor& O,
+                                              BlockShape block, const QueryTileRows& rows) const {
   const bool is_wide = std::ranges::any_of(
       std::array{&Q, &K, &V, &O}, [](const Tensor* x) { return dsl::needs_wide_index(*x); });
   if (!derived_ || (is_wide && !derived_->holds_in_64_bits())) return std::nullopt;

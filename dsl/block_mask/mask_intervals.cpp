@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "dsl/block_mask/mask_limits.h"
+#include "dsl/block_mask/solved_conditions.h"
 #include "ir/op_table.h"
 #include "tegula/tegula.h"
 
@@ -15,7 +15,7 @@ using ir::MaskNode;
 using ir::MaskNodeId;
 using ir::MaskPred;
 using ir::Opcode;
-using Number = std::optional<IntBounds>;
+using Number = std::optional<RecordedInterval>;
 
 const Interval kNarrow = Interval::of(DType::i32);
 
@@ -23,23 +23,23 @@ Tile constant(std::int64_t v) { return full<i32>(static_cast<i32>(v)); }
 
 /// One op: bounds of the result from those of its operands.
 struct Step {
-  const MaskSides& sides;
+  const MaskAxisDependence& sides;
   const MaskNode& node;
-  const std::vector<MaskKnowledge>& known;
+  const std::vector<AbstractValue>& known;
 
-  const MaskKnowledge& in(std::size_t i) const { return known[node.in[i]]; }
-  const std::optional<Truth>& truth(std::size_t i) const { return in(i).truth; }
+  const AbstractValue& in(std::size_t i) const { return known[node.in[i]]; }
+  const std::optional<ThreeValued>& truth(std::size_t i) const { return in(i).truth; }
   /// An operand as a number; a condition is 0 or 1.
   Number number(std::size_t i) const {
     if (const auto& t = in(i).truth)
-      return IntBounds{cast<i32>(t->every), cast<i32>(t->some), {0, 1}, false};
+      return RecordedInterval{cast<i32>(t->all), cast<i32>(t->any), {0, 1}, false};
     return in(i).number;
   }
 
-  MaskKnowledge run() const;
+  AbstractValue run() const;
 
-  /// Of ends that are computed by `f` in a type where they fit; they are dropped for all values of
-  /// the node's type where they would wrap around in that.
+  /// Bounds computed by `f` in a type in which they fit; replaced by all values of the node's type
+  /// if they would wrap around in that.
   template <class F>
   Number ends(std::optional<Interval> range, F f) const;
   Number linear(const Number& a, const Number& b, std::int64_t factor) const;
@@ -51,21 +51,21 @@ struct Step {
   Number shifted_right(const Number& a, const Number& b) const;
 };
 
-Truth unknown() { return {Tile(false), Tile(true)}; }
+ThreeValued unknown() { return {Tile(false), Tile(true)}; }
 
 template <class F>
 Number Step::ends(std::optional<Interval> range, F f) const {
   const Interval all = Interval::of(node.dtype);
   if (range && range->is_within(kNarrow) && range->is_within(all)) {
     const auto [lo, hi] = f([](const Tile& t) { return t; });
-    return IntBounds{lo, hi, *range, false};
+    return RecordedInterval{lo, hi, *range, false};
   }
   // Intervals of i32 added, or multiplied once, fit 64 bits.
   if (!range || node.dtype != DType::i32) return std::nullopt;
   const auto [lo, hi] = f([](const Tile& t) { return cast<i64>(t); });
   const Tile inside = lo >= Tile(kNarrow.lo) && hi <= Tile(kNarrow.hi);
-  return IntBounds{where(inside, cast<i32>(lo), constant(kNarrow.lo)),
-                   where(inside, cast<i32>(hi), constant(kNarrow.hi)), kNarrow, false};
+  return RecordedInterval{where(inside, cast<i32>(lo), constant(kNarrow.lo)),
+                          where(inside, cast<i32>(hi), constant(kNarrow.hi)), kNarrow, false};
 }
 
 Number Step::linear(const Number& a, const Number& b, std::int64_t factor) const {
@@ -104,8 +104,8 @@ Number Step::quotient(const Number& a, const Number& b) const {
   const Tile by = max(b->lo, constant(1)), valid = b->lo > 0;
   const Interval range = b->range.lo > 0 ? hull(a->range, Interval::point(0)) : kNarrow;
   if (!range.is_within(Interval::of(node.dtype))) return std::nullopt;
-  return IntBounds{where(valid, a->lo / by, constant(range.lo)),
-                   where(valid, a->hi / by, constant(range.hi)), range, false};
+  return RecordedInterval{where(valid, a->lo / by, constant(range.lo)),
+                          where(valid, a->hi / by, constant(range.hi)), range, false};
 }
 
 Number Step::remainder(const Number& a, const Number& b) const {
@@ -118,8 +118,8 @@ Number Step::remainder(const Number& a, const Number& b) const {
              hi = where(is_straight, a->hi - first * by, min(max(a->hi, zero), most));
   const Interval range = b->range.lo > 0 ? hull(a->range, Interval::point(0)) : kNarrow;
   if (!range.is_within(Interval::of(node.dtype))) return std::nullopt;
-  return IntBounds{where(valid, lo, constant(range.lo)), where(valid, hi, constant(range.hi)),
-                   range, false};
+  return RecordedInterval{where(valid, lo, constant(range.lo)),
+                          where(valid, hi, constant(range.hi)), range, false};
 }
 
 /// `x & (2^k - 1)`.
@@ -130,10 +130,10 @@ Number Step::low_bits(const Number& a, const Number& b) const {
   const auto shift = std::popcount(static_cast<std::uint64_t>(c));
   if (shift > 30) return std::nullopt;
   const Tile is_straight = (a->lo >> constant(shift)) == (a->hi >> constant(shift));
-  return IntBounds{where(is_straight, a->lo & constant(c), constant(0)),
-                   where(is_straight, a->hi & constant(c), constant(c)),
-                   {0, c},
-                   false};
+  return RecordedInterval{where(is_straight, a->lo & constant(c), constant(0)),
+                          where(is_straight, a->hi & constant(c), constant(c)),
+                          {0, c},
+                          false};
 }
 
 /// By a constant.
@@ -141,7 +141,7 @@ Number Step::shifted_right(const Number& a, const Number& b) const {
   if (!a || !b || !b->is_point || !b->range.is_point()) return std::nullopt;
   const std::int64_t c = b->range.lo;
   if (c < 0 || c > 31) return std::nullopt;
-  return IntBounds{
+  return RecordedInterval{
       a->lo >> constant(c), a->hi >> constant(c), {a->range.lo >> c, a->range.hi >> c}, false};
 }
 
@@ -150,23 +150,23 @@ template <class Pick>
 Number extremum(const Step& s, Pick pick) {
   const Number a = s.number(0), b = s.number(1);
   if (!a || !b) return std::nullopt;
-  return IntBounds{pick(a->lo, b->lo), pick(a->hi, b->hi), hull(a->range, b->range), false};
+  return RecordedInterval{pick(a->lo, b->lo), pick(a->hi, b->hi), hull(a->range, b->range), false};
 }
 
 Number negation(const Step& s) {
-  return s.linear(IntBounds{constant(0), constant(0), {0, 0}, true}, s.number(0), -1);
+  return s.linear(RecordedInterval{constant(0), constant(0), {0, 0}, true}, s.number(0), -1);
 }
 
 Number chosen_number(const Step& s) {
-  const std::optional<Truth>& c = s.truth(0);
+  const std::optional<ThreeValued>& c = s.truth(0);
   if (!c) return std::nullopt;
   const Number a = s.number(1), b = s.number(2);
   if (!a || !b) return std::nullopt;
   const auto pick = [&](const Tile& x, const Tile& y, const Tile& either) {
-    return where(c->every, x, where(c->some, either, y));
+    return where(c->all, x, where(c->any, either, y));
   };
-  return IntBounds{pick(a->lo, b->lo, min(a->lo, b->lo)), pick(a->hi, b->hi, max(a->hi, b->hi)),
-                   hull(a->range, b->range), false};
+  return RecordedInterval{pick(a->lo, b->lo, min(a->lo, b->lo)),
+                          pick(a->hi, b->hi, max(a->hi, b->hi)), hull(a->range, b->range), false};
 }
 
 Number converted(const Step& s) {
@@ -198,20 +198,21 @@ constexpr auto kNumbers = ir::op_table<NumberFn>({
 });
 
 // ---- conditions ---------------------------------------------------------------------------------
-using MaybeTruth = std::optional<Truth>;
+using MaybeTruth = std::optional<ThreeValued>;
 
 MaybeTruth compared(const Step& s) {
   const Number a = s.number(0), b = s.number(1);
   if (!a || !b) return std::nullopt;
-  if (s.node.pred == MaskPred::Lt) return Truth{a->hi < b->lo, a->lo < b->hi};
-  if (s.node.pred == MaskPred::Le) return Truth{a->hi <= b->lo, a->lo <= b->hi};
+  if (s.node.pred == MaskPred::Lt) return ThreeValued{a->hi < b->lo, a->lo < b->hi};
+  if (s.node.pred == MaskPred::Le) return ThreeValued{a->hi <= b->lo, a->lo <= b->hi};
   const Tile surely = a->lo == b->hi && a->hi == b->lo, possible = a->lo <= b->hi && b->lo <= a->hi;
-  return s.node.pred == MaskPred::Eq ? Truth{surely, possible} : Truth{!possible, !surely};
+  return s.node.pred == MaskPred::Eq ? ThreeValued{surely, possible}
+                                     : ThreeValued{!possible, !surely};
 }
 
 MaybeTruth negated(const Step& s) {
   const MaybeTruth& a = s.truth(0);
-  return a ? MaybeTruth(Truth{!a->some, !a->every}) : std::nullopt;
+  return a ? MaybeTruth(ThreeValued{!a->any, !a->all}) : std::nullopt;
 }
 
 template <class Join>
@@ -224,10 +225,10 @@ MaybeTruth chosen_truth(const Step& s) {
   const MaybeTruth &a = s.truth(0), &b = s.truth(1), &c = s.truth(2);
   if (!a || !b || !c) return std::nullopt;
   const auto pick = [&](const Tile& x, const Tile& y, const Tile& either) {
-    return (a->every && x) || (!a->some && y) || (a->some && !a->every && either);
+    return (a->all && x) || (!a->any && y) || (a->any && !a->all && either);
   };
-  return Truth{pick(b->every, c->every, b->every && c->every),
-               pick(b->some, c->some, b->some || c->some)};
+  return ThreeValued{pick(b->all, c->all, b->all && c->all),
+                     pick(b->any, c->any, b->any || c->any)};
 }
 
 using TruthFn = MaybeTruth (*)(const Step&);
@@ -236,27 +237,27 @@ constexpr auto kTruths = ir::op_table<TruthFn>({
     {Opcode::Not, negated},
     {Opcode::And,
      [](const Step& s) {
-       return joined(s, [](const Truth& a, const Truth& b) {
-         return Truth{a.every && b.every, a.some && b.some};
+       return joined(s, [](const ThreeValued& a, const ThreeValued& b) {
+         return ThreeValued{a.all && b.all, a.any && b.any};
        });
      }},
     {Opcode::Or,
      [](const Step& s) {
-       return joined(s, [](const Truth& a, const Truth& b) {
-         return Truth{a.every || b.every, a.some || b.some};
+       return joined(s, [](const ThreeValued& a, const ThreeValued& b) {
+         return ThreeValued{a.all || b.all, a.any || b.any};
        });
      }},
     {Opcode::Xor,
      [](const Step& s) {
-       return joined(s, [](const Truth& a, const Truth& b) {
-         return Truth{(a.every && !b.some) || (b.every && !a.some),
-                      (a.some && !b.every) || (b.some && !a.every)};
+       return joined(s, [](const ThreeValued& a, const ThreeValued& b) {
+         return ThreeValued{(a.all && !b.any) || (b.all && !a.any),
+                            (a.any && !b.all) || (b.any && !a.all)};
        });
      }},
     {Opcode::Select, chosen_truth},
 });
 
-MaskKnowledge Step::run() const {
+AbstractValue Step::run() const {
   const auto op = static_cast<std::size_t>(node.opcode);
   const bool is_op = node.kind == MaskNode::Kind::Op;
   if (is_bool(node.dtype)) {
@@ -268,31 +269,32 @@ MaskKnowledge Step::run() const {
 
 }  // namespace
 
-MaskIntervals::MaskIntervals(const MaskSides& sides) : sides_(sides), anywhere_(sides.source.expr) {
-  anywhere_.evaluate({kMaskPositions, kMaskPositions, kMaskPositions, kMaskPositions}, {});
+MaskIntervals::MaskIntervals(const MaskAxisDependence& sides)
+    : sides_(sides), whole_domain_(sides.source.expr) {
+  whole_domain_.evaluate({kMaskPositions, kMaskPositions, kMaskPositions, kMaskPositions}, {});
 }
 
 bool MaskIntervals::fits(MaskNodeId id) const {
-  return anywhere_.value(id).range.is_within(kNarrow);
+  return whole_domain_.value(id).range.is_within(kNarrow);
 }
 
-bool MaskIntervals::never_wraps() const {
+bool MaskIntervals::has_no_overflow() const {
   const auto& nodes = sides_.source.expr.nodes;
   for (MaskNodeId id = 0; id < nodes.size(); ++id)
-    if (nodes[id].kind == MaskNode::Kind::Op && anywhere_.may_wrap(id)) return false;
+    if (nodes[id].kind == MaskNode::Kind::Op && whole_domain_.may_overflow(id)) return false;
   return true;
 }
 
-MaskKnowledge MaskIntervals::known(MaskNodeId id, const Tile& lo, const Tile& hi,
+AbstractValue MaskIntervals::known(MaskNodeId id, const Tile& lo, const Tile& hi,
                                    bool is_point) const {
-  if (is_bool(sides_.source.expr[id].dtype)) return {std::nullopt, Truth{lo != 0, hi != 0}};
+  if (is_bool(sides_.source.expr[id].dtype)) return {std::nullopt, ThreeValued{lo != 0, hi != 0}};
   if (!fits(id)) return {};
-  return {IntBounds{lo, hi, anywhere_.value(id).range, is_point}, std::nullopt};
+  return {RecordedInterval{lo, hi, whole_domain_.value(id).range, is_point}, std::nullopt};
 }
 
-Truth MaskIntervals::run(const Leaf& leaf) {
+ThreeValued MaskIntervals::run(const Leaf& leaf) {
   const auto& expr = sides_.source.expr;
-  std::vector<MaskKnowledge> known(expr.nodes.size());
+  std::vector<AbstractValue> known(expr.nodes.size());
   std::vector<bool> is_needed(expr.nodes.size(), false);
   is_needed[expr.root] = true;
   for (MaskNodeId id = expr.root + 1; id-- > 0;) {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "dsl/block_mask/mask_sides.h"
+#include "dsl/block_mask/mask_axes.h"
 #include "ir/analysis/mask/blocks.h"
 #include "tegula/value.h"
 
@@ -13,44 +13,44 @@ namespace tegula {
 
 /// An integer over a block: lo <= x <= hi (i32), both of them within `range` whatever the launch
 /// is.
-struct IntBounds {
+struct RecordedInterval {
   Tile lo, hi;
   ir::Interval range;
   bool is_point = false;  ///< lo and hi are one value
 };
 
 /// A condition over a block: true everywhere; true somewhere, unless it is surely false.
-struct Truth {
-  Tile every, some;
+struct ThreeValued {
+  Tile all, any;
 };
 
-/// What is known of a node; nothing of an integer that may be anything.
-struct MaskKnowledge {
-  std::optional<IntBounds> number;
-  std::optional<Truth> truth;
+/// Abstract value of a node; nothing for an integer that may be anything.
+struct AbstractValue {
+  std::optional<RecordedInterval> number;
+  std::optional<ThreeValued> truth;
 };
 
-/// Records the evaluation of the parts of a mask that join both axes. Scalars and tiles may be
+/// Records the evaluation of the parts of a mask that depend on both axes. Scalars and tiles may be
 /// mixed: the result is for each element of the tiles.
 class MaskIntervals {
  public:
   /// Gives what is known of a node that depends on one axis, or on none.
-  using Leaf = std::function<MaskKnowledge(ir::MaskNodeId)>;
-  explicit MaskIntervals(const MaskSides& sides);
+  using Leaf = std::function<AbstractValue(ir::MaskNodeId)>;
+  explicit MaskIntervals(const MaskAxisDependence& sides);
 
-  Truth run(const Leaf& leaf);
-  /// Of a leaf, from its smallest and largest value (i32; 0 and 1 of a condition). Nothing is known
-  /// where these do not fit.
-  MaskKnowledge known(ir::MaskNodeId id, const Tile& lo, const Tile& hi, bool is_point) const;
+  ThreeValued run(const Leaf& leaf);
+  /// Abstract value of a leaf, from its smallest and largest value (i32; 0 and 1 of a condition).
+  /// Nothing is known if these do not fit.
+  AbstractValue known(ir::MaskNodeId id, const Tile& lo, const Tile& hi, bool is_point) const;
   /// Whether the smallest and largest value of a node fit an i32.
   bool fits(ir::MaskNodeId id) const;
   /// True if no operation above the leaves, nor in them, may leave its type: then the mask means
   /// the same in wider types.
-  bool never_wraps() const;
+  bool has_no_overflow() const;
 
  private:
-  const MaskSides& sides_;
-  ir::MaskBlocks anywhere_;  ///< what holds at all positions, for all launches
+  const MaskAxisDependence& sides_;
+  ir::MaskBlocks whole_domain_;  ///< what holds at all positions, for all launches
 };
 
 }  // namespace tegula

@@ -50,9 +50,9 @@ class Wrapped {
     const auto it = std::ranges::find(params, v, &ir::Param::value);
     return it == params.end() ? std::nullopt : std::optional<std::size_t>(it - params.begin());
   }
-  /// What the parameters are at this moment.
+  /// Current values of the parameters.
   std::vector<detail::HostArg> values() const { return kernel_.instance().run_time_args(args_); }
-  /// What a parameter was captured from; null if it was not.
+  /// Capture that a parameter was made from; null if it was not.
   const dsl::Capture* capture(ir::Value v) const {
     const auto at = position(v);
     const auto& captures = kernel_.instance().known().captures;

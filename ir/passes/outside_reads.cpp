@@ -17,7 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/analysis/bounds.h"
+#include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
 #include "ir/passes/absence.h"
 #include "ir/pipeline.h"
@@ -35,7 +35,7 @@ struct Origin {
 using Origins = std::vector<Origin>;
 
 /// Values that depend on more elements are followed for the first ones only.
-constexpr std::size_t kMostOrigins = 8;
+constexpr std::size_t kMaxOrigins = 8;
 
 bool is_scalar_flag(const Kernel& k, Value v) {
   return k.type(v).is_scalar() && k.type(v).dtype() == DType::i1;
@@ -122,7 +122,7 @@ class OutsideReads {
   Origins origins(Value v) {
     if (const auto it = origins_.find(v); it != origins_.end()) return it->second;
     Origins found = find_origins(v);
-    if (found.size() > kMostOrigins) found.resize(kMostOrigins);
+    if (found.size() > kMaxOrigins) found.resize(kMaxOrigins);
     return origins_[v] = std::move(found);
   }
 
@@ -202,7 +202,7 @@ class OutsideReads {
   }
 
   Kernel& k_;
-  Bounds known_;
+  IndexFacts known_;
   std::unordered_map<Value, Origins> origins_;
   Origins checked_;  ///< in this region and those around it, before this op
   bool changed_ = false;

@@ -86,52 +86,54 @@ TEST_P(Findings, ALoopThatGoesOnForEver) {
 
 /// Triton's lock of layer norm's backward, with rows that one warp has.
 TEST_P(Findings, ALockOrdersWhatItGuards) {
-  const auto sums = [](Order give_back) {
+  const auto sums = [](MemoryOrder give_back) {
     return kernel("lock", [give_back](In<f32, 2> x, InOut<f32, 2> dw, Ptr<i32> locks) {
       for (auto r : grid(rows(x), 1)) {
         const Tile g = x(r, all);
-        const Tile group = r.idx() % dw.rows();
-        while_([&] { return atomic_xchg(locks + group, 1, {}, Order::acquire) == 1; }, [&] {});
+        const Tile group = r.indices() % dw.rows();
+        while_([&] { return atomic_xchg(locks + group, 1, {}, MemoryOrder::acquire) == 1; },
+               [&] {});
         dw(group, all) += g;
         atomic_xchg(locks + group, 0, {}, give_back);
       }
     });
   };
-  const auto run = [&](Order give_back) {
+  const auto run = [&](MemoryOrder give_back) {
     const Tensor dw = Tensor::zeros({4, 1}, DType::f32, device());
     sums(give_back)(f32s({64, 1}), dw, i32s({4}, 0));
     EXPECT_EQ(dw.to_doubles(), std::vector<double>(4, 16.0));
   };
-  EXPECT_EQ(found_by([&] { run(Order::release); }).text, "");
-  EXPECT_EQ(found_by([&] { run(Order::relaxed); }).code, "T1301");
+  EXPECT_EQ(found_by([&] { run(MemoryOrder::release); }).text, "");
+  EXPECT_EQ(found_by([&] { run(MemoryOrder::relaxed); }).code, "T1301");
 }
 
 /// Each program adds to what the one before it has published.
 TEST_P(Findings, AFlagOrdersALookBack) {
-  const auto sums = [](Order publish) {
-    return kernel("look_back", [publish](In<i32, 1> x, Ptr<i32> totals, Ptr<i32> flags,
-                                         Out<i32, 1> y) {
-      for (auto i : grid(x, 1)) {
-        Tile before = full<i32>(0);
-        const Tile at = cast<i32>(i.first());
-        if_(at > 0, [&] {
-          while_([&] { return atomic_or(flags + (at - 1), 0, {}, Order::acquire) == 0; }, [&] {});
-          before = load(totals + (at - 1));
+  const auto sums = [](MemoryOrder publish) {
+    return kernel(
+        "look_back", [publish](In<i32, 1> x, Ptr<i32> totals, Ptr<i32> flags, Out<i32, 1> y) {
+          for (auto i : grid(x, 1)) {
+            Tile before = full<i32>(0);
+            const Tile at = cast<i32>(i.first());
+            if_(at > 0, [&] {
+              while_([&] { return atomic_or(flags + (at - 1), 0, {}, MemoryOrder::acquire) == 0; },
+                     [&] {});
+              before = load(totals + (at - 1));
+            });
+            const Tile now = before + x(i);
+            store(totals + at, now);
+            atomic_xchg(flags + at, 1, {}, publish);
+            y(i) = now;
+          }
         });
-        const Tile now = before + x(i);
-        store(totals + at, now);
-        atomic_xchg(flags + at, 1, {}, publish);
-        y(i) = now;
-      }
-    });
   };
-  const auto run = [&](Order publish) {
+  const auto run = [&](MemoryOrder publish) {
     const Tensor y = i32s({40}, 0);
     sums(publish)(i32s({40}, 2), i32s({40}, 0), i32s({40}, 0), y);
     EXPECT_EQ(y.to_doubles()[39], 80);
   };
-  EXPECT_EQ(found_by([&] { run(Order::release); }).text, "");
-  EXPECT_EQ(found_by([&] { run(Order::relaxed); }).code, "T1301");
+  EXPECT_EQ(found_by([&] { run(MemoryOrder::release); }).text, "");
+  EXPECT_EQ(found_by([&] { run(MemoryOrder::relaxed); }).code, "T1301");
 }
 
 TEST_P(Findings, AReadOfWhatAnotherProgramWrites) {
@@ -151,7 +153,7 @@ TEST_P(Findings, AnElementReadOutsideItsViewThatDecides) {
                          std::int64_t ids) {
     const auto k = kernel("reads", [row](In<f32, 2> x, In<i32, 1> ids, Out<f32, 2> y) {
                      for (auto r : grid(rows(y), 1))
-                       y(r, all) = x(row(cast<i32>(r.idx()), ids), all);
+                       y(r, all) = x(row(cast<i32>(r.indices()), ids), all);
                    }).named("x", "ids", "y");
     return found_by([&] { k(f32s({4, 32}), i32s({ids}, 1), f32s({6, 32})); });
   };
@@ -179,10 +181,11 @@ TEST_P(Findings, AnElementReadOutsideItsViewAsABoundOrACondition) {
   const auto reads = [&](int use, std::int64_t ends) {
     const auto k = kernel("reads", [use](In<i32, 1> ends, Ptr<f32> x, Out<f32, 1> y) {
                      for (auto r : grid(y, 1)) {
-                       const Tile at = cast<i32>(r.idx()), n = ends(at);
+                       const Tile at = cast<i32>(r.indices()), n = ends(at);
                        Tile sum = full<f32>(0);
                        if (use == 0)
-                         for (auto i : steps(n, 1)) sum = sum + 1.0f + 0.0f * cast<f32>(i.idx());
+                         for (auto i : steps(n, 1))
+                           sum = sum + 1.0f + 0.0f * cast<f32>(i.indices());
                        if (use == 1) if_(n > 0, [&] { sum = sum + 1.0f; });
                        if (use == 2) sum = load(x + n);
                        if (use == 3) if_(at < ends.dim(0) && n > 0, [&] { sum = load(x + n); });
@@ -207,8 +210,8 @@ TEST_P(Findings, StepsThatAreNotIndependent) {
     const auto k = kernel("steps", [distance](InOut<f32, 1> y) {
                      for (auto p : grid({1}, 1))
                        for (auto t : steps(4, 1).independent()) {
-                         const Tile at = arange(256) + cast<i32>(t.idx()) * distance;
-                         y(at) = y(255 - arange(256) + cast<i32>(t.idx()) * distance) + 1.0f;
+                         const Tile at = arange(256) + cast<i32>(t.indices()) * distance;
+                         y(at) = y(255 - arange(256) + cast<i32>(t.indices()) * distance) + 1.0f;
                        }
                    }).named("y");
     return found_by([&] { k(f32s({1280})); });

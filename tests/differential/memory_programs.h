@@ -89,9 +89,9 @@ inline MemoryProgram with_barriers(Device d) {
         const Tile v = y((kMany - 1) - arange(kMany));
         barrier();
         y(arange(kMany)) = v;
-        if_(t.idx() < 2, [&] { barrier(); }, [&] { barrier(); });
+        if_(t.indices() < 2, [&] { barrier(); }, [&] { barrier(); });
       }
-      atomic_add(turns, 1, {}, Order::release);
+      atomic_add(turns, 1, {}, MemoryOrder::release);
     });
   });
   return memory_program<2>("with_barriers", 0, k, {iota(d, {kMany}), filled(d, {1}, 0, DType::i32)},

@@ -19,23 +19,23 @@ struct KvRange {
 };
 
 /// A range that is absent says nothing: all keys are visible, none is seen by all rows.
-struct MaskedKeys {
+struct KvRanges {
   std::optional<KvRange> visible;  ///< no row sees any other key; 0 <= lo <= hi
   std::optional<KvRange> full;     ///< all rows see these, as far as there are keys
   /// The same with gaps, where there may be some: no order, and one may overlap another.
-  std::vector<KvRange> visible_parts, full_parts;
+  std::vector<KvRange> visible_intervals, full_intervals;
 };
 
 /// The keys that a tile of queries sees, as arithmetic of the kernel that is being traced, for
 /// conditions whose ends are simple enough to be recomputed by every program.
-class MaskBounds {
+class KvRangeAnalysis {
  public:
   /// Traces the mask on its own, over scalars. A mask that cannot be gives no ranges.
-  explicit MaskBounds(const Mask& mask);
+  explicit KvRangeAnalysis(const Mask& mask);
 
   /// Records the ranges for query rows [first, last]. Conditions that are not affine in q, or whose
   /// arithmetic may wrap around, are taken to be unknown.
-  MaskedKeys record(const Tile& first, const Tile& last, const Tile& kv_length) const;
+  KvRanges record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const;
 
  private:
   struct Solved;
@@ -49,7 +49,7 @@ struct BlockShape {
 
 /// Block lists as arguments of a kernel: [batch, heads, query tiles, capacity], and [batch, heads,
 /// query tiles] otherwise. Without `full` every block needs the mask.
-struct ListArgs {
+struct BlockListArgs {
   Tensor blocks, counts, full;
   /// Each head's tiles, those that visit most blocks first; undefined: as the kernel likes.
   Tensor order = {};
@@ -60,11 +60,11 @@ struct ListArgs {
 /// Read by the kernel, which does not check them.
 struct CuSeqlens {
   Tensor q, kv;
-  std::int64_t max_q = 0;  ///< queries of the longest sequence
+  std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence
 };
 
 /// What the rows of a call's tiles of queries are.
-struct ListRows {
+struct QueryTileRows {
   int group = 1;        ///< heads whose queries are one head's rows, one head behind the other
   bool at_end = false;  ///< the last query stands at the last key
   bool longest_first = false;  ///< whether an order of the tiles is wanted
@@ -73,43 +73,43 @@ struct ListRows {
 
 /// The columns of a list's rows that hold the blocks of one sequence, where all sequences of a call
 /// have theirs beside each other: as many as there are keys need few more than keys of one.
-struct ListColumns {
+struct KvIndexWindow {
   Tile begin, end;
 
   /// Of sequence b, whose keys begin at `first`. No other begins before the end.
-  static ListColumns of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
+  static KvIndexWindow of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
-/// How the blocks of keys that a mask lets through are found: by closed ranges (MaskBounds), or by
-/// lists that kernels make of what the mask computes.
+/// How the blocks of keys that a mask lets through are found: by closed ranges (KvRangeAnalysis),
+/// or by lists that kernels make of what the mask computes.
 class BlockMask {
  public:
   /// `in_order`: blocks of keys must come in ascending order, which lists do not keep.
   BlockMask(const Mask& mask, bool in_order);
 
-  bool is_listed() const { return derived_ != nullptr; }
+  bool uses_block_list() const { return derived_ != nullptr; }
   /// True if there are several closed ranges.
   bool has_parts() const { return has_parts_; }
   /// True if all keys before one limit, which rises with the rows, are visible.
   bool is_up_to_row() const { return is_up_to_row_; }
   /// True if tensors, or what cannot be traced, say what a row sees.
-  bool depends_on_data() const { return depends_on_data_; }
+  bool is_data_dependent() const { return depends_on_data_; }
   /// One line: how blocks are found, and why.
   const std::string& text() const { return text_; }
 
   /// Launches what makes the lists of attention from `Q` to `K` and `V` ([batch, heads, rows,
   /// head_dim]) into `O`, in the stream's workspace. Nothing where there are none, or where
   /// positions are computed in 64 bits and the lists may not hold for those.
-  std::optional<ListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
-                                const Tensor& V, const Tensor& O, BlockShape block,
-                                const ListRows& rows) const;
+  std::optional<BlockListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
+                                     const Tensor& V, const Tensor& O, BlockShape block,
+                                     const QueryTileRows& rows) const;
   /// As of a kernel, of what makes the lists.
   std::string explain() const;
 
  private:
   std::string derive(const Mask& mask, bool in_order);
 
-  std::shared_ptr<class DerivedLists> derived_;
+  std::shared_ptr<class DerivedBlockLists> derived_;
   bool has_parts_ = false, is_up_to_row_ = false, depends_on_data_ = false;
   std::string text_;
 };

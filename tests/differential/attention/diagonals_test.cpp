@@ -1,6 +1,6 @@
 // Scores of distances, computed once a diagonal of a tile: to the bit what each pair computes by
 // itself, and right by double precision.
-#include "kernels/attention/block_sizes.h"
+#include "kernels/attention/tile_shapes.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tegula/math.h"
@@ -82,8 +82,8 @@ TEST_P(ScoresOfDistance, UnderMasks) {
 
 TEST_P(ScoresOfDistance, OfOtherTiles) {
   for (const Score& score : scores_of_distance())
-    for (const AttentionTiles& tiles :
-         {AttentionTiles{64, 32}, AttentionTiles{128, 96}, AttentionTiles{192, 64}}) {
+    for (const AttentionTileShape& tiles :
+         {AttentionTileShape{64, 32}, AttentionTileShape{128, 96}, AttentionTileShape{192, 64}}) {
       check({.mask = masks::causal(), .score = score, .tiles = tiles}, {1, 4, 4, 259, 261, 64, 64});
       if (HasFatalFailure()) return;
     }
@@ -92,7 +92,8 @@ TEST_P(ScoresOfDistance, OfOtherTiles) {
 /// Where rings leave no shared memory, lanes tell each other by shuffles.
 TEST_P(ScoresOfDistance, WithoutRoom) {
   for (const Score& score : {Score(far_is_little), Score(far_is_little_in_floats)}) {
-    AttentionSpec spec{.mask = masks::causal(), .score = score, .tiles = AttentionTiles{128, 128}};
+    AttentionSpec spec{
+        .mask = masks::causal(), .score = score, .tiles = AttentionTileShape{128, 128}};
     check(spec, {1, 2, 1, 130, 261, 128, 128});
     if (HasFatalFailure() || GetParam().kind == DeviceKind::cpu) return;
     const Attention attention(spec);
@@ -111,15 +112,16 @@ TEST_P(ScoresOfDistance, QueriesAtTheEnd) {
     const int at = q + 133 - 70 - kv + 30;
     return 0 <= at && at < 90 ? s + values[static_cast<std::size_t>(at * 4 + h)] : s;
   };
-  check(
-      {.mask = masks::causal(), .score = scores::distance_bias(table, 30), .queries_at_end = true},
-      kOdd, true, &host);
+  check({.mask = masks::causal(),
+         .score = scores::distance_bias(table, 30),
+         .align_bottom_right = true},
+        kOdd, true, &host);
 }
 
 /// Rows of several heads are no positions one behind the other.
 TEST_P(ScoresOfDistance, PackedHeadsKeepTheirElements) {
   for (const Score& score : scores_of_distance())
-    check({.score = score, .pack_heads = true}, {2, 4, 2, 3, 133, 32, 32}, false);
+    check({.score = score, .pack_gqa = true}, {2, 4, 2, 3, 133, 32, 32}, false);
 }
 
 }  // namespace

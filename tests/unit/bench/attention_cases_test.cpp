@@ -36,7 +36,7 @@ TEST(AttentionCases, ComputeWhatTheirNamesSay) {
       {{.mask = causal, .score = scores::t5_bias(table, 20, false)}, 20},
       {{.mask = causal, .score = scores::distance_bias(table, 3)}, 3},
       {{.mask = causal}, 192'012'801},
-      {{.key_splits = 4}, 4}};
+      {{.split_kv = 4}, 4}};
   const auto cases = attention_cases();
   ASSERT_EQ(cases.size(), wanted.size() + 2);
   for (std::size_t i = 0; i < wanted.size(); ++i) {

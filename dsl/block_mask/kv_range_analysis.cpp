@@ -1,0 +1,281 @@
+// Ends of key ranges: linear forms of q at the first and the last row of a tile.
+#include "tegula/block_mask.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "dsl/block_mask/kv_interval.h"
+#include "dsl/block_mask/mask_overflow.h"
+#include "dsl/block_mask/solved_conditions.h"
+#include "dsl/functions/mask_trace.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+using ir::Interval;
+using ir::Linear;
+using ir::MaskFormula;
+using Limit = SolvedConditions::Limit;
+
+/// As ir::KvVisibility, with one interval each; absent: no key.
+struct Cover {
+  std::optional<KvInterval> visible, full;
+};
+const Cover kUnknown{KvInterval{}, std::nullopt};
+
+/// The same without gaps filled in.
+struct KvIntervals {
+  std::vector<KvInterval> visible, full;
+};
+
+/// Records the ends for one tile of queries.
+class Recorder {
+ public:
+  Recorder(const ir::MaskClosedForm& form, const SolvedConditions::Numbers& numbers, Tile first,
+           Tile last, Tile seqlen_kv)
+      : form_(form),
+        limits_(form, numbers),
+        first_(std::move(first)),
+        last_(std::move(last)),
+        length_(std::move(seqlen_kv)) {}
+
+  Cover run() { return of(form_.formula); }
+  /// The intervals of a mask whose conditions are all solved, with gaps between them.
+  std::optional<KvIntervals> run_parts() {
+    const auto count = limits_.intervals();
+    return count && *count > 1 ? std::optional(parts(form_.formula)) : std::nullopt;
+  }
+
+ private:
+  KvIntervals parts(const MaskFormula& f) {
+    const bool is_leaf =
+        f.kind == MaskFormula::Kind::Condition || f.kind == MaskFormula::Kind::Opaque;
+    if (is_leaf) {
+      const Cover c = of(f);
+      KvIntervals one;
+      if (c.visible) one.visible.push_back(*c.visible);
+      if (c.full) one.full.push_back(*c.full);
+      return one;
+    }
+    const bool all = f.kind == MaskFormula::Kind::All;
+    KvIntervals sum;
+    if (all) sum = {{KvInterval{}}, {KvInterval{}}};
+    for (const MaskFormula& part : f.accesses) {
+      const KvIntervals p = parts(part);
+      sum.visible = all ? intersection(sum.visible, p.visible) : united(sum.visible, p.visible);
+      sum.full = all ? intersection(sum.full, p.full) : united(sum.full, p.full);
+    }
+    return sum;
+  }
+
+  Cover of(const MaskFormula& f) {
+    if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
+    if (f.kind == MaskFormula::Kind::Opaque)
+      return limits_.is_of_rows(f) ? of_rows(f) : decided(limits_.truth_of_opaque(f));
+    const bool all = f.kind == MaskFormula::Kind::All;
+    Cover sum;
+    if (all) sum = {KvInterval{}, KvInterval{}};
+    for (const MaskFormula& part : f.accesses) {
+      const Cover c = of(part);
+      sum.visible =
+          all ? both(sum.visible, c.visible, intersect) : any(sum.visible, c.visible, hull);
+      sum.full = all ? both(sum.full, c.full, intersect) : any(sum.full, c.full, inner_hull);
+    }
+    return sum;
+  }
+  using Combine = KvInterval (*)(const KvInterval&, const KvInterval&);
+  static std::optional<KvInterval> both(const std::optional<KvInterval>& a,
+                                        const std::optional<KvInterval>& b, Combine f) {
+    return a && b ? std::optional(f(*a, *b)) : std::nullopt;
+  }
+  static std::optional<KvInterval> any(const std::optional<KvInterval>& a,
+                                       const std::optional<KvInterval>& b, Combine f) {
+    return a && b ? std::optional(f(*a, *b)) : a ? a : b;
+  }
+
+  Cover of(const ir::MaskCondition& c) {
+    const SolvedConditions::Solution solution = limits_.solve(c);
+    if (solution.truth) return decided(*solution.truth);
+    if (!solution.limit) return kUnknown;
+    const auto fits = stays_in_type(solution.overflow_checks);
+    const Limit& limit = *solution.limit;
+    auto some = extreme(limit, limit.is_upper), every = extreme(limit, !limit.is_upper);
+    if (!some || !every) return kUnknown;
+    if (fits) {
+      // Else all keys may be visible, and no row is known to attend to one.
+      const Tile none = full<i32>(0);
+      *some = chosen(*fits, *some, limit.is_upper ? length_ : none);
+      *every = chosen(*fits, *every, limit.is_upper ? none : length_);
+    }
+    return {span(limit, *some), span(limit, *every)};
+  }
+  /// All keys or none, by what the first and the last row say.
+  Cover of_rows(const MaskFormula& f) const {
+    const ir::MaskNode& n = limits_.node(f.index);
+    const auto holds = [&](const Tile& row) {
+      const Tile a = at_row(n.in[0], row), b = at_row(n.in[1], row);
+      const Tile is = n.pred == ir::MaskPred::Lt ? a < b : a <= b;
+      return f.negated ? !is : is;
+    };
+    const Tile first = holds(first_), last = holds(last_);
+    Tile some = first || last, every = first && last;
+    if (const auto fits = stays_in_type(limits_.wrapping(f.index))) {
+      some = some || !*fits;
+      every = every && *fits;
+    }
+    const auto keys = [&](const Tile& condition) {
+      return KvInterval{std::nullopt,
+                        RecordedBound{where(condition, length_, full<i32>(0)), kMaskPositions}};
+    };
+    return {keys(some), keys(every)};
+  }
+  /// Nothing where it is sure.
+  std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
+    if (nodes.empty()) return std::nullopt;
+    return MaskOverflow(limits_, first_, last_, length_).no_overflow(nodes);
+  }
+  static RecordedBound chosen(const Tile& condition, const RecordedBound& a,
+                              const Tile& otherwise) {
+    return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
+  }
+  /// Ranges of a condition that is not solved for kv, from the bounds of its truth over all
+  /// positions.
+  static Cover decided(Interval truth) {
+    if (truth.hi == 0) return {};
+    return {KvInterval{}, truth.lo == 1 ? std::optional(KvInterval{}) : std::nullopt};
+  }
+
+  /// A symbol that does not fall with q, at a row.
+  Tile at_row(ir::MaskNodeId id, const Tile& row) const {
+    const ir::MaskNode& n = limits_.node(id);
+    if (n.kind == ir::MaskNode::Kind::Query) return row;
+    if (n.kind == ir::MaskNode::Kind::Const) return full<i32>(static_cast<i32>(n.value));
+    if (const auto cell = limits_.number(id)) return detail::captured_scalar(cell, {});
+    const Tile a = at_row(n.in[0], row);
+    if (!n.is_op(ir::Opcode::Div)) {
+      const Tile b = at_row(n.in[1], row);
+      return n.is_op(ir::Opcode::Add) ? a + b : a - b;
+    }
+    // A Scalar that is not positive makes no use of the quotient.
+    if (const auto cell = limits_.number(n.in[1]))
+      return a / max(detail::captured_scalar(cell, {}), full<i32>(1));
+    return a / limits_.node(n.in[1]).value;
+  }
+  /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
+  RecordedBound symbol(ir::MaskNodeId id, bool at_last) const {
+    return {at_row(id, at_last ? last_ : first_), limits_.range_of_symbol(id)};
+  }
+
+  std::vector<RecordedBound> symbols(const Linear& form, bool largest) const {
+    std::vector<RecordedBound> of;
+    for (const Linear::Term t : form) of.push_back(symbol(t.symbol, (t.factor > 0) == largest));
+    return of;
+  }
+  Tile wide_extreme(const Linear& form, bool largest) const {
+    return total<i64>(form, symbols(form, largest));
+  }
+
+  /// The largest or smallest value of a limit over the tile's rows.
+  std::optional<RecordedBound> extreme(const Limit& limit, bool largest) const {
+    const Linear& form = limit.form;
+    const std::vector<RecordedBound> values = symbols(form, largest);
+    const Interval narrow = Interval::of(DType::i32);
+    Interval sum = Interval::point(0);
+    bool fits = true;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::int64_t factor = form.terms[i].factor;
+      const auto term = scale(values[i].range, factor);
+      const auto next = term ? add(sum, *term) : std::nullopt;
+      if (!next) return std::nullopt;
+      // Factors are multiplied by in the same type.
+      fits = fits && Interval::point(factor).is_within(narrow) && term->is_within(narrow) &&
+             next->is_within(narrow);
+      sum = *next;
+    }
+    const auto whole = add(sum, Interval::point(form.constant));
+    if (!whole) return std::nullopt;
+    fits = fits && Interval::point(form.constant).is_within(narrow) && whole->is_within(narrow);
+    if (limit.of) return clamped(multiplied(total<i64>(form, values), *limit.of));
+    return fits ? RecordedBound{total<i32>(form, values), *whole}
+                : clamped(total<i64>(form, values));
+  }
+  template <class T>
+  static Tile total(const Linear& form, const std::vector<RecordedBound>& symbols) {
+    std::optional<Tile> sum;
+    for (std::size_t i = 0; i < symbols.size(); ++i) {
+      const std::int64_t factor = form.terms[i].factor;
+      const Tile value = cast<T>(symbols[i].tile);
+      const Tile term = factor == 1 ? value : value * static_cast<T>(factor);
+      sum = sum ? *sum + term : term;
+    }
+    if (!sum) return full<T>(static_cast<T>(form.constant));
+    return form.constant == 0 ? *sum : *sum + static_cast<T>(form.constant);
+  }
+  /// The smallest x whose truncated quotient x / n is at least y: n * y, but for quotients that are
+  /// not positive, to which n - 1 smaller numbers belong too. x is kv plus an offset; without one
+  /// it is not negative, and those do not matter. n is positive, or the product is not used.
+  Tile multiplied(const Tile& y, const SolvedConditions::Quotient& of) const {
+    const Tile n = cast<i64>(at_row(of.by, first_));
+    // Quotients have 32 bits, so these multiples fit.
+    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    const Tile small = min(max(y, Tile(-kMost)), Tile(kMost));
+    if (of.offset.count == 0 && of.offset.constant == 0) return small * n;
+    const Tile before = where(small >= 1, Tile(std::int64_t{0}), n - 1);
+    return small * n - before - wide_extreme(of.offset, false);
+  }
+  /// Ends outside of the keys are as good as the first and the last one.
+  RecordedBound clamped(const Tile& wide) const {
+    return {cast<i32>(min(max(wide, Tile(i64{0})), cast<i64>(length_))), kMaskPositions};
+  }
+  static KvInterval span(const Limit& limit, const RecordedBound& end) {
+    if (limit.is_upper) return {std::nullopt, end};
+    return end.range.hi <= 0 ? KvInterval{} : KvInterval{end, std::nullopt};
+  }
+
+  const ir::MaskClosedForm& form_;
+  SolvedConditions limits_;
+  Tile first_, last_, length_;
+};
+
+}  // namespace
+
+struct KvRangeAnalysis::Solved {
+  ir::MaskClosedForm form;
+  SolvedConditions::Numbers numbers;  ///< by slot of the expression
+};
+
+KvRangeAnalysis::KvRangeAnalysis(const Mask& mask) {
+  try {
+    MaskSource source = trace_mask_source(mask);
+    solved_ =
+        std::make_shared<const Solved>(ir::solve_mask(source.expr), std::move(source.numbers));
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
+    // The mask wants tiles, or is wrong: the kernel's own use of it tells.
+  }
+}
+
+KvRanges KvRangeAnalysis::record(const Tile& first, const Tile& last, const Tile& seqlen_kv) const {
+  // With wider indices the mask's arithmetic is not what was traced.
+  const bool narrow = first.dtype() == DType::i32 && seqlen_kv.dtype() == DType::i32;
+  if (!solved_ || !narrow) return {};
+  Recorder recorder(solved_->form, solved_->numbers, first, last, seqlen_kv);
+  const Cover cover = recorder.run();
+  const auto full_range = [&](const KvInterval& s) {
+    return KvRange{s.lo ? s.lo->tile : full<i32>(0), s.hi ? s.hi->tile : seqlen_kv};
+  };
+  KvRanges keys;
+  if (!cover.visible)
+    keys.visible = KvRange{full<i32>(0), full<i32>(0)};
+  else if (cover.visible->lo || cover.visible->hi)
+    keys.visible = clamp_to_range(*cover.visible, seqlen_kv);
+  if (cover.full) keys.full = full_range(*cover.full);
+  if (const auto parts = recorder.run_parts()) {
+    for (const KvInterval& s : parts->visible)
+      keys.visible_intervals.push_back(clamp_to_range(s, seqlen_kv));
+    for (const KvInterval& s : parts->full) keys.full_intervals.push_back(full_range(s));
+  }
+  return keys;
+}
+
+}  // namespace tegula
