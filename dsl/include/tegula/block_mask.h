@@ -44,7 +44,7 @@ class KvRangeAnalysis {
 
 /// Queries and keys of a block.
 struct BlockShape {
-  int queries, keys;
+  int block_q, block_kv;
 };
 
 /// Block lists as arguments of a kernel: [batch, heads, query tiles, capacity], and [batch, heads,
@@ -65,9 +65,9 @@ struct CuSeqlens {
 
 /// What the rows of a call's tiles of queries are.
 struct QueryTileRows {
-  int group = 1;        ///< heads whose queries are one head's rows, one head behind the other
-  bool at_end = false;  ///< the last query stands at the last key
-  bool longest_first = false;  ///< whether an order of the tiles is wanted
+  int group = 1;  ///< heads whose queries are one head's rows, one head behind the other
+  bool align_bottom_right = false;  ///< the last query stands at the last key
+  bool longest_first = false;       ///< whether an order of the tiles is wanted
   CuSeqlens lengths = {};  ///< of sequences one behind the other; undefined tensors: there are none
 };
 
