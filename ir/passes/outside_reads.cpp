@@ -19,7 +19,6 @@
 
 #include "ir/analysis/index_facts.h"
 #include "ir/builder.h"
-#include "ir/passes/absence.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -157,7 +156,7 @@ class OutsideReads {
   Origins element(OpId load) {
     if (k_.type(k_[load].results[0]).is_tile()) return {};
     const Value view = k_[load].operands[0];
-    Builder b = builder_behind(k_, load);
+    Builder b = Builder::behind(k_, load);
     Value is_outside;
     for (std::size_t axis = 0; axis + 1 < k_[load].operands.size(); ++axis) {
       const Value at = k_[load].operands[1 + axis];
@@ -177,7 +176,7 @@ class OutsideReads {
   Origins where(const Origins& some, OpId behind, Value condition, bool holds) {
     Origins all;
     for (const Origin& from : some) {
-      Builder b = builder_behind(k_, behind);
+      Builder b = Builder::behind(k_, behind);
       const Value counts = holds ? condition : b.op(Opcode::Not, {condition});
       all.push_back({from.load, b.op(Opcode::And, {from.is_outside, counts})});
     }
