@@ -79,10 +79,12 @@ void Cta::fence_global(Warp& w, std::string_view scope) {
 void Cta::pass_fences(Warp& w, int lane, std::uint64_t address, std::string_view scope) {
   GlobalShadow& shadow = global().shadow();
   if (!shadow.is_watched(address)) return;
-  const auto reach = [&](const Foreign& what) { return is_narrow(scope) ? what.narrowed() : what; };
-  if (const Foreign* what = shadow.released(address)) w.unfenced.join(map_cluster_address(*what));
+  const auto at_scope = [&](const Foreign& what) {
+    return is_narrow(scope) ? what.narrowed() : what;
+  };
+  if (const Foreign* what = shadow.released(address)) w.unfenced.join(at_scope(*what));
   for (const Fenced& f : w.fenced)
-    if (((f.lanes >> lane) & 1) != 0) shadow.release(address, map_cluster_address(f.what));
+    if (((f.lanes >> lane) & 1) != 0) shadow.release(address, at_scope(f.what));
 }
 
 std::string Cta::global_side(const GlobalRecord& r, GlobalUse use) const {
