@@ -407,6 +407,12 @@ TEST(LanguageError, Grid) {
       z(0) = 1;
     }).trace(tensor({40}), tensor({40}));
   });
+  expect("T0606 after_grid: barrier", [] {
+    kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto i : grid(z, 16)) z(i) = x(i);
+      barrier();
+    }).trace(tensor({40}), tensor({40}));
+  });
 }
 
 TEST(LanguageError, Atomics) {
