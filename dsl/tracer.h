@@ -263,7 +263,7 @@ class Tracer {
 
 namespace tegula {
 
-// What the implementation of the public language says throughout.
+// Names that the implementation of the public language uses throughout.
 using dsl::AttrName;
 using dsl::Opcode;
 using dsl::ScopeKind;

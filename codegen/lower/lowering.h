@@ -184,7 +184,7 @@ class Lowering {
   std::map<ir::HwDim, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
-  ir::SharedUse most_scratch_;  ///< of one op
+  ir::SharedUse most_scratch_;  ///< scratch of one op
   std::optional<StoreStaging> staging_;
   std::optional<ToeplitzTiles> toeplitz_;
   std::int64_t toeplitz_offset_ = -1;  ///< none: -1

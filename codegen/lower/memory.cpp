@@ -18,8 +18,6 @@ using namespace ir;
 
 namespace {
 
-/// What absent elements read as; the pass materialize_absence has seen to those that must not
-/// count.
 /// Order of registers in which the vectors hold them, and back.
 std::vector<int> flattened(const std::vector<Vector>& vectors) {
   std::vector<int> order;

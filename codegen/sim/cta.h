@@ -40,8 +40,8 @@ struct Mbarrier {
 /// A warp's latest wait on an mbarrier.
 struct LastWait {
   std::uint32_t phase = 0;  ///< completed phases when it passed
-  bool stale = false;  ///< it passed on a phase it had already waited for, or on a barrier no phase
-                       ///< of which was over
+  bool stale = false;  ///< it passed on a phase it had already waited for, or before any phase of
+                       ///< the barrier was over
 };
 
 struct NamedBarrier {
