@@ -9,6 +9,8 @@
 // barrier, so that it publishes the writes of all threads; after an acquire all threads
 // synchronise. If every thread accesses its own elements only, as in epilogues, there is nothing to
 // do.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -208,9 +210,19 @@ class MemoryOrder {
     if (!m.behind) b.before(at);
     b.effect(Opcode::CtaBarrier, {});
     changed_ = true;
-    context_.remark(Remark::Kind::Applied, k_[m.op].loc, reason(m),
-                    {{"op", std::string(info(k_[m.op].opcode).mnemonic)}});
+    context_.remark(Remark::Kind::Applied, k_[m.op].loc, reason(m), accesses(m));
     return m.behind ? OpId() : at;
+  }
+
+  /// The op, and the earlier accesses that it conflicts with.
+  std::vector<std::pair<std::string, std::string>> accesses(const Missing& m) const {
+    const auto named = [&](OpId op) {
+      return fmt::format("{}@{}", info(k_[op].opcode).mnemonic, k_[op].loc.line);
+    };
+    std::vector<std::pair<std::string, std::string>> all{
+        {"op", std::string(info(k_[m.op].opcode).mnemonic)}};
+    for (const Open& earlier : m.before) all.emplace_back("earlier", named(earlier.op));
+    return all;
   }
 
   std::string reason(const Missing& m) const {

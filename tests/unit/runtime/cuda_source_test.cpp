@@ -29,7 +29,8 @@ NvrtcResult compile(const ir::Kernel& k) {
   ir::verify_or_throw(k);
   const std::string source = codegen::emit_cuda(k).source;
   try {
-    const NvrtcResult r = compile_cuda({source, k.info.name + ".cu", k.info.target, {}, false});
+    const NvrtcResult r =
+        compile_cuda({source, k.info.name + ".cu", std::string(k.info.target.name()), {}, false});
     EXPECT_TRUE(r.report.is_clean()) << r.report.defects() << "\n" << r.log << source;
     return r;
   } catch (const InternalError& e) {
