@@ -210,7 +210,7 @@ double estimate_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   if (c.pingpong)
     cycles =
         r.launch_cycles + pingpong_cycles(r, static_cast<double>(ceil_div(ctas, p.num_sms)), steps,
-                                          step(1) - r.step_cycles + r.alternating_step_cycles);
+                                          step(1) - r.step_cycles + r.pingpong_step_cycles);
   if (c.multicast) cycles += r.multicast_cycles;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);

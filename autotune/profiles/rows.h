@@ -33,7 +33,7 @@ inline constexpr DeviceProfile kH200{
                .memory_bytes_per_cycle = 1900,
                .latency_cycles = 2606,
                .step_cycles = 46,
-               .alternating_step_cycles = 34,
+               .pingpong_step_cycles = 34,
                .tile_cycles = 2142,
                .launch_cycles = 8219,
                .reduce_cycles = 3942,

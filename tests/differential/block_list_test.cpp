@@ -20,7 +20,7 @@ class BlockLists : public ::testing::TestWithParam<Device> {
   static AttentionInputs inputs(const Dims& heads = {1, 1}, std::int64_t dim = 64) {
     return {heads, 1, kQueries, kKeys, dim, device()};
   }
-  /// Of one batch entry and head.
+  /// A list of one batch entry and head.
   static BlockList list() {
     return {integers({2, 0, 9, 9, 9, 9, 9, 9, 0, 1, 3, 2}, {1, 1, 3, 4}),
             integers({2, 0, 4}, {1, 1, 3}), integers({1, 0, 2}, {1, 1, 3})};

@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, ToeplitzTiles, testing::ValuesIn(test::devices
 /// A number by the distance of a pair, and by a table of as many as there are distances.
 using OfDistance = std::function<Tile(const In<f32, 1>& table, const Tile& distance)>;
 
-/// Of a matrix of tiles BM x BN.
+/// A kernel over a matrix of tiles BM x BN.
 struct Shape {
   std::int64_t rows, columns;
   int bm, bn;

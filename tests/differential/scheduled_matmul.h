@@ -21,7 +21,7 @@
 
 namespace tegula::test {
 
-/// Of tiles of 64 x 96, steps of 32, groups of up to 8 rows of tiles.
+/// A matmul in tiles of 64 x 96, steps of 32, groups of up to 8 rows of tiles.
 struct ProblemOfTiles {
   std::int64_t rows, columns, steps;  ///< counts of tiles
 };

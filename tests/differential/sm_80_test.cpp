@@ -111,7 +111,7 @@ void expect_product(const Extents& e, Order transposed = {}, bool tf32 = false) 
 
 constexpr Order kOrders[] = {{}, {.b = true}, {.a = true}, {true, true}};
 
-/// Of all four configurations, at extents that tiles divide and that they do not.
+/// All four configurations, at extents that tiles divide and that they do not.
 TEST(Sm80, ProductsOfHalves) {
   for (const Order& order : kOrders) {
     expect_product<bf16, bf16>({128, 128, 64}, order);

@@ -177,7 +177,7 @@ class RandomSums {
   }
   Sum term() { return chance(40) ? narrow() : chance(40) ? distance() : finite(); }
 
-  /// Of halves that are whole numbers, with nothing in its first sums.
+  /// A product of halves that are whole numbers, with an accumulator of zeros.
   Value product() {
     const auto operand = [&](const ir::Ints& shape) {
       return b_.cast(load(view(shape, ir::Access::In), shape), DType::f16);

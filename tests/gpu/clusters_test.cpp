@@ -123,7 +123,7 @@ TEST_P(ClustersOnGpu, PingpongIsExactAtEveryLaunch) {
 class ClustersByBoth : public ClustersOnGpu {};
 INSTANTIATE_TEST_SUITE_P(BackEnds, ClustersByBoth, testing::Values("nvrtc"));
 
-/// Of numbers that round, too.
+/// Checks sums of numbers that round, too.
 TEST_P(ClustersByBoth, BackEndsAgreeBitForBit) {
   const std::int64_t m = 250, n = 520, k = 2056;
   const Device gpu = Device::cuda();

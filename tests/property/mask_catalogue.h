@@ -258,7 +258,7 @@ inline bool are_near(Pixel q, Pixel kv, int width, int height) {
   return std::abs(std::clamp(q.row, half, height - 1 - half) - kv.row) <= half &&
          std::abs(std::clamp(q.column, half, width - 1 - half) - kv.column) <= half;
 }
-/// Of an image of 32 x 24 in tiles of 8 x 8.
+/// A mask of an image of 32 x 24 in tiles of 8 x 8.
 inline Pixel tiled(int i) {
   const int tile = i / 64, inside = i % 64;
   return {tile % 4 * 8 + inside % 8, tile / 4 * 8 + inside / 8};

@@ -28,7 +28,7 @@ struct MatmulRates {
   double latency_cycles = 0;
   /// Cycles of a k-iteration's barriers, of one with ping-pong consumers, of a tile's prologue and
   /// epilogue, and of a launch.
-  double step_cycles = 0, alternating_step_cycles = 0, tile_cycles = 0, launch_cycles = 0;
+  double step_cycles = 0, pingpong_step_cycles = 0, tile_cycles = 0, launch_cycles = 0;
   /// Cycles of the kernel that adds the parts of a split k, of each part, and bytes of parts that
   /// it adds in a cycle.
   double reduce_cycles = 0, part_cycles = 0, part_bytes_per_cycle = 0;

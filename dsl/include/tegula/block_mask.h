@@ -76,7 +76,7 @@ struct QueryTileRows {
 struct KvIndexWindow {
   Tile begin, end;
 
-  /// Of sequence b, whose keys begin at `first`. No other begins before the end.
+  /// The window of sequence b, whose keys begin at `first`. No other begins before the end.
   static KvIndexWindow of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
@@ -103,7 +103,7 @@ class BlockMask {
   std::optional<BlockListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
                                      const Tensor& V, const Tensor& O, BlockShape block,
                                      const QueryTileRows& rows) const;
-  /// As of a kernel, of what makes the lists.
+  /// Report on the kernels that make the lists, as of a kernel.
   std::string explain() const;
 
  private:

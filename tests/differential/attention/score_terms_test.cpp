@@ -20,7 +20,7 @@ struct PerElement {
   double conversions = 0;  ///< from integers
 };
 
-/// Of the loop over blocks. Those of one register or two are rows' and programs'.
+/// Counts ops of the loop over blocks. Values of one register or two are rows' and programs'.
 PerElement work_of(const Score& score) {
   const auto tensor = [] { return Tensor::zeros({1, 1, 128, 128}, DType::bf16, Device::sim()); };
   const Attention attention({.mask = masks::causal(), .score = score});

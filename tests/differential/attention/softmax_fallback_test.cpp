@@ -58,7 +58,7 @@ TEST_P(FallbackFlags, ScoresAlike) {
       }
 }
 
-/// Of head 0 scores stay, of others they rise or fall by up to 2^100 between first and last keys.
+/// Scores of head 0 stay; those of others rise or fall by up to 2^100 between first and last keys.
 TEST_P(FallbackFlags, ScoresApart) {
   AttentionSpec spec{.mask = masks::causal(), .rescaling = Rescaling::never};
   spec.score = [](Tile s, Tile, Tile h, Tile, Tile kv) {

@@ -88,7 +88,7 @@ TEST_P(SplitKeys, UnderMasks) {
     }
 }
 
-/// Of none of several programs, or of the first one only; lazily rescaled.
+/// Keys of none of several programs, or of the first one only; lazily rescaled.
 TEST_P(SplitKeys, OfNoKeysAndOne) {
   for (const int seqlen_kv : {0, 1, 300}) {
     const Attention attention({.rescaling = Rescaling::lazy, .split_kv = 4});

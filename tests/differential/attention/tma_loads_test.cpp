@@ -10,7 +10,7 @@ namespace {
 
 constexpr const char* kByTma = "applied: gathered box loaded as one";
 
-/// Of a bias: it lies in a tensor with longer rows, whose first `skipped` elements are not its own.
+/// A bias in a tensor with longer rows, whose first `skipped` elements are not its own.
 struct BiasCase {
   Dims shape;
   DType dtype;
@@ -97,7 +97,7 @@ TEST_P(TmaLoads, ForAllEntriesOrHeads) {
     check({shape, DType::bf16, 136}, kOdd);
 }
 
-/// Of stride 0, as frameworks expand tensors.
+/// A bias of stride 0, as frameworks expand tensors.
 TEST_P(TmaLoads, Repeated) {
   const Tensor all = Tensor::normal({1, 1, 70, 136}, DType::f32, 0, 1, 7, GetParam());
   const Tensor bias = all.broadcast_to({2, 4, 70, 136}).slice(3, 0, 133);

@@ -227,7 +227,7 @@ TEST(MatmulConfig, FewStepsOfOperandsThatWouldBeCopied) {
           .no_repack);
 }
 
-/// Of the slots of a ring, a program with one tile fills as many as it has steps.
+/// A program with one tile fills as many slots of a ring as it has steps.
 TEST(MatmulConfig, FewStepsHaveShallowRings) {
   EXPECT_EQ(matmul_config({83, 495, 79}).stages, 4);
   EXPECT_EQ(matmul_config({128, 512, 128}).stages, 4);

@@ -195,7 +195,7 @@ inline const std::string kWgmmaOwnData = kernel(128, R"(
   st_global %out, %bits [width = 1]
 )");
 
-/// That in a cluster, whose second CTA's addresses begin with its rank.
+/// The same in a cluster, whose second CTA's addresses begin with its rank.
 inline const std::string kClusterWgmma = replaced(
     replaced(replaced(kWgmmaOwnData, "smem(33792)", "smem(33792) cluster(2)"),
              "%desc = smem_desc %base",

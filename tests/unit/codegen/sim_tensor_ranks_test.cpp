@@ -31,7 +31,7 @@ codegen::TensorMap map_of(Buffer<float>& x, int rank, codegen::OobFill fill) {
   return m;
 }
 
-/// Of element `i` of the box, its place in the tensor; -1 outside.
+/// The position in the tensor of element `i` of the box; -1 outside.
 int place(int rank, const Corner& corner, int i) {
   int at = 0;
   for (std::size_t d = 0; d < static_cast<std::size_t>(rank); ++d) {

@@ -213,7 +213,7 @@ TEST(EvalAbsent, DotWithAnOperandThatIsWhollyAbsent) {
   EXPECT_THAT(out.storage, Each(2));
 }
 
-/// Of rows 5 .. 8, those below 7; of columns -1 .. 2, those from 0 on and inside the tensor.
+/// Rows 5 .. 8 below 7, and columns -1 .. 2 from 0 on and inside the tensor.
 TEST(EvalAbsent, CropLeavesOutWhatIsNotBelowTheEnd) {
   HostTensor<f32> in = iota<f32>({3, 3}, 1), out({4, 4}, std::vector<f32>(16, -1)), sums({4});
   const std::string body = R"(

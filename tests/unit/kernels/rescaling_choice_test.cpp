@@ -32,7 +32,7 @@ TEST(RescalingChoice, WhereItPays) {
   EXPECT_TRUE(never({.rescaling = Rescaling::never}, call_of(256)));
 }
 
-/// Of halves only rows that surely see the first block.
+/// Halves need rows that surely see the first block.
 TEST(RescalingChoice, HalvesHaveLessRange) {
   EXPECT_TRUE(never({.mask = masks::causal()}, call_of(4096, DType::f16)));
   EXPECT_FALSE(never({.mask = masks::sliding_window(1024)}, call_of(4096, DType::f16)));

@@ -42,7 +42,7 @@ struct Conversions {
   int all = 0, in_loops = 0;
 };
 
-/// Of what was looked up: the tile's other values are floats.
+/// The number of values that were looked up: the tile's other values are floats.
 Conversions conversions(const ir::Kernel& k, ir::RegionId region, bool in_loop = false) {
   Conversions found;
   for (ir::OpId op : k.ops(region)) {
