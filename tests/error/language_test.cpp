@@ -513,6 +513,7 @@ TEST(LanguageErrorTable, EveryRowIsProvoked) {
   for (const auto& entry : std::filesystem::directory_iterator(TEGULA_SOURCE_DIR "/tests/error"))
     if (entry.path().extension() == ".txt") all_text += read_file(entry.path());
   all_text += read_file(TEGULA_SOURCE_DIR "/tests/unit/runtime/tensor_map_test.cpp");
+  all_text += read_file(TEGULA_SOURCE_DIR "/tests/filetests/carry_presence/refused_scalar.tir");
   for (int i = 0; i < mistake_count(); ++i) {
     const ErrorRow& row = tegula::row(static_cast<ErrorId>(i));
     EXPECT_NE(all_text.find(std::string("error ") + row.code + ":"), all_text.npos)
