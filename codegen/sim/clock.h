@@ -47,8 +47,9 @@ class Clock {
 struct ForeignClock {
   std::uint32_t home = 0;                ///< number of the cluster
   std::shared_ptr<const Clock> seen;     ///< accesses that happened before
-  std::shared_ptr<const Clock> present;  ///< where its warps were at the latest of the releases
-  std::shared_ptr<const Clock> narrow;   ///< like `seen`, but at a scope that does not reach here
+  std::shared_ptr<const Clock> present;  ///< clocks of its warps at the latest of the releases
+  std::shared_ptr<const Clock>
+      narrow;  ///< like `seen`, but at a scope that does not include this cluster
 
   void join(const ForeignClock& other);
 };
@@ -69,18 +70,21 @@ class Foreign {
 
 /// Clocks that a release hands to an acquire.
 struct VisibleClocks {
-  Clock generic;      ///< accesses that happened before
-  Clock async_proxy;  ///< the part of them that a proxy fence made visible to TMA and wgmma
+  Clock generic;         ///< accesses that happened before
+  Clock async_proxy;     ///< the part of them that a proxy fence made visible to TMA and wgmma
+  Clock proxied_global;  ///< the part whose writes of global memory such a fence made visible
   Foreign foreign;
 
   void join(const VisibleClocks& other) {
     generic.join(other.generic);
     async_proxy.join(other.async_proxy);
+    proxied_global.join(other.proxied_global);
     foreign.join(other.foreign);
   }
   void clear() {
     generic.clear();
     async_proxy.clear();
+    proxied_global.clear();
     foreign.clear();
   }
 };

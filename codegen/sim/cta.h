@@ -17,7 +17,7 @@
 namespace tegula::sim {
 
 struct Mbarrier {
-  int number = 0;  ///< of its agent
+  int number = 0;  ///< number of its agent
   std::uint32_t address = 0;
   std::int64_t count = 1;    ///< arrivals a phase needs
   std::int64_t pending = 1;  ///< arrivals still missing
@@ -29,8 +29,8 @@ struct Mbarrier {
   std::uint32_t copy_phase = 0,
                 waited_phase =
                     0;  ///< 1 + phase of the latest copy; completed phases the latest wait saw
-  VisibleClocks arriving, done;  ///< of the arrivals of this phase; of all completed phases
-  VisibleClocks initialised;     ///< what the initialising warp knew; orders the first use
+  VisibleClocks arriving, done;  ///< clocks of this phase's arrivals; of all completed phases
+  VisibleClocks initialised;     ///< clocks of the initialising warp; orders the first use
   bool async_visible = false;    ///< the initialisation passed fence_mbar_init or fence_proxy_async
   int init_warp = 0;
   Tick init_tick = 0;
@@ -40,12 +40,12 @@ struct Mbarrier {
 /// A warp's latest wait on an mbarrier.
 struct LastWait {
   std::uint32_t phase = 0;  ///< completed phases when it passed
-  bool stale = false;  ///< it passed on a phase it had already waited for, or on a barrier no phase
-                       ///< of which was over
+  bool stale = false;  ///< it passed on a phase it had already waited for, or before any phase of
+                       ///< the barrier was over
 };
 
 struct NamedBarrier {
-  std::int64_t threads = 0;  ///< of the count attribute of the first arrival
+  std::int64_t threads = 0;  ///< count attribute of the first arrival
   std::int64_t arrived = 0;
   std::uint32_t generation = 0;
   std::uint64_t waiters = 0;  ///< warps inside bar_sync
@@ -79,7 +79,7 @@ void store_shared(Warp& w, const Instr& i, std::uint32_t address, const std::uin
 
 class Cluster;
 
-/// How a CTA's turn ended.
+/// Status of a CTA after it has run for a while.
 enum class CtaStatus : std::uint8_t {
   Runnable,  ///< it can go on
   Blocked,  ///< every warp waits and nothing is in flight: only another CTA of the cluster can help
@@ -92,7 +92,7 @@ class Cta {
   Cta(Launch& launch, Cluster& cluster, int rank, std::array<int, 3> id);
   Cta(const Cta&) = delete;
 
-  /// Runs for about so many instructions.
+  /// Runs for about `instructions` instructions.
   CtaStatus run(std::int64_t instructions);
   bool is_over() const { return over_; }
   bool is_complete() const { return complete_; }  ///< every warp exited by itself
@@ -155,6 +155,10 @@ class Cta {
   void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
                      std::uint32_t address, std::uint32_t bytes, bool writes);
 
+  /// Reports a loop that repeats and whose latest read of global memory is a plain load of what the
+  /// kernel writes.
+  void check_wait(Warp& w, const Instr& i);
+
   /// Race checks of global memory. They are made under a lock, which one op takes at its first
   /// access to memory that the kernel writes.
   using GlobalLock = std::unique_lock<std::mutex>;
@@ -167,6 +171,11 @@ class Cta {
   /// Effects of an atomic's memory order, after and before it, of lanes at one address.
   void release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope);
   void acquire_global(Warp& w, std::uint64_t address, std::string_view scope);
+  /// A fence: what the warp's atomics found before it is known from now on, and what is known now
+  /// goes with its atomics behind it.
+  void fence_global(Warp& w, std::string_view scope);
+  /// The part that an atomic of a lane has in this.
+  void pass_fences(Warp& w, int lane, std::uint64_t address, std::string_view scope);
 
   /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
   /// null (and reported) where there is none, or it is over. Its memory must stay until it is known
@@ -216,6 +225,9 @@ class Cta {
   std::string global_side(const GlobalRecord& r, GlobalUse use) const;
   std::string last_change(std::uint64_t address);
   std::uint32_t home() const;
+  /// The knowledge that a release by these lanes hands on, at this scope.
+  Foreign given_away(Warp& w, LaneMask lanes, std::string_view scope);
+  void learn(Warp& w, const Foreign& what, std::string_view scope);
   void bind_arguments();
 
   std::mt19937_64 rng_;

@@ -181,7 +181,7 @@ void arrive_lanes(Warp& w, const Instr& i, std::int64_t bytes) {
       b->expected += bytes;
       b->expect_op = i.id;
     }
-    LaneMask alike = 0;  // those that arrive there, too
+    LaneMask alike = 0;  // lanes that arrive there, too
     for_lanes(lanes, [&](int other) {
       if (w.cells(i.in[0])[other].i == w.cells(i.in[0])[lane].i) alike |= LaneMask{1} << other;
     });
@@ -271,7 +271,12 @@ Step sim_FenceMbarInit(Warp& w, const Instr&) {
 Step sim_GridDepWait(Warp&, const Instr&) { return Step::Next; }
 Step sim_GridDepLaunch(Warp&, const Instr&) { return Step::Next; }
 
-Step sim_FenceProxyAsync(Warp& w, const Instr&) {
+Step sim_FenceProxyAsync(Warp& w, const Instr& i) {
+  if (i.op->attrs.s(AttrName::kind) == "global") {
+    w.known.proxied_global.join(w.known.generic);
+    w.cta.tick(w);
+    return Step::Next;
+  }
   for (auto& [address, b] : w.cta.mbarriers) b.async_visible |= b.init_warp == w.index;
   w.known.async_proxy.join(w.known.generic);
   w.cta.tick(w);

@@ -127,6 +127,7 @@ void begin_iteration(Warp& w, const Instr& i) {
   ++f.iterations;
   w.spin.loop = f.repeats >= kRepeats ? i.id : ir::OpId();
   w.spin.effects = f.effects;
+  if (f.repeats == kRepeats) w.cta.check_wait(w, i);
   if (f.repeats == 0) w.spin.read = ir::OpId();
   if (f.iterations <= w.cta.launch.options.loop_limit) return;
   w.cta.report(w, i, Detector::Watchdog,
@@ -157,7 +158,7 @@ Step control_jump(Warp& w, const Instr& i) {
   return Step::Jumped;
 }
 
-/// Enters region `role` if this warp was dealt to it, else goes on to the next role.
+/// Enters region `role` if this warp belongs to it, else goes on to the next role.
 Step control_role(Warp& w, const Instr& i) {
   std::int64_t first = 0;
   const auto warps = i.op->attrs.ints(ir::AttrName::warps);

@@ -6,6 +6,7 @@
 #include <array>
 #include <unordered_map>
 
+#include "ir/loop.h"
 #include "tegula/error.h"
 
 namespace tegula::sim {
@@ -24,7 +25,6 @@ namespace {
 constexpr std::array<ExecFn, ir::kOpCount> kExecutors{
 #define ROW(...) nullptr,
 #define SIMT_OP(Name, ...) sim_##Name,
-#include "ir/loop.h"
 #include "ir/op_rows.h"
 };
 
@@ -243,6 +243,7 @@ Program::Program(const ir::Kernel& kernel) : kernel_(kernel) {
     throw InternalError(fmt::format("sim: kernel {} is in {} form, not simt", kernel.info.name,
                                     ir::name(kernel.info.form)));
   Decoder(*this, kernel).run();
+  for (const Instr& i : code_) has_fences_ = has_fences_ || (i.op && i.op->opcode == Opcode::Fence);
 }
 
 }  // namespace tegula::sim

@@ -61,7 +61,7 @@ class Recorder {
     const bool all = f.kind == MaskFormula::Kind::All;
     KvIntervals sum;
     if (all) sum = {{KvInterval{}}, {KvInterval{}}};
-    for (const MaskFormula& part : f.accesses) {
+    for (const MaskFormula& part : f.parts) {
       const KvIntervals p = parts(part);
       sum.visible = all ? intersection(sum.visible, p.visible) : united(sum.visible, p.visible);
       sum.full = all ? intersection(sum.full, p.full) : united(sum.full, p.full);
@@ -76,7 +76,7 @@ class Recorder {
     const bool all = f.kind == MaskFormula::Kind::All;
     Cover sum;
     if (all) sum = {KvInterval{}, KvInterval{}};
-    for (const MaskFormula& part : f.accesses) {
+    for (const MaskFormula& part : f.parts) {
       const Cover c = of(part);
       sum.visible =
           all ? both(sum.visible, c.visible, intersect) : any(sum.visible, c.visible, hull);

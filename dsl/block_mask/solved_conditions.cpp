@@ -208,7 +208,7 @@ SolvedConditions::Shapes SolvedConditions::shapes(const MaskFormula& f) const {
   const bool all = f.kind == MaskFormula::Kind::All;
   std::vector<Shape> sum;
   if (all) sum.push_back({});
-  for (const MaskFormula& part : f.accesses) {
+  for (const MaskFormula& part : f.parts) {
     const Shapes s = shapes(part);
     if (!s) return std::nullopt;
     sum = all ? intersection(sum, *s) : united(sum, *s);

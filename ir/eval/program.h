@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "ir/eval/memory.h"
+#include "ir/eval/step_race.h"
 
 namespace tegula::ir::interp {
 
@@ -19,7 +20,7 @@ struct SharedTile {
   std::int64_t bytes = 0;
   std::vector<Cell> cells;
   std::vector<std::uint8_t> states;
-  std::vector<std::int64_t> expected;  ///< of a channel: bytes announced less bytes copied, by slot
+  std::vector<std::int64_t> expected;  ///< bytes announced less bytes copied of a channel, by slot
   std::vector<std::uint32_t> writers,
       readers;  ///< role tags, sized when a role first touches the tile
 };
@@ -34,8 +35,8 @@ struct TileValue {
   /// dimension after the other; empty if none does. Kept apart from `states` because reductions and
   /// dot need to know the dimension.
   std::vector<std::uint8_t> edges;
-  OpId origin;                           ///< what made the first poisoned element
-  const MemoryRegion* region = nullptr;  ///< of a view
+  OpId origin;                           ///< op that made the first poisoned element
+  const MemoryRegion* region = nullptr;  ///< memory of a view
   std::shared_ptr<SharedTile> shared;
 
   /// Becomes `count` plain cells of unspecified value.
@@ -95,12 +96,12 @@ struct Evaluation {
   /// One program runs at a time, to its end: nobody else changes memory meanwhile.
   bool is_sequential = false;
   Memory memory;
-  std::mutex mutex;  ///< of the members below
-  struct Found {
+  std::mutex mutex;  ///< guards the members below
+  struct LocatedFinding {
     OpId op;
     Finding finding;
   };
-  std::vector<Found> found;
+  std::vector<LocatedFinding> found;
   /// An element that a store left out.
   struct Drop {
     OpId op;
@@ -175,7 +176,8 @@ class Program {
   AsyncCopies asyncs;
   std::vector<std::weak_ptr<SharedTile>> placed;  ///< allocations with an offset, which may overlap
   std::vector<TileValue>
-      carry_scratch;           ///< keeps its buffers from one iteration of a loop to the next
+      carry_scratch;  ///< keeps its buffers from one iteration of a loop to the next
+  std::vector<StepRaces> independent;  ///< loops of independent steps around, outermost first
   std::uint32_t role_tag = 0;  ///< 0 outside of roles; else (execution of `roles`) * 64 + role + 1
   std::uint32_t role_runs = 0;
 
@@ -183,6 +185,8 @@ class Program {
   void bind_params();
   bool count_repeat(FindingKind kind, OpId op);
   void add_finding(FindingKind kind, OpId op, Loc loc, std::string text);
+  void touch_in_steps(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
+                      StepUse use);
   void report_race(const MemoryRegion& region, const std::byte* at, OpId op, Touch other);
 
   Evaluation& evaluation_;

@@ -1,4 +1,4 @@
-// Products whose factors are mostly 1: by value they are products, whatever a warp skips.
+// Products with factors that are mostly 1: by value they are products, whatever a warp skips.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ constexpr int kRows = 64, kColumns = 32;
 
 class Rescaled : public testing::TestWithParam<Device> {
  protected:
-  /// Of all rows 1, of some, and with what no product may lose.
+  /// Factors of all rows are 1, of some, and some that no product may lose.
   template <class T>
   void expect_products() const {
     const auto k = kernel("conditional_rescale", [](In<T, 2> x, In<T, 1> by, Out<T, 2> y) {

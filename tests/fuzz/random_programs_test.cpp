@@ -45,12 +45,12 @@ int loop_depth(const ir::Kernel& k, ir::RegionId region) {
   return deepest;
 }
 
-/// Of every fourth program three warpgroups: no power of two.
+/// Every fourth program has three warpgroups: no power of two.
 std::optional<ir::Plan> plan_of(std::uint64_t seed) {
   return seed / 2 % 4 == 0 ? std::optional(ir::Plan{.num_warps = 12}) : std::nullopt;
 }
 
-/// What went wrong, or nothing.
+/// The fault found, or nothing.
 std::string check(RandomProgram& p, std::uint64_t seed, Tally& tally) {
   ir::verify_or_throw(p.kernel);
   ir::walk(p.kernel, p.kernel.body(),

@@ -13,7 +13,7 @@ namespace {
 
 using testing::RandomLayouts;
 
-/// Of one warpgroup, and of three, an odd number of them.
+/// Layouts of one warpgroup, and of three, an odd number of them.
 class Address : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Warps, Address, ::testing::Values(4, 12),
                          ::testing::PrintToStringParamName());

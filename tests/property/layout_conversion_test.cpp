@@ -146,7 +146,7 @@ ConversionOptions shuffles_only() {
   return o;
 }
 
-/// Of one warpgroup, and of three, an odd number of them.
+/// Layouts of one warpgroup, and of three, an odd number of them.
 class RandomConversion : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Warps, RandomConversion, ::testing::Values(4, 12),
                          ::testing::PrintToStringParamName());

@@ -63,7 +63,7 @@ TEST(MaskBlocks, EmptyAndFullHoldAtEveryElement) {
   EXPECT_GT(static_cast<double>(tally.claimed), 0.9 * static_cast<double>(tally.decidable));
 }
 
-/// Of these forms alone, as among all others they are few.
+/// Masks of these forms alone, as among all others they are few.
 TEST(MaskBlocks, CoordinatesAndBitsHoldAtEveryElement) {
   constexpr int kMasks = 50000;  // two blocks each: 100000 cases
   RandomMasks random(13);

@@ -110,7 +110,7 @@ inline std::vector<Case> first_cases(Device device) {
        [](int q, int kv) { return q + 300 >= kv + 40 && q + 300 - kv - 40 <= 99; }, "I", 100, 100},
       {"left_padding", left_padding(Tensor::from(std::vector<i32>{77}, device)),
        [](int, int kv) { return kv >= 77; }, "T", 100, 100},
-      // The queries of one tile see a key for different reasons, which ranges do not join.
+      // The queries of one tile attend to a key for different reasons, which ranges do not join.
       {"shared_prefix", shared_prefix(100, kPacking.id_table(device), kPacking.start_table(device)),
        [](int q, int kv) { return (q >= kv && same_document(q, kv)) || (q >= 100 && kv < 100); },
        "T", 100, 99},
@@ -156,7 +156,7 @@ inline std::vector<AttnSlice> some_slices() {
           {0, 250, 500, 700, SliceMaskType::inverse_causal},
           {400, 700, 400, kLength, SliceMaskType::bi_causal}};
 }
-/// Where i is in a sequence of 8 chunks of 384 positions, of which rank r of 4 holds two.
+/// Position of i in a sequence of 8 chunks of 384 positions, of which rank r of 4 holds two.
 inline int zigzag_position(int i, int rank) {
   return i < 384 ? rank * 384 + i : (7 - rank) * 384 + i - 384;
 }
@@ -258,7 +258,7 @@ inline bool are_near(Pixel q, Pixel kv, int width, int height) {
   return std::abs(std::clamp(q.row, half, height - 1 - half) - kv.row) <= half &&
          std::abs(std::clamp(q.column, half, width - 1 - half) - kv.column) <= half;
 }
-/// Of an image of 32 x 24 in tiles of 8 x 8.
+/// A mask of an image of 32 x 24 in tiles of 8 x 8.
 inline Pixel tiled(int i) {
   const int tile = i / 64, inside = i % 64;
   return {tile % 4 * 8 + inside % 8, tile / 4 * 8 + inside / 8};
@@ -271,7 +271,7 @@ inline Pixel morton(int i) {
   }
   return p;
 }
-/// Which of `tiles` are among the `window` around tile q: first and last.
+/// Whether tile kv is in the `window` around tile q: first and last of `tiles`.
 inline bool is_in_window(int q, int kv, int tiles, int window) {
   const int first = std::clamp(q - window / 2, 0, tiles - window);
   return kv >= first && kv < first + window;

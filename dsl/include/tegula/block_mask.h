@@ -44,7 +44,7 @@ class KvRangeAnalysis {
 
 /// Queries and keys of a block.
 struct BlockShape {
-  int queries, keys;
+  int block_q, block_kv;
 };
 
 /// Block lists as arguments of a kernel: [batch, heads, query tiles, capacity], and [batch, heads,
@@ -55,20 +55,20 @@ struct BlockListArgs {
   Tensor order = {};
 };
 
-/// Where sequences of different lengths begin that lie one behind the other: i32 [sequences + 1],
-/// from 0 to the total length, ascending (FlashAttention's cu_seqlens); at most 65536 sequences.
-/// Read by the kernel, which does not check them.
+/// Starts of consecutive sequences of different lengths: i32 [sequences + 1], from 0 to the total
+/// length, ascending (FlashAttention's cu_seqlens); at most 65536 sequences. Read by the kernel,
+/// which does not check them.
 struct CuSeqlens {
   Tensor q, kv;
   std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence
 };
 
-/// What the rows of a call's tiles of queries are.
+/// The rows of a call's query tiles.
 struct QueryTileRows {
-  int group = 1;        ///< heads whose queries are one head's rows, one head behind the other
-  bool at_end = false;  ///< the last query stands at the last key
-  bool longest_first = false;  ///< whether an order of the tiles is wanted
-  CuSeqlens lengths = {};  ///< of sequences one behind the other; undefined tensors: there are none
+  int group = 1;                    ///< heads whose queries are one head's rows, head by head
+  bool align_bottom_right = false;  ///< the last query stands at the last key
+  bool longest_first = false;       ///< whether an order of the tiles is wanted
+  CuSeqlens lengths = {};  ///< starts of consecutive sequences; undefined tensors: there are none
 };
 
 /// The columns of a list's rows that hold the blocks of one sequence, where all sequences of a call
@@ -76,7 +76,7 @@ struct QueryTileRows {
 struct KvIndexWindow {
   Tile begin, end;
 
-  /// Of sequence b, whose keys begin at `first`. No other begins before the end.
+  /// The window of sequence b, whose keys begin at `first`. No other begins before the end.
   static KvIndexWindow of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
@@ -103,7 +103,7 @@ class BlockMask {
   std::optional<BlockListArgs> lists(const Stream& stream, const Tensor& Q, const Tensor& K,
                                      const Tensor& V, const Tensor& O, BlockShape block,
                                      const QueryTileRows& rows) const;
-  /// As of a kernel, of what makes the lists.
+  /// Report on the kernels that make the lists, as of a kernel.
   std::string explain() const;
 
  private:

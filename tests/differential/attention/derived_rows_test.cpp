@@ -66,7 +66,7 @@ struct Shape {
   bool at_end;
 };
 
-/// Of a decode's few queries, heads of a group are rows of one tile; one tile of 64 rows or more.
+/// A decode's few queries: heads of a group are rows of one tile, or of one of 64 rows or more.
 constexpr Shape kShapes[]{{1, 1, 1, 333, true},  {2, 1, 150, 331, true}, {4, 1, 1, 333, true},
                           {8, 2, 5, 131, true},  {7, 1, 1, 77, true},    {7, 1, 16, 299, true},
                           {14, 2, 3, 130, true}, {4, 1, 16, 301, false}, {7, 1, 13, 203, false},
@@ -124,7 +124,7 @@ TEST_P(DerivedRows, LongestFirstGivesTheSame) {
     }
 }
 
-/// Blocks of keys that hold a key which a row of the tile sees: no other is computed.
+/// KV blocks that hold a key which a row of the tile attends to: no other is computed.
 std::vector<std::int64_t> cover(const Case& c, const Shape& s, int r0, int r1, int block) {
   std::vector<std::int64_t> blocks;
   const int shift = s.at_end ? s.seqlen_kv - s.seqlen_q : 0;

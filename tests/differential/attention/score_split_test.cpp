@@ -13,7 +13,7 @@ namespace {
 
 constexpr float kInf = INFINITY;
 
-/// Of a score function.
+/// Case of a score function.
 struct Found {
   bool has_mask, has_score;
   friend bool operator==(const Found&, const Found&) = default;

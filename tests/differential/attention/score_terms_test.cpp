@@ -1,5 +1,5 @@
-// What scores add to each element of a block of scores, in the code for one thread: sums of rows,
-// columns and positions are recognised, whoever wrote them.
+// Terms that scores add to each element of a score tile, in the code for one thread: sums of rows,
+// columns and positions are recognised, in whatever form they were written.
 #include <gtest/gtest.h>
 
 #include "ir/text.h"
@@ -20,7 +20,7 @@ struct PerElement {
   double conversions = 0;  ///< from integers
 };
 
-/// Of the loop over blocks. Those of one register or two are rows' and programs'.
+/// Counts ops of the loop over blocks. Values of one register or two are rows' and programs'.
 PerElement work_of(const Score& score) {
   const auto tensor = [] { return Tensor::zeros({1, 1, 128, 128}, DType::bf16, Device::sim()); };
   const Attention attention({.mask = masks::causal(), .score = score});
@@ -58,8 +58,8 @@ TEST(ScoreTerms, CostWhatIsLeftOfThem) {
     return s + view<f32, 1>(t)(q);
   };
   const auto same = [](Tile s, Tile, Tile, Tile, Tile) { return s; };
-  // The product of queries and keys begins with what positions add. Behind another function of the
-  // score there is none: an fma an element, and one a column for each two rows.
+  // The accumulator of the first MMA starts from terms of positions. After another function of the
+  // score it does not: an fma an element, and one a column for each two rows.
   constexpr double positions = 0, positions_behind = 1.5;
   const std::vector<std::tuple<const char*, Score, double>> wanted{
       {"the score itself", same, 0},

@@ -1,4 +1,4 @@
-// Few queries with many keys: the programs of a cluster share the keys of a tile.
+// Few queries with many keys: the CTAs of a cluster share the keys of a tile.
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tests/differential/attention/attention_reference.h"
@@ -88,7 +88,7 @@ TEST_P(SplitKeys, UnderMasks) {
     }
 }
 
-/// Of none of several programs, or of the first one only; lazily rescaled.
+/// Keys of none of several programs, or of the first one only; lazily rescaled.
 TEST_P(SplitKeys, OfNoKeysAndOne) {
   for (const int seqlen_kv : {0, 1, 300}) {
     const Attention attention({.rescaling = Rescaling::lazy, .split_kv = 4});
@@ -108,8 +108,9 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
   }
 }
 
-/// Parts of several clusters meet in memory: more than are read at once, more than there are blocks
-/// of keys, heads packed or not, sinks and maxima, one call after another on one stream.
+/// Partial results of several clusters are combined through memory: more than are read at once,
+/// more than there are kv blocks, heads packed or not, sinks and maxima, one call after another on
+/// one stream.
 TEST_P(SplitKeys, OfSeveralClusters) {
   struct Case {
     int splits, heads, kv_heads, seqlen_q, seqlen_kv, programs;
@@ -166,8 +167,8 @@ TEST_P(SplitKeys, ByTilesAndKeys) {
   }
 }
 
-/// Where not all tiles' clusters would run at once, one cluster has to do: parts in memory would be
-/// many.
+/// One cluster a tile if not all tiles' clusters would run at once: partial results in memory would
+/// be many.
 TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
   const Attention attention({.split_kv = 16});
   const auto run = [&](int heads) {
@@ -198,7 +199,7 @@ TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
   EXPECT_EQ(compiled_by(5, 8192), once) << "more rows";
 }
 
-/// What is exchanged is as large as it can be.
+/// The exchanged partial results are as large as they can be.
 TEST_P(SplitKeys, OfWideHeads) {
   const Attention attention({.split_kv = 8});
   const Tensors t({.seqlen_kv = 300, .dim = 256, .head_dim_v = 256}, DType::bf16, Order::bhsd,

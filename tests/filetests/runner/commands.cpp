@@ -1,4 +1,4 @@
-// What the directives do.
+// The directives' commands.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -32,11 +32,14 @@ ir::Kernel verified(std::string_view text, std::string_view file) {
   return k;
 }
 
-/// By "pass,pass", or "with field=value field=value: pass,pass".
+/// By "pass,pass", "with field=value field=value: pass,pass", or "checks: pass,pass" as for the
+/// simulator.
 ir::Kernel optimized(std::string_view passes, std::string_view text, std::string_view file,
                      ir::PassContext& context) {
-  constexpr std::string_view kWith = "with ";
+  constexpr std::string_view kWith = "with ", kChecks = "checks: ";
   ir::Kernel k = verified(text, file);
+  context.keep_checks = passes.starts_with(kChecks);
+  if (context.keep_checks) passes.remove_prefix(kChecks.size());
   if (const std::size_t end = passes.find(':'); passes.starts_with(kWith) && end != passes.npos) {
     context.plan_changes = passes.substr(kWith.size(), end - kWith.size());
     passes = passes.substr(end + 1);
@@ -120,13 +123,13 @@ fuzz::Arguments arguments_of(const ir::Kernel& k, std::string_view list) {
   return args;
 }
 
-/// Four digits: what the interpreter sums in f64 may come from f32 elsewhere.
+/// Four digits: a sum that the interpreter forms in f64 may come from f32 elsewhere.
 std::string element(const fuzz::Argument& a, std::int64_t i) {
   const ir::Cell c = a.at(i);
   return is_float(a.dtype) ? fmt::format("{:.4g}", c.f) : fmt::format("{}", c.i);
 }
 
-/// What was stored, a line a row.
+/// The stored values, a line a row.
 std::string results(const ir::Kernel& k, const fuzz::Arguments& args) {
   std::string out;
   for (std::size_t p = 0; p < args.size(); ++p) {
@@ -149,7 +152,7 @@ std::string eval(std::string_view list, std::string_view text, std::string_view 
   return results(k, args) + findings;
 }
 
-/// What an error of ours says, in a form that does not depend on the machine.
+/// The text of an error of ours, in a form that does not depend on the machine.
 template <class Run>
 std::string printed(const Run& run) {
   try {

@@ -26,7 +26,7 @@ std::vector<Directive> directives(std::string_view text);
 /// The text with these outputs under its directives, in their order.
 std::string with_outputs(std::string_view text, const std::vector<std::string>& outputs);
 
-/// What a directive prints about the kernel in `text`. A CompileError or InternalError of ours is
+/// Output of a directive about the kernel in `text`. A CompileError or InternalError of ours is
 /// printed too; DeviceError (a back end is missing) passes, and std::invalid_argument says that the
 /// command itself is wrong.
 ///   verify            every error of the verifier, or "no errors"
@@ -39,7 +39,7 @@ std::string with_outputs(std::string_view text, const std::vector<std::string>& 
 ///   emit llvm|cuda    the code
 std::string output_of(std::string_view command, std::string_view text, std::string_view file);
 
-/// What `eval` with these arguments prints after those passes: by the interpreter in tile and
+/// The output of `eval` with these arguments after those passes: by the interpreter in tile and
 /// machine form, by the simulator in simt form. Empty where the simulator would need tensor maps.
 std::string evaluated_after(std::string_view passes, std::string_view arguments,
                             std::string_view text, std::string_view file);

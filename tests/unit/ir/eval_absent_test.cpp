@@ -213,7 +213,7 @@ TEST(EvalAbsent, DotWithAnOperandThatIsWhollyAbsent) {
   EXPECT_THAT(out.storage, Each(2));
 }
 
-/// Of rows 5 .. 8, those below 7; of columns -1 .. 2, those from 0 on and inside the tensor.
+/// Rows 5 .. 8 below 7, and columns -1 .. 2 from 0 on and inside the tensor.
 TEST(EvalAbsent, CropLeavesOutWhatIsNotBelowTheEnd) {
   HostTensor<f32> in = iota<f32>({3, 3}, 1), out({4, 4}, std::vector<f32>(16, -1)), sums({4});
   const std::string body = R"(
@@ -308,7 +308,11 @@ TEST(EvalAbsent, AnElementOutsideIsZeroUnlessFilled) {
   EXPECT_THAT(out.storage, Each(-1));
   EXPECT_TRUE(run(filled, {table.view(), pages.view(), out.view(), int_arg(0)}).clean());
   EXPECT_THAT(out.storage, ElementsAre(8, 9, 10, 11));
-  EXPECT_TRUE(run(plain, {table.view(), pages.view(), out.view(), int_arg(1)}).clean());
+  EXPECT_TRUE(run(plain, {table.view(), pages.view(), out.view(), int_arg(0)}).clean());
+  // The 0 is an index: that is reported.
+  const EvalReport report = run(plain, {table.view(), pages.view(), out.view(), int_arg(1)});
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].kind, FindingKind::OutsideRead);
   EXPECT_THAT(out.storage, ElementsAre(0, 1, 2, 3));
 }
 

@@ -87,8 +87,8 @@ void expect_sound(const Probe& probe, const Seen& seen) {
       for (int q = first; q <= last; ++q)
         for (int kv = 0; kv < length; ++kv) {
           const auto in_bounds = [&](const HostRange& h) { return h.lo <= kv && kv < h.hi; };
-          ASSERT_TRUE(!seen(q, kv) || !r.visible || inside(*r.visible)) << q << ' ' << kv;
-          ASSERT_TRUE(seen(q, kv) || !r.full || !inside(*r.full)) << q << ' ' << kv;
+          ASSERT_TRUE(!seen(q, kv) || !r.visible || in_bounds(*r.visible)) << q << ' ' << kv;
+          ASSERT_TRUE(seen(q, kv) || !r.full || !in_bounds(*r.full)) << q << ' ' << kv;
         }
     }
 }
@@ -308,7 +308,7 @@ std::vector<double> Inputs::expected(const Seen& seen) const {
   return out;
 }
 
-/// What attention gives is right, and what it gives with all keys visited.
+/// Attention's results are right, and equal those with all keys visited.
 void expect_same(const Mask& mask, const Seen& seen) {
   const Inputs in;
   const auto all_keys = [](const Tile&, const Tile&, const Tile& length) {
@@ -356,7 +356,7 @@ TEST(DerivedRange, WhatTheSpecSaysWins) {
   };
   const auto got = in.run(attention({.mask = causal(), .full_kv_range = every}));
   const auto want = in.expected([](auto, auto kv) { return kv < 384; });
-  // Of the first row, blocks that lie in `full` are not masked, the ragged last one is.
+  // The first row's blocks that lie in `full` are not masked, the ragged last one is.
   for (std::size_t i = 0; i < kDim; ++i) ASSERT_NEAR(got[i], want[i], 0.03);
 }
 

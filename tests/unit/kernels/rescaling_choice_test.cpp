@@ -32,7 +32,7 @@ TEST(RescalingChoice, WhereItPays) {
   EXPECT_TRUE(never({.rescaling = Rescaling::never}, call_of(256)));
 }
 
-/// Of halves only rows that surely see the first block.
+/// Halves need rows that surely see the first block.
 TEST(RescalingChoice, HalvesHaveLessRange) {
   EXPECT_TRUE(never({.mask = masks::causal()}, call_of(4096, DType::f16)));
   EXPECT_FALSE(never({.mask = masks::sliding_window(1024)}, call_of(4096, DType::f16)));
@@ -49,7 +49,7 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_FALSE(never({.mask = masks::window(500, 500), .score = alibi}, call_of(4096)));
   EXPECT_TRUE(never({.mask = masks::causal(), .score = scores::softcap(30.0f)}, call_of(4096)));
   EXPECT_FALSE(AttentionHeuristics({.score = scores::softcap(30.0f)}).iterates_in_reverse());
-  // Where they are smallest there, the first block comes first; unless only a launch can tell.
+  // Scores smallest next to the query: the first block comes first, unless only a launch can tell.
   EXPECT_FALSE(AttentionHeuristics({.score = scores::relative_bias(1.0f)}).iterates_in_reverse());
   EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(-1.0f)}).iterates_in_reverse());
   EXPECT_TRUE(AttentionHeuristics({.score = scores::relative_bias(Scalar<f32>(1.0f))})
@@ -60,7 +60,7 @@ TEST(RescalingChoice, ScoresOfPositions) {
   EXPECT_TRUE(AttentionHeuristics({.score = inline_ptx}).iterates_in_reverse());
 }
 
-/// What tensors or the caller say of a row may begin behind its tile's first block.
+/// Rows whose range tensors or the caller determine may begin behind their tile's first block.
 TEST(RescalingChoice, NotWhereDataSaysWhatRowsSee) {
   const Tensor ids = Tensor::zeros({4096}, DType::i32, Device::cpu());
   EXPECT_FALSE(never({.mask = masks::document(ids)}, call_of(4096)));

@@ -1,4 +1,5 @@
-// Tables that a mask looks up by row: no step of attention's loop may make warps meet over them.
+// Tables that a mask looks up by row: no iteration of attention's mainloop may make warps
+// synchronise for them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,7 +42,7 @@ struct Conversions {
   int all = 0, in_loops = 0;
 };
 
-/// Of what was looked up: the tile's other values are floats.
+/// The number of values that were looked up: the tile's other values are floats.
 Conversions conversions(const ir::Kernel& k, ir::RegionId region, bool in_loop = false) {
   Conversions found;
   for (ir::OpId op : k.ops(region)) {
@@ -59,7 +60,7 @@ Conversions conversions(const ir::Kernel& k, ir::RegionId region, bool in_loop =
   return found;
 }
 
-TEST(RowTables, AreReadAsTheSumsLie) {
+TEST(RowTables, AreReadAsTheAccumulatorsLie) {
   const ir::Kernel k = laid_out("sm_90a");
   EXPECT_EQ(conversions(k, k.body()).all, 0);
 }

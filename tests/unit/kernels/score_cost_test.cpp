@@ -1,4 +1,4 @@
-// What a score function asks of registers, found by its trace.
+// The cost of a score function in registers, found by its trace.
 #include "tegula/functions.h"
 
 #include <gtest/gtest.h>
@@ -26,8 +26,8 @@ TEST(ScoreTraits, OfDistances) {
   EXPECT_EQ(costly(scores::t5_bias(f32s({32, 4}), 100, true)), distance);
   EXPECT_EQ(costly(scores::t5_bias(f32s({32, 4}), 100, false)), distance);
   EXPECT_EQ(costly(scores::distance_bias(f32s({90, 4}), 30)), distance);
-  EXPECT_EQ(costly(scores::then(scores::softcap(30.0f, scores::Tanh::approximate),
-                                scores::distance_bias(f32s({90, 4}), 30))),
+  EXPECT_EQ(costly(scores::compose(scores::softcap(30.0f, scores::Tanh::approximate),
+                                   scores::distance_bias(f32s({90, 4}), 30))),
             distance);
 }
 
@@ -55,7 +55,7 @@ TEST(ScoreTraits, OfPairs) {
             element);
 }
 
-/// Bytes of a pair that TMA can bring, if nothing else is costly.
+/// Bytes of a pair that TMA can load, if nothing else is costly.
 TEST(ScoreTraits, OfBoxes) {
   const auto bytes = [](const Score& score) { return score_cost(score).tma_bytes_per_element; };
   const auto of = [](DType dtype, std::int64_t row) {
@@ -66,16 +66,17 @@ TEST(ScoreTraits, OfBoxes) {
   EXPECT_EQ(bytes(scores::bias(of(DType::f32, 64).slice(3, 0, 61))), 4);
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).transpose(2, 3))), 2) << "queries contiguous";
   EXPECT_EQ(
-      bytes(scores::then(scores::bias(of(DType::bf16, 64)), scores::bias(of(DType::f32, 64)))), 6);
-  EXPECT_EQ(bytes(scores::then(scores::softcap(30.0f, scores::Tanh::approximate),
-                               scores::bias(of(DType::bf16, 64)))),
+      bytes(scores::compose(scores::bias(of(DType::bf16, 64)), scores::bias(of(DType::f32, 64)))),
+      6);
+  EXPECT_EQ(bytes(scores::compose(scores::softcap(30.0f, scores::Tanh::approximate),
+                                  scores::bias(of(DType::bf16, 64)))),
             2);
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 61))), 0) << "rows begin anywhere";
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).slice(3, 1, 64))), 0) << "so does the tensor";
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 1))), 0) << "no element of a pair";
-  EXPECT_EQ(
-      bytes(scores::then(scores::bias(of(DType::f32, 64)), scores::forgetting(f32s({1, 1, 64})))),
-      0)
+  EXPECT_EQ(bytes(scores::compose(scores::bias(of(DType::f32, 64)),
+                                  scores::forgetting(f32s({1, 1, 64})))),
+            0)
       << "something else is read at keys";
   EXPECT_EQ(bytes(scores::bias(of(DType::bf16, 64).flip(2))), 0) << "rows in descending order";
   const Tensor bits = of(DType::i8, 64), by_both = f32s({64, 64});
@@ -98,7 +99,7 @@ TEST(ScoreTraits, OfBoxes) {
       0);
 }
 
-/// What is rounded exactly is a function call.
+/// An exactly rounded reciprocal is a function call.
 TEST(ScoreTraits, OfReciprocals) {
   const auto of = [](Tile (*f)(const Arg&)) {
     return costly([f](Tile s, Tile, Tile, Tile, Tile) { return f(1.0f + exp(-s)); });

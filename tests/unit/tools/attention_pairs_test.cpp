@@ -33,7 +33,7 @@ AttentionWorkload pairs_of(const AttentionSpec& spec, Shape s, int dim = 64) {
   return attention_pairs(spec, empty(s.queries, dim), empty(s.keys, dim), empty(s.keys, dim));
 }
 
-/// Of rows [q0, q1).
+/// Whether some of the rows [q0, q1) attends to a key.
 bool is_seen(const Sees& sees, int q0, int q1, int kv0, int kv1) {
   for (int q = q0; q < q1; ++q)
     for (int kv = kv0; kv < kv1; ++kv)
