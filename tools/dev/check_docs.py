@@ -16,6 +16,7 @@ WIDTH = 120
 PAGES = ["README.md", "CONTRIBUTING.md", *(str(p.relative_to(ROOT)) for d in ("docs", "docs/language", "docs/adr")
                                              for p in sorted((ROOT / d).glob("*.md")))]
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+RECORDS = ("docs/hopper-matmul.md",)  # plans as they were named when they were measured
 IDENTIFIER = re.compile(r"_|[a-z0-9][A-Z]")
 TRITON = "x_ptr static_range atomic_cas debug_barrier inline_asm_elementwise device_print dot_scaled TRITON_INTERPRET"
 NOT_BUILT = "atomic_load atomic_store grid_barrier"
@@ -51,7 +52,7 @@ def is_known(word, words):
 
 def parts(lines):
     """The page without its blocks of code, line by line, and the words of those."""
-    prose, words, in_bounds = [], set(), False
+    prose, words, inside = [], set(), False
     for line in lines:
         fence = line.lstrip().startswith("```")
         inside ^= fence
@@ -74,7 +75,7 @@ def faults_of(page, words):
     text = "\n".join(prose)
     for span in re.finditer(r"`([^`]+)`", text):  # one may go on in the next line
         for word in WORD.findall(span[1]):
-            if IDENTIFIER.search(word.strip("_")) and word not in own and not is_known(word, words):
+            if page not in RECORDS and IDENTIFIER.search(word.strip("_")) and word not in own and not is_known(word, words):
                 yield f"{page}:{text.count(chr(10), 0, span.start()) + 1}: `{word}` is not in the tree"
 
 
