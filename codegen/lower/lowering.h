@@ -69,8 +69,6 @@ class Lowering {
   ir::Value coordinate(ir::HwDim in);
   ir::Value thread_value(const ir::ThreadOffset& fn);
   IndexParts index_parts(const ir::LinearLayout& layout, int dim);
-  /// Index along `dim` of each of the chosen registers, as `dtype`.
-  ir::Value index_of(const IndexParts& parts, std::span<const int> registers, DType dtype);
   /// True where this thread holds the replica of a replicated tile that writes; none if nothing is
   /// replicated.
   ir::Value is_replica_zero(const ir::LinearLayout& layout);
