@@ -50,7 +50,7 @@ class MaskIntervals {
 
  private:
   const MaskAxisDependence& sides_;
-  ir::MaskBlocks whole_domain_;  ///< what holds at all positions, for all launches
+  ir::MaskBlocks whole_domain_;  ///< facts that hold at all positions, for all launches
 };
 
 }  // namespace tegula

@@ -100,7 +100,7 @@ TracedMask trace_mask(const Mask& mask) {
     m.numbers.push_back(ir::from_bits(a.bits, a.dtype).i);
   }
   for (const ir::Value v : m.expr.tables) {
-    const auto entries = argument(v).tensor->to_doubles();  // of at most 32 bits: exact
+    const auto entries = argument(v).tensor->to_doubles();  // entries have at most 32 bits: exact
     m.tables.emplace_back(std::vector<std::int64_t>(entries.begin(), entries.end()));
   }
   return m;

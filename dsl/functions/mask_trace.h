@@ -19,14 +19,14 @@ struct MaskSource {
   std::vector<std::shared_ptr<detail::ScalarCell>> numbers;
   /// The captured tensor of each slot: the caller's variable, or the mask's own copy of it.
   std::vector<const Tensor*> tables;
-  std::shared_ptr<const void> owner;  ///< of what the tables point into
+  std::shared_ptr<const void> owner;  ///< owns the memory of the tables
 };
 
 MaskSource trace_mask_source(const Mask& mask);
 
 struct TracedMask {
   ir::MaskExpr expr;
-  std::vector<std::int64_t> numbers;  ///< of this moment, by slot of the expression
+  std::vector<std::int64_t> numbers;  ///< current numbers, by slot of the expression
   std::vector<ir::MaskTable> tables;
 
   ir::MaskParams params() const { return {numbers, tables}; }

@@ -79,7 +79,7 @@ MaskAndScoreResult split_of(const Score& score) {
     alone.trace(0, 0, 0, 0, 0.0f, Tensor::zeros({1}, DType::f32, Device::cpu()));
     return found;
   } catch (const CompileError&) {
-    return {};  // what is wrong with it, the kernel's own trace says
+    return {};  // the kernel's own trace reports the error
   }
 }
 

@@ -38,7 +38,7 @@ struct Config {
   HostAttention host;
   std::vector<float> sinks;
   bool maxima = false;
-  std::vector<i32> q_starts, kv_starts;  ///< of varlen, else empty
+  std::vector<i32> q_starts, kv_starts;  ///< starts with varlen, else empty
   std::string plan, text;
 
   std::string str() const {

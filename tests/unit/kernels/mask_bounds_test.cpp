@@ -308,7 +308,7 @@ std::vector<double> Inputs::expected(const Seen& seen) const {
   return out;
 }
 
-/// What attention gives is right, and what it gives with all keys visited.
+/// Attention's results are right, and equal those with all keys visited.
 void expect_same(const Mask& mask, const Seen& seen) {
   const Inputs in;
   const auto all_keys = [](const Tile&, const Tile&, const Tile& length) {
