@@ -24,6 +24,7 @@ constexpr LayoutRefusal kRefused[] = {
     {Opcode::AtomicRmw, "an atomic operation"},
     {Opcode::AtomicView, "an atomic operation"},
     {Opcode::ArriveAndTestLast, "an atomic operation"},
+    {Opcode::CtaBarrier, "barrier"},
     {Opcode::Assume, "assume"},
     {Opcode::Reduce, "another fold"},
     {Opcode::ArgReduce, "another fold"},

@@ -170,6 +170,12 @@ Tile ptx(std::string_view text, std::string_view constraints, DType result, cons
                            {{AttrName::text, text}, {AttrName::constraints, constraints}}));
 }
 
+void barrier(std::source_location at) {
+  Tracer& t = Tracer::at(Loc(at), "barrier");
+  if (t.grid_done) fail(ErrorId::after_grid, Loc(at), {{t.grid_loc, "the grid loop"}});
+  t.build.effect(Opcode::CtaBarrier, {});
+}
+
 void assume(const Arg& fact) {
   Tracer& t = Tracer::at(fact.loc(), "assume");
   t.build.effect(Opcode::Assume, {dsl::truth(t, fact)});

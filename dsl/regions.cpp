@@ -109,6 +109,11 @@ void Tracer::read_after(OpenScope& scope) {
   }
 }
 
+void Tracer::end_recording(OpenScope& scope) {
+  read_after(scope);
+  check_births(scope);
+}
+
 void Tracer::check_births(const OpenScope& scope) {
   each_variable([&](Tile& t) {
     if (t.scope_ < scope.first_variable_id) return;
@@ -223,8 +228,7 @@ bool Tracer::close_loop(std::uint64_t id) {
     pop();
     return false;
   }
-  read_after(s);
-  check_births(s);
+  end_recording(s);
   const ir::RegionId body = kernel[s.op].regions.front();
   if (!s.second && wants_check()) {
     const ir::RegionId twin = kernel.add_region(s.op);
@@ -381,14 +385,12 @@ void Tracer::record_while(const std::function<Tile()>& condition,
   check_births(top(id));
   start_body(top(id), loop);
   body();
-  read_after(top(id));
-  check_births(top(id));
+  end_recording(top(id));
   if (!top(id).second && wants_check()) {
     const ir::RegionId twin = kernel.add_region(op);
     again(top(id), twin);
     body();
-    read_after(top(id));
-    check_births(top(id));
+    end_recording(top(id));
     compare_regions(top(id), loop, twin);
     kernel[op].regions.pop_back();
     top(id).carries = top(id).first;
@@ -416,8 +418,7 @@ std::uint64_t Tracer::open_branch(ir::Value condition, bool& takes) {
 bool Tracer::else_branch(std::uint64_t id) {
   OpenScope& s = top(id);
   if (s.now) return s.next == 0;
-  read_after(s);
-  check_births(s);
+  end_recording(s);
   s.first = s.carries;
   restore(s.carries);
   build.at_end(kernel[s.op].regions[1]);
@@ -430,8 +431,7 @@ void Tracer::close_branch(std::uint64_t id) {
     pop();
     return;
   }
-  read_after(s);
-  check_births(s);
+  end_recording(s);
   build.loc = s.loc;
   std::vector<ir::Value> yields[2];
   const ir::OpId op = s.op;
@@ -498,8 +498,7 @@ std::uint64_t Tracer::open_grid() {
 
 bool Tracer::close_grid(std::uint64_t id) {
   OpenScope& s = top(id);
-  read_after(s);
-  check_births(s);
+  end_recording(s);
   if (!s.second && wants_check()) {
     // An op in no region owns the second recording, which is never looked at again.
     return again(s, kernel.add_region(kernel.make_op(Opcode::If, {}, {}, s.loc)));

@@ -225,6 +225,7 @@ class Tracer {
   bool wants_check() const;
   void start_body(OpenScope& scope, ir::RegionId region);
   void read_after(OpenScope& scope);
+  void end_recording(OpenScope& scope);
   void check_births(const OpenScope& scope);
   void check_types(const OpenScope& scope);
   /// Tells of two values of different types whether one of them is an index.
@@ -262,7 +263,7 @@ class Tracer {
 
 namespace tegula {
 
-// What the implementation of the public language says throughout.
+// Names that the implementation of the public language uses throughout.
 using dsl::AttrName;
 using dsl::Opcode;
 using dsl::ScopeKind;

@@ -31,7 +31,8 @@ inline std::span<const Value> loop_carries(const Kernel& k, RegionId region) {
 inline std::span<const Value> body_carries(const Kernel& k, OpId loop) {
   return loop_carries(k, k[loop].regions.back());
 }
-/// What the body yields: the carries of the next iteration. The span is writable if the kernel is.
+/// The values that the body yields: the carries of the next iteration. The span is writable if the
+/// kernel is.
 template <class AnyKernel>
 auto loop_nexts(AnyKernel& k, OpId loop) {
   return std::span(k[k.terminator(k[loop].regions.back())].operands);

@@ -44,10 +44,10 @@ struct TargetRow {
 
   std::int64_t shared_bytes_per_cta = 0;  ///< the most dynamic shared memory of a CTA
   std::int64_t shared_bytes_per_sm = 0;
-  std::int64_t shared_bytes_reserved = 1024;  ///< that the system takes of each CTA
+  std::int64_t shared_bytes_reserved = 1024;  ///< bytes that the system takes of each CTA
   int registers_per_sm = 65536;
-  int sub_partitions = 4;   ///< of an SM, each with its share of registers and of a CTA's warps
-  int max_registers = 255;  ///< of a thread, as ptxas allocates them
+  int sub_partitions = 4;   ///< per SM, each with its share of registers and of a CTA's warps
+  int max_registers = 255;  ///< registers of a thread, as ptxas allocates them
   int register_unit = 8;    ///< registers of a thread are allocated in multiples of this
   /// Registers that setmaxnreg can leave to a thread, at least and at most.
   int least_setmaxnreg = 24, most_setmaxnreg = 240;
@@ -120,7 +120,7 @@ class Target {
 /// Resources that one CTA takes of an SM.
 struct CtaNeeds {
   int threads = 0;
-  int registers = 0;  ///< of a thread; 0: not known, and not counted
+  int registers = 0;  ///< registers of a thread; 0: not known, and not counted
   std::int64_t shared_bytes = 0;
 };
 /// CTAs that one SM holds at once (occupancy).

@@ -1,5 +1,5 @@
 #pragma once
-// Where values that a kernel stores come from, for findings about elements that nobody stored.
+// Origins of the values that a kernel stores, for findings about elements that nobody stored.
 #include <span>
 #include <vector>
 

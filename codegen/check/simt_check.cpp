@@ -159,8 +159,8 @@ class Walk {
   void cluster_arrive(OpId, SharedState& s, const ThreadContext&) { cluster_.arrive(s); }
   void cluster_wait(OpId, SharedState& s, const ThreadContext&) { cluster_.wait(s); }
   void ld_cluster(OpId op, SharedState& s, const ThreadContext&) { cluster_.visit(s, op); }
-  void proxy_fence(OpId, SharedState& s, const ThreadContext& w) {
-    fence(s, c_.places, w.threads, false);
+  void proxy_fence(OpId op, SharedState& s, const ThreadContext& w) {
+    if (k_[op].attrs.s(AttrName::kind) != "global") fence(s, c_.places, w.threads, false);
   }
   void init_fence(OpId, SharedState& s, const ThreadContext& w) {
     fence(s, c_.places, w.threads, true);

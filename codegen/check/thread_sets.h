@@ -14,7 +14,7 @@ namespace tegula::codegen {
 inline constexpr std::size_t kMaxThreads = 1024;
 using Threads = std::bitset<kMaxThreads>;
 
-/// What an op gives in thread `thread` of its CTA: its index, lane or warp, or whether it is the
+/// Result of an op in thread `thread` of its CTA: its index, lane or warp, or whether it is the
 /// elected lane of its warp; null for ops that do not tell threads apart.
 using ThreadNumber = int (*)(int thread);
 ThreadNumber thread_number(const ir::OpData& d);

@@ -98,7 +98,9 @@ void cuda_MbarWait(Emitter& e, OpId id) {
   e.line(fmt::format("{}({}, {});", f, e.argument(e.operand(id, 0)), e.argument(e.operand(id, 1))));
 }
 void cuda_FenceMbarInit(Emitter& e, OpId) { e.ptx_statement(ptx::fence_mbar_init()); }
-void cuda_FenceProxyAsync(Emitter& e, OpId) { e.ptx_statement(ptx::fence_proxy_async()); }
+void cuda_FenceProxyAsync(Emitter& e, OpId id) {
+  e.ptx_statement(ptx::fence_proxy_async(e.attrs(id).s(AttrName::kind) == "global"));
+}
 void cuda_GridDepWait(Emitter& e, OpId) { e.ptx_statement(ptx::griddep_wait()); }
 void cuda_GridDepLaunch(Emitter& e, OpId) { e.ptx_statement(ptx::griddep_launch()); }
 

@@ -53,7 +53,9 @@ void llvm_MbarExpectTx(Emitter& e, OpId id) {
 }
 void llvm_MbarWait(Emitter& e, OpId id) { e.inline_ptx(ptx::mbar_wait(), operand_words(e, id)); }
 void llvm_FenceMbarInit(Emitter& e, OpId) { e.inline_ptx(ptx::fence_mbar_init()); }
-void llvm_FenceProxyAsync(Emitter& e, OpId) { e.inline_ptx(ptx::fence_proxy_async()); }
+void llvm_FenceProxyAsync(Emitter& e, OpId id) {
+  e.inline_ptx(ptx::fence_proxy_async(e.attrs(id).s(AttrName::kind) == "global"));
+}
 void llvm_GridDepWait(Emitter& e, OpId) { e.inline_ptx(ptx::griddep_wait()); }
 void llvm_GridDepLaunch(Emitter& e, OpId) { e.inline_ptx(ptx::griddep_launch()); }
 

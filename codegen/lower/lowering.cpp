@@ -425,13 +425,6 @@ IndexParts Lowering::index_parts(const LinearLayout& layout, int dim) {
   return parts;
 }
 
-Value Lowering::index_of(const IndexParts& parts, std::span<const int> registers, DType dtype) {
-  std::vector<std::int64_t> values;
-  for (int r : registers) values.push_back(parts.constant[static_cast<std::size_t>(r)]);
-  const Value c = constants(dtype, values);
-  return parts.thread ? b.add(c, b.cast(parts.thread, dtype)) : c;
-}
-
 Value Lowering::is_replica_zero_along(const LinearLayout& layout, HwDim in) {
   Value all;
   for (const ThreadDigit& d : digits_along(layout, in, Repeat::kNoDim)) {

@@ -69,8 +69,6 @@ class Lowering {
   ir::Value coordinate(ir::HwDim in);
   ir::Value thread_value(const ir::ThreadOffset& fn);
   IndexParts index_parts(const ir::LinearLayout& layout, int dim);
-  /// Index along `dim` of each of the chosen registers, as `dtype`.
-  ir::Value index_of(const IndexParts& parts, std::span<const int> registers, DType dtype);
   /// True where this thread holds the replica of a replicated tile that writes; none if nothing is
   /// replicated.
   ir::Value is_replica_zero(const ir::LinearLayout& layout);
@@ -186,7 +184,7 @@ class Lowering {
   std::map<ir::HwDim, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
-  ir::SharedUse most_scratch_;  ///< of one op
+  ir::SharedUse most_scratch_;  ///< scratch of one op
   std::optional<StoreStaging> staging_;
   std::optional<ToeplitzTiles> toeplitz_;
   std::int64_t toeplitz_offset_ = -1;  ///< none: -1

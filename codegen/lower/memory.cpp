@@ -8,6 +8,7 @@
 #include "codegen/lower/lowering.h"
 #include "codegen/lower/pointers.h"
 #include "codegen/lower/tma.h"
+#include "ir/analysis/facts.h"
 #include "ir/layout/linear_layout.h"
 #include "tegula/error.h"
 
@@ -17,8 +18,6 @@ using namespace ir;
 
 namespace {
 
-/// What absent elements read as; the pass materialize_absence has seen to those that must not
-/// count.
 /// Order of registers in which the vectors hold them, and back.
 std::vector<int> flattened(const std::vector<Vector>& vectors) {
   std::vector<int> order;
@@ -159,7 +158,7 @@ void lower_Assume(Lowering& l, OpId op) {
   const OpId check = l.b.make_if(l.b.op(Opcode::Not, {holds}), std::span<const Type>());
   const RegionId outer = l.b.region();
   AttrList attrs = d.attrs;
-  attrs.set(AttrName::kind, std::string("assume"));
+  if (ir::states_fact(l.from, op)) attrs.set(AttrName::kind, std::string("assume"));
   for (const RegionId branch : {l.to[check].regions[0], l.to[check].regions[1]}) {
     l.b.at_end(branch);
     if (branch == l.to[check].regions[0])

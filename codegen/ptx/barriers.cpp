@@ -142,7 +142,9 @@ Asm mbar_wait() {
 
 Asm fence_mbar_init() { return effect("fence.mbarrier_init.release.cluster;"); }
 // Without ::cta this would also emit a GPU-scope MEMBAR.
-Asm fence_proxy_async() { return effect("fence.proxy.async.shared::cta;"); }
+Asm fence_proxy_async(bool of_global) {
+  return effect(of_global ? "fence.proxy.async.global;" : "fence.proxy.async.shared::cta;");
+}
 
 Asm griddep_wait() { return effect("griddepcontrol.wait;"); }
 Asm griddep_launch() { return effect("griddepcontrol.launch_dependents;"); }

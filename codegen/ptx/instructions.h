@@ -196,7 +196,8 @@ Asm mbar_arrive(bool predicated, bool of_cluster = false);
 Asm mbar_expect_tx(std::int64_t bytes, bool predicated);
 Asm mbar_wait();
 Asm fence_mbar_init();
-Asm fence_proxy_async();
+/// The fence for shared memory, or for global memory.
+Asm fence_proxy_async(bool of_global);
 /// PTX ISA, "griddepcontrol".
 Asm griddep_wait();
 Asm griddep_launch();

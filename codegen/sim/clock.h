@@ -70,18 +70,21 @@ class Foreign {
 
 /// Clocks that a release hands to an acquire.
 struct VisibleClocks {
-  Clock generic;      ///< accesses that happened before
-  Clock async_proxy;  ///< the part of them that a proxy fence made visible to TMA and wgmma
+  Clock generic;         ///< accesses that happened before
+  Clock async_proxy;     ///< the part of them that a proxy fence made visible to TMA and wgmma
+  Clock proxied_global;  ///< the part whose writes of global memory such a fence made visible
   Foreign foreign;
 
   void join(const VisibleClocks& other) {
     generic.join(other.generic);
     async_proxy.join(other.async_proxy);
+    proxied_global.join(other.proxied_global);
     foreign.join(other.foreign);
   }
   void clear() {
     generic.clear();
     async_proxy.clear();
+    proxied_global.clear();
     foreign.clear();
   }
 };

@@ -40,8 +40,8 @@ struct Mbarrier {
 /// A warp's latest wait on an mbarrier.
 struct LastWait {
   std::uint32_t phase = 0;  ///< completed phases when it passed
-  bool stale = false;  ///< it passed on a phase it had already waited for, or on a barrier no phase
-                       ///< of which was over
+  bool stale = false;  ///< it passed on a phase it had already waited for, or before any phase of
+                       ///< the barrier was over
 };
 
 struct NamedBarrier {
@@ -155,6 +155,10 @@ class Cta {
   void engine_access(Warp& w, const Instr& i, Agent agent, Tick tick, bool async_proxy,
                      std::uint32_t address, std::uint32_t bytes, bool writes);
 
+  /// Reports a loop that repeats and whose latest read of global memory is a plain load of what the
+  /// kernel writes.
+  void check_wait(Warp& w, const Instr& i);
+
   /// Race checks of global memory. They are made under a lock, which one op takes at its first
   /// access to memory that the kernel writes.
   using GlobalLock = std::unique_lock<std::mutex>;
@@ -167,6 +171,11 @@ class Cta {
   /// Effects of an atomic's memory order, after and before it, of lanes at one address.
   void release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope);
   void acquire_global(Warp& w, std::uint64_t address, std::string_view scope);
+  /// A fence: what the warp's atomics found before it is known from now on, and what is known now
+  /// goes with its atomics behind it.
+  void fence_global(Warp& w, std::string_view scope);
+  /// The part that an atomic of a lane has in this.
+  void pass_fences(Warp& w, int lane, std::uint64_t address, std::string_view scope);
 
   /// The CTA of the cluster whose memory an address of map_shared names, and the address there;
   /// null (and reported) where there is none, or it is over. Its memory must stay until it is known
@@ -216,6 +225,9 @@ class Cta {
   std::string global_side(const GlobalRecord& r, GlobalUse use) const;
   std::string last_change(std::uint64_t address);
   std::uint32_t home() const;
+  /// The knowledge that a release by these lanes hands on, at this scope.
+  Foreign given_away(Warp& w, LaneMask lanes, std::string_view scope);
+  void learn(Warp& w, const Foreign& what, std::string_view scope);
   void bind_arguments();
 
   std::mt19937_64 rng_;

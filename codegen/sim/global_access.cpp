@@ -38,8 +38,7 @@ bool is_narrow(std::string_view scope) { return scope == "cta" || scope == "clus
 
 }  // namespace
 
-void Cta::release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope) {
-  if (!global().shadow().is_watched(address)) return;
+Foreign Cta::given_away(Warp& w, LaneMask lanes, std::string_view scope) {
   VisibleClocks released;
   release(w, lanes, released);
   auto present = std::make_shared<Clock>();
@@ -49,17 +48,43 @@ void Cta::release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::st
   Foreign what = released.foreign;
   what.join(ForeignClock{home(), std::make_shared<const Clock>(released.generic),
                          std::move(present), nullptr});
-  global().shadow().release(address, is_narrow(scope) ? what.narrowed() : what);
+  return is_narrow(scope) ? what.narrowed() : what;
 }
 
-void Cta::acquire_global(Warp& w, std::uint64_t address, std::string_view scope) {
-  const Foreign* what = global().shadow().released(address);
-  if (!what) return;
-  if (const ForeignClock* own = what->find(home())) {
+void Cta::learn(Warp& w, const Foreign& what, std::string_view scope) {
+  if (const ForeignClock* own = what.find(home())) {
     if (own->seen) w.known.generic.join(*own->seen);
     if (own->narrow) w.known.generic.join(*own->narrow);
   }
-  w.known.foreign.join(is_narrow(scope) ? what->narrowed() : *what);
+  w.known.foreign.join(is_narrow(scope) ? what.narrowed() : what);
+}
+
+void Cta::release_global(Warp& w, LaneMask lanes, std::uint64_t address, std::string_view scope) {
+  if (!global().shadow().is_watched(address)) return;
+  global().shadow().release(address, given_away(w, lanes, scope));
+}
+
+void Cta::acquire_global(Warp& w, std::uint64_t address, std::string_view scope) {
+  if (const Foreign* what = global().shadow().released(address)) learn(w, *what, scope);
+}
+
+void Cta::fence_global(Warp& w, std::string_view scope) {
+  learn(w, w.unfenced, scope);
+  // Earlier fences of the same lanes are part of this one.
+  std::erase_if(w.fenced, [&](const Fenced& f) { return (f.lanes & ~w.mask) == 0; });
+  w.fenced.push_back({w.mask, given_away(w, w.mask, scope)});
+  tick(w);
+}
+
+void Cta::pass_fences(Warp& w, int lane, std::uint64_t address, std::string_view scope) {
+  GlobalShadow& shadow = global().shadow();
+  if (!shadow.is_watched(address)) return;
+  const auto at_scope = [&](const Foreign& what) {
+    return is_narrow(scope) ? what.narrowed() : what;
+  };
+  if (const Foreign* what = shadow.released(address)) w.unfenced.join(at_scope(*what));
+  for (const Fenced& f : w.fenced)
+    if (((f.lanes >> lane) & 1) != 0) shadow.release(address, at_scope(f.what));
 }
 
 std::string Cta::global_side(const GlobalRecord& r, GlobalUse use) const {
@@ -75,8 +100,9 @@ std::string Cta::global_side(const GlobalRecord& r, GlobalUse use) const {
 }
 
 void Cta::global_conflict(const GlobalConflict& c) {
-  static constexpr std::array kKinds{Detector::ProgramRace, Detector::GlobalRace,
-                                     Detector::ReleaseEarly, Detector::ScopeRace};
+  static constexpr std::array kKinds{Detector::ProgramRace,  Detector::GlobalRace,
+                                     Detector::ReleaseEarly, Detector::ScopeRace,
+                                     Detector::BulkOrder,    Detector::GlobalProxy};
   const Detector kind = kKinds[static_cast<std::size_t>(c.kind)];
   if (!wants(kind)) return;
   const Fault fault{kind,
@@ -89,6 +115,20 @@ void Cta::global_conflict(const GlobalConflict& c) {
   findings.add(
       fault, fmt::format("{}: {}; {} after {}", global().describe(c.address), doc(kind),
                          global_side(c.later, c.later_use), global_side(c.earlier, c.earlier_use)));
+}
+
+void Cta::check_wait(Warp& w, const Instr& i) {
+  const ir::OpId read = w.spin.read;
+  if (!wants(Detector::WaitPlain) || !read || kernel()[read].opcode != ir::Opcode::LdGlobal ||
+      !global().shadow().is_watched(w.spin.address))
+    return;
+  const Fault fault{Detector::WaitPlain, read, i.id, w.index, -1, w.spin.address};
+  if (findings.is_repetition(fault)) return;
+  const Loc loc = kernel()[i.id].loc;
+  findings.add(fault, fmt::format("{}: {}; the loop{} waits by {}",
+                                  global().describe(w.spin.address), doc(Detector::WaitPlain),
+                                  loc.known() ? fmt::format(" at {}:{}", loc.file, loc.line) : "",
+                                  op_name(kernel(), read)));
 }
 
 std::string Cta::last_change(std::uint64_t address) {

@@ -71,6 +71,13 @@ bool races_at_home(const GlobalRecord& earlier, GlobalUse earlier_use, const Glo
   return !same_lane && earlier.warp_sync == later.warp_sync;
 }
 
+/// TMA reads what a thread changed, and no proxy fence stands on the way.
+bool lacks_proxy_fence(const GlobalRecord& earlier, GlobalUse earlier_use, const GlobalAccess& by) {
+  return earlier_use != GlobalUse::Read && by.agents.kind(by.record.agent) == AgentKind::Tma &&
+         by.agents.kind(earlier.agent) == AgentKind::Generic &&
+         !by.known->proxied_global.covers(earlier.agent, earlier.tick);
+}
+
 }  // namespace
 
 void GlobalShadow::compare(const GlobalRecord& earlier, GlobalUse earlier_use,
@@ -81,7 +88,13 @@ void GlobalShadow::compare(const GlobalRecord& earlier, GlobalUse earlier_use,
     now.on_conflict({kind, earlier, earlier_use, later, now.use, now.address});
   };
   if (earlier.home == later.home) {
-    if (!races_at_home(earlier, earlier_use, later, now.use, now.by)) return;
+    const bool is_bulk = now.by.agents.kind(earlier.agent) == AgentKind::BulkWrite;
+    if (!races_at_home(earlier, earlier_use, later, now.use, now.by)) {
+      if (lacks_proxy_fence(earlier, earlier_use, now.by))
+        conflict(GlobalConflictKind::NoProxyFence);
+      return;
+    }
+    if (is_bulk) return conflict(GlobalConflictKind::BulkUnfinished);
     const bool same_cta = now.by.agents.rank(earlier.agent) == now.by.agents.rank(later.agent);
     return conflict(same_cta ? GlobalConflictKind::InProgram : GlobalConflictKind::BetweenCtas);
   }

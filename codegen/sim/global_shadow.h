@@ -38,8 +38,10 @@ struct GlobalAccess {
 enum class GlobalConflictKind : std::uint8_t {
   InProgram,  ///< threads of one CTA, and no barrier between them
   BetweenCtas,
-  EarlyRelease,  ///< a release that was acquired came too early for the access of another thread
-  NarrowScope,   ///< the order holds at a narrower scope only
+  EarlyRelease,    ///< a release that was acquired came too early for the access of another thread
+  NarrowScope,     ///< the order holds at a narrower scope only
+  BulkUnfinished,  ///< the earlier one is a TMA store that is not known to have written
+  NoProxyFence,    ///< ordered, but TMA reads what a thread wrote
 };
 
 struct GlobalConflict {

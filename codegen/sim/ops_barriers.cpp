@@ -271,7 +271,12 @@ Step sim_FenceMbarInit(Warp& w, const Instr&) {
 Step sim_GridDepWait(Warp&, const Instr&) { return Step::Next; }
 Step sim_GridDepLaunch(Warp&, const Instr&) { return Step::Next; }
 
-Step sim_FenceProxyAsync(Warp& w, const Instr&) {
+Step sim_FenceProxyAsync(Warp& w, const Instr& i) {
+  if (i.op->attrs.s(AttrName::kind) == "global") {
+    w.known.proxied_global.join(w.known.generic);
+    w.cta.tick(w);
+    return Step::Next;
+  }
   for (auto& [address, b] : w.cta.mbarriers) b.async_visible |= b.init_warp == w.index;
   w.known.async_proxy.join(w.known.generic);
   w.cta.tick(w);

@@ -165,7 +165,8 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   const bool acquires = sem == "acquire" || sem == "acq_rel",
              releases = sem == "release" || sem == "acq_rel";
   Cta::GlobalLock shadow_lock = w.cta.global_lock();
-  if (acquires || releases) shadow_lock.lock();
+  const bool passes_fences = w.program().has_fences();
+  if (acquires || releases || passes_fences) shadow_lock.lock();
   bool changes = false;
   for (std::uint32_t a = 0; a < w.info(i.in[0]).regs; ++a) {
     const LaneMask lanes = predicated(w, i, 2, a);
@@ -180,6 +181,7 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
                                  op_name(w.cta.kernel(), w.poison_origin(value))),
                      lane, address, w.poison_origin(value));
       if (acquires) w.cta.acquire_global(w, address, scope);
+      if (passes_fences) w.cta.pass_fences(w, lane, address, scope);
       w.cta.touch_global(w, i, shadow_lock, address, size, lane, GlobalUse::Atomic);
       w.cta.global().unstored().store(address, size);
       if (releases) w.cta.release_global(w, LaneMask{1} << lane, address, scope);
@@ -200,7 +202,10 @@ Step sim_AtomGlobal(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-Step sim_Fence(Warp&, const Instr&) { return Step::Next; }
+Step sim_Fence(Warp& w, const Instr& i) {
+  w.cta.fence_global(w, i.op->attrs.s(AttrName::scope));
+  return Step::Next;
+}
 
 // ---- shared -------------------------------------------------------------------------------------
 

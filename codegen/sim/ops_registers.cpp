@@ -218,6 +218,11 @@ Step sim_Trap(Warp& w, const Instr& i) {
                  std::countr_zero(w.mask));
     return Step::Next;
   }
+  if (i.op->attrs.s(AttrName::kind) == "inside") {
+    w.cta.report(w, i, Detector::OutsideRead, std::string(i.op->attrs.s(AttrName::message)),
+                 std::countr_zero(w.mask));
+    return Step::Next;
+  }
   w.cta.report(w, i, Detector::Trapped,
                std::string(i.op->attrs.s(AttrName::message, "the kernel executed a trap")),
                std::countr_zero(w.mask));

@@ -197,7 +197,8 @@ namespace {
 bool watches_memory(const DetectorSet& detectors) {
   using enum Detector;
   return detectors.has(ProgramRace) || detectors.has(GlobalRace) || detectors.has(ReleaseEarly) ||
-         detectors.has(ScopeRace);
+         detectors.has(ScopeRace) || detectors.has(GlobalProxy) || detectors.has(BulkOrder) ||
+         detectors.has(WaitPlain);
 }
 
 /// Every CTA came to its end.

@@ -125,7 +125,7 @@ inline SimArg arg_pointer(const void* p) {
 /// A store to an argument, as the kernel's author wrote it.
 struct StoreSource {
   Loc loc;
-  std::string loads = {};  ///< that its value comes from: "x at k.cpp:7:3, which is [90]"
+  std::string loads = {};  ///< loads that its value comes from: "x at k.cpp:7:3, which is [90]"
 };
 
 /// Addresses [begin, end) a kernel may touch.

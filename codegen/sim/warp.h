@@ -95,6 +95,12 @@ struct CopyGroups {
   Tick landed_ = 0;  ///< every group up to here is complete
 };
 
+/// The knowledge of lanes at a fence: their atomics behind it hand it on.
+struct Fenced {
+  LaneMask lanes = 0;
+  Foreign what;
+};
+
 class Warp {
  public:
   Warp(Cta& cta, const Program& program, int index, LaneMask alive);
@@ -168,6 +174,8 @@ class Warp {
   std::int64_t cluster_phase = -1;
 
   VisibleClocks known;
+  std::vector<Fenced> fenced;
+  Foreign unfenced;  ///< what atomics have found, for a fence behind them
   CopyGroups cp_async, bulk,
       bulk_writes;  ///< bulk: sources still to be read; bulk_writes: destinations
   WgmmaQueue wgmma;

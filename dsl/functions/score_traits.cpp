@@ -1,4 +1,4 @@
-// What registers hold for a score function, by its trace.
+// The registers that a score function takes, by its trace.
 #include "tegula/functions.h"
 
 #include <algorithm>

@@ -28,11 +28,15 @@ Value counted_dim(const Kernel& k, Value count, std::int64_t block) {
 
 }  // namespace
 
+bool states_fact(const Kernel& k, OpId assume) {
+  return k[assume].attrs.s(AttrName::kind) != "inside";
+}
+
 Facts::Facts(const Kernel& k) : k_(k) {
   std::vector<OpId> assumes;
   walk(k, k.body(), [&](OpId op) {
     order_.emplace(op, static_cast<std::uint32_t>(order_.size()));
-    if (k[op].opcode == Opcode::Assume) assumes.push_back(op);
+    if (k[op].opcode == Opcode::Assume && states_fact(k, op)) assumes.push_back(op);
   });
   for (OpId op : assumes) collect(op, k[op].operands[0]);
 }

@@ -13,6 +13,10 @@ namespace tegula::ir {
 
 /// An `assume` counts where it dominates, and for what is computed in its own region: that is never
 /// computed without the assume being reached. Sums are taken not to wrap, as indices do not.
+/// An `assume` states a fact for the analyses. One of kind "inside" is a check alone: what it says
+/// must not change the code.
+bool states_fact(const Kernel& k, OpId assume);
+
 class Facts {
  public:
   explicit Facts(const Kernel& k);

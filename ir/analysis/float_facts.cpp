@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ir/analysis/facts.h"
 #include "ir/ramp.h"
 
 namespace tegula::ir {
@@ -23,7 +24,7 @@ Value repeated(const Kernel& k, Value v) {
 
 FloatFacts::FloatFacts(const Kernel& k) : k_(k) {
   walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode != Opcode::Assume) return;
+    if (k[op].opcode != Opcode::Assume || !states_fact(k, op)) return;
     const OpId fact = k[k[op].operands[0]].def;
     if (!fact || k[fact].opcode != Opcode::Cmp) return;
     const auto bound = number_of(k, k[fact].operands[1]);

@@ -116,7 +116,7 @@ bool is_conditional(const Kernel& k, OpId op) {
 
 IndexFacts::IndexFacts(const Kernel& k) : k_(k), facts_(k) {
   walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode == Opcode::Assume) collect(op, k[op].operands[0]);
+    if (k[op].opcode == Opcode::Assume && states_fact(k, op)) collect(op, k[op].operands[0]);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ir/analysis/facts.h"
 #include "ir/eval/program.h"
 #include "ir/loop.h"
 #include "support/errors.h"
@@ -90,13 +91,17 @@ void eval_For(Program& p, OpId id) {
     if (*step <= 0)
       throw InternalError(fmt::format("the step of a loop must be positive, it is {}", *step));
     LoopGuard guard(p, id);
+    const bool is_independent = p.attrs(id).s(AttrName::loop) == "independent";
+    if (is_independent) p.independent.emplace_back(id);
     for (std::int64_t i = *low; i < *high; i += *step) {
       guard.count();
+      if (is_independent) p.independent.back().next_step();
       p.value(p.kernel()[body].args[0]).set_scalar(Cell{.i = i});
       const OpId yield = p.run_region(body);
       hand_over(p, yield, carries);
       if (*high - i <= *step) break;  // i + step could overflow
     }
+    if (is_independent) p.independent.pop_back();
   }
   copy_values(p, carries, results);
 }
@@ -169,6 +174,9 @@ void eval_Assume(Program& p, OpId id) {
     if ((state & kAbsent) != 0) continue;
     if ((state & kPoison) != 0) {
       p.report_poison(id, "uses", "as a condition", p.value(v).origin);
+    } else if (cells[i].i == 0 && !states_fact(p.kernel(), id)) {
+      p.report(FindingKind::OutsideRead, id, p.op(id).loc,
+               [&] { return std::string(p.attrs(id).s(AttrName::message)); });
     } else if (cells[i].i == 0) {
       p.report(FindingKind::AssumeViolated, id, p.op(id).loc, [&] {
         const std::string_view message = p.attrs(id).s(AttrName::message);

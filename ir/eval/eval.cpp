@@ -19,6 +19,8 @@ namespace tegula::ir {
 
 /// The pass (ir/passes/carry_presence.cpp).
 bool carry_presence(Kernel&, PassContext&);
+/// The pass (ir/passes/outside_reads.cpp).
+bool outside_reads(Kernel&, PassContext&);
 
 namespace {
 
@@ -219,7 +221,9 @@ EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
   if (kernel.info.form == Form::Tile) {
     Kernel meant = clone(kernel);
     PassContext context;
-    if (carry_presence(meant, context)) return run_programs_of(meant, args, options);
+    context.keep_checks = options.check;
+    const bool keeps = carry_presence(meant, context), checks = outside_reads(meant, context);
+    if (keeps || checks) return run_programs_of(meant, args, options);
   }
   return run_programs_of(kernel, args, options);
 }

@@ -89,6 +89,7 @@ void Program::start(std::int64_t index) {
   asyncs = {};
   placed.clear();
   dropped.clear();
+  independent.clear();
   role_tag = 0;
 }
 
@@ -212,10 +213,30 @@ void Program::report_race(const MemoryRegion& region, const std::byte* at, OpId 
   });
 }
 
+/// Elements are told apart as the shadow of races between programs tells them.
+void Program::touch_in_steps(const MemoryRegion& region, const std::byte* at, std::size_t size,
+                             OpId id, StepUse use) {
+  const std::size_t granule = region.shadow->granule;
+  for (StepRaces& steps : independent)
+    for (std::size_t n = 0; n < size; n += granule) {
+      const auto earlier = steps.touch(reinterpret_cast<std::uintptr_t>(at + n), use, id);
+      if (!earlier) continue;
+      report(FindingKind::StepRace, id, op(id).loc, [&] {
+        const Memory& m = evaluation_.memory;
+        return fmt::format(
+            "{} is touched by {} in one step and by {} in a later one of the {}, "
+            "whose steps are declared independent",
+            m.describe(region, m.address_of(region, at)), op_at(kernel(), *earlier),
+            op_at(kernel(), id), op_at(kernel(), steps.loop()));
+      });
+    }
+}
+
 void Program::touch_read(const MemoryRegion& region, const std::byte* at, std::size_t size,
                          OpId id) {
   last_read = {&region, at, id};
   if (region.shadow == nullptr) return;
+  if (!independent.empty()) touch_in_steps(region, at, size, id, StepUse::Read);
   if (const auto other = evaluation_.memory.races.read(*region.shadow, at, size, clock_, id.index))
     report_race(region, at, id, *other);
 }
@@ -224,6 +245,7 @@ void Program::touch_write(const MemoryRegion& region, const std::byte* at, std::
                           OpId id) {
   ++effects;
   if (region.shadow == nullptr) return;
+  if (!independent.empty()) touch_in_steps(region, at, size, id, StepUse::Write);
   if (const auto other = evaluation_.memory.races.write(*region.shadow, at, size, clock_, id.index))
     report_race(region, at, id, *other);
 }
@@ -232,6 +254,7 @@ void Program::touch_atomic(const MemoryRegion& region, const std::byte* at, std:
                            OpId id, std::string_view sem) {
   last_read = {&region, at, id};
   if (region.shadow == nullptr) return;
+  if (!independent.empty()) touch_in_steps(region, at, size, id, StepUse::Atomic);
   RaceDetector& races = evaluation_.memory.races;
   if (sem == "acquire" || sem == "acq_rel") races.acquire(at, clock_);
   if (const auto other = races.atomic(*region.shadow, at, size, clock_, id.index))

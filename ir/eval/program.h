@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "ir/eval/memory.h"
+#include "ir/eval/step_race.h"
 
 namespace tegula::ir::interp {
 
@@ -175,7 +176,8 @@ class Program {
   AsyncCopies asyncs;
   std::vector<std::weak_ptr<SharedTile>> placed;  ///< allocations with an offset, which may overlap
   std::vector<TileValue>
-      carry_scratch;           ///< keeps its buffers from one iteration of a loop to the next
+      carry_scratch;  ///< keeps its buffers from one iteration of a loop to the next
+  std::vector<StepRaces> independent;  ///< loops of independent steps around, outermost first
   std::uint32_t role_tag = 0;  ///< 0 outside of roles; else (execution of `roles`) * 64 + role + 1
   std::uint32_t role_runs = 0;
 
@@ -183,6 +185,8 @@ class Program {
   void bind_params();
   bool count_repeat(FindingKind kind, OpId op);
   void add_finding(FindingKind kind, OpId op, Loc loc, std::string text);
+  void touch_in_steps(const MemoryRegion& region, const std::byte* at, std::size_t size, OpId op,
+                      StepUse use);
   void report_race(const MemoryRegion& region, const std::byte* at, OpId op, Touch other);
 
   Evaluation& evaluation_;

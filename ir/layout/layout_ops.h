@@ -37,33 +37,10 @@ Result<LinearLayout> broadcast(const LinearLayout& layout, int dim, int extent);
 /// then a conversion is needed first.
 Result<std::vector<int>> broadcast_registers(const LinearLayout& from, const LinearLayout& to);
 
-/// `copies` tiles side by side along `dim`. Of n = layout.registers(), register i of the result is
-/// register registers[i] % n of operand registers[i] / n.
-Result<RegisterView> concat(const LinearLayout& layout, int dim, int copies);
-/// A new innermost dimension of extent 2, in register bit 0: registers interleave those of the two
-/// operands.
-LinearLayout join(const LinearLayout& layout);
-/// Inverse of join for any layout whose last dimension has extent 2 and lies in registers: the
-/// result's layout and the registers of its first half; those of the second are in `second`.
-struct LayoutSplit {
-  LinearLayout layout;
-  std::vector<int> first;
-  std::vector<int> second;
-};
-Result<LayoutSplit> split(const LinearLayout& layout);
 /// The box of `extents` at `offset`, if registers alone select it (so it is the same registers in
 /// each thread).
 Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, const Dims& extents);
 
-/// `outer` copies of `inner`: index = inner's + inner's cover * outer's, coordinates likewise
-/// concatenated. Needs an exact `inner`, and no repeats in it.
-Result<LinearLayout> product(const LinearLayout& inner, const LinearLayout& outer);
-/// The layout q with product(inner, q) == layout: does `layout` consist of instruction tiles
-/// `inner`?
-Result<LinearLayout> divide(const LinearLayout& layout, const LinearLayout& inner);
-/// Same tile and threads, register bit i of the result being bit bit_order[i] of the operand;
-/// repeats stay.
-LinearLayout renumber_registers(const LinearLayout& layout, std::span<const int> bit_order);
 /// Bits of lanes and registers exchanged so that a thread holds runs of `run` elements (a power of
 /// two) along `dim`, whose lower part its lanes held: a conversion within warps. Refused where the
 /// registers do not reach that far.

@@ -95,73 +95,6 @@ Result<std::vector<int>> broadcast_registers(const LinearLayout& from, const Lin
   return out;
 }
 
-Result<RegisterView> concat(const LinearLayout& layout, int dim, int copies) {
-  using LayoutRefusal = Result<RegisterView>;
-  if (layout.cover()[dim] != layout.shape()[dim])
-    return LayoutRefusal::refused("the dimension is padded");
-  LayoutSpec spec = layout.spec();
-  // Bits cannot lie above a digit: there the copies are counted by a digit of their own.
-  const int bits =
-      layout.repeat_factor(dim) > 1 ? 0 : std::countr_zero(static_cast<unsigned>(copies));
-  spec.shape[dim] *= copies;
-  spec.bits[dim] += bits;
-  for (int b = 0; b < bits; ++b)
-    spec.of(HwDim::Register).push_back(unit(layout.rank(), dim, layout.shape()[dim] << b));
-  spec.repeats.push_back({dim, copies >> bits, HwDim::Register});
-  RegisterView view{LinearLayout(spec), {}};
-  const ThreadZero held(layout);
-  for (int r = 0; r < view.layout.registers(); ++r) {
-    Dims index = view.layout.apply({.reg = r});
-    const int copy = index[dim] / layout.shape()[dim];
-    index[dim] %= layout.shape()[dim];
-    view.registers.push_back(copy * layout.registers() + held.find(index));
-  }
-  return view;
-}
-
-LinearLayout join(const LinearLayout& layout) {
-  LayoutSpec spec = layout.spec();
-  spec.shape.push_back(2);
-  spec.bits.push_back(1);
-  for (HwDim in : kIns)
-    for (Dims& basis : spec.of(in)) basis.push_back(0);
-  auto& registers = spec.of(HwDim::Register);
-  registers.insert(registers.begin(), unit(spec.shape.size(), spec.shape.size() - 1, 1));
-  return LinearLayout(spec);
-}
-
-Result<LayoutSplit> split(const LinearLayout& layout) {
-  using LayoutRefusal = Result<LayoutSplit>;
-  const int last = layout.rank() - 1;
-  if (last < 0 || layout.shape()[last] != 2 || layout.cover()[last] != 2 || layout.bits(last) != 1)
-    return LayoutRefusal::refused("the last dimension does not have extent 2");
-  const Dims half = unit(layout.rank(), last, 1);
-  LayoutSpec spec = layout.spec();
-  int half_bit = -1;
-  for (HwDim in : kIns)
-    for (int b = 0; b < layout.in_bits(in); ++b) {
-      const Dims basis = layout.basis(in, b);
-      if (basis[last] == 0) continue;
-      if (in != HwDim::Register || basis != half || half_bit >= 0)
-        return LayoutRefusal::refused("the halves are not in different registers of one thread");
-      half_bit = b;
-    }
-  if (half_bit < 0) return LayoutRefusal::refused("the layout holds only one half");
-  auto& registers = spec.of(HwDim::Register);
-  registers.erase(registers.begin() + half_bit);
-  for (HwDim in : kIns)
-    for (Dims& basis : spec.of(in)) basis.erase(last);
-  spec.shape.erase(last);
-  spec.bits.erase(last);
-  LayoutSplit out{LinearLayout(spec), {}, {}};
-  const int low = (1 << half_bit) - 1;
-  for (int r = 0; r < out.layout.registers(); ++r) {
-    out.first.push_back((r & low) | (r & ~low) << 1);
-    out.second.push_back(out.first.back() | 1 << half_bit);
-  }
-  return out;
-}
-
 namespace {
 
 /// Cuts one dimension of the spec to `extent` elements from a multiple of its power-of-two part;
@@ -211,55 +144,6 @@ Result<RegisterView> subtile(const LinearLayout& layout, const Dims& offset, con
   return view;
 }
 
-Result<LinearLayout> product(const LinearLayout& inner, const LinearLayout& outer) {
-  using LayoutRefusal = Result<LinearLayout>;
-  if (inner.rank() != outer.rank()) return LayoutRefusal::refused("the ranks differ");
-  if (!inner.is_exact() || !inner.repeats().empty())
-    return LayoutRefusal::refused("the inner tile is padded or has repeats");
-  LayoutSpec spec = inner.spec();
-  for (int d = 0; d < inner.rank(); ++d) {
-    spec.shape[d] *= outer.shape()[d];
-    spec.bits[d] += outer.bits(d);
-  }
-  for (HwDim in : kIns)
-    for (int b = 0; b < outer.in_bits(in); ++b) {
-      Dims basis = outer.basis(in, b);
-      for (int d = 0; d < basis.size(); ++d) basis[d] <<= inner.bits(d);
-      spec.of(in).push_back(basis);
-    }
-  spec.repeats.assign(outer.repeats().begin(), outer.repeats().end());
-  return LinearLayout(spec);
-}
-
-Result<LinearLayout> divide(const LinearLayout& layout, const LinearLayout& inner) {
-  using LayoutRefusal = Result<LinearLayout>;
-  if (inner.rank() != layout.rank() || !inner.is_exact() || !inner.repeats().empty())
-    return LayoutRefusal::refused("the inner tile has another rank, is padded or has repeats");
-  LayoutSpec spec = layout.spec();
-  for (int d = 0; d < layout.rank(); ++d) {
-    if (layout.shape()[d] % inner.shape()[d] != 0 || layout.bits(d) < inner.bits(d))
-      return LayoutRefusal::refused("the tile is not a multiple of the inner tile");
-    spec.shape[d] /= inner.shape()[d];
-    spec.bits[d] -= inner.bits(d);
-  }
-  for (HwDim in : kIns) {
-    auto& bases = spec.of(in);
-    if (layout.in_bits(in) < inner.in_bits(in))
-      return LayoutRefusal::refused("the inner tile has more bits");
-    for (int b = 0; b < inner.in_bits(in); ++b)
-      if (layout.basis(in, b) != inner.basis(in, b))
-        return LayoutRefusal::refused("the low bits differ from the inner tile");
-    bases.erase(bases.begin(), bases.begin() + inner.in_bits(in));
-    for (Dims& basis : bases)
-      for (int d = 0; d < basis.size(); ++d) {
-        if (basis[d] % inner.shape()[d] != 0)
-          return LayoutRefusal::refused("a high bit moves within the inner tile");
-        basis[d] >>= inner.bits(d);
-      }
-  }
-  return LinearLayout(spec);
-}
-
 Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run) {
   LayoutSpec spec = layout.spec();
   const auto along = [&](const Dims& basis) {
@@ -279,13 +163,6 @@ Result<LinearLayout> lengthen_runs(const LinearLayout& layout, int dim, int run)
       return Result<LinearLayout>::refused("lanes and registers do not hold the run");
     std::swap(*lane, *beyond);
   }
-  return LinearLayout(spec);
-}
-
-LinearLayout renumber_registers(const LinearLayout& layout, std::span<const int> bit_order) {
-  LayoutSpec spec = layout.spec();
-  for (std::size_t i = 0; i < bit_order.size(); ++i)
-    spec.of(HwDim::Register)[i] = layout.basis(HwDim::Register, bit_order[i]);
   return LinearLayout(spec);
 }
 

@@ -386,8 +386,9 @@ class HoistBroadcastTerms {
   LinearForms forms_;
   FloatFacts facts_;
   std::uint32_t first_new_;
-  Uses uses_;                                    ///< as they were before the pass
-  std::unordered_map<Value, LinearForm> known_;  ///< of values whose op stands for less, or nothing
+  Uses uses_;  ///< as they were before the pass
+  /// Forms of values whose op stands for less, or nothing.
+  std::unordered_map<Value, LinearForm> known_;
   std::unordered_map<Value, Value> whole_;
   std::vector<OpId> replaced_;
   bool changed_ = false;

@@ -88,11 +88,6 @@ class Materializer {
     return all;
   }
 
-  Builder before(OpId op) {
-    Builder b(k_, op);
-    return b;
-  }
-
   // ---- users
   // --------------------------------------------------------------------------------------------------------
   void fold_operand(OpId op) {
@@ -108,7 +103,7 @@ class Materializer {
   }
 
   void narrow_operand(OpId op) {
-    Builder b = before(op);
+    Builder b(k_, op);
     const Value v = k_[op].operands[0];
     const Value present =
         mask_along(b, v, k_[op].attrs.i(AttrName::axis), k_[op].opcode != Opcode::Reduce);
@@ -126,7 +121,7 @@ class Materializer {
   /// A tile that is absent as a whole folds to the identity: one select of the result instead of
   /// one per element.
   void select_result(OpId op) {
-    Builder b = before(op);
+    Builder b(k_, op);
     Value inside;
     for (const PresenceBound& bound : absence_.of(k_[op].operands[0]))
       if (bound.is_whole_along(k_[op].attrs.i(AttrName::axis)))
@@ -147,7 +142,7 @@ class Materializer {
   /// A user's combination has no known identity: a validity flag travels along and picks the side
   /// that exists.
   void fold_with_validity(OpId op) {
-    Builder b = before(op);
+    Builder b(k_, op);
     Value present;
     for (Value v : k_[op].operands)
       if (const Value m = mask_along(b, v, k_[op].attrs.i(AttrName::axis)))
@@ -184,7 +179,7 @@ class Materializer {
       k_.append(made, op);
     }
     const OpId yield = k_.terminator(made);
-    Builder b = before(yield);
+    Builder b(k_, yield);
     const Value both = b.op(Opcode::And, {left_valid, right_valid});
     for (std::size_t i = 0; i < n; ++i)
       k_[yield].operands[i] =
@@ -195,7 +190,7 @@ class Materializer {
   }
 
   void dot_operands(OpId op) {
-    Builder b = before(op);
+    Builder b(k_, op);
     for (std::size_t i = 0; i < 2; ++i) {
       const Value v = k_[op].operands[i];
       if (absence_.is_zero_filled(v)) continue;
@@ -209,7 +204,7 @@ class Materializer {
   /// An element that is absent for the sender alone is 0. If it is absent for the receiver too,
   /// nobody reads the sum.
   void sum_operand(OpId op) {
-    Builder b = before(op);
+    Builder b(k_, op);
     const Value v = k_[op].operands[0];
     if (absence_.is_zero_filled(v)) return;
     Value present;
@@ -231,7 +226,7 @@ class Materializer {
     const auto rank = static_cast<std::size_t>(k_.type(view).rank());
     const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
                     k_[op].attrs.ints(AttrName::axes).end());
-    Builder b = before(op);
+    Builder b(k_, op);
     std::vector<Value> limits;
     for (std::size_t v = 0; v < rank; ++v)
       limits.push_back(b.op(Opcode::ViewDim, {view}, k_.type(k_[op].operands[2 + v]),
@@ -262,7 +257,7 @@ class Materializer {
 
   /// Through pointers nothing is read or written where an address or a value is absent.
   void access_mask(OpId op) {
-    Builder b = before(op);
+    Builder b(k_, op);
     const std::size_t mask_at = k_[op].opcode == Opcode::Load ? 1 : 2;
     const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
     std::vector<PresenceBound> bounds;
@@ -287,7 +282,7 @@ class Materializer {
   /// Nothing is assumed of absent elements.
   void assumed(OpId op) {
     const Value v = k_[op].operands[0];
-    Builder b = before(op);
+    Builder b(k_, op);
     const Value present = absence_.mask_of_all(b, absence_.of(v), k_.type(v));
     if (!present) return;
     const Value absent = b.op(Opcode::Not, {present});  // first: making an op may move the assume
@@ -310,7 +305,7 @@ class Materializer {
     if (kind != "any" && (!is_zero(k_, with) || !absence_.is_zero_filled(v) || kind == "present")) {
       std::vector<PresenceBound> bounds = absence_.before_fill(v);
       if (kind != "present") drop_unobserved(bounds, k_[op].results[0]);
-      Builder b = before(op);
+      Builder b(k_, op);
       const Value present = absence_.mask_of_all(b, bounds, k_.type(v));
       if (kind == "present")
         filled = present ? present : b.constant(k_.type(k_[op].results[0]), std::int64_t{1});
@@ -356,7 +351,7 @@ class Materializer {
 
   /// Element by element, those that are there.
   void store_by_address(OpId op, std::span<const PresenceBound> bounds, const Ints& axes) {
-    Builder b = before(op);
+    Builder b(k_, op);
     const OpData d = k_[op];
     const Type type = k_.type(d.operands[1]);
     const ViewAddresses at = box_addresses(b, d, type);

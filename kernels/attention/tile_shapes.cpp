@@ -32,11 +32,12 @@ int keys_by_shared(int dim, int head_dim_v, int rows = kRows, int pair_bytes = 0
          (kSlots * ((dim + head_dim_v) * kBytes + rows * pair_bytes));
 }
 
-/// What a step takes beside its keys, in keys: barriers, maxima over lanes, the rescaled output.
+/// Cost of a kv block besides its keys, in keys: barriers, maxima over lanes, the rescaled output.
 double step_keys(int head_dim_v, const AttentionRates& r) {
   return r.block_keys + r.block_keys_per_dim * head_dim_v;
 }
-/// Time of a row of a tall tile by that of one of 128 rows and as many keys a step.
+/// Time of a row of a three-warpgroup tile, relative to one of 128 rows with as many keys a kv
+/// block.
 double tall_row(KvExtent kv_extent, const AttentionRates& r) {
   return kv_extent == KvExtent::full ? r.tall_row_full : r.tall_row_masked;
 }

@@ -145,6 +145,84 @@ TEST_P(Findings, AReadOfWhatAnotherProgramWrites) {
   EXPECT_THAT(f.text, HasSubstr("y["));
 }
 
+// ---- elements read outside their view -----------------------------------------------------------
+
+/// Rows of a table that ids name; some program has a number that no id has.
+TEST_P(Findings, AnElementReadOutsideItsViewThatDecides) {
+  const auto reads = [&](const std::function<Tile(const Tile&, const In<i32, 1>&)>& row,
+                         std::int64_t ids) {
+    const auto k = kernel("reads", [row](In<f32, 2> x, In<i32, 1> ids, Out<f32, 2> y) {
+                     for (auto r : grid(rows(y), 1))
+                       y(r, all) = x(row(cast<i32>(r.indices()), ids), all);
+                   }).named("x", "ids", "y");
+    return found_by([&] { k(f32s({4, 32}), i32s({ids}, 1), f32s({6, 32})); });
+  };
+  const auto plain = [](const Tile& r, const In<i32, 1>& ids) { return ids(r); };
+  const Found f = reads(plain, 5);
+  EXPECT_EQ(f.code, "T1314") << f.text;
+  EXPECT_THAT(f.text, AllOf(HasSubstr("an element of ids is read outside of it"),
+                            HasSubstr("an index at "), HasSubstr("findings_test.cpp")));
+  EXPECT_THAT(f.place, HasSubstr("findings_test.cpp"));
+  EXPECT_EQ(reads(plain, 6).text, "");
+  const auto filled = [](const Tile& r, const In<i32, 1>& ids) { return fill_absent(ids(r), 2); };
+  EXPECT_EQ(reads(filled, 5).text, "");
+  const auto chosen = [](const Tile& r, const In<i32, 1>& ids) {
+    return where(r < ids.dim(0), ids(r), 3);
+  };
+  EXPECT_EQ(reads(chosen, 5).text, "");
+  const auto chosen_wrongly = [](const Tile& r, const In<i32, 1>& ids) {
+    return where(r <= ids.dim(0), ids(r), 3);
+  };
+  EXPECT_EQ(reads(chosen_wrongly, 5).code, "T1314");
+}
+
+/// As a bound, a condition, the end of a crop and an address; only where that is reached.
+TEST_P(Findings, AnElementReadOutsideItsViewAsABoundOrACondition) {
+  const auto reads = [&](int use, std::int64_t ends) {
+    const auto k = kernel("reads", [use](In<i32, 1> ends, Ptr<f32> x, Out<f32, 1> y) {
+                     for (auto r : grid(y, 1)) {
+                       const Tile at = cast<i32>(r.indices()), n = ends(at);
+                       Tile sum = full<f32>(0);
+                       if (use == 0)
+                         for (auto i : steps(n, 1))
+                           sum = sum + 1.0f + 0.0f * cast<f32>(i.indices());
+                       if (use == 1) if_(n > 0, [&] { sum = sum + 1.0f; });
+                       if (use == 2) sum = load(x + n);
+                       if (use == 3) if_(at < ends.dim(0) && n > 0, [&] { sum = load(x + n); });
+                       if (use == 4) if_(at < ends.dim(0), [&] { sum = load(x + n); });
+                       if (use == 5) sum = cast<f32>(n);
+                       y(r) = sum;
+                     }
+                   }).named("ends", "x", "y");
+    return found_by([&] { k(i32s({ends}, 1), f32s({4}), f32s({6})); });
+  };
+  for (int use = 0; use < 6; ++use) {
+    SCOPED_TRACE(use);
+    EXPECT_EQ(reads(use, 5).code, use < 3 ? "T1314" : "");
+    EXPECT_EQ(reads(use, 6).text, "");
+  }
+}
+
+// ---- independent steps --------------------------------------------------------------------------
+
+TEST_P(Findings, StepsThatAreNotIndependent) {
+  const auto run = [&](int distance) {
+    const auto k = kernel("steps", [distance](InOut<f32, 1> y) {
+                     for (auto p : grid({1}, 1))
+                       for (auto t : steps(4, 1).independent()) {
+                         const Tile at = arange(256) + cast<i32>(t.indices()) * distance;
+                         y(at) = y(255 - arange(256) + cast<i32>(t.indices()) * distance) + 1.0f;
+                       }
+                   }).named("y");
+    return found_by([&] { k(f32s({1280})); });
+  };
+  EXPECT_EQ(run(256).text, "");
+  const Found f = run(128);
+  EXPECT_EQ(f.code, "T1309") << f.text;
+  EXPECT_THAT(f.text, HasSubstr("y["));
+  EXPECT_THAT(f.place, HasSubstr("findings_test.cpp"));
+}
+
 // ---- assumptions --------------------------------------------------------------------------------
 
 TEST_P(Findings, AFalseAssumption) {

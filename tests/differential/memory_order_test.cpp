@@ -47,6 +47,29 @@ TEST(MemoryOrder, TakesNoMoreBarriersThanItMust) {
   }
 }
 
+/// A barrier of the author's between k-iterations, where copies run ahead of the consumer warps.
+TEST(MemoryOrder, ABarrierInAMainloop) {
+  const auto matmul = kernel("matmul", [](In<bf16, 2> A, In<bf16, 2> B, Out<f32, 2> C) {
+    for (auto [m, n] : grid(C, 128, 128)) {
+      Tile acc = zeros<f32>(128, 128);
+      for (auto k : steps(A.cols(), 64)) {
+        acc = dot(A(m, k), B(k, n), acc);
+        barrier();
+      }
+      barrier();
+      C(m, n) = acc;
+    }
+  });
+  const auto run = [&](Device d) {
+    const Tensor a = Tensor::integers({128, 192}, DType::bf16, -4, 4, 1, d),
+                 b = Tensor::integers({192, 128}, DType::bf16, -4, 4, 2, d),
+                 c = Tensor::empty({128, 128}, DType::f32, d);
+    matmul(a, b, c);
+    return c.to_doubles();
+  };
+  EXPECT_EQ(run(Device::sim()), run(Device::cpu()));
+}
+
 /// The programs are what their names say.
 TEST(MemoryOrder, ProgramsShareACta) {
   const Stream stream(Device::sim());

@@ -81,6 +81,22 @@ inline MemoryProgram reversed(Device d) {
   return memory_program<1>("reversed", 1, k, {iota(d, {kMany})}, 0,
                            numbers(kMany, [](int i) { return kMany - 1 - i; }));
 }
+/// The author's barriers stand where the compiler's would, and in branches and loops.
+inline MemoryProgram with_barriers(Device d) {
+  const auto k = kernel("with_barriers", [](InOut<f32, 1> y, Ptr<i32> turns) {
+    once([&] {
+      for (auto t : steps(3, 1)) {
+        const Tile v = y((kMany - 1) - arange(kMany));
+        barrier();
+        y(arange(kMany)) = v;
+        if_(t.indices() < 2, [&] { barrier(); }, [&] { barrier(); });
+      }
+      atomic_add(turns, 1, {}, MemoryOrder::release);
+    });
+  });
+  return memory_program<2>("with_barriers", 0, k, {iota(d, {kMany}), filled(d, {1}, 0, DType::i32)},
+                           0, numbers(kMany, [](int i) { return kMany - 1 - i; }), {false, true});
+}
 inline MemoryProgram shifted(Device d) {
   const auto k = kernel("shifted", [](InOut<f32, 1> y) {
     once([&] {
@@ -426,6 +442,7 @@ inline MemoryProgram own_product(Device d) {
 
 using MakeProgram = MemoryProgram (*)(Device);
 inline constexpr MakeProgram kMemoryPrograms[] = {reversed,
+                                                  with_barriers,
                                                   shifted,
                                                   sorted,
                                                   by_pointer,

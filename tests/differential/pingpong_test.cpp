@@ -294,7 +294,7 @@ TEST_P(Pingpong, CopiesThatDependOnTiles) {
   expect_equal(C, product(A, B));
   if (GetParam().kind == DeviceKind::cpu) return;
   const std::string said = deep.explain();
-  EXPECT_NE(said.find("depends on tiles in registers"), std::string::npos) << said;
+  EXPECT_NE(said.find("depend on tiles in registers"), std::string::npos) << said;
   EXPECT_NE(said.find("threads 128"), std::string::npos) << said;
 }
 

@@ -29,16 +29,6 @@ void expect_everywhere(const char* name, const Call& call,
 }
 
 TEST(DeviceError, AbsentElements) {
-  expect_everywhere("T1102 absent_carry", [](Device d) {
-    const auto k = kernel("last", [](In<f32, 1> x, Out<f32, 1> z) {
-      for (auto i : grid(z, 1)) {
-        Tile last = x(i.first() + 1);
-        for (auto j : steps(x.dim(0), 16)) last = cast<f32>(j.first());
-        z(i) = last;
-      }
-    });
-    k(Tensor::zeros({40}, DType::f32, d), Tensor::zeros({40}, DType::f32, d));
-  });
   expect_everywhere("T1101 absent_one_by_one", [](Device d) {
     const auto k = kernel("parts", [](In<f32, 2> x, Out<f32, 2> z) {
       for (auto [m, n] : grid(z, 16, 16, cluster(2))) {

@@ -407,6 +407,12 @@ TEST(LanguageError, Grid) {
       z(0) = 1;
     }).trace(tensor({40}), tensor({40}));
   });
+  expect("T0606 after_grid: barrier", [] {
+    kernel("k", [](In<f32, 1> x, Out<f32, 1> z) {
+      for (auto i : grid(z, 16)) z(i) = x(i);
+      barrier();
+    }).trace(tensor({40}), tensor({40}));
+  });
 }
 
 TEST(LanguageError, Atomics) {
@@ -507,6 +513,7 @@ TEST(LanguageErrorTable, EveryRowIsProvoked) {
   for (const auto& entry : std::filesystem::directory_iterator(TEGULA_SOURCE_DIR "/tests/error"))
     if (entry.path().extension() == ".txt") all_text += read_file(entry.path());
   all_text += read_file(TEGULA_SOURCE_DIR "/tests/unit/runtime/tensor_map_test.cpp");
+  all_text += read_file(TEGULA_SOURCE_DIR "/tests/filetests/carry_presence/refused_scalar.tir");
   for (int i = 0; i < mistake_count(); ++i) {
     const ErrorRow& row = tegula::row(static_cast<ErrorId>(i));
     EXPECT_NE(all_text.find(std::string("error ") + row.code + ":"), all_text.npos)

@@ -136,6 +136,12 @@ TEST(Refusal, FunctionsOfFolds) {
       return a + b;
     });
   });
+  expect("T1008 barrier", [&] {
+    fold([](auto, auto, Tile a, Tile b) {
+      barrier();
+      return a + b;
+    });
+  });
   expect("T1008 a fold of a tile", [&] {
     fold([](auto, auto, Tile a, Tile b) {
       return reduce(expand(a, 0), 0, [](Tile c, Tile d) { return c + d; }) + b;

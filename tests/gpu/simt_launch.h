@@ -39,12 +39,13 @@ inline Built build(const ir::Kernel& k, bool nvrtc) {
   if (nvrtc) {
     auto r = runtime::compile_cuda({.source = codegen::emit_cuda(k).source,
                                     .name = k.info.name + ".cu",
-                                    .target = k.info.target,
+                                    .target = std::string(k.info.target.name()),
                                     .options = {}});
     cubin = r.cubin, b.report = r.report;
   } else {
-    auto r = runtime::assemble(
-        {.ptx = codegen::emit_llvm(k).ptx, .target = k.info.target, .options = {}});
+    auto r = runtime::assemble({.ptx = codegen::emit_llvm(k).ptx,
+                                .target = std::string(k.info.target.name()),
+                                .options = {}});
     cubin = r.cubin, b.report = r.report;
   }
   b.kernel = runtime::Module::load_cubin(cubin)->kernel(

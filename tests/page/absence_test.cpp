@@ -31,7 +31,7 @@ TEST_P(Absence, GatherWithAnotherValue) {
 }
 
 TEST_P(Absence, CroppedRows) {
-#include "absence_5.inc"
+#include "absence_6.inc"
   const Tensor lengths = Tensor::from(std::vector<std::int32_t>{0, 5, 100, 300}, {4}, device()),
                y = empty_of({4});
   sums_of_lengths(ones_of({4, 100}), lengths, y);
@@ -46,8 +46,21 @@ TEST_P(Absence, PaddingTakesTheChosenBranch) {
   for (int i = 0; i < 300; ++i) ASSERT_EQ(out[i], i < 90 ? 1 : 0) << i;
 }
 
-TEST_P(Absence, AnAccumulatorKeepsWhatAStepLacks) {
+TEST_P(Absence, AnElementThatNamesARow) {
 #include "absence_4.inc"
+  const Tensor ids = Tensor::from(std::vector<std::int32_t>{3, 1}, {2}, device()),
+               y = empty_of({3, 64});
+  rows_of_table(iota_of({10, 64}), ids, y);
+  const auto out = y.to_doubles();
+  for (int c = 0; c < 64; ++c) {
+    EXPECT_EQ(out[c], 3 * 64 + c);
+    EXPECT_EQ(out[64 + c], 64 + c);
+    EXPECT_EQ(out[128 + c], c);
+  }
+}
+
+TEST_P(Absence, AnAccumulatorKeepsWhatAStepLacks) {
+#include "absence_5.inc"
   const Tensor mean = empty_of({3});
   row_means(iota_of({3, 300}), mean);
   EXPECT_EQ(mean.to_doubles(), (std::vector<double>{149.5, 449.5, 749.5}));

@@ -156,7 +156,7 @@ inline std::vector<AttnSlice> some_slices() {
           {0, 250, 500, 700, SliceMaskType::inverse_causal},
           {400, 700, 400, kLength, SliceMaskType::bi_causal}};
 }
-/// Where i is in a sequence of 8 chunks of 384 positions, of which rank r of 4 holds two.
+/// Position of i in a sequence of 8 chunks of 384 positions, of which rank r of 4 holds two.
 inline int zigzag_position(int i, int rank) {
   return i < 384 ? rank * 384 + i : (7 - rank) * 384 + i - 384;
 }

@@ -52,7 +52,7 @@ TEST(MatmulSplitK, SplitByThePlan) {
                      return is_by_wgmma(said) &&
                             says(said, "cluster_split_k=" +
                                            std::to_string(x.plan.at("cluster_split_k")) + " ") &&
-                            says(said, "shared by a cluster");
+                            says(said, "split-K in a cluster");
                    }});
 }
 

@@ -22,7 +22,7 @@ RULES = [
     (re.compile(r"\b2048\s*/|/\s*2048\b"), "threads of an SM; use TargetRow::max_threads_per_sm"),
     (re.compile(r"\b132\b"), "the number of SMs of one GPU; use the device profile"),
     (re.compile(r"\bsms?\w*\s*=\s*[1-9]"), "a number of SMs; use the device profile"),
-    (re.compile(r"constexpr[^;]*\bk\w*Group(Rows|Warps|Threads)\b\s*=\s*\d"),
+    (re.compile(r"constexpr[^;]*\bk\w*[Gg]roup(Rows|Warps|Threads)\b\s*=\s*\d"),
      "the shape of a warpgroup; use kWarpgroupWarps, kWarpgroupThreads, kWgmmaRows"),
     (re.compile(r"constexpr double k\w*(Cycles?|Seconds?|PerUs|Flops)\b"),
      "a rate that was measured on one GPU; use the device profile"),

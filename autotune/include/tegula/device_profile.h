@@ -84,8 +84,8 @@ struct DeviceProfile {
   std::string_view driver_name;  ///< what the driver calls such a GPU
   int capability = 0;            ///< compute capability, 90 for 9.0
   int num_sms = 0;
-  double clock_ghz = 0;      ///< that cycles are counted at
-  double memory_gbs = 0;     ///< of the data sheet, like the next ones
+  double clock_ghz = 0;      ///< clock that cycles are counted at
+  double memory_gbs = 0;     ///< from the data sheet, like the next ones
   double tensor_tflops = 0;  ///< dense, 16-bit operands
   double f32_tflops = 0;
   std::int64_t l2_bytes = 0;

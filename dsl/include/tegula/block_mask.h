@@ -55,20 +55,20 @@ struct BlockListArgs {
   Tensor order = {};
 };
 
-/// Where sequences of different lengths begin that lie one behind the other: i32 [sequences + 1],
-/// from 0 to the total length, ascending (FlashAttention's cu_seqlens); at most 65536 sequences.
-/// Read by the kernel, which does not check them.
+/// Starts of consecutive sequences of different lengths: i32 [sequences + 1], from 0 to the total
+/// length, ascending (FlashAttention's cu_seqlens); at most 65536 sequences. Read by the kernel,
+/// which does not check them.
 struct CuSeqlens {
   Tensor q, kv;
   std::int64_t max_seqlen_q = 0;  ///< queries of the longest sequence
 };
 
-/// What the rows of a call's tiles of queries are.
+/// The rows of a call's query tiles.
 struct QueryTileRows {
-  int group = 1;  ///< heads whose queries are one head's rows, one head behind the other
+  int group = 1;                    ///< heads whose queries are one head's rows, head by head
   bool align_bottom_right = false;  ///< the last query stands at the last key
   bool longest_first = false;       ///< whether an order of the tiles is wanted
-  CuSeqlens lengths = {};  ///< of sequences one behind the other; undefined tensors: there are none
+  CuSeqlens lengths = {};  ///< starts of consecutive sequences; undefined tensors: there are none
 };
 
 /// The columns of a list's rows that hold the blocks of one sequence, where all sequences of a call

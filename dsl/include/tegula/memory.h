@@ -75,6 +75,12 @@ Tile atomic_min(const ViewTile& target, const Arg& values,
 /// matter how many programs run at once.
 Tile arrive_and_test_last(const Arg& counter, const Arg& count);
 
+/// All threads of the program meet: each sees what the others did before. The order of a program's
+/// accesses never needs it, as the compiler places the barriers that it takes; it is for what the
+/// compiler does not see, such as inline PTX. One that stands where the compiler would place one
+/// takes its place. Nothing on `cpu`.
+void barrier(std::source_location at = std::source_location::current());
+
 /// Inline PTX on each element: $0 is the result, $1 ... the operands; `constraints` as LLVM spells
 /// them ("=f,f,f"). Runs on GPUs only.
 Tile ptx(std::string_view text, std::string_view constraints, DType result, const Arg& a,

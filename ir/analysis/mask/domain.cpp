@@ -109,11 +109,6 @@ Linear Linear::number(std::int64_t v) {
   l.constant = v;
   return l;
 }
-std::int64_t Linear::factor_of(std::uint32_t symbol) const {
-  for (const Term& t : *this)
-    if (t.symbol == symbol) return t.factor;
-  return 0;
-}
 bool Linear::is_divisible(std::int64_t d) const {
   return constant % d == 0 &&
          std::all_of(begin(), end(), [&](const Term& t) { return t.factor % d == 0; });

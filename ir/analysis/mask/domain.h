@@ -77,7 +77,6 @@ struct Linear {
   static Linear number(std::int64_t v);
   const Term* begin() const { return terms.data(); }
   const Term* end() const { return terms.data() + count; }
-  std::int64_t factor_of(std::uint32_t symbol) const;
   /// True if every factor and the constant are multiples of `d`.
   bool is_divisible(std::int64_t d) const;
 };

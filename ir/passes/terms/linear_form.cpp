@@ -41,7 +41,7 @@ bool LinearForms::may_be_absent_along(Value v, int dim) const {
   if (d.is(Const, Arange, Splat, FillAbsent)) return false;
   if (!info(d.opcode).is_elementwise() && !d.is(ExpandDims, Permute, Broadcast, Load)) return true;
   return std::ranges::any_of(d.operands, [&](Value x) {
-    // What is repeated along the dimension is absent by the one that it has there.
+    // A repeated element is absent by the one element that the operand has there.
     const int at = d.opcode == Broadcast ? dim : dim_of_operand(k_, d, x, dim);
     return at != kNotSplit && may_be_absent_along(x, at);
   });

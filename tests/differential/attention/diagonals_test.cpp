@@ -89,7 +89,7 @@ TEST_P(ScoresOfDistance, OfOtherTiles) {
     }
 }
 
-/// Where rings leave no shared memory, lanes tell each other by shuffles.
+/// Without shared memory left by the rings, lanes exchange by shuffles.
 TEST_P(ScoresOfDistance, WithoutRoom) {
   for (const Score& score : {Score(far_is_little), Score(far_is_little_in_floats)}) {
     AttentionSpec spec{

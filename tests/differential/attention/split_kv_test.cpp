@@ -167,8 +167,8 @@ TEST_P(SplitKeys, ByTilesAndKeys) {
   }
 }
 
-/// Where not all tiles' clusters would run at once, one cluster has to do: parts in memory would be
-/// many.
+/// One cluster a tile if not all tiles' clusters would run at once: partial results in memory would
+/// be many.
 TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
   const Attention attention({.split_kv = 16});
   const auto run = [&](int heads) {

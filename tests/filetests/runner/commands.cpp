@@ -32,11 +32,14 @@ ir::Kernel verified(std::string_view text, std::string_view file) {
   return k;
 }
 
-/// By "pass,pass", or "with field=value field=value: pass,pass".
+/// By "pass,pass", "with field=value field=value: pass,pass", or "checks: pass,pass" as for the
+/// simulator.
 ir::Kernel optimized(std::string_view passes, std::string_view text, std::string_view file,
                      ir::PassContext& context) {
-  constexpr std::string_view kWith = "with ";
+  constexpr std::string_view kWith = "with ", kChecks = "checks: ";
   ir::Kernel k = verified(text, file);
+  context.keep_checks = passes.starts_with(kChecks);
+  if (context.keep_checks) passes.remove_prefix(kChecks.size());
   if (const std::size_t end = passes.find(':'); passes.starts_with(kWith) && end != passes.npos) {
     context.plan_changes = passes.substr(kWith.size(), end - kWith.size());
     passes = passes.substr(end + 1);

@@ -26,7 +26,7 @@ std::vector<Directive> directives(std::string_view text);
 /// The text with these outputs under its directives, in their order.
 std::string with_outputs(std::string_view text, const std::vector<std::string>& outputs);
 
-/// What a directive prints about the kernel in `text`. A CompileError or InternalError of ours is
+/// Output of a directive about the kernel in `text`. A CompileError or InternalError of ours is
 /// printed too; DeviceError (a back end is missing) passes, and std::invalid_argument says that the
 /// command itself is wrong.
 ///   verify            every error of the verifier, or "no errors"

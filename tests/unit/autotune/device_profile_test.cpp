@@ -51,15 +51,15 @@ TEST(DeviceProfile, RowsDifferInTheirMemoryAlone) {
   EXPECT_EQ(h200.consumer_registers(12), 160);
 }
 
-/// A rate of the row is a choice's: with no cost of a cluster, parts of k are added in one.
+/// Where adding parts takes for ever, k is not split.
 TEST(DeviceProfile, DecidesConfigurations) {
   const MatmulProblem usual{.m = 64, .n = 1024, .k = 16384, .b_k_major = true};
-  DeviceProfile no_second_kernel = host_profile();
-  no_second_kernel.matmul.cluster_cycles = no_second_kernel.matmul.cluster_part_cycles = 1e9;
+  DeviceProfile slow_reduction = host_profile();
+  slow_reduction.matmul.cluster_cycles = slow_reduction.matmul.reduce_cycles = 1e9;
   MatmulProblem other = usual;
-  other.profile = &no_second_kernel;
-  EXPECT_TRUE(matmul_config(usual).split_k_in_cluster) << matmul_config(usual).str();
-  EXPECT_FALSE(matmul_config(other).split_k_in_cluster) << matmul_config(other).str();
+  other.profile = &slow_reduction;
+  EXPECT_GT(matmul_config(usual).split_k, 1);
+  EXPECT_EQ(matmul_config(other).split_k, 1);
 }
 
 TEST(DeviceProfile, DoctorTellsWhichRowServesAGpu) {

@@ -86,7 +86,7 @@ TEST(MatmulConfig, FewRowsOfLargeWeightsAreTilesOfMma) {
   EXPECT_TRUE(is_of_mma({.m = 16, .n = 4096, .k = 4097 - 8, .a_k_major = false}));
 }
 
-/// Where SMs hold one tile each at most, what is under way must last as long as the memory takes.
+/// If SMs hold one tile each at most, the copies in flight must last as long as the memory latency.
 TEST(MatmulConfig, FewTilesHaveDeepRings) {
   EXPECT_EQ(matmul_config({1024, 1024, 1024}).stages, 8);
   EXPECT_EQ(matmul_config({64, 4096, 4096}).stages, 8);

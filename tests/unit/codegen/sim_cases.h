@@ -332,6 +332,35 @@ inline const std::string kTrap = kernel(32, R"(
 inline const std::string bar = "bar_sync %zero [count = 64]";
 inline const std::string kBarOfFlag = "bar_sync %zero [count = 64]\n    %before";
 
+inline const std::string kBeforeFlag =
+    "fence [scope = \"gpu\"]\n    %before = atom_global %flag, %one, %first [kind = \"xchg\", sem "
+    "= "
+    "\"relaxed\", scope = \"gpu\"]";
+inline const std::string kBehindFlag =
+    "%before = atom_global %flag, %one, %first [kind = \"xchg\", sem = \"relaxed\", scope = "
+    "\"gpu\"]\n    fence [scope = \"gpu\"]";
+
+/// Threads store words that a TMA load brings.
+inline const std::string kFilledSource =
+    replaced(kTmaLoad, "  if %first {\n    mbar_init",
+             "  %source = addptr %held, %t\n  st_global %source, %t [width = 1]\n"
+             "  fence_proxy_async [kind = \"global\"]\n  if %first {\n    mbar_init");
+
+inline const std::string kWritten0 = "tma_wait [count = 0]\n    pin",
+                         kSourceRead = "tma_wait [count = 0, read = 1]\n    pin";
+/// A box that TMA stores twice; one that it stores and threads read.
+inline const std::string kStoredTwice =
+    replaced(kTmaStore, "tma_wait [count = 0, read = 1]",
+             kWritten0 +
+                 "\n    tma_store %o, %base, %zero, %zero\n    tma_commit\n"
+                 "    tma_wait [count = 0, read = 1]");
+inline const std::string kStoredAndRead =
+    replaced(replaced(replaced(kTmaStore, "tma_wait [count = 0, read = 1]", kWritten0),
+                      "tma_store %o", "tma_store %m"),
+             "st_shared %mine, %t [width = 1]\n",
+             "%source = addptr %held, %t\n  %v1 = ld_global %source [width = 1] : i32\n"
+             "  st_shared %mine, %v1 [width = 1]\n");
+
 inline std::vector<Case> global_cases() {
   const std::string bare = "sem = \"release\", ", whole = bare + "scope = \"gpu\"";
   return {
@@ -361,6 +390,24 @@ inline std::vector<Case> global_cases() {
        "sem = \"relaxed\"",
        {4, 1, 1}},
       {Detector::GlobalRace, "flag raised without release", kFlag, bare, "", kTwoCtas},
+      {Detector::GlobalRace, "flag raised without fence", fenced_flag(), "fence [scope = \"gpu\"]",
+       "pin", kTwoCtas},
+      {Detector::GlobalRace, "flag seen without fence", fenced_flag(), "fence [scope = \"sys\"]",
+       "pin", kTwoCtas},
+      {Detector::GlobalRace, "fence behind the flag", fenced_flag(), kBeforeFlag, kBehindFlag,
+       kTwoCtas},
+      {Detector::ScopeRace, "fence for the own CTA alone", fenced_flag(), "fence [scope = \"gpu\"]",
+       "fence [scope = \"cta\"]", kTwoCtas},
+      {Detector::WaitPlain, "flag awaited by a plain load", kWait,
+       "atom_global %flag, %zero, %leads [kind = \"or\", sem = \"acquire\", scope = \"gpu\"]",
+       "ld_global %flag [width = 1] : i32", kTwoCtas},
+      {Detector::GlobalProxy, "source of a TMA load stored without proxy fence", kFilledSource,
+       "fence_proxy_async [kind = \"global\"]", "pin"},
+      {Detector::GlobalProxy, "fenced for shared memory alone", kFilledSource,
+       "fence_proxy_async [kind = \"global\"]", "fence_proxy_async"},
+      {Detector::BulkOrder, "a box stored twice", kStoredTwice, kWritten0, kSourceRead},
+      {Detector::BulkOrder, "a stored box read before it was written", kStoredAndRead, kWritten0,
+       kSourceRead},
       {Detector::ReleaseEarly,
        "lock given back for one lane",
        kLock,
@@ -380,6 +427,8 @@ inline std::vector<Case> global_cases() {
       {Detector::Deadlock, "loop that changes nothing", kLoop, "add %j, %one", "add %j, %zero"},
       {Detector::Assume, "assumption that does not hold",
        replaced(kTrap, "trap", "trap [kind = \"assume\"]"), "pred = \"lt\"", "pred = \"eq\""},
+      {Detector::OutsideRead, "element read outside its view",
+       replaced(kTrap, "trap", "trap [kind = \"inside\"]"), "pred = \"lt\"", "pred = \"eq\""},
   };
 }
 

@@ -17,7 +17,7 @@ Report run(const std::string& text, Grid grid, std::uint64_t seed, DetectorSet d
   l.options.max_steps = 20000;
   l.options.ranges = {{matrix.data(), matrix.data() + matrix.size()},
                       {copied.data(), copied.data() + copied.size()}};
-  l.map(in).map(out).pointer(words);
+  l.map(in).map(out).pointer(words).pointer(matrix);
   return l.run(parse_located(text), grid);
 }
 

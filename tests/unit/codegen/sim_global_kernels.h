@@ -8,7 +8,7 @@ namespace tegula::sim {
 inline constexpr std::string_view kHead =
     "kernel @k simt target(sm_90a) threads({T}) smem(33792) (%m: tmap [box = [64, 64], swizzle = "
     "128], "
-    "%o: tmap [box = [64, 64], swizzle = 128], %g: ptr<i32>) {\n"
+    "%o: tmap [box = [64, 64], swizzle = 128], %g: ptr<i32>, %held: ptr<i32>) {\n"
     "  %zero = const [value = 0] : i32\n  %one = const [value = 1] : i32\n  %two = const [value = "
     "2] : i32\n"
     "  %four = const [value = 4] : i32\n  %t = tid\n  %lane = lane_id\n  %warp = warp_id\n  %base "
@@ -80,5 +80,19 @@ inline const std::string kFlag = kernel(64, R"(
     st_global %behind, %v [width = 1]
   }
 )");
+
+/// The same by relaxed atomics and fences: what stands before the first, and behind the second, is
+/// ordered.
+inline std::string fenced_flag() {
+  const std::string released = replaced(
+      kFlag, "%before = atom_global %flag, %one, %first [kind = \"xchg\", sem = \"release\"",
+      "fence [scope = \"gpu\"]\n    %before = atom_global %flag, %one, %first [kind = "
+      "\"xchg\", sem = \"relaxed\"");
+  return replaced(replaced(released, "sem = \"acquire\"", "sem = \"relaxed\""), "%v = ld_global",
+                  "fence [scope = \"sys\"]\n    %v = ld_global");
+}
+
+/// The first CTA waits for the flag that the second raises.
+inline const std::string kWait = replaced(kFlag, "cmp %cta, %zero", "cmp %cta, %one");
 
 }  // namespace tegula::sim

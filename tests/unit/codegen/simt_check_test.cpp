@@ -27,6 +27,7 @@ constexpr std::array kUnseen{
     Detector::Watchdog,     Detector::WgmmaOperand, Detector::SetMaxNReg,   Detector::Poison,
     Detector::SharedBounds, Detector::GlobalBounds, Detector::Misaligned,   Detector::TensorMapRule,
     Detector::GlobalRace,   Detector::ProgramRace,  Detector::ReleaseEarly, Detector::ScopeRace,
+    Detector::GlobalProxy,  Detector::BulkOrder,    Detector::WaitPlain,    Detector::OutsideRead,
     Detector::Assume,       Detector::Trapped};
 /// Single cases of detectors that the check has otherwise.
 constexpr std::array<std::string_view, 10> kUnseenCases{

@@ -308,7 +308,11 @@ TEST(EvalAbsent, AnElementOutsideIsZeroUnlessFilled) {
   EXPECT_THAT(out.storage, Each(-1));
   EXPECT_TRUE(run(filled, {table.view(), pages.view(), out.view(), int_arg(0)}).clean());
   EXPECT_THAT(out.storage, ElementsAre(8, 9, 10, 11));
-  EXPECT_TRUE(run(plain, {table.view(), pages.view(), out.view(), int_arg(1)}).clean());
+  EXPECT_TRUE(run(plain, {table.view(), pages.view(), out.view(), int_arg(0)}).clean());
+  // The 0 is an index: that is reported.
+  const EvalReport report = run(plain, {table.view(), pages.view(), out.view(), int_arg(1)});
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].kind, FindingKind::OutsideRead);
   EXPECT_THAT(out.storage, ElementsAre(0, 1, 2, 3));
 }
 

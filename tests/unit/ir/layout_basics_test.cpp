@@ -119,10 +119,6 @@ TEST(LinearLayout, MmaTilesRepeatTheInstruction) {
             "lin<64x48; reg=[(0,1),(8,0),(32,0)]; lane=[(0,2),(0,4),(1,0),(2,0),(4,0)]; "
             "warp=[(16,0),(0,8)]; "
             "rep=[1*3]>");
-  const auto tiles = divide(l, mma_m16n8k16_acc({16, 8}, 1, 1));
-  ASSERT_TRUE(tiles) << tiles.reason();
-  EXPECT_EQ(tiles->str(), "lin<4x6; reg=[(2,0)]; warp=[(1,0),(0,1)]; rep=[1*3]>");
-  EXPECT_EQ(*product(mma_m16n8k16_acc({16, 8}, 1, 1), *tiles), l);
   const LinearLayout a = mma_operand(Operand::A, {64, 32}, 16, 2, 2);
   const LinearLayout b = mma_operand(Operand::B, {32, 48}, 16, 2, 2);
   EXPECT_EQ(a.basis(HwDim::Warp, 0), (Dims{16, 0}));

@@ -156,39 +156,6 @@ TEST(LayoutOps, BroadcastReadsTheSameThread) {
       "the threads hold different parts");
 }
 
-TEST(LayoutOps, ConcatJoinSplit) {
-  for (const LinearLayout& l : samples()) {
-    const LinearLayout joined = join(l);
-    const auto halves = split(joined);
-    ASSERT_TRUE(halves);
-    EXPECT_EQ(halves->layout, l);
-    for_each_place(l, [&](HardwareCoord p) {
-      const Dims i = l.apply(p);
-      const std::size_t r = static_cast<std::size_t>(p.reg);
-      p.reg = halves->first[r];
-      ASSERT_EQ(joined.apply(p), (Dims{i[0], i[1], 0}));
-      p.reg = halves->second[r];
-      ASSERT_EQ(joined.apply(p), (Dims{i[0], i[1], 1}));
-    });
-    for (int copies : {2, 3, 6}) {
-      const auto c = concat(l, 1, copies);
-      if (!c) {
-        EXPECT_EQ(c.reason(), "the dimension is padded");
-        continue;
-      }
-      ASSERT_EQ(c->layout.shape()[1], l.shape()[1] * copies);
-      for_each_place(c->layout, [&](HardwareCoord p) {
-        const Dims i = c->layout.apply(p);
-        const int source = c->registers[static_cast<std::size_t>(p.reg)];
-        p.reg = source % l.registers();
-        const Dims in_copy = l.apply(p);
-        ASSERT_EQ(i, (Dims{in_copy[0], in_copy[1] + source / l.registers() * l.shape()[1]}));
-      });
-    }
-  }
-  EXPECT_FALSE(split(samples()[0]));
-}
-
 TEST(LayoutOps, SubtilesAreRegisters) {
   const LinearLayout acc = wgmma_acc(64, 160);
   int columns = 0;
@@ -208,18 +175,6 @@ TEST(LayoutOps, SubtilesAreRegisters) {
   EXPECT_EQ(subtile(acc, {0, 128}, {64, 64}).reason(), "the box leaves the tile");
   EXPECT_EQ(subtile(acc, {0, 0}, {32, 160}).reason(), "the box would leave out threads");
   EXPECT_EQ(subtile(wgmma_acc(256, 64, 2), {128, 0}, {128, 64})->layout, wgmma_acc(128, 64, 2));
-}
-
-TEST(LayoutOps, ProductAndDivideAreInverse) {
-  const LinearLayout tile = mma_m16n8k16_acc({16, 8}, 1, 1);
-  for (const LinearLayout& l :
-       {wgmma_acc(128, 96, 2), mma_m16n8k16_acc({48, 80}, 1, 2), wgmma_acc(192, 24, 3)}) {
-    const auto q = divide(l, tile);
-    ASSERT_TRUE(q) << q.reason();
-    EXPECT_EQ(*product(tile, *q), l);
-  }
-  EXPECT_FALSE(divide(samples()[0], tile));
-  EXPECT_FALSE(product(samples()[2], tile));
 }
 
 TEST(LayoutOps, ReductionsCombineEachElementOnce) {

@@ -76,8 +76,8 @@ TEST(Plan, ChangesOfEveryKernel) {
   EXPECT_EQ(context.plan->producer_warps, 0);
 }
 
-/// Where TMA can store a result and its shared memory fits beside the rings; else a remark says why
-/// not.
+/// Stores by TMA if TMA can store a result and its shared memory fits next to the rings; else a
+/// remark says why not.
 TEST(Plan, StoresByTma) {
   const std::string file =
       std::string(TEGULA_SOURCE_DIR) + "/tests/filetests/make_persistent/multicast.tir";

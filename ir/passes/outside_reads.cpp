@@ -1,0 +1,228 @@
+// Reports of elements that are read outside of their view and decide something. An element that is
+// read by itself is 0 there, which is a number like any other: where it is an index, the bound of a
+// loop or of a crop, an address, a mask or a condition, the kernel says so by an assume that only
+// the interpreter and the simulator look at.
+//
+//   n = load_view V, i                    ->  n = load_view V, i
+//                                             is_outside = i < 0 or i >= extent of V
+//   for 0, n, 1 { .. }                        assume not is_outside [kind = "inside"]
+//                                             for 0, n, 1 { .. }
+//
+// An element is followed through elementwise ops and shapes; a `select` counts for the side that it
+// takes, a conjunction where its other side does not decide. fill_absent ends it, and so do memory
+// and what branches and loops hand on.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/analysis/index_facts.h"
+#include "ir/builder.h"
+#include "ir/pipeline.h"
+
+namespace tegula::ir {
+namespace {
+
+/// An element that a value depends on, and the scalar i1 of whether it lies outside its view (and
+/// matters).
+struct Origin {
+  OpId load;
+  Value is_outside;
+  friend bool operator==(const Origin&, const Origin&) = default;
+};
+using Origins = std::vector<Origin>;
+
+/// Values that depend on more elements are followed for the first ones only.
+constexpr std::size_t kMaxOrigins = 8;
+
+bool is_scalar_flag(const Kernel& k, Value v) {
+  return k.type(v).is_scalar() && k.type(v).dtype() == DType::i1;
+}
+
+class OutsideReads {
+ public:
+  explicit OutsideReads(Kernel& k) : k_(k), known_(k) {}
+
+  bool run() {
+    region(k_.body());
+    return changed_;
+  }
+
+ private:
+  void region(RegionId r) {
+    const std::size_t outer = checked_.size();
+    for (const OpId op : k_.ops(r)) {
+      uses(op);
+      if (k_[op].opcode == Opcode::ReduceWith) continue;
+      for (const RegionId inner :
+           std::vector<RegionId>(k_[op].regions.begin(), k_[op].regions.end()))
+        region(inner);
+    }
+    checked_.resize(outer);
+  }
+
+  void uses(OpId op) {
+    using enum Opcode;
+    const Opcode o = k_[op].opcode;
+    if (o == LoadView)
+      check_all(op, 1, "an index");
+    else if (o == StoreView || o == AtomicView)
+      check_all(op, 2, "an index");
+    else if (o == Load || o == Store || o == AtomicRmw)
+      access(op, o == Load ? 1 : 2);
+    else if (o == For)
+      for (std::size_t i = 0; i < 3; ++i) check(op, i, "the bound of a loop");
+    else if (o == Crop)
+      check_all(op, 1, "the bound of a crop");
+    else if (o == If || is_loop_condition(op))
+      check(op, 0, "a condition");
+  }
+
+  /// The yield is that of a while loop's condition.
+  bool is_loop_condition(OpId op) const {
+    const OpId owner = k_[k_[op].parent].owner;
+    return k_[op].opcode == Opcode::Yield && owner && k_[owner].opcode == Opcode::While &&
+           k_[op].parent == k_[owner].regions[0];
+  }
+
+  void access(OpId op, std::size_t mask) {
+    check(op, 0, "an address");
+    if (mask < k_[op].operands.size()) check(op, mask, "a mask");
+  }
+
+  void check_all(OpId op, std::size_t first, std::string_view used_as) {
+    for (std::size_t i = first; i < k_[op].operands.size(); ++i) check(op, i, used_as);
+  }
+
+  void check(OpId op, std::size_t operand, std::string_view used_as) {
+    for (const Origin& from : origins(k_[op].operands[operand])) {
+      if (std::ranges::find(checked_, from) != checked_.end()) continue;
+      checked_.push_back(from);
+      Builder b(k_);
+      b.before(op);
+      b.loc = k_[from.load].loc;
+      const Value holds = b.op(Opcode::Not, {from.is_outside});
+      b.effect(Opcode::Assume, {holds},
+               {{AttrName::kind, "inside"}, {AttrName::message, message(op, from, used_as)}});
+      changed_ = true;
+    }
+  }
+
+  std::string message(OpId op, const Origin& from, std::string_view used_as) const {
+    const Value view = k_[from.load].operands[0];
+    const auto param = std::ranges::find(k_.params(), view, &Param::value);
+    const Loc use = k_[op].loc;
+    return fmt::format("an element of {} is read outside of it, and the 0 that is read is {}{}",
+                       param != k_.params().end() ? param->name : "a view", used_as,
+                       use.known() ? fmt::format(" at {}:{}", use.file, use.line) : "");
+  }
+
+  Origins origins(Value v) {
+    if (const auto it = origins_.find(v); it != origins_.end()) return it->second;
+    Origins found = find_origins(v);
+    if (found.size() > kMaxOrigins) found.resize(kMaxOrigins);
+    return origins_[v] = std::move(found);
+  }
+
+  Origins find_origins(Value v) {
+    const OpId def = k_[v].def;
+    if (!def) return {};
+    using enum Opcode;
+    const Opcode o = k_[def].opcode;
+    if (o == LoadView) return element(def);
+    if (o == Select) return choice(def);
+    if ((o == And || o == Or) && is_scalar_flag(k_, v)) return junction(def, o == And);
+    const bool is_shape =
+        o == Splat || o == Broadcast || o == ExpandDims || o == Reshape || o == Permute;
+    if (!is_shape && info(o).family != Family::Elementwise && info(o).family != Family::Math)
+      return {};
+    return of_operands(def);
+  }
+
+  Origins of_operands(OpId op) {
+    Origins all;
+    const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
+    for (const Value operand : operands) add(all, origins(operand));
+    return all;
+  }
+
+  static void add(Origins& all, const Origins& more) {
+    for (const Origin& from : more)
+      if (std::ranges::find(all, from) == all.end()) all.push_back(from);
+  }
+
+  /// A load of one element that is not proved to lie inside.
+  Origins element(OpId load) {
+    if (k_.type(k_[load].results[0]).is_tile()) return {};
+    const Value view = k_[load].operands[0];
+    Builder b = Builder::behind(k_, load);
+    Value is_outside;
+    for (std::size_t axis = 0; axis + 1 < k_[load].operands.size(); ++axis) {
+      const Value at = k_[load].operands[1 + axis];
+      if (known_.is_inside(at, 1, view, static_cast<int>(axis), load)) continue;
+      const Type type = k_.type(at);
+      const Value extent =
+          b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, static_cast<std::int64_t>(axis)}});
+      const DType no_sign = type.dtype() == DType::i64 ? DType::u64 : DType::u32;
+      const Value outside = b.cmp("ge", b.cast(at, no_sign), b.cast(extent, no_sign));
+      is_outside = is_outside ? b.op(Opcode::Or, {is_outside, outside}) : outside;
+    }
+    if (!is_outside) return {};
+    return {{load, is_outside}};
+  }
+
+  /// The same elements, where `condition` (or its opposite) holds.
+  Origins where(const Origins& some, OpId behind, Value condition, bool holds) {
+    Origins all;
+    for (const Origin& from : some) {
+      Builder b = Builder::behind(k_, behind);
+      const Value counts = holds ? condition : b.op(Opcode::Not, {condition});
+      all.push_back({from.load, b.op(Opcode::And, {from.is_outside, counts})});
+    }
+    return all;
+  }
+
+  /// A condition for each element of a tile says of no side as a whole that it is taken.
+  Origins choice(OpId op) {
+    const Value condition = k_[op].operands[0], yes = k_[op].operands[1], no = k_[op].operands[2];
+    Origins all = origins(condition);
+    if (!is_scalar_flag(k_, condition)) return all;
+    add(all, where(origins(yes), op, condition, true));
+    add(all, where(origins(no), op, condition, false));
+    return all;
+  }
+
+  Origins junction(OpId op, bool is_and) {
+    const Value left = k_[op].operands[0], right = k_[op].operands[1];
+    const Origins of_left = origins(left), of_right = origins(right);
+    if (!of_left.empty() && !of_right.empty()) return of_operands(op);
+    return of_right.empty() ? where(of_left, op, right, is_and) : where(of_right, op, left, is_and);
+  }
+
+  Kernel& k_;
+  IndexFacts known_;
+  std::unordered_map<Value, Origins> origins_;
+  Origins checked_;  ///< in this region and those around it, before this op
+  bool changed_ = false;
+};
+
+/// Elements are read by themselves, and have no checks yet.
+bool lacks_checks(const Kernel& kernel) {
+  bool reads = false, checks = false;
+  walk(kernel, kernel.body(), [&](OpId op) {
+    const OpData& d = kernel[op];
+    reads = reads || (d.opcode == Opcode::LoadView && !kernel.type(d.results[0]).is_tile());
+    checks = checks || (d.opcode == Opcode::Assume && !states_fact(kernel, op));
+  });
+  return reads && !checks;
+}
+
+}  // namespace
+
+bool outside_reads(Kernel& kernel, PassContext& context) {
+  if (!context.keep_checks || !lacks_checks(kernel)) return false;
+  return OutsideReads(kernel).run();
+}
+
+}  // namespace tegula::ir
