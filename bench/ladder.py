@@ -12,6 +12,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE, PLOT = ROOT / "docs/hopper-matmul.md", ROOT / "docs/hopper-matmul.svg"
@@ -94,22 +95,25 @@ def plot(found):
 def page(found):
     device = next(iter(found.values()))
     has_tiles = "tile" in device  # else one CTA has 128x256 outputs in every rung, and the plan is that of the environment
-    what = ("The eight-line kernel, its tile and each field of its plan changed in turn (`with_plan`; [wgmma-pipeline.md](wgmma-pipeline.md) says what" if has_tiles else
-            "The eight-line kernel, 128x256 outputs a CTA, with each field of its plan switched on in turn (`TEGULA_PLAN`; [wgmma-pipeline.md](wgmma-pipeline.md) says what")
-    out = ["# The ladder of the Hopper matmul", "", what,
-           f"each does). {device['device']}, back end {device['backend']}, commit {device['commit']}; random inputs, cold L2, medians of interleaved runs after",
-           "warm-up; the ratio is cuBLAS' time by ours in the same run. Generated: `python3 bench/ladder.py run --out bench/results/FILE-ladder.jsonl`, then",
-           "`python3 bench/ladder.py page`.", "", "![TFLOPS of each rung](hopper-matmul.svg)", "",
+    what = ("its tile and each field of its plan changed in turn (`with_plan`;" if has_tiles else
+            "128x256 outputs a CTA, with each field of its plan switched on in turn (`TEGULA_PLAN`;")
+    out = ["# The ladder of the Hopper matmul", "", textwrap.fill(
+        f"The eight-line kernel, {what} [wgmma-pipeline.md](wgmma-pipeline.md) says what each does). {device['device']}, back end "
+        f"{device['backend']}, commit {device['commit']}; random inputs, cold L2, medians of interleaved runs after warm-up; the "
+        "ratio is cuBLAS' time by ours in the same run.", 120), "",
+           "Generated: `python3 bench/ladder.py run --out bench/results/FILE-ladder.jsonl`, then `python3 bench/ladder.py page`.",
+           "", "![TFLOPS of each rung](hopper-matmul.svg)", "",
            "| rung | case | TFLOPS | ratio to cuBLAS | clock, power |", "|---|---|---|---|---|"]
     for name in names_of(found):
         for case in CASES:
             r = found[name, case]
             out.append(f"| {name} | {case} | {r['tflops']:.0f} | {r['ratio_cublas']:.2f} | {r['clock_mhz']:.0f} MHz, {r['power_w']:.0f} W |")
-    out += ["", "| rung | tile | rows of tiles finished together | plan |", "|---|---|---|---|"] if has_tiles else ["", "| rung | `TEGULA_PLAN` |", "|---|---|"]
+    rest = ", with its tile and how many rows of tiles are finished together" if has_tiles else ""
+    out += ["", "## Plans", "", f"The plan of each rung{rest}:", ""]
     for name in names_of(found):
         r = found[name, CASES[0]]
-        tile = f"{r['tile']} | {r['group'] or 'all'} | " if has_tiles else ""
-        out.append(f"| {name} | {tile}`{r['plan']}` |")
+        tile = f", {r['tile']}, {r['group'] or 'all'}" if has_tiles else ""
+        out += [f"- {name}{tile}"] + textwrap.wrap(f"`{r['plan']}`", 120, initial_indent="  ", subsequent_indent="  ")
     return "\n".join(out) + "\n"
 
 

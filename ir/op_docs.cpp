@@ -6,6 +6,7 @@
 #include <array>
 
 #include "ir/op.h"
+#include "support/markdown.h"
 
 namespace tegula::ir {
 namespace {
@@ -33,21 +34,24 @@ std::string arity(const OpInfo& row) {
 
 std::string ops_markdown() {
   std::string out =
-      "# The IR\n\nGenerated from `ir/ops.def` and `ir/attrs.def` by `TEGULA_BLESS=1 "
-      "unit_ir_docs_test`; the text form is described in `ir/text.h`.\n"
-      "One container holds three forms: `tile` (tiles without layout, views, scalars; run by the "
-      "interpreter), `machine` (tiles with layouts, shared memory, "
-      "barriers; run by the interpreter) and `simt` (registers of one thread; emitted, and run by "
-      "the simulator).\n";
+      "# The IR\n\n" +
+      markdown_paragraph(
+          "Generated from `ir/ops.def` and `ir/attrs.def` by `TEGULA_BLESS=1 unit_ir_docs_test`; "
+          "the "
+          "text form is described in `ir/text.h`. One container holds three forms: `tile` (tiles "
+          "without layout, views, scalars; run by the interpreter), `machine` (tiles with layouts, "
+          "shared memory, barriers; run by the interpreter) and `simt` (registers of one thread; "
+          "emitted, and run by the simulator).") +
+      "\nBehind an op stand the numbers of its operands and results.\n";
   for (std::size_t family = 0; family < kFamilies.size(); ++family) {
-    out += fmt::format("\n## {}\n\n| op | operands -> results | meaning |\n|---|---|---|\n",
-                       kFamilies[family]);
+    out += fmt::format("\n## {}\n\n", kFamilies[family]);
     for (const OpInfo& row : all_ops())
       if (static_cast<std::size_t>(row.family) == family)
-        out += fmt::format("| `{}` | {} | {} |\n", row.mnemonic, arity(row), row.doc);
+        out += markdown_item(fmt::format("`{}` ({}): {}", row.mnemonic, arity(row), row.doc));
   }
-  out += "\n## Attributes\n\n| attribute | meaning |\n|---|---|\n";
-  for (const AttrInfo& a : all_attrs()) out += fmt::format("| `{}` | {} |\n", a.name, a.doc);
+  out += "\n## Attributes\n\n";
+  for (const AttrInfo& a : all_attrs())
+    out += markdown_item(fmt::format("`{}`: {}", a.name, a.doc));
   return out;
 }
 

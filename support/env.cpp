@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "support/markdown.h"
 #include "support/text.h"
 #include "tegula/error.h"
 
@@ -123,13 +124,12 @@ std::vector<std::string> environment_entries() {
 
 std::string env_markdown() {
   std::string text =
-      "# Environment variables\n\n"
-      "Generated from `support/env.def`; do not edit. Every variable Tegula reads is here. An "
-      "unset or empty variable\n"
-      "means the default; a value that is not allowed is a `DeviceError`; `tegula doctor` names "
-      "`TEGULA_*` variables\n"
-      "that are not in this table.\n\n"
-      "| variable | values | meaning |\n|---|---|---|\n";
+      "# Environment variables\n\n" +
+      markdown_paragraph(
+          "Generated from `support/env.def`; do not edit. Every variable Tegula reads is here. An "
+          "unset or empty variable means the default; a value that is not allowed is a "
+          "`DeviceError`; `tegula doctor` names `TEGULA_*` variables that are not in this list.") +
+      "\n";
   for (const EnvRow& row : kRows) {
     std::string values = row.values;
     if (std::string_view(row.kind) == "Choice") {
@@ -140,8 +140,8 @@ std::string env_markdown() {
     std::string shown(fallback);
     std::erase_if(shown, [](char c) { return c == '"' || c == '\''; });
     if (shown == "false") shown = "0";
-    text += fmt::format("| `{}` | {} | {}{} |\n", row.name, values, row.doc,
-                        shows_default ? fmt::format(" Default: {}.", shown) : "");
+    text += markdown_item(fmt::format("`{}` ({}): {}{}", row.name, values, row.doc,
+                                      shows_default ? fmt::format(" Default: {}.", shown) : ""));
   }
   return text;
 }

@@ -11,5 +11,6 @@ void add_doctor(CLI::App& program, int& exit_code);
 void add_explain(CLI::App& program, int& exit_code);
 void add_mask(CLI::App& program, int& exit_code);
 void add_opt(CLI::App& program, int& exit_code);
+void add_support(CLI::App& program, int& exit_code);
 
 }  // namespace tegula::tools

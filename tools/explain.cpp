@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "runtime/doctor.h"
+#include "support/text.h"
 #include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/kernels/attention.h"
@@ -13,6 +14,7 @@
 #include "tegula/tegula.h"
 #include "tools/assembled.h"
 #include "tools/commands.h"
+#include "tools/schedule_picture.h"
 
 namespace tegula::tools {
 namespace {
@@ -25,6 +27,7 @@ struct Subject {
   bool tensor_cores = false;
   std::function<void()> run;  ///< a call of the same class (alignment, divisibility), small enough
                               ///< for the interpreter
+  std::vector<std::string> tensors = {};  ///< names of the arguments, for pictures
 };
 
 Tensor host(const Dims& shape, DType dtype) { return Tensor::zeros(shape, dtype, Device::cpu()); }
@@ -47,14 +50,22 @@ std::vector<Subject> subjects() {
          rms_norm(cpu, host({1, 8192}, DType::bf16), host({8192}, DType::bf16),
                   host({1, 8192}, DType::bf16));
        }},
-      {"matmul", "8192 x 8192 x 8192 bf16", 6 * kSide * kSide, 2 * kSide * kSide * kSide, true,
+      {"matmul",
+       "8192 x 8192 x 8192 bf16",
+       6 * kSide * kSide,
+       2 * kSide * kSide * kSide,
+       true,
        [=] {
          // As such a product is cut.
          matmul(cpu, host({256, 128}, DType::bf16), host({128, 256}, DType::bf16),
                 host({256, 256}, DType::bf16), matmul_config({.m = 8192, .n = 8192, .k = 8192}));
-       }},
-      {"attention", "[4, 16, 4096, 128] bf16, causal",
-       4.0 * 2 * 4 * 16 * 4096 * 128 + 4.0 * 4 * 16 * 4096, 4 * kPairs * 128, true,
+       },
+       {"A", "B", "C"}},
+      {"attention",
+       "[4, 16, 4096, 128] bf16, causal",
+       4.0 * 2 * 4 * 16 * 4096 * 128 + 4.0 * 4 * 16 * 4096,
+       4 * kPairs * 128,
+       true,
        [=] {
          const Dims shape{1, 2, 64, 128};
          const Attention causal({.mask = [](auto, auto, auto q, auto kv) { return q >= kv; },
@@ -64,7 +75,8 @@ std::vector<Subject> subjects() {
                                  .scale = {}});
          causal(cpu, host(shape, DType::bf16), host(shape, DType::bf16), host(shape, DType::bf16),
                 host(shape, DType::bf16));
-       }},
+       },
+       {"Q", "K", "V", "O"}},
   };
 }
 
@@ -89,10 +101,23 @@ std::string roofline(const Subject& s) {
       by_memory > by_math ? "memory" : "arithmetic");
 }
 
-int explain(const std::string& name, ir::Target target, const std::string& backend) {
+/// The schedule of three tiles of six k-iterations.
+void write_schedule(const std::string& path, const ir::Kernel& tile, const Subject& s,
+                    ir::Target target) {
+  const Scheduled schedule = scheduled(tile, target);
+  const Timeline timeline = timeline_of(schedule.machine, schedule.plan, 6, 3, s.tensors);
+  write_file(path, schedule_svg(schedule, timeline, s.name + ", " + s.shape));
+}
+
+int explain(const std::string& name, ir::Target target, const std::string& backend,
+            const std::string& svg) {
   for (const Subject& s : subjects()) {
     if (s.name != name) continue;
     const ir::Kernel tile = traced(name, s.run);
+    if (!svg.empty()) {
+      write_schedule(svg, tile, s, target);
+      continue;
+    }
     const auto k = compiled_for(tile, target, backend_of(backend));
     fmt::print("{}{}\n{}", k->explain(), size_line(k->artefact()), roofline(s));
     if (k->artefact().kind != runtime::ImageKind::cubin) fmt::print("{}", missing_parts());
@@ -107,7 +132,7 @@ void add_explain(CLI::App& program, int& exit_code) {
       "explain",
       "Plan, remarks, registers, shared memory, occupancy and roofline of a kernel of the library");
   struct Options {
-    std::string kernel, target{ir::Target().name()}, backend = "llvm";
+    std::string kernel, target{ir::Target().name()}, backend = "llvm", svg;
   };
   auto o = std::make_shared<Options>();
   c->add_option("KERNEL", o->kernel, "Which")->required()->check(CLI::IsMember(names()));
@@ -117,8 +142,10 @@ void add_explain(CLI::App& program, int& exit_code) {
   c->add_option("--backend", o->backend, "Emitter")
       ->check(CLI::IsMember(backend_names()))
       ->capture_default_str();
-  c->callback(
-      [o, &exit_code] { exit_code = explain(o->kernel, target_of(o->target), o->backend); });
+  c->add_option("--svg", o->svg, "Draw roles, rings and their timeline to this file instead");
+  c->callback([o, &exit_code] {
+    exit_code = explain(o->kernel, target_of(o->target), o->backend, o->svg);
+  });
 }
 
 }  // namespace tegula::tools

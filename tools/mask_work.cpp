@@ -106,9 +106,7 @@ std::string text(const AttentionWorkload& p) {
 
 std::string order_table(const HeadShape& heads) {
   std::string table =
-      "| mask | length | steps of a tile | tiles are | today | longest of each head first | "
-      "longest "
-      "first | 4 entries: today | longest of each head first | longest first |\n"
+      "| mask | length | steps | tiles | today | by head | all | today, 4 | by head, 4 | all, 4 |\n"
       "|---|---|---|---|---|---|---|---|---|---|\n";
   for_each_case(heads, [&](const Case& c) {
     const auto [least, most] = std::ranges::minmax_element(c.pairs.steps);

@@ -99,7 +99,8 @@ class Machine {
     using Run = void (Machine::*)(const ChannelEvent&);
     static constexpr Run kRun[] = {&Machine::wait, &Machine::release,    &Machine::expect,
                                    &Machine::copy, &Machine::mma,        &Machine::mma_wait,
-                                   &Machine::read, &Machine::order_wait, &Machine::order_arrive};
+                                   &Machine::read, &Machine::order_wait, &Machine::order_arrive,
+                                   &Machine::end};
     (this->*kRun[static_cast<std::size_t>(e.kind)])(e);
     return true;
   }
@@ -202,6 +203,7 @@ class Machine {
   }
 
   void order_wait(const ChannelEvent&) {}
+  void end(const ChannelEvent&) {}
   void order_arrive(const ChannelEvent& e) { cta().next_in_order = e.number; }
 
   static std::optional<ChannelFault> deadlock(const CtaTraces& cta) {

@@ -6,6 +6,7 @@ import math
 import pathlib
 import statistics
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -47,17 +48,39 @@ def ratios(row):
     return {key[6:]: value for key, value in row.items() if key.startswith("ratio_")}
 
 
+def wrapped(text):
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def table_row(*cells):
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
 def head(found):
-    return (f"{found[0]['device']}, random inputs, cold L2, medians of interleaved runs after warm-up, from commit 6d1a047 on in another order in each round; ratio = peer time / our time, above 1 is faster "
-            f"than the peer. Cases marked clean began with an L2 of clean lines, the others with what a fill had left, which whoever was timed wrote back. Command: {COMMAND}.\n")
+    return wrapped(
+        f"{found[0]['device']}, random inputs, cold L2, medians of interleaved runs after warm-up, from commit 6d1a047 on in "
+        "another order in each round; ratio = peer time / our time, above 1 is faster than the peer. Cases marked clean began "
+        "with an L2 of clean lines, the others with what a fill had left, which whoever was timed wrote back.") + f"\n\nCommand: {COMMAND}.\n"
 
 
 def every_case(found):
-    out = ["# Results", "", head(found), "| kernel | case | back end | ms | rate | ratio to peers | clock, power | commit |", "|---|---|---|---|---|---|---|---|"]
+    """A table a suite, a column a peer."""
+    out = ["# Results", "", head(found) + "\n## Cases", "",
+           "Behind the rate stand the ratios to peers; the last columns are the clock in MHz with the power in W, and the commit."]
+    suites = {}
     for r in found:
-        rate = f"{r['tflops']} TFLOPS" if "tflops" in r else f"{r['gbs']} GB/s" if "gbs" in r else "-"
-        text = ", ".join(f"{peer} {v:.2f}" for peer, v in ratios(r).items()) or "-"
-        out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['ms']:.3f} | {rate} | {text} | {r['clock_mhz']:.0f} MHz, {r['power_w']:.0f} W | {r['commit']}{', clean' if r.get('l2') == 'clean' else ''} |")
+        suites.setdefault(r["suite"], []).append(r)
+    for suite, cases in suites.items():
+        peers = list(dict.fromkeys(peer for r in cases for peer in ratios(r)))
+        key, unit = next(((key, unit) for key, unit in (("tflops", "TFLOPS"), ("gbs", "GB/s")) if all(key in r for r in cases)),
+                         ("", "rate"))
+        out += ["", f"### {suite}", "", table_row("case", "back end", "ms", unit, *peers, "MHz, W", "commit"),
+                "|" + "---|" * (6 + len(peers))]
+        for r in cases:
+            shown = [f"{ratios(r)[peer]:.2f}" if peer in ratios(r) else "-" for peer in peers]
+            clean = ", clean" if r.get("l2") == "clean" else ""
+            out.append(table_row(r["case"], r["backend"], f"{r['ms']:.3f}", r.get(key, "-"), *shown,
+                                 f"{r['clock_mhz']:.0f}, {r['power_w']:.0f}", r["commit"] + clean))
     return "\n".join(out) + "\n"
 
 
@@ -67,8 +90,10 @@ def of_errors(found):
     for r in found:
         if "cudnn_err" in r:
             suites.setdefault((r["suite"], r["backend"]), []).append((r["max_err"], r["max_err"] / r["cudnn_err"]))
-    out = ["", "## Errors of attention", "", "Relative error (2-norm) of results of bf16 (two of attention_shapes: f16) against fp64, and its ratio to cuDNN's, from the least to the largest case. Causal and full ones were not rescaled"
-           " (`Rescaling::never`, the choice for so much work); [attention](attention.md) says what that costs.", "", "| kernel | back end | cases | error | by cuDNN's |", "|---|---|---|---|---|"]
+    out = ["", "## Errors of attention", "", wrapped(
+        "Relative error (2-norm) of results of bf16 (two of attention_shapes: f16) against fp64, and its ratio to cuDNN's, from "
+        "the least to the largest case. Causal and full ones were not rescaled (`Rescaling::never`, the choice for so much work); "
+        "[attention](attention.md) says what that costs."), "", "| kernel | back end | cases | error | by cuDNN's |", "|---|---|---|---|---|"]
     for (suite, backend), values in sorted(suites.items()):
         errors, by_cudnn = zip(*values)
         out.append(f"| {suite} | {backend} | {len(values)} | {min(errors):.5f} .. {max(errors):.5f} | {min(by_cudnn):.3f} .. {max(by_cudnn):.3f} |")
@@ -81,14 +106,18 @@ def of_masks(found):
     if not rows:
         return ""
     causal = {(r["case"], r["backend"], r["commit"]): r["computed_tflops"] for r in every_row() if r["suite"] == "mask_causal" and "computed_tflops" in r}
-    out = ["", "## Pairs under masks", "", "Computed pairs are those of the blocks that the kernel visits; the cover has the 64 x 8 blocks that hold a kept pair ([masks](masks.md)).", "",
-           "| kernel | case | back end | tiles | TFLOPS of kept pairs | TFLOPS of computed pairs | by those of mask_causal | computed/kept | cover/kept | computed/cover | commit |",
-           "|---|---|---|---|---|---|---|---|---|---|---|"]
+    out = ["", "## Pairs under masks", "", wrapped(
+        "Computed pairs are those of the blocks that the kernel visits; the cover has the 64 x 8 blocks that hold a kept pair "
+        "([masks](masks.md)). TFLOPS are those of kept and of computed pairs; the column causal has the latter by those of "
+        "mask_causal."), "",
+           "| kernel | case | back end | tiles | kept | computed | causal | computed/kept | cover/kept | computed/cover |",
+           "|---|---|---|---|---|---|---|---|---|---|"]
     for r in rows:
         kept, computed, cover = (r[f"{name}_pairs"] for name in ("kept", "computed", "cover"))
         peer = causal.get((r["case"], r["backend"], r["commit"]))
         share = f"{r['computed_tflops'] / peer:.2f}" if peer else "-"
-        out.append(f"| {r['suite']} | {r['case']} | {r['backend']} | {r['tiles']} | {r['tflops']} | {r['computed_tflops']} | {share} | {computed / kept:.3f} | {cover / kept:.3f} | {computed / cover:.3f} | {r['commit']} |")
+        out.append(table_row(r["suite"], r["case"], r["backend"], r["tiles"], r["tflops"], r["computed_tflops"], share,
+                             f"{computed / kept:.3f}", f"{cover / kept:.3f}", f"{computed / cover:.3f}"))
     return "\n".join(out) + "\n"
 
 

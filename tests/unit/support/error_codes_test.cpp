@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/env.h"
+#include "support/markdown.h"
 #include "support/text.h"
 
 namespace tegula {
@@ -120,15 +121,14 @@ std::string wrapped(const std::string& text) {
 
 std::string page() {
   std::string out =
-      "# Error codes\n\n"
-      "Generated from `support/errors.def`, `ir/eval/findings.def`, `codegen/sim/detectors.def` "
-      "and "
-      "`runtime/warnings.def`; do not edit.\n"
-      "Codes are stable: a code keeps its meaning, and one that is no longer used is not given to "
-      "another mistake. `..` stands for\n"
-      "what the message names at that place. `CompileError::diagnostic()` holds code, message, "
-      "place, notes and hint;\n"
-      "[Debugging](debugging.md) shows how to catch it.\n";
+      "# Error codes\n\n" +
+      markdown_paragraph(
+          "Generated from `support/errors.def`, `ir/eval/findings.def`, "
+          "`codegen/sim/detectors.def` and `runtime/warnings.def`; do not edit. Codes are "
+          "stable: a code keeps its meaning, and one that is no longer used is not given to "
+          "another mistake. `..` stands for what the message names at that place. "
+          "`CompileError::diagnostic()` holds code, message, place, notes and hint; "
+          "[Debugging](debugging.md) shows how to catch it.");
   const std::map<std::string, std::string> of_group = titles();
   std::string group;
   for (const Row& row : rows()) {

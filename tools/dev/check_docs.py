@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Checks the pages that readers read: README.md, CONTRIBUTING.md, docs/*.md, docs/language/*.md and docs/adr/*.md.
+
+- No line has more than 120 columns.
+- An identifier in `code` (one with an underscore, `::` or an inner capital), and a path of ours, is in the tree.
+- A relative link leads to a file.
+
+Code blocks are not looked at: tests compile those of C++."""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WIDTH = 120
+PAGES = ["README.md", "CONTRIBUTING.md", *(str(p.relative_to(ROOT)) for d in ("docs", "docs/language", "docs/adr")
+                                             for p in sorted((ROOT / d).glob("*.md")))]
+WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+RECORDS = ("docs/hopper-matmul.md",)  # plans as they were named when they were measured
+IDENTIFIER = re.compile(r"_|[a-z0-9][A-Z]")
+TRITON = "x_ptr static_range atomic_cas debug_barrier inline_asm_elementwise device_print dot_scaled TRITON_INTERPRET"
+NOT_BUILT = "atomic_load atomic_store grid_barrier"
+FOREIGN = {*TRITON.split(), *NOT_BUILT.split(), "kPascal"}
+
+
+def tracked():
+    return subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\n")
+
+
+def words_of_sources(files):
+    words = set()
+    for name in files:
+        if name.endswith((".md", ".jsonl", ".svg")) or not (ROOT / name).is_file() or name == "tools/dev/check_docs.py":
+            continue
+        words.update(WORD.findall((ROOT / name).read_text(errors="replace")))
+        words.update(WORD.findall(name))
+        if name.startswith("tests/"):  # the program of tests/a/b/c_test.cpp is a_b_c_test
+            words.add(name[len("tests/"):].rsplit(".", 1)[0].replace("/", "_"))
+    return words
+
+
+def is_known(word, words):
+    """`_X` stands for an op, `a_` and `_b` for all words that begin and end so."""
+    if word in FOREIGN or word in words:
+        return True
+    if word.endswith("_X"):
+        word = word[:-1]
+    if word.endswith("_"):
+        return any(w.startswith(word) for w in words)
+    return word.startswith("_") and any(w.endswith(word) for w in words)
+
+
+def parts(lines):
+    """The page without its blocks of code, line by line, and the words of those."""
+    prose, words, inside = [], set(), False
+    for line in lines:
+        fence = line.lstrip().startswith("```")
+        inside ^= fence
+        prose.append("" if inside or fence else line)
+        if inside:
+            words.update(WORD.findall(line))
+    return prose, words
+
+
+def faults_of(page, words):
+    lines = (ROOT / page).read_text().split("\n")
+    prose, own = parts(lines)
+    for number, line in enumerate(lines, 1):
+        if len(line) > WIDTH:
+            yield f"{page}:{number}: {len(line)} columns"
+    for number, line in enumerate(prose, 1):
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", re.sub(r"`[^`]*`", "", line)):
+            if "://" not in target and not ((ROOT / page).parent / target).exists():
+                yield f"{page}:{number}: no file {target}"
+    text = "\n".join(prose)
+    for span in re.finditer(r"`([^`]+)`", text):  # one may go on in the next line
+        for word in WORD.findall(span[1]):
+            if page not in RECORDS and IDENTIFIER.search(word.strip("_")) and word not in own and not is_known(word, words):
+                yield f"{page}:{text.count(chr(10), 0, span.start()) + 1}: `{word}` is not in the tree"
+
+
+def main():
+    words = words_of_sources(tracked())
+    faults = [fault for page in PAGES for fault in faults_of(page, words)]
+    print("\n".join(faults))
+    sys.exit(bool(faults))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""Writes the files of docs/ that the program `tegula` makes whole.
+
+program_pages.py [--check] PROGRAM NAME: NAME is one of FILES; with --check, and without TEGULA_BLESS=1, compares only.
+Arguments behind NAME go to the program, too."""
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+FILES = {
+    "support-matrix.md": ["support", "-o"],
+    "schedule-matmul.svg": ["explain", "matmul", "--svg"],
+    "schedule-attention.svg": ["explain", "attention", "--svg"],
+}
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--check"]
+    program, name, more = arguments[0], arguments[1], arguments[2:]
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / name
+        code = subprocess.run([program, *FILES[name], str(out), *more], stdout=subprocess.DEVNULL).returncode
+        if code:  # 77: something is missing here, skip
+            sys.exit(code)
+        wanted = out.read_text()
+    page = DOCS / name
+    if "--check" not in sys.argv or os.environ.get("TEGULA_BLESS") == "1":
+        page.write_text(wanted)
+    elif not page.exists() or page.read_text() != wanted:
+        sys.exit(f"docs/{name} is not what the program makes; tools/dev/program_pages.py {program} {name} rewrites it")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+#include "tools/support_matrix.h"
+
+#include <fmt/format.h>
+
+#include "tools/support_probe.h"
+
+namespace tegula::tools {
+namespace {
+
+constexpr std::int64_t kRows = 8, kColumns = 32;
+
+/// What the expression of a row may name.
+struct Operands {
+  Tile a, b, c;  ///< of TILES
+  Tile p;        ///< of POINTERS
+  DType to = DType::f32;
+};
+using OnTiles = Tile (*)(const Operands&);
+using OnView = Tile (*)(const ViewTile& y, const Tile& a);
+
+/// A store as an expression.
+Tile stored(const Tile& p, const Tile& a) {
+  store(p, a);
+  return a;
+}
+
+struct Row {
+  std::string group, text;
+  OnTiles tiles = nullptr, pointers = nullptr;
+  OnView view = nullptr;
+};
+
+/// Spaces after commas and around operators are those of the source, but for strings of several
+/// lines.
+std::vector<Row> rows() {
+  std::vector<Row> list;
+  std::string group;
+#define GROUP(heading) group = heading;
+#define TILES(...)                                                     \
+  list.push_back({group, #__VA_ARGS__, [](const Operands& o) -> Tile { \
+                    [[maybe_unused]] const auto& [a, b, c, p, to] = o; \
+                    return __VA_ARGS__;                                \
+                  }});
+#define POINTERS(...)                                                           \
+  list.push_back({group, #__VA_ARGS__, nullptr, [](const Operands& o) -> Tile { \
+                    [[maybe_unused]] const auto& [a, b, c, p, to] = o;          \
+                    return __VA_ARGS__;                                         \
+                  }});
+#define VIEWS(...)                                       \
+  list.push_back({group, #__VA_ARGS__, nullptr, nullptr, \
+                  [](const ViewTile& y, const Tile& a) -> Tile { return __VA_ARGS__; }});
+#include "tools/support_matrix.def"
+#undef GROUP
+#undef TILES
+#undef POINTERS
+#undef VIEWS
+  return list;
+}
+
+/// The bits of a result of any type and shape, as what the probe's output holds.
+Tile bits_of(const Tile& result) {
+  Tile bits = result;
+  if (is_float(bits.dtype())) {
+    const int size = size_bits(bits.dtype());
+    bits = bitcast(bits, size == 8    ? DType::u8
+                         : size == 16 ? DType::u16
+                         : size == 32 ? DType::u32
+                                      : DType::u64);
+  }
+  bits = cast<u64>(bits);
+  if (bits.rank() == 1) return bits.expand(1);
+  if (bits.rank() == 2 && bits.dim(0) != kRows) return bits.reshape({kRows, kColumns});
+  return bits;
+}
+
+/// Small numbers that every type has. Only the first tensor of truth values has false ones.
+Tensor numbers(DType type, std::uint64_t seed, Device device) {
+  if (is_float(type)) return Tensor::uniform({kRows, kColumns}, type, 0.25, 3, seed, device);
+  const std::int64_t low = is_bool(type) && seed == 1 ? 0 : 1, high = is_bool(type) ? 2 : 7;
+  return Tensor::integers({kRows, kColumns}, type, low, high, seed, device);
+}
+
+Tensor results(Device device) { return Tensor::zeros({kRows, kColumns}, DType::u64, device); }
+
+template <Element T>
+auto tiles_kernel(OnTiles row, DType to) {
+  return kernel("probe", [=](In<T, 2> x, In<T, 2> y, In<T, 2> z, Out<u64, 2> bits) {
+    for (auto [r, c] : grid(bits, kRows, kColumns))
+      bits(r, c) = bits_of(row({x(r, c), y(r, c), z(r, c), Tile(), to}));
+  });
+}
+
+template <Element T>
+auto pointers_kernel(OnTiles row) {
+  return kernel("probe", [=](In<T, 2> x, Ptr<T> memory, Out<u64, 2> bits) {
+    for (auto [r, c] : grid(bits, kRows, kColumns)) {
+      const Tile at = memory + arange(kRows * kColumns).reshape({kRows, kColumns});
+      bits(r, c) = bits_of(row({x(r, c), Tile(), Tile(), at, DType::f32}));
+    }
+  });
+}
+
+template <Element T>
+auto view_kernel(OnView row) {
+  return kernel("probe", [=](In<T, 2> x, InOut<T, 2> y, Out<u64, 2> bits) {
+    for (auto [r, c] : grid(bits, kRows, kColumns)) bits(r, c) = bits_of(row(y(r, c), x(r, c)));
+  });
+}
+
+/// The probe of a kernel that takes so many tensors of numbers, then the one that holds the bits.
+template <int Count, class K>
+Probe probe_of(K kernel, DType type) {
+  const auto call = [=](Device device, const auto& use) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const Tensor bits = results(device);
+      return use(bits, numbers(type, I + 1, device)..., bits);
+    }(std::make_index_sequence<Count>{});
+  };
+  return {[=] {
+            return call(Device::cpu(),
+                        [&](const Tensor&, const auto&... all) { return kernel.trace(all...); });
+          },
+          [=](Device device) {
+            return call(device, [&](const Tensor& bits, const auto&... all) {
+              kernel(all...);
+              return bits.to_vector<u64>();
+            });
+          }};
+}
+
+Outcome support_of(const Row& row, DType type, DType to, bool assembles) {
+  const Probe probe = visit_dtype(type, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return row.tiles      ? probe_of<3>(tiles_kernel<T>(row.tiles, to), type)
+           : row.pointers ? probe_of<2>(pointers_kernel<T>(row.pointers), type)
+                          : probe_of<2>(view_kernel<T>(row.view), type);
+  });
+  return outcome_of(probe, assembles);
+}
+
+// ---- matrix products
+
+template <Element T>
+Probe product_probe(Precision precision, bool is_transposed) {
+  constexpr std::int64_t kM = 64, kN = 64, kK = 256, kStep = 128;
+  const auto product = kernel("probe", [=](In<T, 2> A, In<T, 2> B, Out<Accumulator<T>, 2> C) {
+    for (auto [m, n] : grid(C, kM, kN)) {
+      Tile acc = zeros<Accumulator<T>>(kM, kN);
+      for (auto k : steps(A.cols(), kStep))
+        acc = dot(A(m, k), is_transposed ? B(n, k).T() : B(k, n), acc, precision);
+      C(m, n) = acc;
+    }
+  });
+  const auto call = [=](Device device, const auto& use) {
+    const Tensor a = Tensor::integers({kM, kK}, dtype_of<T>, 0, 2, 1, device);
+    const Dims shape = is_transposed ? Dims{kN, kK} : Dims{kK, kN};
+    const Tensor b = Tensor::integers(shape, dtype_of<T>, 0, 2, 2, device);
+    return use(a, b, Tensor::zeros({kM, kN}, dtype_of<Accumulator<T>>, device));
+  };
+  return {[=] {
+            return call(Device::cpu(), [&](const Tensor& a, const Tensor& b, const Tensor& c) {
+              return product.trace(a, b, c);
+            });
+          },
+          [=](Device device) {
+            return call(device, [&](const Tensor& a, const Tensor& b, const Tensor& c) {
+              product(a, b, c);
+              std::vector<std::uint64_t> values;  // sums of ones: whole numbers
+              for (const auto v : c.to_vector<Accumulator<T>>())
+                values.push_back(static_cast<std::uint64_t>(static_cast<double>(v)));
+              return values;
+            });
+          }};
+}
+
+ProductSupport product_of(DType type, Precision precision, bool assembles) {
+  return visit_dtype(type, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    return ProductSupport{
+        fmt::format("{}{}", name(type), precision == Precision::tf32 ? " as tf32" : ""),
+        std::string(name(dtype_of<Accumulator<T>>)),
+        outcome_of(product_probe<T>(precision, false), assembles),
+        outcome_of(product_probe<T>(precision, true), assembles)};
+  });
+}
+
+}  // namespace
+
+std::vector<OperationSupport> operation_support(bool assembles) {
+  std::vector<OperationSupport> list;
+  for (const Row& row : rows()) {
+    list.push_back({row.group, row.text, {}});
+    for (const DTypeInfo& type : kDTypeInfo)
+      list.back().outcomes.push_back(support_of(row, type.dtype, DType::f32, assembles));
+  }
+  return list;
+}
+
+std::vector<OperationSupport> cast_support(bool assembles) {
+  const Row row{"", "", [](const Operands& o) { return cast(o.a, o.to); }};
+  std::vector<OperationSupport> list;
+  for (const DTypeInfo& from : kDTypeInfo) {
+    list.push_back({"", std::string(from.name), {}});
+    for (const DTypeInfo& to : kDTypeInfo)
+      list.back().outcomes.push_back(support_of(row, from.dtype, to.dtype, assembles));
+  }
+  return list;
+}
+
+std::vector<ProductSupport> product_support(bool assembles) {
+  std::vector<ProductSupport> list;
+  for (const DTypeInfo& type : kDTypeInfo) {
+    list.push_back(product_of(type.dtype, Precision::ieee, assembles));
+    if (type.dtype == DType::f32)
+      list.push_back(product_of(type.dtype, Precision::tf32, assembles));
+  }
+  return list;
+}
+
+}  // namespace tegula::tools
