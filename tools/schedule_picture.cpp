@@ -168,9 +168,10 @@ class Picture {
     svg_.text(b.x + 14, b.y + 46,
               fmt::format("{} warp{}; one thread", plan_.producer_warps, plural), 12, kGrey);
     svg_.text(b.x + 14, b.y + 63, "issues the TMA loads", 12, kGrey);
-    if (plan_.registers != 0)
+    if (plan_.consumer_registers != 0)
       svg_.text(b.x + 14, b.y + 80,
-                fmt::format("{} registers a thread", plan_.producer_registers()), 12, kGrey);
+                fmt::format("{} registers a thread", plan_.producer_registers(*k_.info.target)), 12,
+                kGrey);
   }
 
   void draw_rings(const Box& b, double width) {
@@ -215,8 +216,9 @@ class Picture {
       svg_.text(b.x + 14, b.y + 24, t_.roles[t_.roles.size() - count + i].name, 14, kInk, "start",
                 true);
       svg_.text(b.x + 14, b.y + 43,
-                fmt::format("4 warps, {} registers a thread", plan_.registers_per_consumer()), 12,
-                kGrey);
+                fmt::format("4 warps, {} registers a thread",
+                            plan_.registers_per_consumer(*k_.info.target)),
+                12, kGrey);
       const std::int64_t first = plan_.pingpong ? 0 : static_cast<std::int64_t>(i) * share;
       svg_.text(b.x + 14, b.y + 60,
                 plan_.pingpong ? fmt::format("every second tile, {} x {}", rows, columns)

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "dsl/errors.h"
 #include "runtime/jit_verbs.h"
 #include "runtime/nvrtc.h"
+#include "support/errors.h"
 #include "tegula/error.h"
 #include "tools/assembled.h"
 
@@ -14,10 +14,10 @@ namespace {
 /// The words of the table of mistakes, which leave open what is named; of other errors the first
 /// line.
 std::string reason_of(const std::string& code, const std::string& message) {
-  for (int i = 0; i < dsl::mistake_count(); ++i) {
-    const dsl::ErrorRow& row = dsl::row(static_cast<dsl::ErrorId>(i));
-    if (code != row.code) continue;
-    std::string text = row.message;
+  for (int i = 0; i < mistake_count(); ++i) {
+    const ErrorRow& known = row(static_cast<ErrorId>(i));
+    if (code != known.code) continue;
+    std::string text = known.message;
     for (std::size_t at = 0; (at = text.find("{}", at)) != std::string::npos;)
       text.replace(at, 2, "..");
     return code + ", " + text;

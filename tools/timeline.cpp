@@ -130,7 +130,7 @@ class Simulation {
 
   void trace(int k_iterations, int tiles) {
     ir::ChannelExtents extents{
-        .extent = k_iterations * k_step(k_), .scalar = k_iterations, .turns = tiles};
+        .extent = k_iterations * k_step(k_), .scalar = k_iterations, .outer_trips = tiles};
     const bool has_producer = plan_.producer_warps > 0;
     if (has_producer) {
       out_.roles.push_back({"producer", {}, {}, {}, {}});
@@ -218,7 +218,7 @@ class Simulation {
       case Kind::Copy:
         copy(a, e);
         break;
-      case Kind::Product:
+      case Kind::Mma:
         multiply(a, e);
         break;
       case Kind::MmaWait:
@@ -241,7 +241,7 @@ class Simulation {
     if (ring == out_.rings.size())
       return arrive_bytes(e.channel, e.number, a.now);  // a tile's number
     // Of what two CTAs share each brings half.
-    const double share = e.reach == ChannelEvent::Reach::Both ? 0.5 : 1;
+    const double share = e.signals == ChannelEvent::SignalScope::BothCtas ? 0.5 : 1;
     tma_free_ =
         std::max(tma_free_, a.now) + share * static_cast<double>(e.number) / m_.copied_bytes;
     const double landed = tma_free_ + m_.latency;
