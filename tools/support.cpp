@@ -10,6 +10,7 @@
 #include "runtime/doctor.h"
 #include "support/markdown.h"
 #include "support/text.h"
+#include "tools/assembled.h"
 #include "tools/commands.h"
 #include "tools/support_matrix.h"
 
@@ -134,11 +135,13 @@ std::string products_text(const std::vector<ProductSupport>& all, Reasons& reaso
       "is [N, K].\n\n"
       "| operands | sums | tiles | sm_80 | sm_90a, [K, N] | sm_90a, [N, K] "
       "|\n|---|---|---|---|---|---|\n";
+  const std::vector<std::string> targets = target_names();
   for (const ProductSupport& p : all) {
     if (p.k_by_n.nowhere() && p.n_by_k.nowhere()) continue;
     out += fmt::format("| {} | {} | {} {} | {} | {} | {} |\n", p.operands, p.accumulator,
-                       reasons.sign(p.k_by_n), reasons.sign(p.n_by_k), unit_of(p.k_by_n, "sm_80"),
-                       unit_of(p.k_by_n, "sm_90a"), unit_of(p.n_by_k, "sm_90a"));
+                       reasons.sign(p.k_by_n), reasons.sign(p.n_by_k),
+                       unit_of(p.k_by_n, targets.front()), unit_of(p.k_by_n, targets.back()),
+                       unit_of(p.n_by_k, targets.back()));
   }
   std::vector<std::string> refused;
   for (const ProductSupport& p : all)

@@ -11,7 +11,7 @@
 
 namespace tegula::tools {
 
-/// Who executes a kernel, or emits code for it.
+/// Executors of a kernel, and back ends with the targets, oldest first, that they emit code for.
 inline constexpr std::array<std::string_view, 6> kExecutors{
     "cpu", "sim", "LLVM sm_80", "LLVM sm_90a", "NVRTC sm_80", "NVRTC sm_90a"};
 

@@ -55,20 +55,21 @@ runtime::Compilation optimized(const ir::Kernel& tile, const runtime::CompileReq
 }
 
 /// The verbs behind `optimize` by both back ends.
-void emit_for(const std::string& target, const ir::Kernel& tile, bool assembles, Outcome& out) {
-  const std::size_t at = target == "sm_80" ? 2 : 3;
+void emit_for(std::size_t at, ir::Target target, const ir::Kernel& tile, bool assembles,
+              Outcome& out) {
   for (const runtime::Backend backend : {runtime::Backend::Llvm, runtime::Backend::Nvrtc}) {
     const bool is_llvm = backend == runtime::Backend::Llvm;
     out.refusals[is_llvm ? at : at + 2] = refusal_of([&] {
       runtime::CompileRequest request;
       request.device = Device::cuda();  // the GPU need not be here
-      request.target = target_of(target);
+      request.target = target;
       request.backend = backend;
       runtime::Compilation c = optimized(tile, request);
       runtime::emit(c, request);
       if (is_llvm) out.compares_and_swaps = c.emitted.ptx.find(".cas.") != std::string::npos;
       if (assembles) runtime::assemble(c, request);
-      for (const auto& [op, count] : ops_of(c.simt)) out.simt_ops[target].insert(op);
+      for (const auto& [op, count] : ops_of(c.simt))
+        out.simt_ops[std::string(target.name())].insert(op);
     });
   }
 }
@@ -97,7 +98,8 @@ Outcome outcome_of(const Probe& probe, bool assembles) {
   out.refusals[0] = refusal_of([&] { on_cpu = probe.run(Device::cpu()); });
   out.refusals[1] = refusal_of([&] { on_sim = probe.run(Device::sim()); });
   out.same_bits = on_cpu == on_sim;
-  for (const char* target : {"sm_80", "sm_90a"}) emit_for(target, tile, assembles, out);
+  std::size_t at = 2;
+  for (const ir::Target target : ir::Target::all()) emit_for(at++, target, tile, assembles, out);
   return out;
 }
 

@@ -10,6 +10,7 @@
 
 #include "ir/analysis/channel_trace.h"
 #include "ir/op.h"
+#include "ir/op_table.h"
 #include "tegula/error.h"
 
 namespace tegula::tools {
@@ -32,30 +33,35 @@ std::int64_t k_step(const ir::Kernel& k) {
   return step;
 }
 
+/// The unit that an op keeps busy: one lane a cycle and element, unless the table says more.
+enum class Unit : std::uint8_t { Lanes, LanesTwice, Exponentials };
+
+Unit unit_of(ir::Opcode op) {
+  using enum ir::Opcode;
+  static constexpr auto kUnits = ir::op_table<Unit>({{Exp2, Unit::Exponentials},
+                                                     {Log2, Unit::Exponentials},
+                                                     {Rsqrt, Unit::Exponentials},
+                                                     {Rcp, Unit::Exponentials},
+                                                     {StoreView, Unit::LanesTwice},
+                                                     {LoadView, Unit::LanesTwice},
+                                                     {Reduce, Unit::LanesTwice},
+                                                     {ConvertLayout, Unit::LanesTwice}});
+  return kUnits[static_cast<std::size_t>(op)];
+}
+
 /// Cycles that a warpgroup's share of a tile op takes.
 double cycles_of(const ir::Kernel& k, ir::OpId op, int warpgroups, const CycleModel& m) {
-  using enum ir::Opcode;
   const ir::OpData& d = k[op];
-  const ir::Value tile = d.opcode == StoreView ? d.operands[1]
-                         : d.opcode == Reduce  ? d.operands[0]
-                         : d.results.empty()   ? ir::Value()
-                                               : d.results[0];
+  const ir::Value tile = d.opcode == ir::Opcode::StoreView ? d.operands[1]
+                         : d.opcode == ir::Opcode::Reduce  ? d.operands[0]
+                         : d.results.empty()               ? ir::Value()
+                                                           : d.results[0];
   if (!tile || !k.type(tile).is(ir::TypeKind::Tile)) return 0;
   const double elements = static_cast<double>(k.type(tile).count()) / warpgroups;
-  switch (d.opcode) {
-    case Exp2:
-    case Log2:
-    case Rsqrt:
-    case Rcp:
-      return elements / m.exponentials;
-    case StoreView:
-    case LoadView:
-    case Reduce:
-    case ConvertLayout:
-      return 2 * elements / m.lanes;
-    default:
-      return ir::info(d.opcode).family == ir::Family::Elementwise ? elements / m.lanes : 0;
-  }
+  const Unit unit = unit_of(d.opcode);
+  if (unit == Unit::Exponentials) return elements / m.exponentials;
+  if (unit == Unit::LanesTwice) return 2 * elements / m.lanes;
+  return ir::info(d.opcode).family == ir::Family::Elementwise ? elements / m.lanes : 0;
 }
 
 /// An mbarrier: phases that are complete.
@@ -240,7 +246,7 @@ class Simulation {
     const std::size_t ring = ring_index(e.at.of);
     if (ring == out_.rings.size())
       return arrive_bytes(e.channel, e.number, a.now);  // a tile's number
-    // Of what two CTAs share each brings half.
+    // Two CTAs that share a box bring half of it each.
     const double share = e.signals == ChannelEvent::SignalScope::BothCtas ? 0.5 : 1;
     tma_free_ =
         std::max(tma_free_, a.now) + share * static_cast<double>(e.number) / m_.copied_bytes;
@@ -341,7 +347,7 @@ class Simulation {
     return fmt::format("empty[{}]", e.at.slot);
   }
 
-  /// Those that compute one tile together.
+  /// Warpgroups that compute one tile together.
   int warpgroups_per_tile() const { return plan_.pingpong ? 1 : warpgroups_; }
   Barrier& barrier(const ir::SlotRef& s) { return barriers_[{s.of.index, s.slot}]; }
   Timeline::Role& role(const Actor& a) {
