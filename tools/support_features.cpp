@@ -46,7 +46,8 @@ std::vector<Feature> features() {
                 y(i) = x(i);
               }),
       FEATURE("`x.stride`", (y, kBlock), { y(i) = x(i) * cast<f32>(x.stride(0)); }),
-      FEATURE("`relaxed`", (y, kBlock), { y(i) = relaxed([&] { return x(i) * sum(x(i)); }); }),
+      FEATURE("`reassociable`", (y, kBlock),
+              { y(i) = reassociable([&] { return x(i) * sum(x(i)); }); }),
       FEATURE("`arrive_and_test_last`", (y, kBlock),
               {
                 y(i) = x(i);

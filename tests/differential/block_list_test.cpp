@@ -118,7 +118,7 @@ TEST(BlockList, WhatDoesNotFitIsRefused) {
     EXPECT_NE(message(spec).find(text), std::string::npos) << message(spec);
   };
   expect({.blocks = BlockList{ints({1, 1, 3, 4}, DType::i64), ints({1, 1, 3})}},
-         "BlockList::blocks is i64[1, 1, 3, 4] on cpu");
+         "BlockList::kv_indices is i64[1, 1, 3, 4] on cpu");
   expect({.blocks = BlockList{ints({1, 1, 3, 4}), ints({1, 3})}}, "it must be i32 of rank 3");
   expect({.blocks = BlockList{ints({1, 1, 2, 4}), ints({1, 1, 3})}},
          "for [1, 1, 3] batch entries, heads and tiles");

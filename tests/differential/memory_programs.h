@@ -83,7 +83,7 @@ inline MemoryProgram reversed(Device d) {
 }
 /// The author's barriers stand where the compiler's would, and in branches and loops.
 inline MemoryProgram with_barriers(Device d) {
-  const auto k = kernel("with_barriers", [](InOut<f32, 1> y, Ptr<i32> turns) {
+  const auto k = kernel("with_barriers", [](InOut<f32, 1> y, Ptr<i32> ends) {
     once([&] {
       for (auto t : steps(3, 1)) {
         const Tile v = y((kMany - 1) - arange(kMany));
@@ -91,7 +91,7 @@ inline MemoryProgram with_barriers(Device d) {
         y(arange(kMany)) = v;
         if_(t.indices() < 2, [&] { barrier(); }, [&] { barrier(); });
       }
-      atomic_add(turns, 1, {}, MemoryOrder::release);
+      atomic_add(ends, 1, {}, MemoryOrder::release);
     });
   });
   return memory_program<2>("with_barriers", 0, k, {iota(d, {kMany}), filled(d, {1}, 0, DType::i32)},

@@ -158,11 +158,12 @@ runtime::LoadedKernel load(const ir::Kernel& k, bool nvrtc) {
   const std::vector<char> cubin =
       nvrtc ? runtime::compile_cuda({.source = codegen::emit_cuda(k).source,
                                      .name = k.info.name + ".cu",
-                                     .target = k.info.target,
+                                     .target = std::string(k.info.target.name()),
                                      .options = {}})
                   .cubin
-            : runtime::assemble(
-                  {.ptx = codegen::emit_llvm(k).ptx, .target = k.info.target, .options = {}})
+            : runtime::assemble({.ptx = codegen::emit_llvm(k).ptx,
+                                 .target = std::string(k.info.target.name()),
+                                 .options = {}})
                   .cubin;
   return runtime::Module::load_cubin(cubin)->kernel(k.info.name, 0, {});
 }

@@ -26,7 +26,7 @@ constexpr const char* kFault = "pass check_channels: internal error: deadlock: n
 /// such survive it.
 std::vector<ir::Pass> dealing_twice() {
   std::vector<ir::Pass> passes = optimize_passes();
-  const auto make_persistent = std::ranges::find(passes, "persist", &ir::Pass::name);
+  const auto make_persistent = std::ranges::find(passes, "make_persistent", &ir::Pass::name);
   const ir::Pass again = *make_persistent;
   passes.insert(make_persistent, again);
   return passes;
