@@ -14,6 +14,7 @@
 #include "ir/layout/reduction.h"
 #include "ir/reduce_kind.h"
 #include "ir/text.h"
+#include "support/errors.h"
 #include "tegula/error.h"
 
 namespace tegula::codegen {
@@ -304,7 +305,7 @@ void lower_ReduceWith(Lowering& l, OpId op) {
   const LinearLayout& layout = layout_of(l.from.type(d.operands[0]));
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   if (layout.cover()[axis] != layout.shape()[axis])
-    throw InternalError(print_op(l.from, op) + ": an extent that T1010 refuses");
+    fail(ErrorId::fold_extent, d.loc, {}, layout.shape()[axis], axis);
   const auto combine = [&](const Tuple& a, const Tuple& b) {
     std::vector<Value> args = a;
     args.insert(args.end(), b.begin(), b.end());

@@ -156,10 +156,10 @@ inline void draw_config(Draws& d, DrawnProduct& x) {
 
 inline void draw_plan(Draws& d, DrawnProduct& x) {
   x.plan = {{"persistent", d.between(0, 2) != 0},
-            {"dynamic", d.rarely(4)},
+            {"dynamic_scheduler", d.rarely(4)},
             {"stage_stores", d.flip()},
             {"producer_warps", x.config.pingpong ? d.of({1, 4}) : d.of({0, 1, 4})},
-            {"registers", 0},
+            {"consumer_registers", 0},
             {"epilogue_tile_n", d.of({0, 16, 32, 48, 64})}};
   if (d.flip()) x.plan["stages"] = d.between(2, 8);
   if (d.rarely(6)) x.plan["cluster_split_k"] = d.of({2, 4, 8});
