@@ -24,6 +24,9 @@ Tile stored(const Tile& p, const Tile& a) {
   return a;
 }
 
+/// A function for reduce.
+Tile added(Tile x, Tile y) { return x + y; }
+
 struct Row {
   std::string group, text;
   OnTiles tiles = nullptr, pointers = nullptr;
