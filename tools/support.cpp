@@ -83,7 +83,8 @@ std::string own_ops(const OperationSupport& row, const OperationSupport& plain) 
       const auto at = common.find(op);
       if (at == common.end() || at->second < count) own.insert(op);
     }
-  for (const char* shape : {"const", "splat", "broadcast", "expand_dims", "load_view", "yield"})
+  for (const char* shape :
+       {"const", "splat", "broadcast", "expand_dims", "load_view", "yield", "cast"})
     own.erase(shape);
   return fmt::format("{}", fmt::join(own, " "));
 }

@@ -24,6 +24,12 @@ Tile stored(const Tile& p, const Tile& a) {
   return a;
 }
 
+/// Zeros where elements are absent, so that the probe stores all of them.
+Tile filled(const Tile& a) { return fill_absent(a, 0); }
+
+/// A function for reduce.
+Tile added(Tile x, Tile y) { return x + y; }
+
 struct Row {
   std::string group, text;
   OnTiles tiles = nullptr, pointers = nullptr;

@@ -132,7 +132,7 @@ TEST(MatmulPlans, RegistersTakenOver) {
        },
        [](const DrawnProduct& x, std::string_view said) {
          return is_by_wgmma(said) &&
-                says(said, "consumer_registers=" + std::to_string(x.plan.at("registers")) + " ");
+                says(said, "consumer_registers=" + std::to_string(x.plan.at("consumer_registers")) + " ");
        }});
 }
 
