@@ -119,21 +119,21 @@ TEST(MatmulPlans, StoredByTma) {
 
 /// setmaxnreg is for whole warpgroups, and what it may ask for depends on how many compute.
 TEST(MatmulPlans, RegistersTakenOver) {
-  expect_exact_in(
-      {"registers taken over",
-       [](Draws& d, DrawnProduct& x) {
-         not_swapped(d, x, d.of({128, 128, 192, 256}));
-         force_whole(x);
-         x.config.pingpong = x.config.pingpong && x.config.bm == 128;
-         x.plan["producer_warps"] = 4;
-         x.plan["consumer_registers"] = x.config.bm == 128   ? 8 * d.between(22, 30)
-                                        : x.config.bm == 192 ? 8 * d.between(17, 20)
-                                                             : 8 * d.between(13, 14);
-       },
-       [](const DrawnProduct& x, std::string_view said) {
-         return is_by_wgmma(said) &&
-                says(said, "consumer_registers=" + std::to_string(x.plan.at("consumer_registers")) + " ");
-       }});
+  expect_exact_in({"registers taken over",
+                   [](Draws& d, DrawnProduct& x) {
+                     not_swapped(d, x, d.of({128, 128, 192, 256}));
+                     force_whole(x);
+                     x.config.pingpong = x.config.pingpong && x.config.bm == 128;
+                     x.plan["producer_warps"] = 4;
+                     x.plan["consumer_registers"] = x.config.bm == 128   ? 8 * d.between(22, 30)
+                                                    : x.config.bm == 192 ? 8 * d.between(17, 20)
+                                                                         : 8 * d.between(13, 14);
+                   },
+                   [](const DrawnProduct& x, std::string_view said) {
+                     return is_by_wgmma(said) &&
+                            says(said, "consumer_registers=" +
+                                           std::to_string(x.plan.at("consumer_registers")) + " ");
+                   }});
 }
 
 }  // namespace
