@@ -27,6 +27,8 @@ class Roots {
       return std::ranges::all_of(incoming_values(k_, *merge), [&](Value x) { return follow(x); });
     if (!def) return !k_[k_[v].region].owner && add(v);
     const OpData& d = k_[def];
+    // The pointer that a carry has before the first iteration: nothing is accessed through it.
+    if (d.is(Opcode::Poison, Opcode::Const)) return true;
     bool found = false;
     for (Value operand : d.operands) {
       const Type t = k_.type(operand);
