@@ -14,8 +14,8 @@
 //   cuts its tile evenly; `reshape` keeps the number of elements.
 // Tile form has tiles (without layouts) and views, no shared memory. Machine form has both, and
 // shared tiles. Simt form has neither: scalars, registers of one thread, tensor maps.
-// What a pass adds beyond is checked by a pass of its own: `check_channels` (rings of machine
-// form), `check_simt` (barriers, fences, products in flight of simt form).
+// Anything a pass adds beyond is checked by a pass of its own: `check_channels` (rings of
+// machine form), `check_simt` (barriers, fences, products in flight of simt form).
 #include <vector>
 
 #include "ir/kernel.h"

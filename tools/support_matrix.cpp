@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kRows = 8, kColumns = 32;
 
-/// What the expression of a row may name.
+/// The values that a row's expression may name.
 struct Operands {
   Tile a, b, c;  ///< of TILES
   Tile p;        ///< of POINTERS

@@ -1,7 +1,7 @@
 #pragma once
-// What the language has on which element types, targets and executors, found out by asking: every
-// cell is a kernel that is traced, run on cpu and on sim, and emitted for both targets by both
-// back ends.
+// The language's support matrix: which operations exist on which element types, targets and
+// executors, found out by asking: every cell is a kernel that is traced, run on cpu and on sim, and
+// emitted for both targets by both back ends.
 #include <array>
 #include <map>
 #include <set>

@@ -25,7 +25,7 @@ std::string reason_of(const std::string& code, const std::string& message) {
   return code.empty() ? headline(message) : code + ", " + headline(message);
 }
 
-/// What `call` throws, "" where it throws nothing.
+/// The text of the error that `call` throws, "" without one.
 template <class Call>
 std::string refusal_of(const Call& call) {
   try {

@@ -180,7 +180,7 @@ class Simulation {
     return true;
   }
 
-  /// What made tiles in front of the next event.
+  /// The ops that made tiles in front of the next event.
   void compute(Actor& a) {
     const std::vector<ir::OpId> computed = std::exchange(a.events[a.next].computed, {});
     double cycles = 0;

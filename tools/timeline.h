@@ -1,5 +1,5 @@
 #pragma once
-// What the roles of a machine form do, when: its own order of TMA loads, waits, MMAs and releases,
+// The roles of a machine form in time: its own order of TMA loads, waits, MMAs and releases,
 // with lengths of a simple model.
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace tegula::tools {
 
-/// What an SM of a Hopper GPU does in a cycle, for pictures only (NVIDIA H100 white paper: 989
+/// The work of an SM of a Hopper GPU in a cycle, for pictures only (NVIDIA H100 white paper: 989
 /// TFLOPS of dense bf16, 132 SMs of 128 lanes, 16 exp2 a cycle).
 struct CycleModel {
   double multiply_adds = 2048;  ///< of 16-bit operands
