@@ -28,4 +28,7 @@ std::vector<Warning> warnings_of(const WarningSources& sources);
 /// Warnings of the assembler's report alone.
 std::vector<Warning> warnings_of_report(const std::string& kernel, const AssembleReport& report);
 
+/// The warning that the tuner's results are lost or not kept; `what` says which and why.
+Warning store_warning(const std::string& what);
+
 }  // namespace tegula::runtime
