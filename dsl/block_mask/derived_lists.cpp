@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "dsl/block_mask/mask_values.h"
+#include "dsl/block_mask/recorded_interval.h"
 #include "tegula/quotients.h"
 #include "tegula/scratch.h"
 #include "tegula/tegula.h"
@@ -19,13 +20,25 @@ namespace tegula {
 namespace {
 
 using ir::MaskNodeId;
+using ir::MaskSide;
 
 /// Key blocks that a program looks at together.
 constexpr int kChunk = 256;
 constexpr int kSecond = 1 << 16;
 
 /// Smallest and largest value of the leaves of one axis over the pieces of a block.
-using LeafBounds = std::vector<std::pair<Tile, Tile>>;  // by leaf * pieces + piece
+using LeafBounds = std::vector<TileBounds>;  // by leaf * pieces + piece
+
+/// A mask, and which of its parts depend on which axis.
+struct Sides {
+  Sides(MaskFunction f, bool heads_are_rows)
+      : source(std::move(f)), sides(source.expr, source.is_scalar, heads_are_rows) {}
+  Sides(const Sides&) = delete;
+  Sides& operator=(const Sides&) = delete;
+
+  MaskFunction source;
+  ir::MaskSides sides;
+};
 
 /// What the mask calls the rows or columns of a block.
 struct Positions {
@@ -33,14 +46,14 @@ struct Positions {
 };
 
 /// Folds the leaves over the lanes of a block, which are where `at` says.
-LeafBounds fold(const MaskSides& sides, MaskSide side, const Tile& b, int extent,
+LeafBounds fold(const Sides& mask, MaskSide side, const Tile& b, int extent,
                 const std::function<Positions(const Tile& lane)>& at) {
-  const auto& leaves = sides.leaves(side);
-  const int pieces = sides.pieces(side);
+  const auto& leaves = mask.sides.leaves(side);
+  const int pieces = mask.sides.pieces(side);
   const Tile lane = arange(extent);
   const auto values_at = [&](const Tile& i) {
     const Positions p = at(i);
-    return MaskValues(sides.source, b, p.heads, p.positions);
+    return MaskValues(mask.source, b, p.heads, p.positions);
   };
   MaskValues here = values_at(lane);
   std::vector<Tile> values;
@@ -60,26 +73,18 @@ LeafBounds fold(const MaskSides& sides, MaskSide side, const Tile& b, int extent
       // A block without a cut has one piece twice.
       const Tile inside = piece == 0 ? lane < cut : lane >= cut || cut == extent;
       const auto limits = std::numeric_limits<i32>();
-      bounds.emplace_back(min(where(inside, v, limits.max()), axis(0)),
-                          max(where(inside, v, limits.min()), axis(0)));
+      bounds.push_back({min(where(inside, v, limits.max()), axis(0)),
+                        max(where(inside, v, limits.min()), axis(0))});
     }
   return bounds;
 }
 
 /// Those of keys [first, first + block) below `length`.
-LeafBounds fold_keys(const MaskSides& sides, const Tile& b, const Tile& h, const Tile& first,
-                     int block, const Tile& length) {
-  return fold(sides, MaskSide::Key, b, block,
+LeafBounds fold_keys(const Sides& mask, const Tile& b, const Tile& h, const Tile& first, int block,
+                     const Tile& length) {
+  return fold(mask, MaskSide::Key, b, block,
               [&](const Tile& lane) { return Positions{h, min(first + lane, length - 1)}; });
 }
-
-struct Sides {
-  Sides(MaskSource s, bool heads_are_rows) : source(std::move(s)), sides(source, heads_are_rows) {}
-  Sides(const Sides&) = delete;
-  Sides& operator=(const Sides&) = delete;
-  MaskSource source;
-  MaskSides sides;
-};
 
 /// cu_seqlens, where there are any.
 struct Lengths {
@@ -107,8 +112,8 @@ struct Part {
 void store(const Out<i32, 4>& Bounds, const LeafBounds& bounds, const Subscript& b,
            const Subscript& h, const Subscript& n) {
   for (std::size_t i = 0; i < bounds.size(); ++i) {
-    Bounds(2 * i, b, h, n) = bounds[i].first;
-    Bounds(2 * i + 1, b, h, n) = bounds[i].second;
+    Bounds(2 * i, b, h, n) = bounds[i].lo;
+    Bounds(2 * i + 1, b, h, n) = bounds[i].hi;
   }
 }
 
@@ -125,8 +130,8 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
     Bounds.partial();  // there is room for longer calls
     if (!cu_q) {
       for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(kv_length, BN)}, 1, 1, 1))
-        store(Bounds, fold_keys(mask->sides, b.first(), h.first(), n.first() * BN, BN, kv_length),
-              b, h, n);
+        store(Bounds, fold_keys(*mask, b.first(), h.first(), n.first() * BN, BN, kv_length), b, h,
+              n);
       return;
     }
     const Lengths lengths{cu_q, cu_kv};
@@ -137,38 +142,39 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
       const Tile left = max(cdiv(part.kv_length, BN) - share.first(), 0);
       for (auto i : steps(cdiv(left, kShares), 1)) {
         const Tile n = share.first() + i.first() * kShares;
-        store(Bounds, fold_keys(mask->sides, b.first(), h.first(), n * BN, BN, part.kv_length), 0,
-              h, part.columns->begin + n);
+        store(Bounds, fold_keys(*mask, b.first(), h.first(), n * BN, BN, part.kv_length), 0, h,
+              part.columns->begin + n);
       }
     }
   });
 }
 
 /// Bounds of the keys' leaves over a chunk of blocks.
-LeafBounds key_bounds(const MaskSides& sides, const In<i32, 4>& table, const Tile& b, const Tile& h,
+LeafBounds key_bounds(const Sides& mask, const In<i32, 4>& table, const Tile& b, const Tile& h,
                       const Index& n, int block, const Part& part) {
-  if (sides.is_plain_key()) {
+  if (mask.sides.is_plain_key()) {
     const Tile first = cast<i32>(n.idx() * block);
-    return LeafBounds(sides.key_leaves.size(), {first, min(first + block, part.kv_length) - 1});
+    return LeafBounds(mask.sides.key_leaves.size(),
+                      {first, min(first + block, part.kv_length) - 1});
   }
   const Subscript entry = part.columns ? Subscript(0) : Subscript(b),
                   at = part.columns ? Subscript(n.shifted(part.columns->begin)) : Subscript(n);
   LeafBounds bounds;
   const auto count =
-      sides.key_leaves.size() * static_cast<std::size_t>(sides.pieces(MaskSide::Key));
+      mask.sides.key_leaves.size() * static_cast<std::size_t>(mask.sides.pieces(MaskSide::Key));
   for (std::size_t i = 0; i < count; ++i)
-    bounds.emplace_back(fill_absent(table(2 * i, entry, h, at), 0),
-                        fill_absent(table(2 * i + 1, entry, h, at), 0));
+    bounds.push_back({fill_absent(table(2 * i, entry, h, at), 0),
+                      fill_absent(table(2 * i + 1, entry, h, at), 0)});
   return bounds;
 }
 
 /// Values of the leaves that no axis changes, each its own bounds.
-LeafBounds launch_values(const MaskSides& sides, const Tile& b, const Tile& h) {
-  MaskValues values(sides.source, b, h, full<i32>(0));
+LeafBounds launch_values(const Sides& mask, const Tile& b, const Tile& h) {
+  MaskValues values(mask.source, b, h, full<i32>(0));
   LeafBounds bounds;
-  for (const MaskNodeId id : sides.launch_leaves) {
+  for (const MaskNodeId id : mask.sides.launch_leaves) {
     const Tile v = cast<i32>(values.at(id));
-    bounds.emplace_back(v, v);
+    bounds.push_back({v, v});
   }
   return bounds;
 }
@@ -178,33 +184,34 @@ struct BlockBounds {
 };
 
 /// What holds of every pair of pieces.
-Truth classify(const MaskSides& sides, const BlockBounds& block) {
-  MaskIntervals intervals(sides);
-  std::optional<Truth> all;
-  const int query_pieces = sides.pieces(MaskSide::Query), key_pieces = sides.pieces(MaskSide::Key);
+ThreeValued classify(const Sides& mask, const BlockBounds& block) {
+  const MaskIntervals intervals(mask.sides);
+  std::optional<ThreeValued> all;
+  const int query_pieces = mask.sides.pieces(MaskSide::Query),
+            key_pieces = mask.sides.pieces(MaskSide::Key);
   for (int p = 0; p < query_pieces; ++p)
     for (int r = 0; r < key_pieces; ++r) {
       const auto known = [&](MaskNodeId id, const LeafBounds& bounds, int pieces, int piece) {
-        const MaskSide side = sides.of(id);
-        const auto& leaves = sides.leaves(side);
+        const MaskSide side = mask.sides.of(id);
+        const auto& leaves = mask.sides.leaves(side);
         const auto at = std::ranges::find(leaves, id) - leaves.begin();
-        const auto& [lo, hi] = bounds[static_cast<std::size_t>(at * pieces + piece)];
-        return intervals.known(id, lo, hi, side == MaskSide::Launch);
+        return intervals.known(id, bounds[static_cast<std::size_t>(at * pieces + piece)],
+                               side == MaskSide::Launch);
       };
-      const Truth truth = intervals.run([&](MaskNodeId id) {
-        if (sides.of(id) == MaskSide::Query) return known(id, block.queries, query_pieces, p);
-        if (sides.of(id) == MaskSide::Key) return known(id, block.keys, key_pieces, r);
+      const ThreeValued truth = intervals.run([&](MaskNodeId id) {
+        if (mask.sides.of(id) == MaskSide::Query) return known(id, block.queries, query_pieces, p);
+        if (mask.sides.of(id) == MaskSide::Key) return known(id, block.keys, key_pieces, r);
         return known(id, block.launch, 1, 0);
       });
-      all = all ? Truth{all->every && truth.every, all->some || truth.some} : truth;
+      all = all ? ThreeValued{all->lo && truth.lo, all->hi || truth.hi} : truth;
     }
   return *all;
 }
 
 /// Rows of a tile, from row `first` of `group` heads of `part.q_length` queries each on.
-LeafBounds fold_queries(const MaskSides& sides, const Tile& b, const Tile& h, const Tile& first,
+LeafBounds fold_queries(const Sides& mask, const Tile& b, const Tile& h, const Tile& first,
                         int rows, const Part& part, const ListRows& call) {
-  return fold(sides, MaskSide::Query, b, rows, [&](const Tile& lane) {
+  return fold(mask, MaskSide::Query, b, rows, [&](const Tile& lane) {
     const Tile count = call.group > 1 ? part.q_length * call.group : part.q_length;
     const Tile row = min(first + lane, count - 1);
     Positions p{h, row};
@@ -217,9 +224,9 @@ LeafBounds fold_queries(const MaskSides& sides, const Tile& b, const Tile& h, co
 /// What makes a row of the list: blocks without a mask from its front, those with one from its
 /// back.
 struct RowMaker {
-  RowMaker(const MaskSides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
+  RowMaker(const Sides& of, const In<i32, 4>& key_bounds, const Out<i32, 4>& to, int keys,
            const Part& of_part, const Tile& has_queries)
-      : sides(of),
+      : mask(of),
         key_bounds_of(key_bounds),
         blocks(to),
         block(keys),
@@ -228,7 +235,7 @@ struct RowMaker {
         count(part.columns ? where(has_queries, cdiv(part.kv_length, block), 0)
                            : cdiv(part.kv_length, block)) {}
 
-  const MaskSides& sides;
+  const Sides& mask;
   const In<i32, 4>& key_bounds_of;
   const Out<i32, 4>& blocks;
   int block;
@@ -239,14 +246,14 @@ struct RowMaker {
     Tile whole, masked;
   };
   Counts run(const Tile& b, const Tile& h, const Index& m, const LeafBounds& queries) const {
-    const LeafBounds launch = launch_values(sides, b, h);
+    const LeafBounds launch = launch_values(mask, b, h);
     Tile whole = full<i32>(0), masked = full<i32>(0);
     for (auto n : steps(count, kChunk).independent()) {
-      const LeafBounds keys = key_bounds(sides, key_bounds_of, b, h, n, block, part);
-      const Truth truth = classify(sides, {launch, queries, keys});
+      const LeafBounds keys = key_bounds(mask, key_bounds_of, b, h, n, block, part);
+      const ThreeValued truth = classify(mask, {launch, queries, keys});
       const Tile at = n.idx(), exists = at < count;
-      const Tile is_whole = exists && truth.every && (at + 1) * block <= part.kv_length;
-      const Tile is_masked = exists && truth.some && !is_whole;
+      const Tile is_whole = exists && truth.lo && (at + 1) * block <= part.kv_length;
+      const Tile is_masked = exists && truth.hi && !is_whole;
       // Both prefix sums in one: neither exceeds the chunk.
       const Tile both = cast<i32>(is_whole) + cast<i32>(is_masked) * kSecond,
                  before = cumsum(both, 0, {.exclusive = true}), total = sum(both, 0);
@@ -278,9 +285,9 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
         for (auto [b, h, m] : grid({Counts.dim(0), Counts.dim(1), cdiv(rows, BM)}, 1, 1, 1)) {
           const Part part = cu_q ? Part::of(lengths, b.first(), BN) : Part{q_length, kv_length};
           const Tile has_queries = m.first() * BM < part.q_length * group;
-          const RowMaker maker{mask->sides, KeyBounds, Blocks, BN, part, has_queries};
-          const LeafBounds queries = fold_queries(mask->sides, b.first(), h.first(), m.first() * BM,
-                                                  BM, part, {group, at_end});
+          const RowMaker maker{*mask, KeyBounds, Blocks, BN, part, has_queries};
+          const LeafBounds queries =
+              fold_queries(*mask, b.first(), h.first(), m.first() * BM, BM, part, {group, at_end});
           const auto [whole, masked] = maker.run(b.first(), h.first(), m, queries);
           Counts(b, h, m) = whole + masked;
           Full(b, h, m) = whole;
@@ -322,7 +329,7 @@ ListColumns ListColumns::of_sequence(const Tile& b, const Tile& first, const Til
 }
 
 struct DerivedLists::Kernels {
-  Kernels(const MaskSource& source, bool heads_are_rows)
+  Kernels(const MaskFunction& source, bool heads_are_rows)
       : mask(std::make_shared<const Sides>(source, heads_are_rows)),
         bounds(make_bounds_kernel(mask)),
         list(make_list_kernel(mask)),
@@ -361,7 +368,7 @@ struct DerivedLists::Kernels {
   std::map<std::pair<int, int>, OfTiles> made;  ///< by queries and keys of a tile
 };
 
-DerivedLists::DerivedLists(const MaskSource& source)
+DerivedLists::DerivedLists(const MaskFunction& source)
     : of_head_(std::make_unique<Kernels>(source, false)),
       of_group_(std::make_unique<Kernels>(source, true)) {}
 DerivedLists::~DerivedLists() = default;
@@ -373,7 +380,7 @@ bool DerivedLists::holds_in_64_bits() const {
 ListArgs DerivedLists::make(const Stream& stream, const Tensor& Q, const Tensor& K,
                             BlockShape tiles, const ListRows& call) const {
   Kernels& made = call.group > 1 ? *of_group_ : *of_head_;
-  const MaskSides& sides = made.mask->sides;
+  const ir::MaskSides& sides = made.mask->sides;
   const bool is_varlen = call.lengths.q.defined();
   // Extents of one divisor, so that other lengths are not another kernel.
   constexpr int kDivisor = 16;

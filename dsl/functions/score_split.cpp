@@ -1,13 +1,12 @@
 // A score function taken apart into where it is -inf, and what it is elsewhere.
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <unordered_set>
 #include <utility>
 
+#include "dsl/functions/traced_function.h"
 #include "dsl/tracer.h"
 #include "tegula/error.h"
-#include "tegula/functions.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
@@ -32,69 +31,71 @@ bool depends_on(const ir::Kernel& k, ir::Value v, ir::Value on,
                              [&](ir::Value o) { return depends_on(k, o, on, seen); });
 }
 
-/// The selects that a score ends with, as long as one of their values is -inf: the value that is
-/// left, and where it is one.
-struct Parts {
+/// The selects that a score ends with, as long as one of their values is -inf: their conditions,
+/// and the value that is left.
+struct SelectChain {
+  struct Condition {
+    ir::Value value;
+    bool hides;  ///< -inf where it holds, not where it does not
+  };
+  std::vector<Condition> conditions;
+  ir::Value rest;
+
+  SelectChain(const ir::Kernel& k, ir::Value score) : rest(score) {
+    while (const ir::OpId def = k[rest].def) {
+      if (k[def].opcode != ir::Opcode::Select) return;
+      const auto& operands = k[def].operands;
+      const bool hides_else = is_minus_infinity(k, operands[2]);
+      if (!hides_else && !is_minus_infinity(k, operands[1])) return;
+      conditions.push_back({operands[0], !hides_else});
+      rest = operands[hides_else ? 1 : 2];
+    }
+  }
+};
+
+/// The parts of a score in the kernel that is being traced.
+struct RecordedParts {
   Tile score;
   std::optional<Tile> is_visible;
-};
 
-Parts parts_of(const Tile& score) {
-  dsl::Tracer& t = dsl::Tracer::at({}, "split_score");
-  Parts parts{score, {}};
-  while (true) {
-    const ir::Value v = t.value(parts.score);
-    const ir::OpId def = t.kernel[v].def;
-    if (!def || t.kernel[def].opcode != ir::Opcode::Select) return parts;
-    const auto operands = t.kernel[def].operands;  // recording may move what it refers to
-    const bool hides_else = is_minus_infinity(t.kernel, operands[2]);
-    if (!hides_else && !is_minus_infinity(t.kernel, operands[1])) return parts;
-    const Tile condition = t.tile(operands[0]), is_visible = hides_else ? condition : !condition;
-    parts.is_visible = parts.is_visible ? *parts.is_visible && is_visible : is_visible;
-    parts.score = t.tile(operands[hides_else ? 1 : 2]);
-  }
-}
-
-/// Whether a score can be split, and what is left is the score as it came.
-struct Split {
-  bool is_split = false, is_plain = false;
-};
-
-Split split_of(const Score& score) {
-  Split found;
-  const auto alone = kernel("score", [&](Scalar<i32> kv, Scalar<i32> b, Scalar<i32> h,
-                                         Scalar<i32> q, Scalar<f32> s, Out<f32, 1> out) {
-    for (auto i : grid(out, 1)) {
-      const Tile argument = s;
-      const Parts parts = parts_of(score(argument, b, h, q, kv));
-      dsl::Tracer& t = dsl::Tracer::at({}, "split_score");
-      std::unordered_set<ir::Value> seen;
-      found.is_split = parts.is_visible &&
-                       !depends_on(t.kernel, t.value(*parts.is_visible), t.value(argument), seen);
-      found.is_plain = t.value(parts.score) == t.value(argument);
-      out(i) = parts.score;
+  explicit RecordedParts(const Tile& whole) {
+    dsl::Tracer& t = dsl::Tracer::at({}, "split_score");
+    const SelectChain chain(t.kernel, t.value(whole));
+    for (const auto& [value, hides] : chain.conditions) {
+      const Tile condition = t.tile(value), visible = hides ? !condition : condition;
+      is_visible = is_visible ? *is_visible && visible : visible;
     }
-  });
-  try {
-    alone.trace(0, 0, 0, 0, 0.0f, Tensor::zeros({1}, DType::f32, Device::cpu()));
-    return found;
-  } catch (const CompileError&) {
-    return {};  // what is wrong with it, the kernel's own trace says
+    score = t.tile(chain.rest);
   }
-}
+};
 
 }  // namespace
 
-std::optional<SplitScore> split_score(const Score& score) {
-  const Split split = split_of(score);
-  if (!split.is_split) return std::nullopt;
+ScoreFunction::ScoreFunction(Score score) : score_(std::move(score)) {
+  try {
+    traced_ = std::make_shared<const TracedFunction>(score_);
+  } catch (const CompileError&) {  // NOLINT(bugprone-empty-catch)
+  }
+}
+
+std::optional<SplitScore> ScoreFunction::split() const {
+  if (!traced_) return std::nullopt;
+  const ir::Kernel& k = traced_->function().body;
+  const ir::Value s = traced_->argument(TracedFunction::kScore);
+  const SelectChain chain(k, traced_->function().result);
+  std::unordered_set<ir::Value> seen;
+  const bool looks_at_score = std::ranges::any_of(
+      chain.conditions, [&](const auto& c) { return depends_on(k, c.value, s, seen); });
+  if (chain.conditions.empty() || looks_at_score) return std::nullopt;
   SplitScore parts;
-  parts.is_visible = [score](const Tile& b, const Tile& h, const Tile& q, const Tile& kv) {
-    return parts_of(score(full<f32>(0), b, h, q, kv)).is_visible.value_or(kv == kv);
+  parts.is_visible = [score = score_](const Tile& b, const Tile& h, const Tile& q, const Tile& kv) {
+    return RecordedParts(score(full<f32>(0), b, h, q, kv)).is_visible.value_or(kv == kv);
   };
-  if (!split.is_plain)
-    parts.score = [score](const Tile& s, const Tile& b, const Tile& h, const Tile& q,
-                          const Tile& kv) { return parts_of(score(s, b, h, q, kv)).score; };
+  if (chain.rest != s)
+    parts.score = [score = score_](const Tile& x, const Tile& b, const Tile& h, const Tile& q,
+                                   const Tile& kv) {
+      return RecordedParts(score(x, b, h, q, kv)).score;
+    };
   return parts;
 }
 

@@ -186,7 +186,7 @@ struct Attention::Kernels {
 
 Attention::Attention(AttentionSpec spec) {
   check_spec(spec);
-  kernels_ = std::make_shared<const Kernels>(with_split_score(std::move(spec)));
+  kernels_ = std::make_shared<const Kernels>(spec);
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,

@@ -52,7 +52,7 @@ class Program {
         dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
         tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.packs_heads), round)),
         programs_(tune("SPLITS", kKeyClusters, 1)),
-        visibility_(spec_),  // of this trace: what the mask captured may change
+        visibility_(spec_, facts.way),
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
     if (rows.cu_q) any_number();

@@ -94,22 +94,25 @@ KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key
   return best;
 }
 
+/// Takes a score apart, and tells what is left of it.
+ScoreCost examine_score(AttentionSpec& spec) {
+  if (!spec.score) return {};
+  const ScoreFunction score(spec.score);
+  // A weight of -inf is no key left out.
+  const bool may_split =
+      !spec.blocks && !spec.range && !spec.full && spec.weighting != Weighting::scores;
+  const auto split = may_split ? score.split() : std::nullopt;
+  if (!split) return score.cost();
+  spec.mask = spec.mask ? masks::and_(spec.mask, split->is_visible) : split->is_visible;
+  spec.score = split->score;
+  return spec.score ? ScoreFunction(spec.score).cost() : ScoreCost();
+}
+
 AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(device)}; }
 
 }  // namespace
 
-AttentionSpec with_split_score(AttentionSpec spec) {
-  if (!spec.score || spec.blocks || spec.range || spec.full) return spec;
-  if (spec.weighting == Weighting::scores) return spec;  // a weight of -inf is no key left out
-  const auto split = split_score(spec.score);
-  if (!split) return spec;
-  spec.mask = spec.mask ? masks::and_(spec.mask, split->is_visible) : split->is_visible;
-  spec.score = split->score;
-  return spec;
-}
-
-SpecFacts::SpecFacts(const AttentionSpec& s)
-    : spec(s), way(s), score(s.score ? score_cost(s.score) : ScoreCost()) {
+SpecFacts::SpecFacts(const AttentionSpec& s) : spec(s), score(examine_score(spec)), way(spec) {
   score.of_row = s.weighting == Weighting::stick_breaking;
   if (!score.of_row) return;
   score.of_element = true;

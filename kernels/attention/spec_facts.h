@@ -16,12 +16,9 @@ namespace tegula {
 /// Queries of the tile for few rows of packed heads.
 inline constexpr int kFewRows = 64;
 
-/// The same attention, in which a score that gives -inf for some pairs (split_score) is a score
-/// under a mask: the keys that it leaves out are then found, and not visited. A spec that says
-/// itself which keys are visited keeps its score, which is asked about each of them.
-AttentionSpec with_split_score(AttentionSpec spec);
-
-/// A spec, and what was found out about its mask and score.
+/// A spec, and what was found out about its mask and score. A score that gives -inf for some pairs
+/// becomes a score under a mask: the keys that it leaves out are then found, and not visited. A
+/// spec that says itself which keys are visited keeps its score, which is asked about each of them.
 struct SpecFacts {
   explicit SpecFacts(const AttentionSpec& s);
 
@@ -56,8 +53,8 @@ struct SpecFacts {
   int programs(const AttentionCall& c) const;
 
   AttentionSpec spec;
-  Way way;
   ScoreCost score;
+  Way way;
 };
 
 }  // namespace tegula

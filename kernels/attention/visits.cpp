@@ -4,20 +4,20 @@
 
 namespace tegula {
 
-Visits Visits::range(const MaskedKeys& keys, const Tile& length, int block) {
+Visits Visits::range(const KvRanges& keys, const Tile& length, int block) {
   Visits v;
   v.length_ = length;
   v.block_ = block;
-  if (keys.visible_parts.empty()) {
+  if (keys.visible_intervals.empty()) {
     const KvRange all = keys.visible.value_or(KvRange{tegula::full<i32>(0), length});
     v.lo_ = all.lo;
     v.hi_ = all.hi;
     if (keys.full) v.full_ = {*keys.full};
     return v;
   }
-  v.full_ = keys.full_parts;
+  v.full_ = keys.full_intervals;
   v.lo_ = Tile(0);
-  v.place(keys.visible_parts);
+  v.place(keys.visible_intervals);
   return v;
 }
 

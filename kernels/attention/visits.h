@@ -22,7 +22,7 @@ struct ListViews {
 class Visits {
  public:
   /// What a mask was found to let through.
-  static Visits range(const MaskedKeys& keys, const Tile& length, int block);
+  static Visits range(const KvRanges& keys, const Tile& length, int block);
   /// The row of query tile m, or its `columns`.
   static Visits list(const ListViews& views, const Index& b, const Index& h, const Tile& m,
                      int block, std::optional<ListColumns> columns = {});

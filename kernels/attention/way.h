@@ -26,6 +26,8 @@ class Way {
   /// True if tensors, the caller, or what cannot be traced, say what a row sees: not in the first
   /// block, maybe.
   bool depends_on_data() const { return depends_on_data_; }
+  /// What is derived from the mask; null where there is none, or the spec says what is visited.
+  const BlockMask* block_mask() const { return derived_ ? &*derived_ : nullptr; }
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<ListArgs> lists(const Stream& stream, const AttentionTensors& tensors,

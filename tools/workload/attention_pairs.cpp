@@ -1,6 +1,6 @@
 #include "tools/workload/attention_pairs.h"
 
-#include "dsl/functions/mask_trace.h"
+#include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/pairs.h"
 #include "tegula/kernels/masks.h"
 #include "tools/workload/visited_blocks.h"

@@ -1,6 +1,6 @@
 #include "tools/workload/visited_blocks.h"
 
-#include "dsl/block_mask/mask_limits.h"
+#include "ir/analysis/mask/solved_conditions.h"
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/visibility.h"
 #include "tegula/quotients.h"
@@ -18,7 +18,7 @@ auto make_probe(const SpecFacts& facts, AttentionTiles tiles) {
                                         std::optional<In<i32, 3>> full_counts, bool packs_heads) {
     Steps.partial();  // tiles make fewer steps than there is room for
     const AttentionSpec& spec = facts.spec;
-    const Visibility visibility(spec);
+    const Visibility visibility(spec, facts.way);
     for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), rows}, 1, 1, tiles.queries)) {
       const Tile length = kv_length, tile = m.first() / tiles.queries;
       Rows of = packs_heads ? Rows::of_group(h, m, rows, q_length) : Rows::of_head(h, m);
@@ -44,7 +44,7 @@ std::vector<std::vector<VisitedBlock>> visited_blocks(const SpecFacts& facts,
   const std::int64_t queries = call.Q.size(2), keys = call.K.size(2);
   // Each closed range may have a block that is not full of its keys.
   const std::int64_t rows = ceil_div(queries, tiles.queries),
-                     most = keys / tiles.keys + 1 + static_cast<std::int64_t>(kMaxParts);
+                     most = keys / tiles.keys + 1 + static_cast<std::int64_t>(ir::kMaxParts);
   const Device device = call.Q.device();
   const Stream stream(device);
   const Tensor steps = Tensor::full({rows, most}, -1, DType::i32, device);

@@ -19,27 +19,11 @@ struct KvRange {
 };
 
 /// A range that is absent says nothing: all keys are visible, none is seen by all rows.
-struct MaskedKeys {
+struct KvRanges {
   std::optional<KvRange> visible;  ///< no row sees any other key; 0 <= lo <= hi
   std::optional<KvRange> full;     ///< all rows see these, as far as there are keys
   /// The same with gaps, where there may be some: no order, and one may overlap another.
-  std::vector<KvRange> visible_parts, full_parts;
-};
-
-/// The keys that a tile of queries sees, as arithmetic of the kernel that is being traced, for
-/// conditions whose ends are simple enough to be recomputed by every program.
-class MaskBounds {
- public:
-  /// Traces the mask on its own, over scalars. A mask that cannot be gives no ranges.
-  explicit MaskBounds(const Mask& mask);
-
-  /// Records the ranges for query rows [first, last]. Conditions that are not affine in q, or whose
-  /// arithmetic may wrap around, are taken to be unknown.
-  MaskedKeys record(const Tile& first, const Tile& last, const Tile& kv_length) const;
-
- private:
-  struct Solved;
-  std::shared_ptr<const Solved> solved_;
+  std::vector<KvRange> visible_intervals, full_intervals;
 };
 
 /// Queries and keys of a block.
@@ -80,12 +64,13 @@ struct ListColumns {
   static ListColumns of_sequence(const Tile& b, const Tile& first, const Tile& length, int block);
 };
 
-/// How the blocks of keys that a mask lets through are found: by closed ranges (MaskBounds), or by
-/// lists that kernels make of what the mask computes.
+/// How the blocks of keys that a mask lets through are found: by closed ranges, or by lists that
+/// kernels make of what the mask computes.
 class BlockMask {
  public:
-  /// `in_order`: blocks of keys must come in ascending order, which lists do not keep.
-  BlockMask(const Mask& mask, bool in_order);
+  /// Traces the mask once, over scalars; of one that cannot be, nothing is known. `in_order`:
+  /// blocks of keys must come in ascending order, which lists do not keep.
+  explicit BlockMask(const Mask& mask, bool in_order = false);
 
   bool is_listed() const { return derived_ != nullptr; }
   /// True if there are several closed ranges.
@@ -97,6 +82,10 @@ class BlockMask {
   /// One line: how blocks are found, and why.
   const std::string& text() const { return text_; }
 
+  /// Records the keys that query rows [first, last] see, in the kernel that is being traced, for
+  /// conditions whose ends are simple enough to be recomputed by every program. Conditions that are
+  /// not affine in q, or whose arithmetic may wrap around, are taken to be unknown.
+  KvRanges record(const Tile& first, const Tile& last, const Tile& kv_length) const;
   /// Launches what makes the lists of attention from `Q` to `K` and `V` ([batch, heads, rows,
   /// head_dim]) into `O`, in the stream's workspace. Nothing where there are none, or where
   /// positions are computed in 64 bits and the lists may not hold for those.
@@ -109,7 +98,8 @@ class BlockMask {
  private:
   std::string derive(const Mask& mask, bool in_order);
 
-  std::shared_ptr<class DerivedLists> derived_;
+  std::shared_ptr<const class KvRangeAnalysis> ranges_;
+  std::shared_ptr<const class DerivedLists> derived_;
   bool has_parts_ = false, is_up_to_row_ = false, depends_on_data_ = false;
   std::string text_;
 };

@@ -91,6 +91,13 @@ IntervalSet operator|(const IntervalSet& a, const IntervalSet& b) {
   return either;
 }
 
+Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks) {
+  const auto range = blocks.range_of(c.form);
+  if (!range) return {0, 1};
+  const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
+  return {range->is_within(c.target), !never};
+}
+
 // ---- covers -------------------------------------------------------------------------------------
 Coverage KvCover::of(std::int64_t kv0, std::int64_t kv1) const {
   const Interval block{kv0, kv1 - 1};
@@ -111,6 +118,23 @@ std::vector<KvSegment> KvCover::segments(std::int64_t kv_length, std::int64_t bl
   return out;
 }
 
+struct MaskRanges::Covers {
+  const MaskRanges& of;
+
+  KvCover leaf(const MaskFormula& f) const {
+    if (f.kind == MaskFormula::Kind::Condition) return of.of(of.form_.conditions[f.index]);
+    const Interval t = of.blocks_.value(f.index).range;
+    return of.decided(f.negated ? Interval{1 - t.hi, 1 - t.lo} : t);
+  }
+  KvCover constant(bool all) const { return of.decided(Interval::point(all)); }
+  static KvCover both(const KvCover& a, const KvCover& b) {
+    return {a.visible & b.visible, a.full & b.full};
+  }
+  static KvCover either(const KvCover& a, const KvCover& b) {
+    return {a.visible | b.visible, a.full | b.full};
+  }
+};
+
 KvCover MaskRanges::cover(const Tile& tile, const MaskParams& params) {
   if (tile.q0 >= tile.q1 || tile.kv_length <= 0) return {};
   keys_ = {0, tile.kv_length - 1};
@@ -118,7 +142,7 @@ KvCover MaskRanges::cover(const Tile& tile, const MaskParams& params) {
       {Interval::point(tile.batch), Interval::point(tile.head), {tile.q0, tile.q1 - 1}, keys_},
       params);
   params_ = params;
-  return of(form_.formula);
+  return fold(form_.formula, Covers{*this});
 }
 
 KvCover MaskRanges::decided(Interval truth) const {
@@ -127,32 +151,11 @@ KvCover MaskRanges::decided(Interval truth) const {
   return {all, truth.lo == 1 ? all : IntervalSet()};
 }
 
-KvCover MaskRanges::of(const MaskFormula& f) const {
-  if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
-  if (f.kind == MaskFormula::Kind::Opaque) {
-    const Interval t = blocks_.value(f.index).range;
-    return decided(f.negated ? Interval{1 - t.hi, 1 - t.lo} : t);
-  }
-  const bool all = f.kind == MaskFormula::Kind::All;
-  KvCover sum = decided(Interval::point(all));
-  for (const MaskFormula& part : f.parts) {
-    const KvCover c = of(part);
-    sum.visible = all ? sum.visible & c.visible : sum.visible | c.visible;
-    sum.full = all ? sum.full & c.full : sum.full | c.full;
-  }
-  return sum;
-}
-
 KvCover MaskRanges::of(const MaskCondition& c) const {
   const bool wraps =
       std::ranges::any_of(c.exact, [&](MaskNodeId id) { return blocks_.may_wrap(id); });
   if (wraps) return decided({0, 1});
-  if (c.steps.empty()) {
-    const auto range = blocks_.range_of(c.form);
-    if (!range) return decided({0, 1});
-    const bool never = range->hi < c.target.lo || range->lo > c.target.hi;
-    return decided({range->is_within(c.target), !never});
-  }
+  if (c.steps.empty()) return decided(truth_of(c, blocks_));
   Bounds some{c.target.lo == kMinusInfinity ? -kInfinity : Wide{c.target.lo},
               c.target.hi == kPlusInfinity ? kInfinity : Wide{c.target.hi}};
   Bounds every = some;

@@ -47,6 +47,9 @@ struct KvCover {
   std::vector<KvSegment> segments(std::int64_t kv_length, std::int64_t block) const;
 };
 
+/// Bounds of a condition that is not solved for kv, over the block at hand, where nothing wraps.
+Interval truth_of(const MaskCondition& c, const MaskBlocks& blocks);
+
 /// Solves a mask for the kv of query tiles. Sound for every mask; for one of class I or T the ends
 /// are tight in each condition. Keeps its working memory; not for several threads at once.
 class MaskRanges {
@@ -60,7 +63,7 @@ class MaskRanges {
   KvCover cover(const Tile& tile, const MaskParams& params);
 
  private:
-  KvCover of(const MaskFormula& f) const;
+  struct Covers;
   KvCover of(const MaskCondition& c) const;
   KvCover decided(Interval truth) const;
 

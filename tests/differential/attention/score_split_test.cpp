@@ -19,7 +19,7 @@ struct Found {
   friend bool operator==(const Found&, const Found&) = default;
 };
 Found split(const Score& score, const Mask& mask = {}) {
-  const AttentionSpec spec = with_split_score({.mask = mask, .score = score});
+  const AttentionSpec spec = SpecFacts({.mask = mask, .score = score}).spec;
   return {spec.mask != nullptr, spec.score != nullptr};
 }
 
@@ -55,16 +55,16 @@ TEST(ScoreSplit, WhatIsNot) {
 /// A list or a range of the caller's says which blocks the mask need not be asked about; the score
 /// is asked about all.
 TEST(ScoreSplit, KeysThatTheCallerNamesKeepTheScore) {
-  const AttentionSpec spec = with_split_score(
+  const SpecFacts facts(
       {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); },
        .range = causal_range});
-  EXPECT_FALSE(spec.mask);
-  EXPECT_TRUE(spec.score);
+  EXPECT_FALSE(facts.spec.mask);
+  EXPECT_TRUE(facts.spec.score);
 }
 
 TEST(ScoreSplit, KeysAreFoundAsOfTheMask) {
-  const SpecFacts split(with_split_score(
-      {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }}));
+  const SpecFacts split(
+      {.score = [](Tile s, Tile, Tile, Tile q, Tile kv) { return where(q >= kv, s, -kInf); }});
   EXPECT_EQ(split.way.reach(), SpecFacts({.mask = masks::causal()}).way.reach());
   EXPECT_NE(split.way.reach(), KeyReach::all);
 }

@@ -17,7 +17,7 @@ struct Costly {
   friend bool operator==(const Costly&, const Costly&) = default;
 };
 Costly costly(const Score& score) {
-  const ScoreCost cost = score_cost(score);
+  const ScoreCost cost = ScoreFunction(score).cost();
   return {cost.of_element, cost.of_distance};
 }
 
@@ -57,7 +57,7 @@ TEST(ScoreCost, OfPairs) {
 
 /// Bytes of a pair that TMA can bring, if nothing else is costly.
 TEST(ScoreCost, OfBoxes) {
-  const auto bytes = [](const Score& score) { return score_cost(score).box_bytes; };
+  const auto bytes = [](const Score& score) { return ScoreFunction(score).cost().box_bytes; };
   const auto of = [](DType dtype, std::int64_t row) {
     return Tensor::zeros({2, 4, 64, row}, dtype, Device::cpu());
   };

@@ -1,13 +1,17 @@
 #pragma once
 // Whether the arithmetic of a mask stays within its type for one tile of queries and all keys,
 // where that is up to Scalars of the launch.
-#include "dsl/block_mask/mask_limits.h"
+#include "dsl/functions/traced_function.h"
+#include "ir/analysis/mask/interval_rules.h"
+#include "ir/analysis/mask/solved_conditions.h"
+#include "tegula/tegula.h"
 
 namespace tegula {
 
-class MaskWrap {
+class MaskOverflow {
  public:
-  MaskWrap(const MaskLimits& limits, const Tile& first, const Tile& last, const Tile& kv_length);
+  MaskOverflow(const ir::MaskLimits& limits, const MaskFunction& mask, const Tile& first,
+               const Tile& last, const Tile& kv_length);
 
   /// i1: no node of the list, nor what it is computed from, leaves i32 or divides by less than 1.
   /// The nodes are such that MaskLimits::is_checkable.
@@ -15,22 +19,13 @@ class MaskWrap {
 
  private:
   /// In 64 bits, so that it is exact for operands of 32.
-  struct Wide {
-    Tile lo, hi;
-  };
+  using Wide = ir::Enclosure<Tile>;
   Wide bounds(ir::MaskNodeId id);
   Wide operation(const ir::MaskNode& node);
-  /// Bounds of an op's result from those of its operands.
-  using Fn = Wide (MaskWrap::*)(const Wide& a, const Wide& b);
-  Wide negation(const Wide& a, const Wide&);
-  Wide sum(const Wide& a, const Wide& b);
-  Wide difference(const Wide& a, const Wide& b);
-  Wide product(const Wide& a, const Wide& b);
-  /// Of quotients and remainders, by what is one number.
-  Wide division(const Wide& a, const Wide& b);
   void require(const Tile& condition);
 
-  const MaskLimits& limits_;
+  const ir::MaskLimits& limits_;
+  const MaskFunction& mask_;
   Tile first_, last_, length_;
   std::optional<Tile> fits_;
 };

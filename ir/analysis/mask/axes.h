@@ -3,9 +3,9 @@
 // exactly, element by element, and folded over a block; only what joins both needs intervals.
 #include <vector>
 
-#include "dsl/functions/mask_trace.h"
+#include "ir/analysis/mask/expr.h"
 
-namespace tegula {
+namespace tegula::ir {
 
 enum class MaskSide : std::uint8_t {
   Launch,  ///< one value for a batch entry and head
@@ -17,29 +17,29 @@ enum class MaskSide : std::uint8_t {
 
 /// The greatest parts of a mask that depend on one axis, or on none, are its leaves.
 struct MaskSides {
-  /// `heads_are_rows`: a tile's rows are of several heads, so that a head is one side with a
-  /// query's position.
-  explicit MaskSides(const MaskSource& source, bool heads_are_rows = false);
+  /// `is_scalar`: which slots of the expression's numbers a kernel can read. `heads_are_rows`: a
+  /// tile's rows are of several heads, so that a head is one side with a query's position.
+  MaskSides(const MaskExpr& expr, const std::vector<bool>& is_scalar, bool heads_are_rows = false);
 
-  MaskSide of(ir::MaskNodeId id) const { return side[id]; }
-  const std::vector<ir::MaskNodeId>& leaves(MaskSide s) const {
+  MaskSide of(MaskNodeId id) const { return side[id]; }
+  const std::vector<MaskNodeId>& leaves(MaskSide s) const {
     return s == MaskSide::Query ? query_leaves : s == MaskSide::Key ? key_leaves : launch_leaves;
   }
-  bool on_batch() const { return source.expr.depends(source.expr.root, ir::kOnBatch); }
-  bool on_head() const { return source.expr.depends(source.expr.root, ir::kOnHead); }
+  bool on_batch() const { return expr.depends(expr.root, kOnBatch); }
+  bool on_head() const { return expr.depends(expr.root, kOnHead); }
   /// In how many pieces blocks are cut along an axis where one of its leaves falls: 1 or 2.
   int pieces(MaskSide s) const;
   /// True if the keys' leaves are `kv` alone, whose bounds need no looking up.
   bool is_plain_key() const;
 
-  const MaskSource& source;
+  const MaskExpr& expr;
   std::vector<MaskSide> side;  ///< by node
   std::vector<bool> is_above;  ///< what joins both axes, or is unknown, and is part of the mask
-  std::vector<ir::MaskNodeId> query_leaves, key_leaves, launch_leaves;
+  std::vector<MaskNodeId> query_leaves, key_leaves, launch_leaves;
 
  private:
-  void visit(ir::MaskNodeId id);
-  bool may_fall(ir::MaskNodeId id) const;
+  void visit(MaskNodeId id);
+  bool may_fall(MaskNodeId id) const;
 };
 
-}  // namespace tegula
+}  // namespace tegula::ir

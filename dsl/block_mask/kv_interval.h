@@ -32,12 +32,12 @@ struct Span {
   std::optional<End> lo, hi;
 };
 
-template <class Fn>
-std::optional<End> of_both(const std::optional<End>& a, const std::optional<End>& b, Fn pick) {
+template <class T, class Fn>
+std::optional<T> of_both(const std::optional<T>& a, const std::optional<T>& b, Fn pick) {
   return a && b ? std::optional(pick(*a, *b)) : std::nullopt;
 }
-template <class Fn>
-std::optional<End> of_either(const std::optional<End>& a, const std::optional<End>& b, Fn pick) {
+template <class T, class Fn>
+std::optional<T> of_either(const std::optional<T>& a, const std::optional<T>& b, Fn pick) {
   return a && b ? std::optional(pick(*a, *b)) : a ? a : b;
 }
 inline Span meet(const Span& a, const Span& b) {

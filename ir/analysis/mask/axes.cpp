@@ -1,15 +1,12 @@
-#include "dsl/block_mask/mask_sides.h"
+#include "ir/analysis/mask/axes.h"
 
 #include <algorithm>
 
 #include "ir/analysis/mask/transfer.h"
 #include "ir/op_table.h"
 
-namespace tegula {
+namespace tegula::ir {
 
-using ir::MaskNode;
-using ir::MaskNodeId;
-using ir::Opcode;
 using Kind = MaskNode::Kind;
 
 namespace {
@@ -17,7 +14,7 @@ namespace {
 /// What an op's second operand must be, so that the result rises with the first one. Of ops without
 /// a row that is not known.
 enum class Second : std::uint8_t { Unknown, None, Rising, Fixed, Positive };
-constexpr auto kRising = ir::op_table<Second>({
+constexpr auto kRising = op_table<Second>({
     {Opcode::Add, Second::Rising},
     {Opcode::Min, Second::Rising},
     {Opcode::Max, Second::Rising},
@@ -35,11 +32,11 @@ MaskSide join(MaskSide a, MaskSide b) {
 
 /// Of what the analyses know, ops have no other attributes than a comparison's predicate.
 bool is_computable(const MaskNode& n) {
-  const bool is_known = n.kind != Kind::Op || ir::MaskTransfer::of(n.opcode) != nullptr;
+  const bool is_known = n.kind != Kind::Op || MaskTransfer::of(n.opcode) != nullptr;
   return is_known && (is_bool(n.dtype) || is_integer(n.dtype));
 }
 
-MaskSide own_side(const MaskNode& n, const MaskSource& source, bool heads_are_rows) {
+MaskSide own_side(const MaskNode& n, const std::vector<bool>& is_scalar, bool heads_are_rows) {
   switch (n.kind) {
     case Kind::Head:
       return heads_are_rows ? MaskSide::Query : MaskSide::Launch;
@@ -50,8 +47,7 @@ MaskSide own_side(const MaskNode& n, const MaskSource& source, bool heads_are_ro
     case Kind::Unknown:
       return MaskSide::Unknown;
     case Kind::Param:
-      return source.numbers[static_cast<std::size_t>(n.value)] ? MaskSide::Launch
-                                                               : MaskSide::Unknown;
+      return is_scalar[static_cast<std::size_t>(n.value)] ? MaskSide::Launch : MaskSide::Unknown;
     default:
       return is_computable(n) ? MaskSide::Launch : MaskSide::Unknown;
   }
@@ -59,17 +55,18 @@ MaskSide own_side(const MaskNode& n, const MaskSource& source, bool heads_are_ro
 
 }  // namespace
 
-MaskSides::MaskSides(const MaskSource& s, bool heads_are_rows) : source(s) {
-  const auto& nodes = source.expr.nodes;
+MaskSides::MaskSides(const MaskExpr& e, const std::vector<bool>& is_scalar, bool heads_are_rows)
+    : expr(e) {
+  const auto& nodes = expr.nodes;
   for (const MaskNode& n : nodes) {
-    MaskSide mine = own_side(n, source, heads_are_rows);
+    MaskSide mine = own_side(n, is_scalar, heads_are_rows);
     for (std::size_t i = 0; i < n.operands; ++i) mine = join(mine, side[n.in[i]]);
     // A table at an index of both axes is neither exact nor an interval.
     if (n.kind == Kind::Table && mine == MaskSide::Both) mine = MaskSide::Unknown;
     side.push_back(mine);
   }
   is_above.assign(nodes.size(), false);
-  visit(source.expr.root);
+  visit(expr.root);
 }
 
 void MaskSides::visit(MaskNodeId id) {
@@ -83,7 +80,7 @@ void MaskSides::visit(MaskNodeId id) {
     return;
   }
   is_above[id] = true;
-  const MaskNode& n = source.expr[id];
+  const MaskNode& n = expr[id];
   if (n.kind != Kind::Op) return;
   for (std::size_t i = 0; i < n.operands; ++i) visit(n.in[i]);
 }
@@ -94,13 +91,12 @@ int MaskSides::pieces(MaskSide s) const {
 }
 
 bool MaskSides::is_plain_key() const {
-  return key_leaves.empty() ||
-         (key_leaves.size() == 1 && source.expr[key_leaves[0]].kind == Kind::Key);
+  return key_leaves.empty() || (key_leaves.size() == 1 && expr[key_leaves[0]].kind == Kind::Key);
 }
 
 /// Whether the values may be other than ascending with the position.
 bool MaskSides::may_fall(MaskNodeId id) const {
-  const MaskNode& n = source.expr[id];
+  const MaskNode& n = expr[id];
   if (side[id] == MaskSide::Launch || n.kind == Kind::Query || n.kind == Kind::Key ||
       n.kind == Kind::Head)
     return false;
@@ -109,8 +105,8 @@ bool MaskSides::may_fall(MaskNodeId id) const {
   if (second == Second::Unknown || may_fall(n.in[0])) return true;
   if (second == Second::Rising) return may_fall(n.in[1]);
   if (second == Second::Fixed) return side[n.in[1]] != MaskSide::Launch;
-  const MaskNode& by = source.expr[n.in[1]];
+  const MaskNode& by = expr[n.in[1]];
   return second == Second::Positive && !(by.kind == Kind::Const && by.value > 0);
 }
 
-}  // namespace tegula
+}  // namespace tegula::ir

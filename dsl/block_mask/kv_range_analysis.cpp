@@ -1,22 +1,25 @@
 // Ends of key ranges: linear forms of q at the first and the last row of a tile.
-#include "tegula/block_mask.h"
+#include "dsl/block_mask/kv_range_analysis.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "dsl/block_mask/mask_limits.h"
-#include "dsl/block_mask/mask_wrap.h"
-#include "dsl/block_mask/spans.h"
-#include "dsl/functions/mask_trace.h"
+#include "dsl/block_mask/kv_interval.h"
+#include "dsl/block_mask/mask_overflow.h"
+#include "dsl/signature.h"
 #include "tegula/tegula.h"
 
 namespace tegula {
 namespace {
 
 using ir::Interval;
+using ir::kMaskPositions;
 using ir::Linear;
 using ir::MaskFormula;
+using ir::MaskLimits;
 using Limit = MaskLimits::Limit;
+
+static_assert(kMaskPositions.hi == dsl::kSmallSpan + 1024);
 
 /// As ir::KvCover, with one interval each; absent: no key.
 struct Cover {
@@ -32,68 +35,59 @@ struct Parts {
 /// Records the ends for one tile of queries.
 class Recorder {
  public:
-  Recorder(const ir::MaskClosedForm& form, const MaskLimits::Numbers& numbers, Tile first,
-           Tile last, Tile kv_length)
+  Recorder(const ir::MaskClosedForm& form, const MaskLimits& limits, const MaskFunction& mask,
+           Tile first, Tile last, Tile kv_length)
       : form_(form),
-        limits_(form, numbers),
+        limits_(limits),
+        mask_(mask),
         first_(std::move(first)),
         last_(std::move(last)),
         length_(std::move(kv_length)) {}
 
-  Cover run() { return of(form_.formula); }
+  Cover cover() const { return fold(form_.formula, Covers{*this}); }
   /// Where all conditions are solved, and what is visible may have gaps.
-  std::optional<Parts> run_parts() {
+  std::optional<Parts> parts() const {
     const auto count = limits_.intervals();
-    return count && *count > 1 ? std::optional(parts(form_.formula)) : std::nullopt;
+    return count && *count > 1 ? std::optional(fold(form_.formula, AllParts{*this})) : std::nullopt;
   }
 
  private:
-  Parts parts(const MaskFormula& f) {
-    const bool is_leaf =
-        f.kind == MaskFormula::Kind::Condition || f.kind == MaskFormula::Kind::Opaque;
-    if (is_leaf) {
-      const Cover c = of(f);
+  struct Covers {
+    const Recorder& of;
+
+    Cover leaf(const MaskFormula& f) const { return of.leaf(f); }
+    static Cover constant(bool all) { return all ? Cover{Span{}, Span{}} : Cover{}; }
+    static Cover both(const Cover& a, const Cover& b) {
+      return {of_both(a.visible, b.visible, meet), of_both(a.full, b.full, meet)};
+    }
+    static Cover either(const Cover& a, const Cover& b) {
+      return {of_either(a.visible, b.visible, around), of_either(a.full, b.full, within_either)};
+    }
+  };
+  struct AllParts {
+    const Recorder& of;
+
+    Parts leaf(const MaskFormula& f) const {
+      const Cover c = of.leaf(f);
       Parts one;
       if (c.visible) one.visible.push_back(*c.visible);
       if (c.full) one.full.push_back(*c.full);
       return one;
     }
-    const bool all = f.kind == MaskFormula::Kind::All;
-    Parts sum;
-    if (all) sum = {{Span{}}, {Span{}}};
-    for (const MaskFormula& part : f.parts) {
-      const Parts p = parts(part);
-      sum.visible = all ? intersection(sum.visible, p.visible) : united(sum.visible, p.visible);
-      sum.full = all ? intersection(sum.full, p.full) : united(sum.full, p.full);
+    static Parts constant(bool all) { return all ? Parts{{Span{}}, {Span{}}} : Parts{}; }
+    static Parts both(const Parts& a, const Parts& b) {
+      return {ir::intersection(a.visible, b.visible), ir::intersection(a.full, b.full)};
     }
-    return sum;
-  }
+    static Parts either(const Parts& a, const Parts& b) {
+      return {ir::united(a.visible, b.visible), ir::united(a.full, b.full)};
+    }
+  };
 
-  Cover of(const MaskFormula& f) {
+  Cover leaf(const MaskFormula& f) const {
     if (f.kind == MaskFormula::Kind::Condition) return of(form_.conditions[f.index]);
-    if (f.kind == MaskFormula::Kind::Opaque)
-      return limits_.is_of_rows(f) ? of_rows(f) : decided(limits_.truth_of_opaque(f));
-    const bool all = f.kind == MaskFormula::Kind::All;
-    Cover sum;
-    if (all) sum = {Span{}, Span{}};
-    for (const MaskFormula& part : f.parts) {
-      const Cover c = of(part);
-      sum.visible = all ? both(sum.visible, c.visible, meet) : any(sum.visible, c.visible, around);
-      sum.full = all ? both(sum.full, c.full, meet) : any(sum.full, c.full, within_either);
-    }
-    return sum;
+    return limits_.is_of_rows(f) ? of_rows(f) : decided(limits_.truth_of_opaque(f));
   }
-  using Combine = Span (*)(const Span&, const Span&);
-  static std::optional<Span> both(const std::optional<Span>& a, const std::optional<Span>& b,
-                                  Combine f) {
-    return a && b ? std::optional(f(*a, *b)) : std::nullopt;
-  }
-  static std::optional<Span> any(const std::optional<Span>& a, const std::optional<Span>& b,
-                                 Combine f) {
-    return a && b ? std::optional(f(*a, *b)) : a ? a : b;
-  }
-
-  Cover of(const ir::MaskCondition& c) {
+  Cover of(const ir::MaskCondition& c) const {
     const MaskLimits::Solution solution = limits_.solve(c);
     if (solution.truth) return decided(*solution.truth);
     if (!solution.limit) return kUnknown;
@@ -131,7 +125,7 @@ class Recorder {
   /// Nothing where it is sure.
   std::optional<Tile> stays_in_type(const std::vector<ir::MaskNodeId>& nodes) const {
     if (nodes.empty()) return std::nullopt;
-    return MaskWrap(limits_, first_, last_, length_).never(nodes);
+    return MaskOverflow(limits_, mask_, first_, last_, length_).never(nodes);
   }
   static End chosen(const Tile& condition, const End& a, const Tile& otherwise) {
     return {where(condition, a.tile, otherwise), hull(a.range, kMaskPositions)};
@@ -147,16 +141,16 @@ class Recorder {
     const ir::MaskNode& n = limits_.node(id);
     if (n.kind == ir::MaskNode::Kind::Query) return row;
     if (n.kind == ir::MaskNode::Kind::Const) return full<i32>(static_cast<i32>(n.value));
-    if (const auto cell = limits_.number(id)) return detail::captured_scalar(cell, {});
+    if (limits_.is_scalar(id)) return mask_.scalar(n);
     const Tile a = at_row(n.in[0], row);
     if (!n.is_op(ir::Opcode::Div)) {
       const Tile b = at_row(n.in[1], row);
       return n.is_op(ir::Opcode::Add) ? a + b : a - b;
     }
     // A Scalar that is not positive makes no use of the quotient.
-    if (const auto cell = limits_.number(n.in[1]))
-      return a / max(detail::captured_scalar(cell, {}), full<i32>(1));
-    return a / limits_.node(n.in[1]).value;
+    const ir::MaskNode& by = limits_.node(n.in[1]);
+    if (limits_.is_scalar(n.in[1])) return a / max(mask_.scalar(by), full<i32>(1));
+    return a / by.value;
   }
   /// The value of a symbol at the first row, or at the last: it does not fall from row to row.
   End symbol(ir::MaskNodeId id, bool at_last) const {
@@ -229,45 +223,30 @@ class Recorder {
   }
 
   const ir::MaskClosedForm& form_;
-  MaskLimits limits_;
+  const MaskLimits& limits_;
+  const MaskFunction& mask_;
   Tile first_, last_, length_;
 };
 
 }  // namespace
 
-struct MaskBounds::Solved {
-  ir::MaskClosedForm form;
-  MaskLimits::Numbers numbers;  ///< by slot of the expression
-};
-
-MaskBounds::MaskBounds(const Mask& mask) {
-  try {
-    MaskSource source = trace_mask_source(mask);
-    solved_ =
-        std::make_shared<const Solved>(ir::solve_mask(source.expr), std::move(source.numbers));
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
-    // The mask wants tiles, or is wrong: the kernel's own use of it tells.
-  }
-}
-
-MaskedKeys MaskBounds::record(const Tile& first, const Tile& last, const Tile& kv_length) const {
+KvRanges KvRangeAnalysis::record(const Tile& first, const Tile& last, const Tile& kv_length) const {
   // With wider indices the mask's arithmetic is not what was traced.
-  const bool narrow = first.dtype() == DType::i32 && kv_length.dtype() == DType::i32;
-  if (!solved_ || !narrow) return {};
-  Recorder recorder(solved_->form, solved_->numbers, first, last, kv_length);
-  const Cover cover = recorder.run();
+  if (first.dtype() != DType::i32 || kv_length.dtype() != DType::i32) return {};
+  const Recorder recorder(form_, limits_, mask_, first, last, kv_length);
+  const Cover cover = recorder.cover();
   const auto full_range = [&](const Span& s) {
     return KvRange{s.lo ? s.lo->tile : full<i32>(0), s.hi ? s.hi->tile : kv_length};
   };
-  MaskedKeys keys;
+  KvRanges keys;
   if (!cover.visible)
     keys.visible = KvRange{full<i32>(0), full<i32>(0)};
   else if (cover.visible->lo || cover.visible->hi)
     keys.visible = clip(*cover.visible, kv_length);
   if (cover.full) keys.full = full_range(*cover.full);
-  if (const auto parts = recorder.run_parts()) {
-    for (const Span& s : parts->visible) keys.visible_parts.push_back(clip(s, kv_length));
-    for (const Span& s : parts->full) keys.full_parts.push_back(full_range(s));
+  if (const auto parts = recorder.parts()) {
+    for (const Span& s : parts->visible) keys.visible_intervals.push_back(clip(s, kv_length));
+    for (const Span& s : parts->full) keys.full_intervals.push_back(full_range(s));
   }
   return keys;
 }
