@@ -126,7 +126,7 @@ auto make_bounds_kernel(std::shared_ptr<const Sides> mask) {
   return kernel("attention_key_bounds", [mask](Out<i32, 4> Bounds, Scalar<i32> kv_length,
                                                std::optional<In<i32, 1>> cu_q,
                                                std::optional<In<i32, 1>> cu_kv) {
-    const int BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
+    const int BN = tune("BN", kListKeys, 128);
     Bounds.partial();  // there is room for longer calls
     if (!cu_q) {
       for (auto [b, h, n] : grid({Bounds.dim(1), Bounds.dim(2), cdiv(kv_length, BN)}, 1, 1, 1))
@@ -275,8 +275,8 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
       [mask](In<i32, 4> KeyBounds, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
              Scalar<i32> q_length, Scalar<i32> kv_length, std::optional<In<i32, 1>> cu_q,
              std::optional<In<i32, 1>> cu_kv, int group, bool at_end) {
-        const int BM = tune("BM", {16, 32, 64, 128}, 128),
-                  BN = tune("BN", {16, 32, 48, 64, 80, 96, 112, 128, 176}, 128);
+        const int BM = tune("BM", kListQueries, 128),
+                  BN = tune("BN", kListKeys, 128);
         const Lengths lengths{cu_q, cu_kv};
         // There is room for longer calls, and between blocks of both kinds.
         Blocks.partial(), Counts.partial(), Full.partial();

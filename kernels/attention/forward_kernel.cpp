@@ -9,7 +9,6 @@
 #include "kernels/attention/query_rows.h"
 #include "kernels/attention/row_weights.h"
 #include "kernels/attention/split_keys.h"
-#include "kernels/attention/visibility.h"
 
 namespace tegula {
 namespace {
@@ -35,6 +34,7 @@ class Program {
           const std::optional<In<i32, 3>>& order, const std::optional<SharedSoftmaxes>& shared,
           const Scalar<f32>& scale, bool no_keys, Round round)
       : spec_(facts.spec),
+        way_(facts.way),
         x_(x),
         softmax_(softmax),
         rows_(rows),
@@ -52,7 +52,6 @@ class Program {
         dv_(slice(0, padded_head_dim(x.V.fixed(3)))),
         tiles_(traced_tiles(facts, facts.needs(d_.block(), dv_.block(), rows.packs_heads), round)),
         programs_(tune("SPLITS", kKeyClusters, 1)),
-        visibility_(spec_, facts.way),
         group_(x.Q.dim(1) / x.K.dim(1)) {
     x.K.fixed(3), x.O.fixed(3);  // so that no guard is left where nothing is absent
     if (rows.cu_q) any_number();
@@ -224,7 +223,7 @@ class Program {
     Visits visits = lists_.blocks
                         ? Visits::list({*lists_.blocks, *lists_.counts, lists_.full, !spec_.blocks},
                                        b, h, m.first() / tiles_.queries, keys, std::move(columns))
-                        : visibility_.of(s.rows, sequence.kv_length, keys);
+                        : way_.visits(s.rows, sequence.kv_length, keys);
     // What a given range leaves out, no mask stops; of no keys there is nothing to bring.
     if (!spec_.range && !no_keys_) visits = visits.with_a_step();
     if (const auto any = sequence.has_queries(m)) visits = visits.if_any(*any);
@@ -329,6 +328,7 @@ class Program {
   }
 
   const AttentionSpec& spec_;
+  const Way& way_;
   const ForwardTensors<T>& x_;
   const SoftmaxTensors& softmax_;
   const ForwardRows& rows_;
@@ -341,7 +341,6 @@ class Program {
   Index d_, dv_;
   AttentionTiles tiles_;
   int programs_;  ///< of a cluster that shares a tile
-  Visibility visibility_;
   Tile group_;
 };
 

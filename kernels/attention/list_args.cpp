@@ -1,7 +1,6 @@
 #include "kernels/attention/list_args.h"
 
 #include <algorithm>
-#include <array>
 
 #include "kernels/attention/arguments.h"
 #include "tegula/quotients.h"
@@ -29,10 +28,8 @@ Tensor fitted(const Tensor& t, const char* name, const Dims& rows, int rank, con
 }  // namespace
 
 void check_blocks(const BlockList& list) {
-  constexpr std::array kQueries{16, 32, 64, 128};
-  constexpr std::array kKeys{16, 32, 48, 64, 80, 96, 112, 128, 176};
-  if (std::ranges::find(kQueries, list.block_q) == kQueries.end() ||
-      std::ranges::find(kKeys, list.block_kv) == kKeys.end())
+  if (std::ranges::find(kListQueries, list.block_q) == kListQueries.end() ||
+      std::ranges::find(kListKeys, list.block_kv) == kListKeys.end())
     refuse("blocks of a BlockList are " + std::to_string(list.block_q) + " x " +
                std::to_string(list.block_kv),
            "use one of attention's tiles, such as 128 x 128");

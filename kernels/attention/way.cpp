@@ -1,10 +1,12 @@
 #include "kernels/attention/way.h"
 
 #include "kernels/attention/list_args.h"
+#include "tegula/tegula.h"
 
 namespace tegula {
 
-Way::Way(const AttentionSpec& spec) : list_(spec.blocks) {
+Way::Way(const AttentionSpec& spec)
+    : list_(spec.blocks), range_(spec.range), full_(spec.full) {
   if (list_) {
     text_ = "a block list of the caller";
   } else if (spec.range || spec.full) {
@@ -16,6 +18,15 @@ Way::Way(const AttentionSpec& spec) : list_(spec.blocks) {
   } else {
     text_ = "all, there is no mask", reach_ = KeyReach::all;
   }
+}
+
+Visits Way::visits(const Rows& rows, const Tile& length, int block) const {
+  KvRanges keys;
+  if (derived_) keys = derived_->record(rows.first, rows.last, length);
+  if (range_) keys.visible = range_(rows.first, rows.last, length);
+  if (range_) keys.visible->lo = max(keys.visible->lo, 0);
+  if (full_) keys.full = full_(rows.first, rows.last, length);
+  return Visits::range(keys, length, block);
 }
 
 std::optional<ListArgs> Way::lists(const Stream& stream, const AttentionTensors& t,

@@ -4,6 +4,8 @@
 #include <string>
 
 #include "kernels/attention/block_sizes.h"
+#include "kernels/attention/query_rows.h"
+#include "kernels/attention/visits.h"
 #include "tegula/block_mask.h"
 #include "tegula/kernels/attention.h"
 
@@ -26,8 +28,9 @@ class Way {
   /// True if tensors, the caller, or what cannot be traced, say what a row sees: not in the first
   /// block, maybe.
   bool depends_on_data() const { return depends_on_data_; }
-  /// What is derived from the mask; null where there is none, or the spec says what is visited.
-  const BlockMask* block_mask() const { return derived_ ? &*derived_ : nullptr; }
+  /// The blocks that a tile of queries visits where no list says it, in the kernel that is being
+  /// traced.
+  Visits visits(const Rows& rows, const Tile& length, int block) const;
   /// The lists for a call, made on its stream where they are derived; nothing if it runs over a
   /// range of keys.
   std::optional<ListArgs> lists(const Stream& stream, const AttentionTensors& tensors,
@@ -39,6 +42,8 @@ class Way {
 
  private:
   std::optional<BlockList> list_;
+  decltype(AttentionSpec::range) range_;
+  decltype(AttentionSpec::full) full_;
   std::optional<BlockMask> derived_;
   bool depends_on_data_ = false;
   KeyReach reach_ = KeyReach::unknown;

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 
+#include "ir/analysis/mask/axes.h"
 #include "ir/text.h"
 #include "tegula/tegula.h"
 #include "tests/property/mask_random.h"

@@ -2,7 +2,6 @@
 
 #include "ir/analysis/mask/solved_conditions.h"
 #include "kernels/attention/query_rows.h"
-#include "kernels/attention/visibility.h"
 #include "tegula/quotients.h"
 #include "tegula/tegula.h"
 
@@ -18,14 +17,13 @@ auto make_probe(const SpecFacts& facts, AttentionTiles tiles) {
                                         std::optional<In<i32, 3>> full_counts, bool packs_heads) {
     Steps.partial();  // tiles make fewer steps than there is room for
     const AttentionSpec& spec = facts.spec;
-    const Visibility visibility(spec, facts.way);
     for (auto [b, h, m] : grid({full<i32>(1), full<i32>(1), rows}, 1, 1, tiles.queries)) {
       const Tile length = kv_length, tile = m.first() / tiles.queries;
       Rows of = packs_heads ? Rows::of_group(h, m, rows, q_length) : Rows::of_head(h, m);
       if (spec.queries_at_end) of = of.shifted(length - q_length);
       const Visits visits = blocks ? Visits::list({*blocks, *counts, *full_counts, !spec.blocks}, b,
                                                   h, tile, tiles.keys)
-                                   : visibility.of(of, length, tiles.keys);
+                                   : facts.way.visits(of, length, tiles.keys);
       Tile i = full<i32>(0);
       for (auto step : visits.steps()) {
         const Tile is_masked = visits.needs_mask(step, spec.mask != nullptr);

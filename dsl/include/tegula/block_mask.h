@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,9 @@ struct KvRanges {
 struct BlockShape {
   int queries, keys;
 };
+/// Those that lists are made of.
+inline constexpr std::initializer_list<int> kListQueries{16, 32, 64, 128},
+    kListKeys{16, 32, 48, 64, 80, 96, 112, 128, 176};
 
 /// Block lists as arguments of a kernel: [batch, heads, query tiles, capacity], and [batch, heads,
 /// query tiles] otherwise. Without `full` every block needs the mask.
