@@ -126,12 +126,15 @@ void check_tiles(const AttentionTiles& t) {
            "give 16, 32, 64, 128 or 192 queries and a multiple of 16 keys up to 224");
 }
 
-void check_spec(const AttentionSpec& spec) {
-  if (spec.tiles) check_tiles(*spec.tiles);
-  const int splits = spec.key_splits.value_or(1);
+void check_schedule(const AttentionSchedule& schedule) {
+  if (schedule.tiles) check_tiles(*schedule.tiles);
+  const int splits = schedule.key_splits.value_or(1);
   if (splits != 1 && (splits < 2 || splits > kMostKeySplits || splits % 2 != 0))
     refuse("key_splits is " + std::to_string(splits),
            "give 1 or an even number up to " + std::to_string(kMostKeySplits));
+}
+
+void check_spec(const AttentionSpec& spec) {
   if (!spec.blocks) return;
   if (spec.weighting == Weighting::stick_breaking)
     refuse("stick breaking with a list of blocks",
@@ -162,8 +165,8 @@ KvRange causal_full(const Tile& first, const Tile&, const Tile&) {
 }
 
 struct Attention::Kernels {
-  explicit Kernels(const AttentionSpec& s)
-      : facts(std::make_shared<const SpecFacts>(s)), of_bf16(facts), of_f16(facts) {}
+  explicit Kernels(std::shared_ptr<const SpecFacts> of)
+      : facts(std::move(of)), of_bf16(facts), of_f16(facts) {}
 
   const AttentionSpec& spec() const { return facts->spec; }
 
@@ -184,9 +187,11 @@ struct Attention::Kernels {
   KernelsOf<f16> of_f16;
 };
 
-Attention::Attention(AttentionSpec spec) {
+Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNumerics numerics) {
+  check_schedule(schedule);
   check_spec(spec);
-  kernels_ = std::make_shared<const Kernels>(spec);
+  kernels_ = std::make_shared<const Kernels>(
+      std::make_shared<const SpecFacts>(spec, schedule, numerics));
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
@@ -195,7 +200,7 @@ void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& 
   check_extras(spec.weighting, extras);
   AttentionCall call = dense_call(Q, K, V, O, extras);
   if (spec.queries_at_end) require_keys_for_queries(Q, K);
-  if (!spec.blocks) call = with_heads_packed(std::move(call), spec.pack_heads);
+  if (!spec.blocks) call = with_heads_packed(std::move(call), kernels_->facts->schedule.pack_heads);
   kernels_->run(stream, call);
 }
 

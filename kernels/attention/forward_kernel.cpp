@@ -35,6 +35,8 @@ class Program {
           const Scalar<f32>& scale, bool no_keys, Round round)
       : spec_(facts.spec),
         way_(facts.way),
+        tma_loads_(facts.schedule.tma_loads),
+        rescaling_(facts.numerics.rescaling),
         x_(x),
         softmax_(softmax),
         rows_(rows),
@@ -164,7 +166,7 @@ class Program {
     Tile number, parts;
   };
 
-  bool reads_boxes() const { return spec_.score && spec_.tma_loads; }
+  bool reads_boxes() const { return spec_.score && tma_loads_; }
 
   /// What divides lengths is of no use: rows that a tile lacks are absent, and of what is stored by
   /// rows, each thread has some that do not lie side by side.
@@ -235,7 +237,7 @@ class Program {
   /// `row_max` needs the exact maximum.
   Rescaling rescaling() const {
     if (round_ == Round::first) return Rescaling::never;
-    return spec_.rescaling == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy
+    return rescaling_ == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy
                                                                    : Rescaling::exact;
   }
 
@@ -329,6 +331,8 @@ class Program {
 
   const AttentionSpec& spec_;
   const Way& way_;
+  bool tma_loads_;
+  Rescaling rescaling_;
   const ForwardTensors<T>& x_;
   const SoftmaxTensors& softmax_;
   const ForwardRows& rows_;

@@ -112,7 +112,13 @@ AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(
 
 }  // namespace
 
-SpecFacts::SpecFacts(const AttentionSpec& s) : spec(s), score(examine_score(spec)), way(spec) {
+SpecFacts::SpecFacts(const AttentionSpec& s, const AttentionSchedule& how,
+                     const AttentionNumerics& how_exactly)
+    : spec(s),
+      schedule(how),
+      numerics(how_exactly),
+      score(examine_score(spec)),
+      way(spec) {
   score.of_row = s.weighting == Weighting::stick_breaking;
   if (!score.of_row) return;
   score.of_element = true;
@@ -128,7 +134,7 @@ TileNeeds SpecFacts::needs(std::int64_t dim, std::int64_t value_dim, bool packs_
 
 std::optional<AttentionTiles> SpecFacts::given_tiles() const {
   if (spec.blocks) return AttentionTiles{spec.blocks->block_q, spec.blocks->block_kv};
-  return way.is_listed() ? std::nullopt : spec.tiles;
+  return way.is_listed() ? std::nullopt : schedule.tiles;
 }
 
 TileForm SpecFacts::form(const AttentionCall& c) const {
@@ -136,7 +142,7 @@ TileForm SpecFacts::form(const AttentionCall& c) const {
   AttentionLengths lengths{c.Q.size(2), c.K.size(2), 0, c.Q.size(0) * c.Q.size(1)};
   if (spec.queries_at_end) lengths.first_query = lengths.keys - lengths.queries;
   const TileNeeds of_call = needs(c.Q.size(3), c.V.size(3), c.packs_heads);
-  const bool has_boxes = score.box_bytes > 0 && spec.tma_loads && has_wgmma(c.Q.device()) &&
+  const bool has_boxes = score.box_bytes > 0 && schedule.tma_loads && has_wgmma(c.Q.device()) &&
                          tma_takes(c.Q) && tma_takes(c.K) && tma_takes(c.V);
   if (has_boxes && boxed_tiles(of_call).keys > attention_tiles(of_call).keys)
     return TileForm::boxed;
@@ -162,7 +168,7 @@ KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
     return {};
   const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
   if (tiles == 0 || c.Q.size(2) == 0) return {};
-  if (spec.key_splits) return given_splits(*spec.key_splits, tiles, sms);
+  if (schedule.key_splits) return given_splits(*schedule.key_splits, tiles, sms);
   if (c.K.size(2) < kLeastShared) return {};
   const auto bytes_of_key =
       static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3)));
@@ -171,8 +177,8 @@ KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
   if (spec.weighting != Weighting::softmax) return false;
-  const bool asks = spec.rescaling == Rescaling::never;
-  if (!asks && spec.rescaling != Rescaling::automatic) return false;
+  const bool asks = numerics.rescaling == Rescaling::never;
+  if (!asks && numerics.rescaling != Rescaling::automatic) return false;
   // Rows of a tile may have no keys there, or none that is known.
   if (c.packs_heads || c.extras.row_max.defined() || way.is_listed() || spec.blocks || spec.range ||
       c.K.size(2) == 0)
@@ -195,7 +201,7 @@ bool SpecFacts::goes_backwards() const { return score.of_position && !score.rise
 int SpecFacts::programs(const AttentionCall& c) const { return gpu_of(c.Q.device()).sms; }
 
 bool SpecFacts::longest_first(const AttentionCall& c, const AttentionTiles& tiles) const {
-  if (spec.longest_first) return *spec.longest_first;
+  if (schedule.longest_first) return *schedule.longest_first;
   constexpr std::int64_t kMostShare = 16, kStepsByShare = 4, kMostRanked = 512;
   const std::int64_t entries = c.lengths.q.defined() ? sequences(c) : 1,
                      of_head = ceil_div(c.Q.size(2), tiles.queries),

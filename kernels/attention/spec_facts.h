@@ -20,7 +20,8 @@ inline constexpr int kFewRows = 64;
 /// becomes a score under a mask: the keys that it leaves out are then found, and not visited. A
 /// spec that says itself which keys are visited keeps its score, which is asked about each of them.
 struct SpecFacts {
-  explicit SpecFacts(const AttentionSpec& s);
+  explicit SpecFacts(const AttentionSpec& s, const AttentionSchedule& how = {},
+                     const AttentionNumerics& how_exactly = {});
 
   /// Rows of packed heads are no positions one behind the other.
   TileNeeds needs(std::int64_t dim, std::int64_t value_dim, bool packs_heads) const;
@@ -53,6 +54,8 @@ struct SpecFacts {
   int programs(const AttentionCall& c) const;
 
   AttentionSpec spec;
+  AttentionSchedule schedule;
+  AttentionNumerics numerics;
   ScoreCost score;
   Way way;
 };

@@ -21,8 +21,8 @@ ir::MaskPairs kept_pairs(const AttentionSpec& spec, std::int64_t queries, std::i
 }  // namespace
 
 AttentionPairs attention_pairs(const AttentionSpec& spec, const Tensor& Q, const Tensor& K,
-                               const Tensor& V) {
-  const SpecFacts facts(spec);
+                               const Tensor& V, const AttentionSchedule& schedule) {
+  const SpecFacts facts(spec, schedule);
   AttentionCall call;
   call.Q = Q, call.K = K, call.V = V, call.O = Q;
   AttentionPairs pairs{.tiles = facts.tiles(call), .kept = {}};

@@ -49,11 +49,6 @@ enum class Weighting : std::uint8_t {
   stick_breaking,
 };
 
-/// Queries and keys that a program works on at a time.
-struct AttentionTiles {
-  int queries = 128, keys = 128;
-};
-
 /// What attention computes, beside its tensors. All lambdas are traced: their arguments are integer
 /// tiles that broadcast against each other (batch, head, query position, key/value position).
 struct AttentionSpec {
@@ -80,6 +75,26 @@ struct AttentionSpec {
   /// position q + kv_length - q_length: chunks of a prefill, decoding with a cache (causal masks
   /// are then aligned at the lower right). No sequence may have more queries than keys.
   bool queries_at_end = false;
+  Weighting weighting = Weighting::softmax;
+};
+
+/// How exactly it computes: choices that change last bits.
+struct AttentionNumerics {
+  /// Of softmax.
+  Rescaling rescaling = Rescaling::automatic;
+};
+
+/// Queries and keys that a program works on at a time.
+struct AttentionTiles {
+  int queries = 128, keys = 128;
+};
+
+/// By which schedule: what is left out, attention chooses for the call at hand.
+struct AttentionSchedule {
+  /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
+  /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
+  /// ones too; few rows of packed heads keep their 64.
+  std::optional<AttentionTiles> tiles = {};
   /// Whether a tile of queries holds all heads of a group that share keys, so that these are read
   /// once: for few queries a head. Default: up to 16 of them. Without effect in `varlen`, where a
   /// group has one head, or where rows of its heads are not evenly spaced in memory (they are for
@@ -90,9 +105,6 @@ struct AttentionSpec {
   /// mask --order`). One small kernel more. Default: where an SM has few tiles, and keys are
   /// many enough that one may take long beside the others.
   std::optional<bool> longest_first = {};
-  Weighting weighting = Weighting::softmax;
-  /// Of softmax.
-  Rescaling rescaling = Rescaling::automatic;
   /// Whether tensors that `score` reads at each pair (b, h, q, kv), such as a full bias, are
   /// brought as tiles by TMA (sm_90), where they can be: their last dimension contiguous, other
   /// strides and the address multiples of 16 bytes. Else threads load them element by element, in
@@ -105,10 +117,6 @@ struct AttentionSpec {
   /// once, else one cluster; without effect with more queries, with `tiles`, in `varlen`, under
   /// lists of blocks, with other weights than softmax's, and for other targets than sm_90a.
   std::optional<int> key_splits = {};
-  /// For measurements; default: chosen from head dims, lengths, mask and score. 16, 32, 64, 128 or
-  /// 192 queries, a multiple of 16 keys up to 224. Without effect under lists of blocks, derived
-  /// ones too; few rows of packed heads keep their 64.
-  std::optional<AttentionTiles> tiles = {};
 };
 
 /// The keys a causal mask lets through: [0, last + 1); a `range` of every mask that is at least
@@ -144,7 +152,8 @@ struct AttentionExtras {
 /// visits their block, which multiplies them by weights of 0.
 class Attention {
  public:
-  explicit Attention(AttentionSpec spec);
+  explicit Attention(AttentionSpec spec, AttentionSchedule schedule = {},
+                     AttentionNumerics numerics = {});
 
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
                   const Tensor& O, const AttentionExtras& extras) const;
@@ -173,6 +182,9 @@ class Attention {
   std::shared_ptr<const Kernels> kernels_;
 };
 
-inline Attention attention(AttentionSpec spec) { return Attention(std::move(spec)); }
+inline Attention attention(AttentionSpec spec, AttentionSchedule schedule = {},
+                           AttentionNumerics numerics = {}) {
+  return Attention(std::move(spec), schedule, numerics);
+}
 
 }  // namespace tegula
