@@ -275,8 +275,7 @@ auto make_list_kernel(std::shared_ptr<const Sides> mask) {
       [mask](In<i32, 4> KeyBounds, Out<i32, 4> Blocks, Out<i32, 3> Counts, Out<i32, 3> Full,
              Scalar<i32> q_length, Scalar<i32> kv_length, std::optional<In<i32, 1>> cu_q,
              std::optional<In<i32, 1>> cu_kv, int group, bool at_end) {
-        const int BM = tune("BM", kListQueries, 128),
-                  BN = tune("BN", kListKeys, 128);
+        const int BM = tune("BM", kListQueries, 128), BN = tune("BN", kListKeys, 128);
         const Lengths lengths{cu_q, cu_kv};
         // There is room for longer calls, and between blocks of both kinds.
         Blocks.partial(), Counts.partial(), Full.partial();

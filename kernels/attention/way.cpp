@@ -5,8 +5,7 @@
 
 namespace tegula {
 
-Way::Way(const AttentionSpec& spec)
-    : list_(spec.blocks), range_(spec.range), full_(spec.full) {
+Way::Way(const AttentionSpec& spec) : list_(spec.blocks), range_(spec.range), full_(spec.full) {
   if (list_) {
     text_ = "a block list of the caller";
   } else if (spec.range || spec.full) {

@@ -18,7 +18,7 @@ using test::host;
 class NeverRescaled : public Assembled {
  protected:
   static void expect_both_clean(AttentionSpec spec, KeyReach reach, int dim, TileForm form) {
-    const ScoreCost cost = spec.score ? score_cost(spec.score) : ScoreCost();
+    const ScoreCost cost = spec.score ? ScoreFunction(spec.score).cost() : ScoreCost();
     spec.tiles = tiles_of(form, {dim, dim, cost, false, spec.score != nullptr}, reach);
     spec.rescaling = Rescaling::never;
     SCOPED_TRACE(testing::Message() << "head dim " << dim << ", tiles of " << spec.tiles->queries

@@ -12,7 +12,7 @@ using namespace test;
 
 /// With what is chosen of keys a step.
 void expect_tall(AttentionSpec spec, KeyReach reach, int dim) {
-  const ScoreCost cost = spec.score ? score_cost(spec.score) : ScoreCost();
+  const ScoreCost cost = spec.score ? ScoreFunction(spec.score).cost() : ScoreCost();
   spec.tiles = tall_tiles({dim, dim, cost, false, spec.score != nullptr}, reach);
   SCOPED_TRACE(testing::Message() << "head dim " << dim << ", keys " << spec.tiles->keys);
   const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});

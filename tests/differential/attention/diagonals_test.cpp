@@ -23,7 +23,7 @@ class ScoresOfDistance : public testing::TestWithParam<Device> {
     SCOPED_TRACE(e.str());
     const Score score = spec.score;
     const auto dim = static_cast<int>(e.dim);
-    if (!spec.tiles) spec.tiles = attention_tiles({dim, dim, score_cost(score)});
+    if (!spec.tiles) spec.tiles = attention_tiles({dim, dim, ScoreFunction(score).cost()});
     const Scalar<i32> zero(0);
     std::vector<double> before;
     for (const bool hidden : {true, false}) {
