@@ -190,8 +190,8 @@ struct Attention::Kernels {
 Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNumerics numerics) {
   check_schedule(schedule);
   check_spec(spec);
-  kernels_ = std::make_shared<const Kernels>(
-      std::make_shared<const SpecFacts>(spec, schedule, numerics));
+  kernels_ =
+      std::make_shared<const Kernels>(std::make_shared<const SpecFacts>(spec, schedule, numerics));
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,

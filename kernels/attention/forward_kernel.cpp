@@ -237,8 +237,7 @@ class Program {
   /// `row_max` needs the exact maximum.
   Rescaling rescaling() const {
     if (round_ == Round::first) return Rescaling::never;
-    return rescaling_ == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy
-                                                                   : Rescaling::exact;
+    return rescaling_ == Rescaling::lazy && !softmax_.row_max ? Rescaling::lazy : Rescaling::exact;
   }
 
   /// Over a part of the keys that the tile visits, and those that the cluster's other programs have

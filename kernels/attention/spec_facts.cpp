@@ -114,11 +114,7 @@ AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(
 
 SpecFacts::SpecFacts(const AttentionSpec& s, const AttentionSchedule& how,
                      const AttentionNumerics& how_exactly)
-    : spec(s),
-      schedule(how),
-      numerics(how_exactly),
-      score(examine_score(spec)),
-      way(spec) {
+    : spec(s), schedule(how), numerics(how_exactly), score(examine_score(spec)), way(spec) {
   score.of_row = s.weighting == Weighting::stick_breaking;
   if (!score.of_row) return;
   score.of_element = true;

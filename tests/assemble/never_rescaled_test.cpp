@@ -17,14 +17,14 @@ using test::host;
 
 class NeverRescaled : public Assembled {
  protected:
-  static void expect_both_clean(AttentionSpec spec, KeyReach reach, int dim, TileForm form) {
+  static void expect_both_clean(const AttentionSpec& spec, KeyReach reach, int dim, TileForm form) {
     const ScoreCost cost = spec.score ? ScoreFunction(spec.score).cost() : ScoreCost();
-    spec.tiles = tiles_of(form, {dim, dim, cost, false, spec.score != nullptr}, reach);
-    spec.rescaling = Rescaling::never;
-    SCOPED_TRACE(testing::Message() << "head dim " << dim << ", tiles of " << spec.tiles->queries
-                                    << "x" << spec.tiles->keys);
+    const AttentionTiles tiles =
+        tiles_of(form, {dim, dim, cost, false, spec.score != nullptr}, reach);
+    SCOPED_TRACE(testing::Message()
+                 << "head dim " << dim << ", tiles of " << tiles.queries << "x" << tiles.keys);
     const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
-    const Attention attention(spec);
+    const Attention attention(spec, {.tiles = tiles}, {.rescaling = Rescaling::never});
     std::vector<std::string> names{"attention"};
     // The second one has the same keys a step in either form, and was compiled then.
     if (form != TileForm::wide) names.emplace_back("attention_again");

@@ -11,17 +11,17 @@ namespace {
 using namespace test;
 
 /// With what is chosen of keys a step.
-void expect_tall(AttentionSpec spec, KeyReach reach, int dim) {
+void expect_tall(const AttentionSpec& spec, KeyReach reach, int dim) {
   const ScoreCost cost = spec.score ? ScoreFunction(spec.score).cost() : ScoreCost();
-  spec.tiles = tall_tiles({dim, dim, cost, false, spec.score != nullptr}, reach);
-  SCOPED_TRACE(testing::Message() << "head dim " << dim << ", keys " << spec.tiles->keys);
+  const AttentionTiles tiles = tall_tiles({dim, dim, cost, false, spec.score != nullptr}, reach);
+  SCOPED_TRACE(testing::Message() << "head dim " << dim << ", keys " << tiles.keys);
   const Tensor t = host({1, 1, 64, dim}), O = host({1, 1, 64, dim});
-  const Attention attention(spec);
+  const Attention attention(spec, {.tiles = tiles});
   const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
   for (const runtime::Backend backend : here()) {
     const ir::Plan plan = expect_clean(tile, "sm_90a", true, backend);
     EXPECT_EQ(plan.warps, 12);
-    EXPECT_EQ(plan.registers, spec.tiles->keys == 64 ? 152 : 160);
+    EXPECT_EQ(plan.registers, tiles.keys == 64 ? 152 : 160);
     EXPECT_TRUE(plan.turns);
   }
 }
@@ -56,9 +56,9 @@ TEST_F(Assembled, TallTilesOfSequencesAndGroups) {
   const auto numbers = [](std::initializer_list<std::int64_t> shape) {
     return Tensor::zeros(Dims(shape), DType::f32, Device::cpu());
   };
-  AttentionSpec spec{.mask = masks::causal(), .pack_heads = true};
-  spec.tiles = tall_tiles({64, 64}, KeyReach::up_to_row);
-  const Attention attention(spec);
+  const Attention attention(
+      {.mask = masks::causal()},
+      {.tiles = tall_tiles({64, 64}, KeyReach::up_to_row), .pack_heads = true});
   const Tensor q = host({16, 4, 64}), kv = host({16, 2, 64}), o = host({16, 4, 64});
   const Tensor starts = Tensor::zeros({2}, DType::i32, Device::cpu());
   const AttentionExtras extras{numbers({16, 4}), numbers({16, 4}), numbers({4})};

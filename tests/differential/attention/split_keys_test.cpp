@@ -73,9 +73,10 @@ TEST_P(SplitKeys, UnderMasks) {
       {{.score = [](auto s, auto, auto, auto q, auto kv) { return s + cast<f32>(q - kv) * 0.01f; }},
        {.score = falls}}};
   for (const bool in_memory : {false, true})
-    for (Case c : cases) {
-      if (in_memory) c.spec.key_splits = 16;
-      const Attention attention(c.spec);
+    for (const Case& c : cases) {
+      AttentionSchedule schedule;
+      if (in_memory) schedule.key_splits = 16;
+      const Attention attention(c.spec, schedule);
       const Tensors t({.heads = 4, .kv_heads = 2, .q_length = 3, .kv_length = 1030}, DType::f16,
                       Order::bhsd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -91,7 +92,7 @@ TEST_P(SplitKeys, UnderMasks) {
 /// Of none of several programs, or of the first one only; lazily rescaled.
 TEST_P(SplitKeys, OfNoKeysAndOne) {
   for (const int kv_length : {0, 1, 300}) {
-    const Attention attention({.rescaling = Rescaling::lazy, .key_splits = 4});
+    const Attention attention({}, {.key_splits = 4}, {.rescaling = Rescaling::lazy});
     const Tensors t({.batch = 2, .heads = 2, .q_length = 2, .kv_length = kv_length}, DType::bf16,
                     Order::bhsd, GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -104,7 +105,7 @@ TEST_P(SplitKeys, OfNoKeysAndOne) {
     const Tensors no_queries({.heads = 2, .q_length = 0, .kv_length = 300}, DType::bf16,
                              Order::bhsd, GetParam());
     for (const Tensors* t : {&no_entries, &no_queries})
-      Attention({.key_splits = splits})(Stream(GetParam()), t->Q, t->K, t->V, t->O, t->Lse);
+      Attention({}, {.key_splits = splits})(Stream(GetParam()), t->Q, t->K, t->V, t->O, t->Lse);
   }
 }
 
@@ -121,8 +122,8 @@ TEST_P(SplitKeys, OfSeveralClusters) {
                         {10, 1, 1, 2, 1, 2}}) {
     SCOPED_TRACE(testing::Message() << s.splits << " of " << s.kv_length);
     Scalar<i32> q_length = s.q_length, kv_length = s.kv_length;
-    const Attention attention(
-        {.mask = masks::causal_bottom_right(q_length, kv_length), .key_splits = s.splits});
+    const Attention attention({.mask = masks::causal_bottom_right(q_length, kv_length)},
+                              {.key_splits = s.splits});
     const Tensors t({.batch = 2,
                      .heads = s.heads,
                      .kv_heads = s.kv_heads,
@@ -169,7 +170,7 @@ TEST_P(SplitKeys, ByTilesAndKeys) {
 /// Where not all tiles' clusters would run at once, one cluster has to do: parts in memory would be
 /// many.
 TEST(SplitKeysOfSim, SeveralClustersAtOnce) {
-  const Attention attention({.key_splits = 16});
+  const Attention attention({}, {.key_splits = 16});
   const auto run = [&](int heads) {
     const Tensors t({.heads = heads, .kv_heads = heads, .kv_length = 300, .dim = 16}, DType::bf16,
                     Order::bhsd, Device::sim());
@@ -200,7 +201,7 @@ TEST(SplitKeysOfSim, CompileOnceForAllNumbersOfClusters) {
 
 /// What is exchanged is as large as it can be.
 TEST_P(SplitKeys, OfWideHeads) {
-  const Attention attention({.key_splits = 8});
+  const Attention attention({}, {.key_splits = 8});
   const Tensors t({.kv_length = 300, .dim = 256, .value_dim = 256}, DType::bf16, Order::bhsd,
                   GetParam());
   attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -209,8 +210,8 @@ TEST_P(SplitKeys, OfWideHeads) {
 
 /// Asked for, also where one program would do; without effect where it cannot be.
 TEST_P(SplitKeys, AreTheCallersChoice) {
-  const auto used = [&](const AttentionSpec& spec, int q_length) {
-    const Attention attention(spec);
+  const auto used = [&](const AttentionSchedule& schedule, int q_length) {
+    const Attention attention({}, schedule);
     const Tensors t({.heads = 2, .q_length = q_length, .kv_length = 200}, DType::bf16, Order::bhsd,
                     GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);

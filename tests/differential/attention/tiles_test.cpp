@@ -43,13 +43,12 @@ void expect_warpgroups(const Attention& attention, const AttentionTiles& tiles, 
   EXPECT_NE(said.find(" turns=1 "), std::string::npos) << said;
 }
 
-void expect_right(Case c, const AttentionTiles& tiles, const Extents& e, DType dtype, Order order,
-                  Device device) {
+void expect_right(const Case& c, const AttentionTiles& tiles, const Extents& e, DType dtype,
+                  Order order, Device device, bool packs_heads = false) {
   SCOPED_TRACE(testing::Message() << c.name << " " << tiles.queries << "x" << tiles.keys << ": "
                                   << e.str());
-  c.spec.tiles = tiles;
-  if (!c.spec.pack_heads) c.spec.pack_heads = false;  // few rows would have their own tile
-  const Attention attention(c.spec);
+  // Few rows of packed heads would have their own tile.
+  const Attention attention(c.spec, {.tiles = tiles, .pack_heads = packs_heads});
   const Tensors t(e, dtype, order, device);
   attention(Stream(device), t.Q, t.K, t.V, t.O, t.extras());
   expect_attention(c.host, t, true);
@@ -104,12 +103,11 @@ TEST_P(Tiles, StoredByTma) {
   const EnvOverride scope(changed);
   for (const AttentionTiles& tiles : {AttentionTiles{128, 128}, {128, 176}, kTall})
     for (const auto& [q, kv] : {std::pair{1, 1}, {413, 129}, {203, 517}}) {
-      Case c = cases()[1];
+      const Case c = cases()[1];
       const int dim = tiles.queries == 192 ? 64 : 128;
       const Extents e{.heads = 3, .q_length = q, .kv_length = kv, .dim = dim, .value_dim = dim};
       SCOPED_TRACE(testing::Message() << tiles.queries << "x" << tiles.keys << ": " << e.str());
-      c.spec.tiles = tiles;
-      const Attention attention(c.spec);
+      const Attention attention(c.spec, {.tiles = tiles});
       const Tensors t(e, DType::bf16, q == 1 ? Order::bhsd : Order::bshd, GetParam());
       attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
       expect_attention(c.host, t);
@@ -132,13 +130,10 @@ TEST_P(Tiles, QueriesAtTheEnd) {
 
 /// Rows of a tile are of several heads, or of a part of a tensor.
 TEST_P(Tiles, PackedHeadsAndSequences) {
-  Case c = cases()[1];
-  c.spec.pack_heads = true;
+  const Case c = cases()[1];
   expect_right(c, kTall, {.heads = 6, .kv_heads = 2, .q_length = 100, .kv_length = 150},
-               DType::bf16, Order::bhsd, GetParam());
-  c = cases()[1];
-  c.spec.tiles = kTall;
-  const Attention attention(c.spec);
+               DType::bf16, Order::bhsd, GetParam(), true);
+  const Attention attention(c.spec, {.tiles = kTall});
   const Tensors t({.heads = 2, .kv_heads = 2, .q_length = 450, .kv_length = 460}, DType::bf16,
                   Order::bshd, GetParam());
   const auto rows = [](const Tensor& x) { return x.select(0, 0).transpose(0, 1); };
@@ -170,9 +165,8 @@ TEST_P(Tiles, OtherPlans) {
     Env changed = env();
     changed.plan = plan;
     const EnvOverride scope(changed);
-    Case c = cases()[1];
-    c.spec.tiles = kTall;
-    const Attention attention(c.spec);
+    const Case c = cases()[1];
+    const Attention attention(c.spec, {.tiles = kTall});
     const Tensors t({.heads = 2, .q_length = 413, .kv_length = 400}, DType::bf16, Order::bhsd,
                     GetParam());
     attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);
@@ -188,9 +182,8 @@ TEST_P(Tiles, WithoutEffectUnderLists) {
   Case c{"document",
          {.mask = masks::and_(masks::document(Tensor::from(ids, GetParam())), masks::causal())},
          {}};
-  c.spec.tiles = kTall;
   c.host.mask = [](int, int, int q, int kv) { return q / 70 == kv / 70 && q >= kv; };
-  const Attention attention(c.spec);
+  const Attention attention(c.spec, {.tiles = kTall});
   const Tensors t({.heads = 2, .q_length = 300, .kv_length = 300}, DType::bf16, Order::bhsd,
                   GetParam());
   attention(Stream(GetParam()), t.Q, t.K, t.V, t.O, t.Lse);

@@ -29,8 +29,10 @@ Tensor empty(int length, int dim) {
   return Tensor::zeros({1, 1, length, dim}, DType::bf16, Device::cpu());
 }
 
-AttentionPairs pairs_of(const AttentionSpec& spec, Shape s, int dim = 64) {
-  return attention_pairs(spec, empty(s.queries, dim), empty(s.keys, dim), empty(s.keys, dim));
+AttentionPairs pairs_of(const AttentionSpec& spec, Shape s, int dim = 64,
+                        const AttentionSchedule& schedule = {}) {
+  return attention_pairs(spec, empty(s.queries, dim), empty(s.keys, dim), empty(s.keys, dim),
+                         schedule);
 }
 
 /// Of rows [q0, q1).
@@ -146,9 +148,8 @@ TEST(AttentionPairs, OfQueriesAtTheEnd) {
 
 TEST(AttentionPairs, OfGivenTilesAndThoseThatLengthsAskFor) {
   const Shape s{256, 256};
-  AttentionSpec spec{.mask = masks::causal()};
-  spec.tiles = {192, 48};
-  const AttentionPairs given = pairs_of(spec, s);
+  const AttentionPairs given =
+      pairs_of({.mask = masks::causal()}, s, 64, {.tiles = AttentionTiles{192, 48}});
   EXPECT_EQ(given.tiles.queries, 192);
   EXPECT_EQ(given.tiles.keys, 48);
   check(given, [](int q, int kv) { return q >= kv; }, Walk::from_first_key, s);
