@@ -35,14 +35,6 @@ constexpr int kFewRows = 32;
 /// where B's columns lie along the tensor cores' rows. k is contiguous in A, not in B. Three
 /// warpgroups have no registers for more beside an epilogue, nor for matrices that it reads.
 constexpr int kLeastTall = 72, kMostTall = 120, kTallStep = 8, kTallColumns = 192;
-/// Of steps beside which results go out by TMA at no cost: where tiles alternate, half a percent
-/// faster from here on, 1..5 % where an epilogue reads matrices
-/// (bench/results/sweeps/2026-11-24-h200-groups.jsonl, 2026-11-22-h200-tma-store.jsonl).
-constexpr std::int64_t kLongRowBytes = 4096;
-/// Rows from which on tiles that alternate share what they bring: as fast at the card's limit of
-/// power, and on a cool one not as far behind tiles of two warpgroups, which read a quarter less
-/// (bench/results/sweeps/2026-11-22-h200-alternate.jsonl).
-constexpr std::int64_t kSharedRowBytes = 16384;
 /// Of a tile that a thread holds twice.
 constexpr int kPromotedColumns = 128;
 
@@ -99,18 +91,18 @@ std::optional<MatmulConfig> shallow_config(const MatmulProblem& p) {
 /// threads copy needs extents, too, that are whole pieces of 16 bytes.
 std::optional<MatmulConfig> few_rows_config(const MatmulProblem& p) {
   constexpr int kStepsOfPart = 8, kPiece = 8, kMostRows = 32;
-  constexpr std::int64_t kLeastWeights = 8 << 20, kUnderWay = 8'500'000;
+  const MatmulRates& r = p.profile->matmul;
   const int bytes = size_bytes(p.operands);
   const bool has_pieces = p.n % kPiece == 0 && (p.a_k_major ? p.k : p.m) % kPiece == 0;
   if (p.m > kMostRows || p.b_k_major || p.whole || p.copies || bytes != 2 || !has_pieces ||
-      p.n * p.k * bytes < kLeastWeights)
+      p.n * p.k * bytes < r.least_weights_cp_async)
     return std::nullopt;
   MatmulConfig c{.bm = p.m <= 16 ? 16 : 32, .bn = 64, .bk = 64, .clustered = true, .stages = 4};
   const std::int64_t tiles = ceil_div(p.n, c.bn);
   for (c.splits = 2; c.splits <= 8; c.splits *= 2) {
     if (p.k < std::int64_t{kStepsOfPart} * c.bk * c.splits) return std::nullopt;
     if (2 * tiles * c.splits < 3 * p.sms) continue;
-    if (tiles * c.splits * c.bn * c.bk * bytes * 3 > kUnderWay) c.stages = 3;
+    if (tiles * c.splits * c.bn * c.bk * bytes * 3 > r.weights_under_way_cp_async) c.stages = 3;
     return c;
   }
   return std::nullopt;
@@ -128,7 +120,7 @@ std::optional<MatmulConfig> narrow_config(const MatmulProblem& p) {
     return std::nullopt;
   MatmulConfig t = swapped(static_cast<int>(rows), kColumns);
   t.bk = autotune::kStepBytes / size_bytes(p.operands);
-  t.stages = autotune::deepest_ring(t);
+  t.stages = autotune::deepest_ring(t, *p.profile);
   t.multicast = autotune::has_split_lines(p);
   return t;
 }
@@ -143,8 +135,8 @@ MatmulConfig best_config(const MatmulProblem& p) {
   const std::int64_t row_bytes = p.k * size_bytes(p.operands);
   c.stages = 0;
   // What an epilogue reads comes from L2, too.
-  c.multicast = p.whole || p.further || row_bytes > kSharedRowBytes;
-  c.tma_store = row_bytes >= kLongRowBytes;
+  c.multicast = p.whole || p.further || row_bytes > p.profile->matmul.multicast_row_bytes;
+  c.tma_store = row_bytes >= p.profile->matmul.tma_store_row_bytes;
   return c;
 }
 

@@ -11,27 +11,6 @@
 namespace tegula::autotune {
 namespace {
 
-// Fitted to the times of 54 shapes in all their configurations on an H200 (bench/matmul_search.py):
-// what it chooses takes 1.1 % longer than the best. Cycles at 1.9 GHz.
-constexpr double kFlopBytesPerCycle = 8192, kL2BytesPerCycle = 60.3, kDramBytesPerCycle = 1900;
-/// From the request of a step's tiles to their arrival, with the memory busy.
-constexpr double kLatencyCycles = 2606;
-/// Of a step's barriers, of a tile's beginning and end, of a launch.
-constexpr double kStepCycles = 46, kAlternatingStepCycles = 34, kTileCycles = 2142,
-                 kFixedCycles = 8219;
-/// Of the kernel that adds the parts of divided k, and of each part.
-constexpr double kReduceCycles = 3942, kPartCycles = 804, kPartBytesPerCycle = 2514;
-/// Of the parts' sum in a cluster, and of each CTA in it.
-constexpr double kClusterCycles = 2403, kClusterPartCycles = 838;
-/// Of a launch whose CTAs share what they bring: they must lie side by side, and wait for each
-/// other.
-constexpr double kSharingCycles = 2000;
-/// Of high tiles whose operands are exchanged.
-constexpr double kSwappedShare = 0.8, kSwappedTileCycles = 3500;
-constexpr int kSharedBytes = 225 * 1024;
-/// Weights that few rows wait for are read at most so many bytes at once: with more under way most
-/// tiles took longer, up to 10 % (bench/results/sweeps/2026-11-23-h200-matmul-ragged.jsonl).
-constexpr double kWeightsUnderWay = 7.5e6;
 constexpr int kFewRows = 64, kLeastStages = 3;
 /// A part of k has at least so many steps.
 constexpr int kStepsOfPart = 8, kMaxSplits = 16;
@@ -42,7 +21,9 @@ int rows(const MatmulConfig& c) { return c.swapped ? c.bn : c.bm; }
 int columns(const MatmulConfig& c) { return c.swapped ? c.bm : c.bn; }
 
 int bytes_of_step(const MatmulConfig& c) { return (c.bm + c.bn) * kStepBytes; }
-int stages_that_fit(const MatmulConfig& c) { return kSharedBytes / bytes_of_step(c); }
+int stages_that_fit(const MatmulConfig& c, const DeviceProfile& gpu) {
+  return static_cast<int>(gpu.ring_bytes() / bytes_of_step(c));
+}
 
 std::int64_t tiles_of(const MatmulProblem& p, const MatmulConfig& c) {
   return ceil_div(p.m, c.bm) * ceil_div(p.n, c.bn);
@@ -55,10 +36,11 @@ std::int64_t steps_of(const MatmulProblem& p) {
 bool is_tall_swapped(const MatmulConfig& c) { return c.swapped && c.bm > kFewRows; }
 
 /// What the tensor cores reach of their rate: narrow instructions do less between two fetches of A.
-double tensor_share(const MatmulConfig& c) {
-  if (is_tall_swapped(c)) return kSwappedShare * tensor_share({.bm = c.bn, .bn = c.bm});
-  return columns(c) >= 128 ? 0.798 - 0.021 * (columns(c) - 128) / 128
-                           : std::max(0.4, 0.798 - 0.158 * (128 - columns(c)) / 64);
+double tensor_share(const MatmulConfig& c, const MatmulRates& r) {
+  if (is_tall_swapped(c)) return r.swapped_share * tensor_share({.bm = c.bn, .bn = c.bm}, r);
+  return columns(c) >= 128 ? r.share_of_128 - r.loss_of_wider * (columns(c) - 128) / 128
+                           : std::max(r.least_share, r.share_of_128 - r.loss_of_narrower *
+                                                                          (128 - columns(c)) / 64);
 }
 
 /// Of B's columns, what a CTA brings for itself. Where tiles below each other are odd in number,
@@ -68,7 +50,8 @@ double own_columns(const MatmulProblem& p, const MatmulConfig& c) {
   if (!c.multicast) return 1;
   const std::int64_t below = ceil_div(p.m, c.bm);
   if (below % 2 == 0) return 0.5;
-  return tiles_of(p, c) <= p.sms ? 0.75 : 0.5 + 0.5 / static_cast<double>(below);
+  return tiles_of(p, c) <= p.sms ? p.profile->matmul.odd_multicast_share
+                                 : 0.5 + 0.5 / static_cast<double>(below);
 }
 
 /// TMA makes two requests of a row that lies across lines.
@@ -77,9 +60,9 @@ double requested_bytes(const MatmulProblem& p, const MatmulConfig& c) {
 }
 
 /// CTAs of this tile that an SM holds at once.
-int ctas_per_sm(const MatmulConfig& t, int stages) {
-  const int by_registers = 65536 / (2 * rows(t) * (columns(t) / 2 + 56));
-  return std::clamp(std::min(stages_that_fit(t) / stages, by_registers), 1, 4);
+int ctas_per_sm(const MatmulConfig& t, int stages, const DeviceProfile& gpu) {
+  const int by_registers = gpu.registers_per_sm() / (2 * rows(t) * (columns(t) / 2 + 56));
+  return std::clamp(std::min(stages_that_fit(t, gpu) / stages, by_registers), 1, 4);
 }
 
 /// Two bounds of which the larger one nearly decides.
@@ -88,20 +71,20 @@ double soft_max(double a, double b) {
   return std::sqrt(std::sqrt(a2 * a2 + b2 * b2));
 }
 
-/// Clusters of more than two CTAs do not fill the groups of SMs they must lie in: a grid of 128
-/// CTAs took two waves, one of 88 a single one.
-bool fits_one_wave(std::int64_t ctas, int splits, int sms) {
-  return ctas <= (splits == 2 ? sms : sms * 2 / 3);
+/// Clusters of more than two CTAs do not fill the groups of SMs they must lie in.
+bool fits_one_wave(std::int64_t ctas, int splits, const MatmulProblem& p) {
+  return ctas <= (splits == 2 ? p.sms : p.profile->matmul.in_clusters(p.sms));
 }
 
 /// Adding the parts of divided k.
 double sum_cycles(const MatmulProblem& p, const MatmulConfig& c) {
   if (c.splits == 1) return 0;
+  const MatmulRates& r = p.profile->matmul;
   // Half the rows are half as much, read by half the threads: as fitted, between the two.
   if (c.clustered)
-    return (kClusterCycles + kClusterPartCycles * c.splits) * std::sqrt(128.0 / rows(c));
+    return (r.cluster_cycles + r.cluster_part_cycles * c.splits) * std::sqrt(128.0 / rows(c));
   const double bytes = static_cast<double>(p.m) * static_cast<double>(p.n) * 8;
-  return kReduceCycles + c.splits * (kPartCycles + bytes / kPartBytesPerCycle);
+  return r.reduce_cycles + c.splits * (r.part_cycles + bytes / r.part_bytes_per_cycle);
 }
 
 /// A warpgroup holds the sums of the tile by itself.
@@ -116,18 +99,18 @@ bool may_share(const MatmulProblem& p, const MatmulConfig& c) {
   constexpr int kMostColumns = 192;  // of a single wave
   return has_split_lines(p) && !p.whole && c.splits == 1 && p.m > c.bm &&
          (c.bn <= kMostColumns || tiles_of(p, c) > p.sms) &&
-         2 * c.stages * bytes_of_step(c) > kSharedBytes;
+         2 * c.stages * bytes_of_step(c) > p.profile->ring_bytes();
 }
 
-/// Slots of a ring, as many of these as are good for the weights of few rows; none where k is
+/// Slots of a ring, as many of these as weights of few rows gain by under way; none where k is
 /// divided among more CTAs than that. Measured for one product of 16 bits.
 int useful_stages(const MatmulProblem& p, const MatmulConfig& c, int deepest) {
   if (p.m > kFewRows || p.whole || size_bytes(p.operands) != 2) return deepest;
   for (int stages = deepest; stages >= kLeastStages; --stages) {
-    const std::int64_t at_once =
-        std::min<std::int64_t>(tiles_of(p, c) * c.splits, p.sms * ctas_per_sm(c, stages));
+    const std::int64_t at_once = std::min<std::int64_t>(tiles_of(p, c) * c.splits,
+                                                        p.sms * ctas_per_sm(c, stages, *p.profile));
     const auto step = static_cast<double>(at_once * c.bn * kStepBytes);
-    if ((stages - 1) * step <= kWeightsUnderWay) return stages;
+    if ((stages - 1) * step <= p.profile->matmul.weights_under_way) return stages;
   }
   return c.splits == 1 ? std::min(deepest, kLeastStages) : 0;
 }
@@ -140,8 +123,8 @@ bool has_purpose(const MatmulProblem& p, const MatmulConfig& c) {
 }
 
 /// Tiles one behind the other: what is not products counts once.
-double alternating_cycles(double rounds, double steps, double step) {
-  return kTileCycles + rounds * steps * step;
+double alternating_cycles(const MatmulRates& r, double rounds, double steps, double step) {
+  return r.tile_cycles + rounds * steps * step;
 }
 
 /// The best configuration so far.
@@ -173,7 +156,7 @@ struct Search {
       other.alternate = c.splits == 1 && tiles > product.sms && may_alternate(product, c);
       if (other.alternate) consider(other);
       const bool is_cluster = c.splits == 2 || c.splits == 4 || c.splits == 8;
-      other.clustered = is_cluster && fits_one_wave(tiles * c.splits, c.splits, product.sms);
+      other.clustered = is_cluster && fits_one_wave(tiles * c.splits, c.splits, product);
       if (other.clustered) consider(other);
     }
   }
@@ -181,13 +164,13 @@ struct Search {
   /// A ring as deep as it can be for the CTAs that share an SM: a shallow one leaves room for more
   /// of them. Where a CTA has one tile, slots beyond its steps are never filled.
   void rings(MatmulConfig c) {
-    const int deepest = deepest_ring(c);
+    const int deepest = deepest_ring(c, *product.profile);
     const std::int64_t useful = tiles_of(product, c) <= product.sms ? steps_of(product) : deepest;
     for (const int wanted : kStages) {
       c.stages = std::min(wanted, deepest);
       const int deeper = std::min(wanted + 2, deepest);
       if (c.stages < useful && deeper > c.stages &&
-          ctas_per_sm(c, deeper) == ctas_per_sm(c, c.stages))
+          ctas_per_sm(c, deeper, *product.profile) == ctas_per_sm(c, c.stages, *product.profile))
         continue;
       parts(c);
       if (c.stages == deepest || c.stages >= useful) break;
@@ -197,34 +180,37 @@ struct Search {
 
 }  // namespace
 
-int deepest_ring(const MatmulConfig& config) {
-  return std::min(stages_that_fit(config), kStages.back());
+int deepest_ring(const MatmulConfig& config, const DeviceProfile& gpu) {
+  return std::min(stages_that_fit(config, gpu), kStages.back());
 }
 
 double product_cycles(const MatmulProblem& p, const MatmulConfig& c) {
+  const MatmulRates& r = p.profile->matmul;
   const std::int64_t ctas = tiles_of(p, c) * c.splits;
   const auto steps = static_cast<double>(ceil_div(steps_of(p), c.splits));
-  const double tensor = 2.0 * c.bm * c.bn * kStepBytes / (kFlopBytesPerCycle * tensor_share(c)),
+  const double tensor =
+                   2.0 * c.bm * c.bn * kStepBytes / (r.flop_bytes_per_cycle * tensor_share(c, r)),
                bytes = requested_bytes(p, c);
-  const double tile_cycles = kTileCycles + (is_tall_swapped(c) ? kSwappedTileCycles : 0);
-  const int at_once = ctas_per_sm(c, c.stages);
+  const double tile_cycles = r.tile_cycles + (is_tall_swapped(c) ? r.swapped_tile_cycles : 0);
+  const int at_once = ctas_per_sm(c, c.stages, *p.profile);
   // A wave of so many CTAs an SM shares its tensor cores and its part of the L2's bandwidth.
   const auto step = [&](double sharing) {
-    return std::max({tensor * sharing + kStepCycles, bytes * sharing / kL2BytesPerCycle,
-                     kLatencyCycles / c.stages});
+    return std::max({tensor * sharing + r.step_cycles, bytes * sharing / r.l2_bytes_per_cycle,
+                     r.latency_cycles / c.stages});
   };
   const auto wave = [&](double sharing) { return tile_cycles + steps * step(sharing); };
   const std::int64_t full = ctas / (p.sms * at_once), rest = ctas % (p.sms * at_once);
-  double cycles = kFixedCycles + static_cast<double>(full) * wave(at_once);
+  double cycles = r.launch_cycles + static_cast<double>(full) * wave(at_once);
   if (rest > 0) cycles += wave(static_cast<double>(ceil_div(rest, p.sms)));
   if (c.alternate)
-    cycles = kFixedCycles + alternating_cycles(static_cast<double>(ceil_div(ctas, p.sms)), steps,
-                                               step(1) - kStepCycles + kAlternatingStepCycles);
-  if (c.multicast) cycles += kSharingCycles;
+    cycles =
+        r.launch_cycles + alternating_cycles(r, static_cast<double>(ceil_div(ctas, p.sms)), steps,
+                                             step(1) - r.step_cycles + r.alternating_step_cycles);
+  if (c.multicast) cycles += r.multicast_cycles;
   const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n),
              k = static_cast<double>(p.k);
   const double operands = size_bytes(p.operands) * (m * k + k * n);
-  return soft_max(cycles, kFixedCycles + operands / kDramBytesPerCycle) + sum_cycles(p, c);
+  return soft_max(cycles, r.launch_cycles + operands / r.memory_bytes_per_cycle) + sum_cycles(p, c);
 }
 
 MatmulConfig best_product(const MatmulProblem& problem, std::span<const MatmulConfig> tiles) {

@@ -21,7 +21,7 @@ inline bool has_split_lines(const MatmulProblem& p) {
 }
 
 /// Slots of a ring that shared memory has room for, as many as are of use.
-int deepest_ring(const MatmulConfig& config);
+int deepest_ring(const MatmulConfig& config, const DeviceProfile& gpu);
 
 /// The configuration with the least of them: `tiles` of bm x bn, swapped or not, by all depths of
 /// rings that differ and, unless k is to be whole, up to 16 parts of it.

@@ -16,6 +16,7 @@
 #include "runtime/nvrtc.h"
 #include "runtime/tensor_map.h"
 #include "support/text.h"
+#include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/masks.h"
@@ -35,12 +36,13 @@ class HandWrittenGemm {
     if (runtime::default_backend() == runtime::Backend::Nvrtc)
       cubin = runtime::compile_cuda({.source = codegen::emit_cuda(kernel_).source,
                                      .name = "gemm.cu",
-                                     .target = "sm_90a",
+                                     .target = std::string(kernel_.info.target.name()),
                                      .options = {}})
                   .cubin;
     else
-      cubin = runtime::assemble(
-                  {.ptx = codegen::emit_llvm(kernel_).ptx, .target = "sm_90a", .options = {}})
+      cubin = runtime::assemble({.ptx = codegen::emit_llvm(kernel_).ptx,
+                                 .target = std::string(kernel_.info.target.name()),
+                                 .options = {}})
                   .cubin;
     loaded_ = runtime::Module::load_cubin(cubin)->kernel(
         "gemm", 0, {.dynamic_shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes)});
@@ -58,7 +60,7 @@ class HandWrittenGemm {
     const std::int32_t numbers[4] = {(K + 63) / 64, (M + 127) / 128, (N + 255) / 256, 8};
     std::memcpy(block + 384, numbers, sizeof numbers);
     runtime::LaunchShape shape;
-    shape.grid = {132, 1, 1};
+    shape.grid = {static_cast<unsigned>(multiprocessors(t[0].device())), 1, 1};
     shape.block = {384, 1, 1};
     shape.shared_bytes = static_cast<unsigned>(kernel_.info.smem_bytes);
     runtime::LaunchPlan(loaded_, shape, layout_.slots())

@@ -68,7 +68,6 @@ std::string figures_of(const Subject& subject, runtime::Backend backend, int rep
     samples["trace"].push_back(ms_since(start));
     runtime::Compilation k;
     k.tile = ir::clone(trace.kernel());
-    k.target = "sm_90a";
     k.backend = backend;
     runtime::CompileRequest request;
     start = Clock::now();

@@ -15,7 +15,7 @@ TensorSpec::TensorSpec(const Dims& shape, DType dtype, const Dims& strides)
     : tensor_(Tensor::borrow(kNowhere, shape, dtype, Device::cuda(), strides)) {}
 
 const std::string& Artefact::name() const { return kernel_->artefact().name; }
-const std::string& Artefact::target() const { return kernel_->artefact().target; }
+std::string Artefact::target() const { return std::string(kernel_->artefact().target.name()); }
 std::string Artefact::ptx() const { return runtime::ptx_of(kernel_->artefact()); }
 std::string Artefact::explain() const { return kernel_->explain(); }
 

@@ -6,14 +6,6 @@
 #include "tegula/tile_ops.h"
 
 namespace tegula {
-
-using dsl::AttrName;
-using dsl::fail;
-using dsl::Mistake;
-using dsl::Opcode;
-using dsl::ScopeKind;
-using dsl::Tracer;
-
 namespace {
 
 /// Programs of a cluster of the kernel being traced.

@@ -11,14 +11,6 @@
 #include "tegula/math.h"
 
 namespace tegula {
-
-using dsl::AttrName;
-using dsl::fail;
-using dsl::Mistake;
-using dsl::Opcode;
-using dsl::ScopeKind;
-using dsl::Tracer;
-
 namespace {
 
 /// "arg0.1": the view and the dimension an extent is read from; "" for other extents.

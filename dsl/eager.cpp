@@ -58,11 +58,7 @@ std::int64_t Live::integer(ir::Value v, std::string_view used_as) {
   catch_up();
   const ir::interp::TileValue& t = state_->program.value(v);
   if (t.state(0) == 0 && t.edges.empty()) return t.cells[0].i;
-  throw CompileError(Diagnostic{"",
-                                fmt::format("{} is poison", used_as),
-                                tracer_.build.loc,
-                                {tracer_.origin(v, used_as)},
-                                ""});
+  fail(Mistake::eager_poison, tracer_.build.loc, {tracer_.origin(v, used_as)}, used_as);
 }
 
 void Live::release() {

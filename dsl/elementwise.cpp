@@ -75,9 +75,7 @@ ir::Value convert(Tracer& t, ir::Value v, DType to) {
   }
   const DType d = type.dtype();
   const ir::Type scalar = ir::Type::scalar(d);
-  return t.build.cmp(
-      "ne", v,
-      is_float(d) ? t.build.constant(scalar, 0.0) : t.build.constant(scalar, std::int64_t{0}));
+  return t.build.cmp("ne", v, t.build.zero(scalar));
 }
 
 ir::Value operand(Tracer& t, const Arg& a, DType dtype) {

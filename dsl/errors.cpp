@@ -1,42 +1,9 @@
-// The table of mistakes as data, and its texts filled in.
+// Words of the language's errors.
 #include "dsl/errors.h"
 
-#include <array>
-#include <string_view>
+#include <fmt/ranges.h>
 
 namespace tegula::dsl {
-namespace {
-
-constexpr MistakeRow kRows[] = {
-#define DSL_ERROR(code, name, message, hint) {#code, #name, message, hint},
-#include "dsl/errors.def"
-#undef DSL_ERROR
-};
-
-int placeholders(std::string_view text) {
-  int n = 0;
-  for (std::size_t at = text.find("{}"); at != text.npos; at = text.find("{}", at + 2)) ++n;
-  return n;
-}
-
-}  // namespace
-
-const MistakeRow& row(Mistake mistake) { return kRows[static_cast<std::size_t>(mistake)]; }
-int mistake_count() { return static_cast<int>(std::size(kRows)); }
-
-Diagnostic diagnose(Mistake mistake, Loc loc, std::vector<Note> notes, fmt::format_args arguments,
-                    std::size_t count) {
-  const MistakeRow& r = row(mistake);
-  const int in_message = placeholders(r.message);
-  if (static_cast<int>(count) != in_message + placeholders(r.hint))
-    throw InternalError(fmt::format("{} takes other arguments than it was given", r.code));
-  // Both texts at once, so that automatic numbering runs through; the separator is in neither.
-  constexpr char kSeparator = '\x1f';
-  const std::string both =
-      fmt::vformat(fmt::format("{}{}{}", r.message, kSeparator, r.hint), arguments);
-  const std::size_t cut = both.find(kSeparator);
-  return {r.code, both.substr(0, cut), loc, std::move(notes), both.substr(cut + 1)};
-}
 
 const char* condition_hint(ir::Type type) {
   if (type.is_tile())

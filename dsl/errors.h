@@ -1,45 +1,13 @@
 #pragma once
-// Reports the mistakes listed in errors.def.
-#include <fmt/format.h>
-
+// Words of the language's errors (support/errors.def).
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "ir/type.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::dsl {
-
-enum class Mistake : std::uint8_t {
-#define DSL_ERROR(code, name, message, hint) name,
-#include "dsl/errors.def"
-#undef DSL_ERROR
-};
-
-struct MistakeRow {
-  const char* code;
-  const char* name;
-  const char* message;
-  const char* hint;
-};
-const MistakeRow& row(Mistake mistake);
-int mistake_count();
-
-/// The diagnostic of a mistake; `arguments` fill the message, then the hint.
-Diagnostic diagnose(Mistake mistake, Loc loc, std::vector<Note> notes, fmt::format_args arguments,
-                    std::size_t count);
-
-template <class... T>
-Diagnostic diagnostic(Mistake mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {
-  return diagnose(mistake, loc, std::move(notes), fmt::make_format_args(arguments...),
-                  sizeof...(T));
-}
-template <class... T>
-[[noreturn]] void fail(Mistake mistake, Loc loc, std::vector<Note> notes, const T&... arguments) {
-  throw CompileError(diagnostic(mistake, loc, std::move(notes), arguments...));
-}
 
 /// How to make one i1 of a condition of that type.
 const char* condition_hint(ir::Type type);

@@ -6,9 +6,7 @@ namespace tegula::dsl {
 namespace {
 
 bool host_computes(const ir::Kernel& k, const ir::OpData& op) {
-  if (op.opcode == ir::Opcode::Const || op.opcode == ir::Opcode::ViewDim ||
-      op.opcode == ir::Opcode::ViewStride)
-    return true;
+  if (op.is(ir::Opcode::Const, ir::Opcode::ViewDim, ir::Opcode::ViewStride)) return true;
   return ir::info(op.opcode).family == ir::Family::Elementwise &&
          k.type(op.results.front()).is_scalar();
 }

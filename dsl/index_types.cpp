@@ -37,8 +37,8 @@ IndexTypes::Kind IndexTypes::kind(ir::Value v) {
 
 IndexTypes::Kind IndexTypes::kind_of_result(const ir::OpData& d, ir::Value v) {
   const std::span<const ir::Value> operands(d.operands.data(), d.operands.size());
-  if (d.opcode == Opcode::ViewDim || d.opcode == Opcode::ViewStride) return Kind::Index;
-  if (d.opcode == Opcode::Cast || d.opcode == Opcode::Bitcast) return Kind::Number;
+  if (d.is(Opcode::ViewDim, Opcode::ViewStride)) return Kind::Index;
+  if (d.is(Opcode::Cast, Opcode::Bitcast)) return Kind::Number;
   if (d.opcode == Opcode::Select) return together(operands.subspan(1));
   if (is_moved(d.opcode)) return together(operands.first(1));
   if (d.opcode == Opcode::ArgReduce && v == d.results[0]) return together(operands);

@@ -135,11 +135,10 @@ void check_out_views(Tracer& t) {
   std::vector<ir::Value> stored;
   ir::walk(t.kernel, t.kernel.body(), [&](ir::OpId op) {
     const ir::OpData& d = t.kernel[op];
-    const bool reads = d.opcode == Opcode::LoadView || d.opcode == Opcode::AtomicView;
+    const bool reads = d.is(Opcode::LoadView, Opcode::AtomicView);
     if (reads && access(d.operands[0]) == ir::Access::Out)
       fail(Mistake::out_is_read, d.loc, {}, text(d.operands[0]));
-    if (d.opcode == Opcode::StoreView || d.opcode == Opcode::AtomicView ||
-        d.opcode == Opcode::ViewPtr)
+    if (d.is(Opcode::StoreView, Opcode::AtomicView, Opcode::ViewPtr))
       stored.push_back(d.operands[0]);
   });
   std::vector<Loc> told;  // a body is recorded twice
@@ -221,7 +220,9 @@ std::shared_ptr<KernelInstance> KernelInstance::planned(std::string_view fields,
   try {
     ir::Plan().change(fields);
   } catch (const CompileError& e) {
-    fail(Mistake::bad_plan, at, {}, e.diagnostic().message, e.diagnostic().hint);
+    Diagnostic said = e.diagnostic();
+    said.loc = at;
+    throw CompileError(std::move(said));
   }
   KernelOptions options = options_;
   options.plan = trim(options.plan + " " + std::string(fields));

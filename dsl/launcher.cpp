@@ -156,7 +156,7 @@ const CompiledEntry& Launcher::find_or_add(KernelInstance& k, std::span<const Ho
 std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& k,
                                                                 TraceResult& traced,
                                                                 const Hash128& ir, Device device,
-                                                                const std::string& target,
+                                                                std::optional<ir::Target> target,
                                                                 bool& is_new) const {
   runtime::CompileRequest request;
   request.device = device;
@@ -169,8 +169,8 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   runtime::key(keyed, request);
   // GPUs of one target share the kernel, and each loads it.
   const std::string name =
-      fmt::format("{} {} {} {} {} {} {}", ir.hex(), static_cast<int>(device.kind), keyed.target,
-                  keyed.assembler_target, runtime::name(keyed.backend),
+      fmt::format("{} {} {} {} {} {} {}", ir.hex(), static_cast<int>(device.kind),
+                  keyed.target.name(), keyed.assembler_target, runtime::name(keyed.backend),
                   plan ? plan->str() : k.options().plan, env().plan);
   auto kernel = compiled_by_ir().find(name);
   is_new = !kernel;
@@ -182,13 +182,13 @@ std::shared_ptr<const CompiledKernel> Launcher::find_or_compile(KernelInstance& 
   return kernel;
 }
 
-Artefact Launcher::compile_for(KernelInstance& k, std::string_view target,
+Artefact Launcher::compile_for(KernelInstance& k, std::string_view name,
                                std::span<const HostArg> args, const Loc& at) const {
   refuse_nested(k);
-  const auto targets = runtime::targets();
-  if (std::ranges::find(targets, target) == targets.end())
+  const auto target = ir::Target::find(name);
+  if (!target)
     fail(Mistake::unknown_target, at, {{k.loc(), fmt::format("{} is made here", k.name())}},
-         k.name(), target, fmt::join(targets, " and "));
+         k.name(), name, ir::Target::all_names());
   CallArgs run_time;
   for (const HostArg& a : k.run_time_args(args)) run_time.add(a, {});
   check_equal_extents(k, run_time);
@@ -198,7 +198,7 @@ Artefact Launcher::compile_for(KernelInstance& k, std::string_view target,
   bool is_new = false;
   {
     const std::lock_guard lock(compiling_);
-    kernel = find_or_compile(k, traced, ir, Device::cuda(), std::string(target), is_new);
+    kernel = find_or_compile(k, traced, ir, Device::cuda(), target, is_new);
   }
   std::vector<Warning> warnings = warnings_about(k, traced.warnings, kernel->warnings);
   if (is_new) report_warnings(warnings);
@@ -263,23 +263,49 @@ std::size_t Launcher::compiled() const {
 }  // namespace tegula::dsl
 
 namespace tegula::detail {
+namespace {
+
+/// Throws the error again, whose diagnostics without a line are about the kernel's own.
+template <class E>
+[[noreturn]] void rethrow_at(const dsl::KernelInstance& k, const E& e) {
+  std::vector<Diagnostic> all = e.diagnostics();
+  const auto is_known = [](const Diagnostic& d) { return d.loc.known(); };
+  if (std::ranges::all_of(all, is_known)) throw;
+  for (Diagnostic& d : all)
+    if (!is_known(d)) d.loc = k.loc();
+  throw E(std::move(all));
+}
+
+/// Calls `f`. What it refuses without knowing a line is said of the kernel's own line.
+template <class F>
+decltype(auto) at_kernel(const dsl::KernelInstance& k, const F& f) {
+  try {
+    return f();
+  } catch (const CompileError& e) {
+    rethrow_at(k, e);
+  } catch (const ProgramError& e) {
+    rethrow_at(k, e);
+  }
+}
+
+}  // namespace
 
 void launch(dsl::KernelInstance& k, const Stream* stream, std::span<const HostArg> args) {
-  k.launcher.launch(k, stream, args);
+  at_kernel(k, [&] { k.launcher.launch(k, stream, args); });
 }
 
 Artefact compile(dsl::KernelInstance& k, std::string_view target, std::span<const HostArg> args,
                  Loc at) {
-  return k.launcher.compile_for(k, target, args, at);
+  return at_kernel(k, [&] { return k.launcher.compile_for(k, target, args, at); });
 }
 
 std::string dump(dsl::KernelInstance& k, std::string_view verb) {
   static constexpr std::string_view kVerbs[] = {"key", "trace",    "optimize", "emit",
                                                 "ptx", "assemble", "launch"};
   if (std::ranges::find(kVerbs, verb) == std::end(kVerbs))
-    dsl::fail(dsl::Mistake::unknown_verb, k.loc(), {}, verb);
+    fail(Mistake::unknown_verb, k.loc(), {}, verb);
   const auto kernel = k.launcher.latest();
-  if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
+  if (!kernel) fail(Mistake::not_compiled, k.loc(), {}, k.name());
   if (verb == "emit" || verb == "ptx") return runtime::gpu_text(*kernel, verb);
   return kernel->dump(verb);
 }
@@ -288,7 +314,7 @@ std::vector<Warning> warnings(const dsl::KernelInstance& k) { return k.launcher.
 
 std::string explain(dsl::KernelInstance& k) {
   const auto kernel = k.launcher.latest();
-  if (!kernel) dsl::fail(dsl::Mistake::not_compiled, k.loc(), {}, k.name());
+  if (!kernel) fail(Mistake::not_compiled, k.loc(), {}, k.name());
   return k.launcher.why() + kernel->explain();
 }
 

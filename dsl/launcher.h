@@ -38,9 +38,9 @@ class Launcher {
   std::shared_ptr<const runtime::CompiledKernel> prepare(KernelInstance& instance,
                                                          const Stream* stream,
                                                          std::span<const HostArg> args);
-  /// Compiles for a GPU of this target, such as "sm_90a", or finds what was compiled. Only the
+  /// Compiles for the target of this name, such as "sm_90a", or finds what was compiled. Only the
   /// shapes, types and alignment of the arguments count. Needs no GPU. `at` is the line that asks.
-  Artefact compile_for(KernelInstance& instance, std::string_view target,
+  Artefact compile_for(KernelInstance& instance, std::string_view name,
                        std::span<const HostArg> args, const Loc& at) const;
   /// What was compiled last; null before the first.
   std::shared_ptr<const runtime::CompiledKernel> latest() const;
@@ -57,11 +57,11 @@ class Launcher {
   /// Under the lock; `unsaid` gets the warnings that the process has not heard yet.
   const CompiledEntry& find_or_add(KernelInstance& instance, std::span<const HostArg> args,
                                    Device device, std::vector<Warning>& unsaid);
-  /// Takes the traced kernel. The target is that of the device where it is empty.
+  /// Takes the traced kernel. An empty target is the device's own.
   std::shared_ptr<const runtime::CompiledKernel> find_or_compile(KernelInstance& instance,
                                                                  TraceResult& traced,
                                                                  const Hash128& ir, Device device,
-                                                                 const std::string& target,
+                                                                 std::optional<ir::Target> target,
                                                                  bool& is_new) const;
   const CompiledEntry* add(CompiledEntry entry);
   std::string reason(const std::string& signature) const;

@@ -4,6 +4,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "ir/loop.h"
+
 namespace tegula::dsl {
 namespace {
 
@@ -29,11 +31,6 @@ class Liveness {
   }
 
  private:
-  std::size_t carried_from(OpId op) const { return k_[op].opcode == Opcode::For ? 3 : 0; }
-  bool is_loop(OpId op) const {
-    return k_[op].opcode == Opcode::For || k_[op].opcode == Opcode::While;
-  }
-
   void need(Value v) {
     if (live_.insert(v).second) values_.push_back(v);
   }
@@ -42,8 +39,7 @@ class Liveness {
   void keep(OpId op) {
     if (!kept_.insert(op).second) return;
     const ir::OpData& d = k_[op];
-    const bool carries = is_loop(op);
-    const std::size_t own = carries ? carried_from(op) : d.operands.size();
+    const std::size_t own = is_loop(d) ? first_init(d.opcode) : d.operands.size();
     for (std::size_t i = 0; i < own; ++i) need(d.operands[i]);
     if (d.opcode == Opcode::While) need(k_[k_.terminator(d.regions[0])].operands[0]);
     if (const OpId owner = k_[d.parent].owner) keep(owner);
@@ -52,13 +48,9 @@ class Liveness {
   void carry(OpId op, std::size_t i) {
     const ir::OpData& d = k_[op];
     need(d.results[i]);
-    if (is_loop(op)) {
-      need(d.operands[carried_from(op) + i]);
-      for (RegionId r : d.regions) need(k_[r].args[(d.opcode == Opcode::For ? 1 : 0) + i]);
-      need(k_[k_.terminator(d.regions.back())].operands[i]);
-    } else {
-      for (RegionId r : d.regions) need(k_[k_.terminator(r)].operands[i]);
-    }
+    for (Value v : ir::incoming_values(k_, {op, i})) need(v);
+    if (is_loop(d))
+      for (RegionId r : d.regions) need(ir::loop_carries(k_, r)[i]);
   }
 
   void follow(Value v) {
@@ -71,12 +63,9 @@ class Liveness {
       } else {
         carry(d.def, d.position);
       }
-      return;
+    } else if (const auto merge = ir::merge_of(k_, v)) {
+      carry(merge->op, merge->index);
     }
-    const OpId owner = k_[d.region].owner;
-    if (!owner || !is_loop(owner)) return;
-    const std::size_t own = k_[owner].opcode == Opcode::For ? 1 : 0;
-    if (d.position >= own) carry(owner, d.position - own);
   }
 
   void sweep(RegionId region) {
@@ -104,16 +93,17 @@ class Liveness {
     const auto dead = [&](std::size_t i) {
       return i < results.size() && !live_.contains(results[i]);
     };
-    const bool loop = is_loop(op);
+    const bool loop = is_loop(k_[op]);
+    const Opcode opcode = k_[op].opcode;
     drop(k_[op].results, 0, dead);
     renumber(k_[op].results);
-    if (loop) drop(k_[op].operands, carried_from(op), dead);
+    if (loop) drop(k_[op].operands, first_init(opcode), dead);
     for (RegionId r : k_[op].regions) {
       if (loop) {
-        drop(k_[r].args, k_[op].opcode == Opcode::For ? 1 : 0, dead);
+        drop(k_[r].args, first_carry(opcode), dead);
         renumber(k_[r].args);
       }
-      const bool yields_condition = k_[op].opcode == Opcode::While && r == k_[op].regions.front();
+      const bool yields_condition = opcode == Opcode::While && r == k_[op].regions.front();
       if (!yields_condition) drop(k_[k_.terminator(r)].operands, 0, dead);
     }
   }

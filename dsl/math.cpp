@@ -9,11 +9,6 @@
 #include "dsl/elementwise.h"
 
 namespace tegula {
-
-using dsl::AttrName;
-using dsl::Opcode;
-using dsl::Tracer;
-
 namespace {
 
 /// Functions that there are of f64, too.
@@ -25,7 +20,7 @@ Tile unary_float(std::string_view what, Opcode op, const Arg& x, bool approx = f
   const DType d = dsl::meet(t, what, std::span(&x, 1));
   dsl::require_floats(what, d, x.loc());
   if (d == DType::f64 && std::ranges::find(kWide, op) == std::end(kWide))
-    dsl::fail(dsl::Mistake::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
+    fail(Mistake::wide_math, t.build.loc, {}, what);  // the user's, of a composed one
   const ir::Value v = dsl::operand(t, x, d);
   return t.tile(approx ? t.build.op(op, {v}, {{AttrName::approx, 1}}) : t.build.op(op, {v}));
 }
@@ -60,8 +55,7 @@ Tile composed(std::string_view what, const Arg& x, const F& f) {
 Tile cast(const Arg& x, DType to) {
   Tracer& t = Tracer::at(x.loc(), "cast");
   if (!x.is_literal() && t.type(x).is_pointer())
-    dsl::fail(dsl::Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")},
-              "cast");
+    fail(Mistake::pointer_operand, x.loc(), {t.origin(t.value(x), "the operand")}, "cast");
   ir::Value v = dsl::operand(t, x, to);
   // A user who writes the type wants it for tensors of all sizes.
   if (is_integer(to)) v = t.indices.restated(t.build, v, dsl::IndexTypes::Kind::Number);
@@ -76,8 +70,8 @@ Tile bitcast(const Arg& x, DType to) {
   const ir::Value v = dsl::operand(t, x);
   const ir::Type type = t.kernel.type(v);
   if (size_bits(type.dtype()) != size_bits(to))
-    dsl::fail(dsl::Mistake::bitcast_width, x.loc(), {t.origin(v, "the operand")},
-              name(type.dtype()), size_bits(type.dtype()), name(to), size_bits(to));
+    fail(Mistake::bitcast_width, x.loc(), {t.origin(v, "the operand")}, name(type.dtype()),
+         size_bits(type.dtype()), name(to), size_bits(to));
   return t.tile(type.dtype() == to ? v : t.build.op(Opcode::Bitcast, {v}, type.with_dtype(to)));
 }
 
@@ -86,9 +80,8 @@ Tile where(const Arg& condition, const Arg& a, const Arg& b) {
   const Arg choices[] = {a, b};
   const DType d = dsl::meet(t, "where", choices);
   if (!condition.is_literal() && t.type(condition).dtype() != DType::i1)
-    dsl::fail(dsl::Mistake::condition_type, condition.loc(),
-              {t.origin(t.value(condition), "the condition")}, "where",
-              name(t.type(condition).dtype()), "compare, e.g. x != 0");
+    fail(Mistake::condition_type, condition.loc(), {t.origin(t.value(condition), "the condition")},
+         "where", name(t.type(condition).dtype()), "compare, e.g. x != 0");
   ir::Value values[] = {dsl::truth(t, condition), dsl::operand(t, a, d), dsl::operand(t, b, d)};
   dsl::meet_shapes(t, "where", values, condition.loc());
   return t.tile(t.build.op(Opcode::Select, std::span<const ir::Value>(values)));
@@ -241,8 +234,7 @@ bool is_sum_of_floats(const ir::Kernel& k, const ir::OpData& d) {
   if (d.attrs.i(AttrName::mostly_one) == 1) return false;  // elsewhere it would not be skipped
   using enum Opcode;
   if (d.opcode == Cast) return !is_float(k.type(d.operands[0]).dtype());
-  return d.opcode == Add || d.opcode == Sub || d.opcode == Neg || d.opcode == Mul ||
-         d.opcode == Div || d.opcode == Fma;
+  return d.is(Add, Sub, Neg, Mul, Div, Fma);
 }
 
 }  // namespace

@@ -7,12 +7,7 @@
 
 namespace tegula {
 
-using dsl::AttrName;
 using dsl::attrs_of;
-using dsl::fail;
-using dsl::Mistake;
-using dsl::Opcode;
-using dsl::Tracer;
 
 namespace {
 

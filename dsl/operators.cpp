@@ -4,10 +4,6 @@
 #include "tegula/tile_ops.h"
 
 namespace tegula {
-
-using dsl::Opcode;
-using dsl::Tracer;
-
 namespace {
 
 /// The operands' common type, i32 where that is i1: what arithmetic is done in.
@@ -64,7 +60,7 @@ void refuse_comparison(Tracer& t, std::string_view what, const Arg& a) {
   const ir::Value v = t.value(a);
   const ir::OpId def = t.kernel[v].def;
   if (def && t.kernel[def].opcode == Opcode::Cmp)
-    dsl::fail(dsl::Mistake::compared_comparison, a.loc(), {t.origin(v, "the operand")}, what);
+    fail(Mistake::compared_comparison, a.loc(), {t.origin(v, "the operand")}, what);
 }
 
 Tile compare(std::string_view what, std::string_view predicate, const Arg& a, const Arg& b) {

@@ -11,13 +11,6 @@
 #include "tegula/math.h"
 
 namespace tegula {
-
-using dsl::AttrName;
-using dsl::fail;
-using dsl::Mistake;
-using dsl::Opcode;
-using dsl::Tracer;
-
 namespace {
 
 ir::Ints checked_shape(std::span<const Extent> extents) {

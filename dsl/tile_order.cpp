@@ -68,9 +68,9 @@ TileNumbers::TileNumbers(const Space& space, GridOptions options)
   dsl::Tracer& t = dsl::Tracer::at(space.loc(), "tiles_of");
   const std::size_t n = options_.blocks.size();
   if (n > extents_.size())
-    dsl::fail(dsl::Mistake::grid_rank, space.loc(), {}, "tiles_of", n, extents_.size());
+    fail(Mistake::grid_rank, space.loc(), {}, "tiles_of", n, extents_.size());
   for (const std::int64_t block : options_.blocks)
-    if (!dsl::is_block(block)) dsl::fail(dsl::Mistake::bad_block, space.loc(), {}, block);
+    if (!dsl::is_block(block)) fail(Mistake::bad_block, space.loc(), {}, block);
   for (std::size_t i = 0; i < n; ++i)
     counts_.push_back(t.tile(dsl::block_count(t.build, t.value(extents_[i]), options_.blocks[i])));
 }

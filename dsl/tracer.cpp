@@ -258,8 +258,6 @@ int Tracer::tune(const char* tunable, std::vector<int> set, int otherwise, Loc l
 // ---- Tile: the handle itself --------------------------------------------------------------------
 namespace tegula {
 
-using dsl::Tracer;
-
 void Tile::enlist() {
   if (Tracer* t = Tracer::current()) t->enlist(*this);
 }

@@ -257,3 +257,15 @@ class Tracer {
 };
 
 }  // namespace tegula::dsl
+
+namespace tegula {
+
+// What the implementation of the public language says throughout.
+using dsl::AttrName;
+using dsl::fail;
+using dsl::Mistake;
+using dsl::Opcode;
+using dsl::ScopeKind;
+using dsl::Tracer;
+
+}  // namespace tegula

@@ -14,12 +14,7 @@
 
 namespace tegula {
 
-using dsl::AttrName;
-using dsl::fail;
-using dsl::Mistake;
 using dsl::NamedPart;
-using dsl::Opcode;
-using dsl::Tracer;
 
 namespace {
 
@@ -157,8 +152,7 @@ ir::Value read_part(Tracer& t, const NamedPart& part) {
   if (part.gather) {
     const ir::ViewAddresses a = dsl::addresses(t, part);
     const ir::Type scalar = ir::Type::scalar(part.type.dtype());
-    const ir::Value zero = is_float(scalar.dtype()) ? t.build.constant(scalar, 0.0)
-                                                    : t.build.constant(scalar, std::int64_t{0});
+    const ir::Value zero = t.build.zero(scalar);
     return t
         .kernel[t.build.create(Opcode::Load, std::array{a.pointers, a.inside, zero},
                                dsl::attrs_of(part.hints))]

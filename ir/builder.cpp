@@ -13,6 +13,13 @@ AttrList attr_list(AttrInits attrs) {
   return list;
 }
 
+Builder Builder::behind(Kernel& kernel, OpId op) {
+  const OpData& d = kernel[op];
+  Builder b = d.next ? Builder(kernel, d.next) : Builder(kernel, d.parent);
+  b.loc = d.loc;
+  return b;
+}
+
 OpId Builder::place(OpId op) {
   if (before_)
     kernel_.insert_before(before_, op);
@@ -32,12 +39,8 @@ OpId Builder::create(Opcode opcode, std::span<const Value> operands, AttrList at
   if (!inferred.error.empty()) {
     std::string operand_types;
     for (Type t : types) operand_types += (operand_types.empty() ? "" : ", ") + t.str();
-    throw CompileError(Diagnostic{
-        "",
-        fmt::format("{}: {} (operands: {})", row.mnemonic, inferred.error, operand_types),
-        loc,
-        {},
-        ""});
+    throw InternalError(fmt::format("{}:{}: {}: {} (operands: {})", loc.file, loc.line,
+                                    row.mnemonic, inferred.error, operand_types));
   }
   return create(opcode, operands, inferred.types, std::move(attrs));
 }
@@ -74,6 +77,11 @@ Value Builder::constant(Type type, std::int64_t value) {
 }
 Value Builder::constant(Type type, double value) {
   return op(Opcode::Const, {}, type, {{AttrName::value, value}});
+}
+
+Value Builder::zero(Type type) {
+  const bool is_number = is_float(type.dtype()) && !type.is_pointer();
+  return is_number ? constant(type, 0.0) : constant(type, std::int64_t{0});
 }
 
 Value Builder::cast(Value v, DType to) {

@@ -1,6 +1,6 @@
 #pragma once
 // Creates ops at an insertion point. Result types are inferred where the op's row can; a mismatch
-// throws CompileError at the builder's current location.
+// throws InternalError with the builder's current location.
 #include <initializer_list>
 
 #include "ir/kernel.h"
@@ -24,6 +24,12 @@ class Builder {
  public:
   explicit Builder(Kernel& kernel) : kernel_(kernel), region_(kernel.body()) {}
   Builder(Kernel& kernel, RegionId region) : kernel_(kernel), region_(region) {}
+  /// New ops go in front of `op` and have its location.
+  Builder(Kernel& kernel, OpId op)
+      : loc(kernel[op].loc), kernel_(kernel), region_(kernel[op].parent), before_(op) {}
+
+  /// New ops go behind `op` and have its location.
+  static Builder behind(Kernel& kernel, OpId op);
 
   Kernel& kernel() { return kernel_; }
   Loc loc;  ///< given to every op created
@@ -40,6 +46,8 @@ class Builder {
     before_ = op;
   }
 
+  /// Puts an op that is in no region where new ops go.
+  OpId place(OpId op);
   /// Creates an op whose result types follow from its operands.
   OpId create(Opcode opcode, std::span<const Value> operands, AttrList attrs = {});
   /// Creates an op with given result types.
@@ -58,6 +66,8 @@ class Builder {
 
   Value constant(Type type, std::int64_t value);
   Value constant(Type type, double value);
+  /// Zeros, or the null pointer.
+  Value zero(Type type);
   Value i32(std::int64_t value) { return constant(Type::scalar(DType::i32), value); }
   Value i64(std::int64_t value) { return constant(Type::scalar(DType::i64), value); }
   Value f32(double value) { return constant(Type::scalar(DType::f32), value); }
@@ -85,7 +95,6 @@ class Builder {
   OpId make_if(Value condition, std::span<const Type> results);
 
  private:
-  OpId place(OpId op);
   Kernel& kernel_;
   RegionId region_;
   OpId before_;

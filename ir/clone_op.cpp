@@ -1,31 +1,48 @@
 #include "ir/clone_op.h"
 
-#include <utility>
 #include <vector>
 
 namespace tegula::ir {
+namespace {
+
+/// A copy of an op of `from`, with all it contains, that is in no region of `to` yet. The two may
+/// be one kernel, whose lists may move while ops are made.
+OpId copy_op(const Kernel& from, OpId op, Kernel& to, ValueMap& map) {
+  std::vector<Value> operands;
+  for (Value v : from[op].operands) operands.push_back(mapped(map, v));
+  std::vector<Type> types;
+  for (Value v : from[op].results) types.push_back(from.type(v));
+  const AttrList attrs = from[op].attrs;
+  const OpId made = to.make_op(from[op].opcode, operands, types, from[op].loc);
+  to[made].attrs = attrs;
+  for (std::size_t i = 0; i < types.size(); ++i) map[from[op].results[i]] = to[made].results[i];
+  const std::vector<RegionId> regions(from[op].regions.begin(), from[op].regions.end());
+  for (RegionId r : regions) {
+    const RegionId copy = to.add_region(made);
+    for (std::size_t i = 0; i < from[r].args.size(); ++i) {
+      const Value arg = from[r].args[i];
+      map[arg] = to.add_arg(copy, from.type(arg));
+    }
+    for (OpId o : from.ops(r)) to.append(copy, copy_op(from, o, to, map));
+  }
+  return made;
+}
+
+}  // namespace
 
 void clone_op(Builder& b, OpId op, ValueMap& map) {
-  Kernel& k = b.kernel();
-  std::vector<Value> operands;
-  for (Value v : k[op].operands) operands.push_back(mapped(map, v));
-  std::vector<Type> types;
-  for (Value v : k[op].results) types.push_back(k.type(v));
-  const AttrList attrs = k[op].attrs;
-  const std::vector<RegionId> regions(k[op].regions.begin(), k[op].regions.end());
-  const Loc saved = std::exchange(b.loc, k[op].loc);
-  const OpId made = b.create(k[op].opcode, operands, types, attrs);
-  b.loc = saved;
-  for (std::size_t i = 0; i < types.size(); ++i) map[k[op].results[i]] = k[made].results[i];
-  for (RegionId r : regions) {
-    const RegionId copy = k.add_region(made);
-    for (std::size_t i = 0; i < k[r].args.size(); ++i) {
-      const Value arg = k[r].args[i];
-      map[arg] = k.add_arg(copy, k.type(arg));
-    }
-    Builder inner(k, copy);
-    for (OpId o : k.ops(r)) clone_op(inner, o, map);
-  }
+  b.place(copy_op(b.kernel(), op, b.kernel(), map));
+}
+
+Kernel clone(const Kernel& k) {
+  Kernel to(k.info.name, k.info.form);
+  to.info = k.info;
+  ValueMap map;
+  for (const Param& p : k.params()) map[p.value] = to.add_param(p.name, k.type(p.value), p.attrs);
+  for (const auto& [region, copy] :
+       {std::pair(k.launch(), to.launch()), std::pair(k.body(), to.body())})
+    for (OpId op : k.ops(region)) to.append(copy, copy_op(k, op, to, map));
+  return to;
 }
 
 }  // namespace tegula::ir

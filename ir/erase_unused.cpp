@@ -1,6 +1,7 @@
 #include "ir/erase_unused.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/op.h"
@@ -12,12 +13,31 @@ void erase_unused(Kernel& k, Value v) {
   if (!def || k[def].erased || k[def].results.size() != 1 || !info(k[def].opcode).has(kPure) ||
       k[def].opcode == Opcode::Dot)
     return;
-  bool used = false;
-  walk(k, k.body(), [&](OpId op) { used = used || std::ranges::count(k[op].operands, v) > 0; });
-  if (used) return;
+  if (is_used(k, v)) return;
   const std::vector<Value> operands(k[def].operands.begin(), k[def].operands.end());
   k.erase(def);
   for (Value operand : operands) erase_unused(k, operand);
+}
+
+void erase_unused(Kernel& k, std::vector<OpId> ops) {
+  std::unordered_map<Value, int> uses;
+  for (RegionId root : {k.launch(), k.body()})
+    walk(k, root, [&](OpId op) {
+      for (Value v : k[op].operands) ++uses[v];
+    });
+  const auto erase = [&](OpId op) {
+    const OpData& d = k[op];
+    if (d.erased || !info(d.opcode).has(kPure) ||
+        std::ranges::any_of(d.results, [&](Value v) { return uses[v] > 0; }))
+      return d.erased;
+    for (Value v : d.operands) --uses[v];
+    k.erase(op);
+    return true;
+  };
+  // From behind, as most are computed from earlier ones.
+  std::ranges::reverse(ops);
+  while (std::erase_if(ops, erase) > 0) {
+  }
 }
 
 }  // namespace tegula::ir

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <unordered_map>
 
 namespace tegula::ir {
 
@@ -211,53 +210,11 @@ bool Kernel::is_visible_from(Value v, OpId at) const {
 
 Kernel::OpRange Kernel::ops(RegionId region) const { return {*this, regions_[region].first}; }
 
-// ---- copying
-// --------------------------------------------------------------------------------------------------------
-namespace {
-
-class Cloner {
- public:
-  explicit Cloner(const Kernel& from) : from_(from), to_(from.info.name, from.info.form) {
-    to_.info = from.info;
-  }
-
-  Kernel run() {
-    for (const Param& p : from_.params())
-      map_[p.value] = to_.add_param(p.name, from_.type(p.value), p.attrs);
-    copy_ops(from_.launch(), to_.launch());
-    copy_ops(from_.body(), to_.body());
-    return std::move(to_);
-  }
-
- private:
-  void copy_ops(RegionId from, RegionId to) {
-    for (OpId op : from_.ops(from)) to_.append(to, copy(op));
-  }
-
-  OpId copy(OpId op) {
-    const OpData& d = from_[op];
-    std::vector<Value> operands;
-    for (Value v : d.operands) operands.push_back(map_.at(v));
-    std::vector<Type> types;
-    for (Value v : d.results) types.push_back(from_.type(v));
-    const OpId made = to_.make_op(d.opcode, operands, types, d.loc);
-    to_[made].attrs = d.attrs;
-    for (std::size_t i = 0; i < d.results.size(); ++i) map_[d.results[i]] = to_[made].results[i];
-    for (RegionId r : d.regions) {
-      const RegionId region = to_.add_region(made);
-      for (Value arg : from_[r].args) map_[arg] = to_.add_arg(region, from_.type(arg));
-      copy_ops(r, region);
-    }
-    return made;
-  }
-
-  const Kernel& from_;
-  Kernel to_;
-  std::unordered_map<Value, Value> map_;
-};
-
-}  // namespace
-
-Kernel clone(const Kernel& k) { return Cloner(k).run(); }
+bool is_used(const Kernel& k, Value v, OpId op) {
+  return any_op(k, op, [&](OpId o) { return std::ranges::count(k[o].operands, v) > 0; });
+}
+bool is_used(const Kernel& k, Value v) {
+  return any_op(k, k.body(), [&](OpId o) { return std::ranges::count(k[o].operands, v) > 0; });
+}
 
 }  // namespace tegula::ir

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/target.h"
 #include "support/entity.h"
 #include "tegula/location.h"
 
@@ -58,6 +59,9 @@ struct OpData {
   RegionId parent;
   OpId prev, next;  ///< neighbours in the parent region
   bool erased = false;
+
+  /// The op is one of `ops`.
+  bool is(auto... ops) const { return ((opcode == ops) || ...); }
 };
 
 struct ValueData {
@@ -83,14 +87,22 @@ struct Param {
 };
 
 /// Launch facts that are not part of any op.
+/// Something that takes shared memory, for messages about too much of it.
+struct SharedUse {
+  Loc loc;
+  std::string what;
+  std::int64_t bytes = 0;
+};
+
 struct KernelInfo {
   std::string name;
   Form form = Form::Tile;
-  std::string target = "sm_90a";
+  Target target;
   int threads = 0;              ///< per CTA; 0 until a plan chose it
   std::int64_t smem_bytes = 0;  ///< dynamic shared memory
-  int cluster = 1;              ///< programs that run at once and see each other's shared memory
-  int min_ctas = 1;             ///< per SM, passed to the assembler
+  std::vector<SharedUse> shared_uses;
+  int cluster = 1;   ///< programs that run at once and see each other's shared memory
+  int min_ctas = 1;  ///< per SM, passed to the assembler
   /// The body computes any share of the grid's programs: launched with one CTA an SM, if there are
   /// as many.
   bool persistent = false;
@@ -123,7 +135,6 @@ class Kernel {
   void set_type(Value v, Type t) { values_[v].type = t; }
   std::size_t value_count() const { return values_.size(); }
   std::size_t op_count() const { return ops_.size(); }
-  std::size_t region_count() const { return regions_.size(); }
 
   /// Makes an op that is in no region yet.
   OpId make_op(Opcode opcode, std::span<const Value> operands, std::span<const Type> result_types,
@@ -197,6 +208,34 @@ void walk(const Kernel& k, RegionId region, const Visit& visit) {
     for (RegionId r : k[op].regions) walk(k, r, visit);
   }
 }
+
+/// `holds` of the op, or of an op inside it.
+template <class Test>
+bool any_op(const Kernel& k, OpId op, const Test& holds) {
+  if (holds(op)) return true;
+  for (RegionId r : k[op].regions)
+    if (any_op(k, r, holds)) return true;
+  return false;
+}
+/// `holds` of some op of the region or of the regions inside it.
+template <class Test>
+bool any_op(const Kernel& k, RegionId region, const Test& holds) {
+  for (OpId op : k.ops(region))
+    if (any_op(k, op, holds)) return true;
+  return false;
+}
+/// The ops of the region, and of the regions inside it, of which `holds`, in the order of the text.
+template <class Test>
+std::vector<OpId> ops_where(const Kernel& k, RegionId region, const Test& holds) {
+  std::vector<OpId> found;
+  walk(k, region, [&](OpId op) {
+    if (holds(op)) found.push_back(op);
+  });
+  return found;
+}
+/// Some op of the body, or `op` or one inside it, takes the value.
+bool is_used(const Kernel& k, Value v);
+bool is_used(const Kernel& k, Value v, OpId op);
 
 /// A deep copy; ids are renumbered densely.
 Kernel clone(const Kernel& k);

@@ -8,17 +8,17 @@ namespace {
 
 struct Row {
   DType operand;
-  bool on_sm_80;
+  bool is_f8;
   MatrixType type;
 };
 constexpr std::array kRows{
-    Row{DType::bf16, true, {"bf16", 16, DType::f32}},
-    Row{DType::f16, true, {"f16", 16, DType::f32}},
-    Row{DType::f32, true, {"tf32", 32, DType::f32}},
-    Row{DType::f8e4m3, false, {"f8e4m3", 8, DType::f32}},
-    Row{DType::f8e5m2, false, {"f8e5m2", 8, DType::f32}},
-    Row{DType::i8, true, {"i8", 8, DType::i32}},
-    Row{DType::u8, true, {"u8", 8, DType::i32}},
+    Row{DType::bf16, false, {"bf16", 16, DType::f32}},
+    Row{DType::f16, false, {"f16", 16, DType::f32}},
+    Row{DType::f32, false, {"tf32", 32, DType::f32}},
+    Row{DType::f8e4m3, true, {"f8e4m3", 8, DType::f32}},
+    Row{DType::f8e5m2, true, {"f8e5m2", 8, DType::f32}},
+    Row{DType::i8, false, {"i8", 8, DType::i32}},
+    Row{DType::u8, false, {"u8", 8, DType::i32}},
 };
 
 const Row* row_of(DType operand) {
@@ -38,7 +38,7 @@ const MatrixType* matrix_type(const Kernel& k, const OpData& dot) {
   const Row* row = row_of(operand);
   if (!row || row->type.sum != k.type(dot.results[0]).dtype()) return nullptr;
   if (operand == DType::f32 && dot.attrs.s(AttrName::precision) != "tf32") return nullptr;
-  return row->on_sm_80 || k.info.target.starts_with("sm_9") ? &row->type : nullptr;
+  return !row->is_f8 || k.info.target->has_f8 ? &row->type : nullptr;
 }
 
 }  // namespace tegula::ir

@@ -85,6 +85,8 @@ struct OpInfo {
   std::string_view doc;
 
   bool has(Traits t) const { return (traits & t) != 0; }
+  /// Each element of the result is computed from the elements of the operands that stand there.
+  bool is_elementwise() const { return family == Family::Elementwise || family == Family::Math; }
   bool allowed_in(Form form) const;
 };
 

@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "ir/text.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 namespace {
@@ -42,12 +42,9 @@ class Parser {
     const auto line = 1 + std::count(read.begin(), read.end(), '\n');
     const auto column =
         read.size() - (read.rfind('\n') == std::string_view::npos ? 0 : read.rfind('\n') + 1) + 1;
-    throw CompileError(
-        Diagnostic{"",
-                   message,
-                   Loc(file_, static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column)),
-                   {},
-                   ""});
+    tegula::fail(Mistake::ir_text,
+                 Loc(file_, static_cast<std::uint32_t>(line), static_cast<std::uint32_t>(column)),
+                 {}, message);
   }
 
   void skip() {
@@ -138,7 +135,7 @@ class Parser {
       const std::string_view key = word("a kernel property or '('");
       expect("(");
       if (key == "target")
-        info.target = word("a target");
+        info.target = target();
       else if (key == "threads")
         info.threads = static_cast<int>(integer());
       else if (key == "smem")
@@ -163,6 +160,13 @@ class Parser {
       define(name, kernel_->add_param(name, t, std::move(attrs)));
     } while (try_token(","));
     expect(")");
+  }
+
+  Target target() {
+    const std::string_view name = word("a target");
+    const auto target = Target::find(name);
+    if (!target) fail(fmt::format("unknown target '{}': there are {}", name, Target::all_names()));
+    return *target;
   }
 
   void define(std::string_view name, Value v) {

@@ -57,9 +57,6 @@ class SharedMemoryError : public CompileError {
   std::int64_t bytes_;
 };
 
-/// Bytes of shared memory that one CTA may use (CUDA C programming guide, compute capabilities).
-std::int64_t shared_limit(std::string_view target);
-
 /// A pass plans reading only, then rewrites. Returns whether it changed the kernel.
 using PassFn = bool (*)(Kernel&, PassContext&);
 

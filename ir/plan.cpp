@@ -6,7 +6,7 @@
 #include <charconv>
 #include <iterator>
 
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 
@@ -19,11 +19,7 @@ constexpr std::string_view kFieldNames =
     ;
 
 [[noreturn]] void refuse(std::string_view change) {
-  throw CompileError(Diagnostic{"",
-                                fmt::format("plan: '{}' is no field=number", change),
-                                {},
-                                {},
-                                fmt::format("the fields are {}", kFieldNames)});
+  fail(Mistake::bad_plan, {}, {}, change, kFieldNames);
 }
 
 void set_field(Plan& plan, std::string_view name, int value, std::string_view change) {
@@ -67,15 +63,10 @@ void apply(Plan& plan, std::string_view change) {
 
 }  // namespace
 
-int Plan::registers_at_entry() const {
-  const int warps_of_quarter = (computing_warps() + copy_warps + 3) / 4;
-  return std::min(255, 16384 / (32 * warps_of_quarter) / 8 * 8);
-}
-
-int Plan::copy_registers() const {
-  const int left =
-      registers_at_entry() * (computing_warps() + copy_warps) - registers * computing_warps();
-  return left / std::max(copy_warps, 1) / 8 * 8;
+int Plan::copy_registers(const TargetRow& target) const {
+  const int warps = computing_warps(), unit = target.register_unit;
+  const int left = registers_at_entry(target) * (warps + copy_warps) - registers * warps;
+  return left / std::max(copy_warps, 1) / unit * unit;
 }
 
 std::string Plan::str() const {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "ir/target.h"
+
 namespace tegula::ir {
 
 /// Fields and their meaning: ir/plan.def.
@@ -17,14 +19,17 @@ struct Plan {
   int groups() const { return alternate ? 2 : 1; }
   /// Of the CTA.
   int computing_warps() const { return warps * groups(); }
-  /// Registers a thread can have where every warp has as many: each quarter of an SM holds a
-  /// quarter of the warps, rounded up, in 16384 registers.
-  int registers_at_entry() const;
+  /// Registers a thread can have where every warp has as many.
+  int registers_at_entry(const TargetRow& target) const {
+    return target.registers_at_entry(computing_warps() + copy_warps);
+  }
   /// What a thread that computes has.
-  int computing_registers() const { return registers != 0 ? registers : registers_at_entry(); }
+  int computing_registers(const TargetRow& target) const {
+    return registers != 0 ? registers : registers_at_entry(target);
+  }
   /// What a copying thread keeps where those that compute take over `registers` of all that the
   /// CTA has at its entry. setmaxnreg waits for ever for more than that.
-  int copy_registers() const;
+  int copy_registers(const TargetRow& target) const;
 
   /// Each tile ends before the next one begins; what is brought once has one slot.
   void overlap_no_tiles() {

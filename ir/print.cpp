@@ -80,7 +80,7 @@ class Printer {
  private:
   void header() {
     const KernelInfo& info = k_.info;
-    out_ += fmt::format("kernel @{} {} target({})", info.name, name(info.form), info.target);
+    out_ += fmt::format("kernel @{} {} target({})", info.name, name(info.form), info.target.name());
     if (info.threads != 0) out_ += fmt::format(" threads({})", info.threads);
     if (info.smem_bytes != 0) out_ += fmt::format(" smem({})", info.smem_bytes);
     if (info.cluster != 1) out_ += fmt::format(" cluster({})", info.cluster);

@@ -20,6 +20,7 @@ class Uses {
   explicit Uses(const Kernel& k);
 
   std::span<const Use> of(Value v) const;
+  std::size_t count(Value v) const { return of(v).size(); }
   /// None where there are none, or several.
   std::optional<Use> only(Value v) const;
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/loop.h"
 #include "ir/text.h"
 
 namespace tegula::ir {
@@ -172,17 +173,15 @@ class Verifier {
     const bool needs_yield = !d.results.empty() || d.opcode == Opcode::While;
     for (RegionId r : d.regions)
       if (needs_yield && !k_.terminator(r)) report(op, "has a region that does not end in yield");
-    if (d.opcode == Opcode::For || d.opcode == Opcode::While) loop_args(op);
+    if (is_loop(d)) loop_args(op);
   }
 
   void loop_args(OpId op) {
     const OpData& d = k_[op];
-    const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
     for (RegionId r : d.regions) {
       std::vector<Type> wanted;
       if (d.opcode == Opcode::For) wanted.push_back(k_.type(d.operands[0]));
-      for (std::size_t i = first; i < d.operands.size(); ++i)
-        wanted.push_back(k_.type(d.operands[i]));
+      for (Value v : loop_inits(d)) wanted.push_back(k_.type(v));
       std::vector<Type> args;
       for (Value v : k_[r].args) args.push_back(k_.type(v));
       if (args != wanted) report(op, "region arguments do not match the loop's carries");

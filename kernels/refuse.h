@@ -1,15 +1,14 @@
 #pragma once
 // The error of a call that does not fit a kernel of the library.
-#include <string>
-#include <utility>
-
-#include "tegula/error.h"
+#include "support/errors.h"
+#include "tegula/kernels/call_place.h"
 
 namespace tegula {
 
-/// `message` names the kernel and what it was given, `hint` what it takes.
-[[noreturn]] inline void refuse_call(std::string message, std::string hint) {
-  throw CompileError(Diagnostic{"", std::move(message), {}, {}, std::move(hint)});
+/// Throws the mistake, a row of T16 in support/errors.def, at the line of the call.
+template <class... T>
+[[noreturn]] void refuse_call(Mistake mistake, const T&... arguments) {
+  fail(mistake, detail::CallPlace::current(), {}, arguments...);
 }
 
 }  // namespace tegula

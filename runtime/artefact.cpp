@@ -2,17 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "runtime/nvrtc.h"
 #include "support/env.h"
 
 namespace tegula::runtime {
-
-std::span<const std::string_view> targets() {
-  static constexpr std::string_view kTargets[] = {"sm_80", "sm_90a"};
-  return kTargets;
-}
 
 std::string_view name(Backend b) { return b == Backend::Llvm ? "llvm" : "nvrtc"; }
 
@@ -29,14 +22,10 @@ void set_image(Artefact& artefact, std::vector<char> cubin) {
     artefact.image = std::move(cubin);
 }
 
-// Limits of compute capability 9.0, as the CUDA C programming guide has them.
 int ctas_per_sm(const Artefact& artefact, const AssembleReport& report) {
-  const int threads = std::max(32, artefact.threads);
-  const int by_threads = 2048 / threads;
-  const int registers = (report.registers + 7) / 8 * 8 * threads;
-  const int by_registers = report.registers ? 65536 / std::max(1, registers) : 32;
-  const auto by_shared = static_cast<int>(233472 / (artefact.shared_bytes + 1024));
-  return std::min({32, by_threads, by_registers, by_shared});
+  return ir::ctas_per_sm(*artefact.target, {.threads = artefact.threads,
+                                            .registers = report.registers,
+                                            .shared_bytes = artefact.shared_bytes});
 }
 
 std::string assembler_text(const AssembleReport& report, std::int64_t shared_bytes,
@@ -52,7 +41,7 @@ std::string ptx_of(const Artefact& artefact) {
   if (artefact.backend == Backend::Llvm) return artefact.code;
   return compile_cuda({.source = artefact.code,
                        .name = artefact.name + ".cu",
-                       .target = artefact.target,
+                       .target = std::string(artefact.target.name()),
                        .options = {},
                        .wants_ptx = true})
       .ptx;

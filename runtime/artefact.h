@@ -2,19 +2,15 @@
 // A compiled kernel as data: what compilation leaves behind, without IR, pointers or a device. The
 // disk cache stores it, and any number of GPUs load it (runtime/loaded_artefact.h).
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "ir/target.h"
 #include "runtime/assemble.h"
 #include "runtime/backend.h"
 #include "runtime/recipe.h"
 
 namespace tegula::runtime {
-
-/// Names of the targets that code can be compiled for.
-std::span<const std::string_view> targets();
 
 /// Kind of the image that the driver loads.
 enum class ImageKind : std::uint8_t {
@@ -24,8 +20,8 @@ enum class ImageKind : std::uint8_t {
 };
 
 struct Artefact {
-  std::string name;    ///< the kernel's name, in the image too
-  std::string target;  ///< the target, such as "sm_90a"
+  std::string name;  ///< the kernel's name, in the image too
+  ir::Target target;
   Backend backend = Backend::Llvm;
   ImageKind kind = ImageKind::none;
   std::vector<char> image;
@@ -45,8 +41,8 @@ struct Artefact {
 /// The image is the cubin or, where there is none, the PTX.
 void set_image(Artefact& artefact, std::vector<char> cubin);
 
-/// CTAs that one SM of compute capability 9.0 holds at once, from registers, threads and shared
-/// memory; registers count where the report has them.
+/// CTAs that one SM of the target holds at once, from registers, threads and shared memory;
+/// registers count where the report has them.
 int ctas_per_sm(const Artefact& artefact, const AssembleReport& report);
 
 /// Registers, memory and spills as text, then the assembler's warnings, a line each.

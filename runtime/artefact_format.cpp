@@ -41,6 +41,12 @@ std::size_t named(const json& j, const Names& names) {
   return static_cast<std::size_t>(at - std::ranges::begin(names));
 }
 
+ir::Target target_of_name(const json& j) {
+  const auto target = ir::Target::find(j.get<std::string>());
+  if (!target) throw InternalError("no such target");
+  return *target;
+}
+
 DType dtype_of_name(const json& j) {
   const auto type = dtype_from_name(j.get<std::string>());
   if (!type) throw InternalError("no such element type");
@@ -160,7 +166,7 @@ void check_shape(const Artefact& a) {
 
 void encode_artefact(const Artefact& a, CacheEntry& entry) {
   const json fields = {{"name", a.name},
-                       {"target", a.target},
+                       {"target", a.target.name()},
                        {"back end", kBackends[static_cast<std::size_t>(a.backend)]},
                        {"image", kImages[static_cast<std::size_t>(a.kind)]},
                        {"recipe", fields_of(a.recipe)},
@@ -183,7 +189,7 @@ Artefact decode_artefact(const CacheEntry& entry) {
   const json j = json::parse(entry.meta);
   Artefact a;
   j.at("name").get_to(a.name);
-  j.at("target").get_to(a.target);
+  a.target = target_of_name(j.at("target"));
   a.backend = static_cast<Backend>(named(j.at("back end"), kBackends));
   const auto kind = static_cast<ImageKind>(named(j.at("image"), kImages));
   a.recipe = recipe_of(j.at("recipe"));

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
@@ -25,9 +24,8 @@ bool is_program(const std::filesystem::path& file) {
 
 std::vector<std::string> program_folders() {
   std::vector<std::string> folders;
-  if (const char* path = std::getenv("PATH"); path != nullptr)
-    for (std::string_view folder : split(path, ':'))
-      if (!folder.empty()) folders.emplace_back(folder);
+  for (std::string_view folder : split(env().path, ':'))
+    if (!folder.empty()) folders.emplace_back(folder);
   for (std::string& folder : toolkit_folders("bin")) folders.push_back(std::move(folder));
   return folders;
 }

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -52,10 +51,8 @@ void bump(std::mutex& mutex, int& count) {
 
 std::filesystem::path default_cache_folder() {
   if (!env().cache_dir.empty()) return env().cache_dir;
-  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg == '/')
-    return std::filesystem::path(xdg) / "tegula";
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/')
-    return std::filesystem::path(home) / ".cache" / "tegula";
+  if (env().xdg_cache_home.is_absolute()) return env().xdg_cache_home / "tegula";
+  if (env().home.is_absolute()) return env().home / ".cache" / "tegula";
   return {};
 }
 

@@ -17,7 +17,8 @@ struct CompileRequest {
   std::string key;                    ///< text of the key, for dumps
   std::function<ir::Kernel()> trace;  ///< the tile form; called once
   Device device;
-  std::string target;  ///< "sm_90a"; empty: the device's own, for which a GPU must be here
+  /// Empty: the device's own, for which a GPU must be here.
+  std::optional<ir::Target> target;
   std::optional<Backend> backend;  ///< empty: default_backend()
   std::optional<ir::Plan> plan;    ///< empty: the pass `plan` chooses
   /// Fields that the chosen plan must have (Plan::change), and the line that asks for them.
@@ -36,8 +37,9 @@ struct Compilation {
   Device device;
   std::string key_text;
   std::string name;
-  std::string target;
-  /// Target of the assembler: the GPU's own where the code of an older target runs.
+  ir::Target target;
+  /// Architecture to assemble for: the GPU's own where the code of an older target
+  /// runs. Empty: the target.
   std::string assembler_target;
   Backend backend = Backend::Llvm;
   ir::Kernel tile{"", ir::Form::Tile};

@@ -6,9 +6,10 @@
 #include <algorithm>
 
 #include "ir/text.h"
+#include "runtime/store_sources.h"
 #include "runtime/warnings.h"
 #include "support/env.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::runtime {
 namespace {
@@ -50,6 +51,7 @@ void add_ranges(sim::SimOptions& options, const ir::Kernel& tile, std::span<cons
       if (const auto* tensor = std::get_if<ir::TensorArg>(&values[i])) range.tensor = *tensor;
       range.must_be_stored = type.is_view() && type.view_facts().access == ir::Access::Out &&
                              tile.params()[i].attrs.i(ir::AttrName::partial) != 1;
+      if (range.must_be_stored) range.stores = store_sources(tile, values, i);
       if (type.is_pointer())
         range.tensor = ir::TensorArg{args[i].tensor->data(),
                                      {static_cast<std::int64_t>(r.end - r.begin)},
@@ -180,17 +182,13 @@ std::string CompiledKernel::dump(std::string_view verb) const {
   if (verb == "assemble")
     return assembler_text(report(), artefact_->shared_bytes,
                           artefact_->kind == ImageKind::cubin ? artefact_->image.size() : 0);
-  throw CompileError(Diagnostic{"",
-                                fmt::format("no stage is called '{}'", verb),
-                                {},
-                                {},
-                                "key, trace, optimize, emit, ptx, assemble or launch"});
+  fail(Mistake::unknown_verb, {}, {}, verb);
 }
 
 std::string CompiledKernel::explain() const {
   const Artefact& a = *artefact_;
   std::string out = fmt::format("kernel {} for {} by {} ({})\n", a.name, device.str(),
-                                runtime::name(a.backend), a.target);
+                                runtime::name(a.backend), a.target.name());
   out += plan.str() + "\n";
   out += fmt::format("threads {}, shared memory {} bytes", a.threads, a.shared_bytes);
   if (const AssembleReport& r = report(); r.registers)

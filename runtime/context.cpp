@@ -128,11 +128,9 @@ const DeviceProperties& device_properties(int ordinal) {
   return gpu.properties;
 }
 
-std::string_view default_target(Device device) {
-  constexpr int kHopper = 90;
-  const bool has_wgmma =
-      device.kind != DeviceKind::cuda || device_properties(device.index).compute() == kHopper;
-  return has_wgmma ? "sm_90a" : "sm_80";
+ir::Target default_target(Device device) {
+  if (device.kind != DeviceKind::cuda) return {};
+  return ir::Target::of_capability(device_properties(device.index).compute());
 }
 
 cu::Context primary_context(int ordinal) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "ir/target.h"
 #include "runtime/driver_api.h"
 #include "tegula/device.h"
 
@@ -39,9 +40,9 @@ int cuda_device_count() noexcept;
 /// Properties of GPU `ordinal`. Throws DeviceError if there is no such GPU.
 const DeviceProperties& device_properties(int ordinal);
 
-/// What code for a device is compiled for: "sm_90a" where it has wgmma and TMA, which is of compute
-/// capability 9.0 and on the simulator; everything newer takes the sm_80 path through the driver.
-std::string_view default_target(Device device);
+/// Target of code for a device: the newest target that a GPU runs, and the newest of all
+/// on the host's devices. GPUs newer than every target take the sm_80 path through the driver.
+ir::Target default_target(Device device);
 
 /// The primary context of GPU `ordinal`, retained once for the life of the process.
 cu::Context primary_context(int ordinal);

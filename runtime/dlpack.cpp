@@ -1,11 +1,9 @@
 #include "tegula/dlpack.h"
 
-#include <fmt/format.h>
-
 #include <vector>
 
 #include "runtime/strided.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 #include "tegula/tensor.h"
 
 namespace tegula {
@@ -31,19 +29,12 @@ constexpr TypeRow kTypes[] = {
 };
 static_assert(std::size(kTypes) == kDTypeCount);
 
-[[noreturn]] void refuse(std::string message) {
-  Diagnostic d;
-  d.message = std::move(message);
-  throw CompileError(std::move(d));
-}
-
-DType type_from(const dlpack::DataType& type) {
+DType type_from(const dlpack::DataType& type, Loc at) {
   for (const TypeRow& row : kTypes)
     if (static_cast<std::uint8_t>(row.code) == type.code && row.bits == type.bits &&
         type.lanes == 1)
       return row.dtype;
-  refuse(fmt::format("DLPack type (code {}, {} bits, {} lanes) has no counterpart here",
-                     int{type.code}, int{type.bits}, type.lanes));
+  fail(Mistake::dlpack_type, at, {}, int{type.code}, int{type.bits}, type.lanes);
 }
 
 dlpack::DataType type_to(DType dtype) {
@@ -51,7 +42,7 @@ dlpack::DataType type_to(DType dtype) {
   return {static_cast<std::uint8_t>(row.code), static_cast<std::uint8_t>(row.bits), 1};
 }
 
-Device device_from(const dlpack::Device& device) {
+Device device_from(const dlpack::Device& device, Loc at) {
   switch (device.type) {
     case dlpack::DeviceType::cpu:
     case dlpack::DeviceType::cuda_host:
@@ -60,33 +51,32 @@ Device device_from(const dlpack::Device& device) {
     case dlpack::DeviceType::cuda_managed:
       return Device::cuda(device.id);
   }
-  refuse(
-      fmt::format("DLPack device type {} has no counterpart here", static_cast<int>(device.type)));
+  fail(Mistake::dlpack_device, at, {}, static_cast<int>(device.type));
 }
 
 /// Everything that can be refused is looked at before the tensor is taken over.
-Tensor describe(const dlpack::Tensor& t) {
+Tensor describe(const dlpack::Tensor& t, Loc at) {
   if (t.ndim < 0 || t.ndim > Dims::kMaxRank)
-    refuse(fmt::format("a DLPack tensor of {} dimensions: tensors have at most {}", t.ndim,
-                       Dims::kMaxRank));
+    fail(Mistake::dlpack_dims, at, {}, t.ndim, +Dims::kMaxRank);
   const auto rank = static_cast<std::size_t>(t.ndim);
   const Dims shape(std::span<const std::int64_t>(t.shape, rank));
   const Dims strides =
       t.strides == nullptr ? Dims{} : Dims(std::span<const std::int64_t>(t.strides, rank));
   void* data = t.data == nullptr ? nullptr : static_cast<char*>(t.data) + t.byte_offset;
-  return Tensor::borrow(data, shape, type_from(t.dtype), device_from(t.device), strides);
+  return Tensor::borrow(data, shape, type_from(t.dtype, at), device_from(t.device, at), strides,
+                        nullptr, at);
 }
 
 template <class Managed>
-Tensor import(Managed* managed) {
-  if (managed == nullptr) refuse("a null DLPack tensor");
-  const Tensor view = describe(managed->tensor);
+Tensor import(Managed* managed, Loc at) {
+  if (managed == nullptr) fail(Mistake::dlpack_null, at, {});
+  const Tensor view = describe(managed->tensor, at);
   std::shared_ptr<void> owner(managed, [](void* taken) {
     auto* m = static_cast<Managed*>(taken);
     if (m->deleter != nullptr) m->deleter(m);
   });
   return Tensor::borrow(view.data(), view.shape(), view.dtype(), view.device(), view.strides(),
-                        std::move(owner));
+                        std::move(owner), at);
 }
 
 /// What a handed-out DLPack tensor points into.
@@ -118,14 +108,13 @@ Managed* hand_out(const Tensor& tensor) {
 
 }  // namespace
 
-Tensor Tensor::from_dlpack(dlpack::ManagedTensorVersioned* managed) {
+Tensor Tensor::from_dlpack(dlpack::ManagedTensorVersioned* managed, Loc at) {
   if (managed != nullptr && managed->version.major != 1)
-    refuse(fmt::format("DLPack version {}.{} is not understood: 1.x is", managed->version.major,
-                       managed->version.minor));
-  return import(managed);
+    fail(Mistake::dlpack_version, at, {}, managed->version.major, managed->version.minor);
+  return import(managed, at);
 }
 
-Tensor Tensor::from_dlpack(dlpack::ManagedTensor* managed) { return import(managed); }
+Tensor Tensor::from_dlpack(dlpack::ManagedTensor* managed, Loc at) { return import(managed, at); }
 
 dlpack::ManagedTensorVersioned* Tensor::to_dlpack() const {
   auto* managed = hand_out<dlpack::ManagedTensorVersioned>(*this);

@@ -45,10 +45,16 @@ std::string describe(const DeviceProperties& p) {
       static_cast<double>(p.memory_bytes) / (1 << 30), p.shared_bytes_per_block / 1024);
 }
 
+/// Some target's code runs there.
+bool has_target(const DeviceProperties& p) {
+  return p.compute() >= ir::Target::of_capability(p.compute())->capability;
+}
+
 std::string path_for(const DeviceProperties& p) {
-  if (p.compute() == 90) return "runs sm_90a code: wgmma, TMA, clusters";
-  if (p.compute() >= 80) return "runs sm_80 code, assembled by the driver";
-  return "is too old: compute capability 8.0 is the least";
+  const ir::Target target = ir::Target::of_capability(p.compute());
+  if (!has_target(p)) return fmt::format("is too old: {} is the least target", target.name());
+  return fmt::format("runs {} code{}", target.name(),
+                     target->has_wgmma ? ": wgmma, TMA, clusters" : ", assembled by the driver");
 }
 
 Finding examine_gpus(std::vector<DeviceProperties>& gpus) {
@@ -58,14 +64,16 @@ Finding examine_gpus(std::vector<DeviceProperties>& gpus) {
     try {
       gpus.push_back(device_properties(i));
       lines.push_back(describe(gpus.back()) + "; " + path_for(gpus.back()));
-      f.present |= gpus.back().compute() >= 80;
+      f.present |= has_target(gpus.back());
     } catch (const Error& e) {
       lines.push_back(e.what());
     }
   }
   f.detail = lines.empty() ? "the driver lists none" : fmt::format("{}", fmt::join(lines, "\n"));
   if (!f.present)
-    f.remedy = "use the devices 'sim' and 'cpu', or a machine with compute capability 8.0 or later";
+    f.remedy = fmt::format(
+        "use the devices 'sim' and 'cpu', or a machine with compute capability {}.{} or later",
+        ir::Target::all()[0]->capability / 10, ir::Target::all()[0]->capability % 10);
   return f;
 }
 

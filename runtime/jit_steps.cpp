@@ -34,13 +34,11 @@ std::vector<ir::Pass> optimize_passes() {
 
 namespace {
 
-/// The sm_80 path on a newer GPU is assembled for that GPU where ptxas can, so that its own SASS is
-/// what runs.
-std::string assembler_target(const std::string& target, Device device) {
-  if (target == "sm_80" && device.kind == DeviceKind::cuda &&
-      device_properties(device.index).compute() == 90)
-    return "sm_90";
-  return target;
+/// Code of an older target is assembled for the GPU that runs it where ptxas can, so that its own
+/// machine code is what runs.
+std::string assembler_target(ir::Target target, Device device) {
+  if (device.kind != DeviceKind::cuda) return std::string(target.name());
+  return target.assembled_for(device_properties(device.index).compute());
 }
 
 }  // namespace
@@ -49,11 +47,9 @@ void key(Compilation& c, const CompileRequest& request) {
   c.device = request.device;
   c.backend = request.backend.value_or(default_backend());
   c.key_text = request.key;
-  c.target = request.target;
-  c.assembler_target = request.target;
-  if (!request.target.empty()) return;
-  c.target = default_target(request.device);
-  c.assembler_target = assembler_target(c.target, request.device);
+  c.target = request.target ? *request.target : default_target(request.device);
+  c.assembler_target =
+      request.target ? std::string(c.target.name()) : assembler_target(c.target, request.device);
 }
 
 void trace(Compilation& c, const CompileRequest& request) {
@@ -91,7 +87,8 @@ constexpr std::array kSpared{
         "masks are compared as they are written: there are no registers for the limits of rows"}};
 
 void assemble_once(Compilation& k, const CompileRequest& request) {
-  const std::string& target = k.assembler_target.empty() ? k.target : k.assembler_target;
+  const std::string target =
+      k.assembler_target.empty() ? std::string(k.target.name()) : k.assembler_target;
   if (k.backend == Backend::Nvrtc) {
     NvrtcJob job{.source = k.emitted.source,
                  .name = k.name + ".cu",

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tegula/error.h"
+#include "support/errors.h"
 #include "tegula/quotients.h"
 
 namespace tegula::runtime {
@@ -85,19 +85,30 @@ std::array<std::int64_t, 3> grid_of(const LaunchRecipe& recipe, std::span<const 
   return {std::min(ctas, max_ctas), values[recipe.grid[1]], values[recipe.grid[2]]};
 }
 
+namespace {
+
+/// An extent that is divided by 0 counts as 0.
+void refuse_division_by_zero(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
+                             const std::string& kernel) {
+  std::array<std::int64_t, LaunchRecipe::kMaxSteps> values;
+  for (std::size_t i = 0; i < recipe.steps.size(); ++i) {
+    const GridStep& s = recipe.steps[i];
+    if ((s.op == GridOp::div || s.op == GridOp::rem) && values[s.b] == 0)
+      fail(Mistake::grid_by_zero, {}, {}, kernel);
+    values[i] = kStepFns[static_cast<std::size_t>(s.op)](s, values.data(), args);
+  }
+}
+
+}  // namespace
+
 std::array<unsigned, 3> checked_grid(const LaunchRecipe& recipe, std::span<const LaunchArg> args,
                                      std::int64_t max_ctas, const std::string& kernel) {
-  constexpr std::int64_t kMax[3] = {std::numeric_limits<std::int32_t>::max(), 65535, 65535};
   const std::array<std::int64_t, 3> grid = grid_of(recipe, args, max_ctas);
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) [[unlikely]]
+    refuse_division_by_zero(recipe, args, kernel);
   for (int i = 0; i < 3; ++i)
-    if (grid[i] < 0 || grid[i] > kMax[i]) [[unlikely]]
-      throw CompileError(
-          Diagnostic{"",
-                     fmt::format("kernel {}: grid extent {} along axis {} is outside 0..{}", kernel,
-                                 grid[i], i, kMax[i]),
-                     {},
-                     {},
-                     "use larger blocks"});
+    if (grid[i] < 0 || grid[i] > ir::kMostPrograms[i]) [[unlikely]]
+      fail(Mistake::grid_too_large, {}, {}, kernel, grid[i], i, ir::kMostPrograms[i]);
   return {static_cast<unsigned>(grid[0]), static_cast<unsigned>(grid[1]),
           static_cast<unsigned>(grid[2])};
 }

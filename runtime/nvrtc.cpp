@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -42,10 +41,8 @@ struct Loaded {
 
 std::vector<std::string> python_folders() {
   std::vector<std::string> roots{"/usr/local/lib", "/usr/lib"};
-  if (const char* venv = std::getenv("VIRTUAL_ENV"); venv != nullptr && *venv != 0)
-    roots.insert(roots.begin(), std::string(venv) + "/lib");
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != 0)
-    roots.push_back(std::string(home) + "/.local/lib");
+  if (!env().virtual_env.empty()) roots.insert(roots.begin(), env().virtual_env.string() + "/lib");
+  if (!env().home.empty()) roots.push_back(env().home.string() + "/.local/lib");
   return roots;
 }
 

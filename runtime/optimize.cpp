@@ -11,8 +11,8 @@
 #include "ir/text.h"
 #include "runtime/jit_steps.h"
 #include "support/env.h"
+#include "support/errors.h"
 #include "support/text.h"
-#include "tegula/error.h"
 
 namespace tegula::runtime {
 namespace {
@@ -57,8 +57,8 @@ std::string replay(const Compilation& k, const std::string& command,
   for (const ir::Pass& pass : optimize_passes()) all.push_back(pass.name);
   const std::string which = names == all ? std::string("--emit optimize")
                                          : fmt::format("--passes={}", fmt::join(names, ","));
-  return fmt::format("{} --target {} --backend {} {} -- {}", command, k.target, name(k.backend),
-                     which, file);
+  return fmt::format("{} --target {} --backend {} {} -- {}", command, k.target.name(),
+                     name(k.backend), which, file);
 }
 
 void run_passes(Compilation& k, ir::PassContext& context, std::span<const ir::Pass> passes) {
@@ -146,15 +146,11 @@ bool fits_if_chosen(Compilation& k) {
 
 /// What was asked for takes `bytes`. Compiles it with fewer stages, or without, to say what there
 /// is room for.
-[[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request, std::int64_t bytes) {
-  Diagnostic said{
-      "",
-      fmt::format("kernel {}: the plan of {} takes {} bytes of shared memory, {} allows {} bytes "
-                  "per CTA",
-                  k.name, asked_plan(request), bytes, k.target, ir::shared_limit(k.target)),
-      place_of(k, request),
-      {},
-      "use smaller tiles"};
+[[noreturn]] void refuse_plan(Compilation& k, const CompileRequest& request,
+                              const ir::SharedMemoryError& e) {
+  Diagnostic said = diagnostic(Mistake::plan_too_large, place_of(k, request), e.diagnostic().notes,
+                               k.name, asked_plan(request), e.bytes(), k.target.name(),
+                               k.target->shared_bytes_per_cta, "use smaller tiles");
   const auto suggest = [&](const std::string& what, std::string hint) {
     said.notes.push_back({{}, fmt::format("{} takes {} bytes", what, k.simt.info.smem_bytes)});
     said.hint = std::move(hint);
@@ -173,11 +169,7 @@ void require_changes(const Compilation& k, const CompileRequest& request) {
   if (!env().plan.empty()) return;  // an experiment, which goes over them
   const std::string_view missing = k.plan.first_missing(request.plan_changes);
   if (missing.empty()) return;
-  Diagnostic said{"",
-                  fmt::format("kernel {}: its plan cannot have {}", k.name, missing),
-                  request.changed_at,
-                  {},
-                  "leave it out; explain() says what is chosen then, and why"};
+  Diagnostic said = diagnostic(Mistake::plan_not_had, request.changed_at, {}, k.name, missing);
   for (const ir::Remark& r : k.remarks)
     if (r.pass == "plan" && r.kind == ir::Remark::Kind::Missed)
       said.notes.push_back({{}, r.reason});
@@ -188,8 +180,9 @@ void require_changes(const Compilation& k, const CompileRequest& request) {
 /// Only the lowering knows how much scratch memory it needs beside the rings.
 void optimize_to_fit(Compilation& k, const CompileRequest& request) {
   optimize_by(k, request, request.plan);
+  if (fits(k)) return;
   const ir::Plan first = k.plan;
-  const std::int64_t bytes = k.simt.info.smem_bytes;
+  const ir::SharedMemoryError at_first(k.simt, k.simt.info.smem_bytes);
   while (!fits(k)) {
     const auto less = request.plan ? std::nullopt : with_less_shared(k.plan);
     if (less && less->first_missing(request.plan_changes).empty()) {
@@ -198,13 +191,13 @@ void optimize_to_fit(Compilation& k, const CompileRequest& request) {
     }
     if (!is_asked(request)) throw ir::SharedMemoryError(k.simt, k.simt.info.smem_bytes);
     k.plan = first;
-    throw ir::SharedMemoryError(k.simt, bytes);
+    throw at_first;
   }
 }
 
 }  // namespace
 
-bool fits(const Compilation& k) { return k.simt.info.smem_bytes <= ir::shared_limit(k.target); }
+bool fits(const Compilation& k) { return k.simt.info.smem_bytes <= k.target->shared_bytes_per_cta; }
 
 void optimize_by(Compilation& k, const CompileRequest& request, const std::optional<ir::Plan>& plan,
                  std::span<const ir::Pass> passes) {
@@ -225,7 +218,7 @@ void optimize(Compilation& k, const CompileRequest& request) {
     require_changes(k, request);
   } catch (const ir::SharedMemoryError& e) {
     if (!is_asked(request)) throw;
-    refuse_plan(k, request, e.bytes());
+    refuse_plan(k, request, e);
   }
 }
 

@@ -5,7 +5,8 @@
 #include <link.h>
 
 #include <algorithm>
-#include <cstdlib>
+
+#include "support/env.h"
 
 namespace tegula::runtime {
 
@@ -38,8 +39,7 @@ std::vector<int> version_digits(const std::string& path) {
 
 std::vector<std::string> toolkit_folders(std::string_view sub) {
   std::vector<std::string> roots;
-  if (const char* home = std::getenv("CUDA_HOME"); home != nullptr && *home != 0)
-    roots.emplace_back(home);
+  if (!env().cuda_home.empty()) roots.push_back(env().cuda_home.string());
   roots.emplace_back("/usr/local/cuda");
   std::vector<std::string> versioned = glob_files("/usr/local/cuda-*");
   std::sort(versioned.begin(), versioned.end(),

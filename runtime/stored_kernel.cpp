@@ -130,7 +130,7 @@ CacheKey stored_key(const Compilation& k, const CompileRequest& request,
                     const std::filesystem::path& memos) {
   CacheKey key;
   key.add("ir", ir::print(k.tile, {.locations = names_lines(k, request)}));
-  key.add("target", k.target);
+  key.add("target", std::string(k.target.name()));
   key.add("device", k.device.kind == DeviceKind::sim ? "sim" : "cuda");
   key.add("back end", name(k.backend));
   key.add("plan", request.plan ? request.plan->str() : "chosen");

@@ -9,48 +9,38 @@
 
 #include "runtime/storage.h"
 #include "runtime/strided.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula {
 namespace {
 
-[[noreturn]] void refuse(std::string message, std::string hint = {}) {
-  Diagnostic d;
-  d.message = std::move(message);
-  d.hint = std::move(hint);
-  throw CompileError(std::move(d));
-}
-
 /// Number of elements; refuses negative extents and products beyond what an address can count.
-std::int64_t count_elements(const Dims& shape, DType dtype) {
+std::int64_t count_elements(const Dims& shape, DType dtype, Loc at) {
   std::int64_t count = 1;
   bool overflow = false;
   for (std::int64_t extent : shape) {
-    if (extent < 0) refuse(fmt::format("the shape {} has a negative extent", shape.str()));
+    if (extent < 0) fail(Mistake::negative_extent, at, {}, shape.str());
     if (extent == 0) return 0;
     overflow |= __builtin_mul_overflow(count, extent, &count);
   }
   std::int64_t bytes = 0;
   if (overflow || __builtin_mul_overflow(count, std::int64_t{size_bytes(dtype)}, &bytes))
-    refuse(fmt::format("the shape {} of {} needs more bytes than an address can count", shape.str(),
-                       name(dtype)));
+    fail(Mistake::too_many_bytes, at, {}, shape.str(), name(dtype));
   return count;
 }
 
 }  // namespace
 
-void Dims::too_many(std::size_t count) {
-  refuse(fmt::format("{} dimensions: tensors have at most {}", count, kMaxRank));
-}
+void Dims::too_many(std::size_t count) { fail(Mistake::too_many_dims, {}, {}, count, +kMaxRank); }
 
 std::string Dims::str() const { return fmt::format("[{}]", fmt::join(begin(), end(), ", ")); }
 
-Tensor Tensor::empty(const Dims& shape, DType dtype, Device device) {
-  const std::int64_t count = count_elements(shape, dtype);
+Tensor Tensor::empty(const Dims& shape, DType dtype, Device device, Loc at) {
+  const std::int64_t count = count_elements(shape, dtype, at);
   std::shared_ptr<void> memory =
       runtime::allocate(static_cast<std::size_t>(count) * size_bytes(dtype), device);
   void* data = memory.get();
-  return borrow(data, shape, dtype, device, {}, std::move(memory));
+  return borrow(data, shape, dtype, device, {}, std::move(memory), at);
 }
 
 namespace {
@@ -73,18 +63,14 @@ Dims without_idle_ones(const Dims& shape, Dims strides) {
 }  // namespace
 
 Tensor Tensor::borrow(void* data, const Dims& shape, DType dtype, Device device,
-                      const Dims& strides, std::shared_ptr<void> owner) {
+                      const Dims& strides, std::shared_ptr<void> owner, Loc at) {
   Tensor t;
-  t.numel_ = count_elements(shape, dtype);
+  t.numel_ = count_elements(shape, dtype, at);
   if (!strides.empty() && strides.size() != shape.size())
-    refuse(fmt::format("strides {} do not fit the shape {}", strides.str(), shape.str()),
-           "give one stride a dimension, in elements, or none");
-  if (data == nullptr && t.numel_ != 0)
-    refuse(fmt::format("a tensor of shape {} needs memory, and its pointer is null", shape.str()));
+    fail(Mistake::strides_given, at, {}, strides.str(), shape.str());
+  if (data == nullptr && t.numel_ != 0) fail(Mistake::null_memory, at, {}, shape.str());
   if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(size_bytes(dtype)) != 0)
-    refuse(fmt::format("the pointer of a tensor of {} is no multiple of its {} bytes",
-                       dtype_info(dtype).name, size_bytes(dtype)),
-           "a GPU can only load elements that are aligned: copy them to an aligned place");
+    fail(Mistake::misaligned_memory, at, {}, name(dtype), size_bytes(dtype));
   t.defined_ = true;
   t.dtype_ = dtype;
   t.device_ = device;
@@ -99,19 +85,18 @@ Tensor Tensor::with_layout(void* data, const Dims& shape, const Dims& strides) c
   Tensor t = *this;
   t.shape_ = shape;
   t.strides_ = strides;
-  t.numel_ = count_elements(shape, dtype_);
+  t.numel_ = count_elements(shape, dtype_, {});
   t.data_ = data;
   return t;
 }
 
-std::size_t Tensor::checked_dim(int dim) const {
-  if (dim < -rank() || dim >= rank())
-    refuse(fmt::format("dimension {} of a tensor of rank {} does not exist", dim, rank()));
+std::size_t Tensor::checked_dim(int dim, Loc at) const {
+  if (dim < -rank() || dim >= rank()) fail(Mistake::tensor_dim, at, {}, dim, rank());
   return static_cast<std::size_t>(dim < 0 ? dim + rank() : dim);
 }
 
-std::int64_t Tensor::size(int dim) const { return shape_[checked_dim(dim)]; }
-std::int64_t Tensor::stride(int dim) const { return strides_[checked_dim(dim)]; }
+std::int64_t Tensor::size(int dim, Loc at) const { return shape_[checked_dim(dim, at)]; }
+std::int64_t Tensor::stride(int dim, Loc at) const { return strides_[checked_dim(dim, at)]; }
 
 bool Tensor::is_contiguous() const {
   if (numel_ == 0) return true;
@@ -143,17 +128,14 @@ std::string Tensor::str() const {
   return fmt::format("{}{}{} on {}", name(dtype_), shape_.str(), strides, device_.str());
 }
 
-void Tensor::require_type(DType wanted) const {
+void Tensor::require_type(DType wanted, Loc at) const {
   if (dtype_ != wanted || !defined_)
-    refuse(fmt::format("the elements of {} are not {}", str(), name(wanted)),
-           fmt::format("use cast(DType::{}) first", name(wanted)));
+    fail(Mistake::tensor_type, at, {}, str(), name(wanted), name(wanted));
 }
 
-void Tensor::require_host_type(DType wanted) const {
-  require_type(wanted);
-  if (!device_.on_host())
-    refuse(fmt::format("the elements of {} cannot be reached from the host", str()),
-           "use to(Device::cpu()) first");
+void Tensor::require_host_type(DType wanted, Loc at) const {
+  require_type(wanted, at);
+  if (!device_.on_host()) fail(Mistake::not_on_host, at, {}, str());
 }
 
 namespace {
@@ -162,17 +144,17 @@ char* advance(void* data, std::int64_t elements, DType dtype) {
 }
 }  // namespace
 
-Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step) const {
-  const std::size_t d = checked_dim(dim);
+Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step,
+                     Loc at) const {
+  const std::size_t d = checked_dim(dim, at);
   const std::int64_t extent = shape_[d];
-  if (step == 0) refuse("a slice with step 0 has no end");
+  if (step == 0) fail(Mistake::slice_step, at, {});
   std::int64_t taken = 0;
   if (step > 0 && end > begin) taken = (end - begin - 1) / step + 1;
   if (step < 0 && end < begin) taken = (begin - end - 1) / -step + 1;
   const bool inside =
       begin >= 0 && begin <= extent && end >= -1 && end <= extent && (taken == 0 || begin < extent);
-  if (!inside)
-    refuse(fmt::format("the slice {}:{}:{} leaves dimension {} of {}", begin, end, step, d, str()));
+  if (!inside) fail(Mistake::slice_range, at, {}, begin, end, step, d, str());
   Dims shape = shape_;
   Dims strides = strides_;
   shape[d] = taken;
@@ -181,10 +163,9 @@ Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t
                      strides);
 }
 
-Tensor Tensor::select(int dim, std::int64_t index) const {
-  const std::size_t d = checked_dim(dim);
-  if (index < 0 || index >= shape_[d])
-    refuse(fmt::format("index {} leaves dimension {} of {}", index, d, str()));
+Tensor Tensor::select(int dim, std::int64_t index, Loc at) const {
+  const std::size_t d = checked_dim(dim, at);
+  if (index < 0 || index >= shape_[d]) fail(Mistake::select_index, at, {}, index, d, str());
   Dims shape;
   Dims strides;
   for (std::size_t i = 0; i < shape_.size(); ++i) {
@@ -195,51 +176,47 @@ Tensor Tensor::select(int dim, std::int64_t index) const {
   return with_layout(advance(data_, index * strides_[d], dtype_), shape, strides);
 }
 
-Tensor Tensor::permute(const Dims& order) const {
+Tensor Tensor::permute(const Dims& order, Loc at) const {
   unsigned seen = 0;
   Dims shape;
   Dims strides;
   for (std::int64_t dim : order) {
-    const std::size_t d = checked_dim(static_cast<int>(dim));
+    const std::size_t d = checked_dim(static_cast<int>(dim), at);
     seen |= 1u << d;
     shape.push_back(shape_[d]);
     strides.push_back(strides_[d]);
   }
   if (order.size() != shape_.size() || seen != (1u << shape_.size()) - 1)
-    refuse(
-        fmt::format("{} is not an order of the {} dimensions of {}", order.str(), rank(), str()));
+    fail(Mistake::dim_order, at, {}, order.str(), rank(), str());
   return with_layout(data_, shape, strides);
 }
 
-Tensor Tensor::transpose(int a, int b) const {
+Tensor Tensor::transpose(int a, int b, Loc at) const {
   Dims order;
   for (int i = 0; i < rank(); ++i) order.push_back(i);
-  std::swap(order[checked_dim(a)], order[checked_dim(b)]);
-  return permute(order);
+  std::swap(order[checked_dim(a, at)], order[checked_dim(b, at)]);
+  return permute(order, at);
 }
 
-Tensor Tensor::flip(int dim) const {
-  const std::size_t d = checked_dim(dim);
-  return shape_[d] == 0 ? *this : slice(dim, shape_[d] - 1, -1, -1);
+Tensor Tensor::flip(int dim, Loc at) const {
+  const std::size_t d = checked_dim(dim, at);
+  return shape_[d] == 0 ? *this : slice(dim, shape_[d] - 1, -1, -1, at);
 }
 
-Tensor Tensor::reshape(const Dims& shape) const {
+Tensor Tensor::reshape(const Dims& shape, Loc at) const {
   Dims full = shape;
   int open = -1;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] != -1) continue;
-    if (open >= 0) refuse(fmt::format("the shape {} leaves two extents open", shape.str()));
+    if (open >= 0) fail(Mistake::open_extents, at, {}, shape.str());
     open = static_cast<int>(i);
     full[i] = 1;
   }
-  const std::int64_t known = count_elements(full, dtype_);
+  const std::int64_t known = count_elements(full, dtype_, at);
   if (open >= 0 && known != 0) full[static_cast<std::size_t>(open)] = numel_ / known;
-  if (count_elements(full, dtype_) != numel_)
-    refuse(fmt::format("{} cannot take the shape {}: the number of elements differs", str(),
-                       shape.str()));
-  if (!is_contiguous())
-    refuse(fmt::format("{} cannot be reshaped: it is not row-major", str()),
-           "use contiguous() first");
+  if (count_elements(full, dtype_, at) != numel_)
+    fail(Mistake::reshape_count, at, {}, str(), shape.str());
+  if (!is_contiguous()) fail(Mistake::reshape_strided, at, {}, str());
   return with_layout(data_, full, runtime::row_major(full));
 }
 
@@ -251,7 +228,7 @@ Tensor Tensor::with_rank(int rank) const {
   return with_layout(data_, shape, strides);
 }
 
-Tensor Tensor::broadcast_to(const Dims& shape) const {
+Tensor Tensor::broadcast_to(const Dims& shape, Loc at) const {
   const std::size_t added = shape.size() - std::min(shape.size(), shape_.size());
   Dims strides = Dims::filled(shape.size(), 0);
   bool fits = shape.size() >= shape_.size();
@@ -261,7 +238,7 @@ Tensor Tensor::broadcast_to(const Dims& shape) const {
     else
       fits = shape_[i] == 1;
   }
-  if (!fits) refuse(fmt::format("{} cannot be broadcast to {}", str(), shape.str()));
+  if (!fits) fail(Mistake::broadcast_shape, at, {}, str(), shape.str());
   return with_layout(data_, shape, strides);
 }
 

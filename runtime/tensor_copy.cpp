@@ -5,7 +5,7 @@
 
 #include "runtime/context.h"
 #include "runtime/strided.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 #include "tegula/tensor.h"
 
 namespace tegula {
@@ -121,17 +121,13 @@ Tensor Tensor::to(Device device, const Stream& stream) const {
   return moved;
 }
 
-void Tensor::copy_from(const Tensor& source) const {
-  copy_from(source, queue_between(*this, source));
+void Tensor::copy_from(const Tensor& source, Loc at) const {
+  copy_from(source, queue_between(*this, source), at);
 }
 
-void Tensor::copy_from(const Tensor& source, const Stream& stream) const {
-  if (shape_ != source.shape_ || dtype_ != source.dtype_) {
-    Diagnostic d;
-    d.message =
-        fmt::format("cannot copy {} into {}: shape and type must be the same", source.str(), str());
-    throw CompileError(std::move(d));
-  }
+void Tensor::copy_from(const Tensor& source, const Stream& stream, Loc at) const {
+  if (shape_ != source.shape_ || dtype_ != source.dtype_)
+    fail(Mistake::copy_shape, at, {}, source.str(), str());
   if (numel_ == 0) return;
   if (device_.on_host() && source.device_.on_host()) {
     runtime::copy_strided(data_, strides_, source.data_, source.strides_, shape_,

@@ -1,6 +1,4 @@
 // Values of tensors: constants, random numbers, conversions.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,7 +11,7 @@
 #include <vector>
 
 #include "runtime/context.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 #include "tegula/tensor.h"
 
 namespace tegula {
@@ -76,8 +74,8 @@ void parallel_ranges(std::int64_t count,
 /// A row-major host tensor. Types meet in pieces of memory, not in the loop over elements: each
 /// with each would be hundreds of loops to compile.
 template <class W>
-Tensor generate(const Dims& shape, DType dtype, const Values<W>& values) {
-  Tensor t = Tensor::empty(shape, dtype, Device::cpu());
+Tensor generate(const Dims& shape, DType dtype, const Values<W>& values, Loc made_at) {
+  Tensor t = Tensor::empty(shape, dtype, Device::cpu(), made_at);
   parallel_ranges(t.numel(), [&](std::int64_t begin, std::int64_t end) {
     std::array<W, 1024> piece;
     for (std::int64_t at = begin; at < end; at += std::ssize(piece)) {
@@ -103,16 +101,10 @@ std::uint64_t random_bits(std::uint64_t seed, std::uint64_t i) {
 /// In [0, 1), from the upper 53 bits.
 double unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
-[[noreturn]] void refuse(std::string message) {
-  Diagnostic d;
-  d.message = std::move(message);
-  throw CompileError(std::move(d));
-}
-
 }  // namespace
 
-Tensor Tensor::zeros(const Dims& shape, DType dtype, Device device) {
-  Tensor t = empty(shape, dtype, device);
+Tensor Tensor::zeros(const Dims& shape, DType dtype, Device device, Loc at) {
+  Tensor t = empty(shape, dtype, device, at);
   const std::size_t bytes = static_cast<std::size_t>(t.numel()) * size_bytes(dtype);
   if (bytes == 0) return t;
   if (device.on_host()) {
@@ -126,25 +118,27 @@ Tensor Tensor::zeros(const Dims& shape, DType dtype, Device device) {
   return t;
 }
 
-Tensor Tensor::full(const Dims& shape, double value, DType dtype, Device device) {
-  return generate(shape, dtype, each([value](std::uint64_t) { return value; })).to(device);
+Tensor Tensor::full(const Dims& shape, double value, DType dtype, Device device, Loc at) {
+  return generate(shape, dtype, each([value](std::uint64_t) { return value; }), at).to(device);
 }
 
-Tensor Tensor::iota(const Dims& shape, DType dtype, Device device) {
-  return generate(shape, dtype, each([](std::uint64_t i) { return static_cast<std::int64_t>(i); }))
+Tensor Tensor::iota(const Dims& shape, DType dtype, Device device, Loc at) {
+  return generate(shape, dtype, each([](std::uint64_t i) { return static_cast<std::int64_t>(i); }),
+                  at)
       .to(device);
 }
 
 Tensor Tensor::uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed,
-                       Device device) {
+                       Device device, Loc at) {
   return generate(shape, dtype, each([=](std::uint64_t i) {
                     return low + (high - low) * unit(random_bits(seed, i));
-                  }))
+                  }),
+                  at)
       .to(device);
 }
 
 Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviation,
-                      std::uint64_t seed, Device device) {
+                      std::uint64_t seed, Device device, Loc at) {
   return generate(shape, dtype, each([=](std::uint64_t i) {
                     // Box and Muller; 1 - u lies in (0, 1], where the logarithm is finite.
                     const double radius =
@@ -152,31 +146,33 @@ Tensor Tensor::normal(const Dims& shape, DType dtype, double mean, double deviat
                     return mean +
                            deviation * radius *
                                std::cos(2 * std::numbers::pi * unit(random_bits(seed, 2 * i + 1)));
-                  }))
+                  }),
+                  at)
       .to(device);
 }
 
 Tensor Tensor::integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high,
-                        std::uint64_t seed, Device device) {
-  if (high <= low) refuse(fmt::format("there is no integer in [{}, {})", low, high));
+                        std::uint64_t seed, Device device, Loc at) {
+  if (high <= low) fail(Mistake::no_integer, at, {}, low, high);
   const auto span = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
   return generate(shape, dtype, each([=](std::uint64_t i) {
                     const auto scaled =
                         static_cast<unsigned __int128>(random_bits(seed, i)) * span >> 64;
                     return static_cast<std::int64_t>(static_cast<std::uint64_t>(low) +
                                                      static_cast<std::uint64_t>(scaled));
-                  }))
+                  }),
+                  at)
       .to(device);
 }
 
 Tensor Tensor::from_host(const void* values, std::size_t count, const Dims& shape, DType dtype,
-                         Device device) {
+                         Device device, Loc at) {
   static char nothing[1];  // an empty vector may have no address
   void* first = count == 0 ? nothing : const_cast<void*>(values);
-  const Tensor view = borrow(first, shape, dtype, Device::cpu());
+  const Tensor view = borrow(first, shape, dtype, Device::cpu(), {}, nullptr, at);
   if (static_cast<std::size_t>(view.numel()) != count)
-    refuse(fmt::format("{} values do not fill a tensor of shape {}", count, shape.str()));
-  Tensor t = empty(shape, dtype, device);
+    fail(Mistake::value_count, at, {}, count, shape.str());
+  Tensor t = empty(shape, dtype, device, at);
   t.copy_from(view);
   return t;
 }

@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "runtime/driver_api.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::runtime {
 namespace {
@@ -99,11 +99,8 @@ void encode_tensor_map(const codegen::TensorMap& m, cu::TensorMap* out, cu::Tens
   // The driver wants a current context, although the map does not depend on which.
   cu::Result result = call_in_context(0, encode);
   if (result == cu::kSuccess) return;
-  if (const std::string fault = tensor_map_fault(m); !fault.empty()) {
-    Diagnostic d;
-    d.message = fmt::format("TMA cannot address {}: {}", tensor, fault);
-    throw CompileError(std::move(d));
-  }
+  if (const std::string fault = tensor_map_fault(m); !fault.empty())
+    fail(Mistake::tensor_map, {}, {}, tensor, fault);
   throw_driver_error(result, "cuTensorMapEncodeTiled", "; the tensor map of " + tensor);
 }
 

@@ -80,7 +80,7 @@ class Collected {
   }
 
   void of_products(const WarningSources& k) {
-    if (!k.artefact.target.starts_with("sm_90")) return;
+    if (!k.artefact.target->has_wgmma) return;
     for (const Loc at : products_by_mma(k)) add(Cause::no_wgmma, at, why_no_wgmma(k));
   }
 

@@ -12,10 +12,10 @@ inline int cta_barriers(const ir::Kernel& k) {
 }
 
 /// How many the pass memory_order adds to a kernel of tile form.
-inline int placed_barriers(const ir::Kernel& tile, const std::string& target,
+inline int placed_barriers(const ir::Kernel& tile, std::string_view target,
                            const std::optional<ir::Plan>& plan = {}) {
   ir::Kernel k = ir::clone(tile);
-  k.info.target = target;
+  k.info.target = ir::Target::find(target).value();
   ir::PassContext context;
   context.plan = plan;
   for (const ir::Pass& pass : ir::ir_passes()) {
@@ -27,7 +27,7 @@ inline int placed_barriers(const ir::Kernel& tile, const std::string& target,
   return -1;
 }
 inline int placed_barriers(const runtime::CompiledKernel& compiled) {
-  return placed_barriers(compiled.tile, compiled.artefact().target, compiled.plan);
+  return placed_barriers(compiled.tile, compiled.artefact().target.name(), compiled.plan);
 }
 
 }  // namespace tegula::test

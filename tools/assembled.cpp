@@ -50,7 +50,7 @@ ir::Kernel traced(const std::string& name, const std::function<void()>& run) {
 }
 
 std::shared_ptr<const runtime::CompiledKernel> compiled_for(const ir::Kernel& tile,
-                                                            const std::string& target,
+                                                            ir::Target target,
                                                             runtime::Backend backend) {
   runtime::Compilation k;
   runtime::CompileRequest request;
@@ -77,7 +77,7 @@ std::string size_line(const runtime::Artefact& a) {
       "{}, {}, registers {}, spilled {} bytes, {} CTAs an SM ({:.0f} % of its warps), cubin {} "
       "bytes",
       text, threads, a.report.registers, a.report.spill_stores + a.report.spill_loads, ctas,
-      100.0 * ctas * a.threads / 2048, a.image.size());
+      100.0 * ctas * a.threads / a.target->max_threads_per_sm, a.image.size());
 }
 
 std::string missing_parts() {
@@ -104,6 +104,14 @@ std::string headline(std::string_view text) {
 runtime::Backend backend_of(const std::string& name) {
   return name == runtime::name(runtime::Backend::Nvrtc) ? runtime::Backend::Nvrtc
                                                         : runtime::Backend::Llvm;
+}
+
+ir::Target target_of(const std::string& name) { return ir::Target::find(name).value(); }
+
+std::vector<std::string> target_names() {
+  std::vector<std::string> names;
+  for (const ir::Target target : ir::Target::all()) names.emplace_back(target.name());
+  return names;
 }
 
 std::vector<std::string> backend_names() { return {"llvm", "nvrtc"}; }

@@ -17,7 +17,7 @@ ir::Kernel traced(const std::string& name, const std::function<void()>& run);
 /// The verbs optimize, emit and assemble. Throws DeviceError where the back end or the assembler is
 /// missing; without ptxas the PTX is there and the report is empty.
 std::shared_ptr<const runtime::CompiledKernel> compiled_for(const ir::Kernel& tile,
-                                                            const std::string& target,
+                                                            ir::Target target,
                                                             runtime::Backend backend);
 
 /// PTX or source size, registers, spills, shared memory and occupancy as one line; what is missing,
@@ -34,5 +34,8 @@ std::string headline(std::string_view text);
 /// "llvm" or "nvrtc". CLI11 has checked the text.
 runtime::Backend backend_of(const std::string& name);
 std::vector<std::string> backend_names();
+/// Targets by name, for options; the name must be one of them.
+ir::Target target_of(const std::string& name);
+std::vector<std::string> target_names();
 
 }  // namespace tegula::tools

@@ -200,14 +200,14 @@ bool run_cuda(const std::vector<Shape>& shapes) {
   return good && same;
 }
 
-/// What the attention kernel that ran last becomes for sm_90a, with or without a GPU.
+/// The attention kernel that ran last, compiled for the newest target, with or without a GPU.
 bool print_sizes(const Attention& attn) {
   const ir::Kernel tile = ir::parse(attn.dump("trace"), "attention");
-  fmt::print("the same kernel for sm_90a:\n");
+  fmt::print("the same kernel for {}:\n", ir::Target().name());
   bool good = true;
   for (const std::string& backend : backend_names()) {
     try {
-      const auto compiled = compiled_for(tile, "sm_90a", backend_of(backend));
+      const auto compiled = compiled_for(tile, ir::Target(), backend_of(backend));
       const runtime::Artefact& k = compiled->artefact();
       fmt::print("  {:<7}{}\n", backend, size_line(k));
       if (!k.report.sound()) fmt::print("         UNSOUND: {}\n", k.report.complaint());

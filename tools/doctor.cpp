@@ -1,6 +1,9 @@
 // tegula doctor: what this machine has, and what would bring the rest.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "autotune/profiles/profile_finding.h"
 #include "runtime/doctor.h"
 #include "tools/commands.h"
 
@@ -9,7 +12,12 @@ namespace tegula::tools {
 void add_doctor(CLI::App& program, int&) {
   CLI::App* command = program.add_subcommand(
       "doctor", "Tell what is there, what is missing and which package brings it");
-  command->callback([] { fmt::print("{}", runtime::diagnose().str()); });
+  command->callback([] {
+    runtime::Diagnosis d = runtime::diagnose();
+    const auto gpu = std::ranges::find(d.findings, "GPU", &runtime::Finding::part);
+    d.findings.insert(gpu + 1, autotune::examine_profiles(d.gpus));
+    fmt::print("{}", d.str());
+  });
 }
 
 }  // namespace tegula::tools

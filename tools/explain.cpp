@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "runtime/doctor.h"
+#include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/kernels/attention.h"
 #include "tegula/kernels/matmul.h"
@@ -15,9 +16,6 @@
 
 namespace tegula::tools {
 namespace {
-
-// H200 SXM as its data sheet has it: dense, without sparsity.
-constexpr double kBytesPerSecond = 4.8e12, kTensorFlops = 989e12, kPlainFlops = 67e12;
 
 /// A kernel of the library, and the work it does for a shape worth measuring.
 struct Subject {
@@ -77,19 +75,21 @@ std::vector<std::string> names() {
 }
 
 std::string roofline(const Subject& s) {
-  const double peak = s.tensor_cores ? kTensorFlops : kPlainFlops;
-  const double by_memory = s.bytes / kBytesPerSecond, by_math = s.flops / peak;
+  const DeviceProfile& gpu = host_profile();
+  const double peak = 1e12 * (s.tensor_cores ? gpu.tensor_tflops : gpu.f32_tflops),
+               bandwidth = 1e9 * gpu.memory_gbs;
+  const double by_memory = s.bytes / bandwidth, by_math = s.flops / peak;
   return fmt::format(
-      "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte (an H200 "
+      "roofline for {}: {:.4g} GB moved at least once, {:.4g} GFLOP, {:.1f} FLOP a byte ({} "
       "balances at {:.0f})\n"
-      "  an H200 needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
+      "  {} needs {:.3f} ms for the bytes at {:.0f} GB/s, {:.3f} ms for the arithmetic at "
       "{:.0f} TFLOPS: bound by {}\n",
-      s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, peak / kBytesPerSecond,
-      1e3 * by_memory, kBytesPerSecond / 1e9, 1e3 * by_math, peak / 1e12,
+      s.shape, s.bytes / 1e9, s.flops / 1e9, s.flops / s.bytes, gpu.name, peak / bandwidth,
+      gpu.name, 1e3 * by_memory, bandwidth / 1e9, 1e3 * by_math, peak / 1e12,
       by_memory > by_math ? "memory" : "arithmetic");
 }
 
-int explain(const std::string& name, const std::string& target, const std::string& backend) {
+int explain(const std::string& name, ir::Target target, const std::string& backend) {
   for (const Subject& s : subjects()) {
     if (s.name != name) continue;
     const ir::Kernel tile = traced(name, s.run);
@@ -107,17 +107,18 @@ void add_explain(CLI::App& program, int& exit_code) {
       "explain",
       "Plan, remarks, registers, shared memory, occupancy and roofline of a kernel of the library");
   struct Options {
-    std::string kernel, target = "sm_90a", backend = "llvm";
+    std::string kernel, target{ir::Target().name()}, backend = "llvm";
   };
   auto o = std::make_shared<Options>();
   c->add_option("KERNEL", o->kernel, "Which")->required()->check(CLI::IsMember(names()));
   c->add_option("--target", o->target, "Architecture")
-      ->check(CLI::IsMember({"sm_80", "sm_90a"}))
+      ->check(CLI::IsMember(target_names()))
       ->capture_default_str();
   c->add_option("--backend", o->backend, "Emitter")
       ->check(CLI::IsMember(backend_names()))
       ->capture_default_str();
-  c->callback([o, &exit_code] { exit_code = explain(o->kernel, o->target, o->backend); });
+  c->callback(
+      [o, &exit_code] { exit_code = explain(o->kernel, target_of(o->target), o->backend); });
 }
 
 }  // namespace tegula::tools

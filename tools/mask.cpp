@@ -9,6 +9,7 @@
 #include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/ranges.h"
 #include "kernels/attention/way.h"
+#include "tegula/device_profile.h"
 #include "tegula/error.h"
 #include "tegula/tegula.h"
 #include "tools/commands.h"
@@ -164,8 +165,10 @@ void add_mask(CLI::App& program, int& exit_code) {
       ->capture_default_str();
   c->add_flag("--work", o->work,
               "Instead: a table of what attention computes under masks of the classes I and T");
-  c->add_flag("--order", o->order,
-              "Instead: a table of how evenly 132 programs share their tiles, by a model");
+  c->add_flag(
+      "--order", o->order,
+      fmt::format("Instead: a table of how evenly {} programs share their tiles, by a model",
+                  host_profile().sms));
   c->add_option("--svg", o->svg, "Write the picture to this SVG file")->check(named(".svg"));
   c->add_option("--png", o->png, "Write the picture to this PNG file")->check(named(".png"));
   c->callback([o, &exit_code] { exit_code = draw(*o); });

@@ -10,6 +10,7 @@
 #include "dsl/functions/traced_function.h"
 #include "ir/analysis/mask/formula.h"
 #include "kernels/attention/way.h"
+#include "tegula/device_profile.h"
 #include "tegula/tegula.h"
 #include "tools/workload/tile_schedule.h"
 
@@ -51,9 +52,6 @@ const std::vector<Row>& rows() {
 }
 
 constexpr int kLengths[]{4096, 16384};
-
-/// Of an H200.
-constexpr int kSms = 132;
 
 double ratio(std::int64_t a, std::int64_t b) {
   return static_cast<double>(a) / static_cast<double>(b);
@@ -122,9 +120,9 @@ std::string order_table(const HeadShape& heads) {
            {TileOrdering::both_ends, TileOrdering::longest_each, TileOrdering::longest_all}) {
         const bool is_dealt = o == TileOrdering::both_ends && !is_counted;
         const auto times = tile_times(c.pairs.steps, std::int64_t{entries} * heads.heads, o);
-        table += fmt::format(
-            " {:.3f} |",
-            schedule_excess(times, kSms, is_dealt ? TileDeal::dealt : TileDeal::counter));
+        table += fmt::format(" {:.3f} |",
+                             schedule_excess(times, host_profile().sms,
+                                             is_dealt ? TileDeal::dealt : TileDeal::counter));
       }
     table += "\n";
   });

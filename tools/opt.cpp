@@ -100,14 +100,11 @@ void run_passes(ir::Kernel& kernel, const std::vector<ir::Pass>& passes, const O
 std::string code_of(ir::Kernel simt, const Options& o) {
   runtime::Compilation k;
   runtime::CompileRequest request;
-  request.target = !o.target.empty()          ? o.target
-                   : simt.info.target.empty() ? "sm_90a"
-                                              : simt.info.target;
+  request.target = simt.info.target;
   request.backend = backend_of(o.backend);
   runtime::key(k, request);
   k.name = simt.info.name;
   k.simt = std::move(simt);
-  k.simt.info.target = k.target;
   if (o.emit == "emit" && k.backend == runtime::Backend::Llvm)
     return codegen::emit_llvm(k.simt, {.lineinfo = false, .keep_source = true}).source;
   runtime::emit(k, request);
@@ -116,7 +113,7 @@ std::string code_of(ir::Kernel simt, const Options& o) {
     if (k.backend == runtime::Backend::Llvm) return k.emitted.ptx;
     return runtime::compile_cuda({.source = k.emitted.source,
                                   .name = k.name + ".cu",
-                                  .target = k.target,
+                                  .target = std::string(k.target.name()),
                                   .options = {},
                                   .wants_ptx = true})
         .ptx;
@@ -133,14 +130,12 @@ std::string result_of(const Options& given) {
   const std::string text = read_input(given.file);
   ir::Kernel kernel = ir::parse(text, given.file);
   ir::verify_or_throw(kernel, "parse");
-  if (!given.target.empty()) kernel.info.target = given.target;
+  if (!given.target.empty()) kernel.info.target = target_of(given.target);
   const Options o = with_header(given, text);
   if (!o.passes.empty())
     run_passes(kernel, passes_named(o.passes), o);
-  else if (!o.emit.empty() && o.emit != "trace") {
-    if (kernel.info.target.empty()) kernel.info.target = "sm_90a";
+  else if (!o.emit.empty() && o.emit != "trace")
     run_passes(kernel, passes_from(kernel.info.form), o);
-  }
   if (o.emit.empty() || o.emit == "trace" || o.emit == "optimize")
     return ir::print(kernel, {.locations = o.locations});
   if (kernel.info.form != ir::Form::Simt)
@@ -179,7 +174,8 @@ void add_opt(CLI::App& program, int& exit_code) {
   c->add_option("--plan", o->plan, "The plan, as it is printed; default: one is chosen");
   c->add_option("--emit", o->emit, "Take the kernel as far as this and print that")
       ->check(CLI::IsMember({"trace", "optimize", "emit", "ptx", "cubin"}));
-  c->add_option("--target", o->target, "e.g. sm_80; default: the text's, else sm_90a");
+  c->add_option("--target", o->target, "Architecture; default: the text's, else the newest")
+      ->check(CLI::IsMember(target_names()));
   c->add_option("--backend", o->backend, "Emitter")
       ->check(CLI::IsMember(backend_names()))
       ->capture_default_str();

@@ -19,7 +19,6 @@ class NamedBarriers {
   void finish();
 
  private:
-  static constexpr std::int64_t kBarriers = 16;
   struct Use {
     ir::OpId first;
     std::int64_t count = 0;
@@ -33,8 +32,8 @@ class NamedBarriers {
   void expect_enough(const Use& use);
 
   Checker& c_;
-  std::array<Use, kBarriers> uses_{};
-  std::bitset<kBarriers> at_run_time_;  ///< others may come to these, too
+  std::array<Use, ir::kNamedBarriers> uses_{};
+  std::bitset<ir::kNamedBarriers> at_run_time_;  ///< others may come to these, too
 };
 
 class Mbarriers {

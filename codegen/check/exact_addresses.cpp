@@ -3,16 +3,12 @@
 #include <algorithm>
 #include <span>
 
+#include "ir/eval/evaluate.h"
+#include "ir/loop.h"
+
 namespace tegula::codegen {
 
 using namespace ir;
-
-namespace {
-
-constexpr std::size_t kMostOperands = 3;
-constexpr std::int64_t kLanes = 32;
-
-}  // namespace
 
 /// Loops ask again and again.
 bool ExactAddresses::do_touch(const Place& a, const Place& b) {
@@ -67,35 +63,19 @@ std::optional<ExactAddresses::Registers> ExactAddresses::compute(Value v) {
   const auto all = [&](std::int64_t n) {
     return Registers(static_cast<std::size_t>(t.count()), Cell{.i = n});
   };
-  switch (d.opcode) {
-    case Opcode::Tid:
-      return all(thread_);
-    case Opcode::LaneId:
-      return all(thread_ % kLanes);
-    case Opcode::WarpId:
-      return all(thread_ / kLanes);
-    case Opcode::SmemBase:
-    case Opcode::CtaRank:
-      return all(0);
-    case Opcode::Const:
-      return all(d.attrs.i(AttrName::value));
-    case Opcode::Concat:
-    case Opcode::Regs:
-      return gathered(d);
-    default:
-      return elementwise(d, t);
-  }
+  if (d.opcode == Opcode::Const) return all(d.attrs.i(AttrName::value));
+  if (d.is(Opcode::SmemBase, Opcode::CtaRank)) return all(0);
+  if (const auto number = thread_number(d); number && d.opcode != Opcode::Elect)
+    return all(number(static_cast<int>(thread_)));
+  return d.is(Opcode::Concat, Opcode::Regs) ? gathered(d) : elementwise(d, t);
 }
 
 /// What a loop begins with; its results are that where it has no round.
 std::optional<ExactAddresses::Registers> ExactAddresses::first_of(Value v, const OpData& d) {
-  const bool is_for = d.opcode == Opcode::For;
-  if (!is_for && d.opcode != Opcode::While) return std::nullopt;
+  if (!is_loop(d)) return std::nullopt;
   is_carried_ = true;
-  const std::size_t position = k_[v].position;
-  const std::size_t first = is_for ? (k_[v].region ? 2 : 3) : 0;
-  const bool is_number_of_round = is_for && k_[v].region && position == 0;
-  const Registers* begin = of(d.operands[is_number_of_round ? 0 : first + position]);
+  const auto merge = merge_of(k_, v);
+  const Registers* begin = of(merge ? loop_inits(d)[merge->index] : d.operands[0]);
   return begin ? std::optional(*begin) : std::nullopt;
 }
 
@@ -114,27 +94,13 @@ std::optional<ExactAddresses::Registers> ExactAddresses::gathered(const OpData& 
 }
 
 std::optional<ExactAddresses::Registers> ExactAddresses::elementwise(const OpData& d, Type type) {
-  const ElementwiseFn fn = elementwise_fn(d.opcode);
-  const std::size_t n = d.operands.size();
-  if (!fn || n == 0 || n > kMostOperands) return std::nullopt;
-  std::array<Elem, kMostOperands> in;
-  std::array<const Cell*, kMostOperands> operands{};
-  std::array<std::size_t, kMostOperands> strides{};
-  for (std::size_t i = 0; i < n; ++i)
-    if (!of(d.operands[i])) return std::nullopt;
-  for (std::size_t i = 0; i < n; ++i) {
-    const Registers* part = of(d.operands[i]);
-    in[i] = k_.type(d.operands[i]).elem();
-    operands[i] = part->data();
-    strides[i] = part->size() == 1 ? 0 : 1;
-  }
+  if (!elementwise_fn(d.opcode)) return std::nullopt;
+  std::vector<std::span<const Cell>> operands;
+  for (Value o : d.operands)
+    if (!of(o)) return std::nullopt;
+  for (Value o : d.operands) operands.emplace_back(*of(o));
   Registers out(static_cast<std::size_t>(type.count()));
-  std::vector<std::uint8_t> poison(out.size());
-  fn({d.attrs, std::span(in).first(n), type.elem(), std::span(operands).first(n),
-      std::span(strides).first(n), out.data(), out.size(), poison.data()});
-  for (std::uint8_t p : poison)
-    if (p != 0) return std::nullopt;
-  return out;
+  return evaluate_elementwise(k_, d, operands, out) ? std::optional(std::move(out)) : std::nullopt;
 }
 
 }  // namespace tegula::codegen

@@ -5,6 +5,8 @@
 #include <limits>
 #include <optional>
 
+#include "ir/op_table.h"
+
 namespace tegula::codegen {
 
 using namespace ir;
@@ -48,7 +50,8 @@ Range difference(const Range& a, const Range& b) {
 std::int64_t varying_bits(const Range& r) { return bits_up_to(r.lo ^ r.hi) & r.bits; }
 
 /// Of bits, of which those that neither can have are 0.
-Range either(const Range& a, const Range& b, bool exclusive) {
+template <bool exclusive>
+Range either(const Range& a, const Range& b) {
   if (!a.is_known() || !b.is_known() || a.lo < 0 || b.lo < 0) return Range::unknown();
   if ((a.bits & b.bits) == 0) return sum(a, b);
   const std::int64_t varying = varying_bits(a) | varying_bits(b);
@@ -72,12 +75,16 @@ Range masked(const Range& a, const Range& b) {
   return r;
 }
 
-Range shifted(const Range& a, const Range& by, bool left) {
-  if (!a.is_known() || a.lo < 0 || !by.is_one() || by.lo < 0 || by.lo > 31) return Range::unknown();
-  if (left)
-    return a.hi << by.lo < kFar ? Range{a.lo << by.lo, a.hi << by.lo, a.bits << by.lo}
-                                : Range::unknown();
-  return {a.lo >> by.lo, a.hi >> by.lo, a.bits >> by.lo};
+bool can_shift(const Range& a, const Range& by) {
+  return a.is_known() && a.lo >= 0 && by.is_one() && by.lo >= 0 && by.lo <= 31;
+}
+Range shifted_left(const Range& a, const Range& by) {
+  return can_shift(a, by) && a.hi << by.lo < kFar
+             ? Range{a.lo << by.lo, a.hi << by.lo, a.bits << by.lo}
+             : Range::unknown();
+}
+Range shifted_right(const Range& a, const Range& by) {
+  return can_shift(a, by) ? Range{a.lo >> by.lo, a.hi >> by.lo, a.bits >> by.lo} : Range::unknown();
 }
 
 Range remainder(const Range& a, const Range& by) {
@@ -86,6 +93,42 @@ Range remainder(const Range& a, const Range& by) {
   const bool is_positive = a.is_known() && a.lo >= 0;
   return Range::of(is_positive ? 0 : 1 - by.hi, by.hi - 1);
 }
+
+bool are_counts(const Range& a, const Range& b) {
+  return a.is_known() && b.is_known() && a.lo >= 0 && b.lo >= 0;
+}
+Range quotient(const Range& a, const Range& b) {
+  return are_counts(a, b) && b.lo > 0 ? Range::of(a.lo / b.hi, a.hi / b.lo) : Range::unknown();
+}
+Range smaller(const Range& a, const Range& b) {
+  return are_counts(a, b) ? Range::of(std::min(a.lo, b.lo), std::min(a.hi, b.hi))
+                          : Range::unknown();
+}
+Range larger(const Range& a, const Range& b) {
+  return are_counts(a, b) ? Range::of(std::max(a.lo, b.lo), std::max(a.hi, b.hi))
+                          : Range::unknown();
+}
+Range product(const Range& a, const Range& b) {
+  if (!are_counts(a, b) || (b.hi != 0 && a.hi > kFar / b.hi)) return Range::unknown();
+  if (b.is_one() && b.lo > 0 && std::has_single_bit(static_cast<std::uint64_t>(b.lo)))
+    return {a.lo * b.lo, a.hi * b.lo, a.bits * b.lo};
+  return Range::of(a.lo * b.lo, a.hi * b.hi);
+}
+
+constexpr auto kOfTwo = op_table<Range (*)(const Range&, const Range&)>({
+    {Opcode::Add, sum},
+    {Opcode::Sub, difference},
+    {Opcode::Mul, product},
+    {Opcode::Div, quotient},
+    {Opcode::Rem, remainder},
+    {Opcode::Min, smaller},
+    {Opcode::Max, larger},
+    {Opcode::And, masked},
+    {Opcode::Or, either<false>},
+    {Opcode::Xor, either<true>},
+    {Opcode::Shl, shifted_left},
+    {Opcode::Shr, shifted_right},
+});
 
 }  // namespace
 
@@ -139,32 +182,29 @@ Range IndexRanges::compute(Value v) {
   const bool is_number = (t.is_scalar() || t.is_vec()) && !t.is_pointer() && !is_float(t.dtype());
   if (!is_number) return Range::unknown();
   if (extents_.contains(v)) return Range::of(0, kMostInt);
-  if (k_[v].region) return of_argument(v);
-  if (!k_[v].def) return Range::unknown();
-  const OpData& d = k_[k_[v].def];
-  return d.regions.empty() ? of_op(d) : of_result(v, d);
+  if (const auto merge = merge_of(k_, v)) return of_merge(v, *merge);
+  const RegionId region = k_[v].region;
+  const OpId op = region ? k_[region].owner : k_[v].def;
+  if (!op) return Range::unknown();
+  const OpData& d = k_[op];
+  if (d.regions.empty()) return of_op(d);
+  if (d.opcode != Opcode::For) return Range::unknown();
+  const Range first = operand(d, 0), end = operand(d, 1);  // v is the induction variable
+  if (!first.is_known() || !end.is_known()) return Range::unknown();
+  return Range::of(first.lo, std::max(first.lo, end.hi - 1));
 }
 
-/// What a loop carries, or its number.
-Range IndexRanges::of_argument(Value v) {
-  const RegionId region = k_[v].region;
-  const OpId owner = k_[region].owner;
-  if (!owner) return Range::unknown();
-  const OpData& d = k_[owner];
-  const std::size_t position = k_[v].position;
-  if (d.opcode == Opcode::For && position == 0) {
-    const Range first = operand(d, 0), end = operand(d, 1);
-    if (!first.is_known() || !end.is_known()) return Range::unknown();
-    return Range::of(first.lo, std::max(first.lo, end.hi - 1));
+/// A carry is that of the loop's body, wherever it is seen.
+Range IndexRanges::of_merge(Value v, const Merge& merge) {
+  if (!is_loop(k_[merge.op])) {
+    const std::vector<Value> yielded = incoming_values(k_, merge);
+    Range all = get(yielded[0]);
+    for (Value x : std::span(yielded).subspan(1)) all = hull(all, get(x));
+    return all;
   }
-  const bool is_while = d.opcode == Opcode::While;
-  if (d.opcode != Opcode::For && !is_while) return Range::unknown();
-  // Both regions of a while have the same arguments.
-  if (is_while && region != d.regions[1]) return get(k_[d.regions[1]].args[position]);
-  const std::size_t carry = is_while ? position : position - 1;
-  const OpId yield = k_.terminator(d.regions.back());
-  if (!yield || carry >= k_[yield].operands.size()) return Range::unknown();
-  return carried(v, d.operands[is_while ? carry : 3 + carry], k_[yield].operands[carry]);
+  const Value carry = body_carries(k_, merge.op)[merge.index];
+  if (v != carry) return get(carry);
+  return carried(v, loop_inits(k_[merge.op])[merge.index], loop_nexts(k_, merge.op)[merge.index]);
 }
 
 Range IndexRanges::carried(Value arg, Value first, Value next) {
@@ -180,22 +220,7 @@ Range IndexRanges::carried(Value arg, Value first, Value next) {
   return Range::unknown();
 }
 
-Range IndexRanges::of_result(Value v, const OpData& d) {
-  const std::size_t position = k_[v].position;
-  if (d.opcode == Opcode::For) return get(k_[d.regions[0]].args[1 + position]);
-  if (d.opcode == Opcode::While) return get(k_[d.regions[1]].args[position]);
-  if (d.opcode != Opcode::If) return Range::unknown();
-  std::optional<Range> all;
-  for (RegionId r : d.regions) {
-    const OpId yield = k_.terminator(r);
-    if (!yield) return Range::unknown();
-    const Range one = get(k_[yield].operands[position]);
-    all = all ? hull(*all, one) : one;
-  }
-  return all.value_or(Range::unknown());
-}
-
-Range IndexRanges::of_thread(const OpData& d) const {
+Range IndexRanges::of_thread(const OpData& d) {
   const std::int64_t first = std::int64_t{group_} * kWarpgroupThreads;
   const std::int64_t last =
       std::min<std::int64_t>(first + kWarpgroupThreads, std::max(1, k_.info.threads)) - 1;
@@ -204,80 +229,51 @@ Range IndexRanges::of_thread(const OpData& d) const {
   return Range::of(0, 31);
 }
 
-Range IndexRanges::of_op(const OpData& d) {
-  switch (d.opcode) {
-    case Opcode::Const: {
-      const AttrValue* value = d.attrs.find(AttrName::value);
-      const auto* number = value ? std::get_if<std::int64_t>(value) : nullptr;
-      return number ? Range::exactly(*number) : Range::unknown();
-    }
-    case Opcode::Tid:
-    case Opcode::WarpId:
-    case Opcode::LaneId:
-      return of_thread(d);
-    case Opcode::SmemBase:
-      return Range::exactly(0);
-    case Opcode::CtaId:
-      return Range::of(0, kMostInt);
-    case Opcode::NumCtas:
-      return Range::of(1, kMostInt);
-    case Opcode::CtaRank:
-      return Range::of(0, k_.info.cluster - 1);
-    case Opcode::Cast:
-    case Opcode::Bitcast:
-    case Opcode::MapShared:
-    case Opcode::SmemDesc:
-    case Opcode::Regs:
-    case Opcode::Concat: {
-      Range r = operand(d, 0);
-      for (std::size_t i = 1; i < d.operands.size() && d.opcode != Opcode::MapShared; ++i)
-        r = hull(r, operand(d, i));
-      return r;
-    }
-    case Opcode::Add:
-      return sum(operand(d, 0), operand(d, 1));
-    case Opcode::Sub:
-      return difference(operand(d, 0), operand(d, 1));
-    case Opcode::Or:
-    case Opcode::Xor:
-      return either(operand(d, 0), operand(d, 1), d.opcode == Opcode::Xor);
-    case Opcode::And:
-      return masked(operand(d, 0), operand(d, 1));
-    case Opcode::Shl:
-      return shifted(operand(d, 0), operand(d, 1), true);
-    case Opcode::Shr:
-      return shifted(operand(d, 0), operand(d, 1), false);
-    case Opcode::Select:
-      return of_select(d);
-    case Opcode::Cmp:
-      return of_cmp(d);
-    default:
-      return of_product(d);
-  }
+Range IndexRanges::of_const(const OpData& d) {
+  const AttrValue* value = d.attrs.find(AttrName::value);
+  const auto* number = value ? std::get_if<std::int64_t>(value) : nullptr;
+  return number ? Range::exactly(*number) : Range::unknown();
 }
 
-Range IndexRanges::of_product(const OpData& d) {
-  const bool is_known_op = d.opcode == Opcode::Mul || d.opcode == Opcode::Rem ||
-                           d.opcode == Opcode::Div || d.opcode == Opcode::Min ||
-                           d.opcode == Opcode::Max;
-  if (!is_known_op) return Range::unknown();
-  const Range a = operand(d, 0), b = operand(d, 1);
-  if (d.opcode == Opcode::Rem) return remainder(a, b);
-  if (!a.is_known() || !b.is_known() || a.lo < 0 || b.lo < 0) return Range::unknown();
-  switch (d.opcode) {
-    case Opcode::Min:
-      return Range::of(std::min(a.lo, b.lo), std::min(a.hi, b.hi));
-    case Opcode::Max:
-      return Range::of(std::max(a.lo, b.lo), std::max(a.hi, b.hi));
-    case Opcode::Div:
-      return b.lo > 0 ? Range::of(a.lo / b.hi, a.hi / b.lo) : Range::unknown();
-    default:
-      break;
-  }
-  if (b.hi != 0 && a.hi > kFar / b.hi) return Range::unknown();
-  if (b.is_one() && b.lo > 0 && std::has_single_bit(static_cast<std::uint64_t>(b.lo)))
-    return {a.lo * b.lo, a.hi * b.lo, a.bits * b.lo};
-  return Range::of(a.lo * b.lo, a.hi * b.hi);
+/// Where the CTA is: its shared memory begins at 0.
+Range IndexRanges::of_cta(const OpData& d) {
+  if (d.opcode == Opcode::SmemBase) return Range::exactly(0);
+  if (d.opcode == Opcode::CtaRank) return Range::of(0, k_.info.cluster - 1);
+  return Range::of(d.opcode == Opcode::NumCtas ? 1 : 0, kMostInt);
+}
+
+Range IndexRanges::of_first(const OpData& d) { return operand(d, 0); }
+Range IndexRanges::of_any(const OpData& d) {
+  Range r = operand(d, 0);
+  for (std::size_t i = 1; i < d.operands.size(); ++i) r = hull(r, operand(d, i));
+  return r;
+}
+
+Range IndexRanges::of_op(const OpData& d) {
+  using enum Opcode;
+  if (const auto rule = kOfTwo[static_cast<std::size_t>(d.opcode)])
+    return rule(operand(d, 0), operand(d, 1));
+  using Self = IndexRanges;
+  static constexpr auto kRules = op_table<Range (Self::*)(const OpData&)>({
+      {Const, &Self::of_const},
+      {Tid, &Self::of_thread},
+      {WarpId, &Self::of_thread},
+      {LaneId, &Self::of_thread},
+      {SmemBase, &Self::of_cta},
+      {CtaId, &Self::of_cta},
+      {NumCtas, &Self::of_cta},
+      {CtaRank, &Self::of_cta},
+      {Cast, &Self::of_first},
+      {Bitcast, &Self::of_first},
+      {MapShared, &Self::of_first},
+      {SmemDesc, &Self::of_first},
+      {Regs, &Self::of_any},
+      {Concat, &Self::of_any},
+      {Select, &Self::of_select},
+      {Cmp, &Self::of_cmp},
+  });
+  const auto rule = kRules[static_cast<std::size_t>(d.opcode)];
+  return rule ? (this->*rule)(d) : Range::unknown();
 }
 
 Range IndexRanges::of_cmp(const OpData& d) {

@@ -4,12 +4,12 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ir/kernel.h"
+#include "ir/loop.h"
 
 namespace tegula::codegen {
 
 /// Threads of a warpgroup, and warps.
-inline constexpr int kWarpgroupThreads = 128, kWarpgroupWarps = 4;
+using ir::kWarpgroupThreads, ir::kWarpgroupWarps;
 
 /// From `lo` to `hi`; where that is not negative, no bit outside of `bits` is set.
 struct Range {
@@ -45,13 +45,15 @@ class IndexRanges {
     bool is_set = false;
   };
   Range compute(ir::Value v);
-  Range of_argument(ir::Value v);
-  Range of_result(ir::Value v, const ir::OpData& d);
+  Range of_merge(ir::Value v, const ir::Merge& merge);
   Range of_op(const ir::OpData& d);
   Range of_select(const ir::OpData& d);
   Range of_cmp(const ir::OpData& d);
-  Range of_product(const ir::OpData& d);
-  Range of_thread(const ir::OpData& d) const;
+  Range of_const(const ir::OpData& d);
+  Range of_thread(const ir::OpData& d);
+  Range of_cta(const ir::OpData& d);
+  Range of_first(const ir::OpData& d);
+  Range of_any(const ir::OpData& d);
   Range carried(ir::Value arg, ir::Value first, ir::Value next);
   Range under(ir::Value v, ir::Value assumed, const Range& range);
   Range operand(const ir::OpData& d, std::size_t i) { return get(d.operands[i]); }

@@ -39,7 +39,7 @@ std::map<std::int64_t, Threads> NamedBarriers::by_id(Value id, const Threads& th
 }
 
 void NamedBarriers::use(std::int64_t id, std::int64_t count, OpId op, const Threads& threads) {
-  if (id < 0 || id >= kBarriers)
+  if (id < 0 || id >= kNamedBarriers)
     return c_.report(Detector::BarrierCount, "there is no such barrier: 0 to 15", op);
   Use& u = uses_[static_cast<std::size_t>(id)];
   if (u.first && u.count != count)
@@ -53,7 +53,8 @@ void NamedBarriers::use(std::int64_t id, std::int64_t count, OpId op, const Thre
 void NamedBarriers::may_be(Value id, const Threads& threads) {
   for_groups(threads, [&](int g) {
     const Range r = c_.ranges.of(id, g);
-    for (std::int64_t n = std::max<std::int64_t>(0, r.lo); n <= std::min(r.hi, kBarriers - 1); ++n)
+    for (std::int64_t n = std::max<std::int64_t>(0, r.lo);
+         n <= std::min<std::int64_t>(r.hi, kNamedBarriers - 1); ++n)
       at_run_time_.set(static_cast<std::size_t>(n));
   });
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/loop.h"
+
 namespace tegula::codegen {
 
 using namespace ir;
@@ -9,7 +11,6 @@ using sim::Detector;
 
 namespace {
 
-constexpr int kRows = 64, kStepBytes = 32, kSwizzleRows = 8;
 /// Parts of a product's place: itself with what it reads of B, and what it reads of A.
 constexpr int kItself = 0, kOfA = 1;
 
@@ -22,7 +23,7 @@ std::int64_t reach_of(const OpData& descriptor, std::int64_t rows, bool mn_major
   const std::int64_t lbo = descriptor.attrs.i(AttrName::lbo),
                      sbo = descriptor.attrs.i(AttrName::sbo),
                      swizzle = descriptor.attrs.i(AttrName::swizzle);
-  if (swizzle == 0) return last_step + kStepBytes;
+  if (swizzle == 0) return last_step + kMmaStepBytes;
   const std::int64_t piece = kSwizzleRows * swizzle;
   if (!mn_major) return last_step / piece * piece + (rows / kSwizzleRows - 1) * sbo + piece;
   const std::int64_t pieces = std::max<std::int64_t>(1, rows * 2 / swizzle);
@@ -40,20 +41,11 @@ void ProductCheck::collect(Value v, Values& into, std::vector<Value>& passed) {
   const OpId op = region ? k[region].owner : k[v].def;
   if (!op) return into.push_back(v);
   const OpData& d = k[op];
-  const std::size_t position = k[v].position;
   if (d.opcode == Opcode::Poison) return;
-  if (d.opcode == Opcode::WgmmaWait) return collect(d.operands[position], into, passed);
-  const bool is_for = d.opcode == Opcode::For;
-  if (!is_for && d.opcode != Opcode::If && d.opcode != Opcode::While) return into.push_back(v);
-  if (is_for && region && position == 0) return;
-  const std::size_t carry = is_for && region ? position - 1 : position;
-  if (is_for) collect(d.operands[3 + carry], into, passed);
-  if (d.opcode == Opcode::While) collect(d.operands[carry], into, passed);
-  for (RegionId r : d.regions) {
-    const OpId yield = k.terminator(r);
-    if (yield && !(d.opcode == Opcode::While && r == d.regions[0]))
-      collect(k[yield].operands[carry], into, passed);
-  }
+  if (d.opcode == Opcode::WgmmaWait) return collect(d.operands[k[v].position], into, passed);
+  const auto merge = merge_of(k, v);
+  if (!merge) return into.push_back(v);
+  for (Value x : incoming_values(k, *merge)) collect(x, into, passed);
 }
 
 /// The values that this one may be, behind carries, branches and waits.
@@ -102,7 +94,7 @@ Place ProductCheck::operand(OpId op, std::size_t operand, int group, const Threa
     return list.empty() ? 0 : std::ranges::max(list);
   };
   const bool mn_major = d.attrs.i(is_a ? AttrName::trans_a : AttrName::trans_b) != 0;
-  const std::int64_t rows = is_a || shape.size() < 2 ? kRows : shape[1];
+  const std::int64_t rows = is_a || shape.size() < 2 ? kWgmmaRows : shape[1];
   p.address = c_.k[def].operands[0];
   p.size = reach_of(c_.k[def], rows, mn_major, most(steps)) + (is_a ? most(more_rows) : 0);
   p.bytes = c_.ranges.bytes_at(p.address, group, p.size);

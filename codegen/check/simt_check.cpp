@@ -83,10 +83,9 @@ class Walk {
   /// Threads alone need no more than their barriers looked at.
   void find_async() {
     walk(k_, k_.body(), [&](OpId op) {
-      const Opcode o = k_[op].opcode;
-      is_async_ = is_async_ || o == Opcode::TmaLoad || o == Opcode::TmaStore ||
-                  o == Opcode::TmaReduce || o == Opcode::Wgmma || o == Opcode::MbarInit;
-      if (o == Opcode::MbarArrive) mbarriers_.add_arrival_of_threads(op);
+      using enum Opcode;
+      is_async_ = is_async_ || k_[op].is(TmaLoad, TmaStore, TmaReduce, Wgmma, MbarInit);
+      if (k_[op].opcode == MbarArrive) mbarriers_.add_arrival_of_threads(op);
     });
   }
 

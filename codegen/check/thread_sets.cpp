@@ -5,6 +5,9 @@
 #include <span>
 
 #include "codegen/check/index_ranges.h"
+#include "ir/eval/evaluate.h"
+#include "ir/loop.h"
+#include "ir/op_table.h"
 
 namespace tegula::codegen {
 
@@ -12,10 +15,19 @@ using namespace ir;
 
 namespace {
 
-constexpr std::size_t kMostOperands = 3;
 constexpr int kLanes = 32;
 
 }  // namespace
+
+ThreadNumber thread_number(const OpData& d) {
+  static constexpr auto kNumbers = op_table<ThreadNumber>({
+      {Opcode::Tid, [](int thread) { return thread; }},
+      {Opcode::LaneId, [](int thread) { return thread % kLanes; }},
+      {Opcode::WarpId, [](int thread) { return thread / kLanes; }},
+      {Opcode::Elect, [](int thread) { return thread % kLanes == 0 ? 1 : 0; }},  // any lane's
+  });
+  return kNumbers[static_cast<std::size_t>(d.opcode)];
+}
 
 Threads threads_between(int first, int end) {
   Threads t;
@@ -53,42 +65,22 @@ std::unique_ptr<std::vector<Cell>> ThreadSets::compute(Value v) {
   if (!k_[v].def || !t.is_scalar() || t.is_pointer() || is_float(t.dtype())) return nullptr;
   const OpData& d = k_[k_[v].def];
   auto out = std::make_unique<std::vector<Cell>>(static_cast<std::size_t>(threads_));
-  const auto fill = [&](const auto& number) {
+  if (const auto number = thread_number(d)) {
     for (int i = 0; i < threads_; ++i) (*out)[static_cast<std::size_t>(i)].i = number(i);
-    return std::move(out);
-  };
-  switch (d.opcode) {
-    case Opcode::Tid:
-      return fill([](int i) { return i; });
-    case Opcode::LaneId:
-      return fill([](int i) { return i % kLanes; });
-    case Opcode::WarpId:
-      return fill([](int i) { return i / kLanes; });
-    // Any one of the warp's.
-    case Opcode::Elect:
-      return fill([](int i) { return i % kLanes == 0 ? 1 : 0; });
-    case Opcode::Const:
-      return fill([&](int) { return d.attrs.i(AttrName::value); });
-    default:
-      break;
+    return out;
   }
-  const ElementwiseFn fn = elementwise_fn(d.opcode);
-  if (!fn || d.operands.empty() || d.operands.size() > kMostOperands) return nullptr;
-  std::array<Elem, kMostOperands> in;
-  std::array<const Cell*, kMostOperands> operands{};
-  static constexpr std::array<std::size_t, kMostOperands> kStrides{1, 1, 1};
-  const std::size_t n = d.operands.size();
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto* cells = by_thread(d.operands[i]);
+  if (d.opcode == Opcode::Const) {
+    std::ranges::fill(*out, Cell{.i = d.attrs.i(AttrName::value)});
+    return out;
+  }
+  if (!elementwise_fn(d.opcode)) return nullptr;
+  std::vector<std::span<const Cell>> operands;
+  for (Value o : d.operands) {
+    const auto* cells = by_thread(o);
     if (!cells) return nullptr;
-    in[i] = k_.type(d.operands[i]).elem();
-    operands[i] = cells->data();
+    operands.emplace_back(*cells);
   }
-  std::vector<std::uint8_t> poison(out->size());
-  fn({d.attrs, std::span(in).first(n), t.elem(), std::span(operands).first(n),
-      std::span(kStrides).first(n), out->data(), out->size(), poison.data()});
-  const bool is_defined = std::ranges::none_of(poison, [](std::uint8_t p) { return p != 0; });
-  return is_defined ? std::move(out) : nullptr;
+  return evaluate_elementwise(k_, d, operands, *out) ? std::move(out) : nullptr;
 }
 
 Varies ThreadSets::varies(Value v) {
@@ -104,32 +96,18 @@ Varies ThreadSets::most(std::span<const Value> values) {
   return all;
 }
 
-/// A carry varies where what it begins with or goes on with does.
-Varies ThreadSets::carry_varies(const OpData& d, std::size_t carry) {
-  const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
-  Varies all = varies(d.operands[d.opcode == Opcode::If ? 0 : first + carry]);
-  for (RegionId r : d.regions) {
-    const OpId yield = k_.terminator(r);
-    const bool is_condition = d.opcode == Opcode::While && r == d.regions[0];
-    if (yield && !is_condition) all = std::max(all, varies(k_[yield].operands[carry]));
-  }
-  return all;
-}
-
 /// What is read from memory is taken for the same in all threads where its address is.
 Varies ThreadSets::find_varies(Value v) {
   const RegionId region = k_[v].region;
   const OpId op = region ? k_[region].owner : k_[v].def;
   if (!op) return Varies::Never;
   const OpData& d = k_[op];
-  const bool is_loop = d.opcode == Opcode::For || d.opcode == Opcode::While;
-  const std::size_t position = k_[v].position;
-  if (d.opcode == Opcode::For && region)
-    return position > 0 ? carry_varies(d, position - 1) : most(std::span(d.operands).first(3));
-  if (is_loop || d.opcode == Opcode::If) return carry_varies(d, position);
-  const bool is_number = d.opcode == Opcode::Tid || d.opcode == Opcode::LaneId ||
-                         d.opcode == Opcode::WarpId || d.opcode == Opcode::Elect;
-  const Varies all = is_number ? Varies::ByThread : most(d.operands);
+  if (const auto merge = merge_of(k_, v)) {
+    const Varies all = most(incoming_values(k_, *merge));
+    return d.opcode == Opcode::If ? std::max(all, varies(d.operands[0])) : all;
+  }
+  if (d.opcode == Opcode::For) return most(std::span(d.operands).first(first_init(d.opcode)));
+  const Varies all = thread_number(d) ? Varies::ByThread : most(d.operands);
   if (all != Varies::ByThread) return all;
   const auto* cells = by_thread(v);
   if (!cells) return all;

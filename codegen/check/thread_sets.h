@@ -14,6 +14,11 @@ namespace tegula::codegen {
 inline constexpr std::size_t kMostThreads = 1024;
 using Threads = std::bitset<kMostThreads>;
 
+/// What an op gives in thread `thread` of its CTA: its index, lane or warp, or whether it is the
+/// elected lane of its warp; null for ops that do not tell threads apart.
+using ThreadNumber = int (*)(int thread);
+ThreadNumber thread_number(const ir::OpData& d);
+
 /// Threads first .. end - 1.
 Threads threads_between(int first, int end);
 
@@ -47,7 +52,6 @@ class ThreadSets {
  private:
   std::unique_ptr<std::vector<ir::Cell>> compute(ir::Value v);
   Varies find_varies(ir::Value v);
-  Varies carry_varies(const ir::OpData& d, std::size_t carry);
   Varies most(std::span<const ir::Value> values);
 
   const ir::Kernel& k_;

@@ -12,8 +12,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::AttrName;
-
 Text call(std::string_view function, std::initializer_list<Text> arguments) {
   std::string s = fmt::format("{}(", function);
   const char* separator = "";

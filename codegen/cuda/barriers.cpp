@@ -6,10 +6,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
-
 using NamedBarrier = ptx::Asm (*)(std::optional<std::int64_t>, std::int64_t);
 
 void emit_named_barrier(Emitter& e, OpId id, std::string_view name, NamedBarrier spell) {

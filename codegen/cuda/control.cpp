@@ -8,10 +8,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
-
 std::vector<Value> tail(const std::pmr::vector<Value>& v, std::size_t from = 0) {
   return {v.begin() + static_cast<std::ptrdiff_t>(from), v.end()};
 }
@@ -26,9 +22,7 @@ std::vector<Value> yielded(const Emitter& e, ir::RegionId region) {
 /// the copies at its end for writes of a wgmma's A registers while one is in flight, which makes it
 /// run all wgmmas one after another (C7513); LLVM's loops have their test behind.
 bool holds_wgmma(const ir::Kernel& k, ir::RegionId body) {
-  bool found = false;
-  ir::walk(k, body, [&](OpId op) { found = found || k[op].opcode == ir::Opcode::Wgmma; });
-  return found;
+  return ir::any_op(k, body, [&](OpId op) { return k[op].opcode == ir::Opcode::Wgmma; });
 }
 
 /// Makes the variable that a loop carries `arg` in and gives it its first value.

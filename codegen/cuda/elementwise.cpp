@@ -6,10 +6,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::Opcode;
-using ir::OpId;
-using ir::Value;
-
 bool is_small_float(DType d) { return is_float(d) && size_bits(d) < 32; }
 bool is_f8(DType d) { return is_float(d) && size_bits(d) == 8; }
 
@@ -19,7 +15,7 @@ bool is_pair_cast(const Emitter& e, OpId id) {
   if (d.opcode != Opcode::Cast) return false;
   const DType from = e.type(d.operands[0]).dtype(), to = e.type(d.results[0]).dtype();
   const ir::CastMode mode = ir::cast_mode(d.attrs, from, to);
-  return from == DType::f32 && is_small_float(to) && (!is_f8(to) || e.arch >= 90) &&
+  return from == DType::f32 && is_small_float(to) && (!is_f8(to) || e.kernel.info.target->has_f8) &&
          e.count(d.results[0]) % 2 == 0 && !mode.to_zero && (is_f8(to) || !mode.saturate);
 }
 
@@ -159,7 +155,7 @@ Text Element::wide(std::size_t i) const {
 Text convert(Emitter& e, const Text& x, DType from, DType to, ir::CastMode mode) {
   if (from == to) return x;
   const std::string type = e.c_type({to, false});
-  const ptx::Asm a = ptx::cast(from, to, e.arch, mode);
+  const ptx::Asm a = ptx::cast(from, to, *e.kernel.info.target, mode);
   // What C++ converts in the same way reads better: integers wrap, and to f32 and f64 it rounds to
   // nearest even.
   const bool plain = !mode.to_zero && !mode.saturate && size_bits(to) >= 32 && is_float(to) &&

@@ -72,7 +72,6 @@ ElementFn element_fn(ir::Opcode o) { return kElement[static_cast<std::size_t>(o)
 
 Emitter::Emitter(const ir::Kernel& k, bool line_info)
     : kernel(k), uses(k), variable_(k.value_count(), -1), line_info_(line_info) {
-  arch = k.info.target.find("sm_8") == 0 ? 80 : 90;
   names.fresh(k.info.name);
   declare_parameters();
 }
@@ -100,7 +99,7 @@ std::string Emitter::header() const {
   std::string s = fmt::format(
       "// {}: CUDA C++ for NVRTC, written by Tegula. Compile with -arch={} -fmad=false; it "
       "includes nothing.\n",
-      kernel.info.name, kernel.info.target);
+      kernel.info.name, kernel.info.target.name());
   s += fmt::format("// {} threads a CTA", kernel.info.threads);
   if (kernel.info.smem_bytes != 0)
     s += fmt::format(", {} bytes of dynamic shared memory", kernel.info.smem_bytes);

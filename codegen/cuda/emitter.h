@@ -22,6 +22,11 @@
 
 namespace tegula::codegen::cuda {
 
+using ir::AttrName;
+using ir::Opcode;
+using ir::OpId;
+using ir::Value;
+
 /// A variable of the emitted program; an array if `count` is not 0.
 struct Variable {
   std::string name;
@@ -39,7 +44,6 @@ class Emitter {
   const ir::Kernel& kernel;
   const Uses uses;
   Names names;
-  int arch = 90;  ///< 80 or 90
 
   // ---- ops
   // ------------------------------------------------------------------------------------------------

@@ -9,10 +9,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
-
 /// How many elements one register of the asm holds, as the LLVM emitter packs them.
 int per_register(Emitter& e, Value v) {
   const ir::Type t = e.type(v);

@@ -7,10 +7,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
-
 DType accumulator_type(ir::Type t) {
   if (t.is(ir::TypeKind::Pending)) t = t.inner();
   return is_float(t.dtype()) ? t.dtype() : DType::i32;

@@ -28,9 +28,6 @@ std::string from_bits(Emitter& e, ir::Elem elem, const std::string& word) {
 
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
 using ptx::Access;
 using ptx::Space;
 
@@ -231,7 +228,7 @@ void cuda_AtomGlobal(Emitter& e, OpId id) {
   const ir::Elem elem = e.type(v).elem();
   const bool predicated = e.operand_count(id) > 2, many = e.is_array(address);
   const ptx::Asm a =
-      ptx::atomic(e.attrs(id), elem.dtype, predicated, e.uses.is_used(v), e.kernel.info.target);
+      ptx::atomic(e.attrs(id), elem.dtype, predicated, e.uses.is_used(v), *e.kernel.info.target);
   if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
   const std::string type = e.c_type(elem), index = many ? "r" : "0";
   std::vector<std::string> parameters{type + "* p", type + " x"}, names{"p", "x"};

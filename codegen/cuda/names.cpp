@@ -4,6 +4,8 @@
 #include <array>
 #include <cctype>
 
+#include "ir/loop.h"
+
 namespace tegula::codegen::cuda {
 namespace {
 
@@ -91,18 +93,13 @@ std::string from_type(ir::Type t) {
 
 /// What the loop that `v` is carried through makes of it, as far as one op tells.
 ir::Value next_carry(const ir::Kernel& k, ir::Value v) {
-  const ir::ValueData& d = k[v];
-  if (!d.region || !k[d.region].owner) return {};
-  const ir::OpId loop = k[d.region].owner;
-  const ir::OpId end = k.terminator(k[loop].regions.back());
-  const std::size_t first = k[loop].opcode == Opcode::For ? 1 : 0;
-  if (!end || d.position < first || d.position - first >= k[end].operands.size()) return {};
-  const ir::Value next = k[end].operands[d.position - first];
+  const auto merge = ir::merge_of(k, v);
+  if (!merge || k[v].def) return {};
+  const ir::Value next = ir::loop_nexts(k, merge->op)[merge->index];
   // Carried through an inner loop too: that one knows more.
   const ir::OpId inner = k[next].def;
   if (!inner || k[inner].opcode != Opcode::For) return next;
-  const auto& args = k[k[inner].regions[0]].args;
-  const ir::Value deeper = next_carry(k, args[k[next].position + 1]);
+  const ir::Value deeper = next_carry(k, ir::body_carries(k, inner)[k[next].position]);
   return deeper ? deeper : next;
 }
 

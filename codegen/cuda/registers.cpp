@@ -9,10 +9,6 @@
 namespace tegula::codegen::cuda {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using ir::Value;
-
 /// Held in a C++ integer.
 bool is_integer_like(DType d) { return is_integer(d) || (is_float(d) && size_bits(d) < 32); }
 

@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/indices.h"
 #include "codegen/ptx/instructions.h"
+#include "ir/loop.h"
 
 namespace tegula::codegen::cuda {
 namespace {
@@ -17,8 +18,6 @@ using ir::Value;
 
 /// Longer expressions are harder to read than a name.
 constexpr int kMaxExpression = 7;
-
-bool is_loop(Opcode o) { return o == Opcode::For || o == Opcode::While; }
 
 }  // namespace
 
@@ -92,8 +91,7 @@ bool Uses::can_inline(OpId op) const {
   if (row.has(ir::kConvergent) &&
       !(d.opcode == Opcode::Elect && kernel_[user].opcode == Opcode::If))
     return false;
-  const bool is_expression =
-      row.family == Family::Elementwise || d.opcode == Opcode::Regs || d.opcode == Opcode::Elect;
+  const bool is_expression = row.family == Family::Elementwise || d.is(Opcode::Regs, Opcode::Elect);
   if (!is_expression || !only_pure_between(op, user)) return false;
   if (kernel_.type(v).is_scalar()) return takes_scalar(user, v);
   if (d.opcode == Opcode::Regs &&
@@ -108,10 +106,9 @@ bool Uses::takes_scalar(OpId user, Value v) const {
   const Family family = ir::info(u.opcode).family;
   if (family == Family::Elementwise) return kernel_.type(u.results[0]).is_scalar();
   if (u.opcode == Opcode::For)
-    return u.operands[0] == v ||
-           std::find(u.operands.begin() + 3, u.operands.end(), v) != u.operands.end();
+    return u.operands[0] == v || std::ranges::count(ir::loop_inits(u), v) != 0;
   if (family == Family::Structure) return u.opcode != Opcode::While;
-  if (u.opcode == Opcode::Concat || u.opcode == Opcode::Wgmma || u.operands[0] == v) return true;
+  if (u.is(Opcode::Concat, Opcode::Wgmma) || u.operands[0] == v) return true;
   return !kernel_.type(u.operands[0]).is_vec();
 }
 
@@ -172,7 +169,7 @@ bool Uses::is_live_after(Value v, OpId op, std::uint32_t end) const {
   }
   // A loop around `op` that does not make `v` anew reads it again.
   for (OpId loop = owner_of(op); loop; loop = owner_of(loop)) {
-    if (!is_loop(kernel_[loop].opcode) || is_inside(v, loop)) continue;
+    if (!ir::is_loop(kernel_[loop]) || is_inside(v, loop)) continue;
     for (OpId user : users_[v.index]) {
       const std::uint32_t at = order_[user.index];
       if (at > order_[loop.index] && at <= end_[loop.index]) return true;

@@ -9,10 +9,6 @@
 #include "tegula/error.h"
 
 namespace tegula::codegen::cuda {
-
-using ir::Opcode;
-using ir::Value;
-
 namespace {
 
 /// "const int", but "float* const".

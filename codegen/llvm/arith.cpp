@@ -8,8 +8,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using llvm::Value;
 using llvm::Intrinsic::ID;
 namespace Intrinsic = llvm::Intrinsic;
 
@@ -242,7 +240,8 @@ Value* llvm_Cast(Emitter& e, const ElementArgs& a) {
   Value* x = is_bool(from) || (!is_float(from) && size_bits(from) == 8)
                  ? extended(e, a.x[0], a.is_signed() && !is_bool(from), 16)
                  : a.x[0];
-  const ptx::Asm text = ptx::cast(is_bool(from) ? DType::u16 : from, to, e.arch, mode);
+  const ptx::Asm text =
+      ptx::cast(is_bool(from) ? DType::u16 : from, to, *e.kernel.info.target, mode);
   if (text.text.empty()) e.refuse(a.id, "the target has no such conversion");
   return e.bits_as(e.inline_ptx_value(text, {x}), e.element_type(a.out));
 }

@@ -8,10 +8,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using llvm::Value;
-
 using NamedBarrier = ptx::Asm (*)(std::optional<std::int64_t>, std::int64_t);
 
 void emit_named_barrier(Emitter& e, OpId id, NamedBarrier spell) {

@@ -7,11 +7,8 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
 using ir::RegionId;
 using llvm::BasicBlock;
-using llvm::Value;
 
 /// A constant element in its holding type; small floats as their bits.
 llvm::Constant* constant_element(Emitter& e, ir::Elem elem, const ir::AttrList& attrs) {

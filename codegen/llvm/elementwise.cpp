@@ -10,10 +10,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::Opcode;
-using llvm::Value;
-
 bool is_narrow_float(ir::Elem e) {
   return !e.pointer && is_float(e.dtype) && size_bits(e.dtype) < 32;
 }
@@ -35,8 +31,8 @@ bool goes_by_words(Emitter& e, ir::OpId id) {
                                         Opcode::Select};
   const ir::OpData& op = e.op(id);
   const Holding result = e.holding(e.kernel.type(e.result(id)));
-  const bool is_sign = is_narrow_float(e.kernel.type(e.result(id)).elem()) &&
-                       (op.opcode == Opcode::Neg || op.opcode == Opcode::Abs);
+  const bool is_sign =
+      is_narrow_float(e.kernel.type(e.result(id)).elem()) && op.is(Opcode::Neg, Opcode::Abs);
   if (result.per_word == 1) return false;
   if (!is_sign &&
       std::find(std::begin(kBitwise), std::end(kBitwise), op.opcode) == std::end(kBitwise))
@@ -155,8 +151,9 @@ void set_narrowed(Emitter& e, ir::Value v, llvm::ArrayRef<Value*> floats) {
   Words out;
   for (std::size_t i = 0; i < floats.size(); i += static_cast<std::size_t>(h.per_word)) {
     if (h.per_word == 1)
-      out.push_back(
-          e.bits_as(e.inline_ptx_value(ptx::cast(DType::f32, to, e.arch), {floats[i]}), h.word));
+      out.push_back(e.bits_as(
+          e.inline_ptx_value(ptx::cast(DType::f32, to, *e.kernel.info.target), {floats[i]}),
+          h.word));
     else if (h.per_word == 2)
       out.push_back(pack_pair(e, floats[i], floats[i + 1], to));
     else

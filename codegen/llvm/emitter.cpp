@@ -12,7 +12,6 @@ namespace tegula::codegen::llvm_backend {
 namespace {
 
 using llvm::ArrayRef;
-using llvm::Value;
 
 unsigned bit_width(llvm::Type* t) {
   return static_cast<unsigned>(t->getPrimitiveSizeInBits().getFixedValue());

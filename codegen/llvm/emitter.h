@@ -21,6 +21,11 @@
 
 namespace tegula::codegen::llvm_backend {
 
+using ir::AttrName;
+using ir::Opcode;
+using ir::OpId;
+using llvm::Value;
+
 using Words = llvm::SmallVector<llvm::Value*, 4>;
 
 /// What an IR value is held in: `words` LLVM values of one type, each with `per_word` elements.
@@ -44,7 +49,6 @@ class Emitter {
   llvm::LLVMContext& context;
   llvm::Function& function;
   llvm::IRBuilder<> b;
-  int arch = 90;  ///< 80 or 90
 
   // ---- ops
   // ------------------------------------------------------------------------------------------------

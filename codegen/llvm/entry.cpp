@@ -27,7 +27,7 @@ extern "C" int tegula_llvm_emit(const tegula::ir::Kernel* kernel,
     const auto module = llvm_backend::build_module(*kernel, context, options->lineinfo);
     out->build_ms =
         std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-    llvm_backend::write_ptx(*module, kernel->info.target, *options, *out);
+    llvm_backend::write_ptx(*module, kernel->info.target.name(), *options, *out);
     return 0;
   } catch (const std::exception& e) {
     *error = message_of(e);

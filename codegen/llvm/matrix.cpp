@@ -6,10 +6,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using llvm::Value;
-
 bool is_poison(const Words& words) {
   return std::all_of(words.begin(), words.end(),
                      [](Value* w) { return llvm::isa<llvm::PoisonValue>(w); });

@@ -5,9 +5,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using llvm::Value;
 using ptx::Access;
 using ptx::Space;
 
@@ -177,7 +174,7 @@ void llvm_AtomGlobal(Emitter& e, OpId id) {
   const ir::Value result = e.result(id);
   const ir::Elem elem = e.kernel.type(result).elem();
   const bool predicated = e.operand_count(id) > 2, used = e.is_used(result);
-  const ptx::Asm a = ptx::atomic(e.attrs(id), elem.dtype, predicated, used, e.kernel.info.target);
+  const ptx::Asm a = ptx::atomic(e.attrs(id), elem.dtype, predicated, used, *e.kernel.info.target);
   if (a.text.empty()) e.refuse(id, "no atomic operation of this kind for this type");
   const Words addresses = e.words(e.operand(id, 0)), values = e.elements(e.operand(id, 1));
   Words old;

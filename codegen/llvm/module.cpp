@@ -94,7 +94,7 @@ void check_target(const ir::Kernel& kernel) {
   if (kernel.info.form != ir::Form::Simt)
     throw InternalError(
         fmt::format("LLVM emitter: kernel {} is not in simt form", kernel.info.name));
-  if (kernel.info.threads <= 0 || kernel.info.threads > 1024)
+  if (kernel.info.threads <= 0 || kernel.info.threads > kernel.info.target->max_threads_per_cta)
     throw InternalError(fmt::format("LLVM emitter: kernel {} has {} threads", kernel.info.name,
                                     kernel.info.threads));
 }
@@ -131,7 +131,6 @@ std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMC
   auto module = std::make_unique<llvm::Module>(kernel.info.name, context);
   module->setTargetTriple("nvptx64-nvidia-cuda");
   Emitter e(kernel, *module, *declare(kernel, *module));
-  e.arch = kernel.info.target.find("90") != std::string::npos ? 90 : 80;
   if (lineinfo) e.enable_line_info();
   bind_parameters(e);
   e.emit_region(kernel.body());

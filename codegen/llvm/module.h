@@ -15,7 +15,7 @@ namespace tegula::codegen::llvm_backend {
 std::unique_ptr<llvm::Module> build_module(const ir::Kernel& kernel, llvm::LLVMContext& context,
                                            bool lineinfo);
 /// Optimizes a module in place and writes PTX; adds its times (and the IR, if kept) to `out`.
-void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options,
+void write_ptx(llvm::Module& module, std::string_view target, const EmitOptions& options,
                Emitted& out);
 /// Comparisons and what combines them, right before what needs them first.
 void place_conditions_late(llvm::Function& function);

@@ -56,7 +56,7 @@ bool initialize_once() {
   return llvm::cl::ParseCommandLineOptions(2, options);
 }
 
-std::unique_ptr<llvm::TargetMachine> target_machine(const std::string& target) {
+std::unique_ptr<llvm::TargetMachine> target_machine(std::string_view target) {
   [[maybe_unused]] static const bool ready = initialize_once();
   constexpr const char* kTriple = "nvptx64-nvidia-cuda";
   std::string error;
@@ -145,7 +145,7 @@ void add_codegen(llvm::LLVMTargetMachine& machine, llvm::legacy::PassManager& pa
 
 }  // namespace
 
-void write_ptx(llvm::Module& module, const std::string& target, const EmitOptions& options,
+void write_ptx(llvm::Module& module, std::string_view target, const EmitOptions& options,
                Emitted& out) {
   auto start = Clock::now();
   const auto machine = target_machine(target);

@@ -6,9 +6,6 @@
 namespace tegula::codegen::llvm_backend {
 namespace {
 
-using ir::AttrName;
-using ir::OpId;
-using llvm::Value;
 namespace Intrinsic = llvm::Intrinsic;
 
 std::vector<ElementRef> concatenated(Emitter& e, OpId id) {

@@ -7,6 +7,7 @@
 #include "codegen/lower/box.h"
 #include "codegen/lower/lowering.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/uses.h"
 #include "tegula/quotients.h"
 
 namespace tegula::codegen {
@@ -79,8 +80,7 @@ class Parts {
     std::vector<Value> operands{l_.as_vec(l_.regs(access_.addresses, indices))};
     if (access_.predicate) {
       operands.push_back(l_.as_vec(l_.regs(access_.predicate, indices)));
-      operands.push_back(is_float(type.dtype()) ? l_.b.constant(type, 0.0)
-                                                : l_.b.constant(type, std::int64_t{0}));
+      operands.push_back(l_.b.zero(type));
     }
     AttrList attrs;
     attrs.set(AttrName::width, static_cast<std::int64_t>(width_));
@@ -109,12 +109,9 @@ class Parts {
 
 Value Lowering::added_by_parts(OpId op) {
   if (!found_added_) {
-    std::unordered_map<Value, int> uses;
+    const Uses uses(from);
     walk(from, from.body(), [&](OpId o) {
-      for (Value v : from[o].operands) ++uses[v];
-    });
-    walk(from, from.body(), [&](OpId o) {
-      if (const Value v = find_added(from, o); v && uses[v] == 1) {
+      if (const Value v = find_added(from, o); v && uses.count(v) == 1) {
         added_[o] = v;
         added_[from[v].def] = v;
       }

@@ -10,7 +10,7 @@
 #include "codegen/lower/shared.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/swizzle.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::codegen {
 
@@ -30,13 +30,7 @@ LinearLayout in_parts(const LinearLayout& whole, int axis, int parts, Loc loc) {
   for (int d = 0; d < shape.size(); ++d)
     if (d != axis) order.push_back(d);
   const auto cut = reshape(whole, shape);
-  if (!cut)
-    throw CompileError(Diagnostic{"",
-                                  fmt::format("cluster_sum: no {} parts of dimension {} of {}: {}",
-                                              parts, axis, whole.str(), cut.reason()),
-                                  loc,
-                                  {},
-                                  "extents that are powers of two can be cut"});
+  if (!cut) fail(Mistake::cluster_cut, loc, {}, parts, axis, whole.str(), cut.reason());
   return permute(*cut, order);
 }
 

@@ -128,7 +128,7 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
   const int per_word = elements_of_word(l.type(v));
   ConversionOptions options;
   options.allow_shuffles = per_word != 0;
-  options.exchange.stmatrix = std::string_view(l.from.info.target).starts_with("sm_9");
+  options.exchange.stmatrix = l.from.info.target->has_stmatrix;
   // Rings that are never empty leave no shared memory to spare.
   if (l.from.info.persistent) options.shared_overhead = 1 << 20;
   auto plan = plan_conversion(from, to, bytes, options);
@@ -143,9 +143,10 @@ void lower_ConvertLayout(Lowering& l, OpId op) {
                      {{"tile", l.from.type(d.operands[0]).str()}});
   };
   // Padding of the layouts has a place in an exchange, too, which may be more than there is.
-  const bool is_too_large = plan && plan->kind == ConversionKind::Shared &&
-                            plan->shared->layout.bytes() > shared_limit(l.from.info.target) / 2 &&
-                            from.shape().product() * bytes <= plan->shared->layout.bytes() / 2;
+  const bool is_too_large =
+      plan && plan->kind == ConversionKind::Shared &&
+      plan->shared->layout.bytes() > l.from.info.target->shared_bytes_per_cta / 2 &&
+      from.shape().product() * bytes <= plan->shared->layout.bytes() / 2;
   if (!plan || is_too_large) {
     say("layout converted through shared memory, element by element");
     return l.set(d.results[0], through_linear_memory(l, v, from, to));

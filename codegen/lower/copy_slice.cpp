@@ -4,6 +4,7 @@
 
 #include "ir/analysis/constant_read.h"
 #include "ir/analysis/leader.h"
+#include "ir/loop.h"
 #include "ir/op.h"
 
 namespace tegula::codegen {
@@ -65,14 +66,14 @@ void CopySlice::find_leaders() {
 void CopySlice::need(OpId op) {
   if (!ops_.insert(op).second) return;
   const OpData& d = (*k_)[op];
-  if (d.opcode == Opcode::For)
-    for (std::size_t i = 0; i < 3; ++i) need(d.operands[i]);
+  if (is_loop(d))
+    for (Value v : std::span(d.operands).first(first_init(d.opcode))) need(v);
   else if (d.opcode == Opcode::If)
     need(d.operands[0]);
-  else if (d.opcode != Opcode::Yield && d.opcode != Opcode::While && d.opcode != Opcode::TakeTile)
+  else if (!d.is(Opcode::Yield, Opcode::TakeTile))
     for (Value v : d.operands) need(v);
   if (const OpId owner = (*k_)[d.parent].owner) need(owner);
-  if (d.opcode == Opcode::For || d.opcode == Opcode::If || d.opcode == Opcode::While)
+  if (d.is(Opcode::For, Opcode::If, Opcode::While))
     for (RegionId r : d.regions)
       if (const OpId yield = k_->terminator(r)) need(yield);
   if (d.opcode == Opcode::While)  // it ends by its condition
@@ -81,44 +82,26 @@ void CopySlice::need(OpId op) {
 
 void CopySlice::need(Value v) {
   if (!values_.insert(v).second) return;
-  if ((*k_)[v].def)
-    need_result(v);
-  else if ((*k_)[v].region && (*k_)[(*k_)[v].region].owner)
-    need_argument(v);
-}
-
-void CopySlice::need_result(Value v) {
-  const OpId def = (*k_)[v].def;
-  const std::size_t i = (*k_)[v].position;
-  need(def);
-  const OpData& d = (*k_)[def];
-  if (d.opcode == Opcode::TakeTile) need(d.operands[2 + i]);  // the number that the leader has
-  for (RegionId r : d.regions) {
-    if (d.opcode == Opcode::For) need((*k_)[r].args[i + 1]);
-    if (d.opcode == Opcode::While) need((*k_)[r].args[i]);
-    if (d.opcode == Opcode::While && r == d.regions[0]) continue;  // yields its condition
-    if (const OpId yield = k_->terminator(r); yield && i < (*k_)[yield].operands.size())
-      need((*k_)[yield].operands[i]);
-  }
-}
-
-void CopySlice::need_argument(Value v) {
-  const RegionId region = (*k_)[v].region;
-  const OpId owner = (*k_)[region].owner;
-  const std::size_t position = (*k_)[v].position;
-  need(owner);
-  const bool counts = (*k_)[owner].opcode == Opcode::For;
-  if ((!counts && (*k_)[owner].opcode != Opcode::While) || (counts && position == 0)) return;
-  need((*k_)[owner].operands[counts ? 2 + position : position]);
-  need((*k_)[owner].results[counts ? position - 1 : position]);
+  const ValueData& value = (*k_)[v];
+  const OpId op = value.def ? value.def : value.region ? (*k_)[value.region].owner : OpId();
+  if (!op) return;
+  need(op);
+  const OpData& d = (*k_)[op];
+  if (d.opcode == Opcode::TakeTile)
+    need(d.operands[2 + value.position]);  // the number that the leader has
+  const auto merge = merge_of(*k_, v);
+  if (!merge) return;
+  need(d.results[merge->index]);
+  for (Value x : incoming_values(*k_, *merge)) need(x);
+  if (is_loop(d))
+    for (RegionId r : d.regions) need(loop_carries(*k_, r)[merge->index]);
 }
 
 bool CopySlice::is_legal() const {
   const auto is_plain = [&](OpId op) {
     const OpData& d = (*k_)[op];
-    if (leaders_.contains(op) || d.opcode == Opcode::SmemAlloc || d.opcode == Opcode::GridWait ||
-        d.opcode == Opcode::For || d.opcode == Opcode::While || d.opcode == Opcode::If ||
-        d.opcode == Opcode::Yield || d.opcode == Opcode::TakeTile)
+    if (leaders_.contains(op) || d.is(Opcode::SmemAlloc, Opcode::GridWait, Opcode::For,
+                                      Opcode::While, Opcode::If, Opcode::Yield, Opcode::TakeTile))
       return true;
     return (info(d.opcode).has(kPure) || is_constant_read(*k_, op)) &&
            std::ranges::none_of(d.results, [&](Value v) { return k_->type(v).is_tile(); });

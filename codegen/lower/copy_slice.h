@@ -32,8 +32,6 @@ class CopySlice {
   void find_leaders();
   void need(ir::Value v);
   void need(ir::OpId op);
-  void need_argument(ir::Value v);
-  void need_result(ir::Value v);
   bool is_legal() const;
 
   const ir::Kernel* k_;

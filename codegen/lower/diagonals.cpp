@@ -50,22 +50,20 @@ bool WarpDiagonals::is_for_shuffles() const { return lane_count <= kLanes; }
 
 DiagonalTiles::DiagonalTiles(const Kernel& k, bool has_memory) : has_memory_(has_memory) {
   std::vector<OpId> ops;
-  walk(k, k.body(), [&](OpId op) {
-    ops.push_back(op);
-    for (Value v : k[op].operands) users_[v].push_back(op);
-  });
+  walk(k, k.body(), [&](OpId op) { ops.push_back(op); });
+  const Uses uses(k);
   Diagonals diagonals(k);
   for (OpId op : std::views::reverse(ops))
-    if (k[op].results.size() == 1 && k.type(k[op].results[0]).is_tile()) find(k, op, diagonals);
+    if (k[op].results.size() == 1 && k.type(k[op].results[0]).is_tile())
+      find(k, op, uses, diagonals);
 }
 
 /// Users come before what they use.
-void DiagonalTiles::find(const Kernel& k, OpId op, Diagonals& diagonals) {
+void DiagonalTiles::find(const Kernel& k, OpId op, const Uses& uses, Diagonals& diagonals) {
   const Value v = k[op].results[0];
-  const auto users = users_.find(v);
-  if (users == users_.end()) return;
-  const auto computes_it = [&](OpId user) { return is_within(user) || at(user); };
-  if (std::ranges::all_of(users->second, computes_it)) {
+  if (uses.count(v) == 0) return;
+  const auto computes_it = [&](const Uses::Use& use) { return is_within(use.op) || at(use.op); };
+  if (std::ranges::all_of(uses.of(v), computes_it)) {
     within_.insert(op);
     return;
   }
@@ -289,7 +287,7 @@ void Lowering::reserve_diagonals() {
   const std::int64_t bytes = diagonals_->bytes_per_warp() * groups_ * warps();
   if (bytes == 0) return;
   constexpr std::int64_t kLeftToOthers = 8 * 1024;
-  if (scratch_offset_ + bytes + kLeftToOthers > shared_limit(from.info.target)) {
+  if (scratch_offset_ + bytes + kLeftToOthers > from.info.target->shared_bytes_per_cta) {
     diagonals_.emplace(from, /*has_memory=*/false);
     return;
   }

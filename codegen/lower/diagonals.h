@@ -10,6 +10,7 @@
 
 #include "ir/analysis/diagonals.h"
 #include "ir/layout/thread_fn.h"
+#include "ir/uses.h"
 
 namespace tegula::codegen {
 
@@ -48,12 +49,11 @@ class DiagonalTiles {
   bool has_memory() const { return has_memory_; }
 
  private:
-  void find(const ir::Kernel& k, ir::OpId op, ir::Diagonals& diagonals);
+  void find(const ir::Kernel& k, ir::OpId op, const ir::Uses& uses, ir::Diagonals& diagonals);
 
   bool has_memory_;
   std::unordered_map<ir::OpId, WarpDiagonals> roots_;
   std::unordered_set<ir::OpId> within_;
-  std::unordered_map<ir::Value, std::vector<ir::OpId>> users_;
 };
 
 }  // namespace tegula::codegen

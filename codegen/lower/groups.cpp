@@ -15,7 +15,7 @@ namespace {
 
 /// Named barriers: 0 and 1 are Lowering::barrier's where there are no groups, turns have the next.
 constexpr int kFirstTurn = 2, kFirstGroup = kFirstTurn + 2;
-constexpr int kGroupWarps = 4, kTwoWarpgroups = 256;
+constexpr int kTwoWarpgroups = 2 * kWarpgroupThreads;
 constexpr std::int64_t kScratchAlignment = 1024;
 
 }  // namespace
@@ -79,7 +79,7 @@ void Lowering::settle_group_scratch() {
 namespace {
 
 /// Groups that have a tile each, or the warpgroups that have one together.
-int takers(const Lowering& l) { return l.groups() > 1 ? l.groups() : l.warps() / kGroupWarps; }
+int takers(const Lowering& l) { return l.groups() > 1 ? l.groups() : l.warps() / kWarpgroupWarps; }
 Value taker(Lowering& l) {
   return l.groups() > 1 ? l.group() : l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
 }

@@ -12,6 +12,7 @@
 #include "codegen/lower/lower_simt.h"
 #include "codegen/lower/tma.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/loop.h"
 #include "tegula/error.h"
 #include "tegula/quotients.h"
 
@@ -62,6 +63,7 @@ Kernel Lowering::run() {
     lower_body();
   settle_group_scratch();
   to.info.smem_bytes = scratch_end_;
+  if (most_scratch_.bytes > 0) to.info.shared_uses.push_back(most_scratch_);
   return std::move(to);
 }
 
@@ -296,7 +298,7 @@ void Lowering::lower_for(OpId op) {
   const std::vector<std::size_t> carries = kept(d.results);
   std::vector<Value> inits;
   for (std::size_t i : carries) {
-    const Value init = get(d.operands[3 + i]);
+    const Value init = get(loop_inits(d)[i]);
     inits.push_back(as_type(init, carried_type(type(init))));
   }
   const OpId loop = b.make_for(get(d.operands[0]), get(d.operands[1]), get(d.operands[2]), inits);
@@ -309,7 +311,7 @@ void Lowering::lower_for(OpId op) {
   };
   bind(from[machine_body].args[0], to[body].args[0]);
   for (std::size_t n = 0; n < carries.size(); ++n)
-    bind(from[machine_body].args[1 + carries[n]], to[body].args[1 + n]);
+    bind(body_carries(from, op)[carries[n]], body_carries(to, loop)[n]);
   if (is_alternating(op))
     lower_own_tile(op, to[body].args[0]);
   else
@@ -507,8 +509,7 @@ void Lowering::find_live_ranges() {
   const auto outside_of_loops = [&](RegionId home) {
     RegionId outermost = home;
     for (OpId o = from[home].owner; o; o = from[from[o].parent].owner)
-      if (from[o].opcode == Opcode::For || from[o].opcode == Opcode::While)
-        outermost = from[o].parent;
+      if (is_loop(from[o])) outermost = from[o].parent;
     return outermost;
   };
   // A use inside a loop keeps the allocation alive to the loop's end.
@@ -533,6 +534,8 @@ bool Lowering::is_ring_alive() const {
 
 Value Lowering::scratch(std::int64_t bytes, std::int64_t alignment) {
   leave_cluster();
+  if (bytes * groups_ > most_scratch_.bytes)
+    most_scratch_ = {b.loc, "what threads exchange here", bytes * groups_};
   if (groups_ > 1) return group_scratch(bytes);
   std::int64_t from_here = scratch_offset_;
   // Behind the rings lies what TMA, or other warps, may still be reading.
@@ -556,8 +559,8 @@ namespace {
 /// The plan that is told is the one that was carried out; async_products has said why it is not the
 /// one that was chosen.
 void tell_true_plan(const Kernel& simt, PassContext& context) {
-  bool has_wgmma = false;
-  walk(simt, simt.body(), [&](OpId op) { has_wgmma |= simt[op].opcode == Opcode::Wgmma; });
+  const bool has_wgmma =
+      any_op(simt, simt.body(), [&](OpId op) { return simt[op].opcode == Opcode::Wgmma; });
   if (!context.plan || !context.plan->wgmma || has_wgmma) return;
   context.plan->wgmma = false;
   for (Remark& r : context.remarks)

@@ -13,8 +13,8 @@
 #include "codegen/lower/store_staging.h"
 #include "ir/builder.h"
 #include "ir/layout/thread_fn.h"
-#include "ir/passes/ramp.h"
 #include "ir/pipeline.h"
+#include "ir/ramp.h"
 
 namespace tegula::codegen {
 
@@ -186,6 +186,7 @@ class Lowering {
   std::map<ir::In, ir::Value> coordinates_;
   ir::Value smem_base_;
   std::int64_t scratch_offset_ = 0, scratch_end_ = 0;
+  ir::SharedUse most_scratch_;  ///< of one op
   std::optional<StoreStaging> staging_;
   std::optional<DiagonalTiles> diagonals_;
   std::int64_t diagonals_offset_ = -1;  ///< none: -1

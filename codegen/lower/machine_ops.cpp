@@ -116,9 +116,9 @@ void lower_CtaBarrier(Lowering& l, OpId) { l.barrier(); }
 // ---- neighbours on the stream
 namespace {
 
-/// Older GPUs run kernels of a stream one after another anyway.
-void on_sm90(Lowering& l, Opcode opcode) {
-  if (std::string_view(l.from.info.target).starts_with("sm_9")) l.b.effect(opcode, {});
+/// Targets without dependent launch run kernels of a stream one after another anyway.
+void on_dependent_launch(Lowering& l, Opcode opcode) {
+  if (l.from.info.target->has_dependent_launch) l.b.effect(opcode, {});
 }
 
 }  // namespace
@@ -126,9 +126,9 @@ void on_sm90(Lowering& l, Opcode opcode) {
 /// Pinned: the assembler would move what comes before the wait, all that can be done beside the
 /// kernels before, behind it.
 void lower_GridWait(Lowering& l, OpId) {
-  on_sm90(l, Opcode::Pin);
-  on_sm90(l, Opcode::GridDepWait);
+  on_dependent_launch(l, Opcode::Pin);
+  on_dependent_launch(l, Opcode::GridDepWait);
 }
-void lower_GridTrigger(Lowering& l, OpId) { on_sm90(l, Opcode::GridDepLaunch); }
+void lower_GridTrigger(Lowering& l, OpId) { on_dependent_launch(l, Opcode::GridDepLaunch); }
 
 }  // namespace tegula::codegen

@@ -19,10 +19,6 @@ namespace {
 
 /// What absent elements read as; the pass materialize_absence has seen to those that must not
 /// count.
-Value zero(Lowering& l, Type type) {
-  return is_float(type.dtype()) ? l.b.constant(type, 0.0) : l.b.constant(type, std::int64_t{0});
-}
-
 /// Order of registers in which the vectors hold them, and back.
 std::vector<int> flattened(const std::vector<Vector>& vectors) {
   std::vector<int> order;
@@ -56,7 +52,7 @@ void lower_LoadView(Lowering& l, OpId op) {
     const Value at = l.b.op(Opcode::AddPtr, {box.base, box.offset});
     std::vector<Value> operands{at};
     if (box.scalar_predicate)
-      operands.insert(operands.end(), {box.scalar_predicate, zero(l, type)});
+      operands.insert(operands.end(), {box.scalar_predicate, l.b.zero(type)});
     const OpId load =
         l.b.create(Opcode::LdGlobal, operands, std::span(&type, 1), access_attrs(d.attrs, 1));
     return l.set(d.results[0], l.to[load].results[0]);
@@ -67,7 +63,7 @@ void lower_LoadView(Lowering& l, OpId op) {
   const auto order = flattened(vectors);
   const Type loaded = Type::vec(type.elem(), static_cast<std::int64_t>(order.size()));
   std::vector<Value> operands{access.addresses};
-  if (access.predicate) operands.insert(operands.end(), {access.predicate, zero(l, loaded)});
+  if (access.predicate) operands.insert(operands.end(), {access.predicate, l.b.zero(loaded)});
   const auto width = static_cast<std::int64_t>(vectors.front().registers.size());
   const OpId load =
       l.b.create(Opcode::LdGlobal, operands, std::span(&loaded, 1), access_attrs(d.attrs, width));

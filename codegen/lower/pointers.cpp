@@ -86,14 +86,6 @@ void lower_Store(Lowering& l, OpId op) {
 // ---- atomics ------------------------------------------------------------------------------------
 namespace {
 
-bool is_used(const Kernel& k, Value v) {
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) {
-    found = found || std::ranges::find(k[op].operands, v) != k[op].operands.end();
-  });
-  return found;
-}
-
 /// Of the registers that hold one element, the first; and which of these each register goes by.
 struct Leaders {
   explicit Leaders(const LinearLayout& layout) {

@@ -13,6 +13,7 @@
 #include "ir/analysis/never_nan.h"
 #include "ir/layout/reduction.h"
 #include "ir/reduce_kind.h"
+#include "ir/text.h"
 #include "tegula/error.h"
 
 namespace tegula::codegen {
@@ -303,13 +304,7 @@ void lower_ReduceWith(Lowering& l, OpId op) {
   const LinearLayout& layout = layout_of(l.from.type(d.operands[0]));
   const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
   if (layout.cover()[axis] != layout.shape()[axis])
-    throw CompileError(Diagnostic{
-        "T1403",
-        fmt::format("reduce with a lambda needs a power-of-two extent along its axis, got {}",
-                    layout.shape()[axis]),
-        d.loc,
-        {},
-        "pad the tile with the neutral element of your combination"});
+    throw InternalError(print_op(l.from, op) + ": an extent that T1010 refuses");
   const auto combine = [&](const Tuple& a, const Tuple& b) {
     std::vector<Value> args = a;
     args.insert(args.end(), b.begin(), b.end());

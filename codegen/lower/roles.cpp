@@ -69,7 +69,8 @@ void Lowering::lower_role(Role role, OpId roles) {
     const bool computes = role == Role::Compute;
     b.effect(Opcode::SetMaxNReg, {},
              {{AttrName::mode, computes ? "inc" : "dec"},
-              {AttrName::regs, Ints{computes ? registers : context.plan->copy_registers()}}});
+              {AttrName::regs,
+               Ints{computes ? registers : context.plan->copy_registers(*from.info.target)}}});
   }
   if (role == Role::Copy) {
     const Value first = b.cmp("eq", b.op(Opcode::Tid, std::initializer_list<Value>{}),

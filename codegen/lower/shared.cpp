@@ -161,8 +161,9 @@ Value load_shared(Lowering& l, Value base, const SharedLayout& shared, const Lin
 void store_shared(Lowering& l, Value base, const SharedLayout& shared, const LinearLayout& dist,
                   Value registers, bool matrices, std::int64_t behind) {
   const Elem elem = l.type(registers).elem();
-  const bool sm90 = std::string_view(l.from.info.target).starts_with("sm_9");
-  const Route r = choose_route(shared, dist, matrices && sm90 && size_bits(elem.dtype) == 16);
+  const bool has_stmatrix = l.from.info.target->has_stmatrix;
+  const Route r =
+      choose_route(shared, dist, matrices && has_stmatrix && size_bits(elem.dtype) == 16);
   std::vector<std::int64_t> order;
   for (const auto& regs : r.registers) order.insert(order.end(), regs.begin(), regs.end());
   auto parts = r.parts;

@@ -44,7 +44,8 @@ std::optional<StoreStaging> StoreStaging::of(const Kernel& machine, int groups, 
   if (stores.empty()) return std::nullopt;
   s.groups_ = groups;
   s.first_ = aligned(end);
-  const std::int64_t room = (shared_limit(machine.info.target) - s.first_) / (groups * s.bytes_);
+  const std::int64_t room =
+      (machine.info.target->shared_bytes_per_cta - s.first_) / (groups * s.bytes_);
   const auto most = std::min(kMostBuffers, static_cast<std::int64_t>(stores.size()));
   s.buffers_ = static_cast<int>(std::clamp<std::int64_t>(room, 1, most));
   s.deal(machine, stores);

@@ -12,27 +12,26 @@ using namespace ir;
 
 namespace {
 
-constexpr int kGroupWarps = 4, kGroupThreads = 128;
 /// Named barriers: one for each of up to four warpgroups, behind those of turns and groups.
 constexpr int kFirstBarrier = 8;
 
 /// Which warpgroup runs the code: one has a tile, or some rows of it.
 Value warpgroup(Lowering& l) {
   if (l.groups() > 1) return l.group();
-  if (l.warps() == kGroupWarps) return l.b.i32(0);
+  if (l.warps() == kWarpgroupWarps) return l.b.i32(0);
   return l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
 }
 
 void meet(Lowering& l) {
   l.b.effect(Opcode::BarSync, {l.b.add(warpgroup(l), l.b.i32(kFirstBarrier))},
-             {{AttrName::count, kGroupThreads}});
+             {{AttrName::count, kWarpgroupThreads}});
 }
 
 /// By the one thread of a warpgroup that has all its bulk groups.
 void by_one(Lowering& l, const std::function<void()>& what) {
   const Value thread = l.b.op(Opcode::Tid, std::initializer_list<Value>{});
   const Value first =
-      l.b.cmp("eq", l.b.op(Opcode::And, {thread, l.b.i32(kGroupThreads - 1)}), l.b.i32(0));
+      l.b.cmp("eq", l.b.op(Opcode::And, {thread, l.b.i32(kWarpgroupThreads - 1)}), l.b.i32(0));
   const RegionId outer = l.b.region();
   l.b.at_end(l.to[l.b.make_if(first, {})].regions[0]);
   what();
@@ -55,7 +54,7 @@ class StoredBox {
     for (const StoreClip& c : *clips) clip_.insert(clip_.end(), {c.dim, c.arg, c.value});
     for (std::int64_t v : order_)
       corner_.push_back(l.b.cast(l.get(d.operands[2 + static_cast<std::size_t>(v)]), DType::i32));
-    const int warpgroups = l.warps() / kGroupWarps;
+    const int warpgroups = l.warps() / kWarpgroupWarps;
     if (warpgroups == 1) return;
     rows_ /= warpgroups;
     warpgroup_ = warpgroup(l);

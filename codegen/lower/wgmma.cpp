@@ -16,7 +16,6 @@ using namespace ir;
 
 namespace {
 
-constexpr int kGroupRows = 64, kGroupWarps = 4, kWarpRows = 16, kStepBytes = 32, kSwizzleRows = 8;
 /// Of the address in a descriptor.
 constexpr int kAddressBits = 18;
 
@@ -41,7 +40,7 @@ Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
   Matrix m;
   m.mn_major = layout.order()[0] != k_dim;
   const int depth = layout.shape()[k_dim];
-  const int step = kStepBytes / layout.element_bytes();
+  const int step = kMmaStepBytes / layout.element_bytes();
   for (int k = 0; k < depth; k += step) m.steps.push_back(offset_at(layout, k_dim, k, 0));
   const std::int64_t group = kSwizzleRows * piece.swizzle;  // bytes of eight rows
   // MN-major: from piece to piece along MN, and from eight k to the next eight. K-major: LBO is
@@ -61,8 +60,8 @@ Matrix matrix(Lowering& l, const SlotAt& at, int k_dim, Value first_byte) {
 
 /// Where the warpgroup's first 64 rows of A begin.
 Value group_offset(Lowering& l, const SharedLayout& layout) {
-  if (l.warps() <= kGroupWarps) return {};
-  const std::int64_t stride = offset_at(layout, 1, 0, kGroupRows);
+  if (l.warps() <= kWarpgroupWarps) return {};
+  const std::int64_t stride = offset_at(layout, 1, 0, kWgmmaRows);
   const Value group = l.b.op(Opcode::Shr, {l.coordinate(In::Warp), l.b.i32(2)});
   return l.b.mul(group, l.b.i32(stride));
 }
@@ -122,7 +121,7 @@ void lower_DotAsync(Lowering& l, OpId op) {
   if (l.type(acc).is_vec()) acc = l.to[fence].results[next++];
   if (l.type(a).is_vec()) a = l.to[fence].results[next++];
   const MatrixType& type = *matrix_type_of(l.from.type(d.operands[2]).dtype());
-  attrs.set(AttrName::shape, Ints{kGroupRows, acc_type.shape()[1], type.step()});
+  attrs.set(AttrName::shape, Ints{kWgmmaRows, acc_type.shape()[1], type.step()});
   attrs.set(AttrName::a_type, type.name);
   attrs.set(AttrName::b_type, type.name);
   attrs.set(AttrName::step_a, step_a);

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "codegen/ptx/instructions.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::codegen::ptx {
 namespace {
@@ -89,11 +89,11 @@ std::string to_f8(DType from, DType to) {
                  fmt::format("cvt.rn.satfinite.{}x2.f32 #0, 0f00000000, w;", type_suffix(to)));
 }
 
-std::string narrow_float(DType from, DType to, int arch, bool to_zero) {
+std::string narrow_float(DType from, DType to, const ir::TargetRow& target, bool to_zero) {
   const std::string_view r = direction(to_zero);
   const bool direct =
       from == DType::f32 || (!is_float(from) && !is_small_int(from)) || from == DType::f64;
-  if (direct && (from == DType::f32 || to == DType::f16 || arch >= 90))
+  if (direct && (from == DType::f32 || to == DType::f16 || target.has_bf16_arithmetic))
     return fmt::format("cvt.{}.{}.{} #0, #1;", r, type_suffix(to), source_name(from));
   return via_f32(from, fmt::format("cvt.{}.{}.f32 #0, w;", r, type_suffix(to)));
 }
@@ -247,10 +247,10 @@ Asm unary(std::string_view mnemonic, DType d, bool approx) {
   return a;
 }
 
-Asm cast(DType from, DType to, int arch, ir::CastMode mode) {
+Asm cast(DType from, DType to, const ir::TargetRow& target, ir::CastMode mode) {
   Asm a = pure(reg_of({to, false}), {reg_of({from, false})});
   if (is_bool(from) || is_bool(to)) return a;
-  if ((is_f8(from) || is_f8(to)) && arch < 90) return a;
+  if ((is_f8(from) || is_f8(to)) && !target.has_f8) return a;
   if (!is_float(from) && !is_float(to)) {
     if (mode.saturate)
       a.text = fmt::format("cvt.sat.{}.{} #0, #1;", type_suffix(to), source_name(from));
@@ -261,7 +261,7 @@ Asm cast(DType from, DType to, int arch, ir::CastMode mode) {
   else if (is_f8(to))
     a.text = mode.to_zero ? "" : to_f8(from, to);
   else if (is_narrow(to))
-    a.text = narrow_float(from, to, arch, mode.to_zero);
+    a.text = narrow_float(from, to, target, mode.to_zero);
   else
     a.text = wide_float(from, to, mode.to_zero);
   // fp8 has saturated by itself; to f64 come only 64-bit integers, which do not overflow it.
@@ -277,7 +277,7 @@ void require_conversions(const ir::Kernel& kernel) {
 #define ELEMENTWISE(...) true,
 #include "ir/op_rows.h"
   };
-  if (!kernel.info.target.starts_with("sm_8")) return;
+  if (kernel.info.target->has_f8) return;
   const auto holds_f8 = [&](ir::Value v) {
     const ir::Elem e = kernel.type(v).elem();
     return !e.pointer && is_f8(e.dtype);
@@ -288,13 +288,7 @@ void require_conversions(const ir::Kernel& kernel) {
         std::ranges::find(kOnBits, d.opcode) != std::end(kOnBits))
       return;
     if (std::ranges::none_of(d.operands, holds_f8) && !holds_f8(d.results[0])) return;
-    throw CompileError(Diagnostic{"",
-                                  fmt::format("{} of 8-bit floats needs a GPU of sm_90 or later, "
-                                              "and the kernel is compiled for an older one",
-                                              ir::info(d.opcode).mnemonic),
-                                  d.loc,
-                                  {},
-                                  "use f16, bf16 or 8-bit integers there"});
+    fail(Mistake::f8_target, d.loc, {}, ir::info(d.opcode).mnemonic);
   });
 }
 

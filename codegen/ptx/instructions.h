@@ -55,13 +55,13 @@ Asm half_op(std::string_view mnemonic, bool pair, bool propagate_nan);
 /// floor ceil round trunc.
 Asm unary(std::string_view mnemonic, DType d, bool approx);
 /// Conversions as ops.def's `cast` has them, where a float is involved, and saturating ones between
-/// integers; empty text for the rest (and for fp8 below sm_90). Operands: result (reg_of(to); above
-/// 8 bits unspecified), x (reg_of(from); 8-bit integers extended to 16 bits by their sign). `arch`
-/// is 80 or 90.
-Asm cast(DType from, DType to, int arch, ir::CastMode mode = {});
+/// integers; empty text for the rest (and for fp8 where the target lacks it). Operands: result
+/// (reg_of(to); above 8 bits unspecified), x (reg_of(from); 8-bit integers extended to 16 bits by
+/// their sign).
+Asm cast(DType from, DType to, const ir::TargetRow& target, ir::CastMode mode = {});
 /// Throws CompileError where the kernel's target cannot execute an op for want of a conversion.
-/// Below sm_90 nothing converts fp8, so every elementwise op that takes or gives it is refused, but
-/// for those that only look at or move its bits.
+/// Without has_f8 nothing converts fp8, so every elementwise op that takes or gives it is refused,
+/// but for those that only look at or move its bits.
 void require_conversions(const ir::Kernel& kernel);
 /// Two floats packed into one register, `low` in the low half: bf16, f16 (b32) or fp8 (b16).
 /// Operands: result, high, low.
@@ -110,7 +110,7 @@ Asm store(const Access& a);
 /// unless the order needs an `atom`; where the hardware of `target` has no such instruction, a loop
 /// of compare and swap. Empty text for i1, and for other kinds of fp8 than xchg.
 Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used,
-           std::string_view target);
+           const ir::TargetRow& target);
 
 /// Operands: shared address (b32), global address (b64) [, bytes to read (b32): the rest is filled
 /// with 0].

@@ -59,14 +59,14 @@ std::string order(std::string_view sem, std::string_view scope) {
   return fmt::format(".{}.{}", sem.empty() ? "relaxed" : sem, scope.empty() ? "gpu" : scope);
 }
 
-/// Operation and type of an atomic instruction, "" where there is none. Sums of bf16 come with
-/// sm_90. Integers' instructions order floats as they do, but for NaN, which would win.
-std::string atomic_operation(std::string_view kind, DType d, std::string_view target) {
+/// Operation and type of an atomic instruction, "" where there is none. Not every target
+/// adds bf16. Integers' instructions order floats as they do, but for NaN, which would win.
+std::string atomic_operation(std::string_view kind, DType d, const ir::TargetRow& target) {
   const int bits = size_bits(d);
   if (is_float(d)) {
     if (kind == "xchg" && bits >= 32) return fmt::format("exch.b{}", bits);
     if (kind != "add" || bits < 16) return "";
-    if (d == DType::bf16 && target.starts_with("sm_8")) return "";
+    if (d == DType::bf16 && !target.has_bf16_arithmetic) return "";
     return fmt::format("add{}.{}", bits == 16 ? ".noftz" : "", type_suffix(d));
   }
   if (bits < 32) return "";
@@ -114,7 +114,7 @@ Asm store(const Access& a) {
 }
 
 Asm atomic(const ir::AttrList& attrs, DType d, bool predicated, bool result_used,
-           std::string_view target) {
+           const ir::TargetRow& target) {
   const std::string_view kind = attrs.s(AttrName::kind), sem = attrs.s(AttrName::sem),
                          scope = attrs.s(AttrName::scope);
   const Reg reg = reg_of({d, false});

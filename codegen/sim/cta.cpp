@@ -10,14 +10,14 @@ namespace tegula::sim {
 
 namespace {
 
-constexpr std::int64_t kRegisterFile = 65536;
 constexpr int kMaxQuantum = 24;  // instructions a warp runs before another may be chosen
 
 int warp_count(const Program& p) { return (p.threads() + kLanes - 1) / kLanes; }
 
 /// Registers a thread has at entry: what the assembler may use with one CTA per SM.
-std::int64_t entry_registers(int threads) {
-  return std::min<std::int64_t>(255, kRegisterFile / threads / 8 * 8);
+std::int64_t entry_registers(const ir::TargetRow& target, int threads) {
+  const int fair = target.registers_per_sm / threads;
+  return std::min(target.max_registers, fair / target.register_unit * target.register_unit);
 }
 
 /// Numbers for the agents of a CTA in a cluster; the clocks grow with them.
@@ -55,8 +55,10 @@ Cta::Cta(Launch& l, Cluster& c, int rank_in_cluster, std::array<int, 3> coordina
                         static_cast<LaneMask>((std::uint64_t{1} << lanes) - 1));
     tick(warps_.back());
   }
-  warp_registers.assign(static_cast<std::size_t>(agents.warps), entry_registers(threads));
-  free_registers = kRegisterFile - entry_registers(threads) * kLanes * agents.warps;
+  const ir::TargetRow& target = *l.program.kernel().info.target;
+  const std::int64_t at_entry = entry_registers(target, threads);
+  warp_registers.assign(static_cast<std::size_t>(agents.warps), at_entry);
+  free_registers = target.registers_per_sm - at_entry * kLanes * agents.warps;
   for (Warp& w : warps_) ready_.push_back(&w);
   bind_arguments();
 }
@@ -250,7 +252,8 @@ void Cta::report_deadlock() {
   for (const Warp& w : warps_)
     if (!w.done && kernel()[w.waiting.op].opcode == ir::Opcode::SetMaxNReg)
       findings.add({Detector::SetMaxNReg, w.waiting.op, {}, w.index},
-                   fmt::format("the warps together ask for more than {} registers", kRegisterFile));
+                   fmt::format("the warps together ask for more than {} registers",
+                               launch.program.kernel().info.target->registers_per_sm));
   findings.add({Detector::Deadlock,
                 first->waiting.op,
                 {},

@@ -43,7 +43,7 @@ class RootFinder {
 
   void visit(OpId op) {
     const ir::OpData& d = k_[op];
-    Roots all = d.opcode == Opcode::LdGlobal || d.opcode == Opcode::LdShared ? kUnknown : 0;
+    Roots all = d.is(Opcode::LdGlobal, Opcode::LdShared) ? kUnknown : 0;
     for (const Value v : d.operands) all |= known(v);
     for (const ir::RegionId r : d.regions)
       if (const OpId yield = k_.terminator(r))

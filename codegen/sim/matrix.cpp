@@ -64,8 +64,7 @@ constexpr Named kElems[] = {
 const MatrixElem& matrix_elem(std::string_view name) {
   for (const Named& n : kElems)
     if (n.name == name) return n.elem;
-  throw CompileError(Diagnostic{
-      "", fmt::format("'{}' is not an element type of the matrix units", name), {}, {}, ""});
+  throw InternalError(fmt::format("'{}' is not an element type of the matrix units", name));
 }
 
 // ---- descriptors --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ struct MatrixElem {
   /// Decodes `count` elements stored one after the other.
   void (*decode)(const std::uint8_t* from, int count, double* to) = nullptr;
 };
-/// Throws CompileError for a name that is no matrix element type.
+/// Throws InternalError for a name that is no matrix element type.
 const MatrixElem& matrix_elem(std::string_view name);
 
 /// Fields of a wgmma matrix descriptor, in bytes.

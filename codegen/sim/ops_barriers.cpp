@@ -6,9 +6,6 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-
 namespace {
 
 constexpr std::int64_t kMaxTx = (1 << 20) - 1;  // PTX ISA, "mbarrier": range of the tx-count
@@ -45,7 +42,7 @@ bool arrive(Warp& w, const Instr& i, NamedBarrier& b, std::int64_t id) {
 NamedBarrier& named_barrier(Warp& w, const Instr& i, std::int64_t& id) {
   w.cta.must_be_defined(w, i, i.in[0], "the barrier number");
   id = w.cta.uniform(w, i, i.in[0]);
-  if (id < 0 || id >= 16) {
+  if (id < 0 || id >= ir::kNamedBarriers) {
     w.cta.report(w, i, Detector::BarrierCount, fmt::format("there is no barrier {}: 0 to 15", id));
     id &= 15;
   }
@@ -212,8 +209,7 @@ Step sim_MbarInit(Warp& w, const Instr& i) {
     Mbarrier b;
     b.number = static_cast<int>(w.cta.mbarriers.size());
     if (b.number >= w.cta.agents.mbarriers())
-      throw CompileError(
-          Diagnostic{"", "sim: too many mbarriers for a kernel with clusters", i.op->loc, {}, ""});
+      throw InternalError("sim: too many mbarriers for a kernel with clusters");
     b.address = address;
     b.count = b.pending = std::max<std::int64_t>(1, i.op->attrs.i(AttrName::count, 1));
     b.init_op = i.id;

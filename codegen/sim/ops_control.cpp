@@ -7,10 +7,6 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::Cell;
-using ir::Opcode;
-
 namespace {
 
 /// Copies as if all at once: a source may be the destination of an earlier pair.

@@ -7,10 +7,6 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-using ir::Cell;
-
 namespace {
 
 constexpr std::uint32_t kRowBytes = 16;  // of an 8x8 matrix of 16-bit elements
@@ -121,14 +117,9 @@ Step sim_Mma(Warp& w, const Instr& i) {
   const Slot a = i.in[0], b = i.in[1], c = i.in[2], out = i.out[0];
   if (w.info(a).regs != mt * kt * a_regs || w.info(b).regs != nt * kt * b_regs ||
       w.info(c).regs != mt * nt * 4 || is_float(w.info(c).elem.dtype) == a_elem.integer)
-    throw CompileError(Diagnostic{
-        "",
-        fmt::format(
-            "mma: operands of {}, {} and {} registers do not fit the shape, types and tiles",
-            w.info(a).regs, w.info(b).regs, w.info(c).regs),
-        i.op->loc,
-        {},
-        ""});
+    throw InternalError(fmt::format(
+        "mma: operands of {}, {} and {} registers do not fit the shape, types and tiles",
+        w.info(a).regs, w.info(b).regs, w.info(c).regs));
   std::copy_n(w.cells(c), w.info(c).regs * kLanes, w.cells(out));
   std::copy_n(w.poison(c), w.info(c).regs, w.poison(out));
   const DType type = w.info(out).elem.dtype;

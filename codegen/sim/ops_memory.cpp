@@ -9,10 +9,6 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-using ir::Cell;
-
 namespace {
 
 /// Active lanes for which the predicate of address `a` holds.

@@ -3,13 +3,9 @@
 #include <bit>
 
 #include "codegen/sim/cta.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-using ir::Cell;
-
 namespace {
 
 Step fill(Warp& w, const Instr& i, std::int64_t value) {
@@ -211,13 +207,7 @@ Step sim_Elect(Warp& w, const Instr& i) {
   return Step::Next;
 }
 
-Step sim_Asm(Warp&, const Instr& i) {
-  throw CompileError(Diagnostic{"",
-                                "inline PTX cannot be executed on the simulator",
-                                i.op->loc,
-                                {},
-                                "run this kernel on a GPU"});
-}
+Step sim_Asm(Warp&, const Instr& i) { fail(Mistake::inline_ptx, i.op->loc, {}); }
 
 Step sim_Trap(Warp& w, const Instr& i) {
   if (i.op->attrs.s(AttrName::kind) == "assume") {

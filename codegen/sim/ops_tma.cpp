@@ -10,7 +10,6 @@
 namespace tegula::sim {
 
 using codegen::TensorMap;
-using ir::AttrName;
 
 namespace {
 

@@ -9,13 +9,9 @@
 #include "tegula/error.h"
 
 namespace tegula::sim {
-
-using ir::AttrName;
-using ir::Cell;
-
 namespace {
 
-constexpr int kStepBytes = 32;  // of k that one wgmma consumes
+using ir::kMmaStepBytes;
 constexpr std::uint32_t kChunk = 16;
 
 /// One wgmma op of one warp, with everything its execution needs.
@@ -37,12 +33,12 @@ void for_chunks(const SharedMemory& memory, const Descriptor& d, bool mn_major, 
                 int rows, int elem_bytes, const F& f) {
   if (!mn_major) {
     for (int r = first_row; r < first_row + rows; ++r)
-      for (std::uint32_t c = 0; c < kStepBytes / kChunk; ++c)
+      for (std::uint32_t c = 0; c < kMmaStepBytes / kChunk; ++c)
         f(memory.window() + d.k_major(static_cast<std::uint32_t>(r), c), r, static_cast<int>(c));
     return;
   }
   const int per_chunk = static_cast<int>(kChunk) / elem_bytes;
-  for (int k = 0; k < kStepBytes / elem_bytes; ++k)
+  for (int k = 0; k < kMmaStepBytes / elem_bytes; ++k)
     for (int c = first_row / per_chunk; c < (first_row + rows) / per_chunk; ++c)
       f(memory.window() + d.mn_major(static_cast<std::uint32_t>(k), static_cast<std::uint32_t>(c)),
         k, c);
@@ -51,7 +47,7 @@ void for_chunks(const SharedMemory& memory, const Descriptor& d, bool mn_major, 
 void read_shared_operand(Cta& cta, const Descriptor& d, bool mn_major, int first_row, int rows,
                          const MatrixElem& elem, Operand& out) {
   const int per_chunk = static_cast<int>(kChunk) / elem.bytes;
-  out.reset(rows, kStepBytes / elem.bytes);
+  out.reset(rows, kMmaStepBytes / elem.bytes);
   double values[kChunk];
   for_chunks(cta.shared, d, mn_major, first_row, rows, elem.bytes,
              [&](std::uint32_t address, int outer, int chunk) {
@@ -142,7 +138,7 @@ std::string rule_broken(const Warp& w, const Instr& i, const Work& k) {
     return fmt::format("n = {} is not a multiple of 8 up to 256", k.n);
   if (k.a_elem->integer && k.n > 32 && k.n % 16 != 0)
     return fmt::format("n = {} is not legal for 8-bit integers", k.n);
-  if (shape_k * k.b_elem->bytes != kStepBytes)
+  if (shape_k * k.b_elem->bytes != kMmaStepBytes)
     return fmt::format("k = {} is not 32 bytes", shape_k);
   if ((k.trans_a || k.trans_b) && k.b_elem->bytes != 2)
     return "only 16-bit operands can be MN-major";
@@ -176,7 +172,7 @@ Work decode(Warp& w, const Instr& i) {
   }
   k.keep = w.cta.uniform(w, i, i.in[3]) != 0;
   if (const std::string why = rule_broken(w, i, k); !why.empty())
-    throw CompileError(Diagnostic{"", "wgmma: " + why, i.op->loc, {}, ""});
+    throw InternalError("wgmma: " + why);
   return k;
 }
 

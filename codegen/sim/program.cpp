@@ -24,6 +24,7 @@ namespace {
 constexpr std::array<ExecFn, ir::kOpCount> kExecutors{
 #define ROW(...) nullptr,
 #define SIMT_OP(Name, ...) sim_##Name,
+#include "ir/loop.h"
 #include "ir/op_rows.h"
 };
 
@@ -164,10 +165,10 @@ class Decoder {
     const ir::OpData& op = k_[id];
     const auto& args = k_[op.regions[0]].args;
     const auto all = slots_of(args);
-    carries(op, std::span(args).subspan(1));
+    carries(op, ir::body_carries(k_, id));
     const auto operands = slots_of(op.operands);
     Instr& enter = emit(control_enter_loop, id);
-    enter.in = initial_of_for(operands);
+    enter.in = with_front(operands[0], slots_of(ir::loop_inits(op)));
     enter.out = all;
     const std::uint32_t test = here();
     Instr& t = emit(control_for_test, id);
@@ -181,10 +182,6 @@ class Decoder {
     n.target = test;
     p_.code_[test].target = here();
     emit(control_leave, id);
-  }
-
-  std::span<const Slot> initial_of_for(std::span<const Slot> operands) {
-    return with_front(operands[0], operands.subspan(3));
   }
 
   std::span<const Slot> with_front(Slot front, std::span<const Slot> rest) {

@@ -20,12 +20,7 @@ namespace {
 
 void check_launch(const ir::Kernel& k, const Grid& grid, std::span<const SimArg> args) {
   const auto refuse = [&](std::string why) {
-    throw CompileError(
-        Diagnostic{"",
-                   fmt::format("kernel {} cannot run on the simulator: {}", k.info.name, why),
-                   {},
-                   {},
-                   ""});
+    throw InternalError(fmt::format("kernel {} cannot run on the simulator: {}", k.info.name, why));
   };
   if (grid[0] % k.info.cluster != 0)
     refuse(fmt::format("{} CTAs do not divide into clusters of {}", grid[0], k.info.cluster));

@@ -122,6 +122,12 @@ inline SimArg arg_pointer(const void* p) {
   return static_cast<std::int64_t>(reinterpret_cast<std::intptr_t>(p));
 }
 
+/// A store to an argument, as the kernel's author wrote it.
+struct StoreSource {
+  Loc loc;
+  std::string loads = {};  ///< that its value comes from: "x at k.cpp:7:3, which is [90]"
+};
+
 /// Addresses [begin, end) a kernel may touch.
 struct GlobalRange {
   const void* begin = nullptr;
@@ -129,6 +135,7 @@ struct GlobalRange {
   std::string name = {};                     ///< of the argument, for findings
   std::optional<ir::TensorArg> tensor = {};  ///< whose elements they are, where it is one
   bool must_be_stored = false;               ///< the launch is to store every element of `tensor`
+  std::vector<StoreSource> stores = {};      ///< to `tensor`, if it must be stored
 };
 
 struct SimOptions {

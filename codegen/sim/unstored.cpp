@@ -85,6 +85,8 @@ Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
   f.count = 1;
   f.text = fmt::format("{} of {} elements of {} were stored by no CTA, first {}[{}]", missing, all,
                        a.range->name, a.range->name, fmt::join(first, ", "));
+  const std::vector<StoreSource>& stores = a.range->stores;
+  if (!stores.empty()) f.loc = stores.front().loc;
   const auto cause =
       std::ranges::find_if(a.left_out, [&](const LeftOut& l) { return !a.is_stored(l.address); });
   if (cause == a.left_out.end()) return f;
@@ -92,6 +94,8 @@ Finding Unstored::finding(const Argument& a, const ir::Kernel& kernel) {
   if (const auto at = ir::index_of_address(t, cause->address))
     f.text += fmt::format("; the store here leaves out {}[{}], as its value is absent there",
                           a.range->name, fmt::join(*at, ", "));
+  const auto source = std::ranges::find(stores, f.loc, &StoreSource::loc);
+  if (source != stores.end() && !source->loads.empty()) f.text += ": " + source->loads;
   return f;
 }
 

@@ -6,10 +6,6 @@
 
 namespace tegula::sim {
 
-using ir::AttrName;
-using ir::Cell;
-using ir::Opcode;
-
 Warp::Warp(Cta& c, const Program& program, int i, LaneMask lanes)
     : cta(c),
       index(i),

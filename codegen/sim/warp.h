@@ -16,6 +16,10 @@
 
 namespace tegula::sim {
 
+using ir::AttrName;
+using ir::Cell;
+using ir::Opcode;
+
 class Cta;
 
 inline constexpr int kLanes = 32;

@@ -60,24 +60,12 @@ std::optional<AffineIndex> AffineIndices::find(Value v) {
   if (!type.is_tile()) return AffineIndex{none, 0, {v}, {}};
   if (!def) return std::nullopt;
   const OpData& d = k_[def];
-  switch (d.opcode) {
-    case Arange:
-      return AffineIndex{{1}, d.attrs.i(AttrName::start), {}, {}};
-    case Add:
-    case Sub:
-      return sum(d);
-    case Neg:
-      if (const auto& x = of(d.operands[0])) return negated(*x);
-      return std::nullopt;
-    case ConvertLayout:
-      return of(d.operands[0]);
-    case Splat:
-    case ExpandDims:
-    case Broadcast:
-      return reshaped(d);
-    default:
-      return std::nullopt;
-  }
+  if (d.opcode == Arange) return AffineIndex{{1}, d.attrs.i(AttrName::start), {}, {}};
+  if (d.is(Add, Sub)) return sum(d);
+  if (d.is(Splat, ExpandDims, Broadcast)) return reshaped(d);
+  if (!d.is(Neg, ConvertLayout)) return std::nullopt;
+  const auto& x = of(d.operands[0]);
+  return x && d.opcode == Neg ? negated(*x) : x;
 }
 
 std::optional<AffineIndex> AffineIndices::sum(const OpData& d) {

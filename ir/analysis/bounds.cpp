@@ -40,15 +40,14 @@ std::int64_t divisor(const Kernel& k, Value v, int depth) {
   const auto of = [&](std::size_t i) { return divisor(k, d.operands[i], depth + 1); };
   using enum Opcode;
   if (const auto c = as_constant(k, v)) return std::abs(*c);
-  if (d.opcode == ViewDim || d.opcode == ViewStride) return divisor_of_dim(k, d);
+  if (d.is(ViewDim, ViewStride)) return divisor_of_dim(k, d);
   if (d.opcode == Mul) {
     const std::int64_t a = of(0), b = of(1);
     return a > (std::int64_t{1} << 30) || b > (std::int64_t{1} << 30) ? std::max(a, b) : a * b;
   }
-  if (d.opcode == Add || d.opcode == Sub || d.opcode == Min || d.opcode == Max)
-    return std::gcd(of(0), of(1));
+  if (d.is(Add, Sub, Min, Max)) return std::gcd(of(0), of(1));
   if (d.opcode == Select) return std::gcd(of(1), of(2));
-  if (d.opcode == Cast || d.opcode == Neg) return of(0);
+  if (d.is(Cast, Neg)) return of(0);
   if (d.opcode == Shl)
     if (const auto c = as_constant(k, d.operands[1]); c && *c >= 0 && *c < 30) return of(0) << *c;
   return 1;
@@ -80,8 +79,8 @@ bool is_equal_in_cluster(const Kernel& k, Value v, int depth) {
   const OpId def = k[v].def;
   if (!def) return !k[v].region;  // a parameter
   const OpData& d = k[def];
-  if (depth > kMaxDepth || d.opcode == Opcode::ClusterRank || d.opcode == Opcode::ProgramId ||
-      d.opcode == Opcode::ClusterTile || !info(d.opcode).has(kPure))
+  if (depth > kMaxDepth || d.is(Opcode::ClusterRank, Opcode::ProgramId, Opcode::ClusterTile) ||
+      !info(d.opcode).has(kPure))
     return false;
   return std::ranges::all_of(d.operands,
                              [&](Value o) { return is_equal_in_cluster(k, o, depth + 1); });

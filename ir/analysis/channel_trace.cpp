@@ -8,12 +8,12 @@
 
 #include "ir/analysis/leader.h"
 #include "ir/eval/cell.h"
+#include "ir/eval/evaluate.h"
+#include "ir/loop.h"
 #include "ir/op_table.h"
 
 namespace tegula::ir {
 namespace {
-
-constexpr std::size_t kMaxOperands = 3;
 
 class Walk {
  public:
@@ -88,24 +88,9 @@ class Walk {
 
   void elementwise(OpId op) {
     const OpData& d = k_[op];
-    const ElementwiseFn fn = elementwise_fn(d.opcode);
-    if (!fn || d.results.size() != 1 || !is_number(d.results[0])) return unknown(op);
-    std::array<Elem, kMaxOperands> in;
-    std::array<const Cell*, kMaxOperands> operands;
-    static constexpr std::array<std::size_t, kMaxOperands> kStrides{};
-    const std::size_t n = d.operands.size();
-    if (n > kMaxOperands) return unknown(op);
-    for (std::size_t i = 0; i < n; ++i) {
-      if (!is_known(d.operands[i])) return unknown(op);
-      in[i] = k_.type(d.operands[i]).elem();
-      operands[i] = &numbers_[d.operands[i].index];
-    }
-    const bool divides = d.opcode == Opcode::Div || d.opcode == Opcode::Rem;
-    if (divides && operands[1]->i == 0) return unknown(op);
-    Cell result;
-    fn({d.attrs, std::span(in).first(n), k_.type(d.results[0]).elem(), std::span(operands).first(n),
-        std::span(kStrides).first(n), &result, 1});
-    put(d.results[0], result);
+    if (d.results.size() != 1 || !is_number(d.results[0])) return unknown(op);
+    const auto result = evaluate_scalar(k_, d, [&](Value v) { return cell(v); });
+    result ? put(d.results[0], *result) : unknown(op);
   }
 
   /// Numbers from memory ascend in the order of the text, so that what ends behind where it begins
@@ -150,7 +135,7 @@ class Walk {
     const RegionId body = d.regions[0];
     const std::int64_t end = number(d.operands[1]), step = number(d.operands[2]);
     const bool has_products = has(body, Opcode::DotAsync) && !has(body, Opcode::For);
-    std::vector<Value> carried(d.operands.begin() + 3, d.operands.end());
+    std::vector<Value> carried(loop_inits(d).begin(), loop_inits(d).end());
     const bool alternates = d.attrs.i(AttrName::alternate) == 1;
     int turns = 0;
     for (std::int64_t at = number(d.operands[0]); at < end && step > 0; at += step) {
@@ -161,7 +146,7 @@ class Walk {
       if (!has_products && turns++ == extents_.turns) break;
       set(k_[body].args[0], at);
       const std::vector<std::optional<Cell>> now = cells(carried);
-      for (std::size_t i = 0; i < carried.size(); ++i) put(k_[body].args[1 + i], now[i]);
+      for (std::size_t i = 0; i < carried.size(); ++i) put(body_carries(k_, op)[i], now[i]);
       region(body);
       const auto& yielded = k_[k_.terminator(body)].operands;
       carried.assign(yielded.begin(), yielded.end());

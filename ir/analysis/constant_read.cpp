@@ -19,8 +19,7 @@ Value view_of(const Kernel& k, Value pointers) {
   const OpData& d = k[def];
   using enum Opcode;
   if (d.opcode == ViewPtr) return d.operands[0];
-  const bool passes_on = d.opcode == AddPtr || d.opcode == Splat || d.opcode == Broadcast ||
-                         d.opcode == ExpandDims || d.opcode == Reshape;
+  const bool passes_on = d.is(AddPtr, Splat, Broadcast, ExpandDims, Reshape);
   return passes_on ? view_of(k, d.operands[0]) : Value();
 }
 

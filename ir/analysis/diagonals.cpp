@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "ir/analysis/constant_read.h"
-#include "ir/passes/ramp.h"
+#include "ir/ramp.h"
 
 namespace tegula::ir {
 namespace {
@@ -31,7 +31,7 @@ std::optional<RepeatedRamp> repeated_ramp(const Kernel& k, Value v) {
     if (const auto ramp = ramp_of(k, v); ramp && dim) return RepeatedRamp{*ramp, *dim};
     if (d.opcode == Opcode::ExpandDims && !dim)
       dim = 1 - static_cast<int>(d.attrs.i(AttrName::axis));
-    else if (d.opcode != Opcode::Broadcast && d.opcode != Opcode::ConvertLayout)
+    else if (!d.is(Opcode::Broadcast, Opcode::ConvertLayout))
       return std::nullopt;
     v = d.operands[0];
   }
@@ -72,7 +72,7 @@ OnDiagonals Diagonals::find(Value v) {
   const OpId def = k_[v].def;
   if (!def || !is_matrix(type)) return other;
   const OpData& d = k_[def];
-  if (d.opcode == Opcode::Const || d.opcode == Opcode::Splat) return uniform;
+  if (d.is(Opcode::Const, Opcode::Splat)) return uniform;
   if (const auto& index = indices_.of(v)) {
     const Ints& factor = index->factor;
     if (index->is_uniform()) return uniform;

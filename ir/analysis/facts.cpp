@@ -85,7 +85,7 @@ Facts::Term Facts::term(Value v) const {
       v = d.operands[0];
       continue;
     }
-    if (d.opcode != Opcode::Add && d.opcode != Opcode::Sub) break;
+    if (!d.is(Opcode::Add, Opcode::Sub)) break;
     const auto right = as_constant(k_, d.operands[1]);
     const auto left =
         d.opcode == Opcode::Add ? as_constant(k_, d.operands[0]) : std::optional<std::int64_t>();
@@ -124,13 +124,6 @@ bool Facts::is_induction(Value v) const {
   if (!v || k_[v].def || !k_[v].region || k_[v].position != 0) return false;
   const OpId owner = k_[k_[v].region].owner;
   return owner && k_[owner].opcode == Opcode::For;
-}
-
-bool Facts::is_at_most(Value a, std::int64_t plus, Value b, OpId at) const {
-  Search s{at};
-  Term x = term(a);
-  x.plus += plus;
-  return reaches(x, term(b), s);
 }
 
 bool Facts::ends_inside(Value offset, std::int64_t extent_of_box, Value view, int axis,
@@ -210,7 +203,7 @@ std::vector<Facts::Term> Facts::above(const Term& x, Search& s) const {
     for (std::size_t i = 0; i < 2; ++i)
       if (const auto high = most(d.operands[i])) push(term(d.operands[1 - i]), *high);
   if (d.opcode == Mul) above_product(x, all, s);
-  if (d.opcode == Div || d.opcode == Rem) {
+  if (d.is(Div, Rem)) {
     const auto by = as_constant(k_, d.operands[1]);
     const auto low = least(term(d.operands[0]), s);
     if (!by || *by < 1 || !low || *low < 0) return all;
@@ -261,7 +254,7 @@ std::optional<std::int64_t> Facts::least(Term x, Search& s) const {
   // A tile's number: the fact that bounds it from above is stated of what counts from 0.
   if (const auto it = most_.find(x.node); !best && it != most_.end() && x.value) {
     const OpId def = k_[x.value].def;
-    const bool counts = !def || (k_[def].opcode != Opcode::Sub && k_[def].opcode != Opcode::Neg);
+    const bool counts = !def || !k_[def].is(Opcode::Sub, Opcode::Neg);
     if (counts && std::ranges::any_of(it->second, [&](const Edge& e) { return holds(e, s.at); }))
       take(0);
   }
@@ -276,9 +269,7 @@ std::optional<std::int64_t> Facts::least_result(Value v, Search& s) const {
   const OpData& d = k_[def];
   const auto of = [&](std::size_t i) { return least(term(d.operands[i]), s); };
   using enum Opcode;
-  if (d.opcode == ProgramId || d.opcode == NumPrograms || d.opcode == ClusterRank ||
-      d.opcode == ClusterId || d.opcode == ClusterTile || d.opcode == ViewDim)
-    return 0;
+  if (d.is(ProgramId, NumPrograms, ClusterRank, ClusterId, ClusterTile, ViewDim)) return 0;
   if (d.opcode == Rem) {
     const auto a = of(0);
     return a && *a >= 0 ? std::optional<std::int64_t>(0) : std::nullopt;
@@ -286,15 +277,14 @@ std::optional<std::int64_t> Facts::least_result(Value v, Search& s) const {
   if (d.opcode == Sub)
     return reaches(term(d.operands[1]), term(d.operands[0]), s) ? std::optional<std::int64_t>(0)
                                                                 : std::nullopt;
-  const bool is_pair = d.opcode == Add || d.opcode == Mul || d.opcode == Div || d.opcode == Min ||
-                       d.opcode == Max || d.opcode == Select;
+  const bool is_pair = d.is(Add, Mul, Div, Min, Max, Select);
   if (!is_pair) return std::nullopt;
   const std::size_t first = d.opcode == Select ? 1 : 0;
   const auto a = of(first), b = of(first + 1);
   if (d.opcode == Max) return a && b ? std::max(a, b) : a ? a : b;
   if (!a || !b) return std::nullopt;
   if (d.opcode == Add) return *a + *b;
-  if (d.opcode == Min || d.opcode == Select) return std::min(*a, *b);
+  if (d.is(Min, Select)) return std::min(*a, *b);
   return *a >= 0 && *b >= 0 ? std::optional<std::int64_t>(0) : std::nullopt;
 }
 

@@ -17,9 +17,8 @@ class Facts {
  public:
   explicit Facts(const Kernel& k);
 
-  /// a + plus <= b wherever `at` is executed; without `at` in the whole kernel.
-  bool is_at_most(Value a, std::int64_t plus, Value b, OpId at = {}) const;
-  /// offset + extent <= the view's dimension.
+  /// offset + extent <= the view's dimension wherever `at` is executed; without `at` in the whole
+  /// kernel.
   bool ends_inside(Value offset, std::int64_t extent, Value view, int axis, OpId at = {}) const;
   /// The view's dimension is at most `b`.
   bool is_extent_at_most(Value view, int axis, Value b, OpId at = {}) const {

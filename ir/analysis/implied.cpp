@@ -37,7 +37,7 @@ void Implications::add_scalar(Positions& to, Value v, std::int64_t factor, int d
   using enum Opcode;
   if (d.opcode == Cast && is_integer(k_.type(d.operands[0]).dtype()))
     return add_scalar(to, d.operands[0], factor, depth + 1);
-  if (d.opcode == Add || d.opcode == Sub) {
+  if (d.is(Add, Sub)) {
     add_scalar(to, d.operands[0], factor, depth + 1);
     return add_scalar(to, d.operands[1], d.opcode == Sub ? -factor : factor, depth + 1);
   }
@@ -111,7 +111,7 @@ bool Implications::implies(Value condition, bool when, const Positions& wanted, 
   if (d.opcode == Cmp) return compares(d, when, wanted, at);
   if (d.opcode == Not) return implies(d.operands[0], !when, wanted, at, depth + 1);
   if (d.opcode == FillAbsent) return false;
-  if (d.opcode == ExpandDims || d.opcode == Broadcast) {
+  if (d.is(ExpandDims, Broadcast)) {
     Positions narrow = wanted;
     const Type from = k_.type(d.operands[0]);
     if (d.opcode == ExpandDims) {
@@ -127,7 +127,7 @@ bool Implications::implies(Value condition, bool when, const Positions& wanted, 
     }
     return implies(d.operands[0], when, narrow, at, depth + 1);
   }
-  if (d.opcode != And && d.opcode != Or) return false;
+  if (!d.is(And, Or)) return false;
   const auto side = [&](std::size_t i) {
     return implies(d.operands[i], when, wanted, at, depth + 1);
   };

@@ -7,6 +7,7 @@
 #include "ir/analysis/bounds.h"
 #include "ir/layout/layout_ops.h"
 #include "ir/layout/linear_layout.h"
+#include "ir/loop.h"
 
 namespace tegula::ir {
 namespace {
@@ -22,11 +23,10 @@ class Roots {
     if (!seen_.insert(v).second) return true;
     const OpId def = k_[v].def;
     if (k_.type(v).is_view()) return add(v);
-    const bool is_param = !def && !k_[k_[v].region].owner;
-    if (!def) return is_param ? add(v) : follow_argument(v);
+    if (const auto merge = merge_of(k_, v))
+      return std::ranges::all_of(incoming_values(k_, *merge), [&](Value x) { return follow(x); });
+    if (!def) return !k_[k_[v].region].owner && add(v);
     const OpData& d = k_[def];
-    using enum Opcode;
-    if (d.opcode == If || d.opcode == For || d.opcode == While) return follow_result(v, d);
     bool found = false;
     for (Value operand : d.operands) {
       const Type t = k_.type(operand);
@@ -44,24 +44,6 @@ class Roots {
     if (std::ranges::count(found, v) == 0) found.push_back(v);
     return true;
   }
-  bool follow_result(Value v, const OpData& d) {
-    const std::size_t i = k_[v].position;
-    const std::size_t inits = d.opcode == Opcode::For ? 3 : 0;
-    if (d.opcode != Opcode::If && !follow(d.operands[inits + i])) return false;
-    for (RegionId r : d.regions) {
-      if (d.opcode == Opcode::While && r == d.regions[0]) continue;
-      const OpId yield = k_.terminator(r);
-      if (!yield || !follow(k_[yield].operands[i])) return false;
-    }
-    return true;
-  }
-  bool follow_argument(Value v) {
-    const OpId owner = k_[k_[v].region].owner;
-    const bool counts = k_[owner].opcode == Opcode::For;
-    const std::size_t position = k_[v].position;
-    if ((!counts && k_[owner].opcode != Opcode::While) || (counts && position == 0)) return false;
-    return follow(k_[owner].results[counts ? position - 1 : position]);
-  }
 
   const Kernel& k_;
   std::unordered_set<Value> seen_;
@@ -70,12 +52,6 @@ class Roots {
 bool is_commuting(std::string_view kind) {
   return kind == "add" || kind == "max" || kind == "min" || kind == "and" || kind == "or" ||
          kind == "xor";
-}
-
-bool is_used(const Kernel& k, Value v) {
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) { found = found || std::ranges::count(k[op].operands, v) > 0; });
-  return found;
 }
 
 std::string_view order_of(const OpData& d) {
@@ -127,18 +103,18 @@ std::optional<MemoryAccess> MemoryHazards::find(OpId op) const {
   MemoryAccess a;
   a.op = op;
   std::size_t address = 0, offset = 0;
-  if (d.opcode == LoadView || d.opcode == Load) {
+  if (d.is(LoadView, Load)) {
     a.reads = true, offset = 1, a.tile = k_.type(d.results[0]);
-  } else if (d.opcode == StoreView || d.opcode == Store) {
+  } else if (d.is(StoreView, Store)) {
     a.writes = true, offset = 2, a.tile = k_.type(d.operands[1]);
     if (d.opcode == StoreView) a.commutes_as = d.attrs.s(AttrName::kind);
     if (d.attrs.i(AttrName::tma) == 1) a.by = MemoryAccess::By::Copies;
-  } else if (d.opcode == AtomicView || d.opcode == AtomicRmw || d.opcode == LastArriver) {
+  } else if (d.is(AtomicView, AtomicRmw, LastArriver)) {
     a.reads = a.writes = true, offset = 2, a.tile = k_.type(d.results[0]);
     if (is_commuting(d.attrs.s(AttrName::kind)) && order_of(d) == "relaxed" &&
         !is_used(k_, d.results[0]))
       a.commutes_as = d.attrs.s(AttrName::kind);
-  } else if (d.opcode == CopyAsync || d.opcode == CopyTma) {
+  } else if (d.is(CopyAsync, CopyTma)) {
     a.reads = true, address = d.opcode == CopyTma ? 3 : 2, offset = address + 1;
     a.by = MemoryAccess::By::Copies;
   } else {
@@ -198,8 +174,7 @@ bool MemoryHazards::may_be_read_ahead(OpId load, OpId loop) {
   if (!read) return true;
   std::unordered_set<OpId> around;  // loops whose turns see each other
   for (OpId at = loop; at; at = k_[k_[at].parent].owner)
-    if ((k_[at].opcode == Opcode::For || k_[at].opcode == Opcode::While) && !is_tile_loop(k_, at))
-      around.insert(at);
+    if (is_loop(k_[at]) && !is_tile_loop(k_, at)) around.insert(at);
   bool may = true, behind = false;
   const auto look = [&](const auto& self, RegionId region, bool repeated) -> void {
     for (OpId op : k_.ops(region)) {
@@ -227,7 +202,7 @@ void MemoryHazards::add(Linear& sum, Value v, std::int64_t times, int depth) con
   if (def && depth < kMaxDepth) {
     const OpData& d = k_[def];
     using enum Opcode;
-    if (d.opcode == Add || d.opcode == Sub) {
+    if (d.is(Add, Sub)) {
       add(sum, d.operands[0], times, depth + 1);
       return add(sum, d.operands[1], d.opcode == Add ? times : -times, depth + 1);
     }
@@ -382,8 +357,7 @@ std::optional<MemoryHazards::Pointers> MemoryHazards::pointers(Value v, int dept
   const OpData& d = k_[def];
   using enum Opcode;
   if (d.opcode == ViewPtr) return Pointers{d.operands[0], {}, {}};
-  if (d.opcode == Splat || d.opcode == Broadcast || d.opcode == ExpandDims ||
-      d.opcode == ConvertLayout) {
+  if (d.is(Splat, Broadcast, ExpandDims, ConvertLayout)) {
     auto p = pointers(d.operands[0], depth + 1);
     return p ? shaped(d, std::move(*p)) : std::nullopt;
   }

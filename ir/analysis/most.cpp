@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "ir/analysis/bounds.h"
+#include "ir/loop.h"
 #include "ir/op_table.h"
 
 namespace tegula::ir {
@@ -147,22 +148,19 @@ class Bounds::MostOf {
   }
   Most either_branch(OpId op, std::size_t result) {
     Most both = 0;
-    for (RegionId r : k_[op].regions) {
-      const Most one = of(k_[k_.terminator(r)].operands[result]);
+    for (Value v : incoming_values(k_, {op, result})) {
+      const Most one = of(v);
       both = both && one ? Most(std::max(*both, *one)) : std::nullopt;
     }
     return both;
   }
 
   Most argument(Value v) {
+    if (const auto merge = merge_of(k_, v)) return carry(merge->op, merge->index);
     const RegionId region = k_[v].region;
     const OpId owner = region ? k_[region].owner : OpId();
-    if (!owner) return std::nullopt;
+    if (!owner || k_[owner].opcode != Opcode::For) return std::nullopt;
     const OpData& d = k_[owner];
-    const std::size_t i = k_[v].position;
-    if (d.opcode == Opcode::While) return carry(owner, i);
-    if (d.opcode != Opcode::For) return std::nullopt;
-    if (i > 0) return carry(owner, i - 1);
     // From lo upwards, and less than hi.
     const auto step = as_constant(k_, d.operands[2]);
     if (!step || *step <= 0 || !of(d.operands[0])) return std::nullopt;
@@ -173,17 +171,13 @@ class Bounds::MostOf {
   /// By induction over the turns.
   Most carry(OpId loop, std::size_t i) {
     const OpData& d = k_[loop];
-    const bool counts = d.opcode == Opcode::For;
-    std::vector<Value> args;
-    for (RegionId r : d.regions) args.push_back(k_[r].args[counts ? i + 1 : i]);
-    const Type t = k_.type(args[0]);
-    if (!of(d.operands[counts ? i + 3 : i])) return std::nullopt;
+    if (!of(loop_inits(d)[i])) return std::nullopt;
     std::vector<Value> added;
-    for (Value v : args)
-      if (given_.insert(v).second) added.push_back(v);
-    const Most turn = of(k_[k_.terminator(d.regions.back())].operands[i]);
+    for (RegionId r : d.regions)
+      if (const Value v = loop_carries(k_, r)[i]; given_.insert(v).second) added.push_back(v);
+    const Most turn = of(loop_nexts(k_, loop)[i]);
     for (Value v : added) given_.erase(v);
-    return turn ? Most(largest(t)) : std::nullopt;
+    return turn ? Most(largest(type_of(loop, i))) : std::nullopt;
   }
 
   const Bounds& bounds_;

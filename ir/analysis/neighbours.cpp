@@ -6,6 +6,7 @@
 #include "ir/analysis/constant_read.h"
 #include "ir/clone_op.h"
 #include "ir/eval/cell.h"
+#include "ir/eval/evaluate.h"
 #include "ir/op.h"
 
 namespace tegula::ir {
@@ -13,7 +14,6 @@ namespace {
 
 /// Extents and numbers that are not known: large, so that the first two tiles are none at an edge.
 constexpr std::int64_t kLarge = 1 << 14;
-constexpr std::size_t kMaxOperands = 3;
 
 bool is_param(const Kernel& k, Value v) { return !k[v].def && k[v].region == k.body(); }
 
@@ -34,7 +34,7 @@ class Sample {
     const OpId def = k_[v].def;
     if (!def) return is_param(k_, v) ? std::optional(kLarge) : std::nullopt;
     const OpData& d = k_[def];
-    if (d.opcode == Opcode::ProgramId || d.opcode == Opcode::ClusterTile) return tile_;
+    if (d.is(Opcode::ProgramId, Opcode::ClusterTile)) return tile_;
     if (d.opcode == Opcode::NumPrograms) return kLarge;
     if (d.opcode == Opcode::Const) return d.attrs.i(AttrName::value);
     if (d.opcode == Opcode::ViewDim) {
@@ -42,30 +42,11 @@ class Sample {
           k_.type(d.operands[0]).shape()[static_cast<std::size_t>(d.attrs.i(AttrName::axis))];
       return extent == kDynamic ? kLarge : extent;
     }
-    return elementwise(d);
-  }
-
-  std::optional<std::int64_t> elementwise(const OpData& d) {
-    const ElementwiseFn fn = elementwise_fn(d.opcode);
-    const std::size_t n = d.operands.size();
-    if (!fn || d.results.size() != 1 || n > kMaxOperands) return std::nullopt;
-    std::array<Elem, kMaxOperands> in;
-    std::array<Cell, kMaxOperands> cells;
-    std::array<const Cell*, kMaxOperands> operands;
-    static constexpr std::array<std::size_t, kMaxOperands> kStrides{};
-    for (std::size_t i = 0; i < n; ++i) {
-      const auto value = number(d.operands[i]);
-      if (!value) return std::nullopt;
-      in[i] = k_.type(d.operands[i]).elem();
-      cells[i] = {.i = *value};
-      operands[i] = &cells[i];
-    }
-    const bool divides = d.opcode == Opcode::Div || d.opcode == Opcode::Rem;
-    if (divides && cells[1].i == 0) return std::nullopt;
-    Cell result;
-    fn({d.attrs, std::span(in).first(n), k_.type(d.results[0]).elem(), std::span(operands).first(n),
-        std::span(kStrides).first(n), &result, 1});
-    return result.i;
+    const auto result = evaluate_scalar(k_, d, [&](Value v) {
+      const auto n = number(v);
+      return n ? std::optional(Cell{.i = *n}) : std::nullopt;
+    });
+    return result ? std::optional(result->i) : std::nullopt;
   }
 
   const Kernel& k_;
@@ -118,7 +99,7 @@ Neighbours::From Neighbours::computed_from(Value v) {
   if (is_tile(v)) return From::Tile;
   const OpData& d = k_[def];
   using enum Opcode;
-  const bool of_program = d.opcode == ProgramId || d.opcode == ClusterId || d.opcode == ClusterRank;
+  const bool of_program = d.is(ProgramId, ClusterId, ClusterRank);
   const bool repeatable = info(d.opcode).has(kPure) || is_constant_read(k_, def);
   if (of_program || d.opcode == Leader || !repeatable || !d.regions.empty() || k_.type(v).is_tile())
     return From::Unknown;

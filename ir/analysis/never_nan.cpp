@@ -4,7 +4,8 @@
 #include <cmath>
 #include <unordered_set>
 
-#include "ir/passes/ramp.h"
+#include "ir/loop.h"
+#include "ir/ramp.h"
 
 namespace tegula::ir {
 namespace {
@@ -16,8 +17,7 @@ bool moves_only(Opcode o) {
 }
 
 bool ignores_nan(const OpData& d) {
-  return (d.opcode == Opcode::Max || d.opcode == Opcode::Min) &&
-         d.attrs.s(AttrName::nan) != "propagate";
+  return d.is(Opcode::Max, Opcode::Min) && d.attrs.s(AttrName::nan) != "propagate";
 }
 
 /// A carry is assumed to be free of NaN while what it becomes is looked at: induction over the
@@ -30,22 +30,18 @@ class NeverNan {
     if (!is_float(k_.type(v).dtype())) return true;
     if (!seen_.insert(v).second) return true;
     if (const auto number = number_of(k_, v)) return !std::isnan(*number);
-    const OpId def = k_[v].def;
-    if (!def) return is_free_carry(v);
-    const OpData& d = k_[def];
     const auto holds = [&](Value x) { return (*this)(x); };
     using enum Opcode;
+    if (const auto merge = merge_of(k_, v); merge && k_[merge->op].opcode != While)
+      return std::ranges::all_of(incoming_values(k_, *merge), holds);
+    const OpId def = k_[v].def;
+    if (!def) return false;
+    const OpData& d = k_[def];
     if (moves_only(d.opcode)) return holds(d.operands[0]);
     if (ignores_nan(d)) return std::ranges::any_of(d.operands, [&](Value x) { return alone(x); });
     if (d.opcode == Reduce)
       return d.attrs.s(AttrName::kind) == "max" || d.attrs.s(AttrName::kind) == "min";
-    if (d.opcode == Select) return holds(d.operands[1]) && holds(d.operands[2]);
-    if (d.opcode == For) return is_free_carry(k_[d.regions[0]].args[1 + k_[v].position]);
-    if (d.opcode == If)
-      return std::ranges::all_of(d.regions, [&](RegionId r) {
-        return holds(k_[k_.terminator(r)].operands[k_[v].position]);
-      });
-    return false;
+    return d.opcode == Select && holds(d.operands[1]) && holds(d.operands[2]);
   }
 
  private:
@@ -55,30 +51,6 @@ class NeverNan {
     if ((*this)(v)) return true;
     seen_ = std::move(before);
     return false;
-  }
-
-  bool is_free_carry(Value arg) {
-    for (OpId loop : loops_of(arg)) {
-      const OpData& d = k_[loop];
-      const auto& args = k_[d.regions[0]].args;
-      const auto at = static_cast<std::size_t>(std::ranges::find(args, arg) - args.begin());
-      if (at == 0 || at >= args.size()) return false;
-      seen_.insert(arg);
-      return (*this)(d.operands[2 + at]) &&
-             (*this)(k_[k_.terminator(d.regions[0])].operands[at - 1]);
-    }
-    return false;
-  }
-
-  /// The loop whose region has the argument.
-  std::vector<OpId> loops_of(Value arg) const {
-    std::vector<OpId> found;
-    walk(k_, k_.body(), [&](OpId op) {
-      if (k_[op].opcode != Opcode::For || !found.empty()) return;
-      const auto& args = k_[k_[op].regions[0]].args;
-      if (std::ranges::find(args, arg) != args.end()) found.push_back(op);
-    });
-    return found;
   }
 
   const Kernel& k_;

@@ -4,6 +4,7 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/analysis/tma_access.h"
+#include "ir/loop.h"
 
 namespace tegula::ir {
 namespace {
@@ -75,11 +76,11 @@ bool may_be_read_again(const Kernel& k, const OpData& store) {
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
     using enum Opcode;
-    signals |= d.opcode == LastArriver || d.opcode == AtomicRmw;
+    signals |= d.is(LastArriver, AtomicRmw);
     // Results are tiles of rows and columns: what else is combined counts or tells something.
     signals |= d.opcode == StoreView && d.attrs.find(AttrName::kind) != nullptr &&
                k.type(d.operands[1]).rank() != 2;
-    if (d.opcode != ViewDim && d.opcode != ViewStride)
+    if (!d.is(ViewDim, ViewStride))
       uses += static_cast<int>(std::ranges::count(d.operands, store.operands[0]));
   });
   return signals || uses > 1;
@@ -92,7 +93,7 @@ bool may_be_stored_again(const Kernel& k, const OpData& store) {
   while (&k[op] != &store) op = k[op].next;
   const MemoryAccess& box = *hazards.access(op);
   for (OpId at = k[store.parent].owner; at; at = k[k[at].parent].owner) {
-    const bool loops = k[at].opcode == Opcode::For || k[at].opcode == Opcode::While;
+    const bool loops = is_loop(k[at]);
     if (loops && !has_independent_turns(k, at) && !hazards.moves_with(box, at)) return true;
   }
   return false;

@@ -15,9 +15,8 @@ bool is_uniform(const Kernel& k, Value v, int depth) {
   if (!def || depth > kMaxDepth) return false;
   const OpData& d = k[def];
   using enum Opcode;
-  if (d.opcode == Const || d.opcode == Splat) return true;
-  const bool is_moved =
-      d.opcode == Broadcast || d.opcode == ExpandDims || d.opcode == Reshape || d.opcode == Permute;
+  if (d.is(Const, Splat)) return true;
+  const bool is_moved = d.is(Broadcast, ExpandDims, Reshape, Permute);
   if (!is_moved && info(d.opcode).family != Family::Elementwise) return false;
   return std::ranges::all_of(d.operands, [&](Value o) { return is_uniform(k, o, depth + 1); });
 }

@@ -55,8 +55,7 @@ Combine combine_of(std::string_view kind) {
                                     Row{"xchg", combine_xchg}, Row{"inc", combine_inc}};
   for (const Row& row : kRows)
     if (row.kind == kind) return row.combine;
-  throw CompileError(
-      Diagnostic{"", fmt::format("no atomic operation is called '{}'", kind), {}, {}, ""});
+  throw InternalError(fmt::format("no atomic operation is called '{}'", kind));
 }
 
 }  // namespace tegula::ir::interp

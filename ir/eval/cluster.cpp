@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "ir/eval/fold.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir::interp {
 namespace {
@@ -104,13 +104,6 @@ void eval_ClusterTile(Program& p, OpId id) {
 }
 
 // Only run_cluster knows the other programs.
-void eval_ClusterSum(Program& p, OpId id) {
-  throw CompileError(Diagnostic{"",
-                                "cluster_sum needs the other programs of the cluster, and one runs "
-                                "alone here",
-                                p.op(id).loc,
-                                {},
-                                "run the kernel without TEGULA_EAGER"});
-}
+void eval_ClusterSum(Program& p, OpId id) { fail(Mistake::eager_cluster, p.op(id).loc, {}); }
 
 }  // namespace tegula::ir::interp

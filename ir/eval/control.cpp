@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "ir/eval/program.h"
+#include "ir/loop.h"
+#include "support/errors.h"
 #include "tegula/error.h"
 
 namespace tegula::ir::interp {
@@ -78,22 +80,19 @@ void require_progress(Program& p, OpId id, std::span<const Value> before,
 
 void eval_For(Program& p, OpId id) {
   const OpData& d = p.op(id);
-  const std::span<const Value> inits(d.operands.begin() + 3, d.operands.end());
   const std::span<const Value> results(d.results.begin(), d.results.end());
   const auto low = p.integer(id, 0, "a loop bound"), high = p.integer(id, 1, "a loop bound"),
              step = p.integer(id, 2, "a loop step");
   const RegionId body = d.regions[0];
-  const std::span<const Value> args(p.kernel()[body].args.begin(), p.kernel()[body].args.end());
-  const std::span<const Value> carries = args.subspan(1);
-  copy_values(p, inits, carries);
+  const std::span<const Value> carries = body_carries(p.kernel(), id);
+  copy_values(p, loop_inits(d), carries);
   if (low && high && step && *low < *high) {
     if (*step <= 0)
-      throw CompileError(Diagnostic{
-          "", fmt::format("the step of a loop must be positive, it is {}", *step), d.loc, {}, ""});
+      throw InternalError(fmt::format("the step of a loop must be positive, it is {}", *step));
     LoopGuard guard(p, id);
     for (std::int64_t i = *low; i < *high; i += *step) {
       guard.count();
-      p.value(args[0]).set_scalar(Cell{.i = i});
+      p.value(p.kernel()[body].args[0]).set_scalar(Cell{.i = i});
       const OpId yield = p.run_region(body);
       hand_over(p, yield, carries);
       if (*high - i <= *step) break;  // i + step could overflow
@@ -181,9 +180,6 @@ void eval_Assume(Program& p, OpId id) {
   }
 }
 
-void eval_AsmElementwise(Program& p, OpId id) {
-  throw CompileError(Diagnostic{
-      "", "inline PTX cannot be executed on the devices 'cpu' and 'sim'", p.op(id).loc, {}, ""});
-}
+void eval_AsmElementwise(Program& p, OpId id) { fail(Mistake::inline_ptx, p.op(id).loc, {}); }
 
 }  // namespace tegula::ir::interp

@@ -120,14 +120,10 @@ void spread_states(Program& p, OpId id, const Matrix& a, const Matrix& b, TileVa
 
 namespace {
 
-void check_types(Program& p, OpId id, DType in, DType sum) {
+void check_types(DType in, DType sum) {
   if (is_float(in) != is_float(sum))
-    throw CompileError(Diagnostic{
-        "",
-        "dot of " + std::string(name(in)) + " cannot accumulate in " + std::string(name(sum)),
-        p.op(id).loc,
-        {},
-        ""});
+    throw InternalError("dot of " + std::string(name(in)) + " cannot accumulate in " +
+                        std::string(name(sum)));
 }
 
 /// Operand A or B of dot_async: a tile, or the slot of a shared tile. `next_slot` is the operand
@@ -152,7 +148,7 @@ Matrix async_operand(Program& p, OpId id, std::size_t operand, std::size_t& next
 
 void eval_Dot(Program& p, OpId id) {
   const DType in = p.operand_type(id, 0).dtype(), dtype = p.result_type(id).dtype();
-  check_types(p, id, in, dtype);
+  check_types(in, dtype);
   const bool as_tf32 = in == DType::f32 && p.attrs(id).s(AttrName::precision) == "tf32";
   const Matrix a = matrix(p, id, 0, as_tf32), b = matrix(p, id, 1, as_tf32);
   const Cell* acc = p.dense(p.op(id).operands[2]);
@@ -166,7 +162,7 @@ void eval_Dot(Program& p, OpId id) {
 // find.
 void eval_DotAsync(Program& p, OpId id) {
   const Type sum = p.result_type(id).inner();
-  check_types(p, id, p.operand_type(id, 2).dtype(), sum.dtype());
+  check_types(p.operand_type(id, 2).dtype(), sum.dtype());
   std::size_t next_slot = 4;
   const Matrix a = async_operand(p, id, 1, next_slot), b = async_operand(p, id, 2, next_slot);
   const auto keeps = p.integer(id, 3, "scale_d");

@@ -70,7 +70,7 @@ void join_select_states(Program& p, OpId id, TileValue& out) {
 }
 
 bool may_make_poison(const OpData& d, Elem out) {
-  return (d.opcode == Opcode::Div || d.opcode == Opcode::Rem) && !is_float(out.dtype);
+  return d.is(Opcode::Div, Opcode::Rem) && !is_float(out.dtype);
 }
 
 void eval_elementwise(Program& p, OpId id) {

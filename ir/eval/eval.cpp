@@ -13,7 +13,7 @@
 #include "ir/eval/program.h"
 #include "ir/eval/unstored.h"
 #include "ir/pipeline.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 
@@ -26,8 +26,7 @@ using interp::Evaluation;
 using interp::Program;
 
 [[noreturn]] void refuse_argument(const Param& param, std::string_view why) {
-  throw CompileError(
-      Diagnostic{"", fmt::format("argument '{}': {}", param.name, why), Loc(), {}, ""});
+  throw InternalError(fmt::format("argument '{}': {}", param.name, why));
 }
 
 void check_view_facts(const Param& param, const TensorArg& t, Type type) {
@@ -75,12 +74,8 @@ void check_arguments(const Kernel& kernel, std::span<const EvalArg> args) {
   const auto& params = kernel.params();
   for (std::size_t i = 0; i < params.size(); ++i) {
     if (interp::arg_index(params[i], i) >= args.size())
-      throw CompileError(Diagnostic{"",
-                                    fmt::format("kernel '{}' takes {} arguments, {} are given",
-                                                kernel.info.name, params.size(), args.size()),
-                                    Loc(),
-                                    {},
-                                    ""});
+      throw InternalError(fmt::format("kernel '{}' takes {} arguments, {} are given",
+                                      kernel.info.name, params.size(), args.size()));
     check_argument(params[i], kernel.type(params[i].value), args[interp::arg_index(params[i], i)]);
   }
 }
@@ -94,28 +89,20 @@ std::array<std::int64_t, 3> launch_grid(Evaluation& evaluation) {
   const std::size_t extents = std::min<std::size_t>(3, k[yield].operands.size());
   for (std::size_t i = 0; i < extents; ++i) {
     const interp::TileValue& v = host.operand(yield, i);
-    if (v.state(0) != 0 || v.cells[0].i < 0)
-      throw CompileError(Diagnostic{
-          "",
-          fmt::format("extent {} of the launch grid of '{}' is not a number", i, k.info.name),
-          k[yield].loc,
-          {},
-          ""});
+    if (v.state(0) != 0) fail(Mistake::grid_by_zero, {}, {}, k.info.name);
     grid[i] = v.cells[0].i;
+    if (grid[i] < 0 || grid[i] > kMostPrograms[i])
+      fail(Mistake::grid_too_large, {}, {}, k.info.name, grid[i], i, kMostPrograms[i]);
   }
   return grid;
 }
 
 bool has_atomics(const Kernel& kernel) {
-  bool found = false;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    using enum Opcode;
-    const Opcode opcode = kernel[op].opcode;
-    found |=
-        opcode == AtomicRmw || opcode == AtomicView || opcode == FetchTile || opcode == LastArriver;
-    found |= opcode == StoreView && kernel[op].attrs.find(AttrName::kind) != nullptr;
+  using enum Opcode;
+  return any_op(kernel, kernel.body(), [&](OpId op) {
+    return kernel[op].is(AtomicRmw, AtomicView, FetchTile, LastArriver) ||
+           (kernel[op].opcode == StoreView && kernel[op].attrs.has(AttrName::kind));
   });
-  return found;
 }
 
 /// Numbers of programs, or clusters, in the order they are run in.
@@ -165,18 +152,11 @@ void run_programs(Evaluation& evaluation, std::span<const std::int64_t> order, i
 struct KindRow {
   std::string_view name, code;
 };
-/// By FindingKind. The simulator's detectors of the same faults have the same codes.
-constexpr std::array<KindRow, 11> kKinds{{{"out of bounds", "T1302"},
-                                          {"poison use", "T1303"},
-                                          {"division by zero", "T1304"},
-                                          {"race", "T1301"},
-                                          {"race between roles", "T1320"},
-                                          {"assumption violated", "T1305"},
-                                          {"uninitialized shared memory", "T1321"},
-                                          {"pending copy", "T1322"},
-                                          {"deadlock", "T1308"},
-                                          {"never stored", "T1306"},
-                                          {"endless loop", "T1307"}}};
+constexpr KindRow kKinds[] = {
+#define FINDING(kind, text, code, doc) {text, #code},
+#include "ir/eval/findings.def"
+#undef FINDING
+};
 
 /// Small launches stay on one thread, where their findings come in one order.
 constexpr std::int64_t kProgramsWorthAThread = 8;
@@ -219,13 +199,8 @@ EvalReport run_programs_of(const Kernel& kernel, std::span<const EvalArg> args,
   const int cluster = kernel.info.cluster;
   evaluation.is_sequential = threads == 1 && cluster == 1;
   if (evaluation.grid[0] % cluster != 0)
-    throw CompileError(
-        Diagnostic{"",
-                   fmt::format("kernel '{}': {} programs do not divide into clusters of {}",
-                               kernel.info.name, evaluation.grid[0], cluster),
-                   Loc(),
-                   {},
-                   ""});
+    throw InternalError(fmt::format("kernel '{}': {} programs do not divide into clusters of {}",
+                                    kernel.info.name, evaluation.grid[0], cluster));
   run_programs(evaluation, program_order(count / cluster, options.shuffle_seed), threads);
   if (options.check && options.find_unstored && count != 0) interp::find_unstored(evaluation);
   std::ranges::sort(evaluation.found, {},

@@ -47,17 +47,9 @@ std::optional<Ints> index_of_address(const TensorArg& tensor, std::uint64_t addr
 using EvalArg = std::variant<Cell, TensorArg, PointerArg>;
 
 enum class FindingKind : std::uint8_t {
-  OutOfBounds,     ///< a raw pointer reached outside its argument
-  PoisonUse,       ///< poison reached memory, a branch, an address, an offset or a mask
-  DivisionByZero,  ///< the same, where the poison came from an integer division by zero
-  Race,            ///< two programs touch one element, one of them writing, unordered by atomics
-  RoleRace,        ///< two roles touch one element of shared memory, one of them writing
-  AssumeViolated,
-  UninitializedShared,  ///< shared memory read before it was written
-  PendingCopy,          ///< shared memory touched while an asynchronous copy into it is in flight
-  Deadlock,             ///< a wait that nothing can end
-  Unstored,             ///< an element of an Out argument that no program stored
-  EndlessLoop,          ///< a loop that changes nothing or is beyond the limit of iterations
+#define FINDING(kind, text, code, doc) kind,
+#include "ir/eval/findings.def"
+#undef FINDING
 };
 std::string_view name(FindingKind kind);
 /// Stable, "T1301".
@@ -98,11 +90,15 @@ struct EvalOptions {
   std::int64_t loop_limit = 10'000'000;
 };
 
-/// Extents of the launch grid. Throws CompileError where an extent is not a number.
+/// Programs along each axis of a grid that a GPU launches (CUDA C programming guide, compute
+/// capabilities).
+inline constexpr std::int64_t kMostPrograms[3] = {2147483647, 65535, 65535};
+
+/// Extents of the launch grid. Throws CompileError where one is divided by 0 or that of no grid.
 std::array<std::int64_t, 3> evaluate_launch(const Kernel& kernel, std::span<const EvalArg> args);
 
-/// Runs every program of the grid. Throws CompileError where an argument does not fit its
-/// parameter or an op cannot be executed on the host, ProgramError where a loop does not end.
+/// Runs every program of the grid. Throws CompileError where an op cannot be executed on the host,
+/// ProgramError where a loop does not end.
 EvalReport evaluate(const Kernel& kernel, std::span<const EvalArg> args,
                     const EvalOptions& options = {});
 

@@ -76,13 +76,10 @@ std::unordered_set<Value> written_params(const Kernel& k) {
     if (k.type(p.value).is_pointer()) by_address.insert(p.value);
   walk(k, k.body(), [&](OpId op) {
     const OpData& d = k[op];
-    if (d.opcode == Opcode::StoreView || d.opcode == Opcode::AtomicView)
-      written.insert(d.operands[0]);
+    if (d.is(Opcode::StoreView, Opcode::AtomicView)) written.insert(d.operands[0]);
     if (d.opcode == Opcode::ViewPtr) by_address.insert(d.operands[0]);
     using enum Opcode;
-    if (d.opcode == Store || d.opcode == AtomicRmw || d.opcode == FetchTile ||
-        d.opcode == LastArriver)
-      writes_by_address = true;
+    if (d.is(Store, AtomicRmw, FetchTile, LastArriver)) writes_by_address = true;
   });
   if (writes_by_address) written.insert(by_address.begin(), by_address.end());
   return written;

@@ -13,12 +13,8 @@ namespace {
 constexpr std::size_t kMaxFindings = 64;
 
 void eval_elsewhere(Program& p, OpId op) {
-  throw CompileError(Diagnostic{
-      "",
-      fmt::format("{} cannot be executed by the interpreter", info(p.op(op).opcode).mnemonic),
-      p.op(op).loc,
-      {},
-      "run the kernel on the device 'sim'"});
+  throw InternalError(
+      fmt::format("{} cannot be executed by the interpreter", info(p.op(op).opcode).mnemonic));
 }
 
 /// The cell of a flattened parameter (`part` of host argument `arg`).

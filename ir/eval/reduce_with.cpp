@@ -10,13 +10,10 @@ namespace {
 
 bool is_elementwise(const Kernel& k, RegionId region) {
   const auto ops = k.ops(region);
-  for (OpId op : ops) {
-    const Family family = info(k[op].opcode).family;
-    const bool is_lane_by_lane = family == Family::Elementwise || family == Family::Math ||
-                                 k[op].opcode == Opcode::Const || k[op].opcode == Opcode::Poison ||
-                                 k[op].opcode == Opcode::Yield;
-    if (!is_lane_by_lane) return false;
-  }
+  for (OpId op : ops)
+    if (!info(k[op].opcode).is_elementwise() &&
+        !k[op].is(Opcode::Const, Opcode::Poison, Opcode::Yield))
+      return false;
   return true;
 }
 

@@ -1,31 +1,51 @@
 // Places shared-memory tiles. Before and after: machine form; every smem_alloc has attr offset,
 // kernel.info.smem_bytes covers them. What ops of the lowering need as scratch comes behind.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <span>
 
 #include "ir/layout/shared_layout.h"
 #include "ir/pipeline.h"
 #include "ir/text.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 #include "tegula/quotients.h"
 
 namespace tegula::ir {
+namespace {
 
-std::int64_t shared_limit(std::string_view target) {
-  return target.starts_with("sm_9") ? 232448 : 166912;
+/// "4 slots of bf16 [128, 64]"
+std::string words(Type shared) {
+  const auto slot = shared.shape().subspan(1);
+  const std::int64_t slots = shared.shape().front();
+  return fmt::format("{} slot{} of {} [{}]", slots, slots == 1 ? "" : "s", name(shared.dtype()),
+                     fmt::join(slot, ", "));
 }
 
+/// The largest first.
+std::vector<SharedUse> sorted_uses(const Kernel& kernel) {
+  std::vector<SharedUse> uses = kernel.info.shared_uses;
+  std::ranges::stable_sort(uses, std::ranges::greater(), &SharedUse::bytes);
+  return uses;
+}
+
+Diagnostic too_much(const Kernel& kernel, std::int64_t bytes) {
+  constexpr std::size_t kNamed = 4;
+  const std::vector<SharedUse> uses = sorted_uses(kernel);
+  std::vector<Note> notes;
+  for (const SharedUse& use : std::span(uses).first(std::min(uses.size(), kNamed)))
+    notes.push_back({use.loc, fmt::format("{} bytes: {}", use.bytes, use.what)});
+  return diagnostic(Mistake::shared_memory, uses.empty() ? Loc() : uses.front().loc,
+                    std::move(notes), kernel.info.name, bytes, kernel.info.target.name(),
+                    kernel.info.target->shared_bytes_per_cta);
+}
+
+}  // namespace
+
 SharedMemoryError::SharedMemoryError(const Kernel& kernel, std::int64_t bytes)
-    : CompileError(Diagnostic{
-          "",
-          fmt::format("kernel {} needs {} bytes of shared memory, {} allows {} bytes per CTA",
-                      kernel.info.name, bytes, kernel.info.target,
-                      shared_limit(kernel.info.target)),
-          {},
-          {},
-          "use smaller tiles or fewer pipeline stages"}),
-      bytes_(bytes) {}
+    : CompileError(too_much(kernel, bytes)), bytes_(bytes) {}
 
 bool allocate_shared(Kernel& kernel, PassContext& context) {
   std::int64_t end = kernel.info.smem_bytes;
@@ -39,8 +59,11 @@ bool allocate_shared(Kernel& kernel, PassContext& context) {
     end = round_up(end, alignment);
     d.attrs.set(AttrName::offset, end);
     end += layout->bytes();
+    const Type type = kernel.type(d.results[0]);
+    if (type.dtype() != DType::i64)  // else channels
+      kernel.info.shared_uses.push_back({d.loc, words(type), layout->bytes()});
   });
-  if (end > shared_limit(kernel.info.target)) throw SharedMemoryError(kernel, end);
+  if (end > kernel.info.target->shared_bytes_per_cta) throw SharedMemoryError(kernel, end);
   kernel.info.smem_bytes = end;
   context.remark(Remark::Kind::Analysis, {}, "shared memory", {{"bytes", fmt::format("{}", end)}});
   return end != 0;

@@ -12,8 +12,9 @@
 #include "ir/builder.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
-#include "ir/passes/layout_before.h"
-#include "ir/passes/layout_choice.h"
+#include "ir/loop.h"
+#include "ir/passes/layouts/layout_before.h"
+#include "ir/passes/layouts/layout_choice.h"
 #include "ir/pipeline.h"
 #include "tegula/error.h"
 
@@ -154,10 +155,8 @@ class Assigner {
       return i == 0 ? layouts.a : i == 1 ? layouts.b : layouts.acc;
     }
     if (d.opcode == StoreView) return choice_.store(d);
-    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith ||
-        d.opcode == Store || d.opcode == ClusterSum || d.opcode == Assume)
-      return common(d);
-    if (d.opcode == ExpandDims || d.opcode == Permute || d.opcode == Reshape) {
+    if (d.is(Reduce, ArgReduce, ReduceWith, Store, ClusterSum, Assume)) return common(d);
+    if (d.is(ExpandDims, Permute, Reshape)) {
       const Layout own = own_layout(operand);
       const bool follows = d.opcode != Reshape ||
                            !layout_before_reshape(from_.type(operand), *own_layout(d.results[0]));
@@ -204,20 +203,18 @@ class Assigner {
       types.push_back(from_.type(d.results[i]).is_tile()
                           ? from_.type(d.results[i]).with_layout(result_layout(op, i))
                           : from_.type(d.results[i]));
-    const bool is_loop = d.opcode == Opcode::For || d.opcode == Opcode::While;
-    const std::size_t first = d.opcode == Opcode::For ? 3 : 0;
+    const std::size_t first = is_loop(d) ? first_init(d.opcode) : d.operands.size();
     std::vector<Value> operands;
     for (std::size_t i = 0; i < d.operands.size(); ++i)
-      operands.push_back(
-          get(d.operands[i], is_loop && i >= first
-                                 ? types[i - first].is_tile() ? types[i - first].layout() : nullptr
-                                 : nullptr));
+      operands.push_back(get(d.operands[i], i >= first && types[i - first].is_tile()
+                                                ? types[i - first].layout()
+                                                : nullptr));
     const OpId made = b_.create(d.opcode, operands, types, d.attrs);
     const RegionId outer = b_.region();
     for (RegionId r : d.regions) {
       const RegionId inner = to_.add_region(made);
       for (std::size_t i = 0; i < from_[r].args.size(); ++i) {
-        const std::size_t skip = d.opcode == Opcode::For ? 1 : 0;
+        const std::size_t skip = first_carry(d.opcode);
         const Type t = i < skip ? from_.type(from_[r].args[i]) : types[i - skip];
         map_[from_[r].args[i]] = to_.add_arg(inner, t);
       }
@@ -233,7 +230,7 @@ class Assigner {
     for (OpId op : to_.ops(r)) {
       if (to_[op].opcode == Opcode::ReduceWith) continue;
       for (RegionId inner : to_[op].regions) hoist_conversions(inner);
-      if (to_[op].opcode != Opcode::For && to_[op].opcode != Opcode::While) continue;
+      if (!is_loop(to_[op])) continue;
       std::vector<OpId> converts;
       for (RegionId inner : to_[op].regions) conversions(inner, true, converts);
       for (OpId convert : converts) {

@@ -18,7 +18,8 @@
 
 #include "ir/analysis/alternating.h"
 #include "ir/analysis/bounds.h"
-#include "ir/passes/tile_overlap.h"
+#include "ir/loop.h"
+#include "ir/passes/mma_loop/tile_overlap.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -56,7 +57,7 @@ class TurnByTurn {
     const auto& results = k_[l_.loop].results;
     feed.end = {results[results.size() - 2], results[results.size() - 1]};
     l_.end_beside(l_.loop);
-    Builder b = behind(k_, l_.loop);
+    Builder b = Builder::behind(k_, l_.loop);
     if (l_.is_skipped_by_others()) feed.end = l_.counted_end(b, feed);
     const Value first = k_[l_.loop].operands[0], end = k_[l_.loop].operands[1];
     const bool always = Bounds(k_).is_less(first, end);
@@ -92,8 +93,8 @@ class TurnByTurn {
     const Value sum = k_[dot].results[0], acc = k_[dot].operands[2];
     const OpId yield = k_.terminator(l_.body);
     for (std::size_t i = 0; i < k_[yield].operands.size(); ++i)
-      if (k_[yield].operands[i] == sum && k_[l_.body].args[i + 1] == acc && l_.uses(sum) == 1 &&
-          l_.uses(acc) == 1 && is_zero(k_, k_[l_.loop].operands[3 + i]))
+      if (k_[yield].operands[i] == sum && body_carries(k_, l_.loop)[i] == acc &&
+          l_.uses(sum) == 1 && l_.uses(acc) == 1 && is_zero(k_, loop_inits(k_[l_.loop])[i]))
         return i;
     return std::nullopt;
   }
@@ -109,11 +110,11 @@ class TurnByTurn {
   /// The carry of the sum is pending from here on, and begins as nothing.
   Type make_pending(Sum& sum) {
     const std::size_t i = sum.carry;
-    sum.init = k_[l_.loop].operands[3 + i];
+    sum.init = loop_inits(k_[l_.loop])[i];
     const Type pending = Type::pending(k_.type(sum.init));
     Builder outside = l_.before(l_.loop);
-    k_[l_.loop].operands[3 + i] = outside.op(Opcode::Poison, {}, pending);
-    k_.set_type(k_[l_.body].args[1 + i], pending);
+    loop_inits(k_[l_.loop])[i] = outside.op(Opcode::Poison, {}, pending);
+    k_.set_type(body_carries(k_, l_.loop)[i], pending);
     k_.set_type(k_[l_.loop].results[i], pending);
     return pending;
   }
@@ -130,7 +131,7 @@ class TurnByTurn {
       const Value a = k_[dot].operands[0];
       types.push_back(make_pending(sums_[i]));
       b.loc = k_[dot].loc;
-      issued.push_back(l_.issue(b, dot, k_[l_.body].args[1 + sums_[i].carry], a, later, at));
+      issued.push_back(l_.issue(b, dot, body_carries(k_, l_.loop)[sums_[i].carry], a, later, at));
       if (!l_.load_of(a)) in_registers.push_back(a);
     }
     const std::vector<Value> sums =
@@ -217,15 +218,14 @@ void take_turns(Kernel& k) {
   if (!loop) return;
   OpId first, last;
   for (OpId op : k.ops(k[loop].regions[0])) {
-    bool multiplies = false;
-    for (RegionId r : k[op].regions)
-      walk(k, r, [&](OpId o) { multiplies = multiplies || k[o].opcode == Opcode::DotAsync; });
-    if (!multiplies) continue;
+    if (k[op].regions.empty() ||
+        !any_op(k, op, [&](OpId o) { return k[o].opcode == Opcode::DotAsync; }))
+      continue;
     if (!first) first = op;
     last = op;
   }
   if (!first) return;
-  Builder take(k), pass = behind(k, last);
+  Builder take(k), pass = Builder::behind(k, last);
   take.before(first);
   take.loc = pass.loc = k[first].loc;
   take.effect(Opcode::TurnTake, {});

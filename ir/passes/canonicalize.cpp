@@ -11,6 +11,7 @@
 #include "ir/analysis/constant_read.h"
 #include "ir/clone_op.h"
 #include "ir/eval/cell.h"
+#include "ir/eval/evaluate.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -82,30 +83,12 @@ class Canonicalizer {
   /// The constant an op on constants gives.
   std::optional<Value> fold(OpId op) {
     const OpData& d = k_[op];
-    const ElementwiseFn fn = elementwise_fn(d.opcode);
-    if (!fn || d.results.size() != 1 || !k_.type(d.results[0]).is_scalar()) return std::nullopt;
-    std::vector<Cell> cells;
-    std::vector<Elem> in;
-    for (Value v : d.operands) {
-      const auto c = constant_of(k_, v);
-      if (!c) return std::nullopt;
-      cells.push_back(*c);
-      in.push_back(k_.type(v).elem());
-    }
-    const Type type = k_.type(d.results[0]);
-    if (type.is_pointer()) return std::nullopt;
-    if ((d.opcode == Opcode::Div || d.opcode == Opcode::Rem) && !is_float(type.dtype()) &&
-        cells[1].i == 0)
-      return std::nullopt;
-    std::vector<const Cell*> operands;
-    for (const Cell& c : cells) operands.push_back(&c);
-    const std::vector<std::size_t> strides(cells.size(), 0);
-    Cell result;
-    fn({d.attrs, in, type.elem(), operands, strides, &result, 1});
-    Builder b(k_);
-    b.before(op);
-    b.loc = d.loc;
-    return is_float(type.dtype()) ? b.constant(type, result.f) : b.constant(type, result.i);
+    const Type type = d.results.size() == 1 ? k_.type(d.results[0]) : Type();
+    if (!type.is_scalar() || type.is_pointer()) return std::nullopt;
+    const auto result = evaluate_scalar(k_, d, [&](Value v) { return constant_of(k_, v); });
+    if (!result) return std::nullopt;
+    Builder b(k_, op);
+    return is_float(type.dtype()) ? b.constant(type, result->f) : b.constant(type, result->i);
   }
 
   /// An operand the result equals. Float identities are left alone: -0 and NaN.
@@ -119,12 +102,10 @@ class Canonicalizer {
     const auto right = [&](std::int64_t v) { return is_int_constant(k_, d.operands[1], v); };
     const auto left = [&](std::int64_t v) { return is_int_constant(k_, d.operands[0], v); };
     using enum Opcode;
-    const bool sum = d.opcode == Add || d.opcode == Or || d.opcode == Xor;
-    if ((sum || d.opcode == Sub || d.opcode == Shl || d.opcode == Shr || d.opcode == AddPtr) &&
-        right(0))
-      return keep(0);
+    const bool sum = d.is(Add, Or, Xor);
+    if ((sum || d.is(Sub, Shl, Shr, AddPtr)) && right(0)) return keep(0);
     if (sum && left(0)) return keep(1);
-    if ((d.opcode == Mul || d.opcode == Div) && right(1)) return keep(0);
+    if (d.is(Mul, Div) && right(1)) return keep(0);
     if (d.opcode == Mul && left(1)) return keep(1);
     if (d.opcode == Mul && right(0)) return keep(1);
     if (d.opcode == Mul && left(0)) return keep(0);
@@ -157,9 +138,7 @@ class Canonicalizer {
       return std::nullopt;
     const Value x = resolved(k_[cast].operands[0]);
     if (!k_.type(x).is_vec() || k_.type(x).dtype() != DType::f32) return std::nullopt;
-    Builder b(k_);
-    b.before(op);
-    b.loc = d.loc;
+    Builder b(k_, op);
     const Value condition = d.operands[0];
     return b.cast(b.select(condition, x, b.f32(constant->f)), type.dtype());
   }
@@ -172,15 +151,13 @@ class Canonicalizer {
     if (k_.info.form != Form::Simt || d.results.size() != 1) return std::nullopt;
     const Type type = k_.type(d.results[0]);
     if (type.is_pointer() || !is_integer(type.dtype())) return std::nullopt;
-    Builder b(k_);
-    b.before(op);
-    b.loc = d.loc;
+    Builder b(k_, op);
     const auto minus = [&](Value x) { return std::optional(b.op(Opcode::Neg, {x})); };
     if (d.opcode == Opcode::Sub) {
       const auto x = subtracted(d.operands[0], d.operands[1]);
       return x && k_.type(*x) == type ? minus(*x) : std::nullopt;
     }
-    if (d.opcode != Opcode::Mul && d.opcode != Opcode::Div) return std::nullopt;
+    if (!d.is(Opcode::Mul, Opcode::Div)) return std::nullopt;
     const bool is_left = d.opcode == Opcode::Mul && constant_of(k_, d.operands[0]);
     const Value x = d.operands[is_left ? 1 : 0];
     const auto by = opposite(d.operands[is_left ? 0 : 1]);
@@ -288,8 +265,7 @@ class Canonicalizer {
     return k_.info.form == Form::Tile && (is_constant_read(k_, op) || is_constant_line(k_, op));
   }
   bool may_trap(const OpData& d) const {
-    return (d.opcode == Opcode::Div || d.opcode == Opcode::Rem) &&
-           !is_float(k_.type(d.results[0]).dtype());
+    return d.is(Opcode::Div, Opcode::Rem) && !is_float(k_.type(d.results[0]).dtype());
   }
 
   // ---- merging
@@ -407,17 +383,13 @@ class Canonicalizer {
   /// A loop or branch without results goes when nothing in it has an effect.
   bool removable_op(const OpData& d) const {
     if (d.regions.empty()) return is_removable(info(d.opcode));
-    if (d.opcode == Opcode::While || d.opcode == Opcode::Roles) return false;
+    if (d.is(Opcode::While, Opcode::Roles)) return false;
     if (d.opcode == Opcode::ReduceWith) return true;
-    bool removable = true;
-    for (RegionId r : d.regions)
-      walk(k_, r, [&](OpId inner) {
-        const OpInfo& row = info(k_[inner].opcode);
-        const bool structure = k_[inner].opcode == Opcode::Yield ||
-                               k_[inner].opcode == Opcode::If || k_[inner].opcode == Opcode::For;
-        removable = removable && (structure || is_removable(row));
-      });
-    return removable;
+    const auto stays = [&](OpId op) {
+      return !k_[op].is(Opcode::Yield, Opcode::If, Opcode::For) &&
+             !is_removable(info(k_[op].opcode));
+    };
+    return std::ranges::none_of(d.regions, [&](RegionId r) { return any_op(k_, r, stays); });
   }
 
   void release(OpId op, std::unordered_map<Value, int>& uses) {

@@ -1,49 +1,22 @@
 // The meaning of absence in loops, written out: a carry keeps its elements where what a step gives
 // lacks some that may be others in the next step, and has what its values lack in every step from
-// its first value on (ir/passes/absence_carry.cpp). The interpreter runs this pass, too, so that it
-// is the meaning on every device.
-#include <algorithm>
-#include <unordered_map>
+// its first value on (ir/passes/absence/absence_carry.cpp). The interpreter runs this pass, too, so
+// that it is the meaning on every device.
 #include <vector>
 
-#include "ir/passes/absence.h"
+#include "ir/erase_unused.h"
+#include "ir/loop.h"
+#include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
 namespace {
 
-/// Ops from number `first` on whose results nothing needs.
-void erase_unused(Kernel& k, std::size_t first) {
-  std::unordered_map<Value, int> uses;
-  std::vector<OpId> made;
-  walk(k, k.body(), [&](OpId op) {
-    for (Value v : k[op].operands) ++uses[v];
-    if (op.index >= first && info(k[op].opcode).has(kPure)) made.push_back(op);
-  });
-  // Later ones are computed from earlier ones, but for the limits at the head.
-  for (bool erased = true; erased;) {
-    erased = false;
-    for (std::size_t i = made.size(); i-- > 0;) {
-      const OpId op = made[i];
-      if (std::ranges::any_of(k[op].results, [&](Value v) { return uses[v] > 0; })) continue;
-      for (Value v : k[op].operands) --uses[v];
-      k.erase(op);
-      made.erase(made.begin() + static_cast<std::ptrdiff_t>(i));
-      erased = true;
-    }
-  }
-}
-
 /// Loops carry something, and something may be absent.
 bool has_varying_carries(const Kernel& kernel) {
-  bool loads = false, carries = false;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    const OpData& d = kernel[op];
-    const bool is_loop = d.opcode == Opcode::For || d.opcode == Opcode::While;
-    carries = carries || (is_loop && !d.results.empty());
-    loads = loads || d.opcode == Opcode::LoadView || d.opcode == Opcode::Crop;
-  });
-  return loads && carries;
+  const auto carries = [&](OpId op) { return is_loop(kernel[op]) && !kernel[op].results.empty(); };
+  const auto loads = [&](OpId op) { return kernel[op].is(Opcode::LoadView, Opcode::Crop); };
+  return any_op(kernel, kernel.body(), carries) && any_op(kernel, kernel.body(), loads);
 }
 
 }  // namespace
@@ -55,7 +28,8 @@ bool carry_presence(Kernel& kernel, PassContext&) {
   if (!Absence(copy, true).rewrote_carries()) return false;
   const std::size_t before = kernel.op_count();
   const Absence absence(kernel, true);
-  erase_unused(kernel, before);
+  erase_unused(kernel,
+               ops_where(kernel, kernel.body(), [&](OpId op) { return op.index >= before; }));
   return true;
 }
 

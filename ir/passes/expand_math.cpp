@@ -6,6 +6,7 @@
 
 #include "ir/builder.h"
 #include "ir/pipeline.h"
+#include "ir/text.h"
 #include "tegula/error.h"
 
 namespace tegula::ir {
@@ -100,18 +101,11 @@ bool expand_math(Kernel& kernel, PassContext&) {
   walk(kernel, kernel.body(), [&](OpId op) {
     const Expand expand = kExpand[static_cast<std::size_t>(kernel[op].opcode)];
     if (!expand) return;
-    Builder b(kernel);
-    b.before(op);
-    b.loc = kernel[op].loc;
+    Builder b(kernel, op);
     const Value x = kernel[op].operands[0];
     const DType dtype = kernel.type(x).dtype();
     if (dtype == DType::f64)
-      throw CompileError(
-          Diagnostic{"T1402",
-                     std::string(info(kernel[op].opcode).mnemonic) + " of f64 is not supported",
-                     b.loc,
-                     {},
-                     "cast to f32"});
+      throw InternalError(print_op(kernel, op) + ": a function of f64, which T1009 refuses");
     const Value result =
         b.cast(expand(b, b.cast(x, DType::f32), kernel[op].attrs.i(AttrName::approx) != 0), dtype);
     kernel.replace_all_uses(kernel[op].results[0], result);

@@ -16,7 +16,7 @@
 #include "ir/analysis/bounds.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/builder.h"
-#include "ir/passes/plan_survey.h"
+#include "ir/passes/schedule/plan_survey.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -128,9 +128,7 @@ class Gather {
 };
 
 void load_box(Kernel& k, OpId load, const FoundBox& box) {
-  Builder b(k);
-  b.before(load);
-  b.loc = k[load].loc;
+  Builder b(k, load);
   std::vector<Value> operands{box.view};
   const auto itself = [](Value v) { return v; };
   for (const Position& at : box.at) operands.push_back(first_of(b, at.index, at.dtype, itself));
@@ -158,10 +156,8 @@ bool is_of_pairs(const Kernel& k, OpId op) {
 
 bool gathered_boxes(Kernel& kernel, PassContext& context) {
   if (!wants_tma_loads(kernel, context)) return false;
-  std::vector<OpId> gathers;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    if (is_of_pairs(kernel, op)) gathers.push_back(op);
-  });
+  const std::vector<OpId> gathers =
+      ops_where(kernel, kernel.body(), [&](OpId op) { return is_of_pairs(kernel, op); });
   bool changed = false;
   for (OpId load : gathers) {
     const auto box = Gather(kernel, load).box();

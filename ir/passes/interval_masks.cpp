@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "ir/erase_unused.h"
-#include "ir/passes/linear_form.h"
-#include "ir/passes/ramp.h"
+#include "ir/passes/terms/linear_form.h"
 #include "ir/pipeline.h"
+#include "ir/ramp.h"
 #include "ir/uses.h"
 
 namespace tegula::ir {
@@ -37,8 +37,7 @@ struct Side {
 
 class IntervalMasks {
  public:
-  explicit IntervalMasks(Kernel& k)
-      : k_(k), b_(k), rows_lie_together_(k.info.target.starts_with("sm_90")) {}
+  explicit IntervalMasks(Kernel& k) : k_(k), b_(k), rows_lie_together_(k.info.target->has_wgmma) {}
 
   bool run() {
     std::vector<OpId> roots;

@@ -27,6 +27,7 @@
 
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
+#include "ir/loop.h"
 #include "ir/op.h"
 #include "ir/pipeline.h"
 
@@ -69,19 +70,18 @@ class InvariantDivisions {
   void collect(RegionId region, std::vector<OpId>& loops, const Bounds& bounds) {
     for (OpId op : k_.ops(region)) {
       if (divides(op) && !loops.empty()) find(op, loops, bounds);
-      const bool is_loop = k_[op].opcode == Opcode::For || k_[op].opcode == Opcode::While;
-      if (!is_loop && k_[op].opcode != Opcode::If)
+      const bool loops_around = is_loop(k_[op]);
+      if (!loops_around && k_[op].opcode != Opcode::If)
         continue;  // what reduces is as its user wrote it
-      if (is_loop) loops.push_back(op);
+      if (loops_around) loops.push_back(op);
       for (RegionId r : k_[op].regions) collect(r, loops, bounds);
-      if (is_loop) loops.pop_back();
+      if (loops_around) loops.pop_back();
     }
   }
 
   bool divides(OpId op) const {
     const OpData& d = k_[op];
-    return (d.opcode == Opcode::Div || d.opcode == Opcode::Rem) &&
-           !as_constant(k_, d.operands[1]) &&
+    return d.is(Opcode::Div, Opcode::Rem) && !as_constant(k_, d.operands[1]) &&
            (k_.type(d.results[0]) == Type::scalar(DType::i32) ||
             k_.type(d.results[0]) == Type::scalar(DType::u32));
   }
@@ -156,8 +156,7 @@ class InvariantDivisions {
   Value reciprocal(Value d, OpId loop, Loc loc) {
     const auto [it, is_new] = reciprocals_.try_emplace({d.index, loop.index});
     if (!is_new) return it->second;
-    Builder b(k_);
-    b.before(loop);
+    Builder b(k_, loop);
     b.loc = loc;
     ValueMap copies;
     const Value divisor = as(b, copy_in_front(b, d, loop, copies), DType::u32);
@@ -196,9 +195,7 @@ class InvariantDivisions {
   void rewrite(const Found& f) {
     const Value n = k_[f.op].operands[0], d = k_[f.op].operands[1], result = k_[f.op].results[0];
     const DType dtype = k_.type(result).dtype();
-    Builder b(k_);
-    b.before(f.op);
-    b.loc = k_[f.op].loc;
+    Builder b(k_, f.op);
     const auto [it, is_new] = quotients_.try_emplace({n.index, d.index});
     if (is_new || !k_.is_visible_from(it->second.quotient, f.op))
       it->second = f.loop ? divide(b, n, d, reciprocal(d, f.loop, b.loc))

@@ -18,13 +18,15 @@
 #include <vector>
 
 #include "ir/analysis/bounds.h"
+#include "ir/analysis/float_facts.h"
 #include "ir/layout/axis_runs.h"
 #include "ir/layout/distributed.h"
 #include "ir/layout/layout_ops.h"
-#include "ir/passes/float_facts.h"
-#include "ir/passes/operand_loads.h"
+#include "ir/loop.h"
+#include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
+#include "ir/uses.h"
 
 namespace tegula::ir {
 namespace {
@@ -108,38 +110,23 @@ bool is_idempotent(Opcode o) {
 
 class LateSums {
  public:
-  LateSums(Kernel& k, PassContext& context) : k_(k), context_(context), facts_(k) {}
+  LateSums(Kernel& k, PassContext& context) : k_(k), context_(context), facts_(k), uses_(k) {}
 
   bool run() {
-    std::vector<OpId> loops;
-    walk(k_, k_.body(), [&](OpId op) {
-      if (k_[op].opcode == Opcode::For) loops.push_back(op);
-    });
-    count_uses();
     bool changed = false;
-    for (OpId loop : loops)
+    for (OpId loop : loops_of(k_))
       for (std::size_t i = 0; i < k_[loop].results.size(); ++i) {
         const auto fold = find(loop, i);
         if (!fold || !rewrite(*fold)) continue;
         changed = true;
-        count_uses();  // a factor may be what another loop has summed
+        uses_ = Uses(k_);  // a factor may be what another loop has summed
       }
     return changed;
   }
 
  private:
-  void count_uses() {
-    uses_.clear();
-    walk(k_, k_.body(), [&](OpId op) {
-      for (Value v : k_[op].operands) ++uses_[v];
-    });
-  }
-
   // ---- finding
-  bool is_used_once(Value v) const {
-    const auto it = uses_.find(v);
-    return it != uses_.end() && it->second == 1;
-  }
+  bool is_used_once(Value v) const { return uses_.count(v) == 1; }
 
   /// The op of the loop's body that makes the value for one user.
   OpId maker(Value v, RegionId body) const {
@@ -149,7 +136,7 @@ class LateSums {
 
   std::optional<Fold> find(OpId loop, std::size_t carry) const {
     const RegionId body = k_[loop].regions[0];
-    const Value before = k_[body].args[carry + 1];
+    const Value before = body_carries(k_, loop)[carry];
     const OpId update = maker(k_[k_.terminator(body)].operands[carry], body);
     if (!update || !is_used_once(before)) return std::nullopt;
     for (const auto& [sum, fold] : updates(update, before, body)) {
@@ -272,27 +259,22 @@ class LateSums {
 
   bool rewrite(const Fold& f) {
     const auto p = parts_of(k_.type(k_[f.reduce].operands[0]), f.axis);
-    const Value init = k_[f.loop].operands[3 + f.carry];
+    const Value init = loop_inits(k_[f.loop])[f.carry];
     if (!p || !can_widen(init, *p, f.axis) || (f.factor && !can_widen(f.factor, *p, f.axis)))
       return false;
     context_.remark(Remark::Kind::Applied, k_[f.update].loc, "added over lanes behind the loop",
                     {{"sums", p->sums.with_layout(nullptr).str()}});
-    const RegionId body = k_[f.loop].regions[0];
-    const Value before = k_[body].args[f.carry + 1], after = k_[f.update].results[0],
+    const Value before = body_carries(k_, f.loop)[f.carry], after = k_[f.update].results[0],
                 result = k_[f.loop].results[f.carry];
     const Type whole = k_.type(result);
     const AttrList folding = k_[f.reduce].attrs;
 
-    Builder outside(k_);
-    outside.before(f.loop);
-    outside.loc = k_[f.loop].loc;
-    k_[f.loop].operands[3 + f.carry] = first_sums(outside, init, *p, f);
+    Builder outside(k_, f.loop);
+    loop_inits(k_[f.loop])[f.carry] = first_sums(outside, init, *p, f);
     k_.set_type(before, p->sums);
     k_.set_type(result, p->sums);
 
-    Builder inside(k_);
-    inside.before(f.update);
-    inside.loc = k_[f.update].loc;
+    Builder inside(k_, f.update);
     const Value sums = thread_sums(inside, f, *p);
     k_.replace_all_uses(after, update(inside, f, before, sums, *p));
     k_.erase(f.update);
@@ -316,7 +298,7 @@ class LateSums {
 
   /// Behind the loop: over lanes and warps.
   void finish(OpId loop, const AttrList& folding, const Parts& p, Value result, Type whole) const {
-    Builder b = behind(k_, loop);
+    Builder b = Builder::behind(k_, loop);
     const Value stand_in = b.op(Opcode::Poison, {}, whole);
     k_.replace_all_uses(result, stand_in);
     const int axis = static_cast<int>(folding.i(AttrName::axis));
@@ -332,7 +314,7 @@ class LateSums {
   Kernel& k_;
   PassContext& context_;
   FloatFacts facts_;
-  std::unordered_map<Value, int> uses_;
+  Uses uses_;
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 #include "ir/analysis/bounds.h"
 #include "ir/builder.h"
-#include "ir/passes/absence.h"
+#include "ir/passes/absence/absence.h"
 #include "ir/pipeline.h"
 #include "ir/reduce_kind.h"
 #include "ir/view_addresses.h"
@@ -87,9 +87,7 @@ class Materializer {
   }
 
   Builder before(OpId op) {
-    Builder b(k_);
-    b.before(op);
-    b.loc = k_[op].loc;
+    Builder b(k_, op);
     return b;
   }
 

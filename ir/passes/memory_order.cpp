@@ -18,6 +18,7 @@
 #include "ir/builder.h"
 #include "ir/layout/conversion.h"
 #include "ir/layout/reduction.h"
+#include "ir/loop.h"
 #include "ir/pipeline.h"
 #include "ir/uses.h"
 #include "tegula/error.h"
@@ -89,7 +90,7 @@ class MemoryOrder {
   bool meets_behind(const OpData& d) const {
     using enum Opcode;
     if (d.opcode == ConvertLayout) return crosses_warps(d);
-    if (d.opcode == Reduce || d.opcode == ArgReduce || d.opcode == ReduceWith) {
+    if (d.is(Reduce, ArgReduce, ReduceWith)) {
       const Type tile = k_.type(d.operands[0]);
       if (!tile.layout()) return false;
       const auto plan = plan_reduction(*tile.layout(), static_cast<int>(d.attrs.i(AttrName::axis)));
@@ -140,7 +141,7 @@ class MemoryOrder {
       add(open, other);
       return true;
     }
-    if (d.opcode == For || d.opcode == While) return visit_loop(op, open, asks);
+    if (is_loop(d)) return visit_loop(op, open, asks);
     return visit_leaf(op, open, asks);
   }
   bool visit(RegionId region, State& open, bool asks) {
@@ -194,20 +195,13 @@ class MemoryOrder {
          owner = k_[k_[owner].parent].owner) {
       if (k_[owner].opcode == Opcode::If && is_leader_condition(k_, k_[owner].operands[0]))
         throw InternalError("a copy reads memory that the program has written");
-      const bool loops = k_[owner].opcode == Opcode::For || k_[owner].opcode == Opcode::While;
-      if (!loops) continue;
+      if (!is_loop(k_[owner])) continue;
       if (std::ranges::any_of(m.before, [&](const Open& o) { return is_inside(k_, o.op, owner); }))
         break;
       at = owner;
     }
-    Builder b(k_);
-    b.loc = k_[m.op].loc;
-    if (m.behind && k_[m.op].next)
-      b.before(k_[m.op].next);
-    else if (m.behind)
-      b.at_end(k_[m.op].parent);
-    else
-      b.before(at);
+    Builder b = Builder::behind(k_, m.op);
+    if (!m.behind) b.before(at);
     b.effect(Opcode::CtaBarrier, {});
     changed_ = true;
     context_.remark(Remark::Kind::Applied, k_[m.op].loc, reason(m),

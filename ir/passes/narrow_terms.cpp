@@ -13,18 +13,19 @@
 #include <unordered_set>
 #include <vector>
 
-#include "ir/passes/float_facts.h"
-#include "ir/passes/linear_form.h"
-#include "ir/passes/ramp.h"
+#include "ir/analysis/float_facts.h"
+#include "ir/erase_unused.h"
+#include "ir/passes/terms/linear_form.h"
 #include "ir/pipeline.h"
+#include "ir/ramp.h"
+#include "ir/uses.h"
 
 namespace tegula::ir {
 namespace {
 
 bool is_infinite(const Kernel& k, Value v) {
   if (const OpId def = k[v].def)
-    if (k[def].opcode == Opcode::Splat || k[def].opcode == Opcode::Broadcast)
-      return is_infinite(k, k[def].operands[0]);
+    if (k[def].is(Opcode::Splat, Opcode::Broadcast)) return is_infinite(k, k[def].operands[0]);
   const auto number = number_of(k, v);
   return number && std::isinf(*number);
 }
@@ -42,12 +43,8 @@ class NarrowTerms {
         context_(context),
         forms_(k),
         facts_(k),
-        first_new_(static_cast<std::uint32_t>(k.op_count())) {
-    walk(k, k.body(), [&](OpId op) {
-      for (std::size_t i = 0; i < k[op].operands.size(); ++i)
-        uses_[k[op].operands[i]].push_back({op, i});
-    });
-  }
+        first_new_(static_cast<std::uint32_t>(k.op_count())),
+        uses_(k) {}
 
   bool run() {
     region(k_.body());
@@ -56,10 +53,7 @@ class NarrowTerms {
   }
 
  private:
-  struct Use {
-    OpId op;
-    std::size_t operand;
-  };
+  using Use = Uses::Use;
 
   // ---- which ops --------------------------------------------------------------------------------
   bool is_float_wide(Value v) const {
@@ -76,7 +70,7 @@ class NarrowTerms {
     const OpData& d = k_[op];
     if (d.results.size() != 1 || !is_float_wide(d.results[0])) return false;
     using enum Opcode;
-    const bool fits = is_sum(d.opcode) || d.opcode == Mul || d.opcode == Div || d.opcode == Fma ||
+    const bool fits = is_sum(d.opcode) || d.is(Mul, Div, Fma) ||
                       (d.opcode == Cast && is_integer_wide(d.operands[0]));
     return fits && d.attrs.i(AttrName::relaxed) != 0;
   }
@@ -182,7 +176,7 @@ class NarrowTerms {
     const auto f = combined(op);
     if (!f) return false;
     const Value v = k_[op].results[0];
-    if (std::ranges::all_of(uses_[v], [&](const Use& u) { return takes_form(u); }))
+    if (std::ranges::all_of(uses_.of(v), [&](const Use& u) { return takes_form(u); }))
       known_[v] = *f;
     else
       write_out(v, *f);
@@ -191,8 +185,7 @@ class NarrowTerms {
 
   /// An elementwise op whose operands are all narrow.
   bool before_broadcasts(OpId op) {
-    const Family family = info(k_[op].opcode).family;
-    if (family != Family::Elementwise && family != Family::Math) return false;
+    if (!info(k_[op].opcode).is_elementwise()) return false;
     if (k_[op].results.size() != 1 || !LinearForms::is_wide(k_.type(k_[op].results[0])))
       return false;
     const std::vector<Value> operands(k_[op].operands.begin(), k_[op].operands.end());
@@ -317,10 +310,10 @@ class NarrowTerms {
   bool is_only_for(Value x, Value v) const {
     const RegionId here = k_[k_[v].def].parent;
     while (x != v) {
-      const auto it = uses_.find(x);
+      const auto use = uses_.only(x);
       if (!k_[x].def || k_[k_[x].def].parent != here) return false;
-      if (it == uses_.end() || it->second.size() != 1 || !is_linear(it->second[0].op)) return false;
-      x = k_[it->second[0].op].results[0];
+      if (!use || !is_linear(use->op)) return false;
+      x = k_[use->op].results[0];
     }
     return true;
   }
@@ -357,9 +350,7 @@ class NarrowTerms {
   }
 
   void follow(Value v, Waiting& w, std::unordered_set<Value>& carriers) const {
-    const auto it = uses_.find(v);
-    if (it == uses_.end()) return;
-    for (const Use& u : it->second) {
+    for (const Use& u : uses_.of(v)) {
       const OpData& d = k_[u.op];
       if (takes_form(u)) continue;
       if (is_extremum(d)) {
@@ -379,20 +370,9 @@ class NarrowTerms {
   // ---- what is left over ------------------------------------------------------------------------
   /// Replaced ops, and what was made for forms that nobody wrote out.
   void remove_unused() {
-    std::unordered_map<Value, int> uses;
-    for (RegionId root : {k_.launch(), k_.body()})
-      walk(k_, root, [&](OpId op) {
-        for (Value v : k_[op].operands) ++uses[v];
-      });
-    const auto remove = [&](OpId op) {
-      const OpData& d = k_[op];
-      if (d.erased || d.results.size() != 1 || uses[d.results[0]] > 0) return;
-      for (Value v : d.operands) --uses[v];
-      k_.erase(op);
-    };
-    for (auto id = static_cast<std::uint32_t>(k_.op_count()); id-- > first_new_;) remove(OpId(id));
-    for (auto op = replaced_.rbegin(); op != replaced_.rend(); ++op) remove(*op);
-    for (auto id = static_cast<std::uint32_t>(k_.op_count()); id-- > first_new_;) remove(OpId(id));
+    std::vector<OpId> ops = replaced_;
+    for (auto id = first_new_; id < k_.op_count(); ++id) ops.push_back(OpId(id));
+    erase_unused(k_, std::move(ops));
   }
 
   Kernel& k_;
@@ -400,7 +380,7 @@ class NarrowTerms {
   LinearForms forms_;
   FloatFacts facts_;
   std::uint32_t first_new_;
-  std::unordered_map<Value, std::vector<Use>> uses_;  ///< as they were before the pass
+  Uses uses_;                                    ///< as they were before the pass
   std::unordered_map<Value, LinearForm> known_;  ///< of values whose op stands for less, or nothing
   std::unordered_map<Value, Value> whole_;
   std::vector<OpId> replaced_;

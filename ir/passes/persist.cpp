@@ -11,7 +11,7 @@
 // once. With plan.multicast tiles are dealt to clusters, two neighbours to each.
 #include "ir/analysis/bounds.h"
 #include "ir/clone_op.h"
-#include "ir/passes/tile_queue.h"
+#include "ir/passes/tile_scheduler/tile_queue.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -84,11 +84,9 @@ class Deal {
 };
 
 bool takes_pairs(const Kernel& k) {
-  bool found = false;
-  walk(k, k.body(), [&](OpId op) {
-    found = found || (k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::pairs) == 1);
+  return any_op(k, k.body(), [&](OpId op) {
+    return k[op].opcode == Opcode::ProgramId && k[op].attrs.i(AttrName::pairs) == 1;
   });
-  return found;
 }
 
 /// In what follows the loop's head, the launch grid is that of the tiles.

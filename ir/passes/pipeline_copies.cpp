@@ -15,8 +15,8 @@
 
 #include "ir/builder.h"
 #include "ir/matrix_type.h"
-#include "ir/passes/operand_loads.h"
-#include "ir/passes/slice_layout.h"
+#include "ir/passes/layouts/slice_layout.h"
+#include "ir/passes/mma_loop/operand_loads.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -54,8 +54,7 @@ class LoopPipeliner {
   // ---- rewriting
   // ----------------------------------------------------------------------------------------------------
   Builder before(OpId op) {
-    Builder b(k_);
-    b.before(op);
+    Builder b(k_, op);
     b.loc = k_[loop_].loc;
     return b;
   }
@@ -63,6 +62,7 @@ class LoopPipeliner {
   void allocate() {
     Builder b = before(loop_);
     for (OperandLoad& c : candidates_) {
+      b.loc = k_[c.load].loc;
       c.ring = b.op(Opcode::SmemAlloc, {}, ring_type(k_, c, stages_));
       context_.remark(Remark::Kind::Applied, k_[c.load].loc, "pipelined by cp.async",
                       {{"stages", fmt::format("{}", stages_)}, {"ring", k_.type(c.ring).str()}});
@@ -143,7 +143,7 @@ class LoopPipeliner {
   /// The slots are used again by the next loop (or the next run of this one): nobody may still read
   /// them.
   void drain() {
-    Builder b = behind(k_, loop_);
+    Builder b = Builder::behind(k_, loop_);
     b.effect(Opcode::AsyncWait, {}, {{AttrName::count, 0}});
     b.effect(Opcode::CtaBarrier, {});
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <optional>
 
@@ -10,13 +11,13 @@
 #include "ir/analysis/neighbours.h"
 #include "ir/analysis/tma_access.h"
 #include "ir/analysis/tma_store.h"
-#include "ir/passes/operand_loads.h"
-#include "ir/passes/plan_reasons.h"
-#include "ir/passes/plan_survey.h"
-#include "ir/passes/split_products.h"
-#include "ir/passes/swap_operands.h"
+#include "ir/passes/cluster_split_k/split_products.h"
+#include "ir/passes/mma_loop/operand_loads.h"
+#include "ir/passes/schedule/plan_reasons.h"
+#include "ir/passes/schedule/plan_survey.h"
+#include "ir/passes/schedule/swap_operands.h"
 #include "ir/pipeline.h"
-#include "tegula/error.h"
+#include "support/errors.h"
 
 namespace tegula::ir {
 namespace {
@@ -24,16 +25,12 @@ namespace {
 constexpr int kMaxStages = 4;
 /// Of steps half as large; leaves an epilogue some memory.
 constexpr int kMaxAlternatingStages = 6;
-/// Of a warpgroup, and the rows of its instructions.
-constexpr int kGroupWarps = 4;
-/// Of a thread, by setmaxnreg (PTX ISA); and what one that copies has use for.
-constexpr int kLeastRegisters = 24, kMostRegisters = 240, kCopyRegisters = 40;
+/// Registers that a thread which copies has use for.
+constexpr int kCopyRegisters = 40;
 /// What a wgmma needs beside its sums: addresses, and what ptxas keeps.
 constexpr int kBesideSums = 26;
 /// Of a block of results: what a thread holds of a few operands beside the largest sums.
 constexpr int kStoreColumns = 32;
-/// Of the instruction that the sums of mma.sync lie as.
-constexpr std::int64_t kInstructionColumns = 8;
 
 /// Warps on an SM that keep its memory busy, and what each thread may hold of the 64 registers
 /// that leaves it: addresses and what is computed on the way need the others.
@@ -42,7 +39,7 @@ constexpr int kBusyWarps = 32, kHeldRegisters = 48;
 /// As many warps of equally many 16 rows, one behind the other.
 int warps_for_rows(std::int64_t rows, std::int64_t most) {
   for (std::int64_t warps = most; warps > 1; --warps)
-    if (rows % (warps * kRowsPerWarp) == 0) return static_cast<int>(warps);
+    if (rows % (warps * kWarpRows) == 0) return static_cast<int>(warps);
   return 1;
 }
 
@@ -52,56 +49,51 @@ int warps_for(std::int64_t tile, std::int64_t elements) {
   return static_cast<int>(std::clamp<std::uint64_t>(std::bit_floor(wanted), 1, 16));
 }
 
-/// The most that those which compute can take over, if each that copies keeps `kept`.
-int registers_beside(const Plan& plan, int kept) {
-  const int warps = plan.computing_warps();
-  const int all = plan.registers_at_entry() * (warps + plan.copy_warps);
-  return std::min(kMostRegisters, (all - kept * plan.copy_warps) / warps / 8 * 8);
-}
-
 /// One warp that copies, or, where those that compute have use for more registers than it leaves
 /// them, a warpgroup that gives up its own, if that is more: all of them if they are needed.
-void add_copy_warps(Plan& plan, std::int64_t useful, std::int64_t needed) {
+void add_copy_warps(Plan& plan, const TargetRow& target, std::int64_t useful, std::int64_t needed) {
   plan.copy_warps = 1;
-  if (useful <= plan.registers_at_entry()) return;
+  if (useful <= plan.registers_at_entry(target)) return;
   Plan given = plan;
-  given.copy_warps = 4;
-  given.registers = registers_beside(given, kCopyRegisters);
-  if (needed > given.registers) given.registers = registers_beside(given, kLeastRegisters);
-  if (given.registers > given.registers_at_entry()) plan = given;
+  given.copy_warps = kWarpgroupWarps;
+  const auto beside = [&](int kept) {
+    return target.setmaxnreg_beside(given.computing_warps(), given.copy_warps, kept);
+  };
+  given.registers = beside(kCopyRegisters);
+  if (needed > given.registers) given.registers = beside(target.least_setmaxnreg);
+  if (given.registers > given.registers_at_entry(target)) plan = given;
 }
 
 /// A product loop of the kernel's body, as long for every tile, loads something that two
 /// neighbouring tiles share and that can be brought in halves.
 bool can_multicast(const Kernel& k) {
-  bool pairs = false, any = false;
-  walk(k, k.body(), [&](OpId op) { pairs = pairs || k[op].attrs.i(AttrName::pairs) == 1; });
-  if (pairs || k.info.cluster != 1 || !k.info.target.starts_with("sm_9")) return false;
-  walk(k, k.body(), [&](OpId op) {
+  if (any_op(k, k.body(), [&](OpId op) { return k[op].attrs.i(AttrName::pairs) == 1; }))
+    return false;
+  if (k.info.cluster != 1 || !k.info.target->has_clusters) return false;
+  return any_op(k, k.body(), [&](OpId op) {
     const OpId loop = k[k[op].parent].owner;
-    if (any || k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return;
+    if (k[op].opcode != Opcode::Dot || !loop || k[loop].parent != k.body()) return false;
     Neighbours neighbours(k, loop);
-    for (int i = 0; i < 2; ++i) {
+    return std::ranges::any_of(std::array{0, 1}, [&](int i) {
       const OpId load = load_of(k, k[op], i);
-      any = any || (load && is_tma_operand(k, k[op], i) && neighbours.have_equal_steps() &&
-                    can_be_halved(k.type(k[load].operands[0]), k[load].attrs.ints(AttrName::axes),
-                                  k.type(k[load].results[0])) &&
-                    neighbours.may_share(load));
-    }
+      return load && is_tma_operand(k, k[op], i) && neighbours.have_equal_steps() &&
+             can_be_halved(k.type(k[load].operands[0]), k[load].attrs.ints(AttrName::axes),
+                           k.type(k[load].results[0])) &&
+             neighbours.may_share(load);
+    });
   });
-  return any;
 }
 
 /// A tile's first product beside the last of the one before needs its operand early: a second slot,
 /// for which the late product's ring may have one less. Where there is no room, or no register to
 /// spare, products beside each other gain nothing
 /// (bench/results/sweeps/2026-11-22-h200-tile-overlap.jsonl).
-void overlap_tiles_if_possible(Plan& plan, const Survey& s) {
+void overlap_tiles_if_possible(Plan& plan, const Survey& s, std::int64_t ring_bytes) {
   if (!plan.persistent || !plan.turns || !s.has_steps || s.first_sums > 0) return;
   const auto fits = [&](int late_stages) {
     return plan.stages * (s.step_bytes - s.last_bytes) + late_stages * s.last_bytes +
                2 * s.once_bytes <=
-           kRingBytes;
+           ring_bytes;
   };
   if (!fits(plan.stages) && (plan.stages == 2 || !fits(plan.stages - 1))) return;
   plan.overlap_tiles = true;
@@ -128,68 +120,71 @@ bool wants_tma_store(const Kernel& k, const Survey& s, const Plan& plan) {
 
 /// All warps compute, 16 rows each; the ring is as deep as shared memory allows.
 std::optional<Plan> wgmma_plan(const Kernel& k, const Survey& s) {
-  if (!k.info.target.starts_with("sm_90") || !s.wgmma || s.step_bytes == 0) return std::nullopt;
+  const TargetRow& target = *k.info.target;
+  if (!target.has_wgmma || !s.wgmma || s.step_bytes == 0) return std::nullopt;
   Plan plan;
   plan.wgmma = true;
-  plan.warps = plan.warps_m = static_cast<int>(s.product_rows / kRowsPerWarp);
+  plan.warps = plan.warps_m = static_cast<int>(s.product_rows / kWarpRows);
   plan.warps_n = 1;
   plan.turns = s.chained && plan.warps >= 8;
   plan.stages = static_cast<int>(std::min<std::int64_t>(
-      s.stages != 0 ? s.stages : kMaxStages, (kRingBytes - s.once_bytes) / s.step_bytes));
+      s.stages != 0 ? s.stages : kMaxStages, (target.ring_bytes() - s.once_bytes) / s.step_bytes));
   // What else the thread keeps: rows' state, addresses. Of the two emitters' code, one takes a
   // little more, and addresses of odd widths do; two steps' fragments may be alive at once.
   const std::int64_t needed = s.accumulators + s.fragments + 32;
   // Who copies has use for its own where lists in memory say what.
   const std::int64_t held = is_work_read(k) ? 0 : s.first_sums;
-  add_copy_warps(plan, needed + s.fragments + 32, needed + held + 24);
+  add_copy_warps(plan, target, needed + s.fragments + 32, needed + held + 24);
   // Two CTAs on an SM overlap by themselves. Rings that are never empty leave no place to stage
   // stores in.
   plan.persistent = k.info.cluster == 1 &&
-                    s.once_bytes + plan.stages * s.step_bytes > shared_limit(k.info.target) / 2;
+                    s.once_bytes + plan.stages * s.step_bytes > target.shared_bytes_per_cta / 2;
   plan.dynamic = plan.persistent && !starts_early(k) && is_work_read(k);
-  overlap_tiles_if_possible(plan, s);
+  overlap_tiles_if_possible(plan, s, target.ring_bytes());
   plan.stage_stores = !plan.persistent;
   plan.multicast = asks_for(k, AttrName::multicast);
   plan.tma_store = wants_tma_store(k, s, plan);
   if (plan.persistent) plan.store_columns = kStoreColumns;
   // ptxas takes no single instruction of more registers than all have at the entry (C7602).
   const std::int64_t of_one = s.largest_product / s.product_rows / 2 + kBesideSums;
-  if (plan.stages < 2 || needed > plan.computing_registers() || of_one > plan.registers_at_entry())
+  if (plan.stages < 2 || needed > plan.computing_registers(target) ||
+      of_one > plan.registers_at_entry(target))
     return std::nullopt;
   return plan;
 }
 
 bool can_alternate(const Kernel& k, const Survey& s) {
-  return k.info.target.starts_with("sm_90") && s.wgmma && s.step_bytes > 0 &&
-         s.largest_product > 0 && !s.chained && k.info.cluster == 1 && !is_work_read(k) &&
-         s.product_rows % kGroupRows == 0 && (s.product_rows == kGroupRows || s.stacks);
+  return k.info.target->has_wgmma && s.wgmma && s.step_bytes > 0 && s.largest_product > 0 &&
+         !s.chained && k.info.cluster == 1 && !is_work_read(k) &&
+         s.product_rows % kWgmmaRows == 0 && (s.product_rows == kWgmmaRows || s.stacks);
 }
 
 /// A tile is one warpgroup's work, all its 64 rows after each other; two take tiles in turn.
 std::optional<Plan> alternating_plan(const Kernel& k, bool tma_loads) {
   const Survey s = survey(k, tma_loads);
+  const TargetRow& target = *k.info.target;
   if (!can_alternate(k, s)) return std::nullopt;
   Plan plan;
   plan.wgmma = plan.persistent = plan.alternate = true;
-  plan.warps = plan.warps_m = kGroupWarps;
+  plan.warps = plan.warps_m = kWarpgroupWarps;
   plan.warps_n = 1;
   plan.stages =
       static_cast<int>(std::min<std::int64_t>(s.stages != 0 ? s.stages : kMaxAlternatingStages,
-                                              (kRingBytes - s.once_bytes) / s.step_bytes));
-  const std::int64_t needed = s.accumulators * s.product_rows / kGroupRows + s.fragments + 32;
-  add_copy_warps(plan, needed + s.fragments + 32, needed + 24);
+                                              (target.ring_bytes() - s.once_bytes) / s.step_bytes));
+  const std::int64_t needed = s.accumulators * s.product_rows / kWgmmaRows + s.fragments + 32;
+  add_copy_warps(plan, target, needed + s.fragments + 32, needed + 24);
   plan.stage_stores = false;
   plan.store_columns = kStoreColumns;
   plan.multicast = asks_for(k, AttrName::multicast);
   plan.tma_store = wants_tma_store(k, s, plan);
   plan.tma_loads = tma_loads;
-  if (plan.stages < 2 || needed > plan.computing_registers()) return std::nullopt;
+  if (plan.stages < 2 || needed > plan.computing_registers(target)) return std::nullopt;
   return plan;
 }
 
 /// Of `wanted` slots of what threads copy, those that shared memory has room for.
 int stages_that_fit(const Kernel& k, int wanted) {
-  while (wanted > 1 && copied_ring_bytes(k, wanted) > shared_limit(k.info.target)) --wanted;
+  while (wanted > 1 && copied_ring_bytes(k, wanted) > k.info.target->shared_bytes_per_cta) --wanted;
   return wanted;
 }
 
@@ -224,21 +219,18 @@ Plan make_plan(const Kernel& k, bool tma_loads) {
 
 /// Products under a condition, or in a loop that does not count, are no wgmmas.
 bool are_in_counted_loops(const Kernel& k) {
-  bool all = true;
-  walk(k, k.body(), [&](OpId op) {
-    if (k[op].opcode != Opcode::Dot) return;
-    for (OpId owner = k[k[op].parent].owner; owner; owner = k[k[owner].parent].owner)
-      all = all && k[owner].opcode == Opcode::For;
+  return !any_op(k, k.body(), [&](OpId op) {
+    OpId owner = k[op].opcode == Opcode::Dot ? k[k[op].parent].owner : OpId();
+    while (owner && k[owner].opcode == Opcode::For) owner = k[k[owner].parent].owner;
+    return bool(owner);
   });
-  return all;
 }
 
 /// Products of few rows that are no wgmmas, but would be as their transposes.
 bool gains_by_swap(const Kernel& k) {
   const Survey s = survey(k);
   if (!are_in_counted_loops(k)) return false;
-  if (!k.info.target.starts_with("sm_90") || s.wgmma || s.chained || s.largest_product == 0)
-    return false;
+  if (!k.info.target->has_wgmma || s.wgmma || s.chained || s.largest_product == 0) return false;
   Kernel other = clone(k);
   return swap_operands(other) && wgmma_plan(other, survey(other)).has_value();
 }
@@ -259,13 +251,9 @@ bool swap_if_wanted(Kernel& k, PassContext& context) {
   if (!asked.value_or(gains_by_swap(k))) return false;
   if (swap_operands(k)) return true;
   if (context.plan)
-    throw CompileError(Diagnostic{
-        "",
-        fmt::format("{}: swap needs products that add to sums which loops carry, and no cluster",
-                    context.plan->str()),
-        context.changed_at,
-        {},
-        ""});
+    refuse_plan(k, context.plan->str(),
+                "swap needs products that add to sums which loops carry, and no cluster",
+                context.changed_at);
   context.remark(Remark::Kind::Missed, {}, "operands are not swapped: no sums that loops carry");
   return false;
 }
@@ -308,13 +296,13 @@ void drop_tma_loads_unless_possible(const Kernel& k, PassContext& context) {
   Plan& p = *context.plan;
   if (!p.tma_loads) return;
   const Survey s = survey(k, true);
-  if (p.wgmma && s.beside_bytes > 0 && ring_bytes(s, p) <= kRingBytes) return;
+  if (p.wgmma && s.beside_bytes > 0 && ring_bytes(s, p) <= k.info.target->ring_bytes()) return;
   p.tma_loads = false;
   if (s.largest_product == 0) return;
   context.remark(
       Remark::Kind::Missed, {},
-      !k.info.target.starts_with("sm_9") ? "no loads by TMA: " + k.info.target + " has none"
-      : !p.wgmma                         ? "no loads by TMA: products are no wgmmas"
+      !k.info.target->has_tma ? fmt::format("no loads by TMA: {} has none", k.info.target.name())
+      : !p.wgmma              ? "no loads by TMA: products are no wgmmas"
       : s.beside_bytes == 0
           ? "no loads by TMA: products load nothing beside their operands that it can bring"
           : "no loads by TMA: no shared memory beside the operands");
@@ -341,7 +329,9 @@ void drop_tma_store_unless_possible(const Kernel& k, PassContext& context) {
   if (!p.tma_store) return;
   const Survey s = survey(k, p.tma_loads);
   const std::int64_t staged = p.persistent ? staged_bytes(k, p) : 0;
-  const auto fits = [&] { return s.once_bytes + p.stages * s.step_bytes + staged <= kRingBytes; };
+  const auto fits = [&] {
+    return s.once_bytes + p.stages * s.step_bytes + staged <= k.info.target->ring_bytes();
+  };
   const Plan before = p;
   if (p.overlap_tiles) p.overlap_no_tiles();
   while (s.chained && p.stages > 2 && !fits()) --p.stages;
@@ -384,9 +374,10 @@ bool are_dealt(std::int64_t elements, std::int64_t unit, int warps) {
 
 /// A plan that somebody else made or changed must be one that the passes can carry out.
 void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
+  const TargetRow& target = *k.info.target;
   const Survey s = survey(k);
   const bool may_be_wgmma =
-      k.info.target.starts_with("sm_90") && s.wgmma && s.step_bytes > 0 && s.largest_product > 0;
+      k.info.target->has_wgmma && s.wgmma && s.step_bytes > 0 && s.largest_product > 0;
   const struct {
     bool holds;
     const char* rule;
@@ -396,12 +387,12 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
       {p.min_ctas >= 1, "min_ctas is at least 1"},
       {p.stages >= (p.wgmma ? 2 : 1) && p.stages <= 16, "stages is 1 to 16, with wgmma 2 to 16"},
       {p.warps_m == 0 || p.warps_m * p.warps_n == p.warps, "warps is warps_m times warps_n"},
-      {p.wgmma || (are_dealt(s.common_rows, kRowsPerWarp, p.warps_m) &&
-                   are_dealt(s.common_columns, kInstructionColumns, p.warps_n)),
+      {p.wgmma || (are_dealt(s.common_rows, kWarpRows, p.warps_m) &&
+                   are_dealt(s.common_columns, kMmaColumns, p.warps_n)),
        "warps_m and warps_n are powers of two, times what divides 16 rows and 8 columns of "
        "products"},
       {!p.wgmma || may_be_wgmma, "wgmma=1 needs products that wgmma can compute"},
-      {!p.wgmma || p.alternate || (p.warps_n == 1 && p.warps * kRowsPerWarp == s.product_rows),
+      {!p.wgmma || p.alternate || (p.warps_n == 1 && p.warps * kWarpRows == s.product_rows),
        "with wgmma a warp has 16 rows, and warps_n is 1"},
       {p.store_columns >= 0, "store_columns is at least 0"},
       {p.once_stages >= 1, "once_stages is at least 1"},
@@ -412,7 +403,8 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
       {k.info.cluster == 1 || !p.persistent, "a kernel with clusters is not persistent"},
       {!p.multicast || (p.persistent && can_multicast(k)),
        "multicast is for persistent kernels in which neighbouring tiles share what a loop loads"},
-      {!p.alternate || (p.warps == kGroupWarps && p.warps_m == kGroupWarps && can_alternate(k, s)),
+      {!p.alternate ||
+           (p.warps == kWarpgroupWarps && p.warps_m == kWarpgroupWarps && can_alternate(k, s)),
        "alternate is for tiles that one warpgroup of 4 warps can compute"},
       {!p.alternate || goes_with_alternate(p),
        "alternate needs persistent and copy_warps, and goes neither with dynamic nor with turns"},
@@ -421,30 +413,25 @@ void require_legal(const Plan& p, const Kernel& k, Loc asked_at) {
       {p.wgmma || !p.tma_loads, "tma_loads needs wgmma"},
       {!p.dynamic || !starts_early(k), "a kernel that waits for the one before it is not dynamic"},
       {!p.dynamic || !p.multicast, "tiles by a counter (dynamic) are not shared (multicast)"},
-      {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == 4, "copy_warps is 0, 1 or 4"},
+      {p.copy_warps == 0 || p.copy_warps == 1 || p.copy_warps == kWarpgroupWarps,
+       "copy_warps is 0, 1 or 4"},
       {p.registers == 0 ||
-           (p.copy_warps == 4 && p.registers % 8 == 0 && p.copy_registers() >= kLeastRegisters),
+           (p.copy_warps == kWarpgroupWarps && p.registers % target.register_unit == 0 &&
+            p.copy_registers(target) >= target.least_setmaxnreg),
        "registers is a multiple of 8, needs 4 copy_warps, and leaves 24 to a thread of those"},
-      {p.registers == 0 || p.registers > p.registers_at_entry(),
+      {p.registers == 0 || p.registers > p.registers_at_entry(target),
        "registers is more than all have at the entry"},
   };
   for (const auto& [holds, rule] : kRules)
-    if (!holds)
-      throw CompileError(Diagnostic{"", fmt::format("{}: {}", p.str(), rule), asked_at, {}, ""});
+    if (!holds) refuse_plan(k, p.str(), rule, asked_at);
 }
 
 }  // namespace
 
 bool plan(Kernel& kernel, PassContext& context) {
-  if (kernel.info.cluster > 1 && !kernel.info.target.starts_with("sm_9"))
-    throw CompileError(
-        Diagnostic{"",
-                   fmt::format("kernel {} runs in clusters of {} programs, which {} "
-                               "does not have",
-                               kernel.info.name, kernel.info.cluster, kernel.info.target),
-                   {},
-                   {},
-                   "use grid(...) without cluster(...) there"});
+  if (kernel.info.cluster > 1 && !kernel.info.target->has_clusters)
+    fail(Mistake::no_clusters, kernel[kernel.terminator(kernel.launch())].loc, {}, kernel.info.name,
+         kernel.info.cluster, kernel.info.target.name());
   const bool chosen = !context.plan && context.plan_changes.empty();
   const bool swapped = swap_if_wanted(kernel, context);
   const int splits = split_as_asked(kernel, context);

@@ -15,8 +15,8 @@
 
 #include "ir/analysis/memory_hazards.h"
 #include "ir/builder.h"
-#include "ir/passes/cut_dim.h"
-#include "ir/passes/slice_layout.h"
+#include "ir/passes/layouts/cut_dim.h"
+#include "ir/passes/layouts/slice_layout.h"
 #include "ir/pipeline.h"
 
 namespace tegula::ir {
@@ -36,14 +36,7 @@ Type part_type(Type t, int dim, std::int64_t at, std::int64_t extent) {
 
 bool stores(const Kernel& k, OpId op) {
   using enum Opcode;
-  bool found = false;
-  const auto look = [&](OpId o) {
-    found |= k[o].opcode == StoreView || k[o].opcode == Store || k[o].opcode == AtomicRmw ||
-             k[o].opcode == LastArriver;
-  };
-  look(op);
-  for (RegionId r : k[op].regions) walk(k, r, look);
-  return found;
+  return any_op(k, op, [&](OpId o) { return k[o].is(StoreView, Store, AtomicRmw, LastArriver); });
 }
 
 /// One store, and what leads to it.
@@ -54,7 +47,7 @@ class StoreBlocks {
         store_(store),
         region_(k[store].parent),
         columns_(plan.store_columns),
-        registers_(plan.computing_registers() - kOtherRegisters),
+        registers_(plan.computing_registers(*k.info.target) - kOtherRegisters),
         hazards_(k) {}
 
   /// Reads only.
@@ -149,8 +142,7 @@ class StoreBlocks {
   }
 
   Builder here(OpId like) {
-    Builder b(k_);
-    b.before(at_);
+    Builder b(k_, at_);
     b.loc = k_[like].loc;
     return b;
   }
@@ -236,10 +228,7 @@ class StoreBlocks {
   /// What was cut and nobody else needs.
   void erase_unused(Value v) {
     const OpId def = k_[v].def;
-    if (!followed_.contains(v) || !is_cut(def)) return;
-    bool used = false;
-    walk(k_, k_.body(), [&](OpId op) { used |= std::ranges::count(k_[op].operands, v) > 0; });
-    if (used) return;
+    if (!followed_.contains(v) || !is_cut(def) || is_used(k_, v)) return;
     const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
     k_.erase(def);
     followed_.erase(v);
@@ -267,10 +256,8 @@ class StoreBlocks {
 bool store_blocks(Kernel& kernel, PassContext& context) {
   const Plan plan = context.plan.value_or(Plan{});
   if (plan.store_columns == 0) return false;
-  std::vector<OpId> stores;
-  walk(kernel, kernel.body(), [&](OpId op) {
-    if (kernel[op].opcode == Opcode::StoreView) stores.push_back(op);
-  });
+  const std::vector<OpId> stores = ops_where(
+      kernel, kernel.body(), [&](OpId op) { return kernel[op].opcode == Opcode::StoreView; });
   bool changed = false;
   for (OpId store : stores) {
     StoreBlocks blocks(kernel, store, plan);

@@ -47,9 +47,7 @@ bool view_atomics(Kernel& kernel, PassContext&) {
     used.insert(kernel[op].operands.begin(), kernel[op].operands.end());
   });
   for (OpId op : found) {
-    Builder b(kernel);
-    b.before(op);
-    b.loc = kernel[op].loc;
+    Builder b(kernel, op);
     if (used.contains(kernel[op].results[0]))
       by_address(kernel, b, op);
     else

@@ -22,9 +22,8 @@ struct Named {
 
 void same(const char* what, Named a, int a_dim, Named b, int b_dim) {
   if (a.tensor.size(a_dim) != b.tensor.size(b_dim))
-    refuse(std::string(what) + " differ: " + a.name + " is " + a.tensor.str() + ", " + b.name +
-               " is " + b.tensor.str(),
-           std::string("give both tensors the same ") + what);
+    refuse_call(Mistake::attention_sizes, what, a.name, a.tensor.str(), b.name, b.tensor.str(),
+                what);
 }
 
 /// Dimensions of a layout, -1 where it has none.
@@ -38,13 +37,10 @@ constexpr Layout kDense{4, 0, 1, 2, "[batch, heads, length, head_dim]"},
 void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   for (const Named& t : {Q, K, V, O}) {
     if (t.tensor.rank() != l.rank)
-      refuse(
-          std::string(t.name) + " is " + t.tensor.str() + ", not of rank " + std::to_string(l.rank),
-          std::string("use ") + l.shape);
+      refuse_call(Mistake::attention_rank, t.name, t.tensor.str(), l.rank, l.shape);
     if (!(t.tensor.dtype() == Q.tensor.dtype() && size_bytes(t.tensor.dtype()) == 2 &&
           is_float(t.tensor.dtype())))
-      refuse(std::string(t.name) + " is " + t.tensor.str() + ", Q is " + Q.tensor.str(),
-             "use bf16 or f16 for all four tensors");
+      refuse_call(Mistake::attention_type, t.name, t.tensor.str(), Q.tensor.str());
   }
   const int dim = l.rank - 1;
   if (l.batch >= 0)
@@ -58,20 +54,15 @@ void check_tensors(const Layout& l, Named Q, Named K, Named V, Named O) {
   for (const Named& t : {Q, V})
     if (!(t.tensor.size(dim) > 0 && t.tensor.size(dim) % 8 == 0 &&
           t.tensor.size(dim) <= kMaxHeadDim))
-      refuse(std::string("the head dim of ") + t.name + " is " +
-                 std::to_string(t.tensor.size(dim)) + ", not a multiple of 8 up to 256",
-             "pad the last dimension with zeros");
+      refuse_call(Mistake::head_dim, t.name, t.tensor.size(dim), +kMaxHeadDim);
   const std::int64_t heads = Q.tensor.size(l.heads), kv_heads = K.tensor.size(l.heads);
-  if (!(kv_heads > 0 && heads % kv_heads == 0))
-    refuse("Q has " + std::to_string(heads) + " heads, K has " + std::to_string(kv_heads),
-           "the number of query heads must be a multiple of that of key heads");
+  if (!(kv_heads > 0 && heads % kv_heads == 0)) refuse_call(Mistake::head_groups, heads, kv_heads);
 }
 
 void check_extra(Named t, DType dtype, const Dims& shape) {
   if (!t.tensor.defined()) return;
   if (t.tensor.dtype() != dtype || t.tensor.shape() != shape)
-    refuse(std::string(t.name) + " is " + t.tensor.str(),
-           std::string("give ") + std::string(name(dtype)) + shape.str());
+    refuse_call(Mistake::attention_extra, t.name, t.tensor.str(), name(dtype), shape.str());
 }
 
 /// Lse and row_max have the shape `rows`.
@@ -115,10 +106,6 @@ std::optional<Tensor> grouped(const Tensor& t, std::int64_t kv_heads) {
 
 }  // namespace
 
-void refuse(const std::string& message, const std::string& hint) {
-  refuse_call("attention: " + message, hint);
-}
-
 AttentionCall dense_call(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
                          const AttentionExtras& extras) {
   check_tensors(kDense, {"Q", Q}, {"K", K}, {"V", V}, {"O", O});
@@ -132,19 +119,15 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
   for (const Named& t : {Named{"cu_seqlens of q", lengths.q}, {"cu_seqlens of kv", lengths.kv}})
     if (!(t.tensor.defined() && t.tensor.dtype() == DType::i32 && t.tensor.rank() == 1 &&
           t.tensor.size(0) > 0 && t.tensor.size(0) == lengths.q.size(0)))
-      refuse(std::string(t.name) + " is " + (t.tensor.defined() ? t.tensor.str() : "no tensor"),
-             "give i32 [sequences + 1] for both, from 0 to the total length");
+      refuse_call(Mistake::cu_seqlens, t.name, t.tensor.defined() ? t.tensor.str() : "no tensor");
   const std::int64_t sequences = lengths.q.size(0) - 1;
   if (sequences > kMostSequences)
-    refuse("there are " + std::to_string(sequences) + " sequences",
-           "at most " + std::to_string(kMostSequences) + " in one call");
+    refuse_call(Mistake::too_many_sequences, sequences, +kMostSequences);
   if (lengths.max_q < 0 || lengths.max_q > Q.size(0))
-    refuse("max_q is " + std::to_string(lengths.max_q) + ", Q is " + Q.str(),
-           "give the largest number of queries of a sequence");
+    refuse_call(Mistake::longest_sequence, lengths.max_q, Q.str());
   // What is found doubtful is numbered by sequence, head and tile of the longest sequence.
   if (sequences * Q.size(1) * (lengths.max_q / kLeastRows + 1) > kMostTiles)
-    refuse("there are too many sequences, heads and queries for one call",
-           "sequences * heads * max_q / " + std::to_string(kLeastRows) + " must be below 2^31");
+    refuse_call(Mistake::varlen_tiles, +kLeastRows);
   check_extras(extras, {Q.size(0), Q.size(1)}, Q.size(1));
   return {as_batch(Q),
           as_batch(K),
@@ -157,9 +140,7 @@ AttentionCall varlen_call(const Tensor& Q, const Tensor& K, const Tensor& V, con
 }
 
 void require_keys_for_queries(const Tensor& Q, const Tensor& K) {
-  if (Q.size(2) > K.size(2))
-    refuse("queries at the end: Q is " + Q.str() + ", K is " + K.str(),
-           "give at least as many keys as queries, or leave `queries_at_end` out");
+  if (Q.size(2) > K.size(2)) refuse_call(Mistake::queries_at_end, Q.str(), K.str());
 }
 
 AttentionCall with_heads_packed(AttentionCall call, std::optional<bool> wanted) {

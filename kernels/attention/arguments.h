@@ -7,9 +7,6 @@
 
 namespace tegula {
 
-/// Throws CompileError "attention: message". Callers make the text only then: calls are launches.
-[[noreturn]] void refuse(const std::string& message, const std::string& hint);
-
 /// What the kernel is called with: views of rank 4, Lse and row_max of rank 3.
 struct AttentionCall {
   Tensor Q, K, V, O;

@@ -10,6 +10,7 @@
 #include "kernels/attention/block_sizes.h"
 #include "kernels/attention/forward_kernel.h"
 #include "kernels/attention/spec_facts.h"
+#include "kernels/refuse.h"
 #include "tegula/quotients.h"
 #include "tegula/scratch.h"
 #include "tegula/tegula.h"
@@ -122,26 +123,20 @@ void check_tiles(const AttentionTiles& t) {
     return std::ranges::find(list, n) != list.end();
   };
   if (!is_in(kQueryTiles, t.queries) || !is_in(kKeyTiles, t.keys))
-    refuse("tiles are " + std::to_string(t.queries) + " x " + std::to_string(t.keys),
-           "give 16, 32, 64, 128 or 192 queries and a multiple of 16 keys up to 224");
+    refuse_call(Mistake::attention_tiles, t.queries, t.keys);
 }
 
 void check_schedule(const AttentionSchedule& schedule) {
   if (schedule.tiles) check_tiles(*schedule.tiles);
   const int splits = schedule.key_splits.value_or(1);
   if (splits != 1 && (splits < 2 || splits > kMostKeySplits || splits % 2 != 0))
-    refuse("key_splits is " + std::to_string(splits),
-           "give 1 or an even number up to " + std::to_string(kMostKeySplits));
+    refuse_call(Mistake::key_splits, splits, +kMostKeySplits);
 }
 
 void check_spec(const AttentionSpec& spec) {
   if (!spec.blocks) return;
-  if (spec.weighting == Weighting::stick_breaking)
-    refuse("stick breaking with a list of blocks",
-           "leave `blocks` out: keys come in order, which lists do not keep");
-  if (spec.range || spec.full)
-    refuse("`blocks` is given together with `range` or `full`",
-           "leave those out: the list says which blocks are visited and which are full");
+  if (spec.weighting == Weighting::stick_breaking) refuse_call(Mistake::stick_breaking_blocks);
+  if (spec.range || spec.full) refuse_call(Mistake::blocks_and_range);
   check_blocks(*spec.blocks);
 }
 
@@ -149,10 +144,8 @@ void check_spec(const AttentionSpec& spec) {
 void check_extras(Weighting weighting, const AttentionExtras& x) {
   if (weighting == Weighting::softmax) return;
   if (x.sinks.defined() || x.row_max.defined())
-    refuse(std::string(x.sinks.defined() ? "sinks" : "row_max") + " without a softmax",
-           "leave it out, or use Weighting::softmax");
-  if (weighting == Weighting::scores && x.lse.defined())
-    refuse("lse of weights that are scores", "leave it out: nothing divides their sums");
+    refuse_call(Mistake::without_softmax, x.sinks.defined() ? "sinks" : "row_max");
+  if (weighting == Weighting::scores && x.lse.defined()) refuse_call(Mistake::lse_of_scores);
 }
 
 }  // namespace
@@ -172,7 +165,7 @@ struct Attention::Kernels {
 
   void run(const Stream& stream, const AttentionCall& call) const {
     const float scale = spec().scale.value_or(1.0f / std::sqrt(static_cast<float>(call.Q.size(3))));
-    if (!(scale > 0)) refuse("scale is " + std::to_string(scale), "give a positive one");
+    if (!(scale > 0)) refuse_call(Mistake::attention_scale, scale);
     const StreamScope one_call;
     ListArgs lists_of_call;
     if (facts->way.is_listed()) lists_of_call = facts->lists(stream, call, facts->tiles(call));
@@ -187,7 +180,9 @@ struct Attention::Kernels {
   KernelsOf<f16> of_f16;
 };
 
-Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNumerics numerics) {
+Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNumerics numerics,
+                     Loc at) {
+  const detail::CallPlace here(at);
   check_schedule(schedule);
   check_spec(spec);
   kernels_ =
@@ -195,7 +190,8 @@ Attention::Attention(AttentionSpec spec, AttentionSchedule schedule, AttentionNu
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                           const Tensor& O, const AttentionExtras& extras) const {
+                           const Tensor& O, const AttentionExtras& extras, Loc at) const {
+  const detail::CallPlace here(at);
   const AttentionSpec& spec = kernels_->spec();
   check_extras(spec.weighting, extras);
   AttentionCall call = dense_call(Q, K, V, O, extras);
@@ -205,23 +201,24 @@ void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& 
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                           const Tensor& O, const Tensor& Lse) const {
-  (*this)(stream, Q, K, V, O, AttentionExtras{.lse = Lse});
+                           const Tensor& O, const Tensor& Lse, Loc at) const {
+  (*this)(stream, Q, K, V, O, AttentionExtras{.lse = Lse}, at);
 }
 
 void Attention::operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                           const Tensor& O) const {
-  (*this)(stream, Q, K, V, O, AttentionExtras{});
+                           const Tensor& O, Loc at) const {
+  (*this)(stream, Q, K, V, O, AttentionExtras{}, at);
 }
 
-void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V,
-                           const Tensor& O) const {
-  (*this)(Stream(Q.device()), Q, K, V, O);
+void Attention::operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                           Loc at) const {
+  (*this)(Stream(Q.device()), Q, K, V, O, at);
 }
 
 void Attention::varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                       const Tensor& O, const CuSeqlens& lengths,
-                       const AttentionExtras& extras) const {
+                       const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras,
+                       Loc at) const {
+  const detail::CallPlace here(at);
   check_extras(kernels_->spec().weighting, extras);
   const AttentionCall call = varlen_call(Q, K, V, O, lengths, extras);
   if (lengths.q.size(0) > 1 && Q.size(0) > 0) kernels_->run(stream, call);

@@ -11,27 +11,34 @@ namespace {
 
 constexpr int kStep = 16, kMaxKeys = 128, kMaxWideKeys = 224, kCostlyKeys = 64, kRows = 128,
               kBytes = 2;
-/// Of 232 or 240 registers a thread, 40 are for rows' state and addresses.
-constexpr int kRegisters = 232 - 40, kAllRegisters = 240 - 40;
-/// Of three warpgroups, 160 registers a thread; and what leaves each too few keys a step.
-constexpr int kTallRows = 192, kTallRegisters = 160 - 32, kLimits = 12, kLeastTallKeys = 96;
-/// Of the 227 KiB of a CTA, less what mbarriers and alignment take.
-constexpr int kSharedBytes = 225 * 1024, kSlots = 2;
+/// Rows of tiles of three warpgroups, and fewer keys a step than gain anything there.
+constexpr int kTallRows = 192, kLimits = 12, kLeastTallKeys = 96;
+constexpr int kWarps = 8, kTallWarps = 12, kSlots = 2;
+/// Registers that rows' state and addresses take, and those that a producer thread has use for.
+constexpr int kState = 40, kTallState = 32, kProducer = 40;
+
+/// Registers of a thread for accumulators and weights: beside a producer with registers of its own,
+/// beside one with the fewest, and of tall tiles. Older targets take the tiles of the host's
+/// profile, too.
+int registers_for_sums() { return host_profile().consumer_registers(kWarps, kProducer) - kState; }
+int all_registers_for_sums() { return host_profile().consumer_registers(kWarps) - kState; }
+int tall_registers_for_sums() { return host_profile().consumer_registers(kTallWarps) - kTallState; }
 
 /// Keys of which shared memory holds two slots beside the queries, `beside` bytes of each pair
 /// included.
 int keys_by_shared(int dim, int value_dim, int rows = kRows, int beside = 0) {
-  return (kSharedBytes - rows * dim * kBytes) /
-         (kSlots * ((dim + value_dim) * kBytes + rows * beside));
+  const int bytes = static_cast<int>(host_profile().ring_bytes());
+  return (bytes - rows * dim * kBytes) / (kSlots * ((dim + value_dim) * kBytes + rows * beside));
 }
 
 /// What a step takes beside its keys, in keys: barriers, maxima over lanes, the rescaled output.
-/// Fitted, like the share of a masked key, to times of head dims 64 and 128 on an H200.
-double step_keys(int value_dim) { return 20 + 0.22 * value_dim; }
-constexpr double kMaskedShare = 0.3, kWorthwhile = 0.98;
-/// Time of a row of a tall tile by that of one of 128 rows and as many keys a step. Fitted to head
-/// dims 64, 80 and 96 on an H200 (bench/results/sweeps/2026-11-22-h200-tall-tiles.jsonl).
-double tall_row(KeyReach reach) { return reach == KeyReach::all ? 0.82 : 0.88; }
+double step_keys(int value_dim, const AttentionRates& r) {
+  return r.block_keys + r.block_keys_per_dim * value_dim;
+}
+/// Time of a row of a tall tile by that of one of 128 rows and as many keys a step.
+double tall_row(KeyReach reach, const AttentionRates& r) {
+  return reach == KeyReach::all ? r.tall_row_full : r.tall_row_masked;
+}
 
 /// What a tile of queries needs on average where masks end at its rows.
 double keys_up_to_row(int rows, const AttentionLengths& l) {
@@ -43,7 +50,8 @@ double keys_up_to_row(int rows, const AttentionLengths& l) {
 }
 
 /// Of a row of a tile, on average, in keys.
-double row_cost(const AttentionTiles& t, int value_dim, KeyReach reach, const AttentionLengths& l) {
+double row_cost(const AttentionTiles& t, int value_dim, KeyReach reach, const AttentionLengths& l,
+                const AttentionRates& r) {
   const bool is_all = reach == KeyReach::all;
   // Blocks end behind the last key that is needed, by this on average where ends are multiples of
   // the rows.
@@ -52,19 +60,20 @@ double row_cost(const AttentionTiles& t, int value_dim, KeyReach reach, const At
                                : keys_up_to_row(t.queries, l);
   // One more step: the first scores and the last weights have nothing beside them.
   const double steps = (needed + spare) / t.keys + 1;
-  return steps * (t.keys + step_keys(value_dim)) +
-         (is_all ? 0 : kMaskedShare * (t.queries + 2 * spare));
+  return steps * (t.keys + step_keys(value_dim, r)) +
+         (is_all ? 0 : r.masked_share * (t.queries + 2 * spare));
 }
 
 /// Of all rows, those behind the last ones and those that SMs without a tile could have computed
 /// included.
 double total_cost(TileForm form, const AttentionTiles& t, int value_dim, KeyReach reach,
-                  const AttentionLengths& l, int sms) {
-  const auto tiles = static_cast<double>(l.matrices * ceil_div(l.queries, t.queries)) / sms;
+                  const AttentionLengths& l, const AttentionGpu& gpu) {
+  const AttentionRates& r = gpu.profile->attention;
+  const auto tiles = static_cast<double>(l.matrices * ceil_div(l.queries, t.queries)) / gpu.sms;
   // Tiles of different lengths even out, but for those of one round.
   const double rounds = reach == KeyReach::all ? std::ceil(tiles) : std::max(tiles, 1.0);
-  return rounds * t.queries * row_cost(t, value_dim, reach, l) *
-         (form == TileForm::tall ? tall_row(reach) : 1.0);
+  return rounds * t.queries * row_cost(t, value_dim, reach, l, r) *
+         (form == TileForm::tall ? tall_row(reach, r) : 1.0);
 }
 
 /// Forms that were measured to be worth a kernel of their own somewhere.
@@ -88,7 +97,7 @@ AttentionTiles attention_tiles(const TileNeeds& needs) {
   const bool is_full = value_dim > kMaxKeys;
   const int others = needs.has_gaps + needs.score.of_position, spare = is_full ? 0 : 1;
   const int costly = kCostlyKeys / (is_full ? 2 : 1) / (needs.score.of_row ? 2 : 1);
-  int by_registers = kRegisters - value_dim / 2 - std::max(others - spare, 0) * kStep;
+  int by_registers = registers_for_sums() - value_dim / 2 - std::max(others - spare, 0) * kStep;
   // What a lane computes for others takes some, but less than what each element computes.
   if (needs.score.of_distance)
     by_registers =
@@ -101,7 +110,7 @@ AttentionTiles attention_tiles(const TileNeeds& needs) {
 AttentionTiles wide_tiles(const TileNeeds& needs) {
   const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
   // Scores (keys / 2), a step's weights in 16 bits (keys / 4), the output.
-  const int by_registers = (kAllRegisters - value_dim / 2) * 4 / 3;
+  const int by_registers = (all_registers_for_sums() - value_dim / 2) * 4 / 3;
   return {kRows,
           std::min({kMaxWideKeys, by_registers, keys_by_shared(dim, value_dim)}) / kStep * kStep};
 }
@@ -110,7 +119,7 @@ AttentionTiles tall_tiles(const TileNeeds& needs, KeyReach reach) {
   const int dim = padded_head_dim(needs.dim), value_dim = padded_head_dim(needs.value_dim);
   // As of wide ones.
   const int limits = reach != KeyReach::unknown ? 0 : needs.has_score ? 2 * kLimits : kLimits;
-  const int left = kTallRegisters - value_dim / 2 - limits;
+  const int left = tall_registers_for_sums() - value_dim / 2 - limits;
   const int by_registers = left * 4 / 3, by_shared = keys_by_shared(dim, value_dim, kTallRows);
   const bool is_costly = needs.score.of_element || needs.score.of_distance;
   const int most = is_costly ? kCostlyKeys : kMaxKeys;
@@ -126,7 +135,8 @@ AttentionTiles boxed_tiles(const TileNeeds& needs) {
             value_dim = padded_head_dim(needs.value_dim);
   // Words take as many registers as the sums they are added to; halves find room.
   const int by_registers =
-      bytes < kOfF32 ? all.keys : (kRegisters - value_dim / 2) * kOfF32 / (kOfF32 + bytes / 2);
+      bytes < kOfF32 ? all.keys
+                     : (registers_for_sums() - value_dim / 2) * kOfF32 / (kOfF32 + bytes / 2);
   const int by_shared = keys_by_shared(dim, value_dim, kRows, bytes);
   return {kRows, std::min({all.keys, by_registers, by_shared}) / kStep * kStep};
 }
@@ -141,12 +151,12 @@ TileForm best_form(const TileNeeds& needs, KeyReach reach, const AttentionLength
                    const AttentionGpu& gpu) {
   if (reach == KeyReach::unknown) return TileForm::usual;
   const auto cost = [&](TileForm form) {
-    return total_cost(form, tiles_of(form, needs, reach), needs.value_dim, reach, lengths, gpu.sms);
+    return total_cost(form, tiles_of(form, needs, reach), needs.value_dim, reach, lengths, gpu);
   };
   TileForm best = TileForm::usual;
   for (const TileForm form : {TileForm::wide, TileForm::tall})
     if (may_be(form, needs, tiles_of(form, needs, reach), gpu) &&
-        cost(form) < kWorthwhile * cost(best))
+        cost(form) < gpu.profile->attention.worthwhile * cost(best))
       best = form;
   return best;
 }

@@ -2,6 +2,7 @@
 // Extents of attention's tiles by head dim: what registers and shared memory of an sm_90 CTA hold.
 #include <initializer_list>
 
+#include "tegula/device_profile.h"
 #include "tegula/functions.h"
 #include "tegula/kernels/attention.h"
 
@@ -55,7 +56,8 @@ struct AttentionLengths {
   std::int64_t matrices = 1;     ///< heads of all batch entries
 };
 struct AttentionGpu {
-  int sms = 132;
+  const DeviceProfile* profile = &host_profile();
+  int sms = profile->sms;
   bool has_wgmma = true;  ///< else tiles are usual ones or wide
 };
 /// The form with the least estimated time: fewer steps, and keys and values that more rows share,

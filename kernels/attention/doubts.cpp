@@ -18,7 +18,8 @@ Tile Doubts::word_of(const Tile& tile) const {
 void Doubts::mark(const Tile& tile, const Tile& doubtful) const {
   const Tile rows = full<i32>(0, doubtful.shape()[0]);
   atomic_or(word_of(tile) + rows, bit_of(tile), doubtful);
-  atomic_xchg(words_ + rows, std::uint32_t{1}, doubtful);
+  // Both are bitwise ors: operations that commute need no barrier between neighbouring tiles.
+  atomic_or(words_ + rows, full<u32>(1u), doubtful);
 }
 
 Tile Doubts::any() const { return load(words_) != std::uint32_t{0}; }

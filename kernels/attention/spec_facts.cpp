@@ -3,20 +3,13 @@
 #include <algorithm>
 #include <bit>
 
-#include "tegula/device_facts.h"
+#include "kernels/refuse.h"
 #include "tegula/kernels/copy.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/quotients.h"
 
 namespace tegula {
 namespace {
-
-/// A second kernel that finds nothing to do is a launch more: little beside so many operations.
-constexpr double kLeastWork = 2e10;
-
-/// That are worth a program of a cluster, and that are worth sharing at all
-/// (bench/results/sweeps/2026-11-24-h200-key-splits.jsonl).
-constexpr std::int64_t kLeastKeys = 128, kLeastShared = 1024;
 
 /// One behind the other.
 std::int64_t sequences(const AttentionCall& c) {
@@ -39,53 +32,58 @@ double work(const AttentionCall& c, KeyReach reach) {
 
 /// Clusters that run at once: some GPCs have SMs left that make none, and what then waits for
 /// others takes twice the time.
-std::int64_t clusters_at_once(int programs, std::int64_t sms) {
-  return (programs <= 2 ? sms : sms - sms / 8) / programs;
+std::int64_t clusters_at_once(int programs, const AttentionGpu& gpu) {
+  const int left_over = gpu.sms / gpu.profile->attention.sms_per_leftover;
+  return (programs <= 2 ? gpu.sms : gpu.sms - left_over) / programs;
 }
 
 /// So many programs in the largest clusters of which all tiles' run at once, or in one.
-KeySplits given_splits(int all, std::int64_t tiles, std::int64_t sms) {
+KeySplits given_splits(int all, std::int64_t tiles, const AttentionGpu& gpu) {
   int largest = 1;
   for (const int n : kKeyClusters) {
     if (n == 1 || all % n != 0) continue;
     largest = std::max(largest, n);
-    const bool are_several = tiles * (all / n) <= clusters_at_once(n, sms);
+    const bool are_several = tiles * (all / n) <= clusters_at_once(n, gpu);
     if (n == all || are_several) return {n, all / n};
   }
   return {largest, 1};
 }
 
-/// In microseconds, as fitted to the file above: a program reads a part of its tile's keys and
+/// In microseconds: a program reads a part of its tile's keys and
 /// values, all together no more than the memory gives; then the programs of a cluster meet, and
 /// clusters in memory, eight at a time.
-double time_of(const KeySplits& splits, std::int64_t tiles, double bytes_of_tile) {
-  constexpr double kBytesOfProgram = 61.7e3, kBytesOfAll = 4.1e6, kCluster = 1.0, kByStep = 0.4,
-                   kClusters = 3, kEightMore = 1.8;
+double time_of(const KeySplits& splits, std::int64_t tiles, double bytes_of_tile,
+               const AttentionRates& r) {
   const auto programs = static_cast<double>(splits.all());
-  const double reading = std::max(bytes_of_tile / (kBytesOfProgram * programs),
-                                  bytes_of_tile * static_cast<double>(tiles) / kBytesOfAll);
+  const double reading =
+      std::max(bytes_of_tile / (r.cta_bytes_per_us * programs),
+               bytes_of_tile * static_cast<double>(tiles) / r.memory_bytes_per_us);
   double meeting =
       splits.programs > 1
-          ? kCluster + kByStep * std::bit_width(static_cast<unsigned>(splits.programs) / 2)
+          ? r.cluster_us +
+                r.cluster_doubling_us * std::bit_width(static_cast<unsigned>(splits.programs) / 2)
           : 0;
   const std::int64_t further_eights = (splits.clusters - 1) / 8;
-  if (splits.clusters > 1) meeting += kClusters + kEightMore * static_cast<double>(further_eights);
+  if (splits.clusters > 1)
+    meeting += r.exchange_us + r.exchange_eight_us * static_cast<double>(further_eights);
   return reading + meeting;
 }
 
 /// The fastest that run at once and have keys enough.
 KeySplits best_splits(std::int64_t tiles, std::int64_t keys, double bytes_of_key,
-                      std::int64_t sms) {
+                      const AttentionGpu& gpu) {
+  const AttentionRates& r = gpu.profile->attention;
   const double bytes = bytes_of_key * static_cast<double>(keys);
   KeySplits best;
-  double least = time_of(best, tiles, bytes);
+  double least = time_of(best, tiles, bytes, r);
   for (const int n : kKeyClusters) {
     if (n == 1) continue;
-    const std::int64_t room = std::min({clusters_at_once(n, sms) / tiles, keys / (n * kLeastKeys),
-                                        std::int64_t{kMostKeySplits / n}});
+    const std::int64_t room =
+        std::min({clusters_at_once(n, gpu) / tiles, keys / (n * r.least_split_keys),
+                  std::int64_t{kMostKeySplits / n}});
     for (const std::int64_t clusters : {std::int64_t{1}, std::int64_t{8}, room}) {
       const KeySplits splits{n, std::min(room, clusters)};
-      const double time = time_of(splits, tiles, bytes);
+      const double time = time_of(splits, tiles, bytes, r);
       if (room < 1 || time >= least) continue;
       least = time;
       best = splits;
@@ -108,7 +106,9 @@ ScoreCost examine_score(AttentionSpec& spec) {
   return spec.score ? ScoreFunction(spec.score).cost() : ScoreCost();
 }
 
-AttentionGpu gpu_of(Device device) { return {multiprocessors(device), has_wgmma(device)}; }
+AttentionGpu gpu_of(Device device) {
+  return {&device_profile(device), multiprocessors(device), has_wgmma(device)};
+}
 
 }  // namespace
 
@@ -162,13 +162,14 @@ KeySplits SpecFacts::key_splits(const AttentionCall& c) const {
   if (spec.weighting != Weighting::softmax || c.lengths.q.defined() || way.is_listed() ||
       given_tiles() || c.Q.size(2) > kFewRows || !has_wgmma(c.Q.device()))
     return {};
-  const std::int64_t tiles = c.Q.size(0) * c.Q.size(1), sms = programs(c);
+  const std::int64_t tiles = c.Q.size(0) * c.Q.size(1);
+  const AttentionGpu gpu = gpu_of(c.Q.device());
   if (tiles == 0 || c.Q.size(2) == 0) return {};
-  if (schedule.key_splits) return given_splits(*schedule.key_splits, tiles, sms);
-  if (c.K.size(2) < kLeastShared) return {};
+  if (schedule.key_splits) return given_splits(*schedule.key_splits, tiles, gpu);
+  if (c.K.size(2) < gpu.profile->attention.least_keys_to_split) return {};
   const auto bytes_of_key =
       static_cast<double>(size_bytes(c.K.dtype()) * (c.K.size(3) + c.V.size(3)));
-  return best_splits(tiles, c.K.size(2), bytes_of_key, sms);
+  return best_splits(tiles, c.K.size(2), bytes_of_key, gpu);
 }
 
 bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
@@ -188,7 +189,8 @@ bool SpecFacts::may_leave_doubts(const AttentionCall& c) const {
   if (way.depends_on_data() || (score.of_position && reach != KeyReach::up_to_row) ||
       (c.Q.dtype() == DType::f16 && !all_see_key_0))
     return false;
-  return has_wgmma(c.Q.device()) && work(c, reach) >= kLeastWork;
+  return has_wgmma(c.Q.device()) &&
+         work(c, reach) >= device_profile(c.Q.device()).attention.least_work;
 }
 
 /// Scores of positions are largest next to the query, as a rule (ALiBi, KERPLE, forgetting).
@@ -209,9 +211,7 @@ bool SpecFacts::longest_first(const AttentionCall& c, const AttentionTiles& tile
 
 ListArgs SpecFacts::lists(const Stream& stream, const AttentionCall& c,
                           const AttentionTiles& tiles) const {
-  if (spec.blocks && c.lengths.q.defined())
-    refuse("`blocks` is given for sequences in one tensor",
-           "lists are for [batch, heads, length, dim]");
+  if (spec.blocks && c.lengths.q.defined()) refuse_call(Mistake::varlen_blocks);
   const int group = c.packs_heads ? static_cast<int>(c.Q.size(2) / c.q_length) : 1;
   return way
       .lists(stream, {c.Q, c.K, c.V, c.O}, tiles,

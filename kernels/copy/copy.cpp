@@ -56,13 +56,13 @@ void check(const TensorCopy& c, DType dtype) {
   if (c.from.shape() == c.to.shape() && c.from.dtype() == dtype && c.to.dtype() == dtype &&
       c.from.rank() >= 1 && c.from.rank() <= 3)
     return;
-  refuse_call("copy: from is " + c.from.str() + ", to is " + c.to.str(),
-              "both of one shape, of one to three dimensions, and all copies of one type");
+  refuse_call(Mistake::copied_tensors, c.from.str(), c.to.str());
 }
 
 }  // namespace
 
-void copy(const Stream& stream, std::span<const TensorCopy> copies) {
+void copy(const Stream& stream, std::span<const TensorCopy> copies, Loc at) {
+  const detail::CallPlace here(at);
   if (copies.empty()) return;
   const DType dtype = copies.front().from.dtype();
   for (const TensorCopy& c : copies) check(c, dtype);
@@ -78,9 +78,9 @@ void copy(const Stream& stream, std::span<const TensorCopy> copies) {
   }
 }
 
-void copy(const Stream& stream, const Tensor& from, const Tensor& to) {
+void copy(const Stream& stream, const Tensor& from, const Tensor& to, Loc at) {
   const TensorCopy one[] = {{from, to}};
-  copy(stream, one);
+  copy(stream, one, at);
 }
 
 }  // namespace tegula

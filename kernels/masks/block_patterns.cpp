@@ -1,8 +1,6 @@
 // Block lists of the host's patterns, and of a router's choice on the device.
 #include "tegula/kernels/block_patterns.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <random>
 #include <utility>
@@ -21,9 +19,7 @@ constexpr int kChunk = 128;
 void check(const BlockGrid& g) {
   check_blocks({{}, {}, {}, g.block_q, g.block_kv});
   if (std::min({g.queries, g.keys, g.batch, g.heads}) < 1)
-    refuse_call(fmt::format("a block list of {} queries, {} keys, {} batch entries and {} heads",
-                            g.queries, g.keys, g.batch, g.heads),
-                "each is at least 1");
+    refuse_call(Mistake::block_grid, g.queries, g.keys, g.batch, g.heads);
 }
 
 struct Row {
@@ -121,7 +117,8 @@ auto make_select_kernel() {
 BlockList list_blocks(const BlockGrid& grid,
                       const std::function<BlockUse(std::int64_t b, std::int64_t h, std::int64_t m,
                                                    std::int64_t n)>& use,
-                      Device device) {
+                      Device device, Loc at) {
+  const detail::CallPlace here(at);
   check(grid);
   std::vector<Row> rows;
   for (std::int64_t b = 0; b < grid.batch; ++b)
@@ -138,10 +135,10 @@ BlockList list_blocks(const BlockGrid& grid,
   return list_of(grid, rows, device);
 }
 
-BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device) {
+BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device, Loc at) {
+  const detail::CallPlace here(at);
   if (grid.block_q != grid.block_kv)
-    refuse_call(fmt::format("big_bird: blocks of {} x {}", grid.block_q, grid.block_kv),
-                "its window needs blocks of as many queries as keys");
+    refuse_call(Mistake::big_bird_blocks, grid.block_q, grid.block_kv);
   std::mt19937 random(pattern.seed);
   std::vector<bool> row;
   // Tiles are asked for in order, each from its first block on.
@@ -155,9 +152,10 @@ BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device)
       device);
 }
 
-BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device) {
+BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device, Loc at) {
+  const detail::CallPlace here(at);
   check(grid);
-  if (k < 1) refuse_call(fmt::format("empty_block_list: room for {} blocks", k), "at least for 1");
+  if (k < 1) refuse_call(Mistake::empty_list, k);
   const Dims of_rows{grid.batch, grid.heads, grid.rows()};
   const auto zeros = [&](const Dims& shape) { return Tensor::zeros(shape, DType::i32, device); };
   return {zeros({grid.batch, grid.heads, grid.rows(), k}), zeros(of_rows), zeros(of_rows),
@@ -165,23 +163,19 @@ BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device)
 }
 
 void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t keys,
-                   WithinBlocks within, const BlockList& list) {
+                   WithinBlocks within, const BlockList& list, Loc at) {
+  const detail::CallPlace here(at);
   check_blocks(list);
   const Tensor &blocks = list.blocks, &counts = list.counts, &full = list.full;
   const bool fits = indices.dtype() == DType::i32 && indices.rank() == 4 && blocks.rank() == 4 &&
                     indices.device() == blocks.device() && indices.size(0) == blocks.size(0) &&
                     indices.size(1) == blocks.size(1) && indices.size(2) == blocks.size(2) &&
                     indices.size(3) <= blocks.size(3);
-  if (!fits)
-    refuse_call(
-        "select_blocks: indices are " + indices.str() + ", the list's blocks " + blocks.str(),
-        "both i32 of rank 4 on one device, of one batch, heads and query tiles, and room "
-        "for all indices of a row");
+  if (!fits) refuse_call(Mistake::selected_indices, indices.str(), blocks.str());
   const Dims rows{blocks.size(0), blocks.size(1), blocks.size(2)};
   if (!full.defined() || counts.shape() != rows || full.shape() != rows)
-    refuse_call("select_blocks: a list without counts for its rows",
-                "empty_block_list makes one that fits");
-  if (keys < 1) refuse_call(fmt::format("select_blocks: {} keys", keys), "at least 1");
+    refuse_call(Mistake::selected_counts);
+  if (keys < 1) refuse_call(Mistake::selected_keys, keys);
   static const auto select = make_select_kernel();
   select(stream, indices, blocks, counts, full, list.block_q, list.block_kv, static_cast<i32>(keys),
          static_cast<i32>(within));

@@ -1,7 +1,5 @@
 // Masks of positions that are places in images and videos. Each returns the lambda that its comment
 // in masks.h describes.
-#include <fmt/format.h>
-
 #include <bit>
 
 #include "kernels/refuse.h"
@@ -70,10 +68,10 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size) {
   };
 }
 
-Mask morton_neighbourhood(int side, MaskNumber size) {
+Mask morton_neighbourhood(int side, MaskNumber size, Loc at) {
+  const detail::CallPlace here(at);
   if (side < 1 || side > (1 << 15) || !std::has_single_bit(static_cast<unsigned>(side)))
-    refuse_call(fmt::format("morton_neighbourhood: the side is {}", side),
-                "it must be a power of two up to 32768");
+    refuse_call(Mistake::morton_side, side);
   return [=](Tile, Tile, Tile q, Tile kv) {
     const int bits = std::countr_zero(static_cast<unsigned>(side));
     const auto place = [&](const Tile& i) {

@@ -1,6 +1,4 @@
 // Masks of trees of tokens, by the bits of each node's ancestors.
-#include <fmt/format.h>
-
 #include "kernels/refuse.h"
 #include "tegula/kernels/masks.h"
 #include "tegula/math.h"
@@ -14,25 +12,23 @@ std::size_t words_of(int nodes) { return static_cast<std::size_t>((nodes + kBits
 
 void check_nodes(const char* of, int nodes) {
   // 2^15 words a tree, so that the table's indices fit 32 bits for 65535 batch entries.
-  if (nodes < 1 || nodes > 1024)
-    refuse_call(fmt::format("{}: {} nodes", of, nodes), "1 to 1024 of them");
+  if (nodes < 1 || nodes > 1024) refuse_call(Mistake::tree_nodes, of, nodes);
 }
 
 }  // namespace
 
-Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes, Device device) {
+Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes, Device device,
+                     Loc at) {
+  const detail::CallPlace here(at);
   check_nodes("ancestor_bits", nodes);
   const std::size_t words = words_of(nodes), row_count = static_cast<std::size_t>(nodes);
   std::vector<std::uint32_t> bits(parents.size() * row_count * words);
   for (std::size_t t = 0; t < parents.size(); ++t) {
-    if (parents[t].size() > row_count)
-      refuse_call(fmt::format("ancestor_bits: tree {} has {} nodes", t, parents[t].size()),
-                  fmt::format("the table has room for {}", nodes));
+    if (parents[t].size() > row_count) refuse_call(Mistake::tree_size, t, parents[t].size(), nodes);
     for (std::size_t i = 0; i < parents[t].size(); ++i) {
       const int parent = parents[t][i];
       if (parent < -1 || parent >= static_cast<int>(i))
-        refuse_call(fmt::format("ancestor_bits: node {} of tree {} has parent {}", i, t, parent),
-                    "parents come before their nodes; -1 is none");
+        refuse_call(Mistake::tree_parent, i, t, parent);
       const auto row = [&](std::size_t node) {
         return bits.data() + (t * row_count + node) * words;
       };
@@ -44,14 +40,13 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes, De
   return Tensor::from(std::vector<i32>(bits.begin(), bits.end()), device);
 }
 
-Mask tree(MaskNumber prefix, Tensor ancestors, int nodes) {
+Mask tree(MaskNumber prefix, Tensor ancestors, int nodes, Loc at) {
+  const detail::CallPlace here(at);
   check_nodes("tree", nodes);
   const auto words = static_cast<int>(words_of(nodes));
   const std::int64_t one = std::int64_t{nodes} * words;
   if (ancestors.rank() != 1 || ancestors.numel() == 0 || ancestors.numel() % one != 0)
-    refuse_call(
-        "tree: ancestors are " + ancestors.str(),
-        fmt::format("a multiple of {} entries, as ancestor_bits makes for {} nodes", one, nodes));
+    refuse_call(Mistake::tree_ancestors, ancestors.str(), one, nodes);
   const bool is_of_batch = ancestors.numel() > one;
   return [=, ancestors = std::move(ancestors)](Tile b, Tile, Tile q, Tile kv) {
     const Tile p = prefix.value(), node = q - p, of = kv - p;

@@ -2,7 +2,6 @@
 #include "tegula/kernels/matmul.h"
 
 #include "kernels/refuse.h"
-#include "tegula/device_facts.h"
 #include "tegula/kernels/fused_matmul.h"
 
 namespace tegula {
@@ -30,14 +29,14 @@ Dims shape_of_sums(MatmulWay way, const MatmulConfig& c, const Tensor& C) {
 
 }  // namespace
 
-void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C) {
+void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at) {
   const int r = A.rank();
   const bool ranks = (r == 2 || r == 3) && B.rank() == r && C.rank() == r;
   if (ranks && A.size(-1) == B.size(-2) && C.size(-2) == A.size(-2) && C.size(-1) == B.size(-1) &&
       (r == 2 || (A.size(0) == B.size(0) && A.size(0) == C.size(0))))
     return;
-  refuse_call("matmul: A is " + A.str() + ", B is " + B.str() + ", C is " + C.str(),
-              "shapes must be [m, k], [k, n], [m, n], or all with one batch dimension in front");
+  const CallPlace here(made_at);
+  refuse_call(Mistake::matmul_shapes, A.str(), B.str(), C.str());
 }
 
 PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOptions& options,
@@ -48,10 +47,11 @@ PackedOperand matmul_operand(const Tensor& tensor, int k_dim, const MatmulOption
 }
 
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool further) {
-  check_matmul(A, B, C);
+                             const MatmulOptions& options, bool further, Loc made_at) {
+  check_matmul(A, B, C, made_at);
   MatmulProblem p{C.size(-2), C.size(-1), A.size(-1), A.dtype()};
   p.tf32 = options.tf32, p.promoted = options.promoted, p.further = further;
+  p.profile = &device_profile(A.device());
   p.sms = multiprocessors(A.device());
   p.by_wgmma = uses_tensor_cores(A, options) && has_wgmma(A.device());
   const PackedOperand a = matmul_operand(A, -1, options), b = matmul_operand(B, -2, options);
@@ -112,26 +112,26 @@ struct Call {
 }  // namespace
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-            const MatmulConfig& config, const MatmulOptions& options) {
+            const MatmulConfig& config, const MatmulOptions& options, Loc at) {
+  const detail::CallPlace here(at);
   const Call call{stream, A, B, C, config, options};
   if (call.is_run_as<bf16, bf16, f32>() || call.is_run_as<f16, f16, f32>() ||
       call.is_run_as<f32, f32>() || call.is_run_as<f8e4m3, bf16, f16, f32>() ||
       call.is_run_as<f8e5m2, bf16, f16, f32>() || call.is_run_as<i8, i32, f32>() ||
       call.is_run_as<u8, i32, f32>())
     return;
-  refuse_call("matmul: no product of " + std::string(name(A.dtype())) + " and " +
-                  std::string(name(B.dtype())) + " into " + std::string(name(C.dtype())),
-              "operands of one type; results of it or f32, for 8-bit floats bf16, f16 or f32, for "
-              "8-bit integers i32 or f32");
+  refuse_call(Mistake::matmul_types, name(A.dtype()), name(B.dtype()), name(C.dtype()));
 }
 
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-            const MatmulOptions& options) {
+            const MatmulOptions& options, Loc at) {
+  const detail::CallPlace here(at);
   matmul(stream, A, B, C, matmul_config(detail::matmul_problem(A, B, C, options)), options);
 }
 
-void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options) {
-  matmul(Stream(A.device()), A, B, C, options);
+void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options,
+            Loc at) {
+  matmul(Stream(A.device()), A, B, C, options, at);
 }
 
 }  // namespace tegula

@@ -45,9 +45,7 @@ void for_float(const char* name, DType dtype, const Run& run) {
   if (dtype == DType::bf16) return run(bf16());
   if (dtype == DType::f16) return run(f16());
   if (dtype == DType::f32) return run(f32());
-  refuse_call(
-      std::string(name) + " takes bf16, f16 and f32, not " + std::string(tegula::name(dtype)),
-      "cast the tensor");
+  refuse_call(Mistake::row_type, name, tegula::name(dtype));
 }
 
 }  // namespace
@@ -59,7 +57,8 @@ void vector_add(const Stream& stream, const Tensor& x, const Tensor& y, const Te
   add(stream, x, y, z);
 }
 
-void softmax(const Stream& stream, const Tensor& x, const Tensor& y) {
+void softmax(const Stream& stream, const Tensor& x, const Tensor& y, Loc at) {
+  const detail::CallPlace here(at);
   for_float("softmax", x.dtype(), [&](auto t) {
     static const auto k = make_softmax<decltype(t)>();
     k(stream, x, y);
@@ -67,7 +66,8 @@ void softmax(const Stream& stream, const Tensor& x, const Tensor& y) {
 }
 
 void rms_norm(const Stream& stream, const Tensor& x, const Tensor& weight, const Tensor& y,
-              float epsilon) {
+              float epsilon, Loc at) {
+  const detail::CallPlace here(at);
   for_float("rms_norm", x.dtype(), [&](auto t) {
     static const auto k = make_rms_norm<decltype(t)>();
     k(stream, x, weight, y, epsilon);

@@ -29,10 +29,6 @@ std::vector<i32> t5_buckets(int buckets, int max_distance) {
   return table;
 }
 
-void require(bool ok, const std::string& message, const std::string& hint) {
-  if (!ok) refuse_call("scores::" + message, hint);
-}
-
 /// One number of a tensor; without absence, which would ask for a select in every element.
 Tile of_head(const Tensor& t, const Tile& h) { return fill_absent(view<f32, 1>(t)(h), 0); }
 
@@ -73,8 +69,9 @@ Score softcap(ScoreNumber cap, Tanh kind) {
   };
 }
 
-Score alibi(int heads) {
-  require(heads > 0, "alibi has " + std::to_string(heads) + " heads", "give how many there are");
+Score alibi(int heads, Loc at) {
+  const detail::CallPlace here(at);
+  if (heads <= 0) refuse_call(Mistake::alibi_heads, heads);
   return [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
     const Tile slope = exp2(cast<f32>(h + 1) * (-8.0f / static_cast<float>(heads)));
     return fma(cast<f32>(kv - q), slope, s);
@@ -101,13 +98,12 @@ Score distance_bias(Tensor table, int offset) {
   };
 }
 
-Score t5_bias(Tensor table, int max_distance, bool bidirectional) {
-  require(table.rank() == 2, "t5_bias: the table is " + table.str(), "give f32 [buckets, heads]");
+Score t5_bias(Tensor table, int max_distance, bool bidirectional, Loc at) {
+  const detail::CallPlace here(at);
+  if (table.rank() != 2) refuse_call(Mistake::t5_table, table.str());
   const auto all = static_cast<int>(table.size(0)), buckets = bidirectional ? all / 2 : all;
-  require(buckets >= 2 && max_distance > buckets / 2,
-          "t5_bias: " + std::to_string(all) + " buckets up to a distance of " +
-              std::to_string(max_distance),
-          "give two or more buckets a sign, and a distance above half of them");
+  if (buckets < 2 || max_distance <= buckets / 2)
+    refuse_call(Mistake::t5_buckets, all, max_distance);
   Tensor bucket_of = Tensor::from(t5_buckets(buckets, max_distance), table.device());
   return [=](Tile s, Tile, Tile h, Tile q, Tile kv) {
     const Tile ahead = kv - q;
@@ -118,8 +114,9 @@ Score t5_bias(Tensor table, int max_distance, bool bidirectional) {
   };
 }
 
-Score bias(Tensor bias) {
-  require(bias.rank() == 4, "bias: the tensor is " + bias.str(), "give [batch, heads, q, kv]");
+Score bias(Tensor bias, Loc at) {
+  const detail::CallPlace here(at);
+  if (bias.rank() != 4) refuse_call(Mistake::bias_rank, bias.str());
   if (bias.dtype() == DType::bf16) return bias_of<bf16>(std::move(bias));
   if (bias.dtype() == DType::f16) return bias_of<f16>(std::move(bias));
   return bias_of<f32>(std::move(bias));
@@ -132,9 +129,9 @@ Score graph_distance(Tensor bias, Tensor distance) {
   };
 }
 
-Score graph_edges(Tensor table, Tensor types, Tensor lengths) {
-  require(table.rank() == 3, "graph_edges: the table is " + table.str(),
-          "give f32 [steps, heads, types]");
+Score graph_edges(Tensor table, Tensor types, Tensor lengths, Loc at) {
+  const detail::CallPlace here(at);
+  if (table.rank() != 3) refuse_call(Mistake::graph_table, table.str());
   return [table = std::move(table), types = std::move(types), lengths = std::move(lengths)](
              Tile s, Tile b, Tile h, Tile q, Tile kv) {
     const Tile length = view<i32, 3>(lengths)(b, q, kv);

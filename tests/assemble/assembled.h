@@ -48,7 +48,7 @@ inline ir::Plan expect_clean(const ir::Kernel& tile, const std::string& target, 
                              runtime::Backend backend = runtime::Backend::Llvm) {
   SCOPED_TRACE(target);
   runtime::CompileRequest request;
-  request.target = target;
+  request.target = ir::Target::find(target).value();
   request.backend = backend;
   const runtime::Compilation k = assembled(tile, request);
   EXPECT_EQ(k.plan.wgmma, is_wgmma) << k.plan.str();
@@ -65,7 +65,7 @@ inline Tensor host(std::initializer_list<std::int64_t> shape) {
 /// Products that the checker of rings follows with extents of `steps` steps.
 inline std::size_t products_followed(const ir::Kernel& tile, std::int64_t steps) {
   ir::Kernel k = ir::clone(tile);
-  k.info.target = "sm_90a";
+  k.info.target = ir::Target("sm_90a");
   ir::PassContext context;
   for (const ir::Pass& pass : ir::ir_passes()) {
     if (pass.name == "check_channels") break;

@@ -187,11 +187,11 @@ TEST_F(Assembled, AttentionFitsSm80) {
     window.mask = masks::sliding_window(Scalar<i32>(20));
     const Attention attention(window);
     runtime::CompileRequest request;
-    request.target = "sm_80";
+    request.target = ir::Target("sm_80");
     request.backend = runtime::Backend::Llvm;
     const runtime::Compilation k =
         assembled(traced("attention", [&] { attention(Q, K, V, O); }), request);
-    EXPECT_LE(k.simt.info.smem_bytes, ir::shared_limit("sm_80")) << k.plan.str();
+    EXPECT_LE(k.simt.info.smem_bytes, k.target->shared_bytes_per_cta) << k.plan.str();
     EXPECT_FALSE(k.cubin.empty());
   }
 }
@@ -220,7 +220,7 @@ TEST_F(Assembled, AttentionOfHeadDim256ForSm80) {
     const ir::Kernel tile = traced("attention", [&] { attention(Q, K, K, O); });
     for (const runtime::Backend backend : here()) {
       runtime::CompileRequest request;
-      request.target = "sm_80";
+      request.target = ir::Target("sm_80");
       request.backend = backend;
       EXPECT_FALSE(assembled(tile, request).cubin.empty());
     }

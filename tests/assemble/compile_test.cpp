@@ -80,7 +80,7 @@ TEST(Compile, CubinsAreElfFilesOfTheAssembler) {
 TEST(Compile, WithoutAnAssemblerThereIsPtx) {
   runtime::CompileRequest request;
   request.device = Device::cuda();
-  request.target = "sm_90a";
+  request.target = ir::Target("sm_90a");
   request.backend = runtime::Backend::Llvm;
   request.trace = [] {
     const Trace t = scale().trace(spec<f32>(64, 64).described(), spec<f32>(64, 64).described(), 2);

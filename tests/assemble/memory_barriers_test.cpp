@@ -13,7 +13,7 @@ using namespace test;
 
 std::string ptx_of(const ir::Kernel& tile, runtime::Backend backend) {
   runtime::CompileRequest request;
-  request.target = "sm_90a";
+  request.target = ir::Target("sm_90a");
   request.backend = backend;
   runtime::Compilation k = optimized(tile, request);
   runtime::emit(k, request);

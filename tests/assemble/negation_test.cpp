@@ -34,7 +34,7 @@ kernel @outermost simt target(sm_90a) threads(32) (%p: ptr<{1}> [arg = 0, part =
 }})",
                                        op, type, lines);
   runtime::CompileRequest request;
-  request.target = "sm_90a";
+  request.target = ir::Target("sm_90a");
   request.backend = backend;
   runtime::Compilation k;
   runtime::key(k, request);

@@ -5,6 +5,7 @@
 #include "tegula/kernels/masks.h"
 #include "tegula/kernels/scores.h"
 #include "tests/assemble/assembled.h"
+#include "tests/placed_barriers.h"
 
 namespace tegula {
 namespace {
@@ -14,6 +15,7 @@ using test::Assembled;
 using test::expect_clean;
 using test::here;
 using test::host;
+using test::placed_barriers;
 
 class NeverRescaled : public Assembled {
  protected:
@@ -28,13 +30,16 @@ class NeverRescaled : public Assembled {
     std::vector<std::string> names{"attention"};
     // The second one has the same keys a step in either form, and was compiled then.
     if (form != TileForm::wide) names.emplace_back("attention_again");
-    for (const ir::Kernel& tile : all_traced(names, [&] { attention(t, t, t, O); }))
+    for (const ir::Kernel& tile : all_traced(names, [&] { attention(t, t, t, O); })) {
+      // Its tiles share nothing but marks, whose atomic operations commute.
+      EXPECT_EQ(placed_barriers(tile, "sm_90a"), 0);
       for (const runtime::Backend backend : here()) {
         // NVVM keeps 16 bytes more than fit here, too (AttentionOfManyKeys).
         if (dim == 256 && form == TileForm::wide && spec.mask && backend == runtime::Backend::Nvrtc)
           continue;
         expect_clean(tile, "sm_90a", true, backend);
       }
+    }
   }
 };
 

@@ -59,7 +59,7 @@ TEST_F(Assembled, ABiasThatTmaHasNoRoomForFits) {
   const Attention attention(spec, {.tiles = AttentionTiles{128, 176}});
   const ir::Kernel tile = traced("attention", [&] { attention(q, kv, kv, O); });
   runtime::CompileRequest request;
-  request.target = "sm_90a";
+  request.target = ir::Target("sm_90a");
   for (const runtime::Backend backend : here()) {
     SCOPED_TRACE(runtime::name(backend));
     request.backend = backend;

@@ -26,7 +26,7 @@ using test::traced;
 runtime::Compilation compiled_for_sm_80(const ir::Kernel& tile) {
   runtime::CompileRequest request;
   request.device = Device::sim();
-  request.target = "sm_80";
+  request.target = ir::Target("sm_80");
   return test::optimized(tile, request);
 }
 
@@ -41,8 +41,9 @@ bool has(const runtime::Compilation& k, std::initializer_list<ir::Opcode> opcode
 /// What Hopper has and Ampere has not.
 void expect_older_path(const runtime::Compilation& k) {
   using enum ir::Opcode;
-  EXPECT_EQ(k.simt.info.target, "sm_80");
-  EXPECT_LE(k.simt.info.smem_bytes, ir::shared_limit("sm_80"));
+  const ir::Target sm_80("sm_80");
+  EXPECT_EQ(k.simt.info.target, sm_80);
+  EXPECT_LE(k.simt.info.smem_bytes, sm_80->shared_bytes_per_cta);
   EXPECT_FALSE(k.plan.wgmma) << k.plan.str();
   EXPECT_FALSE(has(k, {Wgmma, TmaLoad, TmaStore, MbarInit, SetMaxNReg, StMatrix, MapShared}));
 }

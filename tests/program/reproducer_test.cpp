@@ -53,7 +53,7 @@ struct Outcome {
 Outcome outcome(const CompileRequest& request, const std::vector<ir::Pass>& passes) {
   Compilation k;
   k.tile = product();
-  k.target = "sm_90a";
+  k.target = ir::Target("sm_90a");
   try {
     optimize_by(k, request, request.plan, passes);
   } catch (const InternalError& e) {
@@ -140,7 +140,7 @@ TEST(Reproducer, ADumpedTraceIsOne) {
   const EnvOverride scope(dumping);
   CompileRequest request;
   request.device = Device::sim();
-  request.target = "sm_90a";
+  request.target = ir::Target("sm_90a");
   request.plan_changes = "stages=3 copy_warps=0 persistent=0";
   request.trace = [] { return product(); };
   compile(request);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "tegula/device_profile.h"
 #include "tegula/dtype.h"
 
 /// How matrix products are cut, and which way takes least.
@@ -89,8 +90,9 @@ struct MatmulProblem {
   bool further = false;
   /// Some operand is one that tensor cores do not take as it lies.
   bool copies = false;
-  /// Multiprocessors of the GPU: an H200's, as the host's devices choose.
-  int sms = 132;
+  /// The GPU: what was measured on its model, and its multiprocessors.
+  const DeviceProfile* profile = &host_profile();
+  int sms = profile->sms;
   friend bool operator==(const MatmulProblem&, const MatmulProblem&) = default;
 };
 

@@ -50,7 +50,7 @@ class Artefact {
   /// The kernel's name, which is also the entry point's in the code.
   const std::string& name() const;
   /// "sm_90a"
-  const std::string& target() const;
+  std::string target() const;
   /// The PTX. Needs no CUDA toolkit where LLVM has compiled it; under TEGULA_BACKEND=nvrtc NVRTC
   /// makes it now, and this throws DeviceError where that is gone.
   std::string ptx() const;

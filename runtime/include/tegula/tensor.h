@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "tegula/device.h"
 #include "tegula/dlpack.h"
 #include "tegula/dtype.h"
+#include "tegula/location.h"
 #include "tegula/stream.h"
 
 namespace tegula {
@@ -74,8 +76,8 @@ struct ByteRange {
 
 /// A strided array of elements on a device. Copying a Tensor copies the handle: both mean the same
 /// elements. The memory is shared by all views of it and freed with the last; a borrowed tensor
-/// frees nothing. Mistakes in shapes and types throw CompileError, failures of the machine
-/// DeviceError.
+/// frees nothing. Mistakes in shapes and types throw CompileError with the caller's line, failures
+/// of the machine DeviceError.
 class Tensor {
  public:
   /// No tensor at all: rank 0, no data, `defined()` is false.
@@ -83,50 +85,59 @@ class Tensor {
 
   /// New memory whose elements are not initialised. On the host every byte is set to 0xff (NaN,
   /// -1), so that a use before a store shows, and the memory lies between red zones.
-  static Tensor empty(const Dims& shape, DType dtype, Device device = Device::best());
-  static Tensor zeros(const Dims& shape, DType dtype, Device device = Device::best());
+  static Tensor empty(const Dims& shape, DType dtype, Device device = Device::best(),
+                      Loc at = std::source_location::current());
+  static Tensor zeros(const Dims& shape, DType dtype, Device device = Device::best(),
+                      Loc at = std::source_location::current());
   /// Every element is `value`, rounded to `dtype`.
-  static Tensor full(const Dims& shape, double value, DType dtype, Device device = Device::best());
+  static Tensor full(const Dims& shape, double value, DType dtype, Device device = Device::best(),
+                     Loc at = std::source_location::current());
   /// 0, 1, 2, ... in row-major order, rounded to `dtype`.
-  static Tensor iota(const Dims& shape, DType dtype, Device device = Device::best());
+  static Tensor iota(const Dims& shape, DType dtype, Device device = Device::best(),
+                     Loc at = std::source_location::current());
 
   /// Random elements. The same seed gives the same values on every host, whatever the device;
   /// element i depends on (seed, i) alone. `uniform` and `integers` are over [low, high), also
   /// for float types.
   static Tensor uniform(const Dims& shape, DType dtype, double low, double high, std::uint64_t seed,
-                        Device device = Device::best());
+                        Device device = Device::best(), Loc at = std::source_location::current());
   static Tensor normal(const Dims& shape, DType dtype, double mean, double deviation,
-                       std::uint64_t seed, Device device = Device::best());
+                       std::uint64_t seed, Device device = Device::best(),
+                       Loc at = std::source_location::current());
   static Tensor integers(const Dims& shape, DType dtype, std::int64_t low, std::int64_t high,
-                         std::uint64_t seed, Device device = Device::best());
+                         std::uint64_t seed, Device device = Device::best(),
+                         Loc at = std::source_location::current());
 
   /// A copy of host values in row-major order.
   template <Element T>
-  static Tensor from(std::span<const T> values, const Dims& shape, Device device = Device::best()) {
-    return from_host(values.data(), values.size(), shape, dtype_of<T>, device);
+  static Tensor from(std::span<const T> values, const Dims& shape, Device device = Device::best(),
+                     Loc at = std::source_location::current()) {
+    return from_host(values.data(), values.size(), shape, dtype_of<T>, device, at);
   }
   template <Element T>
   static Tensor from(const std::vector<T>& values, const Dims& shape,
-                     Device device = Device::best()) {
+                     Device device = Device::best(), Loc at = std::source_location::current()) {
     if constexpr (std::is_same_v<T, bool>) {
       const std::unique_ptr<bool[]> bytes(new bool[values.size() + 1]);
       for (std::size_t i = 0; i < values.size(); ++i) bytes[i] = values[i];
-      return from_host(bytes.get(), values.size(), shape, DType::i1, device);
+      return from_host(bytes.get(), values.size(), shape, DType::i1, device, at);
     } else {
-      return from(std::span<const T>(values), shape, device);
+      return from(std::span<const T>(values), shape, device, at);
     }
   }
   /// A vector as a tensor of rank 1.
   template <Element T>
-  static Tensor from(const std::vector<T>& values, Device device = Device::best()) {
-    return from(values, Dims{static_cast<std::int64_t>(values.size())}, device);
+  static Tensor from(const std::vector<T>& values, Device device = Device::best(),
+                     Loc at = std::source_location::current()) {
+    return from(values, Dims{static_cast<std::int64_t>(values.size())}, device, at);
   }
 
   /// Foreign memory: `data` is the address of element 0. Strides count elements and may be negative
   /// or zero; none means row-major; that of an extent of 1 may be another in the tensor. `owner` is
   /// kept alive as long as any view.
   static Tensor borrow(void* data, const Dims& shape, DType dtype, Device device,
-                       const Dims& strides = {}, std::shared_ptr<void> owner = nullptr);
+                       const Dims& strides = {}, std::shared_ptr<void> owner = nullptr,
+                       Loc at = std::source_location::current());
 
   bool defined() const { return defined_; }
   DType dtype() const { return dtype_; }
@@ -136,16 +147,16 @@ class Tensor {
   /// In elements.
   const Dims& strides() const { return strides_; }
   /// Extent of a dimension; negative counts from the last. Throws CompileError out of range.
-  std::int64_t size(int dim) const;
-  std::int64_t stride(int dim) const;
+  std::int64_t size(int dim, Loc at = std::source_location::current()) const;
+  std::int64_t stride(int dim, Loc at = std::source_location::current()) const;
   std::int64_t numel() const { return numel_; }
   /// Address of element 0: of this device, not to be read on the host unless `device().on_host()`.
   void* data() const { return data_; }
   /// The host address of element 0 as a `T`. Throws CompileError unless the dtype is T's and the
   /// memory the host's.
   template <Element T>
-  T* data_as() const {
-    require_host_type(dtype_of<T>);
+  T* data_as(Loc at = std::source_location::current()) const {
+    require_host_type(dtype_of<T>, at);
     return static_cast<T*>(data_);
   }
   /// Row-major without gaps (extents of 1 may have any stride).
@@ -156,21 +167,22 @@ class Tensor {
 
   /// Elements begin, begin + step, ... before `end` of one dimension. A negative step walks down:
   /// from `begin` to just above `end` (-1 reaches element 0). Negative `dim` counts from the last.
-  Tensor slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1) const;
+  Tensor slice(int dim, std::int64_t begin, std::int64_t end, std::int64_t step = 1,
+               Loc at = std::source_location::current()) const;
   /// One index of a dimension, which disappears.
-  Tensor select(int dim, std::int64_t index) const;
-  Tensor transpose(int a, int b) const;
+  Tensor select(int dim, std::int64_t index, Loc at = std::source_location::current()) const;
+  Tensor transpose(int a, int b, Loc at = std::source_location::current()) const;
   /// Dimension i of the result is dimension order[i] of this.
-  Tensor permute(const Dims& order) const;
+  Tensor permute(const Dims& order, Loc at = std::source_location::current()) const;
   /// The dimension read backwards.
-  Tensor flip(int dim) const;
+  Tensor flip(int dim, Loc at = std::source_location::current()) const;
   /// The same elements in another shape; -1 stands for one extent to be computed. Contiguous
   /// tensors only.
-  Tensor reshape(const Dims& shape) const;
+  Tensor reshape(const Dims& shape, Loc at = std::source_location::current()) const;
   /// Dimensions of extent 1 in front of the others, until there are `rank`.
   Tensor with_rank(int rank) const;
   /// Extents of 1 repeated by a stride of 0.
-  Tensor broadcast_to(const Dims& shape) const;
+  Tensor broadcast_to(const Dims& shape, Loc at = std::source_location::current()) const;
 
   /// The same elements on another device (this very tensor if it is there already). Waits for the
   /// copy.
@@ -183,15 +195,16 @@ class Tensor {
   /// A copy with another element type: rounded to nearest even, integers wrapped.
   Tensor cast(DType dtype) const;
   /// Overwrites the elements with those of a tensor of the same shape and type, on any device.
-  void copy_from(const Tensor& source, const Stream& stream) const;
-  void copy_from(const Tensor& source) const;
+  void copy_from(const Tensor& source, const Stream& stream,
+                 Loc at = std::source_location::current()) const;
+  void copy_from(const Tensor& source, Loc at = std::source_location::current()) const;
   /// Sets every element.
   void fill(double value) const;
 
   /// The elements in row-major order. Throws CompileError unless `T` is the element type.
   template <Element T>
-  std::vector<T> to_vector() const {
-    require_type(dtype_of<T>);
+  std::vector<T> to_vector(Loc at = std::source_location::current()) const {
+    require_type(dtype_of<T>, at);
     const Tensor host = to(Device::cpu()).contiguous();
     const auto* first = static_cast<const T*>(host.data());
     return std::vector<T>(first, first + host.numel());
@@ -205,18 +218,20 @@ class Tensor {
 
   /// Takes over a DLPack tensor: its deleter is called with the last view. Throws CompileError for
   /// types Tegula lacks, after which the caller still owns it.
-  static Tensor from_dlpack(dlpack::ManagedTensorVersioned* managed);
-  static Tensor from_dlpack(dlpack::ManagedTensor* managed);
+  static Tensor from_dlpack(dlpack::ManagedTensorVersioned* managed,
+                            Loc at = std::source_location::current());
+  static Tensor from_dlpack(dlpack::ManagedTensor* managed,
+                            Loc at = std::source_location::current());
   /// Hands out a DLPack tensor sharing this memory; whoever takes it calls its deleter.
   dlpack::ManagedTensorVersioned* to_dlpack() const;
   dlpack::ManagedTensor* to_dlpack_unversioned() const;
 
  private:
   static Tensor from_host(const void* values, std::size_t count, const Dims& shape, DType dtype,
-                          Device device);
-  void require_type(DType wanted) const;
-  void require_host_type(DType wanted) const;
-  std::size_t checked_dim(int dim) const;
+                          Device device, Loc at);
+  void require_type(DType wanted, Loc at) const;
+  void require_host_type(DType wanted, Loc at) const;
+  std::size_t checked_dim(int dim, Loc at) const;
   Tensor with_layout(void* data, const Dims& shape, const Dims& strides) const;
 
   bool defined_ = false;

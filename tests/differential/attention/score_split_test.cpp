@@ -76,7 +76,7 @@ TEST(ScoreSplit, NothingIsLeftOfTheScore) {
     const Attention attention(spec);
     const ir::Kernel tile = traced("attention", [&] { attention(t, t, t, O); });
     runtime::CompileRequest request;
-    request.target = "sm_90a";
+    request.target = ir::Target("sm_90a");
     return ir::print(optimized(tile, request).simt, ir::PrintOptions{.locations = false});
   };
   const Score capped = scores::softcap(30.0f);

@@ -25,7 +25,7 @@ int count(const ir::Kernel& k, ir::RegionId r, ir::Opcode opcode) {
 /// Of the innermost loop with products.
 Step step_of(const ir::Kernel& tile, const std::string& plan) {
   runtime::CompileRequest request;
-  request.target = "sm_90a";
+  request.target = ir::Target("sm_90a");
   request.plan_changes = plan;
   const runtime::Compilation compiled = optimized(tile, request);
   const ir::Kernel& k = compiled.simt;

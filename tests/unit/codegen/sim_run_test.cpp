@@ -364,9 +364,9 @@ kernel @cluster simt target(sm_90a) threads(64) smem(1024) cluster(8) (%out: ptr
 
 TEST(SimRun, RefusesWhatItCannotExecute) {
   const ir::Kernel k = parse_located(kAdd);
-  EXPECT_THROW(simulate(k, {1, 1, 1}, {}), CompileError);
+  EXPECT_THROW(simulate(k, {1, 1, 1}, {}), InternalError);
   const ir::Kernel clusters = parse_located("kernel @k simt threads(32) cluster(2) () { }");
-  EXPECT_THROW(simulate(clusters, {3, 1, 1}, {}), CompileError);
+  EXPECT_THROW(simulate(clusters, {3, 1, 1}, {}), InternalError);
   const ir::Kernel inline_ptx =
       parse_located("kernel @k simt threads(32) () { asm [text = \"nop;\", constraints = \"\"] }");
   EXPECT_THROW(simulate(inline_ptx, {1, 1, 1}, {}), CompileError);

@@ -40,7 +40,7 @@ TEST(AtomicKind, OfFloats) {
   EXPECT_EQ(real("min", 2, NAN, DType::f32), 2);
 }
 
-TEST(AtomicKind, AnotherNameIsRefused) { EXPECT_THROW(interp::combine_of("mul"), CompileError); }
+TEST(AtomicKind, AnotherNameIsRefused) { EXPECT_THROW(interp::combine_of("mul"), InternalError); }
 
 }  // namespace
 }  // namespace tegula::ir

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 Kernel machine(const std::string& file, const std::string& changes = "") {
   Kernel k = parse(read_file(std::string(TEGULA_SOURCE_DIR) + "/" + file), file);
-  k.info.target = "sm_90a";
+  k.info.target = ir::Target("sm_90a");
   PassContext context;
   context.plan_changes = changes;
   for (const Pass& pass : ir_passes()) {

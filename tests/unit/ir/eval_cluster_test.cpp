@@ -96,7 +96,7 @@ TEST(EvalCluster, GridsThatDoNotDivideAreRefused) {
     })",
         {out.view()});
     FAIL();
-  } catch (const CompileError& e) {
+  } catch (const InternalError& e) {
     EXPECT_THAT(e.what(), HasSubstr("3 programs do not divide into clusters of 2"));
   }
 }

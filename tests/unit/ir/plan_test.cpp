@@ -195,8 +195,8 @@ TEST(Plan, TilesInTurn) {
   EXPECT_EQ(asked.groups(), 2);
   EXPECT_EQ(asked.warps, 4);
   EXPECT_EQ(asked.computing_warps(), 8);
-  EXPECT_EQ(asked.registers_at_entry(), 168);
-  EXPECT_EQ(asked.copy_registers(), 40);
+  EXPECT_EQ(asked.registers_at_entry(*Target()), 168);
+  EXPECT_EQ(asked.copy_registers(*Target()), 40);
   EXPECT_EQ(plan_of("stages=3").stages, 3);
   EXPECT_TRUE(plan_of("stages=3 multicast=1").alternate);
   for (const char* changes :

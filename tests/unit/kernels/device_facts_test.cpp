@@ -1,8 +1,7 @@
 // What the choice of tiles is told of the device at hand.
-#include "tegula/device_facts.h"
-
 #include <gtest/gtest.h>
 
+#include "tegula/device_profile.h"
 #include "tegula/kernels/fused_matmul.h"
 #include "tests/unit/runtime/mock_driver.h"
 

@@ -26,7 +26,7 @@ ir::Kernel attention_with_documents() {
 ir::Kernel laid_out(const std::string& target) {
   static const ir::Kernel traced = attention_with_documents();
   ir::Kernel k = ir::clone(traced);
-  k.info.target = target;
+  k.info.target = ir::Target::find(target).value();
   std::vector<ir::Pass> passes;
   for (const ir::Pass& pass : ir::ir_passes()) {
     passes.push_back(pass);

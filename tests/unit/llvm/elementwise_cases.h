@@ -118,7 +118,7 @@ inline ir::Kernel elementwise_kernel(DType type, const std::vector<ElementwiseCa
   using ir::AttrName;
   using ir::Opcode;
   ir::Kernel k(fmt::format("elementwise_{}", name(type)), ir::Form::Simt);
-  k.info.target = target;
+  k.info.target = ir::Target::find(target).value();
   k.info.threads = kThreads;
   ir::Builder b(k);
   std::vector<ir::Value> inputs, outputs;

@@ -36,7 +36,7 @@ ir::Kernel golden(const std::string& name) {
 Compilation compilation(const std::string& name, const std::string& target = "sm_90a") {
   CompileRequest request;
   request.device = Device::cuda();
-  request.target = target;
+  request.target = ir::Target::find(target).value();
   request.backend = Backend::Llvm;
   request.trace = [&] { return golden(name); };
   Compilation c;
@@ -62,7 +62,7 @@ TEST(ArtefactFormat, GivesBackWhatWasEncoded) {
       const Artefact a = make_artefact(c), b = round_trip(a);
       EXPECT_EQ(b.recipe, a.recipe);
       EXPECT_EQ(b.name, c.name);
-      EXPECT_EQ(b.target, target);
+      EXPECT_EQ(b.target.name(), target);
       EXPECT_EQ(b.kind, ImageKind::ptx);
       EXPECT_EQ(b.image, a.image);
       EXPECT_EQ(b.code, ".version 8.5");

@@ -16,7 +16,7 @@ TEST(Reproducer, IsTheTracedKernel) {
   // Already in SIMT form, which no pass over tiles takes.
   Compilation k;
   k.tile = ir::parse("kernel @broken simt target(sm_90a) () {\n}\n", "broken.tir");
-  k.target = "sm_90a";
+  k.target = ir::Target("sm_90a");
   try {
     optimize(k, {});
     FAIL() << "nothing was thrown";

@@ -57,6 +57,7 @@ class Stored : public ::testing::Test {
     static int next = 0;
     folder_ = fs::temp_directory_path() /
               ("tegula-stored-" + std::to_string(::getpid()) + "-" + std::to_string(next++));
+    settings_.path = env().path;
     settings_.cache_dir = folder_ / "cache";
     apply();
   }
@@ -221,7 +222,7 @@ TEST_F(Stored, WhateverChangesTheResultMakesAnotherEntry) {
   };
   nth(1, request_for("vector_add"));
   CompileRequest r = request_for("vector_add");
-  r.target = "sm_80";
+  r.target = ir::Target("sm_80");
   nth(2, r);
   r = request_for("vector_add");
   r.backend = Backend::Llvm;
@@ -295,7 +296,7 @@ class StoredCode : public Stored {
     apply();
     request_ = request_for("matmul", Device::cuda());
     request_.backend = Backend::Llvm;
-    request_.target = "sm_90a";
+    request_.target = ir::Target("sm_90a");
   }
 
   Compilation traced() const {
@@ -350,7 +351,7 @@ TEST_F(StoredCode, CodeRecipeAndReportComeBack) {
   if (!found) stored.save(got);  // tells why
   ASSERT_TRUE(found) << k.remarks.back().reason;
   EXPECT_EQ(got.name, "matmul");
-  EXPECT_EQ(got.target, "sm_90a");
+  EXPECT_EQ(got.target, ir::Target("sm_90a"));
   EXPECT_EQ(got.kind, ImageKind::cubin);
   EXPECT_EQ(got.image, want.image);
   EXPECT_EQ(got.code, "// ptx");

@@ -101,9 +101,11 @@ TEST(TensorMap, CacheEncodesOnceATensor) {
   codegen::TensorMap bad = a;
   bad.strides[1] = 8200;
   for (int i = 0; i < 2; ++i)  // a failed entry is no entry
-    EXPECT_THAT(error_of<CompileError>([&] { first_word(cache, bad); }),
-                HasSubstr("TMA cannot address argument A of kernel k: the stride of dimension 1 is "
-                          "8200 bytes"));
+    EXPECT_THAT(
+        error_of<CompileError>([&] { first_word(cache, bad); }),
+        HasSubstr(
+            "error T1226: TMA cannot address argument A of kernel k: the stride of dimension 1 is "
+            "8200 bytes"));
   EXPECT_EQ(first_word(cache, a), 0x10000u);
 }
 

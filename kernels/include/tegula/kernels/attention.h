@@ -2,9 +2,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <source_location>
 
 #include "tegula/block_mask.h"
 #include "tegula/kernels/block_list.h"
+#include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 #include "tegula/tile_ops.h"
@@ -153,16 +155,19 @@ struct AttentionExtras {
 class Attention {
  public:
   explicit Attention(AttentionSpec spec, AttentionSchedule schedule = {},
-                     AttentionNumerics numerics = {});
+                     AttentionNumerics numerics = {}, Loc at = std::source_location::current());
 
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O, const AttentionExtras& extras) const;
+                  const Tensor& O, const AttentionExtras& extras,
+                  Loc at = std::source_location::current()) const;
   /// With the logarithm `Lse` of AttentionExtras.
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O, const Tensor& Lse) const;
+                  const Tensor& O, const Tensor& Lse,
+                  Loc at = std::source_location::current()) const;
   void operator()(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-                  const Tensor& O) const;
-  void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O) const;
+                  const Tensor& O, Loc at = std::source_location::current()) const;
+  void operator()(const Tensor& Q, const Tensor& K, const Tensor& V, const Tensor& O,
+                  Loc at = std::source_location::current()) const;
 
   /// Sequences of different lengths: Q [total q, heads, head_dim], K [total kv, kv_heads,
   /// head_dim], V [total kv, kv_heads, value_dim], O [total q, heads, value_dim]; lse and row_max
@@ -171,7 +176,8 @@ class Attention {
   /// the next sequence may be multiplied by weights of 0. Lengths, their number and max_q
   /// vary without compiling.
   void varlen(const Stream& stream, const Tensor& Q, const Tensor& K, const Tensor& V,
-              const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {}) const;
+              const Tensor& O, const CuSeqlens& lengths, const AttentionExtras& extras = {},
+              Loc at = std::source_location::current()) const;
 
   /// Plan, remarks, registers of what was compiled last for `dtype`.
   std::string explain(DType dtype = DType::bf16) const;
@@ -183,8 +189,9 @@ class Attention {
 };
 
 inline Attention attention(AttentionSpec spec, AttentionSchedule schedule = {},
-                           AttentionNumerics numerics = {}) {
-  return Attention(std::move(spec), schedule, numerics);
+                           AttentionNumerics numerics = {},
+                           Loc at = std::source_location::current()) {
+  return Attention(std::move(spec), schedule, numerics, at);
 }
 
 }  // namespace tegula

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <source_location>
 
 #include "tegula/kernels/block_list.h"
+#include "tegula/location.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
@@ -34,7 +36,7 @@ enum class BlockUse : std::uint8_t {
 BlockList list_blocks(const BlockGrid& grid,
                       const std::function<BlockUse(std::int64_t b, std::int64_t h, std::int64_t m,
                                                    std::int64_t n)>& use,
-                      Device device = Device::best());
+                      Device device = Device::best(), Loc at = std::source_location::current());
 
 /// Global, near and random blocks (Zaheer et al. 2020, arXiv:2007.14062, BigBird), by numbers of
 /// blocks: the first `global` rows see all blocks and their columns are seen by all; tile m sees
@@ -46,7 +48,8 @@ struct BigBird {
   std::uint32_t seed = 1;  ///< batch entries, heads and tiles of a seed have blocks of their own
 };
 /// Throws CompileError as list_blocks does, and unless grid.block_q is grid.block_kv.
-BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device = Device::best());
+BlockList big_bird(const BlockGrid& grid, const BigBird& pattern, Device device = Device::best(),
+                   Loc at = std::source_location::current());
 
 /// Which pairs of a chosen block attention keeps.
 enum class WithinBlocks : std::uint8_t {
@@ -56,7 +59,8 @@ enum class WithinBlocks : std::uint8_t {
 };
 
 /// A list with room for `k` blocks in each row, of zeros, for select_blocks. Throws as list_blocks.
-BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device = Device::best());
+BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device = Device::best(),
+                           Loc at = std::source_location::current());
 
 /// Block top-k selection (Lu et al. 2025, arXiv:2502.13189, MoBA; Yuan et al. 2025,
 /// arXiv:2502.11089, NSA): `list` becomes the blocks that a router chose. `indices`, i32
@@ -66,6 +70,7 @@ BlockList empty_block_list(const BlockGrid& grid, std::int64_t k, Device device 
 /// into the list that its attention was made with. Throws CompileError for indices that do not fit
 /// the list.
 void select_blocks(const Stream& stream, const Tensor& indices, std::int64_t keys,
-                   WithinBlocks within, const BlockList& list);
+                   WithinBlocks within, const BlockList& list,
+                   Loc at = std::source_location::current());
 
 }  // namespace tegula

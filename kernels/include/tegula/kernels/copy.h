@@ -2,9 +2,11 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <source_location>
 #include <span>
 #include <vector>
 
+#include "tegula/kernels/call_place.h"
 #include "tegula/stream.h"
 #include "tegula/tensor.h"
 
@@ -14,13 +16,15 @@ namespace tegula {
 
 /// to = from: of one shape and type, up to three dimensions, any strides (a transposed tensor gives
 /// a transposition). The two must not overlap. Throws CompileError for what does not fit.
-void copy(const Stream& stream, const Tensor& from, const Tensor& to);
+void copy(const Stream& stream, const Tensor& from, const Tensor& to,
+          Loc at = std::source_location::current());
 
 struct TensorCopy {
   Tensor from, to;
 };
 /// Several of one type, two in a launch, which is most of what small copies take.
-void copy(const Stream& stream, std::span<const TensorCopy> copies);
+void copy(const Stream& stream, std::span<const TensorCopy> copies,
+          Loc at = std::source_location::current());
 
 /// Whether TMA brings tiles of a tensor of two or three dimensions: one of the last two is
 /// contiguous, and rows, and what other dimensions step over, begin at multiples of 16 bytes.

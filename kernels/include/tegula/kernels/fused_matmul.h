@@ -34,9 +34,9 @@ struct MatmulCall {
 };
 
 /// Throws CompileError unless shapes fit.
-void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C);
+void check_matmul(const Tensor& A, const Tensor& B, const Tensor& C, Loc made_at = {});
 MatmulProblem matmul_problem(const Tensor& A, const Tensor& B, const Tensor& C,
-                             const MatmulOptions& options, bool further = false);
+                             const MatmulOptions& options, bool further = false, Loc made_at = {});
 
 /// How a product reads a tensor whose dimension k is `k_dim`, -1 of A, -2 of B: operands that TMA
 /// or the tensor cores do not take as they lie are copied first; those of 16 bits, where it reads
@@ -58,21 +58,22 @@ class FusedMatmul {
   using Of = typename detail::FurtherBehind<Index, Fn, 1>::template Append<Body, T, O, Fn>;
 
  public:
-  explicit FusedMatmul(Fn epilogue, MatmulOptions options = {})
-      : kernels_(new Kernels{std::move(epilogue)}), options_(options) {}
+  explicit FusedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
+      : kernels_(new Kernels{std::move(epilogue)}), options_(options), made_at_(at) {}
 
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
                   const Host&... further) const {
     const bool reads_more = (... || detail::is_matrix(further));
-    run(matmul_config(detail::matmul_problem(A, B, C, options_, reads_more)), stream, A, B, C,
-        further...);
+    run(matmul_config(detail::matmul_problem(A, B, C, options_, reads_more, made_at_)), stream, A,
+        B, C, further...);
   }
   /// The same with a configuration given.
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& B,
            const Tensor& C, const Host&... further) const {
     using enum detail::MatmulWay;
+    const detail::CallPlace here(made_at_);
     Kernels& k = *kernels_;
     const detail::MatmulCall call(config, options_, stream, A, B, C, dtype_of<SumOf<T>>);
     const detail::MatmulVariant& v = call.variant;
@@ -108,11 +109,13 @@ class FusedMatmul {
   };
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
+  Loc made_at_;
 };
 
 template <class T, class O, class Fn>
-FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {}) {
-  return FusedMatmul<T, O, Fn>(std::move(epilogue), options);
+FusedMatmul<T, O, Fn> fused_matmul(Fn epilogue, MatmulOptions options = {},
+                                   Loc at = std::source_location::current()) {
+  return FusedMatmul<T, O, Fn>(std::move(epilogue), options, at);
 }
 
 }  // namespace tegula

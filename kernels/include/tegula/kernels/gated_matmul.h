@@ -1,7 +1,6 @@
 #pragma once
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "tegula/kernels/fused_matmul.h"
 
@@ -55,9 +54,9 @@ struct BatchedGatedMatmul {
 
 /// C = epilogue(A G, A U), one pass over A: the two halves of a gated unit (SwiGLU; Shazeer 2020).
 /// A [m, k], G and U [k, n] of T, C [m, n] of O, or all with a batch dimension in front; `Fn` is a
-/// lambda (Tile gate, Tile up, Index m, Index n, further..) or, told a batch's entry (0 of
-/// matrices), (Tile gate, Tile up, Index b, Index m, Index n, further..). k is never divided:
-/// `splits` and `streamed` of a configuration have no meaning, nor has `swapped`.
+/// lambda (Tile gate, Tile up, Index m, Index n, further..), or with an Index b in front of m, a
+/// batch's entry (0 of matrices). k is never divided: `splits`, `streamed` and `swapped` have no
+/// meaning in a configuration.
 template <class T, class O, class Fn>
 class FusedGatedMatmul {
   template <template <class...> class Body>
@@ -65,21 +64,21 @@ class FusedGatedMatmul {
       typename detail::FurtherBehind<Index, Fn, 2>::template Append<Body, T, O, Fn>>;
 
  public:
-  explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {})
-      : kernels_(new Kernels{std::move(epilogue)}), options_(options) {}
+  explicit FusedGatedMatmul(Fn epilogue, MatmulOptions options = {}, Loc at = {})
+      : kernels_(new Kernels{std::move(epilogue)}), options_(options), made_at_(at) {}
 
   template <class... Host>
   void operator()(const Stream& stream, const Tensor& A, const Tensor& G, const Tensor& U,
                   const Tensor& C, const Host&... further) const {
-    run(gated_matmul_config(detail::matmul_problem(A, G, C, options_)), stream, A, G, U, C,
-        further...);
+    run(gated_matmul_config(detail::matmul_problem(A, G, C, options_, false, made_at_)), stream, A,
+        G, U, C, further...);
   }
   /// The same with a configuration given, whose bn is that of each half.
   template <class... Host>
   void run(const MatmulConfig& config, const Stream& stream, const Tensor& A, const Tensor& G,
            const Tensor& U, const Tensor& C, const Host&... further) const {
-    detail::check_matmul(A, G, C);
-    detail::check_matmul(A, U, C);
+    detail::check_matmul(A, G, C, made_at_);
+    detail::check_matmul(A, U, C, made_at_);
     const auto operand = [&](const Tensor& tensor, int k_dim) {
       return detail::matmul_operand(tensor, k_dim, options_, config.direct);
     };
@@ -101,11 +100,13 @@ class FusedGatedMatmul {
   };
   std::shared_ptr<Kernels> kernels_;
   MatmulOptions options_;
+  Loc made_at_;
 };
 
 template <class T, class O, class Fn>
-FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue, MatmulOptions options = {}) {
-  return FusedGatedMatmul<T, O, Fn>(std::move(epilogue), options);
+FusedGatedMatmul<T, O, Fn> gated_matmul(Fn epilogue, MatmulOptions options = {},
+                                        Loc at = std::source_location::current()) {
+  return FusedGatedMatmul<T, O, Fn>(std::move(epilogue), options, at);
 }
 
 }  // namespace tegula

@@ -1,8 +1,10 @@
 #pragma once
 #include <cstdint>
+#include <source_location>
 #include <vector>
 
 #include "tegula/functions.h"
+#include "tegula/location.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
@@ -140,7 +142,7 @@ Mask tiled_neighbourhood(ImageSize image, ImageSize tile, MaskNumber size);
 /// `neighbourhood` on a square image of `side` x `side` pixels in Morton order: the bits of column
 /// and row alternate in a pixel's position, the column's lowest first, so that every aligned block
 /// of 4^k positions is a square. Throws CompileError unless `side` is a power of two up to 2^15.
-Mask morton_neighbourhood(int side, MaskNumber size);
+Mask morton_neighbourhood(int side, MaskNumber size, Loc at = std::source_location::current());
 
 /// Sliding tile attention (Zhang et al. 2025, arXiv:2502.04507) on an image in tiles, laid out as
 /// in tiled_neighbourhood, followed by `text` positions. A pixel sees all pixels of the tiles in a
@@ -213,7 +215,7 @@ Mask flash_mask(Tensor lower_starts, Tensor lower_ends, Tensor upper_starts, Ten
 /// it. Throws CompileError for a parent that is not before its node, for a tree of more than
 /// `nodes`, and unless `nodes` is 1 to 1024.
 Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
-                     Device device = Device::best());
+                     Device device = Device::best(), Loc at = std::source_location::current());
 
 /// Speculative decoding of several continuations at once (Miao et al. 2023, arXiv:2305.09781; Cai
 /// et al. 2024, arXiv:2401.10774, Medusa; Li et al. 2024, arXiv:2401.15077, EAGLE): positions from
@@ -222,7 +224,7 @@ Tensor ancestor_bits(const std::vector<std::vector<int>>& parents, int nodes,
 /// `nodes` nodes. For queries that are nodes only, AttentionSpec::queries_at_end gives them their
 /// positions. Earlier queries see the prefix; and_(causal(), tree(...)) is the mask of a prefill.
 /// Throws CompileError for a table that holds no tree of `nodes` nodes.
-Mask tree(MaskNumber prefix, Tensor ancestors, int nodes);
+Mask tree(MaskNumber prefix, Tensor ancestors, int nodes, Loc at = std::source_location::current());
 
 /// The mask of positions that lie further on: inner(q + q_offset, kv + kv_offset). For the parts of
 /// ring attention and of prefills in chunks.

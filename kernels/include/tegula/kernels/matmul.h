@@ -33,11 +33,13 @@ struct MatmulOptions {
 ///
 /// Throws CompileError for shapes or types that do not fit.
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-            const MatmulOptions& options = {});
-void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options = {});
+            const MatmulOptions& options = {}, Loc at = std::source_location::current());
+void matmul(const Tensor& A, const Tensor& B, const Tensor& C, const MatmulOptions& options = {},
+            Loc at = std::source_location::current());
 /// With a given configuration: bm of 64, 128, 192 or 256 unless swapped, bn of 8 to 256 in steps of
 /// 8, bk of 16 to 256 in powers of two. Throws CompileError for a cluster that is none.
 void matmul(const Stream& stream, const Tensor& A, const Tensor& B, const Tensor& C,
-            const MatmulConfig& config, const MatmulOptions& options = {});
+            const MatmulConfig& config, const MatmulOptions& options = {},
+            Loc at = std::source_location::current());
 
 }  // namespace tegula

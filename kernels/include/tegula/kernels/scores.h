@@ -1,5 +1,8 @@
 #pragma once
+#include <source_location>
+
 #include "tegula/functions.h"
+#include "tegula/location.h"
 #include "tegula/tensor.h"
 #include "tegula/value.h"
 #include "tegula/view.h"
@@ -41,7 +44,7 @@ enum class Tanh { exact, approximate };
 Score softcap(ScoreNumber cap, Tanh tanh = Tanh::exact);
 
 /// s + (kv - q) * 2^(-8 (h + 1) / heads) (Press et al. 2022, ALiBi).
-Score alibi(int heads);
+Score alibi(int heads, Loc at = std::source_location::current());
 /// s + (kv - q) * slopes[h], `slopes` f32 [heads].
 Score alibi(Tensor slopes);
 
@@ -56,11 +59,12 @@ Score distance_bias(Tensor table, int offset);
 /// s + table[bucket(kv - q), h], `table` f32 [buckets, heads] as T5 keeps it (Raffel et al. 2020).
 /// Half of the buckets are of one distance each, the others grow logarithmically up to
 /// `max_distance`; `bidirectional` gives each sign half of all, else keys ahead count as at 0.
-Score t5_bias(Tensor table, int max_distance, bool bidirectional);
+Score t5_bias(Tensor table, int max_distance, bool bidirectional,
+              Loc at = std::source_location::current());
 
 /// s + bias[b, h, q, kv], `bias` f32, bf16 or f16 [batch or 1, heads or 1, q or 1, kv or 1];
 /// extents of 1 stand for all (AlphaFold's pair bias, Swin's relative table written out).
-Score bias(Tensor bias);
+Score bias(Tensor bias, Loc at = std::source_location::current());
 
 /// s + bias[h, distance[b, q, kv]], `bias` f32 [heads, distances], `distance` i32 [batch, q, kv]
 /// (Ying et al. 2021, Graphormer's spatial encoding).
@@ -68,7 +72,8 @@ Score graph_distance(Tensor bias, Tensor distance);
 /// s + the mean over the edges n < lengths[b, q, kv] of a path of table[n, h, types[b, q, kv, n]];
 /// `table` f32 [steps, heads, types], `types` i32 [batch, q, kv, steps], `lengths` i32 [batch, q,
 /// kv] (Graphormer's edge encoding). An empty path adds 0.
-Score graph_edges(Tensor table, Tensor types, Tensor lengths);
+Score graph_edges(Tensor table, Tensor types, Tensor lengths,
+                  Loc at = std::source_location::current());
 
 /// s * factors[q], `factors` f32 [q_length].
 Score query_temperature(Tensor factors);

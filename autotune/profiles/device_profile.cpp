@@ -1,0 +1,80 @@
+#include "tegula/device_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "autotune/profiles/rows.h"
+#include "ir/target.h"
+#include "runtime/context.h"
+
+namespace tegula {
+namespace {
+
+const ir::TargetRow& target_of(const DeviceProfile& p) {
+  return *ir::Target::of_capability(p.capability);
+}
+
+/// Smaller is nearer; capabilities count before rates.
+auto distance(const DeviceProfile& row, const GpuModel& gpu) {
+  const auto ratio = [](double a, double b) {
+    return a > 0 && b > 0 ? std::abs(std::log(a / b)) : 0;
+  };
+  return std::tuple(std::abs(row.capability - gpu.capability),
+                    ratio(row.memory_gbs, gpu.memory_gbs) + ratio(row.sms, gpu.sms));
+}
+
+GpuModel model_of(const runtime::DeviceProperties& p) {
+  // Two transfers a clock.
+  const double gbs = 2.0 * p.memory_clock_khz * p.memory_bus_bits / 8 / 1e6;
+  return {p.name, p.compute(), p.sm_count, gbs};
+}
+
+}  // namespace
+
+std::int64_t DeviceProfile::ring_bytes() const { return target_of(*this).ring_bytes(); }
+
+int DeviceProfile::registers_per_sm() const { return target_of(*this).registers_per_sm; }
+
+int DeviceProfile::consumer_registers(int consumer_warps, int producer_registers) const {
+  return target_of(*this).setmaxnreg_beside(consumer_warps, ir::kWarpgroupWarps,
+                                            producer_registers);
+}
+
+const DeviceProfile& host_profile() { return autotune::kH200; }
+
+ProfileMatch find_profile(const GpuModel& gpu) {
+  for (const DeviceProfile* row : autotune::kProfiles)
+    if (row->capability == gpu.capability && row->sms == gpu.sms && gpu.name == row->driver_name)
+      return {row, true};
+  return {*std::ranges::min_element(autotune::kProfiles, {},
+                                    [&](const DeviceProfile* row) { return distance(*row, gpu); }),
+          false};
+}
+
+ProfileMatch find_profile(int ordinal) {
+  return find_profile(model_of(runtime::device_properties(ordinal)));
+}
+
+const DeviceProfile& device_profile(Device device) {
+  if (device.kind != DeviceKind::cuda) return host_profile();
+  struct Known {
+    const runtime::DeviceProperties* gpu = nullptr;
+    const DeviceProfile* profile = nullptr;
+  };
+  // The GPU asked about last is remembered; properties stay where they are as long as the process
+  // lives.
+  thread_local Known known;
+  const runtime::DeviceProperties& gpu = runtime::device_properties(device.index);
+  if (known.gpu != &gpu) known = {&gpu, find_profile(device.index).profile};
+  return *known.profile;
+}
+
+int multiprocessors(Device device) {
+  return device.kind == DeviceKind::cuda ? runtime::device_properties(device.index).sm_count
+                                         : host_profile().sms;
+}
+
+bool has_wgmma(Device device) { return runtime::default_target(device)->has_wgmma; }
+
+}  // namespace tegula

@@ -1,0 +1,33 @@
+#include "ir/loop.h"
+
+namespace tegula::ir {
+
+Value add_carry(Kernel& k, OpId loop, Value init) {
+  const Type type = k.type(init);
+  k[loop].operands.push_back(init);
+  k.add_result(loop, type);
+  Value carry;
+  for (std::size_t r = 0; r < k[loop].regions.size(); ++r)
+    carry = k.add_arg(k[loop].regions[r], type);
+  return carry;
+}
+
+std::optional<Merge> merge_of(const Kernel& k, Value v) {
+  const ValueData& d = k[v];
+  const OpId op = d.def ? d.def : d.region ? k[d.region].owner : OpId();
+  if (!op || !(is_loop(k[op]) || (d.def && k[op].opcode == Opcode::If))) return std::nullopt;
+  const std::size_t first = d.def ? 0 : first_carry(k[op].opcode);
+  return d.position < first ? std::nullopt : std::optional(Merge{op, d.position - first});
+}
+
+std::vector<Value> incoming_values(const Kernel& k, const Merge& m) {
+  const OpData& d = k[m.op];
+  std::vector<Value> all;
+  if (is_loop(d)) all.push_back(loop_inits(d)[m.index]);
+  for (RegionId r : d.regions)
+    if (d.opcode != Opcode::While || r == d.regions.back())  // the other region yields a condition
+      all.push_back(k[k.terminator(r)].operands[m.index]);
+  return all;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,391 @@
+// Forward propagation of absence; loops are iterated until nothing changes.
+#include "ir/passes/absence/absence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/loop.h"
+#include "ir/reshape_groups.h"
+#include "support/errors.h"
+
+namespace tegula::ir {
+
+void merge_bounds(std::vector<Bound>& into, std::span<const Bound> more) {
+  for (const Bound& bound : more)
+    if (std::ranges::find(into, bound) == into.end()) into.push_back(bound);
+}
+
+Absence::Absence(Kernel& k, bool defines_carries)
+    : k_(k), known_(k), defines_carries_(defines_carries) {
+  region(k.body());
+}
+
+std::span<const Bound> Absence::of(Value v) const {
+  const auto it = bounds_.find(v);
+  return it == bounds_.end() ? std::span<const Bound>() : std::span<const Bound>(it->second);
+}
+
+bool Absence::reads_zero(Value v) const {
+  const OpId def = k_[v].def;
+  if (!def || of(v).empty()) return of(v).empty();
+  const OpData& d = k_[def];
+  using enum Opcode;
+  if (d.opcode == LoadView) return at_offsets(def).empty();
+  // A cast keeps 0; shape ops move elements only.
+  if (d.is(Cast, Permute, ExpandDims, Neg, Abs)) return reads_zero(d.operands[0]);
+  if (d.opcode == Mul && d.operands[0] == d.operands[1]) return reads_zero(d.operands[0]);
+  if (d.opcode == Dot)
+    return is_zero(k_, d.operands[2]) && reads_zero(d.operands[0]) && reads_zero(d.operands[1]);
+  return false;
+}
+
+std::vector<Bound> Absence::at_offsets(OpId op) const {
+  const bool is_store = k_[op].opcode == Opcode::StoreView;
+  List bounds;
+  for (std::size_t i = is_store ? 2 : 1; i < k_[op].operands.size(); ++i)
+    merge_bounds(bounds, of(k_[op].operands[i]));
+  return bounds;
+}
+
+bool Absence::set(Value v, List bounds) {
+  List& now = bounds_[v];
+  if (now == bounds) return false;
+  now = std::move(bounds);
+  return true;
+}
+
+void Absence::region(RegionId r) {
+  for (OpId o : k_.ops(r)) op(o);
+}
+
+Absence::List Absence::union_of_operands(OpId op) const {
+  List all;
+  // A scalar's absence makes the whole tile absent.
+  for (Value v : k_[op].operands) merge_bounds(all, of(v));
+  return all;
+}
+
+// ---- shape ops
+/// The mask behind an op that moves elements, which moves it alike.
+Value Absence::moved_mask(OpId id, Value mask) {
+  Value& moved = moved_[{id, mask}];
+  if (moved) return moved;
+  Builder b(k_, id);
+  AttrList attrs = k_[id].attrs;
+  const Type type = k_.type(k_[id].results[0]).with_elem({DType::i1, false});
+  const OpId made =
+      b.create(k_[id].opcode, std::array{mask}, std::span(&type, 1), std::move(attrs));
+  return moved = k_[made].results[0];
+}
+
+void Absence::remap(OpId op, const std::vector<int>& new_dim) {
+  List moved;
+  const List before(of(k_[op].operands[0]).begin(), of(k_[op].operands[0]).end());
+  for (Bound bound : before) {
+    if (bound.dim >= 0) bound.dim = new_dim[static_cast<std::size_t>(bound.dim)];
+    if (bound.dim == Bound::kElements) bound.mask = moved_mask(op, bound.mask);
+    moved.push_back(bound);
+  }
+  const std::vector<Value> results(k_[op].results.begin(), k_[op].results.end());
+  for (Value v : results) set(v, moved);
+}
+
+void Absence::broadcast(OpId id) {
+  const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
+  List wide(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
+  for (Bound& bound : wide) {
+    if (bound.dim == Bound::kElements) bound.mask = moved_mask(id, bound.mask);
+    if (bound.dim < 0) continue;
+    const auto d = static_cast<std::size_t>(bound.dim);
+    if (from[d] == to[d]) continue;
+    if (!bound.mask) {
+      bound.is_repeated = true;
+      continue;
+    }
+    // A line of one element is repeated by itself.
+    Value& moved = moved_[{id, bound.mask}];
+    if (!moved) {
+      Builder b(k_, id);
+      moved =
+          b.op(Opcode::Broadcast, {bound.mask}, Type::tile({DType::i1, false}, to.subspan(d, 1)));
+    }
+    bound.mask = moved;
+  }
+  set(k_[id].results[0], std::move(wide));
+}
+
+/// The bound as a mask. One dimension that a whole group becomes stays a coordinate.
+Bound Absence::reshaped(Builder& b, const Bound& bound, std::span<const std::int64_t> from,
+                        std::span<const std::int64_t> to) {
+  Bound of_result{Bound::kElements};
+  of_result.is_of_elements = bound.is_of_elements;
+  const int whole = bound.dim < 0 ? -1 : dim_after_reshape(from, to, bound.dim);
+  if (whole < 0) {
+    const Value all = mask(b, bound, from);
+    of_result.mask = b.op(Opcode::Reshape, {all}, Type::tile({DType::i1, false}, to));
+    return of_result;
+  }
+  // The group by itself, whose dimensions become the one.
+  const auto groups = reshape_groups(from, to);
+  const auto group = std::ranges::find_if(groups, [&](const ReshapeGroup& g) {
+    return static_cast<std::size_t>(bound.dim) < g.from_end;
+  });
+  Bound within = bound;
+  within.dim -= static_cast<int>(group->from);
+  const Value all = mask(b, within, from.subspan(group->from, group->from_end - group->from));
+  of_result.dim = whole;
+  of_result.mask =
+      b.op(Opcode::Reshape, {all},
+           Type::tile({DType::i1, false}, to.subspan(static_cast<std::size_t>(whole), 1)));
+  return of_result;
+}
+
+/// Splitting or merging moves elements between dimensions; followed as intervals are dimensions
+/// that stay, and bounds that leave out everything or nothing. The others become masks.
+void Absence::reshape(OpId id) {
+  const auto from = k_.type(k_[id].operands[0]).shape(), to = k_.type(k_[id].results[0]).shape();
+  List moved(of(k_[id].operands[0]).begin(), of(k_[id].operands[0]).end());
+  for (Bound& bound : moved) {
+    if (bound.dim == Bound::kWhole) continue;
+    const Bound before = bound;
+    const std::int64_t extent =
+        bound.dim >= 0 ? from[static_cast<std::size_t>(bound.dim)] : std::int64_t{0};
+    bound.dim = bound.dim >= 0 ? dim_after_reshape(from, to, bound.dim) : Bound::kElements;
+    if (bound.dim >= 0 && to[static_cast<std::size_t>(bound.dim)] == extent) continue;
+    if (!before.mask && (bound.is_repeated || extent == 1)) {
+      bound.is_repeated = bound.dim >= 0;
+      continue;
+    }
+    Made& made = made_[{id, static_cast<std::size_t>(&bound - moved.data())}];
+    if (made.from != List{before}) {
+      Builder b(k_, id);
+      made = {{before}, {reshaped(b, before, from, to)}};
+    }
+    bound = made.bounds[0];
+  }
+  set(k_[id].results[0], std::move(moved));
+}
+
+// ---- boxes
+Value Absence::limit(Value view, std::int64_t axis, Type type) {
+  Value& v = limits_[{view.index, axis}];
+  if (v) return v;
+  // At the head of the body, so that equal limits are one value that every region sees.
+  Builder b(k_);
+  b.before(k_[k_.body()].first);
+  return v = b.op(Opcode::ViewDim, {view}, type, {{AttrName::axis, axis}});
+}
+
+/// The bounds of the box that a load reads.
+Absence::List Absence::outside(OpId op, std::vector<Value> operands) {
+  const Ints axes(k_[op].attrs.ints(AttrName::axes).begin(),
+                  k_[op].attrs.ints(AttrName::axes).end());
+  const Ints inside(k_[op].attrs.ints(AttrName::inside).begin(),
+                    k_[op].attrs.ints(AttrName::inside).end());
+  const Value view = operands[0];
+  const Type tile = k_.type(k_[op].results[0]);
+  List bounds = at_offsets(op);
+  for (std::int64_t v = 0; v < k_.type(view).rank(); ++v) {
+    if (std::ranges::find(inside, v) != inside.end()) continue;
+    const auto t = std::ranges::find(axes, v);
+    const Value offset = operands[static_cast<std::size_t>(1 + v)];
+    const int dim = t == axes.end() ? Bound::kWhole : static_cast<int>(t - axes.begin());
+    const std::int64_t extent = dim < 0 ? 1 : tile.shape()[static_cast<std::size_t>(dim)];
+    if (known_.is_inside(offset, extent, view, static_cast<int>(v), op)) continue;
+    bounds.push_back({dim, offset, limit(view, v, k_.type(offset))});
+  }
+  return bounds;
+}
+
+void Absence::load(OpId op) {
+  // An element is there wherever it lies: outside of its view it is 0.
+  if (!k_.type(k_[op].results[0]).is_tile()) {
+    set(k_[op].results[0], at_offsets(op));
+    return;
+  }
+  // Copies: making the limits' ops moves the op.
+  List bounds = outside(op, {k_[op].operands.begin(), k_[op].operands.end()});
+  set(k_[op].results[0], std::move(bounds));
+}
+
+std::vector<Bound> Absence::before_fill(Value v) {
+  const OpId def = k_[v].def;
+  if (def && k_[def].opcode == Opcode::LoadView && !k_.type(v).is_tile())
+    return outside(def, {k_[def].operands.begin(), k_[def].operands.end()});
+  return {of(v).begin(), of(v).end()};
+}
+
+void Absence::crop(OpId id) {
+  // Limits are compared without sign.
+  Value& end = ends_[id];
+  const Value given = k_[id].operands[2];
+  const OpId extent = k_[given].def;
+  if (!end && extent && k_[extent].opcode == Opcode::ViewDim)
+    end = limit(k_[extent].operands[0], k_[extent].attrs.i(AttrName::axis), k_.type(given));
+  if (!end) {
+    Builder b(k_, id);
+    const Value zero = b.constant(k_.type(given), std::int64_t{0});
+    end = b.op(Opcode::Max, {given, zero});
+  }
+  const OpData& d = k_[id];
+  List bounds(of(d.operands[0]).begin(), of(d.operands[0]).end());
+  merge_bounds(bounds,
+               std::array{Bound{static_cast<int>(d.attrs.i(AttrName::axis)), d.operands[1], end}});
+  set(d.results[0], std::move(bounds));
+}
+
+/// Where the program's part of a tile at `offset` begins.
+Value Absence::share(OpId id, Value offset, std::int64_t extent) {
+  Value& at = shares_[{id, offset}];
+  if (at) return at;
+  Builder b(k_, id);
+  const Type type = k_.type(offset);
+  const Value rank = b.op(Opcode::ClusterRank, {}, Type::scalar(DType::i32));
+  const Value first = b.mul(b.cast(rank, type.dtype()), b.constant(type, extent));
+  return at = b.add(offset, first);
+}
+
+/// The receiver's own part.
+void Absence::cluster_sum(OpId id) {
+  const Value whole = k_[id].operands[0], part = k_[id].results[0];
+  const std::int64_t axis = k_[id].attrs.i(AttrName::axis);
+  const std::int64_t extent = k_.type(part).shape()[static_cast<std::size_t>(axis)];
+  List bounds(of(whole).begin(), of(whole).end());
+  for (Bound& bound : bounds) {
+    if (bound.mask)
+      fail(Mistake::absent_one_by_one, k_[id].loc,
+           {{k_[whole].def ? k_[k_[whole].def].loc : Loc(), "the tile"}});
+    if (bound.dim == axis && !bound.is_repeated) bound.offset = share(id, bound.offset, extent);
+  }
+  set(part, std::move(bounds));
+}
+
+// ---- folds and products
+void Absence::reduce(OpId id) {
+  const int axis = static_cast<int>(k_[id].attrs.i(AttrName::axis));
+  const Type operand = k_.type(k_[id].operands[0]);
+  List kept, skipped;
+  for (Bound bound : union_of_operands(id)) {
+    if (bound.dim == axis || bound.dim < 0 || bound.is_of_elements) {
+      skipped.push_back(bound);
+      continue;
+    }
+    if (bound.dim > axis) --bound.dim;
+    kept.push_back(bound);
+  }
+  // Without a known identity nothing becomes of nothing.
+  if (k_[id].opcode == Opcode::ReduceWith && !skipped.empty()) {
+    Made& made = made_[{id, 0}];
+    if (made.from != skipped) {
+      Builder b(k_, id);
+      const Value present = mask_of_all(b, skipped, operand);
+      Bound any;
+      any.mask = b.op(Opcode::Reduce, {present}, {{AttrName::axis, axis}, {AttrName::kind, "or"}});
+      any.dim = k_.type(any.mask).is_tile() ? Bound::kElements : Bound::kWhole;
+      made = {skipped, {any}};
+    }
+    kept.push_back(made.bounds[0]);
+  }
+  const std::vector<Value> results(k_[id].results.begin(), k_[id].results.end());
+  for (Value v : results) set(v, kept);
+}
+
+void Absence::dot(OpId id) {
+  const OpData& d = k_[id];
+  List kept(of(d.operands[2]).begin(), of(d.operands[2]).end());
+  for (int i = 0; i < 2; ++i)
+    for (const Bound& bound : of(d.operands[static_cast<std::size_t>(i)]))
+      if (bound.dim == i && !bound.is_of_elements) merge_bounds(kept, std::array{bound});
+  set(d.results[0], std::move(kept));
+}
+
+void Absence::op(OpId id) {
+  const OpData& d = k_[id];
+  using enum Opcode;
+  if (d.opcode == LoadView) return load(id);
+  if (is_loop(d)) return loop(id);
+  if (d.opcode == FillAbsent) {
+    set(d.results[0], {});
+    return;
+  }
+  if (d.opcode == Crop) return crop(id);
+  if (d.opcode == ClusterSum) return cluster_sum(id);
+  const auto dims = [&](Value v) { return static_cast<int>(k_.type(v).rank()); };
+  std::vector<int> map;
+  if (d.opcode == ExpandDims) {
+    const int axis = static_cast<int>(d.attrs.i(AttrName::axis));
+    for (int i = 0; i < dims(d.operands[0]); ++i) map.push_back(i < axis ? i : i + 1);
+    return remap(id, map);
+  }
+  if (d.opcode == Permute) {
+    map.resize(static_cast<std::size_t>(dims(d.operands[0])));
+    const auto order = d.attrs.ints(AttrName::order);
+    for (std::size_t i = 0; i < order.size(); ++i)
+      map[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+    return remap(id, map);
+  }
+  if (d.opcode == Broadcast) return broadcast(id);
+  if (d.is(Reduce, ArgReduce, ReduceWith)) return reduce(id);
+  if (d.opcode == Dot) return dot(id);
+  if (d.opcode == Reshape) return reshape(id);
+  if (d.opcode == If) return branch(id);
+  if (d.opcode == Select) return select(id);
+  const List all = union_of_operands(id);
+  for (Value v : k_[id].results)
+    if (k_.type(v).is_tile() || k_.type(v).is_scalar()) set(v, all);
+}
+
+// ---- conditions that say what a bound says
+/// Compares without sign where a value below zero is outside too.
+Value Absence::below(Builder& b, Value at, const Bound& bound) {
+  if (bound.is_upper) return b.cmp("lt", at, bound.limit);
+  const DType u = k_.type(bound.limit).dtype() == DType::i32 ? DType::u32 : DType::u64;
+  const auto unsigned_of = [&](Value v) {
+    return b.op(Opcode::Bitcast, {v}, k_.type(v).with_dtype(u));
+  };
+  const Value end = unsigned_of(bound.limit);
+  return b.cmp("lt", unsigned_of(at), end);
+}
+
+Value Absence::plain(Builder& b, Value offset) {
+  const Value present = mask_of_all(b, of(offset), k_.type(offset));
+  return present ? b.select(present, offset, b.constant(k_.type(offset), std::int64_t{0})) : offset;
+}
+
+Value Absence::scalar_inside(Builder& b, const Bound& bound) {
+  return bound.mask ? bound.mask : below(b, plain(b, bound.offset), bound);
+}
+
+Value Absence::line(Builder& b, const Bound& bound, std::int64_t extent) {
+  if (bound.mask) return bound.mask;
+  if (bound.is_repeated)
+    return b.op(Opcode::Splat, {scalar_inside(b, bound)},
+                Type::tile({DType::i1, false}, std::span(&extent, 1)));
+  const DType index = k_.type(bound.offset).dtype();
+  const Value at = b.op(Opcode::Arange, {}, Type::tile({index, false}, std::span(&extent, 1)),
+                        {{AttrName::start, 0}});
+  return below(b, b.add(at, plain(b, bound.offset)), bound);
+}
+
+Value Absence::mask(Builder& b, const Bound& bound, std::span<const std::int64_t> shape) {
+  const Type type = Type::tile({DType::i1, false}, shape);
+  if (bound.dim == Bound::kElements) return bound.mask;
+  if (bound.is_whole() && !(bound.mask && bound.dim >= 0))
+    return b.op(Opcode::Splat, {scalar_inside(b, bound)}, type);
+  Value inside = line(b, bound, shape[static_cast<std::size_t>(bound.dim)]);
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+    if (d != bound.dim) inside = b.op(Opcode::ExpandDims, {inside}, {{AttrName::axis, d}});
+  return shape.size() == 1 ? inside : b.op(Opcode::Broadcast, {inside}, type);
+}
+
+Value Absence::mask_of_all(Builder& b, std::span<const Bound> bounds, Type type) {
+  Value all;
+  for (const Bound& bound : bounds) {
+    const Value one = type.is_tile() ? mask(b, bound, type.shape()) : scalar_inside(b, bound);
+    all = all ? b.op(Opcode::And, {all, one}) : one;
+  }
+  return all;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,291 @@
+// Absence of what loops carry. A bound that is the same in every step is one of the carry, and of
+// what the loop leaves behind. Where what a step's value lacks may change from step to step, the
+// carry keeps its element instead:
+//
+//   next = add old, x                ->  kept = add old, (fill_absent x, 0)
+//   next                             ->  kept = select present, (any value) next, (any value) old
+//
+// cropped by the bounds that do not change. The first value is cropped by these, too, so that the
+// number of steps does not matter. Where the first value lacks what later ones have, presence is
+// carried beside the values (absence_presence.cpp).
+#include <algorithm>
+#include <iterator>
+
+#include "ir/loop.h"
+#include "ir/passes/absence/absence.h"
+#include "tegula/error.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr int kMaxDepth = 24;
+
+bool is_inside_loop(const Kernel& k, OpId loop, Value v) {
+  RegionId r = k[v].def ? k[k[v].def].parent : k[v].region;
+  while (r) {
+    const OpId owner = k[r].owner;
+    if (owner == loop) return true;
+    r = owner ? k[owner].parent : RegionId();
+  }
+  return false;
+}
+
+}  // namespace
+
+/// The same in every step: computed from nothing that the loop counts, carries or may write.
+bool Absence::is_invariant(OpId loop, Value v, int depth) const {
+  if (!v || !is_inside_loop(k_, loop, v)) return true;
+  const OpId def = k_[v].def;
+  if (!def || depth > kMaxDepth || !k_[def].regions.empty()) return false;
+  const OpData& d = k_[def];
+  // An element that nobody writes.
+  const bool is_read = d.opcode == Opcode::LoadView && k_.type(v).is_scalar() &&
+                       k_.type(d.operands[0]).view_facts().access == Access::In;
+  if (!is_read && !info(d.opcode).has(kPure) && d.opcode != Opcode::Const) return false;
+  return std::ranges::all_of(d.operands, [&](Value o) { return is_invariant(loop, o, depth + 1); });
+}
+
+void Absence::move_in_front(OpId loop, Value v) {
+  if (!v || !is_inside_loop(k_, loop, v)) return;
+  const OpId def = k_[v].def;
+  const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+  for (Value o : operands) move_in_front(loop, o);
+  k_.unlink(def);
+  k_.insert_before(loop, def);
+  // Where it is now, nothing is proved of it.
+  k_[def].attrs.erase(AttrName::inside);
+}
+
+bool Absence::bring_in_front(OpId loop, const Bound& bound) {
+  for (Value v : {bound.offset, bound.limit, bound.mask})
+    if (!is_invariant(loop, v)) return false;
+  for (Value v : {bound.offset, bound.limit, bound.mask}) move_in_front(loop, v);
+  return true;
+}
+
+/// The value, absent outside of intervals that hold for all steps.
+Value Absence::cropped(Builder& b, Value v, std::span<const Bound> bounds) {
+  for (const Bound& bound : bounds) {
+    const Value first = bound.offset;
+    Value end = end_of(bound);
+    const int axis = bound.dim;
+    if (bound.is_whole()) {
+      v = only_where(b, scalar_inside(b, bound), v);
+      continue;
+    }
+    if (bound.is_guarded) {
+      // Nearer than "no limit", to which no offset can be added.
+      const std::int64_t extent = k_.type(v).shape()[static_cast<std::size_t>(axis)];
+      const Value far = b.add(first, b.constant(k_.type(first), (extent + 63) / 64 * 64));
+      end = b.op(Opcode::Min, {end, far});
+    }
+    v = b.op(Opcode::Crop, {v, first, end}, k_.type(v), {{AttrName::axis, axis}});
+  }
+  return v;
+}
+
+/// `next` as the sum of the old value and something that lacks all that `next` lacks and is 0
+/// there: then the sum is what is kept. None where it is no such sum.
+Value Absence::sum_that_keeps(Builder& b, OpId next, Value old, const List& varying) {
+  if (!next || k_[next].operands.size() != 2) return {};
+  const OpData& d = k_[next];
+  using enum Opcode;
+  const bool commutes = d.is(Add, Or, Xor);
+  if (!commutes && d.opcode != Sub) return {};
+  const std::size_t at = d.operands[0] == old ? 0 : commutes && d.operands[1] == old ? 1 : 2;
+  if (at == 2 || d.operands[1 - at] == old) return {};
+  const Value x = d.operands[1 - at];
+  const auto missing = of(x);
+  List others;
+  for (const Bound& bound : missing)
+    if (std::ranges::find(varying, bound) == varying.end()) {
+      if (bound.mask || bound.is_upper) return {};
+      others.push_back(bound);
+    }
+  const bool lacks_all = std::ranges::all_of(varying, [&](const Bound& bound) {
+    return std::ranges::find(missing, bound) != missing.end();
+  });
+  if (!lacks_all) return {};
+  const Type type = k_.type(x);
+  Value filled = b.op(FillAbsent, {x, b.zero(Type::of(type.elem()))}, type);
+  if (type.is_tile()) filled = cropped(b, filled, others);
+  std::vector<Value> operands(k_[next].operands.begin(), k_[next].operands.end());
+  operands[1 - at] = filled;
+  return k_[b.create(k_[next].opcode, operands, k_[next].attrs)].results[0];
+}
+
+void Absence::keep(OpId loop, std::size_t i, const List& varying, const List& invariant) {
+  const OpId yield = k_.terminator(k_[loop].regions.back());
+  const Value next = k_[yield].operands[i], old = body_carries(k_, loop)[i];
+  Builder b(k_, yield);
+  b.loc = k_[next].def ? k_[k_[next].def].loc : k_[loop].loc;
+  Value kept = sum_that_keeps(b, k_[next].def, old, varying);
+  if (!kept) {
+    const Type type = k_.type(next);
+    // One condition for the whole tile, if that is all that varies.
+    const bool is_whole = std::ranges::all_of(varying, [](const Bound& x) { return x.is_whole(); });
+    const Value present = mask_of_all(b, varying, is_whole ? Type::scalar(type.dtype()) : type);
+    const Value now = any_value(b, next);
+    kept = b.select(present, now, any_value(b, old));
+    if (type.is_tile()) kept = cropped(b, kept, invariant);
+  }
+  k_[yield].operands[i] = kept;
+  ++rewritten_;
+}
+
+/// Whether the carry lacks more, the same in every step, than was known of it.
+bool Absence::grow(OpId loop, std::size_t i, List& carried) {
+  const Value next = loop_nexts(k_, loop)[i];
+  // A scalar cannot be cropped.
+  if (!k_.type(next).is_tile()) return false;
+  const List found(of(next).begin(), of(next).end());
+  bool changed = false;
+  for (const Bound& bound : found) {
+    if (has_bound(carried, bound) || !bring_in_front(loop, bound)) continue;
+    carried.push_back(bound);
+    changed = true;
+  }
+  return changed;
+}
+
+std::span<const Bound> Absence::begin_of(OpId loop, std::size_t i) const {
+  return of(loop_inits(k_[loop])[i]);
+}
+
+/// Bounds by which the next value lacks elements: in every iteration, by bounds that hold in front
+/// of the loop, and in some iterations.
+Absence::Lacking Absence::next_lacks(OpId loop, std::size_t i, const List& carried) const {
+  Lacking lacking;
+  for (const Bound& bound : of(loop_nexts(k_, loop)[i]))
+    if (const Bound* const known = find_bound(carried, bound))
+      lacking.always.push_back(*known);
+    else
+      lacking.at_times.push_back(bound);
+  return lacking;
+}
+
+/// Carries presence beside a carry whose first value lacks elements that later values have. Returns
+/// whether the carry is one.
+bool Absence::begin_apart(OpId loop, std::size_t i, const List& carried) {
+  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
+  const Lacking next = next_lacks(loop, i, carried);
+  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(next.always, x); }))
+    return false;
+  add_presence(loop, i, next.always, !next.at_times.empty());
+  return true;
+}
+
+/// A carry whose next value lacks others from step to step keeps its elements. Whether it is one.
+bool Absence::keep_at_times(OpId loop, std::size_t i, const List& carried) {
+  Lacking next = next_lacks(loop, i, carried);
+  if (next.at_times.empty()) return false;
+  // Masks and open intervals are no crops: they count as varying.
+  List cut;
+  for (const Bound& bound : next.always)
+    (bound.is_interval() ? cut : next.at_times).push_back(bound);
+  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end());
+  if (std::ranges::all_of(begins, [&](const Bound& x) { return has_bound(cut, x); }))
+    keep(loop, i, next.at_times, cut);
+  else
+    add_presence(loop, i, cut, true);
+  return true;
+}
+
+/// The first value comes to lack what every later value lacks. Whether the loop has to be followed
+/// again.
+bool Absence::begin_alike(OpId loop, std::size_t i, const List& carried) {
+  const List begins(begin_of(loop, i).begin(), begin_of(loop, i).end()),
+      found = next_lacks(loop, i, carried).always;
+  List missing;
+  std::ranges::copy_if(found, std::back_inserter(missing),
+                       [&](const Bound& x) { return !has_bound(begins, x); });
+  if (missing.empty() || !k_.type(loop_inits(k_[loop])[i]).is_tile()) return false;
+  ++rewritten_;
+  const bool are_crops = std::ranges::all_of(missing, [&](const Bound& x) {
+    return x.is_interval() && !x.is_whole() && !x.is_guarded && is_limit_of_crop(x);
+  });
+  if (are_crops) {
+    Builder b(k_, loop);
+    const Value start = cropped(b, loop_inits(k_[loop])[i], missing);
+    loop_inits(k_[loop])[i] = start;
+    return false;
+  }
+  lack_alike(loop, i, found);
+  return true;
+}
+
+/// The first and the next value come to lack the same by the same ops.
+void Absence::lack_alike(OpId loop, std::size_t i, const List& found) {
+  List cut, masked, whole;
+  for (const Bound& bound : found)
+    (bound.is_whole() ? whole : bound.is_interval() ? cut : masked).push_back(bound);
+  const OpId yield = k_.terminator(k_[loop].regions.back());
+  const Type type = k_.type(k_[yield].operands[i]);
+  Builder b(k_, loop);
+  const Value all = mask_of_all(b, whole, Type::of(type.elem()));
+  const Value some = mask_of_all(b, masked, type);
+  const auto lacking = [&](Value v) {
+    v = cropped(b, any_value(b, v), cut);
+    if (some) v = only_where(b, some, v);
+    return all ? only_where(b, all, v) : v;
+  };
+  const OpId before = k_[loop].prev;
+  const Value start = lacking(loop_inits(k_[loop])[i]);
+  loop_inits(k_[loop])[i] = start;
+  // The ops in front are not looked at again, as those of the body are.
+  for (OpId made = before ? k_[before].next : k_[k_[loop].parent].first; made != loop;
+       made = k_[made].next)
+    op(made);
+  b.before(yield);
+  const Value next = lacking(k_[yield].operands[i]);
+  k_[yield].operands[i] = next;
+}
+
+void Absence::loop(OpId id) {
+  // Each time a carry became another, which it does twice at most.
+  constexpr int kMaxRounds = 1000;
+  const OpId behind = k_[id].next;
+  for (int round = 0; !follow(id); ++round)
+    if (round == kMaxRounds) throw InternalError("absence: what a loop carries does not settle");
+  // The walk over the region goes on after the ops that were added there.
+  for (OpId made = k_[id].next; made != behind; made = k_[made].next) op(made);
+}
+
+/// Whether what the loop carries is settled; else ops were added, and it begins anew.
+bool Absence::follow(OpId id) {
+  const std::size_t carries = k_[id].results.size();
+  std::vector<List> carried(carries);
+  for (std::size_t i = 0; i < carries; ++i)
+    carried[i].assign(begin_of(id, i).begin(), begin_of(id, i).end());
+  const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
+  // A mask that is made of what the carry itself lacks is another one in each round: then it is no
+  // bound of all steps.
+  const std::size_t rounds = carries + 4;
+  bool changed = true;
+  for (std::size_t round = 0; changed; ++round) {
+    changed = false;
+    for (RegionId r : regions)
+      for (std::size_t i = 0; i < carries; ++i) set(loop_carries(k_, r)[i], carried[i]);
+    ++unsettled_;
+    for (RegionId r : regions) region(r);
+    --unsettled_;
+    for (std::size_t i = 0; i < carries && round < rounds; ++i) changed |= grow(id, i, carried[i]);
+  }
+  const auto any = [&](bool (Absence::*rewrites)(OpId, std::size_t, const List&)) {
+    for (std::size_t i = 0; i < carries; ++i)
+      if ((this->*rewrites)(id, i, carried[i])) return true;
+    return false;
+  };
+  for (std::size_t i = 0; i < carries; ++i) set(k_[id].results[i], carried[i]);
+  if (unsettled_ != 0) return true;
+  if (defines_carries_ && any(&Absence::begin_apart)) return false;
+  // Loops inside, now that it is known what they are given.
+  const std::size_t before = rewritten_;
+  for (RegionId r : regions) region(r);
+  if (rewritten_ != before) return false;
+  if (any(&Absence::keep_at_times)) return false;
+  if (defines_carries_ && any(&Absence::begin_alike)) return false;
+  return true;
+}
+
+}  // namespace tegula::ir

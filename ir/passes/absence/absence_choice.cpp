@@ -1,0 +1,237 @@
+// Absence of what is chosen: of each element by a select, of whole values by a branch. An element
+// is there where the side that is chosen has it.
+#include <algorithm>
+
+#include "ir/analysis/implied.h"
+#include "ir/analysis/uniform.h"
+#include "ir/passes/absence/absence.h"
+
+namespace tegula::ir {
+namespace {
+
+/// "No limit" is a multiple of every access width, so that it does not narrow the accesses.
+constexpr std::int64_t kNoLimit = INT32_MAX - 63;
+
+}  // namespace
+
+Absence::Sides Absence::compare(std::span<const Bound> first, std::span<const Bound> second) {
+  Sides s;
+  for (const Bound& bound : first)
+    (std::ranges::find(second, bound) != second.end() ? s.both : s.first).push_back(bound);
+  for (const Bound& bound : second)
+    if (std::ranges::find(first, bound) == first.end()) s.second.push_back(bound);
+  return s;
+}
+
+/// The scalar that a condition of a tile repeats.
+Value Absence::repeated_scalar(Value condition) {
+  if (!k_.type(condition).is_tile()) return condition;
+  Value& scalar = scalars_[condition];
+  if (scalar || !is_uniform(k_, condition)) return scalar;
+  const OpId def = k_[condition].def;
+  const OpData d = k_[def];
+  using enum Opcode;
+  const bool is_moved = d.is(Broadcast, ExpandDims, Reshape, Permute);
+  std::vector<Value> operands;
+  for (Value o : d.operands) operands.push_back(repeated_scalar(o));
+  Value made;
+  if (d.opcode == Splat || is_moved) {
+    made = operands[0];
+  } else {
+    Builder b = Builder::behind(k_, def);
+    const Type type = Type::of(k_.type(condition).elem());
+    made = k_[b.create(d.opcode, operands, std::span(&type, 1), d.attrs)].results[0];
+  }
+  return scalars_[condition] = made;
+}
+
+void Absence::select(OpId id) {
+  const Value condition = k_[id].operands[0], result = k_[id].results[0];
+  if (is_nowhere(k_, k_[id].operands[2]) && !repeated_scalar(condition)) return select_present(id);
+  const Sides sides = compare(of(k_[id].operands[1]), of(k_[id].operands[2]));
+  List all(of(condition).begin(), of(condition).end());
+  merge_bounds(all, sides.both);
+  const bool differ = !sides.first.empty() || !sides.second.empty();
+  if (const Value scalar = differ ? repeated_scalar(condition) : Value()) {
+    for (const Bound& bound : sides.first)
+      all.push_back(guarded(id, scalar, true, bound, RegionId()));
+    for (const Bound& bound : sides.second)
+      all.push_back(guarded(id, scalar, false, bound, RegionId()));
+  } else if (differ) {
+    choose_elements(id, condition, sides, all);
+  }
+  set(result, std::move(all));
+}
+
+/// The first side where the condition holds, and nothing elsewhere: it is the mask.
+void Absence::select_present(OpId id) {
+  const Value condition = k_[id].operands[0];
+  List all(of(condition).begin(), of(condition).end());
+  merge_bounds(all, of(k_[id].operands[1]));
+  Bound there{Bound::kElements};
+  there.mask = condition;
+  merge_bounds(all, std::array{there});
+  set(k_[id].results[0], std::move(all));
+}
+
+/// Bounds of one side, that say of each element whether it is there where that side is chosen.
+/// Nothing is left of those that the condition implies; what nobody looks at stays the interval it
+/// was; the rest is a mask.
+void Absence::choose_elements(OpId id, Value condition, const Sides& sides, List& all) {
+  Implications implied(k_, facts());
+  const Value result = k_[id].results[0];
+  List masked[2];
+  bool is_seen = false;
+  for (const bool when : {true, false}) {
+    for (Bound bound : when ? sides.first : sides.second) {
+      const bool is_interval = bound.dim >= 0 && !bound.is_repeated && !bound.mask;
+      if (is_interval) {
+        const auto below = [&](bool side) {
+          return implied.is_below(condition, side, bound.dim, bound.offset, bound.limit, id);
+        };
+        const bool from_zero =
+            bound.is_upper || implied.is_not_negative(condition, when, bound.dim, bound.offset, id);
+        if (from_zero && below(when)) continue;
+        if (!is_observed(result, bound)) {
+          merge_bounds(all, std::array{bound});
+          continue;
+        }
+        is_seen = true;
+        if (from_zero && below(!when)) {
+          bound.is_upper = bound.is_of_elements = true;
+          merge_bounds(all, std::array{bound});
+          continue;
+        }
+      }
+      is_seen = true;
+      masked[when ? 0 : 1].push_back(bound);
+    }
+  }
+  if (is_seen) join_edges(id, sides, all);
+  if (masked[0].empty() && masked[1].empty()) return;
+  List from = masked[0];
+  from.push_back(Bound{});  // between the two sides
+  from.insert(from.end(), masked[1].begin(), masked[1].end());
+  Made& made = made_[{id, 0}];
+  if (made.from != from) {
+    Builder b = Builder::behind(k_, id);
+    const Type type = k_.type(result);
+    const auto side = [&](const List& bounds) {
+      const Value m = mask_of_all(b, bounds, type);
+      return m ? m : b.constant(type.with_dtype(DType::i1), std::int64_t{1});
+    };
+    Bound chosen{Bound::kElements};
+    const Value first = side(masked[0]), second = side(masked[1]);
+    chosen.mask = b.select(condition, first, second);
+    made = {from, {chosen}};
+    if (std::ranges::find(masked_choices_, id) == masked_choices_.end())
+      masked_choices_.push_back(id);
+  }
+  all.push_back(made.bounds[0]);
+}
+
+/// Coordinates that neither side has are none of the result either.
+void Absence::join_edges(OpId id, const Sides& sides, List& all) {
+  const auto shape = k_.type(k_[id].results[0]).shape();
+  for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
+    const auto along = [&](const List& bounds) {
+      List found;
+      for (const Bound& bound : bounds)
+        if (bound.dim == dim && !bound.is_of_elements) found.push_back(bound);
+      return found;
+    };
+    const List first = along(sides.first), second = along(sides.second);
+    if (first.empty() || second.empty()) continue;
+    List from = first;
+    from.push_back(Bound{});
+    from.insert(from.end(), second.begin(), second.end());
+    Made& made = made_[{id, static_cast<std::size_t>(1 + dim)}];
+    if (made.from != from) {
+      Builder b = Builder::behind(k_, id);
+      const std::int64_t extent = shape[static_cast<std::size_t>(dim)];
+      const auto lines = [&](const List& bounds) {
+        Value m;
+        for (const Bound& bound : bounds) {
+          const Value one = line(b, bound, extent);
+          m = m ? b.op(Opcode::And, {m, one}) : one;
+        }
+        return m;
+      };
+      Bound either{dim};
+      const Value one = lines(first);
+      either.mask = b.op(Opcode::Or, {one, lines(second)});
+      made = {from, {either}};
+    }
+    all.push_back(made.bounds[0]);
+  }
+}
+
+// ---- branches -----------------------------------------------------------------------------------
+/// The value as ops behind `choice` see it. One that the region `from` of the branch computes is
+/// handed out of it; where the other region was taken it is 0.
+Value Absence::visible_behind(OpId choice, RegionId from, Value v) {
+  if (!from || k_.is_visible_from(v, choice)) return v;
+  Value& out = exported_[{choice, v}];
+  if (out) return out;
+  const Type type = k_.type(v);
+  const std::vector<RegionId> regions(k_[choice].regions.begin(), k_[choice].regions.end());
+  for (RegionId r : regions) {
+    Value given = v;
+    if (r != from) {
+      Builder b(k_);
+      b.before(k_.terminator(r));
+      given = b.constant(type, std::int64_t{0});
+    }
+    k_[k_.terminator(r)].operands.push_back(given);
+  }
+  return out = k_.add_result(choice, type);
+}
+
+/// The bound, of what is chosen where the scalar `condition` is `when`.
+Bound Absence::guarded(OpId choice, Value condition, bool when, Bound bound, RegionId from) {
+  // The key: which of the two sides, by a mark behind the bound.
+  List key{bound, Bound{when ? Bound::kWhole : Bound::kElements}};
+  std::size_t slot = 16;
+  for (; made_.contains({choice, slot}); ++slot)
+    if (made_[{choice, slot}].from == key) return made_[{choice, slot}].bounds[0];
+  for (Value* part : {&bound.offset, &bound.limit, &bound.mask})
+    if (*part) *part = visible_behind(choice, from, *part);
+  Builder b = Builder::behind(k_, choice);
+  const auto choose = [&](Value mine, Value other) {
+    return when ? b.select(condition, mine, other) : b.select(condition, other, mine);
+  };
+  if (bound.mask) {
+    bound.mask = choose(bound.mask, b.constant(k_.type(bound.mask), std::int64_t{1}));
+  } else {
+    // Its absence, if it has any, counts where the side is chosen only.
+    const Value offset = plain(b, bound.offset);
+    bound.offset = choose(offset, b.constant(k_.type(offset), std::int64_t{0}));
+    bound.limit = choose(bound.limit, b.constant(k_.type(bound.limit), kNoLimit));
+    bound.is_guarded = true;
+  }
+  made_[{choice, slot}] = {std::move(key), {bound}};
+  return bound;
+}
+
+/// The bounds that the branch taken leaves absent.
+void Absence::branch(OpId id) {
+  const std::vector<RegionId> regions(k_[id].regions.begin(), k_[id].regions.end());
+  for (RegionId r : regions) region(r);
+  const Value condition = k_[id].operands[0];
+  const std::size_t count = k_[id].results.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto side = [&](std::size_t r) {
+      const auto found = of(k_[k_.terminator(regions[r])].operands[i]);
+      return List(found.begin(), found.end());
+    };
+    const Sides sides = compare(side(0), side(1));
+    List all(of(condition).begin(), of(condition).end());
+    merge_bounds(all, sides.both);
+    for (const bool when : {true, false})
+      for (const Bound& bound : when ? sides.first : sides.second)
+        merge_bounds(all, std::array{guarded(id, condition, when, bound, regions[when ? 0 : 1])});
+    set(k_[id].results[i], std::move(all));
+  }
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,129 @@
+// Presence that a loop carries. Where the first value of a variable lacks elements that later
+// values have, no bound says what the variable lacks: an i1 an element is carried beside it.
+//
+//   loop start, next                 ->  loop (any value) start, (present start),
+//                                             (any value) next, (present next)
+//
+// Inside of the loop and behind it the variable is there where its i1 says so.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/loop.h"
+#include "ir/passes/absence/absence.h"
+#include "support/errors.h"
+
+namespace tegula::ir {
+
+bool is_nowhere(const Kernel& k, Value v) {
+  const OpId def = k[v].def;
+  if (!def || k[def].opcode != Opcode::Crop) return false;
+  const auto is_constant_zero = [&](Value x) {
+    const OpId of = k[x].def;
+    return of && k[of].opcode == Opcode::Const && is_zero(k, x);
+  };
+  return is_constant_zero(k[def].operands[1]) && is_constant_zero(k[def].operands[2]);
+}
+
+/// An end that a crop makes this bound's limit of.
+Value Absence::end_of(const Bound& bound) const {
+  if (!bound.limit) return {};
+  const OpId def = k_[bound.limit].def;
+  const bool is_end = def && k_[def].opcode == Opcode::Max && is_zero(k_, k_[def].operands[1]);
+  return is_end ? k_[def].operands[0] : bound.limit;
+}
+
+/// A crop's bound has this limit.
+bool Absence::is_limit_of_crop(const Bound& bound) const {
+  const OpId def = k_[bound.limit].def;
+  return end_of(bound) != bound.limit || (def && k_[def].opcode == Opcode::ViewDim);
+}
+
+/// The bound of the list that says the same.
+const Bound* Absence::find_bound(std::span<const Bound> list, const Bound& bound) const {
+  const auto same = [&](Value a, Value b) { return a == b || (a && b && is_same(k_, a, b)); };
+  const auto found = std::ranges::find_if(list, [&](const Bound& other) {
+    Bound renamed = other;
+    if (!same(other.offset, bound.offset) || !same(other.limit, bound.limit) ||
+        !same(other.mask, bound.mask))
+      return false;
+    renamed.offset = bound.offset, renamed.limit = bound.limit, renamed.mask = bound.mask;
+    return renamed == bound;
+  });
+  return found == list.end() ? nullptr : &*found;
+}
+
+bool Absence::has_bound(std::span<const Bound> list, const Bound& bound) const {
+  return find_bound(list, bound) != nullptr;
+}
+
+/// The value without absent elements, whatever they become.
+Value Absence::any_value(Builder& b, Value v) const {
+  const Type type = k_.type(v);
+  const Value zero = b.zero(Type::of(type.elem()));
+  return b.op(Opcode::FillAbsent, {v, zero}, type, {{AttrName::kind, "any"}});
+}
+
+/// The tile where the condition, of a tile or one for all, holds; absent elsewhere.
+Value Absence::only_where(Builder& b, Value condition, Value v) const {
+  const Value zero = b.i32(0);
+  const Value nowhere =
+      b.op(Opcode::Crop, {v, zero, zero}, k_.type(v), {{AttrName::axis, std::int64_t{0}}});
+  return b.select(condition, v, nowhere);
+}
+
+void Absence::refuse(OpId loop, Value start, Value next) const {
+  const auto place = [&](Value v) { return k_[v].def ? k_[k_[v].def].loc : k_[loop].loc; };
+  fail(Mistake::absent_carry, k_[loop].loc,
+       {{place(start), "the first value"}, {place(next), "the next value"}}, k_.type(start).str());
+}
+
+/// Every user of `v` comes to use what `only_where` makes of it.
+void Absence::replace_by_present(Builder& b, Value v, Value present, std::span<const Bound> cut) {
+  const Value there = only_where(b, present, v);
+  const OpId choice = k_[there].def, nowhere = k_[k_[choice].operands[2]].def;
+  const Value all = cropped(b, there, cut);
+  k_.replace_all_uses(v, all);
+  // But for the ops that make it.
+  k_[nowhere].operands[0] = v;
+  k_[choice].operands[1] = v;
+}
+
+/// Carries beside value `i` of the loop which of its elements are there, but for those that every
+/// value lacks by bounds of `always`. `keeps`: an element that the next value lacks stays.
+void Absence::add_presence(OpId loop, std::size_t i, const List& always, bool keeps) {
+  List cut, masks;
+  for (const Bound& bound : always) (bound.is_interval() ? cut : masks).push_back(bound);
+  const OpId yield = k_.terminator(k_[loop].regions.back());
+  const Value start = loop_inits(k_[loop])[i];
+  const Type type = k_.type(start), flag = type.with_elem({DType::i1, false});
+  if (!type.is_tile()) refuse(loop, start, k_[yield].operands[i]);
+  const auto present = [&](Builder& b, Value v) {
+    const Value zero = b.zero(Type::of(type.elem()));
+    return b.op(Opcode::FillAbsent, {v, zero}, flag, {{AttrName::kind, "present"}});
+  };
+  Builder b(k_, loop);
+  const Value begins = any_value(b, start), all = mask_of_all(b, masks, type);
+  Value is_there = present(b, start);
+  if (all) is_there = b.op(Opcode::And, {is_there, all});
+  loop_inits(k_[loop])[i] = begins;
+  const Value was_there = add_carry(k_, loop, is_there), old = body_carries(k_, loop)[i];
+  const std::vector<RegionId> regions(k_[loop].regions.begin(), k_[loop].regions.end());
+  for (RegionId r : regions) {
+    b.before(k_[r].first);
+    replace_by_present(b, loop_carries(k_, r)[i], loop_carries(k_, r).back(), cut);
+  }
+  b.before(yield);
+  const Value next = k_[yield].operands[i], has = present(b, next);
+  const Value plain = any_value(b, next);
+  const Value yielded = keeps ? b.select(has, plain, old) : plain;
+  const Value flags = keeps ? b.op(Opcode::Or, {has, was_there}) : has;
+  k_[yield].operands[i] = yielded;
+  k_[yield].operands.push_back(flags);
+
+  Builder behind = Builder::behind(k_, loop);
+  replace_by_present(behind, k_[loop].results[i], k_[loop].results.back(), cut);
+  ++rewritten_;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,87 @@
+#include "ir/passes/mma_loop/channel_ring.h"
+
+#include "ir/layout/shared_layout.h"
+
+namespace tegula::ir {
+
+const OperandLoad* ChannelRing::load_of(Value operand) const {
+  for (const OperandLoad& load : loads_)
+    if ((*k_)[load.convert].results[0] == operand) return &load;
+  return nullptr;
+}
+
+Value ChannelRing::allocate_words(Builder& b, std::size_t count) const {
+  const auto n = static_cast<int>(count);
+  const SharedLayout words = SharedLayout::plain({slots_, n}, 8, {1, 0});
+  return b.op(Opcode::SmemAlloc, {},
+              Type::shared(DType::i64, Ints{slots_, n}, intern_layout(words)));
+}
+
+void ChannelRing::allocate_channels(Builder& b) {
+  const SharedLayout bars = SharedLayout::plain({slots_}, 8, {0});
+  const Type channel = Type::shared(DType::i64, Ints{slots_}, intern_layout(bars));
+  landed_ = b.op(Opcode::SmemAlloc, {}, channel);
+  read_ = b.op(Opcode::SmemAlloc, {}, channel);
+  const OpId init = b.effect(Opcode::ChannelInit, {landed_, read_});
+  if (in_step_) (*k_)[init].attrs.set(AttrName::programs, std::int64_t{k_->info.cluster});
+}
+
+void ChannelRing::allocate_slots(Builder& b) {
+  const Loc loc = b.loc;
+  for (OperandLoad& load : loads_) {
+    b.loc = (*k_)[load.load].loc;
+    load.ring = b.op(Opcode::SmemAlloc, {}, ring_type(*k_, load, slots_));
+  }
+  b.loc = loc;
+}
+
+RingPosition ChannelRing::next(Builder& b, RingPosition at) const {
+  if (slots_ == 1) return {at.slot, b.op(Opcode::Xor, {at.phase, b.i32(1)})};
+  const Value slot = b.add(at.slot, b.i32(1));
+  const Value wraps = b.cmp("eq", slot, b.i32(slots_));
+  return {b.select(wraps, b.i32(0), slot),
+          b.op(Opcode::Xor, {at.phase, b.cast(wraps, DType::i32)})};
+}
+
+RingPosition ChannelRing::back(Builder& b, RingPosition at, int steps) const {
+  const Value wraps = b.cmp("lt", at.slot, b.i32(steps));
+  return {b.select(wraps, b.add(at.slot, b.i32(slots_ - steps)), b.sub(at.slot, b.i32(steps))),
+          b.op(Opcode::Xor, {at.phase, b.cast(wraps, DType::i32)})};
+}
+
+RingPosition ChannelRing::after(Builder& b, RingPosition at, Value steps) const {
+  // After two rounds all is as before.
+  const Value rest = b.rem(steps, b.constant(b.kernel().type(steps), std::int64_t{2} * slots_));
+  const Value slot = b.add(at.slot, b.cast(rest, DType::i32));
+  const Value rounds = b.div(slot, b.i32(slots_));
+  return {b.rem(slot, b.i32(slots_)),
+          b.op(Opcode::Xor, {at.phase, b.op(Opcode::And, {rounds, b.i32(1)})})};
+}
+
+void ChannelRing::release(Builder& b, Value slot, Value condition, bool by_threads) const {
+  std::vector<Value> operands{read_, slot, condition};
+  if (in_step_) operands.push_back(in_step_);
+  const OpId release = b.effect(Opcode::ChannelRelease, operands);
+  if (by_threads) (*k_)[release].attrs.set(AttrName::by_threads, std::int64_t{1});
+}
+
+void ChannelRing::fill(Builder& b, StepOffsets& offsets, Value slot, Value free) const {
+  if (free) b.effect(Opcode::ChannelWait, {read_, slot, free});
+  std::int64_t bytes = 0;
+  for (const OperandLoad& load : loads_) bytes += load.tile.count() * size_bytes(load.tile.dtype());
+  b.effect(Opcode::ChannelExpect, {landed_, slot}, {{AttrName::bytes, bytes}});
+  for (const OperandLoad& load : loads_) {
+    const Value into[] = {load.ring, slot, landed_};
+    offsets.copy(b, load, Opcode::CopyTma, into);
+  }
+}
+
+void ChannelRing::put(Builder& b, Value words, std::span<const Value> numbers, Value slot,
+                      Value free) const {
+  b.effect(Opcode::ChannelWait, {read_, slot, free});
+  std::vector<Value> operands{words, slot, landed_};
+  operands.insert(operands.end(), numbers.begin(), numbers.end());
+  b.effect(Opcode::PutTile, operands);
+}
+
+}  // namespace tegula::ir

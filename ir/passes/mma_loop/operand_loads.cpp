@@ -1,0 +1,260 @@
+#include "ir/passes/mma_loop/operand_loads.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/analysis/access_width.h"
+#include "ir/analysis/constant_read.h"
+#include "ir/analysis/memory_hazards.h"
+#include "ir/analysis/tma_access.h"
+#include "ir/layout/shared_layout.h"
+#include "ir/uses.h"
+#include "tegula/quotients.h"
+
+namespace tegula::ir {
+namespace {
+
+class Finder {
+ public:
+  Finder(const Kernel& k, OpId loop, PassContext& context)
+      : k_(k), loop_(loop), body_(k[loop].regions[0]), context_(context), hazards_(k), uses_(k) {}
+
+  std::optional<OperandLoad> find(OpId op) {
+    auto c = chain(op);
+    if (!c || (c->convert && k_[c->convert].parent != body_) || k_[c->dots.front()].parent != body_)
+      return std::nullopt;
+    return offsets_are_pure(*c) && may_be_read_ahead(op) ? c : std::nullopt;
+  }
+
+  /// A copy reads ahead of its turn, and no barrier of those that compute holds it back.
+  bool may_be_read_ahead(OpId load) {
+    if (hazards_.may_be_read_ahead(load, loop_)) return true;
+    context_.remark(Remark::Kind::Missed, k_[load].loc,
+                    "not copied ahead: the program writes what it reads");
+    return false;
+  }
+
+  std::optional<OperandLoad> find_beside(OpId op) {
+    if (k_[op].opcode != Opcode::LoadView || !k_.type(k_[op].results[0]).is_tile() ||
+        uses_.count(k_[op].results[0]) == 0 || chain(op))
+      return std::nullopt;
+    OperandLoad c;
+    c.load = op;
+    c.tile = k_.type(k_[op].results[0]).with_layout(nullptr);
+    const auto axes = k_[op].attrs.ints(AttrName::axes);
+    c.axes.assign(axes.begin(), axes.end());
+    const std::string_view why_not = why_not_tma_tile(k_.type(k_[op].operands[0]), c.axes, c.tile);
+    if (!why_not.empty()) {
+      context_.remark(Remark::Kind::Missed, k_[op].loc,
+                      fmt::format("loaded by threads, not by TMA: {}", why_not));
+      return std::nullopt;
+    }
+    return offsets_are_pure(c) && may_be_read_ahead(op) ? std::optional(c) : std::nullopt;
+  }
+
+  /// load_view -> [permute] -> convert_layout (of machine form) -> dots, each the only user of the
+  /// one before.
+  std::optional<OperandLoad> chain(OpId load) const {
+    if (k_[load].opcode != Opcode::LoadView) return std::nullopt;
+    OperandLoad c;
+    c.load = load;
+    Value operand = k_[load].results[0];
+    const auto pass_through = [&](Opcode opcode) {
+      const OpId user = only_user(operand);
+      if (!user || k_[user].opcode != opcode) return OpId();
+      operand = k_[user].results[0];
+      return user;
+    };
+    c.permute = pass_through(Opcode::Permute);
+    c.convert = pass_through(Opcode::ConvertLayout);
+    if (!c.convert && k_.info.form != Form::Tile) return std::nullopt;
+    c.dots = dots_on(operand);
+    if (c.dots.empty()) return std::nullopt;
+    c.tile = k_.type(operand).with_layout(nullptr);
+    const auto axes = k_[load].attrs.ints(AttrName::axes);
+    c.axes.assign(axes.begin(), axes.end());
+    if (c.permute) {
+      const auto order = k_[c.permute].attrs.ints(AttrName::order);
+      for (std::size_t i = 0; i < order.size(); ++i)
+        c.axes[i] = axes[static_cast<std::size_t>(order[i])];
+    }
+    return c;
+  }
+
+ private:
+  OpId only_user(Value v) const {
+    const auto use = uses_.only(v);
+    return use ? use->op : OpId();
+  }
+
+  /// The users, if all are dots of one region that take the value as the same operand.
+  std::vector<OpId> dots_on(Value v) const {
+    std::vector<OpId> users;
+    for (const Uses::Use& use : uses_.of(v)) users.push_back(use.op);
+    const auto position = [&](OpId op) {
+      return std::ranges::find(k_[op].operands, v) - k_[op].operands.begin();
+    };
+    for (OpId op : users)
+      if (k_[op].opcode != Opcode::Dot || k_[op].parent != k_[users.front()].parent ||
+          position(op) != position(users.front()))
+        return {};
+    return users;
+  }
+
+  /// The offsets must be computable for another step: pure ops of the body, and reads of what does
+  /// not change, on its induction variable and values from outside.
+  bool offsets_are_pure(OperandLoad& c) {
+    const auto& operands = k_[c.load].operands;
+    for (std::size_t i = 1; i < operands.size(); ++i)
+      if (!collect(operands[i], c.slice)) {
+        context_.remark(Remark::Kind::Missed, k_[c.load].loc,
+                        "not pipelined: the offset depends on a value the loop carries");
+        return false;
+      }
+    return true;
+  }
+  bool collect(Value v, std::unordered_set<OpId>& slice) {
+    const ValueData& d = k_[v];
+    if (!d.def) return d.region != body_ || d.position == 0;
+    if (!is_inside_body(d.def)) return true;
+    const OpData& op = k_[d.def];
+    const bool repeatable = info(op.opcode).has(kPure) || is_constant_read(k_, d.def);
+    if (!repeatable || !op.regions.empty() || op.parent != body_) return false;
+    slice.insert(d.def);
+    return std::ranges::all_of(op.operands, [&](Value o) { return collect(o, slice); });
+  }
+  bool is_inside_body(OpId op) const {
+    for (RegionId r = k_[op].parent; r; r = k_[k_[r].owner].parent) {
+      if (r == body_) return true;
+      if (!k_[r].owner) return false;
+    }
+    return false;
+  }
+
+  const Kernel& k_;
+  OpId loop_;
+  RegionId body_;
+  PassContext& context_;
+  MemoryHazards hazards_;
+  Uses uses_;
+};
+
+}  // namespace
+
+std::vector<OpId> loops_of(const Kernel& k) {
+  return ops_where(k, k.body(), [&](OpId op) { return k[op].opcode == Opcode::For; });
+}
+
+namespace {
+
+std::vector<OperandLoad> found_by(std::optional<OperandLoad> (Finder::*find)(OpId), const Kernel& k,
+                                  OpId loop, PassContext& context) {
+  Finder finder(k, loop, context);
+  std::vector<OperandLoad> found;
+  for (OpId op : k.ops(k[loop].regions[0]))
+    if (auto load = (finder.*find)(op)) found.push_back(std::move(*load));
+  return found;
+}
+
+}  // namespace
+
+std::vector<OperandLoad> operand_loads(const Kernel& k, OpId loop, PassContext& context) {
+  return found_by(&Finder::find, k, loop, context);
+}
+
+std::vector<OperandLoad> loads_beside_operands(const Kernel& k, OpId loop, PassContext& context) {
+  return found_by(&Finder::find_beside, k, loop, context);
+}
+
+std::optional<OperandLoad> invariant_load(const Kernel& k, OpId loop, OpId dot,
+                                          std::size_t operand) {
+  OpId at = k[k[dot].operands[operand]].def;
+  while (at && k[at].is(Opcode::ConvertLayout, Opcode::Permute)) at = k[k[at].operands[0]].def;
+  if (!at || k[at].opcode != Opcode::LoadView || k[at].parent != k[loop].parent)
+    return std::nullopt;
+  PassContext unused;
+  Finder finder(k, loop, unused);
+  auto load = finder.chain(at);
+  const bool is_found = load && std::ranges::find(load->dots, dot) != load->dots.end();
+  return is_found && finder.may_be_read_ahead(at) ? load : std::nullopt;
+}
+
+bool writes_memory(const Kernel& k, OpId loop, PassContext& context) {
+  const bool found =
+      any_op(k, k[loop].regions[0], [&](OpId op) { return info(k[op].opcode).has(kWrites); });
+  if (found)
+    context.remark(Remark::Kind::Missed, k[loop].loc, "not pipelined: the loop writes memory");
+  return found;
+}
+
+int access_bytes(const Kernel& k, const OperandLoad& load) {
+  const OpData& box = k[load.load];
+  if (contiguous_dim(k, box) < 0) return 0;
+  return std::min(16, access_elements(k, box) * size_bytes(load.tile.dtype()));
+}
+
+bool is_copied_by_threads(const Kernel& k, const OperandLoad& load) {
+  return access_bytes(k, load) >= 4;
+}
+
+std::int64_t copied_ring_bytes(const Kernel& k, int slots) {
+  PassContext unused;
+  std::int64_t end = 0;
+  for (OpId loop : loops_of(k)) {
+    if (writes_memory(k, loop, unused)) continue;
+    for (const OperandLoad& load : operand_loads(k, loop, unused)) {
+      if (!is_copied_by_threads(k, load)) continue;
+      const SharedLayout& ring = *ring_type(k, load, slots).shared_layout();
+      const std::int64_t alignment = ring.alignment();
+      end = round_up(end, alignment) + ring.bytes();
+    }
+  }
+  return end;
+}
+
+Type ring_type(const Kernel& k, const OperandLoad& load, int slots) {
+  const ViewFacts& facts = k.type(k[load.load].operands[0]).view_facts();
+  Ints shape{slots};
+  shape.insert(shape.end(), load.tile.shape().begin(), load.tile.shape().end());
+  int fast = 0;
+  for (std::size_t t = 0; t < load.axes.size(); ++t)
+    if (facts.strides[static_cast<std::size_t>(load.axes[t])] == 1) fast = static_cast<int>(t) + 1;
+  Dims dims, order{fast};
+  for (std::int64_t extent : shape) dims.push_back(static_cast<int>(extent));
+  for (int d = dims.size() - 1; d >= 1; --d)
+    if (d != fast) order.push_back(d);
+  order.push_back(0);
+  const int bytes = size_bytes(load.tile.dtype());
+  const auto swizzled = SharedLayout::swizzled(dims, bytes, order, 128, PieceRule::Divide, 1);
+  return Type::shared(
+      load.tile.dtype(), shape,
+      intern_layout(swizzled ? *swizzled : SharedLayout::plain(dims, bytes, order)));
+}
+
+void erase_load(Kernel& k, const OperandLoad& load) {
+  if (load.convert) k.erase(load.convert);
+  if (load.permute) k.erase(load.permute);
+  k.erase(load.load);
+}
+
+void StepOffsets::copy(Builder& b, const OperandLoad& load, Opcode opcode,
+                       std::span<const Value> into) {
+  for (OpId op : k_.ops(body_))
+    if (load.slice.contains(op) && !map_.contains(k_[op].results[0])) clone_op(b, op, map_);
+  std::vector<Value> operands(into.begin(), into.end());
+  const std::vector<Value> box(k_[load.load].operands.begin(), k_[load.load].operands.end());
+  operands.push_back(box[0]);
+  for (std::size_t i = 1; i < box.size(); ++i) operands.push_back(mapped(map_, box[i]));
+  if (load.same) operands.push_back(load.same);
+  AttrList attrs;
+  attrs.set(AttrName::axes, load.axes);
+  for (AttrName name : {AttrName::inside, AttrName::offset_div, AttrName::evict})
+    if (const AttrValue* v = k_[load.load].attrs.find(name)) attrs.set(name, *v);
+  const Loc saved = std::exchange(b.loc, k_[load.load].loc);
+  b.create(opcode, operands, std::span<const Type>(), attrs);
+  b.loc = saved;
+}
+
+}  // namespace tegula::ir

@@ -1,0 +1,21 @@
+#pragma once
+// Why a plan is what it is, in words.
+#include <string>
+#include <vector>
+
+#include "ir/passes/schedule/plan_survey.h"
+#include "ir/plan.h"
+
+namespace tegula::ir {
+
+/// "wgmma=0: the reason", of a kernel whose plan could not have it.
+std::string why_no_wgmma(const Kernel& k);
+
+/// "field=value: the reason", of the fields of a plan that was chosen for the kernel.
+std::vector<std::string> plan_reasons(const Plan& plan, const Kernel& k);
+
+/// Throws T1407: what was `asked`, at a line of the kernel's author or elsewhere, breaks the rule.
+[[noreturn]] void refuse_plan(const Kernel& k, const std::string& asked, const std::string& rule,
+                              Loc asked_at);
+
+}  // namespace tegula::ir

@@ -1,0 +1,318 @@
+#include "ir/passes/terms/linear_form.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "ir/passes/layouts/cut_dim.h"
+#include "ir/ramp.h"
+
+namespace tegula::ir {
+namespace {
+
+constexpr std::int64_t kExactInF32 = std::int64_t{1} << 24;
+
+bool fit(const Narrow& x, const Narrow& y) { return x.axis == y.axis || x.axis < 0 || y.axis < 0; }
+
+/// Dimension along which a broadcast's operand of rank 2 varies; nothing where it is one number.
+std::optional<int> long_axis(Type t) {
+  const auto shape = t.shape();
+  if (shape.size() != 2 || (shape[0] == 1) == (shape[1] == 1)) return std::nullopt;
+  return shape[0] == 1 ? 1 : 0;
+}
+
+}  // namespace
+
+bool LinearForms::is_wide(Type t) {
+  return t.is_tile() && !t.is_pointer() && t.rank() == 2 && t.shape()[0] > 1 && t.shape()[1] > 1;
+}
+
+// ---- narrow values ------------------------------------------------------------------------------
+/// A dimension of extent 1 may lie outside of its view. What is repeated along it is absent by that
+/// dimension, and a tile without the dimension could not say so.
+bool LinearForms::may_be_absent_along(Value v, int dim) const {
+  if (!k_.type(v).is_tile()) return false;
+  const OpId def = k_[v].def;
+  if (!def) return true;
+  const OpData& d = k_[def];
+  using enum Opcode;
+  if (d.is(Const, Arange, Splat, FillAbsent)) return false;
+  if (!info(d.opcode).is_elementwise() && !d.is(ExpandDims, Permute, Broadcast, Load)) return true;
+  return std::ranges::any_of(d.operands, [&](Value x) {
+    // What is repeated along the dimension is absent by the one that it has there.
+    const int at = d.opcode == Broadcast ? dim : dim_of_operand(k_, d, x, dim);
+    return at != kWhole && may_be_absent_along(x, at);
+  });
+}
+
+std::optional<int> LinearForms::narrow_axis(Value v) const {
+  if (k_.type(v).is_scalar()) return -1;
+  const OpId def = k_[v].def;
+  if (!def) return std::nullopt;
+  const Opcode o = k_[def].opcode;
+  if (o == Opcode::Const || o == Opcode::Splat) return -1;
+  if (o != Opcode::Broadcast) return std::nullopt;
+  const auto axis = long_axis(k_.type(k_[def].operands[0]));
+  return axis && may_be_absent_along(k_[def].operands[0], 1 - *axis) ? std::nullopt : axis;
+}
+
+std::optional<Narrow> LinearForms::repeated_scalar(Value v) {
+  const Type type = k_.type(v);
+  if (type.is_scalar()) return Narrow{v};
+  const OpId def = k_[v].def;
+  if (!def) return std::nullopt;
+  if (k_[def].opcode == Opcode::Splat) return Narrow{k_[def].operands[0]};
+  if (k_[def].opcode != Opcode::Const) return std::nullopt;
+  const Type scalar = Type::of(type.elem());
+  const OpId made = b_.create(Opcode::Const, {}, std::span(&scalar, 1), AttrList(k_[def].attrs));
+  return Narrow{k_[made].results[0]};
+}
+
+/// [m, 1] or [1, n] as a tile of rank 1. Sums that may be rearranged are made of ramps where they
+/// can be.
+Narrow LinearForms::squeezed(Value v, int axis) {
+  if (const auto scalar = repeated_scalar(v)) return *scalar;
+  const OpId def = k_[v].def;
+  if (def && k_[def].opcode == Opcode::ExpandDims && k_.type(k_[def].operands[0]).rank() == 1)
+    return {k_[def].operands[0], axis};
+  if (def && k_[def].attrs.i(AttrName::relaxed) != 0 && k_.type(v).dtype() == DType::f32) {
+    const std::vector<Value> operands(k_[def].operands.begin(), k_[def].operands.end());
+    const auto x = [&](std::size_t i) { return squeezed(operands[i], axis); };
+    using enum Opcode;
+    const Opcode o = k_[def].opcode;
+    if (o == Add) return add(x(0), x(1));
+    if (o == Sub) return add(x(0), neg(x(1)));
+    if (o == Mul) return mul(x(0), x(1));
+    if (o == Neg) return neg(x(0));
+    if (o == Fma) return add(mul(x(0), x(1)), x(2));
+    if (o == Cast && !is_float(k_.type(operands[0]).dtype())) return to_float(x(0));
+  }
+  const std::int64_t extent = k_.type(v).count();
+  const Type line = Type::tile(k_.type(v).elem(), std::span(&extent, 1));
+  return {b_.op(Opcode::Reshape, {v}, line), axis};
+}
+
+std::optional<Narrow> LinearForms::narrow_of(Value v) {
+  const auto axis = narrow_axis(v);
+  if (!axis) return std::nullopt;
+  if (*axis < 0) return repeated_scalar(v);
+  return squeezed(k_[k_[v].def].operands[0], *axis);
+}
+
+LinearForm LinearForms::of(Value v) {
+  LinearForm f;
+  if (const auto n = narrow_of(v))
+    f.term(n->axis) = *n;
+  else
+    f.full = v;
+  return f;
+}
+
+std::optional<Narrow> LinearForms::narrow(const LinearForm& f) {
+  if (f.full || (f.term(0) && f.term(1))) return std::nullopt;
+  const LinearForm merged = with_scalar_merged(f);
+  for (const Narrow& n : merged.terms)
+    if (n) return n;
+  return std::nullopt;
+}
+
+Narrow LinearForms::one(Type t) {
+  const Type scalar = Type::of(t.elem());
+  return {is_float(t.dtype()) ? b_.constant(scalar, 1.0) : b_.constant(scalar, std::int64_t{1})};
+}
+
+Narrow LinearForms::add(const Narrow& x, const Narrow& y) {
+  if (!x || !y) return x ? x : y;
+  if (x.axis < 0 && number_of(k_, x.value) == 0.0) return y;
+  if (y.axis < 0 && number_of(k_, y.value) == 0.0) return x;
+  const auto of_x = ramp_of(k_, x.value), of_y = ramp_of(k_, y.value);
+  const int axis = std::max(x.axis, y.axis);
+  if (of_x && of_y)
+    return {make_ramp(b_, {of_x->extent, add({of_x->first}, {of_y->first}).value,
+                           add({of_x->step}, {of_y->step}).value}),
+            axis};
+  if (of_x && y.axis < 0)
+    return {make_ramp(b_, {of_x->extent, add({of_x->first}, y).value, of_x->step}), axis};
+  if (of_y && x.axis < 0) return add(y, x);
+  return {b_.add(x.value, y.value), axis};
+}
+
+Narrow LinearForms::mul(const Narrow& x, const Narrow& y) {
+  if (!x || !y) return {};  // one of them is 0
+  if (x.axis < 0 && number_of(k_, x.value) == 1.0) return y;
+  if (y.axis < 0 && number_of(k_, y.value) == 1.0) return x;
+  for (const Narrow& zero : {x, y})
+    if (zero.axis < 0 && number_of(k_, zero.value) == 0.0) return zero;
+  const auto of_x = ramp_of(k_, x.value), of_y = ramp_of(k_, y.value);
+  if (of_x && y.axis < 0)
+    return {make_ramp(b_, {of_x->extent, mul({of_x->first}, y).value, mul({of_x->step}, y).value}),
+            x.axis};
+  if (of_y && x.axis < 0) return mul(y, x);
+  return {b_.mul(x.value, y.value), std::max(x.axis, y.axis)};
+}
+
+Narrow LinearForms::neg(const Narrow& x) {
+  if (!x) return x;
+  if (const auto r = ramp_of(k_, x.value))
+    return {make_ramp(b_, {r->extent, neg({r->first}).value, neg({r->step}).value}), x.axis};
+  return {b_.op(Opcode::Neg, {x.value}), x.axis};
+}
+
+std::optional<Narrow> LinearForms::elementwise(OpId like, std::span<const Narrow> operands) {
+  Narrow line;  // an operand that is not a scalar
+  std::vector<Value> values;
+  for (const Narrow& n : operands) {
+    if (!fit(n, line)) return std::nullopt;
+    if (n.axis >= 0) line = n;
+    values.push_back(n.value);
+  }
+  const Elem elem = k_.type(k_[like].results[0]).elem();
+  const Type type = line ? k_.type(line.value).with_elem(elem) : Type::of(elem);
+  const OpId made =
+      b_.create(k_[like].opcode, values, std::span(&type, 1), AttrList(k_[like].attrs));
+  return Narrow{k_[made].results[0], line.axis};
+}
+
+// ---- forms --------------------------------------------------------------------------------------
+std::optional<LinearForm> LinearForms::sum_of_fulls(const LinearForm& x, const LinearForm& y) {
+  if (!x.factor && !y.factor) return LinearForm{b_.add(x.full, y.full), {}, {}};
+  if (!x.factor) return sum_of_fulls(y, x);
+  const Type type = k_.type(x.full);
+  const Value scaled = emit({y.full, y.factor, {}}, type);
+  return LinearForm{b_.op(Opcode::Fma, {x.full, repeated(x.factor, type), scaled}), {}, {}};
+}
+
+/// With its scalar in its line, if that is the only one and meets another one in a sum: what was
+/// rounded together before (a maximum that now is subtracted) then cancels.
+LinearForm LinearForms::merged_beside(const LinearForm& f, const LinearForm& other) {
+  for (const int axis : {0, 1})
+    if (f.term(axis) && other.term(axis) && !f.term(1 - axis)) return with_scalar_merged(f);
+  return f;
+}
+
+std::optional<LinearForm> LinearForms::sum(const LinearForm& a, const LinearForm& b) {
+  const LinearForm x = merged_beside(a, b), y = merged_beside(b, a);
+  const LinearForm& with_full = x.full ? x : y;
+  LinearForm out{with_full.full, with_full.factor, {}};
+  if (x.full && y.full) {
+    if (x.is_full() && y.is_full()) return std::nullopt;
+    out = *sum_of_fulls(x, y);
+  }
+  for (std::size_t i = 0; i < out.terms.size(); ++i) out.terms[i] = add(x.terms[i], y.terms[i]);
+  return out;
+}
+
+LinearForm LinearForms::negated(const LinearForm& x) {
+  LinearForm out = x;
+  if (x.full) out.factor = neg(x.factor ? x.factor : one(k_.type(x.full)));
+  for (Narrow& t : out.terms) t = neg(t);
+  return out;
+}
+
+std::optional<LinearForm> LinearForms::product(const LinearForm& x, const LinearForm& y) {
+  const auto by = narrow(y);
+  if (!by) return narrow(x) ? product(y, x) : std::nullopt;
+  LinearForm out{x.full, x.factor, {}};
+  if (x.factor && !fit(x.factor, *by)) return std::nullopt;
+  for (const Narrow& t : x.terms)
+    if (t && !fit(t, *by)) return std::nullopt;
+  const bool is_one = by->axis < 0 && number_of(k_, by->value) == 1.0;
+  if (x.full && !is_one) out.factor = x.factor ? mul(x.factor, *by) : *by;
+  for (const Narrow& t : x.terms) {
+    const Narrow scaled = mul(t, *by);
+    if (scaled) out.term(scaled.axis) = add(out.term(scaled.axis), scaled);
+  }
+  return out;
+}
+
+std::optional<LinearForm> LinearForms::quotient(const LinearForm& x, const LinearForm& y) {
+  const auto by = narrow(y);
+  if (!by) return std::nullopt;
+  LinearForm inverse;
+  const Narrow numerator = one(k_.type(by->value));
+  inverse.term(by->axis) = {b_.div(numerator.value, by->value), by->axis};
+  return product(x, inverse);
+}
+
+Narrow LinearForms::to_float(const Narrow& n) {
+  const auto i = n.axis < 0 ? std::nullopt : iota_of(b_, n.value);
+  if (!i) return {b_.cast(n.value, DType::f32), n.axis};
+  Value first = b_.f32(static_cast<double>(i->start));
+  if (i->base) {
+    const Value start = b_.constant(k_.type(i->base), i->start);
+    first = b_.cast(i->start != 0 ? b_.add(i->base, start) : i->base, DType::f32);
+  }
+  return {make_ramp(b_, {i->extent, first, b_.f32(static_cast<double>(i->step))}), n.axis};
+}
+
+// Positions kv - q with kv = n + j and q = m + i, j and i small: (n - m) + j is rounded like the
+// result, j and i are exact. Split as they stand, kv and q would each be rounded beyond 2^24, and
+// their difference off by whole positions.
+std::optional<LinearForm> LinearForms::cast(const LinearForm& x, DType to) {
+  if (x.full || to != DType::f32) return std::nullopt;
+  LinearForm out;
+  if (!x.term(0) || !x.term(1)) {
+    const auto n = narrow(x);
+    if (!n) return std::nullopt;
+    out.term(n->axis) = to_float(*n);
+    return out;
+  }
+  // Rows first: what does not change in a loop stays in registers, and a thread has few rows.
+  for (const int axis : {0, 1}) {
+    const auto i = iota_of(b_, x.term(axis).value);
+    if (!i || std::abs(i->start) + std::abs(i->step) * i->extent > kExactInF32) continue;
+    const Narrow ahead = i->base ? add(x.term(-1), {i->base}) : x.term(-1);
+    out.term(axis) = {make_ramp(b_, {i->extent, b_.f32(static_cast<double>(i->start)),
+                                     b_.f32(static_cast<double>(i->step))}),
+                      axis};
+    out.term(1 - axis) = to_float(add(x.term(1 - axis), ahead));
+    return out;
+  }
+  return std::nullopt;
+}
+
+// ---- back to tiles ------------------------------------------------------------------------------
+/// The scalar among the terms joins that of a dimension: a ramp's at no cost, else the rows', of
+/// which a thread has fewer.
+LinearForm LinearForms::with_scalar_merged(LinearForm f) {
+  if (!f.term(-1) || (!f.term(0) && !f.term(1))) return f;
+  const bool columns = f.term(1) && (!f.term(0) || ramp_of(k_, f.term(1).value));
+  Narrow& into = f.term(columns ? 1 : 0);
+  into = add(into, f.term(-1));
+  f.term(-1) = {};
+  return f;
+}
+
+Value LinearForms::repeated(const Narrow& n, Type type) {
+  if (n.axis < 0) return n.value;
+  const Value line = b_.op(Opcode::ExpandDims, {n.value}, {{AttrName::axis, 1 - n.axis}});
+  return b_.op(Opcode::Broadcast, {line}, type.with_elem(k_.type(n.value).elem()));
+}
+
+Value LinearForms::emit(const LinearForm& form, Type type) {
+  const LinearForm f = with_scalar_merged(form);
+  std::vector<Value> rest;
+  for (const int axis : {1, 0, -1})
+    if (f.term(axis)) rest.push_back(repeated(f.term(axis), type));
+  Value v = f.full;
+  std::size_t used = 0;
+  if (f.full && f.factor) {
+    const Value factor = repeated(f.factor, type);
+    v = rest.empty() ? b_.mul(v, factor) : b_.op(Opcode::Fma, {v, factor, rest[used++]});
+  } else if (!f.full) {
+    v = rest[used++];
+  }
+  for (; used < rest.size(); ++used)
+    v = b_.op(Opcode::Add, {v, rest[used]}, {{AttrName::relaxed, 1}});
+  return k_.type(v).is_tile() ? v : b_.op(Opcode::Splat, {v}, type);
+}
+
+Value LinearForms::emit_folded(Value x, const LinearForm& form) {
+  const LinearForm f = with_scalar_merged(form);
+  const Narrow term = f.term(-1) ? f.term(-1) : f.term(0) ? f.term(0) : f.term(1);
+  if (f.factor && term) return b_.op(Opcode::Fma, {x, f.factor.value, term.value});
+  if (f.factor) return b_.mul(x, f.factor.value);
+  return term ? b_.add(x, term.value) : x;
+}
+
+}  // namespace tegula::ir

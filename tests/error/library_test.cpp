@@ -1,0 +1,150 @@
+// Calls of the kernel library that it refuses, word for word in library.txt, each at its line.
+#include "expect_error.h"
+#include "tegula/kernels/attention.h"
+#include "tegula/kernels/block_patterns.h"
+#include "tegula/kernels/copy.h"
+#include "tegula/kernels/fused_matmul.h"
+#include "tegula/kernels/gated_matmul.h"
+#include "tegula/kernels/masks.h"
+#include "tegula/kernels/matmul.h"
+#include "tegula/kernels/rows.h"
+#include "tegula/kernels/scores.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+test::Pinned& pinned() {
+  static test::Pinned file("library.txt");
+  return file;
+}
+
+template <class F>
+void expect(const char* name, const F& f,
+            std::source_location at = std::source_location::current()) {
+  pinned().check(name, test::error_of(f, at));
+}
+
+Tensor of(const Dims& shape, DType dtype = DType::bf16) {
+  return Tensor::zeros(shape, dtype, Device::cpu());
+}
+
+const Dims kShape{1, 4, 32, 64};
+
+Stream stream() { return Stream(Device::cpu()); }
+
+TEST(LibraryError, ShapesOfAttention) {
+  const Attention attn = attention({});
+  const Tensor t = of(kShape);
+  expect("T1601 attention_sizes", [&] { attn(t, t, of({1, 4, 16, 64}), t); });
+  expect("T1602 attention_rank", [&] { attn(of({4, 32, 64}), t, t, t); });
+  expect("T1603 attention_type", [&] { attn(t, t, t, of(kShape, DType::f32)); });
+  const Tensor odd = of({1, 4, 32, 20});
+  expect("T1604 head_dim", [&] { attn(odd, odd, t, t); });
+  const Tensor three = of({1, 3, 32, 64});
+  expect("T1605 head_groups", [&] { attn(t, three, three, t); });
+  expect("T1606 attention_extra", [&] { attn(stream(), t, t, t, t, of({1, 4, 32})); });
+  const Tensor longer = of({1, 4, 48, 64});
+  expect("T1611 queries_at_end",
+         [&] { attention({.queries_at_end = true})(longer, t, t, longer); });
+}
+
+TEST(LibraryError, SequencesInOneTensor) {
+  const Attention attn = attention({});
+  const Tensor t = of({32, 4, 64}), two = of({2}, DType::i32);
+  const auto varlen = [&](const Attention& a, const Tensor& x, const Tensor& q,
+                          std::int64_t longest, Loc at = std::source_location::current()) {
+    a.varlen(stream(), x, x, x, x, {q, q, longest}, {}, at);
+  };
+  expect("T1607 cu_seqlens", [&] { varlen(attn, t, of({2}, DType::f32), 32); });
+  expect("T1608 too_many_sequences", [&] { varlen(attn, t, of({70000}, DType::i32), 32); });
+  expect("T1609 longest_sequence", [&] { varlen(attn, t, two, 33); });
+  expect("T1610 varlen_tiles", [&] {
+    const Tensor many = of({1, 1, 8}).broadcast_to({1 << 30, 1, 8});
+    varlen(attn, many, of({60000}, DType::i32), 1 << 30);
+  });
+  expect("T1619 varlen_blocks", [&] {
+    varlen(attention({.blocks = empty_block_list({32, 32}, 1, Device::cpu())}), t, two, 32);
+  });
+}
+
+TEST(LibraryError, WhatAttentionIsAskedFor) {
+  const Tensor t = of(kShape), f = of({1, 4, 32}, DType::f32);
+  const BlockList list = empty_block_list({32, 32}, 1, Device::cpu());
+  expect("T1612 attention_tiles", [] { attention({.tiles = AttentionTiles{100, 128}}); });
+  expect("T1613 key_splits", [] { attention({.key_splits = 3}); });
+  expect("T1614 stick_breaking_blocks",
+         [&] { attention({.blocks = list, .weighting = Weighting::stick_breaking}); });
+  expect("T1615 blocks_and_range", [&] { attention({.range = causal_range, .blocks = list}); });
+  expect("T1616 without_softmax", [&] {
+    attention({.weighting = Weighting::scores})(stream(), t, t, t, t, {.row_max = f});
+  });
+  expect("T1617 lse_of_scores",
+         [&] { attention({.weighting = Weighting::scores})(stream(), t, t, t, t, f); });
+  expect("T1618 attention_scale", [&] { attention({.scale = -1.0f})(t, t, t, t); });
+}
+
+TEST(LibraryError, ListsOfBlocks) {
+  const Tensor t = of(kShape);
+  const auto with = [&](BlockList list) { return attention({.blocks = std::move(list)}); };
+  BlockList list = empty_block_list({32, 32}, 1, Device::cpu());
+  BlockList wrong = list;
+  wrong.counts = of({1, 1, 1}, DType::f32);
+  expect("T1620 list_tensor", [&] { with(wrong)(t, t, t, t); });
+  wrong.counts = of({1, 3, 1}, DType::i32);
+  expect("T1621 list_extents", [&] { with(wrong)(t, t, t, t); });
+  expect("T1622 list_blocks_size",
+         [&] { empty_block_list({32, 32, 1, 1, 100, 128}, 1, Device::cpu()); });
+  expect("T1623 block_grid", [] { empty_block_list({32, 0}, 1, Device::cpu()); });
+  expect("T1624 big_bird_blocks", [] { big_bird({32, 32, 1, 1, 64, 128}, {}, Device::cpu()); });
+  expect("T1625 empty_list", [] { empty_block_list({32, 32}, 0, Device::cpu()); });
+  const auto select = [&](const Tensor& indices, std::int64_t keys, const BlockList& of_list,
+                          Loc at = std::source_location::current()) {
+    select_blocks(stream(), indices, keys, WithinBlocks::all, of_list, at);
+  };
+  const Tensor indices = of({1, 1, 1, 1}, DType::i32);
+  expect("T1626 selected_indices", [&] { select(of({1, 1, 1, 2}, DType::i32), 32, list); });
+  wrong = list;
+  wrong.counts = of({1, 1}, DType::i32);
+  expect("T1627 selected_counts", [&] { select(indices, 32, wrong); });
+  expect("T1628 selected_keys", [&] { select(indices, 0, list); });
+}
+
+TEST(LibraryError, Masks) {
+  expect("T1630 tree_nodes", [] { masks::ancestor_bits({{-1}}, 0, Device::cpu()); });
+  expect("T1631 tree_size", [] { masks::ancestor_bits({{-1, 0, 0}}, 2, Device::cpu()); });
+  expect("T1632 tree_parent", [] { masks::ancestor_bits({{-1, 1}}, 2, Device::cpu()); });
+  expect("T1633 tree_ancestors", [] { masks::tree(16, of({5}, DType::u32), 2); });
+  expect("T1634 morton_side", [] { masks::morton_neighbourhood(24, 3); });
+}
+
+TEST(LibraryError, Scores) {
+  expect("T1640 alibi_heads", [] { scores::alibi(0); });
+  expect("T1641 t5_table", [] { scores::t5_bias(of({32}, DType::f32), 100, true); });
+  expect("T1642 t5_buckets", [] { scores::t5_bias(of({32, 4}, DType::f32), 8, true); });
+  expect("T1643 bias_rank", [] { scores::bias(of({4, 4})); });
+  expect("T1644 graph_table", [] { scores::graph_edges(of({4, 4}), {}, {}); });
+}
+
+TEST(LibraryError, Matmul) {
+  const Tensor a = of({32, 64}), b = of({64, 32}), c = of({32, 32});
+  expect("T1650 matmul_shapes", [&] { matmul(a, a, c); });
+  expect("T1651 matmul_types", [&] { matmul(a, b, of({32, 32}, DType::i32)); });
+  // Calls with further arguments are about the line that makes the kernels.
+  expect("T1650 of fused_matmul", [&] {
+    fused_matmul<bf16, bf16>([](Tile acc, Index, Index) { return acc; })(stream(), a, a, c);
+  });
+  expect("T1650 of gated_matmul", [&] {
+    gated_matmul<bf16, bf16>([](Tile gate, Tile up, Index, Index) { return gate * up; })(
+        stream(), a, b, a, c);
+  });
+}
+
+TEST(LibraryError, Others) {
+  expect("T1660 copied_tensors", [] { copy(stream(), of({4, 8}), of({4, 8}, DType::f32)); });
+  expect("T1661 row_type",
+         [] { softmax(stream(), of({4, 8}, DType::i32), of({4, 8}, DType::i32)); });
+}
+
+}  // namespace
+}  // namespace tegula

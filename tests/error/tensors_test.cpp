@@ -1,0 +1,103 @@
+// Tensors that cannot be made, looked at or launched with, word for word in tensors.txt.
+#include <limits>
+
+#include "expect_error.h"
+#include "tegula/tegula.h"
+
+namespace tegula {
+namespace {
+
+test::Pinned& pinned() {
+  static test::Pinned file("tensors.txt");
+  return file;
+}
+
+template <class F>
+void expect(const char* name, const F& f,
+            std::source_location at = std::source_location::current()) {
+  pinned().check(name, test::error_of(f, at));
+}
+
+constexpr Device kCpu = Device::cpu();
+
+Tensor matrix() { return Tensor::iota({2, 3}, DType::f32, kCpu); }
+
+TEST(TensorError, Made) {
+  expect("T1201 negative_extent", [] { Tensor::zeros({2, -1}, DType::f32, kCpu); });
+  expect("T1202 too_many_bytes",
+         [] { Tensor::empty({std::int64_t{1} << 40, std::int64_t{1} << 40}, DType::f32, kCpu); });
+  expect("T1203 too_many_dims", [] { Tensor::empty(Dims::filled(9, 1), DType::f32, kCpu); });
+  float values[4] = {};
+  expect("T1204 strides_given", [&] { Tensor::borrow(values, {2, 2}, DType::f32, kCpu, {1}); });
+  expect("T1205 null_memory", [] { Tensor::borrow(nullptr, {2}, DType::f32, kCpu); });
+  expect("T1206 misaligned_memory",
+         [&] { Tensor::borrow(reinterpret_cast<char*>(values) + 2, {2}, DType::f32, kCpu); });
+  expect("T1219 no_integer", [] { Tensor::integers({2}, DType::i32, 3, 3, 1, kCpu); });
+  expect("T1220 value_count", [] { Tensor::from(std::vector<float>(5), {2, 3}, kCpu); });
+}
+
+TEST(TensorError, LookedAt) {
+  const Tensor t = matrix();
+  expect("T1207 tensor_dim", [&] { t.size(2); });
+  expect("T1208 tensor_type", [&] { t.to_vector<i32>(); });
+  expect("T1209 not_on_host",
+         [&] { Tensor::borrow(t.data(), {2, 3}, DType::f32, Device::cuda(0)).data_as<float>(); });
+  expect("T1210 slice_step", [&] { t.slice(1, 0, 2, 0); });
+  expect("T1211 slice_range", [&] { t.slice(1, 1, 4); });
+  expect("T1212 select_index", [&] { t.select(0, 2); });
+  expect("T1213 dim_order", [&] { t.permute({0, 0}); });
+  expect("T1214 open_extents", [&] { t.reshape({-1, -1}); });
+  expect("T1215 reshape_count", [&] { t.reshape({4, -1}); });
+  expect("T1216 reshape_strided", [&] { t.transpose(0, 1).reshape({6}); });
+  expect("T1217 broadcast_shape", [&] { t.broadcast_to({2, 4}); });
+  expect("T1218 copy_shape", [&] { t.copy_from(t.transpose(0, 1)); });
+}
+
+TEST(TensorError, OfOtherLibraries) {
+  float values[2] = {};
+  std::int64_t shape[9] = {2, 1, 1, 1, 1, 1, 1, 1, 1};
+  dlpack::ManagedTensorVersioned managed{};
+  managed.version = {1, 0};
+  managed.tensor = {values, {dlpack::DeviceType::cpu, 0}, 1, {2, 32, 1}, shape, nullptr, 0};
+  const auto taken = [&](auto change) {
+    return [&managed, change] {
+      dlpack::ManagedTensorVersioned other = managed;
+      change(other);
+      Tensor::from_dlpack(&other);
+    };
+  };
+  expect("T1221 dlpack_type", taken([](auto& m) { m.tensor.dtype = {4, 128, 1}; }));
+  expect("T1222 dlpack_device",
+         taken([](auto& m) { m.tensor.device.type = static_cast<dlpack::DeviceType>(10); }));
+  expect("T1223 dlpack_dims", taken([](auto& m) { m.tensor.ndim = 9; }));
+  expect("T1224 dlpack_null",
+         [] { Tensor::from_dlpack(static_cast<dlpack::ManagedTensor*>(nullptr)); });
+  expect("T1225 dlpack_version", taken([](auto& m) { m.version = {2, 0}; }));
+}
+
+/// On every device the same; of the kernel, whose line is known.
+template <class Call>
+void expect_everywhere(const char* name, const Call& call,
+                       std::source_location at = std::source_location::current()) {
+  const std::string cpu = test::error_of([&] { call(kCpu); }, at);
+  pinned().check(name, cpu);
+  EXPECT_EQ(test::error_of([&] { call(Device::sim()); }, at), cpu) << name << " on sim";
+}
+
+TEST(TensorError, GridsThatNoGpuLaunches) {
+  const auto count = kernel("count", [](In<f32, 1> x, Out<i32, 1> z, Scalar<i32> n) {
+    for (auto i : grid(Space(x.dim(0) / n.value()), 1)) z(i) = cast<i32>(i.first());
+  });
+  const auto launched = [&](std::int64_t extent, int n) {
+    return [&count, extent, n](Device device) {
+      const Tensor x = Tensor::zeros({1}, DType::f32, device).broadcast_to({extent});
+      count(x, Tensor::zeros({1}, DType::i32, device).broadcast_to({extent}), n);
+    };
+  };
+  expect_everywhere("T1227 grid_too_large", launched(std::int64_t{1} << 32, 1));
+  expect_everywhere("T1227 a negative one", launched(4, -1));
+  expect_everywhere("T1228 grid_by_zero", launched(4, 0));
+}
+
+}  // namespace
+}  // namespace tegula
